@@ -10,7 +10,7 @@
 #include "base/option.h"
 #include "base/thread.h"
 #include "kolo/error.h"
-#include "pack.h"
+#include "pack/pack.h"
 
 /* One split, with what is to be said and left; what it left behind in memory is freed. */
 static int pack_one(packing *p)
@@ -20,13 +20,16 @@ static int pack_one(packing *p)
     if (rc == 0 && p->launch.rank == 0 && !p->complete && !p->options.dry_run) {
         pack_tell(p, kolo_time() - begin);
         if (strcmp(p->options.out_split, "train") != 0 && !p->stats_given)
-            kolo_warn("mean and standard deviation are those of this split; --stats-from TRAIN takes the training "
-                      "split's");
+            kolo_warn(
+                "mean and standard deviation are those of this split; --stats-from TRAIN takes the training "
+                "split's");
     }
     /* ranks without an error of their own leave the word to the one that has it */
     if (rc < 0 && kolo_error_text()[0]) fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
     fflush(stdout);
-    if (rc == KOLO_EINPUT && p->launch.rank == 0 && p->claimed && !p->resumed && kolo_folder_remove(p->work) < 0) kolo_warn("%s", kolo_error_text());
+    if (rc == KOLO_EINPUT && p->launch.rank == 0 && p->claimed && !p->resumed &&
+        kolo_folder_remove(p->work) < 0)
+        kolo_warn("%s", kolo_error_text());
     if (p->lock.fd >= 0) kolo_lock_release(&p->lock);
     pack_free(p);
     return rc;
@@ -42,7 +45,7 @@ static int pack_both(const pack_options *options, const kolo_launch *launch)
         packing p = {.options = *options, .launch = *launch};
         pack_options *o = &p.options;
         folders[i] = kolo_format("%s/%s", options->out ? options->out : ".", parts[i]);
-        if (!folders[i]) return KOLO_ECONFIG;
+        if (!folders[i]) return KOLO_ENOMEM;
         o->out = folders[i];
         snprintf(o->out_split, sizeof o->out_split, "%s", parts[i]);
         if (o->default_seed) o->shuffle_seed = i == 0 ? 42 : 0;
@@ -59,6 +62,25 @@ static int said_all(int rc)
 {
     if (rc == 0 && (rc = kolo_stdout_flush()) < 0) fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
     return -rc;
+}
+
+/* From the launch's watchdog. */
+static void end_stuck(kolo_launch *launch, const char *text)
+{
+    fprintf(stderr, "kolo-pack: %s\n", text);
+    kolo_launch_abort(launch, -KOLO_ELAUNCH);
+}
+
+/* Ranks have unlike shares, so whoever lives is waited for. */
+static kolo_launch_limits read_limits(void)
+{
+    kolo_options o;
+    kolo_options_default(&o);
+    const int rc = kolo_options_read_environment(&o);
+    const kolo_launch_limits limits = {
+        .start = o.comm_timeout, .patience = o.comm_patience, .end = rc < 0 ? NULL : end_stuck};
+    kolo_options_free(&o);
+    return limits;
 }
 
 /* SIGTERM and SIGINT still end a launch that hangs; nothing is written before it. */
@@ -78,7 +100,8 @@ int main(int argc, char **argv)
         return said_all(0);
     }
     rc = kolo_options_check_environment(); /* a slip in a job's variables would pack something else */
-    if (rc == 0) rc = kolo_launch_start(&p.launch, "auto");
+    const kolo_launch_limits limits = read_limits();
+    if (rc == 0) rc = kolo_launch_start(&p.launch, "auto", &limits);
     if (rc < 0) {
         fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
         return -rc;

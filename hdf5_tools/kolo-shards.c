@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/option.h"
 #include "kolo/error.h"
-#include "shards.h"
+#include "shards/shards.h"
 
 static const shards_command commands[] = {
     {"info", "DIR", "header, statistics, tables, class histogram", shards_info},
@@ -17,7 +17,8 @@ static const shards_command commands[] = {
     {"merge", "A B ... --out NEW", "several splits to one", shards_merge},
     {"reshard", "DIR --out NEW --shards M", "another number of files, another order", shards_reshard},
     {"manifest", "DIR", "makes the .index anew from the shards", shards_manifest},
-    {"convert", "FILE.h5|FILE.beton|LMDB --out NEW", "pictures of other HDF5 files, of FFCV, LMDB, to a split", shards_convert},
+    {"convert", "FILE.h5|FILE.beton|LMDB --out NEW",
+     "pictures of other HDF5 files, of FFCV, LMDB, to a split", shards_convert},
     {"bench", "DIR", "how fast samples can be read, by way and threads", shards_bench},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
@@ -31,7 +32,8 @@ static void usage(FILE *out)
         fprintf(out, "  %-42s %s\n", left, commands[i].help);
     }
     fprintf(out, "\nkolo-shards COMMAND --help lists its options.\n"
-                 "exit status: 0 fine, 2 bad input (verify: a difference was found), 3 reading or writing failed, 78 usage\n");
+                 "exit status: 0 fine, 2 bad input (verify: a difference was found), 3 reading or writing "
+                 "failed, 71 out of memory, 78 usage\n");
 }
 
 static int unknown(const char *word)
@@ -39,7 +41,8 @@ static int unknown(const char *word)
     const char *names[COMMANDS];
     for (int i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
     const char *near = kolo_nearest(word, names, COMMANDS);
-    fprintf(stderr, "kolo-shards: unknown command %s%s%s\n", word, near ? ", did you mean " : "", near ? near : "");
+    fprintf(stderr, "kolo-shards: unknown command %s%s%s\n", word, near ? ", did you mean " : "",
+            near ? near : "");
     usage(stderr);
     return -KOLO_ECONFIG;
 }

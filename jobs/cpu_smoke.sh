@@ -1,7 +1,7 @@
 #!/bin/bash
 # Acceptance test of a site, one minute, no GPU and no data set: 2 nodes x 2 tasks (1 where a node has 1 CPU)
-# check launcher, network and storage, sum, draw pictures, pack them, train a small network on them, and evaluate
-# it. Each figure is printed beside its bar; the job fails where one is missed, and says which.
+# check launcher, network and storage, sum, draw pictures, pack them, train a small network on them, and
+# evaluate it. Each figure is printed beside its bar; the job fails where one is missed, and says which.
 #
 #   sbatch jobs/cpu_smoke.sh
 ##SBATCH --account=EDIT_ME                # EDIT: remove one '#' and name your account
@@ -17,15 +17,12 @@ set -uo pipefail
 : "${KOLO_MIN_BUSBW:=0.05}"              # GB/s of a 4 MiB allreduce: half of what gigabit Ethernet carries
 : "${KOLO_MIN_TOP1:=0.3}"                # ten classes: 0.1 is chance, 0.4 to 0.6 is usual after these epochs
 
-# lib.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
-submitted=${SLURM_JOB_ID:+$(scontrol show job "$SLURM_JOB_ID" | sed -n '/^ *Command=/{s///;s|/[^/]*$||p;q}')}
-for jobs in "$(dirname "$0")" "$submitted" "${KOLO_ROOT:-}/share/kolo/jobs" module @ROOT@/share/kolo/jobs; do
-    [ "$jobs" != module ] || { module load kolo; jobs=${KOLO_ROOT:-}/share/kolo/jobs; } > /dev/null 2>&1
-    grep -qs '^job_begin()' "$jobs/lib.sh" && break
-done
-# shellcheck source=jobs/lib.sh
-. "$jobs/lib.sh" || { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2; exit 78; }
-job_begin "$jobs"
+# kolo_job.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
+# shellcheck source=jobs/kolo_job.sh
+PATH=$PATH:${0%/*}:$(dirname "$(squeue -hj "${SLURM_JOB_ID:-0}" -o %o 2> /dev/null)")\
+:${KOLO_ROOT:-}/share/kolo/jobs:@ROOT@/share/kolo/jobs . kolo_job.sh ||
+    { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2 && exit 78; }
+job_begin
 mkdir -p "$KOLO_WORK" ||
     job_die 3 "KOLO_WORK=$KOLO_WORK cannot be made: submit from a shared folder that can be written"
 nodes=${SLURM_JOB_NUM_NODES:-1} cpus=${SLURM_CPUS_ON_NODE:-1}
@@ -68,11 +65,13 @@ step "packing of validation pictures" \
 step training kolo train shapes model=lenet5 optimizer=adam lr=0.002 weight_decay=0 batch=32 crop=none \
     epochs=$epochs data="$data/train" val=none run="$KOLO_WORK/run"
 first=$(epoch_loss 0)
-judge "loss of the last epoch" "$(epoch_loss $((epochs - 1)))" "<" "$(awk "BEGIN { printf \"%.4f\", 0.8 * ${first:-0} }")"
+judge "loss of the last epoch" "$(epoch_loss $((epochs - 1)))" "<" "$(awk \
+    "BEGIN { printf \"%.4f\", 0.8 * ${first:-0} }")"
 step evaluation kolo eval shapes val="$data/val" run="$KOLO_WORK/run"
 judge "top-1" "$(sed -n 's/.*top-1 \([0-9.]*\).*/\1/p' "$KOLO_WORK/step.log")" ">=" "$KOLO_MIN_TOP1"
 case $failed in
     "") job_say "smoke test: everything works" ;;
-    allreduce*) job_die 69 "smoke test: bar missed: $failed; is it the right network (KOLO_SITE_ENV=infiniband)?" ;;
+    allreduce*) job_die 69 \
+        "smoke test: bar missed: $failed; is it the right network (KOLO_SITE_ENV=infiniband)?" ;;
     *) job_die 70 "smoke test: bar missed: $failed; please report it with this log" ;;
 esac

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Packs an image set into HDF5 shards, on all tasks of the job: a million files in, some hundred out.
 #
-#   KOLO_SOURCE=imagefolder KOLO_IN=/data/ILSVRC2012 KOLO_DATASET=/scratch/imagenet sbatch jobs/pack_dataset.sh
+#   KOLO_SOURCE=imagefolder KOLO_IN=/data/ILSVRC2012 KOLO_DATASET=/scratch/imagenet \
+#       sbatch jobs/pack_dataset.sh
 #
 # Writes KOLO_DATASET/train and KOLO_DATASET/val. The same sbatch again goes on where it stopped.
 ##SBATCH --account=EDIT_ME                # EDIT 1: remove one '#' and name your account
@@ -21,15 +22,12 @@ set -uo pipefail
 : "${KOLO_SPLITS:=train val}"
 : "${KOLO_ARGS:=}"                       # further flags of kolo-pack
 
-# lib.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
-submitted=${SLURM_JOB_ID:+$(scontrol show job "$SLURM_JOB_ID" | sed -n '/^ *Command=/{s///;s|/[^/]*$||p;q}')}
-for jobs in "$(dirname "$0")" "$submitted" "${KOLO_ROOT:-}/share/kolo/jobs" module @ROOT@/share/kolo/jobs; do
-    [ "$jobs" != module ] || { module load kolo; jobs=${KOLO_ROOT:-}/share/kolo/jobs; } > /dev/null 2>&1
-    grep -qs '^job_begin()' "$jobs/lib.sh" && break
-done
-# shellcheck source=jobs/lib.sh
-. "$jobs/lib.sh" || { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2; exit 78; }
-job_begin "$jobs"
+# kolo_job.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
+# shellcheck source=jobs/kolo_job.sh
+PATH=$PATH:${0%/*}:$(dirname "$(squeue -hj "${SLURM_JOB_ID:-0}" -o %o 2> /dev/null)")\
+:${KOLO_ROOT:-}/share/kolo/jobs:@ROOT@/share/kolo/jobs . kolo_job.sh ||
+    { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2 && exit 78; }
+job_begin
 case $KOLO_SOURCE in shapes | scenes) KOLO_IN= ;; esac # made on the spot
 if [ -n "$KOLO_IN" ] && [ ! -e "$KOLO_IN" ]; then
     job_die 78 "KOLO_IN=$KOLO_IN is not there: edit the line marked EDIT 2"

@@ -3,9 +3,11 @@
 #
 #   sbatch jobs/resnet_imagenet.sh                      after editing the two lines marked EDIT
 #   KOLO_RECIPE=resnet18_imagenette KOLO_DATASET=/data/imagenette sbatch --nodes=2 jobs/resnet_imagenet.sh
-#   sbatch --gpus-per-node=4 --ntasks-per-node=4 --cpus-per-task=16 jobs/resnet_imagenet.sh      on GPUs, one task each
+#   sbatch --gpus-per-node=4 --ntasks-per-node=4 --cpus-per-task=16 jobs/resnet_imagenet.sh
+#                                                       on GPUs, one task each
 #
-# The same sbatch again goes on from the last checkpoint; near the time limit the job checkpoints and requeues itself.
+# The same sbatch again goes on from the last checkpoint; near the time limit the job checkpoints
+# and requeues itself.
 ##SBATCH --account=EDIT_ME                # EDIT 1: remove one '#' and name your account
 #SBATCH --job-name=kolo-resnet
 #SBATCH --nodes=2
@@ -19,22 +21,22 @@ set -uo pipefail
 
 : "${KOLO_DATASET:=/path/to/imagenet}"   # EDIT 2: folder with train/ and val/, made by jobs/pack_dataset.sh
 : "${KOLO_RECIPE:=resnet50_imagenet}"    # a name in share/recipes, or a path
-: "${KOLO_RUN:=${SLURM_SUBMIT_DIR:-$PWD}/runs/$(basename "$KOLO_RECIPE" .yaml)}" # stable: requeue and resubmission resume
+# stable: requeue and resubmission resume
+: "${KOLO_RUN:=${SLURM_SUBMIT_DIR:-$PWD}/runs/$(basename "$KOLO_RECIPE" .yaml)}"
 : "${KOLO_ARGS:=}"                       # further key=value words
 
-# lib.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
-submitted=${SLURM_JOB_ID:+$(scontrol show job "$SLURM_JOB_ID" | sed -n '/^ *Command=/{s///;s|/[^/]*$||p;q}')}
-for jobs in "$(dirname "$0")" "$submitted" "${KOLO_ROOT:-}/share/kolo/jobs" module @ROOT@/share/kolo/jobs; do
-    [ "$jobs" != module ] || { module load kolo; jobs=${KOLO_ROOT:-}/share/kolo/jobs; } > /dev/null 2>&1
-    grep -qs '^job_begin()' "$jobs/lib.sh" && break
-done
-# shellcheck source=jobs/lib.sh
-. "$jobs/lib.sh" || { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2; exit 78; }
-job_begin "$jobs"
+# kolo_job.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
+# shellcheck source=jobs/kolo_job.sh
+PATH=$PATH:${0%/*}:$(dirname "$(squeue -hj "${SLURM_JOB_ID:-0}" -o %o 2> /dev/null)")\
+:${KOLO_ROOT:-}/share/kolo/jobs:@ROOT@/share/kolo/jobs . kolo_job.sh ||
+    { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2 && exit 78; }
+job_begin
 job_check_gpus
-[ -d "$KOLO_DATASET" ] || job_die 78 "KOLO_DATASET=$KOLO_DATASET is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
+[ -d "$KOLO_DATASET" ] || job_die 78 \
+    "KOLO_DATASET=$KOLO_DATASET is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
 [ -d "$KOLO_DATASET/train" ] ||
-    job_die 78 "KOLO_DATASET=$KOLO_DATASET holds no folder train: it is the one with train/ and val/ in it (EDIT 2)"
+    job_die 78 \
+        "KOLO_DATASET=$KOLO_DATASET holds no folder train: it is the one with train/ and val/ in it (EDIT 2)"
 val=none
 [ -d "$KOLO_DATASET/val" ] && val=$KOLO_DATASET/val
 

@@ -1,5 +1,5 @@
-/* Counts the allocations of a program that includes it, of all its threads and libraries, or of the callers that ALLOCATION_COUNTS(caller) says. Not where a sanitizer
- * has its own malloc: then COUNTING is 0. */
+/* Counts the allocations of a program that includes it, of all its threads and libraries, or of the callers
+ * that ALLOCATION_COUNTS(caller) says. Not where a sanitizer has its own malloc: then COUNTING is 0. */
 #ifndef TESTS_ALLOCATIONS_H
 #define TESTS_ALLOCATIONS_H
 
@@ -17,9 +17,11 @@ static _Atomic long allocations;
 #define ALLOCATIONS_WATCHED 1
 #endif
 #endif
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(ALLOCATIONS_WATCHED)
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(ALLOCATIONS_WATCHED)
 #define COUNTING 1
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
+    *__libc_memalign(size_t, size_t);
 void *malloc(size_t n);
 void *calloc(size_t n, size_t size);
 void *realloc(void *p, size_t n);

@@ -46,8 +46,13 @@ static int rig_open(rig *r, const rig_config *c)
                            .shortcut = "",
                            .mean = {.5f, .5f, .5f},
                            .std = {.25f, .25f, .25f}};
-    kolo_plan_config p = {
-        .ranks = 1, .slots = 1, .bucket_bytes = 1 << 18, .decay_norms = true, .optimizer = kolo_optimizer_find("sgd"), .ema = c->ema, .scaled = c->scaled};
+    kolo_plan_config p = {.ranks = 1,
+                          .slots = 1,
+                          .bucket_bytes = 1 << 18,
+                          .decay_norms = true,
+                          .optimizer = kolo_optimizer_find("sgd"),
+                          .ema = c->ema,
+                          .scaled = c->scaled};
     KOLO_TRY(kolo_backend_create(&r->backend, "cpu", &b));
     KOLO_TRY(kolo_model_graph(&r->graph, c->model, &m));
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, r->backend, &p, NULL));
@@ -73,7 +78,8 @@ static int rig_step(rig *r, int64_t step)
     kolo_random random = kolo_random_at(7, (uint64_t)step, 0);
     for (int64_t i = 0; i < r->elements; i++) r->pixels[i] = (uint8_t)kolo_random_u32(&random);
     for (int64_t i = 0; i < r->rows; i++) r->labels[i] = (int32_t)kolo_random_below(&random, 10);
-    kolo_batch batch = {.pixels = r->pixels, .labels = r->labels, .rows = r->rows, .valid = r->rows, .valid_global = r->rows};
+    kolo_batch batch = {
+        .pixels = r->pixels, .labels = r->labels, .rows = r->rows, .valid = r->rows, .valid_global = r->rows};
     kolo_step s = {.step = step, .lr = .05f, .momentum = .9f, .ema_decay = .9f, .clip = 1};
     return kolo_exec_step(r->exec, &batch, &s, &m);
 }

@@ -1,4 +1,5 @@
-/* Members of a group as runs in one process: a transport that delivers as late as it may, and a loop that polls all in turn. */
+/* Members of a group as runs in one process: a transport that delivers as late as it may, and a loop
+ * that polls all in turn. */
 #ifndef TESTS_COMM_MEMBERS_H
 #define TESTS_COMM_MEMBERS_H
 
@@ -46,7 +47,8 @@ static inline int member_receive(void *of, int rank, int tag, void *data, int64_
     return member_post(of, rank, tag, data, count * (int64_t)width, false);
 }
 
-/* A message moves only when its receiver asks for it, so a sender that touches the data too early is caught. */
+/* A message moves only when its receiver asks for it, so a sender that touches the data too early is
+ * caught. */
 static inline void member_deliver(member_box *to, member_message *in)
 {
     member_box *from = &to->all[in->peer];
@@ -71,9 +73,11 @@ static inline int member_done(void *of, int64_t serial)
     return 1;
 }
 
-static const comm_transport member_transport = {.name = "members", .send = member_send, .receive = member_receive, .done = member_done};
+static const comm_transport member_transport = {
+    .name = "members", .send = member_send, .receive = member_receive, .done = member_done};
 
-/* begin(of, member, run) fills in what the run needs beside transport, lane, rank_of and tag. 0: all came to their end. */
+/* begin(of, member, run) fills in what the run needs beside transport, lane, rank_of and tag. 0:
+ * all came to their end. */
 static inline int members_run(int members, void (*begin)(void *of, int member, comm_run *run), void *of)
 {
     if (members < 1 || members > MEMBERS_MOST) return -1;

@@ -1,4 +1,5 @@
-/* What every collective must give: what members bring, how much, and which element must stand where afterwards. */
+/* What every collective must give: what members bring, how much, and which element must
+ * stand where afterwards. */
 #ifndef TESTS_COMM_TRIAL_H
 #define TESTS_COMM_TRIAL_H
 
@@ -48,7 +49,10 @@ static inline int64_t trial_sum(const int64_t *counts, int n)
     return s;
 }
 
-static inline bool trial_in_place(const trial *t, int m) { return t->places == 1 || (t->places == 2 && m % 2 == 0); }
+static inline bool trial_in_place(const trial *t, int m)
+{
+    return t->places == 1 || (t->places == 2 && m % 2 == 0);
+}
 
 /* What member m brings, has room for, gets; and where its contribution lies in place. */
 typedef struct trial_sizes {
@@ -65,7 +69,8 @@ static inline trial_sizes trial_sizes_of(const trial *t, int m)
     case KOLO_REDUCE_SCATTER: return (trial_sizes){all, in ? all : mine, mine, 0};
     case KOLO_ALLGATHER: return (trial_sizes){mine, all, all, before};
     case KOLO_BROADCAST: return (trial_sizes){root ? t->p.count : 0, t->p.count, t->p.count, 0};
-    case KOLO_GATHER: return (trial_sizes){mine, root ? all : in ? mine : 0, root ? all : 0, root ? before : 0};
+    case KOLO_GATHER:
+        return (trial_sizes){mine, root ? all : in ? mine : 0, root ? all : 0, root ? before : 0};
     case KOLO_SCATTER: return (trial_sizes){root ? all : 0, root && in ? all : mine, mine, 0};
     case KOLO_ALLTOALL:
         for (int i = 0; i < n; i++) {
@@ -101,7 +106,8 @@ static inline float trial_wanted(const trial *t, int m, int64_t i)
 
 static inline bool trial_counted(enum kolo_collective what)
 {
-    return what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER || what == KOLO_GATHER || what == KOLO_SCATTER;
+    return what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER || what == KOLO_GATHER ||
+           what == KOLO_SCATTER;
 }
 
 /* Parts of members that sum to about `count`: even, uneven, or most of them empty. */

@@ -1,4 +1,5 @@
-/* A GPU's memory for tests of libkolo_comm's requests: the CUDA calls of the library under test (tests/cuda_rig.h), and a driver that knows whose memory is whose. */
+/* A GPU's memory for tests of libkolo_comm's requests: the CUDA calls of the library under test
+ * (tests/cuda_rig.h), and a driver that knows whose memory is whose. */
 #ifndef TESTS_CUDA_MEMORY_H
 #define TESTS_CUDA_MEMORY_H
 
@@ -44,7 +45,8 @@ static inline const char *gpu_begin(bool standin, int number)
         memcpy(entry[i].call, &call, sizeof call);
     }
     if (gpu.set_device(number) != cudaSuccess) return "cudaSetDevice";
-    return gpu.stream_create(&gpu.stream, cudaStreamNonBlocking) == cudaSuccess ? NULL : "cudaStreamCreateWithFlags";
+    return gpu.stream_create(&gpu.stream, cudaStreamNonBlocking) == cudaSuccess ? NULL
+                                                                                : "cudaStreamCreateWithFlags";
 }
 
 static inline void *gpu_alloc(size_t bytes)
@@ -54,10 +56,18 @@ static inline void *gpu_alloc(size_t bytes)
 }
 static inline void gpu_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    if (bytes && (gpu.copy(to, from, bytes, kind, gpu.stream) != cudaSuccess || gpu.stream_wait(gpu.stream) != cudaSuccess)) abort();
+    if (bytes && (gpu.copy(to, from, bytes, kind, gpu.stream) != cudaSuccess ||
+                  gpu.stream_wait(gpu.stream) != cudaSuccess))
+        abort();
 }
-static inline void gpu_put(void *to, const void *from, size_t bytes) { gpu_copy(to, from, bytes, cudaMemcpyHostToDevice); }
-static inline void gpu_get(void *to, const void *from, size_t bytes) { gpu_copy(to, from, bytes, cudaMemcpyDeviceToHost); }
+static inline void gpu_put(void *to, const void *from, size_t bytes)
+{
+    gpu_copy(to, from, bytes, cudaMemcpyHostToDevice);
+}
+static inline void gpu_get(void *to, const void *from, size_t bytes)
+{
+    gpu_copy(to, from, bytes, cudaMemcpyDeviceToHost);
+}
 static inline void gpu_free(void *p) { gpu.release(p); }
 static inline void gpu_end(void) { gpu.stream_destroy(gpu.stream); }
 
@@ -70,7 +80,8 @@ static inline void *gpu_blind(void)
     while (n > 0 && path[n - 1] != '/') n--;
     snprintf(path + (n > 0 ? n : 0), 64, "../driver/libcuda.so.1");
     void *driver = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    int (*alloc)(unsigned long long *, size_t) = driver ? (int (*)(unsigned long long *, size_t))dlsym(driver, "cuMemAlloc_v2") : NULL;
+    int (*alloc)(unsigned long long *, size_t) =
+        driver ? (int (*)(unsigned long long *, size_t))dlsym(driver, "cuMemAlloc_v2") : NULL;
     return alloc && alloc(&at, 1 << 20) == 0 ? (void *)(uintptr_t)at : NULL;
 }
 
@@ -78,7 +89,8 @@ static inline void *gpu_blind(void)
 static inline int gpu_misused(void)
 {
     if (!ask_count("alive") && !ask_defect(0)) return 0;
-    fprintf(stderr, "# %ld objects alive; %s\n", (long)ask_count("alive"), ask_defect(0) ? ask_defect(0) : "no defect");
+    fprintf(stderr, "# %ld objects alive; %s\n", (long)ask_count("alive"),
+            ask_defect(0) ? ask_defect(0) : "no defect");
     return 1;
 }
 

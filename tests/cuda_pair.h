@@ -1,5 +1,6 @@
-/* One operation, or a few, and their gradients, on the CPU backend and on the CUDA backend. The CPU computes in f32 from values that the GPU's type
- * holds, and its result is rounded to that type. Sums in the CPU's order, and operations without sums, must have its bits. */
+/* One operation, or a few, and their gradients, on the CPU backend and on the CUDA backend. The CPU computes
+ * in f32 from values that the GPU's type holds, and its result is rounded to that type. Sums in the CPU's
+ * order, and operations without sums, must have its bits. */
 #ifndef TESTS_CUDA_PAIR_H
 #define TESTS_CUDA_PAIR_H
 
@@ -21,7 +22,8 @@ typedef struct pair {
 
 static pair pair_open(enum kolo_dtype dtype, const char *what)
 {
-    pair p = {.side = {rig_open(cpu, KOLO_F32, 8), rig_open(gpu, dtype, RIG_OWN)}, .dtype = dtype, .what = what};
+    pair p = {
+        .side = {rig_open(cpu, KOLO_F32, 8), rig_open(gpu, dtype, RIG_OWN)}, .dtype = dtype, .what = what};
     return p;
 }
 
@@ -33,7 +35,9 @@ static void pair_close(pair *p)
 
 static float rounded(float x, enum kolo_dtype t)
 {
-    return t == KOLO_BF16 ? kolo_from_bf16(kolo_to_bf16(x)) : t == KOLO_F16 ? kolo_from_f16(kolo_to_f16(x)) : x;
+    return t == KOLO_BF16  ? kolo_from_bf16(kolo_to_bf16(x))
+           : t == KOLO_F16 ? kolo_from_f16(kolo_to_f16(x))
+                           : x;
 }
 
 static uint32_t next(uint64_t *state)
@@ -42,15 +46,17 @@ static uint32_t next(uint64_t *state)
     return (uint32_t)(*state >> 32);
 }
 
-/* What tensors are filled with. */
-enum fill { SMOOTH, LEVELS /* few values, so that maxima are shared */, STRANGE /* infinities, NaN, -0 among them */, BYTES };
+/* What tensors are filled with. LEVELS: few values, so that maxima are shared; STRANGE: infinities,
+ * NaN and -0 among them. */
+enum fill { SMOOTH, LEVELS, STRANGE, BYTES };
 
 static float value(enum fill fill, uint64_t *state)
 {
     uint32_t r = next(state);
     if (fill == BYTES) return (float)(r >> 24);
     if (fill == LEVELS) return (float)((int)(r % 5) - 2);
-    if (fill == STRANGE && r % 7 == 0) return r % 5 == 0 ? NAN : r % 5 == 1 ? INFINITY : r % 5 == 2 ? -INFINITY : -0.0f;
+    if (fill == STRANGE && r % 7 == 0)
+        return r % 5 == 0 ? NAN : r % 5 == 1 ? INFINITY : r % 5 == 2 ? -INFINITY : -0.0f;
     return ((float)(r >> 8) * 0x1p-24f - 0.5f) * 4;
 }
 
@@ -65,9 +71,13 @@ static void pair_fill(pair *p, int t, enum fill fill)
     free(v);
 }
 
-static bool same(float a, float b) { return (isnan(a) && isnan(b)) || kolo_float_bits(a) == kolo_float_bits(b); }
+static bool same(float a, float b)
+{
+    return (isnan(a) && isnan(b)) || kolo_float_bits(a) == kolo_float_bits(b);
+}
 
-/* Elements of tensor t that are not alike: in bits, or by more than `tolerance` of their size (or of `least`, if that is larger). */
+/* Elements of tensor t that are not alike: in bits, or by more than `tolerance` of their size (or of
+ * `least`, if that is larger). */
 static int64_t unlike(pair *p, int t, double tolerance, double least)
 {
     const kolo_tensor *x = &p->side[0].g->tensor[t];
@@ -76,11 +86,13 @@ static int64_t unlike(pair *p, int t, double tolerance, double least)
     rig_get(&p->side[0], t, want);
     rig_get(&p->side[1], t, got);
     for (int64_t i = 0; i < n; i++) {
-        float w = x->dtype == KOLO_F32 && x->role == KOLO_ROLE_ACTIVATION ? rounded(want[i], p->dtype) : want[i];
+        float w =
+            x->dtype == KOLO_F32 && x->role == KOLO_ROLE_ACTIVATION ? rounded(want[i], p->dtype) : want[i];
         double apart = fabs((double)w - (double)got[i]), size = fmax(fabs((double)w), least);
         bool alike = same(w, got[i]) || (tolerance > 0 && apart <= tolerance * size);
         if (!alike && wrong < 3 && failures < 10)
-            diag("%s %s %s, %s[%ld]: %.9g, the CPU has %.9g", p->what, kolo_dtype_name(p->dtype), p->shape, x->name, (long)i, (double)got[i], (double)w);
+            diag("%s %s %s, %s[%ld]: %.9g, the CPU has %.9g", p->what, kolo_dtype_name(p->dtype), p->shape,
+                 x->name, (long)i, (double)got[i], (double)w);
         wrong += !alike;
     }
     free(want);
@@ -91,7 +103,8 @@ static int64_t unlike(pair *p, int t, double tolerance, double least)
 /* One unit of the type's last place, twice: the f32 results differ a little, and so may the roundings. */
 static double ulp(enum kolo_dtype t) { return t == KOLO_F32 ? 2e-6 : t == KOLO_BF16 ? 0x1p-7 : 0x1p-10; }
 
-/* Runs all nodes on both sides and compares what they make. floor: what a value is compared with if it is smaller itself; the size of the terms where a sum may cancel */
+/* Runs all nodes on both sides and compares what they make. floor: what a value is compared with if it is
+ * smaller itself; the size of the terms where a sum may cancel */
 static void pair_check_above(pair *p, double tolerance, double floor)
 {
     const kolo_graph *g = p->side[0].g;

@@ -1,5 +1,6 @@
-/* Sums in a GPU's memory between ranks: processes, each with a GPU of its own (or one for all), on the stand-in or on a real one; what they sum, what a step asks for, and
- * what became of each. For the programs comm_reducer*.c of tests/cuda. */
+/* Sums in a GPU's memory between ranks: processes, each with a GPU of its own (or one for all), on the
+ * stand-in or on a real one; what they sum, what a step asks for, and what became of each. For the programs
+ * comm_reducer*.c of tests/cuda. */
 #ifndef TESTS_CUDA_RANKS_H
 #define TESTS_CUDA_RANKS_H
 
@@ -79,9 +80,12 @@ static inline int open_cuda(void)
     return cuda.exec_destroy ? 0 : KOLO_ELAUNCH;
 }
 
-static inline int check(cudaError_t rc) { return rc == cudaSuccess ? 0 : kolo_fail(KOLO_ELAUNCH, "CUDA error %d", (int)rc); }
+static inline int check(cudaError_t rc)
+{
+    return rc == cudaSuccess ? 0 : kolo_fail(KOLO_ELAUNCH, "CUDA error %d", (int)rc);
+}
 
-/* ---- ranks ----------------------------------------------------------------------------------------------------- */
+/* ---- ranks --------------------------------------------------------------------------------------------- */
 
 /* How a group of ranks is set up. */
 typedef struct setting {
@@ -114,7 +118,8 @@ static int64_t ranks_that_left;
 /* Bucket 0 is a matrix, what else there is goes as it is. */
 static inline int ranks_compress(kolo_comm *comm, int kind)
 {
-    const comm_compress config = {.kind = kind, .density = 0.05, .rank = 2, .start = kind == COMM_TOPK, .seed = 11};
+    const comm_compress config = {
+        .kind = kind, .density = 0.05, .rank = 2, .start = kind == COMM_TOPK, .seed = 11};
     const comm_matrix matrix = {.groups = 1, .columns = 700, .lanes = 100};
     return kolo_comm_compress(comm, &config, &matrix, 1);
 }
@@ -128,8 +133,11 @@ static inline int rank_create(rank *r)
     KOLO_TRY(check(cuda.set_device(standin ? number : 0)));
     KOLO_TRY(check(cuda.stream_create(&r->compute, cudaStreamNonBlocking)));
     KOLO_TRY(check(cuda.stream_create(&r->side, cudaStreamNonBlocking)));
-    const kolo_comm_device device = {
-        .compute = r->compute, .comm = r->side, .uuid = uuid, .reducer = r->set.reducer, .host = r->set.compression && !r->set.reducer};
+    const kolo_comm_device device = {.compute = r->compute,
+                                     .comm = r->side,
+                                     .uuid = uuid,
+                                     .reducer = r->set.reducer,
+                                     .host = r->set.compression && !r->set.reducer};
     kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4,
                                .canonical = r->set.canonical,
                                .timeout = r->set.timeout > 0 ? r->set.timeout : 60,
@@ -145,7 +153,8 @@ static inline int rank_commit(rank *r)
 {
     size_t at = 0;
     r->arena = kolo_comm_arena(r->comm);
-    for (int b = 0; b < BUCKETS; at += (size_t)counts[b++] * 4) KOLO_TRY(kolo_comm_bucket(r->comm, at, counts[b]));
+    for (int b = 0; b < BUCKETS; at += (size_t)counts[b++] * 4)
+        KOLO_TRY(kolo_comm_bucket(r->comm, at, counts[b]));
     return kolo_comm_commit(r->comm);
 }
 
@@ -193,7 +202,9 @@ static inline void ask_standin(outcome *o)
     memcpy(&count, &of_count, sizeof count);
     memcpy(&defect, &of_defect, sizeof defect);
     const char *text = defect(0);
-    if (text || count("alive")) snprintf(o->left, sizeof o->left, "%ld objects alive; %s", (long)count("alive"), text ? text : "no defect");
+    if (text || count("alive"))
+        snprintf(o->left, sizeof o->left, "%ld objects alive; %s", (long)count("alive"),
+                 text ? text : "no defect");
 }
 
 static inline void *be_rank(void *number)
@@ -211,8 +222,8 @@ static inline void *be_rank(void *number)
 }
 
 #ifdef __SANITIZE_THREAD__
-/* A thread sanitizer sees one process: there ranks are threads. Their GPUs have one thread in the stand-in, which no
- * rank's host function may hold up; so no staged sums of several ranks. */
+/* A thread sanitizer sees one process: there ranks are threads. Their GPUs have one thread in the stand-in,
+ * which no rank's host function may hold up; so no staged sums of several ranks. */
 static inline void start_and_join(void)
 {
     pthread_t thread[WORLD_MAX];
@@ -266,17 +277,19 @@ static inline int64_t run_ranks(int size, const setting *set, work what, int arg
 static inline void say_outcomes(int size)
 {
     for (int i = 0; i < size; i++)
-        if (outcomes[i].value) diag("rank %d, %s: %ld %s", i, outcomes[i].name, (long)outcomes[i].value, outcomes[i].text);
+        if (outcomes[i].value)
+            diag("rank %d, %s: %ld %s", i, outcomes[i].name, (long)outcomes[i].value, outcomes[i].text);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------ */
+/* ---- sums ---------------------------------------------------------------------------------------------- */
 
 static inline int fill(rank *r, int round, bool exact)
 {
     for (int64_t i = 0; i < COUNT; i++) r->host[i] = world_value(r->w.launch.rank, i, round, exact);
     KOLO_TRY(check(cuda.copy(r->arena, r->host, (size_t)COUNT * 4, cudaMemcpyHostToDevice, r->compute)));
     KOLO_TRY(rank_wait(r));
-    for (int64_t i = 0; i < DOUBLES; i++) ((double *)(void *)r->host)[i] = (double)(i % 1009) + 0x1p40 * (r->w.launch.rank + round);
+    for (int64_t i = 0; i < DOUBLES; i++)
+        ((double *)(void *)r->host)[i] = (double)(i % 1009) + 0x1p40 * (r->w.launch.rank + round);
     KOLO_TRY(check(cuda.copy(r->doubles, r->host, DOUBLES * 8, cudaMemcpyHostToDevice, r->compute)));
     return rank_wait(r);
 }
@@ -293,7 +306,9 @@ static inline int64_t compare(rank *r, int round, bool exact)
     }
     KOLO_TRY(check(cuda.copy(r->host, r->doubles, DOUBLES * 8, cudaMemcpyDeviceToHost, r->compute)));
     KOLO_TRY(rank_wait(r));
-    for (int64_t i = 0; i < DOUBLES; i++) bad += ((double *)(void *)r->host)[i] != (double)(n * (i % 1009)) + 0x1p40 * (n * (n - 1) / 2 + n * round);
+    for (int64_t i = 0; i < DOUBLES; i++)
+        bad += ((double *)(void *)r->host)[i] !=
+               (double)(n * (i % 1009)) + 0x1p40 * (n * (n - 1) / 2 + n * round);
     return bad;
 }
 
@@ -340,14 +355,16 @@ static inline bool ranks_begin(const char *name)
     standin = cuda_rig();
     kolo_log_set_level(KOLO_LOG_WARN);
     snprintf(job, sizeof job, "test-%s.%d", name, (int)getpid());
-    outcomes = mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    outcomes =
+        mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return outcomes != MAP_FAILED;
 }
 
 static inline int ranks_end(void)
 {
     ok(!world_leftovers(job), "nothing is left in /dev/shm");
-    if (standin) is_int(ranks_that_left, 0, "no rank, however it ended, left anything on its GPU or misused it");
+    if (standin)
+        is_int(ranks_that_left, 0, "no rank, however it ended, left anything on its GPU or misused it");
     return done_testing();
 }
 

@@ -1,6 +1,6 @@
-/* For tests of the CUDA half: which libkolo_cuda.so they open. KOLO_CUDA_LIBRARY if it is set (on a machine with a
- * GPU: the real one), else the one with the stand-in for CUDA's libraries that lies in the same build folder. Call it
- * first. */
+/* For tests of the CUDA half: which libkolo_cuda.so they open. KOLO_CUDA_LIBRARY if it is set (on a machine
+ * with a GPU: the real one), else the one with the stand-in for CUDA's libraries that lies in the same build
+ * folder. Call it first. */
 #ifndef TESTS_CUDA_RIG_H
 #define TESTS_CUDA_RIG_H
 
@@ -22,7 +22,8 @@ static inline int cuda_rig(void)
         if (slash) *slash = 0;
     }
     strcat(path, "/standin/libkolo_cuda.so");
-    if (access(path, R_OK) != 0) skip_all("%s is not built (it needs the headers of CUDA, cuDNN and NCCL)", path);
+    if (access(path, R_OK) != 0)
+        skip_all("%s is not built (it needs the headers of CUDA, cuDNN and NCCL)", path);
     setenv("KOLO_CUDA_LIBRARY", path, 1);
     return 1;
 }

@@ -23,7 +23,8 @@ typedef struct fixture {
     enum kolo_encoding encoding;
     int orientation; /* EXIF, put into every JPEG; 0: none */
     const char *task, *box_form;
-    /* Fills in what samples first .. first + n - 1 have beside their label; returns how many tables. Their data are freed here. */
+    /* Fills in what samples first .. first + n - 1 have beside their label; returns how many tables. Their
+     * data are freed here. */
     int (*tables)(int64_t first, int64_t n, kolo_shard_table *tables);
 } fixture;
 
@@ -32,15 +33,17 @@ static inline void fixture_pixels(const fixture *f, int64_t sample, uint8_t *pix
 {
     for (int y = 0; y < f->height; y++)
         for (int x = 0; x < f->width; x++)
-            for (int c = 0; c < f->channels; c++) *pixels++ = (uint8_t)((sample * 37 + y * 3 + x * (c + 1) * 2 + c * 50) % 251);
+            for (int c = 0; c < f->channels; c++)
+                *pixels++ = (uint8_t)((sample * 37 + y * 3 + x * (c + 1) * 2 + c * 50) % 251);
 }
 
 /* Puts an EXIF block that holds only the orientation behind the start marker. */
 static inline void fixture_orient(uint8_t **data, size_t *bytes, int orientation)
 {
-    const uint8_t block[] = {0xFF, 0xE1, 0, 34, 'E', 'x',  'i',  'f', 0, 0, 'M', 'M', 0, '*', 0,
-                             0,    0,    8, 0,  1,   0x01, 0x12, 0,   3, 0, 0,   0,   1, 0,   (uint8_t)orientation,
-                             0,    0,    0, 0,  0,   0};
+    const uint8_t block[] = {0xFF, 0xE1, 0, 34,  'E', 'x', 'i', 'f', 0, 0,
+                             'M',  'M',  0, '*', 0,   0,   0,   8,   0, 1,
+                             0x01, 0x12, 0, 3,   0,   0,   0,   1,   0, (uint8_t)orientation,
+                             0,    0,    0, 0,   0,   0};
     uint8_t *with = malloc(*bytes + sizeof block);
     memcpy(with, *data, 2);
     memcpy(with + 2, block, sizeof block);
@@ -54,7 +57,8 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
 {
     const int64_t first = f->count * s / f->shards, n = f->count * (s + 1) / f->shards - first;
     const char *const names[] = {"c00", "c01", "c02", "c03", "c04", "c05", "c06", "c07", "c08", "c09"};
-    uint64_t counts[10] = {0}, *offsets = kolo_alloc(8 * (size_t)(n + 1)), *sources = kolo_alloc(8 * (size_t)(n + 1));
+    uint64_t counts[10] = {0}, *offsets = kolo_alloc(8 * (size_t)(n + 1)),
+             *sources = kolo_alloc(8 * (size_t)(n + 1));
     int32_t *labels = kolo_alloc(4 * (size_t)n + 8);
     int64_t *ids = kolo_alloc(8 * (size_t)n + 8);
     uint32_t *crcs = kolo_alloc(4 * (size_t)n + 8);
@@ -67,7 +71,8 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
         size_t bytes = raw, capacity = 0;
         labels[i] = (int32_t)((first + i) % f->classes);
         ids[i] = first + i;
-        sources[i + 1] = sources[i] + (uint64_t)sprintf(text + sources[i], "pic%06lld", (long long)(first + i));
+        sources[i + 1] =
+            sources[i] + (uint64_t)sprintf(text + sources[i], "pic%06lld", (long long)(first + i));
         fixture_pixels(f, first + i, picture.pixels);
         if (f->encoding == KOLO_ENCODING_JPEG) {
             if (kolo_jpeg_encode(&picture, 95, &blobs[i], &capacity, &bytes) < 0) return -1;
@@ -119,7 +124,8 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
     int fd = open(path, O_RDWR);
     uint8_t *states = malloc((size_t)n + 1);
     memset(states, KOLO_SAMPLE_OK, (size_t)n + 1);
-    for (int64_t i = 0; i < n; i++) KOLO_TRY(kolo_file_pwrite(fd, path, blobs[i], offsets[i + 1] - offsets[i], p.data + offsets[i]));
+    for (int64_t i = 0; i < n; i++)
+        KOLO_TRY(kolo_file_pwrite(fd, path, blobs[i], offsets[i + 1] - offsets[i], p.data + offsets[i]));
     KOLO_TRY(kolo_file_pwrite(fd, path, crcs, 4 * (size_t)n, p.crc));
     KOLO_TRY(kolo_file_pwrite(fd, path, states, (size_t)n, p.state));
     close(fd);
@@ -138,11 +144,14 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
 /* Fills f->folder (a fresh temporary folder). 0 or negative. */
 static inline int fixture_make(fixture *f)
 {
-    kolo_manifest m = {.info = {.name = "toy", .split = "train", .uuid = "00000000-0000-0000-0000-000000000001"}};
-    snprintf(f->folder, sizeof f->folder, "%s/kolo-test-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    kolo_manifest m = {
+        .info = {.name = "toy", .split = "train", .uuid = "00000000-0000-0000-0000-000000000001"}};
+    snprintf(f->folder, sizeof f->folder, "%s/kolo-test-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(f->folder)) return -1;
     if (f->classes == 0) f->classes = 10;
-    m.info.encoding = f->encoding, m.info.channels = f->channels, m.info.count = f->count, m.info.classes = f->classes, m.info.shards = f->shards;
+    m.info.encoding = f->encoding, m.info.channels = f->channels, m.info.count = f->count,
+    m.info.classes = f->classes, m.info.shards = f->shards;
     snprintf(m.info.task, sizeof m.info.task, "%s", f->task ? f->task : "classification");
     if (f->encoding == KOLO_ENCODING_RAW) m.info.height = f->height, m.info.width = f->width;
     for (int c = 0; c < 3; c++) m.info.mean[c] = .5f, m.info.std[c] = .25f;
@@ -169,7 +178,8 @@ static inline void fixture_damage(const fixture *f, int n, const int *sample)
         exit(1);
     }
     int fd = open(path, O_RDWR);
-    for (int i = 0; i < n; i++) kolo_file_pwrite(fd, path, junk, sizeof junk, p.data + a.offsets[sample[i]] + 20);
+    for (int i = 0; i < n; i++)
+        kolo_file_pwrite(fd, path, junk, sizeof junk, p.data + a.offsets[sample[i]] + 20);
     close(fd);
     kolo_shard_arrays_free(&a);
 }

@@ -17,32 +17,34 @@
 
 enum { BATCH = 24, SIDE = 24, STEPS = 10 };
 
-static fixture jpeg = {.count = 100, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+static fixture jpeg = {
+    .count = 100, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
 static char socket_path[300];
 
 static inline kolo_loader_config config_of(const kolo_dataset *d)
 {
-    return (kolo_loader_config){.dataset = d,
-                                .channels = 3,
-                                .height = SIDE,
-                                .width = SIDE,
-                                .classes = 10,
-                                .train = true,
-                                .seed = 7,
-                                .batch = BATCH,
-                                .ranks = 1,
-                                .tail = KOLO_tail_pad,
-                                .crop = KOLO_crop_resized,
-                                .area_min = .2,
-                                .area_max = 1,
-                                .flip = true,
-                                .augment = "trivialaugment",
-                                .mean = {.5f, .5f, .5f},
-                                .std = {.25f, .25f, .25f},
-                                .mix = {.mixup = .4, .cutmix = 1, .probability = .8, .cutmix_share = .5, .by_pair = true},
-                                .readers = 2,
-                                .prefetch = 2,
-                                .serve_wait = 30};
+    return (kolo_loader_config){
+        .dataset = d,
+        .channels = 3,
+        .height = SIDE,
+        .width = SIDE,
+        .classes = 10,
+        .train = true,
+        .seed = 7,
+        .batch = BATCH,
+        .ranks = 1,
+        .tail = KOLO_tail_pad,
+        .crop = KOLO_crop_resized,
+        .area_min = .2,
+        .area_max = 1,
+        .flip = true,
+        .augment = "trivialaugment",
+        .mean = {.5f, .5f, .5f},
+        .std = {.25f, .25f, .25f},
+        .mix = {.mixup = .4, .cutmix = 1, .probability = .8, .cutmix_share = .5, .by_pair = true},
+        .readers = 2,
+        .prefetch = 2,
+        .serve_wait = 30};
 }
 
 /* What a job has seen: a checksum a batch, of everything in it. */
@@ -59,8 +61,10 @@ static inline uint32_t crc_of(const kolo_batch *b)
     return kolo_crc32c(crc, b->samples, n * sizeof *b->samples);
 }
 
-/* steps batches from `start` on; pause: after so many of them by a read from `gate`, so that a test can do something meanwhile */
-static inline int look(kolo_loader_config c, int64_t start, int64_t steps, int64_t pause, int told, int gate, seen *s)
+/* steps batches from `start` on; pause: after so many of them by a read from `gate`, so that a test can
+ * do something meanwhile */
+static inline int look(kolo_loader_config c, int64_t start, int64_t steps, int64_t pause, int told, int gate,
+                       seen *s)
 {
     kolo_loader *l;
     kolo_batch b;
@@ -96,7 +100,8 @@ static inline void on_term(int signal)
     stop = 1;
 }
 
-static inline process start(kolo_loader_config c, bool server, int jobs, int64_t from, int64_t steps, int64_t pause)
+static inline process start(kolo_loader_config c, bool server, int jobs, int64_t from, int64_t steps,
+                            int64_t pause)
 {
     int told[2], gate[2], result[2];
     if (pipe(told) || pipe(gate) || pipe(result)) return (process){.pid = -1};

@@ -20,7 +20,8 @@ typedef struct detect_shape {
 /* Heads of strides 8, 16, 32; then the test adds the loss and calls detect_finish. */
 static detect_rig detect_open(kolo_backend *backend, const detect_shape *s, int64_t block)
 {
-    detect_rig d = {.rig = rig_open(backend, s->dtype, block), .rows = s->rows, .boxes = s->boxes, .classes = s->classes};
+    detect_rig d = {
+        .rig = rig_open(backend, s->dtype, block), .rows = s->rows, .boxes = s->boxes, .classes = s->classes};
     rig_check(kolo_input(d.rig.g, s->rows, s->height, s->width, 3, 1 + 5 * s->boxes), "input");
     for (int i = 0; i < DETECT_HEADS; i++) {
         int64_t dim[] = {s->rows, s->anchors * (5 + s->classes), s->height / (8 << i), s->width / (8 << i)};
@@ -33,7 +34,8 @@ static detect_rig detect_open(kolo_backend *backend, const detect_shape *s, int6
 
 static int detect_yolox(const detect_rig *d, enum kolo_overlap overlap, bool centre, bool l1)
 {
-    return kolo_detect_loss(d->rig.g, "yolox", DETECT_HEADS, d->head, 1, true, &(kolo_attributes){.overlap = overlap, .centre = centre, .l1 = l1});
+    return kolo_detect_loss(d->rig.g, "yolox", DETECT_HEADS, d->head, 1, true,
+                            &(kolo_attributes){.overlap = overlap, .centre = centre, .l1 = l1});
 }
 
 static int detect_yolov3(const detect_rig *d, const float anchor[9][2], const int32_t mask[DETECT_HEADS][3])
@@ -70,11 +72,16 @@ static void detect_boxes(detect_rig *d, const int *count, const float *box)
             label[n * words + 1 + i] = i % 5 ? (int32_t)kolo_float_bits(x) : (int32_t)x;
         }
     }
-    rig_check(kolo_backend_write(d->rig.backend, d->rig.buffer[d->rig.g->label], label, (size_t)(d->rows * words) * sizeof *label), "labels");
+    rig_check(kolo_backend_write(d->rig.backend, d->rig.buffer[d->rig.g->label], label,
+                                 (size_t)(d->rows * words) * sizeof *label),
+              "labels");
     free(label);
 }
 
-static int64_t detect_count(const detect_rig *d, int tensor) { return kolo_tensor_count(&d->rig.g->tensor[tensor]); }
+static int64_t detect_count(const detect_rig *d, int tensor)
+{
+    return kolo_tensor_count(&d->rig.g->tensor[tensor]);
+}
 
 /* The loss alone, metrics [8]; the status of its run. */
 static int detect_forward(detect_rig *d, float *metrics)

@@ -1,4 +1,5 @@
-/* Steps of two batch and picture sizes in one executor, beside two executors between which everything is carried by hand. Include exec_rig.h first. */
+/* Steps of two batch and picture sizes in one executor, beside two executors between which everything is
+ * carried by hand. Include exec_rig.h first. */
 #ifndef TESTS_EXEC_FORMS_H
 #define TESTS_EXEC_FORMS_H
 
@@ -56,7 +57,8 @@ static void forms_check(kolo_backend *backend, const rig_config *large)
     kolo_plan *plan = NULL;
     int64_t n;
     int rc;
-    if (rig_open(&one, large, backend, NULL, NULL) < 0 || rig_open(&hand[0], large, backend, NULL, NULL) < 0 ||
+    if (rig_open(&one, large, backend, NULL, NULL) < 0 ||
+        rig_open(&hand[0], large, backend, NULL, NULL) < 0 ||
         rig_open(&hand[1], &little, backend, NULL, NULL) < 0)
         diag("%s", kolo_error_text());
     const kolo_model_config m = {.rows = large->rows,
@@ -74,11 +76,15 @@ static void forms_check(kolo_backend *backend, const rig_config *large)
     is_int(rc, 0, "a plan for batches of another shape, like the first");
     is_int(kolo_exec_add(one.exec, plan), KOLO_EINTERNAL, "which must be laid in the same memory");
     kolo_exec_destroy(&one.exec);
-    const size_t workspace = plan->arena_bytes[KOLO_ARENA_WORKSPACE], activation = one.plan->arena_bytes[KOLO_ARENA_ACTIVATION],
-                 levels = little.slots > 1 ? plan->arena_bytes[KOLO_ARENA_PART] : one.plan->arena_bytes[KOLO_ARENA_PART];
+    const size_t workspace = plan->arena_bytes[KOLO_ARENA_WORKSPACE],
+                 activation = one.plan->arena_bytes[KOLO_ARENA_ACTIVATION],
+                 levels = little.slots > 1 ? plan->arena_bytes[KOLO_ARENA_PART]
+                                           : one.plan->arena_bytes[KOLO_ARENA_PART];
     rc = kolo_plan_share((kolo_plan *[]){one.plan, plan}, 2);
-    ok(rc == 0 && !memcmp(plan->arena_bytes, one.plan->arena_bytes, sizeof plan->arena_bytes), "then their arenas are the same");
-    ok(plan->arena_bytes[KOLO_ARENA_WORKSPACE] >= workspace && plan->arena_bytes[KOLO_ARENA_ACTIVATION] == activation &&
+    ok(rc == 0 && !memcmp(plan->arena_bytes, one.plan->arena_bytes, sizeof plan->arena_bytes),
+       "then their arenas are the same");
+    ok(plan->arena_bytes[KOLO_ARENA_WORKSPACE] >= workspace &&
+           plan->arena_bytes[KOLO_ARENA_ACTIVATION] == activation &&
            one.plan->arena_bytes[KOLO_ARENA_PART] == levels && levels > 0,
        "as large as the larger");
     ok(kolo_plan_check(one.plan) == 0 && kolo_plan_check(plan) == 0, "and both pass the checker");
@@ -98,11 +104,13 @@ static void forms_check(kolo_backend *backend, const rig_config *large)
     for (int e = 0; e < 2; e++) {
         const char *which = e ? "ema" : "param";
         float *a = rig_all(&one, which, &n), *b = rig_all(&hand[forms_small(FORMS_STEPS - 1)], which, &n);
-        ok(n > 0 && !memcmp(a, b, (size_t)n * sizeof *a), "%s: the bits of a run that changes size by hand", which);
+        ok(n > 0 && !memcmp(a, b, (size_t)n * sizeof *a), "%s: the bits of a run that changes size by hand",
+           which);
         free(a);
         free(b);
     }
-    is_int(forms_step(&hand[0], one.exec, FORMS_STEPS, sides[0] - 1), KOLO_EINTERNAL, "a batch that no plan is for is refused");
+    is_int(forms_step(&hand[0], one.exec, FORMS_STEPS, sides[0] - 1), KOLO_EINTERNAL,
+           "a batch that no plan is for is refused");
     kolo_exec_destroy(&one.exec);
     kolo_plan_destroy(&plan);
     kolo_graph_destroy(&graph);

@@ -51,14 +51,16 @@ static void rig_fill(rig *r, int64_t first)
         for (int64_t k = 0; k < r->picture; k += 4) { /* a little of the label shows in the picture */
             kolo_philox4 z = kolo_philox(7, (uint64_t)(first + i) + 1, (uint64_t)k);
             for (int j = 0; j < 4 && k + j < r->picture; j++)
-                r->pixels[i * r->picture + k + j] = (uint8_t)(z.v[j] % 200 + (uint32_t)((k / 16 % 10 == r->labels[i]) * 55));
+                r->pixels[i * r->picture + k + j] =
+                    (uint8_t)(z.v[j] % 200 + (uint32_t)((k / 16 % 10 == r->labels[i]) * 55));
         }
     }
 }
 
 static kolo_batch rig_batch(const rig *r)
 {
-    return (kolo_batch){.pixels = r->pixels, .labels = r->labels, .rows = r->rows, .valid = r->rows, .valid_global = r->rows};
+    return (kolo_batch){
+        .pixels = r->pixels, .labels = r->labels, .rows = r->rows, .valid = r->rows, .valid_global = r->rows};
 }
 
 static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_comm *comm, const rig *train)
@@ -110,7 +112,10 @@ static void rig_close(rig *r)
     free(r->labels);
 }
 
-static kolo_step rig_step(int64_t t, double lr) { return (kolo_step){.step = t, .lr = (float)lr, .momentum = .9f, .weight_decay = 1e-4f, .ema_decay = .9f}; }
+static kolo_step rig_step(int64_t t, double lr)
+{
+    return (kolo_step){.step = t, .lr = (float)lr, .momentum = .9f, .weight_decay = 1e-4f, .ema_decay = .9f};
+}
 
 /* All parameters' gradients (or "param"), canonical, one after another; caller frees. */
 static float *rig_all(rig *r, const char *which, int64_t *count)

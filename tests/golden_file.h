@@ -1,9 +1,11 @@
-/* Golden files: figures of other programs for tensors that both sides make from a formula (a name, a seed, an index).
- * The form is described in the README beside them. A case is JSON; a quantity is whole, a summary, or a number. */
+/* Golden files, tests/golden: figures of other programs for tensors that both sides make from a formula (a
+ * name, a seed, an index). The form is described in the README beside them. A case is JSON and states its
+ * seed; a quantity is whole, a summary, or a number. */
 #ifndef TESTS_GOLDEN_FILE_H
 #define TESTS_GOLDEN_FILE_H
 
 #include <cjson/cJSON.h>
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,6 +14,9 @@
 #include "tap.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
+
+/* from the root of the sources, where all tests run */
+#define GOLDEN_FOLDER "tests/golden"
 
 /* ---- the formula ---- */
 
@@ -50,11 +55,14 @@ static bool golden_ends(const char *name, const char *end)
 }
 
 /* a and b of a state-dict entry. */
-static void golden_coefficients(const char *name, int rank, const int64_t *dim, double gain, double *a, double *b)
+static void golden_coefficients(const char *name, int rank, const int64_t *dim, double gain, double *a,
+                                double *b)
 {
     *a = golden_ends(name, "layer_scale") ? 0.5 : golden_ends(name, "running_var") ? 1 : 0;
     if (golden_ends(name, "relative_position_bias_table") || golden_ends(name, "running_var")) *b = 0.5;
-    else if (golden_ends(name, "layer_scale") || golden_ends(name, "running_mean") || golden_ends(name, "bias")) *b = 0.2;
+    else if (golden_ends(name, "layer_scale") || golden_ends(name, "running_mean") ||
+             golden_ends(name, "bias"))
+        *b = 0.2;
     else if (rank == 1) {
         *a = 1;
         *b = 0.2;
@@ -82,7 +90,10 @@ static cJSON *golden_read(const char *path) /* NULL: not there or no JSON */
     return json;
 }
 
-static const cJSON *golden_at(const cJSON *in, const char *key) { return cJSON_GetObjectItemCaseSensitive(in, key); }
+static const cJSON *golden_at(const cJSON *in, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(in, key);
+}
 static double golden_number(const cJSON *in, const char *key, double otherwise)
 {
     const cJSON *n = golden_at(in, key);
@@ -93,6 +104,31 @@ static const char *golden_text(const cJSON *in, const char *key, const char *oth
     const cJSON *n = golden_at(in, key);
     return cJSON_IsString(n) ? n->valuestring : otherwise;
 }
+/* Of the numbers that both sides make; a case that states none is no case. */
+static uint64_t golden_seed(const cJSON *kase)
+{
+    const cJSON *seed = golden_at(kase, "seed");
+    if (!cJSON_IsNumber(seed)) ok(0, "%s states its seed", golden_text(kase, "case", "a golden file"));
+    return cJSON_IsNumber(seed) ? (uint64_t)seed->valuedouble : 0;
+}
+
+/* What this program calls a network of the files: "resnet20_cifar_B" is resnet20 with shortcut b,
+ * "resnet50_10_classes" is resnet50, whose number of classes stands in the entry. shortcut: "a", "b", or NULL
+ * where the name has none. */
+static void golden_network(const char *entry, char name[64], const char **shortcut)
+{
+    snprintf(name, 64, "%.60s", entry);
+    size_t end = strlen(name);
+    if (golden_ends(name, "_classes")) {
+        end -= strlen("_classes");
+        while (end > 0 && isdigit((unsigned char)name[end - 1])) end--;
+        if (end > 0 && name[end - 1] == '_') name[end - 1] = 0;
+    }
+    char *cifar = strstr(name, "_cifar");
+    *shortcut = !cifar || !cifar[6] ? NULL : !strcmp(cifar, "_cifar_B") ? "b" : "a";
+    if (cifar) *cifar = 0;
+}
+
 static int golden_dims(const cJSON *list, int64_t *dim) /* rank */
 {
     int rank = 0;
@@ -109,7 +145,8 @@ typedef struct golden_worst {
     int compared;
 } golden_worst; /* distance over what is allowed */
 
-/* Our distances over the reference's own between f32 and f64, one a tensor, of the case at hand; then the middle one of each case. */
+/* Our distances over the reference's own between f32 and f64, one a tensor, of the case at hand; then the
+ * middle one of each case. */
 static struct {
     double *part, *kase;
     int parts, kases;
@@ -137,7 +174,8 @@ static void golden_case_ends(const char *label)
 {
     if (!golden_ratio.parts) return;
     const double middle = golden_middle(golden_ratio.part, golden_ratio.parts);
-    diag("%s: %.2f of the reference's own distance (the middle one of %d)", label, middle, golden_ratio.parts);
+    diag("%s: %.2f of the reference's own distance (the middle one of %d)", label, middle,
+         golden_ratio.parts);
     golden_keep(&golden_ratio.kase, &golden_ratio.kases, middle);
     golden_ratio.parts = 0;
 }
@@ -145,16 +183,20 @@ static void golden_case_ends(const char *label)
 static void golden_cases_end(void)
 {
     if (golden_ratio.kases)
-        diag("%.2f of the reference's own distance in the middle one of %d cases", golden_middle(golden_ratio.kase, golden_ratio.kases), golden_ratio.kases);
+        diag("%.2f of the reference's own distance in the middle one of %d cases",
+             golden_middle(golden_ratio.kase, golden_ratio.kases), golden_ratio.kases);
     free(golden_ratio.part);
     free(golden_ratio.kase);
 }
 
-/* distance: of a whole tensor, relative to its norm. A single dot with uniform numbers is a guess at it: as often above as below. */
+/* distance: of a whole tensor, relative to its norm. A single dot with uniform numbers is a guess at it: as
+ * often above as below. */
 static void golden_ratio_note(const cJSON *record, double distance, bool dot)
 {
     const double theirs = golden_number(record, "rel_l2", 0);
-    if (theirs > 0 && isfinite(distance)) golden_keep(&golden_ratio.part, &golden_ratio.parts, distance / theirs * (dot ? sqrt(12) / 0.6745 : 1));
+    if (theirs > 0 && isfinite(distance))
+        golden_keep(&golden_ratio.part, &golden_ratio.parts,
+                    distance / theirs * (dot ? sqrt(12) / 0.6745 : 1));
 }
 
 static void golden_note(golden_worst *w, const char *what, double distance, double allowed)
@@ -166,7 +208,8 @@ static void golden_note(golden_worst *w, const char *what, double distance, doub
     snprintf(w->what, sizeof w->what, "%.100s: %.3g, allowed %.3g", what, distance, allowed);
 }
 
-/* The looser figures by which a case is judged once an input of a ReLU that lies within rounding of 0 has taken the other side. */
+/* The looser figures by which a case is judged once an input of a ReLU that lies within rounding of 0 has
+ * taken the other side. */
 static double golden_loose;
 
 static double golden_tolerance(const cJSON *record, const char *key)
@@ -179,11 +222,14 @@ static double golden_tolerance(const cJSON *record, const char *key)
 static void golden_scalar(golden_worst *w, const cJSON *record, const char *what, double value)
 {
     double want = golden_number(record, "f64", NAN);
-    golden_note(w, what, fabs(value - want) / (fabs(want) > 0 ? fabs(want) : 1), golden_tolerance(record, "rel"));
+    golden_note(w, what, fabs(value - want) / (fabs(want) > 0 ? fabs(want) : 1),
+                golden_tolerance(record, "rel"));
 }
 
-/* Values of a record, whole or summary, on the scale of its l2 norm. The probe's name is `name` unless the record states one. */
-static void golden_values(golden_worst *w, const cJSON *record, const char *name, uint64_t seed, const double *value, int64_t n)
+/* Values of a record, whole or summary, on the scale of its l2 norm. The probe's name is `name` unless
+ * the record states one. */
+static void golden_values(golden_worst *w, const cJSON *record, const char *name, uint64_t seed,
+                          const double *value, int64_t n)
 {
     double allowed = golden_tolerance(record, "rel_l2"), sum = 0, far = 0;
     const cJSON *f64 = golden_at(record, "f64"), *item;
@@ -228,7 +274,8 @@ static void golden_values(golden_worst *w, const cJSON *record, const char *name
     }
 }
 
-static void golden_floats(golden_worst *w, const cJSON *record, const char *name, uint64_t seed, const float *value, int64_t n)
+static void golden_floats(golden_worst *w, const cJSON *record, const char *name, uint64_t seed,
+                          const float *value, int64_t n)
 {
     double *wide = malloc((size_t)(n + 1) * sizeof *wide);
     for (int64_t i = 0; i < n; i++) wide[i] = (double)value[i];
@@ -238,15 +285,8 @@ static void golden_floats(golden_worst *w, const cJSON *record, const char *name
 
 static void golden_result(const char *kase, const char *part, const golden_worst *w)
 {
-    ok(w->compared > 0 && w->share <= 1, "%s %s: %d comparisons, worst at %.0f %% of what is allowed (%s)", kase, part, w->compared, 100 * w->share, w->what);
-}
-
-/* The folder: KOLO_SHARED, or ../shared beside the repository. */
-static const char *golden_folder(char path[4096])
-{
-    const char *shared = getenv("KOLO_SHARED");
-    snprintf(path, 4096, "%s/golden", shared && *shared ? shared : "../shared");
-    return path;
+    ok(w->compared > 0 && w->share <= 1, "%s %s: %d comparisons, worst at %.0f %% of what is allowed (%s)",
+       kase, part, w->compared, 100 * w->share, w->what);
 }
 
 #endif

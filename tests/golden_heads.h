@@ -1,5 +1,5 @@
-/* Golden cases of detectors: networks whose loss is the sum of the raw heads' elements, each times a number of the formula. A backend
- * takes that in the place of the detector's own loss. */
+/* Golden cases of detectors: networks whose loss is the sum of the raw heads' elements, each times a number
+ * of the formula. A backend takes that in the place of the detector's own loss. */
 #ifndef TESTS_GOLDEN_HEADS_H
 #define TESTS_GOLDEN_HEADS_H
 
@@ -7,7 +7,8 @@
 #include "ops/kernel.h"
 #include "ops/yolox.h"
 
-enum { GOLDEN_SEED = 1 };
+/* of the case at hand: a kernel is prepared from its node alone */
+static uint64_t golden_probe_seed;
 
 typedef struct golden_probe {
     kolo_backend *backend;
@@ -21,11 +22,12 @@ static void golden_head_probe(int head, float *values, int64_t n)
 {
     char name[32];
     snprintf(name, sizeof name, "head%d.loss", head);
-    golden_fill(name, GOLDEN_SEED, 0, 1, values, n);
+    golden_fill(name, golden_probe_seed, 0, 1, values, n);
 }
 
 /* Forward: heads, boxes -> metrics, ...; backward: heads, boxes, ... -> gradients of the heads. */
-static int golden_probe_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int golden_probe_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                            int slot)
 {
     (void)workspace;
     (void)step;
@@ -93,12 +95,15 @@ static kolo_backend *golden_probing(const char *name)
 static const char *golden_map(const kolo_graph *g, const char *name)
 {
     static const char *const pyramid[] = {"backbone.C3_p3", "backbone.C3_n3", "backbone.C3_n4"};
-    if (name[0] == 'P' && name[1] >= '3' && name[1] <= '5' && !name[2]) return golden_module(g, pyramid[name[1] - '3']);
-    if (!strncmp(name, "head", 4) && name[4] >= '0' && name[4] < '0' + g->heads && !name[5]) return g->tensor[g->head[name[4] - '0']].name;
+    if (name[0] == 'P' && name[1] >= '3' && name[1] <= '5' && !name[2])
+        return golden_module(g, pyramid[name[1] - '3']);
+    if (!strncmp(name, "head", 4) && name[4] >= '0' && name[4] < '0' + g->heads && !name[5])
+        return g->tensor[g->head[name[4] - '0']].name;
     return golden_module(g, name);
 }
 
-/* (N, cells of all heads, 5 + classes): the boxes, as centre and size in pixels, and likelihoods that the heads stand for. */
+/* (N, cells of all heads, 5 + classes): the boxes, as centre and size in pixels, and likelihoods that
+ * the heads stand for. */
 static void golden_decoded(golden_net *n, golden_worst *w, const cJSON *record)
 {
     const kolo_graph *g = n->graph;
@@ -152,7 +157,8 @@ static void golden_heads_train(golden_net *n, const char *name, const cJSON *jso
     golden_result(name, "loss", &loss);
     golden_maps(n, name, "activations", golden_at(json, "activations"));
     golden_gradients(n, name, golden_at(json, "grads"));
-    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &running, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "running"))
+        golden_one(n, &running, record, "param", record->string, record->string);
     golden_result(name, "running statistics", &running);
 }
 
@@ -165,13 +171,15 @@ static void golden_heads_case(const char *name, const cJSON *json, const kolo_ba
         skip("%s: this build lacks the network", name);
         return;
     }
+    const uint64_t seed = golden_probe_seed = golden_seed(json);
     kolo_backend *backend = golden_probing(kolo_backend_is_host(like) ? "cpu" : "cuda");
     kolo_options options;
     kolo_options_default(&options);
     for (int train = 1; backend && train >= 0; train--) {
         golden_net n;
         kolo_step step = {0};
-        if (golden_open(&n, model, config, GOLDEN_SEED, backend, &options, 0, train) < 0 || golden_step(&n, input, NULL, &step) < 0)
+        if (golden_open(&n, model, config, seed, backend, &options, 0, train) < 0 ||
+            golden_step(&n, input, NULL, &step) < 0)
             ok(0, "%s: %s", name, kolo_error_text());
         else if (train) golden_heads_train(&n, name, json);
         else golden_maps(&n, name, "evaluation", golden_at(json, "eval"));

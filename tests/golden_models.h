@@ -1,4 +1,5 @@
-/* Golden cases of whole networks: one forward and backward, and some steps of training, through graph, plan and executor. */
+/* Golden cases of whole networks: one forward and backward, and some steps of training, through
+ * graph, plan and executor. */
 #ifndef TESTS_GOLDEN_MODELS_H
 #define TESTS_GOLDEN_MODELS_H
 
@@ -24,19 +25,21 @@ typedef struct golden_net {
 /* The case's network by this build's name; NULL: unknown here. */
 static const kolo_model *golden_model(const cJSON *config)
 {
-    const char *name = golden_text(config, "model", "");
+    const char *shortcut;
     char plain[64];
-    snprintf(plain, sizeof plain, "%.60s", name);
-    if (golden_ends(plain, "_cifar")) plain[strlen(plain) - strlen("_cifar")] = 0;
+    golden_network(golden_text(config, "model", ""), plain, &shortcut);
     for (int i = 0; i < kolo_model_count; i++)
         if (!strcmp(kolo_model_table[i].name, plain)) return &kolo_model_table[i];
     return NULL;
 }
 
-/* f32 pictures (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph does after `normalize`. */
-static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *config, double smoothing, bool train)
+/* f32 pictures (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph
+ * does after `normalize`. */
+static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *config, double smoothing,
+                        bool train)
 {
-    int64_t size[8] = {0}, rows = (int64_t)golden_number(config, "batch", 1), channels = (int64_t)golden_number(config, "channels", 3);
+    int64_t size[8] = {0}, rows = (int64_t)golden_number(config, "batch", 1),
+            channels = (int64_t)golden_number(config, "channels", 3);
     golden_dims(golden_at(config, "size"), size);
     int64_t dim[] = {rows, channels, size[0], size[1]};
     kolo_model_config c = {.rows = rows,
@@ -60,7 +63,8 @@ static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *con
     int logits = model->build(g, x, model, &c);
     KOLO_TRY(logits);
     if (!boxes) KOLO_TRY(kolo_cross_entropy(g, logits, smoothing));
-    for (int t = 0; t < g->tensors; t++) /* PyTorch's side goes by the number of axes, and a layer scale has three */
+    /* PyTorch's side goes by the number of axes, and a layer scale has three */
+    for (int t = 0; t < g->tensors; t++)
         if (golden_ends(g->tensor[t].name, "layer_scale")) g->tensor[t].decay = true;
     KOLO_TRY(kolo_graph_fuse(g));
     return train ? kolo_graph_backward(g) : 0;
@@ -96,8 +100,8 @@ static int golden_weights(golden_net *n)
 }
 
 /* train: with SGD (rate 0 leaves the weights alone). */
-static int golden_open(golden_net *n, const kolo_model *model, const cJSON *config, uint64_t seed, kolo_backend *backend, const kolo_options *options,
-                       double smoothing, bool train)
+static int golden_open(golden_net *n, const kolo_model *model, const cJSON *config, uint64_t seed,
+                       kolo_backend *backend, const kolo_options *options, double smoothing, bool train)
 {
     memset(n, 0, sizeof *n);
     n->seed = seed;
@@ -133,7 +137,11 @@ static int golden_step(golden_net *n, const char *input, const char *labels, kol
     kolo_metrics m;
     golden_fill(input, n->seed, 0, golden_unit, n->input, n->elements);
     if (labels) golden_labels(labels, n->seed, n->classes, n->label, n->rows);
-    kolo_batch batch = {.pixels = (const uint8_t *)n->input, .labels = n->label, .rows = n->rows, .valid = n->rows, .valid_global = n->rows};
+    kolo_batch batch = {.pixels = (const uint8_t *)n->input,
+                        .labels = n->label,
+                        .rows = n->rows,
+                        .valid = n->rows,
+                        .valid_global = n->rows};
     int rc = kolo_exec_step(n->exec, &batch, step, &m);
     if (rc >= 0 && m.step < 0) rc = kolo_exec_drain(n->exec, &m); /* a device tells it later */
     n->loss = m.loss / (double)n->rows;
@@ -162,22 +170,26 @@ static void golden_turn(const kolo_tensor *t, float *values)
     const int64_t count = kolo_tensor_count(t), channels = t->dim[1], pixels = t->dim[2] * t->dim[3];
     float *turned = malloc((size_t)count * sizeof *turned);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t plane = i / pixels, at = (plane / channels * pixels + i % pixels) * channels + plane % channels;
+        const int64_t plane = i / pixels,
+                      at = (plane / channels * pixels + i % pixels) * channels + plane % channels;
         turned[at] = values[i];
     }
     memcpy(values, turned, (size_t)count * sizeof *values);
     free(turned);
 }
 
-static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which, const char *tensor, const char *probe)
+static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which,
+                       const char *tensor, const char *probe)
 {
     int64_t count;
     const int t = kolo_graph_find(n->graph, tensor);
     float *values = golden_get(n, which, t, &count);
-    if (n->channels_last && t >= 0 && n->graph->tensor[t].rank == 4 && !strcmp(which, "activation")) golden_turn(&n->graph->tensor[t], values);
+    if (n->channels_last && t >= 0 && n->graph->tensor[t].rank == 4 && !strcmp(which, "activation"))
+        golden_turn(&n->graph->tensor[t], values);
     golden_floats(w, record, probe, n->seed, values, count);
     const cJSON *rows = golden_at(record, "rows");
-    if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count) golden_floats(w, rows, probe, n->seed, values, cJSON_GetArraySize(golden_at(rows, "f64")));
+    if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count)
+        golden_floats(w, rows, probe, n->seed, values, cJSON_GetArraySize(golden_at(rows, "f64")));
     free(values);
 }
 
@@ -190,7 +202,8 @@ static const char *golden_module(const kolo_graph *g, const char *module)
     size_t length = strlen(module);
     const char *last = NULL;
     for (int64_t i = 0; i < g->nodes; i++) {
-        const char *name = g->node[i].n_out && g->node[i].out[0] >= 0 ? g->tensor[g->node[i].out[0]].name : "";
+        const char *name =
+            g->node[i].n_out && g->node[i].out[0] >= 0 ? g->tensor[g->node[i].out[0]].name : "";
         if (!g->node[i].backward && !strncmp(name, module, length) && name[length] == '.') last = name;
     }
     return last;
@@ -201,10 +214,12 @@ static void golden_gradients(golden_net *n, const char *name, const cJSON *grads
     golden_worst w = {0};
     const cJSON *record;
     double largest = 0;
-    cJSON_ArrayForEach(record, grads) largest = fmax(largest, golden_number(golden_at(record, "f64"), "l2", 0));
+    cJSON_ArrayForEach(record, grads) largest =
+        fmax(largest, golden_number(golden_at(record, "f64"), "l2", 0));
     cJSON_ArrayForEach(record, grads)
     {
-        if (!strcmp(record->string, "input")) continue; /* nobody wants the gradient of the pictures, so it is not formed */
+        /* nobody wants the gradient of the pictures, so it is not formed */
+        if (!strcmp(record->string, "input")) continue;
         if (!golden_number(record, "zero", 0)) {
             golden_one(n, &w, record, "gradient", record->string, record->string);
             continue;
@@ -217,11 +232,13 @@ static void golden_gradients(golden_net *n, const char *name, const cJSON *grads
     golden_result(name, "gradients", &w);
 }
 
-/* A loss holds no more digits than the logits that it is made of, even where f32 and f64 happened to agree in it. */
+/* A loss holds no more digits than the logits that it is made of, even where f32 and f64
+ * happened to agree in it. */
 static void golden_loss(golden_worst *w, const cJSON *json, const char *key, double value)
 {
     const cJSON *record = golden_at(json, key);
-    double want = golden_number(record, "f64", NAN), logits = golden_number(golden_at(json, "logits_train"), "rel_l2", 0);
+    double want = golden_number(record, "f64", NAN),
+           logits = golden_number(golden_at(json, "logits_train"), "rel_l2", 0);
     golden_note(w, key, fabs(value - want) / fabs(want), fmax(golden_tolerance(record, "rel"), logits));
 }
 
@@ -231,28 +248,32 @@ static void golden_train_mode(golden_net *n, const char *name, const cJSON *json
     const cJSON *record;
     golden_loss(&loss, json, "loss", n->loss);
     golden_result(name, "loss", &loss);
-    golden_one(n, &logits, golden_at(json, "logits_train"), "activation", n->graph->tensor[n->graph->logits].name, "logits.train");
+    golden_one(n, &logits, golden_at(json, "logits_train"), "activation",
+               n->graph->tensor[n->graph->logits].name, "logits.train");
     golden_result(name, "logits_train", &logits);
     cJSON_ArrayForEach(record, golden_at(json, "activations"))
     {
         const char *tensor = golden_module(n->graph, record->string);
-        if (tensor) golden_one(n, &inside, record, "activation", tensor, record->string); /* else fused with its neighbour */
+        /* else fused with its neighbour */
+        if (tensor) golden_one(n, &inside, record, "activation", tensor, record->string);
     }
     golden_result(name, "activations", &inside);
     golden_gradients(n, name, golden_at(json, "grads"));
-    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &running, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "running"))
+        golden_one(n, &running, record, "param", record->string, record->string);
     if (running.compared) golden_result(name, "running statistics", &running);
 }
 
-static void golden_other_modes(const kolo_model *model, const char *name, const cJSON *json, uint64_t seed, kolo_backend *backend, const kolo_options *options,
-                               const char *input)
+static void golden_other_modes(const kolo_model *model, const char *name, const cJSON *json, uint64_t seed,
+                               kolo_backend *backend, const kolo_options *options, const char *input)
 {
     golden_net n;
     kolo_step step = {0};
     const cJSON *config = golden_at(json, "config"), *smooth = golden_at(json, "loss_smooth_0.1");
     golden_worst w = {0}, v = {0};
     if (smooth) {
-        if (golden_open(&n, model, config, seed, backend, options, 0.1, true) < 0 || golden_step(&n, input, "labels", &step) < 0)
+        if (golden_open(&n, model, config, seed, backend, options, 0.1, true) < 0 ||
+            golden_step(&n, input, "labels", &step) < 0)
             ok(0, "%s: %s", name, kolo_error_text());
         else {
             golden_loss(&w, json, "loss_smooth_0.1", n.loss);
@@ -260,10 +281,12 @@ static void golden_other_modes(const kolo_model *model, const char *name, const 
         }
         golden_close(&n);
     }
-    if (golden_open(&n, model, config, seed, backend, options, 0, false) < 0 || golden_step(&n, input, "labels", &step) < 0)
+    if (golden_open(&n, model, config, seed, backend, options, 0, false) < 0 ||
+        golden_step(&n, input, "labels", &step) < 0)
         ok(0, "%s: %s", name, kolo_error_text());
     else {
-        golden_one(&n, &v, golden_at(json, "logits_eval"), "activation", n.graph->tensor[n.graph->logits].name, "logits.eval");
+        golden_one(&n, &v, golden_at(json, "logits_eval"), "activation",
+                   n.graph->tensor[n.graph->logits].name, "logits.eval");
         golden_result(name, "logits_eval", &v);
     }
     golden_close(&n);
@@ -273,7 +296,7 @@ static void golden_model_case(const char *name, const cJSON *json, kolo_backend 
 {
     const cJSON *config = golden_at(json, "config");
     const kolo_model *model = golden_model(config);
-    uint64_t seed = (uint64_t)golden_number(json, "seed", 1);
+    uint64_t seed = golden_seed(json);
     if (!model || !golden_at(json, "logits_train")) {
         skip("%s: this build lacks the network %s", name, golden_text(config, "model", ""));
         return;
@@ -283,7 +306,8 @@ static void golden_model_case(const char *name, const cJSON *json, kolo_backend 
     golden_net n;
     kolo_step step = {0};
     const char *input = golden_text(config, "input", "input");
-    if (golden_open(&n, model, config, seed, backend, &options, 0, true) < 0 || golden_step(&n, input, "labels", &step) < 0)
+    if (golden_open(&n, model, config, seed, backend, &options, 0, true) < 0 ||
+        golden_step(&n, input, "labels", &step) < 0)
         ok(0, "%s: %s", name, kolo_error_text());
     else golden_train_mode(&n, name, json);
     golden_close(&n);
@@ -297,7 +321,8 @@ static void golden_changes(golden_net *n, const char *name, const cJSON *json, f
 {
     golden_worst w = {0}, c = {0}, rest = {0};
     const cJSON *record;
-    cJSON_ArrayForEach(record, golden_at(json, "weights")) golden_one(n, &w, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "weights"))
+        golden_one(n, &w, record, "param", record->string, record->string);
     golden_result(name, "weights", &w);
     cJSON_ArrayForEach(record, golden_at(json, "change"))
     {
@@ -311,8 +336,10 @@ static void golden_changes(golden_net *n, const char *name, const cJSON *json, f
         free(moved);
     }
     golden_result(name, "change", &c);
-    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &rest, record, "param", record->string, record->string);
-    cJSON_ArrayForEach(record, golden_at(json, "ema")) golden_one(n, &rest, record, "ema", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "running"))
+        golden_one(n, &rest, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "ema"))
+        golden_one(n, &rest, record, "ema", record->string, record->string);
     if (rest.compared) golden_result(name, "running statistics and averages", &rest);
 }
 
@@ -332,13 +359,18 @@ static double golden_norm(golden_net *n)
 
 /* How the ReLUs of a trajectory behaved. */
 typedef struct golden_signs {
-    int64_t flips; /* signs that differ from those of f64 at this program's weights: mistakes, or rounding at the very first step */
-    int near;      /* first step but the first with an input so near 0 that the rounding of earlier steps may move it across; -1: none */
+    /* signs that differ from those of f64 at this program's weights: mistakes, or rounding
+     * at the very first step */
+    int64_t flips;
+    /* first step but the first with an input so near 0 that the rounding of earlier steps may
+     * move it across; -1: none */
+    int near;
     double margin; /* of that step */
 } golden_signs;
 
 /* One step, seen by the f64 reference too where it knows the network. */
-static int golden_watched(golden_net *n, const char *input, const char *labels, kolo_step *step, golden_signs *signs)
+static int golden_watched(golden_net *n, const char *input, const char *labels, kolo_step *step,
+                          golden_signs *signs)
 {
     static const double near = 1e-5; /* the README's */
     f64_values reference = {0};
@@ -346,23 +378,29 @@ static int golden_watched(golden_net *n, const char *input, const char *labels, 
     const bool known = f64_forward(n->exec, n->graph, n->input, &reference);
     int rc = golden_step(n, input, labels, step);
     if (known && rc == 0) signs->flips += f64_flips(n->exec, n->graph, &reference);
-    if (known && step->step > 0 && signs->near < 0 && reference.margin < near) signs->near = (int)step->step, signs->margin = reference.margin;
+    if (known && step->step > 0 && signs->near < 0 && reference.margin < near)
+        signs->near = (int)step->step, signs->margin = reference.margin;
     f64_free(n->graph, &reference);
     return rc;
 }
 
-/* Up to the step in which a sign may have changed nothing may be off; from there on gradients differ by up to some percent, although both are right. */
-static void golden_judge(const char *name, const cJSON *json, const golden_signs *signs, const double *losses, const double *norms)
+/* Up to the step in which a sign may have changed nothing may be off; from there on gradients differ by up to
+ * some percent, although both are right. */
+static void golden_judge(const char *name, const cJSON *json, const golden_signs *signs, const double *losses,
+                         const double *norms)
 {
     golden_worst sharp = {0};
     const cJSON *l = golden_at(json, "losses"), *g = golden_at(json, "grad_norms");
     for (int t = 0; t <= signs->near; t++) {
-        const double loss = cJSON_GetArrayItem(golden_at(l, "f64"), t)->valuedouble, norm = cJSON_GetArrayItem(golden_at(g, "f64"), t)->valuedouble;
+        const double loss = cJSON_GetArrayItem(golden_at(l, "f64"), t)->valuedouble,
+                     norm = cJSON_GetArrayItem(golden_at(g, "f64"), t)->valuedouble;
         golden_note(&sharp, "loss", fabs(losses[t] - loss) / loss, golden_tolerance(l, "rel_l2"));
-        if (t < signs->near) golden_note(&sharp, "norm", fabs(norms[t] - norm) / norm, golden_tolerance(g, "rel_l2"));
+        if (t < signs->near)
+            golden_note(&sharp, "norm", fabs(norms[t] - norm) / norm, golden_tolerance(g, "rel_l2"));
     }
     ok(signs->flips == 0 && sharp.share <= 1,
-       "%s: at step %d an input of a ReLU lies %.1e of its tensor's size from 0 and may be on either side; no sign differs from f64 at these weights, "
+       "%s: at step %d an input of a ReLU lies %.1e of its tensor's size from 0 and may be on either side; "
+       "no sign differs from f64 at these weights, "
        "and before it all is sharp (%s)",
        name, signs->near, signs->margin, sharp.what);
     golden_loose = 0.1;
@@ -387,7 +425,8 @@ static int golden_run(golden_net *n, const char *name, const cJSON *json, const 
         KOLO_TRY(golden_watched(n, input, labels, &step, &signs));
         losses[t] = n->loss;
         norms[t] = golden_norm(n);
-        if (o->clip_norm > 0) golden_note(&g, "the executor's norm", fabs(n->norm - norms[t]) / norms[t], 1e-6);
+        if (o->clip_norm > 0)
+            golden_note(&g, "the executor's norm", fabs(n->norm - norms[t]) / norms[t], 1e-6);
     }
     golden_values(&l, golden_at(json, "losses"), "losses", n->seed, losses, steps);
     if (l.share > 1 && signs.near >= 0) {
@@ -417,7 +456,8 @@ static void golden_train_case(const char *name, const cJSON *json, kolo_backend 
     options.ema_ramp = golden_number(average, "ramp", 0);
     golden_net n;
     float **start = NULL;
-    int rc = golden_open(&n, model, config, (uint64_t)golden_number(json, "seed", 1), backend, &options, golden_number(config, "smoothing", 0), true);
+    int rc = golden_open(&n, model, config, golden_seed(json), backend, &options,
+                         golden_number(config, "smoothing", 0), true);
     if (rc == 0) {
         start = calloc((size_t)n.graph->tensors, sizeof *start);
         int64_t count;

@@ -24,14 +24,18 @@ static void golden_op_turn(const golden_op *c, int t, float *v, bool back)
     float *from = malloc((size_t)count * sizeof *from);
     memcpy(from, v, (size_t)count * sizeof *from);
     for (int64_t i = 0; i < count; i++) {
-        int64_t n = i / (channels * pixels), p = i / channels % pixels, there = (n * channels + i % channels) * pixels + p;
+        int64_t n = i / (channels * pixels), p = i / channels % pixels,
+                there = (n * channels + i % channels) * pixels + p;
         if (back) v[i] = from[there];
         else v[there] = from[i];
     }
     free(from);
 }
 
-static int golden_op_dims(const golden_op *c, const char *input, int64_t *dim) { return golden_dims(golden_at(golden_at(c->inputs, input), "shape"), dim); }
+static int golden_op_dims(const golden_op *c, const char *input, int64_t *dim)
+{
+    return golden_dims(golden_at(golden_at(c->inputs, input), "shape"), dim);
+}
 
 static void golden_pair(const cJSON *config, const char *key, int64_t otherwise, int64_t pair[2])
 {
@@ -47,7 +51,8 @@ static float *golden_op_values(const golden_op *c, const char *input, int64_t *c
     int64_t dim[8], n = 1;
     for (int k = golden_dims(golden_at(in, "shape"), dim); k > 0; k--) n *= dim[k - 1];
     float *v = malloc((size_t)(n + 1) * sizeof *v);
-    golden_fill(golden_text(in, "name", ""), c->seed, golden_number(in, "a", 0), golden_number(in, "b", 1), v, n);
+    golden_fill(golden_text(in, "name", ""), c->seed, golden_number(in, "a", 0), golden_number(in, "b", 1), v,
+                n);
     if (count) *count = n;
     return v;
 }
@@ -92,7 +97,7 @@ static void golden_op_gradient(golden_op *c, int t, const char *key)
 
 static int golden_find(const golden_op *c, const char *name) { return kolo_graph_find(c->rig.g, name); }
 
-/* ---- one function a kind of operation: builds, fills, runs, compares -------------------------------------------------- */
+/* ---- one function a kind of operation: builds, fills, runs, compares ----------------------------------- */
 
 static void golden_op_finish(golden_op *c, int y, int dy, const char *const (*pair)[2])
 {
@@ -129,7 +134,10 @@ static void golden_op_conv(golden_op *c)
 {
     int64_t w[8];
     golden_op_dims(c, "w", w);
-    kolo_conv_spec s = {.out = w[0], .kernel = {w[2], w[3]}, .bias = golden_at(c->inputs, "bias") != NULL, .weight = rig_init};
+    kolo_conv_spec s = {.out = w[0],
+                        .kernel = {w[2], w[3]},
+                        .bias = golden_at(c->inputs, "bias") != NULL,
+                        .weight = rig_init};
     golden_pair(c->config, "stride", 1, s.stride);
     golden_pair(c->config, "padding", 0, s.pad);
     s.groups = (int64_t)golden_number(c->config, "groups", 1);
@@ -141,28 +149,34 @@ static void golden_op_conv(golden_op *c)
     kolo_tensor *out = &c->rig.g->tensor[y];
     for (int i = 0; i < 2; i++) { /* the builder has no dilation yet; the operation has */
         node->a.dilation[i] = dilation[i];
-        out->dim[2 + i] = (c->rig.g->tensor[node->in[0]].dim[2 + i] + 2 * s.pad[i] - dilation[i] * (s.kernel[i] - 1) - 1) / s.stride[i] + 1;
+        out->dim[2 + i] =
+            (c->rig.g->tensor[node->in[0]].dim[2 + i] + 2 * s.pad[i] - dilation[i] * (s.kernel[i] - 1) - 1) /
+                s.stride[i] +
+            1;
     }
     int dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
     golden_op_set(c, golden_find(c, "x"), "x");
     golden_op_set(c, golden_find(c, "c.weight"), "w");
     golden_op_set(c, golden_find(c, "c.bias"), "bias");
-    golden_op_finish(c, y, dy, (const char *const[][2]){{"x", "x"}, {"c.weight", "w"}, {"c.bias", "bias"}, {NULL, NULL}});
+    golden_op_finish(
+        c, y, dy, (const char *const[][2]){{"x", "x"}, {"c.weight", "w"}, {"c.bias", "bias"}, {NULL, NULL}});
 }
 
 static void golden_op_linear(golden_op *c)
 {
     int64_t w[8];
     golden_op_dims(c, "w", w);
-    int y = kolo_linear(c->rig.g, "c", golden_op_x(c), w[0], golden_at(c->inputs, "bias") != NULL, rig_init, rig_init);
+    int y = kolo_linear(c->rig.g, "c", golden_op_x(c), w[0], golden_at(c->inputs, "bias") != NULL, rig_init,
+                        rig_init);
     rig_check(y, c->name);
     int dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
     golden_op_set(c, golden_find(c, "x"), "x");
     golden_op_set(c, golden_find(c, "c.weight"), "w");
     golden_op_set(c, golden_find(c, "c.bias"), "bias");
-    golden_op_finish(c, y, dy, (const char *const[][2]){{"x", "x"}, {"c.weight", "w"}, {"c.bias", "bias"}, {NULL, NULL}});
+    golden_op_finish(
+        c, y, dy, (const char *const[][2]){{"x", "x"}, {"c.weight", "w"}, {"c.bias", "bias"}, {NULL, NULL}});
 }
 
 /* running statistics after one step: (1 - m) old + m new */
@@ -171,8 +185,10 @@ static void golden_op_running(golden_op *c, int statistic, bool variance)
     const cJSON *record = golden_at(golden_at(c->json, "outputs"), variance ? "new_var" : "new_mean");
     double m = golden_number(c->config, "momentum", 0.1);
     int64_t n;
-    float *old = golden_op_values(c, variance ? "running_var" : "running_mean", &n), *s = rig_raw(&c->rig, statistic);
-    for (int64_t i = 0; record && i < n; i++) old[i] = (float)((1 - m) * (double)old[i] + m * (double)s[variance * n + i]);
+    float *old = golden_op_values(c, variance ? "running_var" : "running_mean", &n),
+          *s = rig_raw(&c->rig, statistic);
+    for (int64_t i = 0; record && i < n; i++)
+        old[i] = (float)((1 - m) * (double)old[i] + m * (double)s[variance * n + i]);
     if (record) golden_floats(&c->worst, record, "running", c->seed, old, n);
     free(old);
     free(s);
@@ -186,10 +202,16 @@ static void golden_op_norm(golden_op *c)
     rig_check(y, c->name);
     int dy = train ? rig_backward(&c->rig, y) : -1;
     rig_layout(&c->rig);
-    static const char *const part[][2] = {
-        {"x", "x"}, {"c.weight", "weight"}, {"c.bias", "bias"}, {"c.running_mean", "running_mean"}, {"c.running_var", "running_var"}};
+    static const char *const part[][2] = {{"x", "x"},
+                                          {"c.weight", "weight"},
+                                          {"c.bias", "bias"},
+                                          {"c.running_mean", "running_mean"},
+                                          {"c.running_var", "running_var"}};
     for (int i = 0; i < 5; i++) golden_op_set(c, golden_find(c, part[i][0]), part[i][1]);
-    static const char *const none[][2] = {{NULL, NULL}}, *const some[][2] = {{"x", "x"}, {"c.weight", "weight"}, {"c.bias", "bias"}, {NULL, NULL}};
+    static const char *const none[][2] = {{NULL, NULL}}, *const some[][2] = {{"x", "x"},
+                                                                             {"c.weight", "weight"},
+                                                                             {"c.bias", "bias"},
+                                                                             {NULL, NULL}};
     golden_op_finish(c, y, dy, train ? some : none);
     if (!train) return;
     const kolo_node *apply = &c->rig.g->node[c->rig.g->tensor[y].producer];
@@ -203,7 +225,8 @@ static void golden_op_layer_norm(golden_op *c)
     rig_check(y, c->name);
     int dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
-    static const char *const part[][2] = {{"x", "x"}, {"c.weight", "weight"}, {"c.bias", "bias"}, {NULL, NULL}};
+    static const char *const part[][2] = {
+        {"x", "x"}, {"c.weight", "weight"}, {"c.bias", "bias"}, {NULL, NULL}};
     for (int i = 0; i < 3; i++) golden_op_set(c, golden_find(c, part[i][0]), part[i][1]);
     golden_op_finish(c, y, dy, part);
 }
@@ -245,7 +268,8 @@ static void golden_op_layer_scale(golden_op *c)
     int rank = golden_op_dims(c, "scale", dim), x = golden_op_x(c);
     int scale = kolo_param(g, "scale", rank, dim, rig_init, false);
     rig_check(scale, c->name);
-    int node = kolo_graph_node(g, KOLO_OP_residual, 2, (const int[]){x, scale}, 1, &(kolo_attributes){0}, "y");
+    int node =
+        kolo_graph_node(g, KOLO_OP_residual, 2, (const int[]){x, scale}, 1, &(kolo_attributes){0}, "y");
     rig_check(node, c->name);
     int y = g->node[node].out[0], dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
@@ -257,27 +281,38 @@ static void golden_op_layer_scale(golden_op *c)
 static const struct {
     const char *op;
     enum kolo_activation kind;
-} golden_activations[] = {{"gelu", KOLO_GELU}, {"silu", KOLO_SILU}, {"leaky_relu", KOLO_LEAKY_RELU}, {"sigmoid", KOLO_SIGMOID}, {"tanh", KOLO_TANH}};
+} golden_activations[] = {{"gelu", KOLO_GELU},
+                          {"silu", KOLO_SILU},
+                          {"leaky_relu", KOLO_LEAKY_RELU},
+                          {"sigmoid", KOLO_SIGMOID},
+                          {"tanh", KOLO_TANH}};
 
 /* Operations of one input without parameters. */
 static void golden_op_unary(golden_op *c, const char *op)
 {
     int x = golden_op_x(c), y = KOLO_EINPUT;
     kolo_graph *g = c->rig.g;
-    int64_t kernel = (int64_t)golden_number(c->config, "kernel", 1), stride = (int64_t)golden_number(c->config, "stride", 1);
+    int64_t kernel = (int64_t)golden_number(c->config, "kernel", 1),
+            stride = (int64_t)golden_number(c->config, "stride", 1);
     int64_t pad = (int64_t)golden_number(c->config, "padding", 0);
     if (!strcmp(op, "relu")) y = kolo_relu(g, "y", x);
     for (size_t i = 0; i < sizeof golden_activations / sizeof *golden_activations; i++)
         if (!strcmp(op, golden_activations[i].op)) {
             bool tanh_form = strstr(golden_text(c->config, "form", ""), "tanh") != NULL;
-            y = kolo_activate(g, "y", x, tanh_form ? KOLO_GELU_TANH : golden_activations[i].kind, golden_number(c->config, "slope", 0));
+            y = kolo_activate(g, "y", x, tanh_form ? KOLO_GELU_TANH : golden_activations[i].kind,
+                              golden_number(c->config, "slope", 0));
         }
-    if (!strcmp(op, "upsample_nearest")) y = kolo_upsample(g, "y", x, (int64_t)golden_number(c->config, "factor", 2));
+    if (!strcmp(op, "upsample_nearest"))
+        y = kolo_upsample(g, "y", x, (int64_t)golden_number(c->config, "factor", 2));
     if (!strcmp(op, "focus")) y = kolo_space_to_depth(g, "y", x);
     if (!strcmp(op, "maxpool")) y = kolo_max_pool(g, "y", x, kernel, stride, pad);
-    if (!strcmp(op, "avgpool")) y = kolo_avg_pool(g, "y", x, kernel, stride, pad, golden_number(c->config, "count_include_pad", 1) != 0);
+    if (!strcmp(op, "avgpool"))
+        y = kolo_avg_pool(g, "y", x, kernel, stride, pad,
+                          golden_number(c->config, "count_include_pad", 1) != 0);
     if (!strcmp(op, "global_average")) y = kolo_global_avg_pool(g, "y", x);
-    if (!strcmp(op, "shortcut_a")) y = kolo_shortcut_a(g, "y", x, g->tensor[x].dim[1] + 2 * (int64_t)golden_number(c->config, "pad_channels", 0));
+    if (!strcmp(op, "shortcut_a"))
+        y = kolo_shortcut_a(g, "y", x,
+                            g->tensor[x].dim[1] + 2 * (int64_t)golden_number(c->config, "pad_channels", 0));
     rig_check(y, c->name);
     int dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
@@ -303,7 +338,8 @@ static int golden_op_pixels(golden_op *c, const char *name, int x, const char *w
 {
     int64_t w[8];
     golden_op_dims(c, weight, w);
-    const kolo_conv_spec s = {.out = w[0], .kernel = {1, 1}, .stride = {1, 1}, .bias = true, .weight = rig_init};
+    const kolo_conv_spec s = {
+        .out = w[0], .kernel = {1, 1}, .stride = {1, 1}, .bias = true, .weight = rig_init};
     return kolo_conv(c->rig.g, name, x, &s);
 }
 
@@ -314,19 +350,23 @@ static void golden_op_patch_merge(golden_op *c)
     golden_op_dims(c, "reduction", w);
     kolo_graph *g = c->rig.g;
     const kolo_conv_spec s = {.out = w[0], .kernel = {1, 1}, .stride = {1, 1}, .weight = rig_init};
-    int y = kolo_layer_norm(g, "norm", kolo_space_to_depth(g, "gather", golden_op_x(c)), golden_number(c->config, "eps", 1e-5));
+    int y = kolo_layer_norm(g, "norm", kolo_space_to_depth(g, "gather", golden_op_x(c)),
+                            golden_number(c->config, "eps", 1e-5));
     y = kolo_conv(g, "reduction", y, &s);
     rig_check(y, c->name);
     int dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
-    static const char *const part[][2] = {
-        {"x", "x"}, {"norm.weight", "norm_weight"}, {"norm.bias", "norm_bias"}, {"reduction.weight", "reduction"}, {NULL, NULL}};
+    static const char *const part[][2] = {{"x", "x"},
+                                          {"norm.weight", "norm_weight"},
+                                          {"norm.bias", "norm_bias"},
+                                          {"reduction.weight", "reduction"},
+                                          {NULL, NULL}};
     for (int i = 0; i < 4; i++) golden_op_set(c, golden_find(c, part[i][0]), part[i][1]);
     golden_op_finish(c, y, dy, part);
 }
 
-/* The layer: padding to whole windows, queries, keys and values of each pixel, attention, projection. A window that covers an axis is not
- * shifted along it. */
+/* The layer: padding to whole windows, queries, keys and values of each pixel, attention, projection. A
+ * window that covers an axis is not shifted along it. */
 static void golden_op_attention(golden_op *c)
 {
     kolo_graph *g = c->rig.g;
@@ -371,8 +411,11 @@ static void golden_op_cross_entropy(golden_op *c)
     rig_layout(&c->rig);
     golden_op_set(c, x, "x");
     int32_t *labels = malloc((size_t)rows * sizeof *labels);
-    golden_labels(golden_text(golden_at(golden_at(c->json, "labels"), "labels"), "name", ""), c->seed, g->tensor[x].dim[1], labels, rows);
-    rig_check(kolo_backend_write(c->rig.backend, c->rig.buffer[g->label], labels, (size_t)rows * sizeof *labels), "labels");
+    golden_labels(golden_text(golden_at(golden_at(c->json, "labels"), "labels"), "name", ""), c->seed,
+                  g->tensor[x].dim[1], labels, rows);
+    rig_check(
+        kolo_backend_write(c->rig.backend, c->rig.buffer[g->label], labels, (size_t)rows * sizeof *labels),
+        "labels");
     free(labels);
     c->rig.step.valid_global = rows;
     rig_run(&c->rig);
@@ -383,7 +426,8 @@ static void golden_op_cross_entropy(golden_op *c)
     golden_op_gradient(c, x, "x");
 }
 
-/* Losses of targets that are numbers: mean over rows of - sum y log p; sum over everything of the binary cross entropy. */
+/* Losses of targets that are numbers: mean over rows of - sum y log p; sum over everything of the
+ * binary cross entropy. */
 static void golden_op_soft(golden_op *c)
 {
     kolo_graph *g = c->rig.g;
@@ -402,12 +446,14 @@ static void golden_op_soft(golden_op *c)
     for (int64_t n = 0; n < rows && !binary; n++) {
         double sum = 0;
         for (int64_t i = 0; i < classes; i++) sum += exp((double)y[n * classes + i]);
-        for (int64_t i = 0; i < classes; i++) y[n * classes + i] = (float)(exp((double)y[n * classes + i]) / sum);
+        for (int64_t i = 0; i < classes; i++)
+            y[n * classes + i] = (float)(exp((double)y[n * classes + i]) / sum);
     }
     rig_set(&c->rig, g->label, y);
     free(y);
     c->rig.step.valid_global = rows;
-    c->rig.step.scaler.scale = binary ? (float)(rows * classes) : 1; /* the gradient of the sum, not of the mean */
+    /* the gradient of the sum, not of the mean */
+    c->rig.step.scaler.scale = binary ? (float)(rows * classes) : 1;
     rig_run(&c->rig);
     float metrics[4];
     rig_get(&c->rig, m, metrics);
@@ -454,8 +500,10 @@ static void golden_op_case(const char *name, const cJSON *json, kolo_backend *de
     static const struct {
         int64_t block;
         const char *name;
-    } all[] = {{1, "nchw"}, {8, "nChw8c"}, {16, "nChw16c"}, {RIG_NHWC, "nhwc"}, {RIG_OWN, "its own layout"}}, *layout = all;
-    golden_op c = {.name = name, .json = json, .config = golden_at(json, "config"), .inputs = golden_at(json, "inputs")};
+    } all[] = {{1, "nchw"}, {8, "nChw8c"}, {16, "nChw16c"}, {RIG_NHWC, "nhwc"}, {RIG_OWN, "its own layout"}},
+      *layout = all;
+    golden_op c = {
+        .name = name, .json = json, .config = golden_at(json, "config"), .inputs = golden_at(json, "inputs")};
     const char *op = golden_text(c.config, "op", "");
     const golden_op_kind *kind = NULL;
     for (size_t i = 0; i < sizeof golden_op_kinds / sizeof *golden_op_kinds; i++)
@@ -465,11 +513,12 @@ static void golden_op_case(const char *name, const cJSON *json, kolo_backend *de
         return;
     }
     int64_t w[8] = {4, 4};
-    if (device && golden_number(c.config, "groups", 1) > 1 && golden_op_dims(&c, "w", w) && (w[0] % 4 || w[1] % 4)) {
+    if (device && golden_number(c.config, "groups", 1) > 1 && golden_op_dims(&c, "w", w) &&
+        (w[0] % 4 || w[1] % 4)) {
         skip("%s: groups of few channels are not for a device", name);
         return;
     }
-    c.seed = (uint64_t)golden_number(json, "seed", 1);
+    c.seed = golden_seed(json);
     c.nhwc = !strcmp(golden_text(c.config, "layout", ""), "NHWC") || golden_number(c.config, "axis", 0) < 0 ||
              (!strcmp(op, "linear") && golden_op_dims(&c, "x", w) == 3);
     kolo_backend *backend = device ? device : rig_backend(2);

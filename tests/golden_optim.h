@@ -27,12 +27,16 @@ static void golden_moments(const cJSON *config, kolo_options *o)
     kolo_option_set(o, "lookahead_start", golden_text(lookahead, "slow_start", ""), "case");
 }
 
-/* Options and decay of a config {kind, lr, momentum, ...}. NULL, or why it cannot be run here. `options` must be freed. */
+/* Options and decay of a config {kind, lr, momentum, ...}. NULL, or why it cannot be run here.
+ * `options` must be freed. */
 static const char *golden_optimizer(const cJSON *config, kolo_options *options)
 {
-    static const char *const known[] = {"kind",        "lr",           "momentum",   "weight_decay",    "dampening",     "nesterov",       "decay",
-                                        "clip_norm",   "clip_value",   "lr_scale",   "betas",           "eps",           "alpha",          "centered",
-                                        "trust_coeff", "always_adapt", "trust_clip", "bias_correction", "max_grad_norm", "grad_averaging", "lookahead"};
+    static const char *const known[] = {
+        "kind",         "lr",         "momentum",        "weight_decay",  "dampening",
+        "nesterov",     "decay",      "clip_norm",       "clip_value",    "lr_scale",
+        "betas",        "eps",        "alpha",           "centered",      "trust_coeff",
+        "always_adapt", "trust_clip", "bias_correction", "max_grad_norm", "grad_averaging",
+        "lookahead"};
     const cJSON *item;
     kolo_options_default(options);
     options->weight_decay = options->momentum = 0;
@@ -74,7 +78,8 @@ typedef struct golden_set {
     int n, rank[GOLDEN_TENSORS];
     int64_t dim[GOLDEN_TENSORS][8], count[GOLDEN_TENSORS];
     const char *name[GOLDEN_TENSORS];
-    float w[GOLDEN_TENSORS][GOLDEN_ELEMENTS], g[GOLDEN_TENSORS][GOLDEN_ELEMENTS], s[GOLDEN_TENSORS][4][GOLDEN_ELEMENTS];
+    float w[GOLDEN_TENSORS][GOLDEN_ELEMENTS], g[GOLDEN_TENSORS][GOLDEN_ELEMENTS],
+        s[GOLDEN_TENSORS][4][GOLDEN_ELEMENTS];
     float slow[GOLDEN_TENSORS][GOLDEN_ELEMENTS];
     kolo_layer layer[GOLDEN_TENSORS];
 } golden_set;
@@ -100,7 +105,8 @@ static golden_set *golden_set_of(const cJSON *json, uint64_t seed)
     return set;
 }
 
-static void golden_update(golden_set *set, const kolo_optimizer *optimizer, const kolo_options *options, double rate, int t, uint64_t seed)
+static void golden_update(golden_set *set, const kolo_optimizer *optimizer, const kolo_options *options,
+                          double rate, int t, uint64_t seed)
 {
     double norm2 = 0;
     for (int i = 0; i < set->n; i++) {
@@ -114,8 +120,8 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
                       .momentum = (float)kolo_momentum(options, t - 1, 10),
                       .weight_decay = (float)options->weight_decay,
                       .scaler.scale = 1};
-    const kolo_judge_rule rule = {.clip_norm = (float)options->clip_norm};
-    kolo_judge(&rule, norm2, &step);
+    const kolo_grad_scaler_rule rule = {.clip_norm = (float)options->clip_norm};
+    kolo_grad_scaler(&rule, norm2, &step);
     const kolo_rule_layer factors = kolo_layer_rule(optimizer, options);
     for (int i = 0; i < set->n; i++) {
         kolo_slice slice = {.param = set->w[i],
@@ -139,7 +145,7 @@ static void golden_optim_case(const char *name, const cJSON *json)
 {
     kolo_options options;
     const cJSON *config = golden_at(json, "config"), *kept = golden_at(json, "weights_after_step");
-    uint64_t seed = (uint64_t)golden_number(json, "seed", 1);
+    uint64_t seed = golden_seed(json);
     const char *why = kept ? golden_optimizer(config, &options) : "not ten steps of an optimizer";
     if (why) {
         skip("%s: %s", name, why);
@@ -153,7 +159,8 @@ static void golden_optim_case(const char *name, const cJSON *json)
         char key[16];
         snprintf(key, sizeof key, "%d", t);
         const cJSON *want = golden_at(kept, key);
-        for (int i = 0; want && i < set->n; i++) golden_floats(&w, golden_at(want, set->name[i]), set->name[i], seed, set->w[i], set->count[i]);
+        for (int i = 0; want && i < set->n; i++)
+            golden_floats(&w, golden_at(want, set->name[i]), set->name[i], seed, set->w[i], set->count[i]);
     }
     golden_result(name, "weights", &w);
     free(set);
@@ -165,9 +172,10 @@ static void golden_optim_case(const char *name, const cJSON *json)
 /* Options of a schedule's config; NULL, or why it cannot be run here. */
 static const char *golden_schedule(const cJSON *config, kolo_options *o)
 {
-    static const char *const kinds[][2] = {{"constant", "constant"},       {"step", "step"},       {"multistep", "multistep"},
-                                           {"cosine", "cosine"},           {"poly", "polynomial"}, {"linear", "polynomial"},
-                                           {"exponential", "exponential"}, {"yolox", "cosine"},    {"onecycle", "onecycle"}};
+    static const char *const kinds[][2] = {
+        {"constant", "constant"},       {"step", "step"},       {"multistep", "multistep"},
+        {"cosine", "cosine"},           {"poly", "polynomial"}, {"linear", "polynomial"},
+        {"exponential", "exponential"}, {"yolox", "cosine"},    {"onecycle", "onecycle"}};
     const char *kind = golden_text(config, "kind", ""), *name = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i][0], kind)) name = kinds[i][1];
@@ -182,14 +190,15 @@ static const char *golden_schedule(const cJSON *config, kolo_options *o)
     o->rise = golden_number(config, "pct_start", 0.3);
     o->divide = golden_number(config, "div_factor", 25);
     o->divide_end = golden_number(config, "final_div_factor", 1e4);
-    o->anneal = strcmp(golden_text(config, "anneal", "cos"), "linear") ? KOLO_anneal_cosine : KOLO_anneal_linear;
+    o->anneal =
+        strcmp(golden_text(config, "anneal", "cos"), "linear") ? KOLO_anneal_cosine : KOLO_anneal_linear;
     o->gamma = golden_number(config, "gamma", 0.1);
     o->step_every = golden_number(config, "every", 1);
     o->power = golden_number(config, "power", 1);
     char text[300] = "";
     const cJSON *item;
-    cJSON_ArrayForEach(item, golden_at(config, "milestones"))
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%g", *text ? "," : "", item->valuedouble);
+    cJSON_ArrayForEach(item, golden_at(config, "milestones")) snprintf(
+        text + strlen(text), sizeof text - strlen(text), "%s%g", *text ? "," : "", item->valuedouble);
     kolo_option_set(o, "milestones", text, "case");
     return NULL;
 }
@@ -207,10 +216,13 @@ static void golden_schedules(const char *name, const cJSON *json)
         else {
             int64_t t = 0, steps = (int64_t)golden_number(config, "steps", 0);
             double worst = 0;
-            cJSON_ArrayForEach(want, golden_at(one, "lr")) worst = fmax(worst, fabs(kolo_learning_rate(&o, t++, steps, 1) - want->valuedouble) / o.lr);
+            cJSON_ArrayForEach(want, golden_at(one, "lr")) worst =
+                fmax(worst, fabs(kolo_learning_rate(&o, t++, steps, 1) - want->valuedouble) / o.lr);
             int64_t at = 0;
-            cJSON_ArrayForEach(want, golden_at(one, "momentum")) worst = fmax(worst, fabs(kolo_momentum(&o, at++, steps) - want->valuedouble));
-            ok(t == steps && worst <= 1e-14, "%s %s: %lld rates, worst off by %.2g of lr", name, one->string, (long long)t, worst);
+            cJSON_ArrayForEach(want, golden_at(one, "momentum")) worst =
+                fmax(worst, fabs(kolo_momentum(&o, at++, steps) - want->valuedouble));
+            ok(t == steps && worst <= 1e-14, "%s %s: %lld rates, worst off by %.2g of lr", name, one->string,
+               (long long)t, worst);
         }
         kolo_options_free(&o);
     }

@@ -22,6 +22,7 @@ static double *golden_list(const cJSON *list, int *count)
 static void golden_overlap_case(const char *label, const cJSON *json)
 {
     static const char *const parts[] = {"formula", "hand"}, *const kinds[] = {"iou", "giou"};
+    const uint64_t seed = golden_seed(json);
     for (int p = 0; p < 2; p++) {
         const cJSON *part = golden_at(json, parts[p]);
         golden_worst w = {0};
@@ -31,8 +32,9 @@ static void golden_overlap_case(const char *label, const cJSON *json)
         n /= 4, m /= 4;
         for (int kind = 0; kind < 2; kind++) {
             for (int i = 0; i < n; i++)
-                for (int j = 0; j < m; j++) v[i * m + j] = kolo_box_overlap((enum kolo_overlap)kind, a + 4 * i, b + 4 * j, NULL);
-            golden_values(&w, golden_at(part, kinds[kind]), kinds[kind], 1, v, n * m);
+                for (int j = 0; j < m; j++)
+                    v[i * m + j] = kolo_box_overlap((enum kolo_overlap)kind, a + 4 * i, b + 4 * j, NULL);
+            golden_values(&w, golden_at(part, kinds[kind]), kinds[kind], seed, v, n * m);
         }
         golden_result(label, parts[p], &w);
         free(a);
@@ -54,7 +56,8 @@ static bool golden_nms_same(kolo_found *found, int n, double threshold, bool by_
 static void golden_nms_case(const char *label, const cJSON *json)
 {
     int n;
-    double *box = golden_list(golden_at(json, "boxes"), NULL), *score = golden_list(golden_at(json, "scores"), &n);
+    double *box = golden_list(golden_at(json, "boxes"), NULL),
+           *score = golden_list(golden_at(json, "scores"), &n);
     double *cls = golden_list(golden_at(json, "classes"), NULL);
     kolo_found *found = malloc((size_t)n * sizeof *found);
     const cJSON *result;
@@ -65,8 +68,8 @@ static void golden_nms_case(const char *label, const cJSON *json)
             memcpy(found[i].box, box + 4 * i, sizeof found[i].box);
         }
         const cJSON *want = golden_at(result, by_class ? "class_aware" : "agnostic");
-        ok(golden_nms_same(found, n, atof(result->string), by_class, want), "%s at %s, %s: the same %d boxes", label, result->string,
-           by_class ? "class by class" : "all together", cJSON_GetArraySize(want));
+        ok(golden_nms_same(found, n, atof(result->string), by_class, want), "%s at %s, %s: the same %d boxes",
+           label, result->string, by_class ? "class by class" : "all together", cJSON_GetArraySize(want));
     }
     free(box);
     free(score);
@@ -163,14 +166,16 @@ static void golden_coco_classes(const char *label, const cJSON *json, const kolo
         const cJSON *want = cJSON_GetArrayItem(golden_at(json, "per_iou_AP"), i);
         worst = fmax(worst, fabs(by_iou[i] / classes - (want ? want->valuedouble : NAN)));
     }
-    ok(compared > 0 && worst <= 1e-9, "%s: %d classes and %d IoUs, worst %.1g away", label, compared, KOLO_AP_IOUS, worst);
+    ok(compared > 0 && worst <= 1e-9, "%s: %d classes and %d IoUs, worst %.1g away", label, compared,
+       KOLO_AP_IOUS, worst);
 }
 
 static void golden_coco_case(const char *label, const cJSON *json)
 {
     const char *shared = getenv("KOLO_SHARED");
     char path[4096];
-    snprintf(path, sizeof path, "%s/data/%s", shared && *shared ? shared : "../shared", golden_text(golden_at(json, "config"), "annotations", ""));
+    snprintf(path, sizeof path, "%s/data/%s", shared && *shared ? shared : "../shared",
+             golden_text(golden_at(json, "config"), "annotations", ""));
     cJSON *annotations = golden_read(path);
     if (!annotations) {
         skip("%s: no %s here", label, path);
@@ -183,7 +188,8 @@ static void golden_coco_case(const char *label, const cJSON *json)
     kolo_ap ap;
     int rc = kolo_ap_coco(&ap, truth, truths, found, founds, classes);
     for (int k = 0; k < 12 && rc == 0; k++)
-        is_near(ap.line[k], golden_number(golden_at(json, "stats"), kolo_ap_name(k), NAN), 1e-9, "%s: %s", label, kolo_ap_name(k));
+        is_near(ap.line[k], golden_number(golden_at(json, "stats"), kolo_ap_name(k), NAN), 1e-9, "%s: %s",
+                label, kolo_ap_name(k));
     if (rc == 0) golden_coco_classes(label, json, &ap, id);
     else ok(0, "%s: %s", label, kolo_error_text());
     kolo_ap_free(&ap);
@@ -195,7 +201,8 @@ static void golden_coco_case(const char *label, const cJSON *json)
 
 /* ---- YOLOX's loss ---- */
 
-static detect_rig golden_yolox_open(const cJSON *config, kolo_backend *backend, int64_t block, const char *rule)
+static detect_rig golden_yolox_open(const cJSON *config, kolo_backend *backend, int64_t block,
+                                    const char *rule)
 {
     const cJSON *truth = golden_at(config, "truth"), *size = golden_at(config, "size"), *row, *box, *number;
     detect_shape s = {.rows = cJSON_GetArraySize(truth),
@@ -228,7 +235,7 @@ static detect_rig golden_yolox_open(const cJSON *config, kolo_backend *backend, 
 static void golden_yolox_fill(detect_rig *d, const cJSON *json)
 {
     const cJSON *config = golden_at(json, "config"), *reg = golden_at(config, "reg");
-    const uint64_t seed = (uint64_t)golden_number(json, "seed", 1);
+    const uint64_t seed = golden_seed(json);
     for (int i = 0; i < DETECT_HEADS; i++) {
         const kolo_tensor *t = &d->rig.g->tensor[d->head[i]];
         const int64_t count = kolo_tensor_count(t), pixels = t->dim[2] * t->dim[3];
@@ -236,7 +243,8 @@ static void golden_yolox_fill(detect_rig *d, const cJSON *json)
         char name[16];
         snprintf(name, sizeof name, "loss.raw%d", i);
         golden_fill(name, seed, 0, golden_number(config, "b", 1), v, count);
-        golden_fill(name, seed, cJSON_GetArrayItem(reg, 0)->valuedouble, cJSON_GetArrayItem(reg, 1)->valuedouble, box, count);
+        golden_fill(name, seed, cJSON_GetArrayItem(reg, 0)->valuedouble,
+                    cJSON_GetArrayItem(reg, 1)->valuedouble, box, count);
         for (int64_t k = 0; k < count; k++)
             if (k / pixels % t->dim[1] < 4) v[k] = box[k];
         rig_set(&d->rig, d->head[i], v);
@@ -246,7 +254,7 @@ static void golden_yolox_fill(detect_rig *d, const cJSON *json)
 }
 
 /* Which anchors are to find which box, and how far they lie over it. */
-static bool golden_yolox_match(golden_worst *w, const detect_rig *d, const cJSON *assignment)
+static bool golden_yolox_match(golden_worst *w, const detect_rig *d, const cJSON *assignment, uint64_t seed)
 {
     const int64_t cells = detect_count(d, d->match) / d->rows;
     const int32_t *match = rig_raw(&d->rig, d->match);
@@ -264,7 +272,7 @@ static bool golden_yolox_match(golden_worst *w, const detect_rig *d, const cJSON
             const int32_t is = match[n * cells + (int64_t)item->valuedouble];
             same = same && is == (int32_t)cJSON_GetArrayItem(golden_at(want, "gt"), (int)i++)->valuedouble;
         }
-        if (found) golden_values(w, golden_at(want, "iou"), "overlaps", 1, iou, found);
+        if (found) golden_values(w, golden_at(want, "iou"), "overlaps", seed, iou, found);
     }
     free((void *)(uintptr_t)match);
     free((void *)(uintptr_t)overlap);
@@ -276,17 +284,20 @@ static void golden_yolox_compare(const char *label, detect_rig *d, const cJSON *
     static const char *const parts[] = {"total", "iou", "obj", "cls", "l1"};
     static const int place[] = {0, 4, 5, 6, 7};
     const cJSON *loss = golden_at(result, "loss");
-    const uint64_t seed = (uint64_t)golden_number(json, "seed", 1);
+    const uint64_t seed = golden_seed(json);
     golden_worst w = {0};
     float metrics[KOLO_METRICS];
     golden_yolox_fill(d, json);
     rig_run(&d->rig);
     rig_get(&d->rig, d->metrics, metrics);
-    ok(golden_yolox_match(&w, d, golden_at(result, "assignment")), "%s: the same anchors for the same boxes", label);
+    ok(golden_yolox_match(&w, d, golden_at(result, "assignment"), seed),
+       "%s: the same anchors for the same boxes", label);
     golden_result(label, "overlaps", &w);
     w = (golden_worst){0};
     for (int k = 0; k < 5; k++)
-        if (golden_at(loss, parts[k])) golden_scalar(&w, golden_at(loss, parts[k]), parts[k], (double)metrics[place[k]] / (double)metrics[3]);
+        if (golden_at(loss, parts[k]))
+            golden_scalar(&w, golden_at(loss, parts[k]), parts[k],
+                          (double)metrics[place[k]] / (double)metrics[3]);
     golden_note(&w, "anchors", fabs((double)metrics[1] - golden_number(result, "fg_total", -1)), 0.5);
     golden_result(label, "loss", &w);
     w = (golden_worst){0};
@@ -294,7 +305,8 @@ static void golden_yolox_compare(const char *label, detect_rig *d, const cJSON *
         char name[24];
         snprintf(name, sizeof name, "loss.raw%d", i);
         float *v = detect_gradient(d, i);
-        golden_floats(&w, golden_at(golden_at(result, "grads"), name + 5), name, seed, v, detect_count(d, d->head[i]));
+        golden_floats(&w, golden_at(golden_at(result, "grads"), name + 5), name, seed, v,
+                      detect_count(d, d->head[i]));
         const cJSON *whole = golden_at(golden_at(result, "grads_full"), name + 5);
         if (whole) golden_floats(&w, whole, name, seed, v, detect_count(d, d->head[i]));
         free(v);
@@ -311,7 +323,8 @@ static void golden_yolox_case(const char *label, const cJSON *json, kolo_backend
     cJSON_ArrayForEach(result, golden_at(json, "results")) for (int i = 0; i < (host ? 4 : 1); i++)
     {
         char name[300];
-        detect_rig d = golden_yolox_open(golden_at(json, "config"), backend, host ? block[i] : RIG_OWN, result->string);
+        detect_rig d =
+            golden_yolox_open(golden_at(json, "config"), backend, host ? block[i] : RIG_OWN, result->string);
         snprintf(name, sizeof name, "%.200s %.40s, layout %d", label, result->string, i);
         golden_yolox_compare(name, &d, json, result);
         rig_close(&d.rig);

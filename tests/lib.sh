@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# TAP for shell tests: source it first; it goes to the repository root, makes $ROOM (a temporary folder, removed at the end)
-# and puts the built programs on the PATH. KOLO_BUILD: the build folder; KOLO_SHARED: real data sets, may be absent.
+# TAP for shell tests: source it first; it goes to the repository root, makes $ROOM (a temporary folder,
+# removed at the end) and puts the built programs on the PATH. KOLO_BUILD: the build folder; KOLO_SHARED:
+# real data sets, may be absent.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 TOP=$PWD
@@ -49,9 +50,19 @@ skip_all() { # REASON: the whole test, or what is left of it
 need() { # PROGRAM...
     local program
     for program in "$@"; do command -v "$program" > /dev/null || skip_all "no $program"; done
+    case " $* " in *" mpiexec "*) ranks_start || skip_all "built without MPI" ;; esac
 }
-left_out() { kolo version | grep -qE "^without .*\b$1\b"; } # NAME: of this build, as `ONNX`
-ran() { # TEXT COMMAND...: its TAP lines become lines of this test; a run that ends without a plan is a failure of its own
+ranks_start() { command -v mpiexec > /dev/null && ! built_without MPI; } # by mpiexec
+# MPICH's launcher; Open MPI's has other options, and Open MPI does not know PMI-2
+hydra() { mpiexec --version 2>&1 | grep -qi hydra; }
+# Open MPI's starts nothing as root, nor more ranks than cores, and its ranks spin while they
+# wait, if it is not told
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+    OMPI_MCA_mpi_yield_when_idle=1
+built_without() { kolo version 2> /dev/null | grep -qE "^without .*\b$1\b"; } # NAME: of this build, as `ONNX`
+# TEXT COMMAND...: its TAP lines become lines of this test; a run that ends without a plan is a failure of its
+# own
+ran() {
     local text=$1 line planned=1
     shift
     timeout "${LIMIT:-120}" "$@" > "$ROOM/ran" 2>&1
@@ -87,11 +98,13 @@ done_testing() { echo "1..$tap_count" && exit "$tap_failed"; }
 # 512 + 128 small pictures, packed once: $ROOM/data/train, $ROOM/data/val
 shapes_data() { # [COUNT [COUNT OF VAL]]
     if ! { kolo-pack --source shapes --split train --count "${1:-512}" --out "$ROOM/data/train" &&
-        kolo-pack --source shapes --split val --count "${2:-128}" --stats-from "$ROOM/data/train" --out "$ROOM/data/val"; } > "$ROOM/pack.log" 2>&1; then
+        kolo-pack --source shapes --split val --count "${2:-128}" --stats-from "$ROOM/data/train" --out \
+        "$ROOM/data/val"; } > "$ROOM/pack.log" 2>&1; then
         sed 's/^/# /' "$ROOM/pack.log" && echo "Bail out! packing failed" && exit 1
     fi
 }
-journalled() { # DIR PID: waits until that packing has finished and noted some samples; fails where it ended before
+# DIR PID: waits until that packing has finished and noted some samples; fails where it ended before
+journalled() {
     until [ -e "$1/.pack/journal" ] && [ -n "$(tr -d '\0' < "$1/.pack/journal" | head -c 1)" ]; do
         kill -0 "$2" 2> /dev/null || return 1
         sleep 0.02
@@ -100,14 +113,18 @@ journalled() { # DIR PID: waits until that packing has finished and noted some s
 # device=cuda on the stand-in for a GPU (tests/standin), for the rest of the test
 standin_gpu() {
     export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so
-    [ -e "$KOLO_CUDA_LIBRARY" ] || skip_all "no stand-in for a GPU: it needs the headers of CUDA, cuDNN and NCCL"
+    [ -e "$KOLO_CUDA_LIBRARY" ] || skip_all \
+        "no stand-in for a GPU: it needs the headers of CUDA, cuDNN and NCCL"
 }
-# a private Slurm for the rest of the test: cluster NODES CPUS [GPUS that each node says it has] [LINES of slurm.conf]
+# a private Slurm for the rest of the test: cluster NODES CPUS [GPUS that each node says it has]
+# [LINES of slurm.conf]
 cluster() {
     need slurmctld slurmd munged srun
+    built_without PMIx && skip_all "built without PMIx"
     export KOLO_MINISLURM_DIR=$ROOM/slurm
     printf '%s\n' "${4:-}" > "$ROOM/slurm.lines"
-    "$TOP/share/minislurm" up --nodes "$1" --cpus "$2" --gpus "${3:-0}" --conf "$ROOM/slurm.lines" --owner $$ > "$ROOM/slurm.log" 2>&1 ||
+    "$TOP/share/minislurm" up --nodes "$1" --cpus "$2" --gpus "${3:-0}" --conf "$ROOM/slurm.lines" --owner \
+        $$ > "$ROOM/slurm.log" 2>&1 ||
         { sed 's/^/# /' "$ROOM/slurm.log" && echo "Bail out! no cluster" && exit 1; }
     at_end "'$TOP/share/minislurm' down > /dev/null 2>&1"
     eval "$("$TOP/share/minislurm" env)"
@@ -117,7 +134,8 @@ await() { # JOB [SECONDS]: until it has ended, at most 150 s; its state
     local i state
     for ((i = 0; i < 5 * ${2:-150}; i++)); do
         state=$(state_of "$1")
-        case $state in PENDING | RUNNING | SIGNALING | COMPLETING | REQUEUED | SUSPENDED | CONFIGURING | "") sleep 0.2 ;; *) break ;; esac
+        case $state in PENDING | RUNNING | SIGNALING | COMPLETING | REQUEUED | SUSPENDED | CONFIGURING | "") \
+            sleep 0.2 ;; *) break ;; esac
     done
     echo "$state"
 }

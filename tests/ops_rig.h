@@ -1,6 +1,6 @@
-/* A rig for operations: a small graph whose inputs are activations, run on a backend in a layout of the test's choice. Every buffer
- * starts as NaN, so that what an operation leaves unwritten shows. On a device the buffers lie in its memory, and operations read the 16-bit
- * copy of the parameters that have one. */
+/* A rig for operations: a small graph whose inputs are activations, run on a backend in a layout of the
+ * test's choice. Every buffer starts as NaN, so that what an operation leaves unwritten shows. On a device
+ * the buffers lie in its memory, and operations read the 16-bit copy of the parameters that have one. */
 #ifndef TESTS_OPS_RIG_H
 #define TESTS_OPS_RIG_H
 
@@ -88,17 +88,20 @@ static int rig_input(rig *r, const char *name, int rank, const int64_t *dim)
     return t;
 }
 
-/* Appends the gradients of everything, given the gradient `dy` of tensor y (made here; filled by the test). */
+/* Appends the gradients of everything, given the gradient `dy` of tensor y (made here; filled by the
+ * test). */
 static int rig_backward(rig *r, int y)
 {
     kolo_graph *g = r->g;
-    int dy = kolo_graph_tensor(g, "dy", KOLO_ROLE_ACTIVATION, g->tensor[y].dtype, g->tensor[y].rank, g->tensor[y].dim);
+    int dy = kolo_graph_tensor(g, "dy", KOLO_ROLE_ACTIVATION, g->tensor[y].dtype, g->tensor[y].rank,
+                               g->tensor[y].dim);
     rig_check(dy, "dy");
     g->grad = malloc(1024 * sizeof *g->grad);
     for (int i = 0; i < 1024; i++) g->grad[i] = -1;
     g->grad[y] = dy;
     for (int i = (int)g->nodes - 1; i >= 0; i--)
-        if (g->grad[g->node[i].out[0]] >= 0 && kolo_op_table[g->node[i].op].gradient) rig_check(kolo_op_table[g->node[i].op].gradient(g, i), "gradient rule");
+        if (g->grad[g->node[i].out[0]] >= 0 && kolo_op_table[g->node[i].op].gradient)
+            rig_check(kolo_op_table[g->node[i].op].gradient(g, i), "gradient rule");
     rig_check(kolo_gradient_accumulate(g), "sums of gradients");
     return dy;
 }
@@ -112,7 +115,8 @@ static void rig_layout(rig *r)
     for (int64_t t = 0; t < g->tensors; t++) {
         const kolo_tensor *x = &g->tensor[t];
         r->layout[t] = kolo_layout_plain(x);
-        if (kolo_tensor_is_map(x) && r->block != RIG_OWN) r->layout[t] = kolo_layout_blocked(x, r->block == RIG_NHWC ? x->dim[1] : r->block);
+        if (kolo_tensor_is_map(x) && r->block != RIG_OWN)
+            r->layout[t] = kolo_layout_blocked(x, r->block == RIG_NHWC ? x->dim[1] : r->block);
     }
     if (r->block == RIG_OWN) rig_check(kolo_backend_layout(r->backend, g, NULL, NULL, r->layout), "layout");
     else rig_check(kolo_backend_layout_parameters(r->backend, g, NULL, NULL, r->layout), "layout");
@@ -129,10 +133,14 @@ static void rig_set(rig *r, int tensor, const float *values)
 {
     const kolo_layout *layout = &r->layout[tensor];
     void *host = malloc(layout->bytes);
-    rig_check(kolo_backend_from_canonical(r->backend, &r->g->tensor[tensor], layout, values, host), "from canonical");
+    rig_check(kolo_backend_from_canonical(r->backend, &r->g->tensor[tensor], layout, values, host),
+              "from canonical");
     rig_check(kolo_backend_write(r->backend, r->buffer[tensor], host, layout->bytes), "write");
     free(host);
-    if (r->half[tensor]) rig_check(kolo_backend_narrow(r->backend, r->half[tensor], r->g->dtype, r->buffer[tensor], (int64_t)(layout->bytes / 4)), "narrow");
+    if (r->half[tensor])
+        rig_check(kolo_backend_narrow(r->backend, r->half[tensor], r->g->dtype, r->buffer[tensor],
+                                      (int64_t)(layout->bytes / 4)),
+                  "narrow");
 }
 
 /* Tensor as it lies in memory. Caller frees. */
@@ -146,7 +154,8 @@ static void *rig_raw(const rig *r, int64_t tensor)
 static void rig_get(rig *r, int tensor, float *values)
 {
     void *host = rig_raw(r, tensor);
-    rig_check(kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], host, values), "to canonical");
+    rig_check(kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], host, values),
+              "to canonical");
     free(host);
 }
 
@@ -162,8 +171,11 @@ static int rig_run_node(rig *r, int i)
         if (n->in[k] >= 0) args[k] = r->half[n->in[k]] ? r->half[n->in[k]] : r->buffer[n->in[k]];
     for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? r->buffer[n->out[k]] : NULL;
     int over = kolo_op_table[n->op].overwrite;
-    if (r->in_place && over >= 0 && over < n->n_in && n->in[over] >= 0) { /* a copy of the input stands in for both */
-        rig_check(kolo_backend_copy(r->backend, KOLO_LANE_COMPUTE, args[n->n_in], args[over], r->layout[n->in[over]].bytes), "copy");
+    /* a copy of the input stands in for both */
+    if (r->in_place && over >= 0 && over < n->n_in && n->in[over] >= 0) {
+        rig_check(kolo_backend_copy(r->backend, KOLO_LANE_COMPUTE, args[n->n_in], args[over],
+                                    r->layout[n->in[over]].bytes),
+                  "copy");
         args[over] = args[n->n_in];
     }
     if (r->there) rig_check(kolo_backend_write(r->backend, r->there, &r->step, sizeof r->step), "step");
@@ -171,7 +183,8 @@ static int rig_run_node(rig *r, int i)
     int rc = kolo_kernel_run(kernel, args, workspace, r->there ? r->there : &r->step, 0);
     if (rc >= 0) rc = kolo_backend_finish(r->backend);
     if (r->there) rig_check(kolo_backend_read(r->backend, &r->step, r->there, sizeof r->step), "step");
-    if (!rig_guard_is_whole(r, workspace, bytes)) rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
+    if (!rig_guard_is_whole(r, workspace, bytes))
+        rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0 && !rig_guard_is_whole(r, r->buffer[n->out[k]], r->layout[n->out[k]].bytes))
             rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond output %d", kolo_op_table[n->op].name, k);
@@ -181,7 +194,8 @@ static int rig_run_node(rig *r, int i)
 
 static void rig_run(rig *r)
 {
-    for (int i = 0; i < (int)r->g->nodes; i++) rig_check(rig_run_node(r, i), kolo_op_table[r->g->node[i].op].name);
+    for (int i = 0; i < (int)r->g->nodes; i++)
+        rig_check(rig_run_node(r, i), kolo_op_table[r->g->node[i].op].name);
 }
 
 /* Whether the lanes beyond the last channel of every map are zero. */
@@ -190,12 +204,14 @@ static bool rig_padding_is_zero(const rig *r)
     for (int64_t t = 0; t < r->g->tensors; t++) {
         const kolo_tensor *x = &r->g->tensor[t];
         if (!kolo_tensor_is_map(x) || x->dtype == KOLO_U8) continue;
-        int64_t block = r->layout[t].block, blocks = (x->dim[1] + block - 1) / block, pixels = x->dim[2] * x->dim[3];
+        int64_t block = r->layout[t].block, blocks = (x->dim[1] + block - 1) / block,
+                pixels = x->dim[2] * x->dim[3];
         void *raw = rig_raw(r, t);
         bool zero = true;
         for (int64_t i = 0; i < x->dim[0] * blocks * pixels * block; i++) {
             int64_t c = i / (pixels * block) % blocks * block + i % block;
-            if (c >= x->dim[1]) zero &= x->dtype == KOLO_F32 ? ((float *)raw)[i] == 0 : ((uint16_t *)raw)[i] == 0;
+            if (c >= x->dim[1])
+                zero &= x->dtype == KOLO_F32 ? ((float *)raw)[i] == 0 : ((uint16_t *)raw)[i] == 0;
         }
         free(raw);
         if (!zero) return false;

@@ -1,5 +1,5 @@
-/* The forward half of a training graph of convolutions in f64, written as plainly as can be: which side of 0 every input of a ReLU lies on, so that a
- * test can tell rounding near 0 from a mistake. */
+/* The forward half of a training graph of convolutions in f64, written as plainly as can be: which side of 0
+ * every input of a ReLU lies on, so that a test can tell rounding near 0 from a mistake. */
 #ifndef TESTS_REFERENCE_F64_H
 #define TESTS_REFERENCE_F64_H
 
@@ -12,13 +12,16 @@ typedef struct f64_values {
     double margin; /* smallest |input of a ReLU| over the root of the mean square of its tensor */
 } f64_values;
 
-static int64_t f64_dim(const kolo_graph *g, int t, int k) { return k < g->tensor[t].rank ? g->tensor[t].dim[k] : 1; }
+static int64_t f64_dim(const kolo_graph *g, int t, int k)
+{
+    return k < g->tensor[t].rank ? g->tensor[t].dim[k] : 1;
+}
 
 static void f64_conv(const kolo_graph *g, const kolo_node *n, double *const *v)
 {
     const int x = n->in[0], w = n->in[1], y = n->out[0];
-    const int64_t ci = f64_dim(g, x, 1), h = f64_dim(g, x, 2), wd = f64_dim(g, x, 3), co = f64_dim(g, y, 1), oh = f64_dim(g, y, 2), ow = f64_dim(g, y, 3),
-                  kh = n->a.kernel[0], kw = n->a.kernel[1];
+    const int64_t ci = f64_dim(g, x, 1), h = f64_dim(g, x, 2), wd = f64_dim(g, x, 3), co = f64_dim(g, y, 1),
+                  oh = f64_dim(g, y, 2), ow = f64_dim(g, y, 3), kh = n->a.kernel[0], kw = n->a.kernel[1];
     double *out = v[y];
     for (int64_t b = 0; b < f64_dim(g, y, 0); b++)
         for (int64_t o = 0; o < co; o++)
@@ -28,9 +31,11 @@ static void f64_conv(const kolo_graph *g, const kolo_node *n, double *const *v)
                     for (int64_t c = 0; c < ci; c++)
                         for (int64_t p = 0; p < kh; p++)
                             for (int64_t q = 0; q < kw; q++) {
-                                const int64_t r = i * n->a.stride[0] + p - n->a.pad[0], s = j * n->a.stride[1] + q - n->a.pad[1];
+                                const int64_t r = i * n->a.stride[0] + p - n->a.pad[0],
+                                              s = j * n->a.stride[1] + q - n->a.pad[1];
                                 if (r < 0 || s < 0 || r >= h || s >= wd) continue;
-                                *out += v[x][((b * ci + c) * h + r) * wd + s] * v[w][((o * ci + c) * kh + p) * kw + q];
+                                *out += v[x][((b * ci + c) * h + r) * wd + s] *
+                                        v[w][((o * ci + c) * kh + p) * kw + q];
                             }
                 }
 }
@@ -38,7 +43,8 @@ static void f64_conv(const kolo_graph *g, const kolo_node *n, double *const *v)
 static void f64_norm(const kolo_graph *g, const kolo_node *n, double *const *v)
 {
     const double *x = v[n->in[0]], *more = n->n_in > 4 && n->in[4] >= 0 ? v[n->in[4]] : NULL;
-    const int64_t rows = f64_dim(g, n->in[0], 0), channels = f64_dim(g, n->in[0], 1), area = f64_dim(g, n->in[0], 2) * f64_dim(g, n->in[0], 3);
+    const int64_t rows = f64_dim(g, n->in[0], 0), channels = f64_dim(g, n->in[0], 1),
+                  area = f64_dim(g, n->in[0], 2) * f64_dim(g, n->in[0], 3);
     for (int64_t c = 0; c < channels; c++) {
         double sum = 0, square = 0;
         for (int64_t i = 0; i < rows * area; i++) sum += x[(i / area * channels + c) * area + i % area];
@@ -60,7 +66,8 @@ static void f64_linear(const kolo_graph *g, const kolo_node *n, double *const *v
     const int64_t in = f64_dim(g, n->in[1], 1), out = f64_dim(g, n->in[1], 0);
     for (int64_t i = 0; i < f64_dim(g, n->in[0], 0) * out; i++) {
         v[n->out[0]][i] = n->n_in > 2 && n->in[2] >= 0 ? v[n->in[2]][i % out] : 0;
-        for (int64_t k = 0; k < in; k++) v[n->out[0]][i] += v[n->in[0]][i / out * in + k] * v[n->in[1]][i % out * in + k];
+        for (int64_t k = 0; k < in; k++)
+            v[n->out[0]][i] += v[n->in[0]][i / out * in + k] * v[n->in[1]][i % out * in + k];
     }
 }
 
@@ -76,10 +83,11 @@ static void f64_pool(const kolo_graph *g, const kolo_node *n, double *const *v) 
 static void f64_shortcut(const kolo_graph *g, const kolo_node *n, double *const *v)
 {
     const int x = n->in[0], y = n->out[0];
-    const int64_t ci = f64_dim(g, x, 1), h = f64_dim(g, x, 2), w = f64_dim(g, x, 3), co = f64_dim(g, y, 1), oh = f64_dim(g, y, 2), ow = f64_dim(g, y, 3),
-                  front = (co - ci) / 2;
+    const int64_t ci = f64_dim(g, x, 1), h = f64_dim(g, x, 2), w = f64_dim(g, x, 3), co = f64_dim(g, y, 1),
+                  oh = f64_dim(g, y, 2), ow = f64_dim(g, y, 3), front = (co - ci) / 2;
     for (int64_t i = 0; i < f64_dim(g, y, 0) * co * oh * ow; i++) {
-        const int64_t b = i / (co * oh * ow), c = i / (oh * ow) % co - front, r = i / ow % oh * 2, s = i % ow * 2;
+        const int64_t b = i / (co * oh * ow), c = i / (oh * ow) % co - front, r = i / ow % oh * 2,
+                      s = i % ow * 2;
         v[y][i] = c >= 0 && c < ci ? v[x][((b * ci + c) * h + r) * w + s] : 0;
     }
 }
@@ -138,14 +146,17 @@ static bool f64_forward(kolo_exec *e, const kolo_graph *g, const float *input, f
         float *single = calloc((size_t)count + 1, sizeof *single);
         f->value[t] = calloc((size_t)count + 1, sizeof **f->value);
         if (role == KOLO_ROLE_PARAM && kolo_exec_get(e, "param", t, single) < 0) known = false;
-        for (int64_t i = 0; i < count; i++) f->value[t][i] = (double)(role == KOLO_ROLE_INPUT ? input[i] : single[i]);
+        for (int64_t i = 0; i < count; i++)
+            f->value[t][i] = (double)(role == KOLO_ROLE_INPUT ? input[i] : single[i]);
         free(single);
     }
-    for (int64_t i = 0; i < g->nodes && known && !g->node[i].backward; i++) known = f64_node(g, &g->node[i], f);
+    for (int64_t i = 0; i < g->nodes && known && !g->node[i].backward; i++)
+        known = f64_node(g, &g->node[i], f);
     return known;
 }
 
-/* Inputs of ReLUs on whose sign the executor's last step and f64 differ. The plan must keep its activations. */
+/* Inputs of ReLUs on whose sign the executor's last step and f64 differ. The plan must keep its
+ * activations. */
 static int64_t f64_flips(kolo_exec *e, const kolo_graph *g, const f64_values *f)
 {
     int64_t flips = 0;

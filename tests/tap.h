@@ -11,7 +11,8 @@
 
 static int tap_count, tap_failed;
 
-static inline int tap_line(int pass, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
+static inline int tap_line(int pass, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 static inline int tap_line(int pass, const char *file, int line, const char *format, ...)
 {
     va_list list;
@@ -30,10 +31,11 @@ static inline int tap_line(int pass, const char *file, int line, const char *for
 
 #define ok(condition, ...) tap_line(!!(condition), __FILE__, __LINE__, __VA_ARGS__)
 #define diag(...) (printf("# "), printf(__VA_ARGS__), printf("\n"), fflush(stdout))
-#define is_int(got, want, ...)                                                                                     \
-    do {                                                                                                           \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                              \
-        if (!tap_line(got_ == want_, __FILE__, __LINE__, __VA_ARGS__)) diag("  got %lld, want %lld", got_, want_); \
+#define is_int(got, want, ...)                                         \
+    do {                                                               \
+        long long got_ = (long long)(got), want_ = (long long)(want);  \
+        if (!tap_line(got_ == want_, __FILE__, __LINE__, __VA_ARGS__)) \
+            diag("  got %lld, want %lld", got_, want_);                \
     } while (0)
 #define is_text(got, want, ...)                                                                  \
     do {                                                                                         \
@@ -41,11 +43,12 @@ static inline int tap_line(int pass, const char *file, int line, const char *for
         if (!tap_line(got_ && want_ && !strcmp(got_, want_), __FILE__, __LINE__, __VA_ARGS__))   \
             diag("  got \"%s\", want \"%s\"", got_ ? got_ : "(null)", want_ ? want_ : "(null)"); \
     } while (0)
-#define is_near(got, want, tolerance, ...)                                                                    \
-    do {                                                                                                      \
-        double got_ = (got), want_ = (want), tol_ = (tolerance);                                              \
-        if (!tap_line(fabs(got_ - want_) <= tol_, __FILE__, __LINE__, __VA_ARGS__))                           \
-            diag("  got %.17g, want %.17g, apart %.3g, allowed %.3g", got_, want_, fabs(got_ - want_), tol_); \
+#define is_near(got, want, tolerance, ...)                                                             \
+    do {                                                                                               \
+        double got_ = (got), want_ = (want), tol_ = (tolerance);                                       \
+        if (!tap_line(fabs(got_ - want_) <= tol_, __FILE__, __LINE__, __VA_ARGS__))                    \
+            diag("  got %.17g, want %.17g, apart %.3g, allowed %.3g", got_, want_, fabs(got_ - want_), \
+                 tol_);                                                                                \
     } while (0)
 #define skip_all(...) (printf("1..0 # SKIP "), printf(__VA_ARGS__), printf("\n"), exit(0))
 #define skip(...) (printf("ok %d # SKIP ", ++tap_count), printf(__VA_ARGS__), printf("\n"))

@@ -1,5 +1,5 @@
-/* For tests/toolkit: the C half of the CUDA backend, linked with the real libraries but without its kernels. What a
- * plan says can be seen without a GPU; what would run is not there, and says so. */
+/* For tests/toolkit: the C half of the CUDA backend, linked with the real libraries but without its kernels.
+ * What a plan says can be seen without a GPU; what would run is not there, and says so. */
 #ifndef TESTS_TOOLKIT_RIG_H
 #define TESTS_TOOLKIT_RIG_H
 
@@ -16,12 +16,14 @@ static void toolkit_check(int rc, const char *what)
 }
 
 static int no_kernel(void) { return kolo_fail(KOLO_EINTERNAL, "this test has no kernels"); }
-int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored, int64_t channels)
+int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows,
+                       int64_t stored, int64_t channels)
 {
     (void)b, (void)y, (void)dtype, (void)bias, (void)rows, (void)stored, (void)channels;
     return no_kernel();
 }
-int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored, int64_t channels, void *workspace)
+int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows,
+                        int64_t stored, int64_t channels, void *workspace)
 {
     (void)b, (void)dbias, (void)dy, (void)dtype, (void)rows, (void)stored, (void)channels, (void)workspace;
     return no_kernel();
@@ -36,10 +38,26 @@ int kolo_dnn_widen(const kolo_cuda *cuda, float *to, const void *half, enum kolo
     (void)cuda, (void)to, (void)half, (void)dtype, (void)count;
     return no_kernel();
 }
+int kolo_cuda_norm_affine(const kolo_kernel *k, void *const *sums_w_b, float *statistic, void *affine,
+                          const kolo_step *step, int slot)
+{
+    (void)k, (void)sums_w_b, (void)statistic, (void)affine, (void)step, (void)slot;
+    return no_kernel();
+}
 int kolo_cuda_norm_take(const kolo_kernel *k, const float *formed, const void *x, double *sums,
                         void *workspace, const kolo_step *step, int slot)
 {
     (void)k, (void)formed, (void)x, (void)sums, (void)workspace, (void)step, (void)slot;
+    return no_kernel();
+}
+int kolo_cuda_norm_values(const kolo_kernel *k, void *const sums_w_b[3], float *to)
+{
+    (void)k, (void)sums_w_b, (void)to;
+    return no_kernel();
+}
+int kolo_cuda_norm_formed(const kolo_kernel *k, const float *formed, void *const dsums_dw_db[3])
+{
+    (void)k, (void)formed, (void)dsums_dw_db;
     return no_kernel();
 }
 int kolo_cuda_noise(kolo_backend *b, void *to, enum kolo_dtype dtype, int64_t count)

@@ -31,12 +31,19 @@ static inline size_t kolo_dtype_size(enum kolo_dtype dtype)
 /* "f32"; "?": no such type. */
 static inline const char *kolo_dtype_name(enum kolo_dtype dtype)
 {
-    static const char *const name[KOLO_DTYPES] = {"f32", "bf16", "f64", "i32", "u8", "f16", "i8", "u16", "i16", "i64", "bool"};
+    static const char *const name[KOLO_DTYPES] = {"f32", "bf16", "f64", "i32", "u8",  "f16",
+                                                  "i8",  "u16",  "i16", "i64", "bool"};
     return (unsigned)dtype < KOLO_DTYPES ? name[dtype] : "?";
 }
 
 /* f16 and bf16: sums of them are formed in f32. */
-static inline bool kolo_dtype_is_half(enum kolo_dtype dtype) { return dtype == KOLO_F16 || dtype == KOLO_BF16; }
-static inline bool kolo_dtype_is_real(enum kolo_dtype dtype) { return kolo_dtype_is_half(dtype) || dtype == KOLO_F32 || dtype == KOLO_F64; }
+static inline bool kolo_dtype_is_half(enum kolo_dtype dtype)
+{
+    return dtype == KOLO_F16 || dtype == KOLO_BF16;
+}
+static inline bool kolo_dtype_is_real(enum kolo_dtype dtype)
+{
+    return kolo_dtype_is_half(dtype) || dtype == KOLO_F32 || dtype == KOLO_F64;
+}
 
 #endif

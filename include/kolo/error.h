@@ -14,6 +14,7 @@ enum kolo_status {
     KOLO_EIO = -3,        /* read, write, disk full, quota                             */
     KOLO_ELAUNCH = -69,   /* launcher, MPI, PMIx, a dead peer                          */
     KOLO_EINTERNAL = -70, /* a defect of this program or of a library below it         */
+    KOLO_ENOMEM = -71,    /* an allocation failed: memory of the machine or of a GPU   */
     KOLO_EREQUEUE = -75,  /* stopped on request, checkpoint written: run it again      */
     KOLO_ECONFIG = -78,   /* recipe, flag, environment, or a job that cannot fit       */
 };

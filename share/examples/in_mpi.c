@@ -23,7 +23,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "rank %d: %s\n", rank, kolo_error_text());
         MPI_Abort(comm, 1);
     }
-    if (rank < 2) printf("%s ranks: %g of them, their numbers sum up to %g\n", rank ? "odd" : "even", sum[1], sum[0]);
+    if (rank < 2)
+        printf("%s ranks: %g of them, their numbers sum up to %g\n", rank ? "odd" : "even", sum[1], sum[0]);
     kolo_group_free(&group);
     kolo_world_close(&world);
     MPI_Comm_free(&half);

@@ -33,7 +33,8 @@ int main(void)
     }
     for (int t = 0; t < TENSORS; t++)
         if (kolo_wait(world, handle[t]) < 0) return stop(name[t]);
-    if (rank == 0) printf("%d ranks: averages %g %g %g\n", size, gradient[0][0], gradient[1][0], gradient[2][0]);
+    if (rank == 0)
+        printf("%d ranks: averages %g %g %g\n", size, gradient[0][0], gradient[1][0], gradient[2][0]);
     kolo_world_close(&world);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Going on without ranks that die: srun --no-kill --kill-on-bad-exit=0 -n 4 ./shrink, over sockets between nodes (KOLO_COMM_TRANSPORT=tcp). Here the last
- * rank of the first world dies in the 10th step. */
+/* Going on without ranks that die: srun --no-kill --kill-on-bad-exit=0 -n 4 ./shrink, over sockets between
+ * nodes (KOLO_COMM_TRANSPORT=tcp). Here the last rank of the first world dies in the 10th step. */
 #include <kolo/comm.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,9 +30,12 @@ int main(void)
         }
         if (rc != KOLO_ELAUNCH) return stop("kolo_allreduce");
         fprintf(stderr, "rank %d: %s\n", kolo_world_rank(world), kolo_error_text());
-        if (kolo_world_shrink(&world, first / 2) < 0) return stop("kolo_world_shrink"); /* it prints why; start again from a checkpoint */
+        /* 0: more than half of the ranks must be left, or two worlds might go on */
+        if (kolo_world_shrink(&world, 0) < 0)
+            return stop("kolo_world_shrink"); /* it prints why; start again from a checkpoint */
         /* some may have got the last sum, and others not: all go on from the earliest step */
-        if (kolo_allreduce(kolo_world_group(world), NULL, &step, 1, KOLO_I64, KOLO_MIN) < 0) return stop("the step");
+        if (kolo_allreduce(kolo_world_group(world), NULL, &step, 1, KOLO_I64, KOLO_MIN) < 0)
+            return stop("the step");
     }
     printf("rank %d of %d: %g\n", kolo_world_rank(world), kolo_world_size(world), gradient[0]);
     fflush(stdout);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# completion.sh bash|zsh|fish PROGRAM: that shell's completion of build/bin/kolo, kolo-pack or kolo-shards, made from what
-# the program says of itself: the option table of kolo, --help of the others.
+# completion.sh bash|zsh|fish PROGRAM: that shell's completion of build/bin/kolo, kolo-pack or kolo-shards,
+# made from what the program says of itself: the option table of kolo, --help of the others.
 set -eu
 if [ $# -ne 2 ] || [ ! -x "$2" ]; then
     sed -n "2,3s/^# \{0,1\}//p" "$0" >&2
@@ -10,7 +10,8 @@ shell=$1 program=$2
 name=${program##*/}
 here=$(dirname "$0")
 
-# Rows COMMAND TAB WORD TAB VALUES TAB HELP of a page of --help: its options, with VALUES from `a|b`, FILE or DIR
+# Rows COMMAND TAB WORD TAB VALUES TAB HELP of a page of --help: its options, with VALUES
+# from `a|b`, FILE or DIR
 options() { # COMMAND < --help
     awk -v command="$1" '
         /^sources:/ { sources = 1 }
@@ -42,7 +43,8 @@ table() {
     kolo)
         "$program" help --completion | while IFS= read -r row; do
             case $row in
-            *"	RECIPE	"*) for file in "$here"/../recipes/*.yaml; do basename "$file" .yaml; done | sed "s/.*/${row%%	*}	&		a recipe/" ;;
+            *"	RECIPE	"*) for file in "$here"/../recipes/*.yaml; do basename "$file" .yaml; done |
+                sed "s/.*/${row%%	*}	&		a recipe/" ;;
             *) printf '%s\n' "$row" ;;
             esac
         done
@@ -50,7 +52,8 @@ table() {
     kolo-shards)
         commands=$("$program" --help | sed -n 's/^  \([a-z][a-z]*\) .*   *\([^ ].*\)$/\1	\2/p')
         printf '%s\n' "$commands" | sed 's/^\([^	]*\)	/	\1		/'
-        for command in $(printf '%s\n' "$commands" | cut -f 1); do "$program" "$command" --help | options "$command"; done
+        for command in $(printf '%s\n' "$commands" | cut -f 1); do "$program" "$command" --help |
+            options "$command"; done
         ;;
     *) "$program" --help | options '' ;;
     esac
@@ -74,7 +77,10 @@ table | awk -F '\t' -v shell="$shell" -v name="$name" '
     }' | awk -F '\t' -v shell="$shell" -v name="$name" -v engine="$here/completion.$shell.in" '
     # @WORDS@, @VALUES@, @HELP@ and @NAME@ of the file for this shell
     $1 == "W" { w = w entry("\047" $2 "\047", $3) }
-    $1 == "V" { v = v entry($2 ~ /^\*/ && shell != "fish" ? "*\047" substr($2, 2) "\047" : "\047" $2 "\047", $3) }
+    $1 == "V" {
+        star = $2 ~ /^\*/ && shell != "fish"
+        v = v entry((star ? "*" : "") "\047" (star ? substr($2, 2) : $2) "\047", $3)
+    }
     $1 == "H" { h = h entry("\047" $2 "\047", $3) }
     function entry(pattern, text) {
         if (shell == "fish") return sprintf("        case %s\n            echo \047%s\047\n", pattern, text)

@@ -1,10 +1,14 @@
-# libkolo_cuda.so: all of src/*/cuda, opened by the programs when a GPU is chosen. libkolo_comm_cuda.so: what of it libkolo_comm.so opens when another program
-# brings vectors on a GPU. Part of the GNUmakefile.
-#   CUDA=1                $(BUILD)/lib/libkolo_cuda.so: .c by CC, .cu by nvcc, linked with cuDNN, cuBLASLt, NCCL; $(BUILD)/lib/libkolo_comm_cuda.so
-#   make tests, check     $(BUILD)/standin/ the same, where the headers of CUDA are: the same sources, with the kernels compiled by CXX to
+# libkolo_cuda.so: all of src/*/cuda, opened by the programs when a GPU is chosen. libkolo_comm_cuda.so: what
+# of it libkolo_comm.so opens when another program brings vectors on a GPU. Part of the GNUmakefile.
+#   CUDA=1                $(BUILD)/lib/libkolo_cuda.so: .c by CC, .cu by nvcc, linked with cuDNN, cuBLASLt,
+#                         NCCL; $(BUILD)/lib/libkolo_comm_cuda.so
+#   make tests, check     $(BUILD)/standin/ the same, where the headers of CUDA are: the same sources, with
+#                         the kernels compiled by CXX to
 #                         run on the host and tests/standin in the place of CUDA's libraries
-# Tests: tests/cuda/ROOM_what.c      opens the library (tests/cuda_rig.h): the stand-in's, or the one that KOLO_CUDA_LIBRARY names
-#        tests/toolkit/ROOM_what.c   linked with what it needs of the library's C files and with the real libraries: what these say without a GPU
+# Tests: tests/cuda/ROOM_what.c      opens the library (tests/cuda_rig.h): the stand-in's, or the one that
+#                                    KOLO_CUDA_LIBRARY names
+#        tests/toolkit/ROOM_what.c   linked with what it needs of the library's C files and with the real
+#                                    libraries: what these say without a GPU
 
 NCCL_C   := $(addprefix src/comm/cuda/,carrier.c link.c nccl.c nccl_calls.c)
 CUDA_C   := $(sort $(filter-out $(if $(filter-out 0,$(NCCL)),,$(NCCL_C)),$(wildcard src/*/cuda/*.c)))
@@ -14,7 +18,8 @@ CUDA_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/%.cu.o)
 HOST_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/standin/%.cu.o)
 CUDA_LIBRARY := $(BUILD)/lib/libkolo_cuda.so
 CARRIER_LIBRARY := $(if $(filter-out 0,$(NCCL)),$(BUILD)/lib/libkolo_comm_cuda.so)
-CARRIER_OBJECTS := $(addprefix $(BUILD)/src/,launch/cuda/version.o $(addprefix comm/cuda/,calls.o carrier.o link.o nccl_calls.o))
+CARRIER_OBJECTS := $(addprefix $(BUILD)/src/,launch/cuda/version.o \
+               $(addprefix comm/cuda/,calls.o carrier.o link.o nccl_calls.o))
 CUDA_FLAGS    = $(CUDA_CFLAGS) $(CUDNN_CFLAGS) $(if $(filter-out 0,$(NCCL)),$(NCCL_CFLAGS) -DKOLO_NCCL=1)
 CUDA_LINK     = $(CUDNN_LIBS) $(CUDA_LIBS) $(if $(filter-out 0,$(NCCL)),$(NCCL_LIBS))
 CFLAGS_src_launch_cuda_version = -DKOLO_CONTRACT='"$(CONTRACT)"'
@@ -27,17 +32,20 @@ NVCC_GENCODE  ?= $(foreach a,$(CUDA_TARGETS),-gencode arch=compute_$a,code=sm_$a
 NVCCFLAGS     ?= -O3 -lineinfo -Xfatbin -compress-all
 CUDA_CXXFLAGS ?= -O2 -g
 CUDA_CPPFLAGS  = -Iinclude -Isrc -DKOLO_VERSION='"$(VERSION)"' $(CUDA_FLAGS)
-CUDA_WARN     := -Wall -Wextra -Werror -Wno-unknown-pragmas
+CUDA_WARN     := -Wall -Wextra $(if $(filter-out 0,$(WERROR)),-Werror) -Wno-unknown-pragmas
 space         := $(subst ,, )
 comma         := ,
-KOLO_NVCCFLAGS = -std=c++17 -ccbin $(lastword $(CXX)) -Werror all-warnings -Xcompiler -fPIC,-g,$(subst $(space),$(comma),$(CUDA_WARN)) $(NVCC_GENCODE) $(NVCCFLAGS)
+KOLO_NVCCFLAGS = -std=c++17 -ccbin $(lastword $(CXX)) \
+               $(if $(filter-out 0,$(WERROR)),-Werror all-warnings) -Xcompiler \
+               -fPIC,-g,$(subst $(space),$(comma),$(strip $(CUDA_WARN))) $(NVCC_GENCODE) $(NVCCFLAGS)
 KOLO_CXXFLAGS  = -std=c++17 -fPIC -pthread $(ARCH) $(CUDA_WARN) $(SANITIZE) $(CUDA_CXXFLAGS)
 
 ifneq ($(filter-out 0,$(CUDA)),)
 all programs: $(CUDA_LIBRARY) $(CARRIER_LIBRARY)
 ifneq ($(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)),)
 ifneq ($(NVCC_KNOWS),)
-$(info this nvcc knows no code for compute capability $(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)); building for $(CUDA_TARGETS))
+$(info this nvcc knows no code for compute capability $(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)); building for \
+               $(CUDA_TARGETS))
 endif
 endif
 endif
@@ -48,7 +56,8 @@ FLAGS_NVCC = $(NVCC) $(KOLO_NVCCFLAGS)
 $(BUILD)/flags.cuda: FLAGS_HERE = $(FLAGS_CUDA)
 $(BUILD)/flags.nvcc: FLAGS_HERE = $(FLAGS_NVCC)
 $(BUILD)/flags.cuda $(BUILD)/flags.nvcc: FORCE
-	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS_HERE))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_HERE))' > $@
+	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS_HERE))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_HERE))' \
+	  > $@
 
 $(CUDA_OBJECTS): EXTRA = $(CUDA_FLAGS)
 $(CUDA_OBJECTS): $(BUILD)/flags.cuda
@@ -58,20 +67,26 @@ NVCCFLAGS_src_optim_cuda_updater = -fmad=false # the bits of the C loops
 $(CUDA_KERNELS): $(BUILD)/%.cu.o: %.cu $(BUILD)/flags.cuda $(BUILD)/flags.nvcc
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(KOLO_NVCCFLAGS) $(NVCCFLAGS_$(subst /,_,$(basename $<))) $(CUDA_CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
+	$(Q)$(NVCC) $(KOLO_NVCCFLAGS) $(NVCCFLAGS_$(subst /,_,$(basename $<))) $(CUDA_CPPFLAGS) -MMD -MP -MF \
+	  $(@:.o=.d) -MT $@ -c $< -o $@
 $(HOST_KERNELS): $(BUILD)/standin/%.cu.o: %.cu $(BUILD)/flags.cuda
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -x c++ -DKOLO_EMULATE=1 -Itests $(KOLO_CXXFLAGS) -fsanitize=alignment,bounds $(CUDA_CPPFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) -x c++ -DKOLO_EMULATE=1 -Itests $(KOLO_CXXFLAGS) -fsanitize=alignment,bounds $(CUDA_CPPFLAGS) \
+	  -MMD -MP -c $< -o $@
 
-# Whatever name of ours the library takes from the program must be there: said now, not when a GPU node opens it.
+# Whatever name of ours the library takes from the program must be there: said now, not when
+# a GPU node opens it.
 define link_library
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -shared -pthread -Wl,--as-needed -Wl,-rpath,'$$ORIGIN' $(SANITIZE) $(LDFLAGS) -o $@ $(filter %.o,$^) $1
+	$(Q)$(CXX) -shared -pthread -Wl,--as-needed -Wl,-rpath,'$$ORIGIN' $(SANITIZE) $(LDFLAGS) -o $@ \
+	  $(filter %.o,$^) $1
 	$(Q)nm -D --defined-only $(BUILD)/bin/kolo | sed 's/.* //' | sort -u > $@.has; \
-	  lacks=$$(nm -D --undefined-only $@ | sed -n 's/^ *U \(kolo_[A-Za-z0-9_]*\)$$/\1/p' | sort -u | comm -23 - $@.has); rm -f $@.has; \
-	  if [ -n "$$lacks" ]; then echo "$@ needs what neither it nor $(BUILD)/bin/kolo has:" $$lacks >&2; exit 1; fi
+	  lacks=$$(nm -D --undefined-only $@ | sed -n 's/^ *U \(kolo_[A-Za-z0-9_]*\)$$/\1/p' | sort -u | comm -23 - \
+	  $@.has); rm -f $@.has; \
+	  if [ -n "$$lacks" ]; then echo "$@ needs what neither it nor $(BUILD)/bin/kolo has:" $$lacks >&2; exit 1; \
+	  fi
 endef
 .PHONY: kernels
 kernels: $(CUDA_KERNELS)
@@ -81,13 +96,15 @@ $(CUDA_LIBRARY): $(CUDA_OBJECTS) $(CUDA_KERNELS) | $(BUILD)/bin/kolo
 define link_carrier
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -shared -pthread -Wl,--as-needed -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -Wl,-soname,$(@F) $(if $(SANITIZE),$(SANITIZE),-Wl,--no-undefined) $(LDFLAGS) -o $@ $(filter %.o,$^) $(COMM_LIBRARY) $1
+	$(Q)$(CXX) -shared -pthread -Wl,--as-needed -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -Wl,-soname,$(@F) \
+	  $(if $(SANITIZE),$(SANITIZE),-Wl,--no-undefined) $(LDFLAGS) -o $@ $(filter %.o,$^) $(COMM_LIBRARY) $1
 endef
 $(BUILD)/lib/libkolo_comm_cuda.so: $(CARRIER_OBJECTS) $(BUILD)/src/comm/cuda/scale.cu.o $(COMM_LIBRARY)
 	$(call link_carrier,$(CUDA_LIBS) $(NCCL_LIBS) -ldl)
 
-# ---- the stand-in and the tests ---------------------------------------------------------------------------------------
-STANDIN := $(patsubst tests/standin/%,$(BUILD)/standin/%.o,$(sort $(wildcard tests/standin/*.c tests/standin/*.cc)))
+# ---- the stand-in and the tests ----------------------------------------------------------------------------
+STANDIN := $(patsubst tests/standin/%,$(BUILD)/standin/%.o,$(sort \
+               $(wildcard tests/standin/*.c tests/standin/*.cc)))
 STANDIN_LIBRARY := $(BUILD)/standin/libkolo_cuda.so
 $(BUILD)/standin/%.c.o: tests/standin/%.c $(BUILD)/flags $(BUILD)/flags.cuda
 	$(call say,CC,$<)
@@ -113,7 +130,8 @@ $(BUILD)/lib/room/cuda.a: $(CUDA_OBJECTS)
 	$(call say,AR,$@)
 	@mkdir -p $(@D); rm -f $@
 	$(Q)$(AR) rcs $@ $^
-$(TOOLKIT_UNIT): $(BUILD)/tests/toolkit/%: $(BUILD)/tests/toolkit/%.o $(BUILD)/lib/room/cuda.a $(call archives_until,train)
+$(TOOLKIT_UNIT): $(BUILD)/tests/toolkit/%: $(BUILD)/tests/toolkit/%.o $(BUILD)/lib/room/cuda.a \
+               $(call archives_until,train)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(link) $(CUDA_LINK)
@@ -122,11 +140,14 @@ GPU_PROGRAMS := $(patsubst tests/gpu/%.cu,$(BUILD)/tests/gpu/%,$(sort $(wildcard
 $(GPU_PROGRAMS): $(BUILD)/tests/gpu/%: tests/gpu/%.cu $(BUILD)/flags.cuda $(BUILD)/flags.nvcc
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(KOLO_NVCCFLAGS) $(CUDA_CPPFLAGS) -cudart none -o $@ $< $(foreach w,$(CUDA_LIBS),-Xlinker $(w:-Wl$(comma)%=%)) -ldl
-# Without NCCL, or without a header, there is no stand-in; without a library nothing for tests/toolkit. The list is for prove.
+	$(Q)$(NVCC) $(KOLO_NVCCFLAGS) $(CUDA_CPPFLAGS) -cudart none -o $@ $< \
+	  $(foreach w,$(CUDA_LIBS),-Xlinker $(w:-Wl$(comma)%=%)) -ldl
+# Without NCCL, or without a header, there is no stand-in; without a library nothing for tests/toolkit.
+# The list is for prove.
 ifneq ($(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),)
 CUDA_TESTS := $(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT))
-CUDA_WATCHED := $(CUDA_UNIT) # by the address sanitizer; what the undefined one looks for stops kernels on the stand-in anyway
+# by the address sanitizer; what the undefined one looks for stops kernels on the stand-in anyway
+CUDA_WATCHED := $(CUDA_UNIT)
 tests: $(STANDIN_LIBRARY) $(STANDIN_CARRIER) $(CUDA_TESTS)
 endif
 tests: $(BUILD)/tests/cuda.list

@@ -1,10 +1,13 @@
 #!/bin/sh
 # What this program needs from the system: tells it, or installs it.
-#   deps.sh report NAME...         says which packages bring the libraries NAME... (of probe.sh: MPI HDF5 CC ...)
-#   deps.sh install GOAL NAME...   installs them and what GOAL (build, run, check) needs besides; exit 0: GOAL can be
-#                                  reached, though perhaps without something that one can do without
-# Installs only on Debian and Ubuntu, and only as root, or by sudo after a yes at a terminal (YES=1 is a yes). Where a
-# Slurm cluster answers (a login node) it installs nothing. Otherwise it prints the commands for apt, dnf, Spack, modules.
+#   deps.sh report NAME...         says which packages bring the libraries NAME... (of probe.sh: MPI HDF5
+#                                  CC ...)
+#   deps.sh install GOAL NAME...   installs them and what GOAL (build, run, check) needs besides; exit 0: GOAL
+#                                  can be reached, though perhaps without something that one can do
+#                                  without
+# Installs only on Debian and Ubuntu, and only as root, or by sudo after a yes at a terminal (YES=1 is a
+# yes). Where a Slurm cluster answers (a login node) it installs nothing. Otherwise it prints the commands
+# for apt, dnf, Spack, modules.
 set -u
 
 # name | apt | dnf | Spack | what for, and how to do without
@@ -12,8 +15,10 @@ set -u
 packages='
 CC      | build-essential  | gcc make         | gcc           | C compiler
 PKG     | pkg-config       | pkgconf          | pkgconf       | finds libraries
-MPI     | mpich libmpich-dev | mpich-devel    | mpich         | messages between nodes; `make MPI=0` does without
-PMIX    | libpmix-dev      | pmix-devel       | pmix          | launch by srun --mpi=pmix; `make PMIX=0` does without
+MPI     | mpich libmpich-dev | mpich-devel    | mpich | \
+        messages between nodes; `make MPI=0` does without
+PMIX    | libpmix-dev      | pmix-devel       | pmix | \
+        launch by srun --mpi=pmix; `make PMIX=0` does without
 HDF5    | libhdf5-dev      | hdf5-devel       | hdf5~mpi      | data shards
 DNNL    | libdnnl-dev      | onednn-devel     | onednn        | convolutions on CPUs (oneDNN 2 or 3)
 HWLOC   | libhwloc-dev     | hwloc-devel      | hwloc         | binding to cores
@@ -21,15 +26,22 @@ JPEG    | libjpeg-dev      | libjpeg-turbo-devel | libjpeg-turbo | pictures
 PNG     | libpng-dev       | libpng-devel     | libpng        | pictures
 TIFF    | libtiff-dev      | libtiff-devel    | libtiff       | TIFF pictures; `make TIFF=0` does without
 WEBP    | libwebp-dev      | libwebp-devel    | libwebp       | WebP pictures; `make WEBP=0` does without
-LMDB    | liblmdb-dev      | lmdb-devel       | lmdb          | writes LMDB in tests; `make LMDB=0` does without
-ONNX    | libprotobuf-c-dev protobuf-c-compiler | protobuf-c-devel protobuf-c-compiler | protobuf-c | networks as ONNX; `make ONNX=0` does without
+LMDB    | liblmdb-dev      | lmdb-devel       | lmdb | \
+        writes LMDB in tests; `make LMDB=0` does without
+ONNX    | libprotobuf-c-dev protobuf-c-compiler | protobuf-c-devel protobuf-c-compiler | protobuf-c | \
+        networks as ONNX; `make ONNX=0` does without
+XML     | libxml2-dev      | libxml2-devel    | libxml2 | \
+        annotations of Pascal VOC; `make XML=0` does without
 ZLIB    | zlib1g-dev       | zlib-devel       | zlib          | compressed data sets
 YAML    | libyaml-dev      | libyaml-devel    | libyaml       | recipes
 CJSON   | libcjson-dev     | cjson-devel      | cjson         | annotations, checkpoints
-CUDA    | cuda-toolkit     | cuda-toolkit     | cuda          | GPUs, CUDA 12 or later (packages: in NVIDIA'"'"'s own repository); `make CUDA=0` does without
-NVCC    | cuda-toolkit     | cuda-toolkit     | cuda          | the compiler of CUDA; NVCC=path, or CUDA_HOME, says where it is
+CUDA    | cuda-toolkit     | cuda-toolkit     | cuda | \
+        GPUs, CUDA 12 or later (packages: in NVIDIA'"'"'s own repository); `make CUDA=0` does without
+NVCC    | cuda-toolkit     | cuda-toolkit     | cuda | \
+        the compiler of CUDA; NVCC=path, or CUDA_HOME, says where it is
 CUDNN   | cudnn            | cudnn            | cudnn         | GPUs: convolutions (cuDNN 9)
-NCCL    | libnccl-dev      | libnccl-devel    | nccl          | GPUs: messages between them; `make NCCL=0` does without
+NCCL    | libnccl-dev      | libnccl-devel    | nccl | \
+        GPUs: messages between them; `make NCCL=0` does without
 CXX     | g++              | gcc-c++          | gcc           | C++ compiler: the host half of CUDA sources
 mpiexec | mpich            | mpich            | mpich         | starts ranks without Slurm
 slurmctld | slurmctld      | slurm-slurmctld  | slurm         | a private Slurm for demonstration and tests
@@ -50,6 +62,14 @@ smpicc  | libsimgrid-dev   | simgrid          | simgrid       | simulated cluste
 bash-completion | bash-completion | bash-completion | bash-completion | the same
 modulecmd | environment-modules | environment-modules | environment-modules | tests the module file
 '
+packages=$(printf '%s\n' "$packages" | sed -e :join -e '/\\$/N; s/\\\n *//; t join')
+# Ubuntu 24.04's MPICH (4.2.0) speaks PMIx alone: its own mpiexec starts so many programs of one rank, srun's
+# PMIx never answers it. Open MPI there works with both.
+# shellcheck disable=SC1091 # the system's own file
+if (. /etc/os-release && [ "$ID $VERSION_ID" = 'ubuntu 24.04' ]) 2>/dev/null; then
+    packages=$(printf '%s\n' "$packages" |
+        sed '/^MPI /s/mpich libmpich-dev/openmpi-bin libopenmpi-dev/; /^mpiexec /s/ mpich / openmpi-bin /')
+fi
 
 column() { # NAME NUMBER: a field of the table
     printf '%s\n' "$packages" | awk -F'|' -v name="$1" -v n="$2" \
@@ -59,13 +79,15 @@ column() { # NAME NUMBER: a field of the table
 columns() { # NUMBER NAME...: that field of all, each word once
     number=$1
     shift
-    for name; do column "$name" "$number"; done | tr ' ' '\n' | awk 'NF && !seen[$0]++' | tr '\n' ' ' | sed 's/ $//'
+    for name; do column "$name" "$number"; done | tr ' ' '\n' | awk 'NF && !seen[$0]++' | tr '\n' ' ' |
+        sed 's/ $//'
 }
 
 has() {
     case $1 in
     modulecmd)
-        [ -e /usr/share/modules/init/sh ] || [ -e /usr/share/lmod/lmod/init/sh ] || [ -n "${LMOD_CMD:-}${MODULESHOME:-}" ]
+        [ -e /usr/share/modules/init/sh ] || [ -e /usr/share/lmod/lmod/init/sh ] ||
+            [ -n "${LMOD_CMD:-}${MODULESHOME:-}" ]
         ;;
     bash-completion) [ -e /usr/share/bash-completion/bash_completion ] ;;
     h5py) python3 -c 'import h5py' 2>/dev/null ;;
@@ -77,7 +99,10 @@ without() { # GOAL: commands it needs that are not here
     cluster_tools='mpiexec slurmctld slurmd sbatch munged'
     case $1 in
     run) tools=$cluster_tools ;;
-    check) tools="$cluster_tools prove h5dump h5py xz pgrep shellcheck mandoc man zsh fish bash-completion modulecmd" ;;
+    check)
+        tools="$cluster_tools prove h5dump h5py xz pgrep shellcheck mandoc man zsh fish"
+        tools="$tools bash-completion modulecmd"
+        ;;
     check-scale) tools=smpicc ;;
     *) tools='' ;;
     esac
@@ -91,7 +116,8 @@ on_cluster() { has scontrol && timeout 5 scontrol ping 2>/dev/null | grep -q ' i
 report() {
     printf 'Missing on this machine:\n' >&2
     for name; do
-        printf '  %-10s %s (apt: %s; dnf: %s; Spack: %s)\n' "$name" "$(column "$name" 5)" "$(column "$name" 2)" \
+        printf '  %-10s %s (apt: %s; dnf: %s; Spack: %s)\n' "$name" "$(column "$name" 5)" "$(column "$name" \
+            2)" \
             "$(column "$name" 3)" "$(column "$name" 4)" >&2
     done
 }
@@ -133,8 +159,8 @@ apt_install() { # NAME...: their packages
     $as env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
-# All at once, which is quick. Where that fails, even with new package lists, what the goal needs, and then one by one what
-# it does not.
+# All at once, which is quick. Where that fails, even with new package lists, what the goal needs, and then
+# one by one what it does not.
 install_apt() { # with $needed and $spare set
     # shellcheck disable=SC2086 # words
     apt_install $needed $spare && return 0
@@ -150,11 +176,11 @@ install_apt() { # with $needed and $spare set
     [ -z "$left" ] || printf 'Going on without%s.\n' "$left" >&2
 }
 
-# Can GOAL be reached without NAME? Pictures of some kinds and ONNX are then left out of the build; tests that need a
-# tool are skipped; and on a cluster make run only says what it would do.
+# Can GOAL be reached without NAME? Pictures of some kinds, ONNX and XML are then left out of the build; tests
+# that need a tool are skipped; and on a cluster make run only says what it would do.
 can_do_without() { # GOAL NAME
     case $1-$2 in
-    *-TIFF | *-WEBP | *-LMDB | *-ONNX) return 0 ;;
+    *-TIFF | *-WEBP | *-LMDB | *-ONNX | *-XML) return 0 ;;
     check-prove) return 1 ;;
     check-[a-z]*) return 0 ;;
     run-[a-z]*) [ "$cluster" = yes ] ;;
@@ -171,7 +197,8 @@ install_missing() { # GOAL NAME...
     set -- "$@" $(without "$goal")
     [ $# -eq 0 ] && return 0
     on_cluster && cluster=yes
-    for name; do if can_do_without "$goal" "$name"; then spare="$spare $name"; else needed="$needed $name"; fi; done
+    for name; do if can_do_without "$goal" "$name"; then spare="$spare $name"; else needed="$needed $name";
+        fi; done
     report "$@"
     if [ "$cluster" = yes ]; then
         printf 'A Slurm cluster answers here, so nothing is installed.\n' >&2
@@ -196,7 +223,7 @@ install)
     install_missing "$@"
     ;;
 *)
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

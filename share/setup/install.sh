@@ -1,6 +1,7 @@
 #!/bin/sh
-# install.sh install|uninstall ROOT BUILD VERSION [PREFIX]: the one list of what is installed where. ROOT is DESTDIR and PREFIX;
-# with PREFIX templates of jobs, and copies of the modulefile, find the installation from wherever they are copied to.
+# install.sh install|uninstall ROOT BUILD VERSION [PREFIX]: the one list of what is installed where. ROOT is
+# DESTDIR and PREFIX; with PREFIX templates of jobs, and copies of the modulefile, find the installation from
+# wherever they are copied to.
 set -eu
 case $# in 4 | 5) ;; *) echo "usage: $0 install|uninstall ROOT BUILD VERSION [PREFIX]" >&2 && exit 2 ;; esac
 action=$1 root=$2 build=$3 version=$4 prefix=${5:-}
@@ -43,13 +44,15 @@ END
 }
 
 for program in kolo kolo-pack kolo-shards; do put 755 "$build/bin/$program" "bin/$program"; done
-# only of a build with CUDA=1, or with MPI; of another one an older library is not left behind, which no program there would open
+# only of a build with CUDA=1, or with MPI; of another one an older library is not left behind, which no
+# program there would open
 for library in lib/libkolo_cuda.so lib/libkolo_comm_cuda.so lib/libkolo_pmpi.so; do
     if [ -f "$build/$library" ]; then put 755 "$build/$library" "$library"; else rm -f "$root/$library"; fi
 done
 put_all 644 include/kolo include/kolo '*.h'
 put 755 "$build/lib/libkolo_comm.so.1" lib/libkolo_comm.so.1
-if [ "$action" = install ]; then ln -sf libkolo_comm.so.1 "$root/lib/libkolo_comm.so"; else rm -f "$root/lib/libkolo_comm.so"; fi
+if [ "$action" = install ]; then ln -sf libkolo_comm.so.1 "$root/lib/libkolo_comm.so"; else rm -f \
+    "$root/lib/libkolo_comm.so"; fi
 put_all 644 share/examples share/kolo/examples '*.c' Makefile
 put_all 644 share/recipes share/kolo/recipes '*.yaml'
 put_all 644 share/gpus share/kolo/gpus '*.yaml' '*.json'
@@ -57,12 +60,16 @@ put 755 share/minislurm share/kolo/minislurm
 put_all 644 share/site share/kolo/site '*'
 put_all 644 "$build/share/man/man1" share/man/man1 '*.1'
 put_all 644 share/man share/man/man1 '*.1'
+put_all 644 "$build/share/man/man3" share/man/man3 '*.3'
 for program in kolo kolo-pack kolo-shards; do
-    for path in "bash-completion/completions/$program" "zsh/site-functions/_$program" "fish/vendor_completions.d/$program.fish"; do
+    for path in "bash-completion/completions/$program" "zsh/site-functions/_$program" \
+        "fish/vendor_completions.d/$program.fish"; do
         put 644 "$build/share/$path" "share/$path"
     done
 done
 put_all 644 . share/doc/kolo LICENSE NOTICE README.md
+put_all 644 docs share/doc/kolo/docs '*.md'
+put_all 644 docs/reference share/doc/kolo/docs/reference '*.md'
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 for template in jobs/*.sh; do
@@ -78,8 +85,9 @@ if [ "$action" = install ]; then
     echo "installed in $root"
 else
     # folders of this program alone, where nothing else lies in them
-    for folder in share/kolo/examples share/kolo/recipes share/kolo/gpus share/kolo/jobs share/kolo/site share/kolo share/modulefiles/kolo \
-        share/doc/kolo include/kolo; do
+    for folder in share/kolo/examples share/kolo/recipes share/kolo/gpus share/kolo/jobs share/kolo/site \
+        share/kolo share/modulefiles/kolo \
+        share/doc/kolo/docs/reference share/doc/kolo/docs share/doc/kolo include/kolo; do
         rmdir "$root/$folder" 2>/dev/null || true
     done
     echo "removed from $root"

@@ -1,15 +1,17 @@
 #!/bin/sh
-# Finds every library this program needs and writes what it found as makefile lines to stdout; the GNUmakefile keeps
-# them in $(BUILD)/probe.mk. Each library is looked for in its *_HOME, then as its own tool or pkg-config tells it, then
-# where the compiler looks anyway; a candidate counts only when a program that uses it compiles and links.
-# Environment: CC, CXX, PROBE_KEY (recorded), MPI PMIX CUDA NCCL TIFF WEBP LMDB ONNX (0: without), *_HOME, and *_CFLAGS with *_LIBS to decide yourself.
+# Finds every library this program needs and writes what it found as makefile lines to stdout; the
+# GNUmakefile keeps them in $(BUILD)/probe.mk. Each library is looked for in its *_HOME, then as its own tool
+# or pkg-config tells it, then where the compiler looks anyway; a candidate counts only when a program that
+# uses it compiles and links. Environment: CC, CXX, PROBE_KEY (recorded), MPI PMIX CUDA NCCL TIFF WEBP LMDB
+# ONNX XML (0: without), *_HOME, and *_CFLAGS with *_LIBS to decide yourself.
 set -u
 CC=${CC:-cc}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 missing='' left_out='' mpi_cflags=''
 
-# Of a tool's words, those that tell where headers, or libraries, are; its own optimisation flags are not ours.
+# Of a tool's words, those that tell where headers, or libraries, are; its own
+# optimisation flags are not ours.
 header_words() {
     for word; do case $word in -I* | -D* | -isystem*) printf '%s ' "$word" ;; esac done
 }
@@ -52,8 +54,10 @@ pkg_candidate() { # NAME PACKAGES...
     command -v pkg-config >/dev/null 2>&1 || return 1
     for pkg; do
         pkg-config --exists "$pkg" 2>/dev/null || continue
-        for include in '' "-I$(pkg-config --variable=prefix "$pkg")/include"; do # cJSON's says .../include/cjson
-            candidate "$pkg_name" "$(pkg-config --cflags "$pkg")$include" "$(pkg-config --libs "$pkg")" && return 0
+        # cJSON's says .../include/cjson
+        for include in '' "-I$(pkg-config --variable=prefix "$pkg")/include"; do
+            candidate "$pkg_name" "$(pkg-config --cflags "$pkg")$include" "$(pkg-config --libs "$pkg")" &&
+                return 0
         done
     done
     return 1
@@ -78,7 +82,8 @@ find_library() {
     else
         case $1 in
         MPI) { wrapper_candidate MPI mpicc -show || wrapper_candidate MPI mpicc --showme; } && return 0 ;;
-        HDF5) command -v h5cc >/dev/null 2>&1 && ! h5cc -showconfig 2>/dev/null | grep -q 'Parallel HDF5: yes' &&
+        HDF5) command -v h5cc >/dev/null 2>&1 && ! h5cc -showconfig 2>/dev/null |
+            grep -q 'Parallel HDF5: yes' &&
             wrapper_candidate HDF5 h5cc -show && return 0 ;;
         esac
         # shellcheck disable=SC2086
@@ -97,9 +102,12 @@ optional_library() {
 
 program() { printf '%s\n' "$@" >"$work/t.c"; }
 
-# ---- CUDA: its headers alone serve the tests, which run kernels on the host; the libraries and nvcc are only asked for with CUDA=1 ----
+# ---- CUDA --------------------------------------------------------------------------------------------------
+# Its headers alone serve the tests, which run kernels on the host; the libraries and nvcc are only asked for
+# with CUDA=1.
 
-# cuda_part NAME LIBRARIES HOME...: NAME_CFLAGS and true when the headers of $work/t.c are found; NAME_LIBS when it links, too.
+# cuda_part NAME LIBRARIES HOME...: NAME_CFLAGS and true when the headers of $work/t.c are found;
+# NAME_LIBS when it links, too.
 cuda_part() {
     part=$1 names=$2
     shift 2
@@ -117,7 +125,8 @@ cuda_part() {
         cuda_cflags="$cuda_cflags $flags"
         for folder in "$home/lib64" "$home/lib" "$home/targets/$(uname -m)-linux/lib" ''; do
             [ -z "$folder" ] || [ -d "$folder" ] || continue
-            for words in "$names" "$(numbered "$names")"; do # Python's packages hold libcudnn.so.9 and no libcudnn.so
+            # Python's packages hold libcudnn.so.9 and no libcudnn.so
+            for words in "$names" "$(numbered "$names")"; do
                 words="${folder:+-L$folder }$words"
                 [ -z "$has_own" ] || words=$own_libs
                 links "$cuda_cflags" "$words" || continue
@@ -141,20 +150,24 @@ find_cuda() {
         path=$(command -v "$nvcc" 2>/dev/null) && homes=$(dirname "$(dirname "$(readlink -f "$path")")")
         homes="$homes /usr/local/cuda /opt/cuda system"
     fi
-    program '#include <cuda_runtime_api.h>' '#include <cublasLt.h>' '#if CUDART_VERSION < 12000' '#error CUDA 12 or later' '#endif' \
+    program '#include <cuda_runtime_api.h>' '#include <cublasLt.h>' '#if CUDART_VERSION < 12000' \
+        '#error CUDA 12 or later' '#endif' \
         'int main(void) { int n; return cudaGetDeviceCount(&n) + !cublasLtGetVersion(); }'
     # shellcheck disable=SC2086 # words
     if cuda_part CUDA '-lcudart -lcublasLt' $homes; then
         headers=yes
-        program '#include <cudnn.h>' '#if CUDNN_MAJOR < 9' '#error cuDNN 9 or later' '#endif' 'int main(void) { return !cudnnGetVersion(); }'
+        program '#include <cudnn.h>' '#if CUDNN_MAJOR < 9' '#error cuDNN 9 or later' '#endif' \
+            'int main(void) { return !cudnnGetVersion(); }'
         cuda_part CUDNN -lcudnn ${CUDNN_HOME:-$homes system} || headers=''
-        program '#include <nccl.h>' '#if NCCL_VERSION_CODE < NCCL_VERSION(2,18,0)' '#error NCCL 2.18 or later' '#endif' \
+        program '#include <nccl.h>' '#if NCCL_VERSION_CODE < NCCL_VERSION(2,18,0)' \
+            '#error NCCL 2.18 or later' '#endif' \
             'int main(void) { int n; return ncclGetVersion(&n); }'
         [ "${NCCL:-1}" = 0 ] || cuda_part NCCL -lnccl ${NCCL_HOME:-$homes system} || headers=''
         # C++ for the host
         printf '#include <cuda_runtime_api.h>\nint main() { return 0; }\n' >"$work/t.cc"
         # shellcheck disable=SC2086
-        ${CXX:-g++} $cuda_cflags -fsyntax-only "$work/t.cc" >>"$work/log" 2>&1 || { headers='' missing_cuda="$missing_cuda CXX"; }
+        ${CXX:-g++} $cuda_cflags -fsyntax-only "$work/t.cc" >>"$work/log" 2>&1 ||
+            { headers='' missing_cuda="$missing_cuda CXX"; }
         echo "CUDA_HEADERS := $headers"
     fi
     [ -n "${CUDA_HOME:-}${NVCC:-}" ] || command -v nvcc >/dev/null 2>&1 || nvcc=/usr/local/cuda/bin/nvcc
@@ -178,7 +191,8 @@ fi
 
 if [ "${MPI:-1}" != 0 ]; then
     program '#include <mpi.h>' 'int main(int n, char **a) { return MPI_Init(&n, &a); }'
-    find_library MPI -lmpi 'mpich mpi ompi-c' >"$work/mpi" && mpi_cflags=$(sed -n 's/^MPI_CFLAGS ?= //p' "$work/mpi")
+    find_library MPI -lmpi 'mpich mpi ompi-c' >"$work/mpi" &&
+        mpi_cflags=$(sed -n 's/^MPI_CFLAGS ?= //p' "$work/mpi")
     cat "$work/mpi"
 fi
 if [ "${PMIX:-1}" != 0 ]; then
@@ -187,7 +201,8 @@ if [ "${PMIX:-1}" != 0 ]; then
 fi
 program '#include <hdf5.h>' 'int main(void) { return H5open(); }'
 plain_cc=$CC
-CC="$CC $mpi_cflags" # a parallel HDF5 includes mpi.h; its compiler wrapper is avoided where a serial one is there
+# a parallel HDF5 includes mpi.h; its compiler wrapper is avoided where a serial one is there
+CC="$CC $mpi_cflags"
 find_library HDF5 -lhdf5 'hdf5-serial hdf5'
 CC=$plain_cc
 program '#include <dnnl.h>' 'int main(void) { return dnnl_version()->major < 2; }'
@@ -212,9 +227,15 @@ if [ "${LMDB:-1}" != 0 ]; then
     optional_library LMDB -llmdb lmdb
 fi
 if [ "${ONNX:-1}" != 0 ]; then
-    program '#include <protobuf-c/protobuf-c.h>' 'int main(void) { return protobuf_c_version_number() < 1003000; }'
+    program '#include <protobuf-c/protobuf-c.h>' \
+        'int main(void) { return protobuf_c_version_number() < 1003000; }'
     command -v protoc-c >/dev/null 2>&1 || program '#error no protoc-c, which writes the messages'
     optional_library ONNX -lprotobuf-c libprotobuf-c
+fi
+if [ "${XML:-1}" != 0 ]; then
+    program '#include <libxml/xmlreader.h>' \
+        'int main(void) { return xmlReaderForMemory("", 0, NULL, NULL, XML_PARSE_NONET) == NULL; }'
+    optional_library XML -lxml2 libxml-2.0
 fi
 program '#include <zlib.h>' 'int main(void) { return zlibVersion() == 0; }'
 find_library ZLIB -lz zlib

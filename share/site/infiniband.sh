@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# InfiniBand and RoCE. KOLO_SITE_ENV=infiniband uses it as it is; a copy with your site's values serves better.
-# What is set already stays.
+# InfiniBand and RoCE. KOLO_SITE_ENV=infiniband uses it as it is; a copy with your site's values serves
+# better. What is set already stays.
 
 : "${NCCL_DEBUG:=WARN}"
-: "${NCCL_SOCKET_IFNAME:=^lo,docker,virbr,veth}" # ranks find each other over these; the data goes over InfiniBand
+# ranks find each other over these; the data goes over InfiniBand
+: "${NCCL_SOCKET_IFNAME:=^lo,docker,virbr,veth}"
 export NCCL_DEBUG NCCL_SOCKET_IFNAME
 
 # Site values, if your centre names them:
@@ -13,6 +14,8 @@ export NCCL_DEBUG NCCL_SOCKET_IFNAME
 
 limit=$(ulimit -l)
 if [ "$limit" != unlimited ]; then
-    echo "infiniband: max locked memory is $limit KiB here; adapters need it unlimited (LimitMEMLOCK=infinity for slurmd)" >&2
+    echo \
+        "infiniband: max locked memory is $limit KiB here; adapters need it unlimited (LimitMEMLOCK=infinity for slurmd)" \
+        >&2
 fi
 unset limit

@@ -8,7 +8,8 @@
 enum { PATH_BYTES = 4096 };
 
 /* The first line of root/mount/group/file, without its newline. */
-static bool read_line(const char *root, const char *mount, const char *group, const char *file, char *line, int bytes)
+static bool read_line(const char *root, const char *mount, const char *group, const char *file, char *line,
+                      int bytes)
 {
     char path[3 * PATH_BYTES];
     snprintf(path, sizeof path, "%s/sys/fs/cgroup%s%s/%s", root, mount, group, file);
@@ -50,10 +51,11 @@ static bool find_group(const char *root, const char *controller, char *group)
     return found;
 }
 
-/* Calls `visit` for the group and every ancestor. In a container the group's own path may not be visible: then only
- * the ancestors that exist answer, and the container's root among them carries its limit. */
+/* Calls `visit` for the group and every ancestor. In a container the group's own path may not be visible:
+ * then only the ancestors that exist answer, and the container's root among them carries its limit. */
 static void walk(const char *root, const char *controller, const char *mount,
-                 void (*visit)(const char *root, const char *mount, const char *group, void *context), void *context)
+                 void (*visit)(const char *root, const char *mount, const char *group, void *context),
+                 void *context)
 {
     char group[PATH_BYTES];
     if (!find_group(root, controller, group)) return;
@@ -65,7 +67,8 @@ static void walk(const char *root, const char *controller, const char *mount,
     }
 }
 
-static void lower_memory(const char *root, const char *mount, const char *group, const char *file, int64_t *limit)
+static void lower_memory(const char *root, const char *mount, const char *group, const char *file,
+                         int64_t *limit)
 {
     char line[64], *end;
     if (!read_line(root, mount, group, file, line, sizeof line)) return;
@@ -79,7 +82,10 @@ static void visit_memory_v1(const char *root, const char *mount, const char *gro
     lower_memory(root, mount, group, "memory.limit_in_bytes", context);
 }
 
-static void visit_memory_v2(const char *root, const char *mount, const char *group, void *context) { lower_memory(root, mount, group, "memory.max", context); }
+static void visit_memory_v2(const char *root, const char *mount, const char *group, void *context)
+{
+    lower_memory(root, mount, group, "memory.max", context);
+}
 
 int64_t kolo_cgroup_memory(const char *root)
 {
@@ -99,7 +105,8 @@ static void lower_cpus(double quota, double period, double *cpus)
 static void visit_cpus_v1(const char *root, const char *mount, const char *group, void *context)
 {
     char quota[64], period[64];
-    if (read_line(root, mount, group, "cpu.cfs_quota_us", quota, sizeof quota) && read_line(root, mount, group, "cpu.cfs_period_us", period, sizeof period))
+    if (read_line(root, mount, group, "cpu.cfs_quota_us", quota, sizeof quota) &&
+        read_line(root, mount, group, "cpu.cfs_period_us", period, sizeof period))
         lower_cpus(strtod(quota, NULL), strtod(period, NULL), context);
 }
 

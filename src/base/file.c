@@ -1,8 +1,8 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/aside.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -20,10 +21,13 @@ int kolo_file_fail(const char *verb, const char *path)
     const char *cure = "";
     const bool reads = !strcmp(verb, "open") || !strcmp(verb, "read");
     if (error == ENOSPC) cure = "; free space on this file system or choose another folder";
-    if (error == EDQUOT) cure = "; your quota on this file system is used up: free some, or choose another folder";
+    if (error == EDQUOT)
+        cure = "; your quota on this file system is used up: free some, or choose another folder";
     if (error == EFBIG) cure = "; the shell's limit on file sizes (ulimit -f) is too low";
-    if (error == EACCES || error == EPERM || error == EROFS) cure = "; check its permissions or choose another place";
+    if (error == EACCES || error == EPERM || error == EROFS)
+        cure = "; check its permissions or choose another place";
     if (error == EMFILE) cure = "; the shell's limit on open files (ulimit -n) is too low";
+    if (error == EEXIST) cure = "; there is a file of that name: choose another";
     if (error == ENOENT && !strcmp(verb, "create")) cure = "; make its folder first";
     int status = reads && (error == ENOENT || error == ENOTDIR || error == EISDIR) ? KOLO_EINPUT : KOLO_EIO;
     return kolo_fail(status, "%s: cannot %s: %s%s", path, verb, strerror(error), cure);
@@ -35,12 +39,28 @@ int kolo_stdout_flush(void)
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
     if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
     if (poll(&out, 1, 0) == 1 && (out.revents & POLLERR)) return 0; /* a pipe that nobody reads any more */
-    return kolo_fail(KOLO_EIO, "standard output cannot be written: is its disk full, a quota used up, or was it closed?");
+    return kolo_fail(
+        KOLO_EIO, "standard output cannot be written: is its disk full, a quota used up, or was it closed?");
 }
 
 enum { READ_LIMIT = 1 << 30 }; /* bytes; what is longer is read in parts, and /dev/zero never ends */
 
-static int fail_length(const char *path) { return kolo_fail(KOLO_EINPUT, "%s: longer than 1 GiB, as no file is that is wanted here", path); }
+static int fail_length(const char *path)
+{
+    return kolo_fail(KOLO_EINPUT, "%s: longer than 1 GiB, as no file is that is wanted here", path);
+}
+
+/* A pipe into which nobody writes would be waited for without end. */
+static int wait_for_bytes(int fd, const char *path)
+{
+    enum { SECONDS = 5 };
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    int n;
+    while ((n = poll(&one, 1, SECONDS * 1000)) < 0 && errno == EINTR) continue;
+    if (n != 0) return 0;
+    return kolo_fail(KOLO_EINPUT, "%s: a pipe into which nobody has written for %d s; give a file", path,
+                     SECONDS);
+}
 
 static int read_all(int fd, const char *path, char **data, size_t *length)
 {
@@ -49,13 +69,15 @@ static int read_all(int fd, const char *path, char **data, size_t *length)
     if (st.st_size > READ_LIMIT) return fail_length(path);
     size_t capacity = (st.st_size > 0 ? (size_t)st.st_size : 4096) + 2, used = 0; /* /proc files say size 0 */
     char *text = kolo_alloc(capacity);
-    if (!text) return KOLO_ECONFIG;
+    if (!text) return KOLO_ENOMEM;
     for (;;) {
-        ssize_t n = read(fd, text + used, capacity - used - 1);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) {
+        int rc = wait_for_bytes(fd, path);
+        ssize_t n = rc < 0 ? -1 : read(fd, text + used, capacity - used - 1);
+        if (rc == 0 && n < 0 && errno == EINTR) continue;
+        if (rc == 0 && n < 0) rc = kolo_file_fail("read", path);
+        if (rc < 0) {
             free(text);
-            return kolo_file_fail("read", path);
+            return rc;
         }
         if (n == 0) break;
         used += (size_t)n;
@@ -67,7 +89,7 @@ static int read_all(int fd, const char *path, char **data, size_t *length)
         char *more = realloc(text, capacity *= 2);
         if (!more) {
             free(text);
-            return kolo_fail(KOLO_ECONFIG, "%s: out of memory while reading it", path);
+            return kolo_fail(KOLO_ENOMEM, "%s: out of memory while reading it", path);
         }
         text = more;
     }
@@ -80,7 +102,7 @@ static int read_all(int fd, const char *path, char **data, size_t *length)
 int kolo_file_read(const char *path, char **data, size_t *length)
 {
     *data = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe: at once */
     if (fd < 0) return kolo_file_fail("open", path);
     int rc = read_all(fd, path, data, length);
     close(fd);
@@ -94,8 +116,9 @@ int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return kolo_file_fail("read", path);
         if (n == 0)
-            return kolo_fail(KOLO_EINPUT, "%s: truncated: it ends at byte %llu, %zu bytes wanted from byte %llu", path, (unsigned long long)(offset + done),
-                             bytes, (unsigned long long)offset);
+            return kolo_fail(KOLO_EINPUT,
+                             "%s: truncated: it ends at byte %llu, %zu bytes wanted from byte %llu", path,
+                             (unsigned long long)(offset + done), bytes, (unsigned long long)offset);
         done += (size_t)n;
     }
     return 0;
@@ -114,17 +137,22 @@ int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, u
 
 int kolo_file_sync(int fd, const char *path) { return fsync(fd) < 0 ? kolo_file_fail("sync", path) : 0; }
 
+int kolo_folder_sync_held(int fd, const char *path)
+{
+    /* some network file systems cannot sync a folder and say EINVAL: there is nothing better to do there */
+    return fsync(fd) < 0 && errno != EINVAL ? kolo_file_fail("sync", path) : 0;
+}
+
 int kolo_folder_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return kolo_file_fail("open", path);
-    /* some network file systems cannot sync a folder and say EINVAL: there is nothing better to do there */
-    int rc = fsync(fd) < 0 && errno != EINVAL ? kolo_file_fail("sync", path) : 0;
+    int rc = kolo_folder_sync_held(fd, path);
     close(fd);
     return rc;
 }
 
-static char *parent_of(const char *path)
+char *kolo_file_parent(const char *path)
 {
     char *parent = kolo_strdup(path);
     if (!parent) return NULL;
@@ -137,55 +165,18 @@ static char *parent_of(const char *path)
     return parent;
 }
 
-int kolo_file_aside(const char *path, char **target, char **aside)
+int kolo_file_write_atomic(const char *path, const void *data, size_t bytes)
 {
-    struct stat st;
-    const bool there = stat(path, &st) == 0, replaced = !there || S_ISREG(st.st_mode);
-    *target = *aside = NULL;
-    if (there && S_ISDIR(st.st_mode)) return kolo_fail(KOLO_EINPUT, "%s: a folder; name a file in it", path);
-    if (there && replaced) *target = realpath(path, NULL);
-    if (!*target) *target = kolo_strdup(path);
-    if (*target && replaced) *aside = kolo_format("%s.tmp-%ld", *target, (long)getpid());
-    if (*target && (*aside || !replaced)) return 0;
-    free(*target);
-    *target = NULL;
-    return KOLO_ECONFIG;
-}
-
-/* Errors name the file that was asked for. aside NULL: to `target` itself. */
-static int write_all(const char *aside, const char *target, const char *path, const void *data, size_t bytes)
-{
-    int fd = open(aside ? aside : target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return kolo_file_fail("create", path);
+    kolo_aside a;
     int rc = 0;
+    KOLO_TRY(kolo_aside_open(&a, path));
     for (size_t done = 0; rc == 0 && done < bytes;) {
-        ssize_t n = write(fd, (const char *)data + done, bytes - done);
+        ssize_t n = write(a.fd, (const char *)data + done, bytes - done);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) rc = kolo_file_fail("write", path);
         else done += (size_t)n;
     }
-    if (rc == 0 && aside) rc = kolo_file_sync(fd, path);
-    if (close(fd) < 0 && rc == 0) rc = kolo_file_fail("close", path); /* NFS tells a full disk here */
-    return rc;
-}
-
-int kolo_file_commit(const char *path, char *target, char *aside, int rc)
-{
-    char *parent = NULL;
-    if (rc == 0 && aside && rename(aside, target) < 0) rc = (kolo_file_fail("replace", path), KOLO_EIO);
-    if (rc < 0 && aside) unlink(aside);
-    if (rc == 0 && aside) rc = (parent = parent_of(target)) ? kolo_folder_sync(parent) : KOLO_ECONFIG;
-    free(parent);
-    free(aside);
-    free(target);
-    return rc;
-}
-
-int kolo_file_write_atomic(const char *path, const void *data, size_t bytes)
-{
-    char *target, *aside;
-    KOLO_TRY(kolo_file_aside(path, &target, &aside));
-    return kolo_file_commit(path, target, aside, write_all(aside, target, path, data, bytes));
+    return kolo_aside_commit(&a, path, rc);
 }
 
 static int make_one(const char *path)
@@ -202,7 +193,7 @@ int kolo_folder_make(const char *path)
 {
     if (!*path) return kolo_fail(KOLO_EINPUT, "cannot make a folder without a name");
     char *part = kolo_strdup(path);
-    if (!part) return KOLO_ECONFIG;
+    if (!part) return KOLO_ENOMEM;
     int rc = 0;
     for (char *p = part + 1; rc == 0 && *p; p++) {
         if (*p != '/') continue;
@@ -215,19 +206,34 @@ int kolo_folder_make(const char *path)
     return rc;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+enum { PASSES = 8 }; /* a folder that is read while entries go may hide some of them */
+
+int kolo_folder_remove_in(int folder, const char *name, const char *path)
 {
-    (void)st, (void)type, (void)where;
-    return remove(path) < 0 && errno != ENOENT ? kolo_file_fail("remove", path) : 0;
+    if (unlinkat(folder, name, 0) == 0 || errno == ENOENT) return 0;
+    if (errno != EISDIR) return kolo_file_fail("remove", path), KOLO_EIO;
+    const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    int rc = dir ? 0 : (kolo_file_fail("remove", path), KOLO_EIO);
+    if (!dir && fd >= 0) close(fd);
+    for (int pass = 0; rc == 0 && pass < PASSES; pass++, rewinddir(dir)) {
+        for (struct dirent *e; rc == 0 && (e = readdir(dir));)
+            if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+                rc = kolo_folder_remove_in(dirfd(dir), e->d_name, path);
+        if (rc < 0 || unlinkat(folder, name, AT_REMOVEDIR) == 0 || errno == ENOENT) break;
+        if ((errno != ENOTEMPTY && errno != EEXIST) || pass == PASSES - 1)
+            rc = (kolo_file_fail("remove", path), KOLO_EIO);
+    }
+    if (dir) closedir(dir);
+    return rc;
 }
 
 int kolo_folder_remove(const char *path)
 {
     size_t root = strspn(path, "/");
-    if (!path[root] || !strcmp(path, ".") || !strcmp(path, "..")) return kolo_fail(KOLO_EINPUT, "\"%s\": this folder is never removed", path);
-    int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS);
-    if (rc == -1) return errno == ENOENT ? 0 : kolo_file_fail("remove", path);
-    return rc;
+    if (!path[root] || !strcmp(path, ".") || !strcmp(path, ".."))
+        return kolo_fail(KOLO_EINPUT, "\"%s\": this folder is never removed", path);
+    return kolo_folder_remove_in(AT_FDCWD, path, path);
 }
 
 bool kolo_file_exists(const char *path) { return access(path, F_OK) == 0; }
@@ -249,17 +255,16 @@ int64_t kolo_file_free_bytes(const char *path)
 {
     struct statvfs fs;
     char *at = kolo_strdup(*path ? path : ".");
-    if (!at) return KOLO_ECONFIG;
+    if (!at) return KOLO_ENOMEM;
     while (statvfs(at, &fs) < 0) {
-        char *parent = errno == ENOENT && strcmp(at, "/") && strcmp(at, ".") ? parent_of(at) : NULL;
-        if (!parent) {
-            int rc = kolo_file_fail("ask for free space", path);
-            free(at);
-            return rc;
-        }
+        const bool above = errno == ENOENT && strcmp(at, "/") && strcmp(at, ".");
+        const int rc = above ? KOLO_ENOMEM : kolo_file_fail("ask for free space", path);
+        char *parent = above ? kolo_file_parent(at) : NULL;
         free(at);
+        if (!parent) return rc;
         at = parent;
     }
     free(at);
-    return (int64_t)((unsigned __int128)fs.f_bavail * fs.f_frsize > INT64_MAX ? INT64_MAX : fs.f_bavail * fs.f_frsize);
+    return (int64_t)((unsigned __int128)fs.f_bavail * fs.f_frsize > INT64_MAX ? INT64_MAX
+                                                                              : fs.f_bavail * fs.f_frsize);
 }

@@ -1,4 +1,5 @@
-/* Files: whole reads, atomic writes, folders. Errors: KOLO_EIO with path and errno's text (KOLO_EINPUT: no such file). */
+/* Files: whole reads, atomic writes, folders. Errors: KOLO_EIO with path and errno's text
+ * (KOLO_EINPUT: no such file). */
 #ifndef KOLO_BASE_FILE_H
 #define KOLO_BASE_FILE_H
 
@@ -13,21 +14,23 @@ int kolo_file_read(const char *path, char **data, size_t *length);
 int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t offset);
 int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
 
-/* Written aside as path.tmp-PID, synced, renamed, folder synced: after a crash either the old or the new file is
- * there, whole. Disk full leaves the old one. A link stays one: the file that it leads to is replaced. Devices and pipes are written to. */
+/* Written aside (base/aside.h), synced, renamed, folder synced: after a crash either the old or the new file
+ * is there, whole. Disk full leaves the old one. A link stays one: the file that it leads to is replaced.
+ * Devices and pipes are written to. */
 int kolo_file_write_atomic(const char *path, const void *data, size_t bytes);
-/* The way of it: write and sync *aside (NULL: no file that can be replaced, so write to *target), then commit: rename it to target and sync the folder, or remove
- * it if rc, which is returned then, is negative. Commit frees both. */
-int kolo_file_aside(const char *path, char **target, char **aside);
-int kolo_file_commit(const char *path, char *target, char *aside, int rc);
 int kolo_file_sync(int fd, const char *path);
 int kolo_folder_sync(const char *path);
-int kolo_folder_make(const char *path);   /* mkdir -p; 0 also if it is there */
-int kolo_folder_remove(const char *path); /* rm -r, refuses "/" and "" */
-/* Fails with what errno says of PATH, and a cure where there is one. verb: open, read, create, write, ... KOLO_EINPUT: there is nothing to read; else KOLO_EIO. */
+int kolo_folder_sync_held(int fd, const char *path); /* one that is open */
+int kolo_folder_make(const char *path);              /* mkdir -p; 0 also if it is there */
+int kolo_folder_remove(const char *path); /* rm -r, refuses "/" and ""; follows no link below or at it */
+int kolo_folder_remove_in(int folder, const char *name, const char *path); /* in one that is open */
+/* Fails with what errno says of PATH, and a cure where there is one. verb: open, read, create, write, ...
+ * KOLO_EINPUT: there is nothing to read; else KOLO_EIO. */
 int kolo_file_fail(const char *verb, const char *path);
-/* What was printed is written; KOLO_EIO: it was not. A reader who went away has had enough, which is no error. */
+/* What was printed is written; KOLO_EIO: it was not. A reader who went away has had
+ * enough, which is no error. */
 int kolo_stdout_flush(void);
+char *kolo_file_parent(const char *path); /* the folder that it is in, "." for a bare name; caller frees */
 bool kolo_file_exists(const char *path);
 bool kolo_folder_exists(const char *path);
 int64_t kolo_file_size(const char *path); /* bytes, or negative status */

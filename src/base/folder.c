@@ -19,13 +19,16 @@ void kolo_folder_free(kolo_folder_names *n)
     *n = (kolo_folder_names){0};
 }
 
-static int compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int folder_compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 int kolo_folder_add(kolo_folder_names *n, const char *name)
 {
     KOLO_TRY(kolo_grow(&n->list, &n->capacity, n->count, sizeof *n->list));
     n->list[n->count] = kolo_strdup(name);
-    if (!n->list[n->count]) return KOLO_ECONFIG;
+    if (!n->list[n->count]) return KOLO_ENOMEM;
     n->count++;
     return 0;
 }
@@ -48,7 +51,7 @@ int kolo_folder_list(const char *path, kolo_folder_names *n)
     if (rc == 0 && errno) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
     closedir(dir);
     if (rc < 0) kolo_folder_free(n);
-    else if (n->count) qsort(n->list, (size_t)n->count, sizeof *n->list, compare);
+    else if (n->count) qsort(n->list, (size_t)n->count, sizeof *n->list, folder_compare);
     return rc;
 }
 
@@ -65,7 +68,7 @@ bool kolo_folder_is_picture(const char *name)
 char *kolo_folder_below(const char *root, const char *name, int *rc)
 {
     char *path = kolo_format("%s/%s", root, name);
-    if (!path) *rc = KOLO_ECONFIG;
+    if (!path) *rc = KOLO_ENOMEM;
     else if (kolo_folder_exists(path)) return path;
     free(path);
     return NULL;
@@ -75,14 +78,14 @@ static int walk(const char *root, const char *relative, kolo_folder_names *paths
 {
     kolo_folder_names n = {0};
     char *folder = kolo_format("%s%s%s", root, *relative ? "/" : "", relative);
-    int rc = folder ? 0 : KOLO_ECONFIG;
+    int rc = folder ? 0 : KOLO_ENOMEM;
     if (rc == 0 && depth > MOST_DEPTH)
         rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", folder,
                        MOST_DEPTH);
     if (rc == 0) rc = kolo_folder_list(folder, &n);
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *below = kolo_format("%s%s%s", relative, *relative ? "/" : "", n.list[i]), *full = NULL;
-        if (!below) rc = KOLO_ECONFIG;
+        if (!below) rc = KOLO_ENOMEM;
         else if (kolo_folder_is_picture(n.list[i])) rc = kolo_folder_add(paths, below);
         else if ((full = kolo_folder_below(root, below, &rc))) rc = walk(root, below, paths, depth + 1);
         free(full);

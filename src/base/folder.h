@@ -23,7 +23,7 @@ bool kolo_folder_is_picture(const char *name);
 /* Appends all pictures below root/relative, as paths from root ("relative/name"), in byte order folder by
  * folder, links followed; relative "" is root itself. */
 int kolo_folder_pictures(const char *root, const char *relative, kolo_folder_names *paths);
-/* root/name if that is a folder, or NULL without an error; *rc becomes KOLO_ECONFIG when memory is short. */
+/* root/name if that is a folder, or NULL without an error; *rc becomes KOLO_ENOMEM when memory is short. */
 char *kolo_folder_below(const char *root, const char *name, int *rc);
 
 #endif

@@ -1,4 +1,5 @@
-/* Hashes, of which some are stored (names behind initial values, plans, choices): the bits stay. Not for adversaries. */
+/* Hashes, of which some are stored (names behind initial values, plans, choices): the bits stay.
+ * Not for adversaries. */
 #ifndef KOLO_BASE_HASH_H
 #define KOLO_BASE_HASH_H
 
@@ -14,7 +15,10 @@ static inline uint64_t kolo_hash_bytes(uint64_t hash, const void *data, size_t b
     for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3ull;
     return hash;
 }
-static inline uint64_t kolo_hash_text(const char *text) { return kolo_hash_bytes(KOLO_HASH, text, strlen(text)); }
+static inline uint64_t kolo_hash_text(const char *text)
+{
+    return kolo_hash_bytes(KOLO_HASH, text, strlen(text));
+}
 /* A number's eight bytes, the lowest first, whatever the machine's order. */
 static inline uint64_t kolo_hash_number(uint64_t hash, uint64_t number)
 {

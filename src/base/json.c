@@ -11,7 +11,10 @@
 static int utf8_length(const unsigned char *p)
 {
     if (p[0] < 0x80) return 1;
-    int n = p[0] >= 0xC2 && p[0] <= 0xDF ? 2 : (p[0] & 0xF0) == 0xE0 ? 3 : p[0] >= 0xF0 && p[0] <= 0xF4 ? 4 : 0;
+    int n = p[0] >= 0xC2 && p[0] <= 0xDF   ? 2
+            : (p[0] & 0xF0) == 0xE0        ? 3
+            : p[0] >= 0xF0 && p[0] <= 0xF4 ? 4
+                                           : 0;
     for (int i = 1; i < n; i++)
         if ((p[i] & 0xC0) != 0x80) return 0;
     if (p[0] == 0xE0 && p[1] < 0xA0) return 0; /* longer than needed */
@@ -50,7 +53,7 @@ char *kolo_json_quote(const char *text)
         if (fclose(file) == 0) return quoted;
     }
     free(quoted);
-    kolo_fail(KOLO_ECONFIG, "out of memory while quoting a text");
+    kolo_fail(KOLO_ENOMEM, "out of memory while quoting a text");
     return NULL;
 }
 

@@ -46,12 +46,24 @@ static size_t line_head(char *line, enum kolo_log_level level)
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
     size_t used = strftime(line, LINE_BYTES, "[%Y-%m-%d %H:%M:%S] ", &local);
-    int n = log_size > 0 ? snprintf(line + used, LINE_BYTES - used, "[%d %s] %s: ", log_rank, log_host, names[level])
-                         : snprintf(line + used, LINE_BYTES - used, "%s: ", names[level]);
+    int n = log_size > 0
+                ? snprintf(line + used, LINE_BYTES - used, "[%d %s] %s: ", log_rank, log_host, names[level])
+                : snprintf(line + used, LINE_BYTES - used, "%s: ", names[level]);
     return used + (size_t)n;
 }
 
-__attribute__((format(printf, 2, 0))) static void log_line(enum kolo_log_level level, const char *format, va_list list)
+char *kolo_plain(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at; at++) {
+        const bool wide = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; /* U+0080 to U+009F */
+        if (wide) *at++ = '?';
+        if (wide || (iscntrl(*at) && *at != '\n')) *at = *at == '\t' ? ' ' : '?';
+    }
+    return text;
+}
+
+__attribute__((format(printf, 2, 0))) static void log_line(enum kolo_log_level level, const char *format,
+                                                           va_list list)
 {
     char line[LINE_BYTES];
     int saved = errno;
@@ -61,7 +73,8 @@ __attribute__((format(printf, 2, 0))) static void log_line(enum kolo_log_level l
     if (n > 0) used += (size_t)n;
     if (used > sizeof line - 2) used = sizeof line - 2;
     if (line[used - 1] == '\n') used--;
-    for (size_t i = 0; i < used; i++) /* names of files and tensors may hold anything: no line of their own, no word to the terminal */
+    /* names of files and tensors may hold anything: no line of their own, no word to the terminal */
+    for (size_t i = 0; i < used; i++)
         if (iscntrl((unsigned char)line[i])) line[i] = line[i] == '\n' || line[i] == '\t' ? ' ' : '?';
     line[used++] = '\n';
     write_whole(line, used);

@@ -19,4 +19,8 @@ void kolo_log0(enum kolo_log_level level, const char *format, ...) __attribute__
 #define kolo_info(...) kolo_log0(KOLO_LOG_INFO, __VA_ARGS__)
 #define kolo_debug(...) kolo_log(KOLO_LOG_DEBUG, __VA_ARGS__)
 
+/* Text from outside that goes to a terminal, in place: without escape sequences and other control
+ * characters, which become `?` (a tab a space), but with its line breaks. Returns it. */
+char *kolo_plain(char *text);
+
 #endif

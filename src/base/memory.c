@@ -13,9 +13,17 @@
 
 static const size_t page_bytes = 4096, huge_bytes = 2 << 20;
 
+int kolo_no_memory(size_t bytes)
+{
+    return kolo_fail(KOLO_ENOMEM,
+                     "out of memory: %zu bytes asked, %zu in use; use a smaller micro_batch, or ask for more "
+                     "memory",
+                     bytes, kolo_memory_resident());
+}
+
 static void *no_memory(size_t bytes)
 {
-    kolo_fail(KOLO_ECONFIG, "out of memory: %zu bytes asked, %zu in use; use a smaller micro_batch, or ask for more memory", bytes, kolo_memory_resident());
+    kolo_no_memory(bytes);
     return NULL;
 }
 
@@ -30,19 +38,18 @@ int kolo_grow(void *array, int64_t *capacity, int64_t count, size_t element)
     if (count < *capacity) return 0;
     int64_t wanted = *capacity ? *capacity : 8;
     while (wanted <= count) {
-        if (wanted > INT64_MAX / 2) return kolo_fail(KOLO_ECONFIG, "an array of %lld elements is too large", (long long)count);
+        if (wanted > INT64_MAX / 2)
+            return kolo_fail(KOLO_ENOMEM, "an array of %lld elements is too large", (long long)count);
         wanted *= 2;
     }
     size_t bytes;
     if (__builtin_mul_overflow((size_t)wanted, element, &bytes))
-        return kolo_fail(KOLO_ECONFIG, "an array of %lld elements of %zu bytes is too large", (long long)wanted, element);
+        return kolo_fail(KOLO_ENOMEM, "an array of %lld elements of %zu bytes is too large",
+                         (long long)wanted, element);
     void *old, *grown;
     memcpy(&old, array, sizeof old); /* through memcpy: array is some T **, not void ** */
     grown = realloc(old, bytes);
-    if (!grown) {
-        no_memory(bytes);
-        return KOLO_ECONFIG;
-    }
+    if (!grown) return kolo_no_memory(bytes);
     memset((char *)grown + (size_t)*capacity * element, 0, bytes - (size_t)*capacity * element);
     memcpy(array, &grown, sizeof grown);
     *capacity = wanted;
@@ -63,6 +70,15 @@ char *kolo_format(const char *format, ...)
     int n = vasprintf(&text, format, list);
     va_end(list);
     return n >= 0 ? text : no_memory(strlen(format));
+}
+
+void kolo_append(char *text, size_t bytes, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text + used, bytes - used, format, list);
+    va_end(list);
 }
 
 /* Large mappings start on a huge page, so that the kernel can use huge pages from the first byte. */

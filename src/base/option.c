@@ -92,27 +92,25 @@ const char *kolo_option_section(const kolo_option_entry *entry)
 
 /* ---- the struct ---- */
 
-static char no_text[1]; /* stands in where a text could not be allocated, so that no TEXT is ever NULL */
-
-static char *own(const char *text)
+static void *field(const kolo_options *options, const kolo_option_entry *entry)
 {
-    char *copy = kolo_strdup(text);
-    return copy ? copy : no_text;
+    return (char *)options + entry->offset;
 }
 
-static void disown(char *text)
-{
-    if (text != no_text) free(text);
-}
+/* A default is the table's own text, so that defaults need no memory. */
+static bool is_default(const char *text, const kolo_option_entry *e) { return text == e->standard; }
 
-static void *field(const kolo_options *options, const kolo_option_entry *entry) { return (char *)options + entry->offset; }
+static void disown(char *text, const kolo_option_entry *e)
+{
+    if (!is_default(text, e)) free(text);
+}
 
 void kolo_options_default(kolo_options *options)
 {
 #define INT(key, standard, ...) options->key = standard;
 #define REAL(key, standard, ...) options->key = standard;
 #define BOOL(key, standard, ...) options->key = standard;
-#define TEXT(key, standard, ...) options->key = own(standard);
+#define TEXT(key, standard, ...)
 #define CHOICE(key, standard, ...) options->key = KOLO_##key##_##standard;
 #include "base/options.def"
 #undef INT
@@ -120,6 +118,8 @@ void kolo_options_default(kolo_options *options)
 #undef BOOL
 #undef TEXT
 #undef CHOICE
+    for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++)
+        if (e->type == KOLO_OPTION_TEXT) *(const char **)field(options, e) = e->standard;
 }
 
 void kolo_options_free(kolo_options *options)
@@ -127,7 +127,7 @@ void kolo_options_free(kolo_options *options)
     for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++) {
         if (e->type != KOLO_OPTION_TEXT) continue;
         char **text = field(options, e);
-        disown(*text);
+        disown(*text, e);
         *text = NULL;
     }
 }
@@ -146,8 +146,10 @@ int kolo_options_copy(kolo_options *to, const kolo_options *from)
     for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++) {
         if (e->type != KOLO_OPTION_TEXT) continue;
         char **text = field(to, e);
-        *text = own(*text);
-        if (*text == no_text) rc = KOLO_ECONFIG;
+        if (is_default(*text, e)) continue;
+        char *copy = kolo_strdup(*text);
+        if (!copy) rc = KOLO_ENOMEM;
+        *text = copy ? copy : (char *)(uintptr_t)e->standard; /* `to` can be freed also then */
     }
     return rc;
 }
@@ -160,9 +162,11 @@ static int set_int(int64_t *to, const kolo_option_entry *e, const char *value, c
     errno = 0;
     const bool chosen = e->automatic && !strcmp(value, "auto");
     long long number = strtoll(chosen ? value = "0" : value, &end, 10);
-    if (!*value || *end || isspace((unsigned char)*value)) return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a whole number", where, e->key, value);
+    if (!*value || *end || isspace((unsigned char)*value))
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a whole number", where, e->key, value);
     if (errno == ERANGE || (double)number < e->low || (double)number > e->high)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where, e->key, value, e->low, e->high);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where,
+                         e->key, value, e->low, e->high);
     *to = number;
     return 0;
 }
@@ -172,9 +176,11 @@ static int set_real(double *to, const kolo_option_entry *e, const char *value, c
     char *end;
     double number = strtod(value, &end);
     /* strtod would also take hexadecimal, "inf", "nan" and leading blanks */
-    if (!*value || *end || value[strspn(value, "0123456789+-.eE")]) return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a number", where, e->key, value);
+    if (!*value || *end || value[strspn(value, "0123456789+-.eE")])
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a number", where, e->key, value);
     if (!(number >= e->low && number <= e->high))
-        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where, e->key, value, e->low, e->high);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where,
+                         e->key, value, e->low, e->high);
     *to = number;
     return 0;
 }
@@ -199,7 +205,8 @@ static int set_choice(int *to, const kolo_option_entry *e, const char *value, co
             *to = n;
             return 0;
         }
-        if (used < sizeof list) used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n ? ", " : "", e->choices[n]);
+        if (used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n ? ", " : "", e->choices[n]);
     }
     return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a choice; one of %s", where, e->key, value, list);
 }
@@ -207,10 +214,11 @@ static int set_choice(int *to, const kolo_option_entry *e, const char *value, co
 static int set_text(char **to, const kolo_option_entry *e, const char *value, const char *where)
 {
     for (const char *p = value; *p; p++)
-        if (iscntrl((unsigned char)*p)) return kolo_fail(KOLO_ECONFIG, "%s: %s: the text holds a control character", where, e->key);
+        if (iscntrl((unsigned char)*p))
+            return kolo_fail(KOLO_ECONFIG, "%s: %s: the text holds a control character", where, e->key);
     char *copy = kolo_strdup(value);
-    if (!copy) return KOLO_ECONFIG;
-    disown(*to);
+    if (!copy) return KOLO_ENOMEM;
+    disown(*to, e);
     *to = copy;
     return 0;
 }

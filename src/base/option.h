@@ -34,12 +34,19 @@ typedef struct kolo_options {
 #undef CHOICE
 } kolo_options;
 
-enum kolo_option_type { KOLO_OPTION_INT, KOLO_OPTION_REAL, KOLO_OPTION_BOOL, KOLO_OPTION_TEXT, KOLO_OPTION_CHOICE };
+enum kolo_option_type {
+    KOLO_OPTION_INT,
+    KOLO_OPTION_REAL,
+    KOLO_OPTION_BOOL,
+    KOLO_OPTION_TEXT,
+    KOLO_OPTION_CHOICE
+};
 enum kolo_option_scope { KOLO_SCOPE_MATH, KOLO_SCOPE_RUN, KOLO_SCOPE_HERE };
 
 typedef struct kolo_option_entry {
     const char *key, *help, *standard; /* standard: the default as text */
-    const char *takers;                /* letters of the commands whose words it may be: options.def explains them */
+    /* letters of the commands whose words it may be: options.def explains them */
+    const char *takers;
     enum kolo_option_type type;
     enum kolo_option_scope scope;
     double low, high;           /* INT, REAL */
@@ -57,11 +64,13 @@ const char *kolo_option_section(const kolo_option_entry *entry);
 
 void kolo_options_default(kolo_options *options); /* then owned: kolo_options_free */
 void kolo_options_free(kolo_options *options);
-int kolo_options_leave(kolo_options *options);                     /* what is of scope HERE has its default again */
+/* what is of scope HERE has its default again */
+int kolo_options_leave(kolo_options *options);
 int kolo_options_copy(kolo_options *to, const kolo_options *from); /* `to` is fresh memory */
 
 /* Sets one key from text. where: "file:line", "KOLO_LR", "command line"; goes into the error.
- * KOLO_ECONFIG: unknown key (its name here, or the nearest, is offered), wrong type, out of range, unknown choice. */
+ * KOLO_ECONFIG: unknown key (its name here, or the nearest, is offered), wrong type, out of
+ * range, unknown choice. */
 int kolo_option_set(kolo_options *options, const char *key, const char *value, const char *where);
 /* Value as text that kolo_option_set reads back exactly; caller frees. */
 char *kolo_option_text(const kolo_options *options, const kolo_option_entry *entry);
@@ -73,19 +82,21 @@ int kolo_option_unknown(const char *key, const char *where);
 /* The known name nearest to `word` by edit distance, or NULL if none is near; names: n strings. */
 const char *kolo_nearest(const char *word, const char *const *names, int n);
 
-/* A flat YAML mapping (block or flow scalars, lists of scalars joined by commas); duplicate keys, nesting, anchors
- * are errors with file:line:column. */
+/* A flat YAML mapping (block or flow scalars, lists of scalars joined by commas); duplicate keys, nesting,
+ * anchors are errors with file:line:column. */
 int kolo_options_read_recipe(kolo_options *options, const char *path);
 /* KOLO_<KEY>. KOLO_ECONFIG: a value, or a KOLO_ variable that is neither an option nor in environment.def. */
 int kolo_options_read_environment(kolo_options *options);
 int kolo_options_check_environment(void); /* names alone, for programs without options */
 /* What kolo_options_read_arguments asks on its way: 0, or a negative status that ends it. */
 typedef struct kolo_option_hooks {
-    int (*positional)(void *context, const char *word);           /* a word that is no option; NULL: that is an error */
+    /* a word that is no option; NULL: that is an error */
+    int (*positional)(void *context, const char *word);
     int (*option)(void *context, const kolo_option_entry *entry); /* before it is set; NULL: any may be */
     void *context;
 } kolo_option_hooks;
-/* argv of key=value, --key=value, --key value, --flag (BOOL), --no-flag. Everything else is an error, but for what `hooks` (may be NULL) takes. */
+/* argv of key=value, --key=value, --key value, --flag (BOOL), --no-flag. Everything else is an error, but for
+ * what `hooks` (may be NULL) takes. */
 int kolo_options_read_arguments(kolo_options *options, int n, char **words, const kolo_option_hooks *hooks);
 /* recipe (may be NULL) < site < environment < words, in this order, on top of kolo_options_default. */
 int kolo_options_read(kolo_options *options, const char *recipe, int n, char **words);
@@ -95,7 +106,7 @@ int kolo_options_read(kolo_options *options, const char *recipe, int n, char **w
 int kolo_options_from_root(kolo_options *options);
 /* Recipe text of all options that differ from their default (all = true: of all); caller frees. */
 char *kolo_options_write(const kolo_options *options, bool all);
-/* Lines "key: was A, now B" of the MATH options that differ, or NULL if none; caller frees. A path from
+/* "key: was A, now B; key: ..." of the MATH options that differ, or NULL if none; caller frees. A path from
  * the root and its own end are taken for the same. */
 char *kolo_options_difference(const kolo_options *was, const kolo_options *now);
 

@@ -1,4 +1,5 @@
-/* Names of options: which there are, which one a slip of the keyboard meant, and what other programs call them. */
+/* Names of options: which there are, which one a slip of the keyboard meant, and what
+ * other programs call them. */
 #include <ctype.h>
 #include <limits.h>
 #include <string.h>
@@ -48,7 +49,9 @@ static int distance(const char *a, const char *b)
         for (int j = 1; j <= nb; j++) {
             int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
             now[j] = min2(min2(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
-            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2])) now[j] = min2(now[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
+                y == tolower((unsigned char)a[i - 2]))
+                now[j] = min2(now[j], before[j - 2] + 1);
         }
     }
     return rows[na % 3][nb];
@@ -81,8 +84,10 @@ int kolo_option_alias(const char *key, const char *where)
     for (size_t i = 0; i < sizeof alias / sizeof *alias; i++) {
         if (!same(key, alias[i].name)) continue;
         const char *value = alias[i].value, *remark = alias[i].remark;
-        if (!*alias[i].key) return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; %s", where, key, remark);
-        return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; it is %s=%s here%s%s", where, key, alias[i].key, value, *remark ? ": " : "", remark);
+        if (!*alias[i].key)
+            return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; %s", where, key, remark);
+        return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; it is %s=%s here%s%s", where, key,
+                         alias[i].key, value, *remark ? ": " : "", remark);
     }
     return 0;
 }
@@ -91,6 +96,8 @@ int kolo_option_unknown(const char *key, const char *where)
 {
     KOLO_TRY(kolo_option_alias(key, where));
     const char *nearest = kolo_nearest(key, name, sizeof name / sizeof *name);
-    if (nearest) return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; did you mean \"%s\"?", where, key, nearest);
+    if (nearest)
+        return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; did you mean \"%s\"?", where, key,
+                         nearest);
     return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; `kolo help options` lists them", where, key);
 }

@@ -48,11 +48,11 @@ int kolo_options_from_root(kolo_options *options)
         const kolo_option_entry *e = &kolo_option_table[i];
         if (!e->path) continue;
         char *text = kolo_option_text(options, e), *full = NULL;
-        if (!text) rc = KOLO_ECONFIG;
+        if (!text) rc = KOLO_ENOMEM;
         else if (names_path(e, text)) {
             const char *from = strncmp(text, "./", 2) ? text : text + 2;
             full = kolo_format("%s/%s", strcmp(folder, "/") ? folder : "", from);
-            rc = full ? kolo_option_set(options, e->key, full, "the folder it is in") : KOLO_ECONFIG;
+            rc = full ? kolo_option_set(options, e->key, full, "the folder it is in") : KOLO_ENOMEM;
         }
         free(full);
         free(text);

@@ -27,7 +27,8 @@ static const kolo_option_entry *find_bool(const char *name)
     return e && e->type == KOLO_OPTION_BOOL ? e : NULL;
 }
 
-static int set(kolo_options *options, const char *name, const char *value, const kolo_option_hooks *hooks)
+static int option_read_set(kolo_options *options, const char *name, const char *value,
+                           const kolo_option_hooks *hooks)
 {
     const kolo_option_entry *e = kolo_option_find(name);
     if (e && hooks->option) KOLO_TRY(hooks->option(hooks->context, e));
@@ -39,26 +40,28 @@ static int read_flag(kolo_options *options, int n, char **words, const kolo_opti
 {
     char name[64];
     const char *word = words[0] + 2, *value = strchr(word, '=');
-    if (!head_name(word, name, sizeof name)) return kolo_fail(KOLO_ECONFIG, "command line: \"%s\" is not an option", words[0]);
+    if (!head_name(word, name, sizeof name))
+        return kolo_fail(KOLO_ECONFIG, "command line: \"%s\" is not an option", words[0]);
     if (value) {
-        KOLO_TRY(set(options, name, value + 1, hooks));
+        KOLO_TRY(option_read_set(options, name, value + 1, hooks));
         return 1;
     }
     if (find_bool(name) || (!strncmp(name, "no_", 3) && find_bool(name + 3))) {
         bool on = find_bool(name);
-        KOLO_TRY(set(options, on ? name : name + 3, on ? "true" : "false", hooks));
+        KOLO_TRY(option_read_set(options, on ? name : name + 3, on ? "true" : "false", hooks));
         return 1;
     }
     if (!kolo_option_find(name)) return kolo_option_unknown(name, "command line");
     if (n < 2) return kolo_fail(KOLO_ECONFIG, "command line: --%s needs a value", name);
-    KOLO_TRY(set(options, name, words[1], hooks));
+    KOLO_TRY(option_read_set(options, name, words[1], hooks));
     return 2;
 }
 
 static int read_positional(const char *word, const kolo_option_hooks *hooks)
 {
     if (hooks->positional) return hooks->positional(hooks->context, word);
-    return kolo_fail(KOLO_ECONFIG, "command line: \"%s\" is neither key=value nor --key; see `kolo help`", word);
+    return kolo_fail(KOLO_ECONFIG, "command line: \"%s\" is neither key=value nor --key; see `kolo help`",
+                     word);
 }
 
 int kolo_options_read_arguments(kolo_options *options, int n, char **words, const kolo_option_hooks *hooks)
@@ -76,9 +79,11 @@ int kolo_options_read_arguments(kolo_options *options, int n, char **words, cons
             used = read_flag(options, n - i, words + i, hooks);
             if (used < 0) return used;
         } else if (flags && words[i][0] == '-' && words[i][1]) {
-            return kolo_fail(KOLO_ECONFIG, "command line: \"%s\": options start with two dashes, or are key=value", words[i]);
+            return kolo_fail(KOLO_ECONFIG,
+                             "command line: \"%s\": options start with two dashes, or are key=value",
+                             words[i]);
         } else if (flags && value && head_name(words[i], name, sizeof name)) {
-            KOLO_TRY(set(options, name, value + 1, hooks));
+            KOLO_TRY(option_read_set(options, name, value + 1, hooks));
         } else {
             KOLO_TRY(read_positional(words[i], hooks));
         }
@@ -90,7 +95,8 @@ int kolo_options_read(kolo_options *options, const char *recipe, int n, char **w
 {
     const char *site = getenv("KOLO_SITE");
     if (recipe) KOLO_TRY(kolo_options_read_recipe(options, recipe));
-    if (site && *site && kolo_options_read_recipe(options, site) < 0) return kolo_fail_in(KOLO_ECONFIG, "site file (KOLO_SITE): ");
+    if (site && *site && kolo_options_read_recipe(options, site) < 0)
+        return kolo_fail_in(KOLO_ECONFIG, "site file (KOLO_SITE): ");
     KOLO_TRY(kolo_options_read_environment(options));
     return kolo_options_read_arguments(options, n, words, NULL);
 }

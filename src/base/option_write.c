@@ -7,7 +7,7 @@
 #include "base/option.h"
 
 /* Adds `piece` to *text (owned); NULL stays NULL. */
-static void append(char **text, const char *piece)
+static void option_write_append(char **text, const char *piece)
 {
     if (!*text) return;
     char *longer = kolo_format("%s%s", *text, piece);
@@ -19,12 +19,12 @@ static void append(char **text, const char *piece)
 static void append_quoted(char **text, const char *value)
 {
     char one[3] = {'\\', 0, 0};
-    append(text, "\"");
+    option_write_append(text, "\"");
     for (const char *p = value; *p; p++) {
         one[1] = *p;
-        append(text, *p == '"' || *p == '\\' ? one : one + 1);
+        option_write_append(text, *p == '"' || *p == '\\' ? one : one + 1);
     }
-    append(text, "\"");
+    option_write_append(text, "\"");
 }
 
 /* What YAML, of any version, takes for a text without quotes: not what looks like a number, a truth or
@@ -42,11 +42,11 @@ static bool is_plain(const char *value)
 static void append_line(char **text, const kolo_option_entry *e, const char *value)
 {
     const bool word = e->type == KOLO_OPTION_TEXT || e->type == KOLO_OPTION_CHOICE;
-    append(text, e->key);
-    append(text, ": ");
+    option_write_append(text, e->key);
+    option_write_append(text, ": ");
     if (word && !is_plain(value)) append_quoted(text, value);
-    else append(text, value);
-    append(text, "\n");
+    else option_write_append(text, value);
+    option_write_append(text, "\n");
 }
 
 char *kolo_options_write(const kolo_options *options, bool all)
@@ -89,8 +89,9 @@ char *kolo_options_difference(const kolo_options *was, const kolo_options *now)
         char *a = kolo_option_text(was, e), *b = kolo_option_text(now, e);
         if (a && b && !same(e, a, b)) {
             if (!text) text = kolo_strdup("");
-            char *line = kolo_format("%s: was %s, now %s\n", e->key, *a ? a : "\"\"", *b ? b : "\"\"");
-            if (line) append(&text, line);
+            char *line = kolo_format("%s%s: was %s, now %s", *text ? "; " : "", e->key, *a ? a : "\"\"",
+                                     *b ? b : "\"\"");
+            if (line) option_write_append(&text, line);
             free(line);
         }
         free(a);

@@ -2,6 +2,7 @@
 
 #include <cjson/cJSON.h>
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +20,26 @@ static void copy_environment(char *to, size_t size, const char *name)
     snprintf(to, size, "%s", value ? value : "");
 }
 
+/* A file of /proc, without its last newline; "" if it cannot be read. */
+static void read_small(const char *path, char *text, size_t size)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
+    if (fd >= 0) close(fd);
+    text[n > 0 ? n : 0] = 0;
+    text[strcspn(text, "\n")] = 0;
+}
+
 /* Fields of /proc/PID/stat that tell a process from a later one of the same number. */
 static bool process_read(long pid, char *state, unsigned *flags, unsigned long long *start)
 {
-    char path[64], *text = NULL;
+    char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    if (kolo_file_read(path, &text, NULL) < 0) return false;
+    read_small(path, text, sizeof text);
     const char *rest = strrchr(text, ')'); /* the name before it may hold anything */
-    bool good = rest && sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", state, flags, start) == 3;
-    free(text);
-    return good;
+    return rest &&
+           sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                  state, flags, start) == 3;
 }
 
 bool kolo_owner_process_runs(const owner *o)
@@ -37,23 +48,20 @@ bool kolo_owner_process_runs(const owner *o)
     char state;
     unsigned flags;
     unsigned long long start;
-    return process_read(o->pid, &state, &flags, &start) && start == o->start && state != 'Z' && state != 'X' && !(flags & EXITING);
+    return process_read(o->pid, &state, &flags, &start) && start == o->start && state != 'Z' &&
+           state != 'X' && !(flags & EXITING);
 }
 
 void kolo_owner_self(owner *me)
 {
-    char state, *boot = NULL;
+    char state;
     unsigned flags;
     time_t now = time(NULL);
     struct tm utc;
     *me = (owner){.pid = (long)getpid()};
     copy_environment(me->host, sizeof me->host, "SLURMD_NODENAME");
     if (!*me->host) gethostname(me->host, sizeof me->host - 1);
-    if (kolo_file_read("/proc/sys/kernel/random/boot_id", &boot, NULL) == 0) {
-        boot[strcspn(boot, "\n")] = 0;
-        snprintf(me->boot, sizeof me->boot, "%s", boot);
-        free(boot);
-    }
+    read_small("/proc/sys/kernel/random/boot_id", me->boot, sizeof me->boot);
     process_read(me->pid, &state, &flags, &me->start);
     copy_environment(me->job, sizeof me->job, "SLURM_JOB_ID");
     copy_environment(me->restart, sizeof me->restart, "SLURM_RESTART_COUNT");
@@ -69,7 +77,8 @@ char *kolo_owner_write(const owner *o)
     if (!f) return NULL;
     const struct {
         const char *key, *value;
-    } member[] = {{"host", o->host}, {"boot", o->boot}, {"job", o->job}, {"restart", o->restart}, {"step", o->step}, {"since", o->since}};
+    } member[] = {{"host", o->host},       {"boot", o->boot}, {"job", o->job},
+                  {"restart", o->restart}, {"step", o->step}, {"since", o->since}};
     fprintf(f, "{\"pid\": %ld, \"start\": \"%llu\"", o->pid, o->start);
     for (size_t i = 0; i < sizeof member / sizeof *member; i++) {
         fprintf(f, ", \"%s\": ", member[i].key);
@@ -113,7 +122,8 @@ bool kolo_owner_equal(const owner *a, const owner *b)
     return a->pid == b->pid && a->start == b->start && !strcmp(a->boot, b->boot) && !strcmp(a->host, b->host);
 }
 
-/* Asks Slurm's queue. 1: it prints the line `wanted` (NULL: any); 0: it does not; -1: it cannot be asked. answer: its first line. */
+/* Asks Slurm's queue. 1: it prints the line `wanted` (NULL: any); 0: it does not; -1: it cannot be asked.
+ * answer: its first line. */
 static int ask_queue(const char *question, const char *wanted, char *answer, size_t size)
 {
     char line[256], first[256] = "";
@@ -169,12 +179,14 @@ enum owner_state kolo_owner_look(const owner *o, const owner *me, char *state, s
     if (*o->job && !strcmp(o->job, me->job)) return look_step(o, me);
     enum owner_state by_job = *o->job ? look_job(o, state, size) : OWNER_UNKNOWN;
     if (by_job != OWNER_UNKNOWN) return by_job;
-    bool rebooted = *o->boot && *me->boot && !strcmp(o->host, me->host); /* this machine, before its last start */
+    /* this machine, before its last start */
+    bool rebooted = *o->boot && *me->boot && !strcmp(o->host, me->host);
     return rebooted ? OWNER_GONE : OWNER_UNKNOWN;
 }
 
 void kolo_owner_text(const owner *o, char *text, size_t size)
 {
     int n = *o->job ? snprintf(text, size, "job %s, ", o->job) : 0;
-    if (n >= 0 && (size_t)n < size) snprintf(text + n, size - (size_t)n, "process %ld on %s, since %s", o->pid, o->host, o->since);
+    if (n >= 0 && (size_t)n < size)
+        snprintf(text + n, size - (size_t)n, "process %ld on %s, since %s", o->pid, o->host, o->since);
 }

@@ -26,7 +26,8 @@ bool kolo_owner_read(owner *o, const char *text); /* false: not a lock's text */
 bool kolo_owner_equal(const owner *a, const owner *b);
 /* Looks the process up; state (may be NULL, size bytes): Slurm's word for its job ("RUNNING"), or "". */
 enum owner_state kolo_owner_look(const owner *o, const owner *me, char *state, size_t size);
-bool kolo_owner_process_runs(const owner *o);                  /* o is of this machine; false while it is exiting */
+/* o is of this machine; false while it is exiting */
+bool kolo_owner_process_runs(const owner *o);
 void kolo_owner_text(const owner *o, char *text, size_t size); /* "job 12, process 345 on node7, since ..." */
 
 #endif

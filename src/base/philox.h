@@ -1,6 +1,7 @@
-/* Philox 4x32-10: counter-based random numbers (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
- * SC'11). A draw is a pure function of (key, counter), so results do not depend on threads, ranks or restarts.
- * Shared by C and CUDA. Key: (seed, purpose). Counter: (epoch or step, global sample id, operation, index). */
+/* Philox 4x32-10: counter-based random numbers (Salmon et al., "Parallel random numbers: as easy as 1,
+ * 2, 3", SC'11). A draw is a pure function of (key, counter), so results do not depend on threads,
+ * ranks or restarts. Shared by C and CUDA. Key: (seed, purpose). Counter: (epoch or step, global sample
+ * id, operation, index). */
 #ifndef KOLO_BASE_PHILOX_H
 #define KOLO_BASE_PHILOX_H
 
@@ -34,10 +35,12 @@ enum kolo_random_purpose {
 KOLO_INLINE kolo_philox4 kolo_philox(uint64_t key, uint64_t counter_high, uint64_t counter_low)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    kolo_philox4 c = {{(uint32_t)counter_low, (uint32_t)(counter_low >> 32), (uint32_t)counter_high, (uint32_t)(counter_high >> 32)}};
+    kolo_philox4 c = {{(uint32_t)counter_low, (uint32_t)(counter_low >> 32), (uint32_t)counter_high,
+                       (uint32_t)(counter_high >> 32)}};
     for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)0xD2511F53u * c.v[0], b = (uint64_t)0xCD9E8D57u * c.v[2];
-        kolo_philox4 n = {{(uint32_t)(b >> 32) ^ c.v[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c.v[3] ^ k1, (uint32_t)a}};
+        kolo_philox4 n = {
+            {(uint32_t)(b >> 32) ^ c.v[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c.v[3] ^ k1, (uint32_t)a}};
         c = n;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
@@ -45,7 +48,10 @@ KOLO_INLINE kolo_philox4 kolo_philox(uint64_t key, uint64_t counter_high, uint64
     return c;
 }
 
-KOLO_INLINE uint64_t kolo_random_key(uint64_t seed, enum kolo_random_purpose purpose) { return (seed * 0x9E3779B97F4A7C15ull) ^ ((uint64_t)purpose << 56); }
+KOLO_INLINE uint64_t kolo_random_key(uint64_t seed, enum kolo_random_purpose purpose)
+{
+    return (seed * 0x9E3779B97F4A7C15ull) ^ ((uint64_t)purpose << 56);
+}
 
 /* [0, 1), 24 bits. */
 KOLO_INLINE float kolo_uniform(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
@@ -77,6 +83,9 @@ KOLO_INLINE uint32_t kolo_random_u32(kolo_random *r)
 KOLO_INLINE float kolo_random_uniform(kolo_random *r) { return kolo_uniform(kolo_random_u32(r)); }
 
 /* [0, n), n >= 1, n < 2^32; bias below n / 2^32 (Lemire's multiply). */
-KOLO_INLINE uint32_t kolo_random_below(kolo_random *r, uint32_t n) { return (uint32_t)(((uint64_t)kolo_random_u32(r) * n) >> 32); }
+KOLO_INLINE uint32_t kolo_random_below(kolo_random *r, uint32_t n)
+{
+    return (uint32_t)(((uint64_t)kolo_random_u32(r) * n) >> 32);
+}
 
 #endif

@@ -1,4 +1,5 @@
-/* Finds, opens and checks libkolo_cuda.so, once. A failure is kept: every later question gets the same answer. */
+/* Finds, opens and checks libkolo_cuda.so, once. A failure is kept: every later question
+ * gets the same answer. */
 #include "base/plugin.h"
 
 #include <dlfcn.h>
@@ -11,7 +12,8 @@
 
 #include "kolo/error.h"
 
-/* The checksum of every header that the library shares with the program; the GNUmakefile gives both the same. */
+/* The checksum of every header that the library shares with the program; the GNUmakefile gives both the
+ * same. */
 #ifndef KOLO_CONTRACT
 #define KOLO_CONTRACT "none"
 #endif
@@ -24,13 +26,17 @@ static char failure[1024];
 /* What to do about the dynamic linker's words, which name the file that it misses. */
 static const char *cure(const char *words)
 {
-    if (strstr(words, "libcudnn")) return "cuDNN 9 is missing: load its module, or put its folder into LD_LIBRARY_PATH";
-    if (strstr(words, "libnccl")) return "NCCL is missing: load its module, put its folder into LD_LIBRARY_PATH, or build with NCCL=0";
+    if (strstr(words, "libcudnn"))
+        return "cuDNN 9 is missing: load its module, or put its folder into LD_LIBRARY_PATH";
+    if (strstr(words, "libnccl"))
+        return "NCCL is missing: load its module, put its folder into LD_LIBRARY_PATH, or build with NCCL=0";
     if (strstr(words, "libcu"))
-        return "the CUDA toolkit is missing, or of another major version than the one it was built with: load its "
+        return "the CUDA toolkit is missing, or of another major version than the one it was built with: "
+               "load its "
                "module, "
                "or put its lib64 folder into LD_LIBRARY_PATH";
-    if (strstr(words, "undefined symbol")) return "it does not belong to this program: build and install both together (`make CUDA=1 install`)";
+    if (strstr(words, "undefined symbol"))
+        return "it does not belong to this program: build and install both together (`make CUDA=1 install`)";
     return "build it again (`make CUDA=1`), or use device=cpu";
 }
 
@@ -40,7 +46,8 @@ static bool check_version(const char *path)
     const char *its = dlsym(library, "kolo_cuda_version");
     if (its && strcmp(its, mine) == 0) return true;
     snprintf(failure, sizeof failure,
-             "%.600s is of another build (%.60s) than this program (%s): build and install both together (`make CUDA=1 "
+             "%.600s is of another build (%.60s) than this program (%s): build and install both together "
+             "(`make CUDA=1 "
              "install`)",
              path, its ? its : "no version", mine);
     return false;
@@ -49,7 +56,8 @@ static bool check_version(const char *path)
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 static char library_path[4096];
 
-/* The file of which this is a part: a program of ours, or a library that another program uses, which has a smaller plug-in beside it. */
+/* The file of which this is a part: a program of ours, or a library that another program uses, which has a
+ * smaller plug-in beside it. */
 static void find_self(char *self, size_t bytes)
 {
     Dl_info info;
@@ -91,10 +99,13 @@ static void open_library(void)
     const char *path = kolo_cuda_library();
     if (!path) {
         if (*library_path)
-            snprintf(failure, sizeof failure, "KOLO_CUDA_LIBRARY=%.900s: there is no such file; unset it, or name %s", library_path, library_name);
+            snprintf(failure, sizeof failure,
+                     "KOLO_CUDA_LIBRARY=%.900s: there is no such file; unset it, or name %s", library_path,
+                     library_name);
         else
             snprintf(failure, sizeof failure,
-                     "this installation of kolo has no GPU half (%s): build it with `make CUDA=1` and install it, or "
+                     "this installation of kolo has no GPU half (%s): build it with `make CUDA=1` and "
+                     "install it, or "
                      "use device=cpu",
                      library_name);
         return;
@@ -103,8 +114,11 @@ static void open_library(void)
     if (!library) {
         const char *words = dlerror();
         if (!words) words = "the dynamic linker gives no reason";
-        if (strncmp(words, path, strlen(path)) == 0) snprintf(failure, sizeof failure, "%.600s; %s", words, cure(words));
-        else snprintf(failure, sizeof failure, "%.300s cannot be opened: %.400s; %s", path, words, cure(words));
+        if (strncmp(words, path, strlen(path)) == 0)
+            snprintf(failure, sizeof failure, "%.600s; %s", words, cure(words));
+        else
+            snprintf(failure, sizeof failure, "%.300s cannot be opened: %.400s; %s", path, words,
+                     cure(words));
     } else if (!check_version(path)) {
         dlclose(library);
         library = NULL;

@@ -76,9 +76,10 @@ bool kolo_futex_wait(_Atomic uint32_t *word, uint32_t value, double seconds, int
     if (seconds == 0) return false;
     struct timespec end = seconds > 0 ? deadline_after(seconds) : (struct timespec){0, 0};
     while (atomic_load_explicit(word, memory_order_acquire) == value) {
-        /* the bitset form takes an absolute time, so that early wakes do not prolong the wait; not PRIVATE: the word
-         * may lie in memory shared between processes */
-        long rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value, seconds > 0 ? &end : NULL, NULL, FUTEX_BITSET_MATCH_ANY);
+        /* the bitset form takes an absolute time, so that early wakes do not prolong the wait; not PRIVATE:
+         * the word may lie in memory shared between processes */
+        long rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value, seconds > 0 ? &end : NULL, NULL,
+                          FUTEX_BITSET_MATCH_ANY);
         if (rc < 0 && errno == ETIMEDOUT) return atomic_load_explicit(word, memory_order_acquire) != value;
     }
     return true;

@@ -12,8 +12,9 @@ double kolo_time(void);
 /* CPUs in this process's affinity mask, limited by the cgroup quota (rounded up); at least 1. */
 int kolo_cpu_count(void);
 
-/* Waits while *word == value, at most `seconds` (negative: for ever). Works across processes on shared memory.
- * Returns true if the word changed, false at the time-out. `spin` is how many polls come before the futex. */
+/* Waits while *word == value, at most `seconds` (negative: for ever). Works across processes on
+ * shared memory. Returns true if the word changed, false at the time-out. `spin` is how many polls
+ * come before the futex. */
 bool kolo_futex_wait(_Atomic uint32_t *word, uint32_t value, double seconds, int spin);
 void kolo_futex_wake(_Atomic uint32_t *word); /* all waiters */
 

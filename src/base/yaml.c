@@ -77,11 +77,24 @@ static int refuse_odd(const reader *r)
     }
 }
 
-/* r->event starts a list; its scalars, joined by commas, are added to *joined (owned by the caller). */
+/* Behind the `length` bytes of *text, `room` of which it has; a comma between two. */
+static int yaml_append(char **text, int64_t *length, int64_t *room, const char *item)
+{
+    const int64_t bytes = (int64_t)strlen(item);
+    KOLO_TRY(kolo_grow(text, room, *length + bytes + 1, 1));
+    if (*length) (*text)[(*length)++] = ',';
+    memcpy(*text + *length, item, (size_t)bytes + 1);
+    *length += bytes;
+    return 0;
+}
+
+/* r->event starts a list; *joined: its scalars with commas (owned by the caller). */
 static int read_list(reader *r, char **joined)
 {
+    int64_t length = 0, room = 0;
     *joined = kolo_strdup("");
-    while (*joined) {
+    if (!*joined) return KOLO_ENOMEM;
+    for (;;) {
         KOLO_TRY(next(r));
         if (r->event.type == YAML_SEQUENCE_END_EVENT) return 0;
         KOLO_TRY(refuse_odd(r));
@@ -90,11 +103,8 @@ static int read_list(reader *r, char **joined)
         const char *item = (const char *)r->event.data.scalar.value;
         if (strchr(item, ','))
             return fail_at(r, r->event.start_mark, "a comma inside a list's item; commas separate items");
-        char *longer = **joined ? kolo_format("%s,%s", *joined, item) : kolo_strdup(item);
-        free(*joined);
-        *joined = longer;
+        KOLO_TRY(yaml_append(joined, &length, &room, item));
     }
-    return KOLO_ECONFIG;
 }
 
 static int read_value(reader *r, const char *key, const char *where)
@@ -122,7 +132,7 @@ static int note_key(reader *r, const char *key, size_t line)
     }
     KOLO_TRY(kolo_grow(&r->seen, &r->room, r->count, sizeof *r->seen));
     char *copy = kolo_strdup(key);
-    if (!copy) return KOLO_ECONFIG;
+    if (!copy) return KOLO_ENOMEM;
     r->seen[r->count++] = (struct seen){copy, line};
     return 0;
 }
@@ -137,7 +147,7 @@ static int read_pair(reader *r)
     KOLO_TRY(note_key(r, (const char *)r->event.data.scalar.value, mark.line + 1));
     char *key = kolo_strdup((const char *)r->event.data.scalar.value);
     char *where = kolo_format("%s:%zu:%zu", r->path, mark.line + 1, mark.column + 1);
-    int rc = key && where ? read_value(r, key, where) : KOLO_ECONFIG;
+    int rc = key && where ? read_value(r, key, where) : KOLO_ENOMEM;
     free(key);
     free(where);
     return rc;
@@ -182,7 +192,7 @@ int kolo_yaml_read(const char *path, const kolo_yaml_form *form, void *context)
         yaml_event_delete(&r.event);
         yaml_parser_delete(&r.parser);
     } else {
-        rc = kolo_fail(KOLO_ECONFIG, "%s: out of memory while reading it", path);
+        rc = kolo_fail(KOLO_ENOMEM, "%s: out of memory while reading it", path);
     }
     for (int64_t i = 0; i < r.count; i++) free(r.seen[i].key);
     free(r.seen);

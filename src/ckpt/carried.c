@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "ckpt/manifest.h"
 #include "ckpt/stream.h"
 #include "kolo/error.h"
 
@@ -16,26 +18,28 @@ typedef struct carried_head {
     uint64_t bytes, parts;
 } carried_head;
 
-static carried_head head_of(size_t bytes, int parts) { return (carried_head){"kolocar1", bytes, (uint64_t)parts}; }
-
-int kolo_carried_write(const char *folder, const carried *c)
+static carried_head head_of(size_t bytes, int parts)
 {
+    return (carried_head){"kolocar1", bytes, (uint64_t)parts};
+}
+
+int kolo_rank_state_write(int folder, const char *path, const carried *c, uint64_t *bytes, uint32_t *crc)
+{
+    *bytes = 0;
     if (!c->parts) return 0;
     stream out;
     carried_head head = head_of(c->bytes, c->parts);
-    char *path = kolo_format("%s/carried", folder);
-    int rc = path ? kolo_stream_open(&out, path) : KOLO_ECONFIG;
-    free(path);
-    KOLO_TRY(rc);
-    rc = kolo_stream_put(&out, &head, sizeof head);
+    KOLO_TRY(kolo_stream_open(&out, folder, path, "carried"));
+    int rc = kolo_stream_put(&out, &head, sizeof head);
     if (rc == 0) rc = kolo_stream_put(&out, c->data, c->bytes * (size_t)c->parts);
     for (int i = 0; rc == 0 && i < c->parts; i++) {
-        uint32_t crc = kolo_crc32c(0, c->data + (size_t)i * c->bytes, c->bytes);
-        rc = kolo_stream_put(&out, &crc, sizeof crc);
+        const uint32_t part = kolo_crc32c(0, c->data + (size_t)i * c->bytes, c->bytes);
+        rc = kolo_stream_put(&out, &part, sizeof part);
     }
     if (rc == 0) rc = kolo_stream_sync(&out);
-    int closed = kolo_stream_close(&out);
-    return rc < 0 ? rc : closed;
+    *bytes = out.bytes;
+    *crc = out.crc;
+    return kolo_stream_close(&out, rc);
 }
 
 static int read_at(int fd, const char *path, void *to, size_t bytes, size_t at)
@@ -50,26 +54,61 @@ static int read_at(int fd, const char *path, void *to, size_t bytes, size_t at)
     return 0;
 }
 
+/* Its head is that of a file of this length: else a damaged head would pass for another grid's. */
+static int check_head(int fd, const char *path, const carried_head *head)
+{
+    struct stat info;
+    uint64_t data, crcs, all;
+    if (fstat(fd, &info) < 0) return kolo_fail_io("read", path);
+    const bool fits = !__builtin_mul_overflow(head->bytes, head->parts, &data) &&
+                      !__builtin_mul_overflow(head->parts, sizeof(uint32_t), &crcs) &&
+                      !__builtin_add_overflow(data, crcs, &all) &&
+                      !__builtin_add_overflow(all, sizeof *head, &all) && all == (uint64_t)info.st_size;
+    return fits ? 0 : kolo_fail(KOLO_EINPUT, "%s: damaged: it is not as long as its head says", path);
+}
+
 static int read_part(int fd, const char *path, int part, int parts, void *to, size_t bytes)
 {
     carried_head head, want = head_of(bytes, parts);
     uint32_t crc;
     size_t data = sizeof head, crcs = data + bytes * (size_t)parts;
     KOLO_TRY(read_at(fd, path, &head, sizeof head, 0));
-    if (memcmp(head.magic, want.magic, sizeof head.magic)) return kolo_fail(KOLO_EINPUT, "%s: not what a checkpoint carries", path);
+    if (memcmp(head.magic, want.magic, sizeof head.magic))
+        return kolo_fail(KOLO_EINPUT, "%s: not what a checkpoint carries", path);
+    KOLO_TRY(check_head(fd, path, &head));
     if (memcmp(&head, &want, sizeof head)) return 0;
     KOLO_TRY(read_at(fd, path, to, bytes, data + (size_t)part * bytes));
     KOLO_TRY(read_at(fd, path, &crc, sizeof crc, crcs + (size_t)part * sizeof crc));
     if (crc != kolo_crc32c(0, to, bytes))
-        return kolo_fail(KOLO_EINPUT, "%s: damaged: the checksum of part %d differs; without this file the run goes on with nothing carried", path, part);
+        return kolo_fail(KOLO_EINPUT, "%s: damaged: the checksum of part %d differs", path, part);
     return 1;
 }
 
-int kolo_checkpoint_read_carried(const char *path, int part, int parts, void *to, size_t bytes)
+/* Rank 0 has compared checksums; this rank may see another folder, or less of it. */
+static int listed(const char *path, bool *there)
 {
+    manifest m;
+    struct stat info;
+    char *list = kolo_format("%s/manifest.json", path), *file = kolo_format("%s/carried", path);
+    int rc = list && file ? kolo_record_read(list, &m) : KOLO_ENOMEM;
+    const int64_t bytes = rc == 0 && stat(file, &info) == 0 ? info.st_size : -1;
+    *there = rc == 0 && (m.listed ? m.carried_bytes > 0 : bytes >= 0);
+    if (rc == 0 && m.listed && *there && (uint64_t)bytes != m.carried_bytes)
+        rc = kolo_fail(KOLO_EINPUT, "%s: %s; its manifest says %llu bytes", file,
+                       bytes < 0 ? "missing" : "of another length", (unsigned long long)m.carried_bytes);
+    free(file);
+    free(list);
+    return rc;
+}
+
+int kolo_checkpoint_read_rank_state(const char *path, int part, int parts, void *to, size_t bytes)
+{
+    bool there;
+    KOLO_TRY(listed(path, &there));
+    if (!there) return 0;
     char *file = kolo_format("%s/carried", path);
-    if (!file) return KOLO_ECONFIG;
-    int fd = open(file, O_RDONLY | O_CLOEXEC), rc = fd >= 0 || errno == ENOENT ? 0 : kolo_fail_io("open", file);
+    if (!file) return KOLO_ENOMEM;
+    int fd = open(file, O_RDONLY | O_CLOEXEC), rc = fd >= 0 ? 0 : kolo_fail_io("open", file);
     if (fd >= 0) {
         rc = read_part(fd, file, part, parts, to, bytes);
         close(fd);

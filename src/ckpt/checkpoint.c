@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -18,9 +19,9 @@
 #include "ckpt/safetensors.h"
 #include "ckpt/store.h"
 #include "ckpt/stream.h"
-#include "kolo/error.h"
 
-static const enum kolo_arena saved_arena[] = {KOLO_ARENA_PARAM, KOLO_ARENA_BUFFER, KOLO_ARENA_STATE, KOLO_ARENA_EMA};
+static const enum kolo_arena saved_arena[] = {KOLO_ARENA_PARAM, KOLO_ARENA_BUFFER, KOLO_ARENA_STATE,
+                                              KOLO_ARENA_EMA};
 enum { SAVED_ARENAS = sizeof saved_arena / sizeof *saved_arena };
 
 /* Made at the first save and kept: what does not change between saves, and the memory they need. */
@@ -46,14 +47,14 @@ struct saver {
     kolo_scaler scaler;     /* likewise */
     char *math, *runtime;   /* its options for the manifest */
     int rc;                 /* of the thread, valid once it is joined */
-    char error[2048];
+    kolo_failure failure;   /* the writer's */
 };
 
 static int describe_items(struct saver *s)
 {
     KOLO_TRY(kolo_items_make(s->plan, true, true, &s->item, &s->items));
     s->weight = kolo_alloc(sizeof *s->weight * (size_t)(s->items + 1));
-    if (!s->weight) return KOLO_ECONFIG;
+    if (!s->weight) return KOLO_ENOMEM;
     for (int i = 0; i < s->items; i++) {
         const kolo_tensor *t = kolo_item_tensor(s->plan->graph, &s->item[i]);
         kolo_weight *w = &s->weight[i];
@@ -74,13 +75,14 @@ static int reserve_memory(struct saver *s)
     }
     s->snapshot = kolo_pages_alloc(s->snapshot_bytes);
     s->canonical = kolo_pages_alloc(s->canonical_bytes);
-    return s->snapshot && s->canonical ? 0 : KOLO_ECONFIG;
+    return s->snapshot && s->canonical ? 0 : KOLO_ENOMEM;
 }
 
-static int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
+static int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan,
+                        kolo_backend *backend)
 {
     struct saver *s = *saver = kolo_alloc(sizeof *s);
-    if (!s) return KOLO_ECONFIG;
+    if (!s) return KOLO_ENOMEM;
     s->run = run;
     s->plan = plan;
     s->backend = backend;
@@ -98,7 +100,7 @@ static int saver_wait(struct saver *s)
     free(s->math);
     free(s->runtime);
     s->math = s->runtime = NULL;
-    return s->rc < 0 ? kolo_fail(s->rc, "%s", s->error) : 0;
+    return kolo_error_restore(&s->failure, s->rc);
 }
 
 int kolo_saver_destroy(struct saver **saver)
@@ -124,80 +126,82 @@ static int write_tensors(struct saver *s, stream *out)
         const item *it = &s->item[i];
         const char *from = s->snapshot + s->base[it->arena] + it->offset;
         if (it->scalar) memcpy(s->canonical, from, s->weight[i].bytes);
-        else KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor], &s->plan->layout[it->tensor], from, s->canonical));
+        else
+            KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor],
+                                               &s->plan->layout[it->tensor], from, s->canonical));
         KOLO_TRY(kolo_stream_put(out, s->canonical, s->weight[i].bytes));
     }
     return kolo_stream_sync(out);
 }
 
-static int write_manifest(struct saver *s, const char *path, const stream *tensors)
+/* m: with what is known of the other files. */
+static int write_manifest(struct saver *s, int folder, const char *path, manifest *m)
 {
     stream out;
-    manifest m = {
-        .position = s->position, .scaler = s->scaler, .bytes = tensors->bytes, .crc = tensors->crc, .tensors = s->items, .ranks = s->plan->config.ranks};
-    char *text = kolo_record_text(&m, s->math, s->runtime);
-    int rc = text ? kolo_stream_open(&out, path) : KOLO_ECONFIG;
+    m->position = s->position;
+    m->scaler = s->scaler;
+    m->tensors = s->items;
+    m->ranks = s->plan->config.ranks;
+    char *text = kolo_record_text(m, s->math, s->runtime);
+    int rc = text ? kolo_stream_open(&out, folder, path, "manifest.json") : KOLO_ENOMEM;
     if (rc == 0) {
         rc = kolo_stream_put(&out, text, strlen(text));
         if (rc == 0) rc = kolo_stream_sync(&out);
-        int closed = kolo_stream_close(&out);
-        if (rc == 0) rc = closed;
+        rc = kolo_stream_close(&out, rc);
     }
     free(text);
     return rc;
 }
 
-/* Fills the folder `aside`: tensors, then the manifest, each on the disk before the next. */
-static int write_folder(struct saver *s, const char *aside)
+/* Each is on the disk before the next, the manifest last. */
+static int write_files(struct saver *s, int folder, const char *path)
 {
-    stream out = {.fd = -1};
-    char *tensors = kolo_format("%s/tensors.safetensors", aside), *manifest_path = kolo_format("%s/manifest.json", aside);
-    int rc = tensors && manifest_path ? kolo_folder_remove(aside) : KOLO_ECONFIG;
-    /* not mkdir -p: a run folder that somebody moved away must not come back without its recipe and its lock */
-    if (rc == 0 && mkdir(aside, 0777) != 0) rc = kolo_fail_io("make the folder", aside);
-    if (rc == 0) rc = kolo_stream_open(&out, tensors);
-    if (rc == 0) {
-        rc = write_tensors(s, &out);
-        stream written = {.bytes = out.bytes, .crc = out.crc};
-        int closed = kolo_stream_close(&out);
-        if (rc == 0) rc = closed;
-        if (rc == 0) rc = kolo_carried_write(aside, &s->carried);
-        if (rc == 0) rc = write_manifest(s, manifest_path, &written);
-    }
-    if (rc == 0) rc = kolo_folder_sync(aside);
-    free(tensors);
-    free(manifest_path);
-    return rc;
+    stream out;
+    KOLO_TRY(kolo_stream_open(&out, folder, path, "tensors.safetensors"));
+    int rc = write_tensors(s, &out);
+    manifest m = {.bytes = out.bytes, .crc = out.crc};
+    rc = kolo_stream_close(&out, rc);
+    if (rc == 0) rc = kolo_rank_state_write(folder, path, &s->carried, &m.carried_bytes, &m.carried_crc);
+    if (rc == 0) rc = write_manifest(s, folder, path, &m);
+    return rc == 0 ? kolo_folder_sync_held(folder, path) : rc;
 }
 
-static int commit(struct saver *s)
+/* What somebody put here of another run is for him to move away; so is what cannot be told for lack of
+ * memory. */
+static bool is_ours(const char *path, void *context)
+{
+    const struct saver *s = context;
+    manifest m;
+    char *list = kolo_format("%s/manifest.json", path);
+    const int rc = list ? kolo_record_read(list, &m) : KOLO_ENOMEM;
+    const bool other = rc == KOLO_ENOMEM || (rc == 0 && *m.position.run && *s->position.run &&
+                                             strcmp(m.position.run, s->position.run) != 0);
+    free(list);
+    return !other;
+}
+
+/* After it has its name. */
+static int checkpoint_settle(struct saver *s)
 {
     const kolo_position *p = &s->position;
-    KOLO_TRY(kolo_store_commit(s->run->checkpoints, p->step));
     KOLO_TRY(kolo_store_mark_best(s->run->folder, p->best_step));
-    if (kolo_store_prune(s->run->folder, s->run->checkpoints, p->step) < 0)
+    if (kolo_store_prune(s->run->checkpoints, p->step, p->best_step, is_ours, s) < 0)
         kolo_warn("an old checkpoint could not be removed: %s", kolo_error_text()); /* the new one stands */
     return 0;
 }
 
 static int write_checkpoint(struct saver *s)
 {
-    char name[STORE_NAME];
-    double begin = kolo_time();
-    kolo_store_name(s->position.step, name);
-    char *aside = kolo_format("%s/%s.tmp", s->run->checkpoints, name);
-    int rc = aside ? write_folder(s, aside) : KOLO_ECONFIG;
-    if (rc == 0) {
-        rc = commit(s);
-        kolo_debug("checkpoint of step %lld: written in %.3f s", (long long)s->position.step, kolo_time() - begin);
-    } else {
-        char *why = kolo_strdup(kolo_error_text());
-        if (aside) kolo_folder_remove(aside); /* its space may be what is lacking */
-        rc = kolo_fail(rc, "%s", why ? why : "out of memory");
-        free(why);
-    }
-    free(aside);
-    return rc;
+    kolo_aside a;
+    char *path;
+    const double begin = kolo_time();
+    KOLO_TRY(kolo_store_begin(s->run->checkpoints, s->position.step, &a, &path));
+    const int rc = write_files(s, a.fd, path);
+    KOLO_TRY(kolo_store_commit(&a, &path, rc));
+    KOLO_TRY(checkpoint_settle(s));
+    kolo_debug("checkpoint of step %lld: written in %.3f s", (long long)s->position.step,
+               kolo_time() - begin);
+    return 0;
 }
 
 static void *writer_main(void *context)
@@ -205,11 +209,12 @@ static void *writer_main(void *context)
     struct saver *s = context;
     omp_set_num_threads(1); /* of this thread's own regions: the compute threads belong to the step */
     s->rc = write_checkpoint(s);
-    if (s->rc < 0) snprintf(s->error, sizeof s->error, "%s", kolo_error_text());
+    if (s->rc < 0) kolo_error_keep(&s->failure);
     return NULL;
 }
 
-/* All signals stay with the threads that wait for them; SIGXFSZ, which a file-size limit would send, becomes an error code. */
+/* All signals stay with the threads that wait for them; SIGXFSZ, which a file-size limit would send,
+ * becomes an error code. */
 static int start_writer(struct saver *s)
 {
     sigset_t all, before;
@@ -218,14 +223,19 @@ static int start_writer(struct saver *s)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&s->thread, NULL, writer_main, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) return kolo_fail(KOLO_ECONFIG, "cannot start the checkpoint thread: %s; raise the limits of processes and memory (ulimit -u, ulimit -v)", strerror(error));
+    if (error)
+        return kolo_fail(KOLO_ECONFIG,
+                         "cannot start the checkpoint thread: %s; raise the limits of processes and memory "
+                         "(ulimit -u, ulimit -v)",
+                         strerror(error));
     s->started = true;
     return 0;
 }
 
 static int take_snapshot(struct saver *s, kolo_exec *exec)
 {
-    for (int i = 0; i < SAVED_ARENAS; i++) KOLO_TRY(kolo_exec_read_arena(exec, saved_arena[i], s->snapshot + s->base[saved_arena[i]]));
+    for (int i = 0; i < SAVED_ARENAS; i++)
+        KOLO_TRY(kolo_exec_read_arena(exec, saved_arena[i], s->snapshot + s->base[saved_arena[i]]));
     return 0;
 }
 
@@ -237,8 +247,8 @@ int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *
     return run->saver ? 0 : saver_create(&run->saver, run, plan, backend);
 }
 
-int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend, const kolo_options *options,
-                         const kolo_position *position)
+int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
+                         const kolo_options *options, const kolo_position *position)
 {
     KOLO_TRY(kolo_checkpoint_prepare(run, plan, backend));
     struct saver *s = run->saver;
@@ -247,7 +257,7 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
     s->position = *position;
     s->math = kolo_record_options(options, true);
     s->runtime = kolo_record_options(options, false);
-    int rc = s->math && s->runtime ? start_writer(s) : KOLO_ECONFIG;
+    int rc = s->math && s->runtime ? start_writer(s) : KOLO_ENOMEM;
     if (rc < 0) {
         free(s->math);
         free(s->runtime);
@@ -256,7 +266,7 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
     return rc;
 }
 
-void *kolo_checkpoint_carried(kolo_run *run, size_t bytes, int parts)
+void *kolo_checkpoint_rank_state(kolo_run *run, size_t bytes, int parts)
 {
     struct saver *s = run->saver;
     if (!s) kolo_fail(KOLO_EINTERNAL, "checkpoint: what is carried comes before kolo_checkpoint_prepare");

@@ -8,22 +8,31 @@
 #include "ckpt/reader.h"
 #include "kolo/error.h"
 
-static void put(darknet_order *o, int tensor, bool begins)
+static void darknet_put(darknet_order *o, int tensor, bool begins)
 {
     o->tensor[o->tensors] = tensor;
     o->begins[o->tensors++] = begins;
 }
 
+/* Which input of node n is the weight of a norm of x, the next one being its bias; -1: n norms no x. */
+static int norm_weight(const kolo_node *n, int x)
+{
+    switch (n->op) {
+    case KOLO_OP_norm_max_pool:
+    case KOLO_OP_norm_apply:
+        if (n->n_in > 5 && n->in[4] == x) return 6;
+        return n->in[0] == x ? 2 : -1;
+    case KOLO_OP_norm_conv_stats: return n->in[0] == x ? 3 : -1;
+    case KOLO_OP_norm_infer: return n->in[0] == x ? 1 : -1;
+    default: return -1;
+    }
+}
+
 /* The norm that reads x: its parameters are in[*w] and in[*w + 1]. */
 static const kolo_node *find_norm(const kolo_graph *g, int x, int *w)
 {
-    for (int64_t i = 0; i < g->nodes; i++) {
-        const kolo_node *n = &g->node[i];
-        const bool trained = n->op == KOLO_OP_norm_apply, other = trained && n->n_in > 5 && n->in[4] == x;
-        if (n->backward || (n->in[0] != x && !other) || (!trained && n->op != KOLO_OP_norm_infer)) continue;
-        *w = other ? 6 : trained ? 2 : 1;
-        return n;
-    }
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (!g->node[i].backward && (*w = norm_weight(&g->node[i], x)) >= 0) return &g->node[i];
     return NULL;
 }
 
@@ -39,26 +48,32 @@ static int find_sister(const kolo_graph *g, int weight, const char *part)
 
 static int unfit(const kolo_graph *g, int tensor)
 {
-    return kolo_fail(KOLO_ECONFIG, "%s: %s belongs to a layer that darknet's .weights cannot hold; use safetensors", g->name, g->tensor[tensor].name);
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s: %s belongs to a layer that darknet's .weights cannot hold; use safetensors",
+                     g->name, g->tensor[tensor].name);
 }
 
-static bool is_conv(const kolo_node *n) { return n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_stats; }
+static bool is_conv(const kolo_node *n)
+{
+    return n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_stats || n->op == KOLO_OP_norm_conv_stats;
+}
 
 static int put_layer(const kolo_graph *g, const kolo_node *n, darknet_order *o)
 {
     int w = 0;
     const kolo_node *norm = is_conv(n) ? find_norm(g, n->out[0], &w) : NULL;
-    const int bias = n->n_in > 2 ? n->in[2] : -1;
+    const int bias = n->op != KOLO_OP_norm_conv_stats && n->n_in > 2 ? n->in[2] : -1;
     if ((norm != NULL) == (bias >= 0)) return unfit(g, n->in[1]);
-    put(o, norm ? norm->in[w + 1] : bias, true);
+    darknet_put(o, norm ? norm->in[w + 1] : bias, true);
     if (norm) {
-        const int mean = find_sister(g, norm->in[w], "running_mean"), var = find_sister(g, norm->in[w], "running_var");
+        const int mean = find_sister(g, norm->in[w], "running_mean"),
+                  var = find_sister(g, norm->in[w], "running_var");
         if (mean < 0 || var < 0) return unfit(g, norm->in[w]);
-        put(o, norm->in[w], false);
-        put(o, mean, false);
-        put(o, var, false);
+        darknet_put(o, norm->in[w], false);
+        darknet_put(o, mean, false);
+        darknet_put(o, var, false);
     }
-    put(o, n->in[1], false);
+    darknet_put(o, n->in[1], false);
     return 0;
 }
 
@@ -67,9 +82,10 @@ static bool kept(const kolo_tensor *t) { return t->role == KOLO_ROLE_PARAM || t-
 int kolo_darknet_order(const kolo_graph *g, darknet_order *o)
 {
     const size_t most = 5 * (size_t)g->nodes + 1;
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     bool *seen = kolo_alloc((size_t)g->tensors * sizeof *seen + 1);
-    *o = (darknet_order){.tensor = kolo_alloc(most * sizeof *o->tensor), .begins = kolo_alloc(most * sizeof *o->begins)};
+    *o = (darknet_order){.tensor = kolo_alloc(most * sizeof *o->tensor),
+                         .begins = kolo_alloc(most * sizeof *o->begins)};
     if (!seen || !o->tensor || !o->begins) goto fail;
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
@@ -106,8 +122,10 @@ static int find_heads(const kolo_graph *g, head_form *f)
 {
     const bool boxes = g->detector;
     const int64_t outputs = g->tensor[boxes ? g->head[0] : g->logits].dim[1];
-    *f = (head_form){.head = kolo_alloc((size_t)g->tensors * sizeof *f->head + 1), .fixed = boxes ? 5 : 0, .classes = g->classes};
-    if (!f->head) return KOLO_ECONFIG;
+    *f = (head_form){.head = kolo_alloc((size_t)g->tensors * sizeof *f->head + 1),
+                     .fixed = boxes ? 5 : 0,
+                     .classes = g->classes};
+    if (!f->head) return KOLO_ENOMEM;
     f->anchors = outputs / (f->fixed + f->classes);
     KOLO_TRY(kolo_graph_head(g, f->head));
     for (int64_t t = 0; t < g->tensors; t++) f->head[t] = f->head[t] && g->tensor[t].dim[0] == outputs;
@@ -134,7 +152,7 @@ static int add_tensor(kolo_weights *w, const kolo_tensor *t, int64_t outputs, si
     const size_t bytes = (size_t)(kolo_tensor_count(t) / t->dim[0] * outputs) * sizeof(float);
     if (bytes > left) return 1;
     kolo_weight *to = kolo_weights_add(w, t->name, strlen(t->name));
-    if (!to) return KOLO_ECONFIG;
+    if (!to) return KOLO_ENOMEM;
     to->type = KOLO_F32;
     to->rank = t->rank;
     memcpy(to->dim, t->dim, sizeof to->dim);
@@ -144,8 +162,10 @@ static int add_tensor(kolo_weights *w, const kolo_tensor *t, int64_t outputs, si
     return 0;
 }
 
-/* Tensors from `data` on. A file may end between two layers: what begins a training from the trunk of another network does. */
-static int read_layers(kolo_weights *w, const kolo_graph *g, const darknet_order *o, const head_form *f, size_t data)
+/* Tensors from `data` on. A file may end between two layers: what begins a training from the trunk of
+ * another network does. */
+static int read_layers(kolo_weights *w, const kolo_graph *g, const darknet_order *o, const head_form *f,
+                       size_t data)
 {
     size_t left = w->bytes - data;
     for (int i = 0; i < o->tensors; i++) {
@@ -154,13 +174,20 @@ static int read_layers(kolo_weights *w, const kolo_graph *g, const darknet_order
             w->partial = true;
             return 0;
         }
-        const int rc = add_tensor(w, t, f->head[o->tensor[i]] ? f->anchors * (f->fixed + f->classes) : t->dim[0], left);
+        const int rc =
+            add_tensor(w, t, f->head[o->tensor[i]] ? f->anchors * (f->fixed + f->classes) : t->dim[0], left);
         if (rc < 0) return rc;
         if (rc > 0)
-            return kolo_fail(KOLO_EINPUT, "%s: it ends within %s: a damaged file, or the weights of another network than %s", w->path, t->name, g->name);
+            return kolo_fail(
+                KOLO_EINPUT,
+                "%s: it ends within %s: a damaged file, or the weights of another network than %s", w->path,
+                t->name, g->name);
         left -= kolo_weights_at(w, (int)w->count - 1)->bytes;
     }
-    if (left) return kolo_fail(KOLO_EINPUT, "%s: it holds %zu bytes more than the layers of %s: the weights of another network", w->path, left, g->name);
+    if (left)
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: it holds %zu bytes more than the layers of %s: the weights of another network",
+                         w->path, left, g->name);
     return 0;
 }
 
@@ -170,7 +197,9 @@ int kolo_darknet_read(kolo_weights *w, const kolo_graph *graph)
     head_form form = {0};
     /* how many pictures the network has seen was 4 bytes long until version 0.2 */
     const size_t data = reader_number(w->map, 4) * 10 + reader_number(w->map + 4, 4) >= 2 ? 20 : 16;
-    if (!graph) return kolo_fail(KOLO_EINPUT, "%s: darknet's weights have no names: they can only be read for a network", w->path);
+    if (!graph)
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: darknet's weights have no names: they can only be read for a network", w->path);
     if (w->bytes < data) return kolo_weights_refuse(w, "too short");
     int rc = kolo_darknet_order(graph, &order);
     if (rc < 0) return kolo_fail(KOLO_EINPUT, "%s: darknet's weights, but %s", w->path, kolo_error_text());

@@ -4,8 +4,9 @@
 
 #include "graph/graph.h"
 
-/* The order in which darknet keeps a network's tensors: of each convolution, in the order of the graph, its biases (the norm's, where one follows), the
- * norm's weights, means, variances, then its own weights; of a linear layer biases and weights. */
+/* The order in which darknet keeps a network's tensors: of each convolution, in the order of the graph, its
+ * biases (the norm's, where one follows), the norm's weights, means, variances, then its own weights; of a
+ * linear layer biases and weights. */
 typedef struct darknet_order {
     int *tensor;  /* [tensors] of the graph */
     bool *begins; /* [tensors]: first of a layer */

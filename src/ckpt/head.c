@@ -7,8 +7,9 @@
 
 int kolo_graph_head(const kolo_graph *g, bool *head)
 {
-    bool *before = kolo_alloc((size_t)g->tensors * sizeof *before + 1); /* a layer with parameters comes behind this tensor */
-    if (!before) return KOLO_ECONFIG;
+    /* a layer with parameters comes behind this tensor */
+    bool *before = kolo_alloc((size_t)g->tensors * sizeof *before + 1);
+    if (!before) return KOLO_ENOMEM;
     for (int64_t t = 0; t < g->tensors; t++) head[t] = false;
     for (int64_t i = g->nodes; i-- > 0;) {
         const kolo_node *n = &g->node[i];

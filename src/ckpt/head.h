@@ -3,8 +3,8 @@
 
 #include "graph/graph.h"
 
-/* Which parameters make the result: those of layers behind which no other layer has parameters (a classifier; a detector's predictions).
- * head: [graph->tensors], set. */
+/* Which parameters make the result: those of layers behind which no other layer has parameters (a classifier;
+ * a detector's predictions). head: [graph->tensors], set. */
 int kolo_graph_head(const kolo_graph *graph, bool *head);
 
 #endif

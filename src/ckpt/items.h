@@ -1,5 +1,6 @@
-/* What a checkpoint holds: every parameter and buffer, each optimizer state, and the averages, with the name in the file and the
- * place in this rank's arenas. The order is the graph's, so it does not depend on the grid. */
+/* What a checkpoint holds: every parameter and buffer, each optimizer state, and the averages, with
+ * the name in the file and the place in this rank's arenas. The order is the graph's, so it does
+ * not depend on the grid. */
 #ifndef KOLO_CKPT_ITEMS_H
 #define KOLO_CKPT_ITEMS_H
 

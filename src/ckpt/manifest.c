@@ -18,7 +18,7 @@ static FILE *open_text(char **text, size_t *bytes)
 {
     *text = NULL;
     FILE *f = open_memstream(text, bytes);
-    if (!f) kolo_fail(KOLO_ECONFIG, "out of memory while writing a manifest");
+    if (!f) kolo_fail(KOLO_ENOMEM, "out of memory while writing a manifest");
     return f;
 }
 
@@ -26,7 +26,7 @@ static char *close_text(FILE *f, char **text)
 {
     if (fclose(f) == 0) return *text;
     free(*text);
-    kolo_fail(KOLO_ECONFIG, "out of memory while writing a manifest");
+    kolo_fail(KOLO_ENOMEM, "out of memory while writing a manifest");
     return NULL;
 }
 
@@ -38,16 +38,21 @@ char *kolo_record_options(const kolo_options *options, bool math)
     if (!f) return NULL;
     const char *indent = math ? "    " : "      ", *between = "";
     fputc('{', f);
-    for (int i = 0; i < kolo_option_count; i++) {
+    bool whole = true;
+    for (int i = 0; i < kolo_option_count && whole; i++) {
         if ((kolo_option_table[i].scope == KOLO_SCOPE_MATH) != math) continue;
         char *value = kolo_option_text(options, &kolo_option_table[i]);
+        if (!(whole = value)) break;
         fprintf(f, "%s\n%s\"%s\": ", between, indent, kolo_option_table[i].key);
         kolo_json_string(f, value);
         free(value);
         between = ",";
     }
     fprintf(f, "\n%.*s}", (int)strlen(indent) - 2, indent);
-    return close_text(f, &text);
+    char *closed = close_text(f, &text);
+    if (whole) return closed;
+    free(closed);
+    return NULL;
 }
 
 static void write_string(FILE *f, const char *indent, const char *key, const char *value)
@@ -71,8 +76,10 @@ static void write_start(FILE *f, const manifest *m, const char *run)
     write_string(f, "    ", "job", job ? job : "");
     write_string(f, "    ", "time", now);
     write_string(f, "    ", "version", KOLO_VERSION);
-    fprintf(f, "    \"ranks\": %d,\n    \"plan_hash\": \"%016" PRIx64 "\",\n    \"restarts\": %" PRId64 ",\n    \"wall_seconds\": ", m->ranks, p->plan_hash,
-            p->restarts);
+    fprintf(f,
+            "    \"ranks\": %d,\n    \"plan_hash\": \"%016" PRIx64 "\",\n    \"restarts\": %" PRId64
+            ",\n    \"wall_seconds\": ",
+            m->ranks, p->plan_hash, p->restarts);
     kolo_json_number(f, p->wall_seconds, 9);
     fprintf(f, ",\n    \"options\": %s\n  },\n", run);
 }
@@ -80,13 +87,30 @@ static void write_start(FILE *f, const manifest *m, const char *run)
 static const char *metric_of(const kolo_position *p) { return *p->metric ? p->metric : "top1"; }
 
 /* The last line: a checksum of all before it. A manifest of an older version has none. */
-static const char seal[] = "  \"crc32c\": \"";
+static const char seal[] = "  \"crc32c\": \"", end[] = "\"\n}\n";
 
-static bool seal_holds(const char *text)
+enum sealed { NO_SEAL, SEALED, BROKEN };
+
+/* Nothing but what was written is taken: neither other digits for the same number, nor anything behind it. */
+static enum sealed check_seal(const char *text, size_t bytes)
 {
     const char *at = text, *last = NULL;
+    char wanted[sizeof seal + 8 + sizeof end];
+    if (strlen(text) != bytes) return BROKEN;
     while ((at = strstr(at, seal))) last = at, at += sizeof seal - 1;
-    return !last || strtoul(last + sizeof seal - 1, NULL, 16) == kolo_crc32c(0, text, (size_t)(last - text));
+    if (!last || (last > text && last[-1] != '\n')) return NO_SEAL;
+    snprintf(wanted, sizeof wanted, "%s%08" PRIx32 "%s", seal, kolo_crc32c(0, text, (size_t)(last - text)),
+             end);
+    return strcmp(last, wanted) ? BROKEN : SEALED;
+}
+
+static void write_files(FILE *f, const manifest *m)
+{
+    static const char form[] = "%s\n    \"%s\": {\"bytes\": %" PRIu64 ", \"crc32c\": \"%08" PRIx32 "\"}";
+    fputs("  \"files\": {", f);
+    fprintf(f, form, "", "tensors.safetensors", m->bytes, m->crc);
+    if (m->carried_bytes) fprintf(f, form, ",", "carried", m->carried_bytes, m->carried_crc);
+    fputs("\n  },\n", f);
 }
 
 char *kolo_record_text(const manifest *m, const char *math, const char *run)
@@ -98,8 +122,10 @@ char *kolo_record_text(const manifest *m, const char *math, const char *run)
     if (!f) return NULL;
     fprintf(f, "{\n  \"format\": \"%s\",\n  \"format_version\": %d,\n", format_name, FORMAT_VERSION);
     write_string(f, "  ", "model", p->model);
-    fprintf(f, "  \"step\": %" PRId64 ",\n  \"epoch\": %" PRId64 ",\n  \"epoch_step\": %" PRId64 ",\n", p->step, p->epoch, p->epoch_step);
-    fprintf(f, "  \"batch\": %" PRId64 ",\n  \"samples\": %" PRId64 ",\n  \"seed\": \"%" PRIu64 "\",\n", p->batch, p->samples, p->seed);
+    fprintf(f, "  \"step\": %" PRId64 ",\n  \"epoch\": %" PRId64 ",\n  \"epoch_step\": %" PRId64 ",\n",
+            p->step, p->epoch, p->epoch_step);
+    fprintf(f, "  \"batch\": %" PRId64 ",\n  \"samples\": %" PRId64 ",\n  \"seed\": \"%" PRIu64 "\",\n",
+            p->batch, p->samples, p->seed);
     write_string(f, "  ", "data_uuid", p->data_uuid);
     fprintf(f, "  \"metrics\": {\"metric\": \"%s\", \"best_%s\": ", metric_of(p), metric_of(p));
     kolo_json_number(f, p->best, 17);
@@ -107,12 +133,16 @@ char *kolo_record_text(const manifest *m, const char *math, const char *run)
     fputs("  \"loss_scale\": {\"scale\": ", f);
     kolo_json_number(f, (double)m->scaler.scale, 9);
     fprintf(f, ", \"good\": %" PRId32 ", \"skipped\": %" PRId64 "},\n", m->scaler.good, m->scaler.skipped);
-    fprintf(f, "  \"tensors\": {\"file\": \"tensors.safetensors\", \"count\": %" PRId64 ", \"bytes\": %" PRIu64 ", \"crc32c\": \"%08" PRIx32 "\"},\n",
+    fprintf(f,
+            "  \"tensors\": {\"file\": \"tensors.safetensors\", \"count\": %" PRId64 ", \"bytes\": %" PRIu64
+            ", \"crc32c\": \"%08" PRIx32 "\"},\n",
             m->tensors, m->bytes, m->crc);
     fprintf(f, "  \"options\": %s,\n", math);
     write_start(f, m, run);
+    write_string(f, "  ", "run", p->run);
+    write_files(f, m);
     fflush(f);
-    fprintf(f, "%s%08" PRIx32 "\"\n}\n", seal, kolo_crc32c(0, text, bytes));
+    fprintf(f, "%s%08" PRIx32 "%s", seal, kolo_crc32c(0, text, bytes), end);
     return close_text(f, &text);
 }
 
@@ -169,10 +199,27 @@ static void read_best(reader *metrics, kolo_position *p)
     p->best = read_number(metrics, key);
 }
 
+/* An older one lists the tensors only. */
+static void read_files(reader *r, manifest *m)
+{
+    m->listed = cJSON_HasObjectItem(r->object, "run") || cJSON_HasObjectItem(r->object, "files");
+    if (!m->listed) return;
+    reader files = read_object(r, "files");
+    snprintf(m->position.run, sizeof m->position.run, "%s", read_string(r, "run"));
+    if (files.good && cJSON_HasObjectItem(files.object, "carried")) {
+        reader carried = read_object(&files, "carried");
+        m->carried_bytes = (uint64_t)read_count(&carried, "bytes");
+        m->carried_crc = (uint32_t)strtoul(read_string(&carried, "crc32c"), NULL, 16);
+        files.good = files.good && carried.good && m->carried_bytes > 0;
+    }
+    r->good = r->good && files.good;
+}
+
 static void read_members(reader *r, manifest *m)
 {
     kolo_position *p = &m->position;
-    reader metrics = read_object(r, "metrics"), tensors = read_object(r, "tensors"), start = read_object(r, "this_start");
+    reader metrics = read_object(r, "metrics"), tensors = read_object(r, "tensors"),
+           start = read_object(r, "this_start");
     snprintf(p->model, sizeof p->model, "%s", read_string(r, "model"));
     snprintf(p->data_uuid, sizeof p->data_uuid, "%s", read_string(r, "data_uuid"));
     p->step = read_count(r, "step");
@@ -190,15 +237,18 @@ static void read_members(reader *r, manifest *m)
     m->tensors = read_count(&tensors, "count");
     m->bytes = (uint64_t)read_count(&tensors, "bytes");
     m->crc = (uint32_t)strtoul(read_string(&tensors, "crc32c"), NULL, 16);
+    read_files(r, m);
     r->good = r->good && read_scaler(r->object, &m->scaler) && metrics.good && tensors.good && start.good;
 }
 
 int kolo_record_read(const char *path, manifest *m)
 {
     char *text = NULL;
-    KOLO_TRY(kolo_file_read(path, &text, NULL));
+    size_t bytes;
+    KOLO_TRY(kolo_file_read(path, &text, &bytes));
+    const enum sealed sealed = check_seal(text, bytes);
     cJSON *object = cJSON_Parse(text);
-    reader r = {object, cJSON_IsObject(object) && seal_holds(text)};
+    reader r = {object, cJSON_IsObject(object) && sealed != BROKEN};
     free(text);
     *m = (manifest){.bytes = 0};
     bool ours = !strcmp(read_string(&r, "format"), format_name);
@@ -206,6 +256,9 @@ int kolo_record_read(const char *path, manifest *m)
     if (r.good && ours && version == FORMAT_VERSION) read_members(&r, m);
     cJSON_Delete(object);
     if (r.good && ours && version != FORMAT_VERSION)
-        return kolo_fail(KOLO_EINPUT, "%s: format version %" PRId64 ", this program reads %d: use a newer one", path, version, FORMAT_VERSION);
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: format version %" PRId64 ", this program reads %d: use a newer one", path,
+                         version, FORMAT_VERSION);
+    if (m->listed && sealed != SEALED) r.good = false; /* who lists files seals the list */
     return r.good && ours ? 0 : kolo_fail(KOLO_EINPUT, "%s: not a whole manifest", path);
 }

@@ -1,4 +1,5 @@
-/* manifest.json of a checkpoint. All of it but the object "this_start" is the same for any number of ranks and of restarts. */
+/* manifest.json of a checkpoint. All of it before the object "this_start" is the same for any number of
+ * ranks, of restarts and of runs. */
 #ifndef KOLO_CKPT_MANIFEST_H
 #define KOLO_CKPT_MANIFEST_H
 
@@ -10,10 +11,14 @@ typedef struct manifest {
     uint64_t bytes;     /* of tensors.safetensors */
     uint32_t crc;
     int64_t tensors;
-    int ranks; /* that wrote it */
+    uint64_t carried_bytes; /* of the file "carried"; 0: there is none */
+    uint32_t carried_crc;
+    int ranks;   /* that wrote it */
+    bool listed; /* it names its run and all files; false: an older one */
 } manifest;
 
-/* Those options that change the numbers, or the others, as a JSON object, indented for the manifest; caller frees. */
+/* Those options that change the numbers, or the others, as a JSON object, indented for the
+ * manifest; caller frees. */
 char *kolo_record_options(const kolo_options *options, bool math);
 /* The whole text; math, run: from kolo_record_options; caller frees. */
 char *kolo_record_text(const manifest *m, const char *math, const char *run);

@@ -50,7 +50,8 @@ static const char *read_hole(const char *p, int64_t *factor, int *letter, int64_
 static const char *read_number(const char *p, int64_t *number)
 {
     int digits = 0;
-    for (*number = 0; isdigit((unsigned char)*p) && digits < 9; p++, digits++) *number = 10 * *number + (*p - '0');
+    for (*number = 0; isdigit((unsigned char)*p) && digits < 9; p++, digits++)
+        *number = 10 * *number + (*p - '0');
     return digits && !isdigit((unsigned char)*p) && !(digits > 1 && p[-digits] == '0') ? p : NULL;
 }
 
@@ -67,7 +68,8 @@ static bool match(const char *pattern, const char *name, bound *b)
             return *name;
         } else {
             pattern = read_hole(pattern, &factor, &letter, &offset);
-            if (!(name = read_number(name, &number)) || number < offset || (number - offset) % factor) return false;
+            if (!(name = read_number(name, &number)) || number < offset || (number - offset) % factor)
+                return false;
             number = (number - offset) / factor;
             if (b->set >> letter & 1 && b->value[letter] != number) return false;
             b->set |= 1u << letter;
@@ -77,7 +79,7 @@ static bool match(const char *pattern, const char *name, bound *b)
     return !*name;
 }
 
-static bool fill(const char *pattern, const bound *b, char to[NAME_LENGTH])
+static bool names_fill(const char *pattern, const bound *b, char to[NAME_LENGTH])
 {
     size_t used = 0;
     while (*pattern && used < NAME_LENGTH - 1) {
@@ -91,7 +93,8 @@ static bool fill(const char *pattern, const bound *b, char to[NAME_LENGTH])
         else {
             pattern = read_hole(pattern, &factor, &letter, &offset);
             if (factor * b->value[letter] + offset < 0) return false;
-            wrote = snprintf(to + used, NAME_LENGTH - used, "%lld", (long long)(factor * b->value[letter] + offset));
+            wrote = snprintf(to + used, NAME_LENGTH - used, "%lld",
+                             (long long)(factor * b->value[letter] + offset));
         }
         used += (size_t)wrote;
     }
@@ -105,7 +108,9 @@ static const name_map *convert(const name_map *map, bool from_theirs, const char
 {
     bound b;
     for (const name_map *rule = map + 1; rule->ours; rule++)
-        if (match(from_theirs ? rule->theirs : rule->ours, name, &b) && fill(from_theirs ? rule->ours : rule->theirs, &b, to)) return rule;
+        if (match(from_theirs ? rule->theirs : rule->ours, name, &b) &&
+            names_fill(from_theirs ? rule->ours : rule->theirs, &b, to))
+            return rule;
     return NULL;
 }
 
@@ -113,18 +118,25 @@ static const name_map *convert(const name_map *map, bool from_theirs, const char
 
 bool kolo_names_made_anew(const char *name)
 {
-    static const char *const tail[] = {"num_batches_tracked", "relative_position_index", "attn_mask", "total_ops", "total_params", "n_averaged"};
+    static const char *const tail[] = {"num_batches_tracked", "relative_position_index",
+                                       "attn_mask",           "total_ops",
+                                       "total_params",        "n_averaged"};
     const size_t length = strlen(name);
     for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) {
         const size_t n = strlen(tail[i]);
-        if (length >= n && !strcmp(name + length - n, tail[i]) && (length == n || name[length - n - 1] == '.')) return true;
+        if (length >= n && !strcmp(name + length - n, tail[i]) &&
+            (length == n || name[length - n - 1] == '.'))
+            return true;
     }
     return false;
 }
 
 static bool kept(const kolo_tensor *t) { return t->role == KOLO_ROLE_PARAM || t->role == KOLO_ROLE_BUFFER; }
 
-static int compare_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int compare_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 static int fitting(const kolo_weights *weights, const name_map *map, const char *const *known, size_t n)
 {
@@ -144,7 +156,7 @@ int kolo_names_recognise(const kolo_weights *weights, const kolo_graph *graph, c
     int most = -1;
     size_t n = 0;
     const char **known = kolo_alloc((size_t)graph->tensors * sizeof *known + 1);
-    if (!known) return KOLO_ECONFIG;
+    if (!known) return KOLO_ENOMEM;
     for (int64_t t = 0; t < graph->tensors; t++)
         if (kept(&graph->tensor[t])) known[n++] = graph->tensor[t].name;
     qsort(known, n, sizeof *known, compare_text);
@@ -162,7 +174,7 @@ int kolo_names_translate(kolo_weights *weights, const name_map *map)
         char ours[NAME_LENGTH];
         if (!convert(map, true, weights->weight[i].name, ours)) continue;
         char *name = kolo_weights_keep(weights, strlen(ours) + 1);
-        if (!name) return KOLO_ECONFIG;
+        if (!name) return KOLO_ENOMEM;
         weights->weight[i].name = memcpy(name, ours, strlen(ours) + 1);
     }
     return kolo_weights_sort(weights);
@@ -184,7 +196,8 @@ int kolo_names_choose(const kolo_graph *graph, int names, const name_map **map)
     for (int i = 0; i < ROWS && !*map; i++)
         if (!table[i].ours && table[i].names == names && knows_all(&table[i], graph)) *map = &table[i];
     if (*map) return 0;
-    return kolo_fail(KOLO_ECONFIG, "names=%s: how the tensors of %s are called there is not known; leave names=torchvision",
+    return kolo_fail(KOLO_ECONFIG,
+                     "names=%s: how the tensors of %s are called there is not known; leave names=torchvision",
                      names == KOLO_names_timm ? "timm" : "paper", graph->name);
 }
 
@@ -203,5 +216,7 @@ bool kolo_names_theirs(const name_map *map, kolo_weight *w, char name[NAME_LENGT
 
 const char *kolo_names_whose(const name_map *map)
 {
-    return map->names == KOLO_names_torchvision ? "torchvision's" : map->names == KOLO_names_timm ? "timm's" : "the paper's";
+    return map->names == KOLO_names_torchvision ? "torchvision's"
+           : map->names == KOLO_names_timm      ? "timm's"
+                                                : "the paper's";
 }

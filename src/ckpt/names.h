@@ -1,4 +1,5 @@
-/* The same tensor has other names in other programs: which ones a file uses, and how ours are called elsewhere. */
+/* The same tensor has other names in other programs: which ones a file uses, and how ours
+ * are called elsewhere. */
 #ifndef KOLO_CKPT_NAMES_H
 #define KOLO_CKPT_NAMES_H
 
@@ -9,7 +10,8 @@ enum name_shape { name_shape_as_is, name_shape_flat, name_shape_window, name_sha
 
 typedef struct name_map name_map;
 
-/* Whose names fit the network: those under which most of its tensors are in the file, ours where others fit no better. */
+/* Whose names fit the network: those under which most of its tensors are in the file, ours where
+ * others fit no better. */
 int kolo_names_recognise(const kolo_weights *weights, const kolo_graph *graph, const name_map **map);
 /* Tensors of the file get our names; those that no rule knows keep their own. */
 int kolo_names_translate(kolo_weights *weights, const name_map *map);

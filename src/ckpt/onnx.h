@@ -1,5 +1,5 @@
-/* ONNX: how an evaluation graph is written, node by node. A name is NULL where something failed (error text set); what is made of it is NULL too,
- * so operations may be written without a check on every line. */
+/* ONNX: how an evaluation graph is written, node by node. A name is NULL where something failed (error text
+ * set); what is made of it is NULL too, so operations may be written without a check on every line. */
 #ifndef KOLO_CKPT_ONNX_H
 #define KOLO_CKPT_ONNX_H
 
@@ -8,7 +8,8 @@
 typedef struct onnx_writer onnx_writer;
 
 const kolo_graph *onnx_graph(const onnx_writer *w);
-/* A new node with one output, called `out` or, if NULL, by a new name; inputs up to the first NULL beyond n. Returns the output's name. */
+/* A new node with one output, called `out` or, if NULL, by a new name; inputs up to the first NULL beyond n.
+ * Returns the output's name. */
 const char *onnx_node(onnx_writer *w, const char *op, const char *out, int n, const char *const *in);
 const char *onnx_one(onnx_writer *w, const char *op, const char *out, const char *x);
 const char *onnx_two(onnx_writer *w, const char *op, const char *out, const char *x, const char *y);
@@ -21,10 +22,11 @@ void onnx_ints(onnx_writer *w, const char *name, int n, const int64_t *value);
 const char *onnx_whole(onnx_writer *w, int n, const int64_t *value); /* (n) */
 const char *onnx_index(onnx_writer *w, int64_t value);               /* () */
 const char *onnx_floats(onnx_writer *w, int rank, const int64_t *dim, const float *value);
-const char *onnx_reshape(onnx_writer *w, const char *out, const char *x, int n, const int64_t *dim); /* 0: as it is, -1: the rest */
+/* 0: as it is, -1: the rest */
+const char *onnx_reshape(onnx_writer *w, const char *out, const char *x, int n, const int64_t *dim);
 const char *onnx_transpose(onnx_writer *w, const char *out, const char *x, int n, const int64_t *order);
-const char *onnx_slice(onnx_writer *w, const char *out, const char *x, int n, const int64_t *axis, const int64_t *begin, const int64_t *end,
-                       const int64_t *step);
+const char *onnx_slice(onnx_writer *w, const char *out, const char *x, int n, const int64_t *axis,
+                       const int64_t *begin, const int64_t *end, const int64_t *step);
 /* Values of a parameter; caller frees. NULL: failed. */
 float *onnx_values(onnx_writer *w, int tensor);
 

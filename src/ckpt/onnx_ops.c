@@ -9,7 +9,10 @@
 
 #if KOLO_ONNX
 
-static const kolo_tensor *tensor_of(const onnx_writer *w, int tensor) { return &onnx_graph(w)->tensor[tensor]; }
+static const kolo_tensor *tensor_of(const onnx_writer *w, int tensor)
+{
+    return &onnx_graph(w)->tensor[tensor];
+}
 
 /* kernel_shape, strides, pads; beyond: so much more at the end */
 static void window(onnx_writer *w, const kolo_attributes *a, int64_t beyond)
@@ -39,9 +42,18 @@ static const char *norm_infer(onnx_writer *w, const onnx_operation *o)
     return relu ? onnx_one(w, "Relu", o->out, y) : y;
 }
 
-static const char *relu(onnx_writer *w, const onnx_operation *o) { return onnx_one(w, "Relu", o->out, o->in[0]); }
-static const char *add(onnx_writer *w, const onnx_operation *o) { return onnx_two(w, "Add", o->out, o->in[0], o->in[1]); }
-static const char *same(onnx_writer *w, const onnx_operation *o) { return onnx_one(w, "Identity", o->out, o->in[0]); }
+static const char *relu(onnx_writer *w, const onnx_operation *o)
+{
+    return onnx_one(w, "Relu", o->out, o->in[0]);
+}
+static const char *onnx_ops_add(onnx_writer *w, const onnx_operation *o)
+{
+    return onnx_two(w, "Add", o->out, o->in[0], o->in[1]);
+}
+static const char *same(onnx_writer *w, const onnx_operation *o)
+{
+    return onnx_one(w, "Identity", o->out, o->in[0]);
+}
 
 static const char *max_pool(onnx_writer *w, const onnx_operation *o)
 {
@@ -67,28 +79,35 @@ static const char *flat(onnx_writer *w, const char *out, const char *x)
 
 static const char *flatten(onnx_writer *w, const onnx_operation *o) { return flat(w, o->out, o->in[0]); }
 
-static const char *global_avg_pool(onnx_writer *w, const onnx_operation *o) { return flat(w, o->out, onnx_one(w, "GlobalAveragePool", NULL, o->in[0])); }
+static const char *global_avg_pool(onnx_writer *w, const onnx_operation *o)
+{
+    return flat(w, o->out, onnx_one(w, "GlobalAveragePool", NULL, o->in[0]));
+}
 
-/* A y-by-x matrix whose product with an axis of x pixels is the means of its windows; or, turned, one that the axis is multiplied by. */
+/* A y-by-x matrix whose product with an axis of x pixels is the means of its windows; or, turned, one that
+ * the axis is multiplied by. */
 static const char *means(onnx_writer *w, int y, int x, bool turned)
 {
     float *value = kolo_alloc((size_t)y * (size_t)x * sizeof *value);
     if (!value) return NULL;
     for (int i = 0; i < y; i++) {
         const kolo_span s = kolo_span_of(i, y, x);
-        for (int j = s.begin; j < s.end; j++) value[turned ? j * y + i : i * x + j] = 1.0f / (float)(s.end - s.begin);
+        for (int j = s.begin; j < s.end; j++)
+            value[turned ? j * y + i : i * x + j] = 1.0f / (float)(s.end - s.begin);
     }
     const char *made = onnx_floats(w, 2, turned ? (int64_t[]){x, y} : (int64_t[]){y, x}, value);
     free(value);
     return made;
 }
 
-/* Where windows are equal an AveragePool, else rows and columns are averaged by products: ONNX has nothing for windows that differ. */
+/* Where windows are equal an AveragePool, else rows and columns are averaged by products: ONNX has nothing
+ * for windows that differ. */
 static const char *adaptive_avg_pool(onnx_writer *w, const onnx_operation *o)
 {
     const int64_t *x = &tensor_of(w, o->node->in[0])->dim[2], *y = o->node->a.kernel;
     if (x[0] % y[0] || x[1] % y[1])
-        return onnx_two(w, "MatMul", o->out, onnx_two(w, "MatMul", NULL, means(w, (int)y[0], (int)x[0], false), o->in[0]),
+        return onnx_two(w, "MatMul", o->out,
+                        onnx_two(w, "MatMul", NULL, means(w, (int)y[0], (int)x[0], false), o->in[0]),
                         means(w, (int)y[1], (int)x[1], true));
     const char *made = onnx_one(w, "AveragePool", o->out, o->in[0]);
     const int64_t side[] = {x[0] / y[0], x[1] / y[1]};
@@ -102,18 +121,25 @@ static const char *linear(onnx_writer *w, const onnx_operation *o)
 {
     const kolo_tensor *x = tensor_of(w, o->node->in[0]), *t = tensor_of(w, o->node->in[1]);
     const int rank = x->rank == 4 ? 4 : 2;
-    const char *weight = t->rank == rank ? o->in[1] : onnx_reshape(w, NULL, o->in[1], rank, (int64_t[]){t->dim[0], t->dim[1], 1, 1});
-    const char *in[] = {o->in[0], weight, o->in[2]}, *y = onnx_node(w, rank == 4 ? "Conv" : "Gemm", o->out, o->n_in, in);
+    const char *weight = t->rank == rank
+                             ? o->in[1]
+                             : onnx_reshape(w, NULL, o->in[1], rank, (int64_t[]){t->dim[0], t->dim[1], 1, 1});
+    const char *in[] = {o->in[0], weight, o->in[2]},
+               *y = onnx_node(w, rank == 4 ? "Conv" : "Gemm", o->out, o->n_in, in);
     if (rank == 2) onnx_int(w, "transB", 1);
     return y;
 }
 
 /* pads: begin of each axis, then end of each */
-static const char *padded(onnx_writer *w, const char *out, const char *x, const int64_t pads[8]) { return onnx_two(w, "Pad", out, x, onnx_whole(w, 8, pads)); }
+static const char *padded(onnx_writer *w, const char *out, const char *x, const int64_t pads[8])
+{
+    return onnx_two(w, "Pad", out, x, onnx_whole(w, 8, pads));
+}
 
 static const char *every_second(onnx_writer *w, const char *x, int64_t row, int64_t column)
 {
-    return onnx_slice(w, NULL, x, 2, (int64_t[]){2, 3}, (int64_t[]){row, column}, (int64_t[]){INT64_MAX, INT64_MAX}, (int64_t[]){2, 2});
+    return onnx_slice(w, NULL, x, 2, (int64_t[]){2, 3}, (int64_t[]){row, column},
+                      (int64_t[]){INT64_MAX, INT64_MAX}, (int64_t[]){2, 2});
 }
 
 static const char *shortcut_a(onnx_writer *w, const onnx_operation *o)
@@ -127,7 +153,8 @@ static const char *layer_norm(onnx_writer *w, const onnx_operation *o)
 {
     const bool map = tensor_of(w, o->node->in[0])->rank == 4;
     const char *x = map ? onnx_transpose(w, NULL, o->in[0], 4, (int64_t[]){0, 2, 3, 1}) : o->in[0];
-    const char *y = onnx_node(w, "LayerNormalization", map ? NULL : o->out, 3, (const char *[]){x, o->in[1], o->in[2]});
+    const char *y =
+        onnx_node(w, "LayerNormalization", map ? NULL : o->out, 3, (const char *[]){x, o->in[1], o->in[2]});
     onnx_int(w, "axis", -1);
     onnx_real(w, "epsilon", o->node->a.epsilon);
     return map ? onnx_transpose(w, o->out, y, 4, (int64_t[]){0, 3, 1, 2}) : y;
@@ -143,7 +170,8 @@ static const char *activation(onnx_writer *w, const onnx_operation *o)
                                        [KOLO_SIGMOID] = "Sigmoid",
                                        [KOLO_TANH] = "Tanh"};
     const enum kolo_activation which = o->node->a.activation;
-    if (which == KOLO_SILU) return onnx_two(w, "Mul", o->out, o->in[0], onnx_one(w, "Sigmoid", NULL, o->in[0]));
+    if (which == KOLO_SILU)
+        return onnx_two(w, "Mul", o->out, o->in[0], onnx_one(w, "Sigmoid", NULL, o->in[0]));
     const char *y = onnx_one(w, name[which], o->out, o->in[0]);
     if (which == KOLO_GELU_TANH) onnx_text(w, "approximate", "tanh");
     if (which == KOLO_LEAKY_RELU) onnx_real(w, "alpha", o->node->a.slope);
@@ -170,14 +198,16 @@ static const char *pad(onnx_writer *w, const onnx_operation *o)
 static const char *crop(onnx_writer *w, const onnx_operation *o)
 {
     const kolo_tensor *y = tensor_of(w, o->node->out[0]);
-    return onnx_slice(w, o->out, o->in[0], 2, (int64_t[]){2, 3}, (int64_t[]){0, 0}, &y->dim[2], (int64_t[]){1, 1});
+    return onnx_slice(w, o->out, o->in[0], 2, (int64_t[]){2, 3}, (int64_t[]){0, 0}, &y->dim[2],
+                      (int64_t[]){1, 1});
 }
 
 static const char *space_to_depth(onnx_writer *w, const onnx_operation *o)
 {
     const kolo_tensor *t = tensor_of(w, o->node->in[0]);
     const int64_t rows = t->dim[2] % 2, columns = t->dim[3] % 2;
-    const char *x = rows || columns ? padded(w, NULL, o->in[0], (int64_t[]){0, 0, 0, 0, 0, 0, rows, columns}) : o->in[0];
+    const char *x =
+        rows || columns ? padded(w, NULL, o->in[0], (int64_t[]){0, 0, 0, 0, 0, 0, rows, columns}) : o->in[0];
     const char *part[4];
     for (int i = 0; i < 4; i++) part[i] = every_second(w, x, i % 2, i / 2);
     const char *y = onnx_node(w, "Concat", o->out, 4, part);
@@ -188,7 +218,8 @@ static const char *space_to_depth(onnx_writer *w, const onnx_operation *o)
 static const char *upsample(onnx_writer *w, const onnx_operation *o)
 {
     const float times[] = {1, 1, (float)o->node->a.stride[0], (float)o->node->a.stride[1]};
-    const char *in[] = {o->in[0], "", onnx_floats(w, 1, (int64_t[]){4}, times)}, *y = onnx_node(w, "Resize", o->out, 3, in);
+    const char *in[] = {o->in[0], "", onnx_floats(w, 1, (int64_t[]){4}, times)},
+               *y = onnx_node(w, "Resize", o->out, 3, in);
     onnx_text(w, "mode", "nearest");
     onnx_text(w, "coordinate_transformation_mode", "asymmetric");
     onnx_text(w, "nearest_mode", "floor");
@@ -233,7 +264,7 @@ onnx_emit *const onnx_table[KOLO_OP_COUNT] = {
     [KOLO_OP_conv] = conv,
     [KOLO_OP_norm_infer] = norm_infer,
     [KOLO_OP_relu] = relu,
-    [KOLO_OP_add] = add,
+    [KOLO_OP_add] = onnx_ops_add,
     [KOLO_OP_max_pool] = max_pool,
     [KOLO_OP_avg_pool] = avg_pool,
     [KOLO_OP_global_avg_pool] = global_avg_pool,

@@ -30,7 +30,8 @@ static const struct {
     {"torch", "CharStorage", STORAGE_OF, KOLO_I8},
     {"torch", "ByteStorage", STORAGE_OF, KOLO_U8},
     {"torch", "BoolStorage", STORAGE_OF, KOLO_BOOL},
-    {"argparse", "Namespace", PLAIN, 0}, /* from here on: options and figures of the training, which checkpoints hold beside the weights */
+    /* from here on: options and figures of the training, which checkpoints hold beside the weights */
+    {"argparse", "Namespace", PLAIN, 0},
     {"numpy.core.multiarray", "scalar", PLAIN, 0},
     {"numpy._core.multiarray", "scalar", PLAIN, 0},
     {"numpy", "dtype", PLAIN, 0},
@@ -41,31 +42,35 @@ static const struct {
 
 static int broken(const pickle *p, const char *what)
 {
-    return kolo_fail(KOLO_EINPUT, "%s: not a whole PyTorch file: its pickle %s; copy or download it again", p->path, what);
+    return kolo_fail(KOLO_EINPUT, "%s: not a whole PyTorch file: its pickle %s; copy or download it again",
+                     p->path, what);
 }
 
-static const char cure[] = "nothing of it was executed. Where the file comes from a trusted place, write its tensors alone: "
-                           "torch.save(model.state_dict(), FILE)";
+static const char cure[] =
+    "nothing of it was executed. Where the file comes from a trusted place, write its tensors alone: "
+    "torch.save(model.state_dict(), FILE)";
 
 static int refuse_global(const pickle *p, const char *module, size_t m, const char *name, size_t n)
 {
-    const bool rebuilt = m == 12 && !memcmp(module, "torch._utils", 12) && n > 9 && !memcmp(name, "_rebuild_", 9);
+    const bool rebuilt =
+        m == 12 && !memcmp(module, "torch._utils", 12) && n > 9 && !memcmp(name, "_rebuild_", 9);
     const bool stored = m == 5 && !memcmp(module, "torch", 5) && n > 7 && !memcmp(name + n - 7, "Storage", 7);
     if (rebuilt || stored)
         return kolo_fail(KOLO_EINPUT,
-                         "%s: it holds tensors of a kind that is not read here (%.*s.%.*s): write them dense, of real numbers in f32: "
+                         "%s: it holds tensors of a kind that is not read here (%.*s.%.*s): write them "
+                         "dense, of real numbers in f32: "
                          "torch.save({k: v.to_dense().float() for k, v in model.state_dict().items()}, FILE)",
                          p->path, (int)m, module, (int)(n > 80 ? 80 : n), name);
-    return kolo_fail(KOLO_EINPUT, "%s: its pickle names %.*s.%.*s, which no dict of tensors needs; %s", p->path, (int)(m > 80 ? 80 : m), module,
-                     (int)(n > 80 ? 80 : n), name, cure);
+    return kolo_fail(KOLO_EINPUT, "%s: its pickle names %.*s.%.*s, which no dict of tensors needs; %s",
+                     p->path, (int)(m > 80 ? 80 : m), module, (int)(n > 80 ? 80 : n), name, cure);
 }
 
 /* ---- values and stack ---- */
 
-static int32_t make(pickle *p, enum pickle_kind kind)
+static int32_t pickle_make(pickle *p, enum pickle_kind kind)
 {
     if (p->values >= VALUES) return (int32_t)broken(p, "holds too many values");
-    if (kolo_grow(&p->value, &p->value_capacity, p->values, sizeof *p->value) < 0) return KOLO_ECONFIG;
+    if (kolo_grow(&p->value, &p->value_capacity, p->values, sizeof *p->value) < 0) return KOLO_ENOMEM;
     p->value[p->values] = (pickle_value){.kind = kind};
     return (int32_t)p->values++;
 }
@@ -80,14 +85,14 @@ static int push(pickle *p, int32_t value)
 
 static int push_new(pickle *p, enum pickle_kind kind, int64_t number)
 {
-    int32_t value = make(p, kind);
+    int32_t value = pickle_make(p, kind);
     if (value >= 0) p->value[value].number = number;
     return push(p, value);
 }
 
 static int push_text(pickle *p, const unsigned char *text, uint64_t length)
 {
-    int32_t value = make(p, PICKLE_TEXT);
+    int32_t value = pickle_make(p, PICKLE_TEXT);
     if (value >= 0) p->value[value].text = (const char *)text, p->value[value].count = (int64_t)length;
     return push(p, value);
 }
@@ -119,7 +124,8 @@ static int add_items(pickle *p, int32_t to, int64_t from, int64_t until)
     return 0;
 }
 
-/* The last mark's place goes to *from; the values above it stay on the stack until the caller has used them. */
+/* The last mark's place goes to *from; the values above it stay on the stack until the caller has used
+ * them. */
 static int take_mark(pickle *p, int64_t *from)
 {
     if (!p->marks) return broken(p, "asks for a mark that was not set");
@@ -130,7 +136,7 @@ static int take_mark(pickle *p, int64_t *from)
 static int tuple(pickle *p, int64_t from)
 {
     if (from < floor_of(p)) return broken(p, "takes more from its stack than is there");
-    int32_t value = make(p, PICKLE_TUPLE);
+    int32_t value = pickle_make(p, PICKLE_TUPLE);
     if (value < 0) return value;
     KOLO_TRY(add_items(p, value, from, p->depth));
     p->depth = from;
@@ -157,8 +163,9 @@ static int push_global(pickle *p, const char *module, size_t m, const char *name
     for (size_t i = 0; i < sizeof global_table / sizeof *global_table; i++) {
         if (strlen(global_table[i].module) != m || memcmp(global_table[i].module, module, m)) continue;
         if (strlen(global_table[i].name) != n || memcmp(global_table[i].name, name, n)) continue;
-        int32_t value = make(p, PICKLE_GLOBAL);
-        if (value >= 0) p->value[value].number = global_table[i].what, p->value[value].type = global_table[i].type;
+        int32_t value = pickle_make(p, PICKLE_GLOBAL);
+        if (value >= 0)
+            p->value[value].number = global_table[i].what, p->value[value].type = global_table[i].type;
         return push(p, value);
     }
     return refuse_global(p, module, m, name, n);
@@ -167,7 +174,8 @@ static int push_global(pickle *p, const char *module, size_t m, const char *name
 static int global_of_lines(pickle *p)
 {
     const char *module = (const char *)p->at, *m = memchr(module, '\n', (size_t)(p->end - p->at));
-    const char *name = m ? m + 1 : NULL, *n = m ? memchr(name, '\n', (size_t)((const char *)p->end - name)) : NULL;
+    const char *name = m ? m + 1 : NULL,
+               *n = m ? memchr(name, '\n', (size_t)((const char *)p->end - name)) : NULL;
     if (!n) return broken(p, "ends early");
     p->at = (const unsigned char *)n + 1;
     return push_global(p, module, (size_t)(m - module), name, (size_t)(n - name));
@@ -195,13 +203,16 @@ static int storage(pickle *p)
 {
     int32_t id = 0, value;
     KOLO_TRY(pop(p, &id));
-    if ((value = make(p, PICKLE_STORAGE)) < 0) return value;
-    const pickle_value *a = &p->value[id], *what = argument(p, a, 0, PICKLE_TEXT), *type = argument(p, a, 1, PICKLE_GLOBAL),
-                       *key = argument(p, a, 2, PICKLE_TEXT), *count = argument(p, a, 4, PICKLE_NUMBER);
-    if (!what || what->count != 7 || memcmp(what->text, "storage", 7) || !type || type->number != STORAGE_OF || !key || !count || count->number < 0)
+    if ((value = pickle_make(p, PICKLE_STORAGE)) < 0) return value;
+    const pickle_value *a = &p->value[id], *what = argument(p, a, 0, PICKLE_TEXT),
+                       *type = argument(p, a, 1, PICKLE_GLOBAL), *key = argument(p, a, 2, PICKLE_TEXT),
+                       *count = argument(p, a, 4, PICKLE_NUMBER);
+    if (!what || what->count != 7 || memcmp(what->text, "storage", 7) || !type ||
+        type->number != STORAGE_OF || !key || !count || count->number < 0)
         return broken(p, "refers to data in another way than torch.save does");
     if (a->count > 5 && !argument(p, a, 5, PICKLE_NONE))
-        return kolo_fail(KOLO_EINPUT, "%s: it holds views of tensors in the form of PyTorch 0.1; %s", p->path, cure);
+        return kolo_fail(KOLO_EINPUT, "%s: it holds views of tensors in the form of PyTorch 0.1; %s", p->path,
+                         cure);
     p->value[value].type = type->type;
     p->value[value].number = count->number;
     p->value[value].text = key->text;
@@ -214,11 +225,12 @@ static int tensor(pickle *p, const pickle_value *a)
 {
     const int32_t *item = a->item;
     const pickle_value *offset = argument(p, a, 1, PICKLE_NUMBER);
-    if (!argument(p, a, 0, PICKLE_STORAGE) || !offset || !argument(p, a, 2, PICKLE_TUPLE) || !argument(p, a, 3, PICKLE_TUPLE))
+    if (!argument(p, a, 0, PICKLE_STORAGE) || !offset || !argument(p, a, 2, PICKLE_TUPLE) ||
+        !argument(p, a, 3, PICKLE_TUPLE))
         return broken(p, "makes a tensor of something else than storage, offset, shape and strides");
     const int64_t number = offset->number;
     const int32_t parts[] = {item[0], item[2], item[3]}; /* make() may move the values, not their items */
-    int32_t value = make(p, PICKLE_TENSOR);
+    int32_t value = pickle_make(p, PICKLE_TENSOR);
     if (value < 0) return value;
     pickle_value *v = &p->value[value];
     v->number = number;
@@ -250,12 +262,13 @@ static int reduce(pickle *p, bool object)
 }
 
 /* State of an object: a dict's attributes, or options; nobody asks for them. */
-static int build(pickle *p)
+static int pickle_build(pickle *p)
 {
     int32_t state = 0, object = 0;
     KOLO_TRY(pop(p, &state));
     KOLO_TRY(top(p, &object));
-    if (p->value[object].kind != PICKLE_DICT && p->value[object].kind != PICKLE_OTHER) return broken(p, "gives a state to what has none");
+    if (p->value[object].kind != PICKLE_DICT && p->value[object].kind != PICKLE_OTHER)
+        return broken(p, "gives a state to what has none");
     return 0;
 }
 
@@ -265,7 +278,8 @@ static int remember(pickle *p, uint64_t place, uint64_t most)
 {
     int32_t value = 0;
     KOLO_TRY(top(p, &value));
-    if (place >= most) return broken(p, "remembers more than it can hold"); /* its memory is as long as itself */
+    /* its memory is as long as itself */
+    if (place >= most) return broken(p, "remembers more than it can hold");
     p->memo[place] = value;
     if ((int64_t)place >= p->memo_count) p->memo_count = (int64_t)place + 1;
     return 0;
@@ -273,7 +287,8 @@ static int remember(pickle *p, uint64_t place, uint64_t most)
 
 static int recall(pickle *p, uint64_t place)
 {
-    if (place >= (uint64_t)p->memo_count || p->memo[place] < 0) return broken(p, "recalls what it did not remember");
+    if (place >= (uint64_t)p->memo_count || p->memo[place] < 0)
+        return broken(p, "recalls what it did not remember");
     return push(p, p->memo[place]);
 }
 
@@ -374,13 +389,15 @@ static int run_call(pickle *p, unsigned char op, uint64_t most)
 {
     uint64_t value = 0;
     switch (op) {
-    case 0x80: KOLO_TRY(fixed(p, 1, &value)); return value >= 2 && value <= 5 ? 0 : broken(p, "is of another protocol than 2 to 5");
+    case 0x80:
+        KOLO_TRY(fixed(p, 1, &value));
+        return value >= 2 && value <= 5 ? 0 : broken(p, "is of another protocol than 2 to 5");
     case 0x95: return fixed(p, 8, &value); /* a frame: its length says nothing more than the file's */
     case 'c': return global_of_lines(p);
     case 0x93: return global_of_stack(p);
     case 'R': return reduce(p, false);
     case 0x81: return reduce(p, true);
-    case 'b': return build(p);
+    case 'b': return pickle_build(p);
     case 'Q': return storage(p);
     case 'q': KOLO_TRY(fixed(p, 1, &value)); return remember(p, value, most);
     case 'r': KOLO_TRY(fixed(p, 4, &value)); return remember(p, value, most);
@@ -391,7 +408,7 @@ static int run_call(pickle *p, unsigned char op, uint64_t most)
     }
 }
 
-static int run(pickle *p, uint64_t most)
+static int pickle_run(pickle *p, uint64_t most)
 {
     while (p->at < p->end) {
         const unsigned char op = *p->at++;
@@ -404,7 +421,10 @@ static int run(pickle *p, uint64_t most)
         int rc = run_value(p, op);
         if (rc == 1) rc = run_container(p, op);
         if (rc == 1) rc = run_call(p, op, most);
-        if (rc == 1) return kolo_fail(KOLO_EINPUT, "%s: its pickle has the opcode 0x%02x, which no dict of tensors needs; %s", p->path, op, cure);
+        if (rc == 1)
+            return kolo_fail(KOLO_EINPUT,
+                             "%s: its pickle has the opcode 0x%02x, which no dict of tensors needs; %s",
+                             p->path, op, cure);
         KOLO_TRY(rc);
     }
     return broken(p, "ends early");
@@ -417,9 +437,9 @@ int pickle_read(pickle *p)
     if (most > VALUES) most = VALUES;
     p->depth = p->marks = p->memo_count = 0;
     free(p->memo);
-    if (!(p->memo = kolo_alloc((size_t)most * sizeof *p->memo + 1))) return KOLO_ECONFIG;
+    if (!(p->memo = kolo_alloc((size_t)most * sizeof *p->memo + 1))) return KOLO_ENOMEM;
     memset(p->memo, 0xFF, (size_t)most * sizeof *p->memo);
-    return run(p, most);
+    return pickle_run(p, most);
 }
 
 void pickle_free(pickle *p)
@@ -437,7 +457,8 @@ const pickle_value *pickle_get(const pickle *p, const pickle_value *dict, const 
     const int64_t length = (int64_t)strlen(key);
     for (int64_t i = 0; i + 1 < dict->count; i += 2) {
         const pickle_value *k = &p->value[dict->item[i]];
-        if (k->kind == PICKLE_TEXT && k->count == length && !memcmp(k->text, key, (size_t)length)) return &p->value[dict->item[i + 1]];
+        if (k->kind == PICKLE_TEXT && k->count == length && !memcmp(k->text, key, (size_t)length))
+            return &p->value[dict->item[i + 1]];
     }
     return NULL;
 }

@@ -1,5 +1,6 @@
-/* A machine for the part of Python's pickle (protocols 2 to 5) that a dict of tensors needs. It has no way to call anything: what a pickle names is
- * looked up in a table of a dozen names, and a name that is not there ends it. What it makes are values, numbered in an array. */
+/* A machine for the part of Python's pickle (protocols 2 to 5) that a dict of tensors needs. It has no way to
+ * call anything: what a pickle names is looked up in a table of a dozen names, and a name that is not there
+ * ends it. What it makes are values, numbered in an array. */
 #ifndef KOLO_CKPT_PICKLE_H
 #define KOLO_CKPT_PICKLE_H
 
@@ -8,8 +9,9 @@
 enum pickle_kind {
     PICKLE_NONE,
     PICKLE_NUMBER, /* and True, False */
-    PICKLE_OTHER,  /* plain things nobody asks for: reals, long integers, numbers of NumPy, argparse.Namespace */
-    PICKLE_TEXT,   /* and bytes */
+    /* plain things nobody asks for: reals, long integers, numbers of NumPy, argparse.Namespace */
+    PICKLE_OTHER,
+    PICKLE_TEXT, /* and bytes */
     PICKLE_TUPLE,
     PICKLE_LIST,
     PICKLE_DICT,
@@ -38,8 +40,9 @@ typedef struct pickle {
     int64_t marks, mark_capacity;
 } pickle;
 
-/* Reads one pickle at p->at; p->at is then behind it. The number of its value, or a negative status (KOLO_EINPUT: it ends early, holds something that is
- * not taken, or does not fit together). path, at, end are set by the caller; values of earlier pickles stay. */
+/* Reads one pickle at p->at; p->at is then behind it. The number of its value, or a negative status
+ * (KOLO_EINPUT: it ends early, holds something that is not taken, or does not fit together). path, at, end
+ * are set by the caller; values of earlier pickles stay. */
 int pickle_read(pickle *p);
 void pickle_free(pickle *p);
 

@@ -1,4 +1,5 @@
-/* What the readers of weights share: the mapped file, the list that they fill, and what lives as long as it. */
+/* What the readers of weights share: the mapped file, the list that they fill, and what lives as long as
+ * it. */
 #ifndef KOLO_CKPT_READER_H
 #define KOLO_CKPT_READER_H
 
@@ -14,17 +15,20 @@ struct kolo_weights {
     int *by_name; /* [count], once the list is complete */
     void *kept;   /* chain of blocks that go with the handle */
     bool partial;
-    bool of_run; /* a checkpoint's tensors: their average is the usual group, where there is one */
-    const char *wanted;         /* the group of tensors that is asked for; NULL: the usual one */
-    const char *taken, *beside; /* the group that was taken, and another that the file holds; NULL: it has none */
+    bool of_run;        /* a checkpoint's tensors: their average is the usual group, where there is one */
+    const char *wanted; /* the group of tensors that is asked for; NULL: the usual one */
+    /* the group that was taken, and another that the file holds; NULL: it has none */
+    const char *taken, *beside;
 };
 
-/* Under what programs put tensors in a file that holds more than one set of them, the usual ones first; NULL-terminated. */
+/* Under what programs put tensors in a file that holds more than one set of them, the usual ones
+ * first; NULL-terminated. */
 extern const char *const kolo_weights_group[];
 
 /* Zeroed memory that is freed with the handle. NULL: error text set. */
 void *kolo_weights_keep(kolo_weights *w, size_t bytes);
-/* At the end of the list; name (copied), type, rank, dim are set by the caller at once. NULL: error text set. */
+/* At the end of the list; name (copied), type, rank, dim are set by the caller at once. NULL: error text
+ * set. */
 kolo_weight *kolo_weights_add(kolo_weights *w, const char *name, size_t length);
 /* by_name anew, after names were set or changed; KOLO_EINPUT: two of one name. */
 int kolo_weights_sort(kolo_weights *w);

@@ -1,29 +1,33 @@
 /* The run folder: made, locked, swept, and its recipe of record. */
 #include "ckpt/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/aside.h"
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/store.h"
-#include "kolo/error.h"
 
 static int check_space(const char *folder)
 {
     int64_t bytes = kolo_file_free_bytes(folder);
-    if (bytes < 0) return KOLO_EIO;
-    if (bytes == 0) return kolo_fail(KOLO_EIO, "%s: the file system is full: free space, or choose another run= folder", folder);
+    if (bytes < 0) return (int)bytes;
+    if (bytes == 0)
+        return kolo_fail(KOLO_EIO, "%s: the file system is full: free space, or choose another run= folder",
+                         folder);
     return 0;
 }
 
 int kolo_run_open(kolo_run **run, const char *folder)
 {
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     kolo_run *r = *run = kolo_alloc(sizeof *r);
-    if (!r) return KOLO_ECONFIG;
+    if (!r) return KOLO_ENOMEM;
     r->lock.fd = -1;
     r->folder = kolo_strdup(folder);
     r->checkpoints = kolo_format("%s/checkpoints", folder);
@@ -32,6 +36,7 @@ int kolo_run_open(kolo_run **run, const char *folder)
     KOLO_TRY_GOTO(rc, kolo_lock_take(&r->lock, folder, "lock", "run= folder"));
     KOLO_TRY_GOTO(rc, check_space(folder));
     KOLO_TRY_GOTO(rc, kolo_folder_make(r->checkpoints));
+    kolo_aside_sweep(r->folder);
     KOLO_TRY_GOTO(rc, kolo_store_sweep(r->checkpoints));
     return 0;
 fail:
@@ -43,12 +48,15 @@ void kolo_run_close(kolo_run **run)
 {
     kolo_run *r = *run;
     if (!r) return;
+    kolo_failure before;
+    kolo_error_keep(&before);
     if (kolo_saver_destroy(&r->saver) < 0) kolo_error("%s", kolo_error_text());
     if (r->lock.fd >= 0) kolo_lock_release(&r->lock);
     free(r->checkpoints);
     free(r->folder);
     free(r);
     *run = NULL;
+    kolo_error_restore(&before, before.status);
 }
 
 const char *kolo_run_folder(const kolo_run *run) { return run->folder; }
@@ -64,7 +72,7 @@ static int compare_recipe(const char *path, const kolo_options *options)
         char *difference = kolo_options_difference(&was, options);
         if (difference)
             rc = kolo_fail(KOLO_ECONFIG,
-                           "%s: this run was started with other options that change its numbers:\n%s"
+                           "%s: this run was started with other options that change its numbers: %s. "
                            "Give the old values to go on, or choose another run= folder to begin anew",
                            path, difference);
         free(difference);
@@ -84,16 +92,29 @@ static char *write_from_root(const kolo_options *options)
     return text;
 }
 
+int kolo_run_identify(kolo_run *run, bool begins, kolo_position *position)
+{
+    char id[RUN_ID] = "";
+    if (!begins) KOLO_TRY(kolo_identity_read(run->folder, id));
+    if (!*id && !begins) /* "": an older version's, which gets one now */
+        snprintf(id, sizeof id, "%s", position->run);
+    KOLO_TRY(kolo_identity_write(run->folder, id));
+    snprintf(position->run, sizeof position->run, "%s", id);
+    return 0;
+}
+
 int kolo_run_record(kolo_run *run, const kolo_options *options)
 {
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     int64_t *steps = NULL, n = 0;
     KOLO_TRY(kolo_store_list(run->checkpoints, &steps, &n));
     free(steps);
     char *path = kolo_format("%s/recipe.yaml", run->folder), *text = NULL;
-    if (!path) return KOLO_ECONFIG;
+    if (!path) return KOLO_ENOMEM;
     if (n > 0 && kolo_file_exists(path)) {
-        rc = compare_recipe(path, options);
+        rc = kolo_identity_check(run->folder, "recipe.yaml");
+        if (rc == 0) rc = kolo_identity_check(run->folder, "classes.txt");
+        if (rc == 0) rc = compare_recipe(path, options);
     } else if ((text = write_from_root(options))) {
         rc = kolo_file_write_atomic(path, text, strlen(text));
     }

@@ -21,7 +21,8 @@ static void write_entry(FILE *f, const kolo_weight *w, uint64_t begin)
     kolo_json_string(f, w->name);
     fprintf(f, ":{\"dtype\":\"%s\",\"shape\":[", kolo_weight_type_name(w->type));
     for (int d = 0; d < w->rank; d++) fprintf(f, "%s%lld", d ? "," : "", (long long)w->dim[d]);
-    fprintf(f, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin, (unsigned long long)(begin + w->bytes));
+    fprintf(f, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin,
+            (unsigned long long)(begin + w->bytes));
 }
 
 static void write_metadata(FILE *f, const char *const *metadata)
@@ -38,7 +39,7 @@ static void write_metadata(FILE *f, const char *const *metadata)
 
 static int write_header(FILE *f, const kolo_weight *weight, int n, const char *const *metadata)
 {
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     int *order = kolo_alloc(sizeof *order * (size_t)(n + 1));
     uint64_t *begin = kolo_alloc(sizeof *begin * (size_t)(n + 1)), at = 0;
     if (!order || !begin) goto done;
@@ -63,13 +64,15 @@ done:
     return rc;
 }
 
-int kolo_weights_header(const kolo_weight *weight, int n, const char *const *metadata, char **header, size_t *bytes)
+int kolo_weights_header(const kolo_weight *weight, int n, const char *const *metadata, char **header,
+                        size_t *bytes)
 {
     *header = NULL;
     FILE *f = open_memstream(header, bytes);
-    if (!f) return kolo_fail(KOLO_ECONFIG, "out of memory while writing a safetensors header");
+    if (!f) return kolo_fail(KOLO_ENOMEM, "out of memory while writing a safetensors header");
     int rc = write_header(f, weight, n, metadata);
-    if (fclose(f) != 0 && rc == 0) rc = kolo_fail(KOLO_ECONFIG, "out of memory while writing a safetensors header");
+    if (fclose(f) != 0 && rc == 0)
+        rc = kolo_fail(KOLO_ENOMEM, "out of memory while writing a safetensors header");
     if (rc < 0) {
         free(*header);
         *header = NULL;
@@ -86,11 +89,12 @@ int kolo_weights_write(const char *path, const kolo_weight *weight, int n, const
     char *header = NULL;
     size_t bytes = 0;
     int *order = kolo_alloc(sizeof *order * (size_t)(n + 1));
-    int rc = order ? kolo_weights_header(weight, n, metadata, &header, &bytes) : KOLO_ECONFIG;
+    int rc = order ? kolo_weights_header(weight, n, metadata, &header, &bytes) : KOLO_ENOMEM;
     if (rc == 0 && (rc = kolo_stream_aside(&s, path)) == 0) {
         kolo_weights_order(weight, n, order);
         rc = kolo_stream_put(&s, header, bytes);
-        for (int i = 0; rc == 0 && i < n; i++) rc = kolo_stream_put(&s, weight[order[i]].data, weight[order[i]].bytes);
+        for (int i = 0; rc == 0 && i < n; i++)
+            rc = kolo_stream_put(&s, weight[order[i]].data, weight[order[i]].bytes);
         rc = kolo_stream_commit(&s, path, rc);
     }
     free(order);

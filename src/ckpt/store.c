@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,15 +10,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/stream.h"
-#include "kolo/error.h"
 
 static const char tmp_suffix[] = ".tmp", old_suffix[] = ".old";
 
-void kolo_store_name(int64_t step, char name[STORE_NAME]) { snprintf(name, STORE_NAME, "step-%010" PRId64, step); }
+void kolo_store_name(int64_t step, char name[STORE_NAME])
+{
+    snprintf(name, STORE_NAME, "step-%010" PRId64, step);
+}
 
 /* "step-" and at least ten digits, then `suffix`; the step or -1. */
 static int64_t parse_name(const char *name, const char *suffix)
@@ -31,6 +35,8 @@ static int64_t parse_name(const char *name, const char *suffix)
     kolo_store_name(step, again);
     return !strncmp(name, again, strlen(again)) && name[strlen(again)] == *suffix ? step : -1;
 }
+
+bool kolo_store_named(const char *name) { return parse_name(name, "") >= 0; }
 
 static int compare_steps(const void *a, const void *b)
 {
@@ -59,14 +65,17 @@ static int list(const char *checkpoints, const char *suffix, int64_t **steps, in
     return rc;
 }
 
-int kolo_store_list(const char *checkpoints, int64_t **steps, int64_t *n) { return list(checkpoints, "", steps, n); }
+int kolo_store_list(const char *checkpoints, int64_t **steps, int64_t *n)
+{
+    return list(checkpoints, "", steps, n);
+}
 
 static int remove_step(const char *checkpoints, int64_t step, const char *suffix)
 {
     char name[STORE_NAME];
     kolo_store_name(step, name);
     char *path = kolo_format("%s/%s%s", checkpoints, name, suffix);
-    if (!path) return KOLO_ECONFIG;
+    if (!path) return KOLO_ENOMEM;
     int rc = kolo_folder_remove(path);
     free(path);
     return rc;
@@ -77,13 +86,33 @@ static int restore_old(const char *checkpoints, int64_t step, bool *restored)
 {
     char name[STORE_NAME];
     kolo_store_name(step, name);
-    char *to = kolo_format("%s/%s", checkpoints, name), *old = kolo_format("%s/%s%s", checkpoints, name, old_suffix);
-    int rc = to && old ? 0 : KOLO_ECONFIG;
+    char *to = kolo_format("%s/%s", checkpoints, name),
+         *old = kolo_format("%s/%s%s", checkpoints, name, old_suffix);
+    int rc = to && old ? 0 : KOLO_ENOMEM;
     *restored = rc == 0 && !kolo_file_exists(to);
     if (*restored && rename(old, to) < 0) rc = kolo_fail_io("rename", old);
     free(to);
     free(old);
     return rc;
+}
+
+/* "step-N.tmp" of older versions, "step-N.tmp-..." */
+static bool is_begun(const char *name)
+{
+    const char *dot = strchr(name, '.');
+    const size_t n = sizeof tmp_suffix - 1;
+    return dot && !strncmp(dot, tmp_suffix, n) && (!dot[n] || dot[n] == '-') && parse_name(name, dot) >= 0;
+}
+
+static int sweep_begun(const char *checkpoints)
+{
+    DIR *dir = opendir(checkpoints);
+    if (!dir) return kolo_fail_io("list", checkpoints);
+    for (struct dirent *e; (e = readdir(dir));)
+        if (is_begun(e->d_name) && kolo_aside_sweep_folder(dirfd(dir), e->d_name, checkpoints) < 0)
+            kolo_warn("%s: left by a killed run: %s", e->d_name, kolo_error_text()); /* it only takes space */
+    closedir(dir);
+    return 0;
 }
 
 int kolo_store_sweep(const char *checkpoints)
@@ -96,67 +125,94 @@ int kolo_store_sweep(const char *checkpoints)
         if (rc == 0 && !restored) rc = remove_step(checkpoints, steps[i], old_suffix);
     }
     free(steps);
-    if (rc < 0) return rc;
-    rc = list(checkpoints, tmp_suffix, &steps, &n);
-    for (int64_t i = 0; rc == 0 && i < n; i++) rc = remove_step(checkpoints, steps[i], tmp_suffix);
-    free(steps);
+    return rc < 0 ? rc : sweep_begun(checkpoints);
+}
+
+int kolo_store_begin(const char *checkpoints, int64_t step, kolo_aside *a, char **path)
+{
+    char name[STORE_NAME];
+    *a = (kolo_aside){.folder = -1, .fd = -1};
+    kolo_store_name(step, name);
+    if (!(*path = kolo_format("%s/%s", checkpoints, name))) return KOLO_ENOMEM;
+    /* not mkdir -p: a run folder that somebody moved away must not come back without its recipe and lock */
+    const int folder = open(checkpoints, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = folder < 0 ? kolo_fail_io("make the folder", *path) : 0;
+    if (rc == 0) rc = kolo_aside_open_folder(a, folder, name, *path);
+    if (folder >= 0) close(folder);
+    if (rc < 0) free(*path);
+    if (rc < 0) *path = NULL;
     return rc;
 }
 
-int kolo_store_commit(const char *checkpoints, int64_t step)
+static int replace(const kolo_aside *a, const char *path, const char *old)
 {
-    char name[STORE_NAME];
-    kolo_store_name(step, name);
-    char *to = kolo_format("%s/%s", checkpoints, name), *from = kolo_format("%s/%s%s", checkpoints, name, tmp_suffix);
-    char *old = kolo_format("%s/%s%s", checkpoints, name, old_suffix);
-    int rc = to && from && old ? 0 : KOLO_ECONFIG;
-    bool replaces = rc == 0 && kolo_file_exists(to);
-    if (replaces && rename(to, old) < 0) rc = kolo_fail_io("rename", to);
-    if (rc == 0 && rename(from, to) < 0) rc = kolo_fail_io("rename", from);
-    if (rc == 0) rc = kolo_folder_sync(checkpoints);
-    if (rc == 0 && replaces) rc = kolo_folder_remove(old);
-    free(to);
-    free(from);
+    const bool replaces = faccessat(a->folder, a->target, F_OK, 0) == 0;
+    if (replaces && renameat(a->folder, a->target, a->folder, old) < 0) return kolo_fail_io("rename", path);
+    if (renameat(a->folder, a->name, a->folder, a->target) < 0) return kolo_fail_io("rename", path);
+    KOLO_TRY(kolo_folder_sync_held(a->folder, path));
+    return replaces ? kolo_folder_remove_in(a->folder, old, path) : 0;
+}
+
+int kolo_store_commit(kolo_aside *a, char **path, int rc)
+{
+    kolo_failure first;
+    kolo_error_keep(&first);
+    char *old = kolo_format("%s%s", a->target, old_suffix);
+    if (rc == 0) rc = old ? replace(a, *path, old) : KOLO_ENOMEM;
+    else {
+        kolo_folder_remove_in(a->folder, a->name, *path); /* its space may be what is lacking */
+        kolo_error_restore(&first, rc);
+    }
+    kolo_aside_release(a);
     free(old);
+    free(*path);
+    *path = NULL;
     return rc;
+}
+
+static bool holds(const char *path, const char *line)
+{
+    char *text = NULL;
+    const bool same = kolo_file_exists(path) && kolo_file_read(path, &text, NULL) == 0 && !strcmp(text, line);
+    free(text);
+    return same;
 }
 
 int kolo_store_mark_best(const char *run_folder, int64_t step)
 {
     char name[STORE_NAME], line[STORE_NAME + 1];
     kolo_store_name(step, name);
-    char *target = kolo_format("%s/checkpoints/%s/manifest.json", run_folder, name), *path = kolo_format("%s/best", run_folder);
-    int rc = target && path ? 0 : KOLO_ECONFIG;
+    char *target = kolo_format("%s/checkpoints/%s/manifest.json", run_folder, name),
+         *path = kolo_format("%s/best", run_folder);
+    int rc = target && path ? 0 : KOLO_ENOMEM;
     const int bytes = snprintf(line, sizeof line, "%s\n", name);
     const bool there = rc == 0 && step > 0 && kolo_file_exists(target);
-    if (there && kolo_store_best(run_folder) != step) rc = kolo_file_write_atomic(path, line, (size_t)bytes);
+    if (there && !holds(path, line)) rc = kolo_file_write_atomic(path, line, (size_t)bytes);
     else if (rc == 0 && !there && unlink(path) < 0 && errno != ENOENT) rc = kolo_fail_io("remove", path);
     free(target);
     free(path);
     return rc;
 }
 
-int64_t kolo_store_best(const char *run_folder)
+int kolo_store_prune(const char *checkpoints, int64_t step, int64_t best,
+                     bool (*ours)(const char *path, void *context), void *context)
 {
-    int64_t step = -1;
-    char *path = kolo_format("%s/best", run_folder), *text = NULL;
-    if (path && kolo_file_read(path, &text, NULL) == 0) {
-        text[strcspn(text, "\r\n")] = 0;
-        step = parse_name(text, "");
-    }
-    free(text);
-    free(path);
-    return step;
-}
-
-int kolo_store_prune(const char *run_folder, const char *checkpoints, int64_t step)
-{
-    int64_t *steps, n, best = kolo_store_best(run_folder), kept = 0;
+    char name[STORE_NAME];
+    int64_t *steps, n, kept = 0;
     int rc = list(checkpoints, "", &steps, &n);
     for (int64_t i = 0; rc == 0 && i < n; i++) {
-        if (steps[i] == best || (steps[i] <= step && kept < 2)) kept++;
-        else rc = remove_step(checkpoints, steps[i], "");
-        if (rc == 0 && steps[i] > step) kolo_warn("%s: removed the checkpoint of step %" PRId64 ": the run went on from an earlier one", checkpoints, steps[i]);
+        kolo_store_name(steps[i], name);
+        char *path = kolo_format("%s/%s", checkpoints, name);
+        const bool mine = path && ours(path, context),
+                   keep = mine && (steps[i] == best || (steps[i] <= step && kept < 2));
+        free(path);
+        if (!path) rc = KOLO_ENOMEM;
+        kept += keep;
+        if (!mine || keep) continue;
+        rc = remove_step(checkpoints, steps[i], "");
+        if (rc == 0 && steps[i] > step)
+            kolo_warn("%s: removed the checkpoint of step %" PRId64 ": the run went on from an earlier one",
+                      checkpoints, steps[i]);
     }
     free(steps);
     return rc;

@@ -18,18 +18,21 @@ int kolo_fail_io(const char *verb, const char *path)
     return KOLO_EIO;
 }
 
-/* target, aside: as kolo_file_aside has them, or NULL; taken over. */
-static int open_as(stream *s, const char *path, char *target, char *aside)
+/* path is taken over. */
+static int stream_begin(stream *s, char *path)
 {
-    *s = (stream){.fd = -1, .path = kolo_strdup(path), .target = target, .aside = aside, .buffer = kolo_alloc(BUFFER_BYTES)};
-    int rc = s->path && s->buffer ? 0 : KOLO_ECONFIG;
-    const char *name = aside ? aside : target ? target : path;
-    if (rc == 0 && (s->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0) rc = kolo_fail_io("create", path);
-    if (rc < 0) kolo_stream_close(s);
-    return rc;
+    *s = (stream){
+        .fd = -1, .path = path, .aside = {.fd = -1, .folder = -1}, .buffer = kolo_alloc(BUFFER_BYTES)};
+    if (s->path && s->buffer) return 0;
+    return kolo_stream_close(s, KOLO_ENOMEM);
 }
 
-int kolo_stream_open(stream *s, const char *path) { return open_as(s, path, NULL, NULL); }
+int kolo_stream_open(stream *s, int folder, const char *path, const char *name)
+{
+    KOLO_TRY(stream_begin(s, kolo_format("%s/%s", path, name)));
+    s->fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return s->fd < 0 ? kolo_stream_close(s, kolo_fail_io("create", s->path)) : 0;
+}
 
 static int write_through(stream *s, const char *data, size_t bytes)
 {
@@ -67,13 +70,10 @@ int kolo_stream_sync(stream *s)
     return fsync(s->fd) < 0 ? kolo_fail_io("sync", s->path) : 0;
 }
 
-int kolo_stream_close(stream *s)
+int kolo_stream_close(stream *s, int rc)
 {
-    int rc = 0;
-    if (s->fd >= 0 && close(s->fd) < 0) rc = kolo_fail_io("close", s->path);
+    if (s->fd >= 0 && close(s->fd) < 0 && rc == 0) rc = kolo_fail_io("close", s->path);
     free(s->path);
-    free(s->target);
-    free(s->aside);
     free(s->buffer);
     *s = (stream){.fd = -1};
     return rc;
@@ -81,16 +81,17 @@ int kolo_stream_close(stream *s)
 
 int kolo_stream_aside(stream *s, const char *path)
 {
-    char *target, *aside;
-    KOLO_TRY(kolo_file_aside(path, &target, &aside));
-    return open_as(s, path, target, aside);
+    KOLO_TRY(stream_begin(s, kolo_strdup(path)));
+    const int rc = kolo_aside_open(&s->aside, path);
+    s->fd = s->aside.fd;
+    return rc < 0 ? kolo_stream_close(s, rc) : 0;
 }
 
 int kolo_stream_commit(stream *s, const char *path, int rc)
 {
-    char *aside = s->aside, *target = s->target;
-    s->aside = s->target = NULL; /* they outlive the stream */
-    if (rc == 0 && (rc = flush(s)) == 0 && aside && fsync(s->fd) < 0) rc = kolo_fail_io("sync", path);
-    const int closed = kolo_stream_close(s);
-    return kolo_file_commit(path, target, aside, rc < 0 ? rc : closed);
+    kolo_aside aside = s->aside; /* it closes the file */
+    if (rc == 0) rc = flush(s);
+    s->fd = -1;
+    kolo_stream_close(s, rc);
+    return kolo_aside_commit(&aside, path, rc);
 }

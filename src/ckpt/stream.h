@@ -5,24 +5,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/aside.h"
+
 typedef struct stream {
-    int fd;
-    char *path;   /* owned, as is all that follows */
-    char *target; /* that is replaced, NULL: none is */
-    char *aside;  /* what is written in its place; NULL: it is written to, as what is no file */
-    char *buffer; /* small pieces gather here */
+    int fd;           /* -1: closed */
+    char *path;       /* owned, as is the buffer */
+    kolo_aside aside; /* what is written in the place of a file, which has fd */
+    char *buffer;     /* small pieces gather here */
     size_t used;
     uint64_t bytes; /* put so far */
     uint32_t crc;
 } stream;
 
-int kolo_stream_open(stream *s, const char *path); /* truncates; on failure nothing is left to close */
+/* A new file in a folder that is held open; `path` names the folder in errors. On failure nothing is left to
+ * close. */
+int kolo_stream_open(stream *s, int folder, const char *path, const char *name);
 int kolo_stream_put(stream *s, const void *data, size_t bytes);
-int kolo_stream_sync(stream *s);  /* everything is on the disk */
-int kolo_stream_close(stream *s); /* also after a failure; network file systems may tell a full disk only here */
+int kolo_stream_sync(stream *s); /* everything is on the disk */
+/* rc: what became of the writing: a failure is returned as it is, with its text; else whether closing worked
+ * (network file systems may report a full disk only here). */
+int kolo_stream_close(stream *s, int rc);
 
-/* A file that replaces `path` when it is whole: opened aside of it; committed: synced, renamed, the folder synced; if `rc` is negative, or on a failure, it
- * is removed and the old one stays. Links, devices and pipes: as kolo_file_write_atomic. */
+/* A file that replaces `path` when it is whole: opened aside of it; committed: synced, renamed, the folder
+ * synced; if `rc` is negative, or on a failure, it is removed and the old one stays. Links, devices and
+ * pipes: as kolo_file_write_atomic. */
 int kolo_stream_aside(stream *s, const char *path);
 int kolo_stream_commit(stream *s, const char *path, int rc);
 

@@ -3,25 +3,30 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "ckpt/ckpt.h"
+#include "ckpt/manifest.h"
 #include "ckpt/reader.h"
+#include "ckpt/store.h"
 #include "ckpt/stream.h"
-#include "kolo/error.h"
 #include "ops/element.h"
 
 const char *kolo_weight_type_name(enum kolo_dtype type)
 {
     static const char *const name[KOLO_DTYPES] = {
-        [KOLO_F32] = "F32", [KOLO_BF16] = "BF16", [KOLO_F64] = "F64", [KOLO_I32] = "I32", [KOLO_U8] = "U8",    [KOLO_F16] = "F16",
-        [KOLO_I8] = "I8",   [KOLO_U16] = "U16",   [KOLO_I16] = "I16", [KOLO_I64] = "I64", [KOLO_BOOL] = "BOOL"};
+        [KOLO_F32] = "F32", [KOLO_BF16] = "BF16", [KOLO_F64] = "F64",  [KOLO_I32] = "I32",
+        [KOLO_U8] = "U8",   [KOLO_F16] = "F16",   [KOLO_I8] = "I8",    [KOLO_U16] = "U16",
+        [KOLO_I16] = "I16", [KOLO_I64] = "I64",   [KOLO_BOOL] = "BOOL"};
     return name[type];
 }
 
@@ -32,7 +37,8 @@ static bool is_zip(const kolo_weights *w) { return !memcmp(w->map, "PK\3\4", 4);
 /* A pickle of protocol 2 that begins with torch.save's magic number 0x1950a86a20f9469cfc6c. */
 static bool is_old_pth(const kolo_weights *w)
 {
-    static const unsigned char magic[] = {0x80, 2, 0x8A, 10, 0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
+    static const unsigned char magic[] = {0x80, 2,    0x8A, 10,   0x6C, 0xFC, 0x9C,
+                                          0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
     return w->bytes > sizeof magic && !memcmp(w->map, magic, sizeof magic);
 }
 
@@ -45,9 +51,15 @@ static bool is_darknet(const kolo_weights *w)
     return reader_number(w->map, 4) == 0 && (minor == 1 || minor == 2) && reader_number(w->map + 8, 4) == 0;
 }
 
-static int read_safetensors(kolo_weights *w, const kolo_graph *graph) { return (void)graph, kolo_safetensors_read(w); }
+static int read_safetensors(kolo_weights *w, const kolo_graph *graph)
+{
+    return (void)graph, kolo_safetensors_read(w);
+}
 static int read_pth(kolo_weights *w, const kolo_graph *graph) { return (void)graph, kolo_pth_read(w); }
-static int read_old_pth(kolo_weights *w, const kolo_graph *graph) { return (void)graph, kolo_pth_read_old(w); }
+static int read_old_pth(kolo_weights *w, const kolo_graph *graph)
+{
+    return (void)graph, kolo_pth_read_old(w);
+}
 
 static const struct {
     const char *name;
@@ -68,9 +80,11 @@ static int read_any(kolo_weights *w, const kolo_graph *graph)
             return kind_table[i].read(w, graph);
         }
     char begin[25] = "";
-    for (size_t i = 0; i < sizeof begin - 1 && i < w->bytes; i++) begin[i] = w->map[i] >= ' ' && w->map[i] < 127 ? (char)w->map[i] : '.';
+    for (size_t i = 0; i < sizeof begin - 1 && i < w->bytes; i++)
+        begin[i] = w->map[i] >= ' ' && w->map[i] < 127 ? (char)w->map[i] : '.';
     return kolo_fail(KOLO_EINPUT,
-                     "%s: it begins with \"%s\", as no file of weights that is known: safetensors, PyTorch's .pth, darknet's .weights; "
+                     "%s: it begins with \"%s\", as no file of weights that is known: safetensors, PyTorch's "
+                     ".pth, darknet's .weights; "
                      "give one of these, or download it again",
                      w->path, begin);
 }
@@ -111,12 +125,14 @@ kolo_weight *kolo_weights_add(kolo_weights *w, const char *name, size_t length)
 
 int kolo_weights_refuse(const kolo_weights *w, const char *what)
 {
-    return kolo_fail(KOLO_EINPUT, "%s: not a whole %s file: %s; copy or download it again", w->path, w->kind, what);
+    return kolo_fail(KOLO_EINPUT, "%s: not a whole %s file: %s; copy or download it again", w->path, w->kind,
+                     what);
 }
 
 int kolo_weights_refuse_tensor(const kolo_weights *w, const char *name, const char *what)
 {
-    return kolo_fail(KOLO_EINPUT, "%s: not a whole %s file: tensor \"%.100s\": %s; copy or download it again", w->path, w->kind, name, what);
+    return kolo_fail(KOLO_EINPUT, "%s: not a whole %s file: tensor \"%.100s\": %s; copy or download it again",
+                     w->path, w->kind, name, what);
 }
 
 static int compare_names(const void *a, const void *b, void *weights)
@@ -127,7 +143,8 @@ static int compare_names(const void *a, const void *b, void *weights)
 
 int kolo_weights_sort(kolo_weights *w)
 {
-    if (!w->by_name && !(w->by_name = kolo_weights_keep(w, ((size_t)w->count + 1) * sizeof *w->by_name))) return KOLO_ECONFIG;
+    if (!w->by_name && !(w->by_name = kolo_weights_keep(w, ((size_t)w->count + 1) * sizeof *w->by_name)))
+        return KOLO_ENOMEM;
     for (int i = 0; i < w->count; i++) w->by_name[i] = i;
     qsort_r(w->by_name, (size_t)w->count, sizeof *w->by_name, compare_names, w->weight);
     for (int i = 1; i < w->count; i++)
@@ -144,7 +161,9 @@ static void drop_prefixes(kolo_weights *w)
         const char *one = prefix[i % 2];
         const size_t length = strlen(one);
         int64_t with = 0;
-        while (with < w->count && (!strncmp(w->weight[with].name, one, length) || !strcmp(w->weight[with].name, "n_averaged"))) with++;
+        while (with < w->count &&
+               (!strncmp(w->weight[with].name, one, length) || !strcmp(w->weight[with].name, "n_averaged")))
+            with++;
         for (int64_t k = 0; with == w->count && k < w->count; k++)
             if (!strncmp(w->weight[k].name, one, length)) w->weight[k].name += length;
     }
@@ -152,8 +171,9 @@ static void drop_prefixes(kolo_weights *w)
 
 /* ---- files of several sets of tensors ---- */
 
-const char *const kolo_weights_group[] = {"state_dict", "model",     "model_state_dict", "model_state", "net", "network",
-                                          "params",     "model_ema", "state_dict_ema",   "ema",         NULL};
+const char *const kolo_weights_group[] = {"state_dict", "model",  "model_state_dict", "model_state",    "net",
+                                          "network",    "params", "model_ema",        "state_dict_ema", "ema",
+                                          NULL};
 
 /* KEY.NAME, or KEY:NAME as checkpoints of this program have it. */
 static bool in_group(const char *name, const char *key)
@@ -180,7 +200,8 @@ static int take_group(kolo_weights *w)
         if (count && !first) first = *key;
         members += count;
     }
-    if (!w->wanted && !(w->beside && members == w->count)) { /* names that are not all of such sets are the network's own */
+    /* names that are not all of such sets are the network's own */
+    if (!w->wanted && !(w->beside && members == w->count)) {
         w->beside = count_group(w, "ema") ? "ema" : NULL;
         return 0;
     }
@@ -236,7 +257,9 @@ static int map_file(kolo_weights *w)
     if (fd < 0) return kolo_fail_io("open", w->path), KOLO_EINPUT;
     int rc = 0;
     if (fstat(fd, &st) < 0) rc = kolo_fail_io("read", w->path);
-    else if (S_ISDIR(st.st_mode)) rc = kolo_fail(KOLO_EINPUT, "%s: a folder, not a file of weights; those of a run come by run=", w->path);
+    else if (S_ISDIR(st.st_mode))
+        rc = kolo_fail(KOLO_EINPUT,
+                       "%s: a folder, not a file of weights; those of a run come by run=", w->path);
     else if (!S_ISREG(st.st_mode)) rc = kolo_fail(KOLO_EINPUT, "%s: not a file", w->path);
     else if (st.st_size < 10) rc = kolo_weights_refuse(w, "too short"); /* a length and "{}" */
     if (rc == 0) {
@@ -249,20 +272,49 @@ static int map_file(kolo_weights *w)
     return rc;
 }
 
+/* Tensors of a checkpoint are what its manifest says: nobody reads them unchecked, by whatever name he comes.
+ */
+static int check_manifest(const kolo_weights *w)
+{
+    manifest m;
+    char *file = realpath(w->path, NULL), *folder = file ? kolo_file_parent(file) : NULL;
+    char *list = folder ? kolo_format("%s/manifest.json", folder) : NULL;
+    int rc = list ? 0 : !file && errno != ENOMEM ? kolo_file_fail("find", w->path) : kolo_no_memory(PATH_MAX);
+    const bool tensors = rc == 0 && !strcmp(strrchr(file, '/') + 1, "tensors.safetensors");
+    if (tensors && kolo_file_exists(list)) {
+        rc = kolo_record_read(list, &m);
+        if (rc == 0 && m.bytes != w->bytes)
+            rc = kolo_fail(KOLO_EINPUT, "%s: %zu bytes, its manifest says %" PRIu64, w->path, w->bytes,
+                           m.bytes);
+        if (rc == 0 && kolo_crc32c(0, w->map, w->bytes) != m.crc)
+            rc = kolo_fail(KOLO_EINPUT, "%s: damaged: its checksum is not that of its manifest", w->path);
+    } else if (tensors && kolo_store_named(strrchr(folder, '/') + 1)) {
+        rc = kolo_fail(
+            KOLO_EINPUT,
+            "%s: a checkpoint without its manifest.json, as a killed run leaves it: it cannot be checked",
+            w->path);
+    }
+    free(list);
+    free(folder);
+    free(file);
+    return rc;
+}
+
 int kolo_weights_open(kolo_weights **weights, const char *path, const kolo_graph *graph)
 {
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     kolo_weights *w = *weights = kolo_alloc(sizeof *w);
-    if (!w) return KOLO_ECONFIG;
+    if (!w) return KOLO_ENOMEM;
     w->kind = "weights";
     const char *key;
     if (!(w->path = kolo_weights_file(path, &key))) {
-        rc = KOLO_EINPUT;
+        rc = kolo_error_status();
         goto fail;
     }
     w->of_run = !key && strcmp(w->path, path);
     if (key && !(w->wanted = keep_text(w, key, strlen(key)))) goto fail;
     KOLO_TRY_GOTO(rc, map_file(w));
+    KOLO_TRY_GOTO(rc, check_manifest(w));
     KOLO_TRY_GOTO(rc, read_any(w, graph));
     if (w->of_run && count_group(w, "ema")) w->wanted = "ema"; /* as a run is evaluated and exported */
     if (!w->taken) KOLO_TRY_GOTO(rc, take_group(w));
@@ -295,7 +347,10 @@ const char *kolo_weights_beside(const kolo_weights *weights) { return weights->b
 bool kolo_weights_partial(const kolo_weights *weights) { return weights->partial; }
 int kolo_weights_count(const kolo_weights *weights) { return (int)weights->count; }
 
-const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i) { return i >= 0 && i < weights->count ? &weights->weight[i] : NULL; }
+const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i)
+{
+    return i >= 0 && i < weights->count ? &weights->weight[i] : NULL;
+}
 
 const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *name)
 {

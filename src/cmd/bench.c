@@ -1,4 +1,5 @@
-/* kolo bench train: steps, timed, on synthetic data or on packed pictures (data=); with --profile the time of every kind of action. */
+/* kolo bench train: steps, timed, on synthetic data or on packed pictures (data=); with --profile the time of
+ * every kind of action. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static int drain(kolo_session *session)
 }
 
 /* By arena, and what the process or the GPU really holds. */
-static void print_result(const kolo_session *session, int64_t steps, double seconds, double fastest, double host)
+static void print_result(const kolo_session *session, int64_t steps, double seconds, double fastest,
+                         double host)
 {
     const kolo_options *o = session->options;
     const kolo_plan *plan = session->plan;
@@ -45,17 +47,20 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
     double peak = (double)(session->cuda ? kolo_session_taken(session) : kolo_memory_peak());
     printf("arenas (MiB):");
     for (int a = 0; a < KOLO_ARENAS; a++)
-        if (plan->arena_bytes[a]) printf(" %s %.1f", kolo_arena_name[a], (double)plan->arena_bytes[a] / 0x1p20);
+        if (plan->arena_bytes[a])
+            printf(" %s %.1f", kolo_arena_name[a], (double)plan->arena_bytes[a] / 0x1p20);
     if (session->cuda) {
         snprintf(where, sizeof where, "%d x %.40s", session->launch->size, session->device.name);
         snprintf(busy, sizeof busy, ", host %.3f", host * 1e3 / (double)steps);
     } else {
         snprintf(where, sizeof where, "%d ranks x %ld threads", session->launch->size, (long)o->threads);
     }
-    printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f%s), peak %.0f MiB (planned %.0f MiB): "
+    printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f%s), peak %.0f MiB (planned "
+           "%.0f MiB): "
            "%.1f img/s\n",
-           o->model, (long)o->batch, (long)session->height, (long)session->width, kolo_option_find("precision")->choices[o->precision], where,
-           seconds * 1e3 / (double)steps, fastest * 1e3, busy, peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20,
+           o->model, (long)o->batch, (long)session->height, (long)session->width,
+           kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps,
+           fastest * 1e3, busy, peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20,
            (double)(steps * o->batch) / seconds);
     fflush(stdout);
 }
@@ -71,7 +76,7 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
     KOLO_TRY_GOTO(rc, kolo_loader_seek(session.loader, 0, 0));
     for (int64_t i = 0; i < WARM_UP; i++) KOLO_TRY_GOTO(rc, one(&session, i));
     if (profiled && !(profile = kolo_alloc((size_t)session.plan->actions * sizeof *profile))) {
-        rc = KOLO_ECONFIG;
+        rc = KOLO_ENOMEM;
         goto fail;
     }
     KOLO_TRY_GOTO(rc, kolo_exec_set_profile(session.exec, profile));
@@ -114,13 +119,11 @@ int kolo_command_bench(int n, char **words)
     if (!what[0]) {
         rc = kolo_fail(KOLO_ECONFIG, "what is to be measured? %s: `kolo help bench` shows how", can);
     } else if (strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG, "`%s` is nothing to measure: %s are; `kolo help bench` shows how", what[0], can);
+        rc = kolo_fail(KOLO_ECONFIG, "`%s` is nothing to measure: %s are; `kolo help bench` shows how",
+                       what[0], can);
     } else {
-        if (!*options.data) {
-            free(options.data);
-            options.data = kolo_strdup("synthetic");
-        }
-        rc = options.data ? kolo_command_launch(&options, &launch) : KOLO_ECONFIG;
+        rc = *options.data ? 0 : kolo_option_set(&options, "data", "synthetic", "kolo bench");
+        if (rc == 0) rc = kolo_command_launch(&options, &launch);
         if (rc == 0) rc = bench_train(launch, &options, profiled);
     }
     kolo_options_free(&options);

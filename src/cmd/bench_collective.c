@@ -1,16 +1,18 @@
-/* kolo bench NAME (allreduce, reduce_scatter, allgather, broadcast, gather, scatter, alltoall): the collectives of libkolo_comm, timed and checked, in the columns of nccl-tests (out of place and in place) or OSU's. Numbers are small and whole, so that every result is exact in every type. */
+/* kolo bench NAME (allreduce, reduce_scatter, allgather, broadcast, gather, scatter, alltoall): the
+ * collectives of libkolo_comm, timed and checked, in the columns of nccl-tests (out of place and in place) or
+ * OSU's. Numbers are small and whole, so that every result is exact in every type. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/failure.h"
 #include "base/thread.h"
 #include "cmd/bench_table.h"
 #include "cmd/cmd.h"
 #include "comm/kernel.h"
 #include "comm/library/parts.h"
-#include "kolo/error.h"
 #include "train/parts.h"
 
 enum { SMALL_BYTES = 32 << 10, PERIOD = 5 };
@@ -22,14 +24,18 @@ static const struct what {
     int factor;
     bool reduces, apart, in_place;
 } kinds[] = {
-    {"allreduce", KOLO_ALLREDUCE, 2, true, true, true},   {"reduce_scatter", KOLO_REDUCE_SCATTER, 1, true, true, false},
-    {"allgather", KOLO_ALLGATHER, 1, false, true, false}, {"broadcast", KOLO_BROADCAST, 0, false, false, true},
-    {"gather", KOLO_GATHER, 1, false, true, false},       {"scatter", KOLO_SCATTER, 1, false, true, false},
+    {"allreduce", KOLO_ALLREDUCE, 2, true, true, true},
+    {"reduce_scatter", KOLO_REDUCE_SCATTER, 1, true, true, false},
+    {"allgather", KOLO_ALLGATHER, 1, false, true, false},
+    {"broadcast", KOLO_BROADCAST, 0, false, false, true},
+    {"gather", KOLO_GATHER, 1, false, true, false},
+    {"scatter", KOLO_SCATTER, 1, false, true, false},
     {"alltoall", KOLO_ALLTOALL, 1, false, true, false},
 };
 enum { SHARED, ORDINARY, DEVICE, MEMORIES };
 static const char *const memory_name[MEMORIES] = {"shared", "ordinary", "device"};
-static const char *const reduce_name[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
+static const char *const reduce_name[KOLO_REDUCE_COUNT] = {"sum", "average", "min",
+                                                           "max", "product", "adasum"};
 
 typedef struct bench {
     const struct what *what;
@@ -44,19 +50,21 @@ typedef struct bench {
     kolo_options options;
     kolo_session session; /* memory=device: launch, device and backend of it */
     char *in, *out;       /* vectors */
-    char *put, *got;      /* what goes in and comes out, where the processor sees it: `in` and `out`, unless they lie on a GPU */
-    double *numbers;      /* of a vector, as f64 */
-    int64_t *each;        /* [ranks] elements of every part */
+    /* what goes in and comes out, where the processor sees it: `in` and `out`, unless they lie on a GPU */
+    char *put, *got;
+    double *numbers; /* of a vector, as f64 */
+    int64_t *each;   /* [ranks] elements of every part */
     kolo_bench_table table;
 } bench;
 
-/* ---- words -------------------------------------------------------------------------------------------------------------- */
+/* ---- words --------------------------------------------------------------------------------------------- */
 
 static int fail_name(const char *key, const char *name, const char *const *names, int count)
 {
     char list[256];
     size_t used = 0;
-    for (int i = 0; i < count && used < sizeof list; i++) used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    for (int i = 0; i < count && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     return kolo_fail(KOLO_ECONFIG, "%s=%s is not a choice; one of %s", key, name, list);
 }
 
@@ -87,7 +95,7 @@ static const struct what *find_what(const char *name)
 
 bool kolo_bench_is_collective(const char *name) { return find_what(name); }
 
-static int read_words(bench *b, int n, char **words)
+static int bench_collective_read_words(bench *b, int n, char **words)
 {
     static const char *const paths[] = {"order", "named"}, *const formats[] = {"nccl", "osu"};
     int64_t check = 1;
@@ -99,7 +107,8 @@ static int read_words(bench *b, int n, char **words)
     b->max = 64 << 20;
     for (int i = 0; i < KOLO_DTYPES; i++) types[i] = kolo_dtype_name((enum kolo_dtype)i);
     KOLO_TRY(take_name(&n, words, "dtype", types, KOLO_DTYPES, &type));
-    KOLO_TRY(take_name(&n, words, "op", reduce_name, KOLO_ADASUM, &reduce)); /* Adasum's results are not whole */
+    /* Adasum's results are not whole */
+    KOLO_TRY(take_name(&n, words, "op", reduce_name, KOLO_ADASUM, &reduce));
     KOLO_TRY(take_name(&n, words, "memory", memory_name, MEMORIES, &b->memory));
     KOLO_TRY(take_name(&n, words, "path", paths, 2, &path));
     KOLO_TRY(take_name(&n, words, "format", formats, 2, &format));
@@ -108,7 +117,8 @@ static int read_words(bench *b, int n, char **words)
     KOLO_TRY(kolo_bench_take(&n, words, "iterations", 1, &b->iterations));
     KOLO_TRY(kolo_bench_take(&n, words, "check", 0, &check));
     KOLO_TRY(kolo_bench_take(&n, words, "root", 0, &b->root));
-    if (b->max < b->min) return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
+    if (b->max < b->min)
+        return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
     b->type = (enum kolo_dtype)type;
     b->reduce = (enum kolo_reduce)reduce;
     b->named = path == 1;
@@ -118,7 +128,7 @@ static int read_words(bench *b, int n, char **words)
     return kolo_command_words(&b->options, n, words, 0, NULL);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------------------------------------- */
 
 static void store(const bench *b, void *to, int64_t count)
 {
@@ -146,7 +156,8 @@ static double value(const bench *b, int rank, int64_t i)
 {
     if (b->type == KOLO_BOOL) return (double)((i + rank) % PERIOD == 0);
     if (b->what->reduces && b->reduce == KOLO_PRODUCT) return (i + rank) % PERIOD == 0 && rank < 4 ? 2 : 1;
-    const int64_t apart = PERIOD * ((b->launch->size + 39) / 40), at = (i * 3 + rank) % apart; /* a sum is below 128, whatever the ranks */
+    /* a sum is below 128, whatever the ranks */
+    const int64_t apart = PERIOD * ((b->launch->size + 39) / 40), at = (i * 3 + rank) % apart;
     return at < PERIOD ? (double)at : 0;
 }
 
@@ -166,7 +177,7 @@ static double reduced(const bench *b, int64_t i)
     return kolo_dtype_is_real(b->type) ? all / b->launch->size : (double)((int64_t)all / b->launch->size);
 }
 
-/* ---- one call ------------------------------------------------------------------------------------------------------------- */
+/* ---- one call ------------------------------------------------------------------------------------------ */
 
 /* count: elements of the whole, a multiple of the ranks where it is cut. */
 static kolo_request request(const bench *b, int64_t count, bool in_place)
@@ -183,11 +194,12 @@ static kolo_request request(const bench *b, int64_t count, bool in_place)
                       .reduce = b->reduce,
                       .root = (int)b->root};
     if (b->what->collective == KOLO_BROADCAST) r.in = NULL;
-    if (part_in || b->what->collective == KOLO_ALLTOALL || b->what->collective == KOLO_SCATTER) r.splits = b->each;
+    if (part_in || b->what->collective == KOLO_ALLTOALL || b->what->collective == KOLO_SCATTER)
+        r.splits = b->each;
     return r;
 }
 
-static int call(const bench *b, const kolo_request *r, int64_t calls)
+static int bench_collective_call(const bench *b, const kolo_request *r, int64_t calls)
 {
     for (int64_t i = 0; i < calls; i++) {
         kolo_handle handle;
@@ -209,7 +221,10 @@ static int send_vectors(const bench *b, size_t bytes)
     return kolo_backend_finish(b->session.backend);
 }
 
-static int fetch_result(const bench *b, size_t bytes) { return b->memory == DEVICE ? kolo_backend_read(b->session.backend, b->got, b->out, bytes) : 0; }
+static int fetch_result(const bench *b, size_t bytes)
+{
+    return b->memory == DEVICE ? kolo_backend_read(b->session.backend, b->got, b->out, bytes) : 0;
+}
 
 /* What this rank brings, and what it should have afterwards: elements of `out`, or 0. */
 static int64_t bring(const bench *b, int64_t count)
@@ -247,7 +262,7 @@ static int64_t expect(const bench *b, int64_t count)
     }
 }
 
-static int check(bench *b, int64_t count, bool in_place, int64_t *wrong)
+static int bench_collective_check(bench *b, int64_t count, bool in_place, int64_t *wrong)
 {
     const size_t width = kolo_dtype_size(b->type);
     const kolo_request r = request(b, count, in_place);
@@ -257,21 +272,25 @@ static int check(bench *b, int64_t count, bool in_place, int64_t *wrong)
     store(b, b->put, mine);
     if (own) store(b, b->got, mine);
     KOLO_TRY(send_vectors(b, (size_t)most * width));
-    KOLO_TRY(call(b, &r, 1));
+    KOLO_TRY(bench_collective_call(b, &r, 1));
     KOLO_TRY(fetch_result(b, (size_t)most * width));
     int64_t have = expect(b, count);
     store(b, b->put, have);
     *wrong = 0;
-    for (int64_t i = 0; i < have; i++) *wrong += memcmp(b->put + (size_t)i * width, b->got + (size_t)i * width, width) != 0;
+    for (int64_t i = 0; i < have; i++)
+        *wrong += memcmp(b->put + (size_t)i * width, b->got + (size_t)i * width, width) != 0;
     KOLO_TRY(kolo_allreduce(b->all, NULL, wrong, 1, KOLO_I64, KOLO_SUM));
     return 0;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------------------------------------- */
 
-static int64_t calls_of(const bench *b, int64_t bytes) { return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 20; }
+static int64_t calls_of(const bench *b, int64_t bytes)
+{
+    return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 20;
+}
 
-static int measure(bench *b, int64_t count, bool in_place, kolo_bench_timing *t)
+static int bench_collective_measure(bench *b, int64_t count, bool in_place, kolo_bench_timing *t)
 {
     const int64_t bytes = count * (int64_t)kolo_dtype_size(b->type), calls = calls_of(b, bytes);
     const kolo_request r = request(b, count, in_place);
@@ -279,16 +298,16 @@ static int measure(bench *b, int64_t count, bool in_place, kolo_bench_timing *t)
     memset(b->put, 0, (size_t)bytes);
     memset(b->got, 0, (size_t)bytes);
     KOLO_TRY(send_vectors(b, (size_t)bytes));
-    KOLO_TRY(call(b, &r, 1 + calls / 10));
+    KOLO_TRY(bench_collective_call(b, &r, 1 + calls / 10));
     KOLO_TRY(kolo_barrier(b->all));
     double begin = kolo_time();
     if (!b->table.osu) {
-        KOLO_TRY(call(b, &r, calls));
+        KOLO_TRY(bench_collective_call(b, &r, calls));
         seconds = kolo_time() - begin;
     }
     for (int64_t i = 0; b->table.osu && i < calls; i++) {
         begin = kolo_time();
-        KOLO_TRY(call(b, &r, 1));
+        KOLO_TRY(bench_collective_call(b, &r, 1));
         seconds += kolo_time() - begin;
         KOLO_TRY(kolo_barrier(b->all));
     }
@@ -297,16 +316,17 @@ static int measure(bench *b, int64_t count, bool in_place, kolo_bench_timing *t)
     KOLO_TRY(kolo_allreduce(b->all, NULL, &t->least, 1, KOLO_F64, KOLO_MIN));
     KOLO_TRY(kolo_allreduce(b->all, NULL, &t->most, 1, KOLO_F64, KOLO_MAX));
     t->wrong = -1;
-    return b->table.checks ? check(b, count, in_place, &t->wrong) : 0;
+    return b->table.checks ? bench_collective_check(b, count, in_place, &t->wrong) : 0;
 }
 
 static void print_head(bench *b)
 {
     const kolo_launch *l = b->table.launch = b->launch;
     if (l->rank == 0)
-        printf("# kolo bench %s: libkolo_comm, %d rank%s on %d node%s, %s memory, %s, algorithm %s\n", b->what->name, l->size, l->size > 1 ? "s" : "", l->nodes,
-               l->nodes > 1 ? "s" : "", b->memory == DEVICE ? b->session.device.name : memory_name[b->memory], b->named ? "named" : "matched by order",
-               b->options.comm_algorithm);
+        printf("# kolo bench %s: libkolo_comm, %d rank%s on %d node%s, %s memory, %s, algorithm %s\n",
+               b->what->name, l->size, l->size > 1 ? "s" : "", l->nodes, l->nodes > 1 ? "s" : "",
+               b->memory == DEVICE ? b->session.device.name : memory_name[b->memory],
+               b->named ? "named" : "matched by order", b->options.comm_algorithm);
     kolo_bench_head(&b->table);
 }
 
@@ -324,8 +344,8 @@ static int one_size(bench *b, int64_t count)
                                 .root = rootless ? -1 : (int)b->root,
                                 .factor = w->factor || n == 1 ? (double)(w->factor * (n - 1)) / n : 1};
     kolo_bench_timing out, in;
-    if (w->apart) KOLO_TRY(measure(b, count, false, &out));
-    if (w->in_place) KOLO_TRY(measure(b, count, true, &in));
+    if (w->apart) KOLO_TRY(bench_collective_measure(b, count, false, &out));
+    if (w->in_place) KOLO_TRY(bench_collective_measure(b, count, true, &in));
     kolo_bench_line(&b->table, &row, w->apart ? &out : &in, b->table.both ? &in : NULL);
     return 0;
 }
@@ -344,10 +364,13 @@ static int measure_all(bench *b)
         KOLO_TRY(one_size(b, count));
     }
     kolo_bench_tail(&b->table);
-    return b->table.wrong ? kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong values from %s: a defect of it, or of the machine", b->table.wrong, b->what->name) : 0;
+    return b->table.wrong ? kolo_fail(KOLO_EINTERNAL,
+                                      "%" PRId64 " wrong values from %s: a defect of it, or of the machine",
+                                      b->table.wrong, b->what->name)
+                          : 0;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------------------- */
 
 static size_t room(const bench *b) { return (size_t)b->max + 8 * (size_t)b->launch->size; }
 
@@ -363,14 +386,15 @@ static int open_device(bench *b)
     KOLO_TRY(kolo_backend_create(&s->backend, "cuda", &config));
     b->in = kolo_backend_alloc(s->backend, bytes);
     b->out = kolo_backend_alloc(s->backend, bytes);
-    return b->in && b->out ? 0 : KOLO_ECONFIG;
+    return b->in && b->out ? 0 : kolo_error_status();
 }
 
 static void close_all(bench *b)
 {
     void *memory[] = {b->in, b->out};
     kolo_world_close(&b->world);
-    for (int i = 0; i < 2 && b->session.backend; i++) kolo_backend_free(b->session.backend, &memory[i], room(b));
+    for (int i = 0; i < 2 && b->session.backend; i++)
+        kolo_backend_free(b->session.backend, &memory[i], room(b));
     kolo_backend_destroy(&b->session.backend);
     if (b->memory != SHARED) free(b->put), free(b->got);
     free(b->each);
@@ -387,17 +411,19 @@ static int open_all(bench *b)
                                       .timeout = o->comm_timeout,
                                       .patience = o->comm_patience,
                                       .shared_bytes = b->memory == SHARED ? 2 * bytes + (1 << 20) : 0};
-    if (!comm_combine_of(b->type, b->reduce)) return kolo_fail(KOLO_ECONFIG, "%s has no %s", kolo_dtype_name(b->type), reduce_name[b->reduce]);
-    if (b->root >= b->launch->size) return kolo_fail(KOLO_ECONFIG, "root=%" PRId64 " of %d ranks", b->root, b->launch->size);
+    if (!comm_combine_of(b->type, b->reduce))
+        return kolo_fail(KOLO_ECONFIG, "%s has no %s", kolo_dtype_name(b->type), reduce_name[b->reduce]);
+    if (b->root >= b->launch->size)
+        return kolo_fail(KOLO_ECONFIG, "root=%" PRId64 " of %d ranks", b->root, b->launch->size);
     KOLO_TRY(lib_world_start(&b->world, b->launch, &config, NULL, NULL));
     b->all = kolo_world_group(b->world);
     b->each = kolo_alloc((size_t)b->launch->size * sizeof *b->each);
     b->numbers = kolo_alloc((bytes / kolo_dtype_size(b->type) + 1) * sizeof *b->numbers);
-    if (!b->each || !b->numbers) return KOLO_ECONFIG;
+    if (!b->each || !b->numbers) return KOLO_ENOMEM;
     if (b->memory != SHARED) {
         b->put = kolo_alloc(bytes);
         b->got = kolo_alloc(bytes);
-        if (!b->put || !b->got) return KOLO_ECONFIG;
+        if (!b->put || !b->got) return KOLO_ENOMEM;
     } else {
         KOLO_TRY(kolo_world_alloc(b->world, bytes, (void **)&b->put));
         KOLO_TRY(kolo_world_alloc(b->world, bytes, (void **)&b->got));
@@ -411,7 +437,7 @@ static int open_all(bench *b)
 int kolo_bench_collective(int n, char **words)
 {
     bench b = {.min = 0};
-    KOLO_TRY(read_words(&b, n, words));
+    KOLO_TRY(bench_collective_read_words(&b, n, words));
     int rc = kolo_command_launch(&b.options, &b.launch);
     if (rc == 0) rc = open_all(&b);
     if (rc == 0) print_head(&b);

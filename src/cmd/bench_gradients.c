@@ -1,5 +1,6 @@
-/* kolo bench gradients: how fast ranks sum in the buckets of training, on GPUs too, and whether they sum right. Prints the
- * columns of nccl-tests (calls back to back), or with format=osu OSU's (each call alone, then a barrier). */
+/* kolo bench gradients: how fast ranks sum in the buckets of training, on GPUs too, and whether they sum
+ * right. Prints the columns of nccl-tests (calls back to back), or with format=osu OSU's (each call
+ * alone, then a barrier). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ typedef struct bench {
     kolo_bench_table table;
 } bench;
 
-/* ---- words ----------------------------------------------------------------------------------------------------- */
+/* ---- words --------------------------------------------------------------------------------------------- */
 
 int kolo_bench_take(int *n, char **words, const char *key, int64_t low, int64_t *value)
 {
@@ -35,8 +36,10 @@ int kolo_bench_take(int *n, char **words, const char *key, int64_t low, int64_t 
         long long number = strtoll(text + length + 1, &end, 10);
         const char *unit = *end ? strchr(units, *end) : NULL;
         int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-        if (end == text + length + 1 || end[unit ? 1 : 0] || number < 0 || number > INT64_MAX >> (shift + 4) || (int64_t)number << shift < low)
-            return kolo_fail(KOLO_ECONFIG, "%s: a whole number from %" PRId64 " on, such as 64, 8K or 64M", text, low);
+        if (end == text + length + 1 || end[unit ? 1 : 0] || number < 0 ||
+            number > INT64_MAX >> (shift + 4) || (int64_t)number << shift < low)
+            return kolo_fail(KOLO_ECONFIG, "%s: a whole number from %" PRId64 " on, such as 64, 8K or 64M",
+                             text, low);
         *value = (int64_t)number << shift;
         memmove(&words[i], &words[i + 1], (size_t)(*n - i - 1) * sizeof *words);
         --*n;
@@ -45,7 +48,7 @@ int kolo_bench_take(int *n, char **words, const char *key, int64_t low, int64_t 
     return 0;
 }
 
-static int read_words(bench *b, kolo_options *options, int n, char **words)
+static int bench_gradients_read_words(bench *b, kolo_options *options, int n, char **words)
 {
     int64_t check = 1;
     b->min = 8;
@@ -56,15 +59,22 @@ static int read_words(bench *b, kolo_options *options, int n, char **words)
     KOLO_TRY(kolo_bench_take(&n, words, "max", sizeof(float), &b->max));
     KOLO_TRY(kolo_bench_take(&n, words, "iterations", 1, &b->iterations));
     KOLO_TRY(kolo_bench_take(&n, words, "check", 0, &check));
-    if (b->max < b->min) return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
+    if (b->max < b->min)
+        return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
     b->table.checks = check != 0;
     return kolo_command_words(options, n, words, 0, NULL);
 }
 
-/* ---- one size -------------------------------------------------------------------------------------------------- */
+/* ---- one size ------------------------------------------------------------------------------------------ */
 
-static int64_t size_at(const bench *b, int i) { return (b->min << i) / (int64_t)sizeof(float) * (int64_t)sizeof(float); }
-static int64_t calls_of(const bench *b, int64_t bytes) { return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 50; }
+static int64_t size_at(const bench *b, int i)
+{
+    return (b->min << i) / (int64_t)sizeof(float) * (int64_t)sizeof(float);
+}
+static int64_t calls_of(const bench *b, int64_t bytes)
+{
+    return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 50;
+}
 
 /* Calls in a row, and what they left is there. */
 static int reduce(bench *b, int bucket, int64_t calls)
@@ -78,7 +88,7 @@ static int reduce(bench *b, int bucket, int64_t calls)
     return kolo_comm_status(s->comm);
 }
 
-static int put(bench *b, int64_t bytes)
+static int bench_gradients_put(bench *b, int64_t bytes)
 {
     kolo_session *s = &b->session;
     if (s->backend) return kolo_backend_write(s->backend, kolo_comm_arena(s->comm), b->host, (size_t)bytes);
@@ -97,7 +107,7 @@ static int get(bench *b, int64_t bytes)
 /* Small whole numbers: every sum of them is exact in any order. */
 static float value(int64_t rank, int64_t i) { return (float)((i * 7 + rank * 13) % PERIOD - PERIOD / 2); }
 
-static int check(bench *b, int bucket, int64_t bytes, int64_t *wrong)
+static int bench_gradients_check(bench *b, int bucket, int64_t bytes, int64_t *wrong)
 {
     const kolo_launch *l = b->session.launch;
     int64_t count = bytes / (int64_t)sizeof(float);
@@ -106,7 +116,7 @@ static int check(bench *b, int bucket, int64_t bytes, int64_t *wrong)
     for (int r = 0; r < l->size; r++)
         for (int i = 0; i < PERIOD; i++) want[i] += value(r, i);
     for (int64_t i = 0; i < count; i++) b->host[i] = value(l->rank, i);
-    KOLO_TRY(put(b, bytes));
+    KOLO_TRY(bench_gradients_put(b, bytes));
     KOLO_TRY(reduce(b, bucket, 1));
     KOLO_TRY(get(b, bytes));
     for (int64_t i = 0; i < count; i++) *wrong += b->host[i] != want[i % PERIOD];
@@ -126,13 +136,13 @@ static int over_ranks(bench *b, double seconds, kolo_bench_timing *t)
     return 0;
 }
 
-static int measure(bench *b, int bucket, int64_t bytes, kolo_bench_timing *t)
+static int bench_gradients_measure(bench *b, int bucket, int64_t bytes, kolo_bench_timing *t)
 {
     kolo_comm *comm = b->session.comm;
     int64_t calls = calls_of(b, bytes);
     double seconds = 0;
     memset(b->host, 0, (size_t)bytes);
-    KOLO_TRY(put(b, bytes));
+    KOLO_TRY(bench_gradients_put(b, bytes));
     KOLO_TRY(reduce(b, bucket, 1 + calls / 10));
     KOLO_TRY(kolo_comm_barrier(comm));
     double begin = kolo_time();
@@ -149,15 +159,16 @@ static int measure(bench *b, int bucket, int64_t bytes, kolo_bench_timing *t)
     return over_ranks(b, seconds / (double)calls, t);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------------------------------------- */
 
 static void print_head(bench *b)
 {
     const kolo_session *s = &b->session;
     const kolo_launch *l = b->table.launch = s->launch;
     if (l->rank == 0)
-        printf("# kolo bench gradients: buckets of training, %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "", l->nodes,
-               l->nodes > 1 ? "s" : "", s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
+        printf("# kolo bench gradients: buckets of training, %d rank%s on %d node%s, %s, %s, in place\n",
+               l->size, l->size > 1 ? "s" : "", l->nodes, l->nodes > 1 ? "s" : "",
+               s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
     kolo_bench_head(&b->table);
 }
 
@@ -166,20 +177,22 @@ static int measure_all(bench *b)
     const int n = b->session.launch->size;
     for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++) {
         const int64_t bytes = size_at(b, i);
-        const kolo_bench_row row = {bytes, bytes / 4, calls_of(b, bytes), kolo_dtype_name(KOLO_F32), "sum", -1, 2.0 * (n - 1) / n};
+        const kolo_bench_row row = {bytes, bytes / 4, calls_of(b, bytes), kolo_dtype_name(KOLO_F32),
+                                    "sum", -1,        2.0 * (n - 1) / n};
         kolo_bench_timing t;
-        KOLO_TRY(measure(b, i, bytes, &t));
-        if (b->table.checks) KOLO_TRY(check(b, i, bytes, &t.wrong));
+        KOLO_TRY(bench_gradients_measure(b, i, bytes, &t));
+        if (b->table.checks) KOLO_TRY(bench_gradients_check(b, i, bytes, &t.wrong));
         kolo_bench_line(&b->table, &row, &t, NULL);
     }
     kolo_bench_tail(&b->table);
     if (b->table.wrong)
-        return kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below", b->table.wrong,
-                         kolo_comm_name(b->session.comm));
+        return kolo_fail(KOLO_EINTERNAL,
+                         "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below",
+                         b->table.wrong, kolo_comm_name(b->session.comm));
     return 0;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------ */
+/* ---- life ---------------------------------------------------------------------------------------------- */
 
 static int open_comm(bench *b)
 {
@@ -191,17 +204,18 @@ static int open_comm(bench *b)
     backend.device = s->device_index;
     if (s->cuda) KOLO_TRY(kolo_backend_create(&s->backend, "cuda", &backend));
     KOLO_TRY(session_open_comm(s, s->launch, (size_t)b->max));
-    for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++) KOLO_TRY(kolo_comm_bucket(s->comm, 0, size_at(b, i) / (int64_t)sizeof(float)));
+    for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++)
+        KOLO_TRY(kolo_comm_bucket(s->comm, 0, size_at(b, i) / (int64_t)sizeof(float)));
     b->host = kolo_alloc((size_t)b->max);
     KOLO_TRY(kolo_comm_commit(s->comm));
-    return b->host ? 0 : KOLO_ECONFIG;
+    return b->host ? 0 : KOLO_ENOMEM;
 }
 
 int kolo_bench_gradients(int n, char **words)
 {
     kolo_options options;
     bench b = {.min = 0};
-    KOLO_TRY(read_words(&b, &options, n, words));
+    KOLO_TRY(bench_gradients_read_words(&b, &options, n, words));
     b.session.options = &options;
     int rc = kolo_command_launch(&options, &b.session.launch);
     if (rc == 0) rc = open_comm(&b);

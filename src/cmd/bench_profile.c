@@ -1,5 +1,6 @@
-/* kolo bench train --profile: the time of every kind of action, and of the slowest kernels, with the bytes that they
- * move and the arithmetic that they do (plan/price.h) over it: rates to be held against what the machine can do. */
+/* kolo bench train --profile: the time of every kind of action, and of the slowest kernels, with the
+ * bytes that they move and the arithmetic that they do (plan/price.h) over it: rates to be held against
+ * what the machine can do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ typedef struct row {
 } row;
 
 /* What was measured of an action, and what it costs; what leaves this rank has no rate here. */
-static void add(row *r, const kolo_cost *cost, const kolo_exec_profile *p)
+static void bench_profile_add(row *r, const kolo_cost *cost, const kolo_exec_profile *p)
 {
     r->seconds += p->seconds;
     r->calls += p->calls;
@@ -43,12 +44,14 @@ static void print_rates(const row *r, int64_t steps)
     else printf(" %8s", "-");
 }
 
-static void print_kinds(const kolo_plan *plan, const kolo_cost *cost, const kolo_exec_profile *profile, int64_t steps)
+static void print_kinds(const kolo_plan *plan, const kolo_cost *cost, const kolo_exec_profile *profile,
+                        int64_t steps)
 {
     static const char *const kind[] = {
-        [KOLO_ACTION_LOAD] = "load",       [KOLO_ACTION_SUM] = "sum",        [KOLO_ACTION_FOLD] = "fold",     [KOLO_ACTION_REDUCE] = "reduce",
-        [KOLO_ACTION_WAIT] = "wait",       [KOLO_ACTION_NORM] = "norm",      [KOLO_ACTION_LAYERS] = "layers", [KOLO_ACTION_UPDATE] = "update",
-        [KOLO_ACTION_BUFFERS] = "buffers", [KOLO_ACTION_SQUARE] = "squares", [KOLO_ACTION_NOISE] = "noise",   [KOLO_ACTION_DELTA] = "step",
+        [KOLO_ACTION_LOAD] = "load",      [KOLO_ACTION_SUM] = "sum",       [KOLO_ACTION_FOLD] = "fold",
+        [KOLO_ACTION_REDUCE] = "reduce",  [KOLO_ACTION_WAIT] = "wait",     [KOLO_ACTION_NORM] = "norm",
+        [KOLO_ACTION_LAYERS] = "layers",  [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers",
+        [KOLO_ACTION_SQUARE] = "squares", [KOLO_ACTION_NOISE] = "noise",   [KOLO_ACTION_DELTA] = "step",
         [KOLO_ACTION_APPLY] = "apply"};
     row rows[KOLO_OP_COUNT + 16] = {{0}};
     double sum = 0;
@@ -57,7 +60,7 @@ static void print_kinds(const kolo_plan *plan, const kolo_cost *cost, const kolo
         int op = a->kind == KOLO_ACTION_RUN ? (int)plan->graph->node[a->node].op : -1;
         row *r = op >= 0 ? &rows[op] : &rows[KOLO_OP_COUNT + (int)a->kind];
         r->name = op >= 0 ? kolo_op_table[op].name : kind[a->kind];
-        add(r, &cost[i], &profile[i]);
+        bench_profile_add(r, &cost[i], &profile[i]);
         sum += profile[i].seconds;
     }
     qsort(rows, sizeof rows / sizeof *rows, sizeof *rows, slower);
@@ -87,10 +90,11 @@ static void print_kernels(const kolo_plan *plan, const kolo_cost *cost, const ko
         int64_t k = 0;
         while (k < n && rows[k].kernel != plan->kernel[a->node]) k++;
         if (k == n) rows[n++] = (row){.kernel = plan->kernel[a->node], .node = &plan->graph->node[a->node]};
-        add(&rows[k], &cost[i], &profile[i]);
+        bench_profile_add(&rows[k], &cost[i], &profile[i]);
     }
     qsort(rows, (size_t)n, sizeof *rows, slower);
-    printf("%-22s %10s %8s %8s %8s  %s\n", "kernel", "ms/step", "calls", "GB/s", "TFLOP/s", "first input, first output; how");
+    printf("%-22s %10s %8s %8s %8s  %s\n", "kernel", "ms/step", "calls", "GB/s", "TFLOP/s",
+           "first input, first output; how");
     for (int64_t k = 0; k < n && k < SLOWEST; k++) {
         const kolo_node *node = rows[k].node;
         printf("%-22s", kolo_op_table[node->op].name);
@@ -106,7 +110,7 @@ int kolo_bench_profile(const kolo_plan *plan, const kolo_exec_profile *profile, 
 {
     row *rows = kolo_alloc((size_t)(plan->actions + 1) * sizeof *rows);
     kolo_cost *cost = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cost);
-    const int rc = rows && cost ? kolo_plan_costs(plan, cost) : KOLO_ECONFIG;
+    const int rc = rows && cost ? kolo_plan_costs(plan, cost) : KOLO_ENOMEM;
     if (rc == 0) {
         print_kinds(plan, cost, profile, steps);
         print_kernels(plan, cost, profile, steps, rows);

@@ -29,7 +29,8 @@ typedef struct kolo_bench_table {
 
 void kolo_bench_head(const kolo_bench_table *table);
 /* other: NULL, or of the same in place. */
-void kolo_bench_line(kolo_bench_table *table, const kolo_bench_row *row, const kolo_bench_timing *timing, const kolo_bench_timing *other);
+void kolo_bench_line(kolo_bench_table *table, const kolo_bench_row *row, const kolo_bench_timing *timing,
+                     const kolo_bench_timing *other);
 void kolo_bench_tail(const kolo_bench_table *table);
 
 #endif

@@ -1,5 +1,6 @@
-/* kolo bench --tune: what messages, bytes and sums cost between these ranks, and which algorithm is fastest for groups like these, as the table that
- * KOLO_COMM_TABLE names (comm/algorithm/algorithm.h). kolo bench --algorithms: the names. */
+/* kolo bench --tune: what messages, bytes and sums cost between these ranks, and which algorithm is fastest
+ * for groups like these, as the table that KOLO_COMM_TABLE names (comm/algorithm/algorithm.h). kolo bench
+ * --algorithms: the names. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -41,14 +42,14 @@ typedef struct tune {
     FILE *table; /* NULL but on rank 0 */
 } tune;
 
-/* ---- carrying out ---------------------------------------------------------------------------------------------------------------- */
+/* ---- carrying out -------------------------------------------------------------------------------------- */
 
 static int make_room(tune *t, size_t bytes)
 {
     if (bytes <= t->room) return 0;
     for (int i = 0; i <= COMM_INPUT; i++) {
         free(t->buffer[i]);
-        if (!(t->buffer[i] = kolo_alloc(bytes))) return KOLO_ECONFIG;
+        if (!(t->buffer[i] = kolo_alloc(bytes))) return KOLO_ENOMEM;
     }
     t->room = bytes;
     return 0;
@@ -85,7 +86,7 @@ static int carry_out(tune *t, const team *who, size_t width, comm_combine combin
     return rc < 0 ? rc : 0;
 }
 
-static int make(tune *t, const team *who, const comm_algorithm_row *row, comm_problem *p)
+static int bench_tune_make(tune *t, const team *who, const comm_algorithm_row *row, comm_problem *p)
 {
     p->me = who->me;
     p->members = who->members;
@@ -98,7 +99,7 @@ static int make(tune *t, const team *who, const comm_algorithm_row *row, comm_pr
 static int barrier(tune *t, const team *who)
 {
     comm_problem p = {.what = KOLO_BARRIER, .width = 1};
-    KOLO_TRY(make(t, who, comm_algorithm_named(KOLO_BARRIER, "dissemination"), &p));
+    KOLO_TRY(bench_tune_make(t, who, comm_algorithm_named(KOLO_BARRIER, "dissemination"), &p));
     return carry_out(t, who, 1, NULL);
 }
 
@@ -106,14 +107,14 @@ static int barrier(tune *t, const team *who)
 static int over_team(tune *t, const team *who, double *values, int64_t count, enum kolo_reduce reduce)
 {
     comm_problem p = {.what = KOLO_ALLREDUCE, .count = count, .width = sizeof *values, .in_place = true};
-    KOLO_TRY(make(t, who, comm_algorithm_named(KOLO_ALLREDUCE, "recursive_doubling"), &p));
+    KOLO_TRY(bench_tune_make(t, who, comm_algorithm_named(KOLO_ALLREDUCE, "recursive_doubling"), &p));
     memcpy(t->buffer[COMM_OWN], values, (size_t)count * sizeof *values);
     KOLO_TRY(carry_out(t, who, sizeof *values, comm_combine_of(KOLO_F64, reduce)));
     memcpy(values, t->buffer[COMM_OWN], (size_t)count * sizeof *values);
     return 0;
 }
 
-/* ---- costs of messages, bytes, sums -------------------------------------------------------------------------------------------------- */
+/* ---- costs of messages, bytes, sums -------------------------------------------------------------------- */
 
 static int message(tune *t, bool sends, int rank, size_t bytes)
 {
@@ -125,7 +126,8 @@ static int message(tune *t, bool sends, int rank, size_t bytes)
     return rc < 0 ? rc : 0;
 }
 
-/* `count` messages from one rank to the other, with an answer of a byte to all of them: the least seconds of some rounds. */
+/* `count` messages from one rank to the other, with an answer of a byte to all of them: the least
+ * seconds of some rounds. */
 static int ping(tune *t, int from, int to, size_t bytes, int count, double *seconds)
 {
     int me = t->launch->rank;
@@ -200,10 +202,11 @@ static int measure_links(tune *t, const team *node)
     return over_team(t, node, t->links, (int64_t)n * n, KOLO_SUM);
 }
 
-/* ---- which algorithm ----------------------------------------------------------------------------------------------------------------- */
+/* ---- which algorithm ----------------------------------------------------------------------------------- */
 
 /* A problem of so many bytes in all. counts: [members], filled in. */
-static comm_problem problem_of(const tune *t, enum kolo_collective what, int64_t bytes, int members, int64_t *counts)
+static comm_problem problem_of(const tune *t, enum kolo_collective what, int64_t bytes, int members,
+                               int64_t *counts)
 {
     int64_t count = bytes / (int64_t)sizeof(float), part = what == KOLO_ALLTOALL ? count / members : 0;
     for (int i = 0; i < members; i++) counts[i] = part ? part : count / members + (i < count % members);
@@ -226,16 +229,19 @@ static int push(const tune *t, const team *who, int64_t count)
 }
 
 /* Seconds of a call, the slowest member's, the best of some trials. */
-static int measure(tune *t, const team *who, const comm_algorithm_row *row, comm_problem *p, int64_t bytes, double *seconds)
+static int bench_tune_measure(tune *t, const team *who, const comm_algorithm_row *row, comm_problem *p,
+                              int64_t bytes, double *seconds)
 {
     int calls = bytes <= 64 << 10 ? 20 : bytes <= 1 << 20 ? 5 : 1;
     bool pushes = comm_algorithm_pushes(row);
     *seconds = 1e30;
     for (int trial = 0; trial < TRIALS; trial++) {
         KOLO_TRY(barrier(t, who));
-        if (!pushes) KOLO_TRY(make(t, who, row, p));
+        if (!pushes) KOLO_TRY(bench_tune_make(t, who, row, p));
         double begin = kolo_time();
-        for (int i = 0; i < calls; i++) KOLO_TRY(pushes ? push(t, who, p->count) : carry_out(t, who, p->width, comm_combine_of(KOLO_F32, KOLO_SUM)));
+        for (int i = 0; i < calls; i++)
+            KOLO_TRY(pushes ? push(t, who, p->count)
+                            : carry_out(t, who, p->width, comm_combine_of(KOLO_F32, KOLO_SUM)));
         double slowest = (kolo_time() - begin) / calls;
         KOLO_TRY(over_team(t, who, &slowest, 1, KOLO_MAX));
         if (slowest < *seconds) *seconds = slowest;
@@ -248,12 +254,13 @@ typedef struct choice {
     comm_radices radix;
 } choice;
 
-/* The fastest of those that the costs do not rule out; each by itself, and by the radices that the costs would have it take. */
+/* The fastest of those that the costs do not rule out; each by itself, and by the radices that the
+ * costs would have it take. */
 static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t bytes, choice *best)
 {
     int64_t *counts = kolo_alloc((size_t)who->members * sizeof *counts);
     double least = 1e30, hoped = 1e30;
-    int rc = counts ? 0 : KOLO_ECONFIG;
+    int rc = counts ? 0 : KOLO_ENOMEM;
     if (rc < 0) return rc;
     comm_problem own = problem_of(t, what, bytes, who->members, counts);
     own.node_of = who->node_of;
@@ -264,10 +271,11 @@ static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t 
                 double seconds;
                 comm_problem p = own;
                 double guess = other ? comm_radices_cheapest(row, &p, &t->cost, t->free_order) : INFINITY;
-                if (!other && row->fits(&p) && (t->free_order || row->ordered(&p))) guess = row->cost(&p, &t->cost);
+                if (!other && row->fits(&p) && (t->free_order || row->ordered(&p)))
+                    guess = row->cost(&p, &t->cost);
                 if (guess < hoped) hoped = guess;
                 if (!measuring || !(guess <= 4 * hoped) || (other && !p.radix.k[0])) continue;
-                rc = measure(t, who, row, &p, bytes, &seconds);
+                rc = bench_tune_measure(t, who, row, &p, bytes, &seconds);
                 if (rc < 0 || seconds >= .95 * least) continue; /* of equals the first */
                 least = seconds;
                 *best = (choice){row, p.radix};
@@ -276,28 +284,36 @@ static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t 
     return rc;
 }
 
-static bool equal(const choice *a, const choice *b) { return a->row == b->row && memcmp(&a->radix, &b->radix, sizeof a->radix) == 0; }
+static bool equal(const choice *a, const choice *b)
+{
+    return a->row == b->row && memcmp(&a->radix, &b->radix, sizeof a->radix) == 0;
+}
 
 /* upto: bytes; negative: any. */
-static void write_use(const tune *t, enum kolo_collective what, int members, int nodes, int64_t upto, const choice *best)
+static void write_use(const tune *t, enum kolo_collective what, int members, int nodes, int64_t upto,
+                      const choice *best)
 {
     char k[COMM_RADICES_TEXT], reach[32] = "*";
     if (!best->row || !t->table) return;
     if (upto >= 0) snprintf(reach, sizeof reach, "%" PRId64, upto);
     comm_radices_text(&best->radix, k);
-    fprintf(t->table, "use %s %d %d %s %s%s%s\n", comm_collective_name(what), members, nodes, reach, best->row->name, *k ? " k=" : "", k);
+    fprintf(t->table, "use %s %d %d %s %s%s%s\n", comm_collective_name(what), members, nodes, reach,
+            best->row->name, *k ? " k=" : "", k);
 }
 
-/* Lines `use`: a choice holds up to half way (of the logarithms) to the next size at which another one won. */
+/* Lines `use`: a choice holds up to half way (of the logarithms) to the next size at which another one
+ * won. */
 static int tune_each(tune *t, const team *who, int nodes, int64_t most)
 {
-    static const enum kolo_collective which[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_ALLTOALL};
+    static const enum kolo_collective which[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER,
+                                                 KOLO_BROADCAST, KOLO_ALLTOALL};
     for (size_t w = 0; w < sizeof which / sizeof *which; w++) {
         choice last = {0}, best = {0};
         for (int i = 0; i < SIZES && sizes[i] <= most; i++) {
             KOLO_TRY(make_room(t, 2 * (size_t)sizes[i]));
             KOLO_TRY(fastest(t, who, which[w], sizes[i], &best));
-            int64_t each = which[w] == KOLO_ALLTOALL ? who->members : 1; /* the table counts bytes of a pair */
+            /* the table counts bytes of a pair */
+            int64_t each = which[w] == KOLO_ALLTOALL ? who->members : 1;
             if (!equal(&last, &best)) write_use(t, which[w], who->members, nodes, sizes[i] / 4 / each, &last);
             last = best;
         }
@@ -320,7 +336,7 @@ static int tune_team(tune *t, team *who, int64_t most)
     return rc;
 }
 
-/* ---- teams --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- teams --------------------------------------------------------------------------------------------- */
 
 enum which { ALL, OF_A_NODE, ONE_A_NODE };
 
@@ -328,10 +344,12 @@ static int team_open(team *who, const kolo_launch *l, enum which which)
 {
     *who = (team){.me = -1};
     who->rank_of = kolo_alloc((size_t)(2 * l->size) * sizeof *who->rank_of);
-    if (!who->rank_of) return KOLO_ECONFIG;
+    if (!who->rank_of) return KOLO_ENOMEM;
     who->node_of = who->rank_of + l->size;
     for (int r = 0; r < l->size; r++) {
-        if ((which == OF_A_NODE && l->node_of[r] != l->node_of[0]) || (which == ONE_A_NODE && l->local_of[r] != 0)) continue;
+        if ((which == OF_A_NODE && l->node_of[r] != l->node_of[0]) ||
+            (which == ONE_A_NODE && l->local_of[r] != 0))
+            continue;
         if (r == l->rank) who->me = who->members;
         who->rank_of[who->members] = r;
         who->node_of[who->members++] = l->node_of[r];
@@ -348,12 +366,14 @@ static int measure_all(tune *t, int64_t most)
     if (rc == 0) rc = measure_costs(t, &who[ALL]);
     if (rc == 0 && who[OF_A_NODE].me >= 0) rc = measure_links(t, &who[OF_A_NODE]);
     if (rc == 0 && t->table) {
-        fprintf(t->table, "kolo-comm-table 1\n# measured on %d ranks of %d nodes, rank 0 on %s\n", l->size, l->nodes, l->host);
-        fprintf(t->table, "cost node %.4g %.4g\ncost network %.4g %.4g\ncost reduce %.4g\n", t->cost.alpha[0], t->cost.beta[0], t->cost.alpha[1],
-                t->cost.beta[1], t->cost.gamma);
+        fprintf(t->table, "kolo-comm-table 1\n# measured on %d ranks of %d nodes, rank 0 on %s\n", l->size,
+                l->nodes, l->host);
+        fprintf(t->table, "cost node %.4g %.4g\ncost network %.4g %.4g\ncost reduce %.4g\n", t->cost.alpha[0],
+                t->cost.beta[0], t->cost.alpha[1], t->cost.beta[1], t->cost.gamma);
         fprintf(t->table, "order %s\n", t->free_order ? "free" : "fixed");
         if (t->linked) fprintf(t->table, "links %d # GB/s from, to\n", t->linked);
-        for (int i = 0; i < t->linked * t->linked; i++) fprintf(t->table, "%.2f%c", t->links[i], (i + 1) % t->linked ? ' ' : '\n');
+        for (int i = 0; i < t->linked * t->linked; i++)
+            fprintf(t->table, "%.2f%c", t->links[i], (i + 1) % t->linked ? ' ' : '\n');
     }
     for (int i = ALL; i <= ONE_A_NODE && rc == 0; i++) {
         bool again = i != ALL && who[i].members == who[ALL].members;
@@ -364,15 +384,17 @@ static int measure_all(tune *t, int64_t most)
     return rc;
 }
 
-/* ---- the commands ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the commands -------------------------------------------------------------------------------------- */
 
 int kolo_bench_algorithms(void)
 {
-    printf("Algorithms of collectives: KOLO_COMM_ALGORITHM=NAME or NAME:k=4x8,segment=1024 forces one; * has the fixed order of sums, + where "
+    printf("Algorithms of collectives: KOLO_COMM_ALGORITHM=NAME or NAME:k=4x8,segment=1024 forces one; * has "
+           "the fixed order of sums, + where "
            "nodes or members allow it.\n");
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
         const int apart[] = {0, 0, 0, 1, 1, 1}, plain[] = {0, 0, 1, 1};
-        comm_problem odd = {.what = row->what, .members = 6, .radix = {{3}}, .node_of = apart}, even = {.what = row->what, .members = 4, .node_of = plain};
+        comm_problem odd = {.what = row->what, .members = 6, .radix = {{3}}, .node_of = apart},
+                     even = {.what = row->what, .members = 4, .node_of = plain};
         bool sums = row->what == KOLO_ALLREDUCE || row->what == KOLO_REDUCE_SCATTER;
         printf("  %-15s %-22s %c %s\n", comm_collective_name(row->what), row->name,
                !sums || !row->ordered(&even) ? ' '
@@ -384,7 +406,8 @@ int kolo_bench_algorithms(void)
 }
 
 /* The words path=FILE and order=free. */
-static int read_words(tune *t, kolo_options *options, int n, char **words, char **path, int64_t *most)
+static int bench_tune_read_words(tune *t, kolo_options *options, int n, char **words, char **path,
+                                 int64_t *most)
 {
     t->free_order = kolo_command_flag(&n, words, "order=free");
     kolo_command_flag(&n, words, "order=fixed");
@@ -421,22 +444,26 @@ int kolo_bench_tune(int n, char **words)
     int64_t most = sizes[SIZES - 1];
     comm_selector *read_back = NULL;
     bool busy = false;
-    KOLO_TRY(read_words(&t, &options, n, words, &path, &most));
+    KOLO_TRY(bench_tune_read_words(&t, &options, n, words, &path, &most));
     int rc = kolo_command_launch(&options, &t.launch);
     if (rc == 0 && t.launch->size < 2)
-        rc = kolo_fail(KOLO_ECONFIG, "kolo bench --tune measures between ranks: start it by srun or mpiexec, as the jobs will be");
+        rc = kolo_fail(
+            KOLO_ECONFIG,
+            "kolo bench --tune measures between ranks: start it by srun or mpiexec, as the jobs will be");
     comm_router_config config = {.timeout = options.comm_timeout, .patience = options.comm_patience};
     if (rc == 0) rc = comm_router_open(&t.router, t.launch, &config);
-    if (rc == 0 && t.launch->rank == 0 && !(t.table = open_memstream(&text, &length))) rc = kolo_fail(KOLO_ECONFIG, "kolo bench --tune: out of memory");
+    if (rc == 0 && t.launch->rank == 0 && !(t.table = open_memstream(&text, &length)))
+        rc = kolo_fail(KOLO_ENOMEM, "kolo bench --tune: out of memory");
     if (rc == 0) rc = measure_all(&t, most);
     if (t.table) fclose(t.table);
     if (rc == 0 && t.launch->rank == 0) {
         bool usual = !path;
         if (usual) path = usual_path();
-        rc = path ? kolo_file_write_atomic(path, text, length) : KOLO_ECONFIG;
+        rc = path ? kolo_file_write_atomic(path, text, length) : KOLO_ENOMEM;
         if (rc == 0) rc = comm_selector_open(&read_back, path, NULL);
         comm_selector_close(&read_back);
-        if (rc == 0 && usual) printf("%s# written to %s, which is used from now on; KOLO_COMM_TABLE=none: not\n", text, path);
+        if (rc == 0 && usual)
+            printf("%s# written to %s, which is used from now on; KOLO_COMM_TABLE=none: not\n", text, path);
         else if (rc == 0) printf("%s# written; use it by KOLO_COMM_TABLE=%s\n", text, path);
     }
     if (t.lane) comm_routed.lane_free(&t.lane, &busy);

@@ -10,11 +10,11 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/plugin.h"
+#include "base/shm.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
 #include "comm/comm.h"
 #include "comm/reducer.h"
-#include "comm/segment.h"
 #include "data/shard/shard.h"
 #include "kolo/error.h"
 #include "launch/device.h"
@@ -29,7 +29,8 @@ typedef struct report {
     int worst, status; /* status: of the first failure */
 } report;
 
-static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...) __attribute__((format(printf, 5, 6)));
+static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...)
 {
     static const char *const name[] = {"ok", "warn", "FAIL"};
@@ -41,8 +42,10 @@ static void say(report *r, enum verdict verdict, int status, const char *check, 
     if (verdict == BAD && r->worst < BAD) r->status = status;
     if ((int)verdict > r->worst) r->worst = (int)verdict;
     if (verdict == GOOD && r->launch && r->launch->rank != 0) return; /* the others speak of trouble only */
-    char who[300] = "", line[1400];                                   /* written at once: the lines of many ranks do not mix */
-    if (r->launch && r->launch->size > 1) snprintf(who, sizeof who, "[rank %d %s] ", r->launch->rank, r->launch->host);
+    /* written at once: the lines of many ranks do not mix */
+    char who[300] = "", line[1400];
+    if (r->launch && r->launch->size > 1)
+        snprintf(who, sizeof who, "[rank %d %s] ", r->launch->rank, r->launch->host);
     snprintf(line, sizeof line, "%-4s %-10s %s%s\n", name[verdict], check, who, text);
     fputs(line, stdout);
     fflush(stdout);
@@ -53,7 +56,8 @@ static void check_launch(report *r)
     const kolo_launch *l = r->launch;
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *job = getenv("SLURM_JOB_ID");
     say(r, GOOD, 0, "launcher", "%s: %d ranks on %d nodes", l->method, l->size, l->nodes);
-    if (job && !tasks) say(r, WARN, 0, "launcher", "in job %s but not in a step: start training by `srun --mpi=pmix`", job);
+    if (job && !tasks)
+        say(r, WARN, 0, "launcher", "in job %s but not in a step: start training by `srun --mpi=pmix`", job);
     int least = l->size, most = 0;
     for (int node = 0; node < l->nodes; node++) {
         int count = 0;
@@ -62,7 +66,9 @@ static void check_launch(report *r)
         most = count > most ? count : most;
     }
     say(r, least == most ? GOOD : WARN, 0, "node map",
-        least == most ? "%d ranks on every node" : "uneven: between %d and %d ranks a node (set --ntasks-per-node)", least, most);
+        least == most ? "%d ranks on every node"
+                      : "uneven: between %d and %d ranks a node (set --ntasks-per-node)",
+        least, most);
 }
 
 static void check_cores(report *r)
@@ -71,10 +77,28 @@ static void check_cores(report *r)
     const char *asked = getenv("SLURM_CPUS_PER_TASK");
     if (asked && atoi(asked) > cpus)
         say(r, WARN, 0, "cores",
-            "this task may use %d CPUs, --cpus-per-task asked for %s: add `srun --cpus-per-task=%s` (not inherited by "
+            "this task may use %d CPUs, --cpus-per-task asked for %s: add `srun --cpus-per-task=%s` (not "
+            "inherited by "
             "Slurm 22.05 and 23.02)",
             cpus, asked, asked);
     else say(r, GOOD, 0, "cores", "%d CPUs for this process, %d ranks on the node", cpus, here);
+}
+
+/* What this user's programs have in /dev/shm, by whether anybody holds its lock. */
+static void say_object(const kolo_shm_object *o, void *context)
+{
+    report *r = context;
+    char holder[64] = "";
+    const double mib = (double)o->bytes / 0x1p20;
+    if (o->holder) snprintf(holder, sizeof holder, " by process %ld", o->holder);
+    if (o->state == KOLO_SHM_REMOVED)
+        say(r, WARN, 0, "shared", "removed /dev/shm/%s, %.1f MiB, which killed processes of yours had left",
+            o->name, mib);
+    else if (o->state == KOLO_SHM_USED)
+        say(r, GOOD, 0, "shared", "/dev/shm/%s, %.1f MiB, is in use%s and stays", o->name, mib, holder);
+    else
+        say(r, WARN, 0, "shared",
+            "/dev/shm/%s has a name of yours and belongs to user %u: other names are taken", o->name, o->uid);
 }
 
 static void check_memory(report *r)
@@ -82,16 +106,20 @@ static void check_memory(report *r)
     const char *source = "";
     size_t limit = kolo_memory_limit(&source);
     struct statvfs fs;
-    say(r, limit < ((size_t)1 << 30) ? WARN : GOOD, 0, "memory", "%.1f GiB (%s)", (double)limit / 0x1p30, source);
-    const int swept = comm_segments_sweep(); /* before it is looked how much is free */
+    say(r, limit < ((size_t)1 << 30) ? WARN : GOOD, 0, "memory", "%.1f GiB (%s)", (double)limit / 0x1p30,
+        source);
+    if (r->launch->local_rank == 0)
+        kolo_shm_sweep(KOLO_SHM_ALL, say_object, r); /* before it is looked how much is free */
     if (statvfs("/dev/shm", &fs) != 0) {
         say(r, BAD, KOLO_ELAUNCH, "shared", "/dev/shm is not there: ranks of one node reduce through it");
         return;
     }
-    if (swept) say(r, GOOD, 0, "shared", "what killed ranks had left in /dev/shm is removed: %d names", swept);
     double free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
-    say(r, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s", free_bytes / 0x1p30,
-        free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)" : "");
+    say(r, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s",
+        free_bytes / 0x1p30,
+        free_bytes < 0x1p28
+            ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)"
+            : "");
 }
 
 typedef struct limits {
@@ -104,8 +132,9 @@ static int check_limits(report *r, kolo_launch *launch)
     struct rlimit files, locked;
     getrlimit(RLIMIT_NOFILE, &files);
     getrlimit(RLIMIT_MEMLOCK, &locked);
-    limits mine = {files.rlim_cur, locked.rlim_cur}, least = mine, *all = kolo_alloc((size_t)launch->size * sizeof *all);
-    int rc = all ? kolo_launch_exchange(launch, &mine, sizeof mine, all) : KOLO_ECONFIG, few = 0;
+    limits mine = {files.rlim_cur, locked.rlim_cur}, least = mine,
+           *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    int rc = all ? kolo_launch_exchange(launch, &mine, sizeof mine, all) : KOLO_ENOMEM, few = 0;
     for (int rank = 0; rc >= 0 && rank < launch->size; rank++) {
         if (all[rank].files < least.files) least.files = all[rank].files;
         if (all[rank].locked < least.locked) least.locked = all[rank].locked;
@@ -116,7 +145,9 @@ static int check_limits(report *r, kolo_launch *launch)
     say(r, least.files < 1024 ? WARN : GOOD, 0, "limits", "%lu open files%s", (unsigned long)least.files,
         least.files < 1024 ? ": raise `ulimit -n` to 1024" : "");
     if (few)
-        say(r, WARN, 0, "limits", "%lu KiB may be locked on %d of %d ranks: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK of slurmd)",
+        say(r, WARN, 0, "limits",
+            "%lu KiB may be locked on %d of %d ranks: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK "
+            "of slurmd)",
             (unsigned long)least.locked >> 10, few, launch->size);
     return 0;
 }
@@ -131,8 +162,8 @@ static void check_data(report *r, const char *key, const char *folder)
         return;
     }
     const kolo_dataset_info *info = kolo_dataset_get_info(set);
-    say(r, GOOD, 0, key, "%s: %ld pictures, %d classes, %d shards, opened in %.0f ms", folder, (long)info->count, info->classes, info->shards,
-        (kolo_time() - begin) * 1e3);
+    say(r, GOOD, 0, key, "%s: %ld pictures, %d classes, %d shards, opened in %.0f ms", folder,
+        (long)info->count, info->classes, info->shards, (kolo_time() - begin) * 1e3);
     kolo_dataset_close(&set);
 }
 
@@ -152,19 +183,24 @@ static void check_run(report *r, const char *folder)
     }
     unlink(path);
     int64_t free_bytes = kolo_file_free_bytes(folder);
-    say(r, GOOD, 0, "run", "%s: write, sync and rename in %.0f ms, %.1f GiB free", folder, (kolo_time() - begin) * 1e3, (double)free_bytes / 0x1p30);
+    say(r, GOOD, 0, "run", "%s: write, sync and rename in %.0f ms, %.1f GiB free", folder,
+        (kolo_time() - begin) * 1e3, (double)free_bytes / 0x1p30);
 }
 
 static void check_environment(report *r)
 {
-    static const char *const suspicious[] = {"NCCL_P2P_DISABLE", "NCCL_ALGO", "CUDA_LAUNCH_BLOCKING", "MALLOC_CHECK_", "LD_PRELOAD", "OMP_NUM_THREADS"};
+    static const char *const suspicious[] = {"NCCL_P2P_DISABLE", "NCCL_ALGO",  "CUDA_LAUNCH_BLOCKING",
+                                             "MALLOC_CHECK_",    "LD_PRELOAD", "OMP_NUM_THREADS"};
     for (size_t i = 0; i < sizeof suspicious / sizeof *suspicious; i++)
-        if (getenv(suspicious[i])) say(r, WARN, 0, "environ", "%s=%s is set: intended?", suspicious[i], getenv(suspicious[i]));
-    if (getenv("SLURM_JOB_ID") && !getenv("SLURM_JOB_END_TIME") && !getenv("SLURM_RESTART_COUNT") && r->launch->rank == 0)
-        say(r, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"), getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
+        if (getenv(suspicious[i]))
+            say(r, WARN, 0, "environ", "%s=%s is set: intended?", suspicious[i], getenv(suspicious[i]));
+    if (getenv("SLURM_JOB_ID") && !getenv("SLURM_JOB_END_TIME") && !getenv("SLURM_RESTART_COUNT") &&
+        r->launch->rank == 0)
+        say(r, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"),
+            getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
 }
 
-/* ---- GPUs: a failure where the job was given some or device=cuda asks for them, else a remark ------------------- */
+/* ---- GPUs: a failure where the job was given some or device=cuda asks for them, else a remark ---------- */
 
 /* What the ways of gradients between GPUs say of themselves: a version, or why not. */
 static void say_reducers(report *r)
@@ -174,7 +210,9 @@ static void say_reducers(report *r)
     for (; row && *row; row++) {
         bool ready = (*row)->ready(note, sizeof note) == 0;
         if (ready && *note) say(r, GOOD, 0, "reducer", "gradients may travel by %s %s", (*row)->name, note);
-        if (!ready) say(r, WARN, 0, "reducer", "gradients cannot travel by %s, but through host memory: %s", (*row)->name, kolo_error_text());
+        if (!ready)
+            say(r, WARN, 0, "reducer", "gradients cannot travel by %s, but through host memory: %s",
+                (*row)->name, kolo_error_text());
         *note = 0;
     }
 }
@@ -190,8 +228,10 @@ static void check_gpu(report *r, int index, const kolo_device *device)
     if (rc < 0) say(r, BAD, rc, "gpu", "%s", kolo_error_text());
     else {
         size_t bytes = kolo_backend_memory(backend, &place);
-        say(r, GOOD, 0, "gpu", "this rank's is %s, %s, capability %d.%d: %.1f of %.1f GiB may be used; opened in %.0f ms", place, device->uuid, device->major,
-            device->minor, (double)bytes / 0x1p30, (double)device->memory_bytes / 0x1p30, (kolo_time() - begin) * 1e3);
+        say(r, GOOD, 0, "gpu",
+            "this rank's is %s, %s, capability %d.%d: %.1f of %.1f GiB may be used; opened in %.0f ms", place,
+            device->uuid, device->major, device->minor, (double)bytes / 0x1p30,
+            (double)device->memory_bytes / 0x1p30, (kolo_time() - begin) * 1e3);
     }
     kolo_backend_destroy(&backend);
 }
@@ -200,13 +240,14 @@ static void check_gpu(report *r, int index, const kolo_device *device)
 static int check_shared(report *r, kolo_launch *launch, const kolo_device *mine, bool allowed)
 {
     kolo_device *all = kolo_alloc((size_t)launch->size * sizeof *all);
-    int rc = all ? kolo_launch_exchange(launch, mine, sizeof *mine, all) : KOLO_ECONFIG, gpus = 0;
+    int rc = all ? kolo_launch_exchange(launch, mine, sizeof *mine, all) : KOLO_ENOMEM, gpus = 0;
     for (int rank = 0; rc >= 0 && rank < launch->size; rank++) {
         int first = 0;
         while (strcmp(all[first].uuid, all[rank].uuid) != 0) first++;
         gpus += first == rank;
         if (rank == launch->rank && first < rank)
-            say(r, allowed ? WARN : BAD, KOLO_ECONFIG, "gpu", "%s is rank %d's too: give every rank its own (--gpus-per-node), or set share_gpu=true",
+            say(r, allowed ? WARN : BAD, KOLO_ECONFIG, "gpu",
+                "%s is rank %d's too: give every rank its own (--gpus-per-node), or set share_gpu=true",
                 mine->uuid, first);
     }
     if (rc >= 0) say(r, GOOD, 0, "gpu", "%d ranks use %d GPUs", launch->size, gpus);
@@ -219,8 +260,9 @@ static void list_gpus(report *r, const kolo_device *list, int n)
     uint8_t distance[KOLO_MAX_DEVICES];
     kolo_device_distances(list, n, distance);
     for (int i = 0; i < n; i++)
-        say(r, GOOD, 0, "gpu", "%d: %s, %.1f GiB, capability %d.%d, %s, %s, distance %d", i, list[i].name, (double)list[i].memory_bytes / 0x1p30, list[i].major,
-            list[i].minor, list[i].bus, list[i].uuid, distance[i]);
+        say(r, GOOD, 0, "gpu", "%d: %s, %.1f GiB, capability %d.%d, %s, %s, distance %d", i, list[i].name,
+            (double)list[i].memory_bytes / 0x1p30, list[i].major, list[i].minor, list[i].bus, list[i].uuid,
+            distance[i]);
 }
 
 static int check_gpus(report *r, kolo_launch *launch, const kolo_options *options, bool offline)
@@ -243,7 +285,8 @@ static int check_gpus(report *r, kolo_launch *launch, const kolo_options *option
         return 0;
     }
     if (n > 0) {
-        say(r, GOOD, 0, "cuda", "%s; driver for CUDA up to %d.%d", kolo_backend_version("cuda"), driver / 1000, driver % 1000 / 10);
+        say(r, GOOD, 0, "cuda", "%s; driver for CUDA up to %d.%d", kolo_backend_version("cuda"),
+            driver / 1000, driver % 1000 / 10);
         say_reducers(r);
         list_gpus(r, list, n);
     }
@@ -270,8 +313,8 @@ static int check_sum(report *r, kolo_launch *launch)
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     double begin = kolo_time();
     KOLO_TRY_GOTO(rc, kolo_comm_allreduce(comm, &sum, 1, KOLO_I64, KOLO_SUM));
-    say(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce", "sum over ranks is %ld, expected %ld (%.2f ms)", (long)sum, (long)want,
-        (kolo_time() - begin) * 1e3);
+    say(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce", "sum over ranks is %ld, expected %ld (%.2f ms)",
+        (long)sum, (long)want, (kolo_time() - begin) * 1e3);
 fail:
     kolo_comm_destroy(&comm);
     return rc;

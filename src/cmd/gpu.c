@@ -34,7 +34,7 @@ static char *stem_of(const char *path)
 static int find_all(glob_t *found)
 {
     char *pattern = kolo_format("%s/gpus/*%s", kolo_command_share(), suffix);
-    if (!pattern) return KOLO_ECONFIG;
+    if (!pattern) return KOLO_ENOMEM;
     const int rc = glob(pattern, 0, NULL, found);
     free(pattern);
     return rc == 0 || rc == GLOB_NOMATCH ? 0 : kolo_fail(KOLO_EIO, "share/kolo/gpus cannot be listed");
@@ -76,7 +76,7 @@ static int find_table(const char *word, char **path)
             : file ? kolo_strdup(word)
                    : kolo_format("%s/gpus/%s%s", kolo_command_share(), low, suffix);
     free(low);
-    if (!*path) return KOLO_ECONFIG;
+    if (!*path) return KOLO_ENOMEM;
     if (file || kolo_file_exists(*path)) return 0;
     free(*path);
     *path = NULL;
@@ -101,13 +101,13 @@ static int read_table(kolo_gpu_table *t, const char *path)
     KOLO_TRY(kolo_rates_read(&t->rates, path));
     KOLO_TRY(kolo_rates_check(&t->rates, path));
     t->name = stem_of(path);
-    if (!t->name) return KOLO_ECONFIG;
+    if (!t->name) return KOLO_ENOMEM;
     char *measured = find_measured(t->name);
     int rc = measured ? kolo_rates_read(&t->rates, measured) : 0;
     t->where = measured ? kolo_format("%s (%s, measured: %s)", t->name, path, measured)
                         : kolo_format("%s (%s)", t->name, path);
     free(measured);
-    return rc < 0 ? rc : t->where ? 0 : KOLO_ECONFIG;
+    return rc < 0 ? rc : t->where ? 0 : KOLO_ENOMEM;
 }
 
 /* A whole number above 0 of cuDNN's description. */
@@ -138,7 +138,7 @@ static int read_description(kolo_gpu_table *t, const char *path)
 {
     char *file =
         kolo_format("%.*s.json", (int)(strlen(path) - (is_suffixed(path) ? sizeof suffix - 1 : 0)), path);
-    int rc = file ? 0 : KOLO_ECONFIG;
+    int rc = file ? 0 : KOLO_ENOMEM;
     const bool there = file && kolo_file_exists(file);
     if (there) rc = kolo_file_read(file, &t->json, NULL);
     t->gpu = (kolo_gpu){.name = t->name, .json = t->json, .memory = (size_t)t->rates.memory};

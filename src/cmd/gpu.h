@@ -1,4 +1,5 @@
-/* A GPU that `kolo plan` can plan for: a table of share/gpus, or a site's own, with what was measured on a real one. */
+/* A GPU that `kolo plan` can plan for: a table of share/gpus, or a site's own, with what was
+ * measured on a real one. */
 #ifndef KOLO_CMD_GPU_H
 #define KOLO_CMD_GPU_H
 

@@ -54,7 +54,8 @@ static void print_options(const char *takes)
 
 static void print_model(const kolo_model *m)
 {
-    printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height, (long)m->width, (long)m->classes, m->source);
+    printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height,
+           (long)m->width, (long)m->classes, m->source);
 }
 
 static int print_models(void)
@@ -72,20 +73,23 @@ static void print_augmentation(const kolo_augmentation *a)
 
 static int print_all_options(void)
 {
-    printf("key=value or --key value; the default stands in brackets. `kolo COMMAND --help` lists those of one command.\n");
+    printf("key=value or --key value; the default stands in brackets. `kolo COMMAND --help` lists those of "
+           "one command.\n");
     print_options("TLSEPXMDGAU");
     return 0;
 }
 
 static int print_optimizers(void)
 {
-    for (int i = 0; i < kolo_optimizer_count; i++) printf("  %-16s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
+    for (int i = 0; i < kolo_optimizer_count; i++)
+        printf("  %-16s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
     return 0;
 }
 
 static int print_schedules(void)
 {
-    for (int i = 0; i < kolo_schedule_count; i++) printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
+    for (int i = 0; i < kolo_schedule_count; i++)
+        printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
     return 0;
 }
 
@@ -122,7 +126,8 @@ static bool print_name(const char *word)
     LOOK_IN("schedule", kolo_schedule_table, kolo_schedule_count);
 #undef LOOK_IN
     for (int i = 0; i < kolo_augmentation_count; i++)
-        if (!strcmp(word, kolo_augmentation_table[i].name)) return print_augmentation(&kolo_augmentation_table[i]), true;
+        if (!strcmp(word, kolo_augmentation_table[i].name))
+            return print_augmentation(&kolo_augmentation_table[i]), true;
     for (int i = 0; i < kolo_model_count; i++)
         if (!strcmp(word, kolo_model_table[i].name)) return print_model(&kolo_model_table[i]), true;
     return false;
@@ -133,7 +138,8 @@ static void print_usage(const kolo_command *c, const char *before)
 {
     const char *rest = c->usage, *way;
     int length;
-    while ((way = kolo_help_way(&rest, &length))) printf("%skolo %s%s%.*s\n", before, c->name, length ? " " : "", length, way);
+    while ((way = kolo_help_way(&rest, &length)))
+        printf("%skolo %s%s%.*s\n", before, c->name, length ? " " : "", length, way);
 }
 
 static void print_overview(void)
@@ -145,10 +151,11 @@ static void print_overview(void)
         printf("      %s\n", c->help);
     }
     printf("\nOptions are key=value or --key value, in a recipe `key: value`, in the environment KOLO_KEY.\n"
-           "Recipe < site file (KOLO_SITE) < environment < command line. `kolo help options` lists them, `kolo help "
+           "Recipe < site file (KOLO_SITE) < environment < command line. `kolo help options` lists them, "
+           "`kolo help "
            "KEY` explains one.\n"
-           "\nExit codes: 0 done, 2 bad input, 3 I/O, 69 launcher or a dead rank, 70 internal, 75 checkpoint written, "
-           "run it again, 78 configuration.\n");
+           "\nExit codes: 0 done, 2 bad input, 3 I/O, 69 launcher or a dead rank, 70 internal, 71 out of "
+           "memory, 75 checkpoint written, run it again, 78 configuration.\n");
 }
 
 static bool print_command(const char *word)
@@ -159,7 +166,8 @@ static bool print_command(const char *word)
     print_usage(c, "");
     printf("    %s\n", c->help);
     if (*c->takes) {
-        printf("\nOptions are key=value or --key value, the default stands in brackets; `kolo help KEY` explains one.\n");
+        printf("\nOptions are key=value or --key value, the default stands in brackets; `kolo help KEY` "
+               "explains one.\n");
         print_options(c->takes);
     }
     return true;
@@ -182,8 +190,8 @@ static int no_such_word(const char *word)
     ADD(kolo_augmentation_table, kolo_augmentation_count, name);
 #undef ADD
     const char *near = kolo_nearest(word, name, n);
-    return kolo_fail(KOLO_ECONFIG, "no command, option, recipe or topic `%s`%s%s%s; `kolo help` lists them", word, near ? "; did you mean `" : "",
-                     near ? near : "", near ? "`?" : "");
+    return kolo_fail(KOLO_ECONFIG, "no command, option, recipe or topic `%s`%s%s%s; `kolo help` lists them",
+                     word, near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 }
 
 /* A word may be several things: `models` a command and a topic, an augmentation called like an option. */

@@ -1,17 +1,18 @@
-/* kolo: finds the subcommand, runs it, ends the process (and, on an error, the job) with the documented exit code. */
+/* kolo: finds the subcommand, runs it, ends the process (and, on an error, the job) with the
+ * documented exit code. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/hold.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
-#include "kolo/error.h"
 
 const kolo_command kolo_command_table[] = {
 #define COMMAND(name, word, takes, usage, help) {word, takes, usage, help, kolo_command_##name},
@@ -20,7 +21,8 @@ const kolo_command kolo_command_table[] = {
 };
 const int kolo_command_count = sizeof kolo_command_table / sizeof *kolo_command_table;
 
-/* A scheduler may send them to a program that is still starting, and this one starts twice (set_wait_policy). */
+/* A scheduler may send them to a program that is still starting, and this one starts twice
+ * (set_wait_policy). */
 KOLO_HOLD_SIGNALS(SIGUSR1, SIGTERM, SIGINT);
 
 volatile sig_atomic_t kolo_command_stop;
@@ -39,8 +41,10 @@ static int rank_here(void)
 
 static void stop(int signal)
 {
-    static const char text[] = "kolo: told to stop before the first step: nothing was begun and nothing is lost; the same command starts again\n";
-    if (kolo_command_stop != KOLO_STOP_END) kolo_command_stop = signal == SIGUSR1 ? KOLO_STOP_REQUEUE : KOLO_STOP_END;
+    static const char text[] = "kolo: told to stop before the first step: nothing was begun and nothing is "
+                               "lost; the same command starts again\n";
+    if (kolo_command_stop != KOLO_STOP_END)
+        kolo_command_stop = signal == SIGUSR1 ? KOLO_STOP_REQUEUE : KOLO_STOP_END;
     if (signal == SIGUSR1 || orderly) return;
     const ssize_t said = rank_here() == 0 ? write(STDERR_FILENO, text, sizeof text - 1) : 0;
     (void)said;
@@ -56,7 +60,8 @@ void kolo_command_catch(void)
     kolo_release_signals();
 }
 
-/* Has the command handlers of its own, by kolo_command_catch? Others are ended by signals as any program is. */
+/* Has the command handlers of its own, by kolo_command_catch? Others are ended by signals as any program
+ * is. */
 static bool command_catches(const kolo_command *command)
 {
     return command->run == kolo_command_train || command->run == kolo_command_serve_data;
@@ -68,14 +73,28 @@ enum kolo_stop kolo_command_asked(void)
     return (enum kolo_stop)kolo_command_stop;
 }
 
+static const char *running = "";
+
+/* From the launch's watchdog; it never returns where the launch has failed to start. */
+static void end_stuck(kolo_launch *stuck, const char *text)
+{
+    kolo_error("kolo %s: %s", running, text);
+    usleep(100000); /* or a launcher may end all before it has passed the message on */
+    kolo_launch_abort(stuck, -KOLO_ELAUNCH);
+}
+
 int kolo_command_launch(const kolo_options *options, kolo_launch **result)
 {
+    const kolo_launch_limits limits = {.start = options->comm_timeout,
+                                       .later = options->comm_timeout,
+                                       .patience = options->comm_patience,
+                                       .end = end_stuck};
     static const char *const method[] = {
 #define METHOD(key, choice) #choice,
         KOLO_CHOICES_launch(METHOD)
 #undef METHOD
     };
-    KOLO_TRY(kolo_launch_start(&launch, method[options->launch]));
+    KOLO_TRY(kolo_launch_start(&launch, method[options->launch], &limits));
     launched = true;
     *result = &launch;
     return 0;
@@ -83,20 +102,22 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
 
 int kolo_command_alone(kolo_launch **result)
 {
-    KOLO_TRY(kolo_launch_start(&launch, "single"));
+    KOLO_TRY(kolo_launch_start(&launch, "single", NULL));
     launched = true;
     *result = &launch;
     return 0;
 }
 
-/* libgomp and UCX read their settings when they are loaded, so this process starts itself once more with them set. Idle threads spin
- * short enough that reader and progress threads get the cores, long enough for operations that follow each other. */
+/* libgomp and UCX read their settings when they are loaded, so this process starts itself once more with them
+ * set. Idle threads spin short enough that reader and progress threads get the cores, long enough for
+ * operations that follow each other. */
 static void set_wait_policy(char **argv)
 {
     if (getenv("KOLO_STARTED") || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     setenv("KOLO_STARTED", "1", 1);
     setenv("GOMP_SPINCOUNT", "10000", 1);
-    setenv("UCX_ERROR_SIGNALS", "", 0); /* a crash is a crash: MPI's transport need not print its own story first */
+    /* a crash is a crash: MPI's transport need not print its own story first */
+    setenv("UCX_ERROR_SIGNALS", "", 0);
     char exe[4096];
     ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
     if (length < 0) return;
@@ -122,7 +143,8 @@ const char *kolo_command_share(void)
     ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
     if (length < 0) return ".";
     exe[length] = 0;
-    static const char *const below[] = {"share/kolo", "share"}; /* installed: PREFIX/bin; built: build/bin beside share */
+    /* installed: PREFIX/bin; built: build/bin beside share */
+    static const char *const below[] = {"share/kolo", "share"};
     for (int up = 0; up < 3 && strrchr(exe, '/'); up++) {
         *strrchr(exe, '/') = 0;
         for (int i = 0; i < 2; i++) {
@@ -142,8 +164,8 @@ static void end_at_once(int signal)
     _exit(status_of_end);
 }
 
-/* Ranks that fail alike say it once: the others wait a moment, and rank 0's end, or its abort, ends them. Being told to go is
- * then no crash: the status is that of the error. */
+/* Ranks that fail alike say it once: the others wait a moment, and rank 0's end, or its abort, ends them.
+ * Being told to go is then no crash: the status is that of the error. */
 static void wait_for_rank_0(int exit_status)
 {
     status_of_end = exit_status;
@@ -153,27 +175,29 @@ static void wait_for_rank_0(int exit_status)
 
 static int end(const char *command, int status)
 {
-    char text[4096]; /* a list of tensors that do not fit is long */
+    kolo_failure failure;
     if (status == 0) status = kolo_stdout_flush();
-    snprintf(text, sizeof text, "%s", kolo_error_text());
+    kolo_error_keep(&failure);
     if (status == 0 || status == KOLO_EREQUEUE) {
-        if (status < 0 && (!launched || launch.rank == 0)) kolo_info("%s", text);
+        if (status < 0 && (!launched || launch.rank == 0)) kolo_info("%s", failure.text);
         if (launched) kolo_launch_finish(&launch);
         if (status == 0 || !launched || launch.size == 1) return -status;
-        /* A launcher may kill the others at the first bad exit: one rank reports 75, after the others have left. */
+        /* A launcher may kill the others at the first bad exit: one rank reports 75, after
+         * the others have left. */
         if (launch.rank != 0) return 0;
         usleep(300000);
         return -status;
     }
     const bool many = getenv("PMIX_RANK") || getenv("PMI_RANK") || getenv("SLURM_PROCID");
     if (rank_here() > 0) wait_for_rank_0(-status);
-    kolo_error("kolo %s: %s", command, text);
+    kolo_error("kolo %s: %s", command, failure.text);
     if (launched && launch.size > 1) {
         usleep(100000); /* or a launcher may end all before it has passed the message on */
         kolo_launch_abort(&launch, -status);
     }
     if (launched) kolo_launch_finish(&launch);
-    else if (many) usleep(700000); /* ranks that are still being started would be ended before they can say why they go */
+    /* ranks that are still being started would be ended before they can say why they go */
+    else if (many) usleep(700000);
     return -status;
 }
 
@@ -186,7 +210,8 @@ static bool wants_help(int n, char **words)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return end("help", kolo_command_help(0, NULL));
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+        return end("help", kolo_command_help(0, NULL));
     const char *names[sizeof kolo_command_table / sizeof *kolo_command_table];
     for (int i = 0; i < kolo_command_count; i++) names[i] = kolo_command_table[i].name;
     const char *name = !strcmp(argv[1], "--version") ? "version" : argv[1];
@@ -198,9 +223,11 @@ int main(int argc, char **argv)
         signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
         if (!command_catches(&kolo_command_table[i])) kolo_release_signals();
         kolo_command_takes = kolo_command_table[i].takes;
+        running = name;
         return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
     }
     const char *near = kolo_nearest(name, names, kolo_command_count);
-    kolo_fail(KOLO_ECONFIG, "unknown command%s%s%s; `kolo help` lists them", near ? ": did you mean `" : "", near ? near : "", near ? "`?" : "");
+    kolo_fail(KOLO_ECONFIG, "unknown command%s%s%s; `kolo help` lists them", near ? ": did you mean `" : "",
+              near ? near : "", near ? "`?" : "");
     return end(name, KOLO_ECONFIG);
 }

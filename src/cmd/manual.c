@@ -1,4 +1,5 @@
-/* kolo help --man, --completion: the manual page, and the rows that share/setup/completion.sh makes completion of, from the tables. */
+/* kolo help --man, --completion: the manual page, and the rows that share/setup/completion.sh makes
+ * completion of, from the tables. */
 #include <stdio.h>
 #include <string.h>
 
@@ -64,7 +65,9 @@ static void print_option(const kolo_option_entry *e)
 void kolo_help_man(void)
 {
     const char *heading = "";
-    printf(".TH KOLO 1 \"\" \"kolo %s\"\n.SH NAME\nkolo \\- train vision networks on Slurm supercomputers\n.SH SYNOPSIS\n", KOLO_VERSION);
+    printf(".TH KOLO 1 \"\" \"kolo %s\"\n.SH NAME\nkolo \\- train vision networks on Slurm "
+           "supercomputers\n.SH SYNOPSIS\n",
+           KOLO_VERSION);
     for (int i = 0; i < kolo_command_count; i++) print_synopsis(&kolo_command_table[i]);
     printf(".SH COMMANDS\n");
     for (int i = 0; i < kolo_command_count; i++) {
@@ -72,9 +75,11 @@ void kolo_help_man(void)
         print_roff(kolo_command_table[i].help, (int)strlen(kolo_command_table[i].help));
         printf("\n");
     }
-    printf(".SH OPTIONS\nkey=value or \\-\\-key value on the command line, `key: value' in a recipe, KOLO_KEY in the "
+    printf(".SH OPTIONS\nkey=value or \\-\\-key value on the command line, `key: value' in a recipe, "
+           "KOLO_KEY in the "
            "environment.\n"
-           "Recipe < site file (KOLO_SITE) < environment < command line. `kolo COMMAND \\-\\-help' lists those that a command takes.\n");
+           "Recipe < site file (KOLO_SITE) < environment < command line. `kolo COMMAND \\-\\-help' lists "
+           "those that a command takes.\n");
     for (int i = 0; i < kolo_option_count; i++) {
         const kolo_option_entry *e = &kolo_option_table[i];
         if (heading != kolo_option_section(e)) printf(".SS %s\n", heading = kolo_option_section(e));
@@ -85,27 +90,34 @@ void kolo_help_man(void)
            ".TP\n.B KOLO_SITE\na recipe of what holds for this computing centre\n"
            ".TP\n.B KOLO_CACHE\nfolder of timed choices and measured tables; ~/.cache/kolo\n"
            ".TP\n.B KOLO_COMM_*\nsettings of the collectives: see kolo/comm.h\n"
-           ".SH EXIT STATUS\n0 done; 2 bad input; 3 I/O; 69 launcher or a dead rank; 70 internal; 75 checkpoint "
-           "written, run it again; 78 configuration.\n"
-           ".SH FILES\nRUN/events.jsonl, RUN/summary.json, RUN/recipe.yaml, RUN/classes.txt, RUN/checkpoints/\n");
+           ".SH EXIT STATUS\n0 done; 2 bad input; 3 I/O; 69 launcher or a dead rank; 70 internal; 71 out of "
+           "memory (use a smaller micro_batch, or ask for more); 75 checkpoint written, run it again; 78 "
+           "configuration.\n"
+           ".SH FILES\nRUN/events.jsonl, RUN/summary.json, RUN/recipe.yaml, RUN/classes.txt, "
+           "RUN/checkpoints/\n");
 }
 
 /* ---- completion ---- */
 
 static void print_names(const void *first, int count, size_t stride)
 {
-    for (int i = 0; i < count; i++) printf("%s%s", i ? " " : "", *(const char *const *)((const char *)first + stride * (size_t)i));
+    for (int i = 0; i < count; i++)
+        printf("%s%s", i ? " " : "", *(const char *const *)((const char *)first + stride * (size_t)i));
 }
 
 /* What may follow KEY=: words, FILE for a path, nothing for a number. */
 static void print_completed_values(const kolo_option_entry *e)
 {
-    if (!strcmp(e->key, "model")) print_names(&kolo_model_table[0].name, kolo_model_count, sizeof *kolo_model_table), printf(" FILE");
-    else if (!strcmp(e->key, "optimizer")) print_names(&kolo_optimizer_table[0].name, kolo_optimizer_count, sizeof *kolo_optimizer_table);
-    else if (!strcmp(e->key, "schedule")) print_names(&kolo_schedule_table[0].name, kolo_schedule_count, sizeof *kolo_schedule_table);
+    if (!strcmp(e->key, "model"))
+        print_names(&kolo_model_table[0].name, kolo_model_count, sizeof *kolo_model_table), printf(" FILE");
+    else if (!strcmp(e->key, "optimizer"))
+        print_names(&kolo_optimizer_table[0].name, kolo_optimizer_count, sizeof *kolo_optimizer_table);
+    else if (!strcmp(e->key, "schedule"))
+        print_names(&kolo_schedule_table[0].name, kolo_schedule_count, sizeof *kolo_schedule_table);
     else if (e->type == KOLO_OPTION_TEXT) printf("FILE");
     else if (e->type == KOLO_OPTION_BOOL) printf("true false");
-    for (int c = 0; e->type == KOLO_OPTION_CHOICE && e->choices[c]; c++) printf("%s%s", c ? " " : "", e->choices[c]);
+    for (int c = 0; e->type == KOLO_OPTION_CHOICE && e->choices[c]; c++)
+        printf("%s%s", c ? " " : "", e->choices[c]);
     if (e->type == KOLO_OPTION_INT && e->automatic) printf("auto");
 }
 

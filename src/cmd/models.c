@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
-#include "kolo/error.h"
+#include "base/failure.h"
 #include "models/models.h"
 
-static int build(kolo_graph **g, const char *name, const kolo_options *o)
+static int models_build(kolo_graph **g, const char *name, const kolo_options *o)
 {
     const kolo_model_config config = {.rows = 1,
                                       .height = o ? o->size : 0,
@@ -19,7 +19,8 @@ static int build(kolo_graph **g, const char *name, const kolo_options *o)
     return kolo_model_graph(g, name, &config);
 }
 
-/* As PyTorch counts them: a counter of batches beside each pair of running statistics, an index beside each table of relative positions. */
+/* As PyTorch counts them: a counter of batches beside each pair of running statistics, an index beside each
+ * table of relative positions. */
 static int64_t state_entries(const kolo_graph *g)
 {
     int64_t params = 0, buffers = 0, tables = 0;
@@ -41,17 +42,18 @@ static int digits_of(double gmacs)
 
 static int print_all(void)
 {
-    printf("%-17s %11s %9s %7s  %-11s %-15s %s\n", "model", "parameters", "GMACs", "entries", "input", "finds", "source");
+    printf("%-17s %11s %9s %7s  %-11s %-15s %s\n", "model", "parameters", "GMACs", "entries", "input",
+           "finds", "source");
     for (int i = 0; i < kolo_model_count; i++) {
         const kolo_model *m = &kolo_model_table[i];
         kolo_graph *g;
-        KOLO_TRY(build(&g, m->name, NULL));
+        KOLO_TRY(models_build(&g, m->name, NULL));
         char input[32], finds[32];
         snprintf(input, sizeof input, "%" PRId64 "x%" PRId64 "x%" PRId64, m->channels, m->height, m->width);
         snprintf(finds, sizeof finds, !m->detector ? "%" PRId64 " classes" : "boxes of %" PRId64, m->classes);
         const double gmacs = kolo_graph_macs(g) / 1e9;
-        printf("%-17s %11" PRId64 " %9.*f %7" PRId64 "  %-11s %-15s %s\n", m->name, kolo_graph_parameters(g), digits_of(gmacs), gmacs, state_entries(g), input,
-               finds, m->source);
+        printf("%-17s %11" PRId64 " %9.*f %7" PRId64 "  %-11s %-15s %s\n", m->name, kolo_graph_parameters(g),
+               digits_of(gmacs), gmacs, state_entries(g), input, finds, m->source);
         kolo_graph_destroy(&g);
     }
     return 0;
@@ -69,17 +71,21 @@ static void print_stage(const kolo_graph *g, const stage *s)
     if (!s->nodes) return;
     char map[64];
     const kolo_tensor *t = &g->tensor[s->last];
-    if (s->height) snprintf(map, sizeof map, "%" PRId64 "x%" PRId64 "x%" PRId64, t->dim[1], s->height, s->width);
+    if (s->height)
+        snprintf(map, sizeof map, "%" PRId64 "x%" PRId64 "x%" PRId64, t->dim[1], s->height, s->width);
     else snprintf(map, sizeof map, "%" PRId64, t->dim[1]);
-    printf("  %-12s %11" PRId64 " %9.*f  %s .. %s\n", map, s->parameters, digits_of(s->macs / 1e9), s->macs / 1e9, g->tensor[s->first].name, t->name);
+    printf("  %-12s %11" PRId64 " %9.*f  %s .. %s\n", map, s->parameters, digits_of(s->macs / 1e9),
+           s->macs / 1e9, g->tensor[s->first].name, t->name);
 }
 
 static void count(const kolo_graph *g, const kolo_node *n, stage *s)
 {
-    const bool multiplies = n->op == KOLO_OP_conv || n->op == KOLO_OP_linear || n->op == KOLO_OP_window_attention;
+    const bool multiplies =
+        n->op == KOLO_OP_conv || n->op == KOLO_OP_linear || n->op == KOLO_OP_window_attention;
     if (multiplies) s->macs += kolo_op_table[n->op].flops(g, n) / 2 / (double)g->rows;
     for (int k = 0; k < n->n_in; k++)
-        if (n->in[k] >= 0 && g->tensor[n->in[k]].role == KOLO_ROLE_PARAM) s->parameters += kolo_tensor_count(&g->tensor[n->in[k]]);
+        if (n->in[k] >= 0 && g->tensor[n->in[k]].role == KOLO_ROLE_PARAM)
+            s->parameters += kolo_tensor_count(&g->tensor[n->in[k]]);
 }
 
 static void print_stages(const kolo_graph *g)
@@ -106,18 +112,21 @@ static void print_stages(const kolo_graph *g)
 
 static int print_one(const char *name, const kolo_options *o)
 {
-    static const char *const pixels[] = {"minus mean, by standard deviation", "0 to 1", "blue, green, red, 0 to 255"};
+    static const char *const pixels[] = {"minus mean, by standard deviation", "0 to 1",
+                                         "blue, green, red, 0 to 255"};
     const kolo_model *m = kolo_model_find(name);
     kolo_graph *g;
-    if (!m) return KOLO_ECONFIG;
-    KOLO_TRY(build(&g, name, o));
+    if (!m) return kolo_error_status();
+    KOLO_TRY(models_build(&g, name, o));
     const kolo_tensor *x = &g->tensor[g->input];
     const double gmacs = kolo_graph_macs(g) / 1e9;
     printf("%s: %s\n", m->name, m->source);
-    printf("  %s%d %s; pixels: %s; drop_path=%g dropout=%g\n", !m->detector ? "" : "boxes of ", g->classes, g->classes == 1 ? "class" : "classes",
-           pixels[m->pixels], m->drop_path, m->dropout);
-    printf("  %" PRId64 "x%" PRId64 "x%" PRId64 ": %" PRId64 " parameters, %.*f GMACs, %" PRId64 " entries in the state dict\n", x->dim[3], x->dim[1],
-           x->dim[2], kolo_graph_parameters(g), digits_of(gmacs), gmacs, state_entries(g));
+    printf("  %s%d %s; pixels: %s; drop_path=%g dropout=%g\n", !m->detector ? "" : "boxes of ", g->classes,
+           g->classes == 1 ? "class" : "classes", pixels[m->pixels], m->drop_path, m->dropout);
+    printf("  %" PRId64 "x%" PRId64 "x%" PRId64 ": %" PRId64 " parameters, %.*f GMACs, %" PRId64
+           " entries in the state dict\n",
+           x->dim[3], x->dim[1], x->dim[2], kolo_graph_parameters(g), digits_of(gmacs), gmacs,
+           state_entries(g));
     print_stages(g);
     kolo_graph_destroy(&g);
     return 0;
@@ -128,9 +137,10 @@ int kolo_command_models(int n, char **words)
     kolo_options options;
     const char *name = NULL;
     KOLO_TRY(kolo_command_words(&options, n, words, 1, &name));
-    const int rc = name    ? print_one(name, &options)
-                   : n > 0 ? kolo_fail(KOLO_ECONFIG, "%s of which network? kolo models NAME %s", words[0], words[0])
-                           : print_all();
+    const int rc =
+        name    ? print_one(name, &options)
+        : n > 0 ? kolo_fail(KOLO_ECONFIG, "%s of which network? kolo models NAME %s", words[0], words[0])
+                : print_all();
     kolo_options_free(&options);
     fflush(stdout);
     return rc;

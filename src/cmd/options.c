@@ -1,10 +1,12 @@
-/* Where the options of a command come from: a run's recipe < a recipe < the site < the environment < words. */
+/* Where the options of a command come from: a run's recipe < a recipe < the site < the environment <
+ * words. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "ckpt/identity.h"
 #include "cmd/cmd.h"
 #include "kolo/error.h"
 
@@ -17,7 +19,8 @@ static void list_takers(const kolo_option_entry *e, char *text, size_t size)
 {
     static const struct {
         const char *letter, *name;
-    } of_bench[] = {{"T", "bench train"}, {"G", "bench gradients"}, {"A", "bench allreduce"}, {"U", "bench --tune"}};
+    } of_bench[] = {
+        {"T", "bench train"}, {"G", "bench gradients"}, {"A", "bench allreduce"}, {"U", "bench --tune"}};
     size_t used = 0;
     *text = 0;
     for (int i = 0; i < kolo_command_count; i++) {
@@ -25,7 +28,8 @@ static void list_takers(const kolo_option_entry *e, char *text, size_t size)
         const bool bench = c->run == kolo_command_bench;
         for (size_t k = 0; k < (bench ? sizeof of_bench / sizeof *of_bench : 1) && used < size; k++) {
             if (!strpbrk(e->takers, bench ? of_bench[k].letter : c->takes)) continue;
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "kolo ", bench ? of_bench[k].name : c->name);
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "kolo ",
+                                     bench ? of_bench[k].name : c->name);
         }
     }
 }
@@ -36,7 +40,8 @@ static int check_option(void *context, const kolo_option_entry *e)
     (void)context;
     if (strpbrk(e->takers, kolo_command_takes)) return 0;
     list_takers(e, takers, sizeof takers);
-    return kolo_fail(KOLO_ECONFIG, "command line: %s= would be ignored here; it is an option of %s", e->key, takers);
+    return kolo_fail(KOLO_ECONFIG, "command line: %s= would be ignored here; it is an option of %s", e->key,
+                     takers);
 }
 
 typedef struct collector {
@@ -44,17 +49,18 @@ typedef struct collector {
     int n, room;
 } collector;
 
-static int collect(void *context, const char *word)
+static int options_collect(void *context, const char *word)
 {
     collector *c = context;
-    if (c->n >= c->room) return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
+    if (c->n >= c->room)
+        return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
     c->to[c->n++] = word;
     return 0;
 }
 
-static int read_words(kolo_options *options, int n, char **words, collector *c)
+static int options_read_words(kolo_options *options, int n, char **words, collector *c)
 {
-    const kolo_option_hooks hooks = {.positional = collect, .option = check_option, .context = c};
+    const kolo_option_hooks hooks = {.positional = options_collect, .option = check_option, .context = c};
     return kolo_options_read_arguments(options, n, words, &hooks);
 }
 
@@ -62,9 +68,14 @@ static int read_words(kolo_options *options, int n, char **words, collector *c)
 static int read_run(kolo_options *options, const char *run)
 {
     char *path = kolo_format("%s/recipe.yaml", run);
-    int rc = path ? 0 : KOLO_ECONFIG;
+    int rc = path ? 0 : KOLO_ENOMEM;
     if (rc == 0 && !kolo_file_exists(path))
-        rc = kolo_fail(KOLO_EINPUT, "%s holds no checkpoint and no recipe.yaml: it is no run folder; train first, or give a file of weights", run);
+        rc = kolo_fail(
+            KOLO_EINPUT,
+            "%s holds no checkpoint and no recipe.yaml: it is no run folder; train first, or give a "
+            "file of weights (checkpoint=best, or =STEP, chooses among those of a run)",
+            run);
+    if (rc == 0) rc = kolo_identity_check(run, "recipe.yaml");
     if (rc == 0) rc = kolo_options_read_recipe(options, path);
     if (rc == 0) rc = kolo_options_leave(options);
     if (rc == 0) rc = kolo_option_set(options, "run", run, "run folder"); /* it may have been moved */
@@ -73,7 +84,8 @@ static int read_run(kolo_options *options, const char *run)
 }
 
 /* run: NULL, or the folder whose recipe is below all else. recipe: NULL, or a word. */
-static int read_all(kolo_options *options, const char *run, const char *recipe, int n, char **words, collector *c)
+static int read_all(kolo_options *options, const char *run, const char *recipe, int n, char **words,
+                    collector *c)
 {
     char *path = NULL;
     int rc;
@@ -82,7 +94,7 @@ static int read_all(kolo_options *options, const char *run, const char *recipe, 
     if (recipe) KOLO_TRY_GOTO(rc, kolo_recipe_find(recipe, &path));
     rc = kolo_options_read(options, path, 0, NULL);
     c->n = 0;
-    if (rc == 0) rc = read_words(options, n, words, c);
+    if (rc == 0) rc = options_read_words(options, n, words, c);
 fail:
     free(path);
     if (rc < 0) kolo_options_free(options);
@@ -97,7 +109,7 @@ static int find_recipe_word(int n, char **words, int extra, const char **recipe)
     kolo_options scratch;
     if (extra >= WORDS) return kolo_fail(KOLO_EINTERNAL, "a recipe behind %d words", extra);
     kolo_options_default(&scratch);
-    const int rc = read_words(&scratch, n, words, &c);
+    const int rc = options_read_words(&scratch, n, words, &c);
     kolo_options_free(&scratch);
     *recipe = c.n > extra ? all[extra] : NULL;
     return rc;
@@ -110,7 +122,8 @@ int kolo_command_words(kolo_options *options, int n, char **words, int extra, co
     return read_all(options, NULL, NULL, n, words, &c);
 }
 
-int kolo_command_first(kolo_options *options, const char **recipe, int n, char **words, int extra, const char **positional)
+int kolo_command_first(kolo_options *options, const char **recipe, int n, char **words, int extra,
+                       const char **positional)
 {
     collector c = {positional, 0, extra};
     *recipe = NULL;
@@ -133,13 +146,14 @@ int kolo_command_options(kolo_options *options, int n, char **words, int extra, 
     return 0;
 }
 
-int kolo_command_run(kolo_options *options, const char *run, int n, char **words, int extra, const char **positional)
+int kolo_command_run(kolo_options *options, const char *run, int n, char **words, int extra,
+                     const char **positional)
 {
     collector c = {positional, 0, extra};
     char *folder = kolo_strdup(run);
     for (int i = 0; i < extra; i++) positional[i] = NULL;
     kolo_options_free(options);
-    const int rc = folder ? read_all(options, folder, NULL, n, words, &c) : KOLO_ECONFIG;
+    const int rc = folder ? read_all(options, folder, NULL, n, words, &c) : KOLO_ENOMEM;
     free(folder);
     return rc;
 }

@@ -12,7 +12,8 @@
 #include "train/compression.h"
 #include "train/session.h"
 
-/* Where batch or picture size change: every phase, and what each shape of a batch needs of the memory that they share. The list above is of the first. */
+/* Where batch or picture size change: every phase, and what each shape of a batch needs of the memory that
+ * they share. The list above is of the first. */
 static void print_shapes(const kolo_session *s)
 {
     for (int i = 0; i < s->phases; i++) {
@@ -89,7 +90,7 @@ static int name_network(int n, char **words, char **made)
         for (int k = 0; k < kolo_model_count; k++)
             if (!strcmp(kolo_model_table[k].name, words[i])) {
                 *made = kolo_format("model=%s", words[i]);
-                if (!*made) return KOLO_ECONFIG;
+                if (!*made) return KOLO_ENOMEM;
                 words[i] = *made;
                 return 0;
             }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
@@ -14,7 +15,6 @@
 #include "ckpt/ckpt.h"
 #include "ckpt/weights.h"
 #include "cmd/cmd.h"
-#include "kolo/error.h"
 #include "train/class_names.h"
 #include "train/detect_predict.h"
 #include "train/predict.h"
@@ -24,10 +24,10 @@ enum { ROWS = 8 }; /* pictures at a time */
 typedef struct output {
     const char *const *path;
     int64_t classes, top;
-    bool tags; /* every class has a score of its own: the sigmoid of its logit */
+    bool tags;        /* every class has a score of its own: the sigmoid of its logit */
     double threshold; /* of tags that are printed; 0: the `top` best */
     kolo_class_names names;
-    FILE *json; /* NULL: nobody wants it */
+    FILE *json;  /* NULL: nobody wants it */
     bool listed; /* something was written there */
 } output;
 
@@ -41,10 +41,12 @@ static int find_names(output *out, const kolo_options *o)
     }
     KOLO_TRY(kolo_class_names_read(&out->names, o->labels));
     if (out->names.count == out->classes) return 0;
-    return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", o->labels, (long)out->names.count, (long)out->classes);
+    return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", o->labels,
+                     (long)out->names.count, (long)out->classes);
 }
 
-/* The best classes with their probabilities (tags: their scores), best first; equal ones in the order of classes. */
+/* The best classes with their probabilities (tags: their scores), best first; equal ones in
+ * the order of classes. */
 static void print_top(const output *out, const char *path, const float *logits)
 {
     double sum = 0;
@@ -57,11 +59,13 @@ static void print_top(const output *out, const char *path, const float *logits)
     for (int64_t k = 0; (all || k < out->top) && k < out->classes; k++) {
         int64_t best = -1;
         for (int64_t c = 0; c < out->classes; c++) {
-            const bool later = last < 0 || logits[c] < logits[last] || (logits[c] == logits[last] && c > last);
+            const bool later =
+                last < 0 || logits[c] < logits[last] || (logits[c] == logits[last] && c > last);
             if (later && (best < 0 || logits[c] > logits[best])) best = c;
         }
         if (best < 0) break; /* not a number */
-        const double score = out->tags ? 1 / (1 + exp(-(double)logits[best])) : exp((double)(logits[best] - largest)) / sum;
+        const double score =
+            out->tags ? 1 / (1 + exp(-(double)logits[best])) : exp((double)(logits[best] - largest)) / sum;
         if (all && score < out->threshold) break;
         printf("  %6.2f %%  %ld%s%s\n", 100 * score, (long)best, out->names.count ? "  " : "",
                out->names.count ? out->names.name[best] : "");
@@ -69,7 +73,7 @@ static void print_top(const output *out, const char *path, const float *logits)
     }
 }
 
-static int take(void *context, int64_t i, const float *logits)
+static int predict_take(void *context, int64_t i, const float *logits)
 {
     output *out = context;
     print_top(out, out->path[i], logits);
@@ -90,7 +94,8 @@ static int show_boxes(kolo_session *session, const kolo_options *o, kolo_picture
 {
     output out = {.path = feed->path, .classes = o->classes};
     int rc = find_names(&out, o);
-    if (rc == 0 && *o->logits) rc = kolo_fail(KOLO_ECONFIG, "logits= is for networks that classify; %s finds boxes", o->model);
+    if (rc == 0 && *o->logits)
+        rc = kolo_fail(KOLO_ECONFIG, "logits= is for networks that classify; %s finds boxes", o->model);
     if (rc == 0) rc = kolo_detect_predict(session, feed, out.names.count ? out.names.name : NULL);
     fflush(stdout);
     kolo_class_names_free(&out.names);
@@ -101,20 +106,29 @@ static int show(kolo_session *session, const kolo_options *o, kolo_picture_feed 
 {
     if (session->detector) return show_boxes(session, o, feed);
     if (o->threshold > 0 && !kolo_session_tags(session))
-        return kolo_fail(KOLO_ECONFIG, "threshold= is for networks of image labels, whose classes have scores of their own;"
-                         " %s tells one class: top= says how many of the likeliest", o->model);
-    if (*o->out) return kolo_fail(KOLO_ECONFIG, "out= is for networks that find boxes, which it draws; %s classifies", o->model);
-    output out = {.path = feed->path, .classes = o->classes, .top = o->top, .tags = kolo_session_tags(session), .threshold = o->threshold};
+        return kolo_fail(KOLO_ECONFIG,
+                         "threshold= is for networks of image labels, whose classes have scores of their own;"
+                         " %s tells one class: top= says how many of the likeliest",
+                         o->model);
+    if (*o->out)
+        return kolo_fail(KOLO_ECONFIG, "out= is for networks that find boxes, which it draws; %s classifies",
+                         o->model);
+    output out = {.path = feed->path,
+                  .classes = o->classes,
+                  .top = o->top,
+                  .tags = kolo_session_tags(session),
+                  .threshold = o->threshold};
     char *text = NULL;
     size_t bytes = 0;
     int rc = find_names(&out, o);
-    if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes))) rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", o->logits);
+    if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes)))
+        rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", o->logits);
     if (out.json) fputc('[', out.json);
-    if (rc == 0) rc = kolo_predict(session, feed, take, &out);
+    if (rc == 0) rc = kolo_predict(session, feed, predict_take, &out);
     fflush(stdout);
     if (out.json) {
         fputs("]\n", out.json);
-        if (fclose(out.json) != 0 && rc == 0) rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", o->logits);
+        if (fclose(out.json) != 0 && rc == 0) rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", o->logits);
         if (rc == 0) rc = kolo_file_write_atomic(o->logits, text, bytes);
     }
     free(text);
@@ -122,28 +136,26 @@ static int show(kolo_session *session, const kolo_options *o, kolo_picture_feed 
     return rc;
 }
 
-static int set(char **field, const char *text)
-{
-    char *copy = kolo_strdup(text);
-    if (!copy) return KOLO_ECONFIG;
-    free(*field);
-    *field = copy;
-    return 0;
-}
-
-/* Without a recipe the transform that published weights are measured with; a recipe may leave mean and deviation to its data. */
+/* Without a recipe the transform that published weights are measured with; a recipe may leave mean and
+ * deviation to its data. */
 static int usual_transform(kolo_options *o, const char *recipe)
 {
+    static const char usually[] = "kolo predict";
     const kolo_model *model = kolo_model_find(o->model);
-    if (!model) return KOLO_ECONFIG;
-    const bool colour = (o->channels ? o->channels : model->channels) == 3, usual = model->pixels == KOLO_PIXELS_NORMAL;
+    if (!model) return kolo_error_status();
+    const bool colour = (o->channels ? o->channels : model->channels) == 3,
+               usual = model->pixels == KOLO_PIXELS_NORMAL;
     if (recipe && usual && !(*o->mean && *o->std))
-        kolo_info("recipe %s takes mean and deviation from its data, which are not here: %s are taken; mean= and std= say others", recipe,
-                  colour ? "ImageNet's" : "MNIST's");
-    if (usual && !*o->mean) KOLO_TRY(set(&o->mean, colour ? "0.485,0.456,0.406" : "0.1307"));
-    if (usual && !*o->std) KOLO_TRY(set(&o->std, colour ? "0.229,0.224,0.225" : "0.3081"));
+        kolo_info("recipe %s takes mean and deviation from its data, which are not here: %s are taken; mean= "
+                  "and std= say others",
+                  recipe, colour ? "ImageNet's" : "MNIST's");
+    if (usual && !*o->mean)
+        KOLO_TRY(kolo_option_set(o, "mean", colour ? "0.485,0.456,0.406" : "0.1307", usually));
+    if (usual && !*o->std)
+        KOLO_TRY(kolo_option_set(o, "std", colour ? "0.229,0.224,0.225" : "0.3081", usually));
     /* the short side is 256/224 of the crop; small pictures are taken as a whole */
-    if (!recipe && !model->detector && model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
+    if (!recipe && !model->detector && model->height >= 64 && o->crop == KOLO_crop_none)
+        o->crop = KOLO_crop_resized;
     return 0;
 }
 
@@ -169,7 +181,7 @@ static int add_folder(kolo_folder_names *files, const char *folder)
         rc = kolo_fail(KOLO_EINPUT, "%s: no pictures in this folder (.jpg, .png and the like)", folder);
     for (int64_t i = 0; rc == 0 && i < below.count; i++) {
         char *path = kolo_format("%.*s/%s", length, folder, below.list[i]);
-        rc = path ? kolo_folder_add(files, path) : KOLO_ECONFIG;
+        rc = path ? kolo_folder_add(files, path) : KOLO_ENOMEM;
         free(path);
     }
     kolo_folder_free(&below);
@@ -188,15 +200,16 @@ static int list_files(kolo_folder_names *files, int64_t n, const char *const *wo
 
 static int check_words(const kolo_options *o, const char *recipe, int64_t n)
 {
-    if (recipe && *o->run) return kolo_fail(KOLO_ECONFIG, "run=%s has its own options: leave recipe %s out", o->run, recipe);
+    if (recipe && *o->run)
+        return kolo_fail(KOLO_ECONFIG, "run=%s has its own options: leave recipe %s out", o->run, recipe);
     if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
     if (n == 0)
         return kolo_fail(KOLO_ECONFIG,
-                         "no pictures: usage: kolo predict model=NAME weights=FILE IMAGE|FOLDER...");
+                         "no pictures: name them, or folders of them, behind the options: IMAGE|FOLDER...");
     if (*o->labels) KOLO_TRY(check_file(o->labels));
     const char *key;
     char *file = kolo_weights_file(o->weights, &key);
-    const int rc = !file ? KOLO_ECONFIG : *file ? check_file(file) : 0;
+    const int rc = !file ? kolo_error_status() : *file ? check_file(file) : 0;
     free(file);
     return rc;
 }
@@ -224,7 +237,7 @@ int kolo_command_predict(int n, char **words)
 {
     kolo_options options;
     const char *recipe, **path = kolo_alloc((size_t)(n + 1) * sizeof *path);
-    if (!path) return KOLO_ECONFIG;
+    if (!path) return KOLO_ENOMEM;
     int rc = kolo_command_first(&options, &recipe, n, words, n, path);
     if (rc == 0 && *options.run && !recipe) rc = kolo_command_run(&options, options.run, n, words, n, path);
     if (rc == 0) {

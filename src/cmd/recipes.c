@@ -1,4 +1,5 @@
-/* The recipes that come with Kolo: found by name, listed with what they reach, and offered where a word is near one. */
+/* The recipes that come with Kolo: found by name, listed with what they reach, and offered
+ * where a word is near one. */
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static int find_all(glob_t *found)
 {
     char *pattern = kolo_format("%s/recipes/*%s", kolo_command_share(), suffix);
     *found = (glob_t){0};
-    if (!pattern) return KOLO_ECONFIG;
+    if (!pattern) return KOLO_ENOMEM;
     glob(pattern, 0, NULL, found); /* none is none */
     free(pattern);
     return 0;
@@ -44,7 +45,8 @@ static int print_recipe(char *path)
         next = *end ? end + 1 : end;
         *end = 0;
         if (!strncmp(line, target, sizeof target - 1)) printf("      reaches %s\n", line + sizeof target - 1);
-        else if (strncmp(line, small, sizeof small - 1)) printf("      %s\n", line + 1 + strspn(line + 1, " "));
+        else if (strncmp(line, small, sizeof small - 1))
+            printf("      %s\n", line + 1 + strspn(line + 1, " "));
     }
     free(text);
     return 0;
@@ -92,13 +94,23 @@ static int fail_unknown(const char *word)
     offer(word, &found, near, sizeof near);
     globfree(&found);
     if (none)
-        return kolo_fail(KOLO_ECONFIG, "no recipe %s: there is no such file, and this program has no share/kolo/recipes beside its bin: was it copied alone?",
+        return kolo_fail(KOLO_ECONFIG,
+                         "no recipe %s: there is no such file, and this program has no share/kolo/recipes "
+                         "beside its bin: was it copied alone?",
                          word);
     if (is_model(word) && *near)
-        return kolo_fail(KOLO_ECONFIG, "%s is a network, not a recipe: model=%s, or one of the recipes %s (`kolo help recipes`)", word, word, near);
-    if (is_model(word)) return kolo_fail(KOLO_ECONFIG, "%s is a network, not a recipe: model=%s (`kolo help recipes` lists recipes)", word, word);
-    return kolo_fail(KOLO_ECONFIG, "no recipe %s: there is no such file, and none of Kolo's is called so (`kolo help recipes`)%s%s%s", word,
-                     *near ? "; did you mean " : "", near, *near ? "?" : "");
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "%s is a network, not a recipe: model=%s, or one of the recipes %s (`kolo help recipes`)", word,
+            word, near);
+    if (is_model(word))
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s is a network, not a recipe: model=%s (`kolo help recipes` lists recipes)", word,
+                         word);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "no recipe %s: there is no such file, and none of Kolo's is called so (`kolo help recipes`)%s%s%s",
+        word, *near ? "; did you mean " : "", near, *near ? "?" : "");
 }
 
 static bool is_suffixed(const char *word)
@@ -111,7 +123,7 @@ static bool is_suffixed(const char *word)
 static int find_ours(const char *word, char **path)
 {
     *path = kolo_format("%s/recipes/%s%s", kolo_command_share(), word, is_suffixed(word) ? "" : suffix);
-    if (!*path) return KOLO_ECONFIG;
+    if (!*path) return KOLO_ENOMEM;
     if (kolo_file_exists(*path)) return 0;
     free(*path);
     *path = NULL;
@@ -133,7 +145,7 @@ bool kolo_recipe_is(const char *word)
 
 int kolo_recipe_find(const char *word, char **path)
 {
-    if (is_file(word) || strchr(word, '/')) return (*path = kolo_strdup(word)) ? 0 : KOLO_ECONFIG;
+    if (is_file(word) || strchr(word, '/')) return (*path = kolo_strdup(word)) ? 0 : KOLO_ENOMEM;
     KOLO_TRY(find_ours(word, path));
     return *path ? 0 : fail_unknown(word);
 }

@@ -29,8 +29,8 @@ static int serve(kolo_session *session)
     kolo_server *server;
     KOLO_TRY(kolo_server_open(&server, &config, (int)o->serve_jobs));
     const long rows = (long)(config.batch / config.ranks);
-    kolo_info("serving rows %ld to %ld of each batch of %s; jobs on this node join by serve=%s", config.rank * rows, config.rank * rows + rows - 1, o->data,
-              o->serve);
+    kolo_info("serving rows %ld to %ld of each batch of %s; jobs on this node join by serve=%s",
+              config.rank * rows, config.rank * rows + rows - 1, o->data, o->serve);
     const int rc = kolo_command_asked() ? 0 : kolo_server_run(server, &kolo_command_stop);
     kolo_server_close(&server);
     return rc;
@@ -44,15 +44,18 @@ int kolo_command_serve_data(int n, char **words)
     kolo_command_catch();
     if (kolo_command_flag(&n, words, "--status")) return status(n, words);
     KOLO_TRY(kolo_command_options(&options, n, words, 0, NULL));
-    free(options.val); /* validation differs from job to job, and is not served */
-    options.val = kolo_strdup("none");
-    int rc = options.val ? 0 : KOLO_ECONFIG;
+    /* validation differs from job to job, and is not served */
+    int rc = kolo_option_set(&options, "val", "none", "kolo serve-data");
     if (rc == 0 && (!*options.data || !strcmp(options.data, "synthetic")))
         rc = kolo_fail(KOLO_ECONFIG, "nothing to serve: give data=DIR (a folder made by kolo-pack)");
     if (rc == 0) rc = kolo_command_launch(&options, &launch);
     if (rc == 0 && launch->size != launch->nodes)
-        rc = kolo_fail(KOLO_ECONFIG, "%d ranks on %d nodes: one server a node is enough; start it by srun --ntasks-per-node=1", launch->size, launch->nodes);
-    if (rc == 0) rc = kolo_session_open(&session, &options, launch, KOLO_SESSION_TRAIN | KOLO_SESSION_DATA_ONLY);
+        rc = kolo_fail(
+            KOLO_ECONFIG,
+            "%d ranks on %d nodes: one server a node is enough; start it by srun --ntasks-per-node=1",
+            launch->size, launch->nodes);
+    if (rc == 0)
+        rc = kolo_session_open(&session, &options, launch, KOLO_SESSION_TRAIN | KOLO_SESSION_DATA_ONLY);
     if (rc == 0) {
         rc = serve(&session);
         kolo_session_close(&session);

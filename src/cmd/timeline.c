@@ -1,4 +1,5 @@
-/* kolo timeline merge FOLDER: the Chrome traces of all ranks as one, on rank 0's clock. Files whose end is missing are read as far as they go. */
+/* kolo timeline merge FOLDER: the Chrome traces of all ranks as one, on rank 0's clock. Files whose end is
+ * missing are read as far as they go. */
 #include "cmd/cmd.h"
 
 #include <cjson/cJSON.h>
@@ -6,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/aside.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "comm/library/timeline.h"
@@ -43,7 +46,7 @@ static int write_event(merge *m, cJSON *event, double offset)
     cJSON *ts = cJSON_GetObjectItemCaseSensitive(event, "ts");
     if (cJSON_IsNumber(ts)) cJSON_SetNumberHelper(ts, ts->valuedouble + offset * 1e6);
     char *text = cJSON_PrintUnformatted(event);
-    if (!text) return kolo_fail(KOLO_ECONFIG, "out of memory for an event");
+    if (!text) return kolo_fail(KOLO_ENOMEM, "out of memory for an event");
     fprintf(m->out, "%s%s", m->events++ ? ",\n" : "[\n", text);
     cJSON_free(text);
     return 0;
@@ -97,7 +100,7 @@ static int merge_rank(merge *m, const char *folder, int rank)
     int rc = 0;
     for (int newer = 0; newer < 2 && rc == 0; newer++) {
         char *path = kolo_format("%s/rank-%d%s.json", folder, rank, newer ? "" : ".older");
-        rc = path ? merge_file(m, path, &offset, &aligned, &found) : KOLO_ECONFIG;
+        rc = path ? merge_file(m, path, &offset, &aligned, &found) : KOLO_ENOMEM;
         free(path);
     }
     m->ranks += found;
@@ -108,7 +111,9 @@ static int merge_rank(merge *m, const char *folder, int rank)
 static int merge_all(merge *m, const char *folder)
 {
     int *rank, ranks = lib_timeline_ranks(folder, &rank), rc = ranks < 0 ? ranks : 0;
-    if (ranks == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s", folder, folder);
+    if (ranks == 0)
+        rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s",
+                       folder, folder);
     for (int i = 0; i < ranks && rc == 0; i++) rc = merge_rank(m, folder, rank[i]);
     free(rank);
     if (rc == 0) fputs(m->events ? "\n]\n" : "[]\n", m->out);
@@ -118,26 +123,34 @@ static int merge_all(merge *m, const char *folder)
 static int merge_folder(const char *folder)
 {
     merge m = {0};
-    char *path = kolo_format("%s/timeline.json", folder), *aside = kolo_format("%s/timeline.json.tmp", folder);
-    int rc = path && aside ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && !(m.out = fopen(aside, "w"))) rc = kolo_fail(KOLO_EIO, "%s: %s", aside, strerror(errno));
-    if (rc == 0) rc = merge_all(&m, folder);
-    if (m.out && (ferror(m.out) | fclose(m.out)) && rc == 0) rc = kolo_fail(KOLO_EIO, "%s: %s", aside, strerror(errno));
-    if (rc == 0 && rename(aside, path) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
-    if (rc < 0 && aside) remove(aside);
+    char *path = kolo_format("%s/timeline.json", folder);
+    kolo_aside aside;
+    int rc = path ? kolo_aside_open(&aside, path) : KOLO_ENOMEM;
     if (rc == 0) {
-        printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.ranks, m.error * 1e6);
+        const int own = dup(aside.fd);
+        if (own >= 0) m.out = fdopen(own, "w");
+        rc = m.out ? merge_all(&m, folder) : kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
+        if (m.out && (ferror(m.out) | fclose(m.out)) && rc == 0)
+            rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
+        rc = kolo_aside_commit(&aside, path, rc);
+    }
+    if (rc == 0) {
+        printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.ranks,
+               m.error * 1e6);
         if (m.lost) printf("%ld events were lost: they came faster than they could be written\n", m.lost);
         if (m.broken) printf("%ld lines that are no whole event were left out\n", m.broken);
-        if (m.unaligned) printf("%d ranks do not say how their clock differs: their times stand as they are\n", m.unaligned);
+        if (m.unaligned)
+            printf("%d ranks do not say how their clock differs: their times stand as they are\n",
+                   m.unaligned);
     }
     free(path);
-    free(aside);
     return rc;
 }
 
 int kolo_command_timeline(int n, char **words)
 {
-    if (n != 2 || strcmp(words[0], "merge") != 0) return kolo_fail(KOLO_ECONFIG, "kolo timeline: merge FOLDER; the folder is what KOLO_COMM_TIMELINE named");
+    if (n != 2 || strcmp(words[0], "merge") != 0)
+        return kolo_fail(KOLO_ECONFIG,
+                         "kolo timeline: merge FOLDER; the folder is what KOLO_COMM_TIMELINE named");
     return merge_folder(words[1]);
 }

@@ -31,9 +31,11 @@ int kolo_command_weights(kolo_session *session, const char *file, const char *ru
     if (step) *step = 0;
     KOLO_TRY(kolo_exec_initialise(session->exec, (uint64_t)session->options->seed));
     if (file) return kolo_weights_import(file, session->exec, session->plan, KOLO_init_head_load);
-    const int found = kolo_train_find(session, run, session->options->checkpoint, &position, path, sizeof path);
+    const int found =
+        kolo_train_find(session, run, session->options->checkpoint, &position, path, sizeof path);
     KOLO_TRY(found);
-    if (!found) return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint: train first, or give a file of weights", run);
+    if (!found)
+        return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint: train first, or give a file of weights", run);
     if (step) *step = position.step;
     return kolo_checkpoint_load(path, session->exec, session->plan);
 }
@@ -46,8 +48,9 @@ static int verify(kolo_session *session, bool ema, bool tells)
     KOLO_TRY(kolo_verify(session, ema, o->pairs, &scores, &v));
     int rc = tells && *o->roc ? kolo_roc_write(o->roc, o->pairs, &scores, &v) : 0;
     if (tells && rc == 0)
-        printf("%s: accuracy %.4f +- %.4f  EER %.4f  AUC %.4f  TAR %.4f at FAR 0.01  (%ld pairs, folds: %d)\n", o->pairs, v.accuracy, v.error, v.eer, v.auc,
-               v.tar, (long)scores.count, v.folds);
+        printf(
+            "%s: accuracy %.4f +- %.4f  EER %.4f  AUC %.4f  TAR %.4f at FAR 0.01  (%ld pairs, folds: %d)\n",
+            o->pairs, v.accuracy, v.error, v.eer, v.auc, v.tar, (long)scores.count, v.folds);
     kolo_pair_scores_free(&scores);
     return rc;
 }
@@ -63,9 +66,11 @@ static void print_boxes(const kolo_evaluation *e)
         puts(text);
     }
     for (int i = 0; i < 2 && e->voc[i] >= 0; i++)
-        printf(" VOC mean AP by the rule of %s @[ IoU=0.50 ] = %.4f\n", i ? "2010, all points   " : "2007, eleven points", e->voc[i]);
+        printf(" VOC mean AP by the rule of %s @[ IoU=0.50 ] = %.4f\n",
+               i ? "2010, all points   " : "2007, eleven points", e->voc[i]);
     if (e->openimages >= 0) printf(" Open Images Challenge mean AP @[ IoU=0.50 ] = %.4f\n", e->openimages);
-    printf("AP %.12f  AP50 %.12f  (%ld pictures, %.1f s, %.0f img/s)\n", e->line[0], e->line[1], (long)e->rows, e->seconds, (double)e->rows / e->seconds);
+    printf("AP %.12f  AP50 %.12f  (%ld pictures, %.1f s, %.0f img/s)\n", e->line[0], e->line[1],
+           (long)e->rows, e->seconds, (double)e->rows / e->seconds);
 }
 
 /* file: of weights, or NULL: those of the run. */
@@ -81,11 +86,13 @@ static int evaluate(kolo_launch *launch, kolo_options *options, const char *file
     else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, &e));
     if (launch->rank == 0 && session.detector) print_boxes(&e);
     else if (launch->rank == 0 && !*options->pairs && kolo_session_tags(&session))
-        printf("loss %.6f  mAP %.4f  micro AP %.4f  (%ld pictures, %ld of %ld classes shown, %.1f s, %.0f img/s)\n", e.loss, e.map, e.ap_micro, (long)e.rows,
-               (long)e.classes, (long)options->classes, e.seconds, (double)e.rows / e.seconds);
-    else if (launch->rank == 0 && !*options->pairs)
-        printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5, (long)e.rows, e.seconds,
+        printf("loss %.6f  mAP %.4f  micro AP %.4f  (%ld pictures, %ld of %ld classes shown, %.1f s, %.0f "
+               "img/s)\n",
+               e.loss, e.map, e.ap_micro, (long)e.rows, (long)e.classes, (long)options->classes, e.seconds,
                (double)e.rows / e.seconds);
+    else if (launch->rank == 0 && !*options->pairs)
+        printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1,
+               e.top5, (long)e.rows, e.seconds, (double)e.rows / e.seconds);
     fflush(stdout);
 fail:
     kolo_session_close(&session);
@@ -99,15 +106,20 @@ static int no_matter(void *context, const char *word)
     return 0;
 }
 
-/* A recipe may say init=, which is what the run began with. Beside run= on the command line it says something else than run= does. */
+/* A recipe may say init=, which is what the run began with. Beside run= on the command line it says something
+ * else than run= does. */
 static int check_eval(const kolo_options *o, int n, char **words)
 {
     kolo_options said;
-    if (!*o->run && !*o->weights && !*o->init) return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or weights=FILE");
-    if (!*o->val || !strcmp(o->val, "none")) return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
+    if (!*o->run && !*o->weights && !*o->init)
+        return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or weights=FILE");
+    if (!*o->val || !strcmp(o->val, "none"))
+        return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     kolo_options_default(&said);
     int rc = kolo_options_read_arguments(&said, n, words, &(kolo_option_hooks){.positional = no_matter});
-    if (rc == 0 && *said.init && *o->run) rc = kolo_fail(KOLO_ECONFIG, "init= and run=: evaluate which? weights=FILE is a file, run=DIR a run's checkpoint");
+    if (rc == 0 && *said.init && *o->run)
+        rc = kolo_fail(KOLO_ECONFIG,
+                       "init= and run=: evaluate which? weights=FILE is a file, run=DIR a run's checkpoint");
     kolo_options_free(&said);
     return rc;
 }
@@ -141,7 +153,9 @@ int kolo_command_eval(int n, char **words)
     KOLO_TRY(read_eval(&o, n, words, &recipe));
     int rc = check_eval(&o, n, words);
     if (rc == 0) rc = kolo_command_launch(&o, &launch);
-    if (rc == 0 && recipe) kolo_log0(KOLO_LOG_INFO, "%s is evaluated by the options that it was trained with, not by recipe %s", o.run, recipe);
+    if (rc == 0 && recipe)
+        kolo_log0(KOLO_LOG_INFO, "%s is evaluated by the options that it was trained with, not by recipe %s",
+                  o.run, recipe);
     if (rc == 0) rc = evaluate(launch, &o, *o.weights ? o.weights : *o.run ? NULL : o.init);
     kolo_options_free(&o);
     return rc;

@@ -21,7 +21,8 @@ static int export(kolo_options *o, const char *run, const char *file)
     int64_t step = 0;
     int rc;
     KOLO_TRY(kolo_export_form(file, &form));
-    if (run && *o->weights) return kolo_fail(KOLO_ECONFIG, "weights of a run or of weights=%s: give one of them", o->weights);
+    if (run && *o->weights)
+        return kolo_fail(KOLO_ECONFIG, "weights of a run or of weights=%s: give one of them", o->weights);
     KOLO_TRY(kolo_command_alone(&launch));
     o->batch = o->micro_batch = 1;
     o->bn = KOLO_bn_local;
@@ -29,12 +30,19 @@ static int export(kolo_options *o, const char *run, const char *file)
     o->precision = KOLO_precision_f32;
     o->device = KOLO_device_cpu;
     KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
-    if (run || *o->weights) KOLO_TRY_GOTO(rc, kolo_command_weights(&session, run ? NULL : o->weights, run, &step));
+    if (run || *o->weights)
+        KOLO_TRY_GOTO(rc, kolo_command_weights(&session, run ? NULL : o->weights, run, &step));
     else KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)o->seed));
-    const kolo_export how = {.form = form, .ema = kolo_averages(o) && run, .batches = step, .names = o->names, .dtype = o->export_dtype};
-    if (form == KOLO_FORM_ONNX) KOLO_TRY_GOTO(rc, kolo_onnx_export(file, session.exec, session.plan, how.ema));
+    const kolo_export how = {.form = form,
+                             .ema = kolo_averages(o) && run,
+                             .batches = step,
+                             .names = o->names,
+                             .dtype = o->export_dtype};
+    if (form == KOLO_FORM_ONNX)
+        KOLO_TRY_GOTO(rc, kolo_onnx_export(file, session.exec, session.plan, how.ema));
     else KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, &how));
-    kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), o->model, run || *o->weights ? "" : " as initialised");
+    kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), o->model,
+              run || *o->weights ? "" : " as initialised");
 fail:
     kolo_session_close(&session);
     return rc;
@@ -48,7 +56,8 @@ int kolo_command_export(int n, char **words)
     const char *run = word[1] ? word[0] : NULL; /* RUN FILE */
     if (!word[0]) {
         kolo_options_free(&options);
-        return kolo_fail(KOLO_ECONFIG, "usage: kolo export RUN FILE, or kolo export model=NAME [weights=FILE] FILE");
+        return kolo_fail(KOLO_ECONFIG,
+                         "usage: kolo export RUN FILE, or kolo export model=NAME [weights=FILE] FILE");
     }
     if (run) KOLO_TRY(kolo_command_run(&options, run, n, words, 2, word));
     int rc = export(&options, run, word[run ? 1 : 0]);
@@ -68,7 +77,9 @@ static int import(kolo_options *options, const char *file)
     KOLO_TRY(kolo_manifest_outside("run", options->run));
     int found = kolo_checkpoint_find(options->run, &position, path, sizeof path);
     KOLO_TRY(found);
-    if (found) return kolo_fail(KOLO_ECONFIG, "%s holds a checkpoint of step %ld already: give a fresh run folder", options->run, (long)position.step);
+    if (found)
+        return kolo_fail(KOLO_ECONFIG, "%s holds a checkpoint of step %ld already: give a fresh run folder",
+                         options->run, (long)position.step);
     position = (kolo_position){.best = -1};
     KOLO_TRY(kolo_command_alone(&launch));
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
@@ -81,9 +92,12 @@ static int import(kolo_options *options, const char *file)
     position.seed = (uint64_t)options->seed;
     snprintf(position.data_uuid, sizeof position.data_uuid, "%s", session.data_uuid);
     snprintf(position.model, sizeof position.model, "%s", options->model);
-    KOLO_TRY_GOTO(rc, kolo_checkpoint_save(run, session.exec, session.plan, session.backend, options, &position));
+    KOLO_TRY_GOTO(rc, kolo_run_identify(run, true, &position));
+    KOLO_TRY_GOTO(rc,
+                  kolo_checkpoint_save(run, session.exec, session.plan, session.backend, options, &position));
     KOLO_TRY_GOTO(rc, kolo_checkpoint_wait(run));
-    kolo_info("%s begins with the weights of %s; `kolo train` with the same options goes on from there", options->run, file);
+    kolo_info("%s begins with the weights of %s; `kolo train` with the same options goes on from there",
+              options->run, file);
 fail:
     kolo_run_close(&run);
     kolo_session_close(&session);
@@ -95,7 +109,8 @@ int kolo_command_import(int n, char **words)
     kolo_options options;
     const char *file[1];
     KOLO_TRY(kolo_command_options(&options, n, words, 1, file));
-    int rc = file[0] ? import(&options, file[0]) : kolo_fail(KOLO_ECONFIG, "usage: kolo import FILE RECIPE.yaml data=DIR run=DIR");
+    int rc = file[0] ? import(&options, file[0])
+                     : kolo_fail(KOLO_ECONFIG, "usage: kolo import FILE RECIPE.yaml data=DIR run=DIR");
     kolo_options_free(&options);
     return rc;
 }

@@ -16,14 +16,17 @@ struct comm_adasum {
     comm_schedule schedule;
     enum kolo_dtype type;
     size_t width;
-    int64_t *count;     /* [tensors], owned */
-    int tensors, index; /* index: among the members of the tree, after those that were combined into a neighbour */
-    int divisor;        /* of the average within a node */
+    int64_t *count; /* [tensors], owned */
+    /* index: among the members of the tree, after those that were combined into a neighbour */
+    int tensors, index;
+    int divisor; /* of the average within a node */
     int64_t total;
-    comm_place mine, theirs, in, out; /* scratch: dots of this member, of its partner; what comes, what goes, packed */
+    /* scratch: dots of this member, of its partner; what comes, what goes, packed */
+    comm_place mine, theirs, in, out;
 };
 
-/* What member `index` holds of a tensor of `count` elements after `levels` halvings: bit l set chose the second half at level l. */
+/* What member `index` holds of a tensor of `count` elements after `levels` halvings: bit l set chose the
+ * second half at level l. */
 static comm_range held(int64_t count, int index, int levels)
 {
     comm_range r = {0, count};
@@ -42,7 +45,7 @@ static int64_t held_in_all(const comm_adasum *a, int index, int levels)
     return sum;
 }
 
-/* ---- the schedule ---------------------------------------------------------------------------------------------------------- */
+/* ---- the schedule -------------------------------------------------------------------------------------- */
 
 /* One tensor is sent from where it lies, several are packed. */
 static bool packed(const comm_adasum *a) { return a->tensors > 1; }
@@ -85,7 +88,7 @@ static int between(comm_build *b, comm_adasum *a)
 {
     int q = comm_power_until(b->n), r = b->n - q, levels = 0, *rest = kolo_alloc((size_t)q * sizeof *rest);
     comm_build team = *b;
-    if (!rest) return KOLO_ECONFIG;
+    if (!rest) return KOLO_ENOMEM;
     for (int i = 0; i < q; i++) { /* of the group: those that go on */
         int in_team = i < r ? 2 * i : i + r;
         rest[i] = b->member ? b->member[in_team] : in_team;
@@ -119,29 +122,32 @@ static int between(comm_build *b, comm_adasum *a)
     return 0;
 }
 
-/* Every member of the node sums its part and hands it to the first, which goes on with the average; and the way back. */
+/* Every member of the node sums its part and hands it to the first, which goes on with the
+ * average; and the way back. */
 static void within(comm_build *b, const comm_adasum *a, bool back)
 {
-    comm_circle all = {.stride = 1, .size = b->n, .owners = b->n, .me = b->me};
+    comm_subgroup all = {.stride = 1, .size = b->n, .owners = b->n, .me = b->me};
     comm_range whole = {0, a->total};
-    if (!back) comm_circle_reduce(b, &all, whole);
+    if (!back) comm_subgroup_reduce(b, &all, whole);
     for (int i = 1; i < b->n; i++) {
         comm_range part = comm_cut(whole, b->n, i);
-        bool out = (b->me == 0) == back; /* parts leave the first on the way back, the others on the way there */
+        /* parts leave the first on the way back, the others on the way there */
+        bool out = (b->me == 0) == back;
         if (b->me != 0 && b->me != i) continue;
         if (out) comm_build_send(b, b->me == 0 ? i : 0, comm_own(part.from), comm_length(part));
         else comm_build_receive(b, b->me == 0 ? i : 0, comm_own(part.from), comm_length(part));
     }
     comm_build_wait_all(b);
-    if (back) comm_circle_spread(b, &all, whole);
+    if (back) comm_subgroup_spread(b, &all, whole);
     else if (b->me == 0) comm_build_call(b, AVERAGE, 0);
 }
 
 /* Members of the own node, and the first member of every node. */
 static int hierarchical(comm_build *b, comm_adasum *a, const int *node_of)
 {
-    int *list = kolo_alloc(2 * (size_t)b->n * sizeof *list), *local = list, *first = list + b->n, locals = 0, nodes = 0, rc = 0;
-    if (!list) return KOLO_ECONFIG;
+    int *list = kolo_alloc(2 * (size_t)b->n * sizeof *list), *local = list, *first = list + b->n, locals = 0,
+        nodes = 0, rc = 0;
+    if (!list) return KOLO_ENOMEM;
     comm_build node = *b, top = *b;
     for (int i = 0; i < b->n; i++) {
         bool new_node = true;
@@ -184,15 +190,16 @@ int comm_adasum_make(comm_adasum **out, const comm_adasum_problem *p)
     if (p->type != KOLO_F16 && p->type != KOLO_BF16 && p->type != KOLO_F32 && p->type != KOLO_F64)
         return kolo_fail(KOLO_EINPUT, "comm: Adasum is of f16, bf16, f32 and f64 only");
     comm_adasum *a = kolo_alloc(sizeof *a);
-    if (!a) return KOLO_ECONFIG;
-    int rc = KOLO_ECONFIG;
+    if (!a) return KOLO_ENOMEM;
+    int rc = KOLO_ENOMEM;
     a->type = p->type;
     a->width = kolo_dtype_size(p->type);
     a->tensors = p->tensors;
     a->count = kolo_alloc((size_t)(p->tensors + 1) * sizeof *a->count);
     if (!a->count) goto fail;
     for (int t = 0; t < p->tensors; t++) a->total += a->count[t] = p->count[t];
-    comm_build b = comm_build_begin(&a->schedule, &(comm_problem){.me = p->me, .members = p->members, .in_place = true});
+    comm_build b =
+        comm_build_begin(&a->schedule, &(comm_problem){.me = p->me, .members = p->members, .in_place = true});
     place_scratch(a, &b);
     KOLO_TRY_GOTO(rc, p->node_of ? hierarchical(&b, a, p->node_of) : between(&b, a));
     KOLO_TRY_GOTO(rc, a->schedule.status);
@@ -215,12 +222,16 @@ void comm_adasum_free(comm_adasum **adasum)
 
 const comm_schedule *comm_adasum_schedule(const comm_adasum *a) { return &a->schedule; }
 
-/* ---- the arithmetic --------------------------------------------------------------------------------------------------------- */
+/* ---- the arithmetic ------------------------------------------------------------------------------------ */
 
-static char *at_place(const comm_run *run, comm_place place) { return run->buffer[place.buffer] + (size_t)place.at * run->width; }
+static char *at_place(const comm_run *run, comm_place place)
+{
+    return run->buffer[place.buffer] + (size_t)place.at * run->width;
+}
 
 /* Visits every tensor's stretch that `index` holds after `levels`: in the vector, and in a packed copy. */
-static void copy_packed(const comm_adasum *a, const comm_run *run, comm_place pack, int index, int levels, bool to_pack)
+static void copy_packed(const comm_adasum *a, const comm_run *run, comm_place pack, int index, int levels,
+                        bool to_pack)
 {
     char *vector = run->buffer[COMM_OWN], *p = at_place(run, pack);
     for (int t = 0; t < a->tensors; vector += (size_t)a->count[t++] * a->width) {
@@ -259,7 +270,7 @@ static void add_dots(const comm_adasum *a, const comm_run *run)
     }
 }
 
-static int call(void *context, comm_run *run, const comm_action *action)
+static int adasum_call(void *context, comm_run *run, const comm_action *action)
 {
     comm_adasum *a = context;
     int level = (int)action->count, peer = a->index ^ 1 << level;
@@ -282,7 +293,7 @@ void comm_adasum_begin(comm_adasum *a, comm_run *run)
     run->schedule = &a->schedule;
     run->width = a->width;
     run->combine = comm_combine_of(a->type, KOLO_SUM);
-    run->call = call;
+    run->call = adasum_call;
     run->context = a;
     run->at = 0;
 }

@@ -8,40 +8,42 @@
 enum { LANES = 16, TILE = 1024 };
 
 /* Sixteen sums side by side, the order whatever the vectors' width. */
-#define DOTS(name, type, factor)                                                                                \
-    KOLO_CLONES_512 static void name(adasum_dots *sum, const type *a, const type *b, int64_t count)             \
-    {                                                                                                           \
-        double ab[LANES] = {0}, aa[LANES] = {0}, bb[LANES] = {0};                                               \
-        int64_t i = 0;                                                                                          \
-        for (; i + LANES <= count; i += LANES)                                                                  \
-            for (int j = 0; j < LANES; j++) {                                                                   \
-                double x = (double)a[i + j] * (factor), y = (double)b[i + j] * (factor);                        \
-                ab[j] += x * y;                                                                                 \
-                aa[j] += x * x;                                                                                 \
-                bb[j] += y * y;                                                                                 \
-            }                                                                                                   \
-        for (int j = 0; i < count; i++, j++) {                                                                  \
-            double x = (double)a[i] * (factor), y = (double)b[i] * (factor);                                    \
-            ab[j] += x * y;                                                                                     \
-            aa[j] += x * x;                                                                                     \
-            bb[j] += y * y;                                                                                     \
-        }                                                                                                       \
-        for (int half = LANES / 2; half; half /= 2)                                                             \
-            for (int j = 0; j < half; j++) ab[j] += ab[j + half], aa[j] += aa[j + half], bb[j] += bb[j + half]; \
-        sum->ab += ab[0];                                                                                       \
-        sum->aa += aa[0];                                                                                       \
-        sum->bb += bb[0];                                                                                       \
+#define DOTS(name, type, factor)                                                                    \
+    KOLO_CLONES_512 static void name(adasum_dots *sum, const type *a, const type *b, int64_t count) \
+    {                                                                                               \
+        double ab[LANES] = {0}, aa[LANES] = {0}, bb[LANES] = {0};                                   \
+        int64_t i = 0;                                                                              \
+        for (; i + LANES <= count; i += LANES)                                                      \
+            for (int j = 0; j < LANES; j++) {                                                       \
+                double x = (double)a[i + j] * (factor), y = (double)b[i + j] * (factor);            \
+                ab[j] += x * y;                                                                     \
+                aa[j] += x * x;                                                                     \
+                bb[j] += y * y;                                                                     \
+            }                                                                                       \
+        for (int j = 0; i < count; i++, j++) {                                                      \
+            double x = (double)a[i] * (factor), y = (double)b[i] * (factor);                        \
+            ab[j] += x * y;                                                                         \
+            aa[j] += x * x;                                                                         \
+            bb[j] += y * y;                                                                         \
+        }                                                                                           \
+        for (int half = LANES / 2; half; half /= 2)                                                 \
+            for (int j = 0; j < half; j++)                                                          \
+                ab[j] += ab[j + half], aa[j] += aa[j + half], bb[j] += bb[j + half];                \
+        sum->ab += ab[0];                                                                           \
+        sum->aa += aa[0];                                                                           \
+        sum->bb += bb[0];                                                                           \
     }
 
 #define SCALE_F64 0x1p-256
 DOTS(dots_f32, float, 1.0)
 DOTS(dots_f64, double, SCALE_F64)
 
-#define APPLY(name, type)                                                                                        \
-    KOLO_CLONES_512 static void name(type *o, const type *a, const type *b, int64_t count, double ca, double cb) \
-    {                                                                                                            \
-        COMM_FREE_LOOP                                                                                           \
-        for (int64_t i = 0; i < count; i++) o[i] = (type)(ca * (double)a[i] + cb * (double)b[i]);                \
+#define APPLY(name, type)                                                                             \
+    KOLO_CLONES_512 static void name(type *o, const type *a, const type *b, int64_t count, double ca, \
+                                     double cb)                                                       \
+    {                                                                                                 \
+        COMM_FREE_LOOP                                                                                \
+        for (int64_t i = 0; i < count; i++) o[i] = (type)(ca * (double)a[i] + cb * (double)b[i]);     \
     }
 APPLY(apply_f32, float)
 APPLY(apply_f64, double)
@@ -62,7 +64,8 @@ adasum_dots adasum_dots_of(const void *a, const void *b, int64_t count, enum kol
     return sum;
 }
 
-void adasum_apply(void *out, const void *a, const void *b, int64_t count, enum kolo_dtype type, const adasum_dots *whole)
+void adasum_apply(void *out, const void *a, const void *b, int64_t count, enum kolo_dtype type,
+                  const adasum_dots *whole)
 {
     double least = sqrt(DBL_MIN) * (type == KOLO_F64 ? SCALE_F64 * SCALE_F64 : 1);
     double ca = whole->aa < least ? 1 : 1 - whole->ab / (2 * whole->aa);
@@ -80,7 +83,8 @@ void adasum_apply(void *out, const void *a, const void *b, int64_t count, enum k
     }
 }
 
-void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_dtype type, const int64_t *count, int tensors)
+void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_dtype type,
+                      const int64_t *count, int tensors)
 {
     size_t at = 0, width = kolo_dtype_size(type);
     for (int t = 0; t < tensors; at += (size_t)count[t++] * width) {

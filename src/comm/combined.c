@@ -1,5 +1,5 @@
-/* Buckets whose tensors are combined by Adasum: on a node a tensor is the piece of work that a thread takes (node.c), between nodes the owners of a slice run
- * adasum.h's schedule. */
+/* Buckets whose tensors are combined by Adasum: on a node a tensor is the piece of work that a thread takes
+ * (node.c), between nodes the owners of a slice run adasum.h's schedule. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -19,7 +19,7 @@ int kolo_comm_bucket_adasum(kolo_comm *comm, size_t offset, const int64_t *count
     b->tensor = kolo_alloc((size_t)(tensors + 1) * sizeof *b->tensor);
     b->slices = b->slices < tensors ? b->slices : tensors;
     b->first = kolo_alloc((size_t)(b->slices + 1) * sizeof *b->first);
-    if (!b->tensor || !b->first) return KOLO_ECONFIG;
+    if (!b->tensor || !b->first) return KOLO_ENOMEM;
     for (int t = 0; t < tensors; t++) b->tensor[t + 1] = b->tensor[t] + count[t];
     b->tensors = tensors;
     b->average = average;
@@ -30,14 +30,15 @@ int kolo_comm_bucket_adasum(kolo_comm *comm, size_t offset, const int64_t *count
 int comm_combined_make(kolo_comm *comm, const comm_bucket *b, const comm_schedule **made)
 {
     comm_engine *e = &comm->engine;
-    int first = b->first[comm->node.me], tensors = b->first[comm->node.me + 1] - first;
+    int first = b->first[comm->world.node.me], tensors = b->first[comm->world.node.me + 1] - first;
     int64_t *count = kolo_alloc((size_t)tensors * sizeof *count);
     if (!e->adasum) e->adasum = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *e->adasum);
-    int rc = count && e->adasum ? 0 : KOLO_ECONFIG;
+    int rc = count && e->adasum ? 0 : KOLO_ENOMEM;
     for (int t = 0; t < tensors && rc == 0; t++) count[t] = b->tensor[first + t + 1] - b->tensor[first + t];
-    const comm_adasum_problem problem = {comm->launch->node, comm->launch->nodes, b->type, count, tensors, NULL};
-    if (rc == 0) rc = comm_adasum_make(&e->adasum[b->index], &problem);
-    if (rc == 0) *made = comm_adasum_schedule(e->adasum[b->index]);
+    const comm_adasum_problem problem = {
+        comm->launch->node, comm->launch->nodes, b->type, count, tensors, NULL};
+    if (rc == 0) rc = comm_adasum_make(&e->adasum[b->number], &problem);
+    if (rc == 0) *made = comm_adasum_schedule(e->adasum[b->number]);
     free(count);
     return rc;
 }

@@ -1,14 +1,15 @@
-/* The device half of a communicator: which of the CUDA library's reducers serves it, and the calls that go there. */
+/* The device half of a communicator: which of the CUDA library's reducers serves it, and the
+ * calls that go there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/plugin.h"
 #include "comm/compressed.h"
 #include "comm/inside.h"
-#include "kolo/error.h"
 
 enum { ROWS = 8, NOTE = 96, REASON = 256 };
 
@@ -27,7 +28,7 @@ typedef struct decision {
     char note[NOTE], why[REASON];
 } decision;
 
-/* ---- which one ------------------------------------------------------------------------------------------------- */
+/* ---- which one ----------------------------------------------------------------------------------------- */
 
 static int by_uuid(const void *a, const void *b)
 {
@@ -53,7 +54,8 @@ static bool find_shared(const card *all, int size, int *first, int *second)
 }
 
 /* True, or why the row cannot serve these ranks. */
-static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, bool host, const card *all, char *why)
+static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, bool host, const card *all,
+                 char *why)
 {
     int size = comm->launch->size, a, b;
     if (type->most && size > type->most) {
@@ -74,7 +76,8 @@ static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, 
             return false;
         }
         if (strcmp(all[r].row[row].note, all[0].row[row].note)) {
-            snprintf(why, REASON, "rank 0 has %s, rank %d has %s", all[0].row[row].note, r, all[r].row[row].note);
+            snprintf(why, REASON, "rank 0 has %s, rank %d has %s", all[0].row[row].note, r,
+                     all[r].row[row].note);
             return false;
         }
     }
@@ -85,8 +88,10 @@ static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, 
     return true;
 }
 
-/* On rank 0: the first row that fits; why: what is said against the last one before it that was meant for as many. */
-static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name, bool host, const card *all)
+/* On rank 0: the first row that fits; why: what is said against the last one before it that
+ * was meant for as many. */
+static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name,
+                       bool host, const card *all)
 {
     decision d = {.row = -1};
     char why[REASON];
@@ -97,13 +102,15 @@ static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *ty
             memcpy(d.note, all[0].row[i].note, sizeof d.note);
             break;
         }
-        if (name || !type[i]->most) snprintf(d.why, sizeof d.why, "%s: %.*s", type[i]->name, REASON - 32, why);
+        if (name || !type[i]->most)
+            snprintf(d.why, sizeof d.why, "%s: %.*s", type[i]->name, REASON - 32, why);
     }
     return d;
 }
 
 /* Rows that come to be judged are asked, no others: that may open a library. */
-static void fill_card(card *mine, const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name, const char *uuid)
+static void fill_card(card *mine, const kolo_comm *comm, const kolo_reducer_type *const *type,
+                      const char *name, const char *uuid)
 {
     snprintf(mine->uuid, sizeof mine->uuid, "%s", uuid ? uuid : "");
     for (int i = 0; type[i] && i < ROWS; i++) {
@@ -132,12 +139,14 @@ static int agree_on_row(kolo_comm *control, kolo_comm *comm, const kolo_comm_dev
     card mine = {.uuid = ""}, *all = NULL;
     int rc = !type ? KOLO_ELAUNCH : name ? check_name(type, name) : 0;
     if (rc == 0) fill_card(&mine, comm, type, name, device->uuid);
-    if (rc == 0 && first && !(all = kolo_alloc((size_t)comm->launch->size * sizeof *all))) rc = KOLO_ECONFIG;
+    if (rc == 0 && first && !(all = kolo_alloc((size_t)comm->launch->size * sizeof *all))) rc = KOLO_ENOMEM;
     KOLO_TRY_GOTO(rc, kolo_comm_agree(control, rc));
     KOLO_TRY_GOTO(rc, kolo_comm_gather(control, &mine, sizeof mine, all, 0));
     if (first) *d = decide(comm, type, name, device->host, all);
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(control, d, sizeof *d, 0));
-    if (d->row < 0) rc = kolo_fail(KOLO_ECONFIG, "no reducer can sum the gradients of these ranks; %s; use reducer=auto", d->why);
+    if (d->row < 0)
+        rc = kolo_fail(KOLO_ECONFIG, "no reducer can sum the gradients of these ranks; %s; use reducer=auto",
+                       d->why);
     else comm->device.type = type[d->row];
 fail:
     free(all);
@@ -157,24 +166,25 @@ int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config, const ko
     const char *name = comm->device.type->name;
     snprintf(comm->device.name, sizeof comm->device.name, "%s%s%.40s", name, *d.note ? " " : "", d.note);
     if (comm_alone(comm)) kolo_debug("gradients of the only rank: %s", comm->device.name);
-    else if (comm_on_host(comm)) kolo_info("gradients travel through host memory (%s)%s%s", name, *d.why ? "; " : "", d.why);
+    else if (comm_on_host(comm))
+        kolo_info("gradients travel through host memory (%s)%s%s", name, *d.why ? "; " : "", d.why);
     else kolo_info("gradients are summed by %s between %d GPUs", comm->device.name, comm->launch->size);
     return 0;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------ */
+/* ---- life ---------------------------------------------------------------------------------------------- */
 
 /* All or none: where one rank fails, what the others have opened is ended without waiting for it. */
 static int all_or_none(kolo_comm *comm, int rc)
 {
-    char text[COMM_TEXT];
+    kolo_failure first;
     bool own = rc < 0;
     rc = kolo_comm_agree(comm, rc);
     if (rc == 0) return 0;
     if (own) rc = kolo_comm_host_fail(comm, rc);
-    snprintf(text, sizeof text, "%s", kolo_error_text());
-    comm_device_abort(comm, text);
-    return kolo_fail(rc, "%s", text);
+    kolo_error_keep(&first);
+    comm_device_abort(comm, first.text);
+    return kolo_error_restore(&first, rc);
 }
 
 int comm_device_open(kolo_comm *comm, const kolo_comm_config *config, const kolo_comm_device *device)
@@ -202,10 +212,10 @@ static int warm_up(kolo_comm *comm)
 {
     void *state = comm->carried_bytes ? kolo_alloc(comm->carried_bytes) : NULL;
     if (!comm->carried_bytes) return reduce_once(comm);
-    if (!state) return KOLO_ECONFIG;
-    kolo_comm_carried_save(comm, state);
+    if (!state) return KOLO_ENOMEM;
+    kolo_comm_rank_state_save(comm, state);
     int rc = reduce_once(comm);
-    if (rc == 0) rc = kolo_comm_carried_load(comm, state);
+    if (rc == 0) rc = kolo_comm_rank_state_load(comm, state);
     free(state);
     return rc;
 }
@@ -223,24 +233,26 @@ void comm_device_close(kolo_comm *comm, bool orderly)
     comm_watch_stop(comm);
     if (!d->reducer) return;
     orderly = orderly && d->type->status(d->reducer) == 0;
-    if (!orderly) comm_device_abort(comm, "a rank closed its communicator after a failure; see its own message");
+    if (!orderly)
+        comm_device_abort(comm, "a rank closed its communicator after a failure; see its own message");
     d->type->close(&d->reducer, orderly);
 }
 
 void comm_device_abort(kolo_comm *comm, const char *text)
 {
-    if (!comm_alone(comm)) comm_node_break(&comm->node, text);
+    if (!comm_alone(comm)) comm_node_break(&comm->world.node, text);
     if (comm->device.reducer) comm->device.type->abort(comm->device.reducer, text);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------------------------- */
+/* ---- calls --------------------------------------------------------------------------------------------- */
 
 int kolo_comm_sum(kolo_comm *comm, double *data, int64_t count)
 {
     const comm_device *d = &comm->device;
     if (!d->type) return kolo_comm_allreduce(comm, data, count, KOLO_F64, KOLO_SUM);
     if (count < 0 || !comm->committed)
-        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_sum: count %lld%s", (long long)count, comm->committed ? "" : " before commit");
+        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_sum: count %lld%s", (long long)count,
+                         comm->committed ? "" : " before commit");
     return count ? d->type->sum(d->reducer, data, count) : 0;
 }
 
@@ -250,20 +262,21 @@ int kolo_comm_status(kolo_comm *comm)
     int rc = kolo_comm_host_status(comm);
     if (rc == 0 && d->reducer && (rc = d->type->status(d->reducer)) < 0) rc = kolo_comm_host_fail(comm, rc);
     if (rc == 0) return 0;
-    char text[COMM_TEXT];
-    snprintf(text, sizeof text, "%s", kolo_error_text());
-    comm_device_abort(comm, text);
-    return comm_alone(comm) ? kolo_fail(rc, "%s", text) : comm_node_broken_text(&comm->node); /* the first one */
+    kolo_failure first;
+    kolo_error_keep(&first);
+    comm_device_abort(comm, first.text);
+    /* the first one */
+    return comm_alone(comm) ? kolo_error_restore(&first, rc) : comm_node_broken_text(&comm->world.node);
 }
 
 int kolo_comm_abort(kolo_comm *comm, int rc)
 {
-    char text[COMM_TEXT];
-    snprintf(text, sizeof text, "%s", kolo_error_text());
+    kolo_failure first;
     if (!comm->device.reducer) return rc;
+    kolo_error_keep(&first);
     kolo_comm_host_fail(comm, rc); /* the others read whose text it is */
-    comm_device_abort(comm, text);
-    return kolo_fail(rc, "%s", text);
+    comm_device_abort(comm, first.text);
+    return kolo_error_restore(&first, rc);
 }
 
 const char *kolo_comm_name(const kolo_comm *comm)
@@ -273,7 +286,7 @@ const char *kolo_comm_name(const kolo_comm *comm)
     return comm->launch->nodes > 1 ? "shared memory + MPI" : "shared memory";
 }
 
-/* ---- what reducers ask of the host half ------------------------------------------------------------------------ */
+/* ---- what reducers ask of the host half ---------------------------------------------------------------- */
 
 int kolo_comm_agree(kolo_comm *comm, int status)
 {
@@ -284,22 +297,25 @@ int kolo_comm_agree(kolo_comm *comm, int status)
     if (status < 0) snprintf(word.text, sizeof word.text, "%s", kolo_error_text());
     if (comm_alone(comm)) return status;
     int64_t none = comm->launch->size, first = status < 0 ? comm->launch->rank : none;
-    char own[COMM_TEXT];
-    memcpy(own, word.text, sizeof own);
+    kolo_failure own;
+    kolo_error_keep(&own);
     int rc = kolo_comm_allreduce(comm, &first, 1, KOLO_I64, KOLO_MIN);
     if (rc == 0 && first < none) rc = kolo_comm_broadcast(comm, &word, sizeof word, (int)first);
-    if (status < 0) return kolo_fail(status, "%s", own);
+    if (status < 0) return kolo_error_restore(&own, status);
     KOLO_TRY(rc);
     if (first == none) return 0;
-    return kolo_fail(word.status, "rank %lld on host %s: %s", (long long)first, comm_node_host(&comm->node, (int)first), word.text);
+    return kolo_fail(word.status, "rank %lld on host %s: %s", (long long)first,
+                     comm_node_host(&comm->world.node, (int)first), word.text);
 }
 
 int kolo_comm_host_fail(kolo_comm *comm, int status)
 {
-    char text[COMM_TEXT], told[COMM_TEXT + 320];
+    char told[COMM_TEXT + 320];
+    kolo_failure own;
     if (comm_alone(comm)) return status;
-    snprintf(text, sizeof text, "%s", kolo_error_text());
-    snprintf(told, sizeof told, "rank %d on host %s: %s", comm->launch->rank, comm->launch->host, text);
-    comm_node_break(&comm->node, told);
-    return kolo_fail(status, "%s", text);
+    kolo_error_keep(&own);
+    snprintf(told, sizeof told, "rank %d on host %s: %.*s", comm->launch->rank, comm->launch->host,
+             COMM_TEXT - 1, own.text);
+    comm_node_break(&comm->world.node, told);
+    return kolo_error_restore(&own, status);
 }

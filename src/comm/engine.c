@@ -9,9 +9,9 @@
 #include "base/thread.h"
 #include "kolo/error.h"
 
-/* A slot holds bucket + 1 in its low bits and the round above. */
-enum { BUCKET_BITS = 13 };
-_Static_assert(COMM_MAX_BUCKETS < 1 << BUCKET_BITS, "a bucket number fits");
+/* A slot holds the bucket's number + 1 in its low bits and the round above. */
+enum { BUCKET_BITS = 24 };
+_Static_assert(COMM_MAX_DECLARED < 1 << BUCKET_BITS, "a bucket number fits");
 
 bool comm_engine_push(comm_engine *e, int bucket, uint64_t round)
 {
@@ -45,9 +45,9 @@ static void drain(comm_engine *e)
 
 enum outcome { NOTHING, PROGRESS, FINISHED };
 
-static enum outcome step_local(comm_engine *e, comm_entry *entry, const comm_bucket *b)
+static enum outcome step_local(comm_entry *entry, const comm_bucket *b)
 {
-    comm_node *node = e->node;
+    comm_node *node = &b->group->node;
     if (node->nodes == 1 && comm_node_done(node, b, entry->round)) return FINISHED;
     if (!comm_node_arrived(node, b, entry->round)) return NOTHING;
     if (comm_node_work(node, b, entry->round)) return PROGRESS;
@@ -57,40 +57,62 @@ static enum outcome step_local(comm_engine *e, comm_entry *entry, const comm_buc
     return PROGRESS;
 }
 
-/* Lanes are given in the order of the starts, which is the same on all ranks, so that no two ranks wait crosswise. */
+/* Where this rank's slice stands. */
+static void place_slice(comm_lane *lane, const comm_bucket *b, bool apart)
+{
+    const comm_node *node = &b->group->node;
+    const size_t width = kolo_dtype_size(b->type);
+    const bool receives = b->what == KOLO_BROADCAST && b->group->launch->rank > 0;
+    const size_t at = (receives ? b->to : b->offset) + (size_t)comm_bucket_slice(b, node->me) * width;
+    int64_t first, count;
+    lane->buffer[COMM_SCRATCH] = lane->scratch;
+    lane->buffer[COMM_OWN] = apart ? lane->result : node->arena[node->me] + at;
+    for (int f = 0; f < node->fragments; f++)
+        lane->buffer[COMM_PART + f] = node->arena[comm_node_home(node, f, node->me)] + at;
+    if (b->what != KOLO_ALLGATHER) return;
+    comm_bucket_part(b, node->nodes, b->group->launch->node, node->me, &first, &count);
+    lane->buffer[COMM_INPUT] = node->arena[node->me] + b->offset + (size_t)first * width;
+}
+
+/* A group's lanes are given in the order of its starts, which is the same on all its ranks, so that no two of
+ * them wait crosswise. */
 static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bucket *b)
 {
-    comm_node *node = e->node;
+    comm_group *group = b->group;
     int free_lane = 0;
-    while (free_lane < COMM_LANES && e->lane[free_lane].taken) free_lane++;
+    while (free_lane < COMM_LANES && group->lane[free_lane].taken) free_lane++;
     if (free_lane == COMM_LANES) return NOTHING;
-    comm_lane *lane = &e->lane[free_lane];
-    size_t width = kolo_dtype_size(b->type);
-    size_t at = b->offset + (size_t)comm_bucket_slice(b, node->me) * width;
+    comm_lane *lane = &group->lane[free_lane];
     lane->taken = true;
-    lane->buffer[COMM_SCRATCH] = lane->scratch;
-    lane->buffer[COMM_OWN] = node->arena[node->me] + at;
-    for (int f = 0; f < node->fragments; f++) lane->buffer[COMM_PART + f] = node->arena[comm_node_home(node, f, node->me)] + at;
-    lane->run = (comm_run){.schedule = &e->schedule[b->index],
+    place_slice(lane, b, b->apart);
+    lane->run = (comm_run){.schedule = &e->schedule[b->number],
                            .transport = e->transport,
                            .lane = lane->lane,
-                           .rank_of = e->rank_of,
+                           .rank_of = group->rank_of,
                            .buffer = lane->buffer,
-                           .width = width,
+                           .width = kolo_dtype_size(b->type),
                            .combine = comm_combine_of(b->type, KOLO_SUM),
                            .tag = b->index};
-    if (e->codec && e->codec[b->index]) comm_codec_begin(e->codec[b->index], &lane->run);
-    if (e->adasum && e->adasum[b->index]) comm_adasum_begin(e->adasum[b->index], &lane->run);
+    if (e->codec && e->codec[b->number]) comm_codec_begin(e->codec[b->number], &lane->run);
+    if (e->adasum && e->adasum[b->number]) comm_adasum_begin(e->adasum[b->number], &lane->run);
     e->transport->reset(lane->lane);
     entry->lane = free_lane;
     entry->phase = COMM_NETWORK;
     return PROGRESS;
 }
 
-static void push_slice(const comm_node *node, const comm_bucket *b)
+/* The slice has come from the other nodes: to the arenas of this one, or its part to its place. */
+static void push_slice(const comm_bucket *b, const comm_lane *lane)
 {
-    int64_t from = comm_bucket_slice(b, node->me), end = comm_bucket_slice(b, node->me + 1);
+    const comm_node *node = &b->group->node;
+    int64_t from = comm_bucket_slice(b, node->me), end = comm_bucket_slice(b, node->me + 1), count;
     size_t width = kolo_dtype_size(b->type);
+    if (b->apart) {
+        comm_bucket_part(b, node->nodes, b->group->launch->node, node->me, &from, &count);
+        memcpy(node->arena[node->me] + b->offset + (size_t)from * width, lane->result, (size_t)count * width);
+        return;
+    }
+    if (b->what != KOLO_ALLREDUCE && b->what != KOLO_ALLGATHER) return;
     for (int64_t at = from; at < end; at += COMM_BLOCK) {
         size_t bytes = (size_t)(end - at < COMM_BLOCK ? end - at : COMM_BLOCK) * width;
         size_t offset = b->offset + (size_t)at * width;
@@ -99,8 +121,8 @@ static void push_slice(const comm_node *node, const comm_bucket *b)
     }
 }
 
-/* 1 finished, 0 not yet; *moved: something was done. A poll that took long moved part of a message: MPI carries large
- * ones piece by piece, a piece a call. */
+/* 1 finished, 0 not yet; *moved: something was done. A poll that took long moved part of a message: MPI
+ * carries large ones piece by piece, a piece a call. */
 static int advance(comm_engine *e, comm_run *run, bool *moved)
 {
     const double long_poll = 1.5e-6;
@@ -112,37 +134,40 @@ static int advance(comm_engine *e, comm_run *run, bool *moved)
         e->failed_at = kolo_time();
         snprintf(e->text, sizeof e->text, "%s", kolo_error_text());
     }
-    if (rc == 0) atomic_store_explicit(&e->node->control[e->node->me]->lagging, e->transport->lagging(run->lane), memory_order_relaxed);
+    if (rc == 0)
+        atomic_store_explicit(&e->node->control[e->node->me]->lagging, e->transport->lagging(run->lane),
+                              memory_order_relaxed);
     return rc;
 }
 
 static enum outcome step_network(comm_engine *e, comm_entry *entry, const comm_bucket *b)
 {
-    comm_lane *lane = &e->lane[entry->lane];
+    comm_lane *lane = &b->group->lane[entry->lane];
     bool moved;
     if (advance(e, &lane->run, &moved) <= 0) return moved ? PROGRESS : NOTHING;
-    push_slice(e->node, b);
+    push_slice(b, lane);
     lane->taken = false;
-    comm_node_slice_done(e->node, b, entry->round);
+    comm_node_slice_done(&b->group->node, b, entry->round);
     return FINISHED;
 }
 
 /* Returns whether anything moved; *waiting: messages are in flight. */
 static bool step_all(comm_engine *e, bool *waiting)
 {
-    bool moved = false, may_queue = true;
+    bool moved = false;
     int kept = 0;
+    e->pass++;
     for (int i = 0; i < e->actives; i++) {
         comm_entry entry = e->active[i];
         const comm_bucket *b = &e->bucket[entry.bucket];
         enum outcome outcome = NOTHING;
-        if (entry.phase == COMM_LOCAL) outcome = step_local(e, &entry, b);
+        if (entry.phase == COMM_LOCAL) outcome = step_local(&entry, b);
         else if (entry.phase == COMM_NETWORK) outcome = step_network(e, &entry, b);
-        else if (may_queue) outcome = step_queued(e, &entry, b);
+        else if (b->group->blocked != e->pass) outcome = step_queued(e, &entry, b);
         moved |= outcome != NOTHING;
         if (outcome == FINISHED) continue;
         if (entry.phase == COMM_NETWORK) *waiting = true;
-        else may_queue = false;
+        else b->group->blocked = e->pass;
         e->active[kept++] = entry;
     }
     e->actives = kept;
@@ -164,7 +189,8 @@ static bool step_small(comm_engine *e, bool *waiting)
     return true;
 }
 
-/* Cores are shared with computing: while messages are in flight, first yield, then sleep up to 100 us at a time. */
+/* Cores are shared with computing: while messages are in flight, first yield, then sleep up
+ * to 100 us at a time. */
 static void rest(comm_engine *e, uint32_t bell, bool waiting, int idle)
 {
     comm_control *own = e->node->control[e->node->me];
@@ -214,18 +240,24 @@ int comm_engine_start(comm_engine *e)
 {
     e->ring = kolo_alloc(COMM_RING_SLOTS * sizeof *e->ring);
     e->active = kolo_alloc(COMM_RING_SLOTS * sizeof *e->active);
-    if (!e->ring || !e->active) return KOLO_ECONFIG;
+    if (!e->ring || !e->active) return KOLO_ENOMEM;
     int rc = pthread_create(&e->thread, NULL, engine_main, e);
-    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    if (rc)
+        return kolo_fail(KOLO_EINTERNAL,
+                         "comm: no progress thread: %s; raise the limit of processes (ulimit -u)",
+                         strerror(rc));
     e->running = true;
     return 0;
 }
 
-int comm_engine_lane(comm_engine *e, comm_lane *lane, int64_t requests, size_t scratch_bytes)
+int comm_engine_lane(comm_engine *e, comm_lane *lane, int64_t requests, size_t scratch_bytes,
+                     size_t result_bytes)
 {
+    const size_t result = kolo_round_up(scratch_bytes + KOLO_ALIGN, KOLO_ALIGN);
     lane->buffer = kolo_alloc((size_t)(COMM_PART + e->node->ranks) * sizeof *lane->buffer);
-    lane->scratch = kolo_alloc(scratch_bytes + KOLO_ALIGN);
-    if (!lane->buffer || !lane->scratch) return KOLO_ECONFIG;
+    lane->scratch = kolo_alloc(result + result_bytes);
+    lane->result = lane->scratch + result;
+    if (!lane->buffer || !lane->scratch) return KOLO_ENOMEM;
     return e->transport->lane_make(e->network, requests, &lane->lane);
 }
 
@@ -238,7 +270,7 @@ void comm_engine_stop(comm_engine *e)
     e->running = false;
 }
 
-static void lane_free(comm_engine *e, comm_lane *lane, bool *busy)
+void comm_engine_lane_free(comm_engine *e, comm_lane *lane, bool *busy)
 {
     bool in_use = false;
     if (lane->lane) e->transport->lane_free(&lane->lane, &in_use);
@@ -250,13 +282,11 @@ static void lane_free(comm_engine *e, comm_lane *lane, bool *busy)
 
 void comm_engine_free(comm_engine *e, bool *busy)
 {
-    for (int i = 0; i < COMM_LANES; i++) lane_free(e, &e->lane[i], busy);
-    lane_free(e, &e->small, busy);
+    comm_engine_lane_free(e, &e->small, busy);
     free(e->ring);
     free(e->active);
-    free(e->rank_of);
     free(e->leader_of);
     e->ring = NULL;
     e->active = NULL;
-    e->rank_of = e->leader_of = NULL;
+    e->leader_of = NULL;
 }

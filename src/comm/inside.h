@@ -9,6 +9,7 @@
 #include "comm/reducer.h"
 #include "comm/shm.h"
 #include "comm/transport/router.h"
+#include "comm/tree.h"
 
 /* The half that sums in a GPU's memory, and the thread that watches it: device.c, watch.c. */
 typedef struct comm_device {
@@ -23,18 +24,23 @@ typedef struct comm_device {
 /* Which algorithm sums between nodes; the last choice is kept. */
 typedef struct comm_choice {
     comm_selector *selector;
-    int *apart; /* [nodes] the node of every member: its own */
+    int *apart;      /* [nodes] the node of every member: its own */
+    int64_t *counts; /* [nodes] elements of every node's part */
     const comm_algorithm_row *row;
-    int64_t bytes, segment; /* that it was chosen for */
+    enum kolo_collective what; /* that it was chosen for */
+    int members;
+    int64_t bytes, segment;
     comm_radices radix;
 } comm_choice;
 
 struct kolo_comm {
     kolo_launch *launch; /* the caller's */
-    comm_node node;
-    comm_tree tree; /* between nodes */
+    comm_group world;    /* all ranks: group 0 */
+    comm_group **group;  /* [groups] those that were declared, the world first */
+    int64_t groups, groups_room;
+    int *slot; /* [size] buckets of every rank so far */
     comm_engine engine;
-    comm_router *signs; /* of life; signs.c */
+    comm_router *heartbeat; /* of life; heartbeat.c */
     comm_device device;
     bool canonical, committed;
     comm_choice choice;
@@ -53,16 +59,24 @@ struct kolo_comm {
 
 static inline bool comm_alone(const kolo_comm *comm) { return comm->launch->size == 1; }
 /* Buckets are summed in host memory, for the caller or for a reducer. */
-static inline bool comm_on_host(const kolo_comm *comm) { return !comm->device.type || comm->device.type->through_host; }
+static inline bool comm_on_host(const kolo_comm *comm)
+{
+    return !comm->device.type || comm->device.type->through_host;
+}
 
 /* Lanes for small collectives between nodes; the leader's only. */
 int comm_collective_open(kolo_comm *comm);
 
 /* Collective; before the first wait. */
-int comm_signs_open(kolo_comm *comm, const kolo_comm_config *config);
+int comm_heartbeat_open(kolo_comm *comm, const kolo_comm_config *config);
 
-/* Of all that must be equal on all ranks, from the buckets on. */
+/* declare.c. Close: the lanes first, while the transport is there. */
+int comm_declare_open(kolo_comm *comm);
+void comm_declare_close_lanes(kolo_comm *comm, bool *busy);
+void comm_declare_close(kolo_comm *comm);
+/* Of all that must be equal on all ranks, from the buckets on; compare: collective. */
 uint64_t comm_declaration(const kolo_comm *comm);
+int comm_declarations_compare(kolo_comm *comm);
 
 /* The codec of this rank's slice of a bucket: elements from .. from + count of the arena. */
 int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t count);
@@ -75,10 +89,15 @@ int comm_combined_make(kolo_comm *comm, const comm_bucket *bucket, const comm_sc
 uint64_t comm_combined_hash(const comm_bucket *bucket, uint64_t hash);
 void comm_combined_free(kolo_comm *comm);
 
-/* choice.c. make: the schedule that sums `count` elements in this communicator's order between nodes, in place on COMM_OWN. */
+/* choice.c. make: the schedule between a group's nodes, in the communicator's order of sums. KOLO_ALLREDUCE
+ * of `count` elements in place on COMM_OWN; KOLO_REDUCE_SCATTER: from COMM_INPUT to this node's part in
+ * COMM_OWN, but in the place of all where the order of sums is not that over nodes (tree.plain);
+ * KOLO_ALLGATHER of the parts in place. transfer: of COMM_OWN, from member 0 to member 1. */
 int comm_choice_open(kolo_comm *comm, const kolo_comm_config *config);
 void comm_choice_close(kolo_comm *comm);
-int comm_choice_make(kolo_comm *comm, comm_schedule *schedule, int64_t count, size_t width);
+int comm_choice_make(kolo_comm *comm, const comm_group *group, enum kolo_collective what,
+                     comm_schedule *schedule, int64_t count, size_t width);
+int comm_choice_transfer(comm_schedule *schedule, bool sends, int64_t count);
 uint32_t comm_choice_digest(const kolo_comm *comm);
 
 /* Collective: which row all ranks can use; sets device.type and name. Before the host half is opened. */

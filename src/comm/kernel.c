@@ -37,9 +37,10 @@ COMBINE_INTEGER(i64, int64_t, uint64_t)
 COMBINE(or_bool, uint8_t, (a | b) != 0)
 COMBINE(and_bool, uint8_t, (a != 0) & (b != 0))
 
-#define ROW(suffix)                                                                                                                                       \
-    {                                                                                                                                                     \
-        [KOLO_SUM] = sum_##suffix, [KOLO_AVERAGE] = sum_##suffix, [KOLO_MIN] = min_##suffix, [KOLO_MAX] = max_##suffix, [KOLO_PRODUCT] = product_##suffix \
+#define ROW(suffix)                                                                          \
+    {                                                                                        \
+        [KOLO_SUM] = sum_##suffix, [KOLO_AVERAGE] = sum_##suffix, [KOLO_MIN] = min_##suffix, \
+        [KOLO_MAX] = max_##suffix, [KOLO_PRODUCT] = product_##suffix                         \
     }
 
 static const comm_combine table[KOLO_DTYPES][KOLO_REDUCE_COUNT] = {
@@ -51,7 +52,11 @@ static const comm_combine table[KOLO_DTYPES][KOLO_REDUCE_COUNT] = {
     [KOLO_I64] = ROW(i64),
     [KOLO_F32] = ROW(f32),
     [KOLO_F64] = ROW(f64),
-    [KOLO_BOOL] = {[KOLO_SUM] = or_bool, [KOLO_AVERAGE] = or_bool, [KOLO_MIN] = and_bool, [KOLO_MAX] = or_bool, [KOLO_PRODUCT] = and_bool},
+    [KOLO_BOOL] = {[KOLO_SUM] = or_bool,
+                   [KOLO_AVERAGE] = or_bool,
+                   [KOLO_MIN] = and_bool,
+                   [KOLO_MAX] = or_bool,
+                   [KOLO_PRODUCT] = and_bool},
 };
 
 comm_combine comm_combine_of(enum kolo_dtype type, enum kolo_reduce op)

@@ -31,7 +31,8 @@ static plan plan_of(const comm_folding *how)
 }
 
 /* A tile of a source as it is folded: where it lies, or in `into`. */
-static const void *load(const plan *p, void *into, const void *source, int64_t first, int64_t count)
+static const void *kernel_fold_load(const plan *p, void *into, const void *source, int64_t first,
+                                    int64_t count)
 {
     const char *from = (const char *)source + (size_t)first * kolo_dtype_size(p->how.type);
     if (!p->load) return from;
@@ -54,22 +55,26 @@ static void store(const plan *p, void *out, void *total, int64_t count)
     }
 }
 
-static void chain_tile(const plan *p, void *total, const void *const *source, int n, int64_t first, int64_t count)
+static void chain_tile(const plan *p, void *total, const void *const *source, int n, int64_t first,
+                       int64_t count)
 {
     _Alignas(64) char a[TILE], b[TILE];
-    const void *sum = load(p, a, source[0], first, count);
-    for (int i = 1; i < n; i++, sum = total) p->combine(total, sum, load(p, b, source[i], first, count), count);
+    const void *sum = kernel_fold_load(p, a, source[0], first, count);
+    for (int i = 1; i < n; i++, sum = total)
+        p->combine(total, sum, kernel_fold_load(p, b, source[i], first, count), count);
     if (n == 1) memcpy(total, sum, (size_t)count * p->width);
 }
 
-/* Leaves come from left to right; a finished pair of equal blocks merges at once, the uneven rest at the end. */
-static void tree_tile(const plan *p, void *total, const void *const *source, int n, int64_t first, int64_t count)
+/* Leaves come from left to right; a finished pair of equal blocks merges at once, the uneven rest at the
+ * end. */
+static void tree_tile(const plan *p, void *total, const void *const *source, int n, int64_t first,
+                      int64_t count)
 {
     _Alignas(64) char partial[LEVELS][TILE];
     const void *stack[LEVELS];
     int depth = 0;
     for (int i = 0; i < n; i++, depth++) {
-        stack[depth] = load(p, partial[depth], source[i], first, count);
+        stack[depth] = kernel_fold_load(p, partial[depth], source[i], first, count);
         bool last = i == n - 1;
         for (int bits = i; depth > 0 && (last || (bits & 1)); bits >>= 1, depth--) {
             void *into = last && depth == 1 ? total : partial[depth - 1];
@@ -86,13 +91,15 @@ static void copy_tile(void *const *out, int outs, const void *from, size_t at, s
         if ((const char *)out[i] + at != from) memcpy((char *)out[i] + at, from, bytes);
 }
 
-void comm_fold(const comm_folding *how, void *const *out, int outs, const void *const *source, int n, int64_t count)
+void comm_fold(const comm_folding *how, void *const *out, int outs, const void *const *source, int n,
+               int64_t count)
 {
     plan p = plan_of(how);
     size_t width = kolo_dtype_size(how->type);
     int64_t step = (int64_t)(TILE / p.width);
     bool copy = n == 1 && p.how.prescale == 1 && p.how.postscale == 1 && p.how.divisor == 1;
-    /* the chain writes its target early, which must not be a source still to be read; a tree's last step is its only one */
+    /* the chain writes its target early, which must not be a source still to be read; a tree's last
+     * step is its only one */
     bool aside = p.store || (!how->tree && n > 2 && out[0] != source[0]);
     for (int64_t first = 0; first < count; first += step) {
         int64_t some = count - first < step ? count - first : step;

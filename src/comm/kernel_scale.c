@@ -5,22 +5,24 @@
 #include <math.h>
 #include <string.h>
 
-#define SCALE_FLOAT(name, type)                                                                                \
-    KOLO_CLONES_512 static void name(void *out, const void *in, int64_t count, int64_t divisor, double factor) \
-    {                                                                                                          \
-        type *o = out;                                                                                         \
-        const type *v = in;                                                                                    \
-        double by = (double)divisor;                                                                           \
-        if (divisor == 1) {                                                                                    \
-            COMM_FREE_LOOP                                                                                     \
-            for (int64_t i = 0; i < count; i++) o[i] = (type)((double)v[i] * factor);                          \
-        } else {                                                                                               \
-            COMM_FREE_LOOP                                                                                     \
-            for (int64_t i = 0; i < count; i++) o[i] = (type)((double)v[i] / by * factor);                     \
-        }                                                                                                      \
+#define SCALE_FLOAT(name, type)                                                                 \
+    KOLO_CLONES_512 static void name(void *out, const void *in, int64_t count, int64_t divisor, \
+                                     double factor)                                             \
+    {                                                                                           \
+        type *o = out;                                                                          \
+        const type *v = in;                                                                     \
+        double by = (double)divisor;                                                            \
+        if (divisor == 1) {                                                                     \
+            COMM_FREE_LOOP                                                                      \
+            for (int64_t i = 0; i < count; i++) o[i] = (type)((double)v[i] * factor);           \
+        } else {                                                                                \
+            COMM_FREE_LOOP                                                                      \
+            for (int64_t i = 0; i < count; i++) o[i] = (type)((double)v[i] / by * factor);      \
+        }                                                                                       \
     }
 
-/* below: the largest double that is still in range after truncation lies under it; smallest is exact as a double */
+/* below: the largest double that is still in range after truncation lies under it; smallest
+ * is exact as a double */
 #define SCALE_INTEGER(name, type, smallest, largest, below)                                    \
     static inline type name##_one(type value, double factor)                                   \
     {                                                                                          \
@@ -47,7 +49,8 @@ SCALE_INTEGER(scale_i16, int16_t, INT16_MIN, INT16_MAX, 0x1p15)
 SCALE_INTEGER(scale_i32, int32_t, INT32_MIN, INT32_MAX, 0x1p31)
 SCALE_INTEGER(scale_i64, int64_t, INT64_MIN, INT64_MAX, 0x1p63)
 
-static void scale_16(void *out, const void *in, int64_t count, enum kolo_dtype type, int64_t divisor, double factor)
+static void scale_16(void *out, const void *in, int64_t count, enum kolo_dtype type, int64_t divisor,
+                     double factor)
 {
     enum { PIECE = 1024 };
     _Alignas(64) float v[PIECE];
@@ -59,7 +62,8 @@ static void scale_16(void *out, const void *in, int64_t count, enum kolo_dtype t
     }
 }
 
-void comm_scale(void *out, const void *in, int64_t count, enum kolo_dtype type, int64_t divisor, double factor)
+void comm_scale(void *out, const void *in, int64_t count, enum kolo_dtype type, int64_t divisor,
+                double factor)
 {
     static void (*const scale[KOLO_DTYPES])(void *, const void *, int64_t, int64_t, double) = {
         [KOLO_U8] = scale_u8,   [KOLO_I8] = scale_i8,   [KOLO_U16] = scale_u16, [KOLO_I16] = scale_i16,
@@ -77,7 +81,8 @@ void comm_scale(void *out, const void *in, int64_t count, enum kolo_dtype type, 
 /* One element that changes nothing, into the first bytes of `one`. */
 static void neutral(void *one, enum kolo_dtype type, enum kolo_reduce op)
 {
-#define OF(suffix, ctype, unit, smallest, largest) [KOLO_##suffix] = {(int64_t)(ctype)(unit), (int64_t)(ctype)(smallest), (int64_t)(ctype)(largest) }
+#define OF(suffix, ctype, unit, smallest, largest) \
+    [KOLO_##suffix] = {(int64_t)(ctype)(unit), (int64_t)(ctype)(smallest), (int64_t)(ctype)(largest) }
     static const int64_t integer[KOLO_DTYPES][3] = {
         /* product, max, min; bits of what is no integer */
         OF(U8, uint8_t, 1, 0, UINT8_MAX),
@@ -108,5 +113,6 @@ void comm_fill_neutral(void *out, int64_t count, enum kolo_dtype type, enum kolo
     size_t width = kolo_dtype_size(type), bytes = (size_t)count * width, done = width;
     if (count <= 0) return;
     neutral(out, type, op);
-    for (; done < bytes; done *= 2) memcpy((char *)out + done, out, bytes - done < done ? bytes - done : done);
+    for (; done < bytes; done *= 2)
+        memcpy((char *)out + done, out, bytes - done < done ? bytes - done : done);
 }

@@ -10,10 +10,12 @@
 #ifdef KOLO_MPI
 #include <mpi.h>
 
-/* MPI counts in int: a longer message goes as so many blocks and a rest, each a message of MPI's, in this order. */
+/* MPI counts in int: a longer message goes as so many blocks and a rest, each a message of
+ * MPI's, in this order. */
 enum { BLOCK = 1 << 20 };
 
 typedef struct network {
+    kolo_launch *launch;
     MPI_Comm world;
     MPI_Datatype block;
 } network;
@@ -30,7 +32,7 @@ typedef struct lane {
     int64_t posted, first, capacity; /* requests before `first` are complete */
 } lane;
 
-static int check(int rc, const char *what)
+static int mpi_check(int rc, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -42,15 +44,16 @@ static int check(int rc, const char *what)
 static int lane_make(void *state, int64_t requests, void **out)
 {
     lane *l = kolo_alloc(sizeof *l);
-    if (!l) return KOLO_ECONFIG;
+    if (!l) return KOLO_ENOMEM;
     l->network = state;
     l->capacity = requests;
     l->message = kolo_alloc((size_t)(requests + 1) * sizeof *l->message);
     *out = l;
-    return l->message ? 0 : KOLO_ECONFIG;
+    return l->message ? 0 : KOLO_ENOMEM;
 }
 
-/* A receive that has not met its message is cancelled at once, wherever its sender is; one that has, and a send, MPI may go on with. */
+/* A receive that has not met its message is cancelled at once, wherever its sender is; one that has, and a
+ * send, MPI may go on with. */
 static bool cancelled(MPI_Request *request, bool sends)
 {
     int over = 0;
@@ -89,19 +92,22 @@ static void reset(void *of)
     l->posted = l->first = 0;
 }
 
-static int send_part(const lane *l, int rank, int tag, const void *data, int64_t count, MPI_Datatype type, MPI_Request *request)
+static int send_part(const lane *l, int rank, int tag, const void *data, int64_t count, MPI_Datatype type,
+                     MPI_Request *request)
 {
-    return check(MPI_Isend(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Isend");
+    return mpi_check(MPI_Isend(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Isend");
 }
 
-static int receive_part(const lane *l, int rank, int tag, void *data, int64_t count, MPI_Datatype type, MPI_Request *request)
+static int receive_part(const lane *l, int rank, int tag, void *data, int64_t count, MPI_Datatype type,
+                        MPI_Request *request)
 {
-    return check(MPI_Irecv(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Irecv");
+    return mpi_check(MPI_Irecv(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Irecv");
 }
 
-static int post(lane *l, int rank, bool sends, MPI_Request **part)
+static int comm_mpi_post(lane *l, int rank, bool sends, MPI_Request **part)
 {
-    if (l->posted >= l->capacity) return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
+    if (l->posted >= l->capacity)
+        return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
     message *m = &l->message[l->posted++];
     *m = (message){{MPI_REQUEST_NULL, MPI_REQUEST_NULL}, rank, sends};
     *part = m->part;
@@ -112,7 +118,7 @@ static int send(void *of, int rank, int tag, const void *data, int64_t count, si
 {
     lane *l = of;
     MPI_Request *request = NULL;
-    KOLO_TRY(post(l, rank, true, &request));
+    KOLO_TRY(comm_mpi_post(l, rank, true, &request));
     int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
     if (bytes <= INT_MAX) return send_part(l, rank, tag, data, bytes, MPI_BYTE, request);
     KOLO_TRY(send_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
@@ -123,7 +129,7 @@ static int receive(void *of, int rank, int tag, void *data, int64_t count, size_
 {
     lane *l = of;
     MPI_Request *request = NULL;
-    KOLO_TRY(post(l, rank, false, &request));
+    KOLO_TRY(comm_mpi_post(l, rank, false, &request));
     int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
     if (bytes <= INT_MAX) return receive_part(l, rank, tag, data, bytes, MPI_BYTE, request);
     KOLO_TRY(receive_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
@@ -137,7 +143,8 @@ static int done(void *of, int64_t serial)
         for (int part = 0; part < 2; part++) {
             int flag = 1;
             MPI_Request *request = &l->message[l->first].part[part];
-            if (*request != MPI_REQUEST_NULL) KOLO_TRY(check(MPI_Test(request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
+            if (*request != MPI_REQUEST_NULL)
+                KOLO_TRY(mpi_check(MPI_Test(request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
             if (!flag) return 0;
         }
         l->first++;
@@ -153,27 +160,35 @@ static int lagging(void *of)
 
 const comm_transport comm_mpi = {"mpi", lane_make, lane_free, reset, send, receive, done, lagging};
 
-int comm_mpi_open(const kolo_launch *launch, int status, void **state)
+int comm_mpi_open(kolo_launch *launch, int status, void **state)
 {
     int mine = status < 0 ? status : 0, worst = 0, rank = -1;
     if (!launch->mpi && launch->mpi_comm && status == 0)
-        return kolo_fail(KOLO_ELAUNCH, "comm: the program's MPI has less than thread level MULTIPLE, so nobody else may call it; ask MPI_Init_thread for that, "
+        return kolo_fail(KOLO_ELAUNCH, "comm: the program's MPI has less than thread level MULTIPLE, so "
+                                       "nobody else may call it; ask MPI_Init_thread for that, "
                                        "or leave transport to auto, which takes sockets then");
     if (!launch->mpi)
-        return status < 0 ? status
-                          : kolo_fail(KOLO_ELAUNCH,
-                                      "comm: %d nodes, but MPI was not started by launch method \"%s\"; use srun "
-                                      "--mpi=pmix, srun --mpi=pmi2 or mpiexec",
-                                      launch->nodes, launch->method ? launch->method : "?");
+        return status < 0
+                   ? status
+                   : kolo_fail(KOLO_ELAUNCH,
+                               "comm: %d nodes, but MPI was not started by launch method \"%s\"; use srun "
+                               "--mpi=pmix, srun --mpi=pmi2 or mpiexec",
+                               launch->nodes, launch->method ? launch->method : "?");
     MPI_Comm ranks = launch->mpi_comm ? *(const MPI_Comm *)launch->mpi_comm : MPI_COMM_WORLD;
-    KOLO_TRY(check(MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, ranks), "MPI_Allreduce"));
+    kolo_launch_wait_begin(launch, "setting up communication");
+    int rc = mpi_check(MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, ranks), "MPI_Allreduce");
+    kolo_launch_wait_end(launch);
+    KOLO_TRY(rc);
     if (status < 0) return status;
     if (worst < 0) return kolo_fail(worst, "comm: another rank could not set up; its own message says why");
     network *n = kolo_alloc(sizeof *n);
-    if (!n) return KOLO_ECONFIG;
-    int rc = check(MPI_Comm_dup(ranks, &n->world), "MPI_Comm_dup");
-    if (rc == 0) rc = check(MPI_Type_contiguous(BLOCK, MPI_BYTE, &n->block), "MPI_Type_contiguous");
-    if (rc == 0) rc = check(MPI_Type_commit(&n->block), "MPI_Type_commit");
+    if (!n) return KOLO_ENOMEM;
+    n->launch = launch;
+    kolo_launch_wait_begin(launch, "setting up communication");
+    rc = mpi_check(MPI_Comm_dup(ranks, &n->world), "MPI_Comm_dup");
+    kolo_launch_wait_end(launch);
+    if (rc == 0) rc = mpi_check(MPI_Type_contiguous(BLOCK, MPI_BYTE, &n->block), "MPI_Type_contiguous");
+    if (rc == 0) rc = mpi_check(MPI_Type_commit(&n->block), "MPI_Type_commit");
     if (rc < 0) {
         free(n);
         return rc;
@@ -181,14 +196,21 @@ int comm_mpi_open(const kolo_launch *launch, int status, void **state)
     *state = n;
     MPI_Comm_set_errhandler(n->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(n->world, &rank);
-    if (rank != launch->rank) return kolo_fail(KOLO_ELAUNCH, "comm: MPI calls this rank %d, the launcher %d; start with one of them only", rank, launch->rank);
+    if (rank != launch->rank)
+        return kolo_fail(KOLO_ELAUNCH,
+                         "comm: MPI calls this rank %d, the launcher %d; start with one of them only", rank,
+                         launch->rank);
     return 0;
 }
 
 int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all)
 {
     const network *n = state;
-    return check(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, n->world), "MPI_Allgather");
+    kolo_launch_wait_begin(n->launch, "an exchange");
+    const int rc = mpi_check(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, n->world),
+                             "MPI_Allgather");
+    kolo_launch_wait_end(n->launch);
+    return rc;
 }
 
 void comm_mpi_close(void **state, bool orderly)
@@ -204,10 +226,13 @@ void comm_mpi_close(void **state, bool orderly)
 
 const comm_transport comm_mpi = {.name = "none"};
 
-int comm_mpi_open(const kolo_launch *launch, int status, void **state)
+int comm_mpi_open(kolo_launch *launch, int status, void **state)
 {
     (void)state;
-    return status < 0 ? status : kolo_fail(KOLO_ELAUNCH, "comm: %d nodes, but this program was built without MPI; build with MPI=1", launch->nodes);
+    return status < 0 ? status
+                      : kolo_fail(KOLO_ELAUNCH,
+                                  "comm: %d nodes, but this program was built without MPI; build with MPI=1",
+                                  launch->nodes);
 }
 
 void comm_mpi_give_up(void *lane) { (void)lane; }

@@ -1,5 +1,5 @@
-/* The ranks of one node: what they share, and how they reduce a bucket together without locks. Works on any memory that
- * all of them see; shm.c makes such memory. */
+/* The ranks of one node: what they share, and how they reduce a bucket together without locks. Works on any
+ * memory that all of them see; shm.c makes such memory. */
 #ifndef KOLO_COMM_NODE_H
 #define KOLO_COMM_NODE_H
 
@@ -15,17 +15,19 @@
 
 enum {
     COMM_MAX_LOCAL = COMM_FOLD_MAX, /* ranks on a node */
-    COMM_MAX_BUCKETS = 4096,
-    COMM_STAGE = 65536, /* bytes a rank brings to one round of a small collective */
-    COMM_BLOCK = 16384, /* elements (64 KiB of f32) that one thread reduces at a time */
+    COMM_MAX_BUCKETS = 4096,        /* of one rank */
+    COMM_MAX_DECLARED = 1 << 22,    /* of all groups */
+    COMM_STAGE = 65536,             /* bytes a rank brings to one round of a small collective */
+    COMM_BLOCK = 16384,             /* elements (64 KiB of f32) that one thread reduces at a time */
 };
 
-/* Of one rank's share of one bucket. Counters only grow, so a round needs no reset: round g of a slice of b blocks
- * covers the claims (g-1) b .. g b - 1. */
+/* Of one rank's share of one bucket. Counters only grow, so a round needs no reset: round g of a slice of b
+ * blocks covers the claims (g-1) b .. g b - 1. */
 typedef struct comm_slice {
     _Alignas(64) _Atomic uint64_t claimed, finished; /* blocks */
     _Atomic uint64_t started;                        /* rounds this rank has started: how far it came */
-    _Atomic uint32_t watching;                       /* this rank's caller polls the bucket now and will help */
+    /* this rank's caller polls the bucket now and will help */
+    _Atomic uint32_t watching;
 } comm_slice;
 
 /* Of one bucket, in the leader's memory. */
@@ -37,17 +39,26 @@ typedef struct comm_shared_bucket {
 } comm_shared_bucket;
 
 /* Small collectives. */
-enum comm_meeting { COMM_BARRIER, COMM_ALLREDUCE, COMM_BROADCAST, COMM_GATHER, COMM_MEETINGS = COMM_MAX_BUCKETS + 1 };
+enum comm_meeting {
+    COMM_BARRIER,
+    COMM_ALLREDUCE,
+    COMM_BROADCAST,
+    COMM_GATHER,
+    COMM_MEETINGS = COMM_MAX_BUCKETS + 1
+};
 
 /* What each rank puts into shared memory, before its arena. */
 typedef struct comm_control {
     comm_life life;
-    _Alignas(64) _Atomic int64_t step, action;      /* published */
-    _Atomic int64_t published;                      /* nanoseconds */
-    _Atomic uint32_t doing;                         /* begun last: a bucket's number + 1; COMM_MEETINGS + a meeting's kind; 0: nothing yet */
+    _Alignas(64) _Atomic int64_t step, action; /* published */
+    _Atomic int64_t published;                 /* nanoseconds */
+    /* begun last: a bucket's slot + 1; COMM_MEETINGS + a meeting's kind; 0: nothing yet */
+    _Atomic uint32_t doing;
+    _Atomic int32_t number;                         /* of that bucket, as it was declared */
     _Alignas(64) _Atomic uint32_t doorbell, asleep; /* of the progress thread */
-    _Atomic int32_t lagging;                        /* rank whose message the progress thread waits for; -1: none */
-    _Alignas(64) _Atomic uint32_t entered;          /* small collectives begun by this rank */
+    /* rank whose message the progress thread waits for; -1: none */
+    _Atomic int32_t lagging;
+    _Alignas(64) _Atomic uint32_t entered; /* small collectives begun by this rank */
     _Alignas(64) _Atomic uint32_t gathered, released, result, sleepers; /* leader only: see collective.c */
     comm_slice slice[COMM_MAX_BUCKETS];
     comm_shared_bucket bucket[COMM_MAX_BUCKETS]; /* leader only */
@@ -61,9 +72,13 @@ typedef struct comm_members {
 
 typedef struct comm_node {
     const kolo_launch *launch;
-    int me, ranks;          /* local */
-    int nodes;              /* of the job */
-    int rails;              /* slices of a large bucket: local ranks, or what every node has when there are several */
+    /* of the communicator, whose life and waits count: this one, or of a group the one that it is a part
+     * of */
+    struct comm_node *world;
+    int me, ranks; /* local */
+    int nodes;     /* of the job */
+    /* slices of a large bucket: local ranks, or what every node has when there are several */
+    int rails;
     int *rank_of;           /* [ranks] */
     comm_control **control; /* [ranks] */
     char **arena;           /* [ranks] */
@@ -75,7 +90,8 @@ typedef struct comm_node {
     comm_segments segments;
     struct {
         _Atomic int64_t since; /* nanoseconds; 0: this rank waits for nobody, or has only begun to */
-        _Atomic int bucket;    /* -1: a meeting */
+        _Atomic(const struct comm_node *) of; /* for these ranks */
+        _Atomic int bucket;                   /* its slot; -1: a meeting */
         _Atomic uint64_t round;
     } waits;
     size_t arena_offset, collect_offset;
@@ -83,8 +99,17 @@ typedef struct comm_node {
 
 /* One bucket as this process sees it. */
 typedef struct comm_bucket {
-    int index, slices;
+    int index;  /* its slot in comm_control, and tag: the same on all its ranks */
+    int number; /* as it was declared */
+    int slices;
+    int declared;             /* its group's number */
+    struct comm_group *group; /* whose ranks reduce it; NULL: of others than this rank */
+    /* KOLO_ALLREDUCE; KOLO_REDUCE_SCATTER, KOLO_ALLGATHER: parts as comm_bucket_part says; KOLO_BROADCAST: a
+     * transfer from local or node 0 to the other one */
+    enum kolo_collective what;
     size_t offset; /* bytes in the arena */
+    size_t to;     /* of a transfer: in the receiver's */
+    bool apart;    /* between nodes a reduce_scatter's part is formed in its lane's memory */
     int64_t count; /* elements */
     enum kolo_dtype type;
     int64_t *tensor; /* [tensors + 1] Adasum: the element where each begins; NULL: the bucket is summed */
@@ -97,9 +122,14 @@ typedef struct comm_bucket {
 
 /* Slices of a bucket: the same on every node. */
 int comm_bucket_slices(int64_t count, int rails);
-/* The element with which slice s begins; s = slices: the end. Slices of an Adasum bucket are of whole tensors. */
+/* The element with which slice s begins; s = slices: the end. Slices of an Adasum bucket
+ * are of whole tensors. */
 int64_t comm_bucket_slice(const comm_bucket *bucket, int s);
-/* Whole tensors to slices, about equal and none empty: first[slices + 1]. slices <= tensors; tensor: as in comm_bucket. */
+/* What member (node, local) has of it after a reduce_scatter, and before an allgather. */
+void comm_bucket_part(const comm_bucket *bucket, int nodes, int node, int local, int64_t *first,
+                      int64_t *count);
+/* Whole tensors to slices, about equal and none empty: first[slices + 1]. slices <= tensors;
+ * tensor: as in comm_bucket. */
 void comm_bucket_cut(const int64_t *tensor, int tensors, int slices, int *first);
 
 /* This rank's part of the round is written. True: it was the last of the node, the reduction may begin. */
@@ -127,10 +157,17 @@ int comm_node_result(comm_node *node, uint32_t seq);
 const char *comm_meeting_name(enum comm_meeting what);
 void comm_node_release(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers);
 
-/* Breaks the communicator for all ranks of the node; the first text wins. Returns status with the winning text. */
+/* Breaks the communicator for all ranks of the node; the first text wins. Returns status
+ * with the winning text. */
 int comm_node_break(comm_node *node, const char *text);
-static inline bool comm_node_broken(const comm_node *node) { return comm_life_broken(&node->control[0]->life); }
-static inline int comm_node_broken_text(const comm_node *node) { return comm_life_text(&node->control[0]->life); }
+static inline bool comm_node_broken(const comm_node *node)
+{
+    return comm_life_broken(&node->world->control[0]->life);
+}
+static inline int comm_node_broken_text(const comm_node *node)
+{
+    return comm_life_text(&node->world->control[0]->life);
+}
 const char *comm_node_host(const comm_node *node, int rank);
 
 #endif

@@ -12,7 +12,7 @@ typedef struct line {
     bool full;
 } line;
 
-static void add(line *l, const char *what)
+static void rank_list_add(line *l, const char *what)
 {
     const size_t length = strlen(what), room = l->bytes - l->at - 1;
     const size_t n = length < room ? length : room;
@@ -32,13 +32,16 @@ static void add_kind(line *l, const int *rank_of, int i, int n, const char *said
     for (int k = i, some = 0; k < n && !l->full; k++) {
         int to = k;
         if (strcmp(said + (size_t)k * stride, mine) != 0) continue;
-        while (to + 1 < n && rank_at(rank_of, to + 1) == rank_at(rank_of, to) + 1 && strcmp(said + (size_t)(to + 1) * stride, mine) == 0) to++;
-        snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_at(rank_of, k), rank_at(rank_of, to));
-        add(l, word);
+        while (to + 1 < n && rank_at(rank_of, to + 1) == rank_at(rank_of, to) + 1 &&
+               strcmp(said + (size_t)(to + 1) * stride, mine) == 0)
+            to++;
+        snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_at(rank_of, k),
+                 rank_at(rank_of, to));
+        rank_list_add(l, word);
         k = to;
     }
-    add(l, ": ");
-    add(l, mine);
+    rank_list_add(l, ": ");
+    rank_list_add(l, mine);
 }
 
 void comm_rank_list(char *text, size_t bytes, const int *rank_of, int n, const char *said, size_t stride)
@@ -49,10 +52,11 @@ void comm_rank_list(char *text, size_t bytes, const int *rank_of, int n, const c
     for (int i = 0; i < n; i++) {
         bool told = false;
         size_t before = l.at;
-        for (int k = 0; k < i && !told; k++) told = strcmp(said + (size_t)k * stride, said + (size_t)i * stride) == 0;
+        for (int k = 0; k < i && !told; k++)
+            told = strcmp(said + (size_t)k * stride, said + (size_t)i * stride) == 0;
         if (told) continue;
         if (!l.full) {
-            add(&l, kinds++ ? "; rank " : "rank ");
+            rank_list_add(&l, kinds++ ? "; rank " : "rank ");
             add_kind(&l, rank_of, i, n, said, stride);
             if (!l.full) continue;
             if (kinds == 1) { /* what is too long by itself is cut */

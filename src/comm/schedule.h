@@ -1,19 +1,21 @@
-/* What one member of a group of n sends, receives and combines, as a list of actions made before the first step.
- * Pure: no MPI, no state. Every reducing schedule but the ring forms, for each element, the tree over members that
- * splits at the largest power of two below n (tree.h), so the bits depend neither on the algorithm nor on the count. */
+/* What one member of a group of n sends, receives and combines, as a list of actions made before the first
+ * step. Pure: no MPI, no state. Every reducing schedule but the ring forms, for each element, the tree over
+ * members that splits at the largest power of two below n (tree.h), so the bits depend neither on the
+ * algorithm nor on the count. */
 #ifndef KOLO_COMM_SCHEDULE_H
 #define KOLO_COMM_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
-
-#include "comm/tree.h"
 
 enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE, COMM_COPY, COMM_CALL };
 
-/* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. In the library half (algorithm/) there are no
- * parts, and COMM_INPUT is what the member brings. */
-enum { COMM_RAW = -1, COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2, COMM_INPUT = 2 }; /* COMM_RAW: scratch, counted in 16-bit elements */
-enum { COMM_MESSAGE_MAX = 1 << 27 };                                                   /* elements; longer ones are cut */
+/* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. In the library
+ * half (algorithm/) there are no parts, and COMM_INPUT is what the member brings. */
+/* COMM_RAW: scratch, counted in 16-bit elements */
+enum { COMM_RAW = -1, COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2, COMM_INPUT = 2 };
+/* elements; longer ones are cut */
+enum { COMM_MESSAGE_MAX = 1 << 27 };
 
 typedef struct comm_place {
     int32_t buffer;
@@ -21,10 +23,13 @@ typedef struct comm_place {
 } comm_place; /* at: elements */
 
 typedef struct comm_action {
-    int32_t kind, peer;          /* peer: member of the group */
-    comm_place out, left, right; /* send: left; receive: out; combine: out = left op right; copy: out = left */
-    int64_t count;               /* elements; wait: all requests up to this serial number, from 0; call: an argument */
-} comm_action;                   /* call: arithmetic that the run brings (compression, Adasum); peer says which */
+    int32_t kind, peer; /* peer: member of the group */
+    /* send: left; receive: out; combine: out = left op right; copy: out = left */
+    comm_place out, left, right;
+    /* elements; wait: all requests up to this serial number, from 0; call (arithmetic that the run brings:
+     * compression, Adasum; peer says which): an argument */
+    int64_t count;
+} comm_action;
 
 typedef struct comm_schedule {
     comm_action *action;
@@ -35,17 +40,12 @@ typedef struct comm_schedule {
     int64_t places;
     int *order; /* members as the builder counts them, likewise */
     int64_t orders;
-    bool half;  /* COMM_OWN, COMM_INPUT and COMM_RAW are of 16 bits, COMM_SCRATCH is f32, and a copy or sum between them converts */
+    /* COMM_OWN, COMM_INPUT and COMM_RAW are of 16 bits, COMM_SCRATCH is f32, and a copy or sum
+     * between them converts */
+    bool half;
     int status; /* of the first failed allocation while it was made */
 } comm_schedule;
 
-/* Each replaces the actions of `schedule` (memory is kept). In place on COMM_OWN. Returns 0 or negative. */
-/* An allreduce over fragments of any tree: everybody sums a part; this member's fragment i stands in COMM_PART + i. Those over whole vectors: algorithm/. */
-int comm_schedule_direct(comm_schedule *schedule, int me, int members, int64_t count, const comm_tree *tree);
-int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count);
-/* Every rank's `count` elements, COMM_PART + local rank here, go to the root's node, rank after rank in COMM_OWN
- * (ranks of the root's own node excepted). */
-int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size, const int *node_of, const int *local_of);
 void comm_schedule_free(comm_schedule *schedule);
 
 /* First element of part i of `parts`; parts differ by at most 16 elements and start on multiples of 16. */

@@ -1,6 +1,5 @@
 #include "comm/segment.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/shm.h"
 #include "base/thread.h"
 #include "kolo/error.h"
 
@@ -35,17 +35,38 @@ static int job_name(const kolo_launch *launch, const char *kind, int local, char
     return n < (int)bytes ? 0 : kolo_fail(KOLO_ELAUNCH, "comm: job name \"%s\" is too long", launch->job);
 }
 
-static int segment_name(const comm_segments *s, int local, char *name, size_t bytes) { return job_name(s->launch, s->kind, local, name, bytes); }
+static int segment_name(const comm_segments *s, int local, char *name, size_t bytes)
+{
+    return job_name(s->launch, s->kind, local, name, bytes);
+}
 
 static int fail_system(const char *what, const char *name)
 {
-    return kolo_fail(KOLO_ELAUNCH, "comm: %s /dev/shm%s failed: %s; free or enlarge /dev/shm, or run one rank a node", what, name, strerror(errno));
+    return kolo_fail(KOLO_ELAUNCH,
+                     "comm: %s /dev/shm%s failed: %s; free or enlarge /dev/shm, or run one rank a node", what,
+                     name, strerror(errno));
+}
+
+/* Names of jobs cannot be guessed, but seen once the first rank has made its segment. 0: it is no other
+ * user's (or nobody's). */
+static int check_owner(const char *name)
+{
+    char path[NAME_MAX + 16];
+    struct stat info;
+    snprintf(path, sizeof path, "/dev/shm%s", name);
+    if (lstat(path, &info) < 0 || info.st_uid == geteuid()) return 0;
+    return kolo_fail(KOLO_ELAUNCH,
+                     "comm: /dev/shm%s belongs to user %u, who has taken a name of this job; start it again, "
+                     "which gives it "
+                     "other names, and tell your support",
+                     name, (unsigned)info.st_uid);
 }
 
 /* What a killed job of the same name may have left in the moment before its segments were unlinked. */
 static int remove_stale(const char *name)
 {
     for (int i = 0; i < 50; i++, pause_ms(10)) {
+        KOLO_TRY(check_owner(name));
         int fd = shm_open(name, O_RDWR, 0);
         if (fd < 0) return errno == ENOENT ? 0 : fail_system("opening", name);
         bool dead = flock(fd, LOCK_EX | LOCK_NB) == 0;
@@ -53,7 +74,8 @@ static int remove_stale(const char *name)
         close(fd);
         if (dead) return 0;
     }
-    return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to a living process: two jobs of one name on this node", name);
+    return kolo_fail(KOLO_ELAUNCH,
+                     "comm: /dev/shm%s belongs to a living process: two jobs of one name on this node", name);
 }
 
 static int create_own(const char *name, size_t bytes, size_t head, int *out)
@@ -100,8 +122,10 @@ _Static_assert(sizeof(cpu_set_t) == sizeof((comm_segment_head *)0)->cpu_mask, "o
 
 static int fail_late(const comm_segments *s, int local, const char *how)
 {
-    return kolo_fail(KOLO_ELAUNCH, "comm: rank %d on host %s %s while the node's shared memory was set up; see its own message", s->rank_of[local],
-                     s->launch->host, how);
+    return kolo_fail(
+        KOLO_ELAUNCH,
+        "comm: rank %d on host %s %s while the node's shared memory was set up; see its own message",
+        s->rank_of[local], s->launch->host, how);
 }
 
 /* Opens a peer's segment once it is there, has its size and a living owner. */
@@ -111,6 +135,7 @@ static int attach(comm_segments *s, int local, double deadline)
     KOLO_TRY(segment_name(s, local, name, sizeof name));
     for (int wait = 1;; wait = wait < 10 ? wait + 1 : wait, pause_ms(wait)) {
         if (kolo_time() > deadline) return fail_late(s, local, "did not appear");
+        KOLO_TRY(check_owner(name));
         int fd = shm_open(name, O_RDWR, 0);
         struct stat info;
         if (fd < 0 && errno != ENOENT) return fail_system("opening", name);
@@ -121,7 +146,8 @@ static int attach(comm_segments *s, int local, double deadline)
             continue;
         }
         s->fd[local] = fd;
-        if (info.st_uid != geteuid()) return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to user %d", name, (int)info.st_uid);
+        if (info.st_uid != geteuid())
+            return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to user %d", name, (int)info.st_uid);
         if ((size_t)info.st_size != s->bytes)
             return kolo_fail(KOLO_ECONFIG,
                              "comm: rank %d asks for a shared segment of %lld bytes, rank %d for %zu: the "
@@ -153,7 +179,8 @@ static int await_stage(comm_segments *s, uint32_t stage, double deadline)
 {
     for (int l = 0; l < s->ranks; l++) {
         KOLO_TRY(await_peer(s, l, stage, deadline));
-        if (atomic_load(&s->base[l]->stage) == FAILED) return kolo_fail(KOLO_ECONFIG, "rank %d: %.*s", s->rank_of[l], COMM_TEXT - 1, s->base[l]->text);
+        if (atomic_load(&s->base[l]->stage) == FAILED)
+            return kolo_fail(KOLO_ECONFIG, "rank %d: %.*s", s->rank_of[l], COMM_TEXT - 1, s->base[l]->text);
     }
     return 0;
 }
@@ -166,10 +193,11 @@ static int check_space(const comm_segments *s)
     double unit = 1 << 20, need = (double)(s->sparse ? s->head : s->bytes) * s->ranks / unit;
     double have = (double)info.f_bavail * (double)info.f_frsize / unit;
     if (need <= have) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "/dev/shm on host %s has %.1f MiB free, but %d ranks need %.1f MiB: %.1f MiB are missing; enlarge it "
-                     "(mount -o remount,size=...), remove leftovers there, or run fewer ranks a node",
-                     s->launch->host, have, s->ranks, need, need - have);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "/dev/shm on host %s has %.1f MiB free, but %d ranks need %.1f MiB: %.1f MiB are missing; enlarge it "
+        "(mount -o remount,size=...), remove leftovers there, or run fewer ranks a node",
+        s->launch->host, have, s->ranks, need, need - have);
 }
 
 int comm_segment_allocate(const comm_segments *s, size_t offset, size_t bytes)
@@ -199,7 +227,8 @@ int comm_segments_spin(const comm_segments *s)
     own = CPU_COUNT(&one);
     if (mine->cpus < own && mine->cpus < cpus) cpus = mine->cpus;
     if (own == 0 || cpus < s->ranks) return 50;
-    return s->launch->nodes == 1 ? 20000 : 300; /* between nodes the progress thread needs the CPU that a poll would burn */
+    /* between nodes the progress thread needs the CPU that a poll would burn */
+    return s->launch->nodes == 1 ? 20000 : 300;
 }
 
 static int share(comm_segments *s, double deadline)
@@ -226,30 +255,10 @@ static int share(comm_segments *s, double deadline)
     return await_stage(s, MAPPED, deadline);
 }
 
-/* Nobody lives who made it: a maker locks it, and then gives it its size. Between the two, or before, it has none: a minute is more than he needs. */
-static bool is_left(int fd)
-{
-    struct stat info;
-    if (fstat(fd, &info) < 0 || info.st_uid != geteuid()) return false;
-    return (info.st_size > 0 || time(NULL) - info.st_mtime > 60) && flock(fd, LOCK_EX | LOCK_NB) == 0;
-}
+int comm_segments_sweep(void) { return kolo_shm_sweep(KOLO_SHM_RANKS, NULL, NULL); }
 
-int comm_segments_sweep(void)
-{
-    static const char begin[] = "kolo-kolo."; /* as kolo_launch_start names jobs; other rooms' names begin otherwise */
-    int swept = 0;
-    DIR *folder = opendir("/dev/shm");
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        int fd = strncmp(entry->d_name, begin, sizeof begin - 1) == 0 ? shm_open(entry->d_name, O_RDWR, 0) : -1;
-        if (fd < 0) continue;
-        swept += is_left(fd) && shm_unlink(entry->d_name) == 0;
-        close(fd);
-    }
-    if (folder) closedir(folder);
-    return swept;
-}
-
-/* What ranks of this node that died meanwhile have left; a segment without its size may be one that is just being made. */
+/* What ranks of this node that died meanwhile have left; a segment without its size may be one
+ * that is just being made. */
 static void sweep(const comm_segments *s)
 {
     char name[NAME_MAX];
@@ -293,7 +302,8 @@ fail:
 static int open_alone(comm_segments *s)
 {
     void *base = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return kolo_fail(KOLO_ECONFIG, "comm: cannot map %zu bytes: %s", s->bytes, strerror(errno));
+    if (base == MAP_FAILED)
+        return kolo_fail(KOLO_ENOMEM, "comm: cannot map %zu bytes: %s", s->bytes, strerror(errno));
     kolo_pages_touch(base, s->sparse ? s->head : s->bytes);
     s->base[0] = base;
     introduce(s);
@@ -304,7 +314,7 @@ int comm_segments_open(comm_segments *s)
 {
     s->base = kolo_alloc((size_t)s->ranks * sizeof *s->base);
     s->fd = kolo_alloc((size_t)s->ranks * sizeof *s->fd);
-    if (!s->base || !s->fd) return KOLO_ECONFIG;
+    if (!s->base || !s->fd) return KOLO_ENOMEM;
     for (int l = 0; l < s->ranks; l++) s->fd[l] = -1;
     return s->ranks == 1 ? open_alone(s) : open_shared(s, kolo_time() + s->timeout);
 }

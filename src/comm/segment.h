@@ -1,5 +1,6 @@
-/* Memory that the ranks of a node share: one segment a rank, mapped by all of them. A segment is named after the job, 0600, locked by its
- * living owner from birth to death (the kernel lets go of the lock however he dies), and unlinked as soon as all have mapped it. */
+/* Memory that the ranks of a node share: one segment a rank, mapped by all of them. A segment is named after
+ * the job, 0600, locked by its living owner from birth to death (the kernel lets go of the lock however he
+ * dies), and unlinked as soon as all have mapped it. */
 #ifndef KOLO_COMM_SEGMENT_H
 #define KOLO_COMM_SEGMENT_H
 
@@ -30,7 +31,8 @@ typedef struct comm_segments {
     const int *rank_of; /* [ranks] the caller's */
     double timeout;     /* seconds */
     size_t bytes;       /* of a segment, the same on all ranks */
-    size_t head;        /* of them from the start on; the rest by comm_segment_allocate if sparse, else at once */
+    /* of them from the start on; the rest by comm_segment_allocate if sparse, else at once */
+    size_t head;
     bool sparse;
     comm_segment_head **base; /* [ranks] */
     int *fd;                  /* [ranks] NULL: nobody is watched */
@@ -40,11 +42,13 @@ typedef struct comm_segments {
 int comm_segments_open(comm_segments *s);
 /* What the ranks of a job that nobody opens any more have left on this node: its names go, whoever lives. */
 void comm_segments_forget(const kolo_launch *launch, const char *kind);
-/* Names of worlds, all of whose ranks on this node were killed while they opened: removed, where this user's. Every opening begins with it. How many. */
+/* Names of worlds, all of whose ranks on this node were killed while they opened: removed, where this user's.
+ * Every opening begins with it. How many. */
 int comm_segments_sweep(void);
 /* busy: the network may still use the memory; it stays mapped. */
 void comm_segments_close(comm_segments *s, bool busy);
-/* Memory for bytes of this rank's segment: a tmpfs that runs full later kills by SIGBUS. KOLO_ECONFIG: it is full. */
+/* Memory for bytes of this rank's segment: a tmpfs that runs full later kills by SIGBUS.
+ * KOLO_ECONFIG: it is full. */
 int comm_segment_allocate(const comm_segments *s, size_t offset, size_t bytes);
 bool comm_segment_alive(const comm_segments *s, int local);
 /* Polls before a sleep: many where every rank has a CPU of its own, hardly any where they compete. */

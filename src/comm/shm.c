@@ -9,7 +9,7 @@ int comm_shm_open(comm_node *node, size_t arena_bytes, size_t collect_bytes)
 {
     node->control = kolo_alloc((size_t)node->ranks * sizeof *node->control);
     node->arena = kolo_alloc((size_t)node->ranks * sizeof *node->arena);
-    if (!node->control || !node->arena) return KOLO_ECONFIG;
+    if (!node->control || !node->arena) return KOLO_ENOMEM;
     node->collect_offset = kolo_round_up(sizeof(comm_control), 4096);
     node->arena_offset = kolo_round_up(node->collect_offset + collect_bytes, 4096);
     node->segments = (comm_segments){.launch = node->launch,

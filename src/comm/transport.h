@@ -1,5 +1,6 @@
-/* How a schedule's messages travel between nodes. A lane carries one schedule at a time; its requests are numbered
- * from 0 in the order in which they are posted. All calls come from the progress thread, and none waits. */
+/* How a schedule's messages travel between nodes. A lane carries one schedule at a time; its
+ * requests are numbered from 0 in the order in which they are posted. All calls come from the
+ * progress thread, and none waits. */
 #ifndef KOLO_COMM_TRANSPORT_H
 #define KOLO_COMM_TRANSPORT_H
 
@@ -20,14 +21,16 @@ typedef struct comm_transport {
     int (*send)(void *lane, int rank, int tag, const void *data, int64_t count, size_t width);
     int (*receive)(void *lane, int rank, int tag, void *data, int64_t count, size_t width);
     int (*done)(void *lane, int64_t serial); /* 1: all requests up to this number are complete; 0: not yet */
-    int (*lagging)(void *lane);              /* rank at the other end of the first incomplete request, or -1 */
+    /* rank at the other end of the first incomplete request, or -1 */
+    int (*lagging)(void *lane);
 } comm_transport;
 
 extern const comm_transport comm_mpi;
 /* Collective; agrees on the status first, so that a rank that failed before fails all of them. */
-int comm_mpi_open(const kolo_launch *launch, int status, void **state);
+int comm_mpi_open(kolo_launch *launch, int status, void **state);
 void comm_mpi_close(void **state, bool orderly);
-/* The job fails, and the memory of the lane's requests gets other uses: nothing is written there any more but what has begun to come. */
+/* The job fails, and the memory of the lane's requests gets other uses: nothing is written there any more but
+ * what has begun to come. */
 void comm_mpi_give_up(void *lane);
 /* Every rank gives `bytes`, gets size * bytes in rank order. Collective, before any lane is in use. */
 int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all);
@@ -40,9 +43,12 @@ typedef struct comm_run {
     const int *rank_of; /* [members] */
     char **buffer;      /* [COMM_PART + parts] base of each buffer */
     size_t width;
-    const comm_folding *half; /* of a schedule with 16-bit ends: their type; what is brought is scaled where it widens, what is done where it is rounded */
+    /* of a schedule with 16-bit ends: their type; what is brought is scaled where it widens, what is
+     * done where it is rounded */
+    const comm_folding *half;
     void (*combine)(void *out, const void *left, const void *right, int64_t count);
-    /* COMM_CALL: 1, or negative. It may change counts of actions still to come, as sender and receiver know them by then. */
+    /* COMM_CALL: 1, or negative. It may change counts of actions still to come, as sender and
+     * receiver know them by then. */
     int (*call)(void *context, struct comm_run *run, const comm_action *action);
     void *context;
     int tag;

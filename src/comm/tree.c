@@ -33,7 +33,7 @@ static int tree_make(comm_tree *tree, int size, const int *node_of)
     tree->merge = kolo_alloc((size_t)size * sizeof *tree->merge);
     if (!tree->fragment || !tree->merge) {
         comm_tree_free(tree);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     grow(tree, node_of, 0, size);
     return 0;
@@ -42,7 +42,7 @@ static int tree_make(comm_tree *tree, int size, const int *node_of)
 int comm_tree_nodes(comm_tree *tree, int nodes)
 {
     int *each = kolo_alloc((size_t)nodes * sizeof *each);
-    if (!each) return KOLO_ECONFIG;
+    if (!each) return KOLO_ENOMEM;
     for (int i = 0; i < nodes; i++) each[i] = i;
     int rc = tree_make(tree, nodes, each);
     free(each);
@@ -65,7 +65,7 @@ int comm_tree_ranks(comm_tree *tree, int size, const int *node_of, int nodes)
     comm_tree over_nodes;
     KOLO_TRY(tree_make(tree, size, node_of));
     int *seen = kolo_alloc((size_t)nodes * sizeof *seen);
-    int rc = seen ? comm_tree_nodes(&over_nodes, nodes) : KOLO_ECONFIG;
+    int rc = seen ? comm_tree_nodes(&over_nodes, nodes) : KOLO_ENOMEM;
     if (rc < 0) {
         free(seen);
         comm_tree_free(tree);

@@ -1,5 +1,6 @@
-/* The fixed order of a sum: a binary tree over 0 .. n-1 that splits at the largest power of two below n. A fragment is
- * a largest subtree whose ranks all live on one node; the node sums it alone, and the merges join fragments. */
+/* The fixed order of a sum: a binary tree over 0 .. n-1 that splits at the largest power of two below n.
+ * A fragment is a largest subtree whose ranks all live on one node; the node sums it alone, and the
+ * merges join fragments. */
 #ifndef KOLO_COMM_TREE_H
 #define KOLO_COMM_TREE_H
 
@@ -20,7 +21,8 @@ typedef struct comm_tree {
     int fragments, merges; /* merges = fragments - 1; the last one leaves the total */
     comm_fragment *fragment;
     comm_merge *merge;
-    bool plain; /* one fragment a node, in node order, merged like the tree over nodes: any network algorithm will do */
+    /* one fragment a node, in node order, merged like the tree over nodes: any network algorithm will do */
+    bool plain;
 } comm_tree;
 
 /* The tree over ranks with its fragments. */

@@ -1,17 +1,23 @@
-/* The watchdog of a communicator on a device. Streams wait without looking whether the communicator is broken, so a thread looks, ten times a
- * second; when it finds something wrong it breaks both halves: the streams run on, and every wait on the host ends. */
+/* The watchdog of a communicator on a device. Streams wait without looking whether the communicator is
+ * broken, so a thread looks, ten times a second; when it finds something wrong it breaks both halves: the
+ * streams run on, and every wait on the host ends. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/thread.h"
 #include "comm/inside.h"
-#include "kolo/error.h"
 
 static const double LOOK_EVERY = 0.1; /* seconds */
 
-int kolo_comm_host_status(kolo_comm *comm) { return comm_alone(comm) || !comm_node_broken(&comm->node) ? 0 : comm_node_broken_text(&comm->node); }
+int kolo_comm_host_status(kolo_comm *comm)
+{
+    return comm_alone(comm) || !comm_node_broken(&comm->world.node)
+               ? 0
+               : comm_node_broken_text(&comm->world.node);
+}
 
 int kolo_comm_host_explain(kolo_comm *comm)
 {
@@ -23,16 +29,18 @@ int kolo_comm_host_explain(kolo_comm *comm)
     return 0;
 }
 
-/* Somebody of this node has stood within one step for longer than the timeout: names who is furthest behind. */
+/* Somebody of this node has stood within one step for longer than the timeout: names who is furthest
+ * behind. */
 static int look_for_standstill(kolo_comm *comm)
 {
-    const comm_node *node = &comm->node;
+    const comm_node *node = &comm->world.node;
     int64_t step, action, least_step = 0, least_action = 0;
     double age, longest = 0;
     int last = -1;
     for (int l = 0; l < node->ranks; l++) {
         kolo_comm_peer(comm, l, &step, &action, &age);
-        if (age == 0 || atomic_load(&node->control[l]->life.head.departed)) continue; /* has not begun, or is done */
+        /* has not begun, or is done */
+        if (age == 0 || atomic_load(&node->control[l]->life.head.departed)) continue;
         if (action >= 0 && age > longest) longest = age;
         if (action < 0) action = INT64_MAX; /* beyond the step */
         if (last >= 0 && (step > least_step || (step == least_step && action >= least_action))) continue;
@@ -42,9 +50,10 @@ static int look_for_standstill(kolo_comm *comm)
     }
     if (longest < node->timeout) return 0;
     char who[320];
-    comm_router_describe(comm->signs, node->rank_of[last], who, sizeof who);
+    comm_router_describe(comm->heartbeat, node->rank_of[last], who, sizeof who);
     return kolo_fail(KOLO_ELAUNCH,
-                     "no progress for %.0f s: of the ranks on host %s, %s, is furthest behind; if all stand there, a rank of another node keeps them waiting: "
+                     "no progress for %.0f s: of the ranks on host %s, %s, is furthest behind; if all stand "
+                     "there, a rank of another node keeps them waiting: "
                      "see its log; a slow but healthy job needs a larger comm_timeout=",
                      longest, node->launch->host, who);
 }
@@ -52,15 +61,15 @@ static int look_for_standstill(kolo_comm *comm)
 static void *watch_main(void *of)
 {
     kolo_comm *comm = of;
-    char text[COMM_TEXT];
+    kolo_failure why;
     int standing = 0;
     prctl(PR_SET_NAME, "kolo-watch");
     while (!kolo_futex_wait(&comm->device.stop, 0, LOOK_EVERY, 0)) {
         if (kolo_comm_status(comm) < 0) return NULL; /* it has broken everything */
         standing = look_for_standstill(comm) < 0 ? standing + 1 : 0;
         if (standing < 2) continue; /* the first look may have come between a new position and its time */
-        snprintf(text, sizeof text, "%s", kolo_error_text());
-        comm_device_abort(comm, text);
+        kolo_error_keep(&why);
+        comm_device_abort(comm, why.text);
         return NULL;
     }
     return NULL;
@@ -69,7 +78,10 @@ static void *watch_main(void *of)
 int comm_watch_start(kolo_comm *comm)
 {
     int rc = pthread_create(&comm->device.watch, NULL, watch_main, comm);
-    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no watchdog thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    if (rc)
+        return kolo_fail(KOLO_EINTERNAL,
+                         "comm: no watchdog thread: %s; raise the limit of processes (ulimit -u)",
+                         strerror(rc));
     comm->device.watched = true;
     return 0;
 }

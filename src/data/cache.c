@@ -1,6 +1,5 @@
 #include "data/cache.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -14,7 +13,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/shm.h"
+#include "base/thread.h"
 #include "data/shard/dataset.h"
 #include "data/share.h"
 #include "kolo/error.h"
@@ -22,9 +24,13 @@
 #define MAGIC 0x6b6f6c6f64617431ull
 #define PIECE_BYTES (UINT64_C(8) << 20)
 #define PAGE 4096
-#define CLAIM_HEAD (INT64_C(1) << 48) /* who holds it may lay out the segment */
+/* Names that are tried; seconds that another process may take to lay out the segment, and to fill a piece. */
+enum { NAMES = 8, PATIENCE = 5, PIECE_PATIENCE = 120 };
+enum { NOT_SHARED = KOLO_SHARE_STUCK }; /* no error: there is no cache, and its text says why */
+#define CLAIM_HEAD (INT64_C(1) << 48)   /* who holds it may lay out the segment */
 
-/* The segment begins with this and one byte a piece, 1 when it is filled and checked; then the shards, each from a page on. */
+/* The segment begins with this and one byte a piece, 1 when it is filled and checked; then the shards,
+ * each from a page on. */
 typedef struct head {
     uint64_t magic, bytes;
     int64_t pieces;
@@ -51,7 +57,8 @@ struct kolo_cache {
 
 static int fail_system(const kolo_cache *c, const char *what)
 {
-    return kolo_fail(KOLO_EIO, "data_cache=ram: %s /dev/shm%s: %s; set data_cache=none, or free /dev/shm", what, c->name, strerror(errno));
+    return kolo_fail(KOLO_EIO, "data_cache=ram: %s /dev/shm%s: %s; set data_cache=none, or free /dev/shm",
+                     what, c->name, strerror(errno));
 }
 
 /* Pieces of whole samples. Places are still counted from the first shard on. */
@@ -68,7 +75,8 @@ static int cut_pieces(kolo_cache *c, uint64_t *total)
         uint64_t to = base;
         for (int64_t i = low, n; i < high; i += n) {
             const uint64_t from = to;
-            for (n = 0; i + n < high && (n == 0 || to - from < PIECE_BYTES); n++) to += kolo_dataset_bytes(c->dataset, i + n);
+            for (n = 0; i + n < high && (n == 0 || to - from < PIECE_BYTES); n++)
+                to += kolo_dataset_bytes(c->dataset, i + n);
             KOLO_TRY(kolo_grow(&c->pieces, &c->capacity, c->count, sizeof *c->pieces));
             c->pieces[c->count++] = (piece){s, i, n, *total + from - base, to - from};
         }
@@ -87,36 +95,29 @@ static int lay_out(kolo_cache *c)
     return 0;
 }
 
-static int choose_name(kolo_cache *c)
+/* All processes of a user try the names in this order, so they meet at the first that nobody else has
+ * occupied. */
+static int choose_name(kolo_cache *c, int number)
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
-    snprintf(c->name, sizeof c->name, "/kolo-data-%u-%s-%08x", (unsigned)geteuid(), info->uuid, kolo_dataset_checksum(c->dataset, c->first, c->last));
-    return strchr(c->name + 1, '/') ? kolo_fail(KOLO_EINPUT, "data_cache=ram: the uuid %s of the split is no name", info->uuid) : 0;
-}
-
-/* Caches of other splits that killed processes of this user have left. */
-static void remove_left_ones(const kolo_cache *c)
-{
-    char prefix[64];
-    snprintf(prefix, sizeof prefix, "kolo-data-%u-", (unsigned)geteuid());
-    DIR *folder = opendir("/dev/shm");
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || !strcmp(entry->d_name, c->name + 1)) continue;
-        const int fd = shm_open(entry->d_name, O_RDWR, 0);
-        if (fd < 0) continue;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) shm_unlink(entry->d_name);
-        close(fd);
-    }
-    if (folder) closedir(folder);
+    const int n = snprintf(c->name, sizeof c->name, "/kolo-data-%u-%s-%08x", (unsigned)geteuid(), info->uuid,
+                           kolo_dataset_checksum(c->dataset, c->first, c->last));
+    if (number && n > 0 && (size_t)n < sizeof c->name)
+        snprintf(c->name + n, sizeof c->name - (size_t)n, "-%d", number);
+    return strchr(c->name + 1, '/')
+               ? kolo_fail(KOLO_EINPUT, "data_cache=ram: the uuid %s of the split is no name", info->uuid)
+               : 0;
 }
 
 static int refuse(const kolo_cache *c, double have, const char *where)
 {
     const double need = (double)c->bytes;
     return kolo_fail(KOLO_ECONFIG,
-                     "data_cache=ram: the samples of %s take %.1f MiB, %s has %.1f MiB: %.1f MiB are missing; ask for more memory, or "
+                     "data_cache=ram: the samples of %s take %.1f MiB, %s has %.1f MiB: %.1f MiB are "
+                     "missing; ask for more memory, or "
                      "set data_cache=none (stage=DIR copies them to a disk of the node)",
-                     kolo_dataset_get_info(c->dataset)->name, need / 0x1p20, where, have / 0x1p20, (need - have) / 0x1p20);
+                     kolo_dataset_get_info(c->dataset)->name, need / 0x1p20, where, have / 0x1p20,
+                     (need - have) / 0x1p20);
 }
 
 /* Before anything is taken: a node that runs out of memory kills somebody. */
@@ -139,32 +140,75 @@ static int begin_segment(kolo_cache *c)
     if (fstat(c->fd, &info) < 0) return fail_system(c, "cannot ask for the size of");
     if ((uint64_t)info.st_size == c->bytes) return 0;
     if ((uint64_t)info.st_size > c->bytes) /* a smaller one was left while it was laid out */
-        return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s has %lld bytes, not %llu: another version's; remove it", c->name, (long long)info.st_size,
-                         (unsigned long long)c->bytes);
+        return kolo_fail(KOLO_EIO,
+                         "data_cache=ram: /dev/shm%s has %lld bytes, not %llu: another version's; remove it",
+                         c->name, (long long)info.st_size, (unsigned long long)c->bytes);
     KOLO_TRY(check_space(c));
     head h = {.magic = MAGIC, .bytes = c->bytes, .pieces = c->count};
     errno = posix_fallocate(c->fd, 0, (off_t)kolo_round_up(sizeof h + (size_t)c->count, PAGE));
     if (errno) return fail_system(c, "cannot take memory for");
     KOLO_TRY(kolo_file_pwrite(c->fd, c->name, &h, sizeof h, 0));
-    return ftruncate(c->fd, (off_t)c->bytes) < 0 ? fail_system(c, "cannot size") : 0; /* last: its size says that it is laid out */
+    /* last: its size says that it is laid out */
+    return ftruncate(c->fd, (off_t)c->bytes) < 0 ? fail_system(c, "cannot size") : 0;
 }
 
-/* Opens the segment and says, by a shared lock, that it is used. One that was unlinked in between is no good. */
-static int attach(kolo_cache *c)
+/* Owner and mode before anything is waited for. */
+static int open_own(kolo_cache *c)
 {
-    struct stat info;
+    for (int number = 0; number < NAMES; number++) {
+        KOLO_TRY(choose_name(c, number));
+        c->fd = kolo_shm_open_own(c->name);
+        if (c->fd >= 0) return 0;
+        if (c->fd != -1) return fail_system(c, "cannot open");
+    }
+    kolo_fail(KOLO_EIO,
+              "others have files of other users, or files that others may read, at all %d names that it may "
+              "have, up to /dev/shm%s",
+              NAMES, c->name);
+    return NOT_SHARED;
+}
+
+/* Opens the segment and says, by a shared lock, that it is used. One that was unlinked in between is no
+ * good. */
+static int cache_enter(kolo_cache *c)
+{
     for (;;) {
-        c->fd = shm_open(c->name, O_RDWR | O_CREAT, 0600);
-        if (c->fd < 0) return fail_system(c, "cannot open");
-        int rc;
-        while ((rc = flock(c->fd, LOCK_SH)) < 0 && errno == EINTR) continue;
-        if (rc < 0 || fstat(c->fd, &info) < 0) return fail_system(c, "cannot lock");
-        if (info.st_uid != geteuid()) return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s belongs to user %u", c->name, (unsigned)info.st_uid);
-        if (info.st_nlink > 0) break;
+        struct stat info;
+        const int opened = open_own(c);
+        if (opened != 0) return opened;
+        const int mine = kolo_shm_lock(c->fd, LOCK_SH, PATIENCE);
+        if (mine < 0 || fstat(c->fd, &info) < 0) return fail_system(c, "cannot lock");
+        if (mine == 0) {
+            kolo_fail(KOLO_EIO, "/dev/shm%s is locked by a process that does not let go of it for %d s",
+                      c->name, PATIENCE);
+            return NOT_SHARED;
+        }
+        if (info.st_nlink > 0) return 0;
         close(c->fd);
     }
-    KOLO_TRY(kolo_share_claim(c->fd, CLAIM_HEAD, true));
-    const int rc = begin_segment(c);
+}
+
+static int claim_head(const kolo_cache *c)
+{
+    const double begin = kolo_time();
+    for (int mine; (mine = kolo_share_claim(c->fd, CLAIM_HEAD, false)) != 1;) {
+        KOLO_TRY(mine);
+        if (kolo_time() - begin > PATIENCE) {
+            kolo_fail(KOLO_EIO, "/dev/shm%s is laid out by a process that does not get on with it for %d s",
+                      c->name, PATIENCE);
+            return NOT_SHARED;
+        }
+        usleep(20000);
+    }
+    return 0;
+}
+
+static int attach(kolo_cache *c)
+{
+    int rc = cache_enter(c);
+    if (rc == 0) rc = claim_head(c);
+    if (rc != 0) return rc;
+    rc = begin_segment(c);
     kolo_share_release(c->fd, CLAIM_HEAD);
     KOLO_TRY(rc);
     void *base = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
@@ -191,7 +235,8 @@ static int check_piece(const kolo_cache *c, const piece *p)
         const char *shard = kolo_dataset_shard_of(c->dataset, i, &index);
         if (kolo_crc32c(0, at, bytes) != kolo_dataset_crc(c->dataset, i))
             return kolo_fail(KOLO_EINPUT,
-                             "data_cache=ram: sample %lld (number %lld of %s) does not have its checksum: damaged; run kolo-shards "
+                             "data_cache=ram: sample %lld (number %lld of %s) does not have its checksum: "
+                             "damaged; run kolo-shards "
                              "verify, then copy or pack this shard again",
                              (long long)i, (long long)index, shard);
         at += bytes;
@@ -205,20 +250,28 @@ static int fill_piece(void *context, int64_t item)
     const piece *p = &c->pieces[item];
     kolo_dataset_extent e;
     kolo_dataset_get_extent(c->dataset, p->shard, &e);
-    if (p->bytes) errno = posix_fallocate(c->fd, (off_t)p->at, (off_t)p->bytes); /* else a full /dev/shm would be a SIGBUS */
+    /* else a full /dev/shm would be a SIGBUS */
+    if (p->bytes) errno = posix_fallocate(c->fd, (off_t)p->at, (off_t)p->bytes);
     if (p->bytes && errno) return fail_system(c, "cannot take memory for");
-    KOLO_TRY(kolo_file_pread(e.fd, kolo_dataset_shard_path(c->dataset, p->shard), (uint8_t *)c->head + p->at, p->bytes,
-                             e.place + kolo_dataset_offset(c->dataset, p->first)));
+    KOLO_TRY(kolo_file_pread(e.fd, kolo_dataset_shard_path(c->dataset, p->shard), (uint8_t *)c->head + p->at,
+                             p->bytes, e.place + kolo_dataset_offset(c->dataset, p->first)));
     KOLO_TRY(check_piece(c, p));
     atomic_store_explicit(&c->head->filled[item], 1, memory_order_release);
     c->mine++;
     return 0;
 }
 
-static int fill(kolo_cache *c, int threads)
+static int cache_fill(kolo_cache *c, int threads)
 {
-    const kolo_share share = {c->fd, c->count, threads, c, piece_done, fill_piece};
-    KOLO_TRY(kolo_share_run(&share));
+    const kolo_share share = {.fd = c->fd,
+                              .items = c->count,
+                              .threads = threads,
+                              .context = c,
+                              .done = piece_done,
+                              .work = fill_piece,
+                              .patience = PIECE_PATIENCE};
+    const int rc = kolo_share_run(&share);
+    if (rc != 0) return rc;
     for (int64_t i = 0, n; i < c->count; i += n) {
         const piece *p = &c->pieces[i];
         int64_t samples = 0;
@@ -232,20 +285,23 @@ int kolo_cache_open(kolo_cache **cache, kolo_dataset *dataset, int64_t first, in
 {
     int rc;
     kolo_cache *c = *cache = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
     c->dataset = dataset;
     c->first = first;
     c->last = last;
     c->fd = -1;
     KOLO_TRY_GOTO(rc, lay_out(c));
-    KOLO_TRY_GOTO(rc, choose_name(c));
-    remove_left_ones(c);
-    KOLO_TRY_GOTO(rc, attach(c));
-    KOLO_TRY_GOTO(rc, fill(c, threads));
-    return 0;
+    rc = attach(c);
+    if (rc == 0) rc = cache_fill(c, threads);
+    if (rc == 0) {
+        kolo_shm_sweep(KOLO_SHM_CACHES, NULL, NULL); /* of other splits: this one is in use from here on */
+        return 0;
+    }
+    if (rc == NOT_SHARED)
+        kolo_warn("data_cache=ram: %s: samples are read from their files", kolo_error_text());
 fail:
     kolo_cache_close(cache);
-    return rc;
+    return rc == NOT_SHARED ? 0 : rc;
 }
 
 void kolo_cache_close(kolo_cache **cache)
@@ -253,10 +309,12 @@ void kolo_cache_close(kolo_cache **cache)
     kolo_cache *c = *cache;
     struct stat info;
     if (!c) return;
-    for (int s = 0; s < kolo_dataset_get_info(c->dataset)->shards; s++) kolo_dataset_set_memory(c->dataset, s, 0, 0, NULL);
+    for (int s = 0; s < kolo_dataset_get_info(c->dataset)->shards; s++)
+        kolo_dataset_set_memory(c->dataset, s, 0, 0, NULL);
     if (c->head) munmap(c->head, c->bytes);
     /* of two that leave at once, each gives up its shared lock first, so one of them gets the whole lock */
-    if (c->fd >= 0 && flock(c->fd, LOCK_EX | LOCK_NB) == 0 && fstat(c->fd, &info) == 0 && info.st_nlink > 0) shm_unlink(c->name);
+    if (c->fd >= 0 && flock(c->fd, LOCK_EX | LOCK_NB) == 0 && fstat(c->fd, &info) == 0 && info.st_nlink > 0)
+        shm_unlink(c->name);
     if (c->fd >= 0) close(c->fd);
     free(c->pieces);
     free(c);

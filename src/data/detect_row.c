@@ -18,7 +18,7 @@ struct kolo_detect_row {
 int kolo_detect_row_create(kolo_detect_row **row)
 {
     kolo_detect_row *r = *row = kolo_alloc(sizeof *r);
-    if (!r) return KOLO_ECONFIG;
+    if (!r) return KOLO_ENOMEM;
     const int rc = kolo_detector_create(&r->detector);
     if (rc < 0) kolo_detect_row_destroy(row);
     return rc;
@@ -38,12 +38,14 @@ void kolo_detect_row_destroy(kolo_detect_row **row)
     *row = NULL;
 }
 
-/* What a crop has left nothing of is not learnt from; crowds and groups are as `crowd` (KOLO_crowd_*) says. */
+/* What a crop has left nothing of is not learnt from; crowds and groups are as `crowd` (KOLO_crowd_*)
+ * says. */
 static int take_boxes(const kolo_targets *t, int64_t sample, int crowd, kolo_boxes *boxes)
 {
     boxes->count = 0;
     for (int64_t i = t->box_offset[sample]; i < t->box_offset[sample + 1]; i++) {
-        const bool many = crowd != KOLO_crowd_object && t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_GROUP_OF);
+        const bool many =
+            crowd != KOLO_crowd_object && t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_GROUP_OF);
         if (t->box_flags[i] & KOLO_BOX_OUTSIDE || (many && crowd == KOLO_crowd_background)) continue;
         KOLO_TRY(kolo_boxes_add(boxes, t->box[i], many ? -1 : t->box_class[i]));
     }
@@ -66,7 +68,8 @@ static void write_label(const kolo_boxes *boxes, int64_t words, int32_t *label)
         }
 }
 
-int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_recipe *recipe, int64_t pass, int64_t sample, uint8_t *to, int32_t *label)
+int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_recipe *recipe, int64_t pass,
+                         int64_t sample, uint8_t *to, int32_t *label)
 {
     const kolo_loader_config *c = &recipe->config;
     const kolo_targets *t = kolo_dataset_targets(c->dataset);

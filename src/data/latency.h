@@ -1,4 +1,5 @@
-/* How long something took, counted in bins of a quarter of an octave: adds up over threads and ranks, tells percentiles to 10 %. */
+/* How long something took, counted in bins of a quarter of an octave: adds up over threads and ranks, tells
+ * percentiles to 10 %. */
 #ifndef KOLO_DATA_LATENCY_H
 #define KOLO_DATA_LATENCY_H
 
@@ -23,14 +24,16 @@ static inline void kolo_latency_merge(kolo_latency *to, const kolo_latency *from
     for (int i = 0; i < KOLO_LATENCY_BINS; i++) to->bin[i] += from->bin[i];
 }
 
-/* Seconds that a share of `share` (0 to 1) did not exceed: the middle of its bin. 0 if nothing was counted. */
+/* Seconds that a share of `share` (0 to 1) did not exceed: the middle of its bin. 0 if nothing was
+ * counted. */
 static inline double kolo_latency_quantile(const kolo_latency *l, double share)
 {
     int64_t all = 0, below = 0;
     for (int i = 0; i < KOLO_LATENCY_BINS; i++) all += l->bin[i];
     for (int i = 0; i < KOLO_LATENCY_BINS; i++) {
         below += l->bin[i];
-        if (all > 0 && (double)below >= share * (double)all) return (double)(UINT64_C(1) << (i / 4 + 4)) * (1 + (i % 4 + 0.5) / 4) * 1e-9;
+        if (all > 0 && (double)below >= share * (double)all)
+            return (double)(UINT64_C(1) << (i / 4 + 4)) * (1 + (i % 4 + 0.5) / 4) * 1e-9;
     }
     return 0;
 }

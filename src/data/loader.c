@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/thread.h"
@@ -12,21 +13,29 @@
 #include "data/serve/client.h"
 #include "data/shard/dataset.h"
 #include "data/synthetic.h"
-#include "kolo/error.h"
 
 static loader_slot *slot_of(kolo_loader *l, int64_t batch) { return &l->slot[batch % l->slots]; }
 
-/* The samples of one global batch that differ; the unit of block and local orders. 1: the batch is no whole number of them. */
-static int64_t distinct_rows(const kolo_loader_config *c) { return c->batch % c->repeat ? 1 : c->batch / c->repeat; }
+/* The samples of one global batch that differ; the unit of block and local orders. 1: the batch is no
+ * whole number of them. */
+static int64_t distinct_rows(const kolo_loader_config *c)
+{
+    return c->batch % c->repeat ? 1 : c->batch / c->repeat;
+}
 
-/* In block order: what this rank reads in the window after the one that begins here; at first, in that one too. Lock held. */
+/* In block order: what this rank reads in the window after the one that begins here; at first, in
+ * that one too. Lock held. */
 static void note_advice(kolo_loader *l, const int64_t *order)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    if (!l->advice || l->advised || (l->client && kolo_client_serves(l->client)) || distinct_rows(c) * c->repeat != c->batch) return;
-    const int64_t first = c->rank * l->rows / c->repeat, last = ((c->rank + 1) * l->rows + c->repeat - 1) / c->repeat;
+    if (!l->advice || l->advised || (l->client && kolo_client_serves(l->client)) ||
+        distinct_rows(c) * c->repeat != c->batch)
+        return;
+    const int64_t first = c->rank * l->rows / c->repeat,
+                  last = ((c->rank + 1) * l->rows + c->repeat - 1) / c->repeat;
     for (int ahead = l->step > 0; ahead < 2; ahead++)
-        l->advised += kolo_order_window(l->sampler, order, l->step, first, last - first, ahead, l->advice + l->advised);
+        l->advised +=
+            kolo_order_window(l->sampler, order, l->step, first, last - first, ahead, l->advice + l->advised);
 }
 
 /* Which samples the next batch has. Lock held; the order of l->epoch is there. */
@@ -90,7 +99,10 @@ static void give_advice(kolo_loader *l)
     if (--l->busy == 0 && l->pause) pthread_cond_broadcast(&l->ready);
 }
 
-static bool has_order(const kolo_loader *l, int64_t epoch) { return !l->sampler || l->order_epoch[epoch % 2] == epoch; }
+static bool has_order(const kolo_loader *l, int64_t epoch)
+{
+    return !l->sampler || l->order_epoch[epoch % 2] == epoch;
+}
 
 /* The next rows to fill, or NULL when the loader stops. Lock held. */
 static loader_slot *take_rows(kolo_loader *l, int64_t *first, int64_t *count)
@@ -104,7 +116,8 @@ static loader_slot *take_rows(kolo_loader *l, int64_t *first, int64_t *count)
             pthread_cond_wait(&l->work, &l->lock);
         } else if (l->advised && !l->advising) {
             give_advice(l);
-        } else if (!l->ordering && has_order(l, l->epoch) && !has_order(l, l->epoch + 1) && (full || l->step > l->steps / 2)) {
+        } else if (!l->ordering && has_order(l, l->epoch) && !has_order(l, l->epoch + 1) &&
+                   (full || l->step > l->steps / 2)) {
             make_order(l, l->epoch + 1);
         } else if (rows) {
             *first = s->taken;
@@ -149,7 +162,7 @@ static void *reader(void *argument)
         if (r.status < 0 && (s->status == 0 || r.row < s->failed_row)) {
             s->status = r.status;
             s->failed_row = r.row;
-            snprintf(s->error, sizeof s->error, "%s", kolo_error_text());
+            kolo_error_keep(&s->failure);
         }
         add_stats(&s->stats, &r.stats);
         s->done += count;
@@ -173,17 +186,17 @@ static int make_slots(kolo_loader *l)
     loader_layout layout;
     l->slots = loader_choose_slots(c);
     l->slot = kolo_alloc(sizeof *l->slot * (size_t)l->slots);
-    if (!l->slot) return KOLO_ECONFIG;
+    if (!l->slot) return KOLO_ENOMEM;
     if (!c->dataset) {
         l->noise_bytes = pixels;
         l->noise = kolo_pages_alloc(pixels);
-        if (!l->noise) return KOLO_ECONFIG;
+        if (!l->noise) return KOLO_ENOMEM;
         kolo_synthetic_fill(c, l->rows, l->noise);
     }
     loader_lay_slot(&layout, l->rows, c->words, l->shared_pixels ? 0 : pixels);
     l->memory_bytes = layout.bytes * (size_t)l->slots;
     l->memory = c->memory ? c->memory : kolo_pages_alloc(l->memory_bytes);
-    if (!l->memory) return KOLO_ECONFIG;
+    if (!l->memory) return KOLO_ENOMEM;
     for (int i = 0; i < l->slots; i++) {
         loader_point_slot(&l->slot[i], &layout, l->memory + (size_t)i * layout.bytes);
         if (l->shared_pixels) l->slot[i].pixels = l->noise;
@@ -191,23 +204,28 @@ static int make_slots(kolo_loader *l)
     return 0;
 }
 
-/* Training is permuted. Where nodes own samples, or blocks of them are read together, the dealing is to rows of different samples. */
+/* Training is permuted. Where nodes own samples, or blocks of them are read together, the dealing is to rows
+ * of different samples. */
 static int make_sampler(kolo_loader *l, const kolo_loader_config *config)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    kolo_order_config order = {.seed = c->seed, .count = l->count, .rows = distinct_rows(c), .ranks = c->ranks, .node_of = config->node_of};
+    kolo_order_config order = {.seed = c->seed,
+                               .count = l->count,
+                               .rows = distinct_rows(c),
+                               .ranks = c->ranks,
+                               .node_of = config->node_of};
     KOLO_TRY(kolo_order_parse(config->shuffle, &order.rule));
     if (!c->train || !c->dataset) return 0;
     KOLO_TRY(kolo_order_create(&l->sampler, &order));
     for (int i = 0; i < 2; i++) {
         l->order[i] = kolo_alloc(sizeof **l->order * (size_t)l->count);
         l->order_epoch[i] = -1;
-        if (!l->order[i]) return KOLO_ECONFIG;
+        if (!l->order[i]) return KOLO_ENOMEM;
     }
     const int64_t most = 2 * kolo_order_window_most(l->sampler, l->rows / c->repeat + 2);
     l->advice = most > 0 ? kolo_alloc(sizeof *l->advice * (size_t)most) : NULL;
     l->bad = kolo_alloc(sizeof *l->bad * (size_t)(c->max_bad + 1));
-    return (most > 0 && !l->advice) || !l->bad ? KOLO_ECONFIG : 0;
+    return (most > 0 && !l->advice) || !l->bad ? KOLO_ENOMEM : 0;
 }
 
 /* Signals belong to the main thread: readers block them all. */
@@ -216,7 +234,7 @@ static int start_readers(kolo_loader *l)
     sigset_t all, old;
     int rc = 0;
     l->threads = kolo_alloc(sizeof *l->threads * (size_t)l->readers);
-    if (!l->threads) return KOLO_ECONFIG;
+    if (!l->threads) return KOLO_ENOMEM;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (int i = 0; i < l->readers && rc == 0; i++) {
@@ -224,23 +242,27 @@ static int start_readers(kolo_loader *l)
         if (rc == 0) l->started++;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc ? kolo_fail(KOLO_ECONFIG, "cannot start %d reader threads: %s; lower readers=", l->readers, strerror(rc)) : 0;
+    return rc ? kolo_fail(KOLO_ECONFIG, "cannot start %d reader threads: %s; lower readers=", l->readers,
+                          strerror(rc))
+              : 0;
 }
 
 int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
 {
-    const int64_t count = config->dataset ? kolo_dataset_get_info(config->dataset)->count : config->synthetic_count;
+    const int64_t count =
+        config->dataset ? kolo_dataset_get_info(config->dataset)->count : config->synthetic_count;
     int rc;
     *loader = NULL;
     KOLO_TRY(loader_check(config, count));
     kolo_loader *l = *loader = kolo_alloc(sizeof *l);
-    if (!l) return KOLO_ECONFIG;
+    if (!l) return KOLO_ENOMEM;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->ready, NULL);
     l->count = count;
     l->rows = config->batch / config->ranks;
-    l->steps = config->train && config->tail == KOLO_tail_drop ? count / config->batch : (count + config->batch - 1) / config->batch;
+    l->steps = config->train && config->tail == KOLO_tail_drop ? count / config->batch
+                                                               : (count + config->batch - 1) / config->batch;
     l->shared_pixels = !config->dataset && l->steps * config->batch <= count;
     l->readers = loader_choose_readers(config);
     KOLO_TRY_GOTO(rc, loader_make_recipe(&l->recipe, config));
@@ -248,7 +270,8 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
     l->chunk = loader_choose_chunk(l);
     KOLO_TRY_GOTO(rc, make_slots(l));
     KOLO_TRY_GOTO(rc, make_sampler(l, config));
-    if (config->train && config->serve && *config->serve) KOLO_TRY_GOTO(rc, kolo_client_open(&l->client, l, config));
+    if (config->train && config->serve && *config->serve)
+        KOLO_TRY_GOTO(rc, kolo_client_open(&l->client, l, config));
     KOLO_TRY_GOTO(rc, start_readers(l));
     return 0;
 fail:
@@ -289,7 +312,8 @@ int64_t kolo_loader_steps(const kolo_loader *loader) { return loader->steps; }
 int kolo_loader_seek(kolo_loader *l, int64_t epoch, int64_t step)
 {
     if (epoch < 0 || step < 0 || step > l->steps)
-        return kolo_fail(KOLO_EINTERNAL, "loader: seek to epoch %lld step %lld of %lld", (long long)epoch, (long long)step, (long long)l->steps);
+        return kolo_fail(KOLO_EINTERNAL, "loader: seek to epoch %lld step %lld of %lld", (long long)epoch,
+                         (long long)step, (long long)l->steps);
     pthread_mutex_lock(&l->lock);
     l->pause = true;
     if (l->client) kolo_client_interrupt(l->client);
@@ -336,11 +360,12 @@ int kolo_loader_next(kolo_loader *l, kolo_batch *batch)
     }
     if (begin != 0) l->stats.wait_seconds += kolo_time() - begin;
     if (held) {
-        rc = kolo_fail(KOLO_EINTERNAL, "loader: all %d batches are held; release one before asking for the next", l->slots);
+        rc = kolo_fail(KOLO_EINTERNAL,
+                       "loader: all %d batches are held; release one before asking for the next", l->slots);
     } else if (s->state != SLOT_READY) {
         rc = 1;
     } else if (s->status < 0) {
-        rc = kolo_fail(s->status, "%s", s->error);
+        rc = kolo_error_restore(&s->failure, s->status);
     } else {
         s->state = SLOT_HELD;
         l->consumed++;

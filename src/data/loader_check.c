@@ -9,19 +9,26 @@
 
 static int check_shape(const kolo_loader_config *c)
 {
-    if (c->channels != 1 && c->channels != 3) return kolo_fail(KOLO_ECONFIG, "loader: %d channels; 1 or 3 are possible", c->channels);
+    if (c->channels != 1 && c->channels != 3)
+        return kolo_fail(KOLO_ECONFIG, "loader: %d channels; 1 or 3 are possible", c->channels);
     const kolo_sides *s = &c->sides;
-    if (s->low &&
-        (!c->train || s->low < 1 || s->step < 1 || s->every < 1 || s->low + (kolo_sides_count(s) - 1) * s->step != c->height || c->width != c->height))
-        return kolo_fail(KOLO_EINTERNAL, "loader: sides %d to %d of pictures of %d x %d", s->low, s->high, c->height, c->width);
+    if (s->low && (!c->train || s->low < 1 || s->step < 1 || s->every < 1 ||
+                   s->low + (kolo_sides_count(s) - 1) * s->step != c->height || c->width != c->height))
+        return kolo_fail(KOLO_EINTERNAL, "loader: sides %d to %d of pictures of %d x %d", s->low, s->high,
+                         c->height, c->width);
     if (c->height < 1 || c->width < 1 || c->height > 8192 || c->width > 8192)
-        return kolo_fail(KOLO_ECONFIG, "loader: pictures of %d x %d pixels; 1 to 8192 a side are possible", c->height, c->width);
+        return kolo_fail(KOLO_ECONFIG, "loader: pictures of %d x %d pixels; 1 to 8192 a side are possible",
+                         c->height, c->width);
     if (c->dataset) {
         const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
         if (info->channels == 3 && c->channels == 1)
-            return kolo_fail(KOLO_EINPUT, "data set %s has colour pictures, the network takes 1 channel; pack again with --color gray", info->name);
+            return kolo_fail(
+                KOLO_EINPUT,
+                "data set %s has colour pictures, the network takes 1 channel; pack again with --color gray",
+                info->name);
         if (info->classes > c->classes)
-            return kolo_fail(KOLO_EINPUT, "data set %s has %d classes, the network %d; set classes=%d", info->name, info->classes, c->classes, info->classes);
+            return kolo_fail(KOLO_EINPUT, "data set %s has %d classes, the network %d; set classes=%d",
+                             info->name, info->classes, c->classes, info->classes);
     }
     return 0;
 }
@@ -39,39 +46,54 @@ static int check_image_labels(const kolo_loader_config *c)
     if (!c->dataset || l->samples != kolo_dataset_get_info(c->dataset)->count)
         return kolo_fail(KOLO_EINTERNAL, "loader: image labels of %lld samples", (long long)l->samples);
     if (l->classes == c->classes) return 0;
-    return kolo_fail(KOLO_ECONFIG, "the data set has image labels of %d classes, the network has %d; set classes=%d", l->classes, c->classes, l->classes);
+    return kolo_fail(KOLO_ECONFIG,
+                     "the data set has image labels of %d classes, the network has %d; set classes=%d",
+                     l->classes, c->classes, l->classes);
 }
 
 static int check_boxes(const kolo_loader_config *c)
 {
     const kolo_targets *t = c->dataset ? kolo_dataset_targets(c->dataset) : NULL;
-    if (c->channels != 3 || c->words % 5 != 1) return kolo_fail(KOLO_EINTERNAL, "loader: boxes in %d channels, %lld words", c->channels, (long long)c->words);
+    if (c->channels != 3 || c->words % 5 != 1)
+        return kolo_fail(KOLO_EINTERNAL, "loader: boxes in %d channels, %lld words", c->channels,
+                         (long long)c->words);
     if (!c->dataset || (t && t->box_offset)) return 0;
-    return kolo_fail(KOLO_EINPUT, "data set %s has no boxes; pack a source that has them (COCO, VOC, YOLO, Open Images)",
+    return kolo_fail(KOLO_EINPUT,
+                     "data set %s has no boxes; pack a source that has them (COCO, VOC, YOLO, Open Images)",
                      kolo_dataset_get_info(c->dataset)->name);
 }
 
-static bool mixes(const kolo_loader_config *c) { return c->train && !kolo_loader_has_boxes(c) && kolo_mix_wanted(&c->mix); }
+static bool mixes(const kolo_loader_config *c)
+{
+    return c->train && !kolo_loader_has_boxes(c) && kolo_mix_wanted(&c->mix);
+}
 
 int loader_check(const kolo_loader_config *c, int64_t count)
 {
-    if (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks) return kolo_fail(KOLO_EINTERNAL, "loader: rank %d of %d", c->rank, c->ranks);
+    if (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks)
+        return kolo_fail(KOLO_EINTERNAL, "loader: rank %d of %d", c->rank, c->ranks);
     if (c->batch < 1 || c->batch % c->ranks != 0)
-        return kolo_fail(KOLO_ECONFIG, "batch=%lld does not divide among %d ranks; use a multiple of %d", (long long)c->batch, c->ranks, c->ranks);
+        return kolo_fail(KOLO_ECONFIG, "batch=%lld does not divide among %d ranks; use a multiple of %d",
+                         (long long)c->batch, c->ranks, c->ranks);
     if (count < 1) return kolo_fail(KOLO_EINPUT, "the data set has no samples");
     if (c->train && c->tail == KOLO_tail_drop && count < c->batch)
-        return kolo_fail(KOLO_ECONFIG, "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad", (long long)c->batch,
-                         (long long)count);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad",
+            (long long)c->batch, (long long)count);
     const int64_t words = choose_words(c);
     if (c->image_labels) KOLO_TRY(check_image_labels(c));
     else if (kolo_loader_has_boxes(c)) KOLO_TRY(check_boxes(c));
-    else if (words != 3 && (words != 1 || mixes(c))) return kolo_fail(KOLO_EINTERNAL, "loader: labels of %lld words", (long long)words);
+    else if (words != 3 && (words != 1 || mixes(c)))
+        return kolo_fail(KOLO_EINTERNAL, "loader: labels of %lld words", (long long)words);
     const int64_t unit = 2 * (c->repeat > 0 ? c->repeat : 1);
     if (mixes(c) && c->batch / c->ranks % unit != 0)
-        return kolo_fail(KOLO_ECONFIG,
-                         "mixup and cutmix mix rows of one rank: batch=%lld gives each of %d ranks %lld rows, which is no "
-                         "multiple of %lld (2 x repeat); use a batch that is a multiple of %lld",
-                         (long long)c->batch, c->ranks, (long long)(c->batch / c->ranks), (long long)unit, (long long)(unit * c->ranks));
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "mixup and cutmix mix rows of one rank: batch=%lld gives each of %d ranks %lld rows, which is no "
+            "multiple of %lld (2 x repeat); use a batch that is a multiple of %lld",
+            (long long)c->batch, c->ranks, (long long)(c->batch / c->ranks), (long long)unit,
+            (long long)(unit * c->ranks));
     return check_shape(c);
 }
 
@@ -111,13 +133,17 @@ int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
     if (!mixes(config)) r->config.mix = (kolo_mix_config){0};
     r->config.words = choose_words(config);
     r->sample_bytes = (size_t)config->height * (size_t)config->width * (size_t)config->channels;
-    if (config->train) KOLO_TRY(kolo_augment_parse(config->augment, r->augment, KOLO_AUGMENT_MOST, &r->augments));
+    if (config->train)
+        KOLO_TRY(kolo_augment_parse(config->augment, r->augment, KOLO_AUGMENT_MOST, &r->augments));
     if (!config->dataset) return 0;
     const kolo_dataset_info *info = kolo_dataset_get_info(config->dataset);
     kolo_view view;
-    kolo_view_center(&view, config->height, config->width, config->height, config->width, config->train ? 0 : config->resize);
-    r->direct = !kolo_loader_has_boxes(config) && info->encoding == KOLO_ENCODING_RAW && info->height == config->height && info->width == config->width &&
-                info->channels == config->channels && kolo_view_is_whole(&view, config->height, config->width);
+    kolo_view_center(&view, config->height, config->width, config->height, config->width,
+                     config->train ? 0 : config->resize);
+    r->direct = !kolo_loader_has_boxes(config) && info->encoding == KOLO_ENCODING_RAW &&
+                info->height == config->height && info->width == config->width &&
+                info->channels == config->channels &&
+                kolo_view_is_whole(&view, config->height, config->width);
     return 0;
 }
 
@@ -127,10 +153,11 @@ int loader_make_sized(kolo_loader *l, const kolo_loader_config *config)
     const int sides = kolo_sides_count(&config->sides);
     if (!sides) return 0;
     l->sized = kolo_alloc((size_t)sides * sizeof *l->sized);
-    if (!l->sized) return KOLO_ECONFIG;
+    if (!l->sized) return KOLO_ENOMEM;
     for (int i = 0; i < sides; i++) {
         kolo_loader_config one = *config;
-        one.height = one.width = one.detect.height = one.detect.width = config->sides.low + i * config->sides.step;
+        one.height = one.width = one.detect.height = one.detect.width =
+            config->sides.low + i * config->sides.step;
         KOLO_TRY(loader_make_recipe(&l->sized[i], &one));
     }
     return 0;
@@ -145,7 +172,8 @@ int loader_choose_readers(const kolo_loader_config *c)
     return cpus < 16 ? cpus : 16;
 }
 
-/* Large chunks where a row costs a microsecond, single rows where it costs a decode; pairs that are mixed stay together. */
+/* Large chunks where a row costs a microsecond, single rows where it costs a decode; pairs that are
+ * mixed stay together. */
 int64_t loader_choose_chunk(const kolo_loader *l)
 {
     const kolo_loader_config *c = &l->recipe.config;

@@ -27,7 +27,9 @@ void loader_label(loader_slot *s, int64_t first, int64_t count)
             if (!c->dataset && s->samples[i] >= 0) kolo_synthetic_boxes(c, s->samples[i], label);
             continue;
         }
-        label[0] = s->samples[i] < 0 ? -1 : c->dataset ? kolo_dataset_label(c->dataset, s->samples[i]) : kolo_synthetic_label(c, s->samples[i]);
+        label[0] = s->samples[i] < 0 ? -1
+                   : c->dataset      ? kolo_dataset_label(c->dataset, s->samples[i])
+                                     : kolo_synthetic_label(c, s->samples[i]);
         if (c->words != 3) continue;
         label[1] = label[0];
         memcpy(&label[2], &whole, sizeof label[2]);
@@ -37,7 +39,8 @@ void loader_label(loader_slot *s, int64_t first, int64_t count)
 static void write_image_labels(loader_slot *s, int64_t row)
 {
     const kolo_loader_config *c = &s->recipe->config;
-    kolo_image_labels_row(c->image_labels, s->samples[row], c->train ? c->pos_weight : NULL, c->train ? c->smoothing : 0, (float *)(s->labels + row * c->words));
+    kolo_image_labels_row(c->image_labels, s->samples[row], c->train ? c->pos_weight : NULL,
+                          c->train ? c->smoothing : 0, (float *)(s->labels + row * c->words));
 }
 
 /* The loss is linear in what image labels weigh, so the labels of mixed pictures are mixed likewise. */
@@ -58,8 +61,9 @@ static void mix_labels(const kolo_loader_config *c, int32_t *a, int32_t *b, floa
     }
 }
 
-/* Rows `repeat` apart are a pair, so that no picture is mixed with another view of itself. A pair lies in one chunk of one
- * rank, so who reads it needs no other reader, and neither readers nor ranks change what is mixed with what. */
+/* Rows `repeat` apart are a pair, so that no picture is mixed with another view of itself. A pair lies
+ * in one chunk of one rank, so who reads it needs no other reader, and neither readers nor ranks change
+ * what is mixed with what. */
 static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_t count)
 {
     const kolo_loader_config *c = &s->recipe->config;
@@ -72,7 +76,8 @@ static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_
         kolo_random random = kolo_augment_random(c->seed, s->epoch, number, KOLO_OPERATION_MIX);
         kolo_mix_draw(&mix, &c->mix, c->height, c->width, &random);
         if (mix.kind == KOLO_MIX_NONE) continue;
-        kolo_mix_apply(&mix, s->pixels + (size_t)i * bytes, s->pixels + (size_t)j * bytes, c->height, c->width, c->channels);
+        kolo_mix_apply(&mix, s->pixels + (size_t)i * bytes, s->pixels + (size_t)j * bytes, c->height,
+                       c->width, c->channels);
         mix_labels(c, s->labels + i * c->words, s->labels + j * c->words, mix.weight);
     }
 }
@@ -89,12 +94,13 @@ static int allow_bad(kolo_loader *l, int64_t sample, int rc)
     if (take) l->bad[l->bad_count++] = sample;
     pthread_mutex_unlock(&l->lock);
     if (take) kolo_warn("%s; rows with it are made of others", kolo_error_text());
-    return known || take ? 0 : kolo_fail_in(rc, "more than max_bad=%lld samples cannot be decoded: ", (long long)most);
+    return known || take ? 0 : kolo_fail_in(rc, "more than max_bad=%lld bad samples: ", (long long)most);
 }
 
-/* A sample that cannot be decoded is replaced by the next one of the split that can: the same one wherever it is met. So is one whose mosaic
- * has such a sample. */
-static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t row, kolo_loader_stats *stats)
+/* A sample that does not have its checksum, or cannot be decoded, is replaced by the next one of the split
+ * that is fine: the same one wherever it is met. So is one whose mosaic has such a sample. */
+static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t row,
+                    kolo_loader_stats *stats)
 {
     const kolo_recipe *r = s->recipe;
     const int64_t pass = kolo_augment_pass(s->epoch, loader_position(l, s, row) % r->config.repeat);
@@ -106,7 +112,7 @@ static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t
     for (int rc; (rc = kolo_worker_make(worker, r, pass, s->samples[row], to, label, timed, stats)) < 0;) {
         KOLO_TRY(allow_bad(l, kolo_worker_failed(worker), rc));
         s->samples[row] = (s->samples[row] + 1) % l->count;
-        if (s->samples[row] == first) return kolo_fail(KOLO_EINPUT, "no sample of the split can be decoded");
+        if (s->samples[row] == first) return kolo_fail(KOLO_EINPUT, "no sample of the split can be used");
     }
     if (s->samples[row] != first) {
         stats->bad++;
@@ -117,7 +123,8 @@ static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t
     return 0;
 }
 
-void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t first, int64_t count, loader_result *r)
+void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t first, int64_t count,
+                 loader_result *r)
 {
     const kolo_recipe *recipe = s->recipe;
     const size_t bytes = recipe->sample_bytes;
@@ -134,7 +141,8 @@ void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t fi
         memcpy(s->pixels + (size_t)first * bytes, l->noise + (size_t)first * bytes, (size_t)valid * bytes);
     } else if (recipe->direct && !recipe->config.train && recipe->augments == 0 && valid > 0) {
         r->row = first;
-        r->status = kolo_worker_make_run(worker, s->samples[first], valid, s->pixels + (size_t)first * bytes, &r->stats);
+        r->status = kolo_worker_make_run(worker, s->samples[first], valid, s->pixels + (size_t)first * bytes,
+                                         &r->stats);
         for (int64_t i = 0; i < valid && recipe->config.image_labels; i++) write_image_labels(s, first + i);
     } else {
         for (int64_t i = 0; i < valid && r->status == 0; i++) {
@@ -146,5 +154,6 @@ void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t fi
     r->stats.samples = valid;
     memset(s->pixels + (size_t)(first + valid) * bytes, 0, (size_t)(count - valid) * bytes);
     const size_t words = recipe->config.image_labels ? (size_t)recipe->config.words : 0;
-    memset(s->labels + (size_t)(first + valid) * words, 0, (size_t)(count - valid) * words * sizeof *s->labels);
+    memset(s->labels + (size_t)(first + valid) * words, 0,
+           (size_t)(count - valid) * words * sizeof *s->labels);
 }

@@ -4,11 +4,13 @@
 
 #include <pthread.h>
 
+#include "base/failure.h"
 #include "data/loader.h"
 #include "data/order.h"
 #include "data/worker.h"
 
-/* A slot goes free -> filling (readers take rows of it) -> ready (all rows done) -> held (by the consumer) -> free. */
+/* A slot goes free -> filling (readers take rows of it) -> ready (all rows done) -> held (by
+ * the consumer) -> free. */
 enum loader_slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
 
 typedef struct loader_slot {
@@ -21,7 +23,7 @@ typedef struct loader_slot {
     enum loader_slot_state state;
     int status; /* of the failed row with the lowest number */
     int64_t failed_row;
-    char error[1024];
+    kolo_failure failure;
     kolo_loader_stats stats; /* of its making */
 } loader_slot;
 
@@ -47,15 +49,17 @@ struct kolo_loader {
 
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t work, ready;
-    int64_t *order[2], order_epoch[2]; /* of epoch e in [e % 2]; the next one is made while this one is read */
-    bool ordering;                     /* a reader makes an order, without the lock */
-    int64_t *advice, advised;          /* samples that will soon be read; their number. NULL: none are ever told */
-    bool advising;                     /* a reader tells them, without the lock */
-    int64_t epoch, step;               /* of the batch that is opened next */
-    int64_t opened, consumed;          /* batches since seek; batch i lives in slot i % slots */
-    int busy;                          /* readers at work on a chunk */
-    bool stop, pause, finished;        /* finished: no batch is left to open (validation) */
-    int64_t *bad, bad_count;           /* [max_bad] samples that were replaced */
+    /* of epoch e in [e % 2]; the next one is made while this one is read */
+    int64_t *order[2], order_epoch[2];
+    bool ordering; /* a reader makes an order, without the lock */
+    /* samples that will soon be read; their number. NULL: none are ever told */
+    int64_t *advice, advised;
+    bool advising;              /* a reader tells them, without the lock */
+    int64_t epoch, step;        /* of the batch that is opened next */
+    int64_t opened, consumed;   /* batches since seek; batch i lives in slot i % slots */
+    int busy;                   /* readers at work on a chunk */
+    bool stop, pause, finished; /* finished: no batch is left to open (validation) */
+    int64_t *bad, bad_count;    /* [max_bad] samples that were replaced */
     kolo_loader_stats stats;
     pthread_t *threads;
     int started;
@@ -73,7 +77,8 @@ int loader_make_recipe(kolo_recipe *recipe, const kolo_loader_config *config);
 int loader_make_sized(kolo_loader *loader, const kolo_loader_config *config);
 int loader_choose_readers(const kolo_loader_config *config);
 int64_t loader_choose_chunk(const kolo_loader *loader);
-int loader_choose_slots(const kolo_loader_config *config); /* one more than prefetch: the one that the consumer holds */
+/* one more than prefetch: the one that the consumer holds */
+int loader_choose_slots(const kolo_loader_config *config);
 /* words: of a row's label; pixels: bytes of them in a slot. */
 void loader_lay_slot(loader_layout *layout, int64_t rows, int64_t words, size_t pixels);
 /* The arrays of the slot that begins at `base`. */
@@ -83,6 +88,7 @@ int64_t loader_position(const kolo_loader *loader, const loader_slot *slot, int6
 /* Labels of the rows first .. first + count - 1 as their samples have them, nothing mixed. */
 void loader_label(loader_slot *slot, int64_t first, int64_t count);
 /* By a reader, without the lock; nobody else touches these rows. */
-void loader_fill(kolo_loader *loader, kolo_worker *worker, loader_slot *slot, int64_t first, int64_t count, loader_result *result);
+void loader_fill(kolo_loader *loader, kolo_worker *worker, loader_slot *slot, int64_t first, int64_t count,
+                 loader_result *result);
 
 #endif

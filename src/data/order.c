@@ -10,7 +10,8 @@
 #include "data/sampler.h"
 #include "kolo/error.h"
 
-/* A lane is a group of rows of the batch that takes its samples, in their turn, from a stretch of its own of `sequence`. */
+/* A lane is a group of rows of the batch that takes its samples, in their turn, from a stretch of
+ * its own of `sequence`. */
 struct kolo_order {
     kolo_order_config config;
     int64_t *sequence; /* [count] */
@@ -23,11 +24,12 @@ struct kolo_order {
 
 static int refuse(const char *text)
 {
-    return kolo_fail(KOLO_ECONFIG,
-                     "shuffle=%s: it is full, block:K (K consecutive samples together, for example block:128), "
-                     "block:K:W (W blocks are "
-                     "mixed) or local:Q (Q between 0 and 1: fraction that nodes exchange)",
-                     text);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "shuffle=%s: it is full, block:K (K consecutive samples together, for example block:128), "
+        "block:K:W (W blocks are "
+        "mixed) or local:Q (Q between 0 and 1: fraction that nodes exchange)",
+        text);
 }
 
 static int parse_block(const char *text, const char *numbers, kolo_order_rule *rule)
@@ -35,7 +37,8 @@ static int parse_block(const char *text, const char *numbers, kolo_order_rule *r
     long long k = 0, w = 64;
     int end = 0;
     if (sscanf(numbers, ":%lld%n", &k, &end) != 1) return refuse(text);
-    if (numbers[end] && (sscanf(numbers, ":%lld:%lld%n", &k, &w, &end) != 2 || numbers[end])) return refuse(text);
+    if (numbers[end] && (sscanf(numbers, ":%lld:%lld%n", &k, &w, &end) != 2 || numbers[end]))
+        return refuse(text);
     if (k < 1 || k > 1 << 24 || w < 1 || w > 1 << 20) return refuse(text);
     rule->kind = KOLO_ORDER_BLOCK;
     rule->block = k;
@@ -80,7 +83,7 @@ static int lay_block_lanes(kolo_order *o)
     const int64_t most = o->config.rule.window;
     for (o->lanes = (int)(rows < most ? rows : most); rows % o->lanes; o->lanes--) continue;
     o->start = kolo_alloc(sizeof *o->start * (size_t)(o->lanes + 1));
-    if (!o->start) return KOLO_ECONFIG;
+    if (!o->start) return KOLO_ENOMEM;
     for (int64_t i = 0; i < rows; i++) o->lane[i] = (int32_t)(i / (rows / o->lanes));
     for (int l = 0; l <= o->lanes; l++) o->start[l] = o->config.count / o->lanes * l;
     o->start[o->lanes] = o->config.count;
@@ -91,17 +94,19 @@ static int lay_local_lanes(kolo_order *o, const int *node_of)
 {
     const kolo_order_config *c = &o->config;
     if (c->rows % c->ranks)
-        return kolo_fail(KOLO_ECONFIG,
-                         "shuffle=local: %lld samples a batch cannot be divided over %d ranks; make batch a multiple "
-                         "of ranks x repeat",
-                         (long long)c->rows, c->ranks);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "shuffle=local: %lld samples a batch cannot be divided over %d ranks; make batch a multiple "
+            "of ranks x repeat",
+            (long long)c->rows, c->ranks);
     o->lanes = 1;
     for (int r = 0; r < c->ranks; r++)
         if (node_of[r] >= o->lanes) o->lanes = node_of[r] + 1;
     o->start = kolo_alloc(sizeof *o->start * (size_t)(o->lanes + 1));
-    if (!o->start) return KOLO_ECONFIG;
+    if (!o->start) return KOLO_ENOMEM;
     for (int64_t i = 0; i < c->rows; i++) o->lane[i] = (int32_t)node_of[i / (c->rows / c->ranks)];
-    for (int l = 0; l < o->lanes; l++) kolo_order_share(c->count, c->ranks, node_of, l, &o->start[l], &o->start[l + 1]);
+    for (int l = 0; l < o->lanes; l++)
+        kolo_order_share(c->count, c->ranks, node_of, l, &o->start[l], &o->start[l + 1]);
     return 0;
 }
 
@@ -113,16 +118,17 @@ static int lay_lanes(kolo_order *o, const int *node_of)
     o->sequence = kolo_alloc(bytes);
     o->pool = kolo_alloc(bytes);
     o->lane = kolo_alloc(sizeof *o->lane * (size_t)o->config.rows);
-    if (!o->sequence || !o->pool || !o->lane) return KOLO_ECONFIG;
-    KOLO_TRY(o->config.rule.kind == KOLO_ORDER_BLOCK ? lay_block_lanes(o) : lay_local_lanes(o, node_of ? node_of : &one));
+    if (!o->sequence || !o->pool || !o->lane) return KOLO_ENOMEM;
+    KOLO_TRY(o->config.rule.kind == KOLO_ORDER_BLOCK ? lay_block_lanes(o)
+                                                     : lay_local_lanes(o, node_of ? node_of : &one));
     o->next = kolo_alloc(sizeof *o->next * (size_t)o->lanes);
-    return o->next ? 0 : KOLO_ECONFIG;
+    return o->next ? 0 : KOLO_ENOMEM;
 }
 
 int kolo_order_create(kolo_order **order, const kolo_order_config *config)
 {
     kolo_order *o = *order = kolo_alloc(sizeof *o);
-    if (!o) return KOLO_ECONFIG;
+    if (!o) return KOLO_ENOMEM;
     o->config = *config;
     o->config.node_of = NULL;
     const int rc = config->rule.kind == KOLO_ORDER_FULL ? 0 : lay_lanes(o, config->node_of);
@@ -161,7 +167,8 @@ static void permute_blocks(kolo_order *o, int64_t epoch)
         }
 }
 
-/* The first samples of every permuted share go to a pool, which is permuted and dealt out again; then each share is mixed once more. */
+/* The first samples of every permuted share go to a pool, which is permuted and dealt out again; then each
+ * share is mixed once more. */
 static void exchange(kolo_order *o, int64_t epoch)
 {
     const kolo_order_config *c = &o->config;
@@ -185,7 +192,8 @@ static void permute_shares(kolo_order *o, int64_t epoch)
 {
     const uint64_t key = kolo_random_key(o->config.seed, KOLO_RANDOM_PERMUTE);
     for (int64_t i = 0; i < o->config.count; i++) o->sequence[i] = i;
-    for (int l = 0; l < o->lanes; l++) kolo_shuffle_values(key, stream(epoch, l), o->start[l + 1] - o->start[l], o->sequence + o->start[l]);
+    for (int l = 0; l < o->lanes; l++)
+        kolo_shuffle_values(key, stream(epoch, l), o->start[l + 1] - o->start[l], o->sequence + o->start[l]);
     if (o->config.rule.exchange > 0) exchange(o, epoch);
 }
 
@@ -220,16 +228,19 @@ int64_t kolo_order_window_most(const kolo_order *o, int64_t n)
     return lanes * (lane_window(o) + per_lane);
 }
 
-int64_t kolo_order_window(const kolo_order *o, const int64_t *filled, int64_t step, int64_t first, int64_t n, int64_t ahead, int64_t *samples)
+int64_t kolo_order_window(const kolo_order *o, const int64_t *filled, int64_t step, int64_t first, int64_t n,
+                          int64_t ahead, int64_t *samples)
 {
     const kolo_order_config *c = &o->config;
     if (c->rule.kind != KOLO_ORDER_BLOCK) return 0;
-    const int64_t window = lane_window(o), per_lane = c->rows / o->lanes, most = c->count / c->rows * per_lane;
+    const int64_t window = lane_window(o), per_lane = c->rows / o->lanes,
+                  most = c->count / c->rows * per_lane;
     int64_t from = ((step * per_lane + window - 1) / window + ahead) * window, found = 0;
     int64_t to = (((step + 1) * per_lane + window - 1) / window + ahead) * window;
     if (to > most) to = most;
     for (int64_t l = first / per_lane; l * per_lane < first + n && from < to; l++)
-        for (int64_t i = from; i < to; i++) samples[found++] = filled[i / per_lane * c->rows + l * per_lane + i % per_lane];
+        for (int64_t i = from; i < to; i++)
+            samples[found++] = filled[i / per_lane * c->rows + l * per_lane + i % per_lane];
     qsort(samples, (size_t)found, sizeof *samples, ascending);
     return found;
 }

@@ -8,14 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kolo/error.h"
+#include "base/failure.h"
+#include "base/thread.h"
 
 #define MOST_THREADS 16
 
 static struct flock lock_of(int64_t item, short type)
 {
     /* behind everything that such a file holds */
-    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)((INT64_C(1) << 50) + item), .l_len = 1};
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)((INT64_C(1) << 50) + item), .l_len = 1};
 }
 
 int kolo_share_claim(int fd, int64_t item, bool wait)
@@ -24,7 +26,8 @@ int kolo_share_claim(int fd, int64_t item, bool wait)
     while (fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock) < 0) {
         if (errno == EINTR) continue;
         if (!wait && (errno == EAGAIN || errno == EACCES)) return 0;
-        return kolo_fail(KOLO_EIO, "cannot lock a file that the processes of this node share: %s", strerror(errno));
+        return kolo_fail(KOLO_EIO, "cannot lock a file that the processes of this node share: %s",
+                         strerror(errno));
     }
     return 1;
 }
@@ -40,7 +43,7 @@ typedef struct crew {
     _Atomic int64_t next;
     _Atomic int status; /* of the first that failed */
     pthread_mutex_t lock;
-    char error[1024];
+    kolo_failure failure;
 } crew;
 
 static int try_item(const kolo_share *s, int64_t item, bool wait)
@@ -53,6 +56,23 @@ static int try_item(const kolo_share *s, int64_t item, bool wait)
     return rc;
 }
 
+static int await_item(const kolo_share *s, int64_t item)
+{
+    const double begin = kolo_time();
+    while (!s->done(s->context, item)) {
+        KOLO_TRY(try_item(s, item, false));
+        if (s->done(s->context, item)) break;
+        if (kolo_time() - begin > s->patience) {
+            kolo_fail(KOLO_EIO,
+                      "another process of this user has begun part %lld of it and does not get on for %.0f s",
+                      (long long)item, s->patience);
+            return KOLO_SHARE_STUCK;
+        }
+        usleep(20000);
+    }
+    return 0;
+}
+
 /* Processes begin at different places, so that they seldom meet. */
 static void *worker(void *argument)
 {
@@ -63,7 +83,7 @@ static void *worker(void *argument)
         const int rc = try_item(s, (i + start) % s->items, false);
         if (rc >= 0) continue;
         pthread_mutex_lock(&c->lock);
-        if (c->status == 0) snprintf(c->error, sizeof c->error, "%s", kolo_error_text());
+        if (c->status == 0) kolo_error_keep(&c->failure);
         if (c->status == 0) c->status = rc;
         pthread_mutex_unlock(&c->lock);
     }
@@ -77,10 +97,15 @@ int kolo_share_run(const kolo_share *share)
     int started = 0;
     if (share->items < 1) return 0;
     const int64_t most = share->items < MOST_THREADS ? share->items : MOST_THREADS;
-    while (started + 1 < share->threads && started + 1 < most && pthread_create(&threads[started], NULL, worker, &c) == 0) started++;
+    while (started + 1 < share->threads && started + 1 < most &&
+           pthread_create(&threads[started], NULL, worker, &c) == 0)
+        started++;
     worker(&c);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    if (c.status < 0) return kolo_fail(c.status, "%s", c.error);
-    for (int64_t i = 0; i < share->items; i++) KOLO_TRY(try_item(share, i, true)); /* waits for what others have begun */
+    if (c.status < 0) return kolo_error_restore(&c.failure, c.status);
+    for (int64_t i = 0; i < share->items; i++) { /* waits for what others have begun */
+        const int rc = share->patience > 0 ? await_item(share, i) : try_item(share, i, true);
+        if (rc != 0) return rc;
+    }
     return 0;
 }

@@ -11,13 +11,15 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/aside.h"
+#include "base/failure.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/order.h"
 #include "data/shard/manifest.h"
 #include "data/share.h"
-#include "kolo/error.h"
 
 #define BLOCK (UINT64_C(4) << 20)
 #define SPARE (INT64_C(16) << 20) /* bytes that are left free */
@@ -26,7 +28,9 @@ struct kolo_stage {
     kolo_stage_config config;
     kolo_manifest manifest;
     char *source, *folder; /* absolute; of this split; folder NULL: nothing is copied */
-    int users;             /* file; -1: not open */
+    char *name;            /* of the folder in `own` */
+    int own;               /* the folder of all that this user stages at that place; -1: not open */
+    int held, users;       /* the split's; a file in it; -1: not open */
     int64_t first, last;   /* samples to copy */
     kolo_stage_info info;
 };
@@ -36,33 +40,54 @@ typedef struct stamp {
     uint32_t crc;
 } stamp;
 
-static int fail_errno(const char *verb, const char *path) { return kolo_fail(KOLO_EIO, "stage: cannot %s %s: %s", verb, path, strerror(errno)); }
+static int fail_errno(const char *verb, const char *path)
+{
+    return kolo_fail(KOLO_EIO, "stage: cannot %s %s: %s", verb, path, strerror(errno));
+}
 
-static int64_t time_of(const struct stat *s) { return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec; }
+static int64_t time_of(const struct stat *s)
+{
+    return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
+}
 
-static char *path_in(const char *folder, const char *file, const char *end) { return kolo_format("%s/%s%s", folder, file, end); }
+static char *path_in(const char *folder, const char *file, const char *end)
+{
+    return kolo_format("%s/%s%s", folder, file, end);
+}
 
-static bool is_wanted(const kolo_stage *s, const kolo_manifest_shard *m) { return m->first < s->last && m->first + m->count > s->first; }
+/* The same in the folder that is held: names there are not found through its path again. */
+static int stat_in(const kolo_stage *s, const char *name, struct stat *info)
+{
+    return fstatat(s->held, name, info, AT_SYMLINK_NOFOLLOW);
+}
+
+static bool is_wanted(const kolo_stage *s, const kolo_manifest_shard *m)
+{
+    return m->first < s->last && m->first + m->count > s->first;
+}
 
 static bool read_stamp(const kolo_stage *s, const kolo_manifest_shard *m, stamp *to)
 {
-    char *path = path_in(s->folder, m->file, ".stamp"), *text = NULL;
-    const bool read = path && kolo_file_exists(path) && kolo_file_read(path, &text, NULL) == 0 &&
-                      sscanf(text, "kolo-stage 1 %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNx32, &to->bytes, &to->source_time, &to->copy_time, &to->crc) == 4;
-    free(text);
-    free(path);
-    return read;
+    char *name = kolo_format("%s.stamp", m->file), text[128];
+    const int fd = name ? openat(s->held, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    if (fd >= 0) close(fd);
+    free(name);
+    return sscanf(text, "kolo-stage 1 %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNx32, &to->bytes,
+                  &to->source_time, &to->copy_time, &to->crc) == 4;
 }
 
 static bool is_staged(const kolo_stage *s, const kolo_manifest_shard *m)
 {
-    char *from = path_in(s->source, m->file, ""), *to = path_in(s->folder, m->file, "");
+    char *from = path_in(s->source, m->file, "");
     struct stat source, copy;
     stamp t;
-    const bool staged = from && to && stat(from, &source) == 0 && lstat(to, &copy) == 0 && S_ISREG(copy.st_mode) && read_stamp(s, m, &t) &&
-                        t.bytes == source.st_size && t.bytes == copy.st_size && t.source_time == time_of(&source) && t.copy_time == time_of(&copy);
+    const bool staged = from && stat(from, &source) == 0 && stat_in(s, m->file, &copy) == 0 &&
+                        S_ISREG(copy.st_mode) && read_stamp(s, m, &t) && t.bytes == source.st_size &&
+                        t.bytes == copy.st_size && t.source_time == time_of(&source) &&
+                        t.copy_time == time_of(&copy);
     free(from);
-    free(to);
     return staged;
 }
 
@@ -70,11 +95,7 @@ static bool shard_done(void *context, int64_t item)
 {
     const kolo_stage *s = context;
     const kolo_manifest_shard *m = &s->manifest.shards[item];
-    if (is_wanted(s, m)) return is_staged(s, m);
-    char *to = path_in(s->folder, m->file, "");
-    const bool there = to && kolo_file_exists(to);
-    free(to);
-    return there;
+    return is_wanted(s, m) ? is_staged(s, m) : faccessat(s->held, m->file, F_OK, 0) == 0;
 }
 
 static int checksum(int fd, const char *path, uint64_t bytes, uint8_t *buffer, uint32_t *crc)
@@ -89,7 +110,8 @@ static int checksum(int fd, const char *path, uint64_t bytes, uint8_t *buffer, u
 }
 
 /* 1: the disk is full. */
-static int copy_blocks(int in, const char *from, int out, const char *to, uint64_t bytes, uint8_t *buffer, uint32_t *crc)
+static int copy_blocks(int in, const char *from, int out, const char *to, uint64_t bytes, uint8_t *buffer,
+                       uint32_t *crc)
 {
     *crc = 0;
     for (uint64_t at = 0, n; at < bytes; at += n) {
@@ -112,66 +134,77 @@ static int copy_checked(int in, const char *from, int out, const char *to, stamp
 {
     uint8_t *buffer = kolo_alloc(BLOCK);
     uint32_t back = 0;
-    int rc = buffer ? copy_blocks(in, from, out, to, (uint64_t)t->bytes, buffer, &t->crc) : KOLO_ECONFIG;
+    int rc = buffer ? copy_blocks(in, from, out, to, (uint64_t)t->bytes, buffer, &t->crc) : KOLO_ENOMEM;
     if (rc == 0) {
         posix_fadvise(out, 0, 0, POSIX_FADV_DONTNEED);
         rc = checksum(out, to, (uint64_t)t->bytes, buffer, &back);
     }
     free(buffer);
-    if (rc == 0 && back != t->crc) return kolo_fail(KOLO_EIO, "stage: %s came back from its disk other than it was written; set stage= to another folder", to);
+    if (rc == 0 && back != t->crc)
+        return kolo_fail(
+            KOLO_EIO,
+            "stage: %s came back from its disk other than it was written; set stage= to another folder", to);
     return rc;
 }
 
 static int put_stamp(const kolo_stage *s, const kolo_manifest_shard *m, stamp *t)
 {
-    char *to = path_in(s->folder, m->file, ""), *path = path_in(s->folder, m->file, ".stamp");
-    char text[128];
+    char *name = kolo_format("%s.stamp", m->file), *path = path_in(s->folder, m->file, ".stamp"), text[128];
     struct stat info;
-    int rc = to && path ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && stat(to, &info) < 0) rc = fail_errno("find", to);
-    if (rc == 0) {
+    kolo_aside a;
+    int rc = name && path ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && stat_in(s, m->file, &info) < 0) rc = fail_errno("find", path);
+    if (rc == 0 && (rc = kolo_aside_open_in(&a, s->held, name, path)) == 0) {
         t->copy_time = time_of(&info);
         const int n =
-            snprintf(text, sizeof text, "kolo-stage 1 %" PRId64 " %" PRId64 " %" PRId64 " %08" PRIx32 "\n", t->bytes, t->source_time, t->copy_time, t->crc);
-        rc = kolo_file_write_atomic(path, text, (size_t)n);
+            snprintf(text, sizeof text, "kolo-stage 1 %" PRId64 " %" PRId64 " %" PRId64 " %08" PRIx32 "\n",
+                     t->bytes, t->source_time, t->copy_time, t->crc);
+        rc = kolo_aside_commit(&a, path, kolo_file_pwrite(a.fd, path, text, (size_t)n, 0));
     }
-    free(to);
+    free(name);
     free(path);
     return rc;
+}
+
+/* 1: no room. A link that lies there is replaced, not followed: it leads to the source. */
+static int copy_open(kolo_stage *s, const kolo_manifest_shard *m, int in, const char *from, const char *to,
+                     stamp *t)
+{
+    kolo_aside a;
+    char *part = kolo_format("%s.part", m->file); /* of an older version that was killed */
+    if (part) unlinkat(s->held, part, 0);
+    free(part);
+    KOLO_TRY(kolo_aside_open_in(&a, s->held, m->file, to));
+    const int rc = copy_checked(in, from, a.fd, to, t),
+              done = kolo_aside_commit(&a, to, rc == 1 ? KOLO_EIO : rc);
+    return rc == 1 ? rc : done;
 }
 
 /* 1: no room. */
 static int copy_shard(kolo_stage *s, const kolo_manifest_shard *m, const char *from, const char *to)
 {
-    char *aside = kolo_format("%s.part", to);
-    int in = aside ? open(from, O_RDONLY | O_CLOEXEC) : -1, out = -1, rc = 0;
     struct stat source;
-    if (!aside) return KOLO_ECONFIG;
-    if (in < 0 || fstat(in, &source) < 0) rc = fail_errno("open", from);
+    const int in = open(from, O_RDONLY | O_CLOEXEC);
+    int rc = in < 0 || fstat(in, &source) < 0 ? fail_errno("open", from) : 0;
     if (rc == 0 && kolo_file_free_bytes(s->folder) < source.st_size + SPARE) rc = 1;
-    if (rc == 0 && (out = open(aside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) < 0) rc = fail_errno("create", aside);
     if (rc == 0) {
         stamp t = {.bytes = source.st_size, .source_time = time_of(&source)};
-        rc = copy_checked(in, from, out, aside, &t);
-        if (rc == 0 && rename(aside, to) < 0) rc = fail_errno("rename", aside);
+        rc = copy_open(s, m, in, from, to, &t);
         if (rc == 0) rc = put_stamp(s, m, &t);
         if (rc == 0) s->info.copied++, s->info.bytes += (uint64_t)t.bytes;
     }
     if (in >= 0) close(in);
-    if (out >= 0) close(out);
-    if (rc != 0 && out >= 0) unlink(aside);
-    free(aside);
     return rc;
 }
 
 /* A link put aside and renamed replaces whatever is there at once. */
-static int link_shard(const char *from, const char *to)
+static int link_shard(const kolo_stage *s, const kolo_manifest_shard *m, const char *from, const char *to)
 {
-    char *aside = kolo_format("%s.link", to);
-    int rc = aside ? 0 : KOLO_ECONFIG;
-    if (rc == 0) unlink(aside);
-    if (rc == 0 && symlink(from, aside) < 0) rc = fail_errno("link", aside);
-    if (rc == 0 && rename(aside, to) < 0) rc = fail_errno("rename", aside);
+    char *aside = kolo_format("%s.link", m->file);
+    int rc = aside ? 0 : KOLO_ENOMEM;
+    if (rc == 0) unlinkat(s->held, aside, 0);
+    if (rc == 0 && symlinkat(from, s->held, aside) < 0) rc = fail_errno("link", to);
+    if (rc == 0 && renameat(s->held, aside, s->held, m->file) < 0) rc = fail_errno("rename", to);
     free(aside);
     return rc;
 }
@@ -181,24 +214,27 @@ static int stage_shard(void *context, int64_t item)
     kolo_stage *s = context;
     const kolo_manifest_shard *m = &s->manifest.shards[item];
     char *from = path_in(s->source, m->file, ""), *to = path_in(s->folder, m->file, "");
-    int rc = !from || !to ? KOLO_ECONFIG : is_wanted(s, m) ? copy_shard(s, m, from, to) : 1;
+    int rc = !from || !to ? KOLO_ENOMEM : is_wanted(s, m) ? copy_shard(s, m, from, to) : 1;
     if (rc == 1 && is_wanted(s, m) && s->config.strict)
-        rc = kolo_fail(KOLO_EIO, "stage: no room for %s in %s; free space there, or set stage_full=read", m->file, s->folder);
-    if (rc == 1) rc = link_shard(from, to);
+        rc = kolo_fail(KOLO_EIO, "stage: no room for %s in %s; free space there, or set stage_full=read",
+                       m->file, s->folder);
+    if (rc == 1) rc = link_shard(s, m, from, to);
     free(from);
     free(to);
     return rc;
 }
 
-/* `root` may be world-writable: its folder must be ours, and nobody else's to enter. */
-static int make_private(const char *path)
+/* Where `in` is everybody's, its folder must be ours, and nobody else's to enter. Opened, or negative. */
+static int open_private(int in, const char *name, const char *path)
 {
     struct stat info;
-    if (mkdir(path, 0700) < 0 && errno != EEXIST) return fail_errno("create", path);
-    if (lstat(path, &info) < 0) return fail_errno("find", path);
-    if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
-        return kolo_fail(KOLO_ECONFIG, "stage: %s is not a folder of yours alone; remove it or choose another stage=", path);
-    return 0;
+    if (mkdirat(in, name, 0700) < 0 && errno != EEXIST) return fail_errno("create", path);
+    const int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return fail_errno("find", path);
+    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_uid == geteuid() && !(info.st_mode & 077)) return fd;
+    if (fd >= 0) close(fd);
+    return kolo_fail(KOLO_ECONFIG,
+                     "stage: %s is not a folder of yours alone; remove it or choose another stage=", path);
 }
 
 /* What a path lies on. Other file systems belong to many nodes, as far as one knows. */
@@ -226,11 +262,35 @@ static const char *choose_root(const kolo_stage *s)
     const char *root = getenv("TMPDIR");
     if (!root || !*root) root = "/tmp";
     const char *why = place_of(s->source) != ELSEWHERE ? "they are on this node already"
-                      : place_of(root) == MEMORY       ? "TMPDIR is memory (data_cache=ram would hold the samples there)"
-                      : place_of(root) == ELSEWHERE    ? "TMPDIR is not a disk of this node"
-                                                       : NULL;
+                      : place_of(root) == MEMORY
+                          ? "TMPDIR is memory (data_cache=ram would hold the samples there)"
+                      : place_of(root) == ELSEWHERE ? "TMPDIR is not a disk of this node"
+                                                    : NULL;
     if (why) kolo_info("stage=auto: the shards of %s are read where they are: %s", s->source, why);
     return why ? NULL : root;
+}
+
+/* What a killed run had begun to remove. Who still does holds the lock. */
+static void remove_gone(int own, const char *name, const char *path)
+{
+    const char *number = strstr(name, ".gone-");
+    if (!number || strspn(number + 6, "0123456789") != strlen(number + 6)) return;
+    const int folder = openat(own, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int users = folder < 0 ? -1 : openat(folder, "users", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    const bool dead = folder >= 0 && (users < 0 ? errno == ENOENT : flock(users, LOCK_EX | LOCK_NB) == 0);
+    if (dead && kolo_folder_remove_in(own, name, path) < 0) kolo_warn("%s", kolo_error_text());
+    if (users >= 0) close(users);
+    if (folder >= 0) close(folder);
+}
+
+static int enter_own(kolo_stage *s, const char *path)
+{
+    kolo_folder_names names;
+    KOLO_TRY(s->own = open_private(AT_FDCWD, path, path));
+    if (kolo_folder_list(path, &names) < 0) return 0;
+    for (int64_t i = 0; i < names.count; i++) remove_gone(s->own, names.list[i], path);
+    kolo_folder_free(&names);
+    return 0;
 }
 
 /* Leaves s->folder NULL where nothing is to be copied. */
@@ -240,39 +300,56 @@ static int choose_folder(kolo_stage *s)
     const char *root = s->config.folder;
     if (!strcmp(root, "auto") && !(root = choose_root(s))) return 0;
     if (!strcmp(root, "tmpdir")) root = getenv("TMPDIR");
-    if (!root || !*root) return kolo_fail(KOLO_ECONFIG, "stage=tmpdir, but TMPDIR is not set in this job; name a folder of the node: stage=DIR");
-    if (!kolo_file_exists(root)) return kolo_fail(KOLO_ECONFIG, "stage: %s is not there on this node; name another folder", root);
+    if (!root || !*root)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "stage=tmpdir, but TMPDIR is not set in this job; name a folder of the node: stage=DIR");
+    if (!kolo_file_exists(root))
+        return kolo_fail(KOLO_ECONFIG, "stage: %s is not there on this node; name another folder", root);
     char *own = kolo_format("%s/kolo-stage-%u", root, (unsigned)geteuid());
-    int rc = own ? make_private(own) : KOLO_ECONFIG;
-    if (rc == 0) s->folder = kolo_format("%s/%s-%s-%s", own, i->name, i->split, i->uuid);
+    int rc = own ? enter_own(s, own) : KOLO_ENOMEM;
+    s->name = kolo_format("%s-%s-%s", i->name, i->split, i->uuid);
+    if (rc == 0 && s->name) s->folder = kolo_format("%s/%s", own, s->name);
     free(own);
-    return rc == 0 && !s->folder ? KOLO_ECONFIG : rc;
+    return rc == 0 && !s->folder ? KOLO_ENOMEM : rc;
+}
+
+static void leave_folder(kolo_stage *s)
+{
+    if (s->users >= 0) close(s->users);
+    if (s->held >= 0) close(s->held);
+    s->users = s->held = -1;
+}
+
+/* One try. 1: entered, 0: it was removed in between. */
+static int try_to_enter(kolo_stage *s, const char *path)
+{
+    struct stat held, there;
+    const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    KOLO_TRY(s->held = open_private(s->own, s->name, s->folder));
+    s->users = openat(s->held, "users", flags, 0600);
+    if (s->users < 0 && errno == ENOENT) return 0;
+    if (s->users < 0) return fail_errno("open", path);
+    while (flock(s->users, LOCK_SH) < 0)
+        if (errno != EINTR) return fail_errno("lock", path);
+    return fstat(s->held, &held) == 0 && fstatat(s->own, s->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == there.st_ino && stat_in(s, "users", &there) == 0;
 }
 
 /* The folder exists and is held by a shared lock on `users`; one that was removed in between is made anew. */
 static int enter_folder(kolo_stage *s)
 {
+    int rc = 0;
     char *path = path_in(s->folder, "users", "");
-    struct stat held, there;
-    int rc = path ? 0 : KOLO_ECONFIG;
-    for (bool entered = false; rc == 0 && !entered;) {
-        KOLO_TRY_GOTO(rc, make_private(s->folder));
-        s->users = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (s->users < 0 && errno == ENOENT) continue;
-        if (s->users < 0) rc = fail_errno("open", path);
-        while (rc == 0 && flock(s->users, LOCK_SH) < 0)
-            if (errno != EINTR) rc = fail_errno("lock", path);
-        entered = rc == 0 && fstat(s->users, &held) == 0 && stat(path, &there) == 0 && held.st_ino == there.st_ino;
-        if (!entered && s->users >= 0) close(s->users), s->users = -1;
-    }
-fail:
+    if (!path) return KOLO_ENOMEM;
+    while ((rc = try_to_enter(s, path)) == 0) leave_folder(s);
     free(path);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 static int stage_all(kolo_stage *s)
 {
-    const kolo_share share = {s->users, s->manifest.info.shards, 1, s, shard_done, stage_shard};
+    const kolo_share share = {s->users, s->manifest.info.shards, 1, s, shard_done, stage_shard, 0};
     KOLO_TRY(kolo_share_run(&share));
     KOLO_TRY(kolo_manifest_write(s->folder, &s->manifest));
     kolo_stage_info *i = &s->info;
@@ -284,7 +361,9 @@ static int stage_all(kolo_stage *s)
         i->unfit += !staged && is_wanted(s, m);
     }
     i->reused = i->shards - i->linked - i->copied;
-    if (i->unfit) kolo_warn("stage: no room in %s for %d of %d shards: they are read from %s", s->folder, i->unfit, i->shards, s->source);
+    if (i->unfit)
+        kolo_warn("stage: no room in %s for %d of %d shards: they are read from %s", s->folder, i->unfit,
+                  i->shards, s->source);
     return 0;
 }
 
@@ -292,12 +371,13 @@ int kolo_stage_open(kolo_stage **stage, const kolo_stage_config *config)
 {
     int rc;
     kolo_stage *s = *stage = kolo_alloc(sizeof *s);
-    if (!s) return KOLO_ECONFIG;
+    if (!s) return KOLO_ENOMEM;
     s->config = *config;
-    s->users = -1;
+    s->own = s->held = s->users = -1;
     KOLO_TRY_GOTO(rc, kolo_manifest_read(config->source, &s->manifest));
     s->last = s->manifest.info.count;
-    if (config->node_of) kolo_order_share(s->last, config->ranks, config->node_of, config->node, &s->first, &s->last);
+    if (config->node_of)
+        kolo_order_share(s->last, config->ranks, config->node_of, config->node, &s->first, &s->last);
     s->source = realpath(config->source, NULL);
     if (!s->source) {
         rc = fail_errno("find", config->source);
@@ -319,8 +399,10 @@ fail:
 /* Renamed before it is removed: who enters meanwhile makes a new one. */
 static void remove_folder(const kolo_stage *s)
 {
-    char *gone = kolo_format("%s.gone-%d", s->folder, (int)getpid());
-    if (gone && rename(s->folder, gone) == 0 && kolo_folder_remove(gone) < 0) kolo_warn("%s", kolo_error_text());
+    char *gone = kolo_format("%s.gone-%d", s->name, (int)getpid());
+    if (gone && renameat(s->own, s->name, s->own, gone) == 0 &&
+        kolo_folder_remove_in(s->own, gone, s->folder) < 0)
+        kolo_warn("%s", kolo_error_text());
     free(gone);
 }
 
@@ -328,15 +410,23 @@ void kolo_stage_close(kolo_stage **stage)
 {
     kolo_stage *s = *stage;
     if (!s) return;
+    kolo_failure before;
+    kolo_error_keep(&before);
     if (s->users >= 0 && !s->config.keep && flock(s->users, LOCK_EX | LOCK_NB) == 0) remove_folder(s);
-    if (s->users >= 0) close(s->users);
+    leave_folder(s);
+    if (s->own >= 0) close(s->own);
     kolo_manifest_free(&s->manifest);
     free(s->source);
     free(s->folder);
+    free(s->name);
     free(s);
     *stage = NULL;
+    kolo_error_restore(&before, before.status);
 }
 
-const char *kolo_stage_folder(const kolo_stage *stage) { return stage->folder ? stage->folder : stage->source; }
+const char *kolo_stage_folder(const kolo_stage *stage)
+{
+    return stage->folder ? stage->folder : stage->source;
+}
 
 void kolo_stage_get_info(const kolo_stage *stage, kolo_stage_info *info) { *info = stage->info; }

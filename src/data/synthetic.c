@@ -22,7 +22,8 @@ void kolo_synthetic_boxes(const kolo_loader_config *config, int64_t sample, int3
         const float side[2] = {(float)config->width, (float)config->height};
         float box[4];
         for (int k = 0; k < 2; k++) box[2 + k] = (0.1f + 0.4f * kolo_random_uniform(&random)) * side[k];
-        for (int k = 0; k < 2; k++) box[k] = box[2 + k] / 2 + (side[k] - box[2 + k]) * kolo_random_uniform(&random);
+        for (int k = 0; k < 2; k++)
+            box[k] = box[2 + k] / 2 + (side[k] - box[2 + k]) * kolo_random_uniform(&random);
         label[1 + 5 * i] = (int32_t)kolo_random_below(&random, (uint32_t)config->classes);
         memcpy(&label[2 + 5 * i], box, sizeof box);
     }

@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "data/augment/augment.h"
 #include "data/detect_row.h"
 #include "data/picture/jpeg.h"
 #include "data/shard/dataset.h"
-#include "kolo/error.h"
 
 struct kolo_worker {
     const kolo_recipe *recipe; /* of the row that is made */
@@ -28,14 +28,15 @@ struct kolo_worker {
 int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe)
 {
     kolo_worker *w = *worker = kolo_alloc(sizeof *w);
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     if (!w) return rc;
     w->recipe = recipe;
     KOLO_TRY_GOTO(rc, kolo_jpeg_create(&w->jpeg));
     KOLO_TRY_GOTO(rc, kolo_resampler_create(&w->resampler));
     const kolo_loader_config *c = &recipe->config;
     if (kolo_loader_has_boxes(c)) KOLO_TRY_GOTO(rc, kolo_detect_row_create(&w->row));
-    else if (recipe->augments) KOLO_TRY_GOTO(rc, kolo_canvas_create(&w->canvas, c->height, c->width, c->channels, c->mean, c->std));
+    else if (recipe->augments)
+        KOLO_TRY_GOTO(rc, kolo_canvas_create(&w->canvas, c->height, c->width, c->channels, c->mean, c->std));
     return 0;
 fail:
     kolo_worker_destroy(worker);
@@ -57,12 +58,14 @@ void kolo_worker_destroy(kolo_worker **worker)
     *worker = NULL;
 }
 
+/* What comes from a file is compared with its checksum before it is used (kolo_dataset_check_run). */
 static int read_sample(kolo_worker *w, int64_t sample, void *to)
 {
+    const kolo_dataset *d = w->recipe->config.dataset;
     const double begin = w->timed ? kolo_time() : 0;
-    KOLO_TRY(kolo_dataset_read(w->recipe->config.dataset, sample, to));
+    KOLO_TRY(kolo_dataset_read_run(d, sample, 1, to));
     if (w->timed) kolo_latency_add(&w->stats->read, kolo_time() - begin);
-    return 0;
+    return kolo_dataset_check_run(d, sample, 1, to, &sample);
 }
 
 /* The stored bytes, where they lie in memory or in the worker's own. */
@@ -74,7 +77,7 @@ static int get_blob(kolo_worker *w, int64_t sample, size_t bytes, const uint8_t 
         free(w->blob);
         w->blob = kolo_alloc(bytes + bytes / 2);
         w->blob_bytes = w->blob ? bytes + bytes / 2 : 0;
-        if (!w->blob) return KOLO_ECONFIG;
+        if (!w->blob) return KOLO_ENOMEM;
     }
     *blob = w->blob;
     return read_sample(w, sample, w->blob);
@@ -87,7 +90,9 @@ static int choose_denominator(const kolo_loader_config *c, const kolo_view *view
     const kolo_resize *q = &view->resize;
     int denominator = 8;
     if (!c->train) return 1;
-    while (denominator > 1 && (q->height < (double)q->full_height * denominator || q->width < (double)q->full_width * denominator)) denominator /= 2;
+    while (denominator > 1 && (q->height < (double)q->full_height * denominator ||
+                               q->width < (double)q->full_width * denominator))
+        denominator /= 2;
     return denominator;
 }
 
@@ -111,7 +116,8 @@ static kolo_jpeg_window needed_window(const kolo_view *view, int height, int wid
     return w;
 }
 
-static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_t pass, int64_t sample, uint8_t *to)
+static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_t pass, int64_t sample,
+                       uint8_t *to)
 {
     const kolo_loader_config *c = &w->recipe->config;
     kolo_jpeg_info info;
@@ -132,7 +138,8 @@ static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_
     const kolo_jpeg_window window = needed_window(&view, info.height, info.width);
     kolo_jpeg_window origin;
     KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, denominator, &window, &w->picture, &origin));
-    return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height, c->width, to);
+    return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height,
+                            c->width, to);
 }
 
 static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
@@ -143,7 +150,8 @@ static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
     int height, width;
     kolo_dataset_size(c->dataset, sample, &height, &width);
     kolo_view_choose(&view, c, height, width, pass, sample);
-    if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) && !view.resize.flip)
+    if (w->recipe->direct && info->channels == c->channels &&
+        kolo_view_is_whole(&view, c->height, c->width) && !view.resize.flip)
         return read_sample(w, sample, to);
     KOLO_TRY(kolo_picture_shape(&w->picture, height, width, info->channels));
     KOLO_TRY(read_sample(w, sample, w->picture.pixels));
@@ -155,16 +163,19 @@ int64_t kolo_worker_failed(const kolo_worker *w) { return w->failed; }
 
 static int in_sample(kolo_worker *w, int rc, int64_t sample)
 {
-    char source[512], cause[512];
+    char source[512];
+    kolo_failure cause;
     int64_t index;
     const kolo_dataset *d = w->recipe->config.dataset;
     const char *shard = kolo_dataset_shard_of(d, sample, &index);
     w->failed = sample;
-    strncpy(cause, kolo_error_text(), sizeof cause - 1);
-    cause[sizeof cause - 1] = 0;
+    kolo_error_keep(&cause);
     if (kolo_dataset_source(d, sample, source, sizeof source) < 0) source[0] = 0;
-    return kolo_fail(rc, "sample %lld (number %lld of %s%s%s): %s; run kolo-shards verify on the folder", (long long)sample, (long long)index, shard,
-                     source[0] ? ", made from " : "", source, cause);
+    return kolo_fail(rc,
+                     "sample %lld (number %lld of %s%s%s): %s; run kolo-shards verify on the folder, then "
+                     "copy or pack that shard again",
+                     (long long)sample, (long long)index, shard, source[0] ? ", made from " : "", source,
+                     cause.text);
 }
 
 static int fetch_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, kolo_picture *to)
@@ -198,7 +209,8 @@ int kolo_worker_fetch(kolo_worker *w, int64_t sample, kolo_picture *to)
     return 0;
 }
 
-int kolo_worker_make(kolo_worker *w, const kolo_recipe *r, int64_t pass, int64_t sample, uint8_t *to, int32_t *label, bool timed, kolo_loader_stats *stats)
+int kolo_worker_make(kolo_worker *w, const kolo_recipe *r, int64_t pass, int64_t sample, uint8_t *to,
+                     int32_t *label, bool timed, kolo_loader_stats *stats)
 {
     const kolo_loader_config *c = &r->config;
     const size_t length = kolo_dataset_bytes(c->dataset, sample);
@@ -231,16 +243,21 @@ int kolo_worker_make(kolo_worker *w, const kolo_recipe *r, int64_t pass, int64_t
 int kolo_worker_make_run(kolo_worker *w, int64_t sample, int64_t n, uint8_t *to, kolo_loader_stats *stats)
 {
     const kolo_recipe *r = w->recipe;
+    const kolo_dataset *d = r->config.dataset;
     while (n > 0) {
-        const int64_t run = kolo_dataset_run(r->config.dataset, sample, n);
+        const int64_t run = kolo_dataset_run(d, sample, n);
+        const bool cached = kolo_dataset_memory(d, sample) && kolo_dataset_memory(d, sample + run - 1);
         const double begin = kolo_time();
-        int rc = kolo_dataset_read_run(r->config.dataset, sample, run, to);
+        int64_t failed = sample;
+        int rc = kolo_dataset_read_run(d, sample, run, to);
         if (rc < 0) return in_sample(w, rc, sample);
         stats->bytes += run * (int64_t)r->sample_bytes;
-        if (kolo_dataset_memory(r->config.dataset, sample)) stats->hits += run;
+        if (cached) stats->hits += run;
         else kolo_latency_add(&stats->read, kolo_time() - begin);
-        to += (size_t)run * r->sample_bytes;
+        if (!cached) rc = kolo_dataset_check_run(d, sample, run, to, &failed);
+        if (rc < 0) return in_sample(w, rc, failed);
         sample += run;
+        to += run * (int64_t)r->sample_bytes;
         n -= run;
     }
     return 0;

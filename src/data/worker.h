@@ -21,13 +21,15 @@ typedef struct kolo_worker kolo_worker;
 /* recipe: the one of the largest pictures. */
 int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe);
 void kolo_worker_destroy(kolo_worker **worker);
-/* recipe: what the worker was made with, or the same for smaller pictures. to: (height, width, channels). pass: kolo_augment_pass(). label: boxes are written to it; classes are not. The error names sample, file and cause. stats->bytes, hits and, if `timed`, read
- * grow by what was read. */
-int kolo_worker_make(kolo_worker *worker, const kolo_recipe *recipe, int64_t pass, int64_t sample, uint8_t *to, int32_t *label, bool timed,
-                     kolo_loader_stats *stats);
+/* recipe: what the worker was made with, or the same for smaller pictures. to: (height, width, channels).
+ * pass: kolo_augment_pass(). label: boxes are written to it; classes are not. The error names sample, file
+ * and cause. stats->bytes, hits and, if `timed`, read grow by what was read. */
+int kolo_worker_make(kolo_worker *worker, const kolo_recipe *recipe, int64_t pass, int64_t sample,
+                     uint8_t *to, int32_t *label, bool timed, kolo_loader_stats *stats);
 /* The sample that the last error is about: with mosaic a row has five. */
 int64_t kolo_worker_failed(const kolo_worker *worker);
 /* Validation of direct samples: n consecutive ones by as few reads as possible. */
-int kolo_worker_make_run(kolo_worker *worker, int64_t sample, int64_t n, uint8_t *to, kolo_loader_stats *stats);
+int kolo_worker_make_run(kolo_worker *worker, int64_t sample, int64_t n, uint8_t *to,
+                         kolo_loader_stats *stats);
 
 #endif

@@ -1,5 +1,5 @@
-/* All ranks must hold the same plan: hashes are compared before the first step, and where they differ the first
- * action that does is found by halving, each half one small reduction. */
+/* All ranks must hold the same plan: hashes are compared before the first step, and where they differ the
+ * first action that does is found by halving, each half one small reduction. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -20,11 +20,14 @@ static int report(const kolo_plan *plan, int64_t action)
 {
     char text[256];
     if (action < 0)
-        return kolo_fail(KOLO_ECONFIG, "the ranks made different plans: layouts, memory or buckets differ before the first action; "
-                                       "start all ranks with the same options and the same kolo on equal machines");
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "the ranks made different plans: layouts, memory or buckets differ before the first action; "
+            "start all ranks with the same options and the same kolo on equal machines");
     kolo_plan_action_text(plan, action, text, sizeof text);
     return kolo_fail(KOLO_ECONFIG,
-                     "the ranks made different plans: the first difference is action %" PRId64 ", here \"%s\"; start all "
+                     "the ranks made different plans: the first difference is action %" PRId64
+                     ", here \"%s\"; start all "
                      "ranks with the same options and the same kolo on equal machines",
                      action, text);
 }
@@ -50,7 +53,7 @@ int exec_agree(kolo_exec *e, const kolo_plan *plan)
     int rc = same(e->comm, plan->hash);
     if (rc != 0) return rc < 0 ? rc : 0;
     uint64_t *cumulative = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cumulative);
-    if (!cumulative) return KOLO_ECONFIG;
+    if (!cumulative) return KOLO_ENOMEM;
     kolo_plan_hashes(plan, cumulative);
     rc = find_difference(e, plan, cumulative);
     free(cumulative);

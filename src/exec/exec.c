@@ -6,22 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "exec/parts.h"
-#include "kolo/error.h"
 
-enum { EAGER_STEPS = 2 }; /* one by one, before a step is recorded: libraries set themselves up at first use */
+/* one by one, before a step is recorded: libraries set themselves up at first use */
+enum { EAGER_STEPS = 2 };
 
-int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm, const kolo_options *options, kolo_exec *share)
+int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
+                     const kolo_options *options, kolo_exec *share)
 {
     int rc;
     *exec = NULL;
     if (plan->config.ranks > 1 && plan->config.optimizer && !comm)
-        return kolo_fail(KOLO_EINTERNAL, "executor: a plan of %d ranks needs their communication", plan->config.ranks);
-    if (plan->shares && !share) return kolo_fail(KOLO_EINTERNAL, "executor: this plan uses another's parameters");
+        return kolo_fail(KOLO_EINTERNAL, "executor: a plan of %d ranks needs their communication",
+                         plan->config.ranks);
+    if (plan->shares && !share)
+        return kolo_fail(KOLO_EINTERNAL, "executor: this plan uses another's parameters");
     kolo_exec *e = kolo_alloc(sizeof *e);
-    if (!e) return KOLO_ECONFIG;
+    if (!e) return KOLO_ENOMEM;
     e->plan = plan;
     e->backend = backend;
     e->comm = comm;
@@ -48,19 +52,25 @@ fail:
 
 int kolo_exec_add(kolo_exec *e, const kolo_plan *plan)
 {
-    KOLO_TRY(exec_add_form(e, plan));
+    KOLO_TRY(exec_add_variant(e, plan));
     return e->comm && plan->config.optimizer ? exec_agree(e, plan) : 0;
 }
 
 void kolo_exec_destroy(kolo_exec **exec)
 {
     if (!*exec) return;
+    kolo_failure before;
+    kolo_error_keep(&before);
     exec_release(*exec);
     free(*exec);
     *exec = NULL;
+    kolo_error_restore(&before, before.status);
 }
 
-int64_t kolo_exec_position(const kolo_exec *exec) { return atomic_load_explicit(&exec->position, memory_order_relaxed); }
+int64_t kolo_exec_position(const kolo_exec *exec)
+{
+    return atomic_load_explicit(&exec->position, memory_order_relaxed);
+}
 
 double kolo_exec_issue_seconds(const kolo_exec *exec) { return exec->issuing; }
 
@@ -73,33 +83,38 @@ void kolo_exec_use_ema(kolo_exec *exec, bool ema)
 
 /* ---- actions: each only enqueues, or is done at once by a backend that lives in host memory ---- */
 
-static bool is_last_load(const kolo_exec *e, const kolo_action *a) { return a->slot == e->at->plan->config.slots - 1; }
-
-static int load(kolo_exec *e, const kolo_action *a)
+static bool is_last_load(const kolo_exec *e, const kolo_action *a)
 {
-    const exec_form *f = e->at;
+    return a->slot == e->at->plan->config.slots - 1;
+}
+
+static int exec_load(kolo_exec *e, const kolo_action *a)
+{
+    const plan_variant *f = e->at;
     const kolo_graph *g = f->plan->graph;
     void *const *to = &e->now->args[a->binding];
-    if (g->input >= 0) KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0], f->pixels + (size_t)a->slot * f->input_bytes, f->input_bytes));
+    if (g->input >= 0)
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0],
+                                   f->pixels + (size_t)a->slot * f->input_bytes, f->input_bytes));
     if (g->label >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1], (const char *)f->labels + f->label_bytes * (size_t)a->slot, f->label_bytes));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1],
+                                   (const char *)f->labels + f->label_bytes * (size_t)a->slot,
+                                   f->label_bytes));
     return e->emptied && is_last_load(e, a) ? kolo_event_record(e->emptied, KOLO_LANE_COMPUTE) : 0;
 }
 
 static int sum(kolo_exec *e, const kolo_action *a)
 {
     const kolo_graph *g = e->at->plan->graph;
-    const kolo_node *n = &g->node[a->node];
-    for (int k = 0; k < n->n_out; k++)
-        if (n->out[k] >= 0 && g->tensor[n->out[k]].role == KOLO_ROLE_PARTIAL)
-            return kolo_comm_sum(e->comm, e->now->args[a->binding], kolo_tensor_count(&g->tensor[n->out[k]]));
-    return kolo_fail(KOLO_EINTERNAL, "nothing to sum");
+    const kolo_tensor *sums = &g->tensor[g->node[a->node].out[a->from]];
+    return kolo_comm_sum(e->comm, e->now->args[a->binding], kolo_tensor_count(sums));
 }
 
 static float *level(const kolo_exec *e, int number, size_t offset)
 {
     if (number == 0) return (float *)(e->arena[KOLO_ARENA_GRADIENT] + offset);
-    return (float *)(e->arena[KOLO_ARENA_PART] + (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] + offset);
+    return (float *)(e->arena[KOLO_ARENA_PART] +
+                     (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] + offset);
 }
 
 static int norm(kolo_exec *e)
@@ -118,10 +133,13 @@ static int square(kolo_exec *e, const kolo_action *a)
 
 static enum kolo_update how_of(const kolo_action *a)
 {
-    return a->kind == KOLO_ACTION_DELTA ? KOLO_UPDATE_DELTA : a->kind == KOLO_ACTION_APPLY ? KOLO_UPDATE_APPLY : KOLO_UPDATE;
+    return a->kind == KOLO_ACTION_DELTA   ? KOLO_UPDATE_DELTA
+           : a->kind == KOLO_ACTION_APPLY ? KOLO_UPDATE_APPLY
+                                          : KOLO_UPDATE;
 }
 
-/* Of a training step on the averages only the forward half counts, and what it tells of them; gradients are those of the last step, summed already. */
+/* Of a training step on the averages only the forward half counts, and what it tells of them; gradients are
+ * those of the last step, summed already. */
 static bool is_idle(const kolo_exec *e, const kolo_action *a)
 {
     const kolo_plan *p = e->at->plan;
@@ -152,17 +170,23 @@ static int act(kolo_exec *e, const kolo_action *a)
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
     const int *slice = e->first_slice;
     switch (a->kind) {
-    case KOLO_ACTION_LOAD: return load(e, a);
-    case KOLO_ACTION_RUN: return kolo_kernel_run(p->kernel[a->node], &e->now->args[a->binding], e->arena[KOLO_ARENA_WORKSPACE], e->step, a->slot);
+    case KOLO_ACTION_LOAD: return exec_load(e, a);
+    case KOLO_ACTION_RUN:
+        return kolo_kernel_run(p->kernel[a->node], &e->now->args[a->binding], e->arena[KOLO_ARENA_WORKSPACE],
+                               e->step, a->slot);
     case KOLO_ACTION_SUM: return sum(e, a);
-    case KOLO_ACTION_FOLD: return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset), b->count);
+    case KOLO_ACTION_FOLD:
+        return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset),
+                                 b->count);
     case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, a->bucket);
     case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, a->bucket);
     case KOLO_ACTION_NORM: return norm(e);
     case KOLO_ACTION_LAYERS: return kolo_updater_layers(e->updater, e->step);
     case KOLO_ACTION_UPDATE:
     case KOLO_ACTION_DELTA:
-    case KOLO_ACTION_APPLY: return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket], how_of(a), e->step);
+    case KOLO_ACTION_APPLY:
+        return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket],
+                                   how_of(a), e->step);
     case KOLO_ACTION_SQUARE: return square(e, a);
     case KOLO_ACTION_NOISE: return kolo_comm_sum(e->comm, &e->step->square, 1);
     case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater, e->step);
@@ -190,27 +214,30 @@ static int act_all(kolo_exec *e, int64_t step)
 
 /* ---- a step ---- */
 
-static bool takes(const exec_form *f, const kolo_batch *batch, bool alone)
+static bool takes(const plan_variant *f, const kolo_batch *batch, bool alone)
 {
     const kolo_graph *g = f->plan->graph;
     if (batch->rows != g->rows * f->plan->config.slots) return false;
-    return alone || (g->tensor[g->input].dim[1] == batch->height && g->tensor[g->input].dim[2] == batch->width);
+    return alone ||
+           (g->tensor[g->input].dim[1] == batch->height && g->tensor[g->input].dim[2] == batch->width);
 }
 
 /* The plan that is for batches of this shape. */
-static int choose(kolo_exec *e, const kolo_batch *batch)
+static int exec_choose(kolo_exec *e, const kolo_batch *batch)
 {
     for (e->at = e->form; e->at < e->form + e->forms; e->at++) {
         if (!takes(e->at, batch, e->forms == 1)) continue;
         e->now = e->averages ? &e->at->average : &e->at->weights;
         return 0;
     }
-    return kolo_fail(KOLO_EINTERNAL, "executor: a batch of %" PRId64 " rows of %d x %d for %d micro-batches of %" PRId64 "%s", batch->rows, batch->width,
-                     batch->height, e->plan->config.slots, e->plan->graph->rows, e->forms > 1 ? ", or another plan" : "");
+    return kolo_fail(KOLO_EINTERNAL,
+                     "executor: a batch of %" PRId64 " rows of %d x %d for %d micro-batches of %" PRId64 "%s",
+                     batch->rows, batch->width, batch->height, e->plan->config.slots, e->plan->graph->rows,
+                     e->forms > 1 ? ", or another plan" : "");
 }
 
 /* The host's part of the step block: the caller's, and which rows count. */
-static int begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
+static int exec_begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
 {
     const kolo_plan *p = e->at->plan;
     int64_t rows = p->graph->rows;
@@ -220,26 +247,29 @@ static int begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, k
         block->valid[s] = (int32_t)(valid < 0 ? 0 : valid > rows ? rows : valid);
         block->row[s] = (int32_t)(batch->first + s * rows);
     }
-    block->valid_global = p->config.adasum ? batch->valid : batch->valid_global; /* a rank's own mean, or its part of all */
+    /* a rank's own mean, or its part of all */
+    block->valid_global = p->config.adasum ? batch->valid : batch->valid_global;
     return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, e->step, block, KOLO_STEP_HOST_BYTES);
 }
 
 static int convert(kolo_exec *e, const kolo_batch *batch)
 {
-    const exec_form *f = e->at;
+    const plan_variant *f = e->at;
     const kolo_graph *g = f->plan->graph;
     const kolo_tensor *x = &g->tensor[g->input];
     const float *from = (const float *)(const void *)batch->pixels;
     for (int s = 0; s < f->plan->config.slots; s++)
-        KOLO_TRY(
-            kolo_backend_from_canonical(e->backend, x, &f->plan->layout[g->input], from + s * kolo_tensor_count(x), f->converted + (size_t)s * f->input_bytes));
+        KOLO_TRY(kolo_backend_from_canonical(e->backend, x, &f->plan->layout[g->input],
+                                             from + s * kolo_tensor_count(x),
+                                             f->converted + (size_t)s * f->input_bytes));
     return 0;
 }
 
-/* Says where LOAD finds the batch; on a device it is sent to STAGE as soon as the step before has read that. */
+/* Says where LOAD finds the batch; on a device it is sent to STAGE as soon as the step before has read
+ * that. */
 static int offer(kolo_exec *e, const kolo_batch *batch)
 {
-    exec_form *f = e->at;
+    plan_variant *f = e->at;
     const char *pixels = f->converted ? f->converted : (const char *)batch->pixels;
     if (f->converted) KOLO_TRY(convert(e, batch));
     if (!e->full) {
@@ -250,20 +280,24 @@ static int offer(kolo_exec *e, const kolo_batch *batch)
     const kolo_plan *p = f->plan;
     if (e->issued > 0) KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD));
     if (p->graph->input >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->pixels, pixels, f->input_bytes * (size_t)p->config.slots));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->pixels, pixels,
+                                   f->input_bytes * (size_t)p->config.slots));
     if (p->graph->label >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->labels, batch->labels, f->label_bytes * (size_t)p->config.slots));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->labels, batch->labels,
+                                   f->label_bytes * (size_t)p->config.slots));
     KOLO_TRY(kolo_event_record(e->full, KOLO_LANE_UPLOAD));
     return kolo_event_after(e->full, KOLO_LANE_COMPUTE);
 }
 
-/* SHADOW follows its weights by itself in UPDATE; here after any other change of them. Outside of what is recorded. */
+/* SHADOW follows its weights by itself in UPDATE; here after any other change of them. Outside
+ * of what is recorded. */
 static int copy_weights(kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
     if (!e->arena[KOLO_ARENA_SHADOW] || e->copied == e->owner->changes) return 0;
     enum kolo_arena from = e->averages ? KOLO_ARENA_EMA : KOLO_ARENA_PARAM;
-    KOLO_TRY(kolo_backend_narrow(e->backend, e->arena[KOLO_ARENA_SHADOW], p->graph->dtype, (float *)e->arena[from],
+    KOLO_TRY(kolo_backend_narrow(e->backend, e->arena[KOLO_ARENA_SHADOW], p->graph->dtype,
+                                 (float *)e->arena[from],
                                  (int64_t)(p->arena_bytes[KOLO_ARENA_PARAM] / sizeof(float))));
     e->copied = e->owner->changes;
     return 0;
@@ -272,12 +306,12 @@ static int copy_weights(kolo_exec *e)
 /* Ends a recording that failed; the error text stays the first one. */
 static int give_up(kolo_exec *e, int rc)
 {
-    char text[1024];
+    kolo_failure first;
     kolo_replay *none = NULL;
-    snprintf(text, sizeof text, "%s", kolo_error_text());
+    kolo_error_keep(&first);
     kolo_backend_capture_end(e->backend, &none);
     kolo_replay_destroy(&none);
-    return kolo_fail(rc, "%s", text);
+    return kolo_error_restore(&first, rc);
 }
 
 static int carry_out(kolo_exec *e, int64_t step)
@@ -304,7 +338,7 @@ static int carry_out(kolo_exec *e, int64_t step)
 
 static int add_times(kolo_exec *e)
 {
-    KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % EXEC_TURNS]));
+    KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % EXEC_STEPS_IN_FLIGHT]));
     for (int64_t i = 0; i < e->at->plan->actions; i++) {
         e->profile[i].seconds += kolo_event_seconds(e->mark[i], e->mark[i + 1]);
         e->profile[i].calls++;
@@ -316,8 +350,8 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
 {
     const double start = kolo_time();
     *metrics = (kolo_metrics){.step = -1};
-    KOLO_TRY(choose(e, batch));
-    KOLO_TRY(begin(e, batch, step, &e->turn[e->issued % EXEC_TURNS].step));
+    KOLO_TRY(exec_choose(e, batch));
+    KOLO_TRY(exec_begin(e, batch, step, &e->turn[e->issued % EXEC_STEPS_IN_FLIGHT].step));
     KOLO_TRY(offer(e, batch));
     KOLO_TRY(copy_weights(e));
     KOLO_TRY(carry_out(e, step->step));
@@ -326,13 +360,16 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     e->issuing += kolo_time() - start;
     if (e->profile) KOLO_TRY(add_times(e));
     if (e->full) KOLO_TRY(exec_await(e, e->full));
-    if (e->issued - e->told > e->ahead) KOLO_TRY(exec_tell_next(e, metrics));
+    if (e->issued - e->told > e->ahead) KOLO_TRY(exec_report_next(e, metrics));
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     if (e->comm) kolo_comm_publish(e->comm, step->step + 1, -1);
     return 0;
 }
 
-bool kolo_exec_has_statistics(const kolo_exec *e) { return e->updater && e->updater->config.runnings > 0 && e->plan->config.ema; }
+bool kolo_exec_has_statistics(const kolo_exec *e)
+{
+    return e->updater && e->updater->config.runnings > 0 && e->plan->config.ema;
+}
 
 int kolo_exec_statistics(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, int64_t number)
 {
@@ -341,7 +378,7 @@ int kolo_exec_statistics(kolo_exec *e, const kolo_batch *batch, const kolo_step 
     own.swa = 1.0f / (float)(number + 1);
     kolo_exec_use_ema(e, true);
     int rc = kolo_exec_step(e, batch, &own, &m);
-    while (rc >= 0 && e->told < e->issued) rc = exec_tell_next(e, &m);
+    while (rc >= 0 && e->told < e->issued) rc = exec_report_next(e, &m);
     kolo_exec_use_ema(e, false);
     return rc;
 }
@@ -362,10 +399,11 @@ int kolo_exec_set_profile(kolo_exec *e, kolo_exec_profile *profile)
 {
     int64_t marks = e->plan->actions + 1;
     for (int i = 0; i < e->forms && profile; i++)
-        if (e->form[i].plan->actions != e->plan->actions) return kolo_fail(KOLO_ECONFIG, "a profile is of steps that do the same: leave batch_ramp out");
+        if (e->form[i].plan->actions != e->plan->actions)
+            return kolo_fail(KOLO_ECONFIG, "a profile is of steps that do the same: leave batch_ramp out");
     if (profile && !e->mark) {
         e->mark = kolo_alloc((size_t)marks * sizeof *e->mark);
-        if (!e->mark) return KOLO_ECONFIG;
+        if (!e->mark) return KOLO_ENOMEM;
         for (int64_t i = 0; i < marks; i++) KOLO_TRY(kolo_event_create(e->backend, &e->mark[i], true));
     }
     e->profile = profile;

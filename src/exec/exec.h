@@ -1,4 +1,5 @@
-/* Executor: carries out a plan on a backend, or several in turn. Allocates at creation, then neither allocates nor decides while stepping. */
+/* Executor: carries out a plan on a backend, or several in turn. Allocates at creation, then neither
+ * allocates nor decides while stepping. */
 #ifndef KOLO_EXEC_H
 #define KOLO_EXEC_H
 
@@ -13,46 +14,56 @@ typedef struct kolo_exec_profile {
     int64_t calls;
 } kolo_exec_profile; /* per action */
 
-/* Bytes of backend memory that an executor of `plan` takes for itself; share: the plan of the executor that it will share
- * with, or NULL. */
+/* Bytes of backend memory that an executor of `plan` takes for itself; share: the plan of the executor that
+ * it will share with, or NULL. */
 size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share);
 
-/* Allocates the arenas (GRADIENT comes from `comm`, which must have been made with arena_bytes[KOLO_ARENA_GRADIENT] and is
- * given this plan's buckets and committed here), compares the plan's hash over ranks (a mismatch names the first differing action).
- * `share`: NULL, or the training executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses, and which
- * outlives it. Collective if ranks > 1. */
-int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm, const kolo_options *options, kolo_exec *share);
-/* One more plan to carry out, for batches of another shape, made like the first one (kolo_plan_create) and laid in one memory with it (kolo_plan_share): from now on a
- * step takes the plan whose input is (rows, height, width) of its batch. On a device each is recorded and replayed by itself. Collective if ranks > 1. */
+/* Allocates the arenas (GRADIENT comes from `comm`, which must have been made with
+ * arena_bytes[KOLO_ARENA_GRADIENT] and is given this plan's buckets and committed here), compares the
+ * plan's hash over ranks (a mismatch names the first differing action). `share`: NULL, or the training
+ * executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses, and which outlives it.
+ * Collective if ranks > 1. */
+int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
+                     const kolo_options *options, kolo_exec *share);
+/* One more plan to carry out, for batches of another shape, made like the first one (kolo_plan_create) and
+ * laid in one memory with it (kolo_plan_share): from now on a step takes the plan whose input is (rows,
+ * height, width) of its batch. On a device each is recorded and replayed by itself. Collective if ranks >
+ * 1. */
 int kolo_exec_add(kolo_exec *exec, const kolo_plan *plan);
 void kolo_exec_destroy(kolo_exec **exec);
 
-/* Initial values of all parameters and buffers, from the seed; state, EMA (= parameters). Not collective: the same on all ranks. */
+/* Initial values of all parameters and buffers, from the seed; state, EMA (= parameters). Not collective:
+ * the same on all ranks. */
 int kolo_exec_initialise(kolo_exec *exec, uint64_t seed);
 
-/* One step on this rank's rows of a global batch. `step` holds the rate etc.; its valid[] and row[] are filled here from the batch.
- * A graph whose input is f32 (N,C,H,W) instead of u8 pictures takes batch->pixels as such floats.
- * On return the batch has been read and may be released. On a device the step itself may still run: *metrics are those of metrics->step,
- * an earlier one (at most KOLO_EXEC_AHEAD before), or of none (-1); on the CPU always of this one.
- * Training: metrics are sums over the global batch; evaluation: over this rank's rows only.
+/* One step on this rank's rows of a global batch. `step` holds the rate etc.; its valid[] and row[] are
+ * filled here from the batch. A graph whose input is f32 (N,C,H,W) instead of u8 pictures takes batch->pixels
+ * as such floats. On return the batch has been read and may be released. On a device the step itself may
+ * still run: *metrics are those of metrics->step, an earlier one (at most KOLO_EXEC_AHEAD before), or of none
+ * (-1); on the CPU always of this one. Training: metrics are sums over the global batch; evaluation: over
+ * this rank's rows only.
  * KOLO_ELAUNCH: a peer is gone; KOLO_ECONFIG (evaluation: KOLO_EINPUT): the loss is not finite. */
 enum { KOLO_EXEC_AHEAD = 3 };
 typedef struct kolo_metrics {
     int64_t step; /* whose these are; -1: nothing to tell yet */
     double loss, top1, top5, rows;
-    double grad_norm;  /* 0: not computed */
-    double square;     /* with the plan's `noise`: sum over all micro-batches of the squared norms of their parts of the gradient; 0: not computed */
+    double grad_norm; /* 0: not computed */
+    /* with the plan's `noise`: sum over all micro-batches of the squared norms of their parts of the
+     * gradient; 0: not computed */
+    double square;
     double loss_scale; /* after the step */
     int64_t skipped;   /* updates left out so far (loss scaling) */
 } kolo_metrics;        /* sums, not means */
 int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_metrics *metrics);
-/* The next metrics still to be told, waited for; metrics->step -1 when there are none left: then all steps are done and the arenas at rest.
- * Before a checkpoint, an evaluation's result, the end. */
+/* The next metrics still to be told, waited for; metrics->step -1 when there are none left: then all steps
+ * are done and the arenas at rest. Before a checkpoint, an evaluation's result, the end. */
 int kolo_exec_drain(kolo_exec *exec, kolo_metrics *metrics);
-/* An evaluation of one batch whose outputs are to be read (kolo_exec_get "activation"): done when it returns; the metrics are nobody's. */
+/* An evaluation of one batch whose outputs are to be read (kolo_exec_get "activation"): done when it returns;
+ * the metrics are nobody's. */
 int kolo_exec_answer(kolo_exec *exec, const kolo_batch *batch);
 
-/* Seconds that the host has spent on steps since creation, without waiting for a device: what launching costs. */
+/* Seconds that the host has spent on steps since creation, without waiting for a device:
+ * what launching costs. */
 double kolo_exec_issue_seconds(const kolo_exec *exec);
 
 /* Where the executor stands, for the watchdog; readable from another thread. */
@@ -63,25 +74,29 @@ int kolo_exec_read_arena(kolo_exec *exec, enum kolo_arena arena, void *to);
 /* Loss scaling's state, part of a checkpoint. */
 int kolo_exec_get_scaler(kolo_exec *exec, kolo_scaler *scaler);
 int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
-/* Canonical copies of one tensor by name, for checkpoints, export, tests; between steps. which: "param" (parameters and
- * buffers), "ema", "gradient" (of a parameter; or a statistic or metric itself), an optimizer state's name, or, in a plan with
- * `keep`, "activation" (micro-batch 0), which an evaluation has of its outputs always. count = kolo_tensor_count. */
+/* Canonical copies of one tensor by name, for checkpoints, export, tests; between steps. which: "param"
+ * (parameters and buffers), "ema", "gradient" (of a parameter; or a statistic or metric itself), an optimizer
+ * state's name, or, in a plan with `keep`, "activation" (micro-batch 0), which an evaluation has of its
+ * outputs always. count = kolo_tensor_count. */
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
 /* Between steps: the optimizer's state as one vector of canonical tensors in the graph's order. */
 int64_t kolo_exec_state_count(kolo_exec *exec);
 int kolo_exec_state_read(kolo_exec *exec, float *to);
 int kolo_exec_state_write(kolo_exec *exec, const float *from);
-/* Running statistics that belong to the averaged weights: batch after batch (number 0, 1, ...) the forward half of a training step is done with them, and
- * their statistics become the plain mean of the batches' (Izmailov et al. 2018, section 3; torch's update_bn). Nothing else changes. Between steps, all told;
- * collective. */
+/* Running statistics that belong to the averaged weights: batch after batch (number 0, 1, ...) the
+ * forward half of a training step is done with them, and their statistics become the plain mean of the
+ * batches' (Izmailov et al. 2018, section 3; torch's update_bn). Nothing else changes. Between steps,
+ * all told; collective. */
 int kolo_exec_statistics(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, int64_t number);
-bool kolo_exec_has_statistics(const kolo_exec *exec); /* there are averaged weights, and norms with running statistics */
+/* there are averaged weights, and norms with running statistics */
+bool kolo_exec_has_statistics(const kolo_exec *exec);
 /* Evaluate with the averaged weights (EMA) instead of PARAM and BUFFER; for evaluation executors. */
 void kolo_exec_use_ema(kolo_exec *exec, bool ema);
 
-/* Times every action from now on (per action of the plan; several plans must have as many); NULL stops. profile: [plan->actions], zeroed by the caller.
- * Meanwhile every step is waited for, and nothing is replayed. */
+/* Times every action from now on (per action of the plan; several plans must have as many); NULL
+ * stops. profile: [plan->actions], zeroed by the caller. Meanwhile every step is waited for, and
+ * nothing is replayed. */
 int kolo_exec_set_profile(kolo_exec *exec, kolo_exec_profile *profile);
 
 #endif

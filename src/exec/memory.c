@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/failure.h"
 #include "exec/parts.h"
-#include "kolo/error.h"
 #include "optim/judge.h"
 
 /* ---- arenas ---- */
@@ -31,7 +31,8 @@ static int allocate(kolo_exec *e, enum kolo_arena a)
     size_t bytes = e->plan->arena_bytes[a];
     if (bytes == 0 || e->arena[a]) return 0;
     e->arena[a] = kolo_backend_alloc(e->backend, bytes);
-    if (!e->arena[a]) return kolo_fail_in(KOLO_ECONFIG, "memory for %s (%zu bytes): ", kolo_arena_name[a], bytes);
+    if (!e->arena[a])
+        return kolo_fail_in(kolo_error_status(), "memory for %s (%zu bytes): ", kolo_arena_name[a], bytes);
     e->own[a] = true;
     return 0;
 }
@@ -40,7 +41,8 @@ int exec_allocate(kolo_exec *e, kolo_exec *share)
 {
     if (e->comm && e->plan->config.optimizer && e->plan->arena_bytes[KOLO_ARENA_GRADIENT]) {
         e->arena[KOLO_ARENA_GRADIENT] = kolo_comm_arena(e->comm);
-        if (!e->arena[KOLO_ARENA_GRADIENT]) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
+        if (!e->arena[KOLO_ARENA_GRADIENT])
+            return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
     }
     for (int a = 0; a < KOLO_ARENAS; a++) {
         if (is_shared(a, e->plan, share ? share->plan : NULL)) e->arena[a] = share->arena[a];
@@ -55,7 +57,8 @@ static void *pointer(const kolo_exec *e, kolo_binding b, bool average)
 {
     if (b.arena < 0) return NULL;
     if (average && b.arena == KOLO_ARENA_PARAM) return e->arena[KOLO_ARENA_EMA] + b.offset;
-    if (average && b.arena == KOLO_ARENA_BUFFER) return e->arena[KOLO_ARENA_EMA] + e->plan->arena_bytes[KOLO_ARENA_PARAM] + b.offset;
+    if (average && b.arena == KOLO_ARENA_BUFFER)
+        return e->arena[KOLO_ARENA_EMA] + e->plan->arena_bytes[KOLO_ARENA_PARAM] + b.offset;
     return e->arena[b.arena] + b.offset;
 }
 
@@ -73,7 +76,10 @@ typedef struct slices {
     int64_t n, capacity;
 } slices;
 
-static kolo_layer *layers_of(const kolo_exec *e) { return (kolo_layer *)(e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan)); }
+static kolo_layer *layers_of(const kolo_exec *e)
+{
+    return (kolo_layer *)(e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan));
+}
 
 static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, int segment)
 {
@@ -91,7 +97,8 @@ static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, 
                       .decay = p->segment[segment].decay,
                       .rate = p->segment[segment].rate};
     for (int i = 0; i < kolo_plan_states(p); i++) {
-        float *state = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * p->arena_bytes[KOLO_ARENA_PARAM]) + from;
+        float *state =
+            (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * p->arena_bytes[KOLO_ARENA_PARAM]) + from;
         *(i < p->config.optimizer->states ? &k->state[i] : &k->slow) = state;
     }
     if (kolo_is_layerwise(p->config.optimizer)) k->layer = layers_of(e) + segment;
@@ -120,11 +127,12 @@ int exec_declare(kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
     int64_t *count = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *count);
-    int rc = count ? 0 : KOLO_ECONFIG;
+    int rc = count ? 0 : KOLO_ENOMEM;
     for (int b = 0; b < p->buckets && rc >= 0; b++) {
         const kolo_bucket *k = &p->bucket[b];
         if (p->config.adasum && k->params > 0)
-            rc = kolo_comm_bucket_adasum(e->comm, k->offset, count, kolo_plan_bucket_tensors(p, b, count), p->config.average);
+            rc = kolo_comm_bucket_adasum(e->comm, k->offset, count, kolo_plan_bucket_tensors(p, b, count),
+                                         p->config.average);
         else rc = kolo_comm_bucket(e->comm, k->offset, k->count);
     }
     free(count);
@@ -142,7 +150,8 @@ static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
         k->momentum = (float)g->node[g->tensor[t].producer].a.momentum;
         for (int i = 0; i < 2; i++) {
             k->running[i] = pointer(e, e->plan->home[g->tensor[t].of + i], false);
-            k->ema[i] = e->arena[KOLO_ARENA_EMA] ? pointer(e, e->plan->home[g->tensor[t].of + i], true) : NULL;
+            k->ema[i] =
+                e->arena[KOLO_ARENA_EMA] ? pointer(e, e->plan->home[g->tensor[t].of + i], true) : NULL;
         }
         if (kolo_tensor_count(&g->tensor[t]) != 2 * k->channels + 1 || !k->running[0] || !k->running[1])
             return kolo_fail(KOLO_EINTERNAL, "executor: %s does not fit its buffers", g->tensor[t].name);
@@ -154,7 +163,7 @@ static int make_updater(kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
     slices all = {0};
-    int runnings = 0, rc = KOLO_ECONFIG;
+    int runnings = 0, rc = KOLO_ENOMEM;
     kolo_running *running = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *running);
     e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
     if (!running || !e->first_slice) goto fail;
@@ -181,7 +190,7 @@ fail:
 
 /* ---- what goes to and fro between the host and the steps ---- */
 
-static int make_input(const kolo_exec *e, exec_form *f)
+static int make_input(const kolo_exec *e, plan_variant *f)
 {
     const kolo_plan *p = f->plan;
     const kolo_graph *g = p->graph;
@@ -190,7 +199,7 @@ static int make_input(const kolo_exec *e, exec_form *f)
     size_t bytes = f->input_bytes * (size_t)p->config.slots;
     if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) {
         f->converted = kolo_pages_alloc(bytes);
-        if (!f->converted) return KOLO_ECONFIG;
+        if (!f->converted) return KOLO_ENOMEM;
         KOLO_TRY(kolo_backend_pin(e->backend, f->converted, bytes));
     }
     if (kolo_backend_is_host(e->backend)) return 0;
@@ -205,21 +214,21 @@ static int check_arenas(const kolo_exec *e, const kolo_plan *plan)
     return kolo_fail(KOLO_EINTERNAL, "executor: these plans were not laid in one memory (kolo_plan_share)");
 }
 
-int exec_add_form(kolo_exec *e, const kolo_plan *plan)
+int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
 {
     KOLO_TRY(check_arenas(e, plan));
-    exec_form *form = realloc(e->form, (size_t)(e->forms + 1) * sizeof *form);
-    if (!form) return kolo_fail(KOLO_ECONFIG, "no memory for %d plans", e->forms + 1);
+    plan_variant *form = realloc(e->form, (size_t)(e->forms + 1) * sizeof *form);
+    if (!form) return kolo_fail(KOLO_ENOMEM, "no memory for %d plans", e->forms + 1);
     e->form = form;
     form += e->forms++;
-    *form = (exec_form){.plan = plan};
+    *form = (plan_variant){.plan = plan};
     form->weights.args = pointers(e, plan, false);
-    if (!form->weights.args) return KOLO_ECONFIG;
-    if (e->arena[KOLO_ARENA_EMA] && !(form->average.args = pointers(e, plan, true))) return KOLO_ECONFIG;
+    if (!form->weights.args) return KOLO_ENOMEM;
+    if (e->arena[KOLO_ARENA_EMA] && !(form->average.args = pointers(e, plan, true))) return KOLO_ENOMEM;
     return make_input(e, form);
 }
 
-static void free_form(const kolo_exec *e, exec_form *f)
+static void free_form(const kolo_exec *e, plan_variant *f)
 {
     kolo_replay_destroy(&f->weights.replay);
     kolo_replay_destroy(&f->average.replay);
@@ -231,14 +240,17 @@ static void free_form(const kolo_exec *e, exec_form *f)
 
 static int make_turns(kolo_exec *e)
 {
-    e->turn = kolo_pages_alloc(EXEC_TURNS * sizeof *e->turn);
-    if (!e->turn) return KOLO_ECONFIG;
-    KOLO_TRY(kolo_backend_pin(e->backend, e->turn, EXEC_TURNS * sizeof *e->turn));
-    for (int i = 0; i < EXEC_TURNS; i++) KOLO_TRY(kolo_event_create(e->backend, &e->done[i], false));
+    e->turn = kolo_pages_alloc(EXEC_STEPS_IN_FLIGHT * sizeof *e->turn);
+    if (!e->turn) return KOLO_ENOMEM;
+    KOLO_TRY(kolo_backend_pin(e->backend, e->turn, EXEC_STEPS_IN_FLIGHT * sizeof *e->turn));
+    for (int i = 0; i < EXEC_STEPS_IN_FLIGHT; i++)
+        KOLO_TRY(kolo_event_create(e->backend, &e->done[i], false));
     e->step = kolo_backend_alloc(e->backend, sizeof *e->step);
-    if (!e->step) return KOLO_ECONFIG;
+    if (!e->step) return kolo_error_status();
     const double fixed = e->options->loss_scale;
-    const kolo_scaler scaler = {.scale = !e->plan->config.scaled ? 1 : e->dynamic ? KOLO_SCALE_START : (float)fixed};
+    const kolo_scaler scaler = {.scale = !e->plan->config.scaled ? 1
+                                         : e->dynamic            ? KOLO_SCALE_START
+                                                                 : (float)fixed};
     return kolo_exec_set_scaler(e, &scaler);
 }
 
@@ -252,7 +264,7 @@ int exec_resolve(kolo_exec *e)
         KOLO_TRY(kolo_event_create(e->backend, &e->full, false));
         KOLO_TRY(kolo_event_create(e->backend, &e->emptied, false));
     }
-    return exec_add_form(e, e->plan);
+    return exec_add_variant(e, e->plan);
 }
 
 void exec_release(kolo_exec *e)
@@ -263,12 +275,12 @@ void exec_release(kolo_exec *e)
     if (e->issued && (!owner->comm || kolo_comm_status(owner->comm) == 0)) kolo_backend_finish(b);
     for (int i = 0; i < e->forms; i++) free_form(e, &e->form[i]);
     kolo_updater_destroy(&e->updater);
-    for (int i = 0; i < EXEC_TURNS; i++) kolo_event_destroy(&e->done[i]);
+    for (int i = 0; i < EXEC_STEPS_IN_FLIGHT; i++) kolo_event_destroy(&e->done[i]);
     for (int64_t i = 0; e->mark && i <= e->plan->actions; i++) kolo_event_destroy(&e->mark[i]);
     kolo_event_destroy(&e->full);
     kolo_event_destroy(&e->emptied);
     if (e->turn) kolo_backend_unpin(b, e->turn);
-    kolo_pages_free(&e->turn, EXEC_TURNS * sizeof *e->turn);
+    kolo_pages_free(&e->turn, EXEC_STEPS_IN_FLIGHT * sizeof *e->turn);
     kolo_backend_free(b, (void **)&e->step, sizeof *e->step);
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (e->own[a]) kolo_backend_free(b, (void **)&e->arena[a], e->plan->arena_bytes[a]);

@@ -1,4 +1,5 @@
-/* The executor's inside: everything is resolved to pointers when it is made. "Backend memory" is the host's on "cpu". */
+/* The executor's inside: everything is resolved to pointers when it is made. "Backend memory" is
+ * the host's on "cpu". */
 #ifndef KOLO_EXEC_PARTS_H
 #define KOLO_EXEC_PARTS_H
 
@@ -6,13 +7,13 @@
 
 #include "exec/exec.h"
 
-/* A step on its way, in pinned host memory: the host fills the first part of `step`, the backend sends back the second and
- * the metrics. */
-typedef struct exec_turn {
+/* A step on its way, in pinned host memory: the host fills the first part of `step`, the backend sends back
+ * the second and the metrics. */
+typedef struct exec_step_in_flight {
     kolo_step step;
     float metrics[4];
-} exec_turn;
-enum { EXEC_TURNS = KOLO_EXEC_AHEAD + 1 };
+} exec_step_in_flight;
+enum { EXEC_STEPS_IN_FLIGHT = KOLO_EXEC_AHEAD + 1 };
 
 /* A plan's actions on the weights themselves, or on their averages. */
 typedef struct exec_view {
@@ -22,18 +23,20 @@ typedef struct exec_view {
 } exec_view;
 
 /* One of the plans, and what follows from the shape of its batches. */
-typedef struct exec_form {
+typedef struct plan_variant {
     const kolo_plan *plan;
     exec_view weights, average; /* average.args: NULL without EMA */
     size_t input_bytes;         /* of one micro-batch */
     size_t label_bytes;         /* likewise */
-    char *converted;            /* numbers instead of pictures in the input's layout, host memory; NULL: pictures */
-    const char *pixels;         /* where LOAD reads: the batch itself, or on a device its copy in STAGE */
-    const int32_t *labels;      /* likewise */
-} exec_form;
+    /* numbers instead of pictures in the input's layout, host memory; NULL: pictures */
+    char *converted;
+    const char *pixels;    /* where LOAD reads: the batch itself, or on a device its copy in STAGE */
+    const int32_t *labels; /* likewise */
+} plan_variant;
 
 struct kolo_exec {
-    const kolo_plan *plan; /* the first; weights, gradients, buckets and the sizes of arenas are those of all */
+    /* the first; weights, gradients, buckets and the sizes of arenas are those of all */
+    const kolo_plan *plan;
     kolo_backend *backend;
     kolo_comm *comm; /* NULL: one process */
     const kolo_options *options;
@@ -43,9 +46,9 @@ struct kolo_exec {
 
     char *arena[KOLO_ARENAS]; /* backend memory */
     bool own[KOLO_ARENAS];
-    exec_form *form;
+    plan_variant *form;
     int forms;
-    exec_form *at;        /* of the step that is carried out */
+    plan_variant *at;     /* of the step that is carried out */
     exec_view *now;       /* likewise */
     bool averages;        /* steps use the averaged weights */
     kolo_step *step;      /* backend memory */
@@ -59,8 +62,8 @@ struct kolo_exec {
 
     kolo_event *full, *emptied; /* STAGE holds the batch; its last LOAD is done. NULL on the host */
 
-    exec_turn *turn; /* [EXEC_TURNS] step number i in turn[i % EXEC_TURNS] */
-    kolo_event *done[EXEC_TURNS];
+    exec_step_in_flight *turn; /* [EXEC_STEPS_IN_FLIGHT] step number i in turn[i % EXEC_STEPS_IN_FLIGHT] */
+    kolo_event *done[EXEC_STEPS_IN_FLIGHT];
     int64_t issued, told; /* steps since the start; steps whose metrics were given out */
     int ahead;            /* steps that may be issued and not told */
     double issuing;       /* seconds */
@@ -73,14 +76,16 @@ struct kolo_exec {
 /* memory.c: arenas, pointers, slices, turns. */
 int exec_allocate(kolo_exec *exec, kolo_exec *share);
 int exec_resolve(kolo_exec *exec);
-int exec_add_form(kolo_exec *exec, const kolo_plan *plan);
+int exec_add_variant(kolo_exec *exec, const kolo_plan *plan);
 int exec_declare(kolo_exec *exec); /* buckets to comm */
 void exec_release(kolo_exec *exec);
 /* agree.c: the same plan on all ranks. Collective. */
 int exec_agree(kolo_exec *exec, const kolo_plan *plan);
 /* turn.c: results on their way back. */
-int exec_send_back(kolo_exec *exec);                        /* enqueues them behind the step; it counts as issued */
-int exec_await(kolo_exec *exec, kolo_event *event);         /* the host waits, as long as there is hope */
-int exec_tell_next(kolo_exec *exec, kolo_metrics *metrics); /* waits for the oldest untold step; its errors are returned */
+/* enqueues them behind the step; it counts as issued */
+int exec_send_back(kolo_exec *exec);
+int exec_await(kolo_exec *exec, kolo_event *event); /* the host waits, as long as there is hope */
+/* waits for the oldest untold step; its errors are returned */
+int exec_report_next(kolo_exec *exec, kolo_metrics *metrics);
 
 #endif

@@ -12,9 +12,11 @@ static int64_t count_of(const kolo_exec *e, const char *kind, int tensor)
     return strcmp(kind, "layer") ? kolo_tensor_count(t) : kolo_plan_layer(e->plan, tensor) >= 0;
 }
 
-static int visit(kolo_exec *e, int (*one)(kolo_exec *, const char *, int, float *), float *values, int64_t *count)
+static int visit(kolo_exec *e, int (*one)(kolo_exec *, const char *, int, float *), float *values,
+                 int64_t *count)
 {
-    const int states = kolo_plan_states(e->plan), kinds = states + kolo_is_layerwise(e->plan->config.optimizer);
+    const int states = kolo_plan_states(e->plan),
+              kinds = states + kolo_is_layerwise(e->plan->config.optimizer);
     *count = 0;
     for (int k = 0; k < kinds; k++)
         for (int t = 0; t < e->plan->graph->tensors; t++) {
@@ -26,7 +28,10 @@ static int visit(kolo_exec *e, int (*one)(kolo_exec *, const char *, int, float 
     return 0;
 }
 
-static int set(kolo_exec *e, const char *kind, int tensor, float *values) { return kolo_exec_set(e, kind, tensor, values); }
+static int state_set(kolo_exec *e, const char *kind, int tensor, float *values)
+{
+    return kolo_exec_set(e, kind, tensor, values);
+}
 
 int64_t kolo_exec_state_count(kolo_exec *e)
 {
@@ -44,5 +49,5 @@ int kolo_exec_state_read(kolo_exec *e, float *to)
 int kolo_exec_state_write(kolo_exec *e, const float *from)
 {
     int64_t count;
-    return visit(e, set, (float *)(uintptr_t)from, &count);
+    return visit(e, state_set, (float *)(uintptr_t)from, &count);
 }

@@ -1,5 +1,6 @@
-/* What comes back from a step: metrics, the judgement of its gradients, and whether something went wrong. Nobody waits for it
- * in the step itself: it is copied behind the step's last action, and looked at when the host is KOLO_EXEC_AHEAD further. */
+/* What comes back from a step: metrics, the judgement of its gradients, and whether something went wrong.
+ * Nobody waits for it in the step itself: it is copied behind the step's last action, and looked at when the
+ * host is KOLO_EXEC_AHEAD further. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -9,18 +10,23 @@
 
 int exec_send_back(kolo_exec *e)
 {
-    int i = (int)(e->issued % EXEC_TURNS);
-    exec_turn *t = &e->turn[i];
-    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + KOLO_STEP_HOST_BYTES, (char *)e->step + KOLO_STEP_HOST_BYTES,
+    int i = (int)(e->issued % EXEC_STEPS_IN_FLIGHT);
+    exec_step_in_flight *t = &e->turn[i];
+    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + KOLO_STEP_HOST_BYTES,
+                               (char *)e->step + KOLO_STEP_HOST_BYTES,
                                sizeof t->step - KOLO_STEP_HOST_BYTES));
-    if (e->metrics) KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, e->metrics, sizeof t->metrics));
+    if (e->metrics)
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, e->metrics, sizeof t->metrics));
     KOLO_TRY(kolo_event_record(e->done[i], KOLO_LANE_COMPUTE));
     e->issued++;
     return 0;
 }
 
 /* On the host every wait of a step reports by itself; a device's sums may fail behind it. */
-static int comm_status(const kolo_exec *e) { return e->comm && !kolo_backend_is_host(e->backend) ? kolo_comm_status(e->comm) : 0; }
+static int comm_status(const kolo_exec *e)
+{
+    return e->comm && !kolo_backend_is_host(e->backend) ? kolo_comm_status(e->comm) : 0;
+}
 
 int exec_await(kolo_exec *e, kolo_event *event)
 {
@@ -29,45 +35,54 @@ int exec_await(kolo_exec *e, kolo_event *event)
         double left = end - kolo_time();
         int rc = kolo_event_wait(event, left < slice ? left : slice);
         if (rc >= 0) return rc;
-        if ((rc = kolo_event_done(event)) != 0) return rc < 0 ? rc : 0; /* it may have come just behind the slice */
-        KOLO_TRY(comm_status(e));                                       /* a peer that is gone is the better reason */
+        /* it may have come just behind the slice */
+        if ((rc = kolo_event_done(event)) != 0) return rc < 0 ? rc : 0;
+        /* a peer that is gone is the better reason */
+        KOLO_TRY(comm_status(e));
         if (left >= slice) continue;
-        rc = kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within comm_timeout=%g s", e->options->comm_timeout);
+        rc = kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within comm_timeout=%g s",
+                       e->options->comm_timeout);
         return e->comm ? kolo_comm_abort(e->comm, rc) : rc; /* what closes after this waits for the GPU */
     }
 }
 
-/* Errors that a step leaves behind, which is counted from 1 as in progress and events; a skipped update under a dynamic loss scale is none. */
-static int judge(const kolo_exec *e, const exec_turn *t)
+/* Errors that a step leaves behind, which is counted from 1 as in progress and events; a skipped update under
+ * a dynamic loss scale is none. */
+static int turn_judge(const kolo_exec *e, const exec_step_in_flight *t)
 {
     const kolo_step *s = &t->step;
     const kolo_graph *g = e->plan->graph;
     double loss = e->metrics ? (double)t->metrics[0] : 0;
-    if (s->bad.kind) return kolo_fail_in(kolo_bad_label_fail(&s->bad, g->classes), "step %" PRId64 ": ", s->step + 1);
+    if (s->bad.kind)
+        return kolo_fail_in(kolo_bad_label_fail(&s->bad, g->classes), "step %" PRId64 ": ", s->step + 1);
     if (!isfinite(loss) && !e->plan->config.optimizer)
-        return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged", isnan(loss) ? "not a number" : "infinite");
+        return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged",
+                         isnan(loss) ? "not a number" : "infinite");
     if (!isfinite(loss) && s->step == 0)
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "step 1: the loss is %s before anything was learnt: the weights that it begins with (init=) are broken, or too large for the precision",
-            isnan(loss) ? "not a number" : "infinite");
+        return kolo_fail(KOLO_ECONFIG,
+                         "step 1: the loss is %s before anything was learnt: the weights that it begins with "
+                         "(init=) are broken, or too large for the precision",
+                         isnan(loss) ? "not a number" : "infinite");
     if (!isfinite(loss))
         return kolo_fail(KOLO_ECONFIG,
-                         "step %" PRId64 ": the loss is %s (lr %g): training has diverged; begin another run folder with "
+                         "step %" PRId64
+                         ": the loss is %s (lr %g): training has diverged; begin another run folder with "
                          "a smaller lr, a longer warmup, clip_norm=1, or precision=f32",
                          s->step + 1, isnan(loss) ? "not a number" : "infinite", (double)s->lr);
     if (s->skip && !e->dynamic)
         return kolo_fail(KOLO_ECONFIG,
-                         "step %" PRId64 ": the gradient norm is %s (lr %g); try a smaller lr, a longer warmup, "
+                         "step %" PRId64
+                         ": the gradient norm is %s (lr %g); try a smaller lr, a longer warmup, "
                          "precision=f32%s",
-                         s->step + 1, isnan(s->norm) ? "not a number" : "infinite", (double)s->lr, e->plan->config.scaled ? ", or a smaller loss_scale" : "");
+                         s->step + 1, isnan(s->norm) ? "not a number" : "infinite", (double)s->lr,
+                         e->plan->config.scaled ? ", or a smaller loss_scale" : "");
     return 0;
 }
 
-int exec_tell_next(kolo_exec *e, kolo_metrics *metrics)
+int exec_report_next(kolo_exec *e, kolo_metrics *metrics)
 {
-    int i = (int)(e->told % EXEC_TURNS);
-    const exec_turn *t = &e->turn[i];
+    int i = (int)(e->told % EXEC_STEPS_IN_FLIGHT);
+    const exec_step_in_flight *t = &e->turn[i];
     *metrics = (kolo_metrics){.step = -1};
     int rc = exec_await(e, e->done[i]);
     if (rc < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step + 1);
@@ -84,12 +99,12 @@ int exec_tell_next(kolo_exec *e, kolo_metrics *metrics)
         metrics->top5 = (double)t->metrics[2];
         metrics->rows = (double)t->metrics[3];
     }
-    return judge(e, t);
+    return turn_judge(e, t);
 }
 
 int kolo_exec_drain(kolo_exec *e, kolo_metrics *metrics)
 {
-    if (e->told < e->issued) return exec_tell_next(e, metrics);
+    if (e->told < e->issued) return exec_report_next(e, metrics);
     *metrics = (kolo_metrics){.step = -1};
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Tensors in and out by name of what they are: initial values, and canonical copies for checkpoints, export and tests. */
+/* Tensors in and out by name of what they are: initial values, and canonical copies for
+ * checkpoints, export and tests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ int kolo_exec_read_arena(kolo_exec *e, enum kolo_arena arena, void *to)
 /* The second part of the step block, which only the backend writes in a step. */
 static int read_block(kolo_exec *e, kolo_step *block)
 {
-    return kolo_backend_read(e->backend, (char *)block + KOLO_STEP_HOST_BYTES, (char *)e->step + KOLO_STEP_HOST_BYTES, sizeof *block - KOLO_STEP_HOST_BYTES);
+    return kolo_backend_read(e->backend, (char *)block + KOLO_STEP_HOST_BYTES,
+                             (char *)e->step + KOLO_STEP_HOST_BYTES, sizeof *block - KOLO_STEP_HOST_BYTES);
 }
 
 int kolo_exec_get_scaler(kolo_exec *e, kolo_scaler *scaler)
@@ -32,8 +34,10 @@ int kolo_exec_set_scaler(kolo_exec *e, const kolo_scaler *scaler)
 {
     kolo_step block = {.clip = 1 / scaler->scale, .scaler = *scaler};
     if (!(scaler->scale > 0) || (scaler->scale != 1 && !e->plan->config.scaled))
-        return kolo_fail(KOLO_EINTERNAL, "executor: a loss scale of %g in a plan %s one", (double)scaler->scale, e->plan->config.scaled ? "with" : "without");
-    return kolo_backend_write(e->backend, (char *)e->step + KOLO_STEP_HOST_BYTES, (char *)&block + KOLO_STEP_HOST_BYTES, sizeof block - KOLO_STEP_HOST_BYTES);
+        return kolo_fail(KOLO_EINTERNAL, "executor: a loss scale of %g in a plan %s one",
+                         (double)scaler->scale, e->plan->config.scaled ? "with" : "without");
+    return kolo_backend_write(e->backend, (char *)e->step + KOLO_STEP_HOST_BYTES,
+                              (char *)&block + KOLO_STEP_HOST_BYTES, sizeof block - KOLO_STEP_HOST_BYTES);
 }
 
 /* ---- initial values ---- */
@@ -50,7 +54,8 @@ static int copy_to_average(kolo_exec *e)
     size_t params = e->plan->arena_bytes[KOLO_ARENA_PARAM], buffers = e->plan->arena_bytes[KOLO_ARENA_BUFFER];
     if (!average) return 0;
     KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average, e->arena[KOLO_ARENA_PARAM], params));
-    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average + params, e->arena[KOLO_ARENA_BUFFER], buffers);
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average + params, e->arena[KOLO_ARENA_BUFFER],
+                             buffers);
 }
 
 int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
@@ -61,7 +66,7 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
         if (g->tensor[t].role == KOLO_ROLE_PARAM || g->tensor[t].role == KOLO_ROLE_BUFFER)
             most = kolo_tensor_count(&g->tensor[t]) > most ? kolo_tensor_count(&g->tensor[t]) : most;
     float *values = kolo_alloc((size_t)most * sizeof *values);
-    int rc = values ? 0 : KOLO_ECONFIG;
+    int rc = values ? 0 : KOLO_ENOMEM;
     for (int t = 0; t < g->tensors && rc == 0; t++) {
         const kolo_tensor *x = &g->tensor[t];
         if (x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) continue;
@@ -71,16 +76,17 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
     free(values);
     KOLO_TRY(rc);
     if (e->arena[KOLO_ARENA_STATE])
-        KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0, e->plan->arena_bytes[KOLO_ARENA_STATE]));
+        KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0,
+                                   e->plan->arena_bytes[KOLO_ARENA_STATE]));
     KOLO_TRY(copy_to_average(e));
     return kolo_backend_finish(e->backend);
 }
 
 /* ---- one tensor ---- */
 
-/* Where `which` of a tensor is, in backend memory; *tensor becomes the one whose layout it has (a gradient's). NULL: error
- * text set. */
-static void *place(const kolo_exec *e, const char *which, int *tensor)
+/* Where `which` of a tensor is, in backend memory; *tensor becomes the one whose layout it has (a
+ * gradient's). NULL: error text set. */
+static void *values_place(const kolo_exec *e, const char *which, int *tensor)
 {
     const kolo_plan *p = e->plan;
     const kolo_graph *g = p->graph;
@@ -93,7 +99,8 @@ static void *place(const kolo_exec *e, const char *which, int *tensor)
     bool stored = home.arena == KOLO_ARENA_PARAM || home.arena == KOLO_ARENA_BUFFER;
     if (!strcmp(which, "param") && stored) return e->arena[home.arena] + home.offset;
     if (!strcmp(which, "ema") && stored && e->arena[KOLO_ARENA_EMA])
-        return e->arena[KOLO_ARENA_EMA] + (home.arena == KOLO_ARENA_BUFFER ? p->arena_bytes[KOLO_ARENA_PARAM] : 0) + home.offset;
+        return e->arena[KOLO_ARENA_EMA] +
+               (home.arena == KOLO_ARENA_BUFFER ? p->arena_bytes[KOLO_ARENA_PARAM] : 0) + home.offset;
     if (!strcmp(which, "gradient")) {
         if (home.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
         home = p->home[*tensor];
@@ -113,22 +120,26 @@ static void *place(const kolo_exec *e, const char *which, int *tensor)
 /* What a layer-wise optimizer keeps of a tensor: one number. NULL: `which` is something else. */
 static void *kept(const kolo_exec *e, const char *which, int tensor)
 {
-    int layer = strcmp(which, "layer") || tensor < 0 || tensor >= e->plan->graph->tensors ? -1 : kolo_plan_layer(e->plan, tensor);
+    int layer = strcmp(which, "layer") || tensor < 0 || tensor >= e->plan->graph->tensors
+                    ? -1
+                    : kolo_plan_layer(e->plan, tensor);
     if (layer < 0) return NULL;
-    return e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan) + (size_t)layer * sizeof(kolo_layer) + offsetof(kolo_layer, kept);
+    return e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan) +
+           (size_t)layer * sizeof(kolo_layer) + offsetof(kolo_layer, kept);
 }
 
 int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 {
     const void *one = kept(e, which, tensor);
     if (one) return kolo_backend_read(e->backend, values, one, sizeof *values);
-    const void *from = place(e, which, &tensor);
+    const void *from = values_place(e, which, &tensor);
     if (!from) return KOLO_EINTERNAL;
     const kolo_layout *layout = &e->plan->layout[tensor];
     void *host = kolo_alloc(layout->bytes);
-    if (!host) return KOLO_ECONFIG;
+    if (!host) return KOLO_ENOMEM;
     int rc = kolo_backend_read(e->backend, host, from, layout->bytes);
-    if (rc >= 0) rc = kolo_backend_to_canonical(e->backend, &e->plan->graph->tensor[tensor], layout, host, values);
+    if (rc >= 0)
+        rc = kolo_backend_to_canonical(e->backend, &e->plan->graph->tensor[tensor], layout, host, values);
     free(host);
     return rc;
 }
@@ -137,11 +148,11 @@ int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *valu
 {
     void *one = kept(e, which, tensor);
     if (one) return kolo_backend_write(e->backend, one, values, sizeof *values);
-    void *to = place(e, which, &tensor);
+    void *to = values_place(e, which, &tensor);
     if (!to) return KOLO_EINTERNAL;
     const kolo_layout *layout = &e->plan->layout[tensor];
     void *host = kolo_alloc(layout->bytes);
-    if (!host) return KOLO_ECONFIG;
+    if (!host) return KOLO_ENOMEM;
     int rc = kolo_backend_from_canonical(e->backend, &e->plan->graph->tensor[tensor], layout, values, host);
     if (rc >= 0) rc = kolo_backend_write(e->backend, to, host, layout->bytes);
     free(host);

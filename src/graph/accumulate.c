@@ -1,10 +1,12 @@
-/* Sums of gradients without additions: where a tensor has several readers, the operation that makes a further part of its gradient adds what is
- * there already, in whose memory the sum then lies. One pass over the memory instead of three, and a tensor less alive.
+/* Sums of gradients without additions: where a tensor has several readers, the operation that makes a further
+ * part of its gradient adds what is there already, in whose memory the sum then lies. One pass over the
+ * memory instead of three, and a tensor less alive.
  *
  *   d = conv_grad_data(dy, w); sum = add(before, d)   becomes   sum = conv_grad_data(dy, w, before)
  *
- * Which operations can is said by ops.def: those whose optional input may be overwritten. `before` is overwritten, so it must die there:
- * where it is read later still (it may be the gradient of other tensors too) the addition stays. */
+ * Which operations can is said by ops.def: those whose optional input may be overwritten. `before` is
+ * overwritten, so it must die there: where it is read later still (it may be the gradient of other tensors
+ * too) the addition stays. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -26,7 +28,7 @@ static bool can_add(const kolo_graph *g, const int *readers, int maker, int add)
 
 int kolo_gradient_accumulate(kolo_graph *g)
 {
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     int *readers = kolo_alloc((size_t)(g->tensors + 1) * sizeof *readers);
     bool *dead = kolo_alloc((size_t)(g->nodes + 1) * sizeof *dead);
     if (!readers || !dead) goto done;

@@ -55,24 +55,58 @@ static double untouched(const kolo_node *n, double bytes)
     return bytes * (1 - part);
 }
 
-/* Whether the library forms the sums of y with y: cuDNN 9.19 for sm_90 has such engines in f16, and in bf16 some that
- * are compiled when the plan is made; tests/toolkit asks it. */
-static bool forms_sums(const kolo_graph *g, const kolo_node *n, const kolo_stored *s)
+/* Whether the library has an engine for a convolution with what stands around it: cuDNN 9.19 for sm_90 has
+ * them in f16, and in bf16, for sums of y alone, some that are compiled when the plan is made;
+ * tests/toolkit asks it. */
+static bool has_engine(const kolo_graph *g, const kolo_node *n, const kolo_stored *s)
 {
-    return s->device && g->tensor[n->out[0]].dtype != KOLO_F32 && g->tensor[n->in[0]].dim[1] > 8;
+    return s->device && g->tensor[n->in[0]].dtype != KOLO_F32 && g->tensor[n->in[0]].dim[1] > 8;
+}
+
+/* The sums of y: read again where no engine forms them with y. */
+static void add_sums(const kolo_graph *g, const kolo_node *n, const kolo_stored *s, kolo_traffic *t)
+{
+    const double again = (double)s->bytes[n->out[0]];
+    if (!has_engine(g, n, s)) t->read += again;
+    else if (g->tensor[n->out[0]].dtype == KOLO_BF16) t->spared = again;
+}
+
+/* The normed map: written and read where no engine norms x as it reads it. */
+static void add_norm(const kolo_graph *g, const kolo_node *n, const kolo_stored *s, kolo_traffic *t)
+{
+    const double map = (double)s->bytes[n->in[0]];
+    if (has_engine(g, n, s) && g->tensor[n->in[0]].dtype == KOLO_F16) return;
+    t->read += map;
+    t->written += map;
+}
+
+/* Whether the library makes g and the sums of norms with the data gradient: cuDNN 9.19 has
+ * such engines in f16. */
+static bool forms_masked(const kolo_graph *g, const kolo_node *n, const kolo_stored *s)
+{
+    return s->device && g->tensor[n->out[0]].dtype == KOLO_F16 && g->tensor[n->out[0]].dim[1] > 8;
+}
+
+/* One after another: g is made, masked in its place, and read with what each norm is of. */
+static void add_mask_and_sums(const kolo_node *n, const kolo_stored *s, kolo_traffic *t)
+{
+    const double g = (double)s->bytes[n->out[0]];
+    t->read += g;
+    t->written += g;
+    for (int k = 1; k < n->n_out; k += 3) t->read += 2 * g;
 }
 
 kolo_traffic kolo_bytes_conv(const kolo_graph *g, const kolo_node *n, const kolo_stored *s)
 {
     kolo_traffic t = kolo_bytes_whole(g, n, s);
-    if (n->op != KOLO_OP_conv_grad_data) t.read -= untouched(n, (double)s->bytes[n->in[0]]);
+    const bool data = n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_norm;
+    if (!data) t.read -= untouched(n, (double)s->bytes[n->in[0]]);
+    if (n->op == KOLO_OP_conv_grad_norm && !forms_masked(g, n, s)) add_mask_and_sums(n, s, &t);
     if (n->op == KOLO_OP_conv) add_bias(n, s, &t);
-    if (n->op == KOLO_OP_conv_stats) {
-        const double again = (double)s->bytes[n->out[0]];
-        if (!forms_sums(g, n, s)) t.read += again;
-        else if (g->tensor[n->out[0]].dtype == KOLO_BF16) t.spared = again;
-    }
-    if (n->op == KOLO_OP_conv_grad_weight) add_weight_gradient(g, n, s, &t);
+    if (n->op == KOLO_OP_conv_stats || n->op == KOLO_OP_norm_conv_stats) add_sums(g, n, s, &t);
+    if (n->op == KOLO_OP_norm_conv_stats || n->op == KOLO_OP_norm_conv_grad_weight) add_norm(g, n, s, &t);
+    if (n->op == KOLO_OP_conv_grad_weight || n->op == KOLO_OP_norm_conv_grad_weight)
+        add_weight_gradient(g, n, s, &t);
     return t;
 }
 

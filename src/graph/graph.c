@@ -13,9 +13,10 @@ int kolo_graph_create(kolo_graph **graph, const char *name, bool train, enum kol
 {
     *graph = NULL;
     if (dtype != KOLO_F32 && dtype != KOLO_BF16 && dtype != KOLO_F16)
-        return kolo_fail(KOLO_ECONFIG, "graph %s: activations are f32, bf16 or f16, not %s", name, kolo_dtype_name(dtype));
+        return kolo_fail(KOLO_ECONFIG, "graph %s: activations are f32, bf16 or f16, not %s", name,
+                         kolo_dtype_name(dtype));
     kolo_graph *g = kolo_alloc(sizeof *g);
-    if (!g) return KOLO_ECONFIG;
+    if (!g) return KOLO_ENOMEM;
     g->train = train;
     g->dtype = dtype;
     g->input = g->label = g->logits = g->features = g->metrics = -1;
@@ -54,45 +55,60 @@ int kolo_graph_find(const kolo_graph *g, const char *name)
 static int check_dims(const kolo_graph *g, const char *name, int rank, const int64_t *dim)
 {
     if (rank < 1 || rank > KOLO_MAX_DIM)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has %d dimensions; 1 to %d are possible", g->name, name, rank, KOLO_MAX_DIM);
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has %d dimensions; 1 to %d are possible", g->name,
+                         name, rank, KOLO_MAX_DIM);
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
         if (dim[i] < 1)
-            return kolo_fail(KOLO_ECONFIG, "graph %s: %s would have the size %" PRId64 " in dimension %d; sizes are at least 1", g->name, name, dim[i], i);
+            return kolo_fail(KOLO_ECONFIG,
+                             "graph %s: %s would have the size %" PRId64
+                             " in dimension %d; sizes are at least 1",
+                             g->name, name, dim[i], i);
         if (__builtin_mul_overflow(count, dim[i], &count) || count > INT64_C(1) << 56)
-            return kolo_fail(KOLO_ECONFIG, "graph %s: %s is too large to count its elements; lower batch, size or classes", g->name, name);
+            return kolo_fail(KOLO_ECONFIG,
+                             "graph %s: %s is too large to count its elements; lower batch, size or classes",
+                             g->name, name);
     }
     return 0;
 }
 
-int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank, const int64_t *dim)
+int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank,
+                      const int64_t *dim)
 {
     KOLO_TRY(check_dims(g, name, rank, dim));
-    if (kolo_graph_find(g, name) >= 0) return kolo_fail(KOLO_EINTERNAL, "graph %s: two tensors are called %s", g->name, name);
+    if (kolo_graph_find(g, name) >= 0)
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: two tensors are called %s", g->name, name);
     kolo_tensor made = {.role = role, .dtype = dtype, .rank = rank, .producer = -1, .of = -1};
     memcpy(made.dim, dim, (size_t)rank * sizeof *dim); /* before growing: dim may point into g->tensor */
     KOLO_TRY(kolo_grow(&g->tensor, &g->tensor_capacity, g->tensors, sizeof *g->tensor));
     made.name = kolo_strdup(name);
-    if (!made.name) return KOLO_ECONFIG;
+    if (!made.name) return KOLO_ENOMEM;
     g->tensor[g->tensors] = made;
     return (int)g->tensors++;
 }
 
 /* A tensor that is not there is -1; anything lower is a builder's status and is passed on. */
-static int check_args(const kolo_graph *g, enum kolo_op op, int n, int min, int max, const int *arg, const char *what)
+static int check_args(const kolo_graph *g, enum kolo_op op, int n, int min, int max, const int *arg,
+                      const char *what)
 {
     const char *name = kolo_op_table[op].name;
-    if (n < min || n > max) return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has %d %s; %d to %d are possible", g->name, name, n, what, min, max);
+    if (n < min || n > max)
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has %d %s; %d to %d are possible", g->name, name, n,
+                         what, min, max);
     for (int i = 0; arg && i < n; i++) {
         if (arg[i] < -1) return arg[i];
-        if (arg[i] >= g->tensors) return kolo_fail(KOLO_EINTERNAL, "graph %s: %s names tensor %d of %" PRId64, g->name, name, arg[i], g->tensors);
+        if (arg[i] >= g->tensors)
+            return kolo_fail(KOLO_EINTERNAL, "graph %s: %s names tensor %d of %" PRId64, g->name, name,
+                             arg[i], g->tensors);
     }
     return 0;
 }
 
-static int prepare_node(const kolo_graph *g, kolo_node *node, enum kolo_op op, int n_in, const int *in, int n_out, const int *out, const kolo_attributes *a)
+static int prepare_node(const kolo_graph *g, kolo_node *node, enum kolo_op op, int n_in, const int *in,
+                        int n_out, const int *out, const kolo_attributes *a)
 {
-    if ((int)op < 0 || op >= KOLO_OP_COUNT) return kolo_fail(KOLO_EINTERNAL, "graph %s: no operation %d", g->name, (int)op);
+    if ((int)op < 0 || op >= KOLO_OP_COUNT)
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: no operation %d", g->name, (int)op);
     const kolo_op_info *info = &kolo_op_table[op];
     KOLO_TRY(check_args(g, op, n_in, info->min_in, info->max_in, in, "inputs"));
     KOLO_TRY(check_args(g, op, n_out, info->min_out, info->max_out, out, "outputs"));
@@ -117,17 +133,21 @@ static int push_node(kolo_graph *g, const kolo_node *node)
     return (int)g->nodes++;
 }
 
-int kolo_graph_node(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a, const char *name)
+int kolo_graph_node(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out,
+                    const kolo_attributes *a, const char *name)
 {
     kolo_node node;
     KOLO_TRY(prepare_node(g, &node, op, n_in, in, n_out, NULL, a));
     if (!kolo_op_table[op].shape)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has no shape rule; its outputs are made by a gradient rule", g->name, kolo_op_table[op].name);
+        return kolo_fail(KOLO_EINTERNAL,
+                         "graph %s: %s has no shape rule; its outputs are made by a gradient rule", g->name,
+                         kolo_op_table[op].name);
     KOLO_TRY(kolo_op_table[op].shape(g, &node, name));
     return push_node(g, &node);
 }
 
-int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const int *out, const kolo_attributes *a)
+int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const int *out,
+                         const kolo_attributes *a)
 {
     kolo_node node;
     KOLO_TRY(prepare_node(g, &node, op, n_in, in, n_out, out, a));
@@ -146,8 +166,8 @@ static void print_attributes(const kolo_node *node, FILE *file)
 {
     const kolo_attributes *a = &node->a;
     if (a->kernel[0])
-        fprintf(file, "  %" PRId64 "x%" PRId64 " stride %" PRId64 "x%" PRId64 " pad %" PRId64 "x%" PRId64, a->kernel[0], a->kernel[1], a->stride[0],
-                a->stride[1], a->pad[0], a->pad[1]);
+        fprintf(file, "  %" PRId64 "x%" PRId64 " stride %" PRId64 "x%" PRId64 " pad %" PRId64 "x%" PRId64,
+                a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->pad[0], a->pad[1]);
     if (a->groups > 1) fprintf(file, " groups %" PRId64, a->groups);
     if (a->epsilon > 0) fprintf(file, "  eps %g", a->epsilon);
     if (a->smoothing > 0) fprintf(file, "  smoothing %g", a->smoothing);
@@ -157,13 +177,16 @@ static void print_attributes(const kolo_node *node, FILE *file)
 int kolo_graph_print(const kolo_graph *g, void *stream)
 {
     FILE *file = stream;
-    fprintf(file, "graph %s: %s, %s, %" PRId64 " rows, %" PRId64 " tensors, %" PRId64 " nodes, %" PRId64 " parameters, %.0f multiply-accumulates a row\n",
-            g->name, g->train ? "training" : "evaluation", kolo_dtype_name(g->dtype), g->rows, g->tensors, g->nodes, kolo_graph_parameters(g),
-            kolo_graph_macs(g));
+    fprintf(file,
+            "graph %s: %s, %s, %" PRId64 " rows, %" PRId64 " tensors, %" PRId64 " nodes, %" PRId64
+            " parameters, %.0f multiply-accumulates a row\n",
+            g->name, g->train ? "training" : "evaluation", kolo_dtype_name(g->dtype), g->rows, g->tensors,
+            g->nodes, kolo_graph_parameters(g), kolo_graph_macs(g));
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *node = &g->node[i];
         fprintf(file, "%5" PRId64 "  %-20s", i, kolo_op_table[node->op].name);
-        for (int k = 0; k < node->n_in; k++) fprintf(file, " %s", node->in[k] < 0 ? "-" : g->tensor[node->in[k]].name);
+        for (int k = 0; k < node->n_in; k++)
+            fprintf(file, " %s", node->in[k] < 0 ? "-" : g->tensor[node->in[k]].name);
         fputs(" ->", file);
         for (int k = 0; k < node->n_out; k++) {
             fputc(' ', file);
@@ -183,10 +206,12 @@ int kolo_graph_drop(kolo_graph *g)
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i] >= 0 && n->out[i] < first) first = n->out[i];
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] >= 0 && n->in[i] < first && g->tensor[n->in[i]].role == KOLO_ROLE_PARAM) first = n->in[i];
+        if (n->in[i] >= 0 && n->in[i] < first && g->tensor[n->in[i]].role == KOLO_ROLE_PARAM)
+            first = n->in[i];
     for (int64_t t = first; t < g->tensors; t++)
         if (g->tensor[t].role != KOLO_ROLE_PARAM && g->tensor[t].producer != g->nodes - 1)
-            return kolo_fail(KOLO_EINTERNAL, "graph %s: %s is no part of the last node", g->name, g->tensor[t].name);
+            return kolo_fail(KOLO_EINTERNAL, "graph %s: %s is no part of the last node", g->name,
+                             g->tensor[t].name);
     while (g->tensors > first) free(g->tensor[--g->tensors].name);
     g->nodes--;
     return 0;
@@ -237,7 +262,7 @@ static void compact_tensors(kolo_graph *g, int *to)
 int kolo_graph_compact(kolo_graph *g, const bool *dead)
 {
     int *to = kolo_alloc((size_t)(g->tensors + 1) * sizeof *to);
-    if (!to) return KOLO_ECONFIG;
+    if (!to) return KOLO_ENOMEM;
     compact_nodes(g, dead, to);
     compact_tensors(g, to);
     for (int64_t t = 0; t < g->tensors; t++) {

@@ -1,8 +1,9 @@
-/* Graph: what is computed. Tensors and operations of one model, forward and (by autodiff) backward, in the order in
- * which they may run. Knows nothing of ranks, devices, memory or steps.
+/* Graph: what is computed. Tensors and operations of one model, forward and (by autodiff) backward, in the
+ * order in which they may run. Knows nothing of ranks, devices, memory or steps.
  *
- * Shapes are logical: activations are (N, C, H, W) or (N, F), convolution weights (O, I/groups, KH, KW), linear weights
- * (O, I). N is the micro-batch. How a backend lays a tensor out is its own affair (ops/backend.h). */
+ * Shapes are logical: activations are (N, C, H, W) or (N, F), convolution weights (O, I/groups, KH,
+ * KW), linear weights (O, I). N is the micro-batch. How a backend lays a tensor out is its own
+ * affair (ops/backend.h). */
 #ifndef KOLO_GRAPH_H
 #define KOLO_GRAPH_H
 
@@ -13,18 +14,27 @@
 #include "kolo/dtype.h"
 
 #define KOLO_MAX_DIM 6
-#define KOLO_MAX_ARGS 10 /* inputs, or outputs, of one operation */
+#define KOLO_MAX_ARGS 12 /* inputs, or outputs, of one operation */
 
 enum kolo_role {
-    KOLO_ROLE_INPUT,      /* (N, H, W, C) u8 pictures, filled by the loader                                        */
-    KOLO_ROLE_LABEL,      /* (N) or (N, words) i32, or f32 (N,2,C), filled by the loader: see kolo_input           */
-    KOLO_ROLE_PARAM,      /* f32, trained                                                                          */
-    KOLO_ROLE_BUFFER,     /* f32, kept with the parameters but not trained: running statistics                     */
-    KOLO_ROLE_ACTIVATION, /* lives from its producer to its last use; gradients of activations too                 */
-    KOLO_ROLE_GRADIENT,   /* f32 gradient of a parameter: summed over micro-batches and ranks                      */
-    KOLO_ROLE_STATISTIC,  /* f32 by-product that is averaged like a gradient (batch statistics) and then updates a buffer */
-    KOLO_ROLE_METRIC,     /* f32 by-product summed like a gradient: loss sum, top-1, top-5, rows                   */
-    KOLO_ROLE_PARTIAL,    /* f64 sums over this rank's rows; summed over the norm's group before its first use     */
+    /* (N, H, W, C) u8 pictures, filled by the loader */
+    KOLO_ROLE_INPUT,
+    /* (N) or (N, words) i32, or f32 (N,2,C), filled by the loader: see kolo_input */
+    KOLO_ROLE_LABEL,
+    /* f32, trained */
+    KOLO_ROLE_PARAM,
+    /* f32, kept with the parameters but not trained: running statistics */
+    KOLO_ROLE_BUFFER,
+    /* lives from its producer to its last use; gradients of activations too */
+    KOLO_ROLE_ACTIVATION,
+    /* f32 gradient of a parameter: summed over micro-batches and ranks */
+    KOLO_ROLE_GRADIENT,
+    /* f32 by-product that is averaged like a gradient (batch statistics) and then updates a buffer */
+    KOLO_ROLE_STATISTIC,
+    /* f32 by-product summed like a gradient: loss sum, top-1, top-5, rows */
+    KOLO_ROLE_METRIC,
+    /* f64 sums over this rank's rows; summed over the norm's group before its first use */
+    KOLO_ROLE_PARTIAL,
 };
 
 enum kolo_init_kind { KOLO_INIT_CONSTANT, KOLO_INIT_NORMAL, KOLO_INIT_UNIFORM };
@@ -34,7 +44,8 @@ typedef struct kolo_init {
 } kolo_init; /* value; standard deviation; bound */
 
 typedef struct kolo_tensor {
-    char *name; /* parameters and buffers: the state-dict name; activations: their module's name; unique in the graph */
+    /* parameters and buffers: the state-dict name; activations: their module's name; unique in the graph */
+    char *name;
     enum kolo_role role;
     enum kolo_dtype dtype;
     int rank;
@@ -42,7 +53,9 @@ typedef struct kolo_tensor {
     kolo_init init; /* PARAM, BUFFER */
     bool decay;     /* PARAM: false for norm weights and all biases (subject to decay_norms=) */
     int producer;   /* node, or -1 */
-    int of;         /* GRADIENT: its parameter; STATISTIC: the first of the buffers it updates (mean, then var = of + 1); else -1 */
+    /* GRADIENT: its parameter; STATISTIC: the first of the buffers it updates (mean, then
+     * var = of + 1); else -1 */
+    int of;
 } kolo_tensor;
 
 enum kolo_op {
@@ -71,18 +84,25 @@ enum kolo_overlap { KOLO_OVERLAP_IOU, KOLO_OVERLAP_GIOU, KOLO_OVERLAP_DIOU, KOLO
 
 /* All attributes of all operations; each uses some. Lengths in pixels. */
 typedef struct kolo_attributes {
-    /* window_attention: kernel the window, pad the shift, groups the heads; adaptive_avg_pool: kernel the pixels of y */
+    /* window_attention: kernel the window, pad the shift, groups the heads; adaptive_avg_pool:
+     * kernel the pixels of y */
     int64_t kernel[2], stride[2], pad[2], dilation[2], groups;
     int64_t first, count; /* slice: channels */
     enum kolo_activation activation;
     double slope;
-    double drop;                     /* residual, dropout: probability, in training; drawn from (seed, step, global row, draw) */
-    int32_t draw;                    /* residual, dropout: number of the operation among those of its graph that draw */
-    double margin, scale;            /* arc_margin */
-    bool reverse;                    /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
-    int64_t beyond;                  /* pools: so many more rows below and columns on the right that windows may reach, besides pad */
-    const char *detector;            /* detect_loss: which, a name in ops/detectors.def; the rest as it wants: */
-    bool l1, centre;                 /* L1 term on; candidates by centre only (the later rule), else also inside the box */
+    /* residual, dropout: probability, in training; drawn from (seed, step, global row, draw) */
+    double drop;
+    /* residual, dropout: number of the operation among those of its graph that draw */
+    int32_t draw;
+    double margin, scale; /* arc_margin */
+    /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
+    bool reverse;
+    /* pools: so many more rows below and columns on the right that windows may reach, besides pad */
+    int64_t beyond;
+    /* detect_loss: which, a name in ops/detectors.def; the rest as it wants: */
+    const char *detector;
+    /* L1 term on; candidates by centre only (the later rule), else also inside the box */
+    bool l1, centre;
     enum kolo_overlap overlap;       /* what the term of boxes asks for */
     float anchor[9][2];              /* width, height in pixels, smallest first */
     int32_t mask[KOLO_MAX_HEADS][3]; /* anchors of each head */
@@ -106,7 +126,8 @@ typedef struct kolo_graph {
     kolo_node *node;
     int64_t tensors, nodes;
     int64_t tensor_capacity, node_capacity;
-    bool train;                        /* built for training (batch statistics) or evaluation (running statistics) */
+    /* built for training (batch statistics) or evaluation (running statistics) */
+    bool train;
     enum kolo_dtype dtype;             /* of activations: F32, BF16 or F16 */
     int input, label, logits, metrics; /* tensors */
     int features;                      /* (N,F) what a classifier's last layer takes; -1: none such */
@@ -115,9 +136,12 @@ typedef struct kolo_graph {
     float anchor[9][2];                /* of detectors that have some: in pixels; mask: those of each head */
     int32_t mask[KOLO_MAX_HEADS][3];
     bool blur, blurred; /* kolo_conv blurs before a stride; it did */
-    bool signs;         /* a relu after a sum keeps its signs, a bit each, for its gradient, which then reads no y: less moved, more kept */
-    int draws;          /* operations that draw random numbers, so far */
-    int64_t rows;       /* N */
+    /* a relu after a sum keeps its signs, a bit each, for its gradient, which then reads no y:
+     * less moved, more kept */
+    bool signs;
+    bool pools;   /* a max pool norms what it reads itself (norm_max_pool): less moved, more computed */
+    int draws;    /* operations that draw random numbers, so far */
+    int64_t rows; /* N */
     int classes;
     int *grad; /* [tensors] gradient tensor of each tensor, or -1; after kolo_graph_backward */
     char name[64];
@@ -137,17 +161,22 @@ typedef struct kolo_stored {
 } kolo_stored;
 typedef struct kolo_traffic {
     double read, written; /* bytes */
-    double spared;        /* of bytes that are not counted: those that only engines compiled for the shape spare */
+    /* of bytes that are not counted: those that only engines compiled for the shape spare */
+    double spared;
 } kolo_traffic;
 
 /* One row of the operation table. */
 typedef struct kolo_op_info {
     const char *name;
     int min_in, max_in, min_out, max_out;
-    int overwrite;                                                      /* input that out[0] may overwrite when it dies there, or -1; an optional one is added */
-    int (*shape)(kolo_graph *graph, kolo_node *node, const char *name); /* checks inputs, makes the output tensors; NULL: backward */
-    int (*gradient)(kolo_graph *graph, int node);                       /* emits backward nodes; NULL: no gradient flows */
-    double (*flops)(const kolo_graph *graph, const kolo_node *node);    /* multiply and add counted as 2; NULL: none */
+    /* input that out[0] may overwrite when it dies there, or -1; an optional one is added */
+    int overwrite;
+    /* checks inputs, makes the output tensors; NULL: backward */
+    int (*shape)(kolo_graph *graph, kolo_node *node, const char *name);
+    /* emits backward nodes; NULL: no gradient flows */
+    int (*gradient)(kolo_graph *graph, int node);
+    /* multiply and add counted as 2; NULL: none */
+    double (*flops)(const kolo_graph *graph, const kolo_node *node);
     enum kolo_class class_of;
     kolo_traffic (*bytes)(const kolo_graph *graph, const kolo_node *node, const kolo_stored *stored);
 } kolo_op_info;
@@ -168,17 +197,19 @@ static inline int kolo_node_addend(const kolo_node *node)
 int kolo_graph_create(kolo_graph **graph, const char *name, bool train, enum kolo_dtype dtype);
 void kolo_graph_destroy(kolo_graph **graph);
 
-/* Building. Each returns a tensor (>= 0) or a negative status; `name` is the module's name ("layer1.0.conv1"):
- * parameters are made as NAME.weight and so on. A negative argument tensor makes the call fail with the same status,
- * so models may be written without a check on every line and end with one. */
+/* Building. Each returns a tensor (>= 0) or a negative status; `name` is the module's name
+ * ("layer1.0.conv1"): parameters are made as NAME.weight and so on. A negative argument tensor makes the call
+ * fail with the same status, so models may be written without a check on every line and end with one. */
 /* u8 (N,H,W,C); also the label, `words` i32 a row:
  *   1: class
- *   3: class, class of the picture mixed into it, weight of the first (bits of an f32): mixup, CutMix
- *   1 + 5 M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in pixels (bits of f32). Objects come first; behind them
+ *   3: class, class of the picture mixed into it, weight of the first (bits of an f32): mixup, CutMix 1 + 5
+ *   M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in pixels
+ *   (bits of f32). Objects come first; behind them
  *            regions of class -1, crowds and groups: what lies mostly in one is no background */
 int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64_t channels, int64_t words);
-/* After kolo_input: its label is f32 (N,2,C) instead, what the positive term of each class weighs in the loss of a row, then what the negative one does. For kolo_bce:
- * several classes, or none, may be a row's, and of classes with 0 and 0 nothing is known. */
+/* After kolo_input: its label is f32 (N,2,C) instead, what the positive term of each class weighs in the loss
+ * of a row, then what the negative one does. For kolo_bce: several classes, or none, may be a row's, and of
+ * classes with 0 and 0 nothing is known. */
 int kolo_image_label_input(kolo_graph *g, int64_t classes);
 int kolo_param(kolo_graph *g, const char *name, int rank, const int64_t *dim, kolo_init init, bool decay);
 int kolo_normalize(kolo_graph *g, int x, const float *mean, const float *std); /* -> (N,C,H,W) of g->dtype */
@@ -191,32 +222,43 @@ typedef struct kolo_conv_spec {
 int kolo_conv(kolo_graph *g, const char *name, int x, const kolo_conv_spec *spec);
 /* Batch norm over N,H,W: parameters NAME.weight, NAME.bias, buffers NAME.running_mean, NAME.running_var.
  * Training: norm_stats + norm_apply (the sums are a PARTIAL); evaluation: norm_infer. */
-int kolo_batch_norm(kolo_graph *g, const char *name, int x, double epsilon, double momentum, double weight_init);
+int kolo_batch_norm(kolo_graph *g, const char *name, int x, double epsilon, double momentum,
+                    double weight_init);
 int kolo_relu(kolo_graph *g, const char *name, int x);
 int kolo_add(kolo_graph *g, const char *name, int a, int b);
 int kolo_max_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad);
-int kolo_avg_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad, bool count_pad);
-/* A window around every stride-th pixel, ceil(H / stride) rows of them; an even window reaches one pixel further down and right than up
- * and left, and what lies outside is left out: darknet's pooling, and that of ResNet-D. */
+int kolo_avg_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad,
+                  bool count_pad);
+/* A window around every stride-th pixel, ceil(H / stride) rows of them; an even window reaches one
+ * pixel further down and right than up and left, and what lies outside is left out: darknet's pooling,
+ * and that of ResNet-D. */
 int kolo_max_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride);
 int kolo_avg_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride);
 int kolo_global_avg_pool(kolo_graph *g, const char *name, int x); /* (N,C,H,W) -> (N,C) */
-/* To height x width pixels, whatever x has: each is the mean of a window, which may overlap others (ops/adaptive.h). */
+/* To height x width pixels, whatever x has: each is the mean of a window, which may overlap
+ * others (ops/adaptive.h). */
 int kolo_adaptive_avg_pool(kolo_graph *g, const char *name, int x, int64_t height, int64_t width);
 int kolo_flatten(kolo_graph *g, const char *name, int x); /* (N,C,H,W) -> (N,C*H*W) */
-int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init);
-int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels); /* every second pixel, zero channels on both sides */
-/* (N,F) -> (N,out), or each pixel's channels (N,C,H,W) -> (N,out,H,W): kolo_linear. The same with a weight that is stored as a convolution's, (out,C,1,1): */
-int kolo_pointwise(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init);
+int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight,
+                kolo_init bias_init);
+/* every second pixel, zero channels on both sides */
+int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels);
+/* (N,F) -> (N,out), or each pixel's channels (N,C,H,W) -> (N,out,H,W): kolo_linear. The same with a weight
+ * that is stored as a convolution's, (out,C,1,1): */
+int kolo_pointwise(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight,
+                   kolo_init bias_init);
 int kolo_layer_norm(kolo_graph *g, const char *name, int x, double epsilon);
 int kolo_activate(kolo_graph *g, const char *name, int x, enum kolo_activation activation, double slope);
-/* x + kept(row) scale branch. scale: -1, or a parameter of C elements. drop: probability that a row's branch is left out in training; the others are
- * divided by 1 - drop (stochastic depth, Huang et al., arXiv:1603.09382). */
+/* x + kept(row) scale branch. scale: -1, or a parameter of C elements. drop: probability that a
+ * row's branch is left out in training; the others are divided by 1 - drop (stochastic depth, Huang
+ * et al., arXiv:1603.09382). */
 int kolo_residual(kolo_graph *g, const char *name, int x, int branch, int scale, double drop);
 int kolo_dropout(kolo_graph *g, const char *name, int x, double drop);
-/* Attention within windows of window x window pixels, after shifting the map up and left by `shift`, with relative bias (parameter
- * NAME.relative_position_bias_table) and mask (Liu et al., arXiv:2103.14030). H and W are multiples of the window. qkv: (N,3C,H,W): queries, keys, values, each heads x C/heads */
-int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window, const int64_t shift[2]);
+/* Attention within windows of window x window pixels, after shifting the map up and left by `shift`, with
+ * relative bias (parameter NAME.relative_position_bias_table) and mask (Liu et al., arXiv:2103.14030). H and
+ * W are multiples of the window. qkv: (N,3C,H,W): queries, keys, values, each heads x C/heads */
+int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window,
+                          const int64_t shift[2]);
 int kolo_pad(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns);
 int kolo_crop(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns);
 int kolo_space_to_depth(kolo_graph *g, const char *name, int x);
@@ -226,35 +268,50 @@ int kolo_slice_channels(kolo_graph *g, const char *name, int x, int64_t first, i
 int kolo_gate(kolo_graph *g, const char *name, int x, int s);
 /* Cosines between rows of x and of the parameter NAME.weight (out, F). */
 int kolo_cosine(kolo_graph *g, const char *name, int x, int64_t out, kolo_init weight);
-int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin, double scale); /* needs the label */
+/* needs the label */
+int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin, double scale);
 
-/* Last, one of these: sets g->metrics, sums over rows, and the outputs. Classes: 4: loss, top-1, top-5 hits, rows; boxes: 8: loss,
- * foreground anchors, boxes, rows, then the parts of the loss: overlap, object, class, L1. */
+/* Last, one of these: sets g->metrics, sums over rows, and the outputs. Classes: 4: loss, top-1,
+ * top-5 hits, rows; boxes: 8: loss, foreground anchors, boxes, rows, then the parts of the loss:
+ * overlap, object, class, L1. */
 int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing);
 int kolo_bce(kolo_graph *g, int logits, double smoothing);
-/* head: (N, anchors (5 + classes), h, w), finest first: x, y, w, h, object, classes, raw, for each anchor of a cell. found: the loss tells its gradient which
- * box each cell has. a: what `detector` reads; its text and that of a stay the caller's and outlive the graph. */
-int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *head, int anchors, bool found, const kolo_attributes *a);
+/* head: (N, anchors (5 + classes), h, w), finest first: x, y, w, h, object, classes, raw, for each anchor of
+ * a cell. found: the loss tells its gradient which box each cell has. a: what `detector` reads; its text and
+ * that of a stay the caller's and outlive the graph. */
+int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *head, int anchors, bool found,
+                     const kolo_attributes *a);
 
-/* After building, before backward: norm + (add) + relu become one norm_apply / norm_infer where nothing else reads between. */
+/* After building, before backward: norm + (add) + relu become one norm_apply / norm_infer where nothing else
+ * reads between, with g->pools norm + relu + max pool one norm_max_pool. */
 int kolo_graph_fuse(kolo_graph *g);
-/* After the gradients, for devices: conv + norm_stats become conv_stats (fuse_conv.c). */
-int kolo_graph_fuse_conv(kolo_graph *g);
-/* Appends the backward nodes. Gradients of parameters are tensors of role GRADIENT named "grad:" + parameter. Where a tensor has several readers
- * its gradients are added, by the operations that make them where these can (kolo_op_addend), else by additions. */
+/* After the gradients, for devices (fuse_conv.c): conv + norm_stats become conv_stats, the gradients of two
+ * norms whose results were added norms_grad_apply. norms: a norm with relu that only convolutions read is
+ * done by them, forward and in the weight's gradient. */
+int kolo_graph_fuse_conv(kolo_graph *g, bool norms);
+/* The same, in fp16, before it: data gradients of convolutions with what the norm in front of them
+ * begins with (fuse_grad.c). */
+int kolo_graph_fuse_grad(kolo_graph *g);
+/* Appends the backward nodes. Gradients of parameters are tensors of role GRADIENT named "grad:" + parameter.
+ * Where a tensor has several readers its gradients are added, by the operations that make them where these
+ * can (kolo_op_addend), else by additions. */
 int kolo_graph_backward(kolo_graph *g);
 
 /* For op implementations, gradient rules and passes. */
-int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank, const int64_t *dim);
-int kolo_graph_node(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a,
-                    const char *name); /* runs the shape rule; the new node's index; outputs are named NAME, NAME:1, ... */
+int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank,
+                      const int64_t *dim);
+int kolo_graph_node(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out,
+                    const kolo_attributes *a,
+                    /* runs the shape rule; the new node's index; outputs are named NAME, NAME:1, ... */
+                    const char *name);
 int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const int *out,
                          const kolo_attributes *a);         /* outputs already made (backward) */
 int kolo_graph_find(const kolo_graph *g, const char *name); /* tensor or -1 */
 int64_t kolo_tensor_count(const kolo_tensor *tensor);       /* elements */
 
 bool kolo_graph_is_output(const kolo_graph *g, int tensor); /* logits, features, or a head */
-/* Drops the nodes that are marked and the tensors that no node makes any more; all indices follow. dead: [nodes] */
+/* Drops the nodes that are marked and the tensors that no node makes any more; all indices
+ * follow. dead: [nodes] */
 int kolo_graph_compact(kolo_graph *g, const bool *dead);
 /* Takes back the node made last, its outputs and the parameters that were made for it. */
 int kolo_graph_drop(kolo_graph *g);
@@ -262,7 +319,8 @@ int64_t kolo_graph_parameters(const kolo_graph *g);    /* elements of PARAM tens
 double kolo_graph_macs(const kolo_graph *g);           /* multiply-accumulates of the forward part, one row */
 int kolo_graph_print(const kolo_graph *g, void *file); /* FILE *; one line a node */
 
-/* Initial value of element i (canonical order) of a parameter or buffer: a pure function of (seed, name, i). */
+/* Initial value of element i (canonical order) of a parameter or buffer: a pure function of (seed, name,
+ * i). */
 float kolo_initial_value(const kolo_tensor *tensor, uint64_t seed, int64_t i);
 
 #endif

@@ -18,13 +18,16 @@ static int last_input(const kolo_graph *g, int logits)
 static int classes_loss(kolo_graph *g, enum kolo_op op, int logits, double smoothing)
 {
     if (logits < 0) return logits;
-    if (g->label < 0) return kolo_fail(KOLO_EINTERNAL, "graph %s has no labels: kolo_input comes first", g->name);
-    if (!(smoothing >= 0 && smoothing <= 1)) return kolo_fail(KOLO_ECONFIG, "label smoothing is %g; it lies in [0, 1]", smoothing);
+    if (g->label < 0)
+        return kolo_fail(KOLO_EINTERNAL, "graph %s has no labels: kolo_input comes first", g->name);
+    if (!(smoothing >= 0 && smoothing <= 1))
+        return kolo_fail(KOLO_ECONFIG, "label smoothing is %g; it lies in [0, 1]", smoothing);
     kolo_attributes a = {.smoothing = smoothing};
     int in[] = {logits, g->label};
     int metrics = kolo_build_output(g, op, 2, in, 1, &a, "metrics");
     if (metrics < 0) return metrics;
-    if (g->tensor[logits].dim[1] > INT32_MAX) return kolo_fail(KOLO_ECONFIG, "graph %s: too many classes", g->name);
+    if (g->tensor[logits].dim[1] > INT32_MAX)
+        return kolo_fail(KOLO_ECONFIG, "graph %s: too many classes", g->name);
     g->logits = logits;
     g->features = last_input(g, logits);
     g->metrics = metrics;
@@ -32,19 +35,29 @@ static int classes_loss(kolo_graph *g, enum kolo_op op, int logits, double smoot
     return metrics;
 }
 
-int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing) { return classes_loss(g, KOLO_OP_cross_entropy, logits, smoothing); }
+int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing)
+{
+    return classes_loss(g, KOLO_OP_cross_entropy, logits, smoothing);
+}
 
-int kolo_bce(kolo_graph *g, int logits, double smoothing) { return classes_loss(g, KOLO_OP_bce, logits, smoothing); }
+int kolo_bce(kolo_graph *g, int logits, double smoothing)
+{
+    return classes_loss(g, KOLO_OP_bce, logits, smoothing);
+}
 
 /* A detector that is evaluated has outputs but no loss. */
-int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *head, int anchors, bool found, const kolo_attributes *a)
+int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *head, int anchors, bool found,
+                     const kolo_attributes *a)
 {
-    if (heads < 1 || heads > KOLO_MAX_HEADS) return kolo_fail(KOLO_EINTERNAL, "graph %s: %d heads; 1 to %d are possible", g->name, heads, KOLO_MAX_HEADS);
+    if (heads < 1 || heads > KOLO_MAX_HEADS)
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: %d heads; 1 to %d are possible", g->name, heads,
+                         KOLO_MAX_HEADS);
     int in[KOLO_MAX_HEADS + 1];
     for (int i = 0; i < heads; i++) {
         if (head[i] < 0) return head[i];
         const kolo_tensor *t = &g->tensor[head[i]];
-        if (t->rank != 4 || t->dim[1] % anchors || t->dim[1] / anchors < 6 || t->dim[1] != g->tensor[head[0]].dim[1])
+        if (t->rank != 4 || t->dim[1] % anchors || t->dim[1] / anchors < 6 ||
+            t->dim[1] != g->tensor[head[0]].dim[1])
             return kolo_fail(KOLO_EINTERNAL, "graph %s: %s is no head of a detector", g->name, t->name);
         in[i] = g->head[i] = head[i];
     }
@@ -57,7 +70,8 @@ int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *
     in[heads] = g->label;
     kolo_attributes mine = *a;
     mine.detector = detector;
-    const int metrics = kolo_build_output(g, KOLO_OP_detect_loss, heads + 1, in, found ? 3 : 1, &mine, "metrics");
+    const int metrics =
+        kolo_build_output(g, KOLO_OP_detect_loss, heads + 1, in, found ? 3 : 1, &mine, "metrics");
     if (metrics >= 0) g->metrics = metrics;
     return metrics;
 }
@@ -80,19 +94,22 @@ int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin,
 {
     if (cosines < 0) return cosines;
     if (!(margin >= 0 && margin < 1.5) || !(scale > 0))
-        return kolo_fail(KOLO_ECONFIG, "%s: margin %g, scale %g: a margin lies in [0, 1.5), a scale above 0", name, margin, scale);
+        return kolo_fail(KOLO_ECONFIG, "%s: margin %g, scale %g: a margin lies in [0, 1.5), a scale above 0",
+                         name, margin, scale);
     const kolo_attributes a = {.margin = margin, .scale = scale};
     int in[] = {cosines, g->label};
     return kolo_build_output(g, KOLO_OP_arc_margin, 2, in, 1, &a, name);
 }
 
-/* ---- shapes -------------------------------------------------------------------------------------------------------- */
+/* ---- shapes -------------------------------------------------------------------------------------------- */
 
 /* (N) classes, (N,3) two classes and a weight, or (N,C) numbers */
 static int want_labels(const kolo_graph *g, const kolo_node *node, int input, const char *module)
 {
-    const kolo_tensor *x = &g->tensor[node->in[0]], *label = node->in[input] < 0 ? NULL : &g->tensor[node->in[input]];
-    if (!label) return kolo_fail(KOLO_EINTERNAL, "%s: %s lacks its labels", module, kolo_op_table[node->op].name);
+    const kolo_tensor *x = &g->tensor[node->in[0]],
+                      *label = node->in[input] < 0 ? NULL : &g->tensor[node->in[input]];
+    if (!label)
+        return kolo_fail(KOLO_EINTERNAL, "%s: %s lacks its labels", module, kolo_op_table[node->op].name);
     bool classes = label->dtype == KOLO_I32 && (label->rank == 1 || (label->rank == 2 && label->dim[1] == 3));
     bool numbers = label->dtype == KOLO_F32 && label->rank == 2 && label->dim[1] == x->dim[1];
     if ((classes || numbers) && label->dim[0] == x->dim[0]) return 0;
@@ -103,7 +120,8 @@ int kolo_shape_cross_entropy(kolo_graph *g, kolo_node *node, const char *module)
 {
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 2, module));
     const kolo_tensor *x = &g->tensor[node->in[0]], *label = node->in[1] < 0 ? NULL : &g->tensor[node->in[1]];
-    const bool weights = node->op == KOLO_OP_bce && label && label->dtype == KOLO_F32 && label->rank == 3; /* of image labels */
+    /* of image labels */
+    const bool weights = node->op == KOLO_OP_bce && label && label->dtype == KOLO_F32 && label->rank == 3;
     if (!weights) KOLO_TRY(want_labels(g, node, 1, module));
     else if (label->dim[0] != x->dim[0] || label->dim[1] != 2 || label->dim[2] != x->dim[1])
         return kolo_fail(KOLO_EINTERNAL, "%s: image labels are f32 (N,2,C)", module);
@@ -111,7 +129,10 @@ int kolo_shape_cross_entropy(kolo_graph *g, kolo_node *node, const char *module)
     return kolo_shape_make(g, node, 0, module, KOLO_ROLE_METRIC, KOLO_F32, 1, &dim);
 }
 
-int kolo_shape_cosine(kolo_graph *g, kolo_node *node, const char *module) { return kolo_shape_linear(g, node, module); }
+int kolo_shape_cosine(kolo_graph *g, kolo_node *node, const char *module)
+{
+    return kolo_shape_linear(g, node, module);
+}
 
 int kolo_shape_arc_margin(kolo_graph *g, kolo_node *node, const char *module)
 {
@@ -137,7 +158,7 @@ int kolo_shape_detect_loss(kolo_graph *g, kolo_node *node, const char *module)
     return kolo_shape_make(g, node, 2, module, KOLO_ROLE_ACTIVATION, KOLO_F32, 2, cells);
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------------------------- */
+/* ---- gradients ----------------------------------------------------------------------------------------- */
 
 int kolo_gradient_cross_entropy(kolo_graph *g, int index)
 {
@@ -165,7 +186,8 @@ int kolo_gradient_cosine(kolo_graph *g, int index)
     return kolo_gradient_emit_all(g, KOLO_OP_cosine_grad, 4, in, &n.a, 2, n.in);
 }
 
-/* One node for the gradients of all heads; it reads what the loss read and what it found out (outputs 1, ...). */
+/* One node for the gradients of all heads; it reads what the loss read and what it found
+ * out (outputs 1, ...). */
 int kolo_gradient_detect_loss(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];

@@ -1,34 +1,38 @@
-/* Operations that move numbers and compute none: builders, shapes, gradients. Each one's gradient is the way back. */
+/* Operations that move numbers and compute none: builders, shapes, gradients. Each one's
+ * gradient is the way back. */
 #include <inttypes.h>
 
 #include "graph/rules.h"
 #include "kolo/error.h"
 
-static int build(kolo_graph *g, enum kolo_op op, const char *name, int x, const kolo_attributes *a)
+static int rearrange_build(kolo_graph *g, enum kolo_op op, const char *name, int x, const kolo_attributes *a)
 {
     return x < 0 ? x : kolo_build_output(g, op, 1, &x, 1, a, name);
 }
 
 int kolo_pad(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns)
 {
-    return build(g, KOLO_OP_pad, name, x, &(kolo_attributes){.pad = {rows, columns}});
+    return rearrange_build(g, KOLO_OP_pad, name, x, &(kolo_attributes){.pad = {rows, columns}});
 }
 
 int kolo_crop(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns)
 {
-    return build(g, KOLO_OP_crop, name, x, &(kolo_attributes){.pad = {rows, columns}});
+    return rearrange_build(g, KOLO_OP_crop, name, x, &(kolo_attributes){.pad = {rows, columns}});
 }
 
-int kolo_space_to_depth(kolo_graph *g, const char *name, int x) { return build(g, KOLO_OP_space_to_depth, name, x, NULL); }
+int kolo_space_to_depth(kolo_graph *g, const char *name, int x)
+{
+    return rearrange_build(g, KOLO_OP_space_to_depth, name, x, NULL);
+}
 
 int kolo_upsample(kolo_graph *g, const char *name, int x, int64_t times)
 {
-    return build(g, KOLO_OP_upsample, name, x, &(kolo_attributes){.stride = {times, times}});
+    return rearrange_build(g, KOLO_OP_upsample, name, x, &(kolo_attributes){.stride = {times, times}});
 }
 
 int kolo_slice_channels(kolo_graph *g, const char *name, int x, int64_t first, int64_t count)
 {
-    return build(g, KOLO_OP_slice, name, x, &(kolo_attributes){.first = first, .count = count});
+    return rearrange_build(g, KOLO_OP_slice, name, x, &(kolo_attributes){.first = first, .count = count});
 }
 
 int kolo_concat(kolo_graph *g, const char *name, int n, const int *x)
@@ -38,7 +42,7 @@ int kolo_concat(kolo_graph *g, const char *name, int n, const int *x)
     return kolo_build_output(g, KOLO_OP_concat, n, x, 1, NULL, name);
 }
 
-/* ---- shapes -------------------------------------------------------------------------------------------------------- */
+/* ---- shapes -------------------------------------------------------------------------------------------- */
 
 static int resized(kolo_graph *g, kolo_node *node, const char *module, int64_t height, int64_t width)
 {
@@ -51,7 +55,9 @@ int kolo_shape_pad(kolo_graph *g, kolo_node *node, const char *module)
 {
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const int64_t *dim = g->tensor[node->in[0]].dim, *pad = node->a.pad;
-    if (pad[0] < 0 || pad[1] < 0) return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be added", module, pad[0], pad[1]);
+    if (pad[0] < 0 || pad[1] < 0)
+        return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be added",
+                         module, pad[0], pad[1]);
     return resized(g, node, module, dim[2] + pad[0], dim[3] + pad[1]);
 }
 
@@ -60,8 +66,10 @@ int kolo_shape_crop(kolo_graph *g, kolo_node *node, const char *module)
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const int64_t *dim = g->tensor[node->in[0]].dim, *pad = node->a.pad;
     if (pad[0] < 0 || pad[1] < 0 || pad[0] >= dim[2] || pad[1] >= dim[3])
-        return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be cut off %" PRId64 " x %" PRId64 " pixels", module, pad[0],
-                         pad[1], dim[2], dim[3]);
+        return kolo_fail(KOLO_EINTERNAL,
+                         "%s: %" PRId64 " rows and %" PRId64 " columns cannot be cut off %" PRId64
+                         " x %" PRId64 " pixels",
+                         module, pad[0], pad[1], dim[2], dim[3]);
     return resized(g, node, module, dim[2] - pad[0], dim[3] - pad[1]);
 }
 
@@ -78,7 +86,9 @@ int kolo_shape_upsample(kolo_graph *g, kolo_node *node, const char *module)
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const int64_t *dim = g->tensor[node->in[0]].dim, *times = node->a.stride;
     if (times[0] < 1 || times[1] < 1 || times[0] > 64 || times[1] > 64)
-        return kolo_fail(KOLO_ECONFIG, "%s: a map cannot be made %" PRId64 " times larger; 1 to 64 are possible", module, times[0]);
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s: a map cannot be made %" PRId64 " times larger; 1 to 64 are possible", module,
+                         times[0]);
     return resized(g, node, module, dim[2] * times[0], dim[3] * times[1]);
 }
 
@@ -88,7 +98,8 @@ int kolo_shape_slice(kolo_graph *g, kolo_node *node, const char *module)
     const kolo_tensor *x = &g->tensor[node->in[0]];
     if (x->rank != 2) KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     if (node->a.first < 0 || node->a.count < 1 || node->a.first > x->dim[1] - node->a.count)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s has no channels %" PRId64 " to %" PRId64, module, x->name, node->a.first, node->a.first + node->a.count - 1);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s has no channels %" PRId64 " to %" PRId64, module, x->name,
+                         node->a.first, node->a.first + node->a.count - 1);
     int64_t dim[] = {x->dim[0], node->a.count, x->dim[2], x->dim[3]};
     return kolo_shape_make_like(g, node, 0, module, x->rank, dim);
 }
@@ -114,12 +125,18 @@ int kolo_shape_concat(kolo_graph *g, kolo_node *node, const char *module)
     return kolo_shape_make_like(g, node, 0, module, x->rank, dim);
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------------------------- */
+/* ---- gradients ----------------------------------------------------------------------------------------- */
 
 int kolo_gradient_pad(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_crop); }
 int kolo_gradient_crop(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_pad); }
-int kolo_gradient_space_to_depth(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_space_to_depth_grad); }
-int kolo_gradient_upsample(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_upsample_grad); }
+int kolo_gradient_space_to_depth(kolo_graph *g, int node)
+{
+    return kolo_gradient_unary(g, node, KOLO_OP_space_to_depth_grad);
+}
+int kolo_gradient_upsample(kolo_graph *g, int node)
+{
+    return kolo_gradient_unary(g, node, KOLO_OP_upsample_grad);
+}
 int kolo_gradient_slice(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_slice_grad); }
 
 int kolo_gradient_concat(kolo_graph *g, int index)

@@ -7,8 +7,17 @@
 
 const kolo_op_info kolo_op_table[KOLO_OP_COUNT] = {
 #define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops, kind, bytes) \
-    {#name, min_in, max_in, min_out, max_out, overwrite, kolo_shape_##shape, kolo_gradient_##gradient, kolo_flops_##flops, \
-     KOLO_CLASS_##kind, kolo_bytes_##bytes},
+    {#name,                                                                                        \
+     min_in,                                                                                       \
+     max_in,                                                                                       \
+     min_out,                                                                                      \
+     max_out,                                                                                      \
+     overwrite,                                                                                    \
+     kolo_shape_##shape,                                                                           \
+     kolo_gradient_##gradient,                                                                     \
+     kolo_flops_##flops,                                                                           \
+     KOLO_CLASS_##kind,                                                                            \
+     kolo_bytes_##bytes},
 #include "graph/ops.def"
 #undef OP
 };

@@ -9,8 +9,10 @@ int kolo_layer_norm(kolo_graph *g, const char *name, int x, double epsilon)
 {
     if (x < 0) return x;
     if (g->tensor[x].rank != 2 && g->tensor[x].rank != 4)
-        return kolo_fail(KOLO_ECONFIG, "%s: layer norm takes (N,C,H,W) or (N,C), but %s has %d dimensions", name, g->tensor[x].name, g->tensor[x].rank);
-    if (!(epsilon > 0)) return kolo_fail(KOLO_ECONFIG, "%s: epsilon is %g; it must be positive", name, epsilon);
+        return kolo_fail(KOLO_ECONFIG, "%s: layer norm takes (N,C,H,W) or (N,C), but %s has %d dimensions",
+                         name, g->tensor[x].name, g->tensor[x].rank);
+    if (!(epsilon > 0))
+        return kolo_fail(KOLO_ECONFIG, "%s: epsilon is %g; it must be positive", name, epsilon);
     char part[300];
     const kolo_init one = {KOLO_INIT_CONSTANT, 1}, zero = {KOLO_INIT_CONSTANT, 0};
     int64_t channels = g->tensor[x].dim[1];
@@ -74,21 +76,25 @@ int kolo_gate(kolo_graph *g, const char *name, int x, int s)
     return kolo_build_output(g, KOLO_OP_gate, 2, in, 1, NULL, name);
 }
 
-int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window, const int64_t shift[2])
+int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window,
+                          const int64_t shift[2])
 {
     if (qkv < 0) return qkv;
     if (window < 1 || window > 64 || heads < 1)
-        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " heads, windows of %" PRId64 " pixels: 1 to 64 are possible", name, heads, window);
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s: %" PRId64 " heads, windows of %" PRId64 " pixels: 1 to 64 are possible", name,
+                         heads, window);
     char part[300];
     snprintf(part, sizeof part, "%s.relative_position_bias_table", name);
     int64_t dim[] = {(2 * window - 1) * (2 * window - 1), heads};
     int in[2] = {qkv, kolo_param(g, part, 2, dim, (kolo_init){KOLO_INIT_NORMAL, 0.02}, false)};
     if (in[1] < 0) return in[1];
-    const kolo_attributes a = {.kernel = {window, window}, .stride = {1, 1}, .pad = {shift[0], shift[1]}, .groups = heads};
+    const kolo_attributes a = {
+        .kernel = {window, window}, .stride = {1, 1}, .pad = {shift[0], shift[1]}, .groups = heads};
     return kolo_build_output(g, KOLO_OP_window_attention, 2, in, 1, &a, name);
 }
 
-/* ---- shapes -------------------------------------------------------------------------------------------------------- */
+/* ---- shapes -------------------------------------------------------------------------------------------- */
 
 int kolo_shape_layer_norm(kolo_graph *g, kolo_node *node, const char *module)
 {
@@ -103,7 +109,8 @@ int kolo_shape_residual(kolo_graph *g, kolo_node *node, const char *module)
     const kolo_tensor *x = &g->tensor[node->in[0]];
     if (x->rank != 2) KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     if (node->n_in > 1 && node->in[1] >= 0 && kolo_tensor_count(&g->tensor[node->in[1]]) != x->dim[1])
-        return kolo_fail(KOLO_ECONFIG, "%s: %s does not have the %" PRId64 " channels of %s", module, g->tensor[node->in[1]].name, x->dim[1], x->name);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s does not have the %" PRId64 " channels of %s", module,
+                         g->tensor[node->in[1]].name, x->dim[1], x->name);
     if (node->n_in > 2 && node->in[2] >= 0) KOLO_TRY(kolo_shape_want_same(g, node, 0, 2, module));
     return kolo_shape_make_like(g, node, 0, module, x->rank, x->dim);
 }
@@ -114,7 +121,8 @@ int kolo_shape_gate(kolo_graph *g, kolo_node *node, const char *module)
     KOLO_TRY(kolo_shape_want_rank(g, node, 1, 2, module));
     const kolo_tensor *x = &g->tensor[node->in[0]], *s = &g->tensor[node->in[1]];
     if (x->dim[0] != s->dim[0] || x->dim[1] != s->dim[1] || x->dtype != s->dtype)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s has no factor for each channel of %s", module, s->name, x->name);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s has no factor for each channel of %s", module, s->name,
+                         x->name);
     return kolo_shape_make_like(g, node, 0, module, 4, x->dim);
 }
 
@@ -125,18 +133,22 @@ int kolo_shape_window_attention(kolo_graph *g, kolo_node *node, const char *modu
     const kolo_tensor *x = &g->tensor[node->in[0]], *table = &g->tensor[node->in[1]];
     const kolo_attributes *a = &node->a;
     if (x->dim[1] % (3 * a->groups))
-        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " channels are no queries, keys and values of %" PRId64 " heads", module, x->dim[1], a->groups);
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s: %" PRId64 " channels are no queries, keys and values of %" PRId64 " heads",
+                         module, x->dim[1], a->groups);
     for (int axis = 0; axis < 2; axis++)
         if (x->dim[2 + axis] % a->kernel[axis] || a->pad[axis] < 0 || a->pad[axis] >= a->kernel[axis])
-            return kolo_fail(KOLO_ECONFIG, "%s: windows of %" PRId64 " pixels, shifted by %" PRId64 ", do not fill a map of %" PRId64, module, a->kernel[axis],
-                             a->pad[axis], x->dim[2 + axis]);
+            return kolo_fail(KOLO_ECONFIG,
+                             "%s: windows of %" PRId64 " pixels, shifted by %" PRId64
+                             ", do not fill a map of %" PRId64,
+                             module, a->kernel[axis], a->pad[axis], x->dim[2 + axis]);
     if (table->dim[0] != (2 * a->kernel[0] - 1) * (2 * a->kernel[1] - 1) || table->dim[1] != a->groups)
         return kolo_fail(KOLO_EINTERNAL, "%s: the table of relative positions has another size", module);
     int64_t dim[] = {x->dim[0], x->dim[1] / 3, x->dim[2], x->dim[3]};
     return kolo_shape_make_like(g, node, 0, module, 4, dim);
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------------------------- */
+/* ---- gradients ----------------------------------------------------------------------------------------- */
 
 int kolo_gradient_layer_norm(kolo_graph *g, int index)
 {
@@ -162,7 +174,10 @@ int kolo_gradient_residual(kolo_graph *g, int index)
     return kolo_gradient_emit_all(g, KOLO_OP_residual_grad, 3, in, &n.a, 2, t);
 }
 
-int kolo_gradient_dropout(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_dropout_grad); }
+int kolo_gradient_dropout(kolo_graph *g, int node)
+{
+    return kolo_gradient_unary(g, node, KOLO_OP_dropout_grad);
+}
 
 int kolo_gradient_gate(kolo_graph *g, int index)
 {

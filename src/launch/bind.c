@@ -12,16 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool masks_meet(const kolo_seat *a, const kolo_seat *b)
+static bool masks_meet(const kolo_cpuset *a, const kolo_cpuset *b)
 {
     for (int w = 0; w < KOLO_MASK_WORDS; w++)
         if (a->mask[w] & b->mask[w]) return true;
     return false;
 }
 
-static bool same_machine(const kolo_seat *a, const kolo_seat *b) { return strncmp(a->machine, b->machine, sizeof a->machine) == 0; }
+static bool same_machine(const kolo_cpuset *a, const kolo_cpuset *b)
+{
+    return strncmp(a->machine, b->machine, sizeof a->machine) == 0;
+}
 
-bool kolo_seat_share(const kolo_seat *all, int rank, int size, int *index, int *sharers)
+bool kolo_cpuset_share(const kolo_cpuset *all, int rank, int size, int *index, int *sharers)
 {
     bool clean = true;
     *index = *sharers = 0;
@@ -39,8 +42,10 @@ bool kolo_seat_share(const kolo_seat *all, int rank, int size, int *index, int *
 
 static int load_topology(hwloc_topology_t *topology, hwloc_bitmap_t given)
 {
-    if (hwloc_topology_init(topology) != 0) return kolo_fail(KOLO_EINTERNAL, "bind: hwloc cannot be initialised");
-    if (hwloc_topology_load(*topology) != 0 || hwloc_get_cpubind(*topology, given, HWLOC_CPUBIND_PROCESS) != 0) {
+    if (hwloc_topology_init(topology) != 0)
+        return kolo_fail(KOLO_EINTERNAL, "bind: hwloc cannot be initialised");
+    if (hwloc_topology_load(*topology) != 0 ||
+        hwloc_get_cpubind(*topology, given, HWLOC_CPUBIND_PROCESS) != 0) {
         hwloc_topology_destroy(*topology);
         return kolo_fail(KOLO_EINTERNAL, "bind: hwloc cannot read this machine; bind=false goes without it");
     }
@@ -48,14 +53,16 @@ static int load_topology(hwloc_topology_t *topology, hwloc_bitmap_t given)
     return 0;
 }
 
-static void fill_seat(kolo_seat *seat, hwloc_const_bitmap_t given)
+static void fill_seat(kolo_cpuset *seat, hwloc_const_bitmap_t given)
 {
     char *boot = NULL;
     memset(seat, 0, sizeof *seat);
-    if (kolo_file_read("/proc/sys/kernel/random/boot_id", &boot, NULL) == 0) memcpy(seat->machine, boot, strnlen(boot, sizeof seat->machine - 1));
+    if (kolo_file_read("/proc/sys/kernel/random/boot_id", &boot, NULL) == 0)
+        memcpy(seat->machine, boot, strnlen(boot, sizeof seat->machine - 1));
     free(boot);
     unsigned cpu;
-    hwloc_bitmap_foreach_begin(cpu, given) if (cpu < 64 * KOLO_MASK_WORDS) seat->mask[cpu / 64] |= 1ull << cpu % 64;
+    hwloc_bitmap_foreach_begin(cpu, given) if (cpu < 64 * KOLO_MASK_WORDS) seat->mask[cpu / 64] |=
+        1ull << cpu % 64;
     hwloc_bitmap_foreach_end();
 }
 
@@ -65,14 +72,16 @@ static hwloc_obj_type_t core_type(hwloc_topology_t topology, hwloc_const_bitmap_
     hwloc_obj_type_t type = HWLOC_OBJ_CORE;
     for (;;) {
         *cores = 0;
-        for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(topology, type, core));) *cores += hwloc_bitmap_intersects(core->cpuset, given);
+        for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(topology, type, core));)
+            *cores += hwloc_bitmap_intersects(core->cpuset, given);
         if (*cores > 0 || type == HWLOC_OBJ_PU) return type;
         type = HWLOC_OBJ_PU;
     }
 }
 
 /* Processors of cores low .. high-1 among the given ones. */
-static void pick_cores(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_const_bitmap_t given, int low, int high, hwloc_bitmap_t mine)
+static void pick_cores(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_const_bitmap_t given, int low,
+                       int high, hwloc_bitmap_t mine)
 {
     int i = 0;
     hwloc_bitmap_zero(mine);
@@ -85,13 +94,15 @@ static void pick_cores(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_c
 }
 
 /* Cores of this rank: its share of `cores`; binds to them where that is asked for and clean. */
-static int take_share(hwloc_topology_t topology, hwloc_const_bitmap_t given, int index, int sharers, bool bind)
+static int take_share(hwloc_topology_t topology, hwloc_const_bitmap_t given, int index, int sharers,
+                      bool bind)
 {
     int cores;
     hwloc_obj_type_t type = core_type(topology, given, &cores);
     if (cores < sharers) {
         if (bind && index == 0)
-            kolo_warn("%d ranks share %d cores of this machine: they are not bound, and will be slow; give each rank a core "
+            kolo_warn("%d ranks share %d cores of this machine: they are not bound, and will be slow; give "
+                      "each rank a core "
                       "(srun --cpus-per-task)",
                       sharers, cores);
         return 1;
@@ -100,7 +111,8 @@ static int take_share(hwloc_topology_t topology, hwloc_const_bitmap_t given, int
     hwloc_bitmap_t mine = bind && sharers > 1 ? hwloc_bitmap_alloc() : NULL;
     if (mine) {
         pick_cores(topology, type, given, low, high, mine);
-        if (hwloc_set_cpubind(topology, mine, HWLOC_CPUBIND_PROCESS) != 0) kolo_warn("cores %d to %d could not be bound: %m", low, high - 1);
+        if (hwloc_set_cpubind(topology, mine, HWLOC_CPUBIND_PROCESS) != 0)
+            kolo_warn("cores %d to %d could not be bound: %m", low, high - 1);
         hwloc_bitmap_free(mine);
     }
     return high - low;
@@ -111,16 +123,17 @@ int kolo_launch_bind(kolo_launch *launch, int threads, bool bind)
     hwloc_topology_t topology = NULL;
     int index, sharers, rc, cpus = kolo_cpu_count(); /* of all sharers, before binding */
     hwloc_bitmap_t given = hwloc_bitmap_alloc();
-    kolo_seat seat, *all = kolo_alloc((size_t)launch->size * sizeof *all);
-    if (!given || !all) rc = kolo_fail(KOLO_ECONFIG, "bind: out of memory");
+    kolo_cpuset seat, *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    if (!given || !all) rc = kolo_fail(KOLO_ENOMEM, "bind: out of memory");
     else rc = load_topology(&topology, given);
     if (rc < 0) goto fail;
     fill_seat(&seat, given);
     KOLO_TRY_GOTO(rc, kolo_launch_exchange(launch, &seat, sizeof seat, all));
-    bool clean = kolo_seat_share(all, launch->rank, launch->size, &index, &sharers);
+    bool clean = kolo_cpuset_share(all, launch->rank, launch->size, &index, &sharers);
     if (!clean && bind && index == 0)
-        kolo_warn("ranks of this machine were given overlapping processors: not bound; let srun give whole cores "
-                  "(--cpu-bind=cores, --exact)");
+        kolo_warn(
+            "ranks of this machine were given overlapping processors: not bound; let srun give whole cores "
+            "(--cpu-bind=cores, --exact)");
     rc = take_share(topology, given, index, sharers, bind && clean);
     cpus = cpus / sharers > 1 ? cpus / sharers : 1;
     if (rc > cpus) rc = cpus; /* a cgroup's quota may be tighter than the mask */

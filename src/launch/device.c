@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/plugin.h"
-#include "kolo/error.h"
 
 int kolo_device_granted(void)
 {
@@ -24,7 +24,7 @@ int kolo_device_granted(void)
     return count && atoi(count) > 0;
 }
 
-/* ---- the rule --------------------------------------------------------------------------------------------------- */
+/* ---- the rule ------------------------------------------------------------------------------------------ */
 
 /* How many of the first picks lie on that GPU. */
 static int uses_of(const kolo_device_view *view, const int *pick, int ranks, uint32_t uuid)
@@ -34,8 +34,8 @@ static int uses_of(const kolo_device_view *view, const int *pick, int ranks, uin
     return uses;
 }
 
-/* Again and again the best pair of a rank without a GPU and a GPU that it sees: least used, then of the rank that has
- * the smallest choice, then nearest, then in order of rank and list. */
+/* Again and again the best pair of a rank without a GPU and a GPU that it sees: least used, then of the rank
+ * that has the smallest choice, then nearest, then in order of rank and list. */
 void kolo_device_assign(const kolo_device_view *view, int ranks, int *pick)
 {
     for (int r = 0; r < ranks; r++) pick[r] = -1;
@@ -53,7 +53,7 @@ void kolo_device_assign(const kolo_device_view *view, int ranks, int *pick)
     }
 }
 
-/* ---- distance --------------------------------------------------------------------------------------------------- */
+/* ---- distance ------------------------------------------------------------------------------------------ */
 
 /* Only what /sys says: hwloc's own plug-ins for GPUs would load drivers and make contexts. */
 static hwloc_topology_t load_topology(void)
@@ -69,7 +69,8 @@ static hwloc_topology_t load_topology(void)
     return NULL;
 }
 
-/* Steps up the tree from the place where the GPU is plugged in, until all of this process's cores are below. */
+/* Steps up the tree from the place where the GPU is plugged in, until all of this process's cores are
+ * below. */
 static uint8_t distance_of(hwloc_topology_t topology, hwloc_const_bitmap_t mine, const char *bus)
 {
     hwloc_obj_t gpu = hwloc_get_pcidev_by_busidstring(topology, bus);
@@ -95,7 +96,7 @@ void kolo_device_distances(const kolo_device *list, int n, uint8_t *distance)
     if (topology) hwloc_topology_destroy(topology);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole ----------------------------------------------------------------------------------------- */
 
 /* This rank's own list, and what it tells of it. */
 static void list_devices(kolo_device *list, kolo_device_view *view)
@@ -106,7 +107,9 @@ static void list_devices(kolo_device *list, kolo_device_view *view)
     memcpy(&devices, &symbol, sizeof devices); /* ISO C knows no cast from object to function */
     int n = symbol ? devices(list, &driver, &runtime) : KOLO_ELAUNCH;
     if (n == 0)
-        n = kolo_fail(KOLO_ELAUNCH, "this rank sees no GPU (CUDA_VISIBLE_DEVICES=%s): ask for some (--gpus-per-node=N), or use device=cpu",
+        n = kolo_fail(KOLO_ELAUNCH,
+                      "this rank sees no GPU (CUDA_VISIBLE_DEVICES=%s): ask for some (--gpus-per-node=N), or "
+                      "use device=cpu",
                       getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
     for (int i = 0; i < n; i++) view->uuid[i] = (uint32_t)kolo_hash_text(list[i].uuid);
     if (n > 1) kolo_device_distances(list, n, view->distance);
@@ -136,7 +139,7 @@ static int pick_one(const kolo_launch *l, const kolo_device_view *all, const kol
         *index = pick[me];
         kolo_debug("GPU %d of %d: %s %s", *index, here[me].status, list[*index].name, list[*index].bus);
     }
-    int rc = here && pick ? 0 : KOLO_ECONFIG;
+    int rc = here && pick ? 0 : KOLO_ENOMEM;
     free(here);
     free(pick);
     return rc;
@@ -147,15 +150,16 @@ static int exchange_views(kolo_launch *l, const kolo_device_view *mine, kolo_dev
 {
     if (mine->status < 0) {
         kolo_fail_in(mine->status, "node %s: ", l->host);
-        char *text = kolo_strdup(kolo_error_text());
-        int rc = kolo_launch_exchange(l, mine, sizeof *mine, all);
-        if (rc >= 0 && text) rc = kolo_fail(mine->status, "%s", text);
-        free(text);
-        return rc < 0 ? rc : mine->status;
+        kolo_failure own;
+        kolo_error_keep(&own);
+        KOLO_TRY(kolo_launch_exchange(l, mine, sizeof *mine, all));
+        return kolo_error_restore(&own, mine->status);
     }
     KOLO_TRY(kolo_launch_exchange(l, mine, sizeof *mine, all));
     for (int r = 0; r < l->size; r++)
-        if (all[r].status < 0) return kolo_fail(KOLO_ELAUNCH, "node %s: rank %d there can use no GPU; its own message says why", l->host_of[l->node_of[r]], r);
+        if (all[r].status < 0)
+            return kolo_fail(KOLO_ELAUNCH, "node %s: rank %d there can use no GPU; its own message says why",
+                             l->host_of[l->node_of[r]], r);
     return 0;
 }
 
@@ -164,7 +168,7 @@ int kolo_device_choose(kolo_launch *l, int *index, kolo_device *device)
     kolo_device list[KOLO_MAX_DEVICES];
     kolo_device_view mine = {0}, *all = kolo_alloc((size_t)l->size * sizeof *all);
     *index = -1;
-    if (!all) return KOLO_ECONFIG;
+    if (!all) return KOLO_ENOMEM;
     list_devices(list, &mine);
     int rc = exchange_views(l, &mine, all);
     if (rc >= 0) rc = pick_one(l, all, list, index);

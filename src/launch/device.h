@@ -1,8 +1,8 @@
-/* Which GPU is this rank's. Slurm may show a rank all GPUs of its node or only its own; the rule works with both:
- * every rank of a node tells which GPUs it sees and how far they are from its cores, and all compute the same
- * assignment, in which no GPU is taken twice before all are taken once, and near ones are taken first. Two ranks that
- * end on one GPU (fewer GPUs than ranks, or a step that shows all ranks the same one) are the caller's to refuse, by
- * uuid, unless share_gpu=true. */
+/* Which GPU is this rank's. Slurm may show a rank all GPUs of its node or only its own; the rule works with
+ * both: every rank of a node tells which GPUs it sees and how far they are from its cores, and all compute
+ * the same assignment, in which no GPU is taken twice before all are taken once, and near ones are taken
+ * first. Two ranks that end on one GPU (fewer GPUs than ranks, or a step that shows all ranks the same one)
+ * are the caller's to refuse, by uuid, unless share_gpu=true. */
 #ifndef KOLO_LAUNCH_DEVICE_H
 #define KOLO_LAUNCH_DEVICE_H
 
@@ -18,32 +18,36 @@ typedef struct kolo_device {
     size_t memory_bytes;
 } kolo_device;
 
-/* Of libkolo_cuda.so: fills list[0..KOLO_MAX_DEVICES), returns their number, versions as 1000 major + 10 minor (driver
- * 0: none). Negative: no driver, or one too old (the text says which). Makes no context on any GPU. */
+/* Of libkolo_cuda.so: fills list[0..KOLO_MAX_DEVICES), returns their number, versions as 1000
+ * major + 10 minor (driver 0: none). Negative: no driver, or one too old (the text says which).
+ * Makes no context on any GPU. */
 typedef int (*kolo_device_list)(kolo_device *list, int *driver, int *runtime);
 
-/* Whether this job was given GPUs: what device=auto goes by. CUDA_VISIBLE_DEVICES decides where it is set (empty,
- * "-1", and Slurm's "NoDevFiles" of a step without GPUs mean no); else SLURM_STEP_GPUS, SLURM_JOB_GPUS or
- * GPU_DEVICE_ORDINAL with a number in it, or SLURM_GPUS_ON_NODE above 0. */
+/* Whether this job was given GPUs: what device=auto goes by. CUDA_VISIBLE_DEVICES decides where it is set
+ * (empty, "-1", and Slurm's "NoDevFiles" of a step without GPUs mean no); else SLURM_STEP_GPUS,
+ * SLURM_JOB_GPUS or GPU_DEVICE_ORDINAL with a number in it, or SLURM_GPUS_ON_NODE above 0. */
 int kolo_device_granted(void);
 
 /* What a rank tells of itself. */
 typedef struct kolo_device_view {
-    int32_t status;                     /* number of GPUs, or the negative status with which it could not list them */
-    uint32_t uuid[KOLO_MAX_DEVICES];    /* hash of each one's uuid: the same GPU may have other numbers elsewhere */
+    /* number of GPUs, or the negative status with which it could not list them */
+    int32_t status;
+    /* hash of each one's uuid: the same GPU may have other numbers elsewhere */
+    uint32_t uuid[KOLO_MAX_DEVICES];
     uint8_t distance[KOLO_MAX_DEVICES]; /* 1: at this rank's cores; more: further away; 0: unknown for all */
 } kolo_device_view;
 
-/* The rule, without a driver: view[ranks] of one node in rank order -> pick[ranks], an index into each rank's own list
- * (-1 where it has none). */
+/* The rule, without a driver: view[ranks] of one node in rank order -> pick[ranks], an index into each rank's
+ * own list (-1 where it has none). */
 void kolo_device_assign(const kolo_device_view *view, int ranks, int *pick);
 
-/* hwloc's distance from the cores this process may use to each GPU's bus; all 0 where it is unknown of one. */
+/* hwloc's distance from the cores this process may use to each GPU's bus; all 0 where it is unknown of
+ * one. */
 void kolo_device_distances(const kolo_device *list, int n, uint8_t *distance);
 
 /* The whole of it: lists, tells the others, picks. *index for the backend, *device (may be NULL) what it is.
- * Collective over all ranks of the job. KOLO_ELAUNCH on every rank where one of them has no library, no usable driver,
- * or no GPU; the text names the node. */
+ * Collective over all ranks of the job. KOLO_ELAUNCH on every rank where one of them has no library, no
+ * usable driver, or no GPU; the text names the node. */
 int kolo_device_choose(kolo_launch *launch, int *index, kolo_device *device);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "launch/method.h"
+#include "launch/watch.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -16,8 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* First that fits. MPI's own launcher stands first, because it is always the innermost: mpiexec inside a Slurm job leaves
- * the variables of its proxies' step in sight, but nothing that srun --mpi=pmix starts carries PMI_FD. */
+/* First that fits. MPI's own launcher stands first, because it is always the innermost: mpiexec inside
+ * a Slurm job leaves the variables of its proxies' step in sight, but nothing that srun --mpi=pmix
+ * starts carries PMI_FD. */
 static const kolo_method *const methods[] = {
     &kolo_method_mpi,
     &kolo_method_pmix,
@@ -56,9 +58,11 @@ static int introduce(kolo_launch *launch)
 {
     kolo_launch_state *state = kolo_state(launch);
     kolo_identity *all = kolo_alloc((size_t)launch->size * sizeof *all);
-    if (!all) return KOLO_ECONFIG;
+    if (!all) return KOLO_ENOMEM;
     int rc;
+    launch_watch_begin(state->watch, "the exchange of names", LAUNCH_START);
     KOLO_TRY_GOTO(rc, state->method->exchange(launch, &state->me, sizeof state->me, all));
+    launch_watch_end(state->watch);
     for (int r = 0; r < launch->size; r++) all[r].name[sizeof all[r].name - 1] = 0;
     name_job(launch, all[0].token);
     rc = kolo_node_map(launch, all);
@@ -79,13 +83,16 @@ static void warn_alone(const kolo_launch *launch)
 {
     int tasks = kolo_env_int("SLURM_NTASKS", 1);
     if (launch->size == 1 && strcmp(launch->method, "single") == 0 && getenv("SLURM_JOB_ID") && tasks > 1)
-        kolo_warn("this job has %d tasks but kolo was started without srun: one rank works, the others idle; %s", tasks, kolo_launch_cure());
+        kolo_warn(
+            "this job has %d tasks but kolo was started without srun: one rank works, the others idle; %s",
+            tasks, kolo_launch_cure());
 }
 
-static int start(kolo_launch *launch, const kolo_method *found, bool adopt, const void *comm)
+static int start(kolo_launch *launch, const kolo_method *found, const kolo_launch_limits *limits, bool adopt,
+                 const void *comm)
 {
     kolo_launch_state *state = kolo_alloc(sizeof *state);
-    if (!state) return KOLO_ECONFIG;
+    if (!state) return KOLO_ENOMEM;
     launch->state = state;
     state->method = found;
     state->me.group = -1;
@@ -94,37 +101,47 @@ static int start(kolo_launch *launch, const kolo_method *found, bool adopt, cons
     kolo_env_host(state->me.name, sizeof state->me.name);
 
     int rc;
+    if (limits) state->limits = *limits;
+    state->watch = launch_watch_open(launch, limits);
     KOLO_TRY_GOTO(rc, adopt ? kolo_mpi_adopt(launch, comm) : found->start(launch));
     launch->method = found->name;
     identify_log(launch, state);
     KOLO_TRY_GOTO(rc, introduce(launch));
     if (state->method->wired) KOLO_TRY_GOTO(rc, state->method->wired(launch));
+    launch_watch_complete(state->watch);
     if (!adopt) warn_alone(launch);
     return 0;
 fail:
     state->broken = true;
+    launch_watch_close(&state->watch);
     identify_log(launch, state);
     return rc;
 }
 
-int kolo_launch_start(kolo_launch *launch, const char *method)
+int kolo_launch_start(kolo_launch *launch, const char *method, const kolo_launch_limits *limits)
 {
     memset(launch, 0, sizeof *launch);
     const kolo_method *found = find_method(method);
-    if (!found) return kolo_fail(KOLO_ECONFIG, "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single", method);
-    return start(launch, found, false, NULL);
+    if (!found)
+        return kolo_fail(KOLO_ECONFIG,
+                         "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single", method);
+    return start(launch, found, limits, false, NULL);
 }
 
 int kolo_launch_adopt(kolo_launch *launch, const void *mpi_comm)
 {
     memset(launch, 0, sizeof *launch);
-    return start(launch, &kolo_method_mpi, true, mpi_comm);
+    return start(launch, &kolo_method_mpi, NULL, true, mpi_comm);
 }
 
 void kolo_launch_finish(kolo_launch *launch)
 {
     kolo_launch_state *state = kolo_state(launch);
-    if (state) state->method->finish(launch);
+    if (state) {
+        launch_watch_begin(state->watch, "the end", LAUNCH_PATIENT);
+        state->method->finish(launch);
+        launch_watch_close(&state->watch);
+    }
     kolo_node_map_free(launch);
     free(state);
     launch->state = NULL;
@@ -139,7 +156,8 @@ static void *end_late(void *status)
     _exit((int)(intptr_t)status);
 }
 
-/* Bytes that we wrote and the launcher has not read: a launcher that is told to end the job drops what is still in its pipes. */
+/* Bytes that we wrote and the launcher has not read: a launcher that is told to end the job drops what
+ * is still in its pipes. */
 static int unheard(int fd)
 {
     struct stat what;
@@ -152,7 +170,8 @@ static int unheard(int fd)
 
 static void wait_until_heard(void)
 {
-    for (int ms = 0; ms < HEARD_MS && (unheard(STDOUT_FILENO) > 0 || unheard(STDERR_FILENO) > 0); ms++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int ms = 0; ms < HEARD_MS && (unheard(STDOUT_FILENO) > 0 || unheard(STDERR_FILENO) > 0); ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 void kolo_launch_abort(kolo_launch *launch, int exit_status)
@@ -167,16 +186,40 @@ void kolo_launch_abort(kolo_launch *launch, int exit_status)
     _exit(exit_status);
 }
 
+void kolo_launch_wait_begin(kolo_launch *launch, const char *where)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    if (state) launch_watch_begin(state->watch, where, LAUNCH_LATER);
+}
+
+void kolo_launch_wait_end(kolo_launch *launch)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    if (state) launch_watch_end(state->watch);
+}
+
 int kolo_launch_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all)
 {
     kolo_launch_state *state = kolo_state(launch);
     if (!state) return kolo_fail(KOLO_EINTERNAL, "launch: exchange after the end");
-    return state->method->exchange(launch, mine, bytes, all);
+    kolo_launch_wait_begin(launch, "an exchange");
+    const int rc = state->method->exchange(launch, mine, bytes, all);
+    kolo_launch_wait_end(launch);
+    return rc;
 }
 
 int kolo_launch_barrier(kolo_launch *launch)
 {
     kolo_launch_state *state = kolo_state(launch);
     if (!state) return kolo_fail(KOLO_EINTERNAL, "launch: barrier after the end");
-    return state->method->barrier(launch);
+    kolo_launch_wait_begin(launch, "a barrier");
+    const int rc = state->method->barrier(launch);
+    kolo_launch_wait_end(launch);
+    return rc;
+}
+
+void kolo_launch_beat_at(kolo_launch *launch, const char *path)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    if (state && state->watch && launch->nodes > 1) launch_watch_beat_at(state->watch, path);
 }

@@ -1,5 +1,6 @@
 /* Who am I: rank, size, node map, and a small key-value exchange, whatever started this process.
- * Methods, first that fits: PMIx (srun --mpi=pmix), MPI (mpiexec, srun --mpi=pmi2), Slurm's environment, single. */
+ * Methods, first that fits: PMIx (srun --mpi=pmix), MPI (mpiexec, srun --mpi=pmi2), Slurm's
+ * environment, single. */
 #ifndef KOLO_LAUNCH_H
 #define KOLO_LAUNCH_H
 
@@ -15,19 +16,34 @@ typedef struct kolo_launch {
     int *node_of;               /* [size] node of every rank */
     int *local_of;              /* [size] local rank of every rank */
     char **host_of;             /* [nodes] */
-    bool mpi;                   /* MPI may be called: it is initialised (thread level SERIALIZED; where the program calls it too, MULTIPLE), of our size */
-    const void *mpi_comm;       /* points to the MPI_Comm whose ranks these are; NULL: MPI_COMM_WORLD */
-    char job[128];              /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
-    void *state;                /* of the method */
+    /* MPI may be called: it is initialised (thread level SERIALIZED; where the program calls it too,
+     * MULTIPLE), of our size */
+    bool mpi;
+    const void *mpi_comm; /* points to the MPI_Comm whose ranks these are; NULL: MPI_COMM_WORLD */
+    /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
+    char job[128];
+    void *state; /* of the method */
 } kolo_launch;
 
-/* Finds the method (or takes `method`: "auto", "pmix", "mpi", "slurm", "single"), wires up, publishes the node map,
- * checks that launcher, PMIx and MPI agree on the number of ranks. Starts MPI only where size > 1. Collective.
- * KOLO_ELAUNCH with the cure when, for example, every rank believes it is 0 of 1. On success logs identify by rank. */
-int kolo_launch_start(kolo_launch *launch, const char *method);
+/* How long to wait for other ranks; seconds. */
+typedef struct kolo_launch_limits {
+    double start;    /* in the launch; 0: as long as they live */
+    double later;    /* in an exchange, a barrier or the end; likewise */
+    double patience; /* without a sign of life from a rank of this node; 0: 8 */
+    /* From a thread of its own: says it and ends the job (kolo_launch_abort). text: which ranks are missing
+     * or have stopped, on which hosts, and a cure. NULL: nobody is watched. */
+    void (*end)(kolo_launch *launch, const char *text);
+} kolo_launch_limits;
 
-/* The ranks of a communicator (const MPI_Comm *; NULL: MPI_COMM_WORLD) of a program that has called MPI_Init, which goes on using it: nothing of MPI is ended by finish.
- * Collective over the communicator. */
+/* Finds the method (or takes `method`: "auto", "pmix", "mpi", "slurm", "single"), wires up, publishes the
+ * node map, checks that launcher, PMIx and MPI agree on the number of ranks. Starts MPI only where size > 1.
+ * Collective. limits may be NULL; *launch stays where it is until finish.
+ * KOLO_ELAUNCH with the cure when, for example, every rank believes it is 0 of 1. On success
+ * logs identify by rank. */
+int kolo_launch_start(kolo_launch *launch, const char *method, const kolo_launch_limits *limits);
+
+/* The ranks of a communicator (const MPI_Comm *; NULL: MPI_COMM_WORLD) of a program that has called MPI_Init,
+ * which goes on using it: nothing of MPI is ended by finish. Collective over the communicator. */
 int kolo_launch_adopt(kolo_launch *launch, const void *mpi_comm);
 /* Somebody has called MPI_Init, and nobody MPI_Finalize. */
 bool kolo_launch_mpi_runs(void);
@@ -35,20 +51,34 @@ bool kolo_launch_mpi_runs(void);
 /* Collective; the job ends well only after this. Idempotent. */
 void kolo_launch_finish(kolo_launch *launch);
 
-/* Some ranks of a launch (ascending, this one among them) as one of their own, without a launcher or MPI: a map, and the name of a job; nothing can be exchanged
- * over it. Not collective. */
-int kolo_launch_part(kolo_launch *part, const kolo_launch *launch, const int *rank, int count, const char *job);
+/* Some ranks of a launch (ascending, this one among them) as one of their own, without a launcher or MPI: a
+ * map, and the name of a job; nothing can be exchanged over it. Not collective. */
+int kolo_launch_part(kolo_launch *part, const kolo_launch *launch, const int *rank, int count,
+                     const char *job);
 
-/* Ends every rank of the job with this exit status (MPI_Abort, PMIx_Abort, _exit). Prints nothing. Does not return. */
+/* Ends every rank of the job with this exit status (MPI_Abort, PMIx_Abort, _exit). Prints
+ * nothing. Does not return. */
 void kolo_launch_abort(kolo_launch *launch, int exit_status) __attribute__((noreturn));
 
-/* Every rank gives `bytes` bytes, gets size * bytes in rank order. Wire-up only (PMIx or MPI); at most a few KiB. Collective. */
+/* Every rank gives `bytes` bytes, gets size * bytes in rank order. Wire-up only (PMIx or MPI); at most a
+ * few KiB. Collective. */
 int kolo_launch_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all);
 int kolo_launch_barrier(kolo_launch *launch);
+/* Around collective calls of MPI that all ranks of the launch make: whoever keeps the others waiting in them
+ * is named, as in an exchange. where: a literal, for the message. All ranks, in the same order. */
+void kolo_launch_wait_begin(kolo_launch *launch, const char *where);
+void kolo_launch_wait_end(kolo_launch *launch);
 
-/* Core binding by hwloc (not collective apart from the exchange inside): within the cpuset given to this process, rank i of the L ranks that share it takes
- * its share of cores; dropped (with a word) when two ranks of one machine (boot id) would overlap. Collective.
- * threads: 0 = chosen. Returns the number of compute threads this rank should use (>= 1) or a negative status. */
+/* A file in a folder that all nodes share, which is there: by it ranks that share no memory and exchange
+ * nothing for hours see each other alive. Opened anew for each look, so that caches of network file systems
+ * do not show old times. NULL: no more. The text is copied. Not collective, but all ranks should. Where it is
+ * still named at kolo_launch_finish, rank 0 removes it. */
+void kolo_launch_beat_at(kolo_launch *launch, const char *path);
+
+/* Core binding by hwloc (not collective apart from the exchange inside): within the cpuset given to this
+ * process, rank i of the L ranks that share it takes its share of cores; dropped (with a word) when two ranks
+ * of one machine (boot id) would overlap. Collective. threads: 0 = chosen. Returns the number of compute
+ * threads this rank should use (>= 1) or a negative status. */
 int kolo_launch_bind(kolo_launch *launch, int threads, bool bind);
 
 #endif

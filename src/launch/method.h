@@ -17,21 +17,32 @@ typedef struct kolo_identity {
 typedef struct kolo_method {
     const char *name;
     bool (*fits)(void); /* by the environment only */
-    /* Sets rank, size, the name and group of `me`, and `own`. A disagreement that all ranks see alike is undone
-     * before the error; after any other error the connection stays, so that the exit of this process ends the job. */
+    /* Sets rank, size, the name and group of `me`, and `own`. A disagreement that all ranks see alike is
+     * undone before the error; after any other error the connection stays, so that the exit of this
+     * process ends the job. */
     int (*start)(kolo_launch *launch);
     int (*wired)(kolo_launch *launch); /* once the node map is known; may be NULL */
     int (*exchange)(kolo_launch *launch, const void *mine, size_t bytes, void *all);
     int (*barrier)(kolo_launch *launch);
     void (*finish)(kolo_launch *launch);
     void (*abort)(kolo_launch *launch, int exit_status); /* may return; the caller exits then */
+    /* For the watchdog's thread, while this rank waits; NULL: there is no such way. Tells that it waits for
+     * the `wait`th time; asks which ranks of other nodes (not here[rank]) do not; the host of one before it
+     * is known. */
+    void (*call)(kolo_launch *launch, uint32_t wait);
+    bool (*absent)(kolo_launch *launch, uint32_t wait, const bool *here, bool *absent);
+    void (*host)(kolo_launch *launch, int rank, char *text, size_t bytes);
 } kolo_method;
+
+typedef struct launch_watch launch_watch;
 
 typedef struct kolo_launch_state { /* launch->state */
     const kolo_method *method;
     void *own; /* of the method */
     kolo_identity me;
-    bool broken; /* start failed: nothing may be closed in an orderly way */
+    launch_watch *watch;       /* NULL: there is none */
+    kolo_launch_limits limits; /* zeros: none were given */
+    bool broken;               /* start failed: nothing may be closed in an orderly way */
 } kolo_launch_state;
 
 static inline kolo_launch_state *kolo_state(kolo_launch *launch) { return launch->state; }
@@ -39,10 +50,12 @@ static inline kolo_launch_state *kolo_state(kolo_launch *launch) { return launch
 extern const kolo_method kolo_method_pmix, kolo_method_mpi, kolo_method_slurm, kolo_method_single;
 
 /* ---- node_map.c: pure ---- */
-/* Fills node, nodes, local_*, node_of, local_of, host_of, host of `launch` (rank and size are set) from all: [size]. */
+/* Fills node, nodes, local_*, node_of, local_of, host_of, host of `launch` (rank and size are
+ * set) from all: [size]. */
 int kolo_node_map(kolo_launch *launch, const kolo_identity *all);
 void kolo_node_map_free(kolo_launch *launch);
-/* "(vector,(node,nodes,ranks per node),...)" as MPICH reads it, or NULL if longer than `longest`; caller frees. */
+/* "(vector,(node,nodes,ranks per node),...)" as MPICH reads it, or NULL if longer than
+ * `longest`; caller frees. */
 char *kolo_node_vector(const int *node_of, int size, size_t longest);
 
 /* ---- environment.c: what the environment says ---- */
@@ -53,9 +66,22 @@ void kolo_env_host(char *name, size_t bytes);      /* host name */
 /* "start it by srun --mpi=pmix", as this build can. */
 const char *kolo_launch_cure(void);
 
+/* ---- watch.c ---- */
+/* This rank waits for all others, in what the text (a literal) says, until end: for those that live as long
+ * as that one of its limits says. watch may be NULL. */
+enum launch_limit { LAUNCH_START, LAUNCH_LATER, LAUNCH_PATIENT };
+void launch_watch_begin(launch_watch *watch, const char *where, enum launch_limit limit);
+void launch_watch_end(launch_watch *watch);
+/* For its own thread: sleeps, but gives signs of life. */
+void launch_watch_nap(launch_watch *watch, double seconds);
+
 /* ---- mpi.c ---- */
 bool kolo_mpi_built(void);
-int kolo_mpi_start(int *rank, int *size);                      /* MPI_Init_thread(SERIALIZED), unless somebody did */
+/* MPI_Init_thread(SERIALIZED), unless somebody did. Its own failure ends the process in the midst of it:
+ * limits.end is called then, where there is one. */
+int kolo_mpi_start(kolo_launch *launch, int *rank, int *size);
+/* MPI cannot start, and has said why: ends the job. Returns where nobody is to be told. */
+void kolo_mpi_failed(void *launch);
 int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm); /* in the place of method mpi's start */
 void kolo_mpi_finish(void);
 void kolo_mpi_abort(int exit_status);

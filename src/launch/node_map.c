@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_node(const kolo_identity *a, const kolo_identity *b) { return a->group == b->group && strcmp(a->name, b->name) == 0; }
+static bool same_node(const kolo_identity *a, const kolo_identity *b)
+{
+    return a->group == b->group && strcmp(a->name, b->name) == 0;
+}
 
 /* Node of every rank by first appearance; first[node] is its first rank. Returns the number of nodes. */
 static int number_nodes(const kolo_identity *all, int size, int *node_of, int *first)
@@ -33,15 +36,15 @@ static int number_nodes(const kolo_identity *all, int size, int *node_of, int *f
 static int name_nodes(kolo_launch *launch, const kolo_identity *all, const int *first)
 {
     launch->host_of = kolo_alloc((size_t)launch->nodes * sizeof *launch->host_of);
-    if (!launch->host_of) return KOLO_ECONFIG;
+    if (!launch->host_of) return KOLO_ENOMEM;
     for (int n = 0; n < launch->nodes; n++)
-        if (!(launch->host_of[n] = kolo_strdup(all[first[n]].name))) return KOLO_ECONFIG;
+        if (!(launch->host_of[n] = kolo_strdup(all[first[n]].name))) return KOLO_ENOMEM;
     return 0;
 }
 
 int kolo_node_map(kolo_launch *launch, const kolo_identity *all)
 {
-    int rc = KOLO_ECONFIG, size = launch->size;
+    int rc = KOLO_ENOMEM, size = launch->size;
     int *first = kolo_alloc((size_t)size * sizeof *first), *count = kolo_alloc((size_t)size * sizeof *count);
     launch->node_of = kolo_alloc((size_t)size * sizeof *launch->node_of);
     launch->local_of = kolo_alloc((size_t)size * sizeof *launch->local_of);
@@ -63,7 +66,7 @@ fail:
 int kolo_launch_part(kolo_launch *part, const kolo_launch *of, const int *rank, int count, const char *job)
 {
     kolo_identity *all = kolo_alloc((size_t)count * sizeof *all);
-    if (!all) return KOLO_ECONFIG;
+    if (!all) return KOLO_ENOMEM;
     memset(part, 0, sizeof *part);
     part->method = "part";
     part->size = count;

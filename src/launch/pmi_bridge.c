@@ -89,7 +89,7 @@ int kolo_pmi_bridge_open(kolo_pmi_bridge **out, int rank, int size, const char *
     int ends[2], rc;
     kolo_pmi_bridge *bridge = kolo_alloc(sizeof *bridge);
     *out = NULL;
-    if (!bridge) return KOLO_ECONFIG;
+    if (!bridge) return KOLO_ENOMEM;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         free(bridge);
         return kolo_fail(KOLO_ELAUNCH, "PMI bridge: no socket pair: %s", strerror(errno));
@@ -101,7 +101,8 @@ int kolo_pmi_bridge_open(kolo_pmi_bridge **out, int rank, int size, const char *
     set_number("PMI_FD", bridge->theirs);
     set_number("PMI_RANK", rank);
     set_number("PMI_SIZE", size);
-    bridge->chose_version = !getenv("MPIR_CVAR_PMI_VERSION"); /* a younger MPICH knows several: this one speaks the first */
+    /* a younger MPICH knows several: this one speaks the first */
+    bridge->chose_version = !getenv("MPIR_CVAR_PMI_VERSION");
     if (bridge->chose_version) setenv("MPIR_CVAR_PMI_VERSION", "1", 1);
     *out = bridge;
     return 0;

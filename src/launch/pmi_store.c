@@ -44,7 +44,7 @@ static int widen(kolo_pmi_store *store)
 {
     kolo_pmi_store wide = {.slots = store->slots ? 2 * store->slots : 64};
     wide.entries = kolo_alloc((size_t)wide.slots * sizeof *wide.entries);
-    if (!wide.entries) return KOLO_ECONFIG;
+    if (!wide.entries) return KOLO_ENOMEM;
     for (int64_t i = 0; i < store->slots; i++) {
         char *entry = store->entries[i];
         if (entry) *slot_of(&wide, entry, strcspn(entry, "=")) = entry;
@@ -62,7 +62,7 @@ static int remember(kolo_pmi_store *store, const char *entry, size_t bytes)
     if (!equals) return 0;
     if (2 * (store->used + 1) > store->slots) KOLO_TRY(widen(store));
     char *copy = kolo_alloc(bytes + 1);
-    if (!copy) return KOLO_ECONFIG;
+    if (!copy) return KOLO_ENOMEM;
     memcpy(copy, entry, bytes);
     char **slot = slot_of(store, copy, (size_t)(equals - entry));
     if (!*slot) store->used++;
@@ -84,7 +84,8 @@ static int remember_lines(kolo_pmi_store *store, const char *lines, size_t bytes
     return 0;
 }
 
-/* Entries of the others are fetched when somebody first asks for one: most barriers publish nothing of interest. */
+/* Entries of the others are fetched when somebody first asks for one: most barriers publish
+ * nothing of interest. */
 static int merge(kolo_pmi_store *store)
 {
     for (; store->merged < store->epoch; store->merged++)
@@ -112,7 +113,7 @@ int kolo_pmi_store_make(kolo_pmi_store *store, int rank, int size, const char *m
     KOLO_TRY(widen(store));
     if (!mapping) return 0;
     char *entry = kolo_format("PMI_process_mapping=%s", mapping);
-    if (!entry) return KOLO_ECONFIG;
+    if (!entry) return KOLO_ENOMEM;
     int rc = remember(store, entry, strlen(entry));
     free(entry);
     return rc;
@@ -133,14 +134,15 @@ void kolo_pmi_store_free(kolo_pmi_store *store)
 static int answer_put(kolo_pmi_store *store, const char *line, char *reply)
 {
     size_t key_bytes, value_bytes;
-    const char *key = kolo_pmi_field(line, "key", &key_bytes), *value = kolo_pmi_field(line, "value", &value_bytes);
+    const char *key = kolo_pmi_field(line, "key", &key_bytes),
+               *value = kolo_pmi_field(line, "value", &value_bytes);
     if (!key || !value || key_bytes == 0 || value_bytes > KOLO_PMI_VALUE || memchr(key, '=', key_bytes)) {
         answer(reply, "cmd=put_result rc=-1 msg=malformed_put\n");
         return 0;
     }
     int64_t more = (int64_t)(key_bytes + value_bytes + 2);
     char *entry = kolo_format("%.*s=%.*s\n", (int)key_bytes, key, (int)value_bytes, value);
-    int rc = entry ? kolo_grow(&store->put, &store->put_capacity, store->put_bytes + more, 1) : KOLO_ECONFIG;
+    int rc = entry ? kolo_grow(&store->put, &store->put_capacity, store->put_bytes + more, 1) : KOLO_ENOMEM;
     if (rc == 0) rc = remember(store, entry, (size_t)more - 1);
     if (rc == 0) {
         memcpy(store->put + store->put_bytes, entry, (size_t)more);
@@ -167,12 +169,14 @@ static int answer_get(kolo_pmi_store *store, const char *line, char *reply)
 
 static int answer_barrier(kolo_pmi_store *store, char *reply)
 {
-    int rc = store->below.fence(store->below.context, store->epoch, store->put ? store->put : "", (size_t)store->put_bytes);
+    int rc = store->below.fence(store->below.context, store->epoch, store->put ? store->put : "",
+                                (size_t)store->put_bytes);
     if (rc == 0) {
         store->epoch++;
         store->put_bytes = 0;
     }
-    answer(reply, rc == 0 ? "cmd=barrier_out rc=0\n" : "cmd=barrier_failed rc=-1\n"); /* the client stops on another word */
+    /* the client stops on another word */
+    answer(reply, rc == 0 ? "cmd=barrier_out rc=0\n" : "cmd=barrier_failed rc=-1\n");
     return rc;
 }
 
@@ -210,18 +214,23 @@ int kolo_pmi_answer(kolo_pmi_store *store, const char *line, char *reply)
     if (is("get")) return answer_get(store, line, reply);
     if (is("barrier_in")) return answer_barrier(store, reply);
     if (is("init")) answer_init(store, line, reply);
-    else if (is("get_maxes")) answer(reply, "cmd=maxes kvsname_max=64 keylen_max=64 vallen_max=%d\n", KOLO_PMI_VALUE);
+    else if (is("get_maxes"))
+        answer(reply, "cmd=maxes kvsname_max=64 keylen_max=64 vallen_max=%d\n", KOLO_PMI_VALUE);
     else if (is("get_appnum")) answer(reply, "cmd=appnum appnum=0\n");
     else if (is("get_my_kvsname")) answer(reply, "cmd=my_kvsname kvsname=" SPACE "\n");
     else if (is("get_universe_size")) answer(reply, "cmd=universe_size size=%d\n", store->size);
-    else if (is("publish_name")) answer(reply, "cmd=publish_result info=not_supported rc=-1 msg=not_supported\n");
-    else if (is("unpublish_name")) answer(reply, "cmd=unpublish_result info=not_supported rc=-1 msg=not_supported\n");
-    else if (is("lookup_name")) answer(reply, "cmd=lookup_result info=not_supported rc=-1 msg=not_supported\n");
+    else if (is("publish_name"))
+        answer(reply, "cmd=publish_result info=not_supported rc=-1 msg=not_supported\n");
+    else if (is("unpublish_name"))
+        answer(reply, "cmd=unpublish_result info=not_supported rc=-1 msg=not_supported\n");
+    else if (is("lookup_name"))
+        answer(reply, "cmd=lookup_result info=not_supported rc=-1 msg=not_supported\n");
     else if (is("abort")) answer_abort(store, line);
     else if (is("finalize")) {
         store->ended = true;
         answer(reply, "cmd=finalize_ack\n");
     } else unknown = true;
 #undef is
-    return unknown ? kolo_fail(KOLO_ELAUNCH, "PMI bridge: the command %.*s is not known", (int)bytes, command) : 0;
+    return unknown ? kolo_fail(KOLO_ELAUNCH, "PMI bridge: the command %.*s is not known", (int)bytes, command)
+                   : 0;
 }

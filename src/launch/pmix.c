@@ -1,8 +1,9 @@
-/* PMIx: srun --mpi=pmix, and any other launcher that brings a PMIx server. MPI is started over it by the bridge.
+/* PMIx: srun --mpi=pmix, and any other launcher that brings a PMIx server. MPI is started
+ * over it by the bridge.
  *
- * Time limits: PMIX_TIMEOUT on a get is kept by the server; on a fence it covers only the arrival of this node's ranks, after
- * that the launcher's own limit holds (Slurm: 300 s, SLURM_PMIX_TIMEOUT). PMIx_Init takes no limit: the watchdog above
- * watches it. */
+ * Time limits: PMIX_TIMEOUT on a get is kept by the server; on a fence it covers only the arrival of this
+ * node's ranks, after that the launcher's own limit holds (Slurm: 300 s, SLURM_PMIX_TIMEOUT). PMIx_Init takes
+ * no limit: the watchdog above watches it. */
 #include "launch/method.h"
 
 #include "kolo/error.h"
@@ -11,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The variables of Slurm's namespace "slurm.pmix.JOB.STEP" survive in what its tasks start, an inner srun included. */
+/* The variables of Slurm's namespace "slurm.pmix.JOB.STEP" survive in what its tasks start, an
+ * inner srun included. */
 static bool of_another_step(const char *space)
 {
     const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
@@ -34,6 +36,8 @@ static bool pmix_fits(void)
 #include "launch/pmi_bridge.h"
 
 #include <pmix.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 enum { WAIT_SECONDS = 300 };
 
@@ -41,14 +45,25 @@ typedef struct pmix_own {
     pmix_proc_t me;
     uint32_t epoch; /* keys are never used twice: not every PMIx updates them reliably */
     kolo_pmi_bridge *bridge;
+    kolo_launch *launch;
+    _Atomic bool mpi_starts;
 } pmix_own;
+
+static const char *cure(pmix_status_t status)
+{
+    if (status == PMIX_ERR_TIMEOUT)
+        return "; a rank did not arrive: did it die, or does a firewall stand between the nodes?";
+    if (status == PMIX_ERR_OUT_OF_RESOURCE)
+        return "; PMIx's store in shared memory is full (known of 5.0.1): PMIX_MCA_gds=hash in the job and "
+               "where "
+               "slurmd starts does without it";
+    return "";
+}
 
 static int fail(const char *what, pmix_status_t status, const pmix_own *own)
 {
-    return kolo_fail(KOLO_ELAUNCH, "launch: %s failed on rank %u of %s: %s%s", what, own->me.rank, own->me.nspace, PMIx_Error_string(status),
-                     status == PMIX_ERR_TIMEOUT ? "; a rank did not arrive: did it die, or does a firewall stand between "
-                                                  "the nodes?"
-                                                : "");
+    return kolo_fail(KOLO_ELAUNCH, "launch: %s failed on rank %u of %s: %s%s", what, own->me.rank,
+                     own->me.nspace, PMIx_Error_string(status), cure(status));
 }
 
 static int get_number(const pmix_own *own, const char *key, uint32_t *number)
@@ -59,7 +74,8 @@ static int get_number(const pmix_own *own, const char *key, uint32_t *number)
     bool yes = true;
     PMIX_LOAD_PROCID(&job, own->me.nspace, PMIX_RANK_WILDCARD);
     PMIX_INFO_CONSTRUCT(&local);
-    PMIX_INFO_LOAD(&local, PMIX_OPTIONAL, &yes, PMIX_BOOL); /* asking the server for a missing key waits for ever */
+    /* asking the server for a missing key waits for ever */
+    PMIX_INFO_LOAD(&local, PMIX_OPTIONAL, &yes, PMIX_BOOL);
     pmix_status_t status = PMIx_Get(&job, key, &local, 1, &value);
     PMIX_INFO_DESTRUCT(&local);
     if (status == PMIX_SUCCESS) PMIX_VALUE_GET_NUMBER(status, value, *number, uint32_t);
@@ -88,7 +104,8 @@ static int fence(const pmix_own *own, bool collect)
     PMIX_INFO_CONSTRUCT(&info[0]);
     PMIX_INFO_CONSTRUCT(&info[1]);
     PMIX_INFO_LOAD(&info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
-    if (collect) PMIX_INFO_LOAD(&info[1], PMIX_COLLECT_DATA, &yes, PMIX_BOOL); /* its presence counts, not its value */
+    /* its presence counts, not its value */
+    if (collect) PMIX_INFO_LOAD(&info[1], PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
     pmix_status_t status = PMIx_Fence(&job, 1, info, collect ? 2 : 1);
     PMIX_INFO_DESTRUCT(&info[0]);
     PMIX_INFO_DESTRUCT(&info[1]);
@@ -138,7 +155,113 @@ static int pmix_exchange(kolo_launch *launch, const void *mine, size_t bytes, vo
     return 0;
 }
 
-static int pmix_barrier(kolo_launch *launch) { return launch->size == 1 ? 0 : fence(kolo_state(launch)->own, false); }
+static int pmix_barrier(kolo_launch *launch)
+{
+    return launch->size == 1 ? 0 : fence(kolo_state(launch)->own, false);
+}
+
+/* ---- for the watchdog ---- */
+
+static void call_key(uint32_t wait, char *key, size_t bytes) { snprintf(key, bytes, "kolo.call.%u", wait); }
+
+/* What is put and committed is given to whoever asks, without a fence. */
+static void pmix_call(kolo_launch *launch, uint32_t wait)
+{
+    const pmix_own *own = kolo_state(launch)->own;
+    char key[32];
+    if (!own || !own->me.nspace[0]) return; /* PMIx_Init itself does not come back */
+    call_key(wait, key, sizeof key);
+    put_bytes(own, key, "w", 1);
+}
+
+/* The answers of many ranks, which come by PMIx's own thread; freed by the last of it and the asker. */
+typedef struct inquiry {
+    pthread_mutex_t lock;
+    int users;
+    bool came[];
+} inquiry;
+typedef struct asked {
+    inquiry *of;
+    int rank;
+} asked;
+
+static void leave_inquiry(inquiry *q)
+{
+    pthread_mutex_lock(&q->lock);
+    const bool last = --q->users == 0;
+    pthread_mutex_unlock(&q->lock);
+    if (last) free(q);
+}
+
+static void pmix_hear(pmix_status_t status, pmix_value_t *value, void *of)
+{
+    asked *a = of;
+    (void)value;
+    pthread_mutex_lock(&a->of->lock);
+    a->of->came[a->rank] = status == PMIX_SUCCESS;
+    pthread_mutex_unlock(&a->of->lock);
+    leave_inquiry(a->of);
+    free(a);
+}
+
+static void pmix_ask(const pmix_own *own, inquiry *q, int rank, const char *key, const pmix_info_t *limit)
+{
+    pmix_proc_t peer;
+    asked *a = kolo_alloc(sizeof *a);
+    if (!a) return;
+    *a = (asked){q, rank};
+    PMIX_LOAD_PROCID(&peer, own->me.nspace, (pmix_rank_t)rank);
+    pthread_mutex_lock(&q->lock);
+    q->users++;
+    pthread_mutex_unlock(&q->lock);
+    if (PMIx_Get_nb(&peer, key, limit, 1, pmix_hear, a) == PMIX_SUCCESS) return;
+    leave_inquiry(q);
+    free(a);
+}
+
+static bool pmix_absent(kolo_launch *launch, uint32_t wait, const bool *here, bool *absent)
+{
+    enum { ANSWER_SECONDS = 2 };
+    const pmix_own *own = kolo_state(launch)->own;
+    const int size = launch->size;
+    inquiry *q =
+        own && own->me.nspace[0] && size > 1 ? kolo_alloc(sizeof *q + (size_t)size * sizeof *q->came) : NULL;
+    if (!q) return false;
+    pmix_info_t limit;
+    int seconds = ANSWER_SECONDS;
+    char key[32];
+    pthread_mutex_init(&q->lock, NULL);
+    q->users = 1;
+    call_key(wait, key, sizeof key);
+    PMIX_INFO_CONSTRUCT(&limit);
+    PMIX_INFO_LOAD(&limit, PMIX_TIMEOUT, &seconds, PMIX_INT);
+    for (int r = 0; r < size; r++)
+        if (!here[r]) pmix_ask(own, q, r, key, &limit);
+    launch_watch_nap(kolo_state(launch)->watch, ANSWER_SECONDS);
+    PMIX_INFO_DESTRUCT(&limit);
+    pthread_mutex_lock(&q->lock);
+    for (int r = 0; r < size; r++) absent[r] = !here[r] && !q->came[r];
+    pthread_mutex_unlock(&q->lock);
+    leave_inquiry(q);
+    return true;
+}
+
+static void pmix_host(kolo_launch *launch, int rank, char *text, size_t bytes)
+{
+    const pmix_own *own = kolo_state(launch)->own;
+    pmix_value_t *value = NULL;
+    pmix_proc_t peer;
+    pmix_info_t local;
+    bool yes = true;
+    PMIX_LOAD_PROCID(&peer, own->me.nspace, (pmix_rank_t)rank);
+    PMIX_INFO_CONSTRUCT(&local);
+    PMIX_INFO_LOAD(&local, PMIX_OPTIONAL, &yes, PMIX_BOOL);
+    snprintf(text, bytes, "?");
+    if (PMIx_Get(&peer, PMIX_HOSTNAME, &local, 1, &value) == PMIX_SUCCESS && value->type == PMIX_STRING)
+        snprintf(text, bytes, "%s", value->data.string);
+    PMIX_INFO_DESTRUCT(&local);
+    if (value) PMIX_VALUE_RELEASE(value);
+}
 
 /* ---- the bridge's lower side ---- */
 
@@ -146,7 +269,8 @@ static int bridge_fence(void *context, uint32_t epoch, const char *lines, size_t
 {
     char key[32];
     snprintf(key, sizeof key, "kolo.pmi.%u", epoch);
-    KOLO_TRY(put_bytes(context, key, bytes ? lines : "\n", bytes ? bytes : 1)); /* PMIx dislikes empty objects */
+    /* PMIx dislikes empty objects */
+    KOLO_TRY(put_bytes(context, key, bytes ? lines : "\n", bytes ? bytes : 1));
     return fence(context, true);
 }
 
@@ -160,12 +284,13 @@ static int bridge_fetch(void *context, uint32_t epoch, int rank, char **lines, s
     *lines = kolo_alloc(*bytes);
     if (*lines) memcpy(*lines, value->data.bo.bytes, *bytes);
     PMIX_VALUE_RELEASE(value);
-    return *lines ? 0 : KOLO_ECONFIG;
+    return *lines ? 0 : KOLO_ENOMEM;
 }
 
 static void bridge_abort(void *context, int exit_status)
 {
-    (void)context;
+    pmix_own *own = context;
+    if (atomic_load(&own->mpi_starts)) kolo_mpi_failed(own->launch);
     PMIx_Abort(exit_status, "", NULL, 0);
 }
 
@@ -176,7 +301,8 @@ static int disagree(const kolo_launch *launch, int step_rank, int step_size)
 {
     PMIx_Finalize(NULL, 0);
     return kolo_fail(KOLO_ELAUNCH,
-                     "launch: srun started task %d of %d, but PMIx says rank %d of %d: the PMIX_* variables are of another "
+                     "launch: srun started task %d of %d, but PMIx says rank %d of %d: the PMIX_* variables "
+                     "are of another "
                      "step, and this srun was given no --mpi=pmix; %s",
                      step_rank, step_size, launch->rank, launch->size, kolo_launch_cure());
 }
@@ -205,21 +331,27 @@ static int pmix_start(kolo_launch *launch)
     int step_rank, step_size;
     uint32_t size;
     pmix_own *own = kolo_alloc(sizeof *own);
-    if (!own) return KOLO_ECONFIG;
+    if (!own) return KOLO_ENOMEM;
     state->own = own;
+    own->launch = launch;
+    launch_watch_begin(state->watch, "PMIx_Init", LAUNCH_START);
     pmix_status_t status = PMIx_Init(&own->me, NULL, 0);
-    if (status == PMIX_ERR_UNREACH || (status == PMIX_SUCCESS && strncmp(own->me.nspace, "singleton.", 10) == 0))
+    launch_watch_end(state->watch);
+    if (status == PMIX_ERR_UNREACH ||
+        (status == PMIX_SUCCESS && strncmp(own->me.nspace, "singleton.", 10) == 0))
         return kolo_fail(KOLO_ELAUNCH, "launch: no PMIx server answers; %s", kolo_launch_cure());
     if (status != PMIX_SUCCESS)
         return kolo_fail(KOLO_ELAUNCH,
                          "launch: PMIx_Init failed: %s (this side %s, the server %s); if they use different "
                          "security modules, PMIX_MCA_psec=native may help",
-                         PMIx_Error_string(status), PMIx_Get_version(), getenv("PMIX_VERSION") ? getenv("PMIX_VERSION") : "?");
+                         PMIx_Error_string(status), PMIx_Get_version(),
+                         getenv("PMIX_VERSION") ? getenv("PMIX_VERSION") : "?");
     KOLO_TRY(get_number(own, PMIX_JOB_SIZE, &size));
     launch->rank = (int)own->me.rank;
     launch->size = (int)size;
     bool in_step = kolo_slurm_step(&step_rank, &step_size);
-    if (in_step && (step_rank != launch->rank || step_size != launch->size)) return disagree(launch, step_rank, step_size);
+    if (in_step && (step_rank != launch->rank || step_size != launch->size))
+        return disagree(launch, step_rank, step_size);
     name_host(&state->me, own, in_step);
     return 0;
 }
@@ -230,12 +362,17 @@ static int pmix_wired(kolo_launch *launch)
     pmix_own *own = kolo_state(launch)->own;
     int rank = -1, size = 0;
     if (launch->size == 1 || !kolo_mpi_built()) return 0;
-    kolo_pmi_below below = {.context = own, .fence = bridge_fence, .fetch = bridge_fetch, .abort = bridge_abort};
+    kolo_pmi_below below = {
+        .context = own, .fence = bridge_fence, .fetch = bridge_fetch, .abort = bridge_abort};
     char *mapping = kolo_node_vector(launch->node_of, launch->size, KOLO_PMI_VALUE - 1);
     int rc = kolo_pmi_bridge_open(&own->bridge, launch->rank, launch->size, mapping, below);
     free(mapping);
     KOLO_TRY(rc);
-    rc = kolo_mpi_start(&rank, &size);
+    launch_watch_begin(kolo_state(launch)->watch, "MPI_Init", LAUNCH_START);
+    atomic_store(&own->mpi_starts, true);
+    rc = kolo_mpi_start(launch, &rank, &size);
+    atomic_store(&own->mpi_starts, false);
+    launch_watch_end(kolo_state(launch)->watch);
     kolo_pmi_bridge_hide(own->bridge);
     KOLO_TRY(rc);
     launch->mpi = true;
@@ -244,8 +381,10 @@ static int pmix_wired(kolo_launch *launch)
     launch->mpi = false;
     PMIx_Finalize(NULL, 0); /* all ranks see this alike */
     return kolo_fail(KOLO_ELAUNCH,
-                     "launch: PMIx says rank %d of %d, but MPI says rank %d of %d: this MPI library does not take its ranks "
-                     "from PMI_FD; link kolo with MPICH or with an MPI that knows PMIx, or start it by srun --mpi=pmi2 or mpiexec",
+                     "launch: PMIx says rank %d of %d, but MPI says rank %d of %d: this MPI library does not "
+                     "take its ranks "
+                     "from PMI_FD; link kolo with MPICH or with an MPI that knows PMIx, or start it by srun "
+                     "--mpi=pmi2 or mpiexec",
                      launch->rank, launch->size, rank, size);
 }
 
@@ -269,18 +408,24 @@ static void pmix_abort(kolo_launch *launch, int exit_status)
     PMIx_Abort(exit_status, "", NULL, 0);
 }
 
+#define WATCHED .call = pmix_call, .absent = pmix_absent, .host = pmix_host,
 #else
+#define WATCHED
 
 static int pmix_start(kolo_launch *launch)
 {
     (void)launch;
-    return kolo_fail(KOLO_ELAUNCH,
-                     "launch: started by PMIx (srun --mpi=pmix), but kolo was built without it; build it with "
-                     "PMIX=1, or %s",
-                     kolo_launch_cure());
+    return kolo_fail(
+        KOLO_ELAUNCH,
+        "launch: started by PMIx (srun --mpi=pmix), but kolo was built without it; build it with "
+        "PMIX=1, or %s",
+        kolo_launch_cure());
 }
 
-static int pmix_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all) { return kolo_method_single.exchange(launch, mine, bytes, all); }
+static int pmix_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all)
+{
+    return kolo_method_single.exchange(launch, mine, bytes, all);
+}
 
 static int pmix_barrier(kolo_launch *launch) { return kolo_method_single.barrier(launch); }
 static int pmix_wired(kolo_launch *launch) { return kolo_method_single.barrier(launch); }
@@ -292,13 +437,12 @@ static void pmix_abort(kolo_launch *launch, int exit_status)
 }
 #endif
 
-const kolo_method kolo_method_pmix = {
-    .name = "pmix",
-    .fits = pmix_fits,
-    .start = pmix_start,
-    .wired = pmix_wired,
-    .exchange = pmix_exchange,
-    .barrier = pmix_barrier,
-    .finish = pmix_finish,
-    .abort = pmix_abort,
-};
+const kolo_method kolo_method_pmix = {.name = "pmix",
+                                      .fits = pmix_fits,
+                                      .start = pmix_start,
+                                      .wired = pmix_wired,
+                                      .exchange = pmix_exchange,
+                                      .barrier = pmix_barrier,
+                                      .finish = pmix_finish,
+                                      .abort = pmix_abort,
+                                      WATCHED};

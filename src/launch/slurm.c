@@ -1,4 +1,5 @@
-/* Slurm's environment alone: enough for one task, and the place to refuse many that do not know of each other. */
+/* Slurm's environment alone: enough for one task, and the place to refuse many that do
+ * not know of each other. */
 #include "launch/method.h"
 
 #include "kolo/error.h"
@@ -16,13 +17,17 @@ static bool slurm_fits(void)
 static int refuse_strangers(int size)
 {
     const char *type = getenv("SLURM_MPI_TYPE");
-    if (kolo_method_pmix.fits()) return kolo_fail(KOLO_ELAUNCH, "launch: method slurm cannot connect %d tasks, but PMIx is there: take method auto", size);
+    if (kolo_method_pmix.fits())
+        return kolo_fail(KOLO_ELAUNCH,
+                         "launch: method slurm cannot connect %d tasks, but PMIx is there: take method auto",
+                         size);
     char given[128] = "was given --mpi=none, or no --mpi where the site's default is none";
     if (type) snprintf(given, sizeof given, "was given --mpi=%.64s", type);
-    return kolo_fail(KOLO_ELAUNCH,
-                     "launch: srun started %d tasks but they cannot find each other, every one would be rank 0 of 1: this "
-                     "srun %s; %s",
-                     size, given, kolo_launch_cure());
+    return kolo_fail(
+        KOLO_ELAUNCH,
+        "launch: srun started %d tasks but they cannot find each other, every one would be rank 0 of 1: this "
+        "srun %s; %s",
+        size, given, kolo_launch_cure());
 }
 
 static int slurm_start(kolo_launch *launch)

@@ -1,4 +1,5 @@
-/* COCO's rule. A class is gone through picture by picture; what becomes of a result is a bit for each of the ten IoUs. */
+/* COCO's rule. A class is gone through picture by picture; what becomes of a result is a bit for
+ * each of the ten IoUs. */
 #include "metrics/ap.h"
 
 #include <math.h>
@@ -38,7 +39,10 @@ typedef struct work {
     double *precision, *recall;
 } work;
 
-static bool outside(double area, int range) { return area < area_range[range][0] || area > area_range[range][1]; }
+static bool outside(double area, int range)
+{
+    return area < area_range[range][0] || area > area_range[range][1];
+}
 
 /* Truths of a picture that count come first. */
 static void order_truths(work *w, const int64_t *truth, int64_t n, int range)
@@ -55,8 +59,9 @@ static void order_truths(work *w, const int64_t *truth, int64_t n, int range)
         }
 }
 
-/* The truth that a result takes: of those that are free the one it lies over most, and none that is ignored if one counts. -1: none */
-static int64_t choose(const work *w, const int64_t *truth, int64_t n, const double *iou, double least)
+/* The truth that a result takes: of those that are free the one it lies over most, and none that is ignored
+ * if one counts. -1: none */
+static int64_t ap_choose(const work *w, const int64_t *truth, int64_t n, const double *iou, double least)
 {
     int64_t best = -1;
     double most = kolo_min(least, 1 - 1e-10);
@@ -78,14 +83,16 @@ static void match_picture(work *w, const int64_t *truth, int64_t n, const int64_
             const kolo_ap_truth *t = &w->lists->truth[truth[g]];
             w->iou[d * n + g] = ap_overlap(w->lists->found[found[d]].box, t->box, t->crowd);
         }
-    for (int64_t d = 0; d < m; d++) r[d] = (result){.score = w->lists->found[found[d]].score, .place = (int)(w->results + d), .rank = (int)d};
+    for (int64_t d = 0; d < m; d++)
+        r[d] = (result){
+            .score = w->lists->found[found[d]].score, .place = (int)(w->results + d), .rank = (int)d};
     for (int a = 0; a < AREAS; a++) {
         order_truths(w, truth, n, a);
         for (int i = 0; i < IOUS; i++) {
             memset(w->taken, 0, (size_t)n * sizeof *w->taken);
             for (int64_t d = 0; d < m; d++) {
                 const double *box = w->lists->found[found[d]].box;
-                const int64_t g = choose(w, truth, n, w->iou + d * n, iou_at(i));
+                const int64_t g = ap_choose(w, truth, n, w->iou + d * n, iou_at(i));
                 const bool out = g >= 0 ? w->ignored[g] : outside(box[2] * box[3], a);
                 if (g >= 0) w->taken[g] = true;
                 r[d].hit[a] |= (uint16_t)((g >= 0) << i);
@@ -99,7 +106,9 @@ static void match_picture(work *w, const int64_t *truth, int64_t n, const int64_
 static int64_t in_picture(const ap_lists *l, bool truth, int64_t at, int64_t end, int64_t image)
 {
     int64_t n = 0;
-    while (at + n < end && (truth ? l->truth[l->of_truth[at + n]].image : l->found[l->of_found[at + n]].image) == image) n++;
+    while (at + n < end &&
+           (truth ? l->truth[l->of_truth[at + n]].image : l->found[l->of_found[at + n]].image) == image)
+        n++;
     return n;
 }
 
@@ -121,7 +130,8 @@ static void match_class(work *w, int cls)
     int64_t t = w->lists->first_truth[cls], f = w->lists->first_found[cls], n = 0, m = 0;
     w->results = 0;
     memset(w->counted, 0, sizeof w->counted);
-    while (next_picture(w->lists, cls, &t, &f, &n, &m)) match_picture(w, w->lists->of_truth + t, n, w->lists->of_found + f, m < MOST ? m : MOST);
+    while (next_picture(w->lists, cls, &t, &f, &n, &m))
+        match_picture(w, w->lists->of_truth + t, n, w->lists->of_found + f, m < MOST ? m : MOST);
 }
 
 static int by_score(const void *a, const void *b)
@@ -191,8 +201,10 @@ static double average(const mean *m) { return m->count ? m->sum / (double)m->cou
 static const struct line {
     const char *name;
     int area, iou, count;
-} lines[12] = {{"AP", 0, -1, -1}, {"AP50", 0, 0, -1}, {"AP75", 0, 5, -1},  {"AP_small", 1, -1, -1}, {"AP_medium", 2, -1, -1}, {"AP_large", 3, -1, -1},
-               {"AR1", 0, -1, 0}, {"AR10", 0, -1, 1}, {"AR100", 0, -1, 2}, {"AR_small", 1, -1, 2},  {"AR_medium", 2, -1, 2},  {"AR_large", 3, -1, 2}};
+} lines[12] = {{"AP", 0, -1, -1},       {"AP50", 0, 0, -1},       {"AP75", 0, 5, -1},
+               {"AP_small", 1, -1, -1}, {"AP_medium", 2, -1, -1}, {"AP_large", 3, -1, -1},
+               {"AR1", 0, -1, 0},       {"AR10", 0, -1, 1},       {"AR100", 0, -1, 2},
+               {"AR_small", 1, -1, 2},  {"AR_medium", 2, -1, 2},  {"AR_large", 3, -1, 2}};
 
 static void summarise(kolo_ap *ap)
 {
@@ -207,7 +219,7 @@ static void summarise(kolo_ap *ap)
 }
 
 /* The most that a class, and a picture of a class, has. */
-static void measure(const ap_lists *l, int classes, int64_t *results, int64_t *truths, int64_t *pairs)
+static void ap_measure(const ap_lists *l, int classes, int64_t *results, int64_t *truths, int64_t *pairs)
 {
     *results = *truths = *pairs = 1;
     for (int c = 0; c < classes; c++) {
@@ -225,7 +237,7 @@ static void measure(const ap_lists *l, int classes, int64_t *results, int64_t *t
 static int make_work(work *w, const ap_lists *lists, int classes)
 {
     int64_t results, truths, pairs;
-    measure(lists, classes, &results, &truths, &pairs);
+    ap_measure(lists, classes, &results, &truths, &pairs);
     *w = (work){.lists = lists,
                 .result = kolo_alloc((size_t)results * sizeof(result)),
                 .iou = kolo_alloc((size_t)pairs * sizeof(double)),
@@ -234,7 +246,9 @@ static int make_work(work *w, const ap_lists *lists, int classes)
                 .taken = kolo_alloc((size_t)truths * sizeof(bool)),
                 .precision = kolo_alloc((size_t)results * sizeof(double)),
                 .recall = kolo_alloc((size_t)results * sizeof(double))};
-    return w->result && w->iou && w->order && w->ignored && w->taken && w->precision && w->recall ? 0 : KOLO_ECONFIG;
+    return w->result && w->iou && w->order && w->ignored && w->taken && w->precision && w->recall
+               ? 0
+               : KOLO_ENOMEM;
 }
 
 static void free_work(work *w)
@@ -248,7 +262,8 @@ static void free_work(work *w)
     free(w->recall);
 }
 
-int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes)
+int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,
+                 int64_t founds, int classes)
 {
     ap_lists lists;
     work w = {0};
@@ -256,7 +271,7 @@ int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const 
     KOLO_TRY(ap_lists_make(&lists, truth, truths, found, founds, classes));
     int rc = make_work(&w, &lists, classes);
     ap->cls = rc < 0 ? NULL : kolo_alloc((size_t)classes * sizeof *ap->cls);
-    if (!ap->cls) rc = KOLO_ECONFIG;
+    if (!ap->cls) rc = KOLO_ENOMEM;
     for (int c = 0; c < classes && rc == 0; c++) {
         match_class(&w, c);
         judge_class(&w, &ap->cls[c]);
@@ -281,6 +296,7 @@ void kolo_ap_text(const kolo_ap *ap, int line, char *text, int64_t size)
     const struct line *l = &lines[line];
     char iou[16] = "0.50:0.95";
     if (l->iou >= 0) snprintf(iou, sizeof iou, "%.2f", iou_at(l->iou));
-    snprintf(text, (size_t)size, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = %.3f", l->count < 0 ? "Average Precision" : "Average Recall",
-             l->count < 0 ? "(AP)" : "(AR)", iou, areas[l->area], count_of[l->count < 0 ? COUNTS - 1 : l->count], ap->line[line]);
+    snprintf(text, (size_t)size, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = %.3f",
+             l->count < 0 ? "Average Precision" : "Average Recall", l->count < 0 ? "(AP)" : "(AR)", iou,
+             areas[l->area], count_of[l->count < 0 ? COUNTS - 1 : l->count], ap->line[line]);
 }

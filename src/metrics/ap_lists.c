@@ -45,16 +45,20 @@ static bool is_box(const double *box)
     return box[2] >= 0 && box[3] >= 0;
 }
 
-static int check(const char *what, int64_t i, int32_t cls, int classes, const double *box, double number)
+static int ap_lists_check(const char *what, int64_t i, int32_t cls, int classes, const double *box,
+                          double number)
 {
-    if (cls < 0 || cls >= classes) return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " has class %d of %d", what, i, cls, classes);
+    if (cls < 0 || cls >= classes)
+        return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " has class %d of %d", what, i, cls, classes);
     if (is_box(box) && isfinite(number)) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " (x %g, y %g, width %g, height %g; %g) is not one", what, i, box[0], box[1], box[2], box[3], number);
+    return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " (x %g, y %g, width %g, height %g; %g) is not one", what,
+                     i, box[0], box[1], box[2], box[3], number);
 }
 
-int ap_lists_make(ap_lists *l, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes)
+int ap_lists_make(ap_lists *l, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,
+                  int64_t founds, int classes)
 {
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     *l = (ap_lists){.truth = truth, .found = found};
     l->of_truth = kolo_alloc((size_t)(truths + 1) * sizeof(int64_t));
     l->of_found = kolo_alloc((size_t)(founds + 1) * sizeof(int64_t));
@@ -62,12 +66,12 @@ int ap_lists_make(ap_lists *l, const kolo_ap_truth *truth, int64_t truths, const
     l->first_found = kolo_alloc((size_t)(classes + 2) * sizeof(int64_t));
     if (!l->of_truth || !l->of_found || !l->first_truth || !l->first_found) goto fail;
     for (int64_t i = 0; i < truths; i++) {
-        KOLO_TRY_GOTO(rc, check("true", i, truth[i].cls, classes, truth[i].box, truth[i].area));
+        KOLO_TRY_GOTO(rc, ap_lists_check("true", i, truth[i].cls, classes, truth[i].box, truth[i].area));
         l->of_truth[i] = i;
         l->first_truth[truth[i].cls + 1]++;
     }
     for (int64_t i = 0; i < founds; i++) {
-        KOLO_TRY_GOTO(rc, check("found", i, found[i].cls, classes, found[i].box, found[i].score));
+        KOLO_TRY_GOTO(rc, ap_lists_check("found", i, found[i].cls, classes, found[i].box, found[i].score));
         l->of_found[i] = i;
         l->first_found[found[i].cls + 1]++;
     }
@@ -104,16 +108,20 @@ int kolo_ap_write(const char *path, const kolo_ap_found *found, int64_t founds, 
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
-    if (!f) return kolo_fail(KOLO_ECONFIG, "%s: no memory for %" PRId64 " results", path, founds);
+    if (!f) return kolo_fail(KOLO_ENOMEM, "%s: no memory for %" PRId64 " results", path, founds);
     fputc('[', f);
     for (int64_t i = 0; i < founds; i++) {
         const kolo_ap_found *d = &found[i];
-        fprintf(f, "%s\n{\"image_id\":%" PRId64 ",\"category_id\":%" PRId64 ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.6f}", i ? "," : "", d->image,
-                category[d->cls], d->box[0], d->box[1], d->box[2], d->box[3], d->score);
+        fprintf(f,
+                "%s\n{\"image_id\":%" PRId64 ",\"category_id\":%" PRId64
+                ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.6f}",
+                i ? "," : "", d->image, category[d->cls], d->box[0], d->box[1], d->box[2], d->box[3],
+                d->score);
     }
     fputs("\n]\n", f);
     bool whole = fclose(f) == 0;
-    int rc = whole ? kolo_file_write_atomic(path, text, bytes) : kolo_fail(KOLO_ECONFIG, "%s: no memory for %" PRId64 " results", path, founds);
+    int rc = whole ? kolo_file_write_atomic(path, text, bytes)
+                   : kolo_fail(KOLO_ENOMEM, "%s: no memory for %" PRId64 " results", path, founds);
     free(text);
     return rc;
 }

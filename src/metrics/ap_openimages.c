@@ -7,7 +7,7 @@
 #include "kolo/error.h"
 #include "metrics/ap_parts.h"
 
-/* ---- what counts: expanded by the hierarchy, and looked for ------------------------------------------------------- */
+/* ---- what counts: expanded by the hierarchy, and looked for -------------------------------------------- */
 
 typedef struct lists {
     kolo_ap_truth *truth;
@@ -46,7 +46,8 @@ static int add_verified(lists *l, int64_t image, int32_t cls)
     return 0;
 }
 
-/* A class that is there makes those there that it is a kind of; one that is not there, its kinds not there. */
+/* A class that is there makes those there that it is a kind of; one that is not there, its kinds not
+ * there. */
 static int add_labels(lists *l, const kolo_ap_verified *v, int64_t n, const kolo_hierarchy *h)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -74,8 +75,8 @@ static bool is_verified(const lists *l, int64_t image, int32_t cls)
     return bsearch(&key, l->verified, (size_t)l->n, sizeof key, by_image);
 }
 
-static int expand(lists *l, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, const kolo_ap_verified *v, int64_t n,
-                  const kolo_hierarchy *h)
+static int expand(lists *l, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,
+                  int64_t founds, const kolo_ap_verified *v, int64_t n, const kolo_hierarchy *h)
 {
     const int32_t *up = NULL;
     for (int64_t i = 0; i < truths; i++) {
@@ -95,7 +96,7 @@ static int expand(lists *l, const kolo_ap_truth *truth, int64_t truths, const ko
     return 0;
 }
 
-/* ---- one class ---------------------------------------------------------------------------------------------------- */
+/* ---- one class ----------------------------------------------------------------------------------------- */
 
 typedef struct judged { /* a result, or a group by its surest one */
     double score;
@@ -111,8 +112,10 @@ typedef struct space {
     bool *taken;                /* [truths] */
 } space;
 
-/* Of the true boxes first .. last - 1 the one that a result lies over most: of groups (part of the result), or of the others (IoU). -1: none reaches `iou`. */
-static int64_t most_covered(const ap_lists *l, const kolo_ap_found *f, int64_t first, int64_t last, bool groups, double iou)
+/* Of the true boxes first .. last - 1 the one that a result lies over most: of groups (part of the result),
+ * or of the others (IoU). -1: none reaches `iou`. */
+static int64_t most_covered(const ap_lists *l, const kolo_ap_found *f, int64_t first, int64_t last,
+                            bool groups, double iou)
 {
     double most = -1;
     int64_t best = -1;
@@ -125,12 +128,15 @@ static int64_t most_covered(const ap_lists *l, const kolo_ap_found *f, int64_t f
 }
 
 /* The results of one picture, surest first. */
-static void judge_image(const ap_lists *l, int64_t first, int64_t last, int64_t begin, int64_t end, double iou, space *s)
+static void judge_image(const ap_lists *l, int64_t first, int64_t last, int64_t begin, int64_t end,
+                        double iou, space *s)
 {
     for (int64_t i = begin; i < end; i++) {
         const kolo_ap_found *f = &l->found[l->of_found[i]];
-        const int64_t one = most_covered(l, f, first, last, false, iou), group = most_covered(l, f, first, last, true, iou);
-        const bool ignored = one >= 0 && l->truth[l->of_truth[one]].ignore, right = one >= 0 && !ignored && !s->taken[one];
+        const int64_t one = most_covered(l, f, first, last, false, iou),
+                      group = most_covered(l, f, first, last, true, iou);
+        const bool ignored = one >= 0 && l->truth[l->of_truth[one]].ignore,
+                   right = one >= 0 && !ignored && !s->taken[one];
         if (right) s->taken[one] = true;
         if (ignored) continue;
         if (!right && group >= 0) s->surest[group] = fmax(s->surest[group], f->score);
@@ -181,7 +187,7 @@ static int judge_all(double *ap, double *mean, const lists *x, int classes, doub
                .recall = kolo_alloc(most * sizeof *s.recall),
                .surest = kolo_alloc(most * sizeof *s.surest),
                .taken = kolo_alloc(most * sizeof *s.taken)};
-    int rc = s.list && s.precision && s.recall && s.surest && s.taken ? 0 : KOLO_ECONFIG, counted = 0;
+    int rc = s.list && s.precision && s.recall && s.surest && s.taken ? 0 : KOLO_ENOMEM, counted = 0;
     double sum = 0;
     for (int64_t t = 0; rc == 0 && t < x->truths; t++) s.surest[t] = -1;
     for (int c = 0; c < classes && rc == 0; c++) {
@@ -198,8 +204,9 @@ static int judge_all(double *ap, double *mean, const lists *x, int classes, doub
     return rc;
 }
 
-int kolo_ap_openimages(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds,
-                       const kolo_ap_verified *verified, int64_t n, const kolo_hierarchy *h, int classes, double iou)
+int kolo_ap_openimages(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths,
+                       const kolo_ap_found *found, int64_t founds, const kolo_ap_verified *verified,
+                       int64_t n, const kolo_hierarchy *h, int classes, double iou)
 {
     lists l = {0};
     int rc = expand(&l, truth, truths, found, founds, verified, n, h);

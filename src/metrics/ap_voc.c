@@ -32,7 +32,7 @@ static void rank_class(const ap_lists *l, int cls, ranked *r)
 }
 
 /* 1 right, 0 wrong, -1 neither */
-static int judge(const ap_lists *l, const ranked *r, double iou, bool *taken)
+static int ap_voc_judge(const ap_lists *l, const ranked *r, double iou, bool *taken)
 {
     double most = 0;
     int64_t best = -1;
@@ -85,7 +85,7 @@ static double class_ap(const ap_lists *l, int cls, double iou, bool eleven, spac
     if (!wanted) return -1;
     rank_class(l, cls, s->ranked);
     for (int64_t i = 0; i < l->first_found[cls + 1] - l->first_found[cls]; i++) {
-        const int is = judge(l, &s->ranked[i], iou, s->taken);
+        const int is = ap_voc_judge(l, &s->ranked[i], iou, s->taken);
         right += is == 1;
         wrong += is == 0;
         if (right + wrong == 0) continue;
@@ -95,8 +95,8 @@ static double class_ap(const ap_lists *l, int cls, double iou, bool eleven, spac
     return eleven ? eleven_points(s->precision, s->recall, n) : ap_area_below(s->precision, s->recall, n);
 }
 
-int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes, double iou,
-                bool eleven)
+int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths,
+                const kolo_ap_found *found, int64_t founds, int classes, double iou, bool eleven)
 {
     ap_lists lists;
     KOLO_TRY(ap_lists_make(&lists, truth, truths, found, founds, classes));
@@ -104,7 +104,7 @@ int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t tr
                .precision = kolo_alloc((size_t)(founds + 1) * sizeof(double)),
                .recall = kolo_alloc((size_t)(founds + 1) * sizeof(double)),
                .taken = kolo_alloc((size_t)(truths + 1) * sizeof(bool))};
-    int rc = s.ranked && s.precision && s.recall && s.taken ? 0 : KOLO_ECONFIG;
+    int rc = s.ranked && s.precision && s.recall && s.taken ? 0 : KOLO_ENOMEM;
     double sum = 0;
     int counted = 0;
     for (int c = 0; c < classes && rc == 0; c++) {

@@ -9,7 +9,9 @@
 #include "ops/boxes.h"
 #include "ops/detector.h"
 
-static const double FARTHEST = 1e9; /* pixels: the exponential of a network that has come apart soon goes beyond what later sums and products hold */
+/* pixels: the exponential of a network that has come apart soon goes beyond what later sums and products
+ * hold */
+static const double FARTHEST = 1e9;
 
 /* One anchor of one cell, its channels `pixels` apart. */
 typedef struct anchor {
@@ -26,7 +28,7 @@ void kolo_found_free(kolo_found_list *list)
     *list = (kolo_found_list){0};
 }
 
-static int add(kolo_found_list *list, const double *corner, double score, int64_t cls)
+static int detect_find_add(kolo_found_list *list, const double *corner, double score, int64_t cls)
 {
     for (int k = 0; k < 4; k++)
         if (!(fabs(corner[k]) < FARTHEST)) return 0;
@@ -51,12 +53,13 @@ static int find_in_cell(const anchor *a, const kolo_detector *d, const float *sh
     const int64_t first = d->every_class ? 0 : best, last = d->every_class ? a->classes - 1 : best;
     for (int64_t c = first; c <= last; c++) {
         const double score = object * kolo_sigmoid(raw_of(a, 5 + c));
-        if (score >= a->conf) KOLO_TRY(add(list, corner, score, c));
+        if (score >= a->conf) KOLO_TRY(detect_find_add(list, corner, score, c));
     }
     return 0;
 }
 
-static int find_in_head(const kolo_graph *g, int i, const float *map, int64_t row, double conf, kolo_found_list *list)
+static int find_in_head(const kolo_graph *g, int i, const float *map, int64_t row, double conf,
+                        kolo_found_list *list)
 {
     const kolo_tensor *t = &g->tensor[g->head[i]];
     const kolo_detector *d = kolo_detector_find(g->detector);
@@ -75,7 +78,8 @@ static int find_in_head(const kolo_graph *g, int i, const float *map, int64_t ro
     return 0;
 }
 
-int kolo_detect_find(const kolo_graph *g, const float *const *head, int64_t row, double conf, double nms, kolo_found_list *list)
+int kolo_detect_find(const kolo_graph *g, const float *const *head, int64_t row, double conf, double nms,
+                     kolo_found_list *list)
 {
     list->count = 0;
     for (int i = 0; i < g->heads; i++) KOLO_TRY(find_in_head(g, i, head[i], row, conf, list));

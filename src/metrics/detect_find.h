@@ -10,13 +10,16 @@ typedef struct kolo_found_list {
     int64_t count, capacity; /* the array is kept from picture to picture */
 } kolo_found_list;
 
-/* Of a class in a picture, the surest. COCO's rule counts as many; a network that was just begun finds every class in every cell. */
+/* Of a class in a picture, the surest. COCO's rule counts as many; a network that was just begun finds every
+ * class in every cell. */
 enum { KOLO_MOST_FOUND = 100 };
 
 void kolo_found_free(kolo_found_list *list);
 
-/* The boxes of one row, in pixels of the network's input: those of score >= conf, thinned out class by class (kolo_nms), KOLO_MOST_FOUND of each.
- * head: [graph->heads] canonical values (N, channels, h, w). ops/detector.h says what a cell means. */
-int kolo_detect_find(const kolo_graph *graph, const float *const *head, int64_t row, double conf, double nms, kolo_found_list *list);
+/* The boxes of one row, in pixels of the network's input: those of score >= conf, thinned out class by class
+ * (kolo_nms), KOLO_MOST_FOUND of each. head: [graph->heads] canonical values (N, channels, h, w).
+ * ops/detector.h says what a cell means. */
+int kolo_detect_find(const kolo_graph *graph, const float *const *head, int64_t row, double conf, double nms,
+                     kolo_found_list *list);
 
 #endif

@@ -26,7 +26,8 @@ void kolo_detect_to_source(const kolo_dataset *dataset, int64_t sample, const do
 {
     const kolo_targets *t = kolo_dataset_targets(dataset);
     const float *m = t->transform[sample];
-    const double x0 = (stored[0] - (double)m[2]) / (double)m[0], y0 = (stored[1] - (double)m[3]) / (double)m[1];
+    const double x0 = (stored[0] - (double)m[2]) / (double)m[0],
+                 y0 = (stored[1] - (double)m[3]) / (double)m[1];
     source[0] = x0;
     source[1] = y0;
     source[2] = (stored[2] - (double)m[2]) / (double)m[0] - x0;
@@ -34,7 +35,8 @@ void kolo_detect_to_source(const kolo_dataset *dataset, int64_t sample, const do
 }
 
 /* Rows of a table of 8-byte numbers, *at of which are there already and `most` in the split. */
-static int read_rows(const char *path, const char *name, enum kolo_table_type type, int columns, void *to, int64_t *at, int64_t most)
+static int read_rows(const char *path, const char *name, enum kolo_table_type type, int columns, void *to,
+                     int64_t *at, int64_t most)
 {
     const size_t row = 8 * (size_t)columns;
     kolo_shard_table table = {.name = name, .type = type, .rank = columns > 1 ? 2 : 1, .dim = {-1, columns}};
@@ -49,7 +51,8 @@ static int read_rows(const char *path, const char *name, enum kolo_table_type ty
     return fits ? 0 : kolo_fail(KOLO_EINPUT, "%s: /%s has more rows than it was packed with", path, name);
 }
 
-/* What stands in files only: the numbers of pictures, and boxes as COCO has them, to the last digit. box: [boxes], or NULL */
+/* What stands in files only: the numbers of pictures, and boxes as COCO has them, to the last digit.
+ * box: [boxes], or NULL */
 static int read_shards(const kolo_dataset *d, int64_t *image, double (*box)[4])
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(d);
@@ -57,7 +60,9 @@ static int read_shards(const kolo_dataset *d, int64_t *image, double (*box)[4])
     for (int s = 0; s < info->shards; s++) {
         const char *path = kolo_dataset_shard_path(d, s);
         KOLO_TRY(read_rows(path, "id", KOLO_TABLE_I64, 1, image, &images, info->count));
-        if (box) KOLO_TRY(read_rows(path, "box_source", KOLO_TABLE_F64, 4, box, &boxes, kolo_dataset_targets(d)->boxes));
+        if (box)
+            KOLO_TRY(read_rows(path, "box_source", KOLO_TABLE_F64, 4, box, &boxes,
+                               kolo_dataset_targets(d)->boxes));
     }
     return 0;
 }
@@ -74,7 +79,8 @@ static void take_truth(kolo_detect_truth *to, const kolo_dataset *d, const doubl
                                  .crowd = t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_GROUP_OF),
                                  .ignore = t->box_flags[i] & KOLO_BOX_DIFFICULT,
                                  .area = (double)t->box_area[i]};
-            const double stored[4] = {(double)t->box[i][0], (double)t->box[i][1], (double)t->box[i][2], (double)t->box[i][3]};
+            const double stored[4] = {(double)t->box[i][0], (double)t->box[i][1], (double)t->box[i][2],
+                                      (double)t->box[i][3]};
             if (given) memcpy(x->box, given[i], sizeof x->box);
             else kolo_detect_to_source(d, n, stored, x->box);
         }
@@ -86,10 +92,11 @@ static int take_verified(kolo_detect_truth *to, const kolo_dataset *d)
     const kolo_targets *t = kolo_dataset_targets(d);
     if (!t->tag_offset) return 0;
     to->verified = kolo_alloc((size_t)(t->tags + 1) * sizeof *to->verified);
-    if (!to->verified) return KOLO_ECONFIG;
+    if (!to->verified) return KOLO_ENOMEM;
     for (int64_t n = 0; n < kolo_dataset_get_info(d)->count; n++)
         for (int64_t i = t->tag_offset[n]; i < t->tag_offset[n + 1]; i++)
-            to->verified[to->labels++] = (kolo_ap_verified){.image = to->image[n], .cls = t->tag[i], .positive = t->tag_value[i] >= 0.5f};
+            to->verified[to->labels++] = (kolo_ap_verified){
+                .image = to->image[n], .cls = t->tag[i], .positive = t->tag_value[i] >= 0.5f};
     return 0;
 }
 
@@ -98,11 +105,12 @@ int kolo_detect_truth_read(kolo_detect_truth **truth, const kolo_dataset *d)
     const kolo_targets *t = kolo_dataset_targets(d);
     const kolo_dataset_info *info = kolo_dataset_get_info(d);
     *truth = NULL;
-    if (!t || !t->box_offset) return kolo_fail(KOLO_EINPUT, "data set %s has no boxes to compare with", info->name);
+    if (!t || !t->box_offset)
+        return kolo_fail(KOLO_EINPUT, "data set %s has no boxes to compare with", info->name);
     const bool coco = !strcmp(t->box_form, "xywh");
     double(*given)[4] = coco ? kolo_alloc((size_t)(t->boxes + 1) * sizeof *given) : NULL;
     kolo_detect_truth *to = *truth = kolo_alloc(sizeof *to);
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     if (!to) goto fail;
     to->truth = kolo_alloc((size_t)(t->boxes + 1) * sizeof *to->truth);
     to->image = kolo_alloc((size_t)(info->count + 1) * sizeof *to->image);

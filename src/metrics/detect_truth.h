@@ -11,11 +11,12 @@ typedef struct kolo_detect_truth {
     kolo_ap_verified *verified; /* [labels] of classes in pictures, where the split has tags */
     int64_t labels;
     kolo_hierarchy *hierarchy; /* for the caller to set; freed with the rest */
-    int64_t *image;    /* [samples] the source's number of each picture (COCO's image_id) */
-    int64_t *category; /* [classes] of each class (COCO's category_id) */
+    int64_t *image;            /* [samples] the source's number of each picture (COCO's image_id) */
+    int64_t *category;         /* [classes] of each class (COCO's category_id) */
 } kolo_detect_truth;
 
-/* Crowds and groups are marked alike. Boxes of which the stored picture shows nothing are left out. KOLO_EINPUT: the split has no boxes. */
+/* Crowds and groups are marked alike. Boxes of which the stored picture shows nothing are left out.
+ * KOLO_EINPUT: the split has no boxes. */
 int kolo_detect_truth_read(kolo_detect_truth **truth, const kolo_dataset *dataset);
 void kolo_detect_truth_free(kolo_detect_truth **truth);
 /* A box x0 y0 x1 y1 of the stored picture of a sample, as x y width height of its source. */

@@ -78,10 +78,15 @@ static int find_class(const reader *r, const char *label)
 /* over: the classes above this node, `depth` of them */
 static int read_node(reader *r, const cJSON *node, int *over, int depth, bool root)
 {
-    const cJSON *label = cJSON_GetObjectItemCaseSensitive(node, "LabelName"), *below = cJSON_GetObjectItemCaseSensitive(node, "Subcategory"), *child;
+    const cJSON *label = cJSON_GetObjectItemCaseSensitive(node, "LabelName"),
+                *below = cJSON_GetObjectItemCaseSensitive(node, "Subcategory"), *child;
     if (!cJSON_IsString(label) || (below && !cJSON_IsArray(below)))
-        return kolo_fail(KOLO_EINPUT, "%s: no hierarchy of Open Images: nodes have a LabelName, and perhaps a list Subcategory", r->path);
-    if (depth == MOST_DEPTH) return kolo_fail(KOLO_EINPUT, "%s: more than %d kinds within each other", r->path, MOST_DEPTH);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s: no hierarchy of Open Images: nodes have a LabelName, and perhaps a list Subcategory",
+            r->path);
+    if (depth == MOST_DEPTH)
+        return kolo_fail(KOLO_EINPUT, "%s: more than %d kinds within each other", r->path, MOST_DEPTH);
     const int c = root ? -1 : find_class(r, label->valuestring);
     for (int i = 0; i < depth && c >= 0; i++) r->above[(int64_t)c * r->classes + over[i]] = over[i] != c;
     r->found += c >= 0;
@@ -90,14 +95,14 @@ static int read_node(reader *r, const cJSON *node, int *over, int depth, bool ro
     return 0;
 }
 
-static int fill(kolo_hierarchy *h, const bool *above, int classes)
+static int hierarchy_fill(kolo_hierarchy *h, const bool *above, int classes)
 {
     int64_t n = 0;
     h->classes = classes;
     for (int64_t i = 0; i < (int64_t)classes * classes; i++) n += above[i];
     h->first = kolo_alloc(sizeof *h->first * (size_t)(classes + 1));
     h->ancestor = kolo_alloc(sizeof *h->ancestor * (size_t)(n + 1));
-    if (!h->first || !h->ancestor) return KOLO_ECONFIG;
+    if (!h->first || !h->ancestor) return KOLO_ENOMEM;
     n = 0;
     for (int c = 0; c < classes; c++) {
         for (int a = 0; a < classes; a++)
@@ -114,22 +119,26 @@ static int read_tree(reader *r, const char *text)
     int rc = tree ? read_node(r, tree, over, 0, true) : kolo_fail(KOLO_EINPUT, "%s: no JSON", r->path);
     cJSON_Delete(tree);
     if (rc == 0 && !r->found)
-        rc = kolo_fail(KOLO_EINPUT, "%s: not one of its labels is a class of the data set%s", r->path,
-                       r->name ? "" : "; hierarchy_names=class-descriptions-boxable.csv says what /m/... are called");
+        rc = kolo_fail(
+            KOLO_EINPUT, "%s: not one of its labels is a class of the data set%s", r->path,
+            r->name ? "" : "; hierarchy_names=class-descriptions-boxable.csv says what /m/... are called");
     return rc;
 }
 
-int kolo_hierarchy_read(kolo_hierarchy **hierarchy, const char *path, const char *names, const char *const *class_name, int classes)
+int kolo_hierarchy_read(kolo_hierarchy **hierarchy, const char *path, const char *names,
+                        const char *const *class_name, int classes)
 {
     reader r = {.path = path, .class_name = class_name, .classes = classes};
     char *text = NULL, *lines = NULL;
     *hierarchy = NULL;
     r.above = kolo_alloc((size_t)classes * (size_t)classes * sizeof *r.above);
-    int rc = r.above ? kolo_file_read(path, &text, NULL) : KOLO_ECONFIG;
+    int rc = r.above ? kolo_file_read(path, &text, NULL) : KOLO_ENOMEM;
     if (rc == 0 && names && *names) rc = kolo_file_read(names, &lines, NULL);
     if (rc == 0 && lines) rc = read_names(&r, lines);
     if (rc == 0) rc = read_tree(&r, text);
-    if (rc == 0) rc = (*hierarchy = kolo_alloc(sizeof **hierarchy)) ? fill(*hierarchy, r.above, classes) : KOLO_ECONFIG;
+    if (rc == 0)
+        rc = (*hierarchy = kolo_alloc(sizeof **hierarchy)) ? hierarchy_fill(*hierarchy, r.above, classes)
+                                                           : KOLO_ENOMEM;
     if (rc < 0) kolo_hierarchy_free(hierarchy);
     free(r.above);
     free(r.name);

@@ -6,7 +6,10 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-static int by_score(const kolo_image_score *a, const kolo_image_score *b) { return (a->score < b->score) - (a->score > b->score); }
+static int by_score(const kolo_image_score *a, const kolo_image_score *b)
+{
+    return (a->score < b->score) - (a->score > b->score);
+}
 static int compare_scores(const void *a, const void *b) { return by_score(a, b); }
 static int compare_classes(const void *a, const void *b)
 {
@@ -22,9 +25,10 @@ static double precision_of(const kolo_image_score *s, int64_t n)
     for (int64_t i = 0; i < n; i++) positives += kolo_image_score_positive(&s[i]);
     for (int64_t i = 0, next; i < n; i = next) {
         int64_t new = 0;
-        for (next = i; next < n && s[next].score == s[i].score; next++) new += kolo_image_score_positive(&s[next]);
+        for (next = i; next < n && s[next].score == s[i].score; next++)
+            new += kolo_image_score_positive(&s[next]);
         hits += new;
-        sum += (double)new * (double)hits / (double)next;
+        sum += (double)new *(double)hits / (double)next;
     }
     return positives ? sum / (double)positives : -1;
 }

@@ -13,10 +13,11 @@
 int kolo_pair_scores_create(kolo_pair_scores *s, int64_t count)
 {
     const size_t n = (size_t)count + 1;
-    *s = (kolo_pair_scores){count, kolo_alloc(n * sizeof *s->score), kolo_alloc(n), kolo_alloc(n * sizeof *s->fold)};
+    *s = (kolo_pair_scores){count, kolo_alloc(n * sizeof *s->score), kolo_alloc(n),
+                            kolo_alloc(n * sizeof *s->fold)};
     if (s->score && s->same && s->fold) return 0;
     kolo_pair_scores_free(s);
-    return KOLO_ECONFIG;
+    return KOLO_ENOMEM;
 }
 
 void kolo_pair_scores_free(kolo_pair_scores *s)
@@ -27,7 +28,7 @@ void kolo_pair_scores_free(kolo_pair_scores *s)
     *s = (kolo_pair_scores){0};
 }
 
-/* ---- the curve: pairs from the most alike on ----------------------------------------------------------------------------- */
+/* ---- the curve: pairs from the most alike on ----------------------------------------------------------- */
 
 typedef struct ranked {
     float score;
@@ -49,15 +50,18 @@ static ranked *rank(const kolo_pair_scores *s)
     return r;
 }
 
-static int check(const kolo_pair_scores *s, int64_t *same)
+static int roc_check(const kolo_pair_scores *s, int64_t *same)
 {
     *same = 0;
     for (int64_t i = 0; i < s->count; i++) {
         *same += s->same[i] != 0;
-        if (isnan(s->score[i])) return kolo_fail(KOLO_EINPUT, "pair %ld has no score: the network's outputs are not finite", (long)i);
+        if (isnan(s->score[i]))
+            return kolo_fail(KOLO_EINPUT, "pair %ld has no score: the network's outputs are not finite",
+                             (long)i);
     }
     if (*same > 0 && *same < s->count) return 0;
-    return kolo_fail(KOLO_EINPUT, "%ld pairs of one person among %ld: verification needs both kinds", (long)*same, (long)s->count);
+    return kolo_fail(KOLO_EINPUT, "%ld pairs of one person among %ld: verification needs both kinds",
+                     (long)*same, (long)s->count);
 }
 
 /* Pairs equal in score come in together: the end of the run that begins at i. */
@@ -68,8 +72,9 @@ static int64_t run_end(const ranked *r, int64_t n, int64_t i)
     return i;
 }
 
-/* The least score that counts as the same person, so that most pairs outside of fold `but` (-1: of all) are told rightly: in the
- * middle between two of their scores. right: how many more are than if all were called different. */
+/* The least score that counts as the same person, so that most pairs outside of fold `but` (-1: of all)
+ * are told rightly: in the middle between two of their scores. right: how many more are than if all
+ * were called different. */
 static double best_threshold(const ranked *r, int64_t n, int but)
 {
     int64_t right = 0, most = 0;
@@ -128,7 +133,9 @@ static int measure_folds(const ranked *r, int64_t n, const kolo_pair_scores *oth
     if (v->folds == 1) {
         ranked *o = other ? rank(other) : NULL;
         if (!o)
-            return other ? KOLO_ECONFIG : kolo_fail(KOLO_EINPUT, "one fold of pairs: the threshold comes from other pairs (dev_train), which are not there");
+            return other ? KOLO_ENOMEM
+                         : kolo_fail(KOLO_EINPUT, "one fold of pairs: the threshold comes from other pairs "
+                                                  "(dev_train), which are not there");
         v->accuracy = accuracy_of(r, n, 0, best_threshold(o, other->count, -1));
         v->error = sqrt(v->accuracy * (1 - v->accuracy) / (double)n);
         free(o);
@@ -149,16 +156,16 @@ int kolo_roc_measure(const kolo_pair_scores *s, const kolo_pair_scores *other, k
 {
     int64_t same;
     *v = (kolo_verification){0};
-    KOLO_TRY(check(s, &same));
+    KOLO_TRY(roc_check(s, &same));
     ranked *r = rank(s);
-    if (!r) return KOLO_ECONFIG;
+    if (!r) return KOLO_ENOMEM;
     walk(r, s->count, same, v);
     const int rc = measure_folds(r, s->count, other, v);
     free(r);
     return rc;
 }
 
-/* ---- the picture ---------------------------------------------------------------------------------------------------------- */
+/* ---- the picture --------------------------------------------------------------------------------------- */
 
 enum { LEFT = 60, TOP = 40, SIDE = 400 };
 
@@ -168,18 +175,27 @@ static double down(double y) { return TOP + SIDE * (1 - y); }
 static void draw_frame(FILE *f, const char *title, const kolo_verification *v)
 {
     fprintf(f,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
+            "font-size=\"12\">\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
             LEFT + SIDE + 30, TOP + SIDE + 60);
     for (int i = 0; i <= 10; i += 2) {
         const double at = i / 10.0;
-        fprintf(f, "<path d=\"M%g %gV%gM%g %gH%g\" stroke=\"#ddd\"/>\n", across(at), down(0), down(1), across(0), down(at), across(1));
-        fprintf(f, "<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">%g</text>\n", across(at), down(0) + 18, at);
-        fprintf(f, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">%g</text>\n", across(0) - 6, down(at) + 4, at);
+        fprintf(f, "<path d=\"M%g %gV%gM%g %gH%g\" stroke=\"#ddd\"/>\n", across(at), down(0), down(1),
+                across(0), down(at), across(1));
+        fprintf(f, "<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">%g</text>\n", across(at), down(0) + 18,
+                at);
+        fprintf(f, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">%g</text>\n", across(0) - 6, down(at) + 4,
+                at);
     }
-    fprintf(f, "<path d=\"M%g %gL%g %g\" stroke=\"#999\" stroke-dasharray=\"4\"/>\n", across(0), down(0), across(1), down(1));
-    fprintf(f, "<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">false acceptances</text>\n", across(.5), down(0) + 40);
-    fprintf(f, "<text transform=\"translate(18 %g) rotate(-90)\" text-anchor=\"middle\">true acceptances</text>\n", down(.5));
+    fprintf(f, "<path d=\"M%g %gL%g %g\" stroke=\"#999\" stroke-dasharray=\"4\"/>\n", across(0), down(0),
+            across(1), down(1));
+    fprintf(f, "<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">false acceptances</text>\n", across(.5),
+            down(0) + 40);
+    fprintf(
+        f,
+        "<text transform=\"translate(18 %g) rotate(-90)\" text-anchor=\"middle\">true acceptances</text>\n",
+        down(.5));
     fprintf(f, "<text x=\"%g\" y=\"24\" font-size=\"14\">", across(0));
     for (; *title; title++) /* a name of pairs may hold anything */
         if (strchr("<>&", *title)) fprintf(f, "&#%d;", *title);
@@ -190,11 +206,13 @@ static void draw_frame(FILE *f, const char *title, const kolo_verification *v)
 static void draw_curve(FILE *f, const ranked *r, int64_t n, int64_t same)
 {
     int64_t hits = 0, wrong = 0;
-    fprintf(f, "<polyline fill=\"none\" stroke=\"#1f5fa8\" stroke-width=\"2\" points=\"%g,%g", across(0), down(0));
+    fprintf(f, "<polyline fill=\"none\" stroke=\"#1f5fa8\" stroke-width=\"2\" points=\"%g,%g", across(0),
+            down(0));
     for (int64_t i = 0, end; i < n; i = end) {
         end = run_end(r, n, i);
         for (int64_t k = i; k < end; k++) *(r[k].same ? &hits : &wrong) += 1;
-        fprintf(f, " %.2f,%.2f", across((double)wrong / (double)(n - same)), down((double)hits / (double)same));
+        fprintf(f, " %.2f,%.2f", across((double)wrong / (double)(n - same)),
+                down((double)hits / (double)same));
     }
     fputs("\"/>\n</svg>\n", f);
 }
@@ -204,15 +222,15 @@ int kolo_roc_write(const char *path, const char *title, const kolo_pair_scores *
     char *text = NULL;
     size_t bytes = 0;
     int64_t same;
-    KOLO_TRY(check(s, &same));
+    KOLO_TRY(roc_check(s, &same));
     ranked *r = rank(s);
     FILE *f = r ? open_memstream(&text, &bytes) : NULL;
-    int rc = r ? 0 : KOLO_ECONFIG;
+    int rc = r ? 0 : KOLO_ENOMEM;
     if (f) {
         draw_frame(f, title, v);
         draw_curve(f, r, s->count, same);
     }
-    if (r && (!f || fclose(f) != 0)) rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", path);
+    if (r && (!f || fclose(f) != 0)) rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", path);
     if (rc == 0) rc = kolo_file_write_atomic(path, text, bytes);
     free(text);
     free(r);

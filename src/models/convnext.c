@@ -1,5 +1,6 @@
-/* ConvNeXt: a stem of 4x4 patches, then blocks of a 7x7 depthwise convolution, layer norm and two linear layers over each pixel's
- * channels. Names and initialisation as in torchvision; layer scale begins at 1e-6, and stochastic depth grows with the block. */
+/* ConvNeXt: a stem of 4x4 patches, then blocks of a 7x7 depthwise convolution, layer norm and two linear
+ * layers over each pixel's channels. Names and initialisation as in torchvision; layer scale begins at 1e-6,
+ * and stochastic depth grows with the block. */
 #include "models/layers.h"
 
 typedef struct convnext {
@@ -8,7 +9,8 @@ typedef struct convnext {
     int block, blocks; /* the next one, of so many */
 } convnext;
 
-static int conv(const convnext *c, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t pad, int64_t groups)
+static int conv(const convnext *c, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
+                int64_t pad, int64_t groups)
 {
     kolo_conv_spec spec = {.out = out,
                            .kernel = {kernel, kernel},
@@ -49,7 +51,8 @@ int kolo_build_convnext(kolo_graph *g, int x, const kolo_model *model, const kol
     for (int s = 0; s < 4; s++) c.blocks += model->blocks[s];
     x = norm(&c, "features.0.1", conv(&c, "features.0.0", x, model->planes, 4, 4, 0, 1));
     for (int s = 0; s < 4; s++) {
-        const kolo_part stage = kolo_numbered("features", 2 * s + 1), before = kolo_numbered("features", 2 * s);
+        const kolo_part stage = kolo_numbered("features", 2 * s + 1),
+                        before = kolo_numbered("features", 2 * s);
         if (s > 0) {
             x = norm(&c, kolo_numbered(before.text, 0).text, x);
             x = conv(&c, kolo_numbered(before.text, 1).text, x, (int64_t)model->planes << s, 2, 2, 0, 1);

@@ -1,7 +1,8 @@
-/* Networks as darknet describes them: a list of layers, each of which reads the one before it or others by their number.
- * Layer N is module_list.N: its parameters are module_list.N.conv.{weight,bias} and module_list.N.bn.{weight,bias,running_mean,running_var},
- * so a darknet .weights file holds them in ascending order of N (bn.bias, bn.weight, bn.running_mean, bn.running_var, conv.weight; without norm
- * conv.bias, conv.weight). Redmon & Farhadi, arXiv:1804.02767 */
+/* Networks as darknet describes them: a list of layers, each of which reads the one before it or others by
+ * their number. Layer N is module_list.N: its parameters are module_list.N.conv.{weight,bias} and
+ * module_list.N.bn.{weight,bias,running_mean,running_var}, so a darknet .weights file holds them in ascending
+ * order of N (bn.bias, bn.weight, bn.running_mean, bn.running_var, conv.weight; without norm conv.bias,
+ * conv.weight). Redmon & Farhadi, arXiv:1804.02767 */
 #ifndef KOLO_MODELS_DARKNET_H
 #define KOLO_MODELS_DARKNET_H
 
@@ -38,7 +39,8 @@ int kolo_darknet_yolo(kolo_darknet *d, const int32_t mask[3]); /* the layer befo
 /* The loss of the heads, finest first; without heads the last output, logits. */
 int kolo_darknet_finish(kolo_darknet *d);
 
-/* What FILE.cfg says of itself, as a row of the table; NULL: error text set. Valid until the next call for another file. */
+/* What FILE.cfg says of itself, as a row of the table; NULL: error text set. Valid until the next
+ * call for another file. */
 const kolo_model *kolo_darknet_model(const char *path);
 
 #endif

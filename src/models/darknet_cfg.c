@@ -1,5 +1,5 @@
-/* darknet's cfg files: sections of key=value, a layer each, read as far as they say what the network is. How it is trained is the
- * recipe's affair, so the keys of [net] that are about that are passed over. */
+/* darknet's cfg files: sections of key=value, a layer each, read as far as they say what the network is. How
+ * it is trained is the recipe's affair, so the keys of [net] that are about that are passed over. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -30,13 +30,17 @@ typedef struct cfg {
 static int wrong(const cfg *c, const char *key, const char *what)
 {
     for (int i = 0; key && i < c->s.keys; i++)
-        if (!strcmp(c->s.key[i], key)) return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] %s=%s: %s", c->path, c->s.key_line[i], c->s.name, key, c->s.value[i], what);
-    return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] %s%s%s", c->path, c->s.line, c->s.name, key ? key : "", key ? " is missing: " : "", what);
+        if (!strcmp(c->s.key[i], key))
+            return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] %s=%s: %s", c->path, c->s.key_line[i], c->s.name, key,
+                             c->s.value[i], what);
+    return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] %s%s%s", c->path, c->s.line, c->s.name, key ? key : "",
+                     key ? " is missing: " : "", what);
 }
 
-/* ---- sections ------------------------------------------------------------------------------------------------------ */
+/* ---- sections ------------------------------------------------------------------------------------------ */
 
-/* The next line that says something, without remarks and (as darknet reads it) without any blanks; NULL: the end. */
+/* The next line that says something, without remarks and (as darknet reads it) without any
+ * blanks; NULL: the end. */
 static char *next_line(cfg *c)
 {
     while (*c->next) {
@@ -68,8 +72,11 @@ static int take_pair(cfg *c, char *line)
 {
     section *s = &c->s;
     char *equals = strchr(line, '=');
-    if (!equals || equals == line) return kolo_fail(KOLO_ECONFIG, "%s:%d: \"%.40s\" is neither [section] nor key=value", c->path, c->line, line);
-    if (s->keys == KEYS) return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] has more than %d keys", c->path, c->line, s->name, KEYS);
+    if (!equals || equals == line)
+        return kolo_fail(KOLO_ECONFIG, "%s:%d: \"%.40s\" is neither [section] nor key=value", c->path,
+                         c->line, line);
+    if (s->keys == KEYS)
+        return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] has more than %d keys", c->path, c->line, s->name, KEYS);
     *equals = 0;
     for (int i = 0; i < s->keys; i++)
         if (!strcmp(s->key[i], line)) return wrong(c, line, "is said twice in this section; leave one out");
@@ -86,14 +93,16 @@ static int next_section(cfg *c)
     if (!line) return 0;
     const size_t length = strlen(line);
     if (*line != '[' || length < 3 || line[length - 1] != ']')
-        return kolo_fail(KOLO_ECONFIG, "%s:%d: \"%.40s\": the name of a section in brackets is meant, such as [net]", c->path, c->line, line);
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s:%d: \"%.40s\": the name of a section in brackets is meant, such as [net]",
+                         c->path, c->line, line);
     line[length - 1] = 0;
     c->s = (section){.line = c->line, .name = line + 1};
     while (*ahead(c) != '[' && (line = next_line(c))) KOLO_TRY(take_pair(c, line));
     return 1;
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------------- */
+/* ---- values -------------------------------------------------------------------------------------------- */
 
 static const char *value_of(const cfg *c, const char *key)
 {
@@ -130,7 +139,8 @@ static int numbers(const cfg *c, const char *key, double low, double high, int m
         text = end + 1;
     }
     char say[128];
-    snprintf(say, sizeof say, "at most %d numbers from %g to %g, comma separated, are meant", most, low, high);
+    snprintf(say, sizeof say, "at most %d numbers from %g to %g, comma separated, are meant", most, low,
+             high);
     return wrong(c, key, say);
 }
 
@@ -140,14 +150,19 @@ static int only(const cfg *c, const char *known)
     for (int i = 0; i < c->s.keys; i++) {
         char word[64];
         snprintf(word, sizeof word, " %.60s ", c->s.key[i]);
-        if (!strstr(known, word)) return wrong(c, c->s.key[i], "is not known here; leave it out if the network does not depend on it");
+        if (!strstr(known, word))
+            return wrong(c, c->s.key[i],
+                         "is not known here; leave it out if the network does not depend on it");
     }
     return 0;
 }
 
-static bool is_convolution(const cfg *c) { return !strcmp(c->s.name, "convolutional") || !strcmp(c->s.name, "conv"); }
+static bool is_convolution(const cfg *c)
+{
+    return !strcmp(c->s.name, "convolutional") || !strcmp(c->s.name, "conv");
+}
 
-/* ---- layers -------------------------------------------------------------------------------------------------------- */
+/* ---- layers -------------------------------------------------------------------------------------------- */
 
 static int take_activation(const cfg *c, kolo_darknet_conv *conv)
 {
@@ -237,26 +252,30 @@ static int upsample(const cfg *c, kolo_darknet *d)
     return kolo_darknet_upsample(d, stride);
 }
 
-/* Anchors, one list for all heads, of which this head has three. Of training, ignore_thresh is as the loss has it, and the rest is the recipe's. */
+/* Anchors, one list for all heads, of which this head has three. Of training, ignore_thresh is as the loss
+ * has it, and the rest is the recipe's. */
 static int yolo(const cfg *c, kolo_darknet *d)
 {
     double mask[3], anchor[18], ignore = 0.7;
     int32_t mine[3];
     KOLO_TRY(only(c, " mask anchors classes num jitter ignore_thresh truth_thresh random "));
-    const int masks = numbers(c, "mask", 0, 8, 3, mask), n = masks < 0 ? masks : numbers(c, "anchors", 1e-3, 1e5, 18, anchor);
+    const int masks = numbers(c, "mask", 0, 8, 3, mask),
+              n = masks < 0 ? masks : numbers(c, "anchors", 1e-3, 1e5, 18, anchor);
     if (n < 0) return n;
     if (masks != 3) return wrong(c, "mask", "three anchors for each head are known here");
     if (n % 2) return wrong(c, "anchors", "a width and a height for each");
     for (int i = 0; i < 3; i++) {
         mine[i] = (int32_t)mask[i];
-        if (mine[i] != mask[i] || 2 * mine[i] >= n) return wrong(c, "mask", "numbers of anchors that are there");
+        if (mine[i] != mask[i] || 2 * mine[i] >= n)
+            return wrong(c, "mask", "numbers of anchors that are there");
         for (int k = 0; k < i; k++)
             if (mine[k] == mine[i]) return wrong(c, "mask", "three different anchors are meant");
     }
     if (value_of(c, "ignore_thresh")) KOLO_TRY(numbers(c, "ignore_thresh", 0.7, 0.7, 1, &ignore));
     float all[9][2] = {{0}};
     for (int i = 0; i < n; i++) all[i / 2][i % 2] = (float)anchor[i];
-    if (d->heads && memcmp(all, d->anchor, sizeof all)) return wrong(c, "anchors", "the first [yolo] has others; one list for all is known here");
+    if (d->heads && memcmp(all, d->anchor, sizeof all))
+        return wrong(c, "anchors", "the first [yolo] has others; one list for all is known here");
     memcpy(d->anchor, all, sizeof all);
     return kolo_darknet_yolo(d, mine);
 }
@@ -272,24 +291,29 @@ static int add_layer(const cfg *c, kolo_darknet *d, int64_t head)
     if (!strcmp(name, "yolo")) return yolo(c, d);
     if (!strcmp(name, "avgpool")) return kolo_darknet_avgpool(d);
     if (!strcmp(name, "softmax") || !strcmp(name, "cost")) return kolo_darknet_softmax(d);
-    return wrong(c, NULL, "is no layer known here: convolutional, maxpool, route, shortcut, upsample, yolo, avgpool, softmax");
+    return wrong(
+        c, NULL,
+        "is no layer known here: convolutional, maxpool, route, shortcut, upsample, yolo, avgpool, softmax");
 }
 
 /* Says where, too, when the graph refuses a layer. */
 static int one_layer(const cfg *c, kolo_darknet *d, int64_t head)
 {
     const int rc = add_layer(c, d, head);
-    return rc >= 0 || !strncmp(kolo_error_text(), c->path, strlen(c->path)) ? rc : kolo_fail_in(rc, "%s:%d: [%s]: ", c->path, c->s.line, c->s.name);
+    return rc >= 0 || !strncmp(kolo_error_text(), c->path, strlen(c->path))
+               ? rc
+               : kolo_fail_in(rc, "%s:%d: [%s]: ", c->path, c->s.line, c->s.name);
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------- */
+/* ---- files --------------------------------------------------------------------------------------------- */
 
 static int open_cfg(cfg *c, const char *path)
 {
     *c = (cfg){.path = path};
     KOLO_TRY(kolo_file_read(path, &c->text, NULL));
     c->next = c->text;
-    if (strlen(c->text) > LONGEST) return kolo_fail(KOLO_ECONFIG, "%s: more than %d bytes; that is no cfg file", path, LONGEST);
+    if (strlen(c->text) > LONGEST)
+        return kolo_fail(KOLO_ECONFIG, "%s: more than %d bytes; that is no cfg file", path, LONGEST);
     const int rc = next_section(c);
     if (rc < 0) return rc;
     if (rc == 0 || (strcmp(c->s.name, "net") && strcmp(c->s.name, "network")))
@@ -311,7 +335,8 @@ static int scan_layers(cfg *c, about *a)
         if (!strcmp(c->s.name, "yolo")) {
             const long before = a->detector ? a->classes : 0;
             KOLO_TRY(number(c, "classes", 1, 1 << 20, 20, &a->classes));
-            if (before && before != a->classes) return wrong(c, "classes", "the first [yolo] has another number of them");
+            if (before && before != a->classes)
+                return wrong(c, "classes", "the first [yolo] has another number of them");
             a->detector = true;
         } else if (is_convolution(c) && !a->detector) {
             KOLO_TRY(number(c, "filters", 1, 65536, 1, &a->classes));
@@ -331,18 +356,22 @@ static int scan(const char *path, about *a)
     KOLO_TRY_GOTO(rc, number(&c, "width", 1, 8192, 416, &a->width));
     KOLO_TRY_GOTO(rc, number(&c, "channels", 1, 4, 3, &a->channels));
     KOLO_TRY_GOTO(rc, scan_layers(&c, a));
-    if (!a->detector && a->head < 0) rc = kolo_fail(KOLO_ECONFIG, "%s: there is neither [yolo] nor [convolutional]", path);
+    if (!a->detector && a->head < 0)
+        rc = kolo_fail(KOLO_ECONFIG, "%s: there is neither [yolo] nor [convolutional]", path);
 fail:
     free(c.text);
     return rc;
 }
 
-/* The layers before [yolo], and a classifier's last convolution, have the channels that the class count wants. */
+/* The layers before [yolo], and a classifier's last convolution, have the channels that
+ * the class count wants. */
 static int build_layers(cfg *c, kolo_darknet *d, const about *a, int64_t classes)
 {
     int rc;
     for (int i = 0; (rc = next_section(c)) > 0; i++) {
-        const int64_t head = a->detector ? (!strncmp(ahead(c), "[yolo]", 6) ? 3 * (5 + classes) : 0) : i == a->head ? classes : 0;
+        const int64_t head = a->detector    ? (!strncmp(ahead(c), "[yolo]", 6) ? 3 * (5 + classes) : 0)
+                             : i == a->head ? classes
+                                            : 0;
         KOLO_TRY(one_layer(c, d, head));
     }
     return rc;

@@ -1,5 +1,6 @@
-/* EfficientNet-B0 to B4: inverted bottlenecks (1x1 to more channels, depthwise, squeeze and excitation, 1x1 back), the same in all but
- * for factors on channels and blocks. Names and initialisation as in torchvision; stochastic depth grows with the block. */
+/* EfficientNet-B0 to B4: inverted bottlenecks (1x1 to more channels, depthwise, squeeze and excitation, 1x1
+ * back), the same in all but for factors on channels and blocks. Names and initialisation as in torchvision;
+ * stochastic depth grows with the block. */
 #include "models/layers.h"
 
 typedef struct efficientnet {
@@ -29,7 +30,8 @@ static int64_t channels_of(const efficientnet *e, int base)
 static int blocks_of(const efficientnet *e, int base) { return (int)ceil(base * e->deep); }
 
 /* NAME.0 convolution, NAME.1 norm, NAME.2 SiLU unless it is linear */
-static int unit(const efficientnet *e, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t groups, bool silu)
+static int unit(const efficientnet *e, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
+                int64_t groups, bool silu)
 {
     x = kolo_plain_conv(e->g, kolo_numbered(name, 0).text, x, out, kernel, stride, groups);
     x = kolo_batch_norm(e->g, kolo_numbered(name, 1).text, x, 1e-5, 0.1, 1);
@@ -41,14 +43,17 @@ static int squeeze_excite(const efficientnet *e, const char *name, int x, int64_
 {
     const int64_t channels = kolo_channels(e->g, x);
     int s = kolo_global_avg_pool(e->g, kolo_part_of(name, "avgpool").text, x);
-    s = kolo_pointwise(e->g, kolo_part_of(name, "fc1").text, s, squeezed, true, kolo_kaiming_normal(squeezed), kolo_constant(0));
+    s = kolo_pointwise(e->g, kolo_part_of(name, "fc1").text, s, squeezed, true, kolo_kaiming_normal(squeezed),
+                       kolo_constant(0));
     s = kolo_activate(e->g, kolo_part_of(name, "activation").text, s, KOLO_SILU, 0);
-    s = kolo_pointwise(e->g, kolo_part_of(name, "fc2").text, s, channels, true, kolo_kaiming_normal(channels), kolo_constant(0));
+    s = kolo_pointwise(e->g, kolo_part_of(name, "fc2").text, s, channels, true, kolo_kaiming_normal(channels),
+                       kolo_constant(0));
     s = kolo_activate(e->g, kolo_part_of(name, "scale_activation").text, s, KOLO_SIGMOID, 0);
     return kolo_gate(e->g, name, x, s);
 }
 
-static int block(efficientnet *e, const char *name, int x, int expand, int64_t kernel, int64_t stride, int64_t out)
+static int block(efficientnet *e, const char *name, int x, int expand, int64_t kernel, int64_t stride,
+                 int64_t out)
 {
     const kolo_part inner = kolo_part_of(name, "block");
     const int64_t in = kolo_channels(e->g, x), inside = in * expand;
@@ -69,9 +74,11 @@ int kolo_build_efficientnet(kolo_graph *g, int x, const kolo_model *model, const
     for (int s = 0; s < STAGES; s++) {
         const kolo_part stage = kolo_numbered("features", s + 1);
         for (int b = 0; b < blocks_of(&e, table[s].blocks); b++)
-            x = block(&e, kolo_numbered(stage.text, b).text, x, table[s].expand, table[s].kernel, b == 0 ? table[s].stride : 1, channels_of(&e, table[s].out));
+            x = block(&e, kolo_numbered(stage.text, b).text, x, table[s].expand, table[s].kernel,
+                      b == 0 ? table[s].stride : 1, channels_of(&e, table[s].out));
     }
-    x = unit(&e, kolo_numbered("features", STAGES + 1).text, x, 4 * channels_of(&e, table[STAGES - 1].out), 1, 1, 1, true);
+    x = unit(&e, kolo_numbered("features", STAGES + 1).text, x, 4 * channels_of(&e, table[STAGES - 1].out), 1,
+             1, 1, true);
     x = kolo_dropout(g, "classifier.0", kolo_global_avg_pool(g, "avgpool", x), config->dropout);
     const kolo_init uniform = {KOLO_INIT_UNIFORM, 1 / sqrt((double)config->classes)};
     return kolo_linear(g, "classifier.1", x, config->classes, true, uniform, kolo_constant(0));

@@ -1,4 +1,5 @@
-/* LeNet-5 in its present form: ReLU and max pooling; the first convolution keeps 28 pixels. PyTorch's default initialisation. */
+/* LeNet-5 in its present form: ReLU and max pooling; the first convolution keeps 28 pixels. PyTorch's
+ * default initialisation. */
 #include "models/layers.h"
 
 /* convolution, relu, 2x2 max pool */
@@ -6,7 +7,13 @@ static int stage(kolo_graph *g, const char *name, int x, int64_t out, int64_t pa
 {
     if (x < 0) return x;
     kolo_init init = kolo_uniform_fan_in(25 * g->tensor[x].dim[1]);
-    kolo_conv_spec spec = {.out = out, .kernel = {5, 5}, .stride = {1, 1}, .pad = {pad, pad}, .bias = true, .weight = init, .bias_init = init};
+    kolo_conv_spec spec = {.out = out,
+                           .kernel = {5, 5},
+                           .stride = {1, 1},
+                           .pad = {pad, pad},
+                           .bias = true,
+                           .weight = init,
+                           .bias_init = init};
     x = kolo_relu(g, kolo_part_of(name, "relu").text, kolo_conv(g, name, x, &spec));
     return kolo_max_pool(g, kolo_part_of(name, "pool").text, x, 2, 2, 0);
 }

@@ -5,14 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/option.h"
-#include "kolo/error.h"
 #include "models/darknet.h"
 #include "models/layers.h"
 
 const kolo_model kolo_model_table[] = {
 #define MODEL(id, builder, h, w, c, k, text, ...) \
-    {.name = #id, .source = text, .height = h, .width = w, .channels = c, .classes = k, .build = kolo_build_##builder, __VA_ARGS__},
+    {.name = #id,                                 \
+     .source = text,                              \
+     .height = h,                                 \
+     .width = w,                                  \
+     .channels = c,                               \
+     .classes = k,                                \
+     .build = kolo_build_##builder,               \
+     __VA_ARGS__},
 #include "models/models.def"
 #undef MODEL
 };
@@ -45,7 +52,7 @@ bool kolo_model_pixels(const kolo_model *model, float mean[4], float std[4])
 enum { BOXES = 120 }; /* most boxes of a picture, unless config.words says otherwise */
 
 /* 0, or negative where 0 says something: as usual for the model */
-static kolo_model_config complete(const kolo_model *model, const kolo_model_config *config)
+static kolo_model_config models_complete(const kolo_model *model, const kolo_model_config *config)
 {
     kolo_model_config c = *config;
     if (!c.height) c.height = model->height;
@@ -63,7 +70,9 @@ static int arc_head(kolo_graph *g, int logits, const kolo_model_config *config)
 {
     const kolo_node *n = &g->node[g->tensor[logits].producer];
     if (n->op != KOLO_OP_linear || n != &g->node[g->nodes - 1] || g->tensor[n->in[0]].rank != 2)
-        return kolo_fail(KOLO_ECONFIG, "head=arcface takes the place of a linear layer, with which this network does not end");
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "head=arcface takes the place of a linear layer, with which this network does not end");
     char name[256];
     const int x = n->in[0];
     const int64_t out = g->tensor[n->in[1]].dim[0];
@@ -74,24 +83,27 @@ static int arc_head(kolo_graph *g, int logits, const kolo_model_config *config)
     return kolo_arc_margin(g, "margin", cosines, config->train ? config->margin : 0, config->scale);
 }
 
-static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config *config)
+static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model_config *config)
 {
     const bool classify = !model->detector;
     if (config->classes < (classify ? 2 : 1))
-        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least %d %s needed", config->classes, classify ? 2 : 1,
-                         classify ? "are" : "is");
+        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least %d %s needed",
+                         config->classes, classify ? 2 : 1, classify ? "are" : "is");
     int x = kolo_input(g, config->rows, config->height, config->width, config->channels, config->words);
     if (x >= 0 && config->image_labels) KOLO_TRY(kolo_image_label_input(g, config->classes));
     x = kolo_normalize(g, x, config->mean, config->std);
     if (x < 0) return x;
     g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;
     g->blur = config->blur;
-    g->signs = config->signs;
+    g->signs = g->pools = config->device;
     int y = model->build(g, x, model, config);
     if (y < 0) return y;
-    if (config->blur && !g->blurred) return kolo_fail(KOLO_ECONFIG, "blur_pool=true: there is no convolution with a stride that takes 16 channels");
+    if (config->blur && !g->blurred)
+        return kolo_fail(KOLO_ECONFIG,
+                         "blur_pool=true: there is no convolution with a stride that takes 16 channels");
     if (classify && config->head == KOLO_head_arcface) KOLO_TRY(y = arc_head(g, y, config));
-    if (classify) KOLO_TRY((config->loss == KOLO_loss_bce ? kolo_bce : kolo_cross_entropy)(g, y, config->smoothing));
+    if (classify)
+        KOLO_TRY((config->loss == KOLO_loss_bce ? kolo_bce : kolo_cross_entropy)(g, y, config->smoothing));
     KOLO_TRY(kolo_graph_fuse(g));
     return config->train ? kolo_graph_backward(g) : 0;
 }
@@ -100,12 +112,12 @@ int kolo_model_graph(kolo_graph **graph, const char *name, const kolo_model_conf
 {
     *graph = NULL;
     const kolo_model *model = kolo_model_find(name);
-    if (!model) return KOLO_ECONFIG;
-    kolo_model_config whole = complete(model, config);
+    if (!model) return kolo_error_status();
+    kolo_model_config whole = models_complete(model, config);
     kolo_graph *g;
     KOLO_TRY(kolo_graph_create(&g, name, config->train, config->dtype));
     int rc;
-    KOLO_TRY_GOTO(rc, build(g, model, &whole));
+    KOLO_TRY_GOTO(rc, models_build(g, model, &whole));
     *graph = g;
     return 0;
 fail:

@@ -20,7 +20,7 @@ typedef struct kolo_model_config {
     enum kolo_overlap overlap; /* YOLOX: of the loss of boxes */
     bool centre;               /* YOLOX: candidates by centre only */
     float mean[4], std[4];
-    bool train, signs; /* signs: as in graph.h, for memory that is slow and large: a GPU's */
+    bool train, device; /* device: for memory that is slow and large, a GPU's: graph.h's signs and pools */
     enum kolo_dtype dtype;
 } kolo_model_config;
 
@@ -48,11 +48,12 @@ typedef struct kolo_model {
 
 extern const kolo_model kolo_model_table[];
 extern const int kolo_model_count;
-/* A row of the table or, for a name that ends in ".cfg", what that file of darknet describes (valid until the next file is asked
- * for). NULL: error text set, nearest name offered (KOLO_ECONFIG). */
+/* A row of the table or, for a name that ends in ".cfg", what that file of darknet describes (valid until the
+ * next file is asked for). NULL: error text set, nearest name offered (KOLO_ECONFIG). */
 const kolo_model *kolo_model_find(const char *name);
 
-/* What the loader has to scale pixels by when nobody says otherwise; false: the data set's own mean and deviation. */
+/* What the loader has to scale pixels by when nobody says otherwise; false: the data set's
+ * own mean and deviation. */
 bool kolo_model_pixels(const kolo_model *model, float mean[4], float std[4]);
 
 /* Input, normalize, network, loss; fused; with backward nodes if config->train. */

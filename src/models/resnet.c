@@ -1,6 +1,7 @@
-/* ResNet and its relatives for pictures of about 224 pixels: basic blocks or bottlenecks (version 1.5: the stride is in the 3x3
- * convolution), grouped (ResNeXt) or widened (Wide-ResNet). Names and initialisation as in torchvision, so that weights can be exchanged.
- * Variant "d": a stem of three 3x3 convolutions, and an average pool before a shortcut's 1x1 convolution; names as in timm. */
+/* ResNet and its relatives for pictures of about 224 pixels: basic blocks or bottlenecks (version 1.5: the
+ * stride is in the 3x3 convolution), grouped (ResNeXt) or widened (Wide-ResNet). Names and initialisation as
+ * in torchvision, so that weights can be exchanged. Variant "d": a stem of three 3x3 convolutions, and an
+ * average pool before a shortcut's 1x1 convolution; names as in timm. */
 #include "models/layers.h"
 
 typedef struct resnet {
@@ -10,10 +11,14 @@ typedef struct resnet {
     double last_norm;             /* initial weight of the norm before a block's addition */
 } resnet;
 
-static int norm(const resnet *r, const char *name, int x, double weight) { return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight); }
+static int norm(const resnet *r, const char *name, int x, double weight)
+{
+    return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight);
+}
 
 /* convN, bnN, relu */
-static int unit(const resnet *r, const char *block, int n, int x, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
+static int unit(const resnet *r, const char *block, int n, int x, int64_t out, int64_t kernel, int64_t stride,
+                int64_t groups)
 {
     char part[3][16];
     snprintf(part[0], sizeof part[0], "conv%d", n);
@@ -28,7 +33,8 @@ static int unit(const resnet *r, const char *block, int n, int x, int64_t out, i
 static int shortcut(const resnet *r, const char *block, int x, int64_t out, int64_t stride)
 {
     if (stride == 1 && kolo_channels(r->g, x) == out) return x;
-    const char *const conv_name = r->d ? "downsample.1" : "downsample.0", *norm_name = r->d ? "downsample.2" : "downsample.1";
+    const char *const conv_name = r->d ? "downsample.1" : "downsample.0",
+                      *norm_name = r->d ? "downsample.2" : "downsample.1";
     if (r->d && stride > 1) {
         x = kolo_avg_pool_same(r->g, kolo_part_of(block, "downsample.0").text, x, 2, stride);
         stride = 1;
@@ -37,27 +43,29 @@ static int shortcut(const resnet *r, const char *block, int x, int64_t out, int6
     return norm(r, kolo_part_of(block, norm_name).text, x, 1);
 }
 
-static int join(const resnet *r, const char *block, const char *output, int x, int y)
+static int resnet_join(const resnet *r, const char *block, const char *output, int x, int y)
 {
     return kolo_relu(r->g, output, kolo_add(r->g, kolo_part_of(block, "add").text, y, x));
 }
 
-static int basic_block(const resnet *r, const char *block, const char *output, int x, int64_t planes, int64_t stride)
+static int basic_block(const resnet *r, const char *block, const char *output, int x, int64_t planes,
+                       int64_t stride)
 {
     int y = unit(r, block, 1, x, planes, 3, stride, 1);
     y = kolo_plain_conv(r->g, kolo_part_of(block, "conv2").text, y, planes, 3, 1, 1);
     y = norm(r, kolo_part_of(block, "bn2").text, y, r->last_norm);
-    return join(r, block, output, shortcut(r, block, x, planes, stride), y);
+    return resnet_join(r, block, output, shortcut(r, block, x, planes, stride), y);
 }
 
-static int bottleneck_block(const resnet *r, const char *block, const char *output, int x, int64_t planes, int64_t stride)
+static int bottleneck_block(const resnet *r, const char *block, const char *output, int x, int64_t planes,
+                            int64_t stride)
 {
     int64_t inside = planes * r->group_planes / 64 * r->groups;
     int y = unit(r, block, 1, x, inside, 1, 1, 1);
     y = unit(r, block, 2, y, inside, 3, stride, r->groups);
     y = kolo_plain_conv(r->g, kolo_part_of(block, "conv3").text, y, 4 * planes, 1, 1, 1);
     y = norm(r, kolo_part_of(block, "bn3").text, y, r->last_norm);
-    return join(r, block, output, shortcut(r, block, x, 4 * planes, stride), y);
+    return resnet_join(r, block, output, shortcut(r, block, x, 4 * planes, stride), y);
 }
 
 /* layerS: its last block's output bears the name of the stage */
@@ -76,8 +84,10 @@ static int stage(const resnet *r, int s, int x, int blocks)
 static int stem(const resnet *r, int x)
 {
     if (r->d) {
-        x = kolo_relu(r->g, "conv1.2", norm(r, "conv1.1", kolo_plain_conv(r->g, "conv1.0", x, 32, 3, 2, 1), 1));
-        x = kolo_relu(r->g, "conv1.5", norm(r, "conv1.4", kolo_plain_conv(r->g, "conv1.3", x, 32, 3, 1, 1), 1));
+        x = kolo_relu(r->g, "conv1.2",
+                      norm(r, "conv1.1", kolo_plain_conv(r->g, "conv1.0", x, 32, 3, 2, 1), 1));
+        x = kolo_relu(r->g, "conv1.5",
+                      norm(r, "conv1.4", kolo_plain_conv(r->g, "conv1.3", x, 32, 3, 1, 1), 1));
         x = kolo_plain_conv(r->g, "conv1.6", x, 64, 3, 1, 1);
     } else {
         x = kolo_plain_conv(r->g, "conv1", x, 64, 7, 2, 1);

@@ -1,6 +1,7 @@
-/* ResNet-20, 32, 44, 56, 110 for pictures of 32 pixels: three stages of basic blocks with 16, 32, 64 channels.
- * Where the shape changes, the shortcut takes every second pixel and pads with zero channels ("a", the paper's), or is a 1x1
- * convolution with batch norm ("b"). Names and initialisation as in akamaster/pytorch_resnet_cifar10. */
+/* ResNet-20, 32, 44, 56, 110 for pictures of 32 pixels: three stages of basic blocks with 16, 32, 64
+ * channels. Where the shape changes, the shortcut takes every second pixel and pads with zero channels ("a",
+ * the paper's), or is a 1x1 convolution with batch norm ("b"). Names and initialisation as in
+ * akamaster/pytorch_resnet_cifar10. */
 #include "kolo/error.h"
 #include "models/layers.h"
 
@@ -21,7 +22,10 @@ static int conv(const resnet_cifar *r, const char *name, int x, int64_t out, int
     return kolo_conv(r->g, name, x, &spec);
 }
 
-static int norm(const resnet_cifar *r, const char *name, int x, double weight) { return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight); }
+static int norm(const resnet_cifar *r, const char *name, int x, double weight)
+{
+    return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight);
+}
 
 static int shortcut(const resnet_cifar *r, const char *block, int x, int64_t planes, int64_t stride)
 {
@@ -31,7 +35,8 @@ static int shortcut(const resnet_cifar *r, const char *block, int x, int64_t pla
     return norm(r, kolo_part_of(block, "shortcut.1").text, x, 1);
 }
 
-static int basic_block(const resnet_cifar *r, const char *block, const char *output, int x, int64_t planes, int64_t stride)
+static int basic_block(const resnet_cifar *r, const char *block, const char *output, int x, int64_t planes,
+                       int64_t stride)
 {
     int y = conv(r, kolo_part_of(block, "conv1").text, x, planes, 3, stride);
     y = norm(r, kolo_part_of(block, "bn1").text, y, 1);
@@ -46,7 +51,8 @@ static int choose_shortcut(const char *word, bool *projection)
 {
     *projection = word && !strcmp(word, "b");
     if (!word || !*word || *projection || !strcmp(word, "a")) return 0;
-    return kolo_fail(KOLO_ECONFIG, "shortcut=%s: a (no parameters) and b (1x1 convolution) are possible", word);
+    return kolo_fail(KOLO_ECONFIG, "shortcut=%s: a (no parameters) and b (1x1 convolution) are possible",
+                     word);
 }
 
 int kolo_build_resnet_cifar(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
@@ -65,5 +71,6 @@ int kolo_build_resnet_cifar(kolo_graph *g, int x, const kolo_model *model, const
     }
     x = kolo_global_avg_pool(g, "avgpool", x);
     int64_t features = kolo_features(g, x);
-    return kolo_linear(g, "linear", x, config->classes, true, kolo_kaiming_normal(features), kolo_uniform_fan_in(features));
+    return kolo_linear(g, "linear", x, config->classes, true, kolo_kaiming_normal(features),
+                       kolo_uniform_fan_in(features));
 }

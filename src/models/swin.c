@@ -1,6 +1,7 @@
-/* Swin transformer: 4x4 patches, then blocks of attention within windows of 7x7 pixels, which every second block shifts by 3; between
- * stages four pixels become one. Maps of any size: they are padded to whole windows below and on the right as in torchvision, and where
- * one window covers an axis that axis is not shifted. Names and initialisation as in torchvision. */
+/* Swin transformer: 4x4 patches, then blocks of attention within windows of 7x7 pixels, which every second
+ * block shifts by 3; between stages four pixels become one. Maps of any size: they are padded to whole
+ * windows below and on the right as in torchvision, and where one window covers an axis that axis is not
+ * shifted. Names and initialisation as in torchvision. */
 #include "models/layers.h"
 
 enum { WINDOW = 7, HEAD = 32 /* channels */ };
@@ -69,7 +70,8 @@ static int merge(const swin *s, const char *name, int x, int64_t channels)
 static int embed(const swin *s, int x, int64_t channels)
 {
     const kolo_init init = kolo_uniform_fan_in(16 * kolo_channels(s->g, x));
-    kolo_conv_spec spec = {.out = channels, .kernel = {4, 4}, .stride = {4, 4}, .bias = true, .weight = init, .bias_init = init};
+    kolo_conv_spec spec = {
+        .out = channels, .kernel = {4, 4}, .stride = {4, 4}, .bias = true, .weight = init, .bias_init = init};
     return norm(s, "features.0.2", kolo_conv(s->g, "features.0.0", x, &spec));
 }
 

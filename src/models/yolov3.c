@@ -1,19 +1,25 @@
-/* YOLOv3, its small form, and the classifier Darknet-53, layer by layer as in darknet's cfg files, so that the numbers of layers are
- * theirs. Pictures are RGB, 0 to 1. The published yolov3-tiny.weights were trained with anchors 1, 2, 3 in the finer head where today's
- * cfg, and this file, has 0, 1, 2: to use those weights, say mask = 1,2,3 in a copy of the cfg (model=FILE.cfg). */
+/* YOLOv3, its small form, and the classifier Darknet-53, layer by layer as in darknet's cfg files, so that
+ * the numbers of layers are theirs. Pictures are RGB, 0 to 1. The published yolov3-tiny.weights were trained
+ * with anchors 1, 2, 3 in the finer head where today's cfg, and this file, has 0, 1, 2: to use those weights,
+ * say mask = 1,2,3 in a copy of the cfg (model=FILE.cfg). */
 #include "models/darknet.h"
 
 /* Same size before the stride, batch norm, leaky ReLU. */
 static int conv(kolo_darknet *d, int64_t out, int64_t kernel, int64_t stride)
 {
-    return kolo_darknet_convolution(
-        d, &(kolo_darknet_conv){.out = out, .kernel = kernel, .stride = stride, .pad = kernel / 2, .norm = true, .activation = KOLO_LEAKY_RELU});
+    return kolo_darknet_convolution(d, &(kolo_darknet_conv){.out = out,
+                                                            .kernel = kernel,
+                                                            .stride = stride,
+                                                            .pad = kernel / 2,
+                                                            .norm = true,
+                                                            .activation = KOLO_LEAKY_RELU});
 }
 
 /* 1x1, with a bias instead of a norm: numbers that are predicted */
 static int plain(kolo_darknet *d, int64_t out)
 {
-    return kolo_darknet_convolution(d, &(kolo_darknet_conv){.out = out, .kernel = 1, .stride = 1, .linear = true});
+    return kolo_darknet_convolution(
+        d, &(kolo_darknet_conv){.out = out, .kernel = 1, .stride = 1, .linear = true});
 }
 
 /* 52 convolutions; ends[s]: last layer of stage s */
@@ -62,10 +68,12 @@ static void predict(kolo_darknet *d, const kolo_model_config *config, const int3
 int kolo_build_yolov3(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
 {
     static const int32_t mask[3][3] = {{6, 7, 8}, {3, 4, 5}, {0, 1, 2}};
-    kolo_darknet d = {.g = g,
-                      .classes = config->classes,
-                      .input = x,
-                      .anchor = {{10, 13}, {16, 30}, {33, 23}, {30, 61}, {62, 45}, {59, 119}, {116, 90}, {156, 198}, {373, 326}}};
+    kolo_darknet d = {
+        .g = g,
+        .classes = config->classes,
+        .input = x,
+        .anchor = {
+            {10, 13}, {16, 30}, {33, 23}, {30, 61}, {62, 45}, {59, 119}, {116, 90}, {156, 198}, {373, 326}}};
     int ends[5];
     backbone(&d, model->blocks, ends);
     for (int level = 0; level < 3; level++) {
@@ -83,7 +91,10 @@ int kolo_build_yolov3(kolo_graph *g, int x, const kolo_model *model, const kolo_
 int kolo_build_yolov3_tiny(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
 {
     (void)model;
-    kolo_darknet d = {.g = g, .classes = config->classes, .input = x, .anchor = {{10, 14}, {23, 27}, {37, 58}, {81, 82}, {135, 169}, {344, 319}}};
+    kolo_darknet d = {.g = g,
+                      .classes = config->classes,
+                      .input = x,
+                      .anchor = {{10, 14}, {23, 27}, {37, 58}, {81, 82}, {135, 169}, {344, 319}}};
     for (int64_t out = 16; out <= 512; out *= 2) {
         conv(&d, out, 3, 1);
         kolo_darknet_maxpool(&d, 2, out < 512 ? 2 : 1);

@@ -1,13 +1,15 @@
-/* YOLOX nano, tiny, s, m, l, x: a backbone of cross-stage partial blocks, a pyramid that goes down and up again, three decoupled heads.
- * All have the form of l; `wide` and `deep` are factors on its channels and blocks. Names and initialisation as in the package of the
- * authors (module backbone.backbone, backbone, head). Pictures are BGR, 0 to 255. */
+/* YOLOX nano, tiny, s, m, l, x: a backbone of cross-stage partial blocks, a pyramid that goes down and up
+ * again, three decoupled heads. All have the form of l; `wide` and `deep` are factors on its channels and
+ * blocks. Names and initialisation as in the package of the authors (module backbone.backbone, backbone,
+ * head). Pictures are BGR, 0 to 255. */
 #include "models/yolox.h"
 
 /* Cross-stage partial block: half of the channels through n bottlenecks, the other half past them. */
 static int csp(const kolo_yolox *y, const char *name, int x, int64_t out, int n, bool residual)
 {
     const int64_t half = out / 2;
-    int a = kolo_yolox_unit(y, kolo_part_of(name, "conv1").text, x, half, 1, 1), b = kolo_yolox_unit(y, kolo_part_of(name, "conv2").text, x, half, 1, 1);
+    int a = kolo_yolox_unit(y, kolo_part_of(name, "conv1").text, x, half, 1, 1),
+        b = kolo_yolox_unit(y, kolo_part_of(name, "conv2").text, x, half, 1, 1);
     for (int i = 0; i < n; i++) {
         const kolo_part inner = kolo_numbered(kolo_part_of(name, "m").text, i);
         int z = kolo_yolox_unit(y, kolo_part_of(inner.text, "conv1").text, a, half, 1, 1);
@@ -19,7 +21,8 @@ static int csp(const kolo_yolox *y, const char *name, int x, int64_t out, int n,
     return kolo_yolox_unit(y, kolo_part_of(name, "conv3").text, x, out, 1, 1);
 }
 
-/* dark3, dark4, dark5: 1/8, 1/16, 1/32 of the picture. c: channels of the stem; n: bottlenecks of the first block */
+/* dark3, dark4, dark5: 1/8, 1/16, 1/32 of the picture. c: channels of the stem; n:
+ * bottlenecks of the first block */
 static void backbone(const kolo_yolox *y, int x, int64_t c, int n, int map[3])
 {
     x = kolo_space_to_depth(y->g, "backbone.backbone.stem.focus", x);
@@ -50,7 +53,8 @@ static void pyramid(const kolo_yolox *y, int64_t c, int n, int map[3])
     int top = kolo_yolox_unit(y, "backbone.lateral_conv0", map[2], 8 * c, 1, 1);
     int x = csp(y, "backbone.C3_p4", beside(y, "backbone.lateral_conv0", top, map[1], true), 8 * c, n, false);
     int middle = kolo_yolox_unit(y, "backbone.reduce_conv1", x, 4 * c, 1, 1);
-    map[0] = csp(y, "backbone.C3_p3", beside(y, "backbone.reduce_conv1", middle, map[0], true), 4 * c, n, false);
+    map[0] =
+        csp(y, "backbone.C3_p3", beside(y, "backbone.reduce_conv1", middle, map[0], true), 4 * c, n, false);
     x = kolo_yolox_spatial(y, "backbone.bu_conv2", map[0], 4 * c, 2);
     map[1] = csp(y, "backbone.C3_n3", beside(y, "backbone.bu_conv2", x, middle, false), 8 * c, n, false);
     x = kolo_yolox_spatial(y, "backbone.bu_conv1", map[1], 8 * c, 2);

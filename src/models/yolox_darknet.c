@@ -1,11 +1,13 @@
-/* YOLOX-Darknet53: the backbone and pyramid of YOLOv3, with spatial pyramid pooling, under the heads of YOLOX. Names as in the package
- * of the authors. */
+/* YOLOX-Darknet53: the backbone and pyramid of YOLOv3, with spatial pyramid pooling, under the heads of
+ * YOLOX. Names as in the package of the authors. */
 #include "models/yolox.h"
 
 /* Units of 1x1 to `half` and 3x3 to twice that, in turn: modules at, ... of `name` */
 static int in_turn(const kolo_yolox *y, const char *name, int at, int x, int64_t half, int n)
 {
-    for (int i = 0; i < n; i++) x = kolo_yolox_unit(y, kolo_numbered(name, at + i).text, x, i % 2 ? 2 * half : half, i % 2 ? 3 : 1, 1);
+    for (int i = 0; i < n; i++)
+        x = kolo_yolox_unit(y, kolo_numbered(name, at + i).text, x, i % 2 ? 2 * half : half, i % 2 ? 3 : 1,
+                            1);
     return x;
 }
 

@@ -1,8 +1,9 @@
-/* YOLOX: the convolution unit, spatial pyramid pooling, the decoupled head. Ge et al., arXiv:2107.08430, figure 2; names as in the package
- * of the authors. */
+/* YOLOX: the convolution unit, spatial pyramid pooling, the decoupled head. Ge et al., arXiv:2107.08430,
+ * figure 2; names as in the package of the authors. */
 #include "models/yolox.h"
 
-static int unit(const kolo_yolox *y, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
+static int unit(const kolo_yolox *y, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
+                int64_t groups)
 {
     const int64_t fan_in = kernel * kernel * kolo_channels(y->g, x) / groups;
     kolo_conv_spec spec = {.out = out,
@@ -33,7 +34,9 @@ int kolo_yolox_spp(const kolo_yolox *y, const char *name, int x, int64_t inside,
 {
     int part[4] = {kolo_yolox_unit(y, kolo_part_of(name, "conv1").text, x, inside, 1, 1)};
     const kolo_part pools = kolo_part_of(name, "m");
-    for (int i = 0; i < 3; i++) part[1 + i] = kolo_max_pool(y->g, kolo_numbered(pools.text, i).text, part[0], 5 + 4 * i, 1, 2 + 2 * i);
+    for (int i = 0; i < 3; i++)
+        part[1 + i] =
+            kolo_max_pool(y->g, kolo_numbered(pools.text, i).text, part[0], 5 + 4 * i, 1, 2 + 2 * i);
     x = kolo_concat(y->g, kolo_part_of(name, "concat").text, 4, part);
     return kolo_yolox_unit(y, kolo_part_of(name, "conv2").text, x, out, 1, 1);
 }
@@ -42,7 +45,12 @@ int kolo_yolox_spp(const kolo_yolox *y, const char *name, int x, int64_t inside,
 static int predict(const kolo_yolox *y, const char *kind, int level, int x, int64_t out, double bias)
 {
     const kolo_init init = kolo_uniform_fan_in(kolo_channels(y->g, x));
-    kolo_conv_spec spec = {.out = out, .kernel = {1, 1}, .stride = {1, 1}, .bias = true, .weight = init, .bias_init = bias < 0 ? kolo_constant(bias) : init};
+    kolo_conv_spec spec = {.out = out,
+                           .kernel = {1, 1},
+                           .stride = {1, 1},
+                           .bias = true,
+                           .weight = init,
+                           .bias_init = bias < 0 ? kolo_constant(bias) : init};
     return kolo_conv(y->g, kolo_numbered(kind, level).text, x, &spec);
 }
 
@@ -59,10 +67,14 @@ int kolo_yolox_heads(const kolo_yolox *y, const int map[3], int64_t inside, cons
     int head[3];
     for (int level = 0; level < 3; level++) {
         int x = kolo_yolox_unit(y, kolo_numbered("head.stems", level).text, map[level], inside, 1, 1);
-        int cls = two_units(y, "head.cls_convs", level, x, inside), reg = two_units(y, "head.reg_convs", level, x, inside);
-        int part[] = {predict(y, "head.reg_preds", level, reg, 4, 0), predict(y, "head.obj_preds", level, reg, 1, rare),
+        int cls = two_units(y, "head.cls_convs", level, x, inside),
+            reg = two_units(y, "head.reg_convs", level, x, inside);
+        int part[] = {predict(y, "head.reg_preds", level, reg, 4, 0),
+                      predict(y, "head.obj_preds", level, reg, 1, rare),
                       predict(y, "head.cls_preds", level, cls, config->classes, rare)};
         head[level] = kolo_concat(y->g, kolo_numbered("head", level).text, 3, part);
     }
-    return kolo_detect_loss(y->g, "yolox", 3, head, 1, true, &(kolo_attributes){.overlap = config->overlap, .centre = config->centre, .l1 = config->l1});
+    return kolo_detect_loss(
+        y->g, "yolox", 3, head, 1, true,
+        &(kolo_attributes){.overlap = config->overlap, .centre = config->centre, .l1 = config->l1});
 }

@@ -1,6 +1,7 @@
-/* Activations of one element and their slopes, shared by the CPU loops and CUDA kernels. All are made of additions, products, one division and
- * moves of bits, so loops over them become vectors. Errors: within 2 units of the last place; of GELU and its approximation 4 and 8 units where
- * x > -3, and 4e-7 beyond. Coefficients: minimax fits to functions of 50 digits. A NaN stays one. */
+/* Activations of one element and their slopes, shared by the CPU loops and CUDA kernels. All are made of
+ * additions, products, one division and moves of bits, so loops over them become vectors. Errors: within 2
+ * units of the last place; of GELU and its approximation 4 and 8 units where x > -3, and 4e-7 beyond.
+ * Coefficients: minimax fits to functions of 50 digits. A NaN stays one. */
 #ifndef KOLO_OPS_ACTIVATION_H
 #define KOLO_OPS_ACTIVATION_H
 
@@ -27,7 +28,8 @@ KOLO_INLINED float kolo_exp1(float x)
     return p * kolo_bits_float((kolo_float_bits(shifted) << 23) + 0x3F800000u);
 }
 
-/* The distribution function and the density of the standard normal distribution. The tail is e^(-x^2/2) t P(t), t = 1 / (1 + 0.3 |x|). */
+/* The distribution function and the density of the standard normal distribution. The tail is e^(-x^2/2) t
+ * P(t), t = 1 / (1 + 0.3 |x|). */
 KOLO_INLINED float kolo_normal1(float x, float *density)
 {
     float size = x < 0 ? -x : x, e = kolo_exp1(-0.5f * x * x), t = 1.0f / (1.0f + 0.3f * size);
@@ -96,7 +98,8 @@ KOLO_INLINED float kolo_activation_grad1(enum kolo_activation kind, float slope,
     case KOLO_GELU_TANH:
         x = x < -10.0f ? -10.0f : x > 10.0f ? 10.0f : x; /* the slope is 0 or 1 beyond, the square finite */
         s = kolo_gelu_argument1(x);
-        return dy * (kolo_sigmoid1(s) + x * kolo_sigmoid_slope1(s) * 1.59576912f * (1.0f + 0.134145f * x * x));
+        return dy *
+               (kolo_sigmoid1(s) + x * kolo_sigmoid_slope1(s) * 1.59576912f * (1.0f + 0.134145f * x * x));
     case KOLO_SILU: return dy * (kolo_sigmoid1(x) + x * kolo_sigmoid_slope1(x));
     case KOLO_LEAKY_RELU: return x > 0 ? dy : slope * dy;
     case KOLO_HARD_SWISH: return x <= -3.0f ? 0.0f : x < 3.0f ? dy * (x / 3.0f + 0.5f) : dy;
@@ -107,6 +110,9 @@ KOLO_INLINED float kolo_activation_grad1(enum kolo_activation kind, float slope,
 }
 
 /* Whether 0 stays 0, so that padding need not be cleared. */
-KOLO_INLINE bool kolo_activation_keeps_zero(enum kolo_activation kind) { return kind != KOLO_SIGMOID && kind != KOLO_HARD_SIGMOID; }
+KOLO_INLINE bool kolo_activation_keeps_zero(enum kolo_activation kind)
+{
+    return kind != KOLO_SIGMOID && kind != KOLO_HARD_SIGMOID;
+}
 
 #endif

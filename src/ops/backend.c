@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
 #include "base/plugin.h"
-#include "kolo/error.h"
 #include "ops/nhwc.h"
 
 static const kolo_backend_type *cpu_type(void) { return &kolo_cpu_backend; }
@@ -35,9 +35,10 @@ const char *kolo_backend_version(const char *name)
 static int create(kolo_backend **backend, const kolo_backend_type *type, const kolo_backend_config *config)
 {
     *backend = NULL;
-    if (config->threads < 1) return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
+    if (config->threads < 1)
+        return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
     kolo_backend *b = kolo_alloc(sizeof *b);
-    if (!b) return KOLO_ECONFIG;
+    if (!b) return KOLO_ENOMEM;
     b->type = type;
     b->threads = config->threads;
     b->direct = config->direct;
@@ -60,17 +61,20 @@ static int create_described(kolo_backend **backend, const kolo_backend_config *c
     const kolo_backend_type *type = cuda_type();
     if (type && create(backend, type, config) >= 0) {
         snprintf((*backend)->note, sizeof(*backend)->note,
-                 "planned by %s without a device: algorithms as kept of such a GPU, else as the heuristics put them "
-                 "first (a clock on the GPU may take others); of workspaces, products of linear layers are counted "
+                 "planned by %s without a device: algorithms as kept of such a GPU, else as the heuristics "
+                 "put them "
+                 "first (a clock on the GPU may take others); of workspaces, products of linear layers are "
+                 "counted "
                  "with 32 MiB, the most that they may have",
                  type->version());
         return 0;
     }
-    char *why = kolo_strdup(kolo_error_text());
-    const int rc = why ? create(backend, &kolo_described_backend, config) : KOLO_ECONFIG;
+    kolo_failure why;
+    kolo_error_keep(&why);
+    const int rc = create(backend, &kolo_described_backend, config);
     if (rc >= 0)
-        snprintf((*backend)->note, sizeof(*backend)->note, "workspaces (at most about 1 GiB) are not counted: %s", why);
-    free(why);
+        snprintf((*backend)->note, sizeof(*backend)->note,
+                 "workspaces (at most about 1 GiB) are not counted: %.600s", why.text);
     return rc;
 }
 
@@ -108,10 +112,14 @@ void kolo_backend_destroy(kolo_backend **backend)
 
 bool kolo_tensor_is_map(const kolo_tensor *t)
 {
-    return t->rank == 4 && (t->role == KOLO_ROLE_ACTIVATION || (t->role == KOLO_ROLE_INPUT && t->dtype != KOLO_U8));
+    return t->rank == 4 &&
+           (t->role == KOLO_ROLE_ACTIVATION || (t->role == KOLO_ROLE_INPUT && t->dtype != KOLO_U8));
 }
 
-kolo_layout kolo_layout_plain(const kolo_tensor *t) { return (kolo_layout){.block = 1, .bytes = (size_t)kolo_tensor_count(t) * kolo_dtype_size(t->dtype)}; }
+kolo_layout kolo_layout_plain(const kolo_tensor *t)
+{
+    return (kolo_layout){.block = 1, .bytes = (size_t)kolo_tensor_count(t) * kolo_dtype_size(t->dtype)};
+}
 
 kolo_layout kolo_layout_blocked(const kolo_tensor *t, int64_t block)
 {
@@ -121,7 +129,8 @@ kolo_layout kolo_layout_blocked(const kolo_tensor *t, int64_t block)
 }
 
 /* A parameter that `like` knows by name keeps its layout there; a gradient follows its parameter. */
-static int inherit(const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+static int inherit(const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
+                   kolo_layout *layout)
 {
     for (int64_t t = 0; t < g->tensors; t++) {
         const kolo_tensor *x = &g->tensor[t];
@@ -130,13 +139,15 @@ static int inherit(const kolo_graph *g, const kolo_graph *like, const kolo_layou
         if (other < 0) continue;
         const kolo_tensor *y = &like->tensor[other];
         if (x->rank != y->rank || memcmp(x->dim, y->dim, (size_t)x->rank * sizeof x->dim[0]))
-            return kolo_fail(KOLO_EINTERNAL, "%s has another shape in graph %s than in %s", x->name, g->name, like->name);
+            return kolo_fail(KOLO_EINTERNAL, "%s has another shape in graph %s than in %s", x->name, g->name,
+                             like->name);
         layout[t] = like_layout[other];
     }
     return 0;
 }
 
-int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like,
+                                   const kolo_layout *like_layout, kolo_layout *layout)
 {
     const kolo_backend_type *type = backend->type;
     if (like) KOLO_TRY(inherit(g, like, like_layout, layout));
@@ -144,14 +155,17 @@ int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, c
         for (int64_t n = 0; n < g->nodes; n++) {
             const kolo_op_row *row = type->rows[g->node[n].op];
             kolo_kernel_request request = {backend, g, &g->node[n], layout};
-            if (row && row->layout && g->node[n].backward == !!backward) KOLO_TRY(row->layout(&request, layout));
+            if (row && row->layout && g->node[n].backward == !!backward)
+                KOLO_TRY(row->layout(&request, layout));
         }
     for (int64_t t = 0; t < g->tensors; t++)
-        if (g->tensor[t].role == KOLO_ROLE_GRADIENT && g->tensor[t].of >= 0) layout[t] = layout[g->tensor[t].of];
+        if (g->tensor[t].role == KOLO_ROLE_GRADIENT && g->tensor[t].of >= 0)
+            layout[t] = layout[g->tensor[t].of];
     return 0;
 }
 
-int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like,
+                        const kolo_layout *like_layout, kolo_layout *layout)
 {
     if (backend->type->enter) backend->type->enter(backend);
     for (int64_t t = 0; t < g->tensors; t++) layout[t] = kolo_layout_plain(&g->tensor[t]);
@@ -159,7 +173,7 @@ int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_g
     return kolo_backend_layout_parameters(backend, g, like, like_layout, layout);
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------------------------------------- */
 
 static void write_tensor(FILE *f, const kolo_kernel_request *r, int t)
 {
@@ -180,7 +194,7 @@ static char *make_key(const kolo_kernel_request *r)
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
     if (!f) {
-        kolo_fail(KOLO_ECONFIG, "out of memory for a kernel's key");
+        kolo_fail(KOLO_ENOMEM, "out of memory for a kernel's key");
         return NULL;
     }
     const kolo_node *n = r->node;
@@ -189,16 +203,22 @@ static char *make_key(const kolo_kernel_request *r)
     for (int i = 0; i < n->n_in; i++) write_tensor(f, r, n->in[i]);
     fputs(" ->", f);
     for (int i = 0; i < n->n_out; i++) write_tensor(f, r, n->out[i]);
-    for (int i = 0; i < 2; i++) fprintf(f, " %ld,%ld,%ld,%ld", (long)a->kernel[i], (long)a->stride[i], (long)a->pad[i], (long)a->dilation[i]);
-    fprintf(f, " g%ld e%a m%a s%a %d%d", (long)a->groups, a->epsilon, a->momentum, a->smoothing, a->relu, a->count_pad);
+    for (int i = 0; i < 2; i++)
+        fprintf(f, " %ld,%ld,%ld,%ld", (long)a->kernel[i], (long)a->stride[i], (long)a->pad[i],
+                (long)a->dilation[i]);
+    fprintf(f, " g%ld e%a m%a s%a %d%d", (long)a->groups, a->epsilon, a->momentum, a->smoothing, a->relu,
+            a->count_pad);
     for (int i = 0; i < 4; i++) fprintf(f, " %a,%a", (double)a->mean[i], (double)a->std[i]);
-    fprintf(f, " %ld+%ld b%ld f%d,%a d%a,%d", (long)a->first, (long)a->count, (long)a->beyond, a->activation, a->slope, a->drop, a->draw);
-    fprintf(f, " %a,%a %d %s%d%d%d", a->margin, a->scale, a->reverse, a->detector ? a->detector : "-", a->l1, a->centre, a->overlap);
+    fprintf(f, " %ld+%ld b%ld f%d,%a d%a,%d", (long)a->first, (long)a->count, (long)a->beyond, a->activation,
+            a->slope, a->drop, a->draw);
+    fprintf(f, " %a,%a %d %s%d%d%d", a->margin, a->scale, a->reverse, a->detector ? a->detector : "-", a->l1,
+            a->centre, a->overlap);
     for (int i = 0; i < 9; i++) fprintf(f, " %a,%a", (double)a->anchor[i][0], (double)a->anchor[i][1]);
-    for (int i = 0; i < KOLO_MAX_HEADS; i++) fprintf(f, " %d,%d,%d", a->mask[i][0], a->mask[i][1], a->mask[i][2]);
+    for (int i = 0; i < KOLO_MAX_HEADS; i++)
+        fprintf(f, " %d,%d,%d", a->mask[i][0], a->mask[i][1], a->mask[i][2]);
     if (fclose(f) || !text) {
         free(text);
-        kolo_fail(KOLO_ECONFIG, "out of memory for a kernel's key");
+        kolo_fail(KOLO_ENOMEM, "out of memory for a kernel's key");
         return NULL;
     }
     return text;
@@ -209,7 +229,7 @@ static int prepare_new(const kolo_kernel_request *r, const kolo_op_row *row, cha
     kolo_backend *b = r->backend;
     KOLO_TRY(kolo_grow(&b->kernel, &b->kernel_capacity, b->kernels, sizeof *b->kernel));
     kolo_kernel *k = kolo_alloc(sizeof *k);
-    if (!k) return KOLO_ECONFIG;
+    if (!k) return KOLO_ENOMEM;
     k->backend = b;
     k->key = *key;
     *key = NULL;
@@ -222,7 +242,8 @@ static int prepare_new(const kolo_kernel_request *r, const kolo_op_row *row, cha
     return 0;
 }
 
-int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, const kolo_layout *layout, kolo_kernel **kernel, size_t *workspace)
+int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, const kolo_layout *layout,
+                         kolo_kernel **kernel, size_t *workspace)
 {
     *kernel = NULL;
     if (backend->type->enter) backend->type->enter(backend);
@@ -230,9 +251,10 @@ int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, c
     const kolo_op_row *row = backend->type->rows[r.node->op];
     const char *name = kolo_op_table[r.node->op].name;
     if (!row || !row->prepare)
-        return kolo_fail(KOLO_ECONFIG, "the %s backend has no %s operation; choose another device or network", backend->type->name, name);
+        return kolo_fail(KOLO_ECONFIG, "the %s backend has no %s operation; choose another device or network",
+                         backend->type->name, name);
     char *key = make_key(&r);
-    if (!key) return KOLO_ECONFIG;
+    if (!key) return KOLO_ENOMEM;
     for (int64_t i = 0; i < backend->kernels && !*kernel; i++)
         if (!strcmp(backend->kernel[i]->key, key)) *kernel = backend->kernel[i];
     int rc = *kernel ? 0 : prepare_new(&r, row, &key, kernel);
@@ -252,12 +274,14 @@ const char *kolo_kernel_name(const kolo_kernel *k) { return k->name; }
 const char *kolo_kernel_key(const kolo_kernel *k) { return k->key; }
 char *kolo_backend_choices(const kolo_backend *b) { return kolo_choices_text(&b->choices); }
 
-int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to)
+int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout,
+                              const void *from, float *to)
 {
     return b->type->to_canonical(b, tensor, layout, from, to);
 }
 
-int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to)
+int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout,
+                                const float *from, void *to)
 {
     return b->type->from_canonical(b, tensor, layout, from, to);
 }

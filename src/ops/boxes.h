@@ -1,10 +1,12 @@
-/* How far two boxes lie over each other, and the derivative of it: small functions that C and CUDA share. A box is
- * x0 y0 x1 y1 with x0 <= x1, y0 <= y1, in any unit. In double: what is small is then the difference, not the rounding.
+/* How far two boxes lie over each other, and the derivative of it: small functions that C and CUDA share.
+ * A box is x0 y0 x1 y1 with x0 <= x1, y0 <= y1, in any unit. In double: what is small is then the
+ * difference, not the rounding.
  *
  *   IoU = inter / union
  *   GIoU = IoU - (hull - union) / hull                  Rezatofighi et al. 2019
  *   DIoU = IoU - (distance of centres / diagonal of the hull)^2      Zheng et al. 2020
- *   CIoU = DIoU - alpha v, v = (2 (atan(w'/h') - atan(w/h)) / pi)^2, alpha = v / (1 - IoU + v), a constant for the derivative */
+ *   CIoU = DIoU - alpha v, v = (2 (atan(w'/h') - atan(w/h)) / pi)^2, alpha = v / (1 - IoU + v), a constant
+ *       for the derivative */
 #ifndef KOLO_OPS_BOXES_H
 #define KOLO_OPS_BOXES_H
 
@@ -33,7 +35,8 @@ KOLO_INLINE double kolo_box_iou(const double *a, const double *b)
     return both > 0 ? inter / both : 0;
 }
 
-/* Derivative of max(a, b) with respect to a; half where they are equal, as automatic differentiation has it. */
+/* Derivative of max(a, b) with respect to a; half where they are equal, as automatic differentiation has
+ * it. */
 KOLO_INLINE double kolo_takes(double a, double b) { return a > b ? 1 : a < b ? 0 : 0.5; }
 
 /* An overlap on its way: its parts, and (grad) their derivatives by a's four numbers. */
@@ -59,7 +62,8 @@ KOLO_INLINE void kolo_overlap_iou(kolo_overlap_parts *p, const double *a, const 
     }
 }
 
-/* Upright box round both, and the derivative of its sides' lengths: of width by a[0] and a[2], of height by a[1] and a[3]. */
+/* Upright box round both, and the derivative of its sides' lengths: of width by a[0] and a[2], of
+ * height by a[1] and a[3]. */
 KOLO_INLINE void kolo_overlap_hull(const double *a, const double *b, double *w, double *h, double *d_side)
 {
     *w = kolo_max(a[2], b[2]) - kolo_min(a[0], b[0]);
@@ -79,7 +83,8 @@ KOLO_INLINE double kolo_box_overlap(enum kolo_overlap kind, const double *a, con
     double hull = w * h, far = w * w + h * h;
     if (kind == KOLO_OVERLAP_GIOU && hull > 0) {
         value -= 1 - p.both / hull;
-        for (int k = 0; k < 4; k++) d[k] += (p.d_both[k] - p.both / hull * d_side[k] * (k % 2 ? w : h)) / hull;
+        for (int k = 0; k < 4; k++)
+            d[k] += (p.d_both[k] - p.both / hull * d_side[k] * (k % 2 ? w : h)) / hull;
     }
     if (kind >= KOLO_OVERLAP_DIOU && far > 0) {
         double x = (a[0] + a[2] - b[0] - b[2]) / 2, y = (a[1] + a[3] - b[1] - b[3]) / 2;
@@ -94,7 +99,8 @@ KOLO_INLINE double kolo_box_overlap(enum kolo_overlap kind, const double *a, con
         double v = four_by_square * angle * angle, alpha = v > 0 ? v / (1 - p.iou + v) : 0;
         double by_angle = -2 * four_by_square * angle, square = aw * aw + ah * ah; /* dv by a's own angle */
         value -= alpha * v;
-        for (int k = 0; square > 0 && k < 4; k++) d[k] -= alpha * by_angle * (k % 2 ? -aw : ah) / square * (k < 2 ? -1 : 1);
+        for (int k = 0; square > 0 && k < 4; k++)
+            d[k] -= alpha * by_angle * (k % 2 ? -aw : ah) / square * (k < 2 ? -1 : 1);
     }
     for (int k = 0; grad && k < 4; k++) grad[k] = d[k];
     return value;

@@ -6,27 +6,29 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/aside.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "kolo/error.h"
 
-static const char *find(const kolo_choice *list, int64_t count, const char *key)
+static const char *choices_find(const kolo_choice *list, int64_t count, const char *key)
 {
     for (int64_t i = count - 1; i >= 0; i--) /* the newest line counts */
         if (!strcmp(list[i].key, key)) return list[i].value;
     return NULL;
 }
 
-static int append(kolo_choice **list, int64_t *capacity, int64_t *count, const char *key, const char *value)
+static int choices_append(kolo_choice **list, int64_t *capacity, int64_t *count, const char *key,
+                          const char *value)
 {
     KOLO_TRY(kolo_grow(list, capacity, *count, sizeof **list));
     kolo_choice c = {kolo_strdup(key), kolo_strdup(value)};
     if (!c.key || !c.value) {
         free(c.key);
         free(c.value);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     (*list)[(*count)++] = c;
     return 0;
@@ -43,7 +45,7 @@ static int parse(kolo_choices *c, char *text, const char *prefix)
         char *equal = strstr(line, " = ");
         if (!equal || strncmp(line, prefix, skip)) continue;
         *equal = 0;
-        KOLO_TRY(append(&c->known, &c->known_capacity, &c->known_count, line + skip, equal + 3));
+        KOLO_TRY(choices_append(&c->known, &c->known_capacity, &c->known_count, line + skip, equal + 3));
     }
     return 0;
 }
@@ -61,24 +63,24 @@ int kolo_choices_open(kolo_choices *c, const char *machine, const char *path, co
 {
     *c = (kolo_choices){.opened = kolo_time()};
     c->machine = kolo_format("%s | ", machine);
-    if (!c->machine) return KOLO_ECONFIG;
+    if (!c->machine) return KOLO_ENOMEM;
     if (text) {
         c->given = true;
         char *copy = kolo_strdup(text);
-        if (!copy) return KOLO_ECONFIG;
+        if (!copy) return KOLO_ENOMEM;
         int rc = parse(c, copy, "");
         free(copy);
         return rc;
     }
     if (path && *path) {
         c->path = kolo_strdup(path);
-        if (!c->path) return KOLO_ECONFIG;
+        if (!c->path) return KOLO_ENOMEM;
         return parse_file(c);
     }
     return 0;
 }
 
-static void release(kolo_choice *list, int64_t count)
+static void choices_release(kolo_choice *list, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         free(list[i].key);
@@ -89,8 +91,8 @@ static void release(kolo_choice *list, int64_t count)
 
 void kolo_choices_close(kolo_choices *c)
 {
-    release(c->list, c->count);
-    release(c->known, c->known_count);
+    choices_release(c->list, c->count);
+    choices_release(c->known, c->known_count);
     free(c->machine);
     free(c->path);
     memset(c, 0, sizeof *c);
@@ -98,10 +100,10 @@ void kolo_choices_close(kolo_choices *c)
 
 const char *kolo_choices_find(kolo_choices *c, const char *key)
 {
-    const char *value = find(c->list, c->count, key);
+    const char *value = choices_find(c->list, c->count, key);
     if (value) return value;
-    value = find(c->known, c->known_count, key);
-    if (!value || append(&c->list, &c->capacity, &c->count, key, value) < 0) return NULL;
+    value = choices_find(c->known, c->known_count, key);
+    if (!value || choices_append(&c->list, &c->capacity, &c->count, key, value) < 0) return NULL;
     return c->list[c->count - 1].value;
 }
 
@@ -109,10 +111,10 @@ const char *kolo_choices_find(kolo_choices *c, const char *key)
 static void append_file(kolo_choices *c, const char *key, const char *value)
 {
     char *line = kolo_format("%s%s = %s\n", c->machine, key, value);
-    int fd = line ? open(c->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+    int fd = line ? kolo_file_open_plain(c->path, O_WRONLY | O_CREAT | O_APPEND, 0644) : -1;
     size_t length = line ? strlen(line) : 0;
     if (fd < 0 || write(fd, line, length) != (ssize_t)length) {
-        kolo_debug("%s: choices are not kept: %s", c->path, strerror(errno));
+        kolo_debug("%s: choices are not kept: %s", c->path, fd < 0 ? kolo_error_text() : strerror(errno));
         free(c->path);
         c->path = NULL;
     }
@@ -121,18 +123,20 @@ static void append_file(kolo_choices *c, const char *key, const char *value)
 }
 
 /* Many shapes of large batches take minutes, in which nothing else is said. */
-static void tell(kolo_choices *c)
+static void choices_tell(kolo_choices *c)
 {
     if (c->told || kolo_time() - c->opened < 3) return;
     c->told = true;
-    if (c->path) kolo_info("timing algorithms, which is done once for a machine and a shape: %s keeps what is chosen", c->path);
+    if (c->path)
+        kolo_info("timing algorithms, which is done once for a machine and a shape: %s keeps what is chosen",
+                  c->path);
     else kolo_info("timing algorithms, and nothing keeps what is chosen: KOLO_CACHE=FOLDER does");
 }
 
 int kolo_choices_add(kolo_choices *c, const char *key, const char *value)
 {
-    tell(c);
-    KOLO_TRY(append(&c->list, &c->capacity, &c->count, key, value));
+    choices_tell(c);
+    KOLO_TRY(choices_append(&c->list, &c->capacity, &c->count, key, value));
     if (c->path) append_file(c, key, value);
     return 0;
 }

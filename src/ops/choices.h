@@ -1,5 +1,6 @@
-/* Choices: what a clock decided (an algorithm, a layout), as lines "key = value". Kept in a file per machine, handed from
- * rank 0 to the others as text, so that every rank and every later run prepares the same kernels. */
+/* Choices: what a clock decided (an algorithm, a layout), as lines "key = value". Kept in a file per machine,
+ * handed from rank 0 to the others as text, so that every rank and every later run prepares the same
+ * kernels. */
 #ifndef KOLO_OPS_CHOICES_H
 #define KOLO_OPS_CHOICES_H
 
@@ -22,7 +23,8 @@ typedef struct kolo_choices {
     bool told;     /* that it takes its time */
 } kolo_choices;
 
-/* machine: text without newlines. path, text may be NULL. A file that cannot be read is no error: it is only a cache. */
+/* machine: text without newlines. path, text may be NULL. A file that cannot be read is no
+ * error: it is only a cache. */
 int kolo_choices_open(kolo_choices *choices, const char *machine, const char *path, const char *text);
 void kolo_choices_close(kolo_choices *choices);
 

@@ -14,7 +14,7 @@ static int refuse(const kolo_kernel *kernel, void *const *args, void *workspace,
     return kolo_fail(KOLO_EINTERNAL, "%s: a GPU that is only described runs nothing", kernel->key);
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int described_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     (void)r;
     k->run = refuse;
@@ -22,7 +22,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-static const kolo_op_row row = {kolo_nhwc_layout, prepare};
+static const kolo_op_row row = {kolo_nhwc_layout, described_prepare};
 static const kolo_op_row *const rows[KOLO_OP_COUNT] = {
 #define OP(name, ...) [KOLO_OP_##name] = &row,
 #include "graph/ops.def"

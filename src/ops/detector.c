@@ -4,13 +4,15 @@
 
 #include "ops/yolov3.h"
 
-static void decode_yolox(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor, double *corner)
+static void decode_yolox(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor,
+                         double *corner)
 {
     (void)anchor;
     kolo_yolox_decode(raw, column, row, stride, corner);
 }
 
-static void decode_yolov3(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor, double *corner)
+static void decode_yolov3(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor,
+                          double *corner)
 {
     kolo_yolov3_decode(raw, column, row, stride, anchor, corner);
 }

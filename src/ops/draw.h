@@ -1,5 +1,6 @@
-/* What dropout and stochastic depth leave out: a function of the run's seed, the step, the row's number in the global batch, the operation's
- * number in its graph and the element, so it does not depend on ranks, threads, layouts or backends. */
+/* What dropout and stochastic depth leave out: a function of the run's seed, the step, the row's number in
+ * the global batch, the operation's number in its graph and the element, so it does not depend on ranks,
+ * threads, layouts or backends. */
 #ifndef KOLO_OPS_DRAW_H
 #define KOLO_OPS_DRAW_H
 
@@ -11,7 +12,8 @@
 /* Four draws: of elements 4 quad .. 4 quad + 3 of the row. */
 KOLO_INLINE kolo_philox4 kolo_draw4(uint64_t seed, int64_t step, int64_t row, int32_t draw, int64_t quad)
 {
-    return kolo_philox(kolo_random_key(seed, KOLO_RANDOM_DROPOUT), (uint64_t)step | (uint64_t)draw << 40, (uint64_t)row << 32 | (uint64_t)quad);
+    return kolo_philox(kolo_random_key(seed, KOLO_RANDOM_DROPOUT), (uint64_t)step | (uint64_t)draw << 40,
+                       (uint64_t)row << 32 | (uint64_t)quad);
 }
 
 /* Whether a draw keeps what is left out with probability `drop`. */

@@ -31,8 +31,9 @@ KOLO_INLINE float kolo_bits_float(uint32_t u)
 
 KOLO_INLINE float kolo_from_bf16(uint16_t b) { return kolo_bits_float((uint32_t)b << 16); }
 
-/* To nearest, ties to even; a NaN becomes a quiet NaN, of the same sign on the host (rounding could carry it to infinity).
- * In CUDA one instruction does each of these, and gives the same bits for all but the sign and the fraction of a NaN. */
+/* To nearest, ties to even; a NaN becomes a quiet NaN, of the same sign on the host (rounding could carry it
+ * to infinity). In CUDA one instruction does each of these, and gives the same bits for all but the sign and
+ * the fraction of a NaN. */
 KOLO_INLINE uint16_t kolo_to_bf16(float x)
 {
 #ifdef __CUDA_ARCH__
@@ -71,7 +72,8 @@ KOLO_INLINE uint16_t kolo_to_f16(float x)
     uint32_t u = kolo_float_bits(x), sign = (u >> 16) & 0x8000u, size = u & 0x7FFFFFFFu;
     if (size > 0x7F800000u) return (uint16_t)(sign | 0x7E00u | ((size >> 13) & 0x3FFu));
     if (size >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u); /* 65520 and above */
-    if (size >= 0x38800000u) return (uint16_t)(sign | ((size - 0x38000000u + 0xFFFu + ((size >> 13) & 1u)) >> 13));
+    if (size >= 0x38800000u)
+        return (uint16_t)(sign | ((size - 0x38000000u + 0xFFFu + ((size >> 13) & 1u)) >> 13));
     /* below 2^-14: a multiple of 2^-24, rounded by adding 0.5, whose last bit is 2^-24 */
     return (uint16_t)(sign | (kolo_float_bits(kolo_bits_float(size) + 0.5f) - 0x3F000000u));
 #endif
@@ -82,26 +84,40 @@ KOLO_INLINE float kolo_relu1(float x) { return x < 0.0f ? 0.0f : x; }
 KOLO_INLINE float kolo_relu_grad1(float dy, float y) { return y > 0.0f ? dy : 0.0f; }
 
 /* A u8 pixel as torchvision's ToTensor and Normalize give it. */
-KOLO_INLINE float kolo_pixel1(uint8_t pixel, float mean, float std) { return ((float)pixel / 255.0f - mean) / std; }
+KOLO_INLINE float kolo_pixel1(uint8_t pixel, float mean, float std)
+{
+    return ((float)pixel / 255.0f - mean) / std;
+}
 
 /* scale = weight / sqrt(var + epsilon) */
-KOLO_INLINE float kolo_norm1(float x, float mean, float scale, float bias) { return (x - mean) * scale + bias; }
+KOLO_INLINE float kolo_norm1(float x, float mean, float scale, float bias)
+{
+    return (x - mean) * scale + bias;
+}
 
 /* mean_g = sum(g) / M; slope = sum(g xhat) / M / sqrt(var + epsilon) */
-KOLO_INLINE float kolo_norm_grad1(float g, float x, float mean, float scale, float mean_g, float slope) { return (g - mean_g - (x - mean) * slope) * scale; }
+KOLO_INLINE float kolo_norm_grad1(float g, float x, float mean, float scale, float mean_g, float slope)
+{
+    return (g - mean_g - (x - mean) * slope) * scale;
+}
 
-/* One term of the gradient of a loss of classes; p: softmax (or sigmoid), y: the target (1 for the label's own class), smoothing eps over `classes`. */
+/* One term of the gradient of a loss of classes; p: softmax (or sigmoid), y: the target (1 for the label's
+ * own class), smoothing eps over `classes`. */
 KOLO_INLINE float kolo_cross_entropy_grad1(float p, float y, float eps, float classes, float inverse_rows)
 {
     return (p - y * (1.0f - eps) - eps / classes) * inverse_rows;
 }
 
-/* A class's terms of binary cross entropy by the logit x, with their weights: yes softplus(-x) + no softplus(x). s: sigmoid(x) */
+/* A class's terms of binary cross entropy by the logit x, with their weights: yes softplus(-x) + no
+ * softplus(x). s: sigmoid(x) */
 KOLO_INLINE double kolo_bce_weighed(float x, float yes, float no)
 {
     const double tail = (double)log1pf(expf(x > 0 ? -x : x)), size = (double)(x > 0 ? x : -x);
     return (double)yes * (x > 0 ? tail : size + tail) + (double)no * (x > 0 ? size + tail : tail);
 }
-KOLO_INLINE float kolo_bce_weighed_grad(float s, float yes, float no, float factor) { return ((yes + no) * s - yes) * factor; }
+KOLO_INLINE float kolo_bce_weighed_grad(float s, float yes, float no, float factor)
+{
+    return ((yes + no) * s - yes) * factor;
+}
 
 #endif

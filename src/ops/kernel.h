@@ -1,4 +1,5 @@
-/* Inside ops/: what a backend is made of. A backend is one row of kolo_backend_types; an operation of it is one kolo_op_row. */
+/* Inside ops/: what a backend is made of. A backend is one row of kolo_backend_types; an operation of
+ * it is one kolo_op_row. */
 #ifndef KOLO_OPS_KERNEL_H
 #define KOLO_OPS_KERNEL_H
 
@@ -15,7 +16,8 @@ typedef struct kolo_kernel_request {
 } kolo_kernel_request;
 
 struct kolo_kernel {
-    int (*run)(const kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step, int slot);
+    int (*run)(const kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step,
+               int slot);
     void (*release)(void *state);
     void *state; /* the row's own; released with the kernel */
     size_t workspace;
@@ -25,8 +27,8 @@ struct kolo_kernel {
 };
 
 typedef struct kolo_op_row {
-    /* Chooses layouts of parameters (NULL: they stay plain). `layout` holds the activations' already; a parameter that
-     * has an opaque layout is not to be changed. */
+    /* Chooses layouts of parameters (NULL: they stay plain). `layout` holds the activations' already; a
+     * parameter that has an opaque layout is not to be changed. */
     int (*layout)(const kolo_kernel_request *request, kolo_layout *layout);
     /* Fills kernel->{run, release, state, workspace, name}. */
     int (*prepare)(const kolo_kernel_request *request, kolo_kernel *kernel);
@@ -59,16 +61,21 @@ typedef struct kolo_device_table {
 
 typedef struct kolo_backend_type {
     const char *name;
-    const char *(*version)(void);                  /* of its library; static text */
-    const kolo_op_row *const *rows;                /* [KOLO_OP_COUNT] */
-    int (*open)(kolo_backend *backend);            /* sets backend->state */
-    const char *(*machine)(kolo_backend *backend); /* processor, library, threads: what timed choices depend on */
+    const char *(*version)(void);       /* of its library; static text */
+    const kolo_op_row *const *rows;     /* [KOLO_OP_COUNT] */
+    int (*open)(kolo_backend *backend); /* sets backend->state */
+    /* processor, library, threads: what timed choices depend on */
+    const char *(*machine)(kolo_backend *backend);
     void (*close)(kolo_backend *backend);
     void (*enter)(kolo_backend *backend); /* before anything runs on the calling thread; may be NULL */
-    /* layouts of the activations; like (may be NULL): a graph whose layouts are chosen and whose parameters this one shares */
-    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
-    int (*to_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
-    int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
+    /* layouts of the activations; like (may be NULL): a graph whose layouts are chosen and whose
+     * parameters this one shares */
+    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
+                  const kolo_layout *like_layout, kolo_layout *layout);
+    int (*to_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
+                        const void *from, float *to);
+    int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
+                          const float *from, void *to);
     int (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);
     int (*narrow)(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
     const struct kolo_device_table *device; /* NULL: host memory, everything at once */
@@ -85,7 +92,8 @@ struct kolo_backend {
     kolo_choices choices;
     kolo_kernel **kernel;
     int64_t kernels, kernel_capacity;
-    struct kolo_nhwc_weight **weight; /* of a GPU: what layout.opaque of convolution weights points to (nhwc.h) */
+    /* of a GPU: what layout.opaque of convolution weights points to (nhwc.h) */
+    struct kolo_nhwc_weight **weight;
     int64_t weights, weight_capacity;
     void *state; /* the type's own */
 };
@@ -103,16 +111,25 @@ static inline const kolo_tensor *kolo_request_out(const kolo_kernel_request *r, 
 }
 
 /* Words of a label as the loader gives it (1 or 3); 0: numbers. */
-static inline int kolo_target_words(const kolo_tensor *labels) { return labels->dtype == KOLO_F32 ? 0 : labels->rank == 1 ? 1 : (int)labels->dim[1]; }
+static inline int kolo_target_words(const kolo_tensor *labels)
+{
+    return labels->dtype == KOLO_F32 ? 0 : labels->rank == 1 ? 1 : (int)labels->dim[1];
+}
 
 /* Labels (N,2,C) of image labels: weights of both terms of every class. */
-static inline bool kolo_target_weighs(const kolo_tensor *labels) { return labels->dtype == KOLO_F32 && labels->rank == 3; }
+static inline bool kolo_target_weighs(const kolo_tensor *labels)
+{
+    return labels->dtype == KOLO_F32 && labels->rank == 3;
+}
 
 /* Layout of an activation (N, C, H, W) in channel blocks. */
 kolo_layout kolo_layout_blocked(const kolo_tensor *tensor, int64_t block);
-/* Second half of kolo_backend_layout: `layout` holds the activations' layouts, and plain ones for all else. */
-int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
-/* Whether a tensor is an activation, or an input of numbers instead of bytes, (N, C, H, W), that the channel block applies to. */
+/* Second half of kolo_backend_layout: `layout` holds the activations' layouts, and plain ones for all
+ * else. */
+int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
+                                   const kolo_layout *like_layout, kolo_layout *layout);
+/* Whether a tensor is an activation, or an input of numbers instead of bytes, (N, C, H, W), that the
+ * channel block applies to. */
 bool kolo_tensor_is_map(const kolo_tensor *tensor);
 
 #endif

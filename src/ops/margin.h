@@ -1,5 +1,6 @@
-/* The margin of ArcFace (Deng et al., arXiv:1801.07698) for one cosine, shared by C and CUDA: cos(angle + margin). Beyond angle + margin = pi, where
- * that would rise again, it goes on as cos - margin sin(margin), as insightface has it. */
+/* The margin of ArcFace (Deng et al., arXiv:1801.07698) for one cosine, shared by C and CUDA: cos(angle +
+ * margin). Beyond angle + margin = pi, where that would rise again, it goes on as cos - margin sin(margin),
+ * as insightface has it. */
 #ifndef KOLO_OPS_MARGIN_H
 #define KOLO_OPS_MARGIN_H
 
@@ -16,7 +17,8 @@ static inline kolo_arc_margin1 kolo_arc_margin1_of(float angle)
     return m;
 }
 
-KOLO_INLINE bool kolo_arc_falls1(const kolo_arc_margin1 *m, float cosine) { return cosine > -m->cosine; } /* angle + margin < pi */
+/* angle + margin < pi */
+KOLO_INLINE bool kolo_arc_falls1(const kolo_arc_margin1 *m, float cosine) { return cosine > -m->cosine; }
 
 KOLO_INLINE float kolo_arc1(const kolo_arc_margin1 *m, float cosine)
 {

@@ -8,18 +8,21 @@
 #include "kolo/error.h"
 #include "ops/number.h"
 
-/* ---- activations --------------------------------------------------------------------------------------------------- */
+/* ---- activations --------------------------------------------------------------------------------------- */
 
-/* All maps of a graph are padded by the graph's type, a max-pool's index (u8) too, so that it and its y have one geometry. */
-int kolo_nhwc_blocks(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+/* All maps of a graph are padded by the graph's type, a max-pool's index (u8) too, so that it and its
+ * y have one geometry. */
+int kolo_nhwc_blocks(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like,
+                     const kolo_layout *like_layout, kolo_layout *layout)
 {
     (void)backend;
     (void)like_layout;
     if (like && like->dtype != g->dtype) /* their parameters could not have one layout */
-        return kolo_fail(KOLO_EINTERNAL, "graph %s computes in %s, but %s, whose parameters it shares, in %s", g->name, kolo_dtype_name(g->dtype), like->name,
-                         kolo_dtype_name(like->dtype));
+        return kolo_fail(KOLO_EINTERNAL, "graph %s computes in %s, but %s, whose parameters it shares, in %s",
+                         g->name, kolo_dtype_name(g->dtype), like->name, kolo_dtype_name(like->dtype));
     for (int64_t t = 0; t < g->tensors; t++)
-        if (kolo_tensor_is_map(&g->tensor[t])) layout[t] = kolo_layout_blocked(&g->tensor[t], kolo_nhwc_padded(g->tensor[t].dim[1], g->dtype));
+        if (kolo_tensor_is_map(&g->tensor[t]))
+            layout[t] = kolo_layout_blocked(&g->tensor[t], kolo_nhwc_padded(g->tensor[t].dim[1], g->dtype));
     return 0;
 }
 
@@ -37,7 +40,7 @@ kolo_nhwc_view kolo_nhwc_view_of(const kolo_tensor *t, const kolo_layout *layout
     return v;
 }
 
-/* ---- weights of convolutions and of linear layers over maps --------------------------------------------------------------------------------------- */
+/* ---- weights of convolutions and of linear layers over maps -------------------------------------------- */
 
 static int weight_find(kolo_backend *b, const kolo_nhwc_weight *wanted, const kolo_nhwc_weight **found)
 {
@@ -48,7 +51,7 @@ static int weight_find(kolo_backend *b, const kolo_nhwc_weight *wanted, const ko
         }
     KOLO_TRY(kolo_grow(&b->weight, &b->weight_capacity, b->weights, sizeof *b->weight));
     kolo_nhwc_weight *made = kolo_alloc(sizeof *made);
-    if (!made) return KOLO_ECONFIG;
+    if (!made) return KOLO_ENOMEM;
     *made = *wanted;
     b->weight[b->weights++] = made;
     *found = made;
@@ -68,11 +71,15 @@ static uint64_t weight_hash(const kolo_nhwc_weight *w)
 {
     const int64_t number[] = {w->out, w->in, w->height, w->width, w->out_stored, w->in_stored};
     uint64_t hash = KOLO_HASH;
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) hash = kolo_hash_number(hash, (uint64_t)number[i]);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        hash = kolo_hash_number(hash, (uint64_t)number[i]);
     return hash;
 }
 
-static size_t weight_bytes(const kolo_nhwc_weight *w) { return (size_t)(w->out_stored * w->height * w->width * w->in_stored) * sizeof(float); }
+static size_t weight_bytes(const kolo_nhwc_weight *w)
+{
+    return (size_t)(w->out_stored * w->height * w->width * w->in_stored) * sizeof(float);
+}
 
 int kolo_nhwc_weight_layout(const kolo_kernel_request *r, int tensor, kolo_layout *layout)
 {
@@ -88,7 +95,11 @@ int kolo_nhwc_weight_layout(const kolo_kernel_request *r, int tensor, kolo_layou
         w.in_stored = grouped ? w.in : kolo_nhwc_padded(w.in, dtype);
         const kolo_nhwc_weight *shared;
         KOLO_TRY(weight_find(r->backend, &w, &shared));
-        layout[param] = (kolo_layout){.block = 1, .opaque = shared, .hash = weight_hash(&w), .bytes = weight_bytes(&w), .half = dtype != KOLO_F32};
+        layout[param] = (kolo_layout){.block = 1,
+                                      .opaque = shared,
+                                      .hash = weight_hash(&w),
+                                      .bytes = weight_bytes(&w),
+                                      .half = dtype != KOLO_F32};
     }
     layout[tensor] = layout[param];
     return 0;
@@ -100,7 +111,8 @@ static int linear_layout(const kolo_kernel_request *r, int weight, kolo_layout *
     const kolo_tensor *x = kolo_request_in(r, 0), *w = weight < 0 ? NULL : &r->graph->tensor[weight];
     if (!w) return 0;
     const enum kolo_dtype dtype = r->graph->dtype;
-    if (x->rank == 4 && (kolo_nhwc_padded(w->dim[0], dtype) != w->dim[0] || kolo_nhwc_padded(w->dim[1], dtype) != w->dim[1]))
+    if (x->rank == 4 &&
+        (kolo_nhwc_padded(w->dim[0], dtype) != w->dim[0] || kolo_nhwc_padded(w->dim[1], dtype) != w->dim[1]))
         return kolo_nhwc_weight_layout(r, weight, layout);
     layout[weight].half = dtype != KOLO_F32;
     return 0;
@@ -121,19 +133,23 @@ int kolo_nhwc_layout(const kolo_kernel_request *r, kolo_layout *layout)
     const kolo_node *n = r->node;
     switch (n->op) {
     case KOLO_OP_conv:
-    case KOLO_OP_conv_stats: return kolo_nhwc_weight_layout(r, n->in[1], layout);
-    case KOLO_OP_conv_grad_weight: return kolo_nhwc_weight_layout(r, n->out[0], layout);
+    case KOLO_OP_conv_stats:
+    case KOLO_OP_norm_conv_stats: return kolo_nhwc_weight_layout(r, n->in[1], layout);
+    case KOLO_OP_conv_grad_weight:
+    case KOLO_OP_norm_conv_grad_weight: return kolo_nhwc_weight_layout(r, n->out[0], layout);
     case KOLO_OP_linear: return linear_layout(r, n->in[1], layout);
-    case KOLO_OP_linear_grad_weight: return linear_layout(r, n->out[0] < 0 ? -1 : r->graph->tensor[n->out[0]].of, layout);
+    case KOLO_OP_linear_grad_weight:
+        return linear_layout(r, n->out[0] < 0 ? -1 : r->graph->tensor[n->out[0]].of, layout);
     case KOLO_OP_norm_apply: return signs_layout(r, layout);
     default: return 0;
     }
 }
 
-/* ---- canonical order ----------------------------------------------------------------------------------------------- */
+/* ---- canonical order ----------------------------------------------------------------------------------- */
 
-/* A stored tensor as rows of pixels of channels: channel c of pixel i of row n lies at (n pixels + i) stored + c, and stands at
- * (n channels + c) pixels + i of the canonical order. Plain tensors are one row of one channel. */
+/* A stored tensor as rows of pixels of channels: channel c of pixel i of row n lies at (n pixels +
+ * i) stored + c, and stands at (n channels + c) pixels + i of the canonical order. Plain tensors are
+ * one row of one channel. */
 typedef struct order {
     int64_t rows, channels, stored, pixels;
 } order;
@@ -154,18 +170,21 @@ static int order_of(const kolo_tensor *t, const kolo_layout *layout, order *o)
     return 0;
 }
 
-int kolo_nhwc_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from, float *to)
+int kolo_nhwc_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from,
+                           float *to)
 {
     (void)b;
     order o;
     KOLO_TRY(order_of(t, layout, &o));
     for (int64_t n = 0; n < o.rows; n++)
         for (int64_t c = 0; c < o.channels; c++)
-            for (int64_t i = 0; i < o.pixels; i++) *to++ = kolo_number_read(from, (n * o.pixels + i) * o.stored + c, t->dtype);
+            for (int64_t i = 0; i < o.pixels; i++)
+                *to++ = kolo_number_read(from, (n * o.pixels + i) * o.stored + c, t->dtype);
     return 0;
 }
 
-int kolo_nhwc_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const float *from, void *to)
+int kolo_nhwc_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout,
+                             const float *from, void *to)
 {
     (void)b;
     order o;
@@ -173,6 +192,7 @@ int kolo_nhwc_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_l
     memset(to, 0, layout->bytes);
     for (int64_t n = 0; n < o.rows; n++)
         for (int64_t c = 0; c < o.channels; c++)
-            for (int64_t i = 0; i < o.pixels; i++) kolo_number_write(to, (n * o.pixels + i) * o.stored + c, t->dtype, *from++);
+            for (int64_t i = 0; i < o.pixels; i++)
+                kolo_number_write(to, (n * o.pixels + i) * o.stored + c, t->dtype, *from++);
     return 0;
 }

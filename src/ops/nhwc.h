@@ -4,7 +4,8 @@
  *
  * Activations are NHWC with channels padded to a multiple of 8 (16-bit types) or 4 (f32): block = that padded
  * number (ops/backend.h), padding is zero. Convolution weights (O,I,KH,KW) are stored (O', KH, KW, I') with
- * O', I' padded alike, f32; operations in 16-bit types read the SHADOW copy (layout.half). All else is plain. */
+ * O', I' padded alike, f32; operations in 16-bit types read the SHADOW copy (layout.half). All else is
+ * plain. */
 #ifndef KOLO_OPS_NHWC_H
 #define KOLO_OPS_NHWC_H
 
@@ -38,7 +39,8 @@ int kolo_nhwc_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_
 int kolo_nhwc_weight_layout(const kolo_kernel_request *request, int tensor, kolo_layout *layout);
 void kolo_nhwc_free(kolo_backend *backend); /* when the backend closes */
 
-/* The layout of any operation's row (kernel.h): what is not laid out by its shape alone. Rows of ops/cuda have no other. */
+/* The layout of any operation's row (kernel.h): what is not laid out by its shape alone. Rows of
+ * ops/cuda have no other. */
 int kolo_nhwc_layout(const kolo_kernel_request *request, kolo_layout *layout);
 
 int kolo_nhwc_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout,

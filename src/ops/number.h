@@ -1,4 +1,5 @@
-/* One element of host memory of any type, as a number: what every backend's way to and from canonical order is made of. */
+/* One element of host memory of any type, as a number: what every backend's way to and from
+ * canonical order is made of. */
 #ifndef KOLO_OPS_NUMBER_H
 #define KOLO_OPS_NUMBER_H
 

@@ -1,5 +1,5 @@
-/* Memory and order of work of any backend: a device's table is asked where there is one; without it memory is the host's and
- * everything is done at once, so an event is the time at which it was recorded. */
+/* Memory and order of work of any backend: a device's table is asked where there is one; without it memory is
+ * the host's and everything is done at once, so an event is the time at which it was recorded. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +13,10 @@
 
 bool kolo_backend_is_host(const kolo_backend *b) { return !b->type->device; }
 
-void *kolo_backend_alloc(kolo_backend *b, size_t bytes) { return b->type->device ? b->type->device->alloc(b, bytes) : kolo_pages_alloc(bytes); }
+void *kolo_backend_alloc(kolo_backend *b, size_t bytes)
+{
+    return b->type->device ? b->type->device->alloc(b, bytes) : kolo_pages_alloc(bytes);
+}
 
 void kolo_backend_free(kolo_backend *b, void **memory, size_t bytes)
 {
@@ -23,9 +26,15 @@ void kolo_backend_free(kolo_backend *b, void **memory, size_t bytes)
     *memory = NULL;
 }
 
-size_t kolo_backend_memory(kolo_backend *b, const char **source) { return b->type->device ? b->type->device->memory(b, source) : kolo_memory_limit(source); }
+size_t kolo_backend_memory(kolo_backend *b, const char **source)
+{
+    return b->type->device ? b->type->device->memory(b, source) : kolo_memory_limit(source);
+}
 
-int kolo_backend_pin(kolo_backend *b, void *host, size_t bytes) { return b->type->device ? b->type->device->pin(b, host, bytes) : 0; }
+int kolo_backend_pin(kolo_backend *b, void *host, size_t bytes)
+{
+    return b->type->device ? b->type->device->pin(b, host, bytes) : 0;
+}
 
 void kolo_backend_unpin(kolo_backend *b, void *host)
 {
@@ -60,7 +69,10 @@ int kolo_backend_write(kolo_backend *b, void *to, const void *host, size_t bytes
 
 int kolo_backend_finish(kolo_backend *b) { return b->type->device ? b->type->device->finish(b) : 0; }
 
-void *kolo_backend_stream(kolo_backend *b, enum kolo_lane lane) { return b->type->device ? b->type->device->stream(b, lane) : NULL; }
+void *kolo_backend_stream(kolo_backend *b, enum kolo_lane lane)
+{
+    return b->type->device ? b->type->device->stream(b, lane) : NULL;
+}
 
 /* ---- events ---- */
 
@@ -73,7 +85,7 @@ struct kolo_event {
 int kolo_event_create(kolo_backend *b, kolo_event **event, bool timed)
 {
     kolo_event *e = *event = kolo_alloc(sizeof *e);
-    if (!e) return KOLO_ECONFIG;
+    if (!e) return KOLO_ENOMEM;
     e->backend = b;
     int rc = b->type->device ? b->type->device->event_create(b, &e->device, timed) : 0;
     if (rc < 0) {
@@ -99,7 +111,10 @@ int kolo_event_record(kolo_event *e, enum kolo_lane lane)
     return 0;
 }
 
-int kolo_event_after(kolo_event *e, enum kolo_lane lane) { return e->device ? e->backend->type->device->event_after(e->backend, e->device, lane) : 0; }
+int kolo_event_after(kolo_event *e, enum kolo_lane lane)
+{
+    return e->device ? e->backend->type->device->event_after(e->backend, e->device, lane) : 0;
+}
 
 int kolo_event_done(kolo_event *e) { return e->device ? e->backend->type->device->event_done(e->device) : 1; }
 
@@ -111,7 +126,8 @@ int kolo_event_wait(kolo_event *e, double timeout)
         int done = kolo_event_done(e);
         if (done) return done < 0 ? done : 0;
         double waited = kolo_time() - begin;
-        if (waited > timeout) return kolo_fail(KOLO_ELAUNCH, "the device has not reached this point after %.3g s", waited);
+        if (waited > timeout)
+            return kolo_fail(KOLO_ELAUNCH, "the device has not reached this point after %.3g s", waited);
         double nap = waited / 8 < shortest ? shortest : waited / 8 > longest ? longest : waited / 8;
         if (waited > shortest) nanosleep(&(struct timespec){.tv_nsec = (long)(nap * 1e9)}, NULL);
     }
@@ -119,7 +135,8 @@ int kolo_event_wait(kolo_event *e, double timeout)
 
 double kolo_event_seconds(const kolo_event *from, const kolo_event *to)
 {
-    return from->device ? from->backend->type->device->event_seconds(from->device, to->device) : to->recorded - from->recorded;
+    return from->device ? from->backend->type->device->event_seconds(from->device, to->device)
+                        : to->recorded - from->recorded;
 }
 
 /* ---- replay ---- */
@@ -141,7 +158,7 @@ int kolo_backend_capture_end(kolo_backend *b, kolo_replay **replay)
     if (rc < 0 || !r) {
         if (recorded) b->type->device->replay_destroy(recorded);
         free(r);
-        return rc < 0 ? rc : KOLO_ECONFIG;
+        return rc < 0 ? rc : KOLO_ENOMEM;
     }
     *r = (kolo_replay){b, recorded};
     *replay = r;
@@ -161,10 +178,14 @@ void kolo_replay_destroy(kolo_replay **replay)
 
 /* ---- arithmetic over arenas ---- */
 
-int kolo_backend_fold(kolo_backend *b, float *sum, const float *part, int64_t count) { return b->type->fold(b, sum, part, count); }
+int kolo_backend_fold(kolo_backend *b, float *sum, const float *part, int64_t count)
+{
+    return b->type->fold(b, sum, part, count);
+}
 
 int kolo_backend_narrow(kolo_backend *b, void *half, enum kolo_dtype dtype, const float *from, int64_t count)
 {
-    if (dtype != KOLO_BF16 && dtype != KOLO_F16) return kolo_fail(KOLO_EINTERNAL, "a copy of the parameters in %s", kolo_dtype_name(dtype));
+    if (dtype != KOLO_BF16 && dtype != KOLO_F16)
+        return kolo_fail(KOLO_EINTERNAL, "a copy of the parameters in %s", kolo_dtype_name(dtype));
     return b->type->narrow(b, half, dtype, from, count);
 }

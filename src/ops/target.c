@@ -7,17 +7,22 @@ int kolo_bad_label_fail(const kolo_bad_label *bad, int64_t classes)
     switch ((enum kolo_bad)bad->kind) {
     case KOLO_BAD_NONE: return 0;
     case KOLO_BAD_CLASS:
-        return kolo_fail(KOLO_EINPUT,
-                         "row %d of micro-batch %d has label %d, but the network has %ld classes; check classes= and the "
-                         "data set",
-                         bad->row, bad->slot, bad->value, (long)classes);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "row %d of micro-batch %d has label %d, but the network has %ld classes; check classes= and the "
+            "data set",
+            bad->row, bad->slot, bad->value, (long)classes);
     case KOLO_BAD_COUNT:
-        return kolo_fail(KOLO_EINPUT,
-                         "row %d of micro-batch %d has %d boxes, for which its label has no room; check max_boxes= "
-                         "and the data set",
-                         bad->row, bad->slot, bad->value);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "row %d of micro-batch %d has %d boxes, for which its label has no room; check max_boxes= "
+            "and the data set",
+            bad->row, bad->slot, bad->value);
     case KOLO_BAD_BOX: break;
     }
-    return kolo_fail(KOLO_EINPUT, "row %d of micro-batch %d: centre %g, %g, width %g, height %g is no box; pack the data set again", bad->row, bad->slot,
-                     (double)bad->box[0], (double)bad->box[1], (double)bad->box[2], (double)bad->box[3]);
+    return kolo_fail(
+        KOLO_EINPUT,
+        "row %d of micro-batch %d: centre %g, %g, width %g, height %g is no box; pack the data set again",
+        bad->row, bad->slot, (double)bad->box[0], (double)bad->box[1], (double)bad->box[2],
+        (double)bad->box[3]);
 }

@@ -1,5 +1,5 @@
-/* What a row of labels says, as the loader gives it: a class; two with weights; or boxes. And what is wrong with one that no loss can be formed
- * with. Shared by C and CUDA. */
+/* What a row of labels says, as the loader gives it: a class; two with weights; or boxes. And what is wrong
+ * with one that no loss can be formed with. Shared by C and CUDA. */
 #ifndef KOLO_OPS_TARGET_H
 #define KOLO_OPS_TARGET_H
 

@@ -1,5 +1,6 @@
-/* The arithmetic of YOLOv3's loss for one anchor of one cell (Redmon & Farhadi 2018, arXiv:1804.02767, as darknet trains it), shared by C and
- * CUDA. A true box is class, centre x, y, width, height in pixels; an anchor's channels are x, y, w, h, object, classes, raw. */
+/* The arithmetic of YOLOv3's loss for one anchor of one cell (Redmon & Farhadi 2018, arXiv:1804.02767, as
+ * darknet trains it), shared by C and CUDA. A true box is class, centre x, y, width, height in pixels; an
+ * anchor's channels are x, y, w, h, object, classes, raw. */
 #ifndef KOLO_OPS_YOLOV3_H
 #define KOLO_OPS_YOLOV3_H
 
@@ -11,10 +12,12 @@
 #define KOLO_YOLOV3_IGNORE 0.7
 
 /* Corners of what cell (column, row) says; anchor: width, height in pixels. */
-KOLO_INLINE void kolo_yolov3_decode(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor, double *corner)
+KOLO_INLINE void kolo_yolov3_decode(const double *raw, int64_t column, int64_t row, int64_t stride,
+                                    const float *anchor, double *corner)
 {
     const double s = (double)stride;
-    const double box[4] = {(kolo_sigmoid(raw[0]) + (double)column) * s, (kolo_sigmoid(raw[1]) + (double)row) * s, exp(raw[2]) * (double)anchor[0],
+    const double box[4] = {(kolo_sigmoid(raw[0]) + (double)column) * s,
+                           (kolo_sigmoid(raw[1]) + (double)row) * s, exp(raw[2]) * (double)anchor[0],
                            exp(raw[3]) * (double)anchor[1]};
     kolo_box_corners(box, corner);
 }
@@ -26,14 +29,15 @@ KOLO_INLINE int kolo_yolov3_anchor(const double *box, const float anchor[9][2])
     double most = -1;
     for (int i = 0; i < 9; i++) {
         const double w = (double)anchor[i][0], h = (double)anchor[i][1];
-        const double inter = kolo_min(w, box[2]) * kolo_min(h, box[3]), iou = inter / (w * h + box[2] * box[3] - inter);
+        const double inter = kolo_min(w, box[2]) * kolo_min(h, box[3]),
+                     iou = inter / (w * h + box[2] * box[3] - inter);
         if (iou > most) most = iou, best = i;
     }
     return best;
 }
 
-/* A true box, and where it belongs: to the anchor most like it, in the cell with its centre, of every head that has this anchor (as in darknet,
- * where each layer looks for itself). */
+/* A true box, and where it belongs: to the anchor most like it, in the cell with its centre, of every head
+ * that has this anchor (as in darknet, where each layer looks for itself). */
 typedef struct kolo_yolov3_target {
     double box[4], corner[4];
     int32_t cls;
@@ -48,11 +52,15 @@ KOLO_INLINE int64_t kolo_yolov3_cell(double at, int64_t stride, int64_t cells)
 }
 
 /* mask: the head's anchors */
-KOLO_INLINE int32_t kolo_yolov3_place(const double *box, const float anchor[9][2], const int32_t mask[3], int64_t stride, int64_t height, int64_t width)
+KOLO_INLINE int32_t kolo_yolov3_place(const double *box, const float anchor[9][2], const int32_t mask[3],
+                                      int64_t stride, int64_t height, int64_t width)
 {
     const int best = kolo_yolov3_anchor(box, anchor);
     for (int k = 0; k < 3; k++)
-        if (mask[k] == best) return (int32_t)(3 * (kolo_yolov3_cell(box[1], stride, height) * width + kolo_yolov3_cell(box[0], stride, width)) + k);
+        if (mask[k] == best)
+            return (int32_t)(3 * (kolo_yolov3_cell(box[1], stride, height) * width +
+                                  kolo_yolov3_cell(box[0], stride, width)) +
+                             k);
     return -1;
 }
 
@@ -66,20 +74,25 @@ KOLO_INLINE void kolo_yolov3_find_last(kolo_yolov3_target *t, int count, int g, 
 }
 
 /* Its classes are those of all of them. */
-KOLO_INLINE bool kolo_yolov3_has_class(const kolo_yolov3_target *t, int count, int head, int32_t place, int64_t cls)
+KOLO_INLINE bool kolo_yolov3_has_class(const kolo_yolov3_target *t, int count, int head, int32_t place,
+                                       int64_t cls)
 {
     for (int g = 0; g < count; g++)
         if (t[g].cls == cls && t[g].place[head] == place) return true;
     return false;
 }
 
-/* 1: object, 0: background, -1: neither; most: that the anchor lies over a box; 1 where it lies mostly in a crowd */
-KOLO_INLINE int kolo_yolov3_kind(bool owned, double most) { return owned ? 1 : most > KOLO_YOLOV3_IGNORE ? -1 : 0; }
+/* 1: object, 0: background, -1: neither; most: that the anchor lies over a box; 1 where it
+ * lies mostly in a crowd */
+KOLO_INLINE int kolo_yolov3_kind(bool owned, double most)
+{
+    return owned ? 1 : most > KOLO_YOLOV3_IGNORE ? -1 : 0;
+}
 
-/* Cross entropies of x and y, half squares of w and h, times 2 - w h (parts of the picture), so that small boxes count more; and (grad: may
- * be NULL) the derivative by the raw numbers. */
-KOLO_INLINE double kolo_yolov3_box_loss(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor, const double *box, double pixels,
-                                        double *grad)
+/* Cross entropies of x and y, half squares of w and h, times 2 - w h (parts of the picture), so that small
+ * boxes count more; and (grad: may be NULL) the derivative by the raw numbers. */
+KOLO_INLINE double kolo_yolov3_box_loss(const double *raw, int64_t column, int64_t row, int64_t stride,
+                                        const float *anchor, const double *box, double pixels, double *grad)
 {
     const double weight = 2 - box[2] * box[3] / pixels, s = (double)stride;
     double sum = 0;

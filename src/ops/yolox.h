@@ -1,7 +1,9 @@
-/* The arithmetic of YOLOX's loss for one anchor (Ge et al. 2021, arXiv:2107.08430; SimOTA of its section 2 and of Ge et al., OTA), shared
- * by C and CUDA. In double: costs are compared, and sums over all anchors are small beside their terms.
+/* The arithmetic of YOLOX's loss for one anchor (Ge et al. 2021, arXiv:2107.08430; SimOTA of its section 2
+ * and of Ge et al., OTA), shared by C and CUDA. In double: costs are compared, and sums over all anchors are
+ * small beside their terms.
  *
- * A true box is class, centre x, y, width, height in pixels; a head's channels are x, y, w, h, object, classes, raw. */
+ * A true box is class, centre x, y, width, height in pixels; a head's channels are x, y, w, h,
+ * object, classes, raw. */
 #ifndef KOLO_OPS_YOLOX_H
 #define KOLO_OPS_YOLOX_H
 
@@ -27,7 +29,8 @@ KOLO_INLINE void kolo_box_corners(const double *centre, double *corner)
     }
 }
 
-/* Whether more than half of a box lies in one of the regions first, first + step, ... < last of a row's boxes. */
+/* Whether more than half of a box lies in one of the regions first, first + step, ... <
+ * last of a row's boxes. */
 KOLO_INLINE bool kolo_box_in_crowd(const double *corner, const int32_t *label, int first, int last, int step)
 {
     for (int g = first; g < last; g += step) {
@@ -40,15 +43,18 @@ KOLO_INLINE bool kolo_box_in_crowd(const double *corner, const int32_t *label, i
 }
 
 /* Corners of what a cell (column, row) of a head of this stride says. */
-KOLO_INLINE void kolo_yolox_decode(const double *raw, int64_t column, int64_t row, int64_t stride, double *corner)
+KOLO_INLINE void kolo_yolox_decode(const double *raw, int64_t column, int64_t row, int64_t stride,
+                                   double *corner)
 {
     const double s = (double)stride;
-    const double box[4] = {(raw[0] + (double)column) * s, (raw[1] + (double)row) * s, exp(raw[2]) * s, exp(raw[3]) * s};
+    const double box[4] = {(raw[0] + (double)column) * s, (raw[1] + (double)row) * s, exp(raw[2]) * s,
+                           exp(raw[3]) * s};
     kolo_box_corners(box, corner);
 }
 
 /* The raw numbers that say the box: what the L1 term compares with. */
-KOLO_INLINE void kolo_yolox_encode(const double *box, int64_t column, int64_t row, int64_t stride, double *raw)
+KOLO_INLINE void kolo_yolox_encode(const double *box, int64_t column, int64_t row, int64_t stride,
+                                   double *raw)
 {
     const double s = (double)stride;
     raw[0] = box[0] / s - (double)column;
@@ -57,28 +63,32 @@ KOLO_INLINE void kolo_yolox_encode(const double *box, int64_t column, int64_t ro
     raw[3] = log(box[3] / s + 1e-8);
 }
 
-/* May this cell have an object (`candidate`), and this one (`inside`)? centre: its middle lies less than 1.5 strides from the truth's
- * (YOLOX after 0.3.0); else a candidate lies in the box or less than 2.5 strides from its middle, and both are asked of `inside` (0.3.0, and the paper). */
-KOLO_INLINE void kolo_simota_place(bool centre, const double *box, double x, double y, int64_t stride, bool *candidate, bool *inside)
+/* May this cell have an object (`candidate`), and this one (`inside`)? centre: its middle lies less than 1.5
+ * strides from the truth's (YOLOX after 0.3.0); else a candidate lies in the box or less than 2.5 strides
+ * from its middle, and both are asked of `inside` (0.3.0, and the paper). */
+KOLO_INLINE void kolo_simota_place(bool centre, const double *box, double x, double y, int64_t stride,
+                                   bool *candidate, bool *inside)
 {
-    const double far_x = fabs(x - box[0]), far_y = fabs(y - box[1]), reach = (centre ? 1.5 : 2.5) * (double)stride;
+    const double far_x = fabs(x - box[0]), far_y = fabs(y - box[1]),
+                 reach = (centre ? 1.5 : 2.5) * (double)stride;
     const bool near = far_x < reach && far_y < reach;
     const bool in = far_x < box[2] / 2 && far_y < box[3] / 2;
     *candidate = centre ? near : near || in;
     *inside = centre ? near : near && in;
 }
 
-/* Cost of giving an object to a cell: binary cross entropies of sqrt(p(class) p(object)) over all classes (`others`: as if none were the
- * object's), 3 (-log IoU), and a large number where the cell is not inside. */
+/* Cost of giving an object to a cell: binary cross entropies of sqrt(p(class) p(object)) over all classes
+ * (`others`: as if none were the object's), 3 (-log IoU), and a large number where the cell is not inside. */
 KOLO_INLINE double kolo_simota_cost(bool centre, double others, double p, double iou, bool inside)
 {
     const double cls = others + kolo_log_bounded(1 - p) - kolo_log_bounded(p);
     return cls - 3 * log(iou + 1e-8) + (inside ? 0 : centre ? 1e6 : 1e5);
 }
 
-/* 5 (1 - IoU^2), or of another overlap O 5 (1 - O), and (grad: may be NULL) its derivative by the raw numbers. */
-KOLO_INLINE double kolo_yolox_box_loss(enum kolo_overlap kind, const double *raw, int64_t column, int64_t row, int64_t stride, const double *truth,
-                                       double *grad)
+/* 5 (1 - IoU^2), or of another overlap O 5 (1 - O), and (grad: may be NULL) its
+ * derivative by the raw numbers. */
+KOLO_INLINE double kolo_yolox_box_loss(enum kolo_overlap kind, const double *raw, int64_t column, int64_t row,
+                                       int64_t stride, const double *truth, double *grad)
 {
     double corner[4], goal[4], d[4];
     kolo_yolox_decode(raw, column, row, stride, corner);

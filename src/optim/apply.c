@@ -1,4 +1,5 @@
-/* The second half of an update in delta form (Horovod's delta optimizer): the steps that ranks agreed on are added to the weights. */
+/* The second half of an update in delta form (Horovod's delta optimizer): the steps that ranks agreed on are
+ * added to the weights. */
 #include "optim/loop.h"
 
 static inline __attribute__((always_inline)) float apply(const char *r, float w, float g, float *state)

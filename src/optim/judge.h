@@ -1,5 +1,6 @@
-/* What is decided once a step from the norm of all gradients: is the update sound, how are the gradients scaled. The same few lines run on
- * the host and in a CUDA kernel; all ranks hold the same gradients and so decide the same. */
+/* What is decided once a step from the norm of all gradients: is the update sound, how are the
+ * gradients scaled. The same few lines run on the host and in a CUDA kernel; all ranks hold the same
+ * gradients and so decide the same. */
 #ifndef KOLO_OPTIM_JUDGE_H
 #define KOLO_OPTIM_JUDGE_H
 
@@ -8,18 +9,19 @@
 #include "base/philox.h" /* KOLO_INLINE */
 #include "ops/backend.h"
 
-/* Dynamic loss scaling as in mixed precision training (arXiv 1710.03740) with torch.amp.GradScaler's constants. */
+/* Dynamic loss scaling as in mixed precision training (arXiv 1710.03740) with
+ * torch.amp.GradScaler's constants. */
 #define KOLO_SCALE_START 65536.0f
 #define KOLO_SCALE_PATIENCE 2000 /* good steps before the scale doubles */
 
-typedef struct kolo_judge_rule {
+typedef struct kolo_grad_scaler_rule {
     float clip_norm; /* 0: no clipping */
     int dynamic;     /* the scale follows */
-} kolo_judge_rule;
+} kolo_grad_scaler_rule;
 
-/* sum: of the squares of the scaled gradients. A sum that is not finite: without a dynamic scale the step is still skipped (the weights
- * stay sound for whoever reports it), norm says what it was. */
-KOLO_INLINE void kolo_judge(const kolo_judge_rule *rule, double sum, kolo_step *step)
+/* sum: of the squares of the scaled gradients. A sum that is not finite: without a dynamic scale the step is
+ * still skipped (the weights stay sound for whoever reports it), norm says what it was. */
+KOLO_INLINE void kolo_grad_scaler(const kolo_grad_scaler_rule *rule, double sum, kolo_step *step)
 {
     kolo_scaler *s = &step->scaler;
     double norm = sqrt(sum) / (double)s->scale;

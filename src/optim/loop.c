@@ -3,7 +3,10 @@
 loop kolo_loop_of(const kolo_slice *slice, const kolo_options *o, const kolo_step *step)
 {
     int64_t done = kolo_step_updates(step);
-    loop l = {.clip = step->clip, .limit = (float)o->clip_value, .ema_decay = step->ema_decay, .delta = slice->delta};
+    loop l = {.clip = step->clip,
+              .limit = (float)o->clip_value,
+              .ema_decay = step->ema_decay,
+              .delta = slice->delta};
     if (o->lookahead <= 0) return l;
     bool late = o->lookahead_start == KOLO_lookahead_start_first_sync;
     l.slow_now = (done + 1) % o->lookahead == 0;
@@ -14,7 +17,10 @@ loop kolo_loop_of(const kolo_slice *slice, const kolo_options *o, const kolo_ste
 
 static loop_rows rows_of(const kolo_slice *s, int64_t at, int states)
 {
-    loop_rows r = {.w = s->param + at, .g = s->grad + at, .ema = s->ema ? s->ema + at : NULL, .slow = s->slow ? s->slow + at : NULL};
+    loop_rows r = {.w = s->param + at,
+                   .g = s->grad + at,
+                   .ema = s->ema ? s->ema + at : NULL,
+                   .slow = s->slow ? s->slow + at : NULL};
     for (int i = 0; i < states; i++) r.state[i] = s->state[i] + at;
     return r;
 }
@@ -28,7 +34,8 @@ void kolo_loop_update(const kolo_slice *slice, const loop *l, const void *rule, 
     }
 }
 
-void kolo_loop_measure(const kolo_slice *slice, const loop *l, const void *rule, loop_measure measure, double *sum)
+void kolo_loop_measure(const kolo_slice *slice, const loop *l, const void *rule, loop_measure measure,
+                       double *sum)
 {
     enum { PARTS = 64, LEAST = 4096 };
     int64_t size = (slice->count + PARTS - 1) / PARTS;

@@ -1,4 +1,5 @@
-/* The host's pass over a slice: reads weight, gradient, state and averages, applies one rule of rules.h to every element, and writes them back. */
+/* The host's pass over a slice: reads weight, gradient, state and averages, applies one rule of rules.h to
+ * every element, and writes them back. */
 #ifndef KOLO_OPTIM_LOOP_H
 #define KOLO_OPTIM_LOOP_H
 
@@ -28,7 +29,8 @@ typedef void (*loop_run)(const loop *l, const void *rule, int used, const loop_r
 /* Cuts the slice into chunks for threads. */
 void kolo_loop_update(const kolo_slice *slice, const loop *l, const void *rule, int used, loop_run run);
 
-/* The body; `used`, `average`, `slow` and `delta` are constants where this is inlined, so that the loop has no branch and is vectorised. */
+/* The body; `used`, `average`, `slow` and `delta` are constants where this is inlined, so that the loop has
+ * no branch and is vectorised. */
 #define LOOP_BODY(TYPE, STEP, USED, AVERAGE, SLOW, DELTA)                                                  \
     do {                                                                                                   \
         const loop k = *l;                                                                                 \
@@ -50,54 +52,59 @@ void kolo_loop_update(const kolo_slice *slice, const loop *l, const void *rule, 
     } while (0)
 
 /* Defines a loop_run NAME for rules of TYPE. Its number of states is a constant, 0 to 3. */
-#define LOOP_RUN(NAME, TYPE, STEP, USED)                                                                      \
-    KOLO_CLONES static void NAME(const loop *l, const void *rule, int used, const loop_rows *rows, int64_t n) \
-    {                                                                                                         \
-        (void)used;                                                                                           \
-        if (l->delta) {                                                                                       \
-            LOOP_BODY(TYPE, STEP, USED, false, false, true);                                                  \
-        } else if (rows->slow) {                                                                              \
-            if (rows->ema) LOOP_BODY(TYPE, STEP, USED, true, true, false);                                    \
-            else LOOP_BODY(TYPE, STEP, USED, false, true, false);                                             \
-        } else if (rows->ema) {                                                                               \
-            LOOP_BODY(TYPE, STEP, USED, true, false, false);                                                  \
-        } else {                                                                                              \
-            LOOP_BODY(TYPE, STEP, USED, false, false, false);                                                 \
-        }                                                                                                     \
+#define LOOP_RUN(NAME, TYPE, STEP, USED)                                                           \
+    KOLO_CLONES static void NAME(const loop *l, const void *rule, int used, const loop_rows *rows, \
+                                 int64_t n)                                                        \
+    {                                                                                              \
+        (void)used;                                                                                \
+        if (l->delta) {                                                                            \
+            LOOP_BODY(TYPE, STEP, USED, false, false, true);                                       \
+        } else if (rows->slow) {                                                                   \
+            if (rows->ema) LOOP_BODY(TYPE, STEP, USED, true, true, false);                         \
+            else LOOP_BODY(TYPE, STEP, USED, false, true, false);                                  \
+        } else if (rows->ema) {                                                                    \
+            LOOP_BODY(TYPE, STEP, USED, true, false, false);                                       \
+        } else {                                                                                   \
+            LOOP_BODY(TYPE, STEP, USED, false, false, false);                                      \
+        }                                                                                          \
     }
 
 /* ---- first passes of rules with a factor for every tensor ---- */
 
-/* Adds the sums of squares of n elements of a first pass to sum[2], lane by lane, and may bring state up to date. */
+/* Adds the sums of squares of n elements of a first pass to sum[2], lane by lane, and may
+ * bring state up to date. */
 typedef void (*loop_measure)(const loop *l, const void *rule, const loop_rows *rows, int64_t n, double *sum);
 /* All of a slice, in parts that its length alone decides: the same bits with any number of threads. */
-void kolo_loop_measure(const kolo_slice *slice, const loop *l, const void *rule, loop_measure measure, double *sum);
+void kolo_loop_measure(const kolo_slice *slice, const loop *l, const void *rule, loop_measure measure,
+                       double *sum);
 
-/* Defines a loop_measure: SQUARES(rule, w, g, state, &x, &y) gives the two numbers whose squares are summed. */
-#define LOOP_MEASURE(NAME, TYPE, SQUARES, USED)                                                                  \
-    KOLO_CLONES static void NAME(const loop *l, const void *rule, const loop_rows *rows, int64_t n, double *sum) \
-    {                                                                                                            \
-        enum { LANES = 8 };                                                                                      \
-        const loop k = *l;                                                                                       \
-        const TYPE r = *(const TYPE *)rule;                                                                      \
-        float *restrict s0 = rows->state[0], *restrict s1 = rows->state[1];                                      \
-        double x2[LANES] = {0}, y2[LANES] = {0};                                                                 \
-        for (int64_t at = 0; at < n; at += LANES) {                                                              \
-            float x[LANES] = {0}, y[LANES] = {0};                                                                \
-            int here = n - at < LANES ? (int)(n - at) : LANES;                                                   \
-            for (int j = 0; j < here; j++) {                                                                     \
-                int64_t i = at + j;                                                                              \
-                float s[2] = {(USED) > 0 ? s0[i] : 0, (USED) > 1 ? s1[i] : 0};                                   \
-                SQUARES(&r, rows->w[i], kolo_rule_clip(rows->g[i], k.clip, k.limit), s, &x[j], &y[j]);           \
-                if ((USED) > 0) s0[i] = s[0];                                                                    \
-                if ((USED) > 1) s1[i] = s[1];                                                                    \
-            }                                                                                                    \
-            for (int j = 0; j < LANES; j++) {                                                                    \
-                x2[j] += (double)x[j] * (double)x[j];                                                            \
-                y2[j] += (double)y[j] * (double)y[j];                                                            \
-            }                                                                                                    \
-        }                                                                                                        \
-        for (int j = 0; j < LANES; j++) sum[0] += x2[j], sum[1] += y2[j];                                        \
+/* Defines a loop_measure: SQUARES(rule, w, g, state, &x, &y) gives the two numbers whose squares are
+ * summed. */
+#define LOOP_MEASURE(NAME, TYPE, SQUARES, USED)                                                        \
+    KOLO_CLONES static void NAME(const loop *l, const void *rule, const loop_rows *rows, int64_t n,    \
+                                 double *sum)                                                          \
+    {                                                                                                  \
+        enum { LANES = 8 };                                                                            \
+        const loop k = *l;                                                                             \
+        const TYPE r = *(const TYPE *)rule;                                                            \
+        float *restrict s0 = rows->state[0], *restrict s1 = rows->state[1];                            \
+        double x2[LANES] = {0}, y2[LANES] = {0};                                                       \
+        for (int64_t at = 0; at < n; at += LANES) {                                                    \
+            float x[LANES] = {0}, y[LANES] = {0};                                                      \
+            int here = n - at < LANES ? (int)(n - at) : LANES;                                         \
+            for (int j = 0; j < here; j++) {                                                           \
+                int64_t i = at + j;                                                                    \
+                float s[2] = {(USED) > 0 ? s0[i] : 0, (USED) > 1 ? s1[i] : 0};                         \
+                SQUARES(&r, rows->w[i], kolo_rule_clip(rows->g[i], k.clip, k.limit), s, &x[j], &y[j]); \
+                if ((USED) > 0) s0[i] = s[0];                                                          \
+                if ((USED) > 1) s1[i] = s[1];                                                          \
+            }                                                                                          \
+            for (int j = 0; j < LANES; j++) {                                                          \
+                x2[j] += (double)x[j] * (double)x[j];                                                  \
+                y2[j] += (double)y[j] * (double)y[j];                                                  \
+            }                                                                                          \
+        }                                                                                              \
+        for (int j = 0; j < LANES; j++) sum[0] += x2[j], sum[1] += y2[j];                              \
     }
 
 #endif

@@ -1,7 +1,9 @@
-/* NovoGrad (arXiv 1905.11286) in timm's and NVIDIA's form: the second moment is the squared norm of the whole tensor's gradient. */
+/* NovoGrad (arXiv 1905.11286) in timm's and NVIDIA's form: the second moment is the squared norm of the
+ * whole tensor's gradient. */
 #include "optim/loop.h"
 
-static inline __attribute__((always_inline)) void squares(const kolo_rule_novograd *r, float w, float g, float *state, float *x, float *y)
+static inline __attribute__((always_inline)) void squares(const kolo_rule_novograd *r, float w, float g,
+                                                          float *state, float *x, float *y)
 {
     (void)r, (void)w, (void)state;
     *x = g;
@@ -11,7 +13,8 @@ static inline __attribute__((always_inline)) void squares(const kolo_rule_novogr
 LOOP_MEASURE(novograd_measure, kolo_rule_novograd, squares, 0)
 LOOP_RUN(novograd_run, kolo_rule_novograd, kolo_rule_novograd_step, 1)
 
-void kolo_novograd_measure(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum)
+void kolo_novograd_measure(const kolo_slice *slice, const kolo_options *options, const kolo_step *step,
+                           double *sum)
 {
     const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_novograd rule = {0};

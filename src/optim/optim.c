@@ -8,7 +8,17 @@
 #include "kolo/error.h"
 
 #define ROW(name, measure, kind, options, beta1, beta2, epsilon, help, states, ...) \
-    {#name, help, options, states, {__VA_ARGS__}, kolo_##name##_update, beta1, beta2, epsilon, measure, {KOLO_LAYER_##kind, 0, 0, 0, false, false}},
+    {#name,                                                                         \
+     help,                                                                          \
+     options,                                                                       \
+     states,                                                                        \
+     {__VA_ARGS__},                                                                 \
+     kolo_##name##_update,                                                          \
+     beta1,                                                                         \
+     beta2,                                                                         \
+     epsilon,                                                                       \
+     measure,                                                                       \
+     {KOLO_LAYER_##kind, 0, 0, 0, false, false}},
 #define OPTIMIZER(name, ...) ROW(name, NULL, NONE, __VA_ARGS__)
 #define LAYERWISE(name, kind, ...) ROW(name, kolo_##name##_measure, kind, __VA_ARGS__)
 const kolo_optimizer kolo_optimizer_table[] = {
@@ -35,7 +45,8 @@ const void *kolo_optim_row(const char *what, const char *name, const void *table
 
 const kolo_optimizer *kolo_optimizer_find(const char *name)
 {
-    return kolo_optim_row("optimizer", name, kolo_optimizer_table, kolo_optimizer_count, sizeof *kolo_optimizer_table);
+    return kolo_optim_row("optimizer", name, kolo_optimizer_table, kolo_optimizer_count,
+                          sizeof *kolo_optimizer_table);
 }
 
 kolo_rule_layer kolo_layer_rule(const kolo_optimizer *optimizer, const kolo_options *o)
@@ -65,14 +76,17 @@ static int check_unread(const kolo_options *options, const char *key, size_t len
     char name[64], readers[256] = "";
     snprintf(name, sizeof name, "%.*s", (int)length, key);
     const kolo_option_entry *entry = kolo_option_find(name);
-    char *text = entry ? kolo_option_text(options, entry) : NULL;
-    if (!text) return kolo_fail(KOLO_EINTERNAL, "there is no option %s", name);
+    if (!entry) return kolo_fail(KOLO_EINTERNAL, "there is no option %s", name);
+    char *text = kolo_option_text(options, entry);
+    if (!text) return KOLO_ENOMEM;
     for (int i = 0; i < kolo_optimizer_count; i++)
         if (reads(&kolo_optimizer_table[i], key, length))
-            snprintf(readers + strlen(readers), sizeof readers - strlen(readers), "%s%s", *readers ? " " : "", kolo_optimizer_table[i].name);
+            snprintf(readers + strlen(readers), sizeof readers - strlen(readers), "%s%s", *readers ? " " : "",
+                     kolo_optimizer_table[i].name);
     const int rc = !strcmp(text, entry->standard)
                        ? 0
-                       : kolo_fail(KOLO_ECONFIG, "%s=%s is for optimizer=%s, not %s; leave it out", name, text, readers, options->optimizer);
+                       : kolo_fail(KOLO_ECONFIG, "%s=%s is for optimizer=%s, not %s; leave it out", name,
+                                   text, readers, options->optimizer);
     free(text);
     return rc;
 }
@@ -94,17 +108,23 @@ int kolo_optim_check(const kolo_options *options)
     const kolo_optimizer *optimizer = kolo_optimizer_find(options->optimizer);
     if (!optimizer || !kolo_schedule_find(options->schedule)) return KOLO_ECONFIG;
     const bool moved = !strcmp(options->schedule, "onecycle");
-    if (optimizer->beta1 > 0 && (options->beta1 >= 1 || options->beta2 >= 1 || (moved && (options->momentum_high >= 1 || options->momentum_low >= 1))))
-        return kolo_fail(KOLO_ECONFIG, "optimizer=%s divides by 1 - beta: beta1, beta2%s must be below 1", optimizer->name,
-                         moved ? ", momentum_high and momentum_low" : "");
+    if (optimizer->beta1 > 0 && (options->beta1 >= 1 || options->beta2 >= 1 ||
+                                 (moved && (options->momentum_high >= 1 || options->momentum_low >= 1))))
+        return kolo_fail(KOLO_ECONFIG, "optimizer=%s divides by 1 - beta: beta1, beta2%s must be below 1",
+                         optimizer->name, moved ? ", momentum_high and momentum_low" : "");
     KOLO_TRY(check_own(optimizer, options));
     if (options->nesterov && (options->momentum == 0 || options->dampening != 0))
-        return kolo_fail(KOLO_ECONFIG, "nesterov=true needs momentum above 0 and dampening=0 (momentum=%g, dampening=%g)", options->momentum,
-                         options->dampening);
+        return kolo_fail(KOLO_ECONFIG,
+                         "nesterov=true needs momentum above 0 and dampening=0 (momentum=%g, dampening=%g)",
+                         options->momentum, options->dampening);
     if (options->swa > 0 && options->ema > 0)
-        return kolo_fail(KOLO_ECONFIG, "ema=%g and swa=%g: only one average of the weights is kept; leave one out", options->ema, options->swa);
-    if (moved && options->warmup > 0) return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
+        return kolo_fail(KOLO_ECONFIG,
+                         "ema=%g and swa=%g: only one average of the weights is kept; leave one out",
+                         options->ema, options->swa);
+    if (moved && options->warmup > 0)
+        return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
     if (options->hold > 0 && strcmp(options->schedule, "cosine") && strcmp(options->schedule, "polynomial"))
-        return kolo_fail(KOLO_ECONFIG, "hold=%g is for schedule=cosine and polynomial, not %s", options->hold, options->schedule);
+        return kolo_fail(KOLO_ECONFIG, "hold=%g is for schedule=cosine and polynomial, not %s", options->hold,
+                         options->schedule);
     return kolo_milestones_check(options->milestones);
 }

@@ -1,5 +1,6 @@
-/* Optimizers and schedules. An optimizer is a row of a table: how much state it keeps, and an update of a slice of the
- * arenas. The arithmetic of an element is an inline function that a C loop and a CUDA kernel share (optim/rules.h). */
+/* Optimizers and schedules. An optimizer is a row of a table: how much state it keeps, and an update of a
+ * slice of the arenas. The arithmetic of an element is an inline function that a C loop and a CUDA kernel
+ * share (optim/rules.h). */
 #ifndef KOLO_OPTIM_H
 #define KOLO_OPTIM_H
 
@@ -10,17 +11,19 @@
 #include "ops/backend.h"
 #include "optim/rules.h"
 
-/* A run of elements that are treated alike: consecutive parameters with the same decay and rate. */
+/* A run of elements that are treated alike: consecutive parameters with the same decay and rate; of
+ * layer-wise optimizers one parameter, whose number among the segments is that of its kolo_layer. */
 typedef struct kolo_segment {
     int64_t begin, count;
     bool decay;
     float rate; /* times the learning rate: layer_decay */
-} kolo_segment; /* of layer-wise optimizers: one parameter, whose number among the segments is that of its kolo_layer */
+} kolo_segment;
 
 /* One slice of the arenas; all pointers already at its begin; count elements. */
 typedef struct kolo_slice {
-    float *param;      /* f32 master */
-    float *grad;       /* mean over the global batch; with KOLO_UPDATE_DELTA the step stands here afterwards */
+    float *param; /* f32 master */
+    /* mean over the global batch; with KOLO_UPDATE_DELTA the step stands here afterwards */
+    float *grad;
     float *state[4];   /* optimizer state, `states` of them */
     float *ema;        /* or NULL */
     float *slow;       /* Lookahead's slow weights, or NULL */
@@ -32,7 +35,10 @@ typedef struct kolo_slice {
     float rate;        /* times the learning rate */
 } kolo_slice;
 /* The learning rate of a slice in this step. */
-KOLO_INLINE float kolo_slice_rate(const kolo_slice *slice, const kolo_step *step) { return step->lr * slice->rate; }
+KOLO_INLINE float kolo_slice_rate(const kolo_slice *slice, const kolo_step *step)
+{
+    return step->lr * slice->rate;
+}
 
 typedef struct kolo_optimizer {
     const char *name, *help;
@@ -41,21 +47,33 @@ typedef struct kolo_optimizer {
     const char *state_name[4]; /* in checkpoints: "momentum" */
     void (*update)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
     double beta1, beta2, epsilon; /* its own values; beta1 0: its momentum is momentum= */
-    /* Layer-wise ones: a first pass over all slices adds to their tensors' sums (and may bring state up to date), kolo_layer_decide makes a
-     * factor of them, then update. Sums are of whole tensors: whoever shards them adds over the shards before deciding. */
+    /* Layer-wise ones: a first pass over all slices adds to their tensors' sums (and may bring state up to
+     * date), kolo_layer_decide makes a factor of them, then update. Sums are of whole tensors: whoever shards
+     * them adds over the shards before deciding. */
     void (*measure)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum);
     kolo_rule_layer layer; /* of kind NONE: element by element */
 } kolo_optimizer;
 
-static inline bool kolo_is_layerwise(const kolo_optimizer *optimizer) { return optimizer && optimizer->measure; }
+static inline bool kolo_is_layerwise(const kolo_optimizer *optimizer)
+{
+    return optimizer && optimizer->measure;
+}
 /* The rule that makes factors, with the options of this run. */
 kolo_rule_layer kolo_layer_rule(const kolo_optimizer *optimizer, const kolo_options *options);
 /* An option whose standard depends on the optimizer: below 0 its own. */
 static inline double kolo_own(double option, double own) { return option < 0 ? own : option; }
-static inline double kolo_beta2(const kolo_optimizer *own, const kolo_options *o) { return kolo_own(o->beta2, own->beta2); }
-static inline double kolo_epsilon(const kolo_optimizer *own, const kolo_options *o) { return kolo_own(o->epsilon, own->epsilon); }
-/* A channel's running statistic after a batch, and its average (or NULL); statistic: a sum of `weight`, 0 without a valid row. */
-KOLO_INLINE void kolo_running_add(float *running, float *ema, float statistic, float weight, float momentum, const kolo_step *step)
+static inline double kolo_beta2(const kolo_optimizer *own, const kolo_options *o)
+{
+    return kolo_own(o->beta2, own->beta2);
+}
+static inline double kolo_epsilon(const kolo_optimizer *own, const kolo_options *o)
+{
+    return kolo_own(o->epsilon, own->epsilon);
+}
+/* A channel's running statistic after a batch, and its average (or NULL); statistic: a sum of `weight`, 0
+ * without a valid row. */
+KOLO_INLINE void kolo_running_add(float *running, float *ema, float statistic, float weight, float momentum,
+                                  const kolo_step *step)
 {
     if (step->swa > 0) {
         if (ema && weight > 0) *ema = kolo_rule_running(*ema, statistic / weight, step->swa);
@@ -67,8 +85,10 @@ KOLO_INLINE void kolo_running_add(float *running, float *ema, float statistic, f
 /* Updates done before this step: steps that were skipped for an overflow do not count (Adam's t - 1). */
 KOLO_INLINE int64_t kolo_step_updates(const kolo_step *step) { return step->step - step->scaler.skipped; }
 
-/* ---- updates, on the memory of any backend --------------------------------------------------------------------------------
- * An updater knows all slices of a plan in advance (on a GPU their table lies in its memory: one launch updates any number of them). */
+/* ---- updates, on the memory of any backend
+ * -------------------------------------------------------------------------------- An updater
+ * knows all slices of a plan in advance (on a GPU their table lies in its memory: one launch
+ * updates any number of them). */
 
 /* A norm's running statistics and where this step's are; all in backend memory. */
 typedef struct kolo_running {
@@ -97,17 +117,21 @@ int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *confi
 void kolo_updater_destroy(kolo_updater **updater);
 /* All enqueue on COMPUTE (cpu: do at once). step: in backend memory. Slices [first, first + count). */
 enum kolo_update {
-    KOLO_UPDATE,       /* new weights, averages, 16-bit copies */
-    KOLO_UPDATE_DELTA, /* only state changes; what would be added to the weights stands in the place of the gradients */
+    KOLO_UPDATE, /* new weights, averages, 16-bit copies */
+    /* only state changes; what would be added to the weights stands in the place of the gradients */
+    KOLO_UPDATE_DELTA,
     KOLO_UPDATE_APPLY, /* that is added to the weights; averages, 16-bit copies */
 };
-int kolo_updater_update(kolo_updater *updater, int first, int count, enum kolo_update how, const kolo_step *step);
-/* SQUARE: the sum of squares of grad[count], in f64 in a fixed order, to step->square: in the place of what stands there, or added. */
+int kolo_updater_update(kolo_updater *updater, int first, int count, enum kolo_update how,
+                        const kolo_step *step);
+/* SQUARE: the sum of squares of grad[count], in f64 in a fixed order, to step->square: in the place of what
+ * stands there, or added. */
 int kolo_updater_square(kolo_updater *updater, const float *grad, int64_t count, bool more, kolo_step *step);
 int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
 /* LAYERS: the first pass over all slices, and every tensor's factor. */
 int kolo_updater_layers(kolo_updater *updater, const kolo_step *step);
-/* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_judge (judge.h) -> step->clip, skip, norm, scaler. */
+/* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_grad_scaler (judge.h) ->
+ * step->clip, skip, norm, scaler. */
 int kolo_updater_norm(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
 
 /* The sum of squares in host memory, f64, in an order that the count alone decides. */
@@ -133,7 +157,8 @@ struct kolo_updater {
 /* KOLO_UPDATE_APPLY on the host: no state, no clipping. */
 void kolo_apply_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
 
-#define OPTIMIZER(name, ...) void kolo_##name##_update(const kolo_slice *, const kolo_options *, const kolo_step *);
+#define OPTIMIZER(name, ...) \
+    void kolo_##name##_update(const kolo_slice *, const kolo_options *, const kolo_step *);
 #define LAYERWISE(name, ...) \
     OPTIMIZER(name)          \
     void kolo_##name##_measure(const kolo_slice *, const kolo_options *, const kolo_step *, double *);
@@ -154,11 +179,13 @@ extern const int kolo_optimizer_count;
 const void *kolo_optim_row(const char *what, const char *name, const void *table, int rows, size_t size);
 const kolo_optimizer *kolo_optimizer_find(const char *name);
 
-/* Learning rate at time t = 0, 1, ... of `steps` in all; `unit` turns epochs into steps (1 if the run is given in steps). Where the batch changes within a run
- * all three are in steps of its first batch, so that schedules are functions of the epoch. */
+/* Learning rate at time t = 0, 1, ... of `steps` in all; `unit` turns epochs into steps (1 if the run is
+ * given in steps). Where the batch changes within a run all three are in steps of its first batch, so that
+ * schedules are functions of the epoch. */
 typedef struct kolo_schedule {
     const char *name, *help;
-    double (*rate)(const kolo_options *options, double t, double steps, double warmup, double unit); /* after warm-up; unit: steps in one epoch (or 1) */
+    /* after warm-up; unit: steps in one epoch (or 1) */
+    double (*rate)(const kolo_options *options, double t, double steps, double warmup, double unit);
 } kolo_schedule;
 extern const kolo_schedule kolo_schedule_table[];
 extern const int kolo_schedule_count;
@@ -171,10 +198,13 @@ int kolo_optim_check(const kolo_options *options);
 /* Momentum (or beta1) at time t: moved by schedule=onecycle only. */
 double kolo_momentum(const kolo_options *options, double t, double steps);
 int kolo_milestones_check(const char *milestones);
-/* e = d e + (1-d) w: d of update 1, 2, ..., which ends at time t: ema with its ramp; or swa (arXiv 1803.05407), where the average of n + 1 weights has
- * d = n / (n + 1) at the end of an epoch and 1 within. */
+/* e = d e + (1-d) w: d of update 1, 2, ..., which ends at time t: ema with its ramp; or swa (arXiv
+ * 1803.05407), where the average of n + 1 weights has d = n / (n + 1) at the end of an epoch and 1 within. */
 double kolo_ema_decay(const kolo_options *options, int64_t update, double t, double unit);
-static inline bool kolo_is_adasum(const kolo_options *o) { return o->reduce == KOLO_reduce_adasum || o->reduce == KOLO_reduce_adasum_nodes; }
+static inline bool kolo_is_adasum(const kolo_options *o)
+{
+    return o->reduce == KOLO_reduce_adasum || o->reduce == KOLO_reduce_adasum_nodes;
+}
 static inline bool kolo_averages(const kolo_options *options) { return options->ema > 0 || options->swa > 0; }
 
 #endif

@@ -21,7 +21,10 @@ static void update(const kolo_slice *slice, const kolo_options *options, const k
     kolo_loop_update(slice, &l, &rule, used, used == 1 ? run_1 : used == 2 ? run_2 : run_3);
 }
 
-void kolo_rmsprop_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step) { update(slice, options, step, KOLO_OPTIMIZER_rmsprop); }
+void kolo_rmsprop_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
+{
+    update(slice, options, step, KOLO_OPTIMIZER_rmsprop);
+}
 
 void kolo_rmsprop_centered_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
 {

@@ -1,5 +1,6 @@
-/* What an optimizer does to one element: inline arithmetic that C loops and CUDA kernels share. All f32, no fused
- * multiply-add in C (see wide.h), so that an element's result does not depend on the machine or on where it stands. */
+/* What an optimizer does to one element: inline arithmetic that C loops and CUDA kernels share. All
+ * f32, no fused multiply-add in C (see wide.h), so that an element's result does not depend on the
+ * machine or on where it stands. */
 #ifndef KOLO_OPTIM_RULES_H
 #define KOLO_OPTIM_RULES_H
 
@@ -19,12 +20,14 @@ KOLO_INLINE float kolo_rule_clip(float g, float factor, float limit)
 /* SGD, torch's form (torch.optim.SGD): the rate stays outside the momentum buffer. */
 typedef struct kolo_rule_sgd {
     float rate, decay;
-    float keep, take; /* buffer = keep * buffer + take * d; at the first update 0 and 1 (no dampening there) */
-    float nesterov;   /* momentum, or 0: not Nesterov's */
+    /* buffer = keep * buffer + take * d; at the first update 0 and 1 (no dampening there) */
+    float keep, take;
+    float nesterov; /* momentum, or 0: not Nesterov's */
 } kolo_rule_sgd;
 
 /* Of one step. take: 1 - dampening. */
-KOLO_INLINE kolo_rule_sgd kolo_rule_sgd_at(float rate, float decay, float momentum, float take, bool nesterov, bool first)
+KOLO_INLINE kolo_rule_sgd kolo_rule_sgd_at(float rate, float decay, float momentum, float take, bool nesterov,
+                                           bool first)
 {
     const kolo_rule_sgd r = {rate, decay, first ? 0 : momentum, first ? 1 : take, nesterov ? momentum : 0};
     return r;
@@ -45,19 +48,26 @@ KOLO_INLINE float kolo_rule_sgd_momentum(const kolo_rule_sgd *r, float w, float 
     return w - r->rate * (r->nesterov > 0 ? d + r->nesterov * b : b);
 }
 
-/* Adam (arXiv 1412.6980) in torch's form: epsilon beside the corrected root. coupled: the decay that is added to the gradient
- * (Adam); decoupled: the factor on the weights (AdamW, 1711.05101). state: m, v. */
+/* Adam (arXiv 1412.6980) in torch's form: epsilon beside the corrected root. coupled: the decay that is added
+ * to the gradient (Adam); decoupled: the factor on the weights (AdamW, 1711.05101). state: m, v. */
 typedef struct kolo_rule_adam {
     float rate, root, epsilon;  /* lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
     float b1, take1, b2, take2; /* take: 1 - b, which is not rounded twice */
     float coupled, keep;
 } kolo_rule_adam;
 
-KOLO_INLINE kolo_rule_adam kolo_rule_adam_at(double lr, double decay, bool decoupled, double b1, double b2, double epsilon, double t)
+KOLO_INLINE kolo_rule_adam kolo_rule_adam_at(double lr, double decay, bool decoupled, double b1, double b2,
+                                             double epsilon, double t)
 {
-    const kolo_rule_adam r = {
-        (float)(lr / (1 - pow(b1, t))), (float)(1 / sqrt(1 - pow(b2, t))),      (float)epsilon, (float)b1, (float)(1 - b1), (float)b2, (float)(1 - b2),
-        decoupled ? 0 : (float)decay,   decoupled ? (float)(1 - lr * decay) : 1};
+    const kolo_rule_adam r = {(float)(lr / (1 - pow(b1, t))),
+                              (float)(1 / sqrt(1 - pow(b2, t))),
+                              (float)epsilon,
+                              (float)b1,
+                              (float)(1 - b1),
+                              (float)b2,
+                              (float)(1 - b2),
+                              decoupled ? 0 : (float)decay,
+                              decoupled ? (float)(1 - lr * decay) : 1};
     return r;
 }
 
@@ -73,8 +83,9 @@ KOLO_INLINE float kolo_rule_adam_step(const kolo_rule_adam *r, float w, float g,
     return w * r->keep - r->rate * (state[0] / (sqrtf(state[1]) * r->root + r->epsilon));
 }
 
-/* RMSprop. torch's form: v from 0, epsilon beside the root, the rate outside the buffer; inside: TensorFlow's (v from 1, epsilon
- * under the root, the rate inside the buffer). state: v, then the mean gradient if centered, then the buffer if momentum. */
+/* RMSprop. torch's form: v from 0, epsilon beside the root, the rate outside the buffer; inside: TensorFlow's
+ * (v from 1, epsilon under the root, the rate inside the buffer). state: v, then the mean gradient if
+ * centered, then the buffer if momentum. */
 typedef struct kolo_rule_rmsprop {
     float rate, decay, alpha, take, epsilon, momentum; /* take: 1 - alpha */
     bool centered, inside, first;
@@ -102,22 +113,25 @@ KOLO_INLINE float kolo_rule_rmsprop_step(const kolo_rule_rmsprop *r, float w, fl
 
 /* ---- rules with a factor for every tensor, decided from norms of the whole of it ---- */
 
-/* What is known of one tensor: sums of squares that a first pass has formed, what is decided from them, and what is kept from step to
- * step. In the backend's memory. */
+/* What is known of one tensor: sums of squares that a first pass has formed, what is decided from them, and
+ * what is kept from step to step. In the backend's memory. */
 typedef struct kolo_layer {
     double sum[2];
     float factor;
     float kept;
 } kolo_layer;
 
-/* The quotient of norms of LARS (arXiv 1708.03888): coefficient |w| / (|g| + decay |w| + epsilon), 1 where either norm is 0. */
-KOLO_INLINE float kolo_rule_trust(double weights, double gradients, double coefficient, double decay, double epsilon)
+/* The quotient of norms of LARS (arXiv 1708.03888): coefficient |w| / (|g| + decay |w| + epsilon), 1
+ * where either norm is 0. */
+KOLO_INLINE float kolo_rule_trust(double weights, double gradients, double coefficient, double decay,
+                                  double epsilon)
 {
     if (!(weights > 0) || !(gradients > 0)) return 1;
     return (float)(coefficient * weights / (gradients + decay * weights + epsilon));
 }
 
-/* LARS with the rate outside the buffer (torch's, timm's, NVIDIA's form) or inside (TensorFlow's, MLPerf's reference). state: the buffer. */
+/* LARS with the rate outside the buffer (torch's, timm's, NVIDIA's form) or inside (TensorFlow's, MLPerf's
+ * reference). state: the buffer. */
 typedef struct kolo_rule_lars {
     float rate, decay, factor, momentum;
     bool nesterov, inside, first;
@@ -133,14 +147,16 @@ KOLO_INLINE float kolo_rule_lars_step(const kolo_rule_lars *r, float w, float g,
     return w - r->rate * (r->nesterov ? d + r->momentum * b : b);
 }
 
-/* LAMB (arXiv 1904.00962). The first pass brings the moments up to date; both form the same update. state: m, v. */
+/* LAMB (arXiv 1904.00962). The first pass brings the moments up to date; both form the same
+ * update. state: m, v. */
 typedef struct kolo_rule_lamb {
     float correct, root, epsilon, decay; /* 1 / (1 - b1^t), 1 / sqrt(1 - b2^t); 1 and 1 without correction */
     float b1, take1, b2, take2, rate;    /* rate: times the tensor's factor */
 } kolo_rule_lamb;
 
 /* decay: of this tensor; factor: its quotient of norms; t = 1, 2, ... */
-KOLO_INLINE kolo_rule_lamb kolo_rule_lamb_at(float lr, float decay, double b1, double b2, double epsilon, bool correct, double t, float factor)
+KOLO_INLINE kolo_rule_lamb kolo_rule_lamb_at(float lr, float decay, double b1, double b2, double epsilon,
+                                             bool correct, double t, float factor)
 {
     const kolo_rule_lamb r = {correct ? (float)(1 / (1 - pow(b1, t))) : 1,
                               correct ? (float)(1 / sqrt(1 - pow(b2, t))) : 1,
@@ -186,10 +202,12 @@ KOLO_INLINE void kolo_layer_decide(const kolo_rule_layer *r, float decay, float 
     double a = sqrt(layer->sum[0]), b = sqrt(layer->sum[1]);
     layer->factor = 1;
     if (r->kind == KOLO_LAYER_NOVOGRAD) {
-        layer->kept = layer->kept == 0 ? (float)layer->sum[0] : (float)(r->b2 * (double)layer->kept + (1 - r->b2) * layer->sum[0]);
+        layer->kept = layer->kept == 0 ? (float)layer->sum[0]
+                                       : (float)(r->b2 * (double)layer->kept + (1 - r->b2) * layer->sum[0]);
         layer->factor = (float)(1 / (sqrt((double)layer->kept) + r->epsilon));
     } else if (decay > 0 || r->all) {
-        if (r->kind == KOLO_LAYER_LARS) layer->factor = kolo_rule_trust(a, b, r->coefficient, (double)decay, r->epsilon);
+        if (r->kind == KOLO_LAYER_LARS)
+            layer->factor = kolo_rule_trust(a, b, r->coefficient, (double)decay, r->epsilon);
         else if (a > 0 && b > 0) layer->factor = (float)(a / b);
         float most = r->kind == KOLO_LAYER_LARS && r->clip ? layer->factor / lr : layer->factor;
         if (r->clip) layer->factor = most < 1 ? most : 1;
@@ -198,7 +216,8 @@ KOLO_INLINE void kolo_layer_decide(const kolo_rule_layer *r, float decay, float 
 
 /* ---- averages ---- */
 
-/* Lookahead (arXiv 1907.08610): every k steps the slow weights go a part of the way and the fast ones begin there again. */
+/* Lookahead (arXiv 1907.08610): every k steps the slow weights go a part of the way and the fast
+ * ones begin there again. */
 KOLO_INLINE float kolo_rule_slow(float slow, float *w, float rate, bool now)
 {
     if (now) *w = slow = slow + rate * (*w - slow);
@@ -209,6 +228,9 @@ KOLO_INLINE float kolo_rule_slow(float slow, float *w, float rate, bool now)
 KOLO_INLINE float kolo_rule_ema(float e, float w, float decay) { return decay * e + (1.0f - decay) * w; }
 
 /* A running statistic after a batch whose own is `batch`. */
-KOLO_INLINE float kolo_rule_running(float r, float batch, float momentum) { return (1 - momentum) * r + momentum * batch; }
+KOLO_INLINE float kolo_rule_running(float r, float batch, float momentum)
+{
+    return (1 - momentum) * r + momentum * batch;
+}
 
 #endif

@@ -6,7 +6,8 @@
 #include "kolo/error.h"
 #include "optim/optim.h"
 
-/* `t` counts from the start of the run, warm-up included; u of cosine and polynomial runs from 0 after the warm-up to 1. */
+/* `t` counts from the start of the run, warm-up included; u of cosine and polynomial runs from 0
+ * after the warm-up to 1. */
 static double progress(double t, double steps, double warmup)
 {
     double whole = steps - warmup;
@@ -93,16 +94,24 @@ const kolo_schedule kolo_schedule_table[] = {
     {"step", "times gamma every step_every epochs (torch StepLR)", step_down},
     {"multistep", "times gamma at each of milestones (torch MultiStepLR)", multistep},
     {"cosine", "half a cosine from lr to lr_end", cosine},
-    {"exponential", "times gamma every step, so gamma=0.999 rather than 0.1 (torch ExponentialLR, whose steps are epochs)", exponential},
-    {"restarts", "cosines from lr to lr_end of cycle epochs, each cycle_factor times longer than the one before", restarts},
-    {"onecycle", "rises to lr for `rise` of the run, then falls below its start; momentum moves the other way (torch OneCycleLR)", onecycle},
+    {"exponential",
+     "times gamma every step, so gamma=0.999 rather than 0.1 (torch ExponentialLR, whose steps are epochs)",
+     exponential},
+    {"restarts",
+     "cosines from lr to lr_end of cycle epochs, each cycle_factor times longer than the one before",
+     restarts},
+    {"onecycle",
+     "rises to lr for `rise` of the run, then falls below its start; momentum moves the other way (torch "
+     "OneCycleLR)",
+     onecycle},
     {"polynomial", "(1 - t/T)^power from lr to lr_end; power=1: linear", polynomial},
 };
 const int kolo_schedule_count = sizeof kolo_schedule_table / sizeof *kolo_schedule_table;
 
 const kolo_schedule *kolo_schedule_find(const char *name)
 {
-    return kolo_optim_row("schedule", name, kolo_schedule_table, kolo_schedule_count, sizeof *kolo_schedule_table);
+    return kolo_optim_row("schedule", name, kolo_schedule_table, kolo_schedule_count,
+                          sizeof *kolo_schedule_table);
 }
 
 int kolo_milestones_check(const char *milestones)
@@ -112,7 +121,8 @@ int kolo_milestones_check(const char *milestones)
         char *end;
         double value = strtod(at, &end);
         if (end == at || !(value > last) || (*end && *end != ',') || (*end == ',' && !end[1]))
-            return kolo_fail(KOLO_ECONFIG, "milestones: \"%s\" is not a list of rising numbers like 30,60,80", milestones);
+            return kolo_fail(KOLO_ECONFIG, "milestones: \"%s\" is not a list of rising numbers like 30,60,80",
+                             milestones);
         last = value;
         at = end + (*end == ',');
     }
@@ -125,7 +135,8 @@ double kolo_learning_rate(const kolo_options *options, double t, double steps, d
     if (!schedule) return NAN; /* kolo_optim_check refused it before the run */
     double warmup = options->warmup * unit;
     if (t < warmup) {
-        if (options->warmup_shape == KOLO_warmup_shape_quadratic) return options->lr * (t / warmup) * (t / warmup);
+        if (options->warmup_shape == KOLO_warmup_shape_quadratic)
+            return options->lr * (t / warmup) * (t / warmup);
         double start = options->warmup_start * options->lr;
         return start + (options->lr - start) * t / warmup;
     }
@@ -135,13 +146,17 @@ double kolo_learning_rate(const kolo_options *options, double t, double steps, d
 double kolo_rate_scale(const kolo_options *options, int64_t batch)
 {
     double times = (double)batch / (double)options->lr_batch;
-    return options->lr_scaling == KOLO_lr_scaling_linear ? times : options->lr_scaling == KOLO_lr_scaling_sqrt ? sqrt(times) : 1;
+    return options->lr_scaling == KOLO_lr_scaling_linear ? times
+           : options->lr_scaling == KOLO_lr_scaling_sqrt ? sqrt(times)
+                                                         : 1;
 }
 
 double kolo_momentum(const kolo_options *options, double t, double steps)
 {
     const kolo_optimizer *optimizer = kolo_optimizer_find(options->optimizer);
-    if (!strcmp(options->schedule, "onecycle")) return one_cycle(options, t, steps, options->momentum_high, options->momentum_low, options->momentum_high);
+    if (!strcmp(options->schedule, "onecycle"))
+        return one_cycle(options, t, steps, options->momentum_high, options->momentum_low,
+                         options->momentum_high);
     return optimizer && optimizer->beta1 > 0 ? kolo_own(options->beta1, optimizer->beta1) : options->momentum;
 }
 

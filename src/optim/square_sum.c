@@ -1,4 +1,5 @@
-/* The square of a long vector's norm, formed in a fixed number of parts, so that it does not depend on the threads. */
+/* The square of a long vector's norm, formed in a fixed number of parts, so that it does not
+ * depend on the threads. */
 #include "optim/optim.h"
 #include "base/wide.h"
 

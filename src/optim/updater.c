@@ -1,4 +1,5 @@
-/* Updaters: the updates of a plan on the memory where its arenas are. Here the host's; the CUDA library has its own row. */
+/* Updaters: the updates of a plan on the memory where its arenas are. Here the host's; the CUDA
+ * library has its own row. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "optim/optim.h"
 #include "optim/rules.h"
 
-static void *copy(const void *from, size_t bytes)
+static void *updater_copy(const void *from, size_t bytes)
 {
     void *to = kolo_alloc(bytes + 1);
     if (to && bytes) memcpy(to, from, bytes);
@@ -23,13 +24,13 @@ int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *confi
     const kolo_updater_type *type = host ? &kolo_cpu_updater : kolo_cuda_symbol("kolo_cuda_updater");
     if (!type) return KOLO_ELAUNCH;
     kolo_updater *u = kolo_alloc(sizeof *u);
-    if (!u) return KOLO_ECONFIG;
+    if (!u) return KOLO_ENOMEM;
     u->type = type;
     u->config = *config;
-    u->config.slice = copy(config->slice, (size_t)config->slices * sizeof *config->slice);
-    u->config.running = copy(config->running, (size_t)config->runnings * sizeof *config->running);
-    u->config.segment = copy(config->segment, (size_t)config->layers * sizeof *config->segment);
-    int rc = u->config.slice && u->config.running && u->config.segment ? type->create(u) : KOLO_ECONFIG;
+    u->config.slice = updater_copy(config->slice, (size_t)config->slices * sizeof *config->slice);
+    u->config.running = updater_copy(config->running, (size_t)config->runnings * sizeof *config->running);
+    u->config.segment = updater_copy(config->segment, (size_t)config->layers * sizeof *config->segment);
+    int rc = u->config.slice && u->config.running && u->config.segment ? type->create(u) : KOLO_ENOMEM;
     if (rc < 0) kolo_updater_destroy(&u);
     *updater = u;
     return rc;
@@ -52,10 +53,16 @@ int kolo_updater_update(kolo_updater *u, int first, int count, enum kolo_update 
     return u->type->update(u, first, count, how, step);
 }
 int kolo_updater_running(kolo_updater *u, const kolo_step *step) { return u->type->running(u, step); }
-int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step) { return u->type->norm(u, grad, count, step); }
+int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+{
+    return u->type->norm(u, grad, count, step);
+}
 
 int kolo_updater_layers(kolo_updater *u, const kolo_step *step) { return u->type->layers(u, step); }
-int kolo_updater_square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step) { return u->type->square(u, grad, count, more, step); }
+int kolo_updater_square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
+{
+    return u->type->square(u, grad, count, more, step);
+}
 
 /* ---- in host memory ---- */
 
@@ -76,7 +83,8 @@ static int update(kolo_updater *u, int first, int count, enum kolo_update how, c
         kolo_slice own = *s;
         own.delta = how == KOLO_UPDATE_DELTA;
         (how == KOLO_UPDATE_APPLY ? kolo_apply_update : c->optimizer->update)(&own, c->options, step);
-        if (s->half && !own.delta) KOLO_TRY(kolo_backend_narrow(c->backend, s->half, s->half_type, s->param, s->count));
+        if (s->half && !own.delta)
+            KOLO_TRY(kolo_backend_narrow(c->backend, s->half, s->half_type, s->param, s->count));
     }
     return 0;
 }
@@ -89,15 +97,17 @@ static int running(kolo_updater *u, const kolo_step *step)
         float weight = k->statistic[2 * k->channels];
         for (int j = 0; j < 2; j++)
             for (int64_t c = 0; c < k->channels; c++)
-                kolo_running_add(&k->running[j][c], k->ema[j] ? &k->ema[j][c] : NULL, k->statistic[j * k->channels + c], weight, k->momentum, step);
+                kolo_running_add(&k->running[j][c], k->ema[j] ? &k->ema[j][c] : NULL,
+                                 k->statistic[j * k->channels + c], weight, k->momentum, step);
     }
     return 0;
 }
 
 static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
 {
-    const kolo_judge_rule rule = {.clip_norm = (float)u->config.options->clip_norm, .dynamic = u->config.dynamic_scale};
-    kolo_judge(&rule, kolo_square_sum(grad, count), step);
+    const kolo_grad_scaler_rule rule = {.clip_norm = (float)u->config.options->clip_norm,
+                                        .dynamic = u->config.dynamic_scale};
+    kolo_grad_scaler(&rule, kolo_square_sum(grad, count), step);
     return 0;
 }
 
@@ -107,8 +117,11 @@ static int layers(kolo_updater *u, const kolo_step *step)
     const kolo_rule_layer rule = kolo_layer_rule(c->optimizer, c->options);
     if (step->skip) return 0;
     for (int i = 0; i < c->layers; i++) c->layer[i].sum[0] = c->layer[i].sum[1] = 0;
-    for (int i = 0; i < c->slices; i++) c->optimizer->measure(&c->slice[i], c->options, step, c->slice[i].layer->sum);
-    for (int i = 0; i < c->layers; i++) kolo_layer_decide(&rule, c->segment[i].decay ? step->weight_decay : 0, step->lr * c->segment[i].rate, &c->layer[i]);
+    for (int i = 0; i < c->slices; i++)
+        c->optimizer->measure(&c->slice[i], c->options, step, c->slice[i].layer->sum);
+    for (int i = 0; i < c->layers; i++)
+        kolo_layer_decide(&rule, c->segment[i].decay ? step->weight_decay : 0, step->lr * c->segment[i].rate,
+                          &c->layer[i]);
     return 0;
 }
 

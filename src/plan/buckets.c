@@ -1,7 +1,7 @@
-/* Buckets: GRADIENT cut into slices in order of production. A slice closes when it holds bucket_bytes. The last one,
- * which nothing is left to hide behind, is at most an eighth of that: its reduction is what the step waits for.
- * With Adasum what is summed as ever (statistics, metrics) and what is combined are never in one bucket; with swa what is summed also without a
- * backward half, and gradients. */
+/* Buckets: GRADIENT cut into slices in order of production. A slice closes when it holds bucket_bytes. The
+ * last one, which nothing is left to hide behind, is at most an eighth of that: its reduction is what the
+ * step waits for. With Adasum what is summed as ever (statistics, metrics) and what is combined are never in
+ * one bucket; with swa what is summed also without a backward half, and gradients. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -13,7 +13,7 @@ typedef struct ends {
     int64_t n, capacity;
 } ends; /* byte at which each reduced tensor ends */
 
-static int collect(const kolo_plan *plan, ends *e)
+static int buckets_collect(const kolo_plan *plan, ends *e)
 {
     const kolo_graph *g = plan->graph;
     for (int64_t i = 0; i < g->nodes; i++)
@@ -26,7 +26,7 @@ static int collect(const kolo_plan *plan, ends *e)
     return 0;
 }
 
-static void add(kolo_plan *plan, size_t begin, size_t end)
+static void buckets_add(kolo_plan *plan, size_t begin, size_t end)
 {
     size_t front = plan->reduced_front, first = begin > front ? begin : front;
     plan->bucket[plan->buckets++] = (kolo_bucket){
@@ -41,19 +41,22 @@ int kolo_plan_buckets(kolo_plan *plan)
 {
     ends e = {0};
     int rc;
-    KOLO_TRY_GOTO(rc, collect(plan, &e));
+    KOLO_TRY_GOTO(rc, buckets_collect(plan, &e));
     plan->bucket = kolo_alloc((size_t)(e.n + 1) * sizeof *plan->bucket);
     if (!plan->bucket) {
-        rc = KOLO_ECONFIG;
+        rc = KOLO_ENOMEM;
         goto fail;
     }
     size_t all = plan->arena_bytes[KOLO_ARENA_GRADIENT], begin = 0;
     int64_t tail = e.n - 1; /* the last bucket begins with this tensor */
-    while (tail > 0 && (double)(all - (tail > 1 ? e.end[tail - 2] : 0)) <= plan->config.bucket_bytes / 8) tail--;
+    while (tail > 0 && (double)(all - (tail > 1 ? e.end[tail - 2] : 0)) <= plan->config.bucket_bytes / 8)
+        tail--;
     for (int64_t i = 0; i < e.n; i++) {
         bool front = (plan->config.adasum || plan->config.swa) && e.end[i] == plan->reduced_front;
-        if (!front && i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes)) continue;
-        add(plan, begin, e.end[i]);
+        if (!front && i != tail - 1 && i != e.n - 1 &&
+            (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes))
+            continue;
+        buckets_add(plan, begin, e.end[i]);
         begin = e.end[i];
     }
     rc = 0;
@@ -72,7 +75,8 @@ int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count)
         for (int k = 0; k < g->node[i].n_out; k++) {
             int t = g->node[i].out[k];
             if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
-            if (plan->home[t].offset >= b->offset && plan->home[t].offset < end) count[n++] = (int64_t)(kolo_plan_tensor_bytes(plan, t) / sizeof(float));
+            if (plan->home[t].offset >= b->offset && plan->home[t].offset < end)
+                count[n++] = (int64_t)(kolo_plan_tensor_bytes(plan, t) / sizeof(float));
         }
     return n;
 }

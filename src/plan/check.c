@@ -1,5 +1,5 @@
-/* The checker: plays the list of actions on paper and proves what plan.h promises. It shares no code with the parts that
- * made the plan: it knows only which bytes hold what. */
+/* The checker: plays the list of actions on paper and proves what plan.h promises. It shares no code with the
+ * parts that made the plan: it knows only which bytes hold what. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ typedef struct region {
     bool summed;
 } region;
 
-/* What a level of a bucket holds: the sum of slots [begin, end), of `written` of its tensors. Empty: end == 0. */
+/* What a level of a bucket holds: the sum of slots [begin, end), of `written` of its
+ * tensors. Empty: end == 0. */
 typedef struct content {
     int begin, end, written;
 } content;
@@ -38,13 +39,21 @@ static int breach(const check *c, const char *what, int tensor, int slot)
 {
     char text[256];
     kolo_plan_action_text(c->plan, c->at, text, sizeof text);
-    if (tensor < 0) return kolo_fail(KOLO_EINTERNAL, "plan: action %lld (%s): %s", (long long)c->at, text, what);
-    return kolo_fail(KOLO_EINTERNAL, "plan: action %lld (%s): %s: %s, micro-batch %d", (long long)c->at, text, what, c->graph->tensor[tensor].name, slot);
+    if (tensor < 0)
+        return kolo_fail(KOLO_EINTERNAL, "plan: action %lld (%s): %s", (long long)c->at, text, what);
+    return kolo_fail(KOLO_EINTERNAL, "plan: action %lld (%s): %s: %s, micro-batch %d", (long long)c->at, text,
+                     what, c->graph->tensor[tensor].name, slot);
 }
 
-static bool overlap(size_t a, size_t a_bytes, size_t b, size_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
+static bool overlap(size_t a, size_t a_bytes, size_t b, size_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
 
-static bool must_sum(const check *c) { return c->graph->train && c->plan->config.bn == KOLO_bn_sync && c->plan->config.ranks > 1; }
+static bool must_sum(const check *c)
+{
+    return c->graph->train && c->plan->config.bn == KOLO_bn_sync && c->plan->config.ranks > 1;
+}
 
 /* ---- activations: a value is there as long as nobody else wrote to its bytes ---- */
 
@@ -58,11 +67,13 @@ static region *find_region(check *c, int tensor, int slot)
 static int write_region(check *c, const kolo_binding *b, int tensor, int slot)
 {
     size_t bytes = c->plan->layout[tensor].bytes;
-    if (b->arena != KOLO_ARENA_ACTIVATION || b->offset % KOLO_ALIGN || b->offset + bytes > c->plan->arena_bytes[KOLO_ARENA_ACTIVATION])
+    if (b->arena != KOLO_ARENA_ACTIVATION || b->offset % KOLO_ALIGN ||
+        b->offset + bytes > c->plan->arena_bytes[KOLO_ARENA_ACTIVATION])
         return breach(c, "writes outside the arena of activations or unaligned", tensor, slot);
     int64_t left = 0;
     for (int64_t i = 0; i < c->regions; i++)
-        if (!overlap(c->region[i].offset, c->region[i].bytes, b->offset, bytes)) c->region[left++] = c->region[i];
+        if (!overlap(c->region[i].offset, c->region[i].bytes, b->offset, bytes))
+            c->region[left++] = c->region[i];
     c->regions = left;
     KOLO_TRY(kolo_grow(&c->region, &c->capacity, c->regions, sizeof *c->region));
     c->region[c->regions++] = (region){b->offset, bytes, tensor, slot, false};
@@ -73,7 +84,8 @@ static int read_region(check *c, const kolo_binding *b, int tensor, int slot)
 {
     const region *r = find_region(c, tensor, slot);
     if (!r) return breach(c, "reads what was never written or was overwritten", tensor, slot);
-    if (b->arena != KOLO_ARENA_ACTIVATION || r->offset != b->offset) return breach(c, "reads from a place where it does not stand", tensor, slot);
+    if (b->arena != KOLO_ARENA_ACTIVATION || r->offset != b->offset)
+        return breach(c, "reads from a place where it does not stand", tensor, slot);
     if (c->graph->tensor[tensor].role == KOLO_ROLE_PARTIAL && must_sum(c) && !r->summed)
         return breach(c, "reads this rank's part before it is summed over ranks", tensor, slot);
     return 0;
@@ -81,17 +93,23 @@ static int read_region(check *c, const kolo_binding *b, int tensor, int slot)
 
 /* ---- reduced tensors ---- */
 
-static content *content_of(check *c, int bucket, int level) { return &c->content[(int64_t)bucket * c->levels + level]; }
+static content *content_of(check *c, int bucket, int level)
+{
+    return &c->content[(int64_t)bucket * c->levels + level];
+}
 
 static int write_reduced(check *c, const kolo_binding *b, int tensor, int slot)
 {
     size_t size = c->plan->arena_bytes[KOLO_ARENA_GRADIENT], home = c->plan->home[tensor].offset;
-    int level = b->arena == KOLO_ARENA_GRADIENT ? 0 : b->arena == KOLO_ARENA_PART ? 1 + (int)(b->offset / size) : c->levels;
+    int level = b->arena == KOLO_ARENA_GRADIENT ? 0
+                : b->arena == KOLO_ARENA_PART   ? 1 + (int)(b->offset / size)
+                                                : c->levels;
     if (level >= c->levels || b->offset - (size_t)(level > 0 ? level - 1 : 0) * size != home)
         return breach(c, "writes outside its place in the gradients", tensor, slot);
     int bucket = kolo_plan_bucket_of(c->plan, home);
     content *k = content_of(c, bucket, level);
-    if (level == 0 && c->started[bucket]) return breach(c, "writes into a bucket whose reduction has begun", tensor, slot);
+    if (level == 0 && c->started[bucket])
+        return breach(c, "writes into a bucket whose reduction has begun", tensor, slot);
     if (c->written[tensor] == slot + 1) return breach(c, "writes twice", tensor, slot);
     if (k->end && (k->begin != slot || k->end != slot + 1 || k->written == c->tensors[bucket]))
         return breach(c, "overwrites gradients that are not folded yet", tensor, slot);
@@ -116,19 +134,27 @@ static bool finished(check *c, int bucket) /* all slots summed on this rank */
     return whole(c, bucket, 0) && k->begin == 0 && k->end == c->plan->config.slots;
 }
 
-static bool ready(check *c, int bucket) /* summed over ranks too */ { return c->plan->config.ranks > 1 ? c->waited[bucket] : finished(c, bucket); }
+/* summed over ranks too */
+static bool ready(check *c, int bucket)
+{
+    return c->plan->config.ranks > 1 ? c->waited[bucket] : finished(c, bucket);
+}
 
 static int on_fold(check *c, const kolo_action *a)
 {
-    if (a->bucket < 0 || a->bucket >= c->plan->buckets || a->to < 0 || a->from != a->to + 1 || a->from >= c->levels)
+    if (a->bucket < 0 || a->bucket >= c->plan->buckets || a->to < 0 || a->from != a->to + 1 ||
+        a->from >= c->levels)
         return breach(c, "no such bucket or levels", -1, 0);
-    if (a->to == 0 && c->started[a->bucket]) return breach(c, "folds into a bucket whose reduction has begun", -1, 0);
-    if (!whole(c, a->bucket, a->from) || !whole(c, a->bucket, a->to)) return breach(c, "folds a level whose gradients are not all written", -1, 0);
+    if (a->to == 0 && c->started[a->bucket])
+        return breach(c, "folds into a bucket whose reduction has begun", -1, 0);
+    if (!whole(c, a->bucket, a->from) || !whole(c, a->bucket, a->to))
+        return breach(c, "folds a level whose gradients are not all written", -1, 0);
     content *to = content_of(c, a->bucket, a->to), *from = content_of(c, a->bucket, a->from);
     if (to->end != from->begin) return breach(c, "folds micro-batches that are not neighbours", -1, 0);
     int n = from->end - to->begin, half = 1;
     while (half * 2 < n) half *= 2;
-    if (c->plan->config.canonical && to->end - to->begin != half) return breach(c, "leaves the canonical tree", -1, 0);
+    if (c->plan->config.canonical && to->end - to->begin != half)
+        return breach(c, "leaves the canonical tree", -1, 0);
     to->end = from->end;
     *from = (content){0};
     return 0;
@@ -141,12 +167,14 @@ static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
     const kolo_plan *p = c->plan;
     const kolo_binding *h = &p->home[tensor];
     if (h->arena == KOLO_ARENA_PARAM && p->layout[tensor].half) {
-        if (b->arena != KOLO_ARENA_SHADOW || b->offset * 2 != h->offset) return breach(c, "reads another place than its 16-bit copy", tensor, slot);
+        if (b->arena != KOLO_ARENA_SHADOW || b->offset * 2 != h->offset)
+            return breach(c, "reads another place than its 16-bit copy", tensor, slot);
     } else if (h->arena < 0 || b->arena != h->arena || b->offset != h->offset) {
         return breach(c, "reads from a place that is not its home", tensor, slot);
     }
     for (int k = 0; k < p->buckets; k++) {
-        size_t begin = (size_t)p->bucket[k].param * sizeof(float), bytes = (size_t)p->bucket[k].params * sizeof(float);
+        size_t begin = (size_t)p->bucket[k].param * sizeof(float),
+               bytes = (size_t)p->bucket[k].params * sizeof(float);
         if (h->arena == KOLO_ARENA_PARAM && c->updated[k] && overlap(begin, bytes, h->offset, 1))
             return breach(c, "reads a parameter that is updated already", tensor, slot);
     }
@@ -173,8 +201,11 @@ static int meet(check *c, const kolo_node *n, const kolo_binding *b, int slot)
         for (int i = 0; i < all; i++) {
             int other = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
             if (i == o || other < 0 || b[i].arena != b[o].arena) continue;
-            if (!overlap(b[i].offset, c->plan->layout[other].bytes, b[o].offset, c->plan->layout[out].bytes)) continue;
-            if (o == n->n_in && i == may && b[i].offset == b[o].offset && c->plan->layout[other].bytes == c->plan->layout[out].bytes) continue;
+            if (!overlap(b[i].offset, c->plan->layout[other].bytes, b[o].offset, c->plan->layout[out].bytes))
+                continue;
+            if (o == n->n_in && i == may && b[i].offset == b[o].offset &&
+                c->plan->layout[other].bytes == c->plan->layout[out].bytes)
+                continue;
             return breach(c, "writes over its own operand", out, slot);
         }
     }
@@ -189,7 +220,8 @@ static int on_run(check *c, const kolo_action *a)
     const kolo_binding *b = &c->plan->binding[a->binding];
     for (int k = 0; k < n->n_in; k++) {
         if (n->in[k] < 0) continue;
-        if (kolo_plan_placed(c->graph->tensor[n->in[k]].role)) KOLO_TRY(read_region(c, &b[k], n->in[k], a->slot));
+        if (kolo_plan_placed(c->graph->tensor[n->in[k]].role))
+            KOLO_TRY(read_region(c, &b[k], n->in[k], a->slot));
         else KOLO_TRY(read_home(c, &b[k], n->in[k], a->slot));
     }
     KOLO_TRY(meet(c, n, b, a->slot));
@@ -210,24 +242,32 @@ static int on_sum(check *c, const kolo_action *a)
     for (int64_t i = 0; i < c->regions; i++) {
         region *r = &c->region[i];
         if (b->arena != KOLO_ARENA_ACTIVATION || r->offset != b->offset || r->slot != a->slot) continue;
-        if (c->graph->tensor[r->tensor].role != KOLO_ROLE_PARTIAL) return breach(c, "sums what is no partial sum", r->tensor, a->slot);
-        if (r->summed || !must_sum(c)) return breach(c, "sums twice, or where nothing is to be summed", r->tensor, a->slot);
+        if (c->graph->tensor[r->tensor].role != KOLO_ROLE_PARTIAL)
+            return breach(c, "sums what is no partial sum", r->tensor, a->slot);
+        if (r->summed || !must_sum(c))
+            return breach(c, "sums twice, or where nothing is to be summed", r->tensor, a->slot);
         r->summed = true;
         return 0;
     }
     return breach(c, "sums what was never written", -1, 0);
 }
 
-static bool combined(const check *c, int bucket) { return c->plan->config.adasum && c->plan->bucket[bucket].params > 0; }
+static bool combined(const check *c, int bucket)
+{
+    return c->plan->config.adasum && c->plan->bucket[bucket].params > 0;
+}
 
 /* The optimizer's rule, on sums of all ranks or, for Adasum, on this rank's own. */
 static int on_update(check *c, int b)
 {
     const kolo_plan_config *config = &c->plan->config;
-    if (combined(c, b) ? !finished(c, b) : !ready(c, b)) return breach(c, "updates before the gradients are complete", -1, 0);
+    if (combined(c, b) ? !finished(c, b) : !ready(c, b))
+        return breach(c, "updates before the gradients are complete", -1, 0);
     if (c->updated[b] || c->stepped[b]) return breach(c, "updates twice", -1, 0);
-    if ((config->clip_norm || config->scaled || config->noise) && !c->norms) return breach(c, "updates before the gradients are judged", -1, 0);
-    if (kolo_is_layerwise(config->optimizer) && !c->layers) return breach(c, "updates before the tensors' factors are known", -1, 0);
+    if ((config->clip_norm || config->scaled || config->noise) && !c->norms)
+        return breach(c, "updates before the gradients are judged", -1, 0);
+    if (kolo_is_layerwise(config->optimizer) && !c->layers)
+        return breach(c, "updates before the tensors' factors are known", -1, 0);
     if (combined(c, b)) c->stepped[b] = 1;
     else c->updated[b] = 1;
     return 0;
@@ -241,11 +281,13 @@ static int on_bucket(check *c, const kolo_action *a)
     case KOLO_ACTION_REDUCE:
         if (c->started[b]) return breach(c, "the reduction has begun before", -1, 0);
         if (!finished(c, b)) return breach(c, "the bucket is not complete", -1, 0);
-        if (combined(c, b) && !c->stepped[b]) return breach(c, "gradients would be combined instead of steps", -1, 0);
+        if (combined(c, b) && !c->stepped[b])
+            return breach(c, "gradients would be combined instead of steps", -1, 0);
         c->started[b] = 1;
         return 0;
     case KOLO_ACTION_WAIT:
-        if (!c->started[b] || c->waited[b]) return breach(c, "waits for a reduction that is not under way", -1, 0);
+        if (!c->started[b] || c->waited[b])
+            return breach(c, "waits for a reduction that is not under way", -1, 0);
         c->waited[b] = 1;
         return 0;
     case KOLO_ACTION_SQUARE:
@@ -261,7 +303,8 @@ static int on_bucket(check *c, const kolo_action *a)
         c->updated[b] = 1;
         return 0;
     default:
-        if ((a->kind == KOLO_ACTION_DELTA) != combined(c, b)) return breach(c, "is no action of this plan", -1, 0);
+        if ((a->kind == KOLO_ACTION_DELTA) != combined(c, b))
+            return breach(c, "is no action of this plan", -1, 0);
         return on_update(c, b);
     }
 }
@@ -269,15 +312,21 @@ static int on_bucket(check *c, const kolo_action *a)
 static int on_all(check *c, const kolo_action *a)
 {
     bool statistics = a->kind == KOLO_ACTION_BUFFERS;
-    int *done = statistics ? &c->buffers : a->kind == KOLO_ACTION_NORM ? &c->norms : a->kind == KOLO_ACTION_NOISE ? &c->noises : &c->layers;
+    int *done = statistics                     ? &c->buffers
+                : a->kind == KOLO_ACTION_NORM  ? &c->norms
+                : a->kind == KOLO_ACTION_NOISE ? &c->noises
+                                               : &c->layers;
     const kolo_plan_config *config = &c->plan->config;
     if (a->kind == KOLO_ACTION_LAYERS && (config->clip_norm || config->scaled || config->noise) && !c->norms)
         return breach(c, "measures gradients before they are judged", -1, 0);
     for (int t = 0; t < c->graph->tensors; t++) {
         enum kolo_role role = c->graph->tensor[t].role;
-        if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (statistics && role != KOLO_ROLE_STATISTIC)) continue;
+        if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (statistics && role != KOLO_ROLE_STATISTIC))
+            continue;
         int b = kolo_plan_bucket_of(c->plan, c->plan->home[t].offset);
-        if (combined(c, b) ? !finished(c, b) || c->stepped[b] : !statistics && config->adasum ? false : !ready(c, b))
+        if (combined(c, b)                  ? !finished(c, b) || c->stepped[b]
+            : !statistics && config->adasum ? false
+                                            : !ready(c, b))
             return breach(c, "uses sums that are not complete", t, 0);
     }
     if ((*done)++) return breach(c, "is done twice", -1, 0);
@@ -317,15 +366,21 @@ static int check_homes(const kolo_plan *p)
         const kolo_binding *h = &p->home[t];
         if (h->arena < 0) continue;
         if (h->offset % KOLO_ALIGN || h->offset + p->layout[t].bytes > p->arena_bytes[h->arena])
-            return kolo_fail(KOLO_EINTERNAL, "plan: the home of %s is outside its arena or unaligned", p->graph->tensor[t].name);
+            return kolo_fail(KOLO_EINTERNAL, "plan: the home of %s is outside its arena or unaligned",
+                             p->graph->tensor[t].name);
         bool half = h->arena == KOLO_ARENA_PARAM && p->layout[t].half;
         if (half && (h->offset + p->layout[t].bytes) / 2 > p->arena_bytes[KOLO_ARENA_SHADOW])
-            return kolo_fail(KOLO_EINTERNAL, "plan: there is no room for the 16-bit copy of %s", p->graph->tensor[t].name);
+            return kolo_fail(KOLO_EINTERNAL, "plan: there is no room for the 16-bit copy of %s",
+                             p->graph->tensor[t].name);
         for (int u = 0; u < t; u++)
-            if (p->home[u].arena == h->arena && overlap(h->offset, p->layout[t].bytes, p->home[u].offset, p->layout[u].bytes))
-                return kolo_fail(KOLO_EINTERNAL, "plan: the homes of %s and %s overlap", p->graph->tensor[t].name, p->graph->tensor[u].name);
-        if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT && p->home[p->graph->tensor[t].of].offset + p->reduced_front != h->offset)
-            return kolo_fail(KOLO_EINTERNAL, "plan: %s does not stand where its parameter does", p->graph->tensor[t].name);
+            if (p->home[u].arena == h->arena &&
+                overlap(h->offset, p->layout[t].bytes, p->home[u].offset, p->layout[u].bytes))
+                return kolo_fail(KOLO_EINTERNAL, "plan: the homes of %s and %s overlap",
+                                 p->graph->tensor[t].name, p->graph->tensor[u].name);
+        if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT &&
+            p->home[p->graph->tensor[t].of].offset + p->reduced_front != h->offset)
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s does not stand where its parameter does",
+                             p->graph->tensor[t].name);
     }
     return 0;
 }
@@ -337,16 +392,19 @@ static int check_buckets(const kolo_plan *p)
         const kolo_bucket *k = &p->bucket[b];
         size_t front = p->reduced_front, next = k->offset + (size_t)k->count * sizeof(float);
         size_t first = k->offset > front ? k->offset : front, params = next > first ? next - first : 0;
-        if (k->offset != end || k->count <= 0) return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d does not follow bucket %d", b, b - 1);
+        if (k->offset != end || k->count <= 0)
+            return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d does not follow bucket %d", b, b - 1);
         if ((size_t)k->param * sizeof(float) != first - front || (size_t)k->params * sizeof(float) != params)
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d covers other parameters than gradients", b);
         end = next;
     }
-    if (end != p->arena_bytes[KOLO_ARENA_GRADIENT]) return kolo_fail(KOLO_EINTERNAL, "plan: buckets do not cover the gradients");
+    if (end != p->arena_bytes[KOLO_ARENA_GRADIENT])
+        return kolo_fail(KOLO_EINTERNAL, "plan: buckets do not cover the gradients");
     for (int t = 0; t < p->graph->tensors; t++) {
         if (p->home[t].arena != KOLO_ARENA_GRADIENT) continue;
         const kolo_bucket *k = &p->bucket[kolo_plan_bucket_of(p, p->home[t].offset)];
-        if (p->home[t].offset < k->offset || p->home[t].offset + p->layout[t].bytes > k->offset + (size_t)k->count * sizeof(float))
+        if (p->home[t].offset < k->offset ||
+            p->home[t].offset + p->layout[t].bytes > k->offset + (size_t)k->count * sizeof(float))
             return kolo_fail(KOLO_EINTERNAL, "plan: %s lies across two buckets", p->graph->tensor[t].name);
     }
     return 0;
@@ -360,11 +418,15 @@ static int check_segments(const kolo_plan *p)
     for (int t = 0; t < p->graph->tensors && p->config.optimizer; t++) {
         const kolo_tensor *x = &p->graph->tensor[t];
         if (x->role != KOLO_ROLE_GRADIENT) continue;
-        int64_t begin = (int64_t)(p->home[x->of].offset / sizeof(float)), count = (int64_t)(p->layout[x->of].bytes / sizeof(float));
+        int64_t begin = (int64_t)(p->home[x->of].offset / sizeof(float)),
+                count = (int64_t)(p->layout[x->of].bytes / sizeof(float));
         bool decay = p->graph->tensor[x->of].decay || p->config.decay_norms, in = false;
         for (int s = 0; s < p->segments; s++)
-            if (p->segment[s].begin <= begin && begin + count <= p->segment[s].begin + p->segment[s].count) in = p->segment[s].decay == decay;
-        if (!in) return kolo_fail(KOLO_EINTERNAL, "plan: %s is in no segment of its decay", p->graph->tensor[x->of].name);
+            if (p->segment[s].begin <= begin && begin + count <= p->segment[s].begin + p->segment[s].count)
+                in = p->segment[s].decay == decay;
+        if (!in)
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s is in no segment of its decay",
+                             p->graph->tensor[x->of].name);
     }
     return 0;
 }
@@ -377,17 +439,22 @@ static int check_end(check *c)
     int measured = 0;
     for (int b = 0; b < p->buckets; b++) measured += p->bucket[b].params > 0 ? p->config.slots : 0;
     if (p->config.noise && (c->squares != measured || c->noises != (p->config.ranks > 1)))
-        return kolo_fail(KOLO_EINTERNAL, "plan: %d of %d parts are measured for the noise scale", c->squares, measured);
+        return kolo_fail(KOLO_EINTERNAL, "plan: %d of %d parts are measured for the noise scale", c->squares,
+                         measured);
     for (int b = 0; b < p->buckets; b++) {
-        if (!finished(c, b)) return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
+        if (!finished(c, b))
+            return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
         if (!p->config.optimizer) continue;
-        if (p->config.ranks > 1 && !c->waited[b]) return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never reduced", b);
-        if (p->bucket[b].params > 0 && !c->updated[b]) return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never updated", b);
+        if (p->config.ranks > 1 && !c->waited[b])
+            return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never reduced", b);
+        if (p->bucket[b].params > 0 && !c->updated[b])
+            return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never updated", b);
     }
     for (int t = 0; t < p->graph->tensors; t++) {
         bool reduced = p->home[t].arena == KOLO_ARENA_GRADIENT;
         if (reduced && c->written[t] != p->config.slots)
-            return kolo_fail(KOLO_EINTERNAL, "plan: %s is not written in every micro-batch", p->graph->tensor[t].name);
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s is not written in every micro-batch",
+                             p->graph->tensor[t].name);
         if (reduced && p->graph->tensor[t].role == KOLO_ROLE_STATISTIC && p->config.optimizer && !c->buffers)
             return kolo_fail(KOLO_EINTERNAL, "plan: the running statistics are never updated");
     }
@@ -399,12 +466,13 @@ static int make_room(check *c)
     const kolo_plan *p = c->plan;
     size_t buckets = (size_t)p->buckets + 1;
     c->levels = 1;
-    if (p->arena_bytes[KOLO_ARENA_GRADIENT]) c->levels += (int)(p->arena_bytes[KOLO_ARENA_PART] / p->arena_bytes[KOLO_ARENA_GRADIENT]);
+    if (p->arena_bytes[KOLO_ARENA_GRADIENT])
+        c->levels += (int)(p->arena_bytes[KOLO_ARENA_PART] / p->arena_bytes[KOLO_ARENA_GRADIENT]);
     c->content = kolo_alloc(buckets * (size_t)c->levels * sizeof *c->content);
     c->tensors = kolo_alloc(buckets * sizeof *c->tensors);
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
     c->started = kolo_alloc(4 * buckets);
-    if (!c->content || !c->tensors || !c->written || !c->started) return KOLO_ECONFIG;
+    if (!c->content || !c->tensors || !c->written || !c->started) return KOLO_ENOMEM;
     c->waited = c->started + buckets;
     c->updated = c->waited + buckets;
     c->stepped = c->updated + buckets;

@@ -1,12 +1,14 @@
-/* Depths of parameters, for learning rates that fall from layer to layer (BEiT's rule: embedding 0, a number a block, head last). */
+/* Depths of parameters, for learning rates that fall from layer to layer (BEiT's rule: embedding 0, a number
+ * a block, head last). */
 #include <ctype.h>
 #include <string.h>
 
 #include "plan/plan.h"
 
-/* Characters of `name` that name its block; 0: it stands in none. A block's name goes through the first part that ends in a digit and the numbers
- * behind it: "layer1.0" of layer1.0.conv1.weight. Where that is the module itself ("features.0.1" of features.0.1.weight), its parent, if that
- * ends in a number too: the parts of a stem. */
+/* Characters of `name` that name its block; 0: it stands in none. A block's name goes through the first
+ * part that ends in a digit and the numbers behind it: "layer1.0" of layer1.0.conv1.weight. Where that is
+ * the module itself ("features.0.1" of features.0.1.weight), its parent, if that ends in a number too:
+ * the parts of a stem. */
 static size_t block_of(const char *name)
 {
     const char *leaf = strrchr(name, '.');
@@ -21,7 +23,8 @@ static size_t block_of(const char *name)
         }
         at = next + 1;
     }
-    bool layer = leaf && (!strcmp(leaf, ".weight") || !strcmp(leaf, ".bias")); /* else a parameter of the block itself */
+    /* else a parameter of the block itself */
+    bool layer = leaf && (!strcmp(leaf, ".weight") || !strcmp(leaf, ".bias"));
     return end < module || !layer ? end : before;
 }
 
@@ -53,7 +56,8 @@ int kolo_plan_depths(const kolo_graph *g, int *depth)
     for (int64_t i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].n_in && !g->node[i].backward; k++) {
             int t = g->node[i].in[k];
-            if (t >= 0 && g->tensor[t].role == KOLO_ROLE_PARAM && depth[t] < 0) depth[t] = visit(&w, &g->tensor[t]);
+            if (t >= 0 && g->tensor[t].role == KOLO_ROLE_PARAM && depth[t] < 0)
+                depth[t] = visit(&w, &g->tensor[t]);
         }
     return w.depths;
 }

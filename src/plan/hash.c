@@ -1,5 +1,5 @@
-/* The plan's hash: everything that decides which bits come out and what is sent, and nothing that differs between
- * equal ranks. */
+/* The plan's hash: everything that decides which bits come out and what is sent, and nothing that differs
+ * between equal ranks. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -15,7 +15,10 @@ static uint64_t real(uint64_t h, double value)
     return word(h, bits);
 }
 
-static uint64_t binding(uint64_t h, const kolo_binding *b) { return word(word(h, (uint64_t)b->arena), b->offset); }
+static uint64_t binding(uint64_t h, const kolo_binding *b)
+{
+    return word(word(h, (uint64_t)b->arena), b->offset);
+}
 
 static uint64_t node(uint64_t h, const kolo_plan *plan, int i)
 {
@@ -27,14 +30,16 @@ static uint64_t node(uint64_t h, const kolo_plan *plan, int i)
     return h;
 }
 
-/* Tensors, layouts, arenas, buckets: what stands before the first action. The configuration shows in the actions. */
+/* Tensors, layouts, arenas, buckets: what stands before the first action. The configuration
+ * shows in the actions. */
 static uint64_t frame(const kolo_plan *p)
 {
     uint64_t h = 0x6b6f6c6f706c616eull;
     const kolo_graph *g = p->graph;
     for (int t = 0; t < g->tensors; t++) {
         h = text(h, g->tensor[t].name);
-        h = word(h, (uint64_t)g->tensor[t].role | (uint64_t)g->tensor[t].dtype << 8 | (uint64_t)g->tensor[t].decay << 16);
+        h = word(h, (uint64_t)g->tensor[t].role | (uint64_t)g->tensor[t].dtype << 8 |
+                        (uint64_t)g->tensor[t].decay << 16);
         for (int k = 0; k < g->tensor[t].rank; k++) h = word(h, (uint64_t)g->tensor[t].dim[k]);
         h = word(word(word(h, (uint64_t)p->layout[t].block), p->layout[t].hash), p->layout[t].bytes);
         h = word(h, p->layout[t].half);
@@ -43,7 +48,9 @@ static uint64_t frame(const kolo_plan *p)
     for (int a = 0; a < KOLO_ARENAS; a++) h = word(h, p->arena_bytes[a]);
     for (int b = 0; b < p->buckets; b++) h = word(word(h, p->bucket[b].offset), (uint64_t)p->bucket[b].count);
     for (int s = 0; s < p->segments; s++)
-        h = real(word(word(word(h, (uint64_t)p->segment[s].begin), (uint64_t)p->segment[s].count), p->segment[s].decay), (double)p->segment[s].rate);
+        h = real(word(word(word(h, (uint64_t)p->segment[s].begin), (uint64_t)p->segment[s].count),
+                      p->segment[s].decay),
+                 (double)p->segment[s].rate);
     return word(h, p->reduced_front);
 }
 
@@ -59,7 +66,8 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
     const kolo_plan_config *c = &p->config;
     if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM)
-        h = word(h, (uint64_t)c->ranks << 3 | (uint64_t)c->adasum << 2 | (uint64_t)c->average << 1 | c->canonical);
+        h = word(h, (uint64_t)c->ranks << 3 | (uint64_t)c->adasum << 2 | (uint64_t)c->average << 1 |
+                        c->canonical);
     if (a->kind == KOLO_ACTION_UPDATE || a->kind == KOLO_ACTION_DELTA || a->kind == KOLO_ACTION_APPLY)
         h = text(word(word(h, c->ema), c->lookahead), c->optimizer ? c->optimizer->name : "");
     return h;
@@ -68,5 +76,6 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
 void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative)
 {
     cumulative[0] = frame(plan);
-    for (int64_t i = 0; i < plan->actions; i++) cumulative[i + 1] = action(cumulative[i], plan, &plan->action[i]);
+    for (int64_t i = 0; i < plan->actions; i++)
+        cumulative[i + 1] = action(cumulative[i], plan, &plan->action[i]);
 }

@@ -6,7 +6,10 @@
 #include "kolo/error.h"
 #include "plan/parts.h"
 
-size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor) { return kolo_round_up(plan->layout[tensor].bytes, KOLO_ALIGN); }
+size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor)
+{
+    return kolo_round_up(plan->layout[tensor].bytes, KOLO_ALIGN);
+}
 
 kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor)
 {
@@ -18,14 +21,14 @@ kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor)
     return b;
 }
 
-static void settle(kolo_plan *plan, int tensor, enum kolo_arena arena)
+static void home_settle(kolo_plan *plan, int tensor, enum kolo_arena arena)
 {
     plan->home[tensor] = (kolo_binding){(int16_t)arena, plan->arena_bytes[arena]};
     plan->arena_bytes[arena] += kolo_plan_tensor_bytes(plan, tensor);
 }
 
-/* Statistics and metrics first, then gradients: that is the order in which they are made, because the former come from
- * the forward half. A parameter follows its gradient, so PARAM and GRADIENT run in parallel. */
+/* Statistics and metrics first, then gradients: that is the order in which they are made, because the former
+ * come from the forward half. A parameter follows its gradient, so PARAM and GRADIENT run in parallel. */
 static int settle_reduced(kolo_plan *plan)
 {
     const kolo_graph *g = plan->graph;
@@ -34,20 +37,25 @@ static int settle_reduced(kolo_plan *plan)
         for (int k = 0; k < g->node[i].n_out; k++) {
             int t = g->node[i].out[k];
             if (t < 0 || !kolo_plan_is_reduced(g->tensor[t].role)) continue;
-            if (plan->home[t].arena >= 0) return kolo_fail(KOLO_EINTERNAL, "plan: %s is written by two operations", g->tensor[t].name);
+            if (plan->home[t].arena >= 0)
+                return kolo_fail(KOLO_EINTERNAL, "plan: %s is written by two operations", g->tensor[t].name);
             if (g->tensor[t].role == KOLO_ROLE_GRADIENT) {
                 if (!gradients) plan->reduced_front = plan->arena_bytes[KOLO_ARENA_GRADIENT];
                 gradients = true;
                 int of = g->tensor[t].of;
                 if (of < 0 || plan->home[of].arena >= 0)
-                    return kolo_fail(KOLO_EINTERNAL, "plan: %s is no gradient of a parameter, or the second one", g->tensor[t].name);
+                    return kolo_fail(KOLO_EINTERNAL,
+                                     "plan: %s is no gradient of a parameter, or the second one",
+                                     g->tensor[t].name);
                 if (plan->layout[of].bytes != plan->layout[t].bytes)
-                    return kolo_fail(KOLO_EINTERNAL, "plan: %s and its parameter differ in layout", g->tensor[t].name);
-                settle(plan, of, KOLO_ARENA_PARAM);
+                    return kolo_fail(KOLO_EINTERNAL, "plan: %s and its parameter differ in layout",
+                                     g->tensor[t].name);
+                home_settle(plan, of, KOLO_ARENA_PARAM);
             } else if (gradients) {
-                return kolo_fail(KOLO_EINTERNAL, "plan: %s is made after the first gradient", g->tensor[t].name);
+                return kolo_fail(KOLO_EINTERNAL, "plan: %s is made after the first gradient",
+                                 g->tensor[t].name);
             }
-            settle(plan, t, KOLO_ARENA_GRADIENT);
+            home_settle(plan, t, KOLO_ARENA_GRADIENT);
         }
     if (!gradients) plan->reduced_front = plan->arena_bytes[KOLO_ARENA_GRADIENT];
     return 0;
@@ -60,10 +68,12 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
         enum kolo_role role = g->tensor[t].role;
         if (role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) continue;
         int same = kolo_graph_find(like->graph, g->tensor[t].name);
-        if (same < 0 || like->graph->tensor[same].role != role) return kolo_fail(KOLO_EINTERNAL, "plan: the training graph has no %s", g->tensor[t].name);
+        if (same < 0 || like->graph->tensor[same].role != role)
+            return kolo_fail(KOLO_EINTERNAL, "plan: the training graph has no %s", g->tensor[t].name);
         const kolo_layout *a = &like->layout[same], *b = &plan->layout[t];
         if (a->hash != b->hash || a->bytes != b->bytes || a->half != b->half)
-            return kolo_fail(KOLO_EINTERNAL, "plan: %s has another layout in the training plan", g->tensor[t].name);
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s has another layout in the training plan",
+                             g->tensor[t].name);
         plan->home[t] = like->home[same];
     }
     plan->shares = true;
@@ -73,13 +83,15 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
     return 0;
 }
 
-/* Runs of parameters with the same decay and rate (each alone where every tensor has a factor of its own); the padding between two of them is zero and may be updated with them. */
+/* Runs of parameters with the same decay and rate (each alone where every tensor has a factor of its own);
+ * the padding between two of them is zero and may be updated with them. */
 static int make_segments(kolo_plan *plan)
 {
     const kolo_graph *g = plan->graph;
     const double factor = plan->config.layer_decay;
     int64_t capacity = 0;
-    int *depth = kolo_alloc((size_t)(g->tensors + 1) * sizeof *depth), depths = depth ? kolo_plan_depths(g, depth) : 0, rc = depth ? 0 : KOLO_ECONFIG;
+    int *depth = kolo_alloc((size_t)(g->tensors + 1) * sizeof *depth),
+        depths = depth ? kolo_plan_depths(g, depth) : 0, rc = depth ? 0 : KOLO_ENOMEM;
     for (int64_t i = 0; i < g->nodes && rc == 0; i++)
         for (int k = 0; k < g->node[i].n_out && rc == 0; k++) {
             int t = g->node[i].out[k];
@@ -89,25 +101,34 @@ static int make_segments(kolo_plan *plan)
             float rate = factor > 0 ? (float)pow(factor, depths - 1 - depth[of]) : 1;
             int64_t count = (int64_t)(kolo_plan_tensor_bytes(plan, of) / sizeof(float));
             kolo_segment *last = plan->segments ? &plan->segment[plan->segments - 1] : NULL;
-            if (last && last->decay == decay && last->rate == rate && !kolo_is_layerwise(plan->config.optimizer)) {
+            if (last && last->decay == decay && last->rate == rate &&
+                !kolo_is_layerwise(plan->config.optimizer)) {
                 last->count += count;
                 continue;
             }
             rc = kolo_grow(&plan->segment, &capacity, plan->segments, sizeof *plan->segment);
-            if (rc == 0) plan->segment[plan->segments++] = (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay, rate};
+            if (rc == 0)
+                plan->segment[plan->segments++] =
+                    (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay, rate};
         }
     free(depth);
     return rc;
 }
 
-int kolo_plan_states(const kolo_plan *plan) { return plan->config.optimizer ? plan->config.optimizer->states + plan->config.lookahead : 0; }
+int kolo_plan_states(const kolo_plan *plan)
+{
+    return plan->config.optimizer ? plan->config.optimizer->states + plan->config.lookahead : 0;
+}
 
 const char *kolo_plan_state_name(const kolo_plan *plan, int state)
 {
     return state < plan->config.optimizer->states ? plan->config.optimizer->state_name[state] : "slow";
 }
 
-size_t kolo_plan_layers_offset(const kolo_plan *plan) { return plan->arena_bytes[KOLO_ARENA_PARAM] * (size_t)kolo_plan_states(plan); }
+size_t kolo_plan_layers_offset(const kolo_plan *plan)
+{
+    return plan->arena_bytes[KOLO_ARENA_PARAM] * (size_t)kolo_plan_states(plan);
+}
 
 int kolo_plan_layer(const kolo_plan *plan, int tensor)
 {
@@ -121,7 +142,7 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
 {
     const kolo_graph *g = plan->graph;
     plan->home = kolo_alloc((size_t)g->tensors * sizeof *plan->home);
-    if (!plan->home) return KOLO_ECONFIG;
+    if (!plan->home) return KOLO_ENOMEM;
     for (int t = 0; t < g->tensors; t++) plan->home[t].arena = -1;
     KOLO_TRY(settle_reduced(plan));
     if (like) {
@@ -129,17 +150,19 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
     } else {
         for (int t = 0; t < g->tensors; t++) {
             if (plan->home[t].arena >= 0) continue;
-            if (g->tensor[t].role == KOLO_ROLE_PARAM) settle(plan, t, KOLO_ARENA_PARAM);
-            if (g->tensor[t].role == KOLO_ROLE_BUFFER) settle(plan, t, KOLO_ARENA_BUFFER);
+            if (g->tensor[t].role == KOLO_ROLE_PARAM) home_settle(plan, t, KOLO_ARENA_PARAM);
+            if (g->tensor[t].role == KOLO_ROLE_BUFFER) home_settle(plan, t, KOLO_ARENA_BUFFER);
         }
     }
     size_t *bytes = plan->arena_bytes;
     for (int t = 0; t < g->tensors; t++)
-        if (g->tensor[t].role == KOLO_ROLE_PARAM && plan->layout[t].half) bytes[KOLO_ARENA_SHADOW] = bytes[KOLO_ARENA_PARAM] / 2;
+        if (g->tensor[t].role == KOLO_ROLE_PARAM && plan->layout[t].half)
+            bytes[KOLO_ARENA_SHADOW] = bytes[KOLO_ARENA_PARAM] / 2;
     if (plan->config.optimizer) {
         KOLO_TRY(make_segments(plan));
         bytes[KOLO_ARENA_STATE] = kolo_plan_layers_offset(plan);
-        if (kolo_is_layerwise(plan->config.optimizer)) bytes[KOLO_ARENA_STATE] += (size_t)plan->segments * sizeof(kolo_layer);
+        if (kolo_is_layerwise(plan->config.optimizer))
+            bytes[KOLO_ARENA_STATE] += (size_t)plan->segments * sizeof(kolo_layer);
     }
     if (plan->config.ema && !like) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
     bytes[KOLO_ARENA_PART] = bytes[KOLO_ARENA_GRADIENT] * (size_t)(kolo_plan_levels(&plan->config) - 1);

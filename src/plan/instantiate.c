@@ -16,9 +16,10 @@ typedef struct list {
 /* ---- levels: where a slot's gradients are written, and how levels are folded ----
  *
  * fast: slot 0 writes level 0, every later one level 1, which is then added.
- * canonical: a binary counter. After s slots the levels hold one finished subtree for every 1 bit of s, the largest
- * lowest, so slot s writes level popcount(s) and then as many folds follow as s has trailing ones. In the end what is left is
- * folded from the top: the tree that splits n blocks at the largest power of two below n. */
+ * canonical: a binary counter. After s slots the levels hold one finished subtree for every 1 bit of s,
+ * the largest lowest, so slot s writes level popcount(s) and then as many folds follow as s has trailing
+ * ones. In the end what is left is folded from the top: the tree that splits n blocks at the largest
+ * power of two below n. */
 
 static int level_of(const kolo_plan_config *config, int slot)
 {
@@ -42,7 +43,7 @@ static int folds_after(const kolo_plan_config *config, int slot)
 
 /* ---- actions ---- */
 
-static int add(list *l, kolo_action action)
+static int instantiate_add(list *l, kolo_action action)
 {
     kolo_plan *p = l->plan;
     KOLO_TRY(kolo_grow(&p->action, &l->action_capacity, p->actions, sizeof *p->action));
@@ -58,13 +59,15 @@ static int bind(list *l, int tensor, int slot)
     kolo_binding b = {-1, 0};
     if (tensor >= 0) {
         enum kolo_role role = p->graph->tensor[tensor].role;
-        b = kolo_plan_placed(role) ? (kolo_binding){KOLO_ARENA_ACTIVATION, 0} : kolo_plan_read_home(p, tensor);
+        b = kolo_plan_placed(role) ? (kolo_binding){KOLO_ARENA_ACTIVATION, 0}
+                                   : kolo_plan_read_home(p, tensor);
         int level = kolo_plan_is_reduced(role) ? level_of(&p->config, slot) : 0;
         if (level > 0) {
             b.arena = KOLO_ARENA_PART;
             b.offset += (size_t)(level - 1) * p->arena_bytes[KOLO_ARENA_GRADIENT];
         }
-        if (b.arena < 0) return kolo_fail(KOLO_EINTERNAL, "plan: %s has no place", p->graph->tensor[tensor].name);
+        if (b.arena < 0)
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s has no place", p->graph->tensor[tensor].name);
     }
     p->binding[p->bindings++] = b;
     return 0;
@@ -74,55 +77,84 @@ static int add_load(list *l, int slot)
 {
     const kolo_graph *g = l->plan->graph;
     if (g->input < 0 && g->label < 0) return 0;
-    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
+    KOLO_TRY(instantiate_add(
+        l,
+        (kolo_action){
+            .kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
     KOLO_TRY(bind(l, g->input, slot));
     return bind(l, g->label, slot);
 }
 
 /* All gradients are needed before the first update: they are judged, or tensors have factors. */
-static bool together(const kolo_plan_config *c) { return c->clip_norm || c->scaled || c->noise || kolo_is_layerwise(c->optimizer); }
+static bool together(const kolo_plan_config *c)
+{
+    return c->clip_norm || c->scaled || c->noise || kolo_is_layerwise(c->optimizer);
+}
 
-/* Adasum: the step that this rank would take goes in the place of the gradients, and from there to the others. */
+/* Adasum: the step that this rank would take goes in the place of the gradients, and from
+ * there to the others. */
 static int add_delta(list *l, int bucket)
 {
     const int slot = l->plan->config.slots - 1;
-    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_DELTA, .node = -1, .slot = slot, .bucket = bucket}));
-    return add(l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
+    KOLO_TRY(instantiate_add(
+        l, (kolo_action){.kind = KOLO_ACTION_DELTA, .node = -1, .slot = slot, .bucket = bucket}));
+    return instantiate_add(
+        l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
 }
 
-/* The last gradient of the bucket is written: fold it, and in the last slot start its reduction, so that it runs beside
- * the rest of the backward half. */
-static int complete(list *l, int bucket, int slot)
+/* The last gradient of the bucket is written: fold it, and in the last slot start its reduction, so that it
+ * runs beside the rest of the backward half. */
+static int instantiate_complete(list *l, int bucket, int slot)
 {
     const kolo_plan_config *c = &l->plan->config;
     const bool params = l->plan->bucket[bucket].params > 0;
     int level = level_of(c, slot);
     if (c->noise && params)
-        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_SQUARE, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = l->squares++ > 0}));
+        KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_SQUARE,
+                                                  .node = -1,
+                                                  .slot = slot,
+                                                  .bucket = bucket,
+                                                  .from = level,
+                                                  .to = l->squares++ > 0}));
     for (int folds = folds_after(c, slot); folds > 0; folds--, level--)
-        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_FOLD, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = level - 1}));
-    if (slot < c->slots - 1 || !c->optimizer || c->ranks == 1 || (c->adasum && params && together(c))) return 0;
+        KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_FOLD,
+                                                  .node = -1,
+                                                  .slot = slot,
+                                                  .bucket = bucket,
+                                                  .from = level,
+                                                  .to = level - 1}));
+    if (slot < c->slots - 1 || !c->optimizer || c->ranks == 1 || (c->adasum && params && together(c)))
+        return 0;
     if (c->adasum && params) return add_delta(l, bucket);
-    return add(l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
+    return instantiate_add(
+        l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
 }
 
 static int add_run(list *l, int node, int slot)
 {
     const kolo_plan *p = l->plan;
     const kolo_node *n = &p->graph->node[node];
-    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
+    KOLO_TRY(instantiate_add(
+        l, (kolo_action){
+               .kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
     for (int k = 0; k < n->n_in; k++) KOLO_TRY(bind(l, n->in[k], slot));
     for (int k = 0; k < n->n_out; k++) KOLO_TRY(bind(l, n->out[k], slot));
     for (int k = 0; k < n->n_out; k++) {
         if (n->out[k] < 0) continue;
         enum kolo_role role = p->graph->tensor[n->out[k]].role;
-        if (role == KOLO_ROLE_PARTIAL && p->config.bn == KOLO_bn_sync && p->config.ranks > 1 && p->graph->train) {
-            KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_SUM, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
+        if (role == KOLO_ROLE_PARTIAL && p->config.bn == KOLO_bn_sync && p->config.ranks > 1 &&
+            p->graph->train) {
+            KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_SUM,
+                                                      .node = node,
+                                                      .slot = slot,
+                                                      .bucket = -1,
+                                                      .from = k,
+                                                      .binding = p->bindings}));
             KOLO_TRY(bind(l, n->out[k], slot));
         }
         if (kolo_plan_is_reduced(role)) {
             int bucket = kolo_plan_bucket_of(p, p->home[n->out[k]].offset);
-            if (--l->missing[bucket] == 0) KOLO_TRY(complete(l, bucket, slot));
+            if (--l->missing[bucket] == 0) KOLO_TRY(instantiate_complete(l, bucket, slot));
         }
     }
     return 0;
@@ -150,12 +182,13 @@ static int add_judgement(list *l)
     noise.kind = KOLO_ACTION_NOISE;
     norm.kind = KOLO_ACTION_NORM;
     layers.kind = KOLO_ACTION_LAYERS;
-    if (c->noise && c->ranks > 1) KOLO_TRY(add(l, noise));
-    if (c->clip_norm || c->scaled || c->noise) KOLO_TRY(add(l, norm));
-    return kolo_is_layerwise(c->optimizer) ? add(l, layers) : 0;
+    if (c->noise && c->ranks > 1) KOLO_TRY(instantiate_add(l, noise));
+    if (c->clip_norm || c->scaled || c->noise) KOLO_TRY(instantiate_add(l, norm));
+    return kolo_is_layerwise(c->optimizer) ? instantiate_add(l, layers) : 0;
 }
 
-/* Updates follow the order of the buckets, each as soon as its sum is there; clipping, loss scaling and norms of tensors need all sums first. */
+/* Updates follow the order of the buckets, each as soon as its sum is there; clipping, loss scaling and norms
+ * of tensors need all sums first. */
 static int add_updates(list *l)
 {
     const kolo_plan *p = l->plan;
@@ -163,15 +196,17 @@ static int add_updates(list *l)
     const bool all = together(c), many = c->ranks > 1;
     kolo_action wait = {.kind = KOLO_ACTION_WAIT, .node = -1};
     kolo_action update = {.kind = c->adasum ? KOLO_ACTION_APPLY : KOLO_ACTION_UPDATE, .node = -1};
-    for (wait.bucket = 0; all && many && !c->adasum && wait.bucket < p->buckets; wait.bucket++) KOLO_TRY(add(l, wait));
+    for (wait.bucket = 0; all && many && !c->adasum && wait.bucket < p->buckets; wait.bucket++)
+        KOLO_TRY(instantiate_add(l, wait));
     KOLO_TRY(add_judgement(l));
     for (int b = 0; all && c->adasum && b < p->buckets; b++)
         if (p->bucket[b].params > 0) KOLO_TRY(add_delta(l, b));
     for (int b = 0; b < p->buckets; b++) {
         wait.bucket = update.bucket = b;
-        if (many && (!all || c->adasum)) KOLO_TRY(add(l, wait));
-        if (p->bucket[b].params > 0) KOLO_TRY(add(l, update));
-        if (b == l->statistics) KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_BUFFERS, .node = -1, .bucket = b}));
+        if (many && (!all || c->adasum)) KOLO_TRY(instantiate_add(l, wait));
+        if (p->bucket[b].params > 0) KOLO_TRY(instantiate_add(l, update));
+        if (b == l->statistics)
+            KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_BUFFERS, .node = -1, .bucket = b}));
     }
     return 0;
 }
@@ -181,7 +216,7 @@ int kolo_plan_instantiate(kolo_plan *plan)
     list l = {.plan = plan};
     int rc = 0;
     l.missing = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *l.missing);
-    if (!l.missing) return KOLO_ECONFIG;
+    if (!l.missing) return KOLO_ENOMEM;
     for (int slot = 0; slot < plan->config.slots; slot++) {
         count_missing(&l);
         KOLO_TRY_GOTO(rc, add_load(&l, slot));

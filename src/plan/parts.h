@@ -13,7 +13,8 @@ int kolo_plan_bucket_of(const kolo_plan *plan, size_t offset); /* bytes in GRADI
 
 /* instantiate.c: the list of actions, with bindings of everything but the ACTIVATION arena. */
 int kolo_plan_instantiate(kolo_plan *plan);
-int kolo_plan_levels(const kolo_plan_config *config); /* of GRADIENT's size: level 0 is GRADIENT, the others are PART */
+/* of GRADIENT's size: level 0 is GRADIENT, the others are PART */
+int kolo_plan_levels(const kolo_plan_config *config);
 
 /* place.c: lifetimes over the actions, offsets in the ACTIVATION arena. */
 int kolo_plan_place(kolo_plan *plan);
@@ -25,7 +26,8 @@ typedef struct kolo_piece {
     int64_t begin, end;
     size_t bytes, offset;
 } kolo_piece;
-/* Sets the offsets so that no two pieces alive together overlap; *peak: bytes needed; *least: a lower bound of it. */
+/* Sets the offsets so that no two pieces alive together overlap; *peak: bytes needed; *least:
+ * a lower bound of it. */
 int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least);
 
 /* Where operations read a parameter: its home, or its 16-bit copy, element for element at half the offset. */
@@ -35,7 +37,8 @@ kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor);
 size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor);
 static inline bool kolo_plan_placed(enum kolo_role role) /* lives in ACTIVATION */
 {
-    return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION || role == KOLO_ROLE_PARTIAL;
+    return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION ||
+           role == KOLO_ROLE_PARTIAL;
 }
 static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */
 {

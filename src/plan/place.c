@@ -7,8 +7,8 @@
 #include "plan/parts.h"
 
 /* ---- pieces: offsets for a set of lifetimes ----
- * Greedy: pieces in some order, each to a gap between those already placed that are alive together with it. No order is best
- * for all networks, so a few are tried; the bound says how much is left to gain. */
+ * Greedy: pieces in some order, each to a gap between those already placed that are alive together with it.
+ * No order is best for all networks, so a few are tried; the bound says how much is left to gain. */
 
 typedef struct ranked {
     double key;
@@ -28,7 +28,7 @@ static double key_of(const kolo_piece *p, enum order order)
     }
 }
 
-static int compare(const void *a, const void *b)
+static int place_compare(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     if (x->key != y->key) return x->key < y->key ? -1 : 1;
@@ -36,7 +36,8 @@ static int compare(const void *a, const void *b)
 }
 
 /* placed: [n] pieces by offset. Chooses the lowest gap that fits, or the tightest. */
-static size_t gap_for(const kolo_piece *piece, const int64_t *placed, int64_t n, const kolo_piece *p, bool tightest)
+static size_t gap_for(const kolo_piece *piece, const int64_t *placed, int64_t n, const kolo_piece *p,
+                      bool tightest)
 {
     size_t end = 0, best = SIZE_MAX, slack = SIZE_MAX;
     for (int64_t i = 0; i < n; i++) {
@@ -52,10 +53,11 @@ static size_t gap_for(const kolo_piece *piece, const int64_t *placed, int64_t n,
     return best == SIZE_MAX ? end : best;
 }
 
-static size_t try_order(int64_t n, kolo_piece *piece, enum order order, bool tightest, ranked *rank, int64_t *placed)
+static size_t try_order(int64_t n, kolo_piece *piece, enum order order, bool tightest, ranked *rank,
+                        int64_t *placed)
 {
     for (int64_t i = 0; i < n; i++) rank[i] = (ranked){key_of(&piece[i], order), i};
-    qsort(rank, (size_t)n, sizeof *rank, compare);
+    qsort(rank, (size_t)n, sizeof *rank, place_compare);
     size_t peak = 0;
     for (int64_t i = 0; i < n; i++) {
         kolo_piece *p = &piece[rank[i].piece];
@@ -83,7 +85,7 @@ static size_t most_alive(int64_t n, const kolo_piece *piece)
 
 int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least)
 {
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     ranked *rank = kolo_alloc((size_t)(n + 1) * sizeof *rank);
     int64_t *placed = kolo_alloc((size_t)(n + 1) * sizeof *placed);
     size_t *best = kolo_alloc((size_t)(n + 1) * sizeof *best);
@@ -135,9 +137,7 @@ static int tensors_of(const kolo_plan *plan, const kolo_action *a, int *tensor)
         for (int k = 0; k < node->n_in; k++) tensor[n++] = node->in[k];
         for (int k = 0; k < node->n_out; k++) tensor[n++] = node->out[k];
     } else if (a->kind == KOLO_ACTION_SUM) {
-        const kolo_node *node = &g->node[a->node];
-        for (int k = 0; k < node->n_out && n == 0; k++)
-            if (node->out[k] >= 0 && g->tensor[node->out[k]].role == KOLO_ROLE_PARTIAL) tensor[n++] = node->out[k];
+        tensor[n++] = g->node[a->node].out[a->from];
     }
     return n;
 }
@@ -163,8 +163,11 @@ static void take_over(life *l, const kolo_plan *plan)
         if (which < 0 || which >= n->n_in || n->in[which] < 0 || n->out[0] < 0) continue;
         int in = n->in[which], out = n->out[0], uses = 0;
         for (int k = 0; k < n->n_in; k++) uses += n->in[k] == in;
-        if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION || g->tensor[out].role != KOLO_ROLE_ACTIVATION) continue;
-        if (l->of[in].begin < 0 || l->of[in].end != i || plan->layout[in].bytes != plan->layout[out].bytes) continue;
+        if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION ||
+            g->tensor[out].role != KOLO_ROLE_ACTIVATION)
+            continue;
+        if (l->of[in].begin < 0 || l->of[in].end != i || plan->layout[in].bytes != plan->layout[out].bytes)
+            continue;
         l->shares[out] = l->shares[in];
         if (l->of[out].end > l->of[l->shares[in]].end) l->of[l->shares[in]].end = l->of[out].end;
     }
@@ -174,7 +177,7 @@ static int place_lives(life *l, kolo_plan *plan)
 {
     int64_t n = 0, tensors = plan->graph->tensors;
     kolo_piece *piece = kolo_alloc((size_t)(tensors + 1) * sizeof *piece);
-    if (!piece) return KOLO_ECONFIG;
+    if (!piece) return KOLO_ENOMEM;
     for (int t = 0; t < tensors; t++)
         if (l->of[t].begin >= 0 && l->shares[t] == t) {
             l->piece[t] = n;
@@ -195,7 +198,8 @@ static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
         int n = tensors_of(plan, a, tensor);
         for (int k = 0; k < n; k++) {
             kolo_binding *b = &plan->binding[a->binding + k];
-            if (b->arena == KOLO_ARENA_ACTIVATION) b->offset = l->of[tensor[k]].offset + (size_t)a->slot * slot_bytes;
+            if (b->arena == KOLO_ARENA_ACTIVATION)
+                b->offset = l->of[tensor[k]].offset + (size_t)a->slot * slot_bytes;
         }
     }
 }
@@ -203,8 +207,9 @@ static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
 int kolo_plan_place(kolo_plan *plan)
 {
     size_t tensors = (size_t)plan->graph->tensors + 1;
-    int rc = KOLO_ECONFIG;
-    life l = {kolo_alloc(tensors * sizeof *l.of), kolo_alloc(tensors * sizeof *l.shares), kolo_alloc(tensors * sizeof *l.piece)};
+    int rc = KOLO_ENOMEM;
+    life l = {kolo_alloc(tensors * sizeof *l.of), kolo_alloc(tensors * sizeof *l.shares),
+              kolo_alloc(tensors * sizeof *l.piece)};
     if (!l.of || !l.shares || !l.piece) goto fail;
     for (int t = 0; t < plan->graph->tensors; t++) {
         l.of[t].begin = -1;

@@ -9,21 +9,28 @@
 #include "plan/parts.h"
 
 const char *const kolo_arena_name[KOLO_ARENAS] = {
-    "parameters", "buffers", "gradients", "parts", "optimizer", "average", "shadow", "stage", "activations", "workspace",
+    "parameters", "buffers", "gradients", "parts",       "optimizer",
+    "average",    "shadow",  "stage",     "activations", "workspace",
 };
 
 static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
 {
-    if (c->ranks < 1 || c->slots < 1) return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks, %d micro-batches", c->ranks, c->slots);
+    if (c->ranks < 1 || c->slots < 1)
+        return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks, %d micro-batches", c->ranks, c->slots);
     if (c->slots > KOLO_MAX_SLOTS)
-        return kolo_fail(KOLO_ECONFIG, "%d micro-batches a rank and step are more than %d; set a larger micro_batch", c->slots, KOLO_MAX_SLOTS);
-    if (c->optimizer && !graph->train) return kolo_fail(KOLO_EINTERNAL, "plan: %s was built for evaluation and cannot be trained", graph->name);
+        return kolo_fail(KOLO_ECONFIG,
+                         "%d micro-batches a rank and step are more than %d; set a larger micro_batch",
+                         c->slots, KOLO_MAX_SLOTS);
+    if (c->optimizer && !graph->train)
+        return kolo_fail(KOLO_EINTERNAL, "plan: %s was built for evaluation and cannot be trained",
+                         graph->name);
     if (c->optimizer && c->canonical && c->ranks > 1 && (c->slots & (c->slots - 1))) {
         int less = 1;
         while (less * 2 < c->slots) less *= 2;
         long long rows = graph->rows, share = rows * c->ranks;
         return kolo_fail(KOLO_ECONFIG,
-                         "reduce=canonical on %d ranks: each rank has %d micro-batches of %lld rows, but their number must be a "
+                         "reduce=canonical on %d ranks: each rank has %d micro-batches of %lld rows, but "
+                         "their number must be a "
                          "power of two; set batch=%lld or batch=%lld, or use another number of ranks",
                          c->ranks, c->slots, rows, share * less, share * less * 2);
     }
@@ -39,10 +46,11 @@ static size_t stage_bytes(const kolo_plan *plan)
     return bytes;
 }
 
-static int prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like)
+static int plan_prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like)
 {
     const kolo_graph *g = plan->graph;
-    KOLO_TRY(kolo_backend_layout(backend, g, like ? like->graph : NULL, like ? like->layout : NULL, plan->layout));
+    KOLO_TRY(
+        kolo_backend_layout(backend, g, like ? like->graph : NULL, like ? like->layout : NULL, plan->layout));
     if (!kolo_backend_is_host(backend)) plan->arena_bytes[KOLO_ARENA_STAGE] = stage_bytes(plan);
     for (int i = 0; i < g->nodes; i++) {
         size_t bytes = 0;
@@ -56,7 +64,7 @@ static int prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like
 int kolo_plan_set_hash(kolo_plan *plan)
 {
     uint64_t *cumulative = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cumulative);
-    if (!cumulative) return KOLO_ECONFIG;
+    if (!cumulative) return KOLO_ENOMEM;
     kolo_plan_hashes(plan, cumulative);
     plan->hash = cumulative[plan->actions];
     free(cumulative);
@@ -68,12 +76,12 @@ static int start(kolo_plan **out, const kolo_graph *graph, const kolo_plan_confi
     *out = NULL;
     KOLO_TRY(check_config(graph, config));
     kolo_plan *plan = *out = kolo_alloc(sizeof *plan);
-    if (!plan) return KOLO_ECONFIG;
+    if (!plan) return KOLO_ENOMEM;
     plan->graph = graph;
     plan->config = *config;
     plan->layout = kolo_alloc((size_t)graph->tensors * sizeof *plan->layout);
     plan->kernel = kolo_alloc((size_t)graph->nodes * sizeof(kolo_kernel *));
-    return plan->layout && plan->kernel ? 0 : KOLO_ECONFIG;
+    return plan->layout && plan->kernel ? 0 : KOLO_ENOMEM;
 }
 
 /* With the layouts known. */
@@ -89,7 +97,7 @@ int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *bac
                      const kolo_plan_config *config, const kolo_plan *like)
 {
     int rc = start(out, graph, config);
-    if (rc == 0) rc = prepare(*out, backend, like);
+    if (rc == 0) rc = plan_prepare(*out, backend, like);
     if (rc == 0) rc = lay_out(*out, like);
     if (rc == 0) rc = kolo_plan_set_hash(*out);
     if (rc < 0) kolo_plan_destroy(out);
@@ -130,7 +138,8 @@ size_t kolo_plan_bytes(const kolo_plan *plan)
 {
     size_t sum = 0;
     for (int a = 0; a < KOLO_ARENAS; a++) {
-        bool shared = plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
+        bool shared =
+            plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
         if (!shared) sum += plan->arena_bytes[a];
     }
     return sum;
@@ -142,7 +151,8 @@ kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)
     for (int64_t i = 0; i < plan->actions; i++) {
         const kolo_action *a = &plan->action[i];
         if (a->slot != slot) continue;
-        if (a->kind == KOLO_ACTION_LOAD && (tensor == g->input || tensor == g->label)) return plan->binding[a->binding + (tensor == g->label)];
+        if (a->kind == KOLO_ACTION_LOAD && (tensor == g->input || tensor == g->label))
+            return plan->binding[a->binding + (tensor == g->label)];
         if (a->kind != KOLO_ACTION_RUN) continue;
         const kolo_node *n = &g->node[a->node];
         for (int k = 0; k < n->n_out; k++)

@@ -1,7 +1,8 @@
-/* Plan: who does what, when, in which memory. The list of actions of one training (or evaluation) step of this rank, made before step 1 from the graph and the
- * options; printed, checked and executed.
+/* Plan: who does what, when, in which memory. The list of actions of one training (or evaluation) step of
+ * this rank, made before step 1 from the graph and the options; printed, checked and executed.
  *
- *   graph --layouts, algorithms (ops/)--> --instantiate--> actions --buckets--> --place--> arenas and bindings --hash--> compared over ranks
+ *   graph --layouts, algorithms (ops/)--> --instantiate--> actions --buckets--> --place--> arenas and
+ *   bindings --hash--> compared over ranks
  *
  * Data parallel, accumulation, sync batch norm, Adasum and compression differ only in the list. */
 #ifndef KOLO_PLAN_H
@@ -17,35 +18,59 @@
 #include "optim/optim.h"
 
 enum kolo_arena {
-    KOLO_ARENA_PARAM,      /* f32 parameters, in the order in which their gradients are completed               */
-    KOLO_ARENA_BUFFER,     /* running statistics                                                                */
-    KOLO_ARENA_GRADIENT,   /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory) */
-    KOLO_ARENA_PART,       /* gradients of later micro-batches before they are folded: levels of GRADIENT's size */
-    KOLO_ARENA_STATE,      /* optimizer state: kolo_plan_states x PARAM's size, then a kolo_layer for every segment if layer-wise */
-    KOLO_ARENA_EMA,        /* moving average: PARAM then BUFFER                                                 */
-    KOLO_ARENA_SHADOW,     /* 16-bit copy of PARAM (layout.half), element for element; an evaluation has its own   */
-    KOLO_ARENA_STAGE,      /* device backends: pictures, then labels, of a rank's batch as the loader gave them */
-    KOLO_ARENA_ACTIVATION, /* input, labels, activations and their gradients, by lifetime                       */
-    KOLO_ARENA_WORKSPACE,  /* scratch of one running operation                                                  */
+    /* f32 parameters, in the order in which their gradients are completed */
+    KOLO_ARENA_PARAM,
+    /* running statistics */
+    KOLO_ARENA_BUFFER,
+    /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory) */
+    KOLO_ARENA_GRADIENT,
+    /* gradients of later micro-batches before they are folded: levels of GRADIENT's size */
+    KOLO_ARENA_PART,
+    /* optimizer state: kolo_plan_states x PARAM's size, then a kolo_layer for every segment if layer-wise */
+    KOLO_ARENA_STATE,
+    /* moving average: PARAM then BUFFER */
+    KOLO_ARENA_EMA,
+    /* 16-bit copy of PARAM (layout.half), element for element; an evaluation has its own */
+    KOLO_ARENA_SHADOW,
+    /* device backends: pictures, then labels, of a rank's batch as the loader gave them */
+    KOLO_ARENA_STAGE,
+    /* input, labels, activations and their gradients, by lifetime */
+    KOLO_ARENA_ACTIVATION,
+    /* scratch of one running operation */
+    KOLO_ARENA_WORKSPACE,
     KOLO_ARENAS
 };
 extern const char *const kolo_arena_name[KOLO_ARENAS];
 
 enum kolo_action_kind {
-    KOLO_ACTION_LOAD,    /* copy rows of micro-batch `slot` to the input and label tensors                     */
-    KOLO_ACTION_RUN,     /* operation `node` on micro-batch `slot`                                             */
-    KOLO_ACTION_SUM,     /* blocking sum over ranks of the PARTIAL that binding[0] names                       */
-    KOLO_ACTION_FOLD,    /* slice `bucket`: level `to` += level `from` (level 0 is GRADIENT, i > 0 is PART level i-1) */
-    KOLO_ACTION_REDUCE,  /* start the sum over ranks of bucket `bucket`                                        */
-    KOLO_ACTION_WAIT,    /* until it is done                                                                   */
-    KOLO_ACTION_SQUARE,  /* squares of micro-batch `slot` in slice `bucket`, level `from`, for the noise scale   */
-    KOLO_ACTION_NOISE,   /* their sum over ranks                                                               */
-    KOLO_ACTION_NORM,    /* global gradient norm -> step->clip, step->skip, loss scale                         */
-    KOLO_ACTION_LAYERS,  /* layer-wise optimizers: norms of every tensor -> its factor                         */
-    KOLO_ACTION_UPDATE,  /* optimizer (EMA, SHADOW) on the parameters of bucket `bucket`                        */
-    KOLO_ACTION_DELTA,   /* optimizer on this rank's own gradients of bucket `bucket`: the step takes their place */
-    KOLO_ACTION_APPLY,   /* what Adasum made of the ranks' steps is added to the weights (EMA, SHADOW)            */
-    KOLO_ACTION_BUFFERS, /* running statistics from the averaged batch statistics; their EMA                   */
+    /* copy rows of micro-batch `slot` to the input and label tensors */
+    KOLO_ACTION_LOAD,
+    /* operation `node` on micro-batch `slot` */
+    KOLO_ACTION_RUN,
+    /* blocking sum over ranks of the PARTIAL that binding[0] names */
+    KOLO_ACTION_SUM,
+    /* slice `bucket`: level `to` += level `from` (level 0 is GRADIENT, i > 0 is PART level i-1) */
+    KOLO_ACTION_FOLD,
+    /* start the sum over ranks of bucket `bucket` */
+    KOLO_ACTION_REDUCE,
+    /* until it is done */
+    KOLO_ACTION_WAIT,
+    /* squares of micro-batch `slot` in slice `bucket`, level `from`, for the noise scale */
+    KOLO_ACTION_SQUARE,
+    /* their sum over ranks */
+    KOLO_ACTION_NOISE,
+    /* global gradient norm -> step->clip, step->skip, loss scale */
+    KOLO_ACTION_NORM,
+    /* layer-wise optimizers: norms of every tensor -> its factor */
+    KOLO_ACTION_LAYERS,
+    /* optimizer (EMA, SHADOW) on the parameters of bucket `bucket` */
+    KOLO_ACTION_UPDATE,
+    /* optimizer on this rank's own gradients of bucket `bucket`: the step takes their place */
+    KOLO_ACTION_DELTA,
+    /* what Adasum made of the ranks' steps is added to the weights (EMA, SHADOW) */
+    KOLO_ACTION_APPLY,
+    /* running statistics from the averaged batch statistics; their EMA */
+    KOLO_ACTION_BUFFERS,
 };
 
 typedef struct kolo_binding {
@@ -56,7 +81,7 @@ typedef struct kolo_binding {
 typedef struct kolo_action {
     enum kolo_action_kind kind;
     int node, slot, bucket;
-    int from, to;    /* FOLD: levels */
+    int from, to;    /* FOLD: levels; SUM, from: which output of its node */
     int64_t binding; /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label), of one (SUM) */
 } kolo_action;
 
@@ -74,14 +99,18 @@ typedef struct kolo_plan_config {
     double bucket_bytes;
     const kolo_optimizer *optimizer; /* NULL: evaluation */
     bool ema, clip_norm, lookahead;
-    bool swa;     /* running statistics of the average are formed anew (exec.h): what they are summed in holds no gradients */
-    bool scaled;  /* the loss is scaled: NORM judges every step */
-    bool adasum;  /* several ranks: each forms its own step, and the steps are combined by Adasum (comm/adasum.h) */
+    /* running statistics of the average are formed anew (exec.h): what they are summed in holds no
+     * gradients */
+    bool swa;
+    bool scaled; /* the loss is scaled: NORM judges every step */
+    /* several ranks: each forms its own step, and the steps are combined by Adasum (comm/adasum.h) */
+    bool adasum;
     bool average; /* with it: between nodes; those of a node are averaged */
     bool noise;   /* squares of every micro-batch's gradients are measured */
     bool decay_norms;
-    double layer_decay; /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
-    bool keep;          /* every value has its own memory until the step ends: for inspection and tests */
+    /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
+    double layer_decay;
+    bool keep; /* every value has its own memory until the step ends: for inspection and tests */
 } kolo_plan_config;
 
 typedef struct kolo_plan {
@@ -98,15 +127,18 @@ typedef struct kolo_plan {
     kolo_segment *segment; /* of PARAM, ascending */
     int segments;
     size_t arena_bytes[KOLO_ARENAS];
-    kolo_binding *home;      /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
+    /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
+    kolo_binding *home;
     bool shares;             /* made with `like`: PARAM, BUFFER and EMA belong to the training plan */
     size_t least_activation; /* lower bound of the ACTIVATION arena: the most bytes alive at one action */
     size_t reduced_front;    /* bytes of GRADIENT before the first parameter gradient (statistics, metrics) */
     uint64_t hash;           /* bindings, layouts, algorithms, buckets, order */
 } kolo_plan;
 
-/* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers it shares (same homes and layouts): an evaluation's, or one for batches of another shape. */
-int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config, const kolo_plan *like);
+/* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers it shares (same homes and
+ * layouts): an evaluation's, or one for batches of another shape. */
+int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend,
+                     const kolo_plan_config *config, const kolo_plan *like);
 void kolo_plan_destroy(kolo_plan **plan);
 
 /* Lower bounds of the arenas of any plan of `graph`, whatever layouts and algorithms a backend chooses for
@@ -114,37 +146,44 @@ void kolo_plan_destroy(kolo_plan **plan);
  * STAGE, SHADOW and WORKSPACE. No operation is prepared, nothing is timed. */
 int kolo_plan_least(const kolo_graph *graph, const kolo_plan_config *config, size_t arena_bytes[KOLO_ARENAS]);
 
-/* Plans that take turns, [1] and later made `like` [0]: every arena becomes as large as the largest needs. KOLO_EINTERNAL: their gradients, statistics or buckets
- * lie elsewhere, so one communicator and one optimizer could not serve them. */
+/* Plans that take turns, [1] and later made `like` [0]: every arena becomes as large as the largest needs.
+ * KOLO_EINTERNAL: their gradients, statistics or buckets lie elsewhere, so one communicator and one optimizer
+ * could not serve them. */
 int kolo_plan_share(kolo_plan *const *plan, int plans);
 
-/* Every tensor is written before it is read, no two live values overlap, every gradient is complete before its bucket starts,
- * every bucket is started, waited for and updated once. KOLO_EINTERNAL names the first breach. Run by tests and `kolo plan`. */
+/* Every tensor is written before it is read, no two live values overlap, every gradient is complete before
+ * its bucket starts, every bucket is started, waited for and updated once. KOLO_EINTERNAL names the first
+ * breach. Run by tests and `kolo plan`. */
 int kolo_plan_check(const kolo_plan *plan);
 
-/* The hash as it grows: cumulative[0] covers layouts, kernels, arenas, buckets; [i + 1] also action i with its bindings;
- * [actions] is plan->hash. cumulative: [plan->actions + 1]. The first difference between two ranks names the action. */
+/* The hash as it grows: cumulative[0] covers layouts, kernels, arenas, buckets; [i + 1] also action i with
+ * its bindings; [actions] is plan->hash. cumulative: [plan->actions + 1]. The first difference between two
+ * ranks names the action. */
 void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
 
 /* Where slot `slot` keeps `tensor` (its binding in the action that makes it); arena -1: nowhere. */
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
 
-/* Optimizer states of PARAM's size (Lookahead's slow weights among them), their names in checkpoints, and where the layers' records begin
- * in STATE. */
+/* Optimizer states of PARAM's size (Lookahead's slow weights among them), their names in checkpoints, and
+ * where the layers' records begin in STATE. */
 int kolo_plan_states(const kolo_plan *plan);
 const char *kolo_plan_state_name(const kolo_plan *plan, int state);
 size_t kolo_plan_layers_offset(const kolo_plan *plan);
-int kolo_plan_layer(const kolo_plan *plan, int tensor); /* which layer (segment) a parameter is; -1: the optimizer is not layer-wise */
+/* which layer (segment) a parameter is; -1: the optimizer is not layer-wise */
+int kolo_plan_layer(const kolo_plan *plan, int tensor);
 
-/* With Adasum: the tensors of a bucket of gradients, elements of each with its padding, in their order; count[graph->tensors], returns how many. */
+/* With Adasum: the tensors of a bucket of gradients, elements of each with its padding, in their order;
+ * count[graph->tensors], returns how many. */
 int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count);
-/* How deep every parameter stands: depth[graph->tensors], 0 for what comes first (stem, embedding), then one more for every block, the head last; -1: no
- * parameter. Returns the number of depths. A block is what a name with a number in it holds ("layer1.0", "features.5.2"); a network without such names
- * has a depth for every matrix. */
+/* How deep every parameter stands: depth[graph->tensors], 0 for what comes first (stem, embedding), then
+ * one more for every block, the head last; -1: no parameter. Returns the number of depths. A block is
+ * what a name with a number in it holds ("layer1.0", "features.5.2"); a network without such names has a
+ * depth for every matrix. */
 int kolo_plan_depths(const kolo_graph *graph, int *depth);
 
-size_t kolo_plan_bytes(const kolo_plan *plan);                    /* sum of the arenas that are its own */
-int kolo_plan_print(const kolo_plan *plan, void *file, bool all); /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
+size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of the arenas that are its own */
+/* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
+int kolo_plan_print(const kolo_plan *plan, void *file, bool all);
 /* One line for action `i` ("reduce bucket 3 (2.1 MiB, layer4.1.conv2.weight .. fc.bias)"), to `text`. */
 void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size);
 

@@ -59,8 +59,8 @@ static kolo_cost update_cost(const kolo_plan *plan, const kolo_action *a)
     return c;
 }
 
-/* Gradients are looked at before they are used: once for the norm of all; with their weights for the norms of every
- * tensor, and by LAMB, whose step is what is measured, with its two states, which it writes. */
+/* Gradients are looked at before they are used: once for the norm of all; with their weights for the norms of
+ * every tensor, and by LAMB, whose step is what is measured, with its two states, which it writes. */
 static kolo_cost judge_cost(const kolo_plan *plan, const kolo_action *a)
 {
     const double word = sizeof(float),
@@ -105,12 +105,7 @@ static kolo_cost send_cost(const kolo_plan *plan, double bytes)
 
 static double sum_bytes(const kolo_plan *plan, const kolo_action *a)
 {
-    const kolo_node *n = &plan->graph->node[a->node];
-    double bytes = 0;
-    for (int k = 0; k < n->n_out; k++)
-        if (n->out[k] >= 0 && plan->graph->tensor[n->out[k]].role == KOLO_ROLE_PARTIAL)
-            bytes += (double)plan->layout[n->out[k]].bytes;
-    return bytes;
+    return (double)plan->layout[plan->graph->node[a->node].out[a->from]].bytes;
 }
 
 /* What an action is counted as; KOLO_CLASSES: nothing. */
@@ -153,7 +148,7 @@ static int open_pricing(pricing *p, const kolo_plan *plan)
     size_t *bytes = stored_bytes(plan);
     *p = (pricing){.plan = plan, .stored = {bytes, plan->arena_bytes[KOLO_ARENA_STAGE] > 0}};
     p->done = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *p->done);
-    return bytes && p->done ? 0 : KOLO_ECONFIG;
+    return bytes && p->done ? 0 : KOLO_ENOMEM;
 }
 
 static void close_pricing(pricing *p)
@@ -286,7 +281,8 @@ int kolo_price_print(const kolo_price *price, const kolo_plan *plan, const kolo_
     print_cost(f, "in all", &price->all, timed, price->step);
     if (price->all.spared > 0)
         fprintf(f,
-                "  sums of convolutions in bf16 are counted as formed by engines compiled at the start; where the GPU's "
+                "  sums of convolutions in bf16 are counted as formed by engines compiled at the start; "
+                "where the GPU's "
                 "clock prefers two passes: %.2f GB more\n",
                 price->all.spared / 1e9);
     if (send->calls)

@@ -28,7 +28,9 @@ static void bucket_ends(const kolo_plan *plan, int bucket, const char **first, c
     for (int t = 0; t < g->tensors; t++) {
         const kolo_binding *h = &plan->home[t];
         if (h->arena != KOLO_ARENA_GRADIENT || kolo_plan_bucket_of(plan, h->offset) != bucket) continue;
-        const char *name = g->tensor[t].of >= 0 && g->tensor[t].role == KOLO_ROLE_GRADIENT ? g->tensor[g->tensor[t].of].name : g->tensor[t].name;
+        const char *name = g->tensor[t].of >= 0 && g->tensor[t].role == KOLO_ROLE_GRADIENT
+                               ? g->tensor[g->tensor[t].of].name
+                               : g->tensor[t].name;
         if (h->offset < low) *first = name;
         if (h->offset >= high) *last = name;
         low = h->offset < low ? h->offset : low;
@@ -75,20 +77,31 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
         if (a->node < 0 || a->node >= plan->graph->nodes) break;
         const kolo_node *n = &plan->graph->node[a->node];
         const char *verb = a->kind == KOLO_ACTION_RUN ? "run" : "sum over ranks";
-        if (plan->config.slots > 1) snprintf(text, size, "%s %s %s, micro-batch %d", verb, kolo_op_table[n->op].name, out_name(plan, n), a->slot);
+        if (plan->config.slots > 1)
+            snprintf(text, size, "%s %s %s, micro-batch %d", verb, kolo_op_table[n->op].name,
+                     out_name(plan, n), a->slot);
         else snprintf(text, size, "%s %s %s", verb, kolo_op_table[n->op].name, out_name(plan, n));
         return;
     }
-    case KOLO_ACTION_FOLD: snprintf(text, size, "fold bucket %d: level %d += level %d, micro-batch %d", a->bucket, a->to, a->from, a->slot); return;
-    case KOLO_ACTION_REDUCE: bucket_text(plan, combined(plan, a->bucket) ? "combine by Adasum" : "reduce", a->bucket, text, size); return;
+    case KOLO_ACTION_FOLD:
+        snprintf(text, size, "fold bucket %d: level %d += level %d, micro-batch %d", a->bucket, a->to,
+                 a->from, a->slot);
+        return;
+    case KOLO_ACTION_REDUCE:
+        bucket_text(plan, combined(plan, a->bucket) ? "combine by Adasum" : "reduce", a->bucket, text, size);
+        return;
     case KOLO_ACTION_WAIT: bucket_text(plan, "wait for", a->bucket, text, size); return;
-    case KOLO_ACTION_SQUARE: snprintf(text, size, "squares of bucket %d, micro-batch %d", a->bucket, a->slot); return;
+    case KOLO_ACTION_SQUARE:
+        snprintf(text, size, "squares of bucket %d, micro-batch %d", a->bucket, a->slot);
+        return;
     case KOLO_ACTION_NOISE: snprintf(text, size, "sum over ranks of the micro-batches' squares"); return;
     case KOLO_ACTION_NORM:
-        snprintf(text, size, "norm of all gradients:%s%s%s", plan->config.clip_norm ? " clip" : "", plan->config.scaled ? " loss scale" : "",
-                 plan->config.noise ? " noise scale" : "");
+        snprintf(text, size, "norm of all gradients:%s%s%s", plan->config.clip_norm ? " clip" : "",
+                 plan->config.scaled ? " loss scale" : "", plan->config.noise ? " noise scale" : "");
         return;
-    case KOLO_ACTION_LAYERS: snprintf(text, size, "norms of %d tensors: %s", plan->segments, plan->config.optimizer->name); return;
+    case KOLO_ACTION_LAYERS:
+        snprintf(text, size, "norms of %d tensors: %s", plan->segments, plan->config.optimizer->name);
+        return;
     case KOLO_ACTION_UPDATE: bucket_text(plan, "update", a->bucket, text, size); return;
     case KOLO_ACTION_DELTA: bucket_text(plan, "this rank's step of", a->bucket, text, size); return;
     case KOLO_ACTION_APPLY: bucket_text(plan, "apply", a->bucket, text, size); return;
@@ -104,15 +117,18 @@ static void print_arenas(const kolo_plan *plan, FILE *f)
     for (int a = 0; a < KOLO_ARENAS; a++) {
         size_t bytes = plan->arena_bytes[a];
         if (!bytes) continue;
-        bool shared = plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
+        bool shared =
+            plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
         size_text(bytes, text, sizeof text);
         fprintf(f, "  %-12s %12zu  %10s", kolo_arena_name[a], bytes, text);
         if (shared) fprintf(f, "  (the training plan's)");
         if (a == KOLO_ARENA_SHADOW) fprintf(f, "  the parameters in %s", kolo_dtype_name(plan->graph->dtype));
         if (a == KOLO_ARENA_ACTIVATION)
-            fprintf(f, "  at least %zu; %.2f %% lost between lifetimes", plan->least_activation, 100 * ((double)bytes / (double)plan->least_activation - 1));
+            fprintf(f, "  at least %zu; %.2f %% lost between lifetimes", plan->least_activation,
+                    100 * ((double)bytes / (double)plan->least_activation - 1));
         if (a == KOLO_ARENA_PART)
-            fprintf(f, "  %d level%s beside the gradients", kolo_plan_levels(&plan->config) - 1, kolo_plan_levels(&plan->config) > 2 ? "s" : "");
+            fprintf(f, "  %d level%s beside the gradients", kolo_plan_levels(&plan->config) - 1,
+                    kolo_plan_levels(&plan->config) > 2 ? "s" : "");
         fprintf(f, "\n");
     }
     size_text(kolo_plan_bytes(plan), text, sizeof text);
@@ -131,11 +147,13 @@ static void print_buckets(const kolo_plan *plan, FILE *f)
             const kolo_action *a = &plan->action[i];
             const kolo_node *n = a->kind == KOLO_ACTION_RUN ? &plan->graph->node[a->node] : NULL;
             for (int k = 0; n && k < n->n_out; k++)
-                if (n->out[k] >= 0 && plan->home[n->out[k]].arena == KOLO_ARENA_GRADIENT && plan->home[n->out[k]].offset < end &&
+                if (n->out[k] >= 0 && plan->home[n->out[k]].arena == KOLO_ARENA_GRADIENT &&
+                    plan->home[n->out[k]].offset < end &&
                     plan->home[n->out[k]].offset >= plan->bucket[b].offset)
                     at = i;
         }
-        fprintf(f, "  %4d %11zu %11zu   %21lld  %s .. %s\n", b, plan->bucket[b].offset, end - plan->bucket[b].offset, (long long)at, first, last);
+        fprintf(f, "  %4d %11zu %11zu   %21lld  %s .. %s\n", b, plan->bucket[b].offset,
+                end - plan->bucket[b].offset, (long long)at, first, last);
     }
 }
 
@@ -152,14 +170,15 @@ static void print_sent(const kolo_plan *plan, FILE *f)
             reduced += (size_t)plan->bucket[a->bucket].count * sizeof(float);
         }
         if (a->kind != KOLO_ACTION_SUM) continue;
-        const kolo_node *n = &plan->graph->node[a->node];
         sums++;
-        for (int k = 0; k < n->n_out; k++)
-            if (n->out[k] >= 0 && plan->graph->tensor[n->out[k]].role == KOLO_ROLE_PARTIAL) summed += plan->layout[n->out[k]].bytes;
+        summed += plan->layout[plan->graph->node[a->node].out[a->from]].bytes;
     }
     size_text(reduced, text, sizeof text);
-    fprintf(f, "\nsent a step: %lld bucket reductions of %zu bytes (%s) in all", (long long)reductions, reduced, text);
-    if (plan->config.ranks > 1) fprintf(f, ", %.0f bytes a rank each way", 2.0 * (plan->config.ranks - 1) / plan->config.ranks * (double)reduced);
+    fprintf(f, "\nsent a step: %lld bucket reductions of %zu bytes (%s) in all", (long long)reductions,
+            reduced, text);
+    if (plan->config.ranks > 1)
+        fprintf(f, ", %.0f bytes a rank each way",
+                2.0 * (plan->config.ranks - 1) / plan->config.ranks * (double)reduced);
     if (sums) fprintf(f, "; %lld batch-norm sums of %zu bytes", (long long)sums, summed);
     fprintf(f, "\n");
 }
@@ -171,11 +190,15 @@ static void print_kernels(const kolo_plan *plan, FILE *f)
     for (int i = 0; i < g->nodes; i++) {
         int same = 0, first = i;
         for (int k = 0; k < g->nodes; k++) {
-            if (g->node[k].op != g->node[i].op || strcmp(kolo_kernel_name(plan->kernel[k]), kolo_kernel_name(plan->kernel[i]))) continue;
+            if (g->node[k].op != g->node[i].op ||
+                strcmp(kolo_kernel_name(plan->kernel[k]), kolo_kernel_name(plan->kernel[i])))
+                continue;
             same++;
             if (k < first) first = k;
         }
-        if (first == i) fprintf(f, "  %4d x %-20s %s\n", same, kolo_op_table[g->node[i].op].name, kolo_kernel_name(plan->kernel[i]));
+        if (first == i)
+            fprintf(f, "  %4d x %-20s %s\n", same, kolo_op_table[g->node[i].op].name,
+                    kolo_kernel_name(plan->kernel[i]));
     }
     int64_t block[8] = {0};
     int blocks = 0;
@@ -189,14 +212,18 @@ static void print_kernels(const kolo_plan *plan, FILE *f)
     fprintf(f, "\n");
 }
 
-/* Actions [i, end) that are operations and sums of one micro-batch; shown as one line unless all are wanted. */
+/* Actions [i, end) that are operations and sums of one micro-batch; shown as one line unless all are
+ * wanted. */
 static int64_t end_of_run(const kolo_plan *plan, int64_t i)
 {
     int64_t end = i;
     for (; end < plan->actions; end++) {
         const kolo_action *a = &plan->action[end];
-        if ((a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_SUM) || a->slot != plan->action[i].slot) break;
-        if (end > i && plan->graph->node[a->node].backward != plan->graph->node[plan->action[i].node].backward) break;
+        if ((a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_SUM) || a->slot != plan->action[i].slot)
+            break;
+        if (end > i &&
+            plan->graph->node[a->node].backward != plan->graph->node[plan->action[i].node].backward)
+            break;
     }
     return end;
 }
@@ -218,9 +245,11 @@ static void print_actions(const kolo_plan *plan, FILE *f, bool all)
             fprintf(f, "  %5lld %s\n", (long long)i, text);
             continue;
         }
-        const kolo_node *first = &plan->graph->node[plan->action[i].node], *last = &plan->graph->node[plan->action[end - 1].node];
-        fprintf(f, "  %5lld .. %lld %s: %s %s .. %s %s\n", (long long)i, (long long)end - 1, first->backward ? "backward" : "forward",
-                kolo_op_table[first->op].name, out_name(plan, first), kolo_op_table[last->op].name, out_name(plan, last));
+        const kolo_node *first = &plan->graph->node[plan->action[i].node],
+                        *last = &plan->graph->node[plan->action[end - 1].node];
+        fprintf(f, "  %5lld .. %lld %s: %s %s .. %s %s\n", (long long)i, (long long)end - 1,
+                first->backward ? "backward" : "forward", kolo_op_table[first->op].name,
+                out_name(plan, first), kolo_op_table[last->op].name, out_name(plan, last));
         i = end - 1;
     }
 }
@@ -231,14 +260,16 @@ int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
     const kolo_graph *g = plan->graph;
     const kolo_plan_config *c = &plan->config;
     static const char *const bn[] = {"local", "sync", "ghost"};
-    fprintf(f, "plan of %s (%s): %d rank%s, %d micro-batch%s of %lld rows a rank, %s, bn=%s, reduce=%s\n", g->name,
-            c->optimizer ? c->optimizer->name : "evaluation", c->ranks, c->ranks > 1 ? "s" : "", c->slots, c->slots > 1 ? "es" : "", (long long)g->rows,
-            kolo_dtype_name(g->dtype), c->bn >= 0 && c->bn < 3 ? bn[c->bn] : "?",
+    fprintf(f, "plan of %s (%s): %d rank%s, %d micro-batch%s of %lld rows a rank, %s, bn=%s, reduce=%s\n",
+            g->name, c->optimizer ? c->optimizer->name : "evaluation", c->ranks, c->ranks > 1 ? "s" : "",
+            c->slots, c->slots > 1 ? "es" : "", (long long)g->rows, kolo_dtype_name(g->dtype),
+            c->bn >= 0 && c->bn < 3 ? bn[c->bn] : "?",
             c->canonical ? "canonical"
             : c->average ? "adasum_nodes"
             : c->adasum  ? "adasum"
                          : "fast");
-    fprintf(f, "%lld actions, %lld parameters, hash %016llx\n", (long long)plan->actions, (long long)kolo_graph_parameters(g), (unsigned long long)plan->hash);
+    fprintf(f, "%lld actions, %lld parameters, hash %016llx\n", (long long)plan->actions,
+            (long long)kolo_graph_parameters(g), (unsigned long long)plan->hash);
     print_arenas(plan, f);
     print_buckets(plan, f);
     print_sent(plan, f);

@@ -48,7 +48,7 @@ static int refuse_key(const char *name, const char *where)
                      where, name, near ? "; is \"" : "", near ? near : "", near ? "\" meant?" : "");
 }
 
-static int set(void *context, const char *name, const char *text, const char *where)
+static int rates_set(void *context, const char *name, const char *text, const char *where)
 {
     for (const key *k = keys; k < keys + KEYS; k++) {
         if (strcmp(k->name, name)) continue;
@@ -67,7 +67,7 @@ static int set(void *context, const char *name, const char *text, const char *wh
 
 int kolo_rates_read(kolo_rates *rates, const char *path)
 {
-    static const kolo_yaml_form form = {"table of a GPU", set};
+    static const kolo_yaml_form form = {"table of a GPU", rates_set};
     return kolo_yaml_read(path, &form, rates);
 }
 

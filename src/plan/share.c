@@ -7,18 +7,22 @@
 /* What is used by one plan alone, and holds nothing from step to step. */
 static bool is_scratch(int arena)
 {
-    return arena == KOLO_ARENA_PART || arena == KOLO_ARENA_STAGE || arena == KOLO_ARENA_ACTIVATION || arena == KOLO_ARENA_WORKSPACE;
+    return arena == KOLO_ARENA_PART || arena == KOLO_ARENA_STAGE || arena == KOLO_ARENA_ACTIVATION ||
+           arena == KOLO_ARENA_WORKSPACE;
 }
 
 static bool fit(const kolo_plan *a, const kolo_plan *b)
 {
     for (int i = 0; i < KOLO_ARENAS; i++)
         if (!is_scratch(i) && a->arena_bytes[i] != b->arena_bytes[i]) return false;
-    if (a->reduced_front != b->reduced_front || a->buckets != b->buckets || a->segments != b->segments) return false;
+    if (a->reduced_front != b->reduced_front || a->buckets != b->buckets || a->segments != b->segments)
+        return false;
     for (int i = 0; i < a->buckets; i++)
-        if (a->bucket[i].offset != b->bucket[i].offset || a->bucket[i].count != b->bucket[i].count) return false;
+        if (a->bucket[i].offset != b->bucket[i].offset || a->bucket[i].count != b->bucket[i].count)
+            return false;
     for (int i = 0; i < a->segments; i++)
-        if (a->segment[i].begin != b->segment[i].begin || a->segment[i].count != b->segment[i].count) return false;
+        if (a->segment[i].begin != b->segment[i].begin || a->segment[i].count != b->segment[i].count)
+            return false;
     return true;
 }
 
@@ -27,7 +31,10 @@ int kolo_plan_share(kolo_plan *const *plan, int plans)
     size_t bytes[KOLO_ARENAS];
     memcpy(bytes, plan[0]->arena_bytes, sizeof bytes);
     for (int i = 1; i < plans; i++) {
-        if (!fit(plan[0], plan[i])) return kolo_fail(KOLO_EINTERNAL, "plan: %s for batches of another shape has its gradients elsewhere", plan[i]->graph->name);
+        if (!fit(plan[0], plan[i]))
+            return kolo_fail(KOLO_EINTERNAL,
+                             "plan: %s for batches of another shape has its gradients elsewhere",
+                             plan[i]->graph->name);
         for (int a = 0; a < KOLO_ARENAS; a++)
             if (plan[i]->arena_bytes[a] > bytes[a]) bytes[a] = plan[i]->arena_bytes[a];
     }

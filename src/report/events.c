@@ -9,10 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/aside.h"
+#include "base/failure.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "kolo/error.h"
 #include "report/report.h"
 
 enum { BUFFER_BYTES = 64 << 10 };
@@ -33,7 +34,8 @@ struct kolo_events {
 static int fail_errno(const char *verb, const char *path)
 {
     return kolo_fail(KOLO_EIO, "%s: cannot %s: %s%s", path, verb, strerror(errno),
-                     errno == ENOSPC || errno == EDQUOT ? "; free space there or choose another run= folder" : "");
+                     errno == ENOSPC || errno == EDQUOT ? "; free space there or choose another run= folder"
+                                                        : "");
 }
 
 /* The step of a step event, 0 of any other event, -1 of what is no event. */
@@ -41,18 +43,23 @@ static int64_t parse_line(const char *line)
 {
     int64_t step;
     char next;
-    if (sscanf(line, "{\"event\":\"step\",\"step\":%" SCNd64 "%c", &step, &next) == 2 && next == ',' && step > 0) {
+    if (sscanf(line, "{\"event\":\"step\",\"step\":%" SCNd64 "%c", &step, &next) == 2 && next == ',' &&
+        step > 0) {
         size_t length = strlen(line); /* our own form: the common case, without a parser */
         if (length > 2 && !strcmp(line + length - 2, "}\n")) return step;
     }
     cJSON *object = cJSON_Parse(line);
-    const cJSON *event = cJSON_GetObjectItemCaseSensitive(object, "event"), *at = cJSON_GetObjectItemCaseSensitive(object, "step");
-    step = !cJSON_IsString(event) ? -1 : strcmp(event->valuestring, "step") || !cJSON_IsNumber(at) ? 0 : (int64_t)at->valuedouble;
+    const cJSON *event = cJSON_GetObjectItemCaseSensitive(object, "event"),
+                *at = cJSON_GetObjectItemCaseSensitive(object, "step");
+    step = !cJSON_IsString(event)                                      ? -1
+           : strcmp(event->valuestring, "step") || !cJSON_IsNumber(at) ? 0
+                                                                       : (int64_t)at->valuedouble;
     cJSON_Delete(object);
     return step;
 }
 
-/* Reads the file; *keep: bytes up to the last whole event before the first step beyond `step`; *repeated: step events behind it. */
+/* Reads the file; *keep: bytes up to the last whole event before the first step beyond `step`; *repeated:
+ * step events behind it. */
 static int scan(FILE *file, int64_t step, off_t *keep, int64_t *repeated)
 {
     char *line = NULL;
@@ -70,8 +77,9 @@ static int scan(FILE *file, int64_t step, off_t *keep, int64_t *repeated)
         if (cut) *repeated += of > 0;
         else if (of >= 0) *keep = at;
     }
+    const bool whole = feof(file) && !ferror(file); /* else what was not read would be cut off */
     free(line);
-    return ferror(file) ? -1 : 0;
+    return whole ? 0 : -1;
 }
 
 static int cut_back(kolo_events *e, int64_t step, int64_t *repeated)
@@ -79,7 +87,8 @@ static int cut_back(kolo_events *e, int64_t step, int64_t *repeated)
     int copy = dup(e->fd);
     FILE *file = copy < 0 ? NULL : fdopen(copy, "r");
     if (!file && copy >= 0) close(copy);
-    int rc = !file || scan(file, step, &e->whole, repeated) < 0 ? fail_errno("read", e->path) : 0;
+    int rc = file ? scan(file, step, &e->whole, repeated) : -1;
+    if (rc < 0) rc = errno == ENOMEM ? kolo_no_memory(BUFSIZ) : fail_errno("read", e->path);
     if (file) fclose(file);
     if (rc == 0 && ftruncate(e->fd, e->whole) < 0) rc = fail_errno("cut back", e->path);
     if (rc == 0 && lseek(e->fd, e->whole, SEEK_SET) < 0) rc = fail_errno("read", e->path);
@@ -88,22 +97,18 @@ static int cut_back(kolo_events *e, int64_t step, int64_t *repeated)
 
 int kolo_events_open(kolo_events **events, const char *run_folder, int64_t step, int64_t *repeated)
 {
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     int64_t unused;
     kolo_events *e = *events = kolo_alloc(sizeof *e);
-    if (!e) return KOLO_ECONFIG;
+    if (!e) return KOLO_ENOMEM;
     e->fd = -1;
     e->flushed = kolo_time();
     if (!(e->path = kolo_format("%s/events.jsonl", run_folder))) goto fail;
     if (!(e->line = open_memstream(&e->text, &e->length))) {
-        rc = kolo_fail(KOLO_ECONFIG, "%s: out of memory", e->path);
+        rc = kolo_fail(KOLO_ENOMEM, "%s: out of memory", e->path);
         goto fail;
     }
-    e->fd = open(e->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (e->fd < 0) {
-        rc = fail_errno("open", e->path);
-        goto fail;
-    }
+    KOLO_TRY_GOTO(rc, e->fd = kolo_file_open_plain(e->path, O_RDWR | O_CREAT, 0666));
     KOLO_TRY_GOTO(rc, cut_back(e, step, repeated ? repeated : &unused));
     return 0;
 fail:
@@ -135,7 +140,8 @@ static int put_line(kolo_events *e, bool at_once)
 {
     fflush(e->line);
     if (e->used + e->length > BUFFER_BYTES) KOLO_TRY(flush(e));
-    if (e->length > BUFFER_BYTES) return kolo_fail(KOLO_EINTERNAL, "%s: an event of %zu bytes is too long", e->path, e->length);
+    if (e->length > BUFFER_BYTES)
+        return kolo_fail(KOLO_EINTERNAL, "%s: an event of %zu bytes is too long", e->path, e->length);
     memcpy(e->buffer + e->used, e->text, e->length);
     e->used += e->length;
     return at_once || kolo_time() - e->flushed >= flush_seconds ? flush(e) : 0;
@@ -167,7 +173,8 @@ int kolo_events_data(kolo_events *events, const kolo_data_event *e)
 {
     FILE *f = events->line;
     rewind(f);
-    fprintf(f, "{\"event\":\"data\",\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"steps\":%" PRId64, e->step, e->epoch, e->steps);
+    fprintf(f, "{\"event\":\"data\",\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"steps\":%" PRId64, e->step,
+            e->epoch, e->steps);
     put_number(f, "img_per_s", e->img_per_s);
     put_number(f, "mb_per_s", e->mb_per_s);
     put_number(f, "busy", e->busy);
@@ -176,7 +183,8 @@ int kolo_events_data(kolo_events *events, const kolo_data_event *e)
     put_number(f, "read_p99_us", e->read_p99 * 1e6);
     put_number(f, "sample_p50_us", e->sample_p50 * 1e6);
     put_number(f, "sample_p99_us", e->sample_p99 * 1e6);
-    fprintf(f, ",\"samples\":%" PRId64 ",\"cache_hits\":%" PRId64 ",\"bad_samples\":%" PRId64 "}\n", e->samples, e->cache_hits, e->bad_samples);
+    fprintf(f, ",\"samples\":%" PRId64 ",\"cache_hits\":%" PRId64 ",\"bad_samples\":%" PRId64 "}\n",
+            e->samples, e->cache_hits, e->bad_samples);
     return put_line(events, false);
 }
 
@@ -222,11 +230,12 @@ int kolo_events_write(kolo_events *events, const char *name, const char *format,
     va_start(list, format);
     int n = vasprintf(&members, format, list);
     va_end(list);
-    if (n < 0) return kolo_fail(KOLO_ECONFIG, "%s: out of memory", events->path);
+    if (n < 0) return kolo_fail(KOLO_ENOMEM, "%s: out of memory", events->path);
     form_event(events->line, name, members);
     cJSON *check = cJSON_ParseWithLength(events->text, events->length);
     if (!check) { /* a caller's slip must not break the file for its readers */
-        char *quoted = kolo_json_quote(members), *instead = quoted ? kolo_format("\"text\":%s", quoted) : NULL;
+        char *quoted = kolo_json_quote(members),
+             *instead = quoted ? kolo_format("\"text\":%s", quoted) : NULL;
         form_event(events->line, name, instead ? instead : "");
         free(instead);
         free(quoted);
@@ -246,6 +255,8 @@ void kolo_events_close(kolo_events **events)
 {
     kolo_events *e = *events;
     if (!e) return;
+    kolo_failure before;
+    kolo_error_keep(&before);
     if (e->fd >= 0) {
         flush(e);
         close(e->fd);
@@ -255,4 +266,5 @@ void kolo_events_close(kolo_events **events)
     free(e->path);
     free(e);
     *events = NULL;
+    kolo_error_restore(&before, before.status);
 }

@@ -55,7 +55,7 @@ static bool speaks_utf8(void)
 int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total)
 {
     kolo_progress *p = *progress = kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
     bool terminal = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
     p->total = steps_total;
@@ -69,7 +69,8 @@ int kolo_progress_create(kolo_progress **progress, const kolo_options *options, 
     return 0;
 }
 
-void kolo_progress_phase(kolo_progress *p, int64_t first, int64_t epoch, int64_t epochs, int64_t steps_per_epoch, int64_t batch)
+void kolo_progress_phase(kolo_progress *p, int64_t first, int64_t epoch, int64_t epochs,
+                         int64_t steps_per_epoch, int64_t batch)
 {
     p->begin = first;
     p->epoch = epoch;
@@ -79,8 +80,8 @@ void kolo_progress_phase(kolo_progress *p, int64_t first, int64_t epoch, int64_t
 }
 
 /* Adds to a line of LINE bytes. */
-static void add(char *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(char *line, const char *format, ...)
+static void progress_add(char *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void progress_add(char *line, const char *format, ...)
 {
     size_t used = strlen(line);
     va_list list;
@@ -92,28 +93,33 @@ static void add(char *line, const char *format, ...)
 static void add_duration(char *line, double seconds)
 {
     if (!(seconds >= 0 && seconds < 1e9)) {
-        add(line, "--");
+        progress_add(line, "--");
         return;
     }
     long s = lround(seconds);
-    if (s >= 86400) add(line, "%ldd %02ld:%02ld:%02ld", s / 86400, s / 3600 % 24, s / 60 % 60, s % 60);
-    else add(line, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    if (s >= 86400)
+        progress_add(line, "%ldd %02ld:%02ld:%02ld", s / 86400, s / 3600 % 24, s / 60 % 60, s % 60);
+    else progress_add(line, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
 }
 
 static void form_text(kolo_progress *p, double loss, double lr, double wait_share, double useful, double now)
 {
     char *line = p->text;
-    int64_t epoch = p->epoch + (p->step > p->begin ? p->step - 1 - p->begin : 0) / p->per_epoch + 1, done = p->step - p->first;
+    int64_t epoch = p->epoch + (p->step > p->begin ? p->step - 1 - p->begin : 0) / p->per_epoch + 1,
+            done = p->step - p->first;
     double rate = p->seconds > 0 ? p->pictures / p->seconds : NAN;
     *line = 0;
     p->fraction = p->total > 0 ? (double)p->step / (double)p->total : 0;
-    add(line, "%3.0f%%  epoch %lld/%lld  step %lld/%lld  loss %.4f  lr %.4g", floor(100 * p->fraction), (long long)epoch, (long long)p->epochs,
-        (long long)p->step, (long long)p->total, loss, lr);
-    if (isfinite(rate)) add(line, rate < 10 ? "  %.2f img/s" : "  %.0f img/s", rate);
-    else add(line, "  -- img/s");
-    if (useful > 0) add(line, "  useful batch %.3g", useful);
-    add(line, "  wait %.1f%%  ETA ", 100 * (isfinite(wait_share) ? wait_share : 0));
-    add_duration(line, done > 0 ? (now - p->began) / (double)done * (double)(p->total - p->step) : p->step >= p->total ? 0 : -1);
+    progress_add(line, "%3.0f%%  epoch %lld/%lld  step %lld/%lld  loss %.4f  lr %.4g",
+                 floor(100 * p->fraction), (long long)epoch, (long long)p->epochs, (long long)p->step,
+                 (long long)p->total, loss, lr);
+    if (isfinite(rate)) progress_add(line, rate < 10 ? "  %.2f img/s" : "  %.0f img/s", rate);
+    else progress_add(line, "  -- img/s");
+    if (useful > 0) progress_add(line, "  useful batch %.3g", useful);
+    progress_add(line, "  wait %.1f%%  ETA ", 100 * (isfinite(wait_share) ? wait_share : 0));
+    add_duration(line, done > 0              ? (now - p->began) / (double)done * (double)(p->total - p->step)
+                       : p->step >= p->total ? 0
+                                             : -1);
 }
 
 static int terminal_width(void)
@@ -125,27 +131,28 @@ static int terminal_width(void)
 static void add_bar(const kolo_progress *p, char *line, int cells)
 {
     int full = (int)(p->fraction * cells + 1e-9);
-    add(line, "%s", p->blocks ? "" : "[");
-    if (p->colour) add(line, "\033[36m");
-    for (int i = 0; i < full && i < cells; i++) add(line, "%s", p->blocks ? "\xE2\x96\x88" : "#");
-    if (p->colour) add(line, "\033[90m");
-    for (int i = full; i < cells; i++) add(line, "%s", p->blocks ? "\xE2\x96\x91" : ".");
-    if (p->colour) add(line, "\033[0m");
-    add(line, "%s", p->blocks ? " " : "] ");
+    progress_add(line, "%s", p->blocks ? "" : "[");
+    if (p->colour) progress_add(line, "\033[36m");
+    for (int i = 0; i < full && i < cells; i++) progress_add(line, "%s", p->blocks ? "\xE2\x96\x88" : "#");
+    if (p->colour) progress_add(line, "\033[90m");
+    for (int i = full; i < cells; i++) progress_add(line, "%s", p->blocks ? "\xE2\x96\x91" : ".");
+    if (p->colour) progress_add(line, "\033[0m");
+    progress_add(line, "%s", p->blocks ? " " : "] ");
 }
 
-/* The cursor goes back to the first column, so that a log line of somebody else overwrites and does not lengthen this one. */
+/* The cursor goes back to the first column, so that a log line of somebody else overwrites and does
+ * not lengthen this one. */
 static void paint(kolo_progress *p)
 {
     char line[LINE] = "\r\033[K";
     int width = terminal_width() - 1, room = width - (int)strlen(p->text) - (p->blocks ? 1 : 3);
     if (room >= BAR_LEAST) add_bar(p, line, room < BAR ? room : BAR);
-    add(line, "%.*s\r", width > 0 ? width : 0, p->text);
+    progress_add(line, "%.*s\r", width > 0 ? width : 0, p->text);
     write_out(line, strlen(line));
     p->painted = true;
 }
 
-static void tell(kolo_progress *p, double now)
+static void progress_tell(kolo_progress *p, double now)
 {
     p->told = now;
     if (p->in_place) {
@@ -157,7 +164,7 @@ static void tell(kolo_progress *p, double now)
     write_out(line, (size_t)n);
 }
 
-static void measure(kolo_progress *p, int64_t step, double now)
+static void progress_measure(kolo_progress *p, int64_t step, double now)
 {
     if (p->told < 0) {
         p->first = step;
@@ -172,15 +179,16 @@ static void measure(kolo_progress *p, int64_t step, double now)
     p->last = now;
 }
 
-void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share, double useful_batch)
+void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share,
+                        double useful_batch)
 {
     kolo_progress *p = progress;
     double now = kolo_time();
     bool first = p->told < 0;
-    measure(p, step, now);
+    progress_measure(p, step, now);
     if (!first && now - p->told < p->interval && step != p->total) return;
     form_text(p, loss, lr, wait_share, useful_batch, now);
-    tell(p, now);
+    progress_tell(p, now);
 }
 
 void kolo_progress_pause(kolo_progress *progress) { progress->paused = true; }

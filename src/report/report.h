@@ -9,42 +9,49 @@
 #include "base/option.h"
 #include "launch/launch.h"
 
-/* RUN/events.jsonl: one JSON object a line, "event" first. Buffered, flushed at least every second and at each non-step event. */
+/* RUN/events.jsonl: one JSON object a line, "event" first. Buffered, flushed at least every second and at
+ * each non-step event. */
 typedef struct kolo_events kolo_events;
-/* On resume the file is cut back to the first event of a step beyond `step` (and a torn last line is dropped); step 0: kept from nothing.
- * *repeated: number of step events cut. */
+/* On resume the file is cut back to the first event of a step beyond `step` (and a torn last line is
+ * dropped); step 0: kept from nothing. *repeated: number of step events cut. */
 int kolo_events_open(kolo_events **events, const char *run_folder, int64_t step, int64_t *repeated);
 void kolo_events_close(kolo_events **events);
-/* What is buffered goes to the disk. Before a checkpoint is begun: no event of a step that it holds may be lost with the machine. */
+/* What is buffered goes to the disk. Before a checkpoint is begun: no event of a step that it holds may be
+ * lost with the machine. */
 int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
     double loss, lr, grad_norm, seconds, wait,
-        top1,         /* negative: classes are not what it learns, and nothing is told of them */
-        useful_batch; /* useful_batch: by the gradient noise scale; told if above 0. loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
+        top1, /* negative: classes are not what it learns, and nothing is told of them */
+        /* useful_batch: by the gradient noise scale; told if above 0. loss: mean over the global batch,
+         * printed with 9 digits; wait: s in the loader */
+        useful_batch;
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
 /* "data": what reading was like since the last one, over all ranks; once an epoch. */
 typedef struct kolo_data_event {
-    int64_t step, epoch, steps;                        /* the last step, its epoch, how many steps */
-    double img_per_s, mb_per_s;                        /* of stored bytes */
-    double busy, wait;                                 /* compute / (compute + wait); wait: s in the loader, of a rank on average */
+    int64_t step, epoch, steps; /* the last step, its epoch, how many steps */
+    double img_per_s, mb_per_s; /* of stored bytes */
+    /* compute / (compute + wait); wait: s in the loader, of a rank on average */
+    double busy, wait;
     double read_p50, read_p99, sample_p50, sample_p99; /* s; written in microseconds */
     int64_t samples, cache_hits, bad_samples;
 } kolo_data_event;
 int kolo_events_data(kolo_events *events, const kolo_data_event *event);
-/* Any other event: the members of the object behind "event": NAME, as JSON text: "\"step\":%ld,\"path\":%s" (strings by
- * kolo_json_quote of base/json.h where they may hold quotes). nan and inf become null. */
-int kolo_events_write(kolo_events *events, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Any other event: the members of the object behind "event": NAME, as JSON text: "\"step\":%ld,\"path\":%s"
+ * (strings by kolo_json_quote of base/json.h where they may hold quotes). nan and inf become null. */
+int kolo_events_write(kolo_events *events, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* RUN/summary.json, atomically. Read back by later starts to add up. */
 typedef struct kolo_summary {
-    char state[16]; /* running, done, requeue (by SIGUSR1), stopped (by who wants it to end), failed */
+    char run_id[40]; /* which run of all this is (ckpt/identity.h) */
+    char state[16];  /* running, done, requeue (by SIGUSR1), stopped (by who wants it to end), failed */
     char model[64], version[32], account[64], partition[64], job[32];
     int64_t steps, repeated_steps, restarts, epochs;
     char metric[8]; /* by which the best checkpoint is chosen: top1, ap (detectors), map (image labels) */
-    double loss, top1, top5; /* of the last validation (or training loss); fractions; negative: none */
-    double ap, ap50, map, ap_micro;      /* likewise, of detectors and of image labels */
+    double loss, top1, top5;        /* of the last validation (or training loss); fractions; negative: none */
+    double ap, ap50, map, ap_micro; /* likewise, of detectors and of image labels */
     double best_top1, best_ap, best_map; /* of that metric; the others are none */
     double img_per_s, wait_share, wall_seconds;
     double useful_batch;             /* by the gradient noise scale; negative: not measured */
@@ -57,18 +64,26 @@ typedef struct kolo_summary {
 } kolo_summary;
 int kolo_summary_write(const char *run_folder, const kolo_summary *summary);
 int kolo_summary_read(const char *run_folder, kolo_summary *summary); /* 1 read, 0 none */
-void kolo_summary_environment(kolo_summary *summary);                 /* account, partition, job from Slurm's environment; version */
+/* account, partition, job from Slurm's environment; version */
+void kolo_summary_environment(kolo_summary *summary);
 
-/* Progress on stderr: at a terminal one line rewritten in place with a bar; in a log a line every ten `interval`s, the first within a second. */
+/* Progress on stderr: at a terminal one line rewritten in place with a bar; in a log a line every ten
+ * `interval`s, the first within a second. */
 typedef struct kolo_progress kolo_progress;
 int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total);
-/* From step `first` (0, 1, ...) on, which begins epoch number `epoch` (0, 1, ...) of `epochs`, an epoch has so many steps of `batch` pictures. Before the first step. */
-void kolo_progress_phase(kolo_progress *progress, int64_t first, int64_t epoch, int64_t epochs, int64_t steps_per_epoch, int64_t batch);
+/* From step `first` (0, 1, ...) on, which begins epoch number `epoch` (0, 1, ...) of `epochs`, an epoch has
+ * so many steps of `batch` pictures. Before the first step. */
+void kolo_progress_phase(kolo_progress *progress, int64_t first, int64_t epoch, int64_t epochs,
+                         int64_t steps_per_epoch, int64_t batch);
 void kolo_progress_destroy(kolo_progress **progress);
 /* useful_batch: by the gradient noise scale; told if above 0. */
-void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share, double useful_batch);
-/* The time until the next step belongs to something else (validation): it counts for the ETA, not for img/s. */
+void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share,
+                        double useful_batch);
+/* The time until the next step belongs to something else (validation): it counts for the ETA, not for
+ * img/s. */
 void kolo_progress_pause(kolo_progress *progress);
-void kolo_progress_note(kolo_progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of its own */
+/* a line of its own */
+void kolo_progress_note(kolo_progress *progress, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

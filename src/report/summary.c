@@ -11,7 +11,8 @@
 #include "kolo/error.h"
 #include "report/report.h"
 
-enum field_type { FIELD_TEXT, FIELD_INT, FIELD_COUNT, FIELD_BYTES, FIELD_REAL, FIELD_SCORE }; /* SCORE: null where there is none */
+/* SCORE: null where there is none */
+enum field_type { FIELD_TEXT, FIELD_INT, FIELD_COUNT, FIELD_BYTES, FIELD_REAL, FIELD_SCORE };
 typedef struct field {
     const char *key;
     enum field_type type;
@@ -23,24 +24,18 @@ typedef struct field {
 #name, type, offsetof(kolo_summary, name), sizeof(((kolo_summary *)NULL)->name) \
     }
 static const field fields[] = {
-    FIELD(state, FIELD_TEXT),          FIELD(model, FIELD_TEXT),
-    FIELD(version, FIELD_TEXT),        FIELD(account, FIELD_TEXT),
-    FIELD(partition, FIELD_TEXT),      FIELD(job, FIELD_TEXT),
-    FIELD(steps, FIELD_COUNT),         FIELD(repeated_steps, FIELD_COUNT),
-    FIELD(restarts, FIELD_COUNT),      FIELD(epochs, FIELD_COUNT),
-    FIELD(loss, FIELD_SCORE),          FIELD(top1, FIELD_SCORE),
-    FIELD(top5, FIELD_SCORE),          FIELD(best_top1, FIELD_SCORE),
-    FIELD(img_per_s, FIELD_REAL),      FIELD(ap, FIELD_SCORE),
-    FIELD(ap50, FIELD_SCORE),          FIELD(best_ap, FIELD_SCORE),
-    FIELD(map, FIELD_SCORE),           FIELD(ap_micro, FIELD_SCORE),
-    FIELD(best_map, FIELD_SCORE),      FIELD(metric, FIELD_TEXT),
-    FIELD(wait_share, FIELD_REAL),     FIELD(wall_seconds, FIELD_REAL),
-    FIELD(ranks, FIELD_INT),           FIELD(nodes, FIELD_INT),
-    FIELD(threads, FIELD_INT),         FIELD(peak_bytes, FIELD_BYTES),
-    FIELD(planned_bytes, FIELD_BYTES), FIELD(node_hours, FIELD_REAL),
-    FIELD(mb_per_s, FIELD_REAL),       FIELD(cache_hits, FIELD_COUNT),
-    FIELD(bad_samples, FIELD_COUNT),   FIELD(next, FIELD_TEXT),
-    FIELD(useful_batch, FIELD_SCORE),
+    FIELD(run_id, FIELD_TEXT),       FIELD(state, FIELD_TEXT),       FIELD(model, FIELD_TEXT),
+    FIELD(version, FIELD_TEXT),      FIELD(account, FIELD_TEXT),     FIELD(partition, FIELD_TEXT),
+    FIELD(job, FIELD_TEXT),          FIELD(steps, FIELD_COUNT),      FIELD(repeated_steps, FIELD_COUNT),
+    FIELD(restarts, FIELD_COUNT),    FIELD(epochs, FIELD_COUNT),     FIELD(loss, FIELD_SCORE),
+    FIELD(top1, FIELD_SCORE),        FIELD(top5, FIELD_SCORE),       FIELD(best_top1, FIELD_SCORE),
+    FIELD(img_per_s, FIELD_REAL),    FIELD(ap, FIELD_SCORE),         FIELD(ap50, FIELD_SCORE),
+    FIELD(best_ap, FIELD_SCORE),     FIELD(map, FIELD_SCORE),        FIELD(ap_micro, FIELD_SCORE),
+    FIELD(best_map, FIELD_SCORE),    FIELD(metric, FIELD_TEXT),      FIELD(wait_share, FIELD_REAL),
+    FIELD(wall_seconds, FIELD_REAL), FIELD(ranks, FIELD_INT),        FIELD(nodes, FIELD_INT),
+    FIELD(threads, FIELD_INT),       FIELD(peak_bytes, FIELD_BYTES), FIELD(planned_bytes, FIELD_BYTES),
+    FIELD(node_hours, FIELD_REAL),   FIELD(mb_per_s, FIELD_REAL),    FIELD(cache_hits, FIELD_COUNT),
+    FIELD(bad_samples, FIELD_COUNT), FIELD(next, FIELD_TEXT),        FIELD(useful_batch, FIELD_SCORE),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -52,7 +47,9 @@ static void write_value(FILE *f, const field *of, const void *at)
     case FIELD_COUNT: fprintf(f, "%lld", (long long)*(const int64_t *)at); break;
     case FIELD_BYTES: fprintf(f, "%llu", (unsigned long long)*(const uint64_t *)at); break;
     case FIELD_REAL: kolo_json_number(f, *(const double *)at, 9); break;
-    case FIELD_SCORE: kolo_json_number(f, *(const double *)at < 0 ? (double)NAN : *(const double *)at, 9); break;
+    case FIELD_SCORE:
+        kolo_json_number(f, *(const double *)at < 0 ? (double)NAN : *(const double *)at, 9);
+        break;
     }
 }
 
@@ -61,14 +58,14 @@ int kolo_summary_write(const char *run_folder, const kolo_summary *summary)
     char *text = NULL, *path = kolo_format("%s/summary.json", run_folder);
     size_t bytes = 0;
     FILE *f = path ? open_memstream(&text, &bytes) : NULL;
-    int rc = f ? 0 : kolo_fail(KOLO_ECONFIG, "%s: out of memory while writing the summary", run_folder);
+    int rc = f ? 0 : kolo_fail(KOLO_ENOMEM, "%s: out of memory while writing the summary", run_folder);
     if (f) {
         for (int i = 0; i < FIELDS; i++) {
             fprintf(f, "%s\n  \"%s\": ", i ? "," : "{", fields[i].key);
             write_value(f, &fields[i], (const char *)summary + fields[i].offset);
         }
         fputs("\n}\n", f);
-        if (fclose(f) != 0) rc = kolo_fail(KOLO_ECONFIG, "%s: out of memory", path);
+        if (fclose(f) != 0) rc = kolo_fail(KOLO_ENOMEM, "%s: out of memory", path);
     }
     if (rc == 0) rc = kolo_file_write_atomic(path, text, bytes);
     free(text);
@@ -97,12 +94,14 @@ static void read_value(const field *of, const cJSON *value, void *at)
 int kolo_summary_read(const char *run_folder, kolo_summary *summary)
 {
     char *path = kolo_format("%s/summary.json", run_folder), *text = NULL;
-    if (!path) return KOLO_ECONFIG;
+    if (!path) return KOLO_ENOMEM;
     int rc = kolo_file_exists(path) ? kolo_file_read(path, &text, NULL) : 1;
     cJSON *object = rc == 0 ? cJSON_Parse(text) : NULL;
     if (cJSON_IsObject(object)) {
         *summary = (kolo_summary){.steps = 0};
-        for (int i = 0; i < FIELDS; i++) read_value(&fields[i], cJSON_GetObjectItemCaseSensitive(object, fields[i].key), (char *)summary + fields[i].offset);
+        for (int i = 0; i < FIELDS; i++)
+            read_value(&fields[i], cJSON_GetObjectItemCaseSensitive(object, fields[i].key),
+                       (char *)summary + fields[i].offset);
     }
     bool found = cJSON_IsObject(object);
     cJSON_Delete(object);

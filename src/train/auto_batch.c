@@ -1,5 +1,7 @@
-/* batch=auto: the largest batch whose plan fits into memory. Plans are tried by a fixed rule instead of a clock, so a trial takes little and all ranks find the same;
- * where their nodes differ the smallest counts. The clock may choose algorithms that want more memory than the rule's: then the batch goes down step by step. */
+/* batch=auto: the largest batch whose plan fits into memory. Plans are tried by a fixed rule instead
+ * of a clock, so a trial takes little and all ranks find the same; where their nodes differ the
+ * smallest counts. The clock may choose algorithms that want more memory than the rule's: then the
+ * batch goes down step by step. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -14,7 +16,8 @@ static int fits(const kolo_session *s, int64_t batch)
 {
     kolo_options options = *s->options; /* texts are borrowed */
     const int side = session_largest(s);
-    kolo_phase phase = {.batch = batch, .sides = {.low = side, .high = side, .step = 1, .every = 1}, .steps_per_epoch = 1};
+    kolo_phase phase = {
+        .batch = batch, .sides = {.low = side, .high = side, .step = 1, .every = 1}, .steps_per_epoch = 1};
     kolo_session trial = *s;
     options.deterministic = true;
     trial.options = &options;
@@ -55,7 +58,7 @@ static int least_of_all(kolo_session *s, int64_t *batch)
 {
     if ((s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1) return 0;
     int64_t *all = kolo_alloc((size_t)s->launch->size * sizeof *all);
-    int rc = all ? kolo_launch_exchange(s->launch, batch, sizeof *batch, all) : KOLO_ECONFIG;
+    int rc = all ? kolo_launch_exchange(s->launch, batch, sizeof *batch, all) : KOLO_ENOMEM;
     for (int r = 0; r < s->launch->size && rc == 0; r++) *batch = all[r] < *batch ? all[r] : *batch;
     free(all);
     return rc;
@@ -72,8 +75,10 @@ static int64_t least_rows(const kolo_session *s, int64_t *most)
 
 static int too_little(const kolo_session *s)
 {
-    return kolo_fail(KOLO_ECONFIG, "batch=auto: not even %ld pictures (%ld a rank) fit; lower micro_batch or size, or use precision=bf16", (long)s->unit,
-                     (long)(s->unit / s->ranks));
+    return kolo_fail(KOLO_ECONFIG,
+                     "batch=auto: not even %ld pictures (%ld a rank) fit; lower micro_batch or size, or use "
+                     "precision=bf16",
+                     (long)s->unit, (long)(s->unit / s->ranks));
 }
 
 int session_choose_batch(kolo_session *s)
@@ -114,10 +119,11 @@ static int64_t smaller(const kolo_session *s, int64_t batch)
 static int check_noise(const kolo_session *s)
 {
     if (!(s->parts & KOLO_SESSION_TRAIN) || !s->options->noise_scale || s->ranks * s->slots > 1) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "noise_scale=true compares gradients of two batch sizes, and one rank with one micro-batch has one: "
-                     "set micro_batch=%ld or smaller, or use more ranks",
-                     (long)(s->rows / 2 > 0 ? s->rows / 2 : 1));
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "noise_scale=true compares gradients of two batch sizes, and one rank with one micro-batch has one: "
+        "set micro_batch=%ld or smaller, or use more ranks",
+        (long)(s->rows / 2 > 0 ? s->rows / 2 : 1));
 }
 
 /* What cannot fit is refused before anything is timed; a plan for other machines is made without a clock. */
@@ -146,6 +152,7 @@ int session_fit_plans(kolo_session *s)
         session_free_plans(s);
         KOLO_TRY(session_lay_phases(s));
     }
-    kolo_info("batch=auto: %ld pictures a step, the largest that was planned into memory", (long)s->options->batch);
+    kolo_info("batch=auto: %ld pictures a step, the largest that was planned into memory",
+              (long)s->options->batch);
     return 0;
 }

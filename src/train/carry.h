@@ -1,13 +1,15 @@
-/* What a rank has for itself alone from step to step: what compressed sums held back, or with reduce=adasum the state of its optimizer. */
+/* What a rank has for itself alone from step to step: what compressed sums held back, or with reduce=adasum
+ * the state of its optimizer. */
 #ifndef KOLO_TRAIN_CARRY_H
 #define KOLO_TRAIN_CARRY_H
 
 #include "train/session.h"
 
-size_t kolo_carry_bytes(const kolo_session *session); /* the same on all ranks; 0: nothing */
-/* Collective, between steps: all of it comes to rank 0, rank after rank, into `all` (kolo_carry_bytes each); `all` is read at rank 0 only. */
-int kolo_carry_gather(kolo_session *session, void *all);
+size_t kolo_rank_state_bytes(const kolo_session *session); /* the same on all ranks; 0: nothing */
+/* Collective, between steps: all of it comes to rank 0, rank after rank, into `all` (kolo_rank_state_bytes
+ * each); `all` is read at rank 0 only. */
+int kolo_rank_state_gather(kolo_session *session, void *all);
 /* KOLO_EINPUT: of another grid or recipe; nothing was changed. */
-int kolo_carry_load(kolo_session *session, const void *from);
+int kolo_rank_state_load(kolo_session *session, const void *from);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "ckpt/identity.h"
 #include "kolo/error.h"
 #include "train/parts.h"
 
@@ -27,8 +28,9 @@ int kolo_class_names_read(kolo_class_names *names, const char *file)
 int kolo_class_names_of_run(kolo_class_names *names, const char *run)
 {
     *names = (kolo_class_names){0};
+    KOLO_TRY(kolo_identity_check(run, "classes.txt"));
     char *path = kolo_format("%s/classes.txt", run);
-    const int rc = !path ? KOLO_ECONFIG : kolo_file_exists(path) ? kolo_class_names_read(names, path) : 0;
+    const int rc = !path ? KOLO_ENOMEM : kolo_file_exists(path) ? kolo_class_names_read(names, path) : 0;
     free(path);
     return rc;
 }
@@ -40,7 +42,8 @@ void kolo_class_names_free(kolo_class_names *names)
     *names = (kolo_class_names){0};
 }
 
-/* Labels are numbers, and the same number must be the same class: another list would be scored as if the network knew nothing. */
+/* Labels are numbers, and the same number must be the same class: another list would be scored as if the
+ * network knew nothing. */
 int session_check_classes(const kolo_session *s)
 {
     const kolo_options *o = s->options;
@@ -50,12 +53,13 @@ int session_check_classes(const kolo_session *s)
     int rc = !trained && *o->run ? kolo_class_names_of_run(&noted, o->run) : 0;
     const int64_t known = trained ? kolo_dataset_get_info(trained)->classes : noted.count;
     for (int c = 0; rc == 0 && c < known && c < kolo_dataset_get_info(s->val_set)->classes; c++) {
-        const char *was = trained ? kolo_dataset_class_name(trained, c) : noted.name[c], *is = kolo_dataset_class_name(s->val_set, c);
+        const char *was = trained ? kolo_dataset_class_name(trained, c) : noted.name[c],
+                   *is = kolo_dataset_class_name(s->val_set, c);
         if (strcmp(was, is))
-            rc = kolo_fail(
-                KOLO_EINPUT,
-                "class %d is `%s` in what was trained on (%s), but `%s` in validation data %s: pack it with --stats-from, which takes the classes over", c, was,
-                trained ? o->data : o->run, is, o->val);
+            rc = kolo_fail(KOLO_EINPUT,
+                           "class %d is `%s` in what was trained on (%s), but `%s` in validation data %s: "
+                           "pack it with --stats-from, which takes the classes over",
+                           c, was, trained ? o->data : o->run, is, o->val);
     }
     kolo_class_names_free(&noted);
     return rc;

@@ -10,8 +10,10 @@
 
 comm_compress kolo_compression(const kolo_options *o, int64_t steps_per_epoch)
 {
-    static const int kind[] = {[KOLO_compression_none] = COMM_NONE, [KOLO_compression_bf16] = COMM_BF16, [KOLO_compression_fp16] = COMM_FP16,
-                               [KOLO_compression_int8] = COMM_INT8, [KOLO_compression_topk] = COMM_TOPK, [KOLO_compression_powersgd] = COMM_POWERSGD};
+    static const int kind[] = {
+        [KOLO_compression_none] = COMM_NONE, [KOLO_compression_bf16] = COMM_BF16,
+        [KOLO_compression_fp16] = COMM_FP16, [KOLO_compression_int8] = COMM_INT8,
+        [KOLO_compression_topk] = COMM_TOPK, [KOLO_compression_powersgd] = COMM_POWERSGD};
     bool owes = comm_compress_owes(kind[o->compression]);
     return (comm_compress){.kind = kind[o->compression],
                            .density = o->compression_density,
@@ -27,17 +29,20 @@ int kolo_compression_check(const kolo_options *o)
 {
     if (o->compression == KOLO_compression_none) return 0;
     if (o->reduce == KOLO_reduce_canonical)
-        return kolo_fail(KOLO_ECONFIG, "compression changes the bits with the number of nodes, reduce=canonical does not: leave one of them out");
+        return kolo_fail(KOLO_ECONFIG, "compression changes the bits with the number of nodes, "
+                                       "reduce=canonical does not: leave one of them out");
     if (o->noise_scale && o->compression != KOLO_compression_bf16 && o->compression != KOLO_compression_fp16)
         return kolo_fail(KOLO_ECONFIG,
-                         "noise_scale=true compares the gradients of micro-batches with their mean, of which compression=%s lets only a part "
+                         "noise_scale=true compares the gradients of micro-batches with their mean, of which "
+                         "compression=%s lets only a part "
                          "through: leave one of them out, or take compression=bf16",
                          kolo_option_find("compression")->choices[o->compression]);
     if (o->compression == KOLO_compression_topk && o->compression_momentum > 0 && o->momentum > 0)
-        return kolo_fail(KOLO_ECONFIG,
-                         "compression_momentum=%g is the momentum of this run, accumulated before elements are chosen: "
-                         "give momentum=0 with it",
-                         o->compression_momentum);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "compression_momentum=%g is the momentum of this run, accumulated before elements are chosen: "
+            "give momentum=0 with it",
+            o->compression_momentum);
     return 0;
 }
 
@@ -50,7 +55,7 @@ int kolo_compression_flat(const kolo_launch *launch, kolo_launch *flat)
     flat->host_of = kolo_alloc(size * sizeof *flat->host_of);
     if (!flat->node_of || !flat->local_of || !flat->host_of) {
         kolo_compression_flat_free(flat);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     flat->node = launch->rank;
     flat->nodes = launch->size;
@@ -78,7 +83,9 @@ int kolo_compression_apply(kolo_session *s)
     int matrices, rc;
     if (compress.kind == COMM_NONE) return 0;
     if (s->launch->size == 1 || (s->launch->nodes == 1 && !s->options->compression_within))
-        kolo_log0(KOLO_LOG_WARN, "compression=%s is between nodes, and this job has one: nothing is compressed%s", comm_compress_name(compress.kind),
+        kolo_log0(KOLO_LOG_WARN,
+                  "compression=%s is between nodes, and this job has one: nothing is compressed%s",
+                  comm_compress_name(compress.kind),
                   s->launch->size > 1 ? "; compression_within=true compresses between its ranks" : "");
     rc = kolo_plan_matrices(s->plan, s->backend, &matrix, &matrices);
     if (rc == 0) rc = kolo_comm_compress(s->comm, &compress, matrix, matrices);

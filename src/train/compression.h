@@ -8,8 +8,8 @@
 comm_compress kolo_compression(const kolo_options *options, int64_t steps_per_epoch);
 /* KOLO_ECONFIG: options that contradict it. */
 int kolo_compression_check(const kolo_options *options);
-/* compression_within: the launch as if every rank were a node of its own; *flat is made of `launch`, which it must not outlive, and is given back by
- * kolo_compression_flat_free. */
+/* compression_within: the launch as if every rank were a node of its own; *flat is made of `launch`, which it
+ * must not outlive, and is given back by kolo_compression_flat_free. */
 int kolo_compression_flat(const kolo_launch *launch, kolo_launch *flat);
 void kolo_compression_flat_free(kolo_launch *flat);
 /* Between the communicator's create and the executor's. */

@@ -34,7 +34,7 @@ static int open_judge(judge *j, kolo_session *s)
     const kolo_graph *g = j->graph;
     for (int i = 0; i < g->heads; i++) {
         j->head[i] = kolo_alloc((size_t)kolo_tensor_count(&g->tensor[g->head[i]]) * sizeof(float));
-        if (!j->head[i]) return KOLO_ECONFIG;
+        if (!j->head[i]) return KOLO_ENOMEM;
     }
     if (!s->truth) KOLO_TRY(kolo_detect_truth_read(&s->truth, s->val_set));
     j->truth = s->truth;
@@ -49,7 +49,7 @@ static void close_judge(judge *j)
 }
 
 /* From the network's input back to the source. */
-static int keep(judge *j, int64_t sample, const kolo_found *f)
+static int detect_evaluate_keep(judge *j, int64_t sample, const kolo_found *f)
 {
     double stored[4];
     int height, width;
@@ -71,8 +71,10 @@ static int detect_judge_batch(void *argument, const kolo_batch *batch)
     KOLO_TRY(kolo_exec_answer(j->exec, batch));
     for (int i = 0; i < g->heads; i++) KOLO_TRY(kolo_exec_get(j->exec, "activation", g->head[i], j->head[i]));
     for (int64_t n = 0; n < batch->valid; n++) {
-        KOLO_TRY(kolo_detect_find(g, (const float *const *)j->head, n, s->options->conf, s->options->nms, &j->list));
-        for (int64_t i = 0; i < j->list.count; i++) KOLO_TRY(keep(j, batch->samples[n], &j->list.found[i]));
+        KOLO_TRY(kolo_detect_find(g, (const float *const *)j->head, n, s->options->conf, s->options->nms,
+                                  &j->list));
+        for (int64_t i = 0; i < j->list.count; i++)
+            KOLO_TRY(detect_evaluate_keep(j, batch->samples[n], &j->list.found[i]));
     }
     return 0;
 }
@@ -83,8 +85,10 @@ static int judge_voc(const judge *j, double voc[2])
     const kolo_session *s = j->session;
     const int classes = kolo_dataset_get_info(s->val_set)->classes;
     double *ap = kolo_alloc((size_t)(classes + 1) * sizeof *ap);
-    int rc = ap ? 0 : KOLO_ECONFIG;
-    for (int i = 0; i < 2 && rc == 0; i++) rc = kolo_ap_voc(ap, &voc[i], j->truth->truth, j->truth->truths, j->found, j->founds, classes, 0.5, i == 0);
+    int rc = ap ? 0 : KOLO_ENOMEM;
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = kolo_ap_voc(ap, &voc[i], j->truth->truth, j->truth->truths, j->found, j->founds, classes, 0.5,
+                         i == 0);
     free(ap);
     return rc;
 }
@@ -93,7 +97,8 @@ static int judge_voc(const judge *j, double voc[2])
 static int rule_of(const kolo_session *s)
 {
     if (s->options->ap != KOLO_ap_auto) return s->options->ap;
-    return strcmp(kolo_dataset_targets(s->val_set)->box_form, "norm_xyxy") ? KOLO_ap_coco : KOLO_ap_openimages;
+    return strcmp(kolo_dataset_targets(s->val_set)->box_form, "norm_xyxy") ? KOLO_ap_coco
+                                                                           : KOLO_ap_openimages;
 }
 
 static int read_hierarchy(kolo_session *s)
@@ -102,7 +107,7 @@ static int read_hierarchy(kolo_session *s)
     const int classes = kolo_dataset_get_info(s->val_set)->classes;
     if (!*o->hierarchy || s->truth->hierarchy) return 0;
     const char **name = kolo_alloc((size_t)classes * sizeof *name);
-    if (!name) return KOLO_ECONFIG;
+    if (!name) return KOLO_ENOMEM;
     for (int c = 0; c < classes; c++) name[c] = kolo_dataset_class_name(s->val_set, c);
     const int rc = kolo_hierarchy_read(&s->truth->hierarchy, o->hierarchy, o->hierarchy_names, name, classes);
     free(name);
@@ -115,9 +120,10 @@ static int judge_openimages(const judge *j, double *mean)
     const kolo_detect_truth *t = j->truth;
     const int classes = kolo_dataset_get_info(s->val_set)->classes;
     double *ap = kolo_alloc((size_t)(classes + 1) * sizeof *ap);
-    int rc = ap ? read_hierarchy(s) : KOLO_ECONFIG;
+    int rc = ap ? read_hierarchy(s) : KOLO_ENOMEM;
     if (rc == 0)
-        rc = kolo_ap_openimages(ap, mean, t->truth, t->truths, j->found, j->founds, t->verified, t->labels, t->hierarchy, classes, 0.5);
+        rc = kolo_ap_openimages(ap, mean, t->truth, t->truths, j->found, j->founds, t->verified, t->labels,
+                                t->hierarchy, classes, 0.5);
     free(ap);
     return rc;
 }
@@ -127,18 +133,24 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     kolo_session *s = j->session;
     const double begin = kolo_time();
     kolo_ap ap = {0};
-    *result = (kolo_evaluation){.rows = s->val_samples, .top1 = -1, .top5 = -1, .voc = {-1, -1}, .openimages = -1};
+    *result =
+        (kolo_evaluation){.rows = s->val_samples, .top1 = -1, .top5 = -1, .voc = {-1, -1}, .openimages = -1};
     KOLO_TRY(session_each_val_batch(j->session, detect_judge_batch, j));
     KOLO_TRY(session_gather(s, &j->found, &j->founds, sizeof *j->found));
-    if (results && *results && s->launch->rank == 0) KOLO_TRY(kolo_ap_write(results, j->found, j->founds, j->truth->category));
-    const int rc = kolo_ap_coco(&ap, j->truth->truth, j->truth->truths, j->found, j->founds, kolo_dataset_get_info(s->val_set)->classes);
+    if (results && *results && s->launch->rank == 0)
+        KOLO_TRY(kolo_ap_write(results, j->found, j->founds, j->truth->category));
+    const int rc = kolo_ap_coco(&ap, j->truth->truth, j->truth->truths, j->found, j->founds,
+                                kolo_dataset_get_info(s->val_set)->classes);
     memcpy(result->line, ap.line, sizeof result->line);
     kolo_ap_free(&ap);
     KOLO_TRY(rc);
     const int rule = rule_of(s);
-    if (rule == KOLO_ap_voc || strcmp(kolo_dataset_targets(s->val_set)->box_form, "xywh")) KOLO_TRY(judge_voc(j, result->voc));
+    if (rule == KOLO_ap_voc || strcmp(kolo_dataset_targets(s->val_set)->box_form, "xywh"))
+        KOLO_TRY(judge_voc(j, result->voc));
     if (rule == KOLO_ap_openimages) KOLO_TRY(judge_openimages(j, &result->openimages));
-    result->measure = rule == KOLO_ap_voc ? result->voc[1] : rule == KOLO_ap_openimages ? result->openimages : result->line[0];
+    result->measure = rule == KOLO_ap_voc          ? result->voc[1]
+                      : rule == KOLO_ap_openimages ? result->openimages
+                                                   : result->line[0];
     result->seconds = kolo_time() - begin;
     return 0;
 }

@@ -32,7 +32,10 @@ static int read_picture(void *context, const char *path, int64_t row)
     viewer *v = context;
     const kolo_loader_config *c = &v->config;
     kolo_picture *p = &v->picture[row];
-    kolo_picture to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3, .height = c->height, .width = c->width, .channels = 3};
+    kolo_picture to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3,
+                       .height = c->height,
+                       .width = c->width,
+                       .channels = 3};
     kolo_detect_place place;
     double scale;
     char *data = NULL;
@@ -49,10 +52,16 @@ static int read_picture(void *context, const char *path, int64_t row)
 static int compute(viewer *v, int64_t valid)
 {
     kolo_session *s = v->session;
-    const kolo_batch batch = {
-        .pixels = v->pixels, .labels = v->labels, .samples = v->samples, .words = v->config.words, .rows = s->rows, .valid = valid, .valid_global = valid};
+    const kolo_batch batch = {.pixels = v->pixels,
+                              .labels = v->labels,
+                              .samples = v->samples,
+                              .words = v->config.words,
+                              .rows = s->rows,
+                              .valid = valid,
+                              .valid_global = valid};
     KOLO_TRY(kolo_exec_answer(s->exec, &batch));
-    for (int i = 0; i < s->graph->heads; i++) KOLO_TRY(kolo_exec_get(s->exec, "activation", s->graph->head[i], v->head[i]));
+    for (int i = 0; i < s->graph->heads; i++)
+        KOLO_TRY(kolo_exec_get(s->exec, "activation", s->graph->head[i], v->head[i]));
     return 0;
 }
 
@@ -79,13 +88,14 @@ static int compare_stems(const void *a, const void *b)
 static int check_stems(int64_t n, const char *const *path)
 {
     stem *all = kolo_alloc((size_t)(n + 1) * sizeof *all);
-    int rc = all ? 0 : KOLO_ECONFIG;
+    int rc = all ? 0 : KOLO_ENOMEM;
     for (int64_t i = 0; i < n && rc == 0; i++) all[i] = stem_of(path[i]);
     if (rc == 0) qsort(all, (size_t)n, sizeof *all, compare_stems);
     for (int64_t i = 1; i < n && rc == 0; i++)
         if (!compare_stems(&all[i - 1], &all[i]))
             rc = kolo_fail(KOLO_ECONFIG,
-                           "out=: %s and %s would both become %.*s.png: give pictures of different names, or one after the other to different folders",
+                           "out=: %s and %s would both become %.*s.png: give pictures of different names, or "
+                           "one after the other to different folders",
                            all[i - 1].path, all[i].path, all[i].length, all[i].at);
     free(all);
     return rc;
@@ -96,7 +106,7 @@ static int write_picture(const kolo_picture *p, const char *folder, const char *
     const stem s = stem_of(path);
     KOLO_TRY(kolo_folder_make(folder));
     char *to = kolo_format("%s/%.*s.png", folder, s.length, s.at);
-    const int rc = to ? kolo_picture_write_png(p, to) : KOLO_ECONFIG;
+    const int rc = to ? kolo_picture_write_png(p, to) : KOLO_ENOMEM;
     free(to);
     return rc;
 }
@@ -106,7 +116,8 @@ static int show(viewer *v, const char *path, int64_t row)
 {
     const kolo_options *o = v->session->options;
     kolo_picture *p = &v->picture[row];
-    KOLO_TRY(kolo_detect_find(v->session->graph, (const float *const *)v->head, row, o->show, o->nms, &v->list));
+    KOLO_TRY(
+        kolo_detect_find(v->session->graph, (const float *const *)v->head, row, o->show, o->nms, &v->list));
     printf("%s\n", path);
     for (int64_t i = 0; i < v->list.count; i++) {
         kolo_found *f = &v->list.found[i];
@@ -116,8 +127,9 @@ static int show(viewer *v, const char *path, int64_t row)
             const double side = k % 2 ? p->height : p->width;
             f->box[k] = at[k] < 0 ? 0 : at[k] > side ? side : at[k];
         }
-        printf("  %.3f  %d%s%s  %.1f %.1f %.1f %.1f\n", f->score, f->cls, v->name ? "  " : "", v->name ? v->name[f->cls] : "", f->box[0], f->box[1],
-               f->box[2] - f->box[0], f->box[3] - f->box[1]);
+        printf("  %.3f  %d%s%s  %.1f %.1f %.1f %.1f\n", f->score, f->cls, v->name ? "  " : "",
+               v->name ? v->name[f->cls] : "", f->box[0], f->box[1], f->box[2] - f->box[0],
+               f->box[3] - f->box[1]);
     }
     for (int64_t i = v->list.count - 1; i >= 0 && *o->out; i--) {
         const kolo_found *f = &v->list.found[i];
@@ -137,10 +149,11 @@ static int open_viewer(viewer *v, kolo_session *s, char *const *name)
     v->pixels = kolo_alloc(rows * picture + KOLO_PICTURE_SLACK);
     v->labels = kolo_alloc(rows * (size_t)v->config.words * sizeof *v->labels);
     v->samples = kolo_alloc(rows * sizeof *v->samples);
-    if (!v->picture || !v->pixels || !v->labels || !v->samples) return KOLO_ECONFIG;
+    if (!v->picture || !v->pixels || !v->labels || !v->samples) return KOLO_ENOMEM;
     for (int i = 0; i < s->graph->heads; i++) {
-        v->head[i] = kolo_alloc((size_t)kolo_tensor_count(&s->graph->tensor[s->graph->head[i]]) * sizeof(float));
-        if (!v->head[i]) return KOLO_ECONFIG;
+        v->head[i] =
+            kolo_alloc((size_t)kolo_tensor_count(&s->graph->tensor[s->graph->head[i]]) * sizeof(float));
+        if (!v->head[i]) return KOLO_ENOMEM;
     }
     KOLO_TRY(kolo_jpeg_create(&v->jpeg));
     return kolo_resampler_create(&v->resampler);

@@ -12,7 +12,7 @@
 
 enum { LOSS, TOP1, TOP5, ROWS, SUMS };
 
-static void add(double *sum, const kolo_metrics *m)
+static void evaluate_add(double *sum, const kolo_metrics *m)
 {
     if (m->step < 0) return;
     sum[LOSS] += m->loss, sum[TOP1] += m->top1, sum[TOP5] += m->top5, sum[ROWS] += m->rows;
@@ -29,7 +29,7 @@ static int counted_batch(void *argument, const kolo_batch *batch)
     counted *c = argument;
     kolo_metrics m;
     KOLO_TRY(kolo_exec_step(c->exec, batch, &c->step, &m));
-    add(c->sum, &m);
+    evaluate_add(c->sum, &m);
     c->step.step++;
     return 0;
 }
@@ -42,7 +42,7 @@ static int sum_metrics(kolo_session *s, kolo_exec *exec, double *sum)
     KOLO_TRY(session_each_val_batch(s, counted_batch, &c));
     do {
         KOLO_TRY(kolo_exec_drain(exec, &m));
-        add(sum, &m);
+        evaluate_add(sum, &m);
     } while (m.step >= 0);
     return 0;
 }
@@ -60,7 +60,8 @@ static void add_row(double *sum, const float *x, int64_t classes, int64_t label,
         const double v = (double)x[c];
         total += binary ? (v > 0 ? v : 0) + log1p(exp(-fabs(v))) : exp(v - largest);
     }
-    sum[LOSS] += binary ? (total - (double)x[label]) / (double)classes : log(total) + largest - (double)x[label];
+    sum[LOSS] +=
+        binary ? (total - (double)x[label]) / (double)classes : log(total) + largest - (double)x[label];
     if (isnan(x[label])) before = classes;
     sum[TOP1] += before < 1;
     sum[TOP5] += before < 5;
@@ -92,7 +93,7 @@ static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
     const kolo_graph *g = s->eval_exec ? s->eval_graph : s->graph;
     mirrored m = {.exec = exec, .graph = g, .binary = s->options->loss == KOLO_loss_bce, .sum = sum};
     m.logits = kolo_alloc((size_t)(2 * kolo_tensor_count(&g->tensor[g->logits])) * sizeof *m.logits);
-    int rc = m.logits ? kolo_mirror_open(&m.mirror, s) : KOLO_ECONFIG;
+    int rc = m.logits ? kolo_mirror_open(&m.mirror, s) : KOLO_ENOMEM;
     if (rc >= 0) rc = session_each_val_batch(s, mirrored_batch, &m);
     kolo_mirror_close(&m.mirror);
     free(m.logits);
@@ -119,8 +120,12 @@ int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluatio
     KOLO_TRY((s->options->val_flip ? sum_mirrored : sum_metrics)(s, exec, sum));
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, SUMS, KOLO_F64, KOLO_SUM));
     if ((int64_t)sum[ROWS] != s->val_samples)
-        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld", sum[ROWS], (long)s->val_samples);
-    *result = (kolo_evaluation){
-        .loss = sum[LOSS] / sum[ROWS], .top1 = sum[TOP1] / sum[ROWS], .top5 = sum[TOP5] / sum[ROWS], .rows = s->val_samples, .seconds = kolo_time() - begin};
+        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld",
+                         sum[ROWS], (long)s->val_samples);
+    *result = (kolo_evaluation){.loss = sum[LOSS] / sum[ROWS],
+                                .top1 = sum[TOP1] / sum[ROWS],
+                                .top5 = sum[TOP5] / sum[ROWS],
+                                .rows = s->val_samples,
+                                .seconds = kolo_time() - begin};
     return 0;
 }

@@ -4,7 +4,8 @@
 
 #include "train/session.h"
 
-/* list: T **, of *count elements, from kolo_alloc; afterwards the parts of all ranks, rank by rank, on each. Collective. */
+/* list: T **, of *count elements, from kolo_alloc; afterwards the parts of all ranks, rank by rank,
+ * on each. Collective. */
 int session_gather(kolo_session *session, void *list, int64_t *count, size_t element);
 
 #endif

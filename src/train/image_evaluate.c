@@ -27,9 +27,12 @@ typedef struct judge {
 
 static int open_judge(judge *j, kolo_session *s)
 {
-    *j = (judge){.session = s, .exec = s->eval_exec ? s->eval_exec : s->exec, .graph = s->eval_exec ? s->eval_graph : s->graph};
-    j->logits = kolo_alloc((size_t)(2 * kolo_tensor_count(&j->graph->tensor[j->graph->logits])) * sizeof *j->logits);
-    if (!j->logits) return KOLO_ECONFIG;
+    *j = (judge){.session = s,
+                 .exec = s->eval_exec ? s->eval_exec : s->exec,
+                 .graph = s->eval_exec ? s->eval_graph : s->graph};
+    j->logits =
+        kolo_alloc((size_t)(2 * kolo_tensor_count(&j->graph->tensor[j->graph->logits])) * sizeof *j->logits);
+    if (!j->logits) return KOLO_ENOMEM;
     return s->options->val_flip ? kolo_mirror_open(&j->mirror, s) : 0;
 }
 
@@ -65,7 +68,9 @@ static int image_judge_batch(void *argument, const kolo_batch *batch)
         KOLO_TRY(kolo_exec_answer(j->exec, batch));
         KOLO_TRY(kolo_exec_get(j->exec, "activation", g->logits, j->logits));
     }
-    for (int64_t i = 0; i < batch->valid; i++) KOLO_TRY(add_row(j, j->logits + i * classes, (const float *)(batch->labels + i * batch->words), classes));
+    for (int64_t i = 0; i < batch->valid; i++)
+        KOLO_TRY(
+            add_row(j, j->logits + i * classes, (const float *)(batch->labels + i * batch->words), classes));
     return 0;
 }
 
@@ -75,17 +80,18 @@ static int write_results(const kolo_session *s, const char *path, const kolo_ima
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
-    if (!f) return kolo_fail(KOLO_ECONFIG, "out of memory for %s", path);
+    if (!f) return kolo_fail(KOLO_ENOMEM, "out of memory for %s", path);
     fprintf(f, "{\"map\":%.9g,\"ap_micro\":%.9g,\"classes\":[", all->map, all->micro);
     for (int c = 0; c < l->classes; c++) {
         fprintf(f, "%s\n {\"class\":%d,\"name\":", c ? "," : "", c);
         kolo_json_string(f, kolo_dataset_class_name(s->val_set, c));
-        fprintf(f, ",\"positives\":%lld,\"negatives\":%lld,\"ap\":", (long long)l->positives[c], (long long)l->negatives[c]);
+        fprintf(f, ",\"positives\":%lld,\"negatives\":%lld,\"ap\":", (long long)l->positives[c],
+                (long long)l->negatives[c]);
         if (ap[c] < 0) fputs("null}", f);
         else fprintf(f, "%.9g}", ap[c]);
     }
     fputs("]}\n", f);
-    int rc = fclose(f) == 0 ? 0 : kolo_fail(KOLO_ECONFIG, "out of memory for %s", path);
+    int rc = fclose(f) == 0 ? 0 : kolo_fail(KOLO_ENOMEM, "out of memory for %s", path);
     if (rc == 0) rc = kolo_file_write_atomic(path, text, bytes);
     free(text);
     return rc;
@@ -102,12 +108,13 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     KOLO_TRY(session_gather(s, &j->score, &j->scores, sizeof *j->score));
     double *ap = kolo_alloc((size_t)classes * sizeof *ap);
     kolo_image_ap all;
-    int rc = ap ? kolo_image_ap_form(&all, ap, j->score, j->scores, classes) : KOLO_ECONFIG;
+    int rc = ap ? kolo_image_ap_form(&all, ap, j->score, j->scores, classes) : KOLO_ENOMEM;
     if (rc == 0 && results && *results && s->launch->rank == 0) rc = write_results(s, results, &all, ap);
     free(ap);
     KOLO_TRY(rc);
     if ((int64_t)sum[1] != s->val_samples)
-        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld", sum[1], (long)s->val_samples);
+        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld",
+                         sum[1], (long)s->val_samples);
     *result = (kolo_evaluation){.loss = sum[0] / sum[1],
                                 .map = all.map,
                                 .ap_micro = all.micro,

@@ -4,7 +4,8 @@
 
 #include "train/train.h"
 
-/* Part of kolo_evaluate. results: NULL or "", or the file that rank 0 writes every class's average precision to. Collective. */
+/* Part of kolo_evaluate. results: NULL or "", or the file that rank 0 writes every class's average
+ * precision to. Collective. */
 int kolo_image_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
 
 #endif

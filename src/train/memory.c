@@ -50,8 +50,9 @@ static int check_gpu(kolo_session *s, const need *n)
     return kolo_fail(KOLO_ECONFIG,
                      "%s%s%s%s: the plan needs %s%zu bytes (%.2f GiB), %zu are %s, %zu bytes short; lower "
                      "micro_batch (now %ld)%s%s",
-                     s->gpu ? "" : "node ", s->gpu ? "" : s->launch->host, s->gpu ? "" : ", ", source, n->bound ? "at least " : "", bytes, (double)bytes / 0x1p30,
-                     limit, n->bound || s->gpu ? "there" : "free", bytes - limit, (long)s->rows,
+                     s->gpu ? "" : "node ", s->gpu ? "" : s->launch->host, s->gpu ? "" : ", ", source,
+                     n->bound ? "at least " : "", bytes, (double)bytes / 0x1p30, limit,
+                     n->bound || s->gpu ? "there" : "free", bytes - limit, (long)s->rows,
                      session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "",
                      s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
@@ -72,7 +73,7 @@ static size_t node_limit(const kolo_session *s, const char **source)
     return (size_t)(s->options->memory_limit * 0x1p30);
 }
 
-static int check(kolo_session *s, const need *n)
+static int memory_check(kolo_session *s, const need *n)
 {
     const char *source = "";
     const size_t limit = node_limit(s, &source), bytes = node_bytes(s, n);
@@ -94,13 +95,13 @@ int session_check_least(kolo_session *s)
     KOLO_TRY(session_least_arenas(s, arena));
     need n = {.arena = arena, .bound = true};
     for (int a = 0; a < KOLO_ARENAS; a++) n.bytes += arena[a];
-    return check(s, &n);
+    return memory_check(s, &n);
 }
 
 int session_check_memory(kolo_session *s)
 {
     const need n = need_of_plans(s);
-    return check(s, &n);
+    return memory_check(s, &n);
 }
 
 int kolo_session_print_memory(kolo_session *s, void *file)
@@ -108,7 +109,7 @@ int kolo_session_print_memory(kolo_session *s, void *file)
     const char *source = "";
     const need n = need_of_plans(s);
     const size_t limit = node_limit(s, &source), bytes = node_bytes(s, &n);
-    const int rc = check(s, &n);
+    const int rc = memory_check(s, &n);
     if (s->cuda)
         fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) on its GPU; %s has %.2f GiB\n", n.bytes,
                 (double)n.bytes / 0x1p30, s->device.name, (double)s->device.memory_bytes / 0x1p30);

@@ -11,7 +11,7 @@ int kolo_mirror_open(kolo_mirror *m, kolo_session *s)
     *m = (kolo_mirror){.lines = c.height, .width = c.width, .channels = c.channels};
     m->bytes = (size_t)s->rows * (size_t)c.height * (size_t)c.width * (size_t)c.channels;
     m->pixels = kolo_pages_alloc(m->bytes);
-    if (!m->pixels) return KOLO_ECONFIG;
+    if (!m->pixels) return KOLO_ENOMEM;
     KOLO_TRY(kolo_backend_pin(s->backend, m->pixels, m->bytes));
     m->backend = s->backend;
     return 0;
@@ -31,12 +31,14 @@ kolo_batch kolo_mirror_batch(kolo_mirror *m, const kolo_batch *batch)
     uint8_t *to = m->pixels;
     const int64_t row = m->width * m->channels;
     for (int64_t line = 0; line < batch->rows * m->lines; line++, from += row, to += row)
-        for (int64_t x = 0; x < m->width; x++) memcpy(to + x * m->channels, from + (m->width - 1 - x) * m->channels, (size_t)m->channels);
+        for (int64_t x = 0; x < m->width; x++)
+            memcpy(to + x * m->channels, from + (m->width - 1 - x) * m->channels, (size_t)m->channels);
     mirrored.pixels = m->pixels;
     return mirrored;
 }
 
-int kolo_mirror_ask(kolo_mirror *m, kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch, float *logits)
+int kolo_mirror_ask(kolo_mirror *m, kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch,
+                    float *logits)
 {
     const int64_t count = kolo_tensor_count(&g->tensor[g->logits]);
     const kolo_batch mirrored = kolo_mirror_batch(m, batch);

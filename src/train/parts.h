@@ -5,13 +5,14 @@
 #include "ckpt/ckpt.h"
 #include "train/session.h"
 
-/* device.c: fills cuda, device, device_index, gpu_ranks; refuses what the device cannot compute. Collective. */
+/* device.c: fills cuda, device, device_index, gpu_ranks; refuses what the device cannot compute.
+ * Collective. */
 int session_choose_device(kolo_session *session);
 /* Makes session->comm of `launch`'s ranks, as the options say. Collective over them. */
 int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes);
 enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
 const char *session_precision(const kolo_session *session);
-void session_tell_device(const kolo_session *session);
+void session_report_device(const kolo_session *session);
 
 /* memory.c: KOLO_ECONFIG with the shortfall where this node, or this rank's GPU, cannot hold the job. */
 int session_check_least(
@@ -28,27 +29,34 @@ int session_plan_trial(kolo_session *s); /* the same by this rank alone */
 void session_free_plans(kolo_session *s);
 
 /* session_phase.c */
-int session_lay_phases(kolo_session *s);                                      /* with the data known: phases, steps, where the run stands */
-int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots); /* a rank's part of a batch into micro-batches */
-int session_resolve_batch(kolo_session *s);                                   /* rows and slots of the phase that s->now says */
+/* with the data known: phases, steps, where the run stands */
+int session_lay_phases(kolo_session *s);
+/* a rank's part of a batch into micro-batches */
+int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots);
+/* rows and slots of the phase that s->now says */
+int session_resolve_batch(kolo_session *s);
 /* 1: the run folder has a checkpoint, and *position is its; 0: none, or no run. Collective. */
 int session_position(const kolo_session *s, kolo_position *position);
 int session_largest(const kolo_session *s); /* the largest side of all phases; 0: none states any */
 
-/* auto_batch.c, collective: the largest batch that should fit, to options->batch, and its unit; nothing where it is given. Then the plans, within the memory
- * there is: a batch that was chosen goes down until all ranks can hold theirs, one that was given is refused. */
+/* auto_batch.c, collective: the largest batch that should fit, to options->batch, and its unit; nothing where
+ * it is given. Then the plans, within the memory there is: a batch that was chosen goes down until all ranks
+ * can hold theirs, one that was given is refused. */
 int session_choose_batch(kolo_session *s);
 int session_fit_plans(kolo_session *s);
 /* session_data.c */
 int session_open_data(kolo_session *s, int parts);
-int session_read_targets(kolo_session *s); /* targets=auto and unverified=auto are resolved; image labels are read where they are learnt */
+/* targets=auto and unverified=auto are resolved; image labels are read where they are learnt */
+int session_read_targets(kolo_session *s);
 int session_make_loaders(kolo_session *s);
-/* Calls `visit` with every batch of this rank's part of the validation data, from the first on. An error of `visit`
- * ends it and is returned. The batch belongs to the loader again when `visit` returns. */
-int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch), void *argument);
+/* Calls `visit` with every batch of this rank's part of the validation data, from the first on. An error of
+ * `visit` ends it and is returned. The batch belongs to the loader again when `visit` returns. */
+int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch),
+                           void *argument);
 int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);
 void session_close_data(kolo_session *s);
-int session_check_classes(const kolo_session *s); /* class_names.c: of validation data, against what is or was trained on */
+/* class_names.c: of validation data, against what is or was trained on */
+int session_check_classes(const kolo_session *s);
 
 #endif

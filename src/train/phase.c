@@ -22,7 +22,9 @@ static int parse(ramp *r, const char *key, const char *text, int64_t high)
         bool good = end != at && *end == ':' && epoch >= 0 && (r->n == 0 || epoch > r->epoch[r->n - 1]);
         if (good) value = strtoll(at = end + 1, &end, 10), good = end != at && value > 0 && value <= high;
         if (!good || (*end && *end != ',') || (*end && !end[1]) || r->n == MOST)
-            return kolo_fail(KOLO_ECONFIG, "%s=%s is not a list of EPOCH:NUMBER with rising epochs, such as 0:128,6:160", key, text);
+            return kolo_fail(KOLO_ECONFIG,
+                             "%s=%s is not a list of EPOCH:NUMBER with rising epochs, such as 0:128,6:160",
+                             key, text);
         r->epoch[r->n] = epoch;
         r->value[r->n++] = value;
         at = end + (*end == ',');
@@ -65,7 +67,9 @@ static int parse_sides(kolo_sides *s, const char *text)
     if (good && *at) good = number(&at, ":", 8192, &s->step);
     if (good && *at) good = number(&at, ":", 1 << 24, &s->every);
     if (good && !*at && s->low < s->high && (s->high - s->low) % s->step == 0) return 0;
-    return kolo_fail(KOLO_ECONFIG, "multi_scale=%s is not LOW-HIGH[:STEP[:EVERY]] with whole STEPs (32) from LOW to HIGH, such as 480-800 or 320-608:32:10",
+    return kolo_fail(KOLO_ECONFIG,
+                     "multi_scale=%s is not LOW-HIGH[:STEP[:EVERY]] with whole STEPs (32) from LOW to HIGH, "
+                     "such as 480-800 or 320-608:32:10",
                      text);
 }
 
@@ -76,17 +80,24 @@ int kolo_phases_parse(const kolo_options *o, kolo_phase **out, int *phases)
     KOLO_TRY(parse(&batch, "batch_ramp", o->batch_ramp, 1 << 24));
     KOLO_TRY(parse(&size, "size_ramp", o->size_ramp, 8192));
     KOLO_TRY(parse_sides(&sides, o->multi_scale));
-    if (sides.low && size.n) return kolo_fail(KOLO_ECONFIG, "multi_scale=%s and size_ramp=%s: give one of them", o->multi_scale, o->size_ramp);
+    if (sides.low && size.n)
+        return kolo_fail(KOLO_ECONFIG, "multi_scale=%s and size_ramp=%s: give one of them", o->multi_scale,
+                         o->size_ramp);
     if (batch.n + size.n > 0 && o->steps)
-        return kolo_fail(KOLO_ECONFIG, "%s counts epochs: give the length of the run in epochs=, not in steps=", batch.n ? "batch_ramp" : "size_ramp");
-    if (batch.n > 0 && o->batch == 0) return kolo_fail(KOLO_ECONFIG, "batch=auto and batch_ramp=%s: give one of them", o->batch_ramp);
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s counts epochs: give the length of the run in epochs=, not in steps=",
+                         batch.n ? "batch_ramp" : "size_ramp");
+    if (batch.n > 0 && o->batch == 0)
+        return kolo_fail(KOLO_ECONFIG, "batch=auto and batch_ramp=%s: give one of them", o->batch_ramp);
     kolo_phase *p = *out = kolo_alloc((size_t)(batch.n + size.n + 1) * sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     *phases = 0;
     for (int64_t epoch = 0; epoch >= 0;) {
         const int side = (int)value_at(&size, epoch, 0);
         p[(*phases)++] = (kolo_phase){
-            .epoch = epoch, .batch = value_at(&batch, epoch, o->batch), .sides = side ? (kolo_sides){.low = side, .high = side, .step = 1, .every = 1} : sides};
+            .epoch = epoch,
+            .batch = value_at(&batch, epoch, o->batch),
+            .sides = side ? (kolo_sides){.low = side, .high = side, .step = 1, .every = 1} : sides};
         int64_t a = border(&batch, epoch), b = border(&size, epoch);
         epoch = a < 0 || (b >= 0 && b < a) ? b : a;
     }
@@ -98,7 +109,10 @@ int kolo_phases_lay(kolo_phase *p, int phases, int64_t samples, bool pad)
     for (int i = 0; i < phases; i++) {
         p[i].steps_per_epoch = (samples + (pad ? p[i].batch - 1 : 0)) / p[i].batch;
         if (!p[i].steps_per_epoch)
-            return kolo_fail(KOLO_ECONFIG, "batch=%ld is larger than the %ld training pictures: lower batch, or set tail=pad", (long)p[i].batch, (long)samples);
+            return kolo_fail(
+                KOLO_ECONFIG,
+                "batch=%ld is larger than the %ld training pictures: lower batch, or set tail=pad",
+                (long)p[i].batch, (long)samples);
         p[i].step = i ? p[i - 1].step + (p[i].epoch - p[i - 1].epoch) * p[i - 1].steps_per_epoch : 0;
     }
     return 0;

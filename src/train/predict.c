@@ -86,7 +86,7 @@ static int predict(kolo_session *s, reader *r, kolo_picture_feed *feed, kolo_pre
     int32_t *labels = kolo_alloc((size_t)(s->rows * words) * sizeof *labels);
     int64_t *samples = kolo_alloc((size_t)s->rows * sizeof *samples);
     float *logits = kolo_alloc((size_t)(2 * s->rows * classes) * sizeof *logits);
-    int rc = r->pixels && labels && samples && logits ? 0 : KOLO_ECONFIG;
+    int rc = r->pixels && labels && samples && logits ? 0 : KOLO_ENOMEM;
     while (rc == 0 && feed->next < feed->files) {
         rc = kolo_picture_feed_rows(feed, s->rows, read_picture, r, samples, &valid);
         if (rc < 0 || valid == 0) continue;

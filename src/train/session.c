@@ -5,19 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/reducer.h"
-#include "kolo/error.h"
 #include "train/compression.h"
 #include "train/parts.h"
-
-static void set_text(char **field, char *text) /* takes `text` */
-{
-    if (!text) return;
-    free(*field);
-    *field = text;
-}
 
 static int parse_channels(const char *key, const char *text, int64_t channels, float *values)
 {
@@ -25,18 +18,25 @@ static int parse_channels(const char *key, const char *text, int64_t channels, f
     for (const char *p = text; *p && n < 4; n++) {
         char *end;
         values[n] = strtof(p, &end);
-        if (end == p || (*end && *end != ',')) return kolo_fail(KOLO_ECONFIG, "%s=%s is not a list of numbers such as 0.485,0.456,0.406", key, text);
+        if (end == p || (*end && *end != ','))
+            return kolo_fail(KOLO_ECONFIG, "%s=%s is not a list of numbers such as 0.485,0.456,0.406", key,
+                             text);
         p = *end ? end + 1 : end;
     }
-    if (n != channels) return kolo_fail(KOLO_ECONFIG, "%s=%s has %d numbers, the pictures have %ld channels", key, text, n, (long)channels);
+    if (n != channels)
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s=%s has %d numbers, the pictures have %ld channels: give as many, or %s= for the "
+                         "data set's own",
+                         key, text, n, (long)channels, key);
     return 0;
 }
 
-static char *channels_text(const float *values, int64_t channels)
+static int set_channels(kolo_options *o, const char *key, const float *values, int64_t channels)
 {
     char text[96] = "";
-    for (int64_t c = 0; c < channels; c++) snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.9g", c ? "," : "", (double)values[c]);
-    return kolo_strdup(text);
+    for (int64_t c = 0; c < channels; c++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.9g", c ? "," : "", (double)values[c]);
+    return kolo_option_set(o, key, text, "the data");
 }
 
 /* A class for every sample, or boxes, as the network wants. */
@@ -47,8 +47,10 @@ static int check_task(const kolo_session *s, const kolo_dataset *set, const char
     if (!info || kolo_session_tags(s) || strstr(info->task, boxes ? "detection" : "classification")) return 0;
     if (!boxes && s->options->loss != KOLO_loss_bce)
         return kolo_fail(KOLO_EINPUT,
-                         "%s: %s is packed for %s and has no class for each sample, which loss=cross_entropy needs; loss=bce learns %s of a sample", folder,
-                         info->name, info->task, strstr(info->task, "multilabel") ? "the tags" : "the classes of the boxes");
+                         "%s: %s is packed for %s and has no class for each sample, which loss=cross_entropy "
+                         "needs; loss=bce learns %s of a sample",
+                         folder, info->name, info->task,
+                         strstr(info->task, "multilabel") ? "the tags" : "the classes of the boxes");
     return kolo_fail(KOLO_EINPUT,
                      "%s: %s is packed for %s and has no %s for each sample, which model=%s needs; pack a "
                      "source that has them",
@@ -67,51 +69,60 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     if (info) {
         snprintf(s->data_uuid, sizeof s->data_uuid, "%s", info->uuid);
         if (o->classes && o->classes < info->classes && !*o->pairs) /* pairs may be of anybody */
-            return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes", (long)o->classes, info->name, info->classes);
+            return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes",
+                             (long)o->classes, info->name, info->classes);
         if (o->channels && o->channels < info->channels)
-            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the pictures of %s have %d channels", (long)o->channels, info->name, info->channels);
+            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the pictures of %s have %d channels",
+                             (long)o->channels, info->name, info->channels);
         if (s->train_set && s->val_set) {
             const kolo_dataset_info *v = kolo_dataset_get_info(s->val_set);
             if (v->classes != info->classes || v->channels > info->channels)
-                return kolo_fail(KOLO_EINPUT,
-                                 "training data %s has %d classes and %d channels, validation data %s has %d and %d: "
-                                 "pack them from one source with --stats-from",
-                                 o->data, info->classes, info->channels, o->val, v->classes, v->channels);
+                return kolo_fail(
+                    KOLO_EINPUT,
+                    "training data %s has %d classes and %d channels, validation data %s has %d and %d: "
+                    "pack them from one source with --stats-from",
+                    o->data, info->classes, info->channels, o->val, v->classes, v->channels);
         }
         KOLO_TRY(session_check_classes(s));
         if (!o->size && !info->height && !o->val_size && !s->detector)
-            return kolo_fail(KOLO_ECONFIG, "the pictures of %s have various sizes: state size= and crop=", info->name);
+            return kolo_fail(KOLO_ECONFIG,
+                             "the pictures of %s have various sizes: state size= and crop=", info->name);
     }
     if (!o->classes) o->classes = info ? info->classes : model->classes;
     if (!o->channels) o->channels = info ? info->channels : model->channels;
     if (o->channels != 3 && (o->channels != 1 || s->detector))
-        return kolo_fail(KOLO_ECONFIG, "%s of %ld channels: pictures are read as 1 channel (gray) or 3 (RGB)%s", o->model, (long)o->channels,
-                         s->detector ? ", for detectors 3" : "");
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s of %ld channels: pictures are read as 1 channel (gray) or 3 (RGB)%s", o->model,
+                         (long)o->channels, s->detector ? ", for detectors 3" : "");
     const bool stored = info && info->height && !s->detector; /* a detector fits any picture in */
     s->height = o->size ? o->size : stored ? info->height : model->height;
     s->width = o->size ? o->size : stored ? info->width : model->width;
     if (!o->size && s->height == s->width) o->size = s->height;
-    for (int c = 0; c < 4; c++) s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
+    for (int c = 0; c < 4; c++)
+        s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
     kolo_model_pixels(model, s->mean, s->std);
     if (*o->mean) KOLO_TRY(parse_channels("mean", o->mean, o->channels, s->mean));
-    else set_text(&o->mean, channels_text(s->mean, o->channels));
+    else KOLO_TRY(set_channels(o, "mean", s->mean, o->channels));
     if (*o->std) KOLO_TRY(parse_channels("std", o->std, o->channels, s->std));
-    else set_text(&o->std, channels_text(s->std, o->channels));
+    else KOLO_TRY(set_channels(o, "std", s->std, o->channels));
     for (int64_t c = 0; c < o->channels; c++)
         if (!(s->std[c] > 1e-6f) || !isfinite(s->std[c]) || !isfinite(s->mean[c]))
-            return kolo_fail(KOLO_ECONFIG, "mean=%s std=%s: every channel needs a finite mean and a deviation above 0", o->mean, o->std);
+            return kolo_fail(KOLO_ECONFIG,
+                             "mean=%s std=%s: every channel needs a finite mean and a deviation above 0",
+                             o->mean, o->std);
     return 0;
 }
 
 int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes)
 {
     const kolo_options *o = s->options;
-    const kolo_comm_device device = {.compute = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE) : NULL,
-                                     .comm = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMM) : NULL,
-                                     .uuid = s->device.uuid,
-                                     .deterministic = o->deterministic,
-                                     .reducer = o->reducer,
-                                     .host = kolo_is_adasum(o) || (o->compression != KOLO_compression_none && launch->nodes > 1)};
+    const kolo_comm_device device = {
+        .compute = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE) : NULL,
+        .comm = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMM) : NULL,
+        .uuid = s->device.uuid,
+        .deterministic = o->deterministic,
+        .reducer = o->reducer,
+        .host = kolo_is_adasum(o) || (o->compression != KOLO_compression_none && launch->nodes > 1)};
     const kolo_comm_config config = {.arena_bytes = arena_bytes,
                                      .canonical = o->reduce == KOLO_reduce_canonical,
                                      .timeout = o->comm_timeout,
@@ -129,12 +140,13 @@ static int make_executors(kolo_session *s)
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
     KOLO_TRY(session_open_comm(s, flat ? &s->flat : s->launch, s->plan->arena_bytes[KOLO_ARENA_GRADIENT]));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
-    else KOLO_TRY(kolo_comm_commit(s->comm)); /* an executor that trains does it, when it has added its buckets */
+    /* an executor that trains does it, when it has added its buckets */
+    else KOLO_TRY(kolo_comm_commit(s->comm));
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
     for (int i = 1; i < s->shapes; i++) KOLO_TRY(kolo_exec_add(s->exec, s->shape[i].plan));
     if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
-    session_tell_device(s);
+    session_report_device(s);
     return 0;
 }
 
@@ -158,7 +170,9 @@ static int check_adasum(const kolo_options *o)
                        : o->loss_scale > 0 || o->precision == KOLO_precision_fp16 ? "loss scaling"
                                                                                   : NULL;
     if (!kolo_is_adasum(o) || !with) return 0;
-    return kolo_fail(KOLO_ECONFIG, "reduce=%s combines steps that every rank forms by itself, %s is for gradients of all ranks: take one of them",
+    return kolo_fail(KOLO_ECONFIG,
+                     "reduce=%s combines steps that every rank forms by itself, %s is for gradients of all "
+                     "ranks: take one of them",
                      kolo_option_find("reduce")->choices[o->reduce], with);
 }
 
@@ -166,11 +180,17 @@ static int check_adasum(const kolo_options *o)
 static int check_options(const kolo_options *o)
 {
     if (o->crop_area_min > o->crop_area_max)
-        return kolo_fail(KOLO_ECONFIG, "crop_area_min=%g is larger than crop_area_max=%g", o->crop_area_min, o->crop_area_max);
-    if (o->ema >= 1) return kolo_fail(KOLO_ECONFIG, "ema=%g would never take up a weight: give a decay below 1, such as 0.999", o->ema);
-    if (o->label_smoothing >= 1) return kolo_fail(KOLO_ECONFIG, "label_smoothing=%g leaves nothing of the label: give less than 1", o->label_smoothing);
+        return kolo_fail(KOLO_ECONFIG, "crop_area_min=%g is larger than crop_area_max=%g", o->crop_area_min,
+                         o->crop_area_max);
+    if (o->ema >= 1)
+        return kolo_fail(KOLO_ECONFIG,
+                         "ema=%g would never take up a weight: give a decay below 1, such as 0.999", o->ema);
+    if (o->label_smoothing >= 1)
+        return kolo_fail(KOLO_ECONFIG, "label_smoothing=%g leaves nothing of the label: give less than 1",
+                         o->label_smoothing);
     if (o->mosaic_scale_min > o->mosaic_scale_max)
-        return kolo_fail(KOLO_ECONFIG, "mosaic_scale_min=%g is larger than mosaic_scale_max=%g", o->mosaic_scale_min, o->mosaic_scale_max);
+        return kolo_fail(KOLO_ECONFIG, "mosaic_scale_min=%g is larger than mosaic_scale_max=%g",
+                         o->mosaic_scale_min, o->mosaic_scale_max);
     KOLO_TRY(check_adasum(o));
     KOLO_TRY(kolo_compression_check(o));
     return kolo_optim_check(o);
@@ -180,7 +200,8 @@ static int open_steps(kolo_session *s)
 {
     KOLO_TRY(session_fit_plans(s));
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
-    if (!(s->parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(session_make_loaders(s)); /* readers fill while memory is touched */
+    /* readers fill while memory is touched */
+    if (!(s->parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(session_make_loaders(s));
     return make_executors(s);
 }
 
@@ -188,22 +209,27 @@ static int open_parts(kolo_session *s, int parts)
 {
     kolo_options *o = s->options;
     const kolo_model *model = kolo_model_find(o->model);
-    if (!model) return KOLO_ECONFIG;
+    if (!model) return kolo_error_status();
     s->detector = model->detector;
     KOLO_TRY(check_options(o));
     if (s->detector && (*o->augment || o->crop != KOLO_crop_none || o->mixup > 0 || o->cutmix > 0))
-        return kolo_fail(KOLO_ECONFIG,
-                         "augment=, crop=, mixup= and cutmix= move pixels without their boxes; model=%s has mosaic=, "
-                         "mosaic_mixup=, hsv=, flip=",
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "augment=, crop=, mixup= and cutmix= move pixels without their boxes; model=%s has mosaic=, "
+            "mosaic_mixup=, hsv=, flip=",
+            o->model);
+    if (s->detector && o->val_flip)
+        return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes",
                          o->model);
-    if (s->detector && o->val_flip) return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes", o->model);
     s->elsewhere = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks;
     s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(session_lay_phases(s));
     if (parts & KOLO_SESSION_DATA_ONLY)
-        return o->batch ? session_resolve_batch(s) : kolo_fail(KOLO_ECONFIG, "batch=auto: whoever computes chooses it; give a number here");
+        return o->batch
+                   ? session_resolve_batch(s)
+                   : kolo_fail(KOLO_ECONFIG, "batch=auto: whoever computes chooses it; give a number here");
     KOLO_TRY(choose_threads(s));
     KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
     KOLO_TRY(session_choose_batch(s));
@@ -215,7 +241,8 @@ int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launc
     return kolo_session_open_for(s, options, launch, parts, NULL);
 }
 
-int kolo_session_open_for(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts, const kolo_gpu *gpu)
+int kolo_session_open_for(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts,
+                          const kolo_gpu *gpu)
 {
     *s = (kolo_session){.options = options, .launch = launch, .parts = parts, .gpu = gpu};
     int rc = open_parts(s, parts);

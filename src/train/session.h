@@ -1,5 +1,5 @@
-/* Session: everything that one run holds, made in the order of the data flow: data, graph, backend, plan, comm, exec, loaders.
- * Training, evaluation, export, plan and bench open the parts they need. */
+/* Session: everything that one run holds, made in the order of the data flow: data, graph, backend, plan,
+ * comm, exec, loaders. Training, evaluation, export, plan and bench open the parts they need. */
 #ifndef KOLO_TRAIN_SESSION_H
 #define KOLO_TRAIN_SESSION_H
 
@@ -27,22 +27,28 @@ typedef struct kolo_shape {
 } kolo_shape;
 
 enum kolo_session_part {
-    KOLO_SESSION_TRAIN = 1,      /* training graph, plan; executor and loader unless PLAN_ONLY */
-    KOLO_SESSION_EVAL = 2,       /* evaluation graph, plan, executor, validation loader; without TRAIN they are graph, plan and exec, else the eval_ ones */
-    KOLO_SESSION_NO_DATA = 4,    /* no data set is opened and no loader made: shapes come from options and the model's usual input */
+    KOLO_SESSION_TRAIN = 1, /* training graph, plan; executor and loader unless PLAN_ONLY */
+    /* evaluation graph, plan, executor, validation loader; without TRAIN they are graph, plan and
+     * exec, else the eval_ ones */
+    KOLO_SESSION_EVAL = 2,
+    /* no data set is opened and no loader made: shapes come from options and the model's usual input */
+    KOLO_SESSION_NO_DATA = 4,
     KOLO_SESSION_PLAN_ONLY = 8,  /* no memory, no comm, no executor */
     KOLO_SESSION_DATA_ONLY = 16, /* data sets alone: kolo_session_loader is all that one can ask for */
 };
 
 typedef struct kolo_session {
-    kolo_options *options; /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
-    kolo_launch *launch;   /* borrowed */
-    int ranks;             /* planned for */
-    bool elsewhere;        /* PLAN_ONLY: for other machines, as ranks= says */
-    bool untimed; /* with it: too little memory here to time anything, algorithms are chosen by rule */
-    bool cuda;             /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
+    /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
+    kolo_options *options;
+    kolo_launch *launch; /* borrowed */
+    int ranks;           /* planned for */
+    bool elsewhere;      /* PLAN_ONLY: for other machines, as ranks= says */
+    bool untimed;        /* with it: too little memory here to time anything, algorithms are chosen by rule */
+    /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
+    bool cuda;
     kolo_device device;
-    const kolo_gpu *gpu;               /* PLAN_ONLY, or NULL: the GPU that is planned for, which is not there */
+    /* PLAN_ONLY, or NULL: the GPU that is planned for, which is not there */
+    const kolo_gpu *gpu;
     int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
     size_t device_bytes;         /* that were free on it before this session took any */
     bool staged;                 /* GPUs' gradients travel through host memory */
@@ -50,8 +56,9 @@ typedef struct kolo_session {
     int64_t plain_epoch;         /* detectors: the first without mosaic, and with L1 */
     int64_t rows;                /* micro-batch, in the phase that is open */
     int slots;                   /* micro-batches a rank and step, likewise */
-    int64_t eval_rows;           /* a rank's part of an evaluation's batch: the smallest micro-batch of the run */
-    int64_t height, width;       /* of pictures, where neither phases nor val_size say otherwise */
+    /* a rank's part of an evaluation's batch: the smallest micro-batch of the run */
+    int64_t eval_rows;
+    int64_t height, width; /* of pictures, where neither phases nor val_size say otherwise */
     float mean[4], std[4];
     kolo_dataset *train_set, *val_set;
     kolo_stage *stage[2]; /* of training, validation; NULL: read where they are */
@@ -59,9 +66,11 @@ typedef struct kolo_session {
     int parts;            /* as opened */
     kolo_phase *phase;    /* [phases]; the training loader is of the one that is open now */
     int phases, now;
-    int64_t unit;                        /* batch=auto: the batch was chosen, as a multiple of this; 0: it was given */
+    /* batch=auto: the batch was chosen, as a multiple of this; 0: it was given */
+    int64_t unit;
     int64_t samples, val_samples, steps; /* steps: of the whole run */
-    kolo_shape *shape;                   /* [shapes] of all phases, known from the start; what takes most memory is first */
+    /* [shapes] of all phases, known from the start; what takes most memory is first */
+    kolo_shape *shape;
     int shapes;
     kolo_graph *graph, *eval_graph; /* graph, plan: of shape[0] */
     kolo_backend *backend;
@@ -70,8 +79,9 @@ typedef struct kolo_session {
     kolo_comm *comm;
     kolo_exec *exec, *eval_exec;
     kolo_loader *loader, *val_loader;
-    kolo_image_labels *image_labels[2];        /* of training, validation, where the network learns them; else NULL */
-    float *pos_weight;                         /* [classes] of them in training, or NULL */
+    /* of training, validation, where the network learns them; else NULL */
+    kolo_image_labels *image_labels[2];
+    float *pos_weight;               /* [classes] of them in training, or NULL */
     struct kolo_detect_truth *truth; /* of val_set, once a detector was judged by it */
     char data_uuid[40];
 } kolo_session;
@@ -79,10 +89,15 @@ typedef struct kolo_session {
 /* Collective over the launch unless PLAN_ONLY. On error everything is closed. */
 int kolo_session_open(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts);
 /* The same, PLAN_ONLY, for a GPU that is not there; borrowed. NULL: kolo_session_open. */
-int kolo_session_open_for(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts, const kolo_gpu *gpu);
-/* Leaves the phase that is open for another: from here on the training loader is that one's. All steps are done and told. */
+int kolo_session_open_for(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts,
+                          const kolo_gpu *gpu);
+/* Leaves the phase that is open for another: from here on the training loader is that one's. All
+ * steps are done and told. */
 int kolo_session_enter(kolo_session *session, int phase);
-static inline int64_t kolo_session_batch(const kolo_session *session) { return session->phase[session->now].batch; }
+static inline int64_t kolo_session_batch(const kolo_session *session)
+{
+    return session->phase[session->now].batch;
+}
 /* The epoch of step number `step` (0, 1, ...) and how many steps of it come before. Returns its phase. */
 static inline int kolo_session_at(const kolo_session *s, int64_t step, int64_t *epoch, int64_t *within)
 {
@@ -92,11 +107,15 @@ static inline int kolo_session_at(const kolo_session *s, int64_t step, int64_t *
  * labels "map". */
 const char *kolo_session_metric(const kolo_session *session);
 /* A classifier of image labels, any number of classes a sample. */
-static inline bool kolo_session_tags(const kolo_session *s) { return !s->detector && s->options->targets > KOLO_targets_label; }
+static inline bool kolo_session_tags(const kolo_session *s)
+{
+    return !s->detector && s->options->targets > KOLO_targets_label;
+}
 /* What a loader of this session is made with; texts are the options'. */
 kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
 /* Prints what a rank of the plan that was made needs, and whether that fits into memory_limit= or this
- * machine's memory. file: FILE *. KOLO_ECONFIG: it does not; but 0 where it was planned for other machines. */
+ * machine's memory. file: FILE *. KOLO_ECONFIG: it does not; but 0 where it was planned for other
+ * machines. */
 int kolo_session_print_memory(kolo_session *session, void *file);
 /* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */
 size_t kolo_session_taken(const kolo_session *session);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/shm.h"
 #include "base/thread.h"
 #include "data/shard/dataset.h"
 #include "kolo/error.h"
@@ -14,7 +15,8 @@
 #include "ops/detector.h"
 #include "train/parts.h"
 
-/* For a look at a split at the start: some ten thousand small samples, or some dozen on a cold file system. */
+/* For a look at a split at the start: some ten thousand small samples, or some dozen on a cold file
+ * system. */
 #define CHECK_SECONDS 0.02
 
 /* Does each node show its own share of the training samples? */
@@ -40,8 +42,10 @@ static int stage(kolo_session *s, const char *source, kolo_stage **stage, bool t
     KOLO_TRY(kolo_stage_open(stage, &config));
     kolo_stage_get_info(*stage, &info);
     if (info.shards == 0) return 0; /* nothing to copy, as stage=auto has said */
-    kolo_info("%s is staged in %s: of %d shards %d copied (%.1f MB), %d there already, %d read from the source; %.1f s", source, kolo_stage_folder(*stage),
-              info.shards, info.copied, (double)info.bytes / 1e6, info.reused, info.linked, kolo_time() - begin);
+    kolo_info("%s is staged in %s: of %d shards %d copied (%.1f MB), %d there already, %d read from the "
+              "source; %.1f s",
+              source, kolo_stage_folder(*stage), info.shards, info.copied, (double)info.bytes / 1e6,
+              info.reused, info.linked, kolo_time() - begin);
     return 0;
 }
 
@@ -52,13 +56,16 @@ static int cache(const kolo_session *s, kolo_dataset *set, kolo_cache **cache, b
     const double begin = kolo_time();
     int64_t first = 0, last = kolo_dataset_get_info(set)->count;
     kolo_cache_info info;
-    if (is_local(s, train)) kolo_order_share(last, s->ranks, s->launch->node_of, s->launch->node, &first, &last);
+    if (is_local(s, train))
+        kolo_order_share(last, s->ranks, s->launch->node_of, s->launch->node, &first, &last);
     KOLO_TRY(kolo_cache_open(cache, set, first, last, threads));
+    if (!*cache) return 0; /* it has said why */
     kolo_cache_get_info(*cache, &info);
-    kolo_info("%s is in memory, one copy a node: /dev/shm%s, %.1f MB, samples %lld to %lld, %lld of %lld pieces filled "
+    kolo_info("%s is in memory, one copy a node: /dev/shm%s, %.1f MB, samples %lld to %lld, %lld of %lld "
+              "pieces filled "
               "by this rank; %.1f s",
-              kolo_dataset_get_info(set)->name, info.name, (double)info.bytes / 1e6, (long long)first, (long long)last, (long long)info.filled,
-              (long long)info.pieces, kolo_time() - begin);
+              kolo_dataset_get_info(set)->name, info.name, (double)info.bytes / 1e6, (long long)first,
+              (long long)last, (long long)info.filled, (long long)info.pieces, kolo_time() - begin);
     return 0;
 }
 
@@ -82,7 +89,8 @@ static int missing(const kolo_session *s, const char *key, const char *folder)
     return rc;
 }
 
-static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, kolo_stage **staged, kolo_cache **cached, bool train, int parts)
+static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, kolo_stage **staged,
+                      kolo_cache **cached, bool train, int parts)
 {
     const kolo_options *o = s->options;
     const bool reads = !(parts & KOLO_SESSION_PLAN_ONLY);
@@ -101,17 +109,28 @@ int session_open_data(kolo_session *s, int parts)
     kolo_options *o = s->options;
     bool synthetic = !strcmp(o->data, "synthetic");
     if ((parts & KOLO_SESSION_TRAIN) && !(parts & KOLO_SESSION_NO_DATA) && !synthetic) {
-        if (!*o->data) return kolo_fail(KOLO_ECONFIG, "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
+        if (!*o->data)
+            return kolo_fail(
+                KOLO_ECONFIG,
+                "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
         KOLO_TRY(open_split(s, o->data, &s->train_set, &s->stage[0], &s->cache[0], true, parts));
     }
     if (parts & KOLO_SESSION_NO_DATA) return 0;
     if (!strcmp(o->val, "synthetic"))
-        return kolo_fail(KOLO_ECONFIG, "val=synthetic: noise has nothing to be found; give val=DIR (a folder made by kolo-pack) or val=none");
-    if (*o->val && strcmp(o->val, "none")) KOLO_TRY(open_split(s, o->val, &s->val_set, &s->stage[1], &s->cache[1], false, parts));
+        return kolo_fail(KOLO_ECONFIG, "val=synthetic: noise has nothing to be found; give val=DIR (a folder "
+                                       "made by kolo-pack) or val=none");
+    if (*o->val && strcmp(o->val, "none"))
+        KOLO_TRY(open_split(s, o->val, &s->val_set, &s->stage[1], &s->cache[1], false, parts));
+    /* what killed runs have left on this node, now that what this run goes on with is held */
+    if (!(parts & KOLO_SESSION_PLAN_ONLY) && s->launch->local_rank == 0)
+        kolo_shm_sweep(KOLO_SHM_ALL, NULL, NULL);
     return 0;
 }
 
-static bool has_task(const kolo_dataset *set, const char *task) { return strstr(kolo_dataset_get_info(set)->task, task); }
+static bool has_task(const kolo_dataset *set, const char *task)
+{
+    return strstr(kolo_dataset_get_info(set)->task, task);
+}
 
 /* targets=auto: what the first split that is open has; without one what the run says, or one class. */
 static void choose_targets(kolo_session *s)
@@ -132,11 +151,20 @@ static int check_targets(const kolo_session *s)
     const char *targets = kolo_option_find("targets")->choices[o->targets];
     if (!kolo_session_tags(s)) {
         if (o->class_weight == KOLO_class_weight_none && o->pos_weight == 1) return 0;
-        return kolo_fail(KOLO_ECONFIG, "class_weight= and pos_weight= weigh image labels, but targets=%s; give loss=bce and targets=tags or boxes", targets);
+        return kolo_fail(KOLO_ECONFIG,
+                         "class_weight= and pos_weight= weigh image labels, but targets=%s; give loss=bce "
+                         "and targets=tags or boxes",
+                         targets);
     }
     if (o->loss != KOLO_loss_bce)
-        return kolo_fail(KOLO_ECONFIG, "targets=%s gives a sample any number of classes, of which loss=cross_entropy wants one; give loss=bce", targets);
-    if (o->head == KOLO_head_arcface) return kolo_fail(KOLO_ECONFIG, "head=arcface has a margin for the one class of a sample; targets=%s has any number", targets);
+        return kolo_fail(KOLO_ECONFIG,
+                         "targets=%s gives a sample any number of classes, of which loss=cross_entropy wants "
+                         "one; give loss=bce",
+                         targets);
+    if (o->head == KOLO_head_arcface)
+        return kolo_fail(KOLO_ECONFIG,
+                         "head=arcface has a margin for the one class of a sample; targets=%s has any number",
+                         targets);
     return 0;
 }
 
@@ -147,7 +175,7 @@ static int weigh_classes(kolo_session *s)
     const bool balanced = o->class_weight == KOLO_class_weight_balanced;
     if (!l || (!balanced && o->pos_weight == 1)) return 0;
     s->pos_weight = kolo_alloc(sizeof *s->pos_weight * (size_t)l->classes);
-    if (!s->pos_weight) return KOLO_ECONFIG;
+    if (!s->pos_weight) return KOLO_ENOMEM;
     kolo_image_labels_weigh(l, balanced, o->pos_weight, s->pos_weight);
     return 0;
 }
@@ -161,11 +189,14 @@ int session_read_targets(kolo_session *s)
     const kolo_dataset *set[2] = {s->train_set, s->val_set};
     choose_targets(s);
     KOLO_TRY(check_targets(s));
-    kolo_image_labels_config config = {.boxes = o->targets == KOLO_targets_boxes, .tag_threshold = o->tag_threshold, .unnamed = unnamed[o->unverified]};
+    kolo_image_labels_config config = {.boxes = o->targets == KOLO_targets_boxes,
+                                       .tag_threshold = o->tag_threshold,
+                                       .unnamed = unnamed[o->unverified]};
     for (int i = 0; i < 2 && kolo_session_tags(s); i++)
         if (set[i]) {
             KOLO_TRY(kolo_image_labels_read(&s->image_labels[i], set[i], &config));
-            const bool negative = s->image_labels[i]->rest_negative; /* one rule for both splits, and for the run's evaluations */
+            /* one rule for both splits, and for the run's evaluations */
+            const bool negative = s->image_labels[i]->rest_negative;
             o->unverified = negative ? KOLO_unverified_negative : KOLO_unverified_ignore;
             config.unnamed = negative ? KOLO_UNNAMED_NEGATIVE : KOLO_UNNAMED_UNKNOWN;
         }
@@ -213,36 +244,39 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
     const kolo_options *o = s->options;
     const kolo_sides sides = train ? s->phase[s->now].sides : (kolo_sides){0};
     const int64_t side = train ? sides.high : o->val_size;
-    kolo_loader_config config = {
-        .dataset = train ? s->train_set : s->val_set,
-        .synthetic_count = s->samples,
-        .channels = (int)o->channels,
-        .height = (int)(side ? side : s->height),
-        .width = (int)(side ? side : s->width),
-        .sides = sides,
-        .classes = !train && *o->pairs ? INT_MAX : (int)o->classes,
-        .train = train,
-        .seed = (uint64_t)o->seed,
-        .shuffle = o->shuffle,
-        .node_of = s->launch->node_of,
-        .max_bad = o->max_bad,
-        .batch = train ? kolo_session_batch(s) : s->eval_rows * s->ranks,
-        .rank = s->launch->rank,
-        .ranks = s->ranks,
-        .tail = train ? o->tail : KOLO_tail_pad,
-        .crop = o->crop,
-        .crop_pad = (int)o->crop_pad,
-        .area_min = o->crop_area_min,
-        .area_max = o->crop_area_max,
-        .flip = train && o->flip,
-        .augment = train ? o->augment : NULL,
-        .interpolation = o->interpolation,
-        .repeat = (int)o->repeat,
-        .mix = {.mixup = o->mixup, .cutmix = o->cutmix, .probability = o->mix_probability, .cutmix_share = o->cutmix_share, .by_pair = o->mix == KOLO_mix_pair},
-        .readers = (int)o->readers,
-        .prefetch = (int)o->prefetch,
-        .serve = train ? o->serve : NULL,
-        .serve_wait = o->serve_wait};
+    kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set,
+                                 .synthetic_count = s->samples,
+                                 .channels = (int)o->channels,
+                                 .height = (int)(side ? side : s->height),
+                                 .width = (int)(side ? side : s->width),
+                                 .sides = sides,
+                                 .classes = !train && *o->pairs ? INT_MAX : (int)o->classes,
+                                 .train = train,
+                                 .seed = (uint64_t)o->seed,
+                                 .shuffle = o->shuffle,
+                                 .node_of = s->launch->node_of,
+                                 .max_bad = o->max_bad,
+                                 .batch = train ? kolo_session_batch(s) : s->eval_rows * s->ranks,
+                                 .rank = s->launch->rank,
+                                 .ranks = s->ranks,
+                                 .tail = train ? o->tail : KOLO_tail_pad,
+                                 .crop = o->crop,
+                                 .crop_pad = (int)o->crop_pad,
+                                 .area_min = o->crop_area_min,
+                                 .area_max = o->crop_area_max,
+                                 .flip = train && o->flip,
+                                 .augment = train ? o->augment : NULL,
+                                 .interpolation = o->interpolation,
+                                 .repeat = (int)o->repeat,
+                                 .mix = {.mixup = o->mixup,
+                                         .cutmix = o->cutmix,
+                                         .probability = o->mix_probability,
+                                         .cutmix_share = o->cutmix_share,
+                                         .by_pair = o->mix == KOLO_mix_pair},
+                                 .readers = (int)o->readers,
+                                 .prefetch = (int)o->prefetch,
+                                 .serve = train ? o->serve : NULL,
+                                 .serve_wait = o->serve_wait};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     if (s->detector) set_boxes(s, &config);
@@ -251,7 +285,8 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
     config.smoothing = train ? o->label_smoothing : 0;
     if (train) return config;
     config.resize = (int)o->val_resize;
-    if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);
+    if (!config.resize && o->crop == KOLO_crop_resized)
+        config.resize = (int)lrint((double)config.height * 256 / 224);
     return config;
 }
 
@@ -260,7 +295,8 @@ static int pin(const kolo_session *s, const kolo_loader *loader)
 {
     void *base;
     size_t bytes;
-    for (int i = 0; kolo_loader_memory(loader, i, &base, &bytes); i++) KOLO_TRY(kolo_backend_pin(s->backend, base, bytes));
+    for (int i = 0; kolo_loader_memory(loader, i, &base, &bytes); i++)
+        KOLO_TRY(kolo_backend_pin(s->backend, base, bytes));
     return 0;
 }
 
@@ -268,14 +304,17 @@ static void close_loader(const kolo_session *s, kolo_loader **loader)
 {
     void *base;
     size_t bytes;
-    for (int i = 0; *loader && kolo_loader_memory(*loader, i, &base, &bytes); i++) kolo_backend_unpin(s->backend, base);
+    for (int i = 0; *loader && kolo_loader_memory(*loader, i, &base, &bytes); i++)
+        kolo_backend_unpin(s->backend, base);
     kolo_loader_destroy(loader);
 }
 
 int session_renew_loader(kolo_session *s)
 {
     if (kolo_session_tags(s) && !s->image_labels[0])
-        return kolo_fail(KOLO_ECONFIG, "data=synthetic has no image labels (targets=%s); give targets=label class_weight=none pos_weight=1",
+        return kolo_fail(KOLO_ECONFIG,
+                         "data=synthetic has no image labels (targets=%s); give targets=label "
+                         "class_weight=none pos_weight=1",
                          kolo_option_find("targets")->choices[s->options->targets]);
     const kolo_loader_config config = kolo_session_loader(s, true);
     close_loader(s, &s->loader);
@@ -300,7 +339,8 @@ void session_close_loaders(kolo_session *s)
     close_loader(s, &s->val_loader);
 }
 
-int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch), void *argument)
+int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch),
+                           void *argument)
 {
     KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
     for (;;) {

@@ -11,19 +11,22 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
     const kolo_phase *p = &s->phase[phase];
     int64_t below = p->batch - p->batch % s->ranks, local = p->batch / s->ranks;
     if (p->batch != below)
-        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld", (long)p->batch, s->ranks,
-                         (long)(below ? below : s->ranks));
+        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld",
+                         (long)p->batch, s->ranks, (long)(below ? below : s->ranks));
     if (!o->micro_batch && (o->bn == KOLO_bn_ghost || o->reduce == KOLO_reduce_canonical))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s needs micro_batch=N, the sample block whose statistics and gradients are formed together "
-                         "(for example 32)",
-                         o->bn == KOLO_bn_ghost ? "bn=ghost" : "reduce=canonical");
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "%s needs micro_batch=N, the sample block whose statistics and gradients are formed together "
+            "(for example 32)",
+            o->bn == KOLO_bn_ghost ? "bn=ghost" : "reduce=canonical");
     *rows = o->micro_batch ? o->micro_batch : local;
     if (local % *rows)
-        return kolo_fail(KOLO_ECONFIG, "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)", (long)*rows, (long)local,
-                         (long)p->batch, s->ranks);
+        return kolo_fail(KOLO_ECONFIG,
+                         "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)",
+                         (long)*rows, (long)local, (long)p->batch, s->ranks);
     if (local / *rows > KOLO_MAX_SLOTS)
-        return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch", (long)(local / *rows), KOLO_MAX_SLOTS);
+        return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch",
+                         (long)(local / *rows), KOLO_MAX_SLOTS);
     *slots = (int)(local / *rows);
     return 0;
 }
@@ -49,9 +52,11 @@ int session_position(const kolo_session *s, kolo_position *position)
         int64_t found;
         kolo_position position;
     } word;
-    if (!*s->options->run || !(s->parts & KOLO_SESSION_TRAIN) || (s->parts & (KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_DATA_ONLY))) return 0;
+    if (!*s->options->run || !(s->parts & KOLO_SESSION_TRAIN) ||
+        (s->parts & (KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_DATA_ONLY)))
+        return 0;
     word mine = {0}, *all = kolo_alloc((size_t)s->launch->size * sizeof *all);
-    int rc = all ? 0 : KOLO_ECONFIG, found = 0;
+    int rc = all ? 0 : KOLO_ENOMEM, found = 0;
     if (s->launch->rank == 0) mine.found = found = kolo_checkpoint_position(s->options->run, &mine.position);
     if (found < 0) rc = found; /* whose text stands; the job ends with it */
     if (rc == 0) rc = kolo_launch_exchange(s->launch, &mine, sizeof mine, all);
@@ -90,13 +95,18 @@ int session_lay_phases(kolo_session *s)
     s->samples = s->train_set ? kolo_dataset_get_info(s->train_set)->count : s->phase[0].batch * 64;
     s->val_samples = s->val_set ? kolo_dataset_get_info(s->val_set)->count : 0;
     if (s->height != s->width && session_largest(s))
-        return kolo_fail(KOLO_ECONFIG, "size_ramp and multi_scale are of square pictures, these are %ld x %ld: state size=", (long)s->width, (long)s->height);
+        return kolo_fail(KOLO_ECONFIG,
+                         "size_ramp and multi_scale are of square pictures, these are %ld x %ld: state size=",
+                         (long)s->width, (long)s->height);
     if (s->phase[0].batch == 0) return 0; /* still to be chosen */
     KOLO_TRY(kolo_phases_lay(s->phase, s->phases, s->samples, o->tail == KOLO_tail_pad));
     const kolo_phase *last = &s->phase[s->phases - 1];
     if (!o->steps && o->epochs && last->epoch >= o->epochs)
-        return kolo_fail(KOLO_ECONFIG, "a ramp names epoch %ld, and the run has %ld (counted from 0)", (long)last->epoch, (long)o->epochs);
-    s->steps = o->steps ? o->steps : o->epochs ? last->step + (o->epochs - last->epoch) * last->steps_per_epoch : 0;
+        return kolo_fail(KOLO_ECONFIG, "a ramp names epoch %ld, and the run has %ld (counted from 0)",
+                         (long)last->epoch, (long)o->epochs);
+    s->steps = o->steps    ? o->steps
+               : o->epochs ? last->step + (o->epochs - last->epoch) * last->steps_per_epoch
+                           : 0;
     int64_t end, within;
     kolo_session_at(s, s->steps > 0 ? s->steps - 1 : 0, &end, &within);
     s->plain_epoch = end + 1 - o->close_mosaic;

@@ -1,4 +1,5 @@
-/* Graphs and plans of a session: one for every shape that a training step's batch has in the run, and that of the evaluation. */
+/* Graphs and plans of a session: one for every shape that a training step's batch has in the run, and
+ * that of the evaluation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,9 @@ static void add_shape(kolo_session *s, kolo_shape shape)
 {
     for (int i = 0; i < s->shapes; i++) {
         const kolo_shape *k = &s->shape[i];
-        if (k->rows == shape.rows && k->slots == shape.slots && k->height == shape.height && k->width == shape.width) return;
+        if (k->rows == shape.rows && k->slots == shape.slots && k->height == shape.height &&
+            k->width == shape.width)
+            return;
     }
     int at = s->shapes++;
     for (; at > 0 && weight(&s->shape[at - 1]) < weight(&shape); at--) s->shape[at] = s->shape[at - 1];
@@ -32,7 +35,7 @@ static int lay_shapes(kolo_session *s)
     int most = 0;
     for (int i = 0; i < s->phases; i++) most += 1 + kolo_sides_count(&s->phase[i].sides);
     s->shape = kolo_alloc((size_t)most * sizeof *s->shape);
-    if (!s->shape) return KOLO_ECONFIG;
+    if (!s->shape) return KOLO_ENOMEM;
     for (int i = 0; i < s->phases; i++) {
         const kolo_sides *sides = &s->phase[i].sides;
         kolo_shape shape = {.height = s->height, .width = s->width};
@@ -49,7 +52,8 @@ static int lay_shapes(kolo_session *s)
 static kolo_shape evaluation_shape(const kolo_session *s)
 {
     const int64_t size = s->options->val_size;
-    return (kolo_shape){.rows = s->eval_rows, .slots = 1, .height = size ? size : s->height, .width = size ? size : s->width};
+    return (kolo_shape){
+        .rows = s->eval_rows, .slots = 1, .height = size ? size : s->height, .width = size ? size : s->width};
 }
 
 /* ---- graphs ---- */
@@ -59,11 +63,21 @@ static int scale_head(kolo_graph *g, double scale)
 {
     if (scale == 1) return 0;
     bool *head = kolo_alloc((size_t)g->tensors * sizeof *head + 1);
-    const int rc = head ? kolo_graph_head(g, head) : KOLO_ECONFIG;
+    const int rc = head ? kolo_graph_head(g, head) : KOLO_ENOMEM;
     for (int64_t t = 0; rc == 0 && t < g->tensors; t++)
         if (head[t] && g->tensor[t].init.kind != KOLO_INIT_CONSTANT) g->tensor[t].init.a *= scale;
     free(head);
     return rc;
+}
+
+/* cuDNN 9.19's engines for a data gradient with a norm's sums keep it to themselves on sm_90 alone: on sm_80
+ * and sm_100 most work through hundreds of MiB beside it, which spares nothing. Those for a norm in front of
+ * a convolution round its scale and bias to f16. */
+static int fuse_for_device(const kolo_session *s, kolo_graph *g)
+{
+    const bool engines = s->device.major == 9;
+    if (engines) KOLO_TRY(kolo_graph_fuse_grad(g));
+    return kolo_graph_fuse_conv(g, engines && g->dtype == KOLO_F16 && s->options->conv != KOLO_conv_direct);
 }
 
 static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train, kolo_graph **graph)
@@ -87,7 +101,8 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                 .blur = o->blur_pool,
                                 .drop_path = o->drop_path,
                                 .dropout = o->dropout,
-                                .smoothing = train && !kolo_session_tags(s) ? o->label_smoothing : 0, /* image labels have it in their weights */
+                                /* image labels have it in their weights */
+                                .smoothing = train && !kolo_session_tags(s) ? o->label_smoothing : 0,
                                 .image_labels = kolo_session_tags(s),
                                 .loss = o->loss,
                                 .head = o->head,
@@ -96,12 +111,12 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                 .overlap = overlap[o->box_loss],
                                 .centre = o->simota == KOLO_simota_centre,
                                 .train = train,
-                                .signs = s->cuda,
+                                .device = s->cuda,
                                 .dtype = session_dtype(s)};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     KOLO_TRY(kolo_model_graph(graph, o->model, &config));
-    if (train && s->cuda) KOLO_TRY(kolo_graph_fuse_conv(*graph));
+    if (train && s->cuda) KOLO_TRY(fuse_for_device(s, *graph));
     return scale_head(*graph, o->head_init_scale);
 }
 
@@ -109,10 +124,11 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
 static int check_sizes(const kolo_session *s, const kolo_graph *g, const kolo_shape *shape)
 {
     if (kolo_graph_parameters(g) == kolo_graph_parameters(s->graph)) return 0;
-    return kolo_fail(
-        KOLO_ECONFIG,
-        "model=%s has weights whose number depends on the picture: %ld pixels beside %ld x %ld is not possible (size, val_size, size_ramp, multi_scale)",
-        s->options->model, (long)shape->height, (long)s->shape[0].width, (long)s->shape[0].height);
+    return kolo_fail(KOLO_ECONFIG,
+                     "model=%s has weights whose number depends on the picture: %ld pixels beside %ld x %ld "
+                     "is not possible (size, val_size, size_ramp, multi_scale)",
+                     s->options->model, (long)shape->height, (long)s->shape[0].width,
+                     (long)s->shape[0].height);
 }
 
 int session_make_graphs(kolo_session *s)
@@ -136,7 +152,9 @@ int session_make_graphs(kolo_session *s)
 static char *tuning_cache(void)
 {
     const char *cache = getenv("KOLO_CACHE"), *home = getenv("HOME");
-    char *folder = cache && *cache ? kolo_strdup(cache) : home && *home ? kolo_format("%s/.cache/kolo", home) : NULL;
+    char *folder = cache && *cache ? kolo_strdup(cache)
+                   : home && *home ? kolo_format("%s/.cache/kolo", home)
+                                   : NULL;
     char *file = folder && kolo_folder_make(folder) == 0 ? kolo_format("%s/choices", folder) : NULL;
     free(folder);
     return file;
@@ -220,14 +238,15 @@ static int make_plans(kolo_session *s, const char *choices)
     KOLO_TRY(make_backend(s, choices));
     KOLO_TRY(find_optimizer(s, &optimizer));
     kolo_plan **all = kolo_alloc((size_t)s->shapes * sizeof *all);
-    int rc = all ? 0 : KOLO_ECONFIG;
+    int rc = all ? 0 : KOLO_ENOMEM;
     for (int i = 0; i < s->shapes && rc == 0; i++) {
         kolo_shape *shape = &s->shape[i];
         rc = make_plan(s, optimizer, shape, i ? s->shape[0].plan : NULL);
         if (rc < 0) break;
         all[i] = shape->plan;
         const size_t *arena = shape->plan->arena_bytes;
-        shape->scratch = arena[KOLO_ARENA_PART] + arena[KOLO_ARENA_STAGE] + arena[KOLO_ARENA_ACTIVATION] + arena[KOLO_ARENA_WORKSPACE];
+        shape->scratch = arena[KOLO_ARENA_PART] + arena[KOLO_ARENA_STAGE] + arena[KOLO_ARENA_ACTIVATION] +
+                         arena[KOLO_ARENA_WORKSPACE];
     }
     if (rc == 0) rc = kolo_plan_share(all, s->shapes);
     free(all);
@@ -248,21 +267,24 @@ static int agree_on_plans(kolo_session *s)
     char *choices = NULL;
     int64_t bytes = 0;
     int rc;
-    kolo_comm_config config = {.timeout = s->options->comm_timeout, .patience = s->options->comm_patience, .table = s->options->comm_table, .spin = -1};
+    kolo_comm_config config = {.timeout = s->options->comm_timeout,
+                               .patience = s->options->comm_patience,
+                               .table = s->options->comm_table,
+                               .spin = -1};
     KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     if (s->launch->rank == 0) {
         KOLO_TRY_GOTO(rc, make_plans(s, NULL));
         choices = kolo_backend_choices(s->backend);
         if (!choices) {
-            rc = KOLO_ECONFIG;
+            rc = KOLO_ENOMEM;
             goto fail;
         }
         bytes = (int64_t)strlen(choices) + 1;
     }
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, &bytes, sizeof bytes, 0));
     if (!choices && !(choices = kolo_alloc((size_t)bytes))) {
-        rc = KOLO_ECONFIG;
+        rc = KOLO_ENOMEM;
         goto fail;
     }
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, choices, (size_t)bytes, 0));

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "kolo/error.h"
 #include "train/trainer.h"
 
 /* Each under its own name; those of other kinds of networks are none. */
@@ -29,6 +29,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     const kolo_session *session = &t->session;
     double seconds = kolo_time() - t->started, wall = t->position.wall_seconds + seconds;
     int64_t steps = t->position.step - t->first_step;
+    snprintf(s->run_id, sizeof s->run_id, "%s", t->position.run);
     snprintf(s->state, sizeof s->state, "%s", state);
     snprintf(s->model, sizeof s->model, "%s", t->options->model);
     snprintf(s->next, sizeof s->next, "%.255s", next);
@@ -37,7 +38,8 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     int64_t within;
     kolo_session_at(session, t->position.step, &s->epochs, &within);
     bool evaluated = t->evaluation.rows > 0;
-    s->loss = evaluated && !session->detector ? t->evaluation.loss : t->loss; /* detectors are judged by no loss */
+    /* detectors are judged by no loss */
+    s->loss = evaluated && !session->detector ? t->evaluation.loss : t->loss;
     fill_scores(t, evaluated);
     if (steps > 0) s->img_per_s = (double)t->pictures / seconds, s->wait_share = t->waited / seconds;
     s->wall_seconds = wall;
@@ -58,13 +60,14 @@ static void count_phase(trainer *t)
 {
     const kolo_session *s = &t->session;
     const kolo_phase *p = &s->phase[s->now], *last = &s->phase[s->phases - 1];
-    const int64_t epochs = last->epoch + (s->steps - last->step + last->steps_per_epoch - 1) / last->steps_per_epoch;
+    const int64_t epochs =
+        last->epoch + (s->steps - last->step + last->steps_per_epoch - 1) / last->steps_per_epoch;
     kolo_progress_phase(t->progress, p->step, p->epoch, epochs, p->steps_per_epoch, p->batch);
 }
 
-int trainer_tell_start(trainer *t)
+int trainer_report_start(trainer *t)
 {
-    if (!speaks(t)) return 0;
+    if (!is_root(t)) return 0;
     int64_t repeated = 0;
     kolo_summary before;
     int had = kolo_summary_read(t->options->run, &before);
@@ -77,14 +80,16 @@ int trainer_tell_start(trainer *t)
     count_phase(t);
     fill_summary(t, "running", "wait, or stop it: it goes on from its last checkpoint");
     KOLO_TRY(kolo_summary_write(t->options->run, &t->summary)); /* what is counted here survives a kill */
-    return kolo_events_write(t->events, "start",
-                             "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%"
-                             "s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\"",
-                             (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes, (long)t->options->threads, KOLO_VERSION,
-                             t->launch->method, (unsigned long)t->session.plan->hash);
+    return kolo_events_write(
+        t->events, "start",
+        "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%"
+        "s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\",\"run_id\":\"%s\"",
+        (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
+        (long)t->options->threads, KOLO_VERSION, t->launch->method, (unsigned long)t->session.plan->hash,
+        t->position.run);
 }
 
-int trainer_tell(trainer *t, const kolo_metrics *m)
+int trainer_report(trainer *t, const kolo_metrics *m)
 {
     if (m->step < 0) return 0;
     const issue *i = issue_of(t, m->step);
@@ -93,9 +98,10 @@ int trainer_tell(trainer *t, const kolo_metrics *m)
     t->untold--;
     double rows = m->rows > 0 ? m->rows : 1;
     t->loss = m->loss / rows;
-    if (!speaks(t)) return 0;
+    if (!is_root(t)) return 0;
     if (t->options->noise_scale && t->session.ranks * t->session.slots > 1 && i->whole && m->square > 0)
-        kolo_noise_add(&t->noise, t->session.ranks * t->session.slots, t->session.rows, m->square, m->grad_norm);
+        kolo_noise_add(&t->noise, t->session.ranks * t->session.slots, t->session.rows, m->square,
+                       m->grad_norm);
     kolo_step_event event = {.step = i->step + 1,
                              .epoch = i->epoch,
                              .loss = t->loss,
@@ -106,32 +112,35 @@ int trainer_tell(trainer *t, const kolo_metrics *m)
                              .useful_batch = kolo_noise_batch(&t->noise),
                              .seconds = seconds,
                              .wait = i->wait};
-    kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started), event.useful_batch);
+    kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started),
+                       event.useful_batch);
     KOLO_TRY(kolo_events_step(t->events, &event));
     if (m->loss_scale == t->loss_scale) return 0;
     t->loss_scale = m->loss_scale;
-    return kolo_events_write(t->events, "loss_scale", "\"step\":%ld,\"scale\":%.9g,\"skipped\":%ld", (long)i->step + 1, m->loss_scale, (long)m->skipped);
+    return kolo_events_write(t->events, "loss_scale", "\"step\":%ld,\"scale\":%.9g,\"skipped\":%ld",
+                             (long)i->step + 1, m->loss_scale, (long)m->skipped);
 }
 
-int trainer_tell_epoch(trainer *t)
+int trainer_report_epoch(trainer *t)
 {
     kolo_data_event event;
     KOLO_TRY(kolo_epoch_end(&t->epoch, &t->session, t->position.step, &event));
-    return speaks(t) ? kolo_events_data(t->events, &event) : 0;
+    return is_root(t) ? kolo_events_data(t->events, &event) : 0;
 }
 
-int trainer_tell_phase(trainer *t)
+int trainer_report_phase(trainer *t)
 {
     const kolo_session *s = &t->session;
     const kolo_phase *p = &s->phase[s->now];
     const long side = p->sides.high, width = side ? side : s->width, height = side ? side : s->height;
-    if (!speaks(t)) return 0;
+    if (!is_root(t)) return 0;
     kolo_progress_pause(t->progress);
-    kolo_progress_note(t->progress, "epoch %ld: batches of %ld, pictures of %s%ld x %ld", (long)p->epoch + 1, (long)p->batch,
-                       p->sides.low < side ? "at most " : "", width, height);
+    kolo_progress_note(t->progress, "epoch %ld: batches of %ld, pictures of %s%ld x %ld", (long)p->epoch + 1,
+                       (long)p->batch, p->sides.low < side ? "at most " : "", width, height);
     count_phase(t);
-    return kolo_events_write(t->events, "phase", "\"step\":%ld,\"epoch\":%ld,\"batch\":%ld,\"width\":%ld,\"height\":%ld", (long)t->position.step,
-                             (long)p->epoch, (long)p->batch, width, height);
+    return kolo_events_write(t->events, "phase",
+                             "\"step\":%ld,\"epoch\":%ld,\"batch\":%ld,\"width\":%ld,\"height\":%ld",
+                             (long)t->position.step, (long)p->epoch, (long)p->batch, width, height);
 }
 
 /* COCO's figures, and those of other rules where they were asked for. */
@@ -146,31 +155,38 @@ static int report_boxes(trainer *t, long step, const char *so_far)
         snprintf(said, sizeof said, ", VOC mAP %.4f", e->voc[1]);
         snprintf(fields, sizeof fields, "\"map_voc\":%.9g,", e->voc[1]);
     }
-    kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f%s (%ld pictures, %.1f s)%s", step, e->line[0], e->line[1], e->line[2],
-                       e->line[8], said, (long)e->rows, e->seconds, so_far);
-    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,%s\"ap_raw\":%.9g,\"rows\":%ld", step,
-                             e->line[0], e->line[1], e->line[2], e->line[8], fields, t->raw_metric, (long)e->rows);
+    kolo_progress_note(
+        t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f%s (%ld pictures, %.1f s)%s", step,
+        e->line[0], e->line[1], e->line[2], e->line[8], said, (long)e->rows, e->seconds, so_far);
+    return kolo_events_write(
+        t->events, "eval",
+        "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,%s\"ap_raw\":%.9g,\"rows\":%ld",
+        step, e->line[0], e->line[1], e->line[2], e->line[8], fields, t->raw_metric, (long)e->rows);
 }
 
 static int report_image_labels(trainer *t, long step, const char *so_far)
 {
     const kolo_evaluation *e = &t->evaluation;
-    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->map, e->ap_micro,
-                       (long)e->rows, e->seconds, so_far);
-    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step, e->loss,
-                             e->map, e->ap_micro, t->raw_metric, (long)e->rows);
+    kolo_progress_note(t->progress,
+                       "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld pictures, %.1f s)%s",
+                       step, e->loss, e->map, e->ap_micro, (long)e->rows, e->seconds, so_far);
+    return kolo_events_write(
+        t->events, "eval",
+        "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step,
+        e->loss, e->map, e->ap_micro, t->raw_metric, (long)e->rows);
 }
 
-int trainer_tell_evaluation(trainer *t, bool best)
+int trainer_report_evaluation(trainer *t, bool best)
 {
     const kolo_evaluation *e = &t->evaluation;
     const char *so_far = best ? ", the best so far" : "";
     const long step = (long)t->position.step;
-    if (!speaks(t)) return 0;
+    if (!is_root(t)) return 0;
     if (t->session.detector) return report_boxes(t, step, so_far);
     if (kolo_session_tags(&t->session)) return report_image_labels(t, step, so_far);
-    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->top1, e->top5,
-                       (long)e->rows, e->seconds, so_far);
+    kolo_progress_note(t->progress,
+                       "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s",
+                       step, e->loss, e->top1, e->top5, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",
         "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld", step,
@@ -179,10 +195,10 @@ int trainer_tell_evaluation(trainer *t, bool best)
 
 static const char nothing[] = "nothing: the run is complete";
 
-int trainer_tell_complete(const trainer *t)
+int trainer_report_complete(const trainer *t)
 {
     kolo_summary s;
-    if (!speaks(t)) return 0;
+    if (!is_root(t)) return 0;
     const int found = kolo_summary_read(t->options->run, &s);
     KOLO_TRY(found);
     if (!found || !strcmp(s.state, "done")) return 0;
@@ -191,17 +207,21 @@ int trainer_tell_complete(const trainer *t)
     return kolo_summary_write(t->options->run, &s);
 }
 
-int trainer_tell_end(trainer *t, int rc)
+int trainer_report_end(trainer *t, int rc)
 {
-    char reason[ERROR_BYTES];
-    snprintf(reason, sizeof reason, "%s", rc < 0 ? kolo_error_text() : "");
-    const char *state = rc == 0 ? "done" : rc != KOLO_EREQUEUE ? "failed" : t->stop == KOLO_STOP_REQUEUE ? "requeue" : "stopped";
-    const char *next = rc == 0                         ? nothing
-                       : rc != KOLO_EREQUEUE           ? reason
-                       : t->stop == KOLO_STOP_REQUEUE ? "run the same command (or let Slurm requeue the job)"
-                                                       : "run the same command: it goes on from its last checkpoint";
+    kolo_failure reason;
+    kolo_error_keep(&reason);
+    const char *state = rc == 0                        ? "done"
+                        : rc != KOLO_EREQUEUE          ? "failed"
+                        : t->stop == KOLO_STOP_REQUEUE ? "requeue"
+                                                       : "stopped";
+    const char *next = rc == 0               ? nothing
+                       : rc != KOLO_EREQUEUE ? reason.text
+                       : t->stop == KOLO_STOP_REQUEUE
+                           ? "run the same command (or let Slurm requeue the job)"
+                           : "run the same command: it goes on from its last checkpoint";
     fill_summary(t, state, next);
     kolo_summary_write(t->options->run, &t->summary);
     if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);
-    return rc < 0 ? kolo_fail(rc, "%s", reason) : rc;
+    return kolo_error_restore(&reason, rc);
 }

@@ -1,4 +1,5 @@
-/* How a run begins or goes on: rank 0 holds the folder and finds the checkpoint, all ranks begin from the same. */
+/* How a run begins or goes on: rank 0 holds the folder and finds the checkpoint, all ranks
+ * begin from the same. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -13,7 +15,6 @@
 #include "ckpt/manifest.h"
 #include "ckpt/store.h"
 #include "ckpt/weights.h"
-#include "kolo/error.h"
 #include "train/carry.h"
 #include "train/trainer.h"
 
@@ -44,7 +45,8 @@ static int same_on_all(kolo_comm *comm, int64_t value, bool *same)
     return 0;
 }
 
-/* A folder of the same name on another node is another folder: there the checkpoint is another one or none, or there are some where rank 0 has none. */
+/* A folder of the same name on another node is another folder: there the checkpoint is another one or none,
+ * or there are some where rank 0 has none. */
 static int check_folder(kolo_session *s, const char *folder, const finding *f)
 {
     int64_t *steps = NULL, here = 0;
@@ -52,26 +54,34 @@ static int check_folder(kolo_session *s, const char *folder, const finding *f)
     if (f->found) here = file_crc(f->path, "manifest.json");
     else {
         char *checkpoints = kolo_format("%s/checkpoints", folder);
-        const int rc = checkpoints ? kolo_store_list(checkpoints, &steps, &here) : KOLO_ECONFIG;
+        const int rc = checkpoints ? kolo_store_list(checkpoints, &steps, &here) : KOLO_ENOMEM;
         free(steps);
         free(checkpoints);
         KOLO_TRY(rc);
     }
     KOLO_TRY(same_on_all(s->comm, here, &same));
-    return same ? 0 : kolo_fail(KOLO_ECONFIG, "the ranks do not see the same %s: run= must be on a file system that all nodes share", folder);
+    return same ? 0
+                : kolo_fail(
+                      KOLO_ECONFIG,
+                      "the ranks do not see the same %s: run= must be on a file system that all nodes share",
+                      folder);
 }
 
-int kolo_train_find(kolo_session *s, const char *folder, const char *which, kolo_position *position, char *path, size_t size)
+int kolo_train_find(kolo_session *s, const char *folder, const char *which, kolo_position *position,
+                    char *path, size_t size)
 {
     finding *f = kolo_alloc(sizeof *f);
     const bool looks = s->launch->rank == 0;
-    int rc = f ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && looks) f->found = kolo_checkpoint_pick(folder, which, &f->position, f->path, sizeof f->path);
+    int rc = f ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && looks)
+        f->found = kolo_checkpoint_pick(folder, which, &f->position, f->path, sizeof f->path);
     if (rc == 0 && s->ranks > 1) {
-        char text[ERROR_BYTES];
-        snprintf(text, sizeof text, "%s", looks && f->found < 0 ? kolo_error_text() : "");
+        kolo_failure own;
+        kolo_error_keep(&own);
         rc = kolo_comm_broadcast(s->comm, f, sizeof *f, 0);
-        if (rc == 0 && f->found < 0) rc = kolo_fail((int)f->found, "%s", looks ? text : "rank 0 found no checkpoint to begin with");
+        if (rc == 0 && f->found < 0)
+            rc = looks ? kolo_error_restore(&own, (int)f->found)
+                       : kolo_fail((int)f->found, "rank 0 found no checkpoint to begin with");
         if (rc == 0) rc = check_folder(s, folder, f);
     } else if (rc == 0 && f->found < 0) {
         rc = (int)f->found;
@@ -85,8 +95,10 @@ int kolo_train_find(kolo_session *s, const char *folder, const char *which, kolo
     return rc;
 }
 
-/* What decides, beside what decides the numbers, when ranks meet (to validate, to save, to stop) and what they tell together. */
-static const char *const common[] = {"eval_epochs", "checkpoint_steps", "stop_step", "val_flip", "val_size", "val_resize", "conf", "nms"};
+/* What decides, beside what decides the numbers, when ranks meet (to validate, to save, to stop) and
+ * what they tell together. */
+static const char *const common[] = {"eval_epochs", "checkpoint_steps", "stop_step", "val_flip",
+                                     "val_size",    "val_resize",       "conf",      "nms"};
 enum { MATH, TRAIN_SET, VAL_SET, COMMON, WORDS = COMMON + sizeof common / sizeof *common };
 
 static int64_t text_crc(const char *text) { return (int64_t)kolo_crc32c(0, text, strlen(text)); }
@@ -95,21 +107,22 @@ static int sum_up(const trainer *t, int64_t crc[WORDS])
 {
     const kolo_session *s = &t->session;
     char *math = kolo_record_options(t->options, true);
-    if (!math) return KOLO_ECONFIG;
+    if (!math) return KOLO_ENOMEM;
     crc[MATH] = text_crc(math);
     free(math);
     crc[TRAIN_SET] = text_crc(s->data_uuid);
     crc[VAL_SET] = text_crc(s->val_set ? kolo_dataset_get_info(s->val_set)->uuid : "");
     for (int i = COMMON; i < WORDS; i++) {
         char *text = kolo_option_text(t->options, kolo_option_find(common[i - COMMON]));
-        if (!text) return KOLO_ECONFIG;
+        if (!text) return KOLO_ENOMEM;
         crc[i] = text_crc(text);
         free(text);
     }
     return 0;
 }
 
-/* A run whose ranks were given different things would go on for days, or stand still where some of them meet. */
+/* A run whose ranks were given different things would go on for days, or stand still where some of them
+ * meet. */
 static int check_ranks(trainer *t)
 {
     int64_t crc[2 * WORDS];
@@ -120,12 +133,18 @@ static int check_ranks(trainer *t)
     while (odd < WORDS && crc[odd] == -crc[WORDS + odd]) odd++;
     if (odd == WORDS) return 0;
     if (odd == MATH)
-        return kolo_fail(KOLO_ECONFIG,
-                         "the ranks were started with different options that change the numbers: give all the same recipe, environment and words");
+        return kolo_fail(KOLO_ECONFIG, "the ranks were started with different options that change the "
+                                       "numbers: give all the same recipe, environment and words");
     if (odd >= COMMON)
-        return kolo_fail(KOLO_ECONFIG, "the ranks were started with different %s: give all the same recipe, environment and words", common[odd - COMMON]);
-    return kolo_fail(KOLO_ECONFIG, "%s=%s is another data set on some of the nodes: give a folder that all nodes share, or copies of one",
-                     odd == TRAIN_SET ? "data" : "val", odd == TRAIN_SET ? t->options->data : t->options->val);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "the ranks were started with different %s: give all the same recipe, environment and words",
+            common[odd - COMMON]);
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s=%s is another data set on some of the nodes: give a folder that all nodes share, or "
+                     "copies of one",
+                     odd == TRAIN_SET ? "data" : "val",
+                     odd == TRAIN_SET ? t->options->data : t->options->val);
 }
 
 /* What is every rank's own. It is of one grid: on another the run goes on without it. */
@@ -133,22 +152,28 @@ static int load_carried(trainer *t, const char *path)
 {
     enum { LOADED, LOST, FAILED };
     kolo_session *s = &t->session;
-    const size_t bytes = kolo_carry_bytes(s);
-    char why[ERROR_BYTES];
+    const size_t bytes = kolo_rank_state_bytes(s);
+    kolo_failure why;
     if (!bytes) return 0;
     void *mine = kolo_alloc(bytes);
-    if (!mine) return KOLO_ECONFIG;
-    const int found = kolo_checkpoint_read_carried(path, t->launch->rank, t->launch->size, mine, bytes), rc = found > 0 ? kolo_carry_load(s, mine) : found;
+    if (!mine) return KOLO_ENOMEM;
+    const int found = kolo_checkpoint_read_rank_state(path, t->launch->rank, t->launch->size, mine, bytes),
+              rc = found > 0 ? kolo_rank_state_load(s, mine) : found;
     free(mine);
     int64_t outcome = found == 0 || (found > 0 && rc == KOLO_EINPUT) ? LOST : rc < 0 ? FAILED : LOADED;
-    const bool own = outcome != LOADED;
-    snprintf(why, sizeof why, "%s", outcome == FAILED ? kolo_error_text() : "another rank could not load its part");
+    const bool own = outcome != LOADED, failed = outcome == FAILED;
+    kolo_error_keep(&why);
     KOLO_TRY(kolo_comm_allreduce(s->comm, &outcome, 1, KOLO_I64, KOLO_MAX));
-    if (outcome == FAILED) return kolo_fail(rc < 0 ? rc : KOLO_EIO, "%s: what it carries: %s", path, why);
-    if (outcome == LOST && !own) return kolo_fail(KOLO_EINPUT, "%s: another rank found nothing that fits in what the checkpoint carries", path);
-    if (outcome == LOST && speaks(t))
+    if (outcome == FAILED)
+        return kolo_fail(failed ? rc : KOLO_EIO, "%s: what it carries: %s", path,
+                         failed ? why.text : "another rank could not load its part");
+    if (outcome == LOST && !own)
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: another rank found nothing that fits in what the checkpoint carries", path);
+    if (outcome == LOST && is_root(t))
         kolo_warn("%s was written by another grid: %s", path,
-                  kolo_is_adasum(t->options) ? "every rank goes on with the optimizer state of rank 0" : "what compression still held back is lost");
+                  kolo_is_adasum(t->options) ? "every rank goes on with the optimizer state of rank 0"
+                                             : "what compression still held back is lost");
     return 0;
 }
 
@@ -157,8 +182,15 @@ static int resume(trainer *t, const char *path)
     kolo_session *s = &t->session;
     int64_t epoch, within;
     if (strcmp(t->position.data_uuid, s->data_uuid))
-        return kolo_fail(KOLO_ECONFIG, "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder", t->options->run,
-                         t->position.data_uuid, t->options->data, s->data_uuid);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder",
+            t->options->run, t->position.data_uuid, t->options->data, s->data_uuid);
+    if (t->position.seed != (uint64_t)t->options->seed)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "%s was trained with seed=%llu, this run has seed=%lld: it is of another run; move it away", path,
+            (unsigned long long)t->position.seed, (long long)t->options->seed);
     KOLO_TRY(kolo_session_enter(s, kolo_session_at(s, t->position.step, &epoch, &within)));
     KOLO_TRY(kolo_checkpoint_load(path, s->exec, s->plan));
     KOLO_TRY(load_carried(t, path));
@@ -193,7 +225,7 @@ static int check_init(trainer *t)
     char odd[128] = "";
     if (ranks == 1) return 0;
     int64_t *sum = kolo_alloc((size_t)ranks * sizeof *sum);
-    if (!sum) return KOLO_ECONFIG;
+    if (!sum) return KOLO_ENOMEM;
     sum[t->launch->rank] = init_sum(t->options->init);
     const int rc = kolo_comm_allreduce(t->session.comm, sum, ranks, KOLO_I64, KOLO_MAX);
     for (int r = 1; r < ranks && rc == 0; r++) {
@@ -207,11 +239,13 @@ static int check_init(trainer *t)
     }
     free(sum);
     if (rc < 0 || !*odd) return rc;
-    return kolo_fail(KOLO_ECONFIG, "init=%s is not the same file on all ranks; it differs from rank 0's on: %s. Put it where all nodes see it",
+    return kolo_fail(KOLO_ECONFIG,
+                     "init=%s is not the same file on all ranks; it differs from rank 0's on: %s. Put it "
+                     "where all nodes see it",
                      t->options->init, odd);
 }
 
-static int begin(trainer *t)
+static int train_resume_begin(trainer *t)
 {
     const kolo_options *o = t->options;
     kolo_session *s = &t->session;
@@ -219,10 +253,13 @@ static int begin(trainer *t)
     KOLO_TRY(kolo_exec_initialise(s->exec, (uint64_t)o->seed));
     if (*o->init) KOLO_TRY(check_init(t));
     if (*o->init) KOLO_TRY(kolo_weights_import(o->init, s->exec, s->plan, o->init_head));
-    if (speaks(t)) KOLO_TRY(kolo_run_record(t->run, o)); /* after all that may be refused: a start that is writes nothing */
+    /* after all that may be refused: a start that is writes nothing */
+    if (is_root(t)) KOLO_TRY(kolo_run_record(t->run, o));
     KOLO_TRY(kolo_comm_barrier(s->comm)); /* it is written */
     KOLO_TRY(same_on_all(s->comm, file_crc(o->run, "recipe.yaml"), &shared));
-    if (!shared && speaks(t)) kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be taken up again", o->run);
+    if (!shared && is_root(t))
+        kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be taken up again",
+                  o->run);
     t->position =
         (kolo_position){.batch = o->batch, .samples = s->samples, .seed = (uint64_t)o->seed, .best = -1};
     snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", s->data_uuid);
@@ -230,18 +267,20 @@ static int begin(trainer *t)
     return 0;
 }
 
-/* RUN/classes.txt: the names of the data set's classes, a line each, which `kolo predict run=` tells. What lies there before a run begins is of a
- * start that came to nothing, and may be of other data. */
+/* RUN/classes.txt: the names of the data set's classes, a line each, which `kolo predict run=` tells. What
+ * lies there before a run begins is of a start that came to nothing, and may be of other data. */
 static int record_classes(const trainer *t, bool begins)
 {
     const kolo_dataset *set = t->session.train_set;
     char *path = set ? kolo_format("%s/classes.txt", t->options->run) : NULL, *text = NULL;
     size_t length = 0;
-    int rc = set && !path ? KOLO_ECONFIG : 0;
+    int rc = set && !path ? KOLO_ENOMEM : 0;
     FILE *file = path && (begins || !kolo_file_exists(path)) ? open_memstream(&text, &length) : NULL;
     if (file) {
-        for (int c = 0; c < kolo_dataset_get_info(set)->classes; c++) fprintf(file, "%s\n", kolo_dataset_class_name(set, c));
-        rc = fclose(file) == 0 ? kolo_file_write_atomic(path, text, length) : kolo_fail(KOLO_ECONFIG, "out of memory for %s", path);
+        for (int c = 0; c < kolo_dataset_get_info(set)->classes; c++)
+            fprintf(file, "%s\n", kolo_dataset_class_name(set, c));
+        rc = fclose(file) == 0 ? kolo_file_write_atomic(path, text, length)
+                               : kolo_fail(KOLO_ENOMEM, "out of memory for %s", path);
     }
     free(text);
     free(path);
@@ -253,16 +292,17 @@ int trainer_begin(trainer *t)
     const char *folder = t->options->run;
     char path[PATH_MAX];
     KOLO_TRY(check_ranks(t));
-    if (speaks(t)) {
+    if (is_root(t)) {
         KOLO_TRY(kolo_run_open(&t->run, folder));
         KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
     }
     const int found = kolo_train_find(&t->session, folder, "newest", &t->position, path, sizeof path);
     KOLO_TRY(found);
-    if (found && speaks(t)) KOLO_TRY(kolo_run_record(t->run, t->options));
+    if (found && is_root(t)) KOLO_TRY(kolo_run_record(t->run, t->options));
     if (found) KOLO_TRY(resume(t, path));
-    else KOLO_TRY(begin(t));
-    if (speaks(t)) KOLO_TRY(record_classes(t, !found));
+    else KOLO_TRY(train_resume_begin(t));
+    if (is_root(t)) KOLO_TRY(record_classes(t, !found));
+    if (is_root(t)) KOLO_TRY(kolo_run_identify(t->run, !found, &t->position));
     t->position.plan_hash = t->session.plan->hash;
     snprintf(t->position.metric, sizeof t->position.metric, "%s", kolo_session_metric(&t->session));
     t->first_step = t->position.step;

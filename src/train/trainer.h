@@ -1,4 +1,5 @@
-/* The inside of a training run, for train.c (the loop), train_resume.c (how it begins) and train_report.c (what it tells). */
+/* The inside of a training run, for train.c (the loop), train_resume.c (how it begins) and
+ * train_report.c (what it tells). */
 #ifndef KOLO_TRAIN_TRAINER_H
 #define KOLO_TRAIN_TRAINER_H
 
@@ -7,8 +8,6 @@
 #include "report/report.h"
 #include "train/epoch.h"
 #include "train/train.h"
-
-enum { ERROR_BYTES = 4096 }; /* of an error's text, as base/error.c has it: kept where something else may fail before it is told */
 
 /* What is known of a step before its metrics are. */
 typedef struct issue {
@@ -41,28 +40,31 @@ typedef struct trainer {
     kolo_noise noise;
     issue issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
     int untold;                        /* steps issued, not told */
-    double told_at;                    /* time: when the last step was told, or the first of a row was begun */
-    double loss;                       /* of the last step that was told, mean */
-    double loss_scale;                 /* after it */
-    int64_t first_step;                /* of this start */
-    int64_t saved;                     /* the step of the newest checkpoint, -1: there is none */
-    kolo_epoch epoch;                  /* what its loaders did */
-    bool complete;                     /* the run was complete already: its figures stand */
+    /* time: when the last step was told, or the first of a row was begun */
+    double told_at;
+    double loss;        /* of the last step that was told, mean */
+    double loss_scale;  /* after it */
+    int64_t first_step; /* of this start */
+    int64_t saved;      /* the step of the newest checkpoint, -1: there is none */
+    kolo_epoch epoch;   /* what its loaders did */
+    bool complete;      /* the run was complete already: its figures stand */
 } trainer;
 
-static inline bool speaks(const trainer *t) { return t->launch->rank == 0; }
+static inline bool is_root(const trainer *t) { return t->launch->rank == 0; }
 
-/* train_resume.c: weights and position, of the run's newest checkpoint or as a run begins; rank 0 holds the folder then. Collective. */
+/* train_resume.c: weights and position, of the run's newest checkpoint or as a run begins; rank 0 holds the
+ * folder then. Collective. */
 int trainer_begin(trainer *t);
 
 /* train_report.c: rank 0 writes, all may call; but for the first two every step is done and told. */
 static inline issue *issue_of(trainer *t, int64_t step) { return &t->issued[step % (KOLO_EXEC_AHEAD + 1)]; }
-int trainer_tell(trainer *t, const kolo_metrics *m); /* metrics of a step, which may lie some steps back */
-int trainer_tell_start(trainer *t);
-int trainer_tell_epoch(trainer *t);
-int trainer_tell_phase(trainer *t);
-int trainer_tell_evaluation(trainer *t, bool best);
-int trainer_tell_complete(const trainer *t); /* it was before this start; who ended it may have been killed before he could say so */
-int trainer_tell_end(trainer *t, int rc);    /* rc: how it ended; its text is kept */
+int trainer_report(trainer *t, const kolo_metrics *m); /* metrics of a step, which may lie some steps back */
+int trainer_report_start(trainer *t);
+int trainer_report_epoch(trainer *t);
+int trainer_report_phase(trainer *t);
+int trainer_report_evaluation(trainer *t, bool best);
+/* it was before this start; who ended it may have been killed before he could say so */
+int trainer_report_complete(const trainer *t);
+int trainer_report_end(trainer *t, int rc); /* rc: how it ended; its text is kept */
 
 #endif

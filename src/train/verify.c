@@ -28,7 +28,8 @@ static int no_set(const kolo_targets *t, const char *name)
     char list[512] = "";
     for (int i = 0, used = 0; t && i < t->pair_sets && used < (int)sizeof list; i++)
         used += snprintf(list + used, sizeof list - (size_t)used, "%s%s", i ? ", " : "", t->pairs[i].name);
-    return kolo_fail(KOLO_EINPUT, "pairs=%s: the validation set has %s%s", name, *list ? "the pairs " : "no pairs; pack LFW with its files of pairs", list);
+    return kolo_fail(KOLO_EINPUT, "pairs=%s: the validation set has %s%s", name,
+                     *list ? "the pairs " : "no pairs; pack LFW with its files of pairs", list);
 }
 
 static int compute(kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch, float *values)
@@ -88,7 +89,8 @@ static int score(const features *f, const kolo_pair_set *set, kolo_pair_scores *
     return 0;
 }
 
-int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *scores, kolo_verification *result)
+int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *scores,
+                kolo_verification *result)
 {
     const kolo_targets *t = kolo_dataset_targets(s->val_set);
     const kolo_pair_set *set = find_set(t, name), *other = find_set(t, "dev_train");
@@ -96,13 +98,15 @@ int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *s
     kolo_pair_scores development = {0};
     *scores = (kolo_pair_scores){0};
     if (!set) return no_set(t, name);
-    if (g->features < 0) return kolo_fail(KOLO_ECONFIG, "pairs=%s: %s has no features of whole pictures", name, s->options->model);
+    if (g->features < 0)
+        return kolo_fail(KOLO_ECONFIG, "pairs=%s: %s has no features of whole pictures", name,
+                         s->options->model);
     features f = {.samples = s->val_samples, .width = g->tensor[g->features].dim[1]};
     kolo_mirror mirror = {0};
     int32_t *labels = kolo_alloc((size_t)g->rows * sizeof *labels);
     float *values = kolo_alloc((size_t)(g->rows * f.width) * sizeof *values);
     f.all = kolo_alloc((size_t)(f.samples * f.width) * sizeof *f.all);
-    int rc = labels && values && f.all ? kolo_mirror_open(&mirror, s) : KOLO_ECONFIG;
+    int rc = labels && values && f.all ? kolo_mirror_open(&mirror, s) : KOLO_ENOMEM;
     kolo_exec_use_ema(s->eval_exec ? s->eval_exec : s->exec, ema);
     if (rc == 0) rc = session_each_val_batch(s, collect_batch, &(collector){s, &f, &mirror, labels, values});
     if (rc == 0) rc = kolo_comm_allreduce(s->comm, f.all, f.samples * f.width, KOLO_F32, KOLO_SUM);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# libkolo_cuda.so: the programs do without it until a GPU is chosen, and say what is wrong with the one they find.
+# libkolo_cuda.so: the programs do without it until a GPU is chosen, and say what is wrong
+# with the one they find.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 [ -x "$BUILD/bin/kolo" ] || skip_all "kolo is not built"
@@ -8,12 +9,14 @@ doctor() { KOLO_CUDA_LIBRARY=$1 kolo doctor --offline device=cuda > "$ROOM/out" 
 ldd "$BUILD"/bin/kolo* > "$ROOM/out"
 grep -qE 'libcu(da|dnn|blas)|libnccl' "$ROOM/out"
 is $? 1 "no program is linked with a library of CUDA"
-nm "$BUILD"/lib/room/{base,launch,data,graph,ops,optim,comm}.a 2> /dev/null | grep -E ' [A-Z] kolo_cuda_' | grep -vE ' (U|T kolo_cuda_(symbol|library)$)' > "$ROOM/out"
+nm "$BUILD"/lib/room/{base,launch,data,graph,ops,optim,comm}.a 2> /dev/null | grep -E ' [A-Z] kolo_cuda_' |
+    grep -vE ' (U|T kolo_cuda_(symbol|library)$)' > "$ROOM/out"
 is "$(cat "$ROOM/out")" "" "no archive of a room holds a part of the library"
 
 doctor "$ROOM/nothing.so"
 is $? 69 "device=cuda without the library ends with 69"
-like "$ROOM/out" "^FAIL +gpu .*KOLO_CUDA_LIBRARY=$ROOM/nothing.so" "the message names the file that is not there"
+like "$ROOM/out" "^FAIL +gpu .*KOLO_CUDA_LIBRARY=$ROOM/nothing.so" \
+    "the message names the file that is not there"
 cp "$BUILD/bin/kolo" "$ROOM/kolo" # away from ../lib
 LD_LIBRARY_PATH='' KOLO_CUDA_LIBRARY='' "$ROOM/kolo" doctor --offline device=cuda > "$ROOM/out" 2>&1
 is $? 69 "so it does where there is none anywhere"
@@ -27,13 +30,17 @@ like "$ROOM/out" '^warn +gpu .*no such file' "in a job that was given GPUs, auto
 command -v gcc > /dev/null || { skip "no gcc" && done_testing; }
 mkdir "$ROOM/lib"
 echo 'int cudnnCreate(void) { return 0; }' > "$ROOM/part.c"
-echo 'int cudnnCreate(void); const char kolo_cuda_version[] = "0.0.0/1"; int kolo_cuda_devices(void) { return cudnnCreate(); }' > "$ROOM/library.c"
+echo \
+    'int cudnnCreate(void); const char kolo_cuda_version[] = "0.0.0/1"; int kolo_cuda_devices(void) { return cudnnCreate(); }' \
+    > \
+    "$ROOM/library.c"
 gcc -shared -fPIC -Wl,-soname,libcudnn_none.so.9 -o "$ROOM/lib/libcudnn_none.so.9" "$ROOM/part.c" &&
     gcc -shared -fPIC -o "$ROOM/lib/libkolo_cuda.so" "$ROOM/library.c" "$ROOM/lib/libcudnn_none.so.9"
 is $? 0 "a library that needs cuDNN"
 doctor "$ROOM/lib/libkolo_cuda.so"
 is $? 69 "is refused where cuDNN is not found"
-like "$ROOM/out" '^FAIL +gpu .*libcudnn_none.so.9.*cuDNN 9 is missing.*LD_LIBRARY_PATH' "the message names it and what to do"
+like "$ROOM/out" '^FAIL +gpu .*libcudnn_none.so.9.*cuDNN 9 is missing.*LD_LIBRARY_PATH' \
+    "the message names it and what to do"
 LD_LIBRARY_PATH=$ROOM/lib doctor "$ROOM/lib/libkolo_cuda.so"
 is $? 69 "a library of another build is refused"
 like "$ROOM/out" '^FAIL +gpu .*another build \(0.0.0/1\)' "the message names its version"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# share/setup/deps.sh: what it installs, when it installs nothing, what it says. apt-get, sudo, id and scontrol are
-# stand-ins here that write down how they were called.
+# share/setup/deps.sh: what it installs, when it installs nothing, what it says. apt-get, sudo, id and
+# scontrol are stand-ins here that write down how they were called.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 unset YES MPI
@@ -27,10 +27,10 @@ deps install build
 [[ $RC == 0 && -z $OUT && -z $(called) ]]
 ok $? "nothing missing: nothing said, nothing done"
 
-deps install build HDF5 MPI
-[[ $RC == 0 && $(called) == "install -y -q --no-install-recommends libhdf5-dev mpich libmpich-dev" ]]
+deps install build HDF5 JPEG
+[[ $RC == 0 && $(called) == "install -y -q --no-install-recommends libhdf5-dev libjpeg-dev" ]]
 ok $? "root installs what is missing"
-[[ $OUT == *HDF5* && $OUT == *"Installing: libhdf5-dev mpich libmpich-dev"* ]]
+[[ $OUT == *HDF5* && $OUT == *"Installing: libhdf5-dev libjpeg-dev"* ]]
 ok $? "and says what"
 
 machine 0
@@ -47,7 +47,8 @@ machine 1000
 deps install build PNG
 [[ $RC != 0 && -z $(called) ]]
 ok $? "a user without sudo installs nothing and fails"
-[[ $OUT == *"apt-get install libpng-dev"* && $OUT == *"dnf install libpng-devel"* && $OUT == *"spack install libpng"* &&
+[[ $OUT == *"apt-get install libpng-dev"* && $OUT == *"dnf install libpng-devel"* &&
+    $OUT == *"spack install libpng"* &&
     $OUT == *"module load libpng"* ]]
 ok $? "but gets the commands for apt, dnf, Spack and modules"
 
@@ -97,7 +98,8 @@ ok $? "what one can do without is installed along with the rest"
 machine 0
 stand_in apt-get "echo \"\$*\" >>$ROOM/called; case \"\$*\" in *libtiff-dev*) exit 100 ;; esac"
 deps install build HDF5 TIFF WEBP
-[[ $RC == 0 && $(called) == *"recommends libhdf5-dev"$'\n'*"recommends libwebp-dev" && $OUT == *"Going on without TIFF."* ]]
+[[ $RC == 0 && $(called) == *"recommends libhdf5-dev"$'\n'*"recommends libwebp-dev" &&
+    $OUT == *"Going on without TIFF."* ]]
 ok $? "where no package of libtiff is to be had, all else is installed" || diag <<<"$OUT"
 machine 0
 stand_in apt-get "echo \"\$*\" >>$ROOM/called; case \"\$*\" in *libhdf5-dev*) exit 100 ;; esac"
@@ -109,10 +111,12 @@ deps install build TIFF ONNX
 [[ $RC == 0 && $OUT == *"Going on without them"* ]]
 ok $? "who may not install goes on without what one can do without"
 
-known=$(sed -n "s/^find_library \([A-Z0-9]*\) .*/\1/p; s/^ *[a-z]*_library \([A-Z0-9]*\) .*/\1/p" share/setup/probe.sh | sort -u)
+known=$(sed -n "s/^find_library \([A-Z0-9]*\) .*/\1/p; s/^ *[a-z]*_library \([A-Z0-9]*\) .*/\1/p" \
+    share/setup/probe.sh | sort -u)
 for name in $known CC CUDA; do
     deps report "$name"
-    [[ $OUT == *"$name "*"(apt: "[a-z]*"; dnf: "[a-z]*"; Spack: "[a-z]*")"* ]] || echo "# no packages for $name"
+    [[ $OUT == *"$name "*"(apt: "[a-z]*"; dnf: "[a-z]*"; Spack: "[a-z]*")"* ]] ||
+        echo "# no packages for $name"
     [[ $OUT == *"$name "*"(apt: "[a-z]*"; dnf: "[a-z]*"; Spack: "[a-z]*")"* ]]
     ok $? "the packages that bring $name are named"
 done

@@ -42,6 +42,13 @@ echo 'int broken' >src/base/zz.c
 build BUILD=out CPPFLAGS_ALL=-DOTHER=1 $BASE
 [[ $? != 0 && ! -e out/src/base/zz.o ]]
 ok $? "a broken file ends make with an error"
+echo 'static int idle(void) { return 1; }' >src/base/zz.c
+build BUILD=out CPPFLAGS_ALL=-DOTHER=1 $BASE
+[[ $? == 0 && $OUT == *"warning: "*idle* ]]
+ok $? "a warning ends no build"
+build BUILD=out CPPFLAGS_ALL=-DOTHER=1 WERROR=1 $BASE
+[[ $? != 0 && $OUT == *"error: "*idle* ]]
+ok $? "but one with WERROR=1"
 rm src/base/zz.c
 build BUILD=out CPPFLAGS_ALL=-DOTHER=1 $BASE
 [[ $? == 0 && $(ar t $BASE) != *zz.o* ]]
@@ -83,7 +90,8 @@ cd "$TOP" || exit 1
 # what a build lacks: its last line, and `kolo version`
 lacks() { make -n "$@" left-out 2>/dev/null | sed -n "s/^echo '  left out of this build: \(.*\);.*/\1/p"; }
 without=$(lacks BUILD="$ROOM/bare" TIFF=0 WEBP=0 LMDB=0 ONNX=0)
-is "$without" "TIFF (TIFF=0) WEBP (WEBP=0) LMDB (LMDB=0) ONNX (ONNX=0)" "knobs that leave libraries out are named at the end of the build"
+is "$without" "TIFF (TIFF=0) WEBP (WEBP=0) LMDB (LMDB=0) ONNX (ONNX=0)" \
+    "knobs that leave libraries out are named at the end of the build"
 if [[ -x $OWN/bin/kolo && -e $OWN/probe.mk ]]; then
     is "$("$OWN/bin/kolo" version | sed -nE 's/^without ((TIFF|WEBP|LMDB|ONNX).*)/\1/p')" \
         "$(lacks BUILD="$OWN" | sed 's/ ([^)]*)//g')" "kolo version names what this build lacks"

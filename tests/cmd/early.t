@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Before the first step: what is wrong is said before anything is planned or timed; a signal ends the program at once, but for SIGUSR1, which waits for the loop.
-# STARTS=N: how often one is sent at a random moment.
+# Before the first step: what is wrong is said before anything is planned or timed; a signal ends the program
+# at once, but for SIGUSR1, which waits for the loop. STARTS=N: how often one is sent at a random moment.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack
@@ -25,11 +25,13 @@ early() { # SIGNAL: of a train that has begun and reads its recipe; its status
     local pid=$! i
     # the shell that becomes kolo holds the fifo, too
     for ((i = 0; i < 400; i++)); do
-        [ "$(readlink "/proc/$pid/exe")" = "$KOLO" ] && [ -n "$(find "/proc/$pid/fd" -lname "$ROOM/slow.yaml" 2> /dev/null)" ] && break
+        [ "$(readlink "/proc/$pid/exe")" = "$KOLO" ] &&
+            [ -n "$(find "/proc/$pid/fd" -lname "$ROOM/slow.yaml" 2> /dev/null)" ] && break
         sleep 0.05
     done
     kill -"$1" "$pid"
-    [ "$1" = USR1 ] && printf 'model: mlp\nsize: 8\nsteps: 50\nbatch: 16\nthreads: 1\ndeterministic: true\n' >&3
+    [ "$1" = USR1 ] && printf 'model: mlp\nsize: 8\nsteps: 50\nbatch: 16\nthreads: 1\ndeterministic: true\n' \
+        >&3
     exec 3>&-
     wait "$pid"
 }
@@ -50,10 +52,12 @@ __attribute__((constructor)) static void send_signal(void) { raise(atoi(getenv("
 END
 if "${CC:-cc}" -shared -fPIC -o "$ROOM/sender.so" "$ROOM/sender.c" 2> /dev/null; then
     for signal in USR1:78 TERM:75 INT:75; do
-        EARLY_SIGNAL=$(kill -l ${signal%:*}) LD_PRELOAD=$ROOM/sender.so kolo train "$ROOM/absent.yaml" > "$ROOM/log" 2>&1
+        EARLY_SIGNAL=$(kill -l ${signal%:*}) LD_PRELOAD=$ROOM/sender.so kolo train "$ROOM/absent.yaml" > \
+            "$ROOM/log" 2>&1
         is $? ${signal#*:} "SIG${signal%:*} before main of train: exit ${signal#*:}"
     done
-    EARLY_SIGNAL=$(kill -l USR1) LD_PRELOAD=$ROOM/sender.so kolo-pack --source shapes --count 8 --out "$ROOM/never" > "$ROOM/log" 2>&1
+    EARLY_SIGNAL=$(kill -l USR1) LD_PRELOAD=$ROOM/sender.so kolo-pack --source shapes --count 8 --out \
+        "$ROOM/never" > "$ROOM/log" 2>&1
     is $? 75 "SIGUSR1 before main of kolo-pack: exit 75"
     EARLY_SIGNAL=$(kill -l TERM) LD_PRELOAD=$ROOM/sender.so kolo version > "$ROOM/log" 2>&1
     is $? 143 "SIGTERM before main of a command without an orderly end: it ends by the signal"
@@ -63,10 +67,16 @@ fi
 
 # A run folder that another host's job holds, and a queue that tells which signals of its own are blocked.
 mkdir "$ROOM/held" "$ROOM/path"
-echo '{"pid": 1, "start": "1", "host": "node99", "boot": "0", "job": "77", "restart": "", "step": "", "since": ""}' > "$ROOM/held/lock"
-printf '#!/bin/sh\ngrep SigBlk: /proc/self/status > %s\n' "$ROOM/blocked" > "$ROOM/path/squeue" && chmod +x "$ROOM/path/squeue"
-PATH=$ROOM/path:$PATH kolo train model=mlp data=synthetic val=none size=8 steps=1 batch=16 run="$ROOM/held" > "$ROOM/log" 2>&1
-is "$(tr -s '\t' ' ' < "$ROOM/blocked")" "SigBlk: 0000000000000000" "a program that kolo starts has no signal blocked" "$ROOM/log"
+echo \
+    '{"pid": 1, "start": "1", "host": "node99", "boot": "0", "job": "77", "restart": "", "step": "", "since": ""}' \
+    > \
+    "$ROOM/held/lock"
+printf '#!/bin/sh\ngrep SigBlk: /proc/self/status > %s\n' "$ROOM/blocked" > "$ROOM/path/squeue" &&
+    chmod +x "$ROOM/path/squeue"
+PATH=$ROOM/path:$PATH kolo train model=mlp data=synthetic val=none size=8 steps=1 batch=16 run="$ROOM/held" \
+    > "$ROOM/log" 2>&1
+is "$(tr -s '\t' ' ' < "$ROOM/blocked")" "SigBlk: 0000000000000000" \
+    "a program that kolo starts has no signal blocked" "$ROOM/log"
 
 # At random moments from the one on when signals wait, while others use the processors.
 cat > "$ROOM/starts.pl" << 'END'
@@ -92,7 +102,8 @@ for my $start (1 .. $starts) {
     sleep(rand 0.03);
     kill $name, $pid;
     waitpid $pid, 0;
-    my $end = $? & 127 ? "$name: ended by signal " . ($? & 127) : ($? >> 8) =~ /^7[58]$/ ? 'in order' : "$name: exit " . ($? >> 8);
+    my $end = $? & 127 ? "$name: ended by signal " . ($? & 127) :
+        ($? >> 8) =~ /^7[58]$/ ? 'in order' : "$name: exit " . ($? >> 8);
     $ended{$end}++;
 }
 kill 'KILL', @load;
@@ -100,5 +111,6 @@ print join(', ', map { "$_ ($ended{$_})" } sort keys %ended), "\n";
 END
 STARTS=${STARTS:-45}
 perl "$ROOM/starts.pl" "$STARTS" kolo train "$ROOM/absent.yaml" > "$ROOM/log"
-is "$(cat "$ROOM/log")" "in order ($STARTS)" "$STARTS starts, a signal at a random moment of each: none is ended by it"
+is "$(cat "$ROOM/log")" "in order ($STARTS)" \
+    "$STARTS starts, a signal at a random moment of each: none is ended by it"
 done_testing

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A job that cannot fit is refused by lower bounds before any algorithm is timed (nothing is in the cache of
-# choices then), wherever a session is opened; what those let pass is refused to the byte. `kolo plan` says what
-# a rank needs, and for machines elsewhere prints the plan all the same.
+# choices then), wherever a session is opened; what those let pass is refused to the byte. `kolo plan` says
+# what a rank needs, and for machines elsewhere prints the plan all the same.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack
@@ -14,7 +14,8 @@ refused() { # TEXT COMMAND...: 78, by the bound, in seconds, and nothing was tim
     rm -rf "$ROOM/cache"
     timeout 20 "${@:2}" > "$ROOM/log" 2>&1
     is $? 78 "$1: refused" "$ROOM/log"
-    like "$ROOM/log" "the job: [12] ranks? needs? at least [0-9.]+ GiB, Slurm's .* allows 0.20 GiB, [0-9]+ bytes short; lower" \
+    like "$ROOM/log" \
+        "the job: [12] ranks? needs? at least [0-9.]+ GiB, Slurm's .* allows 0.20 GiB, [0-9]+ bytes short; lower" \
         "by what it needs at least"
     ok "$([ -e "$ROOM/cache/choices" ] && echo 1 || echo 0)" "before anything was timed"
 }
@@ -27,7 +28,7 @@ refused "a detector" kolo train model=yolox_nano run="$ROOM/run" \
     data=synthetic val=none batch=512 size=416 threads=1 steps=1 progress=0
 refused "an evaluation at a larger size" kolo eval shapes weights="$ROOM/w.safetensors" \
     val="$ROOM/data/val" batch=8 val_size=4096 threads=1
-if command -v mpiexec > /dev/null; then
+if ranks_start; then
     refused "two ranks together" mpiexec -n 2 "${train[@]}" batch=2048 size=64
 else
     skip "no mpiexec"
@@ -40,7 +41,8 @@ ok "$([ -e "$ROOM/cache/choices" ] && echo 1 || echo 0)" "before anything was ti
 
 kolo plan "${small[@]}" batch=64 size=32 deterministic=true > "$ROOM/plan" 2>&1
 is $? 0 "a plan that fits"
-like "$ROOM/plan" "^memory of a rank: [0-9]+ bytes \([0-9.]+ GiB\) of its node; Slurm's memory request allows 0.20 GiB" \
+like "$ROOM/plan" \
+    "^memory of a rank: [0-9]+ bytes \([0-9.]+ GiB\) of its node; Slurm's memory request allows 0.20 GiB" \
     "says what it needs and what there is"
 kolo plan "${small[@]}" batch=4096 size=64 ranks=2 > "$ROOM/plan" 2>&1
 is $? 0 "a plan for ranks elsewhere is printed"

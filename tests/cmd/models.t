@@ -7,7 +7,8 @@ ok $? "kolo models"
 rows=$(grep -c '^MODEL(' src/models/models.def)
 is "$(tail -n +2 "$ROOM/all" | wc -l)" "$rows" "a line a network"
 while read -r name figures; do
-    is "$(awk -v n="$name" -v f="$figures" '$1 == n {print(split(f, a) == 1 ? $2 : $2 " " $3 " " $4)}' "$ROOM/all")" "$figures" "$name as published"
+    is "$(awk -v n="$name" -v f="$figures" '$1 == n {print(split(f, a) == 1 ? $2 : $2 " " $3 " " $4)}' \
+        "$ROOM/all")" "$figures" "$name as published"
 done << 'END'
 resnet50 25557032 4.089 320
 wide_resnet101_2 126886696 22.753 626
@@ -33,14 +34,18 @@ yolox_darknet53 63724767
 darknet53 41609928
 yolov3 61949149 32.932 438
 END
-is "$(awk '$1 == "lenet5" {print $3}' "$ROOM/all") $(kolo models lenet5 | grep -cE ' [1-9][0-9]* +0\.000 |0\.000 GMACs')" "0.000417 0" "small ones with three digits that matter"
+is "$(awk '$1 == "lenet5" {print $3}' "$ROOM/all") $(kolo models lenet5 |
+    grep -cE ' [1-9][0-9]* +0\.000 |0\.000 GMACs')" "0.000417 0" "small ones with three digits that matter"
 kolo models size=160 > "$ROOM/wrong" 2>&1
 is $? 78 "options of no network are refused"
 kolo models swin_t size=160 classes=7 > "$ROOM/swin"
 ok $? "one network, of another size and class count"
 grep -q '^  7 classes' "$ROOM/swin" && grep -q '768x5x5' "$ROOM/swin"
 ok $? "by maps: the last has 5 x 5 pixels"
-printf '[net]\nwidth=32\nheight=32\n[convolutional]\nfilters=10\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n[softmax]\n' > "$ROOM/small.cfg"
+printf \
+    '[net]\nwidth=32\nheight=32\n[convolutional]\nfilters=10\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n[softmax]\n' \
+    > \
+    "$ROOM/small.cfg"
 kolo models "$ROOM/small.cfg" | grep -q '3x32x32: 280 parameters'
 ok $? "a cfg file of darknet"
 kolo plan share/recipes/shapes.yaml model="$ROOM/small.cfg" data=synthetic batch=4 > "$ROOM/plan" 2>&1

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Optimizers through `kolo train`: they learn, a run that was stopped and taken up again has the bytes of one that was not. ALL=1: all of them and
-# not only three; the bytes of one rank on two, where sums do not depend on ranks; on the stand-in for a GPU the CPU's losses.
+# Optimizers through `kolo train`: they learn, a run that was stopped and taken up again has the bytes of one
+# that was not. ALL=1: all of them and not only three; the bytes of one rank on two, where sums do not depend
+# on ranks; on the stand-in for a GPU the CPU's losses.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 shapes_data 128 32
 export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-common=(share/recipes/shapes.yaml model=mlp "data=$ROOM/data/train" val=none batch=32 steps=12 checkpoint_steps=4 decay_norms=false weight_decay=0.01 threads=1
+common=(share/recipes/shapes.yaml model=mlp "data=$ROOM/data/train" val=none batch=32 steps=12 \
+    checkpoint_steps=4 decay_norms=false weight_decay=0.01 threads=1
     deterministic=true progress=0)
 train() { # RUN KEY=VALUE...
     kolo train "${common[@]}" run="$ROOM/$1" "${@:2}" > "$ROOM/$1.log" 2>&1
@@ -50,8 +52,9 @@ train refused schedule=onecycle warmup=1
 is $? 78 "a warm-up before one cycle is refused"
 [ -n "${ALL:-}" ] || done_testing
 
-ranks() { mpiexec -n 2 kolo train "${common[@]}" run="$ROOM/$1" micro_batch=16 reduce=canonical "${@:2}" > "$ROOM/$1.log" 2>&1; }
-if command -v mpiexec > /dev/null; then
+ranks() { mpiexec -n 2 kolo train "${common[@]}" run="$ROOM/$1" micro_batch=16 reduce=canonical "${@:2}" > \
+    "$ROOM/$1.log" 2>&1; }
+if ranks_start; then
     for name in lamb novograd; do
         train "$name-one" optimizer=$name lr=0.01 micro_batch=16 reduce=canonical bucket_mb=0.05
         ranks "$name-two" optimizer=$name lr=0.01 bucket_mb=0.05

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `kolo plan gpu=`: a plan for a GPU that is not there, on a machine without one: bytes and FLOP by class, the
-# roofline, memory, whatever of CUDA is installed here; tables of rates, what was measured, and nonsense in them.
+# `kolo plan gpu=`: a plan for a GPU that is not there, on a machine without one: bytes and FLOP by
+# class, the roofline, memory, whatever of CUDA is installed here; tables of rates, what was measured,
+# and nonsense in them.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
@@ -29,10 +30,14 @@ ok $? "a step moves at most 85 GB: $gb"
 more=$(sed -n 's/.*two passes: \([0-9.]*\) GB more$/\1/p' "$ROOM/plan")
 within "${more:-0}" 5 5.7
 ok $? "and says what of that rests on engines that are compiled: $more GB"
-sum=$(awk '/^a step of one rank/ { on = 1 } on && NF > 6 && / (memory|arithmetic)$/ && !/^  in all/ { s += $(NF - 5) } END { print s }' "$ROOM/plan")
+sum=$(awk \
+    '/^a step of one rank/ { on = 1 }
+      on && NF > 6 && / (memory|arithmetic)$/ && !/^  in all/ { s += $(NF - 5) } END { print s }' \
+    "$ROOM/plan")
 within "$sum" "$(awk -v g="$gb" 'BEGIN { print g - .1 }')" "$(awk -v g="$gb" 'BEGIN { print g + .1 }')"
 ok $? "which is the sum of the classes: $sum"
-like "$ROOM/plan" 'roofline of the step: [0-9.]+ ms, [0-9]+ img/s .*nothing was timed' "with the time that takes"
+like "$ROOM/plan" 'roofline of the step: [0-9.]+ ms, [0-9]+ img/s .*nothing was timed' \
+    "with the time that takes"
 like "$ROOM/plan" '^memory of a rank: [0-9]+ bytes .* h200 has 131.32 GiB' "and its memory beside the GPU's"
 like "$ROOM/plan" '^h200: workspaces .* are not counted: .*no such file' "and what is not counted, and why"
 roofline() { awk '/roofline of the step/ { print $5 }' "$ROOM/plan"; }
@@ -47,8 +52,12 @@ plan "${bar[@]}" precision=fp16 gpu=a100
 ok $? "an A100 in fp16" "$ROOM/said"
 plan "${bar[@]}" precision=bf16 gpu=h200 ranks=8
 ok $? "eight ranks" "$ROOM/said"
-like "$ROOM/plan" 'sums over ranks +[0-9]+ +[0-9.]+ GB leave this rank, [0-9.]+ ms beside the rest, [0-9.]+ ms waited for' \
+like "$ROOM/plan" \
+    'sums over ranks +[0-9]+ +[0-9.]+ GB leave this rank, [0-9.]+ ms beside the rest, [0-9.]+ ms waited for' \
     "what they send, and how long it is waited for"
+plan "${bar[@]}" precision=fp16 gpu=h200 ranks=2 bn=sync
+like "$ROOM/plan" '106 batch-norm sums of' \
+    "with norms over ranks in fp16, too: two sums where an operation forms those of two norms"
 for network in convnext_tiny swin_t vgg16_bn efficientnet_b0 yolox_s; do
     plan model=$network batch=32 precision=bf16 gpu=h200
     ok $? "$network" "$ROOM/said"
@@ -57,7 +66,9 @@ like "$ROOM/plan" '^  loss +2 ' "a detector's loss too"
 
 plan "${bar[@]}" batch=16384 precision=bf16 gpu=h200
 is $? 78 "what does not fit is printed and refused" "$ROOM/said"
-like "$ROOM/said" 'h200: the plan needs [0-9]+ bytes .*141000000000 are there, [0-9]+ bytes short; lower micro_batch' "with the shortfall"
+like "$ROOM/said" \
+    'h200: the plan needs [0-9]+ bytes .*141000000000 are there, [0-9]+ bytes short; lower micro_batch' \
+    "with the shortfall"
 plan "${bar[@]}" batch=auto precision=bf16 gpu=h200
 ok $? "batch=auto" "$ROOM/said"
 auto=$(sed -n 's/.*micro-batch of \([0-9]*\) rows.*/\1/p' "$ROOM/plan")
@@ -67,7 +78,8 @@ ok $? "finds what fits into an H200: $auto"
 mkdir -p "$ROOM/cache/gpus"
 printf 'bandwidth: 2400\n' > "$ROOM/cache/gpus/h200.yaml"
 plan "${bar[@]}" precision=bf16 gpu=h200
-within "$(roofline)" "$(awk -v h="$h200" 'BEGIN { print h * 1.2 }')" "$(awk -v h="$h200" 'BEGIN { print h * 2 }')"
+within "$(roofline)" "$(awk -v h="$h200" 'BEGIN { print h * 1.2 }')" "$(awk -v h="$h200" \
+    'BEGIN { print h * 2 }')"
 ok $? "half the bandwidth, as measured: $(roofline) ms"
 like "$ROOM/plan" "measured: $ROOM/cache/gpus/h200.yaml" "which it says"
 printf 'bandwidth: -1\n' > "$ROOM/cache/gpus/h200.yaml"
@@ -98,7 +110,7 @@ if [ -e "$BUILD/lib/libkolo_cuda.so" ]; then # the real libraries, no device
     plan "${bar[@]}" gpu=h200
     ok $? "cuDNN's own planner" "$ROOM/said"
     like "$ROOM/plan" '^h200: planned by CUDA [0-9.]+, cuDNN [0-9.]+' "is who planned"
-    like "$ROOM/plan" '^ +[0-9]+ x conv +cuDNN [0-9]+' "its engines are named"
+    like "$ROOM/plan" '^ +[0-9]+ x conv_stats +cuDNN [0-9]+' "its engines are named"
     workspace=$(awk '$1 == "workspace" { print $2 }' "$ROOM/plan")
     is "$(awk '/^memory of a rank/ { print $5 }' "$ROOM/plan")" $((need_without + workspace)) \
         "and memory grows by the workspace alone: all else lies as without it"
@@ -108,5 +120,6 @@ fi
 
 kolo plan shapes data=synthetic batch=32 size=32 deterministic=true > "$ROOM/plan" 2> "$ROOM/said"
 ok $? "a plan for CPUs" "$ROOM/said"
-like "$ROOM/plan" '^  convolution, forward +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "has bytes and FLOP by class, and no times"
+like "$ROOM/plan" '^  convolution, forward +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' \
+    "has bytes and FLOP by class, and no times"
 done_testing

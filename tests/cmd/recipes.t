@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every recipe of share/recipes: its options are known and fit together, its network is built and planned. A full one has a reduced twin, and names its target.
+# Every recipe of share/recipes: its options are known and fit together, its network is built and planned. A
+# full one has a reduced twin, and names its target.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
@@ -13,12 +14,16 @@ for recipe in share/recipes/*.yaml; do
     ok $status "$name: a plan for two ranks passes the checker"
     [ $status = 0 ] || sed 's/^/# /' "$ROOM/plan" | tail -n 3
     # its own batches and sizes, in all phases, on as many ranks as the smallest batch has micro-batches
-    least=$(sed -n 's/^batch: *//p; s/^batch_ramp: *//p' "$recipe" | tr , '\n' | sed 's/.*://' | sort -n | head -n 1)
+    least=$(sed -n 's/^batch: *//p; s/^batch_ramp: *//p' "$recipe" | tr , '\n' | sed 's/.*://' | sort -n |
+        head -n 1)
     micro=$(sed -n 's/^micro_batch: *//p' "$recipe")
-    kolo plan "$recipe" data=synthetic val=none ranks=$((least / ${micro:-1})) deterministic=true conv=direct threads=1 > "$ROOM/plan" 2>&1
-    like "$ROOM/plan" '^checked: ' "$name: so does every plan of its own batches and sizes, on $((least / ${micro:-1})) ranks"
+    kolo plan "$recipe" data=synthetic val=none ranks=$((least / ${micro:-1})) deterministic=true \
+        conv=direct threads=1 > "$ROOM/plan" 2>&1
+    like "$ROOM/plan" '^checked: ' \
+        "$name: so does every plan of its own batches and sizes, on $((least / ${micro:-1})) ranks"
     small=$(sed -n 's/^# small: *//p' "$recipe")
-    is "$(sed -n 's/^# small: *//p' "share/recipes/$small.yaml")" "$small" "$name: $small is what runs on a desk"
+    is "$(sed -n 's/^# small: *//p' "share/recipes/$small.yaml")" "$small" \
+        "$name: $small is what runs on a desk"
     [ "$small" = "$name" ] && case $name in *_small) continue ;; esac
     like "$recipe" '^# target: .*[0-9]' "$name: its comment names what it reaches"
 done

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Words of a command line: options of other commands, names of other programs, recipes and topics that are near; what help lists; who may say what where.
+# Words of a command line: options of other commands, names of other programs, recipes and topics that are
+# near; what help lists; who may say what where.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
@@ -36,7 +37,8 @@ refused 'it is run= here: .*resumes' train resume=x
 refused 'it is readers= here' plan num_workers=4
 refused 'it is comm_algorithm= here' bench allreduce algorithm=ring
 refused 'it is schedule= here' help lr_scheduler
-refused 'resnet50 is a network, not a recipe: model=resnet50, or one of the recipes .*resnet50_imagenet' train resnet50 data=x run=y
+refused 'resnet50 is a network, not a recipe: model=resnet50, or one of the recipes .*resnet50_imagenet' \
+    train resnet50 data=x run=y
 refused 'did you mean resnet50_imagenet\?' train resnet50_imagnet data=x run=y
 refused 'no recipe xyzzy' plan xyzzy
 refused 'topic `trian`; did you mean `train`\?' help trian
@@ -49,16 +51,20 @@ kolo help --momentum > log 2>&1
 is "$? $(head -c 11 log)" "0   momentum=" "kolo help --KEY is kolo help KEY"
 kolo train --help > log
 like log '^Optimizer$' "kolo train --help has headings"
-is "$(grep -cE '^  (lr|momentum|val|stage|comm_timeout)=' log) $(grep -cE '^  (ranks|top|roc|serve_jobs)=' log)" "5 0" "over its own options"
+is "$(grep -cE '^  (lr|momentum|val|stage|comm_timeout)=' log) $(grep -cE '^  (ranks|top|roc|serve_jobs)=' \
+    log)" "5 0" "over its own options"
 kolo help models > log
-is "$(grep -c '^kolo models' log) $(grep -cE '^  (resnet50|lenet5) ' log)" "1 2" "kolo help models: the command, and the networks"
+is "$(grep -c '^kolo models' log) $(grep -cE '^  (resnet50|lenet5) ' log)" "1 2" \
+    "kolo help models: the command, and the networks"
 kolo help recipes > log
-is "$(grep -c '^  [a-z]' log)" "$(find "$TOP/share/recipes" -name '*.yaml' | wc -l)" "kolo help recipes lists all of them"
+is "$(grep -c '^  [a-z]' log)" "$(find "$TOP/share/recipes" -name '*.yaml' |
+    wc -l)" "kolo help recipes lists all of them"
 grep -A4 '^  resnet50_imagenet$' log | grep -q '^      reaches 0.761 top-1'
 ok $? "with what each reaches"
 ! kolo help shortcut | grep -q 'Default: none' && kolo help val | grep -q 'Default: none'
 ok $? "an empty default is not called none"
-like log '^      quarter of the pictures; warm-up grows' "and what each is, to the end of the sentence"
+like log 'half of it for a quarter of the pictures; warm-up grows with the batch\.$' \
+    "and what each is, to the end of the sentence"
 kolo help shapes | cmp -s - "$TOP/share/recipes/shapes.yaml"
 ok $? "kolo help RECIPE shows it"
 mkdir shapes
@@ -67,12 +73,15 @@ ok $? "a folder that is called as a recipe does not hide it" log
 mkdir -p alone/bin && cp "$BUILD/bin/kolo" alone/bin && alone/bin/kolo plan shapes.yaml > log 2>&1
 is "$? $(grep -c 'no share/kolo/recipes beside' log)" "78 1" "a program that was copied alone says so"
 offered() { kolo help --completion | cut -f 1,2 | grep -c "^$1	$2=$"; }
-is "$(offered plan ranks)|$(offered train ranks)|$(offered eval optimizer)" "1|0|0" "completion offers what the command reads"
+is "$(offered plan ranks)|$(offered train ranks)|$(offered eval optimizer)" "1|0|0" \
+    "completion offers what the command reads"
 
 kolo bench allreduce max=64 iterations=2 comm_timeout=20 > log 2>&1
-is "$? $(head -n 1 log | grep -cE '^# kolo bench allreduce: libkolo_comm, 1 rank .*algorithm auto')" "0 1" "kolo bench allreduce says that it measures the library"
+is "$? $(head -n 1 log | grep -cE '^# kolo bench allreduce: libkolo_comm, 1 rank .*algorithm auto')" "0 1" \
+    "kolo bench allreduce says that it measures the library"
 kolo bench gradients max=64 iterations=2 device=cpu > log 2>&1
-is "$? $(head -n 1 log | grep -c '^# kolo bench gradients: buckets of training, 1 rank')" "0 1" "kolo bench gradients, that it measures training's buckets"
+is "$? $(head -n 1 log | grep -c '^# kolo bench gradients: buckets of training, 1 rank')" "0 1" \
+    "kolo bench gradients, that it measures training's buckets"
 kolo bench allreduce comm_table=nowhere max=64 > log 2>&1
 is $? 2 "whose comm_table= it reads"
 done_testing

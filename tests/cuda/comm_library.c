@@ -1,5 +1,7 @@
-/* Requests of libkolo_comm whose vectors lie on GPUs, carried by NCCL: against the same requests of host memory, with whole numbers, whose sums are exact in any
- * order. Every collective, type and reduction; scaled, in place, cut unevenly, fused, in several groups at a time, with a rank that has joined. Ranks as processes. */
+/* Requests of libkolo_comm whose vectors lie on GPUs, carried by NCCL: against the same requests of
+ * host memory, with whole numbers, whose sums are exact in any order. Every collective, type and
+ * reduction; scaled, in place, cut unevenly, fused, in several groups at a time, with a rank that has
+ * joined. Ranks as processes. */
 #include "../unit/comm_router_rig.h"
 #include "comm/library/parts.h"
 #include "cuda_memory.h"
@@ -11,12 +13,13 @@ static kolo_group *all;
 static int me, ranks;
 static char *host_in, *host_out, *want, *gpu_in, *gpu_out;
 
-/* ---- one request in both memories ---------------------------------------------------------------------------------- */
+/* ---- one request in both memories ---------------------------------------------------------------------- */
 
 static void fill(char *to, enum kolo_dtype type, int64_t count, int salt)
 {
     static float as_float[LARGE];
-    for (int64_t i = 0; i < count; i++) as_float[i] = (float)((i * 7 + me * 5 + salt) % 4 + (type == KOLO_BOOL ? -2 : 0));
+    for (int64_t i = 0; i < count; i++)
+        as_float[i] = (float)((i * 7 + me * 5 + salt) % 4 + (type == KOLO_BOOL ? -2 : 0));
     for (int64_t i = 0; i < count; i++) {
         const float v = type == KOLO_BOOL ? as_float[i] > 0 : as_float[i];
         switch (type) {
@@ -44,7 +47,8 @@ static int done(kolo_request r)
     return rc;
 }
 
-/* Elements that differ between the two, of what this rank gets. in_place: `out` holds what is brought, room: of `out` in elements. */
+/* Elements that differ between the two, of what this rank gets. in_place: `out` holds what is brought, room:
+ * of `out` in elements. */
 static int64_t compare(kolo_request r, int64_t brought, int64_t room, bool in_place, int64_t from)
 {
     const size_t width = kolo_dtype_size(r.type);
@@ -64,12 +68,14 @@ static int64_t compare(kolo_request r, int64_t brought, int64_t room, bool in_pl
     gpu_get(host_out, gpu_out, (size_t)room * width);
     bool partly = in_place && r.what == KOLO_REDUCE_SCATTER; /* behind its part `out` may be anything */
     int64_t look = partly ? lib_cut(r.dim[0], ranks, me + 1) - lib_cut(r.dim[0], ranks, me) : room;
-    if (in_place && r.what == KOLO_SCATTER) look = r.splits ? r.splits[me] : lib_cut(r.dim[0], ranks, me + 1) - lib_cut(r.dim[0], ranks, me);
+    if (in_place && r.what == KOLO_SCATTER)
+        look = r.splits ? r.splits[me] : lib_cut(r.dim[0], ranks, me + 1) - lib_cut(r.dim[0], ranks, me);
     if (r.dims > 1 && look != room) look *= r.dim[1];
-    for (int64_t i = 0; i < look; i++) bad += memcmp(host_out + (size_t)i * width, want + (size_t)i * width, width) != 0;
+    for (int64_t i = 0; i < look; i++)
+        bad += memcmp(host_out + (size_t)i * width, want + (size_t)i * width, width) != 0;
     if (bad)
-        fprintf(stderr, "# rank %d: %s of type %d, reduction %d: %ld of %ld differ\n", me, comm_collective_name(r.what), r.type, r.reduce, (long)bad,
-                (long)look);
+        fprintf(stderr, "# rank %d: %s of type %d, reduction %d: %ld of %ld differ\n", me,
+                comm_collective_name(r.what), r.type, r.reduce, (long)bad, (long)look);
     if (in_place) return bad;
     gpu_get(host_out, gpu_in, (size_t)brought * width); /* what goes in stays */
     return bad + (memcmp(host_out, host_in, (size_t)brought * width) != 0);
@@ -80,7 +86,7 @@ static kolo_request of(enum kolo_collective what, enum kolo_dtype type, int64_t 
     return (kolo_request){.what = what, .type = type, .dims = 1, .dim = {count}};
 }
 
-/* ---- reductions ---------------------------------------------------------------------------------------------------- */
+/* ---- reductions ---------------------------------------------------------------------------------------- */
 
 static int64_t reductions(void)
 {
@@ -102,7 +108,8 @@ static int64_t reductions(void)
 
 static int64_t scalings(void)
 {
-    static const enum kolo_dtype types[] = {KOLO_U8, KOLO_I8, KOLO_I32, KOLO_I64, KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F64};
+    static const enum kolo_dtype types[] = {KOLO_U8,  KOLO_I8,   KOLO_I32, KOLO_I64,
+                                            KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F64};
     int64_t bad = 0, some;
     for (int i = 0; i < 16; i++) {
         kolo_request r = of(i & 8 ? KOLO_REDUCE_SCATTER : KOLO_ALLREDUCE, types[i % 8], 1008);
@@ -120,9 +127,13 @@ static int64_t cuts(void)
 {
     int64_t bad = 0, some;
     for (int i = 0; i < 8; i++) {
-        kolo_request r = {.what = KOLO_REDUCE_SCATTER, .type = i & 2 ? KOLO_F32 : KOLO_I64, .dims = 2, .dim = {i & 1 ? 101 : 12 * ranks, 5}};
+        kolo_request r = {.what = KOLO_REDUCE_SCATTER,
+                          .type = i & 2 ? KOLO_F32 : KOLO_I64,
+                          .dims = 2,
+                          .dim = {i & 1 ? 101 : 12 * ranks, 5}};
         const bool in_place = i & 4;
-        int64_t count = r.dim[0] * 5, mine = 5 * (lib_cut(r.dim[0], ranks, me + 1) - lib_cut(r.dim[0], ranks, me));
+        int64_t count = r.dim[0] * 5,
+                mine = 5 * (lib_cut(r.dim[0], ranks, me + 1) - lib_cut(r.dim[0], ranks, me));
         if (i == 3) r.dim[0] = 1, count = 5, mine = me == 0 ? 5 : 0; /* fewer rows than ranks */
         KOLO_TRY(some = compare(r, count, in_place ? count : mine, in_place, 0));
         bad += some;
@@ -130,7 +141,7 @@ static int64_t cuts(void)
     return bad;
 }
 
-/* ---- moves ---------------------------------------------------------------------------------------------------------- */
+/* ---- moves --------------------------------------------------------------------------------------------- */
 
 static int64_t moves(void)
 {
@@ -142,20 +153,24 @@ static int64_t moves(void)
         total += rows[m];
     }
     for (int root = 0; root < ranks; root++) {
-        kolo_request b = of(KOLO_BROADCAST, KOLO_U16, LARGE), g = of(KOLO_GATHER, KOLO_F32, rows[me]), s = of(KOLO_SCATTER, KOLO_I16, total);
+        kolo_request b = of(KOLO_BROADCAST, KOLO_U16, LARGE), g = of(KOLO_GATHER, KOLO_F32, rows[me]),
+                     s = of(KOLO_SCATTER, KOLO_I16, total);
         b.root = g.root = s.root = root;
         s.splits = rows;
         for (int in_place = 0; in_place < 2; in_place++) {
             KOLO_TRY(some = compare(b, LARGE, LARGE, in_place, 0));
             bad += some;
-            KOLO_TRY(some = compare(g, rows[me], me == root ? total : rows[me] + 1, in_place, me == root ? before : 0));
+            KOLO_TRY(some = compare(g, rows[me], me == root ? total : rows[me] + 1, in_place,
+                                    me == root ? before : 0));
             bad += some;
-            KOLO_TRY(some = compare(s, me == root ? total : 0, me == root && in_place ? total : rows[me] + 1, in_place && me == root, 0));
+            KOLO_TRY(some = compare(s, me == root ? total : 0, me == root && in_place ? total : rows[me] + 1,
+                                    in_place && me == root, 0));
             bad += some;
         }
     }
     for (int in_place = 0; in_place < 2; in_place++) {
-        kolo_request a = of(KOLO_ALLGATHER, KOLO_F64, 33), u = of(KOLO_ALLGATHER, KOLO_BOOL, rows[me]), x = of(KOLO_ALLTOALL, KOLO_F32, 9 * ranks);
+        kolo_request a = of(KOLO_ALLGATHER, KOLO_F64, 33), u = of(KOLO_ALLGATHER, KOLO_BOOL, rows[me]),
+                     x = of(KOLO_ALLTOALL, KOLO_F32, 9 * ranks);
         KOLO_TRY(some = compare(a, 33, 33 * ranks, in_place, 33 * me));
         bad += some;
         a.splits = even;
@@ -167,16 +182,18 @@ static int64_t moves(void)
         bad += some;
     }
     for (int m = 0; m < ranks; m++) rows[m] = (me + 2 * m) % 5;
-    kolo_request x = {.what = KOLO_ALLTOALL, .type = KOLO_I8, .splits = rows, .dims = 2, .dim = {5 * ranks, 3}};
+    kolo_request x = {
+        .what = KOLO_ALLTOALL, .type = KOLO_I8, .splits = rows, .dims = 2, .dim = {5 * ranks, 3}};
     KOLO_TRY(some = compare(x, 15 * ranks, 15 * ranks, false, 0));
     return bad + some;
 }
 
-/* ---- names, groups, joined -------------------------------------------------------------------------------------------- */
+/* ---- names, groups, joined ----------------------------------------------------------------------------- */
 
 enum { NAMES = 24 };
 
-/* Named in another order on every rank, every third of host memory, some grouped: the numbers are right, and they were fused. */
+/* Named in another order on every rank, every third of host memory, some grouped: the numbers are right,
+ * and they were fused. */
 static int64_t names(void)
 {
     kolo_handle h[NAMES];
@@ -187,7 +204,8 @@ static int64_t names(void)
     for (int i = 0; i < NAMES; i++) {
         snprintf(name[i], sizeof name[i], "n%d", i);
         for (int k = 0; k < 100; k++) v[100 * i + k] = (float)(me + i + k);
-        r[i] = (kolo_request){.what = KOLO_ALLREDUCE, .name = name[i], .type = KOLO_F32, .dims = 1, .dim = {100}};
+        r[i] = (kolo_request){
+            .what = KOLO_ALLREDUCE, .name = name[i], .type = KOLO_F32, .dims = 1, .dim = {100}};
         r[i].out = i % 3 ? gpu_out + 400 * i : (char *)(v + 100 * i);
     }
     gpu_put(gpu_out, v, NAMES * 400);
@@ -200,7 +218,8 @@ static int64_t names(void)
     float *got = (float *)(void *)host_out;
     gpu_get(got, gpu_out, NAMES * 400);
     for (int i = 0; i < 100 * NAMES; i++) {
-        const float sum = (float)(ranks * (i / 100 + i % 100) + ranks * (ranks - 1) / 2), is = i / 100 % 3 ? got[i] : v[i];
+        const float sum = (float)(ranks * (i / 100 + i % 100) + ranks * (ranks - 1) / 2),
+                    is = i / 100 % 3 ? got[i] : v[i];
         bad += is != sum;
     }
     kolo_request b[2] = {of(KOLO_BROADCAST, KOLO_F32, 10), of(KOLO_BROADCAST, KOLO_U8, 3)};
@@ -221,16 +240,19 @@ static int64_t one_group(kolo_group *g, kolo_handle *h, int slot, int i)
     return kolo_submit(g, &r, h);
 }
 
-/* All, and every pair with rank 0, unnamed and named, all under way at once, begun in another order on every rank. */
+/* All, and every pair with rank 0, unnamed and named, all under way at once, begun in another
+ * order on every rank. */
 static int64_t sets(void)
 {
     kolo_group *set[MOST] = {all};
     kolo_handle h[2 * MOST] = {0};
     int64_t bad = 0;
-    for (int k = 1; k < ranks && ranks > 2; k++) KOLO_TRY(kolo_group_create(&set[k], whole, (const int[]){0, k}, 2));
+    for (int k = 1; k < ranks && ranks > 2; k++)
+        KOLO_TRY(kolo_group_create(&set[k], whole, (const int[]){0, k}, 2));
     for (int i = 0; i < 2 * MOST; i++) {
         const int slot = me & 1 ? 2 * MOST - 1 - i : i, k = slot / 2;
-        if (k < ranks && set[k] && kolo_group_rank(set[k]) >= 0) KOLO_TRY(one_group(set[k], &h[slot], slot, slot & 1));
+        if (k < ranks && set[k] && kolo_group_rank(set[k]) >= 0)
+            KOLO_TRY(one_group(set[k], &h[slot], slot, slot & 1));
     }
     for (int slot = 0; slot < 2 * MOST; slot++) {
         const int k = slot / 2;
@@ -261,7 +283,10 @@ static int64_t joining(void)
             if (m == 1) continue;
             const float x = 2 * (float)(m + 2); /* prescaled */
             if (ops[o] == KOLO_PRODUCT) expect *= x;
-            else if (ops[o] == KOLO_MIN || ops[o] == KOLO_MAX) expect = first ? x : ops[o] == KOLO_MIN ? (x < expect ? x : expect) : (x > expect ? x : expect);
+            else if (ops[o] == KOLO_MIN || ops[o] == KOLO_MAX)
+                expect = first                ? x
+                         : ops[o] == KOLO_MIN ? (x < expect ? x : expect)
+                                              : (x > expect ? x : expect);
             else expect += x;
             first = 0;
         }
@@ -281,14 +306,15 @@ static int64_t joining(void)
     return bad;
 }
 
-/* ---- what is refused --------------------------------------------------------------------------------------------------- */
+/* ---- what is refused ----------------------------------------------------------------------------------- */
 
 static int64_t refused(kolo_request r, int status, const char *says)
 {
     int rc = done(r);
     char text[1024];
     snprintf(text, sizeof text, "%s", kolo_error_text());
-    if (rc != status || !strstr(text, says)) return fprintf(stderr, "# rank %d: status %d: %s\n", me, rc, text), 1;
+    if (rc != status || !strstr(text, says))
+        return fprintf(stderr, "# rank %d: status %d: %s\n", me, rc, text), 1;
     return compare(of(KOLO_ALLREDUCE, KOLO_F32, 10), 10, 10, false, 0) != 0; /* and the world goes on */
 }
 
@@ -330,18 +356,19 @@ static int64_t refusals(void)
     return bad + refused(s, KOLO_EINPUT, "sparse rows");
 }
 
-/* ---- ranks --------------------------------------------------------------------------------------------------------------- */
+/* ---- ranks --------------------------------------------------------------------------------------------- */
 
 static int64_t (*const drills[])(void) = {reductions, scalings, cuts, moves, names, sets, joining, refusals};
-static const char *const what[] = {"every reduction of every type has the numbers of host memory",
-                                   "scaled",
-                                   "cut evenly and not, in place, fewer rows than ranks",
-                                   "broadcast, gather, scatter, allgather, alltoall; in place, uneven, with nothing on one rank",
-                                   "names in any order, fused, among those of host memory",
-                                   "several groups at once, begun in other orders",
-                                   "a rank that has joined stands in with neutral elements",
-                                   "mixed memory and what NCCL does not do are errors on all ranks, and the world goes on",
-                                   "nothing is left on a GPU, nothing was misused"};
+static const char *const what[] = {
+    "every reduction of every type has the numbers of host memory",
+    "scaled",
+    "cut evenly and not, in place, fewer rows than ranks",
+    "broadcast, gather, scatter, allgather, alltoall; in place, uneven, with nothing on one rank",
+    "names in any order, fused, among those of host memory",
+    "several groups at once, begun in other orders",
+    "a rank that has joined stands in with neutral elements",
+    "mixed memory and what NCCL does not do are errors on all ranks, and the world goes on",
+    "nothing is left on a GPU, nothing was misused"};
 enum { DRILLS = sizeof drills / sizeof *drills, ALONE = 4 /* that one rank can do by itself */ };
 static bool standin;
 
@@ -360,7 +387,9 @@ static int64_t one_rank(rig_rank *r, int argument)
     all = kolo_world_group(whole);
     for (int d = 0; d < (ranks > 1 ? DRILLS : ALONE); d++) {
         int64_t some = drills[d]();
-        if (some) fprintf(stderr, "# rank %d: %s: %ld: %s\n", me, what[d], (long)some, some < 0 ? kolo_error_text() : "");
+        if (some)
+            fprintf(stderr, "# rank %d: %s: %ld: %s\n", me, what[d], (long)some,
+                    some < 0 ? kolo_error_text() : "");
         if (some) bad |= 1 << d;
         for (; some < 0 && d < DRILLS; d++) bad |= 1 << d;
     }
@@ -380,11 +409,13 @@ int main(void)
     setenv("STANDIN_DEVICES", "4", 1);
     for (int n = 1; n <= MOST; n++) {
         rig_party p = rig_begin("gpu", n, n == 3 ? apart : NULL, one_rank, 0, 60);
-        is_int(rig_end(&p, -1), 0, "%d rank%s%s: all come to their end", n, n > 1 ? "s" : "", n == 3 ? " on two nodes" : "");
+        is_int(rig_end(&p, -1), 0, "%d rank%s%s: all come to their end", n, n > 1 ? "s" : "",
+               n == 3 ? " on two nodes" : "");
         for (int k = 0; k <= DRILLS; k++) {
             if (n == 1 && k >= ALONE && k < DRILLS) continue;
             int wrong = 0;
-            for (int r = 0; r < n; r++) wrong += rig_outcomes[r].value < 0 || (rig_outcomes[r].value >> k & 1);
+            for (int r = 0; r < n; r++)
+                wrong += rig_outcomes[r].value < 0 || (rig_outcomes[r].value >> k & 1);
             is_int(wrong, 0, "%d ranks: %s", n, what[k]);
         }
     }

@@ -1,5 +1,7 @@
-/* Requests of libkolo_comm whose vectors lie on GPUs, where something is wrong: ranks that share a GPU or lack NCCL are an error on all of them and the world goes on; a
- * rank that dies, stops or fails within NCCL is named on all of them in time, and the survivors go on without it. Ranks as processes, on the stand-in. */
+/* Requests of libkolo_comm whose vectors lie on GPUs, where something is wrong: ranks that share a GPU or
+ * lack NCCL are an error on all of them and the world goes on; a rank that dies, stops or fails within NCCL
+ * is named on all of them in time, and the survivors go on without it. Ranks as processes, on the
+ * stand-in. */
 #include "../unit/comm_router_rig.h"
 #include "comm/library/parts.h"
 #include "cuda_memory.h"
@@ -14,8 +16,10 @@ typedef struct drill {
     int status;                     /* of the call that fails */
     const char *says, *also, *here; /* on the others; here: on rank ODD, NULL: it does not live to say it */
     double within;
-    enum { NOTHING, DIES, STOPS, GIVES_UP, JOINS } then; /* what rank ODD does after it has submitted the call */
+    /* what rank ODD does after it has submitted the call */
+    enum { NOTHING, DIES, STOPS, GIVES_UP, JOINS } then;
     bool goes_on, shrinks;
+    int own; /* status that the rank at fault has instead, also later; 0: the same */
 } drill;
 
 static const char *const dies = "(pid %d), ", *const nccl = "STANDIN_NCCL";
@@ -122,6 +126,7 @@ static const drill drills[] = {
      .variable = "STANDIN_FAIL",
      .value = "cudaMalloc:2",
      .status = KOLO_ELAUNCH,
+     .own = KOLO_ENOMEM,
      .says = "bytes on the GPU for requests that are scaled",
      .here = "bytes on the GPU for requests that are scaled",
      .within = 10},
@@ -131,7 +136,12 @@ enum { DRILLS = sizeof drills / sizeof *drills };
 static int submit(kolo_world *whole, float *vector, bool named, kolo_handle *h)
 {
     /* scaled, in place: it takes a stage */
-    kolo_request r = {.what = KOLO_REDUCE_SCATTER, .out = vector, .type = KOLO_F32, .prescale = 2, .dims = 1, .dim = {COUNT}};
+    kolo_request r = {.what = KOLO_REDUCE_SCATTER,
+                      .out = vector,
+                      .type = KOLO_F32,
+                      .prescale = 2,
+                      .dims = 1,
+                      .dim = {COUNT}};
     if (named) r.what = KOLO_ALLREDUCE, r.name = "v";
     return kolo_submit(kolo_world_group(whole), &r, h);
 }
@@ -177,7 +187,10 @@ static int64_t go_on(kolo_world **whole, float *vector)
 static int64_t one_rank(rig_rank *r, int argument)
 {
     const drill *d = &drills[argument];
-    const kolo_world_config config = {.timeout = d->timeout > 0 ? d->timeout : 60, .patience = d->patience, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {.timeout = d->timeout > 0 ? d->timeout : 60,
+                                      .patience = d->patience,
+                                      .shared_bytes = 1 << 20,
+                                      .transport = "tcp"};
     kolo_world *whole = NULL;
     kolo_handle h;
     float host[4] = {1, 1, 1, 1};
@@ -204,11 +217,17 @@ static int64_t one_rank(rig_rank *r, int argument)
     snprintf(text, sizeof text, "%s", kolo_error_text());
     int64_t bad = 0;
     const bool joined = d->then == JOINS && r->rank == ODD;
-    if (!joined) bad = (rc != d->status) + 10 * !says(r, d, text) + 100 * (kolo_time() - begin > d->within);
-    if (bad) fprintf(stderr, "# %s: rank %d: status %d after %.1f s: %s\n", d->what, r->rank, rc, kolo_time() - begin, text);
+    const int status = r->rank == ODD && d->own ? d->own : d->status,
+              later = r->rank == ODD && d->own ? d->own : KOLO_ELAUNCH;
+    if (!joined) bad = (rc != status) + 10 * !says(r, d, text) + 100 * (kolo_time() - begin > d->within);
+    if (bad)
+        fprintf(stderr, "# %s: rank %d: status %d after %.1f s: %s\n", d->what, r->rank, rc,
+                kolo_time() - begin, text);
     if (d->then == JOINS && !joined) bad += 1000 * (kolo_join(kolo_world_group(whole), &last) < 0);
-    if (d->goes_on) bad += 1000 * (kolo_allreduce(kolo_world_group(whole), NULL, host, 4, KOLO_F32, KOLO_SUM) < 0 || host[2] != RANKS);
-    else if (!d->then || d->then < JOINS) bad += 1000 * (one_call(whole, vector, true) != KOLO_ELAUNCH);
+    if (d->goes_on)
+        bad += 1000 * (kolo_allreduce(kolo_world_group(whole), NULL, host, 4, KOLO_F32, KOLO_SUM) < 0 ||
+                       host[2] != RANKS);
+    else if (!d->then || d->then < JOINS) bad += 1000 * (one_call(whole, vector, true) != later);
     if (d->shrinks) bad += 10000 * (go_on(&whole, vector) != 0);
     kolo_world_close(&whole);
     if (blind) return bad;

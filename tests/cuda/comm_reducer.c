@@ -1,6 +1,7 @@
-/* Sums in a GPU's memory against the documented ones, enqueued one by one and as a replayed graph; which reducer is chosen and why. On a real
- * GPU only what one GPU can show.
- * mpiexec -n 2, 3 or 4 comm_reducer apart: ranks on several nodes, simulated by a node map, so that the sums cross MPI. */
+/* Sums in a GPU's memory against the documented ones, enqueued one by one and as a replayed graph; which
+ * reducer is chosen and why. On a real GPU only what one GPU can show.
+ * mpiexec -n 2, 3 or 4 comm_reducer apart: ranks on several nodes, simulated by a node map, so
+ * that the sums cross MPI. */
 #ifdef KOLO_MPI
 #include <mpi.h>
 #endif
@@ -34,14 +35,16 @@ static void check_sums(const char *reducer, int size, bool one_gpu)
 {
     const setting set = {.reducer = reducer, .one_gpu = one_gpu};
     bool exact = reducer && !strncmp(reducer, "nccl", 4); /* it has an order of its own */
-    is_int(run_ranks(size, &set, one_by_one, exact), 0, "%s, %d ranks: the right sums, one by one", reducer, size);
+    is_int(run_ranks(size, &set, one_by_one, exact), 0, "%s, %d ranks: the right sums, one by one", reducer,
+           size);
     say_outcomes(size);
-    is_int(run_ranks(size, &set, as_graph, exact), 0, "%s, %d ranks: the right sums, as a replayed graph", reducer, size);
+    is_int(run_ranks(size, &set, as_graph, exact), 0, "%s, %d ranks: the right sums, as a replayed graph",
+           reducer, size);
     say_outcomes(size);
     ok(!strncmp(outcomes[0].name, reducer, strlen(reducer)), "it is %s (%s)", reducer, outcomes[0].name);
 }
 
-/* ---- which reducer --------------------------------------------------------------------------------------------- */
+/* ---- which reducer ------------------------------------------------------------------------------------- */
 
 static bool has_nccl(void)
 {
@@ -57,17 +60,20 @@ static void check_choice(void)
     is_text(outcomes[1].name, "staged", "go through host memory");
     set.reducer = "nccl";
     run_ranks(2, &set, only_create, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && outcomes[1].value == KOLO_ECONFIG && strstr(outcomes[1].text, reason),
+    ok(outcomes[0].value == KOLO_ECONFIG && outcomes[1].value == KOLO_ECONFIG &&
+           strstr(outcomes[1].text, reason),
        "reducer=nccl is refused there on all ranks: %s", outcomes[1].text);
     set.reducer = "ncll";
     run_ranks(2, &set, only_create, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "nccl, staged"), "a reducer that is none: %s", outcomes[0].text);
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "nccl, staged"),
+       "a reducer that is none: %s", outcomes[0].text);
     set = (setting){.one_gpu = true};
     is_int(run_ranks(1, &set, only_create, 0), 0, "one rank");
     is_text(outcomes[0].name, "none", "has nothing to sum");
     if (!standin) return;
     set = (setting){.canonical = true};
-    is_int(run_ranks(3, &set, one_by_one, false), 0, "three ranks, three GPUs, reduce=canonical: the bits of the tree");
+    is_int(run_ranks(3, &set, one_by_one, false), 0,
+           "three ranks, three GPUs, reduce=canonical: the bits of the tree");
     say_outcomes(3);
     is_text(outcomes[2].name, "staged", "through host memory, where the order is ours");
     set = (setting){.variable = "KOLO_NCCL_LIBRARY", .value = "/nowhere/libnccl.so.2", .odd = 1};
@@ -75,11 +81,12 @@ static void check_choice(void)
     is_text(outcomes[0].name, "staged", "so both go through host memory");
     set.reducer = "nccl";
     run_ranks(2, &set, only_create, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 1: no NCCL") && strstr(outcomes[0].text, "/nowhere/"),
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 1: no NCCL") &&
+           strstr(outcomes[0].text, "/nowhere/"),
        "reducer=nccl says who lacks what: %s", outcomes[0].text);
 }
 
-/* ---- several nodes ---------------------------------------------------------------------------------------------- */
+/* ---- several nodes ------------------------------------------------------------------------------------- */
 
 #ifdef KOLO_MPI
 /* Sums of every round on the GPU, then of a communicator in host memory: MPI serves one of them at a time. */
@@ -101,19 +108,22 @@ static int64_t differ_from_host(kolo_comm *host, const rank *r, int rounds, cons
     int64_t bad = 0;
     size_t at = 0;
     KOLO_TRY(ranks_compress(host, r->set.compression));
-    for (int b = 0; b < BUCKETS; at += (size_t)counts[b++] * 4) KOLO_TRY(kolo_comm_bucket(host, at, counts[b]));
+    for (int b = 0; b < BUCKETS; at += (size_t)counts[b++] * 4)
+        KOLO_TRY(kolo_comm_bucket(host, at, counts[b]));
     KOLO_TRY(kolo_comm_commit(host));
     float *arena = kolo_comm_arena(host);
     for (int round = 0; round < rounds; round++) {
         for (int64_t i = 0; i < COUNT; i++) arena[i] = world_value(r->w.launch.rank, i, round, false);
         for (int b = 0; b < BUCKETS; b++) KOLO_TRY(kolo_comm_start(host, b));
         for (int b = 0; b < BUCKETS; b++) KOLO_TRY(kolo_comm_wait(host, b));
-        for (int64_t i = 0; i < COUNT; i++) bad += memcmp(&sums[(size_t)round * COUNT + (size_t)i], &arena[i], 4) != 0;
+        for (int64_t i = 0; i < COUNT; i++)
+            bad += memcmp(&sums[(size_t)round * COUNT + (size_t)i], &arena[i], 4) != 0;
     }
     return bad;
 }
 
-/* Compressed sums have the bits of a communicator in host memory, from the first step on: what the codecs carry begins the same. */
+/* Compressed sums have the bits of a communicator in host memory, from the first step on: what the codecs
+ * carry begins the same. */
 static int64_t compressed(rank *r, int rounds)
 {
     const kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4, .timeout = 60, .spin = -1};
@@ -132,10 +142,13 @@ static int64_t refused(rank *r, int argument)
 {
     (void)argument;
     int rc = rank_create(r);
-    return !(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "int8 is done in host memory, through which reducer nccl does not go"));
+    return !(
+        rc == KOLO_ECONFIG &&
+        strstr(kolo_error_text(), "int8 is done in host memory, through which reducer nccl does not go"));
 }
 
-static void together(int me, int size, const int *node_of, const char *where, const setting *set, work what, int exact, const char *how)
+static void together(int me, int size, const int *node_of, const char *where, const setting *set, work what,
+                     int exact, const char *how)
 {
     static int serial;
     rank r = {.set = *set};
@@ -147,7 +160,9 @@ static void together(int me, int size, const int *node_of, const char *where, co
     if (value < 0) diag("rank %d: %s", me, kolo_error_text());
     rank_close(&r);
     MPI_Allreduce(&bad, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-    if (me == 0) is_int(all, 0, "%s, %d ranks as %s: the right sums, %s", set->reducer ? set->reducer : "auto", size, where, how);
+    if (me == 0)
+        is_int(all, 0, "%s, %d ranks as %s: the right sums, %s", set->reducer ? set->reducer : "auto", size,
+               where, how);
 }
 
 static int main_apart(int argc, char **argv)
@@ -156,7 +171,8 @@ static int main_apart(int argc, char **argv)
         int size;
         const char *name;
         int node_of[4];
-    } maps[] = {{2, "1+1", {0, 1}}, {3, "2+1", {0, 0, 1}}, {3, "1+1+1", {0, 1, 2}}, {4, "2+2 cyclic", {0, 1, 0, 1}}};
+    } maps[] = {
+        {2, "1+1", {0, 1}}, {3, "2+1", {0, 0, 1}}, {3, "1+1+1", {0, 1, 2}}, {4, "2+2 cyclic", {0, 1, 0, 1}}};
     int provided, me, size;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
@@ -168,8 +184,10 @@ static int main_apart(int argc, char **argv)
         together(me, size, maps[m].node_of, maps[m].name, &set, as_graph, false, "as a replayed graph");
         set.canonical = true;
         together(me, size, maps[m].node_of, maps[m].name, &set, one_by_one, false, "in the canonical order");
-        for (int kind = COMM_BF16; kind < COMM_COMPRESSIONS; kind += kind == COMM_BF16 ? 2 : 1) { /* fp16 is as bf16 */
-            set = (setting){.compression = kind, .reducer = kind == COMM_BF16 ? NULL : "staged"}; /* asked for, compression takes it */
+        /* fp16 is as bf16 */
+        for (int kind = COMM_BF16; kind < COMM_COMPRESSIONS; kind += kind == COMM_BF16 ? 2 : 1) {
+            /* asked for, compression takes it */
+            set = (setting){.compression = kind, .reducer = kind == COMM_BF16 ? NULL : "staged"};
             together(me, size, maps[m].node_of, maps[m].name, &set, compressed, 3, comm_compress_name(kind));
         }
         set = (setting){.reducer = "nccl", .compression = COMM_INT8};

@@ -9,7 +9,8 @@ uuid='GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 
 doctor env
 is $? 0 "one GPU"
-like "$ROOM/out" '^ok +cuda +CUDA [0-9.]+, cuDNN [0-9.]+, cuBLASLt [0-9.]+; driver for CUDA' "all versions are told"
+like "$ROOM/out" '^ok +cuda +CUDA [0-9.]+, cuDNN [0-9.]+, cuBLASLt [0-9.]+; driver for CUDA' \
+    "all versions are told"
 like "$ROOM/out" '^ok +reducer .*nccl [0-9]' "that of NCCL too"
 like "$ROOM/out" "^ok +gpu +0: Stand-in GPU, 16.0 GiB, capability 9.0, 0000:10:00.0, $uuid" "what it is"
 like "$ROOM/out" "^ok +gpu +this rank's is GPU 0 .*15.0 of 16.0 GiB may be used" "it is opened"
@@ -33,13 +34,14 @@ env STANDIN_DEVICES=2 kolo doctor > "$ROOM/out" 2>&1
 is $? 0 "device=auto in a job that was given none"
 like "$ROOM/out" '^ok +gpu .*given none.*device=cuda would use those above' "shows them and takes none"
 
-if command -v mpiexec > /dev/null; then
+if ranks_start; then
     doctor env STANDIN_DEVICES=2 mpiexec -n 2
     is $? 0 "two ranks, two GPUs"
     like "$ROOM/out" '^ok +gpu .*2 ranks use 2 GPUs' "each has its own"
     doctor mpiexec -n 2
     is $? 78 "two ranks, one GPU"
-    like "$ROOM/out" "^FAIL +gpu +\[rank 1 .*\] $uuid is rank 0's too.*share_gpu=true" "is refused, with the way out"
+    like "$ROOM/out" "^FAIL +gpu +\[rank 1 .*\] $uuid is rank 0's too.*share_gpu=true" \
+        "is refused, with the way out"
     mpiexec -n 2 kolo doctor device=cuda share_gpu=true > "$ROOM/out" 2>&1
     is $? 0 "share_gpu=true allows it"
     like "$ROOM/out" '^ok +gpu .*2 ranks use 1 GPUs' "and it is told"

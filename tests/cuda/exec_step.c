@@ -1,11 +1,13 @@
-/* The executor on a GPU beside the CPU's: the same steps, told later; recorded steps give the bits of those that were not; loss scaling,
- * averages, evaluation, values, errors. The network has norms and pooling only, so its sums, not libraries, are what differs. */
+/* The executor on a GPU beside the CPU's: the same steps, told later; recorded steps give the bits of those
+ * that were not; loss scaling, averages, evaluation, values, errors. The network has norms and pooling only,
+ * so its sums, not libraries, are what differs. */
 #include "cuda_rig.h"
 #include "exec_forms.h"
 
 static kolo_backend *cpu, *gpu;
 
-/* normalize, norm + relu, pool, eleven channels (eight of them zero), norm, average: trained by its norms' weights and biases. */
+/* normalize, norm + relu, pool, eleven channels (eight of them zero), norm, average: trained by its
+ * norms' weights and biases. */
 static int build_norms(kolo_graph **graph, const kolo_model_config *c)
 {
     kolo_graph *g;
@@ -22,7 +24,14 @@ static int build_norms(kolo_graph **graph, const kolo_model_config *c)
     return c->train ? kolo_graph_backward(g) : 0;
 }
 
-static const rig_config norms = {.model = "norms", .build = build_norms, .rows = 6, .side = 12, .channels = 3, .slots = 2, .clip = true, .ema = true};
+static const rig_config norms = {.model = "norms",
+                                 .build = build_norms,
+                                 .rows = 6,
+                                 .side = 12,
+                                 .channels = 3,
+                                 .slots = 2,
+                                 .clip = true,
+                                 .ema = true};
 
 static bool opened(rig *r, const rig_config *c, kolo_backend *b, const rig *train)
 {
@@ -81,8 +90,10 @@ static void compare_training(const rig_config *c, double tolerance, const char *
         loss = fmax(loss, far_from(t[1].m[i].loss, t[0].m[i].loss));
         norm = fmax(norm, far_from(t[1].m[i].grad_norm, t[0].m[i].grad_norm));
     }
-    ok(t[1].n == 12 && loss < tolerance && norm < 4 * tolerance, "%s: 12 losses apart by %.2g, norms by %.2g", what, loss, norm);
-    ok(t[0].m[0].loss > t[0].m[11].loss && t[1].m[3].rows == 8 && t[1].m[4].rows == 12, "%s: it trains, and short batches count their rows", what);
+    ok(t[1].n == 12 && loss < tolerance && norm < 4 * tolerance, "%s: 12 losses apart by %.2g, norms by %.2g",
+       what, loss, norm);
+    ok(t[0].m[0].loss > t[0].m[11].loss && t[1].m[3].rows == 8 && t[1].m[4].rows == 12,
+       "%s: it trains, and short batches count their rows", what);
     static const char *const kind[] = {"param", "momentum", "ema"};
     for (int k = 0; k < 3; k++) {
         int64_t n;
@@ -126,13 +137,15 @@ static void test_replay(void)
         if (!opened(&r, &norms, gpu, NULL)) return;
         r.options.replay = k;
         kolo_exec_destroy(&r.exec);
-        if (kolo_exec_create(&r.exec, r.plan, gpu, NULL, &r.options, NULL) < 0 || kolo_exec_initialise(r.exec, 1) < 0 || train_steps(&r, 0, 9, &t) < 0)
+        if (kolo_exec_create(&r.exec, r.plan, gpu, NULL, &r.options, NULL) < 0 ||
+            kolo_exec_initialise(r.exec, 1) < 0 || train_steps(&r, 0, 9, &t) < 0)
             ok(0, "%s", kolo_error_text());
         loss[k] = t.m[8].loss;
         w[k] = rig_all(&r, "param", &n);
         rig_close(&r);
     }
-    ok(loss[0] == loss[1] && !memcmp(w[0], w[1], (size_t)n * sizeof(float)), "replayed steps have the bits of launched ones");
+    ok(loss[0] == loss[1] && !memcmp(w[0], w[1], (size_t)n * sizeof(float)),
+       "replayed steps have the bits of launched ones");
     free(w[0]);
     free(w[1]);
 }
@@ -167,7 +180,8 @@ static void test_evaluation(const rig_config *c, double tolerance, const char *w
         told t = {.n = 0};
         rig_config a = *c, b = e;
         if (k == 0) a.dtype = b.dtype = KOLO_F32;
-        if (!opened(&train[k], &a, k ? gpu : cpu, NULL) || !opened(&eval[k], &b, k ? gpu : cpu, &train[k])) return;
+        if (!opened(&train[k], &a, k ? gpu : cpu, NULL) || !opened(&eval[k], &b, k ? gpu : cpu, &train[k]))
+            return;
         if (train_steps(&train[k], 0, 6, &t) < 0) diag("%s", kolo_error_text());
         plain[k] = evaluated(&eval[k], false);
         averaged[k] = evaluated(&eval[k], true);
@@ -176,9 +190,12 @@ static void test_evaluation(const rig_config *c, double tolerance, const char *w
         kolo_exec_set(train[k].exec, "param", kolo_graph_find(train[k].graph, "bn2.bias"), bias);
         set[k] = evaluated(&eval[k], false);
     }
-    ok(far_from(plain[1], plain[0]) < tolerance && far_from(averaged[1], averaged[0]) < tolerance && far_from(set[1], set[0]) < tolerance,
-       "%s: validation losses %.5f, averaged %.5f, of other weights %.5f", what, plain[1], averaged[1], set[1]);
-    ok(plain[1] == again[1] && plain[1] != averaged[1] && plain[1] != set[1], "%s: each of the weights that it is meant to have", what);
+    ok(far_from(plain[1], plain[0]) < tolerance && far_from(averaged[1], averaged[0]) < tolerance &&
+           far_from(set[1], set[0]) < tolerance,
+       "%s: validation losses %.5f, averaged %.5f, of other weights %.5f", what, plain[1], averaged[1],
+       set[1]);
+    ok(plain[1] == again[1] && plain[1] != averaged[1] && plain[1] != set[1],
+       "%s: each of the weights that it is meant to have", what);
     for (int k = 0; k < 2; k++) {
         rig_close(&eval[k]);
         rig_close(&train[k]);
@@ -202,7 +219,8 @@ static void test_scaling(void)
     float *after = rig_all(&r, "param", &n);
     kolo_exec_get_scaler(r.exec, &s);
     ok(!memcmp(before, after, (size_t)n * sizeof *before), "their updates are left out");
-    ok(t.n == 3 && t.m[2].skipped == 3 && s.skipped == 3 && s.scale == 3e38f / 8, "the scale falls: %g", (double)s.scale);
+    ok(t.n == 3 && t.m[2].skipped == 3 && s.skipped == 3 && s.scale == 3e38f / 8, "the scale falls: %g",
+       (double)s.scale);
     free(before);
     free(after);
     rig_close(&r);
@@ -230,13 +248,15 @@ static void test_errors(void)
     rig_config c = norms;
     if (!opened(&r, &c, gpu, NULL)) return;
     int rc = until_error(&r, 20, 99);
-    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "step 25: row 1 of micro-batch 1 has label 99"), "a label out of range: %s", kolo_error_text());
+    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "step 25: row 1 of micro-batch 1 has label 99"),
+       "a label out of range: %s", kolo_error_text());
     rig_close(&r);
     if (!opened(&r, &c, gpu, NULL)) return;
     float bias[11] = {NAN};
     kolo_exec_set(r.exec, "param", kolo_graph_find(r.graph, "bn2.bias"), bias);
     rc = until_error(&r, 30, 0);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 31: the loss is not a number"), "a loss that is none: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 31: the loss is not a number"),
+       "a loss that is none: %s", kolo_error_text());
     rig_close(&r);
     c.scaled = true;
     c.loss_scale = 128;
@@ -245,7 +265,8 @@ static void test_errors(void)
     if (!opened(&r, &c, gpu, NULL)) return;
     kolo_exec_set_scaler(r.exec, &huge);
     rc = until_error(&r, 40, 0);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 41: the gradient norm is"), "an overflow at a fixed scale: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 41: the gradient norm is"),
+       "an overflow at a fixed scale: %s", kolo_error_text());
     rig_close(&r);
 }
 
@@ -263,7 +284,8 @@ static void test_profile(void)
         calls += p[i].calls;
         seconds += p[i].seconds;
     }
-    ok(calls == 5 * r.plan->actions && seconds > 0, "every action of each: %lld, %.3g s", (long long)calls, seconds);
+    ok(calls == 5 * r.plan->actions && seconds > 0, "every action of each: %lld, %.3g s", (long long)calls,
+       seconds);
     free(p);
     rig_close(&r);
 }

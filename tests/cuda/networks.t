@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whole networks with device=cuda on the stand-in for a GPU, beside the CPU's figures: a detector trains, is judged and predicts; with ALL=1 (long/networks.t)
-# ConvNeXt, Swin and EfficientNet train, too.
+# Whole networks with device=cuda on the stand-in for a GPU, beside the CPU's figures: a detector trains, is
+# judged and predicts; with ALL=1 (long/networks.t) ConvNeXt, Swin and EfficientNet train, too.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/tools/sources.sh
@@ -17,18 +17,23 @@ figures() { # RUN: losses
 both() { # NAME OPTION...
     local device
     for device in cpu cuda; do
-        kolo train val=none run="$ROOM/$1-$device" device=$device threads=1 deterministic=true lr=1e-5 warmup=0 schedule=constant progress=0 "${@:2}" > "$ROOM/log" 2>&1
+        kolo train val=none run="$ROOM/$1-$device" device=$device threads=1 deterministic=true lr=1e-5 \
+            warmup=0 schedule=constant progress=0 "${@:2}" > "$ROOM/log" 2>&1
         ok $? "$1 trains with device=$device" "$ROOM/log"
     done
     # a small batch norm makes more of a rounding at every step
-    paste <(figures "$1-cuda") <(figures "$1-cpu") | awk '{ d = $2 / $4 - 1; if ($1 != $3 || d * d > 4e-6) bad = 1; n++ } END { exit bad || n < 2 }'
-    ok $? "$1: the CPU's losses to two in a thousand" || paste <(figures "$1-cuda") <(figures "$1-cpu") | sed 's/^/#   /'
+    paste <(figures "$1-cuda") <(figures "$1-cpu") |
+        awk '{ d = $2 / $4 - 1; if ($1 != $3 || d * d > 4e-6) bad = 1; n++ } END { exit bad || n < 2 }'
+    ok $? "$1: the CPU's losses to two in a thousand" || paste <(figures "$1-cuda") <(figures "$1-cpu") |
+        sed 's/^/#   /'
 }
 boxes=(size=64 batch=4 epochs=2 mosaic=.5 close_mosaic=1 multi_scale=64-96 ema=.9 data="$ROOM/out")
 both yolox_nano model=yolox_nano "${boxes[@]}" val="$ROOM/out" eval_epochs=2
 for device in cpu cuda; do
-    kolo eval run="$ROOM/yolox_nano-cpu" threads=1 conf=0.001 device=$device results="$ROOM/$device.json" 2> "$ROOM/log" | sed 's/  (4 pictures.*//' > "$ROOM/$device.eval"
-    kolo predict run="$ROOM/yolox_nano-cpu" threads=1 show=0 device=$device "$ROOM/pictures/0.jpg" 2> "$ROOM/log" | awk '{printf "%.2f %s\n", $1, $2}' | sort -r | head -n 20 > "$ROOM/$device.boxes"
+    kolo eval run="$ROOM/yolox_nano-cpu" threads=1 conf=0.001 device=$device results="$ROOM/$device.json" 2> \
+        "$ROOM/log" | sed 's/  (4 pictures.*//' > "$ROOM/$device.eval"
+    kolo predict run="$ROOM/yolox_nano-cpu" threads=1 show=0 device=$device "$ROOM/pictures/0.jpg" 2> \
+        "$ROOM/log" | awk '{printf "%.2f %s\n", $1, $2}' | sort -r | head -n 20 > "$ROOM/$device.boxes"
 done
 is "$(cat "$ROOM/cuda.eval")" "$(cat "$ROOM/cpu.eval")" "a detector is judged as on the CPU"
 is "$(cat "$ROOM/cuda.boxes")" "$(cat "$ROOM/cpu.boxes")" "and sees the same"

@@ -1,9 +1,9 @@
-/* Losses of classes with all forms of labels, the layer of cosines and its margin, and losses of detectors on the CUDA backend, against the CPU
- * backend's. */
+/* Losses of classes with all forms of labels, the layer of cosines and its margin, and losses of detectors on
+ * the CUDA backend, against the CPU backend's. */
 #include "cuda_pair.h"
 #include "detect_rig.h"
 
-/* ---- classes ------------------------------------------------------------------------------------------------------- */
+/* ---- classes ------------------------------------------------------------------------------------------- */
 
 enum form { ONE, TWO, NUMBERS, FORMS, IMAGE = FORMS };
 static const char *const form_name[] = {"classes", "pairs of classes", "numbers", "image labels"};
@@ -14,11 +14,14 @@ typedef struct shape {
     double smoothing;
     enum fill fill;
 } shape;
-static const shape shapes[] = {{5, 10, 5, 0, SMOOTH}, {7, 33, 4, 0.1, LEVELS}, {2, 3000, 2, 0.1, SMOOTH}, {9, 17, 9, 0.2, STRANGE}};
+static const shape shapes[] = {
+    {5, 10, 5, 0, SMOOTH}, {7, 33, 4, 0.1, LEVELS}, {2, 3000, 2, 0.1, SMOOTH}, {9, 17, 9, 0.2, STRANGE}};
 
 static int make_labels(rig *r, const shape *s, enum form form)
 {
-    if (form == IMAGE) return kolo_graph_tensor(r->g, "targets", KOLO_ROLE_LABEL, KOLO_F32, 3, (const int64_t[]){s->rows, 2, s->classes});
+    if (form == IMAGE)
+        return kolo_graph_tensor(r->g, "targets", KOLO_ROLE_LABEL, KOLO_F32, 3,
+                                 (const int64_t[]){s->rows, 2, s->classes});
     if (form != NUMBERS) {
         rig_check(kolo_input(r->g, s->rows, 1, 1, 1, form == ONE ? 1 : 3), "input");
         return r->g->label;
@@ -27,7 +30,8 @@ static int make_labels(rig *r, const shape *s, enum form form)
     return kolo_graph_tensor(r->g, "targets", KOLO_ROLE_LABEL, KOLO_F32, 2, dim);
 }
 
-/* Classes, pairs with any weight (of the same class, too), numbers of which few are not 0, or image labels: a quarter of the classes unknown, an eighth mixed. */
+/* Classes, pairs with any weight (of the same class, too), numbers of which few are not 0, or image labels: a
+ * quarter of the classes unknown, an eighth mixed. */
 static void set_labels(pair *p, int t, const shape *s, enum form form)
 {
     const int64_t each = form == ONE ? 1 : form == TWO ? 3 : form == IMAGE ? 2 * s->classes : s->classes;
@@ -46,9 +50,14 @@ static void set_labels(pair *p, int t, const shape *s, enum form form)
             row[1] = n % 3 == 2 ? row[0] : (int32_t)(b % (uint32_t)s->classes);
             row[2] = (int32_t)kolo_float_bits(n % 4 == 3 ? 1.0f : weight);
         }
-        for (int k = 0; form == NUMBERS && k < 3; k++) row[next(&p->seed) % (uint32_t)s->classes] = (int32_t)kolo_float_bits(weight * (float)(k + 1) / 4);
+        for (int k = 0; form == NUMBERS && k < 3; k++)
+            row[next(&p->seed) % (uint32_t)s->classes] =
+                (int32_t)kolo_float_bits(weight * (float)(k + 1) / 4);
     }
-    for (int i = 0; i < 2; i++) rig_check(kolo_backend_write(p->side[i].backend, p->side[i].buffer[t], label, (size_t)(s->rows * each) * 4), "labels");
+    for (int i = 0; i < 2; i++)
+        rig_check(
+            kolo_backend_write(p->side[i].backend, p->side[i].buffer[t], label, (size_t)(s->rows * each) * 4),
+            "labels");
     free(label);
 }
 
@@ -70,19 +79,24 @@ static void loss(enum kolo_dtype dtype, const shape *s, bool binary, enum form f
         dx = rig_input(r, "dlogits", 2, dim);
         const int in[] = {x, labels};
         const kolo_attributes a = {.smoothing = s->smoothing};
-        int node = kolo_graph_node(r->g, binary ? KOLO_OP_bce : KOLO_OP_cross_entropy, 2, in, 1, &a, "metrics");
+        int node =
+            kolo_graph_node(r->g, binary ? KOLO_OP_bce : KOLO_OP_cross_entropy, 2, in, 1, &a, "metrics");
         rig_check(node, "loss");
         metrics = r->g->node[node].out[0];
-        rig_check(kolo_graph_node_with(r->g, binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad, 2, in, 1, &dx, &a), "grad");
+        rig_check(kolo_graph_node_with(r->g, binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad, 2, in, 1,
+                                       &dx, &a),
+                  "grad");
         step_of(r, s);
         rig_layout(r);
     }
-    snprintf(p.shape, sizeof p.shape, "%ld rows of %ld classes, %s", (long)s->rows, (long)s->classes, form_name[form]);
+    snprintf(p.shape, sizeof p.shape, "%ld rows of %ld classes, %s", (long)s->rows, (long)s->classes,
+             form_name[form]);
     pair_fill(&p, x, s->fill);
     set_labels(&p, labels, s, form);
     for (int i = 0; i < 2; i++) rig_run(&p.side[i]);
     failures += unlike(&p, metrics, 4e-6, 1) > 0;
-    failures += unlike(&p, dx, 2 * ulp(dtype), form == IMAGE ? .1 : 1e-3) > 0; /* of image labels a difference of two weights */
+    /* of image labels a difference of two weights */
+    failures += unlike(&p, dx, 2 * ulp(dtype), form == IMAGE ? .1 : 1e-3) > 0;
     pair_close(&p);
 }
 
@@ -92,13 +106,14 @@ static void losses(enum kolo_dtype dtype)
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
         for (int form = 0; form < FORMS; form++)
             for (int binary = 0; binary < 2; binary++) loss(dtype, &shapes[k], binary, (enum form)form);
-    is_int(failures, 0, "%s: cross entropy and binary cross entropy, of classes, pairs and numbers", kolo_dtype_name(dtype));
+    is_int(failures, 0, "%s: cross entropy and binary cross entropy, of classes, pairs and numbers",
+           kolo_dtype_name(dtype));
     failures = 0;
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) loss(dtype, &shapes[k], true, IMAGE);
     is_int(failures, 0, "%s: binary cross entropy of image labels", kolo_dtype_name(dtype));
 }
 
-/* ---- faces --------------------------------------------------------------------------------------------------------- */
+/* ---- faces --------------------------------------------------------------------------------------------- */
 
 static void margin(enum kolo_dtype dtype, const shape *s, enum form form)
 {
@@ -158,14 +173,19 @@ static void faces(enum kolo_dtype dtype)
     is_int(failures, 0, "%s: cosines and the gradients of both sides", kolo_dtype_name(dtype));
 }
 
-/* ---- detectors ----------------------------------------------------------------------------------------------------- */
+/* ---- detectors ----------------------------------------------------------------------------------------- */
 
 enum { ROWS = 4, BOXES = 5, CLASSES = 3 };
-static const float anchors[9][2] = {{6, 8}, {10, 14}, {14, 10}, {20, 30}, {30, 20}, {36, 40}, {48, 40}, {40, 56}, {60, 60}};
+static const float anchors[9][2] = {{6, 8},   {10, 14}, {14, 10}, {20, 30}, {30, 20},
+                                    {36, 40}, {48, 40}, {40, 56}, {60, 60}};
 static const int32_t masks[3][3] = {{1, 2, 3}, {3, 4, 5}, {6, 7, 8}}; /* two have anchor 3 */
-static const int counts[ROWS] = {5, 1, 4, 1}; /* of class -1: crowds */
+static const int counts[ROWS] = {5, 1, 4, 1};                         /* of class -1: crowds */
 static const float boxes[ROWS][BOXES][5] = {
-    {{0, 20.5f, 21, 20, 18}, {2, 40, 33, 36, 41}, {1, 41, 33.5f, 37, 40}, {1, 41, 33.5f, 38, 40}, {2, 8, 60, 9, 7}},
+    {{0, 20.5f, 21, 20, 18},
+     {2, 40, 33, 36, 41},
+     {1, 41, 33.5f, 37, 40},
+     {1, 41, 33.5f, 38, 40},
+     {2, 8, 60, 9, 7}},
     {{-1, 48, 32, 64, 63}},
     {{1, 9, 50, 14, 11}, {1, 33, 31, 60, 62}, {-1, 80, 16, 30, 31}, {-1, 20, 20, 20, 24}},
     {{2, 30, 30, 30, 30}},
@@ -177,16 +197,20 @@ typedef struct kind {
     int32_t valid;
     enum kolo_overlap overlap;
 } kind;
-static const kind kinds[] = {{"YOLOX", true, true, false, ROWS, KOLO_OVERLAP_IOU},          {"YOLOX with L1, short", true, true, true, 3, KOLO_OVERLAP_IOU},
-                             {"YOLOX 0.3.0", true, false, true, ROWS, KOLO_OVERLAP_IOU},    {"YOLOX by GIoU", true, true, false, ROWS, KOLO_OVERLAP_GIOU},
-                             {"YOLOX by CIoU", true, true, false, ROWS, KOLO_OVERLAP_CIOU}, {"YOLOv3", false, false, false, ROWS, KOLO_OVERLAP_IOU},
+static const kind kinds[] = {{"YOLOX", true, true, false, ROWS, KOLO_OVERLAP_IOU},
+                             {"YOLOX with L1, short", true, true, true, 3, KOLO_OVERLAP_IOU},
+                             {"YOLOX 0.3.0", true, false, true, ROWS, KOLO_OVERLAP_IOU},
+                             {"YOLOX by GIoU", true, true, false, ROWS, KOLO_OVERLAP_GIOU},
+                             {"YOLOX by CIoU", true, true, false, ROWS, KOLO_OVERLAP_CIOU},
+                             {"YOLOv3", false, false, false, ROWS, KOLO_OVERLAP_IOU},
                              {"YOLOv3, short", false, false, false, 2, KOLO_OVERLAP_IOU}};
 
 static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype)
 {
     const detect_shape s = {ROWS, 64, 96, BOXES, CLASSES, k->yolox ? 1 : 3, dtype};
     detect_rig d = detect_open(backend, &s, backend == cpu ? 8 : RIG_OWN);
-    detect_finish(&d, k->yolox ? detect_yolox(&d, k->overlap, k->centre, false) : detect_yolov3(&d, anchors, masks));
+    detect_finish(&d, k->yolox ? detect_yolox(&d, k->overlap, k->centre, false)
+                               : detect_yolov3(&d, anchors, masks));
     d.rig.step.l1 = k->l1; /* as the last epochs have it */
     d.rig.step.valid[0] = k->valid;
     d.rig.step.scaler.scale = 8;
@@ -203,9 +227,12 @@ static void detector(const kind *k, enum kolo_dtype dtype)
     failures += unlike(&p, d[0].metrics, 1e-5, 1) > 0;
     if (k->yolox) {
         failures += unlike(&p, d[0].match, 0, 1) > 0;
-        failures += unlike(&p, d[0].overlap, dtype == KOLO_F32 ? 1e-6 : 1, 1e-3) > 0; /* what is compared is rounded */
+        /* what is compared is rounded */
+        failures += unlike(&p, d[0].overlap, dtype == KOLO_F32 ? 1e-6 : 1, 1e-3) > 0;
     }
-    for (int i = 0; i < DETECT_HEADS; i++) failures += unlike(&p, p.side[0].g->grad[d[0].head[i]], dtype == KOLO_F32 ? 1e-5 : 2 * ulp(dtype), 1e-3) > 0;
+    for (int i = 0; i < DETECT_HEADS; i++)
+        failures +=
+            unlike(&p, p.side[0].g->grad[d[0].head[i]], dtype == KOLO_F32 ? 1e-5 : 2 * ulp(dtype), 1e-3) > 0;
     failures += !rig_padding_is_zero(&p.side[1]);
     pair_close(&p);
 }
@@ -238,7 +265,8 @@ static void bad_boxes(const kind *k)
             free(v);
         }
         rig_check(detect_forward(&d, metric), "loss");
-        is_int(kolo_bad_label_fail(&d.rig.step.bad, CLASSES), KOLO_EINPUT, "%s: bad boxes are reported", k->name);
+        is_int(kolo_bad_label_fail(&d.rig.step.bad, CLASSES), KOLO_EINPUT, "%s: bad boxes are reported",
+               k->name);
         ok(strstr(kolo_error_text(), bad[i].text) != NULL, "in these words: %s", kolo_error_text());
         ok(isfinite(metric[0]) && (int)metric[2] == count[0] + count[3], "and their row has no boxes");
         rig_close(&d.rig);
@@ -255,7 +283,8 @@ int main(void)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             failures = 0;
             detector(&kinds[k], types[i]);
-            is_int(failures, 0, "%s: %s: the same anchors, the same loss and gradients", kolo_dtype_name(types[i]), kinds[k].name);
+            is_int(failures, 0, "%s: %s: the same anchors, the same loss and gradients",
+                   kolo_dtype_name(types[i]), kinds[k].name);
         }
     }
     bad_boxes(&kinds[0]);

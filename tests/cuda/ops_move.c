@@ -1,4 +1,5 @@
-/* Operations of the CUDA backend that move numbers and compute none, against the CPU backend's: the same bits. */
+/* Operations of the CUDA backend that move numbers and compute none, against the CPU
+ * backend's: the same bits. */
 #include "cuda_pair.h"
 
 typedef int mover(rig *r, const int *x, const int64_t *number);
@@ -11,7 +12,10 @@ static int depth(rig *r, const int *x, const int64_t *n)
     return kolo_space_to_depth(r->g, "y", x[0]);
 }
 static int upsample(rig *r, const int *x, const int64_t *n) { return kolo_upsample(r->g, "y", x[0], n[0]); }
-static int slice(rig *r, const int *x, const int64_t *n) { return kolo_slice_channels(r->g, "y", x[0], n[0], n[1]); }
+static int slice(rig *r, const int *x, const int64_t *n)
+{
+    return kolo_slice_channels(r->g, "y", x[0], n[0], n[1]);
+}
 static int concat(rig *r, const int *x, const int64_t *n) { return kolo_concat(r->g, "y", (int)n[0], x); }
 
 static const struct {
@@ -53,7 +57,8 @@ static void check(enum kolo_dtype dtype, size_t k)
             memcpy(dim, cases[k].dim, sizeof dim);
             if (j % 2) dim[1] = cases[k].more;
             snprintf(name, sizeof name, "x%d", j);
-            if (j < (cases[k].make == concat ? cases[k].number[0] : 1)) x[j] = rig_input(r, name, cases[k].rank, dim);
+            if (j < (cases[k].make == concat ? cases[k].number[0] : 1))
+                x[j] = rig_input(r, name, cases[k].rank, dim);
         }
         int y = cases[k].make(r, x, cases[k].number);
         rig_check(y, cases[k].what);
@@ -62,7 +67,8 @@ static void check(enum kolo_dtype dtype, size_t k)
     }
     snprintf(p.shape, sizeof p.shape, "case %zu", k);
     for (int t = 0; t < (int)p.side[0].g->tensors; t++)
-        if (p.side[0].g->tensor[t].producer < 0) pair_fill(&p, t, cases[k].make == upsample ? SMOOTH : STRANGE);
+        if (p.side[0].g->tensor[t].producer < 0)
+            pair_fill(&p, t, cases[k].make == upsample ? SMOOTH : STRANGE);
     /* the GPU rounds a sum of 16-bit numbers once, as the CPU does; in f32 both add in rows */
     pair_check_above(&p, cases[k].make == upsample ? ulp(dtype) : 0, 1);
 }
@@ -75,7 +81,8 @@ int main(void)
         failures = 0;
         for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) check(types[i], k);
         is_int(failures, 0,
-               "%s: pad, crop, space_to_depth, upsample, slice, concat and the ways back, %zu cases, infinities and "
+               "%s: pad, crop, space_to_depth, upsample, slice, concat and the ways back, %zu cases, "
+               "infinities and "
                "NaN too",
                kolo_dtype_name(types[i]), sizeof cases / sizeof *cases);
     }

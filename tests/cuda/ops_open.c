@@ -1,5 +1,5 @@
-/* The cuda backend on a machine that cannot serve it, and on one that fails: what is said, with which status, and that
- * nothing is left behind. */
+/* The cuda backend on a machine that cannot serve it, and on one that fails: what is said, with which status,
+ * and that nothing is left behind. */
 #include "base/plugin.h"
 #include "cuda_rig.h"
 #include "kolo/error.h"
@@ -58,31 +58,34 @@ static void test_calls(void)
         {"cudaInitDevice", 46, KOLO_ELAUNCH},
         {"cudaSetDevice", 46, KOLO_ELAUNCH},
         {"cudaDeviceGetStreamPriorityRange", 1, KOLO_EINTERNAL},
-        {"cudaStreamCreateWithPriority", 2, KOLO_ECONFIG}, /* out of memory */
-        {"cudaMalloc", 2, KOLO_ECONFIG},
+        {"cudaStreamCreateWithPriority", 2, KOLO_ENOMEM}, /* out of memory */
+        {"cudaMalloc", 2, KOLO_ENOMEM},
         {"cudaMemsetAsync", 1, KOLO_EINTERNAL},
         {"cudaMemcpyAsync", 1, KOLO_EINTERNAL},
         {"cudnnCreate", 1001, KOLO_ELAUNCH}, /* not initialised */
         {"cudnnSetStream", 2000, KOLO_EINTERNAL},
-        {"cublasLtCreate", 3, KOLO_ECONFIG}, /* allocation failed */
+        {"cublasLtCreate", 3, KOLO_ENOMEM}, /* allocation failed */
     };
     for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
         fail_next(step[i].call, step[i].code);
         bool lists = i == 0; /* asked for before the GPU has a name, by launch/ */
-        refused(step[i].call, 0, step[i].status, lists ? "nvidia-smi" : step[i].call, lists ? "GPUs of this node" : "Stand-in GPU");
+        refused(step[i].call, 0, step[i].status, lists ? "nvidia-smi" : step[i].call,
+                lists ? "GPUs of this node" : "Stand-in GPU");
     }
     unsetenv("STANDIN_FAIL");
 }
 
-/* After a capture that failed: an error with this word, no replay, nothing more alive than before, and the work goes
- * on. */
+/* After a capture that failed: an error with this word, no replay, nothing more alive than before,
+ * and the work goes on. */
 static void capture_failed(kolo_backend *b, float *x, int64_t alive, const char *what, const char *word)
 {
     kolo_replay *replay = NULL;
     is_int(kolo_backend_capture_end(b, &replay), KOLO_EINTERNAL, "%s: no replay", what);
     unsetenv("STANDIN_FAIL");
     ok(!replay && strstr(kolo_error_text(), word), "and why: %s", kolo_error_text());
-    ok(count_of("alive") == alive && kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0, 64) == 0 && kolo_backend_finish(b) == 0, "the work goes on as before");
+    ok(count_of("alive") == alive && kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0, 64) == 0 &&
+           kolo_backend_finish(b) == 0,
+       "the work goes on as before");
 }
 
 static void test_replay_failures(void)
@@ -97,7 +100,8 @@ static void test_replay_failures(void)
     const char *const call[] = {"cudaGraphInstantiate", "cudaGraphUpload"};
     int64_t alive = count_of("alive");
     for (int i = 0; i < 2; i++) {
-        ok(kolo_backend_capture(b) == 0 && kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 1, 64) == 0, "a capture");
+        ok(kolo_backend_capture(b) == 0 && kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 1, 64) == 0,
+           "a capture");
         fail_next(call[i], 1);
         capture_failed(b, x, alive, call[i], call[i]);
     }
@@ -125,8 +129,10 @@ static void test_broken(void)
     if (rc == 0) rc = kolo_event_wait(event, 10);
     unsetenv("STANDIN_FAIL");
     is_int(rc, KOLO_ELAUNCH, "the GPU breaks");
-    ok(strstr(kolo_error_text(), "GPU 0 (Stand-in GPU, 0000:10:00.0)") && strstr(kolo_error_text(), "cudaErrorIllegalAddress") &&
-           strstr(kolo_error_text(), "checkpoints written so far are whole") && strstr(kolo_error_text(), "dmesg"),
+    ok(strstr(kolo_error_text(), "GPU 0 (Stand-in GPU, 0000:10:00.0)") &&
+           strstr(kolo_error_text(), "cudaErrorIllegalAddress") &&
+           strstr(kolo_error_text(), "checkpoints written so far are whole") &&
+           strstr(kolo_error_text(), "dmesg"),
        "which GPU, how, and what to do: %s", kolo_error_text());
     is_int(kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0, 64), KOLO_ELAUNCH, "whatever comes next fails");
     is_int(kolo_backend_read(b, event, x, 4), KOLO_ELAUNCH, "also a read");

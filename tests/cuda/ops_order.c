@@ -37,7 +37,8 @@ static void test_memory(void)
     kolo_backend_free(b, &large, size);
     ok(!large, "a freed pointer is gone");
     void *none = kolo_backend_alloc(b, (size_t)1 << 50);
-    ok(!none && strstr(kolo_error_text(), "1073741824.0 MiB") && strstr(kolo_error_text(), "micro_batch"), "too much is refused: %s", kolo_error_text());
+    ok(!none && strstr(kolo_error_text(), "1073741824.0 MiB") && strstr(kolo_error_text(), "micro_batch"),
+       "too much is refused: %s", kolo_error_text());
     is_int(kolo_backend_finish(b), 0, "and nothing is broken by it");
     kolo_backend_free(b, (void **)&x, sizeof back);
     ok(!kolo_backend_is_host(b), "it is not the host's");
@@ -53,7 +54,8 @@ static void test_pins(void)
     kolo_backend_unpin(b, host + 10);
     float *x = kolo_backend_alloc(b, sizeof host);
     numbers(host, 1);
-    is_int(kolo_backend_copy(b, KOLO_LANE_UPLOAD, x, host, sizeof host), 0, "a copy from it, while one user is left");
+    is_int(kolo_backend_copy(b, KOLO_LANE_UPLOAD, x, host, sizeof host), 0,
+           "a copy from it, while one user is left");
     ok(holds(x, 1, 1), "arrives");
     kolo_backend_unpin(b, host);
     kolo_backend_unpin(b, host); /* not pinned any more: nothing happens */
@@ -65,7 +67,8 @@ static void test_pins(void)
 static void test_lanes(void)
 {
     kolo_event *there = NULL, *done = NULL;
-    float *x = kolo_backend_alloc(b, sizeof host), *sum = kolo_backend_alloc(b, sizeof host), *copy = kolo_backend_alloc(b, sizeof host);
+    float *x = kolo_backend_alloc(b, sizeof host), *sum = kolo_backend_alloc(b, sizeof host),
+          *copy = kolo_backend_alloc(b, sizeof host);
     ok(kolo_event_create(b, &there, true) == 0 && kolo_event_create(b, &done, true) == 0, "events");
     is_int(kolo_event_done(there), 1, "one that was never recorded is reached");
     kolo_backend_pin(b, host, sizeof host);
@@ -77,7 +80,8 @@ static void test_lanes(void)
         if (rc == 0) rc = kolo_event_record(there, KOLO_LANE_UPLOAD);
         if (rc == 0) rc = kolo_event_after(there, KOLO_LANE_COMPUTE);
         if (rc == 0) rc = kolo_backend_fold(b, sum, x, N);
-        if (rc == 0) rc = kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0xff, sizeof host); /* NaN, if the next copy does not wait */
+        /* NaN, if the next copy does not wait */
+        if (rc == 0) rc = kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0xff, sizeof host);
         if (rc == 0) rc = kolo_event_record(done, KOLO_LANE_COMPUTE);
     }
     if (rc == 0) rc = kolo_event_after(done, KOLO_LANE_COMM);
@@ -86,7 +90,8 @@ static void test_lanes(void)
     is_int(rc, 0, "twenty rounds over three lanes: %s", rc ? kolo_error_text() : "");
     is_int(kolo_event_wait(there, 60), 0, "the host waits");
     is_int(kolo_event_done(there), 1, "it is reached");
-    ok(kolo_event_seconds(done, there) >= 0 && kolo_event_seconds(done, there) < 60, "and tells the time between two");
+    ok(kolo_event_seconds(done, there) >= 0 && kolo_event_seconds(done, there) < 60,
+       "and tells the time between two");
     ok(holds(copy, 20, 100), "every step saw what the one before it had made");
     kolo_backend_unpin(b, host);
     kolo_event_destroy(&there);
@@ -101,8 +106,8 @@ typedef struct step {
     kolo_event *uploaded, *fork, *join, *free;
 } step;
 
-/* What a training step looks like: waits for an upload, branches to COMM and back, tells others when the input is free
- * again. */
+/* What a training step looks like: waits for an upload, branches to COMM and back, tells others when the
+ * input is free again. */
 static int enqueue_step(const step *s)
 {
     KOLO_TRY(kolo_event_after(s->uploaded, KOLO_LANE_COMPUTE));
@@ -129,7 +134,8 @@ static void step_make(step *s)
 {
     int rc = 0;
     kolo_event **event[] = {&s->uploaded, &s->fork, &s->join, &s->free};
-    s->x = kolo_backend_alloc(b, sizeof host), s->sum = kolo_backend_alloc(b, sizeof host), s->copy = kolo_backend_alloc(b, sizeof host);
+    s->x = kolo_backend_alloc(b, sizeof host), s->sum = kolo_backend_alloc(b, sizeof host),
+    s->copy = kolo_backend_alloc(b, sizeof host);
     for (int i = 0; i < 4; i++) rc |= kolo_event_create(b, event[i], i == 1);
     ok(s->x && s->sum && s->copy && rc == 0, "memory and events of a step");
 }

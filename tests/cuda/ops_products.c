@@ -1,5 +1,5 @@
-/* Convolutions and linear layers of the CUDA backend against the CPU's, which computes in f32 from values that the
- * GPU's type holds: outputs, all gradients, padding; and the choices that the clock makes. */
+/* Convolutions and linear layers of the CUDA backend against the CPU's, which computes in f32 from values
+ * that the GPU's type holds: outputs, all gradients, padding; and the choices that the clock makes. */
 #include "cuda_rig.h"
 #include "ops_rig.h"
 #include "standin/ask.h"
@@ -35,7 +35,8 @@ static rig open_layer(kolo_backend *b, enum kolo_dtype dtype, const layer *l)
     const int64_t dim[4] = {l->rows, l->in, l->height, l->width};
     int x = rig_input(&r, "x", l->height ? 4 : 2, dim), y;
     if (l->height) {
-        kolo_conv_spec s = {.out = l->out, .groups = l->groups, .bias = l->bias, .weight = rig_init, .bias_init = rig_init};
+        kolo_conv_spec s = {
+            .out = l->out, .groups = l->groups, .bias = l->bias, .weight = rig_init, .bias_init = rig_init};
         memcpy(s.kernel, l->kernel, sizeof s.kernel);
         memcpy(s.stride, l->stride, sizeof s.stride);
         memcpy(s.pad, l->pad, sizeof s.pad);
@@ -49,7 +50,9 @@ static rig open_layer(kolo_backend *b, enum kolo_dtype dtype, const layer *l)
 
 static float rounded(float x, enum kolo_dtype t)
 {
-    return t == KOLO_BF16 ? kolo_from_bf16(kolo_to_bf16(x)) : t == KOLO_F16 ? kolo_from_f16(kolo_to_f16(x)) : x;
+    return t == KOLO_BF16  ? kolo_from_bf16(kolo_to_bf16(x))
+           : t == KOLO_F16 ? kolo_from_f16(kolo_to_f16(x))
+                           : x;
 }
 
 static void fill(rig *a, rig *b, enum kolo_dtype dtype)
@@ -86,10 +89,12 @@ static double distance(rig *a, rig *b, int t)
     return sqrt(far / norm);
 }
 
-/* Whether what lies between the channels of a weight's gradient is zero: no more numbers than its own differ from 0. */
+/* Whether what lies between the channels of a weight's gradient is zero: no more numbers than
+ * its own differ from 0. */
 static bool gradient_padding_is_zero(rig *r, int t)
 {
-    const int64_t n = kolo_tensor_count(&r->g->tensor[t]), all = (int64_t)(r->layout[t].bytes / sizeof(float));
+    const int64_t n = kolo_tensor_count(&r->g->tensor[t]),
+                  all = (int64_t)(r->layout[t].bytes / sizeof(float));
     float *own = malloc((size_t)n * sizeof *own), *raw = rig_raw(r, t);
     int64_t difference = 0;
     rig_get(r, t, own);
@@ -122,7 +127,7 @@ static void test_layer(const layer *l, enum kolo_dtype dtype, const char *name, 
     rig_close(&b);
 }
 
-/* ---- choices --------------------------------------------------------------------------------------------------- */
+/* ---- choices ------------------------------------------------------------------------------------------- */
 
 /* Prepares every layer, and runs it; the kernels' names, one a line. */
 static char *names_of(const kolo_backend_config *config, char **choices)
@@ -165,7 +170,7 @@ static void test_choices(void)
     free(ruled_again), free(ruled), free(none), free(again), free(used), free(names), free(made);
 }
 
-/* ---- the clock ------------------------------------------------------------------------------------------------- */
+/* ---- the clock ----------------------------------------------------------------------------------------- */
 
 static const layer timed = {"3 x 3 to be timed", 2, 32, 12, 12, 32, {3, 3}, {1, 1}, {1, 1}, 1, false};
 
@@ -194,24 +199,27 @@ static trials prepare_timed(const char *cache, double seconds)
     return t;
 }
 
-/* The stand-in proposes what is fastest (dnn_conv_seconds) behind more than 12 others, 6 of them settings of its engine. */
+/* The stand-in proposes what is fastest (dnn_conv_seconds) behind more than 12 others, 6 of them
+ * settings of its engine. */
 static void test_clock(void)
 {
     char folder[] = "/tmp/kolo-clock-XXXXXX", cache[64];
     if (!mkdtemp(folder)) return;
     snprintf(cache, sizeof cache, "%s/choices", folder);
     trials all = prepare_timed(cache, 0), again = prepare_timed(cache, 0), hasty = prepare_timed(NULL, 1e-9);
-    is_text(all.name, "cuDNN 0 2:3 17:0, tensor cores", "the clock finds the fastest of all that is proposed");
+    is_text(all.name, "cuDNN 0 2:3 17:0, tensor cores",
+            "the clock finds the fastest of all that is proposed");
     ok(all.runs >= 3 * 2 * 12, "every admissible proposal is run (%ld runs)", (long)all.runs);
     is_text(again.name, all.name, "a second run takes what was kept");
     is_int(again.runs, 0, "and times nothing");
-    ok(hasty.runs > 0 && hasty.runs <= 3 * 30 && hasty.runs < all.runs / 3, "without time for more only the first admissible one is run (%ld runs)",
-       (long)hasty.runs);
+    ok(hasty.runs > 0 && hasty.runs <= 3 * 30 && hasty.runs < all.runs / 3,
+       "without time for more only the first admissible one is run (%ld runs)", (long)hasty.runs);
     remove(cache);
     rmdir(folder);
 }
 
-/* A convolution with its sums, prepared with these choices (NULL: by the clock); what is chosen, and its kernel. */
+/* A convolution with its sums, prepared with these choices (NULL: by the clock); what is
+ * chosen, and its kernel. */
 static void prepare_summed(enum kolo_dtype dtype, const char *given, char **choices, char name[160])
 {
     const kolo_backend_config config = {.threads = 1, .choices = given};
@@ -223,7 +231,7 @@ static void prepare_summed(enum kolo_dtype dtype, const char *given, char **choi
     kolo_conv_spec s = {.out = 32, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .weight = rig_init};
     int y = kolo_conv(r.g, "c", rig_input(&r, "x", 4, (const int64_t[]){2, 32, 12, 12}), &s);
     rig_check(kolo_batch_norm(r.g, "n", y, 1e-5, 0.1, 1), "norm");
-    rig_check(kolo_graph_fuse_conv(r.g), "fuse");
+    rig_check(kolo_graph_fuse_conv(r.g, false), "fuse");
     rig_layout(&r);
     rig_check(kolo_backend_prepare(b, r.g, 0, r.layout, &k, &bytes), "prepare");
     snprintf(name, 160, "%s", kolo_kernel_name(k));
@@ -253,6 +261,90 @@ static void test_sums_choice(enum kolo_dtype dtype)
     free(made);
 }
 
+/* The gradients of relu(norm(x)) behind a convolution, prepared with these choices. */
+static void prepare_masked(const char *given, char **choices, char name[160])
+{
+    const kolo_backend_config config = {.threads = 1, .choices = given};
+    kolo_backend *b = NULL;
+    size_t bytes;
+    kolo_kernel *k;
+    rig_check(kolo_backend_create(&b, "cuda", &config), "backend");
+    rig r = rig_open(b, KOLO_F16, RIG_OWN);
+    kolo_conv_spec s = {.out = 32, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .weight = rig_init};
+    int x = rig_input(&r, "x", 4, (const int64_t[]){2, 32, 12, 12});
+    x = kolo_relu(r.g, "r", kolo_batch_norm(r.g, "n", kolo_conv(r.g, "a", x, &s), 1e-5, 0.1, 1));
+    int y = kolo_conv(r.g, "b", x, &s);
+    rig_check(y, "layers");
+    rig_check(kolo_graph_fuse(r.g), "fuse");
+    rig_backward(&r, kolo_graph_find(r.g, "b"));
+    free(r.g->grad);
+    r.g->grad = NULL;
+    rig_check(kolo_graph_fuse_grad(r.g), "fuse gradients");
+    rig_layout(&r);
+    for (int i = 0; i < (int)r.g->nodes; i++) {
+        if (r.g->node[i].op != KOLO_OP_conv_grad_norm) continue;
+        rig_check(kolo_backend_prepare(b, r.g, i, r.layout, &k, &bytes), "prepare");
+        snprintf(name, 160, "%s", kolo_kernel_name(k));
+    }
+    *choices = kolo_backend_choices(b);
+    rig_close(&r);
+    kolo_backend_destroy(&b);
+}
+
+/* So is a data gradient with the sums of the norm in front. */
+static void test_mask_choice(void)
+{
+    static const char key[] =
+        "conv_grad_norm f16 n 2 x 32 12 12 y 32 12 12 k 3 3 s 1 1 p 1 1 d 1 1 g 1 mask not 4 = ";
+    char split[220], name[160] = "", again[160] = "", *made, *used;
+    prepare_masked(NULL, &made, name);
+    ok(strstr(made, key) && strstr(name, "with a norm's sums"),
+       "the clock takes a norm's sums with the gradient (%s)", name);
+    if (!strstr(made, key)) diag("%s", made);
+    prepare_masked(made, &used, again);
+    is_text(again, name, "and another process the same");
+    free(used);
+    snprintf(split, sizeof split, "%ssplit\n", key);
+    prepare_masked(split, &used, again);
+    ok(*again && !strstr(again, "with a norm's sums"), "where split was chosen it is split (%s)", again);
+    free(used);
+    free(made);
+}
+
+/* A norm in front of a convolution, forward and in its weights' gradient: the clock takes both in f16. */
+static void test_norm_choice(void)
+{
+    const kolo_backend_config config = {.threads = 1};
+    static const char *const name[] = {"with norm and sums, cuDNN", "with norm, cuDNN"};
+    kolo_backend *b = NULL;
+    size_t bytes;
+    rig_check(kolo_backend_create(&b, "cuda", &config), "backend");
+    rig r = rig_open(b, KOLO_F16, RIG_OWN);
+    kolo_conv_spec s = {.out = 32, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .weight = rig_init};
+    int x = rig_input(&r, "x", 4, (const int64_t[]){2, 32, 12, 12});
+    for (int i = 0; i < 2; i++)
+        x = kolo_relu(
+            r.g, i ? "rb" : "ra",
+            kolo_batch_norm(r.g, i ? "nb" : "na", kolo_conv(r.g, i ? "b" : "a", x, &s), 1e-5, 0.1, 1));
+    rig_check(kolo_graph_fuse(r.g), "fuse");
+    rig_backward(&r, r.g->node[r.g->nodes - 1].out[0]);
+    rig_check(kolo_graph_fuse_conv(r.g, true), "fuse");
+    rig_layout(&r);
+    int found = 0;
+    for (int i = 0; i < (int)r.g->nodes; i++) {
+        const enum kolo_op op = r.g->node[i].op;
+        if (op != KOLO_OP_norm_conv_stats && op != KOLO_OP_norm_conv_grad_weight) continue;
+        kolo_kernel *k;
+        rig_check(kolo_backend_prepare(b, r.g, i, r.layout, &k, &bytes), "prepare");
+        ok(strstr(kolo_kernel_name(k), name[op == KOLO_OP_norm_conv_grad_weight]),
+           "the clock takes the engine of both: %s", kolo_kernel_name(k));
+        found++;
+    }
+    is_int(found, 2, "a norm is done by the convolution behind it, forward and in its weights' gradient");
+    rig_close(&r);
+    kolo_backend_destroy(&b);
+}
+
 int main(void)
 {
     const bool standin = cuda_rig();
@@ -274,6 +366,8 @@ int main(void)
         test_clock();
         test_sums_choice(KOLO_F16);
         test_sums_choice(KOLO_BF16);
+        test_mask_choice();
+        test_norm_choice();
     }
     kolo_backend_destroy(&cpu);
     return done_testing();

@@ -16,10 +16,14 @@ static int layer_norm(rig *r, int x, const int64_t *n)
     (void)n;
     return kolo_layer_norm(r->g, "y", x, 1e-6);
 }
-static int activate(rig *r, int x, const int64_t *n) { return kolo_activate(r->g, "y", x, (enum kolo_activation)n[0], 0.1); }
+static int activate(rig *r, int x, const int64_t *n)
+{
+    return kolo_activate(r->g, "y", x, (enum kolo_activation)n[0], 0.1);
+}
 static int linear(rig *r, int x, const int64_t *n)
 {
-    return n[2] ? kolo_pointwise(r->g, "y", x, n[0], n[1] != 0, rig_init, rig_init) : kolo_linear(r->g, "y", x, n[0], n[1] != 0, rig_init, rig_init);
+    return n[2] ? kolo_pointwise(r->g, "y", x, n[0], n[1] != 0, rig_init, rig_init)
+                : kolo_linear(r->g, "y", x, n[0], n[1] != 0, rig_init, rig_init);
 }
 static int depthwise(rig *r, int x, const int64_t *n)
 {
@@ -34,7 +38,10 @@ static int depthwise(rig *r, int x, const int64_t *n)
                               .bias_init = rig_init};
     return kolo_conv(r->g, "y", x, &s);
 }
-static int attention(rig *r, int x, const int64_t *n) { return kolo_window_attention(r->g, "y", x, n[0], n[1], n + 2); }
+static int attention(rig *r, int x, const int64_t *n)
+{
+    return kolo_window_attention(r->g, "y", x, n[0], n[1], n + 2);
+}
 static int dropout(rig *r, int x, const int64_t *n)
 {
     (void)n;
@@ -116,14 +123,16 @@ static void check(enum kolo_dtype dtype, const layer_case *c, double tolerance, 
         r->step.row[0] = 1000;
         rig_layout(r);
     }
-    snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld, %ld %ld %ld %ld", (long)c->dim[0], (long)c->dim[1], (long)c->dim[2], (long)c->dim[3],
-             (long)c->number[0], (long)c->number[1], (long)c->number[2], (long)c->number[3]);
+    snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld, %ld %ld %ld %ld", (long)c->dim[0], (long)c->dim[1],
+             (long)c->dim[2], (long)c->dim[3], (long)c->number[0], (long)c->number[1], (long)c->number[2],
+             (long)c->number[3]);
     for (int t = 0; t < (int)p.side[0].g->tensors; t++)
         if (p.side[0].g->tensor[t].producer < 0) pair_fill(&p, t, SMOOTH);
     pair_check_above(&p, tolerance, floor);
 }
 
-static void check_all(enum kolo_dtype dtype, const char *what, const layer_case *c, size_t n, double tolerance, double floor)
+static void check_all(enum kolo_dtype dtype, const char *what, const layer_case *c, size_t n,
+                      double tolerance, double floor)
 {
     failures = 0;
     for (size_t i = 0; i < n; i++) check(dtype, &c[i], tolerance, floor);
@@ -134,11 +143,13 @@ static void activations(enum kolo_dtype dtype)
 {
     failures = 0;
     for (int kind = KOLO_GELU; kind <= KOLO_TANH; kind++) {
-        const layer_case rows = {"activation", activate, 2, {7, 333}, {kind}}, map = {"activation", activate, 4, {2, 21, 5, 5}, {kind}};
+        const layer_case rows = {"activation", activate, 2, {7, 333}, {kind}},
+                         map = {"activation", activate, 4, {2, 21, 5, 5}, {kind}};
         check(dtype, &rows, ulp(dtype), 0.3);
         check(dtype, &map, ulp(dtype), 0.3);
     }
-    is_int(failures, 0, "%s: activations, of rows and maps, also those that make something of 0", kolo_dtype_name(dtype));
+    is_int(failures, 0, "%s: activations, of rows and maps, also those that make something of 0",
+           kolo_dtype_name(dtype));
 }
 
 /* The same bits again, whatever the order of threads and blocks. */
@@ -183,7 +194,8 @@ static void refused(void)
     size_t bytes;
     far.make(&r, rig_input(&r, "x", 4, far.dim), far.number);
     rig_layout(&r);
-    is_int(kolo_backend_prepare(gpu, r.g, 0, r.layout, &k, &bytes), KOLO_ECONFIG, "heads of 80 channels are refused: %s", kolo_error_text());
+    is_int(kolo_backend_prepare(gpu, r.g, 0, r.layout, &k, &bytes), KOLO_ECONFIG,
+           "heads of 80 channels are refused: %s", kolo_error_text());
     rig_close(&r);
 }
 

@@ -1,5 +1,5 @@
-/* Arithmetic over arenas and biases on CUDA: sums and roundings have the CPU's bits; sums over lines are compared with
- * sums in f64. */
+/* Arithmetic over arenas and biases on CUDA: sums and roundings have the CPU's bits; sums over lines are
+ * compared with sums in f64. */
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +59,10 @@ static void test_fold(void)
     is_int(wrong, 0, "fold: the CPU's bits, nothing beyond the end");
 }
 
-static bool alike(uint16_t a, uint16_t b, uint16_t infinity) { return a == b || ((a & 0x7FFF) > infinity && (b & 0x7FFF) > infinity); }
+static bool alike(uint16_t a, uint16_t b, uint16_t infinity)
+{
+    return a == b || ((a & 0x7FFF) > infinity && (b & 0x7FFF) > infinity);
+}
 
 static void test_narrow(enum kolo_dtype dtype)
 {
@@ -85,7 +88,8 @@ static void test_narrow(enum kolo_dtype dtype)
             kolo_backend_free(backend[s], &to, sizeof out[s]);
             kolo_backend_free(backend[s], &from, sizeof a);
         }
-        for (int i = 0; i < MOST; i++) wrong += !alike(out[CPU][i], out[GPU][i], dtype == KOLO_BF16 ? 0x7F80 : 0x7C00);
+        for (int i = 0; i < MOST; i++)
+            wrong += !alike(out[CPU][i], out[GPU][i], dtype == KOLO_BF16 ? 0x7F80 : 0x7C00);
     }
     is_int(wrong, 0, "narrow to %s: the CPU's bits, any NaN for a NaN", kolo_dtype_name(dtype));
 }
@@ -94,12 +98,14 @@ static void test_narrow(enum kolo_dtype dtype)
 
 static int (*bias_add)(kolo_backend *, void *, enum kolo_dtype, const float *, int64_t, int64_t, int64_t);
 static size_t (*bias_workspace)(int64_t, int64_t);
-static int (*bias_grad)(kolo_backend *, float *, const void *, enum kolo_dtype, int64_t, int64_t, int64_t, void *);
+static int (*bias_grad)(kolo_backend *, float *, const void *, enum kolo_dtype, int64_t, int64_t, int64_t,
+                        void *);
 
 static float get(const void *p, int64_t i, enum kolo_dtype t)
 {
     if (t == KOLO_F32) return ((const float *)p)[i];
-    return t == KOLO_BF16 ? kolo_from_bf16(((const uint16_t *)p)[i]) : kolo_from_f16(((const uint16_t *)p)[i]);
+    return t == KOLO_BF16 ? kolo_from_bf16(((const uint16_t *)p)[i])
+                          : kolo_from_f16(((const uint16_t *)p)[i]);
 }
 static void put(void *p, int64_t i, enum kolo_dtype t, float x)
 {
@@ -111,10 +117,12 @@ static void put(void *p, int64_t i, enum kolo_dtype t, float x)
 static int biases_differ(enum kolo_dtype t, int64_t rows, int64_t stored, int64_t channels)
 {
     const int64_t n = rows * stored;
-    const size_t bytes = (size_t)n * kolo_dtype_size(t), vector = (size_t)channels * sizeof(float), space = bias_workspace(rows, stored);
+    const size_t bytes = (size_t)n * kolo_dtype_size(t), vector = (size_t)channels * sizeof(float),
+                 space = bias_workspace(rows, stored);
     char *y = malloc(bytes), *out = malloc(bytes);
     float *bias = malloc(vector), *dbias = malloc(vector);
-    void *there = memory(backend[GPU], bytes), *b = memory(backend[GPU], vector), *work = memory(backend[GPU], space);
+    void *there = memory(backend[GPU], bytes), *b = memory(backend[GPU], vector),
+         *work = memory(backend[GPU], space);
     for (int64_t i = 0; i < n; i++) put(y, i, t, i % stored < channels ? chance() : 0);
     for (int64_t c = 0; c < channels; c++) bias[c] = chance();
     check(kolo_backend_write(backend[GPU], there, y, bytes), "write");
@@ -130,7 +138,8 @@ static int biases_differ(enum kolo_dtype t, int64_t rows, int64_t stored, int64_
     check(kolo_backend_read(backend[GPU], dbias, b, vector), "read");
     for (int64_t c = 0; c < channels; c++) {
         double sum = 0, size = 0;
-        for (int64_t r = 0; r < rows; r++) sum += (double)get(y, r * stored + c, t), size += fabs((double)get(y, r * stored + c, t));
+        for (int64_t r = 0; r < rows; r++)
+            sum += (double)get(y, r * stored + c, t), size += fabs((double)get(y, r * stored + c, t));
         if (!(fabs((double)dbias[c] - sum) <= 1e-6 * size + 1e-7 * fabs(sum))) wrong++;
     }
     kolo_backend_free(backend[GPU], &there, bytes);
@@ -146,10 +155,12 @@ static int biases_differ(enum kolo_dtype t, int64_t rows, int64_t stored, int64_
 
 static void test_biases(enum kolo_dtype t)
 {
-    static const int64_t shape[][3] = {{1, 8, 3},         {7, 8, 8},      {256, 10, 10},  {3000, 16, 10},    {40001, 8, 8},
-                                       {700, 1000, 1000}, {5000, 24, 20}, {2100, 72, 65}, {300, 2048, 2048}, {33, 1001, 1001}};
+    static const int64_t shape[][3] = {{1, 8, 3},         {7, 8, 8},         {256, 10, 10},  {3000, 16, 10},
+                                       {40001, 8, 8},     {700, 1000, 1000}, {5000, 24, 20}, {2100, 72, 65},
+                                       {300, 2048, 2048}, {33, 1001, 1001}};
     int wrong = 0;
-    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) wrong += biases_differ(t, shape[i][0], shape[i][1], shape[i][2]);
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        wrong += biases_differ(t, shape[i][0], shape[i][1], shape[i][2]);
     is_int(wrong, 0, "biases in %s, added and summed, 10 shapes", kolo_dtype_name(t));
 }
 
@@ -178,9 +189,11 @@ static void test_noise(enum kolo_dtype t)
         sum += x, square += x * x, fourth += x * x * x * x;
         neighbours += i ? x * number(host, t, i - 1) : 0;
     }
-    ok(fabs(sum / COUNT) < .03 && fabs(square / COUNT - 1) < .04 && fabs(fourth / COUNT - 3) < .4 && fabs(neighbours / COUNT) < .03,
-       "%s: what algorithms are timed on is normal: mean %.3f, variance %.3f, fourth moment %.2f, of neighbours %.3f", kolo_dtype_name(t), sum / COUNT,
-       square / COUNT, fourth / COUNT, neighbours / COUNT);
+    ok(fabs(sum / COUNT) < .03 && fabs(square / COUNT - 1) < .04 && fabs(fourth / COUNT - 3) < .4 &&
+           fabs(neighbours / COUNT) < .03,
+       "%s: what algorithms are timed on is normal: mean %.3f, variance %.3f, fourth moment %.2f, of "
+       "neighbours %.3f",
+       kolo_dtype_name(t), sum / COUNT, square / COUNT, fourth / COUNT, neighbours / COUNT);
     free(host);
     kolo_backend_free(backend[GPU], &there, COUNT * sizeof(float));
 }

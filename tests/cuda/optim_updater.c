@@ -1,6 +1,6 @@
 /* Updates on CUDA beside those on the CPU: the same bits in weights, state, average, 16-bit copy and running
- * statistics, whatever the options; what no slice covers stays as it is; a step that is skipped changes nothing; the
- * norm and what follows from it. */
+ * statistics, whatever the options; what no slice covers stays as it is; a step that is skipped changes
+ * nothing; the norm and what follows from it. */
 #include <math.h>
 #include <string.h>
 
@@ -30,7 +30,8 @@ static float chance(void)
 
 enum arena { PARAM, GRAD, EMA, HALF, STATISTIC, RUNNING, STATE, STATE1, STATE2, SLOW, LAYER, ARENAS };
 enum { COUNT = 90000, BYTES = COUNT * 4 };
-static const int64_t slices[][2] = {{0, 16}, {16, 48}, {64, 4096}, {4160, 8208}, {12800, 65536}, {80000, 10}, {80016, 4097}};
+static const int64_t slices[][2] = {{0, 16},        {16, 48},    {64, 4096},   {4160, 8208},
+                                    {12800, 65536}, {80000, 10}, {80016, 4097}};
 enum { SLICES = sizeof slices / sizeof *slices };
 static const int64_t channels[] = {1, 64, 256, 300};
 enum { RUNNINGS = 4, SPACE = 1024 /* elements apart */ };
@@ -52,8 +53,8 @@ static void fill(world *w, enum arena a, float base)
 {
     float *v = malloc(BYTES);
     for (int i = 0; i < COUNT; i++) v[i] = base + chance();
-    if (a == STATISTIC)
-        for (int i = 0; i < RUNNINGS; i++) v[i * SPACE + 2 * channels[i]] = i == 2 ? 0 : (float)i + 1; /* weights */
+    if (a == STATISTIC) /* weights */
+        for (int i = 0; i < RUNNINGS; i++) v[i * SPACE + 2 * channels[i]] = i == 2 ? 0 : (float)i + 1;
     for (int s = 0; s < SIDES; s++) check(kolo_backend_write(backend[s], w->arena[s][a], v, BYTES), "write");
     free(v);
 }
@@ -77,12 +78,15 @@ static void open_side(world *w, int s)
                                 .layer = layer + i,
                                 .count = slices[i][1],
                                 .decay = i % 2};
-        if (w->half != KOLO_F32) slice[i].half = (uint16_t *)w->arena[s][HALF] + slices[i][0], slice[i].half_type = w->half;
+        if (w->half != KOLO_F32)
+            slice[i].half = (uint16_t *)w->arena[s][HALF] + slices[i][0], slice[i].half_type = w->half;
     }
     for (int i = 0; i < RUNNINGS; i++) {
         float *r = (float *)w->arena[s][RUNNING] + 4 * i * SPACE;
-        running[i] =
-            (kolo_running){.statistic = (float *)w->arena[s][STATISTIC] + i * SPACE, .running = {r, r + SPACE}, .channels = channels[i], .momentum = 0.1f};
+        running[i] = (kolo_running){.statistic = (float *)w->arena[s][STATISTIC] + i * SPACE,
+                                    .running = {r, r + SPACE},
+                                    .channels = channels[i],
+                                    .momentum = 0.1f};
         if (w->ema) running[i].ema[0] = r + 2 * SPACE, running[i].ema[1] = r + 3 * SPACE;
     }
     const kolo_updater_config config = {.backend = backend[s],
@@ -110,7 +114,8 @@ static void open_world(world *w)
     for (int a = 0; a < STATE; a++) fill(w, a, a == PARAM || a == RUNNING ? 1 : 0);
     void *zero = calloc(1, BYTES);
     for (int s = 0; s < SIDES; s++)
-        for (int a = STATE; a < ARENAS; a++) check(kolo_backend_write(backend[s], w->arena[s][a], zero, BYTES), "write");
+        for (int a = STATE; a < ARENAS; a++)
+            check(kolo_backend_write(backend[s], w->arena[s][a], zero, BYTES), "write");
     free(zero);
 }
 
@@ -125,7 +130,8 @@ static void close_world(world *w)
 
 static void set_step(world *w, const kolo_step *step)
 {
-    for (int s = 0; s < SIDES; s++) check(kolo_backend_write(backend[s], w->step[s], step, sizeof *step), "step");
+    for (int s = 0; s < SIDES; s++)
+        check(kolo_backend_write(backend[s], w->step[s], step, sizeof *step), "step");
 }
 
 /* Arenas that differ between the sides. */
@@ -134,12 +140,14 @@ static int differing(const world *w)
     int n = 0;
     void *bytes[SIDES] = {malloc(BYTES), malloc(BYTES)};
     for (int a = 0; a < ARENAS; a++) {
-        for (int s = 0; s < SIDES; s++) check(kolo_backend_read(backend[s], bytes[s], w->arena[s][a], BYTES), "read");
+        for (int s = 0; s < SIDES; s++)
+            check(kolo_backend_read(backend[s], bytes[s], w->arena[s][a], BYTES), "read");
         if (!memcmp(bytes[CPU], bytes[GPU], BYTES)) continue;
         n++;
         for (int i = 0; i < COUNT; i++)
             if (((uint32_t *)bytes[CPU])[i] != ((uint32_t *)bytes[GPU])[i]) {
-                diag("arena %d, element %d: %08x, wanted %08x", a, i, ((uint32_t *)bytes[GPU])[i], ((uint32_t *)bytes[CPU])[i]);
+                diag("arena %d, element %d: %08x, wanted %08x", a, i, ((uint32_t *)bytes[GPU])[i],
+                     ((uint32_t *)bytes[CPU])[i]);
                 break;
             }
     }
@@ -201,7 +209,8 @@ static double apart(const world *w)
     for (int a = 0; a < LAYER; a++) {
         double most = 0, off = 0;
         if (a == HALF) continue;
-        for (int s = 0; s < SIDES; s++) check(kolo_backend_read(backend[s], v[s], w->arena[s][a], BYTES), "read");
+        for (int s = 0; s < SIDES; s++)
+            check(kolo_backend_read(backend[s], v[s], w->arena[s][a], BYTES), "read");
         for (int i = 0; i < COUNT; i++) {
             most = fmax(most, fabs((double)v[CPU][i]));
             double d = fabs((double)v[CPU][i] - (double)v[GPU][i]);
@@ -214,7 +223,8 @@ static double apart(const world *w)
     return worst;
 }
 
-/* Six steps, one of them skipped, one in delta form; of the others the bits where no norm of a tensor is in between, whose sum may be rounded another way. */
+/* Six steps, one of them skipped, one in delta form; of the others the bits where no norm of a tensor is in
+ * between, whose sum may be rounded another way. */
 static void test_rule(const char *optimizer, int64_t lookahead)
 {
     world w = {.optimizer = optimizer, .ema = true, .half = KOLO_BF16};
@@ -237,13 +247,15 @@ static void test_rule(const char *optimizer, int64_t lookahead)
                                 .scaler.skipped = t >= 3};
         fill(&w, GRAD, 0);
         set_step(&w, &step);
-        for (int s = 0; layerwise && s < SIDES; s++) check(kolo_updater_layers(w.updater[s], w.step[s]), "layers");
+        for (int s = 0; layerwise && s < SIDES; s++)
+            check(kolo_updater_layers(w.updater[s], w.step[s]), "layers");
         update_both(&w, 0, SLICES, t == 4 ? KOLO_UPDATE_DELTA : KOLO_UPDATE); /* one in two halves */
         if (t == 4) update_both(&w, 0, SLICES, KOLO_UPDATE_APPLY);
         if (!layerwise) wrong += differing(&w);
         worst = fmax(worst, apart(&w));
     }
-    ok(wrong == 0 && worst < 1e-6, "six steps of %s%s: %s", optimizer, lookahead ? " with Lookahead" : "", layerwise ? "the CPU's values" : "the CPU's bits");
+    ok(wrong == 0 && worst < 1e-6, "six steps of %s%s: %s", optimizer, lookahead ? " with Lookahead" : "",
+       layerwise ? "the CPU's values" : "the CPU's bits");
     if (wrong || !(worst < 1e-6)) diag("worst %.3g", worst);
     close_world(&w);
     kolo_options_free(&w.options);
@@ -286,7 +298,8 @@ static void test_running(bool ema)
         }
         wrong += differing(&w);
     }
-    is_int(wrong, 0, "running statistics%s, one without a valid row: the CPU's bits", ema ? " and their averages" : "");
+    is_int(wrong, 0, "running statistics%s, one without a valid row: the CPU's bits",
+           ema ? " and their averages" : "");
     close_world(&w);
     kolo_options_free(&w.options);
 }
@@ -309,13 +322,14 @@ static int norm_differs(world *w, int64_t count, int64_t spoilt, float by)
     }
     free(v);
     const kolo_step *c = &got[CPU], *g = &got[GPU];
-    bool squares = isfinite(c->square) ? fabs(c->square - g->square) <= 1e-12 * c->square : !isfinite(g->square);
+    bool squares =
+        isfinite(c->square) ? fabs(c->square - g->square) <= 1e-12 * c->square : !isfinite(g->square);
     bool norm = isfinite(c->norm) ? fabs(c->norm - g->norm) <= 1e-12 * c->norm : !isfinite(g->norm);
-    bool same = norm && squares && fabs((double)c->clip - (double)g->clip) <= 2e-7 * fabs((double)c->clip) && c->skip == g->skip && g->step == 7 &&
-                !memcmp(&c->scaler, &g->scaler, sizeof c->scaler);
+    bool same = norm && squares && fabs((double)c->clip - (double)g->clip) <= 2e-7 * fabs((double)c->clip) &&
+                c->skip == g->skip && g->step == 7 && !memcmp(&c->scaler, &g->scaler, sizeof c->scaler);
     if (!same)
-        diag("%ld elements: norm %.17g, wanted %.17g; clip %.9g, wanted %.9g; skip %d, wanted %d", (long)count, g->norm, c->norm, (double)g->clip,
-             (double)c->clip, g->skip, c->skip);
+        diag("%ld elements: norm %.17g, wanted %.17g; clip %.9g, wanted %.9g; skip %d, wanted %d",
+             (long)count, g->norm, c->norm, (double)g->clip, (double)c->clip, g->skip, c->skip);
     return !same + (c->skip != (spoilt >= 0 && spoilt < count)); /* the case is what it should be */
 }
 
@@ -328,7 +342,8 @@ static void test_norm(double clip_norm)
     open_world(&w);
     int wrong = 0;
     for (int i = 0; i < 9; i++) wrong += norm_differs(&w, counts[i], -1, 0);
-    wrong += norm_differs(&w, COUNT, COUNT - 1, INFINITY) + norm_differs(&w, 1025, 1024, NAN) + norm_differs(&w, 1024, 1024, NAN);
+    wrong += norm_differs(&w, COUNT, COUNT - 1, INFINITY) + norm_differs(&w, 1025, 1024, NAN) +
+             norm_differs(&w, 1024, 1024, NAN);
     is_int(wrong, 0, "the norm, clip_norm=%g, and the loss scale", clip_norm);
     close_world(&w);
     kolo_options_free(&w.options);
@@ -348,11 +363,13 @@ static int make_with(const kolo_optimizer *optimizer)
 
 static void test_optimizers(void)
 {
-    for (int i = 0; i < kolo_optimizer_count; i++) is_int(make_with(&kolo_optimizer_table[i]), 0, "%s has a kernel", kolo_optimizer_table[i].name);
+    for (int i = 0; i < kolo_optimizer_count; i++)
+        is_int(make_with(&kolo_optimizer_table[i]), 0, "%s has a kernel", kolo_optimizer_table[i].name);
     kolo_optimizer odd = *kolo_optimizer_find("sgd");
     odd.name = "fresh";
     int rc = make_with(&odd);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "optimizer=fresh"), "an optimizer without a kernel is refused: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "optimizer=fresh"),
+       "an optimizer without a kernel is refused: %s", kolo_error_text());
 }
 
 int main(void)
@@ -363,9 +380,18 @@ int main(void)
         {.name = "with momentum", .momentum = 0.9f, .decay = 0.01f},
         {.name = "with momentum, averaged", .momentum = 0.9f, .decay = 0.01f, .ema = true},
         {.name = "with a bf16 copy", .momentum = 0.9f, .decay = 0.01f, .half = KOLO_BF16},
-        {.name = "with an f16 copy, averaged", .momentum = 0.9f, .decay = 0.01f, .ema = true, .half = KOLO_F16},
+        {.name = "with an f16 copy, averaged",
+         .momentum = 0.9f,
+         .decay = 0.01f,
+         .ema = true,
+         .half = KOLO_F16},
         {.name = "with dampening and clip_value", .momentum = 0.8f, .dampening = 0.2, .clip_value = 0.3},
-        {.name = "of Nesterov's kind", .momentum = 0.9f, .decay = 0.1f, .nesterov = true, .ema = true, .half = KOLO_BF16},
+        {.name = "of Nesterov's kind",
+         .momentum = 0.9f,
+         .decay = 0.1f,
+         .nesterov = true,
+         .ema = true,
+         .half = KOLO_BF16},
     };
     cuda_rig();
     kolo_backend_config config = {.threads = 1, .deterministic = true};

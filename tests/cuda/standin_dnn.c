@@ -1,5 +1,5 @@
-/* The stand-in for cuDNN beside the real library, which needs no GPU to judge descriptors: both are given the same
- * right and wrong things, and must say the same. Skipped where libcudnn.so.9 is not found. */
+/* The stand-in for cuDNN beside the real library, which needs no GPU to judge descriptors: both are given the
+ * same right and wrong things, and must say the same. Skipped where libcudnn.so.9 is not found. */
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -18,9 +18,11 @@ typedef struct library {
 
 static library open_library(const char *name, void *from)
 {
-    static const char *const call[] = {"CreateDescriptor", "DestroyDescriptor", "SetAttribute", "GetAttribute", "Finalize"};
+    static const char *const call[] = {"CreateDescriptor", "DestroyDescriptor", "SetAttribute",
+                                       "GetAttribute", "Finalize"};
     library l = {.name = name};
-    void **entry[] = {(void **)&l.create, (void **)&l.destroy, (void **)&l.set, (void **)&l.get, (void **)&l.finalize};
+    void **entry[] = {(void **)&l.create, (void **)&l.destroy, (void **)&l.set, (void **)&l.get,
+                      (void **)&l.finalize};
     for (int i = 0; i < 5; i++) {
         char symbol[64];
         snprintf(symbol, sizeof symbol, "cudnnBackend%s", call[i]);
@@ -53,7 +55,8 @@ static int count;
 static descriptor make(const library *l, cudnnBackendDescriptorType_t type)
 {
     descriptor d = NULL;
-    if (count == MOST || l->create(type, &d) != CUDNN_STATUS_SUCCESS) printf("Bail out! %s makes no descriptor\n", l->name), exit(1);
+    if (count == MOST || l->create(type, &d) != CUDNN_STATUS_SUCCESS)
+        printf("Bail out! %s makes no descriptor\n", l->name), exit(1);
     return made[count++] = d;
 }
 
@@ -64,7 +67,8 @@ static void destroy(const library *l, descriptor d)
     l->destroy(d);
 }
 
-static int set_ints(const library *l, descriptor d, cudnnBackendAttributeName_t name, int64_t n, const int64_t *v)
+static int set_ints(const library *l, descriptor d, cudnnBackendAttributeName_t name, int64_t n,
+                    const int64_t *v)
 {
     return l->set(d, name, CUDNN_TYPE_INT64, n, v);
 }
@@ -74,7 +78,8 @@ static int set_child(const library *l, descriptor d, cudnnBackendAttributeName_t
     return l->set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &child);
 }
 
-static descriptor tensor(const library *l, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w, cudnnDataType_t type)
+static descriptor tensor(const library *l, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w,
+                         cudnnDataType_t type)
 {
     descriptor d = make(l, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const int64_t dim[4] = {n, c, h, w}, stride[4] = {c * h * w, 1, c * w, c}, align = 16;
@@ -106,7 +111,8 @@ static descriptor geometry(const library *l)
 static descriptor operation(const library *l, int64_t height, int64_t channels, bool finalized)
 {
     descriptor d = make(l, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR), c = geometry(l);
-    descriptor t[3] = {tensor(l, 1, 2, 8, 5, 5, CUDNN_DATA_FLOAT), tensor(l, 2, 16, channels, 3, 3, CUDNN_DATA_FLOAT),
+    descriptor t[3] = {tensor(l, 1, 2, 8, 5, 5, CUDNN_DATA_FLOAT),
+                       tensor(l, 2, 16, channels, 3, 3, CUDNN_DATA_FLOAT),
                        tensor(l, 3, 2, 16, height, 5, CUDNN_DATA_FLOAT)};
     const float one = 1, zero = 0;
     for (int i = 0; i < 3; i++) l->finalize(t[i]);
@@ -131,13 +137,15 @@ static int64_t answers_of_get(const library *l, descriptor d, int64_t room, bool
 
 static int knob_twice(const library *l)
 {
-    descriptor config = make(l, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR), knob = make(l, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    descriptor config = make(l, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR),
+               knob = make(l, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
     const cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_TILE_SIZE;
     const int64_t value = 1;
     l->set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
     set_ints(l, knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 1, &value);
     l->finalize(knob);
-    return l->set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 2, (descriptor[]){knob, knob});
+    return l->set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 2,
+                  (descriptor[]){knob, knob});
 }
 
 static int pack(const library *l, int64_t pointers, bool change)
@@ -187,7 +195,8 @@ static int64_t answer(const library *l, int n)
     const int64_t one = 1, four[4] = {2, 8, 5, 5};
     const float real = 1;
     int64_t asked, there;
-    descriptor raw = make(l, CUDNN_BACKEND_TENSOR_DESCRIPTOR), x = tensor(l, 1, 2, 8, 5, 5, CUDNN_DATA_FLOAT), d;
+    descriptor raw = make(l, CUDNN_BACKEND_TENSOR_DESCRIPTOR), x = tensor(l, 1, 2, 8, 5, 5, CUDNN_DATA_FLOAT),
+               d;
     int whole = l->finalize(x);
     if (whole) return whole;
     switch (n) {

@@ -1,5 +1,6 @@
-/* What the stand-in for a GPU does not let pass: orders that were not stated, memory of the other side, barriers
- * that not all threads reach, calls that a capture forbids. A test that relies on it relies on this. */
+/* What the stand-in for a GPU does not let pass: orders that were not stated, memory of the other side,
+ * barriers that not all threads reach, calls that a capture forbids. A test that relies on it relies on
+ * this. */
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -104,7 +105,8 @@ static int early(bool ordered)
 static void check_order(void)
 {
     int wrong = early(false);
-    ok(wrong > 0 && wrong < ROUNDS, "without an event between two streams either may be first (%d of %d)", wrong, ROUNDS);
+    ok(wrong > 0 && wrong < ROUNDS, "without an event between two streams either may be first (%d of %d)",
+       wrong, ROUNDS);
     is_int(early(true), 0, "with one the order holds");
     pinned[0] = 1;
     MUST(cudaMemcpyAsync(device, pinned, BYTES, cudaMemcpyHostToDevice, a));
@@ -157,7 +159,8 @@ static int orders_seen(bool joined_first)
 }
 
 enum forbidden { ALLOCATION, SYNCHRONISATION, QUERY, FOREIGN_EVENT, NO_JOIN };
-static const char *const forbidden_name[] = {"an allocation", "a synchronisation", "a question about an event", "an event from outside",
+static const char *const forbidden_name[] = {"an allocation", "a synchronisation",
+                                             "a question about an event", "an event from outside",
                                              "a stream that does not join"};
 
 static cudaError_t spoil(enum forbidden how)
@@ -209,9 +212,11 @@ static void check_memory(void)
     MUST(cudaStreamSynchronize(a));
     ok(isnan(pinned[7]), "device memory that was never written is not a number");
     MUST(cudaFree(fresh));
-    is_int(gpu.cudaMemcpyAsync(pinned, device, BYTES + 4, cudaMemcpyDeviceToHost, a), cudaErrorInvalidValue, "a copy beyond its memory is refused");
+    is_int(gpu.cudaMemcpyAsync(pinned, device, BYTES + 4, cudaMemcpyDeviceToHost, a), cudaErrorInvalidValue,
+           "a copy beyond its memory is refused");
     breach("that");
-    is_int(gpu.cudaMemcpyAsync(pinned, device, 4, cudaMemcpyHostToDevice, a), cudaErrorInvalidValue, "so is one that goes another way than it says");
+    is_int(gpu.cudaMemcpyAsync(pinned, device, 4, cudaMemcpyHostToDevice, a), cudaErrorInvalidValue,
+           "so is one that goes another way than it says");
     breach("that");
     gpu.cudaGetLastError();
     int64_t before = ask_count("pageable");
@@ -236,7 +241,8 @@ static void check_memory(void)
 
 static void keep(void *body) { (void)body; }
 
-static cudaError_t launch(const char *name, void (*body)(void *), int64_t grid, int64_t block, size_t shared, void *argument)
+static cudaError_t launch(const char *name, void (*body)(void *), int64_t grid, int64_t block, size_t shared,
+                          void *argument)
 {
     kolo_emulate_config c = {name, __FILE__, __LINE__, grid, block, shared, a, (const void *)(uintptr_t)body};
     gpu.kolo_emulate_launch(&c, argument, body, keep);
@@ -289,9 +295,11 @@ static void check_kernels(void)
     ok(isnan(pinned[0]), "shared memory begins as no number");
     ok(launch("none", sum_body, 0, 96, 64, device) == cudaErrorInvalidConfiguration, "no blocks are refused");
     breach("that");
-    ok(launch("much", sum_body, 1, 96, 50000, device) == cudaErrorInvalidValue, "so is more shared memory than was allowed");
+    ok(launch("much", sum_body, 1, 96, 50000, device) == cudaErrorInvalidValue,
+       "so is more shared memory than was allowed");
     breach("that");
-    ok(launch("wide", sum_body, 1, 1056, 64, device) == cudaErrorInvalidConfiguration, "so are more than 1,024 threads");
+    ok(launch("wide", sum_body, 1, 1056, 64, device) == cudaErrorInvalidConfiguration,
+       "so are more than 1,024 threads");
     ask_forgive();
 }
 
@@ -301,8 +309,10 @@ static void check_end(void)
     MUST(cudaEventDestroy(event));
     is_int(ask_count("alive"), 3, "a stream, another and a piece of memory are still there");
     must(launch("early", early_body, 1, 64, 0, device), "launch");
-    is_int(gpu.cudaStreamSynchronize(a), cudaErrorLaunchFailure, "a barrier that some threads do not reach fails the kernel");
-    ok(strstr(ask_defect(0) ? ask_defect(0) : "", "kernel early") != NULL, "which is named: %s", ask_defect(0));
+    is_int(gpu.cudaStreamSynchronize(a), cudaErrorLaunchFailure,
+           "a barrier that some threads do not reach fails the kernel");
+    ok(strstr(ask_defect(0) ? ask_defect(0) : "", "kernel early") != NULL, "which is named: %s",
+       ask_defect(0));
     is_int(gpu.cudaMemsetAsync(device, 0, 4, b), cudaErrorLaunchFailure, "and nothing works any more");
     gpu.cudaFree(device);
     gpu.cudaStreamDestroy(a);

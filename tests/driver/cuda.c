@@ -1,5 +1,6 @@
-/* libcuda.so.1 as far as the library half asks it, for tests: which memory is whose. What lies "on the GPU" is closed: a processor that reaches for it is ended.
- * Memory of the stand-in for the CUDA runtime is known, too, where KOLO_CUDA_LIBRARY names one that is loaded. */
+/* libcuda.so.1 as far as the library half asks it, for tests: which memory is whose. What lies "on the GPU"
+ * is closed: a processor that reaches for it is ended. Memory of the stand-in for the CUDA runtime is known,
+ * too, where KOLO_CUDA_LIBRARY names one that is loaded. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,7 +19,8 @@ static long asked;
 
 static int give(unsigned long long *at, size_t bytes, unsigned type, unsigned managed)
 {
-    void *p = mmap(NULL, bytes, type == DEVICE && !managed ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, bytes, type == DEVICE && !managed ? PROT_NONE : PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED || pieces == MOST) return 2;
     piece[pieces++] = (struct piece){p, bytes, type, managed};
     *at = (unsigned long long)p;

@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "../../hdf5_tools/shards.h"
 #include "base/file.h"
 #include "input.h"
+#include "shards/shards.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     snprintf(path, sizeof path, "%s", fuzz_put("a.beton", data, bytes));
     snprintf(out, sizeof out, "%s/out", fuzz_folder());
     char *words[] = {"convert", path, "--out", out, "--threads", "1", NULL};
-    const int terminal = dup(1), nowhere = open("/dev/null", O_WRONLY); /* what it says of a split that is done */
+    /* what it says of a split that is done */
+    const int terminal = dup(1), nowhere = open("/dev/null", O_WRONLY);
     dup2(nowhere, 1);
     const bool taken = fuzz_taken(shards_convert(6, words));
     fflush(stdout);

@@ -1,5 +1,5 @@
 /* A value of LMDB: Caffe's Datum. */
-#include "../../hdf5_tools/datum.h"
+#include "readers/datum.h"
 
 #include <stdlib.h>
 

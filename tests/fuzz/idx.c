@@ -1,15 +1,20 @@
-/* IDX: the input is the file of pictures or of labels, told by its number of axes; the other one is made to fit. */
+/* IDX: the input is the file of pictures or of labels, told by its number of axes; the
+ * other one is made to fit. */
 #include <stdlib.h>
 
 #include "input.h"
 
-static uint32_t big32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+static uint32_t big32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static uint8_t other[16 + 4096];
     const bool labels = bytes >= 4 && data[3] == 1;
-    const uint32_t told = bytes >= 8 && data[0] == 0 ? big32(data + 4) : 16; /* of packed files it is not seen */
+    /* of packed files it is not seen */
+    const uint32_t told = bytes >= 8 && data[0] == 0 ? big32(data + 4) : 16;
     const uint32_t n = told < 4096 ? told : 4096;
     other[2] = 8, other[3] = labels ? 3 : 1;
     other[4] = other[5] = 0, other[6] = (uint8_t)(n >> 8), other[7] = (uint8_t)n;

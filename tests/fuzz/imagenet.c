@@ -1,4 +1,5 @@
-/* ImageNet: the input is a tar of pictures or of class tars; if it has no zero byte, the labels of a tar of one picture. */
+/* ImageNet: the input is a tar of pictures or of class tars; if it has no zero byte, the labels of
+ * a tar of one picture. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         map = fuzz_put("map.txt", synset, strlen(synset));
         ids = fuzz_put("ids.txt", "1 n01440764\n", 12);
     }
-    if (bytes && memchr(data, 0, bytes)) fuzz_source("imagenet-tar", fuzz_put("n01440764.tar", data, bytes), map);
+    if (bytes && memchr(data, 0, bytes))
+        fuzz_source("imagenet-tar", fuzz_put("n01440764.tar", data, bytes), map);
     else fuzz_source_of_two("imagenet-tar", picture, fuzz_put("labels.txt", data, bytes), ids);
     return 0;
 }

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../hdf5_tools/pack.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "kolo/error.h"
+#include "pack/pack.h"
 
 bool fuzz_refused;
 static char folder[256];
@@ -72,7 +72,10 @@ void fuzz_require(bool condition, const char *what)
     abort();
 }
 
-void fuzz_source(const char *kind, const char *in, const char *annotations) { fuzz_source_of_two(kind, in, annotations, NULL); }
+void fuzz_source(const char *kind, const char *in, const char *annotations)
+{
+    fuzz_source_of_two(kind, in, annotations, NULL);
+}
 
 void fuzz_source_of_two(const char *kind, const char *in, const char *annotations, const char *more)
 {
@@ -86,7 +89,9 @@ void fuzz_source_of_two(const char *kind, const char *in, const char *annotation
         o.skip = skip;
         if (fuzz_taken(source_open(&s, o.kind, &o))) {
             fuzz_require(s.count > 0, "a sample in what was taken");
-            for (int64_t i = 0; i < s.boxes; i++) fuzz_require(s.box[i].sample < s.count && s.box[i].label < s.classes, "boxes of samples and classes");
+            for (int64_t i = 0; i < s.boxes; i++)
+                fuzz_require(s.box[i].sample < s.count && s.box[i].label < s.classes,
+                             "boxes of samples and classes");
             if (fuzz_taken(source_prepare(&s)))
                 for (int64_t i = 0; i < s.count; i++) fuzz_tried(source_load(&s, i, &buffer));
         }

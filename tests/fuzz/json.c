@@ -1,5 +1,5 @@
 /* The stream of JSON: every value read for what it is, and once more from a mark. */
-#include "../../hdf5_tools/json_stream.h"
+#include "readers/json_stream.h"
 
 #include <math.h>
 #include <string.h>

@@ -31,11 +31,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (!fuzz_taken(kolo_manifest_read(fuzz_folder(), &m))) return 0;
     int64_t next = 0;
     for (int s = 0; s < m.info.shards; s++) {
-        fuzz_require(m.shards[s].first == next && !strchr(m.shards[s].file, '/'), "shards in order, beside the manifest");
+        fuzz_require(m.shards[s].first == next && !strchr(m.shards[s].file, '/'),
+                     "shards in order, beside the manifest");
         next += m.shards[s].count;
     }
     fuzz_require(next == m.info.count, "as many samples as the shards have");
-    for (int c = 0; c < m.info.channels; c++) fuzz_require(isfinite(m.info.mean[c]) && isfinite(m.info.std[c]), "finite statistics");
+    for (int c = 0; c < m.info.channels; c++)
+        fuzz_require(isfinite(m.info.mean[c]) && isfinite(m.info.std[c]), "finite statistics");
     kolo_manifest_free(&m);
     return 0;
 }

@@ -1,5 +1,6 @@
-/* Runs a harness without libFuzzer: NAME FOLDER COUNT SEED... The seeds as they are, which must be taken, then COUNT changed
- * ones. Which changes is a function of the number of the input alone. An input that ends the process, or takes longer than 20 s, is left in FOLDER. */
+/* Runs a harness without libFuzzer: NAME FOLDER COUNT SEED... The seeds as they are, which must be taken,
+ * then COUNT changed ones. Which changes is a function of the number of the input alone. An input that ends
+ * the process, or takes longer than 20 s, is left in FOLDER. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -40,12 +41,14 @@ static uint32_t below(kolo_random *r, size_t most) { return most ? kolo_random_u
 /* Numbers at the borders of types and of buffers, of 1 to 8 bytes, either end first. */
 static void put_number(kolo_random *r, size_t at)
 {
-    static const uint64_t borders[] = {0,          1,           0x7F,       0x80,       0xFF,  0xFFFF,    0x7FFFFFFF,
-                                       0x80000000, ~0ull >> 32, ~0ull >> 1, 1ull << 63, ~0ull, ~0ull - 7, 1ull << 40};
+    static const uint64_t borders[] = {0,          1,          0x7F,       0x80,        0xFF,
+                                       0xFFFF,     0x7FFFFFFF, 0x80000000, ~0ull >> 32, ~0ull >> 1,
+                                       1ull << 63, ~0ull,      ~0ull - 7,  1ull << 40};
     const uint64_t value = borders[below(r, sizeof borders / sizeof *borders)];
     const size_t width = (size_t)1 << below(r, 4);
     const bool big = below(r, 2);
-    for (size_t i = 0; i < width && at + i < input_bytes; i++) input[at + i] = (uint8_t)(value >> 8 * (big ? width - 1 - i : i));
+    for (size_t i = 0; i < width && at + i < input_bytes; i++)
+        input[at + i] = (uint8_t)(value >> 8 * (big ? width - 1 - i : i));
 }
 
 /* `bytes` bytes at `from` are put once more at `at`, or taken out. */
@@ -109,7 +112,8 @@ int main(int argc, char **argv)
     snprintf(crash_path, sizeof crash_path, "%s/crash-%d", argv[1], (int)getpid());
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) signal(ends[i], keep_input);
     for (int i = 0; i < n; i++) {
-        if (kolo_file_read(argv[3 + i], &seeds[i].data, &seeds[i].bytes) < 0) return fprintf(stderr, "%s\n", kolo_error_text()), 3;
+        if (kolo_file_read(argv[3 + i], &seeds[i].data, &seeds[i].bytes) < 0)
+            return fprintf(stderr, "%s\n", kolo_error_text()), 3;
         take(&seeds[i]);
         if (run()) whole++;
         else fprintf(stderr, "%s is refused: %s\n", argv[3 + i], kolo_error_text());

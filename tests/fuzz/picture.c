@@ -11,16 +11,20 @@
 static int64_t sum_of(const kolo_picture *p)
 {
     int64_t sum = 0;
-    for (size_t i = 0; i < (size_t)p->height * (size_t)p->width * (size_t)p->channels; i++) sum += p->pixels[i];
+    for (size_t i = 0; i < (size_t)p->height * (size_t)p->width * (size_t)p->channels; i++)
+        sum += p->pixels[i];
     return sum;
 }
 
-static void part(kolo_jpeg *jpeg, const uint8_t *data, size_t bytes, const kolo_jpeg_info *info, kolo_picture *picture)
+static void part(kolo_jpeg *jpeg, const uint8_t *data, size_t bytes, const kolo_jpeg_info *info,
+                 kolo_picture *picture)
 {
-    const kolo_jpeg_window window = {info->height / 4, info->width / 3, (info->height + 1) / 2, (info->width + 1) / 2};
+    const kolo_jpeg_window window = {info->height / 4, info->width / 3, (info->height + 1) / 2,
+                                     (info->width + 1) / 2};
     kolo_jpeg_window origin;
     if (!fuzz_taken(kolo_jpeg_decode(jpeg, data, bytes, 3, 4, &window, picture, &origin))) return;
-    fuzz_require(origin.top >= 0 && origin.left >= 0 && origin.top + picture->height <= origin.height && origin.left + picture->width <= origin.width,
+    fuzz_require(origin.top >= 0 && origin.left >= 0 && origin.top + picture->height <= origin.height &&
+                     origin.left + picture->width <= origin.width,
                  "the part lies in the picture");
 }
 
@@ -29,7 +33,8 @@ static bool left_out(const uint8_t *data, size_t bytes)
 {
     static kolo_picture picture;
     const enum kolo_picture_kind kind = kolo_picture_sniff(data, bytes);
-    return (kind == KOLO_PICTURE_TIFF || kind == KOLO_PICTURE_WEBP) && !fuzz_tried(kolo_picture_decode(NULL, data, bytes, 0, &picture)) &&
+    return (kind == KOLO_PICTURE_TIFF || kind == KOLO_PICTURE_WEBP) &&
+           !fuzz_tried(kolo_picture_decode(NULL, data, bytes, 0, &picture)) &&
            strstr(kolo_error_text(), "this program was built without");
 }
 

@@ -11,10 +11,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     kolo_options options, again;
     kolo_options_default(&options);
     kolo_options_default(&again);
-    if (fuzz_taken_or(kolo_options_read_recipe(&options, fuzz_put("recipe.yaml", data, bytes)), KOLO_ECONFIG)) {
+    if (fuzz_taken_or(kolo_options_read_recipe(&options, fuzz_put("recipe.yaml", data, bytes)),
+                      KOLO_ECONFIG)) {
         char *text = kolo_options_write(&options, true);
         fuzz_require(text != NULL, "written");
-        fuzz_require(kolo_options_read_recipe(&again, fuzz_put("again.yaml", text, strlen(text))) == 0, "read back");
+        fuzz_require(kolo_options_read_recipe(&again, fuzz_put("again.yaml", text, strlen(text))) == 0,
+                     "read back");
         char *difference = kolo_options_difference(&options, &again);
         fuzz_require(difference == NULL, "read back the same");
         free(text);

@@ -10,7 +10,8 @@ static void look_at(const kolo_weights *weights, const kolo_weight *w, size_t by
 {
     int64_t count = 1;
     for (int k = 0; k < w->rank; k++) count *= w->dim[k];
-    fuzz_require(w->bytes <= bytes && (size_t)count * kolo_dtype_size(w->type) == w->bytes, "as long as its shape says");
+    fuzz_require(w->bytes <= bytes && (size_t)count * kolo_dtype_size(w->type) == w->bytes,
+                 "as long as its shape says");
     fuzz_require(kolo_weights_find(weights, w->name) == w, "found by its name");
     if (w->type == KOLO_I64) return;
     float *values = malloc(sizeof *values * (size_t)count + 1);
@@ -22,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     kolo_weights *weights = NULL;
     if (!fuzz_taken(kolo_weights_open(&weights, fuzz_put("a.safetensors", data, bytes), NULL))) return 0;
-    for (int i = 0; i < kolo_weights_count(weights); i++) look_at(weights, kolo_weights_at(weights, i), bytes);
+    for (int i = 0; i < kolo_weights_count(weights); i++)
+        look_at(weights, kolo_weights_at(weights, i), bytes);
     kolo_weights_close(&weights);
     return 0;
 }

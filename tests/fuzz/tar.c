@@ -1,5 +1,5 @@
 /* Tar files, and tar files in them. */
-#include "../../hdf5_tools/tar_stream.h"
+#include "readers/tar_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static int walk(tar_stream *t, size_t bytes, int depth)
             fuzz_require(tar_refuse_link(t, m) < 0, "a link is refused");
             continue;
         }
-        fuzz_require(m->offset >= 0 && m->bytes >= 0 && (size_t)m->offset + (size_t)m->bytes <= bytes, "members lie within the file");
+        fuzz_require(m->offset >= 0 && m->bytes >= 0 && (size_t)m->offset + (size_t)m->bytes <= bytes,
+                     "members lie within the file");
         if (fuzz_tried(tar_read(t, m, 4096, &data))) {
             fuzz_require(strnlen(data, (size_t)m->bytes + 1) <= (size_t)m->bytes, "a zero behind the data");
             free(data);

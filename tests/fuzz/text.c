@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "../../hdf5_tools/text_rows.h"
 #include "input.h"
+#include "readers/text_rows.h"
 
 enum { TAB, CSV, WORDS, WAYS };
 
@@ -12,7 +12,8 @@ static void look_at(const char *field)
     double number;
     int64_t integer;
     if (text_number(field, &number)) fuzz_require(isfinite(number), "a finite number");
-    if (text_integer(field, &integer)) fuzz_require(text_number(field, &number), "a whole number is a number");
+    if (text_integer(field, &integer))
+        fuzz_require(text_number(field, &number), "a whole number is a number");
     text_is_utf8(field);
 }
 
@@ -24,7 +25,9 @@ static int read_rows(const char *path, int way)
     if (rc < 0) return rc;
     while ((rc = text_next(&t, &line)) > 0) {
         fuzz_require(!strchr(line, '\n'), "a line without its end");
-        const int n = way == CSV ? text_split_csv(line, fields, 8) : way == TAB ? text_split(line, '\t', fields, 8) : text_words(line, fields, 8);
+        const int n = way == CSV   ? text_split_csv(line, fields, 8)
+                      : way == TAB ? text_split(line, '\t', fields, 8)
+                                   : text_words(line, fields, 8);
         for (int i = 0; i < n && i < 8; i++) look_at(fields[i]);
     }
     text_close(&t);

@@ -1,5 +1,5 @@
 /* An annotation of Pascal VOC: the reader of XML, and what is made of the elements. */
-#include "../../hdf5_tools/xml_small.h"
+#include "readers/xml.h"
 
 #include <string.h>
 

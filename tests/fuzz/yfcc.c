@@ -6,7 +6,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static const char *photo;
-    static const char row[] = "0\t1\tab\tu\tn\td\tc\tT\tx\ty\tred+car,%41b\tm\t1\t2\t3\tp\thttp://a/1.jpg\tl\tL\ts\tf\tS\to\tjpg\t0\n";
+    static const char row[] = "0\t1\tab\tu\tn\td\tc\tT\tx\ty\tred+car,%41b\tm\t1\t2\t3\tp\thttp://a/"
+                              "1.jpg\tl\tL\ts\tf\tS\to\tjpg\t0\n";
     if (!photo) photo = fuzz_put("photos/1.jpg", "", 0), fuzz_put("rows", row, strlen(row));
     const char *rows = fuzz_put("rows", row, strlen(row)), *input = fuzz_put("input", data, bytes);
     char folder[320];

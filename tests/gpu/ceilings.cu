@@ -1,6 +1,7 @@
-/* ceilings [--versions] [--quick]: what this GPU can do at most, as JSON lines: bandwidth of a copy and of reading, matrix
- * products by cuBLASLt on random numbers, the bus, and what a launch costs. Times of operations are held against these.
- * --versions: only which libraries and driver are here; needs no GPU. --quick: small sizes, one round. */
+/* ceilings [--versions] [--quick]: what this GPU can do at most, as JSON lines: bandwidth of a copy and of
+ * reading, matrix products by cuBLASLt on random numbers, the bus, and what a launch costs. Times of
+ * operations are held against these. --versions: only which libraries and driver are here; needs no GPU.
+ * --quick: small sizes, one round. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -30,7 +31,7 @@ static void check(int rc, const char *words, const char *call, int line)
         check((int)rc_, cublasLtGetStatusName(rc_), #call, __LINE__); \
     } while (0)
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------------------------------------- */
 
 static __global__ void copy_kernel(uint4 *to, const uint4 *from, size_t n)
 {
@@ -41,7 +42,8 @@ static __global__ void copy_kernel(uint4 *to, const uint4 *from, size_t n)
 static __global__ void read_kernel(const uint4 *from, size_t n, uint32_t *never)
 {
     uint32_t sum = 0;
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+         i += (size_t)gridDim.x * blockDim.x) {
         uint4 v = from[i];
         sum ^= v.x ^ v.y ^ v.z ^ v.w;
     }
@@ -53,14 +55,15 @@ static __global__ void empty_kernel(void) {}
 /* Numbers in [-1, 1): products of zeros run faster than real ones. */
 template <typename T> static __global__ void fill_kernel(T *to, size_t n, uint32_t seed)
 {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+         i += (size_t)gridDim.x * blockDim.x) {
         uint32_t h = (uint32_t)i * 2654435761u ^ seed;
         h ^= h >> 16, h *= 2246822519u, h ^= h >> 13;
         to[i] = (T)((float)(h >> 8) * (1.0f / 8388608.0f) - 1.0f);
     }
 }
 
-/* ---- timing ----------------------------------------------------------------------------------------------------- */
+/* ---- timing -------------------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -96,7 +99,7 @@ static void tell(const char *name, double value, const char *unit)
     fflush(stdout);
 }
 
-/* ---- memory and bus --------------------------------------------------------------------------------------------- */
+/* ---- memory and bus ------------------------------------------------------------------------------------ */
 
 static void memory(size_t bytes, int blocks)
 {
@@ -118,10 +121,12 @@ static void memory(size_t bytes, int blocks)
     size_t part = bytes < (size_t)256 << 20 ? bytes : (size_t)256 << 20;
     CUDA(cudaMallocHost(&host, part));
     tell("upload",
-         1e-9 * (double)part / seconds([&] { CUDA(cudaMemcpyAsync(a, host, part, cudaMemcpyHostToDevice)); }, 2),
+         1e-9 * (double)part /
+             seconds([&] { CUDA(cudaMemcpyAsync(a, host, part, cudaMemcpyHostToDevice)); }, 2),
          "gb_s");
     tell("download",
-         1e-9 * (double)part / seconds([&] { CUDA(cudaMemcpyAsync(host, a, part, cudaMemcpyDeviceToHost)); }, 2),
+         1e-9 * (double)part /
+             seconds([&] { CUDA(cudaMemcpyAsync(host, a, part, cudaMemcpyDeviceToHost)); }, 2),
          "gb_s");
     CUDA(cudaFreeHost(host));
     CUDA(cudaFree(a));
@@ -147,7 +152,7 @@ static void launches(void)
     CUDA(cudaStreamDestroy(stream));
 }
 
-/* ---- matrix products -------------------------------------------------------------------------------------------- */
+/* ---- matrix products ----------------------------------------------------------------------------------- */
 
 typedef struct product {
     const char *name;
@@ -190,8 +195,8 @@ static void matrix(const product *p, int side, int blocks)
     CUDA(cudaMalloc(&workspace, scratch));
     fill(a, p->type, n, blocks, 1u);
     fill(b, p->type, n, blocks, 2u);
-    BLAS(cublasLtMatmulAlgoGetHeuristic(handle, desc, layout, layout, layout, layout, preference, CANDIDATES, found,
-                                        &count));
+    BLAS(cublasLtMatmulAlgoGetHeuristic(handle, desc, layout, layout, layout, layout, preference, CANDIDATES,
+                                        found, &count));
     double best = 1e30;
     for (int i = 0; i < count; i++) {
         double t = seconds(
@@ -213,7 +218,7 @@ static void matrix(const product *p, int side, int blocks)
     cublasLtDestroy(handle);
 }
 
-/* ---- what is here ----------------------------------------------------------------------------------------------- */
+/* ---- what is here -------------------------------------------------------------------------------------- */
 
 static void version_of(const char *library, const char *function, const char *name)
 {
@@ -232,37 +237,43 @@ static void versions(void)
     void *so = dlopen("libnccl.so.2", RTLD_NOW);
     if (so) *(void **)&ask = dlsym(so, "ncclGetVersion");
     if (ask) ask(&nccl);
-    printf("{\"what\": \"versions\", \"runtime\": %d, \"driver_supports\": %d, \"cublaslt\": %zu, \"nccl\": %d",
-           runtime, driver, cublasLtGetVersion(), nccl);
+    printf(
+        "{\"what\": \"versions\", \"runtime\": %d, \"driver_supports\": %d, \"cublaslt\": %zu, \"nccl\": %d",
+        runtime, driver, cublasLtGetVersion(), nccl);
     version_of("libcudnn.so.9", "cudnnGetVersion", "cudnn");
     printf("}\n");
 }
 
 int main(int argc, char **argv)
 {
-    static const product products[] = {{"bf16 product", CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2},
-                                       {"fp16 product", CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F, 2},
-                                       {"tf32 product", CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 4},
-                                       {"f32 product", CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 4}};
+    static const product products[] = {
+        {"bf16 product", CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2},
+        {"fp16 product", CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F, 2},
+        {"tf32 product", CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 4},
+        {"f32 product", CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 4}};
     int quick = 0;
     cudaDeviceProp d;
     size_t free_bytes, total;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--versions")) return versions(), 0;
-        if (strcmp(argv[i], "--quick")) return fprintf(stderr, "usage: ceilings [--versions] [--quick]\n"), 78;
+        if (strcmp(argv[i], "--quick"))
+            return fprintf(stderr, "usage: ceilings [--versions] [--quick]\n"), 78;
         quick = 1;
     }
     versions();
     CUDA(cudaGetDeviceProperties(&d, 0));
     CUDA(cudaMemGetInfo(&free_bytes, &total));
-    printf("{\"what\": \"gpu\", \"name\": \"%s\", \"capability\": \"%d.%d\", \"processors\": %d, \"l2_mib\": %d, "
+    printf("{\"what\": \"gpu\", \"name\": \"%s\", \"capability\": \"%d.%d\", \"processors\": %d, \"l2_mib\": "
+           "%d, "
            "\"memory_mib\": %zu, "
            "\"free_mib\": %zu}\n",
-           d.name, d.major, d.minor, d.multiProcessorCount, d.l2CacheSize >> 20, total >> 20, free_bytes >> 20);
+           d.name, d.major, d.minor, d.multiProcessorCount, d.l2CacheSize >> 20, total >> 20,
+           free_bytes >> 20);
     if (quick) rounds = 1;
     int blocks = d.multiProcessorCount * 8;
     launches();
     memory((size_t)(quick ? 64 : 2048) << 20, blocks);
-    for (size_t i = 0; i < sizeof products / sizeof *products; i++) matrix(&products[i], quick ? 1024 : 8192, blocks);
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        matrix(&products[i], quick ? 1024 : 8192, blocks);
     return 0;
 }

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Where the CUDA libraries of this machine are: what the program was built for must be found, in one of these places, in this order:
-# LD_LIBRARY_PATH, CUDA_HOME, the nvidia-* Python packages (beside PyTorch), the linker's own list, /usr/local/cuda.
+# Where the CUDA libraries of this machine are: what the program was built for must be found, in one of these
+# places, in this order: LD_LIBRARY_PATH, CUDA_HOME, the nvidia-* Python packages (beside PyTorch), the
+# linker's own list, /usr/local/cuda.
 
 # "folder" lines of the packages nvidia-* that python3 knows, without importing anything of them
 python_folders() {
@@ -23,7 +24,8 @@ END
 }
 
 # The file that the linker's list has for a name.
-listed() { { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null | sed -n "s|^[[:space:]]*$1 (.*x86-64.*) => ||p; s|^[[:space:]]*$1 (.*AArch64.*) => ||p" | head -n 1; }
+listed() { { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null |
+    sed -n "s|^[[:space:]]*$1 (.*x86-64.*) => ||p; s|^[[:space:]]*$1 (.*AArch64.*) => ||p" | head -n 1; }
 
 # find_one NAME FOLDER...: prints the first of them that has it; "system" where the linker finds it by itself
 find_one() {
@@ -46,10 +48,12 @@ find_cuda() {
         [ -z "$there" ] || [ "$there" = system ] || paths+=("$there")
     }
     CUDA_PATHS=''
-    [ -f "$LIBRARY" ] || { echo "$LIBRARY is not here: build with make CUDA=1$([ -z "$DRY" ] || echo ', or make tests for the rehearsal')" >&2 && return 1; }
+    [ -f "$LIBRARY" ] || { echo "$LIBRARY is not here: build with make CUDA=1$([ -z "$DRY" ] ||
+        echo ', or make tests for the rehearsal')" >&2 && return 1; }
     [ -z "$DRY" ] || return 0
     if [ -r "$TOP/lib/requires" ]; then needed=$(sed -n 's/^library //p' "$TOP/lib/requires")
-    else needed=$(readelf -d "$LIBRARY" | sed -n 's/.*(NEEDED).*\[\(lib\(cudart\|cublasLt\|cublas\|cudnn\|nccl\)\.so.*\)\]/\1/p'); fi
+    else needed=$(readelf -d "$LIBRARY" |
+        sed -n 's/.*(NEEDED).*\[\(lib\(cudart\|cublasLt\|cublas\|cudnn\|nccl\)\.so.*\)\]/\1/p'); fi
     IFS=: read -r -a folders <<< "${LD_LIBRARY_PATH:-}"
     for folder in "${CUDA_HOME:-}" "${CUDA_PATH:-}"; do
         [ -z "$folder" ] || folders+=("$folder/lib64" "$folder/lib" "$folder/targets/x86_64-linux/lib")
@@ -73,9 +77,11 @@ find_cuda() {
         {
             echo "missing:$missing"
             for name in $missing; do
-                for folder in "${folders[@]}"; do ls -d "$folder/${name%%.so*}".so.* 2> /dev/null; done | sort -u | sed 's/^/  there is only /'
+                for folder in "${folders[@]}"; do ls -d "$folder/${name%%.so*}".so.* 2> /dev/null; done |
+                    sort -u | sed 's/^/  there is only /'
             done
-            echo "give CUDA_HOME, or a python3 (PYTHON=) whose PyTorch was built for the CUDA of ${missing##* }, or add a folder to LD_LIBRARY_PATH"
+            echo \
+                "give CUDA_HOME, or a python3 (PYTHON=) whose PyTorch was built for the CUDA of ${missing##* }, or add a folder to LD_LIBRARY_PATH"
         } >&2
         return 1
     fi

@@ -1,9 +1,11 @@
 # shellcheck shell=bash
-# What the parts of tests/gpu/run share: where things are, headings, TAP lines, limits of time, results.
-# DRY is empty, or 1 for the rehearsal without a GPU. SHOW is empty, or 1 where nothing can be run: what would be is said.
-# ROOM: scratch, removed at the end. RESULTS, in it: what OUT/results.tar.gz is made of. LOGS: RESULTS/logs.
-# The shares, in seconds of a whole run: the parts are sure of them, and what one leaves is the next one's. What does not fit is left out, and said.
-declare -A PART_BUDGET=([facts]=15 [ops]=55 [bench]=215 [golden]=35 [train]=35 [peer]=100 [parity]=25 [speed]=25 [graph]=10 [determinism]=10 [share]=5 [sanitizer]=10)
+# What the parts of tests/gpu/run share: where things are, headings, TAP lines, limits of time, results. DRY
+# is empty, or 1 for the rehearsal without a GPU. SHOW is empty, or 1 where nothing can be run: what would be
+# is said. ROOM: scratch, removed at the end. RESULTS, in it: what OUT/results.tar.gz is made of. LOGS:
+# RESULTS/logs. The shares, in seconds of a whole run: the parts are sure of them, and what one leaves is the
+# next one's. What does not fit is left out, and said.
+declare -A PART_BUDGET=([facts]=15 [ops]=55 [bench]=215 [golden]=35 [train]=35 [peer]=100 [parity]=25 \
+    [speed]=25 [graph]=10 [determinism]=10 [share]=5 [sanitizer]=10)
 
 about() { sed -n '1s/^# *//p' "$HERE/parts/$1.sh"; } # PART
 
@@ -24,10 +26,12 @@ run_begin() { # OUT DRY ONLY SECONDS
     TEE=$!
     exec {REPORT}>&1
     trap interrupted TERM INT HUP
-    count=0 failed=0 part=start part_start=$SECONDS table='' failures='' doctor=1 child='' kept=-60 short='' shares=0 BUDGET=0
+    count=0 failed=0 part=start part_start=$SECONDS table='' failures='' doctor=1 child='' kept=-60 short='' \
+        shares=0 BUDGET=0
     CHOSEN=()
     for each in "${PARTS[@]}"; do
-        case ",${3:-$each}," in *",$each,"*) CHOSEN+=("$each") && BUDGET=$((BUDGET + PART_BUDGET[$each])) ;; esac
+        case ",${3:-$each}," in *",$each,"*) CHOSEN+=("$each") &&
+            BUDGET=$((BUDGET + PART_BUDGET[$each])) ;; esac
     done
     shares=$BUDGET BUDGET=${4:-$BUDGET}
     export KOLO_CACHE=$RESULTS/cache # choices of this run only, told with its results
@@ -38,17 +42,18 @@ run_begin() { # OUT DRY ONLY SECONDS
 # Where programs, data and figures are: WITH puts the programs and their libraries before a command.
 find_programs() {
     TOP=$(cd "$HERE/../.." && pwd)
+    GOLDEN=$TOP/tests/golden
     if [ -x "$TOP/bin/with" ]; then # a bundle
         WITH=("$TOP/bin/with")
         local tree
         tree=$("${WITH[@]}" sh -c 'echo "$BUNDLE_TREE"') || { table='' && run_end 69; }
-        DATA=$TOP/share/data GOLDEN=$TOP/share/golden SHARE=$tree/share/kolo
+        DATA=$TOP/share/data SHARE=$tree/share/kolo
         UNITS=$(cd "$tree/bin" && find . -maxdepth 1 -type f -printf '%f\n')
         LIBRARY=$tree/lib/libkolo_cuda.so
     else
         local build=${KOLO_BUILD:-$TOP/build}
         WITH=(env "PATH=$build/bin:$build/tests:$build/tests/cuda:$build/tests/gpu:$PATH")
-        DATA=$ROOM/data GOLDEN=${KOLO_SHARED:-$TOP/../shared}/golden SHARE=$TOP/share
+        DATA=$ROOM/data SHARE=$TOP/share
         UNITS=$(cd "$build/tests/cuda" 2> /dev/null && find . -maxdepth 1 -type f -perm -u+x -printf '%f\n')
         LIBRARY=$build/lib/libkolo_cuda.so
         [ -z "$DRY" ] || LIBRARY=$build/standin/libkolo_cuda.so
@@ -69,12 +74,14 @@ need_data() {
     [ -d "$DATA/small" ] && return
     local photos=260 small=512
     [ -z "$DRY$SHOW" ] || photos=48 small=96
-    { with kolo-pack --source shapes --split train --count $photos --out "$DATA/photos/train" > "$LOGS/pack" 2>&1 &&
-        with kolo-pack --source shapes --split train --count $small --size 32 --encoding raw --out "$DATA/small/train" >> "$LOGS/pack" 2>&1; } ||
+    { with kolo-pack --source shapes --split train --count $photos --out "$DATA/photos/train" > "$LOGS/pack" \
+        2>&1 &&
+        with kolo-pack --source shapes --split train --count $small --size 32 --encoding raw --out \
+        "$DATA/small/train" >> "$LOGS/pack" 2>&1; } ||
         fail "packing: $(tail -n 1 "$LOGS/pack")"
 }
 
-# ---- time -----------------------------------------------------------------------------------------------------------------
+# ---- time --------------------------------------------------------------------------------------------------
 elapsed() { echo $((SECONDS - BEGIN)); }
 left() { # [SECONDS]: these, or what is left of the part, of those before it, and of the whole
     local upto=0 rest most=${1:-999999} each
@@ -93,11 +100,12 @@ enough() { # NAME: is there time for it?
     return 1
 }
 
-# ---- commands -------------------------------------------------------------------------------------------------------------
+# ---- commands ----------------------------------------------------------------------------------------------
 # Programs of ours, with the libraries that they need.
 with() { LD_LIBRARY_PATH=${CUDA_PATHS:+$CUDA_PATHS:}${LD_LIBRARY_PATH:-} "${WITH[@]}" "$@"; }
 
-# timed SECONDS COMMAND...: exit status 124 after so many. It runs beside this shell, which so learns at once that it is to stop.
+# timed SECONDS COMMAND...: exit status 124 after so many. It runs beside this shell, which so learns at
+# once that it is to stop.
 timed() {
     local seconds status
     seconds=$(left "$1")
@@ -115,7 +123,8 @@ limited() { # SECONDS COMMAND...: of ours
     timed "$seconds" env LD_LIBRARY_PATH="${CUDA_PATHS:+$CUDA_PATHS:}${LD_LIBRARY_PATH:-}" "${WITH[@]}" "$@"
 }
 
-# shown COMMAND...: where nothing can be run, says it, fails if a program or a file of it is missing, and is true
+# shown COMMAND...: where nothing can be run, says it, fails if a program or a file of it is
+# missing, and is true
 declare -A SEEN=()
 shown() {
     [ -n "$SHOW" ] || return 1
@@ -124,12 +133,14 @@ shown() {
     SEEN[$1]=1
     for word; do
         file=${word#*=}
-        case $file in /*) case $word in run=* | PYTHON=*) ;; *) [ -e "$file" ] || absent+=" $file" ;; esac ;; esac
+        case $file in /*) case $word in run=* | PYTHON=*) ;; *) [ -e "$file" ] ||
+            absent+=" $file" ;; esac ;; esac
     done
-    if [ -z "$absent" ]; then pass "would run: ${*//"$TOP/"/}"; else fail "would run: ${*//"$TOP/"/}; missing:$absent"; fi
+    if [ -z "$absent" ]; then pass "would run: ${*//"$TOP/"/}"; else fail \
+        "would run: ${*//"$TOP/"/}; missing:$absent"; fi
 }
 
-# ---- lines ----------------------------------------------------------------------------------------------------------------
+# ---- lines -------------------------------------------------------------------------------------------------
 part_begin() { # NAME
     part=$1 part_start=$SECONDS part_failed=$failed part_count=$count
     printf '\n=== %s: %s\n' "$1" "$(about "$1")"
@@ -137,8 +148,10 @@ part_begin() { # NAME
 part_end() {
     local bad=$((failed - part_failed)) n=$((count - part_count)) word=PASS
     [ $bad = 0 ] || word=FAIL
-    printf -- '--- %s: %s, %d of %d, %d s (%d s in all)\n' "$part" $word $((n - bad)) $n $((SECONDS - part_start)) "$(elapsed)"
-    table+=$(printf '  %-12s %-4s %3d of %3d  %4d s' "$part" $word $((n - bad)) $n $((SECONDS - part_start)))$'\n'
+    printf -- '--- %s: %s, %d of %d, %d s (%d s in all)\n' "$part" $word $((n - bad)) $n \
+        $((SECONDS - part_start)) "$(elapsed)"
+    table+=$(printf '  %-12s %-4s %3d of %3d  %4d s' "$part" $word $((n - bad)) $n \
+        $((SECONDS - part_start)))$'\n'
     record part "name=$part" "passed=$((n - bad))" "failed=$bad" "seconds=$((SECONDS - part_start))"
     keep now
 }
@@ -158,24 +171,27 @@ tail_of() { # LOG [LINES]: its last lines as remarks
     tail -n "${2:-8}" "$1" 2> /dev/null | cut -c 1-300 | sed 's/^/#   /'
 }
 
-# ---- results --------------------------------------------------------------------------------------------------------------
+# ---- results -----------------------------------------------------------------------------------------------
 # record WHAT KEY=VALUE...: a line of results.jsonl; numbers stay numbers
 record() {
     local word key value line="{\"what\": \"$1\""
     shift
     for word; do
         key=${word%%=*} value=${word#*=}
-        if [[ $value =~ ^-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?$ ]]; then line+=", \"$key\": $value"; else line+=", \"$key\": \"${value//[\"\\]/}\""; fi
+        if [[ $value =~ ^-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?$ ]]; then line+=", \"$key\": $value"; else \
+            line+=", \"$key\": \"${value//[\"\\]/}\""; fi
     done
     echo "$line}" >> "$RESULTS/results.jsonl"
 }
 
-# keep [now]: the archive anew, whole or not at all; at most every five seconds unless now. Of a long log its end is kept.
+# keep [now]: the archive anew, whole or not at all; at most every five seconds unless now. Of a long
+# log its end is kept.
 keep() {
     [ "${1:-}" = now ] || [ $((SECONDS - kept)) -ge 5 ] || return 0
     kept=$SECONDS
     local log
-    find "$LOGS" -type f -size +1024k -print0 | while IFS= read -r -d '' log; do tail -c 1000000 "$log" > "$ROOM/end" && mv "$ROOM/end" "$log"; done
+    find "$LOGS" -type f -size +1024k -print0 |
+        while IFS= read -r -d '' log; do tail -c 1000000 "$log" > "$ROOM/end" && mv "$ROOM/end" "$log"; done
     tar -C "$ROOM" -czf "$OUT/.results.tar.gz" results && mv -f "$OUT/.results.tar.gz" "$OUT/results.tar.gz"
 }
 
@@ -187,28 +203,37 @@ tap() {
     enough "$name" || return 1
     limited "$seconds" "$@" > "$log" 2>&1
     status=$?
-    good=$(grep -cE '^ok ' "$log") bad=$(grep -cE '^not ok |^Bail out' "$log") skipped=$(grep -cE '^(ok [0-9]+|1\.\.0) # SKIP' "$log")
-    record tap "part=$part" "name=$name" "passed=$((good - skipped))" "failed=$bad" "status=$status" "seconds=$((SECONDS - begin))"
-    if [ $status = 124 ] || [ $status = 137 ]; then fail "$name did not end in its time ($good passed until then)" && tail_of "$log" 3
-    elif [ "$bad" -gt 0 ]; then fail "$name: $bad of $((good + bad)) failed" && grep -E '^(not ok|#|Bail out)' "$log" | head -n 12 | cut -c 1-240 | sed 's/^/#   /'
+    good=$(grep -cE '^ok ' "$log") bad=$(grep -cE '^not ok |^Bail out' "$log") skipped=$(grep -cE \
+        '^(ok [0-9]+|1\.\.0) # SKIP' "$log")
+    record tap "part=$part" "name=$name" "passed=$((good - skipped))" "failed=$bad" "status=$status" \
+        "seconds=$((SECONDS - begin))"
+    if [ $status = 124 ] || [ $status = 137 ]; then fail \
+        "$name did not end in its time ($good passed until then)" && tail_of "$log" 3
+    elif [ "$bad" -gt 0 ]; then fail "$name: $bad of $((good + bad)) failed" &&
+        grep -E '^(not ok|#|Bail out)' "$log" | head -n 12 | cut -c 1-240 | sed 's/^/#   /'
     elif [ $status != 0 ]; then fail "$name: exit status $status" && tail_of "$log"
-    elif [ "$good" = 0 ] || [ "$good" = "$skipped" ]; then skip "$name: $(grep -m 1 -o 'SKIP.*' "$log" | cut -c 6-)"
+    elif [ "$good" = 0 ] || [ "$good" = "$skipped" ]; then skip "$name: $(grep -m 1 -o 'SKIP.*' "$log" |
+        cut -c 6-)"
     else pass "$name: $((good - skipped)) passed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"; fi
 }
 
-# ---- trainings ------------------------------------------------------------------------------------------------------------
+# ---- trainings ---------------------------------------------------------------------------------------------
 # train NAME SECONDS RECIPE ARGS...: kolo train into $ROOM/NAME; true if it ended well
 train() {
     local name=$1 seconds=$2 recipe=$RECIPES/$3.yaml status
     shift 3
     shown kolo train "$recipe" "$@" val=none run="$name" && return
     enough "$name" || return 1
-    limited "$seconds" kolo train "$recipe" ${DRY:+size=8} "$@" val=none run="$ROOM/$name" > "$LOGS/$part.$name" 2>&1
+    limited "$seconds" kolo train "$recipe" ${DRY:+size=8} "$@" val=none run="$ROOM/$name" > \
+        "$LOGS/$part.$name" 2>&1
     status=$?
-    [ $status = 0 ] || { fail "$name: kolo train ended with status $status" && tail_of "$LOGS/$part.$name" 5; }
+    [ $status = 0 ] || { fail "$name: kolo train ended with status $status" &&
+        tail_of "$LOGS/$part.$name" 5; }
     return $status
 }
-losses() { sed -n 's/.*"event":"step".*"step":\([0-9]*\).*"loss":\([^,}]*\).*/\1 \2/p' "$ROOM/$1/events.jsonl"; } # RUN
+# RUN
+losses() { sed -n 's/.*"event":"step".*"step":\([0-9]*\).*"loss":\([^,}]*\).*/\1 \2/p' \
+    "$ROOM/$1/events.jsonl"; }
 weights() { # RUN: checksum of its newest checkpoint
     local newest
     newest=$(find "$ROOM/$1/checkpoints" -maxdepth 1 -name 'step-*' ! -name '*.tmp*' | sort | tail -n 1)
@@ -219,12 +244,14 @@ same_bits() { # RUN RUN TEXT
     local a b
     a=$(losses "$1") b=$(losses "$2")
     if [ -z "$a" ]; then fail "$3: no losses were written"
-    elif [ "$a" != "$b" ]; then fail "$3: other losses, first at step $(diff <(echo "$a") <(echo "$b") | sed -n '2s/^< \([0-9]*\).*/\1/p')"
-    elif [ "$(weights "$1")" != "$(weights "$2")" ]; then fail "$3: the same $(wc -l <<< "$a") losses, but other weights"
+    elif [ "$a" != "$b" ]; then fail "$3: other losses, first at step $(diff <(echo \
+        "$a") <(echo "$b") | sed -n '2s/^< \([0-9]*\).*/\1/p')"
+    elif [ "$(weights "$1")" != "$(weights "$2")" ]; then fail "$3: the same $(wc -l <<< \
+        "$a") losses, but other weights"
     else pass "$3: the same $(wc -l <<< "$a") losses and weights"; fi
 }
 
-# ---- the end --------------------------------------------------------------------------------------------------------------
+# ---- the end -----------------------------------------------------------------------------------------------
 # Told to stop: what runs is told so too, what is known is written at once.
 interrupted() {
     trap '' TERM INT HUP

@@ -2,9 +2,12 @@
 
 usage: peer.py MODEL BATCH SIZE MODE PRECISION [--device cuda] [--warmup N] [--steps N] [--rounds N]
 
-MODEL: resnet20 (He et al. 2015, section 4.2) or a network of torchvision. MODE: eager, or compile (torch.compile, max-autotune, with CUDA
-graphs), or reduce-overhead (the same without the tuning). PyTorch as a careful user runs it: channels_last, autocast, TF32 allowed, cuDNN's
-benchmark mode, gradients set to None, fused SGD; pictures lie on the GPU already, and nothing is read back but once at the end.
+MODEL: resnet20 (He et al. 2015, section 4.2) or a network of torchvision. MODE: eager, or compile
+(torch.compile, max-autotune, with CUDA
+graphs), or reduce-overhead (the same without the tuning). PyTorch as a careful user runs it: channels_last,
+autocast, TF32 allowed, cuDNN's
+benchmark mode, gradients set to None, fused SGD; pictures lie on the GPU already, and nothing is read back
+but once at the end.
 """
 import argparse
 import json
@@ -42,7 +45,8 @@ def main():
     model = model.to(device, memory_format=torch.channels_last).train()
     x = torch.randn(a.batch, 3, a.size, a.size, device=device).to(memory_format=torch.channels_last)
     y = torch.randint(0, classes, (a.batch,), device=device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=cuda or None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4,
+                                fused=cuda or None)
     scaler = torch.amp.GradScaler(device.type, enabled=a.precision == "fp16" and cuda)
     begin = time.perf_counter()
 
@@ -81,9 +85,12 @@ def main():
         took = time.perf_counter() - begin
         times += took
         best = max(best, a.batch * a.steps / took)
-    result = {"what": "peer", "program": "pytorch", "version": torch.__version__, "model": a.model, "batch": a.batch, "size": a.size,
-              "mode": a.mode, "precision": a.precision, "img_s": round(a.batch * a.steps * a.rounds / times, 1), "best_img_s": round(best, 1),
-              "ms": round(1e3 * times / a.steps / a.rounds, 3), "ready_s": round(ready, 1), "loss": round(float(loss), 4)}
+    result = {"what": "peer", "program": "pytorch", "version": torch.__version__, "model": a.model,
+              "batch": a.batch, "size": a.size,
+              "mode": a.mode, "precision": a.precision, "img_s": round(a.batch * a.steps * a.rounds / times,
+                  1), "best_img_s": round(best, 1),
+              "ms": round(1e3 * times / a.steps / a.rounds, 3), "ready_s": round(ready,
+                  1), "loss": round(float(loss), 4)}
     if cuda:
         result["peak_mib"] = torch.cuda.max_memory_allocated() >> 20
         result["reserved_mib"] = torch.cuda.max_memory_reserved() >> 20

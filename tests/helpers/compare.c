@@ -1,5 +1,6 @@
-/* compare START A B LOSS GRADIENT: the change of every tensor from run START to run A beside that from START to run B.
- * Exit 1 if the losses of step 1 differ by more than LOSS (relative) or a change by more than GRADIENT (relative l2). */
+/* compare START A B LOSS GRADIENT: the change of every tensor from run START to run A beside that from START
+ * to run B. Exit 1 if the losses of step 1 differ by more than LOSS (relative) or a change by more than
+ * GRADIENT (relative l2). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,13 +43,15 @@ int main(int argc, char **argv)
     char where[256] = "none";
     int compared = 0;
     for (int i = 0; i < kolo_weights_count(start); i++) {
-        const kolo_weight *w = kolo_weights_at(start, i), *wa = kolo_weights_find(a, w->name), *wb = kolo_weights_find(b, w->name);
+        const kolo_weight *w = kolo_weights_at(start, i), *wa = kolo_weights_find(a, w->name),
+                          *wb = kolo_weights_find(b, w->name);
         if (w->type != KOLO_F32 || strchr(w->name, ':') || strstr(w->name, "running_")) continue;
         if (!wa || !wb) return 2;
         double difference = 0, norm = 0;
         for (size_t k = 0; k < w->bytes / 4; k++) {
             double s = (double)((const float *)w->data)[k];
-            double da = (double)((const float *)wa->data)[k] - s, db = (double)((const float *)wb->data)[k] - s;
+            double da = (double)((const float *)wa->data)[k] - s,
+                   db = (double)((const float *)wb->data)[k] - s;
             difference += (da - db) * (da - db);
             norm += db * db;
         }
@@ -56,6 +59,7 @@ int main(int argc, char **argv)
         if (norm > 0) compared++;
         if (relative > worst) worst = relative, snprintf(where, sizeof where, "%s", w->name);
     }
-    printf("loss %.9g and %.9g, %.2g apart; worst of %d gradients %.2g (%s)\n", x, y, loss, compared, worst, where);
+    printf("loss %.9g and %.9g, %.2g apart; worst of %d gradients %.2g (%s)\n", x, y, loss, compared, worst,
+           where);
     return loss <= atof(argv[4]) && worst <= atof(argv[5]) && compared > 0 ? 0 : 1;
 }

@@ -1,11 +1,15 @@
 /* Samples a second of the loader and of the plain loops that bound it, hot:
  *   data_bench pread DIR THREADS        every sample by one pread, in random order, to a ring of batches
  *   data_bench decode DIR THREADS       the same, and libjpeg's whole decode, written here
- *   data_bench loader DIR THREADS [KEY=VALUE ...]   our loader with these options; normalise=1: then to f32 as a graph would;
- *                                                   cold=1: one epoch each time, of files that are not in the page cache
+ *   data_bench loader DIR THREADS [KEY=VALUE ...]   our loader with these options; normalise=1: then to f32
+ *                                                   as a graph would; cold=1: one epoch each time, of files
+ *                                                   that are not in the page cache
+ *   data_bench crc DIR                  microseconds that the checksum of a sample takes, as
+ *                                       it came from its file
  *   data_bench open DIR                 milliseconds to open and close all shards
  *   data_bench order N                  milliseconds to make the order of an epoch of N samples
- * Prints one number, the best of three rounds of a second, after one pass over the data; of ten for milliseconds. */
+ * Prints one number, the best of three rounds of a second, after one pass over the data; of
+ * ten for milliseconds. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -45,7 +49,8 @@ static int stop(void)
 }
 
 /* One decompressor for all pictures; a damaged one ends the program by libjpeg's own handler. */
-static void decode(struct jpeg_decompress_struct *j, const uint8_t *data, size_t bytes, uint8_t *to, size_t room)
+static void decode(struct jpeg_decompress_struct *j, const uint8_t *data, size_t bytes, uint8_t *to,
+                   size_t room)
 {
     jpeg_mem_src(j, data, bytes);
     jpeg_read_header(j, TRUE);
@@ -161,7 +166,8 @@ static double loader_rate(const kolo_dataset *set, int threads, const kolo_optio
     double best = 0;
     if (kolo_loader_create(&l, &c) < 0) return -1;
     for (int round = 0; round < ROUNDS; round++) {
-        if (cold) kolo_loader_seek(l, 0, kolo_loader_steps(l) - 1); /* what was read ahead is of another epoch */
+        /* what was read ahead is of another epoch */
+        if (cold) kolo_loader_seek(l, 0, kolo_loader_steps(l) - 1);
         if (cold) forget(set);
         if (cold) kolo_loader_seek(l, round + 2, 0);
         double begin = kolo_time(), seconds = 0;
@@ -196,7 +202,7 @@ static int order_epoch(const char *text)
     static int64_t *samples, epoch;
     if (!order) KOLO_TRY(kolo_order_create(&order, &c));
     if (!samples) samples = kolo_alloc(sizeof *samples * (size_t)c.count);
-    if (!samples) return KOLO_ECONFIG;
+    if (!samples) return KOLO_ENOMEM;
     kolo_order_fill(order, epoch++, samples);
     return 0;
 }
@@ -214,6 +220,34 @@ static int print_milliseconds(int (*work)(const char *word), const char *word)
     return 0;
 }
 
+/* Beside the read that it follows, in which the bytes came into the CPU's cache: the best
+ * of many short rounds. */
+static int print_crc(const char *folder)
+{
+    enum { SHORT = 32 };
+    kolo_dataset *set;
+    double best = 1;
+    if (kolo_dataset_open(&set, folder) < 0) return stop();
+    const int64_t n = kolo_dataset_get_info(set)->count;
+    uint8_t *ring = kolo_pages_alloc(kolo_dataset_bytes(set, 0) * SHORT);
+    if (!ring) return stop();
+    for (int64_t round = 0, i = 0; round < 400; round++) {
+        double seconds = 0;
+        for (int k = 0; k < SHORT; k++, i = (i + 7919) % n) {
+            uint8_t *to = ring + (size_t)k * kolo_dataset_bytes(set, 0);
+            if (kolo_dataset_bytes(set, i) != kolo_dataset_bytes(set, 0) || kolo_dataset_read(set, i, to) < 0)
+                return stop();
+            const double begin = kolo_time();
+            if (kolo_dataset_check_bytes(set, i, to) < 0) return stop();
+            seconds += kolo_time() - begin;
+        }
+        if (seconds / SHORT < best) best = seconds / SHORT;
+    }
+    printf("%.2f\n", best * 1e6);
+    kolo_dataset_close(&set);
+    return 0;
+}
+
 int main(int count, char **word)
 {
     kolo_dataset *set;
@@ -223,14 +257,20 @@ int main(int count, char **word)
     double rate = 0;
     kolo_options_default(&o);
     if (count == 3 && !strcmp(word[1], "open")) return print_milliseconds(open_all, word[2]);
+    if (count == 3 && !strcmp(word[1], "crc")) return print_crc(word[2]);
     if (count == 3 && !strcmp(word[1], "order")) return print_milliseconds(order_epoch, word[2]);
-    if (count < 4) return fprintf(stderr, "usage: data_bench pread|decode|loader DIR THREADS [KEY=VALUE ...], open DIR, order N\n"), 2;
+    if (count < 4)
+        return fprintf(stderr, "usage: data_bench pread|decode|loader DIR THREADS [KEY=VALUE ...], crc DIR, "
+                               "open DIR, order N\n"),
+               2;
     const int threads = atoi(word[3]);
     if (count > 4 && !strcmp(word[count - 1], "normalise=1")) normal = true, count--;
     if (count > 4 && !strcmp(word[count - 1], "cold=1")) cold = true, count--;
     if (kolo_options_read_arguments(&o, count - 4, word + 4, NULL) < 0 || threads < 1) return stop();
     if (kolo_dataset_open(&set, word[2]) < 0) return stop();
-    if (o.data_cache == KOLO_data_cache_ram && kolo_cache_open(&cache, set, 0, kolo_dataset_get_info(set)->count, threads) < 0) return stop();
+    if (o.data_cache == KOLO_data_cache_ram &&
+        kolo_cache_open(&cache, set, 0, kolo_dataset_get_info(set)->count, threads) < 0)
+        return stop();
     loop_rate(set, threads, false, 0); /* into the page cache */
     if (!strcmp(word[1], "loader")) {
         rate = loader_rate(set, threads, &o, normal, cold);

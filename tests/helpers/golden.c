@@ -1,6 +1,7 @@
-/* golden [device=cuda] PATH...: checks every golden case that this build knows, in a folder of cases, a folder of such
- * folders, or one file; TAP. A case says by its own name ("models/lenet5") what kind it is. Cases of other kinds are
- * skipped with the reason. On a device optim/ is left out: it is the same arithmetic in train/. */
+/* golden [device=cuda] PATH...: checks every golden case that this build knows, in a folder of cases, a
+ * folder of such folders, or one file; TAP. A case says by its own name ("models/lenet5") what kind it is.
+ * Cases of other kinds are skipped with the reason. On a device optim/ is left out: it is the same
+ * arithmetic in train/. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -19,15 +20,13 @@ static void check_inventory(const cJSON *json)
     cJSON_ArrayForEach(entry, golden_at(json, "models"))
     {
         char name[64];
-        snprintf(name, sizeof name, "%.60s", entry->string);
-        char *cut = strstr(name, "_10_classes"), *cifar = strstr(name, "_cifar_");
+        const char *shortcut;
+        golden_network(entry->string, name, &shortcut);
         kolo_model_config c = {.rows = 1,
                                .classes = (int64_t)golden_number(entry, "classes", 10),
-                               .shortcut = cifar && cifar[7] == 'B' ? "b" : "a",
+                               .shortcut = shortcut,
                                .mean = {.5f, .5f, .5f},
                                .std = {.5f, .5f, .5f}};
-        if (cut) *cut = 0;
-        if (cifar) *cifar = 0;
         kolo_graph *g = NULL;
         bool known = false;
         for (int i = 0; i < kolo_model_count; i++) known |= !strcmp(kolo_model_table[i].name, name);
@@ -35,10 +34,11 @@ static void check_inventory(const cJSON *json)
             skip("models/inventory: this build lacks the network %s", name);
             continue;
         }
-        if (kolo_model_graph(&g, name, &c) < 0) ok(0, "models/inventory %s: %s", entry->string, kolo_error_text());
+        if (kolo_model_graph(&g, name, &c) < 0)
+            ok(0, "models/inventory %s: %s", entry->string, kolo_error_text());
         else
-            ok((double)kolo_graph_parameters(g) == golden_number(entry, "parameters", 0), "models/inventory %s: %lld parameters", entry->string,
-               (long long)kolo_graph_parameters(g));
+            ok((double)kolo_graph_parameters(g) == golden_number(entry, "parameters", 0),
+               "models/inventory %s: %lld parameters", entry->string, (long long)kolo_graph_parameters(g));
         kolo_graph_destroy(&g);
     }
 }
@@ -60,7 +60,8 @@ static void check_file(const char *path)
     else if (!strcmp(label, "optim/adasum")) skip("%s: tests/unit/comm_adasum checks it", label);
     else if (!strcmp(label, "optim/schedules")) golden_schedules(label, json);
     else if (starts(label, "optim/")) golden_optim_case(label, json);
-    else if (starts(label, "ops/")) golden_op_case(label, json, kolo_backend_is_host(backend) ? NULL : backend);
+    else if (starts(label, "ops/"))
+        golden_op_case(label, json, kolo_backend_is_host(backend) ? NULL : backend);
     else if (starts(label, "detect/")) golden_detect_case(label, json, backend);
     else if (!strcmp(label, "images/photos")) skip("%s: tests/unit/data_golden checks it", label);
     else if (!strcmp(label, "images/mixing")) skip("%s: tests/unit/data_mix checks it", label);
@@ -92,7 +93,8 @@ static void check_path(const char *path, int depth)
         size_t size = strlen(path) + strlen(entry->d_name) + 2;
         char *inside = malloc(size);
         snprintf(inside, size, "%s/%s", path, entry->d_name);
-        bool wanted = stat(inside, &s) == 0 && (S_ISDIR(s.st_mode) ? depth < 3 : golden_ends(inside, ".json"));
+        bool wanted =
+            stat(inside, &s) == 0 && (S_ISDIR(s.st_mode) ? depth < 3 : golden_ends(inside, ".json"));
         if (wanted) found[n++] = inside;
         else free(inside);
     }

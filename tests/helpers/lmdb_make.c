@@ -1,5 +1,6 @@
-/* Makes an LMDB: lmdb_make FOLDER < rows "key TAB FILE" or "key TAB FORM CHANNELS HEIGHT WIDTH LABEL FILE", of which the
- * second are values of Caffe's Datum: FORM `pixels` (planes), `encoded` (a picture file) or `floats`. */
+/* Makes an LMDB: lmdb_make FOLDER < rows "key TAB FILE" or "key TAB FORM CHANNELS HEIGHT WIDTH LABEL
+ * FILE", of which the second are values of Caffe's Datum: FORM `pixels` (planes), `encoded` (a
+ * picture file) or `floats`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,8 @@ static size_t put_number(uint8_t *to, int field, int64_t value)
 }
 
 /* In the order of Caffe's own writer: by field number. */
-static size_t make_datum(const char *form, const int64_t numbers[4], const char *data, size_t bytes, uint8_t *to)
+static size_t make_datum(const char *form, const int64_t numbers[4], const char *data, size_t bytes,
+                         uint8_t *to)
 {
     size_t n = 0;
     for (int i = 0; i < 3; i++) n += put_number(to + n, 1 + i, numbers[i]);
@@ -60,7 +62,8 @@ static int put(MDB_txn *txn, MDB_dbi dbi, char *line)
     int64_t n[4];
     if (!tab) return 2;
     *tab = 0;
-    const bool datum = sscanf(tab + 1, "%15s %ld %ld %ld %ld %511s", form, &n[0], &n[1], &n[2], &n[3], file) == 6;
+    const bool datum =
+        sscanf(tab + 1, "%15s %ld %ld %ld %ld %511s", form, &n[0], &n[1], &n[2], &n[3], file) == 6;
     if (!datum) snprintf(file, sizeof file, "%s", tab + 1);
     if (kolo_file_read(file, &data, &bytes) < 0) return fprintf(stderr, "%s\n", kolo_error_text()), 3;
     uint8_t *message = malloc(bytes + 128);
@@ -80,7 +83,8 @@ int main(int argc, char **argv)
     MDB_dbi dbi;
     char line[1024];
     int rc = 0;
-    if (argc != 2 || mdb_env_create(&env) || mdb_env_set_mapsize(env, 1 << 30) || mdb_env_open(env, argv[1], 0, 0644) || mdb_txn_begin(env, NULL, 0, &txn) ||
+    if (argc != 2 || mdb_env_create(&env) || mdb_env_set_mapsize(env, 1 << 30) ||
+        mdb_env_open(env, argv[1], 0, 0644) || mdb_txn_begin(env, NULL, 0, &txn) ||
         mdb_dbi_open(txn, NULL, 0, &dbi))
         return fprintf(stderr, "usage: lmdb_make FOLDER < rows\n"), 78;
     while (rc == 0 && fgets(line, sizeof line, stdin)) {

@@ -1,6 +1,7 @@
-/* Times the operations of one training step, each family apart: ops_bench MODEL BATCH f32|bf16 THREADS [SIDE [CACHE]]
- * Every tensor has a buffer of its own (but work in place where it can be): no plan, no reductions, no update. Prints the best of the rounds.
- * Depthwise convolutions, if there are any, beside oneDNN's own and a copy of the same run: rates of the bytes that must be moved at least. */
+/* Times the operations of one training step, each family apart: ops_bench MODEL BATCH f32|bf16 THREADS [SIDE
+ * [CACHE]] Every tensor has a buffer of its own (but work in place where it can be): no plan, no reductions,
+ * no update. Prints the best of the rounds. Depthwise convolutions, if there are any, beside oneDNN's own and
+ * a copy of the same run: rates of the bytes that must be moved at least. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@
 
 enum { SECONDS = 3 };
 
-/* OPS_BENCH_CPU=1: processor time of all threads, for machines that others use too; run with OMP_WAIT_POLICY=passive */
+/* OPS_BENCH_CPU=1: processor time of all threads, for machines that others use too; run with
+ * OMP_WAIT_POLICY=passive */
 static double now_of(void)
 {
     struct timespec t;
@@ -36,7 +38,8 @@ static void fill(void *p, const kolo_tensor *t, size_t bytes)
         seed = seed * 1664525u + 1013904223u;
         if (t->role == KOLO_ROLE_LABEL) ((int32_t *)p)[i] = (int32_t)(seed >> 24) % 10;
         else if (t->role == KOLO_ROLE_INPUT) ((uint32_t *)p)[i] = seed;
-        else if (t->role == KOLO_ROLE_PARAM) ((float *)p)[i] = ((float)(seed >> 8) * 0x1p-24f - 0.5f) * (t->rank > 1 ? 0.1f : 1.0f);
+        else if (t->role == KOLO_ROLE_PARAM)
+            ((float *)p)[i] = ((float)(seed >> 8) * 0x1p-24f - 0.5f) * (t->rank > 1 ? 0.1f : 1.0f);
         else if (t->role == KOLO_ROLE_BUFFER) ((float *)p)[i] = 1;
     }
 }
@@ -80,7 +83,9 @@ static void share_memory(bench *b)
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         int over = kolo_op_table[n->op].overwrite, from = over >= 0 ? n->in[over] : -1, to = n->out[0];
-        if (from < 0 || last[from] != i || g->tensor[from].role != KOLO_ROLE_ACTIVATION || b->layout[from].bytes != b->layout[to].bytes) continue;
+        if (from < 0 || last[from] != i || g->tensor[from].role != KOLO_ROLE_ACTIVATION ||
+            b->layout[from].bytes != b->layout[to].bytes)
+            continue;
         home[to] = home[from];
     }
     for (int64_t t = 0; t < g->tensors; t++) {
@@ -103,10 +108,12 @@ static int prepare(bench *b)
     double layouts = kolo_time() - start;
     for (int i = 0; i < (int)b->g->nodes; i++) {
         size_t bytes;
-        if (kolo_backend_prepare(b->backend, b->g, i, b->layout, &b->kernel[i], &bytes) < 0) return stop("prepare");
+        if (kolo_backend_prepare(b->backend, b->g, i, b->layout, &b->kernel[i], &bytes) < 0)
+            return stop("prepare");
         if (bytes > most) most = bytes;
     }
-    printf("layout %.3f s, prepare %.3f s, workspace %.1f MiB\n", layouts, kolo_time() - start - layouts, (double)most / 1048576);
+    printf("layout %.3f s, prepare %.3f s, workspace %.1f MiB\n", layouts, kolo_time() - start - layouts,
+           (double)most / 1048576);
     b->workspace = kolo_pages_alloc(most);
     share_memory(b);
     for (int64_t t = 0; t < b->g->tensors; t++)
@@ -122,7 +129,8 @@ static int round_of(bench *b, double *total)
         void *args[2 * KOLO_MAX_ARGS];
         for (int k = 0; k < n->n_in; k++) args[k] = n->in[k] >= 0 ? b->buffer[n->in[k]] : NULL;
         for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? b->buffer[n->out[k]] : NULL;
-        if (kolo_kernel_run(b->kernel[i], args, b->workspace, &b->step, 0) < 0) return stop(kolo_op_table[n->op].name);
+        if (kolo_kernel_run(b->kernel[i], args, b->workspace, &b->step, 0) < 0)
+            return stop(kolo_op_table[n->op].name);
         double now = now_of();
         if (now - last < b->best[i]) b->best[i] = now - last;
         last = now;
@@ -142,7 +150,9 @@ static void print_families(const bench *b)
             count++;
             if (kolo_op_table[op].flops) flops += kolo_op_table[op].flops(b->g, &b->g->node[i]);
         }
-        if (count) printf("%-22s %4d  %9.3f ms  %7.1f GF/s\n", kolo_op_table[op].name, count, 1e3 * sum, flops / sum * 1e-9);
+        if (count)
+            printf("%-22s %4d  %9.3f ms  %7.1f GF/s\n", kolo_op_table[op].name, count, 1e3 * sum,
+                   flops / sum * 1e-9);
     }
 }
 
@@ -151,18 +161,21 @@ static void print_nodes(const bench *b)
     for (int64_t i = 0; i < b->g->nodes; i++) {
         const kolo_node *n = &b->g->node[i];
         const kolo_tensor *x = &b->g->tensor[n->in[0]];
-        printf("%4ld %-18s %9.1f us  %7.1f GF/s  (%ld,%ld,%ld,%ld) %s\n", (long)i, kolo_op_table[n->op].name, 1e6 * b->best[i],
-               kolo_op_table[n->op].flops ? kolo_op_table[n->op].flops(b->g, n) / b->best[i] * 1e-9 : 0, (long)x->dim[0], (long)x->dim[1], (long)x->dim[2],
-               (long)x->dim[3], kolo_kernel_name(b->kernel[i]));
+        printf("%4ld %-18s %9.1f us  %7.1f GF/s  (%ld,%ld,%ld,%ld) %s\n", (long)i, kolo_op_table[n->op].name,
+               1e6 * b->best[i],
+               kolo_op_table[n->op].flops ? kolo_op_table[n->op].flops(b->g, n) / b->best[i] * 1e-9 : 0,
+               (long)x->dim[0], (long)x->dim[1], (long)x->dim[2], (long)x->dim[3],
+               kolo_kernel_name(b->kernel[i]));
     }
 }
 
-/* ---- depthwise convolutions ---------------------------------------------------------------------------------------- */
+/* ---- depthwise convolutions ---------------------------------------------------------------------------- */
 
 static bool is_depthwise(const bench *b, int64_t i)
 {
     const kolo_node *n = &b->g->node[i];
-    const bool conv = n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_weight;
+    const bool conv =
+        n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_weight;
     return conv && n->a.groups > 1 && n->a.groups == b->g->tensor[n->in[0]].dim[1];
 }
 
@@ -196,12 +209,14 @@ static char *replaced(const char *text, const char *word, const char *by)
     char *out = NULL;
     size_t size;
     FILE *f = open_memstream(&out, &size);
-    for (const char *at; f && (at = strstr(text, word)); text = at + strlen(word)) fprintf(f, "%.*s%s", (int)(at - text), text, by);
+    for (const char *at; f && (at = strstr(text, word)); text = at + strlen(word))
+        fprintf(f, "%.*s%s", (int)(at - text), text, by);
     if (f) fputs(text, f), fclose(f);
     return out;
 }
 
-/* The same nodes by oneDNN alone: a backend that is given our choices, with another in the place of our loops. */
+/* The same nodes by oneDNN alone: a backend that is given our choices, with another in
+ * the place of our loops. */
 static int by_library(const bench *b, kolo_backend_config config, const char *choices, double *best)
 {
     bench other = *b;
@@ -212,7 +227,8 @@ static int by_library(const bench *b, kolo_backend_config config, const char *ch
     for (int i = 0; i < (int)b->g->nodes; i++) {
         size_t bytes = 0;
         if (!is_depthwise(b, i)) continue;
-        if (kolo_backend_prepare(other.backend, b->g, i, b->layout, &b->kernel[i], &bytes) < 0) return stop("prepare");
+        if (kolo_backend_prepare(other.backend, b->g, i, b->layout, &b->kernel[i], &bytes) < 0)
+            return stop("prepare");
         if (bytes > most) most = bytes;
     }
     other.workspace = kolo_pages_alloc(most);
@@ -222,7 +238,8 @@ static int by_library(const bench *b, kolo_backend_config config, const char *ch
             void *args[2 * KOLO_MAX_ARGS];
             if (!is_depthwise(b, i)) continue;
             for (int k = 0; k < n->n_in; k++) args[k] = n->in[k] >= 0 ? b->buffer[n->in[k]] : NULL;
-            for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? b->buffer[n->out[k]] : NULL;
+            for (int k = 0; k < n->n_out; k++)
+                args[n->n_in + k] = n->out[k] >= 0 ? b->buffer[n->out[k]] : NULL;
             const double start = now_of();
             if (kolo_kernel_run(b->kernel[i], args, other.workspace, &b->step, 0) < 0) return stop("run");
             if (now_of() - start < best[i]) best[i] = now_of() - start;
@@ -249,8 +266,9 @@ static int print_depthwise(const bench *b, const kolo_backend_config *config, co
             name = kolo_kernel_name(b->kernel[i]);
         }
         if (bytes > 0)
-            printf("depthwise %-18s %6.2f GB/s, of a copy's %.2f: %.2f; %s %.2f GB/s\n", kolo_op_table[passes[p]].name, bytes / ours * 1e-9, copy * 1e-9,
-                   bytes / ours / copy, name, bytes / theirs * 1e-9);
+            printf("depthwise %-18s %6.2f GB/s, of a copy's %.2f: %.2f; %s %.2f GB/s\n",
+                   kolo_op_table[passes[p]].name, bytes / ours * 1e-9, copy * 1e-9, bytes / ours / copy, name,
+                   bytes / theirs * 1e-9);
     }
     free(library);
     return 0;
@@ -259,8 +277,10 @@ static int print_depthwise(const bench *b, const kolo_backend_config *config, co
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        fprintf(stderr, "usage: ops_bench MODEL BATCH f32|bf16 THREADS [SIDE [CACHE]]   (OPS_BENCH_NODES=1: each node; "
-                        "_RULE=1: no clock; _BLOCK=B)\n");
+        fprintf(
+            stderr,
+            "usage: ops_bench MODEL BATCH f32|bf16 THREADS [SIDE [CACHE]]   (OPS_BENCH_NODES=1: each node; "
+            "_RULE=1: no clock; _BLOCK=B)\n");
         return 78;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -278,7 +298,9 @@ int main(int argc, char **argv)
                            .train = true,
                            .dtype = strcmp(argv[3], "bf16") ? KOLO_F32 : KOLO_BF16};
     bench b = {0};
-    kolo_backend_config config = {.threads = atoi(argv[4]), .cache = argc > 6 ? argv[6] : NULL, .deterministic = getenv("OPS_BENCH_RULE") != NULL};
+    kolo_backend_config config = {.threads = atoi(argv[4]),
+                                  .cache = argc > 6 ? argv[6] : NULL,
+                                  .deterministic = getenv("OPS_BENCH_RULE") != NULL};
     if (kolo_model_graph(&b.g, argv[1], &c) < 0) return stop("graph");
     if (kolo_backend_create(&b.backend, "cpu", &config) < 0) return stop("backend");
     b.layout = calloc((size_t)b.g->tensors, sizeof *b.layout);
@@ -300,7 +322,8 @@ int main(int argc, char **argv)
     if (getenv("OPS_BENCH_CHOICES")) printf("%s", choices);
     if (print_depthwise(&b, &config, choices)) return 1;
     for (int64_t i = 0; i < b.g->nodes; i++) sum += b.best[i];
-    printf("%s b%ld %s block %ld: step %.3f ms, %.1f img/s (best of each operation: %.3f ms, %.1f img/s)\n", argv[1], (long)rows, argv[3],
-           (long)b.layout[b.g->node[1].out[0]].block, 1e3 * total, (double)rows / total, 1e3 * sum, (double)rows / sum);
+    printf("%s b%ld %s block %ld: step %.3f ms, %.1f img/s (best of each operation: %.3f ms, %.1f img/s)\n",
+           argv[1], (long)rows, argv[3], (long)b.layout[b.g->node[1].out[0]].block, 1e3 * total,
+           (double)rows / total, 1e3 * sum, (double)rows / sum);
     return 0;
 }

@@ -1,10 +1,11 @@
-/* parity MODEL BATCH SIDE CLASSES PRECISION [key=value ...]: every operation of one training step of a network, forward and
- * backward, on a device against the CPU backend; TAP, a line a kind of operation.
+/* parity MODEL BATCH SIDE CLASSES PRECISION [key=value ...]: every operation of one training step of a
+ * network, forward and backward, on a device against the CPU backend; TAP, a line a kind of operation.
  *   PRECISION: f32, tf32, bf16, fp16    device=cuda|cpu    valid=ROWS of the batch that count
  *   deterministic=true: also the same bits twice
- * The CPU computes in f32 from the values that the device stores (rounded to 16 bits where it stores 16), one operation
- * after another, and each operation of the device starts from the CPU's values: so what is compared is one operation, on
- * numbers as a training has them. Outputs start as NaN; lanes of padding and the bytes behind an output are looked at. */
+ * The CPU computes in f32 from the values that the device stores (rounded to 16 bits where it stores 16), one
+ * operation after another, and each operation of the device starts from the CPU's values: so what is compared
+ * is one operation, on numbers as a training has them. Outputs start as NaN; lanes of padding and the bytes
+ * behind an output are looked at. */
 #include <stdio.h>
 
 #include "base/memory.h"
@@ -33,7 +34,8 @@ typedef struct family {
 
 typedef struct parity {
     side cpu, device;
-    void **value; /* [tensors] in canonical order: f32, of a PARTIAL f64; NULL: not there, or not used any more */
+    /* [tensors] in canonical order: f32, of a PARTIAL f64; NULL: not there, or not used any more */
+    void **value;
     kolo_step step;
     const char *precision, *label;
     bool deterministic;
@@ -52,28 +54,34 @@ static void must(int rc, const char *what)
 static void *room(size_t bytes)
 {
     void *p = calloc(1, bytes + 64);
-    if (!p) must(kolo_fail(KOLO_ECONFIG, "out of memory for %zu bytes", bytes), "memory");
+    if (!p) must(kolo_fail(KOLO_ENOMEM, "out of memory for %zu bytes", bytes), "memory");
     return p;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------- */
+/* ---- values -------------------------------------------------------------------------------------------- */
 
 static bool is_half(enum kolo_dtype t) { return t == KOLO_BF16 || t == KOLO_F16; }
 
 static float rounded(float x, enum kolo_dtype t)
 {
-    return t == KOLO_BF16 ? kolo_from_bf16(kolo_to_bf16(x)) : t == KOLO_F16 ? kolo_from_f16(kolo_to_f16(x)) : x;
+    return t == KOLO_BF16  ? kolo_from_bf16(kolo_to_bf16(x))
+           : t == KOLO_F16 ? kolo_from_f16(kolo_to_f16(x))
+                           : x;
 }
 
 /* As the device's operations read it: a parameter through its 16-bit copy. */
-static enum kolo_dtype seen_as(const side *s, int t) { return s->layout[t].half ? s->g->dtype : s->g->tensor[t].dtype; }
+static enum kolo_dtype seen_as(const side *s, int t)
+{
+    return s->layout[t].half ? s->g->dtype : s->g->tensor[t].dtype;
+}
 
 static void store(parity *p, int t, void *value)
 {
     const kolo_tensor *x = &p->device.g->tensor[t];
     enum kolo_dtype as = seen_as(&p->device, t);
     if (is_half(as))
-        for (int64_t i = 0; i < kolo_tensor_count(x); i++) ((float *)value)[i] = rounded(((float *)value)[i], as);
+        for (int64_t i = 0; i < kolo_tensor_count(x); i++)
+            ((float *)value)[i] = rounded(((float *)value)[i], as);
     free(p->value[t]);
     p->value[t] = value;
 }
@@ -92,13 +100,15 @@ static void first_values(parity *p, int64_t classes)
             seed ^= seed << 13, seed ^= seed >> 17, seed ^= seed << 5;
             if (x->role == KOLO_ROLE_LABEL) v[i] = (float)(seed % (uint32_t)classes);
             else if (x->role == KOLO_ROLE_INPUT) v[i] = (float)(seed >> 24);
-            else v[i] = kolo_initial_value(x, 1, i) + (x->rank == 1 ? 0.2f * ((float)(seed >> 8) * 0x1p-24f - 0.5f) : 0);
+            else
+                v[i] = kolo_initial_value(x, 1, i) +
+                       (x->rank == 1 ? 0.2f * ((float)(seed >> 8) * 0x1p-24f - 0.5f) : 0);
         }
         store(p, t, v);
     }
 }
 
-/* ---- one operation on one side ---------------------------------------------------------------------------------- */
+/* ---- one operation on one side ------------------------------------------------------------------------- */
 
 typedef struct call {
     void *args[2 * KOLO_MAX_ARGS], *workspace;
@@ -108,7 +118,7 @@ typedef struct call {
 static void *memory(const side *s, size_t bytes, int byte)
 {
     void *m = kolo_backend_alloc(s->backend, bytes + GUARD);
-    if (!m) must(KOLO_ECONFIG, "memory");
+    if (!m) must(KOLO_ENOMEM, "memory");
     must(kolo_backend_fill(s->backend, KOLO_LANE_COMPUTE, m, byte, bytes + GUARD), "fill");
     return m;
 }
@@ -146,7 +156,8 @@ static void call_open(const parity *p, const side *s, const kolo_node *n, size_t
 
 static void call_close(const side *s, const kolo_node *n, call *c)
 {
-    for (int k = 0; k < n->n_in + n->n_out; k++) kolo_backend_free(s->backend, &c->args[k], c->bytes[k] + GUARD);
+    for (int k = 0; k < n->n_in + n->n_out; k++)
+        kolo_backend_free(s->backend, &c->args[k], c->bytes[k] + GUARD);
     kolo_backend_free(s->backend, &c->workspace, c->workspace_bytes + GUARD);
 }
 
@@ -176,13 +187,15 @@ static void *canonical(const side *s, int t, const void *raw)
     return value;
 }
 
-/* ---- comparing -------------------------------------------------------------------------------------------------- */
+/* ---- comparing ----------------------------------------------------------------------------------------- */
 
 static double *widened(const side *s, int t, const void *value)
 {
     int64_t count = kolo_tensor_count(&s->g->tensor[t]);
     double *wide = room((size_t)count * sizeof *wide);
-    for (int64_t i = 0; i < count; i++) wide[i] = s->g->tensor[t].role == KOLO_ROLE_PARTIAL ? ((const double *)value)[i] : (double)((const float *)value)[i];
+    for (int64_t i = 0; i < count; i++)
+        wide[i] = s->g->tensor[t].role == KOLO_ROLE_PARTIAL ? ((const double *)value)[i]
+                                                            : (double)((const float *)value)[i];
     return wide;
 }
 
@@ -190,8 +203,10 @@ static double far_apart(const parity *p, const kolo_node *n, int t, const void *
 {
     const kolo_tensor *x = &p->device.g->tensor[t];
     int64_t count = kolo_tensor_count(x);
-    double *a = widened(&p->device, t, got), *b = widened(&p->device, t, want), tolerance = parity_allowed(p->precision, n->op, x);
-    double least = x->dtype == KOLO_F16 ? 6e-8 * sqrt((double)count) / tolerance : 0; /* the smallest number of fp16 */
+    double *a = widened(&p->device, t, got), *b = widened(&p->device, t, want),
+           tolerance = parity_allowed(p->precision, n->op, x);
+    /* the smallest number of fp16 */
+    double least = x->dtype == KOLO_F16 ? 6e-8 * sqrt((double)count) / tolerance : 0;
     double share = parity_is_sums(n->op, n->out[0] != t)
                        ? parity_sums(a, b, count, tolerance)
                        : parity_distance(a, b, count, least, tolerance, parity_strays(n->op, count));
@@ -225,8 +240,10 @@ static void note(parity *p, int node, int t, double share, const char *why)
     family *f = &p->family[n->op];
     if (why) share = INFINITY;
     if (!(share <= 1))
-        diag("%s node %d %s: %s (%ld,%ld,%ld,%ld) from (%ld,%ld,%ld,%ld) %s", p->label, node, kolo_op_table[n->op].name, x->name, (long)x->dim[0],
-             (long)x->dim[1], (long)x->dim[2], (long)x->dim[3], (long)in->dim[0], (long)in->dim[1], (long)in->dim[2], (long)in->dim[3], why ? why : "differs");
+        diag("%s node %d %s: %s (%ld,%ld,%ld,%ld) from (%ld,%ld,%ld,%ld) %s", p->label, node,
+             kolo_op_table[n->op].name, x->name, (long)x->dim[0], (long)x->dim[1], (long)x->dim[2],
+             (long)x->dim[3], (long)in->dim[0], (long)in->dim[1], (long)in->dim[2], (long)in->dim[3],
+             why ? why : "differs");
     if (share <= f->share) return;
     f->share = share;
     snprintf(f->worst, sizeof f->worst, "%.150s%s%.30s", x->name, why ? " " : "", why ? why : "");
@@ -274,7 +291,8 @@ static void compare(parity *p, int node)
     size_t workspace;
     unsigned char *raw[KOLO_MAX_ARGS] = {NULL};
     call c;
-    must(kolo_backend_prepare(s->backend, s->g, node, s->layout, &kernel, &workspace), kolo_op_table[n->op].name);
+    must(kolo_backend_prepare(s->backend, s->g, node, s->layout, &kernel, &workspace),
+         kolo_op_table[n->op].name);
     if (!is_new(p, kernel)) return;
     p->family[n->op].shapes++;
     call_open(p, s, n, workspace, &c);
@@ -283,7 +301,8 @@ static void compare(parity *p, int node)
         if (n->out[k] < 0) continue;
         raw[k] = raw_output(s, n, &c, k);
         void *got = canonical(s, n->out[k], raw[k]);
-        note(p, node, n->out[k], far_apart(p, n, n->out[k], got, p->value[n->out[k]]), stray_bytes(s, n->out[k], raw[k]));
+        note(p, node, n->out[k], far_apart(p, n, n->out[k], got, p->value[n->out[k]]),
+             stray_bytes(s, n->out[k], raw[k]));
         free(got);
     }
     again(p, n, kernel, &c, raw);
@@ -291,7 +310,7 @@ static void compare(parity *p, int node)
     call_close(s, n, &c);
 }
 
-/* ---- the step --------------------------------------------------------------------------------------------------- */
+/* ---- the step ------------------------------------------------------------------------------------------ */
 
 static void reference(parity *p, int node, void **result)
 {
@@ -300,7 +319,8 @@ static void reference(parity *p, int node, void **result)
     kolo_kernel *kernel;
     size_t workspace;
     call c;
-    must(kolo_backend_prepare(s->backend, s->g, node, s->layout, &kernel, &workspace), kolo_op_table[n->op].name);
+    must(kolo_backend_prepare(s->backend, s->g, node, s->layout, &kernel, &workspace),
+         kolo_op_table[n->op].name);
     call_open(p, s, n, workspace, &c);
     call_run(p, s, kernel, &c, kolo_op_table[n->op].name);
     for (int k = 0; k < n->n_out; k++) {
@@ -341,7 +361,8 @@ static void every_node(parity *p)
     free(last);
 }
 
-static void side_open(side *s, const char *backend, const kolo_backend_config *config, const char *model, kolo_model_config c, enum kolo_dtype dtype)
+static void side_open(side *s, const char *backend, const kolo_backend_config *config, const char *model,
+                      kolo_model_config c, enum kolo_dtype dtype)
 {
     c.dtype = dtype;
     must(kolo_backend_create(&s->backend, backend, config), backend);
@@ -349,7 +370,7 @@ static void side_open(side *s, const char *backend, const kolo_backend_config *c
     s->layout = room((size_t)s->g->tensors * sizeof *s->layout);
     must(kolo_backend_layout(s->backend, s->g, NULL, NULL, s->layout), "layout");
     s->step = kolo_backend_alloc(s->backend, sizeof *s->step);
-    if (!s->step) must(KOLO_ECONFIG, "step");
+    if (!s->step) must(KOLO_ENOMEM, "step");
 }
 
 static void side_close(side *s)
@@ -368,10 +389,13 @@ static void tell(const parity *p)
         if (!f->shapes) continue;
         shapes += f->shapes;
         different += f->different;
-        ok(f->share <= 1, "%s %s: %d shapes, worst at %.0f %% of what is allowed (%s)", p->label, kolo_op_table[op].name, f->shapes, 100 * f->share, f->worst);
+        ok(f->share <= 1, "%s %s: %d shapes, worst at %.0f %% of what is allowed (%s)", p->label,
+           kolo_op_table[op].name, f->shapes, 100 * f->share, f->worst);
     }
-    if (p->deterministic) ok(different == 0, "%s: the same bits twice and in place, %d operations", p->label, shapes);
-    else if (different) diag("%s: %d of %d operations do not give the same bits every time", p->label, different, shapes);
+    if (p->deterministic)
+        ok(different == 0, "%s: the same bits twice and in place, %d operations", p->label, shapes);
+    else if (different)
+        diag("%s: %d of %d operations do not give the same bits every time", p->label, different, shapes);
 }
 
 static const char *word(int argc, char **argv, const char *key, const char *otherwise)
@@ -385,18 +409,25 @@ static const char *word(int argc, char **argv, const char *key, const char *othe
 int main(int argc, char **argv)
 {
     if (argc < 6) {
-        fprintf(stderr, "usage: parity MODEL BATCH SIDE CLASSES f32|tf32|bf16|fp16 [device=cuda|cpu] [valid=ROWS] "
-                        "[deterministic=true]\n");
+        fprintf(stderr,
+                "usage: parity MODEL BATCH SIDE CLASSES f32|tf32|bf16|fp16 [device=cuda|cpu] [valid=ROWS] "
+                "[deterministic=true]\n");
         return 78;
     }
     const char *device = word(argc, argv, "device", "cuda");
     const kolo_model *model = kolo_model_find(argv[1]);
-    int64_t rows = atol(argv[2]), side_length = atol(argv[3]), classes = atol(argv[4]), valid = atol(word(argc, argv, "valid", argv[2]));
+    int64_t rows = atol(argv[2]), side_length = atol(argv[3]), classes = atol(argv[4]),
+            valid = atol(word(argc, argv, "valid", argv[2]));
     char label[200];
     must(model ? 0 : KOLO_ECONFIG, "model");
-    parity p = {.precision = argv[5], .label = label, .deterministic = !strcmp(word(argc, argv, "deterministic", "false"), "true")};
-    snprintf(label, sizeof label, "%s %s batch %ld%s %ldpx", argv[1], argv[5], (long)rows, valid < rows ? " (short)" : "", (long)side_length);
-    enum kolo_dtype dtype = !strcmp(argv[5], "bf16") ? KOLO_BF16 : !strcmp(argv[5], "fp16") ? KOLO_F16 : KOLO_F32;
+    parity p = {.precision = argv[5],
+                .label = label,
+                .deterministic = !strcmp(word(argc, argv, "deterministic", "false"), "true")};
+    snprintf(label, sizeof label, "%s %s batch %ld%s %ldpx", argv[1], argv[5], (long)rows,
+             valid < rows ? " (short)" : "", (long)side_length);
+    enum kolo_dtype dtype = !strcmp(argv[5], "bf16")   ? KOLO_BF16
+                            : !strcmp(argv[5], "fp16") ? KOLO_F16
+                                                       : KOLO_F32;
     kolo_model_config c = {.rows = rows,
                            .height = side_length,
                            .width = side_length,
@@ -407,13 +438,15 @@ int main(int argc, char **argv)
                            .train = true,
                            .mean = {.48f, .46f, .41f, .5f},
                            .std = {.23f, .22f, .23f, .25f}};
-    kolo_backend_config on_cpu = {.threads = kolo_cpu_count(), .direct = true, .deterministic = true}, on_device = on_cpu;
+    kolo_backend_config on_cpu = {.threads = kolo_cpu_count(), .direct = true, .deterministic = true},
+                        on_device = on_cpu;
     on_device.direct = false;
     on_device.deterministic = p.deterministic;
     on_device.tf32 = !strcmp(argv[5], "tf32");
     side_open(&p.cpu, "cpu", &on_cpu, argv[1], c, KOLO_F32);
     side_open(&p.device, device, &on_device, argv[1], c, dtype);
-    must(p.cpu.g->tensors == p.device.g->tensors && p.cpu.g->nodes == p.device.g->nodes ? 0 : KOLO_EINTERNAL, "graphs of two precisions");
+    must(p.cpu.g->tensors == p.device.g->tensors && p.cpu.g->nodes == p.device.g->nodes ? 0 : KOLO_EINTERNAL,
+         "graphs of two precisions");
     p.value = room((size_t)p.cpu.g->tensors * sizeof *p.value);
     p.seen = room((size_t)p.cpu.g->nodes * sizeof *p.seen);
     p.step.valid_global = valid;

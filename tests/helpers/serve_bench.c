@@ -1,7 +1,8 @@
 /* Pictures a second of several jobs together, each reading for itself and all served by one loader:
  *   serve_bench DIR JOBS SECONDS [KEY=VALUE ...]
- * Each job is a process that takes batches and does nothing with them. Prints what all get a second and the CPU time a picture, alone and served,
- * and the ratios; where others use the machine too, CPU time is the one to trust. */
+ * Each job is a process that takes batches and does nothing with them. Prints what all get a second and
+ * the CPU time a picture, alone and served, and the ratios; where others use the machine too, CPU time
+ * is the one to trust. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +81,8 @@ static double cpu_seconds(void)
 {
     struct rusage u;
     getrusage(RUSAGE_CHILDREN, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
 static void server(const kolo_loader_config *c, int jobs, int told)
@@ -95,7 +97,8 @@ static void server(const kolo_loader_config *c, int jobs, int told)
 }
 
 /* Of all jobs: pictures a second, CPU seconds a picture. Negative: something failed. */
-static int measure(const char *folder, const kolo_options *o, int jobs, double seconds, const char *serve, double *rate, double *cpu)
+static int measure(const char *folder, const kolo_options *o, int jobs, double seconds, const char *serve,
+                   double *rate, double *cpu)
 {
     kolo_dataset *set;
     int pipes[2], told = 0;
@@ -111,7 +114,8 @@ static int measure(const char *folder, const kolo_options *o, int jobs, double s
         if (job(&c, seconds, &r) < 0) fprintf(stderr, "serve_bench: %s\n", kolo_error_text());
         _exit(write(pipes[1], &r, sizeof r) != sizeof r);
     }
-    for (int i = 0; i < jobs && read(pipes[0], &r, sizeof r) == sizeof r; i++) sum.rate += r.rate, sum.all += r.all;
+    for (int i = 0; i < jobs && read(pipes[0], &r, sizeof r) == sizeof r; i++)
+        sum.rate += r.rate, sum.all += r.all;
     if (serving) kill(serving, SIGTERM);
     while (wait(NULL) > 0) continue;
     close(pipes[0]), close(pipes[1]);
@@ -135,9 +139,11 @@ int main(int count, char **word)
     snprintf(name, sizeof name, "bench-%d", (int)getpid());
     double rate[2], cpu[2];
     for (int k = 0; k < 2; k++)
-        if (measure(word[1], &o, jobs, seconds, k ? name : NULL, &rate[k], &cpu[k]) < 0) return fprintf(stderr, "serve_bench: %s\n", kolo_error_text()), 1;
-    printf("%d jobs: alone %.0f img/s, %.0f us CPU a picture; served %.0f img/s, %.0f us; ratio %.2f, of CPU time %.2f\n", jobs, rate[0], cpu[0] * 1e6, rate[1],
-           cpu[1] * 1e6, rate[1] / rate[0], cpu[0] / cpu[1]);
+        if (measure(word[1], &o, jobs, seconds, k ? name : NULL, &rate[k], &cpu[k]) < 0)
+            return fprintf(stderr, "serve_bench: %s\n", kolo_error_text()), 1;
+    printf("%d jobs: alone %.0f img/s, %.0f us CPU a picture; served %.0f img/s, %.0f us; ratio %.2f, of CPU "
+           "time %.2f\n",
+           jobs, rate[0], cpu[0] * 1e6, rate[1], cpu[1] * 1e6, rate[1] / rate[0], cpu[0] / cpu[1]);
     kolo_options_free(&o);
     return 0;
 }

@@ -37,28 +37,33 @@ static int load(shard *s, const char *path)
     s->ids = data;
     s->original = kolo_alloc(4 * (size_t)h.count);
     FILE *file = fopen(path, "rb");
-    const bool good = file && fseek(file, (long)p.orig_size, SEEK_SET) == 0 && fread(s->original, 4, (size_t)h.count, file) == (size_t)h.count;
+    const bool good = file && fseek(file, (long)p.orig_size, SEEK_SET) == 0 &&
+                      fread(s->original, 4, (size_t)h.count, file) == (size_t)h.count;
     if (file) fclose(file);
     return good ? 0 : kolo_fail(KOLO_EIO, "%s: cannot read /orig_size", path);
 }
 
-static void print_sample(const kolo_dataset *d, const kolo_targets *t, const shard *s, int64_t i, int64_t index)
+static void print_sample(const kolo_dataset *d, const kolo_targets *t, const shard *s, int64_t i,
+                         int64_t index)
 {
     char source[512];
     int height, width;
     kolo_dataset_size(d, i, &height, &width);
     kolo_dataset_source(d, i, source, sizeof source);
-    printf("sample %" PRId64 " %s %d %d %d %d %d %" PRId64, i, source, height, width, s->original[2 * index], s->original[2 * index + 1],
-           kolo_dataset_label(d, i), s->ids[index]);
+    printf("sample %" PRId64 " %s %d %d %d %d %d %" PRId64, i, source, height, width, s->original[2 * index],
+           s->original[2 * index + 1], kolo_dataset_label(d, i), s->ids[index]);
     for (int k = 0; k < 4 && t && t->transform; k++) printf(" %.9g", (double)t->transform[i][k]);
     printf("\n");
-    for (int64_t b = t && t->box_offset ? t->box_offset[i] : 0; t && t->box_offset && b < t->box_offset[i + 1]; b++) {
+    for (int64_t b = t && t->box_offset ? t->box_offset[i] : 0;
+         t && t->box_offset && b < t->box_offset[i + 1]; b++) {
         const double *n = &s->numbers[4 * (b - s->first_box)];
-        printf("box %" PRId64 " %d %d %.9g %.9g %.9g %.9g %.9g %" PRId64 " %.17g %.17g %.17g %.17g\n", i, t->box_class[b], t->box_flags[b],
-               (double)t->box[b][0], (double)t->box[b][1], (double)t->box[b][2], (double)t->box[b][3], (double)t->box_area[b], t->box_id[b], n[0], n[1], n[2],
-               n[3]);
+        printf("box %" PRId64 " %d %d %.9g %.9g %.9g %.9g %.9g %" PRId64 " %.17g %.17g %.17g %.17g\n", i,
+               t->box_class[b], t->box_flags[b], (double)t->box[b][0], (double)t->box[b][1],
+               (double)t->box[b][2], (double)t->box[b][3], (double)t->box_area[b], t->box_id[b], n[0], n[1],
+               n[2], n[3]);
     }
-    for (int64_t k = t && t->tag_offset ? t->tag_offset[i] : 0; t && t->tag_offset && k < t->tag_offset[i + 1]; k++)
+    for (int64_t k = t && t->tag_offset ? t->tag_offset[i] : 0;
+         t && t->tag_offset && k < t->tag_offset[i + 1]; k++)
         printf("tag %" PRId64 " %d %.9g\n", i, t->tag[k], (double)t->tag_value[k]);
 }
 
@@ -69,7 +74,8 @@ static void print_pairs(const kolo_dataset *d, const kolo_targets *t)
         for (int64_t i = 0; i < t->pairs[set].count; i++) {
             kolo_dataset_source(d, t->pairs[set].pair[i][0], a, sizeof a);
             kolo_dataset_source(d, t->pairs[set].pair[i][1], b, sizeof b);
-            printf("pair %s %s %s %d %d\n", t->pairs[set].name, a, b, t->pairs[set].same[i], t->pairs[set].fold[i]);
+            printf("pair %s %s %s %d %d\n", t->pairs[set].name, a, b, t->pairs[set].same[i],
+                   t->pairs[set].fold[i]);
         }
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# rooms.sh [ROOT]: every #include between rooms of ROOT/src goes from a later room to an earlier one, and neighbours
-# that need not know each other do not. Prints each offence as file:line: words; exit 1 if there is one.
+# rooms.sh [ROOT]: every #include between rooms of ROOT/src goes from a later room to an earlier
+# one, and neighbours that need not know each other do not. Prints each offence as file:line: words;
+# exit 1 if there is one.
 set -u
 cd "${1:-.}" || exit 2
 ROOMS=(base launch data graph ops models optim comm plan exec ckpt report metrics train cmd)
@@ -32,16 +33,50 @@ while IFS=: read -r file line text; do
     elif [[ $STRANGERS == *" $room:$to "* ]]; then
         offence "$file:$line: $room and $to do not know each other"
     fi
-done < <(grep -rnE --include='*.[ch]' --include='*.cu' --include='*.cuh' --include='*.def' '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' src)
+done < <(grep -rnE --include='*.[ch]' --include='*.cu' --include='*.cuh' --include='*.def' \
+    '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' src)
 
-# the installed headers stand on their own; the packing tools use nothing after data
+# within comm, too, there is an order: what algorithm/ is built on (schedule.h: a list of actions) does not
+# know the algorithms
+known=' ' queue=$(echo src/comm/algorithm/*.[ch])
+while [[ -n ${queue// /} ]]; do
+    found=$(grep -ohsE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"comm/[a-z_0-9]+\.h"' $queue |
+        sed 's/.*"\(.*\)\.h"/\1/' | sort -u)
+    queue=''
+    for path in $found; do
+        [[ $known == *" $path "* ]] || known+="$path " queue+=" src/$path.h src/$path.c"
+    done
+done
+for path in $known; do
+    for file in "src/$path".[ch]; do
+        line=$(grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"comm/algorithm/' "$file" 2> \
+            /dev/null) &&
+            offence "$file:${line%%:*}: comm/algorithm is built on $path, which includes it"
+    done
+done
+
+# the installed headers stand on their own; the packing tools use nothing after data, and their own folders
+# in this order
+TOOLS=(readers sources pack shards)
+for i in "${!TOOLS[@]}"; do PLACE[tools/${TOOLS[i]}]=$i; done
 while IFS=: read -r file line text; do
     [[ $text =~ \"([^\"]+)\" ]] || continue
-    to=${BASH_REMATCH[1]%%/*}
+    path=${BASH_REMATCH[1]}
+    to=${path%%/*}
+    from=${file#hdf5_tools/} && from=${from%%/*}
     case $file in
     include/*) [[ $to == kolo ]] || offence "$file:$line: an installed header includes $to" ;;
-    hdf5_tools/*) [[ -z ${PLACE[$to]:-} || ${PLACE[$to]} -le ${PLACE[data]} ]] ||
-        offence "$file:$line: the packing tools include $to, which stands after data" ;;
+    hdf5_tools/*)
+        if [[ -n ${PLACE[$to]:-} ]]; then
+            ((PLACE[$to] <= PLACE[data])) ||
+                offence "$file:$line: the packing tools include $to, which stands after data"
+        elif [[ $path != kolo/* && ! -e hdf5_tools/$path ]]; then
+            offence "$file:$line: there is no hdf5_tools/$path; write the path from hdf5_tools/"
+        elif [[ -n ${PLACE[tools/$from]:-} ]] && ((${PLACE[tools/$to]:--1} > PLACE[tools/$from])); then
+            offence "$file:$line: hdf5_tools/$from includes $to, which stands after it"
+        fi
+        ;;
     esac
-done < <(find include hdf5_tools -name '*.[ch]' -exec grep -nHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' {} + 2>/dev/null)
+done < <(find include hdf5_tools -name '*.[ch]' -exec grep -nHE \
+    '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' {} + 2>/dev/null)
 exit $bad

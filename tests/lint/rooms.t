@@ -7,11 +7,12 @@ none "every room includes only rooms before it" "$(tests/lint/rooms.sh . 2>&1)"
 # a network is a file of models/: what computes, plans and trains knows none
 networks=$(sed -n 's/^MODEL([a-z0-9_]*, *\([a-z]*\).*/\1/p' src/models/models.def | sort -u | paste -sd'|')
 is "$(echo "|$networks|" | grep -oE '\|(swin|yolox|resnet)' | wc -l)" 3 "the networks are known"
-none "no network's name in metrics/, train/, plan/, exec/" "$(grep -rniE "$networks" src/metrics src/train src/plan src/exec)"
+none "no network's name in metrics/, train/, plan/, exec/" "$(grep -rniE "$networks" src/metrics src/train \
+    src/plan src/exec)"
 
 tree=$ROOM/tree
-mkdir -p "$tree"/{src/{base,data,graph,ops/cpu,models,comm,plan},include/kolo,hdf5_tools}
-touch "$tree/include/kolo/error.h"
+mkdir -p "$tree"/{src/{base,data,graph,ops/cpu,models,comm,plan},include/kolo,hdf5_tools/{readers,pack}}
+touch "$tree/include/kolo/error.h" "$tree/hdf5_tools/pack/pack.h"
 offends() { # FILE INCLUDE WORDS
     printf '#include <stdio.h>\n# include "%s"\n' "$2" >"$tree/$1"
     rows=$(tests/lint/rooms.sh "$tree")
@@ -23,6 +24,11 @@ offends src/base/a.c plan/plan.h "stands after it"
 offends src/graph/a.h data/shard/shard.h "do not know each other"
 offends src/models/a.c ops/backend.h "do not know each other"
 offends src/comm/a.c graph/graph.h "do not know each other"
+mkdir "$tree/src/comm/algorithm"
+printf '#include "comm/list.h"\n' >"$tree/src/comm/algorithm/ring.c"
+touch "$tree/src/comm/list.h"
+offends src/comm/list.c comm/algorithm/build.h "built on comm/list"
+rm "$tree/src/comm/list.h" "$tree/src/comm/algorithm/ring.c"
 offends src/ops/cpu/a.c plan/plan.h "stands after it"
 offends src/base/a.c ../plan/plan.h "relative path"
 offends src/base/a.c error.h "has no room"
@@ -30,6 +36,9 @@ offends src/base/a.c kolo/nothing.h "no include/kolo/nothing.h"
 offends src/base/a.c lobby/door.h "not a room"
 offends include/kolo/a.h base/file.h "an installed header"
 offends hdf5_tools/a.c graph/graph.h "stands after data"
-printf '#include "base/file.h"\n#include "kolo/error.h"\n#include "data/shard/shard.h"\n' >"$tree/src/plan/a.c"
+offends hdf5_tools/pack/a.c pack.h "no hdf5_tools/pack.h"
+offends hdf5_tools/readers/a.c pack/pack.h "stands after it"
+printf '#include "base/file.h"\n#include "kolo/error.h"\n#include "data/shard/shard.h"\n' \
+    >"$tree/src/plan/a.c"
 none "what is allowed passes" "$(tests/lint/rooms.sh "$tree" 2>&1)"
 done_testing

@@ -20,6 +20,8 @@ for script in "${SCRIPTS[@]}"; do
     esac
 done
 none "programs and templates (${#OWN[@]})" "$(shellcheck -x -e SC1091 "${OWN[@]}" 2>&1)"
-# one by one and not with -x: lib.sh would be read again for each. Variables of sourced files are used, and set, elsewhere
-none "tests (${#TESTS[@]})" "$(printf '%s\0' "${TESTS[@]}" | xargs -0 -n 1 shellcheck -S warning -e SC1091,SC2034,SC2154 2>&1)"
+# one by one and not with -x: lib.sh would be read again for each. Variables of sourced files are
+# used, and set, elsewhere
+none "tests (${#TESTS[@]})" "$(printf '%s\0' "${TESTS[@]}" |
+    xargs -0 -n 1 shellcheck -S warning -e SC1091,SC2034,SC2154 2>&1)"
 done_testing

@@ -13,8 +13,10 @@ my ($images, $annotations) = (118287, 860001);
 print '{"info": {"description": "made by a test"}, "licenses": [{"id": 1, "name": "none"}], "images": [';
 for my $i (0 .. $images - 1) {
     my $name = sprintf "%012d.jpg", 3 * $i + 9;
-    printf '%s{"license": 3, "file_name": "%s", "coco_url": "http://images.cocodataset.org/train2017/%s", "height": 480, "width": 640, '
-        . '"date_captured": "2013-11-14 11:18:45", "flickr_url": "http://farm9.staticflickr.com/8186/8119368305_4e622c8349_z.jpg", "id": %d}',
+    printf '%s{"license": 3, "file_name": "%s", '
+        . '"coco_url": "http://images.cocodataset.org/train2017/%s", "height": 480, "width": 640, '
+        . '"date_captured": "2013-11-14 11:18:45", '
+        . '"flickr_url": "http://farm9.staticflickr.com/8186/8119368305_4e622c8349_z.jpg", "id": %d}',
         $i ? ', ' : '', $name, $name, 3 * $i + 9;
 }
 print '], "annotations": [';
@@ -24,18 +26,22 @@ my $next = sub { $state = ($state * 1103515245 + 12345) % 2147483648; return $st
 my @polygon = map { join ', ', map { sprintf '%.2f', $next->(640) } 1 .. 2 * (6 + $_) } 0 .. 34;
 for my $a (0 .. $annotations - 1) {
     my $image = 3 * int($next->($images)) + 9;
-    printf '%s{"segmentation": [[%s]], "area": %.4f, "iscrowd": 0, "image_id": %d, "bbox": [%.2f, %.2f, %.2f, %.2f], "category_id": %d, "id": %d}',
-        $a ? ', ' : '', $polygon[$a % 35], $next->(90000), $image, $next->(300), $next->(200), $next->(300), $next->(200),
+    printf '%s{"segmentation": [[%s]], "area": %.4f, "iscrowd": 0, "image_id": %d, '
+        . '"bbox": [%.2f, %.2f, %.2f, %.2f], "category_id": %d, "id": %d}',
+        $a ? ', ' : '', $polygon[$a % 35], $next->(90000), $image,
+        $next->(300), $next->(200), $next->(300), $next->(200),
         1 + $a % 11, $a + 1;
 }
-print '], "categories": [', join(', ', map { qq({"supercategory": "thing", "id": $_, "name": "class $_"}) } 1 .. 11), ']}';
+print '], "categories": [',
+    join(', ', map { qq({"supercategory": "thing", "id": $_, "name": "class $_"}) } 1 .. 11), ']}';
 END
 : > "$ROOM/coco/train2017/000000000009.jpg"
 bytes=$(stat -c %s "$FILE")
 [ "$bytes" -gt 460000000 ] && [ "$bytes" -lt 520000000 ]
 ok $? "the file has $((bytes / 1000000)) MB"
 cat "$FILE" > /dev/null
-/usr/bin/time -f '%e %U %S %M' -o "$ROOM/time" kolo-pack --source coco-json --in "$ROOM/coco" --dry-run > "$ROOM/log" 2>&1
+/usr/bin/time -f '%e %U %S %M' -o "$ROOM/time" kolo-pack --source coco-json --in "$ROOM/coco" --dry-run > \
+    "$ROOM/log" 2>&1
 ok $? "is read"
 like "$ROOM/log" '^118287 pictures, 11 classes' "pictures are counted"
 like "$ROOM/log" '^860001 boxes' "and boxes"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Collectives of more than 2^31 elements, where there is memory for them: 2 GiB a rank and as much again for what comes and goes, on one node and between two; and a message of more
-# bytes than an int counts between the nodes of a real Slurm, over MPI and over TCP.
+# Collectives of more than 2^31 elements, where there is memory for them: 2 GiB a rank and as much again for
+# what comes and goes, on one node and between two; and a message of more bytes than an int counts between
+# the nodes of a real Slurm, over MPI and over TCP.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD/tests/mpi/comm_huge
@@ -15,7 +16,8 @@ if command -v slurmctld slurmd munged srun > /dev/null; then
     KIND=pmi2
     srun --mpi=list 2>&1 | grep -q pmix && KIND=pmix
     for transport in mpi tcp; do
-        timeout 300 srun --mpi="$KIND" -N2 -n2 "$BUILD/tests/mpi/comm_router_drill" "$transport" well 2049 > "$ROOM/drill" 2>&1
+        timeout 300 srun --mpi="$KIND" -N2 -n2 "$BUILD/tests/mpi/comm_router_drill" "$transport" well 2049 > \
+            "$ROOM/drill" 2>&1
         is "$(grep -c 'ok$' "$ROOM/drill")" 2 "2049 MiB from one node to the other over $transport"
     done
 else

@@ -10,7 +10,8 @@ library=$BUILD/cuda/lib/libkolo_cuda.so
 kernels=$(find src -name '*.cu' | wc -l)
 python=$(command -v "${PYTHON:-python3}" || true)
 held() { "$python" tests/long/fatbin.py "$library" | paste -sd ';'; }
-if [ -n "$python" ]; then is "$(held)" "elf 80 $kernels;elf 90 $kernels;elf 100 $kernels;ptx 100 $kernels" "it holds code of all $kernels files for 80, 90 and 100, and PTX for what comes later"
+if [ -n "$python" ]; then is "$(held)" "elf 80 $kernels;elf 90 $kernels;elf 100 $kernels;ptx 100 $kernels" \
+    "it holds code of all $kernels files for 80, 90 and 100, and PTX for what comes later"
 else skip "no python3"; fi
 "$BUILD/cuda/bin/kolo" version > "$ROOM/out"
 like "$ROOM/out" '^CUDA by .*libkolo_cuda.so' "the program finds it"
@@ -34,9 +35,11 @@ for what in "$made" "$made.tar.gz"; do
 done
 tar -xzf "$made.tar.gz" -C "$ROOM" && made=$ROOM/${made##*/}
 like "$made/lib/requires" '^library libcudnn.so.9' "it says which of NVIDIA's libraries it takes from there"
-if [ -n "$python" ]; then is "$(held)" "elf 90 $kernels;ptx 90 $kernels" "its code is for 90 alone, with PTX for what comes later"
+if [ -n "$python" ]; then is "$(held)" "elf 90 $kernels;ptx 90 $kernels" \
+    "its code is for 90 alone, with PTX for what comes later"
 else skip "no python3"; fi
-(cd / && env -i PATH=/usr/bin:/bin HOME="$ROOM" KOLO_CUDA_LIBRARY="$ROOM/absent.so" "$made/tests/gpu/run" --out "$ROOM/run") > "$ROOM/out" 2>&1
+(cd / && env -i PATH=/usr/bin:/bin HOME="$ROOM" KOLO_CUDA_LIBRARY="$ROOM/absent.so" "$made/tests/gpu/run" \
+    --out "$ROOM/run") > "$ROOM/out" 2>&1
 is $? 69 "tests/gpu/run where nothing can be run: exit 69"
 none "no part misses a file" "$(grep '^not ok' "$ROOM/out")"
 is "$(grep -c '^=== .*: ' "$ROOM/out")" "$(tests/gpu/run --list | wc -l)" "every part says what it would run"

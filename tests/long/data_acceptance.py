@@ -1,10 +1,12 @@
-"""Compares packed shards, as h5py reads them, with the files they were made of, as Pillow and numpy read those. TAP lines without a plan.
+"""Compares packed shards, as h5py reads them, with the files they were made of, as Pillow and numpy read
+those. TAP lines without a plan.
 
     data_acceptance.py first NUMBER, then one per argument: KIND:TEXT:SHARDS:SOURCE[:MORE]
 
     idx:     SOURCE images.gz, MORE labels.gz        cifar:  SOURCE a .bin file
     kept:    files below SOURCE keep their bytes     pixels: files below SOURCE, resized as provenance says
-    coco:    as kept; MORE the JSON file             yolo:   as kept; labels/ beside images/      voc: as kept; Annotations/
+    coco:    as kept; MORE the JSON file             yolo:   as kept; labels/ beside images/      voc: as
+             kept; Annotations/
 
 h5dump, where it is found, must give the same bytes for every dataset of numbers of every shard."""
 import glob
@@ -48,7 +50,8 @@ class Split:
         self.files = [h5py.File(path, "r") for path in sorted(glob.glob(os.path.join(folder, "*.h5")))]
         want(self.files, "no shards")
         self.attributes = self.files[0].attrs
-        self.options = dict(w.split("=", 1) for w in text_of(self.files[0]["provenance"].attrs["options"]).split())
+        self.options = dict(w.split("=", 1)
+                            for w in text_of(self.files[0]["provenance"].attrs["options"]).split())
         self.names = [text_of(name) for name in self.files[0]["classes/name"][:]]
         self.count = 0
 
@@ -56,7 +59,8 @@ class Split:
         for f in self.files:
             want(f.attrs["complete"] == 1, "a shard is not complete")
             want(f.attrs["first_sample"] == self.count, "shards do not follow each other")
-            columns = {key: f[key][:] for key in f if isinstance(f[key], h5py.Dataset) and key not in ("images", "bytes")}
+            columns = {key: f[key][:] for key in f if isinstance(f[key], h5py.Dataset)
+                       and key not in ("images", "bytes")}
             data = f["images"][:] if "images" in f else f["bytes"][:].tobytes()
             for i in range(len(columns["label"])):
                 yield columns, i, data
@@ -77,11 +81,13 @@ def check_idx(split, images, labels):
     with gzip.open(images) as f, gzip.open(labels) as g:
         pixels, label = f.read(), g.read()
     n, h, w = (int.from_bytes(pixels[4 * k : 4 * k + 4], "big") for k in (1, 2, 3))
-    pixels, label = numpy.frombuffer(pixels, "u1", offset=16).reshape(n, h, w), numpy.frombuffer(label, "u1", offset=8)
+    pixels, label = numpy.frombuffer(pixels, "u1", offset=16).reshape(n, h, w), numpy.frombuffer(label, "u1",
+        offset=8)
     seen = set()
     for columns, i, data in split.samples():
         k = int(columns["id"][i])
-        want(numpy.array_equal(data[i].reshape(h, w), pixels[k]) and columns["label"][i] == label[k], f"sample {k}")
+        want(numpy.array_equal(data[i].reshape(h, w), pixels[k]) and columns["label"][i] == label[k],
+             f"sample {k}")
         seen.add(k)
     want(len(seen) == n == split.count, f"{len(seen)} of {n} samples")
 
@@ -112,7 +118,8 @@ def check_kept(split, root, each=lambda columns, i, source: None):
             pixels = numpy.asarray(upright(file).convert("RGB"))
             want(blob == pixels.tobytes() and pixels.shape[:2] == (h, w), f"{source}: other pixels")
         else:  # encoded when it was packed
-            a, b = numpy.asarray(upright(blob).convert("RGB"), float), numpy.asarray(upright(file).convert("RGB"), float)
+            a, b = numpy.asarray(upright(blob).convert("RGB"),
+                                 float), numpy.asarray(upright(file).convert("RGB"), float)
             want(a.shape == b.shape and numpy.abs(a - b).mean() < 8, f"{source}: a picture unlike it")
         if columns["label"][i] >= 0:  # a list names files, the others folders
             name = names[columns["label"][i]]
@@ -136,7 +143,8 @@ def check_pixels(split, root):
             picture = picture.resize((w, h), Image.BILINEAR)
         left, top = (w - side) // 2, (h - side) // 2
         pixels = numpy.asarray(picture.crop((left, top, left + side, top + side)))
-        want(numpy.array_equal(pixels, data[i]), f"{source}: other pixels, by {numpy.abs(pixels.astype(int) - data[i]).max()}")
+        want(numpy.array_equal(pixels, data[i]),
+             f"{source}: other pixels, by {numpy.abs(pixels.astype(int) - data[i]).max()}")
 
 
 def rows_of(columns, i):
@@ -150,7 +158,8 @@ def check_coco(split, root, path):
     class_of = {c["id"]: k for k, c in enumerate(sorted(table["categories"], key=lambda c: c["id"]))}
     boxes = {}
     for a in table["annotations"]:
-        boxes.setdefault(a["image_id"], []).append(tuple(float(x) for x in a["bbox"]) + (class_of[a["category_id"]],))
+        boxes.setdefault(a["image_id"],
+                         []).append(tuple(float(x) for x in a["bbox"]) + (class_of[a["category_id"]],))
 
     def each(columns, i, source):
         want(sorted(rows_of(columns, i)) == sorted(boxes.pop(int(columns["id"][i]), [])), f"{source}: boxes")
@@ -171,7 +180,8 @@ def check_yolo(split, root):
 
 def check_voc(split, root):
     def each(columns, i, source):
-        xml = tree.parse(os.path.join(root, "Annotations", os.path.splitext(os.path.basename(source))[0] + ".xml"))
+        xml = tree.parse(os.path.join(root, "Annotations",
+                                      os.path.splitext(os.path.basename(source))[0] + ".xml"))
         rows = []
         for thing in xml.findall("object"):
             box = thing.find("bndbox")
@@ -214,7 +224,8 @@ def main():
             checks[kind](split, *rest)
             if shutil.which("h5dump"):
                 check_h5dump(split)
-            print(f"ok {number} - {text}: {split.count} samples as h5py, h5dump and another decoder read them", flush=True)
+            print(f"ok {number} - {text}: {split.count} samples as h5py, h5dump and another decoder read "
+                "them", flush=True)
         except Differs as difference:
             print(f"not ok {number} - {text}\n#   {difference}", flush=True)
 

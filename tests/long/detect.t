@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A detector learns: YOLOX-nano on eight photos of COCO, judged on them, by kolo and by pycocotools. Some minutes.
+# A detector learns: YOLOX-nano on eight photos of COCO, judged on them, by kolo and by
+# pycocotools. Some minutes.
 #   PYTHON=python with pycocotools [that of `make peers`]
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
@@ -8,9 +9,11 @@ DATA=$KOLO_SHARED/data/detection/coco-json
 [ -d "$DATA" ] || skip_all "no photos with boxes here"
 kolo-pack --source coco-json --in "$DATA" --split train --limit 8 --out "$ROOM/set" > "$ROOM/log" 2>&1
 ok $? "eight photos are packed"
-kolo train share/recipes/yolox_nano_few.yaml data="$ROOM/set" val="$ROOM/set" run="$ROOM/run" > "$ROOM/log" 2>&1
+kolo train share/recipes/yolox_nano_few.yaml data="$ROOM/set" val="$ROOM/set" run="$ROOM/run" > "$ROOM/log" \
+    2>&1
 ok $? "trained"
-kolo eval share/recipes/yolox_nano_few.yaml val="$ROOM/set" run="$ROOM/run" conf=.001 results="$ROOM/results.json" > "$ROOM/eval" 2>&1
+kolo eval share/recipes/yolox_nano_few.yaml val="$ROOM/set" run="$ROOM/run" conf=.001 \
+    results="$ROOM/results.json" > "$ROOM/eval" 2>&1
 ok $? "evaluated"
 read -r ap ap50 < <(sed -n 's/^AP \([-0-9.]*\)  AP50 \([-0-9.]*\) .*/\1 \2/p' "$ROOM/eval")
 awk -v x="$ap50" 'BEGIN { exit !(x >= .9) }'
@@ -18,7 +21,8 @@ ok $? "AP50 is $ap50: at least .9"
 # shellcheck source=tests/peers/python.sh
 . tests/peers/python.sh
 if peers_have pycocotools.cocoeval; then
-    "$PYTHON" - "$DATA/annotations/instances_train2017.json" "$ROOM/results.json" "$ap" "$ap50" > "$ROOM/log" 2>&1 <<'PY'
+    "$PYTHON" - "$DATA/annotations/instances_train2017.json" "$ROOM/results.json" "$ap" "$ap50" > \
+        "$ROOM/log" 2>&1 <<'PY'
 import json, sys
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval

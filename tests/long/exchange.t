@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # Weights and graphs beside PyTorch's packages: every row of tests/peers/exchange.py is a test. Some minutes.
 #   YOLOX=folder with the package yolox: its own model on Darknet-53, too
-#   PYTHON=python with torch, torchvision, timm, safetensors, and for graphs onnx and onnxruntime [that of `make peers`]; NETWORKS="resnet50 swin_t": these alone, all: every one
+#   PYTHON=python with torch, torchvision, timm, safetensors, and for graphs onnx and onnxruntime [that of
+#   `make peers`]; NETWORKS="resnet50 swin_t": these alone, all: every one
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
 # shellcheck source=tests/peers/python.sh
 . tests/peers/python.sh
-peers_have torch torchvision timm safetensors || skip_all "no torchvision and timm to compare with: make peers"
+peers_have torch torchvision timm safetensors ||
+    skip_all "no torchvision and timm to compare with: make peers"
 picture=$(find "$KOLO_SHARED/data/imagenet-sample" -name '*.JPEG' 2> /dev/null | sort | head -n 1)
 [ -n "$picture" ] || skip_all "no photo here"
 export KOLO_CACHE=$ROOM/cache
-networks=${NETWORKS:-resnet18 resnet50 resnext50_32x4d resnet50d vgg11 vgg16_bn efficientnet_b0 efficientnet_b3 convnext_tiny swin_t yolox_nano yolox_tiny yolox_s yolov3_tiny yolov3}
+usual="resnet18 resnet50 resnext50_32x4d resnet50d vgg11 vgg16_bn efficientnet_b0 efficientnet_b3"
+usual+=" convnext_tiny swin_t yolox_nano yolox_tiny yolox_s yolov3_tiny yolov3"
+networks=${NETWORKS:-$usual}
 [ "$networks" != all ] || networks=
 # shellcheck disable=SC2086
 "$PYTHON" tests/peers/exchange.py "$BUILD/bin/kolo" "$ROOM" "$picture" $networks > "$ROOM/rows" 2> "$ROOM/log"
@@ -31,7 +35,8 @@ if [ -n "${NETWORKS:-}" ] && [ "$NETWORKS" != all ]; then
     exit
 fi
 if peers_have cv2 && "$PYTHON" -c 'import cv2; cv2.dnn.readNetFromDarknet' 2> "$ROOM/log"; then
-    "$PYTHON" tests/peers/darknet.py "$BUILD/bin/kolo" "$ROOM" "$picture" ${YOLOX:+"$YOLOX"} > "$ROOM/rows" 2> "$ROOM/log"
+    "$PYTHON" tests/peers/darknet.py "$BUILD/bin/kolo" "$ROOM" "$picture" ${YOLOX:+"$YOLOX"} > "$ROOM/rows" \
+        2> "$ROOM/log"
     rows $?
 else
     skip "no OpenCV that reads networks of darknet: make peers"

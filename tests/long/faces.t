@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Faces: people of fold 2 of LFW's View 2 are learnt as classes, then pairs of the others, fold 1, are verified.
+# Faces: people of fold 2 of LFW's View 2 are learnt as classes, then pairs of the others,
+# fold 1, are verified.
 . "$(dirname "$0")/../lib.sh"
 need kolo kolo-pack awk
 LFW=$KOLO_SHARED/data/lfw
 [ -d "$LFW/crop150" ] || skip_all "no pictures of LFW in $LFW"
 
-# fold 1 as development test, fold 2 as development training pairs; the people of fold 2 of whom there are three pictures or more
+# fold 1 as development test, fold 2 as development training pairs; the people of fold 2 of whom there are
+# three pictures or more
 half() { # FILE FIRST: 600 pairs from line FIRST on
     echo 300 > "$1" && tail -n "+$2" "$LFW/pairs_folds1-2.txt" | head -n 600 >> "$1"
 }
 half "$ROOM/pairsDevTest.txt" 2
 half "$ROOM/pairsDevTrain.txt" 602
-awk -F '\t' 'NR > 1 { print $1; if (NF == 4) print $3 }' "$ROOM/pairsDevTrain.txt" | sort -u | while read -r name; do
+awk -F '\t' 'NR > 1 { print $1; if (NF == 4) print $3 }' "$ROOM/pairsDevTrain.txt" | sort -u |
+    while read -r name; do
     set -- "$LFW/crop150/$name"/*.jpg
     [ $# -ge 3 ] && echo "$name"
 done > "$ROOM/people.txt"
@@ -19,7 +22,8 @@ people=$(wc -l < "$ROOM/people.txt")
 pack() { kolo-pack --source lfw --in "$LFW/crop150" --encoding raw --size 48 "$@" > "$ROOM/log" 2>&1; }
 pack --classes "$ROOM/people.txt" --out "$ROOM/people" --name people
 ok $? "$people people are packed"
-pack --annotations "$ROOM/pairsDevTest.txt" --annotations "$ROOM/pairsDevTrain.txt" --annotations "$LFW/pairs_folds1-2.txt" \
+pack --annotations "$ROOM/pairsDevTest.txt" --annotations "$ROOM/pairsDevTrain.txt" --annotations \
+    "$LFW/pairs_folds1-2.txt" \
     --split val --out "$ROOM/pairs" --name pairs
 ok $? "pairs are packed"
 for head in softmax arcface; do
@@ -33,7 +37,9 @@ for head in softmax arcface; do
         ok $? "head=$head: $pairs is verified"
         sed 's/^/# /' "$ROOM/$pairs"
     done
-    awk '/^dev_test: accuracy/ { e = $5 - sqrt($3 * (1 - $3) / 600); found = 1; exit } END { exit !(found && e * e < 1e-8) }' "$ROOM/dev_test"
+    awk '/^dev_test: accuracy/ { e = $5 - sqrt($3 * (1 - $3) / 600); found = 1; exit }
+        END { exit !(found && e * e < 1e-8) }' \
+        "$ROOM/dev_test"
     ok $? "head=$head: of one fold the error is that of 600 answers"
     # chance is .5 with a standard error of .0204 over 600 pairs of people never seen
     awk '/^dev_test: accuracy/ { exit !($3 > 0.5 + 4 * 0.0204) }' "$ROOM/dev_test"

@@ -1,4 +1,5 @@
-"""fatbin.py FILE: what code for GPUs a library holds, a line a kind: "KIND ARCHITECTURE PIECES". KIND: elf (machine code) or ptx."""
+"""fatbin.py FILE: what code for GPUs a library holds, a line a kind: "KIND ARCHITECTURE PIECES". KIND: elf
+(machine code) or ptx."""
 import collections
 import struct
 import sys

@@ -4,8 +4,10 @@
 . "$(dirname "$0")/../lib.sh"
 cluster 2 1
 shapes_data 512 96
-KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_RUN=$ROOM/run KOLO_ARGS="batch=32 epochs=94 checkpoint_steps=1000 threads=1 eval_epochs=0" \
-    sbatch --parsable --nodes=2 --time=1 --signal=B:USR1@20 --output="$ROOM/run.out" "$TOP/jobs/resnet_imagenet.sh" > "$ROOM/job"
+KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_RUN=$ROOM/run \
+    KOLO_ARGS="batch=32 epochs=94 checkpoint_steps=1000 threads=1 eval_epochs=0" \
+    sbatch --parsable --nodes=2 --time=1 --signal=B:USR1@20 --output="$ROOM/run.out" \
+    "$TOP/jobs/resnet_imagenet.sh" > "$ROOM/job"
 is "$(await "$(cat "$ROOM/job")" 600)" COMPLETED "a run that is longer than its time limit completes"
 starts=$(grep -c '" on n\[1-2\], start ' "$ROOM/run.out")
 [ "$starts" -ge 2 ]

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# kolo-pack killed with SIGKILL at random moments, resumed, killed again: in the end the bytes of a packing that nobody disturbed.
+# kolo-pack killed with SIGKILL at random moments, resumed, killed again: in the end the bytes of a packing
+# that nobody disturbed.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards
 sums() { (cd "$1" && sha256sum -- *); }
 kolo-pack --source shapes --count 60 --out "$ROOM/shapes" > "$ROOM/log" 2>&1
 mkdir -p "$ROOM/photos/a" "$ROOM/photos/b"
-for i in $(seq 0 59); do kolo-shards show "$ROOM/shapes" --index "$i" --out "$ROOM/photo-$i.jpg" > /dev/null; done
-for i in $(seq 0 5999); do echo "$ROOM/photo-$((i % 60)).jpg $ROOM/photos/$([ $((i % 3)) = 0 ] && echo a || echo b)/$i.jpg"; done |
+for i in $(seq 0 59); do kolo-shards show "$ROOM/shapes" --index "$i" --out "$ROOM/photo-$i.jpg" > \
+    /dev/null; done
+for i in $(seq 0 5999); do echo "$ROOM/photo-$((i % 60)).jpg $ROOM/photos/$([ \
+    $((i % 3)) = 0 ] && echo a || echo b)/$i.jpg"; done |
     while read -r from to; do ln "$from" "$to"; done
 RANDOM=20
 # CASE COUNT ARGUMENTS...: COUNT kills, by one, two or three ranks in turn
@@ -20,15 +23,18 @@ disturbed() {
     took=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print int((b - a) * 1000) }')
     while [ $start -le $((kills * 5)) ]; do
         ranks=$((start % 3 + 1))
-        command -v mpiexec > /dev/null || ranks=1
+        ranks_start || ranks=1
         local run=(kolo-pack)
         [ $ranks -gt 1 ] && run=(mpiexec -n "$ranks" kolo-pack)
         "${run[@]}" "$@" --shards 3 --out "$ROOM/$name-killed" --resume > "$ROOM/log" 2>&1 &
         pid=$!
         if [ $killed -lt "$kills" ]; then
-            sleep "$(awk -v most="$took" -v part=$RANDOM 'BEGIN { printf "%.3f", (50 + most * .5 * part / 32767) / 1000 }')"
+            sleep "$(awk -v most="$took" -v part=$RANDOM \
+                'BEGIN { printf "%.3f", (50 + most * .5 * part / 32767) / 1000 }')"
             local victim=$pid
-            [ $ranks -gt 1 ] && victim=$(pgrep -f "$ROOM/$name-killed" | while read -r one; do [ "$(cat "/proc/$one/comm" 2> /dev/null)" = kolo-pack ] && echo "$one"; done | head -n 1)
+            [ $ranks -gt 1 ] && victim=$(pgrep -f "$ROOM/$name-killed" |
+                while read -r one; do [ "$(cat "/proc/$one/comm" 2> /dev/null)" = kolo-pack ] &&
+                echo "$one"; done | head -n 1)
             [ -n "$victim" ] && kill -KILL "$victim" 2> /dev/null && killed=$((killed + 1))
         fi
         wait $pid 2> /dev/null

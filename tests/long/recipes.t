@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Every recipe for a desk begins to train as it stands: its own batch, sizes, augmentations, optimizer, three steps of them.
+# Every recipe for a desk begins to train as it stands: its own batch, sizes, augmentations, optimizer,
+# three steps of them.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack
 export OMP_NUM_THREADS=1
 BOXES=$KOLO_SHARED/data/detection/coco-json
 shapes_data 512 64
-kolo-pack --source shapes --count 512 --size 28 --color gray --encoding raw --out "$ROOM/gray" > "$ROOM/log" 2>&1
+kolo-pack --source shapes --count 512 --size 28 --color gray --encoding raw --out "$ROOM/gray" > "$ROOM/log" \
+    2>&1
 ok $? "grey pictures are packed" "$ROOM/log"
 kolo-pack --source shapes --count 512 --size 32 --encoding raw --out "$ROOM/even" > "$ROOM/log" 2>&1
 ok $? "so are pictures of one size" "$ROOM/log"
-[ ! -d "$BOXES" ] || kolo-pack --source coco-json --in "$BOXES" --split train --limit 32 --out "$ROOM/boxes" > "$ROOM/log" 2>&1
+[ ! -d "$BOXES" ] || kolo-pack --source coco-json --in "$BOXES" --split train --limit 32 --out "$ROOM/boxes" \
+    > "$ROOM/log" 2>&1
 for recipe in $(sed -n 's/^# small: *//p' share/recipes/*.yaml | sort -u); do
     data=$ROOM/data/train
     case $recipe in
@@ -19,7 +22,8 @@ for recipe in $(sed -n 's/^# small: *//p' share/recipes/*.yaml | sort -u); do
     yolo* | *_openimages_*) data=$ROOM/boxes ;;
     esac
     [ -d "$data" ] || { skip "$recipe: no photos with boxes here" && continue; }
-    kolo train "share/recipes/$recipe.yaml" data="$data" val=none threads=1 deterministic=true tail=pad stop_step=3 progress=0 run="$ROOM/$recipe" > "$ROOM/log" 2>&1
+    kolo train "share/recipes/$recipe.yaml" data="$data" val=none threads=1 deterministic=true tail=pad \
+        stop_step=3 progress=0 run="$ROOM/$recipe" > "$ROOM/log" 2>&1
     is $? 75 "$recipe trains, as far as it is told" || tail -n 3 "$ROOM/log" | sed 's/^/# /'
     is "$(losses "$ROOM/$recipe" | grep -cE ' [0-9.]+$')" 3 "$recipe: three losses"
 done

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ConvNeXt-T and Swin-T on Imagenette for an epoch, in kolo and in torchvision (tests/peers/reduced.py) from the same first weights. A quarter of an hour and more.
+# ConvNeXt-T and Swin-T on Imagenette for an epoch, in kolo and in torchvision (tests/peers/reduced.py) from
+# the same first weights. A quarter of an hour and more.
 #   PYTHON=python with torch, torchvision, safetensors, yaml [that of `make peers`]; EPOCHS=1
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
@@ -13,15 +14,20 @@ export KOLO_CACHE=$ROOM/cache
 for split in train val; do
     from=()
     [ $split = train ] || from=(--stats-from "$ROOM/train")
-    kolo-pack --source imagefolder --in "$PHOTOS/$split" --split $split "${from[@]}" --out "$ROOM/$split" > "$ROOM/log" 2>&1
+    kolo-pack --source imagefolder --in "$PHOTOS/$split" --split $split "${from[@]}" --out "$ROOM/$split" > \
+        "$ROOM/log" 2>&1
     ok $? "packed: $split"
 done
 beside() { # RECIPE SIZE
     local recipe=$ROOM/$1.yaml model
-    { grep -vE '^(epochs|size|warmup):' "share/recipes/$1.yaml" && printf 'epochs: %s\nsize: %s\nwarmup: 0.1\nmean: [0.485, 0.456, 0.406]\nstd: [0.229, 0.224, 0.225]\n' "${EPOCHS:-1}" "$2"; } > "$recipe"
+    { grep -vE '^(epochs|size|warmup):' "share/recipes/$1.yaml" &&
+        printf \
+            'epochs: %s\nsize: %s\nwarmup: 0.1\nmean: [0.485, 0.456, 0.406]\nstd: [0.229, 0.224, 0.225]\n' \
+            "${EPOCHS:-1}" "$2"; } > "$recipe"
     model=$(sed -n 's/^model: *//p' "$recipe")
     kolo export "model=$model" classes=10 "size=$2" seed=1 "$ROOM/first.safetensors" > "$ROOM/log" 2>&1
-    kolo train "$recipe" data="$ROOM/train" val="$ROOM/val" init="$ROOM/first.safetensors" run="$ROOM/$1" > "$ROOM/log" 2>&1
+    kolo train "$recipe" data="$ROOM/train" val="$ROOM/val" init="$ROOM/first.safetensors" run="$ROOM/$1" > \
+        "$ROOM/log" 2>&1
     ok $? "$1 at $2 pixels"
     "$PYTHON" tests/peers/reduced.py "$recipe" "$PHOTOS" "$ROOM/first.safetensors" 2 > "$ROOM/theirs" 2>&1
     ok $? "$1 in torchvision: $(tail -n 1 "$ROOM/theirs")"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# kolo bench gradients: two kinds of columns, right sums on CPUs and (with the stand-in) on GPUs, words that are refused.
+# kolo bench gradients: two kinds of columns, right sums on CPUs and (with the stand-in) on GPUs,
+# words that are refused.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need mpiexec
@@ -11,13 +12,17 @@ bench() { # NAME RANKS WORDS...
 unset KOLO_CUDA_LIBRARY
 bench two 2 device=cpu max=4K iterations=5
 is $? 0 "two ranks"
-is "$(grep -cE '^ +[0-9]+ +[0-9]+ +f32 +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$' "$ROOM/two.out")" 10 "ten sizes from 8 B to 4 KiB, none wrong"
+is "$(grep -cE '^ +[0-9]+ +[0-9]+ +f32 +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$' "$ROOM/two.out")" 10 \
+    "ten sizes from 8 B to 4 KiB, none wrong"
 like "$ROOM/two.out" "^# Out of bounds values : 0 OK" "and the sum of it"
-awk '$1 == 4096 { if ($7 < 0.99 * $8 || $7 > 1.01 * $8 + 0.01) bad = 1; found = 1 } END { exit bad || !found }' "$ROOM/two.out"
+awk '$1 == 4096 { if ($7 < 0.99 * $8 || $7 > 1.01 * $8 + 0.01) bad = 1; found = 1 }
+    END { exit bad || !found }' \
+    "$ROOM/two.out"
 ok $? "busbw of two ranks is algbw"
 bench osu 3 device=cpu min=1K max=8K iterations=5 format=osu
 is $? 0 "three ranks, as OSU prints it"
-is "$(grep -cE '^(1024|2048|4096|8192) +[0-9.]+ +[0-9.]+ +[0-9.]+ +5$' "$ROOM/osu.out")" 4 "four sizes with mean, least and most"
+is "$(grep -cE '^(1024|2048|4096|8192) +[0-9.]+ +[0-9.]+ +[0-9.]+ +5$' "$ROOM/osu.out")" 4 \
+    "four sizes with mean, least and most"
 for words in min=0 min=12x max=4 "min=64 max=8" iterations=0 format=csv sizes=3; do
     # shellcheck disable=SC2086 # two words
     kolo bench gradients device=cpu $words > "$ROOM/bad.out" 2>&1

@@ -1,5 +1,5 @@
-/* Microseconds an allreduce, beside MPI_Allreduce in place in the same run. mpiexec -n 2 comm_bench [fresh] [apart]
- * fresh: every rank rewrites its vector before each call (not timed), as gradients are.
+/* Microseconds an allreduce, beside MPI_Allreduce in place in the same run. mpiexec -n 2 comm_bench [fresh]
+ * [apart] fresh: every rank rewrites its vector before each call (not timed), as gradients are.
  * apart: every rank counts as a node of its own, so that the bytes go over MPI. */
 #include <mpi.h>
 
@@ -24,7 +24,8 @@ static int reduce(int which, kolo_comm *comm, int bucket, float *data, int64_t c
 }
 
 /* Median over calls of the slowest rank's time; ranks leave a barrier together. */
-static double measure(int which, kolo_comm *comm, int bucket, float *data, int64_t count, bool fresh, int repeats)
+static double measure(int which, kolo_comm *comm, int bucket, float *data, int64_t count, bool fresh,
+                      int repeats)
 {
     double all[REPEATS];
     for (int i = 0; i < repeats; i++) {
@@ -71,8 +72,8 @@ int main(int argc, char **argv)
     float *arena = kolo_comm_arena(comm), *own = calloc(LARGEST, 1);
     if (!own) MPI_Abort(MPI_COMM_WORLD, 1);
     if (rank == 0)
-        printf("%10s %12s %12s %8s %12s  (us, %d ranks%s, median%s)\n", "bytes", "MPI", "bucket", "ratio", "small", size, alone ? " apart" : "",
-               fresh ? ", fresh data" : "");
+        printf("%10s %12s %12s %8s %12s  (us, %d ranks%s, median%s)\n", "bytes", "MPI", "bucket", "ratio",
+               "small", size, alone ? " apart" : "", fresh ? ", fresh data" : "");
     for (int s = 0; s < SIZES; s++) {
         int64_t bytes = (int64_t)(4 << 10) << 2 * s;
         int repeats = bytes <= 1 << 20 ? 1000 : bytes <= 4 << 20 ? 200 : 25;
@@ -84,7 +85,8 @@ int main(int argc, char **argv)
             ours = measure(1, comm, s, arena, bytes / 4, fresh, repeats);
             small = measure(2, comm, s, own, bytes / 4, fresh, repeats);
         }
-        if (rank == 0) printf("%10lld %12.1f %12.1f %7.1fx %12.1f\n", (long long)bytes, mpi, ours, mpi / ours, small);
+        if (rank == 0)
+            printf("%10lld %12.1f %12.1f %7.1fx %12.1f\n", (long long)bytes, mpi, ours, mpi / ours, small);
         fflush(stdout);
     }
     free(own);

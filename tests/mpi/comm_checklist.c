@@ -1,6 +1,7 @@
-/* Horovod's checklist, and more, for the library half: every rank brings other numbers, all of them exact. One start of mpiexec runs all of it: on one node,
- * and with the ranks dealt over two nodes (comm_checklist ROUNDS: so many rounds of the random mix, and every rank on a node of its own, too). MPI is here for
- * the tests' own sums, and between the nodes. */
+/* Horovod's checklist, and more, for the library half: every rank brings other numbers, all of them exact.
+ * One start of mpiexec runs all of it: on one node, and with the ranks dealt over two nodes (comm_checklist
+ * ROUNDS: so many rounds of the random mix, and every rank on a node of its own, too). MPI is here for the
+ * tests' own sums, and between the nodes. */
 #include "comm_checklist_by_order.h"
 #include "comm_checklist_wrong.h"
 #include "comm_checklist_groups.h"
@@ -16,7 +17,14 @@ static kolo_launch *deal(int nodes, int serial)
     static kolo_launch l;
     int job = (int)getpid();
     MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    l = (kolo_launch){.method = "test", .rank = rank, .size = size, .nodes = nodes, .node_of = node_of, .local_of = local_of, .host_of = hosts, .mpi = true};
+    l = (kolo_launch){.method = "test",
+                      .rank = rank,
+                      .size = size,
+                      .nodes = nodes,
+                      .node_of = node_of,
+                      .local_of = local_of,
+                      .host_of = hosts,
+                      .mpi = true};
     for (int r = 0; r < size; r++) {
         node_of[r] = (int)((int64_t)r * nodes / size);
         local_of[r] = r && node_of[r] == node_of[r - 1] ? local_of[r - 1] + 1 : 0;
@@ -33,14 +41,16 @@ static kolo_launch *deal(int nodes, int serial)
 static int exchange(void *of, const void *mine, size_t bytes, void *everybodys)
 {
     (void)of;
-    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) ? KOLO_ELAUNCH : 0;
+    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD)
+               ? KOLO_ELAUNCH
+               : 0;
 }
 
 static void check_world(void)
 {
     all = kolo_world_group(world);
-    int64_t bad = kolo_world_rank(world) != rank || kolo_world_size(world) != size || kolo_group_rank(all) != rank || kolo_group_size(all) != size ||
-                  kolo_group_id(all) != 0;
+    int64_t bad = kolo_world_rank(world) != rank || kolo_world_size(world) != size ||
+                  kolo_group_rank(all) != rank || kolo_group_size(all) != size || kolo_group_id(all) != 0;
     report(bad, "rank, size, the group of all");
     check_by_order();
     check_wrong();
@@ -80,7 +90,8 @@ static void check_simulated(int nodes, int serial)
     kolo_world_close(&world);
 }
 
-/* A world over MPI cannot shrink, and says what can; it is left as it is. The last check: what was under way stays with MPI. */
+/* A world over MPI cannot shrink, and says what can; it is left as it is. The last check: what was
+ * under way stays with MPI. */
 static void check_no_shrink(void)
 {
     const kolo_world_config config = {.timeout = 60, .shared_bytes = 1 << 20, .transport = "mpi"};
@@ -88,7 +99,8 @@ static void check_no_shrink(void)
     int64_t bad = lib_world_start(&world, deal(2, 3), &config, exchange, NULL) < 0;
     MPI_Barrier(MPI_COMM_WORLD);
     if (!bad) kolo_world_abort(world, "a test");
-    bad += kolo_world_shrink(&world, 1) != KOLO_ECONFIG || !world || !strstr(kolo_error_text(), "KOLO_COMM_TRANSPORT=tcp");
+    bad += kolo_world_shrink(&world, 1) != KOLO_ECONFIG || !world ||
+           !strstr(kolo_error_text(), "KOLO_COMM_TRANSPORT=tcp");
     kolo_world_close(&world);
     report(bad, "a broken world is not shrunk, and told the cure");
 }

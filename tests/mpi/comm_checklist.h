@@ -1,4 +1,5 @@
-/* What the checklists of the library half share: numbers of any type that are exact, what a reduction of them must be, reports of all ranks in one line. */
+/* What the checklists of the library half share: numbers of any type that are exact, what a reduction of them
+ * must be, reports of all ranks in one line. */
 #ifndef TESTS_COMM_CHECKLIST_H
 #define TESTS_COMM_CHECKLIST_H
 
@@ -19,13 +20,16 @@ static kolo_world *world;
 static kolo_group *all;
 static int rank, size;
 static const char *place; /* of the world: "one node" */
-static _Alignas(64) char list_in[LIST_MAX * 8 + 64], list_out[LIST_MAX * 8 + 64], list_want[LIST_MAX * 8 + 64];
+static _Alignas(64) char list_in[LIST_MAX * 8 + 64], list_out[LIST_MAX * 8 + 64],
+    list_want[LIST_MAX * 8 + 64];
 
 /* A line a check: the first rank that is not content says why. */
 static inline void report(int64_t bad, const char *what)
 {
     long long mine = bad, sum = 0;
-    if (bad) fprintf(stderr, "# rank %d of %d, %s: %s: %lld wrong; last error: %s\n", rank, size, place, what, (long long)bad, kolo_error_text());
+    if (bad)
+        fprintf(stderr, "# rank %d of %d, %s: %s: %lld wrong; last error: %s\n", rank, size, place, what,
+                (long long)bad, kolo_error_text());
     MPI_Allreduce(&mine, &sum, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) is_int(sum, 0, "%d ranks, %s: %s", size, place, what);
 }
@@ -43,7 +47,8 @@ static inline float half_value(enum kolo_dtype type, uint16_t bits)
     return bits >> 15 ? -value : value;
 }
 
-/* Rounded to nearest, ties to even, by looking for the nearest: independent of the conversions under test. Finite and in range. */
+/* Rounded to nearest, ties to even, by looking for the nearest: independent of the conversions under test.
+ * Finite and in range. */
 static inline uint16_t half_bits(enum kolo_dtype type, double value)
 {
     uint16_t low = 0, high = type == KOLO_BF16 ? 0x7f7f : 0x7bff, sign = signbit(value) ? 0x8000 : 0;
@@ -91,7 +96,8 @@ static inline double get(enum kolo_dtype type, const void *at, int64_t i)
     }
 }
 
-/* Small whole numbers, of the rank and the place: sums and products of seven are exact in 8 bits of mantissa, or wrap. */
+/* Small whole numbers, of the rank and the place: sums and products of seven are exact in 8 bits
+ * of mantissa, or wrap. */
 static inline double value(int of, int64_t i, int seed, enum kolo_reduce op, enum kolo_dtype type)
 {
     kolo_philox4 r = kolo_philox(77 + (uint64_t)seed, (uint64_t)of, (uint64_t)i);
@@ -123,7 +129,8 @@ static inline double wanted(uint32_t ranks, int64_t i, int seed, enum kolo_reduc
     return whole ? trunc(sum / n) : sum / n;
 }
 
-static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int seed, enum kolo_reduce op, enum kolo_dtype type)
+static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int seed, enum kolo_reduce op,
+                             enum kolo_dtype type)
 {
     int64_t bad = 0;
     for (int64_t i = 0; i < count; i++) put(type, list_want, i, wanted(ranks, i, seed, op, type));
@@ -133,9 +140,11 @@ static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int
 
 static inline uint32_t everybody(void) { return (1u << size) - 1; }
 
-static inline kolo_request request(enum kolo_collective what, void *in, void *out, enum kolo_dtype type, int64_t rows, int64_t columns)
+static inline kolo_request request(enum kolo_collective what, void *in, void *out, enum kolo_dtype type,
+                                   int64_t rows, int64_t columns)
 {
-    return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = columns ? 2 : 1, .dim = {rows, columns}};
+    return (kolo_request){
+        .what = what, .in = in, .out = out, .type = type, .dims = columns ? 2 : 1, .dim = {rows, columns}};
 }
 
 /* Submits and waits. */
@@ -153,7 +162,9 @@ static inline int run(kolo_group *group, const kolo_request *r, kolo_output *out
 static inline int refused(int rc, const char *one, const char *other)
 {
     bool right = rc == KOLO_EINPUT && strstr(kolo_error_text(), one) && strstr(kolo_error_text(), other);
-    if (!right) fprintf(stderr, "# rank %d: status %d: %s (wanted \"%s\" and \"%s\")\n", rank, rc, kolo_error_text(), one, other);
+    if (!right)
+        fprintf(stderr, "# rank %d: status %d: %s (wanted \"%s\" and \"%s\")\n", rank, rc, kolo_error_text(),
+                one, other);
     return !right;
 }
 

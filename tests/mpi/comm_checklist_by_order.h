@@ -6,9 +6,10 @@
 
 static const enum kolo_reduce plain_reductions[] = {KOLO_SUM, KOLO_AVERAGE, KOLO_MIN, KOLO_MAX, KOLO_PRODUCT};
 
-/* ---- allreduce ------------------------------------------------------------------------------------------------------------------ */
+/* ---- allreduce ----------------------------------------------------------------------------------------- */
 
-static int64_t try_allreduce(enum kolo_dtype type, enum kolo_reduce op, int64_t count, bool in_place, int seed)
+static int64_t try_allreduce(enum kolo_dtype type, enum kolo_reduce op, int64_t count, bool in_place,
+                             int seed)
 {
     int64_t bad = 0;
     fill(list_in, rank, count, seed, op, type);
@@ -28,12 +29,16 @@ static void check_allreduce(void)
     int64_t out_of_place = 0, in_place = 0;
     for (int type = 0; type < KOLO_DTYPES; type++)
         for (int op = 0; op < 5; op++) {
-            out_of_place += try_allreduce((enum kolo_dtype)type, plain_reductions[op], counts[(type + op) % 4], false, type * 5 + op);
-            in_place += try_allreduce((enum kolo_dtype)type, plain_reductions[op], counts[(type + op + 1) % 4], true, type * 5 + op);
+            out_of_place += try_allreduce((enum kolo_dtype)type, plain_reductions[op],
+                                          counts[(type + op) % 4], false, type * 5 + op);
+            in_place += try_allreduce((enum kolo_dtype)type, plain_reductions[op],
+                                      counts[(type + op + 1) % 4], true, type * 5 + op);
         }
-    report(out_of_place, "allreduce of 11 types by sum, average, min, max, product; the input stays as it was");
+    report(out_of_place,
+           "allreduce of 11 types by sum, average, min, max, product; the input stays as it was");
     report(in_place, "the same in place");
-    report(try_allreduce(KOLO_F32, KOLO_SUM, LIST_MAX, false, 90) + try_allreduce(KOLO_BF16, KOLO_SUM, LIST_MAX, true, 91) +
+    report(try_allreduce(KOLO_F32, KOLO_SUM, LIST_MAX, false, 90) +
+               try_allreduce(KOLO_BF16, KOLO_SUM, LIST_MAX, true, 91) +
                try_allreduce(KOLO_I64, KOLO_MAX, LIST_MAX, false, 92),
            "allreduce of larger vectors");
 }
@@ -90,9 +95,11 @@ static void check_halves(void)
         bad += kolo_allreduce(all, NULL, &v[t], 1, type, KOLO_SUM) < 0 || v[t] != half_bits(type, exact);
     }
     report(bad, "16-bit sums are formed in f32 and rounded once");
-    for (int i = 0; i < 5000; i++) ((uint16_t *)(void *)list_out)[i] = half_bits(KOLO_BF16, rank ? 0x1p-9 : 1);
+    for (int i = 0; i < 5000; i++)
+        ((uint16_t *)(void *)list_out)[i] = half_bits(KOLO_BF16, rank ? 0x1p-9 : 1);
     bad = kolo_allreduce(all, NULL, list_out, 5000, KOLO_BF16, KOLO_SUM) < 0;
-    for (int i = 0; i < 5000; i++) bad += ((uint16_t *)(void *)list_out)[i] != half_bits(KOLO_BF16, 1 + (size - 1) * 0x1p-9);
+    for (int i = 0; i < 5000; i++)
+        bad += ((uint16_t *)(void *)list_out)[i] != half_bits(KOLO_BF16, 1 + (size - 1) * 0x1p-9);
     report(bad, "the same of a larger vector");
     float nan[2] = {rank == size - 1 ? NAN : 1, 2};
     bad = kolo_allreduce(all, NULL, nan, 2, KOLO_F32, KOLO_MAX) < 0 || nan[0] == nan[0] || nan[1] != 2;
@@ -109,7 +116,8 @@ static void check_async(void)
     for (int i = 0; i < MANY; i++) {
         kolo_request r = request(KOLO_ALLREDUCE, NULL, vector[i], types[i % 4], 1 + 20 * i, 0);
         fill(vector[i], rank, 1 + 20 * i, i, KOLO_SUM, types[i % 4]);
-        if (i == 0 && rank == size - 1) MPI_Barrier(MPI_COMM_WORLD); /* the others have found it not complete */
+        /* the others have found it not complete */
+        if (i == 0 && rank == size - 1) MPI_Barrier(MPI_COMM_WORLD);
         bad += kolo_submit(all, &r, &handle[i]) < 0;
         if (i == 0 && rank < size - 1) {
             bad += kolo_test(world, handle[0]) != 0;
@@ -118,15 +126,20 @@ static void check_async(void)
     }
     for (int k = 0; k < MANY; k++) {
         int i = (k * 7 + rank) % MANY; /* waited for in any order */
-        bad += kolo_wait(world, handle[i]) < 0 || differ(vector[i], 1 + 20 * i, everybody(), i, KOLO_SUM, types[i % 4]);
+        bad += kolo_wait(world, handle[i]) < 0 ||
+               differ(vector[i], 1 + 20 * i, everybody(), i, KOLO_SUM, types[i % 4]);
         bad += kolo_test(world, handle[i]) != KOLO_EINPUT || kolo_wait(world, handle[i]) != KOLO_EINPUT;
     }
-    report(bad, "many at once, of mixed types; a test before the others came says no; a released handle is recognised");
+    report(bad, "many at once, of mixed types; a test before the others came says no; a released handle is "
+                "recognised");
 }
 
-/* ---- moving ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- moving -------------------------------------------------------------------------------------------- */
 
-static int64_t rows_of(int r, int seed) { return (const int64_t[]){17, 32, 81, 12, 15, 23, 22}[(r + seed) % 7]; }
+static int64_t rows_of(int r, int seed)
+{
+    return (const int64_t[]){17, 32, 81, 12, 15, 23, 22}[(r + seed) % 7];
+}
 
 static int64_t try_gather(enum kolo_dtype type, bool variable, bool at_root, int seed)
 {
@@ -141,7 +154,8 @@ static int64_t try_gather(enum kolo_dtype type, bool variable, bool at_root, int
     for (int m = 0; m < size && (!at_root || rank == root); m++) {
         int64_t rows = variable ? rows_of(m, seed) : 17;
         fill(list_want, m, rows * 5, seed, KOLO_SUM, type);
-        bad += memcmp((const char *)o.data + (size_t)at * 5 * kolo_dtype_size(type), list_want, (size_t)rows * 5 * kolo_dtype_size(type)) != 0;
+        bad += memcmp((const char *)o.data + (size_t)at * 5 * kolo_dtype_size(type), list_want,
+                      (size_t)rows * 5 * kolo_dtype_size(type)) != 0;
         bad += o.splits[m] != rows;
         at += rows;
     }
@@ -186,7 +200,8 @@ static void check_broadcast(void)
             bad += run(all, &r, NULL) < 0;
             fill(list_want, root, count, k, KOLO_SUM, type);
             bad += memcmp(list_out, list_want, (size_t)count * kolo_dtype_size(type)) != 0;
-            placed += kolo_broadcast(all, list_in, count, type, root) < 0 || memcmp(list_in, list_want, (size_t)count * kolo_dtype_size(type)) != 0;
+            placed += kolo_broadcast(all, list_in, count, type, root) < 0 ||
+                      memcmp(list_in, list_want, (size_t)count * kolo_dtype_size(type)) != 0;
         }
     report(bad, "broadcast from every root");
     report(placed, "in place");
@@ -194,15 +209,19 @@ static void check_broadcast(void)
     void *object;
     size_t bytes;
     snprintf(text, sizeof text, "what rank %d of %d knows", size - 1, size);
-    bad = kolo_broadcast_object(all, rank == size - 1 ? text : NULL, rank == size - 1 ? strlen(text) + 1 : 0, size - 1, &object, &bytes) < 0;
-    report(bad || strcmp(object, text) != 0 || bytes != strlen(text) + 1, "broadcast of an object whose size the others do not know");
+    bad = kolo_broadcast_object(all, rank == size - 1 ? text : NULL, rank == size - 1 ? strlen(text) + 1 : 0,
+                                size - 1, &object, &bytes) < 0;
+    report(bad || strcmp(object, text) != 0 || bytes != strlen(text) + 1,
+           "broadcast of an object whose size the others do not know");
     if (!bad) kolo_release_object(&object);
     bad = kolo_broadcast_object(all, NULL, 0, 0, &object, &bytes) < 0 || bytes || !object;
     kolo_release_object(&object);
     report(bad, "an object of no bytes");
     if (size > 1)
-        report(refused(kolo_broadcast_object(all, text, 5, rank ? 1 : 0, &object, &bytes), "root 0", "root 1") + (object != NULL) + still_works(all),
-               "an object of two roots: an error on every rank");
+        report(
+            refused(kolo_broadcast_object(all, text, 5, rank ? 1 : 0, &object, &bytes), "root 0", "root 1") +
+                (object != NULL) + still_works(all),
+            "an object of two roots: an error on every rank");
 }
 
 static void check_scatter(void)
@@ -210,7 +229,8 @@ static void check_scatter(void)
     int64_t bad = 0, counts[32], total = 0;
     for (int root = 0; root < size; root++) {
         fill(list_in, root, 100, root, KOLO_SUM, KOLO_I32);
-        kolo_request r = request(KOLO_SCATTER, rank == root ? list_in : NULL, NULL, KOLO_I32, rank == root ? 50 : 0, 2);
+        kolo_request r =
+            request(KOLO_SCATTER, rank == root ? list_in : NULL, NULL, KOLO_I32, rank == root ? 50 : 0, 2);
         kolo_output o = {0};
         kolo_handle h = 0;
         r.root = root;
@@ -222,7 +242,8 @@ static void check_scatter(void)
     for (int m = 0; m < size; m++) total += counts[m] = m;
     for (int i = 0; i < total; i++) ((float *)(void *)list_in)[i] = (float)i;
     bad += kolo_scatter(all, rank == 0 ? list_in : NULL, list_out, 0, counts, KOLO_F32, 0) < 0;
-    for (int i = 0; i < rank; i++) bad += ((float *)(void *)list_out)[i] != (float)(rank * (rank - 1) / 2 + i);
+    for (int i = 0; i < rank; i++)
+        bad += ((float *)(void *)list_out)[i] != (float)(rank * (rank - 1) / 2 + i);
     report(bad, "scatter from every root, evenly and by counts");
 }
 
@@ -230,8 +251,12 @@ static void check_scatter(void)
 static int64_t try_alltoall(int kind, enum kolo_dtype type)
 {
     int64_t splits[32], total = 0, bad = 0, at = 0;
-#define ROWS(from, to) \
-    ((kind == 0) ? (from) + 1 : (kind == 1) ? 3 : (kind == 2) ? ((from) == 0 ? 0 : 2) : (kind == 3) ? ((to) == size - 1 ? 0 : 1 + (from) % 2) : 0)
+#define ROWS(from, to)                                       \
+    ((kind == 0)   ? (from) + 1                              \
+     : (kind == 1) ? 3                                       \
+     : (kind == 2) ? ((from) == 0 ? 0 : 2)                   \
+     : (kind == 3) ? ((to) == size - 1 ? 0 : 1 + (from) % 2) \
+                   : 0)
     for (int m = 0; m < size; m++) total += splits[m] = ROWS(rank, m);
     fill(list_in, rank, total * 3, kind, KOLO_SUM, type);
     kolo_request r = request(KOLO_ALLTOALL, list_in, NULL, type, total, 3);
@@ -245,7 +270,8 @@ static int64_t try_alltoall(int kind, enum kolo_dtype type)
         for (int k = 0; k < rank; k++) first += ROWS(m, k);
         fill(list_want, m, whole * 3, kind, KOLO_SUM, type);
         bad += o.splits[m] != rows || memcmp((const char *)o.data + (size_t)at * 3 * kolo_dtype_size(type),
-                                             list_want + (size_t)first * 3 * kolo_dtype_size(type), (size_t)rows * 3 * kolo_dtype_size(type)) != 0;
+                                             list_want + (size_t)first * 3 * kolo_dtype_size(type),
+                                             (size_t)rows * 3 * kolo_dtype_size(type)) != 0;
         at += rows;
     }
 #undef ROWS
@@ -260,20 +286,24 @@ static void check_alltoall(void)
     for (int type = 0; type < KOLO_DTYPES; type++) bad += try_alltoall(0, (enum kolo_dtype)type);
     report(bad, "alltoall with uneven splits, and how much came from whom");
     report(try_alltoall(1, KOLO_F32), "alltoall cut evenly");
-    report(try_alltoall(2, KOLO_U8) + try_alltoall(3, KOLO_F64) + try_alltoall(4, KOLO_I16), "one sends nothing; one receives nothing; nobody sends anything");
+    report(try_alltoall(2, KOLO_U8) + try_alltoall(3, KOLO_F64) + try_alltoall(4, KOLO_I16),
+           "one sends nothing; one receives nothing; nobody sends anything");
     for (int m = 0; m < size; m++) {
         send[m] = rank + m;
         receive[m] = rank + m;
-        for (int64_t i = 0, at = (int64_t)rank * m + m * (m - 1) / 2; i < send[m]; i++) ((int32_t *)(void *)list_in)[at + i] = rank * 100 + m;
+        for (int64_t i = 0, at = (int64_t)rank * m + m * (m - 1) / 2; i < send[m]; i++)
+            ((int32_t *)(void *)list_in)[at + i] = rank * 100 + m;
     }
     bad = kolo_alltoall(all, list_in, send, list_out, receive, KOLO_I32) < 0;
     for (int m = 0; m < size; m++)
-        for (int64_t i = 0, at = (int64_t)rank * m + m * (m - 1) / 2; i < receive[m]; i++) bad += ((int32_t *)(void *)list_out)[at + i] != m * 100 + rank;
+        for (int64_t i = 0, at = (int64_t)rank * m + m * (m - 1) / 2; i < receive[m]; i++)
+            bad += ((int32_t *)(void *)list_out)[at + i] != m * 100 + rank;
     report(bad, "blocking alltoall");
     if (size == 1) return;
     if (rank == 1) receive[0]++;
     int rc = kolo_alltoall(all, list_in, send, list_out, receive, KOLO_I32);
-    report(refused(rc, "rank 0 sends 1 elements to rank 1", "awaits 2") + still_works(all), "a receiver that awaits something else: an error on every rank");
+    report(refused(rc, "rank 0 sends 1 elements to rank 1", "awaits 2") + still_works(all),
+           "a receiver that awaits something else: an error on every rank");
 }
 
 static int64_t try_reduce_scatter(enum kolo_dtype type, enum kolo_reduce op, int64_t rows, double scale)
@@ -299,20 +329,24 @@ static void check_reduce_scatter(void)
 {
     int64_t bad = 0;
     for (int type = 0; type < KOLO_DTYPES; type++)
-        for (int op = type % 2; op < 5; op += 2) bad += try_reduce_scatter((enum kolo_dtype)type, plain_reductions[op], 4 * size, 0);
+        for (int op = type % 2; op < 5; op += 2)
+            bad += try_reduce_scatter((enum kolo_dtype)type, plain_reductions[op], 4 * size, 0);
     report(bad, "reduce_scatter of 11 types by sum, average, min, max, product");
-    report(try_reduce_scatter(KOLO_F32, KOLO_SUM, 4 * size + size / 2, 0) + try_reduce_scatter(KOLO_I32, KOLO_AVERAGE, size - 1, 0) +
+    report(try_reduce_scatter(KOLO_F32, KOLO_SUM, 4 * size + size / 2, 0) +
+               try_reduce_scatter(KOLO_I32, KOLO_AVERAGE, size - 1, 0) +
                try_reduce_scatter(KOLO_F64, KOLO_MAX, 1, 0),
            "uneven: the first ranks get one row more; fewer rows than ranks");
-    report(try_reduce_scatter(KOLO_F32, KOLO_SUM, 11, 0.5) + try_reduce_scatter(KOLO_BF16, KOLO_SUM, 5, 2), "scaled");
+    report(try_reduce_scatter(KOLO_F32, KOLO_SUM, 11, 0.5) + try_reduce_scatter(KOLO_BF16, KOLO_SUM, 5, 2),
+           "scaled");
     float v[40], *part = &v[0];
     for (int i = 0; i < 40; i++) v[i] = (float)(i + rank);
     bad = kolo_reduce_scatter(all, NULL, v, 40, KOLO_F32, KOLO_SUM) < 0;
-    for (int64_t i = lib_cut(40, size, rank); i < lib_cut(40, size, rank + 1); i++) bad += *part++ != (float)(i * size + size * (size - 1) / 2);
+    for (int64_t i = lib_cut(40, size, rank); i < lib_cut(40, size, rank + 1); i++)
+        bad += *part++ != (float)(i * size + size * (size - 1) / 2);
     report(bad, "blocking and in place: the part stands in front");
 }
 
-/* ---- barrier ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- barrier ------------------------------------------------------------------------------------------- */
 
 static void check_barrier(void)
 {

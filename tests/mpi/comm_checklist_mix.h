@@ -1,5 +1,6 @@
-/* A long random mix: every collective, in two groups, named and not, alone and grouped, in place and not, small and large, by Adasum, compressed, while a rank has
- * joined, in another order and at other moments on every rank. */
+/* A long random mix: every collective, in two groups, named and not, alone and grouped, in place and
+ * not, small and large, by Adasum, compressed, while a rank has joined, in another order and at other
+ * moments on every rank. */
 #ifndef TESTS_COMM_CHECKLIST_MIX_H
 #define TESTS_COMM_CHECKLIST_MIX_H
 
@@ -18,7 +19,8 @@ typedef struct mixed {
     kolo_request r;
     int seed;
     bool member, in_place;
-    int bundle;               /* > 1: the first of so many that are grouped; 1: alone; 0: it goes with one before it */
+    /* > 1: the first of so many that are grouped; 1: alone; 0: it goes with one before it */
+    int bundle;
     char name[24], *in, *out; /* [LIST_MAX * 8] bytes each */
     int64_t splits[32], index[3];
     kolo_handle handle;
@@ -27,7 +29,10 @@ typedef struct mixed {
 /* Elements that member m brings to gathers; that root deals to it; that `from` sends to `to`. */
 static int64_t mix_part(const mixed *m, int member) { return (m->group->rank_of[member] * 3 + m->seed) % 7; }
 static int64_t mix_sent(const mixed *m, int from, int to) { return (from * 3 + to * 5 + m->seed) % 4; }
-static int64_t mix_index(const mixed *m, int member, int k) { return (k * 7 + member * 3 + m->seed) % MIX_ROWS; }
+static int64_t mix_index(const mixed *m, int member, int k)
+{
+    return (k * 7 + member * 3 + m->seed) % MIX_ROWS;
+}
 
 static void draw_moves(mixed *m, enum kolo_dtype type)
 {
@@ -62,14 +67,16 @@ static void draw_moves(mixed *m, enum kolo_dtype type)
 /* How many of block b of a round are grouped, and what they are: 1, none. */
 static int mix_bundle(int round, int block, enum kolo_collective *what, bool *in_second)
 {
-    static const enum kolo_collective kinds[] = {KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_BROADCAST, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER};
+    static const enum kolo_collective kinds[] = {KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_BROADCAST,
+                                                 KOLO_REDUCE_SCATTER, KOLO_ALLGATHER};
     kolo_philox4 d = kolo_philox(4244, (uint64_t)round, (uint64_t)block);
     *what = kinds[d.v[0] % 5];
     *in_second = d.v[1] % 3 == 0;
     return 1 + (int)(d.v[2] % 6);
 }
 
-/* An allreduce becomes one by Adasum (of vectors of which each element is one member's, so that the sum is wanted), or a compressed one (of numbers that 16 bits hold). */
+/* An allreduce becomes one by Adasum (of vectors of which each element is one member's, so that the sum is
+ * wanted), or a compressed one (of numbers that 16 bits hold). */
 static void draw_special(mixed *m, uint32_t die)
 {
     static const char *const words[] = {"bf16", "fp16", "topk:1"};
@@ -82,7 +89,8 @@ static void draw_special(mixed *m, uint32_t die)
 
 static void fill_vector(const mixed *m, char *at)
 {
-    fill(at, rank, m->r.dim[0], m->seed, m->r.what == KOLO_BROADCAST || m->r.reduce == KOLO_ADASUM ? KOLO_SUM : m->r.reduce, m->r.type);
+    fill(at, rank, m->r.dim[0], m->seed,
+         m->r.what == KOLO_BROADCAST || m->r.reduce == KOLO_ADASUM ? KOLO_SUM : m->r.reduce, m->r.type);
     for (int64_t k = 0; m->r.reduce == KOLO_ADASUM && k < m->r.dim[0]; k++)
         if (k % m->group->size != m->group->rank) put(m->r.type, at, k, 0);
 }
@@ -90,9 +98,12 @@ static void fill_vector(const mixed *m, char *at)
 /* Request i of a round: the same on all ranks but for what it brings. */
 static void draw(mixed *m, kolo_group *second, int round, int i)
 {
-    static const enum kolo_collective kinds[] = {KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_BROADCAST,       KOLO_REDUCE_SCATTER,
-                                                 KOLO_ALLGATHER, KOLO_GATHER,    KOLO_SCATTER,   KOLO_ALLTOALL,  KOLO_SPARSE_ALLREDUCE};
-    kolo_philox4 d = kolo_philox(4242, (uint64_t)round, (uint64_t)i), e = kolo_philox(4243, (uint64_t)round, (uint64_t)i);
+    static const enum kolo_collective kinds[] = {KOLO_ALLREDUCE, KOLO_ALLREDUCE,       KOLO_ALLREDUCE,
+                                                 KOLO_ALLREDUCE, KOLO_BROADCAST,       KOLO_REDUCE_SCATTER,
+                                                 KOLO_ALLGATHER, KOLO_GATHER,          KOLO_SCATTER,
+                                                 KOLO_ALLTOALL,  KOLO_SPARSE_ALLREDUCE};
+    kolo_philox4 d = kolo_philox(4242, (uint64_t)round, (uint64_t)i),
+                 e = kolo_philox(4243, (uint64_t)round, (uint64_t)i);
     enum kolo_collective what = kinds[d.v[3] % 11], grouped;
     bool in_second;
     const int bundle = mix_bundle(round, i / MIX_BLOCK, &grouped, &in_second), place_in = i % MIX_BLOCK;
@@ -141,11 +152,13 @@ static int64_t check_sparse_mix(const mixed *m, const kolo_output *o)
     for (int k = 0; k < m->group->size; k++)
         for (int row = 0; row < 3; row++)
             for (int c = 0; c < MIX_COLUMNS; c++)
-                dense[mix_index(m, k, row)][c] += value(m->group->rank_of[k], row * MIX_COLUMNS + c, m->seed, KOLO_SUM, KOLO_F32);
+                dense[mix_index(m, k, row)][c] +=
+                    value(m->group->rank_of[k], row * MIX_COLUMNS + c, m->seed, KOLO_SUM, KOLO_F32);
     for (int64_t i = 0; i < o->dim[0]; i++)
         for (int c = 0; c < MIX_COLUMNS; c++) {
             double *want = &dense[o->index ? o->index[i] : i][c];
-            bad += ((const float *)o->data)[i * MIX_COLUMNS + c] != (float)(m->r.reduce == KOLO_AVERAGE ? *want / m->group->size : *want);
+            bad += ((const float *)o->data)[i * MIX_COLUMNS + c] !=
+                   (float)(m->r.reduce == KOLO_AVERAGE ? *want / m->group->size : *want);
             *want = 0;
         }
     for (int row = 0; row < MIX_ROWS; row++)
@@ -171,7 +184,8 @@ static int64_t check_moved(const mixed *m, const char *data)
         }
         return bad;
     default: /* gathered */
-        for (int k = 0; (m->r.what == KOLO_ALLGATHER || me == m->r.root) && k < n; k++) bad += not_from(&data, g->rank_of[k], 0, mix_part(m, k), m);
+        for (int k = 0; (m->r.what == KOLO_ALLGATHER || me == m->r.root) && k < n; k++)
+            bad += not_from(&data, g->rank_of[k], 0, mix_part(m, k), m);
         return bad;
     }
 }
@@ -181,9 +195,11 @@ static int64_t check_mixed(const mixed *m)
     int64_t bad = 0, from = 0;
     kolo_output o = {.data = m->out};
     for (int64_t k = 0; m->r.reduce == KOLO_ADASUM && k < m->r.dim[0]; k++)
-        bad += get(m->r.type, m->out, k) != value(m->group->rank_of[k % m->group->size], k, m->seed, KOLO_SUM, m->r.type);
+        bad += get(m->r.type, m->out, k) !=
+               value(m->group->rank_of[k % m->group->size], k, m->seed, KOLO_SUM, m->r.type);
     if (m->r.reduce == KOLO_ADASUM) return bad;
-    if (m->r.what == KOLO_ALLREDUCE) return differ(m->out, m->r.dim[0], bits_of(m->group), m->seed, m->r.reduce, m->r.type);
+    if (m->r.what == KOLO_ALLREDUCE)
+        return differ(m->out, m->r.dim[0], bits_of(m->group), m->seed, m->r.reduce, m->r.type);
     if (!m->r.out && kolo_result(world, m->handle, &o) < 0) return 1000;
     if (m->r.what == KOLO_SPARSE_ALLREDUCE) {
         bad = check_sparse_mix(m, &o);
@@ -211,7 +227,8 @@ static int64_t submit_one(mixed *m)
     return 0;
 }
 
-/* Places of named ones get the next of the shuffled names, another order on every rank; those without a name keep theirs. */
+/* Places of named ones get the next of the shuffled names, another order on every rank; those
+ * without a name keep theirs. */
 static int64_t submit_mix(mixed *m, int round)
 {
     int order[MIX], n = 0;
@@ -219,7 +236,8 @@ static int64_t submit_mix(mixed *m, int round)
     for (int i = 0; i < MIX; i++)
         if (m[i].member && m[i].r.name && m[i].bundle) order[n++] = i;
     for (int i = n - 1; i > 0; i--) {
-        int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)), swap = order[i];
+        int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)),
+            swap = order[i];
         order[i] = order[k];
         order[k] = swap;
     }
@@ -233,7 +251,8 @@ static int64_t submit_mix(mixed *m, int round)
     return bad;
 }
 
-/* One rank joins behind its last request, the others ask for some sums more; all of it while the round's are under way. Every fifth round nobody does. */
+/* One rank joins behind its last request, the others ask for some sums more; all of it while the round's are
+ * under way. Every fifth round nobody does. */
 typedef struct mixed_join {
     kolo_handle join, late[MIX_LATE];
     char vector[MIX_LATE][64 * 8];
@@ -271,11 +290,15 @@ static int64_t check_joined(mixed_join *j, int round)
     for (int k = 0; k < MIX_LATE && rank != away; k++) {
         enum kolo_reduce op = (enum kolo_reduce)((round + k) % 5);
         if (k == 0 && round % 3 == 0) op = KOLO_SUM;
-        bad += kolo_wait(world, j->late[k]) < 0 || differ(j->vector[k], 20 + k, j->there, round + k, op, types[k]);
+        bad += kolo_wait(world, j->late[k]) < 0 ||
+               differ(j->vector[k], 20 + k, j->there, round + k, op, types[k]);
     }
-    bad += kolo_wait(world, j->join) < 0 || kolo_result(world, j->join, &o) < 0 || o.last < 0 || o.last >= size;
+    bad +=
+        kolo_wait(world, j->join) < 0 || kolo_result(world, j->join, &o) < 0 || o.last < 0 || o.last >= size;
     kolo_release(world, j->join);
-    if (bad) fprintf(stderr, "# rank %d: round %d, a join: %lld wrong: %s\n", rank, round, (long long)bad, kolo_error_text());
+    if (bad)
+        fprintf(stderr, "# rank %d: round %d, a join: %lld wrong: %s\n", rank, round, (long long)bad,
+                kolo_error_text());
     return bad;
 }
 
@@ -290,9 +313,12 @@ static int64_t mix_round(mixed *m, kolo_group *second, int round)
         bool failed = kolo_wait(world, m[i].handle) < 0;
         int64_t wrong = failed ? 1 : check_mixed(&m[i]);
         if (wrong)
-            fprintf(stderr, "# rank %d: round %d, request %d: %s of %lld in group %d, type %d, op %d%s%s: %lld wrong: %s\n", rank, round, i,
-                    comm_collective_name(m[i].r.what), (long long)m[i].r.dim[0], m[i].group->id, (int)m[i].r.type, (int)m[i].r.reduce,
-                    m[i].in_place ? ", in place" : "", m[i].r.name ? ", named" : "", (long long)wrong, failed ? kolo_error_text() : "");
+            fprintf(stderr,
+                    "# rank %d: round %d, request %d: %s of %lld in group %d, type %d, op %d%s%s: %lld "
+                    "wrong: %s\n",
+                    rank, round, i, comm_collective_name(m[i].r.what), (long long)m[i].r.dim[0],
+                    m[i].group->id, (int)m[i].r.type, (int)m[i].r.reduce, m[i].in_place ? ", in place" : "",
+                    m[i].r.name ? ", named" : "", (long long)wrong, failed ? kolo_error_text() : "");
         bad += wrong;
     }
     return bad + check_joined(&j, round);
@@ -315,7 +341,8 @@ static void check_mix(void)
     for (int round = 0; round < mix_rounds && !bad; round++) bad += mix_round(m, second, round);
     bad += kolo_group_free(&second) < 0;
     char what[96];
-    snprintf(what, sizeof what, "%d requests of random kind, size, type, group, order and moment", mix_rounds * MIX);
+    snprintf(what, sizeof what, "%d requests of random kind, size, type, group, order and moment",
+             mix_rounds * MIX);
     report(bad, what);
     for (int i = 0; i < MIX; i++) {
         free(m[i].in);

@@ -1,4 +1,5 @@
-/* Requests by order that do not match, or are wrong in themselves: an error on every rank, and the world stays usable. */
+/* Requests by order that do not match, or are wrong in themselves: an error on every rank, and
+ * the world stays usable. */
 #ifndef TESTS_COMM_CHECKLIST_WRONG_H
 #define TESTS_COMM_CHECKLIST_WRONG_H
 
@@ -16,7 +17,9 @@ static void check_mismatches(void)
     kolo_request a = request(KOLO_ALLREDUCE, NULL, v, KOLO_F32, 17, 3), b = a;
     if (size == 1) return;
     b.dim[1] = 4;
-    report(mismatch(a, b, "17 x 3", "17 x 4"), "another dimension: an error on every rank that names ranks and shapes, and the world stays usable");
+    report(
+        mismatch(a, b, "17 x 3", "17 x 4"),
+        "another dimension: an error on every rank that names ranks and shapes, and the world stays usable");
     a.dim[1] = 1311;
     b.dims = 3;
     b.dim[1] = 23;
@@ -82,15 +85,18 @@ static void check_other_parts(void)
     b.rows = 8;
     report(mismatch(a, b, "of 9 rows", "of 8 rows"), "sparse sums of matrices of other heights");
     int rc = rank == 0 ? kolo_barrier(all) : kolo_allreduce(all, NULL, v, 3, KOLO_F32, KOLO_SUM);
-    report(refused(rc, "rank 0: barrier", "allreduce of 3 f32") + still_works(all), "a barrier against an allreduce");
+    report(refused(rc, "rank 0: barrier", "allreduce of 3 f32") + still_works(all),
+           "a barrier against an allreduce");
 }
 
 /* Root deals other parts than a rank awaits: nobody's memory is touched. */
-static int64_t unequal_scatter(const int64_t *dealt, const int64_t *awaited, int64_t each, const char *one, const char *other)
+static int64_t unequal_scatter(const int64_t *dealt, const int64_t *awaited, int64_t each, const char *one,
+                               const char *other)
 {
     int64_t bad = 0;
     memset(list_out, 0x5a, 4096);
-    int rc = kolo_scatter(all, list_in, list_out, rank == 0 ? each : each - 2, rank == 0 ? dealt : awaited, KOLO_F32, 0);
+    int rc = kolo_scatter(all, list_in, list_out, rank == 0 ? each : each - 2, rank == 0 ? dealt : awaited,
+                          KOLO_F32, 0);
     bad += refused(rc, one, other);
     for (int i = 0; i < 4096; i++) bad += list_out[i] != 0x5a;
     return bad + still_works(all);
@@ -111,21 +117,27 @@ static void check_unequal_parts(void)
     int rc = kolo_scatter(all, whole, part, 3, NULL, rank == 1 ? KOLO_I32 : KOLO_F32, 0);
     report(refused(rc, "f32", "i32") + still_works(all), "scatter of another type");
     kolo_request r = request(KOLO_SCATTER, whole, part, KOLO_F32, 2 * size, rank == 1 ? 2 : 3);
-    report(refused(run(all, &r, NULL), "x 2", "x 3") + still_works(all), "scatter with another dimension behind the first");
+    report(refused(run(all, &r, NULL), "x 2", "x 3") + still_works(all),
+           "scatter with another dimension behind the first");
     r = request(KOLO_SCATTER, whole, part, KOLO_F32, rank == 1 ? size : 3 * size, 2);
     r.name = "dealt";
-    for (int again = 0; again < 2; again++) bad += refused(run(all, &r, NULL), "rank 0 deals 3 rows to rank 1, which awaits 1", "");
+    for (int again = 0; again < 2; again++)
+        bad += refused(run(all, &r, NULL), "rank 0 deals 3 rows to rank 1, which awaits 1", "");
     report(bad + still_works(all), "scatter by name, of another count");
     rc = kolo_gather(all, part, whole, rank == 1 ? 5 : 4, NULL, KOLO_F32, 0);
-    report(refused(rc, "rank 1: gather of 5 f32", "gather of 4 f32") + still_works(all), "gather of another count");
+    report(refused(rc, "rank 1: gather of 5 f32", "gather of 4 f32") + still_works(all),
+           "gather of another count");
     rc = kolo_gather(all, part, whole, 0, rank == 0 ? dealt : awaited, KOLO_F32, 0);
-    bad = refused(rc, rank ? "rank 0: gather" : "counts 1, ", "gather of 1 f32, root 0, counts 1") + still_works(all);
+    bad = refused(rc, rank ? "rank 0: gather" : "counts 1, ", "gather of 1 f32, root 0, counts 1") +
+          still_works(all);
     rc = kolo_allgather(all, part, whole, 0, rank == 0 ? dealt : awaited, KOLO_F32);
-    report(bad + refused(rc, "allgather of 1 f32, counts 1", "counts 1") + still_works(all), "gather and allgather of other counts for one rank");
+    report(bad + refused(rc, "allgather of 1 f32, counts 1", "counts 1") + still_works(all),
+           "gather and allgather of other counts for one rank");
     r = request(KOLO_ALLGATHER, part, whole, KOLO_F32, 2, 0);
     r.splits = awaited; /* which says 1 .. size */
     rc = run(all, &r, NULL);
-    report(refused(rc, "splits say", "") + still_works(all), "rows that are not as many as the own splits say");
+    report(refused(rc, "splits say", "") + still_works(all),
+           "rows that are not as many as the own splits say");
 }
 
 /* Wrong on all ranks, or on one of them alone. */
@@ -144,10 +156,12 @@ static void check_faults(void)
 {
     static float v[1000];
     int64_t splits[32], bad = 0;
-    kolo_request scalar = {.what = KOLO_ALLGATHER, .in = v}, right = request(KOLO_ALLGATHER, v, NULL, KOLO_F32, 2, 0);
+    kolo_request scalar = {.what = KOLO_ALLGATHER, .in = v},
+                 right = request(KOLO_ALLGATHER, v, NULL, KOLO_F32, 2, 0);
     bad += faulty(scalar, right, "scalar");
     scalar.what = right.what = KOLO_REDUCE_SCATTER;
-    report(bad + faulty(scalar, right, "scalar"), "allgather and reduce_scatter of a scalar: an error on every rank, also where only one brings it");
+    report(bad + faulty(scalar, right, "scalar"),
+           "allgather and reduce_scatter of a scalar: an error on every rank, also where only one brings it");
     right = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_F32, size, 0);
     kolo_request wrong = right;
     wrong.reduce = KOLO_ADASUM;
@@ -160,7 +174,8 @@ static void check_faults(void)
     wrong.splits = splits;
     bad += faulty(wrong, right, "splits sum up to");
     splits[0] = -1;
-    report(bad + faulty(wrong, right, "negative"), "alltoall: rows that cannot be cut evenly, splits that are too many or negative");
+    report(bad + faulty(wrong, right, "negative"),
+           "alltoall: rows that cannot be cut evenly, splits that are too many or negative");
     right = request(KOLO_BROADCAST, NULL, v, KOLO_F32, 2, 0);
     wrong = right;
     wrong.root = size;
@@ -177,8 +192,10 @@ static void check_faults(void)
     wrong.dim[0] = wrong.dim[1] = wrong.dim[2] = 1ll << 40;
     bad += faulty(wrong, right, "64 bits");
     wrong = request(KOLO_ALLREDUCE, NULL, NULL, KOLO_F32, 2, 0);
-    report(bad + faulty(wrong, right, "neither in nor out"), "no such type, a negative dimension, more than 64 bits count, no vector");
-    report(refused(kolo_test(world, 0), "handle", "") + refused(kolo_wait(world, 12345678901), "handle", "") + refused(kolo_test(world, -7), "handle", ""),
+    report(bad + faulty(wrong, right, "neither in nor out"),
+           "no such type, a negative dimension, more than 64 bits count, no vector");
+    report(refused(kolo_test(world, 0), "handle", "") + refused(kolo_wait(world, 12345678901), "handle", "") +
+               refused(kolo_test(world, -7), "handle", ""),
            "handles of nothing");
 }
 

@@ -1,5 +1,6 @@
-/* Vectors of more elements than 32 bits count: comm_huge [ELEMENTS=2147483653] [apart] of u8; every part of a sum, of what is scattered of it, and of what is moved is
- * looked at. apart: every rank on a node of its own. */
+/* Vectors of more elements than 32 bits count: comm_huge [ELEMENTS=2147483653] [apart] of u8; every part of a
+ * sum, of what is scattered of it, and of what is moved is looked at. apart: every rank on a node of its
+ * own. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,10 @@ static const char *place = "one node";
 static kolo_group *all;
 
 /* Of rank `of`, at i: differs around every power of two. */
-static uint8_t byte_at(int of, int64_t i) { return (uint8_t)((uint64_t)(i + 1) * 0x9e3779b97f4a7c15u >> 57 ^ (uint64_t)of); }
+static uint8_t byte_at(int of, int64_t i)
+{
+    return (uint8_t)((uint64_t)(i + 1) * 0x9e3779b97f4a7c15u >> 57 ^ (uint64_t)of);
+}
 
 static void fill(uint8_t *v, int64_t count, int of)
 {
@@ -33,7 +37,9 @@ static void report(int64_t bad, int64_t count, const char *what)
 static int exchange(void *of, const void *mine, size_t bytes, void *everybodys)
 {
     (void)of;
-    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) ? KOLO_ELAUNCH : 0;
+    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD)
+               ? KOLO_ELAUNCH
+               : 0;
 }
 
 static kolo_launch *deal(void)
@@ -79,7 +85,8 @@ static void check_reduce_scatter(uint8_t *v, int64_t count)
 {
     fill(v, count, rank);
     int64_t bad = kolo_reduce_scatter(all, NULL, v, count, KOLO_U8, KOLO_SUM) < 0, part = count / size;
-    const int64_t from = rank * part + (rank < count % size ? rank : count % size), mine = part + (rank < count % size);
+    const int64_t from = rank * part + (rank < count % size ? rank : count % size),
+                  mine = part + (rank < count % size);
     for (int64_t i = 0; i < mine; i++) {
         uint8_t sum = 0;
         for (int r = 0; r < size; r++) sum = (uint8_t)(sum + byte_at(r, from + i));
@@ -101,7 +108,9 @@ int main(int argc, char **argv)
     uint8_t *v = malloc((size_t)count);
     const kolo_world_config simulated = {.timeout = 300, .shared_bytes = 1 << 20};
     const bool apart = argc > 2 && strcmp(argv[2], "apart") == 0;
-    if (!v || size > RANKS_MAX || (apart ? lib_world_start(&world, deal(), &simulated, exchange, NULL) : kolo_world_open(&world, &config)) < 0) {
+    if (!v || size > RANKS_MAX ||
+        (apart ? lib_world_start(&world, deal(), &simulated, exchange, NULL)
+               : kolo_world_open(&world, &config)) < 0) {
         fprintf(stderr, "# %s\n", v ? kolo_error_text() : "no memory");
         MPI_Abort(of, 1);
     }

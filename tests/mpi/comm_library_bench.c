@@ -1,8 +1,12 @@
-/* What the communication library costs, beside MPI_Allreduce and memcpy of the same bytes in the same run. tests/peers/comm.sh makes a table of it.
- *   mpiexec -n 2 build/tests/mpi/comm_library_bench [sizes|named|start|traced|overlap|allocations ...] [seconds=0.2 of each figure] [folder=build/timeline]
+/* What the communication library costs, beside MPI_Allreduce and memcpy of the same bytes in the same run.
+ * tests/peers/comm.sh makes a table of it.
+ *   mpiexec -n 2 build/tests/mpi/comm_library_bench [sizes|named|start|traced|overlap|allocations ...]
+ *   [seconds=0.2 of each figure] [folder=build/timeline]
  *
- * A figure a line: "SECTION KIND BYTES MEDIAN LEAST", over the repeats: microseconds of the slowest rank, percent hidden, allocations a call,
- * times as long with a timeline. The kinds of one section take turns, so that whatever else the machine does slows all of them. f32, sums, in place; vectors are written anew before every repeat. */
+ * A figure a line: "SECTION KIND BYTES MEDIAN LEAST", over the repeats: microseconds of the slowest rank,
+ * percent hidden, allocations a call, times as long with a timeline. The kinds of one section take turns, so
+ * that whatever else the machine does slows all of them. f32, sums, in place; vectors are written anew
+ * before every repeat. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +16,19 @@
 #include "allocations.h"
 #include "kolo/buckets.h"
 
-/* ---- the rig ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the rig ------------------------------------------------------------------------------------------- */
 
-enum { LARGEST = 64 << 20, MOST = 4000, KINDS = 5, SIZES = 10, TENSORS = 1000, TENSOR_BYTES = 1024, PASSES = 8 };
-static const size_t sizes[SIZES] = {8, 1024, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+enum {
+    LARGEST = 64 << 20,
+    MOST = 4000,
+    KINDS = 5,
+    SIZES = 10,
+    TENSORS = 1000,
+    TENSOR_BYTES = 1024,
+    PASSES = 8
+};
+static const size_t sizes[SIZES] = {8,      1024,    4096,    16384,    65536,
+                                    262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
 
 static int rank;
 static double seconds = 0.2;                  /* of repeats, for a figure */
@@ -49,7 +62,8 @@ static void *memory(size_t bytes)
 static void open_world(size_t shared_bytes, size_t fusion_bytes)
 {
     MPI_Comm of = MPI_COMM_WORLD;
-    const kolo_world_config config = {.mpi_comm = &of, .timeout = 120, .shared_bytes = shared_bytes, .fusion_bytes = fusion_bytes};
+    const kolo_world_config config = {
+        .mpi_comm = &of, .timeout = 120, .shared_bytes = shared_bytes, .fusion_bytes = fusion_bytes};
     check(kolo_world_open(&world, &config));
     all = kolo_world_group(world);
 }
@@ -115,7 +129,7 @@ static void measure(const char *section, kind *k, int kinds, size_t bytes, int c
     }
 }
 
-/* ---- sizes: 8 B to 64 MiB ------------------------------------------------------------------------------------------------------ */
+/* ---- sizes: 8 B to 64 MiB ------------------------------------------------------------------------------ */
 
 static int bucket_of(size_t bytes)
 {
@@ -128,10 +142,16 @@ static void by_bucket(size_t bytes)
     check(kolo_comm_start(comm, bucket_of(bytes)));
     check(kolo_comm_wait(comm, bucket_of(bytes)));
 }
-static void by_order(float *data, size_t bytes) { check(kolo_allreduce(all, NULL, data, (int64_t)(bytes / 4), KOLO_F32, KOLO_SUM)); }
+static void by_order(float *data, size_t bytes)
+{
+    check(kolo_allreduce(all, NULL, data, (int64_t)(bytes / 4), KOLO_F32, KOLO_SUM));
+}
 static void in_shared(size_t bytes) { by_order(shared, bytes); }
 static void in_ordinary(size_t bytes) { by_order(ordinary, bytes); }
-static void by_mpi(size_t bytes) { MPI_Allreduce(MPI_IN_PLACE, ordinary, (int)(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+static void by_mpi(size_t bytes)
+{
+    MPI_Allreduce(MPI_IN_PLACE, ordinary, (int)(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
 static void by_memcpy(size_t bytes) { memcpy(ordinary, source, bytes); }
 
 static void open_all(void)
@@ -167,7 +187,7 @@ static void run_sizes(void)
     close_all();
 }
 
-/* ---- named --------------------------------------------------------------------------------------------------------------------- */
+/* ---- named --------------------------------------------------------------------------------------------- */
 
 static kolo_request tensor[TENSORS];
 static kolo_handle handle[TENSORS];
@@ -193,7 +213,8 @@ static void one_by_one(size_t bytes)
     for (int i = 0; i < TENSORS; i++) check(kolo_submit(all, &tensor[i], &handle[i]));
     for (int i = 0; i < TENSORS; i++) check(kolo_wait(world, handle[i]));
 }
-static void in_turn(size_t bytes) /* an agreement and a reduction for each, as without fusion where names go through a coordinator in cycles */
+/* an agreement and a reduction for each, as without fusion where names go through a coordinator in cycles */
+static void in_turn(size_t bytes)
 {
     (void)bytes;
     for (int i = 0; i < TENSORS; i++) {
@@ -206,14 +227,19 @@ static void fill_tensors(void)
 {
     for (int i = 0; i < TENSORS; i++) {
         snprintf(name[i], sizeof name[i], "layer%d.weight", i);
-        tensor[i] = (kolo_request){
-            .what = KOLO_ALLREDUCE, .name = name[i], .out = (char *)ordinary + i * TENSOR_BYTES, .type = KOLO_F32, .dims = 1, .dim = {TENSOR_BYTES / 4}};
+        tensor[i] = (kolo_request){.what = KOLO_ALLREDUCE,
+                                   .name = name[i],
+                                   .out = (char *)ordinary + i * TENSOR_BYTES,
+                                   .type = KOLO_F32,
+                                   .dims = 1,
+                                   .dim = {TENSOR_BYTES / 4}};
     }
 }
 
 static void run_named(void)
 {
-    static kind alone[] = {{.name = "alone", .call = one_named, .data = &ordinary}, {.name = "mpi", .call = by_mpi, .data = &ordinary}};
+    static kind alone[] = {{.name = "alone", .call = one_named, .data = &ordinary},
+                           {.name = "mpi", .call = by_mpi, .data = &ordinary}};
     static kind fused[] = {{.name = "grouped", .call = grouped, .data = &ordinary},
                            {.name = "loose", .call = one_by_one, .data = &ordinary},
                            {.name = "in-turn", .call = in_turn, .data = &ordinary}};
@@ -227,11 +253,12 @@ static void run_named(void)
     kolo_world_close(&world);
 }
 
-/* ---- start: a model's tensors come from one rank ---------------------------------------------------------------------------------- */
+/* ---- start: a model's tensors come from one rank ------------------------------------------------------- */
 
 enum { LAYERS = 160 };
 
-static kolo_request part[LAYERS]; /* a kernel of 16 KiB to 848 KiB, then two vectors of 1 KiB, and so on: 24 MB */
+/* a kernel of 16 KiB to 848 KiB, then two vectors of 1 KiB, and so on: 24 MB */
+static kolo_request part[LAYERS];
 static char part_name[LAYERS][24];
 
 static size_t fill_parts(void)
@@ -240,7 +267,12 @@ static size_t fill_parts(void)
     for (int i = 0; i < LAYERS; i++) {
         const int64_t elements = i % 3 ? 256 : 4096 * (i / 3 + 1);
         snprintf(part_name[i], sizeof part_name[i], "start%d", i);
-        part[i] = (kolo_request){.what = KOLO_BROADCAST, .name = part_name[i], .out = (char *)ordinary + at, .type = KOLO_F32, .dims = 1, .dim = {elements}};
+        part[i] = (kolo_request){.what = KOLO_BROADCAST,
+                                 .name = part_name[i],
+                                 .out = (char *)ordinary + at,
+                                 .type = KOLO_F32,
+                                 .dims = 1,
+                                 .dim = {elements}};
         at += (size_t)elements * 4;
     }
     return at;
@@ -268,7 +300,8 @@ static void start_by_order(size_t bytes)
 static void start_by_mpi(size_t bytes)
 {
     (void)bytes;
-    for (int i = 0; i < LAYERS; i++) MPI_Bcast(part[i].out, (int)part[i].dim[0], MPI_FLOAT, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < LAYERS; i++)
+        MPI_Bcast(part[i].out, (int)part[i].dim[0], MPI_FLOAT, 0, MPI_COMM_WORLD);
 }
 
 static void run_start(void)
@@ -283,7 +316,7 @@ static void run_start(void)
     kolo_world_close(&world);
 }
 
-/* ---- overlap: a reduction behind work that takes as long ------------------------------------------------------------------------ */
+/* ---- overlap: a reduction behind work that takes as long ----------------------------------------------- */
 
 enum { OVERLAPPED = 16 << 20, ROUNDS = 25 };
 static double lasts; /* the work's seconds */
@@ -311,7 +344,8 @@ static void behind_bucket(void (*work)(void))
 }
 static void behind_request(void (*work)(void))
 {
-    const kolo_request r = {.what = KOLO_ALLREDUCE, .out = shared, .type = KOLO_F32, .dims = 1, .dim = {OVERLAPPED / 4}};
+    const kolo_request r = {
+        .what = KOLO_ALLREDUCE, .out = shared, .type = KOLO_F32, .dims = 1, .dim = {OVERLAPPED / 4}};
     kolo_handle h;
     check(kolo_submit(all, &r, &h));
     work();
@@ -331,7 +365,8 @@ static double time_of(void (*what)(void (*)(void)), void (*work)(void))
     return took;
 }
 
-/* The share of the reduction's time, in percent, that is not added to the work's: of the medians, and of the least, of each alone and of both. */
+/* The share of the reduction's time, in percent, that is not added to the work's: of the medians, and of the
+ * least, of each alone and of both. */
 static void share(const char *which, void (*what)(void (*)(void)), void (*work)(void))
 {
     double alone[ROUNDS], busy[ROUNDS], both[ROUNDS];
@@ -359,9 +394,10 @@ static void run_overlap(void)
     close_all();
 }
 
-/* ---- traced: with a timeline and without ----------------------------------------------------------------------------------------- */
+/* ---- traced: with a timeline and without --------------------------------------------------------------- */
 
-/* What an optimizer step is to the library: a name a layer while the core computes, and a wait for all of them. */
+/* What an optimizer step is to the library: a name a layer while the core computes, and a
+ * wait for all of them. */
 static void one_step(size_t bytes)
 {
     (void)bytes;
@@ -390,7 +426,8 @@ static double pass_of(void (*call)(size_t), int at_once, bool traces)
     return took / (double)calls;
 }
 
-/* Passes with and without in turn, each compared with its neighbour, so that whatever else the machine does counts for both. */
+/* Passes with and without in turn, each compared with its neighbour, so that whatever else the machine
+ * does counts for both. */
 static void traced(const char *which, const char *ratio, void (*call)(size_t), int at_once)
 {
     enum { TIMES = 24 };
@@ -417,7 +454,7 @@ static void run_traced(void)
     kolo_world_close(&world);
 }
 
-/* ---- allocations after the first calls ------------------------------------------------------------------------------------------ */
+/* ---- allocations after the first calls ----------------------------------------------------------------- */
 
 static void count_calls(const char *which, void (*call)(size_t), size_t bytes, int calls)
 {

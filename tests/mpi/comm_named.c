@@ -1,11 +1,14 @@
-/* Named requests through the public header, with as many ranks as mpiexec starts: any order, fusion, bundles, failures, joins, groups, stalls.
+/* Named requests through the public header, with as many ranks as mpiexec starts: any order, fusion, bundles,
+ * failures, joins, groups, stalls.
  *   comm_named              behaviours
  *   comm_named nodes N      behaviours, with the ranks dealt over N simulated nodes
  *   comm_named stall        a name that one rank submits late: report and error (environment of the script)
  *   comm_named steps N      N steps of 40 names; for timelines and kills
- *   comm_named forget [R]   ends without closing the world; R: only that rank, while the others wait for a name that it never brings
+ *   comm_named forget [R]   ends without closing the world; R: only that rank, while the others wait for a
+ *                           name that it never brings
  *   comm_named tune         steps until the settings are tuned
- *   comm_named read FILE RANKS PHASE...   one process: whether FILE is a merged timeline of RANKS ranks with these phases
+ *   comm_named read FILE RANKS PHASE...   one process: whether FILE is a merged timeline of RANKS
+ *                                         ranks with these phases
  *   comm_named bench [X]    figures; X: only of names submitted together */
 #include "kolo/comm.h"
 
@@ -39,10 +42,19 @@ static bool everywhere(bool mine)
 
 static kolo_request sum_of(const char *name, float *data, int64_t count)
 {
-    return (kolo_request){.what = KOLO_ALLREDUCE, .name = name, .out = data, .type = KOLO_F32, .dims = 1, .dim = {count}, .reduce = KOLO_SUM};
+    return (kolo_request){.what = KOLO_ALLREDUCE,
+                          .name = name,
+                          .out = data,
+                          .type = KOLO_F32,
+                          .dims = 1,
+                          .dim = {count},
+                          .reduce = KOLO_SUM};
 }
 
-static uint32_t draw(uint64_t stream, uint64_t i, uint32_t below) { return kolo_philox(5, stream, i).v[0] % below; }
+static uint32_t draw(uint64_t stream, uint64_t i, uint32_t below)
+{
+    return kolo_philox(5, stream, i).v[0] % below;
+}
 
 static void shuffle(int *order, int n, uint64_t stream)
 {
@@ -78,7 +90,9 @@ static long step(int number, uint64_t order_of)
     shuffle(order, NAMES, order_of + 1);
     for (int k = 0; k < NAMES; k++) {
         int i = order[k];
-        float factor = i % 4 == 1 ? (float)(ranks + 1) / 2 : i % 4 == 2 ? (float)ranks : (float)(ranks * (ranks + 1) / 2);
+        float factor = i % 4 == 1   ? (float)(ranks + 1) / 2
+                       : i % 4 == 2 ? (float)ranks
+                                    : (float)(ranks * (ranks + 1) / 2);
         if (kolo_wait(world, handle[i]) < 0) return diag("%s", kolo_error_text()), -1;
         for (int64_t j = 0; j < length(i); j++) wrong += vector[i][j] != factor * (float)(i + j + number);
     }
@@ -89,7 +103,9 @@ static void test_orders(void)
 {
     long wrong = 0;
     for (int s = 0; s < 30; s++) wrong += step(s, (uint64_t)(1000 * me + 10 * s));
-    check(wrong == 0, "%d names in another order on every rank, 30 times: right sums, averages and maxima (%ld wrong)", NAMES, wrong);
+    check(wrong == 0,
+          "%d names in another order on every rank, 30 times: right sums, averages and maxima (%ld wrong)",
+          NAMES, wrong);
 }
 
 static void test_fused_bits(void)
@@ -101,7 +117,9 @@ static void test_fused_bits(void)
     long differ = 0;
     for (int i = 0; i < N; i++)
         for (int j = 0; j < LONG; j++)
-            one[i][j] = many[i][j] = kolo_uniform(kolo_philox(9, (uint64_t)me, (uint64_t)(i * LONG + j)).v[0]) * (float)(1 << (j % 12));
+            one[i][j] = many[i][j] =
+                kolo_uniform(kolo_philox(9, (uint64_t)me, (uint64_t)(i * LONG + j)).v[0]) *
+                (float)(1 << (j % 12));
     kolo_request bundle[N];
     char names[N][40];
     for (int i = 0; i < N; i++) {
@@ -116,7 +134,8 @@ static void test_fused_bits(void)
     for (int i = 0; i < N; i++) differ += memcmp(one[i], many[i], sizeof one[i]) != 0;
     check(differ == 0, "fused and one by one: the same bits");
     int64_t hash = kolo_crc32c(0, one, sizeof one), most = hash, least = hash;
-    differ = kolo_allreduce(all, NULL, &most, 1, KOLO_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &least, 1, KOLO_I64, KOLO_MIN) < 0;
+    differ = kolo_allreduce(all, NULL, &most, 1, KOLO_I64, KOLO_MAX) < 0 ||
+             kolo_allreduce(all, NULL, &least, 1, KOLO_I64, KOLO_MIN) < 0;
     check(differ == 0 && most == least, "and the same on all ranks");
 }
 
@@ -133,7 +152,8 @@ static void test_bundle_waits(void)
     kolo_barrier(all);
     if (me == ranks - 1) early = kolo_submit_grouped(all, two, 2, pair);
     bool both = early == 0 && kolo_wait(world, pair[0]) == 0 && kolo_wait(world, pair[1]) == 0;
-    check(alone && both && a[0] == (float)ranks && b[3] == 2 * (float)ranks, "a bundle begins when it is whole on all ranks");
+    check(alone && both && a[0] == (float)ranks && b[3] == 2 * (float)ranks,
+          "a bundle begins when it is whole on all ranks");
 }
 
 static void test_failures(void)
@@ -143,14 +163,15 @@ static void test_failures(void)
     kolo_request r = sum_of("shape", data, me == ranks - 1 ? 9 : 8);
     int rc = kolo_submit(all, &r, &handle);
     if (rc == 0) rc = kolo_wait(world, handle);
-    check(rc == KOLO_EINPUT && strstr(kolo_error_text(), "\"shape\"") && strstr(kolo_error_text(), " 9 f32"), "another shape fails on every rank: %s",
-          kolo_error_text());
+    check(rc == KOLO_EINPUT && strstr(kolo_error_text(), "\"shape\"") && strstr(kolo_error_text(), " 9 f32"),
+          "another shape fails on every rank: %s", kolo_error_text());
     r = sum_of("type", data, 4);
     if (me == 0) r.type = KOLO_I32;
     rc = kolo_submit(all, &r, &handle);
     if (rc == 0) rc = kolo_wait(world, handle);
     check(rc == KOLO_EINPUT, "another type");
-    r = (kolo_request){.what = KOLO_BROADCAST, .name = "root", .out = data, .dims = 1, .dim = {4}, .root = me == 1};
+    r = (kolo_request){
+        .what = KOLO_BROADCAST, .name = "root", .out = data, .dims = 1, .dim = {4}, .root = me == 1};
     rc = kolo_submit(all, &r, &handle);
     if (rc == 0) rc = kolo_wait(world, handle);
     check(rc == KOLO_EINPUT, "another root");
@@ -164,7 +185,8 @@ static void test_failures(void)
     r = sum_of("twice", data, 4); /* under way as long as the last rank has not submitted it */
     kolo_request second = sum_of("twice", data + 8, 4);
     rc = 0;
-    if (me < ranks - 1) rc = kolo_submit(all, &r, &handle) < 0 || kolo_submit(all, &second, &again) != KOLO_EINPUT;
+    if (me < ranks - 1)
+        rc = kolo_submit(all, &r, &handle) < 0 || kolo_submit(all, &second, &again) != KOLO_EINPUT;
     kolo_barrier(all);
     if (me == ranks - 1) rc = kolo_submit(all, &r, &handle);
     if (rc == 0) rc = kolo_wait(world, handle);
@@ -180,8 +202,14 @@ static void test_shapes(void)
     for (int round = 0; round < 3; round++) {
         int64_t mine = (me + round) % 3;
         for (int64_t i = 0; i < mine * 2; i++) rows[i] = me * 100 + (int)i;
-        kolo_request r = {.what = KOLO_ALLGATHER, .name = "rows", .in = rows, .type = KOLO_I32, .dims = 2, .dim = {mine, 2}};
-        good &= kolo_submit(all, &r, &handle) == 0 && kolo_wait(world, handle) == 0 && kolo_result(world, handle, &out) == 0;
+        kolo_request r = {.what = KOLO_ALLGATHER,
+                          .name = "rows",
+                          .in = rows,
+                          .type = KOLO_I32,
+                          .dims = 2,
+                          .dim = {mine, 2}};
+        good &= kolo_submit(all, &r, &handle) == 0 && kolo_wait(world, handle) == 0 &&
+                kolo_result(world, handle, &out) == 0;
         if (!good) break;
         const int32_t *got = out.data;
         int64_t at = 0;
@@ -196,10 +224,18 @@ static void test_shapes(void)
     int32_t send[64 * 64], n = 0;
     for (int m = 0; m < ranks; m++)
         for (splits[m] = 0; splits[m] < m + 1; splits[m]++) send[n++] = me * 1000 + m;
-    kolo_request r = {.what = KOLO_ALLTOALL, .name = "exchange", .in = send, .type = KOLO_I32, .dims = 1, .dim = {n}, .splits = splits};
-    good = kolo_submit(all, &r, &handle) == 0 && kolo_wait(world, handle) == 0 && kolo_result(world, handle, &out) == 0;
+    kolo_request r = {.what = KOLO_ALLTOALL,
+                      .name = "exchange",
+                      .in = send,
+                      .type = KOLO_I32,
+                      .dims = 1,
+                      .dim = {n},
+                      .splits = splits};
+    good = kolo_submit(all, &r, &handle) == 0 && kolo_wait(world, handle) == 0 &&
+           kolo_result(world, handle, &out) == 0;
     for (int m = 0; good && m < ranks; m++)
-        for (int i = 0; i < me + 1; i++) good &= ((const int32_t *)out.data)[m * (me + 1) + i] == m * 1000 + me && out.splits[m] == me + 1;
+        for (int i = 0; i < me + 1; i++)
+            good &= ((const int32_t *)out.data)[m * (me + 1) + i] == m * 1000 + me && out.splits[m] == me + 1;
     if (good) kolo_release(world, handle);
     check(good, "a named alltoall of uneven splits");
 }
@@ -214,7 +250,8 @@ static void test_join(void)
         float data[3] = {(float)(me + 1), -(float)(me + 1), 2}, least[2] = {(float)(me + 1), 5}, product = 3;
         kolo_handle h[3];
         snprintf(name, sizeof name, "mean.%d", s);
-        kolo_request r[3] = {sum_of(s % 2 ? name : "mean", data, 3), sum_of("least", least, 2), sum_of("product", &product, 1)};
+        kolo_request r[3] = {sum_of(s % 2 ? name : "mean", data, 3), sum_of("least", least, 2),
+                             sum_of("product", &product, 1)};
         r[0].reduce = KOLO_AVERAGE;
         r[1].reduce = KOLO_MIN;
         r[2].reduce = KOLO_PRODUCT;
@@ -223,20 +260,22 @@ static void test_join(void)
         float mean = 0, times = 1;
         for (int m = s; m < ranks; m++) mean += (float)(m + 1), times *= 3;
         mean /= (float)(ranks - s);
-        good &= fabsf(data[0] - mean) < 1e-5f && fabsf(data[1] + mean) < 1e-5f && fabsf(data[2] - 2) < 1e-5f && least[0] == (float)(s + 1) && least[1] == 5 &&
-                product == times;
+        good &= fabsf(data[0] - mean) < 1e-5f && fabsf(data[1] + mean) < 1e-5f &&
+                fabsf(data[2] - 2) < 1e-5f && least[0] == (float)(s + 1) && least[1] == 5 && product == times;
     }
     if (me == ranks - 1) { /* all others have joined or will */
         float data[4];
         kolo_handle h;
-        kolo_request r = {.what = KOLO_BROADCAST, .name = "not now", .out = data, .dims = 1, .type = KOLO_F32, .dim = {4}};
+        kolo_request r = {
+            .what = KOLO_BROADCAST, .name = "not now", .out = data, .dims = 1, .type = KOLO_F32, .dim = {4}};
         int rc = kolo_submit(all, &r, &h);
         if (rc == 0) rc = kolo_wait(world, h);
         good &= rc == KOLO_EINPUT || ranks == 1;
     }
     good &= kolo_join(all, &last) == 0 && last == ranks - 1;
     check(good,
-          "joins: averages over who brings data, minima and products not disturbed, other collectives refused, the "
+          "joins: averages over who brings data, minima and products not disturbed, other collectives "
+          "refused, the "
           "last one known (%d)",
           last);
     check(step(3, 77) == 0, "and all go on after it");
@@ -251,7 +290,8 @@ static void test_groups(void)
         if (r % 2) odd[odds++] = r;
         else even[evens++] = r;
     kolo_group *group[2] = {NULL, NULL};
-    bool good = ranks < 3 || (kolo_group_create(&group[0], world, even, evens) == 0 && kolo_group_create(&group[1], world, odd, odds) == 0);
+    bool good = ranks < 3 || (kolo_group_create(&group[0], world, even, evens) == 0 &&
+                              kolo_group_create(&group[1], world, odd, odds) == 0);
     if (ranks >= 3) {
         kolo_group *mine = group[me % 2];
         for (int s = 0; s < 5 + me; s++) {
@@ -269,7 +309,7 @@ static void test_groups(void)
     check(good, "the same name in two groups, with joins in each");
 }
 
-/* ---- for the script -------------------------------------------------------------------------------------------------------- */
+/* ---- for the script ------------------------------------------------------------------------------------ */
 
 static void stall(void)
 {
@@ -282,7 +322,8 @@ static void stall(void)
     r = sum_of("late", &x, 1);
     int rc = kolo_submit(all, &r, &h);
     if (rc == 0) rc = kolo_wait(world, h);
-    check(rc == KOLO_EINPUT && strstr(kolo_error_text(), "given up"), "fails on all ranks, the late one included: %s", kolo_error_text());
+    check(rc == KOLO_EINPUT && strstr(kolo_error_text(), "given up"),
+          "fails on all ranks, the late one included: %s", kolo_error_text());
     check(step(1, 5) == 0, "and the world is whole");
 }
 
@@ -309,7 +350,8 @@ static int read_timeline(int n, char **words)
     double least = INFINITY, most = -INFINITY;
     cJSON_ArrayForEach(event, array)
     {
-        const cJSON *ts = cJSON_GetObjectItem(event, "ts"), *pid = cJSON_GetObjectItem(event, "pid"), *cat = cJSON_GetObjectItem(event, "cat");
+        const cJSON *ts = cJSON_GetObjectItem(event, "ts"), *pid = cJSON_GetObjectItem(event, "pid"),
+                    *cat = cJSON_GetObjectItem(event, "cat");
         if (!ts || !pid || !cat || pid->valueint < 0 || pid->valueint >= 64) continue;
         count[pid->valueint]++;
         least = fmin(least, ts->valuedouble);
@@ -355,7 +397,8 @@ static void bench(bool together)
     }
     double median = median_of(seconds, ROUNDS);
     if (me == 0 && !together)
-        diag("cached name, submit to completion: least %.1f, tenth %.1f, median %.1f us", seconds[0] * 1e6, seconds[ROUNDS / 10] * 1e6, median * 1e6);
+        diag("cached name, submit to completion: least %.1f, tenth %.1f, median %.1f us", seconds[0] * 1e6,
+             seconds[ROUNDS / 10] * 1e6, median * 1e6);
     for (int i = 0; i < MANY; i++) snprintf(name[i], sizeof name[i], "layer.%d", i);
     for (int one = 0; one < 2 - together; one++) {
         for (int s = 0; s < STEPS; s++) {
@@ -370,14 +413,18 @@ static void bench(bool together)
             seconds[s] = kolo_time() - begin;
         }
         median = median_of(seconds, STEPS);
-        if (me == 0) diag("%d names of %d bytes, %s: least %.3f, median %.3f ms", MANY, BYTES, one ? "one by one" : "together", seconds[0] * 1e3, median * 1e3);
+        if (me == 0)
+            diag("%d names of %d bytes, %s: least %.3f, median %.3f ms", MANY, BYTES,
+                 one ? "one by one" : "together", seconds[0] * 1e3, median * 1e3);
     }
 }
 
 static int exchange(void *of, const void *mine, size_t bytes, void *everybodys)
 {
     (void)of;
-    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) ? KOLO_ELAUNCH : 0;
+    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD)
+               ? KOLO_ELAUNCH
+               : 0;
 }
 
 /* Ranks in turn, so that the lowest of a node are not neighbours. */
@@ -385,7 +432,8 @@ static int open_simulated(int nodes)
 {
     static int node_of[64], local_of[64], job;
     static char *host_of[64], host[] = "simulated";
-    static kolo_launch l = {.method = "test", .node_of = node_of, .local_of = local_of, .host_of = host_of, .mpi = true};
+    static kolo_launch l = {
+        .method = "test", .node_of = node_of, .local_of = local_of, .host_of = host_of, .mpi = true};
     MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &job);
     MPI_Comm_rank(MPI_COMM_WORLD, &l.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &l.size);

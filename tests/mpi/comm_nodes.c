@@ -1,17 +1,11 @@
 /* Several nodes, simulated on one machine by node maps: sums, orders, small collectives, a late remote peer.
  * mpiexec -n 2, 3, 4 or 7 comm_nodes; `late`: ranks 0 and 1 on two nodes, the second does not come. */
-#include <mpi.h>
-
 #include "../unit/comm_world_adasum.h"
+#include "comm_maps.h"
+
 #include "base/thread.h"
 #include "comm/transport/router.h"
-#include "tap.h"
 
-typedef struct map {
-    int size;
-    const char *name;
-    int node_of[8];
-} map;
 static const map maps[] = {
     {2, "1+1", {0, 1}},
     {3, "1+1+1", {0, 1, 2}},
@@ -24,27 +18,6 @@ static const map maps[] = {
     {7, "cyclic over 3", {0, 1, 2, 0, 1, 2, 0}},
     {7, "1 rank a node", {0, 1, 2, 3, 4, 5, 6}},
 };
-static int rank, size, serial, job_id;
-
-/* Rank 0 says whether all ranks were right; a failing rank says why. */
-static void report(int64_t bad, const char *what, const char *where)
-{
-    long long mine = bad < 0 ? 1000000 : bad, all = 0;
-    if (bad < 0) fprintf(stderr, "# rank %d: %s\n", rank, kolo_error_text());
-    MPI_Allreduce(&mine, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-    if (rank == 0) is_int(all, 0, "%d ranks as %s: %s", size, where, what);
-}
-
-static world *place(const map *m)
-{
-    static world w;
-    char job[64];
-    snprintf(job, sizeof job, "nodes.%d.%d", job_id, serial++);
-    world_fill(&w, rank, size, m ? m->node_of : NULL, job);
-    w.launch.mpi = true;
-    return &w;
-}
-
 static void check_map(const map *m)
 {
     static const char *const algorithms[] = {"recursive_doubling", "rabenseifner", "direct"};
@@ -54,9 +27,11 @@ static void check_map(const map *m)
         bad = wrong < 0 ? wrong : bad + wrong;
     }
     report(bad, "the documented order for any bucketing", m->name);
-    for (int a = 0; a < 3; a++) report(world_buckets(place(m), 1, false, false, algorithms[a], 1), algorithms[a], m->name);
+    for (int a = 0; a < 3; a++)
+        report(world_buckets(place(m), 1, false, false, algorithms[a], 1), algorithms[a], m->name);
     report(world_buckets(place(m), 1, false, true, "ring", 2), "ring, exact sums", m->name);
-    report(world_buckets(place(m), 2, true, false, NULL, 2), "canonical has the bits of the tree over ranks", m->name);
+    report(world_buckets(place(m), 2, true, false, NULL, 2), "canonical has the bits of the tree over ranks",
+           m->name);
     report(world_adasum(place(m), false), "Adasum within nodes, then between them", m->name);
     report(world_adasum(place(m), true), "averages within nodes, Adasum between them", m->name);
     report(world_small(place(m), false), "small collectives", m->name);
@@ -72,7 +47,8 @@ static void check_overlap(const map *m)
     kolo_comm_stats stats = {0};
     world *w = place(m);
     int64_t bad = 0;
-    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, COUNT) < 0 || kolo_comm_commit(comm) < 0) {
+    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, COUNT) < 0 ||
+        kolo_comm_commit(comm) < 0) {
         report(-1, "overlap", m->name);
         return;
     }
@@ -90,7 +66,9 @@ static void check_overlap(const map *m)
 static int all_gather(void *of, const void *mine, size_t bytes, void *all)
 {
     (void)of;
-    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) == MPI_SUCCESS ? 0 : KOLO_ELAUNCH;
+    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) == MPI_SUCCESS
+               ? 0
+               : KOLO_ELAUNCH;
 }
 
 /* Rank 0 gives up a receive and uses its memory for something else; then the message comes. */
@@ -103,7 +81,8 @@ static void check_given_up(const map *m)
     comm_router *router = NULL;
     void *lane = NULL;
     bool busy = false;
-    int64_t bad = comm_router_open(&router, &w->launch, &config) < 0 || comm_routed.lane_make(router, 2, &lane) < 0;
+    int64_t bad =
+        comm_router_open(&router, &w->launch, &config) < 0 || comm_routed.lane_make(router, 2, &lane) < 0;
     if (bad) {
         report(-1, "a receive that is given up", m->name);
         return;
@@ -141,7 +120,9 @@ static void check_late(void)
     if (rc == 0) rc = kolo_comm_wait(comm, 0);
     double seconds = kolo_time() - begin;
     is_int(rc, KOLO_ELAUNCH, "a remote peer that does not come ends the wait");
-    ok(strstr(kolo_error_text(), "rank 1 on host n1") && strstr(kolo_error_text(), "last begun: rank 0: bucket 0, round number 1; rank 1: broadcast number "),
+    ok(strstr(kolo_error_text(), "rank 1 on host n1") &&
+           strstr(kolo_error_text(),
+                  "last begun: rank 0: bucket 0, round number 1; rank 1: broadcast number "),
        "it is named: %s", kolo_error_text());
     ok(seconds > 0.9 && seconds < 3, "after the time-out (%.2f s)", seconds);
     kolo_comm_destroy(&comm);
@@ -153,12 +134,7 @@ static void check_late(void)
 
 int main(int argc, char **argv)
 {
-    int provided;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    job_id = (int)getpid();
-    MPI_Bcast(&job_id, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    begin_mpi(&argc, &argv);
     if (argc > 1 && strcmp(argv[1], "late") == 0) check_late();
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         if (maps[i].size == size) check_map(&maps[i]);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Several simulated nodes on this machine: comm_nodes with 2, 3, 4 and 7 ranks, and with a late peer; one TAP stream.
+# Several simulated nodes on this machine: comm_nodes with 2, 3, 4 and 7 ranks, and with a late
+# peer; one TAP stream.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD/tests/mpi/comm_nodes LIMIT=60

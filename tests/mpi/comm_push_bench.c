@@ -1,4 +1,5 @@
-/* Pushes beside MPI_Allreduce and one memcpy of the same bytes, sum of f32, in place, data written anew before every call.
+/* Pushes beside MPI_Allreduce and one memcpy of the same bytes, sum of f32, in place, data written
+ * anew before every call.
  *   mpiexec -n 2 build/tests/mpi/comm_push_bench [seconds a row]
  * Times are of the slowest rank: microseconds, median and least of the repeats. */
 #include <mpi.h>
@@ -32,7 +33,10 @@ static void push_in(float *v, size_t bytes)
 }
 static void of_shared(size_t bytes) { push_in(shared, bytes); }
 static void of_ordinary(size_t bytes) { push_in(ordinary, bytes); }
-static void of_mpi(size_t bytes) { MPI_Allreduce(MPI_IN_PLACE, ordinary, (int)(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+static void of_mpi(size_t bytes)
+{
+    MPI_Allreduce(MPI_IN_PLACE, ordinary, (int)(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
 static void of_memcpy(size_t bytes) { memcpy(ordinary, source, bytes); }
 
 static int ascending(const void *a, const void *b)
@@ -69,7 +73,7 @@ int main(int argc, char **argv)
     comm_router_config config = {.timeout = 60, .shared_bytes = LARGEST};
     int rank[64];
     void *memory;
-    check(kolo_launch_start(&launch, "mpi"));
+    check(kolo_launch_start(&launch, "mpi", NULL));
     check(comm_router_open(&router, &launch, &config));
     for (int i = 0; i < launch.size && i < 64; i++) rank[i] = i;
     check(comm_push_open(&push, router, 1, rank, launch.size));

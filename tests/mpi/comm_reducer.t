@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sums in GPU memory between ranks of several simulated nodes, with the stand-in for a GPU: 2, 3 and 4 ranks, one TAP stream.
+# Sums in GPU memory between ranks of several simulated nodes, with the stand-in for a GPU: 2, 3 and 4
+# ranks, one TAP stream.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD/tests/cuda/comm_reducer

@@ -1,7 +1,7 @@
-/* Ranks of a real launch that pass messages around until one of them dies or stops: comm_router_drill TRANSPORT killed|stopped|well [MIB].
- * With the default timeout and patience.
- * Every survivor prints one line, "rank R on NODE after SECONDS s: TEXT", and ends with 69; "well": "rank R ok". MIB: one message of so
- * many MiB as well, the least that more than an int counts being 2049. */
+/* Ranks of a real launch that pass messages around until one of them dies or stops: comm_router_drill
+ * TRANSPORT killed|stopped|well [MIB]. With the default timeout and patience.
+ * Every survivor prints one line, "rank R on NODE after SECONDS s: TEXT", and ends with 69; "well": "rank R
+ * ok". MIB: one message of so many MiB as well, the least that more than an int counts being 2049. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,8 @@ static int step(void *lane, int64_t number)
     KOLO_TRY(comm_routed.send(lane, next, 4, mine, COUNT, sizeof *mine));
     KOLO_TRY(await(lane, 1));
     for (int i = 0; i < COUNT; i++)
-        if (got[i] != number * 1000 + last + i) return kolo_fail(KOLO_EINTERNAL, "message %lld came wrong", (long long)number);
+        if (got[i] != number * 1000 + last + i)
+            return kolo_fail(KOLO_EINTERNAL, "message %lld came wrong", (long long)number);
     return 0;
 }
 
@@ -50,7 +51,8 @@ static int large(void *lane, int64_t mib)
     if (!data) return kolo_fail(KOLO_ECONFIG, "no %lld MiB", (long long)mib);
     for (int64_t i = 0; sends && i < bytes + 3; i += 4093) data[i] = (unsigned char)(i >> 12 | 1);
     comm_routed.reset(lane);
-    KOLO_TRY(sends ? comm_routed.send(lane, 0, 5, data, bytes + 3, 1) : comm_routed.receive(lane, launch.size - 1, 5, data, bytes + 3, 1));
+    KOLO_TRY(sends ? comm_routed.send(lane, 0, 5, data, bytes + 3, 1)
+                   : comm_routed.receive(lane, launch.size - 1, 5, data, bytes + 3, 1));
     KOLO_TRY(await(lane, 0));
     for (int64_t i = 0; i < bytes + 3; i += 4093) bad += data[i] != (unsigned char)(i >> 12 | 1);
     free(data);
@@ -62,13 +64,13 @@ int main(int argc, char **argv)
     const char *how = argc > 2 ? argv[2] : "well";
     comm_router_config config = {.between = argc > 1 ? argv[1] : "auto", .timeout = 0};
     void *lane = NULL;
-    int rc = kolo_launch_start(&launch, "auto");
+    int rc = kolo_launch_start(&launch, "auto", NULL);
     if (rc == 0) rc = comm_router_open(&router, &launch, &config);
     if (rc == 0) rc = comm_routed.lane_make(router, 2, &lane);
     if (rc == 0 && argc > 3) rc = large(lane, atoll(argv[3]));
     double begin = kolo_time();
     for (int64_t i = 0; i < STEPS && rc == 0; i++) {
-        comm_router_tell(router, "step", (uint64_t)i);
+        comm_router_report(router, "step", (uint64_t)i);
         if (i == STEP && launch.rank == VICTIM && strcmp(how, "well") != 0) {
             for (double end = kolo_time() + 0.5; kolo_time() < end; usleep(20000)) comm_router_status(router);
             if (strcmp(how, "killed") != 0 && fork() == 0) { /* the launcher waits for it */
@@ -81,7 +83,8 @@ int main(int argc, char **argv)
         rc = step(lane, i);
     }
     if (rc < 0) {
-        printf("rank %d on %s after %.2f s: %s\n", launch.rank, launch.host, kolo_time() - begin, kolo_error_text());
+        printf("rank %d on %s after %.2f s: %s\n", launch.rank, launch.host, kolo_time() - begin,
+               kolo_error_text());
         fflush(stdout);
         comm_router_close(&router, false);
         usleep(500000); /* whoever ends first is the one that the launcher ends the others for */

@@ -1,4 +1,5 @@
-/* A plain MPI program that knows nothing of Kolo: what libkolo_pmpi.so serves and what it leaves to MPI, with results that a recount gives. */
+/* A plain MPI program that knows nothing of Kolo: what libkolo_pmpi.so serves and what it leaves to MPI, with
+ * results that a recount gives. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,8 @@ static void test_sums(void)
     static const struct {
         const char *name;
         bool (*sum)(int count, bool in_place);
-    } types[] = {{"float", sum_float}, {"double", sum_double}, {"int", sum_int}, {"unsigned", sum_unsigned}, {"long", sum_long}, {"signed char", sum_char}};
+    } types[] = {{"float", sum_float},       {"double", sum_double}, {"int", sum_int},
+                 {"unsigned", sum_unsigned}, {"long", sum_long},     {"signed char", sum_char}};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         bool good = true;
         char text[80];
@@ -56,7 +58,9 @@ static void test_others(void)
     MPI_Allreduce(f, least, 3, MPI_FLOAT, MPI_MIN, MPI_COMM_WORLD);
     MPI_Allreduce(f, most, 3, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
     MPI_Allreduce(f, product, 3, MPI_FLOAT, MPI_PROD, MPI_COMM_WORLD);
-    agree(least[0] == 0 && least[1] == (float)(1 - size) && most[0] == (float)(size - 1) && product[2] == (float)(1 << size), "min, max and product");
+    agree(least[0] == 0 && least[1] == (float)(1 - size) && most[0] == (float)(size - 1) &&
+              product[2] == (float)(1 << size),
+          "min, max and product");
     struct {
         double value;
         int where;
@@ -77,7 +81,8 @@ static void maximum_of_squares(void *in, void *out, int *count, MPI_Datatype *ty
 {
     (void)type;
     for (int i = 0; i < *count; i++)
-        if (((double *)in)[i] * ((double *)in)[i] > ((double *)out)[i] * ((double *)out)[i]) ((double *)out)[i] = ((double *)in)[i];
+        if (((double *)in)[i] * ((double *)in)[i] > ((double *)out)[i] * ((double *)out)[i])
+            ((double *)out)[i] = ((double *)in)[i];
 }
 
 static void add_pairs(void *in, void *out, int *count, MPI_Datatype *type)
@@ -101,7 +106,8 @@ static void test_own_ones(void)
     MPI_Allreduce(pair, sums, 1, pairs, op, MPI_COMM_WORLD);
     MPI_Op_free(&op);
     MPI_Type_free(&pairs);
-    agree(most == 1 - size && sums[0] == size && sums[1] == size * (size - 1) / 2, "operations and types of the program's own");
+    agree(most == 1 - size && sums[0] == size && sums[1] == size * (size - 1) / 2,
+          "operations and types of the program's own");
 }
 
 /* The root sends every second number, the others take them one behind the other. */
@@ -165,7 +171,8 @@ static void test_outstanding(void)
     bool good = true;
     for (int k = 0; k < MANY; k++) {
         for (int i = 0; i < COUNT; i++) data[k * COUNT + i] = (float)value(rank, i + k);
-        MPI_Iallreduce(MPI_IN_PLACE, data + k * COUNT, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request[k]);
+        MPI_Iallreduce(MPI_IN_PLACE, data + k * COUNT, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
+                       &request[k]);
     }
     double blocking = 1;
     MPI_Allreduce(MPI_IN_PLACE, &blocking, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
@@ -176,7 +183,8 @@ static void test_outstanding(void)
     free(data);
 }
 
-/* A message that nobody can take before the sender goes on with it, while the sender waits in a collective for who awaits it. */
+/* A message that nobody can take before the sender goes on with it, while the sender waits in a
+ * collective for who awaits it. */
 static void test_messages(void)
 {
     enum { COUNT = 4 << 20 };
@@ -187,7 +195,8 @@ static void test_messages(void)
     if (rank == 1) MPI_Recv(data, COUNT, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    agree(sum == size && data[COUNT - 1] == (rank < 2 ? 7 : 0), "a message goes on while its sender waits in a collective for the receiver");
+    agree(sum == size && data[COUNT - 1] == (rank < 2 ? 7 : 0),
+          "a message goes on while its sender waits in a collective for the receiver");
     free(data);
 }
 
@@ -197,9 +206,11 @@ static void test_requests(void)
     enum { COUNT = 1 << 20 };
     MPI_Status status[3];
     int *data = calloc(COUNT, sizeof *data), one = 1, sum[6] = {0}, at, there = 0;
-    MPI_Request request[6] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Request request[6] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL,
+                              MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     if (rank == 1) MPI_Recv(data, COUNT, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    for (int i = 0; i < 5; i++) MPI_Iallreduce(&one, &sum[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request[i]);
+    for (int i = 0; i < 5; i++)
+        MPI_Iallreduce(&one, &sum[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request[i]);
     if (rank == 0 && size > 1) MPI_Isend(data, COUNT, MPI_INT, 1, 4, MPI_COMM_WORLD, &request[5]);
     MPI_Waitall(2, request, status); /* rank 1 comes when it has the message, which nobody waits for */
     while (!there) MPI_Test(&request[2], &there, MPI_STATUS_IGNORE);

@@ -1,4 +1,5 @@
-/* A plain MPI program with many communicators: what libkolo_pmpi.so carries in groups of its own, and what it leaves to MPI. */
+/* A plain MPI program with many communicators: what libkolo_pmpi.so carries in groups of its own, and
+ * what it leaves to MPI. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -72,12 +73,14 @@ static void test_orders(void)
     for (int i = 0; i < 2; i++) {
         int t = i ^ (rank & 1);
         MPI_Iallreduce(MPI_IN_PLACE, &sum[t], 1, MPI_INT, MPI_SUM, twin[t], &request[t]);
-        if (i == 0 && rank + 1 < size && !(rank & 1)) MPI_Send(&want, 0, MPI_INT, rank + 1, 1, MPI_COMM_WORLD);
+        if (i == 0 && rank + 1 < size && !(rank & 1))
+            MPI_Send(&want, 0, MPI_INT, rank + 1, 1, MPI_COMM_WORLD);
         if (i == 0 && rank & 1) MPI_Recv(&want, 0, MPI_INT, rank - 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     for (int t = 0; t < 2; t++) MPI_Comm_free(&twin[t]); /* under way */
     for (int t = 0; t < 2; t++) MPI_Wait(&request[t], MPI_STATUS_IGNORE);
-    agree(sum[0] == want && sum[1] == 10 * want, "twins in another order on every second rank, freed while their sums are under way");
+    agree(sum[0] == want && sum[1] == 10 * want,
+          "twins in another order on every second rank, freed while their sums are under way");
 }
 
 /* Rank 0 waits for the younger communicator before the others begin with the older. */
@@ -91,13 +94,15 @@ static void test_waiting(void)
         MPI_Bcast(&sum[t], 1, MPI_INT, 0, twin[t]);
     }
     for (int t = 0; t < 2; t++)
-        if (rank == 0 || t == 1) MPI_Iallreduce(MPI_IN_PLACE, &sum[t], 1, MPI_INT, MPI_SUM, twin[t], &request[t]);
+        if (rank == 0 || t == 1)
+            MPI_Iallreduce(MPI_IN_PLACE, &sum[t], 1, MPI_INT, MPI_SUM, twin[t], &request[t]);
     MPI_Wait(&request[1], MPI_STATUS_IGNORE);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank > 0) MPI_Iallreduce(MPI_IN_PLACE, &sum[0], 1, MPI_INT, MPI_SUM, twin[0], &request[0]);
     MPI_Wait(&request[0], MPI_STATUS_IGNORE);
     for (int t = 0; t < 2; t++) MPI_Comm_free(&twin[t]);
-    agree(sum[0] == size && sum[1] == size, "a sum is waited for while an older one of another communicator is not begun everywhere");
+    agree(sum[0] == size && sum[1] == size,
+          "a sum is waited for while an older one of another communicator is not begun everywhere");
 }
 
 static void test_many(void)

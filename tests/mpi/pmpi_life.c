@@ -1,4 +1,5 @@
-/* Plain MPI programs that begin and end as few do, for libkolo_pmpi.so: how they end is compared with MPI alone.
+/* Plain MPI programs that begin and end as few do, for libkolo_pmpi.so: how they end is
+ * compared with MPI alone.
  *
  *   sums FILE   sums until somebody ends it; the pid of rank 1 to FILE
  *   twice       MPI_Finalize twice
@@ -73,7 +74,10 @@ static int session(void)
 
 /* In the C library's place. */
 static bool no_room;
-int posix_fallocate(int fd, off_t offset, off_t bytes) { return no_room ? ENOSPC : syscall(SYS_fallocate, fd, 0, offset, bytes) < 0 ? errno : 0; }
+int posix_fallocate(int fd, off_t offset, off_t bytes)
+{
+    return no_room ? ENOSPC : syscall(SYS_fallocate, fd, 0, offset, bytes) < 0 ? errno : 0;
+}
 
 static int full(void)
 {

@@ -1,4 +1,5 @@
-/* For plain MPI programs that know nothing of Kolo and are run with libkolo_pmpi.so: they recount what MPI gives them, and rank 0 tells. */
+/* For plain MPI programs that know nothing of Kolo and are run with libkolo_pmpi.so: they recount what MPI
+ * gives them, and rank 0 tells. */
 #ifndef TEST_PMPI_PROGRAM_H
 #define TEST_PMPI_PROGRAM_H
 

@@ -6,42 +6,53 @@ need mpiexec kolo kolo-pack
 for variable in $(compgen -e | grep -E '^(SLURM|PMI|PMIX)_'); do unset "$variable"; done
 export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
 shapes_data 128 50
-args=(shapes model=lenet5 data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/run" batch=32 epochs=2 warmup=0 conv=direct deterministic=true threads=1)
+args=(shapes model=lenet5 data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/run" batch=32 epochs=2 \
+    warmup=0 conv=direct deterministic=true threads=1)
 mpiexec -n 2 kolo train "${args[@]}" stop_step=3 > "$ROOM/log" 2>&1
 is $? 75 "two ranks stop after three steps"
 mpiexec -n 1 kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" lr=0.3 > "$ROOM/log" 2>&1
 is $? 78 "a rank with another learning rate: exit 78"
 like "$ROOM/log" 'ranks were started with different options' "and the reason is told"
-kolo-pack --source shapes --split train --count 128 --shuffle-seed 9 --out "$ROOM/other" > "$ROOM/pack.log" 2>&1
+kolo-pack --source shapes --split train --count 128 --shuffle-seed 9 --out "$ROOM/other" > "$ROOM/pack.log" \
+    2>&1
 mpiexec -n 1 kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" data="$ROOM/other" > "$ROOM/log" 2>&1
 is $? 78 "a rank with another data set: exit 78"
 like "$ROOM/log" 'is another data set on some of the nodes' "and the reason is told"
-kolo-pack --source shapes --split val --count 50 --shuffle-seed 9 --stats-from "$ROOM/data/train" --out "$ROOM/other_val" > "$ROOM/pack.log" 2>&1
+kolo-pack --source shapes --split val --count 50 --shuffle-seed 9 --stats-from "$ROOM/data/train" --out \
+    "$ROOM/other_val" > "$ROOM/pack.log" 2>&1
 for words in eval_epochs=5 checkpoint_steps=2 stop_step=5 val=none val_flip=true "val=$ROOM/other_val"; do
     timeout 20 mpiexec -n 1 kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" "$words" > "$ROOM/log" 2>&1
-    is "$? $(grep -oE -m1 "different ${words%%=*}:|${words%%=*}=.*another data set" "$ROOM/log" | wc -l)" "78 1" "a rank with another ${words%%=*} (${words##*/}): exit 78, and which option it is"
+    is "$? $(grep -oE -m1 "different ${words%%=*}:|${words%%=*}=.*another data set" "$ROOM/log" |
+        wc -l)" "78 1" "a rank with another ${words%%=*} (${words##*/}): exit 78, and which option it is"
 done
 if unshare -rm true 2> /dev/null; then
     mkdir "$ROOM/empty" # as a node sees a folder of this name that is its own
     apart=(unshare -m sh -c 'mount --bind "$0" "$1" && shift && exec "$@"' "$ROOM/empty" "$ROOM/run")
-    unshare -rm mpiexec -n 1 kolo train "${args[@]}" : -n 1 "${apart[@]}" kolo train "${args[@]}" > "$ROOM/log" 2>&1
+    unshare -rm mpiexec -n 1 kolo train "${args[@]}" : -n 1 "${apart[@]}" kolo train "${args[@]}" > \
+        "$ROOM/log" 2>&1
     is $? 78 "a rank that has another folder of this name: exit 78"
     like "$ROOM/log" 'run= must be on a file system that all nodes share' "with the cure"
-    unshare -rm mpiexec -n 1 "${apart[@]}" kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" > "$ROOM/log" 2>&1
+    unshare -rm mpiexec -n 1 "${apart[@]}" kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" > \
+        "$ROOM/log" 2>&1
     is $? 78 "so it is where rank 0 is the one that has none"
 else
     for _ in 1 2 3; do skip "no private mounts here"; done
 fi
 mkdir "$ROOM/here" "$ROOM/there" # as two nodes see one path
-kolo export model=lenet5 classes=4 size=32 channels=3 seed=1 "$ROOM/here/w.safetensors" > "$ROOM/log" 2>&1 && kolo export model=lenet5 classes=4 size=32 channels=3 seed=2 "$ROOM/there/w.safetensors" > "$ROOM/log" 2>&1
+kolo export model=lenet5 classes=4 size=32 channels=3 seed=1 "$ROOM/here/w.safetensors" > "$ROOM/log" 2>&1 &&
+    kolo export model=lenet5 classes=4 size=32 channels=3 seed=2 "$ROOM/there/w.safetensors" > "$ROOM/log" \
+    2>&1
 begin() { # FOLDERS of ranks 0 and 1
     rm -rf "$ROOM/fresh"
-    timeout 30 mpiexec -n 1 -wdir "$ROOM/$1" kolo train "${args[@]}" run="$ROOM/fresh" init=w.safetensors init_head=new stop_step=1 : \
-        -n 1 -wdir "$ROOM/$2" kolo train "${args[@]}" run="$ROOM/fresh" init=w.safetensors init_head=new stop_step=1 > "$ROOM/log" 2>&1
+    timeout 30 mpiexec -n 1 -wdir "$ROOM/$1" kolo train "${args[@]}" run="$ROOM/fresh" init=w.safetensors \
+        init_head=new stop_step=1 : \
+        -n 1 -wdir "$ROOM/$2" kolo train "${args[@]}" run="$ROOM/fresh" init=w.safetensors init_head=new \
+        stop_step=1 > "$ROOM/log" 2>&1
 }
 begin here there
 is $? 78 "init= that is another file on rank 1: exit 78"
-like "$ROOM/log" "init=w.safetensors is not the same file on all ranks; it differs from rank 0's on: 1\." "and which rank"
+like "$ROOM/log" "init=w.safetensors is not the same file on all ranks; it differs from rank 0's on: 1\." \
+    "and which rank"
 begin here here
 is $? 75 "the same file: they begin" "$ROOM/log"
 rm "$ROOM/there/w.safetensors"

@@ -1,5 +1,6 @@
-"""Makes tests/golden_adaptive.h: torch's adaptive average pooling to 7 x 7 pixels, and its gradient, of the maps that VGG makes of pictures of 32, 64, 96, 160, 224, 288
-and 161 x 97 pixels. In f64, of the numbers of tests/unit/models_parts.c.
+"""Makes tests/golden_adaptive.h: torch's adaptive average pooling to 7 x 7 pixels, and its gradient, of the
+maps that VGG makes of pictures of 32, 64, 96, 160, 224, 288 and 161 x 97 pixels. In f64, of the numbers of
+tests/unit/models_parts.c.
 
 usage: adaptive_figures.py > tests/golden_adaptive.h        (torch)
 """
@@ -10,7 +11,8 @@ MOST = max(h * w for h, w in MAPS)
 
 
 def noise(n, step=1):
-    return torch.tensor([(step * i + 1) * 2654435761 % 1000003 / 500000 - 1 for i in range(n)], dtype=torch.float64)
+    return torch.tensor([(step * i + 1) * 2654435761 % 1000003 / 500000 - 1 for i in range(n)],
+                        dtype=torch.float64)
 
 
 def numbers(t):
@@ -26,7 +28,8 @@ def numbers(t):
 
 print("/* Made by tests/peers/adaptive_figures.py: torch %s. */" % torch.__version__.split("+")[0])
 print("#ifndef TESTS_GOLDEN_ADAPTIVE_H\n#define TESTS_GOLDEN_ADAPTIVE_H\n\n#include <stdint.h>\n")
-print("static const struct {\n    int64_t height, width;\n    double y[49], dx[%d];\n} golden_adaptive[] = {" % MOST)
+print("static const struct {\n    int64_t height, width;\n    double y[49], dx[%d];\n} golden_adaptive[] = "
+    "{" % MOST)
 for height, width in MAPS:
     x = noise(height * width).view(1, 1, height, width).requires_grad_()
     y = torch.nn.AdaptiveAvgPool2d((7, 7))(x)

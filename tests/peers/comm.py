@@ -1,4 +1,5 @@
-"""PyTorch's all_reduce over gloo, f32 sums in place: "sizes gloo BYTES MEDIAN LEAST" over the repeats, microseconds of the slowest rank.
+"""PyTorch's all_reduce over gloo, f32 sums in place: "sizes gloo BYTES MEDIAN LEAST" over the repeats,
+microseconds of the slowest rank.
 
     comm.py RENDEZVOUS-FILE RANK RANKS SECONDS BYTES...     one process a rank"""
 import statistics

@@ -2,11 +2,14 @@
 
     darknet.py KOLO FOLDER PICTURE [YOLOX_SOURCE]
 
-OpenCV reads a cfg file and a .weights file that are both written here, layer by layer as the papers' tables have them, and so does kolo: once by the cfg, once as the network
-of that name. What kolo predict finds is what OpenCV's layers say: boxes, the worst distance in pixels, scores within two thousandths; of a classifier, the distance of
-its logits, up to what softmax forgets. out: kolo export writes the file's numbers again.
+OpenCV reads a cfg file and a .weights file that are both written here, layer by layer as the papers' tables
+have them, and so does kolo: once by the cfg, once as the network
+of that name. What kolo predict finds is what OpenCV's layers say: boxes, the worst distance in pixels, scores
+within two thousandths; of a classifier, the distance of its logits, up to what softmax forgets. out: kolo
+export writes the file's numbers again.
 
-YOLOX_SOURCE: a folder with the package yolox (0.3.0): its own model, by its own names, strictly; the same comparison of boxes.
+YOLOX_SOURCE: a folder with the package yolox (0.3.0): its own model, by its own names, strictly; the same
+comparison of boxes.
 
 A line ends in "ok" or in what is wrong; exit status 1 if anything is."""
 import importlib.machinery
@@ -33,7 +36,10 @@ class Cfg:
         self.text, self.numbers, self.opencv, self.channels, self.layers = [], [], [], [3], 0
         self.heads = {}  # name of a layer that predicts: where its numbers begin
         self.draw = numpy.random.default_rng(seed)
-        self.section("net", batch=64, subdivisions=16, width=SIZE, height=SIZE, channels=3, momentum=0.9, decay=0.0005, angle=0, saturation=1.5, exposure=1.5, hue=".1", learning_rate=0.001, burn_in=1000, max_batches=500200, policy="steps", steps="400000,450000", scales=".1,.1")
+        self.section("net", batch=64, subdivisions=16, width=SIZE, height=SIZE, channels=3, momentum=0.9,
+                     decay=0.0005, angle=0, saturation=1.5, exposure=1.5, hue=".1", learning_rate=0.001,
+                         burn_in=1000, max_batches=500200, policy="steps", steps="400000,450000",
+                             scales=".1,.1")
 
     def section(self, name, **keys):
         self.text += [f"[{name}]"] + [f"{k}={v}" for k, v in keys.items()] + [""]
@@ -56,12 +62,14 @@ class Cfg:
         if norm:
             self.put(0.9, 1.1, out)
             self.put(-0.1, 0.1, out)
-            self.put(0.75, 1.25, out, 1e-5 - 1e-6)  # a variance: epsilon is OpenCV's 1e-6, not that of darknet on GPUs
+            # a variance: epsilon is OpenCV's 1e-6, not that of darknet on GPUs
+            self.put(0.75, 1.25, out, 1e-5 - 1e-6)
         most = (gain if norm else 0.2) * (6 / fan_in) ** 0.5
         self.put(-most, most, out * fan_in)
         if out == 255:
             self.heads[f"conv_{self.layers}"] = len(self.numbers) - 2
-        self.layer("convolutional", out, **keys, filters=out, size=size, stride=stride, pad=1, activation="leaky" if leaky else "linear")
+        self.layer("convolutional", out, **keys, filters=out, size=size, stride=stride, pad=1,
+                   activation="leaky" if leaky else "linear")
 
     def shortcut(self):
         self.layer("shortcut", self.channels[-1], **{"from": -3, "activation": "linear"})
@@ -71,7 +79,8 @@ class Cfg:
         self.layer("route", sum(self.channels[n] for n in at), layers=", ".join(map(str, layers)))
 
     def yolo(self, anchors, mask):
-        self.layer("yolo", 255, mask=",".join(map(str, mask)), anchors=",  ".join(f"{w},{h}" for w, h in anchors), classes=80, num=len(anchors), **YOLO)
+        self.layer("yolo", 255, mask=",".join(map(str, mask)), anchors=",  ".join(f"{w},{h}" for w,
+            h in anchors), classes=80, num=len(anchors), **YOLO)
 
     def darknet53(self):
         """Table 1 of arXiv:1804.02767. The last layer of each stage."""
@@ -92,14 +101,18 @@ class Cfg:
         for layer, at in self.heads.items():
             self.opencv[at:at + 2] = self.numbers[at:at + 2]
             for key, numbers in zip(("bias", "weight"), self.numbers[at:at + 2]):
-                state[f"module_list.{layer[5:]}.conv.{key}"] = torch.from_numpy(numbers).view(255, *([-1, 1, 1] if key == "weight" else []))
-        calm(name, state, sorted(by_opencv(self.write(folder, name), photo, list(self.heads)), key=lambda head: -head.shape[2]), SIZE)
+                state[f"module_list.{layer[5:]}.conv.{key}"] = torch.from_numpy(numbers).view(255,
+                    *([-1, 1, 1] if key == "weight" else []))
+        calm(name, state, sorted(by_opencv(self.write(folder, name), photo, list(self.heads)),
+                                 key=lambda head: -head.shape[2]), SIZE)
 
     def write(self, folder, name):
-        paths = [os.path.join(folder, f"{name}.{end}") for end in ("cfg", "opencv.cfg", "weights", "opencv.weights")]
+        paths = [os.path.join(folder, f"{name}.{end}") for end in ("cfg", "opencv.cfg", "weights",
+            "opencv.weights")]
         text = "\n".join(self.text)
         open(paths[0], "w").write(text)
-        open(paths[1], "w").write(text.replace("[yolo]", "[yolo]\nthresh=0.000001"))  # OpenCV holds back what is less likely
+        # OpenCV holds back what is less likely
+        open(paths[1], "w").write(text.replace("[yolo]", "[yolo]\nthresh=0.000001"))
         for path, numbers in zip(paths[2:], (self.numbers, self.opencv)):
             with open(path, "wb") as f:
                 numpy.array([0, 2, 0, 0, 0], numpy.int32).tofile(f)
@@ -190,19 +203,24 @@ def of_darknet(program, name, photo, folder):
         told = "by cfg " if model.endswith(".cfg") else "by name"
         if name == "darknet53":
             want = torch.from_numpy(outputs[0].reshape(-1)).double().log()
-            got = logits(program, model, paths[2], photo, folder, SIZE, f"val_resize={SIZE}").double()  # the picture as it is, not the middle of a larger one
-            far = distance(got - got.mean(), want - want.mean())  # softmax forgets what all of them have in common
+            # the picture as it is, not the middle of a larger one
+            got = logits(program, model, paths[2], photo, folder, SIZE, f"val_resize={SIZE}").double()
+            # softmax forgets what all of them have in common
+            far = distance(got - got.mean(), want - want.mean())
             fine, text = far < LIMIT, f"logits {far:.1e}"
         else:
             fine, text = worst_box(by_kolo(program, model, SIZE, paths[2], photo), boxes_of_opencv(outputs))
         fine &= equal
         good &= fine
-        print(f"{name:18s} {told} out {'equal' if equal else 'DIFFERS'}  {text}  {'ok' if fine else 'FAR'}", flush=True)
+        print(f"{name:18s} {told} out {'equal' if equal else 'DIFFERS'}  {text}  {'ok' if fine else 'FAR'}",
+              flush=True)
     return good
 
 
 def of_yolox(program, source, photo, folder):
-    for module in ("loguru", "cv2", "tabulate", "psutil", "thop", "pycocotools", "pycocotools.coco", "pycocotools.cocoeval", "tqdm"):  # only what trains asks for them
+    # only what trains asks for them
+    for module in ("loguru", "cv2", "tabulate", "psutil", "thop", "pycocotools", "pycocotools.coco",
+                   "pycocotools.cocoeval", "tqdm"):
         try:
             __import__(module)
         except ImportError:
@@ -213,7 +231,8 @@ def of_yolox(program, source, photo, folder):
     from safetensors.torch import load_file
     from yolox.models import YOLOFPN, YOLOX, YOLOXHead
 
-    pixels = torch.from_numpy(numpy.asarray(Image.open(photo).convert("RGB"))[:, :, ::-1].copy()).permute(2, 0, 1)[None].float()
+    pixels = torch.from_numpy(numpy.asarray(Image.open(photo).convert("RGB"))[:, :, ::-1].copy()).permute(2,
+        0, 1)[None].float()
     model = YOLOX(YOLOFPN(), YOLOXHead(80, 1.0, in_channels=[128, 256, 512], act="lrelu"))
     with torch.no_grad():
         fill(model)

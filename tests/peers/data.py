@@ -1,15 +1,20 @@
-"""Samples a second of other loaders, and of the scripts that people pack with, on what Kolo reads. One number, or nothing where the package
-is absent.
+"""Samples a second of other loaders, and of the scripts that people pack with, on what Kolo reads. One
+number, or nothing where the package is absent.
 
     data.py torch|h5py|ffcv|dali raw|jpeg FOLDER WORKERS
     data.py h5py pack-pixels|pack-vlen|pack-bytes FOLDER OUT
 
-raw: FOLDER holds shards of kolo-pack, the dataset `images` is read in random order. jpeg: a tree of classes with JPEG files; random
-resized crop to 224, flip, normalised to f32, in batches of 256. The best of three rounds of about a second, after one pass.
+raw: FOLDER holds shards of kolo-pack, the dataset `images` is read in random order. jpeg: a tree of classes
+with JPEG files; random
+resized crop to 224, flip, normalised to f32, in batches of 256. The best of three rounds of about a second,
+after one pass.
 
-pack-pixels: a tree of classes to one dataset of 256 x 256 pixels, by Pillow (short side 256, centre cut out). pack-vlen: the files' bytes,
-one row of variable length a file. pack-bytes: all bytes read, joined and written at once, with their offsets; it needs the memory for that.
-The best of three, without the interpreter's start; none of them asks the disk for a sync, which kolo-pack does."""
+pack-pixels: a tree of classes to one dataset of 256 x 256 pixels, by Pillow (short side 256, centre cut out).
+pack-vlen: the files' bytes,
+one row of variable length a file. pack-bytes: all bytes read, joined and written at once, with their offsets;
+it needs the memory for that.
+The best of three, without the interpreter's start; none of them asks the disk for a sync, which kolo-pack
+does."""
 import glob
 import os
 import sys
@@ -157,7 +162,8 @@ def list_tree(folder):
     """[(path, label)], classes and files in order."""
     rows = []
     for label, name in enumerate(sorted(os.listdir(folder))):
-        rows += [(os.path.join(folder, name, f), label) for f in sorted(os.listdir(os.path.join(folder, name)))]
+        rows += [(os.path.join(folder, name, f), label)
+                 for f in sorted(os.listdir(os.path.join(folder, name)))]
     return rows
 
 

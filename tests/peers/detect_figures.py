@@ -2,9 +2,12 @@
 
 usage: detect_figures.py YOLOX_SOURCE > tests/golden_detect.h        (numpy, opencv)
 
-Run by hand. YOLOX_SOURCE is its unpacked release; only data_augment.py and mosaicdetection.py are used. Their random
-numbers come from a list, and cv2.warpAffine is given the map whose pixel middles lie at (0.5, 0.5), as in detect.h.
-Picture n of size (height, width): value 40 + |(2 x + y + 50 c + 37 n) mod 320 - 160|, in BGR as OpenCV has it.
+Run by hand. YOLOX_SOURCE is its unpacked release; only data_augment.py and mosaicdetection.py are used. Their
+random
+numbers come from a list, and cv2.warpAffine is given the map whose pixel middles lie at (0.5, 0.5), as in
+detect.h.
+Picture n of size (height, width): value 40 + |(2 x + y + 50 c + 37 n) mod 320 - 160|, in BGR as OpenCV has
+it.
 """
 import importlib.util
 import sys
@@ -98,13 +101,16 @@ class Source:
 
 # name, random numbers in YOLOX's order, and the draw that they mean
 CASES = [
-    # mosaic center y, x, three pictures, angle, scale, shear x, shear y, translate x, y; flip of mixup .. jitter
-    dict(name="mosaic", center=(0.5, 0.5), angle=0.5, scale=0.4736842105263158, shear=(0.5, 0.5), move=(0.5, 0.5)),
+    # mosaic center y, x, three pictures, angle, scale, shear x, shear y, translate x, y; flip of mixup ..
+    # jitter
+    dict(name="mosaic", center=(0.5, 0.5), angle=0.5, scale=0.4736842105263158, shear=(0.5, 0.5),
+         move=(0.5, 0.5)),
     dict(name="mosaic turned", center=(0.3, 0.7), angle=0.9, scale=0.35, shear=(0.2, 0.8), move=(0.9, 0.6)),
     dict(name="mosaic enlarged", center=(0.8, 0.2), angle=0.2, scale=0.8, shear=(0.9, 0.4), move=(0.1, 0.2)),
     dict(name="mixup smaller", center=(0.4, 0.6), angle=0.6, scale=0.5, shear=(0.5, 0.3), move=(0.4, 0.7),
          mixup=(0.0, 0.2, 0.5, 0.5)),
-    dict(name="mixup larger, mirrored", center=(0.6, 0.5), angle=0.4, scale=0.6, shear=(0.6, 0.6), move=(0.5, 0.4),
+    dict(name="mixup larger, mirrored", center=(0.6, 0.5), angle=0.4, scale=0.6, shear=(0.6, 0.6),
+         move=(0.5, 0.4),
          mixup=(0.75, 0.9, 0.3, 0.8), flip=True),
     dict(name="single", single=True),
     dict(name="single, mirrored", single=True, flip=True),
@@ -120,7 +126,8 @@ def main():
 
     def centred(image, m, dsize, borderValue):
         shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
-        return warp(image, (np.linalg.inv(shift) @ np.vstack([m, [0, 0, 1]]) @ shift)[:2], dsize, borderValue=borderValue)
+        return warp(image, (np.linalg.inv(shift) @ np.vstack([m, [0, 0, 1]]) @ shift)[:2], dsize,
+                    borderValue=borderValue)
 
     cv2.warpAffine = centred
 
@@ -145,14 +152,17 @@ def main():
     print("#ifndef TESTS_GOLDEN_DETECT_H\n#define TESTS_GOLDEN_DETECT_H\n")
     print("enum { GOLDEN_HEIGHT = %d, GOLDEN_WIDTH = %d, GOLDEN_GRID = 12 };" % OUT)
     print("static const int golden_sizes[5][2] = {%s};" % ", ".join("{%d, %d}" % s for s in SIZES))
-    print("static const struct golden_box {\n    int picture;\n    float box[4];\n    int cls;\n} golden_boxes[] = {")
+    print("static const struct golden_box {\n    int picture;\n    float box[4];\n    int cls;\n} "
+        "golden_boxes[] = {")
     for n, boxes in enumerate(BOXES):
         for b in boxes:
             print("    {%d, {%g, %g, %g, %g}, %d}," % ((n,) + b))
     print("};\n")
-    print("/* draws in [0, 1), the boxes that come out, and the picture at the middles of 12 x 12 cells (hexadecimal) */")
+    print("/* draws in [0, 1), the boxes that come out, and the picture at the middles of 12 x 12 cells "
+        "(hexadecimal) */")
     print("static const struct golden_detect {\n    const char *name;\n    int mosaic, mixup, flip;\n"
-          "    double center[2], angle, scale, shear[2], move[2], mixup_draws[4];\n    int count;\n    float box[12][5];\n"
+          "    double center[2], angle, scale, shear[2], move[2], mixup_draws[4];\n    int count;\n    float "
+              "box[12][5];\n"
           "    const char *grid;\n} golden_detects[] = {")
     for case in CASES:
         one(case, script, mosaic, augment)
@@ -162,12 +172,15 @@ def main():
 def one(case, script, mosaic, augment):
     single, flip, mixup = case.get("single", False), case.get("flip", False), case.get("mixup")
     transform = augment.TrainTransform(max_labels=50, flip_prob=1.0 if flip else 0.0, hsv_prob=0.0)
-    source = mosaic.MosaicDetection(Source(), OUT, mosaic=not single, preproc=transform, degrees=10.0, translate=0.1,
-                                    mosaic_scale=(0.1, 2), mixup_scale=(0.5, 1.5), shear=2.0, enable_mixup=bool(mixup),
+    source = mosaic.MosaicDetection(Source(), OUT, mosaic=not single, preproc=transform, degrees=10.0,
+                                    translate=0.1,
+                                    mosaic_scale=(0.1, 2), mixup_scale=(0.5,
+                                        1.5), shear=2.0, enable_mixup=bool(mixup),
                                     mosaic_prob=1.0, mixup_prob=1.0)
     script.values = []
     if not single:
-        script.values += [0.0, *case["center"], 1, 2, 3, case["angle"], case["scale"], *case["shear"], *case["move"]]
+        script.values += [0.0, *case["center"], 1, 2, 3, case["angle"], case["scale"], *case["shear"],
+                          *case["move"]]
         if mixup:
             larger = 0.5 + mixup[0] > 1
             script.values += [0.0, mixup[0], mixup[1], 4] + ([mixup[2], mixup[3]] if larger else [])
@@ -180,9 +193,11 @@ def one(case, script, mosaic, augment):
                    for v in image[(2 * r + 1) * OUT[0] // 24, (2 * x + 1) * OUT[1] // 24])
     pair = lambda key: "{%g, %g}" % case.get(key, (0, 0))
     print('    {"%s", %d, %d, %d, %s, %.17g, %.17g, %s, %s, {%s}, %d,' % (
-        case["name"], not single, bool(mixup), flip, pair("center"), case.get("angle", 0), case.get("scale", 0),
+        case["name"], not single, bool(mixup), flip, pair("center"), case.get("angle", 0), case.get("scale",
+            0),
         pair("shear"), pair("move"), ", ".join("%g" % v for v in (mixup or (0, 0, 0, 0))), len(found)))
-    rows = ["{%.4f, %.4f, %.4f, %.4f, %d}" % (r[1] - r[3] / 2, r[2] - r[4] / 2, r[1] + r[3] / 2, r[2] + r[4] / 2, r[0])
+    rows = ["{%.4f, %.4f, %.4f, %.4f, %d}" % (r[1] - r[3] / 2, r[2] - r[4] / 2, r[1] + r[3] / 2,
+                                              r[2] + r[4] / 2, r[0])
             for r in found]
     print("     {" + ",\n      ".join(rows) + "},")
     print("\n".join('     "%s"' % grid[i:i + 108] for i in range(0, len(grid), 108)) + "},")

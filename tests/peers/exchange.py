@@ -5,13 +5,19 @@
 in:      their state dict, made from a formula and saved by torch.save, is taken by kolo (all tensors found)
 out:     what kolo writes of it is loaded by them strictly, and every number is equal
 logits:  distance of kolo's logits from theirs of PICTURE, relative
-paper:   ConvNeXt's and Swin's own names; there timm's importer of those names (checkpoint_filter_fn) is the reader, and the writer kolo
-gradients: the worst distance of a parameter's, of pictures that are no squares too, where the network pools to a fixed number of pixels
-onnx:    the exported graph passes onnx.checker, and onnxruntime's logits are as far from theirs; "-" where either is not installed
+paper:   ConvNeXt's and Swin's own names; there timm's importer of those names (checkpoint_filter_fn) is the
+         reader, and the writer kolo
+gradients: the worst distance of a parameter's, of pictures that are no squares too, where the network pools
+to a fixed number of pixels
+onnx:    the exported graph passes onnx.checker, and onnxruntime's logits are as far from theirs; "-" where
+         either is not installed
 
-Detectors have no package to load them. Of YOLOX a checkpoint is written as its trainer writes them, with the names of its repository
-(../shared/golden/models/inventory.json), of darknet's networks a .weights file; taken, and given back equal. boxes: what onnxruntime's heads say, decoded here, is what
-kolo predict says: the worst distance in pixels of how many boxes of every level, the finest first, scores within two thousandths. What predicts is set such that they are spread.
+Detectors have no package to load them. Of YOLOX a checkpoint is written as its trainer writes them, with the
+names of its repository
+(tests/golden/models/inventory.json), of darknet's networks a .weights file; taken, and given back equal.
+boxes: what onnxruntime's heads say, decoded here, is what
+kolo predict says: the worst distance in pixels of how many boxes of every level, the finest first, scores
+within two thousandths. What predicts is set such that they are spread.
 
 A line ends in "ok" or in what is wrong; exit status 1 if anything is. KOLO: the program."""
 import json
@@ -29,8 +35,10 @@ from PIL import Image, ImageOps
 from torchvision import transforms
 
 LIMIT = 2e-5
-BOTH = "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d resnext101_64x4d wide_resnet50_2 wide_resnet101_2".split()
-BOTH += "vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4".split()
+BOTH = ("resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d "
+        "resnext101_64x4d wide_resnet50_2 wide_resnet101_2").split()
+BOTH += ("vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn "
+         "efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4").split()
 WITH_PAPER = "convnext_tiny convnext_small convnext_base convnext_large swin_t swin_s swin_b".split()
 OTHER_SIZES = 32, 64, 96, 160, 161, 288  # of SIZED
 SIZED = ["vgg11", "vgg16_bn"]
@@ -38,15 +46,19 @@ STEPS = {"vgg11": [(161, 97), (224, 224)]}  # width, height
 TIMM_ONLY = ["resnet50d", "resnet101d"]
 DETECTORS = "yolox_nano yolox_tiny yolox_s yolox_m yolox_l yolox_x yolox_darknet53 yolov3_tiny yolov3".split()
 ANCHORS = {
-    "yolov3": [[(10, 13), (16, 30), (33, 23)], [(30, 61), (62, 45), (59, 119)], [(116, 90), (156, 198), (373, 326)]],
+    "yolov3": [[(10, 13), (16, 30), (33, 23)], [(30, 61), (62, 45), (59, 119)],
+               [(116, 90), (156, 198), (373, 326)]],
     "yolov3_tiny": [[(10, 14), (23, 27), (37, 58)], [(81, 82), (135, 169), (344, 319)]],
 }
-NORMALIZED = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
-TIMM = {f"swin_{k}": f"swin_{w}_patch4_window7_224" for k, w in (("t", "tiny"), ("s", "small"), ("b", "base"))}
+NORMALIZED = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.485, 0.456, 0.406),
+    (0.229, 0.224, 0.225))])
+TIMM = {f"swin_{k}": f"swin_{w}_patch4_window7_224" for k, w in (("t", "tiny"), ("s", "small"),
+    ("b", "base"))}
 
 
 def size_of(name):
-    return {"1": 240, "2": 260, "3": 300, "4": 380}.get(name[-1], 224) if name.startswith("efficientnet") else 224
+    return {"1": 240, "2": 260, "3": 300, "4": 380}.get(name[-1],
+                                                        224) if name.startswith("efficientnet") else 224
 
 
 def theirs(name, names):
@@ -79,19 +91,22 @@ def fill(model):
 
 
 def kolo(*words):
-    p = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "KOLO_CACHE": os.environ.get("KOLO_CACHE", "/tmp")})
+    p = subprocess.run(words, capture_output=True, text=True,
+                       env={**os.environ, "KOLO_CACHE": os.environ.get("KOLO_CACHE", "/tmp")})
     if p.returncode:
         raise RuntimeError(p.stderr.strip().splitlines()[-1][:300])
 
 
 def logits(program, name, file, picture, folder, size, *words):
     out = os.path.join(folder, "logits.json")
-    kolo(program, "predict", f"model={name}", f"size={size}", f"weights={file}", picture, "--logits", out, "deterministic=true", *words)
+    kolo(program, "predict", f"model={name}", f"size={size}", f"weights={file}", picture, "--logits", out,
+         "deterministic=true", *words)
     return torch.tensor(json.load(open(out))[0]["logits"])
 
 
 def input_of(size, picture):
-    return transforms.Compose([transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size), NORMALIZED])(Image.open(picture).convert("RGB"))[None]
+    return transforms.Compose([transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size),
+                               NORMALIZED])(Image.open(picture).convert("RGB"))[None]
 
 
 def distance(a, b):
@@ -108,7 +123,8 @@ def by_onnx(program, name, file, x, want, folder, size):
     kolo(program, "export", f"model={name}", f"size={size}", f"weights={file}", path)
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    out = session.run(None, {session.get_inputs()[0].name: torch.cat([x, x.flip(3)]).numpy()})[0]  # any number of rows; the logits come first
+    # any number of rows; the logits come first
+    out = session.run(None, {session.get_inputs()[0].name: torch.cat([x, x.flip(3)]).numpy()})[0]
     return distance(torch.from_numpy(out[:1]), want)
 
 
@@ -136,18 +152,22 @@ def row(program, name, names, picture, folder, graph):
     got = distance(logits(program, name, file, picture, folder, size), want)
     strict = theirs(name, source)
     strict.load_state_dict(state, strict=True)
-    equal = all(torch.equal(v, strict.state_dict()[k]) for k, v in model.state_dict().items() if v.is_floating_point())
+    equal = all(torch.equal(v, strict.state_dict()[k]) for k, v in model.state_dict().items()
+                if v.is_floating_point())
     onnx = by_onnx(program, name, file, x, want, folder, size) if graph else None
     good = equal and got < LIMIT and (onnx is None or onnx < LIMIT)
-    print(f"{name:18s} {names:12s} in yes  out {'equal' if equal else 'DIFFERS'}  logits {got:.1e}  onnx {'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
+    print(f"{name:18s} {names:12s} in yes  out {'equal' if equal else 'DIFFERS'}  logits {got:.1e}  onnx "
+        f"{'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
     return good
 
 
 def step(program, name, picture, folder, width, height):
-    """A network's step of plain gradient descent on a picture and its mirror image, beside torch: the worst distance of a parameter's gradient from torch's; a line."""
+    """A network's step of plain gradient descent on a picture and its mirror image, beside torch: the worst
+    distance of a parameter's gradient from torch's; a line."""
     from safetensors.torch import load_file
 
-    source, data, run, back = (os.path.join(folder, word) for word in ("source", "data", "run", "out.safetensors"))
+    source, data, run, back = (os.path.join(folder, word) for word in ("source", "data", "run",
+        "out.safetensors"))
     for old in (source, data, run):
         shutil.rmtree(old, ignore_errors=True)
     photo, file = Image.open(picture).convert("RGB").resize((width, height)), os.path.join(folder, "in.pth")
@@ -155,24 +175,30 @@ def step(program, name, picture, folder, width, height):
     for label, one in enumerate(photos):
         os.makedirs(os.path.join(source, str(label)))
         one.save(os.path.join(source, str(label), "a.png"))
-    kolo(os.path.join(os.path.dirname(program), "kolo-pack"), "--source", "imagefolder", "--in", source, "--encoding", "raw", "--out", data)
+    kolo(os.path.join(os.path.dirname(program), "kolo-pack"), "--source", "imagefolder", "--in", source,
+         "--encoding", "raw", "--out", data)
     with torch.no_grad():
         model = fill(theirs(name, "torchvision"))
     torch.save(model.state_dict(), file)
     F.cross_entropy(model(torch.stack([NORMALIZED(one) for one in photos])), torch.tensor([0, 1])).backward()
     lr = 100.0  # the steps are then no smaller than the weights, and their difference has all digits
-    plain = [f"lr={lr}", "schedule=constant", "momentum=0", "weight_decay=0", "dropout=0", "flip=false", "deterministic=true"]
+    plain = [f"lr={lr}", "schedule=constant", "momentum=0", "weight_decay=0", "dropout=0", "flip=false",
+             "deterministic=true"]
     mean, std = ("mean=0.485,0.456,0.406", "std=0.229,0.224,0.225")
-    kolo(program, "train", f"model={name}", f"data={data}", "classes=1000", "batch=2", "steps=1", "optimizer=sgd", mean, std, *plain, f"init={file}", "init_head=load", f"run={run}")
+    kolo(program, "train", f"model={name}", f"data={data}", "classes=1000", "batch=2", "steps=1",
+         "optimizer=sgd", mean, std, *plain, f"init={file}", "init_head=load", f"run={run}")
     kolo(program, "export", run, back)
     after = load_file(back)
-    worst = max(distance((p.detach().double() - after[key].double()) / lr, p.grad) for key, p in model.named_parameters())
-    print(f"{name:18s} {width} x {height} pixels, gradients {worst:.1e}  {'ok' if worst < 1e-4 else 'FAR'}", flush=True)
+    worst = max(distance((p.detach().double() - after[key].double()) / lr, p.grad) for key,
+                p in model.named_parameters())
+    print(f"{name:18s} {width} x {height} pixels, gradients {worst:.1e}  {'ok' if worst < 1e-4 else 'FAR'}",
+          flush=True)
     return worst < 1e-4
 
 
 def sizes(program, name, picture, folder):
-    """Networks that average to a fixed number of pixels, of pictures of other sizes; a line each; and their gradients."""
+    """Networks that average to a fixed number of pixels, of pictures of other sizes; a line each; and their
+    gradients."""
     with torch.no_grad():
         model = fill(theirs(name, "torchvision"))
     file, all_good = os.path.join(folder, "in.pth"), True
@@ -181,9 +207,11 @@ def sizes(program, name, picture, folder):
         x = input_of(size, picture)
         with torch.no_grad():
             want = model(x)
-        got, onnx = distance(logits(program, name, file, picture, folder, size), want), by_onnx(program, name, file, x, want, folder, size)
+        got, onnx = distance(logits(program, name, file, picture, folder, size), want), by_onnx(program, name,
+            file, x, want, folder, size)
         good = got < LIMIT and (onnx is None or onnx < LIMIT)
-        print(f"{name:18s} {size:3d} pixels   logits {got:.1e}  onnx {'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
+        print(f"{name:18s} {size:3d} pixels   logits {got:.1e}  onnx "
+            f"{'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
         all_good &= good
     for width, height in STEPS.get(name, []):
         all_good &= step(program, name, picture, folder, width, height)
@@ -206,11 +234,12 @@ def numbers(name, shapes):
 
 
 def state_of(program, name, folder):
-    """Of YOLOX the names of its repository, where they are at hand, and numbers of ours; of darknet's networks, and larger ones of YOLOX, which are built alike, what kolo has."""
+    """Of YOLOX the names of its repository, where they are listed, and numbers of ours; of darknet's
+    networks, and larger ones of YOLOX, which are built alike, what kolo has."""
     from safetensors.torch import load_file
 
-    inventory = os.path.join(os.environ.get("KOLO_SHARED", "../shared"), "golden/models/inventory.json")
-    shapes = json.load(open(inventory))["names"].get(name) if name.startswith("yolox") and os.path.exists(inventory) else None
+    inventory = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/models/inventory.json")
+    shapes = json.load(open(inventory))["names"].get(name) if name.startswith("yolox") else None
     if shapes is None:
         kolo(program, "export", f"model={name}", "seed=1", os.path.join(folder, "seed.safetensors"))
         state = load_file(os.path.join(folder, "seed.safetensors"))
@@ -221,13 +250,19 @@ def state_of(program, name, folder):
 
 
 def written(program, name, folder, state):
-    """Writes FOLDER/in.pth as YOLOX' trainer does, or FOLDER/in.weights; its name, and whether kolo gives back all of it under the same names."""
+    """Writes FOLDER/in.pth as YOLOX' trainer does, or FOLDER/in.weights; its name, and whether kolo gives
+    back all of it under the same names."""
     from safetensors.torch import load_file, save_file
 
     back = os.path.join(folder, "out.safetensors")
     if name.startswith("yolox"):
         file = os.path.join(folder, "in.pth")
-        torch.save({"start_epoch": 300, "model": state, "optimizer": {"state": {}, "param_groups": [{"lr": 0.01, "params": [0, 1]}]}, "best_ap": numpy.float64(0.1), "curr_ap": numpy.float64(0.1)}, file)  # as pycocotools tells them
+        # as pycocotools tells them
+        torch.save({"start_epoch": 300, "model": state, "optimizer": {"state": {},
+            "param_groups": [{"lr": 0.01,
+                              "params": [0,
+                                         1]}]}, "best_ap": numpy.float64(0.1), "curr_ap": numpy.float64(0.1)},
+                                             file)
     else:
         file = os.path.join(folder, "in.weights")
         save_file(state, os.path.join(folder, "in.safetensors"))
@@ -239,12 +274,15 @@ def written(program, name, folder, state):
 
 
 def calm(name, state, heads, size):
-    """Changes the layers that predict such that every channel has mean 0 and deviation 1 over the picture, but: coarser levels are surer, as they have fewer answers, and
-    the larger a level's anchors, the smaller a part of them are its boxes, that they lie in the picture. So boxes and scores of all levels are spread."""
+    """Changes the layers that predict such that every channel has mean 0 and deviation 1 over the picture,
+    but: coarser levels are surer, as they have fewer answers, and
+    the larger a level's anchors, the smaller a part of them are its boxes, that they lie in the picture. So
+    boxes and scores of all levels are spread."""
     if name.startswith("yolox"):
         layers = [[f"head.{part}_preds.{level}" for part in ("reg", "obj", "cls")] for level in range(3)]
     else:
-        layers = [[key[:-5]] for key, t in sorted(state.items(), key=lambda item: -int(item[0].split(".")[1])) if key.endswith("conv.bias") and len(t) == 255]
+        layers = [[key[:-5]] for key, t in sorted(state.items(), key=lambda item: -int(item[0].split(".")[1]))
+                  if key.endswith("conv.bias") and len(t) == 255]
     for level, head in enumerate(heads):
         head = torch.from_numpy(head[0]).flatten(1)
         wanted = torch.zeros(len(head))
@@ -267,16 +305,20 @@ def decoded(name, heads, size, least):
     for level, head in enumerate(heads):
         head = torch.from_numpy(head[0]).double()
         stride = size // head.shape[1]
-        rows, columns = torch.meshgrid(torch.arange(head.shape[1]), torch.arange(head.shape[2]), indexing="ij")
+        rows, columns = torch.meshgrid(torch.arange(head.shape[1]), torch.arange(head.shape[2]),
+                                       indexing="ij")
         for k, anchor in enumerate(ANCHORS.get(name, [[None]] * 3)[level]):
             h = head if anchor is None else head.chunk(3)[k]
             if anchor is None:
-                x, y, w, t = (h[0] + columns) * stride, (h[1] + rows) * stride, h[2].exp() * stride, h[3].exp() * stride
+                x, y = (h[0] + columns) * stride, (h[1] + rows) * stride
+                w, t = h[2].exp() * stride, h[3].exp() * stride
             else:
-                x, y, w, t = (h[0].sigmoid() + columns) * stride, (h[1].sigmoid() + rows) * stride, h[2].exp() * anchor[0], h[3].exp() * anchor[1]
+                x, y = (h[0].sigmoid() + columns) * stride, (h[1].sigmoid() + rows) * stride
+                w, t = h[2].exp() * anchor[0], h[3].exp() * anchor[1]
             box = torch.stack([x - w / 2, y - t / 2, x + w / 2, y + t / 2])
             scores = h[4].sigmoid() * h[5:].sigmoid()
-            scores = torch.where((box.abs() < 1e9).all(0), scores, -1.0)  # farther, kolo tells none: exponentials too large
+            # farther, kolo tells none: exponentials too large
+            scores = torch.where((box.abs() < 1e9).all(0), scores, -1.0)
             box = box.clamp(0, size)
             if anchor is None:  # one class an answer
                 best = scores.argmax(0)
@@ -299,7 +341,8 @@ def heads_of(program, name, size, file, photo, folder):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     x = transforms.ToTensor()(Image.open(photo))[None]
     x = x.flip(1) * 255 if name.startswith("yolox") else x
-    return sorted(session.run(None, {session.get_inputs()[0].name: x.numpy()}), key=lambda head: -head.shape[2])
+    return sorted(session.run(None, {session.get_inputs()[0].name: x.numpy()}),
+                  key=lambda head: -head.shape[2])
 
 
 def detector(program, name, picture, folder):
@@ -315,7 +358,8 @@ def detector(program, name, picture, folder):
         heads = heads_of(program, name, size, file, photo, folder)
         good, text = worst_box(by_kolo(program, name, size, file, photo), decoded(name, heads, size, 0))
     good &= equal
-    print(f"{name:18s} in yes  out {'equal' if equal else 'DIFFERS'}  {text}  {'ok' if good else 'FAR'}", flush=True)
+    print(f"{name:18s} in yes  out {'equal' if equal else 'DIFFERS'}  {text}  {'ok' if good else 'FAR'}",
+          flush=True)
     return good
 
 
@@ -323,7 +367,9 @@ def by_kolo(program, name, size, file, photo):
     """A function of the least score: [score, class, x0, y0, x1, y1] of every answer that is as sure."""
 
     def ask(least):
-        printed = subprocess.run([program, "predict", f"model={name}", f"size={size}", f"weights={file}", photo, f"show={least:.6f}", "nms=1", "deterministic=true"], capture_output=True, text=True, check=True)
+        printed = subprocess.run([program, "predict", f"model={name}", f"size={size}", f"weights={file}",
+                                  photo, f"show={least:.6f}", "nms=1", "deterministic=true"],
+                                      capture_output=True, text=True, check=True)
         told = []
         for line in printed.stdout.splitlines()[1:]:
             score, c, left, top, w, h = map(float, line.split())
@@ -341,15 +387,18 @@ def worst_box(ask, answers):
     answers = [a for one in of_class.values() for a in one[:100]]  # no more of a class are told
     least = min(sorted((a[0] for a in answers), reverse=True)[:200], default=math.inf)
     told = ask(least)
-    want = [a for a in answers if a[0] > least + 1e-3 and min(a[4] - a[2], a[5] - a[3]) >= 1]  # thinner ones lie outside, or are none in f32
+    # thinner ones lie outside, or are none in f32
+    want = [a for a in answers if a[0] > least + 1e-3 and min(a[4] - a[2], a[5] - a[3]) >= 1]
     counts, worst = [0] * (1 + max(a[6] for a in answers)), 0
     for a in want:
-        near = [max(abs(p - q) for p, q in zip(a[2:6], t[2:])) for t in told if t[1] == a[1] and abs(t[0] - a[0]) < 2e-3]
+        near = [max(abs(p - q) for p, q in zip(a[2:6], t[2:])) for t in told if t[1] == a[1]
+                and abs(t[0] - a[0]) < 2e-3]
         worst = max(worst, min(near, default=math.inf))
         counts[a[6]] += 1
     spread = max((a[0] for a in want), default=0) - least
     good = worst < 0.2 and len(told) >= len(want) and min(counts) >= 3 and spread > 0.05
-    return good, f"boxes {worst:.2f} of {' + '.join(map(str, counts))}, scores {least:.2f} to {least + spread:.2f}"
+    boxes = " + ".join(map(str, counts))
+    return good, f"boxes {worst:.2f} of {boxes}, scores {least:.2f} to {least + spread:.2f}"
 
 
 def main():
@@ -364,7 +413,8 @@ def main():
                 good = False
                 print(f"{name:18s} FAILED: {str(e)[:400]}", flush=True)
             continue
-        all_names = ["timm"] if name in TIMM_ONLY else ["torchvision", "timm"] + ["paper"] * (name in WITH_PAPER)
+        all_names = ["timm"] if name in TIMM_ONLY else ["torchvision",
+                                                        "timm"] + ["paper"] * (name in WITH_PAPER)
         for names in all_names:
             try:
                 good &= row(program, name, names, picture, folder, names == all_names[0])

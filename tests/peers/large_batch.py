@@ -1,8 +1,12 @@
-"""CIFAR ResNet-20 at a batch of 2,048 in PyTorch on the CPU, as tests/long/large_batch.t trains it with SGD: top-1 of the test pictures, a line a seed.
+"""CIFAR ResNet-20 at a batch of 2,048 in PyTorch on the CPU, as tests/long/large_batch.t trains it with SGD:
+top-1 of the test pictures, a line a seed.
 
-usage: large_batch.py FOLDER SEED... (FOLDER has train/CLASS/*.jpg and test/CLASS/*.jpg; OMP_NUM_THREADS threads)
-Blocks of 128 pictures have their own batch statistics, gradients are the mean over blocks; running statistics follow the mean of the blocks' once a step.
-lr 1.6, momentum .9, decay 5e-4 of all parameters, an epoch of warm-up from 0, cosine by steps, 5 epochs; crops of 32 from pictures padded by 4, flips.
+usage: large_batch.py FOLDER SEED... (FOLDER has train/CLASS/*.jpg and test/CLASS/*.jpg; OMP_NUM_THREADS
+threads)
+Blocks of 128 pictures have their own batch statistics, gradients are the mean over blocks; running statistics
+follow the mean of the blocks' once a step.
+lr 1.6, momentum .9, decay 5e-4 of all parameters, an epoch of warm-up from 0, cosine by steps, 5 epochs;
+crops of 32 from pictures padded by 4, flips.
 """
 import math
 import os
@@ -34,8 +38,10 @@ def augmented(x):
     n = len(x)
     rows = torch.randint(0, 9, (n, 1, 1, 1)) + torch.arange(32).view(1, 1, 32, 1)
     columns = torch.arange(32).view(1, 1, 1, 32).expand(n, 1, 1, 32)
-    columns = torch.where(torch.rand(n, 1, 1, 1) < 0.5, 31 - columns, columns) + torch.randint(0, 9, (n, 1, 1, 1))
-    return F.pad(x, (4, 4, 4, 4))[torch.arange(n).view(n, 1, 1, 1), torch.arange(3).view(1, 3, 1, 1), rows, columns]
+    columns = torch.where(torch.rand(n, 1, 1, 1) < 0.5, 31 - columns, columns) + torch.randint(0, 9,
+        (n, 1, 1, 1))
+    return F.pad(x, (4, 4, 4, 4))[torch.arange(n).view(n, 1, 1, 1), torch.arange(3).view(1, 3, 1, 1), rows,
+                                  columns]
 
 
 def rate(step, per_epoch):
@@ -65,7 +71,8 @@ def step_of(model, norms, x, y):
 def train(seed, data, test):
     torch.manual_seed(seed)
     model = build("resnet20")[0]
-    for m in model.modules():  # as akamaster's networks, and so kolo's, begin; the head is torch.nn.Linear's own
+    # as akamaster's networks, and so kolo's, begin; the head is torch.nn.Linear's own
+    for m in model.modules():
         if isinstance(m, nn.Conv2d):
             nn.init.kaiming_normal_(m.weight)
     model = model.to(memory_format=torch.channels_last).train()
@@ -90,7 +97,8 @@ def train(seed, data, test):
             print(f"# seed {seed} step {step} loss {loss:.4f}", flush=True)
     model.eval()
     with torch.no_grad():
-        hits = sum(int((model(ready(x)).argmax(1) == y).sum()) for x, y in zip(test[0].split(500), test[1].split(500)))
+        hits = sum(int((model(ready(x)).argmax(1) == y).sum()) for x, y in zip(test[0].split(500),
+            test[1].split(500)))
     print(f"seed {seed}: top-1 {hits / len(test[1]):.4f}", flush=True)
 
 

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/golden_openimages.h: Open Images Challenge's average precision of drawn boxes. Usage: openimages_figures.py > tests/golden_openimages.h   (numpy)
+"""Writes tests/golden_openimages.h: Open Images Challenge's average precision of drawn boxes. Usage:
+openimages_figures.py > tests/golden_openimages.h   (numpy)
 
-The rules are those of the TensorFlow Object Detection API's per_image_evaluation.py, object_detection_evaluation.py (group_of_weight 1, matching
-IoU .5), metrics.py and oid_hierarchical_labels_expansion.py, put down again from their description: matrices of overlaps, arg-max a row, flags of what
+The rules are those of the TensorFlow Object Detection API's per_image_evaluation.py,
+object_detection_evaluation.py (group_of_weight 1, matching
+IoU .5), metrics.py and oid_hierarchical_labels_expansion.py, put down again from their description: matrices
+of overlaps, arg-max a row, flags of what
 a result is matched to. Boxes follow from a formula that the test has too."""
 import numpy as np
 
@@ -19,7 +22,8 @@ def draw(i):
 
 
 def boxes(case):
-    """truth: image, class, box, difficult, group; found: image, class, box, score; verified: image, class, positive. Boxes x0 y0 x1 y1."""
+    """truth: image, class, box, difficult, group; found: image, class, box, score; verified: image, class,
+    positive. Boxes x0 y0 x1 y1."""
     truth, found, verified, n = [], [], [], case * 100000
     for image in range(IMAGES):
         for k in range(draw(n) % 5):
@@ -29,8 +33,10 @@ def boxes(case):
             truth.append((image, d[4] % CLASSES, box, d[6] % 7 == 0 and not group, group))
             for r in range(d[7] % 4):  # results near it
                 e = [draw(n + 1000 + 100 * k + 10 * r + j) for j in range(6)]
-                near = [box[0] + e[0] % 5, box[1] + e[1] % 5, box[2] + e[2] % 5 - (e[5] % 2) * 5, box[3] + e[3] % 5 - (e[5] % 2) * 5]
-                found.append((image, d[4] % CLASSES if e[4] % 5 else (d[4] + 1) % CLASSES, near, (e[4] % 997 + 1) / 1000))
+                near = [box[0] + e[0] % 5, box[1] + e[1] % 5, box[2] + e[2] % 5 - (e[5] % 2) * 5,
+                        box[3] + e[3] % 5 - (e[5] % 2) * 5]
+                found.append((image, d[4] % CLASSES if e[4] % 5 else (d[4] + 1) % CLASSES, near,
+                              (e[4] % 997 + 1) / 1000))
         for k in range(draw(n + 1) % 4):
             verified.append((image, draw(n + 500 + k) % CLASSES, draw(n + 600 + k) % 2 == 1))
         n += 5000
@@ -40,7 +46,8 @@ def boxes(case):
 def expand(truth, found, verified):
     up = lambda c: [c] + PARENTS.get(c, [])
     down = lambda c: [c] + [k for k, v in PARENTS.items() if c in v]
-    return ([(i, a, b, d, g) for i, c, b, d, g in truth for a in up(c)], [(i, a, b, s) for i, c, b, s in found for a in up(c)],
+    return ([(i, a, b, d, g) for i, c, b, d, g in truth for a in up(c)], [(i, a, b, s) for i, c, b,
+        s in found for a in up(c)],
             [(i, a, p) for i, c, p in verified for a in (up(c) if p else down(c))])
 
 
@@ -78,7 +85,8 @@ def judge_image(det, score, gt, difficult, group):
                 to_group[i] = True
                 best[g] = max(best[g], score[i])
     keep = ~to_hard & ~to_group
-    return np.concatenate([score[keep], best[best > 0]]), np.concatenate([tp[keep].astype(float), np.ones((best > 0).sum())])
+    return np.concatenate([score[keep], best[best > 0]]), np.concatenate([tp[keep].astype(float),
+        np.ones((best > 0).sum())])
 
 
 def average_precision(score, tp, wanted):
@@ -103,19 +111,24 @@ def evaluate(truth, found, verified):
             if not d:
                 continue
             g = [t for t in own if t[0] == image]
-            a, b = judge_image(np.array([f[2] for f in d], float), np.array([f[3] for f in d]), np.array([t[2] for t in g], float).reshape(-1, 4),
+            a, b = judge_image(np.array([f[2] for f in d], float), np.array([f[3] for f in d]),
+                               np.array([t[2] for t in g], float).reshape(-1, 4),
                                np.array([t[3] for t in g], bool), np.array([t[4] for t in g], bool))
             score.append(a), tp.append(b)
         ap.append(average_precision(np.concatenate(score), np.concatenate(tp), wanted) if wanted else -1.0)
     return ap, float(np.mean([a for a in ap if a >= 0]))
 
 
-print("/* Written by tests/peers/openimages_figures.py: of each case whether the hierarchy is used, truths, results, labels, AP of every class, their mean. */")
-print("#ifndef TESTS_GOLDEN_OPENIMAGES_H\n#define TESTS_GOLDEN_OPENIMAGES_H\n\nenum { GOLDEN_IMAGES = %d, GOLDEN_CLASSES = %d };" % (IMAGES, CLASSES))
-print("static const struct { int number, tree, truths, founds, labels; double ap[GOLDEN_CLASSES], mean; } golden_openimages[] = {")
+print("/* Written by tests/peers/openimages_figures.py: of each case whether the hierarchy is used, truths, "
+    "results, labels, AP of every class, their mean. */")
+print("#ifndef TESTS_GOLDEN_OPENIMAGES_H\n#define TESTS_GOLDEN_OPENIMAGES_H\n\nenum { GOLDEN_IMAGES = %d, "
+    "GOLDEN_CLASSES = %d };" % (IMAGES, CLASSES))
+print("static const struct { int number, tree, truths, founds, labels; double ap[GOLDEN_CLASSES], mean; } "
+    "golden_openimages[] = {")
 for case in range(4):
     for tree in (0, 1):
         lists = boxes(case)
         ap, mean = evaluate(*(expand(*lists) if tree else lists))
-        print("    {%d, %d, %d, %d, %d, {%s}, %.15g}," % (case, tree, *map(len, lists), ", ".join("%.15g" % a for a in ap), mean))
+        print("    {%d, %d, %d, %d, %d, {%s}, %.15g}," % (case, tree, *map(len, lists),
+                                                          ", ".join("%.15g" % a for a in ap), mean))
 print("};\n\n#endif")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The Python whose packages Kolo is measured and compared with: PYTHON where that is set, else an environment in build/peers, some GB when it is full.
-# Source it with BUILD set; by itself it installs what the tests and benchmarks want (make peers).
+# The Python whose packages Kolo is measured and compared with: PYTHON where that is set, else an environment
+# in build/peers, some GB when it is full. Source it with BUILD set; by itself it installs what the tests and
+# benchmarks want (make peers).
 BUILD=${BUILD:-${KOLO_BUILD:-build}}
 PYTHON=${PYTHON:-$BUILD/peers/bin/python}
 
@@ -18,7 +19,9 @@ peers_package() { # MODULE: what pip calls it
     *) echo "$1" ;;
     esac
 }
-peers_install() { # MODULE...: what is missing, once; what failed is not tried again, and a PYTHON of the user's is left as it is
+# MODULE...: what is missing, once; what failed is not tried again, and a PYTHON of the user's is left as it
+# is
+peers_install() {
     local module packages log=$BUILD/peers/pip.log
     peers_have "$@" && return
     [ "$PYTHON" = "$BUILD/peers/bin/python" ] || return
@@ -37,4 +40,5 @@ peers_install() { # MODULE...: what is missing, once; what failed is not tried a
 [ "${BASH_SOURCE[0]}" = "$0" ] || return 0
 cd "$(dirname "$0")/../.." || exit 1
 rm -f "$BUILD"/peers/without-*
-peers_install torch torchvision timm safetensors onnx onnxruntime pycocotools h5py PIL yaml cv2 && echo "$PYTHON has all that the long tests compare with"
+peers_install torch torchvision timm safetensors onnx onnxruntime pycocotools h5py PIL yaml cv2 &&
+    echo "$PYTHON has all that the long tests compare with"

@@ -1,7 +1,9 @@
-"""One training configuration in PyTorch on the CPU; prints `pytorch ... X img/s` and its resident set, as `kolo bench train` does.
+"""One training configuration in PyTorch on the CPU; prints `pytorch ... X img/s` and its resident set, as
+`kolo bench train` does.
 
 usage: pytorch_train.py MODEL BATCH SIZE f32|bf16 THREADS STEPS
-"tuned" is set from outside: MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 (no page faults every step), channels_last here.
+"tuned" is set from outside: MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 (no page faults every
+step), channels_last here.
 """
 import resource
 import sys
@@ -39,7 +41,8 @@ def main():
         step()
         times.append(time.perf_counter() - begin)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"pytorch {torch.__version__} {name} batch {batch} size {size} {precision}, {threads} threads, {1e3 * sum(times) / steps:.3f} ms/step "
+    print(f"pytorch {torch.__version__} {name} batch {batch} size {size} {precision}, {threads} threads, "
+        f"{1e3 * sum(times) / steps:.3f} ms/step "
           f"(fastest {1e3 * min(times):.3f}), peak {rss:.0f} MiB: {batch * steps / sum(times):.1f} img/s")
 
 

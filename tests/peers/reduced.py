@@ -1,8 +1,11 @@
-"""A recipe of this repository in torchvision on the CPU, from the same first weights: losses of epochs and top-1 of the validation photos.
+"""A recipe of this repository in torchvision on the CPU, from the same first weights: losses of epochs and
+top-1 of the validation photos.
 
 usage: reduced.py RECIPE.yaml FOLDER FIRST.safetensors [threads]
-FOLDER has train/CLASS/*.JPEG and val/CLASS/*.JPEG; FIRST is made by `kolo export model=NAME seed=N FIRST.safetensors`. Reads model, size, batch,
-epochs, lr, weight_decay, warmup, lr_end, clip_norm, drop_path, label_smoothing, crop_area_min: AdamW, linear warm-up, cosine by steps, flips.
+FOLDER has train/CLASS/*.JPEG and val/CLASS/*.JPEG; FIRST is made by `kolo export model=NAME seed=N
+FIRST.safetensors`. Reads model, size, batch,
+epochs, lr, weight_decay, warmup, lr_end, clip_norm, drop_path, label_smoothing, crop_area_min: AdamW, linear
+warm-up, cosine by steps, flips.
 """
 import glob
 import math
@@ -37,9 +40,11 @@ class Photos(torch.utils.data.Dataset):
 def loaders(recipe, folder):
     size = recipe["size"]
     scale = [transforms.ToTensor(), transforms.Normalize(recipe["mean"], recipe["std"])]
-    train = transforms.Compose([transforms.RandomResizedCrop(size, (recipe["crop_area_min"], 1.0)), transforms.RandomHorizontalFlip(), *scale])
+    train = transforms.Compose([transforms.RandomResizedCrop(size, (recipe["crop_area_min"], 1.0)),
+                                transforms.RandomHorizontalFlip(), *scale])
     val = transforms.Compose([transforms.Resize(size * 256 // 224), transforms.CenterCrop(size), *scale])
-    return (torch.utils.data.DataLoader(Photos(os.path.join(folder, "train"), train), recipe["batch"], shuffle=True, drop_last=True),
+    return (torch.utils.data.DataLoader(Photos(os.path.join(folder, "train"), train), recipe["batch"],
+                                        shuffle=True, drop_last=True),
             torch.utils.data.DataLoader(Photos(os.path.join(folder, "val"), val), 100))
 
 
@@ -53,7 +58,8 @@ def rate(recipe, step, per_epoch):
 
 
 def main():
-    recipe = {key: float(v) if isinstance(v, str) and v[:1].isdigit() else v for key, v in yaml.safe_load(open(sys.argv[1])).items()}
+    recipe = {key: float(v) if isinstance(v, str) and v[:1].isdigit() else v for key,
+              v in yaml.safe_load(open(sys.argv[1])).items()}
     recipe.setdefault("mean", [0.485, 0.456, 0.406])
     recipe.setdefault("std", [0.229, 0.224, 0.225])
     torch.manual_seed(0)
@@ -66,8 +72,10 @@ def main():
     missing, extra = model.load_state_dict(load_file(sys.argv[3]), strict=False)
     if extra or [name for name in missing if "relative_position_index" not in name]:
         raise SystemExit(f"missing {missing}, unknown {extra}")
-    axes = [[p for n, p in model.named_parameters() if (p.squeeze().ndim > 1 and "position_bias" not in n) == many] for many in (True, False)]
-    optimizer = torch.optim.AdamW([{"params": axes[0], "weight_decay": recipe["weight_decay"]}, {"params": axes[1], "weight_decay": 0}], recipe["lr"])
+    axes = [[p for n, p in model.named_parameters()
+             if (p.squeeze().ndim > 1 and "position_bias" not in n) == many] for many in (True, False)]
+    optimizer = torch.optim.AdamW([{"params": axes[0], "weight_decay": recipe["weight_decay"]},
+                                   {"params": axes[1], "weight_decay": 0}], recipe["lr"])
     step = 0
     for epoch in range(recipe["epochs"]):
         model.train()
@@ -87,8 +95,10 @@ def main():
         with torch.no_grad():
             for x, y in val:
                 logits = model(x)
-                hits, cost = hits + int((logits.argmax(1) == y).sum()), cost + F.cross_entropy(logits, y, reduction="sum").item()
-        print(f"epoch {epoch + 1}: loss {total / len(train):.4f}, validation {cost / len(val.dataset):.4f}, top-1 {hits / len(val.dataset):.4f}", flush=True)
+                hits, cost = hits + int((logits.argmax(1) == y).sum()), cost + F.cross_entropy(logits, y,
+                    reduction="sum").item()
+        print(f"epoch {epoch + 1}: loss {total / len(train):.4f}, validation {cost / len(val.dataset):.4f}, "
+            f"top-1 {hits / len(val.dataset):.4f}", flush=True)
 
 
 main()

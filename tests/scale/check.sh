@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Algorithms on simulated clusters of 512 and 1,024 ranks, 8 a node, by SimGrid (`make check-scale`): right sums and moves of real data, TAP, and simulated times
-# of allreduce beside MPICH's algorithms, as comments. Ranks in blocks or dealt to the nodes in turn.
+# Algorithms on simulated clusters of 512 and 1,024 ranks, 8 a node, by SimGrid (`make check-scale`): right
+# sums and moves of real data, TAP, and simulated times of allreduce beside MPICH's algorithms, as comments.
+# Ranks in blocks or dealt to the nodes in turn.
 #   check.sh [RANKS...]    512 and 1024, or others that are 8 times a number of nodes known below
 . "$(dirname "$0")/../lib.sh"
 COMM=$BUILD/lib/room/comm.a BASE=$BUILD/lib/room/base.a
@@ -27,8 +28,9 @@ platform() { # TOPOLOGY NODES: 200 Gb/s a node, which its ranks share; 0.5 us a 
     cat << END
 <?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
-<platform version="4.1"><cluster id="c" prefix="n" suffix="" radical="0-$(($2 - 1))" speed="10Gf" core="8" bw="25GBps" lat="500ns"
- loopback_bw="200GBps" loopback_lat="200ns" topology="$1" topo_parameters="$(shape "$1" "$2")" sharing_policy="SPLITDUPLEX"/></platform>
+<platform version="4.1"><cluster id="c" prefix="n" suffix="" radical="0-$(($2 - 1))" speed="10Gf" core="8"
+ bw="25GBps" lat="500ns" loopback_bw="200GBps" loopback_lat="200ns" sharing_policy="SPLITDUPLEX"
+ topology="$1" topo_parameters="$(shape "$1" "$2")"/></platform>
 END
 }
 
@@ -39,28 +41,34 @@ hosts() { # block|cyclic NODES
     done
 }
 
-# The simulator's factors are calibrated for Gigabit Ethernet, and its collectives naive, unless told otherwise; ranks share globals, of which there are none.
+# The simulator's factors are calibrated for Gigabit Ethernet, and its collectives naive, unless told
+# otherwise; ranks share globals, of which there are none.
 simulate() { # RANKS WORDS...
     local ranks=$1
     shift
-    smpirun -np "$ranks" -platform "$ROOM/platform.xml" -hostfile "$ROOM/hosts" --cfg=smpi/simulate-computation:no \
-        --cfg=smpi/bw-factor:0:1.0 --cfg=smpi/lat-factor:0:1.0 --cfg=smpi/host-speed:10Gf --cfg=network/crosstraffic:no \
+    smpirun -np "$ranks" -platform "$ROOM/platform.xml" -hostfile "$ROOM/hosts" \
+        --cfg=smpi/simulate-computation:no \
+        --cfg=smpi/bw-factor:0:1.0 --cfg=smpi/lat-factor:0:1.0 --cfg=smpi/host-speed:10Gf \
+        --cfg=network/crosstraffic:no \
         --cfg=smpi/privatization:no --cfg=contexts/stack-size:256 --cfg=smpi/async-small-thresh:65536 \
-        --cfg=smpi/send-is-detached-thresh:65536 --cfg=smpi/shared-malloc-blocksize:67108864 --cfg=smpi/coll-selector:mpich \
+        --cfg=smpi/send-is-detached-thresh:65536 --cfg=smpi/shared-malloc-blocksize:67108864 \
+        --cfg=smpi/coll-selector:mpich \
         --log=root.thresh:error "$ROOM/scale" "$@"
 }
 
 on() { # WHAT TOPOLOGY PLACEMENT RANKS SIZES...; what: check, chosen, time
     local what=$1 topology=$2 placement=$3 ranks=$4 nodes=$(($4 / 8))
     shift 4
-    [ -n "$(shape "$topology" "$nodes")" ] || { ok 1 "$ranks ranks: no such cluster in this script" && return; }
+    [ -n "$(shape "$topology" "$nodes")" ] || { ok 1 "$ranks ranks: no such cluster in this script" &&
+        return; }
     platform "$topology" "$nodes" > "$ROOM/platform.xml"
     hosts "$([ "$placement" = block ]; echo $?)" "$nodes" > "$ROOM/hosts"
     if [ "$what" = chosen ]; then
         simulate "$ranks" chosen "$@" > "$ROOM/chosen.$placement" 2>&1
     elif [ "$what" = check ]; then
         simulate "$ranks" check > "$ROOM/log" 2>&1
-        ok $? "$topology, $ranks ranks, $placement: $(grep -c '^ok' "$ROOM/log") algorithms give what they should"
+        ok $? "$topology, $ranks ranks, $placement: $(grep -c '^ok' \
+            "$ROOM/log") algorithms give what they should"
         grep -q '^not ok\|^1\.\.' "$ROOM/log" || tail -n 5 "$ROOM/log" | sed 's/^/# /'
         grep -A 3 '^not ok' "$ROOM/log" | sed 's/^/# /'
     else
@@ -69,7 +77,8 @@ on() { # WHAT TOPOLOGY PLACEMENT RANKS SIZES...; what: check, chosen, time
     fi
 }
 
-# However the ranks are dealt to the nodes, what is chosen takes the same time: within a seventh, as the parts of a reduce_scatter go to their owners through other switches.
+# However the ranks are dealt to the nodes, what is chosen takes the same time: within a seventh, as the
+# parts of a reduce_scatter go to their owners through other switches.
 same() { # TOPOLOGY RANKS
     paste -d ' ' "$ROOM/chosen.block" "$ROOM/chosen.cyclic" | awk '
         $2 == "chosen" && $8 == "chosen" && $3 == $9 && $4 == $10 { n++

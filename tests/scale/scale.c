@@ -1,9 +1,11 @@
-/* The algorithms on a simulated machine: SimGrid runs all ranks in this process (smpicc; tests/scale/check.sh starts it). The schedules and the loop that carries
- * them out are the library's; only the transport is ours, a few lines over MPI's messages. The library holds no mutable globals, so the
- * ranks share it.
+/* The algorithms on a simulated machine: SimGrid runs all ranks in this process (smpicc; tests/scale/check.sh
+ * starts it). The schedules and the loop that carries them out are the library's; only the transport is ours,
+ * a few lines over MPI's messages. The library holds no mutable globals, so the ranks share it.
  *   scale check          sums and moves real data by every algorithm, TAP
- *   scale chosen BYTES...  simulated microseconds of the allreduce, reduce_scatter, allgather and broadcast that the selector takes
- *   scale time BYTES...  simulated microseconds of the allreduces that are not hopeless, beside the simulator's own MPICH */
+ *   scale chosen BYTES...  simulated microseconds of the allreduce, reduce_scatter, allgather and broadcast
+ *                          that the selector takes
+ *   scale time BYTES...  simulated microseconds of the allreduces that are not hopeless, beside the
+ *                        simulator's own MPICH */
 #define TRIAL_MEMBERS 1024
 #include "comm_trial.h"
 #include "comm/algorithm/stages.h"
@@ -28,13 +30,15 @@ typedef struct lane {
 static int lane_send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
 {
     lane *l = of;
-    return MPI_Isend(data, (int)(count * (int64_t)width), MPI_BYTE, rank, tag, MPI_COMM_WORLD, &l->request[l->posted++]);
+    return MPI_Isend(data, (int)(count * (int64_t)width), MPI_BYTE, rank, tag, MPI_COMM_WORLD,
+                     &l->request[l->posted++]);
 }
 
 static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
 {
     lane *l = of;
-    return MPI_Irecv(data, (int)(count * (int64_t)width), MPI_BYTE, rank, tag, MPI_COMM_WORLD, &l->request[l->posted++]);
+    return MPI_Irecv(data, (int)(count * (int64_t)width), MPI_BYTE, rank, tag, MPI_COMM_WORLD,
+                     &l->request[l->posted++]);
 }
 
 /* Waits: in a simulation polling would take time of its own. */
@@ -46,7 +50,8 @@ static int lane_done(void *of, int64_t serial)
     return 1;
 }
 
-static const comm_transport simulated = {.name = "simulated", .send = lane_send, .receive = lane_receive, .done = lane_done};
+static const comm_transport simulated = {
+    .name = "simulated", .send = lane_send, .receive = lane_receive, .done = lane_done};
 
 typedef struct world {
     int rank, size;
@@ -79,7 +84,8 @@ static void open_world(world *w)
 
 static void add_floats(void *out, const void *left, const void *right, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) ((float *)out)[i] = ((const float *)left)[i] + ((const float *)right)[i];
+    for (int64_t i = 0; i < count; i++)
+        ((float *)out)[i] = ((const float *)left)[i] + ((const float *)right)[i];
 }
 
 static void add_nothing(void *out, const void *left, const void *right, int64_t count)
@@ -105,7 +111,7 @@ static void carry_out(const world *w, const comm_schedule *schedule, char **buff
     free(l.request);
 }
 
-/* ---- real data ------------------------------------------------------------------------------------------------------------------ */
+/* ---- real data ----------------------------------------------------------------------------------------- */
 
 static int64_t wrong_elements(const world *w, trial *t)
 {
@@ -122,12 +128,14 @@ static int64_t wrong_elements(const world *w, trial *t)
     t->p.receive = receive;
     if (t->row->make(&schedule, &t->p) < 0) return 1;
     trial_sizes size = trial_sizes_of(t, w->rank);
-    float *own = calloc((size_t)size.own + 1, 4), *in = t->p.in_place ? own + size.at : calloc((size_t)size.in + 1, 4);
+    float *own = calloc((size_t)size.own + 1, 4),
+          *in = t->p.in_place ? own + size.at : calloc((size_t)size.in + 1, 4);
     float *scratch = calloc((size_t)schedule.scratch + 1, 4);
     char *buffer[3] = {(char *)scratch, (char *)own, (char *)in};
     for (int64_t i = 0; i < size.in; i++) in[i] = trial_value(w->rank, i, true);
     carry_out(w, &schedule, buffer, true);
-    for (int64_t i = w->rank % 7; i < size.out; i += 7) wrong += own[i] != trial_wanted(t, w->rank, i); /* all are seen by some rank */
+    /* all are seen by some rank */
+    for (int64_t i = w->rank % 7; i < size.out; i += 7) wrong += own[i] != trial_wanted(t, w->rank, i);
     for (int64_t i = 0; i < size.in && !t->p.in_place; i++) wrong += in[i] != trial_value(w->rank, i, true);
     if (!t->p.in_place) free(in);
     free(own);
@@ -140,7 +148,8 @@ static int64_t wrong_elements(const world *w, trial *t)
 
 static bool too_many(const world *w, const comm_algorithm_row *row)
 {
-    return w->size > QUADRATIC && (strstr(row->name, "direct") || strcmp(row->name, "one_shot") == 0 || strcmp(row->name, "pairwise") == 0);
+    return w->size > QUADRATIC && (strstr(row->name, "direct") || strcmp(row->name, "one_shot") == 0 ||
+                                   strcmp(row->name, "pairwise") == 0);
 }
 
 static void check(const world *w)
@@ -150,30 +159,44 @@ static void check(const world *w)
         *t = (trial){.row = row,
                      .exact = true,
                      .places = 2,
-                     .p = {.what = row->what, .members = w->size, .root = w->size / 3, .count = w->size + 37, .width = 4, .node_of = w->node_of}};
+                     .p = {.what = row->what,
+                           .members = w->size,
+                           .root = w->size / 3,
+                           .count = w->size + 37,
+                           .width = 4,
+                           .node_of = w->node_of}};
         trial_set_counts(t, w->size + 37, 2);
         if (row->what == KOLO_ALLTOALL) t->p.count = 2;
         if (trial_counted(row->what)) t->p.count = trial_sum(t->counts, w->size);
         if (row->fits(&t->p) && !too_many(w, row)) {
             int64_t mine = wrong_elements(w, t), all = 0;
             MPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-            if (w->rank == 0) is_int(all, 0, "%s %s, %d ranks", comm_collective_name(row->what), row->name, w->size);
+            if (w->rank == 0)
+                is_int(all, 0, "%s %s, %d ranks", comm_collective_name(row->what), row->name, w->size);
         }
         free(t);
     }
 }
 
-/* ---- times ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- times --------------------------------------------------------------------------------------------- */
 
 /* Of a vector of so many bytes, or of its parts. */
 static comm_problem problem_of(const world *w, enum kolo_collective what, int64_t bytes)
 {
-    for (int i = 0; i < w->size; i++) w->counts[i] = comm_part(bytes / 4, w->size, i + 1) - comm_part(bytes / 4, w->size, i);
-    return (comm_problem){
-        .what = what, .me = w->rank, .members = w->size, .count = bytes / 4, .counts = w->counts, .width = 4, .node_of = w->node_of, .in_place = true};
+    for (int i = 0; i < w->size; i++)
+        w->counts[i] = comm_part(bytes / 4, w->size, i + 1) - comm_part(bytes / 4, w->size, i);
+    return (comm_problem){.what = what,
+                          .me = w->rank,
+                          .members = w->size,
+                          .count = bytes / 4,
+                          .counts = w->counts,
+                          .width = 4,
+                          .node_of = w->node_of,
+                          .in_place = true};
 }
 
-/* All at one time, which is returned: from a barrier ranks come later than others by as much as a short operation takes. */
+/* All at one time, which is returned: from a barrier ranks come later than others by as much as a
+ * short operation takes. */
 static double begin_together(void)
 {
     double now = MPI_Wtime(), last;
@@ -184,7 +207,8 @@ static double begin_together(void)
     return last;
 }
 
-/* Seconds of the slowest rank. row NULL: MPI_Allreduce. Memory is folded by the simulator: nobody looks at the data. */
+/* Seconds of the slowest rank. row NULL: MPI_Allreduce. Memory is folded by the simulator:
+ * nobody looks at the data. */
 static double seconds_of(const world *w, const comm_algorithm_row *row, int64_t bytes)
 {
     comm_schedule schedule = {0};
@@ -209,15 +233,18 @@ static double seconds_of(const world *w, const comm_algorithm_row *row, int64_t 
 static double guess(const world *w, const comm_algorithm_row *row, int64_t bytes)
 {
     static const comm_cost network = {{.7e-6, 3e-6}, {1 / 100e9, 1 / 25e9}, 0};
-    comm_problem p = {.what = KOLO_ALLREDUCE, .members = w->size, .count = bytes / 4, .width = 4, .node_of = w->placed};
+    comm_problem p = {
+        .what = KOLO_ALLREDUCE, .members = w->size, .count = bytes / 4, .width = 4, .node_of = w->placed};
     double least = 1e30;
     if (row) return row->cost(&p, &network);
     for (row = comm_algorithm_table; row->name; row++)
-        if (row->what == KOLO_ALLREDUCE && row->fits(&p) && row->cost(&p, &network) < least) least = row->cost(&p, &network);
+        if (row->what == KOLO_ALLREDUCE && row->fits(&p) && row->cost(&p, &network) < least)
+            least = row->cost(&p, &network);
     return least;
 }
 
-static void print_times(const world *w, const char *name, const comm_algorithm_row *row, int sizes, char **words)
+static void print_times(const world *w, const char *name, const comm_algorithm_row *row, int sizes,
+                        char **words)
 {
     if (w->rank == 0) printf("# %-24s", name);
     for (int i = 0; i < sizes; i++) {
@@ -231,18 +258,23 @@ static void print_times(const world *w, const char *name, const comm_algorithm_r
     if (w->rank == 0) printf("\n");
 }
 
-/* "chosen COLLECTIVE BYTES NAME MICROSECONDS": what the library would take by itself, here with its built-in costs. */
-static void print_chosen(const world *w, const comm_selector *selector, enum kolo_collective what, int64_t bytes)
+/* "chosen COLLECTIVE BYTES NAME MICROSECONDS": what the library would take by itself, here
+ * with its built-in costs. */
+static void print_chosen(const world *w, const comm_selector *selector, enum kolo_collective what,
+                         int64_t bytes)
 {
     comm_problem p = problem_of(w, what, bytes);
     const comm_algorithm_row *row = comm_algorithm_select(&p, selector);
     double seconds = seconds_of(w, row, bytes);
-    if (w->rank == 0) printf("# chosen %s %lld %s %.2f\n", comm_collective_name(what), (long long)bytes, row->name, seconds * 1e6);
+    if (w->rank == 0)
+        printf("# chosen %s %lld %s %.2f\n", comm_collective_name(what), (long long)bytes, row->name,
+               seconds * 1e6);
 }
 
 static void measure_chosen(const world *w, int sizes, char **words)
 {
-    static const enum kolo_collective timed[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_BROADCAST};
+    static const enum kolo_collective timed[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER,
+                                                 KOLO_BROADCAST};
     comm_selector *selector = NULL;
     if (comm_selector_open(&selector, NULL, NULL) < 0) return;
     seconds_of(w, NULL, 4);
@@ -261,8 +293,10 @@ static void measure(const world *w, int sizes, char **words)
     seconds_of(w, NULL, 4); /* the simulator's MPI makes its communicators at the first call */
     print_times(w, "MPI_Allreduce", NULL, sizes, words);
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
-        comm_problem p = {.what = KOLO_ALLREDUCE, .members = w->size, .count = 1, .width = 4, .node_of = w->node_of};
-        if (row->what == KOLO_ALLREDUCE && row->fits(&p) && !too_many(w, row)) print_times(w, row->name, row, sizes, words);
+        comm_problem p = {
+            .what = KOLO_ALLREDUCE, .members = w->size, .count = 1, .width = 4, .node_of = w->node_of};
+        if (row->what == KOLO_ALLREDUCE && row->fits(&p) && !too_many(w, row))
+            print_times(w, row->name, row, sizes, words);
     }
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sums of `kolo train` between the nodes of a real Slurm: a rank that stops or dies is named within 10 s by all others, with default settings and without
-# srun's --kill-on-bad-exit; one that only computes for long is waited for.
+# Sums of `kolo train` between the nodes of a real Slurm: a rank that stops or dies is named within 10
+# s by all others, with default settings and without srun's --kill-on-bad-exit; one that only computes
+# for long is waited for.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 DRILL=$BUILD/tests/mpi/comm_bucket_drill
@@ -13,7 +14,8 @@ before=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)
 go() { # NAME NODES RANKS-A-NODE PROGRAM WORDS...
     local name=$1 nodes=$2 each=$3
     shift 3
-    timeout 60 srun --mpi="$KIND" -K0 -N"$nodes" --ntasks-per-node="$each" "$@" > "$ROOM/$name.out" 2> "$ROOM/$name.err"
+    timeout 60 srun --mpi="$KIND" -K0 -N"$nodes" --ntasks-per-node="$each" "$@" > "$ROOM/$name.out" 2> \
+        "$ROOM/$name.err"
 }
 gone() { # HOW: what the text says of it
     [ "$1" = KILL ] && echo 'died' || echo 'gave no sign of life for [0-9]+ s: it is stopped'
@@ -21,9 +23,13 @@ gone() { # HOW: what the text says of it
 
 # --- a program of its own: what every survivor says
 judge() { # NAME HOW VICTIM SURVIVORS TEXT
-    is "$(grep -cE "^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank $3 on host n[0-9] \(pid [0-9]+\), which began what follows step number 19 .*$(gone "$2").*; last begun: .*bucket 0, action 10 of step number 20" \
-        "$ROOM/$1.out")" "$4" "$5: every survivor names the rank, its host, its step, and how far all came"
-    awk '/^rank/ { if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { late = 1 } END { exit late || NR == 0 }' "$ROOM/$1.out"
+    local text="^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank $3 on host n[0-9] \(pid [0-9]+\), which began"
+    text+=" what follows step number 19 .*$(gone "$2").*; last begun: .*bucket 0, action 10 of step number 20"
+    is "$(grep -cE "$text" "$ROOM/$1.out")" "$4" \
+        "$5: every survivor names the rank, its host, its step, and how far all came"
+    awk '/^rank/ { if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { late = 1 }
+        END { exit late || NR == 0 }' \
+        "$ROOM/$1.out"
     ok $? "$5: within 10 s" || sed 's/^/# /' "$ROOM/$1.out" "$ROOM/$1.err"
 }
 
@@ -39,7 +45,8 @@ strike() { # NAME RANKS-A-NODE SIGNAL VICTIM WORDS...
     local name=$1 each=$2 signal=$3 victim=$4 pid begin i
     shift 4
     # shellcheck disable=SC2016 # of the rank
-    go "$name" 2 "$each" bash -c 'CUDA_VISIBLE_DEVICES=$SLURM_PROCID exec kolo train "$@"' rank resnet20_cifar_small data=synthetic val=none size=16 classes=10 batch=16 deterministic=true \
+    go "$name" 2 "$each" bash -c 'CUDA_VISIBLE_DEVICES=$SLURM_PROCID exec kolo train "$@"' rank \
+        resnet20_cifar_small data=synthetic val=none size=16 classes=10 batch=16 deterministic=true \
         steps=1000000 threads=1 run="$ROOM/$name" "$@" &
     for ((i = 0; i < 300 && $(steps_of "$name") < 3; i++)); do sleep 0.1; done
     pid=$(pid_of "$name" "$victim")
@@ -54,7 +61,8 @@ strike() { # NAME RANKS-A-NODE SIGNAL VICTIM WORDS...
 # stopped for 3 s, several times: less than the patience
 pause_run() { # NAME RANKS-A-NODE VICTIM TIMES
     local name=$1 pid i time steps job
-    go "$name" 2 "$2" kolo train resnet20_cifar_small data=synthetic val=none size=16 classes=10 batch=16 deterministic=true steps=1000000 threads=1 run="$ROOM/$name" device=cpu &
+    go "$name" 2 "$2" kolo train resnet20_cifar_small data=synthetic val=none size=16 classes=10 batch=16 \
+        deterministic=true steps=1000000 threads=1 run="$ROOM/$name" device=cpu &
     job=$!
     for ((i = 0; i < 300 && $(steps_of "$name") < 3; i++)); do sleep 0.1; done
     pid=$(pid_of "$name" "$3")
@@ -64,7 +72,8 @@ pause_run() { # NAME RANKS-A-NODE VICTIM TIMES
         steps=$(steps_of "$name")
         kill -CONT "$pid"
         for ((i = 0; i < 300 && $(steps_of "$name") < steps + 3; i++)); do sleep 0.1; done
-        for ((i = 0; i < 100 && $(grep -c 'stood still' "$ROOM/$name.err") <= time; i++)); do sleep 0.1; done # stopped again at once, it would say so once
+        # stopped again at once, it would say so once
+        for ((i = 0; i < 100 && $(grep -c 'stood still' "$ROOM/$name.err") <= time; i++)); do sleep 0.1; done
     done
     kill -TERM "$(pid_of "$name" 0)"
     wait "$job"
@@ -73,7 +82,9 @@ pause_run() { # NAME RANKS-A-NODE VICTIM TIMES
 judge_run() { # NAME HOW VICTIM TEXT
     local said
     said=$(grep "error: kolo train" "$ROOM/$1.err")
-    [ -n "$said" ] && [ "$(grep -vcE "rank $3 on host n[0-9] \(pid [0-9]+\), which began .* step (number )?[0-9]+,? .*$(gone "$2")" <<< "$said")" = 0 ]
+    [ -n "$said" ] && [ "$(grep -vcE \
+        "rank $3 on host n[0-9] \(pid [0-9]+\), which began .* step (number )?[0-9]+,? .*$(gone "$2")" <<< \
+        "$said")" = 0 ]
     ok $? "$4: kolo train names the rank, its host and its step" "$ROOM/$1.err"
     [ "$(cat "$ROOM/$1.ms" 2> /dev/null || echo 99999)" -le 10000 ]
     ok $? "$4: within 10 s" "$ROOM/$1.err"
@@ -82,6 +93,8 @@ pids=() # side by side: the stopped are waited for
 go stopped-2 2 1 "$DRILL" stopped 1 & pids+=($!)
 go stopped-4 2 2 "$DRILL" stopped 3 & pids+=($!)
 go stopped-0 2 2 "$DRILL" stopped 0 & pids+=($!)
+go early-0 2 1 "$DRILL" early 0 & pids+=($!)
+go early-1 2 1 "$DRILL" early 1 & pids+=($!)
 go slow 2 2 "$DRILL" slow 1 & pids+=($!)
 strike train-stopped-2 1 STOP 1 device=cpu & pids+=($!)
 strike train-stopped-4 2 STOP 3 device=cpu & pids+=($!)
@@ -102,12 +115,22 @@ judge stopped-4 STOP 3 3 "2 nodes of 2, rank 3 stopped"
 judge stopped-0 STOP 0 3 "2 nodes of 2, rank 0 stopped"
 judge killed-3 KILL 0 2 "3 nodes, rank 0 killed"
 judge killed-4 KILL 3 3 "2 nodes of 2, rank 3 killed"
+for victim in 0 1; do
+    missing=$([ "$KIND" = pmix ] && echo "rank $victim on host n[12] has not come there, or was stopped" ||
+        echo 'one on another node is missing')
+    like "$ROOM/early-$victim.out" \
+        "^rank $((1 - victim)) on n[12]: launch: no progress in setting up communication for [0-9]+ s: .*$missing" \
+        "2 nodes, rank $victim stopped before it sets up its part of the sums: the other does not wait for ever"
+done
 is "$(grep -c 'ok$' "$ROOM/slow.out")" 4 "a rank that computes longer than the patience is waited for"
 judge_run train-stopped-2 STOP 1 "2 nodes of 1, rank 1 stopped"
 judge_run train-stopped-4 STOP 3 "2 nodes of 2, rank 3 stopped"
 judge_run train-killed-2 KILL 1 "2 nodes of 1, rank 1 killed"
-is "$(cat "$ROOM/train-paused.status")" 75 "rank 3 of 4 is stopped for 3 s, twice: the run goes on until it is asked to end" || diag < "$ROOM/train-paused.err"
-is "$(grep -cE '\[3 n[0-9]\] warning: this rank .*stood still for [2-9]\.[0-9] s' "$ROOM/train-paused.err")" 2 "and says so once each time, with the rank" || diag < "$ROOM/train-paused.err"
+is "$(cat "$ROOM/train-paused.status")" 75 \
+    "rank 3 of 4 is stopped for 3 s, twice: the run goes on until it is asked to end" ||
+    diag < "$ROOM/train-paused.err"
+is "$(grep -cE '\[3 n[0-9]\] warning: this rank .*stood still for [2-9]\.[0-9] s' "$ROOM/train-paused.err")" \
+    2 "and says so once each time, with the rank" || diag < "$ROOM/train-paused.err"
 for run in nccl-STOP nccl-KILL staged-STOP; do
     [ -e "$KOLO_CUDA_LIBRARY" ] || { skip "no stand-in for a GPU" && continue; }
     judge_run $run ${run#*-} 1 "2 nodes of 1 with GPUs, $run"

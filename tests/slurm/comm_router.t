@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Messages between the nodes of a real Slurm, over MPI and over TCP; and a rank that dies or stops: its survivors on all nodes say who it was.
+# Messages between the nodes of a real Slurm, over MPI and over TCP; and a rank that dies or stops: its
+# survivors on all nodes say who it was.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 DRILL=$BUILD/tests/mpi/comm_router_drill
@@ -11,15 +12,18 @@ before=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)
 go() { # NAME NODES RANKS WORDS...
     local name=$1 nodes=$2 ranks=$3
     shift 3
-    timeout 60 srun --mpi="$KIND" -K0 -N"$nodes" -n"$ranks" "$DRILL" "$@" > "$ROOM/$name.out" 2> "$ROOM/$name.err"
+    timeout 60 srun --mpi="$KIND" -K0 -N"$nodes" -n"$ranks" "$DRILL" "$@" > "$ROOM/$name.out" 2> \
+        "$ROOM/$name.err"
 }
 sentence() { # HOW: what the text says of it
     [ "$1" = killed ] && echo 'died' || echo 'gave no sign of life for [0-9]+ s: it is stopped'
 }
 judge() { # NAME HOW TEXT: all three survivors name rank 1, in time, and tell of all ranks
-    is "$(grep -cE "^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank 1 on host n[0-9] \(pid [0-9]+\), which began step number 20 .*$(sentence "$2").*; last begun: rank .*step number" \
-        "$ROOM/$1.out")" 3 "$3, one $2: every survivor names it"
-    awk '{ if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { late = 1 } END { exit late || NR == 0 }' "$ROOM/$1.out"
+    local text="^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank 1 on host n[0-9] \(pid [0-9]+\), which began"
+    text+=" step number 20 .*$(sentence "$2").*; last begun: rank .*step number"
+    is "$(grep -cE "$text" "$ROOM/$1.out")" 3 "$3, one $2: every survivor names it"
+    awk '{ if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { late = 1 } END { exit late || NR == 0 }' \
+        "$ROOM/$1.out"
     ok $? "within 10 s, and how far all came" || sed 's/^/# /' "$ROOM/$1.out" "$ROOM/$1.err"
 }
 pids=() # side by side: the stopped are waited for

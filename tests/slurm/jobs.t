@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# The job templates on a real Slurm: packing, the site's acceptance test, staging, refusals that come before any rank starts.
+# The job templates on a real Slurm: packing, the site's acceptance test, staging, refusals that come
+# before any rank starts.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cluster 2 2 2
-submit() { # NAME TEMPLATE [SBATCH ARGS...]: waits (sbatch --wait looks after 2, 10 and 42 s only); the job's exit status
+# NAME TEMPLATE [SBATCH ARGS...]: waits (sbatch --wait looks after 2, 10 and 42 s only); the job's exit status
+submit() {
     local name=$1 template=$2 job
     shift 2
-    job=$(sbatch --parsable --time=00:20:00 --output="$ROOM/$name.out" "$@" "$TOP/jobs/$template" 2> "$ROOM/$name.sbatch") || return
+    job=$(sbatch --parsable --time=00:20:00 --output="$ROOM/$name.out" "$@" "$TOP/jobs/$template" 2> \
+        "$ROOM/$name.sbatch") || return
     await "$job" > "$ROOM/$name.state"
     return "$(scontrol show job "$job" | sed -n 's/.* ExitCode=\([0-9]*\):.*/\1/p')"
 }
 for template in jobs/*.sh; do
-    [ "$template" = jobs/lib.sh ] && continue
+    [ "$template" = jobs/kolo_job.sh ] && continue
     bash -n "$template" && sbatch --test-only "$template" > /dev/null 2>&1
     ok $? "$template is a batch script that this Slurm takes"
 done
@@ -36,10 +39,12 @@ mkdir "$ROOM/local"
 KOLO_STAGE=$ROOM/local submit staged resnet_imagenet.sh
 is $? 0 "resnet_imagenet.sh trains from a staged copy"
 like "$ROOM/staged.out" "data/train is staged in $ROOM/local/kolo-stage-[0-9]+/" "the ranks read the copy"
-is "$(find "$ROOM/local" -name '*.h5.stamp' | wc -l)" "$(find "$ROOM/data" -name '*.h5' | wc -l)" "training and validation shards were copied once, with a stamp"
+is "$(find "$ROOM/local" -name '*.h5.stamp' | wc -l)" "$(find "$ROOM/data" -name '*.h5' |
+    wc -l)" "training and validation shards were copied once, with a stamp"
 KOLO_STAGE=auto KOLO_RUN=$ROOM/run2 submit auto resnet_imagenet.sh
 is $? 0 "KOLO_STAGE=auto"
-like "$ROOM/auto.out" "stage=auto: the shards of .*/data/train are read where they are" "copies nothing that is on the node already"
+like "$ROOM/auto.out" "stage=auto: the shards of .*/data/train are read where they are" \
+    "copies nothing that is on the node already"
 KOLO_DRY_RUN=1 submit dry resnet_imagenet.sh
 like "$ROOM/dry.out" "^\[.*\] srun --mpi=pmix .* kolo train shapes" "a dry run prints the srun line"
 KOLO_DATASET=$ROOM/nowhere submit nodata resnet_imagenet.sh
@@ -47,7 +52,8 @@ is $? 78 "no data folder: exit 78 before anything starts"
 like "$ROOM/nodata.out" "EDIT 2" "and the line to edit is named"
 KOLO_DATASET=$ROOM/data/train submit split resnet_imagenet.sh
 is $? 78 "a split as the data folder: exit 78"
-like "$ROOM/split.out" "holds no folder train: it is the one with train/ and val/ in it" "and what it should be is said"
+like "$ROOM/split.out" "holds no folder train: it is the one with train/ and val/ in it" \
+    "and what it should be is said"
 KOLO_RUN=$ROOM/bad KOLO_ARGS="lr=fast" submit bad resnet_imagenet.sh
 is $? 78 "a wrong option: the job ends with kolo's status"
 [ ! -e "$ROOM/bad" ]
@@ -61,7 +67,8 @@ ok $? "its summary, recipe and events are untouched"
 
 # ---- a template that was copied, submitted with nothing of its environment ----
 mkdir -p "$ROOM/prefix/share/kolo/jobs" "$ROOM/copied" && ln -s "$BUILD/bin" "$ROOM/prefix/bin"
-for script in "$TOP"/jobs/*.sh; do sed "s|@ROOT@|$ROOM/prefix|" "$script" > "$ROOM/prefix/share/kolo/jobs/${script##*/}"; done
+for script in "$TOP"/jobs/*.sh; do sed "s|@ROOT@|$ROOM/prefix|" "$script" > \
+    "$ROOM/prefix/share/kolo/jobs/${script##*/}"; done
 cp "$ROOM/prefix/share/kolo/jobs/comm_bench.sh" "$ROOM/copied/"
 sed -i 's/^: "${KOLO_ARGS:=}".*/KOLO_ARGS="max=1K iterations=2"/' "$ROOM/copied/comm_bench.sh"
 job=$(sbatch --parsable --export=NONE --output="$ROOM/copied.out" "$ROOM/copied/comm_bench.sh")
@@ -70,14 +77,18 @@ like "$ROOM/copied.out" "Out of bounds values : 0 OK" "on both nodes"
 cp "$TOP/jobs/comm_bench.sh" "$ROOM/copied/"
 job=$(sbatch --parsable --export=NONE --output="$ROOM/lost.out" "$ROOM/copied/comm_bench.sh")
 await "$job" > /dev/null
-like "$ROOM/lost.out" "^No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" "one that cannot know says what to set"
+like "$ROOM/lost.out" "^No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" \
+    "one that cannot know says what to set"
 
 # ---- the bench of sums, site files, GPUs ----
 unset KOLO_RECIPE KOLO_DATASET KOLO_RUN
 KOLO_ARGS="max=1M iterations=5" submit bench comm_bench.sh --ntasks-per-node=2
 is $? 0 "comm_bench.sh on CPUs"
-like "$ROOM/bench.out" "^# kolo bench gradients: buckets of training, 4 ranks on 2 nodes, CPUs, shared memory \+ MPI, in place" "says what it measures"
-like "$ROOM/bench.out" "^ +1048576 +262144 +f32 +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$" "in the columns of nccl-tests"
+like "$ROOM/bench.out" \
+    "^# kolo bench gradients: buckets of training, 4 ranks on 2 nodes, CPUs, shared memory \+ MPI, in place" \
+    "says what it measures"
+like "$ROOM/bench.out" "^ +1048576 +262144 +f32 +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$" \
+    "in the columns of nccl-tests"
 like "$ROOM/bench.out" "Out of bounds values : 0 OK" "every sum is right"
 
 dry() { # NAME TEMPLATE [VARIABLE=VALUE...]: outside of Slurm, up to the srun line
@@ -108,9 +119,12 @@ like "$ROOM/idle.out" "sbatch --ntasks-per-node=2" "and the flag to add is named
 # the templates on GPUs, by flags of sbatch alone; the stand-in is the GPU
 if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
     export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so STANDIN_DEVICES=2
-    KOLO_ARGS="max=64K iterations=3" submit gpubench comm_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=2
+    KOLO_ARGS="max=64K iterations=3" submit gpubench comm_bench.sh --nodes=1 --gpus-per-node=2 \
+        --ntasks-per-node=2
     is $? 0 "comm_bench.sh on 2 GPUs"
-    like "$ROOM/gpubench.out" "^# kolo bench gradients: buckets of training, 2 ranks on 1 node, Stand-in GPU, nccl [0-9.]+, in place" "sums by NCCL"
+    like "$ROOM/gpubench.out" \
+        "^# kolo bench gradients: buckets of training, 2 ranks on 1 node, Stand-in GPU, nccl [0-9.]+, in place" \
+        "sums by NCCL"
     like "$ROOM/gpubench.out" "Out of bounds values : 0 OK" "and sums right"
     export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_ARGS="steps=2 batch=16 threads=1"
     KOLO_RUN=$ROOM/gpurun submit gputrain resnet_imagenet.sh --nodes=1 --gpus-per-task=1 --ntasks-per-node=2

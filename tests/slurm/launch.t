@@ -22,9 +22,11 @@ agrees() { # method, size, nodes
         $1 == "job" { for (i = 4; i <= NF; i++) map[i - 4] = $i; mapped = NF - 3 }
         $1 == "sum" { sum = $2 }
         END {
-            if (tasks != size || said != size || mapped != size) bad = tasks " tasks, " said " answers, " mapped " in the map"
+            if (tasks != size || said != size || mapped != size)
+                bad = tasks " tasks, " said " answers, " mapped " in the map"
             for (r = 0; r < size; r++) {
-                if (where[r] != host[r] || place[r] != local[r]) bad = "rank " r ": " where[r] ":" place[r] ", Slurm says " host[r] ":" local[r]
+                if (where[r] != host[r] || place[r] != local[r])
+                    bad = "rank " r ": " where[r] ":" place[r] ", Slurm says " host[r] ":" local[r]
                 if (map[r] != host[r] ":" local[r]) bad = "map of rank " r ": " map[r]
                 if (!(host[r] in seen)) seen[host[r]] = next_node++
                 if (number[r] != seen[host[r]]) bad = "rank " r ": node " number[r]
@@ -36,7 +38,8 @@ agrees() { # method, size, nodes
 }
 start_all() { # --mpi type, size, nodes, distribution
     timeout 60 srun --mpi="$1" -N"$3" -n"$2" -m "$4" bash -c \
-        'echo "slurm: $SLURM_PROCID $SLURMD_NODENAME $SLURM_LOCALID"; exec "$0" --mpi-sum --exchange 700' "$HELLO" >"$OUT" 2>&1
+        'echo "slurm: $SLURM_PROCID $SLURMD_NODENAME $SLURM_LOCALID"; exec "$0" --mpi-sum --exchange 700' \
+        "$HELLO" >"$OUT" 2>&1
 }
 
 if ((HAVE_PMIX)); then
@@ -55,12 +58,18 @@ else
 fi
 for shape in "1 1 block" "2 2 block" "3 2 cyclic" "4 2 block" "7 4 cyclic"; do
     read -r size nodes how <<<"$shape"
+    hydra || { skip "this MPI does not know PMI-2" && continue; }
     start_all pmi2 "$size" "$nodes" "$how" && agrees mpi "$size" "$nodes"
     ok $? "pmi2: $size ranks on $nodes nodes, $how" "$OUT"
 done
-timeout 60 salloc -Q -w n1,n2 --ntasks-per-node=2 mpiexec -n 4 "$HELLO" --mpi-sum >"$OUT" 2>&1
-grep -q ' map n1:0 n1:1 n2:0 n2:1$' "$OUT" && grep -q '^sum 10$' "$OUT" && [[ $(grep -c '^mpi rank' "$OUT") == 4 ]]
-ok $? "mpiexec in an allocation: the innermost launcher counts, nodes keep their names" "$OUT"
+if hydra; then
+    timeout 60 salloc -Q -w n1,n2 --ntasks-per-node=2 mpiexec -n 4 "$HELLO" --mpi-sum >"$OUT" 2>&1
+    grep -q ' map n1:0 n1:1 n2:0 n2:1$' "$OUT" && grep -q '^sum 10$' "$OUT" &&
+        [[ $(grep -c '^mpi rank' "$OUT") == 4 ]]
+    ok $? "mpiexec in an allocation: the innermost launcher counts, nodes keep their names" "$OUT"
+else
+    skip "mpiexec is not MPICH's"
+fi
 timeout 60 srun -w n1 -n1 "$HELLO" >"$OUT" 2>&1
 grep -q '^slurm rank 0 size 1 .* host n1 mpi 0$' "$OUT"
 ok $? "one task needs no --mpi" "$OUT"
@@ -79,7 +88,8 @@ ok $? "--mpi=none is named" "$OUT"
 timeout 60 srun -n2 env PMIX_NAMESPACE=slurm.pmix.1.0 PMIX_RANK=0 "$HELLO" >"$OUT" 2>&1
 refused 2 "cannot find each other"
 ok $? "PMIx variables of another step do not help" "$OUT"
-SLURM_STEP_NUM_TASKS=2 SLURM_STEP_ID=0 SLURM_STEPID=0 sbatch -N1 -n1 -o "$OUT" --wrap "$HELLO; echo over" >/dev/null
+SLURM_STEP_NUM_TASKS=2 SLURM_STEP_ID=0 SLURM_STEPID=0 sbatch -N1 -n1 -o "$OUT" --wrap "$HELLO; echo over" \
+    >/dev/null
 for ((i = 0; i < 100; i++)); do grep -q '^over$' "$OUT" && break; sleep 0.2; done
 grep -q '^single rank 0 size 1' "$OUT"
 ok $? "a batch script that carries the variables of an older step is one task" "$OUT"
@@ -99,6 +109,7 @@ for how in --fail --fail-busy; do
         ends - 2
         ok $? "pmix $how: the job ends with that rank's message" "$OUT"
     fi
+    hydra || { skip "this MPI does not know PMI-2, nor is mpiexec MPICH's" && continue; }
     began=$(now)
     timeout 30 srun --mpi=pmi2 -N2 -n4 "$HELLO" $how 1 >"$OUT" 2>&1
     ends - 1
@@ -107,6 +118,66 @@ for how in --fail --fail-busy; do
     timeout 30 salloc -Q -N2 --ntasks-per-node=2 mpiexec -n 4 "$HELLO" $how 3 >"$OUT" 2>&1
     ends 3 3
     ok $? "mpiexec $how: the same, with that rank's exit code" "$OUT"
+done
+
+# --- ranks that do not come, or stop: the others name them, and where they are
+named() { # PATTERN SECONDS: of $OUT
+    local code=$? took=$(($(now) - began))
+    echo "# ended after $took ms with $code"
+    [[ $code == 69 && $took -lt $(($2 * 1000)) ]] && grep -qE "error: launch: no progress in $1" "$OUT"
+}
+if ((HAVE_PMIX)); then
+    began=$(now)
+    timeout 60 srun --mpi=pmix -w n1,n2 --ntasks-per-node=2 "$HELLO" --within 3 --late 1 >"$OUT" 2>&1
+    named "the exchange of names for [0-9]+ s: rank 1 on host n1 has not begun" 18
+    ok $? "pmix: a rank of the first node never comes: it is named, exit 69" "$OUT"
+    began=$(now)
+    timeout 60 srun --mpi=pmix -w n1,n2 --ntasks-per-node=2 "$HELLO" --within 3 --late 3 >"$OUT" 2>&1
+    named "the exchange of names for [0-9]+ s: rank 3 on host n2 has not (begun|come there)" 18
+    ok $? "pmix: a rank of the second node never comes: it is named, exit 69" "$OUT"
+    began=$(now)
+    timeout 60 srun --mpi=pmix -w n1,n2 -n2 "$HELLO" --within 3 --late 1 >"$OUT" 2>&1
+    named "the exchange of names for [0-9]+ s: rank 1 on host n2 has not come there" 18
+    ok $? "pmix: the only rank of its node never comes: it is named by the other node's, exit 69" "$OUT"
+    began=$(now)
+    timeout 60 srun --mpi=pmix -w n1,n2 -n2 "$HELLO" --within 3 --patience 2 --stop 1 >"$OUT" 2>&1
+    named "[^:]* for [0-9]+ s: rank 1 on host n2 has not come there, or was stopped" 18
+    ok $? "pmix: the only rank of its node stops in the launch: it is named, exit 69" "$OUT"
+    began=$(now)
+    timeout 60 srun --mpi=pmix -w n1,n2 -n2 "$HELLO" --within 3 --stop-later 0 --exchange 10 >"$OUT" 2>&1
+    named "an exchange for [0-9]+ s: rank 0 on host n1 has not come there, or was stopped" 18
+    ok $? "pmix: rank 0, alone on its node, stops before an exchange: it is named, exit 69" "$OUT"
+else
+    for ((i = 0; i < 5; i++)); do skip "this Slurm has no PMIx"; done
+fi
+task_ends() { # srun's own status is that of the tasks which it killed then
+    local code=$?
+    ((code != 0 && code != 124)) && grep -q 'task 0: Exited with exit code 69' "$OUT" && (exit 69)
+}
+if hydra; then
+    began=$(now)
+    timeout 60 srun --mpi=pmi2 -w n1,n2 --ntasks-per-node=2 "$HELLO" --within 3 --late 1 >"$OUT" 2>&1
+    task_ends
+    named "MPI_Init for [0-9]+ s: rank 1 on host n1 has not begun" 18
+    ok $? "pmi2: a rank that never comes is named by those of its node, exit 69" "$OUT"
+    began=$(now)
+    timeout 60 srun --mpi=pmi2 -w n1,n2 -n2 "$HELLO" --within 3 --late 1 >"$OUT" 2>&1
+    task_ends
+    named "MPI_Init for [0-9]+ s: the ranks on host n1 are all there, so one on another node is missing" 18
+    ok $? "pmi2: the only rank of another node never comes: that much is said, exit 69" "$OUT"
+else
+    for _ in 1 2; do skip "this MPI does not know PMI-2"; done
+fi
+for kind in pmi2 pmix; do
+    hydra || { skip "the other rank is through: Open MPI's end waits for nobody" && continue; }
+    ((HAVE_PMIX)) || [ $kind = pmi2 ] || { skip "this Slurm has no PMIx" && continue; }
+    : > "$ROOM/alive"
+    began=$(now)
+    timeout 60 srun --mpi=$kind -w n1,n2 -n2 "$HELLO" --patience 2 --alive "$ROOM/alive" --stop-end 1 \
+        >"$OUT" 2>&1
+    task_ends
+    named "the end for [0-9]+ s: rank 1 on host n2 was stopped, or its node is lost" 18
+    ok $? "$kind: the only rank of its node stops at the end: it is named, exit 69" "$OUT"
 done
 
 # --- binding
@@ -118,10 +189,13 @@ if ((cores >= 2 && $(nproc) >= 2 && HAVE_PMIX)); then
 else
     skip "one core, or no PMIx"
 fi
-srun --mpi=pmi2 -N4 -n"$(($(nproc) < 8 ? 8 : 16))" "$HELLO" --bind >"$OUT" 2>&1
+kind=pmi2
+hydra || kind=pmix
+srun --mpi=$kind -N4 -n"$(($(nproc) < 8 ? 8 : 16))" "$HELLO" --bind >"$OUT" 2>&1
 code=$?
 if (($(nproc) < 8)); then
-    [[ $code == 0 ]] && grep -q 'warning: 8 ranks share .* cores' "$OUT" && [[ $(grep '^bind' "$OUT" | awk '{ print $6 }' | sort -u | wc -l) == 1 ]]
+    [[ $code == 0 ]] && grep -q 'warning: 8 ranks share .* cores' "$OUT" && [[ $(grep '^bind' "$OUT" |
+        awk '{ print $6 }' | sort -u | wc -l) == 1 ]]
     ok $? "more ranks than cores: nobody is bound, and one warning says so" "$OUT"
 else
     ok $code "many ranks are bound" "$OUT"

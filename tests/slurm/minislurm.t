@@ -45,9 +45,11 @@ else
     skip "root cannot become another user here"
 fi
 
-timeout 60 "$MINISLURM" run --nodes 1 --cpus 1 -- sbatch --wait --nodes=2 --wrap true >"$ROOM/run.log" 2>&1 </dev/null
+timeout 60 "$MINISLURM" run --nodes 1 --cpus 1 -- sbatch --wait --nodes=2 --wrap true >"$ROOM/run.log" 2>&1 \
+    </dev/null
 is $? 1 "run: a job that can never start ends it"
-like "$ROOM/run.log" "no job was taken: there are 1 nodes, each with 1 cpus, 0 GPUs and [0-9]+ MiB" "and it says what there is"
+like "$ROOM/run.log" "no job was taken: there are 1 nodes, each with 1 cpus, 0 GPUs and [0-9]+ MiB" \
+    "and it says what there is"
 
 # --- up, status, env, down; two clusters at once
 export KOLO_MINISLURM_DIR=$ROOM/c
@@ -65,11 +67,13 @@ else
     skip "one processor only"
 fi
 eval "$("$MINISLURM" env)"
-srun -N2 grep Cpus_allowed_list /proc/self/status | sort -u | wc -l | grep -qx "$masks"; ok $? "tasks stay on the processors of their node"
+srun -N2 grep Cpus_allowed_list /proc/self/status | sort -u | wc -l |
+    grep -qx "$masks"; ok $? "tasks stay on the processors of their node"
 "$MINISLURM" up 2>&1 | grep -q "already up"; ok $? "a second up in the same folder is refused"
 
 # --- another cluster beside it, whose run is killed
-(unset KOLO_MINISLURM_DIR && exec "$MINISLURM" run --nodes 1 -- bash -c 'echo "$KOLO_MINISLURM_DIR" > "$1/folder.new"; mv "$1/folder.new" "$1/folder2"
+(unset KOLO_MINISLURM_DIR && exec "$MINISLURM" run --nodes 1 -- bash -c \
+    'echo "$KOLO_MINISLURM_DIR" > "$1/folder.new"; mv "$1/folder.new" "$1/folder2"
     srun sleep 300' - "$ROOM") >/dev/null 2>&1 </dev/null &
 victim=$!
 for ((i = 0; i < 100; i++)); do [[ -s $ROOM/folder2 ]] && break; sleep 0.1; done
@@ -84,7 +88,8 @@ foreign=0
 while read -r pid; do
     inodes=$(find "/proc/$pid/fd" -lname 'socket:*' -printf '%l\n' | tr -dc '0-9\n')
     for inode in $inodes; do
-        awk -v inode="$inode" '$10 == inode && $4 == "0A" && $2 !~ /^0100007F:/ { exit 1 }' /proc/net/tcp || foreign=1
+        awk -v inode="$inode" '$10 == inode && $4 == "0A" && $2 !~ /^0100007F:/ { exit 1 }' /proc/net/tcp ||
+            foreign=1
         awk -v inode="$inode" '$10 == inode && $4 == "0A" { exit 1 }' /proc/net/tcp6 2>/dev/null || foreign=1
     done
 done < <(awk '$1 ~ /^slurm|^munged/ { print $2 }' "$ROOM/c/processes")
@@ -94,19 +99,22 @@ ok $foreign "the daemons listen on 127.0.0.1 only"
 if ((USERS)); then
     other=$ROOM/other
     mkdir "$other" && chmod 700 "$other" && chown 65534:65534 "$other"
-    ! as_nobody cat "$SLURM_CONF" >/dev/null 2>&1 && ! as_nobody timeout 3 srun true >/dev/null 2>&1; ok $? "another user cannot read the configuration"
+    ! as_nobody cat "$SLURM_CONF" >/dev/null 2>&1 &&
+        ! as_nobody timeout 3 srun true >/dev/null 2>&1; ok $? "another user cannot read the configuration"
     # with a copy of the configuration, and a key and a munged of his own
     sed "s|socket=[^,]*|socket=$other/munge.sock|" "$SLURM_CONF" >"$other/slurm.conf"
     (umask 077 && head -c 128 /dev/urandom >"$other/key")
     chown 65534:65534 "$other/key"
-    (unset SLURM_CONF && as_nobody exec munged --foreground --force --key-file="$other/key" --socket="$other/munge.sock" --pid-file="$other/pid" \
+    (unset SLURM_CONF && as_nobody exec munged --foreground --force --key-file="$other/key" \
+        --socket="$other/munge.sock" --pid-file="$other/pid" \
         --log-file="$other/log" --seed-file="$other/seed") >/dev/null 2>&1 &
     munged=$!
     for ((i = 0; i < 50; i++)); do [[ -S $other/munge.sock ]] && break; sleep 0.1; done
     SLURM_CONF=$other/slurm.conf as_nobody timeout 20 srun --immediate=5 id >"$other/out" 2>&1
     code=$?
     [[ $code != 0 ]] && ! grep -q uid= "$other/out"; ok $? "another user's own key is refused"
-    grep -qi 'invalid.*credential\|credential.*invalid' "$ROOM/c/slurmctld.log"; ok $? "and the reason is the credential"
+    grep -qi 'invalid.*credential\|credential.*invalid' "$ROOM/c/slurmctld.log"; ok $? \
+        "and the reason is the credential"
     kill "$munged"
     wait "$munged" 2>/dev/null
 else
@@ -124,13 +132,16 @@ if [ "${SLURM_RESTART_COUNT:-0}" = 0 ]; then scontrol requeue "$SLURM_JOB_ID"; s
 END
 began=$(now)
 sbatch --output="$ROOM/job.out" "$ROOM/job.sh" >/dev/null
-for ((i = 0; i < 120; i++)); do grep -q 'Name=job.sh JobState=COMPLETED' "$ROOM/c/jobcomp.txt" && break; sleep 0.5; done
-grep -q 'Name=job.sh JobState=COMPLETED' "$ROOM/c/jobcomp.txt"; ok $? "a requeued job ends well, and is recorded"
+for ((i = 0; i < 120; i++)); do grep -q 'Name=job.sh JobState=COMPLETED' "$ROOM/c/jobcomp.txt" &&
+    break; sleep 0.5; done
+grep -q 'Name=job.sh JobState=COMPLETED' "$ROOM/c/jobcomp.txt"; ok $? \
+    "a requeued job ends well, and is recorded"
 echo "# requeue: $(($(now) - began)) ms"
 [[ $(grep -c '^restart [01] psec native' "$ROOM/job.out") == 2 ]]; ok $? "both starts are in the log"
 
 # --- what can never run is refused, not kept waiting
-for words in --nodes=3 --ntasks=9 --cpus-per-task=2 --mem=900T --gpus-per-node=1 --nodelist=n7 "--nodes=2 --ntasks-per-node=2"; do
+for words in --nodes=3 --ntasks=9 --cpus-per-task=2 --mem=900T --gpus-per-node=1 --nodelist=n7 \
+    "--nodes=2 --ntasks-per-node=2"; do
     # shellcheck disable=SC2086 # a list of words
     timeout 20 sbatch $words --output=/dev/null --wrap true >"$ROOM/impossible" 2>&1
     is $? 1 "sbatch $words on 2 nodes of 1 CPU: refused ($(tail -n 1 "$ROOM/impossible"))"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The site's acceptance test on nodes of one CPU, as a machine with two cores has them: its figures are judged.
+# The site's acceptance test on nodes of one CPU, as a machine with two cores has them:
+# its figures are judged.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cluster 2 1

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# How a template's job is stopped: scancel ends it, the warning before the time limit and pre-emption send it back to the queue.
+# How a template's job is stopped: scancel ends it, the warning before the time limit and pre-emption send
+# it back to the queue.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cluster 2 1 0 "PreemptType=preempt/partition_prio
@@ -13,7 +14,8 @@ export KOLO_ARGS="batch=16 epochs=40 checkpoint_steps=1000 threads=1 eval_epochs
 submit() { # RUN [SBATCH ARGS...]: job id
     local run=$1
     shift
-    KOLO_RUN=$ROOM/$run sbatch --parsable --nodes=1 --time=00:20:00 --output="$ROOM/$run.out" "$@" "$TOP/jobs/resnet_imagenet.sh"
+    KOLO_RUN=$ROOM/$run sbatch --parsable --nodes=1 --time=00:20:00 --output="$ROOM/$run.out" "$@" \
+        "$TOP/jobs/resnet_imagenet.sh"
 }
 steps() { losses "$ROOM/$1" 2> /dev/null | tail -n 1 | cut -d' ' -f1; }
 await_step() { # RUN STEP: until that step's event is there
@@ -39,7 +41,8 @@ await_step cancelled 10
 scancel "$job"
 is "$(await "$job")" CANCELLED "scancel: the job is cancelled"
 gone=$job
-like "$ROOM/cancelled.out" "cancelled, so not requeued; submitted again, it goes on from step" "its log says so"
+like "$ROOM/cancelled.out" "cancelled, so not requeued; submitted again, it goes on from step" \
+    "its log says so"
 is "$(field cancelled state)" stopped "the summary says stopped"
 [ "$(checkpoint cancelled)" -ge 10 ]
 ok $? "a checkpoint of the last step was written (step $(checkpoint cancelled))"
@@ -69,7 +72,8 @@ job=$(submit grace --partition=grace)
 await_step grace 10
 high=$(sbatch --parsable --partition=high --nodes=2 --output=/dev/null --wrap true)
 is "$(await "$high")" COMPLETED "a job of a higher partition gets the nodes within the time of grace"
-like "$ROOM/grace.out" 'requeued \(preempted\); it goes on from step [1-9]' "the pre-empted one wrote a checkpoint and went back to the queue"
+like "$ROOM/grace.out" 'requeued \(preempted\); it goes on from step [1-9]' \
+    "the pre-empted one wrote a checkpoint and went back to the queue"
 for ((i = 0; i < 300; i++)); do grep -q 'start 1, ' "$ROOM/grace.out" && break; sleep 0.1; done
 await_step grace $(($(checkpoint grace) + 5))
 like "$ROOM/grace.out" 'resuming .* after step [1-9]' "from which it goes on"
@@ -80,13 +84,15 @@ job=$(submit abrupt --partition=abrupt)
 await_step abrupt 10
 high=$(sbatch --parsable --partition=high --nodes=2 --output=/dev/null --wrap true)
 is "$(await "$high")" COMPLETED "pre-emption at once: the other job runs"
-like "$ROOM/abrupt.out" 'Slurm has requeued this job; it goes on from step [1-9]' "the pre-empted one leaves the requeue to Slurm"
+like "$ROOM/abrupt.out" 'Slurm has requeued this job; it goes on from step [1-9]' \
+    "the pre-empted one leaves the requeue to Slurm"
 for ((i = 0; i < 300; i++)); do grep -q 'start 1, ' "$ROOM/abrupt.out" && break; sleep 0.1; done
 is "$(starts abrupt)" 2 "which does it once"
 drop "$job"
 
 # --- packing
-job=$(KOLO_SOURCE=shapes KOLO_DATASET=$ROOM/packed KOLO_SPLITS=train KOLO_ARGS="--count 16000" sbatch --parsable --nodes=1 \
+job=$(KOLO_SOURCE=shapes KOLO_DATASET=$ROOM/packed KOLO_SPLITS=train KOLO_ARGS="--count 16000" sbatch \
+    --parsable --nodes=1 \
     --time=00:20:00 --output="$ROOM/packing.out" "$TOP/jobs/pack_dataset.sh")
 for ((i = 0; i < 600; i++)); do [ -e "$ROOM/packed/train/.pack/journal" ] && break; sleep 0.05; done
 scancel --batch --signal=USR1 "$job"

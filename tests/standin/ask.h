@@ -1,4 +1,5 @@
-/* For tests: what the stand-in for a GPU has seen (tell.h says what may be asked). On a real GPU all of it is 0. */
+/* For tests: what the stand-in for a GPU has seen (tell.h says what may be asked). On a
+ * real GPU all of it is 0. */
 #ifndef TESTS_STANDIN_ASK_H
 #define TESTS_STANDIN_ASK_H
 

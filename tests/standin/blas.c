@@ -1,5 +1,6 @@
-/* cuBLASLt: one matrix product, column by column, with the epilogues that add a bias or sum its gradient. Four
- * algorithms; the fast ones sum in an order that changes, or round partial sums, as their reduction scheme says. */
+/* cuBLASLt: one matrix product, column by column, with the epilogues that add a bias or sum its
+ * gradient. Four algorithms; the fast ones sum in an order that changes, or round partial sums, as their
+ * reduction scheme says. */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return unmake(h, "cuBLASLt 
 
 /* ---- descriptors ---- */
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t ld)
 {
     ENTER(STANDIN_CREATION, CUBLAS_STATUS_ALLOC_FAILED);
     if (ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
@@ -103,9 +105,13 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataT
     *out = (cublasLtMatrixLayout_t)(void *)m;
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) { return unmake(m, "cuBLASLt matrix layout"); }
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m)
+{
+    return unmake(m, "cuBLASLt matrix layout");
+}
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
 {
     ENTER(STANDIN_CREATION, CUBLAS_STATUS_ALLOC_FAILED);
     product *p = make(sizeof(cublasLtMatmulDescOpaque_t), "cuBLASLt product");
@@ -115,7 +121,8 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasCompute
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t p) { return unmake(p, "cuBLASLt product"); }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, const void *value, size_t size)
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,
+                                              const void *value, size_t size)
 {
     ENTER(STANDIN_OTHER, CUBLAS_STATUS_INTERNAL_ERROR);
     if (!standin_is("cuBLASLt product", d) || !value) return CUBLAS_STATUS_INVALID_VALUE;
@@ -141,22 +148,32 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
     *out = (cublasLtMatmulPreference_t)(void *)p;
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return unmake(p, "cuBLASLt preference"); }
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+    return unmake(p, "cuBLASLt preference");
+}
 
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t d, cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t size)
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t d,
+                                                    cublasLtMatmulPreferenceAttributes_t name,
+                                                    const void *value, size_t size)
 {
     ENTER(STANDIN_OTHER, CUBLAS_STATUS_INTERNAL_ERROR);
     if (!standin_is("cuBLASLt preference", d) || !value) return CUBLAS_STATUS_INVALID_VALUE;
     preference *p = (preference *)(void *)d;
-    if (size != (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8u : 4u)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (size != (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8u : 4u))
+        return CUBLAS_STATUS_INVALID_VALUE;
     switch ((int)name) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: memcpy(&p->workspace, value, 8); break;
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: memcpy(&p->schemes, value, 4); break;
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: memcpy(&p->align[name - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, 4); break;
-    default: standin_defect("the stand-in does not know preference %d", (int)name); return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        memcpy(&p->align[name - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, 4);
+        break;
+    default:
+        standin_defect("the stand-in does not know preference %d", (int)name);
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -172,33 +189,44 @@ typedef struct problem {
 static bool is_half(cudaDataType_t t) { return t == CUDA_R_16F || t == CUDA_R_16BF; }
 
 /* Not every case that cuBLASLt takes: f32, or 16-bit inputs with the same or f32 outputs, summed in f32. */
-static cublasStatus_t read_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+static cublasStatus_t read_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                   cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                    cublasLtMatrixLayout_t d, problem *out)
 {
     if (!standin_is("cuBLASLt product", desc)) return CUBLAS_STATUS_INVALID_VALUE;
     cublasLtMatrixLayout_t all[] = {a, b, c, d};
     for (int i = 0; i < 4; i++)
         if (!standin_is("cuBLASLt matrix layout", all[i])) return CUBLAS_STATUS_INVALID_VALUE;
-    *out = (problem){
-        *(const product *)(const void *)desc, *(const matrix *)(const void *)a, *(const matrix *)(const void *)b, *(const matrix *)(const void *)d, 0, 0, 0};
+    *out = (problem){*(const product *)(const void *)desc,
+                     *(const matrix *)(const void *)a,
+                     *(const matrix *)(const void *)b,
+                     *(const matrix *)(const void *)d,
+                     0,
+                     0,
+                     0};
     const problem *q = out;
     const matrix *before = (const matrix *)(const void *)c;
     out->m = (int64_t)(q->p.transpose_a ? q->a.columns : q->a.rows);
     out->k = (int64_t)(q->p.transpose_a ? q->a.rows : q->a.columns);
     out->n = (int64_t)(q->p.transpose_b ? q->b.rows : q->b.columns);
     int64_t k = (int64_t)(q->p.transpose_b ? q->b.columns : q->b.rows);
-    if (k != q->k || (int64_t)q->d.rows != q->m || (int64_t)q->d.columns != q->n || before->rows != q->d.rows || before->columns != q->d.columns)
+    if (k != q->k || (int64_t)q->d.rows != q->m || (int64_t)q->d.columns != q->n ||
+        before->rows != q->d.rows || before->columns != q->d.columns)
         return CUBLAS_STATUS_INVALID_VALUE;
     bool inputs = q->a.type == q->b.type && (q->a.type == CUDA_R_32F || is_half(q->a.type));
     bool output = q->d.type == q->a.type || (is_half(q->a.type) && q->d.type == CUDA_R_32F);
-    bool compute = q->p.compute == CUBLAS_COMPUTE_32F || (q->p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && q->a.type == CUDA_R_32F);
-    bool epilogue = q->p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || q->p.epilogue == CUBLASLT_EPILOGUE_BIAS || q->p.epilogue == CUBLASLT_EPILOGUE_BGRADB;
-    return inputs && output && compute && epilogue && q->p.scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    bool compute = q->p.compute == CUBLAS_COMPUTE_32F ||
+                   (q->p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && q->a.type == CUDA_R_32F);
+    bool epilogue = q->p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || q->p.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+                    q->p.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    return inputs && output && compute && epilogue && q->p.scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS
+                                                                               : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 /* By their number; the first the heuristic proposes is the last of those allowed. */
-static const int schemes[ALGORITHMS] = {CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE,
-                                        CUBLASLT_REDUCTION_SCHEME_INPLACE};
+static const int schemes[ALGORITHMS] = {
+    CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+    CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE};
 
 static algorithm algorithm_of(int id, const problem *q, uint32_t align)
 {
@@ -206,14 +234,17 @@ static algorithm algorithm_of(int id, const problem *q, uint32_t align)
     return (algorithm){MAGIC, id, 20, id == 0 ? 1 : 2, schemes[id], 3, align, bytes};
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t pref, int most,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t pref, int most,
                                               cublasLtMatmulHeuristicResult_t result[], int *count)
 {
     ENTER(STANDIN_OTHER, CUBLAS_STATUS_INTERNAL_ERROR);
     problem q;
     *count = 0;
-    if (!standin_is("cuBLASLt handle", h) || !standin_is("cuBLASLt preference", pref) || most < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!standin_is("cuBLASLt handle", h) || !standin_is("cuBLASLt preference", pref) || most < 1)
+        return CUBLAS_STATUS_INVALID_VALUE;
     cublasStatus_t rc = read_problem(desc, a, b, c, d, &q);
     if (rc != CUBLAS_STATUS_SUCCESS) return rc;
     if (q.p.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !q.p.bias) return CUBLAS_STATUS_INVALID_VALUE;
@@ -231,8 +262,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     return *count ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algo,
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
                                        cublasLtMatmulHeuristicResult_t *result)
 {
     ENTER(STANDIN_OTHER, CUBLAS_STATUS_INTERNAL_ERROR);
@@ -242,15 +275,17 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t 
     cublasStatus_t rc = read_problem(desc, a, b, c, d, &q);
     if (rc != CUBLAS_STATUS_SUCCESS) return rc;
     memcpy(&g, algo, sizeof g);
-    if (g.magic != MAGIC || g.id < 0 || g.id >= ALGORITHMS || g.scheme != schemes[g.id]) return CUBLAS_STATUS_INVALID_VALUE;
+    if (g.magic != MAGIC || g.id < 0 || g.id >= ALGORITHMS || g.scheme != schemes[g.id])
+        return CUBLAS_STATUS_INVALID_VALUE;
     memset(result, 0, sizeof *result);
     result->algo = *algo;
     result->workspaceSize = algorithm_of(g.id, &q, g.align).workspace;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t name, void *value, size_t size,
-                                                    size_t *written)
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t name, void *value,
+                                                    size_t size, size_t *written)
 {
     algorithm g;
     memcpy(&g, algo, sizeof g);
@@ -277,7 +312,10 @@ typedef struct call {
 } call;
 
 static size_t type_size(cudaDataType_t t) { return is_half(t) ? 2 : 4; }
-static size_t span(const matrix *m) { return (size_t)((int64_t)(m->columns - 1) * m->ld + (int64_t)m->rows) * type_size(m->type); }
+static size_t span(const matrix *m)
+{
+    return (size_t)((int64_t)(m->columns - 1) * m->ld + (int64_t)m->rows) * type_size(m->type);
+}
 
 static float load(const void *p, int64_t i, cudaDataType_t t)
 {
@@ -327,8 +365,10 @@ static float sum_products(const float *a, const float *b, int64_t n, bool backwa
 static float dot(const call *c, const float *a, const float *b, bool backwards)
 {
     const int64_t k = c->q.k, half = c->g.split > 1 ? k / 2 : k;
-    float part[2] = {sum_products(a, b, half, backwards), sum_products(a + half, b + half, k - half, backwards)};
-    if (c->g.scheme == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) return rounded(part[0], c->q.d.type) + rounded(part[1], c->q.d.type);
+    float part[2] = {sum_products(a, b, half, backwards),
+                     sum_products(a + half, b + half, k - half, backwards)};
+    if (c->g.scheme == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)
+        return rounded(part[0], c->q.d.type) + rounded(part[1], c->q.d.type);
     return part[0] + part[1];
 }
 
@@ -339,7 +379,8 @@ static int multiply(standin_op *op)
     const problem *q = &c->q;
     bool backwards = c->g.scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE && (standin_random(&chance) & 1);
     if (c->g.workspace) memset(c->workspace, 0xFF, c->g.workspace);
-    float *a = gather(q, &q->a, c->a, q->p.transpose_a, q->m), *b = gather(q, &q->b, c->b, !q->p.transpose_b, q->n);
+    float *a = gather(q, &q->a, c->a, q->p.transpose_a, q->m),
+          *b = gather(q, &q->b, c->b, !q->p.transpose_b, q->n);
     for (int64_t j = 0; j < q->n; j++)
         for (int64_t i = 0; i < q->m; i++) {
             float x = c->alpha * dot(c, a + i * q->k, b + j * q->k, backwards);
@@ -367,34 +408,51 @@ static bool on_device(const void *p, size_t bytes, const char *what)
 static cublasStatus_t check_memory(const call *c, size_t workspace_bytes)
 {
     const problem *q = &c->q;
-    int64_t bias = q->p.epilogue == CUBLASLT_EPILOGUE_BIAS ? q->m : q->p.epilogue == CUBLASLT_EPILOGUE_BGRADB ? q->n : 0;
-    bool there = on_device(c->a, span(&q->a), "A") && on_device(c->b, span(&q->b), "B") && on_device(c->d, span(&q->d), "D") &&
+    int64_t bias = q->p.epilogue == CUBLASLT_EPILOGUE_BIAS     ? q->m
+                   : q->p.epilogue == CUBLASLT_EPILOGUE_BGRADB ? q->n
+                                                               : 0;
+    bool there = on_device(c->a, span(&q->a), "A") && on_device(c->b, span(&q->b), "B") &&
+                 on_device(c->d, span(&q->d), "D") &&
                  (!bias || on_device(q->p.bias, (size_t)bias * type_size(q->d.type), "the bias")) &&
                  (!c->g.workspace || on_device(c->workspace, c->g.workspace, "the workspace"));
     if (!there) return CUBLAS_STATUS_INVALID_VALUE;
     if (c->g.workspace > workspace_bytes) return CUBLAS_STATUS_INVALID_VALUE;
-    uintptr_t together = (uintptr_t)c->a | (uintptr_t)c->b | (uintptr_t)c->d | (bias ? (uintptr_t)q->p.bias : 0);
+    uintptr_t together =
+        (uintptr_t)c->a | (uintptr_t)c->b | (uintptr_t)c->d | (bias ? (uintptr_t)q->p.bias : 0);
     if (together % c->g.align % 16) { /* kernels read 16 bytes at once, if they were told they may */
-        standin_defect("a matrix of a product is not aligned as its algorithm was chosen for (%u bytes)", c->g.align);
+        standin_defect("a matrix of a product is not aligned as its algorithm was chosen for (%u bytes)",
+                       c->g.align);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, const void *alpha, const void *A, cublasLtMatrixLayout_t a, const void *B,
-                              cublasLtMatrixLayout_t b, const void *beta, const void *C, cublasLtMatrixLayout_t c, void *D, cublasLtMatrixLayout_t d,
-                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes, cudaStream_t stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, const void *alpha, const void *A,
+                              cublasLtMatrixLayout_t a, const void *B, cublasLtMatrixLayout_t b,
+                              const void *beta, const void *C, cublasLtMatrixLayout_t c, void *D,
+                              cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t bytes, cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH, CUBLAS_STATUS_EXECUTION_FAILED);
     call *own = calloc(1, sizeof *own);
     if (!own) abort();
-    *own = (call){.a = A, .b = B, .c = C, .d = D, .workspace = workspace, .alpha = *(const float *)alpha, .beta = *(const float *)beta};
-    cublasStatus_t rc = standin_is("cuBLASLt handle", h) ? read_problem(desc, a, b, c, d, &own->q) : CUBLAS_STATUS_NOT_INITIALIZED;
+    *own = (call){.a = A,
+                  .b = B,
+                  .c = C,
+                  .d = D,
+                  .workspace = workspace,
+                  .alpha = *(const float *)alpha,
+                  .beta = *(const float *)beta};
+    cublasStatus_t rc = standin_is("cuBLASLt handle", h) ? read_problem(desc, a, b, c, d, &own->q)
+                                                         : CUBLAS_STATUS_NOT_INITIALIZED;
     if (rc == CUBLAS_STATUS_SUCCESS) {
         if (algo) memcpy(&own->g, algo, sizeof own->g);
         else own->g = algorithm_of(0, &own->q, 1);
-        if (own->g.magic != MAGIC || own->g.id < 0 || own->g.id >= ALGORITHMS) rc = CUBLAS_STATUS_INVALID_VALUE;
-        else if (own->g.workspace != algorithm_of(own->g.id, &own->q, 1).workspace) rc = CUBLAS_STATUS_NOT_SUPPORTED; /* of another problem */
+        if (own->g.magic != MAGIC || own->g.id < 0 || own->g.id >= ALGORITHMS)
+            rc = CUBLAS_STATUS_INVALID_VALUE;
+        /* of another problem */
+        else if (own->g.workspace != algorithm_of(own->g.id, &own->q, 1).workspace)
+            rc = CUBLAS_STATUS_NOT_SUPPORTED;
         else rc = check_memory(own, bytes);
     }
     if (rc != CUBLAS_STATUS_SUCCESS) {
@@ -403,6 +461,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, con
     }
     double seconds = 3e-6 + 2.0 * (double)(own->q.m * own->q.n * own->q.k) / (1e13 * (1 + own->g.id));
     standin_count_kernel("matrix product");
-    cudaError_t below = standin_enqueue(stream, &(standin_work){"matrix product", multiply, free, own, seconds}, NULL);
+    cudaError_t below =
+        standin_enqueue(stream, &(standin_work){"matrix product", multiply, free, own, seconds}, NULL);
     return below == cudaSuccess && !standin_sticky ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,5 +1,5 @@
-/* Every call is counted by name and by kind, traced if wanted, and fails where STANDIN_FAIL says so. What is alive
- * at exit is a leak. */
+/* Every call is counted by name and by kind, traced if wanted, and fails where STANDIN_FAIL says so. What is
+ * alive at exit is a leak. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,8 +10,9 @@
 #include "standin/standin.h"
 #include "standin/tell.h"
 
-static const char *const kind_name[STANDIN_KINDS] = {"other",   "allocations", "synchronisations", "launches", "copies",         "pageable",      "events",
-                                                     "queries", "awaited",     "creations",        "captures", "graph_launches", "host_functions"};
+static const char *const kind_name[STANDIN_KINDS] = {
+    "other",   "allocations", "synchronisations", "launches", "copies",         "pageable",      "events",
+    "queries", "awaited",     "creations",        "captures", "graph_launches", "host_functions"};
 
 typedef struct entry {
     char name[96];
@@ -26,7 +27,8 @@ typedef struct thing {
 } thing;
 
 enum { ENTRIES = 1024, DEFECTS = 64, STEPS = 4096 };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of this file alone: nothing is called with it held */
+/* of this file alone: nothing is called with it held */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static entry entries[ENTRIES];
 static int64_t kinds[STANDIN_KINDS], step_kinds[STANDIN_KINDS];
 static int64_t steps[STEPS][STANDIN_KINDS];
@@ -65,7 +67,8 @@ static entry *entry_of(const char *name, bool kernel, bool make)
             entries[i].kernel = kernel;
             return &entries[i];
         }
-        if (entries[i].kernel == kernel && !strncmp(entries[i].name, name, sizeof entries[i].name - 1)) return &entries[i];
+        if (entries[i].kernel == kernel && !strncmp(entries[i].name, name, sizeof entries[i].name - 1))
+            return &entries[i];
     }
     return &entries[ENTRIES - 1];
 }
@@ -245,17 +248,21 @@ void standin_report(const char *path)
 {
     char name[512];
     const char *number = strstr(path, "%p");
-    if (number) snprintf(name, sizeof name, "%.*s%d%s", (int)(number - path), path, (int)getpid(), number + 2);
+    if (number)
+        snprintf(name, sizeof name, "%.*s%d%s", (int)(number - path), path, (int)getpid(), number + 2);
     else snprintf(name, sizeof name, "%s", path);
     FILE *f = fopen(name, "we");
     if (!f) return;
     pthread_mutex_lock(&lock);
     for (int k = 1; k < STANDIN_KINDS; k++) fprintf(f, "kind %s %" PRId64 "\n", kind_name[k], kinds[k]);
     for (int i = 0; i < ENTRIES && entries[i].name[0]; i++)
-        fprintf(f, "%s %s %" PRId64 "\n", entries[i].kernel ? "kernel" : "call", entries[i].name, entries[i].count);
+        fprintf(f, "%s %s %" PRId64 "\n", entries[i].kernel ? "kernel" : "call", entries[i].name,
+                entries[i].count);
     report_steps(f);
     for (int i = 0; i < defects && i < DEFECTS; i++) fprintf(f, "defect %s\n", defect[i]);
-    for (int64_t i = 0; i < things_alive; i++) fprintf(f, "leak %s %p, object number %" PRIu64 "\n", things[i].what, things[i].object, things[i].number);
+    for (int64_t i = 0; i < things_alive; i++)
+        fprintf(f, "leak %s %p, object number %" PRIu64 "\n", things[i].what, things[i].object,
+                things[i].number);
     fprintf(f, "defects %d\nleaks %" PRId64 "\n", defects, things_alive);
     pthread_mutex_unlock(&lock);
     fclose(f);

@@ -1,5 +1,6 @@
-/* Which GPUs there are: STANDIN_DEVICES of them (1), seen through CUDA_VISIBLE_DEVICES; STANDIN_UUID makes other
- * GPUs of them, STANDIN_DRIVER (13000; 0: none installed), STANDIN_CAPABILITY (90) and STANDIN_MEMORY other kinds. */
+/* Which GPUs there are: STANDIN_DEVICES of them (1), seen through CUDA_VISIBLE_DEVICES; STANDIN_UUID makes
+ * other GPUs of them, STANDIN_DRIVER (13000; 0: none installed), STANDIN_CAPABILITY (90) and
+ * STANDIN_MEMORY other kinds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,8 @@ static void uuid_text(int physical, char *text)
     unsigned char b[16];
     uuid_bytes(physical, b);
     text += sprintf(text, "GPU-");
-    for (int i = 0; i < 16; i++) text += sprintf(text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+    for (int i = 0; i < 16; i++)
+        text += sprintf(text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
 }
 
 /* The visible GPUs as indices of existing ones; the first bad name ends the list, as with CUDA. */
@@ -78,7 +80,8 @@ const char *standin_device_uuid(int device)
 
 static cudaError_t driver_state(void)
 {
-    if (standin_setting("STANDIN_DRIVER", 13000) < CUDART_VERSION / 1000 * 1000) return cudaErrorInsufficientDriver;
+    if (standin_setting("STANDIN_DRIVER", 13000) < CUDART_VERSION / 1000 * 1000)
+        return cudaErrorInsufficientDriver;
     return standin_devices() > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 
@@ -196,7 +199,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrHostRegisterSupported: *value = 1; break;
     case cudaDevAttrIntegrated:
     case cudaDevAttrComputeMode: *value = 0; break;
-    default: standin_defect("the stand-in does not know device attribute %d", (int)attribute); return standin_set_error(cudaErrorInvalidValue);
+    default:
+        standin_defect("the stand-in does not know device attribute %d", (int)attribute);
+        return standin_set_error(cudaErrorInvalidValue);
     }
     return cudaSuccess;
 }
@@ -205,6 +210,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
 {
     struct cudaDeviceProp p;
     cudaError_t rc = cudaGetDeviceProperties(&p, device);
-    if (rc == cudaSuccess) snprintf(text, (size_t)size, "%04x:%02x:%02x.0", p.pciDomainID, p.pciBusID, p.pciDeviceID);
+    if (rc == cudaSuccess)
+        snprintf(text, (size_t)size, "%04x:%02x:%02x.0", p.pciDomainID, p.pciBusID, p.pciDeviceID);
     return rc;
 }

@@ -150,7 +150,7 @@ void dnn_drop(dnn_object *o)
 {
     if (!o || --o->references > 0) return;
     for (int i = 0; i < o->values; i++) clear(&o->value[i]);
-    free(o->conv);
+    free(o->graph);
     free(o);
 }
 
@@ -175,7 +175,8 @@ dnn_object *dnn_child(const dnn_object *o, cudnnBackendAttributeName_t name, int
 }
 
 /* data: values, or objects, whose references this takes. */
-void dnn_put(dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void *data)
+void dnn_put(dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+             const void *data)
 {
     size_t bytes = (size_t)count * dnn_type_size(type);
     dnn_value v = {name, type, count, malloc(bytes + 1)};
@@ -196,7 +197,9 @@ void dnn_put(dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttrib
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
 {
     ENTER(STANDIN_CREATION, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED);
-    if (!dnn_kind_known(type)) return dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "descriptors of type %d are unknown", (int)type);
+    if (!dnn_kind_known(type))
+        return dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+                        "descriptors of type %d are unknown", (int)type);
     handle *h = calloc(1, sizeof *h);
     if (!h) abort();
     h->object = dnn_new(type);
@@ -224,8 +227,8 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                                       const void *data)
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count, const void *data)
 {
     ENTER(STANDIN_OTHER, CUDNN_STATUS_INTERNAL_ERROR);
     handle *h = known(d);
@@ -258,7 +261,8 @@ static cudnnStatus_t give_descriptors(const dnn_value *v, int64_t n, void *data)
         dnn_object *child = ((dnn_object **)v->data)[i];
         if (!to || to->object->type != child->type) {
             standin_defect("a cuDNN attribute is asked for into a descriptor of another type");
-            return dnn_fail(CUDNN_STATUS_BAD_PARAM, "the descriptors given for the answer are of another type");
+            return dnn_fail(CUDNN_STATUS_BAD_PARAM,
+                            "the descriptors given for the answer are of another type");
         }
         child->references++;
         dnn_drop(to->object);
@@ -267,13 +271,15 @@ static cudnnStatus_t give_descriptors(const dnn_value *v, int64_t n, void *data)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room,
-                                       int64_t *count, void *data)
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t room, int64_t *count,
+                                       void *data)
 {
     ENTER(STANDIN_OTHER, CUDNN_STATUS_INTERNAL_ERROR);
     const handle *h = known(d);
     if (!h) return dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "nullptr == descriptor");
-    if (!h->object->finalized) return dnn_fail(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not finalized");
+    if (!h->object->finalized)
+        return dnn_fail(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not finalized");
     cudnnStatus_t rc = dnn_may_get(h->object, name, type);
     if (rc != CUDNN_STATUS_SUCCESS) return rc;
     const dnn_value *v = dnn_find(h->object, name);
@@ -300,18 +306,18 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 /* ---- execution ---- */
 
 typedef struct execution {
-    dnn_conv conv;
-    void *pointer[DNN_PARTS], *workspace;
+    dnn_graph graph;
+    void *pointer[DNN_TENSORS], *workspace;
 } execution;
 
 static int execute(standin_op *op)
 {
     static uint64_t chance;
     const execution *e = op->work.argument;
-    bool backwards = e->conv.backwards;
-    if (e->conv.flavour == DNN_RANDOM) backwards = standin_random(&chance) & 1;
-    memset(e->workspace, 0xFF, e->conv.workspace); /* whoever keeps something there loses it */
-    dnn_conv_run(&e->conv, e->pointer, backwards);
+    bool backwards = e->graph.conv.backwards;
+    if (e->graph.conv.flavour == DNN_RANDOM) backwards = standin_random(&chance) & 1;
+    memset(e->workspace, 0xFF, e->graph.workspace); /* whoever keeps something there loses it */
+    dnn_graph_run(&e->graph, e->pointer, backwards);
     return STANDIN_DONE;
 }
 
@@ -320,49 +326,60 @@ static cudnnStatus_t bind_pointers(const dnn_object *pack, execution *e)
     const dnn_value *ids = dnn_find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     const dnn_value *pointers = dnn_find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     const dnn_value *workspace = dnn_find(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    for (int t = 0; t < (e->conv.statistics ? DNN_PARTS : DNN_SUM); t++) {
-        const dnn_tensor *x = &e->conv.tensor[t];
+    for (int t = 0; t < e->graph.tensors; t++) {
+        const dnn_tensor *x = &e->graph.tensor[t];
+        if (x->between) continue;
         for (int64_t i = 0; i < ids->count; i++)
             if (((const int64_t *)ids->data)[i] == x->uid) e->pointer[t] = ((void *const *)pointers->data)[i];
-        if (!e->pointer[t]) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "no pointer for tensor %lld", (long long)x->uid);
-        if ((uintptr_t)e->pointer[t] % (uintptr_t)x->align) return dnn_fail(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "tensor %lld", (long long)x->uid);
+        if (!e->pointer[t])
+            return dnn_fail(CUDNN_STATUS_BAD_PARAM, "no pointer for tensor %lld", (long long)x->uid);
+        if ((uintptr_t)e->pointer[t] % (uintptr_t)x->align)
+            return dnn_fail(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "tensor %lld", (long long)x->uid);
         if (standin_place_of(e->pointer[t], dnn_tensor_span(x)) != STANDIN_DEVICE) {
-            standin_defect("tensor %lld of a convolution does not lie in device memory as a whole", (long long)x->uid);
-            return dnn_fail(CUDNN_STATUS_EXECUTION_FAILED, "tensor %lld is not in device memory", (long long)x->uid);
+            standin_defect("tensor %lld of a convolution does not lie in device memory as a whole",
+                           (long long)x->uid);
+            return dnn_fail(CUDNN_STATUS_EXECUTION_FAILED, "tensor %lld is not in device memory",
+                            (long long)x->uid);
         }
     }
     if (workspace) e->workspace = *(void *const *)workspace->data;
-    if (e->conv.workspace && standin_place_of(e->workspace, e->conv.workspace) != STANDIN_DEVICE) {
-        standin_defect("the workspace of a convolution is not there, or too small for %zu bytes", e->conv.workspace);
+    if (e->graph.workspace && standin_place_of(e->workspace, e->graph.workspace) != STANDIN_DEVICE) {
+        standin_defect("the workspace of a convolution is not there, or too small for %zu bytes",
+                       e->graph.workspace);
         return dnn_fail(CUDNN_STATUS_BAD_PARAM, "workspace");
     }
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack)
 {
     ENTER(STANDIN_LAUNCH, CUDNN_STATUS_EXECUTION_FAILED);
     const handle *p = known(plan), *v = known(pack);
-    if (!standin_is("cuDNN handle", h) || !p || !v) return dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no handle, plan or pack");
-    if (p->object->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || v->object->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+    if (!standin_is("cuDNN handle", h) || !p || !v)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no handle, plan or pack");
+    if (p->object->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
+        v->object->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
         return dnn_fail(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, "not a plan, or not a pack");
-    if (!p->object->finalized || !v->object->finalized) return dnn_fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
+    if (!p->object->finalized || !v->object->finalized)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
     const dnn_value *of = dnn_find(p->object, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
-    if (!of || *(const cudnnHandle_t *)of->data != h) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "a plan of another handle");
+    if (!of || *(const cudnnHandle_t *)of->data != h)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "a plan of another handle");
     execution *e = calloc(1, sizeof *e);
     if (!e) abort();
-    e->conv = *p->object->conv;
+    e->graph = *p->object->graph;
     cudnnStatus_t rc = bind_pointers(v->object, e);
     if (rc != CUDNN_STATUS_SUCCESS) {
         free(e);
         return rc;
     }
-    static const char *const names[] = {"convolution", "convolution, data gradient",
-                                        "convolution, weight gradient"};
-    const char *name = e->conv.statistics ? "convolution and statistics" : names[e->conv.pass];
-    double seconds = dnn_conv_seconds(&e->conv);
+    const char *name = e->graph.name;
+    double seconds = dnn_graph_seconds(&e->graph);
     standin_count_kernel(name);
     cudaError_t below = standin_enqueue(h->stream, &(standin_work){name, execute, free, e, seconds}, NULL);
     if (below == cudaSuccess && standin_sticky) below = standin_sticky;
-    return below == cudaSuccess ? CUDNN_STATUS_SUCCESS : dnn_fail(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "%s", cudaGetErrorName(below));
+    return below == cudaSuccess
+               ? CUDNN_STATUS_SUCCESS
+               : dnn_fail(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "%s", cudaGetErrorName(below));
 }

@@ -1,5 +1,5 @@
-/* Convolutions as sums over plain loops, in f32. An engine's flavour decides how inputs are rounded and in which
- * order is summed. */
+/* Convolutions as sums over plain loops, in f32. An engine's flavour decides how inputs are rounded and in
+ * which order is summed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,67 +7,7 @@
 
 enum { X = DNN_X, W = DNN_W, Y = DNN_Y };
 
-static size_t type_bytes(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
-
-size_t dnn_tensor_span(const dnn_tensor *t)
-{
-    int64_t last = 0;
-    for (int d = 0; d < 4; d++) last += (t->dim[d] - 1) * t->stride[d];
-    return (size_t)(last + 1) * type_bytes(t->type);
-}
-
-/* Prescribed, so that a test can say which must win: the plain engine with its largest tile, and not split; and what
- * forms its sums too. */
-double dnn_conv_seconds(const dnn_conv *c)
-{
-    static const double rate[] = {[DNN_PLAIN] = 1e13, [DNN_TF32] = 4e13, [DNN_RANDOM] = 3e13, [DNN_WINOGRAD] = 2e13, [DNN_HALF_SUMS] = 5e13};
-    static const double tile[] = {0.5, 1, 1.5, 8}, split[] = {1, 0.8, 0.6};
-    const int64_t *w = c->tensor[W].dim, *y = c->tensor[Y].dim;
-    const double flops = 2.0 * (double)(y[0] * y[1] * y[2] * y[3]) * (double)(w[1] * w[2] * w[3]);
-    return (c->statistics ? 1e-6 : 3e-6) + flops / (rate[c->flavour] * tile[c->tile] * split[c->split]);
-}
-
-static float load(const void *p, int64_t i, cudnnDataType_t type)
-{
-    if (type == CUDNN_DATA_FLOAT) return ((const float *)p)[i];
-    uint16_t bits = ((const uint16_t *)p)[i];
-    return type == CUDNN_DATA_HALF ? standin_from_half(bits) : standin_from_bf16(bits);
-}
-
-static void store(void *p, int64_t i, cudnnDataType_t type, float x)
-{
-    if (type == CUDNN_DATA_FLOAT) ((float *)p)[i] = x;
-    else ((uint16_t *)p)[i] = type == CUDNN_DATA_HALF ? standin_to_half(x) : standin_to_bf16(x);
-}
-
-static int64_t elements(const dnn_tensor *t) { return t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3]; }
-
-/* Packed as (0, 2, 3, 1): NHWC, KRSC. */
-static float *gather(const dnn_conv *c, const dnn_tensor *t, const void *p)
-{
-    float *out = malloc((size_t)elements(t) * sizeof *out), *to = out;
-    if (!out) abort();
-    for (int64_t a = 0; a < t->dim[0]; a++)
-        for (int64_t i = 0; i < t->dim[2]; i++)
-            for (int64_t j = 0; j < t->dim[3]; j++)
-                for (int64_t b = 0; b < t->dim[1]; b++) {
-                    float x = load(p, a * t->stride[0] + b * t->stride[1] + i * t->stride[2] + j * t->stride[3], t->type);
-                    *to++ = c->flavour == DNN_TF32 ? standin_to_tf32(x) : x;
-                }
-    return out;
-}
-
-static void scatter(const dnn_conv *c, const dnn_tensor *t, void *p, const float *from)
-{
-    for (int64_t a = 0; a < t->dim[0]; a++)
-        for (int64_t i = 0; i < t->dim[2]; i++)
-            for (int64_t j = 0; j < t->dim[3]; j++)
-                for (int64_t b = 0; b < t->dim[1]; b++) {
-                    int64_t at = a * t->stride[0] + b * t->stride[1] + i * t->stride[2] + j * t->stride[3];
-                    float old = c->beta != 0 ? c->beta * load(p, at, t->type) : 0;
-                    store(p, at, t->type, c->alpha * *from++ + old);
-                }
-}
+int64_t dnn_tensor_elements(const dnn_tensor *t) { return t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3]; }
 
 /* One pixel of y and one tap of the kernel meet at one pixel of x: a product of small matrices. */
 typedef struct meeting {
@@ -87,7 +27,8 @@ static void multiply(const dnn_conv *c, const meeting *m)
         if (c->pass == DNN_WEIGHT)
             for (int64_t i = 0; i < m->channels; i++) w[i] += x[i] * y;
         if (c->pass == DNN_FORWARD) m->y[k] = y + sum;
-        if (c->flavour == DNN_HALF_SUMS && c->pass == DNN_FORWARD) m->y[k] = standin_from_half(standin_to_half(m->y[k]));
+        if (c->flavour == DNN_HALF_SUMS && c->pass == DNN_FORWARD)
+            m->y[k] = standin_from_half(standin_to_half(m->y[k]));
         if (c->flavour == DNN_HALF_SUMS && c->pass == DNN_WEIGHT)
             for (int64_t i = 0; i < m->channels; i++) w[i] = standin_from_half(standin_to_half(w[i]));
     }
@@ -98,53 +39,30 @@ static void row(const dnn_conv *c, float *const p[3], int64_t n, int64_t i, int6
     const int64_t *x = c->tensor[X].dim, *w = c->tensor[W].dim, *y = c->tensor[Y].dim, taps = w[2] * w[3];
     for (int64_t t = 0; t < taps; t++) {
         int64_t tap = backwards ? taps - 1 - t : t, r = tap / w[3], s = tap % w[3];
-        int64_t h = i * c->stride[0] + r * c->dilation[0] - c->pre[0], v = j * c->stride[1] + s * c->dilation[1] - c->pre[1];
+        int64_t h = i * c->stride[0] + r * c->dilation[0] - c->pre[0],
+                v = j * c->stride[1] + s * c->dilation[1] - c->pre[1];
         if (h < 0 || h >= x[2] || v < 0 || v >= x[3]) continue;
         int64_t outputs = y[1] / c->groups;
         for (int64_t g = 0; g < c->groups; g++)
-            multiply(c, &(meeting){p[X] + ((n * x[2] + h) * x[3] + v) * x[1] + g * w[1], p[W] + (g * outputs * taps + tap) * w[1],
-                                   p[Y] + ((n * y[2] + i) * y[3] + j) * y[1] + g * outputs, w[1], outputs, taps * w[1]});
+            multiply(c, &(meeting){p[X] + ((n * x[2] + h) * x[3] + v) * x[1] + g * w[1],
+                                   p[W] + (g * outputs * taps + tap) * w[1],
+                                   p[Y] + ((n * y[2] + i) * y[3] + j) * y[1] + g * outputs, w[1], outputs,
+                                   taps * w[1]});
     }
 }
 
-/* y: packed as gather packs it */
-static void form_sums(const dnn_conv *c, const float *y, float *sum, float *square)
+void dnn_conv_run(const dnn_conv *c, float *const p[3], bool backwards)
 {
-    const int64_t channels = c->tensor[Y].dim[1], lines = elements(&c->tensor[Y]) / channels;
-    for (int64_t k = 0; k < channels; k++) {
-        double s = 0, q = 0;
-        for (int64_t i = 0; i < lines; i++) {
-            s += (double)y[i * channels + k];
-            q += (double)y[i * channels + k] * (double)y[i * channels + k];
-        }
-        sum[k] = (float)s;
-        square[k] = (float)q;
-    }
-}
-
-void dnn_conv_run(const dnn_conv *c, void *const pointer[DNN_PARTS], bool backwards)
-{
-    static const int result[] = {[DNN_FORWARD] = Y, [DNN_DATA] = X, [DNN_WEIGHT] = W};
-    const int out = result[c->pass];
     const int64_t *y = c->tensor[Y].dim, pixels = y[0] * y[2] * y[3];
-    float *p[3];
-    for (int i = 0; i < 3; i++) {
-        if (i == out) p[i] = calloc((size_t)elements(&c->tensor[i]), sizeof(float));
-        else p[i] = gather(c, &c->tensor[i], pointer[i]);
-        if (!p[i]) abort();
-    }
     for (int64_t k = 0; k < pixels; k++) {
         int64_t at = backwards ? pixels - 1 - k : k;
         row(c, p, at / (y[2] * y[3]), at / y[3] % y[2], at % y[3], backwards);
     }
-    scatter(c, &c->tensor[out], pointer[out], p[out]);
-    if (c->statistics) form_sums(c, p[Y], pointer[DNN_SUM], pointer[DNN_SQUARE]);
-    for (int i = 0; i < 3; i++) free(p[i]);
 }
 
 /* ---- from descriptors ---- */
 
-static void describe_tensor(const dnn_object *o, dnn_tensor *t)
+void dnn_tensor_describe(const dnn_object *o, dnn_tensor *t)
 {
     t->type = (cudnnDataType_t)dnn_int(o, CUDNN_ATTR_TENSOR_DATA_TYPE, 0);
     t->uid = dnn_int(o, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
@@ -153,6 +71,8 @@ static void describe_tensor(const dnn_object *o, dnn_tensor *t)
         t->dim[d] = dnn_int(o, CUDNN_ATTR_TENSOR_DIMENSIONS, d);
         t->stride[d] = dnn_int(o, CUDNN_ATTR_TENSOR_STRIDES, d);
     }
+    const dnn_value *between = dnn_find(o, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    t->between = between && *(const bool *)between->data;
 }
 
 static float scalar(const dnn_object *o, cudnnBackendAttributeName_t name, float otherwise)
@@ -172,21 +92,24 @@ void dnn_conv_describe(const dnn_object *o, dnn_conv *c)
          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}},
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}},
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}},
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}},
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}}};
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}}};
     memset(c, 0, sizeof *c);
     while (pass[c->pass].type != o->type) c->pass++;
     const dnn_object *geometry = dnn_child(o, pass[c->pass].convolution, 0);
-    for (int i = 0; i < 3; i++) describe_tensor(dnn_child(o, pass[c->pass].tensor[i], 0), &c->tensor[i]);
+    for (int i = 0; i < 3; i++) dnn_tensor_describe(dnn_child(o, pass[c->pass].tensor[i], 0), &c->tensor[i]);
     for (int d = 0; d < 2; d++) {
         c->pre[d] = dnn_int(geometry, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, d);
         c->post[d] = dnn_int(geometry, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, d);
@@ -196,13 +119,6 @@ void dnn_conv_describe(const dnn_object *o, dnn_conv *c)
     c->alpha = scalar(o, pass[c->pass].alpha, 1);
     c->beta = scalar(o, pass[c->pass].beta, 0);
     c->groups = c->tensor[W].dim[1] ? c->tensor[X].dim[1] / c->tensor[W].dim[1] : 0;
-}
-
-void dnn_stats_describe(const dnn_object *o, dnn_conv *c)
-{
-    c->statistics = true;
-    describe_tensor(dnn_child(o, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, 0), &c->tensor[DNN_SUM]);
-    describe_tensor(dnn_child(o, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, 0), &c->tensor[DNN_SQUARE]);
 }
 
 const char *dnn_conv_wrong(const dnn_conv *c)
@@ -216,7 +132,8 @@ const char *dnn_conv_wrong(const dnn_conv *c)
     for (int d = 0; d < 2; d++) {
         if (c->stride[d] < 1 || c->dilation[d] < 1) return "a stride or dilation is not positive";
         int64_t room = x[2 + d] + c->pre[d] + c->post[d] - c->dilation[d] * (w[2 + d] - 1) - 1;
-        if (room < 0 || room / c->stride[d] + 1 != y[2 + d]) return "is_valid_spatial_dim: y has another size";
+        if (room < 0 || room / c->stride[d] + 1 != y[2 + d])
+            return "is_valid_spatial_dim: y has another size";
     }
     return NULL;
 }

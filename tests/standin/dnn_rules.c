@@ -22,6 +22,9 @@ typedef struct rule {
 #define DATA CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
 #define FILTER CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR
 #define STATS CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR
+#define MODE CUDNN_BACKEND_POINTWISE_DESCRIPTOR
+#define POINTWISE CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR
+#define NORM CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR
 #define GRAPH CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR
 #define HEURISTIC CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
 #define ENGINE CUDNN_BACKEND_ENGINE_DESCRIPTOR
@@ -70,6 +73,25 @@ static const rule rules[] = {
     {STATS, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CHILD, ONE, NEEDED, TENSOR},
     {STATS, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CHILD, ONE, NEEDED, TENSOR},
     {STATS, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, CHILD, ONE, NEEDED, TENSOR},
+    {MODE, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, ONE, NEEDED, 0},
+    {MODE, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, ONE, NEEDED, 0},
+    {POINTWISE, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CHILD, ONE, NEEDED, MODE},
+    {POINTWISE, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CHILD, ONE, NEEDED, TENSOR},
+    {POINTWISE, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CHILD, ONE, WANTED, TENSOR},
+    {POINTWISE, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CHILD, ONE, WANTED, TENSOR},
+    {POINTWISE, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, CHILD, ONE, WANTED, TENSOR},
+    {POINTWISE, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, CHILD, ONE, WANTED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, ONE, NEEDED, 0},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, CHILD, ONE, NEEDED, TENSOR},
+    {NORM, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, CHILD, ONE, NEEDED, TENSOR},
     {GRAPH, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, ONE, WANTED, 0},
     {GRAPH, CUDNN_ATTR_OPERATIONGRAPH_OPS, CHILD, MANY, NEEDED, 0},
     {GRAPH, CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, INT, ONE, TOLD, 0},
@@ -122,25 +144,31 @@ static bool twice(const void *data, int64_t count)
     return false;
 }
 
-cudnnStatus_t dnn_may_set(const dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void *data)
+cudnnStatus_t dnn_may_set(const dnn_object *o, cudnnBackendAttributeName_t name,
+                          cudnnBackendAttributeType_t type, int64_t count, const void *data)
 {
     const rule *r = find_rule(o, name);
-    if (!r || r->use == TOLD) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not one of this descriptor", (int)name);
+    if (!r || r->use == TOLD)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not one of this descriptor", (int)name);
     bool operation = o->type == FORWARD || o->type == DATA || o->type == FILTER;
     if (type != r->type && !(r->type == CUDNN_TYPE_FLOAT && type == CUDNN_TYPE_DOUBLE))
-        return dnn_fail(operation ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "attribute %d is of another type", (int)name);
+        return dnn_fail(operation ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+                        "attribute %d is of another type", (int)name);
     if (count < 1 || (r->most == ONE && count != 1) || count > MANY)
         return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d: %lld values", (int)name, (long long)count);
     if (!data) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d: no values", (int)name);
-    if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && twice(data, count)) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "setKnobChoices");
+    if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && twice(data, count))
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "setKnobChoices");
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t dnn_may_get(const dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type)
+cudnnStatus_t dnn_may_get(const dnn_object *o, cudnnBackendAttributeName_t name,
+                          cudnnBackendAttributeType_t type)
 {
     const rule *r = find_rule(o, name);
     if (!r) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not one of this descriptor", (int)name);
-    if (type != r->type) return dnn_fail(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "attribute %d is of another type", (int)name);
+    if (type != r->type)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "attribute %d is of another type", (int)name);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -161,7 +189,8 @@ static const engine engines[] = {
     {DNN_PLAIN, 0, NOTE(TENSOR_CORE), 0, true, true, false, 0},
     {DNN_RANDOM, NOTE(NONDETERMINISTIC), NOTE(NONDETERMINISTIC) | NOTE(TENSOR_CORE), 0, true, true, false, 0},
     {DNN_TF32, NOTE(TENSOR_CORE) | NOTE(DOWN_CONVERT_INPUTS), 0, 0, true, false, false, 4096},
-    {DNN_WINOGRAD, NOTE(WINOGRAD_TILE_4x4), NOTE(WINOGRAD_TILE_4x4) | NOTE(TENSOR_CORE), 0, true, true, false, 65536},
+    {DNN_WINOGRAD, NOTE(WINOGRAD_TILE_4x4), NOTE(WINOGRAD_TILE_4x4) | NOTE(TENSOR_CORE), 0, true, true, false,
+     65536},
     {DNN_HALF_SUMS, 0, NOTE(REDUCED_PRECISION_REDUCTION) | NOTE(TENSOR_CORE), 0, false, true, false, 0},
     {DNN_PLAIN, 0, NOTE(TENSOR_CORE), 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, true, true, false, 0},
     {DNN_PLAIN, 0, NOTE(TENSOR_CORE), 0, true, true, true, 0},
@@ -169,23 +198,29 @@ static const engine engines[] = {
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
 
-static void conv_of(const dnn_object *graph, dnn_conv *c)
+/* Where several operations are done at once f16 has an engine for all but the narrowest inputs, and bf16, for
+ * a convolution with statistics alone, one that is compiled first. */
+static bool fits_several(const engine *e, const dnn_graph *g)
 {
-    const dnn_object *stats = dnn_child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
-    dnn_conv_describe(dnn_child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 0), c);
-    if (stats) dnn_stats_describe(stats, c);
+    const dnn_conv *c = &g->conv;
+    const bool strided = c->stride[0] > 1 || c->stride[1] > 1, norm_alone = g->steps == 7;
+    if (!g->name || c->tensor[DNN_X].dim[1] <= 8 || c->groups > 1) return false;
+    if (c->pass == DNN_DATA && strided && !norm_alone) return false;
+    if (c->tensor[DNN_W].type == CUDNN_DATA_HALF) return e == engines;
+    return c->tensor[DNN_W].type == CUDNN_DATA_BFLOAT16 && g->steps == 2 && e->behaviours != 0;
 }
 
-static bool fits(const engine *e, const dnn_conv *c)
+static bool fits(const engine *e, const dnn_graph *g)
 {
-    bool f32 = c->tensor[0].type == CUDNN_DATA_FLOAT, mixed = c->tensor[0].type != c->tensor[1].type || c->tensor[0].type != c->tensor[2].type;
+    const dnn_conv *c = &g->conv;
+    bool f32 = c->tensor[0].type == CUDNN_DATA_FLOAT,
+         mixed = c->tensor[0].type != c->tensor[1].type || c->tensor[0].type != c->tensor[2].type;
+    if (g->steps > 1) return fits_several(e, g);
     if (mixed) return e->behaviours != 0;
-    /* with statistics f16 has an engine for all but the narrowest inputs, bf16 one that is compiled first */
-    if (c->statistics && c->tensor[0].type == CUDNN_DATA_HALF) return e == engines && c->tensor[0].dim[1] > 8;
-    if (c->statistics) return !f32 && e->behaviours != 0;
     if (e->flavour == DNN_WINOGRAD)
         for (int d = 0; d < 2; d++)
-            if (c->tensor[1].dim[2 + d] != 3 || c->stride[d] != 1 || c->dilation[d] != 1 || c->groups > 1) return false;
+            if (c->tensor[1].dim[2 + d] != 3 || c->stride[d] != 1 || c->dilation[d] != 1 || c->groups > 1)
+                return false;
     return f32 ? e->f32 : e->half;
 }
 
@@ -212,16 +247,17 @@ static dnn_object *knob_info(int type, int64_t most)
 static cudnnStatus_t finalize_engine(dnn_object *o)
 {
     int64_t index = dnn_int(o, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
-    dnn_conv c;
-    conv_of(dnn_child(o, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 0), &c);
-    if (index < 0 || index >= ENGINES || !fits(&engines[index], &c))
+    dnn_graph g;
+    dnn_graph_describe(dnn_child(o, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 0), &g);
+    if (index < 0 || index >= ENGINES || !fits(&engines[index], &g))
         return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "engine %lld does not do this", (long long)index);
     const engine *e = &engines[index];
-    int list[32], n = list_bits(c.tensor[0].type == CUDNN_DATA_FLOAT ? e->notes : e->notes16, list);
+    int list[32], n = list_bits(g.conv.tensor[DNN_W].type == CUDNN_DATA_FLOAT ? e->notes : e->notes16, list);
     dnn_put(o, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, n, list);
     n = list_bits(e->behaviours, list);
     dnn_put(o, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, n, list);
-    dnn_object *const knobs[2] = {knob_info(CUDNN_KNOB_TYPE_TILE_SIZE, KNOB_MOST_TILE), knob_info(CUDNN_KNOB_TYPE_SPLIT_K_SLC, KNOB_MOST_SPLIT)};
+    dnn_object *const knobs[2] = {knob_info(CUDNN_KNOB_TYPE_TILE_SIZE, KNOB_MOST_TILE),
+                                  knob_info(CUDNN_KNOB_TYPE_SPLIT_K_SLC, KNOB_MOST_SPLIT)};
     dnn_put(o, CUDNN_ATTR_ENGINE_KNOB_INFO, CHILD, 2, knobs);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -242,27 +278,30 @@ static dnn_object *proposal(dnn_object *graph, int64_t index, int64_t tile, int6
     dnn_put(e, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CHILD, 1, &graph);
     dnn_put(e, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, INT, 1, &index);
     e->finalized = finalize_engine(e) == CUDNN_STATUS_SUCCESS;
-    dnn_object *const knobs[2] = {knob_choice(CUDNN_KNOB_TYPE_TILE_SIZE, tile), knob_choice(CUDNN_KNOB_TYPE_SPLIT_K_SLC, split)};
+    dnn_object *const knobs[2] = {knob_choice(CUDNN_KNOB_TYPE_TILE_SIZE, tile),
+                                  knob_choice(CUDNN_KNOB_TYPE_SPLIT_K_SLC, split)};
     dnn_put(o, CUDNN_ATTR_ENGINECFG_ENGINE, CHILD, 1, &e);
     dnn_put(o, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CHILD, 2, knobs);
     o->finalized = true;
     return o;
 }
 
-/* Mode B proposes most, and first what a careless program would regret; last are the tiles of the plain engine, among
- * them the fastest of all (dnn_conv_seconds). */
+/* Mode B proposes most, and first what a careless program would regret; last are the tiles of the plain
+ * engine, among them the fastest of all (dnn_conv_seconds). */
 static cudnnStatus_t finalize_heuristic(dnn_object *o)
 {
     static const int64_t all[] = {6, 7, 5, 4, 2, 1, 3, 0, 0};
     enum { LISTED = sizeof all / sizeof *all };
     int64_t mode = dnn_int(o, CUDNN_ATTR_ENGINEHEUR_MODE, 0), count = 0;
     dnn_object *graph = dnn_child(o, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 0), *result[32];
-    dnn_conv c;
-    conv_of(graph, &c);
+    dnn_graph g;
+    dnn_graph_describe(graph, &g);
     for (size_t i = mode == CUDNN_HEUR_MODE_B ? 0 : 5; i < LISTED; i++)
-        if (fits(&engines[all[i]], &c)) result[count++] = proposal(graph, all[i], 1, i == 7);
+        if (fits(&engines[all[i]], &g)) result[count++] = proposal(graph, all[i], 1, i == 7);
     for (int i = 0; mode == CUDNN_HEUR_MODE_B && i < (KNOB_MOST_TILE + 1) * (KNOB_MOST_SPLIT + 1); i++)
-        if (fits(&engines[0], &c)) result[count++] = proposal(graph, 0, i / (KNOB_MOST_SPLIT + 1), KNOB_MOST_SPLIT - i % (KNOB_MOST_SPLIT + 1));
+        if (fits(&engines[0], &g))
+            result[count++] =
+                proposal(graph, 0, i / (KNOB_MOST_SPLIT + 1), KNOB_MOST_SPLIT - i % (KNOB_MOST_SPLIT + 1));
     dnn_put(o, CUDNN_ATTR_ENGINEHEUR_RESULTS, CHILD, count, result);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -271,8 +310,10 @@ static cudnnStatus_t finalize_heuristic(dnn_object *o)
 
 static cudnnStatus_t finalize_tensor(const dnn_object *o)
 {
-    int64_t dims = dnn_find(o, CUDNN_ATTR_TENSOR_DIMENSIONS)->count, align = dnn_int(o, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0);
-    if (dims != dnn_find(o, CUDNN_ATTR_TENSOR_STRIDES)->count) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "_nbDims != _nbStrides");
+    int64_t dims = dnn_find(o, CUDNN_ATTR_TENSOR_DIMENSIONS)->count,
+            align = dnn_int(o, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0);
+    if (dims != dnn_find(o, CUDNN_ATTR_TENSOR_STRIDES)->count)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "_nbDims != _nbStrides");
     if (dims != 4 || align < 1 || align & (align - 1)) {
         standin_defect("a tensor of %lld dimensions, alignment %lld", (long long)dims, (long long)align);
         return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "the stand-in knows tensors of 4 dimensions");
@@ -290,16 +331,12 @@ static cudnnStatus_t finalize_operation(const dnn_object *o)
 
 static cudnnStatus_t finalize_graph(dnn_object *o)
 {
-    const dnn_object *operation = dnn_child(o, CUDNN_ATTR_OPERATIONGRAPH_OPS, 0);
     const int64_t n = ENGINES;
-    const dnn_object *stats = dnn_child(o, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
-    const bool of_y = stats && operation->type == FORWARD && stats->type == STATS &&
-                      dnn_child(stats, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, 0) ==
-                          dnn_child(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, 0);
-    if (dnn_find(o, CUDNN_ATTR_OPERATIONGRAPH_OPS)->count != 1 + (stats != NULL) || (stats && !of_y) ||
-        (operation->type != FORWARD && operation->type != DATA && operation->type != FILTER)) {
-        standin_defect("a graph that is not one convolution, or one and its statistics");
-        return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "the stand-in knows graphs of one convolution");
+    dnn_graph g;
+    const char *wrong = dnn_graph_describe(o, &g);
+    if (wrong) {
+        standin_defect("a graph of operations: %s", wrong);
+        return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "%s", wrong);
     }
     dnn_put(o, CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, INT, 1, &n);
     return CUDNN_STATUS_SUCCESS;
@@ -310,10 +347,14 @@ static cudnnStatus_t finalize_config(const dnn_object *o)
     const dnn_value *knobs = dnn_find(o, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
     for (int i = 0; knobs && i < knobs->count; i++) {
         const dnn_object *k = dnn_child(o, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, i);
-        int64_t type = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0), value = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0);
-        int64_t most = type == CUDNN_KNOB_TYPE_TILE_SIZE ? KNOB_MOST_TILE : type == CUDNN_KNOB_TYPE_SPLIT_K_SLC ? KNOB_MOST_SPLIT : -1;
+        int64_t type = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0),
+                value = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0);
+        int64_t most = type == CUDNN_KNOB_TYPE_TILE_SIZE     ? KNOB_MOST_TILE
+                       : type == CUDNN_KNOB_TYPE_SPLIT_K_SLC ? KNOB_MOST_SPLIT
+                                                             : -1;
         if (value < 0 || value > most)
-            return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "knob %lld:%lld is not one of this engine", (long long)type, (long long)value);
+            return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "knob %lld:%lld is not one of this engine",
+                            (long long)type, (long long)value);
     }
     return CUDNN_STATUS_SUCCESS;
 }
@@ -324,30 +365,30 @@ static cudnnStatus_t finalize_plan(dnn_object *o)
     const dnn_object *its = dnn_child(config, CUDNN_ATTR_ENGINECFG_ENGINE, 0);
     const dnn_value *knobs = dnn_find(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
     const engine *e = &engines[dnn_int(its, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0)];
-    dnn_conv c;
     if (e->refuses) return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "no kernel for this engine");
-    conv_of(dnn_child(its, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 0), &c);
-    c.flavour = e->flavour;
-    c.tile = 1;
+    dnn_graph *g = o->graph = malloc(sizeof *g);
+    if (!g) abort();
+    dnn_graph_describe(dnn_child(its, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 0), g);
+    g->conv.flavour = e->flavour;
+    g->conv.tile = 1;
     for (int i = 0; knobs && i < knobs->count; i++) {
         const dnn_object *k = dnn_child(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, i);
-        const int64_t type = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0), value = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0);
-        if (type == CUDNN_KNOB_TYPE_SPLIT_K_SLC) c.split = value;
-        if (type == CUDNN_KNOB_TYPE_TILE_SIZE) c.tile = value;
+        const int64_t type = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0),
+                      value = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0);
+        if (type == CUDNN_KNOB_TYPE_SPLIT_K_SLC) g->conv.split = value;
+        if (type == CUDNN_KNOB_TYPE_TILE_SIZE) g->conv.tile = value;
     }
-    c.backwards = c.split & 1;
-    int64_t bytes = (int64_t)(1024 + e->workspace + (size_t)c.tensor[1].dim[0] * 64);
-    c.workspace = (size_t)bytes;
+    g->conv.backwards = g->conv.split & 1;
+    int64_t bytes = (int64_t)(1024 + e->workspace + (size_t)g->conv.tensor[DNN_W].dim[0] * 64);
+    g->workspace = (size_t)bytes;
     dnn_put(o, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, INT, 1, &bytes);
-    o->conv = malloc(sizeof c);
-    if (!o->conv) abort();
-    *o->conv = c;
     return CUDNN_STATUS_SUCCESS;
 }
 
 static cudnnStatus_t finalize_pack(const dnn_object *o)
 {
-    bool same = dnn_find(o, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)->count == dnn_find(o, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)->count;
+    bool same = dnn_find(o, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)->count ==
+                dnn_find(o, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)->count;
     return same ? CUDNN_STATUS_SUCCESS : dnn_fail(CUDNN_STATUS_BAD_PARAM, "ptrs_count != uids_count");
 }
 
@@ -358,11 +399,16 @@ static cudnnStatus_t complete(const dnn_object *o)
         const rule *r = &rules[i];
         if (r->descriptor != o->type || r->use == TOLD) continue;
         const dnn_value *v = dnn_find(o, r->name);
-        if (!v && r->use == NEEDED) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not set", (int)r->name);
+        if (!v && r->use == NEEDED)
+            return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not set", (int)r->name);
         for (int k = 0; v && v->type == CHILD && k < v->count; k++) {
             const dnn_object *child = dnn_child(o, r->name, k);
-            if (r->of && child->type != r->of) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d holds another kind of descriptor", (int)r->name);
-            if (!child->finalized) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d holds a descriptor that is not finalized", (int)r->name);
+            if (r->of && child->type != r->of)
+                return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d holds another kind of descriptor",
+                                (int)r->name);
+            if (!child->finalized)
+                return dnn_fail(CUDNN_STATUS_BAD_PARAM,
+                                "attribute %d holds a descriptor that is not finalized", (int)r->name);
         }
     }
     return CUDNN_STATUS_SUCCESS;

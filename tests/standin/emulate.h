@@ -1,11 +1,11 @@
-/* CUDA's device language, as far as our kernels use it, for an ordinary C++ compiler: the same .cu files run on the
- * host. The threads of a block are fibers that change places at barriers and shuffles (kernel.c); blocks follow one
- * another; both in an order that chance decides.
+/* CUDA's device language, as far as our kernels use it, for an ordinary C++ compiler: the same .cu files run
+ * on the host. The threads of a block are fibers that change places at barriers and shuffles (kernel.c);
+ * blocks follow one another; both in an order that chance decides.
  *
  * What is checked while a kernel runs: every thread reaches the same barriers, all lanes of a warp the same
- * shuffles, and, when compiled with -fsanitize=alignment,bounds (kernel.c takes the reports; no library is needed),
- * that every access is aligned for its type and stays in its array. What was not written is NaN: shared memory
- * before a block begins, device memory when it is allocated. */
+ * shuffles, and, when compiled with -fsanitize=alignment,bounds (kernel.c takes the reports; no library is
+ * needed), that every access is aligned for its type and stays in its array. What was not written is NaN:
+ * shared memory before a block begins, device memory when it is allocated. */
 #ifndef TESTS_STANDIN_EMULATE_H
 #define TESTS_STANDIN_EMULATE_H
 
@@ -23,7 +23,8 @@
 #if defined(__SANITIZE_ADDRESS__)
 #define __shared__ static /* with red zones; not blank at a block's begin */
 #else
-#define __shared__ static thread_local /* the device thread's own, all in one place: blank at a block's begin */
+/* the device thread's own, all in one place: blank at a block's begin */
+#define __shared__ static thread_local
 #endif
 #undef __launch_bounds__
 #define __launch_bounds__(...)
@@ -48,9 +49,11 @@ typedef struct kolo_emulate_config {
     const void *kernel;
 } kolo_emulate_config;
 /* 0, or sets CUDA's last error. body: called once for every thread, then released. */
-void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*call)(void *), void (*release)(void *));
+void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*call)(void *),
+                         void (*release)(void *));
 void kolo_emulate_barrier(int line);
-const uint64_t *kolo_emulate_exchange(uint64_t mine, unsigned mask, int line); /* of all 32 lanes; valid until the next one */
+/* of all 32 lanes; valid until the next one */
+const uint64_t *kolo_emulate_exchange(uint64_t mine, unsigned mask, int line);
 void *kolo_emulate_shared(void);
 int kolo_cuda_check(cudaError_t rc, const char *call, const char *file, int line);
 }
@@ -73,26 +76,32 @@ template <typename... P> struct kolo_emulated {
         auto call = [kernel = kernel, argument...] { kernel(argument...); };
         typedef decltype(call) body;
         kolo_emulate_launch(
-            &config, new body(call), [](void *b) { (*(const body *)b)(); }, [](void *b) { delete (body *)b; });
+            &config, new body(call), [](void *b) { (*(const body *)b)(); },
+            [](void *b) { delete (body *)b; });
     }
 };
-template <typename... P> static inline kolo_emulated<P...> kolo_emulate(void (*kernel)(P...), kolo_emulate_config config)
+template <typename... P>
+static inline kolo_emulated<P...> kolo_emulate(void (*kernel)(P...), kolo_emulate_config config)
 {
     config.kernel = (const void *)kernel;
     return kolo_emulated<P...>{kernel, config};
 }
 
-#define KOLO_LAUNCH(kernel, grid, block, shared, stream, ...)                                                                                            \
-    (kolo_emulate((kernel), kolo_emulate_config{#kernel, __FILE__, __LINE__, (int64_t)(grid), (int64_t)(block), (shared), (stream), NULL})(__VA_ARGS__), \
+#define KOLO_LAUNCH(kernel, grid, block, shared, stream, ...)                                              \
+    (kolo_emulate((kernel), kolo_emulate_config{#kernel, __FILE__, __LINE__, (int64_t)(grid),              \
+                                                (int64_t)(block), (shared), (stream), NULL})(__VA_ARGS__), \
      kolo_cuda_check(cudaGetLastError(), "launch of " #kernel, __FILE__, __LINE__))
 #define KOLO_SHARED(type, name) type *name = (type *)kolo_emulate_shared()
 
 /* As cuda_runtime.h has them for C++. */
-template <typename T> static inline cudaError_t cudaFuncSetAttribute(T *kernel, enum cudaFuncAttribute attribute, int value)
+template <typename T>
+static inline cudaError_t cudaFuncSetAttribute(T *kernel, enum cudaFuncAttribute attribute, int value)
 {
     return cudaFuncSetAttribute((const void *)kernel, attribute, value);
 }
-template <typename T> static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T *kernel, int block, size_t shared)
+template <typename T>
+static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T *kernel, int block,
+                                                                        size_t shared)
 {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)kernel, block, shared);
 }
@@ -100,7 +109,10 @@ template <typename T> static inline cudaError_t cudaOccupancyMaxActiveBlocksPerM
 /* ---- threads together ---- */
 
 static inline void __syncthreads(int line = __builtin_LINE()) { kolo_emulate_barrier(line); }
-static inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) { kolo_emulate_exchange(0, mask, line); }
+static inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE())
+{
+    kolo_emulate_exchange(0, mask, line);
+}
 static inline void __threadfence(void) { __asm__ volatile("" ::: "memory"); }
 static inline void __threadfence_block(void) { __asm__ volatile("" ::: "memory"); }
 static inline int kolo_emulate_lane(void) { return (int)(threadIdx.x & 31u); }
@@ -114,22 +126,31 @@ template <typename T> static inline T kolo_emulate_from(T mine, unsigned mask, i
     memcpy(&mine, &all[lane], sizeof mine);
     return mine;
 }
-template <typename T> static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, int line = __builtin_LINE())
+template <typename T>
+static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, int line = __builtin_LINE())
 {
     int begin = kolo_emulate_lane() & ~(width - 1);
     return kolo_emulate_from(value, mask, begin + (lane & (width - 1)), line);
 }
-template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, int line = __builtin_LINE())
+template <typename T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32,
+                                int line = __builtin_LINE())
 {
     int self = kolo_emulate_lane(), other = self ^ lanes;
-    return kolo_emulate_from(value, mask, (other & ~(width - 1)) > (self & ~(width - 1)) ? self : other, line);
+    return kolo_emulate_from(value, mask, (other & ~(width - 1)) > (self & ~(width - 1)) ? self : other,
+                             line);
 }
-template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, int line = __builtin_LINE())
+template <typename T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32,
+                                 int line = __builtin_LINE())
 {
     int self = kolo_emulate_lane(), other = self + (int)lanes;
-    return kolo_emulate_from(value, mask, (other & ~(width - 1)) != (self & ~(width - 1)) ? self : other, line);
+    return kolo_emulate_from(value, mask, (other & ~(width - 1)) != (self & ~(width - 1)) ? self : other,
+                             line);
 }
-template <typename T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32, int line = __builtin_LINE())
+template <typename T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32,
+                               int line = __builtin_LINE())
 {
     int self = kolo_emulate_lane(), other = self - (int)lanes;
     return kolo_emulate_from(value, mask, other < (self & ~(width - 1)) ? self : other, line);
@@ -141,13 +162,23 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __
     for (int i = 0; i < 32; i++) bits |= (unsigned)all[i] << i;
     return bits;
 }
-static inline int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE()) { return __ballot_sync(mask, predicate, line) != 0; }
-static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE()) { return __ballot_sync(mask, predicate, line) == 0xffffffffu; }
+static inline int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE())
+{
+    return __ballot_sync(mask, predicate, line) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE())
+{
+    return __ballot_sync(mask, predicate, line) == 0xffffffffu;
+}
 
-/* Whole numbers only: sums of values in the order of arrival are not allowed here. One fiber runs at a time. */
+/* Whole numbers only: sums of values in the order of arrival are not allowed here. One fiber runs at a
+ * time. */
 static inline uint32_t atomicAdd(uint32_t *at, uint32_t value) { return (*at += value) - value; }
 static inline int32_t atomicAdd(int32_t *at, int32_t value) { return (*at += value) - value; }
-static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value) { return (*at += value) - value; }
+static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value)
+{
+    return (*at += value) - value;
+}
 static inline uint32_t atomicInc(uint32_t *at, uint32_t most)
 {
     uint32_t was = *at;
@@ -162,14 +193,27 @@ template <typename T> static inline T kolo_emulate_swap(T *at, T value)
     return was;
 }
 template <typename T> static inline T atomicExch(T *at, T value) { return kolo_emulate_swap(at, value); }
-template <typename T> static inline T atomicMax(T *at, T value) { return kolo_emulate_swap(at, *at > value ? *at : value); }
-template <typename T> static inline T atomicMin(T *at, T value) { return kolo_emulate_swap(at, *at < value ? *at : value); }
-template <typename T> static inline T atomicOr(T *at, T value) { return kolo_emulate_swap(at, (T)(*at | value)); }
-template <typename T> static inline T atomicCAS(T *at, T compare, T value) { return kolo_emulate_swap(at, *at == compare ? value : *at); }
+template <typename T> static inline T atomicMax(T *at, T value)
+{
+    return kolo_emulate_swap(at, *at > value ? *at : value);
+}
+template <typename T> static inline T atomicMin(T *at, T value)
+{
+    return kolo_emulate_swap(at, *at < value ? *at : value);
+}
+template <typename T> static inline T atomicOr(T *at, T value)
+{
+    return kolo_emulate_swap(at, (T)(*at | value));
+}
+template <typename T> static inline T atomicCAS(T *at, T compare, T value)
+{
+    return kolo_emulate_swap(at, *at == compare ? value : *at);
+}
 
 /* ---- arithmetic ---- */
 
 template <typename T> static inline T __ldg(const T *at) { return *at; }
+template <typename T> static inline T __ldcg(const T *at) { return *at; }
 template <typename T> static inline T __ldcs(const T *at) { return *at; }
 template <typename T> static inline void __stcs(T *at, T value) { *at = value; }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }

@@ -46,7 +46,8 @@ void standin_fiber_make(standin_fiber *f, size_t stack_bytes, void (*main)(void)
 {
     first = main;
     if (!f->stack) { /* with a closed page at its end */
-        char *map = mmap(NULL, stack_bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        char *map = mmap(NULL, stack_bytes + 4096, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (map == MAP_FAILED || mprotect(map, 4096, PROT_NONE)) abort();
         f->stack = map + 4096;
         f->bytes = stack_bytes;

@@ -15,10 +15,11 @@ typedef struct standin_fiber {
     void *shadow; /* AddressSanitizer's */
 } standin_fiber;
 
-/* A fiber that will begin with main(), which never returns. Its stack is kept and used again when made anew. */
+/* A fiber that will begin with main(), which never returns. Its stack is kept and used again when made
+ * anew. */
 void standin_fiber_make(standin_fiber *fiber, size_t stack_bytes, void (*begin)(void));
-/* `from` is the fiber that runs (the thread itself has one too, made by nobody); returns when somebody switches back
- * to it. */
+/* `from` is the fiber that runs (the thread itself has one too, made by nobody); returns when somebody
+ * switches back to it. */
 void standin_fiber_switch(standin_fiber *from, standin_fiber *to);
 
 #endif

@@ -1,5 +1,5 @@
-/* Capture and graphs. A node keeps what it follows, and nothing more: a replay may do the rest in any order, as a
- * GPU may. */
+/* Capture and graphs. A node keeps what it follows, and nothing more: a replay may do the rest in any
+ * order, as a GPU may. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,10 @@ static void list_drop(void *argument)
 
 bool standin_capture_any(void) { return captures != NULL; }
 
-cudaError_t standin_capture_status(const standin_capture *c) { return c->spoiled ? cudaErrorStreamCaptureInvalidated : cudaSuccess; }
+cudaError_t standin_capture_status(const standin_capture *c)
+{
+    return c->spoiled ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
 
 cudaError_t standin_capture_spoil(standin_capture *c, const char *call)
 {
@@ -81,7 +84,8 @@ bool standin_capture_blocks(const char *call)
     if (thread_mode == cudaStreamCaptureModeRelaxed) return false;
     for (standin_capture *c = captures; c; c = c->next) {
         bool mine = pthread_equal(c->thread, pthread_self());
-        if (c->mode == cudaStreamCaptureModeRelaxed || (c->mode == cudaStreamCaptureModeThreadLocal && !mine)) continue;
+        if (c->mode == cudaStreamCaptureModeRelaxed || (c->mode == cudaStreamCaptureModeThreadLocal && !mine))
+            continue;
         standin_capture_spoil(c, call);
         blocks = true;
     }
@@ -110,7 +114,8 @@ cudaError_t standin_capture_add(struct CUstream_st *s, const standin_work *work,
     if (s->capture->spoiled) return cudaErrorStreamCaptureInvalidated;
     int i = add_node(s, work);
     if (!chain) return cudaSuccess;
-    if (chain->capture_number == s->capture->number) standin_set_join(&s->capture->nodes->at[i].before, &(standin_set){.at = &chain->node, .count = 1});
+    if (chain->capture_number == s->capture->number)
+        standin_set_join(&s->capture->nodes->at[i].before, &(standin_set){.at = &chain->node, .count = 1});
     chain->capture_number = s->capture->number;
     chain->node = i;
     return cudaSuccess;
@@ -199,7 +204,8 @@ static cudaError_t end_capture(struct CUstream_st *s, list **nodes)
     standin_capture *c = s->capture;
     cudaError_t rc = standin_capture_status(c);
     if (c->origin != s) return cudaErrorStreamCaptureUnmatched;
-    if (c->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(c->thread, pthread_self())) return cudaErrorStreamCaptureWrongThread;
+    if (c->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(c->thread, pthread_self()))
+        return cudaErrorStreamCaptureWrongThread;
     for (struct CUstream_st *other = standin_streams(); other; other = other->next) {
         if (other->capture != c || other == s) continue;
         if (rc == cudaSuccess && !covered(c->nodes, &other->last, &s->last)) {
@@ -231,7 +237,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     standin_hold();
     struct CUstream_st *s = standin_stream(stream);
     if (wrong != cudaSuccess && s && s->capture) s->capture->spoiled = true;
-    cudaError_t rc = !s ? cudaErrorInvalidResourceHandle : !s->capture ? cudaErrorIllegalState : end_capture(s, &nodes);
+    cudaError_t rc = !s            ? cudaErrorInvalidResourceHandle
+                     : !s->capture ? cudaErrorIllegalState
+                                   : end_capture(s, &nodes);
     standin_release();
     if (rc != cudaSuccess) return standin_set_error(wrong != cudaSuccess ? wrong : rc);
     struct CUgraph_st *g = calloc(1, sizeof *g);
@@ -247,7 +255,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     STANDIN_ENTER(STANDIN_OTHER);
     standin_hold();
     struct CUstream_st *s = standin_stream(stream);
-    if (s) *status = !s->capture ? cudaStreamCaptureStatusNone : s->capture->spoiled ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+    if (s)
+        *status = !s->capture           ? cudaStreamCaptureStatusNone
+                  : s->capture->spoiled ? cudaStreamCaptureStatusInvalidated
+                                        : cudaStreamCaptureStatusActive;
     standin_release();
     return standin_set_error(s ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
@@ -284,7 +295,8 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t gra
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
 {
     STANDIN_ENTER(STANDIN_OTHER);
-    if (!standin_is("graph executable", exec) || standin_stream_device(stream) < 0) return standin_set_error(cudaErrorInvalidValue);
+    if (!standin_is("graph executable", exec) || standin_stream_device(stream) < 0)
+        return standin_set_error(cudaErrorInvalidValue);
     exec->uploaded = true;
     return cudaSuccess;
 }

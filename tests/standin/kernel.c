@@ -1,6 +1,6 @@
-/* Runs a kernel: block after block, each thread a fiber. A fiber that never meets a barrier goes on with the next
- * thread, so a kernel without barriers changes no stack; one with them changes it once a thread and barrier. Which
- * thread goes first is left to chance. */
+/* Runs a kernel: block after block, each thread a fiber. A fiber that never meets a barrier goes on with the
+ * next thread, so a kernel without barriers changes no stack; one with them changes it once a thread and
+ * barrier. Which thread goes first is left to chance. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -187,7 +187,8 @@ static void block_run(int64_t block)
 
 /* ---- shared memory ---- */
 
-/* __shared__ variables are thread-local ones of this library: all of them lie in the device thread's block of it. */
+/* __shared__ variables are thread-local ones of this library: all of them lie in the device
+ * thread's block of it. */
 static __thread volatile char shared_mark;
 typedef struct block_of_thread {
     const void *inside;
@@ -221,7 +222,8 @@ static void blank_shared(size_t dynamic)
         mine.inside = &kolo_emulate_now;
         if (!STANDIN_SANITIZED) dl_iterate_phdr(find_block, &mine);
         size_t room = (size_t)SHARED_MOST / 4096 * 4096 + 4096;
-        unsigned char *map = mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        unsigned char *map =
+            mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (map == MAP_FAILED || mprotect(map + room, 4096, PROT_NONE)) abort();
         shared_end = map + room;
     }
@@ -242,14 +244,18 @@ static int kernel_run(standin_op *op)
     at_work = l;
     threads = (int)l->config.block;
     wrong[0] = 0;
-    for (int t = 0; t < threads; t++) lanes[t].now = (kolo_emulate_thread){{(unsigned)t, 0, 0}, {0, 0, 0}, {(unsigned)threads, 1, 1}, {(unsigned)grid, 1, 1}};
+    for (int t = 0; t < threads; t++)
+        lanes[t].now = (kolo_emulate_thread){
+            {(unsigned)t, 0, 0}, {0, 0, 0}, {(unsigned)threads, 1, 1}, {(unsigned)grid, 1, 1}};
     for (int64_t i = 0; i < grid && !wrong[0]; i++) {
-        if (i < 4 || i % 16 == 0) blank_shared(l->config.shared); /* not for each: it takes longer than most blocks */
+        /* not for each: it takes longer than most blocks */
+        if (i < 4 || i % 16 == 0) blank_shared(l->config.shared);
         block_run(((backwards ? -i : i) + begin + grid) % grid);
     }
     at_work = NULL;
     if (!wrong[0]) return STANDIN_DONE;
-    standin_defect("kernel %s (launched at %s:%d): %s", l->config.name, l->config.file, l->config.line, wrong);
+    standin_defect("kernel %s (launched at %s:%d): %s", l->config.name, l->config.file, l->config.line,
+                   wrong);
     return -(int)cudaErrorLaunchFailure;
 }
 
@@ -281,7 +287,8 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int block, size_t shared)
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int block,
+                                                          size_t shared)
 {
     STANDIN_ENTER(STANDIN_OTHER);
     (void)kernel;
@@ -308,7 +315,8 @@ static cudaError_t launch_check(const kolo_emulate_config *c)
         standin_defect("kernel %s: grid %lld, block %lld", c->name, (long long)c->grid, (long long)c->block);
         return cudaErrorInvalidConfiguration;
     }
-    if (c->block % WARP) standin_defect("kernel %s: a block of %lld threads is not whole warps", c->name, (long long)c->block);
+    if (c->block % WARP)
+        standin_defect("kernel %s: a block of %lld threads is not whole warps", c->name, (long long)c->block);
     if (c->shared > allowed_shared(c->kernel)) {
         standin_defect("kernel %s: %zu bytes of shared memory were not allowed", c->name, c->shared);
         return cudaErrorInvalidValue;
@@ -320,12 +328,15 @@ static cudaError_t launch_check(const kolo_emulate_config *c)
     return cudaSuccess;
 }
 
-void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*call)(void *), void (*release)(void *))
+void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*call)(void *),
+                         void (*release)(void *))
 {
     int code;
     bool faults = standin_begin("launch", STANDIN_LAUNCH, &code);
     standin_count_kernel(config->name);
-    cudaError_t rc = standin_on_host_function() ? cudaErrorNotPermitted : standin_sticky ? standin_sticky : launch_check(config);
+    cudaError_t rc = standin_on_host_function() ? cudaErrorNotPermitted
+                     : standin_sticky           ? standin_sticky
+                                                : launch_check(config);
     if (rc != cudaSuccess || config->block % WARP) {
         release(body);
         standin_set_error(rc);
@@ -335,7 +346,8 @@ void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*c
     if (!l) abort();
     *l = (launch){*config, body, call, release, faults};
     double seconds = 2e-6 + (double)(config->grid * config->block) * 1e-11;
-    standin_set_error(standin_enqueue(config->stream, &(standin_work){config->name, kernel_run, launch_drop, l, seconds}, NULL));
+    standin_set_error(standin_enqueue(
+        config->stream, &(standin_work){config->name, kernel_run, launch_drop, l, seconds}, NULL));
 }
 
 /* ---- reports of -fsanitize=alignment,bounds in kernels ---- */
@@ -362,7 +374,10 @@ static void report(const place_in_source *at, const char *what)
 #pragma GCC diagnostic ignored "-Wbuiltin-declaration-mismatch"
 #endif
 void __ubsan_handle_type_mismatch_v1(const place_in_source *at, uintptr_t pointer);
-void __ubsan_handle_type_mismatch_v1(const place_in_source *at, uintptr_t pointer) { report(at, pointer ? "misaligned access" : "access through NULL"); }
+void __ubsan_handle_type_mismatch_v1(const place_in_source *at, uintptr_t pointer)
+{
+    report(at, pointer ? "misaligned access" : "access through NULL");
+}
 void __ubsan_handle_out_of_bounds(const place_in_source *at, uintptr_t index);
 void __ubsan_handle_out_of_bounds(const place_in_source *at, uintptr_t index)
 {

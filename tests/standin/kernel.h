@@ -18,7 +18,8 @@ typedef struct kolo_emulate_config {
     const void *kernel;
 } kolo_emulate_config;
 extern kolo_emulate_thread *kolo_emulate_now;
-void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*call)(void *), void (*release)(void *));
+void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*call)(void *),
+                         void (*release)(void *));
 void kolo_emulate_barrier(int line);
 const uint64_t *kolo_emulate_exchange(uint64_t mine, unsigned mask, int line);
 void *kolo_emulate_shared(void);

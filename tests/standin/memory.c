@@ -1,6 +1,6 @@
-/* Device memory is host memory that only the device thread may touch: while that rests, its pages are closed, so a
- * host that follows a device pointer is caught. Behind every allocation lies a closed page; what was never written
- * is NaN. */
+/* Device memory is host memory that only the device thread may touch: while that rests, its pages are closed,
+ * so a host that follows a device pointer is caught. Behind every allocation lies a closed page; what was
+ * never written is NaN. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,8 @@ typedef struct region {
     _Atomic int state;
 } region;
 
-/* A region never moves and is whole before its state says so: the fault handler reads this without the lock. */
+/* A region never moves and is whole before its state says so: the fault handler reads this without the
+ * lock. */
 static region regions[REGIONS];
 static _Atomic int highest; /* all regions lie below */
 static size_t used;
@@ -47,7 +48,8 @@ static bool is_device(const region *r) { return r->state == CLOSED || r->state =
 static region *region_at(const void *address, bool device)
 {
     for (int i = 0; i < highest; i++)
-        if (regions[i].state != EMPTY && regions[i].address == address && is_device(&regions[i]) == device) return &regions[i];
+        if (regions[i].state != EMPTY && regions[i].address == address && is_device(&regions[i]) == device)
+            return &regions[i];
     return NULL;
 }
 
@@ -55,7 +57,8 @@ static region *region_at(const void *address, bool device)
 static bool region_open(region *r, bool open)
 {
     if (STANDIN_SANITIZED) return true;
-    return mprotect(r->map + PAGE, r->map_bytes - (size_t)2 * PAGE, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+    return mprotect(r->map + PAGE, r->map_bytes - (size_t)2 * PAGE,
+                    open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
 }
 
 /* The device thread's first touch of a region since it began to work. */
@@ -89,8 +92,9 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     for (int i = 0; i < highest; i++) {
         const region *r = &regions[i];
         if (!is_device(r) || at < r->map || at >= r->map + r->map_bytes) continue;
-        say(kernel ? "stand-in GPU: this is in a %s, byte %zu of %zu\n" : "stand-in GPU: the host touched device memory: a %s, byte %zu of %zu\n", r->what,
-            (size_t)(at - r->address), r->bytes);
+        say(kernel ? "stand-in GPU: this is in a %s, byte %zu of %zu\n"
+                   : "stand-in GPU: the host touched device memory: a %s, byte %zu of %zu\n",
+            r->what, (size_t)(at - r->address), r->bytes);
     }
     if (former.sa_flags & SA_SIGINFO) former.sa_sigaction(signal_number, info, context);
     else if (former.sa_handler != SIG_DFL && former.sa_handler != SIG_IGN) former.sa_handler(signal_number);
@@ -119,7 +123,8 @@ static bool map_region(region *r)
     }
     size_t pages = (r->reserved + PAGE - 1) / PAGE * PAGE;
     r->map_bytes = pages + (size_t)2 * PAGE;
-    unsigned char *map = mmap(NULL, r->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *map =
+        mmap(NULL, r->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) return false;
     r->map = map;
     r->address = map + PAGE + pages - r->reserved; /* its end touches the closed page */
@@ -131,7 +136,10 @@ void *standin_device_alloc(size_t bytes, const char *what)
     standin_hold();
     watch_faults();
     region *r = region_add();
-    *r = (region){.bytes = bytes, .reserved = (bytes + GRAIN - 1) / GRAIN * GRAIN, .what = what, .gpu = standin_device()};
+    *r = (region){.bytes = bytes,
+                  .reserved = (bytes + GRAIN - 1) / GRAIN * GRAIN,
+                  .what = what,
+                  .gpu = standin_device()};
     size_t reserved = r->reserved;
     if (reserved < bytes || used + reserved > limit() || !map_region(r)) {
         standin_release();
@@ -217,7 +225,9 @@ int standin_gpu_of(const void *address)
     const unsigned char *at = address;
     standin_hold();
     for (int i = 0; i < highest && gpu < 0; i++)
-        if (is_device(&regions[i]) && at >= regions[i].address && at < regions[i].address + regions[i].reserved) gpu = regions[i].gpu;
+        if (is_device(&regions[i]) && at >= regions[i].address &&
+            at < regions[i].address + regions[i].reserved)
+            gpu = regions[i].gpu;
     standin_release();
     return gpu;
 }

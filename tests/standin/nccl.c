@@ -1,10 +1,11 @@
-/* NCCL between ranks on this machine: communicators from their beginning to their end (nccl_work.c is what they carry). One that was asked not to block
- * does not: making it, closing it, and by chance a call too, are under way until the program has polled, and what it
- * enqueues before that comes first. It ends, even by an abort, only when no graph holds a call of it any more.
+/* NCCL between ranks on this machine: communicators from their beginning to their end (nccl_work.c is what
+ * they carry). One that was asked not to block does not: making it, closing it, and by chance a call too, are
+ * under way until the program has polled, and what it enqueues before that comes first. It ends, even by an
+ * abort, only when no graph holds a call of it any more.
  *
- * STANDIN_NCCL=FAULT:RANK[:CALL] makes a rank fail: `absent` never comes, `die` is killed at its CALL-th call, `hang`
- * never does that one, `error` fails at it with ncclSystemError. The others are told of a rank that is dead, unless
- * STANDIN_NCCL_SILENT=1, and not of one that hangs. */
+ * STANDIN_NCCL=FAULT:RANK[:CALL] makes a rank fail: `absent` never comes, `die` is killed at its CALL-th
+ * call, `hang` never does that one, `error` fails at it with ncclSystemError. The others are told of a rank
+ * that is dead, unless STANDIN_NCCL_SILENT=1, and not of one that hangs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,8 @@ static bool all_here(struct ncclComm *c)
         if (!c->segment->slot[r].pid) return false;
     for (int r = 0; r < c->size; r++)
         for (int q = 0; q < r; q++)
-            if (!strcmp(c->segment->slot[r].uuid, c->segment->slot[q].uuid)) nccl_set_error(c, ncclInvalidUsage, "duplicate GPU");
+            if (!strcmp(c->segment->slot[r].uuid, c->segment->slot[q].uuid))
+                nccl_set_error(c, ncclInvalidUsage, "duplicate GPU");
     return true;
 }
 
@@ -116,7 +118,8 @@ static void join(struct ncclComm *c)
     if (c->joined && c->rank == 0) nccl_segment_remove(c->name);
 }
 
-static ncclResult_t init(ncclComm_t *out, int size, const ncclUniqueId *id, int rank, const ncclConfig_t *config)
+static ncclResult_t init(ncclComm_t *out, int size, const ncclUniqueId *id, int rank,
+                         const ncclConfig_t *config)
 {
     if (size < 1 || size > NCCL_RANKS || rank < 0 || rank >= size) return ncclInvalidArgument;
     struct ncclComm *c = calloc(1, sizeof *c);
@@ -134,13 +137,15 @@ static ncclResult_t init(ncclComm_t *out, int size, const ncclUniqueId *id, int 
     return c->blocking ? (ncclResult_t)c->error : ncclInProgress;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
 {
     ENTER(STANDIN_CREATION);
     return init(comm, size, &id, rank, config);
 }
 
-ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int size, int rank, int ids, ncclUniqueId *id, ncclConfig_t *config)
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int size, int rank, int ids, ncclUniqueId *id,
+                                      ncclConfig_t *config)
 {
     ENTER(STANDIN_CREATION);
     if (ids < 1 || ids > size) return ncclInvalidArgument;

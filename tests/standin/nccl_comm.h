@@ -23,9 +23,10 @@ struct ncclComm {
     standin_chain chain;
     standin_work late; /* a call that is under way: run NULL: none */
     cudaStream_t late_stream;
-    _Atomic int busy;             /* calls begun and not done */
-    _Atomic int captured;         /* calls that graphs hold */
-    uint64_t calls, rounds, turn; /* of the device thread: calls begun (a group is one), collectives and their chunks done */
+    _Atomic int busy;     /* calls begun and not done */
+    _Atomic int captured; /* calls that graphs hold */
+    /* of the device thread: calls begun (a group is one), collectives and their chunks done */
+    uint64_t calls, rounds, turn;
 };
 
 /* nccl.c */

@@ -10,7 +10,8 @@
 
 static nccl_segment *map(int fd)
 {
-    void *m = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(nccl_segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *m =
+        fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(nccl_segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0) close(fd);
     return m == MAP_FAILED ? NULL : m;
 }

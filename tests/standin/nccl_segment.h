@@ -1,5 +1,5 @@
-/* Inside the stand-in for NCCL: the memory that the ranks of one communicator share, processes of one machine or
- * threads of one process. */
+/* Inside the stand-in for NCCL: the memory that the ranks of one communicator share, processes of one machine
+ * or threads of one process. */
 #ifndef TESTS_STANDIN_NCCL_SEGMENT_H
 #define TESTS_STANDIN_NCCL_SEGMENT_H
 

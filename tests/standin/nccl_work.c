@@ -1,5 +1,6 @@
-/* What communicators of the stand-in for NCCL carry. A call, or a group of them, is one piece of work: first its collectives, as they were called, then its letters
- * from rank to rank, all at a time. Every reduction is formed in rank order. */
+/* What communicators of the stand-in for NCCL carry. A call, or a group of them, is one piece of work: first
+ * its collectives, as they were called, then its letters from rank to rank, all at a time. Every reduction is
+ * formed in rank order. */
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -71,7 +72,9 @@ static uint16_t to_bf16(float f)
 static float from_f16(uint16_t x)
 {
     const int exponent = x >> 10 & 31, digits = x & 1023;
-    const float v = exponent == 31 ? (digits ? NAN : INFINITY) : exponent ? ldexpf((float)(1024 + digits), exponent - 25) : ldexpf((float)digits, -24);
+    const float v = exponent == 31 ? (digits ? NAN : INFINITY)
+                    : exponent     ? ldexpf((float)(1024 + digits), exponent - 25)
+                                   : ldexpf((float)digits, -24);
     return x >> 15 ? -v : v;
 }
 
@@ -90,15 +93,18 @@ static uint16_t to_f16(float f)
 }
 
 #define AS_IT_IS(x) (x)
-#define FOLD(type, wide, widen, narrow)                                                                                                        \
-    do {                                                                                                                                       \
-        type *t = to;                                                                                                                          \
-        const type *f = from;                                                                                                                  \
-        for (size_t i = 0; i < count; i++) {                                                                                                   \
-            const wide a = (wide)widen(t[i]), b = (wide)widen(f[i]);                                                                           \
-            const wide r = op == ncclSum ? (wide)(a + b) : op == ncclProd ? (wide)(a * b) : op == ncclMin ? (b < a ? b : a) : (b > a ? b : a); \
-            t[i] = (type)narrow(r);                                                                                                            \
-        }                                                                                                                                      \
+#define FOLD(type, wide, widen, narrow)                              \
+    do {                                                             \
+        type *t = to;                                                \
+        const type *f = from;                                        \
+        for (size_t i = 0; i < count; i++) {                         \
+            const wide a = (wide)widen(t[i]), b = (wide)widen(f[i]); \
+            const wide r = op == ncclSum    ? (wide)(a + b)          \
+                           : op == ncclProd ? (wide)(a * b)          \
+                           : op == ncclMin  ? (b < a ? b : a)        \
+                                            : (b > a ? b : a);        \
+            t[i] = (type)narrow(r);                                  \
+        }                                                            \
     } while (0)
 
 static void fold(ncclDataType_t type, ncclRedOp_t op, void *to, const void *from, size_t count)
@@ -123,7 +129,10 @@ static void fold(ncclDataType_t type, ncclRedOp_t op, void *to, const void *from
 
 /* ---- collectives: every rank puts a chunk down, all read it ---- */
 
-static size_t whole(const struct ncclComm *c, const part *p) { return p->kind == REDUCE_SCATTER ? p->count * (size_t)c->size : p->count; }
+static size_t whole(const struct ncclComm *c, const part *p)
+{
+    return p->kind == REDUCE_SCATTER ? p->count * (size_t)c->size : p->count;
+}
 
 static bool put_down(struct ncclComm *c, const part *p, size_t n)
 {
@@ -131,8 +140,11 @@ static bool put_down(struct ncclComm *c, const part *p, size_t n)
     nccl_slot *mine = &c->segment->slot[c->rank];
     for (int k = 0; k < c->size; k++) /* the chunk before the last was read by all */
         if (c->segment->slot[k].taken + 1 < c->turn) return false;
-    if (p->kind != BROADCAST || p->peer == c->rank) memcpy(mine->data[c->turn & 1], p->from + p->done * width, n * width);
-    mine->piece[c->turn & 1] = (nccl_piece){c->rounds, p->count, (uint32_t)p->type, (uint32_t)p->kind << 16 | (uint32_t)p->op << 8 | (uint32_t)p->peer};
+    if (p->kind != BROADCAST || p->peer == c->rank)
+        memcpy(mine->data[c->turn & 1], p->from + p->done * width, n * width);
+    mine->piece[c->turn & 1] =
+        (nccl_piece){c->rounds, p->count, (uint32_t)p->type,
+                     (uint32_t)p->kind << 16 | (uint32_t)p->op << 8 | (uint32_t)p->peer};
     mine->posted = c->turn + 1;
     return true;
 }
@@ -152,7 +164,8 @@ static bool same_pieces(struct ncclComm *c)
 {
     const int at = c->turn & 1;
     for (int k = 0; k < c->size; k++) {
-        if (!memcmp(&c->segment->slot[k].piece[at], &c->segment->slot[c->rank].piece[at], sizeof(nccl_piece))) continue;
+        if (!memcmp(&c->segment->slot[k].piece[at], &c->segment->slot[c->rank].piece[at], sizeof(nccl_piece)))
+            continue;
         standin_defect("ranks %d and %d are at different calls of NCCL", c->rank, k);
         nccl_set_error(c, ncclInvalidUsage, "ranks are at different calls");
         return false;
@@ -172,8 +185,10 @@ static void take_reduced(struct ncclComm *c, const part *p, size_t n)
         memcpy(p->to + p->done * width, sum, n * width);
         return;
     }
-    size_t first = p->done > mine ? p->done : mine, end = p->done + n < mine + p->count ? p->done + n : mine + p->count;
-    if (first < end) memcpy(p->to + (first - mine) * width, sum + (first - p->done) * width, (end - first) * width);
+    size_t first = p->done > mine ? p->done : mine,
+           end = p->done + n < mine + p->count ? p->done + n : mine + p->count;
+    if (first < end)
+        memcpy(p->to + (first - mine) * width, sum + (first - p->done) * width, (end - first) * width);
 }
 
 static void take(struct ncclComm *c, const part *p, size_t n)
@@ -183,7 +198,8 @@ static void take(struct ncclComm *c, const part *p, size_t n)
     if (!same_pieces(c)) return;
     if (p->kind == BROADCAST) memcpy(p->to + p->done * width, c->segment->slot[p->peer].data[at], n * width);
     else if (p->kind != ALLGATHER) take_reduced(c, p, n);
-    for (int k = 0; p->kind == ALLGATHER && k < c->size; k++) memcpy(p->to + ((size_t)k * p->count + p->done) * width, c->segment->slot[k].data[at], n * width);
+    for (int k = 0; p->kind == ALLGATHER && k < c->size; k++)
+        memcpy(p->to + ((size_t)k * p->count + p->done) * width, c->segment->slot[k].data[at], n * width);
     c->segment->slot[c->rank].taken = ++c->turn;
 }
 
@@ -192,7 +208,8 @@ static int carry_collective(struct ncclComm *c, part *p)
     const size_t most = NCCL_CHUNK / width_of(p->type), all = whole(c, p);
     while (p->done < all) {
         size_t n = all - p->done < most ? all - p->done : most;
-        if (c->aborted || c->error != ncclSuccess) return STANDIN_DONE; /* what stands in memory then is nobody's */
+        /* what stands in memory then is nobody's */
+        if (c->aborted || c->error != ncclSuccess) return STANDIN_DONE;
         if (!p->posted && !put_down(c, p, n)) return STANDIN_LATER;
         p->posted = true;
         if (!all_posted(c)) return c->error != ncclSuccess ? STANDIN_DONE : STANDIN_LATER;
@@ -217,7 +234,8 @@ static bool carry_letter(struct ncclComm *c, part *p, size_t bytes)
         box->posted++;
     } else if (p->kind == RECEIVE && box->posted > box->taken) {
         if (box->bytes != bytes) {
-            standin_defect("rank %d sends %lu bytes to rank %d, which receives %lu", p->peer, (unsigned long)box->bytes, c->rank, (unsigned long)bytes);
+            standin_defect("rank %d sends %lu bytes to rank %d, which receives %lu", p->peer,
+                           (unsigned long)box->bytes, c->rank, (unsigned long)bytes);
             nccl_set_error(c, ncclInvalidUsage, "a letter of another length");
             return true;
         }
@@ -235,7 +253,9 @@ static bool carry_letter(struct ncclComm *c, part *p, size_t bytes)
 static bool is_next(const batch *b, const part *p)
 {
     for (const part *other = b->part; other < p; other++)
-        if (other->kind == p->kind && other->peer == p->peer && other->done < other->count * width_of(other->type)) return false;
+        if (other->kind == p->kind && other->peer == p->peer &&
+            other->done < other->count * width_of(other->type))
+            return false;
     return true;
 }
 
@@ -265,11 +285,14 @@ static int batch_run(standin_op *op)
     if (!op->state[1]++) {
         c->busy++;
         c->calls++;
-        for (int i = 0; i < b->parts; i++) b->part[i].done = 0, b->part[i].posted = false; /* a graph does it again */
+        /* a graph does it again */
+        for (int i = 0; i < b->parts; i++) b->part[i].done = 0, b->part[i].posted = false;
         if (nccl_fault("die", c->rank) == (int64_t)c->calls) kill(getpid(), SIGKILL);
-        if (nccl_fault("error", c->rank) == (int64_t)c->calls) nccl_set_error(c, ncclSystemError, "an error that was asked for");
+        if (nccl_fault("error", c->rank) == (int64_t)c->calls)
+            nccl_set_error(c, ncclSystemError, "an error that was asked for");
     }
-    if (nccl_fault("hang", c->rank) == (int64_t)c->calls && !c->aborted && c->error == ncclSuccess) return STANDIN_LATER;
+    if (nccl_fault("hang", c->rank) == (int64_t)c->calls && !c->aborted && c->error == ncclSuccess)
+        return STANDIN_LATER;
     for (; op->state[0] < b->parts; op->state[0]++) {
         part *p = &b->part[op->state[0]];
         if (p->kind < SEND && carry_collective(c, p) == STANDIN_LATER) return STANDIN_LATER;
@@ -304,7 +327,8 @@ ncclResult_t nccl_give(struct ncclComm *c)
     b->captured = s && s->capture;
     c->captured += b->captured;
     standin_release();
-    return standin_enqueue(c->late_stream, &work, &c->chain) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    return standin_enqueue(c->late_stream, &work, &c->chain) == cudaSuccess ? ncclSuccess
+                                                                            : ncclUnhandledCudaError;
 }
 
 static ncclResult_t submit(batch *b)
@@ -332,13 +356,15 @@ static ncclResult_t check(const char *call, const struct ncclComm *c, const part
         return ncclInvalidUsage;
     }
     if (c->error != ncclSuccess) return (ncclResult_t)c->error;
-    if ((unsigned)p->type >= ncclNumTypes || p->op > ncclMin || p->peer < 0 || p->peer >= c->size) return ncclInvalidArgument;
+    if ((unsigned)p->type >= ncclNumTypes || p->op > ncclMin || p->peer < 0 || p->peer >= c->size)
+        return ncclInvalidArgument;
     if ((reads && standin_place_of(p->from, p->kind == REDUCE_SCATTER ? all : bytes) != STANDIN_DEVICE) ||
         (writes && standin_place_of(p->to, p->kind == ALLGATHER ? all : bytes) != STANDIN_DEVICE)) {
         standin_defect("%s of %zu numbers that do not lie in device memory as a whole", call, p->count);
         return ncclInvalidArgument;
     }
-    if (p->kind == REDUCE_SCATTER && p->to < p->from + all && p->from < p->to + bytes && p->to != p->from + bytes * (size_t)c->rank) {
+    if (p->kind == REDUCE_SCATTER && p->to < p->from + all && p->from < p->to + bytes &&
+        p->to != p->from + bytes * (size_t)c->rank) {
         standin_defect("%s over its own input", call);
         return ncclInvalidArgument;
     }
@@ -388,44 +414,62 @@ ncclResult_t ncclGroupEnd(void)
     return group_error;
 }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t c, cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
-    return add(__func__, c, stream, &(part){.kind = ALLREDUCE, .from = from, .to = to, .count = count, .type = type, .op = op});
+    return add(__func__, c, stream,
+               &(part){.kind = ALLREDUCE, .from = from, .to = to, .count = count, .type = type, .op = op});
 }
 
-ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t c, cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
-    return add(__func__, c, stream, &(part){.kind = REDUCE, .from = from, .to = to, .count = count, .type = type, .op = op, .peer = root});
+    return add(
+        __func__, c, stream,
+        &(part){
+            .kind = REDUCE, .from = from, .to = to, .count = count, .type = type, .op = op, .peer = root});
 }
 
-ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t c, cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
-    return add(__func__, c, stream, &(part){.kind = REDUCE_SCATTER, .from = from, .to = to, .count = count, .type = type, .op = op});
+    return add(
+        __func__, c, stream,
+        &(part){.kind = REDUCE_SCATTER, .from = from, .to = to, .count = count, .type = type, .op = op});
 }
 
-ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t c, cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
-    return add(__func__, c, stream, &(part){.kind = BROADCAST, .from = from, .to = to, .count = count, .type = type, .peer = root});
+    return add(
+        __func__, c, stream,
+        &(part){.kind = BROADCAST, .from = from, .to = to, .count = count, .type = type, .peer = root});
 }
 
-ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t c,
+                           cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
-    return add(__func__, c, stream, &(part){.kind = ALLGATHER, .from = from, .to = to, .count = count, .type = type});
+    return add(__func__, c, stream,
+               &(part){.kind = ALLGATHER, .from = from, .to = to, .count = count, .type = type});
 }
 
-ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
-    return add(__func__, c, stream, &(part){.kind = SEND, .from = from, .count = count, .type = type, .peer = peer});
+    return add(__func__, c, stream,
+               &(part){.kind = SEND, .from = from, .count = count, .type = type, .peer = peer});
 }
 
-ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
-    return add(__func__, c, stream, &(part){.kind = RECEIVE, .to = to, .count = count, .type = type, .peer = peer});
+    return add(__func__, c, stream,
+               &(part){.kind = RECEIVE, .to = to, .count = count, .type = type, .peer = peer});
 }

@@ -1,5 +1,5 @@
-/* Conversions to and from 16-bit types, by arithmetic instead of bits: not the program's own, which they help to
- * test. */
+/* Conversions to and from 16-bit types, by arithmetic instead of bits: not the program's own,
+ * which they help to test. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* Work and the thread that does it. An op may be done when everything it follows is done; among those that may,
- * chance decides. Nothing is done before a host waits for it, polls, or has been silent for a while (STANDIN_GRACE
- * milliseconds), so that a program which forgets to wait, or to state an order, meets wrong numbers instead of luck.
- */
+/* Work and the thread that does it. An op may be done when everything it follows is done; among those that
+ * may, chance decides. Nothing is done before a host waits for it, polls, or has been silent for a while
+ * (STANDIN_GRACE milliseconds), so that a program which forgets to wait, or to state an order, meets wrong
+ * numbers instead of luck. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

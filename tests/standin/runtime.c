@@ -18,7 +18,10 @@ cudaError_t standin_set_error(cudaError_t error)
 
 bool standin_on_host_function(void) { return in_host_function; }
 
-static cudaError_t usual_failure(enum standin_kind kind) { return kind == STANDIN_ALLOCATION ? cudaErrorMemoryAllocation : cudaErrorUnknown; }
+static cudaError_t usual_failure(enum standin_kind kind)
+{
+    return kind == STANDIN_ALLOCATION ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+}
 
 cudaError_t standin_enter(const char *call, enum standin_kind kind)
 {
@@ -78,9 +81,11 @@ static const struct {
     WORD(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
     WORD(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
     WORD(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
-    WORD(cudaErrorStreamCaptureImplicit, "operation would make the legacy stream depend on a capturing blocking stream"),
+    WORD(cudaErrorStreamCaptureImplicit,
+         "operation would make the legacy stream depend on a capturing blocking stream"),
     WORD(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
-    WORD(cudaErrorStreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread"),
+    WORD(cudaErrorStreamCaptureWrongThread,
+         "attempt to terminate a thread-local capture sequence from another thread"),
     WORD(cudaErrorUnknown, "unknown error"),
 #undef WORD
 };
@@ -115,7 +120,8 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     STANDIN_ENTER(STANDIN_ALLOCATION);
     *memory = NULL;
     cudaError_t rc = forbidden(__func__);
-    if (rc == cudaSuccess && bytes && !(*memory = standin_device_alloc(bytes, __func__))) rc = cudaErrorMemoryAllocation;
+    if (rc == cudaSuccess && bytes && !(*memory = standin_device_alloc(bytes, __func__)))
+        rc = cudaErrorMemoryAllocation;
     return standin_set_error(rc);
 }
 
@@ -157,7 +163,8 @@ cudaError_t cudaHostUnregister(void *memory)
 {
     int code;
     standin_begin(__func__, STANDIN_ALLOCATION, &code);
-    if (!standin_untrack("registered host memory", memory)) return standin_set_error(cudaErrorHostMemoryNotRegistered);
+    if (!standin_untrack("registered host memory", memory))
+        return standin_set_error(cudaErrorHostMemoryNotRegistered);
     all_done();
     standin_unpin(memory);
     return standin_set_error(standin_sticky);
@@ -208,7 +215,9 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
     STANDIN_ENTER(STANDIN_OTHER);
     memset(a, 0, sizeof *a);
     enum standin_place place = standin_place_of(memory, 1);
-    a->type = place == STANDIN_DEVICE ? cudaMemoryTypeDevice : place == STANDIN_PINNED ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+    a->type = place == STANDIN_DEVICE   ? cudaMemoryTypeDevice
+              : place == STANDIN_PINNED ? cudaMemoryTypeHost
+                                        : cudaMemoryTypeUnregistered;
     a->device = place == STANDIN_HOST ? -2 : standin_device();
     if (place != STANDIN_HOST) a->devicePointer = (void *)(uintptr_t)memory;
     if (place == STANDIN_PINNED) a->hostPointer = (void *)(uintptr_t)memory;
@@ -287,7 +296,8 @@ static cudaError_t wait_for(cudaStream_t stream)
     return standin_sticky;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     STANDIN_ENTER(STANDIN_COPY);
     copy c = {to, from, bytes, 0};
@@ -297,9 +307,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     cudaError_t rc = copy_check(&c, kind, &pageable);
     if (rc != cudaSuccess) return standin_set_error(rc);
     standin_work work = copy_work(&c);
-    if (pageable && is_captured(stream)) standin_defect("a copy of host memory that is not pinned was captured");
+    if (pageable && is_captured(stream))
+        standin_defect("a copy of host memory that is not pinned was captured");
     rc = standin_enqueue(stream, &work, NULL);
-    if (rc == cudaSuccess && pageable && !is_captured(stream)) { /* goes through the runtime's own memory, and the host waits */
+    /* goes through the runtime's own memory, and the host waits */
+    if (rc == cudaSuccess && pageable && !is_captured(stream)) {
         standin_count_more(STANDIN_PAGEABLE);
         rc = wait_for(stream);
     }
@@ -320,7 +332,8 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return standin_set_error(rc == cudaSuccess ? wait_for(NULL) : rc);
 }
 
-static cudaError_t fill(const char *call, enum standin_kind kind, void *to, int byte, size_t bytes, cudaStream_t stream)
+static cudaError_t fill(const char *call, enum standin_kind kind, void *to, int byte, size_t bytes,
+                        cudaStream_t stream)
 {
     STANDIN_ENTER_AS(call, kind);
     copy c = {to, NULL, bytes, byte};
@@ -335,7 +348,10 @@ static cudaError_t fill(const char *call, enum standin_kind kind, void *to, int 
     return standin_set_error(standin_enqueue(stream, &work, NULL));
 }
 
-cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream) { return fill(__func__, STANDIN_COPY, to, byte, bytes, stream); }
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
+{
+    return fill(__func__, STANDIN_COPY, to, byte, bytes, stream);
+}
 
 cudaError_t cudaMemset(void *to, int byte, size_t bytes)
 {
@@ -403,5 +419,6 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     host_call *call = malloc(sizeof *call);
     if (!call) abort();
     *call = (host_call){function, argument};
-    return standin_set_error(standin_enqueue(stream, &(standin_work){"host function", host_run, free, call, 1e-5}, NULL));
+    return standin_set_error(
+        standin_enqueue(stream, &(standin_work){"host function", host_run, free, call, 1e-5}, NULL));
 }

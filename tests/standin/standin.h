@@ -1,8 +1,10 @@
 /* Inside the stand-in for a GPU (README.md beside this says what it is): what its files share.
  *
- *   count.c    every call begins here: counts, trace, injected failures, defects, what is still alive, the report
+ *   count.c    every call begins here: counts, trace, injected failures, defects, what is
+ *              still alive, the report
  *   memory.c   device memory and pinned memory: who owns an address, may it be touched now
- *   queue.c    pieces of work with their dependencies, and the thread that does them late and in a random order
+ *   queue.c    pieces of work with their dependencies, and the thread that does them late
+ *              and in a random order
  *   stream.c   streams and events;  graph.c: capture and graphs;  runtime.c: the rest of the CUDA runtime
  *   kernel.c   runs a kernel's blocks, each thread a fiber (emulate.h is what kernels see of it)
  *   dnn*.c     cuDNN's graph interface;  blas.c: cuBLASLt;  nccl*.c: NCCL
@@ -31,7 +33,7 @@ extern pthread_mutex_t standin_lock;
 static inline void standin_hold(void) { pthread_mutex_lock(&standin_lock); }
 static inline void standin_release(void) { pthread_mutex_unlock(&standin_lock); }
 
-/* ---- count.c ----------------------------------------------------------------------------------------------------- */
+/* ---- count.c ------------------------------------------------------------------------------------------- */
 
 enum standin_kind {
     STANDIN_OTHER,
@@ -50,40 +52,45 @@ enum standin_kind {
     STANDIN_KINDS
 };
 
-/* Counts the call, writes the trace; true when STANDIN_FAIL wants this one to fail: `code` (0: the entry's own
- * choice) says how. */
+/* Counts the call, writes the trace; true when STANDIN_FAIL wants this one to fail: `code` (0: the entry's
+ * own choice) says how. */
 bool standin_begin(const char *call, enum standin_kind kind, int *code);
 void standin_count_more(enum standin_kind kind);
 void standin_count_kernel(const char *name);
 void standin_mark_step(void); /* a line of the report: what was counted since the last */
 void standin_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Something a real GPU might have let pass, or punished with wrong numbers: said on stderr, counted, in the report. */
+/* Something a real GPU might have let pass, or punished with wrong numbers: said on stderr,
+ * counted, in the report. */
 void standin_defect(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Objects alive; what remains at exit is a leak. untrack: false when `object` is not such a thing (never made, or
- * destroyed). */
+/* Objects alive; what remains at exit is a leak. untrack: false when `object` is not such a thing (never
+ * made, or destroyed). */
 void standin_track(const char *what, const void *object);
 bool standin_untrack(const char *what, const void *object);
 bool standin_is(const char *what, const void *object);
 int64_t standin_setting(const char *variable, int64_t otherwise); /* a number from the environment */
-uint64_t standin_random(uint64_t *state);                         /* a next number; *state 0 takes STANDIN_SEED */
+/* a next number; *state 0 takes STANDIN_SEED */
+uint64_t standin_random(uint64_t *state);
 
-/* ---- memory.c ---------------------------------------------------------------------------------------------------- */
+/* ---- memory.c ------------------------------------------------------------------------------------------ */
 
 enum standin_place { STANDIN_NOWHERE, STANDIN_DEVICE, STANDIN_PINNED, STANDIN_HOST };
 /* Where [address, address + bytes) lies; NOWHERE: partly in device or pinned memory. */
 enum standin_place standin_place_of(const void *address, size_t bytes);
-void *standin_device_alloc(size_t bytes, const char *what); /* NULL: more than the GPU has. 256-byte aligned, filled with NaN */
+/* NULL: more than the GPU has. 256-byte aligned, filled with NaN */
+void *standin_device_alloc(size_t bytes, const char *what);
 bool standin_device_free(void *address, const char *what);
 int standin_pin(void *address, size_t bytes); /* negative: overlaps what is known already */
 bool standin_unpin(void *address);
 size_t standin_memory_limit(void);
 size_t standin_memory_free(void);
-void standin_device_open(bool open); /* with the lock: device memory may be touched: by the device thread while it works */
+/* with the lock: device memory may be touched: by the device thread while it works */
+void standin_device_open(bool open);
 
-/* ---- queue.c ----------------------------------------------------------------------------------------------------- */
+/* ---- queue.c ------------------------------------------------------------------------------------------- */
 
 typedef struct standin_op standin_op;
-enum { STANDIN_DONE = 0, STANDIN_LATER = 1 }; /* what run() returns; a negative number: failed with that CUDA error, for good */
+/* what run() returns; a negative number: failed with that CUDA error, for good */
+enum { STANDIN_DONE = 0, STANDIN_LATER = 1 };
 typedef struct standin_work {
     const char *name;
     int (*run)(standin_op *op); /* on the device thread, without the lock */
@@ -104,7 +111,8 @@ struct standin_op {
     uint64_t number;
 };
 
-/* All of these with the lock held. A new op owns the work's argument, and holds the caller's one reference. */
+/* All of these with the lock held. A new op owns the work's argument, and holds the caller's one
+ * reference. */
 standin_op *standin_op_new(const standin_work *work);
 standin_op *standin_op_keep(standin_op *op);
 void standin_op_drop(standin_op **op);
@@ -119,7 +127,7 @@ bool standin_on_device_thread(void);
 bool standin_on_host_function(void); /* of runtime.c */
 void standin_stop(void);             /* at exit */
 
-/* ---- stream.c, graph.c ------------------------------------------------------------------------------------------- */
+/* ---- stream.c, graph.c --------------------------------------------------------------------------------- */
 
 typedef struct standin_capture standin_capture;
 typedef struct standin_set { /* nodes of the graph being captured */
@@ -133,8 +141,8 @@ typedef struct standin_chain {
     int node;
 } standin_chain;
 
-/* Enqueues on a stream, or adds to the graph it is captured into; with `chain` (may be NULL) after its last piece
- * too, which this becomes. Takes the argument, also on error. Without the lock. */
+/* Enqueues on a stream, or adds to the graph it is captured into; with `chain` (may be NULL) after its last
+ * piece too, which this becomes. Takes the argument, also on error. Without the lock. */
 cudaError_t standin_enqueue(cudaStream_t stream, const standin_work *work, standin_chain *chain);
 int standin_stream_device(cudaStream_t stream); /* -1: no such stream */
 
@@ -164,23 +172,27 @@ void standin_set_free(standin_set *set);
 cudaError_t standin_capture_add(struct CUstream_st *stream, const standin_work *work, standin_chain *chain);
 cudaError_t standin_capture_record(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
 cudaError_t standin_capture_wait(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
-cudaError_t standin_capture_spoil(standin_capture *capture, const char *call); /* cudaErrorStreamCaptureUnsupported */
-bool standin_capture_blocks(const char *call); /* this thread captures in a mode that forbids such calls: the capture is spoiled */
+/* cudaErrorStreamCaptureUnsupported */
+cudaError_t standin_capture_spoil(standin_capture *capture, const char *call);
+/* this thread captures in a mode that forbids such calls: the capture is spoiled */
+bool standin_capture_blocks(const char *call);
 bool standin_capture_any(void);
 cudaError_t standin_capture_status(const standin_capture *capture); /* cudaSuccess, or that it was spoiled */
 /* Of stream.c: enqueues a record, `event` now means it. With the lock. */
 void standin_event_set(struct CUevent_st *event, standin_op *op);
 extern const standin_work standin_record_work;
-void standin_stream_submit(struct CUstream_st *stream, standin_op *op); /* after what the stream holds; becomes its last */
+/* after what the stream holds; becomes its last */
+void standin_stream_submit(struct CUstream_st *stream, standin_op *op);
 
-/* ---- kernel.c ---------------------------------------------------------------------------------------------------- */
+/* ---- kernel.c ------------------------------------------------------------------------------------------ */
 
 const char *standin_kernel_at_work(void); /* for the device thread; NULL: none */
 
-/* ---- runtime.c --------------------------------------------------------------------------------------------------- */
+/* ---- runtime.c ----------------------------------------------------------------------------------------- */
 
 cudaError_t standin_set_error(cudaError_t error); /* this thread's last one; returns it */
-/* What every CUDA runtime entry begins with: counted, refused after a lasting error and inside host functions. */
+/* What every CUDA runtime entry begins with: counted, refused after a lasting error and
+ * inside host functions. */
 cudaError_t standin_enter(const char *call, enum standin_kind kind);
 #define STANDIN_ENTER_AS(call, kind)                                 \
     do {                                                             \

@@ -112,7 +112,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     (void)priority;
     return create_stream(__func__, stream, flags);
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) { return create_stream(__func__, stream, flags); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    return create_stream(__func__, stream, flags);
+}
 cudaError_t cudaStreamCreate(cudaStream_t *stream) { return create_stream(__func__, stream, 0); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -199,7 +202,8 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
 {
     STANDIN_ENTER(STANDIN_OTHER);
     *priority = 0;
-    return standin_set_error(standin_stream_device(stream) >= 0 ? cudaSuccess : cudaErrorInvalidResourceHandle);
+    return standin_set_error(standin_stream_device(stream) >= 0 ? cudaSuccess
+                                                                : cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
@@ -248,7 +252,10 @@ static cudaError_t create_event(const char *call, cudaEvent_t *event, unsigned f
     *event = e;
     return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) { return create_event(__func__, event, flags); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    return create_event(__func__, event, flags);
+}
 cudaError_t cudaEventCreate(cudaEvent_t *event) { return create_event(__func__, event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -282,8 +289,14 @@ static cudaError_t record_event(const char *call, cudaEvent_t event, cudaStream_
     standin_release();
     return standin_set_error(rc);
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) { return record_event(__func__, event, stream, flags); }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return record_event(__func__, event, stream, 0); }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+    return record_event(__func__, event, stream, flags);
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    return record_event(__func__, event, stream, 0);
+}
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
@@ -345,7 +358,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     STANDIN_ENTER(STANDIN_OTHER);
     cudaError_t rc = cudaSuccess;
     standin_hold();
-    if (!standin_is("event", start) || !standin_is("event", end) || !start->op || !end->op || ((start->flags | end->flags) & cudaEventDisableTiming))
+    if (!standin_is("event", start) || !standin_is("event", end) || !start->op || !end->op ||
+        ((start->flags | end->flags) & cudaEventDisableTiming))
         rc = cudaErrorInvalidResourceHandle;
     else if (!start->op->done || !end->op->done) rc = cudaErrorNotReady;
     else *ms = (float)((end->op->time - start->op->time) * 1e3);

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* "alive", "defects", a kind ("allocations", "synchronisations", "launches", "copies", ...), a call ("cudaMalloc"),
- * or a kernel's name */
+/* "alive", "defects", a kind ("allocations", "synchronisations", "launches", "copies", ...), a call
+ * ("cudaMalloc"), or a kernel's name */
 int64_t standin_count(const char *what);
 const char *standin_defect_text(int i);  /* NULL: no such */
 void standin_forgive(void);              /* the test provoked those defects: none so far */

@@ -1,12 +1,13 @@
-/* Plans of convolutions as the installed cuDNN makes them for a GPU that is only described: every convolution of the
- * ResNets, in every precision. The descriptions in share/gpus/ were written by hand from the data sheets and
- * compute capabilities of these GPUs, not recorded on them. */
+/* Plans of convolutions as the installed cuDNN makes them for a GPU that is only described: every convolution
+ * of the ResNets, in every precision. The descriptions in share/gpus/ were written by hand from the data
+ * sheets and compute capabilities of these GPUs, not recorded on them. */
 #include "base/file.h"
+#include "graph/rules.h"
 #include "models/models.h"
 #include "ops/cuda/engine.h"
 #include "toolkit_rig.h"
 
-/* norm_stats is a kernel, which is not there. */
+/* These are kernels, which are not there. */
 static int prepare_nothing(const kolo_kernel_request *r, kolo_kernel *k)
 {
     (void)r, (void)k;
@@ -14,12 +15,18 @@ static int prepare_nothing(const kolo_kernel_request *r, kolo_kernel *k)
 }
 static const kolo_op_row nothing = {NULL, prepare_nothing};
 
-static const kolo_op_row *const rows[KOLO_OP_COUNT] = {[KOLO_OP_norm_stats] = &nothing,
-                                                       [KOLO_OP_conv_stats] = &kolo_cuda_conv_stats,
-                                                       [KOLO_OP_conv] = &kolo_cuda_conv,
-                                                       [KOLO_OP_conv_grad_data] = &kolo_cuda_conv_grad_data,
-                                                       [KOLO_OP_conv_grad_weight] =
-                                                           &kolo_cuda_conv_grad_weight};
+static const kolo_op_row *const rows[KOLO_OP_COUNT] = {
+    [KOLO_OP_norm_stats] = &nothing,
+    [KOLO_OP_norm_mask] = &nothing,
+    [KOLO_OP_norm_grad_stats] = &nothing,
+    [KOLO_OP_conv_grad_norm] = &kolo_cuda_conv_grad_norm,
+    [KOLO_OP_norm_apply] = &nothing,
+    [KOLO_OP_norm_conv_stats] = &kolo_cuda_norm_conv_stats,
+    [KOLO_OP_norm_conv_grad_weight] = &kolo_cuda_norm_conv_grad_weight,
+    [KOLO_OP_conv_stats] = &kolo_cuda_conv_stats,
+    [KOLO_OP_conv] = &kolo_cuda_conv,
+    [KOLO_OP_conv_grad_data] = &kolo_cuda_conv_grad_data,
+    [KOLO_OP_conv_grad_weight] = &kolo_cuda_conv_grad_weight};
 static const kolo_backend_type type = {.name = "cuda", .rows = rows, .blocks = kolo_nhwc_blocks};
 
 /* A backend that makes plans for the GPU of a profile and cannot run them. */
@@ -57,9 +64,12 @@ static void close_planner(planner *p)
     free(p);
 }
 
-static bool is_conv(const kolo_node *n) { return n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_weight; }
+static bool is_conv(const kolo_node *n)
+{
+    return n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_weight;
+}
 
-/* ---- whole networks --------------------------------------------------------------------------------------------- */
+/* ---- whole networks ------------------------------------------------------------------------------------ */
 
 typedef struct network {
     kolo_graph *graph;
@@ -110,7 +120,8 @@ static tally plan_network(planner *p, network *n)
             continue;
         }
         if (bytes > t.workspace) t.workspace = bytes;
-        t.breaches += n->graph->dtype == KOLO_F32 && !p->backend.tf32 && strstr(kolo_kernel_name(k), "tensor cores");
+        t.breaches +=
+            n->graph->dtype == KOLO_F32 && !p->backend.tf32 && strstr(kolo_kernel_name(k), "tensor cores");
         t.breaches += bytes > ((size_t)1 << 30) + ((size_t)8 << 20);
     }
     return t;
@@ -123,12 +134,19 @@ static void test_networks(const char *gpu, bool brief)
         const char *model;
         int64_t batch;
         int convolutions; /* a forward and two gradients each, but the first one's input has none */
-    } net[] = {{"resnet18", 256, 59}, {"resnet50", 256, 158}, {"resnet20", 128, 56}, {"resnet18", 32, 59}, {"resnet50", 32, 158}};
+    } net[] = {{"resnet18", 256, 59},
+               {"resnet50", 256, 158},
+               {"resnet20", 128, 56},
+               {"resnet18", 32, 59},
+               {"resnet50", 32, 158}};
     static const struct {
         const char *name;
         enum kolo_dtype dtype;
         bool tf32;
-    } precision[] = {{"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"f16", KOLO_F16, false}};
+    } precision[] = {{"f32", KOLO_F32, false},
+                     {"tf32", KOLO_F32, true},
+                     {"bf16", KOLO_BF16, false},
+                     {"f16", KOLO_F16, false}};
     for (size_t k = 0; k < sizeof precision / sizeof *precision; k++) {
         const bool usual = precision[k].tf32 || precision[k].dtype == KOLO_BF16;
         if (brief && !usual) continue;
@@ -137,16 +155,18 @@ static void test_networks(const char *gpu, bool brief)
             network n = open_network(p, net[i].model, net[i].batch, precision[k].dtype);
             tally t = plan_network(p, &n);
             ok(t.convolutions == net[i].convolutions && !t.refused && !t.breaches,
-               "%s: %s, batch %ld, %s: all %d convolutions have a plan within its rules (workspace %.0f MiB)", gpu, net[i].model, (long)net[i].batch,
-               precision[k].name, t.convolutions, (double)t.workspace / (1 << 20));
-            if (t.refused || t.breaches) diag("%d refused, %d against the rules; %s", t.refused, t.breaches, t.first);
+               "%s: %s, batch %ld, %s: all %d convolutions have a plan within its rules (workspace %.0f MiB)",
+               gpu, net[i].model, (long)net[i].batch, precision[k].name, t.convolutions,
+               (double)t.workspace / (1 << 20));
+            if (t.refused || t.breaches)
+                diag("%d refused, %d against the rules; %s", t.refused, t.breaches, t.first);
             close_network(&n);
         }
         close_planner(p);
     }
 }
 
-/* ---- one convolution ------------------------------------------------------------------------------------------ */
+/* ---- one convolution ----------------------------------------------------------------------------------- */
 
 static const kolo_dnn_conv middle = {.pass = KOLO_DNN_FORWARD,
                                      .dtype = KOLO_BF16,
@@ -169,14 +189,19 @@ static kolo_dnn_choice read_back(const kolo_dnn_plan *p)
     cudnnBackendDescriptor_t engine, knob[KOLO_DNN_KNOBS];
     int64_t n = 0, one;
     cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
-    cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &engine);
+    cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one,
+                             &engine);
     cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one, &c.engine);
-    for (int i = 0; i < KOLO_DNN_KNOBS; i++) cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[i]);
-    cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KOLO_DNN_KNOBS, &n, knob);
+    for (int i = 0; i < KOLO_DNN_KNOBS; i++)
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[i]);
+    cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                             KOLO_DNN_KNOBS, &n, knob);
     c.knobs = (int)n;
     for (int i = 0; i < n; i++) {
-        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one, &c.knob[i].type);
-        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one, &c.knob[i].value);
+        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one,
+                                 &c.knob[i].type);
+        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one,
+                                 &c.knob[i].value);
     }
     for (int i = 0; i < KOLO_DNN_KNOBS; i++) cudnnBackendDestroyDescriptor(knob[i]);
     cudnnBackendDestroyDescriptor(engine);
@@ -211,7 +236,8 @@ static void test_round_trip(const char *gpu, enum kolo_dnn_pass pass, enum kolo_
         engines += !i || list[i].engine != list[i - 1].engine;
         kolo_dnn_plan_destroy(&plan);
     }
-    ok(plans >= 5 && engines >= 2 && !other, "%s: %s, %s: the texts of %ld choices lead back to their engines and knobs", gpu, name[pass],
+    ok(plans >= 5 && engines >= 2 && !other,
+       "%s: %s, %s: the texts of %ld choices lead back to their engines and knobs", gpu, name[pass],
        kolo_dtype_name(dtype), (long)n);
     if (plans < 5 || engines < 2) diag("%d plans of %d engines", plans, engines);
     free(list);
@@ -226,7 +252,8 @@ static void test_texts(void)
     int taken = 0;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) taken += kolo_dnn_choice_read(&c, bad[i]);
     is_int(taken, 0, "no choice is read from damaged texts");
-    ok(kolo_dnn_choice_read(&c, "10 12:-1 2:5") && c.engine == 10 && c.knobs == 2 && (int)c.knob[0].type == 12 && c.knob[0].value == -1 && c.knob[1].value == 5,
+    ok(kolo_dnn_choice_read(&c, "10 12:-1 2:5") && c.engine == 10 && c.knobs == 2 &&
+           (int)c.knob[0].type == 12 && c.knob[0].value == -1 && c.knob[1].value == 5,
        "a choice's text is its engine, then type:value of each knob");
 }
 
@@ -238,9 +265,18 @@ static void test_rules(void)
         enum kolo_dnn_pass pass;
         enum kolo_dtype dtype;
         kolo_dnn_rules rules;
-    } rule[] = {{"no tensor cores", KOLO_DNN_FORWARD, KOLO_F32, {1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0, SIZE_MAX}},
-                {"only the same bits", KOLO_DNN_WEIGHT, KOLO_F32, {1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, SIZE_MAX}},
-                {"no 16-bit sums", KOLO_DNN_WEIGHT, KOLO_F16, {1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, SIZE_MAX}},
+    } rule[] = {{"no tensor cores",
+                 KOLO_DNN_FORWARD,
+                 KOLO_F32,
+                 {1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0, SIZE_MAX}},
+                {"only the same bits",
+                 KOLO_DNN_WEIGHT,
+                 KOLO_F32,
+                 {1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, SIZE_MAX}},
+                {"no 16-bit sums",
+                 KOLO_DNN_WEIGHT,
+                 KOLO_F16,
+                 {1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, SIZE_MAX}},
                 {"a megabyte", KOLO_DNN_DATA, KOLO_F32, {0, 0, 1 << 20}}};
     planner *p = open_planner("h200", false, "");
     for (size_t k = 0; k < sizeof rule / sizeof *rule; k++) {
@@ -256,7 +292,8 @@ static void test_rules(void)
         for (int64_t i = 0; i < n; i++) {
             kolo_dnn_plan *free_plan, *plan;
             if (kolo_dnn_plan_create(&free_plan, g, &list[i], &anything)) continue;
-            bool wrong = (free_plan->notes & rule[k].rules.notes) || free_plan->workspace > rule[k].rules.workspace;
+            bool wrong =
+                (free_plan->notes & rule[k].rules.notes) || free_plan->workspace > rule[k].rules.workspace;
             bool made = !kolo_dnn_plan_create(&plan, g, &list[i], &rule[k].rules);
             shut += !made;
             left += made;
@@ -271,7 +308,8 @@ static void test_rules(void)
     close_planner(p);
 }
 
-/* How many proposals a clock would try: those that make a plan without being compiled first. Of cuDNN 9.19, as it says itself. */
+/* How many proposals a clock would try: those that make a plan without being compiled first. Of cuDNN
+ * 9.19, as it says itself. */
 static void test_proposals(void)
 {
     static const struct {
@@ -283,13 +321,23 @@ static void test_proposals(void)
                  {"3 x 3, 512", KOLO_DNN_FORWARD, 512, 512, 7, 3, 31, 28},
                  {"3 x 3, 512, its weight's gradient", KOLO_DNN_WEIGHT, 512, 512, 7, 3, 40, 36},
                  {"1 x 1, 256 to 128, its data gradient", KOLO_DNN_DATA, 256, 128, 56, 1, 37, 33}};
-    const kolo_dnn_rules rules = {.behaviours = 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, .workspace = (size_t)1 << 30};
+    const kolo_dnn_rules rules = {.behaviours = 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,
+                                  .workspace = (size_t)1 << 30};
     planner *p = open_planner("h200", false, "");
     for (size_t k = 0; k < sizeof shape / sizeof *shape; k++) {
         const int64_t side = shape[k].side, pad = shape[k].kernel / 2;
-        const kolo_dnn_conv c = {.pass = shape[k].pass, .dtype = KOLO_BF16, .rows = 256, .in = shape[k].in, .out = shape[k].out, .group = 1,
-                                 .x = {side, side}, .y = {side, side}, .kernel = {shape[k].kernel, shape[k].kernel}, .stride = {1, 1},
-                                 .pad = {pad, pad}, .dilation = {1, 1}};
+        const kolo_dnn_conv c = {.pass = shape[k].pass,
+                                 .dtype = KOLO_BF16,
+                                 .rows = 256,
+                                 .in = shape[k].in,
+                                 .out = shape[k].out,
+                                 .group = 1,
+                                 .x = {side, side},
+                                 .y = {side, side},
+                                 .kernel = {shape[k].kernel, shape[k].kernel},
+                                 .stride = {1, 1},
+                                 .pad = {pad, pad},
+                                 .dilation = {1, 1}};
         kolo_dnn_graph *g;
         kolo_dnn_choice *list;
         int64_t n, admissible = 0;
@@ -301,8 +349,8 @@ static void test_proposals(void)
             admissible++;
             kolo_dnn_plan_destroy(&plan);
         }
-        ok(n >= shape[k].proposals && admissible >= shape[k].admissible, "%s: the clock has %ld of %ld proposals to try", shape[k].name,
-           (long)admissible, (long)n);
+        ok(n >= shape[k].proposals && admissible >= shape[k].admissible,
+           "%s: the clock has %ld of %ld proposals to try", shape[k].name, (long)admissible, (long)n);
         free(list);
         kolo_dnn_graph_destroy(&g);
     }
@@ -316,7 +364,7 @@ static void test_sums(const char *model, int64_t batch, enum kolo_dtype dtype, i
     network n = open_network(p, model, batch, dtype);
     int all = 0, with = 0, wrong = 0;
     free(n.layout);
-    toolkit_check(kolo_graph_fuse_conv(n.graph), "fuse");
+    toolkit_check(kolo_graph_fuse_conv(n.graph, false), "fuse");
     n.layout = kolo_alloc((size_t)n.graph->tensors * sizeof *n.layout);
     toolkit_check(kolo_backend_layout(&p->backend, n.graph, NULL, NULL, n.layout), "layout");
     for (int i = 0; i < (int)n.graph->nodes; i++) {
@@ -338,48 +386,75 @@ static void test_sums(const char *model, int64_t batch, enum kolo_dtype dtype, i
     close_planner(p);
 }
 
-/* How many engines cuDNN proposes for a convolution with what may stand around it. */
-static int64_t count_proposals(planner *p, const kolo_dnn_conv *c)
+/* Which data gradients behind a norm form its sums by an engine that is there, without being compiled, and
+ * that the rule of bytes counts none of them as several passes. */
+static void test_masks(const char *gpu, const char *model, int64_t batch, int gradients)
 {
-    kolo_dnn_graph *g = NULL;
-    kolo_dnn_choice *list = NULL;
-    int64_t n = 0;
-    toolkit_check(kolo_dnn_graph_create(&g, &p->cuda, c), "graph");
-    toolkit_check(kolo_dnn_proposals(g, &list, &n), "proposals");
-    free(list);
-    kolo_dnn_graph_destroy(&g);
-    return n;
-}
-
-/* relu(scale x + bias) in front of a convolution with sums, and of a weight's gradient: which of a network's
- * convolutions cuDNN has engines for. Nothing is fused so yet: this is what could be. */
-static void test_prologues(const char *model, int64_t batch, enum kolo_dtype dtype, int forward, int weight)
-{
-    planner *p = open_planner("h200", false, "");
-    network n = open_network(p, model, batch, dtype);
-    int all = 0, with[2] = {0};
+    planner *p = open_planner(gpu, false, "");
+    network n = open_network(p, model, batch, KOLO_F16);
+    int all = 0, with = 0, wrong = 0;
+    free(n.layout);
+    toolkit_check(kolo_graph_fuse_grad(n.graph), "fuse");
+    n.layout = kolo_alloc((size_t)n.graph->tensors * sizeof *n.layout);
+    size_t *bytes = kolo_alloc((size_t)n.graph->tensors * sizeof *bytes), workspace = 0;
+    toolkit_check(kolo_backend_layout(&p->backend, n.graph, NULL, NULL, n.layout), "layout");
+    for (int64_t t = 0; t < n.graph->tensors; t++) bytes[t] = n.layout[t].bytes;
+    const kolo_stored stored = {bytes, true};
     for (int i = 0; i < (int)n.graph->nodes; i++) {
         const kolo_node *node = &n.graph->node[i];
-        if (node->op != KOLO_OP_conv) continue;
-        const kolo_kernel_request r = {&p->backend, n.graph, node, n.layout};
-        kolo_dnn_conv c;
-        toolkit_check(kolo_cuda_conv_describe(&r, KOLO_DNN_FORWARD, (int[]){node->in[0], node->in[1], node->out[0]}, &c),
-                      "describe");
-        c.prologue = c.statistics = true;
+        kolo_kernel *k;
+        size_t needs = 0;
+        if (node->op != KOLO_OP_conv_grad_norm) continue;
+        toolkit_check(kolo_backend_prepare(&p->backend, n.graph, i, n.layout, &k, &needs), "prepare");
+        if (needs > workspace) workspace = needs;
+        const bool fused = strstr(kolo_kernel_name(k), "with a norm's sums");
+        const double once = kolo_bytes_whole(n.graph, node, &stored).written;
         all++;
-        with[0] += count_proposals(p, &c) > 0;
-        c.statistics = false;
-        c.pass = KOLO_DNN_WEIGHT;
-        with[1] += count_proposals(p, &c) > 0;
+        with += fused;
+        wrong += fused != (kolo_bytes_conv(n.graph, node, &stored).written <= once);
+        if (!fused) diag("%s: %s", n.graph->tensor[node->out[0]].name, kolo_kernel_name(k));
     }
-    ok(with[0] == forward && with[1] == weight,
-       "%s, %s: behind scale, bias and relu %d of %d convolutions have engines forward with sums, %d for the weights", model,
-       kolo_dtype_name(dtype), with[0], all, with[1]);
+    ok(all == gradients && with == all && !wrong && workspace < 64 << 20,
+       "%s: %s, fp16: of %d data gradients behind a norm %d form its sums by a precompiled engine (workspace "
+       "%.1f MiB)",
+       gpu, model, all, with, (double)workspace / (1 << 20));
+    if (wrong) diag("for %d the rule of bytes (graph/bytes.c) says otherwise", wrong);
+    free(bytes);
     close_network(&n);
     close_planner(p);
 }
 
-/* ---- choices and groups --------------------------------------------------------------------------------------- */
+/* Which norms with relu are done by the convolutions behind them, by engines that are there. */
+static void test_norms(const char *model, int64_t batch, int norms)
+{
+    static const char *const says[] = {"with norm and sums", "with norm, "};
+    planner *p = open_planner("h200", false, "");
+    network n = open_network(p, model, batch, KOLO_F16);
+    int all[2] = {0}, with[2] = {0};
+    size_t bytes = 0;
+    free(n.layout);
+    toolkit_check(kolo_graph_fuse_conv(n.graph, true), "fuse");
+    n.layout = kolo_alloc((size_t)n.graph->tensors * sizeof *n.layout);
+    toolkit_check(kolo_backend_layout(&p->backend, n.graph, NULL, NULL, n.layout), "layout");
+    for (int i = 0; i < (int)n.graph->nodes; i++) {
+        const enum kolo_op op = n.graph->node[i].op;
+        const int which = op == KOLO_OP_norm_conv_grad_weight;
+        kolo_kernel *k;
+        if (op != KOLO_OP_norm_conv_stats && !which) continue;
+        toolkit_check(kolo_backend_prepare(&p->backend, n.graph, i, n.layout, &k, &bytes), "prepare");
+        all[which]++;
+        with[which] += strstr(kolo_kernel_name(k), says[which]) != NULL;
+    }
+    ok(all[0] == norms && all[1] == norms && with[0] == norms && with[1] == norms,
+       "%s, f16: %d norms are done by the convolutions behind them, %d of these by a precompiled engine, %d "
+       "of their "
+       "weights' gradients",
+       model, all[0], with[0], with[1]);
+    close_network(&n);
+    close_planner(p);
+}
+
+/* ---- choices and groups -------------------------------------------------------------------------------- */
 
 /* x (4, in, 14, 14), one convolution of 3 x 3, and its gradients. */
 static network open_single(planner *p, int64_t in, int64_t out, int64_t groups, enum kolo_dtype dtype)
@@ -403,7 +478,9 @@ static network open_single(planner *p, int64_t in, int64_t out, int64_t groups, 
     int db = kolo_graph_tensor(n.graph, "db", KOLO_ROLE_GRADIENT, KOLO_F32, 1, &out);
     n.graph->tensor[dw].of = w;
     const kolo_attributes a = n.graph->node[0].a;
-    toolkit_check(kolo_graph_node_with(n.graph, KOLO_OP_conv_grad_weight, 2, (int[]){x, dy}, 2, (int[]){dw, db}, &a), "dw");
+    toolkit_check(
+        kolo_graph_node_with(n.graph, KOLO_OP_conv_grad_weight, 2, (int[]){x, dy}, 2, (int[]){dw, db}, &a),
+        "dw");
     toolkit_check(kolo_graph_node_with(n.graph, KOLO_OP_conv_grad_data, 2, (int[]){dy, w}, 1, &dx, &a), "dx");
     n.layout = kolo_alloc((size_t)n.graph->tensors * sizeof *n.layout);
     toolkit_check(kolo_backend_layout(&p->backend, n.graph, NULL, NULL, n.layout), "layout");
@@ -416,8 +493,10 @@ static void test_groups(void)
         const char *name;
         int64_t in, out, groups;
         int plans;
-    } group[] = {
-        {"32 groups", 128, 256, 32, 3}, {"depthwise", 96, 96, 96, 3}, {"depthwise, twice as many", 48, 96, 48, 3}, {"groups of padded channels", 12, 20, 4, 0}};
+    } group[] = {{"32 groups", 128, 256, 32, 3},
+                 {"depthwise", 96, 96, 96, 3},
+                 {"depthwise, twice as many", 48, 96, 48, 3},
+                 {"groups of padded channels", 12, 20, 4, 0}};
     static const enum kolo_dtype dtypes[] = {KOLO_F32, KOLO_BF16, KOLO_F16};
     for (size_t k = 0; k < sizeof group / sizeof *group; k++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
@@ -425,8 +504,8 @@ static void test_groups(void)
             planner *p = open_planner("h200", false, "");
             network n = open_single(p, group[k].in, group[k].out, group[k].groups, dtypes[d]);
             tally t = plan_network(p, &n);
-            is_int(t.convolutions - t.refused, fits ? 3 : 0, "%s, %s: %s", group[k].name, kolo_dtype_name(dtypes[d]),
-                   fits ? "all three passes have a plan" : "refused");
+            is_int(t.convolutions - t.refused, fits ? 3 : 0, "%s, %s: %s", group[k].name,
+                   kolo_dtype_name(dtypes[d]), fits ? "all three passes have a plan" : "refused");
             if (t.refused && fits) diag("%s", t.first);
             if (!fits) ok(strstr(t.first, "multiples of 8"), "the refusal says what is possible");
             close_network(&n);
@@ -484,10 +563,15 @@ int main(void)
     test_sums("resnet50", 256, KOLO_F16, 53, 52);
     test_sums("resnet101", 128, KOLO_F16, 104, 103);
     test_sums("resnet50", 256, KOLO_BF16, 53, 0);
-    test_prologues("resnet18", 256, KOLO_F16, 19, 19);
-    test_prologues("resnet50", 256, KOLO_F16, 52, 52);
-    test_prologues("resnet101", 128, KOLO_F16, 103, 103);
-    test_prologues("resnet50", 256, KOLO_BF16, 0, 0);
+    test_masks("h200", "resnet18", 256, 12);
+    test_masks("h200", "resnet50", 256, 47);
+    test_masks("h200", "resnet101", 128, 98);
+    test_masks("h200", "resnet50", 32, 47);
+    test_masks("h100", "resnet50", 256, 47);
+    test_masks("h200", "resnet20", 128, 16);
+    test_norms("resnet18", 256, 8);
+    test_norms("resnet50", 256, 32);
+    test_norms("resnet101", 128, 66);
     test_groups();
     test_choices();
     test_networks("h200", false);

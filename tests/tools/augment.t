@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The options augment, interpolation, repeat, mixup: from the command line or a recipe into a run and its record.
+# The options augment, interpolation, repeat, mixup: from the command line or a recipe into
+# a run and its record.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 export KOLO_CACHE=$ROOM/cache # no other test's choices between two of its runs
@@ -8,13 +9,15 @@ LIST='randaugment(2,9),erase(0.25),jitter(0.4,0.4,0.4,0.1)'
 train() { # RUN OPTION...
     local run=$1
     shift
-    kolo train shapes data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/$run" batch=32 epochs=1 threads=1 "$@" > "$ROOM/log" 2>&1
+    kolo train shapes data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/$run" batch=32 epochs=1 \
+        threads=1 "$@" > "$ROOM/log" 2>&1
 }
 losses() { grep -o '"loss":[0-9.e+-]*' "$ROOM/$1/events.jsonl"; }
 
 train one augment="$LIST" interpolation=bicubic repeat=2 readers=1
 is $? 0 "a run with parameters, bicubic resizing and two views of a picture"
-like "$ROOM/one/recipe.yaml" "^augment: .*randaugment\(2,9\),erase\(0.25\),jitter\(0.4,0.4,0.4,0.1\)" "its record holds the text"
+like "$ROOM/one/recipe.yaml" "^augment: .*randaugment\(2,9\),erase\(0.25\),jitter\(0.4,0.4,0.4,0.1\)" \
+    "its record holds the text"
 train two augment="$LIST" interpolation=bicubic repeat=2 readers=3
 is "$(losses two)" "$(losses one)" "the same losses with three readers"
 train three augment="randaugment(2,10),erase(0.25),jitter(0.4,0.4,0.4,0.1)" interpolation=bicubic repeat=2
@@ -24,8 +27,10 @@ train one augment="$LIST,cutout" interpolation=bicubic repeat=2 epochs=2
 is $? 78 "going on with other augmentations is refused"
 like "$ROOM/log" "augment" "and the difference is named"
 
-printf 'model: resnet20\nsize: 32\ncrop: resized\naugment: [randaugment(2,9), erase(0.25)]\n' > "$ROOM/recipe.yaml"
-kolo train "$ROOM/recipe.yaml" data="$ROOM/data/train" run="$ROOM/four" batch=32 steps=1 threads=1 > "$ROOM/log" 2>&1
+printf 'model: resnet20\nsize: 32\ncrop: resized\naugment: [randaugment(2,9), erase(0.25)]\n' > \
+    "$ROOM/recipe.yaml"
+kolo train "$ROOM/recipe.yaml" data="$ROOM/data/train" run="$ROOM/four" batch=32 steps=1 threads=1 > \
+    "$ROOM/log" 2>&1
 is $? 0 "a list in a recipe"
 like "$ROOM/four/recipe.yaml" "randaugment\(2,9\),erase\(0.25\)" "is one text in the record"
 
@@ -43,5 +48,7 @@ for key in mixup cutmix; do
     ok $? "with other losses"
 done
 kolo help augmentations > "$ROOM/help"
-like "$ROOM/help" "erase\(probability=0.5, area_min=0.02, area_max=0.33, aspect_min=0.3, aspect_max=3.3, noise=0\)" "help shows parameters and their standard values"
+like "$ROOM/help" \
+    "erase\(probability=0.5, area_min=0.02, area_max=0.33, aspect_min=0.3, aspect_max=3.3, noise=0\)" \
+    "help shows parameters and their standard values"
 done_testing

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What the TAB key completes, typed at the prompt of real shells: bash and zsh at a terminal, fish by its own `complete -C`.
+# What the TAB key completes, typed at the prompt of real shells: bash and zsh at a terminal, fish by
+# its own `complete -C`.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack kolo-shards
@@ -15,12 +16,17 @@ done
 press() {
     local line=$2 start ready i
     case $1 in
-    bash) start="TERM=dumb INPUTRC=/dev/null bash --norc --noprofile -i" ready="for p in kolo kolo-pack kolo-shards; do . $ROOM/c/bash-\$p; done" ;;
-    zsh) start="TERM=dumb zsh -f -i" ready="fpath=($ROOM/zfunc \$fpath); autoload -Uz compinit; compinit -u -d $ROOM/zdump; setopt no_beep" ;;
+    bash) start="TERM=dumb INPUTRC=/dev/null bash --norc --noprofile -i" \
+        ready="for p in kolo kolo-pack kolo-shards; do . $ROOM/c/bash-\$p; done" ;;
+    zsh) start="TERM=dumb zsh -f -i" \
+        ready="fpath=($ROOM/zfunc \$fpath); autoload -Uz compinit; compinit -u -d $ROOM/zdump"
+        ready+="; setopt no_beep" \
+        ;;
     esac
     {
         echo "PS1=; cd $ROOM/here; $ready"
-        echo "kolo() { printf '<%s>' \"\$@\" > $ROOM/called; }; kolo-pack() { kolo \"\$@\"; }; kolo-shards() { kolo \"\$@\"; }"
+        echo \
+            "kolo() { printf '<%s>' \"\$@\" > $ROOM/called; }; kolo-pack() { kolo \"\$@\"; }; kolo-shards() { kolo \"\$@\"; }"
         echo "touch $ROOM/prompt"
         for ((i = 0; i < 400; i++)); do if [ -e "$ROOM/prompt" ]; then break; else sleep 0.05; fi; done
         sleep 0.3
@@ -37,10 +43,13 @@ typed() { # SHELL LINE RESULT
 mkdir "$ROOM/zfunc"
 for program in kolo kolo-pack kolo-shards; do cp "$ROOM/c/zsh-$program" "$ROOM/zfunc/_$program"; done
 for shell in bash zsh; do
-    if ! command -v $shell > /dev/null || ! command -v script > /dev/null; then skip "no $shell, or no script(1) to make a terminal" && continue; fi
+    if ! command -v $shell > /dev/null ||
+        ! command -v script > /dev/null; then skip "no $shell, or no script(1) to make a terminal" &&
+        continue; fi
     typed $shell 'kolo tra<TAB>' '<train>'
     typed $shell 'kolo train preci<TAB>b<TAB>' '<train><precision=bf16>'
-    typed $shell 'kolo train shap<TAB>optimizer=adamw data=data/tr<TAB>' '<train><shapes><optimizer=adamw><data=data/train>'
+    typed $shell 'kolo train shap<TAB>optimizer=adamw data=data/tr<TAB>' \
+        '<train><shapes><optimizer=adamw><data=data/train>'
     typed $shell 'kolo train a.y<TAB>reduce=can<TAB>' '<train><a.yaml><reduce=canonical>'
     typed $shell 'kolo eval run=x model=convnext_b<TAB>' '<eval><run=x><model=convnext_base>'
     typed $shell 'kolo-pack --sou<TAB>webd<TAB>--split v<TAB>' '<--source><webdataset-tar><--split><val>'
@@ -50,7 +59,8 @@ for shell in bash zsh; do
 done
 if command -v fish > /dev/null; then
     offers() { # LINE RESULT
-        is "$(cd "$ROOM/here" && HOME=$ROOM XDG_CONFIG_HOME=$ROOM fish --no-config -c "for p in kolo kolo-pack kolo-shards; source $ROOM/c/fish-\$p; end
+        is "$(cd "$ROOM/here" && HOME=$ROOM XDG_CONFIG_HOME=$ROOM fish --no-config -c \
+            "for p in kolo kolo-pack kolo-shards; source $ROOM/c/fish-\$p; end
             complete -C '$1'" | cut -f 1 | tr '\n' ' ')" "$2 " "fish: $1<TAB>"
     }
     offers 'kolo tra' train
@@ -67,7 +77,9 @@ fi
 # nothing drifts: all that a program reads is offered
 for program in kolo-pack kolo-shards; do
     missing=
-    for option in $("$program" --help | grep -oE '^  --[a-z-]+'); do grep -q -- "$option\b" "$ROOM/c/bash-$program" || missing="$missing $option"; done
+    for option in $("$program" --help |
+        grep -oE '^  --[a-z-]+'); do grep -q -- "$option\b" "$ROOM/c/bash-$program" ||
+        missing="$missing $option"; done
     is "$missing" "" "every option of $program --help is offered"
 done
 missing=

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Weights from one form to another, what does not fit, and kolo predict. (Beside other programs: tests/peers/exchange.py.)
+# Weights from one form to another, what does not fit, and kolo predict. (Beside other programs:
+# tests/peers/exchange.py.)
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOM" || exit 1
@@ -20,7 +21,8 @@ convert model=resnet20 weights=cut.weights c.safetensors
 is $? 2 "cut within a layer: exit 2"
 convert model=resnet20 weights=a.safetensors export_dtype=bf16 half.safetensors
 is $(($(stat -c %s half.safetensors) * 10 / $(stat -c %s a.safetensors))) 5 "bf16: half of the numbers' bytes"
-convert model=resnet20 weights=half.safetensors export_dtype=bf16 half2.safetensors && cmp -s half.safetensors half2.safetensors
+convert model=resnet20 weights=half.safetensors export_dtype=bf16 half2.safetensors &&
+    cmp -s half.safetensors half2.safetensors
 ok $? "which are read back"
 
 for name in x.pth x.pt plain x.safetensors.gz; do
@@ -33,7 +35,8 @@ done
 convert model=swin_t seed=1 names=paper paper.safetensors && convert model=swin_t seed=1 own.safetensors
 grep -aq '"layers.2.downsample.reduction.weight"' paper.safetensors
 ok $? "the paper's names"
-convert model=swin_t weights=paper.safetensors seed=2 again.safetensors && cmp -s own.safetensors again.safetensors
+convert model=swin_t weights=paper.safetensors seed=2 again.safetensors &&
+    cmp -s own.safetensors again.safetensors
 ok $? "are recognised"
 like log "paper.safetensors: .* under the paper's names" "and named"
 convert model=lenet5 names=timm x.safetensors
@@ -47,18 +50,26 @@ convert model=resnet32 weights=a.safetensors x.safetensors
 like log "layer1.3.conv1.weight, .* and [0-9]+ more" "missing tensors: twenty, then how many more"
 
 header='{"linear.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}' long=$(printf 'x%.0s' {1..200})
-for i in {10..59}; do header+=",\"$long$i\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[$((4 * i - 36)),$((4 * i - 32))]}"; done
+for i in {10..59}; do \
+    header+=",\"$long$i\":{\"dtype\":\"F32\",\"shape\":[1],"
+    header+="\"data_offsets\":[$((4 * i - 36)),$((4 * i - 32))]}"; done
 framed() { # HEADER BYTES: a file of safetensors
     # shellcheck disable=SC2059
-    printf "\\x$(printf %x $((${#1} % 256)))\\x$(printf %x $((${#1} / 256)))\\0\\0\\0\\0\\0\\0" && printf '%s' "$1" && head -c "$2" /dev/zero
+    printf "\\x$(printf %x $((${#1} % 256)))\\x$(printf %x $((${#1} / 256)))\\0\\0\\0\\0\\0\\0" &&
+        printf '%s' "$1" && head -c "$2" /dev/zero
 }
 framed "$header}" 204 > long.safetensors
 convert model=resnet20 weights=long.safetensors x.safetensors
 is $? 78 "fifty long names: exit 78"
-like log 'error: kolo export: .*missing: .*; 50 unknown: .*; 1 of another shape: linear.weight .F32 1, the model has 10x64.$' "no kind pushes another out"
-all_names() { is "$(grep -o 'xxx[0-9][0-9]' log | sort -u | wc -l) $(grep -oE 'layer[123]\.[012]\.(conv|bn)[12]\.(weight|bias|running_mean|running_var)' log | sort -u | wc -l)" "50 90" "$1"; }
+like log \
+    'error: kolo export: .*missing: .*; 50 unknown: .*; 1 of another shape: linear.weight .F32 1, the model has 10x64.$' \
+    "no kind pushes another out"
+all_names() { is "$(grep -o 'xxx[0-9][0-9]' log | sort -u |
+    wc -l) $(grep -oE 'layer[123]\.[012]\.(conv|bn)[12]\.(weight|bias|running_mean|running_var)' log |
+    sort -u | wc -l)" "50 90" "$1"; }
 all_names "and each is listed"
-kolo train model=resnet20 data=synthetic size=32 batch=8 steps=1 threads=1 deterministic=true init=long.safetensors init_head=load run=long > log 2>&1
+kolo train model=resnet20 data=synthetic size=32 batch=8 steps=1 threads=1 deterministic=true \
+    init=long.safetensors init_head=load run=long > log 2>&1
 all_names "by kolo train too, whose run ends before it says so"
 
 # --- predict
@@ -66,58 +77,73 @@ kolo-pack --source shapes --count 3 --size 28 --color gray --encoding raw --out 
 kolo-shards extract data --out pictures >> log 2>&1
 mapfile -t pictures < <(find pictures -type f -name '*.png' | sort)
 convert model=lenet5 seed=1 l.safetensors
-kolo predict model=lenet5 weights=l.safetensors "${pictures[@]}" --logits all.json top=2 deterministic=true > out 2> log
+kolo predict model=lenet5 weights=l.safetensors "${pictures[@]}" --logits all.json top=2 deterministic=true \
+    > out 2> log
 is $? 0 "predict"
 is "$(grep -c '%' out)" $((2 * ${#pictures[@]})) "two classes for each picture"
-kolo predict model=lenet5 weights=l.safetensors "${pictures[1]}" --logits one.json deterministic=true > /dev/null 2>> log
+kolo predict model=lenet5 weights=l.safetensors "${pictures[1]}" --logits one.json deterministic=true > \
+    /dev/null 2>> log
 rounded() { grep -o ':\[[^]]*' | tr -d ':[' | tr , '\n' | awk '{printf "%.5f ", $1}'; }
-is "$(rounded < one.json)" "$(sed -n 2p all.json | rounded)" "a picture alone gives what it gives among others"
+is "$(rounded < one.json)" "$(sed -n 2p all.json |
+    rounded)" "a picture alone gives what it gives among others"
 kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" out=drawn > /dev/null 2> log
 is "$? $(grep -c 'out= is for networks that find boxes' log)" "78 1" "classes are not drawn: exit 78"
 seq 0 9 | sed 's/^/name /' > names
-kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" labels=names top=10 2>> log | grep -q '  7  name 7$'
+kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" labels=names top=10 2>> log |
+    grep -q '  7  name 7$'
 ok $? "names of classes"
 kolo predict model=lenet5 weights=l.safetensors names > /dev/null 2> log
 is $? 2 "a file that is no picture: exit 2"
 like log "names: " "which is named"
-mkdir -p mixed/below mixed/none && cp "${pictures[0]}" mixed/a.png && cp "${pictures[1]}" mixed/below/c.png && cp names mixed/below/names
+mkdir -p mixed/below mixed/none && cp "${pictures[0]}" mixed/a.png && cp "${pictures[1]}" mixed/below/c.png &&
+    cp names mixed/below/names
 head -c 60 "${pictures[2]}" > mixed/b.png
 some() { # WORDS...: status, what was shown, how many are in the list
-    kolo predict model=lenet5 weights=l.safetensors "$@" top=1 logits=some.json deterministic=true > out 2> log
+    kolo predict model=lenet5 weights=l.safetensors "$@" top=1 logits=some.json deterministic=true > out 2> \
+        log
     echo "$? $(grep -v % out | tr '\n' ' ')$(grep -c logits some.json)"
 }
-is "$(some mixed/b.png mixed/a.png mixed/below/c.png)" "2 mixed/a.png mixed/below/c.png 2" "one bad picture of three: the others are shown, exit 2"
+is "$(some mixed/b.png mixed/a.png mixed/below/c.png)" "2 mixed/a.png mixed/below/c.png 2" \
+    "one bad picture of three: the others are shown, exit 2"
 like log 'mixed/b.png: .*; it is left out' "it is named"
 like log '1 of 3 pictures could not be read' "and counted"
-is "$(rounded < some.json)" "$(sed -n '1p;2p' all.json | rounded)" "the others' logits are theirs, and a list of JSON"
+is "$(rounded < some.json)" "$(sed -n '1p;2p' all.json |
+    rounded)" "the others' logits are theirs, and a list of JSON"
 rm mixed/b.png
 is "$(some mixed/)" "0 mixed/a.png mixed/below/c.png 2" "a folder: the pictures in it and below, by name"
 is "$(some mixed/none | cut -c 1)" 2 "a folder without a picture: exit 2"
 kolo predict model=lenet5 "${pictures[0]}" > /dev/null 2> log
 is $? 78 "no weights: exit 78"
-for missing in "${pictures[0]} nowhere.png" "nowhere.png weights=l.safetensors" "${pictures[0]} weights=nowhere.png" "${pictures[0]} labels=nowhere.png"; do
+for missing in "${pictures[0]} nowhere.png" "nowhere.png weights=l.safetensors" \
+    "${pictures[0]} weights=nowhere.png" "${pictures[0]} labels=nowhere.png"; do
     # shellcheck disable=SC2086
     KOLO_CACHE=$ROOM/untimed kolo predict model=lenet5 weights=l.safetensors $missing > /dev/null 2> log
-    is "$? $([ -e untimed/choices ] && echo timed)" "2 " "what is not there is said before anything is timed: exit 2"
+    is "$? $([ -e untimed/choices ] &&
+        echo timed)" "2 " "what is not there is said before anything is timed: exit 2"
     like log 'nowhere.png: No such file' "by its name"
 done
 printf 'model: lenet5\nmean: 0.5\nstd: 0.25\nlr: 3\n' > other.yaml
 logits() { # WORDS...
-    kolo predict "$@" weights=l.safetensors "${pictures[0]}" --logits words.json deterministic=true > /dev/null 2> log && rounded < words.json
+    kolo predict "$@" weights=l.safetensors "${pictures[0]}" --logits words.json deterministic=true > \
+        /dev/null 2> log && rounded < words.json
 }
 plain=$(logits model=lenet5) stated=$(logits model=lenet5 mean=0.5 std=0.25)
 [ -n "$stated" ] && [ "$plain" != "$stated" ]
 ok $? "another mean gives other numbers"
 is "$(logits other.yaml)" "$stated" "a recipe as first word: its transform"
 is "$(logits lenet5_mnist)" "$plain" "or the name of one"
-like log 'lenet5_mnist takes mean and deviation from its data, .* MNIST' "whose mean is that of its data, which is said"
+like log 'lenet5_mnist takes mean and deviation from its data, .* MNIST' \
+    "whose mean is that of its data, which is said"
 kolo predict other.yaml run=nowhere "${pictures[0]}" > /dev/null 2> log
 is $? 78 "a recipe and a run: exit 78"
 
 { head -c -4 l.safetensors && printf '\0\0\300\177'; } > nan.safetensors
 kolo predict model=lenet5 weights=nan.safetensors "${pictures[0]}" --logits nan.json > out 2> log
-is "$? $(wc -c < out) $([ -e nan.json ] && echo written)" "2 0 " "weights that are not numbers: exit 2, and no classes"
-like log 'nan.safetensors: tensor "[a-z0-9.]*" holds what is not a number .element [0-9]*.: .*take an earlier one' "and the tensor is named"
+is "$? $(wc -c < out) $([ -e nan.json ] &&
+    echo written)" "2 0 " "weights that are not numbers: exit 2, and no classes"
+like log \
+    'nan.safetensors: tensor "[a-z0-9.]*" holds what is not a number .element [0-9]*.: .*take an earlier one' \
+    "and the tensor is named"
 { head -c -4 l.safetensors && printf '\0\0\200\177'; } > infinite.safetensors
 convert model=lenet5 weights=infinite.safetensors x.weights
 is "$? $([ -e x.weights ] && echo written)" "2 " "nor are infinite ones exported"
@@ -135,9 +161,10 @@ like log 'nowhere/x.safetensors: cannot create: .*; make its folder' "by the nam
 
 # --- where it is written, and what only looks like weights
 mkdir a.onnx && ln -s l2.safetensors link.safetensors && echo old > l2.safetensors
-convert model=lenet5 weights=l.safetensors link.safetensors && [ -L link.safetensors ] && cmp -s l.safetensors l2.safetensors
+convert model=lenet5 weights=l.safetensors link.safetensors && [ -L link.safetensors ] &&
+    cmp -s l.safetensors l2.safetensors
 ok $? "a link stays one: the file that it leads to is replaced"
-if left_out ONNX; then
+if built_without ONNX; then
     skip "a folder is none to be replaced: ONNX is not in this build"
 else
     convert model=lenet5 weights=l.safetensors a.onnx
@@ -148,12 +175,15 @@ for end in safetensors weights; do
     is "$? $([ -L "full.$end" ] && ls)" "3 $(ls)" "full.$end: no space: exit 3, and nothing is left aside"
     like log "full.$end: cannot write: No space left on device; free space" "which is said"
 done
-ln -s /dev/stdout out.json && kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" --logits out.json deterministic=true 2> log | grep -q '"logits":\['
+ln -s /dev/stdout out.json && kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" --logits \
+    out.json deterministic=true 2> log | grep -q '"logits":\['
 ok $? "a device is written to, and stays one"
 mkfifo pipe.pth && timeout 20 kolo export model=lenet5 weights=pipe.pth x.safetensors > log 2>&1
 is "$? $(grep -c 'pipe.pth: not a file' log)" "2 1" "a pipe is no file of weights, and nobody waits for it"
-printf 'version https://git-lfs.github.com/spec/v1\n' > pointer.pth && convert model=lenet5 weights=pointer.pth x.safetensors
-like log 'pointer.pth: it begins with "version https://git-lfs.*download it again' "what is no weights: how it begins"
+printf 'version https://git-lfs.github.com/spec/v1\n' > pointer.pth &&
+    convert model=lenet5 weights=pointer.pth x.safetensors
+like log 'pointer.pth: it begins with "version https://git-lfs.*download it again' \
+    "what is no weights: how it begins"
 framed '{"a\nb\u001b[31m":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4 > control.safetensors
 convert model=lenet5 weights=control.safetensors x.safetensors
 like log '1 unknown: a b.\[31m$' "names with control characters make no lines of their own"
@@ -161,7 +191,7 @@ like log '1 unknown: a b.\[31m$' "names with control characters make no lines of
 # --- ONNX
 convert model=lenet5 weights=l.safetensors l.onnx
 status=$?
-if left_out ONNX; then
+if built_without ONNX; then
     is $status 78 "ONNX: refused where it was not built in"
     like log "built without ONNX" "with the reason"
 else

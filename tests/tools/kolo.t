@@ -3,7 +3,8 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 shapes_data 128 50
-kolo train shapes data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/run" batch=32 epochs=1 threads=1 > "$ROOM/log" 2>&1
+kolo train shapes data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/run" batch=32 epochs=1 threads=1 > \
+    "$ROOM/log" 2>&1
 is $? 0 "a short run"
 trained=$(sed -n 's/.*"event":"eval".*"top1":\([0-9.]*\),.*/\1/p' "$ROOM/run/events.jsonl")
 
@@ -11,22 +12,27 @@ trained=$(sed -n 's/.*"event":"eval".*"top1":\([0-9.]*\),.*/\1/p' "$ROOM/run/eve
 for batch in 32 7; do
     kolo eval shapes val="$ROOM/data/val" run="$ROOM/run" batch=$batch threads=1 > "$ROOM/eval" 2> "$ROOM/log"
     is $? 0 "eval with batch=$batch"
-    like "$ROOM/eval" "top-1 $(printf '%.4f' "$trained") .*\(50 pictures" "the figure of the training run, over exactly 50 pictures"
+    like "$ROOM/eval" "top-1 $(printf '%.4f' "$trained") .*\(50 pictures" \
+        "the figure of the training run, over exactly 50 pictures"
 done
 
 # --- weights: out, in, and out again
 kolo export "$ROOM/run" "$ROOM/a.safetensors" > "$ROOM/log" 2>&1
 is $? 0 "export of a run"
-kolo eval shapes val="$ROOM/data/val" init="$ROOM/a.safetensors" batch=32 threads=1 2>&1 | grep -q "top-1 $(printf '%.4f' "$trained")"
+kolo eval shapes val="$ROOM/data/val" init="$ROOM/a.safetensors" batch=32 threads=1 2>&1 |
+    grep -q "top-1 $(printf '%.4f' "$trained")"
 ok $? "the exported weights give the same figure"
-kolo import "$ROOM/a.safetensors" shapes data="$ROOM/data/train" run="$ROOM/new" batch=32 epochs=1 threads=1 > "$ROOM/log" 2>&1
+kolo import "$ROOM/a.safetensors" shapes data="$ROOM/data/train" run="$ROOM/new" batch=32 epochs=1 threads=1 \
+    > "$ROOM/log" 2>&1
 is $? 0 "import begins a run folder"
 kolo export "$ROOM/new" "$ROOM/b.safetensors" > "$ROOM/log" 2>&1
 data_of() { tail -c 1000000 "$1" | cksum; } # behind the header, which states the steps
-is "$(data_of "$ROOM/b.safetensors")" "$(data_of "$ROOM/a.safetensors")" "the same weights after the round trip"
+is "$(data_of "$ROOM/b.safetensors")" "$(data_of "$ROOM/a.safetensors")" \
+    "the same weights after the round trip"
 kolo import "$ROOM/a.safetensors" shapes data="$ROOM/data/train" run="$ROOM/new" > "$ROOM/log" 2>&1
 is $? 78 "import into a run that has begun is refused"
-kolo export model=resnet18 seed=3 "$ROOM/c.safetensors" > "$ROOM/log" 2>&1 && kolo export model=resnet18 seed=3 "$ROOM/d.safetensors" >> "$ROOM/log" 2>&1
+kolo export model=resnet18 seed=3 "$ROOM/c.safetensors" > "$ROOM/log" 2>&1 &&
+    kolo export model=resnet18 seed=3 "$ROOM/d.safetensors" >> "$ROOM/log" 2>&1
 cmp -s "$ROOM/c.safetensors" "$ROOM/d.safetensors"
 ok $? "initial weights are a function of the seed"
 head -c 20000 "$ROOM/c.safetensors" > "$ROOM/cut.safetensors"
@@ -46,7 +52,8 @@ kolo plan shapes ranks=3 deterministic=true > "$ROOM/plan" 2>&1
 is $? 78 "a batch that three ranks do not divide: exit 78"
 kolo plan model=resnet18 batch=65536 size=8192 ranks=1 > "$ROOM/plan" 2>&1
 is $? 78 "more pixels than oneDNN can count: exit 78"
-like "$ROOM/plan" "65536 x [0-9]+ x [0-9]+ x [0-9]+ numbers is larger than oneDNN .* micro_batch" "which, and the cure"
+like "$ROOM/plan" "65536 x [0-9]+ x [0-9]+ x [0-9]+ numbers is larger than oneDNN .* micro_batch" \
+    "which, and the cure"
 
 # --- bench, doctor, version, help
 kolo bench train model=lenet5 batch=32 size=28 channels=1 steps=5 threads=1 > "$ROOM/bench" 2>&1
@@ -57,9 +64,11 @@ like "$ROOM/doc" "^ok +data" "doctor looked at the data"
 kolo doctor --offline data="$ROOM/nowhere" > "$ROOM/doc" 2>&1
 is $? 2 "doctor fails where the data is missing"
 like "$ROOM/doc" "^FAIL data" "and marks the line"
-if command -v mpiexec > /dev/null; then
+if ranks_start; then
     (ulimit -l 64 && timeout 60 mpiexec -n 3 kolo doctor > "$ROOM/doc" 2>&1)
-    is "$(grep -c '^warn limits' "$ROOM/doc") $(grep -c '^warn limits .*64 KiB may be locked on 3 of 3 ranks' "$ROOM/doc")" "1 1" "what is wrong on all ranks alike is said once"
+    is "$(grep -c '^warn limits' "$ROOM/doc") $(grep -c \
+        '^warn limits .*64 KiB may be locked on 3 of 3 ranks' \
+        "$ROOM/doc")" "1 1" "what is wrong on all ranks alike is said once"
 else
     skip "no mpiexec"
 fi
@@ -67,7 +76,8 @@ kolo version | grep -q "^kolo $(cat VERSION)"
 ok $? "version"
 if [ -w /dev/full ]; then
     status=""
-    for line in "kolo help" "kolo plan shapes" "kolo version" "kolo train --help" "kolo-shards --help" "kolo-shards info $ROOM/data/train" "kolo-pack --help"; do
+    for line in "kolo help" "kolo plan shapes" "kolo version" "kolo train --help" "kolo-shards --help" \
+        "kolo-shards info $ROOM/data/train" "kolo-pack --help"; do
         $line > /dev/full 2> "$ROOM/log"
         status="$status $? $(grep -c 'standard output cannot be written: is its disk full' "$ROOM/log")"
     done
@@ -75,8 +85,10 @@ if [ -w /dev/full ]; then
 else
     skip "no /dev/full"
 fi
-kolo help --man options train models recipes bench 2> "$ROOM/log" | head -n 1 > "$ROOM/head" # more than a pipe holds
-is "${PIPESTATUS[0]} $(wc -l < "$ROOM/head") $(wc -c < "$ROOM/log")" "0 1 0" "but a reader who has had enough is none"
+# more than a pipe holds
+kolo help --man options train models recipes bench 2> "$ROOM/log" | head -n 1 > "$ROOM/head"
+is "${PIPESTATUS[0]} $(wc -l < "$ROOM/head") $(wc -c < "$ROOM/log")" "0 1 0" \
+    "but a reader who has had enough is none"
 missing=""
 # shellcheck disable=SC2013 # names are single words
 for command in $(sed -n 's/^COMMAND([a-z_]*, "\([a-z-]*\)",.*/\1/p' src/cmd/commands.def); do
@@ -86,7 +98,8 @@ is "$missing" "" "every command has --help"
 missing=""
 kolo help --man > "$ROOM/man"
 # shellcheck disable=SC2013 # keys are single words
-for key in $(sed -n 's/^\(INT\|AUTO\|REAL\|BOOL\|TEXT\|CHOICE\)(\([a-z_0-9]*\),.*/\2/p' src/base/options.def); do
+for key in $(sed -n 's/^\(INT\|AUTO\|REAL\|BOOL\|TEXT\|CHOICE\)(\([a-z_0-9]*\),.*/\2/p' \
+    src/base/options.def); do
     kolo help "$key" | grep -q "^  $key=" || missing="$missing $key"
     grep -q "^.BR $key =" "$ROOM/man" || missing="$missing man:$key"
 done

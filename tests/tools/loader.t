@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Orders, cache and staging in runs: the same numbers where they promise them, nothing left behind, one event an epoch.
+# Orders, cache and staging in runs: the same numbers where they promise them, nothing left
+# behind, one event an epoch.
 . "$(dirname "$0")/../lib.sh"
 shapes_data 600 64
 train() { # RUN OPTION...
     local run=$1
     shift
-    kolo train model=lenet5 size=32 data="$ROOM/data/train" run="$ROOM/$run" epochs=3 batch=96 lr=0.02 bn=ghost micro_batch=24 \
+    kolo train model=lenet5 size=32 data="$ROOM/data/train" run="$ROOM/$run" epochs=3 batch=96 lr=0.02 \
+        bn=ghost micro_batch=24 \
         reduce=canonical conv=direct threads=1 "$@" > "$ROOM/$run.log" 2>&1
 }
 losses() { sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$ROOM/$1/events.jsonl"; }
@@ -16,7 +18,8 @@ before=$(segments)
 train plain
 is "$(losses plain | wc -l)" 18 "three epochs of six steps"
 is "$(field plain step | xargs)" "6 12 18" "one event of data an epoch"
-is "$(field plain samples | xargs) $(field plain cache_hits | xargs)" "576 576 576 0 0 0" "it counts samples, none of them from a cache"
+is "$(field plain samples | xargs) $(field plain cache_hits |
+    xargs)" "576 576 576 0 0 0" "it counts samples, none of them from a cache"
 is "$(field plain busy | awk '$1 >= 0 && $1 <= 1' | wc -l)" 3 "and says how busy the rank was"
 
 train cached data_cache=ram
@@ -36,11 +39,13 @@ is "$(find "$ROOM/disk" -name '*.h5*' | wc -l)" 0 "which cleans up"
 train block shuffle=block:16:2
 [ "$(losses block)" != "$(losses plain)" ]
 ok $? "shuffle=block:16:2 is another order"
-if command -v mpiexec > /dev/null; then
-    mpiexec -n 2 kolo train model=lenet5 size=32 data="$ROOM/data/train" run="$ROOM/two" epochs=3 batch=96 lr=0.02 bn=ghost micro_batch=24 \
+if ranks_start; then
+    mpiexec -n 2 kolo train model=lenet5 size=32 data="$ROOM/data/train" run="$ROOM/two" epochs=3 batch=96 \
+        lr=0.02 bn=ghost micro_batch=24 \
         reduce=canonical conv=direct threads=1 shuffle=block:16:2 data_cache=ram > "$ROOM/two.log" 2>&1
     is "$(losses two)" "$(losses block)" "the same on two ranks, with a cache that they share"
-    is "$(field two samples | xargs) $(field two cache_hits | xargs)" "576 576 576 576 576 576" "their samples are added up"
+    is "$(field two samples | xargs) $(field two cache_hits |
+        xargs)" "576 576 576 576 576 576" "their samples are added up"
 else
     skip "no mpiexec" && skip "no mpiexec"
 fi

@@ -5,9 +5,11 @@ need kolo-pack kolo-shards
 TARGETS=$BUILD/tests/targets
 [ -x "$TARGETS" ] || skip_all "no $TARGETS"
 # photos of three classes: 60 + 40 + 20, of 12 patients; patient 11 has only a few
-kolo-pack --source shapes --count 1 --out "$ROOM/one" > "$ROOM/log" 2>&1 && kolo-shards show "$ROOM/one" --out "$ROOM/one.jpg" > /dev/null
+kolo-pack --source shapes --count 1 --out "$ROOM/one" > "$ROOM/log" 2>&1 &&
+    kolo-shards show "$ROOM/one" --out "$ROOM/one.jpg" > /dev/null
 photo() { mkdir -p "$ROOM/photos/$1" && cp "$ROOM/one.jpg" "$ROOM/photos/$1/$2"; }
-like "$ROOM/log" '9 of 10 classes have no pictures in this split: [a-z]+, [a-z]+, [a-z]+, \.\.\.$' "classes without pictures are told in one line"
+like "$ROOM/log" '9 of 10 classes have no pictures in this split: [a-z]+, [a-z]+, [a-z]+, \.\.\.$' \
+    "classes without pictures are told in one line"
 for i in $(seq 60); do photo a "patient$((i % 11))_$i.jpg"; done
 for i in $(seq 40); do photo b "patient$((i % 11))_$i.jpg"; done
 for i in $(seq 20); do photo c "patient11_$i.jpg"; done
@@ -23,8 +25,10 @@ pack --holdout val=0.1 --out "$ROOM/both"
 ok $? "--holdout packs two splits at once"
 is "$(per_class "$ROOM/both/val")" " 6 a 4 b 2 c " "a tenth of every class is held out"
 is "$(paths "$ROOM/both/train" "$ROOM/both/val" | wc -l)" 108 "the rest is for training"
-is "$({ paths "$ROOM/both/train" && paths "$ROOM/both/val"; } | LC_ALL=C sort)" "$all" "together they are all, and none twice"
-is "$(sed -n 's/.* mean=//p' "$ROOM/both/val"/*.index)" "$(sed -n 's/.* mean=//p' "$ROOM/both/train"/*.index)" "mean and deviation are the training split's"
+is "$({ paths "$ROOM/both/train" && paths "$ROOM/both/val"; } |
+    LC_ALL=C sort)" "$all" "together they are all, and none twice"
+is "$(sed -n 's/.* mean=//p' "$ROOM/both/val"/*.index)" "$(sed -n 's/.* mean=//p' \
+    "$ROOM/both/train"/*.index)" "mean and deviation are the training split's"
 pack --holdout val=0.1 --split train --out "$ROOM/train"
 pack --holdout val=0.1 --split val --stats-from "$ROOM/train" --out "$ROOM/val"
 is "$(sums "$ROOM/train")
@@ -38,13 +42,16 @@ is "$(per_class "$ROOM/test/test")" " 30 a 20 b 10 c " "the other part may be ca
 pack --holdout val=0.25 --group '/(patient[0-9]+)_' --out "$ROOM/groups"
 ok $? "--group"
 is "$(comm -12 <(patients "$ROOM/groups/train") <(patients "$ROOM/groups/val"))" "" "no patient is in both"
-is "$({ paths "$ROOM/groups/train" && paths "$ROOM/groups/val"; } | LC_ALL=C sort)" "$all" "and still nobody is missing"
+is "$({ paths "$ROOM/groups/train" && paths "$ROOM/groups/val"; } |
+    LC_ALL=C sort)" "$all" "and still nobody is missing"
 n=$(paths "$ROOM/groups/val" | wc -l)
 [ "$n" -ge 20 ] && [ "$n" -le 36 ]
 ok $? "about a quarter is held out ($n of 120)"
-if command -v mpiexec > /dev/null; then
-    mpiexec -n 3 kolo-pack "${PHOTOS[@]}" --holdout val=0.25 --group '/(patient[0-9]+)_' --out "$ROOM/groups3" > "$ROOM/log" 2>&1
-    is "$(sums "$ROOM/groups3/train")$(sums "$ROOM/groups3/val")" "$(sums "$ROOM/groups/train")$(sums "$ROOM/groups/val")" "3 ranks choose the same"
+if ranks_start; then
+    mpiexec -n 3 kolo-pack "${PHOTOS[@]}" --holdout val=0.25 --group '/(patient[0-9]+)_' --out \
+        "$ROOM/groups3" > "$ROOM/log" 2>&1
+    is "$(sums "$ROOM/groups3/train")$(sums "$ROOM/groups3/val")" "$(sums "$ROOM/groups/train")$(sums \
+        "$ROOM/groups/val")" "3 ranks choose the same"
 else
     skip "no mpiexec"
 fi
@@ -55,9 +62,11 @@ refuses() { # STATUS PATTERN TEXT ARGUMENTS...
     is $? "$status" "$text: exit $status"
     like "$ROOM/log" "$pattern" "$text: the message"
 }
-refuses 2 'does not match the path .a/patient' "a path that no group fits" --holdout val=0.1 --group 'doctor([0-9]+)'
+refuses 2 'does not match the path .a/patient' "a path that no group fits" --holdout val=0.1 --group \
+    'doctor([0-9]+)'
 refuses 78 '--group \(: ' "a broken expression" --holdout val=0.1 --group '('
-refuses 78 'makes the splits train and val' "a split that the holdout does not make" --holdout val=0.1 --split test
+refuses 78 'makes the splits train and val' "a split that the holdout does not make" --holdout val=0.1 \
+    --split test
 refuses 78 'part between 0 and 1' "all held out" --holdout val=1
 refuses 78 'belongs to --holdout' "--group without --holdout" --group x
 
@@ -67,22 +76,27 @@ pack --limit 1000 --no-shuffle --out "$ROOM/limit2"
 is "$(paths "$ROOM/limit2")" "$all" "--limit beyond the end takes all; --no-shuffle: in the source's order"
 printf 'c/patient11_7.jpg\r\na/patient5_5.jpg\n\n' > "$ROOM/list"
 pack --subset "$ROOM/list" --no-shuffle --out "$ROOM/subset"
-is "$(paths "$ROOM/subset" | tr '\n' ' ')" "a/patient5_5.jpg c/patient11_7.jpg " "--subset takes what its file names"
+is "$(paths "$ROOM/subset" | tr '\n' ' ')" "a/patient5_5.jpg c/patient11_7.jpg " \
+    "--subset takes what its file names"
 echo 'c/patient99_1.jpg' >> "$ROOM/list"
 refuses 2 'no picture .c/patient99_1.jpg' "--subset with a picture that is not there" --subset "$ROOM/list"
 printf 'c\na\n' > "$ROOM/classes"
 pack --classes "$ROOM/classes" --no-shuffle --out "$ROOM/classes-out"
-is "$("$TARGETS" "$ROOM/classes-out" | awk '{ print substr($3, 1, 1), $8 }' | sort | uniq -c | tr -s ' \n' ' ')" " 60 a 1 20 c 0 " \
+is "$("$TARGETS" "$ROOM/classes-out" | awk '{ print substr($3, 1, 1), $8 }' | sort | uniq -c |
+    tr -s ' \n' ' ')" " 60 a 1 20 c 0 " \
     "--classes takes those classes and numbers them as in its file"
 pack --classes "$ROOM/classes" --holdout val=0.1 --out "$ROOM/classes-both"
 is "$(per_class "$ROOM/classes-both/val")" " 6 a 2 c " "--classes and --holdout together"
 echo 'zebra' >> "$ROOM/classes"
-refuses 2 'names .zebra., which the source does not have' "--classes with a class that is not there" --classes "$ROOM/classes"
-refuses 78 'leave --classes away' "--classes and --stats-from" --classes "$ROOM/classes" --stats-from "$ROOM/train"
+refuses 2 'names .zebra., which the source does not have' "--classes with a class that is not there" \
+    --classes "$ROOM/classes"
+refuses 78 'leave --classes away' "--classes and --stats-from" --classes "$ROOM/classes" --stats-from \
+    "$ROOM/train"
 refuses 78 'takes no --annotations' "--annotations for a source without" --annotations "$ROOM/list"
 
 # pairs name pictures; a pair of which one picture is rejected or not chosen goes too
-mkdir -p "$ROOM/lfw/Al" "$ROOM/lfw/Bo" && for file in Al/Al_0001 Al/Al_0002 Bo/Bo_0001; do cp "$ROOM/one.jpg" "$ROOM/lfw/$file.jpg"; done
+mkdir -p "$ROOM/lfw/Al" "$ROOM/lfw/Bo" &&
+    for file in Al/Al_0001 Al/Al_0002 Bo/Bo_0001; do cp "$ROOM/one.jpg" "$ROOM/lfw/$file.jpg"; done
 printf '1\nAl\t1\t2\nAl\t1\tBo\t1\n' > "$ROOM/pairsDevTest.txt"
 LFW=(--source lfw --in "$ROOM/lfw" --annotations "$ROOM/pairsDevTest.txt")
 kolo-pack "${LFW[@]}" --shuffle-seed 9 --out "$ROOM/pairs" > "$ROOM/log" 2>&1
@@ -93,17 +107,22 @@ kolo-pack "${LFW[@]}" --out "$ROOM/pairs-bad" > "$ROOM/log" 2>&1
 is $? 2 "a picture of a pair that is bad stops the packing"
 like "$ROOM/log" 'Bo/Bo_0001.jpg: is empty' "and is named"
 kolo-pack "${LFW[@]}" --on-error skip --out "$ROOM/pairs-skip" > "$ROOM/log" 2>&1
-like "$ROOM/log" '; 1 pairs \(1 dropped: one of the two pictures is not here\); 1 rejected' "or goes with its pairs, which are counted"
-is "$("$TARGETS" "$ROOM/pairs-skip" | grep '^pair')" "pair dev_test Al/Al_0001.jpg Al/Al_0002.jpg 1 0" "the other pair stays"
+like "$ROOM/log" '; 1 pairs \(1 dropped: one of the two pictures is not here\); 1 rejected' \
+    "or goes with its pairs, which are counted"
+is "$("$TARGETS" "$ROOM/pairs-skip" |
+    grep '^pair')" "pair dev_test Al/Al_0001.jpg Al/Al_0002.jpg 1 0" "the other pair stays"
 kolo-pack "${LFW[@]}" --min-faces 2 --out "$ROOM/pairs-two" > "$ROOM/log" 2>&1
 ok $? "--min-faces 2: a person of one picture is not looked at"
-is "$(kolo-shards info "$ROOM/pairs-two" | awk '$1 ~ /^[0-9]$/ { printf "%s ", $2 }') $("$TARGETS" "$ROOM/pairs-two" | grep -c '^pair')" "Al  1" "one class, one pair"
+is "$(kolo-shards info "$ROOM/pairs-two" |
+    awk '$1 ~ /^[0-9]$/ { printf "%s ", $2 }') $("$TARGETS" "$ROOM/pairs-two" |
+    grep -c '^pair')" "Al  1" "one class, one pair"
 kolo-pack "${LFW[@]}" --min-faces 3 --out "$ROOM/pairs-three" > "$ROOM/log" 2>&1
 is $? 2 "--min-faces 3: nobody is left"
 refuses 78 'no people' "--min-faces elsewhere" --min-faces 2
 
 kolo-pack "${PHOTOS[@]}" --dry-run --limit 30 --json > "$ROOM/log" 2>&1
-like "$ROOM/log" '"event":"plan","split":"train","samples":30,"of":120,"classes":3,.*"source_bytes":' "--dry-run --json"
+like "$ROOM/log" '"event":"plan","split":"train","samples":30,"of":120,"classes":3,.*"source_bytes":' \
+    "--dry-run --json"
 kolo-pack "${PHOTOS[@]}" --dry-run --size 64 --holdout val=0.1 > "$ROOM/log" 2>&1
 is "$(grep -c 'samples of 64 x 64 x 3 bytes' "$ROOM/log")" 2 "--dry-run of two splits tells both"
 like "$ROOM/log" '^12 pictures of 120, 3 classes: a, b, c$' "with what each takes"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# kolo-pack where there is no room: said before the work where the file system can tell, and after it has run out nothing is lost.
+# kolo-pack where there is no room: said before the work where the file system can tell, and after it has run
+# out nothing is lost.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards
 need "${CC:-cc}"
@@ -26,13 +27,16 @@ ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset)
     static _Atomic long calls;
     const char *most = getenv("REFUSE_WRITES");
     if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
-    if (!most || bytes < 20000 || atomic_fetch_add(&calls, 1) < atol(most)) return real(fd, data, bytes, offset);
+    if (!most || bytes < 20000 || atomic_fetch_add(&calls, 1) < atol(most))
+        return real(fd, data, bytes, offset);
     errno = cause();
     return -1;
 }
 EOF
-"${CC:-cc}" -shared -fPIC -o "$ROOM/refuse.so" "$ROOM/refuse.c" -ldl 2> "$ROOM/log" || skip_all "no shared library can be made: $(head -n 1 "$ROOM/log")"
-LD_PRELOAD=$ROOM/refuse.so kolo-pack --version > "$ROOM/log" 2>&1 || skip_all "LD_PRELOAD does not work with this build"
+"${CC:-cc}" -shared -fPIC -o "$ROOM/refuse.so" "$ROOM/refuse.c" -ldl 2> "$ROOM/log" ||
+    skip_all "no shared library can be made: $(head -n 1 "$ROOM/log")"
+LD_PRELOAD=$ROOM/refuse.so kolo-pack --version > "$ROOM/log" 2>&1 ||
+    skip_all "LD_PRELOAD does not work with this build"
 refused() { LD_PRELOAD=$ROOM/refuse.so kolo-pack "$@" > "$ROOM/log" 2>&1; }
 ARGS=(--source shapes --count 600 --shards 2 --encoding raw --size 64)
 sums() { (cd "$1" && sha256sum -- *); }

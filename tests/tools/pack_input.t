@@ -14,7 +14,8 @@ fails() { # STATUS PATTERN TEXT ARGUMENTS...
 kolo-pack --source shapes --count 20 --out "$ROOM/shapes" > "$ROOM/log" 2>&1
 mkdir -p "$ROOM/good/a" "$ROOM/good/b"
 for i in 0 1 2 3 4 5; do
-    kolo-shards show "$ROOM/shapes" --index $i --out "$ROOM/good/$([ $i -lt 3 ] && echo a || echo b)/$i.jpg" > /dev/null
+    kolo-shards show "$ROOM/shapes" --index $i --out "$ROOM/good/$([ $i -lt 3 ] && echo a ||
+        echo b)/$i.jpg" > /dev/null
 done
 IN=(--source imagefolder --in "$ROOM/bad")
 bad() { rm -rf "$ROOM/bad" && cp -r "$ROOM/good" "$ROOM/bad"; }
@@ -37,7 +38,8 @@ kolo-shards info "$ROOM/out" > "$ROOM/info"
 like "$ROOM/info" '^samples +6 in' "six are left"
 fails 2 'max-bad 0 .*empty.jpg' "--max-bad 0" "${IN[@]}" --on-error skip --max-bad 0
 bad && head -c 1500 "$ROOM/good/a/1.jpg" > "$ROOM/bad/a/1.jpg"
-fails 2 'bad/a/1.jpg: Premature end.*; mend or remove it, or --on-error skip leaves' "a picture that is cut off" "${IN[@]}"
+fails 2 'bad/a/1.jpg: Premature end.*; mend or remove it, or --on-error skip leaves' \
+    "a picture that is cut off" "${IN[@]}"
 bad && echo "this is text" > "$ROOM/bad/b/text.png"
 fails 2 'b/text.png: is not a picture' "text with a picture's name" "${IN[@]}"
 bad && mkdir "$ROOM/bad/c"
@@ -48,17 +50,22 @@ ok $? "other files beside the pictures are passed over"
 bad && cp "$ROOM/good/a/1.jpg" "$ROOM/bad/b/copy.jpg" && cp "$ROOM/good/a/1.jpg" "$ROOM/bad/a/other.jpg"
 kolo-pack "${IN[@]}" --out "$ROOM/twins" > "$ROOM/log" 2>&1
 is $? 0 "a picture that is there twice is packed twice"
-like "$ROOM/log" '2 pictures are in this split twice, 1 of them with two classes: for example (a/1|a/other|b/copy).jpg and ' "and told"
+like "$ROOM/log" \
+    '2 pictures are in this split twice, 1 of them with two classes: for example (a/1|a/other|b/copy).jpg and ' \
+    "and told"
 bad && mv "$ROOM/bad/a" "$ROOM/bad/$(printf 'caf\351')"
 fails 2 'its name is not UTF-8' "a class whose name is not UTF-8" "${IN[@]}"
 fails 2 'no such folder' "a folder that is not there" --source imagefolder --in "$ROOM/nowhere"
 mkdir "$ROOM/void"
 fails 2 'no class folders' "an empty folder" --source imagefolder --in "$ROOM/void"
-fails 2 'all of one size, add --size' "raw pictures of several sizes" --source imagefolder --in "$ROOM/good" --encoding raw
+fails 2 'all of one size, add --size' "raw pictures of several sizes" --source imagefolder --in "$ROOM/good" \
+    --encoding raw
 bad && mv "$ROOM/bad/b" "$ROOM/bad/z"
-fails 2 'has no class `z`' "a class that the training split lacks" "${IN[@]}" --split val --stats-from "$ROOM/fine"
+fails 2 'has no class `z`' "a class that the training split lacks" "${IN[@]}" --split val --stats-from \
+    "$ROOM/fine"
 
-printf '\0\0\10\3\0\0\0\2\0\0\0\2\0\0\0\2abcdefgh' > "$ROOM/images" && printf '\0\0\10\1\0\0\0\2\0\1' > "$ROOM/labels"
+printf '\0\0\10\3\0\0\0\2\0\0\0\2\0\0\0\2abcdefgh' > "$ROOM/images" &&
+    printf '\0\0\10\1\0\0\0\2\0\1' > "$ROOM/labels"
 IDX=(--source mnist-idx --in "$ROOM/images" --in "$ROOM/labels")
 kolo-pack "${IDX[@]}" --out "$ROOM/idx" > "$ROOM/log" 2>&1
 ok $? "a tiny IDX pair packs"
@@ -66,10 +73,20 @@ printf '\0\0\10\1\0\0\0\3\0\1\1' > "$ROOM/labels"
 fails 2 '2 pictures, .* 3 labels' "IDX counts that differ" "${IDX[@]}"
 printf '\0\0\10\1\0\0\0\2\0' > "$ROOM/labels"
 fails 2 'labels: 9 bytes, the header promises 10' "an IDX file that is cut off" "${IDX[@]}"
+printf '\0\0\10\1\0\0\0\2\0\1' > "$ROOM/labels"
+{ cat "$ROOM/images" && head -c 300000000 /dev/zero; } | gzip -1 > "$ROOM/bomb.gz"
+(ulimit -v 4000000 -t 20 && exec kolo-pack --source mnist-idx --in "$ROOM/bomb.gz" --in "$ROOM/labels" --out \
+    "$ROOM/out") > "$ROOM/log" 2>&1
+is $? 2 "a .gz with 300 MB behind what its header promises: exit 2"
+like "$ROOM/log" 'bomb.gz: more than 24 bytes, the header promises 24' "nothing of them was unpacked"
+printf '\0\0\10\3\0\17\377\377\0\0\377\377\0\0\0\17' > "$ROOM/claims"
+fails 2 'claims: the header promises 1[0-9]* bytes, which do not fit' "an IDX file that claims a terabyte" \
+    --source mnist-idx --in "$ROOM/claims" --in "$ROOM/labels"
 gzip -c "$ROOM/images" | head -c 30 > "$ROOM/cut.gz"
 fails 2 'cut.gz' "a .gz that is cut off" --source mnist-idx --in "$ROOM/cut.gz" --in "$ROOM/labels"
 head -c 3000 /dev/zero > "$ROOM/part.bin"
-fails 2 'part.bin: 3000 bytes are no whole number' "a CIFAR file that is cut off" --source cifar-bin --in "$ROOM/part.bin"
+fails 2 'part.bin: 3000 bytes are no whole number' "a CIFAR file that is cut off" --source cifar-bin --in \
+    "$ROOM/part.bin"
 head -c 3073 /dev/zero | tr '\0' '\40' > "$ROOM/label.bin"
 fails 2 'record 0 has label 32' "a CIFAR label out of range" --source cifar-bin --in "$ROOM/label.bin"
 
@@ -99,7 +116,8 @@ if [ -d "$ODD" ]; then
     kolo-pack --source imagefolder --in "$ROOM/odd" --on-error skip --out "$ROOM/odd-out" > "$ROOM/log" 2>&1
     is $? 0 "a zoo of odd pictures packs with --on-error skip"
     is "$(cut -f 1 "$ROOM"/odd-out/*.rejects | sed 's|all/||' | tr '\n' ' ')" \
-        "$(awk -F'|' '$6 ~ /FAIL/ { gsub(/ /, "", $2); print $2 }' "$ODD/TABLE.md" | LC_ALL=C sort | tr '\n' ' ')" \
+        "$(awk -F'|' '$6 ~ /FAIL/ { gsub(/ /, "", $2); print $2 }' "$ODD/TABLE.md" | LC_ALL=C sort |
+        tr '\n' ' ')" \
         "rejected are those that Pillow cannot load, and no others"
     kolo-shards verify "$ROOM/odd-out" --decode > "$ROOM/log"
     ok $? "the others verify"
@@ -124,15 +142,20 @@ END
         cmp -s "$file" "$ODD/${file##*/}" && same=$((same + 1))
         kept=$((kept + 1))
     done
-    is "$kept $same $(find "$ODD" -name '*.jpg' -o -name '*.png' | wc -l)" "19 17 30" "all others are there, JPEG files byte for byte; two PNGs became JPEG"
+    is "$kept $same $(find "$ODD" -name '*.jpg' -o -name '*.png' |
+        wc -l)" "19 17 30" "all others are there, JPEG files byte for byte; two PNGs became JPEG"
     alone=0
     while IFS=$'\t' read -r file cause; do
         rm -rf "$ROOM/trio" "$ROOM/out" && mkdir -p "$ROOM/trio/x"
-        cp "$ODD/$file" "$ROOM/trio/x/b.${file##*.}" && cp "$ODD/jd-jpg-gray.jpg" "$ROOM/trio/x/a.jpg" && cp "$ODD/jd-restarts.jpg" "$ROOM/trio/x/c.jpg"
+        cp "$ODD/$file" "$ROOM/trio/x/b.${file##*.}" && cp "$ODD/jd-jpg-gray.jpg" "$ROOM/trio/x/a.jpg" &&
+            cp "$ODD/jd-restarts.jpg" "$ROOM/trio/x/c.jpg"
         kolo-pack --source imagefolder --in "$ROOM/trio" --out "$ROOM/out" > "$ROOM/log" 2>&1
-        [ $? = 2 ] && grep -qF "trio/x/b.${file##*.}: $cause" "$ROOM/log" || { alone=1 && echo "# $file is not refused as it should be"; }
-        kolo-pack --source imagefolder --in "$ROOM/trio" --on-error skip --out "$ROOM/out" > "$ROOM/log" 2>&1 &&
-            [ "$(kolo-shards info "$ROOM/out" | awk '$1 == "samples" { print $2 }')" = 2 ] || { alone=1 && echo "# $file takes a neighbour with it"; }
+        [ $? = 2 ] && grep -qF "trio/x/b.${file##*.}: $cause" "$ROOM/log" || { alone=1 &&
+            echo "# $file is not refused as it should be"; }
+        kolo-pack --source imagefolder --in "$ROOM/trio" --on-error skip --out "$ROOM/out" > "$ROOM/log" \
+            2>&1 &&
+            [ "$(kolo-shards info "$ROOM/out" | awk '$1 == "samples" { print $2 }')" = 2 ] || { alone=1 &&
+            echo "# $file takes a neighbour with it"; }
     done < "$ROOM/causes"
     ok $alone "each between two good ones: refused by name and cause, or left out alone"
 else

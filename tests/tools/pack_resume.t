@@ -48,21 +48,33 @@ done
 begin "$ROOM/rot"
 kill -KILL $pid
 wait $pid 2> /dev/null
-printf '\252\125\252\125' | dd of="$ROOM/rot/.pack/shapes-train-00000-of-00002.h5" bs=1 seek=$((1048576 + 100)) conv=notrunc 2> /dev/null
+printf '\252\125\252\125' | dd of="$ROOM/rot/.pack/shapes-train-00000-of-00002.h5" bs=1 \
+    seek=$((1048576 + 100)) conv=notrunc 2> /dev/null
 kolo-pack "${ARGS[@]}" --out "$ROOM/rot" --resume > "$ROOM/log" 2>&1
 is "$(sums "$ROOM/rot")" "$want" "a sample that was damaged in between is made again"
 
-if command -v mpiexec > /dev/null; then
+if ranks_start; then
     begin "$ROOM/ranks" mpiexec -n 2
-    for one in $(pgrep -P "$(pgrep -d, -P $pid)"); do
-        [ "$(cat "/proc/$one/comm" 2> /dev/null)" = kolo-pack ] && kill -TERM "$one" && break
+    for one in $(pgrep -x kolo-pack); do
+        tr '\0' '\n' < "/proc/$one/cmdline" | grep -qxF "$ROOM/ranks" && kill -TERM "$one" && break
     done
     wait $pid
     is $? 75 "SIGTERM to one of two ranks stops both"
     mpiexec -n 3 kolo-pack "${ARGS[@]}" --out "$ROOM/ranks" --resume > "$ROOM/log" 2>&1
     is "$(sums "$ROOM/ranks")" "$want" "resumed by three ranks: the same bytes"
+    KOLO_COMM_PATIENCE=2 begin "$ROOM/stopped" mpiexec -n 2
+    for one in $(pgrep -x kolo-pack); do
+        tr '\0' '\n' < "/proc/$one/cmdline" | grep -qxF "$ROOM/stopped" || continue
+        tr '\0' '\n' < "/proc/$one/environ" | grep -qxE '(PMI|OMPI_COMM_WORLD)_RANK=1' && kill -STOP "$one"
+    done
+    wait $pid
+    is $? 69 "one of two ranks is stopped: exit 69"
+    like "$ROOM/log" 'kolo-pack: launch: no progress in .*: rank 1 on host .* was stopped' \
+        "the other names it"
+    kolo-pack "${ARGS[@]}" --out "$ROOM/stopped" --resume > "$ROOM/log" 2>&1
+    is "$(sums "$ROOM/stopped")" "$want" "--resume: the same bytes"
 else
-    skip "no mpiexec"
+    for _ in 1 2 3 4 5; do skip "no mpiexec"; done
 fi
 
 kolo-pack "${ARGS[@]}" --out "$ROOM/whole" > "$ROOM/log" 2>&1

@@ -2,10 +2,12 @@
 # kolo serve-data: jobs of a sweep get their batches from one loader, and the numbers they would get alone.
 . "$(dirname "$0")/../lib.sh"
 shapes_data 256 32
-common=(model=lenet5 size=32 data="$ROOM/data/train" crop=resized flip=true augment=trivialaugment batch=32 seed=3 data_cache=ram prefetch=2)
+common=(model=lenet5 size=32 data="$ROOM/data/train" crop=resized flip=true augment=trivialaugment batch=32 \
+    seed=3 data_cache=ram prefetch=2)
 socket=serve="$ROOM/socket"
 train() { # RUN OPTION...
-    kolo train "${common[@]}" val=none run="$ROOM/$1" epochs=2 eval_epochs=0 threads=1 bn=ghost micro_batch=16 reduce=canonical conv=direct "${@:2}" \
+    kolo train "${common[@]}" val=none run="$ROOM/$1" epochs=2 eval_epochs=0 threads=1 bn=ghost \
+        micro_batch=16 reduce=canonical conv=direct "${@:2}" \
         > "$ROOM/$1.log" 2>&1
 }
 serve() { # LOG OPTION...
@@ -30,8 +32,9 @@ train a lr=0.02 "$socket" &
 a=$!
 train b lr=0.01 "$socket" &
 b=$!
-if command -v mpiexec > /dev/null; then
-    mpiexec -n 2 kolo train "${common[@]}" val=none run="$ROOM/c" epochs=2 eval_epochs=0 threads=1 bn=ghost micro_batch=16 reduce=canonical conv=direct \
+if ranks_start; then
+    mpiexec -n 2 kolo train "${common[@]}" val=none run="$ROOM/c" epochs=2 eval_epochs=0 threads=1 bn=ghost \
+        micro_batch=16 reduce=canonical conv=direct \
         lr=0.02 "$socket" > "$ROOM/c.log" 2>&1
 else
     train c lr=0.02 "$socket"
@@ -40,9 +43,11 @@ wait $a $b
 is "$(losses "$ROOM/a")" "$(losses "$ROOM/plain")" "a served job learns the same"
 is "$(losses "$ROOM/b")" "$(losses "$ROOM/other")" "another job of the sweep too"
 is "$(losses "$ROOM/c")" "$(losses "$ROOM/plain")" "and one of two ranks"
-like "$ROOM/a.log" '(1[6-9]|2[0-9]) of (1[6-9]|2[0-9]) batches came from the server' "all batches came from the server"
+like "$ROOM/a.log" '(1[6-9]|2[0-9]) of (1[6-9]|2[0-9]) batches came from the server' \
+    "all batches came from the server"
 kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
-made=$(sed -n 's/^\([0-9]*\) pictures made.*/\1/p' "$ROOM/status") given=$(sed -n 's/.* made, \([0-9]*\) given/\1/p' "$ROOM/status")
+made=$(sed -n 's/^\([0-9]*\) pictures made.*/\1/p' "$ROOM/status") given=$(sed -n \
+    's/.* made, \([0-9]*\) given/\1/p' "$ROOM/status")
 [ "$given" -ge 1536 ] && [ "$made" -lt $((given / 2)) ]
 ok $? "which made each picture once for three jobs ($made made, $given given)"
 train wrong seed=4 "$socket"
@@ -59,7 +64,7 @@ kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
 is $? 3 "no server to ask"
 kolo serve-data data=synthetic "$socket" > "$ROOM/second" 2>&1
 is $? 78 "nothing to serve"
-if command -v mpiexec > /dev/null; then
+if ranks_start; then
     mpiexec -n 2 kolo serve-data "${common[@]}" "$socket" > "$ROOM/second" 2>&1
     like "$ROOM/second" '2 ranks on 1 nodes' "one server a node"
 else
@@ -74,7 +79,8 @@ for _ in {1..200}; do
     sleep 0.02
 done
 kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
-like "$ROOM/status" 'rank 0 of 1, rows 0 to 31: epoch 0, step [0-3], .* img/s, waits [0-9]+ %' "who takes what is told"
+like "$ROOM/status" 'rank 0 of 1, rows 0 to 31: epoch 0, step [0-3], .* img/s, waits [0-9]+ %' \
+    "who takes what is told"
 like "$ROOM/status" 'jobs with 32 of 64 rows have joined' "and that another job is waited for"
 kill -KILL "$server"
 wait "$server" 2> /dev/null
@@ -83,12 +89,14 @@ is "$(losses "$ROOM/killed")" "$(losses "$ROOM/plain")" "a job whose server is k
 
 if unshare -rm mount -t tmpfs tmpfs "$ROOM" 2> /dev/null; then
     mkdir "$ROOM/full"
-    unshare -rm bash -c 'mount -t tmpfs -o nr_inodes=1 tmpfs "$0" && shift && exec "$@"' "$ROOM/full" x kolo serve-data "${common[@]}" \
+    unshare -rm bash -c 'mount -t tmpfs -o nr_inodes=1 tmpfs "$0" && shift && exec "$@"' "$ROOM/full" x kolo \
+        serve-data "${common[@]}" \
         data_cache=none serve="$ROOM/full/socket" > "$ROOM/second" 2>&1
     is $? 3 "a full file system is told"
     like "$ROOM/second" 'full/socket.*No space left' "by name"
     mkdir -p "$ROOM/77/.77/_tmp" "$ROOM/tmp" # as Slurm's job_container/tmpfs does it
-    unshare -rm bash -c 'mount --bind "$0/77/.77/_tmp" "$0/tmp" && shift && exec "$@"' "$ROOM" x env SLURM_JOB_ID=77 kolo train "${common[@]}" \
+    unshare -rm bash -c 'mount --bind "$0/77/.77/_tmp" "$0/tmp" && shift && exec "$@"' "$ROOM" x env \
+        SLURM_JOB_ID=77 kolo train "${common[@]}" \
         val=none run="$ROOM/apart" steps=1 launch=single serve=nobody > "$ROOM/apart.log" 2>&1
     is $? 0 "where jobs have a /dev/shm of their own a job goes on"
     like "$ROOM/apart.log" 'a /dev/shm of their own here .*each job keeps its own cache' "and says so"

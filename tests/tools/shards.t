@@ -8,14 +8,20 @@ is $? 0 "a fresh split verifies"
 like "$ROOM/log" '60 samples in 3 shards are whole' "and says what was checked"
 kolo-shards info "$ROOM/s" --json > "$ROOM/info.json"
 if command -v python3 > /dev/null; then
-    is "$(python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(d["samples"], d["encoding"], len(d["classes"]), d["classes"][1]["count"])' "$ROOM/info.json")" \
+    is "$(python3 -c \
+        'import json, sys; d = json.load(open(sys.argv[1]));
+print(d["samples"], d["encoding"], len(d["classes"]), d["classes"][1]["count"])' \
+        "$ROOM/info.json")" \
         "60 jpeg 10 6" "info --json is JSON"
 else
     skip "no python3"
 fi
-kolo-shards show "$ROOM/s" --index 7 --out "$ROOM/a.png" > "$ROOM/log" && [ "$(head -c 4 "$ROOM/a.png" | tail -c 3)" = PNG ]
+kolo-shards show "$ROOM/s" --index 7 --out "$ROOM/a.png" > "$ROOM/log" && [ "$(head -c 4 "$ROOM/a.png" |
+    tail -c 3)" = PNG ]
 ok $? "show writes a PNG"
-like "$ROOM/log" '^sample 7: [a-z]+ \(label [0-9]\), [0-9]+ x [0-9]+, [0-9]+ bytes, from [a-z]+/[0-9]+\.jpg$' "and says what it is"
+like "$ROOM/log" \
+    '^sample 7: [a-z]+ \(label [0-9]\), [0-9]+ x [0-9]+, [0-9]+ bytes, from [a-z]+/[0-9]+\.jpg$' \
+    "and says what it is"
 kolo-shards show "$ROOM/s" --count 20 --out "$ROOM/sheet.png"
 ok $? "a contact sheet"
 kolo-shards show "$ROOM/s" --index 3 > "$ROOM/log"

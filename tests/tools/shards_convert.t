@@ -2,7 +2,8 @@
 # kolo-shards convert: pictures in files of others.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards h5dump
-kolo-pack --source shapes --count 60 --size 12 --no-shuffle --shards 1 --name a --out "$ROOM/a" > "$ROOM/log" 2>&1 || exit 1
+kolo-pack --source shapes --count 60 --size 12 --no-shuffle --shards 1 --name a --out "$ROOM/a" > \
+    "$ROOM/log" 2>&1 || exit 1
 FROM=$(echo "$ROOM/a"/*.h5)
 dump() { h5dump -d "$2" -y -w 100 "$1" | grep -v '^HDF5'; }
 same() { dump "$FROM" "$2" | cmp -s - <(dump "$(echo "$1"/*.h5)" "$2"); }
@@ -15,12 +16,14 @@ kolo-shards verify "$ROOM/b" > "$ROOM/log" 2>&1
 ok $? "which verify"
 if command -v h5repack > /dev/null; then
     h5repack -l images:CHUNK=7x12x12x3 -f images:GZIP=4 "$FROM" "$ROOM/packed.h5" > "$ROOM/log" 2>&1
-    kolo-shards convert "$ROOM/packed.h5" --images images --labels label --out "$ROOM/c" --threads 3 > "$ROOM/log" 2>&1 && same "$ROOM/c" /images
+    kolo-shards convert "$ROOM/packed.h5" --images images --labels label --out "$ROOM/c" --threads 3 > \
+        "$ROOM/log" 2>&1 && same "$ROOM/c" /images
     ok $? "chunked and compressed"
 else
     skip "no h5repack"
 fi
-kolo-shards convert "$FROM" --images images --labels label --out "$ROOM/d" --shards 3 --reshuffle 2 --classes a,b,c,d,e,f,g,h,i,j > "$ROOM/log" 2>&1
+kolo-shards convert "$FROM" --images images --labels label --out "$ROOM/d" --shards 3 --reshuffle 2 \
+    --classes a,b,c,d,e,f,g,h,i,j > "$ROOM/log" 2>&1
 kolo-shards info "$ROOM/d" > "$ROOM/log"
 like "$ROOM/log" ' 9 +j +6 ' "class names, an order, more shards"
 kolo-shards convert "$FROM" --images images --labels label --classes a,b --out "$ROOM/no" > "$ROOM/log" 2>&1
@@ -48,13 +51,17 @@ room = sys.argv[1]
 r = np.random.default_rng(1)
 x, y = r.integers(0, 256, (50, 20, 24, 3), dtype=np.uint8), r.integers(0, 7, 50)
 with h5py.File(room + "/x.h5", "w") as f:
-    f["nchw"], f["onehot"] = np.transpose(x, (0, 3, 1, 2)).astype(np.float32) / 255, np.eye(7, dtype=np.float32)[y]
-    f["gray"], f["flat"], f["y"], f["big"] = x[..., 0].astype(np.int16), x.reshape(50, -1), y, np.full((5, 4, 4), 300, np.int32)
+    f["nchw"] = np.transpose(x, (0, 3, 1, 2)).astype(np.float32) / 255
+    f["onehot"] = np.eye(7, dtype=np.float32)[y]
+    f["gray"], f["flat"], f["y"] = x[..., 0].astype(np.int16), x.reshape(50, -1), y
+    f["big"] = np.full((5, 4, 4), 300, np.int32)
 np.savez(room + "/x.npz", x=x, y=y)
 END
-    kolo-shards convert "$ROOM/x.h5" --images nchw --labels onehot --scale 255 --reshuffle 3 --out "$ROOM/o1" > "$ROOM/log" 2>&1
+    kolo-shards convert "$ROOM/x.h5" --images nchw --labels onehot --scale 255 --reshuffle 3 --out \
+        "$ROOM/o1" > "$ROOM/log" 2>&1
     kolo-shards convert "$ROOM/x.h5" --images gray --labels y --out "$ROOM/o2" > "$ROOM/log" 2>&1
-    kolo-shards convert "$ROOM/x.h5" --images flat --shape 20x24x3 --labels y --out "$ROOM/o3" > "$ROOM/log" 2>&1
+    kolo-shards convert "$ROOM/x.h5" --images flat --shape 20x24x3 --labels y --out "$ROOM/o3" > "$ROOM/log" \
+        2>&1
     is "$(python3 - "$ROOM" << 'END'
 import glob, h5py, numpy as np, sys
 room = sys.argv[1]
@@ -74,18 +81,21 @@ else
 fi
 # FFCV's format, written with numpy by its own definitions: FILE jpeg|raw|mixed
 kolo-pack --source shapes --count 12 --no-shuffle --shards 1 --out "$ROOM/jpeg" > "$ROOM/log" 2>&1
-for i in 0 1 2 3 4 5; do kolo-shards show "$ROOM/jpeg" --index $i --plain --out "$ROOM/$i.jpg" && kolo-shards show "$ROOM/jpeg" --index $i --out "$ROOM/$i.png"; done > "$ROOM/sizes" 2>&1
+for i in 0 1 2 3 4 5; do kolo-shards show "$ROOM/jpeg" --index $i --plain --out "$ROOM/$i.jpg" &&
+    kolo-shards show "$ROOM/jpeg" --index $i --out "$ROOM/$i.png"; done > "$ROOM/sizes" 2>&1
 if python3 -c 'import numpy' 2> /dev/null; then
     cat > "$ROOM/beton.py" << 'END'
 import numpy as np, re, sys
 room, mode = sys.argv[1:]
 r = np.random.default_rng(2)
-header = np.dtype([("version", "<u2"), ("num_fields", "<u2"), ("page_size", "<u4"), ("num_samples", "<u8"), ("alloc_table_ptr", "<u8")], align=True)
+header = np.dtype([("version", "<u2"), ("num_fields", "<u2"), ("page_size", "<u4"), ("num_samples", "<u8"),
+                   ("alloc_table_ptr", "<u8")], align=True)
 alloc = np.dtype([("sample_id", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
 field = np.dtype([("type_id", "<u1"), ("name", ("<u1", 16)), ("arguments", ("<u1", (1024,)))], align=True)
 image = np.dtype([("mode", "<u1"), ("width", "<u2"), ("height", "<u2"), ("data_ptr", "<u8")])
 record = np.dtype([("", np.dtype("<f8")), ("", image), ("", np.dtype("<i8"))], align=True)
-sizes = [tuple(map(int, m)) for m in re.findall(r"(\d+) x (\d+), \d+ bytes", open(room + "/sizes").read())][::2]
+sizes = re.findall(r"(\d+) x (\d+), \d+ bytes", open(room + "/sizes").read())
+sizes = [tuple(map(int, m)) for m in sizes][::2]
 n = len(sizes)
 h, d, m, a = np.zeros(1, header), np.zeros(3, field), np.zeros(n, record), np.zeros(n, alloc)
 h["version"], h["num_fields"], h["page_size"], h["num_samples"] = 2, 3, 1 << 21, n
@@ -97,7 +107,8 @@ blob = b""
 for i in range(n):
     jpeg = mode == "jpeg" or (mode == "mixed" and i % 2)
     width, height = sizes[i] if jpeg or mode == "mixed" else (8, 6)
-    data = open(f"{room}/{i}.jpg", "rb").read() if jpeg else r.integers(0, 256, (height, width, 3), dtype=np.uint8).tobytes()
+    data = open(f"{room}/{i}.jpg", "rb").read() if jpeg else \
+        r.integers(0, 256, (height, width, 3), dtype=np.uint8).tobytes()
     m["f1"][i] = (0 if jpeg else 1, width, height, start + len(blob))
     m["f0"][i], m["f2"][i] = i / 2, (3 * i) % 4
     a[n - 1 - i] = (i, start + len(blob), len(data))
@@ -120,7 +131,8 @@ END
         h5dump -d /$key -b LE -o "$ROOM/stored" "$FILE" > "$ROOM/log" 2>&1
         cat "$ROOM/$mode".[0-5] | cmp -s - "$ROOM/stored"
         ok $? "and every byte of it"
-        is "$(h5dump -d /label -y "$FILE" | sed -n '/DATA {/,/}/p' | tr -dc '0-9,')" "0,3,2,1,0,3" "and the labels"
+        is "$(h5dump -d /label -y "$FILE" | sed -n '/DATA {/,/}/p' |
+            tr -dc '0-9,')" "0,3,2,1,0,3" "and the labels"
     done
     kolo-shards convert "$ROOM/raw.beton" --images label --out "$ROOM/no" > "$ROOM/log" 2>&1
     is $? 2 "a field that holds no pictures: exit 2"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# kolo-pack --source imagenet-tar: a tar of class tars, a tar of validation pictures, and what tells their labels.
+# kolo-pack --source imagenet-tar: a tar of class tars, a tar of validation pictures, and
+# what tells their labels.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump tar
@@ -24,7 +25,8 @@ VAL=("${NET[@]}" --split val)
 packs "a tar of class tars" "${NET[@]}"
 is "$(classes)" "n01440764 n01440765 n02000000" "classes are synsets in byte order"
 is "$(table label)" "2 2 0 0 1" "labels follow"
-is "$(paths)" "n02000000_3.JPEG n02000000_4.JPEG n01440764_0.JPEG n01440764_1.JPEG n01440765_2.JPEG" "samples are in the order of the tar"
+is "$(paths)" "n02000000_3.JPEG n02000000_4.JPEG n01440764_0.JPEG n01440764_1.JPEG n01440765_2.JPEG" \
+    "samples are in the order of the tar"
 good=0 n=0
 for i in 3 4 0 1 2; do
     kolo-shards show out --index $((n++)) --out shown.jpg > log && cmp -s shown.jpg pictures/$i.jpg || good=1
@@ -39,29 +41,38 @@ cp -r out train
 
 truth() { for ((i = 0; i < 50000; i++)); do echo "$((i % 1000 + 1))"; done; }
 ids() { for ((i = 1; i <= 1000; i++)); do printf '%d n%08d word, word\n' $i $((90000000 - i)); done; }
-printf 'ILSVRC2012_val_00000002.JPEG n01440764\nILSVRC2012_val_00000001 n02000000\nILSVRC2012_val_00000003.JPEG\tn01440764\n' > map
+printf \
+    'ILSVRC2012_val_00000002.JPEG n01440764\nILSVRC2012_val_00000001 n02000000\nILSVRC2012_val_00000003.JPEG\tn01440764\n' \
+    > map
 packs "validation by a map" "${VAL[@]}" --annotations map
 is "$(table label) $(classes)" "1 0 0 n01440764 n02000000" "has its labels"
 packs "with the training split's classes" "${VAL[@]}" --annotations map --stats-from train
 is "$(table label)" "2 0 0" "has their labels"
-printf 'ImageId,PredictionString\nILSVRC2012_val_00000003,n01440764 1 2 3 4 n01440764 5 6 7 8 \nILSVRC2012_val_00000001,n02000000 1 2 3 4\nILSVRC2012_val_00000002,n01440765 1 2 3 4\n' > map.csv
+printf \
+    'ImageId,PredictionString\nILSVRC2012_val_00000003,n01440764 1 2 3 4 n01440764 5 6 7 8 \nILSVRC2012_val_00000001,n02000000 1 2 3 4\nILSVRC2012_val_00000002,n01440765 1 2 3 4\n' \
+    > map.csv
 packs "a map with commas, heading and boxes" "${VAL[@]}" --annotations map.csv
 is "$(table label)" "2 1 0" "is read too"
 truth > truth && ids > ids && for i in 1001 1860; do printf '%d n00001740 entity\n' $i >> ids; done
 packs "the ground truth and the table of IDs" "${VAL[@]}" --annotations truth --annotations ids
 is "$(table label) $(classes | wc -w)" "999 998 997 1000" "IDs are not the order of the synsets"
-rm -r v && mkdir -p v/val/n01440765 && cp pictures/0.jpg v/val/n01440765/x.JPEG && cp pictures/1.jpg v/n02000000_5.JPEG
+rm -r v && mkdir -p v/val/n01440765 && cp pictures/0.jpg v/val/n01440765/x.JPEG &&
+    cp pictures/1.jpg v/n02000000_5.JPEG
 tar -C v -c -f in/ILSVRC2012_img_val.tar --sort=name .
 packs "synsets in names or folders" "${VAL[@]}"
 is "$(table label) $(classes)" "1 0 n01440765 n02000000" "need no annotations"
-rm -r v && mkdir v && cp pictures/0.jpg v/ILSVRC2012_val_00000001.JPEG && tar -C v -c -f in/ILSVRC2012_img_val.tar .
+rm -r v && mkdir v && cp pictures/0.jpg v/ILSVRC2012_val_00000001.JPEG &&
+    tar -C v -c -f in/ILSVRC2012_img_val.tar .
 
 fails 2 'img_val.tar:ILSVRC2012_val_00000001.JPEG: no label; --annotations takes' "no labels" "${VAL[@]}"
-fails 2 'in ILSVRC2012_IDs, of which 0 of 1000 have a synset' "the ground truth alone" "${VAL[@]}" --annotations truth
+fails 2 'in ILSVRC2012_IDs, of which 0 of 1000 have a synset' "the ground truth alone" "${VAL[@]}" \
+    --annotations truth
 head -n 49999 truth > short
-fails 2 '49999 lines, not 50000' "a ground truth that is cut off" "${VAL[@]}" --annotations short --annotations ids
+fails 2 '49999 lines, not 50000' "a ground truth that is cut off" "${VAL[@]}" --annotations short \
+    --annotations ids
 awk '{ print $2 }' ids > sorted
-fails 2 'sorted:1: a list of synsets alone' "synsets without their IDs" "${VAL[@]}" --annotations truth --annotations sorted
+fails 2 'sorted:1: a list of synsets alone' "synsets without their IDs" "${VAL[@]}" --annotations truth \
+    --annotations sorted
 head -n 500 ids > half
 fails 2 'of which 500 of 1000' "half the IDs" "${VAL[@]}" --annotations truth --annotations half
 echo 'ILSVRC2012_val_00000001.JPEG 65' > numbers
@@ -78,19 +89,22 @@ for ((at = 3000; at < size - 11000; at += 2111)); do
     [ $? = 2 ] && grep -q 'cut off' log || failed=1
 done
 ok $failed "a training tar that is cut off anywhere is told"
-tar -C class -c -f in/ILSVRC2012_img_train.tar n02000000.tar && head -c 3000 class/n01440764.tar > n01440764.tar && tar -r -f in/ILSVRC2012_img_train.tar n01440764.tar
+tar -C class -c -f in/ILSVRC2012_img_train.tar n02000000.tar &&
+    head -c 3000 class/n01440764.tar > n01440764.tar && tar -r -f in/ILSVRC2012_img_train.tar n01440764.tar
 fails 2 'img_train.tar:n01440764.tar is cut off' "a class tar that is cut off" "${NET[@]}"
 mkdir -p folders/n01440764
 fails 2 '.--source imagefolder packs them' "folders of classes" --source imagenet-tar --in folders
 mkdir void
-fails 2 'neither ILSVRC2012_img_train.tar nor tar files of classes' "an empty folder" --source imagenet-tar --in void
+fails 2 'neither ILSVRC2012_img_train.tar nor tar files of classes' "an empty folder" --source imagenet-tar \
+    --in void
 
 # photos in a tar of tars, and in folders
 PHOTOS=$KOLO_SHARED/data/imagenette224
 if [ -d "$PHOTOS" ]; then
     mkdir -p photos && for folder in "$PHOTOS"/val/n*; do
         synset=${folder##*/}
-        (cd "$folder" && LC_ALL=C && for file in *; do printf '%s\n' "$file"; done | tar -c -f "$ROOM/photos/$synset.tar" -T -)
+        (cd "$folder" && LC_ALL=C && for file in *; do printf '%s\n' "$file"; done |
+            tar -c -f "$ROOM/photos/$synset.tar" -T -)
     done
     tar -C photos -c -f photos.tar --sort=name .
     packs "600 photos in a tar of tars" --source imagenet-tar --in photos.tar
@@ -98,7 +112,8 @@ if [ -d "$PHOTOS" ]; then
     kolo-shards verify out > log
     ok $? "verify"
     packs "the same in folders" --source imagefolder --in "$PHOTOS" --split val --shuffle-seed 42
-    is "$(h5dump -d /label -d /crc32c tar.h5 | tail -n +2 | cksum)" "$(h5dump -d /label -d /crc32c out/*.h5 | tail -n +2 | cksum)" "gives the same samples in the same order"
+    is "$(h5dump -d /label -d /crc32c tar.h5 | tail -n +2 | cksum)" "$(h5dump -d /label -d /crc32c out/*.h5 |
+        tail -n +2 | cksum)" "gives the same samples in the same order"
 else
     skip "no photos here"
 fi

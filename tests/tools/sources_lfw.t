@@ -21,7 +21,8 @@ pairs '1\nBo\t1\t2\nAl_Gore\t2\tCher\t11\n'
 packs "people and pairs" "${PAIRS[@]}" --shuffle-seed 0
 is "$(classes)" "Al_Gore Bo Cher" "people are classes"
 is "$(table label)" "0 0 1 1 2" "their pictures have their labels"
-is "$(table pair_set_dev_test) $(table pair_same_dev_test) $(table pair_fold_dev_test)" "2 3 1 4 1 0 0 0" "pairs name samples"
+is "$(table pair_set_dev_test) $(table pair_same_dev_test) $(table pair_fold_dev_test)" "2 3 1 4 1 0 0 0" \
+    "pairs name samples"
 is "$(attribute task)" "classification,pairs" "the task says so"
 packs "the same, shuffled" "${PAIRS[@]}" --shuffle-seed 3
 read -r -a at <<< "$(paths)"
@@ -41,7 +42,8 @@ fails 2 'DevTest.txt:2: there is no picture Bo_0003' "a pair of a picture that i
 left_out 1 "such a pair is left out with --on-error skip" "${PAIRS[@]}"
 is "$(table pair_same_dev_test)" "0" "the other stays"
 pairs '1\nBo\t1\tAl_Gore\t2\nAl_Gore\t2\tCher\t11\n'
-fails 2 'DevTest.txt:2: 4 columns, a pair of one person has 3' "a pair of two people where one is expected" "${PAIRS[@]}"
+fails 2 'DevTest.txt:2: 4 columns, a pair of one person has 3' "a pair of two people where one is expected" \
+    "${PAIRS[@]}"
 pairs '1\nBo\t1\t2\nBo\t2\tBo\t1\n'
 fails 2 'DevTest.txt:3: a pair of two people names Bo twice' "two people who are one" "${PAIRS[@]}"
 pairs '1\nBo\t1\tx\nBo\t2\tCher\t11\n'
@@ -57,7 +59,8 @@ fails 2 'DevTest.txt:1: the first line' "no first line" "${PAIRS[@]}"
 printf '2 1\nBo\t1\t2\nBo\t1\tCher\t11\nBo\t1\t2\nBo\t2\tCher\t11\n' > "$ROOM/other.txt"
 packs "folds" "${LFW[@]}" --annotations "$ROOM/other.txt"
 is "$(table pair_fold_view2)" "0 0 1 1" "are kept"
-fails 2 'pairs view2 are given twice' "one set twice" "${LFW[@]}" --annotations "$ROOM/other.txt" --annotations "$ROOM/other.txt"
+fails 2 'pairs view2 are given twice' "one set twice" "${LFW[@]}" --annotations "$ROOM/other.txt" \
+    --annotations "$ROOM/other.txt"
 cp "$ROOM/pictures/5.jpg" "$ROOM/lfw/Bo/Cher_0012.jpg"
 fails 2 'Bo/Cher_0012.jpg: the name is not Bo_NNNN.jpg' "a picture in another one's folder" "${LFW[@]}"
 left_out 1 "such a picture is left out with --on-error skip" "${LFW[@]}"
@@ -65,8 +68,11 @@ people && mkdir "$ROOM/lfw/Dan"
 fails 2 'Dan: a person without pictures' "an empty folder" "${LFW[@]}"
 mkdir "$ROOM/void"
 fails 2 'no folders of people' "no people" --source lfw --in "$ROOM/void"
-people && perl -e 'for (0 .. 5739) { mkdir "$ARGV[1]/P$_" or die; link $ARGV[0], "$ARGV[1]/P$_/P${_}_0001.jpg" or die }' "$ROOM/pictures/0.jpg" "$ROOM/lfw"
-fails 2 '5745 pictures of 5743 people, the published set has 13233 of 5749' "nearly the published set" "${LFW[@]}"
+people && perl -e \
+    'for (0 .. 5739) { mkdir "$ARGV[1]/P$_" or die; link $ARGV[0], "$ARGV[1]/P$_/P${_}_0001.jpg" or die }' \
+    "$ROOM/pictures/0.jpg" "$ROOM/lfw"
+fails 2 '5745 pictures of 5743 people, the published set has 13233 of 5749' "nearly the published set" \
+    "${LFW[@]}"
 
 FACES=$KOLO_SHARED/data/lfw
 if [ -d "$FACES" ]; then
@@ -78,10 +84,12 @@ if [ -d "$FACES" ]; then
     paths | tr ' ' '\n' > "$ROOM/paths"
     table pair_set_view2 | tr ' ' '\n' | paste - - | perl -e 'open my $p, "<", $ARGV[0]; chomp(my @p = <$p>);
         while (<STDIN>) { my @w = map { $p[$_] =~ m{/(.*)_0*(\d+)\.jpg$}; [$1, $2] } split;
-            print join("\t", @{$w[0]}, $w[0][0] eq $w[1][0] ? () : $w[1][0], $w[1][1]), "\n" }' "$ROOM/paths" > "$ROOM/back"
+            print join("\t", @{$w[0]}, $w[0][0] eq $w[1][0] ? () : $w[1][0], $w[1][1]), "\n" }' \
+                "$ROOM/paths" > "$ROOM/back"
     tail -n +2 "$FACES/pairs_folds1-2.txt" | cmp -s - "$ROOM/back"
     ok $? "1,200 pairs in the shards are those of the file, in its order"
-    is "$(table pair_same_view2 | tr ' ' '\n' | uniq -c | tr -s ' \n' ' ')" " 300 1 300 0 300 1 300 0 " "300 of one person, 300 of two, in each fold"
+    is "$(table pair_same_view2 | tr ' ' '\n' | uniq -c |
+        tr -s ' \n' ' ')" " 300 1 300 0 300 1 300 0 " "300 of one person, 300 of two, in each fold"
     is "$(table pair_fold_view2 | tr ' ' '\n' | uniq -c | tr -s ' \n' ' ')" " 600 0 600 1 " "two folds"
     kolo-shards verify "$ROOM/out" > "$ROOM/log"
     ok $? "the shard verifies"

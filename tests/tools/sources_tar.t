@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# kolo-pack --source webdataset-tar: samples in tar files, of every kind that tar(1) makes; and what is no whole tar.
+# kolo-pack --source webdataset-tar: samples in tar files, of every kind that tar(1) makes; and
+# what is no whole tar.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump tar
@@ -12,7 +13,8 @@ same() { # the first bytes of every sample are those of its picture: TEXT
     rm -f "$ROOM/out/"*.ppm
     local i good=0
     for i in 0 1 2 3; do
-        kolo-shards show "$ROOM/out" --index $i --out "$ROOM/shown.jpg" > /dev/null && cmp -s "$ROOM/shown.jpg" "$ROOM/pictures/$i.jpg" || good=1
+        kolo-shards show "$ROOM/out" --index $i --out "$ROOM/shown.jpg" > /dev/null &&
+            cmp -s "$ROOM/shown.jpg" "$ROOM/pictures/$i.jpg" || good=1
     done
     ok $good "$1"
 }
@@ -31,7 +33,8 @@ for format in gnu pax; do
     is "$(paths)" "k1.jpg k2.jpg k3.jpg $long/k0.jpg" "is whole"
 done
 mv "$long"/k0.* . && rm -r "${long%%/*}"
-archive --format=pax --pax-option='globexthdr.name=g,comment=hello,exthdr.name=%d/%f' --pax-option=comment:=x .
+archive --format=pax --pax-option='globexthdr.name=g,comment=hello,exthdr.name=%d/%f' \
+    --pax-option=comment:=x .
 packs "pax headers of other kinds" "${WDS[@]}"
 is "$(table label)" "1 2 1 2" "are passed over"
 mkdir folder && mv k2.* folder/
@@ -39,13 +42,20 @@ archive ./k0.cls ./k0.jpg ./folder k1.cls k1.jpg ./k3.jpg ./k3.cls
 packs "members in another order" "${WDS[@]}"
 is "$(paths)" "k0.jpg folder/k2.jpg k1.jpg k3.jpg" "stay in it"
 mv folder/* . && rmdir folder
-perl -e 'print pack("a100a8a8a8a12a12a8a1a100a8", "k0.bin", "0000644", "", "", "\x80" . "\0" x 6 . "\0\0\0\2\0", "", " " x 8, "0", "", "ustar  ")' > "$ROOM/header"
-perl -0777 -pe '$_ .= "\0" x (512 - length); substr($_, 148, 8) = sprintf("%06o\0 ", unpack("%32C*", $_))' "$ROOM/header" > "$ROOM/whole"
-archive . && { cat "$ROOM/whole" && head -c 512 /dev/zero && cat ../set.tar; } > ../two.tar && mv ../two.tar ../set.tar
+perl -e \
+    'print pack("a100a8a8a8a12a12a8a1a100a8", "k0.bin", "0000644", "", "", "\x80" . "\0" x 6 . "\0\0\0\2\0",
+      "", " " x 8, "0", "", "ustar  ")' \
+    > \
+    "$ROOM/header"
+perl -0777 -pe '$_ .= "\0" x (512 - length); substr($_, 148, 8) = sprintf("%06o\0 ", unpack("%32C*", $_))' \
+    "$ROOM/header" > "$ROOM/whole"
+archive . && { cat "$ROOM/whole" && head -c 512 /dev/zero && cat ../set.tar; } > ../two.tar &&
+    mv ../two.tar ../set.tar
 packs "a size in binary" "${WDS[@]}"
 is "$(table label)" "1 2 1 2" "is understood"
 
-for i in 0 1 2 3; do printf '{"width": 3, "cls": "%s", "more": {"label": 9}}' "$([ $i = 2 ] && echo dog || echo cat)" > k$i.json && rm k$i.cls; done
+for i in 0 1 2 3; do printf '{"width": 3, "cls": "%s", "more": {"label": 9}}' "$([ $i = 2 ] && echo dog ||
+    echo cat)" > k$i.json && rm k$i.cls; done
 archive .
 packs "labels in JSON" "${WDS[@]}"
 is "$(classes) $(table label)" "cat dog 0 0 1 0" "are names, or numbers"
@@ -57,7 +67,8 @@ cp k0.jpg k0.mask.png && echo 'a caption' > k1.txt && archive .
 packs "other members of a sample" "${WDS[@]}"
 is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "are passed over"
 rm k0.mask.png k1.txt
-mkdir ../shards && tar -c -f ../shards/s-08.tar k0.* k1.* && tar -c -f ../shards/s-09.tar k2.* && tar -c -f ../shards/s-10.tar k3.*
+mkdir ../shards && tar -c -f ../shards/s-08.tar k0.* k1.* && tar -c -f ../shards/s-09.tar k2.* &&
+    tar -c -f ../shards/s-10.tar k3.*
 packs "a folder of tar files" --source webdataset-tar --in ../shards --shuffle-seed 0
 is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "is one split"
 same "pictures come from several files"
@@ -74,11 +85,15 @@ rm k2.jpg && bad 'set.tar:k2: a sample without a picture' "no picture"
 left_out 1 "leaves it out with --on-error skip" "${WDS[@]}"
 is "$(paths)" "k0.jpg k1.jpg k3.jpg" "and no other"
 cp k1.jpg k2.jpg && rm k3.json && bad 'set.tar:k3: a sample without a label' "no label"
-echo x > k3.cls && printf '{"label": 1}' > k3.json && bad 'k3.json: label .1., but another member of the sample says .x.' "labels that differ"
-rm k3.cls && printf '{"label": 1.5}' > k3.json && bad 'k3.json:1, byte [0-9]+: 1.5 where a whole number' "half a label"
+echo x > k3.cls && printf '{"label": 1}' > k3.json &&
+    bad 'k3.json: label .1., but another member of the sample says .x.' "labels that differ"
+rm k3.cls && printf '{"label": 1.5}' > k3.json &&
+    bad 'k3.json:1, byte [0-9]+: 1.5 where a whole number' "half a label"
 printf '{"label": 1' > k3.json && bad 'k3.json:1, byte 11: the file ends' "JSON that is cut off"
-printf '{"label": 1}' > k3.json && cp k3.jpg k3.png && bad 'k3.png: a second picture of one sample' "two pictures"
-rm k3.png && ln -s k3.jpg k4.jpg && cp k3.json k4.json && bad 'set.tar:k4.jpg: a link to k3.jpg' "a symbolic link"
+printf '{"label": 1}' > k3.json && cp k3.jpg k3.png &&
+    bad 'k3.png: a second picture of one sample' "two pictures"
+rm k3.png && ln -s k3.jpg k4.jpg && cp k3.json k4.json &&
+    bad 'set.tar:k4.jpg: a link to k3.jpg' "a symbolic link"
 left_out 1 "leaves it out with --on-error skip" "${WDS[@]}"
 rm k4.jpg && ln k3.jpg k4.jpg && bad 'k4.jpg: a link to (./)?k3.jpg.*hard-dereference' "a hard link"
 archive --hard-dereference .
@@ -91,15 +106,18 @@ for ((at = 100; at < end * 512; at += 613)); do
     kolo-pack "${WDS[@]}" --dry-run > ../log 2>&1
     status=$?
     # between two members nothing is missing but the end, and perhaps a part of the last sample
-    { [ $status = 2 ] && grep -q 'cut off\|sample without' ../log; } || grep -q 'ends without' ../log || { failed=1 && echo "# at $at: $status $(cat ../log)"; }
+    { [ $status = 2 ] && grep -q 'cut off\|sample without' ../log; } || grep -q 'ends without' ../log ||
+        { failed=1 && echo "# at $at: $status $(cat ../log)"; }
 done
 ok $failed "cut off at any byte is told"
 head -c $((end * 512)) ../good.tar > ../set.tar
 packs "without the blocks at the end" "${WDS[@]}"
 like ../log 'ends without the blocks of zeros' "is told"
 cp ../good.tar ../set.tar && printf 'z' | dd of=../set.tar bs=1 seek=520 conv=notrunc status=none
-head -c 512 ../good.tar | grep -q 'ustar' && fails 2 'no tar header .its checksum is wrong' "a damaged header" "${WDS[@]}"
-gzip -k ../good.tar && fails 2 'good.tar.gz: compressed by gzip; uncompress' "a tar packed by gzip" --source webdataset-tar --in ../good.tar.gz
+head -c 512 ../good.tar | grep -q 'ustar' &&
+    fails 2 'no tar header .its checksum is wrong' "a damaged header" "${WDS[@]}"
+gzip -k ../good.tar && fails 2 'good.tar.gz: compressed by gzip; uncompress' "a tar packed by gzip" --source \
+    webdataset-tar --in ../good.tar.gz
 : > ../set.tar && fails 2 'set.tar, byte 0: empty' "an empty file" "${WDS[@]}"
 cp k0.jpg ../set.tar && fails 2 'no tar header' "another file" "${WDS[@]}"
 head -c 10240 /dev/zero > ../set.tar && fails 2 'no samples' "a tar of nothing" "${WDS[@]}"

@@ -6,10 +6,12 @@ need kolo-pack kolo-shards h5dump
 small_pictures 3
 # of the edition with row number and hash: 25 columns
 row() { # NUMBER ID HASH TAGS MARKER
-    printf '%s\t%s\t%s\t1@N00\tsomebody\t2012-02-16 09:56:37.0\t1331840483\tCanon\tIMG\tMy+photo\t%s\t\t-81.8\t24.5\t12\thttp://flickr.com/p\thttp://farm8.staticflickr.com/7205/%s_abc.jpg\tAttribution License\thttp://creativecommons.org\t7205\t8\tabc\tdef\tjpg\t%s\n' \
+    printf \
+        '%s\t%s\t%s\t1@N00\tsomebody\t2012-02-16 09:56:37.0\t1331840483\tCanon\tIMG\tMy+photo\t%s\t\t-81.8\t24.5\t12\thttp://flickr.com/p\thttp://farm8.staticflickr.com/7205/%s_abc.jpg\tAttribution License\thttp://creativecommons.org\t7205\t8\tabc\tdef\tjpg\t%s\n' \
         "$1" "$2" "$3" "$4" "$2" "$5"
 }
-rows() { row 0 11 aaabbbccc new+york,sky,,sky 0 && row 1 12 dddeeefff sky,caf%C3%A9%2C+bar 0 && row 2 13 000111222 film 1 && row 3 14 333444555 gone 0 && row 4 15 666777888 '' 0; }
+rows() { row 0 11 aaabbbccc new+york,sky,,sky 0 && row 1 12 dddeeefff sky,caf%C3%A9%2C+bar 0 &&
+    row 2 13 000111222 film 1 && row 3 14 333444555 gone 0 && row 4 15 666777888 '' 0; }
 tree() {
     rm -rf "$ROOM/set" && mkdir -p "$ROOM/set/aaa/bbb" "$ROOM/set/ddd/eee" "$ROOM/set/666/777"
     cp "$ROOM/pictures/0.jpg" "$ROOM/set/aaa/bbb/aaabbbccc.jpg"
@@ -21,8 +23,10 @@ FLICKR=(--source yfcc100m --in "$ROOM/set" --annotations "$ROOM/meta" --shuffle-
 
 tree
 packs "photos by hash" "${FLICKR[@]}"
-is "$(paths) $(table id)" "aaa/bbb/aaabbbccc.jpg ddd/eee/dddeeefff.jpg 666/777/666777888.jpg 11 12 15" "those that are there, with their numbers"
-is "$(table tag_offset) $(table tag) $(table tag_value)" "0 2 4 4 1 2 2 0 1 1 1 1" "with their tags, each once"
+is "$(paths) $(table id)" "aaa/bbb/aaabbbccc.jpg ddd/eee/dddeeefff.jpg 666/777/666777888.jpg 11 12 15" \
+    "those that are there, with their numbers"
+is "$(table tag_offset) $(table tag) $(table tag_value)" "0 2 4 4 1 2 2 0 1 1 1 1" \
+    "with their tags, each once"
 kolo-shards info "$ROOM/out" > "$ROOM/info"
 like "$ROOM/info" 'café, bar' "which are decoded"
 is "$(attribute task)" "multilabel" "the task says so"
@@ -34,7 +38,8 @@ packs "some tags" "${FLICKR[@]}" --classes "$ROOM/names"
 is "$(table tag_offset) $(table tag)" "0 2 3 3 1 0 0" "are classes in their order"
 printf '11\tperson:0.875,indoor:0.5\n12\t\n14\tcat:0.75\n15\tindoor:1\n' > "$ROOM/auto"
 packs "autotags" "${FLICKR[@]}" --annotations "$ROOM/auto"
-is "$(classes) $(table tag_offset) $(table tag) $(table tag_value)" "indoor person 0 2 2 3 1 0 0 0.875 0.5 1" "are taken instead, with their scores"
+is "$(classes) $(table tag_offset) $(table tag) $(table tag_value)" \
+    "indoor person 0 2 2 3 1 0 0 0.875 0.5 1" "are taken instead, with their scores"
 cut -f 2,4- "$ROOM/meta" > "$ROOM/short" && mv "$ROOM/short" "$ROOM/meta"
 rm -rf "$ROOM/set" && mkdir "$ROOM/set" && cp "$ROOM/pictures/0.jpg" "$ROOM/set/12.jpg"
 packs "the first edition's 23 columns, photos by number" "${FLICKR[@]}"
@@ -54,13 +59,15 @@ wrong '`x` in the last column' "no marker" "$(row 5 16 a b x)"
 wrong '`1x` is no number of a photo' "no number" "$(row 5 1x a b 0)"
 wrong 'photo 11 for the second time' "a photo twice" "$(row 5 11 aaabbbccc b 0)"
 tree && printf '11\tperson:0.875,indoor\n' > "$ROOM/auto"
-fails 2 'auto:1: `indoor` where tag:score' "an autotag without score" "${FLICKR[@]}" --annotations "$ROOM/auto"
+fails 2 'auto:1: `indoor` where tag:score' "an autotag without score" "${FLICKR[@]}" --annotations \
+    "$ROOM/auto"
 printf '11\tperson:nan\n' > "$ROOM/auto"
 fails 2 'auto:1: `person:nan`' "an autotag with NaN" "${FLICKR[@]}" --annotations "$ROOM/auto"
 rm -rf "$ROOM/set" && mkdir "$ROOM/set"
 fails 2 'none of 4 photos of the metadata is there' "no photos" "${FLICKR[@]}"
 fails 78 'takes one --in folder of photos, and --annotations' "no metadata" --source yfcc100m --in "$ROOM/set"
-tree && row 5 16 "$(printf 'x%.0s' {1..9})" "$(seq -s , 100001)" 0 > "$ROOM/meta" && cp "$ROOM/pictures/0.jpg" "$ROOM/set/16.jpg"
+tree && row 5 16 "$(printf 'x%.0s' {1..9})" "$(seq -s , 100001)" 0 > "$ROOM/meta" &&
+    cp "$ROOM/pictures/0.jpg" "$ROOM/set/16.jpg"
 fails 2 '100001 different tags; --classes FILE' "too many tags" "${FLICKR[@]}"
 packs "too many tags, of which a few are chosen" "${FLICKR[@]}" --classes <(echo 77)
 is "$(table tag)" "0" "are read all the same"

@@ -18,14 +18,17 @@ YOLO=(--source yolo-txt --in "$ROOM/set" --shuffle-seed 0)
 
 tree
 packs "a small set" "${YOLO[@]}"
-is "$(paths)" "images/train/a.jpg images/train/b.c.jpg images/train/deep/d.jpg" "pictures of folders within folders, too"
+is "$(paths)" "images/train/a.jpg images/train/b.c.jpg images/train/deep/d.jpg" \
+    "pictures of folders within folders, too"
 is "$(boxes)" "images/train/a.jpg 1 0 0.5 0.5 0.25 0.125
 images/train/a.jpg 0 0 0.25 0.25 0.5 0.5
-images/train/deep/d.jpg 0 0 0.5 0.625 0.5 0.75" "boxes are kept as they are written; of a polygon its box; background is kept"
+images/train/deep/d.jpg 0 0 0.5 0.625 0.5 0.75" \
+    "boxes are kept as they are written; of a polygon its box; background is kept"
 is "$(table box_offset)" "0 2 2 3" "each with its picture"
 read -r height width _ <<< "$(table orig_size)"
 is "$(table box | cut -d ' ' -f 1-4)" \
-    "$(awk -v h="$height" -v w="$width" 'BEGIN { print w * .375, h * .4375, w * .625, h * .5625 }')" "and in pixels"
+    "$(awk -v h="$height" -v w="$width" 'BEGIN { print w * .375, h * .4375, w * .625, h * .5625 }')" \
+    "and in pixels"
 is "$(attribute box_form) $(attribute task)" "cxcywh detection" "the shard says what they are"
 is "$(classes) $(table classes/source_id)" "cat dog 0 1" "classes are those of data.yaml"
 packs "data.yaml as --in" --source yolo-txt --in "$ROOM/set/data.yaml"
@@ -33,13 +36,15 @@ mkdir "$ROOM/elsewhere" && mv "$ROOM/set/data.yaml" "$ROOM/elsewhere/my.yaml"
 fails 2 'set: no data.yaml' "no data.yaml" "${YOLO[@]}"
 packs "data.yaml elsewhere" "${YOLO[@]}" --annotations "$ROOM/elsewhere/my.yaml"
 
-tree && printf 'path: ../set\ntrain:\n  - images/train/deep\n  - list.txt\nnames:\n  7: cat\n  0: dog\n' > "$ROOM/set/data.yaml"
+tree && printf 'path: ../set\ntrain:\n  - images/train/deep\n  - list.txt\nnames:\n  7: cat\n  0: dog\n' > \
+    "$ROOM/set/data.yaml"
 printf './images/train/a.jpg\nimages/train/b.c.jpg\n' > "$ROOM/set/list.txt" && row '7 .5 .5 .1 .1'
 printf '0 .5 .5 .1 .1\n' > "$ROOM/set/labels/train/deep/d.txt"
 packs "folders, lists, numbers with gaps" "${YOLO[@]}"
 is "$(classes) $(table classes/source_id)" "dog cat 0 7" "gaps are closed, the numbers kept"
 is "$(table box_class)" "0 1" "labels follow"
-tree && printf 'path: /no/such/place\ntrain: ../images/train\nval: x\nnames: {1: dog, 0: cat}\n' > "$ROOM/set/data.yaml"
+tree && printf 'path: /no/such/place\ntrain: ../images/train\nval: x\nnames: {1: dog, 0: cat}\n' > \
+    "$ROOM/set/data.yaml"
 packs "paths of another machine" "${YOLO[@]}"
 
 bad() { # PATTERN TEXT ROW...
@@ -78,14 +83,16 @@ config() { # STATUS PATTERN TEXT YAML
 config 2 'data.yaml: no `train`' "no folder for the split" 'val: images/train\nnames: [a]\n'
 config 2 'data.yaml: no `names`' "no names" 'train: images/train\nnc: 2\n'
 config 2 'data.yaml:3: nc is another number' "nc and names" 'train: images/train\nnames: [a, b]\nnc: 3\n'
-config 2 'data.yaml:2: two classes have the same number' "a number twice" 'train: images/train\nnames: {0: a, 0: b}\n'
+config 2 'data.yaml:2: two classes have the same number' "a number twice" \
+    'train: images/train\nnames: {0: a, 0: b}\n'
 config 2 'two classes have the name `a`' "a name twice" 'train: images/train\nnames: [a, a]\n'
 config 2 'data.yaml:[12]: not YAML' "no YAML" 'train: [images\nnames: }\n'
 config 2 'data.yaml:1: a single value' "a folder that is none" 'train: {a: b}\nnames: [a, b]\n'
 config 2 'images/test: no such folder' "a folder that is not there" 'train: images/test\nnames: [a, b]\n'
 config 2 'no keys' "no keys" 'images/train\n'
 tree && rm -r "$ROOM/set/labels"
-fails 2 'no labels for any picture of --split train; .*/set/labels/train/a.txt' "no labels at all" "${YOLO[@]}"
+fails 2 'no labels for any picture of --split train; .*/set/labels/train/a.txt' "no labels at all" \
+    "${YOLO[@]}"
 tree && cp "$ROOM/set/data.yaml" "$ROOM/set/x.yaml" && mv "$ROOM/set/data.yaml" "$ROOM/set/y.yml"
 fails 2 'several .yaml files' "two files that could be data.yaml" "${YOLO[@]}"
 
@@ -96,7 +103,8 @@ if [ -d "$COCO" ]; then
         packs "44 photos of COCO, $split" --source yolo-txt --in "$COCO" --split "$split" --shuffle-seed 7
         (cd "$COCO" && for file in images/"$split"2017/*.jpg; do
             label=labels/${file#images/} && label=${label%.jpg}.txt
-            [ -e "$label" ] && awk -v f="$file" 'NF { print f, $1, 0, $2 + 0, $3 + 0, $4 + 0, $5 + 0 }' "$label"
+            [ -e "$label" ] && awk -v f="$file" 'NF { print f, $1, 0, $2 + 0, $3 + 0, $4 + 0, $5 + 0 }' \
+                "$label"
         done) | sort > "$ROOM/want"
         boxes | sort > "$ROOM/got"
         cmp -s "$ROOM/want" "$ROOM/got"

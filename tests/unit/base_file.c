@@ -40,11 +40,13 @@ static void test_read(void)
     char *text = NULL;
     size_t n = 0;
     is_int(kolo_file_read(in_folder("absent"), &text, &n), KOLO_EINPUT, "a missing file is bad input");
-    ok(strstr(kolo_error_text(), "/absent") && strstr(kolo_error_text(), strerror(ENOENT)), "the text names it and why");
+    ok(strstr(kolo_error_text(), "/absent") && strstr(kolo_error_text(), strerror(ENOENT)),
+       "the text names it and why");
     is_int(kolo_file_read(folder, &text, &n), KOLO_EINPUT, "a folder is not a file");
     char *large = in_folder("large");
     const int fd = open(large, O_WRONLY | O_CREAT, 0600);
-    ok(fd >= 0 && ftruncate(fd, (1 << 30) + 1) == 0 && kolo_file_read(large, &text, &n) == KOLO_EINPUT && strstr(kolo_error_text(), "longer than 1 GiB"),
+    ok(fd >= 0 && ftruncate(fd, (1 << 30) + 1) == 0 && kolo_file_read(large, &text, &n) == KOLO_EINPUT &&
+           strstr(kolo_error_text(), "longer than 1 GiB"),
        "nor is what is longer than any that is read at once");
     close(fd);
     unlink(large);
@@ -64,11 +66,13 @@ static void test_atomic(void)
     int before = open(path, O_RDONLY);
     is_int(kolo_file_write_atomic(path, "three", 5), 0, "it is replaced");
     char old[8] = "";
-    is_int(read(before, old, 8), 7, "who has the old file open still reads the old bytes: it was renamed over, not rewritten");
+    is_int(read(before, old, 8), 7,
+           "who has the old file open still reads the old bytes: it was renamed over, not rewritten");
     close(before);
     is_int(kolo_file_size(path), 5, "the size is the new one");
     is_int(entries(folder), 1, "nothing is left beside it");
-    is_int(kolo_file_write_atomic(in_folder("no/such/file"), "x", 1), KOLO_EIO, "a folder that is not there cannot be written to");
+    is_int(kolo_file_write_atomic(in_folder("no/such/file"), "x", 1), KOLO_EIO,
+           "a folder that is not there cannot be written to");
     char *link = in_folder("link"), byte = 0;
     ok(symlink("new", link) == 0 && kolo_file_write_atomic(link, "four", 4) == 0 && kolo_file_size(path) == 4,
        "through a link the file that it leads to is replaced");
@@ -76,7 +80,8 @@ static void test_atomic(void)
     ok(lstat(link, &st) == 0 && S_ISLNK(st.st_mode) && entries(folder) == 2, "and the link stays");
     unlink(link);
     int pipe = mkfifo(link, 0600) < 0 ? -1 : open(link, O_RDWR | O_NONBLOCK);
-    ok(pipe >= 0 && kolo_file_write_atomic(link, "x", 1) == 0 && read(pipe, &byte, 1) == 1 && byte == 'x', "a pipe is written to");
+    ok(pipe >= 0 && kolo_file_write_atomic(link, "x", 1) == 0 && read(pipe, &byte, 1) == 1 && byte == 'x',
+       "a pipe is written to");
     ok(lstat(link, &st) == 0 && S_ISFIFO(st.st_mode) && entries(folder) == 2, "and not replaced");
     close(pipe);
     unlink(link);
@@ -127,7 +132,9 @@ static void test_full_disk(void)
     pid_t child = fork();
     if (child == 0) {
         int flags = geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER;
-        if (unshare(flags) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", place, "tmpfs", 0, "size=256k") < 0) _exit(100);
+        if (unshare(flags) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("tmpfs", place, "tmpfs", 0, "size=256k") < 0)
+            _exit(100);
         char path[600], *big = kolo_alloc(1 << 20), *text;
         snprintf(path, sizeof path, "%s/file", place);
         int good = kolo_file_write_atomic(path, "old", 3) == 0;
@@ -139,13 +146,16 @@ static void test_full_disk(void)
     }
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 100) skip("no small file system can be mounted here");
-    else ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a full disk keeps the old file, leaves no other, and is named");
+    else
+        ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+           "a full disk keeps the old file, leaves no other, and is named");
     int full = open("/dev/full", O_WRONLY);
     if (full < 0) {
         skip("no /dev/full here");
         return;
     }
-    is_int(kolo_file_pwrite(full, "/dev/full", "x", 1, 0), KOLO_EIO, "pwrite to a full device is an I/O error");
+    is_int(kolo_file_pwrite(full, "/dev/full", "x", 1, 0), KOLO_EIO,
+           "pwrite to a full device is an I/O error");
     close(full);
 }
 
@@ -157,7 +167,8 @@ static void test_positions(void)
     is_int(kolo_file_pread(fd, path, data, 6, 4), 0, "pread");
     is_text(data, "abcdef", "reads what was written there");
     is_int(kolo_file_pread(fd, path, data, 8, 4), KOLO_EINPUT, "a read past the end is a truncated file");
-    ok(strstr(kolo_error_text(), "truncated") && strstr(kolo_error_text(), "byte 10"), "and says where it ends");
+    ok(strstr(kolo_error_text(), "truncated") && strstr(kolo_error_text(), "byte 10"),
+       "and says where it ends");
     is_int(kolo_file_sync(fd, path), 0, "sync");
     close(fd);
     is_int(kolo_file_pread(fd, path, data, 1, 0), KOLO_EIO, "a closed descriptor is an I/O error");
@@ -171,6 +182,9 @@ static void test_folders(void)
     ok(kolo_file_exists(in_folder("a/b/c")), "the innermost one is there");
     kolo_file_write_atomic(in_folder("a/b/file"), "x", 1);
     is_int(kolo_folder_make(in_folder("a/b/file")), KOLO_EIO, "a file in the way is an error");
+    ok(strstr(kolo_error_text(),
+              "a/b/file: cannot make this folder: File exists; there is a file of that name"),
+       "that says so");
     is_int(kolo_folder_make(in_folder("a/b/file/d")), KOLO_EIO, "also as a parent");
     kolo_folder_make(in_folder("outside"));
     kolo_file_write_atomic(in_folder("outside/kept"), "x", 1);
@@ -184,7 +198,8 @@ static void test_folders(void)
     is_int(kolo_folder_remove(""), KOLO_EINPUT, "so is the empty name");
     is_int(kolo_folder_sync(folder), 0, "a folder can be synced");
     int64_t here = kolo_file_free_bytes(folder), below = kolo_file_free_bytes(in_folder("not/there/yet"));
-    ok(here > 0 && below > 0 && llabs(here - below) < 1 << 30, "free space of a path to be is that of its parent");
+    ok(here > 0 && below > 0 && llabs(here - below) < 1 << 30,
+       "free space of a path to be is that of its parent");
     ok(kolo_file_free_bytes("relative/not/there") > 0, "also for a relative path");
 }
 

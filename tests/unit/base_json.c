@@ -33,11 +33,13 @@ int main(void)
     all[255] = 0;
     text = kolo_json_quote(all);
     cJSON *back = cJSON_Parse(text);
-    ok(cJSON_IsString(back) && !strncmp(back->valuestring, all, 127), "all bytes: cJSON reads the ASCII half back");
+    ok(cJSON_IsString(back) && !strncmp(back->valuestring, all, 127),
+       "all bytes: cJSON reads the ASCII half back");
     cJSON_Delete(back);
     free(text);
     const double values[] = {0.1, -1e-300, 12345678901234567.0, NAN, INFINITY, -INFINITY};
-    const char *const want[] = {"0.10000000000000001", "-1.0000000000000000e-300", "12345678901234568", "null", "null", "null"};
+    const char *const want[] = {
+        "0.10000000000000001", "-1.0000000000000000e-300", "12345678901234568", "null", "null", "null"};
     for (int i = 0; i < 6; i++) {
         text = number(values[i], 17);
         if (i == 1) is_near(strtod(text, NULL), values[i], 0, "%s reads back exactly", text);

@@ -86,7 +86,8 @@ static void many_processes(void)
     for (int p = 0; p < 4; p++)
         if (fork() == 0) {
             kolo_log_identity(p, 4, "h");
-            for (int i = 0; i < 200; i++) kolo_warn("line %d of the same length ............................", i % 10);
+            for (int i = 0; i < 200; i++)
+                kolo_warn("line %d of the same length ............................", i % 10);
             _exit(0);
         }
     while (wait(NULL) > 0) continue;
@@ -102,7 +103,8 @@ int main(void)
     expect(debug_unasked, "^$", "debug lines are off");
     expect(debug_asked, "debug: shown\n$", "and on when asked for");
     expect(only_errors, "^[^\n]*error: seen\n$", "a level hides what is below it");
-    expect(forged, "^[^\n]*warning: a b c[?].31m *\n$", "what a name holds makes no line of its own, and tells the terminal nothing");
+    expect(forged, "^[^\n]*warning: a b c[?].31m *\n$",
+           "what a name holds makes no line of its own, and tells the terminal nothing");
     expect(huge, "^[^\n]*xxx\n[^\n]*warning: after\n$", "a line too long is cut and ends");
     char *text = heard(many_processes);
     int lines = 0, whole = 0;

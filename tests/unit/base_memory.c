@@ -3,8 +3,8 @@
 #include <sys/mman.h>
 
 #include "base/cgroup.h"
+#include "base/failure.h"
 #include "base/file.h"
-#include "kolo/error.h"
 #include "tap.h"
 
 static char root[] = "/tmp/kolo-cgroup-XXXXXX";
@@ -34,7 +34,8 @@ static void test_cgroups(void)
     is_int(kolo_cgroup_memory(root), 4294967296, "v2: the tightest ancestor decides");
     is_near(kolo_cgroup_cpus(root), 1.5, 0, "v2: quota over period");
 
-    put("proc/self/cgroup", "9:name=systemd:/\n4:memory:/box/7\n2:cpu,cpuacct:/box/7\n1:cpuset:/other\n0::/nowhere\n");
+    put("proc/self/cgroup",
+        "9:name=systemd:/\n4:memory:/box/7\n2:cpu,cpuacct:/box/7\n1:cpuset:/other\n0::/nowhere\n");
     put("sys/fs/cgroup/memory/box/7/memory.limit_in_bytes", "9223372036854771712\n");
     is_int(kolo_cgroup_memory(root), INT64_MAX, "v1: LONG_MAX in pages means no limit");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n");
@@ -54,7 +55,8 @@ static void test_limit(void)
     unsetenv("SLURM_MEM_PER_CPU");
     unsetenv("SLURM_MEM_PER_NODE");
     size_t machine = kolo_memory_limit(&source);
-    ok(machine > 1 << 20 && source && !strstr(source, "Slurm"), "outside Slurm the machine decides (%s)", source);
+    ok(machine > 1 << 20 && source && !strstr(source, "Slurm"), "outside Slurm the machine decides (%s)",
+       source);
     setenv("SLURM_MEM_PER_NODE", "100", 1);
     is_int(kolo_memory_limit(&source), 100 << 20, "Slurm's memory a node, in MiB");
     ok(strstr(source, "Slurm"), "is named as the source");
@@ -90,7 +92,15 @@ static void test_pages(void)
     char *small = kolo_pages_alloc(0);
     ok(small, "no bytes are a page");
     kolo_pages_free(&small, 0);
-    ok(!kolo_pages_alloc((size_t)1 << 62) && strstr(kolo_error_text(), "out of memory"), "too many bytes are refused in words");
+    int *list = NULL;
+    int64_t capacity = INT64_C(1) << 50;
+    is_int(kolo_grow(&list, &capacity, capacity, (size_t)1 << 9), KOLO_ENOMEM,
+           "an array that cannot grow: 71");
+    ok(!kolo_alloc((size_t)1 << 62) && strstr(kolo_error_text(), "smaller micro_batch"),
+       "an allocation that fails says what to do: %s", kolo_error_text());
+    is_int(kolo_error_status(), KOLO_ENOMEM, "and its status is out of memory");
+    ok(!kolo_pages_alloc((size_t)1 << 62) && strstr(kolo_error_text(), "out of memory"),
+       "too many bytes are refused in words");
 }
 
 static void test_small(void)
@@ -101,9 +111,11 @@ static void test_small(void)
         rc |= kolo_grow(&array, &capacity, i, sizeof *array);
         array[i] = i;
     }
-    ok(rc == 0 && capacity == 1024 && array[999] == 999 && array[0] == 0, "an array grows by doubling and keeps its elements");
+    ok(rc == 0 && capacity == 1024 && array[999] == 999 && array[0] == 0,
+       "an array grows by doubling and keeps its elements");
     is_int(array[1023], 0, "what is new is zero");
-    is_int(kolo_grow(&array, &capacity, INT64_MAX / 2, sizeof *array), KOLO_ECONFIG, "growing beyond memory is an error");
+    is_int(kolo_grow(&array, &capacity, INT64_MAX / 2, sizeof *array), KOLO_ENOMEM,
+           "growing beyond memory is an error");
     is_int(array[999], 999, "that leaves the array as it was");
     free(array);
     char *text = kolo_format("%s-%d", "a", 5), *zero = kolo_alloc(100);

@@ -11,7 +11,9 @@ static kolo_options o;
 static void refused(const char *key, const char *value, const char *words)
 {
     int rc = kolo_option_set(&o, key, value, "here");
-    if (!ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), words) && !strncmp(kolo_error_text(), "here: ", 6), "%s=\"%s\" is refused: %s", key, value, words))
+    if (!ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), words) &&
+                !strncmp(kolo_error_text(), "here: ", 6),
+            "%s=\"%s\" is refused: %s", key, value, words))
         diag("status %d, text: %s", rc, kolo_error_text());
 }
 
@@ -19,7 +21,8 @@ static void accepted(const char *key, const char *value, const char *text)
 {
     int rc = kolo_option_set(&o, key, value, "here");
     char *got = kolo_option_text(&o, kolo_option_find(key));
-    if (!ok(rc == 0 && !strcmp(got, text), "%s=%s is read as %s", key, value, text)) diag("status %d, value %s", rc, got);
+    if (!ok(rc == 0 && !strcmp(got, text), "%s=%s is read as %s", key, value, text))
+        diag("status %d, value %s", rc, got);
     free(got);
 }
 
@@ -30,7 +33,8 @@ static void test_round_trip(void)
     for (int i = 0; i < kolo_option_count; i++) {
         const kolo_option_entry *e = &kolo_option_table[i];
         char *before = kolo_option_text(&o, e);
-        if (kolo_option_set(&o, e->key, e->standard, "default") < 0) defaults = (diag("%s", kolo_error_text()), 0);
+        if (kolo_option_set(&o, e->key, e->standard, "default") < 0)
+            defaults = (diag("%s", kolo_error_text()), 0);
         char *text = kolo_option_text(&o, e);
         if (strcmp(before, text)) defaults = (diag("%s: %s, in the table %s", e->key, before, text), 0);
         free(before);
@@ -48,13 +52,17 @@ static void test_round_trip(void)
         }
         if (kolo_option_set(&o, e->key, other, "other") < 0) trips = (diag("%s", kolo_error_text()), 0);
         text = kolo_option_text(&o, e);
-        if (e->type != KOLO_OPTION_REAL && strcmp(text, other)) trips = (diag("%s: %s, %s", e->key, other, text), 0);
-        if (e->type == KOLO_OPTION_REAL && strtod(text, NULL) != strtod(other, NULL)) trips = (diag("%s", e->key), 0);
+        if (e->type != KOLO_OPTION_REAL && strcmp(text, other))
+            trips = (diag("%s: %s, %s", e->key, other, text), 0);
+        if (e->type == KOLO_OPTION_REAL && strtod(text, NULL) != strtod(other, NULL))
+            trips = (diag("%s", e->key), 0);
         free(text);
-        for (const char *p = e->key; *p; p++) low &= islower((unsigned char)*p) || isdigit((unsigned char)*p) || *p == '_';
+        for (const char *p = e->key; *p; p++)
+            low &= islower((unsigned char)*p) || isdigit((unsigned char)*p) || *p == '_';
         low &= e->help && strlen(e->help) > 3 && (e->type >= KOLO_OPTION_BOOL || e->low < e->high);
     }
-    ok(defaults, "every default in the table is a legal value and the one in the struct (%d options)", kolo_option_count);
+    ok(defaults, "every default in the table is a legal value and the one in the struct (%d options)",
+       kolo_option_count);
     ok(trips, "every option takes another value and writes it back");
     ok(low, "every key is in lower case, has help and a range");
 }
@@ -113,7 +121,8 @@ static void test_names(void)
     refused("epoch", "1", "did you mean \"epochs\"?");
     refused("weight-decay", "1", "did you mean \"weight_decay\"?");
     refused("xyzzy", "1", "unknown option");
-    ok(kolo_option_find("lr") && !kolo_option_find("l") && !kolo_option_find("LR"), "keys are found whole and as written");
+    ok(kolo_option_find("lr") && !kolo_option_find("l") && !kolo_option_find("LR"),
+       "keys are found whole and as written");
 }
 
 /* What other programs call an option. */
@@ -133,7 +142,9 @@ static void test_aliases(void)
     refused("nodes", "8", "sbatch --nodes=8");
     int sound = 1;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        const bool has = !*row[i].key || (kolo_option_find(row[i].key) && (!row[i].value || kolo_option_set(&o, row[i].key, row[i].value, "here") == 0));
+        const bool has =
+            !*row[i].key || (kolo_option_find(row[i].key) &&
+                             (!row[i].value || kolo_option_set(&o, row[i].key, row[i].value, "here") == 0));
         if (!has || kolo_option_find(row[i].name)) sound = (diag("%s", row[i].name), 0);
     }
     ok(sound, "every alias is no option itself, and names one with a value that it can have");
@@ -144,10 +155,12 @@ static void test_sections(void)
 {
     is_text(kolo_option_section(kolo_option_find("model")), "What is trained, on what", "the first heading");
     is_text(kolo_option_section(kolo_option_find("momentum")), "Optimizer", "one in between");
-    is_text(kolo_option_section(&kolo_option_table[kolo_option_count - 1]), "What a run writes and tells", "the last");
+    is_text(kolo_option_section(&kolo_option_table[kolo_option_count - 1]), "What a run writes and tells",
+            "the last");
     int known = 1;
     for (int i = 0; i < kolo_option_count; i++)
-        known &= *kolo_option_table[i].takers && !kolo_option_table[i].takers[strspn(kolo_option_table[i].takers, "TLSEPXMDGAU")];
+        known &= *kolo_option_table[i].takers &&
+                 !kolo_option_table[i].takers[strspn(kolo_option_table[i].takers, "TLSEPXMDGAU")];
     ok(known, "somebody takes every option");
 }
 
@@ -156,13 +169,15 @@ static void test_leave(void)
 {
     kolo_options_free(&o);
     kolo_options_default(&o);
-    static const char *const set[][2] = {{"lr", "0.5"},      {"val", "/val"},       {"precision", "bf16"}, {"threads", "64"},
-                                         {"device", "cuda"}, {"data_cache", "ram"}, {"weights", "w"}};
+    static const char *const set[][2] = {{"lr", "0.5"},     {"val", "/val"},    {"precision", "bf16"},
+                                         {"threads", "64"}, {"device", "cuda"}, {"data_cache", "ram"},
+                                         {"weights", "w"}};
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) kolo_option_set(&o, set[i][0], set[i][1], "test");
     is_int(kolo_options_leave(&o), 0, "the machine is left behind (%s)", kolo_error_text());
     ok(o.threads == 0 && o.device == KOLO_device_auto && o.data_cache == KOLO_data_cache_none && !*o.weights,
        "what is of one machine or one command has its default");
-    ok(o.lr == 0.5 && !strcmp(o.val, "/val") && o.precision == KOLO_precision_bf16, "what the numbers come from, and the data, stay");
+    ok(o.lr == 0.5 && !strcmp(o.val, "/val") && o.precision == KOLO_precision_bf16,
+       "what the numbers come from, and the data, stay");
 }
 
 /* A scalar that YAML 1.1 resolves to a number, and to no text. */

@@ -28,13 +28,15 @@ static void refused(const char *name, const char *text, const char *words)
     int rc = read_text(text);
     const char *error = kolo_error_text();
     size_t n = strlen(path);
-    if (!ok(rc == KOLO_ECONFIG && !strncmp(error, path, n) && !strncmp(error + n + 1, words, strlen(words)), "%s", name))
+    if (!ok(rc == KOLO_ECONFIG && !strncmp(error, path, n) && !strncmp(error + n + 1, words, strlen(words)),
+            "%s", name))
         diag("status %d, text: %s", rc, error);
 }
 
 static void test_recipe(void)
 {
-    is_int(read_text("# a comment\nmodel: resnet20\nlr: 0.5 # peak\n\"batch\": '64'\nflip: yes\n"), 0, "block mapping");
+    is_int(read_text("# a comment\nmodel: resnet20\nlr: 0.5 # peak\n\"batch\": '64'\nflip: yes\n"), 0,
+           "block mapping");
     ok(!strcmp(o.model, "resnet20") && o.lr == 0.5 && o.batch == 64 && o.flip, "with its values");
     is_int(read_text("{model: lenet5, batch: 32}"), 0, "flow mapping");
     ok(!strcmp(o.model, "lenet5") && o.batch == 32, "with its values");
@@ -53,7 +55,8 @@ static void test_bad_recipes(void)
     refused("unknown key", "lr: 0.1\nbacth: 5\n", "2:1: unknown option \"bacth\"; did you mean \"batch\"?");
     refused("wrong type", "lr: 1e-1x\n", "1:1: lr: \"1e-1x\" is not a number");
     refused("missing value", "batch:\n", "1:1: batch: \"\" is not a whole number");
-    refused("key twice", "lr: 1\nbatch: 5\nlr: 2\n", "3:1: \"lr\" stands here for the second time; it was set on line 1");
+    refused("key twice", "lr: 1\nbatch: 5\nlr: 2\n",
+            "3:1: \"lr\" stands here for the second time; it was set on line 1");
     refused("nested mapping", "lr: 1\nbatch:\n  size: 5\n", "3:3: a recipe is flat");
     refused("list in a list", "mean: [1, [2]]\n", "1:11: a list holds plain values only");
     refused("mapping in a list", "mean:\n  - a: 1\n", "2:5: a recipe is flat");
@@ -70,7 +73,8 @@ static void test_bad_recipes(void)
     refused("a tab", "lr: 1\n\tbatch: 2\n", "2:1: not YAML");
     refused("not UTF-8", "model: \xff\xfe\n", " ");
     refused("value with NUL", "model: \"a\\0b\"\n", "1:8: the value holds a NUL");
-    is_int(kolo_options_read_recipe(&o, "/nonexistent/x.yaml"), KOLO_ECONFIG, "a missing recipe is a configuration error");
+    is_int(kolo_options_read_recipe(&o, "/nonexistent/x.yaml"), KOLO_ECONFIG,
+           "a missing recipe is a configuration error");
     ok(strstr(kolo_error_text(), "/nonexistent/x.yaml"), "that names it");
 }
 
@@ -81,7 +85,8 @@ static void test_environment(void)
     setenv("KOLO_CACHE", "/x", 1);
     setenv("KOLO_COMM_FUSION", "1", 1);
     setenv("KOLO__PRIVATE", "1", 1);
-    is_int(kolo_options_read_environment(&o), 0, "options are read, variables of others left alone (%s)", kolo_error_text());
+    is_int(kolo_options_read_environment(&o), 0, "options are read, variables of others left alone (%s)",
+           kolo_error_text());
     is_int(o.micro_batch, 16, "KOLO_MICRO_BATCH is micro_batch");
     setenv("KOLO_MICRO_BATCH", "many", 1);
     is_int(kolo_options_read_environment(&o), KOLO_ECONFIG, "a bad value is an error");
@@ -91,14 +96,17 @@ static void test_environment(void)
     is_int(kolo_options_read_environment(&o), KOLO_ECONFIG, "a name almost right is an error");
     ok(strstr(kolo_error_text(), "\"epochs\""), "that offers the right one");
     unsetenv("KOLO_EPOCSH");
-    static const char *const wrong[][2] = {{"KOLO_LEARNING_RATE", "it is lr="},     {"KOLO_BATCH_SIZE", "it is batch="}, {"KOLO_WD", "it is weight_decay="},
-                                           {"KOLO_SORCE", "mean KOLO_SOURCE?"},     {"KOLO_SITES", "mean KOLO_SITE?"},  {"KOLO_SOMETHING_ELSE", "unknown"},
-                                           {"KOLO_COMM_FUSON", "KOLO_COMM_FUSION?"}, {"KOLO_bach", "\"batch\""}};
+    static const char *const wrong[][2] = {
+        {"KOLO_LEARNING_RATE", "it is lr="},      {"KOLO_BATCH_SIZE", "it is batch="},
+        {"KOLO_WD", "it is weight_decay="},       {"KOLO_SORCE", "mean KOLO_SOURCE?"},
+        {"KOLO_SITES", "mean KOLO_SITE?"},        {"KOLO_SOMETHING_ELSE", "unknown"},
+        {"KOLO_COMM_FUSON", "KOLO_COMM_FUSION?"}, {"KOLO_bach", "\"batch\""}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv(wrong[i][0], "1", 1);
         const int rc = kolo_options_read_environment(&o);
-        ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), wrong[i][0]) && strstr(kolo_error_text(), wrong[i][1]), "%s is refused: %s", wrong[i][0],
-           kolo_error_text());
+        ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), wrong[i][0]) &&
+               strstr(kolo_error_text(), wrong[i][1]),
+           "%s is refused: %s", wrong[i][0], kolo_error_text());
         is_int(kolo_options_check_environment(), KOLO_ECONFIG, "by programs without options, too");
         unsetenv(wrong[i][0]);
     }
@@ -126,25 +134,30 @@ static int arguments(char *positional, ...)
     va_end(list);
     start();
     if (positional) *positional = 0;
-    return kolo_options_read_arguments(&o, n, words, &(kolo_option_hooks){.positional = positional ? take : NULL, .context = positional});
+    return kolo_options_read_arguments(
+        &o, n, words, &(kolo_option_hooks){.positional = positional ? take : NULL, .context = positional});
 }
 
 static void test_arguments(void)
 {
     char words[256];
-    is_int(arguments(NULL, "batch=7", "--lr=0.5", "--seed", "9", "--flip", "--micro-batch", "3", NULL), 0, "all forms");
-    ok(o.batch == 7 && o.lr == 0.5 && o.seed == 9 && o.flip && o.micro_batch == 3, "key=value, --key=value, --key value, --flag");
+    is_int(arguments(NULL, "batch=7", "--lr=0.5", "--seed", "9", "--flip", "--micro-batch", "3", NULL), 0,
+           "all forms");
+    ok(o.batch == 7 && o.lr == 0.5 && o.seed == 9 && o.flip && o.micro_batch == 3,
+       "key=value, --key=value, --key value, --flag");
     is_int(arguments(NULL, "--no-decay-norms", NULL), 0, "--no-flag");
     ok(!o.decay_norms, "switches a flag off");
     is_int(arguments(NULL, "data=a=b", NULL), 0, "a value may hold =");
     is_text(o.data, "a=b", "from the first = on");
     is_int(arguments(words, "recipe.yaml", "batch=2", "./x=y/z", "--", "--lr", NULL), 0, "positional words");
-    is_text(words, "recipe.yaml;./x=y/z;--lr;", "are handed over in order, paths with = and all after -- too");
+    is_text(words, "recipe.yaml;./x=y/z;--lr;",
+            "are handed over in order, paths with = and all after -- too");
     is_int(arguments(NULL, "recipe.yaml", NULL), KOLO_ECONFIG, "or refused where there is no place for them");
     is_int(arguments(NULL, "--seed", NULL), KOLO_ECONFIG, "a key without its value");
     is_int(arguments(NULL, "-lr", "1", NULL), KOLO_ECONFIG, "a single dash");
     is_int(arguments(NULL, "bach=1", NULL), KOLO_ECONFIG, "an unknown key");
-    is_text(kolo_error_text(), "command line: unknown option \"bach\"; did you mean \"batch\"?", "with the nearest");
+    is_text(kolo_error_text(), "command line: unknown option \"bach\"; did you mean \"batch\"?",
+            "with the nearest");
     is_int(arguments(NULL, "--bacth", "1", NULL), KOLO_ECONFIG, "an unknown flag");
     ok(strstr(kolo_error_text(), "\"batch\"?"), "with the nearest");
     is_int(arguments(NULL, "--no-batch", NULL), KOLO_ECONFIG, "--no- before what is not a flag");
@@ -180,8 +193,8 @@ static void test_write(void)
     char *text = kolo_options_write(&o, false);
     is_text(text, "", "defaults are not written");
     free(text);
-    arguments(NULL, "run=with \"quotes\", # and \\ : { [ ünïcode", "lr=0.30000000000000004", "flip=true", "bn=ghost", "model=- x", "mean=0.1,0.2",
-              "data= leading", "val=~", NULL);
+    arguments(NULL, "run=with \"quotes\", # and \\ : { [ ünïcode", "lr=0.30000000000000004", "flip=true",
+              "bn=ghost", "model=- x", "mean=0.1,0.2", "data= leading", "val=~", NULL);
     kolo_options was;
     kolo_options_copy(&was, &o);
     for (int all = 0; all < 2; all++) {
@@ -200,7 +213,8 @@ static void test_write(void)
     kolo_option_set(&o, "init", "w.safetensors", "here");
     kolo_option_set(&o, "threads", "3", "here");
     text = kolo_options_difference(&was, &o);
-    is_text(text, "init: was \"\", now w.safetensors\nlr: was 0.30000000000000004, now 1\n", "only what changes the numbers is a difference");
+    is_text(text, "init: was \"\", now w.safetensors; lr: was 0.30000000000000004, now 1",
+            "only what changes the numbers is a difference");
     free(text);
     kolo_options_free(&was);
 }
@@ -213,7 +227,8 @@ int main(void)
     for (int i = 0; i < kolo_option_count; i++) {
         char name[80] = "KOLO_";
         for (int c = 0; kolo_option_table[i].key[c]; c++)
-            name[5 + c] = (char)(kolo_option_table[i].key[c] >= 'a' ? kolo_option_table[i].key[c] - 32 : kolo_option_table[i].key[c]);
+            name[5 + c] = (char)(kolo_option_table[i].key[c] >= 'a' ? kolo_option_table[i].key[c] - 32
+                                                                    : kolo_option_table[i].key[c]);
         unsetenv(name);
     }
     unsetenv("KOLO_SITE");

@@ -1,4 +1,5 @@
-/* Checkpoints: what is saved comes back bit for bit, and whatever happens while writing, a whole one is found. */
+/* Checkpoints: what is saved comes back bit for bit, and whatever happens while writing,
+ * a whole one is found. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +15,8 @@
 #include "tap.h"
 
 static char top[] = "/tmp/kolo_checkpoint_XXXXXX";
-static const rig_config lenet = {"lenet5", 28, 1, 1, true, true, false}, lenet_wide = {"lenet5", 28, 1, 2, false, true, false},
+static const rig_config lenet = {"lenet5", 28, 1, 1, true, true, false},
+                        lenet_wide = {"lenet5", 28, 1, 2, false, true, false},
                         resnet = {"resnet20", 32, 3, 1, true, false, false};
 
 static kolo_position rig_position(int64_t step)
@@ -65,7 +67,9 @@ static char *list(const char *run, char text[256])
     *text = 0;
     for (int i = 0; i < n; i++) {
         const char *name = entry[i]->d_name;
-        if (*name != '.') snprintf(text + strlen(text), 256 - strlen(text), "%s%s", *text ? " " : "", name + 5 + strspn(name + 5, "0"));
+        if (*name != '.')
+            snprintf(text + strlen(text), 256 - strlen(text), "%s%s", *text ? " " : "",
+                     name + 5 + strspn(name + 5, "0"));
         free(entry[i]);
     }
     if (n >= 0) free(entry);
@@ -104,7 +108,8 @@ static int same_values(rig *a, rig *b)
             int64_t n = kolo_tensor_count(&a->graph->tensor[t]);
             float *x = calloc((size_t)n, sizeof *x), *y = calloc((size_t)n, sizeof *y);
             int other = kolo_graph_find(b->graph, a->graph->tensor[t].name);
-            same &= kolo_exec_get(a->exec, kind[k], t, x) == 0 && kolo_exec_get(b->exec, kind[k], other, y) == 0 && !memcmp(x, y, (size_t)n * sizeof *x);
+            same &= kolo_exec_get(a->exec, kind[k], t, x) == 0 &&
+                    kolo_exec_get(b->exec, kind[k], other, y) == 0 && !memcmp(x, y, (size_t)n * sizeof *x);
             seen++;
             free(x);
             free(y);
@@ -124,9 +129,11 @@ static char *without_start(const char *path)
 static void round_trip(const rig_config *from, const rig_config *to, const char *what)
 {
     rig a, b;
-    char path[512] = "", *one = place("one", ""), *first = place("one", "/checkpoints/step-0000000003/tensors.safetensors");
+    char path[512] = "", *one = place("one", ""),
+         *first = place("one", "/checkpoints/step-0000000003/tensors.safetensors");
     char *second = place("two", "/checkpoints/step-0000000003/tensors.safetensors");
-    char *first_list = place("one", "/checkpoints/step-0000000003/manifest.json"), *second_list = place("two", "/checkpoints/step-0000000003/manifest.json");
+    char *first_list = place("one", "/checkpoints/step-0000000003/manifest.json"),
+         *second_list = place("two", "/checkpoints/step-0000000003/manifest.json");
     ok(rig_open(&a, from) == 0 && rig_open(&b, to) == 0, "%s: made (%s)", what, kolo_error_text());
     for (int s = 0; s < 3; s++) rig_step(&a, s);
     kolo_run *run = open_run("one");
@@ -154,7 +161,8 @@ static void round_trip(const rig_config *from, const rig_config *to, const char 
     free(y);
     if (from->threads == to->threads) {
         rig_step(&b, 3);
-        ok(same_values(&a, &b), "the loaded one goes on as if it had never stopped: weights, statistics, momentum, averages");
+        ok(same_values(&a, &b),
+           "the loaded one goes on as if it had never stopped: weights, statistics, momentum, averages");
     }
     rig_close(&a);
     rig_close(&b);
@@ -164,7 +172,8 @@ static void round_trip(const rig_config *from, const rig_config *to, const char 
     free(two), free(one), free(first), free(second), free(first_list), free(second_list);
 }
 
-/* The manifest as a version wrote it that knew nothing of loss scaling, nor of a manifest's own checksum. */
+/* The manifest as a version wrote it that knew nothing of loss scaling, runs, files, nor of a manifest's own
+ * checksum. */
 static void forget_scale(const char *path)
 {
     char *text = NULL;
@@ -173,8 +182,8 @@ static void forget_scale(const char *path)
     char *line = text ? strstr(text, "  \"loss_scale\"") : NULL, *next = line ? strchr(line, '\n') : NULL;
     ok(next != NULL, "the manifest has a line of the loss scale");
     if (next) memmove(line, next + 1, strlen(next));
-    char *seal = text ? strstr(text, "  },\n  \"crc32c\"") : NULL;
-    ok(seal != NULL, "and its own checksum at its end");
+    char *seal = text && strstr(text, "  },\n  \"crc32c\"") ? strstr(text, "  },\n  \"run\"") : NULL;
+    ok(seal != NULL, "its run, and its own checksum at its end");
     if (seal) memcpy(seal, "  }\n}\n", 7);
     if (next) kolo_file_write_atomic(path, text, strlen(text));
     free(text);
@@ -185,7 +194,8 @@ static void loss_scale(void)
     rig a, b;
     rig_config c = lenet;
     char path[512] = "", *list = place("scale", "/checkpoints/step-0000000002/manifest.json");
-    const kolo_scaler odd = {.scale = 512, .good = 1234, .skipped = 7}, other = {.scale = 64, .good = 1, .skipped = 2};
+    const kolo_scaler odd = {.scale = 512, .good = 1234, .skipped = 7},
+                      other = {.scale = 64, .good = 1, .skipped = 2};
     kolo_scaler s = {.scale = 0};
     c.scaled = true;
     ok(rig_open(&a, &c) == 0 && rig_open(&b, &c) == 0, "made with loss scaling (%s)", kolo_error_text());
@@ -199,7 +209,8 @@ static void loss_scale(void)
     ok(s.scale == 512 && s.good == 1234 && s.skipped == 7, "scale, count and skipped updates come back");
     forget_scale(list);
     kolo_exec_set_scaler(b.exec, &other);
-    is_int(kolo_checkpoint_load(path, b.exec, b.plan), 0, "a manifest without it can be loaded (%s)", kolo_error_text());
+    is_int(kolo_checkpoint_load(path, b.exec, b.plan), 0, "a manifest without it can be loaded (%s)",
+           kolo_error_text());
     kolo_exec_get_scaler(b.exec, &s);
     ok(s.scale == 64 && s.good == 1 && s.skipped == 2, "and leaves the scale alone");
     rig_close(&a);
@@ -219,7 +230,8 @@ static void other_model(void)
     find("other", path);
     is_int(kolo_checkpoint_load(path, b.exec, b.plan), KOLO_ECONFIG, "ResNet-20 into LeNet-5 is refused");
     const char *text = kolo_error_text();
-    ok(strstr(text, "missing: conv1.") && strstr(text, "unknown: ") && strstr(text, "layer1.0") && strstr(text, "more") && strstr(text, "lenet5"),
+    ok(strstr(text, "missing: conv1.") && strstr(text, "unknown: ") && strstr(text, "layer1.0") &&
+           strstr(text, "more") && strstr(text, "lenet5"),
        "with the tensors, some of them: %.300s", text);
     rig_close(&a);
     rig_close(&b);
@@ -235,9 +247,12 @@ static void picking(void)
     ok(kolo_checkpoint_pick(keep, "8", &p, path, sizeof path) == 1 && p.step == 8, "checkpoint=8");
     is_int(kolo_checkpoint_pick(keep, "5", &p, path, sizeof path), KOLO_EINPUT, "one that is gone");
     ok(strstr(kolo_error_text(), "there are: 7 8"), "those that are there are told: %s", kolo_error_text());
-    is_int(kolo_checkpoint_pick(keep, "last", &p, path, sizeof path), KOLO_ECONFIG, "a word that says nothing (%s)", kolo_error_text());
-    is_int(kolo_checkpoint_pick(keep, "99999999999999999999", &p, path, sizeof path), KOLO_ECONFIG, "a number that is none of a step");
-    is_int(kolo_checkpoint_pick(one, "best", &p, path, sizeof path), KOLO_EINPUT, "no best where nothing was validated (%s)", kolo_error_text());
+    is_int(kolo_checkpoint_pick(keep, "last", &p, path, sizeof path), KOLO_ECONFIG,
+           "a word that says nothing (%s)", kolo_error_text());
+    is_int(kolo_checkpoint_pick(keep, "99999999999999999999", &p, path, sizeof path), KOLO_ECONFIG,
+           "a number that is none of a step");
+    is_int(kolo_checkpoint_pick(one, "best", &p, path, sizeof path), KOLO_EINPUT,
+           "no best where nothing was validated (%s)", kolo_error_text());
     free(keep);
     free(one);
 }
@@ -299,41 +314,49 @@ static void damaged(void)
     kolo_run *run = open_run("hurt");
     for (int s = 1; s <= 2; s++) rig_save(&a, run, s);
     kolo_checkpoint_wait(run);
-    char *tensors = place("hurt", "/checkpoints/step-0000000002/tensors.safetensors"), *manifest = place("hurt", "/checkpoints/step-0000000002/manifest.json");
+    char *tensors = place("hurt", "/checkpoints/step-0000000002/tensors.safetensors"),
+         *manifest = place("hurt", "/checkpoints/step-0000000002/manifest.json");
     char *folder = place("hurt", "/checkpoints/step-0000000002"), *hurt = place("hurt", "");
     flip_byte(tensors, 100000);
     kolo_position p = {.step = -1};
-    ok(kolo_checkpoint_position(hurt, &p) == 1 && p.step == 2, "one changed bit: where the run stands is told without reading tensors");
+    ok(kolo_checkpoint_position(hurt, &p) == 1 && p.step == 2,
+       "one changed bit: where the run stands is told without reading tensors");
     is_int(find("hurt", path), 1, "but the checkpoint before is taken");
-    is_int(kolo_checkpoint_pick(hurt, "2", &p, path, sizeof path), KOLO_EINPUT, "asked for by its step it is refused (%s)", kolo_error_text());
+    is_int(kolo_checkpoint_pick(hurt, "2", &p, path, sizeof path), KOLO_EINPUT,
+           "asked for by its step it is refused (%s)", kolo_error_text());
     flip_byte(tensors, 100000);
     is_int(find("hurt", path), 2, "changed back: it is good");
     off_t size = (off_t)kolo_file_size(tensors);
     ok(truncate(tensors, size + 1) == 0 && find("hurt", path) == 1, "one byte too long: passed over");
-    is_int(kolo_checkpoint_load(folder, a.exec, a.plan), KOLO_EINPUT, "and it cannot be loaded by hand (%s)", kolo_error_text());
+    is_int(kolo_checkpoint_load(folder, a.exec, a.plan), KOLO_EINPUT, "and it cannot be loaded by hand (%s)",
+           kolo_error_text());
     ok(truncate(tensors, size) == 0 && find("hurt", path) == 2, "cut back: good again");
     flip_byte(manifest, 30);
     is_int(find("hurt", path), 1, "a changed manifest: passed over");
     flip_byte(manifest, 30);
     int changed = 0, noticed = 0;
-    for (off_t at = 0; at < (off_t)kolo_file_size(manifest) - 30; at += 61, changed++) { /* up to its last line */
+    /* up to its last line */
+    for (off_t at = 0; at < (off_t)kolo_file_size(manifest) - 30; at += 61, changed++) {
         flip_byte(manifest, at);
         noticed += kolo_checkpoint_position(hurt, &p) == 1 && p.step == 1;
         flip_byte(manifest, at);
     }
     ok(changed > 50 && noticed == changed, "whatever byte it is: %d of %d", noticed, changed);
-    ok(truncate(manifest, kolo_file_size(manifest) / 2) == 0 && find("hurt", path) == 1, "half a manifest: passed over");
+    ok(truncate(manifest, kolo_file_size(manifest) / 2) == 0 && find("hurt", path) == 1,
+       "half a manifest: passed over");
     ok(unlink(manifest) == 0 && find("hurt", path) == 1, "no manifest: passed over");
     kolo_folder_remove(folder);
     char *first = place("hurt", "/checkpoints/step-0000000001");
-    ok(rename(first, folder) == 0 && find("hurt", path) == KOLO_EINPUT && strstr(kolo_error_text(), "none of the 1"),
+    ok(rename(first, folder) == 0 && find("hurt", path) == KOLO_EINPUT &&
+           strstr(kolo_error_text(), "none of the 1"),
        "a manifest of another step: passed over, and as no other is left, nothing is begun over it");
     kolo_run_close(&run);
     free(tensors), free(manifest), free(folder), free(first), free(hurt);
     rig_close(&a);
 }
 
-/* A limit on file sizes ends a write as a full disk does. SIGXFSZ, which would end the process, is left at its default. */
+/* A limit on file sizes ends a write as a full disk does. SIGXFSZ, which would end the process, is
+ * left at its default. */
 static void full_disk(void)
 {
     rig a;
@@ -357,7 +380,8 @@ static void full_disk(void)
     is_text(list("full", text), "1", "nothing half-written is left");
     ok(!kolo_file_exists(best), "nor named the best");
     is_int(find("full", path), 1, "the older checkpoint stands");
-    ok(rig_save(&a, run, 5) == 0 && kolo_checkpoint_wait(run) == 0, "with room again it goes on (%s)", kolo_error_text());
+    ok(rig_save(&a, run, 5) == 0 && kolo_checkpoint_wait(run) == 0, "with room again it goes on (%s)",
+       kolo_error_text());
     is_int(find("full", path), 5, "and the new one is found");
     kolo_run_close(&run);
     free(best);
@@ -409,7 +433,9 @@ static void killed(void)
         whole += last > 0;
         grew += last > before;
     }
-    ok(whole == ROUNDS && grew == ROUNDS, "killed %d times while saving: a whole checkpoint %d times, a newer one %d times", ROUNDS, whole, grew);
+    ok(whole == ROUNDS && grew == ROUNDS,
+       "killed %d times while saving: a whole checkpoint %d times, a newer one %d times", ROUNDS, whole,
+       grew);
     diag("%d times a half-written one lay beside it; the last is step %lld", leftovers, (long long)last);
     rig a;
     rig_open(&a, &lenet);
@@ -435,7 +461,8 @@ static void beside_the_step(void)
     }
     kolo_run_close(&run);
     ok(good && find("beside", path) == 20, "a save every second step, none waited for");
-    ok(kolo_checkpoint_load(path, b.exec, b.plan) == 0 && same_values(&a, &b), "the last one holds the last step");
+    ok(kolo_checkpoint_load(path, b.exec, b.plan) == 0 && same_values(&a, &b),
+       "the last one holds the last step");
     rig_close(&a);
     rig_close(&b);
 }
@@ -463,8 +490,8 @@ static int measure(const char *model, int64_t size)
         find("time", path);
         double found = kolo_time();
         if (rc == 0) rc = kolo_checkpoint_load(path, a.exec, a.plan);
-        diag("%s: rc %d, the step waits %.3f s, written %.3f s later, found (crc) %.3f s, loaded %.3f s", model, rc, saved - begin, written - saved,
-             found - written, kolo_time() - found);
+        diag("%s: rc %d, the step waits %.3f s, written %.3f s later, found (crc) %.3f s, loaded %.3f s",
+             model, rc, saved - begin, written - saved, found - written, kolo_time() - found);
     }
     kolo_run_close(&run);
     rig_close(&a);

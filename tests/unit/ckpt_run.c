@@ -70,7 +70,8 @@ static void living_and_dead(void)
     snprintf(number, sizeof number, "process %d", (int)pid);
     double begin = kolo_time();
     is_int(try_open(), KOLO_ECONFIG, "refused while another process holds it");
-    ok(strstr(kolo_error_text(), number) && strstr(kolo_error_text(), "run="), "which is named, with the cure: %s", kolo_error_text());
+    ok(strstr(kolo_error_text(), number) && strstr(kolo_error_text(), "run="),
+       "which is named, with the cure: %s", kolo_error_text());
     ok(kolo_time() - begin < 2, "at once");
     kill_holder(pid);
     ok(kolo_file_exists(lock_path), "a killed process leaves its lock");
@@ -100,7 +101,8 @@ static void many_at_once(void)
         wins += answer == 'w', refused += answer == 'r', other += answer == 'x';
     }
     for (int i = 0; i < MANY; i++) kill_holder(child[i]);
-    ok(wins == 1 && refused == MANY - 1, "of %d starts at once on a stale lock %d wins, %d refused, %d else", MANY, wins, refused, other);
+    ok(wins == 1 && refused == MANY - 1, "of %d starts at once on a stale lock %d wins, %d refused, %d else",
+       MANY, wins, refused, other);
     close(pipes[0]);
     close(pipes[1]);
     is_int(try_open(), 0, "and then the folder is free again");
@@ -131,22 +133,30 @@ static void other_hosts(void)
     setenv("PATH", path, 1);
     free(path);
     is_int(try_foreign("", "", "", "exit 1"), KOLO_ECONFIG, "another host, no job: it cannot be told");
-    ok(strstr(kolo_error_text(), "node99") && strstr(kolo_error_text(), "remove") && strstr(kolo_error_text(), "/lock"), "the owner and the cure are named: %s",
-       kolo_error_text());
+    ok(strstr(kolo_error_text(), "node99") && strstr(kolo_error_text(), "remove") &&
+           strstr(kolo_error_text(), "/lock"),
+       "the owner and the cure are named: %s", kolo_error_text());
     ok(kolo_file_exists(lock_path), "and its lock is left alone");
     is_int(try_foreign("77", "", "", "echo RUNNING"), KOLO_ECONFIG, "another host, a job that runs: refused");
-    ok(strstr(kolo_error_text(), "job 77") && strstr(kolo_error_text(), "RUNNING") && strstr(kolo_error_text(), "scancel 77"), "%s", kolo_error_text());
+    ok(strstr(kolo_error_text(), "job 77") && strstr(kolo_error_text(), "RUNNING") &&
+           strstr(kolo_error_text(), "scancel 77"),
+       "%s", kolo_error_text());
     is_int(try_foreign("77", "", "", "exit 0"), 0, "a job that squeue does not list: taken over");
-    is_int(try_foreign("77", "", "", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"), 0, "a job that Slurm forgot: taken over");
-    is_int(try_foreign("77", "", "", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"), KOLO_ECONFIG,
-           "Slurm does not answer: refused");
+    is_int(try_foreign("77", "", "", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"), 0,
+           "a job that Slurm forgot: taken over");
+    is_int(try_foreign("77", "", "",
+                       "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"),
+           KOLO_ECONFIG, "Slurm does not answer: refused");
     is_int(try_foreign("77", "", "", "exit 127"), KOLO_ECONFIG, "no squeue here: refused");
     setenv("SLURM_JOB_ID", "78", 1);
     setenv("SLURM_RESTART_COUNT", "1", 1);
     is_int(try_foreign("78", "", "0", "echo RUNNING; echo 78.0"), 0, "the same job, requeued: ours");
-    is_int(try_foreign("78", "1", "0", "echo 78.0"), KOLO_ECONFIG, "the same start of the same job: a step that still runs is refused");
-    is_int(try_foreign("78", "1", "0", "echo 78.batch; echo 78.1"), 0, "the same start: a step that has ended is not");
-    is_int(try_foreign("77; touch x", "", "", "exit 0"), KOLO_ECONFIG, "a job id that is no number is not handed to a shell");
+    is_int(try_foreign("78", "1", "0", "echo 78.0"), KOLO_ECONFIG,
+           "the same start of the same job: a step that still runs is refused");
+    is_int(try_foreign("78", "1", "0", "echo 78.batch; echo 78.1"), 0,
+           "the same start: a step that has ended is not");
+    is_int(try_foreign("77; touch x", "", "", "exit 0"), KOLO_ECONFIG,
+           "a job id that is no number is not handed to a shell");
     unsetenv("SLURM_JOB_ID");
     unsetenv("SLURM_RESTART_COUNT");
     unlink(lock_path);
@@ -168,7 +178,8 @@ static void recipe(void)
     kolo_run_open(&run, folder);
     kolo_option_set(&was, "lr", "0.05", "test");
     kolo_option_set(&was, "data", "/some/place with \"quotes\"", "test");
-    is_int(kolo_run_record(run, &now), 0, "the first start writes the recipe of record (%s)", kolo_error_text());
+    is_int(kolo_run_record(run, &now), 0, "the first start writes the recipe of record (%s)",
+           kolo_error_text());
     is_int(kolo_run_record(run, &was), 0, "which binds nobody before there is a checkpoint");
     char *first = kolo_format("%s/checkpoints/step-0000000001", folder);
     kolo_folder_make(first);
@@ -179,7 +190,9 @@ static void recipe(void)
     kolo_option_set(&now, "lr", "0.06", "test");
     kolo_option_set(&now, "epochs", "9", "test");
     is_int(kolo_run_record(run, &now), KOLO_ECONFIG, "the learning rate may not");
-    ok(strstr(kolo_error_text(), "lr: was 0.05, now 0.06") && strstr(kolo_error_text(), "epochs: was 0, now 9"), "both differences are shown");
+    ok(strstr(kolo_error_text(), "lr: was 0.05, now 0.06") &&
+           strstr(kolo_error_text(), "epochs: was 0, now 9"),
+       "both differences are shown");
     kolo_folder_remove(first);
     free(first);
     kolo_run_close(&run);
@@ -189,8 +202,10 @@ static void recipe(void)
 
 static void leftovers(void)
 {
-    char *aside = kolo_format("%s/checkpoints/step-0000000007.tmp", folder), *old = kolo_format("%s/checkpoints/step-0000000008.old", folder);
-    char *back = kolo_format("%s/checkpoints/step-0000000008", folder), *mine = kolo_format("%s/checkpoints/mine.tmp", folder);
+    char *aside = kolo_format("%s/checkpoints/step-0000000007.tmp", folder),
+         *old = kolo_format("%s/checkpoints/step-0000000008.old", folder);
+    char *back = kolo_format("%s/checkpoints/step-0000000008", folder),
+         *mine = kolo_format("%s/checkpoints/mine.tmp", folder);
     kolo_folder_make(aside);
     kolo_folder_make(old);
     kolo_folder_make(mine);
@@ -207,7 +222,8 @@ static void leftovers(void)
 static void unusable(void)
 {
     kolo_run *run = NULL;
-    is_int(kolo_run_open(&run, "/dev/null/run"), KOLO_EIO, "a folder that cannot be made (%s)", kolo_error_text());
+    is_int(kolo_run_open(&run, "/dev/null/run"), KOLO_EIO, "a folder that cannot be made (%s)",
+           kolo_error_text());
     ok(!run, "leaves nothing");
     if (geteuid() == 0) {
         skip("root may write anywhere");

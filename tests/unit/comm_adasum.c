@@ -1,4 +1,5 @@
-/* Adasum among 2 to 9 members of one process: outside figures, the properties it is named for, Horovod's cases. */
+/* Adasum among 2 to 9 members of one process: outside figures, the properties it is named
+ * for, Horovod's cases. */
 #include "comm/adasum.h"
 
 #include <float.h>
@@ -26,7 +27,8 @@ static void begin(void *of, int v, comm_run *run)
 }
 
 /* vector[v] becomes the result. Negative: it did not work. */
-static int adasum(int members, enum kolo_dtype type, const int64_t *count, int tensors, const int *node_of, void *const *vector)
+static int adasum(int members, enum kolo_dtype type, const int64_t *count, int tensors, const int *node_of,
+                  void *const *vector)
 {
     group g = {.members = members, .type = type};
     int rc = 0;
@@ -47,13 +49,14 @@ static int adasum(int members, enum kolo_dtype type, const int64_t *count, int t
     return rc < 0 || members_mismatched ? -1 : 0;
 }
 
-/* ---- the definition, written apart: numbers as long double, in the stated tree --------------------------------------------- */
+/* ---- the definition, written apart: numbers as long double, in the stated tree ------------------------- */
 
 static void pair(long double *out, const long double *a, const long double *b, int64_t n)
 {
     long double ab = 0, aa = 0, bb = 0;
     for (int64_t i = 0; i < n; i++) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
-    long double ca = aa < sqrtl(DBL_MIN) ? 1 : 1 - ab / (2 * aa), cb = bb < sqrtl(DBL_MIN) ? 1 : 1 - ab / (2 * bb);
+    long double ca = aa < sqrtl(DBL_MIN) ? 1 : 1 - ab / (2 * aa),
+                cb = bb < sqrtl(DBL_MIN) ? 1 : 1 - ab / (2 * bb);
     for (int64_t i = 0; i < n; i++) out[i] = ca * a[i] + cb * b[i];
 }
 
@@ -109,13 +112,17 @@ static double against_definition(int members, int64_t n, maker make)
     return worst;
 }
 
-static float uniform(int m, int64_t i) { return kolo_uniform(kolo_philox(21, (uint64_t)m, (uint64_t)i).v[0]) - 0.5f; }
+static float uniform(int m, int64_t i)
+{
+    return kolo_uniform(kolo_philox(21, (uint64_t)m, (uint64_t)i).v[0]) - 0.5f;
+}
 static float any(int members, int m, int64_t i, int64_t n)
 {
     (void)members, (void)n;
     return uniform(m, i) + 0.7f * uniform(99, i);
 }
-/* Entries around the smallest of f32, and from there to the root of the largest, in steps over the members. */
+/* Entries around the smallest of f32, and from there to the root of the largest, in steps over the
+ * members. */
 static float tiny(int members, int m, int64_t i, int64_t n) { return any(members, m, i, n) * FLT_MIN * 4; }
 static float wide(int members, int m, int64_t i, int64_t n)
 {
@@ -132,10 +139,11 @@ static void test_definition(const char *name, maker make)
             double e = against_definition(members, sizes[s], make);
             if (!(e <= worst)) worst = e;
         }
-    ok(worst < 100 * 1.2e-7, "%s: the definition within 100 ulp, the same bits on 2 to 9 members (%.1e)", name, worst);
+    ok(worst < 100 * 1.2e-7, "%s: the definition within 100 ulp, the same bits on 2 to 9 members (%.1e)",
+       name, worst);
 }
 
-/* ---- what it is named for ----------------------------------------------------------------------------------------------------- */
+/* ---- what it is named for ------------------------------------------------------------------------------ */
 
 /* Member m brings one nonzero block of its own: sums are exact. */
 static void test_orthogonal(void)
@@ -181,7 +189,11 @@ static void test_parallel(enum kolo_dtype type, double tolerance)
         for (int i = 0; i < N; i++) worst = fmax(worst, fabs(got[i] - want[i]) / (members * 0.5));
         for (int m = 0; m < members; m++) free(v[m]);
     }
-    ok(worst < tolerance, "parallel vectors: the average (%s, %.1e)", type == KOLO_F32 ? "f32" : type == KOLO_F16 ? "f16" : "bf16", worst);
+    ok(worst < tolerance, "parallel vectors: the average (%s, %.1e)",
+       type == KOLO_F32   ? "f32"
+       : type == KOLO_F16 ? "f16"
+                          : "bf16",
+       worst);
 }
 
 /* A tensor by itself and among 40 others, some of them empty: the same bits. */
@@ -228,7 +240,8 @@ static void test_special(void)
     float a[4] = {1, -2, 0, 1}, zero[4] = {0}, nan[4] = {NAN, 1, 1, 1}, b[4] = {1, 2, 3, 4};
     float a3[3] = {1, 2, 3}, z3[3] = {0}, c3[3] = {2, 4, 6};
     int rc = adasum(2, KOLO_F32, &n, 1, NULL, (void *const[]){a, zero});
-    ok(rc == 0 && zero[0] == 1 && zero[1] == -2 && zero[2] == 0 && zero[3] == 1, "a gradient of zeros on one member changes nothing");
+    ok(rc == 0 && zero[0] == 1 && zero[1] == -2 && zero[2] == 0 && zero[3] == 1,
+       "a gradient of zeros on one member changes nothing");
     rc = adasum(3, KOLO_F32, &three, 1, NULL, (void *const[]){z3, a3, c3});
     ok(rc == 0 && fabsf(z3[0] - 1.5f) < 1e-6f && fabsf(z3[2] - 4.5f) < 1e-6f, "nor among three");
     adasum(2, KOLO_F32, &n, 1, NULL, (void *const[]){nan, b});
@@ -237,7 +250,8 @@ static void test_special(void)
     rc = adasum(2, KOLO_F64, &three, 1, NULL, (void *const[]){big[0], big[1]});
     ok(rc == 0 && big[0][0] == 1e154 && big[1][2] == 1e154, "f64 whose squares overflow");
     comm_adasum *bad;
-    ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_I32, &n, 1, NULL}) == KOLO_EINPUT, "integers are refused");
+    ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_I32, &n, 1, NULL}) == KOLO_EINPUT,
+       "integers are refused");
 }
 
 /* Nodes of 3, 1 and 2 members: averages within, Adasum between. */
@@ -263,30 +277,29 @@ static void test_hierarchical(void)
         for (int i = 0; i < N; i++) worst = fmax(worst, fabs(v[m][i] - between[0][i]));
     }
     for (int m = 0; m < 6; m++) free(v[m]);
-    ok(bad == 0 && worst < 2e-6, "hierarchical: Adasum of the nodes' averages, the same bits everywhere (%.1e)", worst);
+    ok(bad == 0 && worst < 2e-6,
+       "hierarchical: Adasum of the nodes' averages, the same bits everywhere (%.1e)", worst);
 }
 
-/* ---- outside figures ----------------------------------------------------------------------------------------------------------- */
+/* ---- outside figures ----------------------------------------------------------------------------------- */
 
-static void golden_vectors(int members, double (*v)[25])
+static void golden_vectors(const cJSON *json, int members, double (*v)[25])
 {
+    const uint64_t seed = golden_seed(json);
+    const double common = golden_number(golden_at(json, "config"), "common", 0.8);
     for (int m = 0; m < members; m++)
         for (int i = 0; i < 25; i++) {
             char rank[16];
             snprintf(rank, sizeof rank, "v.%d", m);
-            v[m][i] = (float)(golden_unit * (golden_u(golden_base(rank, 1), i) + 0.8 * golden_u(golden_base("v.common", 1), i)));
+            v[m][i] = (float)(golden_unit * (golden_u(golden_base(rank, seed), i) +
+                                             common * golden_u(golden_base("v.common", seed), i)));
         }
 }
 
 static void test_golden(void)
 {
-    char folder[4096], path[4200];
-    snprintf(path, sizeof path, "%s/optim/adasum.json", golden_folder(folder));
-    cJSON *json = golden_read(path);
-    if (!json) {
-        skip("no golden figures at %s", path);
-        return;
-    }
+    cJSON *json = golden_read(GOLDEN_FOLDER "/optim/adasum.json");
+    if (!ok(json != NULL, GOLDEN_FOLDER "/optim/adasum.json can be read")) return;
     const cJSON *results = cJSON_GetObjectItem(json, "results"), *one;
     int64_t layers[4] = {7, 1, 12, 5}, whole = 25;
     double worst = 0;
@@ -298,20 +311,25 @@ static void test_golden(void)
         for (int per_layer = 0; per_layer < 2 && members <= MOST; per_layer++) {
             double v[MOST][25];
             void *vector[MOST];
-            const cJSON *want = cJSON_GetObjectItem(cJSON_GetObjectItem(tree, per_layer ? "per_layer" : "whole"), "f64");
-            golden_vectors(members, v);
+            const cJSON *want =
+                cJSON_GetObjectItem(cJSON_GetObjectItem(tree, per_layer ? "per_layer" : "whole"), "f64");
+            golden_vectors(json, members, v);
             for (int m = 0; m < members; m++) vector[m] = v[m];
-            if (adasum(members, KOLO_F64, per_layer ? layers : &whole, per_layer ? 4 : 1, NULL, vector) < 0) worst = INFINITY;
-            for (int i = 0; i < 25; i++, compared++) worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
-            golden_vectors(members, v); /* the same of whoever sees all members' memory */
+            if (adasum(members, KOLO_F64, per_layer ? layers : &whole, per_layer ? 4 : 1, NULL, vector) < 0)
+                worst = INFINITY;
+            for (int i = 0; i < 25; i++, compared++)
+                worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
+            golden_vectors(json, members, v); /* the same of whoever sees all members' memory */
             for (int t = 0, at = 0; t < (per_layer ? 4 : 1); at += (int)layers[t++]) {
                 for (int m = 0; m < members; m++) vector[m] = v[m] + at;
                 comm_adasum_members(vector, members, KOLO_F64, per_layer ? layers[t] : whole);
             }
-            for (int i = 0; i < 25; i++) worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
+            for (int i = 0; i < 25; i++)
+                worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
         }
     }
-    ok(compared == 7 * 2 * 25 && worst < 1e-13, "outside figures for 2 to 8 ranks, whole and per layer: %d numbers, worst %.1e", compared, worst);
+    ok(compared == 7 * 2 * 25 && worst < 1e-13,
+       "outside figures for 2 to 8 ranks, whole and per layer: %d numbers, worst %.1e", compared, worst);
     cJSON_Delete(json);
 }
 

@@ -1,5 +1,6 @@
-/* Allreduces of 16-bit elements: what is brought and what is done travel in 16 bits, partial sums in f32. Every algorithm, 1 to 17 members, against the sum of all in
- * f32 in the tree's order, scaled, and rounded once; and how many bytes it sends. */
+/* Allreduces of 16-bit elements: what is brought and what is done travel in 16 bits, partial sums in f32.
+ * Every algorithm, 1 to 17 members, against the sum of all in f32 in the tree's order, scaled, and rounded
+ * once; and how many bytes it sends. */
 #include <math.h>
 
 #include "comm/algorithm/stages.h"
@@ -49,7 +50,8 @@ static float tree(const half_trial *t, const int *order, int first, int n, int64
 
 static uint16_t wanted(const half_trial *t, const int *order, int64_t i)
 {
-    float sum = (float)((double)tree(t, order, 0, t->p.members, i) / (double)t->how.divisor * t->how.postscale);
+    float sum =
+        (float)((double)tree(t, order, 0, t->p.members, i) / (double)t->how.divisor * t->how.postscale);
     uint16_t bits;
     comm_narrow(&bits, &sum, 1, t->how.type);
     return bits;
@@ -95,7 +97,8 @@ static int64_t run(half_trial *t, bool defined)
 static int64_t vary(half_trial *t)
 {
     static const int64_t counts[] = {0, 1, 16, 35, MOST};
-    static const comm_folding hows[] = {{KOLO_BF16, KOLO_SUM, true, 1, 1, 1}, {KOLO_F16, KOLO_SUM, true, 3, .5, 1.25}};
+    static const comm_folding hows[] = {{KOLO_BF16, KOLO_SUM, true, 1, 1, 1},
+                                        {KOLO_F16, KOLO_SUM, true, 3, .5, 1.25}};
     int node_of[N];
     static double links[N * N];
     int64_t bad = 0;
@@ -103,7 +106,8 @@ static int64_t vary(half_trial *t)
     t->p.links = links;
     for (int map = 0; map < 4; map++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-            for (int i = 0; i < t->p.members; i++) node_of[i] = map == 1 ? i / 4 : map == 2 ? i % 3 : i * i / 20;
+            for (int i = 0; i < t->p.members; i++)
+                node_of[i] = map == 1 ? i / 4 : map == 2 ? i % 3 : i * i / 20;
             t->p.node_of = map ? node_of : NULL;
             t->p.count = counts[c];
             t->places = (int)(c + (size_t)map) % 3;
@@ -111,7 +115,9 @@ static int64_t vary(half_trial *t)
             if (!t->row->fits(&t->p) || (map && strcmp(t->row->name, "packed_trees") == 0)) continue;
             t->exact = !t->row->ordered(&t->p);
             int64_t wrong = run(t, true);
-            if (wrong) diag("%s: %d members, count %d, map %d, places %d: %d", t->row->name, t->p.members, (int)t->p.count, map, t->places, (int)wrong);
+            if (wrong)
+                diag("%s: %d members, count %d, map %d, places %d: %d", t->row->name, t->p.members,
+                     (int)t->p.count, map, t->places, (int)wrong);
             bad |= wrong;
         }
     return bad;
@@ -125,7 +131,8 @@ static void every_algorithm(void)
         if (row->what != KOLO_ALLREDUCE || strcmp(row->name, "push") == 0) continue;
         bool packs = strcmp(row->name, "packed_trees") == 0;
         for (int n = 1; n <= N; n += packs && n > 5 ? 5 : 1) {
-            half_trial t = {.row = row, .p = {.what = KOLO_ALLREDUCE, .members = n, .width = 2, .half = true}};
+            half_trial t = {.row = row,
+                            .p = {.what = KOLO_ALLREDUCE, .members = n, .width = 2, .half = true}};
             bad |= vary(&t);
             for (int i = 0; row->radices && comm_radices_try(n, i, &k); i++) {
                 t.p.radix = k;
@@ -143,10 +150,17 @@ static int64_t sent(const char *name, int n, const int *node_of, bool half)
     int64_t bytes = 0;
     for (int m = 0; m < n; m++) {
         comm_schedule s = {0};
-        comm_problem p = {.what = KOLO_ALLREDUCE, .me = m, .members = n, .count = 960 * 17, .width = half ? 2 : 4, .half = half, .node_of = node_of};
+        comm_problem p = {.what = KOLO_ALLREDUCE,
+                          .me = m,
+                          .members = n,
+                          .count = 960 * 17,
+                          .width = half ? 2 : 4,
+                          .half = half,
+                          .node_of = node_of};
         if (row->make(&s, &p) < 0) return -1;
         for (int64_t i = 0; i < s.actions; i++)
-            if (s.action[i].kind == COMM_SEND) bytes += s.action[i].count * (!half || s.action[i].left.buffer == COMM_SCRATCH ? 4 : 2);
+            if (s.action[i].kind == COMM_SEND)
+                bytes += s.action[i].count * (!half || s.action[i].left.buffer == COMM_SCRATCH ? 4 : 2);
         comm_schedule_free(&s);
     }
     return bytes;
@@ -160,12 +174,17 @@ static void fewer_bytes(void)
     static const struct {
         const char *name;
         double most;
-    } rows[] = {{"direct", .5}, {"one_shot", .5}, {"rabenseifner", .64}, {"butterfly", .55}, {"two_level", .55}, {"ring", .76}, {"binary_blocks", .76}};
+    } rows[] = {{"direct", .5},     {"one_shot", .5}, {"rabenseifner", .64}, {"butterfly", .55},
+                {"two_level", .55}, {"ring", .76},    {"binary_blocks", .76}};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        double share = (double)sent(rows[r].name, 16, block, true) / (double)sent(rows[r].name, 16, block, false);
-        ok(share > .49 && share <= rows[r].most, "%s: %.3f of the bytes of sums that travel in f32, at most %.2f", rows[r].name, share, rows[r].most);
+        double share =
+            (double)sent(rows[r].name, 16, block, true) / (double)sent(rows[r].name, 16, block, false);
+        ok(share > .49 && share <= rows[r].most,
+           "%s: %.3f of the bytes of sums that travel in f32, at most %.2f", rows[r].name, share,
+           rows[r].most);
     }
-    is_int(sent("direct", 2, NULL, true), 960 * 17 * 2 * 2, "two members: each sends half of what it brings, and half of what comes out");
+    is_int(sent("direct", 2, NULL, true), 960 * 17 * 2 * 2,
+           "two members: each sends half of what it brings, and half of what comes out");
 }
 
 /* The choice sees how long messages are: few members exchange 16 bits only. */
@@ -179,14 +198,22 @@ static void by_cost(void)
     for (int i = 0; i < 16; i++) apart[i] = i;
     for (int n = 2; n <= 16; n++)
         for (int64_t count = 1; count < 1 << 27; count *= 9) {
-            comm_problem p = {.what = KOLO_ALLREDUCE, .members = n, .count = count, .width = 2, .half = true, .node_of = apart}, wide = p;
+            comm_problem p = {.what = KOLO_ALLREDUCE,
+                              .members = n,
+                              .count = count,
+                              .width = 2,
+                              .half = true,
+                              .node_of = apart},
+                         wide = p;
             const comm_algorithm_row *row = comm_algorithm_select(&p, s);
             wide.half = false;
             wide.width = 4;
-            bad += !row->ordered(&p) || row->cost(&p, c) > comm_algorithm_select(&wide, s)->cost(&wide, c) * 1.03;
+            bad += !row->ordered(&p) ||
+                   row->cost(&p, c) > comm_algorithm_select(&wide, s)->cost(&wide, c) * 1.03;
         }
     is_int(bad, 0, "whatever is chosen costs no more than the same sum in f32");
-    comm_problem two = {.what = KOLO_ALLREDUCE, .members = 2, .count = 1 << 24, .width = 2, .half = true, .node_of = apart};
+    comm_problem two = {
+        .what = KOLO_ALLREDUCE, .members = 2, .count = 1 << 24, .width = 2, .half = true, .node_of = apart};
     const char *name = comm_algorithm_select(&two, s)->name;
     ok(!strcmp(name, "direct") || !strcmp(name, "rabenseifner"), "32 MiB on two nodes: halves (%s)", name);
     comm_selector_close(&s);

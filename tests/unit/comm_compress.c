@@ -1,7 +1,7 @@
 /* Compressed sums among members of one process: error bounds, what stays exact, error feedback, state. */
 #include "comm_compress.h"
 
-/* ---- 16 bits ------------------------------------------------------------------------------------------------------------------- */
+/* ---- 16 bits ------------------------------------------------------------------------------------------- */
 
 static void test_flat(int kind, double bound)
 {
@@ -19,23 +19,26 @@ static void test_flat(int kind, double bound)
             error += (g->vector[0][i] - want) * (g->vector[0][i] - want);
             norm += want * want;
         }
-        worst = fmax(worst, sqrt(error / norm) / (members[m] == 2 ? 1.03 : 1)); /* two, without others to average with: 3 % more */
+        /* two, without others to average with: 3 % more */
+        worst = fmax(worst, sqrt(error / norm) / (members[m] == 2 ? 1.03 : 1));
         group_free(g);
     }
     is_int(bad, 0, "%s: the same bits on all of 2 to 512 members", comm_compress_name(kind));
-    ok(worst <= bound, "%s: rms error of the sum over 2 to 512 members at most %.1e (%.2e)", comm_compress_name(kind), bound, worst);
+    ok(worst <= bound, "%s: rms error of the sum over 2 to 512 members at most %.1e (%.2e)",
+       comm_compress_name(kind), bound, worst);
 }
 
-/* ---- every kind ------------------------------------------------------------------------------------------------------------------ */
+/* ---- every kind ---------------------------------------------------------------------------------------- */
 
-static const comm_compress kinds[] = {{.kind = COMM_BF16},
-                                      {.kind = COMM_FP16},
-                                      {.kind = COMM_INT8, .seed = 5},
-                                      {.kind = COMM_TOPK, .density = 0.02},
-                                      {.kind = COMM_TOPK, .density = 0.3, .momentum = 0.9, .warmup = 4, .clip = 3},
-                                      {.kind = COMM_POWERSGD, .rank = 2, .seed = 5},
-                                      {.kind = COMM_POWERSGD, .rank = 2, .seed = 6, .start = 2},
-                                      {.kind = COMM_TOPK, .density = 0.02, .start = 3}};
+static const comm_compress kinds[] = {
+    {.kind = COMM_BF16},
+    {.kind = COMM_FP16},
+    {.kind = COMM_INT8, .seed = 5},
+    {.kind = COMM_TOPK, .density = 0.02},
+    {.kind = COMM_TOPK, .density = 0.3, .momentum = 0.9, .warmup = 4, .clip = 3},
+    {.kind = COMM_POWERSGD, .rank = 2, .seed = 5},
+    {.kind = COMM_POWERSGD, .rank = 2, .seed = 6, .start = 2},
+    {.kind = COMM_TOPK, .density = 0.02, .start = 3}};
 enum { KINDS = sizeof kinds / sizeof *kinds, COUNT = 7001 };
 /* Between, before and behind matrices lie 100 + 9 + 1 + 91 elements that are exact. */
 static const comm_matrix matrices[3] = {{100, 2, 50, 16}, {1709, 1, 40, 80}, {4910, 1, 20, 100}};
@@ -43,7 +46,9 @@ static const comm_matrix matrices[3] = {{100, 2, 50, 16}, {1709, 1, 40, 80}, {49
 static bool is_exact(int64_t i)
 {
     for (int k = 0; k < 3; k++)
-        if (i >= matrices[k].at && i < matrices[k].at + matrices[k].groups * matrices[k].columns * matrices[k].lanes) return false;
+        if (i >= matrices[k].at &&
+            i < matrices[k].at + matrices[k].groups * matrices[k].columns * matrices[k].lanes)
+            return false;
     return true;
 }
 
@@ -87,7 +92,8 @@ static void test_not_finite(void)
             if (round == 1) shown = !isfinite(g->vector[0][200]) && !isfinite(g->vector[0][2000]);
             for (int64_t i = 0; round > 1 && i < COUNT; i++) after += !isfinite(g->vector[0][i]);
         }
-        ok(!bad && shown && !after, "%s: NaN and infinity show, and the next rounds are finite", comm_compress_name(kinds[k].kind));
+        ok(!bad && shown && !after, "%s: NaN and infinity show, and the next rounds are finite",
+           comm_compress_name(kinds[k].kind));
         group_free(g);
     }
 }
@@ -96,7 +102,8 @@ static void test_not_finite(void)
 static void test_state(void)
 {
     for (int k = 0; k < KINDS; k++) {
-        group *whole = group_make(&kinds[k], 3, COUNT, matrices, 3), *cut = group_make(&kinds[k], 3, COUNT, matrices, 3);
+        group *whole = group_make(&kinds[k], 3, COUNT, matrices, 3),
+              *cut = group_make(&kinds[k], 3, COUNT, matrices, 3);
         int bad = 0;
         for (uint64_t round = 0; round < 5; round++) {
             fill(whole, 10 + round);
@@ -116,13 +123,15 @@ static void test_state(void)
             group_free(cut);
             cut = again;
         }
-        is_int(bad, 0, "%s: five rounds with all made anew and restored after the second have the same bits", comm_compress_name(kinds[k].kind));
+        is_int(bad, 0, "%s: five rounds with all made anew and restored after the second have the same bits",
+               comm_compress_name(kinds[k].kind));
         group_free(whole);
         group_free(cut);
     }
 }
 
-/* What came out over all rounds, and what still waits, is what went in: the last rounds bring nothing, and all is handed over in the end. */
+/* What came out over all rounds, and what still waits, is what went in: the last rounds bring nothing, and
+ * all is handed over in the end. */
 static void test_feedback(const comm_compress *config, const char *name, int rounds, double bound)
 {
     enum { N = 4000, MEMBERS = 4, BRING = 6 };
@@ -134,22 +143,26 @@ static void test_feedback(const comm_compress *config, const char *name, int rou
     memset(out, 0, sizeof out);
     for (uint64_t round = 0; round < (uint64_t)rounds; round++) {
         for (int v = 0; v < MEMBERS; v++)
-            for (int64_t i = 0; i < N; i++) in[i] += g->vector[v][i] = round < BRING ? value(40 + round, v, i) : 0;
+            for (int64_t i = 0; i < N; i++)
+                in[i] += g->vector[v][i] = round < BRING ? value(40 + round, v, i) : 0;
         bad += group_run(g) != 0;
         for (int64_t i = 0; i < N; i++) out[i] += g->vector[0][i];
     }
     for (int64_t i = 0; i < N; i++) left += (in[i] - out[i]) * (in[i] - out[i]), norm += in[i] * in[i];
-    ok(!bad && sqrt(left / norm) < bound, "%s: nothing is lost: after %d rounds %.1e of what was brought is still to come", name, rounds, sqrt(left / norm));
+    ok(!bad && sqrt(left / norm) < bound,
+       "%s: nothing is lost: after %d rounds %.1e of what was brought is still to come", name, rounds,
+       sqrt(left / norm));
     group_free(g);
 }
 
-/* ---- int8 --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- int8 ---------------------------------------------------------------------------------------------- */
 
 static void test_int8(void)
 {
     enum { N = 2000, ROUNDS = 400 };
     static double mean[N];
-    group *g = group_make(&(comm_compress){.kind = COMM_INT8, .seed = 9}, 3, N, &(comm_matrix){0, 1, 1, N}, 1);
+    group *g =
+        group_make(&(comm_compress){.kind = COMM_INT8, .seed = 9}, 3, N, &(comm_matrix){0, 1, 1, N}, 1);
     double worst = 0, bias = 0, size = 0;
     int bad = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -161,15 +174,18 @@ static void test_int8(void)
             mean[i] += e / ROUNDS;
         }
     }
-    for (int64_t i = 0; i < N; i++) bias += mean[i] * mean[i] / N, size += sum_of(3, 3, i) * sum_of(3, 3, i) / N;
+    for (int64_t i = 0; i < N; i++)
+        bias += mean[i] * mean[i] / N, size += sum_of(3, 3, i) * sum_of(3, 3, i) / N;
     /* three roundings of at most 3.5 / 127 and one of the sum's */
-    ok(!bad && worst < (3 * 3.5 + 9) / 127, "int8: no error above a unit of the scale a rounding (%.3f)", worst);
+    ok(!bad && worst < (3 * 3.5 + 9) / 127, "int8: no error above a unit of the scale a rounding (%.3f)",
+       worst);
     ok(sqrt(bias / size) < 1e-3, "int8: the mean of 400 rounds is the sum (%.1e)", sqrt(bias / size));
-    is_int(comm_codec_sent(g->codec[0]), (5 + 2 * 3) * 65 * 4, "int8: a member sends 65 words a block of 256");
+    is_int(comm_codec_sent(g->codec[0]), (5 + 2 * 3) * 65 * 4,
+           "int8: a member sends 65 words a block of 256");
     group_free(g);
 }
 
-/* ---- topk ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- topk ---------------------------------------------------------------------------------------------- */
 
 static int64_t brought(const group *g)
 {
@@ -223,11 +239,13 @@ static void test_topk(void)
     group_free(g);
 }
 
-/* An element that waits gathers its momentum: after t rounds of g the sum of (1 - m^s) / (1 - m) g over s = 1 .. t. */
+/* An element that waits gathers its momentum: after t rounds of g the sum of (1 - m^s) / (1 -
+ * m) g over s = 1 .. t. */
 static void test_momentum(void)
 {
     enum { N = 100, ROUNDS = 7 };
-    group *g = group_make(&(comm_compress){.kind = COMM_TOPK, .density = 0.01, .momentum = 0.5}, 2, N, &(comm_matrix){0, 1, 1, N}, 1);
+    group *g = group_make(&(comm_compress){.kind = COMM_TOPK, .density = 0.01, .momentum = 0.5}, 2, N,
+                          &(comm_matrix){0, 1, 1, N}, 1);
     int bad = 0;
     double want = 0;
     for (int round = 1; round <= ROUNDS; round++) {
@@ -238,15 +256,18 @@ static void test_momentum(void)
         }
         want += 2 * (1 - pow(0.5, round)) / 0.5;
         bad += group_run(g) != 0;
-        bad += round < ROUNDS ? g->vector[0][70] != 2000 || g->vector[0][3] != 0 : fabs(g->vector[0][3] - want) > 1e-5 || g->vector[0][70] != 0;
+        bad += round < ROUNDS ? g->vector[0][70] != 2000 || g->vector[0][3] != 0
+                              : fabs(g->vector[0][3] - want) > 1e-5 || g->vector[0][70] != 0;
     }
     is_int(bad, 0, "topk: what waits gathers momentum, what was sent keeps none");
     group_free(g);
-    g = group_make(&(comm_compress){.kind = COMM_TOPK, .density = 1, .clip = 4}, 4, N, &(comm_matrix){0, 1, 1, N}, 1);
+    g = group_make(&(comm_compress){.kind = COMM_TOPK, .density = 1, .clip = 4}, 4, N,
+                   &(comm_matrix){0, 1, 1, N}, 1);
     for (int v = 0; v < 4; v++)
         for (int i = 0; i < N; i++) g->vector[v][i] = v ? 0.01f : 3;
     bad = group_run(g) != 0;
-    ok(!bad && fabs(g->vector[0][0] - (3 * 2.0 / 30 + 0.03)) < 1e-6, "topk: a member's norm is held at clip / sqrt(members), smaller ones stay");
+    ok(!bad && fabs(g->vector[0][0] - (3 * 2.0 / 30 + 0.03)) < 1e-6,
+       "topk: a member's norm is held at clip / sqrt(members), smaller ones stay");
     group_free(g);
 }
 
@@ -257,9 +278,11 @@ static void test_bytes(void)
         group *g = group_make(&kinds[k], 4, COUNT, matrices, 3);
         fill(g, 6);
         group_run(g);
-        double sent = 0, told = comm_compress_bytes(&kinds[k], 4, COUNT, matrices, 3), dense = comm_compress_bytes(&(comm_compress){0}, 4, COUNT, matrices, 3);
+        double sent = 0, told = comm_compress_bytes(&kinds[k], 4, COUNT, matrices, 3),
+               dense = comm_compress_bytes(&(comm_compress){0}, 4, COUNT, matrices, 3);
         for (int v = 0; v < 4; v++) sent += (double)comm_codec_sent(g->codec[v]) / 4;
-        ok(fabs(sent - told) < 0.12 * told && told < dense, "%s: sends what is told before, %.0f bytes of %.0f (%.0f told)", comm_compress_name(kinds[k].kind),
+        ok(fabs(sent - told) < 0.12 * told && told < dense,
+           "%s: sends what is told before, %.0f bytes of %.0f (%.0f told)", comm_compress_name(kinds[k].kind),
            sent, dense, told);
         group_free(g);
     }
@@ -269,8 +292,8 @@ static void test_cut(void)
 {
     comm_matrix part[3];
     int n = comm_matrix_cut(matrices, 3, 500, 2000, part);
-    ok(n == 2 && part[0].at == 100 + 800 - 500 && part[0].groups == 1 && part[0].columns == 50 && part[1].at == 1209 && part[1].columns == 9 &&
-           part[1].lanes == 80,
+    ok(n == 2 && part[0].at == 100 + 800 - 500 && part[0].groups == 1 && part[0].columns == 50 &&
+           part[1].at == 1209 && part[1].columns == 9 && part[1].lanes == 80,
        "a part of a vector holds whole groups, or whole columns, of its matrices");
     is_int(comm_matrix_cut(matrices, 3, 0, COUNT, part), 3, "the whole holds all");
     is_int(comm_matrix_cut(matrices, 3, 0, 50, part), 0, "a part before the first none");
@@ -279,10 +302,15 @@ static void test_cut(void)
 static void test_wrong(void)
 {
     comm_codec *c;
-    ok(comm_compress_find("bf17") == KOLO_ECONFIG && strstr(kolo_error_text(), "powersgd"), "an unknown kind: the known ones are named");
-    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_TOPK, .density = 0}, 0, 2, 10, NULL, 0) == KOLO_ECONFIG, "topk of nothing is refused");
-    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_POWERSGD}, 0, 2, 10, NULL, 0) == KOLO_ECONFIG, "powersgd of rank 0 is refused");
-    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_BF16}, 0, 2, 10, &(comm_matrix){4, 1, 1, 7}, 1) == KOLO_EINTERNAL,
+    ok(comm_compress_find("bf17") == KOLO_ECONFIG && strstr(kolo_error_text(), "powersgd"),
+       "an unknown kind: the known ones are named");
+    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_TOPK, .density = 0}, 0, 2, 10, NULL, 0) ==
+           KOLO_ECONFIG,
+       "topk of nothing is refused");
+    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_POWERSGD}, 0, 2, 10, NULL, 0) == KOLO_ECONFIG,
+       "powersgd of rank 0 is refused");
+    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_BF16}, 0, 2, 10, &(comm_matrix){4, 1, 1, 7}, 1) ==
+           KOLO_EINTERNAL,
        "a matrix that ends behind the vector is refused");
 }
 

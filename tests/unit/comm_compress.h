@@ -23,7 +23,8 @@ static inline void begin(void *of, int v, comm_run *run)
     comm_codec_begin(g->codec[v], run);
 }
 
-static inline group *group_make(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix, int matrices)
+static inline group *group_make(const comm_compress *config, int members, int64_t count,
+                                const comm_matrix *matrix, int matrices)
 {
     group *g = calloc(1, sizeof *g);
     g->members = members;
@@ -68,7 +69,9 @@ static inline int group_run(group *g)
     for (int v = 0; v < g->members; v++) g->vector[v][g->count] = 12345;
     if (members_run(g->members, begin, g) < 0 || members_mismatched) return -1;
     for (int v = 0; v < g->members; v++)
-        if (memcmp(g->vector[v], g->vector[0], (size_t)(g->count + 1) * sizeof(float)) || g->vector[v][g->count] != 12345) return -1;
+        if (memcmp(g->vector[v], g->vector[0], (size_t)(g->count + 1) * sizeof(float)) ||
+            g->vector[v][g->count] != 12345)
+            return -1;
     return 0;
 }
 
@@ -76,7 +79,8 @@ static inline int group_run(group *g)
 static inline float value(uint64_t stream, int member, int64_t i)
 {
     kolo_philox4 r = kolo_philox(31 + stream, (uint64_t)member, (uint64_t)i);
-    return 1.7320508f * (kolo_uniform(r.v[0]) + kolo_uniform(r.v[1]) + kolo_uniform(r.v[2]) + kolo_uniform(r.v[3]) - 2);
+    return 1.7320508f *
+           (kolo_uniform(r.v[0]) + kolo_uniform(r.v[1]) + kolo_uniform(r.v[2]) + kolo_uniform(r.v[3]) - 2);
 }
 
 static inline void fill(group *g, uint64_t stream)

@@ -7,7 +7,8 @@ static lib_begin begin[MOST];
 static kolo_request request[MOST];
 static int64_t order[MOST], start[MOST + 1], scratch[2 * MOST], n;
 
-static void add(enum kolo_collective what, enum kolo_dtype type, enum kolo_reduce reduce, int64_t bytes, int64_t unit)
+static void add(enum kolo_collective what, enum kolo_dtype type, enum kolo_reduce reduce, int64_t bytes,
+                int64_t unit)
 {
     request[n] = (kolo_request){.what = what, .type = type, .reduce = reduce};
     begin[n] = (lib_begin){.r = &request[n], .unit = unit, .rows = -1, .contributors = 4, .bytes = bytes};
@@ -21,7 +22,11 @@ static const char *fuse(size_t limit, bool fixed)
     size_t at = 0;
     for (int64_t b = 0; b < batches; b++)
         for (int64_t i = start[b]; i < start[b + 1]; i++)
-            at += (size_t)snprintf(text + at, sizeof text - at, "%s%ld", i > start[b] ? "+" : b ? " " : "", (long)order[i]);
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%ld",
+                                   i > start[b] ? "+"
+                                   : b          ? " "
+                                                : "",
+                                   (long)order[i]);
     return text;
 }
 
@@ -47,7 +52,8 @@ static void test_kinds(void)
     add(KOLO_BROADCAST, KOLO_I64, KOLO_SUM, 100, 10);
     request[3].root = 1;
     is_text(fuse(1000, false), "0+9 1 2+10 3 4 5 6+8 7",
-            "only the same reduction; Adasum alone; an allgather reduces nothing; broadcasts of one root are bytes");
+            "only the same reduction; Adasum alone; an allgather reduces nothing; broadcasts of one root are "
+            "bytes");
 }
 
 static void test_differences(void)
@@ -61,7 +67,8 @@ static void test_differences(void)
     request[5].compression = "bf16";
     begin[6].contributors = 3;
     request[7].prescale = 2;
-    is_text(fuse(1000, false), "0+2 1 3+5 4 6 7", "factors and who contributes must be the same; so must the compression");
+    is_text(fuse(1000, false), "0+2 1 3+5 4 6 7",
+            "factors and who contributes must be the same; so must the compression");
 }
 
 static void test_bundles(void)
@@ -89,13 +96,16 @@ static void test_tune(void)
         double now = 0;
         int changes = 0, i = 0;
         lib_tune_begin(&t, 64 << 20, 0);
-        for (; i < 20000 && !t.settled; i++) { /* a step of 100 MB in five parts, the first of which comes back */
+        /* a step of 100 MB in five parts, the first of which comes back */
+        for (; i < 20000 && !t.settled; i++) {
             changes += lib_tune_note(&t, 20 << 20, i % 5 == 0, now);
             now += (20 << 20) / speed(&t, noisy * .01, i);
         }
         ok(t.settled && lib_tune_fusion(&t) == 1 << 24 && fabs(lib_tune_cycle(&t) - 1e-3) < 1e-9,
-           "settles on the best setting%s: %zu bytes, %g s, after %d tries", noisy ? " with noise" : "", lib_tune_fusion(&t), lib_tune_cycle(&t), changes);
-        ok(noisy || (fabs(t.best_score - speed(&t, 0, 0)) < 1e-3 * t.best_score && fabs(t.best_step - (100 << 20) / speed(&t, 0, 0)) < 1e-2 * t.best_step),
+           "settles on the best setting%s: %zu bytes, %g s, after %d tries", noisy ? " with noise" : "",
+           lib_tune_fusion(&t), lib_tune_cycle(&t), changes);
+        ok(noisy || (fabs(t.best_score - speed(&t, 0, 0)) < 1e-3 * t.best_score &&
+                     fabs(t.best_step - (100 << 20) / speed(&t, 0, 0)) < 1e-2 * t.best_step),
            "and knows bytes per second and the time of a step");
     }
     lib_tune t;

@@ -59,7 +59,8 @@ int main(void)
         for (int n = 1; n <= SOURCES; n++)
             for (int c = 0; c < 7; c++)
                 for (int target = 0; target < n; target += 3) bad += wrong(n, counts[c], as_tree, target);
-        is_int(bad, 0, "fold as a %s of 1 to 17 sources, in place, any target, bit for bit", as_tree ? "tree" : "chain");
+        is_int(bad, 0, "fold as a %s of 1 to 17 sources, in place, any target, bit for bit",
+               as_tree ? "tree" : "chain");
     }
     const double d[2][3] = {{1, -5, 0.5}, {2, 3, -0.5}};
     double e[3];

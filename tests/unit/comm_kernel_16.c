@@ -41,7 +41,10 @@ static unsigned nearest(const format *f, double x)
 }
 
 static bool is_nan(const format *f, unsigned bits) { return isnan(number(f, bits)); }
-static bool quiet(const format *f, unsigned bits) { return is_nan(f, bits) && (bits >> (f->mantissa - 1) & 1); }
+static bool quiet(const format *f, unsigned bits)
+{
+    return is_nan(f, bits) && (bits >> (f->mantissa - 1) & 1);
+}
 
 enum { ALL = 65536 };
 static uint16_t half[ALL + 1], back[ALL + 1];
@@ -71,7 +74,8 @@ static void test_all(const format *f)
     is_int(other, 0, "%s: plain code gives the same bits as vectors", f->name);
 }
 
-/* The f32 at, just below and just above the middle between every two neighbours, and random bits; lengths that leave a rest to plain code. */
+/* The f32 at, just below and just above the middle between every two neighbours, and random bits; lengths
+ * that leave a rest to plain code. */
 static void test_rounding(const format *f)
 {
     int wrong = 0;
@@ -82,14 +86,16 @@ static void test_rounding(const format *f)
             wide[i] = shift ? nextafterf(middle, shift * INFINITY) : middle;
         }
         comm_narrow(back, wide, ALL - 1, f->type); /* 65535 leaves a rest of 15 */
-        for (int i = 0; i < ALL - 1; i++) wrong += isnan(wide[i]) ? !quiet(f, back[i]) : back[i] != nearest(f, (double)wide[i]);
+        for (int i = 0; i < ALL - 1; i++)
+            wrong += isnan(wide[i]) ? !quiet(f, back[i]) : back[i] != nearest(f, (double)wide[i]);
     }
     is_int(wrong, 0, "%s: the middle between neighbours rounds to even, beside it to the nearer", f->name);
     wrong = 0;
     for (uint64_t round = 0; round < 16; round++) {
         for (uint64_t i = 0; i < ALL; i += 4) memcpy(wide + i, kolo_philox(3, round, i).v, 16);
         comm_narrow(back, wide, ALL, f->type);
-        for (int i = 0; i < ALL; i++) wrong += isnan(wide[i]) ? !quiet(f, back[i]) : back[i] != nearest(f, (double)wide[i]);
+        for (int i = 0; i < ALL; i++)
+            wrong += isnan(wide[i]) ? !quiet(f, back[i]) : back[i] != nearest(f, (double)wide[i]);
     }
     is_int(wrong, 0, "%s: a million random f32 round to the nearest", f->name);
     wrong = 0;
@@ -145,7 +151,8 @@ static void test_fold(const format *f, bool tree)
     int wrong = 0;
     for (uint64_t r = 0; r < N; r++) {
         source[r] = data[r];
-        for (uint64_t i = 0; i < COUNT; i++) data[r][i] = (uint16_t)nearest(f, 1 + (double)(kolo_philox(9, r, i).v[0] % 128) / 128);
+        for (uint64_t i = 0; i < COUNT; i++)
+            data[r][i] = (uint16_t)nearest(f, 1 + (double)(kolo_philox(9, r, i).v[0] % 128) / 128);
     }
     comm_fold(&(comm_folding){.type = f->type, .op = KOLO_SUM, .tree = tree}, &target, 1, source, N, COUNT);
     for (int i = 0; i < COUNT; i++) {
@@ -154,7 +161,8 @@ static void test_fold(const format *f, bool tree)
         wrong += result[i] != nearest(f, sum);
     }
     is_int(wrong, 0, "%s: a %s of 300 is the exact sum, rounded once", f->name, tree ? "tree" : "chain");
-    comm_fold(&(comm_folding){.type = f->type, .op = KOLO_AVERAGE, .tree = tree, .divisor = N, .prescale = 4}, &target, 1, source, N, COUNT);
+    comm_fold(&(comm_folding){.type = f->type, .op = KOLO_AVERAGE, .tree = tree, .divisor = N, .prescale = 4},
+              &target, 1, source, N, COUNT);
     wrong = 0;
     for (int i = 0; i < COUNT; i++) {
         double sum = 0;

@@ -1,4 +1,5 @@
-/* Every type under every reduction, scaling, averages, neutral elements; against definitions in wider integers and long double. */
+/* Every type under every reduction, scaling, averages, neutral elements; against definitions in wider
+ * integers and long double. */
 #include "comm/kernel.h"
 
 #include <stdint.h>
@@ -12,8 +13,9 @@ typedef struct integer {
     int bytes;
     bool is_signed;
 } integer;
-static const integer integers[] = {{KOLO_U8, "u8", 1, false},  {KOLO_I8, "i8", 1, true},   {KOLO_U16, "u16", 2, false},
-                                   {KOLO_I16, "i16", 2, true}, {KOLO_I32, "i32", 4, true}, {KOLO_I64, "i64", 8, true}};
+static const integer integers[] = {{KOLO_U8, "u8", 1, false},   {KOLO_I8, "i8", 1, true},
+                                   {KOLO_U16, "u16", 2, false}, {KOLO_I16, "i16", 2, true},
+                                   {KOLO_I32, "i32", 4, true},  {KOLO_I64, "i64", 8, true}};
 enum { N = 1000 };
 
 /* Any bits as a number of the type: cut, and for signed types with its sign drawn out. */
@@ -42,7 +44,10 @@ static void fill(const integer *t, void *to, uint64_t stream)
     for (int64_t i = 0; i < N; i++) {
         kolo_philox4 r = kolo_philox(17, stream, (uint64_t)i);
         __int128 v = (int64_t)((uint64_t)r.v[0] << 32 | r.v[1]);
-        if (r.v[2] % 8 == 0) v = cut(t, v) < 0 ? -((__int128)1 << (8 * t->bytes - 1)) : ((__int128)1 << (8 * t->bytes - t->is_signed)) - 1; /* an end */
+        /* an end */
+        if (r.v[2] % 8 == 0)
+            v = cut(t, v) < 0 ? -((__int128)1 << (8 * t->bytes - 1))
+                              : ((__int128)1 << (8 * t->bytes - t->is_signed)) - 1;
         if (r.v[2] % 8 == 1) v = r.v[3] % 5;
         put(t, to, i, v);
     }
@@ -67,7 +72,8 @@ static void test_integer(const integer *t)
     fill(t, b, 2 * (uint64_t)t->type + 1);
     for (int o = 0; o < 5; o++) {
         comm_combine_of(t->type, ops[o])(c, a, b, N);
-        for (int i = 0; i < N; i++) wrong += get(t, c, i) != cut(t, define(ops[o], get(t, a, i), get(t, b, i)));
+        for (int i = 0; i < N; i++)
+            wrong += get(t, c, i) != cut(t, define(ops[o], get(t, a, i), get(t, b, i)));
     }
     is_int(wrong, 0, "%s: sum, average, min, max, product wrap as two's complement does", t->name);
     wrong = 0;
@@ -76,7 +82,8 @@ static void test_integer(const integer *t)
         comm_scale(c, a, N, t->type, divisors[d], 1);
         for (int i = 0; i < N; i++) wrong += get(t, c, i) != get(t, a, i) / divisors[d];
     }
-    is_int(wrong, 0, "%s: an average is the exact quotient, toward zero; divided by 1 every bit stays", t->name);
+    is_int(wrong, 0, "%s: an average is the exact quotient, toward zero; divided by 1 every bit stays",
+           t->name);
     wrong = 0;
     const double factors[] = {0.5, -1.5, 3e9, 1e-30, 1.0 / 3};
     __int128 most = ((__int128)1 << (8 * t->bytes - t->is_signed)) - 1, least = t->is_signed ? -most - 1 : 0;
@@ -101,12 +108,15 @@ static void test_integer(const integer *t)
 
 static void test_bool(void)
 {
-    const uint8_t a[6] = {0, 0, 1, 1, 2, 0}, b[6] = {0, 1, 0, 1, 0, 255}, or_[6] = {0, 1, 1, 1, 1, 1}, and_[6] = {0, 0, 0, 1, 0, 0};
+    const uint8_t a[6] = {0, 0, 1, 1, 2, 0}, b[6] = {0, 1, 0, 1, 0, 255}, or_[6] = {0, 1, 1, 1, 1, 1},
+                  and_[6] = {0, 0, 0, 1, 0, 0};
     uint8_t c[6], one[6];
     int wrong = 0;
     const enum kolo_reduce ors[] = {KOLO_SUM, KOLO_AVERAGE, KOLO_MAX}, ands[] = {KOLO_MIN, KOLO_PRODUCT};
-    for (int o = 0; o < 3; o++) comm_combine_of(KOLO_BOOL, ors[o])(c, a, b, 6), wrong += memcmp(c, or_, 6) != 0;
-    for (int o = 0; o < 2; o++) comm_combine_of(KOLO_BOOL, ands[o])(c, a, b, 6), wrong += memcmp(c, and_, 6) != 0;
+    for (int o = 0; o < 3; o++)
+        comm_combine_of(KOLO_BOOL, ors[o])(c, a, b, 6), wrong += memcmp(c, or_, 6) != 0;
+    for (int o = 0; o < 2; o++)
+        comm_combine_of(KOLO_BOOL, ands[o])(c, a, b, 6), wrong += memcmp(c, and_, 6) != 0;
     comm_scale(c, a, 6, KOLO_BOOL, 3, 0.1);
     wrong += memcmp(c, a, 6) != 0;
     comm_fill_neutral(one, 6, KOLO_BOOL, KOLO_MIN);
@@ -139,8 +149,10 @@ static void test_float(void)
         comm_combine_of(KOLO_F32, op)(h, f, g, N);
         comm_combine_of(KOLO_F64, op)(w, d, e, N);
         for (int i = 0; i < N; i++) {
-            wrong += isnan(f[i]) || isnan(g[i]) ? !isnan(h[i]) : h[i] != (larger ? fmaxf(f[i], g[i]) : fminf(f[i], g[i]));
-            wrong += isnan(d[i]) || isnan(e[i]) ? !isnan(w[i]) : w[i] != (larger ? fmax(d[i], e[i]) : fmin(d[i], e[i]));
+            wrong += isnan(f[i]) || isnan(g[i]) ? !isnan(h[i])
+                                                : h[i] != (larger ? fmaxf(f[i], g[i]) : fminf(f[i], g[i]));
+            wrong += isnan(d[i]) || isnan(e[i]) ? !isnan(w[i])
+                                                : w[i] != (larger ? fmax(d[i], e[i]) : fmin(d[i], e[i]));
         }
     }
     is_int(wrong, 0, "f32, f64: product, min and max of random bits; NaN wins");
@@ -164,8 +176,11 @@ static void test_fold(void)
     const void *source[3] = {a[0], a[1], a[2]};
     void *target = out;
     for (int v = 0; v < 3; v++)
-        for (int i = 0; i < N; i++) a[v][i] = (int32_t)(kolo_philox(19, (uint64_t)v, (uint64_t)i).v[0] % 2001) - 1000;
-    comm_fold(&(comm_folding){.type = KOLO_I32, .op = KOLO_SUM, .divisor = 3, .prescale = 2.5, .postscale = 0.5}, &target, 1, source, 3, N);
+        for (int i = 0; i < N; i++)
+            a[v][i] = (int32_t)(kolo_philox(19, (uint64_t)v, (uint64_t)i).v[0] % 2001) - 1000;
+    comm_fold(
+        &(comm_folding){.type = KOLO_I32, .op = KOLO_SUM, .divisor = 3, .prescale = 2.5, .postscale = 0.5},
+        &target, 1, source, 3, N);
     memset(sum, 0, sizeof sum);
     for (int v = 0; v < 3; v++) {
         comm_scale(one, a[v], N, KOLO_I32, 1, 2.5);
@@ -176,7 +191,8 @@ static void test_fold(void)
     const int64_t big[2] = {INT64_MAX - 1, 1};
     int64_t total;
     void *to = &total;
-    comm_fold(&(comm_folding){.type = KOLO_I64, .op = KOLO_SUM}, &to, 1, (const void *const[]){&big[0], &big[1]}, 2, 1);
+    comm_fold(&(comm_folding){.type = KOLO_I64, .op = KOLO_SUM}, &to, 1,
+              (const void *const[]){&big[0], &big[1]}, 2, 1);
     is_int(total, INT64_MAX, "i64 above 2^53 loses nothing where nothing is scaled");
 }
 
@@ -186,6 +202,8 @@ int main(void)
     test_bool();
     test_float();
     test_fold();
-    ok(!comm_combine_of(KOLO_F32, KOLO_ADASUM) && !comm_combine_of(KOLO_DTYPES, KOLO_SUM) && kolo_dtype_size(KOLO_DTYPES) == 0, "what does not exist is told");
+    ok(!comm_combine_of(KOLO_F32, KOLO_ADASUM) && !comm_combine_of(KOLO_DTYPES, KOLO_SUM) &&
+           kolo_dtype_size(KOLO_DTYPES) == 0,
+       "what does not exist is told");
     return done_testing();
 }

@@ -1,4 +1,5 @@
-/* Threads that submit while the world breaks: every request that was taken is complete soon, with the text of what broke it, and nothing more is taken. */
+/* Threads that submit while the world breaks: every request that was taken is complete soon, with the text of
+ * what broke it, and nothing more is taken. */
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
 
@@ -17,8 +18,14 @@ static int submit_one(const submitter *s, int i, float *vector, kolo_handle *han
 {
     char name[32];
     snprintf(name, sizeof name, "thread %d, %d", s->number, i);
-    const kolo_request r = {.what = KOLO_ALLREDUCE, .name = s->number % 2 ? name : NULL, .out = vector, .type = KOLO_F32, .dims = 1, .dim = {4}};
-    return i % 8 || s->number % 2 == 0 ? kolo_submit(kolo_world_group(whole), &r, handle) : kolo_submit_grouped(kolo_world_group(whole), &r, 1, handle);
+    const kolo_request r = {.what = KOLO_ALLREDUCE,
+                            .name = s->number % 2 ? name : NULL,
+                            .out = vector,
+                            .type = KOLO_F32,
+                            .dims = 1,
+                            .dim = {4}};
+    return i % 8 || s->number % 2 == 0 ? kolo_submit(kolo_world_group(whole), &r, handle)
+                                       : kolo_submit_grouped(kolo_world_group(whole), &r, 1, handle);
 }
 
 static void odd(submitter *s, int rc)
@@ -34,7 +41,8 @@ static void *submit_and_ask(void *of)
     submitter *s = of;
     int rc = 0;
     atomic_fetch_add(&running, 1);
-    while (s->taken < MOST && (rc = submit_one(s, (int)s->taken, vector[s->taken], &handle[s->taken])) == 0) s->taken++;
+    while (s->taken < MOST && (rc = submit_one(s, (int)s->taken, vector[s->taken], &handle[s->taken])) == 0)
+        s->taken++;
     if (rc != 0 && rc != KOLO_ELAUNCH) odd(s, rc);
     double end = kolo_time() + 5;
     for (int64_t i = 0; i < s->taken; i++) {
@@ -85,7 +93,8 @@ int main(void)
         rig_party p = rig_begin("break", RANKS, NULL, one_rank, n, 30);
         bad += rig_end(&p, -1);
     }
-    is_int(bad, 0, "%d worlds break while %d threads a rank submit, and end; whatever was taken is complete", WORLDS, THREADS);
+    is_int(bad, 0, "%d worlds break while %d threads a rank submit, and end; whatever was taken is complete",
+           WORLDS, THREADS);
     ok(taken[0] + taken[1] > WORLDS, "requests were taken (%lld)", (long long)(taken[0] + taken[1]));
     is_int(rig_leftovers("break"), 0, "no segment is left behind");
     return done_testing();

@@ -1,11 +1,13 @@
-/* Once a request of a kind has been seen, the next one of it allocates nothing: no thread of any rank, in no collective, on one node and between two. */
+/* Once a request of a kind has been seen, the next one of it allocates nothing: no thread of any rank, in no
+ * collective, on one node and between two. */
 #include <limits.h>
 
 #include "comm/library/parts.h"
 #include "allocations.h"
 #include "comm_router_rig.h"
 
-enum { RANKS = 3, WARM = 24, COUNTED = 12, ROUNDS = 3, GROUPED = 400, LARGE = 300000 /* elements: more than an entry keeps */ };
+enum { RANKS = 3, WARM = 24, COUNTED = 12, ROUNDS = 3, GROUPED = 400 };
+enum { LARGE = 300000 }; /* elements: more than an entry keeps */
 
 static kolo_world *whole;
 static kolo_group *all;
@@ -28,8 +30,13 @@ static int grouped(enum kolo_collective what)
 {
     static kolo_request r[GROUPED];
     for (int i = 0; i < GROUPED; i++)
-        r[i] = (kolo_request){
-            .what = what, .name = name[i], .in = in + i * 16, .out = what == KOLO_ALLREDUCE ? out + i * 16 : NULL, .type = KOLO_F32, .dims = 1, .dim = {16}};
+        r[i] = (kolo_request){.what = what,
+                              .name = name[i],
+                              .in = in + i * 16,
+                              .out = what == KOLO_ALLREDUCE ? out + i * 16 : NULL,
+                              .type = KOLO_F32,
+                              .dims = 1,
+                              .dim = {16}};
     KOLO_TRY(kolo_submit_grouped(all, r, GROUPED, handle));
     for (int i = 0; i < GROUPED; i++) {
         KOLO_TRY(kolo_wait(whole, handle[i]));
@@ -53,28 +60,60 @@ static int exchanged(void)
 }
 static int met(void) { return kolo_barrier(all); }
 static int gathered_at(void) { return kolo_gather(all, in, out, 50, NULL, KOLO_F32, 1); }
-static int gathered_large(void) { return do_request((kolo_request){.what = KOLO_ALLGATHER, .in = in, .dims = 1, .dim = {LARGE - me}}); }
+static int gathered_large(void)
+{
+    return do_request((kolo_request){.what = KOLO_ALLGATHER, .in = in, .dims = 1, .dim = {LARGE - me}});
+}
 static int sparse(void)
 {
     static const int64_t index[4] = {700, 3, 3, 12};
-    return do_request((kolo_request){.what = KOLO_SPARSE_ALLREDUCE, .in = in, .index = index, .rows = 1000, .dims = 2, .dim = {4, 9}});
+    return do_request((kolo_request){
+        .what = KOLO_SPARSE_ALLREDUCE, .in = in, .index = index, .rows = 1000, .dims = 2, .dim = {4, 9}});
 }
 static int named_of(enum kolo_collective what, const char *word, const char *compression)
 {
-    return do_request((kolo_request){.what = what, .name = word, .in = in, .out = out, .dims = 1, .dim = {3000}, .compression = compression});
+    return do_request((kolo_request){.what = what,
+                                     .name = word,
+                                     .in = in,
+                                     .out = out,
+                                     .dims = 1,
+                                     .dim = {3000},
+                                     .compression = compression});
 }
 static int named(void) { return named_of(KOLO_ALLREDUCE, "weight", NULL); }
 static int named_sent(void) { return named_of(KOLO_BROADCAST, "start", NULL); }
 static int named_met(void) { return do_request((kolo_request){.what = KOLO_BARRIER, .name = "step"}); }
-static int named_gathered(void) { return do_request((kolo_request){.what = KOLO_ALLGATHER, .name = "rows", .in = in, .dims = 1, .dim = {10 + me}}); }
+static int named_gathered(void)
+{
+    return do_request(
+        (kolo_request){.what = KOLO_ALLGATHER, .name = "rows", .in = in, .dims = 1, .dim = {10 + me}});
+}
 static int named_cut(void) { return named_of(KOLO_REDUCE_SCATTER, "cut", NULL); }
-static int named_gathered_at(void) { return do_request((kolo_request){.what = KOLO_GATHER, .name = "at", .in = in, .dims = 1, .dim = {10 + me}}); }
-static int named_dealt(void) { return do_request((kolo_request){.what = KOLO_SCATTER, .name = "dealt", .in = in, .dims = 1, .dim = {me ? 0 : 100}}); }
-static int named_exchanged(void) { return do_request((kolo_request){.what = KOLO_ALLTOALL, .name = "exchanged", .in = in, .dims = 1, .dim = {30}}); }
+static int named_gathered_at(void)
+{
+    return do_request(
+        (kolo_request){.what = KOLO_GATHER, .name = "at", .in = in, .dims = 1, .dim = {10 + me}});
+}
+static int named_dealt(void)
+{
+    return do_request(
+        (kolo_request){.what = KOLO_SCATTER, .name = "dealt", .in = in, .dims = 1, .dim = {me ? 0 : 100}});
+}
+static int named_exchanged(void)
+{
+    return do_request(
+        (kolo_request){.what = KOLO_ALLTOALL, .name = "exchanged", .in = in, .dims = 1, .dim = {30}});
+}
 static int named_sparse(void)
 {
     static const int64_t index[4] = {700, 3, 3, 12};
-    return do_request((kolo_request){.what = KOLO_SPARSE_ALLREDUCE, .name = "sparse", .in = in, .index = index, .rows = 1000, .dims = 2, .dim = {4, 9}});
+    return do_request((kolo_request){.what = KOLO_SPARSE_ALLREDUCE,
+                                     .name = "sparse",
+                                     .in = in,
+                                     .index = index,
+                                     .rows = 1000,
+                                     .dims = 2,
+                                     .dim = {4, 9}});
 }
 static int in_bf16(void) { return named_of(KOLO_ALLREDUCE, "16", "bf16"); }
 static int in_int8(void) { return named_of(KOLO_ALLREDUCE, "8", "int8"); }
@@ -128,7 +167,8 @@ static const struct {
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct counts {
-    /* a call, in the round with the fewest: where a rank lags, what is kept for messages that come early still grows */
+    /* a call, in the round with the fewest: where a rank lags, what is kept for messages that
+     * come early still grows */
     long made[KINDS];
     int failed[KINDS];
 } counts;

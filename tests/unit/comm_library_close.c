@@ -1,4 +1,5 @@
-/* Requests that nobody has the handle of any more, under way while the world is closed: they are carried out, and the close ends. */
+/* Requests that nobody has the handle of any more, under way while the world is closed: they are carried
+ * out, and the close ends. */
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
 
@@ -9,7 +10,11 @@ static int64_t close_rank(rig_rank *r, int argument)
 {
     static float vector[COUNT];
     const kolo_world_config config = {.timeout = 5, .shared_bytes = 1 << 20, .transport = "tcp"};
-    const kolo_request barrier = {.what = KOLO_BARRIER}, sum = {.what = KOLO_ALLREDUCE, .out = vector, .type = KOLO_F32, .dims = 1, .dim = {COUNT}};
+    const kolo_request barrier = {.what = KOLO_BARRIER}, sum = {.what = KOLO_ALLREDUCE,
+                                                                .out = vector,
+                                                                .type = KOLO_F32,
+                                                                .dims = 1,
+                                                                .dim = {COUNT}};
     kolo_world *whole = NULL;
     kolo_handle h = 0;
     (void)argument;

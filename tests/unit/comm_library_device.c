@@ -1,5 +1,6 @@
-/* Vectors on a GPU: an error on every rank, and nobody's processor reaches for them; pinned and managed ones are carried. With a driver that only says whose memory
- * is whose (tests/driver), loaded as CUDA's own would be: by the program, while the world runs. */
+/* Vectors on a GPU: an error on every rank, and nobody's processor reaches for them; pinned and managed ones
+ * are carried. With a driver that only says whose memory is whose (tests/driver), loaded as CUDA's own would
+ * be: by the program, while the world runs. */
 #include <dlfcn.h>
 
 #include "comm/library/parts.h"
@@ -20,13 +21,17 @@ static int load_driver(void)
     snprintf(path + (n > 0 ? n : 0), 64, "../driver/libcuda.so.1");
     void *driver = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!driver) return kolo_fail(KOLO_ECONFIG, "test: %s", dlerror());
-    int (*alloc)(unsigned long long *, size_t) = (int (*)(unsigned long long *, size_t))dlsym(driver, "cuMemAlloc_v2");
-    int (*alloc_managed)(unsigned long long *, size_t, unsigned) = (int (*)(unsigned long long *, size_t, unsigned))dlsym(driver, "cuMemAllocManaged");
+    int (*alloc)(unsigned long long *, size_t) =
+        (int (*)(unsigned long long *, size_t))dlsym(driver, "cuMemAlloc_v2");
+    int (*alloc_managed)(unsigned long long *, size_t, unsigned) =
+        (int (*)(unsigned long long *, size_t, unsigned))dlsym(driver, "cuMemAllocManaged");
     int (*alloc_host)(void **, size_t) = (int (*)(void **, size_t))dlsym(driver, "cuMemAllocHost_v2");
     asked = (long (*)(void))dlsym(driver, "driver_asked");
     unsigned long long at[2];
     void *host;
-    if (!asked || alloc(&at[0], COUNT * 4) || alloc_managed(&at[1], COUNT * 4, 1) || alloc_host(&host, COUNT * 4)) return KOLO_ECONFIG;
+    if (!asked || alloc(&at[0], COUNT * 4) || alloc_managed(&at[1], COUNT * 4, 1) ||
+        alloc_host(&host, COUNT * 4))
+        return KOLO_ECONFIG;
     on_gpu = (float *)(uintptr_t)at[0];
     managed = (float *)(uintptr_t)at[1];
     pinned = host;
@@ -35,7 +40,8 @@ static int load_driver(void)
 
 static int64_t sums(float *v, const char *name)
 {
-    kolo_request r = {.what = KOLO_ALLREDUCE, .name = name, .out = v, .type = KOLO_F32, .dims = 1, .dim = {COUNT}};
+    kolo_request r = {
+        .what = KOLO_ALLREDUCE, .name = name, .out = v, .type = KOLO_F32, .dims = 1, .dim = {COUNT}};
     kolo_handle h;
     for (int i = 0; i < COUNT; i++) v[i] = 1;
     if (name) {
@@ -71,13 +77,15 @@ static int64_t one_rank(rig_rank *r, int argument)
     bad |= refused(kolo_broadcast(all, odd, COUNT, KOLO_F32, ODD), 8);
     bad |= refused(kolo_allgather(all, odd + 100, host, 4, NULL, KOLO_F32), 16);
     for (int again = 0; again < 2; again++) {
-        kolo_request two[2] = {{.what = KOLO_ALLREDUCE, .name = "a", .out = host, .type = KOLO_F32, .dims = 1, .dim = {4}}};
+        kolo_request two[2] = {
+            {.what = KOLO_ALLREDUCE, .name = "a", .out = host, .type = KOLO_F32, .dims = 1, .dim = {4}}};
         kolo_handle h[2] = {0, 0};
         two[1] = two[0];
         two[1].name = "b";
         two[1].out = mine && !again ? on_gpu : host + 8;
         if (kolo_submit_grouped(all, two, 2, h) < 0) bad |= 32;
-        for (int i = 0; i < 2; i++) bad |= again ? (kolo_wait(whole, h[i]) < 0) * 64 : refused(kolo_wait(whole, h[i]), 32);
+        for (int i = 0; i < 2; i++)
+            bad |= again ? (kolo_wait(whole, h[i]) < 0) * 64 : refused(kolo_wait(whole, h[i]), 32);
     }
     kolo_request sparse = {.what = KOLO_SPARSE_ALLREDUCE,
                            .in = host,
@@ -116,7 +124,8 @@ int main(void)
         is_int(rig_end(&p, -1), 0, "%d nodes: all ranks come to their end", nodes);
         for (int k = 0; k < 11; k++) {
             int wrong = 0;
-            for (int r = 0; r < RANKS; r++) wrong += rig_outcomes[r].value < 0 || (rig_outcomes[r].value >> k & 1);
+            for (int r = 0; r < RANKS; r++)
+                wrong += rig_outcomes[r].value < 0 || (rig_outcomes[r].value >> k & 1);
             is_int(wrong, 0, "%d nodes: %s", nodes, what[k]);
         }
     }

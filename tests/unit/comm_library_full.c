@@ -1,5 +1,6 @@
-/* A /dev/shm that runs full: a group that cannot be made there is an error on all ranks, which says where, how much and what helps, and the world goes on; messages
- * and sums that find no memory for their rings and staging blocks are slow, and right. */
+/* A /dev/shm that runs full: a group that cannot be made there is an error on all ranks, which says where,
+ * how much and what helps, and the world goes on; messages and sums that find no memory for their rings and
+ * staging blocks are slow, and right. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -62,7 +63,8 @@ static int64_t group_refused(rig_rank *r, int argument)
     int rc = kolo_group_create(&g, whole, pair, 2);
     const char *text = kolo_error_text();
     int64_t bad = (rc != KOLO_EINPUT) + 10 * (g != NULL) +
-                  100 * !(strstr(text, "host n0") && strstr(text, " bytes ") && strstr(text, "for rank 0") && strstr(text, "enlarge it"));
+                  100 * !(strstr(text, "host n0") && strstr(text, " bytes ") && strstr(text, "for rank 0") &&
+                          strstr(text, "enlarge it"));
     bad += 1000 * (sum(all, r->rank, 10) != 0);
     full = false;
     for (int i = 0; i < 2 && bad == 0; i++) { /* its number is free, and so is what the members made of it */
@@ -95,13 +97,15 @@ static int64_t slow(rig_rank *r, int argument)
     }
     for (int i = 0; i < 2; i++) { /* in another order on every rank */
         float x = 1;
-        kolo_request request = {.what = KOLO_ALLREDUCE, .name = name[(i + r->rank) & 1], .out = &x, .type = KOLO_F32};
+        kolo_request request = {
+            .what = KOLO_ALLREDUCE, .name = name[(i + r->rank) & 1], .out = &x, .type = KOLO_F32};
         kolo_handle h[2];
         if (kolo_submit(all, &request, &h[0]) < 0) return -4;
         float y = 1;
         request.name = name[(i + r->rank + 1) & 1];
         request.out = &y;
-        if (kolo_submit(all, &request, &h[1]) < 0 || kolo_wait(whole, h[0]) < 0 || kolo_wait(whole, h[1]) < 0) return -5;
+        if (kolo_submit(all, &request, &h[1]) < 0 || kolo_wait(whole, h[0]) < 0 || kolo_wait(whole, h[1]) < 0)
+            return -5;
         bad += 1000 * (x != RANKS || y != RANKS);
     }
     full = false;
@@ -118,7 +122,8 @@ static int64_t world_refused(rig_rank *r, int argument)
     room = 2; /* those of the segment */
     int rc = start(r, &whole);
     const char *text = kolo_error_text();
-    return (rc != KOLO_ELAUNCH) + 10 * (whole != NULL) + 100 * !(strstr(text, "host n0") && strstr(text, " bytes ") && strstr(text, "enlarge it"));
+    return (rc != KOLO_ELAUNCH) + 10 * (whole != NULL) +
+           100 * !(strstr(text, "host n0") && strstr(text, " bytes ") && strstr(text, "enlarge it"));
 }
 
 static void try(const char *what, const int *node_of, rig_body body, int argument)
@@ -129,13 +134,15 @@ static void try(const char *what, const int *node_of, rig_body body, int argumen
     for (int k = 0; k < RANKS; k++) good &= rig_outcomes[k].value == 0 && !rig_outcomes[k].exit;
     ok(good, "%s", what);
     for (int k = 0; k < RANKS && !good; k++)
-        printf("# rank %d: %lld, exit %d, %s\n", k, (long long)rig_outcomes[k].value, rig_outcomes[k].exit, rig_outcomes[k].text);
+        printf("# rank %d: %lld, exit %d, %s\n", k, (long long)rig_outcomes[k].value, rig_outcomes[k].exit,
+               rig_outcomes[k].text);
 }
 
 int main(void)
 {
     static const int two[] = {0, 0, 1};
-    try("a group that its first member has no memory for: an error on all, and the world goes on", NULL, group_refused, 0);
+    try("a group that its first member has no memory for: an error on all, and the world goes on", NULL,
+        group_refused, 0);
     try("and where nobody has memory", NULL, group_refused, RANKS);
     try("and on one of two nodes", two, group_refused, 0);
     try("a world: no rank has one, and all know why", NULL, world_refused, 0);

@@ -1,5 +1,6 @@
-/* Every call of the library half without what it is about: before a world is open, and with one, an error that says what is missing, and no crash; what the ranks
- * of a group do together fails on all of them. The table holds every function that kolo/comm.h declares, which it is read for. */
+/* Every call of the library half without what it is about: before a world is open, and with one, an error
+ * that says what is missing, and no crash; what the ranks of a group do together fails on all of them. The
+ * table holds every function that kolo/comm.h declares, which it is read for. */
 #include "base/file.h"
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
@@ -10,7 +11,7 @@ static kolo_group *all;
 static float in[64], out[64];
 static const int64_t counts[4] = {1, 1, 1, 1};
 
-/* ---- without a world ---------------------------------------------------------------------------------------------------- */
+/* ---- without a world ----------------------------------------------------------------------------------- */
 
 enum { NOTHING = 1 }; /* of a function that returns none: it came back */
 
@@ -22,7 +23,10 @@ static int n_close(void)
     return NOTHING;
 }
 static int n_abort(void) { return kolo_world_abort(NULL, NULL), NOTHING; }
-static int n_shrink(void) { return kolo_world_shrink(&whole, 1) == KOLO_EINPUT ? kolo_world_shrink(NULL, 1) : 0; }
+static int n_shrink(void)
+{
+    return kolo_world_shrink(&whole, 1) == KOLO_EINPUT ? kolo_world_shrink(NULL, 1) : 0;
+}
 static int n_timeline_start(void) { return kolo_timeline_start(NULL, NULL); }
 static int n_timeline_stop(void) { return kolo_timeline_stop(NULL); }
 static int n_rank(void) { return kolo_world_rank(NULL); }
@@ -34,12 +38,16 @@ static int n_nodes(void) { return kolo_world_nodes(NULL); }
 static int n_alloc(void)
 {
     void *memory = in;
-    return kolo_world_alloc(NULL, 64, NULL) == KOLO_EINPUT && kolo_world_alloc(NULL, 64, &memory) == KOLO_EINPUT && !memory ? KOLO_EINPUT : 0;
+    return kolo_world_alloc(NULL, 64, NULL) == KOLO_EINPUT &&
+                   kolo_world_alloc(NULL, 64, &memory) == KOLO_EINPUT && !memory
+               ? KOLO_EINPUT
+               : 0;
 }
 static int n_free(void) { return kolo_world_free(NULL, in), kolo_world_free(NULL, NULL), NOTHING; }
 static int n_group(void) { return kolo_world_group(NULL) ? 0 : NOTHING; }
 static int n_create(void) { return kolo_group_create(NULL, NULL, NULL, 0); }
-static int n_create_mpi(void) { return kolo_group_create_mpi(NULL, NULL, NULL) == 0 ? 0 : KOLO_EINPUT; } /* KOLO_ECONFIG where there is no MPI */
+/* KOLO_ECONFIG where there is no MPI */
+static int n_create_mpi(void) { return kolo_group_create_mpi(NULL, NULL, NULL) == 0 ? 0 : KOLO_EINPUT; }
 static int n_group_free(void)
 {
     kolo_group *none = NULL;
@@ -72,7 +80,7 @@ static int n_release_object(void)
     return kolo_release_object(NULL), kolo_release_object(&none), NOTHING;
 }
 
-/* ---- with one: NULL where something is needed, on the last rank alone or on all -------------------------------------------------- */
+/* ---- with one: NULL where something is needed, on the last rank alone or on all ------------------------ */
 
 static int w_alloc(void) { return kolo_world_alloc(whole, 64, NULL); }
 static int w_create(void) { return kolo_group_create(NULL, whole, (const int[]){0}, 1); }
@@ -198,7 +206,8 @@ static int64_t still(void)
     return kolo_allreduce(all, NULL, &one, 1, KOLO_I64, KOLO_SUM) < 0 || one != RANKS;
 }
 
-/* Which entry, from 1; 0: all are as they should be. everywhere: 1, all ranks leave it out; 0: the last one. */
+/* Which entry, from 1; 0: all are as they should be. everywhere: 1, all ranks leave it out; 0: the last
+ * one. */
 static int64_t one_rank(rig_rank *r, int everywhere)
 {
     const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
@@ -206,13 +215,16 @@ static int64_t one_rank(rig_rank *r, int everywhere)
     all = kolo_world_group(whole);
     int64_t bad = 0;
     for (int k = 0; k < 2 * ENTRIES && !bad; k++) {
-        int (*const wrong)(void) = entries[k / 2].wrong[k % 2], (*const right)(void) = entries[k / 2].right[k % 2];
+        int (*const wrong)(void) = entries[k / 2].wrong[k % 2],
+                    (*const right)(void) = entries[k / 2].right[k % 2];
         if (!wrong) continue;
         const bool mine = everywhere || r->rank == RANKS - 1 || !right;
         int rc = (mine ? wrong : right)();
         if (rc != KOLO_EINPUT || !*kolo_error_text()) bad = k / 2 + 1;
         if (!bad) bad = still() ? k / 2 + 1 : 0;
-        if (bad) fprintf(stderr, "# rank %d: %s, case %d: status %d: %s\n", r->rank, entries[bad - 1].name, k % 2, rc, kolo_error_text());
+        if (bad)
+            fprintf(stderr, "# rank %d: %s, case %d: status %d: %s\n", r->rank, entries[bad - 1].name, k % 2,
+                    rc, kolo_error_text());
     }
     kolo_world_close(&whole);
     return bad;
@@ -232,7 +244,9 @@ static int64_t missing(void)
             if ((end = name + strspn(name, "abcdefghijklmnopqrstuvwxyz_")) && *end == '(') break;
         if (!name) continue;
         bool known = false;
-        for (int k = 0; k < ENTRIES; k++) known |= strlen(entries[k].name) == (size_t)(end - name) && strncmp(entries[k].name, name, (size_t)(end - name)) == 0;
+        for (int k = 0; k < ENTRIES; k++)
+            known |= strlen(entries[k].name) == (size_t)(end - name) &&
+                     strncmp(entries[k].name, name, (size_t)(end - name)) == 0;
         if (!known) diag("%.*s stands in comm.h and not in the table", (int)(end - name), name);
         bad += !known;
         seen++;
@@ -246,14 +260,15 @@ int main(void)
     static const int apart[RANKS] = {0, 0, 1};
     for (int k = 0; k < ENTRIES; k++) {
         int rc = entries[k].nothing();
-        ok(rc == KOLO_EINPUT || rc == NOTHING, "%s of nothing is %s", entries[k].name, rc == NOTHING ? "nothing" : "an error");
+        ok(rc == KOLO_EINPUT || rc == NOTHING, "%s of nothing is %s", entries[k].name,
+           rc == NOTHING ? "nothing" : "an error");
     }
     ok(kolo_world_launch(NULL) == NULL, "so is kolo_world_launch");
     is_int(missing(), 0, "these are all calls of comm.h");
     for (int run = 0; run < 4; run++) {
         rig_party p = rig_begin("null", RANKS, run / 2 ? apart : NULL, one_rank, run % 2, 30);
-        is_int(rig_end(&p, -1), 0, "%s: what %s out is an error on all ranks, and the world goes on", run / 2 ? "two nodes" : "one node",
-               run % 2 ? "all ranks leave" : "one rank leaves");
+        is_int(rig_end(&p, -1), 0, "%s: what %s out is an error on all ranks, and the world goes on",
+               run / 2 ? "two nodes" : "one node", run % 2 ? "all ranks leave" : "one rank leaves");
     }
     is_int(rig_leftovers("null"), 0, "no segment is left behind");
     return done_testing();

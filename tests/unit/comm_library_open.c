@@ -1,5 +1,6 @@
-/* Worlds whose ranks were set up differently, or of which one cannot begin: an error on every rank at once, that names ranks and settings, and the next world
- * opens. Timelines that are begun and ended while the world runs, and that outlive a break. */
+/* Worlds whose ranks were set up differently, or of which one cannot begin: an error on every rank at once,
+ * that names ranks and settings, and the next world opens. Timelines that are begun and ended while the world
+ * runs, and that outlive a break. */
 #include "base/file.h"
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
@@ -7,16 +8,34 @@
 enum { RANKS = 3, ODD = 1 };
 
 static const struct difference {
-    const char *what, *variable, *odd, *other; /* values of the environment, on rank ODD and on the others; NULL: none */
-    const char *says[2];                       /* on every rank but, where it cannot begin, ODD itself; which says the last alone */
+    /* values of the environment, on rank ODD and on the others; NULL: none */
+    const char *what, *variable, *odd, *other;
+    /* on every rank but, where it cannot begin, ODD itself; which says the last alone */
+    const char *says[2];
 } differences[] = {
-    {"a timeline on one rank alone", "KOLO_COMM_TIMELINE", "/tmp", NULL, {"timeline off", "rank 1: transport auto, table"}},
+    {"a timeline on one rank alone",
+     "KOLO_COMM_TIMELINE",
+     "/tmp",
+     NULL,
+     {"timeline off", "rank 1: transport auto, table"}},
     {"another cache", "KOLO_COMM_CACHE", "12", "13", {"rank 0, 2: ", "cache 12, "}},
     {"another order", "KOLO_COMM_FIXED_ORDER", "1", NULL, {"rank 0, 2: ", "fixed order on"}},
-    {"another way between nodes", "KOLO_COMM_TRANSPORT", "tcp", NULL, {"rank 0, 2: transport auto", "transport tcp"}},
+    {"another way between nodes",
+     "KOLO_COMM_TRANSPORT",
+     "tcp",
+     NULL,
+     {"rank 0, 2: transport auto", "transport tcp"}},
     {"another algorithm", "KOLO_COMM_ALGORITHM", "ring", NULL, {"rank 0, 2: ", "; rank 1: "}},
-    {"a value that is none", "KOLO_COMM_CACHE", "many", NULL, {"rank 1: ", "KOLO_COMM_CACHE=many is no number"}},
-    {"a table that one rank cannot read", "KOLO_COMM_TABLE", "/nonexistent/table", NULL, {"rank 1: ", "/nonexistent/table"}},
+    {"a value that is none",
+     "KOLO_COMM_CACHE",
+     "many",
+     NULL,
+     {"rank 1: ", "KOLO_COMM_CACHE=many is no number"}},
+    {"a table that one rank cannot read",
+     "KOLO_COMM_TABLE",
+     "/nonexistent/table",
+     NULL,
+     {"rank 1: ", "/nonexistent/table"}},
 };
 enum { DIFFERENCES = sizeof differences / sizeof *differences };
 
@@ -45,14 +64,15 @@ static int64_t open_different(rig_rank *r, int which)
     return rc < 0 ? rc : one != RANKS;
 }
 
-/* ---- timelines ----------------------------------------------------------------------------------------------------------- */
+/* ---- timelines ----------------------------------------------------------------------------------------- */
 
 static char folder[64];
 
 static int reduce(kolo_world *whole, const char *name)
 {
     float x[4] = {1, 2, 3, 4};
-    kolo_request r = {.what = KOLO_ALLREDUCE, .name = name, .out = x, .type = KOLO_F32, .dims = 1, .dim = {4}};
+    kolo_request r = {
+        .what = KOLO_ALLREDUCE, .name = name, .out = x, .type = KOLO_F32, .dims = 1, .dim = {4}};
     kolo_handle h;
     KOLO_TRY(kolo_submit(kolo_world_group(whole), &r, &h));
     return kolo_wait(whole, h);
@@ -75,7 +95,11 @@ static bool tells(int rank, const char *number, const char *name)
 static const struct {
     const char *name;
     bool stays;
-} before[] = {{"rank-7.json", false}, {"rank-12.older.json", false}, {"rank-3.json.txt", true}, {"rank-.json", true}, {"rank-2.older.json", false}};
+} before[] = {{"rank-7.json", false},
+              {"rank-12.older.json", false},
+              {"rank-3.json.txt", true},
+              {"rank-.json", true},
+              {"rank-2.older.json", false}};
 
 static void leave_files(void)
 {
@@ -115,11 +139,12 @@ static int64_t timelines(rig_rank *r, int argument)
         KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, (float[4]){1}, 4, KOLO_F32, KOLO_SUM));
         KOLO_TRY(kolo_timeline_stop(whole));
         const char *sub = number ? "1" : "0";
-        bad += !tells(r->rank, sub, number ? "second" : "first") || tells(r->rank, sub, "before") || tells(r->rank, sub, "between") ||
-               tells(r->rank, sub, number ? "first" : "second");
+        bad += !tells(r->rank, sub, number ? "second" : "first") || tells(r->rank, sub, "before") ||
+               tells(r->rank, sub, "between") || tells(r->rank, sub, number ? "first" : "second");
         KOLO_TRY(reduce(whole, "between"));
     }
-    bad += 10 * (kolo_timeline_start(whole, r->rank == ODD ? NULL : path) != KOLO_EINPUT || !strstr(kolo_error_text(), "rank 1"));
+    bad += 10 * (kolo_timeline_start(whole, r->rank == ODD ? NULL : path) != KOLO_EINPUT ||
+                 !strstr(kolo_error_text(), "rank 1"));
     /* it cannot write: the others do */
     KOLO_TRY(kolo_timeline_start(whole, r->rank == ODD ? "/proc/none" : path));
     KOLO_TRY(reduce(whole, "third"));
@@ -160,8 +185,11 @@ int main(void)
     rig_party p[DIFFERENCES];
     snprintf(folder, sizeof folder, "/tmp/kolo-test-XXXXXX");
     if (!mkdtemp(folder)) skip_all("no temporary folder");
-    for (int i = 0; i < DIFFERENCES; i++) p[i] = rig_begin("open", RANKS, i % 2 ? NULL : apart, open_different, i, 30);
-    for (int i = 0; i < DIFFERENCES; i++) is_int(rig_end(&p[i], -1), 0, "%s: an error on every rank, at once, and the next world opens", differences[i].what);
+    for (int i = 0; i < DIFFERENCES; i++)
+        p[i] = rig_begin("open", RANKS, i % 2 ? NULL : apart, open_different, i, 30);
+    for (int i = 0; i < DIFFERENCES; i++)
+        is_int(rig_end(&p[i], -1), 0, "%s: an error on every rank, at once, and the next world opens",
+               differences[i].what);
     for (int nodes = 1; nodes <= 2; nodes++) {
         leave_files();
         p[0] = rig_begin("open", RANKS, nodes == 1 ? NULL : apart, timelines, 0, 30);

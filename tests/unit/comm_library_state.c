@@ -4,7 +4,8 @@
 
 enum { RANKS = 3, NAMES = 1100, SMALL = 4, COUNT = 600, ROUNDS = 6, CUT = 3, STATE = 1 << 20 };
 
-static const char *const kinds[] = {"bf16", "int8", "topk:0.05", "topk:0.01,momentum=0.9,clip=2,warmup=4", "powersgd:2"};
+static const char *const kinds[] = {"bf16", "int8", "topk:0.05", "topk:0.01,momentum=0.9,clip=2,warmup=4",
+                                    "powersgd:2"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct kept {
@@ -34,12 +35,18 @@ static int64_t leave(int64_t bad)
     return bad;
 }
 
-static int submit(const char *name, const char *compression, float *vector, int64_t rows, int64_t columns, kolo_handle *h)
+static int submit(const char *name, const char *compression, float *vector, int64_t rows, int64_t columns,
+                  kolo_handle *h)
 {
-    return kolo_submit(
-        all,
-        &(kolo_request){.what = KOLO_ALLREDUCE, .name = name, .out = vector, .type = KOLO_F32, .dims = 2, .dim = {rows, columns}, .compression = compression},
-        h);
+    return kolo_submit(all,
+                       &(kolo_request){.what = KOLO_ALLREDUCE,
+                                       .name = name,
+                                       .out = vector,
+                                       .type = KOLO_F32,
+                                       .dims = 2,
+                                       .dim = {rows, columns},
+                                       .compression = compression},
+                       h);
 }
 
 static int sum(const char *name, const char *compression, float *vector, int64_t rows, int64_t columns)
@@ -49,7 +56,8 @@ static int sum(const char *name, const char *compression, float *vector, int64_t
     return kolo_wait(whole, h);
 }
 
-/* One element a round and rank is sent, so after as many rounds as there are elements nothing waits any more. */
+/* One element a round and rank is sent, so after as many rounds as there are elements nothing waits any
+ * more. */
 static int64_t many_names(rig_rank *r, int argument)
 {
     static float vector[NAMES][SMALL], total[NAMES][SMALL];
@@ -83,12 +91,16 @@ static int64_t gathers(rig_rank *r, int argument)
     for (int round = 0; round < 3; round++) {
         float vector[SMALL] = {0, 1, 0, round < 2 ? 100 : 0};
         if (sum("weight", "topk:0.25,momentum=0.5", vector, 1, SMALL) < 0) return leave(-1);
-        bad += round < 2 ? vector[1] != 0 || vector[3] != 300 : vector[1] != 3 * (1 + 1.5f + 1.75f) || vector[3] != 0;
+        bad += round < 2 ? vector[1] != 0 || vector[3] != 300
+                         : vector[1] != 3 * (1 + 1.5f + 1.75f) || vector[3] != 0;
     }
-    for (int other = 0; other < 2; other++) { /* what waits goes when the name comes back with another shape, and with another compression */
+    /* what waits goes when the name comes back with another shape, and with another compression */
+    for (int other = 0; other < 2; other++) {
         float waits[SMALL] = {50, 0, 0, 100}, next[SMALL] = {1, 2, 3, 4};
         if (sum("weight", "topk:0.25,momentum=0.5", waits, 1, SMALL) < 0) return leave(-1);
-        if (sum("weight", other ? "topk:0.25,momentum=0.25" : "topk:0.25,momentum=0.5", next, other ? 1 : 2, other ? SMALL : SMALL / 2) < 0) return leave(-1);
+        if (sum("weight", other ? "topk:0.25,momentum=0.25" : "topk:0.25,momentum=0.5", next, other ? 1 : 2,
+                other ? SMALL : SMALL / 2) < 0)
+            return leave(-1);
         bad += waits[3] != 300 || waits[0] != 0 || next[3] != 12 || next[0] != 0;
     }
     return leave(bad);
@@ -137,7 +149,10 @@ static int64_t second_run(rig_rank *r, int argument)
     return leave(bad);
 }
 
-static bool refuses(const void *state, size_t bytes) { return kolo_group_state_restore(all, state, bytes) == KOLO_EINPUT; }
+static bool refuses(const void *state, size_t bytes)
+{
+    return kolo_group_state_restore(all, state, bytes) == KOLO_EINPUT;
+}
 
 /* Nothing that is refused changes anything: the rounds go on as in the first run. */
 static int64_t damaged_states(rig_rank *r, int argument)
@@ -157,7 +172,8 @@ static int64_t damaged_states(rig_rank *r, int argument)
         bad += !refuses(copy, bytes);
         copy[at] ^= 4;
     }
-    bad += !refuses(of_first->state[(me + 1) % RANKS], of_first->bytes[(me + 1) % RANKS]) || !strstr(kolo_error_text(), "member");
+    bad += !refuses(of_first->state[(me + 1) % RANKS], of_first->bytes[(me + 1) % RANKS]) ||
+           !strstr(kolo_error_text(), "member");
     bad += !refuses(copy + 1, bytes) + !refuses(NULL, 0);
     for (int round = CUT; round < ROUNDS; round++) {
         if (round_of_all(round, out) < 0) return leave(-1);
@@ -199,11 +215,15 @@ int main(void)
     of_first = mmap(NULL, sizeof *of_first, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int p = 0; p < 2; p++) {
         const char *where = p ? "two nodes" : "one node";
-        is_int(party(places[p], many_names), 0, "%s: %d names in turn, and what each holds back comes", where, NAMES);
-        is_int(party(places[p], gathers), 0, "%s: momentum is asked for in words; another shape begins anew", where);
+        is_int(party(places[p], many_names), 0, "%s: %d names in turn, and what each holds back comes", where,
+               NAMES);
+        is_int(party(places[p], gathers), 0, "%s: momentum is asked for in words; another shape begins anew",
+               where);
         is_int(party(places[p], first_run), 0, "%s: a run saves on the way", where);
-        is_int(party(places[p], second_run), 0, "%s: other processes go on from it with the same bits", where);
-        is_int(party(places[p], damaged_states), 0, "%s: what is damaged or another's is refused and changes nothing", where);
+        is_int(party(places[p], second_run), 0, "%s: other processes go on from it with the same bits",
+               where);
+        is_int(party(places[p], damaged_states), 0,
+               "%s: what is damaged or another's is refused and changes nothing", where);
         is_int(party(places[p], joined), 0, "%s: a rank that has joined hands over what it held back", where);
     }
     is_int(rig_leftovers("state"), 0, "no segment is left behind");

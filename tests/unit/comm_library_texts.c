@@ -1,4 +1,5 @@
-/* What does not match is told so that the ranks can be told apart, whatever it is that differs: by order and by name, on one node and on two. */
+/* What does not match is told so that the ranks can be told apart, whatever it is that differs: by order and
+ * by name, on one node and on two. */
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
 
@@ -22,7 +23,8 @@ static void given_or_not(brought *b, int rank)
 
 static void nearly_a_third(brought *b, int rank)
 {
-    b->r = (kolo_request){.what = KOLO_ALLREDUCE, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
+    b->r =
+        (kolo_request){.what = KOLO_ALLREDUCE, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
     b->r.prescale = rank == ODD ? 1. / 3 : 0.333333;
 }
 
@@ -39,7 +41,8 @@ static void counts_at_root(brought *b, int rank) { counts_of(b, rank, KOLO_GATHE
 
 static void everybody_another(brought *b, int rank)
 {
-    b->r = (kolo_request){.what = KOLO_ALLREDUCE, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
+    b->r =
+        (kolo_request){.what = KOLO_ALLREDUCE, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
     snprintf(b->compression, sizeof b->compression, "%0200d", rank);
     b->r.compression = b->compression;
 }
@@ -47,7 +50,8 @@ static void everybody_another(brought *b, int rank)
 static void of_no_kind(brought *b, int rank)
 {
     (void)rank;
-    b->r = (kolo_request){.what = (enum kolo_collective)99, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
+    b->r = (kolo_request){
+        .what = (enum kolo_collective)99, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
 }
 
 static const struct {
@@ -71,8 +75,14 @@ static const struct {
      counts_at_root,
      {"counts differ first for rank 12: some say 0, some 1", "(13 in all)"},
      {"counts differ first for rank 12: 0 by rank 0, 1 by rank 3", "(13 in all)"}},
-    {"a collective that there is not", of_no_kind, {"there is no collective 99", ""}, {"there is no collective 99", ""}},
-    {"more than a text holds", everybody_another, {"rank 4: ", "; and 9 more"}, {"rank 3 brought", "; 8 others brought something else again"}},
+    {"a collective that there is not",
+     of_no_kind,
+     {"there is no collective 99", ""},
+     {"there is no collective 99", ""}},
+    {"more than a text holds",
+     everybody_another,
+     {"rank 4: ", "; and 9 more"},
+     {"rank 3 brought", "; 8 others brought something else again"}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -93,8 +103,10 @@ static int64_t one_rank(rig_rank *r, int argument)
         if (k % 2) b.r.name = "x";
         int rc = kolo_submit(all, &b.r, &h);
         if (rc == 0) rc = kolo_wait(whole, h);
-        if (rc == KOLO_EINPUT && strstr(kolo_error_text(), says[0]) && strstr(kolo_error_text(), says[1])) continue;
-        fprintf(stderr, "# rank %d: %s, by %s: status %d: %s\n", r->rank, cases[k / 2].what, k % 2 ? "name" : "order", rc, kolo_error_text());
+        if (rc == KOLO_EINPUT && strstr(kolo_error_text(), says[0]) && strstr(kolo_error_text(), says[1]))
+            continue;
+        fprintf(stderr, "# rank %d: %s, by %s: status %d: %s\n", r->rank, cases[k / 2].what,
+                k % 2 ? "name" : "order", rc, kolo_error_text());
         bad |= 1ll << k;
     }
     kolo_world_close(&whole);
@@ -107,8 +119,10 @@ static void check(const int *node_of, const char *where)
     rig_end(&p, -1);
     for (int k = 0; k < 2 * CASES; k++) {
         int wrong = 0;
-        for (int r = 0; r < RANKS; r++) wrong += rig_outcomes[r].value < 0 || (rig_outcomes[r].value >> k & 1);
-        is_int(wrong, 0, "%s, by %s: %s: every rank is told who brought what", where, k % 2 ? "name" : "order", cases[k / 2].what);
+        for (int r = 0; r < RANKS; r++)
+            wrong += rig_outcomes[r].value < 0 || (rig_outcomes[r].value >> k & 1);
+        is_int(wrong, 0, "%s, by %s: %s: every rank is told who brought what", where,
+               k % 2 ? "name" : "order", cases[k / 2].what);
     }
 }
 

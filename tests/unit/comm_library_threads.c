@@ -1,4 +1,5 @@
-/* Several threads of a rank in the library at once: each with names of its own, two of them waiting for one handle; sums that are right, on one node and between two. */
+/* Several threads of a rank in the library at once: each with names of its own, two of them waiting for one
+ * handle; sums that are right, on one node and between two. */
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
 
@@ -10,7 +11,13 @@ static int me;
 
 static kolo_request sum_of(const char *name, float *vector, void *out)
 {
-    return (kolo_request){.what = KOLO_ALLREDUCE, .name = name, .in = out ? NULL : vector, .out = out, .type = KOLO_F32, .dims = 1, .dim = {COUNT}};
+    return (kolo_request){.what = KOLO_ALLREDUCE,
+                          .name = name,
+                          .in = out ? NULL : vector,
+                          .out = out,
+                          .type = KOLO_F32,
+                          .dims = 1,
+                          .dim = {COUNT}};
 }
 
 static void *sums(void *of)
@@ -34,7 +41,8 @@ static int64_t in_threads(void *(*body)(void *), int threads, void *argument)
 {
     pthread_t thread[THREADS];
     int64_t bad = 0;
-    for (int t = 0; t < threads; t++) pthread_create(&thread[t], NULL, body, argument ? argument : (void *)(intptr_t)t);
+    for (int t = 0; t < threads; t++)
+        pthread_create(&thread[t], NULL, body, argument ? argument : (void *)(intptr_t)t);
     for (int t = 0; t < threads; t++) {
         void *result;
         pthread_join(thread[t], &result);
@@ -43,7 +51,10 @@ static int64_t in_threads(void *(*body)(void *), int threads, void *argument)
     return bad;
 }
 
-static void *wait_for(void *of) { return (void *)(intptr_t)(kolo_wait(whole, *(const kolo_handle *)of) != 0); }
+static void *wait_for(void *of)
+{
+    return (void *)(intptr_t)(kolo_wait(whole, *(const kolo_handle *)of) != 0);
+}
 
 static void *wait_and_look(void *of)
 {
@@ -104,7 +115,9 @@ static int64_t one_rank(rig_rank *r, int argument)
 static void check(const int *node_of, const char *where)
 {
     rig_party p = rig_begin("several", RANKS, node_of, one_rank, 0, 60);
-    is_int(rig_end(&p, -1), 0, "%s: %d threads reduce at once, wait for one handle, release what another waits for", where, THREADS);
+    is_int(rig_end(&p, -1), 0,
+           "%s: %d threads reduce at once, wait for one handle, release what another waits for", where,
+           THREADS);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* Settings that are none: every KOLO_COMM_ variable that has a form is refused where it has not, by its name and on every rank; and the network interface, which two
- * nodes can be told. */
+/* Settings that are none: every KOLO_COMM_ variable that has a form is refused where it has not, by its name
+ * and on every rank; and the network interface, which two nodes can be told. */
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
 
@@ -38,8 +38,9 @@ static int64_t open_garbage(rig_rank *r, int which)
     const kolo_world_config config = {.transport = interface ? "tcp" : NULL};
     kolo_world *whole = NULL;
     setenv(garbage[which].variable, garbage[which].value, 1);
-    int rc = strcmp(garbage[which].variable, "KOLO_COMM_METHOD") == 0 ? kolo_world_open(&whole, NULL)
-                                                                      : lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r);
+    int rc = strcmp(garbage[which].variable, "KOLO_COMM_METHOD") == 0
+                 ? kolo_world_open(&whole, NULL)
+                 : lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r);
     bool right = rc < 0 && !whole && strstr(kolo_error_text(), garbage[which].says);
     if (!right) fprintf(stderr, "# rank %d: status %d: %s\n", r->rank, rc, kolo_error_text());
     if (rc == 0) kolo_world_close(&whole);
@@ -63,13 +64,16 @@ int main(void)
     static const int apart[RANKS] = {0, 1, 1};
     rig_party p[SIDE_BY_SIDE];
     for (int first = 0; first < GARBAGE; first += SIDE_BY_SIDE) {
-        for (int i = first; i < GARBAGE && i < first + SIDE_BY_SIDE; i++) p[i - first] = rig_begin("values", RANKS, apart, open_garbage, i, 30);
         for (int i = first; i < GARBAGE && i < first + SIDE_BY_SIDE; i++)
-            is_int(rig_end(&p[i - first], -1), 0, "%s=%s is refused on every rank, by its name", garbage[i].variable, garbage[i].value);
+            p[i - first] = rig_begin("values", RANKS, apart, open_garbage, i, 30);
+        for (int i = first; i < GARBAGE && i < first + SIDE_BY_SIDE; i++)
+            is_int(rig_end(&p[i - first], -1), 0, "%s=%s is refused on every rank, by its name",
+                   garbage[i].variable, garbage[i].value);
     }
     for (int by_address = 0; by_address < 2; by_address++) {
         p[0] = rig_begin("values", RANKS, apart, open_interface, by_address, 30);
-        is_int(rig_end(&p[0], -1), 0, "KOLO_COMM_INTERFACE by %s: two nodes meet", by_address ? "address" : "name");
+        is_int(rig_end(&p[0], -1), 0, "KOLO_COMM_INTERFACE by %s: two nodes meet",
+               by_address ? "address" : "name");
     }
     is_int(rig_leftovers("values"), 0, "no segment is left behind");
     return done_testing();

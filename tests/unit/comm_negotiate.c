@@ -1,9 +1,10 @@
-/* Names in any order on any member, by all members in one process: everybody begins the same batches, fails the same names, and falls silent. */
+/* Names in any order on any member, by all members in one process: everybody begins the same batches, fails
+ * the same names, and falls silent. */
 #include "comm_negotiate.h"
 
 static const lib_core_config plain = {.capacity = 16, .fusion_bytes = 400, .stall_warning = -1};
 
-/* ---- random programs: every member does the same things in an order of its own -------------------------------------------- */
+/* ---- random programs: every member does the same things in an order of its own ------------------------- */
 
 enum { OPS = 24 };
 typedef struct op {
@@ -26,14 +27,18 @@ static void deal(program *g, int round)
     bool used[PLAY_NAMES] = {false};
     for (int i = 0; i < OPS; i++) {
         op *o = &g->ops[i];
-        *o = (op){.count = play_draw(p, 5) ? 1 : 2 + (int)play_draw(p, 3), .odd = play_draw(p, 40) ? -1 : (int)play_draw(p, (uint32_t)p->members)};
+        *o = (op){.count = play_draw(p, 5) ? 1 : 2 + (int)play_draw(p, 3),
+                  .odd = play_draw(p, 40) ? -1 : (int)play_draw(p, (uint32_t)p->members)};
         for (int k = 0; k < o->count; k++) {
             do o->names[k] = (int)play_draw(p, PLAY_NAMES);
             while (used[o->names[k]]);
             used[o->names[k]] = true;
         }
         uint32_t kind = play_draw(p, 8);
-        o->what = o->count > 1 || kind < 5 ? KOLO_ALLREDUCE : kind == 5 ? KOLO_ALLGATHER : kind == 6 ? KOLO_BROADCAST : KOLO_BARRIER;
+        o->what = o->count > 1 || kind < 5 ? KOLO_ALLREDUCE
+                  : kind == 5              ? KOLO_ALLGATHER
+                  : kind == 6              ? KOLO_BROADCAST
+                                           : KOLO_BARRIER;
         o->dim = o->what == KOLO_BARRIER ? 1 : 4 + o->names[0] + (round % 7 == 0 ? 100 : 0);
     }
 }
@@ -82,7 +87,9 @@ static long run_program(int members, int per_node, uint64_t seed, int rounds, co
     long odd = 0, ops = 0, waiting = 0;
     for (int r = 0; r < rounds; r++) {
         deal(g, r);
-        for (int i = 0; i < OPS; i++) odd += (g->ops[i].odd >= 0 && members > 1 && g->ops[i].what != KOLO_BARRIER) ? g->ops[i].count : 0;
+        for (int i = 0; i < OPS; i++)
+            odd +=
+                (g->ops[i].odd >= 0 && members > 1 && g->ops[i].what != KOLO_BARRIER) ? g->ops[i].count : 0;
         for (int m = 0; m < members; m++) {
             g->left[m] = OPS;
             memset(g->done[m], 0, sizeof g->done[m]);
@@ -92,7 +99,8 @@ static long run_program(int members, int per_node, uint64_t seed, int rounds, co
             more = false;
             for (int m = 0; m < members; m++) more |= g->left[m] > 0;
         }
-        /* the next round may begin while messages of this one are on their way, so names must be free: only what is under way is waited for */
+        /* the next round may begin while messages of this one are on their way, so names must be free: only
+         * what is under way is waited for */
         for (bool more = true; more;) {
             step(g);
             more = false;
@@ -102,11 +110,13 @@ static long run_program(int members, int per_node, uint64_t seed, int rounds, co
     }
     play_settle(&p);
     for (int m = 0; m < members; m++) waiting += p.m[m].under_way;
-    ok(play_same(&p, false) && p.m[0].begun.lines > 0, "%d members, %d a node, %ld requests: the same batches everywhere (%ld lines)", members, per_node, ops,
+    ok(play_same(&p, false) && p.m[0].begun.lines > 0,
+       "%d members, %d a node, %ld requests: the same batches everywhere (%ld lines)", members, per_node, ops,
        p.m[0].begun.lines);
     long failures = p.m[0].failed.lines;
     for (int m = 1; m < members; m++) failures = p.m[m].failed.lines == failures ? failures : -1;
-    ok(waiting == 0 && failures == odd, "and every name that differed failed once on everybody (%ld of %ld)", failures, odd);
+    ok(waiting == 0 && failures == odd, "and every name that differed failed once on everybody (%ld of %ld)",
+       failures, odd);
     long sent = p.sent;
     p.now += 1000;
     play_settle(&p);
@@ -116,7 +126,7 @@ static long run_program(int members, int per_node, uint64_t seed, int rounds, co
     return ops;
 }
 
-/* ---- single behaviours ------------------------------------------------------------------------------------------------------ */
+/* ---- single behaviours --------------------------------------------------------------------------------- */
 
 static void test_cached(void)
 {
@@ -155,7 +165,8 @@ static void test_bundle(void)
     is_int(p.m[0].begun.lines, 1, "a bundle waits until it is whole everywhere; others do not wait for it");
     play_submit(&p, 1, pair, 2);
     play_settle(&p);
-    ok(p.m[1].begun.text && strstr(p.m[1].begun.text, "0/2 a") && strstr(p.m[1].begun.text, "1/2 b"), "then it begins, fused");
+    ok(p.m[1].begun.text && strstr(p.m[1].begun.text, "0/2 a") && strstr(p.m[1].begun.text, "1/2 b"),
+       "then it begins, fused");
     for (int k = 0; k < 2; k++) pair[k] = play_entry_make(&p, 0, k ? "b" : "a", KOLO_ALLREDUCE, 8);
     play_submit(&p, 0, pair, 2);
     play_one(&p, 1, "a", KOLO_ALLREDUCE, 8);
@@ -163,23 +174,28 @@ static void test_bundle(void)
     ok(p.m[0].under_way == 0 && p.m[1].under_way == 0 && p.m[0].failed.lines == 2 && p.m[1].failed.lines == 1,
        "grouped on one member and alone on another: both fail");
     is_text(p.m[1].text,
-            "\"a\" is not the same on all ranks of group 0: rank 0 brought allreduce of 8 f32, sum grouped with 1 "
+            "\"a\" is not the same on all ranks of group 0: rank 0 brought allreduce of 8 f32, sum grouped "
+            "with 1 "
             "others (\"b\"); rank 1 "
             "brought allreduce of 8 f32, sum",
             "and say why");
     play_one(&p, 1, "b", KOLO_ALLREDUCE, 8);
     play_settle(&p);
-    ok(p.m[1].failed.lines == 2 && p.m[1].under_way == 0 && p.m[0].failed.lines == 2, "what comes late has failed with them");
+    ok(p.m[1].failed.lines == 2 && p.m[1].under_way == 0 && p.m[0].failed.lines == 2,
+       "what comes late has failed with them");
     for (int m = 0; m < 2; m++) play_one(&p, m, "b", KOLO_ALLREDUCE, 8);
     play_settle(&p);
-    ok(p.m[0].under_way == 0 && p.m[1].under_way == 0 && p.m[0].failed.lines == 2 && play_same(&p, false), "after that the name is good again");
+    ok(p.m[0].under_way == 0 && p.m[1].under_way == 0 && p.m[0].failed.lines == 2 && play_same(&p, false),
+       "after that the name is good again");
     for (int m = 0; m < 2; m++) {
-        for (int k = 0; k < 2; k++) pair[k] = play_entry_make(&p, m, k ? "b" : "a", KOLO_ALLREDUCE, k && m ? 9 : 8);
+        for (int k = 0; k < 2; k++)
+            pair[k] = play_entry_make(&p, m, k ? "b" : "a", KOLO_ALLREDUCE, k && m ? 9 : 8);
         play_submit(&p, m, pair, 2);
         play_settle(&p);
     }
     is_text(p.m[0].text,
-            "\"b\" is not the same on all ranks of group 0: rank 0 brought allreduce of 8 f32, sum grouped with 1 others "
+            "\"b\" is not the same on all ranks of group 0: rank 0 brought allreduce of 8 f32, sum grouped "
+            "with 1 others "
             "(\"a\"); rank 1 brought allreduce of 9 f32, sum grouped with 1 others (\"a\")",
             "what differs in a bundle is what is told of, though it is not its first");
     play_close(&p);
@@ -190,12 +206,15 @@ static void test_mismatch(void)
     static play p;
     play_open(&p, 5, 2, 3, &plain);
     for (int round = 0; round < 2; round++)
-        for (int m = 0; m < 5; m++) play_one(&p, m, "w", KOLO_ALLREDUCE, round && m == 3 ? 9 : 8), play_settle(&p);
-    ok(p.m[4].begun.lines == 1 && play_same(&p, true) && p.m[4].failed.lines == 1, "another shape on one member under a known name fails on all");
-    is_text(p.m[0].text,
-            "\"w\" is not the same on all ranks of group 0: ranks 0-2, 4 brought allreduce of 8 f32, sum; rank 3 "
-            "brought allreduce of 9 f32, sum",
-            "with what each brought");
+        for (int m = 0; m < 5; m++)
+            play_one(&p, m, "w", KOLO_ALLREDUCE, round && m == 3 ? 9 : 8), play_settle(&p);
+    ok(p.m[4].begun.lines == 1 && play_same(&p, true) && p.m[4].failed.lines == 1,
+       "another shape on one member under a known name fails on all");
+    is_text(
+        p.m[0].text,
+        "\"w\" is not the same on all ranks of group 0: ranks 0-2, 4 brought allreduce of 8 f32, sum; rank 3 "
+        "brought allreduce of 9 f32, sum",
+        "with what each brought");
     for (int m = 0; m < 5; m++) play_one(&p, m, "w", KOLO_ALLREDUCE, 9), play_settle(&p);
     ok(p.m[1].begun.lines == 2 && play_same(&p, false), "another shape on all is no failure");
     for (int m = 0; m < 5; m++) {
@@ -204,7 +223,8 @@ static void test_mismatch(void)
         play_submit(&p, m, &e, 1);
     }
     play_settle(&p);
-    ok(play_same(&p, true) && strstr(p.m[2].text, "\"bad\": ") && p.m[2].failed.lines == 2, "what is wrong in itself fails everywhere (%s)", p.m[2].text);
+    ok(play_same(&p, true) && strstr(p.m[2].text, "\"bad\": ") && p.m[2].failed.lines == 2,
+       "what is wrong in itself fails everywhere (%s)", p.m[2].text);
     play_close(&p);
 }
 
@@ -233,7 +253,8 @@ static void test_join(void)
     for (int m = 0; m < N; m++) joined += p.m[m].joined == 1 && p.m[m].last == last;
     ok(joined == N && last == N - 1, "all have joined, and know who was last (%d)", last);
     ok(play_same(&p, false), "those who had joined begin the same batches");
-    ok(strstr(p.m[0].begun.text, " of 1 rows") && strstr(p.m[0].begun.text, " of 3 rows"), "which count who brings data");
+    ok(strstr(p.m[0].begun.text, " of 1 rows") && strstr(p.m[0].begun.text, " of 3 rows"),
+       "which count who brings data");
     for (int m = 0; m < N; m++) play_one(&p, m, "w0", KOLO_ALLREDUCE, 5);
     play_settle(&p);
     ok(p.m[N - 1].under_way == 0 && play_same(&p, false), "after that all take part again");
@@ -253,7 +274,8 @@ static void test_join_others(void)
     play_one(&p, 0, "g", KOLO_ALLGATHER, 5);
     play_one(&p, 2, "g", KOLO_ALLGATHER, 5);
     play_settle(&p);
-    ok(p.m[0].failed.lines == 2 && p.m[2].failed.lines == 2 && p.m[1].failed.lines == 0, "other collectives fail on those who ask, known or not");
+    ok(p.m[0].failed.lines == 2 && p.m[2].failed.lines == 2 && p.m[1].failed.lines == 0,
+       "other collectives fail on those who ask, known or not");
     ok(strstr(p.m[2].text, "rank 1 of group 0 joined"), "and say who has joined: %s", p.m[2].text);
     for (int m = 0; m < 3; m += 2) {
         e = play_entry_make(&p, m, "", KOLO_JOIN, 0);
@@ -279,10 +301,12 @@ static void test_fixed(void)
             int at[4] = {0};
             for (int left = 4 * 8; left;) {
                 int m = (int)play_draw(&p, 4), turn = at[m];
-                if (play_draw(&p, 3) == 0) play_speak(&p, (int)play_draw(&p, 4)), play_deliver(&p, (int)play_draw(&p, 4));
+                if (play_draw(&p, 3) == 0)
+                    play_speak(&p, (int)play_draw(&p, 4)), play_deliver(&p, (int)play_draw(&p, 4));
                 if (turn == 8) continue;
                 char name[16];
-                int k = m == 0 ? turn : (turn * 3 + (int)seed) % 8; /* member 0 in the same order in all runs */
+                /* member 0 in the same order in all runs */
+                int k = m == 0 ? turn : (turn * 3 + (int)seed) % 8;
                 snprintf(name, sizeof name, "t%d", k);
                 play_one(&p, m, name, KOLO_ALLREDUCE, 4);
                 at[m]++;
@@ -296,7 +320,8 @@ static void test_fixed(void)
         play_close(&p);
     }
     ok(same, "fixed order: the same batches in every run, whatever comes first elsewhere");
-    ok(strstr(first, "1.0/1 t0") && strstr(first, "48.0/1 t7") && !strstr(first, "/2"), "in the first member's order, one by one");
+    ok(strstr(first, "1.0/1 t0") && strstr(first, "48.0/1 t7") && !strstr(first, "/2"),
+       "in the first member's order, one by one");
     free(first);
 }
 
@@ -315,16 +340,20 @@ static void test_stall(void)
     play_settle(&p);
     is_int(p.m[0].failed.lines, 0, "names wait for their last member");
     for (int i = 0; i < 12; i++) p.now += 0.6, play_settle(&p);
-    ok(p.m[0].failed.lines == 2 && p.m[2].failed.lines == 2 && p.m[3].failed.lines == 0, "given up after stall_end by those who have them");
-    ok(strstr(p.m[0].text, "rank 3 of group 0 did not submit it"), "they know for whom they waited: %s", p.m[0].text);
+    ok(p.m[0].failed.lines == 2 && p.m[2].failed.lines == 2 && p.m[3].failed.lines == 0,
+       "given up after stall_end by those who have them");
+    ok(strstr(p.m[0].text, "rank 3 of group 0 did not submit it"), "they know for whom they waited: %s",
+       p.m[0].text);
     for (int m = 0; m < 3; m++) play_one(&p, m, "known", KOLO_ALLREDUCE, 4); /* a step further */
     play_one(&p, 3, "new", KOLO_ALLREDUCE, 4);
     play_one(&p, 3, "known", KOLO_ALLREDUCE, 4);
     play_settle(&p);
-    ok(p.m[3].failed.lines == 2 && p.m[3].under_way == 0 && p.m[0].under_way == 1, "the late one fails too, and is not taken for a step that it is behind");
+    ok(p.m[3].failed.lines == 2 && p.m[3].under_way == 0 && p.m[0].under_way == 1,
+       "the late one fails too, and is not taken for a step that it is behind");
     play_one(&p, 3, "known", KOLO_ALLREDUCE, 4);
     play_settle(&p);
-    ok(p.m[0].under_way == 0 && p.m[3].under_way == 0 && play_same(&p, false), "its next one is the others' next one");
+    ok(p.m[0].under_way == 0 && p.m[3].under_way == 0 && play_same(&p, false),
+       "its next one is the others' next one");
     play_close(&p);
 }
 

@@ -1,4 +1,5 @@
-/* All members of a group in this process: cores that talk over queues which deliver in order, whenever the test lets them. */
+/* All members of a group in this process: cores that talk over queues which deliver in order,
+ * whenever the test lets them. */
 #ifndef TESTS_COMM_NEGOTIATE_H
 #define TESTS_COMM_NEGOTIATE_H
 
@@ -47,12 +48,16 @@ typedef struct play_entry {
     char name[48];
 } play_entry;
 
-static inline uint32_t play_draw(play *p, uint32_t below) { return kolo_philox(p->seed, 7, p->draws++).v[0] % below; }
+static inline uint32_t play_draw(play *p, uint32_t below)
+{
+    return kolo_philox(p->seed, 7, p->draws++).v[0] % below;
+}
 
 static inline void play_write(play_log *log, const char *text)
 {
     size_t length = strlen(text) + 1;
-    while (log->size + length + 1 > log->capacity) log->text = realloc(log->text, log->capacity = 2 * log->capacity + 1024);
+    while (log->size + length + 1 > log->capacity)
+        log->text = realloc(log->text, log->capacity = 2 * log->capacity + 1024);
     memcpy(log->text + log->size, text, length);
     log->size += length;
     log->text[log->size - 1] = '\n';
@@ -63,7 +68,8 @@ static inline void play_write(play_log *log, const char *text)
 static inline void play_post(play *p, play_queue *q, lib_bytes *message)
 {
     size_t bytes = (size_t)message->size;
-    while (q->size + bytes + 8 > q->capacity) q->data = realloc(q->data, q->capacity = 2 * q->capacity + 4096);
+    while (q->size + bytes + 8 > q->capacity)
+        q->data = realloc(q->data, q->capacity = 2 * q->capacity + 4096);
     memcpy(q->data + q->size, &bytes, 8);
     memcpy(q->data + q->size + 8, message->data, bytes);
     q->size += 8 + bytes;
@@ -97,9 +103,10 @@ static inline void play_batches(play *p, int m)
             lib_entry *entry = batch->entry[i];
             const kolo_request *r = entry ? &entry->r : &batch->stand_in[i];
             char line[160];
-            snprintf(line, sizeof line, "%lu.%d/%d %s what %d dim %ld of %d rows %ld", (unsigned long)batch->number, i, batch->entries, r->name, (int)r->what,
-                     r->what == KOLO_ALLGATHER || r->what == KOLO_BARRIER ? 0 : (long)r->dim[0], batch->contributors,
-                     batch->rows ? (long)batch->rows[(i + 1) * p->members - 1] : -1);
+            snprintf(line, sizeof line, "%lu.%d/%d %s what %d dim %ld of %d rows %ld",
+                     (unsigned long)batch->number, i, batch->entries, r->name, (int)r->what,
+                     r->what == KOLO_ALLGATHER || r->what == KOLO_BARRIER ? 0 : (long)r->dim[0],
+                     batch->contributors, batch->rows ? (long)batch->rows[(i + 1) * p->members - 1] : -1);
             play_write(&p->m[m].begun, line);
             if (entry) play_complete(entry, 0, NULL);
         }
@@ -130,7 +137,8 @@ static inline bool play_take(play *p, play_queue *q, int m, int child)
     memcpy(copy, q->data + q->at + 8, bytes);
     q->at += 8 + bytes;
     if (q->at == q->size) q->at = q->size = 0;
-    if (lib_core_hear(p->m[m].core, child, copy, (int64_t)bytes, p->now) < 0) ok(0, "member %d hears: %s", m, kolo_error_text());
+    if (lib_core_hear(p->m[m].core, child, copy, (int64_t)bytes, p->now) < 0)
+        ok(0, "member %d hears: %s", m, kolo_error_text());
     free(copy);
     if (child < 0) play_batches(p, m);
     return true;
@@ -197,12 +205,20 @@ static inline void play_close(play *p)
     }
 }
 
-static inline play_entry *play_entry_make(play *p, int m, const char *name, enum kolo_collective what, int64_t dim)
+static inline play_entry *play_entry_make(play *p, int m, const char *name, enum kolo_collective what,
+                                          int64_t dim)
 {
     play_entry *e = calloc(1, sizeof *e);
     e->whose = &p->m[m];
     snprintf(e->name, sizeof e->name, "%s", name);
-    e->e.r = (kolo_request){.what = what, .name = e->name, .type = KOLO_F32, .dims = 1, .dim = {dim}, .reduce = KOLO_SUM, .prescale = 1, .postscale = 1};
+    e->e.r = (kolo_request){.what = what,
+                            .name = e->name,
+                            .type = KOLO_F32,
+                            .dims = 1,
+                            .dim = {dim},
+                            .reduce = KOLO_SUM,
+                            .prescale = 1,
+                            .postscale = 1};
     e->whose->under_way++;
     return e;
 }
@@ -211,7 +227,8 @@ static inline void play_submit(play *p, int m, play_entry **entry, int entries)
 {
     lib_entry *list[16];
     for (int i = 0; i < entries; i++) list[i] = &entry[i]->e;
-    if (lib_core_add(p->m[m].core, list, entries, p->now) < 0) ok(0, "member %d submits: %s", m, kolo_error_text());
+    if (lib_core_add(p->m[m].core, list, entries, p->now) < 0)
+        ok(0, "member %d submits: %s", m, kolo_error_text());
 }
 
 static inline void play_one(play *p, int m, const char *name, enum kolo_collective what, int64_t dim)
@@ -223,7 +240,8 @@ static inline void play_one(play *p, int m, const char *name, enum kolo_collecti
 static inline int play_same(const play *p, bool failures)
 {
     for (int m = 1; m < p->members; m++) {
-        const play_log *a = failures ? &p->m[0].failed : &p->m[0].begun, *b = failures ? &p->m[m].failed : &p->m[m].begun;
+        const play_log *a = failures ? &p->m[0].failed : &p->m[0].begun,
+                       *b = failures ? &p->m[m].failed : &p->m[m].begun;
         if (a->size != b->size || (a->size && memcmp(a->text, b->text, a->size) != 0)) return 0;
     }
     return 1;

@@ -1,4 +1,5 @@
-/* Pushes: sums of ranks of a node without messages. Small, direct (shared memory) and staged (ordinary memory) rounds, in any mixture. */
+/* Pushes: sums of ranks of a node without messages. Small, direct (shared memory) and staged (ordinary
+ * memory) rounds, in any mixture. */
 #include <math.h>
 
 #include "comm_router_rig.h"
@@ -43,12 +44,14 @@ static float expected(int64_t i, int round)
 static int64_t one_sum(rig_rank *r, comm_push *push, vectors *v, int round)
 {
     static const int64_t counts[] = {1, 2, 10, 11, 1000, 1024, 1025, 16384, 65537, 300001, MOST};
-    kolo_philox4 x = kolo_philox(9, (uint64_t)round, 0), mine = kolo_philox(10, (uint64_t)round, (uint64_t)r->rank);
+    kolo_philox4 x = kolo_philox(9, (uint64_t)round, 0),
+                 mine = kolo_philox(10, (uint64_t)round, (uint64_t)r->rank);
     int64_t count = counts[x.v[0] % 11], bad = 0;
     /* the ranks' vectors lie where each of them likes, or all in shared memory, or all in ordinary */
     int where = x.v[1] % 3 == 0 ? (int)(mine.v[0] % 2) : (int)(x.v[1] % 3 - 1);
     bool in_place = mine.v[1] % 2;
-    float *in = (float *)(void *)v->in[where], *out = (float *)(void *)(in_place ? v->in[where] : v->out[where]);
+    float *in = (float *)(void *)v->in[where],
+          *out = (float *)(void *)(in_place ? v->in[where] : v->out[where]);
     for (int64_t i = 0; i < count; i++) in[i] = world_value(r->rank, i, round, false);
     comm_folding how = {.type = KOLO_F32, .op = KOLO_SUM, .tree = true};
     if (comm_push_start(push, in, out, count, &how, (uint64_t)count) < 0) return 1;
@@ -115,18 +118,27 @@ static void put_number(void *at, enum kolo_dtype type, int64_t i, int value)
 
 static int value_of(int rank, int64_t i) { return (int)((i * 3 + rank * 5) % 7) + (rank == 2 ? 1 : 0); }
 
-static int64_t one_type(rig_rank *r, comm_push *push, vectors *v, enum kolo_dtype type, enum kolo_reduce op, int64_t count, int where)
+static int64_t one_type(rig_rank *r, comm_push *push, vectors *v, enum kolo_dtype type, enum kolo_reduce op,
+                        int64_t count, int where)
 {
-    comm_folding how = {.type = type, .op = op, .divisor = op == KOLO_AVERAGE ? rig_size : 1, .prescale = 2, .postscale = op == KOLO_PRODUCT ? 0 : 3};
+    comm_folding how = {.type = type,
+                        .op = op,
+                        .divisor = op == KOLO_AVERAGE ? rig_size : 1,
+                        .prescale = 2,
+                        .postscale = op == KOLO_PRODUCT ? 0 : 3};
     int64_t bad = 0;
     for (int64_t i = 0; i < count; i++) put_number(v->in[where], type, i, value_of(r->rank, i) % 4);
     if (op == KOLO_PRODUCT || op == KOLO_AVERAGE) how.prescale = how.postscale = 1;
-    if (comm_push_start(push, v->in[where], v->out[where], count, &how, 1) < 0 || comm_push_wait(push) != 1) return 1000;
+    if (comm_push_start(push, v->in[where], v->out[where], count, &how, 1) < 0 || comm_push_wait(push) != 1)
+        return 1000;
     for (int64_t i = 0; i < count; i += 7) {
         double want = op == KOLO_PRODUCT ? 1 : op == KOLO_MIN ? 99 : 0;
         for (int p = 0; p < rig_size; p++) {
             double x = value_of(p, i) % 4 * how.prescale;
-            want = op == KOLO_PRODUCT ? want * x : op == KOLO_MIN ? fmin(want, x) : op == KOLO_MAX ? fmax(want, x) : want + x;
+            want = op == KOLO_PRODUCT ? want * x
+                   : op == KOLO_MIN   ? fmin(want, x)
+                   : op == KOLO_MAX   ? fmax(want, x)
+                                      : want + x;
         }
         if (op == KOLO_AVERAGE && !kolo_dtype_is_real(type)) want = floor(want / rig_size);
         else if (op == KOLO_AVERAGE) continue; /* rounded */
@@ -145,7 +157,8 @@ static int64_t types(rig_rank *r, int argument)
     if (make(r, &v, 200000) < 0 || open_all(r, &push) < 0) return -1;
     for (int type = 0; type < KOLO_BOOL; type++)
         for (int op = 0; op < KOLO_ADASUM; op++)
-            for (int size = 0; size < 3; size++) bad += one_type(r, push, &v, type, op, size == 0 ? 3 : size == 1 ? 300 : 9001, op % 2);
+            for (int size = 0; size < 3; size++)
+                bad += one_type(r, push, &v, type, op, size == 0 ? 3 : size == 1 ? 300 : 9001, op % 2);
     comm_push_close(&push);
     drop(r, &v);
     return bad;
@@ -221,7 +234,8 @@ static int64_t many_sets(rig_rank *r, int count)
     }
     for (int s = 0; s < count; s++) {
         int32_t x = s * 2 + r->rank;
-        bad += comm_push_start(push[s], &x, &x, 1, &how, 1) < 0 || comm_push_wait(push[s]) != 1 || x != s * 4 + 1;
+        bad += comm_push_start(push[s], &x, &x, 1, &how, 1) < 0 || comm_push_wait(push[s]) != 1 ||
+               x != s * 4 + 1;
     }
     for (int s = 0; s < count; s++) comm_push_close(&push[s]);
     free(push);
@@ -233,14 +247,17 @@ int main(int argc, char **argv)
     rig_config = (comm_router_config){.between = "tcp", .timeout = 20, .shared_bytes = 8 << 20};
     for (int n = 1; n <= 17; n++) {
         const int rounds = n <= 4 || n == 7 ? 60 : 24;
-        is_int(rig_run(n, NULL, false, sums, rounds), 0, "%d process%s, %d sums of any size, from shared and ordinary memory: the tree's bits", n,
+        is_int(rig_run(n, NULL, false, sums, rounds), 0,
+               "%d process%s, %d sums of any size, from shared and ordinary memory: the tree's bits", n,
                n > 1 ? "es" : "", rounds);
     }
     is_int(rig_run(3, NULL, true, sums, 40), 0, "3 threads");
     is_int(rig_run(3, NULL, false, types, 0), 0, "every type and operation, with factors");
-    is_int(rig_run(3, NULL, false, differs, 0), 0, "who brings something else is found by all, and the set goes on");
+    is_int(rig_run(3, NULL, false, differs, 0), 0,
+           "who brings something else is found by all, and the set goes on");
     is_int(rig_run(4, NULL, false, sets, 0), 0, "sets that overlap, made and closed again; meetings");
-    is_int(rig_run(2, NULL, false, many_sets, argc > 1 ? atoi(argv[1]) : 200), 0, "many sets of one first rank");
+    is_int(rig_run(2, NULL, false, many_sets, argc > 1 ? atoi(argv[1]) : 200), 0,
+           "many sets of one first rank");
     ok(!rig_leftovers("router"), "nothing is left in /dev/shm");
     return done_testing();
 }

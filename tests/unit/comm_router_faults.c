@@ -1,4 +1,5 @@
-/* Ranks that are killed, stopped, late, or gone: all others learn in time who it was, where, and how far it came; strangers at the port. */
+/* Ranks that are killed, stopped, late, or gone: all others learn in time who it was, where, and how far it
+ * came; strangers at the port. */
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
@@ -20,7 +21,9 @@ static void misbehave(rig_rank *r, enum drill drill)
     if (drill == KILLED) kill(getpid(), SIGKILL);
     if (drill == STOPPED) kill(getpid(), SIGSTOP);
     if (drill == PAUSED) atomic_store(&rig->mark[2], 1);
-    for (double end = kolo_time() + 30; drill == LATE && kolo_time() < end && comm_router_status(r->router) == 0;) usleep(20000);
+    for (double end = kolo_time() + 30;
+         drill == LATE && kolo_time() < end && comm_router_status(r->router) == 0;)
+        usleep(20000);
     if (drill == GIVES_UP) comm_router_break(r->router, "rank 1 has no data any more");
 }
 
@@ -67,7 +70,7 @@ static int64_t drill(rig_rank *r, int argument)
     for (int i = 0; i < rig_size; i++) rank[i] = i;
     if (rc == 0 && pushes) rc = comm_push_open(&push, r->router, 1, rank, rig_size);
     for (int step = 0; step < STEPS && rc == 0; step++) {
-        comm_router_tell(r->router, operation, (uint64_t)step);
+        comm_router_report(r->router, operation, (uint64_t)step);
         if (step == STEP && r->rank == VICTIM) {
             misbehave(r, what);
             if (what == LEFT) break;
@@ -100,7 +103,8 @@ static rig_party begin(const trial *t)
     return rig_begin("drill", t->size, t->node_of, rig_routed, t->drill, 60);
 }
 
-/* The text tells how far each rank came: "; last begun: rank 0, 2-3: the drill number 13; rank 1: the drill number 12; see ...". */
+/* The text tells how far each rank came: "; last begun: rank 0, 2-3: the drill number 13; rank 1: the drill
+ * number 12; see ...". */
 static bool tells_all(const char *text, int size)
 {
     static const char head[] = "; last begun: ", did[] = ": the drill number ";
@@ -140,28 +144,34 @@ static void end(const trial *t, rig_party *p)
         const rig_outcome *o = &rig_outcomes[i];
         if (i == VICTIM) continue;
         bool who =
-            what == GIVES_UP || (strstr(o->text, "rank 1 on host n") == o->text && strstr(o->text, "the drill number 12") && tells_all(o->text, t->size));
-        named += !o->exit && (what == PAUSED ? o->value == 0 : o->value == KOLO_ELAUNCH && who && strstr(o->text, drills[what].verb));
+            what == GIVES_UP || (strstr(o->text, "rank 1 on host n") == o->text &&
+                                 strstr(o->text, "the drill number 12") && tells_all(o->text, t->size));
+        named += !o->exit &&
+                 (what == PAUSED ? o->value == 0
+                                 : o->value == KOLO_ELAUNCH && who && strstr(o->text, drills[what].verb));
         if (o->seconds > last) last = o->seconds;
     }
-    if (what == PAUSED) is_int(named, t->size - 1, "rank 1 stopped for less than the patience, %s: nobody minds", t->where);
-    else is_int(named, t->size - 1, "rank 1 %s, %s: all others say so, and how far every rank came", drills[what].name, t->where);
+    if (what == PAUSED)
+        is_int(named, t->size - 1, "rank 1 stopped for less than the patience, %s: nobody minds", t->where);
+    else
+        is_int(named, t->size - 1, "rank 1 %s, %s: all others say so, and how far every rank came",
+               drills[what].name, t->where);
     ok(last < t->most && last > t->least, "after %.1f s (within %.0f)", last, t->most);
 }
 
-/* ---- strangers ---------------------------------------------------------------------------------------------------------- */
+/* ---- strangers ----------------------------------------------------------------------------------------- */
 
-static int knock(const line_card *card, const void *bytes, size_t length)
+static int knock(const line_address *address, const void *bytes, size_t length)
 {
-    int fd = socket(card->address.ss_family, SOCK_STREAM, 0);
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&card->address, card->length) < 0) return -1;
+    int fd = socket(address->address.ss_family, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address->address, address->length) < 0) return -1;
     if (length && send(fd, bytes, length, MSG_NOSIGNAL) < 0) return -1;
     return fd;
 }
 
 static int64_t strangers(rig_rank *r, int argument)
 {
-    const line_card *card = &r->router->lines->card[1 - r->rank];
+    const line_address *address = &r->router->lines->address[1 - r->rank];
     int fd[200];
     void *lane = NULL;
     int64_t value = 0, bad = comm_routed.lane_make(r->router, 4, &lane) < 0;
@@ -170,12 +180,13 @@ static int64_t strangers(rig_rank *r, int argument)
     for (int i = 0; i < 200; i++) {
         line_hello hello = {.rank = r->rank, .purpose = i % 2 ? LINE_FRAMES : LINE_BREAK};
         unsigned char noise[300];
-        for (size_t j = 0; j < sizeof noise; j++) noise[j] = (unsigned char)kolo_philox(4, (uint64_t)i, j).v[0];
+        for (size_t j = 0; j < sizeof noise; j++)
+            noise[j] = (unsigned char)kolo_philox(4, (uint64_t)i, j).v[0];
         memcpy(hello.magic, "kolo-l1", 8); /* all but the cookie */
-        fd[i] = i % 4 == 0   ? knock(card, noise, sizeof noise)
-                : i % 4 == 1 ? knock(card, noise, 5)
-                : i % 4 == 2 ? knock(card, NULL, 0)
-                             : knock(card, &hello, sizeof hello);
+        fd[i] = i % 4 == 0   ? knock(address, noise, sizeof noise)
+                : i % 4 == 1 ? knock(address, noise, 5)
+                : i % 4 == 2 ? knock(address, NULL, 0)
+                             : knock(address, &hello, sizeof hello);
         if (i % 10 == 0) bad += ring_step(r, lane, &value) < 0;
     }
     for (int i = 0; i < 200; i++) close(fd[i]);

@@ -1,4 +1,5 @@
-/* Messages of the router: by every means that one machine has, in any order, of any length, from ordinary and from shared memory. */
+/* Messages of the router: by every means that one machine has, in any order, of any length, from ordinary
+ * and from shared memory. */
 #include "comm_router_rig.h"
 
 enum { LANES = 3, TAGS = 4, MOST = 600000 };
@@ -29,7 +30,8 @@ static bool intact(const message *m, int64_t number)
     return true;
 }
 
-/* Every rank has the same list, and posts its share: lane by lane a few at a time, which lane next is each rank's own draw. */
+/* Every rank has the same list, and posts its share: lane by lane a few at a time, which lane next is
+ * each rank's own draw. */
 static int64_t storm(rig_rank *r, int messages)
 {
     comm_router *router = r->router;
@@ -61,18 +63,22 @@ static int64_t storm(rig_rank *r, int messages)
             if (x->lane != l || !x->data) continue;
             some++;
             char *into = x->from == x->to ? x->data + x->bytes : x->data;
-            if (x->to == r->rank && ++posted[l]) bad += comm_routed.receive(lane[l], x->from, x->tag + l * TAGS, into, x->bytes, 1) < 0;
-            if (x->from == r->rank && ++posted[l]) bad += comm_routed.send(lane[l], x->to, x->tag + l * TAGS, x->data, x->bytes, 1) < 0;
+            if (x->to == r->rank && ++posted[l])
+                bad += comm_routed.receive(lane[l], x->from, x->tag + l * TAGS, into, x->bytes, 1) < 0;
+            if (x->from == r->rank && ++posted[l])
+                bad += comm_routed.send(lane[l], x->to, x->tag + l * TAGS, x->data, x->bytes, 1) < 0;
         }
         if (at[l] == messages && ++at[l]) open--;
     }
-    for (int l = LANES - 1; l >= 0 && bad == 0; l--) bad += posted[l] && rig_done(r, lane[l], posted[l] - 1) != 1;
+    for (int l = LANES - 1; l >= 0 && bad == 0; l--)
+        bad += posted[l] && rig_done(r, lane[l], posted[l] - 1) != 1;
     for (int i = 0; i < messages && bad == 0; i++) {
         message got = m[i];
         if (got.to != r->rank) continue;
         if (got.from == got.to) got.data += got.bytes;
         if (!intact(&got, i))
-            fprintf(stderr, "# rank %d: message %d of %lld bytes from %d, tag %d lane %d\n", r->rank, i, (long long)got.bytes, got.from, got.tag, got.lane),
+            fprintf(stderr, "# rank %d: message %d of %lld bytes from %d, tag %d lane %d\n", r->rank, i,
+                    (long long)got.bytes, got.from, got.tag, got.lane),
                 bad++;
     }
     /* nobody leaves while others still read his memory */
@@ -86,7 +92,8 @@ static int64_t storm(rig_rank *r, int messages)
     if (bad && kolo_error_text()[0]) fprintf(stderr, "# rank %d: %s\n", r->rank, kolo_error_text());
     for (int i = 0; i < messages; i++) {
         size_t offset;
-        if (m[i].data && comm_router_shared(router, m[i].data, 1, &offset)) comm_router_free(router, m[i].data);
+        if (m[i].data && comm_router_shared(router, m[i].data, 1, &offset))
+            comm_router_free(router, m[i].data);
         else free(m[i].data);
     }
     for (int l = 0; l < LANES; l++) comm_routed.lane_free(&lane[l], &busy);
@@ -112,7 +119,8 @@ static int64_t heap(rig_rank *r, int argument)
     }
     for (int i = 0; i < 64; i++) bad += block[i] && *(unsigned char *)block[i] != i;
     for (int i = 0; i < 64; i++) comm_router_free(r->router, block[i]);
-    bad += comm_router_alloc(r->router, rig_config.shared_bytes, &more) < 0; /* all of it in one piece again */
+    /* all of it in one piece again */
+    bad += comm_router_alloc(r->router, rig_config.shared_bytes, &more) < 0;
     bad += comm_router_alloc(r->router, 1, &block[0]) != KOLO_ECONFIG;
     bad += comm_router_shared(r->router, &stack, sizeof stack, &offset);
     bad += comm_router_shared(r->router, (char *)more + 4096, rig_config.shared_bytes, &offset);
@@ -143,17 +151,20 @@ static int64_t wrong_length(rig_rank *r, int argument)
 int main(void)
 {
     rig_config = (comm_router_config){.between = "tcp", .timeout = 20, .shared_bytes = 8 << 20};
-    is_int(rig_run(1, NULL, false, heap, 0), 0, "shared memory: blocks keep apart, and join again when they are freed");
+    is_int(rig_run(1, NULL, false, heap, 0), 0,
+           "shared memory: blocks keep apart, and join again when they are freed");
     is_int(rig_run(1, NULL, false, storm, 200), 0, "1 rank, 200 messages to itself");
     for (int n = 2; n <= 7; n += n == 2 ? 1 : n == 3 ? 1 : 3)
-        is_int(rig_run(n, NULL, false, storm, 150 * n), 0, "%d processes of a node, %d messages of any length and order", n, 150 * n);
+        is_int(rig_run(n, NULL, false, storm, 150 * n), 0,
+               "%d processes of a node, %d messages of any length and order", n, 150 * n);
     is_int(rig_run(4, NULL, true, storm, 400), 0, "4 threads, 400 messages");
     static const int two[] = {0, 0, 1, 1}, each[] = {0, 1, 2}, uneven[] = {0, 0, 1, 1, 2, 1, 0};
     is_int(rig_run(3, each, false, storm, 450), 0, "3 nodes of a rank, over TCP");
     is_int(rig_run(4, two, false, storm, 600), 0, "2 nodes of 2 ranks, over shared memory and TCP");
     is_int(rig_run(7, uneven, false, storm, 1050), 0, "3 nodes of 3, 3 and 1 ranks");
     is_int(rig_run(3, each, true, storm, 300), 0, "3 threads, each its own node");
-    is_int(rig_run(2, NULL, false, wrong_length, 0), 0, "a message of another length than expected breaks the world on both ranks, named");
+    is_int(rig_run(2, NULL, false, wrong_length, 0), 0,
+           "a message of another length than expected breaks the world on both ranks, named");
     ok(!rig_leftovers("router"), "nothing is left in /dev/shm");
     return done_testing();
 }

@@ -1,5 +1,6 @@
-/* Ranks for the tests of comm/transport and comm/library: forked processes (so that they can be killed and stopped), or threads of one process (so that
- * a thread sanitizer sees them). The ranks exchange what the launcher would carry through memory that they share. */
+/* Ranks for the tests of comm/transport and comm/library: forked processes (so that they can be killed and
+ * stopped), or threads of one process (so that a thread sanitizer sees them). The ranks exchange what the
+ * launcher would carry through memory that they share. */
 #ifndef TESTS_COMM_ROUTER_RIG_H
 #define TESTS_COMM_ROUTER_RIG_H
 
@@ -68,7 +69,8 @@ static inline int rig_exchange(void *of, const void *mine, size_t bytes, void *a
     memcpy(rig->board[turn & 1][r->rank], mine, bytes);
     atomic_fetch_add(&rig->entered, 1);
     rig_await(&rig->entered, (uint32_t)(rig_size * (turn + 1)));
-    for (int i = 0; i < rig_size; i++) memcpy((char *)all + (size_t)i * bytes, rig->board[turn & 1][i], bytes);
+    for (int i = 0; i < rig_size; i++)
+        memcpy((char *)all + (size_t)i * bytes, rig->board[turn & 1][i], bytes);
     return 0;
 }
 
@@ -86,7 +88,8 @@ static inline void rig_be(rig_body body, int rank, int argument)
     out->value = value;
 }
 
-/* What two parties of a process share has names of its own: "test-NAME.PID.NUMBER". node_of: NULL, one node. */
+/* What two parties of a process share has names of its own: "test-NAME.PID.NUMBER". node_of: NULL, one
+ * node. */
 static inline rig_party rig_prepare(const char *name, int size, const int *node_of)
 {
     static int parties;
@@ -108,7 +111,8 @@ static inline void rig_forget(rig_party *p)
 }
 
 /* Ranks as processes, which the kernel ends after `seconds`. */
-static inline rig_party rig_begin(const char *name, int size, const int *node_of, rig_body body, int argument, int seconds)
+static inline rig_party rig_begin(const char *name, int size, const int *node_of, rig_body body, int argument,
+                                  int seconds)
 {
     rig_party p = rig_prepare(name, size, node_of);
     for (int r = 0; r < size; r++)
@@ -120,8 +124,9 @@ static inline rig_party rig_begin(const char *name, int size, const int *node_of
     return p;
 }
 
-/* Waits for all; then kills `victim` (-1: none), whose end is nobody's fault. Returns the sum of what the ranks return, a million for each that returned less
- * than nothing or did not end by itself; how each ended stands in rig_outcomes. */
+/* Waits for all; then kills `victim` (-1: none), whose end is nobody's fault. Returns the sum of what the
+ * ranks return, a million for each that returned less than nothing or did not end by itself; how each ended
+ * stands in rig_outcomes. */
 static inline int64_t rig_end(rig_party *p, int victim)
 {
     int64_t sum = 0;
@@ -143,7 +148,7 @@ static inline int64_t rig_end(rig_party *p, int victim)
     return sum;
 }
 
-/* ---- ranks with a router ------------------------------------------------------------------------------------------------ */
+/* ---- ranks with a router ------------------------------------------------------------------------------- */
 
 static rig_body rig_what;
 static comm_router_config rig_config;
@@ -183,7 +188,8 @@ static inline int64_t rig_run(int size, const int *node_of, bool threads, rig_bo
         return rig_end(&p, -1);
     }
     rig_party p = rig_prepare("router", size, node_of);
-    for (int r = 0; r < size; r++) pthread_create(&thread[r], NULL, rig_thread, (void *)(intptr_t)(argument * WORLD_MAX + r));
+    for (int r = 0; r < size; r++)
+        pthread_create(&thread[r], NULL, rig_thread, (void *)(intptr_t)(argument * WORLD_MAX + r));
     for (int r = 0; r < size; r++) {
         pthread_join(thread[r], NULL);
         int64_t value = rig->outcome[r].value;

@@ -1,4 +1,6 @@
-/* Network schedules for 1 to 33 members, run in this process over a transport that delivers as late as it may. */
+/* Network schedules for 1 to 33 members, run in this process over a transport that
+ * delivers as late as it may. */
+#include "comm/bucket_schedule.h"
 #include "comm/algorithm/algorithm.h"
 
 #include "base/philox.h"
@@ -37,7 +39,8 @@ static int loop_receive(void *of, int rank, int tag, void *data, int64_t count, 
 {
     return post(of, rank, tag, data, count * (int64_t)width, false);
 }
-/* A message moves only when its receiver asks for it, so a sender that touches the data too early is caught. */
+/* A message moves only when its receiver asks for it, so a sender that touches the data too early is
+ * caught. */
 static void deliver(box *to, message *in)
 {
     box *from = &boxes[in->peer];
@@ -59,7 +62,8 @@ static int loop_done(void *of, int64_t serial)
     }
     return 1;
 }
-static const comm_transport loop = {.name = "loop", .send = loop_send, .receive = loop_receive, .done = loop_done};
+static const comm_transport loop = {
+    .name = "loop", .send = loop_send, .receive = loop_receive, .done = loop_done};
 
 static int identity[MAX_MEMBERS];
 
@@ -112,10 +116,13 @@ static float sum(int first, int n, int64_t i, bool exact)
 }
 
 /* By name; over fragments, each member being one: "fragments". */
-static int make(comm_schedule *s, const char *algorithm, int me, int members, int64_t count, const comm_tree *tree)
+static int make(comm_schedule *s, const char *algorithm, int me, int members, int64_t count,
+                const comm_tree *tree)
 {
-    const comm_problem p = {.what = KOLO_ALLREDUCE, .me = me, .members = members, .in_place = true, .count = count, .width = 4};
-    return tree ? comm_schedule_direct(s, me, members, count, tree) : comm_algorithm_named(KOLO_ALLREDUCE, algorithm)->make(s, &p);
+    const comm_problem p = {
+        .what = KOLO_ALLREDUCE, .me = me, .members = members, .in_place = true, .count = count, .width = 4};
+    return tree ? comm_schedule_direct(s, me, members, count, tree)
+                : comm_algorithm_named(KOLO_ALLREDUCE, algorithm)->make(s, &p);
 }
 
 /* Elements that differ from the tree's bits, or -1 for a deadlock or an overrun. */
@@ -127,7 +134,9 @@ static int64_t allreduce(const char *algorithm, int members, int64_t count, bool
     int64_t bad = 0;
     comm_tree_nodes(&tree, members);
     for (int v = 0; v < members; v++) {
-        if (make(&schedule[v], algorithm, v, members, count, strcmp(algorithm, "fragments") ? NULL : &tree) < 0) return -1;
+        if (make(&schedule[v], algorithm, v, members, count, strcmp(algorithm, "fragments") ? NULL : &tree) <
+            0)
+            return -1;
         float *own = malloc((size_t)(count + 1) * 4);
         buffer[v][COMM_OWN] = buffer[v][COMM_PART] = (char *)own;
         buffer[v][COMM_SCRATCH] = malloc((size_t)schedule[v].scratch * 4 + 4);
@@ -152,7 +161,8 @@ static int64_t allreduce(const char *algorithm, int members, int64_t count, bool
 static void check_allreduce(void)
 {
     const int64_t counts[] = {1, 2, 3, 16, 31, 1023, 2049};
-    static const char *const algorithms[] = {"recursive_doubling", "rabenseifner", "segmented_ring", "direct", "fragments"};
+    static const char *const algorithms[] = {"recursive_doubling", "rabenseifner", "segmented_ring", "direct",
+                                             "fragments"};
     for (int a = 0; a < 5; a++) {
         const char *algorithm = algorithms[a];
         bool ring = strcmp(algorithm, "segmented_ring") == 0;
@@ -160,11 +170,15 @@ static void check_allreduce(void)
         for (int members = 1; members <= 17; members++)
             for (int c = 0; c < 7; c++) {
                 int64_t wrong = allreduce(algorithm, members, counts[c], ring);
-                if (wrong) diag("%s, %d members, %d elements: %d wrong", algorithm, members, (int)counts[c], (int)wrong);
+                if (wrong)
+                    diag("%s, %d members, %d elements: %d wrong", algorithm, members, (int)counts[c],
+                         (int)wrong);
                 bad |= wrong;
             }
-        for (int members = 23; members <= MAX_MEMBERS; members += 5) bad |= allreduce(algorithm, members, 777, ring);
-        is_int(bad, 0, "%s: 1 to 17, 23, 28, 33 members, %s", algorithm, ring ? "exact sums" : "the bits of the tree over members");
+        for (int members = 23; members <= MAX_MEMBERS; members += 5)
+            bad |= allreduce(algorithm, members, 777, ring);
+        is_int(bad, 0, "%s: 1 to 17, 23, 28, 33 members, %s", algorithm,
+               ring ? "exact sums" : "the bits of the tree over members");
     }
     is_int(allreduce("segmented_ring", 3, 500009, true), 0, "ring: chunks of several segments");
     is_int(mismatches, 0, "every send meets a receive of its size, none is left over");
@@ -239,7 +253,8 @@ static void check_fragments(void)
     comm_tree_free(&tree);
     const int block[8] = {0, 0, 0, 0, 1, 1, 1, 1}, uneven[4] = {0, 0, 1, 2}, three[5] = {0, 0, 0, 1, 1};
     comm_tree_ranks(&tree, 8, block, 2);
-    ok(tree.plain && tree.fragments == 2, "4 + 4 ranks in blocks: one fragment a node, any algorithm will do");
+    ok(tree.plain && tree.fragments == 2,
+       "4 + 4 ranks in blocks: one fragment a node, any algorithm will do");
     comm_tree_free(&tree);
     comm_tree_ranks(&tree, 4, uneven, 3);
     ok(!tree.plain && tree.fragments == 3, "2 + 1 + 1: the tree over ranks is not the tree over nodes");

@@ -1,4 +1,5 @@
-/* Which algorithm is chosen: by cost, by a table of measurements, by name; and trees packed into links against the least cut. */
+/* Which algorithm is chosen: by cost, by a table of measurements, by name; and trees packed into links
+ * against the least cut. */
 #include "comm/algorithm/algorithm.h"
 #include "comm/algorithm/pack.h"
 #include "comm/algorithm/stages.h"
@@ -26,16 +27,21 @@ static void refused(const char *text, const char *want, const char *what)
     comm_selector *s = from(text);
     char with[256];
     snprintf(with, sizeof with, "%s%s", path, want);
-    if (!ok(!s && strstr(kolo_error_text(), with) == kolo_error_text(), "%s", what)) diag("%s", kolo_error_text());
+    if (!ok(!s && strstr(kolo_error_text(), with) == kolo_error_text(), "%s", what))
+        diag("%s", kolo_error_text());
     comm_selector_close(&s);
 }
 
 static comm_problem reduce(int members, int64_t count, const int *node_of)
 {
-    return (comm_problem){.what = KOLO_ALLREDUCE, .members = members, .count = count, .width = 4, .node_of = node_of};
+    return (comm_problem){
+        .what = KOLO_ALLREDUCE, .members = members, .count = count, .width = 4, .node_of = node_of};
 }
 
-static const char *chosen(const comm_selector *s, comm_problem p) { return comm_algorithm_select(&p, s)->name; }
+static const char *chosen(const comm_selector *s, comm_problem p)
+{
+    return comm_algorithm_select(&p, s)->name;
+}
 
 static void by_cost(void)
 {
@@ -56,7 +62,8 @@ static void by_cost(void)
         near[i] = comm_algorithm_named(KOLO_ALLREDUCE, "rabenseifner")->cost(&large, comm_selector_costs(s));
         far[i] = comm_algorithm_named(KOLO_ALLREDUCE, "binary_blocks")->cost(&large, comm_selector_costs(s));
     }
-    ok(far[0] > 2 * near[0] && near[1] > 2 * far[1], "nodes of 8 in blocks: farthest first costs %.1f x nearest first; dealt in turn: 1 / %.1f",
+    ok(far[0] > 2 * near[0] && near[1] > 2 * far[1],
+       "nodes of 8 in blocks: farthest first costs %.1f x nearest first; dealt in turn: 1 / %.1f",
        far[0] / near[0], near[1] / far[1]);
     const comm_algorithm_row *row = comm_algorithm_named(KOLO_ALLREDUCE, "two_level");
     comm_problem p = reduce(24, 1 << 20, odd);
@@ -69,22 +76,31 @@ static void by_cost(void)
             for (int64_t count = 0; count < 1 << 26; count = count * 13 + 1) {
                 int64_t counts[40];
                 for (int i = 0; i < n; i++) counts[i] = i % 3 ? count : 0;
-                comm_problem any = {
-                    .what = what, .members = n, .count = count, .counts = counts, .send = counts, .receive = counts, .width = 4, .node_of = block};
+                comm_problem any = {.what = what,
+                                    .members = n,
+                                    .count = count,
+                                    .counts = counts,
+                                    .send = counts,
+                                    .receive = counts,
+                                    .width = 4,
+                                    .node_of = block};
                 const comm_algorithm_row *r = comm_algorithm_select(&any, s);
                 bad += !r || !r->fits(&any) || !r->ordered(&any);
             }
-    is_int(bad, 0, "every collective of 1 to 40 members of any size gets a row that fits and keeps the order");
+    is_int(bad, 0,
+           "every collective of 1 to 40 members of any size gets a row that fits and keeps the order");
     comm_selector_close(&s);
 }
 
 static void by_table(void)
 {
-    comm_selector *s = from(
-        "# measured\nkolo-comm-table 1\ncost node 1e-6 1e-10\ncost network 3e-6 2e-10 # slow\ncost reduce 1e-11\n"
-        "use allreduce 4 1 1024 one_shot\nuse allreduce 4 1 65536 recursive_multiplying k=2\nuse allreduce 4 1 * "
-        "direct\n"
-        "use broadcast 4 1 * knomial k=3\nuse allreduce 12 1 * butterfly k=2x2x3\nuse allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
+    comm_selector *s = from("# measured\nkolo-comm-table 1\ncost node 1e-6 1e-10\ncost network 3e-6 2e-10 # "
+                            "slow\ncost reduce 1e-11\n"
+                            "use allreduce 4 1 1024 one_shot\nuse allreduce 4 1 65536 recursive_multiplying "
+                            "k=2\nuse allreduce 4 1 * "
+                            "direct\n"
+                            "use broadcast 4 1 * knomial k=3\nuse allreduce 12 1 * butterfly k=2x2x3\nuse "
+                            "allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
     if (!ok(s != NULL, "a table is read")) {
         diag("%s", kolo_error_text());
         return;
@@ -94,7 +110,8 @@ static void by_table(void)
     is_text(chosen(s, reduce(4, 257, NULL)), "recursive_multiplying", "a byte range further");
     is_text(chosen(s, reduce(4, 1 << 20, NULL)), "direct", "beyond all of them");
     const int apart[4] = {0, 0, 1, 1};
-    ok(strcmp(chosen(s, reduce(4, 1 << 20, apart)), "direct"), "on two nodes the measurements of one do not hold");
+    ok(strcmp(chosen(s, reduce(4, 1 << 20, apart)), "direct"),
+       "on two nodes the measurements of one do not hold");
     ok(strcmp(chosen(s, reduce(5, 1 << 20, NULL)), "ring"), "a row without the fixed order is not taken");
     comm_problem p = {.what = KOLO_BROADCAST, .members = 4, .count = 10, .width = 1};
     comm_algorithm_select(&p, s);
@@ -104,12 +121,15 @@ static void by_table(void)
     is_int(p.segment, 99, "and the segment");
     p = reduce(12, 1 << 20, NULL);
     const char *by = comm_algorithm_select(&p, s)->name;
-    ok(!strcmp(by, "butterfly") && p.radix.k[0] == 2 && p.radix.k[1] == 2 && p.radix.k[2] == 3 && !p.radix.k[3], "and a list of radices");
+    ok(!strcmp(by, "butterfly") && p.radix.k[0] == 2 && p.radix.k[1] == 2 && p.radix.k[2] == 3 &&
+           !p.radix.k[3],
+       "and a list of radices");
     uint32_t digest = comm_selector_digest(s);
     comm_selector_close(&s);
     s = from("kolo-comm-table 1\norder free\nuse allreduce 5 1 * ring\nlinks 2\n0 1\n2 0\n");
     is_text(chosen(s, reduce(5, 1 << 20, NULL)), "ring", "order free: it is");
-    ok(comm_selector_links(s, 2) && comm_selector_links(s, 2)[2] == 2 && !comm_selector_links(s, 3), "links of as many ranks as were measured");
+    ok(comm_selector_links(s, 2) && comm_selector_links(s, 2)[2] == 2 && !comm_selector_links(s, 3),
+       "links of as many ranks as were measured");
     p = (comm_problem){.what = KOLO_BROADCAST, .members = 2, .count = 10, .width = 1};
     comm_algorithm_select(&p, s);
     const int two_nodes[2] = {0, 1};
@@ -124,23 +144,32 @@ static void wrong_tables(void)
 {
     refused("", ": empty", "an empty file");
     refused("hello\n", ", line 1: not a table", "another file");
-    refused("kolo-comm-table 1\n\nuse allreduce 4 1 10 rings\n", ", line 3: comm: no algorithm \"rings\"", "an unknown algorithm, with its line");
+    refused("kolo-comm-table 1\n\nuse allreduce 4 1 10 rings\n", ", line 3: comm: no algorithm \"rings\"",
+            "an unknown algorithm, with its line");
     ok(strstr(kolo_error_text(), "did you mean \"ring\"") != NULL, "and the nearest one");
     refused("kolo-comm-table 1\nuse allreduce 4 1 -1 ring\n", ", line 2: \"-1\"", "negative bytes");
     refused("kolo-comm-table 1\ncost node 1e-6\n", ", line 2: cost wants", "a cost that is cut off");
     refused("kolo-comm-table 1\ncost node nan 1\n", ", line 2: \"nan\"", "a cost that is no number");
-    refused("kolo-comm-table 1\ncost network 1e308 1\n", ", line 2: \"1e308\"", "a cost with which all algorithms cost more than can be told");
-    refused("kolo-comm-table 1\nlinks 2\n0 1\n", ", line 4: the file ends after 1 of 2", "links that are cut off");
+    refused("kolo-comm-table 1\ncost network 1e308 1\n", ", line 2: \"1e308\"",
+            "a cost with which all algorithms cost more than can be told");
+    refused("kolo-comm-table 1\nlinks 2\n0 1\n", ", line 4: the file ends after 1 of 2",
+            "links that are cut off");
     refused("kolo-comm-table 1\nlinks 2\n0 1 2\n", ", line 3: 3 numbers", "a row that is too long");
     refused("kolo-comm-table 1\nlinks 17\n", ", line 2: links of 17", "links of too many ranks");
     refused("kolo-comm-table 1\nuse allreduce 4 1 10 ring k=1\n", ", line 2: \"1\"", "a radix of 1");
-    refused("kolo-comm-table 1\nuse allreduce 12 1 * butterfly k=4x4\n", ", line 2: comm: algorithm butterfly: k=4x4 is not for 12 members",
+    refused("kolo-comm-table 1\nuse allreduce 12 1 * butterfly k=4x4\n",
+            ", line 2: comm: algorithm butterfly: k=4x4 is not for 12 members",
             "radices with another product");
-    ok(strstr(kolo_error_text(), "k=12, 2x6, 2x2x3, 2x3x2, 3x4, 3x2x2, 4x3, 6x2") != NULL, "and which would fit");
-    refused("kolo-comm-table 1\nuse allreduce 17 1 * two_level k=4\n", ", line 2: comm: algorithm two_level: k=4 is not for 17", "a level of 4 of 17 members");
-    refused("kolo-comm-table 1\nuse allreduce 4 1 10 ring k=2\n", ", line 2: algorithm ring takes no k", "a radix for an algorithm without");
-    refused("kolo-comm-table 1\nuse allreduce 4 1 10 butterfly k=2x\n", ", line 2: \"2x\" is no k", "half a list");
-    refused("kolo-comm-table 1\nuse allreduce 4 1 10 butterfly segment=9\n", ", line 2: algorithm butterfly takes no segment", "a segment likewise");
+    ok(strstr(kolo_error_text(), "k=12, 2x6, 2x2x3, 2x3x2, 3x4, 3x2x2, 4x3, 6x2") != NULL,
+       "and which would fit");
+    refused("kolo-comm-table 1\nuse allreduce 17 1 * two_level k=4\n",
+            ", line 2: comm: algorithm two_level: k=4 is not for 17", "a level of 4 of 17 members");
+    refused("kolo-comm-table 1\nuse allreduce 4 1 10 ring k=2\n", ", line 2: algorithm ring takes no k",
+            "a radix for an algorithm without");
+    refused("kolo-comm-table 1\nuse allreduce 4 1 10 butterfly k=2x\n", ", line 2: \"2x\" is no k",
+            "half a list");
+    refused("kolo-comm-table 1\nuse allreduce 4 1 10 butterfly segment=9\n",
+            ", line 2: algorithm butterfly takes no segment", "a segment likewise");
     refused("kolo-comm-table 1\nchoose ring\n", ", line 2: \"choose\"", "an unknown word");
     comm_selector *s = NULL;
     ok(comm_selector_open(&s, "/nonexistent/table", NULL) == KOLO_EINPUT && !s, "no such file");
@@ -149,7 +178,8 @@ static void wrong_tables(void)
 static void forced(void)
 {
     comm_selector *s = NULL;
-    ok(comm_selector_open(&s, NULL, "segmented_rong") == KOLO_ECONFIG && strstr(kolo_error_text(), "segmented_ring"),
+    ok(comm_selector_open(&s, NULL, "segmented_rong") == KOLO_ECONFIG &&
+           strstr(kolo_error_text(), "segmented_ring"),
        "an unknown name is refused with the nearest");
     comm_selector_open(&s, NULL, "ring");
     is_text(chosen(s, reduce(7, 3, NULL)), "ring", "a forced algorithm is taken");
@@ -164,11 +194,13 @@ static void forced_lists(void)
     comm_selector *s = NULL;
     comm_problem p = reduce(12, 1 << 10, NULL);
     comm_selector_open(&s, NULL, "two_level:k=2x2x3");
-    is_text(comm_algorithm_select(&p, s)->name, "two_level", "two_level:k=2x2x3 for 12 members, on one node, too");
+    is_text(comm_algorithm_select(&p, s)->name, "two_level",
+            "two_level:k=2x2x3 for 12 members, on one node, too");
     ok(p.radix.k[0] == 2 && p.radix.k[1] == 2 && p.radix.k[2] == 3, "by these levels");
     uint32_t digest = comm_selector_digest(s);
     ok(comm_selector_check(s, 12) == 0 && comm_selector_check(s, 1) == 0, "which fits 12 members");
-    ok(comm_selector_check(s, 16) == KOLO_ECONFIG && strstr(kolo_error_text(), "k=2x2x3 is not for 16 members") &&
+    ok(comm_selector_check(s, 16) == KOLO_ECONFIG &&
+           strstr(kolo_error_text(), "k=2x2x3 is not for 16 members") &&
            strstr(kolo_error_text(), "k=16, 2x8, 2x2x4"),
        "and not 16, for which others are named");
     p = reduce(16, 1 << 10, NULL);
@@ -182,13 +214,15 @@ static void forced_lists(void)
     p = (comm_problem){.what = KOLO_BROADCAST, .members = 7, .count = 300, .width = 1};
     ok(!strcmp(comm_algorithm_select(&p, s)->name, "pipelined_tree") && p.segment == 77, "segments likewise");
     comm_selector_close(&s);
-    static const char *const wrong[][2] = {{"butterfly:k=4y8", "\"4y8\" is no k"}, {"ring:k=4", "takes no k"},
-                                           {"butterfly:radix=4", "known are k="},  {"butterfly:k=", "\"\" is no k"},
-                                           {"butterfly:k=1x4", "\"1x4\" is no k"}, {"butterfly:k=99999x99999", "is no k"},
-                                           {"butterflies:k=4", "did you mean"},    {"segmented_ring:segment=0", "not a whole number"}};
+    static const char *const wrong[][2] = {
+        {"butterfly:k=4y8", "\"4y8\" is no k"}, {"ring:k=4", "takes no k"},
+        {"butterfly:radix=4", "known are k="},  {"butterfly:k=", "\"\" is no k"},
+        {"butterfly:k=1x4", "\"1x4\" is no k"}, {"butterfly:k=99999x99999", "is no k"},
+        {"butterflies:k=4", "did you mean"},    {"segmented_ring:segment=0", "not a whole number"}};
     int bad = 0;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        bool refused_so = comm_selector_open(&s, NULL, wrong[i][0]) < 0 && strstr(kolo_error_text(), wrong[i][1]);
+        bool refused_so =
+            comm_selector_open(&s, NULL, wrong[i][0]) < 0 && strstr(kolo_error_text(), wrong[i][1]);
         if (!refused_so) diag("%s: %s", wrong[i][0], kolo_error_text());
         bad += !refused_so;
     }
@@ -209,11 +243,15 @@ static void radices_by_cost(void)
         for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
             comm_problem p = reduce(48, count, block);
             if (row->what != KOLO_ALLREDUCE || !row->radices) continue;
-            double own = row->fits(&p) && row->ordered(&p) ? row->cost(&p, c) : 1e9, best = comm_radices_cheapest(row, &p, c, false);
+            double own = row->fits(&p) && row->ordered(&p) ? row->cost(&p, c) : 1e9,
+                   best = comm_radices_cheapest(row, &p, c, false);
             worse += best > own || !row->ordered(&p) || (best < own) != (p.radix.k[0] != 0);
             lists += p.radix.k[0] != 0;
         }
-    ok(!worse && lists > 0, "of all factorisations the cheapest is taken, if it keeps the order (%d times not the algorithm's own)", lists);
+    ok(!worse && lists > 0,
+       "of all factorisations the cheapest is taken, if it keeps the order (%d times not the algorithm's "
+       "own)",
+       lists);
     comm_selector_close(&s);
 }
 
@@ -242,12 +280,15 @@ static void pushes(void)
     p = reduce(4, 1 << 20, NULL);
     p.shares = true;
     is_text(chosen(s, p), "ring", "a table that names another one is asked");
-    ok(comm_selector_asks(s, KOLO_ALLREDUCE, 4, 1) && !comm_selector_asks(s, KOLO_ALLREDUCE, 5, 1), "for groups like those it names");
+    ok(comm_selector_asks(s, KOLO_ALLREDUCE, 4, 1) && !comm_selector_asks(s, KOLO_ALLREDUCE, 5, 1),
+       "for groups like those it names");
     p.fixed = true;
-    ok(strcmp(chosen(s, p), "ring") != 0, "but not for another order of sums where it has to be the fixed one");
+    ok(strcmp(chosen(s, p), "ring") != 0,
+       "but not for another order of sums where it has to be the fixed one");
     comm_selector_close(&s);
     comm_selector_open(&s, NULL, "push");
-    is_text(chosen(s, reduce(4, 9, NULL)), "recursive_doubling", "forced where there is nothing to push through: another one");
+    is_text(chosen(s, reduce(4, 9, NULL)), "recursive_doubling",
+            "forced where there is nothing to push through: another one");
     comm_selector_close(&s);
 }
 
@@ -264,42 +305,56 @@ static void by_cluster(void)
     FILE *f = fopen(file, "w");
     fputs("kolo-comm-table 1\ncost reduce 7e-11\n", f);
     fclose(f);
-    ok(comm_table_open(&s, "", NULL) == 0 && comm_selector_costs(s)->gamma == 7e-11, "a cluster's own table is read where none is named");
+    ok(comm_table_open(&s, "", NULL) == 0 && comm_selector_costs(s)->gamma == 7e-11,
+       "a cluster's own table is read where none is named");
     comm_selector_close(&s);
-    ok(comm_table_open(&s, "none", NULL) == 0 && comm_selector_costs(s)->gamma != 7e-11, "unless none is wanted");
+    ok(comm_table_open(&s, "none", NULL) == 0 && comm_selector_costs(s)->gamma != 7e-11,
+       "unless none is wanted");
     comm_selector_close(&s);
     setenv("SLURM_CLUSTER_NAME", "other", 1);
-    ok(comm_table_open(&s, NULL, NULL) == 0 && comm_selector_costs(s)->gamma != 7e-11, "or the cluster is another one");
+    ok(comm_table_open(&s, NULL, NULL) == 0 && comm_selector_costs(s)->gamma != 7e-11,
+       "or the cluster is another one");
     comm_selector_close(&s);
     unlink(file);
     rmdir(folder);
 }
 
-/* ---- packed trees ---------------------------------------------------------------------------------------------------------------- */
+/* ---- packed trees -------------------------------------------------------------------------------------- */
 
 /* A table of such links between n ranks of a node. */
 static comm_selector *linked_table(int n, const double *links, const char *order)
 {
     static char text[8192];
-    size_t used = (size_t)snprintf(text, sizeof text, "kolo-comm-table 1\ncost node 5e-7 5e-11\norder %s\nlinks %d\n", order, n);
-    for (int i = 0; i < n * n; i++) used += (size_t)snprintf(text + used, sizeof text - used, "%g%c", links[i], (i + 1) % n ? ' ' : '\n');
+    size_t used = (size_t)snprintf(text, sizeof text,
+                                   "kolo-comm-table 1\ncost node 5e-7 5e-11\norder %s\nlinks %d\n", order, n);
+    for (int i = 0; i < n * n; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%g%c", links[i], (i + 1) % n ? ' ' : '\n');
     return from(text);
 }
 
 /* Those of an eight-GPU cube mesh: pairs of one or two NVLinks. */
-static const char mesh[8][9] = {"01122000", "10210200", "12020020", "21200001", "20000112", "02001021", "00201202", "00012120"};
+static const char mesh[8][9] = {"01122000", "10210200", "12020020", "21200001",
+                                "20000112", "02001021", "00201202", "00012120"};
 
-/* Seconds for which the busiest rank sends what the schedules of an allreduce say, one link after the other. */
+/* Seconds for which the busiest rank sends what the schedules of an allreduce say, one link after the
+ * other. */
 static double busiest(const char *name, const double *links, int n)
 {
     double most = 0;
     for (int m = 0; m < n; m++) {
         double seconds = 0;
         comm_schedule s = {0};
-        comm_problem p = {.what = KOLO_ALLREDUCE, .me = m, .members = n, .in_place = true, .count = 1 << 20, .width = 4, .links = links};
+        comm_problem p = {.what = KOLO_ALLREDUCE,
+                          .me = m,
+                          .members = n,
+                          .in_place = true,
+                          .count = 1 << 20,
+                          .width = 4,
+                          .links = links};
         if (comm_algorithm_named(KOLO_ALLREDUCE, name)->make(&s, &p) < 0) return 0;
         for (int64_t i = 0; i < s.actions; i++)
-            if (s.action[i].kind == COMM_SEND) seconds += (double)s.action[i].count * 4e-9 / links[m * n + s.action[i].peer];
+            if (s.action[i].kind == COMM_SEND)
+                seconds += (double)s.action[i].count * 4e-9 / links[m * n + s.action[i].peer];
         most = seconds > most ? seconds : most;
         comm_schedule_free(&s);
     }
@@ -310,12 +365,15 @@ static double busiest(const char *name, const double *links, int n)
 static void packed_on(int n, double links[], const char *what)
 {
     comm_selector *unlike = linked_table(n, links, "free"), *fixed = linked_table(n, links, "fixed");
-    comm_problem p = reduce(n, 1 << 22, NULL), cast = {.what = KOLO_BROADCAST, .members = n, .count = 1 << 24, .width = 1};
+    comm_problem p = reduce(n, 1 << 22, NULL),
+                 cast = {.what = KOLO_BROADCAST, .members = n, .count = 1 << 24, .width = 1};
     p.links = comm_selector_links(unlike, n);
-    double trees = comm_algorithm_named(KOLO_ALLREDUCE, "packed_trees")->cost(&p, comm_selector_costs(unlike));
+    double trees =
+        comm_algorithm_named(KOLO_ALLREDUCE, "packed_trees")->cost(&p, comm_selector_costs(unlike));
     double ring = comm_algorithm_named(KOLO_ALLREDUCE, "ring")->cost(&p, comm_selector_costs(unlike));
     p.links = NULL;
-    ok(trees < ring, "%s: by the costs an allreduce by trees takes %.2f of the ring's time", what, trees / ring);
+    ok(trees < ring, "%s: by the costs an allreduce by trees takes %.2f of the ring's time", what,
+       trees / ring);
     double share = busiest("packed_trees", links, n) / busiest("ring", links, n);
     ok(share < 1 && share > trees / ring / 3, "by its messages, %.2f", share);
     is_text(chosen(unlike, p), "packed_trees", "and is chosen where the order is free");
@@ -324,8 +382,8 @@ static void packed_on(int n, double links[], const char *what)
     ok(strcmp(chosen(unlike, reduce(n, 16, NULL)), "packed_trees") != 0, "64 bytes: no trees");
     for (int i = 0; i < n * n; i++) links[i] = i % (n + 1) ? 20 : 0;
     comm_selector *like = linked_table(n, links, "free");
-    ok(strcmp(chosen(like, p), "packed_trees") != 0 && strcmp(chosen(like, cast), "packed_trees") != 0, "links alike: none for a sum (%s) or a broadcast (%s)",
-       chosen(like, p), chosen(like, cast));
+    ok(strcmp(chosen(like, p), "packed_trees") != 0 && strcmp(chosen(like, cast), "packed_trees") != 0,
+       "links alike: none for a sum (%s) or a broadcast (%s)", chosen(like, p), chosen(like, cast));
     p.shares = true;
     is_text(chosen(unlike, p), "push", "where members push, they do");
     comm_selector_close(&unlike);
@@ -336,16 +394,22 @@ static void packed_on(int n, double links[], const char *what)
 static void packed_by_cost(void)
 {
     static double links[256];
-    static const int at[8] = {0, 5, 1, 4, 2, 7, 3, 6}; /* partners by twos have no links; in the mesh's own order halving is as good as trees */
+    /* partners by twos have no links; in the mesh's own order halving is as good as trees */
+    static const int at[8] = {0, 5, 1, 4, 2, 7, 3, 6};
     for (int u = 0; u < 8; u++)
-        for (int v = 0; v < 8; v++) links[u * 8 + v] = u == v ? 0 : mesh[at[u]][at[v]] == '0' ? 1.5 : 22. * (mesh[at[u]][at[v]] - '0');
+        for (int v = 0; v < 8; v++)
+            links[u * 8 + v] = u == v                      ? 0
+                               : mesh[at[u]][at[v]] == '0' ? 1.5
+                                                           : 22. * (mesh[at[u]][at[v]] - '0');
     packed_on(8, links, "a hybrid cube mesh, slow where it has no links");
     for (int u = 0; u < 16; u++)
-        for (int v = 0; v < 16; v++) links[u * 16 + v] = u == v ? 0 : (u + 5) % 16 == v || (v + 5) % 16 == u ? 20 : .5;
+        for (int v = 0; v < 16; v++)
+            links[u * 16 + v] = u == v ? 0 : (u + 5) % 16 == v || (v + 5) % 16 == u ? 20 : .5;
     packed_on(16, links, "16 ranks, each fast to the fifth from it");
 }
 
-/* Bytes that each link carries in a schedule of `count` elements, against what it can: the time of the busiest, and so the rate. */
+/* Bytes that each link carries in a schedule of `count` elements, against what it can: the time of the
+ * busiest, and so the rate. */
 static double rate_of(const double *links, int n, int root, enum kolo_collective what)
 {
     const int64_t count = 1 << 20;
@@ -353,7 +417,14 @@ static double rate_of(const double *links, int n, int root, enum kolo_collective
     for (int m = 0; m < n; m++) {
         double sent[COMM_PACK_RANKS] = {0};
         comm_schedule s = {0};
-        comm_problem p = {.what = what, .me = m, .members = n, .root = root, .in_place = true, .count = count, .width = 1, .links = links};
+        comm_problem p = {.what = what,
+                          .me = m,
+                          .members = n,
+                          .root = root,
+                          .in_place = true,
+                          .count = count,
+                          .width = 1,
+                          .links = links};
         const comm_algorithm_row *row = comm_algorithm_named(what, "packed_trees");
         if (!row->fits(&p) || row->make(&s, &p) < 0) return 0;
         for (int64_t i = 0; i < s.actions; i++)
@@ -388,8 +459,10 @@ static void near_bound(const double *links, int n, const char *what)
         if (share < worst) worst = share;
     }
     worst_sum = rate_of(links, n, 0, KOLO_ALLREDUCE) / least_cut(links, n, 0);
-    ok(worst >= .9 && worst <= 1.001, "%s: a broadcast has %.1f %% of what the least cut lets through, from any root", what, 100 * worst);
-    ok(worst_sum >= .48 && worst_sum <= 1.001, "%s: an allreduce %.1f %% (half is sure: its two ways may meet)", what, 100 * worst_sum);
+    ok(worst >= .9 && worst <= 1.001,
+       "%s: a broadcast has %.1f %% of what the least cut lets through, from any root", what, 100 * worst);
+    ok(worst_sum >= .48 && worst_sum <= 1.001,
+       "%s: an allreduce %.1f %% (half is sure: its two ways may meet)", what, 100 * worst_sum);
 }
 
 static void packed(void)
@@ -400,7 +473,8 @@ static void packed(void)
     links[3 * 8 + 4] = links[4 * 8 + 3] = 0;
     near_bound(links, 8, "a ring that lacks a link");
     for (int u = 0; u < 8; u++)
-        for (int v = 0; v < 8; v++) links[u * 8 + v] = u == v ? 0 : u / 4 == v / 4 ? 50 : u % 4 == v % 4 ? 5 : 0;
+        for (int v = 0; v < 8; v++)
+            links[u * 8 + v] = u == v ? 0 : u / 4 == v / 4 ? 50 : u % 4 == v % 4 ? 5 : 0;
     near_bound(links, 8, "two fast islands, four slow bridges");
     for (int u = 0; u < 16; u++)
         for (int v = 0; v < 16; v++) links[u * 16 + v] = u == v ? 0 : u / 8 == v / 8 ? 20 : 3.7;
@@ -410,7 +484,8 @@ static void packed(void)
     near_bound(links, 8, "a hybrid cube mesh");
     for (int u = 0; u < 8; u++) links[u * 8 + 5] = links[5 * 8 + u] = 0;
     comm_problem p = {.what = KOLO_BROADCAST, .members = 8, .count = 9, .width = 1, .links = links};
-    ok(!comm_algorithm_named(KOLO_BROADCAST, "packed_trees")->fits(&p), "a rank without links: packed trees do not fit");
+    ok(!comm_algorithm_named(KOLO_BROADCAST, "packed_trees")->fits(&p),
+       "a rank without links: packed trees do not fit");
 }
 
 int main(void)

@@ -1,5 +1,8 @@
-/* Ranks of one node as processes: sums, small collectives, overlap, dead and late peers, what is left in /dev/shm. */
+/* Ranks of one node as processes: sums, small collectives, overlap, dead and late peers, what
+ * is left in /dev/shm. */
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -17,7 +20,8 @@ typedef struct outcome {
 static outcome *outcomes;
 static char job[64];
 
-/* Every rank is a child; its result and error text come back through shared memory. Children are killed at 60 s. */
+/* Every rank is a child; its result and error text come back through shared memory.
+ * Children are killed at 60 s. */
 static int64_t run_ranks(int size, work what, int argument)
 {
     pid_t child[WORLD_MAX];
@@ -59,15 +63,19 @@ static void check_sums(void)
         int64_t bad = 0;
         for (int cut = 0; cut < 3; cut++) bad += run_ranks(sizes[i], fixed_order, cut);
         is_int(bad, 0, "%d ranks: the documented order, the same bits for any bucketing", sizes[i]);
-        is_int(run_ranks(sizes[i], canonical, 2), 0, "%d ranks: canonical has the bits of the tree", sizes[i]);
+        is_int(run_ranks(sizes[i], canonical, 2), 0, "%d ranks: canonical has the bits of the tree",
+               sizes[i]);
         is_int(run_ranks(sizes[i], exact, 1), 0, "%d ranks: exact sums", sizes[i]);
         is_int(run_ranks(sizes[i], combined, 0) + run_ranks(sizes[i], combined, 1), 0,
-               "%d ranks: tensors combined by Adasum, or averaged, as defined, the same bits on all", sizes[i]);
-        is_int(run_ranks(sizes[i], small, 0) + run_ranks(sizes[i], small, 1), 0, "%d ranks: small collectives", sizes[i]);
+               "%d ranks: tensors combined by Adasum, or averaged, as defined, the same bits on all",
+               sizes[i]);
+        is_int(run_ranks(sizes[i], small, 0) + run_ranks(sizes[i], small, 1), 0,
+               "%d ranks: small collectives", sizes[i]);
     }
 }
 
-/* ---- overlap: a rank that computes between start and wait does not delay the reduction of what is complete --------- */
+/* ---- overlap: a rank that computes between start and wait does not delay the reduction of what is
+ * complete */
 
 static int64_t overlap(world *w, int argument)
 {
@@ -95,13 +103,15 @@ static int64_t overlap(world *w, int argument)
     return bad;
 }
 
-/* ---- failure ------------------------------------------------------------------------------------------------------- */
+/* ---- failure ------------------------------------------------------------------------------------------- */
 
 static kolo_comm *ready(world *w, double timeout)
 {
     kolo_comm *comm = NULL;
     kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = timeout, .patience = 1.2, .spin = -1};
-    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, 1 << 17) < 0 || kolo_comm_commit(comm) < 0) return NULL;
+    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, 1 << 17) < 0 ||
+        kolo_comm_commit(comm) < 0)
+        return NULL;
     kolo_comm_publish(comm, 17, 88);
     if (kolo_comm_barrier(comm) < 0) return NULL;
     return comm;
@@ -134,7 +144,8 @@ static int64_t missing(world *w, int how)
         else kill(getpid(), SIGKILL);
     }
     double value = 1;
-    int rc = how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
+    int rc = how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_F64, KOLO_SUM)
+                                 : kolo_comm_start(comm, 0);
     if (rc == 0 && how != KILLED_SMALL) rc = kolo_comm_wait(comm, 0);
     if (rc == 0 && how == PAUSED) {
         kolo_comm_barrier(comm);
@@ -156,27 +167,32 @@ static void check_missing(void)
         const char *what, *verb, *others;
         double within;
     } cases[] = {
-        {KILLED_BUCKET, "killed before its bucket", "died", "rank 0, 2: bucket 0, action 88 of step number 17; ", 10},
+        {KILLED_BUCKET, "killed before its bucket", "died",
+         "rank 0, 2: bucket 0, action 88 of step number 17; ", 10},
         {KILLED_SMALL, "killed before an allreduce", "died", "rank 0-2: action 88 of step number 17; ", 10},
-        {LATE, "alive but late", "is alive but did not come for 1 s", "rank 0, 2: bucket 0, action 88 of step number 17; ", 3},
-        {STOPPED, "stopped", "gave no sign of life for ", "rank 0, 2: bucket 0, action 88 of step number 17; ", 4},
+        {LATE, "alive but late", "is alive but did not come for 1 s",
+         "rank 0, 2: bucket 0, action 88 of step number 17; ", 3},
+        {STOPPED, "stopped", "gave no sign of life for ",
+         "rank 0, 2: bucket 0, action 88 of step number 17; ", 4},
     };
     for (int c = 0; c < 4; c++) {
         int named = 0;
         run_ranks(3, missing, cases[c].how);
         for (int r = 0; r < 3; r += 2) {
             const char *t = outcomes[r].text;
-            named += outcomes[r].value == KOLO_ELAUNCH && strstr(t, "rank 1 on host n0 (pid ") == t && strstr(t, cases[c].verb) &&
-                     strstr(t, "), which began action 88 of step number 17 ") && strstr(t, cases[c].others) && outcomes[r].seconds < cases[c].within;
+            named += outcomes[r].value == KOLO_ELAUNCH && strstr(t, "rank 1 on host n0 (pid ") == t &&
+                     strstr(t, cases[c].verb) && strstr(t, "), which began action 88 of step number 17 ") &&
+                     strstr(t, cases[c].others) && outcomes[r].seconds < cases[c].within;
         }
         is_int(named, 2, "rank 1 %s: both others name it, the operation and how far it came", cases[c].what);
-        ok(outcomes[0].seconds < cases[c].within, "within %.0f s (%.2f)", cases[c].within, outcomes[0].seconds);
+        ok(outcomes[0].seconds < cases[c].within, "within %.0f s (%.2f)", cases[c].within,
+           outcomes[0].seconds);
     }
     is_int(run_ranks(3, missing, PAUSED), 0, "rank 1 stopped for less than the patience: nobody minds");
     ok(!world_leftovers(job), "nothing is left in /dev/shm after a kill");
 }
 
-/* ---- setting up ---------------------------------------------------------------------------------------------------- */
+/* ---- setting up ---------------------------------------------------------------------------------------- */
 
 static int64_t too_large(world *w, int argument)
 {
@@ -287,19 +303,48 @@ static void check_left(void)
     ok(!world_leftovers(dead), "the next world that opens here removes them");
     ok(world_leftovers(alive), "but not those of one that is opening");
     end_of(one);
-    ok(comm_segments_sweep() >= 1 && !world_leftovers(alive), "until it is killed; without a world, as by kolo doctor");
+    ok(comm_segments_sweep() >= 1 && !world_leftovers(alive),
+       "until it is killed; without a world, as by kolo doctor");
+}
+
+/* Another user has seen the job's name, and makes the segment of rank 1 before it does. */
+static void check_taken(void)
+{
+    char path[128];
+    if (geteuid() != 0) {
+        skip("another user's segment: only root can be two users");
+        return;
+    }
+    snprintf(path, sizeof path, "/dev/shm/kolo-%s-0-1", job);
+    const int fd = open(path, O_RDWR | O_CREAT, 0666);
+    ok(fd >= 0 && fchown(fd, 65534, 65534) == 0 && flock(fd, LOCK_EX) == 0,
+       "another user has taken a rank's name and locks it");
+    const double begin = kolo_time();
+    run_ranks(2, again, 0);
+    ok(outcomes[1].value == KOLO_ELAUNCH && strstr(outcomes[1].text, "belongs to user 65534"),
+       "it is refused: %s", outcomes[1].text);
+    ok(outcomes[0].value == KOLO_ELAUNCH && kolo_time() - begin < 5, "by the others too, at once: %s",
+       outcomes[0].text);
+    ok(access(path, F_OK) == 0, "and left alone");
+    close(fd);
+    unlink(path);
 }
 
 static void check_setup(void)
 {
     run_ranks(1, no_network, 0);
-    ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "2 nodes") && strstr(outcomes[0].text, "MPI"), "several nodes without MPI are refused");
+    ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "2 nodes") &&
+           strstr(outcomes[0].text, "MPI"),
+       "several nodes without MPI are refused");
     run_ranks(2, too_large, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "/dev/shm") && strstr(outcomes[0].text, "are missing"),
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "/dev/shm") &&
+           strstr(outcomes[0].text, "are missing"),
        "an arena beyond /dev/shm is refused with the shortfall");
     ok(outcomes[1].value == KOLO_ECONFIG && strstr(outcomes[1].text, "are missing"), "on every rank");
     run_ranks(3, unequal, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 2") && outcomes[1].value == KOLO_ECONFIG, "a rank with other buckets is named");
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 2") &&
+           outcomes[1].value == KOLO_ECONFIG,
+       "a rank with other buckets is named");
     is_int(run_ranks(3, again, 0), 0, "five communicators in a row under one job name");
     leave_behind(0);
     leave_behind(1);
@@ -317,15 +362,19 @@ static void check_setup(void)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-    skip_all("a thread sanitizer sees one process at a time and takes the others' work for races; comm_threads is for it");
+    skip_all("a thread sanitizer sees one process at a time and takes the others' work for races; "
+             "comm_threads is for it");
 #endif
     snprintf(job, sizeof job, "test-shm.%d", (int)getpid());
-    outcomes = mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    outcomes =
+        mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (outcomes == MAP_FAILED) skip_all("no shared memory");
     check_sums();
-    is_int(run_ranks(2, overlap, 0), 0, "start returns at once, the reduction runs beside the caller, wait finds it done");
+    is_int(run_ranks(2, overlap, 0), 0,
+           "start returns at once, the reduction runs beside the caller, wait finds it done");
     check_missing();
     check_setup();
+    check_taken();
     check_left();
     return done_testing();
 }

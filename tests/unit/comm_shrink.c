@@ -1,6 +1,7 @@
-/* Worlds that lose ranks and go on: on one node and on several, of 2 to 7 ranks; one, two, the coordinator are killed, others while the survivors agree; one is
- * stopped and wakes when the others have gone on, or are gone. Every survivor gets the same smaller world, whose sums are exact.
- * comm_shrink [TIMES]: how often one dies while they agree, each time 2 ms later. */
+/* Worlds that lose ranks and go on: on one node and on several, of 2 to 7 ranks; one, two, the coordinator
+ * are killed, others while the survivors agree; one is stopped and wakes when the others have gone on, or are
+ * gone. Every survivor gets the same smaller world, whose sums are exact. comm_shrink [TIMES]: how often one
+ * dies while they agree, each time 2 ms later. */
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
 
@@ -72,7 +73,8 @@ static int sum_up(kolo_world *whole, int rank, int64_t *bad, uint64_t *there)
 static int by_name(kolo_world *whole)
 {
     float x[3] = {1, 2, 3};
-    kolo_request r = {.what = KOLO_ALLREDUCE, .name = "named", .out = x, .type = KOLO_F32, .dims = 1, .dim = {3}};
+    kolo_request r = {
+        .what = KOLO_ALLREDUCE, .name = "named", .out = x, .type = KOLO_F32, .dims = 1, .dim = {3}};
     kolo_handle h;
     KOLO_TRY(kolo_submit(kolo_world_group(whole), &r, &h));
     KOLO_TRY(kolo_wait(whole, h));
@@ -94,16 +96,21 @@ static void *kill_soon(void *of)
     return NULL;
 }
 
-static bool dies_late(const trial *t, int rank) { return (t->how == MIDWAY || t->how == OPENING) && rank == t->victim[1]; }
+static bool dies_late(const trial *t, int rank)
+{
+    return (t->how == MIDWAY || t->how == OPENING) && rank == t->victim[1];
+}
 
-/* Returns what is wrong, once the world has the ranks `left` (bits of their old numbers), or less than nothing. */
+/* Returns what is wrong, once the world has the ranks `left` (bits of their old numbers),
+ * or less than nothing. */
 static int64_t check_world(kolo_world *whole, int rank, uint64_t left)
 {
     int64_t bad = 0;
     uint64_t there = 0;
     int old[WORLD_MAX] = {0}, size = __builtin_popcountll(left);
     kolo_group *all = kolo_world_group(whole), *last = NULL;
-    bad += kolo_world_size(whole) != size || kolo_world_rank(whole) != __builtin_popcountll(left & (((uint64_t)1 << rank) - 1));
+    bad += kolo_world_size(whole) != size ||
+           kolo_world_rank(whole) != __builtin_popcountll(left & (((uint64_t)1 << rank) - 1));
     KOLO_TRY(kolo_allgather(all, &rank, old, 1, NULL, KOLO_I32));
     for (int i = 0; i < size; i++) bad += !(left >> old[i] & 1) || (i && old[i] <= old[i - 1]);
     for (int i = 0; i < 5; i++) {
@@ -121,7 +128,8 @@ static int64_t check_world(kolo_world *whole, int rank, uint64_t left)
     return bad;
 }
 
-/* Until somebody is held to be stopped. Where many processes wait for a core, one that lives may be silent for a second, too: 4 s at 24 of them a core. */
+/* Until somebody is held to be stopped. Where many processes wait for a core, one that lives may be silent
+ * for a second, too: 4 s at 24 of them a core. */
 static double short_patience(void)
 {
     double load = 0;
@@ -133,11 +141,13 @@ static double short_patience(void)
 static int open_world(rig_rank *r, kolo_world **whole, const trial *t)
 {
     const bool stops = t->how == STOPPED || t->how == ORPHAN;
-    const kolo_world_config config = {.timeout = 20, .patience = stops ? short_patience() : 8, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .timeout = 20, .patience = stops ? short_patience() : 8, .shared_bytes = 1 << 20, .transport = "tcp"};
     return lib_world_start(whole, &r->w.launch, &config, rig_exchange, r);
 }
 
-/* The one that is stopped: when it wakes it learns of the break, and that it is out. mark 0: survivors in their new world; mark 1: it has been told. */
+/* The one that is stopped: when it wakes it learns of the break, and that it is out. mark 0: survivors in
+ * their new world; mark 1: it has been told. */
 static int64_t wake(kolo_world **whole, const trial *t)
 {
     uint64_t there;
@@ -149,7 +159,8 @@ static int64_t wake(kolo_world **whole, const trial *t)
     rc = kolo_world_shrink(whole, 1);
     atomic_fetch_add(&rig->mark[1], 1);
     return 10 * (rc != KOLO_ELAUNCH || *whole) +
-           100 * !strstr(kolo_error_text(), t->how == STOPPED ? "went on without this process" : "were themselves stopped");
+           100 * !strstr(kolo_error_text(),
+                         t->how == STOPPED ? "went on without this process" : "were themselves stopped");
 }
 
 static int64_t misbehave(kolo_world **whole, const trial *t)
@@ -180,13 +191,17 @@ static int64_t survive(rig_rank *r, kolo_world **whole, const trial *t, int argu
     pthread_t killer;
     double end = kolo_time() + 25;
     while (there != left && kolo_time() < end) {
-        int rc = t->how == ABORTED ? kolo_barrier(kolo_world_group(*whole)) : sum_up(*whole, r->rank, &bad, &there);
+        int rc = t->how == ABORTED ? kolo_barrier(kolo_world_group(*whole))
+                                   : sum_up(*whole, r->rank, &bad, &there);
         if (rc == KOLO_ELAUNCH && t->how == FEW) {
             rc = kolo_world_shrink(whole, t->size);
-            return rc != KOLO_ELAUNCH || *whole || !strstr(kolo_error_text(), "of the ranks are left, which is less than the 3");
+            return rc != KOLO_ELAUNCH || *whole ||
+                   !strstr(kolo_error_text(), "of the ranks are left, which is less than the 3");
         }
         if (rc == KOLO_ELAUNCH) {
-            if (dies_late(t, r->rank)) pthread_create(&killer, NULL, kill_soon, (void *)(intptr_t)(t->how == OPENING ? -1 : argument / TRIALS * 2000));
+            if (dies_late(t, r->rank))
+                pthread_create(&killer, NULL, kill_soon,
+                               (void *)(intptr_t)(t->how == OPENING ? -1 : argument / TRIALS * 2000));
             KOLO_TRY(kolo_world_shrink(whole, 1));
             if (t->how == ABORTED) break;
         } else if (rc < 0) {
@@ -225,7 +240,9 @@ static int64_t body(rig_rank *r, int argument)
 /* Wakes who was stopped when it is time, and buries the killed, whose end is nobody's fault. */
 static int64_t end(const trial *t, rig_party *p)
 {
-    for (int v = 0; v < 2 && t->victim[v] >= 0 && (t->how == KILLED || t->how == MIDWAY || t->how == OPENING || t->how == FEW); v++) {
+    for (int v = 0; v < 2 && t->victim[v] >= 0 &&
+                    (t->how == KILLED || t->how == MIDWAY || t->how == OPENING || t->how == FEW);
+         v++) {
         waitpid(p->pid[t->victim[v]], NULL, 0);
         p->shared->outcome[t->victim[v]].value = 0;
     }
@@ -254,14 +271,17 @@ int main(int argc, char **argv)
     int64_t bad[TRIALS] = {0};
     int list[TRIALS * 100], runs = 0;
     for (int n = 0; n < TRIALS; n++)
-        for (int k = 0; k < (trials[n].how == MIDWAY || trials[n].how == OPENING ? midways : 1) && k < 100; k++) list[runs++] = k * TRIALS + n;
+        for (int k = 0; k < (trials[n].how == MIDWAY || trials[n].how == OPENING ? midways : 1) && k < 100;
+             k++)
+            list[runs++] = k * TRIALS + n;
     for (int first = 0; first < runs; first += SIDE_BY_SIDE) {
         rig_party p[SIDE_BY_SIDE];
         for (int i = first; i < runs && i < first + SIDE_BY_SIDE; i++) {
             const trial *t = &trials[list[i] % TRIALS];
             p[i - first] = rig_begin("shrink", t->size, t->node_of, body, list[i], 60);
         }
-        for (int i = first; i < runs && i < first + SIDE_BY_SIDE; i++) bad[list[i] % TRIALS] += end(&trials[list[i] % TRIALS], &p[i - first]);
+        for (int i = first; i < runs && i < first + SIDE_BY_SIDE; i++)
+            bad[list[i] % TRIALS] += end(&trials[list[i] % TRIALS], &p[i - first]);
     }
     for (int n = 0; n < TRIALS; n++) {
         char text[256];

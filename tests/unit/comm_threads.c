@@ -1,5 +1,5 @@
-/* Threads that stand for ranks: first on plain memory that all see at one address, so that a thread sanitizer judges
- * the protocol between ranks; then whole communicators, several in one process. */
+/* Threads that stand for ranks: first on plain memory that all see at one address, so that a thread sanitizer
+ * judges the protocol between ranks; then whole communicators, several in one process. */
 #include <pthread.h>
 
 #include "comm/engine.h"
@@ -26,7 +26,7 @@ static int parallel(int n, void *(*body)(void *))
     return (int)bad;
 }
 
-/* ---- one node on plain memory -------------------------------------------------------------------------------------- */
+/* ---- one node on plain memory -------------------------------------------------------------------------- */
 
 static const int64_t bucket_count[BUCKETS] = {40000, 17, 19983};
 
@@ -57,25 +57,29 @@ static void *rank_on_plain_memory(void *of)
     world w;
     world_fill(&w, me, ranks_now, NULL, "threads");
     comm_members all = {ranks_now, local};
-    comm_node node = {.launch = &w.launch,
-                      .me = me,
-                      .ranks = ranks_now,
-                      .nodes = 1,
-                      .rails = ranks_now,
-                      .rank_of = local,
-                      .control = control,
-                      .arena = arena,
-                      .tree = ranks_now == 3,
-                      .fragments = 1,
-                      .fragment = &all,
-                      .spin = me % 2 ? 50 : 0,
-                      .timeout = 30};
+    comm_group group = {0};
+    group.node = (comm_node){.launch = &w.launch,
+                             .world = &group.node,
+                             .me = me,
+                             .ranks = ranks_now,
+                             .nodes = 1,
+                             .rails = ranks_now,
+                             .rank_of = local,
+                             .control = control,
+                             .arena = arena,
+                             .tree = ranks_now == 3,
+                             .fragments = 1,
+                             .fragment = &all,
+                             .spin = me % 2 ? 50 : 0,
+                             .timeout = 30};
     comm_bucket bucket[BUCKETS];
-    comm_engine engine = {.node = &node, .bucket = bucket};
+    comm_node *node = &group.node;
+    comm_engine engine = {.node = node, .bucket = bucket};
     size_t offset = 0;
     memset(bucket, 0, sizeof bucket);
     for (int b = 0; b < BUCKETS; offset += (size_t)bucket_count[b++] * 4) {
-        bucket[b].index = b;
+        bucket[b].index = bucket[b].number = b;
+        bucket[b].group = &group;
         bucket[b].offset = offset;
         bucket[b].count = bucket_count[b];
         bucket[b].type = KOLO_F32;
@@ -84,7 +88,7 @@ static void *rank_on_plain_memory(void *of)
     wrong[me] = comm_engine_start(&engine) < 0;
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         wrong[me] += round_of_buckets(&engine, bucket, &w, round);
-        if (round % 8 == 0) wrong[me] += comm_node_meet(&node, (uint32_t)round / 8, COMM_BARRIER) < 0;
+        if (round % 8 == 0) wrong[me] += comm_node_meet(node, (uint32_t)round / 8, COMM_BARRIER) < 0;
     }
     bool busy = false;
     comm_engine_stop(&engine);
@@ -100,14 +104,15 @@ static void check_plain_memory(int n)
         atomic_store(&control[r]->lagging, -1);
         arena[r] = aligned_alloc(64, (size_t)COUNT * 4);
     }
-    is_int(parallel(n, rank_on_plain_memory), 0, "%d threads, callers and progress threads, %d rounds of %d buckets", n, ROUNDS, BUCKETS);
+    is_int(parallel(n, rank_on_plain_memory), 0,
+           "%d threads, callers and progress threads, %d rounds of %d buckets", n, ROUNDS, BUCKETS);
     for (int r = 0; r < n; r++) {
         free(control[r]);
         free(arena[r]);
     }
 }
 
-/* ---- whole communicators ------------------------------------------------------------------------------------------- */
+/* ---- whole communicators ------------------------------------------------------------------------------- */
 
 static void *rank_with_communicator(void *of)
 {

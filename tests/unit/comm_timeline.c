@@ -1,4 +1,5 @@
-/* The timeline of a rank: many threads, odd names, a full ring, a full disk, an end by SIGKILL, halves; read by cJSON, after what Perfetto does about a missing end. */
+/* The timeline of a rank: many threads, odd names, a full ring, a full disk, an end by SIGKILL, halves; read
+ * by cJSON, after what Perfetto does about a missing end. */
 #include "comm/library/timeline.h"
 
 #include <cjson/cJSON.h>
@@ -44,18 +45,22 @@ static int count_of(const cJSON *array, const char *kind)
 {
     const cJSON *event;
     int count = 0;
-    cJSON_ArrayForEach(event, array) count += strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, kind) == 0;
+    cJSON_ArrayForEach(event, array) count +=
+        strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, kind) == 0;
     return count;
 }
 
 static void test_events(void)
 {
     struct lib_timeline *t;
-    if (lib_timeline_open(&t, folder, PLENTY, 3, "node \"7\"") < 0) return (void)ok(0, "open: %s", kolo_error_text());
+    if (lib_timeline_open(&t, folder, PLENTY, 3, "node \"7\"") < 0)
+        return (void)ok(0, "open: %s", kolo_error_text());
     lib_timeline_clock(t, 1.5, 1e-6);
     lib_timeline_add(t, "pack", "a \"quoted\"\n\xff name", 1.0, 1.5, 4096);
     lib_timeline_add(t, "pack", NULL, 2.0, 2.25, 0);
-    lib_timeline_add(t, "allreduce", "much longer than any place that was made for a name, which is cut off where it ends", 2.0, 3.0, 1);
+    lib_timeline_add(t, "allreduce",
+                     "much longer than any place that was made for a name, which is cut off where it ends",
+                     2.0, 3.0, 1);
     lib_timeline_add(t, "pack", "overlaps", 2.1, 2.5, 0);
     lib_timeline_close(&t);
     cJSON *array = read_events(false), *event = NULL, *last = NULL;
@@ -66,8 +71,10 @@ static void test_events(void)
         if (strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X") == 0 && !last) last = event;
         rows += strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "thread_name") == 0;
     }
-    ok(last && cJSON_GetObjectItem(last, "ts")->valuedouble == 1e6 && cJSON_GetObjectItem(last, "dur")->valuedouble == 5e5 &&
-           cJSON_GetObjectItem(last, "pid")->valueint == 3 && cJSON_GetObjectItem(cJSON_GetObjectItem(last, "args"), "bytes")->valueint == 4096,
+    ok(last && cJSON_GetObjectItem(last, "ts")->valuedouble == 1e6 &&
+           cJSON_GetObjectItem(last, "dur")->valuedouble == 5e5 &&
+           cJSON_GetObjectItem(last, "pid")->valueint == 3 &&
+           cJSON_GetObjectItem(cJSON_GetObjectItem(last, "args"), "bytes")->valueint == 4096,
        "microseconds, the rank, bytes");
     is_int(rows, 3, "what overlaps stands in a row of its own");
     cJSON_Delete(array);
@@ -110,7 +117,8 @@ static void test_killed(void)
         if (child == 0) {
             struct lib_timeline *t;
             if (lib_timeline_open(&t, folder, PLENTY, 9, "n") < 0) _exit(1);
-            for (double now = kolo_time();; now = kolo_time()) lib_timeline_add(t, "allreduce", "killed in the middle", now, now + 1e-6, 8);
+            for (double now = kolo_time();; now = kolo_time())
+                lib_timeline_add(t, "allreduce", "killed in the middle", now, now + 1e-6, 8);
         }
         while (kolo_file_size(path) < 2000 + 3000 * round) usleep(1000);
         usleep(1000 * (unsigned)round);
@@ -124,7 +132,7 @@ static void test_killed(void)
     ok(good == 6 && events > 100, "killed at any time: readable up to the end (%d events)", events);
 }
 
-/* ---- files that do not keep up ------------------------------------------------------------------------------------------------------ */
+/* ---- files that do not keep up ------------------------------------------------------------------------- */
 
 static char *taken; /* of the pipe */
 static size_t taken_bytes;
@@ -162,7 +170,8 @@ static void test_lost(void)
         if (strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "kolo_lost") == 0)
             lost += cJSON_GetObjectItem(cJSON_GetObjectItem(event, "args"), "events")->valuedouble;
     }
-    ok(lost > 0 && count_of(array, "X") + (int)lost == EVENTS, "the file says what a full ring lost: %.0f of %d events", lost, EVENTS);
+    ok(lost > 0 && count_of(array, "X") + (int)lost == EVENTS,
+       "the file says what a full ring lost: %.0f of %d events", lost, EVENTS);
     cJSON_Delete(array);
     free(taken);
 }
@@ -186,7 +195,8 @@ static void test_full(void)
     int status = -1;
     waitpid(child, &status, 0);
     cJSON *array = read_events(true);
-    ok(status == 0 && array && count_of(array, "X") > 10 && kolo_file_size(path) <= 5000, "a full disk ends the timeline, and nothing else");
+    ok(status == 0 && array && count_of(array, "X") > 10 && kolo_file_size(path) <= 5000,
+       "a full disk ends the timeline, and nothing else");
     cJSON_Delete(array);
 }
 
@@ -221,10 +231,12 @@ static void test_halves(void)
     lib_timeline_close(&t);
     bool new = stands_alone("rank-7.json", &first[1], &last[1]);
     int64_t bytes = kolo_file_size(path);
-    ok(stands_alone("rank-7.older.json", &first[0], &last[0]) && new, "a file that is long enough becomes the older half: both stand alone");
+    ok(stands_alone("rank-7.older.json", &first[0], &last[0]) && new,
+       "a file that is long enough becomes the older half: both stand alone");
     bytes += kolo_file_size(path);
-    ok(last[1] == EVENTS && first[1] == last[0] + 1 && first[0] > 1, "the last events are kept, the oldest are not: %.0f to %.0f, %.0f to %.0f", first[0],
-       last[0], first[1], last[1]);
+    ok(last[1] == EVENTS && first[1] == last[0] + 1 && first[0] > 1,
+       "the last events are kept, the oldest are not: %.0f to %.0f, %.0f to %.0f", first[0], last[0],
+       first[1], last[1]);
     ok(bytes <= MOST, "in bounded bytes: %ld", (long)bytes);
     is_int(lib_timeline_open(&t, folder, MOST, 7, "n"), 0, "another timeline there");
     lib_timeline_close(&t);
@@ -234,7 +246,8 @@ static void test_halves(void)
 static void test_refused(void)
 {
     struct lib_timeline *t = NULL;
-    is_int(lib_timeline_open(&t, "/dev/null/x", PLENTY, 0, "n"), KOLO_EIO, "a folder that cannot be made is an error");
+    is_int(lib_timeline_open(&t, "/dev/null/x", PLENTY, 0, "n"), KOLO_EIO,
+           "a folder that cannot be made is an error");
     ok(!t && strstr(kolo_error_text(), "/dev/null"), "that names it: %s", kolo_error_text());
 }
 

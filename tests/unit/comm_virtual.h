@@ -1,5 +1,6 @@
-/* A cluster in one process: the schedules of all members of a group run side by side over messages in memory, interleaved by a seed. Messages between two members
- * match by their order. Early ones are delivered as soon as both ends are posted, late ones when the receiver asks, eager ones leave the sender at once. */
+/* A cluster in one process: the schedules of all members of a group run side by side over messages in memory,
+ * interleaved by a seed. Messages between two members match by their order. Early ones are delivered as soon
+ * as both ends are posted, late ones when the receiver asks, eager ones leave the sender at once. */
 #ifndef TESTS_COMM_VIRTUAL_H
 #define TESTS_COMM_VIRTUAL_H
 
@@ -24,8 +25,9 @@ typedef struct virtual_member {
     struct virtual_cluster *cluster;
     int me;
     virtual_post *post;
-    int64_t posts, room, waiting;                                /* waiting: all before are complete */
-    int64_t first[2][VIRTUAL_MEMBERS], last[2][VIRTUAL_MEMBERS]; /* [send][peer] of those not matched, -1: none */
+    int64_t posts, room, waiting; /* waiting: all before are complete */
+    /* [send][peer] of those not matched, -1: none */
+    int64_t first[2][VIRTUAL_MEMBERS], last[2][VIRTUAL_MEMBERS];
 } virtual_member;
 
 typedef struct virtual_cluster {
@@ -70,18 +72,24 @@ static inline int virtual_add(virtual_member *m, virtual_post post)
     else m->post[m->last[post.send][post.peer]].next = m->posts;
     m->last[post.send][post.peer] = m->posts;
     m->post[m->posts++] = post;
-    if (m->cluster->delivery != VIRTUAL_LATE) virtual_match(post.send ? &m->cluster->member[post.peer] : m, post.send ? m->me : post.peer);
+    if (m->cluster->delivery != VIRTUAL_LATE)
+        virtual_match(post.send ? &m->cluster->member[post.peer] : m, post.send ? m->me : post.peer);
     return 0;
 }
 
 static inline int virtual_send(void *lane, int rank, int tag, const void *data, int64_t count, size_t width)
 {
-    return virtual_add(lane, (virtual_post){.send = true, .peer = rank, .data = (char *)(uintptr_t)data, .bytes = (size_t)count * width}) + tag * 0;
+    return virtual_add(lane, (virtual_post){.send = true,
+                                            .peer = rank,
+                                            .data = (char *)(uintptr_t)data,
+                                            .bytes = (size_t)count * width}) +
+           tag * 0;
 }
 
 static inline int virtual_receive(void *lane, int rank, int tag, void *data, int64_t count, size_t width)
 {
-    return virtual_add(lane, (virtual_post){.peer = rank, .data = data, .bytes = (size_t)count * width}) + tag * 0;
+    return virtual_add(lane, (virtual_post){.peer = rank, .data = data, .bytes = (size_t)count * width}) +
+           tag * 0;
 }
 
 static inline int virtual_done(void *lane, int64_t serial)
@@ -97,10 +105,12 @@ static inline int virtual_done(void *lane, int64_t serial)
     return all;
 }
 
-static const comm_transport virtual_transport = {.name = "virtual", .send = virtual_send, .receive = virtual_receive, .done = virtual_done};
+static const comm_transport virtual_transport = {
+    .name = "virtual", .send = virtual_send, .receive = virtual_receive, .done = virtual_done};
 
 /* buffer[m]: base addresses as comm_run takes them. False: nobody can go on. */
-static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule, char *(*buffer)[3], int members, size_t width, comm_combine combine)
+static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule, char *(*buffer)[3],
+                               int members, size_t width, comm_combine combine)
 {
     static int self[VIRTUAL_MEMBERS];
     comm_run run[VIRTUAL_MEMBERS];
@@ -138,7 +148,8 @@ static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule
     }
     for (int v = 0; v < members; v++)
         for (int64_t i = 0; i < c->member[v].posts; i++) {
-            for (int s = 0; s < 2; s++) c->mismatches += i == 0 && c->member[v].first[s][c->member[v].post[i].peer] >= 0;
+            for (int s = 0; s < 2; s++)
+                c->mismatches += i == 0 && c->member[v].first[s][c->member[v].post[i].peer] >= 0;
             c->mismatches += !c->member[v].post[i].complete;
             free(c->member[v].post[i].copy);
         }

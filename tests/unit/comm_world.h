@@ -1,5 +1,6 @@
-/* Ranks for comm's tests: a launch filled by hand for any node map, data whose sums are known, one work-out for all
- * sizes. Ranks are forked processes (comm_shm.c), threads (comm_threads.c) or MPI processes (tests/mpi). */
+/* Ranks for comm's tests: a launch filled by hand for any node map, data whose sums are known, one
+ * work-out for all sizes. Ranks are forked processes (comm_shm.c), threads (comm_threads.c) or MPI
+ * processes (tests/mpi). */
 #ifndef TESTS_COMM_WORLD_H
 #define TESTS_COMM_WORLD_H
 
@@ -67,7 +68,8 @@ static inline float world_tree(const float *v, int n)
     return world_tree(v, half) + world_tree(v + half, n - half);
 }
 
-/* The sum as documented: canonical, the tree over ranks; else rank order within a node, then the tree over nodes. */
+/* The sum as documented: canonical, the tree over ranks; else rank order within a node, then
+ * the tree over nodes. */
 static inline float world_sum(const world *w, int64_t i, int round, bool exact, bool canonical)
 {
     float v[WORLD_MAX] = {0}, node[WORLD_MAX] = {0};
@@ -80,7 +82,8 @@ static inline float world_sum(const world *w, int64_t i, int round, bool exact, 
     return canonical ? world_tree(v, w->launch.size) : world_tree(node, w->launch.nodes);
 }
 
-/* An arena of counts that are multiples of nothing, cut into buckets in one of three ways; all start, all wait. */
+/* An arena of counts that are multiples of nothing, cut into buckets in one of three ways;
+ * all start, all wait. */
 static const int64_t world_counts[] = {1, 3, 1023, 65537, 300001};
 enum { WORLD_COUNT = 1 + 3 + 1023 + 65537 + 300001 + 61 };
 
@@ -88,17 +91,24 @@ static inline int world_declare(kolo_comm *comm, int cut)
 {
     int64_t at = 0;
     if (cut == 0) KOLO_TRY(kolo_comm_bucket(comm, 0, WORLD_COUNT));
-    for (int i = 0; cut == 1 && i < 5; at += world_counts[i++]) KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, world_counts[i]));
+    for (int i = 0; cut == 1 && i < 5; at += world_counts[i++])
+        KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, world_counts[i]));
     if (cut == 1) KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, WORLD_COUNT - at));
-    for (; cut == 2 && at < WORLD_COUNT; at += 20011) KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, WORLD_COUNT - at < 20011 ? WORLD_COUNT - at : 20011));
+    for (; cut == 2 && at < WORLD_COUNT; at += 20011)
+        KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, WORLD_COUNT - at < 20011 ? WORLD_COUNT - at : 20011));
     return cut == 0 ? 1 : cut == 1 ? 6 : (WORLD_COUNT + 20010) / 20011;
 }
 
 /* Returns elements that differ from the documented sum, or a negative status. */
-static inline int64_t world_buckets(world *w, int cut, bool canonical, bool exact, const char *algorithm, int rounds)
+static inline int64_t world_buckets(world *w, int cut, bool canonical, bool exact, const char *algorithm,
+                                    int rounds)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = (size_t)WORLD_COUNT * 4 + 64, .canonical = canonical, .timeout = 30, .spin = -1, .algorithm = algorithm};
+    kolo_comm_config config = {.arena_bytes = (size_t)WORLD_COUNT * 4 + 64,
+                               .canonical = canonical,
+                               .timeout = 30,
+                               .spin = -1,
+                               .algorithm = algorithm};
     int64_t bad = 0;
     int rc, buckets = 0;
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
@@ -142,7 +152,10 @@ static inline int64_t world_small_sums(world *w, kolo_comm *comm, bool canonical
 }
 
 /* Whole numbers that every type holds. */
-static inline int world_whole(int rank, int64_t i, enum kolo_dtype type) { return type == KOLO_BOOL ? (rank + i) % 3 == 0 : (int)((rank * 3 + i) % 7); }
+static inline int world_whole(int rank, int64_t i, enum kolo_dtype type)
+{
+    return type == KOLO_BOOL ? (rank + i) % 3 == 0 : (int)((rank * 3 + i) % 7);
+}
 
 static inline void world_write(void *at, enum kolo_dtype type, const float *value, int64_t count)
 {
@@ -219,7 +232,8 @@ static inline int64_t world_small(world *w, bool canonical)
     kolo_comm *comm = NULL;
     kolo_comm_config config = {.arena_bytes = 4096, .canonical = canonical, .timeout = 30, .spin = -1};
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
-    int64_t bad = world_small_sums(w, comm, canonical) + world_small_types(w, comm) + world_small_moves(w, comm);
+    int64_t bad =
+        world_small_sums(w, comm, canonical) + world_small_types(w, comm) + world_small_moves(w, comm);
     kolo_comm_destroy(&comm);
     return bad;
 }

@@ -1,4 +1,5 @@
-/* Buckets of Adasum against their definition, written apart in f64: the ranks of every node in their tree (or averaged), then the nodes. */
+/* Buckets of Adasum against their definition, written apart in f64: the ranks of every node in their tree (or
+ * averaged), then the nodes. */
 #ifndef TESTS_COMM_WORLD_ADASUM_H
 #define TESTS_COMM_WORLD_ADASUM_H
 
@@ -13,7 +14,8 @@ static inline void adasum_two(double *a, const double *b, int64_t n)
 {
     double ab = 0, aa = 0, bb = 0;
     for (int64_t i = 0; i < n; i++) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
-    for (int64_t i = 0; i < n; i++) a[i] = (aa > 0 ? 1 - ab / (2 * aa) : 1) * a[i] + (bb > 0 ? 1 - ab / (2 * bb) : 1) * b[i];
+    for (int64_t i = 0; i < n; i++)
+        a[i] = (aa > 0 ? 1 - ab / (2 * aa) : 1) * a[i] + (bb > 0 ? 1 - ab / (2 * bb) : 1) * b[i];
 }
 
 /* v[n]: destroyed; the result in v[0]. */
@@ -40,7 +42,8 @@ static inline double adasum_value(int rank, int64_t i, int round)
     return (double)(world_value(99, i, round, true) + world_value(rank, i, round, true)) / 1024;
 }
 
-static inline bool adasum_apart(const world *w, bool average, const float *got, int64_t from, int64_t count, int round)
+static inline bool adasum_apart(const world *w, bool average, const float *got, int64_t from, int64_t count,
+                                int round)
 {
     double *v[WORLD_MAX], *node[WORLD_MAX] = {0}, far = 0, size = 0;
     int nodes = w->launch.nodes, ranks = w->launch.size;
@@ -69,7 +72,8 @@ static inline bool adasum_apart(const world *w, bool average, const float *got, 
     return sqrt(far) > 1e-6 * sqrt(size);
 }
 
-/* Tensors that are not what they should be, and ranks that have other bits than rank 0; or a negative status. */
+/* Tensors that are not what they should be, and ranks that have other bits than rank 0; or a negative
+ * status. */
 static inline int64_t world_adasum(world *w, bool average)
 {
     kolo_comm *comm = NULL;
@@ -81,15 +85,18 @@ static inline int64_t world_adasum(world *w, bool average)
     float *arena = kolo_comm_arena(comm);
     KOLO_TRY_GOTO(rc, kolo_comm_bucket(comm, 0, 16));
     KOLO_TRY_GOTO(rc, kolo_comm_bucket_adasum(comm, 64, adasum_count, 5, average));
-    KOLO_TRY_GOTO(rc, kolo_comm_bucket_adasum(comm, (16 + ADASUM_COUNT - 5071) * 4, adasum_count + 5, 2, average));
+    KOLO_TRY_GOTO(
+        rc, kolo_comm_bucket_adasum(comm, (16 + ADASUM_COUNT - 5071) * 4, adasum_count + 5, 2, average));
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     for (int round = 0; round < 3; round++) {
         for (int64_t i = 0; i < 16; i++) arena[i] = (float)i;
-        for (int64_t i = 0; i < ADASUM_COUNT; i++) arena[16 + i] = (float)adasum_value(w->launch.rank, i, round);
+        for (int64_t i = 0; i < ADASUM_COUNT; i++)
+            arena[16 + i] = (float)adasum_value(w->launch.rank, i, round);
         for (int b = 0; b < 3; b++) KOLO_TRY_GOTO(rc, kolo_comm_start(comm, b));
         for (int b = 0; b < 3; b++) KOLO_TRY_GOTO(rc, kolo_comm_wait(comm, b));
         for (int64_t i = 0; i < 16; i++) bad += arena[i] != (float)(i * w->launch.size);
-        for (int64_t t = 0, at = 0; t < ADASUM_TENSORS; at += adasum_count[t++]) bad += adasum_apart(w, average, arena + 16 + at, at, adasum_count[t], round);
+        for (int64_t t = 0, at = 0; t < ADASUM_TENSORS; at += adasum_count[t++])
+            bad += adasum_apart(w, average, arena + 16 + at, at, adasum_count[t], round);
         memcpy(first, arena, sizeof first);
         KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, first, sizeof first, 0));
         bad += memcmp(first, arena, sizeof first) != 0;

@@ -71,7 +71,10 @@ static void apply(kolo_canvas *c, const char *name, const double *p)
     } else ok(0, "an operation %s", name);
 }
 
-static uLong sum_of(uLong crc, const kolo_canvas *c) { return crc32(crc, c->pixels, (uInt)kolo_canvas_bytes(c)); }
+static uLong sum_of(uLong crc, const kolo_canvas *c)
+{
+    return crc32(crc, c->pixels, (uInt)kolo_canvas_bytes(c));
+}
 
 static void test_singles(void)
 {
@@ -104,8 +107,8 @@ static void test_near(void)
             worst = d > worst ? d : worst;
             differ += d > 0;
         }
-        ok(strlen(g->bytes) == 2 * n && worst <= 1 && differ <= (int)n / 10, "%s %g: within 1 of torchvision's, %d of %zu bytes not the same", g->name, g->p[0],
-           differ, n);
+        ok(strlen(g->bytes) == 2 * n && worst <= 1 && differ <= (int)n / 10,
+           "%s %g: within 1 of torchvision's, %d of %zu bytes not the same", g->name, g->p[0], differ, n);
         drop(c);
     }
 }
@@ -123,7 +126,8 @@ static void test_policies(void)
                         crc = sum_of(crc, c);
                         drop(c);
                     }
-            ok(crc == (wide ? golden_trivial : golden_rand)[operation], "%s, operation %d: torchvision's bytes", wide ? "TrivialAugmentWide" : "RandAugment",
+            ok(crc == (wide ? golden_trivial : golden_rand)[operation],
+               "%s, operation %d: torchvision's bytes", wide ? "TrivialAugmentWide" : "RandAugment",
                operation);
         }
 }
@@ -166,26 +170,31 @@ static void test_resizes(void)
                                .columns = g->width,
                                .filter = g->filter};
         const int rc = kolo_resample(resampler, &p, &q, to, stride);
-        ok(rc == 0 && crc32(0, to, (uInt)(stride * (size_t)g->height)) == g->crc, "filter %d, %d channels, %g x %g to %d x %d: every byte is Pillow's",
-           g->filter, g->channels, q.height, q.width, g->height, g->width);
+        ok(rc == 0 && crc32(0, to, (uInt)(stride * (size_t)g->height)) == g->crc,
+           "filter %d, %d channels, %g x %g to %d x %d: every byte is Pillow's", g->filter, g->channels,
+           q.height, q.width, g->height, g->width);
         free(to);
     }
     kolo_picture_free(&p);
     kolo_resampler_destroy(&resampler);
 }
 
-/* Every augmentation of the table stays within its canvas and does the same twice; all sizes down to one pixel. */
+/* Every augmentation of the table stays within its canvas and does the same twice; all
+ * sizes down to one pixel. */
 enum { EACH = 12 };
 static void test_table(void)
 {
-    static const int shapes[][4] = {{0, 1, 1, 3}, {0, 1, 9, 1}, {0, 9, 1, 3}, {0, 2, 3, 3}, {1, 16, 16, 1}, {0, 65, 130, 3}};
+    static const int shapes[][4] = {{0, 1, 1, 3}, {0, 1, 9, 1},   {0, 9, 1, 3},
+                                    {0, 2, 3, 3}, {1, 16, 16, 1}, {0, 65, 130, 3}};
     for (int a = 0; a < kolo_augmentation_count; a++) {
         kolo_augment_step list[1];
         int n, same = 1, changed = 0;
-        if (kolo_augment_parse(kolo_augmentation_table[a].name, list, 1, &n) < 0) diag("%s", kolo_error_text());
+        if (kolo_augment_parse(kolo_augmentation_table[a].name, list, 1, &n) < 0)
+            diag("%s", kolo_error_text());
         for (int s = 0; s < COUNT(shapes); s++)
             for (int64_t sample = 0; sample < EACH; sample++) {
-                kolo_canvas *c = canvas_of(shapes[s]), *d = canvas_of(shapes[s]), *plain = canvas_of(shapes[s]);
+                kolo_canvas *c = canvas_of(shapes[s]), *d = canvas_of(shapes[s]),
+                            *plain = canvas_of(shapes[s]);
                 memset(d->spare, 0xA5, kolo_canvas_bytes(d));
                 memset(d->wide, 0xA5, 2 * kolo_canvas_bytes(d));
                 kolo_augment_apply(list, 1, c, 5, 3, sample);
@@ -194,8 +203,9 @@ static void test_table(void)
                 changed += memcmp(c->pixels, plain->pixels, kolo_canvas_bytes(c)) != 0;
                 drop(c), drop(d), drop(plain);
             }
-        ok(same && changed > 0, "%s: the same again, whatever the scratch memory holds (%d of %d pictures changed)", kolo_augmentation_table[a].name, changed,
-           EACH * COUNT(shapes));
+        ok(same && changed > 0,
+           "%s: the same again, whatever the scratch memory holds (%d of %d pictures changed)",
+           kolo_augmentation_table[a].name, changed, EACH * COUNT(shapes));
     }
 }
 

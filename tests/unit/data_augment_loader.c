@@ -8,7 +8,8 @@
 
 enum { SIDE = 16, BYTES = SIDE * SIDE * 3, BATCH = 24, ROWS = 240 };
 
-static const char *const everything = "randaugment(2,9),trivialaugment,timm_randaugment,jitter(0.4,0.4,0.4,0.1),erase(0.25),erase(1,0.1,0.2,0.5,2,1),"
+static const char *const everything = "randaugment(2,9),trivialaugment,timm_randaugment,jitter(0.4,0.4,0.4,0."
+                                      "1),erase(0.25),erase(1,0.1,0.2,0.5,2,1),"
                                       "blur,three_augment,affine(20,0.1,0.8,1.2,5,5),cutout";
 
 static kolo_loader_config config_of(const kolo_dataset *d)
@@ -79,20 +80,23 @@ static void test_determinism(const kolo_dataset *d, const char *kind)
     static const int ranks[] = {2, 3, 4};
     kolo_loader_config c = config_of(d);
     c.augment = everything;
-    c.mix = (kolo_mix_config){.mixup = 0.8, .cutmix = 1, .probability = 0.9, .cutmix_share = 0.5, .by_pair = true};
+    c.mix = (kolo_mix_config){
+        .mixup = 0.8, .cutmix = 1, .probability = 0.9, .cutmix_share = 0.5, .by_pair = true};
     for (c.repeat = 1; c.repeat <= 3; c.repeat++) {
         if (c.repeat == 2) continue; /* 4 ranks have 6 rows: a multiple of 2 and of 6 */
         c.readers = 1;
         look(c, 1, 9, &one);
         for (c.readers = 2; c.readers <= 4; c.readers += 2) {
             look(c, 1, 9, &two);
-            ok(equal(&one, &two), "%s, repeat=%d: %d readers give the same bytes, labels and weights as one", kind, c.repeat, c.readers);
+            ok(equal(&one, &two), "%s, repeat=%d: %d readers give the same bytes, labels and weights as one",
+               kind, c.repeat, c.readers);
         }
         c.readers = 2;
         for (int i = 0; i < 3; i++) {
             if (BATCH / ranks[i] % (2 * c.repeat) != 0) continue;
             look(c, ranks[i], 9, &two);
-            ok(equal(&one, &two), "%s, repeat=%d: %d ranks together have what one has", kind, c.repeat, ranks[i]);
+            ok(equal(&one, &two), "%s, repeat=%d: %d ranks together have what one has", kind, c.repeat,
+               ranks[i]);
         }
     }
 }
@@ -125,7 +129,8 @@ static void test_pairs(const kolo_dataset *d, bool by_pair, int repeat)
     int pixels = 1, labels = 1, mixed = 0, self = 0;
     c.repeat = repeat;
     look(c, 1, 5, &plain);
-    c.mix = (kolo_mix_config){.mixup = 1, .cutmix = 1, .probability = 0.8, .cutmix_share = 0.5, .by_pair = by_pair};
+    c.mix = (kolo_mix_config){
+        .mixup = 1, .cutmix = 1, .probability = 0.8, .cutmix_share = 0.5, .by_pair = by_pair};
     look(c, 1, 5, &one);
     for (int i = 0; i < 120; i++) {
         const int j = i + repeat;
@@ -136,13 +141,15 @@ static void test_pairs(const kolo_dataset *d, bool by_pair, int repeat)
         const int both = mix.kind != KOLO_MIX_NONE;
         mixed += both;
         kolo_mix_apply(&mix, plain.pixels[i], plain.pixels[j], SIDE, SIDE, 3);
-        pixels &= !memcmp(one.pixels[i], plain.pixels[i], BYTES) && !memcmp(one.pixels[j], plain.pixels[j], BYTES);
+        pixels &=
+            !memcmp(one.pixels[i], plain.pixels[i], BYTES) && !memcmp(one.pixels[j], plain.pixels[j], BYTES);
         labels &= one.label[i] == plain.label[i] && one.label[j] == plain.label[j];
         labels &= one.label2[i] == plain.label[both ? j : i] && one.label2[j] == plain.label[both ? i : j];
         labels &= one.mix[i] == mix.weight && one.mix[j] == mix.weight;
         self += both && one.sample[i] == one.sample[j];
     }
-    ok(pixels, "%s, repeat=%d: rows %d apart are mixed as drawn; what has no partner stays", by_pair ? "pairs" : "batches", repeat, repeat);
+    ok(pixels, "%s, repeat=%d: rows %d apart are mixed as drawn; what has no partner stays",
+       by_pair ? "pairs" : "batches", repeat, repeat);
     ok(labels && mixed > 10, "both labels and their weight are told (%d pairs)", mixed);
     is_int(self, 0, "no picture is mixed with a view of itself");
 }
@@ -162,7 +169,8 @@ static void test_refusals(const kolo_dataset *d)
     ok(strstr(kolo_error_text(), "multiple of 16"), "the error says which batch can: %s", kolo_error_text());
     c = config_of(d);
     c.augment = "randaugment(2,99)";
-    is_int(kolo_loader_create(&l, &c), KOLO_ECONFIG, "augmentations are checked when the loader is made: %s", kolo_error_text());
+    is_int(kolo_loader_create(&l, &c), KOLO_ECONFIG, "augmentations are checked when the loader is made: %s",
+           kolo_error_text());
     c = config_of(d);
     c.train = false;
     c.mix.mixup = 1;
@@ -170,16 +178,19 @@ static void test_refusals(const kolo_dataset *d)
     c.augment = "cutout";
     c.batch = 25;
     kolo_loader_create(&l, &c);
-    ok(kolo_loader_next(l, &b) == 0 && b.words == 1 && b.samples[1] == 1, "validation is neither mixed nor repeated");
+    ok(kolo_loader_next(l, &b) == 0 && b.words == 1 && b.samples[1] == 1,
+       "validation is neither mixed nor repeated");
     kolo_loader_destroy(&l);
 }
 
 int main(void)
 {
     fixture raw = {.count = 100, .shards = 3, .height = 20, .width = 24, .channels = 3};
-    fixture jpeg = {.count = 100, .shards = 2, .height = 40, .width = 48, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture jpeg = {
+        .count = 100, .shards = 2, .height = 40, .width = 48, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     kolo_dataset *d = NULL, *e = NULL;
-    if (fixture_make(&raw) < 0 || fixture_make(&jpeg) < 0 || kolo_dataset_open(&d, raw.folder) < 0 || kolo_dataset_open(&e, jpeg.folder) < 0)
+    if (fixture_make(&raw) < 0 || fixture_make(&jpeg) < 0 || kolo_dataset_open(&d, raw.folder) < 0 ||
+        kolo_dataset_open(&e, jpeg.folder) < 0)
         diag("%s", kolo_error_text());
     test_determinism(d, "raw");
     test_determinism(e, "jpeg");

@@ -12,28 +12,39 @@ static int n;
 static void refused(const char *text, const char *words)
 {
     const int rc = kolo_augment_parse(text, list, MOST, &n);
-    if (!ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), words), "`%s` is refused: %s", text, words)) diag("status %d: %s", rc, kolo_error_text());
+    if (!ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), words), "`%s` is refused: %s", text, words))
+        diag("status %d: %s", rc, kolo_error_text());
 }
 
 static const char *name_of(int i) { return kolo_augmentation_table[list[i].index].name; }
 
 static void test_names(void)
 {
-    ok(kolo_augment_parse(NULL, list, MOST, &n) == 0 && n == 0 && kolo_augment_parse("", list, MOST, &n) == 0 && n == 0, "no text: nothing");
-    ok(kolo_augment_parse("cutout,brightness", list, MOST, &n) == 0 && n == 2 && list[0].index == 0 && list[1].index == 1,
+    ok(kolo_augment_parse(NULL, list, MOST, &n) == 0 && n == 0 &&
+           kolo_augment_parse("", list, MOST, &n) == 0 && n == 0,
+       "no text: nothing");
+    ok(kolo_augment_parse("cutout,brightness", list, MOST, &n) == 0 && n == 2 && list[0].index == 0 &&
+           list[1].index == 1,
        "names without parameters, at the places of the table that their random keys come from");
-    ok(kolo_augment_parse(" invert , contrast,", list, MOST, &n) == 0 && n == 2 && list[0].index == 3, "blanks and an empty entry do not matter");
-    ok(kolo_augment_parse("cutout,invert,cutout", list, MOST, &n) == 0 && list[2].before == 1 && list[1].before == 0,
+    ok(kolo_augment_parse(" invert , contrast,", list, MOST, &n) == 0 && n == 2 && list[0].index == 3,
+       "blanks and an empty entry do not matter");
+    ok(kolo_augment_parse("cutout,invert,cutout", list, MOST, &n) == 0 && list[2].before == 1 &&
+           list[1].before == 0,
        "an entry knows how often its name came before");
 }
 
 static void test_parameters(void)
 {
-    int rc = kolo_augment_parse("randaugment(3,14), erase( .25 ),jitter(0.4,0.3,0.2,0.1),grayscale", list, MOST, &n);
-    ok(rc == 0 && n == 4 && !strcmp(name_of(1), "erase") && !strcmp(name_of(3), "grayscale"), "commas between entries and within parentheses are told apart");
-    ok(list[0].parameter[0] == 3 && list[0].parameter[1] == 14 && list[2].parameter[2] == 0.2, "numbers are read");
-    ok(list[1].parameter[0] == 0.25 && list[1].parameter[2] == 0.33 && list[3].parameter[0] == 0.1, "what is not given takes its standard value");
-    ok(kolo_augment_parse("erase()", list, MOST, &n) == 0 && list[0].parameter[0] == 0.5, "empty parentheses: all standard values");
+    int rc = kolo_augment_parse("randaugment(3,14), erase( .25 ),jitter(0.4,0.3,0.2,0.1),grayscale", list,
+                                MOST, &n);
+    ok(rc == 0 && n == 4 && !strcmp(name_of(1), "erase") && !strcmp(name_of(3), "grayscale"),
+       "commas between entries and within parentheses are told apart");
+    ok(list[0].parameter[0] == 3 && list[0].parameter[1] == 14 && list[2].parameter[2] == 0.2,
+       "numbers are read");
+    ok(list[1].parameter[0] == 0.25 && list[1].parameter[2] == 0.33 && list[3].parameter[0] == 0.1,
+       "what is not given takes its standard value");
+    ok(kolo_augment_parse("erase()", list, MOST, &n) == 0 && list[0].parameter[0] == 0.5,
+       "empty parentheses: all standard values");
     char text[64];
     kolo_augment_usage(&kolo_augmentation_table[list[0].index], text, sizeof text);
     ok(!strncmp(text, "erase(probability=0.5, area_min=0.02", 36) && strlen(text) == 63,
@@ -60,7 +71,8 @@ static void test_refusals(void)
     refused("(2)", "a name belongs before");
     refused("erase)", "no augmentation");
     refused("a_name_that_is_longer_than_any_name_in_the_table_could_ever_reasonably_be", "too long");
-    refused("invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,"
+    refused("invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,invert,"
+            "invert,invert,"
             "invert,invert",
             "at most 16");
 }
@@ -90,8 +102,10 @@ static uint32_t first_word(int64_t pass, int64_t sample, int operation)
 static void test_keys(void)
 {
     const uint32_t one = first_word(kolo_augment_pass(3, 0), 5, 16);
-    ok(kolo_augment_pass(3, 0) == 3, "the first view of a sample has the key that a sample had without views");
-    ok(one != first_word(kolo_augment_pass(3, 1), 5, 16) && one != first_word(kolo_augment_pass(4, 0), 5, 16) && one != first_word(3, 6, 16) &&
+    ok(kolo_augment_pass(3, 0) == 3,
+       "the first view of a sample has the key that a sample had without views");
+    ok(one != first_word(kolo_augment_pass(3, 1), 5, 16) &&
+           one != first_word(kolo_augment_pass(4, 0), 5, 16) && one != first_word(3, 6, 16) &&
            one != first_word(3, 5, 17),
        "view, epoch, sample and operation have streams of their own");
     static const float mean[3] = {.5f, .5f, .5f}, std[3] = {.2f, .2f, .2f};

@@ -1,5 +1,6 @@
-/* Are the random numbers of augmentations distributed as their definitions say? Tolerances are 4 to 5 standard
- * deviations of what is counted; the draws are always the same, so a test that passes goes on to pass. */
+/* Are the random numbers of augmentations distributed as their definitions say? Tolerances are 4
+ * to 5 standard deviations of what is counted; the draws are always the same, so a test that
+ * passes goes on to pass. */
 #include "tap.h"
 
 #include "data/augment/augment.h"
@@ -58,12 +59,14 @@ static void test_erase(void)
             for (int x = left; x < left + width; x++) whole &= pixels[3 * (y * SIDE + x)] == 51;
         coloured &= pixels[3 * (top * SIDE + left) + 1] == 102 && pixels[3 * (top * SIDE + left) + 2] == 153;
     }
-    is_near((double)n / DRAWS, 0.25, 0.03, "erase(0.25) erases a quarter of the pictures (%d of %d)", n, DRAWS);
+    is_near((double)n / DRAWS, 0.25, 0.03, "erase(0.25) erases a quarter of the pictures (%d of %d)", n,
+            DRAWS);
     ok(whole && coloured, "one box of the mean colour");
     /* a box that does not fit is drawn again, which takes some of the largest away */
     is_near(area / n, 0.172, 0.013, "areas are even between .02 and .33: mean %.4f", area / n);
     is_near(aspect / n, log(0.3 * 3.3) / 2, 0.09, "log aspects are even about 0: mean %.3f", aspect / n);
-    is_near(aspect2 / n, pow(log(3.3 / 0.3), 2) / 12, 0.08, "and reach from .3 to 3.3: variance %.3f", aspect2 / n);
+    is_near(aspect2 / n, pow(log(3.3 / 0.3), 2) / 12, 0.08, "and reach from .3 to 3.3: variance %.3f",
+            aspect2 / n);
     is_near(down / n, 0.5, 0.05, "boxes lie anywhere: mean %.3f of the way down", down / n);
 }
 
@@ -86,8 +89,8 @@ static void test_noise(void)
     const double means[3] = {51.22, 102.41, 151.69}, deviations[3] = {24.99, 49.91, 60.24};
     for (int c = 0; c < 3; c++) {
         const double m = sum[c] / n;
-        ok(fabs(m - means[c]) < 1 && fabs(sqrt(square[c] / n - m * m) - deviations[c]) < 1.2, "noise of channel %d has mean %.1f and deviation %.1f", c, m,
-           sqrt(square[c] / n - m * m));
+        ok(fabs(m - means[c]) < 1 && fabs(sqrt(square[c] / n - m * m) - deviations[c]) < 1.2,
+           "noise of channel %d has mean %.1f and deviation %.1f", c, m, sqrt(square[c] / n - m * m));
     }
 }
 
@@ -102,7 +105,8 @@ static void test_jitter(void)
         low = pixels[0] < low ? pixels[0] : low, high = pixels[0] > high ? pixels[0] : high;
     }
     const double m = sum / DRAWS;
-    ok(low >= 59 && low <= 60 && high >= 139 && high <= 140, "brightness factors lie in 0.6 to 1.4: %d to %d", low, high);
+    ok(low >= 59 && low <= 60 && high >= 139 && high <= 140, "brightness factors lie in 0.6 to 1.4: %d to %d",
+       low, high);
     is_near(m, 99.5, 1.6, "their mean is 1"); /* values are cut off: half a level less */
     is_near(square / DRAWS - m * m, 80 * 80 / 12.0, 25, "and they are evenly distributed");
 }
@@ -127,7 +131,8 @@ static void test_rotate(void)
         kolo_adjust_affine(canvas, m, false, (const uint8_t[3]){0});
         if (memcmp(want, pixels, sizeof want)) n[0] = -1000;
     }
-    ok(n[0] > 880 && n[1] > 880 && n[2] > 880 && n[3] > 880, "angles are even between -40 and 40: %d %d %d %d", n[0], n[1], n[2], n[3]);
+    ok(n[0] > 880 && n[1] > 880 && n[2] > 880 && n[3] > 880,
+       "angles are even between -40 and 40: %d %d %d %d", n[0], n[1], n[2], n[3]);
 }
 
 /* Share of pictures that an entry changes. */

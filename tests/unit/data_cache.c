@@ -3,15 +3,19 @@
 #include "tap.h"
 
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/option.h"
+#include "base/thread.h"
 #include "data/cache.h"
 #include "data/loader.h"
 #include "data/shard/dataset.h"
 
 static fixture raw = {.count = 3000, .shards = 3, .height = 64, .width = 64, .channels = 3}; /* 36 MB */
-static fixture jpeg = {.count = 60, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+static fixture jpeg = {
+    .count = 60, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
 
 static int there(const char *name)
 {
@@ -31,7 +35,8 @@ static void test_bytes(const fixture *f, const char *kind)
     kolo_dataset_open(&plain, f->folder);
     is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 2), 0, "%s: a cache is filled", kind);
     kolo_cache_get_info(c, &info);
-    ok(info.filled == info.pieces && there(info.name), "all %lld pieces by the only process", (long long)info.pieces);
+    ok(info.filled == info.pieces && there(info.name), "all %lld pieces by the only process",
+       (long long)info.pieces);
     for (int64_t i = 0; i < f->count; i++) {
         const size_t n = kolo_dataset_bytes(d, i);
         same &= kolo_dataset_read(d, i, a) == 0 && kolo_dataset_read(plain, i, b) == 0 && !memcmp(a, b, n);
@@ -68,7 +73,8 @@ static void test_bytes(const fixture *f, const char *kind)
         hits[k] = s.hits;
         kolo_loader_destroy(&l);
     }
-    ok(crc[0] == crc[1] && hits[0] == 0 && hits[1] == 120, "%s: batches do not change, and hits are counted", kind);
+    ok(crc[0] == crc[1] && hits[0] == 0 && hits[1] == 120, "%s: batches do not change, and hits are counted",
+       kind);
     kolo_cache_close(&c);
     ok(!there(info.name) && !kolo_dataset_memory(d, 0), "%s: the last to leave removes it", kind);
     kolo_dataset_close(&d);
@@ -91,7 +97,8 @@ static void test_share(void)
         same &= kolo_dataset_read(d, i, got) == 0 && !memcmp(got, want, sizeof want);
         placed &= (kolo_dataset_memory(d, i) != NULL) == (i >= 700 && i < 2100);
     }
-    ok(same && placed && info.bytes < 1400 * 12288 + 4 * 4096, "a share: its samples in memory, the others in the files");
+    ok(same && placed && info.bytes < 1400 * 12288 + 4 * 4096,
+       "a share: its samples in memory, the others in the files");
     for (int64_t i = 690; same && i < 2110; i += 10) {
         const int64_t n = kolo_dataset_run(d, i, 20);
         same = kolo_dataset_read_run(d, i, n, run) == 0;
@@ -157,7 +164,8 @@ static void test_sharing(void)
     }
     kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1);
     kolo_cache_get_info(c, &info);
-    ok(!bad && filled == info.pieces && info.filled == 0, "four processes fill %lld pieces together, each once", (long long)info.pieces);
+    ok(!bad && filled == info.pieces && info.filled == 0,
+       "four processes fill %lld pieces together, each once", (long long)info.pieces);
     is_int(agree, MOST, "and read the same");
     kolo_cache_close(&c);
     ok(there(info.name), "it stays while somebody reads it");
@@ -203,13 +211,98 @@ static void test_left_ones(void)
     kolo_dataset_close(&d);
 }
 
+/* Another process, of user `uid`, makes and locks the first `names` names that a cache may have, and stays.
+ */
+static pid_t occupy(const char *first, int names, uid_t uid, mode_t mode)
+{
+    int done[2];
+    char end;
+    if (pipe(done) < 0) return -1;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        int bad = uid != geteuid() && setresuid(uid, uid, uid) < 0;
+        for (int i = 0; i < names; i++) {
+            char name[300], number[16] = "";
+            if (i) snprintf(number, sizeof number, "-%d", i);
+            snprintf(name, sizeof name, "/dev/shm%s%s", first, number);
+            const int fd = open(name, O_RDWR | O_CREAT, mode);
+            bad |= fd < 0 || fchmod(fd, mode) < 0 || flock(fd, LOCK_EX) < 0;
+        }
+        if (bad || write(done[1], "x", 1) < 0) _exit(1);
+        pause();
+    }
+    close(done[1]);
+    if (read(done[0], &end, 1) != 1) diag("the names cannot be occupied");
+    close(done[0]);
+    return pid;
+}
+
+static void let_go(pid_t pid, const char *first)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    for (int i = 0; i < 8; i++) {
+        char name[300], number[16] = "";
+        if (i) snprintf(number, sizeof number, "-%d", i);
+        snprintf(name, sizeof name, "/dev/shm%s%s", first, number);
+        unlink(name);
+    }
+}
+
+static void test_occupied(void)
+{
+    enum { OTHER = 65534 };
+    kolo_dataset *d;
+    kolo_cache *c;
+    kolo_cache_info info;
+    kolo_dataset_open(&d, raw.folder);
+    const int64_t all = kolo_dataset_get_info(d)->count;
+    kolo_cache_open(&c, d, 0, all, 2);
+    kolo_cache_get_info(c, &info);
+    const int64_t want = sum_of(d);
+    kolo_cache_close(&c);
+    if (geteuid() == 0) {
+        char second[160];
+        snprintf(second, sizeof second, "%s-1", info.name);
+        pid_t pid = occupy(info.name, 1, OTHER, 0666);
+        double begin = kolo_time();
+        is_int(kolo_cache_open(&c, d, 0, all, 2), 0,
+               "another user has made and locked a file of its name: a cache is made all the same");
+        ok(kolo_time() - begin < 3, "at once");
+        kolo_cache_info other = {.name = ""};
+        if (c) kolo_cache_get_info(c, &other);
+        is_text(other.name, second, "under another name");
+        is_int(sum_of(d), want, "with the same bytes");
+        kolo_cache_close(&c);
+        ok(there(info.name), "theirs is left alone");
+        let_go(pid, info.name);
+        pid = occupy(info.name, 8, OTHER, 0666);
+        begin = kolo_time();
+        is_int(kolo_cache_open(&c, d, 0, all, 2), 0, "they have all names: it is no error");
+        ok(!c && kolo_time() - begin < 3, "but there is no cache, which is clear at once (%s)",
+           kolo_error_text());
+        is_int(sum_of(d), want, "samples are read from their files");
+        let_go(pid, info.name);
+    } else skip("another user's file: only root can be two users");
+    const pid_t pid = occupy(info.name, 1, geteuid(), 0600);
+    const double begin = kolo_time();
+    is_int(kolo_cache_open(&c, d, 0, all, 2), 0,
+           "a process of this user locks it and never lets go: no error");
+    ok(!c && kolo_time() - begin < 15, "after %.1f s there is no cache (%s)", kolo_time() - begin,
+       kolo_error_text());
+    is_int(sum_of(d), want, "samples are read from their files");
+    let_go(pid, info.name);
+    kolo_dataset_close(&d);
+}
+
 static void test_refusals(void)
 {
     kolo_dataset *d;
     kolo_cache *c;
     kolo_dataset_open(&d, raw.folder);
     setenv("SLURM_MEM_PER_NODE", "20", 1);
-    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1), KOLO_ECONFIG, "36 MB do not fit into a job of 20: %s", kolo_error_text());
+    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1), KOLO_ECONFIG,
+           "36 MB do not fit into a job of 20: %s", kolo_error_text());
     ok(strstr(kolo_error_text(), "are missing") && !c, "the shortfall is told");
     unsetenv("SLURM_MEM_PER_NODE");
     char path[512];
@@ -220,8 +313,10 @@ static void test_refusals(void)
     int fd = open(path, O_RDWR);
     kolo_file_pwrite(fd, path, &wrong, 1, p.data + 700 * 12288 + 5);
     close(fd);
-    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 3), KOLO_EINPUT, "a changed byte is found by its checksum");
-    ok(strstr(kolo_error_text(), "sample 1700 (number 700 of") && strstr(kolo_error_text(), "00001-of"), "%s", kolo_error_text());
+    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 3), KOLO_EINPUT,
+           "a changed byte is found by its checksum");
+    ok(strstr(kolo_error_text(), "sample 1700 (number 700 of") && strstr(kolo_error_text(), "00001-of"), "%s",
+       kolo_error_text());
     kolo_dataset_close(&d);
 }
 
@@ -234,6 +329,7 @@ int main(void)
     test_share();
     test_sharing();
     test_left_ones();
+    test_occupied();
     test_refusals();
     fixture_remove(&raw);
     fixture_remove(&jpeg);

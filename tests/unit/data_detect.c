@@ -22,9 +22,11 @@ static void draw_all(void)
         uint8_t *to = p->pixels;
         for (int y = 0; y < p->height; y++)
             for (int x = 0; x < p->width; x++)
-                for (int c = 0; c < 3; c++) *to++ = (uint8_t)(40 + abs((2 * x + y + 50 * c + 37 * n) % 320 - 160));
+                for (int c = 0; c < 3; c++)
+                    *to++ = (uint8_t)(40 + abs((2 * x + y + 50 * c + 37 * n) % 320 - 160));
     }
-    for (int i = 0; i < COUNT(golden_boxes); i++) kolo_boxes_add(&boxes[golden_boxes[i].picture], golden_boxes[i].box, golden_boxes[i].cls);
+    for (int i = 0; i < COUNT(golden_boxes); i++)
+        kolo_boxes_add(&boxes[golden_boxes[i].picture], golden_boxes[i].box, golden_boxes[i].cls);
 }
 
 static double spread(double part, double low, double high) { return low + (high - low) * part; }
@@ -75,8 +77,9 @@ static void check_grid(const struct golden_detect *g, const uint8_t *to)
                 near += d <= 2;
                 sum += d;
             }
-    ok(strlen(g->grid) == 2 * (size_t)all && near >= all * 98 / 100 && sum / all < 1, "%s: the same picture (%d of %d values within 2 levels, on average %.2f)",
-       g->name, near, all, sum / all);
+    ok(strlen(g->grid) == 2 * (size_t)all && near >= all * 98 / 100 && sum / all < 1,
+       "%s: the same picture (%d of %d values within 2 levels, on average %.2f)", g->name, near, all,
+       sum / all);
 }
 
 static void test_golden(void)
@@ -105,7 +108,8 @@ static void test_boxes(void)
     ok(b.count == 2 && b.cls[0] == 7 && b.cls[1] == 150 && b.box[0][3] == 50,
        "boxes of a side of one pixel or less are dropped, the others keep order and class");
     kolo_boxes_move(&b, 0, 2, 3, -4);
-    ok(b.box[0][0] == 23 && b.box[0][1] == 36 && b.box[0][2] == 63 && b.box[0][3] == 96, "scale, then translation");
+    ok(b.box[0][0] == 23 && b.box[0][1] == 36 && b.box[0][2] == 63 && b.box[0][3] == 96,
+       "scale, then translation");
     kolo_boxes_flip(&b, 0, 100);
     ok(b.box[0][0] == 37 && b.box[0][2] == 77 && b.box[0][1] == 36, "mirrored in a picture 100 wide");
     kolo_boxes_clip(&b, 0, 70, 50);
@@ -150,10 +154,12 @@ static void test_middle(void)
     kolo_boxes_add(&given, box, 7);
     kolo_detect_usual(&c, SIDE, SIDE, false);
     c.middle = true, c.fill = 128; /* as darknet */
-    is_int(kolo_detect_make(detector, &c, &draw, &picture, &given, to, &made), 0, "made (%s)", kolo_error_text());
+    is_int(kolo_detect_make(detector, &c, &draw, &picture, &given, to, &made), 0, "made (%s)",
+           kolo_error_text());
     for (int i = 0; i < SIDE * SIDE * 3; i++) wrong += to[i] != (i / (3 * SIDE) / 16 % 3 == 0 ? 128 : 200);
     is_int(wrong, 0, "16 rows of gray, the picture, 16 rows of gray");
-    ok(made.count == 1 && made.box[0][0] == 64 - 16 && made.box[0][2] == 64 - 6.4f && made.box[0][1] == 24 && made.box[0][3] == 40,
+    ok(made.count == 1 && made.box[0][0] == 64 - 16 && made.box[0][2] == 64 - 6.4f && made.box[0][1] == 24 &&
+           made.box[0][3] == 40,
        "its box is where it is, mirrored");
     const double there[4] = {6.4, 24, 16, 40};
     kolo_detect_unfit(&c, 20, 40, there, back);
@@ -217,8 +223,10 @@ static void test_carried(bool mosaic, double perspective)
         kolo_picture_free(&whole);
         kolo_boxes_free(&out);
     }
-    /* half a pixel of rounding here and half where sides are cut off to whole pixels; a perspective makes trapezes */
-    ok(seen > 25 && worst <= (perspective > 0 ? 3 : 1), "%s%s: %d boxes lie round what they held (%.2f pixels apart)", mosaic ? "mosaic" : "single",
+    /* half a pixel of rounding here and half where sides are cut off to whole pixels; a
+     * perspective makes trapezes */
+    ok(seen > 25 && worst <= (perspective > 0 ? 3 : 1),
+       "%s%s: %d boxes lie round what they held (%.2f pixels apart)", mosaic ? "mosaic" : "single",
        perspective > 0 ? " with perspective" : "", seen, worst);
 }
 
@@ -258,8 +266,10 @@ static void test_hsv(void)
     uint8_t keep[4096 * 3];
     memcpy(keep, p.pixels, sizeof keep);
     kolo_detect_hsv(&p, 0, 0, 0);
-    for (size_t i = 0; i < sizeof keep; i++) worst = abs(p.pixels[i] - keep[i]) > worst ? abs(p.pixels[i] - keep[i]) : worst;
-    ok(worst <= 5, "there and back within what 180 hues and 256 saturations can tell apart (%d levels)", worst);
+    for (size_t i = 0; i < sizeof keep; i++)
+        worst = abs(p.pixels[i] - keep[i]) > worst ? abs(p.pixels[i] - keep[i]) : worst;
+    ok(worst <= 5, "there and back within what 180 hues and 256 saturations can tell apart (%d levels)",
+       worst);
     memcpy(p.pixels, keep, sizeof keep);
     kolo_detect_hsv(&p, 0, -255, 0);
     for (int i = 0; i < 4096; i++) {
@@ -271,7 +281,8 @@ static void test_hsv(void)
     const uint8_t red[3] = {255, 0, 0};
     for (int i = 0; i < 4096; i++) memcpy(p.pixels + 3 * i, red, 3);
     kolo_detect_hsv(&p, 60, 0, -55);
-    for (int i = 0; i < 4096; i++) turned &= p.pixels[3 * i] == 0 && p.pixels[3 * i + 1] == 200 && !p.pixels[3 * i + 2];
+    for (int i = 0; i < 4096; i++)
+        turned &= p.pixels[3 * i] == 0 && p.pixels[3 * i + 1] == 200 && !p.pixels[3 * i + 2];
     ok(turned, "red turned by 60 of 180 is green, and darker by 55");
     kolo_picture_free(&p);
 }
@@ -302,10 +313,12 @@ static void test_draws(void)
             inside &= d.sample[k] >= 0 && d.sample[k] < SAMPLES;
             pick += (double)d.sample[k];
         }
-        if (d.mosaic) inside &= d.center_x >= 320 && d.center_x < 960 && d.center_y >= 320 && d.center_y < 960;
+        if (d.mosaic)
+            inside &= d.center_x >= 320 && d.center_x < 960 && d.center_y >= 320 && d.center_y < 960;
     }
     ok(same && other == DRAWS, "a draw follows from seed, epoch and sample, and another epoch has another");
-    ok(inside && filled, "pictures are of the split, for mixup with boxes; centres lie in the middle of the canvas");
+    ok(inside && filled,
+       "pictures are of the split, for mixup with boxes; centres lie in the middle of the canvas");
     is_near(mosaic / (double)DRAWS, 0.5, 0.035, "half are mosaics");
     ok(mixup == mosaic, "and all of these mixed");
     is_near(flip / (double)DRAWS, 0.5, 0.035, "half are mirrored");

@@ -1,10 +1,12 @@
 #include "data_fixture.h"
+#include "flip.h"
 #include "tap.h"
 
 #include "base/option.h"
 #include "base/thread.h"
 #include "data/augment/augment.h"
 #include "data/loader.h"
+#include "data/shard/dataset.h"
 
 static kolo_loader_config config_of(const kolo_dataset *d)
 {
@@ -59,7 +61,9 @@ static void look(kolo_loader_config c, int ranks, int64_t start, int64_t steps, 
                 s->sample[at] = b.samples[i];
                 s->label[at] = b.labels[i];
             }
-            if (b.epoch * per_epoch + b.step != start + t) diag("step %lld came as epoch %lld step %lld", (long long)t, (long long)b.epoch, (long long)b.step);
+            if (b.epoch * per_epoch + b.step != start + t)
+                diag("step %lld came as epoch %lld step %lld", (long long)t, (long long)b.epoch,
+                     (long long)b.step);
             kolo_loader_release(l, &b);
         }
         kolo_loader_destroy(&l);
@@ -101,14 +105,16 @@ static void test_seek(const kolo_dataset *d)
     c.readers = 2;
     look(c, 1, 0, 12, &one);
     look(c, 1, 7, 5, &two);
-    ok(memcmp(one.crc + 7 * 24, two.crc, 5 * 24 * 4) == 0, "a loader that starts at step 7 of two epochs continues the same order");
+    ok(memcmp(one.crc + 7 * 24, two.crc, 5 * 24 * 4) == 0,
+       "a loader that starts at step 7 of two epochs continues the same order");
     kolo_loader *l;
     kolo_batch b;
     kolo_loader_create(&l, &c);
     for (int i = 0; i < 20; i++) kolo_loader_seek(l, i, i % kolo_loader_steps(l));
     kolo_loader_seek(l, 0, 3);
     int rc = kolo_loader_next(l, &b);
-    ok(rc == 0 && b.step == 3 && b.epoch == 0 && b.samples[0] == one.sample[3 * 24], "many seeks: the last one counts");
+    ok(rc == 0 && b.step == 3 && b.epoch == 0 && b.samples[0] == one.sample[3 * 24],
+       "many seeks: the last one counts");
     kolo_loader_destroy(&l);
     ok(!l, "destroyed with a batch held and readers at work");
 }
@@ -172,7 +178,8 @@ static void test_validation(const kolo_dataset *d, const char *kind)
         for (int64_t i = 0; i < b.valid; i++) ordered &= b.samples[i] == next++;
         kolo_loader_release(l, &b);
     }
-    ok(rc == 1 && next == 100 && ordered, "%s: validation shows every sample once, in order, then ends", kind);
+    ok(rc == 1 && next == 100 && ordered, "%s: validation shows every sample once, in order, then ends",
+       kind);
     is_int(kolo_loader_next(l, &b), 1, "%s: and stays at its end", kind);
     kolo_loader_seek(l, 0, 0);
     ok(kolo_loader_next(l, &b) == 0 && b.samples[0] == 0, "%s: after a seek it begins again", kind);
@@ -227,7 +234,8 @@ static void test_direct(void)
     kolo_loader_create(&l, &c);
     kolo_loader_next(l, &b);
     fixture_pixels(&f, b.samples[0], want);
-    ok(b.pixels[0] == want[0] && b.pixels[2] == want[0] && b.pixels[3 * 783 + 1] == want[783], "gray is repeated for a colour network");
+    ok(b.pixels[0] == want[0] && b.pixels[2] == want[0] && b.pixels[3 * 783 + 1] == want[783],
+       "gray is repeated for a colour network");
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
     fixture_remove(&f);
@@ -235,7 +243,13 @@ static void test_direct(void)
 
 static void test_orientation(void)
 {
-    fixture f = {.count = 4, .shards = 1, .height = 24, .width = 40, .channels = 3, .encoding = KOLO_ENCODING_JPEG, .orientation = 6};
+    fixture f = {.count = 4,
+                 .shards = 1,
+                 .height = 24,
+                 .width = 40,
+                 .channels = 3,
+                 .encoding = KOLO_ENCODING_JPEG,
+                 .orientation = 6};
     kolo_dataset *d;
     kolo_loader *l;
     kolo_batch b;
@@ -252,7 +266,8 @@ static void test_orientation(void)
     kolo_jpeg_create(&jpeg);
     kolo_picture_decode(jpeg, blob, kolo_dataset_bytes(d, 3), 3, &want);
     ok(want.height == 40 && want.width == 24, "a picture with EXIF orientation 6 stands upright");
-    ok(rc == 0 && memcmp(b.pixels + 3 * 24 * 40 * 3, want.pixels, 24 * 40 * 3) == 0, "the loader turns it too");
+    ok(rc == 0 && memcmp(b.pixels + 3 * 24 * 40 * 3, want.pixels, 24 * 40 * 3) == 0,
+       "the loader turns it too");
     free(blob);
     kolo_picture_free(&want);
     kolo_jpeg_destroy(&jpeg);
@@ -280,7 +295,8 @@ static void test_refusals(const kolo_dataset *d)
 
 static void test_damage(void)
 {
-    fixture f = {.count = 60, .shards = 1, .height = 40, .width = 40, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture f = {
+        .count = 60, .shards = 1, .height = 40, .width = 40, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     kolo_dataset *d;
     kolo_loader *l;
     kolo_batch b;
@@ -304,7 +320,8 @@ static void test_damage(void)
     ok(kolo_loader_next(l, &b) == 0, "a batch before the damaged sample comes");
     kolo_loader_release(l, &b);
     is_int(kolo_loader_next(l, &b), KOLO_EINPUT, "the batch with the damaged sample fails");
-    ok(strstr(kolo_error_text(), "sample 30") && strstr(kolo_error_text(), "00000-of-00001.h5") && strstr(kolo_error_text(), "pic000030"),
+    ok(strstr(kolo_error_text(), "sample 30") && strstr(kolo_error_text(), "00000-of-00001.h5") &&
+           strstr(kolo_error_text(), "pic000030"),
        "sample, file and source are named: %s", kolo_error_text());
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
@@ -313,7 +330,8 @@ static void test_damage(void)
 
 static void test_bad_samples(void)
 {
-    fixture f = {.count = 100, .shards = 1, .height = 40, .width = 40, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture f = {
+        .count = 100, .shards = 1, .height = 40, .width = 40, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     kolo_dataset *d;
     kolo_loader *l;
     kolo_batch b;
@@ -335,7 +353,8 @@ static void test_bad_samples(void)
         kolo_loader_release(l, &b);
     }
     kolo_loader_get_stats(l, &s);
-    ok(rc == 0 && wrong == 0 && counted[32] == 3 && counted[78] == 2 && counted[30] == 0, "damaged samples are replaced by the next sound one, with its label");
+    ok(rc == 0 && wrong == 0 && counted[32] == 3 && counted[78] == 2 && counted[30] == 0,
+       "damaged samples are replaced by the next sound one, with its label");
     is_int(s.bad, 6, "and counted each time");
     kolo_loader_destroy(&l);
     look(c, 1, 0, 10, &one);
@@ -344,11 +363,134 @@ static void test_bad_samples(void)
     c.max_bad = 2;
     kolo_loader_create(&l, &c);
     for (rc = 0; rc == 0 && (rc = kolo_loader_next(l, &b)) == 0;) kolo_loader_release(l, &b);
-    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "more than max_bad=2") && strstr(kolo_error_text(), "pic0000"),
+    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "more than max_bad=2") &&
+           strstr(kolo_error_text(), "pic0000"),
        "a third one is too many for max_bad=2: %s", kolo_error_text());
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
     fixture_remove(&f);
+}
+
+/* One flipped bit in the middle of sample 7, which every decoder would take for another picture. */
+static void flip_in_sample(const fixture *f)
+{
+    char path[512];
+    kolo_shard_places p;
+    kolo_shard_arrays a;
+    snprintf(path, sizeof path, "%s/toy-train-00000-of-00001.h5", f->folder);
+    if (kolo_shard_inspect(path, NULL, &p, &a) < 0) diag("%s", kolo_error_text());
+    const uint64_t raw = (uint64_t)f->height * (uint64_t)f->width * (uint64_t)f->channels;
+    const uint64_t from = a.offsets ? a.offsets[7] : 7 * raw, to = a.offsets ? a.offsets[8] : 8 * raw;
+    flip_bit(path, (int64_t)(8 * (p.data + (from + to) / 2) + 2));
+    kolo_shard_arrays_free(&a);
+}
+
+/* Reads an epoch. used: sample 7 was in it. */
+static int read_epoch(const kolo_loader_config *c, int64_t *bad, bool *used)
+{
+    kolo_loader *l;
+    kolo_batch b;
+    kolo_loader_stats s;
+    int rc = kolo_loader_create(&l, c);
+    *used = false;
+    for (int64_t t = 0; rc == 0 && t < kolo_loader_steps(l); t++) {
+        rc = kolo_loader_next(l, &b);
+        for (int64_t i = 0; rc == 0 && i < b.valid; i++) *used |= b.samples[i] == 7;
+        if (rc == 0) kolo_loader_release(l, &b);
+    }
+    if (l) kolo_loader_get_stats(l, &s);
+    *bad = s.bad;
+    kolo_loader_destroy(&l);
+    return rc;
+}
+
+/* What the loader makes of a damaged sample that its decoder takes. side: of the batch's pictures. */
+static void checks_samples(const char *what, fixture f, int side, int64_t words)
+{
+    kolo_dataset *d;
+    int64_t bad;
+    bool used;
+    if (fixture_make(&f) < 0 || kolo_dataset_open(&d, f.folder) < 0) diag("%s", kolo_error_text());
+    flip_in_sample(&f);
+    kolo_loader_config c = config_of(d);
+    c.batch = 5, c.height = c.width = side, c.words = words;
+    if (words) c.detect = (kolo_detect_config){.height = side, .width = side};
+    for (int train = 0; train < 2; train++) {
+        c.train = train;
+        const int rc = read_epoch(&c, &bad, &used);
+        ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "sample 7 (number 7 of") &&
+               strstr(kolo_error_text(), "00000-of-00001.h5") && strstr(kolo_error_text(), "crc32c"),
+           "%s, %s: a flipped bit: %s", what, train ? "training" : "validation", kolo_error_text());
+    }
+    c.max_bad = 1;
+    ok(read_epoch(&c, &bad, &used) == 0 && bad == 1 && !used,
+       "%s, max_bad=1: the sample is counted and replaced", what);
+    c.train = false;
+    is_int(read_epoch(&c, &bad, &used), KOLO_EINPUT, "%s, max_bad=1: validation replaces nothing", what);
+    kolo_dataset_close(&d);
+    fixture_remove(&f);
+}
+
+/* What changes after it was read for the first time is found, too, by one of the next reads. */
+static void checks_again(fixture f)
+{
+    kolo_dataset *d;
+    uint8_t data[24 * 24 * 3];
+    int64_t failed = -1;
+    int rc = fixture_make(&f), reads = 0;
+    if (rc < 0 || kolo_dataset_open(&d, f.folder) < 0) diag("%s", kolo_error_text());
+    kolo_dataset_read_run(d, 7, 1, data);
+    is_int(kolo_dataset_check_run(d, 7, 1, data, &failed), 0, "sample 7 is what was packed");
+    flip_in_sample(&f);
+    kolo_dataset_read_run(d, 7, 1, data);
+    while (rc == 0 && reads++ < KOLO_DATASET_CHECK_EVERY) rc = kolo_dataset_check_run(d, 7, 1, data, &failed);
+    ok(rc == KOLO_EINPUT && failed == 7, "it is changed: found at read %d from then on", reads);
+    kolo_dataset_close(&d);
+    fixture_remove(&f);
+}
+
+/* A box in every picture. */
+static int one_box(int64_t first, int64_t n, kolo_shard_table *t)
+{
+    static const char *const names[] = {"box",    "box_class",  "box_flags", "box_area",
+                                        "box_id", "box_offset", "transform"};
+    static const enum kolo_table_type types[] = {KOLO_TABLE_F32, KOLO_TABLE_I32, KOLO_TABLE_U8,
+                                                 KOLO_TABLE_F32, KOLO_TABLE_I64, KOLO_TABLE_U64,
+                                                 KOLO_TABLE_F32};
+    static const int columns[] = {4, 1, 1, 1, 1, 1, 4};
+    (void)first;
+    for (int i = 0; i < 7; i++) {
+        t[i] = (kolo_shard_table){.name = names[i],
+                                  .type = types[i],
+                                  .rank = columns[i] > 1 ? 2 : 1,
+                                  .dim = {n + (i == 5), columns[i]}};
+        t[i].data = kolo_alloc(kolo_shard_table_bytes(&t[i]) + 8);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const float box[4] = {1, 2, 9, 8}, same[4] = {1, 1, 0, 0};
+        memcpy((float *)t[0].data + 4 * i, box, sizeof box);
+        ((uint64_t *)t[5].data)[i + 1] = (uint64_t)i + 1;
+        memcpy((float *)t[6].data + 4 * i, same, sizeof same);
+    }
+    return 7;
+}
+
+static void test_checksums(void)
+{
+    fixture raw = {.count = 20,
+                   .shards = 1,
+                   .height = 24,
+                   .width = 24,
+                   .channels = 3,
+                   .encoding = KOLO_ENCODING_RAW},
+            jpeg = raw, boxes = raw;
+    jpeg.encoding = KOLO_ENCODING_JPEG;
+    boxes.task = "detection", boxes.box_form = "xyxy", boxes.tables = one_box;
+    checks_samples("raw, as it lies in the file", raw, 24, 0);
+    checks_samples("raw, resized", raw, 16, 0);
+    checks_samples("jpeg", jpeg, 24, 0);
+    checks_samples("boxes", boxes, 32, 6);
+    checks_again(raw);
 }
 
 static void test_synthetic(void)
@@ -367,10 +509,12 @@ static void test_synthetic(void)
     look(c, 1, 0, 5, &one);
     look(c, 4, 0, 5, &two);
     ok(equal(&one, &two), "synthetic batches do not depend on the number of ranks");
-    ok(one.crc[0] != one.crc[1] && one.label[0] >= 0 && one.label[0] < 10, "they hold noise and labels in range");
+    ok(one.crc[0] != one.crc[1] && one.label[0] >= 0 && one.label[0] < 10,
+       "they hold noise and labels in range");
     c.train = false;
     look(c, 1, 0, 32, &one);
-    ok(one.sample[999] == 999 && one.sample[1000] == -1 && one.label[1000] == -1, "a short synthetic batch is padded");
+    ok(one.sample[999] == 999 && one.sample[1000] == -1 && one.label[1000] == -1,
+       "a short synthetic batch is padded");
 }
 
 static void test_speed(void)
@@ -390,11 +534,14 @@ static void test_speed(void)
     kolo_loader_stats s;
     kolo_loader_get_stats(l, &s);
     const double seconds = kolo_time() - begin;
-    diag("%.0f samples/s of 784 bytes with one reader, %.0f %% of the time spent waiting", (double)n / seconds, 100 * s.wait_seconds / seconds);
-    ok(s.samples == n && s.bytes == n * 784 && s.wait_seconds <= seconds && s.hits == 0 && s.bad == 0, "statistics count samples, bytes and the wait");
+    diag("%.0f samples/s of 784 bytes with one reader, %.0f %% of the time spent waiting",
+         (double)n / seconds, 100 * s.wait_seconds / seconds);
+    ok(s.samples == n && s.bytes == n * 784 && s.wait_seconds <= seconds && s.hits == 0 && s.bad == 0,
+       "statistics count samples, bytes and the wait");
     const double p50 = kolo_latency_quantile(&s.sample, .5), p99 = kolo_latency_quantile(&s.sample, .99);
     ok(p50 > 0 && p50 <= p99 && kolo_latency_quantile(&s.read, .5) <= p50 && p50 * (double)n < 4 * seconds,
-       "latencies: a read %.2f us, a sample %.2f us, one of a hundred above %.2f us", kolo_latency_quantile(&s.read, .5) * 1e6, p50 * 1e6, p99 * 1e6);
+       "latencies: a read %.2f us, a sample %.2f us, one of a hundred above %.2f us",
+       kolo_latency_quantile(&s.read, .5) * 1e6, p50 * 1e6, p99 * 1e6);
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
     fixture_remove(&f);
@@ -403,7 +550,8 @@ static void test_speed(void)
 int main(void)
 {
     fixture raw = {.count = 100, .shards = 3, .height = 30, .width = 22, .channels = 3};
-    fixture jpeg = {.count = 100, .shards = 2, .height = 70, .width = 90, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture jpeg = {
+        .count = 100, .shards = 2, .height = 70, .width = 90, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     kolo_dataset *r = NULL, *j = NULL;
     if (fixture_make(&raw) < 0 || kolo_dataset_open(&r, raw.folder) < 0) diag("%s", kolo_error_text());
     if (fixture_make(&jpeg) < 0 || kolo_dataset_open(&j, jpeg.folder) < 0) diag("%s", kolo_error_text());
@@ -419,6 +567,7 @@ int main(void)
     test_refusals(r);
     test_damage();
     test_bad_samples();
+    test_checksums();
     test_synthetic();
     test_speed();
     kolo_dataset_close(&r);

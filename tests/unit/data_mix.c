@@ -1,4 +1,4 @@
-/* mixup and CutMix: against golden/images/mixing.json where it is there, and as distributions. */
+/* mixup and CutMix: against tests/golden/images/mixing.json, and as distributions. */
 #include "tap.h"
 
 #include "data/augment/mix.h"
@@ -12,9 +12,9 @@ static uint8_t pictures[N][H][W][C];
 /* The formula's numbers lie within sqrt(3): as bytes, 70 levels a unit about 128. */
 static double level(double value) { return 128 + 70 * value; }
 
-static void draw(void)
+static void draw(uint64_t seed)
 {
-    golden_fill("mix.x", 1, 0, golden_unit, &golden[0][0][0][0], N * C * H * W);
+    golden_fill("mix.x", seed, 0, golden_unit, &golden[0][0][0][0], N * C * H * W);
     for (int i = 0; i < N; i++)
         for (int c = 0; c < C; c++)
             for (int y = 0; y < H; y++)
@@ -24,11 +24,13 @@ static void draw(void)
 /* Largest distance of picture i from the file's, in levels. */
 static double distance(const cJSON *record, int i, const uint8_t *got)
 {
-    const cJSON *values = cJSON_GetObjectItem(cJSON_GetObjectItem(record, "image"), "f64"), *value = values->child;
+    const cJSON *values = cJSON_GetObjectItem(cJSON_GetObjectItem(record, "image"), "f64"),
+                *value = values->child;
     double worst = 0;
     for (int k = 0; k < i * BYTES; k++) value = value->next;
     for (int c = 0; c < C; c++)
-        for (int p = 0; p < H * W; p++, value = value->next) worst = fmax(worst, fabs(got[p * C + c] - level(value->valuedouble)));
+        for (int p = 0; p < H * W; p++, value = value->next)
+            worst = fmax(worst, fabs(got[p * C + c] - level(value->valuedouble)));
     return worst;
 }
 
@@ -58,16 +60,10 @@ static void check_case(const cJSON *json, const char *name, const kolo_mix *mix)
 
 static void test_golden(void)
 {
-    const char *root = getenv("KOLO_SHARED") ? getenv("KOLO_SHARED") : "../shared";
-    char path[512], *text;
     kolo_mix mix;
-    snprintf(path, sizeof path, "%s/golden/images/mixing.json", root);
-    if (!kolo_file_exists(path) || kolo_file_read(path, &text, NULL) < 0) {
-        skip("no reference pictures (KOLO_SHARED)");
-        return;
-    }
-    cJSON *json = cJSON_Parse(text);
-    free(text);
+    cJSON *json = golden_read(GOLDEN_FOLDER "/images/mixing.json");
+    if (!ok(json != NULL, GOLDEN_FOLDER "/images/mixing.json can be read")) return;
+    draw(golden_seed(json));
     for (int i = 0; i < 4; i++) {
         const double lambda = i % 2 ? 0.7 : 0.25;
         char name[64];
@@ -81,9 +77,12 @@ static void test_golden(void)
         char name[64];
         snprintf(name, sizeof name, "cutmix_%s_%g_%g_%g", i < 3 ? "roll" : "flip", cut[0], cut[1], cut[2]);
         kolo_mix_box(&mix, cut[2], (int)cut[1], (int)cut[0], H, W);
-        const cJSON *record = cJSON_GetObjectItem(json, name), *box = cJSON_GetObjectItem(record, "box_x1y1x2y2");
-        ok(mix.left == cJSON_GetArrayItem(box, 0)->valueint && mix.top == cJSON_GetArrayItem(box, 1)->valueint &&
-               mix.right == cJSON_GetArrayItem(box, 2)->valueint && mix.bottom == cJSON_GetArrayItem(box, 3)->valueint &&
+        const cJSON *record = cJSON_GetObjectItem(json, name),
+                    *box = cJSON_GetObjectItem(record, "box_x1y1x2y2");
+        ok(mix.left == cJSON_GetArrayItem(box, 0)->valueint &&
+               mix.top == cJSON_GetArrayItem(box, 1)->valueint &&
+               mix.right == cJSON_GetArrayItem(box, 2)->valueint &&
+               mix.bottom == cJSON_GetArrayItem(box, 3)->valueint &&
                fabs((double)mix.weight - cJSON_GetObjectItem(record, "lambda")->valuedouble) < 1e-6,
            "%s: the box and the weight", name);
         check_case(json, name, &mix);
@@ -113,7 +112,8 @@ static void test_apply(void)
     ok(same, "weight 1 changes nothing");
 }
 
-/* alpha times the integral of Beta's density without its constant, from 0 to x <= 1/2; in v = x^alpha nothing is infinite. */
+/* alpha times the integral of Beta's density without its constant, from 0 to x <= 1/2; in v = x^alpha
+ * nothing is infinite. */
 static double beta_part(double alpha, double x)
 {
     const int steps = 20000;
@@ -143,11 +143,13 @@ static void test_beta(double alpha)
         for (int k = 0; k < 9; k++) below[k] += x < edges[k];
     }
     const double mean = sum / DRAWS, variance = square / DRAWS - mean * mean;
-    for (int k = 0; k < 9; k++) worst = fmax(worst, fabs(below[k] / (double)DRAWS - beta_below(alpha, edges[k])));
+    for (int k = 0; k < 9; k++)
+        worst = fmax(worst, fabs(below[k] / (double)DRAWS - beta_below(alpha, edges[k])));
     ok(inside, "Beta(%g, %g) lies within 0 to 1", alpha, alpha);
     is_near(mean, 0.5, 0.015, "its mean is 1/2");
     is_near(variance, 0.25 / (2 * alpha + 1), 0.004, "its variance is 1 / (4 (2 alpha + 1))");
-    ok(worst < 0.016, "and its distribution function is Beta's (Kolmogorov distance %.4f at nine points)", worst);
+    ok(worst < 0.016, "and its distribution function is Beta's (Kolmogorov distance %.4f at nine points)",
+       worst);
 }
 
 static void test_draws(void)
@@ -164,14 +166,16 @@ static void test_draws(void)
         if (m.kind == KOLO_MIX_NONE) right &= m.weight == 1;
         if (m.kind != KOLO_MIX_CUT) continue;
         lambda += (double)m.weight;
-        right &= m.top >= 0 && m.left >= 0 && m.bottom <= 40 && m.right <= 60 && m.top <= m.bottom && m.left <= m.right;
+        right &= m.top >= 0 && m.left >= 0 && m.bottom <= 40 && m.right <= 60 && m.top <= m.bottom &&
+                 m.left <= m.right;
         right &= fabs((double)m.weight - (1 - (m.bottom - m.top) * (m.right - m.left) / 2400.0)) < 1e-6;
     }
     ok(right, "boxes lie in the picture, and their weight is what they leave of it");
     is_near(none / (double)DRAWS, 0.25, 0.02, "a quarter is left alone");
     is_near(cut / (double)(DRAWS - none), 0.4, 0.025, "of the rest four in ten are CutMix");
     /* clipping at the border leaves more than lambda, whose mean is 1/2 */
-    is_near(lambda / cut, 0.6936, 0.02, "the mean weight of CutMix with alpha 1, as a simulation in numpy has it");
+    is_near(lambda / cut, 0.6936, 0.02,
+            "the mean weight of CutMix with alpha 1, as a simulation in numpy has it");
     kolo_mix m;
     kolo_random r = kolo_random_at(9, 0, 0);
     kolo_mix_draw(&m, &(kolo_mix_config){.cutmix = 1, .probability = 1}, 40, 60, &r);
@@ -180,7 +184,6 @@ static void test_draws(void)
 
 int main(void)
 {
-    draw();
     test_golden();
     test_apply();
     test_beta(0.1);

@@ -1,4 +1,5 @@
-/* Orders of an epoch: permutations all, the same for any number of ranks where they promise it, local where they promise that. */
+/* Orders of an epoch: permutations all, the same for any number of ranks where they promise it, local
+ * where they promise that. */
 #include "tap.h"
 #include "data_fixture.h"
 
@@ -31,7 +32,8 @@ static int is_permutation(const int64_t *p)
 
 static void test_permutations(void)
 {
-    static const char *const rules[] = {"full", "block:16", "block:7:3", "block:1000", "block:1:1", "local", "local:0.3", "local:1"};
+    static const char *const rules[] = {"full",      "block:16", "block:7:3", "block:1000",
+                                        "block:1:1", "local",    "local:0.3", "local:1"};
     const int nodes[] = {0, 0, 1, 1, 1, 2, 0, 1};
     for (int i = 0; i < 8; i++)
         for (int batch = 24; batch <= 64; batch += 40) {
@@ -39,8 +41,10 @@ static void test_permutations(void)
             const int rc = fill(rules[i], c, 0, order) < 0 || fill(rules[i], c, 0, again) < 0;
             const int same = memcmp(order, again, sizeof order) == 0;
             fill(rules[i], c, 1, again);
-            ok(!rc && same && is_permutation(order) && is_permutation(again) && memcmp(order, again, sizeof order) != 0,
-               "%s, batch %d: every sample once, the same each time, another epoch another order", rules[i], batch);
+            ok(!rc && same && is_permutation(order) && is_permutation(again) &&
+                   memcmp(order, again, sizeof order) != 0,
+               "%s, batch %d: every sample once, the same each time, another epoch another order", rules[i],
+               batch);
         }
 }
 
@@ -49,12 +53,14 @@ static void test_block(void)
     const kolo_order_config c = {.rows = 16, .ranks = 1};
     int64_t together = 0, mixed = 0;
     fill("block:10:32", c, 3, order);
-    /* 16 lanes of one row, each mixes 20 samples: 2 blocks, or parts of 3 where its stretch begins within one */
+    /* 16 lanes of one row, each mixes 20 samples: 2 blocks, or parts of 3 where its stretch begins within
+     * one */
     for (int row = 0; row < 16; row++) {
         int blocks[100] = {0}, n = 0;
         for (int step = 0; step < 20; step++) n += !blocks[order[step * 16 + row] / 10]++;
         together += n <= 3;
-        for (int step = 1; step < 20; step++) mixed += order[step * 16 + row] != order[(step - 1) * 16 + row] + 1;
+        for (int step = 1; step < 20; step++)
+            mixed += order[step * 16 + row] != order[(step - 1) * 16 + row] + 1;
     }
     is_int(together, 16, "a lane's window holds whole blocks");
     ok(mixed > 16 * 19 * 8 / 10, "which are mixed (%lld of 304 neighbours parted)", (long long)mixed);
@@ -67,7 +73,8 @@ static void test_block(void)
     for (int step = 20; step < 40; step++)
         for (int row = 4; row < 6; row++)
             for (int64_t i = 0; i < n; i++) found += told[i] == order[step * 16 + row];
-    ok(n == 40 && found == 40 && n <= kolo_order_window_most(o, 2), "the next window of two rows is told in advance");
+    ok(n == 40 && found == 40 && n <= kolo_order_window_most(o, 2),
+       "the next window of two rows is told in advance");
     is_int(kolo_order_window(o, order, 1, 4, 2, 1, told), 0, "once");
     kolo_order_destroy(&o);
 }
@@ -78,7 +85,8 @@ static void test_local(void)
     const kolo_order_config c = {.rows = 40, .ranks = 4, .node_of = nodes};
     int64_t home[2][2];
     for (int n = 0; n < 2; n++) kolo_order_share(N, 4, nodes, n, &home[n][0], &home[n][1]);
-    ok(home[0][0] == 0 && home[0][1] == 500 && home[1][1] == 1000, "two of four ranks own half of the samples");
+    ok(home[0][0] == 0 && home[0][1] == 500 && home[1][1] == 1000,
+       "two of four ranks own half of the samples");
     for (int q = 0; q < 2; q++) {
         int away = 0;
         fill(q ? "local:0.4" : "local", c, 2, order);
@@ -87,7 +95,9 @@ static void test_local(void)
             away += order[i] < home[node][0] || order[i] >= home[node][1];
         }
         if (q == 0) is_int(away, 0, "every rank shows samples of its node only");
-        else ok(away > 150 && away < 250, "of 400 exchanged samples about half come from the other node (%d)", away);
+        else
+            ok(away > 150 && away < 250, "of 400 exchanged samples about half come from the other node (%d)",
+               away);
     }
     int64_t first, last, before = 0;
     const int odd[] = {0, 1, 2, 2, 2, 1, 0};
@@ -101,13 +111,15 @@ static void test_local(void)
 
 static void test_refusals(void)
 {
-    static const char *const bad[] = {"ful", "block", "block:", "block:0", "block:4:", "block:4:0", "block:4x", "local:", "local:2", "local:.5x", "locally"};
+    static const char *const bad[] = {"ful",      "block",  "block:",  "block:0",   "block:4:", "block:4:0",
+                                      "block:4x", "local:", "local:2", "local:.5x", "locally"};
     kolo_order_rule rule;
     int refused = 0;
     for (int i = 0; i < 11; i++) refused += kolo_order_parse(bad[i], &rule) == KOLO_ECONFIG;
     is_int(refused, 11, "what is no rule is refused (%s)", kolo_error_text());
     const int nodes[] = {0, 1, 2};
-    is_int(fill("local", (kolo_order_config){.rows = 40, .ranks = 3, .node_of = nodes}, 0, order), -1, "rows that do not divide: %s", kolo_error_text());
+    is_int(fill("local", (kolo_order_config){.rows = 40, .ranks = 3, .node_of = nodes}, 0, order), -1,
+           "rows that do not divide: %s", kolo_error_text());
 }
 
 static void test_speed(void)
@@ -134,7 +146,8 @@ static void test_speed(void)
 }
 
 /* Sample numbers of the rows that `ranks` ranks see in `steps` steps, in global row order. */
-static void look(const kolo_dataset *d, const char *rule, int repeat, int ranks, int readers, int64_t steps, int64_t *samples)
+static void look(const kolo_dataset *d, const char *rule, int repeat, int ranks, int readers, int64_t steps,
+                 int64_t *samples)
 {
     for (int r = 0; r < ranks; r++) {
         kolo_loader *l;

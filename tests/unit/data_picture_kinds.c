@@ -4,28 +4,37 @@
 #include "data/picture/jpeg.h"
 #include "kolo/error.h"
 
-static const uint8_t lzw_tiff[] = {73, 73, 42, 0, 26, 0, 0, 0, 128, 63, 192, 16, 56, 20, 16, 20, 20, 15, 10, 6, 67, 199, 211, 237, 249, 1, 10, 0, 0,   1, 3, 0,
-                                   1,  0,  0,  0, 3,  0, 0, 0, 1,   1,  3,   0,  1,  0,  0,  0,  2,  0,  0,  0, 2,  1,   3,   0,   3,   0, 0,  0, 152, 0, 0, 0,
-                                   3,  1,  3,  0, 1,  0, 0, 0, 5,   0,  0,   0,  6,  1,  3,  0,  1,  0,  0,  0, 2,  0,   0,   0,   17,  1, 4,  0, 1,   0, 0, 0,
-                                   8,  0,  0,  0, 21, 1, 3, 0, 1,   0,  0,   0,  3,  0,  0,  0,  22, 1,  3,  0, 1,  0,   0,   0,   2,   0, 0,  0, 23,  1, 4, 0,
-                                   1,  0,  0,  0, 18, 0, 0, 0, 28,  1,  3,   0,  1,  0,  0,  0,  1,  0,  0,  0, 0,  0,   0,   0,   8,   0, 8,  0, 8,   0};
-static const uint8_t turned_tiff[] = {73, 73, 42, 0, 8, 0, 0, 0, 10,  0, 0, 1, 4,  0,  1, 0, 0, 0, 3, 0, 0, 0, 1, 1, 4,  0, 1, 0, 0, 0, 2, 0, 0, 0, 2,
-                                      1,  3,  0,  1, 0, 0, 0, 8, 0,   0, 0, 3, 1,  3,  0, 1, 0, 0, 0, 1, 0, 0, 0, 6, 1,  3, 0, 1, 0, 0, 0, 1, 0, 0, 0,
-                                      17, 1,  4,  0, 1, 0, 0, 0, 134, 0, 0, 0, 18, 1,  3, 0, 1, 0, 0, 0, 6, 0, 0, 0, 22, 1, 4, 0, 1, 0, 0, 0, 2, 0, 0,
-                                      0,  23, 1,  4, 0, 1, 0, 0, 0,   6, 0, 0, 0,  28, 1, 3, 0, 1, 0, 0, 0, 1, 0, 0, 0,  0, 0, 0, 0, 1, 2, 3, 4, 5, 250};
-static const uint8_t webp[] = {82,  73,  70, 70,  74,  0,   0,   0,   87,  69,  66,  80,  86,  80,  56,  76,  61,  0,   0,   0,   47,
-                               2,   64,  0,  0,   47,  160, 160, 109, 27,  166, 133, 209, 61,  254, 28,  47,  13,  133, 108, 35,  64,
-                               135, 112, 4,  231, 239, 248, 42,  104, 219, 134, 105, 137, 156, 141, 63,  196, 55,  255, 1,   252, 7,
-                               241, 208, 30, 98,  43,  9,   8,   4,   40,  99,  197, 3,   219, 68,  244, 63,  198, 11,  0};
+static const uint8_t lzw_tiff[] = {
+    73,  73,  42, 0,  26, 0, 0, 0, 128, 63, 192, 16, 56, 20, 16,  20, 20, 15, 10, 6,  67, 199, 211,
+    237, 249, 1,  10, 0,  0, 1, 3, 0,   1,  0,   0,  0,  3,  0,   0,  0,  1,  1,  3,  0,  1,   0,
+    0,   0,   2,  0,  0,  0, 2, 1, 3,   0,  3,   0,  0,  0,  152, 0,  0,  0,  3,  1,  3,  0,   1,
+    0,   0,   0,  5,  0,  0, 0, 6, 1,   3,  0,   1,  0,  0,  0,   2,  0,  0,  0,  17, 1,  4,   0,
+    1,   0,   0,  0,  8,  0, 0, 0, 21,  1,  3,   0,  1,  0,  0,   0,  3,  0,  0,  0,  22, 1,   3,
+    0,   1,   0,  0,  0,  2, 0, 0, 0,   23, 1,   4,  0,  1,  0,   0,  0,  18, 0,  0,  0,  28,  1,
+    3,   0,   1,  0,  0,  0, 1, 0, 0,   0,  0,   0,  0,  0,  8,   0,  8,  0,  8,  0};
+static const uint8_t turned_tiff[] = {
+    73, 73, 42, 0, 8, 0, 0,  0, 10, 0, 0,  1, 4, 0, 1,  0, 0, 0, 3, 0, 0, 0, 1,   1, 4, 0, 1,  0,
+    0,  0,  2,  0, 0, 0, 2,  1, 3,  0, 1,  0, 0, 0, 8,  0, 0, 0, 3, 1, 3, 0, 1,   0, 0, 0, 1,  0,
+    0,  0,  6,  1, 3, 0, 1,  0, 0,  0, 1,  0, 0, 0, 17, 1, 4, 0, 1, 0, 0, 0, 134, 0, 0, 0, 18, 1,
+    3,  0,  1,  0, 0, 0, 6,  0, 0,  0, 22, 1, 4, 0, 1,  0, 0, 0, 2, 0, 0, 0, 23,  1, 4, 0, 1,  0,
+    0,  0,  6,  0, 0, 0, 28, 1, 3,  0, 1,  0, 0, 0, 1,  0, 0, 0, 0, 0, 0, 0, 1,   2, 3, 4, 5,  250};
+static const uint8_t webp[] = {
+    82,  73,  70, 70,  74,  0,   0,   0,   87,  69,  66,  80,  86,  80,  56,  76,  61,  0,   0,   0,   47,
+    2,   64,  0,  0,   47,  160, 160, 109, 27,  166, 133, 209, 61,  254, 28,  47,  13,  133, 108, 35,  64,
+    135, 112, 4,  231, 239, 248, 42,  104, 219, 134, 105, 137, 156, 141, 63,  196, 55,  255, 1,   252, 7,
+    241, 208, 30, 98,  43,  9,   8,   4,   40,  99,  197, 3,   219, 68,  244, 63,  198, 11,  0};
 static const uint8_t animation[] = {
-    82,  73,  70,  70,  222, 0,  0,   0,   87,  69,  66,  80,  86,  80,  56,  88,  10,  0,   0,   0,   18,  0,   0,   0,   2,   0,   0,   1,   0,
-    0,   65,  78,  73,  77,  6,  0,   0,   0,   0,   0,   0,   0,   0,   0,   65,  78,  77,  70,  90,  0,   0,   0,   0,   0,   0,   0,   0,   0,
-    2,   0,   0,   1,   0,   0,  10,  0,   0,   2,   86,  80,  56,  76,  66,  0,   0,   0,   47,  2,   64,  0,   0,   47,  160, 168, 141, 20,  104,
-    79,  9,   124, 241, 111, 5,  85,  216, 80,  208, 182, 13,  211, 118, 127, 32,  198, 31,  207, 16,  41,  8,   64,  0,   81,  59,  252, 159, 225,
-    153, 249, 15,  224, 31,  52, 91,  123, 117, 63,  141, 128, 66,  182, 17,  224, 212, 238, 81,  56,  145, 139, 232, 127, 140, 23,  65,  78,  77,
-    70,  80,  0,   0,   0,   0,  0,   0,   0,   0,   0,   2,   0,   0,   1,   0,   0,   10,  0,   0,   0,   86,  80,  56,  76,  55,  0,   0,   0,
-    47,  2,   64,  0,   16,  39, 160, 144, 109, 4,   232, 94,  131, 243, 215, 59,  37,  5,   109, 219, 48,  61,  251, 252, 129, 14,  130, 130, 0,
-    4,   16,  245, 195, 255, 83, 174, 152, 255, 0,   0,   248, 93,  253, 167, 25,  32,  144, 180, 197, 219, 254, 136, 254, 135, 95,  0};
+    82,  73,  70,  70,  222, 0,   0,   0,   87,  69,  66,  80,  86,  80,  56,  88,  10,  0,   0,   0,   18,
+    0,   0,   0,   2,   0,   0,   1,   0,   0,   65,  78,  73,  77,  6,   0,   0,   0,   0,   0,   0,   0,
+    0,   0,   65,  78,  77,  70,  90,  0,   0,   0,   0,   0,   0,   0,   0,   0,   2,   0,   0,   1,   0,
+    0,   10,  0,   0,   2,   86,  80,  56,  76,  66,  0,   0,   0,   47,  2,   64,  0,   0,   47,  160, 168,
+    141, 20,  104, 79,  9,   124, 241, 111, 5,   85,  216, 80,  208, 182, 13,  211, 118, 127, 32,  198, 31,
+    207, 16,  41,  8,   64,  0,   81,  59,  252, 159, 225, 153, 249, 15,  224, 31,  52,  91,  123, 117, 63,
+    141, 128, 66,  182, 17,  224, 212, 238, 81,  56,  145, 139, 232, 127, 140, 23,  65,  78,  77,  70,  80,
+    0,   0,   0,   0,   0,   0,   0,   0,   0,   2,   0,   0,   1,   0,   0,   10,  0,   0,   0,   86,  80,
+    56,  76,  55,  0,   0,   0,   47,  2,   64,  0,   16,  39,  160, 144, 109, 4,   232, 94,  131, 243, 215,
+    59,  37,  5,   109, 219, 48,  61,  251, 252, 129, 14,  130, 130, 0,   4,   16,  245, 195, 255, 83,  174,
+    152, 255, 0,   0,   248, 93,  253, 167, 25,  32,  144, 180, 197, 219, 254, 136, 254, 135, 95,  0};
 
 static const uint8_t colors[] = {255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30, 40, 50, 60, 250, 251, 252};
 static kolo_jpeg *jpeg;
@@ -39,7 +48,8 @@ static int left_out(const void *data, size_t bytes)
     return rc == KOLO_EINPUT && strstr(kolo_error_text(), "was built without");
 }
 
-static void is_picture(const void *data, size_t bytes, int height, int width, int channels, const uint8_t *pixels, const char *text)
+static void is_picture(const void *data, size_t bytes, int height, int width, int channels,
+                       const uint8_t *pixels, const char *text)
 {
     kolo_picture p = {0};
     const int rc = kolo_picture_decode(jpeg, data, bytes, 0, &p);
@@ -65,8 +75,11 @@ static void test_tiff(void)
     static const uint8_t upright[] = {4, 1, 5, 2, 250, 3};
     kolo_picture p = {0};
     is_picture(lzw_tiff, sizeof lzw_tiff, 2, 3, 3, colors, "a TIFF packed by LZW");
-    is_picture(turned_tiff, sizeof turned_tiff, 3, 2, 1, upright, "a gray TIFF is turned as its orientation says");
-    ok(kolo_picture_decode(jpeg, turned_tiff, sizeof turned_tiff, 3, &p) == 0 && p.channels == 3 && p.pixels[1] == 4, "gray to RGB on request");
+    is_picture(turned_tiff, sizeof turned_tiff, 3, 2, 1, upright,
+               "a gray TIFF is turned as its orientation says");
+    ok(kolo_picture_decode(jpeg, turned_tiff, sizeof turned_tiff, 3, &p) == 0 && p.channels == 3 &&
+           p.pixels[1] == 4,
+       "gray to RGB on request");
     kolo_picture_free(&p);
     is_refused_cut(lzw_tiff, sizeof lzw_tiff, sizeof lzw_tiff - 8, "a TIFF");
 }
@@ -76,14 +89,16 @@ static void test_webp(void)
     kolo_picture p = {0};
     is_picture(webp, sizeof webp, 2, 3, 3, colors, "a WebP without loss");
     is_refused_cut(webp, sizeof webp, sizeof webp - 8, "a WebP");
-    is_int(kolo_picture_decode(jpeg, animation, sizeof animation, 3, &p), KOLO_EINPUT, "an animation is refused: %s", kolo_error_text());
+    is_int(kolo_picture_decode(jpeg, animation, sizeof animation, 3, &p), KOLO_EINPUT,
+           "an animation is refused: %s", kolo_error_text());
     kolo_picture_free(&p);
 }
 
 int main(void)
 {
     if (kolo_jpeg_create(&jpeg) < 0) return 1;
-    is_int(kolo_picture_sniff(lzw_tiff, sizeof lzw_tiff), KOLO_PICTURE_TIFF, "a TIFF is known by its first bytes");
+    is_int(kolo_picture_sniff(lzw_tiff, sizeof lzw_tiff), KOLO_PICTURE_TIFF,
+           "a TIFF is known by its first bytes");
     is_int(kolo_picture_sniff(webp, sizeof webp), KOLO_PICTURE_WEBP, "a WebP too");
     if (left_out(lzw_tiff, sizeof lzw_tiff)) skip("no libtiff in this build");
     else test_tiff();

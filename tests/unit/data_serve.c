@@ -54,7 +54,8 @@ static void test_nodes(void)
     static const int servers[] = {0, 1}, ranks[] = {0, 0, 1, 1};
     kolo_loader_config c = config_of(NULL);
     c.shuffle = "local:0.25";
-    process server = serve(of_node(c, 1, 2, servers), 1), inside = start(of_node(c, 3, 4, ranks), false, 0, 0, STEPS, -1);
+    process server = serve(of_node(c, 1, 2, servers), 1),
+            inside = start(of_node(c, 3, 4, ranks), false, 0, 0, STEPS, -1);
     process beside = start(of_node(c, 2, 4, ranks), false, 0, 0, STEPS, -1);
     const seen want = alone(of_node(c, 3, 4, ranks), STEPS), got = result_of(&inside);
     ok(same(&got, &want), "the second of two nodes serves the fourth of four ranks");
@@ -92,7 +93,8 @@ static void test_killed_server(void)
     let_on(&job);
     const seen got = result_of(&job);
     ok(same(&got, &want), "its job goes on by itself: the same bytes");
-    ok(got.served > 100 && got.served < 300, "and takes from the next server from the next epoch on (%lld of 300)", (long long)got.served);
+    ok(got.served > 100 && got.served < 300,
+       "and takes from the next server from the next epoch on (%lld of 300)", (long long)got.served);
     is_int(finish(&job), 0, "to its end");
     end(&server);
     server = serve(c, 1);
@@ -101,7 +103,8 @@ static void test_killed_server(void)
     is_int(end(&server), 0, "a server may end before its jobs");
     let_on(&job);
     const seen rest = result_of(&job);
-    ok(!memcmp(rest.crc, want.crc, STEPS * sizeof *want.crc) && rest.served > 0 && rest.served < 200, "they go on by themselves");
+    ok(!memcmp(rest.crc, want.crc, STEPS * sizeof *want.crc) && rest.served > 0 && rest.served < 200,
+       "they go on by themselves");
     finish(&job);
 }
 
@@ -138,7 +141,8 @@ static void test_joins_at_epoch(void)
     let_on(&a);
     let_on(&b);
     const seen first = result_of(&a), second = result_of(&b);
-    ok(same(&first, &want) && same(&second, &want), "a job that comes in the middle of an epoch sees the same");
+    ok(same(&first, &want) && same(&second, &want),
+       "a job that comes in the middle of an epoch sees the same");
     is_int(second.served, 100, "it joins at the next one");
     is_int(first.served, 200, "where the others wait for it");
     finish(&a), finish(&b);
@@ -150,7 +154,8 @@ static void test_let_go(void)
     kolo_loader_config c = config_of(NULL);
     c.serve_wait = 1;
     const seen want = alone(c, STEPS);
-    process server = serve(c, 2), slow = start(c, false, 0, 0, STEPS, 1), quick = start(c, false, 0, 0, STEPS, -1);
+    process server = serve(c, 2), slow = start(c, false, 0, 0, STEPS, 1),
+            quick = start(c, false, 0, 0, STEPS, -1);
     wait_told(&slow);
     const seen got = result_of(&quick);
     ok(same(&got, &want), "who stands still is let go, and the others go on");

@@ -1,4 +1,5 @@
-/* Served batches: names that are taken, sockets that are not to be trusted, other options, other versions, packets that are none. */
+/* Served batches: names that are taken, sockets that are not to be trusted, other options, other versions,
+ * packets that are none. */
 #include "data_serve_rig.h"
 
 #include <poll.h>
@@ -43,7 +44,9 @@ static void test_names(void)
     struct stat info;
     kolo_server *second;
     char lock[320], long_name[200];
-    ok(serve_path("sweep-1", &a) == 0 && strstr(a.sun_path, "-sweep-1") && !strncmp(a.sun_path, "/dev/shm/", 9), "a name is a socket in /dev/shm");
+    ok(serve_path("sweep-1", &a) == 0 && strstr(a.sun_path, "-sweep-1") &&
+           !strncmp(a.sun_path, "/dev/shm/", 9),
+       "a name is a socket in /dev/shm");
     is_int(serve_path("", &a), KOLO_ECONFIG, "no name");
     is_int(serve_path("a b", &a), KOLO_ECONFIG, "a name with a blank");
     memset(long_name, 'x', sizeof long_name - 1);
@@ -52,9 +55,11 @@ static void test_names(void)
     goes_alone("no server");
     process server = serve(config_of(NULL), 1);
     snprintf(lock, sizeof lock, "%s.lock", socket_path);
-    ok(lstat(socket_path, &info) == 0 && S_ISSOCK(info.st_mode) && (info.st_mode & 0777) == 0600, "a socket has mode 600");
+    ok(lstat(socket_path, &info) == 0 && S_ISSOCK(info.st_mode) && (info.st_mode & 0777) == 0600,
+       "a socket has mode 600");
     ok(lstat(lock, &info) == 0 && (info.st_mode & 0777) == 0600, "its lock too");
-    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("is running") && !second, "a second server of the same name is refused");
+    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("is running") && !second,
+       "a second server of the same name is refused");
     is_served("with the first");
     chmod(socket_path, 0666);
     goes_alone("a socket that others may write to");
@@ -69,7 +74,8 @@ static void test_names(void)
     is_served("after the next server took the name over");
     end(&server);
     fclose(fopen(socket_path, "w"));
-    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("no socket"), "a file is no socket: left alone");
+    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("no socket"),
+       "a file is no socket: left alone");
     goes_alone("a file");
     unlink(socket_path);
 }
@@ -104,13 +110,15 @@ static void test_memory(void)
     getrlimit(RLIMIT_FSIZE, &was);
     little.rlim_max = was.rlim_max;
     setrlimit(RLIMIT_FSIZE, &little);
-    ok(open_here(config_of(NULL), &s) == KOLO_EIO && there("cannot take") && there("lower prefetch"), "a ring that cannot have its memory");
+    ok(open_here(config_of(NULL), &s) == KOLO_EIO && there("cannot take") && there("lower prefetch"),
+       "a ring that cannot have its memory");
     setrlimit(RLIMIT_FSIZE, &was);
     kolo_loader_config c = config_of(NULL);
     c.height = c.width = 8192, c.batch = 1 << 16;
     c.dataset = set;
     c.serve = socket_path;
-    ok(kolo_server_open(&s, &c, 1) == KOLO_ECONFIG && there("MiB are missing"), "one that does not fit the machine");
+    ok(kolo_server_open(&s, &c, 1) == KOLO_ECONFIG && there("MiB are missing"),
+       "one that does not fit the machine");
     snprintf(lock, sizeof lock, "%s.lock", socket_path);
     ok(access(socket_path, F_OK) < 0 && access(lock, F_OK) < 0, "and nothing is left of either");
 }
@@ -164,7 +172,8 @@ static int is_cut_off(const void *bytes, size_t n, const char *what)
 
 static serve_packet packet_of(enum serve_kind kind, const char *text)
 {
-    serve_packet p = {.head = {SERVE_MAGIC, SERVE_VERSION, kind, (uint32_t)strlen(text), 0, {0, 1, 0, BATCH}}};
+    serve_packet p = {
+        .head = {SERVE_MAGIC, SERVE_VERSION, kind, (uint32_t)strlen(text), 0, {0, 1, 0, BATCH}}};
     memcpy(p.text, text, strlen(text));
     return p;
 }
@@ -198,6 +207,26 @@ static void test_hostile(void)
     end(&server);
 }
 
+/* Rows beyond what a number holds, under the server's own key. */
+static void test_huge_rows(void)
+{
+    static char key[SERVE_KEY];
+    static serve_packet p;
+    kolo_loader_config c = config_of(set);
+    process server = serve(c, 1);
+    serve_key(&c, key);
+    p = packet_of(SERVE_HELLO, key);
+    p.head.number[2] = INT64_MAX;
+    ok(is_cut_off(&p, sizeof p.head + strlen(key), "wants 24 from row 9223372036854775807 on"),
+       "rows from the last number on are refused with just these numbers");
+    p.head.number[2] = p.head.number[3] = INT64_MIN;
+    ok(is_cut_off(&p, sizeof p.head + strlen(key),
+                  "wants -9223372036854775808 from row -9223372036854775808 on"),
+       "likewise from the first on");
+    is_served("after all that");
+    end(&server);
+}
+
 /* Once welcomed: positions that make no sense. */
 static void test_hostile_job(void)
 {
@@ -226,7 +255,8 @@ static void test_hostile_job(void)
     end(&server);
 }
 
-/* The next batch that is offered to a connection, or -1: none for ten seconds; of a welcome *slots is kept. */
+/* The next batch that is offered to a connection, or -1: none for ten seconds; of a welcome *slots is
+ * kept. */
 static int64_t next_ready(int fd, int64_t *slots)
 {
     static serve_packet p;
@@ -252,7 +282,8 @@ static int joins(const char *key)
     return fd;
 }
 
-/* It is cut off while a batch is offered, which the job behind it must still get, and be able to give back. */
+/* It is cut off while a batch is offered, which the job behind it must still get, and be able to give
+ * back. */
 static void test_deaf(void)
 {
     static char key[SERVE_KEY];
@@ -268,7 +299,8 @@ static void test_deaf(void)
     for (int i = 0; i < 5000; i++) /* whose answers it does not read */
         for (int k = 0; k < 10000 && serve_send(deaf, SERVE_ASK, 0, NULL, 0, "", -1) < 0; k++) usleep(1000);
     for (int64_t p = 0; p < slots; p++) serve_send(deaf, SERVE_DONE, p, NULL, 0, "", -1);
-    for (got = 0; got < 5 * slots && next_ready(other, &slots) == slots + got; got++) serve_send(other, SERVE_DONE, slots + got, NULL, 0, "", -1);
+    for (got = 0; got < 5 * slots && next_ready(other, &slots) == slots + got; got++)
+        serve_send(other, SERVE_DONE, slots + got, NULL, 0, "", -1);
     is_int((int)got, 5 * (int)slots, "one that reads nothing is cut off; the other goes on");
     close(other);
     close(deaf);
@@ -303,8 +335,8 @@ static void tell_wrong_slots(int fd)
     close(segment);
 }
 
-/* A server that answers as it likes: the job must not believe it. how: 0 another version, 1 no segment, 2 hangs up, 3 absurd slots,
- * 4 slots that hold something else */
+/* A server that answers as it likes: the job must not believe it. how: 0 another version, 1 no segment, 2
+ * hangs up, 3 absurd slots, 4 slots that hold something else */
 static pid_t lie(int how)
 {
     struct sockaddr_un a;
@@ -335,7 +367,8 @@ static pid_t lie(int how)
 
 static void test_liars(void)
 {
-    static const char *const what[] = {"a server of another version", "one without a segment", "one that hangs up", "one with absurd sizes",
+    static const char *const what[] = {"a server of another version", "one without a segment",
+                                       "one that hangs up", "one with absurd sizes",
                                        "one whose slots hold something else"};
     for (int how = 0; how < 5; how++) {
         const pid_t pid = lie(how);
@@ -374,6 +407,7 @@ int main(void)
     test_memory();
     test_refusals();
     test_hostile();
+    test_huge_rows();
     test_hostile_job();
     test_deaf();
     test_liars();

@@ -1,4 +1,5 @@
-/* Training pictures whose side changes from step to step: the same draw for everybody, and the bytes of loaders that know that side alone. */
+/* Training pictures whose side changes from step to step: the same draw for everybody, and the bytes of
+ * loaders that know that side alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,26 +43,27 @@ static int boxes_of(int64_t first, int64_t n, kolo_shard_table *t)
 
 static kolo_loader_config config_of(const kolo_dataset *set, bool boxes)
 {
-    kolo_loader_config c = {.dataset = set,
-                            .channels = 3,
-                            .height = sides.high,
-                            .width = sides.high,
-                            .sides = sides,
-                            .classes = 10,
-                            .train = true,
-                            .seed = 11,
-                            .batch = BATCH,
-                            .ranks = 1,
-                            .crop = KOLO_crop_resized,
-                            .area_min = .2,
-                            .area_max = 1,
-                            .flip = true,
-                            .mean = {.5f, .5f, .5f},
-                            .std = {.25f, .25f, .25f},
-                            .augment = "cutout,sharpness,rotate",
-                            .mix = {.mixup = .5, .cutmix = .5, .probability = .7, .cutmix_share = .5, .by_pair = true},
-                            .readers = 2,
-                            .prefetch = 3};
+    kolo_loader_config c = {
+        .dataset = set,
+        .channels = 3,
+        .height = sides.high,
+        .width = sides.high,
+        .sides = sides,
+        .classes = 10,
+        .train = true,
+        .seed = 11,
+        .batch = BATCH,
+        .ranks = 1,
+        .crop = KOLO_crop_resized,
+        .area_min = .2,
+        .area_max = 1,
+        .flip = true,
+        .mean = {.5f, .5f, .5f},
+        .std = {.25f, .25f, .25f},
+        .augment = "cutout,sharpness,rotate",
+        .mix = {.mixup = .5, .cutmix = .5, .probability = .7, .cutmix_share = .5, .by_pair = true},
+        .readers = 2,
+        .prefetch = 3};
     if (!boxes) return c;
     c.augment = NULL;
     c.crop = KOLO_crop_none;
@@ -89,7 +91,10 @@ static int look(kolo_loader *l, const kolo_loader_config *c, uint32_t *sum)
     return b.height == b.width ? b.height : -1;
 }
 
-static int drawn(int64_t epoch, int64_t step) { return sides.low + sides.step * kolo_sides_draw(&sides, 11, epoch, step); }
+static int drawn(int64_t epoch, int64_t step)
+{
+    return sides.low + sides.step * kolo_sides_draw(&sides, 11, epoch, step);
+}
 
 static uint32_t want[STEPS][BATCH], got[STEPS][BATCH];
 static int side_of[STEPS];
@@ -104,7 +109,8 @@ static void test_draw(void)
         kept &= side == drawn(0, s - s % 3) && side % 8 == 0 && side >= sides.low && side <= sides.high;
         other |= side != drawn(1, s);
     }
-    ok(seen[0] && seen[1] && seen[2] && seen[3] && seen[4] && !seen[5], "each is drawn, the first and last too");
+    ok(seen[0] && seen[1] && seen[2] && seen[3] && seen[4] && !seen[5],
+       "each is drawn, the first and last too");
     ok(kept, "and stays for three steps");
     ok(other, "another epoch draws others");
     is_int(kolo_sides_draw(&(kolo_sides){0}, 1, 2, 3), 0, "where there are none, none is drawn");
@@ -118,7 +124,8 @@ static void test_loader(const kolo_dataset *set, bool boxes, const char *what)
     bool same = true, drew = true;
     if (kolo_loader_create(&l, &c) < 0) diag("%s", kolo_error_text());
     const int64_t epoch = kolo_loader_steps(l);
-    for (int64_t s = 0; s < STEPS; s++) drew &= (side_of[s] = look(l, &c, want[s])) == drawn(s / epoch, s % epoch);
+    for (int64_t s = 0; s < STEPS; s++)
+        drew &= (side_of[s] = look(l, &c, want[s])) == drawn(s / epoch, s % epoch);
     ok(drew && epoch < STEPS, "%s: pictures have the side that is drawn", what);
     for (int64_t s = STEPS - 1; s >= 0; s -= 4) {
         kolo_loader_seek(l, s / epoch, s % epoch);
@@ -160,7 +167,8 @@ static void test_refusals(const kolo_dataset *set)
     is_int(kolo_loader_create(&l, &c), KOLO_EINTERNAL, "and a validation of various sides");
 }
 
-/* One of 100 samples is damaged. A mosaic has five pictures, so some 5 in 100 rows meet it; it is one bad sample all the same. */
+/* One of 100 samples is damaged. A mosaic has five pictures, so some 5 in 100 rows meet it; it is one bad
+ * sample all the same. */
 static void test_bad_sample(const fixture *f, const kolo_dataset *set)
 {
     fixture_damage(f, 1, (const int[]){41});
@@ -177,14 +185,22 @@ static void test_bad_sample(const fixture *f, const kolo_dataset *set)
         if (rc == 0) kolo_loader_release(l, &b);
     }
     kolo_loader_get_stats(l, &stats);
-    ok(rc == 0 && stats.bad > 2, "a damaged sample in %d mosaics is one bad sample: %s", (int)stats.bad, rc < 0 ? kolo_error_text() : "");
+    ok(rc == 0 && stats.bad > 2, "a damaged sample in %d mosaics is one bad sample: %s", (int)stats.bad,
+       rc < 0 ? kolo_error_text() : "");
     kolo_loader_destroy(&l);
 }
 
 int main(void)
 {
     fixture raw = {.count = 100, .shards = 2, .height = 32, .width = 32, .channels = 3},
-            boxes = {.count = 100, .shards = 2, .height = 40, .width = 50, .channels = 3, .task = "detection", .box_form = "xywh", .tables = boxes_of};
+            boxes = {.count = 100,
+                     .shards = 2,
+                     .height = 40,
+                     .width = 50,
+                     .channels = 3,
+                     .task = "detection",
+                     .box_form = "xywh",
+                     .tables = boxes_of};
     kolo_dataset *r = NULL, *b = NULL;
     if (fixture_make(&raw) < 0 || kolo_dataset_open(&r, raw.folder) < 0) diag("%s", kolo_error_text());
     if (fixture_make(&boxes) < 0 || kolo_dataset_open(&b, boxes.folder) < 0) diag("%s", kolo_error_text());

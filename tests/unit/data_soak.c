@@ -61,8 +61,9 @@ static void soak(const kolo_dataset *d, const char *kind, const char *rule)
         if (t == 20 * steps) early = kolo_memory_resident(), open_early = descriptors();
     }
     const size_t late = kolo_memory_resident();
-    ok(rc == 0 && b.epoch == 199 && late < early + growth && descriptors() == open_early, "%s, %s: after 200 epochs %.1f MiB, %.1f after 20; %d descriptors",
-       kind, rule, (double)late / 0x1p20, (double)early / 0x1p20, open_early);
+    ok(rc == 0 && b.epoch == 199 && late < early + growth && descriptors() == open_early,
+       "%s, %s: after 200 epochs %.1f MiB, %.1f after 20; %d descriptors", kind, rule, (double)late / 0x1p20,
+       (double)early / 0x1p20, open_early);
     kolo_loader_destroy(&l);
 }
 
@@ -85,7 +86,8 @@ static void test_many_shards(void)
 
 int main(void)
 {
-    fixture f = {.count = 110, .shards = 2, .height = 40, .width = 60, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture f = {
+        .count = 110, .shards = 2, .height = 40, .width = 60, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     kolo_dataset *d = NULL;
     kolo_cache *c = NULL;
     if (fixture_make(&f) < 0 || kolo_dataset_open(&d, f.folder) < 0) diag("%s", kolo_error_text());

@@ -1,4 +1,5 @@
-/* Staging: copies that are whole, made once, used again, made anew when the source changes, and links where there is no room. */
+/* Staging: copies that are whole, made once, used again, made anew when the source changes, and links
+ * where there is no room. */
 #include "data_fixture.h"
 #include "tap.h"
 
@@ -12,10 +13,14 @@
 #include "data/shard/dataset.h"
 #include "data/stage.h"
 
-static fixture f = {.count = 900, .shards = 6, .height = 64, .width = 64, .channels = 3}; /* 11 MB, 2.8 MiB a shard */
+/* 11 MB, 2.8 MiB a shard */
+static fixture f = {.count = 900, .shards = 6, .height = 64, .width = 64, .channels = 3};
 static char root[256];
 
-static kolo_stage_config config_of(const char *to) { return (kolo_stage_config){.source = f.folder, .folder = to, .keep = true}; }
+static kolo_stage_config config_of(const char *to)
+{
+    return (kolo_stage_config){.source = f.folder, .folder = to, .keep = true};
+}
 
 /* Opens, compares all samples with what they were made from, closes. */
 static int same_samples(const char *folder)
@@ -31,7 +36,10 @@ static int same_samples(const char *folder)
     return same;
 }
 
-static void path_of(char *path, size_t size, const char *folder, int shard) { snprintf(path, size, "%s/toy-train-%05d-of-%05d.h5", folder, shard, f.shards); }
+static void path_of(char *path, size_t size, const char *folder, int shard)
+{
+    snprintf(path, size, "%s/toy-train-%05d-of-%05d.h5", folder, shard, f.shards);
+}
 
 static int is_link(const char *folder, int shard)
 {
@@ -67,7 +75,8 @@ static void test_reuse(void)
     fclose(fopen(path, "w")); /* as a killed process leaves it */
     kolo_stage_open(&s, &c);
     kolo_stage_get_info(s, &i);
-    ok(i.copied == 2 && i.reused == 4 && same_samples(folder), "a cut copy and one whose source has changed are made anew");
+    ok(i.copied == 2 && i.reused == 4 && same_samples(folder),
+       "a cut copy and one whose source has changed are made anew");
     kolo_stage_close(&s);
     kolo_stage_config passing = c;
     passing.keep = false;
@@ -123,14 +132,16 @@ static void test_local(void)
     if (kolo_stage_open(&s, &c) < 0) diag("%s", kolo_error_text());
     kolo_stage_get_info(s, &i);
     const char *folder = kolo_stage_folder(s);
-    ok(i.copied == 2 && i.linked == 4 && i.unfit == 0 && is_link(folder, 1) && !is_link(folder, 2) && !is_link(folder, 3) && is_link(folder, 4),
+    ok(i.copied == 2 && i.linked == 4 && i.unfit == 0 && is_link(folder, 1) && !is_link(folder, 2) &&
+           !is_link(folder, 3) && is_link(folder, 4),
        "of three nodes the second copies its two shards");
     ok(same_samples(folder), "and reaches the others at the source");
     kolo_stage *whole;
     c = config_of(root);
     kolo_stage_open(&whole, &c);
     kolo_stage_get_info(whole, &i);
-    ok(i.copied == 4 && i.reused == 2 && same_samples(folder), "copies take the place of links when all are wanted");
+    ok(i.copied == 4 && i.reused == 2 && same_samples(folder),
+       "copies take the place of links when all are wanted");
     kolo_stage_close(&whole);
     kolo_stage_close(&s);
 }
@@ -155,7 +166,8 @@ static void test_refusals(void)
     chmod(open_to_all, 0700);
 }
 
-/* A file system of 24 MiB, of which 16 stay free, in a mount namespace of our own. Status: 0 good, 1 bad, 77 not possible. */
+/* A file system of 24 MiB, of which 16 stay free, in a mount namespace of our own. Status: 0 good, 1
+ * bad, 77 not possible. */
 static int fill_disk(void)
 {
     char place[300];
@@ -164,12 +176,15 @@ static int fill_disk(void)
     snprintf(place, sizeof place, "%s/small", root);
     mkdir(place, 0700);
     if (unshare(CLONE_NEWNS) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0) return 77;
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", place, "tmpfs", 0, "size=24m") < 0) return 77;
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", place, "tmpfs", 0, "size=24m") < 0)
+        return 77;
     kolo_stage_config c = config_of(place);
     kolo_log_set_level(KOLO_LOG_ERROR);
     if (kolo_stage_open(&s, &c) < 0) return 1;
     kolo_stage_get_info(s, &i);
-    int good = i.copied > 0 && i.copied < 6 && i.unfit == 6 - i.copied && i.linked == i.unfit && same_samples(kolo_stage_folder(s));
+    int good = i.copied > 0 && i.copied < 6 && i.unfit == 6 - i.copied && i.linked == i.unfit &&
+               same_samples(kolo_stage_folder(s));
     kolo_stage_close(&s);
     c.strict = true;
     good &= kolo_stage_open(&s, &c) == KOLO_EIO && strstr(kolo_error_text(), "no room for toy-train-");
@@ -184,7 +199,9 @@ static void test_full(void)
     if (pid == 0) _exit(fill_disk());
     waitpid(pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip("no small file system can be mounted here");
-    else ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a full disk: shards that do not fit are links, or an error when strict");
+    else
+        ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+           "a full disk: shards that do not fit are links, or an error when strict");
 }
 
 /* What the source and the folder for copies lie on, as told to who asks. */
@@ -192,7 +209,8 @@ enum { NFS = 0x6969, EXT4 = 0xef53, TMPFS = 0x01021994, UNKNOWN = 0x12345 };
 static long type_of_source = EXT4, type_of_root = EXT4;
 int statfs(const char *path, struct statfs *fs)
 {
-    *fs = (struct statfs){.f_type = strncmp(path, f.folder, strlen(f.folder)) ? type_of_root : type_of_source};
+    *fs =
+        (struct statfs){.f_type = strncmp(path, f.folder, strlen(f.folder)) ? type_of_root : type_of_source};
     return 0;
 }
 
@@ -207,7 +225,8 @@ static void auto_stages(long source, long to, int copied, const char *text)
     if (kolo_stage_open(&s, &c) < 0) diag("%s", kolo_error_text());
     else kolo_stage_get_info(s, &i);
     const bool away = s && strncmp(kolo_stage_folder(s), f.folder, strlen(f.folder)) != 0;
-    ok(s && i.copied == copied && away == (copied > 0) && same_samples(kolo_stage_folder(s)), "stage=auto: %s", text);
+    ok(s && i.copied == copied && away == (copied > 0) && same_samples(kolo_stage_folder(s)),
+       "stage=auto: %s", text);
     kolo_stage_close(&s);
 }
 

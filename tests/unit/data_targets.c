@@ -1,4 +1,4 @@
-/* Boxes, tags and pairs of a split through shards and back; format 1.0 beside 1.1. */
+/* Boxes, tags and pairs of a split through shards and back; format 1.0 beside 1.2. */
 #include "data_fixture.h"
 #include "tap.h"
 
@@ -50,7 +50,8 @@ static int tags_and_pairs_of(int64_t first, int64_t n, kolo_shard_table *t)
         DATA(t[2], float)[i] = i % 2 ? .5f : 1;
     }
     if (first) return 3;
-    t[3] = table("pair_set_view2", KOLO_TABLE_I32, 2, 2), t[4] = table("pair_same_view2", KOLO_TABLE_U8, 2, 1);
+    t[3] = table("pair_set_view2", KOLO_TABLE_I32, 2, 2),
+    t[4] = table("pair_same_view2", KOLO_TABLE_U8, 2, 1);
     t[5] = table("pair_fold_view2", KOLO_TABLE_I32, 2, 1);
     const int32_t pairs[4] = {0, 19, 7, 3};
     memcpy(DATA(t[3], int32_t), pairs, sizeof pairs);
@@ -59,9 +60,16 @@ static int tags_and_pairs_of(int64_t first, int64_t n, kolo_shard_table *t)
     return 6;
 }
 
-static fixture make(int64_t count, int shards, const char *task, int (*tables)(int64_t, int64_t, kolo_shard_table *))
+static fixture make(int64_t count, int shards, const char *task,
+                    int (*tables)(int64_t, int64_t, kolo_shard_table *))
 {
-    fixture f = {.count = count, .shards = shards, .height = 8, .width = 8, .channels = 3, .task = task, .tables = tables};
+    fixture f = {.count = count,
+                 .shards = shards,
+                 .height = 8,
+                 .width = 8,
+                 .channels = 3,
+                 .task = task,
+                 .tables = tables};
     f.box_form = strcmp(task, "detection") == 0 ? "xywh" : NULL;
     if (fixture_make(&f) < 0) diag("%s", kolo_error_text());
     return f;
@@ -80,8 +88,9 @@ static void test_boxes(int shards)
         same &= t->box_offset[i + 1] - t->box_offset[i] == i % 3 && t->transform[i][1] == (float)i;
         for (int64_t k = 0; k < i % 3; k++) {
             const int64_t at = t->box_offset[i] + k;
-            same &= t->box_class[at] == (i + k) % 10 && t->box_id[at] == i * 1000000007 + k && t->box[at][0] == (float)k &&
-                    t->box[at][3] == (float)(i % 5 + 2) && t->box_flags[at] == (k ? KOLO_BOX_CROWD : 0);
+            same &= t->box_class[at] == (i + k) % 10 && t->box_id[at] == i * 1000000007 + k &&
+                    t->box[at][0] == (float)k && t->box[at][3] == (float)(i % 5 + 2) &&
+                    t->box_flags[at] == (k ? KOLO_BOX_CROWD : 0);
         }
     }
     ok(same, "%d shards: every box belongs to its sample", shards);
@@ -98,8 +107,10 @@ static void test_tags_and_pairs(void)
     int same = t && t->tags == 40;
     for (int64_t i = 0; same && i < 40; i++) same &= t->tag[i] == i % 7 && t->tag_offset[i / 2] == i / 2 * 2;
     ok(same, "tags of every sample");
-    ok(t && t->pair_sets == 1 && strcmp(t->pairs[0].name, "view2") == 0 && t->pairs[0].count == 2, "one set of pairs");
-    ok(t && t->pairs[0].pair[0][1] == 19 && t->pairs[0].pair[1][0] == 7 && t->pairs[0].same[0] == 1 && t->pairs[0].fold[1] == 9,
+    ok(t && t->pair_sets == 1 && strcmp(t->pairs[0].name, "view2") == 0 && t->pairs[0].count == 2,
+       "one set of pairs");
+    ok(t && t->pairs[0].pair[0][1] == 19 && t->pairs[0].pair[1][0] == 7 && t->pairs[0].same[0] == 1 &&
+           t->pairs[0].fold[1] == 9,
        "with samples, answers and folds");
     is_text(kolo_dataset_get_info(d)->task, "classification,multilabel,pairs", "the task is told");
     kolo_dataset_close(&d);
@@ -146,6 +157,7 @@ static void seal(const fixture *f, const char *path)
 {
     kolo_manifest m;
     kolo_shard_arrays a;
+    if (kolo_shard_seal(path) < 0) diag("%s", kolo_error_text());
     kolo_manifest_read(f->folder, &m);
     kolo_shard_inspect(path, NULL, NULL, &a);
     m.shards[0].metadata_crc = a.metadata_crc;
@@ -161,7 +173,8 @@ static void test_damage(void)
     const int32_t big = 10;
     const float bad = NAN;
     const uint64_t far = 21;
-    const kolo_shard_table label = {"box_class", KOLO_TABLE_I32, 1, {19, 1}, NULL, NULL}, box = {"box", KOLO_TABLE_F32, 2, {19, 4}, NULL, NULL},
+    const kolo_shard_table label = {"box_class", KOLO_TABLE_I32, 1, {19, 1}, NULL, NULL},
+                           box = {"box", KOLO_TABLE_F32, 2, {19, 4}, NULL, NULL},
                            offset = {"box_offset", KOLO_TABLE_U64, 1, {21, 1}, NULL, NULL};
     snprintf(path, sizeof path, "%s/toy-train-00000-of-00001.h5", f.folder);
     poke(path, label, 8, &big, 4);
@@ -179,7 +192,8 @@ static void test_damage(void)
     fixture_remove(&f);
 }
 
-/* The crc of format 1.0 was over labels, checksums, offsets, states; a 1.0 reader compares it with the manifest's. */
+/* The crc of format 1.0 was over labels, checksums, offsets, states; a 1.0 reader compares it
+ * with the manifest's. */
 static void test_older_readers(enum kolo_encoding encoding)
 {
     fixture f = {.count = 30, .shards = 1, .height = 8, .width = 8, .channels = 3, .encoding = encoding};
@@ -197,8 +211,10 @@ static void test_older_readers(enum kolo_encoding encoding)
     ok(crc == m.shards[0].metadata_crc, "without tables the checksum is that of format 1.0");
     kolo_h5_lock();
     hid_t file = kolo_h5_open(path, false);
-    ok(kolo_h5_get_text(file, "task", text, sizeof text) == 0 && strcmp(text, "classification") == 0, "the task is the one that 1.0 knows");
-    ok(kolo_h5_get_text(file, "tables", text, sizeof text) < 0, "and there is nothing that 1.0 does not have");
+    ok(kolo_h5_get_text(file, "task", text, sizeof text) == 0 && strcmp(text, "classification") == 0,
+       "the task is the one that 1.0 knows");
+    ok(kolo_h5_get_text(file, "tables", text, sizeof text) < 0,
+       "and there is nothing that 1.0 does not have");
     H5Fclose(file);
     kolo_h5_unlock();
     kolo_shard_arrays_free(&a);
@@ -209,7 +225,8 @@ static void test_older_readers(enum kolo_encoding encoding)
 /* A shard and a manifest as format 1.0 had them. */
 static void test_old_shard(void)
 {
-    fixture f = {.count = 12, .shards = 1, .height = 8, .width = 8, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture f = {
+        .count = 12, .shards = 1, .height = 8, .width = 8, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     char path[512], index[512], head[256], *text;
     const uint32_t version[2] = {1, 0};
     kolo_dataset *d;
@@ -219,12 +236,15 @@ static void test_old_shard(void)
     kolo_h5_lock();
     hid_t file = kolo_h5_open(path, true);
     kolo_h5_put_u32s(file, "format_version", version, 2);
+    H5Adelete(file, "tables_crc32c");
     H5Fclose(file);
     kolo_h5_unlock();
     kolo_file_read(index, &text, NULL);
-    char *body = strchr(text, '\n') + 1, *task = strstr(body, "task=classification "), *crc = strstr(text, "crc32c=");
+    char *body = strchr(text, '\n') + 1, *task = strstr(body, "task=classification "),
+         *crc = strstr(text, "crc32c=");
     memmove(task, task + strlen("task=classification "), strlen(task + strlen("task=classification ")) + 1);
-    snprintf(head, sizeof head, "%.*scrc32c=%08x\n", (int)(crc - text), text, kolo_crc32c(0, body, strlen(body)));
+    snprintf(head, sizeof head, "%.*scrc32c=%08x\n", (int)(crc - text), text,
+             kolo_crc32c(0, body, strlen(body)));
     char *old = kolo_format("%s%s", head, body);
     kolo_file_write_atomic(index, old, strlen(old));
     is_int(kolo_dataset_open(&d, f.folder), 0, "a split of format 1.0 opens");

@@ -22,7 +22,7 @@ int main(void)
                                         "resnet20_sgd_ema",
                                         "resnet20_sgd_ema_ramp",
                                         "resnet20_sgd_smooth"};
-    char folder[4096], path[5000];
+    char path[512];
     kolo_backend *backend = NULL;
     kolo_backend_config config = {.threads = 1, .direct = true};
     if (kolo_backend_create(&backend, "cpu", &config) < 0) {
@@ -30,9 +30,9 @@ int main(void)
         return done_testing();
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/train/%s.json", golden_folder(folder), names[i]);
+        snprintf(path, sizeof path, GOLDEN_FOLDER "/train/%s.json", names[i]);
         cJSON *json = golden_read(path);
-        if (!json) skip("%s is not here", path);
+        if (!json) ok(0, "%s can be read", path);
         else golden_train_case(names[i], json, backend);
         cJSON_Delete(json);
     }

@@ -1,4 +1,5 @@
-/* Loss scaling through plan and executor: what it leaves alone, what it skips, what is an error; metrics and drain on the host. */
+/* Loss scaling through plan and executor: what it leaves alone, what it skips, what is an error; metrics
+ * and drain on the host. */
 #include "exec_rig.h"
 
 static kolo_backend *backend;
@@ -44,13 +45,16 @@ static void test_same_bits(void)
     c.scaled = true;
     c.loss_scale = 1024;
     float *scaled = trained(c, &loss[1], &n);
-    ok(plain && scaled && loss[0] == loss[1] && !memcmp(plain, scaled, (size_t)n * sizeof *plain), "a loss scale of 1024 changes no bit of six steps");
+    ok(plain && scaled && loss[0] == loss[1] && !memcmp(plain, scaled, (size_t)n * sizeof *plain),
+       "a loss scale of 1024 changes no bit of six steps");
     c.loss_scale = 0;
     float *dynamic = trained(c, &loss[2], &n);
-    ok(dynamic && !memcmp(plain, dynamic, (size_t)n * sizeof *plain), "nor does the dynamic one, which starts at 65536");
+    ok(dynamic && !memcmp(plain, dynamic, (size_t)n * sizeof *plain),
+       "nor does the dynamic one, which starts at 65536");
     c.loss_scale = 1000;
     float *odd = trained(c, &loss[3], &n);
-    ok(odd && memcmp(plain, odd, (size_t)n * sizeof *plain), "a scale that is no power of two does, so it is applied");
+    ok(odd && memcmp(plain, odd, (size_t)n * sizeof *plain),
+       "a scale that is no power of two does, so it is applied");
     free(plain);
     free(scaled);
     free(dynamic);
@@ -67,7 +71,8 @@ static void test_clipped(void)
     c.scaled = true;
     c.loss_scale = 4096;
     float *scaled = trained(c, &loss[1], &n);
-    ok(plain && scaled && rig_apart(scaled, plain, n) < 1e-6, "with clip_norm the norm is the unscaled one's: apart by %.2g", rig_apart(scaled, plain, n));
+    ok(plain && scaled && rig_apart(scaled, plain, n) < 1e-6,
+       "with clip_norm the norm is the unscaled one's: apart by %.2g", rig_apart(scaled, plain, n));
     free(plain);
     free(scaled);
 }
@@ -81,15 +86,19 @@ static void test_skip(void)
     if (!opened(&r, c)) return;
     int64_t n;
     is_int(steps(&r, 0, 2, &m), 0, "two steps");
-    ok(m.loss_scale == 65536 && m.skipped == 0 && m.grad_norm > 0, "their metrics tell the scale and the norm");
+    ok(m.loss_scale == 65536 && m.skipped == 0 && m.grad_norm > 0,
+       "their metrics tell the scale and the norm");
     float *before = rig_all(&r, "param", &n), *momentum = rig_all(&r, "momentum", &n);
     const kolo_scaler huge = {.scale = 3e38f, .good = 7};
     kolo_scaler s;
     is_int(kolo_exec_set_scaler(r.exec, &huge), 0, "a scale at which gradients overflow");
     is_int(steps(&r, 2, 1, &m), 0, "is no error");
     float *after = rig_all(&r, "param", &n), *kept = rig_all(&r, "momentum", &n);
-    ok(!memcmp(before, after, (size_t)n * sizeof *before) && !memcmp(momentum, kept, (size_t)n * sizeof *before), "the update is left out");
-    ok(isfinite(m.loss) && m.skipped == 1 && m.loss_scale == (double)1.5e38f, "and said so: skipped %lld, scale %g", (long long)m.skipped, m.loss_scale);
+    ok(!memcmp(before, after, (size_t)n * sizeof *before) &&
+           !memcmp(momentum, kept, (size_t)n * sizeof *before),
+       "the update is left out");
+    ok(isfinite(m.loss) && m.skipped == 1 && m.loss_scale == (double)1.5e38f,
+       "and said so: skipped %lld, scale %g", (long long)m.skipped, m.loss_scale);
     is_int(steps(&r, 3, 1, &m), 0, "the next step");
     ok(m.skipped == 1 && m.loss_scale == (double)1.5e38f, "is sound at half the scale");
     is_int(kolo_exec_get_scaler(r.exec, &s), 0, "its state comes out");
@@ -115,8 +124,8 @@ static void test_errors(void)
     if (!opened(&r, c)) return;
     kolo_exec_set_scaler(r.exec, &huge);
     int rc = steps(&r, 41, 1, &m);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 42") && strstr(kolo_error_text(), "loss_scale"), "an overflow under a fixed scale is one: %s",
-       kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 42") && strstr(kolo_error_text(), "loss_scale"),
+       "an overflow under a fixed scale is one: %s", kolo_error_text());
     rig_close(&r);
     c.scaled = false;
     if (!opened(&r, c)) return;
@@ -127,7 +136,8 @@ static void test_errors(void)
     float bias[10] = {INFINITY};
     kolo_exec_set(r.exec, "param", kolo_graph_find(r.graph, "linear.bias"), bias);
     rc = steps(&r, 5, 1, &m);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 6: the loss is"), "a loss that is not finite: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 6: the loss is"),
+       "a loss that is not finite: %s", kolo_error_text());
     rig_close(&r);
 }
 
@@ -139,7 +149,8 @@ static void test_told(void)
     is_int(kolo_exec_drain(r.exec, &m), 0, "an executor that did nothing can be drained");
     is_int(m.step, -1, "of nothing");
     steps(&r, 12, 1, &m);
-    ok(m.step == 12 && m.rows == 8 && m.loss_scale == 1 && m.grad_norm == 0, "on the host metrics are those of the step itself");
+    ok(m.step == 12 && m.rows == 8 && m.loss_scale == 1 && m.grad_norm == 0,
+       "on the host metrics are those of the step itself");
     kolo_exec_drain(r.exec, &m);
     is_int(m.step, -1, "so nothing is left to drain");
     size_t bytes = r.plan->arena_bytes[KOLO_ARENA_PARAM];
@@ -148,7 +159,8 @@ static void test_told(void)
     is_int(kolo_exec_read_arena(r.exec, KOLO_ARENA_PARAM, arena), 0, "an arena comes out whole");
     int t = kolo_graph_find(r.graph, "linear.bias");
     kolo_exec_get(r.exec, "param", t, all);
-    ok(!memcmp(arena + r.plan->home[t].offset, all, 10 * sizeof *all), "with its tensors where the plan has them");
+    ok(!memcmp(arena + r.plan->home[t].offset, all, 10 * sizeof *all),
+       "with its tensors where the plan has them");
     ok(kolo_exec_bytes(r.plan, NULL) == kolo_plan_bytes(r.plan), "it takes the bytes that are planned");
     free(arena);
     free(all);

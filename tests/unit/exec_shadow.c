@@ -1,10 +1,11 @@
-/* The 16-bit copy of the parameters (SHADOW): a CPU backend is made to read its linear weights from there, and must give the bits of one
- * that rounds the f32 weights whenever it reads them: in training, and in evaluation with and without averages. */
+/* The 16-bit copy of the parameters (SHADOW): a CPU backend is made to read its linear weights from there,
+ * and must give the bits of one that rounds the f32 weights whenever it reads them: in training, and in
+ * evaluation with and without averages. */
 #include "exec_rig.h"
 #include "ops/element.h"
 #include "ops/kernel.h"
 
-/* ---- two backends whose linear layers see weights rounded to bf16: from SHADOW, or rounded on the spot ---- */
+/* ---- two backends whose linear layers see weights rounded to bf16: from SHADOW, or rounded on the spot - */
 
 typedef struct rounded {
     kolo_kernel inner;
@@ -13,13 +14,15 @@ typedef struct rounded {
     float *wide;
 } rounded;
 
-static int run_rounded(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int run_rounded(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                       int slot)
 {
     const rounded *l = k->state;
     void *seen[2 * KOLO_MAX_ARGS];
     memcpy(seen, args, 4 * sizeof *seen);
     for (int64_t i = 0; i < l->count; i++)
-        l->wide[i] = kolo_from_bf16(l->from_shadow ? ((const uint16_t *)args[1])[i] : kolo_to_bf16(((const float *)args[1])[i]));
+        l->wide[i] = kolo_from_bf16(l->from_shadow ? ((const uint16_t *)args[1])[i]
+                                                   : kolo_to_bf16(((const float *)args[1])[i]));
     seen[1] = l->wide;
     return l->inner.run(&l->inner, seen, workspace, step, slot);
 }
@@ -51,7 +54,8 @@ static const kolo_op_row rounded_row = {NULL, prepare_rounded};
 static const kolo_op_row *rows[KOLO_OP_COUNT];
 static kolo_backend_type types[2];
 
-static int half_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+static int half_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
+                       const kolo_layout *like_layout, kolo_layout *layout)
 {
     for (int64_t t = 0; t < graph->tensors; t++)
         if (graph->tensor[t].role == KOLO_ROLE_PARAM && graph->tensor[t].rank == 2) layout[t].half = true;
@@ -138,7 +142,8 @@ static void test_training(void)
         same += loss[0] == loss[1];
     }
     if (rc < 0) diag("%s", kolo_error_text());
-    is_int(same, 5, "five steps that read the 16-bit copy have the losses of those that round the weights themselves");
+    is_int(same, 5,
+           "five steps that read the 16-bit copy have the losses of those that round the weights themselves");
     ok(same_params("param") && same_params("ema"), "and leave the same weights and averages");
     ok(shadow_is_exact(&train[1]), "the copy is that of the updated weights");
 }
@@ -149,7 +154,8 @@ static void test_evaluation(void)
     bool same = evaluate(false, &plain);
     same &= evaluate(true, &averaged);
     same &= evaluate(false, &again);
-    ok(same && plain == again && plain != averaged, "evaluation has its own copy, of the weights or of their average: %.5f, %.5f", plain, averaged);
+    ok(same && plain == again && plain != averaged,
+       "evaluation has its own copy, of the weights or of their average: %.5f, %.5f", plain, averaged);
     step_both(5, loss);
     same = evaluate(false, &again);
     ok(same && again != plain, "a step of training shows in it");
@@ -180,23 +186,28 @@ static void test_plan(void)
             if (n->in[k] == bias) plain = a->binding + k;
         }
     }
-    ok(p->arena_bytes[KOLO_ARENA_SHADOW] * 2 == p->arena_bytes[KOLO_ARENA_PARAM], "the copy has two bytes an element");
-    ok(read >= 0 && p->binding[read].arena == KOLO_ARENA_SHADOW && p->binding[read].offset * 2 == p->home[t].offset,
+    ok(p->arena_bytes[KOLO_ARENA_SHADOW] * 2 == p->arena_bytes[KOLO_ARENA_PARAM],
+       "the copy has two bytes an element");
+    ok(read >= 0 && p->binding[read].arena == KOLO_ARENA_SHADOW &&
+           p->binding[read].offset * 2 == p->home[t].offset,
        "a weight is read there, at half its offset");
     ok(plain >= 0 && p->binding[plain].arena == KOLO_ARENA_PARAM, "what stays f32 is read at home");
-    ok(kolo_exec_bytes(q, p) >= q->arena_bytes[KOLO_ARENA_SHADOW] && q->arena_bytes[KOLO_ARENA_SHADOW] > 0, "an evaluation's own copy is counted");
+    ok(kolo_exec_bytes(q, p) >= q->arena_bytes[KOLO_ARENA_SHADOW] && q->arena_bytes[KOLO_ARENA_SHADOW] > 0,
+       "an evaluation's own copy is counted");
     ok(p->hash != train[0].plan->hash, "the hash knows of it");
     if (read < 0) return;
     kolo_binding was = p->binding[read];
     p->binding[read] = p->home[t];
-    ok(kolo_plan_check(p) == KOLO_EINTERNAL && strstr(kolo_error_text(), "16-bit copy"), "reading at home is a breach: %s", kolo_error_text());
+    ok(kolo_plan_check(p) == KOLO_EINTERNAL && strstr(kolo_error_text(), "16-bit copy"),
+       "reading at home is a breach: %s", kolo_error_text());
     p->binding[read] = was;
     is_int(kolo_plan_check(p), 0, "the plan as it was passes");
 }
 
 int main(void)
 {
-    rig_config c = {.model = "mlp", .rows = 6, .side = 12, .channels = 1, .slots = 2, .ema = true, .dtype = KOLO_BF16};
+    rig_config c = {
+        .model = "mlp", .rows = 6, .side = 12, .channels = 1, .slots = 2, .ema = true, .dtype = KOLO_BF16};
     int rc = 0;
     for (int k = 0; k < 2 && rc >= 0; k++) {
         rig_config e = c;

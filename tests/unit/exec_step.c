@@ -1,9 +1,12 @@
-/* The executor alone in its process: steps, accumulation, short batches, evaluation, averages, values, no allocation. */
+/* The executor alone in its process: steps, accumulation, short batches, evaluation, averages,
+ * values, no allocation. */
 #include "exec_rig.h"
 
-/* every allocation that our own code makes is counted; oneDNN makes some in every call, which is its affair */
+/* every allocation that our own code makes is counted; oneDNN makes some in every call, which is its
+ * affair */
 extern char __executable_start, etext;
-#define ALLOCATION_COUNTS(caller) ((const char *)(caller) >= &__executable_start && (const char *)(caller) < &etext)
+#define ALLOCATION_COUNTS(caller) \
+    ((const char *)(caller) >= &__executable_start && (const char *)(caller) < &etext)
 #include "allocations.h"
 
 static kolo_backend *backend;
@@ -60,8 +63,10 @@ static void test_learns(void)
         if (kolo_exec_step(r.exec, &b, &s, &m) < 0) diag("%s", kolo_error_text());
         if (t == 0) first = m;
     }
-    ok(first.loss / 8 > 2 && m.loss / 8 < .1, "ResNet-20 learns a batch by heart: loss %.3f to %.3f", first.loss / 8, m.loss / 8);
-    ok(m.rows == 8 && m.top1 == 8 && m.top5 == 8, "and counts its hits: %g and %g of %g", m.top1, m.top5, m.rows);
+    ok(first.loss / 8 > 2 && m.loss / 8 < .1, "ResNet-20 learns a batch by heart: loss %.3f to %.3f",
+       first.loss / 8, m.loss / 8);
+    ok(m.rows == 8 && m.top1 == 8 && m.top5 == 8, "and counts its hits: %g and %g of %g", m.top1, m.top5,
+       m.rows);
     rig_close(&r);
 }
 
@@ -93,7 +98,8 @@ static void same_gradients(rig_config a, int64_t valid_a, rig_config b, int64_t 
     int64_t n, k;
     float *x = gradients(a, valid_a, &loss_a, &n), *y = gradients(b, valid_b, &loss_b, &k);
     double apart = x && y && n == k ? rig_apart(x, y, n) : INFINITY;
-    ok(apart < 2e-6 && fabs(loss_a - loss_b) < 2e-6, "%s: losses %.9g and %.9g, gradients apart by %.2g", what, loss_a, loss_b, apart);
+    ok(apart < 2e-6 && fabs(loss_a - loss_b) < 2e-6, "%s: losses %.9g and %.9g, gradients apart by %.2g",
+       what, loss_a, loss_b, apart);
     free(x);
     free(y);
 }
@@ -145,14 +151,19 @@ static void test_empty_slot_statistics(void)
     b.valid = b.valid_global = 8; /* the second micro-batch is empty */
     int rc = kolo_exec_step(r.exec, &b, &s, &m);
     float half[2][16], whole[2][16];
-    for (int i = 0; i < 2; i++) kolo_exec_get(r.exec, "param", kolo_graph_find(r.graph, i ? "bn1.running_var" : "bn1.running_mean"), half[i]);
+    for (int i = 0; i < 2; i++)
+        kolo_exec_get(r.exec, "param", kolo_graph_find(r.graph, i ? "bn1.running_var" : "bn1.running_mean"),
+                      half[i]);
     rig_close(&r);
     if (!opened(&r, resnet, NULL)) return;
     b = rig_batch(&r);
     rig_fill(&r, 0);
     rc |= kolo_exec_step(r.exec, &b, &s, &m);
-    for (int i = 0; i < 2; i++) kolo_exec_get(r.exec, "param", kolo_graph_find(r.graph, i ? "bn1.running_var" : "bn1.running_mean"), whole[i]);
-    ok(rc == 0 && rig_apart(half[0], whole[0], 32) < 1e-6, "an empty micro-batch has no say in the running statistics");
+    for (int i = 0; i < 2; i++)
+        kolo_exec_get(r.exec, "param", kolo_graph_find(r.graph, i ? "bn1.running_var" : "bn1.running_mean"),
+                      whole[i]);
+    ok(rc == 0 && rig_apart(half[0], whole[0], 32) < 1e-6,
+       "an empty micro-batch has no say in the running statistics");
     ok(whole[1][0] != 1, "which do move");
     rig_close(&r);
 }
@@ -178,7 +189,8 @@ static void test_repeats(void)
         w[run] = rig_all(&r, "param", &n);
         rig_close(&r);
     }
-    ok(n == 269722 && loss[0] == loss[1] && !memcmp(w[0], w[1], (size_t)n * sizeof(float)), "two runs of 5 steps give the same bits");
+    ok(n == 269722 && loss[0] == loss[1] && !memcmp(w[0], w[1], (size_t)n * sizeof(float)),
+       "two runs of 5 steps give the same bits");
     free(w[0]);
     free(w[1]);
 }
@@ -189,7 +201,8 @@ static void test_values(void)
     rig_config c = resnet;
     c.ema = true;
     if (!opened(&r, c, NULL)) return;
-    int t = kolo_graph_find(r.graph, "layer2.0.conv1.weight"), v = kolo_graph_find(r.graph, "bn1.running_var");
+    int t = kolo_graph_find(r.graph, "layer2.0.conv1.weight"),
+        v = kolo_graph_find(r.graph, "bn1.running_var");
     int64_t n = kolo_tensor_count(&r.graph->tensor[t]), wrong = 0;
     float *x = calloc((size_t)n, sizeof *x), *y = calloc((size_t)n, sizeof *y);
     is_int(kolo_exec_get(r.exec, "param", t, x), 0, "a parameter comes out");
@@ -206,7 +219,8 @@ static void test_values(void)
     ok(!memcmp(x, y, (size_t)n * sizeof *x), "what goes in comes out");
     kolo_exec_get(r.exec, "param", v, y);
     ok(y[0] == 1 && y[15] == 1, "buffers too");
-    ok(kolo_exec_get(r.exec, "exp_avg", t, y) < 0 && strstr(kolo_error_text(), "exp_avg"), "a state that the optimizer lacks: %s", kolo_error_text());
+    ok(kolo_exec_get(r.exec, "exp_avg", t, y) < 0 && strstr(kolo_error_text(), "exp_avg"),
+       "a state that the optimizer lacks: %s", kolo_error_text());
     ok(kolo_exec_get(r.exec, "momentum", v, y) < 0, "a buffer has no momentum");
     free(x);
     free(y);
@@ -237,8 +251,10 @@ static void test_evaluation(void)
     rc |= kolo_exec_step(eval.exec, &e, &none, &averaged);
     kolo_exec_use_ema(eval.exec, false);
     rc |= kolo_exec_step(eval.exec, &e, &none, &again);
-    ok(rc == 0 && after.loss != before.loss, "evaluation sees the weights of training: %.4f, then %.4f", before.loss / 8, after.loss / 8);
-    ok(averaged.loss != after.loss && again.loss == after.loss, "or their average, and back: %.4f", averaged.loss / 8);
+    ok(rc == 0 && after.loss != before.loss, "evaluation sees the weights of training: %.4f, then %.4f",
+       before.loss / 8, after.loss / 8);
+    ok(averaged.loss != after.loss && again.loss == after.loss, "or their average, and back: %.4f",
+       averaged.loss / 8);
     float bias[10] = {3}, seen[10] = {0};
     int t = kolo_graph_find(train.graph, "linear.bias");
     kolo_exec_set(train.exec, "param", t, bias);
@@ -263,7 +279,8 @@ static void test_failures(void)
         kolo_step s = rig_step(t, 1e20);
         rc = kolo_exec_step(r.exec, &b, &s, &m);
     }
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "smaller lr"), "a loss that is not finite: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "smaller lr"), "a loss that is not finite: %s",
+       kolo_error_text());
     b.rows = 8;
     kolo_step s = rig_step(0, 0);
     is_int(kolo_exec_step(r.exec, &b, &s, &m), KOLO_EINTERNAL, "a batch of other rows is refused");
@@ -290,7 +307,8 @@ static void test_profile(void)
         calls += p[i].calls;
         seconds += p[i].seconds;
     }
-    ok(calls == 2 * r.plan->actions && seconds > 0, "two of three steps were timed, every action: %lld", (long long)calls);
+    ok(calls == 2 * r.plan->actions && seconds > 0, "two of three steps were timed, every action: %lld",
+       (long long)calls);
     free(p);
     rig_close(&r);
 }
@@ -308,8 +326,8 @@ static float *statistics(rig *r, const char *which, int64_t *count)
     return all;
 }
 
-/* The plain mean over three batches of the statistics of the averaged weights. A batch's own are read off another executor with these weights:
- * new = .9 old + .1 own. */
+/* The plain mean over three batches of the statistics of the averaged weights. A batch's own are read off
+ * another executor with these weights: new = .9 old + .1 own. */
 static void test_statistics(void)
 {
     rig_config c = resnet;
@@ -325,7 +343,8 @@ static void test_statistics(void)
         rig_fill(&r, t * r.rows);
         kolo_exec_step(r.exec, &batch, &step, &m);
     }
-    float *weights = rig_all(&r, "param", &params), *average = rig_all(&r, "ema", &params), *momentum = rig_all(&r, "momentum", &params);
+    float *weights = rig_all(&r, "param", &params), *average = rig_all(&r, "ema", &params),
+          *momentum = rig_all(&r, "momentum", &params);
     float *running = statistics(&r, "param", &n), *values = calloc((size_t)params, sizeof *values);
     double *want = calloc((size_t)n, sizeof *want);
     for (int t = 0; t < r.graph->tensors; t++) {
@@ -347,16 +366,18 @@ static void test_statistics(void)
     }
     float *got = statistics(&r, "ema", &n);
     double worst = 0;
-    for (int64_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)got[i] - want[i]) / (1e-2 + fabs(want[i])));
+    for (int64_t i = 0; i < n; i++)
+        worst = fmax(worst, fabs((double)got[i] - want[i]) / (1e-2 + fabs(want[i])));
     ok(worst < 2e-5 && n > 100, "statistics of the average are the mean over its batches: %.2g off", worst);
     int64_t unused;
-    float *weights2 = rig_all(&r, "param", &unused), *average2 = rig_all(&r, "ema", &unused), *momentum2 = rig_all(&r, "momentum", &unused),
-          *running2 = statistics(&r, "param", &n);
+    float *weights2 = rig_all(&r, "param", &unused), *average2 = rig_all(&r, "ema", &unused),
+          *momentum2 = rig_all(&r, "momentum", &unused), *running2 = statistics(&r, "param", &n);
     const size_t bytes = (size_t)params * sizeof(float);
-    ok(!memcmp(weights, weights2, bytes) && !memcmp(average, average2, bytes) && !memcmp(momentum, momentum2, bytes) &&
-           !memcmp(running, running2, (size_t)n * sizeof(float)),
+    ok(!memcmp(weights, weights2, bytes) && !memcmp(average, average2, bytes) &&
+           !memcmp(momentum, momentum2, bytes) && !memcmp(running, running2, (size_t)n * sizeof(float)),
        "weights, their average, the optimizer's state and the weights' own statistics stay");
-    float *const all[] = {weights, average, momentum, running, values, got, weights2, average2, momentum2, running2};
+    float *const all[] = {weights, average,  momentum, running,   values,
+                          got,     weights2, average2, momentum2, running2};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     free(want);
     rig_close(&r);

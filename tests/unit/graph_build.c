@@ -18,8 +18,10 @@ static kolo_graph *fresh(bool train, int64_t size, int64_t channels, int *x)
 static void shape_is(const kolo_graph *g, int t, int rank, const int64_t *dim, const char *what)
 {
     char got[160] = "", want[160] = "";
-    for (int i = 0; t >= 0 && i < g->tensor[t].rank; i++) snprintf(got + strlen(got), sizeof got - strlen(got), "%lld ", (long long)g->tensor[t].dim[i]);
-    for (int i = 0; i < rank; i++) snprintf(want + strlen(want), sizeof want - strlen(want), "%lld ", (long long)dim[i]);
+    for (int i = 0; t >= 0 && i < g->tensor[t].rank; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%lld ", (long long)g->tensor[t].dim[i]);
+    for (int i = 0; i < rank; i++)
+        snprintf(want + strlen(want), sizeof want - strlen(want), "%lld ", (long long)dim[i]);
     is_text(t < 0 ? kolo_error_text() : got, want, "%s", what);
 }
 #define SHAPE(g, t, what, ...)                                         \
@@ -30,7 +32,11 @@ static void shape_is(const kolo_graph *g, int t, int rank, const int64_t *dim, c
 
 static kolo_conv_spec spec(int64_t out, int64_t kernel, int64_t stride, int64_t pad)
 {
-    return (kolo_conv_spec){.out = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {pad, pad}, .weight = init};
+    return (kolo_conv_spec){.out = out,
+                            .kernel = {kernel, kernel},
+                            .stride = {stride, stride},
+                            .pad = {pad, pad},
+                            .weight = init};
 }
 
 static void forward_shapes(void)
@@ -55,17 +61,21 @@ static void forward_shapes(void)
     SHAPE(g, n, "batch norm keeps the shape", 4, 8, 16, 17);
     int sums = kolo_graph_find(g, "bn:sums"), statistic = g->node[g->tensor[n].producer].out[1];
     SHAPE(g, sums, "its sums and their count", 17);
-    ok(g->tensor[sums].role == KOLO_ROLE_PARTIAL && g->tensor[sums].dtype == KOLO_F64, "are a partial in f64");
+    ok(g->tensor[sums].role == KOLO_ROLE_PARTIAL && g->tensor[sums].dtype == KOLO_F64,
+       "are a partial in f64");
     SHAPE(g, statistic, "mean, variance and validity", 17);
     is_int(g->tensor[statistic].of, kolo_graph_find(g, "bn.running_mean"), "update the running mean");
-    is_int(g->tensor[statistic].of + 1, kolo_graph_find(g, "bn.running_var"), "and the running variance after it");
+    is_int(g->tensor[statistic].of + 1, kolo_graph_find(g, "bn.running_var"),
+           "and the running variance after it");
     int p = kolo_max_pool(g, "pool", n, 3, 2, 1);
     SHAPE(g, p, "3x3 pool stride 2 pad 1", 4, 8, 8, 9);
     SHAPE(g, kolo_graph_find(g, "pool:1"), "and its index", 4, 8, 8, 9);
     SHAPE(g, kolo_avg_pool(g, "avg", p, 2, 2, 0, false), "2x2 average pool rounds down", 4, 8, 4, 4);
-    SHAPE(g, kolo_shortcut_a(g, "short", p, 16), "shortcut a: every second pixel, more channels", 4, 16, 4, 5);
+    SHAPE(g, kolo_shortcut_a(g, "short", p, 16), "shortcut a: every second pixel, more channels", 4, 16, 4,
+          5);
     SHAPE(g, kolo_flatten(g, "flat", p), "flatten", 4, 576);
-    SHAPE(g, kolo_adaptive_avg_pool(g, "even", p, 7, 12), "average pool to any number of pixels", 4, 8, 7, 12);
+    SHAPE(g, kolo_adaptive_avg_pool(g, "even", p, 7, 12), "average pool to any number of pixels", 4, 8, 7,
+          12);
     int q = kolo_global_avg_pool(g, "gap", p);
     SHAPE(g, q, "global average pool", 4, 8);
     int l = kolo_linear(g, "fc", q, 10, true, init, init);
@@ -87,7 +97,8 @@ static void evaluation(void)
     const kolo_node *node = &g->node[g->tensor[n].producer];
     is_int(node->op, KOLO_OP_norm_infer, "evaluation takes the running statistics");
     is_int(node->in[4], kolo_graph_find(g, "bn.running_var"), "as its last input");
-    is_int(kolo_cross_entropy(g, kolo_linear(g, "fc", kolo_flatten(g, "f", n), 5, false, init, init), 0) >= 0, 1, "a loss to measure");
+    is_int(kolo_cross_entropy(g, kolo_linear(g, "fc", kolo_flatten(g, "f", n), 5, false, init, init), 0) >= 0,
+           1, "a loss to measure");
     is_int(kolo_graph_backward(g), KOLO_EINTERNAL, "an evaluation graph has no gradients");
     kolo_graph_destroy(&g);
 }
@@ -112,7 +123,8 @@ static void refused(void)
     kolo_graph *g = fresh(true, 8, 3, &x);
     kolo_conv_spec s = spec(8, 11, 1, 1);
     is_int(kolo_conv(g, "big", x, &s), KOLO_ECONFIG, "a kernel larger than the picture");
-    ok(strstr(kolo_error_text(), "big") && strstr(kolo_error_text(), "size="), "is named with a cure: %s", kolo_error_text());
+    ok(strstr(kolo_error_text(), "big") && strstr(kolo_error_text(), "size="), "is named with a cure: %s",
+       kolo_error_text());
     s = spec(-4, 3, 1, 1);
     is_int(kolo_conv(g, "negative", x, &s), KOLO_ECONFIG, "a negative channel count");
     ok(strstr(kolo_error_text(), "negative.weight"), "is named: %s", kolo_error_text());
@@ -121,15 +133,20 @@ static void refused(void)
     int64_t dim[] = {8, 5, 3, 3};
     kolo_attributes a = {.kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
     int in[] = {x, kolo_param(g, "five", 4, dim, init, true)};
-    is_int(kolo_graph_node(g, KOLO_OP_conv, 2, in, 1, &a, "wrong"), KOLO_ECONFIG, "a weight for another channel count");
-    ok(strstr(kolo_error_text(), "3 channels") && strstr(kolo_error_text(), "5"), "says both: %s", kolo_error_text());
+    is_int(kolo_graph_node(g, KOLO_OP_conv, 2, in, 1, &a, "wrong"), KOLO_ECONFIG,
+           "a weight for another channel count");
+    ok(strstr(kolo_error_text(), "3 channels") && strstr(kolo_error_text(), "5"), "says both: %s",
+       kolo_error_text());
     is_int(kolo_graph_node(g, KOLO_OP_conv, 1, in, 1, &a, "few"), KOLO_EINTERNAL, "too few inputs");
-    is_int(kolo_graph_node(g, KOLO_OP_conv_grad_data, 2, in, 1, &a, "back"), KOLO_EINTERNAL, "a backward operation has no shape rule");
-    is_int(kolo_add(g, "sum", x, kolo_max_pool(g, "p", x, 2, 2, 0)), KOLO_ECONFIG, "an addition of different shapes");
+    is_int(kolo_graph_node(g, KOLO_OP_conv_grad_data, 2, in, 1, &a, "back"), KOLO_EINTERNAL,
+           "a backward operation has no shape rule");
+    is_int(kolo_add(g, "sum", x, kolo_max_pool(g, "p", x, 2, 2, 0)), KOLO_ECONFIG,
+           "an addition of different shapes");
     is_int(kolo_max_pool(g, "padded", x, 3, 1, 2), KOLO_ECONFIG, "a pad beyond half of the window");
     is_int(kolo_max_pool(g, "huge", x, 1 << 20, 1, 0), KOLO_ECONFIG, "a huge window");
     is_int(kolo_shortcut_a(g, "odd", x, 6), KOLO_ECONFIG, "an uneven number of zero channels");
-    is_int(kolo_linear(g, "vector", kolo_param(g, "v", 1, dim, init, true), 4, true, init, init), KOLO_ECONFIG, "linear on a vector");
+    is_int(kolo_linear(g, "vector", kolo_param(g, "v", 1, dim, init, true), 4, true, init, init),
+           KOLO_ECONFIG, "linear on a vector");
     is_int(kolo_relu(g, "p", x), KOLO_EINTERNAL, "a name used twice");
     is_int(kolo_conv(g, "pass", KOLO_ECONFIG, &s), KOLO_ECONFIG, "a failed input is passed through");
     is_int(kolo_add(g, "pass", x, KOLO_EINPUT), KOLO_EINPUT, "with its own status");
@@ -138,13 +155,15 @@ static void refused(void)
     is_int(kolo_graph_create(&g, "x", true, KOLO_U8), KOLO_ECONFIG, "activations in bytes");
     if (kolo_graph_create(&g, "x", true, KOLO_F32) < 0) exit(1);
     is_int(kolo_input(g, -1, 8, 8, 3, 1), KOLO_ECONFIG, "a negative batch");
-    is_int(kolo_input(g, INT64_C(1) << 40, 1 << 20, 1 << 20, 3, 1), KOLO_ECONFIG, "a picture whose elements cannot be counted");
+    is_int(kolo_input(g, INT64_C(1) << 40, 1 << 20, 1 << 20, 3, 1), KOLO_ECONFIG,
+           "a picture whose elements cannot be counted");
     int five = kolo_input(g, 2, 8, 8, 5, 1);
     is_int(kolo_normalize(g, five, mean, std_), KOLO_ECONFIG, "a picture of five channels");
     kolo_graph_destroy(&g);
     if (kolo_graph_create(&g, "x", true, KOLO_F32) < 0) exit(1);
     const float zero[4] = {0};
-    is_int(kolo_normalize(g, kolo_input(g, 2, 8, 8, 1, 1), mean, zero), KOLO_ECONFIG, "a standard deviation of 0");
+    is_int(kolo_normalize(g, kolo_input(g, 2, 8, 8, 1, 1), mean, zero), KOLO_ECONFIG,
+           "a standard deviation of 0");
     kolo_graph_destroy(&g);
 }
 
@@ -163,7 +182,8 @@ static void printing(void)
     int64_t lines = 0;
     for (const char *c = text; *c; c++) lines += *c == '\n';
     is_int(lines, g->nodes + 1, "a head and a line a node");
-    ok(strstr(text, " normalize stem.weight -> stem f32(4,8,4,5)  3x3 stride 2x2 pad 1x1\n"), "with names, shapes and attributes");
+    ok(strstr(text, " normalize stem.weight -> stem f32(4,8,4,5)  3x3 stride 2x2 pad 1x1\n"),
+       "with names, shapes and attributes");
     ok(strstr(text, "-> grad:stem.weight f32(8,3,3,3)"), "and gradients");
     free(text);
     kolo_graph_destroy(&g);

@@ -24,7 +24,8 @@ static int norm(kolo_graph *g, const char *name, int x) { return kolo_batch_norm
 
 static void finish(kolo_graph *g, int x)
 {
-    if (kolo_cross_entropy(g, kolo_global_avg_pool(g, "pool", x), 0) < 0) printf("Bail out! %s\n", kolo_error_text());
+    if (kolo_cross_entropy(g, kolo_global_avg_pool(g, "pool", x), 0) < 0)
+        printf("Bail out! %s\n", kolo_error_text());
 }
 
 /* "op op op" of the nodes from `first` on. */
@@ -32,7 +33,8 @@ static void ops_are(const kolo_graph *g, int64_t first, const char *want, const 
 {
     char got[1000] = "";
     for (int64_t i = first; i < g->nodes; i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i == first ? "" : " ", kolo_op_table[g->node[i].op].name);
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i == first ? "" : " ",
+                 kolo_op_table[g->node[i].op].name);
     is_text(got, want, "%s", what);
 }
 
@@ -51,13 +53,16 @@ static void chain(void)
     finish(g, y);
     int64_t forward = g->nodes;
     is_int(kolo_graph_backward(g), 0, "backward of a chain");
-    ops_are(g, forward, "cross_entropy_grad global_avg_pool_grad relu_grad conv_grad_weight conv_grad_data conv_grad_weight",
-            "runs in reverse, weights first, and stops before the pixels");
+    ops_are(
+        g, forward,
+        "cross_entropy_grad global_avg_pool_grad relu_grad conv_grad_weight conv_grad_data conv_grad_weight",
+        "runs in reverse, weights first, and stops before the pixels");
     int w = kolo_graph_find(g, "a.weight"), d = kolo_graph_find(g, "grad:a.weight");
     is_int(g->grad[w], d, "a parameter's gradient is found");
     ok(g->tensor[d].role == KOLO_ROLE_GRADIENT && g->tensor[d].of == w, "and points back");
     is_int(g->tensor[d].dtype, KOLO_F32, "it is f32");
-    is_int(g->tensor[g->grad[kolo_graph_find(g, "a")]].dtype, KOLO_BF16, "an activation's gradient has the activations' type");
+    is_int(g->tensor[g->grad[kolo_graph_find(g, "a")]].dtype, KOLO_BF16,
+           "an activation's gradient has the activations' type");
     is_int(g->grad[x], -1, "the pixels have none");
     ok(g->node[forward].backward && !g->node[forward - 1].backward, "backward nodes are marked");
     is_int(kolo_graph_backward(g), KOLO_EINTERNAL, "a second backward is refused");
@@ -76,7 +81,8 @@ static void fan_out(void)
     ops_are(g, forward,
             "cross_entropy_grad global_avg_pool_grad conv_grad_weight conv_grad_data add conv_grad_weight "
             "conv_grad_data conv_grad_weight",
-            "three parts: an addition, since the gradient of the sum is read later, then the last convolution adds");
+            "three parts: an addition, since the gradient of the sum is read later, then the last "
+            "convolution adds");
     is_int(g->grad[b], g->grad[kolo_graph_find(g, "sum")], "both inputs of an addition share its gradient");
     const kolo_node *last = &g->node[g->tensor[g->grad[a]].producer];
     is_int(last->op, KOLO_OP_conv_grad_data, "the whole gradient is what that convolution makes");
@@ -123,11 +129,13 @@ static void plain_norm(void)
     finish(g, norm(g, "bn", x));
     int64_t forward = g->nodes;
     is_int(kolo_graph_backward(g), 0, "backward of a norm on pixels");
-    ops_are(g, forward, "cross_entropy_grad global_avg_pool_grad norm_grad_stats", "needs no gradient of the pixels");
+    ops_are(g, forward, "cross_entropy_grad global_avg_pool_grad norm_grad_stats",
+            "needs no gradient of the pixels");
     const kolo_node *stats = &g->node[g->nodes - 1];
     is_int(stats->in[2], -1, "without relu y is not read");
     const kolo_tensor *dsums = &g->tensor[stats->out[0]];
-    ok(dsums->role == KOLO_ROLE_PARTIAL && dsums->dtype == KOLO_F64 && dsums->dim[0] == 8, "its sums are a partial of 2C in f64");
+    ok(dsums->role == KOLO_ROLE_PARTIAL && dsums->dtype == KOLO_F64 && dsums->dim[0] == 8,
+       "its sums are a partial of 2C in f64");
     ok(g->grad[kolo_graph_find(g, "bn.bias")] == stats->out[2], "weight and bias have gradients");
     kolo_graph_destroy(&g);
 }
@@ -139,16 +147,20 @@ static void residual(bool train, bool swapped)
     kolo_graph *g = fresh(KOLO_F32, train, &x);
     int a = conv(g, "a", x), n = norm(g, "bn", conv(g, "b", a));
     finish(g, kolo_relu(g, "out", swapped ? kolo_add(g, "sum", a, n) : kolo_add(g, "sum", n, a)));
-    is_int(kolo_graph_fuse(g), 0, "fuse %s, norm %s", train ? "training" : "evaluation", swapped ? "second" : "first");
+    is_int(kolo_graph_fuse(g), 0, "fuse %s, norm %s", train ? "training" : "evaluation",
+           swapped ? "second" : "first");
     ops_are(g, 0,
-            train ? "normalize conv conv norm_stats norm_apply global_avg_pool cross_entropy" : "normalize conv conv norm_infer global_avg_pool cross_entropy",
+            train ? "normalize conv conv norm_stats norm_apply global_avg_pool cross_entropy"
+                  : "normalize conv conv norm_infer global_avg_pool cross_entropy",
             "norm, addition and relu are one");
     const kolo_node *joined = maker(g, "out");
     ok(joined->a.relu, "with relu");
     is_int(joined->in[joined->n_in - 1], kolo_graph_find(g, "a"), "and the residual last");
     is_int(kolo_graph_find(g, "bn"), -1, "tensors between are gone");
     is_int(g->tensor[g->logits].producer, g->nodes - 2, "the logits are renumbered");
-    if (train) is_int(g->tensor[joined->out[1]].of, kolo_graph_find(g, "bn.running_mean"), "and the statistic's buffer");
+    if (train)
+        is_int(g->tensor[joined->out[1]].of, kolo_graph_find(g, "bn.running_mean"),
+               "and the statistic's buffer");
     if (train) {
         int64_t forward = g->nodes;
         is_int(kolo_graph_backward(g), 0, "backward");
@@ -157,7 +169,8 @@ static void residual(bool train, bool swapped)
                 "conv_grad_data conv_grad_weight",
                 "the residual's gradient joins the branch's");
         const kolo_node *apply = &g->node[forward + 3];
-        ok(apply->n_out == 2 && apply->in[2] == kolo_graph_find(g, "out"), "it comes from the norm, masked by y");
+        ok(apply->n_out == 2 && apply->in[2] == kolo_graph_find(g, "out"),
+           "it comes from the norm, masked by y");
     }
     kolo_graph_destroy(&g);
 }
@@ -172,12 +185,24 @@ static void two_norms(void)
     const kolo_node *joined = maker(g, "out");
     is_int(joined->in[4], kolo_graph_find(g, "c"), "what the second one norms is the first one's residual");
     is_int(joined->in[6], kolo_graph_find(g, "down.weight"), "with its norm");
-    ok(joined->n_out == 4 && g->tensor[joined->out[3]].of == kolo_graph_find(g, "down.running_mean"), "whose statistic is made there");
+    ok(joined->n_out == 4 && g->tensor[joined->out[3]].of == kolo_graph_find(g, "down.running_mean"),
+       "whose statistic is made there");
     is_int(kolo_graph_find(g, "down"), -1, "and nothing else of it is left");
     is_int(kolo_graph_backward(g), 0, "backward");
-    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:main.weight")->in[0], "both norms' gradients read that of the sum");
-    is_int(maker(g, "grad:down.weight")->in[2], kolo_graph_find(g, "out"), "and its sign from what the relu made");
+    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:main.weight")->in[0],
+           "both norms' gradients read that of the sum");
+    is_int(maker(g, "grad:down.weight")->in[2], kolo_graph_find(g, "out"),
+           "and its sign from what the relu made");
     is_int(maker(g, "grad:b")->n_out, 1, "so that none is written for the other");
+    const int64_t nodes = g->nodes;
+    is_int(kolo_graph_fuse_conv(g, false), 0, "for devices");
+    const kolo_node *both = maker(g, "grad:b");
+    ok(both->op == KOLO_OP_norms_grad_apply && both == maker(g, "grad:c") && g->nodes == nodes - 3,
+       "both norms' inputs get their gradients from one operation");
+    ok(both->in[1] == kolo_graph_find(g, "b") && both->in[6] == kolo_graph_find(g, "c") &&
+           both->in[2] == kolo_graph_find(g, "out") && both->in[5] == kolo_graph_find(g, "main.weight") &&
+           both->in[9] == kolo_graph_find(g, "down.weight") && both->out[1] == kolo_graph_find(g, "grad:c"),
+       "each from its own norm");
     kolo_graph_destroy(&g);
 }
 
@@ -186,12 +211,16 @@ static void unlike_norms(void)
 {
     int x;
     kolo_graph *g = fresh(KOLO_F32, true, &x);
-    int a = conv(g, "a", x), n = norm(g, "main", conv(g, "b", a)), d = kolo_batch_norm(g, "down", conv(g, "c", a), 1e-3, 0.1, 1);
+    int a = conv(g, "a", x), n = norm(g, "main", conv(g, "b", a)),
+        d = kolo_batch_norm(g, "down", conv(g, "c", a), 1e-3, 0.1, 1);
     finish(g, kolo_relu(g, "out", kolo_add(g, "sum", n, d)));
     is_int(kolo_graph_fuse(g), 0, "fuse two norms of unlike epsilon");
     is_int(maker(g, "out")->in[4], kolo_graph_find(g, "down"), "the second stays a norm by itself");
     is_int(kolo_graph_backward(g), 0, "backward");
-    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:b")->out[1], "which gets the residual's gradient");
+    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:b")->out[1],
+           "which gets the residual's gradient");
+    is_int(kolo_graph_fuse_conv(g, false), 0, "for devices");
+    is_int(maker(g, "grad:b")->op, KOLO_OP_norm_grad_apply, "their gradients stay apart, too");
     kolo_graph_destroy(&g);
 }
 
@@ -214,6 +243,52 @@ static void kept_apart(void)
     kolo_graph_destroy(&g);
 }
 
+/* A map that a norm with relu makes for a max pool alone. */
+static kolo_graph *pooled(bool pools, int64_t kernel, int64_t stride, bool read_twice)
+{
+    int x;
+    kolo_graph *g = fresh(KOLO_F32, true, &x);
+    g->pools = pools;
+    int r = kolo_relu(g, "relu", norm(g, "bn", conv(g, "a", x))),
+        y = kolo_max_pool(g, "y", r, kernel, stride, 0);
+    finish(g, read_twice ? kolo_add(g, "sum", y, kolo_avg_pool(g, "mean", r, kernel, stride, 0, false)) : y);
+    is_int(kolo_graph_fuse(g), 0, "fuse a norm and a max pool of %d, stride %d", (int)kernel, (int)stride);
+    return g;
+}
+
+static void pools(void)
+{
+    kolo_graph *g = pooled(true, 3, 2, false);
+    ops_are(g, 0, "normalize conv norm_stats norm_max_pool global_avg_pool cross_entropy",
+            "norm, relu and max pool are one");
+    const kolo_node *n = maker(g, "y");
+    ok(n->a.relu && n->a.epsilon == 1e-5 && n->a.kernel[0] == 3 && n->a.stride[1] == 2,
+       "with what each of them says");
+    is_int(g->tensor[n->out[2]].of, kolo_graph_find(g, "bn.running_mean"), "it makes the statistic");
+    is_int(kolo_graph_find(g, "relu"), -1, "and there is no map between");
+    const int64_t forward = g->nodes;
+    is_int(kolo_graph_backward(g), 0, "backward");
+    ops_are(g, forward,
+            "cross_entropy_grad global_avg_pool_grad norm_max_pool_grad_stats norm_max_pool_grad_apply "
+            "conv_grad_weight",
+            "nor is there its gradient");
+    const kolo_node *apply = maker(g, "grad:a");
+    ok(apply->in[0] == g->grad[kolo_graph_find(g, "y")] && apply->in[2] == kolo_graph_find(g, "y:1"),
+       "it goes from the pool's, by the index");
+    kolo_graph_destroy(&g);
+    static const char apart[] = "normalize conv norm_stats norm_apply max_pool global_avg_pool cross_entropy";
+    g = pooled(false, 3, 2, false);
+    ops_are(g, 0, apart, "on a CPU they are two");
+    kolo_graph_destroy(&g);
+    g = pooled(true, 3, 1, false);
+    ops_are(g, 0, apart, "and where every element would be normed nine times");
+    kolo_graph_destroy(&g);
+    g = pooled(true, 2, 2, true);
+    ops_are(g, 0, "normalize conv norm_stats norm_apply max_pool avg_pool add global_avg_pool cross_entropy",
+            "and where something else reads the map");
+    kolo_graph_destroy(&g);
+}
+
 /* For devices, after the gradients: sums with the convolution that they are of. */
 static void sums(void)
 {
@@ -228,7 +303,7 @@ static void sums(void)
     is_int(kolo_graph_fuse(g), 0, "norm and relu are joined");
     is_int(kolo_graph_backward(g), 0, "gradients");
     const int64_t tensors = g->tensors, nodes = g->nodes;
-    is_int(kolo_graph_fuse_conv(g), 0, "then convolutions and sums");
+    is_int(kolo_graph_fuse_conv(g, false), 0, "then convolutions and sums");
     char ops[200] = "";
     for (int64_t i = 0; i < 9; i++)
         snprintf(ops + strlen(ops), sizeof ops - strlen(ops), "%s ", kolo_op_table[g->node[i].op].name);
@@ -243,9 +318,171 @@ static void sums(void)
     kolo_graph_destroy(&g);
 }
 
+/* As a network of residual blocks: maps of `out` channels. */
+static int block_conv(kolo_graph *g, const char *name, int x, int64_t out)
+{
+    kolo_conv_spec s = {.out = out, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .weight = init};
+    return kolo_conv(g, name, x, &s);
+}
+
+/* A block whose shortcut is x (down false) or the norm of a convolution of it; its tensors
+ * are NAMEa, NAMEb, ... */
+static int block(kolo_graph *g, const char *name, int x, bool down, int64_t out)
+{
+    char n[8][16];
+    for (int i = 0; i < 8; i++) snprintf(n[i], sizeof n[i], "%s%c", name, 'a' + i);
+    int y = kolo_relu(g, n[2], norm(g, n[1], block_conv(g, n[0], x, out)));
+    y = norm(g, n[4], block_conv(g, n[3], y, out));
+    if (down) x = norm(g, n[6], block_conv(g, n[5], x, out));
+    char sum[16];
+    snprintf(sum, sizeof sum, "%s+", name);
+    return kolo_relu(g, name, kolo_add(g, sum, y, x));
+}
+
+static kolo_graph *blocks(enum kolo_dtype dtype, int64_t channels, int64_t *forward)
+{
+    int x;
+    kolo_graph *g = fresh(dtype, true, &x);
+    g->signs = true;
+    x = kolo_max_pool(g, "stem", kolo_relu(g, "r", norm(g, "n", block_conv(g, "c", x, channels))), 3, 2, 1);
+    x = block(g, "1", x, false, channels);
+    x = block(g, "2", x, true, channels);
+    finish(g, block(g, "3", x, false, channels));
+    if (kolo_graph_fuse(g) < 0) exit(1);
+    *forward = g->nodes;
+    if (kolo_graph_backward(g) < 0) exit(1);
+    return g;
+}
+
+/* Data gradients with the mask and the sums of the norm in front: what is fused, and what is left. */
+static void masked(void)
+{
+    int64_t forward;
+    kolo_graph *g = blocks(KOLO_F16, 16, &forward);
+    is_int(kolo_graph_fuse_grad(g), 0, "data gradients and sums of norms, fp16");
+    ops_are(g, forward,
+            "cross_entropy_grad global_avg_pool_grad norm_grad_stats norm_grad_apply " /* 3: from a pool */
+            "conv_grad_weight conv_grad_norm norm_grad_apply conv_grad_weight conv_grad_norm "
+            "norm_grad_apply norm_grad_apply conv_grad_weight conv_grad_data " /* 2, and its shortcut */
+            /* 1 */
+            "conv_grad_weight conv_grad_norm norm_grad_apply conv_grad_weight conv_grad_norm "
+            "norm_grad_apply conv_grad_weight conv_grad_norm norm_grad_apply conv_grad_weight conv_grad_data "
+            "max_pool_grad norm_grad_stats norm_grad_apply conv_grad_weight",
+            "each reads its norm's sums from the convolution behind it, but those behind pools");
+    const kolo_node *plain = maker(g, "grad:1a.weight") - 1, *inner = maker(g, "grad:1b.weight");
+    const kolo_node *end = maker(g, "grad:1e.weight"), *two = maker(g, "grad:2e.weight");
+    is_int(plain->op, KOLO_OP_norm_grad_apply, "what follows");
+    ok(plain->in[0] == inner->out[0] && plain->in[2] == -1 && !plain->a.relu,
+       "reads g, which is masked already");
+    is_int(inner->n_in, 7, "a norm within a block has no residual");
+    is_int(inner->in[2], -1, "and its gradient one part");
+    ok(end->n_in == 8 && end->in[7] == kolo_graph_find(g, "stem"), "that at the end of a block has");
+    ok(g->node[g->tensor[end->in[2]].producer].op == KOLO_OP_conv_grad_data, "and two parts");
+    ok(two->n_in == 11 && two->n_out == 7 && two->in[7] == kolo_graph_find(g, "2f"),
+       "where the shortcut is normed the sums of that are formed too");
+    is_int(maker(g, "grad:2g.bias") - two, 0, "by the same operation");
+    const kolo_node *last =
+        &g->node[end->out[0] >= 0 ? g->tensor[g->grad[kolo_graph_find(g, "stem")]].producer : 0];
+    is_int(last->in[2], end->out[0], "g is what a shortcut's gradient begins with");
+    is_int(maker(g, "3")->n_out, 3, "signs are kept where they are read");
+    ok(maker(g, "1")->n_out == 2 && maker(g, "2")->out[2] == -1, "and nowhere else");
+    int later = 0;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const int over = kolo_op_table[g->node[i].op].overwrite,
+                  t = kolo_op_addend(g->node[i].op) >= 0 && over < g->node[i].n_in ? g->node[i].in[over] : -1;
+        for (int64_t j = i + 1; t >= 0 && j < g->nodes; j++)
+            for (int k = 0; k < g->node[j].n_in; k++) later += g->node[j].in[k] == t;
+    }
+    is_int(later, 0, "whoever adds to g in its place is the last to read it");
+    kolo_graph_destroy(&g);
+}
+
+static void unmasked(void)
+{
+    static const struct {
+        const char *name;
+        enum kolo_dtype dtype;
+        int64_t channels;
+    } other[] = {{"bf16", KOLO_BF16, 16}, {"f32", KOLO_F32, 16}, {"fp16 of 8 channels", KOLO_F16, 8}};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        int64_t forward;
+        kolo_graph *g = blocks(other[i].dtype, other[i].channels, &forward);
+        const int64_t nodes = g->nodes, tensors = g->tensors;
+        int fused = kolo_graph_fuse_grad(g);
+        for (int64_t k = 0; k < g->nodes; k++) fused += g->node[k].op == KOLO_OP_conv_grad_norm;
+        ok(!fused && g->nodes == nodes && g->tensors == tensors, "%s: nothing is changed", other[i].name);
+        kolo_graph_destroy(&g);
+    }
+    int x;
+    kolo_graph *g = fresh(KOLO_F16, true, &x); /* a norm whose relu is apart, and one without */
+    x = norm(g, "na", block_conv(g, "a", x, 16));
+    x = kolo_relu(g, "r", kolo_add(g, "s", norm(g, "nb", block_conv(g, "b", x, 16)), x));
+    finish(g, norm(g, "nc", block_conv(g, "c", x, 16)));
+    is_int(kolo_graph_backward(g), 0, "norms that were not joined with their relu");
+    const int64_t nodes = g->nodes;
+    ok(kolo_graph_fuse_grad(g) == 0 && g->nodes == nodes, "are left as they are");
+    kolo_graph_destroy(&g);
+    const kolo_conv_spec strided = {
+        .out = 16, .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .weight = init};
+    g = fresh(KOLO_F16, true, &x);
+    x = kolo_max_pool(g, "p", block_conv(g, "c", x, 16), 3, 2, 1);
+    x = kolo_relu(g, "rn", norm(g, "n", kolo_conv(g, "s", block(g, "1", x, false, 16), &strided)));
+    finish(g, kolo_conv(g, "t", x, &strided));
+    is_int(kolo_graph_fuse(g), 0, "behind convolutions with a stride");
+    is_int(kolo_graph_backward(g), 0, "gradients");
+    is_int(kolo_graph_fuse_grad(g), 0, "are fused");
+    is_int(maker(g, "grad:rn")->op, KOLO_OP_conv_grad_norm, "where a norm is alone");
+    is_int(maker(g, "grad:1e.weight")->op, KOLO_OP_norm_grad_stats, "but not where it has a residual");
+    kolo_graph_destroy(&g);
+}
+
+/* For devices, after the gradients: a norm with relu is done by the convolution behind it, if
+ * nothing else reads it. */
+static void norms(bool wanted)
+{
+    kolo_conv_spec to[] = {
+        {.out = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .weight = init},
+        {.out = 8, .kernel = {1, 1}, .stride = {1, 1}, .weight = init},
+    };
+    int x;
+    kolo_graph *g = fresh(KOLO_F16, true, &x);
+    x = kolo_relu(g, "ra", norm(g, "na", kolo_conv(g, "a", x, &to[0]))); /* joined with b */
+    /* read twice: by c and the sum */
+    x = kolo_relu(g, "rb", norm(g, "nb", kolo_conv(g, "b", x, &to[0])));
+    int y = norm(g, "nc", kolo_conv(g, "c", x, &to[0]));
+    x = kolo_relu(g, "rc", kolo_add(g, "sum", y, x));                    /* has a residual */
+    x = norm(g, "nd", kolo_conv(g, "d", x, &to[0]));                     /* no relu */
+    x = kolo_relu(g, "re", norm(g, "ne", kolo_conv(g, "e", x, &to[1]))); /* too few channels */
+    finish(g, norm(g, "nf", kolo_conv(g, "f", x, &to[0])));
+    is_int(kolo_graph_fuse(g), 0, "norm and relu are joined");
+    is_int(kolo_graph_backward(g), 0, "gradients");
+    const int64_t tensors = g->tensors, nodes = g->nodes;
+    is_int(kolo_graph_fuse_conv(g, wanted), 0, "then norms and convolutions%s",
+           wanted ? "" : ", which is not wanted");
+    int joined[2] = {0};
+    for (int64_t i = 0; i < g->nodes; i++) {
+        joined[0] += g->node[i].op == KOLO_OP_norm_conv_stats;
+        joined[1] += g->node[i].op == KOLO_OP_norm_conv_grad_weight;
+    }
+    ok(joined[0] == wanted && joined[1] == wanted, "%s",
+       wanted ? "one is joined, forward and for its weights" : "none is joined");
+    is_int(nodes - 6 - g->nodes, wanted, "beside the sums' operations so many are gone");
+    is_int(tensors - g->tensors, wanted, "and so many tensors");
+    const kolo_node *b = maker(g, "b");
+    ok(!wanted || (b->op == KOLO_OP_norm_conv_stats && b->in[0] == kolo_graph_find(g, "a") && b->a.relu &&
+                   b->a.epsilon > 0 && maker(g, "na:1") == b &&
+                   maker(g, "na:sums")->op == KOLO_OP_conv_stats && kolo_graph_find(g, "ra") < 0),
+       "it reads what the norm read, and makes the norm's statistic");
+    kolo_graph_destroy(&g);
+}
+
 int main(void)
 {
     sums();
+    masked();
+    unmasked();
+    norms(true);
+    norms(false);
     chain();
     fan_out();
     doubled();
@@ -255,5 +492,6 @@ int main(void)
     two_norms();
     unlike_norms();
     kept_apart();
+    pools();
     return done_testing();
 }

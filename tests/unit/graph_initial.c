@@ -4,9 +4,13 @@
 
 enum { N = 200000 };
 
-static kolo_tensor tensor(char *name, enum kolo_init_kind kind, double a) { return (kolo_tensor){.name = name, .init = {kind, a}}; }
+static kolo_tensor tensor(char *name, enum kolo_init_kind kind, double a)
+{
+    return (kolo_tensor){.name = name, .init = {kind, a}};
+}
 
-static void moments(const kolo_tensor *t, uint64_t seed, double *mean, double *var, double *fourth, double *largest)
+static void moments(const kolo_tensor *t, uint64_t seed, double *mean, double *var, double *fourth,
+                    double *largest)
 {
     double s1 = 0, s2 = 0, s4 = 0, top = 0;
     for (int64_t i = 0; i < N; i++) {
@@ -25,7 +29,8 @@ static void moments(const kolo_tensor *t, uint64_t seed, double *mean, double *v
 static double correlation(const kolo_tensor *a, uint64_t sa, const kolo_tensor *b, uint64_t sb, int64_t shift)
 {
     double sum = 0;
-    for (int64_t i = 0; i < N; i++) sum += (double)kolo_initial_value(a, sa, i) * kolo_initial_value(b, sb, i + shift);
+    for (int64_t i = 0; i < N; i++)
+        sum += (double)kolo_initial_value(a, sa, i) * kolo_initial_value(b, sb, i + shift);
     return sum / N;
 }
 
@@ -47,7 +52,8 @@ int main(void)
     is_near(correlation(&normal, 1, &other, 1, 0), 0, 4 * root, "two names are independent");
     is_near(correlation(&normal, 1, &normal, 2, 0), 0, 4 * root, "two seeds are independent");
     is_near(correlation(&normal, 1, &normal, 1, 1), 0, 4 * root, "neighbours are independent");
-    float before = kolo_initial_value(&normal, 7, 12345), far = kolo_initial_value(&normal, 7, INT64_C(1) << 40);
+    float before = kolo_initial_value(&normal, 7, 12345),
+          far = kolo_initial_value(&normal, 7, INT64_C(1) << 40);
     for (int64_t i = 99; i > 0; i--) (void)kolo_initial_value(&other, 8, i);
     ok(before == kolo_initial_value(&normal, 7, 12345), "a value does not depend on what was asked before");
     ok(isfinite(far) && far != kolo_initial_value(&normal, 7, 0), "indices beyond 2^32 count");

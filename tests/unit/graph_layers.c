@@ -1,4 +1,5 @@
-/* Layers of transformers, detectors and faces in the graph: shapes, what their gradients read, what is drawn, what is refused. */
+/* Layers of transformers, detectors and faces in the graph: shapes, what their gradients read, what is
+ * drawn, what is refused. */
 #include "graph/graph.h"
 #include "kolo/error.h"
 #include "tap.h"
@@ -21,7 +22,8 @@ static void shape_is(const kolo_graph *g, int t, const char *want, const char *w
 {
     char got[160] = "";
     for (int i = 0; t >= 0 && i < g->tensor[t].rank; i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%lld", i ? "," : "", (long long)g->tensor[t].dim[i]);
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%lld", i ? "," : "",
+                 (long long)g->tensor[t].dim[i]);
     is_text(t < 0 ? kolo_error_text() : got, want, "%s", what);
 }
 
@@ -65,7 +67,9 @@ static void rearranging(void)
     int y = kolo_concat(g, "cat", 3, all);
     shape_is(g, y, "2,35,21,28", "concat adds channels");
     finish(g, y);
-    nodes_are(g, KOLO_OP_slice, "part <- crop; grad:pad <- grad:cat; grad:part <- grad:cat; grad:crop <- grad:cat", "concat's gradient is slices of y's");
+    nodes_are(g, KOLO_OP_slice,
+              "part <- crop; grad:pad <- grad:cat; grad:part <- grad:cat; grad:crop <- grad:cat",
+              "concat's gradient is slices of y's");
     int64_t last = g->nodes - 1;
     while (g->node[last].op != KOLO_OP_slice) last--;
     is_int(g->node[last].a.first, 11, "which begin where the input stands");
@@ -87,21 +91,27 @@ static void tokens(void)
     shape_is(g, kolo_graph_find(g, "qkv.weight"), "36,12", "with a weight (O,I)");
     int a = kolo_window_attention(g, "attn", qkv, 2, 8, (const int64_t[]){4, 0});
     shape_is(g, a, "2,12,16,24", "attention gives values");
-    shape_is(g, kolo_graph_find(g, "attn.relative_position_bias_table"), "225,2", "and has a bias a distance and head");
+    shape_is(g, kolo_graph_find(g, "attn.relative_position_bias_table"), "225,2",
+             "and has a bias a distance and head");
     int64_t dim[] = {12, 1, 1};
     int scale = kolo_param(g, "layer_scale", 3, dim, init, false);
     int y = kolo_residual(g, "sum", x, kolo_activate(g, "act", a, KOLO_GELU, 0), scale, 0.2);
     y = kolo_residual(g, "sum2", y, kolo_dropout(g, "drop", n, 0.5), -1, 0);
     y = kolo_residual(g, "sum3", y, kolo_pointwise(g, "point", n, 12, false, init, init), -1, 0.1);
-    shape_is(g, kolo_graph_find(g, "point.weight"), "12,12,1,1", "a pointwise weight is stored as a convolution's");
-    is_int(g->node[g->tensor[kolo_graph_find(g, "sum2")].producer].op, KOLO_OP_add, "a residual without scale and drop is an addition");
+    shape_is(g, kolo_graph_find(g, "point.weight"), "12,12,1,1",
+             "a pointwise weight is stored as a convolution's");
+    is_int(g->node[g->tensor[kolo_graph_find(g, "sum2")].producer].op, KOLO_OP_add,
+           "a residual without scale and drop is an addition");
     is_int(g->draws, 3, "what draws is counted");
     is_int(g->node[g->tensor[y].producer].a.draw, 2, "and numbered");
     finish(g, y);
-    nodes_are(g, KOLO_OP_residual_grad, "grad:point - <- grad:sum3 - -; grad:act grad:layer_scale <- grad:sum3 act layer_scale",
+    nodes_are(g, KOLO_OP_residual_grad,
+              "grad:point - <- grad:sum3 - -; grad:act grad:layer_scale <- grad:sum3 act layer_scale",
               "without a scale the branch is not read again, and x has y's gradient");
-    nodes_are(g, KOLO_OP_window_attention_grad, "grad:qkv grad:attn.relative_position_bias_table <- grad:attn qkv attn.relative_position_bias_table",
-              "attention is computed again in its gradient");
+    nodes_are(
+        g, KOLO_OP_window_attention_grad,
+        "grad:qkv grad:attn.relative_position_bias_table <- grad:attn qkv attn.relative_position_bias_table",
+        "attention is computed again in its gradient");
     nodes_are(g, KOLO_OP_layer_norm_grad,
               "grad:stem:1 grad:norm.weight grad:norm.bias <- grad:norm:4 stem norm.weight grad:sum3",
               "layer norm too; what the residual sends to its input is added there");
@@ -128,7 +138,8 @@ static void labels(void)
     is_int(g->classes, 5, "the classes are the logits");
     kolo_graph_destroy(&g);
     g = fresh(true, 5, 4, &x);
-    is_int(kolo_cross_entropy(g, kolo_global_avg_pool(g, "pool", x), 0), KOLO_EINTERNAL, "four words are no label");
+    is_int(kolo_cross_entropy(g, kolo_global_avg_pool(g, "pool", x), 0), KOLO_EINTERNAL,
+           "four words are no label");
     kolo_graph_destroy(&g);
 }
 
@@ -147,7 +158,8 @@ static void detectors(void)
             shape_is(g, metrics, "8", "with its parts as metrics");
             shape_is(g, g->node[g->tensor[metrics].producer].out[1], "2,480", "and the box of each anchor");
             is_int(kolo_graph_backward(g), 0, "backward");
-            nodes_are(g, KOLO_OP_detect_loss_grad, "grad:stem grad:half <- stem half label metrics:1 metrics:2",
+            nodes_are(g, KOLO_OP_detect_loss_grad,
+                      "grad:stem grad:half <- stem half label metrics:1 metrics:2",
                       "one node makes all heads' gradients from what the loss found");
         }
         kolo_graph_destroy(&g);
@@ -162,7 +174,8 @@ static void faces(void)
     shape_is(g, c, "2,9", "a cosine a class");
     int y = kolo_arc_margin(g, "margin", c, 0.5, 64);
     is_int(kolo_cross_entropy(g, y, 0) >= 0 && kolo_graph_backward(g) == 0, 1, "with a margin and a loss");
-    nodes_are(g, KOLO_OP_cosine_grad, "grad:pool grad:head.weight <- grad:head head pool head.weight", "and a gradient");
+    nodes_are(g, KOLO_OP_cosine_grad, "grad:pool grad:head.weight <- grad:head head pool head.weight",
+              "and a gradient");
     nodes_are(g, KOLO_OP_arc_margin_grad, "grad:head <- grad:margin head label", "that knows the labels");
     kolo_graph_destroy(&g);
 }
@@ -180,12 +193,14 @@ static void refusals(void)
     ok(strstr(kolo_error_text(), "size="), "with the cure: %s", kolo_error_text());
     is_int(kolo_window_attention(g, "d", x, 2, 7, none), KOLO_ECONFIG, "windows that do not fill the map");
     is_int(kolo_window_attention(g, "e", x, 2, 8, large), KOLO_ECONFIG, "a shift of a whole window");
-    is_int(kolo_window_attention(g, "f", x, 5, 8, none), KOLO_ECONFIG, "heads that do not share the channels");
+    is_int(kolo_window_attention(g, "f", x, 5, 8, none), KOLO_ECONFIG,
+           "heads that do not share the channels");
     is_int(kolo_residual(g, "h", x, x, -1, 1), KOLO_ECONFIG, "a branch that is always dropped");
     is_int(kolo_residual(g, "i", x, both[1], -1, 0.5), KOLO_ECONFIG, "a branch of another shape");
     is_int(kolo_gate(g, "j", x, x), KOLO_ECONFIG, "a gate of maps");
     is_int(kolo_upsample(g, "k", x, 0), KOLO_ECONFIG, "no size at all");
-    is_int(kolo_detect_loss(g, "yolox", 1, &x, 1, true, &(kolo_attributes){.centre = true}), KOLO_EINTERNAL, "classes instead of boxes");
+    is_int(kolo_detect_loss(g, "yolox", 1, &x, 1, true, &(kolo_attributes){.centre = true}), KOLO_EINTERNAL,
+           "classes instead of boxes");
     is_int(kolo_layer_norm(g, "l", x, 0), KOLO_ECONFIG, "no epsilon");
     is_int(kolo_layer_norm(g, "m", KOLO_EINPUT, 1), KOLO_EINPUT, "a failed input is passed through");
     kolo_graph_destroy(&g);

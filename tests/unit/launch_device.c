@@ -1,4 +1,5 @@
-/* Which GPU a rank takes: the rule by itself, what counts as being given GPUs, and distances on a recorded machine. */
+/* Which GPU a rank takes: the rule by itself, what counts as being given GPUs, and distances
+ * on a recorded machine. */
 #include "launch/device.h"
 
 #include <sched.h>
@@ -30,7 +31,8 @@ static const char *picks(int ranks)
     static char line[64];
     int n = 0;
     kolo_device_assign(view, ranks, pick);
-    for (int r = 0; r < ranks; r++) n += snprintf(line + n, sizeof line - (size_t)n, "%s%d", r ? " " : "", pick[r]);
+    for (int r = 0; r < ranks; r++)
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s%d", r ? " " : "", pick[r]);
     return line;
 }
 
@@ -103,30 +105,33 @@ static void test_granted(void)
 }
 
 /* Two packages of one processor each, a GPU on either, as hwloc writes such a machine. */
-static const char machine[] = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology "
-                              "version=\"2.0\">\n"
-                              "<object type=\"Machine\" os_index=\"0\" cpuset=\"0x3\" complete_cpuset=\"0x3\" allowed_cpuset=\"0x3\" "
-                              "nodeset=\"0x1\" "
-                              "complete_nodeset=\"0x1\" allowed_nodeset=\"0x1\" gp_index=\"1\">\n"
-                              "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x3\" complete_cpuset=\"0x3\" nodeset=\"0x1\" "
-                              "complete_nodeset=\"0x1\" "
-                              "gp_index=\"2\" local_memory=\"1073741824\"><page_type size=\"4096\" count=\"262144\"/></object>\n"
-                              "<object type=\"Package\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\" "
-                              "complete_nodeset=\"0x1\" gp_index=\"3\">\n"
-                              "<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\" "
-                              "complete_nodeset=\"0x1\" gp_index=\"4\"/>\n"
-                              "<object type=\"Bridge\" gp_index=\"5\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[00-1f]\">\n"
-                              "<object type=\"PCIDev\" gp_index=\"6\" pci_busid=\"0000:1b:00.0\" pci_type=\"0302 [10de:2335] [10de:18be] a1\" "
-                              "pci_link_speed=\"0.0\"/>"
-                              "</object>\n</object>\n"
-                              "<object type=\"Package\" os_index=\"1\" cpuset=\"0x2\" complete_cpuset=\"0x2\" nodeset=\"0x1\" "
-                              "complete_nodeset=\"0x1\" gp_index=\"7\">\n"
-                              "<object type=\"PU\" os_index=\"1\" cpuset=\"0x2\" complete_cpuset=\"0x2\" nodeset=\"0x1\" "
-                              "complete_nodeset=\"0x1\" gp_index=\"8\"/>\n"
-                              "<object type=\"Bridge\" gp_index=\"9\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[80-9f]\">\n"
-                              "<object type=\"PCIDev\" gp_index=\"10\" pci_busid=\"0000:9d:00.0\" pci_type=\"0302 [10de:2335] [10de:18be] a1\" "
-                              "pci_link_speed=\"0.0\"/>"
-                              "</object>\n</object>\n</object>\n</topology>\n";
+static const char machine[] =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology "
+    "version=\"2.0\">\n"
+    "<object type=\"Machine\" os_index=\"0\" cpuset=\"0x3\" complete_cpuset=\"0x3\" allowed_cpuset=\"0x3\" "
+    "nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" allowed_nodeset=\"0x1\" gp_index=\"1\">\n"
+    "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x3\" complete_cpuset=\"0x3\" nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" "
+    "gp_index=\"2\" local_memory=\"1073741824\"><page_type size=\"4096\" count=\"262144\"/></object>\n"
+    "<object type=\"Package\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" gp_index=\"3\">\n"
+    "<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" gp_index=\"4\"/>\n"
+    "<object type=\"Bridge\" gp_index=\"5\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[00-1f]\">\n"
+    "<object type=\"PCIDev\" gp_index=\"6\" pci_busid=\"0000:1b:00.0\" pci_type=\"0302 [10de:2335] "
+    "[10de:18be] a1\" "
+    "pci_link_speed=\"0.0\"/>"
+    "</object>\n</object>\n"
+    "<object type=\"Package\" os_index=\"1\" cpuset=\"0x2\" complete_cpuset=\"0x2\" nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" gp_index=\"7\">\n"
+    "<object type=\"PU\" os_index=\"1\" cpuset=\"0x2\" complete_cpuset=\"0x2\" nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" gp_index=\"8\"/>\n"
+    "<object type=\"Bridge\" gp_index=\"9\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[80-9f]\">\n"
+    "<object type=\"PCIDev\" gp_index=\"10\" pci_busid=\"0000:9d:00.0\" pci_type=\"0302 [10de:2335] "
+    "[10de:18be] a1\" "
+    "pci_link_speed=\"0.0\"/>"
+    "</object>\n</object>\n</object>\n</topology>\n";
 
 static int bind_to(int cpu)
 {
@@ -154,11 +159,13 @@ static void test_distance(void)
     kolo_device_distances(gpu, 2, distance);
     if (bind_to(0) == 0) {
         kolo_device_distances(gpu, 2, distance);
-        ok(distance[0] == 1 && distance[1] == 2, "on the first package, its GPU is the near one (%d %d)", distance[0], distance[1]);
+        ok(distance[0] == 1 && distance[1] == 2, "on the first package, its GPU is the near one (%d %d)",
+           distance[0], distance[1]);
     } else skip("processor 0 is not ours");
     if (bind_to(1) == 0) {
         kolo_device_distances(gpu, 2, distance);
-        ok(distance[0] == 2 && distance[1] == 1, "on the second one, the other (%d %d)", distance[0], distance[1]);
+        ok(distance[0] == 2 && distance[1] == 1, "on the second one, the other (%d %d)", distance[0],
+           distance[1]);
         strcpy(gpu[1].bus, "0000:77:00.0");
         kolo_device_distances(gpu, 2, distance);
         ok(distance[0] == 0 && distance[1] == 0, "of a GPU that hwloc does not know nothing is said of any");
@@ -167,7 +174,8 @@ static void test_distance(void)
     sched_setaffinity(0, sizeof before, &before);
     if (CPU_ISSET(0, &before) && CPU_ISSET(1, &before)) {
         kolo_device_distances(gpu, 2, distance);
-        ok(distance[0] == 2 && distance[1] == 2, "cores of both packages: equally far (%d %d)", distance[0], distance[1]);
+        ok(distance[0] == 2 && distance[1] == 2, "cores of both packages: equally far (%d %d)", distance[0],
+           distance[1]);
     } else skip("processors 0 and 1 are not ours");
     unlink(path);
     unsetenv("HWLOC_XMLFILE");
@@ -178,9 +186,11 @@ static void test_no_library(void)
     kolo_launch launch;
     int index = 5;
     setenv("KOLO_CUDA_LIBRARY", "/nonexistent/libkolo_cuda.so", 1);
-    is_int(kolo_launch_start(&launch, "single"), 0, "alone");
-    is_int(kolo_device_choose(&launch, &index, NULL), KOLO_ELAUNCH, "without the CUDA library no GPU can be chosen");
-    ok(strstr(kolo_error_text(), launch.host) && strstr(kolo_error_text(), "KOLO_CUDA_LIBRARY"), "the text names node and cause: %s", kolo_error_text());
+    is_int(kolo_launch_start(&launch, "single", NULL), 0, "alone");
+    is_int(kolo_device_choose(&launch, &index, NULL), KOLO_ELAUNCH,
+           "without the CUDA library no GPU can be chosen");
+    ok(strstr(kolo_error_text(), launch.host) && strstr(kolo_error_text(), "KOLO_CUDA_LIBRARY"),
+       "the text names node and cause: %s", kolo_error_text());
     is_int(kolo_device_choose(&launch, &index, NULL), KOLO_ELAUNCH, "and again");
     kolo_launch_finish(&launch);
 }

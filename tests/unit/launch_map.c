@@ -30,7 +30,8 @@ static const char *map_text(const char *names, int rank, kolo_launch *launch)
     text[0] = 0;
     if (kolo_node_map(launch, all) < 0) return "failed";
     for (int r = 0; r < launch->size; r++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d:%d", r ? " " : "", launch->node_of[r], launch->local_of[r]);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d:%d", r ? " " : "", launch->node_of[r],
+                                 launch->local_of[r]);
     return text;
 }
 
@@ -48,7 +49,8 @@ static void test_map(void)
     is_text(map_text("b a b a b", 0, &launch), "0:0 1:0 0:1 1:1 0:2", "cyclic, numbered by first appearance");
     is_int(launch.local_size, 3, "uneven nodes");
     kolo_node_map_free(&launch);
-    is_text(map_text("vm/0 vm/0 vm/2 vm/2", 2, &launch), "0:0 0:1 1:0 1:1", "equal names, apart by the launcher's groups");
+    is_text(map_text("vm/0 vm/0 vm/2 vm/2", 2, &launch), "0:0 0:1 1:0 1:1",
+            "equal names, apart by the launcher's groups");
     kolo_node_map_free(&launch);
     is_text(map_text("a/0 b/0", 0, &launch), "0:0 1:0", "one group, apart by their names");
     kolo_node_map_free(&launch);
@@ -107,25 +109,25 @@ static void test_vector(void)
 
 static void test_seats(void)
 {
-    kolo_seat all[4];
+    kolo_cpuset all[4];
     int index, sharers;
     memset(all, 0, sizeof all);
     for (int r = 0; r < 4; r++) {
         memcpy(all[r].machine, "m1", 3);
         all[r].mask[0] = 0xff;
     }
-    ok(kolo_seat_share(all, 2, 4, &index, &sharers), "four ranks with the same processors may be bound");
+    ok(kolo_cpuset_share(all, 2, 4, &index, &sharers), "four ranks with the same processors may be bound");
     is_int(index, 2, "in rank order");
     is_int(sharers, 4, "among four");
     all[0].mask[0] = all[1].mask[0] = 0x0f;
     all[2].mask[0] = all[3].mask[0] = 0xf0;
-    ok(kolo_seat_share(all, 3, 4, &index, &sharers), "two disjoint pairs may be bound");
+    ok(kolo_cpuset_share(all, 3, 4, &index, &sharers), "two disjoint pairs may be bound");
     is_int(index, 1, "second of its pair");
     is_int(sharers, 2, "pairs");
     all[0].mask[0] = 0x1f;
-    ok(!kolo_seat_share(all, 3, 4, &index, &sharers), "partly the same processors: not bound");
+    ok(!kolo_cpuset_share(all, 3, 4, &index, &sharers), "partly the same processors: not bound");
     memcpy(all[0].machine, "m2", 3);
-    ok(kolo_seat_share(all, 3, 4, &index, &sharers), "on another machine they do not matter");
+    ok(kolo_cpuset_share(all, 3, 4, &index, &sharers), "on another machine they do not matter");
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* COCO's and VOC's rules on small cases by hand, and the results file; figures of pycocotools are golden cases. */
+/* COCO's and VOC's rules on small cases by hand, and the results file; figures of
+ * pycocotools are golden cases. */
 #include <unistd.h>
 
 #include "base/file.h"
@@ -18,7 +19,8 @@ static kolo_ap_found found(int64_t image, int cls, double x, double side, double
 static void coco(void)
 {
     kolo_ap_truth t[3] = {truth(1, 0, 0, 50), truth(1, 0, 100, 20), truth(2, 0, 0, 200)};
-    kolo_ap_found f[5] = {found(1, 0, 0, 50, .9), found(1, 0, 0, 50, .8), found(1, 0, 100, 20, .7), found(2, 0, 0, 200, .6), found(2, 1, 0, 10, 1)};
+    kolo_ap_found f[5] = {found(1, 0, 0, 50, .9), found(1, 0, 0, 50, .8), found(1, 0, 100, 20, .7),
+                          found(2, 0, 0, 200, .6), found(2, 1, 0, 10, 1)};
     kolo_ap ap;
     is_int(kolo_ap_coco(&ap, t, 3, f, 5, 2), 0, "three truths, a second box on one of them");
     /* recalls 1/3 at 1, 2/3 at 2/3 -> 3/4 from the right, 1 at 3/4 */
@@ -46,7 +48,8 @@ static void coco(void)
 static void voc(void)
 {
     kolo_ap_truth t[4] = {truth(1, 0, 0, 10), truth(1, 0, 20, 10), truth(2, 0, 0, 10), truth(2, 1, 0, 10)};
-    kolo_ap_found f[5] = {found(1, 0, 0, 10, .9), found(1, 0, 1, 10, .8), found(2, 0, 0, 10, .7), found(2, 0, 60, 10, .6), found(1, 0, 20, 10, .5)};
+    kolo_ap_found f[5] = {found(1, 0, 0, 10, .9), found(1, 0, 1, 10, .8), found(2, 0, 0, 10, .7),
+                          found(2, 0, 60, 10, .6), found(1, 0, 20, 10, .5)};
     double ap[2], mean;
     is_int(kolo_ap_voc(ap, &mean, t, 4, f, 5, 2, .5, false), 0, "VOC of two classes");
     /* right wrong right wrong right: precision 1, 2/3, 3/5 at recalls 1/3, 2/3, 1 */
@@ -64,7 +67,8 @@ static void file(void)
 {
     char path[] = "/tmp/kolo_ap_XXXXXX", *text = NULL;
     const int64_t category[2] = {3, 90};
-    kolo_ap_found f[2] = {{.image = 7, .cls = 1, .box = {1.005, 2.3456, 30.1, 4}, .score = 1 / 3.0}, {.cls = 0}};
+    kolo_ap_found f[2] = {{.image = 7, .cls = 1, .box = {1.005, 2.3456, 30.1, 4}, .score = 1 / 3.0},
+                          {.cls = 0}};
     close(mkstemp(path));
     for (int i = 0; i < 2; i++) kolo_ap_round(f[i].box, &f[i].score);
     is_int(kolo_ap_write(path, f, 2, category), 0, "results are written");
@@ -73,7 +77,8 @@ static void file(void)
             "[\n{\"image_id\":7,\"category_id\":90,\"bbox\":[1.00,2.35,30.10,4.00],\"score\":0.333333},"
             "\n{\"image_id\":0,\"category_id\":3,\"bbox\":[0.00,0.00,0.00,0.00],\"score\":0.000000}\n]\n",
             "as COCO has them");
-    ok(f[0].box[1] == 2.35 && f[0].box[2] == 30.1 && f[0].score == 0.333333, "what is evaluated is what is written");
+    ok(f[0].box[1] == 2.35 && f[0].box[2] == 30.1 && f[0].score == 0.333333,
+       "what is evaluated is what is written");
     ok(kolo_ap_write("/nowhere/results.json", f, 2, category) < 0, "a folder that is not there is an error");
     free(text);
     unlink(path);

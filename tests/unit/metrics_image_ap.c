@@ -1,4 +1,5 @@
-/* Average precision of image labels beside scikit-learn's average_precision_score (tests/peers/image_ap_figures.py), and small cases by hand. */
+/* Average precision of image labels beside scikit-learn's average_precision_score
+ * (tests/peers/image_ap_figures.py), and small cases by hand. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,23 +19,26 @@ static uint32_t draw(uint64_t i)
 
 static void golden(size_t k)
 {
-    const int samples = golden_image_ap[k].samples, classes = golden_image_ap[k].classes, levels = golden_image_ap[k].levels,
-              unknown = golden_image_ap[k].unknown;
+    const int samples = golden_image_ap[k].samples, classes = golden_image_ap[k].classes,
+              levels = golden_image_ap[k].levels, unknown = golden_image_ap[k].unknown;
     kolo_image_score *s = malloc(sizeof *s * (size_t)(samples * classes));
     int64_t n = 0;
     for (int i = 0; i < samples * classes; i++) {
         const int c = i % classes, yes = c && draw((uint64_t)(3 * i)) % (uint32_t)(c + 2) == 0;
-        const float score = (float)(draw((uint64_t)(3 * i + 1)) % (uint32_t)levels + (uint32_t)(yes * (levels / 3))) / 1024;
+        const float score =
+            (float)(draw((uint64_t)(3 * i + 1)) % (uint32_t)levels + (uint32_t)(yes * (levels / 3))) / 1024;
         if (unknown && draw((uint64_t)(3 * i + 2)) % (uint32_t)unknown == 0) continue;
         s[n++] = (kolo_image_score){score, yes ? c : ~c};
     }
     kolo_image_ap r;
     double ap[12], worst = 0;
-    is_int(kolo_image_ap_form(&r, ap, s, n, classes), 0, "%d samples, %d classes, %d scores%s", samples, classes, levels, unknown ? ", some unknown" : "");
+    is_int(kolo_image_ap_form(&r, ap, s, n, classes), 0, "%d samples, %d classes, %d scores%s", samples,
+           classes, levels, unknown ? ", some unknown" : "");
     is_near(r.map, golden_image_ap[k].macro, 1e-12, "  its macro average is scikit-learn's");
     is_near(r.micro, golden_image_ap[k].micro, 1e-12, "  its micro average is");
     for (int c = 0; c < classes; c++) worst = fmax(worst, fabs(ap[c] - golden_image_ap[k].of_class[c]));
-    ok(worst < 1e-12 && ap[0] == -1 && r.classes == classes - 1, "  and every class's; class 0 has no positive and does not count");
+    ok(worst < 1e-12 && ap[0] == -1 && r.classes == classes - 1,
+       "  and every class's; class 0 has no positive and does not count");
     free(s);
 }
 

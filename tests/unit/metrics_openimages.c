@@ -1,4 +1,5 @@
-/* Open Images' rule: small cases by hand, and figures of an independent program (tests/peers/openimages_figures.py); the hierarchy's file. */
+/* Open Images' rule: small cases by hand, and figures of an independent program
+ * (tests/peers/openimages_figures.py); the hierarchy's file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,13 @@
 enum { CLASSES = GOLDEN_CLASSES };
 static const char *const names[CLASSES] = {"Thing", "Animal", "Tool", "Cat", "Dog (/m/dog)", "Hammer"};
 static const char tree_text[] =
-    "{\"LabelName\":\"/m/root\",\"Subcategory\":[{\"LabelName\":\"/m/thing\",\"Subcategory\":[{\"LabelName\":\"/m/none\",\"Subcategory\":[{\"LabelName\":\"/m/animal\","
-    "\"Part\":[{\"LabelName\":\"/m/hammer\"}],\"Subcategory\":[{\"LabelName\":\"/m/cat\"},{\"LabelName\":\"/m/dog\"}]}]}]},"
+    "{\"LabelName\":\"/m/root\",\"Subcategory\":[{\"LabelName\":\"/m/"
+    "thing\",\"Subcategory\":[{\"LabelName\":\"/m/none\",\"Subcategory\":[{\"LabelName\":\"/m/animal\","
+    "\"Part\":[{\"LabelName\":\"/m/hammer\"}],\"Subcategory\":[{\"LabelName\":\"/m/cat\"},{\"LabelName\":\"/"
+    "m/dog\"}]}]}]},"
     "{\"LabelName\":\"/m/tool\",\"Subcategory\":[{\"LabelName\":\"/m/hammer\"}]}]}";
-static const char names_text[] = "LabelName,DisplayName\n/m/thing,Thing\n/m/animal,\"Animal\"\r\n/m/tool,Tool\n/m/cat,Cat\n/m/dog,Dog\n/m/hammer,Hammer\n/m/none,Nothing\n";
+static const char names_text[] = "LabelName,DisplayName\n/m/thing,Thing\n/m/animal,\"Animal\"\r\n/m/"
+                                 "tool,Tool\n/m/cat,Cat\n/m/dog,Dog\n/m/hammer,Hammer\n/m/none,Nothing\n";
 
 static uint32_t draw(uint64_t i)
 {
@@ -48,21 +52,30 @@ static void fill(lists *l, int number)
         for (uint64_t k = 0; k < draw(n) % 5; k++) {
             uint32_t d[8], e[6];
             for (uint64_t j = 0; j < 8; j++) d[j] = draw(n + 10 + 20 * k + j);
-            const double box[4] = {d[0] % 40, d[1] % 40, d[0] % 40 + 10 + d[2] % 30, d[1] % 40 + 10 + d[3] % 30};
+            const double box[4] = {d[0] % 40, d[1] % 40, d[0] % 40 + 10 + d[2] % 30,
+                                   d[1] % 40 + 10 + d[3] % 30};
             kolo_ap_truth *t = &l->truth[l->truths++];
-            *t = (kolo_ap_truth){.image = image, .cls = (int32_t)(d[4] % CLASSES), .crowd = d[5] % 4 == 0, .ignore = d[6] % 7 == 0 && d[5] % 4};
+            *t = (kolo_ap_truth){.image = image,
+                                 .cls = (int32_t)(d[4] % CLASSES),
+                                 .crowd = d[5] % 4 == 0,
+                                 .ignore = d[6] % 7 == 0 && d[5] % 4};
             put(t->box, box);
             for (uint64_t r = 0; r < d[7] % 4; r++) {
                 for (uint64_t j = 0; j < 6; j++) e[j] = draw(n + 1000 + 100 * k + 10 * r + j);
-                const double less = e[5] % 2 * 5, near[4] = {box[0] + e[0] % 5, box[1] + e[1] % 5, box[2] + e[2] % 5 - less, box[3] + e[3] % 5 - less};
+                const double less = e[5] % 2 * 5,
+                             near[4] = {box[0] + e[0] % 5, box[1] + e[1] % 5, box[2] + e[2] % 5 - less,
+                                        box[3] + e[3] % 5 - less};
                 kolo_ap_found *f = &l->found[l->founds++];
-                *f = (kolo_ap_found){.image = image, .cls = (int32_t)((d[4] % CLASSES + (e[4] % 5 == 0)) % CLASSES), .score = (e[4] % 997 + 1) / 1000.};
+                *f = (kolo_ap_found){.image = image,
+                                     .cls = (int32_t)((d[4] % CLASSES + (e[4] % 5 == 0)) % CLASSES),
+                                     .score = (e[4] % 997 + 1) / 1000.};
                 if (e[4] % 5 == 0) f->cls = (int32_t)((d[4] + 1) % CLASSES);
                 put(f->box, near);
             }
         }
         for (uint64_t k = 0; k < draw(n + 1) % 4; k++)
-            l->verified[l->labels++] = (kolo_ap_verified){image, (int32_t)(draw(n + 500 + k) % CLASSES), draw(n + 600 + k) % 2 == 1};
+            l->verified[l->labels++] =
+                (kolo_ap_verified){image, (int32_t)(draw(n + 500 + k) % CLASSES), draw(n + 600 + k) % 2 == 1};
     }
 }
 
@@ -82,11 +95,15 @@ static kolo_hierarchy *read_tree(const char *text)
 
 static void test_tree(const kolo_hierarchy *h)
 {
-    ok(h->first[1] - h->first[0] == 0 && h->first[2] - h->first[1] == 1 && h->ancestor[h->first[1]] == 0, "a class is a kind of those above it, also past a label that is no class");
-    ok(h->first[4] - h->first[3] == 2 && h->first[5] - h->first[4] == 2, "a name that stands with its label is found, too");
+    ok(h->first[1] - h->first[0] == 0 && h->first[2] - h->first[1] == 1 && h->ancestor[h->first[1]] == 0,
+       "a class is a kind of those above it, also past a label that is no class");
+    ok(h->first[4] - h->first[3] == 2 && h->first[5] - h->first[4] == 2,
+       "a name that stands with its label is found, too");
     ok(h->first[6] - h->first[5] == 1 && h->ancestor[h->first[5]] == 2, "parts are no kinds");
-    kolo_hierarchy *none = read_tree("{\"LabelName\":\"/m/root\",\"Subcategory\":[{\"LabelName\":\"/m/none\"}]}");
-    ok(!none && strstr(kolo_error_text(), "not one of its labels"), "a tree of other classes is refused: %s", kolo_error_text());
+    kolo_hierarchy *none =
+        read_tree("{\"LabelName\":\"/m/root\",\"Subcategory\":[{\"LabelName\":\"/m/none\"}]}");
+    ok(!none && strstr(kolo_error_text(), "not one of its labels"), "a tree of other classes is refused: %s",
+       kolo_error_text());
     none = read_tree("[1, 2]");
     ok(!none && strstr(kolo_error_text(), "no hierarchy of Open Images"), "so is other JSON");
     none = read_tree("{");
@@ -100,11 +117,14 @@ static void golden(const kolo_hierarchy *tree)
         double ap[CLASSES], mean, worst = 0;
         fill(&l, golden_openimages[i].number);
         const kolo_hierarchy *h = golden_openimages[i].tree ? tree : NULL;
-        int rc = kolo_ap_openimages(ap, &mean, l.truth, l.truths, l.found, l.founds, l.verified, l.labels, h, CLASSES, .5);
+        int rc = kolo_ap_openimages(ap, &mean, l.truth, l.truths, l.found, l.founds, l.verified, l.labels, h,
+                                    CLASSES, .5);
         for (int c = 0; c < CLASSES; c++) worst = fmax(worst, fabs(ap[c] - golden_openimages[i].ap[c]));
-        ok(rc == 0 && l.truths == golden_openimages[i].truths && l.founds == golden_openimages[i].founds && l.labels == golden_openimages[i].labels && worst < 1e-12 &&
+        ok(rc == 0 && l.truths == golden_openimages[i].truths && l.founds == golden_openimages[i].founds &&
+               l.labels == golden_openimages[i].labels && worst < 1e-12 &&
                fabs(mean - golden_openimages[i].mean) < 1e-12,
-           "drawn boxes %d%s: AP of every class and their mean, %.4f (%.2g off)", golden_openimages[i].number, h ? ", with the hierarchy" : "", mean, worst);
+           "drawn boxes %d%s: AP of every class and their mean, %.4f (%.2g off)", golden_openimages[i].number,
+           h ? ", with the hierarchy" : "", mean, worst);
     }
 }
 
@@ -121,10 +141,14 @@ static void by_hand(const kolo_hierarchy *tree)
 {
     double ap[CLASSES], mean;
     kolo_ap_truth t[3] = {truth(1, 3, 0, 100, true), truth(1, 3, 200, 20, false), truth(2, 3, 0, 50, true)};
-    kolo_ap_found f[6] = {found(1, 3, 0, 10, .9), found(1, 3, 20, 10, .8), found(1, 3, 200, 20, .7), found(1, 3, 300, 20, .6), found(3, 3, 0, 10, 1), found(1, 4, 0, 10, 1)};
-    is_int(kolo_ap_openimages(ap, &mean, t, 3, f, 6, NULL, 0, NULL, CLASSES, .5), 0, "two groups and a cat; two results in one group");
-    /* right at .9 (group), .8 ignored, right at .7, wrong at .6; the second group is missed: 2/3 at precision 1. Picture 3 and class 4 are nobody's. */
-    is_near(ap[3], 2. / 3, 1e-12, "one result finds a group, others in it do not count, a group that has none is missed");
+    kolo_ap_found f[6] = {found(1, 3, 0, 10, .9),   found(1, 3, 20, 10, .8), found(1, 3, 200, 20, .7),
+                          found(1, 3, 300, 20, .6), found(3, 3, 0, 10, 1),   found(1, 4, 0, 10, 1)};
+    is_int(kolo_ap_openimages(ap, &mean, t, 3, f, 6, NULL, 0, NULL, CLASSES, .5), 0,
+           "two groups and a cat; two results in one group");
+    /* right at .9 (group), .8 ignored, right at .7, wrong at .6; the second group is missed: 2/3 at precision
+     * 1. Picture 3 and class 4 are nobody's. */
+    is_near(ap[3], 2. / 3, 1e-12,
+            "one result finds a group, others in it do not count, a group that has none is missed");
     is_near(mean, 2. / 3, 1e-12, "what nobody has looked for does not count: neither the dog nor picture 3");
     kolo_ap_verified v[1] = {{3, 3, false}};
     kolo_ap_openimages(ap, &mean, t, 3, f, 6, v, 1, NULL, CLASSES, .5);
@@ -143,7 +167,8 @@ static void by_hand(const kolo_hierarchy *tree)
     is_int(kolo_ap_openimages(ap, &mean, t, 3, f, 0, NULL, 0, NULL, CLASSES, .5), 0, "nothing found");
     ok(ap[3] == 0 && ap[0] == -1, "is worth 0, and -1 of a class without truth");
     f[0].score = NAN;
-    is_int(kolo_ap_openimages(ap, &mean, t, 3, f, 6, NULL, 0, NULL, CLASSES, .5), KOLO_EINPUT, "a score that is no number is refused");
+    is_int(kolo_ap_openimages(ap, &mean, t, 3, f, 6, NULL, 0, NULL, CLASSES, .5), KOLO_EINPUT,
+           "a score that is no number is refused");
 }
 
 int main(void)

@@ -26,21 +26,25 @@ static void test_folds(void)
     kolo_pair_scores s = scores_of(8, score, "11001100", "00001111");
     kolo_verification v;
     is_int(kolo_roc_measure(&s, NULL, &v), 0, "two folds are measured");
-    /* fold 0 with fold 1's threshold, .6 = (.8 + .4) / 2: right are .9, .6 (as large), .5, .1. Fold 1 with .55: .8, .4, .2 of four */
+    /* fold 0 with fold 1's threshold, .6 = (.8 + .4) / 2: right are .9, .6 (as large), .5, .1. Fold 1 with
+     * .55: .8, .4, .2 of four */
     ok(v.folds == 2 && fabs(v.accuracy - .875) < 1e-12, "accuracy is the mean over folds (%g)", v.accuracy);
     ok(fabs(v.error - .125) < 1e-12, "its standard error is that of the mean, n - 1 (%g)", v.error);
     kolo_pair_scores_free(&s);
     s = scores_of(4, score, "1100", NULL);
-    is_int(kolo_roc_measure(&s, NULL, &v), KOLO_EINPUT, "one fold has no threshold of its own: %s", kolo_error_text());
+    is_int(kolo_roc_measure(&s, NULL, &v), KOLO_EINPUT, "one fold has no threshold of its own: %s",
+           kolo_error_text());
     const float high[] = {.97f, .96f, .93f, .5f};
     kolo_pair_scores other = scores_of(4, high, "1100", NULL);
     is_int(kolo_roc_measure(&s, &other, &v), 0, "with development pairs it is measured");
-    ok(v.folds == 1 && v.accuracy == .5, "it takes that of the development pairs, .945, which finds nobody the same (%g)", v.accuracy);
+    ok(v.folds == 1 && v.accuracy == .5,
+       "it takes that of the development pairs, .945, which finds nobody the same (%g)", v.accuracy);
     ok(fabs(v.error - .25) < 1e-12, "the standard error of 2 right of 4 is .5 / 2 (%g)", v.error);
     kolo_pair_scores_free(&other);
     kolo_pair_scores_free(&s);
     s = scores_of(4, score, "1111", NULL);
-    is_int(kolo_roc_measure(&s, NULL, &v), KOLO_EINPUT, "pairs of one kind are refused: %s", kolo_error_text());
+    is_int(kolo_roc_measure(&s, NULL, &v), KOLO_EINPUT, "pairs of one kind are refused: %s",
+           kolo_error_text());
     s.score[0] = NAN;
     is_int(kolo_roc_measure(&s, NULL, &v), KOLO_EINPUT, "so is a score that is none: %s", kolo_error_text());
     kolo_pair_scores_free(&s);
@@ -67,7 +71,8 @@ static void test_curve(void)
                 area += s.score[i] > s.score[j] ? 1 : s.score[i] == s.score[j] ? .5 : 0;
                 pairs++;
             }
-    ok(fabs(v.auc - area / pairs) < 1e-9, "the area is what counting gives (%.6f, %.6f)", v.auc, area / pairs);
+    ok(fabs(v.auc - area / pairs) < 1e-9, "the area is what counting gives (%.6f, %.6f)", v.auc,
+       area / pairs);
     for (int t = -1; t < 40; t++) { /* the equal error rate lies between the points next to it */
         double accepted = 0, refused = 0, same = 0;
         for (int i = 0; i < N; i++) {
@@ -85,10 +90,13 @@ static void test_curve(void)
     const char *path = "roc.test.svg";
     char *text = NULL;
     is_int(kolo_roc_write(path, "a<b", &s, &v), 0, "the curve is written");
-    ok(kolo_file_read(path, &text, NULL) == 0 && !strncmp(text, "<svg", 4) && strstr(text, "</svg>") && strstr(text, "a&#60;b"), "as SVG, its title escaped");
+    ok(kolo_file_read(path, &text, NULL) == 0 && !strncmp(text, "<svg", 4) && strstr(text, "</svg>") &&
+           strstr(text, "a&#60;b"),
+       "as SVG, its title escaped");
     free(text);
     unlink(path);
-    ok(kolo_roc_write("/nowhere/roc.svg", "x", &s, &v) < 0, "a path that cannot be is an error: %s", kolo_error_text());
+    ok(kolo_roc_write("/nowhere/roc.svg", "x", &s, &v) < 0, "a path that cannot be is an error: %s",
+       kolo_error_text());
     kolo_pair_scores_free(&s);
 }
 

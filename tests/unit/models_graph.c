@@ -3,7 +3,10 @@
 #include "models/models.h"
 #include "tap.h"
 
-static kolo_model_config usual(bool train) { return (kolo_model_config){.rows = 2, .std = {1, 1, 1, 1}, .train = train, .dtype = KOLO_F32}; }
+static kolo_model_config usual(bool train)
+{
+    return (kolo_model_config){.rows = 2, .std = {1, 1, 1, 1}, .train = train, .dtype = KOLO_F32};
+}
 
 static kolo_graph *build(const char *name, const kolo_model_config *config)
 {
@@ -24,7 +27,8 @@ static int disorders(const kolo_graph *g)
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         const kolo_op_info *info = &kolo_op_table[n->op];
-        wrong += n->n_in < info->min_in || n->n_in > info->max_in || n->n_out < info->min_out || n->n_out > info->max_out;
+        wrong += n->n_in < info->min_in || n->n_in > info->max_in || n->n_out < info->min_out ||
+                 n->n_out > info->max_out;
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0) wrong += n->in[k] >= g->tensors || !made[n->in[k]];
         for (int k = 0; k < n->n_out; k++) {
@@ -88,16 +92,18 @@ static void structure(const kolo_model *model, enum kolo_dtype dtype)
     const char *type = kolo_dtype_name(dtype);
     is_int(disorders(g), 0, "%s %s: every tensor is made once and before it is read", model->name, type);
     is_int(gradient_faults(g), 0, "%s %s: every parameter has one gradient of its shape", model->name, type);
-    is_int(g->grad[kolo_graph_find(g, "normalize")], -1, "%s %s: no gradient of the pixels", model->name, type);
+    is_int(g->grad[kolo_graph_find(g, "normalize")], -1, "%s %s: no gradient of the pixels", model->name,
+           type);
     is_int(g->classes, model->classes, "%s %s: classes", model->name, type);
-    is_int(count_ops(g, KOLO_OP_conv_grad_data), count_ops(g, KOLO_OP_conv) - (count_ops(g, KOLO_OP_conv) > 0),
+    is_int(count_ops(g, KOLO_OP_conv_grad_data),
+           count_ops(g, KOLO_OP_conv) - (count_ops(g, KOLO_OP_conv) > 0),
            "%s %s: every convolution but the first sends a gradient back", model->name, type);
     kolo_graph_destroy(&g);
     config.train = false;
     g = build(model->name, &config);
     is_int(disorders(g), 0, "%s %s: the evaluation graph is in order", model->name, type);
-    ok(g->grad == NULL && !count_ops(g, KOLO_OP_norm_apply) && !count_ops(g, KOLO_OP_norm_stats), "%s %s: and has neither gradients nor batch statistics",
-       model->name, type);
+    ok(g->grad == NULL && !count_ops(g, KOLO_OP_norm_apply) && !count_ops(g, KOLO_OP_norm_stats),
+       "%s %s: and has neither gradients nor batch statistics", model->name, type);
     kolo_graph_destroy(&g);
 }
 
@@ -143,13 +149,15 @@ static void drawn(const kolo_graph *g, const char *name, bool uniform, double sc
     }
     double var = uniform ? scale * scale / 3 : scale * scale, kurtosis = uniform ? 1.8 : 3;
     is_near(sum / (double)n, 0, 4 * sqrt(var / (double)n), "%s %s: mean 0", g->name, name);
-    is_near(square / (double)n / var, 1, 4 * sqrt((kurtosis - 1) / (double)n), "%s %s: deviation", g->name, name);
+    is_near(square / (double)n / var, 1, 4 * sqrt((kurtosis - 1) / (double)n), "%s %s: deviation", g->name,
+            name);
 }
 
 static double constant(const kolo_graph *g, const char *name)
 {
     int t = kolo_graph_find(g, name);
-    return t < 0 || g->tensor[t].init.kind != KOLO_INIT_CONSTANT ? NAN : kolo_initial_value(&g->tensor[t], 5, 0);
+    return t < 0 || g->tensor[t].init.kind != KOLO_INIT_CONSTANT ? NAN
+                                                                 : kolo_initial_value(&g->tensor[t], 5, 0);
 }
 
 static void initialised(void)
@@ -161,8 +169,10 @@ static void initialised(void)
     drawn(g, "layer4.0.downsample.0.weight", false, sqrt(2. / 2048));
     drawn(g, "fc.weight", true, 1 / sqrt(2048));
     drawn(g, "fc.bias", true, 1 / sqrt(2048));
-    ok(constant(g, "layer1.0.bn3.weight") == 1 && constant(g, "layer1.0.bn3.bias") == 0, "norms start at 1 and 0");
-    ok(constant(g, "bn1.running_mean") == 0 && constant(g, "bn1.running_var") == 1, "running statistics at 0 and 1");
+    ok(constant(g, "layer1.0.bn3.weight") == 1 && constant(g, "layer1.0.bn3.bias") == 0,
+       "norms start at 1 and 0");
+    ok(constant(g, "bn1.running_mean") == 0 && constant(g, "bn1.running_var") == 1,
+       "running statistics at 0 and 1");
     int decaying = 0;
     for (int64_t t = 0; t < g->tensors; t++)
         if (g->tensor[t].role == KOLO_ROLE_PARAM) decaying += g->tensor[t].decay;
@@ -170,11 +180,13 @@ static void initialised(void)
     kolo_graph_destroy(&g);
     config.zero_init_residual = true;
     g = build("resnet50", &config);
-    ok(constant(g, "layer1.0.bn3.weight") == 0 && constant(g, "layer1.0.bn2.weight") == 1 && constant(g, "layer1.0.downsample.1.weight") == 1,
+    ok(constant(g, "layer1.0.bn3.weight") == 0 && constant(g, "layer1.0.bn2.weight") == 1 &&
+           constant(g, "layer1.0.downsample.1.weight") == 1,
        "zero_init_residual: only the last norm of a block starts at 0");
     kolo_graph_destroy(&g);
     g = build("resnet18", &config);
-    ok(constant(g, "layer1.0.bn2.weight") == 0 && constant(g, "layer1.0.bn1.weight") == 1, "which is bn2 in a basic block");
+    ok(constant(g, "layer1.0.bn2.weight") == 0 && constant(g, "layer1.0.bn1.weight") == 1,
+       "which is bn2 in a basic block");
     kolo_graph_destroy(&g);
     g = build("resnet20", &config);
     drawn(g, "conv1.weight", false, sqrt(2. / 27));
@@ -192,19 +204,22 @@ static void initialised(void)
     g = build("swin_t", &config);
     drawn(g, "features.0.0.weight", true, 1 / sqrt(48));
     drawn(g, "features.5.4.attn.relative_position_bias_table", false, 0.02);
-    ok(!g->tensor[kolo_graph_find(g, "features.5.4.attn.relative_position_bias_table")].decay, "swin: which does not decay");
+    ok(!g->tensor[kolo_graph_find(g, "features.5.4.attn.relative_position_bias_table")].decay,
+       "swin: which does not decay");
     kolo_graph_destroy(&g);
     g = build("vgg11", &config);
     drawn(g, "features.3.weight", false, sqrt(2. / (9 * 128)));
     drawn(g, "classifier.6.weight", false, 0.01);
     kolo_graph_destroy(&g);
     g = build("efficientnet_b0", &config);
-    drawn(g, "features.3.0.block.1.0.weight", false, sqrt(2. / (25 * 144))); /* depthwise: as many maps out as weights are long */
+    /* depthwise: as many maps out as weights are long */
+    drawn(g, "features.3.0.block.1.0.weight", false, sqrt(2. / (25 * 144)));
     drawn(g, "classifier.1.weight", true, 1 / sqrt(1000));
     kolo_graph_destroy(&g);
     g = build("yolox_s", &config);
     drawn(g, "backbone.backbone.dark3.0.conv.weight", true, 1 / sqrt(9 * 64));
-    ok(fabs(constant(g, "head.cls_preds.1.bias") + log(99)) < 1e-6 && fabs(constant(g, "head.obj_preds.2.bias") + log(99)) < 1e-6,
+    ok(fabs(constant(g, "head.cls_preds.1.bias") + log(99)) < 1e-6 &&
+           fabs(constant(g, "head.obj_preds.2.bias") + log(99)) < 1e-6,
        "yolox: objects and classes begin at 1 in 100");
     kolo_graph_destroy(&g);
     g = build("lenet5", &config);
@@ -230,7 +245,8 @@ static int drops(const char *name, double drop_path, bool train, double *largest
     int count = 0;
     *largest = 0;
     for (int64_t i = 0; i < g->nodes; i++)
-        if (!g->node[i].backward && g->node[i].a.drop > 0) count++, *largest = fmax(*largest, g->node[i].a.drop);
+        if (!g->node[i].backward && g->node[i].a.drop > 0)
+            count++, *largest = fmax(*largest, g->node[i].a.drop);
     kolo_graph_destroy(&g);
     return count;
 }
@@ -238,15 +254,18 @@ static int drops(const char *name, double drop_path, bool train, double *largest
 static void depth(void)
 {
     double most;
-    is_int(drops("convnext_tiny", -1, true, &most), 17, "convnext_tiny: all blocks but the first may be left out");
+    is_int(drops("convnext_tiny", -1, true, &most), 17,
+           "convnext_tiny: all blocks but the first may be left out");
     is_near(most, 0.1, 1e-12, "the last with 0.1, as usual");
     is_int(drops("swin_t", 0.3, true, &most), 22, "swin_t: both branches of all but the first");
     is_near(most, 0.3, 1e-12, "the last with 0.3, as asked");
-    is_int(drops("efficientnet_b0", -1, true, &most), 10, "efficientnet_b0: nine blocks with a sum, and its dropout");
+    is_int(drops("efficientnet_b0", -1, true, &most), 10,
+           "efficientnet_b0: nine blocks with a sum, and its dropout");
     is_near(most, 0.2, 1e-12, "which is 0.2");
     is_int(drops("vgg16_bn", -1, true, &most), 2, "vgg16_bn: two dropouts");
     is_near(most, 0.5, 1e-12, "of 0.5");
-    is_int(drops("swin_t", -1, false, &most) + drops("vgg16_bn", -1, false, &most), 0, "evaluation leaves nothing out");
+    is_int(drops("swin_t", -1, false, &most) + drops("vgg16_bn", -1, false, &most), 0,
+           "evaluation leaves nothing out");
     is_int(drops("convnext_tiny", 0, true, &most), 0, "nor training with 0");
 }
 
@@ -258,7 +277,8 @@ static int windows(int64_t size, int64_t shift[12][2])
     kolo_graph *g = build("swin_t", &config);
     int n = 0;
     for (int64_t i = 0; i < g->nodes; i++)
-        if (g->node[i].op == KOLO_OP_window_attention && n < 12) memcpy(shift[n++], g->node[i].a.pad, sizeof shift[0]);
+        if (g->node[i].op == KOLO_OP_window_attention && n < 12)
+            memcpy(shift[n++], g->node[i].a.pad, sizeof shift[0]);
     kolo_graph_destroy(&g);
     return n;
 }
@@ -268,7 +288,8 @@ static void shifts(void)
 {
     int64_t s[12][2];
     is_int(windows(224, s), 12, "swin_t has 12 attentions");
-    ok(s[0][0] == 0 && s[1][0] == 3 && s[1][1] == 3 && s[2][0] == 0 && s[9][1] == 3, "every second one is shifted by 3");
+    ok(s[0][0] == 0 && s[1][0] == 3 && s[1][1] == 3 && s[2][0] == 0 && s[9][1] == 3,
+       "every second one is shifted by 3");
     ok(s[11][0] == 0 && s[11][1] == 3, "but not along an axis that one window covers");
 }
 
@@ -309,7 +330,8 @@ int main(void)
 {
     for (int i = 0; i < kolo_model_count; i++) {
         structure(&kolo_model_table[i], KOLO_F32);
-        ok(kolo_model_find(kolo_model_table[i].name) == &kolo_model_table[i], "%s is found", kolo_model_table[i].name);
+        ok(kolo_model_find(kolo_model_table[i].name) == &kolo_model_table[i], "%s is found",
+           kolo_model_table[i].name);
     }
     structure(kolo_model_find("resnet50"), KOLO_BF16);
     fused("resnet50", NULL, 49, 16, 4); /* 1 + 16 x 3 norms with relu; 4 stages with a downsample */

@@ -1,4 +1,5 @@
-/* The error of every algorithm of a convolution, against sums in f64: an algorithm may be chosen by a clock only if it is right. */
+/* The error of every algorithm of a convolution, against sums in f64: an algorithm may be chosen by a clock
+ * only if it is right. */
 #include "golden_file.h"
 #include "ops/cpu/dnnl.h"
 #include "ops_rig.h"
@@ -8,7 +9,8 @@ typedef struct shape {
 } shape;
 
 /* f64 results: y, dx, dw */
-static void reference(const shape *s, const float *x, const float *w, const float *dy, double *y, double *dx, double *dw)
+static void reference(const shape *s, const float *x, const float *w, const float *dy, double *y, double *dx,
+                      double *dw)
 {
     int64_t n = s->size, k = s->kernel;
     memset(y, 0, (size_t)(s->rows * s->out * n * n) * sizeof *y);
@@ -21,7 +23,8 @@ static void reference(const shape *s, const float *x, const float *w, const floa
                     for (int64_t t = 0; t < k * k; t++) {
                         int64_t h = i / n + t / k - s->pad, v = i % n + t % k - s->pad;
                         if (h < 0 || v < 0 || h >= n || v >= n) continue;
-                        int64_t at_x = (b * s->in + c) * n * n + h * n + v, at_y = (b * s->out + o) * n * n + i, at_w = (o * s->in + c) * k * k + t;
+                        int64_t at_x = (b * s->in + c) * n * n + h * n + v,
+                                at_y = (b * s->out + o) * n * n + i, at_w = (o * s->in + c) * k * k + t;
                         y[at_y] += (double)x[at_x] * (double)w[at_w];
                         dx[at_x] += (double)dy[at_y] * (double)w[at_w];
                         dw[at_w] += (double)dy[at_y] * (double)x[at_x];
@@ -48,9 +51,11 @@ static kolo_backend *told(const shape *s, const char *algorithm)
     static const char *const op[] = {"conv", "conv_grad_data", "conv_grad_weight"};
     char text[1024] = "";
     for (int i = 0; i < 3; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s f32 x %ld %ld %ld %ld w %ld %ld %ld %ld s 1 1 p %ld %ld d 1 1 g 1 b %ld %ld = %s\n",
-                 op[i], (long)s->rows, (long)s->in, (long)s->size, (long)s->size, (long)s->out, (long)s->in, (long)s->kernel, (long)s->kernel, (long)s->pad,
-                 (long)s->pad, (long)s->block, (long)s->block, algorithm);
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "%s f32 x %ld %ld %ld %ld w %ld %ld %ld %ld s 1 1 p %ld %ld d 1 1 g 1 b %ld %ld = %s\n",
+                 op[i], (long)s->rows, (long)s->in, (long)s->size, (long)s->size, (long)s->out, (long)s->in,
+                 (long)s->kernel, (long)s->kernel, (long)s->pad, (long)s->pad, (long)s->block, (long)s->block,
+                 algorithm);
     kolo_backend_config config = {.threads = 2, .choices = text};
     kolo_backend *b = NULL;
     rig_check(kolo_backend_create(&b, "cpu", &config), "backend");
@@ -68,11 +73,17 @@ static void check(const shape *s, const char *algorithm, double allowed)
     kolo_backend *backend = told(s, algorithm);
     rig r = rig_open(backend, KOLO_F32, s->block);
     kolo_graph *g = r.g;
-    kolo_conv_spec spec = {.out = s->out, .kernel = {s->kernel, s->kernel}, .stride = {1, 1}, .pad = {s->pad, s->pad}, .weight = rig_init};
-    int x = rig_input(&r, "x", 4, (const int64_t[]){s->rows, s->in, s->size, s->size}), y = kolo_conv(g, "c", x, &spec);
+    kolo_conv_spec spec = {.out = s->out,
+                           .kernel = {s->kernel, s->kernel},
+                           .stride = {1, 1},
+                           .pad = {s->pad, s->pad},
+                           .weight = rig_init};
+    int x = rig_input(&r, "x", 4, (const int64_t[]){s->rows, s->in, s->size, s->size}),
+        y = kolo_conv(g, "c", x, &spec);
     int w = kolo_graph_find(g, "c.weight"), dy = rig_backward(&r, y);
     rig_layout(&r);
-    int64_t nx = kolo_tensor_count(&g->tensor[x]), nw = kolo_tensor_count(&g->tensor[w]), ny = kolo_tensor_count(&g->tensor[y]);
+    int64_t nx = kolo_tensor_count(&g->tensor[x]), nw = kolo_tensor_count(&g->tensor[w]),
+            ny = kolo_tensor_count(&g->tensor[y]);
     float *fx = malloc((size_t)nx * 4), *fw = malloc((size_t)nw * 4), *fy = malloc((size_t)ny * 4);
     double *wx = malloc((size_t)nx * 8), *ww = malloc((size_t)nw * 8), *wy = malloc((size_t)ny * 8);
     fill(&r, x, golden_unit, fx);
@@ -85,10 +96,12 @@ static void check(const shape *s, const char *algorithm, double allowed)
         kolo_kernel *k;
         size_t bytes;
         rig_check(kolo_backend_prepare(backend, g, i, r.layout, &k, &bytes), "prepare");
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", kolo_kernel_name(k));
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "",
+                 kolo_kernel_name(k));
     }
     double ey = error_of(&r, y, wy), ex = error_of(&r, g->grad[x], wx), ew = error_of(&r, g->grad[w], ww);
-    ok(ey < allowed && ex < allowed && ew < allowed, "%ldx%ld %ld -> %ld at %ld, %s: y %.2g, dx %.2g, dw %.2g of f64's norm (%s)", (long)s->kernel,
+    ok(ey < allowed && ex < allowed && ew < allowed,
+       "%ldx%ld %ld -> %ld at %ld, %s: y %.2g, dx %.2g, dw %.2g of f64's norm (%s)", (long)s->kernel,
        (long)s->kernel, (long)s->in, (long)s->out, (long)s->size, algorithm, ey, ex, ew, names);
     free(fx), free(fw), free(fy), free(wx), free(ww), free(wy);
     rig_close(&r);
@@ -182,9 +195,11 @@ static void check_limits(void)
 {
     kolo_dnnl *d = NULL;
     rig_check(kolo_dnnl_open(&d), "oneDNN");
-    ok(make(d, 16384, false) == 0 && make(d, 16384, true) >= 0, "where Winograd's code for 64 GiB cannot be generated there is none, but a direct one");
+    ok(make(d, 16384, false) == 0 && make(d, 16384, true) >= 0,
+       "where Winograd's code for 64 GiB cannot be generated there is none, but a direct one");
     ok(make(d, 32767, false) == 0, "2^31 pixels of 16 channels, less some, can be counted");
-    ok(make(d, 32768, false) == KOLO_ECONFIG && strstr(kolo_error_text(), "32768 x 64 x 128 x 128") && strstr(kolo_error_text(), "micro_batch"),
+    ok(make(d, 32768, false) == KOLO_ECONFIG && strstr(kolo_error_text(), "32768 x 64 x 128 x 128") &&
+           strstr(kolo_error_text(), "micro_batch"),
        "as many are refused, with what they are and the cure");
     check_overruns(d);
     kolo_dnnl_close(&d);

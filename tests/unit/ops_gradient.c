@@ -1,4 +1,5 @@
-/* Gradients of every operation against central differences of the loss sum(y dy), which is accumulated in f64. */
+/* Gradients of every operation against central differences of the loss sum(y dy), which
+ * is accumulated in f64. */
 #include "golden_file.h"
 #include "ops_rig.h"
 
@@ -76,7 +77,8 @@ static void check(net *n, double h, double tolerance)
     rig_layout(&n->r);
     for (int t = 0; t < (int)g->tensors; t++)
         if (g->tensor[t].producer < 0 && kolo_tensor_count(&g->tensor[t]) > 0)
-            fill(n, t, g->tensor[t].rank == 1 && golden_ends(g->tensor[t].name, "weight") ? 1 : 0, g->tensor[t].rank == 1 ? 0.3 : golden_unit);
+            fill(n, t, g->tensor[t].rank == 1 && golden_ends(g->tensor[t].name, "weight") ? 1 : 0,
+                 g->tensor[t].rank == 1 ? 0.3 : golden_unit);
     rig_run(&n->r);
     double worst = 0;
     int checked = 0;
@@ -86,7 +88,8 @@ static void check(net *n, double h, double tolerance)
         if (w > worst) worst = w;
         checked++;
     }
-    ok(checked > 0 && worst < tolerance, "%s: %d gradients, worst %.2g of their rms (allowed %.2g)", n->name, checked, worst, tolerance);
+    ok(checked > 0 && worst < tolerance, "%s: %d gradients, worst %.2g of their rms (allowed %.2g)", n->name,
+       checked, worst, tolerance);
     free(n->weight_of_y);
     rig_close(&n->r);
 }
@@ -101,12 +104,22 @@ static net open_net(const char *name)
     return n;
 }
 
-static int map(net *n, int64_t rows, int64_t c, int64_t h, int64_t w) { return rig_input(&n->r, "x", 4, (const int64_t[]){rows, c, h, w}); }
+static int map(net *n, int64_t rows, int64_t c, int64_t h, int64_t w)
+{
+    return rig_input(&n->r, "x", 4, (const int64_t[]){rows, c, h, w});
+}
 
-static void conv(const char *name, int64_t in, int64_t out, int64_t k, int64_t stride, int64_t pad, int64_t groups, bool bias)
+static void conv(const char *name, int64_t in, int64_t out, int64_t k, int64_t stride, int64_t pad,
+                 int64_t groups, bool bias)
 {
     net n = open_net(name);
-    kolo_conv_spec s = {.out = out, .kernel = {k, k}, .stride = {stride, stride}, .pad = {pad, pad}, .groups = groups, .bias = bias, .weight = rig_init};
+    kolo_conv_spec s = {.out = out,
+                        .kernel = {k, k},
+                        .stride = {stride, stride},
+                        .pad = {pad, pad},
+                        .groups = groups,
+                        .bias = bias,
+                        .weight = rig_init};
     n.y = kolo_conv(n.r.g, "c", map(&n, 3, in, 9, 11), &s);
     check(&n, 0.05, 2e-4);
 }
@@ -123,6 +136,19 @@ static void norm(const char *name, bool relu, bool residual, int64_t channels)
     n.y = g->node[g->nodes - 1].out[0];
     n.far = relu;
     check(&n, 0.01, 2e-3);
+}
+
+static void norm_pool(const char *name, int64_t kernel, int64_t pad)
+{
+    net n = open_net(name);
+    kolo_graph *g = n.r.g;
+    g->pools = true;
+    kolo_max_pool(g, "y", kolo_relu(g, "relu", kolo_batch_norm(g, "n", map(&n, 3, 18, 7, 8), 1e-3, 0.1, 1)),
+                  kernel, 2, pad);
+    rig_check(kolo_graph_fuse(g), "fuse");
+    n.y = g->node[g->nodes - 1].out[0];
+    n.far = true;
+    check(&n, 1e-3, 5e-3);
 }
 
 /* (N,C,H,W) of odd sizes; 5 and 14 channels lie apart in every block. */
@@ -142,7 +168,8 @@ static void moves(void)
     check(&n, 0.5, 2e-4);
     n = open_net("concat of three, slice");
     kolo_graph *g = n.r.g;
-    int x = map(&n, 2, 5, 4, 7), z = rig_input(&n.r, "z", 4, (const int64_t[]){2, 14, 4, 7}), c = kolo_concat(g, "c", 3, (const int[]){x, z, x});
+    int x = map(&n, 2, 5, 4, 7), z = rig_input(&n.r, "z", 4, (const int64_t[]){2, 14, 4, 7}),
+        c = kolo_concat(g, "c", 3, (const int[]){x, z, x});
     n.y = kolo_slice_channels(g, "y", c, 3, 18);
     check(&n, 0.5, 2e-4);
     n = open_net("concat and slice of rows");
@@ -164,7 +191,8 @@ static void moves(void)
 
 static void tokens(void)
 {
-    static const char *const name[] = {"gelu", "gelu by tanh", "silu", "leaky relu", "hard swish", "hard sigmoid", "sigmoid", "tanh"};
+    static const char *const name[] = {"gelu",       "gelu by tanh", "silu",    "leaky relu",
+                                       "hard swish", "hard sigmoid", "sigmoid", "tanh"};
     for (int kind = KOLO_GELU; kind <= KOLO_TANH; kind++) {
         net n = open_net(name[kind]);
         n.y = kolo_activate(n.r.g, "y", map(&n, 2, 5, 4, 7), (enum kolo_activation)kind, 0.1);
@@ -184,7 +212,8 @@ static void tokens(void)
     check(&n, 0.1, 2e-4);
     n = open_net("residual, scaled, some rows dropped");
     int x = map(&n, 8, 18, 3, 5), r = rig_input(&n.r, "r", 4, n.r.g->tensor[x].dim);
-    n.y = kolo_residual(n.r.g, "y", x, r, kolo_param(n.r.g, "scale", 1, (const int64_t[]){18}, rig_init, false), 0.3);
+    n.y = kolo_residual(n.r.g, "y", x, r,
+                        kolo_param(n.r.g, "scale", 1, (const int64_t[]){18}, rig_init, false), 0.3);
     check(&n, 0.1, 2e-4);
     n = open_net("residual of rows, some dropped");
     x = rig_input(&n.r, "x", 2, (const int64_t[]){8, 13});
@@ -210,6 +239,8 @@ static void all(void)
     norm("norm", false, false, 5);
     norm("norm + relu", true, false, 16);
     norm("norm + residual + relu", true, true, 20);
+    norm_pool("norm + relu + max pool 3x3", 3, 1);
+    norm_pool("norm + relu + max pool 2x2", 2, 0);
     net n = open_net("relu");
     n.y = kolo_relu(n.r.g, "y", map(&n, 2, 5, 4, 7));
     check(&n, 1e-4, 2e-3);

@@ -1,4 +1,5 @@
-/* Losses of classes with every form of label, and the margin of ArcFace, counted again in f64; gradients against differences of that. */
+/* Losses of classes with every form of label, and the margin of ArcFace, counted again in f64; gradients
+ * against differences of that. */
 #include "golden_file.h"
 #include "ops_rig.h"
 
@@ -37,7 +38,8 @@ static void fill_labels(enum form form, void *label)
         const float weight = n == 2 ? 1 : .2f + .1f * (float)n;
         words[form == MIXED ? 3 * n : n] = class[n];
         if (form == CLASS) continue;
-        words[3 * n + 1] = n == 1 ? class[n] : class[N + n]; /* also a picture mixed with one of its own class */
+        /* also a picture mixed with one of its own class */
+        words[3 * n + 1] = n == 1 ? class[n] : class[N + n];
         memcpy(&words[3 * n + 2], &weight, sizeof weight);
     }
 }
@@ -48,7 +50,8 @@ static rig open_loss(kolo_backend *b, bool binary, enum form form, double eps, i
     kolo_graph *g = r.g;
     *x = rig_input(&r, "x", 2, (const int64_t[]){N, C});
     const int64_t dim[] = {N, form == MIXED ? 3 : C};
-    g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, form == NUMBERS ? KOLO_F32 : KOLO_I32, form == CLASS ? 1 : 2, dim);
+    g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, form == NUMBERS ? KOLO_F32 : KOLO_I32,
+                                 form == CLASS ? 1 : 2, dim);
     *metrics = (binary ? kolo_bce : kolo_cross_entropy)(g, *x, eps);
     rig_check(*metrics, "loss");
     g->grad = malloc(64 * sizeof *g->grad);
@@ -92,8 +95,10 @@ static void test_loss(kolo_backend *b, bool binary, enum form form, double eps)
     }
     for (int i = VALID * C; i < N * C; i++) zero &= dx[i] == 0;
     const char *name = binary ? "bce" : "cross entropy";
-    ok(fabs((double)metric[0] - sum) < 1e-5 * sum, "%s of %s, smoothing %g: the sum over valid rows (%.6f)", name, form_name[form], eps, sum);
-    ok(metric[1] == (float)top[0] && metric[2] == (float)top[1] && metric[3] == VALID, "  hits are counted for the heavier class");
+    ok(fabs((double)metric[0] - sum) < 1e-5 * sum, "%s of %s, smoothing %g: the sum over valid rows (%.6f)",
+       name, form_name[form], eps, sum);
+    ok(metric[1] == (float)top[0] && metric[2] == (float)top[1] && metric[3] == VALID,
+       "  hits are counted for the heavier class");
     ok(worst < 1e-7 && zero, "  its gradient is that of the mean over the global batch (%.2g)", worst);
     rig_close(&r);
 }
@@ -104,12 +109,14 @@ static void test_bad_labels(kolo_backend *b)
         int x, m;
         rig r = open_loss(b, false, MIXED, 0, &x, &m);
         ((int32_t *)r.buffer[r.g->label])[3 * 1 + word] = C;
-        is_int(rig_run_node(&r, 0), KOLO_EINPUT, "class %d of two outside the network's is refused: %s", word, kolo_error_text());
+        is_int(rig_run_node(&r, 0), KOLO_EINPUT, "class %d of two outside the network's is refused: %s", word,
+               kolo_error_text());
         rig_close(&r);
     }
 }
 
-/* Of row n: class c % 3 == 0 unknown in even rows; weights such as mixing and pos_weight give; row 4 has nothing known. */
+/* Of row n: class c % 3 == 0 unknown in even rows; weights such as mixing and pos_weight give; row
+ * 4 has nothing known. */
 static void fill_image_labels(float *weight)
 {
     golden_fill("p", 1, .5, 1, weight, N * 2 * C);
@@ -126,7 +133,9 @@ static void fill_image_labels(float *weight)
 static double image_loss(const float *weight, const double *x)
 {
     double sum = 0;
-    for (int c = 0; c < C; c++) sum -= (double)weight[c] * log(1 / (1 + exp(-x[c]))) + (double)weight[C + c] * log(1 / (1 + exp(x[c])));
+    for (int c = 0; c < C; c++)
+        sum -=
+            (double)weight[c] * log(1 / (1 + exp(-x[c]))) + (double)weight[C + c] * log(1 / (1 + exp(x[c])));
     return sum;
 }
 
@@ -136,7 +145,8 @@ static int image_rank(const float *weight, const double *x)
     int before = 0, best = -1;
     for (int c = 0; c < C; c++)
         if (weight[c] > weight[C + c] && (best < 0 || x[c] > x[best])) best = c;
-    for (int c = 0; c < C && best >= 0; c++) before += weight[c] + weight[C + c] > 0 && weight[c] <= weight[C + c] && x[c] >= x[best];
+    for (int c = 0; c < C && best >= 0; c++)
+        before += weight[c] + weight[C + c] > 0 && weight[c] <= weight[C + c] && x[c] >= x[best];
     return best < 0 ? C : before;
 }
 
@@ -188,9 +198,12 @@ static void test_image_labels(kolo_backend *b, enum kolo_dtype dtype)
         top[1] += image_rank(w, row) < 5;
     }
     const char *type = kolo_dtype_name(dtype);
-    ok(fabs((double)metric[0] - sum) < 1e-5 * sum, "%s: bce of image labels: the sum over valid rows (%.6f, %.6f)", type, (double)metric[0], sum);
-    ok(metric[1] == (float)top[0] && metric[2] == (float)top[1] && metric[3] == VALID, "%s: hits are positive classes before all negative ones", type);
-    ok(worst < allowed && zero, "%s: its gradient; 0 where nothing is known and beyond the valid rows (%.2g)", type, worst);
+    ok(fabs((double)metric[0] - sum) < 1e-5 * sum,
+       "%s: bce of image labels: the sum over valid rows (%.6f, %.6f)", type, (double)metric[0], sum);
+    ok(metric[1] == (float)top[0] && metric[2] == (float)top[1] && metric[3] == VALID,
+       "%s: hits are positive classes before all negative ones", type);
+    ok(worst < allowed && zero, "%s: its gradient; 0 where nothing is known and beyond the valid rows (%.2g)",
+       type, worst);
     rig_close(&r);
 }
 
@@ -234,8 +247,8 @@ static void test_arc(kolo_backend *b, enum kolo_dtype dtype)
         worst = fmax(worst, fabs(want * scale - (double)out[i]));
         worst_grad = fmax(worst_grad, fabs(slope * scale * (double)d[i] - (double)dx[i]));
     }
-    ok(worst < allowed * scale && worst_grad < allowed * scale * 4, "%s: margin of the own class, and its slope (%.2g, %.2g)", kolo_dtype_name(dtype), worst,
-       worst_grad);
+    ok(worst < allowed * scale && worst_grad < allowed * scale * 4,
+       "%s: margin of the own class, and its slope (%.2g, %.2g)", kolo_dtype_name(dtype), worst, worst_grad);
     rig_close(&r);
 }
 
@@ -280,8 +293,8 @@ static void test_cosine(kolo_backend *b, enum kolo_dtype dtype)
         }
     for (int i = 0; i < N * F; i++) far[0] = fmax(far[0], fabs(gx[i] - (double)dx[i]));
     for (int i = 0; i < C * F; i++) far[1] = fmax(far[1], fabs(gw[i] - (double)dw[i]));
-    ok(worst < allowed && far[0] < allowed && far[1] < 20 * allowed, "%s: cosines and their gradients (%.2g, %.2g, %.2g)", kolo_dtype_name(dtype), worst,
-       far[0], far[1]);
+    ok(worst < allowed && far[0] < allowed && far[1] < 20 * allowed,
+       "%s: cosines and their gradients (%.2g, %.2g, %.2g)", kolo_dtype_name(dtype), worst, far[0], far[1]);
     rig_close(&r);
 }
 

@@ -1,5 +1,6 @@
-/* What must hold for the layers of transformers and of networks built like them, whatever they compute: work in place, zero padding, the same bits
- * for any number of threads and wherever a row of the global batch is computed, the same numbers in every layout, bf16 within its rounding. */
+/* What must hold for the layers of transformers and of networks built like them, whatever they compute: work
+ * in place, zero padding, the same bits for any number of threads and wherever a row of the global batch is
+ * computed, the same numbers in every layout, bf16 within its rounding. */
 #include "golden_file.h"
 #include "ops/activation.h"
 #include "ops/draw.h"
@@ -13,8 +14,15 @@ static rig open_layers(kolo_backend *b, enum kolo_dtype dtype, int64_t block, in
     rig r = rig_open(b, dtype, block);
     kolo_graph *g = r.g;
     int x = rig_input(&r, "x", 4, (const int64_t[]){rows, CHANNELS, 9, 11});
-    kolo_conv_spec s = {.out = CHANNELS, .kernel = {5, 5}, .stride = {1, 1}, .pad = {2, 2}, .groups = CHANNELS, .bias = true, .weight = rig_init};
-    int y = kolo_conv(g, "c", x, &s), scale = kolo_param(g, "scale", 1, (const int64_t[]){CHANNELS}, rig_init, false);
+    kolo_conv_spec s = {.out = CHANNELS,
+                        .kernel = {5, 5},
+                        .stride = {1, 1},
+                        .pad = {2, 2},
+                        .groups = CHANNELS,
+                        .bias = true,
+                        .weight = rig_init};
+    int y = kolo_conv(g, "c", x, &s),
+        scale = kolo_param(g, "scale", 1, (const int64_t[]){CHANNELS}, rig_init, false);
     if (pixels) y = kolo_layer_norm(g, "n", y, 1e-6);
     y = kolo_activate(g, "sigmoid", kolo_activate(g, "gelu", y, KOLO_GELU, 0), KOLO_SIGMOID, 0);
     if (pixels) y = kolo_linear(g, "l", y, CHANNELS, true, rig_init, rig_init);
@@ -83,7 +91,8 @@ static void test_layout(int i, bool pixels)
             rig other = open_layers(backend[threads], (enum kolo_dtype)dtype, blocks[i], ROWS, pixels);
             rig_run(&other);
             which = "";
-            ok(rig_same_bits(&a, &other, &which), "%s %s: with %d threads the same bits as with 2 %s", name, type, threads, which);
+            ok(rig_same_bits(&a, &other, &which), "%s %s: with %d threads the same bits as with 2 %s", name,
+               type, threads, which);
             rig_close(&other);
         }
         if (dtype == KOLO_BF16) {
@@ -109,14 +118,16 @@ static void test_layout(int i, bool pixels)
 /* Rows 2 and 3 of the global batch, alone on a rank, are what they are among all. */
 static void test_rows(void)
 {
-    rig all = open_layers(backend[2], KOLO_F32, 16, ROWS, false), some = open_layers(backend[1], KOLO_F32, 16, 2, false);
+    rig all = open_layers(backend[2], KOLO_F32, 16, ROWS, false),
+        some = open_layers(backend[1], KOLO_F32, 16, 2, false);
     int y = kolo_graph_find(all.g, "drop"), x = kolo_graph_find(all.g, "x"), other = 0;
     size_t row = all.layout[x].bytes / ROWS;
     memcpy(some.buffer[x], (char *)all.buffer[x] + 2 * row, 2 * row);
     some.step.row[0] = 2;
     rig_run(&all);
     rig_run(&some);
-    ok(!memcmp(some.buffer[y], (char *)all.buffer[y] + 2 * row, 2 * row), "draws belong to rows of the global batch");
+    ok(!memcmp(some.buffer[y], (char *)all.buffer[y] + 2 * row, 2 * row),
+       "draws belong to rows of the global batch");
     some.step.row[0] = 0;
     for (int64_t step = 0; step < 3; step++) {
         all.step.step = step + 1;
@@ -140,7 +151,8 @@ static void test_shares(void)
         rows += kolo_row_kept(5, i % 100, i / 100, 3, 0.3);
         elements += kolo_draw_keeps(kolo_draw4(5, 7, i / 4096, 3, i % 4096 / 4).v[i % 4], 0.3);
     }
-    ok(abs(rows - N * 7 / 10) < 500, "of rows, %.3f are kept where 0.7 are meant to be", (double)rows / N); /* 5 deviations */
+    /* 5 deviations */
+    ok(abs(rows - N * 7 / 10) < 500, "of rows, %.3f are kept where 0.7 are meant to be", (double)rows / N);
     ok(abs(elements - N * 7 / 10) < 500, "of elements, %.3f", (double)elements / N);
     ok(kolo_row_kept(1, 2, 3, 4, 0), "all are kept where none is to be dropped");
 }
@@ -152,18 +164,22 @@ static void test_activations(void)
     for (double at = -12; at < 12; at += 1.0 / 1024) {
         float x = (float)at;
         double wide = (double)x, gelu = wide * erfc(-wide / sqrt(2)) / 2, sigmoid = 1 / (1 + exp(-wide));
-        worst[0] = fmax(worst[0], fabs((double)kolo_activation1(KOLO_GELU, 0, x) - gelu) / fmax(fabs(gelu), 0.01));
+        worst[0] =
+            fmax(worst[0], fabs((double)kolo_activation1(KOLO_GELU, 0, x) - gelu) / fmax(fabs(gelu), 0.01));
         worst[1] = fmax(worst[1], fabs((double)kolo_activation1(KOLO_SIGMOID, 0, x) - sigmoid) / sigmoid);
-        worst[2] = fmax(worst[2], fabs((double)kolo_activation1(KOLO_TANH, 0, x) - tanh(wide)) / fmax(fabs(tanh(wide)), 1e-9));
+        worst[2] = fmax(worst[2], fabs((double)kolo_activation1(KOLO_TANH, 0, x) - tanh(wide)) /
+                                      fmax(fabs(tanh(wide)), 1e-9));
     }
     ok(worst[0] < 6e-7, "GELU within %.2g of itself, or of 0.01", worst[0]);
-    ok(worst[1] < 2.4e-7 && worst[2] < 2.4e-7, "sigmoid and tanh within two units of the last place (%.2g, %.2g)", worst[1], worst[2]);
+    ok(worst[1] < 2.4e-7 && worst[2] < 2.4e-7,
+       "sigmoid and tanh within two units of the last place (%.2g, %.2g)", worst[1], worst[2]);
     static const float odd[] = {NAN, INFINITY, -1e30f, 1e30f, 0.0f};
     bool nan = true, finite = true;
     for (int kind = KOLO_GELU; kind <= KOLO_TANH; kind++) {
         nan &= isnan(kolo_activation1((enum kolo_activation)kind, 0.1f, odd[0])) || kind == KOLO_HARD_SIGMOID;
         finite &= kolo_activation1((enum kolo_activation)kind, 0.1f, odd[1]) >= 1;
-        for (int i = 2; i < 5; i++) finite &= isfinite(kolo_activation_grad1((enum kolo_activation)kind, 0.1f, 1, odd[i]));
+        for (int i = 2; i < 5; i++)
+            finite &= isfinite(kolo_activation_grad1((enum kolo_activation)kind, 0.1f, 1, odd[i]));
     }
     ok(nan, "a NaN stays one");
     ok(finite, "infinity gives no NaN, large numbers have finite slopes");

@@ -1,4 +1,5 @@
-/* The judgement of a step's gradients: clipping in torch's form, loss scaling as torch.amp.GradScaler does it, sums in a fixed order. */
+/* The judgement of a step's gradients: clipping in torch's form, loss scaling as torch.amp.GradScaler does
+ * it, sums in a fixed order. */
 #include <omp.h>
 
 #include "golden_optim.h"
@@ -8,9 +9,9 @@
 
 static kolo_step judged(float clip_norm, int dynamic, float scale, double sum)
 {
-    const kolo_judge_rule rule = {.clip_norm = clip_norm, .dynamic = dynamic};
+    const kolo_grad_scaler_rule rule = {.clip_norm = clip_norm, .dynamic = dynamic};
     kolo_step step = {.scaler.scale = scale};
-    kolo_judge(&rule, sum, &step);
+    kolo_grad_scaler(&rule, sum, &step);
     return step;
 }
 
@@ -18,12 +19,14 @@ static void test_clip(void)
 {
     kolo_step s = judged(1, 0, 1, 16);
     is_near(s.norm, 4, 0, "the norm is the root of the sum");
-    is_near((double)s.clip, (double)(float)(1 / 4.000001), 0, "a long gradient is cut to clip_norm, by torch's formula");
+    is_near((double)s.clip, (double)(float)(1 / 4.000001), 0,
+            "a long gradient is cut to clip_norm, by torch's formula");
     is_near((double)judged(1, 0, 1, .25).clip, 1, 0, "a short one is left alone");
     is_near((double)judged(0, 0, 1, 1e30).clip, 1, 0, "so is every one without clip_norm");
     s = judged(1, 0, 1024, 16.0 * 1024 * 1024);
     is_near(s.norm, 4, 0, "the norm is that of the unscaled gradients");
-    is_near((double)s.clip, (double)(float)(1 / 4.000001) / 1024, 0, "and the factor takes the loss scale away");
+    is_near((double)s.clip, (double)(float)(1 / 4.000001) / 1024, 0,
+            "and the factor takes the loss scale away");
     s = judged(1, 0, 1, 0);
     ok(s.norm == 0 && s.clip == 1.0f && !s.skip, "no gradient at all is no fault");
 }
@@ -33,10 +36,11 @@ static void test_overflow(void)
     const double bad[] = {INFINITY, NAN};
     for (int i = 0; i < 2; i++) {
         kolo_step s = judged(1, 1, 65536, bad[i]);
-        ok(s.skip && s.scaler.scale == 32768 && s.scaler.skipped == 1 && s.scaler.good == 0, "a sum that is %g: the update is left out and the scale halved",
-           bad[i]);
+        ok(s.skip && s.scaler.scale == 32768 && s.scaler.skipped == 1 && s.scaler.good == 0,
+           "a sum that is %g: the update is left out and the scale halved", bad[i]);
         s = judged(1, 0, 128, bad[i]);
-        ok(s.skip && s.scaler.scale == 128 && s.scaler.skipped == 1, "a fixed scale stays, the update is left out too");
+        ok(s.skip && s.scaler.scale == 128 && s.scaler.skipped == 1,
+           "a fixed scale stays, the update is left out too");
     }
     ok(judged(0, 1, 1, INFINITY).scaler.scale == 1.0f, "a scale never falls below 1");
     kolo_step s = judged(0, 1, 1024, 1e300);
@@ -45,19 +49,20 @@ static void test_overflow(void)
 
 static void test_growth(void)
 {
-    const kolo_judge_rule rule = {.dynamic = 1};
+    const kolo_grad_scaler_rule rule = {.dynamic = 1};
     kolo_step step = {.scaler.scale = KOLO_SCALE_START};
     float before = 0;
     for (int t = 0; t < KOLO_SCALE_PATIENCE; t++) {
         before = step.scaler.scale;
-        kolo_judge(&rule, 1, &step);
+        kolo_grad_scaler(&rule, 1, &step);
     }
     ok(before == 65536 && step.scaler.scale == 131072, "after 2000 good steps the scale doubles, not before");
-    is_near((double)step.clip, 1 / 65536., 0, "the step that brings it about is unscaled by the scale that it had");
-    for (int t = 0; t < KOLO_SCALE_PATIENCE - 1; t++) kolo_judge(&rule, 1, &step);
-    kolo_judge(&rule, INFINITY, &step);
+    is_near((double)step.clip, 1 / 65536., 0,
+            "the step that brings it about is unscaled by the scale that it had");
+    for (int t = 0; t < KOLO_SCALE_PATIENCE - 1; t++) kolo_grad_scaler(&rule, 1, &step);
+    kolo_grad_scaler(&rule, INFINITY, &step);
     ok(step.scaler.scale == 65536 && step.scaler.good == 0, "an overflow starts the count again");
-    for (int t = 0; t < 40 * KOLO_SCALE_PATIENCE; t++) kolo_judge(&rule, 1, &step);
+    for (int t = 0; t < 40 * KOLO_SCALE_PATIENCE; t++) kolo_grad_scaler(&rule, 1, &step);
     is_near((double)step.scaler.scale, 16777216, 0, "the scale ends at 2^24");
 }
 
@@ -72,7 +77,8 @@ static void test_square_sum(void)
         omp_set_num_threads(threads);
         sum[threads - 1] = kolo_square_sum(x, N);
     }
-    ok(sum[0] == sum[1] && sum[0] == sum[2] && fabs(sum[0] - want) < 1e-10 * want, "the sum of squares has the same bits for any threads, and is right");
+    ok(sum[0] == sum[1] && sum[0] == sum[2] && fabs(sum[0] - want) < 1e-10 * want,
+       "the sum of squares has the same bits for any threads, and is right");
     x[N - 1] = NAN;
     ok(isnan(kolo_square_sum(x, N)), "a NaN at the end is found");
     x[N - 1] = 0;
@@ -129,7 +135,8 @@ static void test_updater(void)
     g[3] = INFINITY;
     kolo_updater_norm(u, g, N, &step);
     kolo_updater_update(u, 0, 2, KOLO_UPDATE, &step);
-    ok(step.skip && step.scaler.scale == 2 && !memcmp(w, was, sizeof w) && !memcmp(e, was, sizeof e), "an infinite gradient changes no weight and no average");
+    ok(step.skip && step.scaler.scale == 2 && !memcmp(w, was, sizeof w) && !memcmp(e, was, sizeof e),
+       "an infinite gradient changes no weight and no average");
     g[3] = large;
     kolo_updater_norm(u, g, N, &step);
     kolo_updater_update(u, 1, 1, KOLO_UPDATE, &step);
@@ -144,7 +151,8 @@ static void test_updater(void)
     is_int(wrong, 0, "a sound step unscales, moves every weight, and the average follows");
     is_int(halves, 0, "and the 16-bit copy is rounded anew");
     kolo_updater_running(u, &step);
-    ok(mean[0] == 1.5f && mean[1] == 2.5f && var[0] == 1 && var[1] == 2, "running statistics follow the means of two blocks");
+    ok(mean[0] == 1.5f && mean[1] == 2.5f && var[0] == 1 && var[1] == 2,
+       "running statistics follow the means of two blocks");
     kolo_updater_destroy(&u);
     kolo_backend_destroy(&backend);
     kolo_options_free(&o);

@@ -9,7 +9,8 @@
 
 enum { SIZE = 2000 };
 
-/* Every picture's gradient is (mean, ..., mean) plus independent noise of the given deviation: |G|^2 = SIZE mean^2, S = SIZE deviation^2. */
+/* Every picture's gradient is (mean, ..., mean) plus independent noise of the given deviation: |G|^2 = SIZE
+ * mean^2, S = SIZE deviation^2. */
 static double measured(double mean, double deviation, int parts, int64_t rows, int steps)
 {
     static double part[SIZE], whole[SIZE];
@@ -21,7 +22,8 @@ static double measured(double mean, double deviation, int parts, int64_t rows, i
             for (int i = 0; i < SIZE; i++) {
                 kolo_philox4 r = kolo_philox(5, (uint64_t)(s * 64 + p), (uint64_t)i);
                 double u = ((double)r.v[0] + 0.5) * 0x1p-32, v = (double)r.v[1] * 0x1p-32;
-                double normal = sqrt(-2 * log(u)) * cos(2 * M_PI * v); /* the mean over rows of normal numbers is one with deviation / sqrt(rows) */
+                /* the mean over rows of normal numbers is one with deviation / sqrt(rows) */
+                double normal = sqrt(-2 * log(u)) * cos(2 * M_PI * v);
                 part[i] = (mean + deviation / sqrt((double)rows) * normal) / parts;
                 square += part[i] * part[i];
                 whole[i] += part[i];
@@ -43,7 +45,8 @@ int main(void)
     for (size_t i = 0; i < sizeof kase / sizeof *kase; i++) {
         double want = kase[i].deviation * kase[i].deviation / (kase[i].mean * kase[i].mean),
                got = measured(kase[i].mean, kase[i].deviation, kase[i].parts, kase[i].rows, 100);
-        ok(fabs(got / want - 1) < 0.1, "%d micro-batches of %ld: noise scale %.4g, measured %.4g", kase[i].parts, (long)kase[i].rows, want, got);
+        ok(fabs(got / want - 1) < 0.1, "%d micro-batches of %ld: noise scale %.4g, measured %.4g",
+           kase[i].parts, (long)kase[i].rows, want, got);
     }
     ok(kolo_noise_batch(&none) < 0, "nothing measured, nothing known");
     kolo_noise_add(&none, 2, 4, 1, 0.5);

@@ -41,18 +41,19 @@ static void test_golden(void)
                                         "lookahead_first_sync",
                                         "lookahead_initial",
                                         "schedules"};
-    char folder[4096], path[5000];
+    char path[512];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/optim/%s.json", golden_folder(folder), names[i]);
+        snprintf(path, sizeof path, GOLDEN_FOLDER "/optim/%s.json", names[i]);
         cJSON *json = golden_read(path);
-        if (!json) skip("%s is not here", path);
+        if (!json) ok(0, "%s can be read", path);
         else if (!strcmp(names[i], "schedules")) golden_schedules(names[i], json);
         else golden_optim_case(names[i], json);
         cJSON_Delete(json);
     }
 }
 
-/* The figures of an independent f64 program for w = 1, -2, 0.5, 3 and three gradients, lr .1, decay .01, momentum .9. */
+/* The figures of an independent f64 program for w = 1, -2, 0.5, 3 and three gradients, lr .1,
+ * decay .01, momentum .9. */
 static void test_figures(void)
 {
     static const double g[3][4] = {{.1, -.2, .3, .4}, {.05, .1, -.15, .2}, {-.3, .25, .1, -.05}};
@@ -78,7 +79,8 @@ static void test_figures(void)
         }
         double worst = 0;
         for (int i = 0; i < 4; i++) worst = fmax(worst, fabs((double)w[i] - kase[k].want[i]));
-        ok(worst < 5e-7, "three steps%s%s: worst %.2g", k == 1 ? " of Nesterov" : "", k == 2 ? " with dampening" : "", worst);
+        ok(worst < 5e-7, "three steps%s%s: worst %.2g", k == 1 ? " of Nesterov" : "",
+           k == 2 ? " with dampening" : "", worst);
         kolo_options_free(&o);
     }
 }
@@ -98,7 +100,8 @@ static void update_all(int which, int threads, int64_t cut)
     memcpy(e[which], w[which], sizeof e[which]);
     for (int t = 0; t < 3; t++)
         for (int64_t at = 0; at < N; at += cut) {
-            kolo_step step = {.step = t, .lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = .7f, .ema_decay = .99f};
+            kolo_step step = {
+                .step = t, .lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = .7f, .ema_decay = .99f};
             kolo_slice s = {.param = w[which] + at,
                             .grad = g + at,
                             .rate = 1,
@@ -116,11 +119,13 @@ static void test_bits(void)
     update_all(0, 1, N);
     for (int threads = 2; threads <= 4; threads++) {
         update_all(1, threads, N);
-        ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(b[0], b[1], sizeof b[0]) && !memcmp(e[0], e[1], sizeof e[0]), "%d threads give the bits of one",
-           threads);
+        ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(b[0], b[1], sizeof b[0]) &&
+               !memcmp(e[0], e[1], sizeof e[0]),
+           "%d threads give the bits of one", threads);
     }
     update_all(1, 2, 7777);
-    ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(e[0], e[1], sizeof e[0]), "other slices give the same bits");
+    ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(e[0], e[1], sizeof e[0]),
+       "other slices give the same bits");
     int same = 1;
     kolo_rule_sgd rule = {.rate = .1f, .decay = .01f, .keep = 0, .take = 1};
     golden_fill("w", 1, 0, 1, w[1], N);
@@ -151,12 +156,14 @@ static void test_scalars(void)
     kolo_options_default(&o);
     o.ema = .9998;
     o.ema_ramp = 2000;
-    is_near(kolo_ema_decay(&o, 1, 1, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15, "the average's decay rises from the first update");
+    is_near(kolo_ema_decay(&o, 1, 1, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15,
+            "the average's decay rises from the first update");
     o.ema_ramp = 0;
     is_near(kolo_ema_decay(&o, 1, 1, 1), .9998, 0, "or is there at once");
     o.warmup = 2;
     o.lr = 1;
-    is_near(kolo_learning_rate(&o, 5, 100, 10), .25, 1e-15, "warm-up is counted in epochs where there are epochs");
+    is_near(kolo_learning_rate(&o, 5, 100, 10), .25, 1e-15,
+            "warm-up is counted in epochs where there are epochs");
     is_near(kolo_learning_rate(&o, 60, 100, 10), .5, 1e-15, "and cosine's horizon begins after it");
     is_near(kolo_learning_rate(&o, 100, 100, 10), 0, 1e-15, "the rate ends at lr_end");
     o.hold = 2;
@@ -207,8 +214,18 @@ static void test_rates(void)
         for (int t = 0; t < 3; t++)
             for (int s = 0; s < 2; s++) {
                 for (int i = 0; i < 16; i++) grad[i] = (float)((i * 7 + t) % 11 - 5) / 9;
-                kolo_step step = {.step = t, .lr = s ? .02f : .01f, .momentum = .9f, .weight_decay = .01f, .clip = 1, .scaler.scale = 1};
-                kolo_slice slice = {.param = weight[s], .grad = grad, .rate = s ? .5f : 1, .layer = &layer[s], .count = 16, .decay = true};
+                kolo_step step = {.step = t,
+                                  .lr = s ? .02f : .01f,
+                                  .momentum = .9f,
+                                  .weight_decay = .01f,
+                                  .clip = 1,
+                                  .scaler.scale = 1};
+                kolo_slice slice = {.param = weight[s],
+                                    .grad = grad,
+                                    .rate = s ? .5f : 1,
+                                    .layer = &layer[s],
+                                    .count = 16,
+                                    .decay = true};
                 for (int i = 0; i < 4; i++) slice.state[i] = state[s][i];
                 layer[s].sum[0] = layer[s].sum[1] = 0;
                 if (optimizer->measure) {
@@ -224,17 +241,20 @@ static void test_rates(void)
     kolo_options_free(&o);
 }
 
-/* With fp16 the first steps are often skipped; torch's buffer begins with the first gradient that counts, undamped. */
+/* With fp16 the first steps are often skipped; torch's buffer begins with the first gradient
+ * that counts, undamped. */
 static void test_skipped_first(void)
 {
     kolo_options o;
     kolo_options_default(&o);
     o.dampening = .5;
     float weight = 1, d = .25f, kept = 0;
-    const kolo_step step = {.step = 2, .lr = 1, .momentum = .9f, .clip = 1, .scaler = {.scale = 1, .skipped = 2}};
+    const kolo_step step = {
+        .step = 2, .lr = 1, .momentum = .9f, .clip = 1, .scaler = {.scale = 1, .skipped = 2}};
     kolo_slice s = {.param = &weight, .grad = &d, .rate = 1, .state = {&kept}, .count = 1};
     kolo_optimizer_find("sgd")->update(&s, &o, &step);
-    ok(kept == .25f && weight == .75f, "the first update after skipped steps begins the momentum: %g", (double)kept);
+    ok(kept == .25f && weight == .75f, "the first update after skipped steps begins the momentum: %g",
+       (double)kept);
     kolo_options_free(&o);
 }
 
@@ -244,30 +264,36 @@ static void test_refusals(void)
     kolo_options_default(&o);
     is_int(kolo_optim_check(&o), 0, "the defaults are fine");
     kolo_option_set(&o, "optimizer", "sdg", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"sgd\""), "a misspelt optimizer: %s", kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"sgd\""),
+       "a misspelt optimizer: %s", kolo_error_text());
     kolo_option_set(&o, "optimizer", "adamw", "test");
     o.trust = .02;
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "trust=0.02 is for optimizer=lars"), "an option of another optimizer: %s",
-       kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "trust=0.02 is for optimizer=lars"),
+       "an option of another optimizer: %s", kolo_error_text());
     o.trust = .001;
     o.beta2 = .95;
     is_int(kolo_optim_check(&o), 0, "one of its own is fine");
     o.beta2 = -1;
     kolo_option_set(&o, "optimizer", "sgd", "test");
     kolo_option_set(&o, "schedule", "cosin", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"cosine\""), "a misspelt schedule: %s", kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"cosine\""),
+       "a misspelt schedule: %s", kolo_error_text());
     kolo_option_set(&o, "schedule", "multistep", "test");
     kolo_option_set(&o, "milestones", "30,x", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "30,x"), "milestones that are no numbers: %s", kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "30,x"),
+       "milestones that are no numbers: %s", kolo_error_text());
     kolo_option_set(&o, "milestones", "30,20", "test");
     is_int(kolo_optim_check(&o), KOLO_ECONFIG, "milestones that fall");
     kolo_option_set(&o, "milestones", "30", "test");
     o.nesterov = true;
     o.momentum = 0;
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "nesterov"), "Nesterov without momentum");
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "nesterov"),
+       "Nesterov without momentum");
     o.momentum = 0.9;
     kolo_option_set(&o, "optimizer", "adam", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "nesterov=true is for optimizer=sgd lars, not adam"), "%s", kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG &&
+           strstr(kolo_error_text(), "nesterov=true is for optimizer=sgd lars, not adam"),
+       "%s", kolo_error_text());
     o.nesterov = false;
     is_int(kolo_optim_check(&o), 0, "Adam without it");
     o.beta2 = 1;

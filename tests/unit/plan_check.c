@@ -11,8 +11,14 @@ static kolo_backend *backend;
 
 static kolo_graph *graph_of(const char *model, int64_t rows, int64_t side, int64_t channels, bool train)
 {
-    kolo_model_config c = {
-        .rows = rows, .height = side, .width = side, .channels = channels, .classes = 10, .train = train, .mean = {.5f, .5f, .5f}, .std = {.25f, .25f, .25f}};
+    kolo_model_config c = {.rows = rows,
+                           .height = side,
+                           .width = side,
+                           .channels = channels,
+                           .classes = 10,
+                           .train = train,
+                           .mean = {.5f, .5f, .5f},
+                           .std = {.25f, .25f, .25f}};
     kolo_graph *g = NULL;
     if (kolo_model_graph(&g, model, &c) < 0) diag("%s: %s", model, kolo_error_text());
     return g;
@@ -20,8 +26,12 @@ static kolo_graph *graph_of(const char *model, int64_t rows, int64_t side, int64
 
 static kolo_plan_config config_of(int ranks, int slots)
 {
-    return (kolo_plan_config){
-        .ranks = ranks, .slots = slots, .bn = KOLO_bn_local, .bucket_bytes = 1 << 20, .optimizer = kolo_optimizer_find("sgd"), .decay_norms = false};
+    return (kolo_plan_config){.ranks = ranks,
+                              .slots = slots,
+                              .bn = KOLO_bn_local,
+                              .bucket_bytes = 1 << 20,
+                              .optimizer = kolo_optimizer_find("sgd"),
+                              .decay_norms = false};
 }
 
 static kolo_plan *plan_of(const kolo_graph *g, const kolo_plan_config *c)
@@ -31,14 +41,18 @@ static kolo_plan *plan_of(const kolo_graph *g, const kolo_plan_config *c)
     return p;
 }
 
-static bool allowed(const kolo_plan_config *c) { return !c->canonical || c->ranks == 1 || !(c->slots & (c->slots - 1)); }
+static bool allowed(const kolo_plan_config *c)
+{
+    return !c->canonical || c->ranks == 1 || !(c->slots & (c->slots - 1));
+}
 
 static void test_networks(void)
 {
     static const struct {
         const char *name;
         int64_t side, channels;
-    } net[] = {{"lenet5", 28, 1}, {"mlp", 28, 1}, {"resnet20", 16, 3}, {"resnet18", 64, 3}, {"resnet50", 64, 3}};
+    } net[] = {
+        {"lenet5", 28, 1}, {"mlp", 28, 1}, {"resnet20", 16, 3}, {"resnet18", 64, 3}, {"resnet50", 64, 3}};
     static const int slots[] = {1, 2, 3, 4, 5, 8}, ranks[] = {1, 2, 4};
     for (size_t n = 0; n < sizeof net / sizeof *net; n++) {
         kolo_graph *g = graph_of(net[n].name, 2, net[n].side, net[n].channels, true);
@@ -67,7 +81,8 @@ static void test_evaluation(void)
     kolo_plan_config c = config_of(1, 2);
     kolo_plan *p = plan_of(train, &c), *q = NULL;
     c.optimizer = NULL;
-    ok(kolo_plan_create(&q, eval, backend, &c, p) == 0 && kolo_plan_check(q) == 0, "an evaluation plan passes: %s", q ? "" : kolo_error_text());
+    ok(kolo_plan_create(&q, eval, backend, &c, p) == 0 && kolo_plan_check(q) == 0,
+       "an evaluation plan passes: %s", q ? "" : kolo_error_text());
     int same = 1, t = kolo_graph_find(eval, "layer2.0.conv1.weight");
     for (int i = 0; q && i < eval->tensors; i++)
         if (eval->tensor[i].role == KOLO_ROLE_PARAM || eval->tensor[i].role == KOLO_ROLE_BUFFER) {
@@ -75,7 +90,8 @@ static void test_evaluation(void)
             same &= q->home[i].arena == p->home[u].arena && q->home[i].offset == p->home[u].offset;
         }
     ok(q && t >= 0 && same, "its parameters live where training keeps them");
-    ok(q && kolo_plan_bytes(q) < q->arena_bytes[KOLO_ARENA_PARAM] + kolo_plan_bytes(q), "shared arenas are not counted again");
+    ok(q && kolo_plan_bytes(q) < q->arena_bytes[KOLO_ARENA_PARAM] + kolo_plan_bytes(q),
+       "shared arenas are not counted again");
     kolo_plan_destroy(&p);
     kolo_plan_destroy(&q);
     kolo_graph_destroy(&train);
@@ -89,7 +105,8 @@ static void test_canonical_needs_powers(void)
     kolo_plan *p = NULL;
     c.canonical = true;
     int rc = kolo_plan_create(&p, g, backend, &c, NULL);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "power of two") && strstr(kolo_error_text(), "batch=8"),
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "power of two") &&
+           strstr(kolo_error_text(), "batch=8"),
        "canonical over ranks with 3 micro-batches is refused with a cure: %s", kolo_error_text());
     c.ranks = 1;
     p = plan_of(g, &c);
@@ -125,7 +142,9 @@ static void folded_text(const kolo_plan *p, char level[8][1024])
                 if (n->out[k] < 0 || p->home[n->out[k]].arena != KOLO_ARENA_GRADIENT) continue;
                 if (p->home[n->out[k]].offset < p->bucket[last].offset) continue;
                 kolo_binding b = p->binding[a->binding + n->n_in + k];
-                int to = b.arena == KOLO_ARENA_GRADIENT ? 0 : 1 + (int)(b.offset / p->arena_bytes[KOLO_ARENA_GRADIENT]);
+                int to = b.arena == KOLO_ARENA_GRADIENT
+                             ? 0
+                             : 1 + (int)(b.offset / p->arena_bytes[KOLO_ARENA_GRADIENT]);
                 sprintf(level[to], "%d", a->slot);
             }
         }
@@ -169,7 +188,9 @@ static int64_t action_at(const kolo_plan *p, enum kolo_action_kind kind, int whi
 static int64_t run_of(const kolo_plan *p, enum kolo_op op, int slot)
 {
     for (int64_t i = 0; i < p->actions; i++)
-        if (p->action[i].kind == KOLO_ACTION_RUN && p->action[i].slot == slot && p->graph->node[p->action[i].node].op == op) return i;
+        if (p->action[i].kind == KOLO_ACTION_RUN && p->action[i].slot == slot &&
+            p->graph->node[p->action[i].node].op == op)
+            return i;
     return -1;
 }
 
@@ -214,7 +235,10 @@ static void break_level(kolo_plan *p)
     const kolo_action *a = &p->action[i];
     p->binding[a->binding + p->graph->node[a->node].n_in] = p->home[p->graph->node[a->node].out[0]];
 }
-static void break_clip(kolo_plan *p) { swap(p, action_at(p, KOLO_ACTION_NORM, 0), action_at(p, KOLO_ACTION_WAIT, 0)); }
+static void break_clip(kolo_plan *p)
+{
+    swap(p, action_at(p, KOLO_ACTION_NORM, 0), action_at(p, KOLO_ACTION_WAIT, 0));
+}
 static void break_home(kolo_plan *p) { p->home[kolo_graph_find(p->graph, "conv1.weight")].offset += 64; }
 static void break_bucket(kolo_plan *p) { p->bucket[1].count += 16; }
 static void break_segment(kolo_plan *p) { p->segment[0].decay = !p->segment[0].decay; }
@@ -226,8 +250,14 @@ static void break_early_update(kolo_plan *p)
 
 /* Of plans whose ranks combine steps, or that measure the noise. */
 static void break_delta(kolo_plan *p) { drop(p, action_at(p, KOLO_ACTION_DELTA, 1)); }
-static void break_apply(kolo_plan *p) { p->action[action_at(p, KOLO_ACTION_APPLY, 0)].kind = KOLO_ACTION_UPDATE; }
-static void break_late_step(kolo_plan *p) { swap(p, action_at(p, KOLO_ACTION_DELTA, 0), action_at(p, KOLO_ACTION_DELTA, 0) + 1); }
+static void break_apply(kolo_plan *p)
+{
+    p->action[action_at(p, KOLO_ACTION_APPLY, 0)].kind = KOLO_ACTION_UPDATE;
+}
+static void break_late_step(kolo_plan *p)
+{
+    swap(p, action_at(p, KOLO_ACTION_DELTA, 0), action_at(p, KOLO_ACTION_DELTA, 0) + 1);
+}
 static void break_apply_early(kolo_plan *p)
 {
     int64_t i = action_at(p, KOLO_ACTION_APPLY, 0);
@@ -254,7 +284,8 @@ static void refuse(const kolo_graph *g, const kolo_plan_config *c, const damage 
     kolo_plan *p = plan_of(g, c);
     int whole = p ? kolo_plan_check(p) : -1, rc = -1;
     if (whole == 0) d->make(p), rc = kolo_plan_check(p);
-    ok(whole == 0 && rc == KOLO_EINTERNAL && strstr(kolo_error_text(), d->says), "%s: %s", d->what, rc < 0 ? kolo_error_text() : "passed");
+    ok(whole == 0 && rc == KOLO_EINTERNAL && strstr(kolo_error_text(), d->says), "%s: %s", d->what,
+       rc < 0 ? kolo_error_text() : "passed");
     kolo_plan_destroy(&p);
 }
 
@@ -306,18 +337,22 @@ static void test_depths(void)
         int depth[12];
     } nets[] = {
         {"a residual network",
-         {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.0.downsample.0.weight", "layer1.1.bn2.bias", "layer2.0.conv1.weight", "fc.weight",
-          "fc.bias"},
+         {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.0.downsample.0.weight",
+          "layer1.1.bn2.bias", "layer2.0.conv1.weight", "fc.weight", "fc.bias"},
          {0, 0, 1, 1, 2, 3, 4, 4}},
         {"ConvNeXt",
-         {"features.0.0.weight", "features.0.1.weight", "features.1.0.layer_scale", "features.1.0.block.0.weight", "features.1.1.block.5.weight",
-          "features.2.0.weight", "features.2.1.weight", "features.3.0.block.0.weight", "classifier.0.weight", "classifier.2.weight"},
+         {"features.0.0.weight", "features.0.1.weight", "features.1.0.layer_scale",
+          "features.1.0.block.0.weight", "features.1.1.block.5.weight", "features.2.0.weight",
+          "features.2.1.weight", "features.3.0.block.0.weight", "classifier.0.weight", "classifier.2.weight"},
          {0, 0, 1, 1, 2, 3, 3, 4, 5, 5}},
         {"Swin",
-         {"features.0.0.weight", "features.0.2.weight", "features.1.0.norm1.weight", "features.1.0.attn.qkv.weight", "features.1.1.mlp.3.bias",
-          "features.2.reduction.weight", "features.2.norm.weight", "features.3.0.norm1.weight", "norm.weight", "head.weight"},
+         {"features.0.0.weight", "features.0.2.weight", "features.1.0.norm1.weight",
+          "features.1.0.attn.qkv.weight", "features.1.1.mlp.3.bias", "features.2.reduction.weight",
+          "features.2.norm.weight", "features.3.0.norm1.weight", "norm.weight", "head.weight"},
          {0, 0, 1, 1, 2, 3, 3, 4, 5, 5}},
-        {"a network without blocks", {"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias"}, {0, 0, 1, 1, 2, 2}},
+        {"a network without blocks",
+         {"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias"},
+         {0, 0, 1, 1, 2, 2}},
     };
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
         kolo_tensor tensor[12] = {{0}};
@@ -326,8 +361,9 @@ static void test_depths(void)
         int depth[12], wrong = 0;
         for (; g.tensors < 12 && nets[i].name[g.tensors]; g.tensors++) {
             const char *name = nets[i].name[g.tensors];
-            tensor[g.tensors] =
-                (kolo_tensor){.name = (char *)(uintptr_t)name, .role = KOLO_ROLE_PARAM, .rank = strstr(name, "weight") && !strstr(name, "bn") ? 4 : 1};
+            tensor[g.tensors] = (kolo_tensor){.name = (char *)(uintptr_t)name,
+                                              .role = KOLO_ROLE_PARAM,
+                                              .rank = strstr(name, "weight") && !strstr(name, "bn") ? 4 : 1};
             node[g.nodes++] = (kolo_node){.n_in = 1, .in = {(int)g.tensors}};
         }
         int depths = kolo_plan_depths(&g, depth);
@@ -343,7 +379,8 @@ static void test_depths(void)
         least = p->segment[s].rate < least ? p->segment[s].rate : least;
         most = p->segment[s].rate > most ? p->segment[s].rate : most;
     }
-    ok(most == 1 && least == 0x1p-10f, "layer_decay=0.5 of ResNet-20 (stem, 9 blocks, head): rates from 2^-10 to 1");
+    ok(most == 1 && least == 0x1p-10f,
+       "layer_decay=0.5 of ResNet-20 (stem, 9 blocks, head): rates from 2^-10 to 1");
     kolo_plan_destroy(&p);
     kolo_graph_destroy(&g);
 }
@@ -380,7 +417,8 @@ static void test_broken(void)
     kolo_graph_destroy(&g);
 }
 
-/* Every pair of values that is alive together and overlaps would be found here too: all single moves of a binding are caught. */
+/* Every pair of values that is alive together and overlaps would be found here too: all single moves of
+ * a binding are caught. */
 static void test_random_moves(void)
 {
     kolo_graph *g = graph_of("lenet5", 2, 28, 1, true);

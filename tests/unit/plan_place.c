@@ -1,4 +1,5 @@
-/* Placement: lifetimes become offsets, in little more than the bytes that are alive; the hash; what is printed. */
+/* Placement: lifetimes become offsets, in little more than the bytes that are alive; the
+ * hash; what is printed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 
 static kolo_backend *backend;
 
-static kolo_plan *make(const char *model, int64_t rows, int64_t side, int64_t channels, kolo_graph **g, const kolo_plan_config *c)
+static kolo_plan *make(const char *model, int64_t rows, int64_t side, int64_t channels, kolo_graph **g,
+                       const kolo_plan_config *c)
 {
     kolo_model_config m = {.rows = rows,
                            .height = side,
@@ -21,11 +23,16 @@ static kolo_plan *make(const char *model, int64_t rows, int64_t side, int64_t ch
                            .mean = {.5f, .5f, .5f},
                            .std = {.25f, .25f, .25f}};
     kolo_plan *p = NULL;
-    if (kolo_model_graph(g, model, &m) < 0 || kolo_plan_create(&p, *g, backend, c, NULL) < 0) diag("%s: %s", model, kolo_error_text());
+    if (kolo_model_graph(g, model, &m) < 0 || kolo_plan_create(&p, *g, backend, c, NULL) < 0)
+        diag("%s: %s", model, kolo_error_text());
     return p;
 }
 
-static kolo_plan_config usual(void) { return (kolo_plan_config){.ranks = 2, .slots = 2, .bucket_bytes = 1 << 18, .optimizer = kolo_optimizer_find("sgd")}; }
+static kolo_plan_config usual(void)
+{
+    return (kolo_plan_config){
+        .ranks = 2, .slots = 2, .bucket_bytes = 1 << 18, .optimizer = kolo_optimizer_find("sgd")};
+}
 
 static uint32_t state = 1;
 static int64_t draw(int64_t n) /* any will do here */
@@ -55,7 +62,8 @@ static void test_pieces(void)
         for (int i = 0; i < n; i++) {
             reach = piece[i].offset + piece[i].bytes > reach ? piece[i].offset + piece[i].bytes : reach;
             for (int k = 0; k < i; k++)
-                if (piece[i].begin <= piece[k].end && piece[k].begin <= piece[i].end && piece[i].offset < piece[k].offset + piece[k].bytes &&
+                if (piece[i].begin <= piece[k].end && piece[k].begin <= piece[i].end &&
+                    piece[i].offset < piece[k].offset + piece[k].bytes &&
                     piece[k].offset < piece[i].offset + piece[i].bytes)
                     apart = 0;
         }
@@ -76,7 +84,8 @@ static void test_small(void)
     is_int(peak, 0, "nothing needs nothing");
 }
 
-/* Alive bytes per operation, from the graph alone: from the producer to the last reader; in-place pairs counted once. */
+/* Alive bytes per operation, from the graph alone: from the producer to the last reader;
+ * in-place pairs counted once. */
 static size_t recount(const kolo_plan *p)
 {
     const kolo_graph *g = p->graph;
@@ -109,7 +118,11 @@ static void test_networks(void)
     static const struct {
         const char *name;
         int64_t rows, side, channels;
-    } net[] = {{"mlp", 8, 28, 1}, {"lenet5", 8, 28, 1}, {"resnet20", 8, 32, 3}, {"resnet18", 2, 128, 3}, {"resnet50", 2, 128, 3}};
+    } net[] = {{"mlp", 8, 28, 1},
+               {"lenet5", 8, 28, 1},
+               {"resnet20", 8, 32, 3},
+               {"resnet18", 2, 128, 3},
+               {"resnet50", 2, 128, 3}};
     for (size_t i = 0; i < sizeof net / sizeof *net; i++) {
         kolo_graph *g = NULL;
         kolo_plan_config c = usual();
@@ -117,8 +130,10 @@ static void test_networks(void)
         kolo_plan *p = make(net[i].name, net[i].rows, net[i].side, net[i].channels, &g, &c);
         if (p) {
             size_t peak = p->arena_bytes[KOLO_ARENA_ACTIVATION];
-            is_int(p->least_activation, recount(p), "%s: the lower bound is what a recount from the graph gives", net[i].name);
-            ok(peak <= p->least_activation * 103 / 100, "%s: the peak %zu is within 3 %% of it", net[i].name, peak);
+            is_int(p->least_activation, recount(p),
+                   "%s: the lower bound is what a recount from the graph gives", net[i].name);
+            ok(peak <= p->least_activation * 103 / 100, "%s: the peak %zu is within 3 %% of it", net[i].name,
+               peak);
         }
         kolo_plan_destroy(&p);
         kolo_graph_destroy(&g);
@@ -174,13 +189,15 @@ static void test_slots_share(void)
     many = make("resnet20", 4, 16, 3, &h, &c);
     ok(one && many && one->arena_bytes[KOLO_ARENA_ACTIVATION] == many->arena_bytes[KOLO_ARENA_ACTIVATION],
        "micro-batches run in the same memory, one after another");
-    ok(many && many->arena_bytes[KOLO_ARENA_PART] == many->arena_bytes[KOLO_ARENA_GRADIENT], "fast sums keep one level of parts");
+    ok(many && many->arena_bytes[KOLO_ARENA_PART] == many->arena_bytes[KOLO_ARENA_GRADIENT],
+       "fast sums keep one level of parts");
     kolo_plan_destroy(&many);
     kolo_graph_destroy(&h);
     c.canonical = true;
     c.slots = 8;
     many = make("resnet20", 4, 16, 3, &h, &c);
-    ok(many && many->arena_bytes[KOLO_ARENA_PART] == 3 * many->arena_bytes[KOLO_ARENA_GRADIENT], "canonical sums of 8 blocks keep three");
+    ok(many && many->arena_bytes[KOLO_ARENA_PART] == 3 * many->arena_bytes[KOLO_ARENA_GRADIENT],
+       "canonical sums of 8 blocks keep three");
     kolo_plan_destroy(&one);
     kolo_plan_destroy(&many);
     kolo_graph_destroy(&g);
@@ -196,12 +213,14 @@ static void test_buckets(void)
     if (!p) return;
     int large = 0;
     for (int b = 0; b < p->buckets; b++) large += (double)p->bucket[b].count * 4 >= c.bucket_bytes;
-    ok(p->buckets >= 5 && large >= p->buckets - 2, "buckets hold at least bucket_mb, but for the last two: %d of %d", large, p->buckets);
+    ok(p->buckets >= 5 && large >= p->buckets - 2,
+       "buckets hold at least bucket_mb, but for the last two: %d of %d", large, p->buckets);
     ok((double)p->bucket[p->buckets - 1].count * 4 <= c.bucket_bytes / 8, "the last one is small");
     const kolo_binding *h = p->home;
     int conv1 = kolo_graph_find(g, "conv1.weight"), fc = kolo_graph_find(g, "fc.weight");
     ok(h[fc].offset < h[conv1].offset, "what backward makes first stands first");
-    ok(h[g->grad[conv1]].offset == h[conv1].offset + p->reduced_front, "a parameter stands where its gradient does");
+    ok(h[g->grad[conv1]].offset == h[conv1].offset + p->reduced_front,
+       "a parameter stands where its gradient does");
     kolo_plan_destroy(&p);
     kolo_graph_destroy(&g);
 }
@@ -256,7 +275,8 @@ static void test_attributes(void)
         odd += hash && hash != plain;
         if (hash == plain) diag("attribute %d is not in the hash", k);
     }
-    ok(plain && plain == hash_with(0) && odd == ATTRIBUTES, "another activation, dropout, detector, anchor, ..., another hash");
+    ok(plain && plain == hash_with(0) && odd == ATTRIBUTES,
+       "another activation, dropout, detector, anchor, ..., another hash");
 }
 
 static void test_hash(void)
@@ -277,13 +297,15 @@ static void test_hash(void)
 
     kolo_graph *g = NULL;
     kolo_plan *p = make("resnet20", 2, 16, 3, &g, &c);
-    uint64_t *before = calloc((size_t)p->actions + 1, sizeof *before), *after = calloc((size_t)p->actions + 1, sizeof *after);
+    uint64_t *before = calloc((size_t)p->actions + 1, sizeof *before),
+             *after = calloc((size_t)p->actions + 1, sizeof *after);
     kolo_plan_hashes(p, before);
     int64_t at = p->actions / 2;
     while (p->action[at].kind != KOLO_ACTION_RUN) at++;
     p->binding[p->action[at].binding].offset += 64;
     kolo_plan_hashes(p, after);
-    ok(before[at] == after[at] && before[at + 1] != after[at + 1] && before[p->actions] != after[p->actions], "hashes part at the action that differs");
+    ok(before[at] == after[at] && before[at + 1] != after[at + 1] && before[p->actions] != after[p->actions],
+       "hashes part at the action that differs");
     free(before);
     free(after);
     kolo_plan_destroy(&p);
@@ -303,7 +325,8 @@ static void test_print(void)
     char want[64];
     snprintf(want, sizeof want, "%zu", kolo_plan_bytes(p));
     ok(rc == 0 && strstr(text, want), "the peak is printed to the byte");
-    ok(strstr(text, "reduce bucket 0") && strstr(text, "conv1.weight") && strstr(text, "load micro-batch 1"), "actions are printed");
+    ok(strstr(text, "reduce bucket 0") && strstr(text, "conv1.weight") && strstr(text, "load micro-batch 1"),
+       "actions are printed");
     size_t lines = 0;
     for (const char *s = text; *s; s++) lines += *s == '\n';
     ok(lines > (size_t)p->actions, "all of them");

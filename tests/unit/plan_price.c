@@ -1,4 +1,5 @@
-/* What a step costs: bytes and FLOP by class against counts made here by hand, times against rates; the tables of rates. */
+/* What a step costs: bytes and FLOP by class against counts made here by hand, times against rates;
+ * the tables of rates. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,34 @@ static void test_rules(void)
     kolo_graph_destroy(&g);
 }
 
+/* A data gradient with the sums of the norm in front: at once on a GPU in fp16, else one after another. */
+static void test_masked(void)
+{
+    static const float mean[4] = {0}, one[4] = {1, 1, 1, 1};
+    const kolo_conv_spec spec = {
+        .out = 16, .kernel = {1, 1}, .stride = {1, 1}, .weight = {KOLO_INIT_CONSTANT, 0}};
+    kolo_graph *g = NULL;
+    int at = -1;
+    if (kolo_graph_create(&g, "masked", true, KOLO_F16) < 0) return;
+    int x = kolo_normalize(g, kolo_input(g, 2, 6, 6, 3, 1), mean, one);
+    x = kolo_relu(g, "r", kolo_batch_norm(g, "n", kolo_conv(g, "a", x, &spec), 1e-5, 0.1, 1));
+    kolo_cross_entropy(g, kolo_global_avg_pool(g, "p", kolo_conv(g, "b", x, &spec)), 0);
+    ok(kolo_graph_fuse(g) == 0 && kolo_graph_backward(g) == 0 && kolo_graph_fuse_grad(g) == 0,
+       "a fused gradient");
+    for (int i = 0; i < g->nodes; i++)
+        if (g->node[i].op == KOLO_OP_conv_grad_norm) at = i;
+    const double map = 2 * 16 * 36 * 2, w = 16 * 16 * 2, vectors = 2 * 16 * 2, sums = 33 * 8;
+    const double made = 32 * 8 + 2 * 16 * 4;
+    kolo_traffic t = traffic(g, at, true, true);
+    ok(near(t.read, 2 * map + w + vectors + sums, 1e-9) && near(t.written, map + made, 1e-9),
+       "reads dy and what is normed, and writes g");
+    t = traffic(g, at, false, true);
+    ok(near(t.read, 5 * map + w + vectors + sums, 1e-9) && near(t.written, 2 * map + made, 1e-9),
+       "without a library for it g is made, masked, and read with what is normed for its sums");
+    is_int(kolo_node_class(g, &g->node[at]), KOLO_CLASS_CONV_DATA, "it counts as the gradient of the data");
+    kolo_graph_destroy(&g);
+}
+
 /* ---- times ---- */
 
 static kolo_rates simple(void)
@@ -321,6 +350,7 @@ int main(void)
     snprintf(path, sizeof path, "%s/gpu.yaml", folder);
     test_resnet50();
     test_rules();
+    test_masked();
     test_times();
     test_tables();
     kolo_backend_destroy(&backend);

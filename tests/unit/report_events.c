@@ -14,7 +14,14 @@ static char path[128];
 
 static kolo_step_event step_event(int64_t step)
 {
-    return (kolo_step_event){.step = step, .epoch = step / 4, .loss = 1.0 / (double)step, .lr = .1, .top1 = .5, .grad_norm = 2, .seconds = .25, .wait = 0};
+    return (kolo_step_event){.step = step,
+                             .epoch = step / 4,
+                             .loss = 1.0 / (double)step,
+                             .lr = .1,
+                             .top1 = .5,
+                             .grad_norm = 2,
+                             .seconds = .25,
+                             .wait = 0};
 }
 
 static void write_steps(int64_t after, int64_t from, int64_t to, int64_t *repeated)
@@ -72,7 +79,8 @@ static void lines(void)
     is_int(count_lines(&bad, &steps), 11, "one line an event");
     ok(bad == 0 && steps == 10, "each of them a JSON object with \"event\" first");
     char *text = contents();
-    ok(strstr(text, "{\"event\":\"step\",\"step\":3,\"epoch\":0,\"loss\":0.333333333,\"lr\":0.1,"), "the loss has 9 digits");
+    ok(strstr(text, "{\"event\":\"step\",\"step\":3,\"epoch\":0,\"loss\":0.333333333,\"lr\":0.1,"),
+       "the loss has 9 digits");
     free(text);
 }
 
@@ -94,15 +102,18 @@ static void cut(void)
 
     append("{\"event\":\"step\",\"step\":11,\"lo", 29);
     write_steps(10, 11, 12, &repeated);
-    ok(count_lines(&bad, &steps) == 15 && steps == 12 && bad == 0 && repeated == 0, "a torn last line is dropped");
+    ok(count_lines(&bad, &steps) == 15 && steps == 12 && bad == 0 && repeated == 0,
+       "a torn last line is dropped");
     append("{\"event\":\"ev\0\0\0\0\0\0\n", 20);
     write_steps(12, 13, 13, &repeated);
     ok(count_lines(&bad, &steps) == 17 && steps == 13 && bad == 0, "and one that a crash filled with zeros");
     append("{\"step\": 14, \"event\": \"step\"}\n{\"event\":\"eval\",\"step\":14}\n", 58);
     write_steps(13, 14, 14, &repeated);
-    ok(repeated == 1 && count_lines(&bad, &steps) == 19 && steps == 14, "events of other writers and what follows a cut step go too");
+    ok(repeated == 1 && count_lines(&bad, &steps) == 19 && steps == 14,
+       "events of other writers and what follows a cut step go too");
     write_steps(0, 1, 2, &repeated);
-    ok(repeated == 14 && count_lines(&bad, &steps) == 3 && steps == 2, "a run that begins anew keeps nothing and says what it repeats");
+    ok(repeated == 14 && count_lines(&bad, &steps) == 3 && steps == 2,
+       "a run that begins anew keeps nothing and says what it repeats");
 }
 
 static void texts(void)
@@ -110,7 +121,8 @@ static void texts(void)
     kolo_events *e = NULL;
     int bad, steps;
     kolo_events_open(&e, folder, 2, NULL);
-    kolo_events_write(e, "eval \"x\"", "\"top1\":%.9g,\"loss\":%g,\"worst\":%f,\"name\":\"nan and inf\"", .5, (double)NAN, -(double)INFINITY);
+    kolo_events_write(e, "eval \"x\"", "\"top1\":%.9g,\"loss\":%g,\"worst\":%f,\"name\":\"nan and inf\"", .5,
+                      (double)NAN, -(double)INFINITY);
     kolo_events_write(e, "none", "%s", "");
     kolo_events_write(e, "note", "\"text\":\"%s\"", "two\nlines\tand a tab");
     kolo_events_write(e, "slip", "\"text\": %s", "unquoted \"text\"");
@@ -120,7 +132,8 @@ static void texts(void)
     is_int(count_lines(&bad, &steps), 8, "five more lines on the disk before the file is closed");
     is_int(bad, 0, "all of them JSON, whatever was in them");
     char *text = contents();
-    ok(strstr(text, "\"loss\":null,\"worst\":null,\"name\":\"nan and inf\""), "nan and inf are null, but not within a text");
+    ok(strstr(text, "\"loss\":null,\"worst\":null,\"name\":\"nan and inf\""),
+       "nan and inf are null, but not within a text");
     ok(strstr(text, "\"loss\":null,\"lr\":null"), "in steps too");
     free(text);
     kolo_events_close(&e);
@@ -161,7 +174,8 @@ int main(void)
     cut();
     texts();
     full_disk();
-    is_int(kolo_events_open(&none, "/nonexistent", 0, NULL), KOLO_EIO, "a folder that is not there (%s)", kolo_error_text());
+    is_int(kolo_events_open(&none, "/nonexistent", 0, NULL), KOLO_EIO, "a folder that is not there (%s)",
+           kolo_error_text());
     kolo_folder_remove(folder);
     return done_testing();
 }

@@ -46,7 +46,8 @@ static void in_a_log(void)
     kolo_progress_phase(p, 0, 0, 10, 100, 32);
     kolo_progress_step(p, 1, 2.5, .1, .25, -1);
     char *text = back();
-    ok(count(text, "\n") == 1 && strstr(text, "epoch 1/10  step 1/1000  loss 2.5000  lr 0.1  -- img/s  wait 25.0%  ETA --"),
+    ok(count(text, "\n") == 1 &&
+           strstr(text, "epoch 1/10  step 1/1000  loss 2.5000  lr 0.1  -- img/s  wait 25.0%  ETA --"),
        "the first step says a line at once: %.90s", text);
     ok(!strchr(text, '\033') && !strchr(text, '\r'), "without control characters");
     free(text);
@@ -55,8 +56,10 @@ static void in_a_log(void)
     kolo_progress_note(p, "step %d: validation", 999);
     kolo_progress_step(p, 1000, 1.5, .05, NAN, -1);
     text = back();
-    ok(count(text, "\n") == 2 && strstr(text, "step 999: validation\n"), "then the interval is kept, and notes are lines of their own");
-    ok(strstr(text, "100%  epoch 10/10  step 1000/1000  loss 1.5000") && strstr(text, "ETA 0:00:00"), "the last step is told");
+    ok(count(text, "\n") == 2 && strstr(text, "step 999: validation\n"),
+       "then the interval is kept, and notes are lines of their own");
+    ok(strstr(text, "100%  epoch 10/10  step 1000/1000  loss 1.5000") && strstr(text, "ETA 0:00:00"),
+       "the last step is told");
     free(text);
     kolo_progress_destroy(&p);
     kolo_options_free(&o);
@@ -81,8 +84,10 @@ static void rate(void)
     char *text = back();
     const char *last = strstr(text, "step 46/");
     double got = 0;
-    ok(last && sscanf(last, "step 46/100 loss 1.0000 lr 1 %lf img/s", &got) == 1, "a line a step at progress=0");
-    ok(got > slowest * 0.95 - 1 && got <= 201, "10 pictures every 50 ms are %.0f img/s, at least %.0f", got, slowest);
+    ok(last && sscanf(last, "step 46/100 loss 1.0000 lr 1 %lf img/s", &got) == 1,
+       "a line a step at progress=0");
+    ok(got > slowest * 0.95 - 1 && got <= 201, "10 pictures every 50 ms are %.0f img/s, at least %.0f", got,
+       slowest);
     free(text);
     to_file();
     kolo_progress_pause(p);
@@ -91,7 +96,8 @@ static void rate(void)
     text = back();
     double after = 0;
     last = strstr(text, "step 47/");
-    ok(last && sscanf(last, "step 47/100 loss 1.0000 lr 1 %lf img/s", &after) == 1 && fabs(after - got) < 1, "a pause is not training time");
+    ok(last && sscanf(last, "step 47/100 loss 1.0000 lr 1 %lf img/s", &after) == 1 && fabs(after - got) < 1,
+       "a pause is not training time");
     free(text);
     kolo_progress_destroy(&p);
     kolo_options_free(&o);
@@ -122,7 +128,8 @@ static void at_a_terminal(void)
     dup2(saved_stderr, STDERR_FILENO);
     ssize_t n = read(master, text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
-    ok(strstr(text, "\033[K") && strchr(text, '[') && count(text, "#") == 12 && count(text, "\n") == 0, "one line in place with half a bar of 24");
+    ok(strstr(text, "\033[K") && strchr(text, '[') && count(text, "#") == 12 && count(text, "\n") == 0,
+       "one line in place with half a bar of 24");
     ok(strstr(text, "\033[36m"), "in colour");
     size.ws_col = 40;
     ioctl(slave, TIOCSWINSZ, &size);

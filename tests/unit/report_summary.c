@@ -40,16 +40,21 @@ int main(void)
     setenv("SLURM_JOB_PARTITION", "cpu", 1);
     setenv("SLURM_JOB_ID", "1234", 1);
     kolo_summary_environment(&want);
-    ok(!strcmp(want.account, "proj1") && !strcmp(want.partition, "cpu") && !strcmp(want.job, "1234") && *want.version, "Slurm's environment and the version");
+    ok(!strcmp(want.account, "proj1") && !strcmp(want.partition, "cpu") && !strcmp(want.job, "1234") &&
+           *want.version,
+       "Slurm's environment and the version");
     is_int(kolo_summary_write(folder, &want), 0, "written (%s)", kolo_error_text());
     memset(&got, 0x55, sizeof got);
     is_int(kolo_summary_read(folder, &got), 1, "read back");
-    ok(!strcmp(got.state, want.state) && !strcmp(got.next, want.next) && !strcmp(got.job, "1234") && !strcmp(got.model, "resnet50"), "texts survive");
-    ok(got.steps == want.steps && got.repeated_steps == 7 && got.restarts == 2 && got.ranks == 8 && got.peak_bytes == want.peak_bytes &&
-           got.planned_bytes == want.planned_bytes,
+    ok(!strcmp(got.state, want.state) && !strcmp(got.next, want.next) && !strcmp(got.job, "1234") &&
+           !strcmp(got.model, "resnet50"),
+       "texts survive");
+    ok(got.steps == want.steps && got.repeated_steps == 7 && got.restarts == 2 && got.ranks == 8 &&
+           got.peak_bytes == want.peak_bytes && got.planned_bytes == want.planned_bytes,
        "counts survive");
-    ok(got.loss == want.loss && got.top1 == want.top1 && got.best_top1 == 0 && got.top5 < 0 && got.wall_seconds == 1e6 && got.mb_per_s == 99.5 &&
-           got.cache_hits == 5000000000 && got.bad_samples == 3,
+    ok(got.loss == want.loss && got.top1 == want.top1 && got.best_top1 == 0 && got.top5 < 0 &&
+           got.wall_seconds == 1e6 && got.mb_per_s == 99.5 && got.cache_hits == 5000000000 &&
+           got.bad_samples == 3,
        "figures survive");
     kolo_file_read(path, &text, NULL);
     cJSON *o = cJSON_Parse(text);
@@ -70,12 +75,14 @@ int main(void)
     FILE *f = fopen(path, "w");
     fputs("{\"steps\": 1e400, \"ranks\": \"x\", \"state\": 5, \"threads\": -3}", f);
     fclose(f);
-    ok(kolo_summary_read(folder, &got) == 1 && got.ranks == 0 && got.threads == 0 && !*got.state, "foreign values do no harm");
+    ok(kolo_summary_read(folder, &got) == 1 && got.ranks == 0 && got.threads == 0 && !*got.state,
+       "foreign values do no harm");
     f = fopen(path, "w");
     fputs("{\"steps\": 1", f);
     fclose(f);
     is_int(kolo_summary_read(folder, &got), 0, "a torn summary is none");
-    is_int(kolo_summary_write("/nonexistent", &want) < 0, 1, "a folder that is not there (%s)", kolo_error_text());
+    is_int(kolo_summary_write("/nonexistent", &want) < 0, 1, "a folder that is not there (%s)",
+           kolo_error_text());
     kolo_folder_remove(folder);
     return done_testing();
 }

@@ -1,5 +1,6 @@
-/* Recursive halving, farthest partner first, within blocks of powers of two (members of the bits of n, largest first); the sums then go from block to block,
- * smallest first, and back. Traffic between neighbours is the least here: for ranks that were dealt to nodes in turn. Thakur, Rabenseifner, Gropp, IJHPCA 2005. */
+/* Recursive halving, farthest partner first, within blocks of powers of two (members of the bits of n,
+ * largest first); the sums then go from block to block, smallest first, and back. Traffic between neighbours
+ * is the least here: for ranks that were dealt to nodes in turn. Thakur, Rabenseifner, Gropp, IJHPCA 2005. */
 #include "comm/algorithm/build.h"
 
 typedef struct blocks {
@@ -23,7 +24,8 @@ static blocks blocks_of(int me, int n)
     return v;
 }
 
-/* Piece i of a block of d: the highest bit chose first, so that pieces lie in order and those of a larger block nest in these. */
+/* Piece i of a block of d: the highest bit chose first, so that pieces lie in order and those of a larger
+ * block nest in these. */
 static comm_range piece_of(comm_range r, int i, int d)
 {
     for (int bit = d / 2; bit >= 1; bit /= 2) {
@@ -34,12 +36,13 @@ static comm_range piece_of(comm_range r, int i, int d)
     return r;
 }
 
-static void take(comm_build *b, int from, comm_range r, bool mine_left)
+static void blocks_take(comm_build *b, int from, comm_range r, bool mine_left)
 {
     comm_place mine = comm_build_mine(b, r.from), other = comm_scratch(b->spare);
     comm_build_receive(b, from, other, comm_length(r));
     comm_build_wait_all(b);
-    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine, comm_length(r));
+    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine,
+                       comm_length(r));
     b->brought = false;
 }
 
@@ -49,7 +52,7 @@ static void reduce_block(comm_build *b, const blocks *v, comm_range whole)
     for (int d = v->size / 2, parts = 2; d >= 1; d /= 2, parts *= 2) {
         comm_range give = piece_of(whole, (i ^ d) / d, parts);
         comm_build_send(b, v->first + (i ^ d), comm_build_mine(b, give.from), comm_length(give));
-        take(b, v->first + (i ^ d), piece_of(whole, i / d, parts), (i & d) == 0);
+        blocks_take(b, v->first + (i ^ d), piece_of(whole, i / d, parts), (i & d) == 0);
     }
 }
 
@@ -73,7 +76,7 @@ int comm_make_allreduce_binary_blocks(comm_schedule *schedule, const comm_proble
     comm_range mine = piece_of(whole, i, v.size);
     comm_build_widen(&b, whole);
     reduce_block(&b, &v, whole);
-    if (v.smaller) take(&b, v.smaller_first + i / (v.size / v.smaller), mine, true);
+    if (v.smaller) blocks_take(&b, v.smaller_first + i / (v.size / v.smaller), mine, true);
     for (int x = 0; x < share; x++) {
         comm_range r = piece_of(whole, i * share + x, v.larger);
         comm_build_send(&b, v.larger_first + i * share + x, comm_build_mine(&b, r.from), comm_length(r));
@@ -86,7 +89,9 @@ int comm_make_allreduce_binary_blocks(comm_schedule *schedule, const comm_proble
     comm_build_wait_all(&b);
     if (!v.larger) comm_build_settle(&b, mine);
     b.settled = true;
-    if (v.smaller) comm_build_send(&b, v.smaller_first + i / (v.size / v.smaller), comm_build_result(&b, mine.from), comm_length(mine));
+    if (v.smaller)
+        comm_build_send(&b, v.smaller_first + i / (v.size / v.smaller), comm_build_result(&b, mine.from),
+                        comm_length(mine));
     comm_build_wait_all(&b);
     gather_block(&b, &v, whole);
     b.brought = b.brought && p->members == 1;

@@ -15,7 +15,7 @@ static void number(comm_build *b, const comm_problem *p, void (*how)(const comm_
         s->order = kolo_alloc((size_t)(3 * n + 1) * sizeof *s->order);
         s->orders = s->order ? 3 * n + 1 : 0;
         if (!s->order) {
-            s->status = KOLO_ECONFIG;
+            s->status = KOLO_ENOMEM;
             return;
         }
     }
@@ -32,7 +32,11 @@ void comm_build_deal(comm_build *b, const comm_problem *p)
 
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem)
 {
-    comm_build b = {.s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
+    comm_build b = {.s = schedule,
+                    .me = problem->me,
+                    .n = problem->members,
+                    .sum = comm_own(0),
+                    .brought = !problem->in_place};
     if (problem->half) {
         b.half = b.brought = true;
         b.sum = comm_scratch(0);
@@ -54,12 +58,12 @@ int comm_build_end(comm_build *b, comm_range r)
     return b->s->status;
 }
 
-static void add(comm_build *b, comm_action action)
+static void build_add(comm_build *b, comm_action action)
 {
     comm_schedule *s = b->s;
     if (s->status < 0) return;
     if (kolo_grow(&s->action, &s->capacity, s->actions, sizeof action) < 0) {
-        s->status = KOLO_ECONFIG;
+        s->status = KOLO_ENOMEM;
         return;
     }
     s->action[s->actions++] = action;
@@ -67,32 +71,40 @@ static void add(comm_build *b, comm_action action)
 
 static void need(comm_build *b, comm_place at, int64_t count)
 {
-    int64_t end = at.buffer == COMM_SCRATCH ? at.at + count : at.buffer == COMM_RAW ? (at.at + count + 1) / 2 : 0;
+    int64_t end = at.buffer == COMM_SCRATCH ? at.at + count
+                  : at.buffer == COMM_RAW   ? (at.at + count + 1) / 2
+                                            : 0;
     if (end > b->s->scratch) b->s->scratch = end;
 }
 
-static void post(comm_build *b, int kind, int peer, comm_place at, int64_t count)
+static void build_post(comm_build *b, int kind, int peer, comm_place at, int64_t count)
 {
     if (count > 0) need(b, at, count);
     for (int64_t done = 0; done < count; done += COMM_MESSAGE_MAX) {
         comm_action a = {.kind = kind, .peer = b->member ? b->member[peer] : peer};
         *(kind == COMM_SEND ? &a.left : &a.out) = comm_shift(at, done);
         a.count = count - done < COMM_MESSAGE_MAX ? count - done : COMM_MESSAGE_MAX;
-        add(b, a);
+        build_add(b, a);
         b->s->posts++;
     }
 }
 
-void comm_build_send(comm_build *b, int to, comm_place at, int64_t count) { post(b, COMM_SEND, to, at, count); }
+void comm_build_send(comm_build *b, int to, comm_place at, int64_t count)
+{
+    build_post(b, COMM_SEND, to, at, count);
+}
 
-void comm_build_receive(comm_build *b, int from, comm_place at, int64_t count) { post(b, COMM_RECEIVE, from, at, count); }
+void comm_build_receive(comm_build *b, int from, comm_place at, int64_t count)
+{
+    build_post(b, COMM_RECEIVE, from, at, count);
+}
 
 void comm_build_wait(comm_build *b, int64_t serial)
 {
     const comm_schedule *s = b->s;
     const comm_action *last = s->actions ? &s->action[s->actions - 1] : NULL;
     if (serial < 0 || (last && last->kind == COMM_WAIT && last->count >= serial)) return;
-    add(b, (comm_action){.kind = COMM_WAIT, .count = serial});
+    build_add(b, (comm_action){.kind = COMM_WAIT, .count = serial});
 }
 
 void comm_build_wait_all(comm_build *b) { comm_build_wait(b, b->s->posts - 1); }
@@ -101,7 +113,8 @@ void comm_build_combine(comm_build *b, comm_place out, comm_place left, comm_pla
 {
     if (count <= 0) return;
     need(b, out, count);
-    add(b, (comm_action){.kind = COMM_COMBINE, .out = out, .left = left, .right = right, .count = count});
+    build_add(b,
+              (comm_action){.kind = COMM_COMBINE, .out = out, .left = left, .right = right, .count = count});
 }
 
 void comm_build_copy(comm_build *b, comm_place out, comm_place from, int64_t count)
@@ -110,19 +123,29 @@ void comm_build_copy(comm_build *b, comm_place out, comm_place from, int64_t cou
     comm_action *last = s->actions ? &s->action[s->actions - 1] : NULL;
     if (count <= 0) return;
     need(b, out, count);
-    if (last && last->kind == COMM_COPY && last->out.buffer == out.buffer && last->left.buffer == from.buffer && last->out.at + last->count == out.at &&
+    if (last && last->kind == COMM_COPY && last->out.buffer == out.buffer &&
+        last->left.buffer == from.buffer && last->out.at + last->count == out.at &&
         last->left.at + last->count == from.at)
         last->count += count;
-    else add(b, (comm_action){.kind = COMM_COPY, .out = out, .left = from, .count = count});
+    else build_add(b, (comm_action){.kind = COMM_COPY, .out = out, .left = from, .count = count});
 }
 
-void comm_build_call(comm_build *b, int what, int64_t argument) { add(b, (comm_action){.kind = COMM_CALL, .peer = what, .count = argument}); }
+void comm_build_call(comm_build *b, int what, int64_t argument)
+{
+    build_add(b, (comm_action){.kind = COMM_CALL, .peer = what, .count = argument});
+}
 
 comm_place comm_build_sum(const comm_build *b, int64_t at) { return comm_shift(b->sum, at); }
 
-comm_place comm_build_mine(const comm_build *b, int64_t at) { return b->brought ? comm_input(at) : comm_build_sum(b, at); }
+comm_place comm_build_mine(const comm_build *b, int64_t at)
+{
+    return b->brought ? comm_input(at) : comm_build_sum(b, at);
+}
 
-comm_place comm_build_result(const comm_build *b, int64_t at) { return b->half ? comm_own(at) : comm_build_sum(b, at); }
+comm_place comm_build_result(const comm_build *b, int64_t at)
+{
+    return b->half ? comm_own(at) : comm_build_sum(b, at);
+}
 
 void comm_build_settle(comm_build *b, comm_range r)
 {
@@ -137,7 +160,10 @@ void comm_build_widen(comm_build *b, comm_range r)
     b->brought = false;
 }
 
-comm_place comm_build_slot(int64_t at, int64_t count, bool raw) { return raw ? (comm_place){COMM_RAW, 2 * at + count} : comm_scratch(at); }
+comm_place comm_build_slot(int64_t at, int64_t count, bool raw)
+{
+    return raw ? (comm_place){COMM_RAW, 2 * at + count} : comm_scratch(at);
+}
 
 comm_place *comm_build_places(comm_build *b, int n)
 {
@@ -146,7 +172,7 @@ comm_place *comm_build_places(comm_build *b, int n)
         free(s->place);
         s->place = kolo_alloc((size_t)n * sizeof *s->place);
         s->places = s->place ? n : 0;
-        if (!s->place) s->status = KOLO_ECONFIG;
+        if (!s->place) s->status = KOLO_ENOMEM;
     }
     return s->place;
 }
@@ -164,11 +190,14 @@ static void fold(comm_build *b, comm_place *place, int first, int n, int mine, c
     place[first] = to;
 }
 
-void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count) { fold(b, place, 0, n, mine, out, count); }
+void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count)
+{
+    fold(b, place, 0, n, mine, out, count);
+}
 
-static int in_circle(const comm_circle *c, int i) { return c->first + i * c->stride; }
+static int in_circle(const comm_subgroup *c, int i) { return c->first + i * c->stride; }
 
-comm_range comm_circle_reduce(comm_build *b, const comm_circle *c, comm_range r)
+comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_range r)
 {
     comm_range mine = c->me < c->owners ? comm_cut(r, c->owners, c->me) : (comm_range){r.from, r.from};
     comm_place *place = comm_build_places(b, c->size);
@@ -195,7 +224,7 @@ comm_range comm_circle_reduce(comm_build *b, const comm_circle *c, comm_range r)
     return mine;
 }
 
-void comm_circle_spread(comm_build *b, const comm_circle *c, comm_range r)
+void comm_subgroup_spread(comm_build *b, const comm_subgroup *c, comm_range r)
 {
     comm_range mine = c->me < c->owners ? comm_cut(r, c->owners, c->me) : (comm_range){r.from, r.from};
     for (int k = 1; k < c->size; k++) {
@@ -225,7 +254,7 @@ comm_parts comm_parts_of(comm_build *b, const int64_t *counts)
         parts.count[i] = counts[comm_member(b, i)];
     }
     if (!offset || !memory) {
-        b->s->status = KOLO_ECONFIG;
+        b->s->status = KOLO_ENOMEM;
         comm_parts_free(&parts);
     }
     free(offset);

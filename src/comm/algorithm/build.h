@@ -1,9 +1,11 @@
-/* What the algorithms write their actions with. A builder is one member's view of a team: all members of a group, or some of them in an order of the
- * algorithm's own. Places and ranges are in elements of the vector. */
+/* What the algorithms write their actions with. A builder is one member's view of a team: all members of a
+ * group, or some of them in an order of the algorithm's own. Places and ranges are in elements of the
+ * vector. */
 #ifndef KOLO_COMM_BUILD_H
 #define KOLO_COMM_BUILD_H
 
 #include "comm/algorithm/algorithm.h"
+#include "comm/tree.h"
 
 typedef struct comm_range {
     int64_t from, to;
@@ -15,12 +17,14 @@ typedef struct comm_build {
     const int *member; /* [n] numbers in the group; NULL: the team is the group */
     comm_place sum;    /* of element 0 of the running sum */
     int64_t spare;     /* scratch is free from here on */
-    bool brought;      /* nothing was added yet: what this member brings stands in COMM_INPUT, and only there */
-    bool half;         /* of the problem */
-    bool settled;      /* half: results stand in COMM_OWN, rounded */
+    /* nothing was added yet: what this member brings stands in COMM_INPUT, and only there */
+    bool brought;
+    bool half;    /* of the problem */
+    bool settled; /* half: results stand in COMM_OWN, rounded */
 } comm_build;
 
-/* What every member of a team brings or gets of one vector, which lies in the order of the group: by the numbers of the team. */
+/* What every member of a team brings or gets of one vector, which lies in the order of the group: by the
+ * numbers of the team. */
 typedef struct comm_parts {
     int64_t *at, *count; /* [n], [n] */
 } comm_parts;
@@ -50,8 +54,9 @@ static inline int comm_power_until(int n) /* largest power of two <= n, n >= 1 *
     return p;
 }
 
-/* Empties the schedule. The team is the group node by node (comm_number_members), so that those near each other are on one node wherever the launcher put them; a
- * root is number 0. Sums of the problem go to COMM_OWN. */
+/* Empties the schedule. The team is the group node by node (comm_number_members), so that those
+ * near each other are on one node wherever the launcher put them; a root is number 0. Sums of the
+ * problem go to COMM_OWN. */
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem);
 /* Counts the team anew: the first member of every node, then the second, ... */
 void comm_build_deal(comm_build *b, const comm_problem *problem);
@@ -79,34 +84,39 @@ void comm_build_settle(comm_build *b, comm_range r);
 void comm_build_widen(comm_build *b, comm_range r);
 /* Whether a team that has exchanged nothing yet does so in 16 bits. */
 static inline bool comm_build_raw(const comm_build *b) { return b->half && b->brought; }
-/* Scratch for `count` elements from element `at` on that come in: raw ones at the end of the room that their sum takes. */
+/* Scratch for `count` elements from element `at` on that come in: raw ones at the end of the room
+ * that their sum takes. */
 comm_place comm_build_slot(int64_t at, int64_t count, bool raw);
 /* n places, memory of the schedule, good until the next call. NULL: the schedule's status says so. */
 comm_place *comm_build_places(comm_build *b, int n);
-/* Sums n >= 1 places (which it changes) in the tree that splits at the largest power of two below n. What place[mine] goes into is written to `out`, the rest to
- * the places themselves, which must be scratch (comm_build_slot). */
+/* Sums n >= 1 places (which it changes) in the tree that splits at the largest power of two below n.
+ * What place[mine] goes into is written to `out`, the rest to the places themselves, which must be
+ * scratch (comm_build_slot). */
 void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count);
 
 /* Members first, first + stride, ... of the team; the first `owners` get a part each of what all bring. */
-typedef struct comm_circle {
+typedef struct comm_subgroup {
     int first, stride, size, owners, me; /* me: in the circle */
-} comm_circle;
+} comm_subgroup;
 /* All at once; sums in the order of the circle. Returns this member's part, empty if it owns none. */
-comm_range comm_circle_reduce(comm_build *b, const comm_circle *c, comm_range r);
+comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_range r);
 /* The owners' parts go to all of the circle. */
-void comm_circle_spread(comm_build *b, const comm_circle *c, comm_range r);
+void comm_subgroup_spread(comm_build *b, const comm_subgroup *c, comm_range r);
 
-/* ---- algorithms that others consist of: allreduce of a range, in COMM_OWN at the end ------------------------------------------ */
-void comm_multiply(comm_build *b, comm_range r, const int *radix, int steps); /* recursive multiplying; the product of radix: members or more */
-void comm_double(comm_build *b, comm_range r);                                /* the same by twos */
-void comm_halve(comm_build *b, comm_range r);                                 /* Rabenseifner */
+/* ---- algorithms that others consist of: allreduce of a range, in COMM_OWN at the end ------------------- */
+/* recursive multiplying; the product of radix: members or more */
+void comm_multiply(comm_build *b, comm_range r, const int *radix, int steps);
+void comm_double(comm_build *b, comm_range r); /* the same by twos */
+void comm_halve(comm_build *b, comm_range r);  /* Rabenseifner */
 void comm_ring(comm_build *b, comm_range r, int64_t segment);
-/* Part k of the range is summed by member k. tree: NULL for that over members; else its fragments stand in COMM_PART + index (schedule.h). */
+/* Part k of the range is summed by member k. tree: NULL for that over members; else its fragments stand in
+ * COMM_PART + index (schedule.h). */
 int comm_direct(comm_build *b, comm_range r, const comm_tree *tree);
 
 /* radix: [steps], their product members or more; NULL: by twos. */
 void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_place from, int64_t count);
-/* Parts are of COMM_OWN. Those of members i .. i + held[i] - 1 stand there already at member i; NULL: its own. */
+/* Parts are of COMM_OWN. Those of members i .. i + held[i] - 1 stand there already at
+ * member i; NULL: its own. */
 void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held);
 /* counts: by the numbers of the group. Caller frees; in vain: zeros, and the schedule's status says so. */
 comm_parts comm_parts_of(comm_build *b, const int64_t *counts);
@@ -114,19 +124,23 @@ void comm_parts_free(comm_parts *parts);
 /* Sums of counts[0 .. i - 1], n + 1 of them; caller frees. NULL: error text. */
 int64_t *comm_offsets(const int64_t *counts, int n);
 
-/* One member's place in a tree along which segments of a range flow, up to the root as sums, down from it as results. */
-enum { COMM_LIMB_CHILDREN = 16 };
-typedef struct comm_limb {
-    int parent, children, child[COMM_LIMB_CHILDREN]; /* parent: -1 at the root */
+/* One member's place in a tree along which segments of a range flow, up to the root as sums,
+ * down from it as results. */
+enum { COMM_TREE_CHILDREN = 16 };
+typedef struct comm_tree_node {
+    int parent, children, child[COMM_TREE_CHILDREN]; /* parent: -1 at the root */
     int before;                                      /* children whose sums stand left of this member's */
     int depth;
     comm_range range;
-} comm_limb;
-/* Several trees side by side, segment by segment (0: a size of its own). deepest: no member of any tree stands lower, and sums flow up first; -1: what the
- * root has flows down only. from: element 0 of what this member brings. */
-void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment, int deepest, comm_place from);
+} comm_tree_node;
+/* Several trees side by side, segment by segment (0: a size of its own). deepest: no member of any
+ * tree stands lower, and sums flow up first; -1: what the root has flows down only. from: element 0 of
+ * what this member brings. */
+void comm_flow(comm_build *b, const comm_tree_node *limb, int limbs, int64_t segment, int deepest,
+               comm_place from);
 
-#define ROW(collective, name, ordered, fits, cost, takes, help) int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *problem);
+#define ROW(collective, name, ordered, fits, cost, takes, help) \
+    int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *problem);
 #include "comm/algorithm/algorithms.def"
 #undef ROW
 

@@ -1,5 +1,6 @@
-/* What each algorithm costs, in seconds, by the messages of its slowest member: alpha + bytes x beta, and gamma a byte summed (Thakur, Rabenseifner, Gropp, IJHPCA 2005).
- * Members of a node that send to other nodes at the same time share its link, so the placement of members counts. */
+/* What each algorithm costs, in seconds, by the messages of its slowest member: alpha + bytes x beta, and
+ * gamma a byte summed (Thakur, Rabenseifner, Gropp, IJHPCA 2005). Members of a node that send to other nodes
+ * at the same time share its link, so the placement of members counts. */
 #include <math.h>
 
 #include "comm/algorithm/pack.h"
@@ -25,7 +26,8 @@ static int64_t partner(int64_t i, pattern how, int64_t d, int n)
     return i + ((digit + 1) % radix - digit) * d;
 }
 
-/* Seconds a byte from one to another in a node: as measured, or as all. Numbers are those of the builder, a root's is 0. */
+/* Seconds a byte from one to another in a node: as measured, or as all. Numbers are those of the
+ * builder, a root's is 0. */
 static double beta_of(const comm_problem *p, const comm_cost *c, int from, int to)
 {
     int n = p->members, root = comm_rooted(p->what) ? p->root : 0;
@@ -75,7 +77,8 @@ static double all_to_all(const comm_problem *p, const comm_cost *c, double bytes
     int n = p->members, nodes = nodes_of(p);
     double each = (double)n / nodes, out = each * (n - each) * bytes;
     if (n == 1) return 0;
-    return c->alpha[nodes > 1] * (1 + EXTRA * (n - 2)) + most(out * (nodes > 1 ? c->beta[1] : 0), bytes * to_each(p, c, each));
+    return c->alpha[nodes > 1] * (1 + EXTRA * (n - 2)) +
+           most(out * (nodes > 1 ? c->beta[1] : 0), bytes * to_each(p, c, each));
 }
 
 static double vector(const comm_problem *p) { return (double)p->count * (double)p->width; }
@@ -105,7 +108,7 @@ static int log2_up(int n)
     return levels;
 }
 
-/* ---- allreduce ---------------------------------------------------------------------------------------------------------------- */
+/* ---- allreduce ----------------------------------------------------------------------------------------- */
 
 /* Each reads its part of all vectors and writes it once: no message is cheaper. */
 double comm_cost_push(const comm_problem *p, const comm_cost *c)
@@ -131,18 +134,29 @@ static double by_groups_of(const comm_problem *p, const comm_cost *c, const comm
             one = most(one, t);
             all += j > 1 ? t - c->alpha[0] * (1 - EXTRA) : t;
         }
-        seconds += most(one, all) + (serves - 1) * bytes * c->beta[p->node_of != NULL] + (double)(groups - 1) * bytes * c->gamma;
+        seconds += most(one, all) + (serves - 1) * bytes * c->beta[p->node_of != NULL] +
+                   (double)(groups - 1) * bytes * c->gamma;
     }
     return seconds;
 }
 
-double comm_cost_doubling(const comm_problem *p, const comm_cost *c) { return by_groups_of(p, c, &(comm_radices){{2}}); }
+double comm_cost_doubling(const comm_problem *p, const comm_cost *c)
+{
+    return by_groups_of(p, c, &(comm_radices){{2}});
+}
 
-double comm_cost_multiplying(const comm_problem *p, const comm_cost *c) { return by_groups_of(p, c, &p->radix); }
+double comm_cost_multiplying(const comm_problem *p, const comm_cost *c)
+{
+    return by_groups_of(p, c, &p->radix);
+}
 
-double comm_cost_one_shot(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, vector(p)) + (p->members - 1) * vector(p) * c->gamma; }
+double comm_cost_one_shot(const comm_problem *p, const comm_cost *c)
+{
+    return all_to_all(p, c, vector(p)) + (p->members - 1) * vector(p) * c->gamma;
+}
 
-/* Steps of halving; where a right half of m < d is short, its holders send all that they have to d / m members, and get it back. */
+/* Steps of halving; where a right half of m < d is short, its holders send all that they have to d / m
+ * members, and get it back. */
 static double halving_steps(const comm_problem *p, const comm_cost *c, double bytes, bool back)
 {
     double seconds = 0, held = bytes, wide = 1;
@@ -150,18 +164,23 @@ static double halving_steps(const comm_problem *p, const comm_cost *c, double by
         int64_t right = p->members % (2 * d) - d, holders = 1;
         while (right > 0 && holders * 2 <= right) holders *= 2;
         if (2 * d <= p->members) {
-            seconds += step(p, c, XOR, d, held / 2 * wide) + (back ? step(p, c, XOR, d, held / 2) : 0) + held / 2 * c->gamma;
+            seconds += step(p, c, XOR, d, held / 2 * wide) + (back ? step(p, c, XOR, d, held / 2) : 0) +
+                       held / 2 * c->gamma;
             held /= 2;
         }
         if (right > 0) {
             double part = bytes / (double)holders;
-            seconds += step(p, c, SHIFT, d, part * wide) + (back ? step(p, c, SHIFT, d, part) : 0) + held * c->gamma;
+            seconds +=
+                step(p, c, SHIFT, d, part * wide) + (back ? step(p, c, SHIFT, d, part) : 0) + held * c->gamma;
         }
     }
     return seconds;
 }
 
-double comm_cost_halving(const comm_problem *p, const comm_cost *c) { return halving_steps(p, c, vector(p), true); }
+double comm_cost_halving(const comm_problem *p, const comm_cost *c)
+{
+    return halving_steps(p, c, vector(p), true);
+}
 
 double comm_cost_halving_far(const comm_problem *p, const comm_cost *c)
 {
@@ -169,7 +188,8 @@ double comm_cost_halving_far(const comm_problem *p, const comm_cost *c)
     int64_t d = 1, rest = p->members;
     while (d * 2 <= p->members) d *= 2;
     for (int64_t half = d / 2; half >= 1; half /= 2, held /= 2)
-        seconds += step(p, c, XOR, half, held / 2 * widths(p)) + step(p, c, XOR, half, held / 2) + held / 2 * c->gamma;
+        seconds += step(p, c, XOR, half, held / 2 * widths(p)) + step(p, c, XOR, half, held / 2) +
+                   held / 2 * c->gamma;
     for (rest -= d; rest > 0; rest -= d) { /* a smaller block hands over */
         while (d > rest) d /= 2;
         seconds += 2 * step(p, c, SHIFT, d, vector(p) / (double)d) + held * c->gamma;
@@ -183,12 +203,14 @@ double comm_cost_direct_allreduce(const comm_problem *p, const comm_cost *c)
     return 2 * all_to_all(p, c, part) + (p->members - 1) * part * c->gamma;
 }
 
-/* Circles of `radix` members `stride` apart, of which each gets and sums its part, and gives it back: there and back. */
+/* Circles of `radix` members `stride` apart, of which each gets and sums its part, and gives it
+ * back: there and back. */
 static double circles(const comm_problem *p, const comm_cost *c, int radix, int stride, double part)
 {
     if (radix < 2) return 0;
     double bytes = part * (radix - 1), up = bytes * (stride > 1 ? widths(p) : 1);
-    return step(p, c, radix, stride, up) + step(p, c, radix, stride, bytes) + bytes * c->gamma + 2 * EXTRA * (radix - 2) * step(p, c, radix, stride, 0);
+    return step(p, c, radix, stride, up) + step(p, c, radix, stride, bytes) + bytes * c->gamma +
+           2 * EXTRA * (radix - 2) * step(p, c, radix, stride, 0);
 }
 
 /* Allreduces of `bytes` among `size` members `stride` apart each, as by_groups does them (stages.c). */
@@ -199,14 +221,16 @@ static double rails(const comm_problem *p, const comm_cost *c, int size, int str
     for (int64_t d = 1; d < size; d *= 2) {
         if (!small) held /= 2;
         double up = held * (d * stride > 1 ? widths(p) : 1);
-        seconds += step(p, c, SHIFT, d * stride, up) + (small ? 0 : step(p, c, SHIFT, d * stride, held)) + held * c->gamma;
+        seconds += step(p, c, SHIFT, d * stride, up) + (small ? 0 : step(p, c, SHIFT, d * stride, held)) +
+                   held * c->gamma;
     }
     return seconds;
 }
 
 double comm_cost_two_level(const comm_problem *p, const comm_cost *c)
 {
-    int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix), nodes = nodes_of(p), stride = 1;
+    int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix), nodes = nodes_of(p),
+                            stride = 1;
     double seconds = 0, held = vector(p);
     if (!steps) {
         radix[0] = (p->members + nodes - 1) / nodes;
@@ -240,7 +264,10 @@ double comm_cost_elimination(const comm_problem *p, const comm_cost *c)
     return halving_steps(&pairs, c, vector(p), true) + extra;
 }
 
-static double along_ring(const comm_problem *p, const comm_cost *c, double part) { return (p->members - 1) * step(p, c, SHIFT, 1, part); }
+static double along_ring(const comm_problem *p, const comm_cost *c, double part)
+{
+    return (p->members - 1) * step(p, c, SHIFT, 1, part);
+}
 
 double comm_cost_ring_allreduce(const comm_problem *p, const comm_cost *c)
 {
@@ -250,7 +277,8 @@ double comm_cost_ring_allreduce(const comm_problem *p, const comm_cost *c)
 
 double comm_cost_segmented_ring(const comm_problem *p, const comm_cost *c)
 {
-    double part = vector(p) / p->members, move = along_ring(p, c, part * (1 + widths(p)) / 2), sum = (p->members - 1) * part * c->gamma;
+    double part = vector(p) / p->members, move = along_ring(p, c, part * (1 + widths(p)) / 2),
+           sum = (p->members - 1) * part * c->gamma;
     double segments = part / (4. * 65536);
     return move + most(move, sum) + (p->members - 1) * segments * c->alpha[0];
 }
@@ -259,8 +287,9 @@ double comm_cost_double_tree(const comm_problem *p, const comm_cost *c)
 {
     const double segment = 131072;
     double bytes = vector(p), first = bytes < segment ? bytes : segment;
-    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) + (1 + widths(p)) * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) +
-           bytes / segment * 2 * c->alpha[0] + bytes * c->gamma;
+    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) +
+           (1 + widths(p)) * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) + bytes / segment * 2 * c->alpha[0] +
+           bytes * c->gamma;
 }
 
 #define ALIKE 1.5 /* links that differ by less are alike: as good as measurements are */
@@ -276,7 +305,8 @@ static bool links_alike(const comm_problem *p)
     return largest < ALIKE * least;
 }
 
-/* Over links alike any tree does. A rank sends over one link after the other; the first segment goes through the deepest tree. */
+/* Over links alike any tree does. A rank sends over one link after the other; the first segment goes
+ * through the deepest tree. */
 double comm_cost_packed(const comm_problem *p, const comm_cost *c)
 {
     const double segment = 131072;
@@ -284,24 +314,36 @@ double comm_cost_packed(const comm_problem *p, const comm_cost *c)
     double bytes = vector(p), first = bytes < segment ? bytes : segment;
     int deepest, n = p->members;
     if (links_alike(p)) return INFINITY;
-    double seconds = comm_pack_seconds(p->links, n, both ? 0 : p->root, both, both ? bytes * (1 + widths(p)) / 2 : bytes, &deepest);
+    double seconds = comm_pack_seconds(p->links, n, both ? 0 : p->root, both,
+                                       both ? bytes * (1 + widths(p)) / 2 : bytes, &deepest);
     if (seconds < 0) return INFINITY;
     double rate = bytes > 0 ? seconds / bytes : 0, rounds = deepest + bytes / segment / 2;
-    return seconds + (both ? 2 : 1) * (rounds * 2 * c->alpha[0] + deepest * first * rate / 2) + (both ? bytes * c->gamma : 0);
+    return seconds + (both ? 2 : 1) * (rounds * 2 * c->alpha[0] + deepest * first * rate / 2) +
+           (both ? bytes * c->gamma : 0);
 }
 
-/* ---- halves of it, and moves -------------------------------------------------------------------------------------------------------- */
+/* ---- halves of it, and moves --------------------------------------------------------------------------- */
 
-double comm_cost_direct_half(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma; }
+double comm_cost_direct_half(const comm_problem *p, const comm_cost *c)
+{
+    return all_to_all(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma;
+}
 
 double comm_cost_halving_half(const comm_problem *p, const comm_cost *c)
 {
-    return halving_steps(p, c, total(p), false) + (p->members > 1 ? step(p, c, SHIFT, p->members / 2, largest(p)) : 0);
+    return halving_steps(p, c, total(p), false) +
+           (p->members > 1 ? step(p, c, SHIFT, p->members / 2, largest(p)) : 0);
 }
 
-double comm_cost_ring_half(const comm_problem *p, const comm_cost *c) { return along_ring(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma; }
+double comm_cost_ring_half(const comm_problem *p, const comm_cost *c)
+{
+    return along_ring(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma;
+}
 
-double comm_cost_ring_gather(const comm_problem *p, const comm_cost *c) { return along_ring(p, c, largest(p)); }
+double comm_cost_ring_gather(const comm_problem *p, const comm_cost *c)
+{
+    return along_ring(p, c, largest(p));
+}
 
 /* Members in turns: a step of whole turns stays within the nodes. Then parts are put where they belong. */
 double comm_cost_bruck_gather(const comm_problem *p, const comm_cost *c)
@@ -315,7 +357,10 @@ double comm_cost_bruck_gather(const comm_problem *p, const comm_cost *c)
     return seconds;
 }
 
-double comm_cost_direct_gather(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, largest(p)); }
+double comm_cost_direct_gather(const comm_problem *p, const comm_cost *c)
+{
+    return all_to_all(p, c, largest(p));
+}
 
 static double tree_steps(const comm_problem *p, const comm_cost *c, const comm_radices *radices)
 {
@@ -324,22 +369,29 @@ static double tree_steps(const comm_problem *p, const comm_cost *c, const comm_r
     int64_t d = 1;
     for (int i = 0; i < steps && d < p->members; d *= radix[i++]) {
         k = radix[i];
-        seconds += step(p, c, SHIFT, d, 0) + (k - 1) * (step(p, c, SHIFT, d, vector(p)) - step(p, c, SHIFT, d, 0)) + (k - 2) * EXTRA * c->alpha[0];
+        seconds += step(p, c, SHIFT, d, 0) +
+                   (k - 1) * (step(p, c, SHIFT, d, vector(p)) - step(p, c, SHIFT, d, 0)) +
+                   (k - 2) * EXTRA * c->alpha[0];
     }
     return seconds;
 }
 
-double comm_cost_binomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, &(comm_radices){{2}}); }
+double comm_cost_binomial(const comm_problem *p, const comm_cost *c)
+{
+    return tree_steps(p, c, &(comm_radices){{2}});
+}
 double comm_cost_knomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, &p->radix); }
 
 double comm_cost_scatter_allgather(const comm_problem *p, const comm_cost *c)
 {
     double seconds = along_ring(p, c, vector(p) / p->members), bytes = vector(p) / 2;
-    for (int64_t d = 1; d < p->members; d *= 2, bytes /= 2) seconds += step(p, c, SHIFT, p->members / (d * 2) + 1, bytes);
+    for (int64_t d = 1; d < p->members; d *= 2, bytes /= 2)
+        seconds += step(p, c, SHIFT, p->members / (d * 2) + 1, bytes);
     return seconds;
 }
 
-/* The steps of an allreduce by halving, but for the sums; where a half is short it only gets, which costs less. */
+/* The steps of an allreduce by halving, but for the sums; where a half is short it only
+ * gets, which costs less. */
 double comm_cost_scatter_doubling(const comm_problem *p, const comm_cost *c)
 {
     comm_cost moved = *c;
@@ -347,20 +399,22 @@ double comm_cost_scatter_doubling(const comm_problem *p, const comm_cost *c)
     return halving_steps(p, &moved, vector(p), true);
 }
 
-/* Two binary trees, half of the vector each: a segment goes to two children one after the other at every level. A member hands on each byte once; a node, whose
- * members are inner ones of either tree, twice. */
+/* Two binary trees, half of the vector each: a segment goes to two children one after the other at every
+ * level. A member hands on each byte once; a node, whose members are inner ones of either tree, twice. */
 double comm_cost_pipelined(const comm_problem *p, const comm_cost *c)
 {
     const double segment = 131072;
     double bytes = vector(p), first = bytes < segment ? bytes : segment, out = nodes_of(p) > 1 ? 2 : 1;
-    return 2 * (log2_up(p->members) + 1) * step(p, c, SHIFT, 1, first) + step(p, c, SHIFT, 1, out * bytes) + bytes / segment * c->alpha[0];
+    return 2 * (log2_up(p->members) + 1) * step(p, c, SHIFT, 1, first) + step(p, c, SHIFT, 1, out * bytes) +
+           bytes / segment * c->alpha[0];
 }
 
 double comm_cost_binomial_gather(const comm_problem *p, const comm_cost *c)
 {
     int levels = log2_up(p->members);
     bool far = nodes_of(p) > 1;
-    return levels * c->alpha[far] + 2 * total(p) * c->beta[far]; /* what inner members forward is moved again */
+    /* what inner members forward is moved again */
+    return levels * c->alpha[far] + 2 * total(p) * c->beta[far];
 }
 
 double comm_cost_direct_rooted(const comm_problem *p, const comm_cost *c)
@@ -370,9 +424,15 @@ double comm_cost_direct_rooted(const comm_problem *p, const comm_cost *c)
 }
 
 /* Of uneven exchanges each member knows its own part only, so only the number of messages counts. */
-double comm_cost_direct_alltoall(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, vector(p)); }
+double comm_cost_direct_alltoall(const comm_problem *p, const comm_cost *c)
+{
+    return all_to_all(p, c, vector(p));
+}
 
-double comm_cost_pairwise(const comm_problem *p, const comm_cost *c) { return (p->members - 1) * step(p, c, SHIFT, p->members / 2, vector(p)); }
+double comm_cost_pairwise(const comm_problem *p, const comm_cost *c)
+{
+    return (p->members - 1) * step(p, c, SHIFT, p->members / 2, vector(p));
+}
 
 double comm_cost_bruck_alltoall(const comm_problem *p, const comm_cost *c)
 {

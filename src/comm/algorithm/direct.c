@@ -1,4 +1,5 @@
-/* One message between every two members: the owner of a part gets what all bring of it and sums it in the tree. */
+/* One message between every two members: the owner of a part gets what all bring of it and
+ * sums it in the tree. */
 #include "comm/algorithm/build.h"
 
 #include "kolo/error.h"
@@ -18,7 +19,8 @@ static comm_range part_of(const comm_build *b, const parts *cut, int i)
     return (comm_range){from + comm_part(count, b->n, i), from + comm_part(count, b->n, i + 1)};
 }
 
-/* This member's part comes in from every fragment and is merged in the tree's order; the last merge goes to `out`. What was brought stays as it is. */
+/* This member's part comes in from every fragment and is merged in the tree's order; the last merge goes to
+ * `out`. What was brought stays as it is. */
 static void reduce_parts(comm_build *b, const parts *cut, const comm_tree *tree, comm_place out)
 {
     comm_range mine = part_of(b, cut, b->me);
@@ -33,7 +35,8 @@ static void reduce_parts(comm_build *b, const parts *cut, const comm_tree *tree,
             for (int k = 1; k < b->n; k++) {
                 int to = (b->me + k) % b->n;
                 comm_range theirs = part_of(b, cut, to);
-                comm_build_send(b, to, (comm_place){COMM_PART + fragment->index, theirs.from}, comm_length(theirs));
+                comm_build_send(b, to, (comm_place){COMM_PART + fragment->index, theirs.from},
+                                comm_length(theirs));
             }
         } else {
             place[f] = comm_build_slot(b->spare + slots++ * count, count, raw);
@@ -89,7 +92,8 @@ int comm_make_reduce_scatter_direct(comm_schedule *schedule, const comm_problem 
 {
     comm_build b = comm_build_begin(schedule, p);
     int64_t mine = p->counts[p->me];
-    comm_place sum = p->in_place ? comm_scratch((p->members - 1) * mine) : comm_own(0); /* in place it may lie across its sources */
+    /* in place it may lie across its sources */
+    comm_place sum = p->in_place ? comm_scratch((p->members - 1) * mine) : comm_own(0);
     comm_tree tree;
     KOLO_TRY(comm_tree_nodes(&tree, p->members));
     comm_parts of = comm_parts_of(&b, p->counts);
@@ -105,7 +109,7 @@ int comm_make_allgather_direct(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts of = comm_parts_of(&b, p->counts);
-    if (!of.at) return KOLO_ECONFIG;
+    if (!of.at) return KOLO_ENOMEM;
     if (!p->in_place) comm_build_copy(&b, comm_own(of.at[b.me]), comm_input(0), of.count[b.me]);
     spread_parts(&b, &(parts){.of = &of});
     comm_parts_free(&of);
@@ -116,7 +120,7 @@ int comm_make_gather_direct(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts of = comm_parts_of(&b, p->counts);
-    if (!of.at) return KOLO_ECONFIG;
+    if (!of.at) return KOLO_ENOMEM;
     if (b.me) comm_build_send(&b, 0, comm_input(0), of.count[b.me]);
     else if (!p->in_place) comm_build_copy(&b, comm_own(of.at[0]), comm_input(0), of.count[0]);
     for (int i = 1; !b.me && i < b.n; i++) comm_build_receive(&b, i, comm_own(of.at[i]), of.count[i]);
@@ -129,11 +133,12 @@ int comm_make_scatter_direct(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts of = comm_parts_of(&b, p->counts);
-    if (!of.at) return KOLO_ECONFIG;
+    if (!of.at) return KOLO_ENOMEM;
     if (b.me) comm_build_receive(&b, 0, comm_own(0), of.count[b.me]);
     for (int i = 1; !b.me && i < b.n; i++) comm_build_send(&b, i, comm_input(of.at[i]), of.count[i]);
     comm_build_wait_all(&b);
-    if (!b.me && !(p->in_place && of.at[0] == 0)) comm_build_copy(&b, comm_own(0), comm_input(of.at[0]), of.count[0]);
+    if (!b.me && !(p->in_place && of.at[0] == 0))
+        comm_build_copy(&b, comm_own(0), comm_input(of.at[0]), of.count[0]);
     comm_parts_free(&of);
     return schedule->status;
 }

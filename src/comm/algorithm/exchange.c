@@ -6,8 +6,10 @@
 static int after(const comm_build *b, int d) { return (b->me + d) % b->n; }
 static int before(const comm_build *b, int d) { return (b->me + b->n - d) % b->n; }
 
-/* Parts of `parts` members from `first` on, around the end: two messages there. home: where those of member 0, 1, ... begin; offset: behind it. */
-static void move_parts(comm_build *b, bool sending, int peer, int first, int parts, comm_place home, const int64_t *offset)
+/* Parts of `parts` members from `first` on, around the end: two messages there. home: where those of member
+ * 0, 1, ... begin; offset: behind it. */
+static void move_parts(comm_build *b, bool sending, int peer, int first, int parts, comm_place home,
+                       const int64_t *offset)
 {
     int head = first + parts <= b->n ? parts : b->n - first;
     for (int i = 0; i < 2; i++) {
@@ -33,9 +35,10 @@ static void gather_parts(comm_build *b, bool pairs, comm_place home, const int64
     }
 }
 
-/* What is sent doubles, so the first steps go between the nodes, where there are no more bytes then than every node must get, and the last ones stay within them:
- * members are counted in turns. Unless that is by their numbers, neighbours' parts do not lie side by side in the result; they are gathered
- * in scratch, so that a step stays a message. */
+/* What is sent doubles, so the first steps go between the nodes, where there are no more bytes then than
+ * every node must get, and the last ones stay within them: members are counted in turns. Unless that is by
+ * their numbers, neighbours' parts do not lie side by side in the result; they are gathered in scratch, so
+ * that a step stays a message. */
 static int allgather(comm_schedule *schedule, const comm_problem *p, bool pairs)
 {
     comm_build b = comm_build_begin(schedule, p);
@@ -44,21 +47,29 @@ static int allgather(comm_schedule *schedule, const comm_problem *p, bool pairs)
     int64_t *offset = part.at ? comm_offsets(part.count, b.n) : NULL;
     comm_place home = b.member ? comm_scratch(0) : comm_own(0);
     if (offset) {
-        if (b.member || !p->in_place) comm_build_copy(&b, comm_shift(home, offset[b.me]), comm_input(0), part.count[b.me]);
+        if (b.member || !p->in_place)
+            comm_build_copy(&b, comm_shift(home, offset[b.me]), comm_input(0), part.count[b.me]);
         gather_parts(&b, pairs, home, offset);
-        for (int i = 0; b.member && i < b.n; i++) comm_build_copy(&b, comm_own(part.at[i]), comm_scratch(offset[i]), part.count[i]);
+        for (int i = 0; b.member && i < b.n; i++)
+            comm_build_copy(&b, comm_own(part.at[i]), comm_scratch(offset[i]), part.count[i]);
     } else {
-        schedule->status = KOLO_ECONFIG;
+        schedule->status = KOLO_ENOMEM;
     }
     comm_parts_free(&part);
     free(offset);
     return schedule->status;
 }
 
-int comm_make_allgather_recursive_doubling(comm_schedule *schedule, const comm_problem *p) { return allgather(schedule, p, true); }
+int comm_make_allgather_recursive_doubling(comm_schedule *schedule, const comm_problem *p)
+{
+    return allgather(schedule, p, true);
+}
 
 /* Bruck et al., IEEE TPDS 1997; every part goes to its place at once. */
-int comm_make_allgather_bruck(comm_schedule *schedule, const comm_problem *p) { return allgather(schedule, p, false); }
+int comm_make_allgather_bruck(comm_schedule *schedule, const comm_problem *p)
+{
+    return allgather(schedule, p, false);
+}
 
 static int alltoall(comm_schedule *schedule, const comm_problem *p, bool one_by_one)
 {
@@ -86,19 +97,28 @@ static int alltoall(comm_schedule *schedule, const comm_problem *p, bool one_by_
     return schedule->status;
 }
 
-int comm_make_alltoall_direct(comm_schedule *schedule, const comm_problem *p) { return alltoall(schedule, p, false); }
-int comm_make_alltoall_pairwise(comm_schedule *schedule, const comm_problem *p) { return alltoall(schedule, p, true); }
+int comm_make_alltoall_direct(comm_schedule *schedule, const comm_problem *p)
+{
+    return alltoall(schedule, p, false);
+}
+int comm_make_alltoall_pairwise(comm_schedule *schedule, const comm_problem *p)
+{
+    return alltoall(schedule, p, true);
+}
 
-/* Block i is for the member i further; those with bit d set in i travel d members at a time (Bruck et al., IEEE TPDS 1997). */
+/* Block i is for the member i further; those with bit d set in i travel d members at a time (Bruck et
+ * al., IEEE TPDS 1997). */
 int comm_make_alltoall_bruck(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     int n = p->members;
     int64_t c = p->count, pack = n * c, arrive = pack + (n + 1) / 2 * c;
-    for (int i = 0; i < n; i++) comm_build_copy(&b, comm_scratch(i * c), comm_input(comm_member(&b, after(&b, i)) * c), c);
+    for (int i = 0; i < n; i++)
+        comm_build_copy(&b, comm_scratch(i * c), comm_input(comm_member(&b, after(&b, i)) * c), c);
     for (int d = 1; d < n; d *= 2) {
         int64_t blocks = 0;
-        for (int out = 1; out >= 0; out--) { /* runs of d blocks are packed; what came is put in their place */
+        /* runs of d blocks are packed; what came is put in their place */
+        for (int out = 1; out >= 0; out--) {
             blocks = 0;
             for (int i = d; i < n; i += 2 * d) {
                 int64_t run = i + d < n ? d : n - i;
@@ -113,7 +133,8 @@ int comm_make_alltoall_bruck(comm_schedule *schedule, const comm_problem *p)
             comm_build_wait_all(&b);
         }
     }
-    for (int i = 0; i < n; i++) comm_build_copy(&b, comm_own(comm_member(&b, before(&b, i)) * c), comm_scratch(i * c), c);
+    for (int i = 0; i < n; i++)
+        comm_build_copy(&b, comm_own(comm_member(&b, before(&b, i)) * c), comm_scratch(i * c), c);
     return schedule->status;
 }
 

@@ -1,29 +1,34 @@
-/* Trees along which a vector flows segment by segment, several side by side: sums up, results down. Two binary trees in which nobody is inner twice carry half of
- * the vector each (Sanders, Speck, Träff, Parallel Computing 2009). */
+/* Trees along which a vector flows segment by segment, several side by side: sums up, results down. Two
+ * binary trees in which nobody is inner twice carry half of the vector each (Sanders, Speck, Träff,
+ * Parallel Computing 2009). */
 #include "comm/algorithm/build.h"
 
 enum { FLOW_SEGMENT = 32768 }; /* elements */
 
 typedef struct flow {
-    const comm_limb *limb;
+    const comm_tree_node *limb;
     int limbs;
     int64_t segment;
     int deepest;     /* sums flow up through as many levels first; -1: they do not */
     comm_place from; /* of element 0 of what this member brings, in sums also where these are of f32 */
 } flow;
 
-static comm_range segment_of(const flow *f, const comm_limb *l, int64_t k)
+static comm_range segment_of(const flow *f, const comm_tree_node *l, int64_t k)
 {
     if (k < 0 || k > comm_length(l->range) / f->segment) return (comm_range){0, 0};
     int64_t from = l->range.from + k * f->segment;
     return (comm_range){from, from + f->segment < l->range.to ? from + f->segment : l->range.to};
 }
 
-/* The segment that this member handles in a round, on its way up and down. What a member sends in a round, its neighbour takes in the next one, in every tree: so
- * messages between two members come in one order, and nobody waits in a circle. The 2: the request that sent a sum is over before the result
- * comes into the same memory. */
-static comm_range going_up(const flow *f, const comm_limb *l, int64_t round) { return segment_of(f, l, f->deepest < 0 ? -1 : round - (f->deepest - l->depth)); }
-static comm_range going_down(const flow *f, const comm_limb *l, int64_t round)
+/* The segment that this member handles in a round, on its way up and down. What a member sends in a
+ * round, its neighbour takes in the next one, in every tree: so messages between two members come in one
+ * order, and nobody waits in a circle. The 2: the request that sent a sum is over before the result comes
+ * into the same memory. */
+static comm_range going_up(const flow *f, const comm_tree_node *l, int64_t round)
+{
+    return segment_of(f, l, f->deepest < 0 ? -1 : round - (f->deepest - l->depth));
+}
+static comm_range going_down(const flow *f, const comm_tree_node *l, int64_t round)
 {
     return segment_of(f, l, round - l->depth - (f->deepest < 0 ? 0 : f->deepest + 2));
 }
@@ -40,20 +45,22 @@ static int64_t post_receives(comm_build *b, const flow *f, int64_t round)
 {
     for (int t = 0; t < f->limbs; t++) {
         comm_range r = going_up(f, &f->limb[t], round);
-        for (int c = 0; c < f->limb[t].children; c++) comm_build_receive(b, f->limb[t].child[c], slot(b, f, t, c, round), comm_length(r));
+        for (int c = 0; c < f->limb[t].children; c++)
+            comm_build_receive(b, f->limb[t].child[c], slot(b, f, t, c, round), comm_length(r));
     }
     for (int t = 0; t < f->limbs; t++) {
         comm_range r = going_down(f, &f->limb[t], round);
-        if (f->limb[t].parent >= 0) comm_build_receive(b, f->limb[t].parent, comm_build_result(b, r.from), comm_length(r));
+        if (f->limb[t].parent >= 0)
+            comm_build_receive(b, f->limb[t].parent, comm_build_result(b, r.from), comm_length(r));
     }
     return b->s->posts - 1;
 }
 
 static void send_up(comm_build *b, const flow *f, int t, int64_t round)
 {
-    const comm_limb *l = &f->limb[t];
+    const comm_tree_node *l = &f->limb[t];
     comm_range r = going_up(f, l, round);
-    comm_place place[COMM_LIMB_CHILDREN + 1], sum = comm_shift(f->from, r.from);
+    comm_place place[COMM_TREE_CHILDREN + 1], sum = comm_shift(f->from, r.from);
     if (l->children) {
         for (int c = 0; c < l->children; c++) place[c + (c >= l->before)] = slot(b, f, t, c, round);
         place[l->before] = sum;
@@ -66,18 +73,22 @@ static void send_up(comm_build *b, const flow *f, int t, int64_t round)
 
 static void send_down(comm_build *b, const flow *f, int t, int64_t round)
 {
-    const comm_limb *l = &f->limb[t];
+    const comm_tree_node *l = &f->limb[t];
     comm_range r = going_down(f, l, round);
-    comm_place from = f->deepest >= 0 || l->parent >= 0 ? comm_build_result(b, r.from) : comm_shift(f->from, r.from);
+    comm_place from =
+        f->deepest >= 0 || l->parent >= 0 ? comm_build_result(b, r.from) : comm_shift(f->from, r.from);
     for (int c = 0; c < l->children; c++) comm_build_send(b, l->child[c], from, comm_length(r));
 }
 
-void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment, int deepest, comm_place from)
+void comm_flow(comm_build *b, const comm_tree_node *limb, int limbs, int64_t segment, int deepest,
+               comm_place from)
 {
-    flow f = {limb, limbs, segment > 0 ? segment : FLOW_SEGMENT, deepest, b->half ? comm_build_sum(b, 0) : from};
+    flow f = {limb, limbs, segment > 0 ? segment : FLOW_SEGMENT, deepest,
+              b->half ? comm_build_sum(b, 0) : from};
     int64_t longest = 0, last = 0;
     for (int t = 0; t < limbs && b->half; t++)
-        comm_build_copy(b, comm_build_sum(b, limb[t].range.from), comm_input(limb[t].range.from), comm_length(limb[t].range));
+        comm_build_copy(b, comm_build_sum(b, limb[t].range.from), comm_input(limb[t].range.from),
+                        comm_length(limb[t].range));
     b->settled = b->half;
     for (int t = 0; t < limbs; t++) {
         if (comm_length(limb[t].range) > longest) longest = comm_length(limb[t].range);
@@ -97,10 +108,10 @@ void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment,
 }
 
 /* The in-order binary tree over 1 .. n - 1 with 0 on top: a number's lowest bit is its height. */
-static void binary_limb(comm_limb *l, int v, int n)
+static void binary_limb(comm_tree_node *l, int v, int n)
 {
     int bit = v & -v;
-    *l = (comm_limb){.parent = -1};
+    *l = (comm_tree_node){.parent = -1};
     if (v == 0) {
         if (n > 1) l->child[l->children++] = comm_power_until(n - 1);
         return;
@@ -120,8 +131,9 @@ static void binary_limb(comm_limb *l, int v, int n)
     }
 }
 
-/* limb[0]: the tree; limb[1]: the same on members shifted by one, or mirrored, so that leaves become inner. */
-static void two_trees(comm_limb limb[2], int v, int n, comm_range whole)
+/* limb[0]: the tree; limb[1]: the same on members shifted by one, or mirrored, so that leaves become
+ * inner. */
+static void two_trees(comm_tree_node limb[2], int v, int n, comm_range whole)
 {
     for (int t = 0; t < 2; t++) {
         int at = t == 0 ? v : n % 2 == 0 ? n - 1 - v : (v + n - 1) % n;
@@ -137,7 +149,7 @@ static void two_trees(comm_limb limb[2], int v, int n, comm_range whole)
 int comm_make_allreduce_double_binary_tree(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    comm_limb limb[2];
+    comm_tree_node limb[2];
     two_trees(limb, b.me, b.n, (comm_range){0, p->count});
     int deepest = 0;
     while (p->members > 1 << deepest) deepest++;
@@ -150,12 +162,12 @@ int comm_make_allreduce_double_binary_tree(comm_schedule *schedule, const comm_p
 int comm_make_broadcast_pipelined_tree(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    comm_limb limb[2];
+    comm_tree_node limb[2];
     int n = p->members - 1; /* others */
     bool root = b.me == 0;
     comm_range whole = {0, p->count};
 
-    for (int t = 0; t < 2; t++) limb[t] = (comm_limb){.parent = -1, .range = comm_cut(whole, 2, t)};
+    for (int t = 0; t < 2; t++) limb[t] = (comm_tree_node){.parent = -1, .range = comm_cut(whole, 2, t)};
     if (n > 0 && !root) two_trees(limb, b.me - 1, n, whole);
     for (int t = 0; t < 2 && n > 0; t++) {
         int top = t == 0 ? 0 : n % 2 == 0 ? n - 1 : 1 % n;

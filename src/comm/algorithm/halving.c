@@ -1,6 +1,7 @@
-/* Rabenseifner's algorithm, nearest partner first: at level d the members form blocks of 2d, cut into a left half (always whole) and a right half of up to d
- * members. Where both are whole, partners halve what they hold; where the right one is short it hands over its sum and rests (binary blocks). So for each
- * element the sum is the tree of tree.h. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
+/* Rabenseifner's algorithm, nearest partner first: at level d the members form blocks of 2d, cut into a left
+ * half (always whole) and a right half of up to d members. Where both are whole, partners halve what they
+ * hold; where the right one is short it hands over its sum and rests (binary blocks). So for each element the
+ * sum is the tree of tree.h. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
 #include "comm/algorithm/build.h"
 
 typedef struct level {
@@ -30,7 +31,8 @@ static comm_range piece_of(comm_range r, int i, int d)
 static void add_received(comm_build *b, comm_range r, bool mine_left, bool raw)
 {
     comm_place mine = comm_build_mine(b, r.from), other = comm_build_slot(b->spare, comm_length(r), raw);
-    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine, comm_length(r));
+    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine,
+                       comm_length(r));
     b->brought = false;
 }
 
@@ -50,7 +52,8 @@ static bool reduce_level(comm_build *b, int d, level v, bool raw, comm_range who
     }
     int holders = comm_power_until(v.right); /* of the right half's sum: its first members */
     if (left) {
-        comm_build_receive(b, v.middle + (b->me - v.base) % holders, comm_scratch(b->spare), comm_length(*mine));
+        comm_build_receive(b, v.middle + (b->me - v.base) % holders, comm_scratch(b->spare),
+                           comm_length(*mine));
         comm_build_wait_all(b);
         add_received(b, *mine, true, false);
         return true;
@@ -63,7 +66,8 @@ static bool reduce_level(comm_build *b, int d, level v, bool raw, comm_range who
     return false;
 }
 
-/* The same level on the way back: what was given away returns. before: what this member held before that level. */
+/* The same level on the way back: what was given away returns. before: what this member
+ * held before that level. */
 static void gather_level(comm_build *b, int d, level v, comm_range whole, comm_range mine, comm_range before)
 {
     int holders = comm_power_until(v.right);
@@ -73,7 +77,8 @@ static void gather_level(comm_build *b, int d, level v, comm_range whole, comm_r
         comm_build_receive(b, b->me ^ d, comm_build_result(b, other.from), comm_length(other));
         comm_build_send(b, b->me ^ d, comm_build_result(b, mine.from), comm_length(mine));
     } else if (left) {
-        comm_build_send(b, v.middle + (b->me - v.base) % holders, comm_build_result(b, mine.from), comm_length(mine));
+        comm_build_send(b, v.middle + (b->me - v.base) % holders, comm_build_result(b, mine.from),
+                        comm_length(mine));
     } else {
         for (int i = b->me - v.middle; i < d; i += holders) {
             comm_range r = piece_of(whole, i, d);
@@ -85,8 +90,10 @@ static void gather_level(comm_build *b, int d, level v, comm_range whole, comm_r
 
 enum { LEVELS = 32 };
 
-/* The reduce-scatter. before: what this member held before each level; returns how many levels it took part in. */
-static int reduce_levels(comm_build *b, comm_range whole, comm_range before[LEVELS], comm_range *mine, bool *holds)
+/* The reduce-scatter. before: what this member held before each level; returns how many
+ * levels it took part in. */
+static int reduce_levels(comm_build *b, comm_range whole, comm_range before[LEVELS], comm_range *mine,
+                         bool *holds)
 {
     int levels = 0;
     bool raw = comm_build_raw(b);
@@ -102,7 +109,8 @@ static int reduce_levels(comm_build *b, comm_range whole, comm_range before[LEVE
 }
 
 /* The way back: of what was cut in `levels`, all get all. */
-static void gather_levels(comm_build *b, comm_range whole, comm_range mine, const comm_range before[LEVELS], int levels)
+static void gather_levels(comm_build *b, comm_range whole, comm_range mine, const comm_range before[LEVELS],
+                          int levels)
 {
     for (int l = levels - 1; l >= 0; l--) {
         level v = level_of(b, 1 << l);
@@ -130,12 +138,13 @@ int comm_make_allreduce_rabenseifner(comm_schedule *schedule, const comm_problem
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-/* Sums are formed in scratch; pieces are halves of halves, wherever the parts' borders lie. Then the holders send the parts to their owners. */
+/* Sums are formed in scratch; pieces are halves of halves, wherever the parts' borders lie. Then the holders
+ * send the parts to their owners. */
 int comm_make_reduce_scatter_recursive_halving(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts part = comm_parts_of(&b, p->counts);
-    if (!part.at) return KOLO_ECONFIG;
+    if (!part.at) return KOLO_ENOMEM;
     comm_range whole = {0, 0}, own = {part.at[b.me], part.at[b.me] + part.count[b.me]}, before[LEVELS], mine;
     for (int i = 0; i < b.n; i++) whole.to += part.count[i];
     bool holds;
@@ -154,14 +163,15 @@ int comm_make_reduce_scatter_recursive_halving(comm_schedule *schedule, const co
     for (int k = 0; holds && k < b.n; k++) {
         comm_range r = comm_both(mine, (comm_range){part.at[k], part.at[k] + part.count[k]});
         if (k != b.me) comm_build_send(&b, k, comm_build_mine(&b, r.from), comm_length(r));
-        else if (!p->in_place || b.n > 1) comm_build_copy(&b, comm_own(r.from - own.from), comm_build_mine(&b, r.from), comm_length(r));
+        else if (!p->in_place || b.n > 1)
+            comm_build_copy(&b, comm_own(r.from - own.from), comm_build_mine(&b, r.from), comm_length(r));
     }
     comm_build_wait_all(&b);
     comm_parts_free(&part);
     return schedule->status;
 }
 
-/* ---- broadcast ---------------------------------------------------------------------------------------------------------------- */
+/* ---- broadcast ----------------------------------------------------------------------------------------- */
 
 /* The levels of reduce_levels, where nothing is summed. */
 static int cut_levels(const comm_build *b, comm_range whole, comm_range before[LEVELS], comm_range *mine)
@@ -178,8 +188,8 @@ static int cut_levels(const comm_build *b, comm_range whole, comm_range before[L
     return levels;
 }
 
-/* A binomial tree whose first steps are the nearest, with the largest halves: so every member of the root's node has a part before any leaves it, and all of
- * them, as later those of other nodes, send at once. */
+/* A binomial tree whose first steps are the nearest, with the largest halves: so every member of the root's
+ * node has a part before any leaves it, and all of them, as later those of other nodes, send at once. */
 static void scatter_halves(comm_build *b, comm_range piece)
 {
     int holders = comm_power_until(b->n), d = 1;

@@ -6,7 +6,8 @@
 #include "base/memory.h"
 #include "comm/algorithm/stages.h"
 
-/* Each receives from the member that lacks its lowest digit in base k (or in mixed bases), and sends to those that have one more, farthest first. */
+/* Each receives from the member that lacks its lowest digit in base k (or in mixed bases), and sends to those
+ * that have one more, farthest first. */
 void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_place from, int64_t count)
 {
     const comm_radices twos = {{2}};
@@ -21,7 +22,8 @@ void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_pla
     }
     while (i-- > 0) {
         d /= radix[i];
-        for (int j = 1; j < radix[i] && v + j * d < b->n; j++) comm_build_send(b, (int)(v + j * d + root) % b->n, v ? comm_own(0) : from, count);
+        for (int j = 1; j < radix[i] && v + j * d < b->n; j++)
+            comm_build_send(b, (int)(v + j * d + root) % b->n, v ? comm_own(0) : from, count);
     }
     comm_build_wait_all(b);
 }
@@ -35,9 +37,15 @@ static int broadcast(comm_schedule *schedule, const comm_problem *p, const comm_
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_broadcast_binomial(comm_schedule *schedule, const comm_problem *p) { return broadcast(schedule, p, &(comm_radices){{2}}); }
+int comm_make_broadcast_binomial(comm_schedule *schedule, const comm_problem *p)
+{
+    return broadcast(schedule, p, &(comm_radices){{2}});
+}
 
-int comm_make_broadcast_knomial(comm_schedule *schedule, const comm_problem *p) { return broadcast(schedule, p, &p->radix); }
+int comm_make_broadcast_knomial(comm_schedule *schedule, const comm_problem *p)
+{
+    return broadcast(schedule, p, &p->radix);
+}
 
 /* Members v, v + 1, ... below `end` are under v: as many as v's lowest bit. */
 static int end_of(int v, int n)
@@ -46,7 +54,8 @@ static int end_of(int v, int n)
     return end < n ? (int)end : n;
 }
 
-/* van de Geijn: part v goes to member v of a binomial tree, whose inner members then hold more of the ring than their own. */
+/* van de Geijn: part v goes to member v of a binomial tree, whose inner members then hold more of the
+ * ring than their own. */
 int comm_make_broadcast_scatter_allgather(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
@@ -55,7 +64,7 @@ int comm_make_broadcast_scatter_allgather(comm_schedule *schedule, const comm_pr
     if (!held || !at) {
         free(held);
         free(at);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     for (int i = 0; i < n; i++) {
         held[i] = end_of(i, n) - i;
@@ -78,7 +87,7 @@ int comm_make_broadcast_scatter_allgather(comm_schedule *schedule, const comm_pr
     return schedule->status;
 }
 
-/* ---- gather and scatter ------------------------------------------------------------------------------------------------------- */
+/* ---- gather and scatter -------------------------------------------------------------------------------- */
 
 typedef struct rooted {
     comm_parts part; /* in the root's memory */
@@ -91,7 +100,7 @@ static int open_rooted(rooted *t, comm_build *b, const comm_problem *p)
     if (t->part.at) t->at = comm_offsets(t->part.count, b->n);
     if (t->at) return 0;
     comm_parts_free(&t->part);
-    return KOLO_ECONFIG;
+    return KOLO_ENOMEM;
 }
 
 static void close_rooted(rooted *t)
@@ -108,12 +117,17 @@ static int end_of_piece(const rooted *t, int from, int to)
     return i < to ? i : to;
 }
 
-/* What lies in two pieces (behind the last rank the first one follows) is two messages; more are put together by the root, in scratch. */
-static bool scattered(const rooted *t, int from, int to) { return end_of_piece(t, end_of_piece(t, from, to), to) < to; }
+/* What lies in two pieces (behind the last rank the first one follows) is two messages; more are put together
+ * by the root, in scratch. */
+static bool scattered(const rooted *t, int from, int to)
+{
+    return end_of_piece(t, end_of_piece(t, from, to), to) < to;
+}
 
-/* Parts of members from .. to - 1, to or from `peer`. Here they lie at the root's places in `whole`, or, elsewhere, in scratch behind this member's own; a leaf's
- * lie in `leaf`. */
-static void move(comm_build *b, const rooted *t, bool sending, int peer, int from, int to, int32_t whole, comm_place leaf)
+/* Parts of members from .. to - 1, to or from `peer`. Here they lie at the root's places in `whole`, or,
+ * elsewhere, in scratch behind this member's own; a leaf's lie in `leaf`. */
+static void move(comm_build *b, const rooted *t, bool sending, int peer, int from, int to, int32_t whole,
+                 comm_place leaf)
 {
     bool apart = scattered(t, from, to);
     int cut[3] = {from, apart || (b->me && peer) ? to : end_of_piece(t, from, to), to};
@@ -128,7 +142,7 @@ static void move(comm_build *b, const rooted *t, bool sending, int peer, int fro
 }
 
 /* The root puts its child's parts together, or where they belong. */
-static void put(comm_build *b, const rooted *t, int child, bool together)
+static void knomial_put(comm_build *b, const rooted *t, int child, bool together)
 {
     int to = end_of(child, b->n);
     for (int i = child; scattered(t, child, to) && i < to; i++) {
@@ -141,13 +155,14 @@ int comm_make_gather_binomial(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     rooted t;
-    if (open_rooted(&t, &b, p) < 0) return KOLO_ECONFIG;
+    if (open_rooted(&t, &b, p) < 0) return KOLO_ENOMEM;
     int n = b.n, v = b.me, end = end_of(v, n);
     if (v == 0 && !p->in_place) comm_build_copy(&b, comm_own(t.part.at[0]), comm_input(0), t.part.count[0]);
     if (v > 0 && end > v + 1) comm_build_copy(&b, comm_scratch(0), comm_input(0), t.part.count[v]);
-    for (int d = 1; v + d < end; d *= 2) move(&b, &t, false, v + d, v + d, end_of(v + d, n), COMM_OWN, comm_own(0));
+    for (int d = 1; v + d < end; d *= 2)
+        move(&b, &t, false, v + d, v + d, end_of(v + d, n), COMM_OWN, comm_own(0));
     comm_build_wait_all(&b);
-    for (int d = 1; v == 0 && d < n; d *= 2) put(&b, &t, d, false);
+    for (int d = 1; v == 0 && d < n; d *= 2) knomial_put(&b, &t, d, false);
     if (v > 0) move(&b, &t, true, v & (v - 1), v, end, COMM_OWN, comm_input(0));
     comm_build_wait_all(&b);
     close_rooted(&t);
@@ -158,7 +173,7 @@ int comm_make_scatter_binomial(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     rooted t;
-    if (open_rooted(&t, &b, p) < 0) return KOLO_ECONFIG;
+    if (open_rooted(&t, &b, p) < 0) return KOLO_ENOMEM;
     int n = b.n, v = b.me, end = end_of(v, n);
     if (v > 0) {
         move(&b, &t, false, v & (v - 1), v, end, COMM_INPUT, comm_own(0));
@@ -166,12 +181,13 @@ int comm_make_scatter_binomial(comm_schedule *schedule, const comm_problem *p)
     }
     for (int d = comm_power_until(n); d >= 1; d /= 2) {
         if (v + d >= end || (v && d >= (v & -v))) continue;
-        if (v == 0) put(&b, &t, d, true);
+        if (v == 0) knomial_put(&b, &t, d, true);
         move(&b, &t, true, v + d, v + d, end_of(v + d, n), COMM_INPUT, comm_own(0));
     }
     comm_build_wait_all(&b);
     if (v > 0 && end > v + 1) comm_build_copy(&b, comm_own(0), comm_scratch(0), t.part.count[v]);
-    if (v == 0 && !(p->in_place && t.part.at[0] == 0)) comm_build_copy(&b, comm_own(0), comm_input(t.part.at[0]), t.part.count[0]);
+    if (v == 0 && !(p->in_place && t.part.at[0] == 0))
+        comm_build_copy(&b, comm_own(0), comm_input(t.part.at[0]), t.part.count[0]);
     close_rooted(&t);
     return schedule->status;
 }

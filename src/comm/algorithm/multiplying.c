@@ -1,6 +1,7 @@
-/* Recursive multiplying: at level d, groups of d members form blocks of k groups, and each member exchanges whole vectors with one of every other group of
- * its block. Where a group is short, each of its members serves several. k may differ from level to level. k = 2 is recursive doubling, k >= n the one shot in which everybody
- * sends everything to everybody. With k a power of two the sum is the tree of tree.h. */
+/* Recursive multiplying: at level d, groups of d members form blocks of k groups, and each member exchanges
+ * whole vectors with one of every other group of its block. Where a group is short, each of its members
+ * serves several. k may differ from level to level. k = 2 is recursive doubling, k >= n the one shot in which
+ * everybody sends everything to everybody. With k a power of two the sum is the tree of tree.h. */
 #include "comm/algorithm/build.h"
 #include "comm/algorithm/stages.h"
 
@@ -28,7 +29,8 @@ static void level(comm_build *b, comm_range r, const block *v, int k, bool raw, 
     }
     for (int t = 1; t < groups; t++) {
         int g = (mine + t) % groups;
-        for (int to = i; to < group_size(v, g); to += size) comm_build_send(b, v->base + g * v->d + to, comm_build_mine(b, r.from), count);
+        for (int to = i; to < group_size(v, g); to += size)
+            comm_build_send(b, v->base + g * v->d + to, comm_build_mine(b, r.from), count);
     }
     comm_build_wait_all(b);
     comm_build_fold(b, place, groups, mine, comm_build_sum(b, r.from), count);
@@ -56,7 +58,7 @@ void comm_double(comm_build *b, comm_range r)
     comm_multiply(b, r, radix, steps);
 }
 
-static int make(comm_schedule *schedule, const comm_problem *p, const comm_radices *k)
+static int multiplying_make(comm_schedule *schedule, const comm_problem *p, const comm_radices *k)
 {
     comm_build b = comm_build_begin(schedule, p);
     int radix[COMM_STAGES], steps = comm_radices_powers(p->members, k, radix);
@@ -64,12 +66,18 @@ static int make(comm_schedule *schedule, const comm_problem *p, const comm_radic
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_recursive_doubling(comm_schedule *schedule, const comm_problem *p) { return make(schedule, p, &(comm_radices){{2}}); }
-int comm_make_allreduce_recursive_multiplying(comm_schedule *schedule, const comm_problem *p) { return make(schedule, p, &p->radix); }
+int comm_make_allreduce_recursive_doubling(comm_schedule *schedule, const comm_problem *p)
+{
+    return multiplying_make(schedule, p, &(comm_radices){{2}});
+}
+int comm_make_allreduce_recursive_multiplying(comm_schedule *schedule, const comm_problem *p)
+{
+    return multiplying_make(schedule, p, &p->radix);
+}
 
 int comm_make_allreduce_one_shot(comm_schedule *schedule, const comm_problem *p)
 {
     comm_radices all = {{2}};
     while (all.k[0] < p->members) all.k[0] *= 2;
-    return make(schedule, p, &all);
+    return multiplying_make(schedule, p, &all);
 }

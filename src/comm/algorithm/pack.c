@@ -1,7 +1,9 @@
-/* Several spanning trees use the links that a single ring or tree leaves idle (Wang et al., Blink, MLSys 2020). Blink packs them by multiplicative weights and then
- * thins out the many trees it gets. Edmonds' theorem is shorter and exact: as long as every rank can still be reached by a flow of k - w from the root
- * when a tree of weight w is taken away, that many more trees fit (Lovász, "On two minimax theorems in graph", JCT B 1976, is the proof that we follow):
- * a tree grows link by link, and a link is taken if the flow to its end stays large enough. */
+/* Several spanning trees use the links that a single ring or tree leaves idle (Wang et al., Blink, MLSys
+ * 2020). Blink packs them by multiplicative weights and then thins out the many trees it gets. Edmonds'
+ * theorem is shorter and exact: as long as every rank can still be reached by a flow of k - w from the root
+ * when a tree of weight w is taken away, that many more trees fit (Lovász, "On two minimax theorems in
+ * graph", JCT B 1976, is the proof that we follow): a tree grows link by link, and a link is taken if the
+ * flow to its end stays large enough. */
 #include "comm/algorithm/pack.h"
 
 #include <math.h>
@@ -81,7 +83,8 @@ double comm_pack_bound(const double *links, int n, int root, bool both)
     return least_flow(&g);
 }
 
-/* Takes a tree of weight w out of the net such that a flow of `left` to everybody stays; false: there is none, and nothing is taken. */
+/* Takes a tree of weight w out of the net such that a flow of `left` to everybody stays; false: there is
+ * none, and nothing is taken. */
 static bool grow(net *g, int w, double left, int parent[RANKS])
 {
     int in[RANKS] = {g->root}, count = 1;
@@ -129,7 +132,8 @@ static int next_weight(const net *g, int limit)
     return (int)best;
 }
 
-/* Capacities in whole units, so that all sums are exact: as few units as lose no more than 4 % of the bound, or those that lose least. Returns GB/s a unit. */
+/* Capacities in whole units, so that all sums are exact: as few units as lose no more than 4 % of the bound,
+ * or those that lose least. Returns GB/s a unit. */
 static double round_down(net *g)
 {
     const net exact = *g;
@@ -137,7 +141,8 @@ static double round_down(net *g)
     for (int units = 1; units <= UNITS && best < .96; units++) {
         net cut = exact;
         for (int u = 0; u < g->n; u++)
-            for (int v = 0; v < g->n; v++) cut.cap[u][v] = floor(lesser(exact.cap[u][v] * units / bound + 1e-6, units));
+            for (int v = 0; v < g->n; v++)
+                cut.cap[u][v] = floor(lesser(exact.cap[u][v] * units / bound + 1e-6, units));
         double share = least_flow(&cut) / units;
         if (share <= best) continue;
         best = share;
@@ -157,7 +162,8 @@ void comm_pack(comm_packing *packing, const double *links, int n, int root, bool
     int rest = (int)least_flow(&g);
     while (rest > 0) {
         int w = rest < heaviest(&g) ? rest : heaviest(&g);
-        while (!grow(&g, w, rest - w, packing->parent[packing->trees])) w = next_weight(&g, w); /* w = 1 always grows */
+        /* w = 1 always grows */
+        while (!grow(&g, w, rest - w, packing->parent[packing->trees])) w = next_weight(&g, w);
         packing->weight[packing->trees++] = w;
         packing->units += w;
         rest -= w;
@@ -200,9 +206,9 @@ double comm_pack_seconds(const double *links, int n, int root, bool both, double
     return most;
 }
 
-static void limb_of(comm_limb *l, const int *parent, int n, int me)
+static void limb_of(comm_tree_node *l, const int *parent, int n, int me)
 {
-    *l = (comm_limb){.parent = parent[me], .depth = depth_of(parent, me)};
+    *l = (comm_tree_node){.parent = parent[me], .depth = depth_of(parent, me)};
     for (int v = 0; v < n; v++)
         if (parent[v] == me) l->child[l->children++] = v;
 }
@@ -212,7 +218,7 @@ static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_packing *packing = kolo_alloc(sizeof *packing);
-    comm_limb *limb = kolo_alloc(COMM_PACK_TREES * sizeof *limb);
+    comm_tree_node *limb = kolo_alloc(COMM_PACK_TREES * sizeof *limb);
     bool source = up || p->me == p->root;
     b.member = NULL; /* links are those of members by their numbers */
     b.me = p->me;
@@ -221,14 +227,17 @@ static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
         int64_t before = 0;
         for (int t = 0; t < packing->trees; t++) {
             limb_of(&limb[t], packing->parent[t], p->members, p->me);
-            int64_t from = p->count / packing->units * before + p->count % packing->units * before / packing->units;
+            int64_t from =
+                p->count / packing->units * before + p->count % packing->units * before / packing->units;
             before += packing->weight[t];
             limb[t].range.from = from;
-            limb[t].range.to = p->count / packing->units * before + p->count % packing->units * before / packing->units;
+            limb[t].range.to =
+                p->count / packing->units * before + p->count % packing->units * before / packing->units;
         }
-        comm_flow(&b, limb, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1, source && !p->in_place ? comm_input(0) : comm_own(0));
+        comm_flow(&b, limb, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1,
+                  source && !p->in_place ? comm_input(0) : comm_own(0));
     } else {
-        schedule->status = KOLO_ECONFIG;
+        schedule->status = KOLO_ENOMEM;
     }
     free(packing);
     free(limb);
@@ -236,5 +245,11 @@ static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_packed_trees(comm_schedule *schedule, const comm_problem *p) { return packed(schedule, p, true); }
-int comm_make_broadcast_packed_trees(comm_schedule *schedule, const comm_problem *p) { return packed(schedule, p, false); }
+int comm_make_allreduce_packed_trees(comm_schedule *schedule, const comm_problem *p)
+{
+    return packed(schedule, p, true);
+}
+int comm_make_broadcast_packed_trees(comm_schedule *schedule, const comm_problem *p)
+{
+    return packed(schedule, p, false);
+}

@@ -15,7 +15,8 @@ static bool listed(int n, const comm_radices *k, int radix[COMM_STAGES], int *st
 {
     int64_t product = 1;
     if (!k->k[0] || !k->k[1]) return false;
-    for (*steps = 0; *steps < COMM_STAGES && k->k[*steps] && product <= n; ++*steps) product *= radix[*steps] = k->k[*steps];
+    for (*steps = 0; *steps < COMM_STAGES && k->k[*steps] && product <= n; ++*steps)
+        product *= radix[*steps] = k->k[*steps];
     if (product != n || (*steps < COMM_STAGES && k->k[*steps])) *steps = 0;
     return true;
 }
@@ -63,7 +64,7 @@ int comm_radices_levels(int n, const comm_radices *k, int radix[COMM_STAGES])
     return 2;
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- words --------------------------------------------------------------------------------------------- */
 
 int comm_radices_read(comm_radices *k, const char *text)
 {
@@ -80,7 +81,8 @@ int comm_radices_read(comm_radices *k, const char *text)
         if (*end != 'x') break;
         at = end + 1;
     }
-    return kolo_fail(KOLO_EINPUT, "\"%s\" is no k: numbers from 2 on with x between them, such as 4 or 4x8x16", text);
+    return kolo_fail(KOLO_EINPUT,
+                     "\"%s\" is no k: numbers from 2 on with x between them, such as 4 or 4x8x16", text);
 }
 
 const char *comm_radices_text(const comm_radices *k, char text[COMM_RADICES_TEXT])
@@ -92,7 +94,7 @@ const char *comm_radices_text(const comm_radices *k, char text[COMM_RADICES_TEXT
     return text;
 }
 
-/* ---- which ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- which --------------------------------------------------------------------------------------------- */
 
 bool comm_radices_try(int n, int i, comm_radices *k)
 {
@@ -115,7 +117,8 @@ bool comm_radices_fit(const comm_algorithm_row *row, const comm_problem *p)
     return !p->radix.k[0] || (row->radices && row->radices(p->members, &p->radix, radix) > 0);
 }
 
-double comm_radices_cheapest(const comm_algorithm_row *row, comm_problem *p, const comm_cost *c, bool free_order)
+double comm_radices_cheapest(const comm_algorithm_row *row, comm_problem *p, const comm_cost *c,
+                             bool free_order)
 {
     bool own = row->fits(p) && (free_order || row->ordered(p));
     double least = own ? row->cost(p, c) : INFINITY;

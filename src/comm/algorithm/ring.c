@@ -1,5 +1,5 @@
-/* Rings: everything moves to the next member, n - 1 times. Bandwidth-optimal for any n and gentle to any network; but an element's order of sums depends on
- * where it lies. Patarasuk and Yuan, JPDC 2009. */
+/* Rings: everything moves to the next member, n - 1 times. Bandwidth-optimal for any n and gentle to any
+ * network; but an element's order of sums depends on where it lies. Patarasuk and Yuan, JPDC 2009. */
 #include "comm/algorithm/build.h"
 
 enum { RING_SEGMENT = 65536 }; /* elements */
@@ -11,7 +11,8 @@ typedef struct ring {
 
 static comm_range chunk_of(const comm_build *b, const ring *g, int chunk)
 {
-    int64_t count = comm_length(g->whole), from = comm_part(count, b->n, chunk), to = comm_part(count, b->n, chunk + 1);
+    int64_t count = comm_length(g->whole), from = comm_part(count, b->n, chunk),
+            to = comm_part(count, b->n, chunk + 1);
     return (comm_range){g->whole.from + from, g->whole.from + to};
 }
 
@@ -24,9 +25,13 @@ static comm_range ring_piece(const comm_build *b, const ring *g, int step, int64
     return r;
 }
 
-static comm_place slot(const comm_build *b, const ring *g, int64_t item) { return comm_scratch(b->spare + item % 2 * g->segment); }
+static comm_place slot(const comm_build *b, const ring *g, int64_t item)
+{
+    return comm_scratch(b->spare + item % 2 * g->segment);
+}
 
-/* Posts the receive of item t of `items` ahead of its turn; returns its serial number or the last one posted. */
+/* Posts the receive of item t of `items` ahead of its turn; returns its serial number or the last one
+ * posted. */
 static int64_t ring_ahead(comm_build *b, const ring *g, int64_t t, int64_t items, bool gather)
 {
     if (t < items) {
@@ -55,7 +60,8 @@ void comm_ring(comm_build *b, comm_range r, int64_t segment)
         for (int64_t t = 0; t < items; t++) {
             int step = (int)(t / g.segments);
             int64_t k = t % g.segments, next = ring_ahead(b, &g, t + 1, items, gather);
-            comm_range out = ring_piece(b, &g, step - gather, k), in = ring_piece(b, &g, step + 1 - gather, k);
+            comm_range out = ring_piece(b, &g, step - gather, k),
+                       in = ring_piece(b, &g, step + 1 - gather, k);
             bool first = !gather && step == 0;
             comm_build_send(b, (b->me + 1) % b->n,
                             first    ? comm_build_mine(b, out.from)
@@ -63,7 +69,9 @@ void comm_ring(comm_build *b, comm_range r, int64_t segment)
                                      : comm_build_sum(b, out.from),
                             comm_length(out));
             comm_build_wait(b, due);
-            if (!gather) comm_build_combine(b, comm_build_sum(b, in.from), comm_build_mine(b, in.from), slot(b, &g, t), comm_length(in));
+            if (!gather)
+                comm_build_combine(b, comm_build_sum(b, in.from), comm_build_mine(b, in.from), slot(b, &g, t),
+                                   comm_length(in));
             due = next;
         }
         comm_build_wait_all(b);
@@ -79,7 +87,10 @@ static int allreduce(comm_schedule *schedule, const comm_problem *p, int64_t seg
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_ring(comm_schedule *schedule, const comm_problem *p) { return allreduce(schedule, p, 0); }
+int comm_make_allreduce_ring(comm_schedule *schedule, const comm_problem *p)
+{
+    return allreduce(schedule, p, 0);
+}
 
 int comm_make_allreduce_segmented_ring(comm_schedule *schedule, const comm_problem *p)
 {
@@ -93,10 +104,11 @@ int comm_make_reduce_scatter_ring(comm_schedule *schedule, const comm_problem *p
     comm_parts part = comm_parts_of(&b, p->counts);
     int n = p->members, next = (b.me + 1) % n, previous = (b.me + n - 1) % n;
     int64_t largest = 0, at = 0;
-    if (!part.at) return KOLO_ECONFIG;
+    if (!part.at) return KOLO_ENOMEM;
     for (int i = 0; i < n; i++)
         if (part.count[i] > largest) largest = part.count[i];
-    for (int step = 0; step < n; step++) { /* at step t the part of me - 1 - t is complete up to this member */
+    /* at step t the part of me - 1 - t is complete up to this member */
+    for (int step = 0; step < n; step++) {
         int of = ((b.me - 1 - step) % n + n) % n;
         int64_t count = part.count[of];
         comm_place sum = comm_scratch(at), brought = comm_input(part.at[of]);
@@ -115,14 +127,18 @@ int comm_make_reduce_scatter_ring(comm_schedule *schedule, const comm_problem *p
     return schedule->status;
 }
 
-static bool holds(const comm_build *b, const int *held, int member, int part) { return (part - member + b->n) % b->n < (held ? held[member] : 1); }
+static bool holds(const comm_build *b, const int *held, int member, int part)
+{
+    return (part - member + b->n) % b->n < (held ? held[member] : 1);
+}
 
 void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held)
 {
     int n = b->n, next = (b->me + 1) % n, previous = (b->me + n - 1) % n;
     for (int step = 0; step < n - 1; step++) {
         int out = (b->me - step + n) % n, in = (b->me - step - 1 + n) % n;
-        if (!holds(b, held, b->me, in)) comm_build_receive(b, previous, comm_own(parts->at[in]), parts->count[in]);
+        if (!holds(b, held, b->me, in))
+            comm_build_receive(b, previous, comm_own(parts->at[in]), parts->count[in]);
         if (!holds(b, held, next, out)) comm_build_send(b, next, comm_own(parts->at[out]), parts->count[out]);
         comm_build_wait_all(b);
     }
@@ -132,7 +148,7 @@ int comm_make_allgather_ring(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts part = comm_parts_of(&b, p->counts);
-    if (!part.at) return KOLO_ECONFIG;
+    if (!part.at) return KOLO_ENOMEM;
     if (!p->in_place) comm_build_copy(&b, comm_own(part.at[b.me]), comm_input(0), part.count[b.me]);
     comm_ring_gather(&b, &part, NULL);
     comm_parts_free(&part);

@@ -54,7 +54,9 @@ static void split(line *l, char *text)
     char *comment = strchr(text, '#');
     if (comment) *comment = 0;
     l->words = 0;
-    for (char *rest, *word = strtok_r(text, " \t\r", &rest); word && l->words < WORDS; word = strtok_r(NULL, " \t\r", &rest)) l->word[l->words++] = word;
+    for (char *rest, *word = strtok_r(text, " \t\r", &rest); word && l->words < WORDS;
+         word = strtok_r(NULL, " \t\r", &rest))
+        l->word[l->words++] = word;
 }
 
 static int read_number(const line *l, const char *word, double least, double *value)
@@ -62,7 +64,8 @@ static int read_number(const line *l, const char *word, double least, double *va
     char *end;
     *value = strtod(word, &end);
     const double greatest = 1e9; /* so that no sum of costs is infinite */
-    if (end == word || *end || !(*value >= least && *value <= greatest)) return BAD(l, "\"%s\" is not a number from %g to %g", word, least, greatest);
+    if (end == word || *end || !(*value >= least && *value <= greatest))
+        return BAD(l, "\"%s\" is not a number from %g to %g", word, least, greatest);
     return 0;
 }
 
@@ -71,19 +74,28 @@ static int whole(const char *word, int64_t least, int64_t *value)
     char *end;
     errno = 0;
     long long v = strtoll(word, &end, 10);
-    if (end == word || *end || errno || v < least) return kolo_fail(KOLO_EINPUT, "\"%s\" is not a whole number from %lld on", word, (long long)least);
+    if (end == word || *end || errno || v < least)
+        return kolo_fail(KOLO_EINPUT, "\"%s\" is not a whole number from %lld on", word, (long long)least);
     *value = v;
     return 0;
 }
 
-static int at_line(const line *l, int rc) { return rc < 0 ? kolo_fail_in(KOLO_EINPUT, "%s, line %d: ", l->path, l->number) : 0; }
+static int at_line(const line *l, int rc)
+{
+    return rc < 0 ? kolo_fail_in(KOLO_EINPUT, "%s, line %d: ", l->path, l->number) : 0;
+}
 
-static int read_whole(const line *l, const char *word, int64_t least, int64_t *value) { return at_line(l, whole(word, least, value)); }
+static int read_whole(const line *l, const char *word, int64_t least, int64_t *value)
+{
+    return at_line(l, whole(word, least, value));
+}
 
 static int read_cost(comm_selector *s, const line *l)
 {
     bool reduce = l->words == 3 && strcmp(l->word[1], "reduce") == 0;
-    int level = l->words == 4 && strcmp(l->word[1], "node") == 0 ? 0 : l->words == 4 && strcmp(l->word[1], "network") == 0 ? 1 : -1;
+    int level = l->words == 4 && strcmp(l->word[1], "node") == 0      ? 0
+                : l->words == 4 && strcmp(l->word[1], "network") == 0 ? 1
+                                                                      : -1;
     if (reduce) return read_number(l, l->word[2], 0, &s->cost.gamma);
     if (level < 0) return BAD(l, "cost wants: node ALPHA BETA, network ALPHA BETA, or reduce GAMMA");
     KOLO_TRY(read_number(l, l->word[2], 0, &s->cost.alpha[level]));
@@ -95,16 +107,19 @@ static int read_links(comm_selector *s, const line *l)
     int64_t n = 0;
     if (l->words != 2 || s->links) return BAD(l, "links wants the number of ranks, once in a file");
     KOLO_TRY(read_whole(l, l->word[1], 1, &n));
-    if (n > COMM_PACK_RANKS) return BAD(l, "links of %lld ranks; %d is the most", (long long)n, COMM_PACK_RANKS);
+    if (n > COMM_PACK_RANKS)
+        return BAD(l, "links of %lld ranks; %d is the most", (long long)n, COMM_PACK_RANKS);
     s->links = kolo_alloc((size_t)(n * n) * sizeof *s->links);
     s->linked = (int)n;
-    return s->links ? 0 : KOLO_ECONFIG;
+    return s->links ? 0 : KOLO_ENOMEM;
 }
 
 static int read_links_row(comm_selector *s, const line *l)
 {
-    if (l->words != s->linked) return BAD(l, "%d numbers in a row of links between %d ranks", l->words, s->linked);
-    for (int i = 0; i < l->words; i++) KOLO_TRY(read_number(l, l->word[i], 0, &s->links[s->rows * s->linked + i]));
+    if (l->words != s->linked)
+        return BAD(l, "%d numbers in a row of links between %d ranks", l->words, s->linked);
+    for (int i = 0; i < l->words; i++)
+        KOLO_TRY(read_number(l, l->word[i], 0, &s->links[s->rows * s->linked + i]));
     s->rows++;
     return 0;
 }
@@ -121,7 +136,8 @@ static bool takes(const char *name, bool k)
 static int read_word(rule *r, const char *name, const char *word)
 {
     bool k = strncmp(word, "k=", 2) == 0;
-    if (!k && strncmp(word, "segment=", 8) != 0) return kolo_fail(KOLO_EINPUT, "\"%s\": known are k= and segment=", word);
+    if (!k && strncmp(word, "segment=", 8) != 0)
+        return kolo_fail(KOLO_EINPUT, "\"%s\": known are k= and segment=", word);
     if (k) KOLO_TRY(comm_radices_read(&r->radix, word + 2));
     else KOLO_TRY(whole(word + 8, 1, &r->segment));
     return takes(name, k) ? 0 : kolo_fail(KOLO_EINPUT, "algorithm %s takes no %s", name, k ? "k" : "segment");
@@ -139,15 +155,19 @@ static int check_radices(const rule *r, const comm_algorithm_row *row, int membe
         char text[COMM_RADICES_TEXT];
         used += (size_t)snprintf(list + used, sizeof list - used, ", %s", comm_radices_text(&other, text));
     }
-    return kolo_fail(KOLO_ECONFIG, "comm: algorithm %s: k=%s is not for %d members, which are to be its product; for them are k=%d%s", row->name,
-                     comm_radices_text(&r->radix, k), members, members, list);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "comm: algorithm %s: k=%s is not for %d members, which are to be its product; for them are k=%d%s",
+        row->name, comm_radices_text(&r->radix, k), members, members, list);
 }
 
 static int read_use(comm_selector *s, const line *l)
 {
     rule r = {.bytes = INT64_MAX};
     int what = 0;
-    if (l->words < 6) return BAD(l, "use wants: COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX[xRADIX...]] [segment=ELEMENTS]");
+    if (l->words < 6)
+        return BAD(l,
+                   "use wants: COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX[xRADIX...]] [segment=ELEMENTS]");
     while (what < KOLO_COLLECTIVE_COUNT && strcmp(comm_collective_name(what), l->word[1]) != 0) what++;
     if (what == KOLO_COLLECTIVE_COUNT) return BAD(l, "no collective \"%s\"", l->word[1]);
     KOLO_TRY(read_whole(l, l->word[2], 1, &r.members));
@@ -190,11 +210,14 @@ static int read_lines(comm_selector *s, const char *path, char *text)
         if (!l.words) continue;
         if (headed) KOLO_TRY(read_line(s, &l));
         else if (l.words != 2 || strcmp(l.word[0], "kolo-comm-table") || strcmp(l.word[1], "1"))
-            return BAD(&l, "not a table of measured costs: it must begin with \"kolo-comm-table 1\"; `kolo bench "
-                           "--tune` writes one");
+            return BAD(&l,
+                       "not a table of measured costs: it must begin with \"kolo-comm-table 1\"; `kolo bench "
+                       "--tune` writes one");
         headed = true;
     }
-    if (!headed) return kolo_fail(KOLO_EINPUT, "%s: empty; `kolo bench --tune` writes a table of measured costs", path);
+    if (!headed)
+        return kolo_fail(KOLO_EINPUT, "%s: empty; `kolo bench --tune` writes a table of measured costs",
+                         path);
     if (s->rows < s->linked) return BAD(&l, "the file ends after %d of %d rows of links", s->rows, s->linked);
     return 0;
 }
@@ -208,20 +231,21 @@ static int check_forced(const char *name)
         known[n++] = row->name;
     }
     const char *near = kolo_nearest(name, known, n);
-    return kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\"%s%s%s; `kolo bench --algorithms` lists them", name, near ? "; did you mean \"" : "",
-                     near ? near : "", near ? "\"?" : "");
+    return kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\"%s%s%s; `kolo bench --algorithms` lists them",
+                     name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
 /* NAME[:WORD[,WORD]] */
 static int read_forced(comm_selector *s, const char *forced)
 {
     char *rest, *word;
-    if (!(s->forced = kolo_strdup(forced))) return KOLO_ECONFIG;
+    if (!(s->forced = kolo_strdup(forced))) return KOLO_ENOMEM;
     word = strchr(s->forced, ':');
     if (word) *word++ = 0;
     KOLO_TRY(check_forced(s->forced));
     for (word = word ? strtok_r(word, ",", &rest) : NULL; word; word = strtok_r(NULL, ",", &rest))
-        if (read_word(&s->how, s->forced, word) < 0) return kolo_fail_in(KOLO_ECONFIG, "comm: algorithm \"%s\": ", forced);
+        if (read_word(&s->how, s->forced, word) < 0)
+            return kolo_fail_in(KOLO_ECONFIG, "comm: algorithm \"%s\": ", forced);
     return 0;
 }
 
@@ -239,7 +263,10 @@ int comm_selector_check(const comm_selector *s, int members)
 static uint32_t digest_of(const comm_selector *s)
 {
     uint32_t crc = kolo_crc32c(s->free_order, &s->cost, sizeof s->cost);
-    if (s->forced) crc = kolo_crc32c(kolo_crc32c(crc, s->forced, strlen(s->forced)), &s->how.radix, sizeof s->how.radix) ^ (uint32_t)s->how.segment;
+    if (s->forced)
+        crc =
+            kolo_crc32c(kolo_crc32c(crc, s->forced, strlen(s->forced)), &s->how.radix, sizeof s->how.radix) ^
+            (uint32_t)s->how.segment;
     for (int64_t i = 0; i < s->count; i++) {
         const rule *r = &s->rules[i];
         const int64_t numbers[] = {r->members, r->nodes, r->bytes, r->segment, r->row - comm_algorithm_table};
@@ -266,7 +293,7 @@ static int open_selector(comm_selector *s, const char *path, const char *forced)
 int comm_selector_open(comm_selector **selector, const char *path, const char *forced)
 {
     *selector = kolo_alloc(sizeof **selector);
-    if (!*selector) return KOLO_ECONFIG;
+    if (!*selector) return KOLO_ENOMEM;
     int rc = open_selector(*selector, path, forced);
     if (rc < 0) comm_selector_close(selector);
     return rc;
@@ -284,15 +311,19 @@ void comm_selector_close(comm_selector **selector)
 }
 
 const comm_cost *comm_selector_costs(const comm_selector *selector) { return &selector->cost; }
-const double *comm_selector_links(const comm_selector *selector, int members) { return members == selector->linked ? selector->links : NULL; }
+const double *comm_selector_links(const comm_selector *selector, int members)
+{
+    return members == selector->linked ? selector->links : NULL;
+}
 uint32_t comm_selector_digest(const comm_selector *selector) { return selector->digest; }
 
-/* ---- the choice ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the choice ---------------------------------------------------------------------------------------- */
 
 static int64_t bytes_of(const comm_problem *p)
 {
     int64_t count = p->count;
-    bool counted = p->what == KOLO_REDUCE_SCATTER || p->what == KOLO_ALLGATHER || p->what == KOLO_GATHER || p->what == KOLO_SCATTER;
+    bool counted = p->what == KOLO_REDUCE_SCATTER || p->what == KOLO_ALLGATHER || p->what == KOLO_GATHER ||
+                   p->what == KOLO_SCATTER;
     if (counted) count = 0;
     for (int i = 0; counted && i < p->members; i++) count += p->counts[i];
     return count * (int64_t)p->width;
@@ -300,7 +331,8 @@ static int64_t bytes_of(const comm_problem *p)
 
 static bool may(const comm_selector *s, const comm_algorithm_row *row, const comm_problem *p)
 {
-    return row->what == p->what && comm_radices_fit(row, p) && row->fits(p) && ((s->free_order && !p->fixed) || row->ordered(p));
+    return row->what == p->what && comm_radices_fit(row, p) && row->fits(p) &&
+           ((s->free_order && !p->fixed) || row->ordered(p));
 }
 
 /* The problem by what a rule says of radix and segment. */
@@ -320,7 +352,8 @@ static const rule *rule_for(const comm_selector *s, const comm_problem *p)
     int nodes = comm_nodes(p->node_of, p->members);
     for (int64_t i = 0; i < s->count; i++) {
         const rule *r = &s->rules[i];
-        if (r->row->what != p->what || r->members != p->members || r->nodes != nodes || r->bytes < bytes) continue;
+        if (r->row->what != p->what || r->members != p->members || r->nodes != nodes || r->bytes < bytes)
+            continue;
         const comm_problem with = ruled(p, r);
         if (may(s, r->row, &with) && (!best || r->bytes < best->bytes)) best = r;
     }
@@ -332,7 +365,8 @@ bool comm_selector_asks(const comm_selector *s, enum kolo_collective what, int m
     for (const comm_algorithm_row *row = comm_algorithm_table; s->forced && row->name; row++)
         if (row->what == what && strcmp(row->name, s->forced) == 0) return true;
     for (int64_t i = 0; i < s->count; i++)
-        if (s->rules[i].row->what == what && s->rules[i].members == members && s->rules[i].nodes == nodes) return true;
+        if (s->rules[i].row->what == what && s->rules[i].members == members && s->rules[i].nodes == nodes)
+            return true;
     return false;
 }
 
@@ -353,14 +387,15 @@ static const comm_algorithm_row *told(comm_problem *problem, const comm_selector
 {
     const comm_problem as_forced = ruled(problem, &selector->how);
     for (const comm_algorithm_row *row = comm_algorithm_table; selector->forced && row->name; row++)
-        if (row->what == problem->what && strcmp(row->name, selector->forced) == 0 && comm_radices_fit(row, &as_forced) && row->fits(&as_forced))
+        if (row->what == problem->what && strcmp(row->name, selector->forced) == 0 &&
+            comm_radices_fit(row, &as_forced) && row->fits(&as_forced))
             return *problem = as_forced, row;
     const rule *r = rule_for(selector, problem);
     if (r) *problem = ruled(problem, r);
     return r ? r->row : NULL;
 }
 
-static const comm_algorithm_row *choose(comm_problem *problem, const comm_selector *selector)
+static const comm_algorithm_row *selector_choose(comm_problem *problem, const comm_selector *selector)
 {
     const comm_algorithm_row *best = told(problem, selector);
     if (best) return best;
@@ -382,10 +417,12 @@ static const comm_algorithm_row *choose(comm_problem *problem, const comm_select
 const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector)
 {
     int *memory;
-    if (!problem->links && problem->members == selector->linked && comm_nodes(problem->node_of, problem->members) == 1) problem->links = selector->links;
+    if (!problem->links && problem->members == selector->linked &&
+        comm_nodes(problem->node_of, problem->members) == 1)
+        problem->links = selector->links;
     comm_problem placed = *problem;
     number_by_nodes(&placed, &memory);
-    const comm_algorithm_row *row = choose(&placed, selector);
+    const comm_algorithm_row *row = selector_choose(&placed, selector);
     problem->radix = placed.radix;
     problem->segment = placed.segment;
     free(memory);

@@ -1,6 +1,7 @@
-/* Reduce-scatter and allgather in stages, each within small circles of members: butterflies of mixed radix (gloo's Bcube), and groups whose owners go on alone.
- * Groups are nodes, or levels of any factors (split rail; BlueConnect, Cho et al., SysML 2019), or twos and threes (3-2 elimination, Rabenseifner and Träff,
- * EuroPVM/MPI 2004). */
+/* Reduce-scatter and allgather in stages, each within small circles of members: butterflies of mixed
+ * radix (gloo's Bcube), and groups whose owners go on alone. Groups are nodes, or levels of any factors
+ * (split rail; BlueConnect, Cho et al., SysML 2019), or twos and threes (3-2 elimination, Rabenseifner
+ * and Träff, EuroPVM/MPI 2004). */
 #include "comm/algorithm/build.h"
 
 #include <stdlib.h>
@@ -13,24 +14,26 @@ int comm_make_allreduce_butterfly(comm_schedule *schedule, const comm_problem *p
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_range r = {0, p->count}, before[COMM_STAGES];
-    comm_circle circle[COMM_STAGES];
+    comm_subgroup circle[COMM_STAGES];
     int radix[COMM_STAGES], stages = comm_radices_factors(p->members, &p->radix, radix);
     for (int i = 0, stride = 1; i < stages; stride *= radix[i++]) {
         int digit = b.me / stride % radix[i];
-        circle[i] = (comm_circle){b.me - digit * stride, stride, radix[i], radix[i], digit};
+        circle[i] = (comm_subgroup){b.me - digit * stride, stride, radix[i], radix[i], digit};
         before[i] = r;
-        r = comm_circle_reduce(&b, &circle[i], r);
+        r = comm_subgroup_reduce(&b, &circle[i], r);
     }
     comm_build_widen(&b, r);
     comm_build_settle(&b, r);
-    for (int i = stages - 1; i >= 0; i--) comm_circle_spread(&b, &circle[i], before[i]);
+    for (int i = stages - 1; i >= 0; i--) comm_subgroup_spread(&b, &circle[i], before[i]);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-/* The team is whole groups one after the other; first: [groups + 1] where each begins, NULL: groups of k[0]. The first members of each group, as many as in the least
- * (owners), own the group's sums; what they own they sum with those of the same place in all groups, a rail, by the levels k[1], k[2], ... The last rail has no
+/* The team is whole groups one after the other; first: [groups + 1] where each begins, NULL: groups of k[0].
+ * The first members of each group, as many as in the least (owners), own the group's sums; what they own they
+ * sum with those of the same place in all groups, a rail, by the levels k[1], k[2], ... The last rail has no
  * levels. memory: [twice the team] */
-static void by_groups(comm_build *b, comm_range whole, size_t width, const int *first, int groups, int owners, const int *k, int *memory)
+static void by_groups(comm_build *b, comm_range whole, size_t width, const int *first, int groups, int owners,
+                      const int *k, int *memory)
 {
     if (groups == 1 && !first) {
         if (comm_length(whole) * (int64_t)width <= COMM_RAIL_SMALL) {
@@ -47,21 +50,23 @@ static void by_groups(comm_build *b, comm_range whole, size_t width, const int *
         start = first[mine];
         size = first[mine + 1] - start;
     }
-    comm_circle circle = {start, 1, size, owners, b->me - start};
-    comm_range part = comm_circle_reduce(b, &circle, whole);
+    comm_subgroup circle = {start, 1, size, owners, b->me - start};
+    comm_range part = comm_subgroup_reduce(b, &circle, whole);
     comm_build_widen(b, part);
     if (groups == 1) comm_build_settle(b, part);
     if (circle.me < owners && groups > 1) {
         comm_build r = *b;
-        for (int g = 0; g < groups; g++) memory[g] = comm_member(b, (first ? first[g] : g * owners) + circle.me);
+        for (int g = 0; g < groups; g++)
+            memory[g] = comm_member(b, (first ? first[g] : g * owners) + circle.me);
         r.member = memory;
         r.me = mine;
         r.n = groups;
-        by_groups(&r, part, width, NULL, k[1] ? groups / k[1] : 1, k[1] ? k[1] : groups, &k[1], memory + groups);
+        by_groups(&r, part, width, NULL, k[1] ? groups / k[1] : 1, k[1] ? k[1] : groups, &k[1],
+                  memory + groups);
         b->brought = false;
     }
     b->settled = true;
-    comm_circle_spread(b, &circle, whole);
+    comm_subgroup_spread(b, &circle, whole);
 }
 
 int comm_make_allreduce_elimination_32(comm_schedule *schedule, const comm_problem *p)
@@ -70,7 +75,7 @@ int comm_make_allreduce_elimination_32(comm_schedule *schedule, const comm_probl
     int n = p->members, groups = n > 1 ? comm_power_until(n) / 2 : 1, extra = n - 2 * groups;
     int *first = kolo_alloc((size_t)(3 * n + 1) * sizeof *first);
     const int none[2] = {0};
-    if (!first) return KOLO_ECONFIG;
+    if (!first) return KOLO_ENOMEM;
     for (int g = 0; g < groups; g++) {
         int size = n == 1 ? 1 : 2 + extra / groups + (g < extra % groups);
         first[g + 1] = first[g] + size;
@@ -149,10 +154,11 @@ int comm_nodes(const int *node_of, int n)
 int comm_make_allreduce_two_level(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int n = p->members, owners, radix[COMM_STAGES + 1] = {0}, steps = comm_radices_levels(n, &p->radix, radix);
+    int n = p->members, owners, radix[COMM_STAGES + 1] = {0},
+        steps = comm_radices_levels(n, &p->radix, radix);
     int *order = kolo_alloc((size_t)(4 * n + 1) * sizeof *order), *first = order ? order + n : NULL;
     comm_range whole = {0, p->count};
-    if (!order) return KOLO_ECONFIG;
+    if (!order) return KOLO_ENOMEM;
     if (steps) {
         by_groups(&b, whole, p->width, NULL, steps > 1 ? n / radix[0] : 1, radix[0], radix, first + n + 1);
     } else { /* nodes may be of unlike sizes */

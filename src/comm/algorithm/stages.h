@@ -4,7 +4,8 @@
 
 #include "comm/algorithm/algorithm.h"
 
-/* What k means, as in comm_algorithm_row.radices. Several numbers: a step each, whatever the algorithm. One number k, or 4:
+/* What k means, as in comm_algorithm_row.radices. Several numbers: a step each, whatever the
+ * algorithm. One number k, or 4:
  *   powers   the power of two below it, until all are reached
  *   digits   the same with k itself
  *   factors  the factors of n, k first if it divides, then 4, then the primes ascending
@@ -21,18 +22,23 @@ const char *comm_radices_text(const comm_radices *k, char text[COMM_RADICES_TEXT
 bool comm_radices_try(int n, int i, comm_radices *k);
 /* Whether the row can go by the problem's k. */
 bool comm_radices_fit(const comm_algorithm_row *row, const comm_problem *problem);
-/* Seconds of the row by the k that makes it cheapest, which is left in the problem; of equals its own choice. Of those that keep the order, unless it is free. */
-double comm_radices_cheapest(const comm_algorithm_row *row, comm_problem *problem, const comm_cost *cost, bool free_order);
+/* Seconds of the row by the k that makes it cheapest, which is left in the problem; of equals its own choice.
+ * Of those that keep the order, unless it is free. */
+double comm_radices_cheapest(const comm_algorithm_row *row, comm_problem *problem, const comm_cost *cost,
+                             bool free_order);
 
 enum { COMM_RAIL_SMALL = 4096 }; /* bytes: below, a rail is summed by whole vectors */
-/* Members by node, nodes in the order of their first members. order: [n], first: [nodes + 1]; least: members of the smallest node. Returns the nodes. */
+/* Members by node, nodes in the order of their first members. order: [n], first: [nodes + 1]; least: members
+ * of the smallest node. Returns the nodes. */
 int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *least);
 int comm_nodes(const int *node_of, int n); /* distinct ones */
-/* Members as the algorithms count them: node by node; where there is a root, its node first, and itself first in that. order: [2 n + 1], of which n are the answer. */
+/* Members as the algorithms count them: node by node; where there is a root, its node first, and itself first
+ * in that. order: [2 n + 1], of which n are the answer. */
 void comm_number_members(const comm_problem *problem, int *order);
 /* The first of every node, then the second of every node, ... order: [3 n + 1], of which n are the answer. */
 void comm_deal_members(const comm_problem *problem, int *order);
-/* Whether node_of cuts the tree over members into one whole subtree a node, in order: then sums by nodes have the bits of the tree. */
+/* Whether node_of cuts the tree over members into one whole subtree a node, in order: then sums by nodes have
+ * the bits of the tree. */
 bool comm_nodes_plain(const int *node_of, int n);
 
 #endif

@@ -50,19 +50,24 @@ static int levelled(const comm_problem *p)
 }
 
 /* On one node, where the caller can push. */
-static int shared(const comm_problem *p) { return p->shares && p->members > 1 && comm_nodes(p->node_of, p->members) == 1; }
+static int shared(const comm_problem *p)
+{
+    return p->shares && p->members > 1 && comm_nodes(p->node_of, p->members) == 1;
+}
 
 static int power_of_two(const comm_problem *p) { return (p->members & (p->members - 1)) == 0; }
 static int even(const comm_problem *p) { return p->count > 0; }
 static int linked(const comm_problem *p)
 {
     return p->links && p->members > 1 && p->members <= COMM_PACK_RANKS &&
-           comm_pack_bound(p->links, p->members, p->what == KOLO_ALLREDUCE ? 0 : p->root, p->what == KOLO_ALLREDUCE) > 0;
+           comm_pack_bound(p->links, p->members, p->what == KOLO_ALLREDUCE ? 0 : p->root,
+                           p->what == KOLO_ALLREDUCE) > 0;
 }
 
 bool comm_nodes_plain(const int *node_of, int n)
 {
-    int first = 0; /* members of the first node: a power of two, and so have all others, but the last may have fewer */
+    /* members of the first node: a power of two, and so have all others, but the last may have fewer */
+    int first = 0;
     while (first < n && (!node_of || node_of[first] == node_of[0])) first++;
     if (first == n) return true;
     if (first & (first - 1)) return false;
@@ -94,7 +99,14 @@ const comm_algorithm_row comm_algorithm_table[] = {
 #define TAKES_factors comm_radices_factors, false
 #define TAKES_levels comm_radices_levels, false
 #define ROW(collective, name, ordered, fits, cost, takes, help) \
-    {#name, help, collective##_collective, ordered, fits, comm_make_##collective##_##name, comm_cost_##cost, TAKES_##takes},
+    {#name,                                                     \
+     help,                                                      \
+     collective##_collective,                                   \
+     ordered,                                                   \
+     fits,                                                      \
+     comm_make_##collective##_##name,                           \
+     comm_cost_##cost,                                          \
+     TAKES_##takes},
 #include "comm/algorithm/algorithms.def"
 #undef ROW
     {.name = NULL}};
@@ -110,12 +122,14 @@ bool comm_algorithm_pushes(const comm_algorithm_row *row) { return row->make == 
 
 const char *comm_collective_name(enum kolo_collective what)
 {
-    static const char *const names[KOLO_COLLECTIVE_COUNT] = {[KOLO_ALLREDUCE] = "allreduce", [KOLO_REDUCE_SCATTER] = "reduce_scatter",
-                                                             [KOLO_ALLGATHER] = "allgather", [KOLO_BROADCAST] = "broadcast",
-                                                             [KOLO_GATHER] = "gather",       [KOLO_SCATTER] = "scatter",
-                                                             [KOLO_ALLTOALL] = "alltoall",   [KOLO_BARRIER] = "barrier",
-                                                             [KOLO_JOIN] = "join",           [KOLO_SPARSE_ALLREDUCE] = "sparse_allreduce"};
-    return (unsigned)what < KOLO_COLLECTIVE_COUNT ? names[what] : "request"; /* what a program brings may be nothing of these */
+    static const char *const names[KOLO_COLLECTIVE_COUNT] = {
+        [KOLO_ALLREDUCE] = "allreduce", [KOLO_REDUCE_SCATTER] = "reduce_scatter",
+        [KOLO_ALLGATHER] = "allgather", [KOLO_BROADCAST] = "broadcast",
+        [KOLO_GATHER] = "gather",       [KOLO_SCATTER] = "scatter",
+        [KOLO_ALLTOALL] = "alltoall",   [KOLO_BARRIER] = "barrier",
+        [KOLO_JOIN] = "join",           [KOLO_SPARSE_ALLREDUCE] = "sparse_allreduce"};
+    /* what a program brings may be nothing of these */
+    return (unsigned)what < KOLO_COLLECTIVE_COUNT ? names[what] : "request";
 }
 
 const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what, const char *name)
@@ -129,8 +143,10 @@ const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what, const 
     }
     const char *near = kolo_nearest(name, known, n);
     char list[1024] = "";
-    for (int i = 0, at = 0; i < n && at < (int)sizeof list; i++) at += snprintf(list + at, sizeof list - (size_t)at, "%s%s", i ? ", " : "", known[i]);
-    kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\" for %s%s%s%s; known: %s", name, comm_collective_name(what), near ? "; did you mean \"" : "",
-              near ? near : "", near ? "\"?" : "", list);
+    for (int i = 0, at = 0; i < n && at < (int)sizeof list; i++)
+        at += snprintf(list + at, sizeof list - (size_t)at, "%s%s", i ? ", " : "", known[i]);
+    kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\" for %s%s%s%s; known: %s", name,
+              comm_collective_name(what), near ? "; did you mean \"" : "", near ? near : "",
+              near ? "\"?" : "", list);
     return NULL;
 }

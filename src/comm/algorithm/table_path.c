@@ -1,5 +1,6 @@
-/* Where the table of this cluster lies when nobody names one: KOLO_CACHE (or ~/.cache/kolo), comm-table-CLUSTER. The cluster is Slurm's name of it, else what the
- * host's name has before its number, so that all nodes of a cluster agree and two clusters with one home do not meet. */
+/* Where the table of this cluster lies when nobody names one: KOLO_CACHE (or ~/.cache/kolo),
+ * comm-table-CLUSTER. The cluster is Slurm's name of it, else what the host's name has before its number, so
+ * that all nodes of a cluster agree and two clusters with one home do not meet. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ int comm_table_open(comm_selector **selector, const char *table, const char *for
     char *usual = NULL;
     if (table && strcmp(table, "none") == 0) return comm_selector_open(selector, NULL, forced);
     if (!table || !*table) {
-        if (!(usual = comm_table_path())) return KOLO_ECONFIG;
+        if (!(usual = comm_table_path())) return KOLO_ENOMEM;
         table = access(usual, R_OK) == 0 ? usual : NULL;
     }
     int rc = comm_selector_open(selector, table, forced);

@@ -28,22 +28,29 @@ int comm_compress_find(const char *name)
 {
     for (int k = 0; k < COMM_COMPRESSIONS; k++)
         if (!strcmp(name, table[k].name)) return k;
-    return kolo_fail(KOLO_ECONFIG, "comm: unknown compression \"%s\"; known: none, bf16, fp16, int8, topk, powersgd", name);
+    return kolo_fail(KOLO_ECONFIG,
+                     "comm: unknown compression \"%s\"; known: none, bf16, fp16, int8, topk, powersgd", name);
 }
 
 const char *comm_compress_name(int kind) { return table[kind].name; }
 
 int comm_compress_check(const comm_compress *c)
 {
-    if (c->kind < 0 || c->kind >= COMM_COMPRESSIONS) return kolo_fail(KOLO_ECONFIG, "comm: compression number %d", c->kind);
+    if (c->kind < 0 || c->kind >= COMM_COMPRESSIONS)
+        return kolo_fail(KOLO_ECONFIG, "comm: compression number %d", c->kind);
     if (c->kind == COMM_TOPK && !(c->density > 0 && c->density <= 1))
-        return kolo_fail(KOLO_ECONFIG, "comm: topk sends a share of the elements in (0, 1], not %g", c->density);
+        return kolo_fail(KOLO_ECONFIG, "comm: topk sends a share of the elements in (0, 1], not %g",
+                         c->density);
     if (c->kind == COMM_TOPK && !(c->momentum >= 0 && c->momentum < 1 && c->clip >= 0 && c->warmup >= 0))
-        return kolo_fail(KOLO_ECONFIG, "comm: topk with momentum %g, clip %g, warm-up %lld", c->momentum, c->clip, (long long)c->warmup);
+        return kolo_fail(KOLO_ECONFIG, "comm: topk with momentum %g, clip %g, warm-up %lld", c->momentum,
+                         c->clip, (long long)c->warmup);
     if (c->start < 0 || (c->start > 0 && c->momentum > 0))
-        return kolo_fail(KOLO_ECONFIG, "comm: %s begins after %lld rounds, with momentum %g: the rounds before would have none; take a warm-up",
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: %s begins after %lld rounds, with momentum %g: the rounds before would have "
+                         "none; take a warm-up",
                          comm_compress_name(c->kind), (long long)c->start, c->momentum);
-    if (c->kind == COMM_POWERSGD && c->rank < 1) return kolo_fail(KOLO_ECONFIG, "comm: powersgd of rank %d", c->rank);
+    if (c->kind == COMM_POWERSGD && c->rank < 1)
+        return kolo_fail(KOLO_ECONFIG, "comm: powersgd of rank %d", c->rank);
     return 0;
 }
 
@@ -65,7 +72,8 @@ void *codec_keep(comm_codec *c, size_t bytes)
 /* Between nodes: whole vectors go around faster than halves of them. */
 static bool is_small(int members, int64_t count)
 {
-    const comm_problem p = {.what = KOLO_ALLREDUCE, .members = members, .count = count, .width = sizeof(float)};
+    const comm_problem p = {
+        .what = KOLO_ALLREDUCE, .members = members, .count = count, .width = sizeof(float)};
     return comm_cost_doubling(&p, &comm_cost_between) <= comm_cost_halving(&p, &comm_cost_between);
 }
 
@@ -97,7 +105,7 @@ void codec_scatter(const comm_codec *c, float *vector, const float *packed)
         memcpy(vector + c->matrix[i].at, packed, (size_t)matrix_count(&c->matrix[i]) * sizeof *packed);
 }
 
-static int call(void *context, comm_run *run, const comm_action *action)
+static int codec_call(void *context, comm_run *run, const comm_action *action)
 {
     comm_codec *c = context;
     float *vector = (float *)(void *)run->buffer[COMM_OWN], *exact = codec_words(run, c->exact_at);
@@ -107,7 +115,8 @@ static int call(void *context, comm_run *run, const comm_action *action)
     }
     for (int i = 0; i < c->exacts; exact += c->exact[i++].count) {
         float *at = vector + c->exact[i].at;
-        memcpy(action->peer == EXACT_IN ? exact : at, action->peer == EXACT_IN ? at : exact, (size_t)c->exact[i].count * sizeof *at);
+        memcpy(action->peer == EXACT_IN ? exact : at, action->peer == EXACT_IN ? at : exact,
+               (size_t)c->exact[i].count * sizeof *at);
     }
     if (action->peer == EXACT_IN) return 1;
     c->sent = 0;
@@ -121,10 +130,12 @@ static int find_exact(comm_codec *c)
 {
     int64_t at = 0;
     c->exact = kolo_alloc((size_t)(c->matrices + 1) * sizeof *c->exact);
-    if (!c->exact) return KOLO_ECONFIG;
+    if (!c->exact) return KOLO_ENOMEM;
     for (int i = 0; i <= c->matrices; i++) {
         int64_t end = i < c->matrices ? c->matrix[i].at : c->count;
-        if (end < at) return kolo_fail(KOLO_EINTERNAL, "comm: matrix %d of a codec begins within the one before or outside", i);
+        if (end < at)
+            return kolo_fail(KOLO_EINTERNAL,
+                             "comm: matrix %d of a codec begins within the one before or outside", i);
         if (end > at) c->exact[c->exacts++] = (comm_piece){at, end - at};
         c->exact_count += end - at;
         at = end + (i < c->matrices ? matrix_count(&c->matrix[i]) : 0);
@@ -133,9 +144,10 @@ static int find_exact(comm_codec *c)
     return 0;
 }
 
-static int make(comm_codec *c)
+static int codec_make(comm_codec *c)
 {
-    comm_build b = comm_build_begin(&c->schedule, &(comm_problem){.me = c->me, .members = c->members, .in_place = true});
+    comm_build b =
+        comm_build_begin(&c->schedule, &(comm_problem){.me = c->me, .members = c->members, .in_place = true});
     KOLO_TRY(find_exact(c));
     if (c->exact_count) {
         c->exact_at = codec_scratch(&b, c->exact_count);
@@ -161,19 +173,24 @@ static int make_exactly(comm_codec *c)
     return 0;
 }
 
-int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int members, int64_t count, const comm_matrix *matrix, int matrices)
+int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int members, int64_t count,
+                    const comm_matrix *matrix, int matrices)
 {
     *out = NULL;
     KOLO_TRY(comm_compress_check(config));
     if (config->kind == COMM_NONE || count >= COMM_MESSAGE_MAX)
-        return kolo_fail(KOLO_ECONFIG, "comm: compression %s of %lld elements; fewer than %d in a vector, so lower bucket_mb", comm_compress_name(config->kind),
-                         (long long)count, COMM_MESSAGE_MAX);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "comm: compression %s of %lld elements; fewer than %d in a vector, so lower bucket_mb",
+            comm_compress_name(config->kind), (long long)count, COMM_MESSAGE_MAX);
     if (comm_compress_plain(config->kind) && members > COMM_FOLD_MAX)
-        return kolo_fail(KOLO_ECONFIG, "comm: compression %s among %d members; at most %d, int8, topk and powersgd among any", comm_compress_name(config->kind),
-                         members, COMM_FOLD_MAX);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "comm: compression %s among %d members; at most %d, int8, topk and powersgd among any",
+            comm_compress_name(config->kind), members, COMM_FOLD_MAX);
     comm_codec *c = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
-    int rc = KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
+    int rc = KOLO_ENOMEM;
     c->config = *config;
     c->row = table[config->kind].row;
     c->me = me;
@@ -182,8 +199,9 @@ int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int m
     c->matrix = kolo_alloc((size_t)(matrices + 1) * sizeof *c->matrix);
     if (!c->matrix) goto fail;
     for (int i = 0; i < matrices; i++)
-        if (matrix_count(&matrix[i]) && (!c->row->takes || c->row->takes(config, &matrix[i]))) c->matrix[c->matrices++] = matrix[i];
-    KOLO_TRY_GOTO(rc, make(c));
+        if (matrix_count(&matrix[i]) && (!c->row->takes || c->row->takes(config, &matrix[i])))
+            c->matrix[c->matrices++] = matrix[i];
+    KOLO_TRY_GOTO(rc, codec_make(c));
     KOLO_TRY_GOTO(rc, make_exactly(c));
     *out = c;
     return 0;
@@ -220,7 +238,7 @@ void comm_codec_begin(comm_codec *c, comm_run *run)
     run->schedule = &c->schedule;
     run->width = sizeof(float);
     run->combine = comm_combine_of(KOLO_F32, KOLO_SUM);
-    run->call = call;
+    run->call = codec_call;
     run->context = c;
     run->at = 0;
 }
@@ -244,22 +262,25 @@ int comm_codec_restore(comm_codec *c, const void *state, size_t bytes)
 {
     const char *from = state;
     if (bytes != comm_codec_state_bytes(c))
-        return kolo_fail(KOLO_EINPUT, "comm: the state of a %s codec has %zu bytes, this one's %zu", comm_compress_name(c->config.kind), bytes,
-                         comm_codec_state_bytes(c));
+        return kolo_fail(KOLO_EINPUT, "comm: the state of a %s codec has %zu bytes, this one's %zu",
+                         comm_compress_name(c->config.kind), bytes, comm_codec_state_bytes(c));
     memcpy(&c->round, from, sizeof c->round);
     from += sizeof c->round;
-    for (int i = 0; i < c->states; from += c->state[i++].bytes) memcpy(c->state[i].data, from, c->state[i].bytes);
+    for (int i = 0; i < c->states; from += c->state[i++].bytes)
+        memcpy(c->state[i].data, from, c->state[i].bytes);
     return 0;
 }
 
-double comm_compress_bytes(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix, int matrices)
+double comm_compress_bytes(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix,
+                           int matrices)
 {
     const comm_compressor *row = table[config->kind].row;
     int64_t compressed = 0;
     if (members < 2) return 0;
     for (int i = 0; row && i < matrices; i++)
         if (!row->takes || row->takes(config, &matrix[i])) compressed += matrix_count(&matrix[i]);
-    return codec_allreduce_bytes(members, count - compressed) + (compressed ? row->bytes(config, members, compressed, matrix, matrices) : 0);
+    return codec_allreduce_bytes(members, count - compressed) +
+           (compressed ? row->bytes(config, members, compressed, matrix, matrices) : 0);
 }
 
 int comm_matrix_cut(const comm_matrix *matrix, int matrices, int64_t from, int64_t count, comm_matrix *part)
@@ -269,7 +290,8 @@ int comm_matrix_cut(const comm_matrix *matrix, int matrices, int64_t from, int64
         comm_matrix m = matrix[i];
         bool grouped = m.groups > 1; /* cut along the outermost dimension that is longer than one */
         int64_t unit = grouped ? m.columns * m.lanes : m.lanes, units = grouped ? m.groups : m.columns;
-        int64_t first = from > m.at ? (from - m.at + unit - 1) / unit : 0, end = from + count > m.at ? (from + count - m.at) / unit : 0;
+        int64_t first = from > m.at ? (from - m.at + unit - 1) / unit : 0,
+                end = from + count > m.at ? (from + count - m.at) / unit : 0;
         if (end > units) end = units;
         if (unit == 0 || first >= end) continue;
         m.at += first * unit - from;

@@ -1,4 +1,5 @@
-/* Inside comm/compress: what every codec is made of. A codec's schedule is: exact elements and first messages, arithmetic, more messages, the result. */
+/* Inside comm/compress: what every codec is made of. A codec's schedule is: exact elements and first
+ * messages, arithmetic, more messages, the result. */
 #ifndef KOLO_COMM_CODEC_H
 #define KOLO_COMM_CODEC_H
 
@@ -20,12 +21,14 @@ enum { CODEC_STATES = 4, CODEC_CALLS = 16, CODEC_LINE = 16 }; /* words of a cach
 /* A row of the table. */
 typedef struct comm_compressor {
     const char *name;
-    bool (*takes)(const comm_compress *config, const comm_matrix *matrix); /* this matrix, rather than leave it exact; NULL: all */
+    /* this matrix, rather than leave it exact; NULL: all */
+    bool (*takes)(const comm_compress *config, const comm_matrix *matrix);
     /* Memory, and the part of the schedule that is its own; there is at least one element to compress. */
     int (*make)(comm_codec *codec, comm_build *build);
     void (*call)(comm_codec *codec, comm_run *run, const comm_action *action);
     void (*free)(comm_codec *codec);
-    double (*bytes)(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix, int matrices);
+    double (*bytes)(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
+                    int matrices);
 } comm_compressor;
 extern const comm_compressor comm_quantised, comm_topk, comm_lowrank;
 
@@ -48,8 +51,14 @@ struct comm_codec {
 };
 
 static inline int64_t matrix_count(const comm_matrix *m) { return m->groups * m->columns * m->lanes; }
-static inline float *codec_words(const comm_run *run, comm_place place) { return (float *)(void *)run->buffer[place.buffer] + place.at; }
-static inline int64_t codec_round_up(int64_t words) { return (words + CODEC_LINE - 1) / CODEC_LINE * CODEC_LINE; }
+static inline float *codec_words(const comm_run *run, comm_place place)
+{
+    return (float *)(void *)run->buffer[place.buffer] + place.at;
+}
+static inline int64_t codec_round_up(int64_t words)
+{
+    return (words + CODEC_LINE - 1) / CODEC_LINE * CODEC_LINE;
+}
 
 /* So many words of scratch, aligned. */
 comm_place codec_scratch(comm_build *build, int64_t words);

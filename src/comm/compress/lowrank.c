@@ -12,9 +12,10 @@
 enum { LEFT, RIGHT, FINISH };
 
 typedef struct lowrank {
-    float *error, *start; /* state: [compressed] what was lost; Q of all matrices, with which the next round begins */
-    float *local;         /* Q of this member alone, while the others' are on their way */
-    bool *sound;          /* [matrices] nothing came that was not finite */
+    /* state: [compressed] what was lost; Q of all matrices, with which the next round begins */
+    float *error, *start;
+    float *local; /* Q of this member alone, while the others' are on their way */
+    bool *sound;  /* [matrices] nothing came that was not finite */
     int64_t p_words, q_words;
     comm_place p, q;
 } lowrank;
@@ -26,14 +27,21 @@ static int rank_of(const comm_compress *config, const comm_matrix *m)
     return (int)(rank < m->columns ? rank : m->columns);
 }
 
-static int64_t thin_words(const comm_compress *config, const comm_matrix *m) { return (matrix_rows(m) + m->columns) * rank_of(config, m); }
+static int64_t thin_words(const comm_compress *config, const comm_matrix *m)
+{
+    return (matrix_rows(m) + m->columns) * rank_of(config, m);
+}
 
-static bool shrinks(const comm_compress *config, const comm_matrix *m) { return thin_words(config, m) < matrix_count(m); }
+static bool shrinks(const comm_compress *config, const comm_matrix *m)
+{
+    return thin_words(config, m) < matrix_count(m);
+}
 
 /* A column of Q that says nothing begins anew, the same on all members. */
 static void draw_column(const comm_codec *c, float *column, int64_t count, int matrix, int r)
 {
-    uint64_t key = kolo_random_key(c->config.seed, KOLO_RANDOM_COMPRESS), high = c->round << 32 | (uint64_t)(uint32_t)(matrix << 8 | (r & 255));
+    uint64_t key = kolo_random_key(c->config.seed, KOLO_RANDOM_COMPRESS),
+             high = c->round << 32 | (uint64_t)(uint32_t)(matrix << 8 | (r & 255));
     for (int64_t i = 0; i < count; i += 4) {
         kolo_philox4 draw = kolo_philox(key, high, (uint64_t)i);
         for (int64_t k = 0; k < 4 && i + k < count; k++) column[i + k] = kolo_uniform(draw.v[k]) - 0.5f;
@@ -54,10 +62,15 @@ typedef struct place {
     float *error, *start, *local, *p, *q;
 } place;
 
-static void each(const comm_codec *c, const comm_run *run, void (*work)(const comm_codec *c, const place *at, float *vector))
+static void each(const comm_codec *c, const comm_run *run,
+                 void (*work)(const comm_codec *c, const place *at, float *vector))
 {
     const lowrank *l = c->own;
-    place at = {.error = l->error, .start = l->start, .local = l->local, .p = codec_words(run, l->p), .q = codec_words(run, l->q)};
+    place at = {.error = l->error,
+                .start = l->start,
+                .local = l->local,
+                .p = codec_words(run, l->p),
+                .q = codec_words(run, l->q)};
     for (int i = 0; i < c->matrices; i++) {
         const comm_matrix *m = at.m = &c->matrix[i];
         at.number = i;
@@ -90,7 +103,7 @@ static void right(const comm_codec *c, const place *at, float *vector)
     memcpy(at->local, at->q, (size_t)(at->rank * at->m->columns) * sizeof *at->q);
 }
 
-static void finish(const comm_codec *c, const place *at, float *vector)
+static void lowrank_finish(const comm_codec *c, const place *at, float *vector)
 {
     const lowrank *l = c->own;
     int64_t words = at->rank * at->m->columns, count = matrix_count(at->m);
@@ -108,15 +121,15 @@ static void finish(const comm_codec *c, const place *at, float *vector)
     memset(at->start, 0, (size_t)words * sizeof *at->start); /* drawn anew */
 }
 
-static void call(comm_codec *c, comm_run *run, const comm_action *action)
+static void lowrank_call(comm_codec *c, comm_run *run, const comm_action *action)
 {
-    each(c, run, action->peer == LEFT ? left : action->peer == RIGHT ? right : finish);
+    each(c, run, action->peer == LEFT ? left : action->peer == RIGHT ? right : lowrank_finish);
 }
 
-static int make(comm_codec *c, comm_build *b)
+static int lowrank_make(comm_codec *c, comm_build *b)
 {
     lowrank *l = c->own = kolo_alloc(sizeof *l);
-    if (!l) return KOLO_ECONFIG;
+    if (!l) return KOLO_ENOMEM;
     for (int i = 0; i < c->matrices; i++) {
         l->p_words += matrix_rows(&c->matrix[i]) * rank_of(&c->config, &c->matrix[i]);
         l->q_words += c->matrix[i].columns * rank_of(&c->config, &c->matrix[i]);
@@ -125,7 +138,7 @@ static int make(comm_codec *c, comm_build *b)
     l->start = codec_keep(c, (size_t)l->q_words * sizeof(float));
     l->local = kolo_alloc((size_t)l->q_words * sizeof(float));
     l->sound = kolo_alloc((size_t)c->matrices * sizeof *l->sound);
-    if (!l->error || !l->start || !l->local || !l->sound) return KOLO_ECONFIG;
+    if (!l->error || !l->start || !l->local || !l->sound) return KOLO_ENOMEM;
     l->p = codec_scratch(b, l->p_words);
     l->q = codec_scratch(b, l->q_words);
     comm_build_call(b, LEFT, 0);
@@ -136,7 +149,7 @@ static int make(comm_codec *c, comm_build *b)
     return 0;
 }
 
-static void release(comm_codec *c)
+static void lowrank_release(comm_codec *c)
 {
     lowrank *l = c->own;
     if (!l) return;
@@ -145,7 +158,8 @@ static void release(comm_codec *c)
     free(l);
 }
 
-static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix, int matrices)
+static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
+                    int matrices)
 {
     int64_t p = 0, q = 0;
     (void)compressed;
@@ -157,4 +171,5 @@ static double bytes(const comm_compress *config, int members, int64_t compressed
     return codec_allreduce_bytes(members, p) + codec_allreduce_bytes(members, q);
 }
 
-const comm_compressor comm_lowrank = {"powersgd", shrinks, make, call, release, bytes};
+const comm_compressor comm_lowrank = {"powersgd",   shrinks,         lowrank_make,
+                                      lowrank_call, lowrank_release, bytes};

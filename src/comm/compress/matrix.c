@@ -29,7 +29,8 @@ KOLO_CLONES_512 static float dot(const float *a, const float *b, int64_t count)
 /* Blocked storage has lanes of one width: a whole group of them at a time, sums in registers. */
 enum { LANES = 16 };
 
-KOLO_CLONES_512 static void group_times(float *restrict p, const float *restrict data, const float *restrict q, int64_t columns)
+KOLO_CLONES_512 static void group_times(float *restrict p, const float *restrict data,
+                                        const float *restrict q, int64_t columns)
 {
     float sum[LANES] = {0};
     for (int64_t k = 0; k < columns; k++)
@@ -37,7 +38,8 @@ KOLO_CLONES_512 static void group_times(float *restrict p, const float *restrict
     memcpy(p, sum, sizeof sum);
 }
 
-KOLO_CLONES_512 static void group_transposed_times(float *restrict q, const float *restrict data, const float *restrict p, int64_t columns)
+KOLO_CLONES_512 static void group_transposed_times(float *restrict q, const float *restrict data,
+                                                   const float *restrict p, int64_t columns)
 {
     for (int64_t k = 0; k < columns; k++) {
         float v[LANES];
@@ -48,7 +50,8 @@ KOLO_CLONES_512 static void group_transposed_times(float *restrict q, const floa
     }
 }
 
-KOLO_CLONES_512 static void group_add_product(float *restrict out, const float *restrict p, const float *restrict q, int64_t columns, float factor)
+KOLO_CLONES_512 static void group_add_product(float *restrict out, const float *restrict p,
+                                              const float *restrict q, int64_t columns, float factor)
 {
     for (int64_t k = 0; k < columns; k++) {
         float a = factor * q[k];
@@ -83,14 +86,16 @@ void matrix_transposed_times(float *q, const comm_matrix *m, const float *data, 
         }
 }
 
-void matrix_add_product(float *out, const comm_matrix *m, const float *p, const float *q, int rank, float factor)
+void matrix_add_product(float *out, const comm_matrix *m, const float *p, const float *q, int rank,
+                        float factor)
 {
     for (int64_t g = 0; g < m->groups; g++, out += m->columns * m->lanes)
         for (int r = 0; r < rank; r++) {
             const float *left = p + r * matrix_rows(m) + g * m->lanes, *right = q + r * m->columns;
             if (m->lanes == LANES) group_add_product(out, left, right, m->columns, factor);
             else
-                for (int64_t k = 0; k < m->columns; k++) add_scaled(out + k * m->lanes, left, factor * right[k], m->lanes);
+                for (int64_t k = 0; k < m->columns; k++)
+                    add_scaled(out + k * m->lanes, left, factor * right[k], m->lanes);
         }
 }
 
@@ -120,7 +125,8 @@ bool matrix_orthonormalise(float *p, int64_t rows, int rank)
         double whole = sqrt(dot_f64(column, column, rows)), rest = whole;
         finite &= isfinite(whole) != 0;
         for (int pass = 0; pass < 2 && whole > 0; pass++) {
-            for (int s = 0; s < r; s++) subtract(column, p + s * rows, dot_f64(column, p + s * rows, rows), rows);
+            for (int s = 0; s < r; s++)
+                subtract(column, p + s * rows, dot_f64(column, p + s * rows, rows), rows);
             rest = sqrt(dot_f64(column, column, rows));
             double inverse = rest > dependent * (pass ? 1 : whole) && isfinite(rest) ? 1 / rest : 0;
             for (int64_t i = 0; i < rows; i++) column[i] = (float)(column[i] * inverse);

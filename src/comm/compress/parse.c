@@ -14,13 +14,14 @@ typedef struct parameter {
     enum form form;
 } parameter;
 #define AT(field) offsetof(comm_compress, field)
-static const parameter parameters[] = {{COMM_TOPK, "density", AT(density), REAL}, {COMM_TOPK, "momentum", AT(momentum), REAL},
-                                       {COMM_TOPK, "clip", AT(clip), REAL},       {COMM_TOPK, "warmup", AT(warmup), INT64},
-                                       {COMM_TOPK, "start", AT(start), INT64},    {COMM_POWERSGD, "rank", AT(rank), INT},
-                                       {COMM_POWERSGD, "start", AT(start), INT64}};
+static const parameter parameters[] = {
+    {COMM_TOPK, "density", AT(density), REAL}, {COMM_TOPK, "momentum", AT(momentum), REAL},
+    {COMM_TOPK, "clip", AT(clip), REAL},       {COMM_TOPK, "warmup", AT(warmup), INT64},
+    {COMM_TOPK, "start", AT(start), INT64},    {COMM_POWERSGD, "rank", AT(rank), INT},
+    {COMM_POWERSGD, "start", AT(start), INT64}};
 enum { PARAMETERS = sizeof parameters / sizeof *parameters };
 
-static bool set(comm_compress *c, const parameter *p, double value)
+static bool parse_set(comm_compress *c, const parameter *p, double value)
 {
     char *field = (char *)c + p->at;
     const double most = 0x1p30;
@@ -41,9 +42,10 @@ static bool parse_item(comm_compress *c, const char *item, const char *end, bool
     if (stop != end || !isfinite(value)) return false;
     for (const parameter *p = parameters; p < parameters + PARAMETERS; p++) {
         if (p->kind != c->kind) continue;
-        if (!equals && first) return set(c, p, value);
+        if (!equals && first) return parse_set(c, p, value);
         size_t length = strlen(p->key);
-        if (equals && length == (size_t)(equals - item) && memcmp(item, p->key, length) == 0) return set(c, p, value);
+        if (equals && length == (size_t)(equals - item) && memcmp(item, p->key, length) == 0)
+            return parse_set(c, p, value);
     }
     return false;
 }
@@ -61,11 +63,12 @@ int comm_compress_parse(comm_compress *config, const char *text)
     while (*item) {
         const char *from = item + 1, *end = from + strcspn(from, ",");
         if (!parse_item(config, from, end, *item == ':'))
-            return kolo_fail(KOLO_EINPUT,
-                             "comm: \"%.*s\" of compression \"%s\": topk has density, momentum, clip, warmup and "
-                             "start, powersgd rank and start: "
-                             "topk:0.01,momentum=0.9,clip=4,warmup=100",
-                             (int)(end - from), from, text);
+            return kolo_fail(
+                KOLO_EINPUT,
+                "comm: \"%.*s\" of compression \"%s\": topk has density, momentum, clip, warmup and "
+                "start, powersgd rank and start: "
+                "topk:0.01,momentum=0.9,clip=4,warmup=100",
+                (int)(end - from), from, text);
         item = end;
     }
     return comm_compress_check(config);

@@ -1,4 +1,5 @@
-/* bf16, fp16, int8: every part of the vector goes to its owner in few bits, is summed there in f32, and goes back to all in few bits. */
+/* bf16, fp16, int8: every part of the vector goes to its owner in few bits, is summed there in f32, and goes
+ * back to all in few bits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,22 @@ enum { BLOCK = 256, BLOCK_WORDS = 1 + BLOCK / 4, DRAWS = BLOCK / 8 }; /* int8: a
 enum { ENCODE, REDUCE, DECODE };
 
 typedef struct quantised {
-    comm_place plain, out, in, result; /* scratch: the vector packed; encoded parts of this member; others' encodings of its part; encoded sums */
+    /* scratch: the vector packed; encoded parts of this member; others' encodings of its part; encoded
+     * sums */
+    comm_place plain, out, in, result;
 } quantised;
 
 static bool is_int8(const comm_codec *c) { return c->config.kind == COMM_INT8; }
-static enum kolo_dtype wire_of(const comm_codec *c) { return c->config.kind == COMM_BF16 ? KOLO_BF16 : KOLO_F16; }
+static enum kolo_dtype wire_of(const comm_codec *c)
+{
+    return c->config.kind == COMM_BF16 ? KOLO_BF16 : KOLO_F16;
+}
 
 /* Words of `count` encoded elements. */
-static int64_t words(const comm_codec *c, int64_t count) { return is_int8(c) ? (count + BLOCK - 1) / BLOCK * BLOCK_WORDS : (count + 1) / 2; }
+static int64_t words(const comm_codec *c, int64_t count)
+{
+    return is_int8(c) ? (count + BLOCK - 1) / BLOCK * BLOCK_WORDS : (count + 1) / 2;
+}
 
 /* Part i, cut at whole blocks, so that every part but the last is whole words. */
 static comm_range part(const comm_codec *c, int i)
@@ -32,7 +41,7 @@ static int64_t part_words(const comm_codec *c, int i) { return words(c, comm_len
 /* Where part i stands among all. */
 static int64_t part_at(const comm_codec *c, int i) { return words(c, part(c, i).from); }
 
-/* ---- int8 ------------------------------------------------------------------------------------------------------------------- */
+/* ---- int8 ---------------------------------------------------------------------------------------------- */
 
 KOLO_CLONES_512 static uint32_t largest_bits(const float *x, int64_t count)
 {
@@ -43,7 +52,8 @@ KOLO_CLONES_512 static uint32_t largest_bits(const float *x, int64_t count)
 }
 
 /* floor(x / scale + u), u from [0, 1) in 16 bits: never beyond 127, as |x| / scale is not. */
-KOLO_CLONES_512 static void round_block(int8_t *restrict q, const float *restrict x, const uint16_t *restrict draw, float inverse, int64_t count)
+KOLO_CLONES_512 static void round_block(int8_t *restrict q, const float *restrict x,
+                                        const uint16_t *restrict draw, float inverse, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         float v = floorf(x[i] * inverse + (float)draw[i] * 0x1p-16f);
@@ -57,7 +67,8 @@ KOLO_CLONES_512 static void draw_block(uint16_t *draw, uint64_t key, uint64_t hi
     uint32_t c0[DRAWS], c1[DRAWS], c2[DRAWS], c3[DRAWS], k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     for (int i = 0; i < DRAWS; i++) {
         uint64_t at = low + (uint64_t)i;
-        c0[i] = (uint32_t)at, c1[i] = (uint32_t)(at >> 32), c2[i] = (uint32_t)high, c3[i] = (uint32_t)(high >> 32);
+        c0[i] = (uint32_t)at, c1[i] = (uint32_t)(at >> 32), c2[i] = (uint32_t)high,
+        c3[i] = (uint32_t)(high >> 32);
     }
     for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
         for (int i = 0; i < DRAWS; i++) {
@@ -73,7 +84,8 @@ KOLO_CLONES_512 static void draw_block(uint16_t *draw, uint64_t key, uint64_t hi
     }
 }
 
-static void encode_block(uint32_t *out, const float *x, int64_t count, uint64_t key, uint64_t stream, uint64_t block)
+static void encode_block(uint32_t *out, const float *x, int64_t count, uint64_t key, uint64_t stream,
+                         uint64_t block)
 {
     static const float least = 0x1p-120f; /* a block of less is 0 */
     uint32_t most = largest_bits(x, count);
@@ -89,7 +101,8 @@ static void encode_block(uint32_t *out, const float *x, int64_t count, uint64_t 
     round_block((int8_t *)(out + 1), x, draw, 1 / scale, count);
 }
 
-KOLO_CLONES_512 static void decode_block(float *restrict out, const int8_t *restrict q, float scale, int64_t count)
+KOLO_CLONES_512 static void decode_block(float *restrict out, const int8_t *restrict q, float scale,
+                                         int64_t count)
 {
     for (int64_t i = 0; i < count; i++) out[i] = scale * (float)q[i];
 }
@@ -103,17 +116,24 @@ static void decode_int8(float *out, const uint32_t *in, int64_t count)
     }
 }
 
-/* first: number of the first element in the vector; sums: the owner's second rounding has draws of its own. */
-static void encode_int8(const comm_codec *c, uint32_t *out, const float *x, int64_t first, int64_t count, bool sums)
+/* first: number of the first element in the vector; sums: the owner's second rounding has draws of its
+ * own. */
+static void encode_int8(const comm_codec *c, uint32_t *out, const float *x, int64_t first, int64_t count,
+                        bool sums)
 {
-    uint64_t key = kolo_random_key(c->config.seed, KOLO_RANDOM_COMPRESS), stream = c->round << 20 | (uint64_t)c->me << 1 | sums;
+    uint64_t key = kolo_random_key(c->config.seed, KOLO_RANDOM_COMPRESS),
+             stream = c->round << 20 | (uint64_t)c->me << 1 | sums;
     for (int64_t at = 0; at < count; at += BLOCK, out += BLOCK_WORDS)
-        encode_block(out, x + at, count - at < BLOCK ? count - at : BLOCK, key, stream, (uint64_t)((first + at) / BLOCK));
+        encode_block(out, x + at, count - at < BLOCK ? count - at : BLOCK, key, stream,
+                     (uint64_t)((first + at) / BLOCK));
 }
 
-/* ---- the calls ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the calls ----------------------------------------------------------------------------------------- */
 
-static uint32_t *at(const comm_run *run, comm_place place, int64_t by) { return (uint32_t *)(void *)codec_words(run, comm_shift(place, by)); }
+static uint32_t *at(const comm_run *run, comm_place place, int64_t by)
+{
+    return (uint32_t *)(void *)codec_words(run, comm_shift(place, by));
+}
 
 static void encode(const comm_codec *c, const comm_run *run)
 {
@@ -159,7 +179,8 @@ static void reduce(const comm_codec *c, const comm_run *run)
     }
     const void *source[COMM_FOLD_MAX];
     for (int i = 0; i < c->members; i++) source[i] = source_of(c, run, i);
-    comm_fold(&(comm_folding){.type = wire_of(c), .op = KOLO_SUM, .tree = true}, &out, 1, source, c->members, comm_length(mine));
+    comm_fold(&(comm_folding){.type = wire_of(c), .op = KOLO_SUM, .tree = true}, &out, 1, source, c->members,
+              comm_length(mine));
 }
 
 static void decode(const comm_codec *c, const comm_run *run)
@@ -171,20 +192,20 @@ static void decode(const comm_codec *c, const comm_run *run)
     codec_scatter(c, (float *)(void *)run->buffer[COMM_OWN], plain);
 }
 
-static void call(comm_codec *c, comm_run *run, const comm_action *action)
+static void quantised_call(comm_codec *c, comm_run *run, const comm_action *action)
 {
     if (action->peer == ENCODE) encode(c, run);
     else if (action->peer == REDUCE) reduce(c, run);
     else decode(c, run);
 }
 
-/* ---- the schedule -------------------------------------------------------------------------------------------------------------- */
+/* ---- the schedule -------------------------------------------------------------------------------------- */
 
-static int make(comm_codec *c, comm_build *b)
+static int quantised_make(comm_codec *c, comm_build *b)
 {
     quantised *q = c->own = kolo_alloc(sizeof *q);
     int64_t all = words(c, c->compressed), mine = part_words(c, c->me);
-    if (!q) return KOLO_ECONFIG;
+    if (!q) return KOLO_ENOMEM;
     q->plain = codec_scratch(b, c->compressed);
     q->out = codec_scratch(b, all);
     q->in = codec_scratch(b, (c->members - 1) * mine);
@@ -207,13 +228,15 @@ static int make(comm_codec *c, comm_build *b)
     return 0;
 }
 
-static void release(comm_codec *c) { free(c->own); }
+static void quantised_release(comm_codec *c) { free(c->own); }
 
-static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix, int matrices)
+static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
+                    int matrices)
 {
     (void)matrix, (void)matrices;
     double each = config->kind == COMM_INT8 ? (double)BLOCK_WORDS * 4 / BLOCK : 2;
     return 2.0 * (members - 1) / members * each * (double)compressed;
 }
 
-const comm_compressor comm_quantised = {"quantised", NULL, make, call, release, bytes};
+const comm_compressor comm_quantised = {"quantised",       NULL, quantised_make, quantised_call,
+                                        quantised_release, bytes};

@@ -8,7 +8,10 @@
 
 enum { STRETCH = 4096, SLACK = 16 }; /* elements scanned between two looks at the room; a vector's store */
 
-static uint32_t magnitude(const float *x, int64_t i) { return ((const uint32_t *)(const void *)x)[i] & 0x7fffffff; }
+static uint32_t magnitude(const float *x, int64_t i)
+{
+    return ((const uint32_t *)(const void *)x)[i] & 0x7fffffff;
+}
 
 int64_t comm_select_room(int64_t k) { return 2 * k + STRETCH + SLACK; }
 
@@ -63,10 +66,13 @@ static int64_t scan_plain(uint32_t *index, const float *x, int64_t from, int64_t
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,popcnt"))) static int64_t scan_512(uint32_t *index, const float *x, int64_t from, int64_t to, uint32_t least)
+__attribute__((target("avx512f,popcnt"))) static int64_t scan_512(uint32_t *index, const float *x,
+                                                                  int64_t from, int64_t to, uint32_t least)
 {
-    const __m512i step = _mm512_set1_epi32(16), mask = _mm512_set1_epi32(0x7fffffff), limit = _mm512_set1_epi32((int)least);
-    __m512i number = _mm512_add_epi32(_mm512_set1_epi32((int)from), _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    const __m512i step = _mm512_set1_epi32(16), mask = _mm512_set1_epi32(0x7fffffff),
+                  limit = _mm512_set1_epi32((int)least);
+    __m512i number = _mm512_add_epi32(_mm512_set1_epi32((int)from),
+                                      _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
     int64_t n = 0, i = from;
     for (; i + 16 <= to; i += 16, number = _mm512_add_epi32(number, step)) {
         __mmask16 hit = _mm512_cmpge_epu32_mask(_mm512_and_epi32(_mm512_loadu_si512(x + i), mask), limit);
@@ -87,7 +93,8 @@ static int64_t scan(uint32_t *index, const float *x, int64_t from, int64_t to, u
 }
 
 /* All that reach `least`, or the k largest of them. Whenever the room is full, `least` rises. */
-static int64_t collect(uint32_t *index, uint32_t *spare, const float *x, int64_t count, int64_t k, uint32_t least)
+static int64_t select_collect(uint32_t *index, uint32_t *spare, const float *x, int64_t count, int64_t k,
+                              uint32_t least)
 {
     int64_t n = 0;
     for (int64_t at = 0; at < count; at += STRETCH) {
@@ -105,7 +112,8 @@ static uint32_t sampled(uint32_t *spare, const float *x, int64_t count, int64_t 
     int64_t stride = k / 256 > 1 ? k / 256 : 1, room = comm_select_room(k), n = 0, rank;
     if ((count + stride - 1) / stride > room) stride = (count + room - 1) / room;
     stride |= 1; /* vectors are rows of powers of two */
-    for (int64_t i = (int64_t)(salt % (uint64_t)stride); i < count && n < room; i += stride) spare[n++] = magnitude(x, i);
+    for (int64_t i = (int64_t)(salt % (uint64_t)stride); i < count && n < room; i += stride)
+        spare[n++] = magnitude(x, i);
     rank = (int64_t)(1.1 * (double)k * (double)n / (double)count) + 1;
     if (rank >= n) return 1;
     uint32_t least = kth_largest(spare, n, rank);
@@ -118,8 +126,9 @@ int64_t comm_select(uint32_t *index, uint32_t *spare, const float *x, int64_t co
     if (k < 1) return 0;
     uint32_t least = sampled(spare, x, count, k, salt);
     for (int again = 0;; again++) {
-        int64_t n = collect(index, spare, x, count, k, least);
+        int64_t n = select_collect(index, spare, x, count, k, least);
         if (n >= k - k / 4 || least == 1) return n;
-        least = again < 2 && least > 0x800000 ? least - 0x800000 : 1; /* half of it; at last whatever is not 0 */
+        /* half of it; at last whatever is not 0 */
+        least = again < 2 && least > 0x800000 ? least - 0x800000 : 1;
     }
 }

@@ -8,18 +8,26 @@ sparse_slot sparse_slot_make(comm_build *b, comm_range range)
     return (sparse_slot){comm_shift(at, CODEC_LINE), range};
 }
 
-sparse_head *sparse_head_of(const comm_run *run, const sparse_slot *s) { return (sparse_head *)(void *)codec_words(run, comm_shift(s->at, -CODEC_LINE)); }
+sparse_head *sparse_head_of(const comm_run *run, const sparse_slot *s)
+{
+    return (sparse_head *)(void *)codec_words(run, comm_shift(s->at, -CODEC_LINE));
+}
 void *sparse_body(const comm_run *run, const sparse_slot *s) { return codec_words(run, s->at); }
 
-static bool dense_is_shorter(const sparse_slot *s, int64_t pairs) { return 2 * pairs >= comm_length(s->range); }
+static bool dense_is_shorter(const sparse_slot *s, int64_t pairs)
+{
+    return 2 * pairs >= comm_length(s->range);
+}
 
 static void set_head(const comm_run *run, const sparse_slot *s, bool dense, int64_t pairs)
 {
     int64_t words = dense ? comm_length(s->range) : 2 * pairs;
-    *sparse_head_of(run, s) = (sparse_head){(uint32_t)(words ? words : 1), dense ? SPARSE_DENSE : (uint32_t)pairs};
+    *sparse_head_of(run, s) =
+        (sparse_head){(uint32_t)(words ? words : 1), dense ? SPARSE_DENSE : (uint32_t)pairs};
 }
 
-void sparse_write(const comm_run *run, const sparse_slot *s, const uint32_t *index, int64_t count, const float *value)
+void sparse_write(const comm_run *run, const sparse_slot *s, const uint32_t *index, int64_t count,
+                  const float *value)
 {
     bool dense = dense_is_shorter(s, count);
     sparse_pair *pair = sparse_body(run, s);
@@ -59,7 +67,8 @@ void sparse_add(const comm_run *run, const sparse_slot *s, float *sum)
     for (uint32_t i = 0; i < head->pairs; i++) sum[(int64_t)pair[i].index - s->range.from] += pair[i].value;
 }
 
-static int64_t merge_pairs(sparse_pair *out, const sparse_pair *a, int64_t as, const sparse_pair *b, int64_t bs)
+static int64_t merge_pairs(sparse_pair *out, const sparse_pair *a, int64_t as, const sparse_pair *b,
+                           int64_t bs)
 {
     int64_t n = 0, i = 0, k = 0;
     while (i < as && k < bs) {
@@ -75,11 +84,15 @@ static int64_t merge_pairs(sparse_pair *out, const sparse_pair *a, int64_t as, c
     return n;
 }
 
-void sparse_merge(const comm_run *run, const sparse_slot *out, const sparse_slot *left, const sparse_slot *right)
+void sparse_merge(const comm_run *run, const sparse_slot *out, const sparse_slot *left,
+                  const sparse_slot *right)
 {
     const sparse_head *l = sparse_head_of(run, left), *r = sparse_head_of(run, right);
-    if (l->pairs != SPARSE_DENSE && r->pairs != SPARSE_DENSE && !dense_is_shorter(out, (int64_t)l->pairs + r->pairs)) {
-        set_head(run, out, false, merge_pairs(sparse_body(run, out), sparse_body(run, left), l->pairs, sparse_body(run, right), r->pairs));
+    if (l->pairs != SPARSE_DENSE && r->pairs != SPARSE_DENSE &&
+        !dense_is_shorter(out, (int64_t)l->pairs + r->pairs)) {
+        set_head(run, out, false,
+                 merge_pairs(sparse_body(run, out), sparse_body(run, left), l->pairs, sparse_body(run, right),
+                             r->pairs));
         return;
     }
     float *sum = sparse_body(run, out);

@@ -1,5 +1,5 @@
-/* topk: selection with error feedback and momentum correction, then a sparse sum by recursive doubling (few pairs, or two members) or by split and
- * allgather, where each member sums one part of the numbers. */
+/* topk: selection with error feedback and momentum correction, then a sparse sum by recursive doubling (few
+ * pairs, or two members) or by split and allgather, where each member sums one part of the numbers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +17,14 @@ typedef struct topk {
     float *error, *velocity; /* state: [compressed]; velocity NULL without momentum */
     uint32_t *index, *spare; /* [comm_select_room] */
     bool split;
-    int levels;                     /* doubling: in which this member takes part */
-    sparse_slot sum[2], other;      /* doubling: level l adds `other` to sum[l % 2], into sum[(l + 1) % 2] */
-    sparse_slot *out, *in, *result; /* split: [members] parts of this member, of its part from the others, sums */
-    comm_place plain;               /* scratch: the vector packed */
+    int levels;                /* doubling: in which this member takes part */
+    sparse_slot sum[2], other; /* doubling: level l adds `other` to sum[l % 2], into sum[(l + 1) % 2] */
+    /* split: [members] parts of this member, of its part from the others, sums */
+    sparse_slot *out, *in, *result;
+    comm_place plain; /* scratch: the vector packed */
 } topk;
 
-/* ---- what is sent ----------------------------------------------------------------------------------------------------------------- */
+/* ---- what is sent -------------------------------------------------------------------------------------- */
 
 static int64_t most(double density, int64_t compressed)
 {
@@ -47,7 +48,8 @@ static int64_t wanted(const comm_codec *c)
     return most(density, c->compressed);
 }
 
-KOLO_CLONES_512 static void accumulate(float *restrict error, float *restrict velocity, const float *restrict g, int64_t count, float momentum, float scale)
+KOLO_CLONES_512 static void accumulate(float *restrict error, float *restrict velocity,
+                                       const float *restrict g, int64_t count, float momentum, float scale)
 {
     if (velocity)
         for (int64_t i = 0; i < count; i++) {
@@ -92,7 +94,7 @@ static void select_largest(const comm_codec *c, const comm_run *run)
     }
 }
 
-/* ---- the sum ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the sum ------------------------------------------------------------------------------------------- */
 
 static void reduce_part(const comm_codec *c, const comm_run *run)
 {
@@ -103,17 +105,18 @@ static void reduce_part(const comm_codec *c, const comm_run *run)
     sparse_pack(run, &t->result[c->me], sum);
 }
 
-static void finish(const comm_codec *c, const comm_run *run)
+static void topk_finish(const comm_codec *c, const comm_run *run)
 {
     const topk *t = c->own;
     float *plain = codec_words(run, t->plain);
     memset(plain, 0, (size_t)c->compressed * sizeof *plain);
     if (!t->split) sparse_add(run, &t->sum[t->levels % 2], plain);
-    for (int m = 0; t->split && m < c->members; m++) sparse_add(run, &t->result[m], plain + t->result[m].range.from);
+    for (int m = 0; t->split && m < c->members; m++)
+        sparse_add(run, &t->result[m], plain + t->result[m].range.from);
     codec_scatter(c, (float *)(void *)run->buffer[COMM_OWN], plain);
 }
 
-static void call(comm_codec *c, comm_run *run, const comm_action *action)
+static void topk_call(comm_codec *c, comm_run *run, const comm_action *action)
 {
     topk *t = c->own;
     int level = (int)action->count & 31;
@@ -122,28 +125,33 @@ static void call(comm_codec *c, comm_run *run, const comm_action *action)
     switch (action->peer) {
     case SELECT: select_largest(c, run); break;
     case SIZES: sparse_sizes(c, run); break;
-    case MERGE: sparse_merge(run, &t->sum[(level + 1) % 2], left ? mine : &t->other, left ? &t->other : mine); break;
+    case MERGE:
+        sparse_merge(run, &t->sum[(level + 1) % 2], left ? mine : &t->other, left ? &t->other : mine);
+        break;
     case REDUCE: reduce_part(c, run); break;
-    case FINISH: finish(c, run); break;
+    case FINISH: topk_finish(c, run); break;
     }
 }
 
-/* ---- the schedule ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the schedule -------------------------------------------------------------------------------------- */
 
-/* Partners at distance 1, 2, 4, ...; where the right half of a block is short, each of its members serves several on the left. */
+/* Partners at distance 1, 2, 4, ...; where the right half of a block is short, each of its members serves
+ * several on the left. */
 static int doubling(comm_codec *c, comm_build *b)
 {
     topk *t = c->own;
     sparse_transfer *transfer = kolo_alloc((size_t)(c->members + 1) * sizeof *transfer);
-    if (!transfer) return KOLO_ECONFIG;
+    if (!transfer) return KOLO_ENOMEM;
     for (int d = 1; d < c->members; d *= 2) {
-        int base = c->me & ~(2 * d - 1), middle = base + d, end = base + 2 * d < c->members ? base + 2 * d : c->members, n = 0;
+        int base = c->me & ~(2 * d - 1), middle = base + d,
+            end = base + 2 * d < c->members ? base + 2 * d : c->members, n = 0;
         bool left = c->me < middle;
         if (end <= middle) continue;
         int right = end - middle, i = c->me - (left ? base : middle);
         transfer[n++] = (sparse_transfer){left ? middle + i % right : base + i, &t->other, false};
         if (left && i < right) transfer[n++] = (sparse_transfer){middle + i, &t->sum[t->levels % 2], true};
-        for (int to = base + i; !left && to < middle; to += right) transfer[n++] = (sparse_transfer){to, &t->sum[t->levels % 2], true};
+        for (int to = base + i; !left && to < middle; to += right)
+            transfer[n++] = (sparse_transfer){to, &t->sum[t->levels % 2], true};
         sparse_exchange(b, transfer, n, SIZES);
         comm_build_call(b, MERGE, t->levels++ | (int64_t)left << 5);
     }
@@ -159,7 +167,7 @@ static int split(comm_codec *c, comm_build *b)
     int n = 0;
     if (!transfer || !t->out) {
         free(transfer);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     t->in = t->out + c->members;
     t->result = t->in + c->members;
@@ -176,24 +184,26 @@ static int split(comm_codec *c, comm_build *b)
     }
     sparse_exchange(b, transfer, n, SIZES);
     comm_build_call(b, REDUCE, 0);
-    for (int i = 0; i < n; i++) transfer[i].slot = transfer[i].send ? &t->result[c->me] : &t->result[transfer[i].peer];
+    for (int i = 0; i < n; i++)
+        transfer[i].slot = transfer[i].send ? &t->result[c->me] : &t->result[transfer[i].peer];
     sparse_exchange(b, transfer, n, SIZES);
     free(transfer);
     return 0;
 }
 
-static int make(comm_codec *c, comm_build *b)
+static int topk_make(comm_codec *c, comm_build *b)
 {
     topk *t = c->own = kolo_alloc(sizeof *t);
     double widest = c->config.warmup > 0 && c->config.density < 0.25 ? 0.25 : c->config.density;
-    size_t room = (size_t)comm_select_room(most(widest, c->compressed)) * sizeof(uint32_t), bytes = (size_t)c->compressed * sizeof(float);
+    size_t room = (size_t)comm_select_room(most(widest, c->compressed)) * sizeof(uint32_t),
+           bytes = (size_t)c->compressed * sizeof(float);
     comm_range all = {0, c->compressed};
-    if (!t) return KOLO_ECONFIG;
+    if (!t) return KOLO_ENOMEM;
     t->index = kolo_alloc(room);
     t->spare = kolo_alloc(room);
     t->error = codec_keep(c, bytes);
     if (c->config.momentum > 0) t->velocity = codec_keep(c, bytes);
-    if (!t->index || !t->spare || !t->error || (c->config.momentum > 0 && !t->velocity)) return KOLO_ECONFIG;
+    if (!t->index || !t->spare || !t->error || (c->config.momentum > 0 && !t->velocity)) return KOLO_ENOMEM;
     t->plain = codec_scratch(b, c->compressed);
     t->split = splits(c->config.density, c->members, c->compressed);
     if (!t->split) {
@@ -207,7 +217,7 @@ static int make(comm_codec *c, comm_build *b)
     return 0;
 }
 
-static void release(comm_codec *c)
+static void topk_release(comm_codec *c)
 {
     topk *t = c->own;
     if (!t) return;
@@ -218,7 +228,8 @@ static void release(comm_codec *c)
 }
 
 /* As if no two members sent the same number. */
-static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix, int matrices)
+static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
+                    int matrices)
 {
     (void)matrix, (void)matrices;
     double whole = 4 * (double)compressed, pairs = 8 * (double)most(config->density, compressed), n = members;
@@ -227,4 +238,4 @@ static double bytes(const comm_compress *config, int members, int64_t compressed
     return splits(config->density, members, compressed) ? (n - 1) / n * (pairs + sum) : (n - 1) * pairs;
 }
 
-const comm_compressor comm_topk = {"topk", NULL, make, call, release, bytes};
+const comm_compressor comm_topk = {"topk", NULL, topk_make, topk_call, topk_release, bytes};

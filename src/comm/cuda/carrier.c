@@ -1,5 +1,7 @@
-/* NCCL's row of the library half's transports (comm/carrier.h). Lists of cargo are enqueued one after another, each as far as NCCL lets it: while a call of NCCL's is
- * under way its stream may not be touched. The thread's own GPU and capture mode are given back by every call, as threads of the program take the turns. */
+/* NCCL's row of the library half's transports (comm/carrier.h). Lists of cargo are enqueued one after
+ * another, each as far as NCCL lets it: while a call of NCCL's is under way its stream may not be
+ * touched. The thread's own GPU and capture mode are given back by every call, as threads of the
+ * program take the turns. */
 #include "comm/carrier.h"
 
 #include <stdio.h>
@@ -13,7 +15,8 @@
 
 enum { CLOSE_SECONDS = 20 };
 
-enum load_state { IDLE, QUEUED, SETTLING, RUNNING }; /* SETTLING: NCCL is not through with what comes before `at` */
+/* SETTLING: NCCL is not through with what comes before `at` */
+enum load_state { IDLE, QUEUED, SETTLING, RUNNING };
 
 typedef struct load {
     const comm_cargo *cargo;
@@ -25,8 +28,9 @@ typedef struct load {
     size_t stage_bytes;
 } load;
 
-/* Memory that grew too small. cudaFree waits for all that the GPU does, which may be for a rank that is dead, so it is freed in the end; as every stage is twice the
- * one before at least, all of them together are no more than the one in use. */
+/* Memory that grew too small. cudaFree waits for all that the GPU does, which may be for a rank that is dead,
+ * so it is freed in the end; as every stage is twice the one before at least, all of them together are no
+ * more than the one in use. */
 typedef struct outgrown {
     struct outgrown *next;
     void *memory;
@@ -41,14 +45,14 @@ struct comm_carrier {
     outgrown *old;
 };
 
-/* ---- the thread's GPU ------------------------------------------------------------------------------------------- */
+/* ---- the thread's GPU ---------------------------------------------------------------------------------- */
 
 typedef struct visit {
     int gpu;
     enum cudaStreamCaptureMode mode;
 } visit;
 
-static int enter(int gpu, visit *v)
+static int cuda_carrier_enter(int gpu, visit *v)
 {
     KOLO_TRY(COMM_CUDA(cudaGetDevice(&v->gpu)));
     if (v->gpu != gpu) KOLO_TRY(COMM_CUDA(cudaSetDevice(gpu)));
@@ -64,9 +68,9 @@ static int leave(const comm_carrier *c, visit *v, int status)
     return status;
 }
 
-/* ---- joining ---------------------------------------------------------------------------------------------------- */
+/* ---- joining ------------------------------------------------------------------------------------------- */
 
-static void carrier_ready(int gpu, comm_carrier_card *card)
+static void carrier_ready(int gpu, comm_carrier_info *card)
 {
     struct cudaDeviceProp p;
     char version[32];
@@ -79,7 +83,8 @@ static void carrier_ready(int gpu, comm_carrier_card *card)
     }
     snprintf(card->note, sizeof card->note, "NCCL %s", version);
     for (size_t i = 0, at = 0; i < sizeof p.uuid.bytes; i++)
-        at += (size_t)snprintf(card->uuid + at, sizeof card->uuid - at, "%02x", (unsigned)(unsigned char)p.uuid.bytes[i]);
+        at += (size_t)snprintf(card->uuid + at, sizeof card->uuid - at, "%02x",
+                               (unsigned)(unsigned char)p.uuid.bytes[i]);
 }
 
 static int carrier_make_id(char id[COMM_CARRIER_ID])
@@ -94,7 +99,7 @@ static int carrier_make_id(char id[COMM_CARRIER_ID])
     return 0;
 }
 
-static int make(comm_carrier *c, const char *id, int rank, int size)
+static int cuda_carrier_make(comm_carrier *c, const char *id, int rank, int size)
 {
     ncclUniqueId copy;
     int least, greatest;
@@ -113,11 +118,11 @@ static int carrier_open(comm_carrier **out, int gpu, const char id[COMM_CARRIER_
 {
     comm_carrier *c = *out = calloc(1, sizeof *c);
     visit v;
-    if (!c) return kolo_fail(KOLO_ECONFIG, "comm: out of memory");
+    if (!c) return kolo_fail(KOLO_ENOMEM, "comm: out of memory");
     c->gpu = gpu;
     comm_link_make(&c->link);
-    int rc = enter(gpu, &v);
-    if (rc == 0) rc = leave(c, &v, make(c, id, rank, size));
+    int rc = cuda_carrier_enter(gpu, &v);
+    if (rc == 0) rc = leave(c, &v, cuda_carrier_make(c, id, rank, size));
     if (rc < 0) carrier_close(out, false);
     return rc;
 }
@@ -129,7 +134,7 @@ static int carrier_joined(comm_carrier *c)
     return rc == ncclSuccess ? 1 : comm_link_fail(&c->link, "CommInitRankConfig", rc);
 }
 
-/* ---- what is carried --------------------------------------------------------------------------------------------- */
+/* ---- what is carried ----------------------------------------------------------------------------------- */
 
 static ncclDataType_t type_of(enum kolo_dtype type)
 {
@@ -166,7 +171,8 @@ static ncclResult_t move(const comm_carrier *c, const comm_cargo *m)
     switch (m->kind) {
     case COMM_CARGO_ALLREDUCE: return calls->AllReduce(m->from, m->to, n, type, op_of(m), nccl, c->stream);
     case COMM_CARGO_REDUCE: return calls->Reduce(m->from, m->to, n, type, op_of(m), m->peer, nccl, c->stream);
-    case COMM_CARGO_REDUCE_SCATTER: return calls->ReduceScatter(m->from, m->to, n, type, op_of(m), nccl, c->stream);
+    case COMM_CARGO_REDUCE_SCATTER:
+        return calls->ReduceScatter(m->from, m->to, n, type, op_of(m), nccl, c->stream);
     case COMM_CARGO_BROADCAST: return calls->Broadcast(m->from, m->to, n, type, m->peer, nccl, c->stream);
     case COMM_CARGO_ALLGATHER: return calls->AllGather(m->from, m->to, n, type, nccl, c->stream);
     case COMM_CARGO_SEND: return calls->Send(m->from, n, type, m->peer, nccl, c->stream);
@@ -208,8 +214,9 @@ static int enqueue(comm_carrier *c, load *l)
             KOLO_TRY(move_all(c, l));
             return enqueue(c, l);
         }
-        KOLO_TRY(m->kind == COMM_CARGO_FILL ? comm_gpu_fill(m->to, m->count, m->type, m->op, c->stream)
-                                            : comm_gpu_scale(m->to, m->from, m->count, m->type, m->divisor, m->factor, c->stream));
+        KOLO_TRY(m->kind == COMM_CARGO_FILL
+                     ? comm_gpu_fill(m->to, m->count, m->type, m->op, c->stream)
+                     : comm_gpu_scale(m->to, m->from, m->count, m->type, m->divisor, m->factor, c->stream));
         l->at++;
     }
     KOLO_TRY(COMM_CUDA(cudaEventRecord(l->done, c->stream)));
@@ -242,7 +249,7 @@ static int carrier_begin(comm_carrier *c, int track, const comm_cargo *cargo, in
     l->at = 0;
     l->serial = ++c->serial;
     l->state = QUEUED;
-    KOLO_TRY(enter(c->gpu, &v));
+    KOLO_TRY(cuda_carrier_enter(c->gpu, &v));
     return leave(c, &v, enqueue_all(c));
 }
 
@@ -251,7 +258,8 @@ static int look_at(comm_carrier *c, load *l)
     KOLO_TRY(enqueue_all(c));
     if (l->state != RUNNING) return 0;
     cudaError_t rc = cudaEventQuery(l->done);
-    if (rc != cudaSuccess && rc != cudaErrorNotReady) return comm_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
+    if (rc != cudaSuccess && rc != cudaErrorNotReady)
+        return comm_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
     ncclResult_t state = comm_link_state(&c->link); /* a group that ended by an error is through, too */
     if (state != ncclSuccess && state != ncclInProgress) return comm_link_fail(&c->link, "Group", state);
     if (rc == cudaErrorNotReady) return 0;
@@ -262,22 +270,24 @@ static int look_at(comm_carrier *c, load *l)
 static int carrier_poll(comm_carrier *c, int track)
 {
     visit v;
-    KOLO_TRY(enter(c->gpu, &v));
+    KOLO_TRY(cuda_carrier_enter(c->gpu, &v));
     return leave(c, &v, look_at(c, &c->track[track]));
 }
 
-/* ---- stages ------------------------------------------------------------------------------------------------------ */
+/* ---- stages -------------------------------------------------------------------------------------------- */
 
 static int grow(comm_carrier *c, load *l, size_t bytes)
 {
     size_t room = 2 * l->stage_bytes > bytes ? 2 * l->stage_bytes : bytes;
     void *memory = NULL;
     outgrown *old = l->stage ? malloc(sizeof *old) : NULL;
-    if (l->stage && !old) return kolo_fail(KOLO_ECONFIG, "comm: out of memory");
+    if (l->stage && !old) return kolo_fail(KOLO_ENOMEM, "comm: out of memory");
     int rc = COMM_CUDA(cudaMalloc(&memory, room));
     if (rc < 0) {
         free(old);
-        return kolo_fail_in(rc, "%zu bytes on the GPU for requests that are scaled, in place or of a rank that has joined: ", room);
+        return kolo_fail_in(
+            rc, "%zu bytes on the GPU for requests that are scaled, in place or of a rank that has joined: ",
+            room);
     }
     if (old) {
         *old = (outgrown){c->old, l->stage};
@@ -294,19 +304,19 @@ static int carrier_stage(comm_carrier *c, int track, size_t bytes, void **memory
     visit v;
     int rc = 0;
     if (l->stage_bytes < bytes) {
-        KOLO_TRY(enter(c->gpu, &v));
+        KOLO_TRY(cuda_carrier_enter(c->gpu, &v));
         rc = leave(c, &v, grow(c, l, bytes));
     }
     *memory = l->stage;
     return rc;
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------------ */
+/* ---- the end ------------------------------------------------------------------------------------------- */
 
 static void carrier_abort(comm_carrier *c)
 {
     visit v;
-    if (enter(c->gpu, &v) < 0) return;
+    if (cuda_carrier_enter(c->gpu, &v) < 0) return;
     comm_link_abort(&c->link);
     leave(c, &v, 0);
 }
@@ -315,7 +325,7 @@ static void carrier_close(comm_carrier **out, bool orderly)
 {
     comm_carrier *c = *out;
     visit v;
-    int there = enter(c->gpu, &v);
+    int there = cuda_carrier_enter(c->gpu, &v);
     if (c->link.calls) comm_link_close(&c->link, orderly, CLOSE_SECONDS, NULL, NULL);
     if (c->stream) cudaStreamDestroy(c->stream);
     for (int t = 0; t < COMM_CARRIER_TRACKS; t++) {

@@ -39,7 +39,8 @@ ncclResult_t comm_link_state(comm_link *link)
 {
     ncclResult_t state = ncclInternalError;
     pthread_mutex_lock(&link->lock);
-    if (link->nccl && link->calls->CommGetAsyncError(link->nccl, &state) != ncclSuccess) state = ncclInternalError;
+    if (link->nccl && link->calls->CommGetAsyncError(link->nccl, &state) != ncclSuccess)
+        state = ncclInternalError;
     pthread_mutex_unlock(&link->lock);
     return state;
 }
@@ -51,18 +52,21 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-int comm_link_settle(comm_link *link, const char *call, ncclResult_t *rc, double seconds, int (*look)(void *of), void *of)
+int comm_link_settle(comm_link *link, const char *call, ncclResult_t *rc, double seconds,
+                     int (*look)(void *of), void *of)
 {
     double begin = now();
     for (int polls = 0; *rc == ncclInProgress; polls++) {
         comm_cuda_rest(polls);
         *rc = comm_link_state(link);
-        if (look) KOLO_TRY(look(of)); /* aborted meanwhile, or a rank is dead: that reason is the better one */
+        /* aborted meanwhile, or a rank is dead: that reason is the better one */
+        if (look) KOLO_TRY(look(of));
         if (*rc == ncclInProgress && now() - begin > seconds)
-            return kolo_fail(KOLO_ELAUNCH,
-                             "nccl%s did not end within %.0f s: is the network that NCCL takes the right one "
-                             "(NCCL_SOCKET_IFNAME, NCCL_IB_HCA; share/site has settings)? NCCL_DEBUG=INFO says more",
-                             call, seconds);
+            return kolo_fail(
+                KOLO_ELAUNCH,
+                "nccl%s did not end within %.0f s: is the network that NCCL takes the right one "
+                "(NCCL_SOCKET_IFNAME, NCCL_IB_HCA; share/site has settings)? NCCL_DEBUG=INFO says more",
+                call, seconds);
     }
     return 0;
 }
@@ -71,8 +75,8 @@ int comm_link_fail(const comm_link *link, const char *call, ncclResult_t rc)
 {
     const char *last = link->calls->GetLastError ? link->calls->GetLastError(NULL) : NULL;
     if (last && !*last) last = NULL;
-    return kolo_fail(KOLO_ELAUNCH, "nccl%s: %s%s%s; see the other ranks' messages; NCCL_DEBUG=INFO says more", call, link->calls->GetErrorString(rc),
-                     last ? ": " : "", last ? last : "");
+    return kolo_fail(KOLO_ELAUNCH, "nccl%s: %s%s%s; see the other ranks' messages; NCCL_DEBUG=INFO says more",
+                     call, link->calls->GetErrorString(rc), last ? ": " : "", last ? last : "");
 }
 
 static void *abort_main(void *of)
@@ -82,8 +86,9 @@ static void *abort_main(void *of)
     return NULL;
 }
 
-/* ncclCommAbort lets the streams run on at once, but returns only when every graph that holds a call of this
- * communicator is destroyed. The caller may be the one who has to do that, so a thread of its own waits for it. */
+/* ncclCommAbort lets the streams run on at once, but returns only when every graph that holds a call
+ * of this communicator is destroyed. The caller may be the one who has to do that, so a thread of
+ * its own waits for it. */
 void comm_link_abort(comm_link *link)
 {
     pthread_mutex_lock(&link->lock);

@@ -1,5 +1,5 @@
-/* One communicator of NCCL, as both halves of this room use it. It does not block: what NCCL has not finished is polled, so that our own deadlines hold, and it can
- * be ended at any time. */
+/* One communicator of NCCL, as both halves of this room use it. It does not block: what NCCL has not finished
+ * is polled, so that our own deadlines hold, and it can be ended at any time. */
 #ifndef KOLO_COMM_CUDA_LINK_H
 #define KOLO_COMM_CUDA_LINK_H
 
@@ -24,16 +24,19 @@ int comm_link_version(char *text, size_t bytes);
 int comm_link_open(comm_link *link); /* NCCL itself; joins nobody */
 /* Begins to join; settled by polling. ids: [roots]. */
 ncclResult_t comm_link_join(comm_link *link, int size, int rank, ncclUniqueId *ids, int roots);
-/* ncclInProgress while NCCL still works at the last call (its stream may not be touched before it is done); whatever went wrong since; ncclInternalError once it was
- * aborted. */
+/* ncclInProgress while NCCL still works at the last call (its stream may not be touched before it is done);
+ * whatever went wrong since; ncclInternalError once it was aborted. */
 ncclResult_t comm_link_state(comm_link *link);
-/* Polls until *rc, which a call returned, is not ncclInProgress any more. Negative: `look` (may be NULL) was, or it took too many seconds (error text set). */
-int comm_link_settle(comm_link *link, const char *call, ncclResult_t *rc, double seconds, int (*look)(void *of), void *of);
+/* Polls until *rc, which a call returned, is not ncclInProgress any more. Negative: `look` (may be NULL) was,
+ * or it took too many seconds (error text set). */
+int comm_link_settle(comm_link *link, const char *call, ncclResult_t *rc, double seconds,
+                     int (*look)(void *of), void *of);
 /* KOLO_ELAUNCH, with what NCCL says about it. */
 int comm_link_fail(const comm_link *link, const char *call, ncclResult_t rc);
 /* Ends it at once, whatever is under way; any thread, any number of times. */
 void comm_link_abort(comm_link *link);
-/* orderly: waits, at most so many seconds, until all ranks leave; else, or if that fails, as comm_link_abort, but returns when NCCL is through with it. */
+/* orderly: waits, at most so many seconds, until all ranks leave; else, or if that fails, as comm_link_abort,
+ * but returns when NCCL is through with it. */
 void comm_link_close(comm_link *link, bool orderly, double seconds, int (*look)(void *of), void *of);
 
 #endif

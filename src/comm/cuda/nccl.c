@@ -1,7 +1,8 @@
 /* Sums by NCCL: one communicator (link.h), one stream, one issuing thread.
  *
- * All ranks get the same bits, always. From run to run they are the same for the same ranks, machines and settings,
- * except where NVLink switches do the sums (NVLS), whose order is not fixed: deterministic=true leaves those out. */
+ * All ranks get the same bits, always. From run to run they are the same for the same ranks, machines
+ * and settings, except where NVLink switches do the sums (NVLS), whose order is not fixed:
+ * deterministic=true leaves those out. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ struct kolo_reducer {
     void *registered;
 };
 
-/* ---- errors ---------------------------------------------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------------------------------------- */
 
 /* NCCL often notices first that a process is gone, but not which: the host half finds it a moment later. */
 static int fail(const kolo_reducer *r, const char *call, ncclResult_t rc)
@@ -37,7 +38,7 @@ static void nccl_abort(kolo_reducer *r, const char *text)
     comm_link_abort(&r->link);
 }
 
-static int look(void *of)
+static int cuda_nccl_look(void *of)
 {
     kolo_reducer *r = of;
     KOLO_TRY(comm_cuda_status(r));
@@ -45,9 +46,9 @@ static int look(void *of)
 }
 
 /* Until NCCL is done with `call`, which returned rc. Before that its stream may not be touched. */
-static int settle(kolo_reducer *r, const char *call, ncclResult_t rc)
+static int cuda_nccl_settle(kolo_reducer *r, const char *call, ncclResult_t rc)
 {
-    KOLO_TRY(comm_link_settle(&r->link, call, &rc, r->c.timeout, look, r));
+    KOLO_TRY(comm_link_settle(&r->link, call, &rc, r->c.timeout, cuda_nccl_look, r));
     return rc == ncclSuccess ? 0 : fail(r, call, rc);
 }
 
@@ -56,7 +57,8 @@ static int nccl_status(kolo_reducer *r)
     ncclResult_t state = ncclSuccess;
     KOLO_TRY(comm_cuda_status(r));
     if (pthread_mutex_trylock(&r->link.lock)) return 0; /* a call is under way: it will say itself */
-    if (r->link.nccl && r->link.calls->CommGetAsyncError(r->link.nccl, &state) != ncclSuccess) state = ncclInternalError;
+    if (r->link.nccl && r->link.calls->CommGetAsyncError(r->link.nccl, &state) != ncclSuccess)
+        state = ncclInternalError;
     pthread_mutex_unlock(&r->link.lock);
     if (state == ncclSuccess || state == ncclInProgress) return 0;
     char text[sizeof r->c.fault.text];
@@ -66,19 +68,21 @@ static int nccl_status(kolo_reducer *r)
     return comm_cuda_status(r);
 }
 
-/* ---- a step ---------------------------------------------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------------------------------------- */
 
-static int reduce(kolo_reducer *r, void *data, int64_t count, ncclDataType_t type, cudaEvent_t ready, cudaEvent_t done)
+static int reduce(kolo_reducer *r, void *data, int64_t count, ncclDataType_t type, cudaEvent_t ready,
+                  cudaEvent_t done)
 {
     comm_cuda *c = &r->c;
     KOLO_TRY(comm_cuda_status(r));
     KOLO_TRY(comm_cuda_after(c->side, c->compute, ready));
     pthread_mutex_lock(&r->link.lock);
     ncclResult_t rc = ncclInternalError;
-    if (r->link.nccl) rc = r->link.calls->AllReduce(data, data, (size_t)count, type, ncclSum, r->link.nccl, c->side);
+    if (r->link.nccl)
+        rc = r->link.calls->AllReduce(data, data, (size_t)count, type, ncclSum, r->link.nccl, c->side);
     pthread_mutex_unlock(&r->link.lock);
     KOLO_TRY(comm_cuda_status(r));
-    KOLO_TRY(settle(r, "AllReduce", rc));
+    KOLO_TRY(cuda_nccl_settle(r, "AllReduce", rc));
     return COMM_CUDA(cudaEventRecord(done, c->side));
 }
 
@@ -94,10 +98,10 @@ static int nccl_sum(kolo_reducer *r, double *data, int64_t count)
     return COMM_CUDA(cudaStreamWaitEvent(r->c.compute, r->sum_done, 0));
 }
 
-/* ---- joining --------------------------------------------------------------------------------------------------- */
+/* ---- joining ------------------------------------------------------------------------------------------- */
 
-/* The rank that makes id `i` of `roots`: NCCL cuts the ranks into as many runs, longer ones first, and asks the first
- * rank of each. */
+/* The rank that makes id `i` of `roots`: NCCL cuts the ranks into as many runs, longer ones first, and asks
+ * the first rank of each. */
 static int root_rank(int i, int roots, int size)
 {
     int longer = size % roots;
@@ -114,25 +118,29 @@ static int make_id(const kolo_reducer *r, const kolo_launch *launch, int roots, 
     return 0;
 }
 
-static int join(kolo_reducer *r, const kolo_launch *launch, ncclUniqueId *ids, int roots)
+static int cuda_nccl_join(kolo_reducer *r, const kolo_launch *launch, ncclUniqueId *ids, int roots)
 {
-    return settle(r, roots > 1 ? "CommInitRankScalable" : "CommInitRankConfig", comm_link_join(&r->link, launch->size, launch->rank, ids, roots));
+    return cuda_nccl_settle(r, roots > 1 ? "CommInitRankScalable" : "CommInitRankConfig",
+                            comm_link_join(&r->link, launch->size, launch->rank, ids, roots));
 }
 
-/* Ids go to rank 0 and from there to all, over the host half: a rank that does not come this far is named by it. */
+/* Ids go to rank 0 and from there to all, over the host half: a rank that does not come
+ * this far is named by it. */
 static int connect(kolo_reducer *r, const kolo_launch *launch, int rc)
 {
-    int roots = r->link.calls && r->link.calls->CommInitRankScalable ? (launch->size + RANKS_A_ROOT - 1) / RANKS_A_ROOT : 1;
+    int roots = r->link.calls && r->link.calls->CommInitRankScalable
+                    ? (launch->size + RANKS_A_ROOT - 1) / RANKS_A_ROOT
+                    : 1;
     ncclUniqueId mine, *ids = kolo_alloc((size_t)roots * sizeof *ids);
     ncclUniqueId *all = launch->rank ? NULL : kolo_alloc((size_t)launch->size * sizeof *all);
     memset(&mine, 0, sizeof mine);
-    if (rc == 0 && (!ids || (!all && launch->rank == 0))) rc = KOLO_ECONFIG;
+    if (rc == 0 && (!ids || (!all && launch->rank == 0))) rc = KOLO_ENOMEM;
     if (rc == 0) rc = make_id(r, launch, roots, &mine);
     KOLO_TRY_GOTO(rc, kolo_comm_agree(r->c.comm, rc));
     KOLO_TRY_GOTO(rc, kolo_comm_gather(r->c.comm, &mine, sizeof mine, all, 0));
     for (int i = 0; all && i < roots; i++) ids[i] = all[root_rank(i, roots, launch->size)];
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(r->c.comm, ids, (size_t)roots * sizeof *ids, 0));
-    rc = join(r, launch, ids, roots);
+    rc = cuda_nccl_join(r, launch, ids, roots);
     if (rc < 0) rc = kolo_comm_host_fail(r->c.comm, rc); /* others wait for this rank within NCCL */
     rc = kolo_comm_agree(r->c.comm, rc);
 fail:
@@ -147,7 +155,8 @@ static int make_arena(kolo_reducer *r)
     const comm_nccl_calls *calls = r->link.calls;
     void *arena = NULL;
     int64_t registered = 0;
-    if (calls->MemAlloc && calls->MemFree && calls->CommRegister && calls->CommDeregister && calls->MemAlloc(&arena, r->c.bytes) == ncclSuccess) {
+    if (calls->MemAlloc && calls->MemFree && calls->CommRegister && calls->CommDeregister &&
+        calls->MemAlloc(&arena, r->c.bytes) == ncclSuccess) {
         r->own_memory = true;
         r->c.arena = arena;
         registered = calls->CommRegister(r->link.nccl, arena, r->c.bytes, &r->registered) == ncclSuccess;
@@ -159,18 +168,20 @@ static int make_arena(kolo_reducer *r)
         calls->CommDeregister(r->link.nccl, r->registered);
         r->registered = NULL;
     }
-    kolo_debug("gradients: %zu bytes, %s", r->c.bytes, registered ? "registered with NCCL" : "not registered with NCCL");
+    kolo_debug("gradients: %zu bytes, %s", r->c.bytes,
+               registered ? "registered with NCCL" : "not registered with NCCL");
     return 0;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------ */
+/* ---- life ---------------------------------------------------------------------------------------------- */
 
 static void nccl_close(kolo_reducer **out, bool orderly)
 {
     kolo_reducer *r = *out;
     if (orderly && r->registered && r->link.nccl) r->link.calls->CommDeregister(r->link.nccl, r->registered);
     if (!orderly) comm_cuda_abort(r, "the communicator was closed");
-    comm_link_close(&r->link, orderly, r->c.timeout < CLOSE_SECONDS ? r->c.timeout : CLOSE_SECONDS, look, r);
+    comm_link_close(&r->link, orderly, r->c.timeout < CLOSE_SECONDS ? r->c.timeout : CLOSE_SECONDS,
+                    cuda_nccl_look, r);
     if (r->c.arena && r->own_memory) r->link.calls->MemFree(r->c.arena);
     else if (r->c.arena) cudaFree(r->c.arena);
     if (r->sum_ready) cudaEventDestroy(r->sum_ready);
@@ -180,22 +191,25 @@ static void nccl_close(kolo_reducer **out, bool orderly)
     *out = NULL;
 }
 
-static int prepare(kolo_reducer *r, kolo_comm *comm, const kolo_comm_device *device, size_t bytes, double timeout)
+static int cuda_nccl_prepare(kolo_reducer *r, kolo_comm *comm, const kolo_comm_device *device, size_t bytes,
+                             double timeout)
 {
     KOLO_TRY(comm_link_open(&r->link));
-    if (device->deterministic && setenv("NCCL_NVLS_ENABLE", "0", 0) == 0) kolo_debug("deterministic=true: NCCL_NVLS_ENABLE=%s", getenv("NCCL_NVLS_ENABLE"));
+    if (device->deterministic && setenv("NCCL_NVLS_ENABLE", "0", 0) == 0)
+        kolo_debug("deterministic=true: NCCL_NVLS_ENABLE=%s", getenv("NCCL_NVLS_ENABLE"));
     KOLO_TRY(comm_cuda_open(&r->c, comm, device, bytes, timeout));
     KOLO_TRY(comm_cuda_event(&r->sum_ready));
     return comm_cuda_event(&r->sum_done);
 }
 
-static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device, size_t bytes, double timeout)
+static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch,
+                     const kolo_comm_device *device, size_t bytes, double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
-    if (!r) return kolo_comm_agree(comm, KOLO_ECONFIG);
+    if (!r) return kolo_comm_agree(comm, KOLO_ENOMEM);
     comm_link_make(&r->link);
     r->c.comm = comm;
-    int rc = connect(r, launch, prepare(r, comm, device, bytes, timeout));
+    int rc = connect(r, launch, cuda_nccl_prepare(r, comm, device, bytes, timeout));
     if (rc == 0) rc = make_arena(r);
     if (rc < 0) nccl_close(out, false);
     return rc;

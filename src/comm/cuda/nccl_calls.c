@@ -22,7 +22,7 @@ static void *open_own(void)
     return own && dlsym(own, "ncclGetVersion") ? own : NULL;
 }
 
-static bool fill(void *library)
+static bool cuda_nccl_calls_fill(void *library)
 {
     static const struct {
         const char *name;
@@ -53,9 +53,12 @@ static void open_library(void)
     if (!library && !(named && *named)) library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *words = dlerror();
-        snprintf(failure, sizeof failure, "no NCCL: %s", words ? words : "the dynamic linker gives no reason");
-    } else if (fill(library) && (calls.GetVersion(&calls.version) != ncclSuccess || calls.version < LEAST)) {
-        snprintf(failure, sizeof failure, "NCCL %d.%d is too old: 2.18 is needed", calls.version / 10000, calls.version / 100 % 100);
+        snprintf(failure, sizeof failure, "no NCCL: %s",
+                 words ? words : "the dynamic linker gives no reason");
+    } else if (cuda_nccl_calls_fill(library) &&
+               (calls.GetVersion(&calls.version) != ncclSuccess || calls.version < LEAST)) {
+        snprintf(failure, sizeof failure, "NCCL %d.%d is too old: 2.18 is needed", calls.version / 10000,
+                 calls.version / 100 % 100);
     }
 }
 

@@ -34,7 +34,8 @@ typedef struct comm_cuda {
 
 static inline comm_cuda *comm_cuda_of(kolo_reducer *reducer) { return (comm_cuda *)(void *)reducer; }
 
-int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device, size_t bytes, double timeout);
+int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device, size_t bytes,
+                   double timeout);
 int comm_cuda_alloc(comm_cuda *c); /* the arena, by cudaMalloc */
 int comm_cuda_zero(comm_cuda *c);
 void comm_cuda_close(comm_cuda *c); /* events and buckets; the arena is its maker's */

@@ -16,9 +16,10 @@ const kolo_reducer_type *const kolo_cuda_reducer[] = {
     NULL,
 };
 
-/* ---- parts ----------------------------------------------------------------------------------------------------- */
+/* ---- parts --------------------------------------------------------------------------------------------- */
 
-int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device, size_t bytes, double timeout)
+int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device, size_t bytes,
+                   double timeout)
 {
     c->comm = comm;
     c->compute = device->compute;
@@ -59,14 +60,15 @@ int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event)
     return COMM_CUDA(cudaStreamWaitEvent(to, event, 0));
 }
 
-/* ---- entries that rows share ----------------------------------------------------------------------------------- */
+/* ---- entries that rows share --------------------------------------------------------------------------- */
 
 void *comm_cuda_arena(kolo_reducer *r) { return comm_cuda_of(r)->arena; }
 
 int comm_cuda_add(kolo_reducer *r, int bucket, size_t offset, int64_t count)
 {
     comm_cuda *c = comm_cuda_of(r);
-    if (bucket != c->buckets) return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d after %lld", bucket, (long long)c->buckets);
+    if (bucket != c->buckets)
+        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d after %lld", bucket, (long long)c->buckets);
     KOLO_TRY(kolo_grow(&c->bucket, &c->capacity, c->buckets, sizeof *c->bucket));
     comm_cuda_bucket *b = &c->bucket[c->buckets++];
     *b = (comm_cuda_bucket){.offset = offset, .count = count};
@@ -91,7 +93,10 @@ int comm_cuda_finish(kolo_reducer *r)
         if (rc != cudaErrorNotReady) return comm_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
         KOLO_TRY(kolo_comm_status(c->comm));
         if (kolo_time() - begin > c->timeout)
-            return kolo_fail(KOLO_ELAUNCH, "comm: the GPU's work did not end within %.0f s; if it only is slow, raise comm_timeout=", c->timeout);
+            return kolo_fail(
+                KOLO_ELAUNCH,
+                "comm: the GPU's work did not end within %.0f s; if it only is slow, raise comm_timeout=",
+                c->timeout);
         comm_cuda_rest(polls);
     }
 }
@@ -113,7 +118,7 @@ void comm_cuda_abort(kolo_reducer *r, const char *text)
     atomic_store(&fault->state, 2);
 }
 
-/* ---- one rank -------------------------------------------------------------------------------------------------- */
+/* ---- one rank ------------------------------------------------------------------------------------------ */
 
 struct kolo_reducer {
     comm_cuda c;
@@ -135,11 +140,12 @@ static void none_close(kolo_reducer **out, bool orderly)
     *out = NULL;
 }
 
-static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device, size_t bytes, double timeout)
+static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch,
+                     const kolo_comm_device *device, size_t bytes, double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
     (void)launch;
-    if (!r) return KOLO_ECONFIG;
+    if (!r) return KOLO_ENOMEM;
     int rc = comm_cuda_open(&r->c, comm, device, bytes, timeout);
     if (rc == 0) rc = comm_cuda_alloc(&r->c);
     if (rc < 0) none_close(out, false);

@@ -1,12 +1,15 @@
-/* Sums that travel through host memory: for ranks that share a GPU, for systems without NCCL, for canonical sums. The
- * arena of the communicator's host half is page-locked; crossing to it and back is enqueued like everything else:
+/* Sums that travel through host memory: for ranks that share a GPU, for systems without NCCL, for
+ * canonical sums. The arena of the communicator's host half is page-locked; crossing to it and back is
+ * enqueued like everything else:
  *
  *   side:  bucket ready -> copy to the host arena -> host function: start
- *   back:                                            -> host function: wait -> copy to the device -> bucket done
+ *   back:                                            -> host function: wait -> copy to the
+ *       device -> bucket done
  *
- * Every start stands on one stream, in the order of the calls, which is the same on all ranks; so no wait can hold up a
- * start that another rank waits for, even where CUDA runs all host functions on one thread. Host functions may not call
- * CUDA, nor can they fail the stream: an error is kept for status(), and what follows passes through unsummed. */
+ * Every start stands on one stream, in the order of the calls, which is the same on all ranks; so no wait can
+ * hold up a start that another rank waits for, even where CUDA runs all host functions on one thread. Host
+ * functions may not call CUDA, nor can they fail the stream: an error is kept for status(), and what follows
+ * passes through unsummed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,25 +39,28 @@ static int staged_ready(char *note, size_t bytes)
     return 0;
 }
 
-/* ---- on CUDA's own thread -------------------------------------------------------------------------------------- */
+/* ---- on CUDA's own thread ------------------------------------------------------------------------------ */
 
 static void host_start(void *of)
 {
     staged_slot *slot = of;
     if (comm_cuda_status(slot->reducer) < 0) return;
-    if (kolo_comm_host_start(slot->reducer->c.comm, slot->bucket) < 0) comm_cuda_abort(slot->reducer, kolo_error_text());
+    if (kolo_comm_host_start(slot->reducer->c.comm, slot->bucket) < 0)
+        comm_cuda_abort(slot->reducer, kolo_error_text());
 }
 
 static void host_wait(void *of)
 {
     staged_slot *slot = of;
     if (comm_cuda_status(slot->reducer) < 0) return;
-    if (kolo_comm_host_wait(slot->reducer->c.comm, slot->bucket) < 0) comm_cuda_abort(slot->reducer, kolo_error_text());
+    if (kolo_comm_host_wait(slot->reducer->c.comm, slot->bucket) < 0)
+        comm_cuda_abort(slot->reducer, kolo_error_text());
 }
 
-/* ---- a step ---------------------------------------------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------------------------------------- */
 
-static int round_trip(kolo_reducer *r, staged_slot *slot, void *device, size_t offset, size_t bytes, cudaEvent_t ready, cudaEvent_t done)
+static int round_trip(kolo_reducer *r, staged_slot *slot, void *device, size_t offset, size_t bytes,
+                      cudaEvent_t ready, cudaEvent_t done)
 {
     comm_cuda *c = &r->c;
     KOLO_TRY(comm_cuda_status(r));
@@ -70,10 +76,12 @@ static int round_trip(kolo_reducer *r, staged_slot *slot, void *device, size_t o
 static int staged_start(kolo_reducer *r, int bucket)
 {
     const comm_cuda_bucket *b = &r->c.bucket[bucket];
-    return round_trip(r, r->slot[bucket], r->c.arena + b->offset, b->offset, (size_t)b->count * sizeof(float), b->ready, b->done);
+    return round_trip(r, r->slot[bucket], r->c.arena + b->offset, b->offset, (size_t)b->count * sizeof(float),
+                      b->ready, b->done);
 }
 
-/* The host half sums the whole slot; what lies behind `count` is whatever stood there, and nobody reads it. */
+/* The host half sums the whole slot; what lies behind `count` is whatever stood there, and nobody reads
+ * it. */
 static int staged_sum(kolo_reducer *r, double *data, int64_t count)
 {
     if (!r->sum.reducer) r->sum = (staged_slot){r, kolo_comm_host_sum(r->c.comm, &r->sum_offset)};
@@ -89,19 +97,20 @@ static int staged_bucket(kolo_reducer *r, int bucket, size_t offset, int64_t cou
 {
     KOLO_TRY(kolo_grow(&r->slot, &r->capacity, r->slots, sizeof *r->slot));
     staged_slot *slot = r->slot[r->slots] = kolo_alloc(sizeof *slot);
-    if (!slot) return KOLO_ECONFIG;
+    if (!slot) return KOLO_ENOMEM;
     r->slots++;
     *slot = (staged_slot){r, bucket};
     return comm_cuda_add(r, bucket, offset, count);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------ */
+/* ---- life ---------------------------------------------------------------------------------------------- */
 
 static void staged_close(kolo_reducer **out, bool orderly)
 {
     kolo_reducer *r = *out;
     if (!orderly) comm_cuda_abort(r, "the communicator was closed");
-    if (r->back) cudaStreamSynchronize(r->c.compute), cudaStreamSynchronize(r->c.side), cudaStreamSynchronize(r->back);
+    if (r->back)
+        cudaStreamSynchronize(r->c.compute), cudaStreamSynchronize(r->c.side), cudaStreamSynchronize(r->back);
     if (r->pinned) cudaHostUnregister(r->host);
     cudaEvent_t event[] = {r->there, r->sum_ready, r->sum_done};
     for (int i = 0; i < 3; i++)
@@ -129,11 +138,12 @@ static int staged_make(kolo_reducer *r)
     return comm_cuda_alloc(&r->c);
 }
 
-static int staged_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device, size_t bytes, double timeout)
+static int staged_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch,
+                       const kolo_comm_device *device, size_t bytes, double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
     (void)launch;
-    if (!r) return KOLO_ECONFIG;
+    if (!r) return KOLO_ENOMEM;
     int rc = comm_cuda_open(&r->c, comm, device, bytes, timeout);
     if (rc == 0) rc = staged_make(r);
     if (rc < 0) staged_close(out, false);

@@ -1,5 +1,5 @@
-/* The blocking calls. A small allreduce or barrier of a group on one node is done by its caller where nothing of the group is under way; everything else is a
- * request like any other, whose caller takes the turns. */
+/* The blocking calls. A small allreduce or barrier of a group on one node is done by its caller where nothing
+ * of the group is under way; everything else is a request like any other, whose caller takes the turns. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 enum { BY_CALLER_BYTES = 64 << 10 };
 
 /* NULL: not now. Otherwise the track of the request's number is this caller's until it gives it back. */
-static lib_track *claim(kolo_group *g, uint64_t *number, double *began)
+static lib_track *blocking_claim(kolo_group *g, uint64_t *number, double *began)
 {
     lib_track *t = NULL;
     pthread_mutex_lock(&g->world->lock);
@@ -28,7 +28,9 @@ static lib_track *claim(kolo_group *g, uint64_t *number, double *began)
 static void give(kolo_group *g, lib_track *t, const kolo_request *r, double began, int64_t bytes)
 {
     pthread_mutex_lock(&g->world->lock);
-    if (began > 0) lib_timeline_carried(g->world->timeline, comm_collective_name(r->what), NULL, "push", began, kolo_time(), bytes);
+    if (began > 0)
+        lib_timeline_carried(g->world->timeline, comm_collective_name(r->what), NULL, "push", began,
+                             kolo_time(), bytes);
     t->claimed = false;
     g->finished++;
     bool more = g->first != NULL;
@@ -36,8 +38,9 @@ static void give(kolo_group *g, lib_track *t, const kolo_request *r, double bega
     if (more) lib_engine_wake(g->world);
 }
 
-/* The request stands in front of the queue with the number that it has already, then the track is given back. */
-static int tell(kolo_group *g, lib_track *t, const kolo_request *request, uint64_t number)
+/* The request stands in front of the queue with the number that it has already, then the track is given
+ * back. */
+static int blocking_tell(kolo_group *g, lib_track *t, const kolo_request *request, uint64_t number)
 {
     kolo_world *world = g->world;
     lib_entry *e;
@@ -68,14 +71,15 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     int64_t bytes = count * (int64_t)kolo_dtype_size(r->type);
     if (bytes > BY_CALLER_BYTES) return 0;
     if (r->what != KOLO_BARRIER && !lib_takes_push(g, r, count)) return 0;
-    lib_track *t = claim(g, &number, &began);
+    lib_track *t = blocking_claim(g, &number, &began);
     if (!t) return 0;
     lib_entry probe = {.r = *r, .group = g};
-    comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_I64} : lib_folding(r, g->size); /* as lib_meet's */
-    comm_router_tell(g->world->router, comm_collective_name(r->what), number);
+    /* as lib_signature_check's */
+    comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_I64} : lib_folding(r, g->size);
+    comm_router_report(g->world->router, comm_collective_name(r->what), number);
     int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
-    if (rc == COMM_PUSH_DIFFERS) return tell(g, t, request, number);
+    if (rc == COMM_PUSH_DIFFERS) return blocking_tell(g, t, request, number);
     give(g, t, r, rc < 0 ? 0 : began, bytes);
     return rc;
 }
@@ -89,7 +93,10 @@ static bool loses(const kolo_group *g, const kolo_request *r)
     case KOLO_ALLREDUCE:
     case KOLO_BROADCAST: return r->dim[0] > 0;
     case KOLO_REDUCE_SCATTER: return r->dim[0] > g->rank;
-    case KOLO_SCATTER: return (r->splits ? r->splits[g->rank] : lib_cut(r->dim[0], g->size, g->rank + 1) - lib_cut(r->dim[0], g->size, g->rank)) > 0;
+    case KOLO_SCATTER:
+        return (r->splits
+                    ? r->splits[g->rank]
+                    : lib_cut(r->dim[0], g->size, g->rank + 1) - lib_cut(r->dim[0], g->size, g->rank)) > 0;
     case KOLO_ALLGATHER:
     case KOLO_GATHER:
         for (int m = 0; m < g->size; m++) sum |= r->splits[m];
@@ -98,10 +105,11 @@ static bool loses(const kolo_group *g, const kolo_request *r)
     }
 }
 
-static int take(kolo_group *group, const kolo_request *r)
+static int blocking_take(kolo_group *group, const kolo_request *r)
 {
     KOLO_TRY(lib_check_group(group));
-    return loses(group, r) ? lib_do_with(group, r, NULL, "there is no memory for the result") : lib_do(group, r, NULL);
+    return loses(group, r) ? lib_do_with(group, r, NULL, "there is no memory for the result")
+                           : lib_do(group, r, NULL);
 }
 
 int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
@@ -119,25 +127,28 @@ int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
     return lib_wait_and_free(group->world, e, output);
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the calls ----------------------------------------------------------------------------------------- */
 
-static kolo_request vector(enum kolo_collective what, const void *in, void *out, int64_t count, enum kolo_dtype type)
+static kolo_request vector(enum kolo_collective what, const void *in, void *out, int64_t count,
+                           enum kolo_dtype type)
 {
     return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = 1, .dim = {count}};
 }
 
-int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type, enum kolo_reduce reduce)
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type,
+                   enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_ALLREDUCE, in, out, count, type);
     r.reduce = reduce;
-    return take(group, &r);
+    return blocking_take(group, &r);
 }
 
-int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type, enum kolo_reduce reduce)
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type,
+                        enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_REDUCE_SCATTER, in, out, count, type);
     r.reduce = reduce;
-    return take(group, &r);
+    return blocking_take(group, &r);
 }
 
 struct lib_counts {
@@ -171,28 +182,31 @@ void lib_counts_free(struct lib_counts *first)
 }
 
 /* Where every member knows all counts they are `splits`; a member's own dim[0] follows from them. */
-static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type, int root)
+static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count,
+                  const int64_t *counts, enum kolo_dtype type, int root)
 {
     KOLO_TRY(lib_check_group(group));
     kolo_request r = vector(what, in, out, counts ? counts[group->rank] : count, type);
     r.splits = counts;
     r.root = root;
-    if (counts) return take(group, &r);
+    if (counts) return blocking_take(group, &r);
     struct lib_counts *each = counts_take(group);
-    if (!each) return KOLO_ECONFIG;
+    if (!each) return KOLO_ENOMEM;
     for (int m = 0; m < group->size; m++) each->n[m] = count;
     r.splits = each->n;
-    int rc = take(group, &r);
+    int rc = blocking_take(group, &r);
     counts_give(group, each);
     return rc;
 }
 
-int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type)
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
+                   enum kolo_dtype type)
 {
     return gather(group, KOLO_ALLGATHER, in, out, count, counts, type, 0);
 }
 
-int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type, int root)
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
+                enum kolo_dtype type, int root)
 {
     return gather(group, KOLO_GATHER, in, out, count, counts, type, root);
 }
@@ -201,10 +215,11 @@ int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_dtype
 {
     kolo_request r = vector(KOLO_BROADCAST, NULL, data, count, type);
     r.root = root;
-    return take(group, &r);
+    return blocking_take(group, &r);
 }
 
-int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type, int root)
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
+                 enum kolo_dtype type, int root)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t total = 0;
@@ -213,7 +228,7 @@ int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, co
     kolo_request r = vector(KOLO_SCATTER, in, out, total, type);
     r.splits = counts;
     r.root = root;
-    return take(group, &r);
+    return blocking_take(group, &r);
 }
 
 static uint64_t weight(int from, int to)
@@ -226,8 +241,9 @@ static uint64_t weight(int from, int to)
 static int name_pairs(kolo_group *g, const int64_t *send, const int64_t *receive)
 {
     int members = g->size, me = g->rank, pairs = 0;
-    int64_t n = (int64_t)members * members, *all = kolo_alloc((size_t)n * 2 * sizeof *all), *awaited = all + n;
-    if (!all) return KOLO_ECONFIG;
+    int64_t n = (int64_t)members * members, *all = kolo_alloc((size_t)n * 2 * sizeof *all),
+            *awaited = all + n;
+    if (!all) return KOLO_ENOMEM;
     for (int m = 0; m < members; m++) {
         all[(int64_t)me * members + m] = send[m];
         awaited[(int64_t)m * members + me] = receive[m];
@@ -236,22 +252,28 @@ static int name_pairs(kolo_group *g, const int64_t *send, const int64_t *receive
     for (int64_t i = n - 1; rc >= 0 && i >= 0; i--) {
         if (all[i] == awaited[i]) continue;
         pairs++;
-        kolo_fail(KOLO_EINPUT, "alltoall: rank %d sends %lld elements to rank %d, which awaits %lld (%d such pairs); nothing was sent", g->rank_of[i / members],
-                  (long long)all[i], g->rank_of[i % members], (long long)awaited[i], pairs);
+        kolo_fail(KOLO_EINPUT,
+                  "alltoall: rank %d sends %lld elements to rank %d, which awaits %lld (%d such pairs); "
+                  "nothing was sent",
+                  g->rank_of[i / members], (long long)all[i], g->rank_of[i % members], (long long)awaited[i],
+                  pairs);
     }
     free(all);
     return rc < 0 ? rc : KOLO_EINPUT;
 }
 
-/* One number says whether all pairs agree: what is sent and what is awaited, each pair with a weight of its own, cancel in the sum. */
-int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_dtype type)
+/* One number says whether all pairs agree: what is sent and what is awaited, each pair with a weight of its
+ * own, cancel in the sum. */
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive,
+                  enum kolo_dtype type)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t total = 0, awaited = 0;
     uint64_t sum = 0;
     for (int m = 0; receive && m < group->size; m++) awaited |= receive[m];
     if (!send || !receive || (awaited && !out))
-        return lib_agree(group, "alltoall", send && receive ? "there is no memory for the result" : "no counts are given");
+        return lib_agree(group, "alltoall",
+                         send && receive ? "there is no memory for the result" : "no counts are given");
     for (int m = 0; m < group->size; m++) {
         total += send[m];
         sum += weight(group->rank, m) * (uint64_t)send[m] - weight(m, group->rank) * (uint64_t)receive[m];

@@ -9,23 +9,26 @@ lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64
 {
     for (lib_link *link = lib_map_find(&core->known, hash); link; link = lib_map_again(link)) {
         lib_slot *slot = (lib_slot *)link;
-        if (slot->wants.key.size != key->size || memcmp(slot->wants.key.data, key->data, (size_t)key->size) != 0) continue;
+        if (slot->wants.key.size != key->size ||
+            memcmp(slot->wants.key.data, key->data, (size_t)key->size) != 0)
+            continue;
         *number = slot->number;
         return slot;
     }
     return NULL;
 }
 
-int lib_slot_give(lib_core *core, int64_t number, const lib_wants *wants, uint64_t agreement)
+int lib_slot_give(lib_core *core, int64_t number, const lib_descriptors *wants, uint64_t agreement)
 {
     if (number >= core->c.capacity || (core->slot[number] && core->slot[number]->used))
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: slot %ld of group %d was given twice; are KOLO_COMM_CACHE and the program the "
-                         "same on all ranks?",
-                         (long)number, core->c.group);
+        return kolo_fail(
+            KOLO_EINTERNAL,
+            "comm: slot %ld of group %d was given twice; are KOLO_COMM_CACHE and the program the "
+            "same on all ranks?",
+            (long)number, core->c.group);
     if (!core->slot[number]) {
         core->slot[number] = kolo_alloc(sizeof(lib_slot));
-        if (!core->slot[number]) return KOLO_ECONFIG;
+        if (!core->slot[number]) return KOLO_ENOMEM;
     }
     lib_slot *slot = core->slot[number];
     slot->number = number;
@@ -34,7 +37,8 @@ int lib_slot_give(lib_core *core, int64_t number, const lib_wants *wants, uint64
     slot->mine = NULL;
     slot->contributors = 0;
     KOLO_TRY(lib_fill_wants(&slot->wants, wants->bytes.data, (size_t)wants->bytes.size));
-    KOLO_TRY(lib_map_add(&core->known, &slot->link, lib_hash(slot->wants.key.data, (size_t)slot->wants.key.size)));
+    KOLO_TRY(
+        lib_map_add(&core->known, &slot->link, lib_hash(slot->wants.key.data, (size_t)slot->wants.key.size)));
     slot->used = true;
     core->bundles += slot->wants.wants > 1;
     core->remembered += slot->wants.bytes.size;
@@ -48,7 +52,7 @@ void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement)
     lib_map_remove(&core->known, &slot->link);
     core->bundles -= slot->wants.wants > 1;
     core->remembered -= slot->wants.bytes.size;
-    if (slot->wants.bytes.size > LIB_REMEMBERED / core->c.capacity) lib_wants_free(&slot->wants);
+    if (slot->wants.bytes.size > LIB_REMEMBERED / core->c.capacity) lib_descriptors_free(&slot->wants);
     slot->used = slot->doomed = false;
     slot->changed = agreement;
     slot->contributors = 0;
@@ -70,7 +74,8 @@ int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken, bool free)
         if (slot->doomed || lib_bit(core->passed, i)) continue;
         bool told = false; /* somebody would have to say it anew */
         for (int e = 0; e <= core->children; e++) told |= lib_bit(core->edge[e].told, i);
-        if (best >= 0 && (told > best_told || (told == best_told && slot->begun >= core->slot[best]->begun))) continue;
+        if (best >= 0 && (told > best_told || (told == best_told && slot->begun >= core->slot[best]->begun)))
+            continue;
         best = i;
         best_told = told;
     }

@@ -10,8 +10,10 @@
 
 extern char **environ;
 
-static const char *const known[] = {"METHOD",        "TRANSPORT", "INTERFACE", "ALGORITHM", "TABLE",  "TIMELINE", "TIMELINE_BYTES", "TIMEOUT",    "PATIENCE",
-                                    "STALL_WARNING", "STALL_END", "CACHE",     "SHARED",    "FUSION", "CYCLE",    "AUTOTUNE",       "FIXED_ORDER"};
+static const char *const known[] = {"METHOD",    "TRANSPORT",      "INTERFACE", "ALGORITHM", "TABLE",
+                                    "TIMELINE",  "TIMELINE_BYTES", "TIMEOUT",   "PATIENCE",  "STALL_WARNING",
+                                    "STALL_END", "CACHE",          "SHARED",    "FUSION",    "CYCLE",
+                                    "AUTOTUNE",  "FIXED_ORDER"};
 enum { KNOWN = sizeof known / sizeof *known };
 
 /* A variable whose name is nearly one of ours is a slip of the keyboard, which would go unnoticed. */
@@ -24,7 +26,10 @@ static int check_names(void)
         memcpy(name, *p + begin, n - begin);
         name[n - begin] = 0;
         const char *near = kolo_nearest(name, known, KNOWN);
-        if (near && strcmp(near, name)) return kolo_fail(KOLO_ECONFIG, "comm: there is no variable KOLO_COMM_%s; did you mean KOLO_COMM_%s?", name, near);
+        if (near && strcmp(near, name))
+            return kolo_fail(KOLO_ECONFIG,
+                             "comm: there is no variable KOLO_COMM_%s; did you mean KOLO_COMM_%s?", name,
+                             near);
     }
     return 0;
 }
@@ -39,7 +44,10 @@ static int number(const char *name, double otherwise, double least, double most,
 {
     const char *text = asked(name);
     char *end;
-    if (*out != 0) return *out >= least && *out <= most ? 0 : kolo_fail(KOLO_ECONFIG, "comm: %g for %s is out of %g .. %g", *out, name, least, most);
+    if (*out != 0)
+        return *out >= least && *out <= most
+                   ? 0
+                   : kolo_fail(KOLO_ECONFIG, "comm: %g for %s is out of %g .. %g", *out, name, least, most);
     *out = otherwise;
     if (!text) return 0;
     errno = 0;
@@ -62,7 +70,8 @@ static int size(const char *name, size_t otherwise, size_t *out)
     const char *unit = *end ? strchr("KMG", *end) : NULL;
     int shift = !unit ? 0 : *unit == 'K' ? 10 : *unit == 'M' ? 20 : 30;
     if (end == text || *text == '-' || errno || (*end && (!unit || end[1])) || value > SIZE_MAX >> 1 >> shift)
-        return kolo_fail(KOLO_ECONFIG, "comm: %s=%s is no number of bytes (such as 1000000, 64M, 1G)", name, text);
+        return kolo_fail(KOLO_ECONFIG, "comm: %s=%s is no number of bytes (such as 1000000, 64M, 1G)", name,
+                         text);
     *out = (size_t)value << shift;
     return 0;
 }
@@ -81,7 +90,7 @@ static int word(const char *name, const char *otherwise, const char **out)
     const char *value = *out ? *out : asked(name);
     if (!value) value = otherwise;
     *out = value ? kolo_strdup(value) : NULL;
-    return value && !*out ? KOLO_ECONFIG : 0;
+    return value && !*out ? KOLO_ENOMEM : 0;
 }
 
 const char *lib_config_method(const kolo_world_config *c)
@@ -115,10 +124,11 @@ int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
     KOLO_TRY(truth("KOLO_COMM_FIXED_ORDER", &c->fixed_order));
     c->cache = (int)cache;
     if (c->stall_end > 0 && c->stall_warning > c->stall_end)
-        return kolo_fail(KOLO_ECONFIG,
-                         "comm: requests would be given up after %g s, before they are reported after %g s: lower "
-                         "KOLO_COMM_STALL_WARNING",
-                         c->stall_end, c->stall_warning);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "comm: requests would be given up after %g s, before they are reported after %g s: lower "
+            "KOLO_COMM_STALL_WARNING",
+            c->stall_end, c->stall_warning);
     return 0;
 }
 

@@ -1,13 +1,15 @@
-/* Whose memory is whose. What lies on a GPU alone goes another way (gpu.h): a processor that reached for it would end the program. Pinned and managed memory are the
- * host's, too. Nothing of CUDA is needed to build or run this: the driver is asked only where the program has loaded it, and whether it has is looked at again only
- * when something else was loaded. */
+/* Whose memory is whose. What lies on a GPU alone goes another way (gpu.h): a processor that reached for it
+ * would end the program. Pinned and managed memory are the host's, too. Nothing of CUDA is needed to build or
+ * run this: the driver is asked only where the program has loaded it, and whether it has is looked at again
+ * only when something else was loaded. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdatomic.h>
 
 #include "comm/library/gpu.h"
 
-/* CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer), of CUDA's driver interface. */
+/* CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer), of
+ * CUDA's driver interface. */
 typedef int pointer_attribute(void *data, int attribute, unsigned long long pointer);
 enum { MEMORY_TYPE = 2, IS_MANAGED = 8, ORDINAL = 9, DEVICE = 2 };
 
@@ -22,7 +24,7 @@ static int count_loads(struct dl_phdr_info *info, size_t bytes, void *count)
 }
 
 /* Some 20 ns where nothing was loaded since. */
-static void look(void)
+static void device_look(void)
 {
     unsigned long long now = 0;
     dl_iterate_phdr(count_loads, &now);
@@ -33,7 +35,7 @@ static void look(void)
 
 bool lib_gpu_any(void)
 {
-    if (!atomic_load_explicit(&ask, memory_order_acquire)) look();
+    if (!atomic_load_explicit(&ask, memory_order_acquire)) device_look();
     return atomic_load_explicit(&ask, memory_order_acquire) != NULL;
 }
 
@@ -43,7 +45,8 @@ int lib_gpu_of(const void *memory)
     pointer_attribute *driver = atomic_load_explicit(&ask, memory_order_acquire);
     if (!memory || !driver) return -1;
     const unsigned long long at = (unsigned long long)(uintptr_t)memory;
-    if (driver(&type, MEMORY_TYPE, at) != 0 || type != DEVICE) return -1; /* an error: the driver does not know it */
+    /* an error: the driver does not know it */
+    if (driver(&type, MEMORY_TYPE, at) != 0 || type != DEVICE) return -1;
     if (driver(&managed, IS_MANAGED, at) == 0 && managed) return -1;
     return driver(&number, ORDINAL, at) == 0 ? (int)number : 0;
 }

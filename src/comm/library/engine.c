@@ -1,5 +1,5 @@
-/* Turns: all that is under way moves on when somebody takes a turn. Who waits for a request takes them himself, so that nobody has to be woken;
- * the library's own thread does when nobody waits. */
+/* Turns: all that is under way moves on when somebody takes a turn. Who waits for a request takes them
+ * himself, so that nobody has to be woken; the library's own thread does when nobody waits. */
 #include "comm/library/gpu.h"
 
 #include <sched.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
@@ -15,12 +16,15 @@ enum resting { NOT, SHORTLY, UNTIL_RUNG };
 struct lib_engine {
     pthread_t thread;
     bool running;
-    _Atomic bool broken; /* set under world->lock: an entry that is taken under it finds it, or is failed by give_up */
-    char text[1024];     /* of what broke the world */
+    /* set under world->lock: an entry that is taken under it finds it, or is failed by give_up */
+    _Atomic bool broken;
+    char text[1024]; /* of what broke the world */
+    int status;      /* KOLO_ENOMEM: it was this rank's memory; else KOLO_ELAUNCH */
     pthread_mutex_t turn;
-    _Atomic uint32_t bell;       /* something was submitted */
-    _Atomic uint32_t waiters;    /* callers that take turns */
-    _Atomic uint32_t sleepers;   /* of them, those that sleep until somebody else's turn completes their request */
+    _Atomic uint32_t bell;    /* something was submitted */
+    _Atomic uint32_t waiters; /* callers that take turns */
+    /* of them, those that sleep until somebody else's turn completes their request */
+    _Atomic uint32_t sleepers;
     _Atomic uint32_t resting;    /* the thread waits for the bell: enum resting */
     _Atomic uint32_t stop, work; /* work: the last turn left something under way */
     _Atomic double polled;       /* kolo_time() of the last lib_poll */
@@ -33,7 +37,7 @@ bool lib_broken(const kolo_world *world)
 {
     const struct lib_engine *e = world->engine;
     if (!atomic_load(&e->broken)) return false;
-    kolo_fail(KOLO_ELAUNCH, "%s", e->text);
+    kolo_fail(e->status, "%s", e->text);
     return true;
 }
 
@@ -42,6 +46,7 @@ static void give_up(kolo_world *world)
 {
     struct lib_engine *e = world->engine;
     strncpy(e->text, kolo_error_text(), sizeof e->text - 1);
+    e->status = kolo_error_status() == KOLO_ENOMEM ? KOLO_ENOMEM : KOLO_ELAUNCH;
     pthread_mutex_lock(&world->lock);
     atomic_store(&e->broken, true);
     pthread_mutex_unlock(&world->lock);
@@ -52,7 +57,7 @@ static void give_up(kolo_world *world)
             lib_gpu_abort(world->group[i]->unnamed);
             lib_gpu_abort(world->group[i]->named);
         }
-    lib_entries_fail(world, KOLO_ELAUNCH, e->text);
+    lib_entries_fail(world, e->status, e->text);
 }
 
 static int group_turn(kolo_group *group, bool *work)
@@ -112,7 +117,8 @@ void lib_wait(kolo_world *world, lib_entry *entry)
     atomic_fetch_add(&e->waiters, 1);
     for (int idle = 0, tries = 0; !is_over(atomic_load(&entry->state)); idle++) {
         if (pthread_mutex_trylock(&e->turn) != 0) {
-            if (tries++ < TRIES) { /* most turns are short, and the library's thread stops taking them when somebody waits */
+            /* most turns are short, and the library's thread stops taking them when somebody waits */
+            if (tries++ < TRIES) {
                 sched_yield();
                 continue;
             }
@@ -179,7 +185,8 @@ static void *engine_main(void *of)
     for (int idle = 0; !atomic_load(&e->stop);) {
         uint32_t bell = atomic_load(&e->bell);
         const bool polled = is_polled(e);
-        if (atomic_load(&e->waiters) > 0 || atomic_load(&e->broken) || polled) { /* others take the turns; the last of them rings, but who polls does not */
+        /* others take the turns; the last of them rings, but who polls does not */
+        if (atomic_load(&e->waiters) > 0 || atomic_load(&e->broken) || polled) {
             atomic_store(&e->resting, polled ? SHORTLY : UNTIL_RUNG);
             kolo_futex_wait(&e->bell, bell, polled ? POLLED : 0.05, 0);
             atomic_store(&e->resting, NOT);
@@ -198,7 +205,7 @@ static void *engine_main(void *of)
 int lib_engine_open(kolo_world *world)
 {
     world->engine = kolo_alloc(sizeof *world->engine);
-    if (!world->engine) return KOLO_ECONFIG;
+    if (!world->engine) return KOLO_ENOMEM;
     pthread_mutex_init(&world->engine->turn, NULL);
     return 0;
 }
@@ -207,7 +214,10 @@ int lib_engine_start(kolo_world *world)
 {
     struct lib_engine *e = world->engine;
     int rc = pthread_create(&e->thread, NULL, engine_main, world);
-    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    if (rc)
+        return kolo_fail(KOLO_EINTERNAL,
+                         "comm: no progress thread: %s; raise the limit of processes (ulimit -u)",
+                         strerror(rc));
     e->running = true;
     return 0;
 }

@@ -1,9 +1,11 @@
-/* The table of requests: entries in chunks that never move, taken and freed under the world's lock, named by handles that outlive them. */
+/* The table of requests: entries in chunks that never move, taken and freed under the world's lock, named by
+ * handles that outlive them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/library/parts.h"
@@ -24,10 +26,13 @@ struct lib_entries {
 int lib_entries_open(kolo_world *world)
 {
     world->entries = kolo_alloc(sizeof *world->entries);
-    return world->entries ? 0 : KOLO_ECONFIG;
+    return world->entries ? 0 : KOLO_ENOMEM;
 }
 
-static lib_entry *entry_at(const struct lib_entries *table, int i) { return &table->chunk[i / CHUNK][i % CHUNK]; }
+static lib_entry *entry_at(const struct lib_entries *table, int i)
+{
+    return &table->chunk[i / CHUNK][i % CHUNK];
+}
 
 void lib_entries_close(kolo_world *world)
 {
@@ -51,15 +56,16 @@ int lib_entry_take(kolo_world *world, lib_entry **out)
 {
     struct lib_entries *table = world->entries;
     lib_entry *e = table->spare;
-    if (lib_broken(world)) return KOLO_ELAUNCH;
+    if (lib_broken(world)) return kolo_error_status();
     if (!e) {
         int c = table->count / CHUNK;
         if (c == CHUNKS)
-            return kolo_fail(KOLO_ECONFIG,
-                             "comm: %d requests under way or not released; wait for some of them, and kolo_release "
-                             "those whose results the library made",
-                             table->count);
-        if (!table->chunk[c] && !(table->chunk[c] = kolo_alloc(CHUNK * sizeof *e))) return KOLO_ECONFIG;
+            return kolo_fail(
+                KOLO_ECONFIG,
+                "comm: %d requests under way or not released; wait for some of them, and kolo_release "
+                "those whose results the library made",
+                table->count);
+        if (!table->chunk[c] && !(table->chunk[c] = kolo_alloc(CHUNK * sizeof *e))) return KOLO_ENOMEM;
         e = entry_at(table, table->count);
         e->index = table->count++;
     } else {
@@ -83,7 +89,8 @@ int lib_entry_take(kolo_world *world, lib_entry **out)
     return 0;
 }
 
-/* A small result's memory stays with its entry; large ones are kept for whoever needs one next, unless they are too many or too large. */
+/* A small result's memory stays with its entry; large ones are kept for whoever needs one next, unless they
+ * are too many or too large. */
 static void keep_large(struct lib_entries *table, lib_entry *entry)
 {
     int at = 0;
@@ -102,7 +109,8 @@ static void take_large(struct lib_entries *table, lib_entry *entry, size_t bytes
 {
     struct large *best = NULL;
     for (int i = 0; i < LARGE && bytes > LARGE_BYTES; i++)
-        if (table->large[i].bytes >= bytes && (!best || table->large[i].bytes < best->bytes)) best = &table->large[i];
+        if (table->large[i].bytes >= bytes && (!best || table->large[i].bytes < best->bytes))
+            best = &table->large[i];
     if (!best) return;
     entry->memory = best->memory;
     entry->memory_bytes = best->bytes;
@@ -121,12 +129,14 @@ void lib_entry_free(kolo_world *world, lib_entry *entry)
 int lib_entry_keep(lib_entry *entry, const kolo_request *request, int members)
 {
     size_t splits = request->splits ? (size_t)members * sizeof(int64_t) : 0;
-    size_t name = request->name ? strlen(request->name) + 1 : 0, compression = request->compression ? strlen(request->compression) + 1 : 0;
+    size_t name = request->name ? strlen(request->name) + 1 : 0,
+           compression = request->compression ? strlen(request->compression) + 1 : 0;
     entry->r = *request;
     if (entry->keep_bytes < splits + name + compression) {
-        const size_t room = kolo_round_up(splits + name + compression, 64); /* names come to another entry each time */
+        /* names come to another entry each time */
+        const size_t room = kolo_round_up(splits + name + compression, 64);
         void *more = realloc(entry->keep, room);
-        if (!more) return kolo_fail(KOLO_ECONFIG, "comm: out of memory for a request");
+        if (!more) return kolo_fail(KOLO_ENOMEM, "comm: out of memory for a request");
         entry->keep = more;
         entry->keep_bytes = room;
     }
@@ -151,7 +161,7 @@ int lib_entry_memory(lib_entry *entry, size_t bytes, void **memory)
     if (!entry->memory) {
         if (posix_memalign(&entry->memory, KOLO_ALIGN, kolo_round_up(bytes + 1, KOLO_ALIGN)) != 0) {
             entry->memory = NULL;
-            return kolo_fail(KOLO_ECONFIG, "comm: out of memory for a result of %zu bytes", bytes);
+            return kolo_fail(KOLO_ENOMEM, "comm: out of memory for a result of %zu bytes", bytes);
         }
         entry->memory_bytes = bytes;
     }
@@ -159,7 +169,7 @@ int lib_entry_memory(lib_entry *entry, size_t bytes, void **memory)
     return 0;
 }
 
-/* ---- the end of a request -------------------------------------------------------------------------------------------------- */
+/* ---- the end of a request ------------------------------------------------------------------------------ */
 
 void lib_complete(lib_entry *entry, int status, const char *text)
 {
@@ -203,12 +213,15 @@ void lib_entries_fail(kolo_world *world, int status, const char *text)
     }
 }
 
-/* ---- handles --------------------------------------------------------------------------------------------------------------- */
+/* ---- handles ------------------------------------------------------------------------------------------- */
 
-kolo_handle lib_entry_handle(const lib_entry *entry) { return (kolo_handle)((uint64_t)(entry->generation & INT32_MAX) << 32 | (uint64_t)(entry->index + 1)); }
+kolo_handle lib_entry_handle(const lib_entry *entry)
+{
+    return (kolo_handle)((uint64_t)(entry->generation & INT32_MAX) << 32 | (uint64_t)(entry->index + 1));
+}
 
 /* NULL: no such request, error text set. waits: it is not freed until its waiters are gone. */
-static lib_entry *find(kolo_world *world, kolo_handle handle, bool waits)
+static lib_entry *entries_find(kolo_world *world, kolo_handle handle, bool waits)
 {
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open"), NULL;
     struct lib_entries *table = world->entries;
@@ -219,19 +232,23 @@ static lib_entry *find(kolo_world *world, kolo_handle handle, bool waits)
     if (e && (lib_entry_handle(e) != handle || atomic_load(&e->state) == LIB_FREE)) e = NULL;
     if (e && waits) e->waiters++;
     pthread_mutex_unlock(&world->lock);
-    if (!e) kolo_fail(KOLO_EINPUT, "comm: handle %lld is of no request: it was released, or is of another world", (long long)handle);
+    if (!e)
+        kolo_fail(KOLO_EINPUT, "comm: handle %lld is of no request: it was released, or is of another world",
+                  (long long)handle);
     return e;
 }
 
 int kolo_test(kolo_world *world, kolo_handle handle)
 {
-    const lib_entry *e = find(world, handle, false);
+    const lib_entry *e = entries_find(world, handle, false);
     return e ? atomic_load(&e->state) == LIB_DONE : KOLO_EINPUT;
 }
 
 static int status_of(const lib_entry *entry)
 {
-    return entry->status < 0 ? kolo_fail(entry->status, "%s", entry->text ? entry->text : "comm: out of memory") : 0;
+    return entry->status < 0
+               ? kolo_fail(entry->status, "%s", entry->text ? entry->text : "comm: out of memory")
+               : 0;
 }
 
 int lib_wait_and_free(kolo_world *world, lib_entry *entry, kolo_output *output)
@@ -247,7 +264,7 @@ int lib_wait_and_free(kolo_world *world, lib_entry *entry, kolo_output *output)
 
 int kolo_wait(kolo_world *world, kolo_handle handle)
 {
-    lib_entry *e = find(world, handle, true);
+    lib_entry *e = entries_find(world, handle, true);
     if (!e) return KOLO_EINPUT;
     if (atomic_load(&e->state) != LIB_DONE) lib_wait(world, e);
     int status = status_of(e);
@@ -259,10 +276,11 @@ int kolo_wait(kolo_world *world, kolo_handle handle)
 
 int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output)
 {
-    const lib_entry *e = find(world, handle, false);
+    const lib_entry *e = entries_find(world, handle, false);
     if (!e) return KOLO_EINPUT;
     if (!output) return kolo_fail(KOLO_EINPUT, "comm: no place is given for the result");
-    if (atomic_load(&e->state) != LIB_DONE) return kolo_fail(KOLO_EINPUT, "comm: the request is not complete; kolo_wait first");
+    if (atomic_load(&e->state) != LIB_DONE)
+        return kolo_fail(KOLO_EINPUT, "comm: the request is not complete; kolo_wait first");
     KOLO_TRY(status_of(e));
     *output = e->output;
     return 0;
@@ -270,7 +288,7 @@ int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output)
 
 void kolo_release(kolo_world *world, kolo_handle handle)
 {
-    lib_entry *e = find(world, handle, false);
+    lib_entry *e = entries_find(world, handle, false);
     if (!e) return;
     pthread_mutex_lock(&world->lock);
     if (lib_entry_handle(e) == handle && atomic_load(&e->state) != LIB_FREE) {

@@ -7,7 +7,7 @@
 #include "base/thread.h"
 #include "comm/library/gpu.h"
 
-/* ---- steps that wait ------------------------------------------------------------------------------------------------------------ */
+/* ---- steps that wait ----------------------------------------------------------------------------------- */
 
 static int poll_run(lib_execution *x)
 {
@@ -17,17 +17,18 @@ static int poll_run(lib_execution *x)
     return x->step = x->then, 1;
 }
 
-int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type, enum kolo_reduce reduce,
-                     lib_step then)
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input,
+                     size_t width, enum kolo_dtype type, enum kolo_reduce reduce, lib_step then)
 {
     x->run = lib_lane_run(x->track->lane, schedule, own, input, width, type, reduce);
-    if (!x->run) return KOLO_ECONFIG;
+    if (!x->run) return KOLO_ENOMEM;
     x->step = poll_run;
     x->then = then;
     return 1;
 }
 
-int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_dtype type, enum kolo_reduce reduce, lib_step then)
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_dtype type,
+            enum kolo_reduce reduce, lib_step then)
 {
     const comm_schedule *schedule;
     KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, problem, &schedule, &x->algorithm));
@@ -42,7 +43,8 @@ static int poll_push(lib_execution *x)
     return 1;
 }
 
-int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then)
+int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how,
+             uint64_t signature, lib_step then)
 {
     KOLO_TRY(comm_push_start(x->track->push, in, out, count, how, signature));
     x->algorithm = "push";
@@ -51,7 +53,7 @@ int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const c
     return 1;
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------------------------------------- */
 
 static const char *phase_of(const lib_execution *x) { return comm_collective_name(lib_request(x, 0)->what); }
 
@@ -61,7 +63,8 @@ static void tell_timeline(lib_execution *x)
     if (!timeline) return;
     double now = kolo_time();
     int64_t bytes = 0;
-    for (int i = 0; i < x->batch.entries; i++) bytes += lib_elements(lib_request(x, i), 0) * (int64_t)kolo_dtype_size(lib_request(x, i)->type);
+    for (int i = 0; i < x->batch.entries; i++)
+        bytes += lib_elements(lib_request(x, i), 0) * (int64_t)kolo_dtype_size(lib_request(x, i)->type);
     lib_timeline_carried(timeline, phase_of(x), lib_request(x, 0)->name, x->algorithm, x->began, now, bytes);
 }
 
@@ -103,7 +106,7 @@ int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out)
     return 0;
 }
 
-/* ---- what is carried --------------------------------------------------------------------------------------------------------------- */
+/* ---- what is carried ----------------------------------------------------------------------------------- */
 
 static int carry_nothing(lib_execution *x) { return x->step = lib_finish, 1; }
 
@@ -124,12 +127,13 @@ int lib_carry(lib_execution *x)
     const lib_entry *first = x->batch.entry[0];
     char text[LIB_TEXT + 64];
     if (first && first->fault) {
-        snprintf(text, sizeof text, "comm: %.200s: %s", first->note ? first->note : comm_collective_name(first->r.what), first->fault);
+        snprintf(text, sizeof text, "comm: %.200s: %s",
+                 first->note ? first->note : comm_collective_name(first->r.what), first->fault);
         lib_fail_all(x, KOLO_EINPUT, text);
         return x->step = NULL, 1;
     }
     if (!first && !x->batch.stand_in) return x->step = NULL, 1;
-    comm_router_tell(x->group->world->router, phase_of(x), x->batch.number);
+    comm_router_report(x->group->world->router, phase_of(x), x->batch.number);
     if (x->batch.gpu) return x->step = lib_gpu_carry, 1;
     return x->step = table[lib_request(x, 0)->what].carry, 1;
 }

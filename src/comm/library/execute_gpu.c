@@ -1,5 +1,6 @@
-/* Batches of vectors on GPUs: what each request asks for as a list of cargo (comm/carrier.h), in three passes over the batch, so that all that moves between ranks is
- * one group: what comes before on this GPU, the moves, what comes after. Batches of a stream go onto its lane in the order of their numbers. */
+/* Batches of vectors on GPUs: what each request asks for as a list of cargo (comm/carrier.h), in three passes
+ * over the batch, so that all that moves between ranks is one group: what comes before on this GPU, the
+ * moves, what comes after. Batches of a stream go onto its lane in the order of their numbers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +10,15 @@
 
 enum pass { BEFORE, MOVES, AFTER };
 
-static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * kolo_dtype_size(r->type); }
+static size_t row_bytes(const kolo_request *r)
+{
+    return (size_t)(r->dims ? lib_elements(r, 1) : 1) * kolo_dtype_size(r->type);
+}
 static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
 
-/* ---- the list ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the list ------------------------------------------------------------------------------------------ */
 
-static int put(lib_execution *x, const comm_cargo *cargo)
+static int execute_gpu_put(lib_execution *x, const comm_cargo *cargo)
 {
     if (cargo->count == 0) return 0;
     KOLO_TRY(kolo_grow(&x->cargo, &x->cargo_room, x->cargos, sizeof *x->cargo));
@@ -22,36 +26,56 @@ static int put(lib_execution *x, const comm_cargo *cargo)
     return 0;
 }
 
-static int scale(lib_execution *x, void *to, const void *from, int64_t count, enum kolo_dtype type, int64_t divisor, double factor)
+static int scale(lib_execution *x, void *to, const void *from, int64_t count, enum kolo_dtype type,
+                 int64_t divisor, double factor)
 {
     if (to == from && divisor == 1 && factor == 1) return 0;
-    return put(x, &(comm_cargo){.kind = COMM_CARGO_SCALE, .to = to, .from = from, .count = count, .type = type, .divisor = divisor, .factor = factor});
+    return execute_gpu_put(x, &(comm_cargo){.kind = COMM_CARGO_SCALE,
+                                            .to = to,
+                                            .from = from,
+                                            .count = count,
+                                            .type = type,
+                                            .divisor = divisor,
+                                            .factor = factor});
 }
 
-static int copy(lib_execution *x, void *to, const void *from, size_t bytes) { return scale(x, to, from, (int64_t)bytes, KOLO_U8, 1, 1); }
-
-static int move(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from, size_t bytes)
+static int execute_gpu_copy(lib_execution *x, void *to, const void *from, size_t bytes)
 {
-    return put(x, &(comm_cargo){.kind = kind, .peer = peer, .to = to, .from = from, .count = (int64_t)bytes, .type = KOLO_U8});
+    return scale(x, to, from, (int64_t)bytes, KOLO_U8, 1, 1);
 }
 
-static int reduce(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from, int64_t count)
+static int move(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from,
+                size_t bytes)
+{
+    return execute_gpu_put(
+        x, &(comm_cargo){
+               .kind = kind, .peer = peer, .to = to, .from = from, .count = (int64_t)bytes, .type = KOLO_U8});
+}
+
+static int reduce(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from,
+                  int64_t count)
 {
     const kolo_request *r = lib_request(x, 0); /* type and reduction are the batch's */
-    return put(
-        x, &(comm_cargo){
-               .kind = kind, .peer = peer, .to = to, .from = from, .count = count, .type = r->type, .op = r->reduce == KOLO_AVERAGE ? KOLO_SUM : r->reduce});
+    return execute_gpu_put(x, &(comm_cargo){.kind = kind,
+                                            .peer = peer,
+                                            .to = to,
+                                            .from = from,
+                                            .count = count,
+                                            .type = r->type,
+                                            .op = r->reduce == KOLO_AVERAGE ? KOLO_SUM : r->reduce});
 }
 
 /* The quotient of an average, and the last factor. */
 static int finish_reduction(lib_execution *x, const kolo_request *r, void *out, int64_t count)
 {
-    return scale(x, out, out, count, r->type, r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1, r->postscale);
+    return scale(x, out, out, count, r->type, r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1,
+                 r->postscale);
 }
 
-/* ---- every collective: entry i in one of the passes; *stage: bytes of the track's stage (x->work) that are taken ------------------------------- */
+/* ---- every collective: entry i in one of the passes; *stage: bytes of the track's stage
+ * (x->work) that are taken */
 
-static char *take(const lib_execution *x, size_t *stage, size_t bytes)
+static char *execute_gpu_take(const lib_execution *x, size_t *stage, size_t bytes)
 {
     uintptr_t at = (uintptr_t)x->work + *stage; /* NULL while it is measured */
     *stage += kolo_round_up(bytes, KOLO_ALIGN);
@@ -66,17 +90,22 @@ static int put_allreduce(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     const int64_t count = lib_elements(r, 0);
     const bool here = x->batch.entry[i] != NULL;
-    char *out = here ? r->out : take(x, stage, (size_t)count * kolo_dtype_size(r->type));
+    char *out = here ? r->out : execute_gpu_take(x, stage, (size_t)count * kolo_dtype_size(r->type));
     switch (pass) {
     case BEFORE:
-        if (!here) return put(x, &(comm_cargo){.kind = COMM_CARGO_FILL, .to = out, .count = count, .type = r->type, .op = r->reduce});
+        if (!here)
+            return execute_gpu_put(
+                x, &(comm_cargo){
+                       .kind = COMM_CARGO_FILL, .to = out, .count = count, .type = r->type, .op = r->reduce});
         return r->prescale == 1 ? 0 : scale(x, out, input_of(r), count, r->type, 1, r->prescale);
-    case MOVES: return reduce(x, COMM_CARGO_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : input_of(r), count);
+    case MOVES:
+        return reduce(x, COMM_CARGO_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : input_of(r), count);
     default: return here ? finish_reduction(x, r, out, count) : 0;
     }
 }
 
-/* Parts are of one length, or each goes to its member by itself. In place the part would be written over what others still read. */
+/* Parts are of one length, or each goes to its member by itself. In place the part would be written over
+ * what others still read. */
 static int put_reduce_scatter(lib_execution *x, int i, enum pass pass, size_t *stage)
 {
     const kolo_request *r = lib_request(x, i);
@@ -84,13 +113,17 @@ static int put_reduce_scatter(lib_execution *x, int i, enum pass pass, size_t *s
     const int64_t each = r->dims > 1 ? lib_elements(r, 1) : 1, rows = r->dim[0], count = lib_elements(r, 0);
     const int64_t mine = (lib_cut(rows, members, me + 1) - lib_cut(rows, members, me)) * each;
     const bool staged = !r->in || r->prescale != 1;
-    const char *from = staged ? take(x, stage, (size_t)count * kolo_dtype_size(r->type)) : input_of(r);
-    if (pass == BEFORE) return staged ? scale(x, (void *)(uintptr_t)from, input_of(r), count, r->type, 1, r->prescale) : 0;
+    const char *from =
+        staged ? execute_gpu_take(x, stage, (size_t)count * kolo_dtype_size(r->type)) : input_of(r);
+    if (pass == BEFORE)
+        return staged ? scale(x, (void *)(uintptr_t)from, input_of(r), count, r->type, 1, r->prescale) : 0;
     if (pass == AFTER) return finish_reduction(x, r, r->out, mine);
     if (rows % members == 0) return reduce(x, COMM_CARGO_REDUCE_SCATTER, 0, r->out, from, mine);
     for (int m = 0; m < members; m++) {
-        const int64_t first = lib_cut(rows, members, m) * each, some = lib_cut(rows, members, m + 1) * each - first;
-        KOLO_TRY(reduce(x, COMM_CARGO_REDUCE, m, r->out, from + (size_t)first * kolo_dtype_size(r->type), some));
+        const int64_t first = lib_cut(rows, members, m) * each,
+                      some = lib_cut(rows, members, m + 1) * each - first;
+        KOLO_TRY(
+            reduce(x, COMM_CARGO_REDUCE, m, r->out, from + (size_t)first * kolo_dtype_size(r->type), some));
     }
     return 0;
 }
@@ -135,30 +168,37 @@ static int put_gather(lib_execution *x, int i, enum pass pass, size_t *stage)
     const size_t each = row_bytes(r);
     char *out = r->out;
     (void)stage;
-    if (me != r->root) return pass == MOVES ? move(x, COMM_CARGO_SEND, r->root, NULL, input_of(r), (size_t)rows[me] * each) : 0;
+    if (me != r->root)
+        return pass == MOVES ? move(x, COMM_CARGO_SEND, r->root, NULL, input_of(r), (size_t)rows[me] * each)
+                             : 0;
     for (int m = 0; m < members; m++) {
-        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_RECEIVE, m, out, NULL, (size_t)rows[m] * each));
-        if (m == me && pass == BEFORE && r->in) KOLO_TRY(copy(x, out, r->in, (size_t)rows[m] * each));
+        if (m != me && pass == MOVES)
+            KOLO_TRY(move(x, COMM_CARGO_RECEIVE, m, out, NULL, (size_t)rows[m] * each));
+        if (m == me && pass == BEFORE && r->in)
+            KOLO_TRY(execute_gpu_copy(x, out, r->in, (size_t)rows[m] * each));
         out += (size_t)rows[m] * each;
     }
     return 0;
 }
 
-/* The root's own part comes to the beginning of its `out`: in place after the others have got theirs, which may lie there. */
+/* The root's own part comes to the beginning of its `out`: in place after the others have got theirs,
+ * which may lie there. */
 static int put_scatter(lib_execution *x, int i, enum pass pass, size_t *stage)
 {
     const kolo_request *r = lib_request(x, i);
     const int64_t *rows = x->batch.rows;
     const int members = x->group->size, me = x->group->rank;
     const size_t each = row_bytes(r);
-    if (me != r->root) return pass == MOVES ? move(x, COMM_CARGO_RECEIVE, r->root, r->out, NULL, (size_t)rows[me] * each) : 0;
+    if (me != r->root)
+        return pass == MOVES ? move(x, COMM_CARGO_RECEIVE, r->root, r->out, NULL, (size_t)rows[me] * each)
+                             : 0;
     const char *from = input_of(r);
-    char *own = r->in ? r->out : take(x, stage, (size_t)rows[me] * each);
+    char *own = r->in ? r->out : execute_gpu_take(x, stage, (size_t)rows[me] * each);
     for (int m = 0; m < members; m++) {
         const size_t bytes = (size_t)rows[m] * each;
         if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_SEND, m, NULL, from, bytes));
-        if (m == me && pass == BEFORE) KOLO_TRY(copy(x, own, from, bytes));
-        if (m == me && pass == AFTER) KOLO_TRY(copy(x, r->out, own, bytes));
+        if (m == me && pass == BEFORE) KOLO_TRY(execute_gpu_copy(x, own, from, bytes));
+        if (m == me && pass == AFTER) KOLO_TRY(execute_gpu_copy(x, r->out, own, bytes));
         from += bytes;
     }
     return 0;
@@ -173,12 +213,13 @@ static int put_alltoall(lib_execution *x, int i, enum pass pass, size_t *stage)
     char *out = r->out;
     size_t bytes = 0;
     for (int m = 0; m < members; m++) bytes += (size_t)row[m] * each;
-    char *copied = r->in ? NULL : take(x, stage, bytes);
+    char *copied = r->in ? NULL : execute_gpu_take(x, stage, bytes);
     const char *from = r->in ? r->in : copied;
-    if (pass == BEFORE && copied) KOLO_TRY(copy(x, copied, out, bytes));
+    if (pass == BEFORE && copied) KOLO_TRY(execute_gpu_copy(x, copied, out, bytes));
     for (int m = 0; m < members; m++) {
-        const size_t to_m = (size_t)row[m] * each, from_m = (size_t)x->batch.rows[(int64_t)m * members + me] * each;
-        if (m == me && pass == BEFORE) KOLO_TRY(copy(x, out, from, to_m));
+        const size_t to_m = (size_t)row[m] * each,
+                     from_m = (size_t)x->batch.rows[(int64_t)m * members + me] * each;
+        if (m == me && pass == BEFORE) KOLO_TRY(execute_gpu_copy(x, out, from, to_m));
         if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_SEND, m, NULL, from, to_m));
         if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_RECEIVE, m, out, NULL, from_m));
         from += to_m;
@@ -206,7 +247,7 @@ static int put_all(lib_execution *x, size_t *bytes)
     return 0;
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------------- */
 
 static int64_t sum_of(const int64_t *rows, int members)
 {
@@ -234,11 +275,12 @@ static int note_result(lib_execution *x, int i)
     }
     int64_t mine = -1;
     if (r->what == KOLO_SCATTER) mine = rows[me];
-    if (r->what == KOLO_REDUCE_SCATTER) mine = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me);
+    if (r->what == KOLO_REDUCE_SCATTER)
+        mine = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me);
     return lib_result_memory(x, i, mine, &out);
 }
 
-/* ---- steps -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------------------------------------- */
 
 static int track_of(const lib_execution *x) { return (int)(x->track - x->stream->track); }
 
@@ -249,9 +291,11 @@ static int wait_for_gpu(lib_execution *x)
     int rc = g->failed > 0 ? KOLO_ELAUNCH : g->type->poll(g->carrier, track_of(x));
     if (rc == 0 && kolo_time() - x->enqueued > world->config.timeout)
         return kolo_fail(KOLO_ELAUNCH,
-                         "comm: batch %llu of group %d made no progress on the GPU of rank %d within %.0f s, though all its ranks live; if it only is slow, "
+                         "comm: batch %llu of group %d made no progress on the GPU of rank %d within %.0f s, "
+                         "though all its ranks live; if it only is slow, "
                          "raise KOLO_COMM_TIMEOUT",
-                         (unsigned long long)x->batch.number, x->group->id, world->launch->rank, world->config.timeout);
+                         (unsigned long long)x->batch.number, x->group->id, world->launch->rank,
+                         world->config.timeout);
     if (rc <= 0) return lib_gpu_excuse(x, rc);
     for (int i = 0; i < x->batch.entries; i++)
         if (x->batch.entry[i]) KOLO_TRY(note_result(x, i));
@@ -263,7 +307,9 @@ static bool is_next(const lib_execution *x)
 {
     for (int t = 0; t < LIB_TRACKS; t++) {
         const lib_execution *other = x->stream->track[t].execution;
-        if (other && other != x && other->batch.gpu && other->enqueued == 0 && other->batch.number < x->batch.number) return false;
+        if (other && other != x && other->batch.gpu && other->enqueued == 0 &&
+            other->batch.number < x->batch.number)
+            return false;
     }
     return true;
 }

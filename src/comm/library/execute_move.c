@@ -6,13 +6,20 @@
 #include "base/memory.h"
 #include "comm/library/parts.h"
 
-static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * kolo_dtype_size(r->type); }
+static size_t row_bytes(const kolo_request *r)
+{
+    return (size_t)(r->dims ? lib_elements(r, 1) : 1) * kolo_dtype_size(r->type);
+}
 static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
 
 static comm_problem problem_of(const lib_execution *x, enum kolo_collective what)
 {
-    return (comm_problem){
-        .what = what, .me = x->group->rank, .members = x->group->size, .root = lib_request(x, 0)->root, .width = 1, .node_of = x->group->node_of};
+    return (comm_problem){.what = what,
+                          .me = x->group->rank,
+                          .members = x->group->size,
+                          .root = lib_request(x, 0)->root,
+                          .width = 1,
+                          .node_of = x->group->node_of};
 }
 
 /* Rows that came from every member stand in the entry. */
@@ -20,12 +27,12 @@ int lib_note_splits(lib_execution *x, int i, const int64_t *rows)
 {
     lib_entry *e = x->batch.entry[i];
     if (!e->received) e->received = kolo_alloc((size_t)x->group->world->launch->size * sizeof *e->received);
-    if (!e->received) return KOLO_ECONFIG;
+    if (!e->received) return KOLO_ENOMEM;
     e->output.splits = memcpy(e->received, rows, (size_t)x->group->size * sizeof *rows);
     return 0;
 }
 
-/* ---- broadcast -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- broadcast ----------------------------------------------------------------------------------------- */
 
 static int unpack_broadcast(lib_execution *x)
 {
@@ -45,7 +52,9 @@ static int unpack_broadcast(lib_execution *x)
 static int broadcast_packed(lib_execution *x, comm_problem *problem)
 {
     char *at;
-    for (int i = 0; i < x->batch.entries; i++) problem->count += lib_elements(lib_request(x, i), 0) * (int64_t)kolo_dtype_size(lib_request(x, i)->type);
+    for (int i = 0; i < x->batch.entries; i++)
+        problem->count +=
+            lib_elements(lib_request(x, i), 0) * (int64_t)kolo_dtype_size(lib_request(x, i)->type);
     KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem->count, &x->work));
     at = x->work;
     for (int i = 0; i < x->batch.entries && problem->root == x->group->rank; i++) {
@@ -71,7 +80,7 @@ int lib_broadcast(lib_execution *x)
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
 
-/* ---- gather, allgather -------------------------------------------------------------------------------------------------------------------- */
+/* ---- gather, allgather --------------------------------------------------------------------------------- */
 
 /* Rows of every member of entry i: as told when all met, or as every member knows. */
 const int64_t *lib_rows_of(const lib_execution *x, int i)
@@ -133,7 +142,8 @@ int lib_gather(lib_execution *x)
     char *out = NULL;
     for (int m = 0; m < members; m++) {
         x->number[m] = 0;
-        for (int i = 0; i < x->batch.entries; i++) x->number[m] += lib_rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
+        for (int i = 0; i < x->batch.entries; i++)
+            x->number[m] += lib_rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
     }
     problem.counts = x->number;
     if (x->batch.fused) return gather_packed(x, &problem);
@@ -148,7 +158,7 @@ int lib_gather(lib_execution *x)
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
 
-/* ---- scatter ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- scatter ------------------------------------------------------------------------------------------- */
 
 /* Every rank sees the same. */
 bool lib_scatter_unequal(lib_execution *x)
@@ -160,8 +170,11 @@ bool lib_scatter_unequal(lib_execution *x)
     for (int m = g->size - 1; m >= 0; m--)
         if (awaited[m] >= 0 && awaited[m] != dealt[m]) first = m, ranks++;
     if (!ranks) return false;
-    snprintf(text, sizeof text, "scatter: rank %d deals %lld rows to rank %d, which awaits %lld (%d such rank%s); nothing was sent",
-             g->rank_of[lib_request(x, 0)->root], (long long)dealt[first], g->rank_of[first], (long long)awaited[first], ranks, ranks == 1 ? "" : "s");
+    snprintf(
+        text, sizeof text,
+        "scatter: rank %d deals %lld rows to rank %d, which awaits %lld (%d such rank%s); nothing was sent",
+        g->rank_of[lib_request(x, 0)->root], (long long)dealt[first], g->rank_of[first],
+        (long long)awaited[first], ranks, ranks == 1 ? "" : "s");
     lib_fail_all(x, KOLO_EINPUT, text);
     x->step = NULL;
     return true;
@@ -181,13 +194,14 @@ int lib_scatter(lib_execution *x)
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
 
-/* ---- alltoall -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- alltoall ------------------------------------------------------------------------------------------ */
 
 int lib_alltoall(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     int members = x->group->size, me = x->group->rank;
-    int64_t *send = x->number, *receive = send + members, *rows = receive + members, each = (int64_t)row_bytes(r);
+    int64_t *send = x->number, *receive = send + members, *rows = receive + members,
+            each = (int64_t)row_bytes(r);
     comm_problem problem = problem_of(x, KOLO_ALLTOALL);
     char *out;
     for (int m = 0; m < members; m++) {

@@ -1,6 +1,6 @@
-/* Reductions: allreduce, alone or packed; reduce_scatter. On one node by the push, unless another algorithm is forced or was measured to be faster;
- * else by a schedule in the tree's order, 16 bits summed in f32 and rounded once. Packed or not,
- * the bits are the same: every element's sum has the same order. */
+/* Reductions: allreduce, alone or packed; reduce_scatter. On one node by the push, unless another algorithm
+ * is forced or was measured to be faster; else by a schedule in the tree's order, 16 bits summed in f32 and
+ * rounded once. Packed or not, the bits are the same: every element's sum has the same order. */
 #include <string.h>
 
 #include "comm/library/parts.h"
@@ -19,10 +19,12 @@ comm_folding lib_folding(const kolo_request *r, int64_t contributors)
                           .postscale = r->postscale};
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- packing ------------------------------------------------------------------------------------------- */
 
-/* Elements `from` .. `from + count` of a request's vector, scaled where asked, into a vector of `type`; neutral elements where this rank has nothing. */
-static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_dtype type, bool scaled)
+/* Elements `from` .. `from + count` of a request's vector, scaled where asked, into a vector of `type`;
+ * neutral elements where this rank has nothing. */
+static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_dtype type,
+                 bool scaled)
 {
     const kolo_request *r = lib_request(x, i);
     if (!x->batch.entry[i]) {
@@ -37,7 +39,8 @@ static void pack(const lib_execution *x, int i, int64_t from, int64_t count, cha
 }
 
 /* The way back; divides and scales where asked. */
-static void unpack(const lib_execution *x, int i, char *out, char *in, int64_t count, enum kolo_dtype type, bool scaled)
+static void unpack(const lib_execution *x, int i, char *out, char *in, int64_t count, enum kolo_dtype type,
+                   bool scaled)
 {
     const kolo_request *r = lib_request(x, i);
     int64_t divisor = scaled && r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
@@ -51,9 +54,10 @@ static void unpack(const lib_execution *x, int i, char *out, char *in, int64_t c
     comm_narrow(out, (const float *)(void *)in, count, r->type);
 }
 
-/* ---- allreduce ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- allreduce ----------------------------------------------------------------------------------------- */
 
-/* What stands in x->work is whole but for the scaling that the schedule left, or is the push's (then nothing is left). */
+/* What stands in x->work is whole but for the scaling that the schedule left, or is the push's
+ * (then nothing is left). */
 static int unpack_all(lib_execution *x, bool scaled)
 {
     char *at = x->work, *out;
@@ -165,11 +169,11 @@ int lib_reduce_all(lib_execution *x)
     bool alone = x->batch.entries == 1 && x->batch.entry[0];
     x->count = 0;
     for (int i = 0; i < x->batch.entries; i++) x->count += lib_elements(lib_request(x, i), 0);
-    if (!lib_pushes(lib_request(x, 0))) return lib_special_allreduce(x);
+    if (!lib_pushes(lib_request(x, 0))) return lib_codec_state_allreduce(x);
     return lib_takes_push(x->group, lib_request(x, 0), x->count) ? by_push(x, alone) : by_schedule(x, alone);
 }
 
-/* ---- reduce_scatter ------------------------------------------------------------------------------------------------------------------- */
+/* ---- reduce_scatter ------------------------------------------------------------------------------------ */
 
 static int64_t row_elements(const kolo_request *r) { return r->dims ? lib_elements(r, 1) : 1; }
 
@@ -179,7 +183,8 @@ static int unpack_part(lib_execution *x)
     char *at = x->work, *out;
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);
-        int64_t rows = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me), count = rows * row_elements(r);
+        int64_t rows = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me),
+                count = rows * row_elements(r);
         if (x->batch.entry[i]) {
             KOLO_TRY(lib_result_memory(x, i, rows, &out));
             unpack(x, i, out, at, count, x->type, true);
@@ -189,7 +194,8 @@ static int unpack_part(lib_execution *x)
     return x->step = lib_finish, 1;
 }
 
-/* Part after part, every part with its piece of every request; the sum of part `me` stands at the beginning of the stage afterwards. */
+/* Part after part, every part with its piece of every request; the sum of part `me` stands at the beginning
+ * of the stage afterwards. */
 int lib_reduce_scatter(lib_execution *x)
 {
     const kolo_request *first = lib_request(x, 0);
@@ -211,7 +217,8 @@ int lib_reduce_scatter(lib_execution *x)
         x->number[m] = 0;
         for (int i = 0; i < x->batch.entries; i++) {
             const kolo_request *r = lib_request(x, i);
-            int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each, count = lib_cut(r->dim[0], members, m + 1) * each - from;
+            int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each,
+                    count = lib_cut(r->dim[0], members, m + 1) * each - from;
             pack(x, i, from, count, at, type, true);
             at += (size_t)count * kolo_dtype_size(type);
             x->number[m] += count;

@@ -1,8 +1,11 @@
-/* Sparse allreduce: every member's (row number, row) pairs go to all, who add up what has the same number, in the order of the members; what becomes so full that
- * pairs would be longer than all rows is given as all rows. Where the pairs of all are more than an allreduce of all rows would send, that is done instead. Merging on
- * the way (recursive doubling, as compress/sparse.h does for what is selected from one vector) is not done: counted over drawn row numbers, a member then receives
- * as much as here where they are drawn evenly (1.00 to 1.01 times less of 4,096 out of 1,000,000 on 2 to 16 members), and 1.06, 1.13, 1.22 times less on 4, 8, 16
- * members where they follow Zipf's law and nobody names a row twice, for log2(members) sums that wait for one another in the place of one. */
+/* Sparse allreduce: every member's (row number, row) pairs go to all, who add up what has the same number, in
+ * the order of the members; what becomes so full that pairs would be longer than all rows is given as all
+ * rows. Where the pairs of all are more than an allreduce of all rows would send, that is done instead.
+ * Merging on the way (recursive doubling, as compress/sparse.h does for what is selected from one vector) is
+ * not done: counted over drawn row numbers, a member then receives as much as here where they are drawn
+ * evenly (1.00 to 1.01 times less of 4,096 out of 1,000,000 on 2 to 16 members), and 1.06, 1.13, 1.22 times
+ * less on 4, 8, 16 members where they follow Zipf's law and nobody names a row twice, for log2(members) sums
+ * that wait for one another in the place of one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +17,8 @@ typedef struct pair {
     const char *row;
 } pair;
 
-/* By index, what has the same one stays in its order, which is that of the members; a byte of the index a pass. Returns where the pairs are. */
+/* By index, what has the same one stays in its order, which is that of the members; a byte of the index a
+ * pass. Returns where the pairs are. */
 static pair *sort(pair *p, pair *other, int64_t pairs, int64_t rows)
 {
     for (int shift = 0; shift < 63 && (rows - 1) >> shift > 0; shift += 8) {
@@ -79,7 +83,9 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
     bool dense = r->out || (lib_fits_dense(r) && rows * (each_bytes + 8) >= r->rows * each_bytes);
     size_t at = dense ? 0 : kolo_round_up((size_t)rows * 8, KOLO_ALIGN);
     void *memory = r->out;
-    if (!memory) KOLO_TRY(lib_entry_memory(entry, at + (size_t)(dense ? r->rows : rows) * (size_t)each_bytes, &memory));
+    if (!memory)
+        KOLO_TRY(
+            lib_entry_memory(entry, at + (size_t)(dense ? r->rows : rows) * (size_t)each_bytes, &memory));
     int64_t *index = memory;
     char *out = (char *)memory + at;
     if (dense && each_bytes) memset(out, 0, (size_t)(r->rows * each_bytes));
@@ -88,13 +94,21 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
         if (!dense) index[row] = p[i].index;
         add_up(x, p + i, n, each, out + (dense ? p[i].index : row) * each_bytes, wide);
     }
-    entry->output = (kolo_output){.data = out, .dims = 2, .dim = {dense ? r->rows : rows, each}, .index = dense ? NULL : index, .last = -1};
+    entry->output = (kolo_output){.data = out,
+                                  .dims = 2,
+                                  .dim = {dense ? r->rows : rows, each},
+                                  .index = dense ? NULL : index,
+                                  .last = -1};
     return 0;
 }
 
-/* On the stage lie, in this order: the members' blocks, two rows of f32 if there is any row, all pairs twice. */
+/* On the stage lie, in this order: the members' blocks, two rows of f32 if there is any row, all pairs
+ * twice. */
 static size_t rows_at(size_t total) { return kolo_round_up(total, KOLO_ALIGN); }
-static size_t pairs_at(size_t total, int64_t each) { return kolo_round_up(rows_at(total) + (total ? 2 * (size_t)each * sizeof(float) : 0), KOLO_ALIGN); }
+static size_t pairs_at(size_t total, int64_t each)
+{
+    return kolo_round_up(rows_at(total) + (total ? 2 * (size_t)each * sizeof(float) : 0), KOLO_ALIGN);
+}
 
 static int merge(lib_execution *x)
 {
@@ -111,7 +125,7 @@ static int merge(lib_execution *x)
     return x->step = lib_finish, 1;
 }
 
-/* ---- all rows ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- all rows ------------------------------------------------------------------------------------------ */
 
 static int give_all(lib_execution *x)
 {
@@ -126,13 +140,15 @@ static int give_all(lib_execution *x)
     return x->step = lib_finish, 1;
 }
 
-/* This member's rows, added up where they belong. On the stage lie all rows, then two of f32 or of the type. */
+/* This member's rows, added up where they belong. On the stage lie all rows, then two of f32 or of the
+ * type. */
 static int add_all(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     int64_t each = r->dim[1], count = r->rows * each;
     enum kolo_dtype type = kolo_dtype_is_half(r->type) ? KOLO_F32 : r->type;
-    size_t width = kolo_dtype_size(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN), all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
+    size_t width = kolo_dtype_size(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN),
+           all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
     const char *in = r->in ? r->in : r->out;
     comm_combine sum = comm_combine_of(type, KOLO_SUM);
     KOLO_TRY(lib_track_stage(x->track, x->group->world, all + 2 * row, &x->work));
@@ -168,7 +184,8 @@ static bool pairs_are_longer(const lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     double width = kolo_dtype_is_half(r->type) ? sizeof(float) : (double)kolo_dtype_size(r->type), pairs = 0;
     for (int m = 0; m < x->group->size; m++) pairs += (double)x->batch.rows[m];
-    return pairs * (8 + (double)r->dim[1] * (double)kolo_dtype_size(r->type)) > 2 * (double)r->rows * (double)r->dim[1] * width;
+    return pairs * (8 + (double)r->dim[1] * (double)kolo_dtype_size(r->type)) >
+           2 * (double)r->rows * (double)r->dim[1] * width;
 }
 
 int lib_sparse(lib_execution *x)
@@ -177,8 +194,13 @@ int lib_sparse(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int64_t each_bytes = r->dim[1] * (int64_t)kolo_dtype_size(r->type), total = 0, mine = 0, pairs = 0;
     int members = x->group->size, me = x->group->rank;
-    comm_problem problem = {
-        .what = KOLO_ALLGATHER, .me = me, .members = members, .in_place = true, .counts = x->number, .width = 1, .node_of = x->group->node_of};
+    comm_problem problem = {.what = KOLO_ALLGATHER,
+                            .me = me,
+                            .members = members,
+                            .in_place = true,
+                            .counts = x->number,
+                            .width = 1,
+                            .node_of = x->group->node_of};
     for (int m = 0; m < members; m++) {
         x->number[m] = x->batch.rows[m] * (8 + each_bytes);
         if (m == me) mine = total;

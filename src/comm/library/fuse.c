@@ -11,20 +11,27 @@ static const char *word(const char *text) { return text ? text : ""; }
 static bool compressed_alike(const char *x, const char *y)
 {
     comm_compress config;
-    return strcmp(x, y) == 0 && (!*x || (comm_compress_parse(&config, x) == 0 && comm_compress_plain(config.kind)));
+    return strcmp(x, y) == 0 &&
+           (!*x || (comm_compress_parse(&config, x) == 0 && comm_compress_plain(config.kind)));
 }
 
-bool lib_fuses(enum kolo_collective what) { return what == KOLO_ALLREDUCE || what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER || what == KOLO_BROADCAST; }
+bool lib_fuses(enum kolo_collective what)
+{
+    return what == KOLO_ALLREDUCE || what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER ||
+           what == KOLO_BROADCAST;
+}
 
 /* Adasum has coefficients for every tensor, so two of them are no longer vector. */
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
 {
     const kolo_request *x = a->r, *y = b->r;
-    if (!lib_fuses(x->what) || x->what != y->what || a->contributors != b->contributors || a->gpu != b->gpu) return false;
+    if (!lib_fuses(x->what) || x->what != y->what || a->contributors != b->contributors || a->gpu != b->gpu)
+        return false;
     if (x->what == KOLO_BROADCAST) return x->root == y->root; /* of bytes */
     if (x->type != y->type) return false;
     if (x->what == KOLO_ALLGATHER) return true;
-    return x->reduce == y->reduce && x->reduce != KOLO_ADASUM && factor(x->prescale) == factor(y->prescale) && factor(x->postscale) == factor(y->postscale) &&
+    return x->reduce == y->reduce && x->reduce != KOLO_ADASUM && factor(x->prescale) == factor(y->prescale) &&
+           factor(x->postscale) == factor(y->postscale) &&
            compressed_alike(word(x->compression), word(y->compression));
 }
 
@@ -40,7 +47,7 @@ typedef struct fusing {
     int64_t batches, limit;
 } fusing;
 
-static open_batch *find(fusing *f, const lib_begin *begin, int64_t i, int64_t bytes)
+static open_batch *fuse_find(fusing *f, const lib_begin *begin, int64_t i, int64_t bytes)
 {
     open_batch *found = NULL;
     for (int o = 0; o < f->opens && !found; o++)
@@ -64,14 +71,15 @@ static void deal(fusing *f, const lib_begin *begin, int64_t i, int64_t end, int6
         int64_t bytes = begin[i].bytes;
         for (int64_t j = i + 1; j < end; j++)
             if (of_batch[j] < 0 && lib_fuse_together(&begin[i], &begin[j])) bytes += begin[j].bytes;
-        open_batch *open = find(f, begin, i, bytes);
+        open_batch *open = fuse_find(f, begin, i, bytes);
         for (int64_t j = end - 1; j >= i; j--) /* i last: the others are compared with it */
             if (of_batch[j] < 0 && lib_fuse_together(&begin[i], &begin[j])) of_batch[j] = open->batch;
         open->bytes += bytes;
     }
 }
 
-int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order, int64_t *start, int64_t *scratch)
+int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order,
+                 int64_t *start, int64_t *scratch)
 {
     fusing f = {.limit = (int64_t)fusion_bytes};
     for (int64_t i = 0; i < begins; i++) scratch[i] = -1;

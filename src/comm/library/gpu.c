@@ -1,30 +1,40 @@
-/* Whether a request's vectors lie on a GPU, and how the lane that carries them comes about: at the first batch of a stream that needs it, which is the same on all
- * members, they tell each other of their GPUs and join. Where one of them cannot, the batch fails on all and the world goes on; the next one asks again. */
+/* Whether a request's vectors lie on a GPU, and how the lane that carries them comes about: at the first
+ * batch of a stream that needs it, which is the same on all members, they tell each other of their GPUs and
+ * join. Where one of them cannot, the batch fails on all and the world goes on; the next one asks again. */
 #include "comm/library/gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/plugin.h"
 #include "base/thread.h"
 
-/* ---- where vectors lie ------------------------------------------------------------------------------------------------------------ */
+/* ---- where vectors lie --------------------------------------------------------------------------------- */
 
-static bool reduces(const kolo_request *r) { return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER; }
+static bool reduces(const kolo_request *r)
+{
+    return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER;
+}
 
 /* What NCCL does not do. */
 static void check_kind(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
 {
     const bool gets = r->what != KOLO_GATHER || r->root == group->rank;
-    if (r->what == KOLO_SPARSE_ALLREDUCE) snprintf(text, bytes, "memory of a GPU, and sparse rows are summed in the host's: copy them");
-    else if (reduces(r) && r->reduce == KOLO_ADASUM) snprintf(text, bytes, "memory of a GPU, where Adasum is not: copy it to the host's");
-    else if (r->compression) snprintf(text, bytes, "memory of a GPU, where compression is not: copy it to the host's");
+    if (r->what == KOLO_SPARSE_ALLREDUCE)
+        snprintf(text, bytes, "memory of a GPU, and sparse rows are summed in the host's: copy them");
+    else if (reduces(r) && r->reduce == KOLO_ADASUM)
+        snprintf(text, bytes, "memory of a GPU, where Adasum is not: copy it to the host's");
+    else if (r->compression)
+        snprintf(text, bytes, "memory of a GPU, where compression is not: copy it to the host's");
     else if (reduces(r) && (r->type == KOLO_U16 || r->type == KOLO_I16))
-        snprintf(text, bytes, "memory of a GPU, where NCCL knows no whole numbers of 16 bits: copy it to the host's");
-    else if (gets && !r->out) snprintf(text, bytes, "memory of a GPU, and no `out`: the library makes no memory there");
+        snprintf(text, bytes,
+                 "memory of a GPU, where NCCL knows no whole numbers of 16 bits: copy it to the host's");
+    else if (gets && !r->out)
+        snprintf(text, bytes, "memory of a GPU, and no `out`: the library makes no memory there");
 }
 
 /* The first vector says which GPU is this rank's. */
@@ -46,15 +56,18 @@ bool lib_gpu_check(const kolo_group *group, const kolo_request *r, char *text, s
     check_kind(group, r, text, bytes);
     if (text[0]) return true;
     if (in && out && from != to)
-        snprintf(text, bytes, "memory of a GPU for the one of in and out, %s for the other", from >= 0 && to >= 0 ? "of another GPU" : "the host's");
+        snprintf(text, bytes, "memory of a GPU for the one of in and out, %s for the other",
+                 from >= 0 && to >= 0 ? "of another GPU" : "the host's");
     else if (!is_own(group->world, gpu))
-        snprintf(text, bytes, "memory of GPU %d, and this rank has brought that of GPU %d: it is served on one alone", gpu,
+        snprintf(text, bytes,
+                 "memory of GPU %d, and this rank has brought that of GPU %d: it is served on one alone", gpu,
                  atomic_load(&group->world->gpu) - 1);
-    else if (!kolo_cuda_symbol("kolo_cuda_carrier")) snprintf(text, bytes, "memory of a GPU, and %s", kolo_error_text());
+    else if (!kolo_cuda_symbol("kolo_cuda_carrier"))
+        snprintf(text, bytes, "memory of a GPU, and %s", kolo_error_text());
     return true;
 }
 
-/* ---- joining ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- joining ------------------------------------------------------------------------------------------- */
 
 static void drop(lib_gpu *g)
 {
@@ -78,7 +91,8 @@ static int joined(lib_execution *x)
     int rc = g->type->joined(g->carrier);
     if (rc == 0 && kolo_time() - g->began > world->config.timeout)
         return kolo_fail(KOLO_ELAUNCH,
-                         "comm: NCCL did not join the %d ranks of group %d within %.0f s: is the network that it takes the right one (NCCL_SOCKET_IFNAME, "
+                         "comm: NCCL did not join the %d ranks of group %d within %.0f s: is the network "
+                         "that it takes the right one (NCCL_SOCKET_IFNAME, "
                          "NCCL_IB_HCA)? NCCL_DEBUG=INFO says more",
                          x->group->size, x->group->id, world->config.timeout);
     if (rc <= 0 || g->failed > 0) return lib_gpu_excuse(x, rc);
@@ -88,26 +102,32 @@ static int joined(lib_execution *x)
 }
 
 /* Every member sees the same cards. text[0] = 0: they can join. */
-static void judge(const lib_execution *x, char *text, size_t bytes)
+static void gpu_judge(const lib_execution *x, char *text, size_t bytes)
 {
-    const comm_carrier_card *card = x->stream->gpu->card;
+    const comm_carrier_info *card = x->stream->gpu->card;
     const int *rank_of = x->group->rank_of, n = x->group->size;
     text[0] = 0;
     for (int m = 0; m < n && !text[0]; m++) {
-        if (card[m].status < 0) snprintf(text, bytes, "rank %d cannot use NCCL for vectors on GPUs: %.180s", rank_of[m], card[m].note);
+        if (card[m].status < 0)
+            snprintf(text, bytes, "rank %d cannot use NCCL for vectors on GPUs: %.180s", rank_of[m],
+                     card[m].note);
         else if (strcmp(card[m].note, card[0].note))
-            snprintf(text, bytes, "vectors on GPUs: rank %d has %.60s, rank %d has %.60s", rank_of[0], card[0].note, rank_of[m], card[m].note);
+            snprintf(text, bytes, "vectors on GPUs: rank %d has %.60s, rank %d has %.60s", rank_of[0],
+                     card[0].note, rank_of[m], card[m].note);
         for (int k = 0; k < m && !text[0]; k++)
             if (!strcmp(card[k].uuid, card[m].uuid))
-                snprintf(text, bytes, "vectors on GPUs: ranks %d and %d share one (%s), and NCCL wants one for each", rank_of[k], rank_of[m], card[m].uuid);
+                snprintf(text, bytes,
+                         "vectors on GPUs: ranks %d and %d share one (%s), and NCCL wants one for each",
+                         rank_of[k], rank_of[m], card[m].uuid);
     }
 }
 
-static int join(lib_execution *x)
+static int gpu_join(lib_execution *x)
 {
     lib_gpu *g = x->stream->gpu;
     g->began = kolo_time();
-    KOLO_TRY(g->type->open(&g->carrier, atomic_load(&x->group->world->gpu) - 1, g->id, x->group->rank, x->group->size));
+    KOLO_TRY(g->type->open(&g->carrier, atomic_load(&x->group->world->gpu) - 1, g->id, x->group->rank,
+                           x->group->size));
     return x->step = joined, 1;
 }
 
@@ -122,19 +142,23 @@ static int told(lib_execution *x)
                                   .count = sizeof g->id,
                                   .width = 1,
                                   .node_of = x->group->node_of};
-    judge(x, text, sizeof text);
+    gpu_judge(x, text, sizeof text);
     if (text[0]) return fail_all(x, text);
     if (x->group->rank == 0) KOLO_TRY(g->type->make_id(g->id));
-    return lib_run(x, &problem, g->id, g->id, KOLO_U8, KOLO_SUM, join);
+    return lib_run(x, &problem, g->id, g->id, KOLO_U8, KOLO_SUM, gpu_join);
 }
 
-static void fill_card(const lib_execution *x, comm_carrier_card *card)
+static void fill_card(const lib_execution *x, comm_carrier_info *card)
 {
     const lib_gpu *g = x->stream->gpu;
     const int gpu = atomic_load(&x->group->world->gpu) - 1;
     memset(card, 0, sizeof *card);
     if (gpu >= 0 && g->type) g->type->ready(gpu, card);
-    else card->status = g->type ? kolo_fail(KOLO_EINPUT, "it joined before it brought any, so it is not known which GPU is its") : KOLO_ELAUNCH;
+    else
+        card->status = g->type
+                           ? kolo_fail(KOLO_EINPUT,
+                                       "it joined before it brought any, so it is not known which GPU is its")
+                           : KOLO_ELAUNCH;
     if (card->status < 0 && !card->note[0]) snprintf(card->note, sizeof card->note, "%s", kolo_error_text());
 }
 
@@ -142,31 +166,37 @@ int lib_gpu_open(lib_execution *x)
 {
     const int me = x->group->rank, n = x->group->size;
     lib_gpu *g = x->stream->gpu;
-    if (!g && !(g = x->stream->gpu = kolo_alloc(sizeof *g))) return KOLO_ECONFIG;
+    if (!g && !(g = x->stream->gpu = kolo_alloc(sizeof *g))) return KOLO_ENOMEM;
     g->type = kolo_cuda_symbol("kolo_cuda_carrier");
     g->card = kolo_alloc((size_t)n * sizeof *g->card);
     g->counts = kolo_alloc((size_t)n * sizeof *g->counts);
-    if (!g->card || !g->counts) return KOLO_ECONFIG;
+    if (!g->card || !g->counts) return KOLO_ENOMEM;
     fill_card(x, &g->card[me]);
     for (int m = 0; m < n; m++) g->counts[m] = sizeof *g->card;
-    const comm_problem problem = {
-        .what = KOLO_ALLGATHER, .me = me, .members = n, .in_place = true, .counts = g->counts, .width = 1, .node_of = x->group->node_of};
+    const comm_problem problem = {.what = KOLO_ALLGATHER,
+                                  .me = me,
+                                  .members = n,
+                                  .in_place = true,
+                                  .counts = g->counts,
+                                  .width = 1,
+                                  .node_of = x->group->node_of};
     return lib_run(x, &problem, g->card, &g->card[me], KOLO_U8, KOLO_SUM, told);
 }
 
-/* ---- faults and the end ------------------------------------------------------------------------------------------------------------- */
+/* ---- faults and the end -------------------------------------------------------------------------------- */
 
-/* NCCL often notices first that a process is gone, but not which: that shows a moment later (every turn asks), and is the better reason. */
+/* NCCL often notices first that a process is gone, but not which: that shows a moment later (every turn
+ * asks), and is the better reason. */
 int lib_gpu_excuse(lib_execution *x, int rc)
 {
     const double moment = x->group->size == 1 ? 0 : x->group->one_node ? 2 : 4;
     lib_gpu *g = x->stream->gpu;
     if (rc >= 0 && g->failed == 0) return rc;
     if (g->failed == 0) {
-        snprintf(g->fault, sizeof g->fault, "%s", kolo_error_text());
+        kolo_error_keep(&g->fault);
         g->failed = kolo_time();
     }
-    return kolo_time() - g->failed < moment ? 0 : kolo_fail(KOLO_ELAUNCH, "%s", g->fault);
+    return kolo_time() - g->failed < moment ? 0 : kolo_error_restore(&g->fault, KOLO_ELAUNCH);
 }
 
 void lib_gpu_abort(lib_stream *stream)

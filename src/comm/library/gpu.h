@@ -1,40 +1,46 @@
-/* Vectors in a GPU's memory, which NCCL carries: where vectors lie, and the lanes of a stream that carry them (comm/carrier.h). */
+/* Vectors in a GPU's memory, which NCCL carries: where vectors lie, and the lanes of a stream that carry
+ * them (comm/carrier.h). */
 #ifndef COMM_LIBRARY_GPU_H
 #define COMM_LIBRARY_GPU_H
 
+#include "base/failure.h"
 #include "comm/carrier.h"
 #include "comm/library/parts.h"
 
-/* ---- device.c: what the driver knows --------------------------------------------------------------------------------------- */
+/* ---- device.c: what the driver knows ------------------------------------------------------------------- */
 
 /* The program has loaded CUDA's driver. Some 20 ns until it has. */
 bool lib_gpu_any(void);
 /* Number of the GPU that alone reaches this memory, or -1: the processor does. After lib_gpu_any. */
 int lib_gpu_of(const void *memory);
 
-/* ---- gpu.c ------------------------------------------------------------------------------------------------------------------- */
+/* ---- gpu.c --------------------------------------------------------------------------------------------- */
 
-/* A stream's lane over NCCL, made when its first batch of such vectors comes: that is the same one on all members. */
+/* A stream's lane over NCCL, made when its first batch of such vectors comes: that is the
+ * same one on all members. */
 typedef struct lib_gpu {
     const comm_carrier_type *type;
     comm_carrier *carrier;
-    comm_carrier_card *card; /* [members] while it is made */
+    comm_carrier_info *card; /* [members] while it is made */
     int64_t *counts;         /* [members] of their bytes */
     char id[COMM_CARRIER_ID];
     double began, failed; /* failed: when NCCL said `fault`, or 0 */
-    char fault[512];
+    kolo_failure fault;
 } lib_gpu;
 
-/* As a part of lib_check: whether the vectors lie on a GPU, and what is wrong with that (text, empty before). */
+/* As a part of lib_check: whether the vectors lie on a GPU, and what is wrong with that (text, empty
+ * before). */
 bool lib_gpu_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
-/* A step that makes the lane; then comes lib_gpu_carry again, or the end of the batch on all members, where one of them cannot. */
+/* A step that makes the lane; then comes lib_gpu_carry again, or the end of the batch on all members,
+ * where one of them cannot. */
 int lib_gpu_open(lib_execution *x);
-/* rc: what the carrier returned, with its text. Steps that wait return this: 0 as long as nothing is wrong, or the one at fault is still looked for. */
+/* rc: what the carrier returned, with its text. Steps that wait return this: 0 as long as nothing is wrong,
+ * or the one at fault is still looked for. */
 int lib_gpu_excuse(lib_execution *x, int rc);
 void lib_gpu_abort(lib_stream *stream); /* what is under way ends on the GPU; the turn is held */
 void lib_gpu_close(lib_stream *stream, bool orderly);
 
-/* ---- execute_gpu.c ----------------------------------------------------------------------------------------------------------- */
+/* ---- execute_gpu.c ------------------------------------------------------------------------------------- */
 
 int lib_gpu_carry(lib_execution *x); /* the step of a batch of such vectors */
 

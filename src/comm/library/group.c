@@ -1,14 +1,16 @@
-/* Groups: made and freed by all ranks of the world together. Every rank keeps the list of every group, members or not, so that all see the same mistakes. */
+/* Groups: made and freed by all ranks of the world together. Every rank keeps the list of every group,
+ * members or not, so that all see the same mistakes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
 #include "comm/library/parts.h"
 
-/* ---- one group of this rank --------------------------------------------------------------------------------------------------------- */
+/* ---- one group of this rank ---------------------------------------------------------------------------- */
 
-static int fill(kolo_group *g, const int *rank, int count)
+static int group_fill(kolo_group *g, const int *rank, int count)
 {
     const kolo_launch *l = g->world->launch;
     g->rank = -1;
@@ -16,7 +18,7 @@ static int fill(kolo_group *g, const int *rank, int count)
     g->one_node = true;
     g->rank_of = kolo_alloc(((size_t)count + 1) * sizeof *g->rank_of);
     g->node_of = kolo_alloc(((size_t)count + 1) * sizeof *g->node_of);
-    if (!g->rank_of || !g->node_of) return KOLO_ECONFIG;
+    if (!g->rank_of || !g->node_of) return KOLO_ENOMEM;
     for (int m = 0; m < count; m++) { /* count 0: this rank is in none of several groups of one id */
         g->rank_of[m] = rank[m];
         g->node_of[m] = l->node_of ? l->node_of[rank[m]] : 0;
@@ -31,7 +33,7 @@ static int make_room(kolo_world *world, int id)
 {
     if (id < world->groups) return 0;
     kolo_group **more = kolo_alloc((size_t)(id + 16) * sizeof *more);
-    if (!more) return KOLO_ECONFIG;
+    if (!more) return KOLO_ENOMEM;
     memcpy(more, world->group, (size_t)world->groups * sizeof *more);
     free(world->group);
     world->group = more;
@@ -55,11 +57,11 @@ static int furnish(kolo_group *g)
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **out)
 {
     kolo_group *g = *out = kolo_alloc(sizeof *g);
-    if (!g) return KOLO_ECONFIG;
+    if (!g) return KOLO_ENOMEM;
     g->world = world;
     g->id = id;
     lib_turn_take(world);
-    int rc = fill(g, rank, count);
+    int rc = group_fill(g, rank, count);
     if (rc == 0) rc = furnish(g);
     if (rc < 0) lib_group_close(out);
     lib_turn_give(world);
@@ -72,7 +74,8 @@ int lib_group_join(kolo_group *g)
     lib_turn_take(g->world);
     int rc = lib_negotiator_open(&g->negotiator, g); /* whose end is the members' own matter */
     lib_turn_give(g->world);
-    if (rc < 0) return comm_router_break(g->world->router, kolo_error_text()); /* the others rely on this one */
+    /* the others rely on this one */
+    if (rc < 0) return comm_router_break_by(g->world->router, rc);
     KOLO_TRY(lib_stream_join(g->unnamed));
     return lib_stream_join(g->named);
 }
@@ -98,6 +101,8 @@ void lib_group_close(kolo_group **out)
 {
     kolo_group *g = *out;
     if (!g) return;
+    kolo_failure before;
+    kolo_error_keep(&before);
     if (g->negotiator) lib_negotiator_close(&g->negotiator);
     lib_stream_close(&g->unnamed);
     lib_stream_close(&g->named);
@@ -106,9 +111,10 @@ void lib_group_close(kolo_group **out)
     free(g->node_of);
     free(g);
     *out = NULL;
+    kolo_error_restore(&before, before.status);
 }
 
-/* ---- making one ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- making one ---------------------------------------------------------------------------------------- */
 
 static int ascending(const void *left, const void *right) { return *(const int *)left - *(const int *)right; }
 
@@ -118,15 +124,17 @@ static bool same_members(const kolo_group *g, const int *rank, int count)
 }
 
 /* rank: sorted. */
-static void check(const kolo_world *world, const int *rank, int count, char *fault, size_t bytes)
+static void group_check(const kolo_world *world, const int *rank, int count, char *fault, size_t bytes)
 {
     fault[0] = 0;
     for (int i = 0; i < count; i++) {
-        if (rank[i] < 0 || rank[i] >= world->launch->size) snprintf(fault, bytes, "there is no rank %d in a world of %d", rank[i], world->launch->size);
+        if (rank[i] < 0 || rank[i] >= world->launch->size)
+            snprintf(fault, bytes, "there is no rank %d in a world of %d", rank[i], world->launch->size);
         if (i && rank[i] == rank[i - 1]) snprintf(fault, bytes, "rank %d is named twice", rank[i]);
     }
     for (int id = 0; id < world->groups; id++)
-        if (same_members(world->group[id], rank, count)) snprintf(fault, bytes, "group %d has these members", id);
+        if (same_members(world->group[id], rank, count))
+            snprintf(fault, bytes, "group %d has these members", id);
 }
 
 /* "the group of ranks 0, 2-5" */
@@ -139,7 +147,8 @@ static char *note_of(const int *rank, int count)
     for (int i = 0; i < count; i++) {
         int to = i;
         while (to + 1 < count && rank[to + 1] == rank[to] + 1) to++;
-        at += (size_t)snprintf(note + at, bytes - at, to > i ? "%s%d-%d" : "%s%d", i ? ", " : "", rank[i], rank[to]);
+        at += (size_t)snprintf(note + at, bytes - at, to > i ? "%s%d-%d" : "%s%d", i ? ", " : "", rank[i],
+                               rank[to]);
         i = to;
     }
     return note;
@@ -155,15 +164,21 @@ static int free_id(kolo_world *world)
     return id;
 }
 
-/* All ranks have agreed; rank: sorted. What goes wrong on one goes wrong on all, and is forgotten: they learn of it before anybody waits for a part of it. */
-static int make(kolo_group **out, kolo_world *world, const int *rank, int count)
+/* All ranks have agreed; rank: sorted. What goes wrong on one goes wrong on all, and is forgotten: they learn
+ * of it before anybody waits for a part of it. */
+static int library_group_make(kolo_group **out, kolo_world *world, const int *rank, int count)
 {
     char note[32], fault[LIB_TEXT] = "";
     const int id = free_id(world);
     int rc = lib_group_open(world, rank, count, id, out);
-    if (rc < 0) snprintf(fault, sizeof fault, "%s", kolo_error_text());
+    const int opened = rc;
+    kolo_failure own;
+    kolo_error_keep(&own);
+    if (rc < 0) snprintf(fault, sizeof fault, "%.*s", LIB_TEXT - 1, own.text);
     snprintf(note, sizeof note, "group %d", id);
     rc = lib_agree(world->all, note, fault);
+    /* where it was this rank's memory; the others have the text behind its name */
+    if (rc < 0 && opened == KOLO_ENOMEM) rc = kolo_error_restore(&own, opened);
     if (rc == 0) rc = lib_group_join(*out);
     if (rc < 0) lib_group_drop(out);
     else lib_group_place(*out);
@@ -178,27 +193,30 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
     int given = count;
     if (count < 0 || !ranks) count = 0;
     int *rank = kolo_alloc(((size_t)count + 1) * sizeof *rank);
-    if (!rank) return KOLO_ECONFIG;
+    if (!rank) return KOLO_ENOMEM;
     if (count) memcpy(rank, ranks, (size_t)count * sizeof *rank);
     qsort(rank, (size_t)count, sizeof *rank, ascending);
-    check(world, rank, count, fault, sizeof fault);
-    if (given < 1) snprintf(fault, sizeof fault, "a group of %d ranks", given); /* the others have to learn of it */
-    else if (!ranks || !out) snprintf(fault, sizeof fault, "no %s is given", ranks ? "place for the group" : "list of ranks");
+    group_check(world, rank, count, fault, sizeof fault);
+    /* the others have to learn of it */
+    if (given < 1) snprintf(fault, sizeof fault, "a group of %d ranks", given);
+    else if (!ranks || !out)
+        snprintf(fault, sizeof fault, "no %s is given", ranks ? "place for the group" : "list of ranks");
     char *note = note_of(rank, count);
-    int rc = note ? lib_agree(world->all, note, fault) : KOLO_ECONFIG;
-    if (rc == 0) rc = make(out, world, rank, count);
+    int rc = note ? lib_agree(world->all, note, fault) : KOLO_ENOMEM;
+    if (rc == 0) rc = library_group_make(out, world, rank, count);
     free(note);
     free(rank);
     return rc;
 }
 
-int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note, const char *fault)
+int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note,
+                            const char *fault)
 {
     KOLO_TRY(lib_agree(world->all, note, fault));
-    return make(out, world, rank, count);
+    return library_group_make(out, world, rank, count);
 }
 
-/* ---- freeing it -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- freeing it ---------------------------------------------------------------------------------------- */
 
 int kolo_group_free(kolo_group **out)
 {

@@ -1,4 +1,5 @@
-/* Groups that an MPI communicator cuts out of the world. One id for all of them: their members are disjoint. */
+/* Groups that an MPI communicator cuts out of the world. One id for all of them: their members are
+ * disjoint. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,17 +34,21 @@ static int members_of(const kolo_launch *launch, MPI_Comm comm, int **rank, int 
     }
     MPI_Group_free(&members);
     MPI_Group_free(&all);
-    return own ? 0 : KOLO_ECONFIG;
+    return own ? 0 : KOLO_ENOMEM;
 }
 
-/* lowest[rank of the world]: every rank's lowest fellow, -1: none. All members of a group must name the same, and be as many as the group has. */
-static void check(const int32_t *lowest, const int *rank, int count, int size, char *fault, size_t bytes)
+/* lowest[rank of the world]: every rank's lowest fellow, -1: none. All members of a group must name the same,
+ * and be as many as the group has. */
+static void group_mpi_check(const int32_t *lowest, const int *rank, int count, int size, char *fault,
+                            size_t bytes)
 {
     int same = 0;
     fault[0] = 0;
     for (int r = 0; count && r < size; r++) same += lowest[r] == rank[0];
     if (count && rank[0] < 0) snprintf(fault, bytes, "the communicator has processes outside of the world");
-    else if (count && same != count) snprintf(fault, bytes, "the communicator with rank %d has %d processes, but %d ranks brought it", rank[0], count, same);
+    else if (count && same != count)
+        snprintf(fault, bytes, "the communicator with rank %d has %d processes, but %d ranks brought it",
+                 rank[0], count, same);
 }
 
 int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_comm)
@@ -53,17 +58,19 @@ int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_c
     if (out) *out = NULL;
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
     const kolo_launch *l = world->launch;
-    if (!l->mpi && !l->mpi_comm) return kolo_fail(KOLO_EINPUT, "comm: groups of MPI communicators need a world whose ranks are MPI's");
+    if (!l->mpi && !l->mpi_comm)
+        return kolo_fail(KOLO_EINPUT, "comm: groups of MPI communicators need a world whose ranks are MPI's");
     int32_t *lowest = kolo_alloc((size_t)l->size * sizeof *lowest);
-    if (!lowest) return KOLO_ECONFIG;
+    if (!lowest) return KOLO_ENOMEM;
     lib_turn_take(world); /* as all calls of MPI */
     rc = members_of(l, mpi_comm ? *(const MPI_Comm *)mpi_comm : MPI_COMM_NULL, &rank, &count);
     lib_turn_give(world);
     if (rc < 0) goto fail;
     lowest[l->rank] = count ? rank[0] : -1;
     KOLO_TRY_GOTO(rc, kolo_allgather(world->all, NULL, lowest, 1, NULL, KOLO_I32));
-    check(lowest, rank, count, l->size, fault, sizeof fault);
-    if (!mpi_comm) snprintf(fault, sizeof fault, "no communicator is given; a rank without one gives MPI_COMM_NULL");
+    group_mpi_check(lowest, rank, count, l->size, fault, sizeof fault);
+    if (!mpi_comm)
+        snprintf(fault, sizeof fault, "no communicator is given; a rank without one gives MPI_COMM_NULL");
     if (!out) snprintf(fault, sizeof fault, "no place for the group is given");
     rc = lib_group_create_sorted(out, world, rank, count, "groups of communicators", fault);
 fail:

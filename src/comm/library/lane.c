@@ -14,7 +14,7 @@ struct lib_lane {
     int tag;
 };
 
-static int make(lib_lane *lane, int64_t requests)
+static int library_lane_make(lib_lane *lane, int64_t requests)
 {
     bool busy = false;
     if (lane->lane) comm_routed.lane_free(&lane->lane, &busy);
@@ -31,7 +31,7 @@ static int make_scratch(lib_lane *lane, size_t bytes)
     lane->scratch_bytes = 0;
     if (posix_memalign((void **)&lane->scratch, KOLO_ALIGN, kolo_round_up(bytes + 1, KOLO_ALIGN)) != 0) {
         lane->scratch = NULL;
-        return kolo_fail(KOLO_ECONFIG, "comm: out of memory for %zu bytes of a collective", bytes);
+        return kolo_fail(KOLO_ENOMEM, "comm: out of memory for %zu bytes of a collective", bytes);
     }
     lane->scratch_bytes = bytes;
     return 0;
@@ -40,22 +40,24 @@ static int make_scratch(lib_lane *lane, size_t bytes)
 int lib_lane_make(lib_lane **out, kolo_group *group, int64_t requests, size_t scratch_bytes)
 {
     *out = NULL;
-    if (group->channels == LIB_CHANNELS) return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
+    if (group->channels == LIB_CHANNELS)
+        return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
     lib_lane *lane = kolo_alloc(sizeof *lane);
-    if (!lane) return KOLO_ECONFIG;
+    if (!lane) return KOLO_ENOMEM;
     lane->group = group;
     lane->tag = group->id * LIB_CHANNELS + group->channels++;
-    int rc = make(lane, requests);
+    int rc = library_lane_make(lane, requests);
     if (rc == 0) rc = make_scratch(lane, scratch_bytes);
     if (rc < 0) lib_lane_free(&lane);
     *out = lane;
     return rc;
 }
 
-comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type, enum kolo_reduce reduce)
+comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input,
+                       size_t width, enum kolo_dtype type, enum kolo_reduce reduce)
 {
     size_t scratch = (size_t)schedule->scratch * (schedule->half ? sizeof(float) : width);
-    if (schedule->posts > lane->requests && make(lane, schedule->posts * 2) < 0) return NULL;
+    if (schedule->posts > lane->requests && library_lane_make(lane, schedule->posts * 2) < 0) return NULL;
     if (scratch > lane->scratch_bytes && make_scratch(lane, scratch) < 0) return NULL;
     lane->buffer[COMM_SCRATCH] = lane->scratch;
     lane->buffer[COMM_OWN] = own;

@@ -1,12 +1,17 @@
-/* The library half, for the files of this folder: include/kolo/comm.h in front, comm_schedule, comm_algorithm and comm_router behind.
+/* The library half, for the files of this folder: include/kolo/comm.h in front, comm_schedule, comm_algorithm
+ * and comm_router behind.
  *
- *   submit.c      checks a request, copies it into an entry, hands it on           (any thread)
- *   negotiate*.c  which named entries are ready on all ranks of a group, in an order that is the same everywhere (engine)
- *   execute.c     carries out batches: packs, runs the schedule or the push, unpacks, completes the entries      (engine)
- *   engine.c      does both, turn by turn: whoever waits for a request takes the turns (no thread has to be woken), else a thread of the library
+ *   submit.c      any thread: checks a request, copies it into an entry, hands it on
+ *   negotiate*.c  engine: which named entries are ready on all ranks of a group, in an order that is the same
+ *                 everywhere
+ *   execute.c     engine: carries out batches: packs, runs the schedule or the push, unpacks, completes the
+ *                 entries
+ *   engine.c      does both, turn by turn: whoever waits for a request takes the turns (no thread has to be
+ *                 woken), else a thread of the library
  *
- * An unnamed request goes straight to its group's queue, in the order of the calls. A blocking small unnamed allreduce or barrier of a group that lies on
- * one node is done by its caller (comm_push), without the engine, when nothing of that group is under way. */
+ * An unnamed request goes straight to its group's queue, in the order of the calls. A blocking small unnamed
+ * allreduce or barrier of a group that lies on one node is done by its caller (comm_push), without the
+ * engine, when nothing of that group is under way. */
 #ifndef KOLO_COMM_LIBRARY_H
 #define KOLO_COMM_LIBRARY_H
 
@@ -19,19 +24,23 @@
 
 enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_DONE };
 
-/* One request of this rank, from submit to release. Entries lie in chunks that never move; the handle is index and generation. */
+/* One request of this rank, from submit to release. Entries lie in chunks that never move; the handle is
+ * index and generation. */
 typedef struct lib_entry {
     kolo_request r; /* name, compression, splits: copies, in `keep` */
     void *keep;
     size_t keep_bytes;
-    bool gpu;      /* its vectors lie in a GPU's memory */
-    char *fault;   /* what is wrong with the request in itself; NULL: nothing */
-    char *note;    /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
+    bool gpu;    /* its vectors lie in a GPU's memory */
+    char *fault; /* what is wrong with the request in itself; NULL: nothing */
+    /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
+    char *note;
     bool detached; /* nobody has the handle: free when complete */
     int waiters;   /* in kolo_wait */
     kolo_group *group;
     uint64_t sequence; /* of the group's unnamed requests; 0: named */
-    uint32_t bundle;   /* > 0: submitted together with others: begins only with all of them; unique on this rank while under way */
+    /* > 0: submitted together with others: begins only with all of them; unique on this rank while under
+     * way */
+    uint32_t bundle;
     int bundle_size;
     double submitted;       /* kolo_time() */
     _Atomic uint32_t state; /* enum lib_state; a futex */
@@ -46,13 +55,14 @@ typedef struct lib_entry {
     struct lib_entry *next;
 } lib_entry;
 
-/* Entries to be carried out together, the same on all ranks of the group, in this order. joined: entries that this rank did not submit, because it has
- * joined, are NULL in entry[] and described by `stand_in`. */
+/* Entries to be carried out together, the same on all ranks of the group, in this order. joined: entries that
+ * this rank did not submit, because it has joined, are NULL in entry[] and described by `stand_in`. */
 typedef struct lib_batch {
     kolo_group *group;
     lib_entry **entry; /* [entries] */
     int entries;
-    bool fused;                   /* one allreduce (or allgather, reduce_scatter, broadcast) over all of them */
+    /* one allreduce (or allgather, reduce_scatter, broadcast) over all of them */
+    bool fused;
     const kolo_request *stand_in; /* [entries] or NULL */
     bool gpu;                     /* all vectors lie in GPUs' memory */
     int contributors;             /* ranks that bring data: the divisor of an average */
@@ -66,7 +76,9 @@ struct kolo_group {
     int *rank_of;       /* [size] world ranks, ascending */
     int *node_of;       /* [size] */
     bool one_node;
-    bool asks;                          /* on one node: the push is not a matter of course, as an algorithm was forced or measured (lib_takes_push) */
+    /* on one node: the push is not a matter of course, as an algorithm was forced or
+     * measured (lib_takes_push) */
+    bool asks;
     lib_entry *first, *last;            /* unnamed, not begun yet */
     uint64_t submitted, finished;       /* unnamed */
     struct lib_negotiator *negotiator;  /* of this group */
@@ -92,22 +104,25 @@ struct kolo_world {
     struct lib_engine *engine;
     struct lib_timeline *timeline; /* NULL: off; written to under the turn or the lock, changed under both */
     _Atomic int gpu;               /* 1 + the number of this rank's, once a vector on one was brought */
-    struct lib_muster *muster;     /* NULL: cannot be shrunk (one rank, or MPI between the nodes) */
+    struct lib_membership *membership; /* NULL: cannot be shrunk (one rank, or MPI between the nodes) */
 };
 
-/* ---- negotiate: which named entries begin, and in which order ------------------------------------------------------------ */
+/* ---- negotiate: which named entries begin, and in which order ------------------------------------------ */
 typedef struct lib_negotiator lib_negotiator;
 int lib_negotiator_open(lib_negotiator **negotiator, kolo_group *group);
 void lib_negotiator_close(lib_negotiator **negotiator);
-/* A named entry, all entries of a bundle, or a join (KOLO_JOIN comes here with or without a name, and is completed by
- * the negotiator itself, with output.last; it makes no batch). Batches of named requests and unnamed ones have lanes of their own, so their orders are independent. Duplicate name under way: KOLO_EINPUT, none is taken. world->lock is held. */
+/* A named entry, all entries of a bundle, or a join (KOLO_JOIN comes here with or without a name, and is
+ * completed by the negotiator itself, with output.last; it makes no batch). Batches of named requests and
+ * unnamed ones have lanes of their own, so their orders are independent. Duplicate name under way:
+ * KOLO_EINPUT, none is taken. world->lock is held. */
 int lib_negotiator_add(lib_negotiator *negotiator, lib_entry *const *entry, int entries);
-/* One step of the state machine, by the engine; never waits. Returns how many batches stand in *batch (memory of the negotiator, good until the next turn), or
- * negative when the world is broken. Entries that do not match are completed here (lib_complete) with the text on every rank. *busy: messages are
- * under way, poll again soon. */
+/* One step of the state machine, by the engine; never waits. Returns how many batches stand in *batch
+ * (memory of the negotiator, good until the next turn), or negative when the world is broken. Entries that
+ * do not match are completed here (lib_complete) with the text on every rank. *busy: messages are under
+ * way, poll again soon. */
 int lib_negotiator_turn(lib_negotiator *negotiator, lib_batch **batch, bool *busy);
 
-/* ---- execute -------------------------------------------------------------------------------------------------------------- */
+/* ---- execute ------------------------------------------------------------------------------------------- */
 typedef struct lib_execution lib_execution;
 /* Takes a batch (copies what it needs): it is carried out after those that were taken before it. Engine. */
 int lib_execute_begin(const lib_batch *batch);
@@ -117,38 +132,48 @@ void lib_complete(lib_entry *entry, int status, const char *text);
 
 /* A schedule over the group's router lanes, for control messages as well as data: run by comm_run_poll. */
 typedef struct lib_lane lib_lane;
-int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes); /* channel: own tag space, by creation order per group */
-comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type,
-                       enum kolo_reduce reduce);
+/* channel: own tag space, by creation order per group */
+int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes);
+comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input,
+                       size_t width, enum kolo_dtype type, enum kolo_reduce reduce);
 void lib_lane_free(lib_lane **lane);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
 void lib_describe(const lib_entry *entry, char *text, size_t bytes);
-bool lib_fuses(enum kolo_collective what);   /* several may be carried as one */
-bool lib_gathers(enum kolo_collective what); /* its splits, if given, are everybody's counts, the same on all members */
+bool lib_fuses(enum kolo_collective what); /* several may be carried as one */
+/* its splits, if given, are everybody's counts, the same on all members */
+bool lib_gathers(enum kolo_collective what);
 /* The counts of a gather are more than its description shows. */
 bool lib_describes_part(const kolo_request *request, int members);
-/* Of all that must be equal on the members of a group (type, shape without a free first dimension, operation, root, factors, compression); never 0. A request
- * that is wrong in itself has a fault, which is part of both: it goes the way of all others, so that every rank learns of it (execute fails it where all
- * brought the same). */
+/* Of all that must be equal on the members of a group (type, shape without a free first dimension,
+ * operation, root, factors, compression); never 0. A request that is wrong in itself has a fault, which
+ * is part of both: it goes the way of all others, so that every rank learns of it (execute fails it where
+ * all brought the same). */
 uint64_t lib_signature(const lib_entry *entry);
 
-/* Numbers that all members must learn of a request, since they may bring others; 0: none. Allgather, gather, sparse: every member's dim[0]. Scatter: the rows that
- * root deals to every member, then those that each awaits (lib_awaits). Alltoall: [members][members] rows from, to. */
+/* Numbers that all members must learn of a request, since they may bring others; 0: none. Allgather, gather,
+ * sparse: every member's dim[0]. Scatter: the rows that root deals to every member, then those that each
+ * awaits (lib_awaits). Alltoall: [members][members] rows from, to. */
 int64_t lib_row_numbers(enum kolo_collective what, int members);
 /* The rows of a scatter that member `me` has room for; -1: any number. */
 int64_t lib_awaits(const kolo_request *request, int me, int members);
 
-/* ---- timeline --------------------------------------------------------------------------------------------------------------- */
-/* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on: some 20 ns for whoever has an
- * event, 170 ns of the thread. Beyond `most` bytes the older half goes: that is rank-N.older.json. `host` stays the caller's. */
-int lib_timeline_open(struct lib_timeline **timeline, const char *folder, size_t most, int rank, const char *host);
-/* Collective over the world; the turn is held: measures by pings how far this rank's clock is from rank 0's, for `kolo timeline merge`. timeline may be NULL. */
+/* ---- timeline ------------------------------------------------------------------------------------------ */
+/* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap
+ * enough to leave on: some 20 ns for whoever has an event, 170 ns of the thread. Beyond `most` bytes the
+ * older half goes: that is rank-N.older.json. `host` stays the caller's. */
+int lib_timeline_open(struct lib_timeline **timeline, const char *folder, size_t most, int rank,
+                      const char *host);
+/* Collective over the world; the turn is held: measures by pings how far this rank's clock is from rank 0's,
+ * for `kolo timeline merge`. timeline may be NULL. */
 int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world);
 void lib_timeline_close(struct lib_timeline **timeline);
-/* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL; algorithm: a constant that carried it, or NULL; times by kolo_time(). */
-void lib_timeline_carried(struct lib_timeline *timeline, const char *phase, const char *name, const char *algorithm, double begin, double end, int64_t bytes);
-static inline void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin, double end, int64_t bytes)
+/* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL;
+ * algorithm: a constant that carried it, or NULL; times by kolo_time(). */
+void lib_timeline_carried(struct lib_timeline *timeline, const char *phase, const char *name,
+                          const char *algorithm, double begin, double end, int64_t bytes);
+static inline void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name,
+                                    double begin, double end, int64_t bytes)
 {
     lib_timeline_carried(timeline, phase, name, NULL, begin, end, bytes);
 }

@@ -1,4 +1,5 @@
-/* Negotiation of one group: what was submitted goes to its core, what the core says goes over the lines of the tree. */
+/* Negotiation of one group: what was submitted goes to its core, what the core says goes over
+ * the lines of the tree. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,16 +35,17 @@ struct lib_negotiator {
     char begun[128]; /* last name of the batches that began last */
 };
 
-/* ---- opening -------------------------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------- */
 
 static int open_lines(lib_negotiator *n, int tag)
 {
     const kolo_group *g = n->group;
     comm_router *router = g->world->router;
     n->down = kolo_alloc((size_t)(n->core->children + 1) * sizeof *n->down);
-    if (!n->down) return KOLO_ECONFIG;
+    if (!n->down) return KOLO_ENOMEM;
     if (n->core->parent >= 0) KOLO_TRY(lib_line_open(&n->up, router, g->rank_of[n->core->parent], tag));
-    for (int c = 0; c < n->core->children; c++) KOLO_TRY(lib_line_open(&n->down[c], router, g->rank_of[n->core->child[c]], tag));
+    for (int c = 0; c < n->core->children; c++)
+        KOLO_TRY(lib_line_open(&n->down[c], router, g->rank_of[n->core->child[c]], tag));
     return 0;
 }
 
@@ -88,9 +90,10 @@ int lib_negotiator_open(lib_negotiator **out, kolo_group *group)
 {
     const kolo_world_config *c = &group->world->config;
     lib_negotiator *n = *out = kolo_alloc(sizeof *n);
-    if (!n) return KOLO_ECONFIG;
+    if (!n) return KOLO_ENOMEM;
     n->group = group;
-    if (group->channels >= LIB_CHANNELS) return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
+    if (group->channels >= LIB_CHANNELS)
+        return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
     int tag = group->id * LIB_CHANNELS + group->channels++;
     lib_core_config config = {.me = group->rank,
                               .members = group->size,
@@ -112,7 +115,7 @@ int lib_negotiator_open(lib_negotiator **out, kolo_group *group)
     return rc;
 }
 
-/* ---- submitting: any thread, world->lock is held --------------------------------------------------------------------------- */
+/* ---- submitting: any thread, world->lock is held ------------------------------------------------------- */
 
 /* A name that comes back finds its place again, so names that are over are not looked for. */
 static known_name *name_of(const lib_negotiator *n, const char *text, uint64_t hash)
@@ -131,17 +134,18 @@ static int name_take(lib_negotiator *n, lib_entry *entry)
     uint64_t hash = lib_hash(entry->r.name, strlen(entry->r.name));
     known_name *name = name_of(n, entry->r.name, hash);
     if (name && under_way(name))
-        return kolo_fail(KOLO_EINPUT, "comm: \"%.200s\" is under way on rank %d; wait for it before it is submitted again", entry->r.name,
-                         n->group->world->launch->rank);
+        return kolo_fail(KOLO_EINPUT,
+                         "comm: \"%.200s\" is under way on rank %d; wait for it before it is submitted again",
+                         entry->r.name, n->group->world->launch->rank);
     if (!name) {
         if (n->names.count >= n->names_most) {
             names_purge(n, false);
             n->names_most = 2 * n->names.count + 1024;
         }
-        if (!(name = kolo_alloc(sizeof *name))) return KOLO_ECONFIG;
+        if (!(name = kolo_alloc(sizeof *name))) return KOLO_ENOMEM;
         if (lib_map_add(&n->names, &name->link, hash) < 0) {
             free(name);
-            return KOLO_ECONFIG;
+            return KOLO_ENOMEM;
         }
     }
     name->entry = entry;
@@ -153,14 +157,18 @@ int lib_negotiator_add(lib_negotiator *n, lib_entry *const *entry, int entries)
 {
     int rc = 0, taken = 0;
     if (under_way(&n->join))
-        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have", n->group->world->launch->rank, n->group->id);
+        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have",
+                         n->group->world->launch->rank, n->group->id);
     /* there is room for all names that are known: how many come between two turns is a matter of chance */
     const int64_t need = n->inbox_count + entries, known = n->names.count;
     KOLO_TRY(kolo_grow(&n->inbox, &n->inbox_capacity, need > known ? need : known, sizeof *n->inbox));
-    if (entry[0]->r.what == KOLO_JOIN) n->join = (known_name){.entry = entry[0], .generation = entry[0]->generation};
-    for (; taken < entries && rc == 0 && entry[0]->r.what != KOLO_JOIN; taken++) rc = name_take(n, entry[taken]);
+    if (entry[0]->r.what == KOLO_JOIN)
+        n->join = (known_name){.entry = entry[0], .generation = entry[0]->generation};
+    for (; taken < entries && rc == 0 && entry[0]->r.what != KOLO_JOIN; taken++)
+        rc = name_take(n, entry[taken]);
     if (rc < 0) { /* the names that were taken are free again */
-        for (int i = 0; i < taken - 1; i++) name_of(n, entry[i]->r.name, lib_hash(entry[i]->r.name, strlen(entry[i]->r.name)))->entry = NULL;
+        for (int i = 0; i < taken - 1; i++)
+            name_of(n, entry[i]->r.name, lib_hash(entry[i]->r.name, strlen(entry[i]->r.name)))->entry = NULL;
         return rc;
     }
     memcpy(n->inbox + n->inbox_count, entry, (size_t)entries * sizeof *entry);
@@ -169,7 +177,7 @@ int lib_negotiator_add(lib_negotiator *n, lib_entry *const *entry, int entries)
     return 0;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------------------------------------ */
+/* ---- turns --------------------------------------------------------------------------------------------- */
 
 static int fetch(lib_negotiator *n, double now)
 {
@@ -196,7 +204,8 @@ static int fetch(lib_negotiator *n, double now)
 static int tell_children(lib_negotiator *n)
 {
     lib_core *core = n->core;
-    for (int c = 0; c < core->children && core->down.size; c++) KOLO_TRY(lib_line_put(n->down[c], &core->down));
+    for (int c = 0; c < core->children && core->down.size; c++)
+        KOLO_TRY(lib_line_put(n->down[c], &core->down));
     core->down.size = 0;
     return 0;
 }
@@ -269,8 +278,11 @@ static void note_batches(lib_negotiator *n, double now)
         lib_batch *batch = &core->batch[b];
         batch->group = n->group;
         for (int i = 0; timeline && i < (batch->entries > SHOWN ? 1 : batch->entries); i++)
-            if (batch->entry[i]) lib_timeline_add(timeline, "negotiate", batch->entry[i]->r.name, batch->entry[i]->submitted, now, 0);
-        const kolo_request *last = batch->entry[batch->entries - 1] ? &batch->entry[batch->entries - 1]->r : NULL;
+            if (batch->entry[i])
+                lib_timeline_add(timeline, "negotiate", batch->entry[i]->r.name, batch->entry[i]->submitted,
+                                 now, 0);
+        const kolo_request *last =
+            batch->entry[batch->entries - 1] ? &batch->entry[batch->entries - 1]->r : NULL;
         if (last) snprintf(n->begun, sizeof n->begun, "%s", last->name);
     }
 }
@@ -301,14 +313,15 @@ int lib_negotiator_turn(lib_negotiator *n, lib_batch **batch, bool *busy)
     return (int)core->batches;
 }
 
-/* ---- closing ------------------------------------------------------------------------------------------------------------------ */
+/* ---- closing ------------------------------------------------------------------------------------------- */
 
 /* Good-byes, so that no message is expected any more: up the tree when all below have said it, then down. */
 static int say_goodbye(lib_negotiator *n)
 {
     comm_router *router = n->group->world->router;
     double begin = kolo_time(),
-           most = n->core->seen ? n->group->world->config.timeout : 10; /* where nothing was ever agreed on, others may not even be there */
+           /* where nothing was ever agreed on, others may not even be there */
+        most = n->core->seen ? n->group->world->config.timeout : 10;
     lib_core_end(n->core);
     for (;;) {
         double now = kolo_time();
@@ -319,7 +332,9 @@ static int say_goodbye(lib_negotiator *n)
         int sends = send_lines(n);
         KOLO_TRY(sends);
         if (n->core->closed && !sends) return 0;
-        if (now > begin + most) return kolo_fail(KOLO_ELAUNCH, "comm: group %d ended without an answer of all its members", n->group->id);
+        if (now > begin + most)
+            return kolo_fail(KOLO_ELAUNCH, "comm: group %d ended without an answer of all its members",
+                             n->group->id);
         comm_router_rest(router, 1e-3);
     }
 }

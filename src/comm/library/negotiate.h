@@ -1,18 +1,21 @@
-/* How names are agreed on, without any transport: for negotiate*.c, cache.c, fuse.c, join.c, stall.c, tune.c, and tests that play all members in one process.
+/* How names are agreed on, without any transport: for negotiate*.c, cache.c, fuse.c, join.c, stall.c, tune.c,
+ * and tests that play all members in one process.
  *
- * The members of a group form a tree: members of a node hang below the node's lowest member, these leaders below one another (LIB_RADIX
- * each), the group's lowest member, the coordinator, is the root. Messages go up and down the edges of the tree, in order, and only when
- * there is something to say: a group in which nothing is submitted sends nothing, and nobody has to take part in a round to let it begin.
+ * The members of a group form a tree: members of a node hang below the node's lowest member, these leaders
+ * below one another (LIB_RADIX each), the group's lowest member, the coordinator, is the root. Messages go up
+ * and down the edges of the tree, in order, and only when there is something to say: a group in which nothing
+ * is submitted sends nothing, and nobody has to take part in a round to let it begin.
  *
  *   up    "everybody below me is ready for these bits", and what single members say: claims, joins, answers
  *   down  an agreement: numbered, the same bytes for all, applied in order by all, the coordinator included
  *
- * A name that has been agreed on before has a slot: then being ready for it is one bit, and inner members forward the AND of the bits below
- * them. Slots are given and taken by agreements alone, so they are the same on all members. A request whose name has no slot, or that
- * differs from the slot's, is a claim: it travels to the coordinator, which compares what all members brought.
+ * A name that has been agreed on before has a slot: then being ready for it is one bit, and inner members
+ * forward the AND of the bits below them. Slots are given and taken by agreements alone, so they are the same
+ * on all members. A request whose name has no slot, or that differs from the slot's, is a claim: it travels
+ * to the coordinator, which compares what all members brought.
  *
- * An up message says which agreement its sender had applied (`seen`): what it says of slots that changed later counts for nothing, its
- * sender says it anew when it learns of the change. */
+ * An up message says which agreement its sender had applied (`seen`): what it says of slots that changed
+ * later counts for nothing, its sender says it anew when it learns of the change. */
 #ifndef KOLO_COMM_NEGOTIATE_H
 #define KOLO_COMM_NEGOTIATE_H
 
@@ -20,7 +23,7 @@
 
 enum { LIB_RADIX = 8, LIB_REMEMBERED = 64 << 20 /* bytes of names that are known, at most */ };
 
-/* ---- bytes and names (negotiate_bytes.c) ----------------------------------------------------------------------------- */
+/* ---- bytes and names (negotiate_bytes.c) --------------------------------------------------------------- */
 
 /* Items are multiples of 8 bytes long, so whatever is read from a message is aligned. */
 typedef struct lib_bytes {
@@ -57,7 +60,7 @@ lib_link *lib_map_find(const lib_map *map, uint64_t hash);
 lib_link *lib_map_again(const lib_link *link); /* the next of the same hash */
 void lib_map_free(lib_map *map);
 
-/* ---- what is brought (negotiate_describe.c) ------------------------------------------------------------------------- */
+/* ---- what is brought (negotiate_describe.c) ------------------------------------------------------------ */
 
 typedef struct lib_want {
     kolo_request r; /* without vectors; name, compression and splits lie in the bytes it was read from */
@@ -67,22 +70,24 @@ typedef struct lib_want {
     bool faulty;      /* wrong in itself; text says why */
 } lib_want;
 /* One request, or all of a bundle. */
-typedef struct lib_wants {
+typedef struct lib_descriptors {
     lib_want *want;
     int64_t wants, capacity;
     lib_bytes bytes; /* what it was read from */
     lib_bytes key;   /* all names, each with its NUL */
-} lib_wants;
+} lib_descriptors;
 
 int lib_write_entries(lib_bytes *to, lib_entry *const *entry, int64_t entries, int me, int members);
-int lib_read_wants(lib_wants *wants, lib_reader *from);               /* copies; memory is kept from use to use */
-int lib_fill_wants(lib_wants *wants, const void *data, size_t bytes); /* from another's `bytes`, copied */
-void lib_wants_free(lib_wants *wants);
-bool lib_wants_equal(const lib_wants *left, const lib_wants *right);
+/* copies; memory is kept from use to use */
+int lib_read_wants(lib_descriptors *wants, lib_reader *from);
+/* from another's `bytes`, copied */
+int lib_fill_wants(lib_descriptors *wants, const void *data, size_t bytes);
+void lib_descriptors_free(lib_descriptors *wants);
+bool lib_descriptors_equal(const lib_descriptors *left, const lib_descriptors *right);
 bool lib_has_rows(enum kolo_collective what);
 int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries);
 
-/* ---- fusion (fuse.c) --------------------------------------------------------------------------------------------------- */
+/* ---- fusion (fuse.c) ----------------------------------------------------------------------------------- */
 
 /* One request that begins. Those of a bundle have the same unit and stand together. */
 typedef struct lib_begin {
@@ -94,16 +99,18 @@ typedef struct lib_begin {
     int64_t bytes; /* that count for fusion_bytes */
 } lib_begin;
 
-/* Deals requests to batches: one batch for those of the same kind as long as their bytes stay within fusion_bytes, however many of other kinds stand between them;
- * a bundle's of one kind are never torn apart. fixed: nothing but a bundle is fused. order: [begins] a permutation; batch b is
- * order[start[b]] ... order[start[b + 1] - 1], start: [begins + 1]; scratch: [2 * begins]. Returns how many batches. A function of
- * its arguments, so all members make the same batches. */
-int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order, int64_t *start, int64_t *scratch);
+/* Deals requests to batches: one batch for those of the same kind as long as their bytes stay within
+ * fusion_bytes, however many of other kinds stand between them; a bundle's of one kind are never torn apart.
+ * fixed: nothing but a bundle is fused. order: [begins] a permutation; batch b is order[start[b]] ...
+ * order[start[b + 1] - 1], start: [begins + 1]; scratch: [2 * begins]. Returns how many batches. A function
+ * of its arguments, so all members make the same batches. */
+int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order,
+                 int64_t *start, int64_t *scratch);
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b);
 
-/* ---- names that are known (cache.c) ------------------------------------------------------------------------------------ */
+/* ---- names that are known (cache.c) -------------------------------------------------------------------- */
 
-typedef struct lib_unit lib_unit;
+typedef struct lib_bundle lib_bundle;
 typedef struct lib_ready lib_ready;
 typedef struct lib_core lib_core;
 
@@ -112,25 +119,27 @@ typedef struct lib_slot {
     int64_t number;
     bool used;
     bool doomed; /* coordinator: its end is on its way */
-    lib_wants wants;
+    lib_descriptors wants;
     uint64_t changed;     /* agreement that gave or took it */
     uint64_t begun;       /* agreement in which it began last */
-    lib_unit *mine;       /* of this member: told by this bit, and not agreed on yet */
+    lib_bundle *mine;     /* of this member: told by this bit, and not agreed on yet */
     int64_t contributors; /* below and at this member, of those who are ready */
 } lib_slot;
 
-lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64_t *number); /* NULL: unknown */
-int lib_slot_give(lib_core *core, int64_t number, const lib_wants *wants, uint64_t agreement);
+/* NULL: unknown */
+lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64_t *number);
+int lib_slot_give(lib_core *core, int64_t number, const lib_descriptors *wants, uint64_t agreement);
 void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement); /* mine is the caller's affair */
-/* A slot to be given: a free one, else the one that was not used for longest; -1: all are about to begin. free: whether a free one will do. */
+/* A slot to be given: a free one, else the one that was not used for longest; -1: all are about to begin.
+ * free: whether a free one will do. */
 int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken, bool free);
 
-/* ---- the core (negotiate_core.c, negotiate_agree.c) ---------------------------------------------------------------------- */
+/* ---- the core (negotiate_core.c, negotiate_agree.c) ---------------------------------------------------- */
 
 /* What was submitted together on this member. */
-struct lib_unit {
-    lib_link link;            /* in core->waiting */
-    lib_unit *before, *after; /* in the order of submission */
+struct lib_bundle {
+    lib_link link;              /* in core->waiting */
+    lib_bundle *before, *after; /* in the order of submission */
     lib_entry **entry;
     int64_t entries, capacity;
     lib_bytes key;
@@ -170,7 +179,7 @@ struct lib_core {
     int bundles;        /* slots that hold one */
     int64_t remembered; /* bytes of what the slots hold */
     lib_map waiting;
-    lib_unit *first, *last, *spare;
+    lib_bundle *first, *last, *spare;
 
     lib_edge *edge;                 /* [children + 1] */
     uint64_t *passed;               /* [words] bits told upwards, or ready at the coordinator */
@@ -195,8 +204,8 @@ struct lib_core {
     lib_entry **entry;
     kolo_request *stand_in;
     int64_t entry_capacity, stand_capacity;
-    uint64_t number;  /* of batches */
-    lib_wants *heard; /* of this agreement, of names without a slot */
+    uint64_t number;        /* of batches */
+    lib_descriptors *heard; /* of this agreement, of names without a slot */
     int64_t heards, heard_capacity;
 
     double now;         /* of the call under way */
@@ -211,11 +220,12 @@ int lib_core_open(lib_core **core, const lib_core_config *config);
 void lib_core_close(lib_core **core);
 /* One entry, a bundle, or a join. */
 int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, double now);
-/* A message of a child (0, 1, ...), or of the parent (-1): then core->batch are the batches that begin, in memory that is good until the next
- * message of the parent, or the next lib_core_speak. Negative: the message makes no sense, or there is no memory. */
+/* A message of a child (0, 1, ...), or of the parent (-1): then core->batch are the batches that begin, in
+ * memory that is good until the next message of the parent, or the next lib_core_speak. Negative: the message
+ * makes no sense, or there is no memory. */
 int lib_core_hear(lib_core *core, int child, const void *data, int64_t bytes, double now);
-/* Fills `up`; at the coordinator, if there is something to agree on, `down` and the batches. idle: no batch of this group is under way, so begun
- * requests would begin now: while one is, names gather. */
+/* Fills `up`; at the coordinator, if there is something to agree on, `down` and the batches. idle: no batch
+ * of this group is under way, so begun requests would begin now: while one is, names gather. */
 int lib_core_speak(lib_core *core, double now, bool idle);
 /* Orderly end: says good-bye; core->closed when all members have. */
 void lib_core_end(lib_core *core);
@@ -227,7 +237,7 @@ enum lib_item {
     LIB_JOIN,
     LIB_STALLED,
     LIB_ANSWER,
-    LIB_PAID, /* up */
+    LIB_ACKNOWLEDGED, /* up */
     LIB_RUN,
     LIB_NEW,
     LIB_DROP,
@@ -237,37 +247,39 @@ enum lib_item {
     LIB_BYE,
     /* down */
 };
-int lib_core_claim(lib_core *core, lib_unit *unit);
-/* What this member says: begun in core->item, filled by the caller, then said upwards, or to the coordinator if this is it. */
+int lib_core_claim(lib_core *core, lib_bundle *unit);
+/* What this member says: begun in core->item, filled by the caller, then said upwards, or to the
+ * coordinator if this is it. */
 int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number);
 int lib_core_say(lib_core *core);
 int lib_core_apply(lib_core *core, const void *data, int64_t bytes); /* an agreement */
-void lib_unit_drop(lib_core *core, lib_unit *unit);
-lib_unit *lib_unit_named(const lib_core *core, const char *name);
+void lib_bundle_drop(lib_core *core, lib_bundle *unit);
+lib_bundle *lib_bundle_named(const lib_core *core, const char *name);
 static inline bool lib_bit(const uint64_t *word, int64_t i) { return word[i / 64] >> (i % 64) & 1; }
 static inline void lib_bit_set(uint64_t *word, int64_t i) { word[i / 64] |= (uint64_t)1 << (i % 64); }
 static inline void lib_bit_clear(uint64_t *word, int64_t i) { word[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
-/* ---- joins (join.c) ------------------------------------------------------------------------------------------------------ */
+/* ---- joins (join.c) ------------------------------------------------------------------------------------ */
 int lib_join_begin(lib_core *core, lib_entry *entry);
 void lib_join_end(lib_core *core, int last); /* by agreement */
 
-/* ---- the coordinator (negotiate_root.c, negotiate_fail.c) ----------------------------------------------------------------- */
+/* ---- the coordinator (negotiate_root.c, negotiate_fail.c) ---------------------------------------------- */
 
 /* What one member brought, of which somebody's is still missing. */
 typedef struct lib_claim {
     struct lib_claim *next; /* of the spare ones */
     bool free;
     int member;
-    lib_wants wants;
+    lib_descriptors wants;
 } lib_claim;
 
 typedef struct lib_name {
     lib_link link; /* in root->names */
     struct lib_name *before, *after;
     lib_bytes name;
-    lib_claim **by;        /* [members] */
-    int *owes;             /* [members] so often the others failed, with `text`: when this one brings the name, it fails too */
+    lib_claim **by; /* [members] */
+    /* [members] so often the others failed, with `text`: when this one brings the name, it fails too */
+    int *owes;
     bool *killed;          /* [members] fails now, with what it had brought */
     int claimed, owing;    /* members */
     uint64_t made, failed; /* agreements */
@@ -284,8 +296,9 @@ struct lib_ready {
     bool held, goes; /* fixed order */
 };
 
-/* Looks for the settings with which most bytes are agreed on per second of the caller's steps, computing included: one setting at a time goes up
- * or down a list as long as that pays (tune.c). A step is told by a name that comes back. */
+/* Looks for the settings with which most bytes are agreed on per second of the caller's steps, computing
+ * included: one setting at a time goes up or down a list as long as that pays (tune.c). A step is told by a
+ * name that comes back. */
 typedef struct lib_tune {
     bool settled;
     int at[2]; /* tried now: indices of the lists of fusion_bytes and cycle */
@@ -299,7 +312,8 @@ typedef struct lib_tune {
     int64_t bytes;
 } lib_tune;
 void lib_tune_begin(lib_tune *tune, size_t fusion_bytes, double cycle);
-/* bytes were agreed on; step: with them a step of the caller began. True: the settings are others now, or settled. */
+/* bytes were agreed on; step: with them a step of the caller began. True: the settings are
+ * others now, or settled. */
 bool lib_tune_note(lib_tune *tune, int64_t bytes, bool step, double now);
 size_t lib_tune_fusion(const lib_tune *tune);
 double lib_tune_cycle(const lib_tune *tune);
@@ -330,14 +344,15 @@ typedef struct lib_root {
     double cycle;
 } lib_root;
 
-/* A message that begins names: runs of slots by bits, and of which fewer than `members` have contributed. Calls `each` for every slot (NULL: no such one), until one
- * sets from->bad. */
+/* A message that begins names: runs of slots by bits, and of which fewer than `members` have contributed.
+ * Calls `each` for every slot (NULL: no such one), until one sets from->bad. */
 typedef struct lib_slot_visit {
     lib_reader *from;
     lib_edge *edge; /* of what comes up; NULL of what comes down */
     uint64_t seen;
 } lib_slot_visit;
-typedef int lib_slot_each(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors, lib_slot_visit *visit);
+typedef int lib_slot_each(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors,
+                          lib_slot_visit *visit);
 int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slot_visit *visit);
 
 int lib_root_open(lib_core *core);
@@ -345,28 +360,37 @@ void lib_root_close(lib_core *core);
 int lib_root_item(lib_core *core, enum lib_item kind, lib_reader *from); /* what a member says */
 int lib_root_ready_slot(lib_core *core, int64_t slot);
 int lib_root_speak(lib_core *core, bool idle);
-int lib_root_doom(lib_core *core, const lib_wants *wants);                     /* takes slots that hold one of these names */
-lib_name *lib_root_name(lib_core *core, const char *name, bool make, int *rc); /* NULL: unknown, or (make) *rc < 0 */
+/* takes slots that hold one of these names */
+int lib_root_doom(lib_core *core, const lib_descriptors *wants);
+/* NULL: unknown, or (make) *rc < 0 */
+lib_name *lib_root_name(lib_core *core, const char *name, bool make, int *rc);
 void lib_root_name_drop(lib_root *root, lib_name *name, int members);
 void lib_root_claim_free(lib_root *root, lib_claim *claim);
 
-/* Fails `name`, and what was submitted together with it, on all members that have brought it (claimed it, or have told its bit:
- * name->killed); those that have not, joined ones excepted, fail when they do. So every member has one failure. */
+/* Fails `name`, and what was submitted together with it, on all members that have brought it (claimed it, or
+ * have told its bit: name->killed); those that have not, joined ones excepted, fail when they do. So every
+ * member has one failure. */
 int lib_root_fail(lib_core *core, lib_name *name, const char *text);
-/* All have brought it, but not the same; something that cannot be done while others have joined; something wrong in itself: */
+/* All have brought it, but not the same; something that cannot be done while others have joined;
+ * something wrong in itself: */
 int lib_root_fail_different(lib_core *core, lib_name *name);
 int lib_root_fail_joined(lib_core *core, lib_name *name);
 int lib_root_fail_fault(lib_core *core, lib_name *name);
-/* A claim of somebody who owes a failure gets it; one that is older than the failure is forgotten. *over: it was so, and the claim is freed. */
+/* A claim of somebody who owes a failure gets it; one that is older than the failure is forgotten. *over: it
+ * was so, and the claim is freed. */
 int lib_root_fail_owed(lib_core *core, lib_claim *claim, uint64_t seen, bool *over);
-int lib_root_fail_paid(lib_core *core, int member, lib_reader *from);
+int lib_root_fail_acknowledged(lib_core *core, int member, lib_reader *from);
 /* "rank 3", "ranks 0-2, 5": world ranks of the members whose number in of[] is `value`. */
 void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes);
 
-/* ---- names that some members have not submitted (stall.c) ----------------------------------------------------------------- */
-int lib_stall_look(lib_core *core);                                                                  /* member: does mine wait too long? */
-int lib_stall_answer(lib_core *core, uint64_t question);                                             /* member: what waits here */
-int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from); /* coordinator */
-int lib_stall_report(lib_core *core);                                                                /* coordinator: when all have answered, or will not */
+/* ---- names that some members have not submitted (stall.c) ---------------------------------------------- */
+/* member: does mine wait too long? */
+int lib_stall_look(lib_core *core);
+/* member: what waits here */
+int lib_stall_answer(lib_core *core, uint64_t question);
+/* coordinator */
+int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from);
+/* coordinator: when all have answered, or will not */
+int lib_stall_report(lib_core *core);
 
 #endif

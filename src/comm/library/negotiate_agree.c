@@ -1,4 +1,5 @@
-/* An agreement: the same bytes on all members, applied in the same order, so all remember the same and begin the same batches.
+/* An agreement: the same bytes on all members, applied in the same order, so all remember the same and
+ * begin the same batches.
  *
  * [number, fusion bytes, items...]; the items: see the functions that read them. */
 #include "comm/library/negotiate.h"
@@ -19,11 +20,13 @@ static int64_t bytes_of(const kolo_request *r, const int64_t *rows, int members)
 }
 
 /* unit NULL: this member has joined. rows: of all requests, one behind the other; -1: none. */
-static int begin_unit(lib_core *core, const lib_wants *wants, lib_unit *unit, int64_t contributors, int64_t rows)
+static int begin_unit(lib_core *core, const lib_descriptors *wants, lib_bundle *unit, int64_t contributors,
+                      int64_t rows)
 {
     if (!unit && !core->joined)
-        return kolo_fail(KOLO_EINTERNAL, "comm: the members of group %d agreed on \"%s\", which this rank has not submitted", core->c.group,
-                         wants->want[0].r.name);
+        return kolo_fail(KOLO_EINTERNAL,
+                         "comm: the members of group %d agreed on \"%s\", which this rank has not submitted",
+                         core->c.group, wants->want[0].r.name);
     for (int64_t i = 0; i < wants->wants; i++) {
         KOLO_TRY(kolo_grow(&core->begin, &core->begins_capacity, core->begins, sizeof *core->begin));
         lib_begin *begin = &core->begin[core->begins++];
@@ -41,7 +44,7 @@ static int begin_unit(lib_core *core, const lib_wants *wants, lib_unit *unit, in
         begin->bytes = bytes_of(begin->r, begin->rows < 0 ? NULL : core->rows + begin->rows, core->c.members);
     }
     core->units++;
-    if (unit) lib_unit_drop(core, unit);
+    if (unit) lib_bundle_drop(core, unit);
     return 0;
 }
 
@@ -59,14 +62,19 @@ static int begin_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contrib
     return 0;
 }
 
-static int apply_run(lib_core *core, lib_reader *from) { return lib_read_slots(core, core->c.members, begin_slot, &(lib_slot_visit){.from = from}); }
+static int apply_run(lib_core *core, lib_reader *from)
+{
+    return lib_read_slots(core, core->c.members, begin_slot, &(lib_slot_visit){.from = from});
+}
 
-static lib_unit *unit_of(const lib_core *core, const lib_wants *wants)
+static lib_bundle *unit_of(const lib_core *core, const lib_descriptors *wants)
 {
     uint64_t hash = lib_hash(wants->key.data, (size_t)wants->key.size);
     for (lib_link *link = lib_map_find(&core->waiting, hash); link; link = lib_map_again(link)) {
-        lib_unit *unit = (lib_unit *)link;
-        if (unit->key.size == wants->key.size && memcmp(unit->key.data, wants->key.data, (size_t)wants->key.size) == 0) return unit;
+        lib_bundle *unit = (lib_bundle *)link;
+        if (unit->key.size == wants->key.size &&
+            memcmp(unit->key.data, wants->key.data, (size_t)wants->key.size) == 0)
+            return unit;
     }
     return NULL;
 }
@@ -76,12 +84,13 @@ static int apply_new(lib_core *core, lib_reader *from)
 {
     int64_t s = lib_take_number(from), contributors = lib_take_number(from), at = core->rows_count;
     KOLO_TRY(kolo_grow(&core->heard, &core->heard_capacity, core->heards, sizeof *core->heard));
-    lib_wants *wants = &core->heard[core->heards++];
+    lib_descriptors *wants = &core->heard[core->heards++];
     KOLO_TRY(lib_read_wants(wants, from));
     int64_t rows = lib_take_number(from);
     const int64_t *row = rows >= 0 ? lib_take(from, (size_t)rows * 8) : NULL;
     int64_t numbers = 0;
-    for (int64_t i = 0; i < wants->wants; i++) numbers += lib_row_numbers(wants->want[i].r.what, core->c.members);
+    for (int64_t i = 0; i < wants->wants; i++)
+        numbers += lib_row_numbers(wants->want[i].r.what, core->c.members);
     if (!row || numbers != rows) {
         from->bad = true;
         return 0;
@@ -101,7 +110,7 @@ static void apply_drop(lib_core *core, lib_reader *from)
         from->bad = true;
         return;
     }
-    lib_unit *unit = core->slot[s]->mine;
+    lib_bundle *unit = core->slot[s]->mine;
     if (unit) {
         unit->slot = -1;
         unit->anew = true;
@@ -110,10 +119,10 @@ static void apply_drop(lib_core *core, lib_reader *from)
     lib_slot_take(core, s, core->seen);
 }
 
-static int say_paid(lib_core *core, const char *name)
+static int say_acknowledged(lib_core *core, const char *name)
 {
     size_t length = strlen(name);
-    KOLO_TRY(lib_core_item(core, LIB_PAID, 0));
+    KOLO_TRY(lib_core_item(core, LIB_ACKNOWLEDGED, 0));
     KOLO_TRY(lib_put_number(&core->item, (int64_t)(8 + kolo_round_up(length + 1, 8))));
     KOLO_TRY(lib_put_text(&core->item, name, length));
     return lib_core_say(core);
@@ -127,11 +136,11 @@ static int apply_fail(lib_core *core, lib_reader *from)
     int64_t owing = lib_take_number(from);
     bool owe = false;
     for (int64_t i = 0; i < owing && !from->bad; i++) owe |= lib_take_number(from) == core->c.me;
-    lib_unit *unit = from->bad || (only >= 0 && only != core->c.me) ? NULL : lib_unit_named(core, name);
+    lib_bundle *unit = from->bad || (only >= 0 && only != core->c.me) ? NULL : lib_bundle_named(core, name);
     if (!unit) return 0;
     for (int64_t i = 0; i < unit->entries; i++) core->c.complete(unit->entry[i], KOLO_EINPUT, text);
-    lib_unit_drop(core, unit);
-    return owe ? say_paid(core, name) : 0;
+    lib_bundle_drop(core, unit);
+    return owe ? say_acknowledged(core, name) : 0;
 }
 
 static int apply_item(lib_core *core, lib_reader *from)
@@ -148,7 +157,7 @@ static int apply_item(lib_core *core, lib_reader *from)
     }
 }
 
-/* ---- batches ------------------------------------------------------------------------------------------------------------ */
+/* ---- batches ------------------------------------------------------------------------------------------- */
 
 static void fill_batch(lib_core *core, lib_batch *batch, const int64_t *order, int64_t at, int64_t *rows)
 {
@@ -163,7 +172,8 @@ static void fill_batch(lib_core *core, lib_batch *batch, const int64_t *order, i
         if (numbers) memcpy(core->rows_dealt + *rows, core->rows + begin->rows, (size_t)numbers * 8);
         *rows += numbers;
     }
-    for (int i = 0; batch->stand_in && i < batch->entries; i++) core->stand_in[at + i] = *core->begin[order[i]].r;
+    for (int i = 0; batch->stand_in && i < batch->entries; i++)
+        core->stand_in[at + i] = *core->begin[order[i]].r;
     batch->entry = core->entry + at;
     batch->fused = batch->entries > 1;
     batch->rows = *rows > first ? core->rows_dealt + first : NULL;
@@ -179,7 +189,8 @@ static int make_batches(lib_core *core, size_t fusion_bytes)
     KOLO_TRY(kolo_grow(&core->stand_in, &core->stand_capacity, n, sizeof *core->stand_in));
     KOLO_TRY(kolo_grow(&core->rows_dealt, &core->dealt_capacity, core->rows_count, sizeof *core->rows_dealt));
     int64_t *order = core->order, *start = order + n;
-    int64_t batches = lib_fuse(core->begin, n, fusion_bytes, core->c.fixed_order, order, start, start + n + 1);
+    int64_t batches =
+        lib_fuse(core->begin, n, fusion_bytes, core->c.fixed_order, order, start, start + n + 1);
     KOLO_TRY(kolo_grow(&core->batch, &core->batches_capacity, batches, sizeof *core->batch));
     for (int64_t b = 0; b < batches; b++) {
         core->batch[b] = (lib_batch){.entries = (int)(start[b + 1] - start[b])};
@@ -200,7 +211,7 @@ int lib_core_apply(lib_core *core, const void *data, int64_t bytes)
     if (!core->root) KOLO_TRY(lib_put(&core->down, data, (size_t)bytes));
     while (!from.bad && from.at < from.end) KOLO_TRY(apply_item(core, &from));
     KOLO_TRY(lib_reader_end(&from));
-    for (lib_unit *unit = core->first; unit; unit = unit->after)
+    for (lib_bundle *unit = core->first; unit; unit = unit->after)
         if (unit->anew) KOLO_TRY(lib_core_claim(core, unit));
     return make_batches(core, fusion_bytes);
 }

@@ -10,7 +10,8 @@
 int lib_put(lib_bytes *to, const void *data, size_t bytes)
 {
     size_t whole = kolo_round_up(bytes, 8);
-    while (to->size + (int64_t)whole > to->capacity) KOLO_TRY(kolo_grow(&to->data, &to->capacity, to->capacity, 1));
+    while (to->size + (int64_t)whole > to->capacity)
+        KOLO_TRY(kolo_grow(&to->data, &to->capacity, to->capacity, 1));
     if (data) memcpy(to->data + to->size, data, bytes);
     else bytes = 0;
     memset(to->data + to->size + bytes, 0, whole - bytes);
@@ -65,8 +66,9 @@ const char *lib_take_text(lib_reader *from, size_t *bytes)
 int lib_reader_end(const lib_reader *from)
 {
     if (!from->bad && from->at == from->end) return 0;
-    return kolo_fail(KOLO_EINTERNAL, "comm: a message between the members of a group makes no sense; are all ranks the "
-                                     "same build of the program?");
+    return kolo_fail(KOLO_EINTERNAL,
+                     "comm: a message between the members of a group makes no sense; are all ranks the "
+                     "same build of the program?");
 }
 
 /* Eight bytes a step, then mixed so that the low bits depend on all. */
@@ -84,7 +86,7 @@ uint64_t lib_hash(const void *data, size_t bytes)
     return hash ^ hash >> 32;
 }
 
-static void place(lib_map *map, lib_link *link)
+static void negotiate_bytes_place(lib_map *map, lib_link *link)
 {
     lib_link **head = &map->bucket[link->hash & (uint64_t)(map->buckets - 1)];
     link->next = *head;
@@ -98,13 +100,13 @@ static int widen(lib_map *map)
     map->bucket = kolo_alloc((size_t)(old ? 2 * old : 64) * sizeof(lib_link *));
     if (!map->bucket) {
         map->bucket = from;
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     map->buckets = old ? 2 * old : 64;
     for (int64_t b = 0; b < old; b++)
         for (lib_link *link = from[b], *next; link; link = next) {
             next = link->next;
-            place(map, link);
+            negotiate_bytes_place(map, link);
         }
     free(from);
     return 0;
@@ -114,7 +116,7 @@ int lib_map_add(lib_map *map, lib_link *link, uint64_t hash)
 {
     if (map->count == map->buckets) KOLO_TRY(widen(map));
     link->hash = hash;
-    place(map, link);
+    negotiate_bytes_place(map, link);
     map->count++;
     return 0;
 }

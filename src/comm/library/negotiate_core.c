@@ -14,7 +14,8 @@ static int leader_of(const lib_core_config *c, int member)
     return m;
 }
 
-/* The leaders are numbered in their order; leader i hangs below leader (i - 1) / LIB_RADIX. number: scratch [members]. */
+/* The leaders are numbered in their order; leader i hangs below leader (i - 1) / LIB_RADIX.
+ * number: scratch [members]. */
 static int parent_of(const lib_core_config *c, const int *leader, const int *number, int member)
 {
     if (leader[member] != member) return leader[member];
@@ -34,7 +35,7 @@ static int make_tree(lib_core *core)
     core->edge = kolo_alloc((size_t)n * sizeof *core->edge);
     if (!leader || !core->child || !core->edge) {
         free(leader);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     int *number = leader + n, *parent = number + n, *below = parent + n;
     for (int m = 0; m < n; m++) {
@@ -60,16 +61,16 @@ int lib_core_open(lib_core **out, const lib_core_config *config)
 {
     int rc = 0;
     lib_core *core = *out = kolo_alloc(sizeof *core);
-    if (!core) return KOLO_ECONFIG;
+    if (!core) return KOLO_ENOMEM;
     core->c = *config;
     core->words = (config->capacity + 63) / 64;
     KOLO_TRY_GOTO(rc, make_tree(core));
     core->slot = kolo_alloc((size_t)(config->capacity + 1) * sizeof *core->slot);
     core->passed = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
-    rc = core->slot && core->passed ? 0 : KOLO_ECONFIG;
+    rc = core->slot && core->passed ? 0 : KOLO_ENOMEM;
     for (int e = 0; e <= core->children && rc == 0; e++) {
         core->edge[e].told = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
-        if (!core->edge[e].told) rc = KOLO_ECONFIG;
+        if (!core->edge[e].told) rc = KOLO_ENOMEM;
     }
     if (rc < 0) goto fail;
     if (core->parent < 0) KOLO_TRY_GOTO(rc, lib_root_open(core));
@@ -79,7 +80,7 @@ fail:
     return rc;
 }
 
-static void unit_free(lib_unit *unit)
+static void unit_free(lib_bundle *unit)
 {
     free(unit->entry);
     lib_bytes_free(&unit->key);
@@ -90,21 +91,21 @@ void lib_core_close(lib_core **out)
 {
     lib_core *core = *out;
     if (!core) return;
-    while (core->first) lib_unit_drop(core, core->first);
-    for (lib_unit *unit = core->spare, *next; unit; unit = next) {
+    while (core->first) lib_bundle_drop(core, core->first);
+    for (lib_bundle *unit = core->spare, *next; unit; unit = next) {
         next = unit->after;
         unit_free(unit);
     }
     if (core->root) lib_root_close(core);
     for (int64_t i = 0; core->slot && i < core->c.capacity; i++)
         if (core->slot[i]) {
-            lib_wants_free(&core->slot[i]->wants);
+            lib_descriptors_free(&core->slot[i]->wants);
             free(core->slot[i]);
         }
     for (int e = 0; core->edge && e <= core->children; e++) free(core->edge[e].told);
     lib_map_free(&core->known);
     lib_map_free(&core->waiting);
-    for (int64_t i = 0; i < core->heard_capacity; i++) lib_wants_free(&core->heard[i]);
+    for (int64_t i = 0; i < core->heard_capacity; i++) lib_descriptors_free(&core->heard[i]);
     lib_bytes_free(&core->item);
     lib_bytes_free(&core->saying);
     lib_bytes_free(&core->up);
@@ -116,9 +117,9 @@ void lib_core_close(lib_core **out)
     *out = NULL;
 }
 
-/* ---- units ------------------------------------------------------------------------------------------------------------- */
+/* ---- units --------------------------------------------------------------------------------------------- */
 
-void lib_unit_drop(lib_core *core, lib_unit *unit)
+void lib_bundle_drop(lib_core *core, lib_bundle *unit)
 {
     if (unit->slot >= 0) core->slot[unit->slot]->mine = NULL;
     lib_map_remove(&core->waiting, &unit->link);
@@ -128,22 +129,22 @@ void lib_unit_drop(lib_core *core, lib_unit *unit)
     core->spare = unit;
 }
 
-lib_unit *lib_unit_named(const lib_core *core, const char *name)
+lib_bundle *lib_bundle_named(const lib_core *core, const char *name)
 {
-    for (lib_unit *unit = core->first; unit; unit = unit->after)
+    for (lib_bundle *unit = core->first; unit; unit = unit->after)
         for (int64_t i = 0; i < unit->entries; i++)
             if (strcmp(unit->entry[i]->r.name, name) == 0) return unit;
     return NULL;
 }
 
-static int unit_make(lib_core *core, lib_entry *const *entry, int64_t entries, lib_unit **out)
+static int unit_make(lib_core *core, lib_entry *const *entry, int64_t entries, lib_bundle **out)
 {
-    lib_unit *unit = core->spare;
+    lib_bundle *unit = core->spare;
     if (unit) core->spare = unit->after;
     else unit = kolo_alloc(sizeof *unit);
-    if (!unit) return KOLO_ECONFIG;
-    lib_unit keep = *unit;
-    *unit = (lib_unit){.entry = keep.entry, .capacity = keep.capacity, .key = keep.key, .slot = -1};
+    if (!unit) return KOLO_ENOMEM;
+    lib_bundle keep = *unit;
+    *unit = (lib_bundle){.entry = keep.entry, .capacity = keep.capacity, .key = keep.key, .slot = -1};
     unit->after = core->spare; /* where it lies until nothing can fail any more */
     core->spare = unit;
     KOLO_TRY(kolo_grow(&unit->entry, &unit->capacity, entries, sizeof *unit->entry));
@@ -160,14 +161,14 @@ static int unit_make(lib_core *core, lib_entry *const *entry, int64_t entries, l
     return 0;
 }
 
-static bool as_known(const lib_slot *slot, const lib_unit *unit)
+static bool as_known(const lib_slot *slot, const lib_bundle *unit)
 {
     for (int64_t i = 0; i < unit->entries; i++)
         if (slot->wants.want[i].signature != lib_signature(unit->entry[i])) return false;
     return true;
 }
 
-int lib_core_claim(lib_core *core, lib_unit *unit)
+int lib_core_claim(lib_core *core, lib_bundle *unit)
 {
     unit->slot = -1;
     unit->anew = false;
@@ -180,7 +181,7 @@ int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, doubl
 {
     core->now = now;
     if (entry[0]->r.what == KOLO_JOIN) return lib_join_begin(core, entry[0]);
-    lib_unit *unit;
+    lib_bundle *unit;
     int64_t number;
     KOLO_TRY(unit_make(core, entry, entries, &unit));
     unit->since = now;
@@ -196,7 +197,7 @@ int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, doubl
 
 void lib_core_end(lib_core *core) { core->closing = core->edge[core->children].closing = true; }
 
-/* ---- what goes up ------------------------------------------------------------------------------------------------------ */
+/* ---- what goes up -------------------------------------------------------------------------------------- */
 
 int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number)
 {
@@ -228,7 +229,8 @@ static uint64_t complete_word(const lib_core *core, int64_t w)
     return all & any & ~core->passed[w];
 }
 
-/* [number of words, words..., exceptions..., 0]: bits from slot 0 on, and (slot + 1, contributors) where some below have joined. */
+/* [number of words, words..., exceptions..., 0]: bits from slot 0 on, and (slot + 1, contributors) where
+ * some below have joined. */
 static int write_ready(lib_core *core)
 {
     int64_t at = core->saying.size, last = 0;
@@ -305,7 +307,7 @@ int lib_core_speak(lib_core *core, double now, bool idle)
     return lib_root_speak(core, idle);
 }
 
-/* ---- what comes up ----------------------------------------------------------------------------------------------------- */
+/* ---- what comes up ------------------------------------------------------------------------------------- */
 
 /* [number of words, words..., (slot + 1, contributors)..., 0] */
 int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slot_visit *visit)
@@ -325,7 +327,8 @@ int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slo
                 contributors = lib_take_number(from);
                 exception = lib_take_number(from);
             }
-            if (!from->bad) KOLO_TRY(each(core, s < core->c.capacity ? core->slot[s] : NULL, s, contributors, visit));
+            if (!from->bad)
+                KOLO_TRY(each(core, s < core->c.capacity ? core->slot[s] : NULL, s, contributors, visit));
             if (from->bad) return 0;
         }
     if (exception) from->bad = true;
@@ -343,7 +346,8 @@ static int hear_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contribu
 
 static int hear_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
 {
-    return lib_read_slots(core, edge->members, hear_slot, &(lib_slot_visit){.from = from, .edge = edge, .seen = seen});
+    return lib_read_slots(core, edge->members, hear_slot,
+                          &(lib_slot_visit){.from = from, .edge = edge, .seen = seen});
 }
 
 static int hear_item(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)

@@ -28,7 +28,8 @@ int64_t lib_row_numbers(enum kolo_collective what, int members)
     }
 }
 
-/* Rows for every member, as the request says or implies: by scatter's root, and by everybody in an alltoall. */
+/* Rows for every member, as the request says or implies: by scatter's root, and by everybody in an
+ * alltoall. */
 static int write_splits(lib_bytes *to, const kolo_request *r, int members)
 {
     int64_t rows = r->dims ? r->dim[0] : 1;
@@ -41,7 +42,8 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
 {
     const kolo_request *r = &entry->r;
     char text[256] = "";
-    bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me) || lib_describes_part(r, members));
+    bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me) ||
+                                    lib_describes_part(r, members));
     bool compressed = r->compression && *r->compression;
     wire_want want = {.signature = lib_signature(entry),
                       .rows = r->what == KOLO_SCATTER ? lib_awaits(r, me, members) : r->rows,
@@ -103,7 +105,7 @@ static int read_want(lib_want *want, lib_bytes *key, lib_reader *from)
     return lib_put_text(key, name, length);
 }
 
-int lib_read_wants(lib_wants *wants, lib_reader *from)
+int lib_read_wants(lib_descriptors *wants, lib_reader *from)
 {
     int64_t bytes = lib_take_number(from);
     const void *data = bytes >= 8 ? lib_take(from, (size_t)bytes) : NULL;
@@ -112,7 +114,7 @@ int lib_read_wants(lib_wants *wants, lib_reader *from)
     return data ? lib_fill_wants(wants, data, (size_t)bytes) : lib_reader_end(from);
 }
 
-int lib_fill_wants(lib_wants *wants, const void *data, size_t bytes)
+int lib_fill_wants(lib_descriptors *wants, const void *data, size_t bytes)
 {
     wants->wants = 0;
     wants->bytes.size = wants->key.size = 0;
@@ -127,17 +129,19 @@ int lib_fill_wants(lib_wants *wants, const void *data, size_t bytes)
     return lib_reader_end(&own);
 }
 
-void lib_wants_free(lib_wants *wants)
+void lib_descriptors_free(lib_descriptors *wants)
 {
     free(wants->want);
     lib_bytes_free(&wants->bytes);
     lib_bytes_free(&wants->key);
-    *wants = (lib_wants){0};
+    *wants = (lib_descriptors){0};
 }
 
-bool lib_wants_equal(const lib_wants *left, const lib_wants *right)
+bool lib_descriptors_equal(const lib_descriptors *left, const lib_descriptors *right)
 {
-    if (left->wants != right->wants || left->key.size != right->key.size || memcmp(left->key.data, right->key.data, (size_t)left->key.size) != 0) return false;
+    if (left->wants != right->wants || left->key.size != right->key.size ||
+        memcmp(left->key.data, right->key.data, (size_t)left->key.size) != 0)
+        return false;
     for (int64_t i = 0; i < left->wants; i++)
         if (left->want[i].signature != right->want[i].signature) return false;
     return true;
@@ -146,6 +150,7 @@ bool lib_wants_equal(const lib_wants *left, const lib_wants *right)
 int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries)
 {
     key->size = 0;
-    for (int64_t i = 0; i < entries; i++) KOLO_TRY(lib_put_text(key, entry[i]->r.name, strlen(entry[i]->r.name)));
+    for (int64_t i = 0; i < entries; i++)
+        KOLO_TRY(lib_put_text(key, entry[i]->r.name, strlen(entry[i]->r.name)));
     return 0;
 }

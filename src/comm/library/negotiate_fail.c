@@ -10,7 +10,10 @@
 
 enum { TEXT_MAX = 3200, KIND_MAX = 760, KINDS_SHOWN = 6 };
 
-static int rank_of(const lib_core *core, int member) { return core->c.rank_of ? core->c.rank_of[member] : member; }
+static int rank_of(const lib_core *core, int member)
+{
+    return core->c.rank_of ? core->c.rank_of[member] : member;
+}
 
 void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes)
 {
@@ -20,13 +23,15 @@ void lib_write_ranks(const lib_core *core, const int *of, int value, char *text,
     for (int m = 0, end; m < core->c.members; m = end) {
         end = m + 1;
         if (of[m] != value) continue;
-        while (end < core->c.members && of[end] == value && rank_of(core, end) == rank_of(core, end - 1) + 1) end++;
+        while (end < core->c.members && of[end] == value && rank_of(core, end) == rank_of(core, end - 1) + 1)
+            end++;
         count += end - m;
         if (at > sizeof list - 40) {
             if (!shown++) snprintf(list + at, sizeof list - at, ", ...");
             continue;
         }
-        at += (size_t)snprintf(list + at, sizeof list - at, end - m > 1 ? "%s%d-%d" : "%s%d", at ? ", " : "", rank_of(core, m), rank_of(core, end - 1));
+        at += (size_t)snprintf(list + at, sizeof list - at, end - m > 1 ? "%s%d-%d" : "%s%d", at ? ", " : "",
+                               rank_of(core, m), rank_of(core, end - 1));
     }
     snprintf(text, bytes, "%s %s", count == 1 ? "rank" : "ranks", list);
 }
@@ -68,14 +73,14 @@ static int put_owing(lib_core *core, lib_name *name, const char *text)
     memcpy(urgent->data + at, &owing, sizeof owing);
     free(name->text);
     name->text = kolo_strdup(text);
-    return name->text ? 0 : KOLO_ECONFIG;
+    return name->text ? 0 : KOLO_ENOMEM;
 }
 
 int lib_root_fail(lib_core *core, lib_name *name, const char *text)
 {
     int members = core->c.members, rc;
     lib_claim **claim = kolo_alloc((size_t)members * sizeof *claim);
-    if (!claim) return KOLO_ECONFIG;
+    if (!claim) return KOLO_ENOMEM;
     memcpy(claim, name->by, (size_t)members * sizeof *claim);
     name->failed = core->seen + 1;
     for (int m = 0; m < members; m++)
@@ -103,7 +108,7 @@ static void pay(lib_core *core, lib_name *name, int member)
 
 int lib_root_fail_owed(lib_core *core, lib_claim *claim, uint64_t seen, bool *over)
 {
-    const lib_wants *wants = &claim->wants;
+    const lib_descriptors *wants = &claim->wants;
     const lib_name *owed = NULL;
     bool old = false;
     int rc = 0;
@@ -127,7 +132,7 @@ int lib_root_fail_owed(lib_core *core, lib_claim *claim, uint64_t seen, bool *ov
     return rc;
 }
 
-int lib_root_fail_paid(lib_core *core, int member, lib_reader *from)
+int lib_root_fail_acknowledged(lib_core *core, int member, lib_reader *from)
 {
     const char *text = lib_take_text(from, NULL);
     lib_name *name = lib_root_name(core, text, false, NULL);
@@ -135,7 +140,7 @@ int lib_root_fail_paid(lib_core *core, int member, lib_reader *from)
     return 0;
 }
 
-/* ---- texts ---------------------------------------------------------------------------------------------------------------- */
+/* ---- texts --------------------------------------------------------------------------------------------- */
 
 static const lib_want *want_of(const char *name, const lib_claim *claim)
 {
@@ -147,13 +152,15 @@ static const lib_want *want_of(const char *name, const lib_claim *claim)
 /* What differs may be another name of a bundle, if all have brought the same names. */
 static const char *differing(const lib_core *core, const lib_name *name)
 {
-    const lib_wants *first = NULL;
+    const lib_descriptors *first = NULL;
     const char *found = NULL;
     for (int m = 0; m < core->c.members; m++) {
-        const lib_wants *wants = name->by[m] ? &name->by[m]->wants : first;
+        const lib_descriptors *wants = name->by[m] ? &name->by[m]->wants : first;
         if (!first) first = wants;
         if (wants == first) continue;
-        if (wants->key.size != first->key.size || memcmp(wants->key.data, first->key.data, (size_t)first->key.size) != 0) return name->name.data + 8;
+        if (wants->key.size != first->key.size ||
+            memcmp(wants->key.data, first->key.data, (size_t)first->key.size) != 0)
+            return name->name.data + 8;
         for (int64_t i = 0; i < first->wants && !found; i++)
             if (wants->want[i].signature != first->want[i].signature) found = first->want[i].r.name;
     }
@@ -168,13 +175,16 @@ static size_t add_brought(const char *name, const lib_claim *claim, char *text, 
     int shown = 0;
     for (int64_t i = 0; i < claim->wants.wants && at < bytes && shown < 4; i++)
         if (strcmp(claim->wants.want[i].r.name, name) != 0)
-            at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "", claim->wants.want[i].r.name);
-    if (at < bytes) at += (size_t)snprintf(text + at, bytes - at, claim->wants.wants - 1 > shown ? ", ...)" : ")");
+            at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "",
+                                   claim->wants.want[i].r.name);
+    if (at < bytes)
+        at += (size_t)snprintf(text + at, bytes - at, claim->wants.wants - 1 > shown ? ", ...)" : ")");
     return at;
 }
 
 /* Of the first two kinds that say all counts (because their texts do not): where they differ. */
-static void tell_counts(const lib_core *core, const lib_name *name, const char *about, const int *kind, char *text, size_t bytes)
+static void tell_counts(const lib_core *core, const lib_name *name, const char *about, const int *kind,
+                        char *text, size_t bytes)
 {
     const int64_t *first = NULL;
     int whose = 0;
@@ -183,8 +193,9 @@ static void tell_counts(const lib_core *core, const lib_name *name, const char *
         if (!r || !r->splits || !lib_gathers(r->what)) continue;
         for (int k = 0; first && k < core->c.members; k++)
             if (first[k] != r->splits[k]) {
-                snprintf(text, bytes, "; counts differ first for rank %d: %lld by rank %d, %lld by rank %d", rank_of(core, k), (long long)first[k],
-                         rank_of(core, whose), (long long)r->splits[k], rank_of(core, m));
+                snprintf(text, bytes, "; counts differ first for rank %d: %lld by rank %d, %lld by rank %d",
+                         rank_of(core, k), (long long)first[k], rank_of(core, whose), (long long)r->splits[k],
+                         rank_of(core, m));
                 return;
             }
         if (!first) first = r->splits, whose = m;
@@ -192,7 +203,8 @@ static void tell_counts(const lib_core *core, const lib_name *name, const char *
 }
 
 /* kind[m]: first member that brought the same as m, -1: none */
-static void tell_kinds(const lib_core *core, const lib_name *name, const char *about, const int *kind, char *text, size_t bytes)
+static void tell_kinds(const lib_core *core, const lib_name *name, const char *about, const int *kind,
+                       char *text, size_t bytes)
 {
     char ranks[256];
     int shown = 0, left = 0;
@@ -207,7 +219,9 @@ static void tell_kinds(const lib_core *core, const lib_name *name, const char *a
         at += (size_t)snprintf(text + at, bytes - at, "%s%s brought ", shown++ ? "; " : "", ranks);
         at += add_brought(about, name->by[m], text + at, bytes - at);
     }
-    if (left) at += (size_t)snprintf(text + at, bytes - at, "; %d other%s brought something else again", left, left > 1 ? "s" : "");
+    if (left)
+        at += (size_t)snprintf(text + at, bytes - at, "; %d other%s brought something else again", left,
+                               left > 1 ? "s" : "");
     tell_counts(core, name, about, kind, text + at, bytes - at);
 }
 
@@ -215,16 +229,17 @@ int lib_root_fail_different(lib_core *core, lib_name *name)
 {
     char kinds[TEXT_MAX] = "", text[TEXT_MAX + 400];
     int *kind = kolo_alloc((size_t)core->c.members * sizeof(int));
-    if (!kind) return KOLO_ECONFIG;
+    if (!kind) return KOLO_ENOMEM;
     for (int m = 0; m < core->c.members; m++) {
         kind[m] = -1;
         for (int k = 0; name->by[m] && kind[m] < 0; k++)
-            if (name->by[k] && lib_wants_equal(&name->by[k]->wants, &name->by[m]->wants)) kind[m] = k;
+            if (name->by[k] && lib_descriptors_equal(&name->by[k]->wants, &name->by[m]->wants)) kind[m] = k;
     }
     const char *about = differing(core, name);
     tell_kinds(core, name, about, kind, kinds, sizeof kinds);
     free(kind);
-    snprintf(text, sizeof text, "\"%.200s\" is not the same on all ranks of group %d: %s", about, core->c.group, kinds);
+    snprintf(text, sizeof text, "\"%.200s\" is not the same on all ranks of group %d: %s", about,
+             core->c.group, kinds);
     return lib_root_fail(core, name, text);
 }
 
@@ -232,13 +247,14 @@ int lib_root_fail_joined(lib_core *core, lib_name *name)
 {
     char ranks[256], text[800];
     int *joined = kolo_alloc((size_t)core->c.members * sizeof(int)), m = 0;
-    if (!joined) return KOLO_ECONFIG;
+    if (!joined) return KOLO_ENOMEM;
     for (int i = 0; i < core->c.members; i++) joined[i] = core->root->joined[i] && !name->by[i];
     lib_write_ranks(core, joined, 1, ranks, sizeof ranks);
     free(joined);
     while (!name->by[m]) m++;
-    snprintf(text, sizeof text, "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only", name->name.data + 8,
-             want_of(name->name.data + 8, name->by[m])->text, ranks, core->c.group);
+    snprintf(text, sizeof text,
+             "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only",
+             name->name.data + 8, want_of(name->name.data + 8, name->by[m])->text, ranks, core->c.group);
     return lib_root_fail(core, name, text);
 }
 
@@ -247,7 +263,7 @@ int lib_root_fail_fault(lib_core *core, lib_name *name)
     char text[800];
     int m = 0;
     while (!name->by[m]) m++;
-    const lib_wants *wants = &name->by[m]->wants;
+    const lib_descriptors *wants = &name->by[m]->wants;
     int64_t i = 0;
     while (!wants->want[i].faulty) i++;
     snprintf(text, sizeof text, "\"%.200s\": %.400s", wants->want[i].r.name, wants->want[i].text);

@@ -1,5 +1,6 @@
-/* An edge of the tree: messages of any length to and from one member, in order, over two lanes of the router. A frame is a head of fixed length and,
- * where that does not hold all, the rest; it carries all messages that were waiting. */
+/* An edge of the tree: messages of any length to and from one member, in order, over two lanes of the
+ * router. A frame is a head of fixed length and, where that does not hold all, the rest; it carries all
+ * messages that were waiting. */
 #include "comm/library/negotiate_line.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static int post_head(lib_line *line)
 int lib_line_open(lib_line **out, comm_router *router, int rank, int tag)
 {
     lib_line *line = *out = kolo_alloc(sizeof *line);
-    if (!line) return KOLO_ECONFIG;
+    if (!line) return KOLO_ENOMEM;
     line->rank = rank;
     line->tag = tag;
     line->open = true;
@@ -79,7 +80,9 @@ int lib_line_send(lib_line *line)
     comm_routed.reset(line->out);
     line->sends = true;
     KOLO_TRY(comm_routed.send(line->out, line->rank, line->tag, line->head_out, HEAD, 1));
-    if (bytes > INLINE) KOLO_TRY(comm_routed.send(line->out, line->rank, line->tag, line->sending.data + INLINE, bytes - INLINE, 1));
+    if (bytes > INLINE)
+        KOLO_TRY(comm_routed.send(line->out, line->rank, line->tag, line->sending.data + INLINE,
+                                  bytes - INLINE, 1));
     int rc = comm_routed.done(line->out, bytes > INLINE);
     if (rc > 0) line->sends = false;
     return rc;
@@ -101,14 +104,17 @@ static int take_frame(lib_line *line)
     if (rc <= 0) return rc;
     int64_t bytes = frame_bytes(line);
     if (!line->rest_posted) {
-        if (bytes < 8 || bytes % 8) return kolo_fail(KOLO_EINTERNAL, "comm: a frame of %ld bytes from rank %d", (long)bytes, line->rank);
+        if (bytes < 8 || bytes % 8)
+            return kolo_fail(KOLO_EINTERNAL, "comm: a frame of %ld bytes from rank %d", (long)bytes,
+                             line->rank);
         line->rest_in.size = 0;
         KOLO_TRY(lib_put(&line->rest_in, NULL, (size_t)bytes));
         memcpy(line->rest_in.data, line->head_in + 8, (size_t)(bytes < INLINE ? bytes : INLINE));
     }
     if (!line->rest_posted && bytes > INLINE) {
         line->rest_posted = true;
-        KOLO_TRY(comm_routed.receive(line->in, line->rank, line->tag, line->rest_in.data + INLINE, bytes - INLINE, 1));
+        KOLO_TRY(comm_routed.receive(line->in, line->rank, line->tag, line->rest_in.data + INLINE,
+                                     bytes - INLINE, 1));
         rc = comm_routed.done(line->in, 1);
         if (rc <= 0) return rc;
     }

@@ -11,7 +11,7 @@
 int lib_root_open(lib_core *core)
 {
     lib_root *root = core->root = kolo_alloc(sizeof *root);
-    if (!root) return KOLO_ECONFIG;
+    if (!root) return KOLO_ENOMEM;
     root->ready_end = &root->ready;
     root->taken = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
     root->joined = kolo_alloc((size_t)core->c.members * sizeof(bool));
@@ -20,12 +20,12 @@ int lib_root_open(lib_core *core)
     root->fusion_bytes = core->c.fusion_bytes;
     root->cycle = core->c.cycle;
     lib_tune_begin(&root->tune, root->fusion_bytes, root->cycle);
-    return root->taken && root->joined && root->answer ? 0 : KOLO_ECONFIG;
+    return root->taken && root->joined && root->answer ? 0 : KOLO_ENOMEM;
 }
 
 static void claim_free(lib_claim *claim)
 {
-    lib_wants_free(&claim->wants);
+    lib_descriptors_free(&claim->wants);
     free(claim);
 }
 
@@ -63,7 +63,7 @@ void lib_root_close(lib_core *core)
     free(root);
 }
 
-/* ---- names and claims --------------------------------------------------------------------------------------------------- */
+/* ---- names and claims ---------------------------------------------------------------------------------- */
 
 static lib_name *name_make(lib_core *core, const char *text, size_t length, uint64_t hash)
 {
@@ -84,7 +84,8 @@ static lib_name *name_make(lib_core *core, const char *text, size_t length, uint
         root->spare_names = name;
     }
     name->name.size = 0;
-    if (lib_put_text(&name->name, text, length) < 0 || lib_map_add(&root->names, &name->link, hash) < 0) return NULL;
+    if (lib_put_text(&name->name, text, length) < 0 || lib_map_add(&root->names, &name->link, hash) < 0)
+        return NULL;
     root->spare_names = name->after;
     name->after = NULL;
     name->made = core->seen;
@@ -101,7 +102,7 @@ lib_name *lib_root_name(lib_core *core, const char *text, bool make, int *rc)
     for (lib_link *link = lib_map_find(&core->root->names, hash); link; link = lib_map_again(link))
         if (strcmp(((lib_name *)link)->name.data + 8, text) == 0) return (lib_name *)link;
     lib_name *name = make ? name_make(core, text, length, hash) : NULL;
-    if (make && !name) *rc = KOLO_ECONFIG;
+    if (make && !name) *rc = KOLO_ENOMEM;
     return name;
 }
 
@@ -111,8 +112,11 @@ void lib_root_name_drop(lib_root *root, lib_name *name, int members)
     *(name->before ? &name->before->after : &root->first) = name->after;
     *(name->after ? &name->after->before : &root->last) = name->before;
     free(name->text);
-    *name =
-        (lib_name){.after = root->spare_names, .name = {name->name.data, 0, name->name.capacity}, .by = name->by, .owes = name->owes, .killed = name->killed};
+    *name = (lib_name){.after = root->spare_names,
+                       .name = {name->name.data, 0, name->name.capacity},
+                       .by = name->by,
+                       .owes = name->owes,
+                       .killed = name->killed};
     memset(name->by, 0, (size_t)members * (sizeof(lib_claim *) + sizeof(int) + sizeof(bool)));
     root->spare_names = name;
 }
@@ -134,7 +138,7 @@ static int doom(lib_core *core, lib_slot *slot)
     return lib_put_number(&core->root->urgent, slot->number);
 }
 
-static bool shares_name(const lib_wants *a, const lib_wants *b)
+static bool shares_name(const lib_descriptors *a, const lib_descriptors *b)
 {
     for (int64_t i = 0; i < a->wants; i++)
         for (int64_t j = 0; j < b->wants; j++)
@@ -142,7 +146,7 @@ static bool shares_name(const lib_wants *a, const lib_wants *b)
     return false;
 }
 
-int lib_root_doom(lib_core *core, const lib_wants *wants)
+int lib_root_doom(lib_core *core, const lib_descriptors *wants)
 {
     int64_t number;
     lib_bytes *key = &core->root->key;
@@ -155,15 +159,17 @@ int lib_root_doom(lib_core *core, const lib_wants *wants)
     }
     for (int64_t i = 0; i < core->c.capacity && core->bundles; i++) {
         lib_slot *slot = core->slot[i];
-        if (slot && slot->used && slot->wants.wants > 1 && shares_name(&slot->wants, wants)) KOLO_TRY(doom(core, slot));
+        if (slot && slot->used && slot->wants.wants > 1 && shares_name(&slot->wants, wants))
+            KOLO_TRY(doom(core, slot));
     }
     return 0;
 }
 
-static bool complete(const lib_core *core, const lib_name *name)
+static bool negotiate_root_complete(const lib_core *core, const lib_name *name)
 {
     int there = name->claimed;
-    for (int m = 0; core->root->joins && m < core->c.members; m++) there += core->root->joined[m] && !name->by[m];
+    for (int m = 0; core->root->joins && m < core->c.members; m++)
+        there += core->root->joined[m] && !name->by[m];
     return name->claimed && there == core->c.members;
 }
 
@@ -174,7 +180,7 @@ static int ready_add(lib_core *core, int64_t slot, lib_claim *const *by, int con
     size_t n = (size_t)core->c.members;
     if (ready) root->spare_ready = ready->next;
     else ready = kolo_alloc(sizeof *ready + n * sizeof(lib_claim *));
-    if (!ready) return KOLO_ECONFIG;
+    if (!ready) return KOLO_ENOMEM;
     *ready = (lib_ready){.slot = slot, .by = (lib_claim **)(ready + 1), .contributors = contributors};
     if (by) memcpy(ready->by, by, n * sizeof *by);
     for (size_t m = 0; by && m < n; m++)
@@ -183,7 +189,8 @@ static int ready_add(lib_core *core, int64_t slot, lib_claim *const *by, int con
     *root->ready_end = ready;
     root->ready_end = &ready->next;
     if (core->c.fixed_order) {
-        lib_unit *mine = slot >= 0 ? core->slot[slot]->mine : lib_unit_named(core, ready->any->wants.want[0].r.name);
+        lib_bundle *mine =
+            slot >= 0 ? core->slot[slot]->mine : lib_bundle_named(core, ready->any->wants.want[0].r.name);
         if (mine) mine->ready = ready;
     }
     return 0;
@@ -195,24 +202,26 @@ int lib_root_ready_slot(lib_core *core, int64_t slot)
     bool other = false;
     if (s->doomed) return 0;
     for (int64_t i = 0; i < s->wants.wants; i++) other |= s->wants.want[i].r.what != KOLO_ALLREDUCE;
-    if (other && s->contributors < core->c.members) return doom(core, core->slot[slot]); /* claims tell who joined */
+    /* claims tell who joined */
+    if (other && s->contributors < core->c.members) return doom(core, core->slot[slot]);
     return ready_add(core, slot, NULL, (int)s->contributors);
 }
 
 /* Everybody has claimed the name, or joined. */
-static int judge(lib_core *core, lib_name *name)
+static int negotiate_root_judge(lib_core *core, lib_name *name)
 {
     lib_root *root = core->root;
     const lib_claim *any = NULL;
     bool different = false, faulty = false, other = false;
     for (int m = 0; m < core->c.members; m++) {
         if (!name->by[m]) continue;
-        if (any) different |= !lib_wants_equal(&any->wants, &name->by[m]->wants);
+        if (any) different |= !lib_descriptors_equal(&any->wants, &name->by[m]->wants);
         else any = name->by[m];
     }
     for (int64_t i = 0; i < any->wants.wants && !different; i++) {
         const lib_name *also = lib_root_name(core, any->wants.want[i].r.name, false, NULL);
-        different |= also->claimed != name->claimed; /* somebody who has joined had brought only part of a bundle */
+        /* somebody who has joined had brought only part of a bundle */
+        different |= also->claimed != name->claimed;
         faulty |= any->wants.want[i].faulty;
         other |= any->wants.want[i].r.what != KOLO_ALLREDUCE;
     }
@@ -232,8 +241,8 @@ static int judge(lib_core *core, lib_name *name)
 static int review(lib_core *core)
 {
     for (lib_name *name = core->root->first; name;) {
-        bool judged = complete(core, name);
-        if (judged) KOLO_TRY(judge(core, name));
+        bool judged = negotiate_root_complete(core, name);
+        if (judged) KOLO_TRY(negotiate_root_judge(core, name));
         name = judged ? core->root->first : name->after;
     }
     return 0;
@@ -245,7 +254,7 @@ static int hear_claim(lib_core *core, int member, uint64_t seen, lib_reader *fro
     lib_claim *claim = root->spare_claims;
     if (claim) root->spare_claims = claim->next;
     else claim = kolo_alloc(sizeof *claim);
-    if (!claim) return KOLO_ECONFIG;
+    if (!claim) return KOLO_ENOMEM;
     claim->free = false;
     claim->member = member;
     int rc = lib_read_wants(&claim->wants, from);
@@ -261,9 +270,9 @@ static int hear_claim(lib_core *core, int member, uint64_t seen, lib_reader *fro
         if (name->by[member]) return from->bad = true, 0;
         name->by[member] = claim;
         name->claimed++;
-        if (!ripe && complete(core, name)) ripe = name;
+        if (!ripe && negotiate_root_complete(core, name)) ripe = name;
     }
-    return ripe ? judge(core, ripe) : 0;
+    return ripe ? negotiate_root_judge(core, ripe) : 0;
 }
 
 static int hear_join(lib_core *core, int member)
@@ -287,7 +296,7 @@ int lib_root_item(lib_core *core, enum lib_item kind, lib_reader *from)
     int64_t bytes = lib_take_number(from);
     switch (kind) {
     case LIB_JOIN: return hear_join(core, (int)member);
-    case LIB_PAID: return lib_root_fail_paid(core, (int)member, from);
+    case LIB_ACKNOWLEDGED: return lib_root_fail_acknowledged(core, (int)member, from);
     case LIB_ANSWER: return lib_stall_heard(core, (int)member, number, bytes, from);
     case LIB_STALLED: core->root->ask = true; return 0;
     default: from->bad = true; return 0;

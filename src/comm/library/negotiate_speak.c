@@ -40,7 +40,8 @@ static int put_drop(lib_core *core, lib_slot *old)
 {
     if (!core->root->evicted)
         kolo_log(KOLO_LOG_INFO,
-                 "comm: group %d knows more than %ld names, or %d MiB of them; the longest unused are forgotten; KOLO_COMM_CACHE "
+                 "comm: group %d knows more than %ld names, or %d MiB of them; the longest unused are "
+                 "forgotten; KOLO_COMM_CACHE "
                  "allows more",
                  core->c.group, (long)core->c.capacity, LIB_REMEMBERED >> 20);
     core->root->evicted = old->doomed = true;
@@ -51,18 +52,20 @@ static int put_drop(lib_core *core, lib_slot *old)
 }
 
 /* The slot that the name gets, after the end of those for whom there is no room then; *number = -1: none. */
-static int put_slot(lib_core *core, const lib_wants *wants, int64_t *number)
+static int put_slot(lib_core *core, const lib_descriptors *wants, int64_t *number)
 {
     lib_root *root = core->root;
     int64_t bytes = wants->bytes.size, last = -1;
     bool worth = core->c.capacity > 0 && bytes <= LIB_REMEMBERED / 4;
     *number = -1;
     for (int64_t i = 0; i < wants->wants; i++) worth &= !lib_has_rows(wants->want[i].r.what);
-    while (worth && root->room < bytes && (last = lib_slot_choose(core, root->taken, false)) >= 0) KOLO_TRY(put_drop(core, core->slot[last]));
+    while (worth && root->room < bytes && (last = lib_slot_choose(core, root->taken, false)) >= 0)
+        KOLO_TRY(put_drop(core, core->slot[last]));
     if (!worth || root->room < bytes) return 0;
     *number = last >= 0 ? last : lib_slot_choose(core, root->taken, true);
     if (*number < 0) return 0;
-    if (last < 0 && core->slot[*number] && core->slot[*number]->used) KOLO_TRY(put_drop(core, core->slot[*number]));
+    if (last < 0 && core->slot[*number] && core->slot[*number]->used)
+        KOLO_TRY(put_drop(core, core->slot[*number]));
     lib_bit_set(root->taken, *number);
     root->room -= bytes;
     return 0;
@@ -91,7 +94,7 @@ static int put_rows(lib_core *core, const lib_ready *ready)
 
 static int put_new(lib_core *core, const lib_ready *ready)
 {
-    const lib_wants *wants = &ready->any->wants;
+    const lib_descriptors *wants = &ready->any->wants;
     int64_t slot;
     KOLO_TRY(put_slot(core, wants, &slot));
     KOLO_TRY(lib_put_number(&core->down, LIB_NEW));
@@ -119,13 +122,14 @@ static int put_ready(lib_core *core, lib_ready *list)
     return 0;
 }
 
-/* Only what the coordinator submitted first, as far as all are ready; what it has not submitted (it has joined) is not held back. */
+/* Only what the coordinator submitted first, as far as all are ready; what it has not submitted (it has
+ * joined) is not held back. */
 static int put_ready_fixed(lib_core *core)
 {
     lib_root *root = core->root;
     lib_ready *wait = NULL, **wait_end = &wait, *go = NULL, **go_end = &go;
-    for (lib_unit *unit = core->first; unit && unit->ready; unit = unit->after) unit->ready->goes = true;
-    for (lib_unit *unit = core->first; unit; unit = unit->after)
+    for (lib_bundle *unit = core->first; unit && unit->ready; unit = unit->after) unit->ready->goes = true;
+    for (lib_bundle *unit = core->first; unit; unit = unit->after)
         if (unit->ready) unit->ready->held = true;
     for (lib_ready *r = root->ready, *next; r; r = next) {
         next = r->next;
@@ -135,7 +139,7 @@ static int put_ready_fixed(lib_core *core)
         **end = r;
         *end = &r->next;
     }
-    for (lib_unit *unit = core->first; unit && unit->ready; unit = unit->after) {
+    for (lib_bundle *unit = core->first; unit && unit->ready; unit = unit->after) {
         *go_end = unit->ready;
         go_end = &unit->ready->next;
         unit->ready = NULL;
@@ -192,15 +196,19 @@ static void tune(lib_core *core)
     if (!slot || !slot->used) {
         root->step_slot = -1;
         for (int64_t i = 0; i < core->c.capacity && root->step_slot < 0; i++)
-            if (core->slot[i] && core->slot[i]->used && core->slot[i]->begun == core->seen) root->step_slot = i;
+            if (core->slot[i] && core->slot[i]->used && core->slot[i]->begun == core->seen)
+                root->step_slot = i;
     }
     bool step = slot && slot->used && slot->begun == core->seen;
     if (!lib_tune_note(&root->tune, bytes, step, core->now)) return;
     root->fusion_bytes = lib_tune_fusion(&root->tune);
     root->cycle = lib_tune_cycle(&root->tune);
     if (root->tune.settled)
-        kolo_log(KOLO_LOG_INFO, "comm: group %d settled on KOLO_COMM_FUSION=%zu KOLO_COMM_CYCLE=%g: steps of %.3g s, %.3g GB/s", core->c.group,
-                 root->fusion_bytes, root->cycle, root->tune.best_step, root->tune.best_score * 1e-9);
+        kolo_log(
+            KOLO_LOG_INFO,
+            "comm: group %d settled on KOLO_COMM_FUSION=%zu KOLO_COMM_CYCLE=%g: steps of %.3g s, %.3g GB/s",
+            core->c.group, root->fusion_bytes, root->cycle, root->tune.best_step,
+            root->tune.best_score * 1e-9);
 }
 
 int lib_root_speak(lib_core *core, bool idle)

@@ -7,12 +7,14 @@
 #include "comm/library/library.h"
 
 enum {
-    LIB_TRACKS = 2,    /* batches of one stream under way at a time; batch number i is carried by track i mod LIB_TRACKS on every member */
+    /* batches of one stream under way at a time; batch number i is carried by track i mod
+     * LIB_TRACKS on every member */
+    LIB_TRACKS = 2,
     LIB_CHANNELS = 16, /* lanes of a group */
     LIB_TEXT = 256,    /* of one rank in a message about requests that do not match */
 };
 
-/* ---- entries.c ---------------------------------------------------------------------------------------------------------- */
+/* ---- entries.c ----------------------------------------------------------------------------------------- */
 
 int lib_entries_open(kolo_world *world);
 void lib_entries_close(kolo_world *world);
@@ -27,27 +29,32 @@ void lib_entries_fail(kolo_world *world, int status, const char *text);
 /* The library's memory for an entry's result; kept from use to use. */
 int lib_entry_memory(lib_entry *entry, size_t bytes, void **memory);
 
-/* ---- submit.c ----------------------------------------------------------------------------------------------------------- */
+/* ---- submit.c ------------------------------------------------------------------------------------------ */
 
-/* What is wrong with a request in itself, in a few words; text[0] = 0: nothing. Returns whether its vectors lie in a GPU's memory. */
+/* What is wrong with a request in itself, in a few words; text[0] = 0: nothing. Returns whether its vectors
+ * lie in a GPU's memory. */
 bool lib_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
 int64_t lib_elements(const kolo_request *request, int from); /* product of the dimensions from `from` on */
-#define LIB_BYTES_MAX ((int64_t)1 << 56)                     /* that addresses of any machine can tell apart */
-bool lib_fits_dense(const kolo_request *request);            /* of a sparse one: memory for all rows may exist */
+/* that addresses of any machine can tell apart */
+#define LIB_BYTES_MAX ((int64_t)1 << 56)
+/* of a sparse one: memory for all rows may exist */
+bool lib_fits_dense(const kolo_request *request);
 /* Submits one that the library itself made or that lib_check has seen; world->lock is not held. */
 int lib_check_group(const kolo_group *group);
-kolo_request lib_plain(const kolo_request *request); /* with factors that are numbers, and no compression that is none */
+/* with factors that are numbers, and no compression that is none */
+kolo_request lib_plain(const kolo_request *request);
 int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **entry);
-int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **entry); /* without submitting it */
-/* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL; what it points to is the caller's only if the
- * request had its own `out`. */
+/* without submitting it */
+int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **entry);
+/* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL;
+ * what it points to is the caller's only if the request had its own `out`. */
 int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output);
 
-/* ---- blocking.c ------------------------------------------------------------------------------------------------------------ */
+/* ---- blocking.c ---------------------------------------------------------------------------------------- */
 
 void lib_counts_free(struct lib_counts *first);
 
-/* ---- engine.c: turns ------------------------------------------------------------------------------------------------------ */
+/* ---- engine.c: turns ----------------------------------------------------------------------------------- */
 
 int lib_engine_open(kolo_world *world);  /* turns can be taken */
 int lib_engine_start(kolo_world *world); /* and are */
@@ -59,7 +66,8 @@ void lib_turn_give(kolo_world *world);
 /* Something was submitted: its own thread sees to it unless somebody takes turns already. */
 void lib_engine_wake(kolo_world *world);
 void lib_entry_wake(kolo_world *world, lib_entry *entry); /* whoever sleeps until it is complete */
-/* As kolo_test, but takes a turn, if one can be had: for who asks again and again. The library's thread leaves the turns to him until he has not asked for a while. */
+/* As kolo_test, but takes a turn, if one can be had: for who asks again and again. The library's thread
+ * leaves the turns to him until he has not asked for a while. */
 int lib_poll(kolo_world *world, kolo_handle handle);
 /* Takes turns until the entry is complete. */
 void lib_wait(kolo_world *world, lib_entry *entry);
@@ -67,7 +75,7 @@ void lib_wait(kolo_world *world, lib_entry *entry);
 int lib_wait_and_free(kolo_world *world, lib_entry *entry, kolo_output *output);
 bool lib_broken(const kolo_world *world); /* error text set */
 
-/* ---- stream.c: what carries batches ----------------------------------------------------------------------------------------- */
+/* ---- stream.c: what carries batches -------------------------------------------------------------------- */
 
 typedef struct lib_track {
     lib_lane *lane;
@@ -87,26 +95,31 @@ typedef struct lib_stream {
     lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
     int64_t most;                        /* entries that a batch had, rounded up */
     struct lib_cache *schedules;
-    struct lib_gpu *gpu;           /* gpu.h: NULL until a vector on a GPU comes */
-    struct lib_specials *specials; /* Adasum's and the codecs' */
-    int64_t *counts;               /* [counts_room] of Adasum's tensors */
+    struct lib_gpu *gpu;               /* gpu.h: NULL until a vector on a GPU comes */
+    struct lib_codec_states *specials; /* Adasum's and the codecs' */
+    int64_t *counts;                   /* [counts_room] of Adasum's tensors */
     int64_t counts_room;
 } lib_stream;
 
 int lib_stream_lanes(lib_stream **stream, kolo_group *group); /* the turn is held; not collective */
-int lib_stream_pushes(lib_stream *stream, int number);        /* not collective; number: of the stream in its group */
-int lib_stream_join(lib_stream *stream);                      /* collective over the group, of which all have made theirs */
+/* not collective; number: of the stream in its group */
+int lib_stream_pushes(lib_stream *stream, int number);
+/* collective over the group, of which all have made theirs */
+int lib_stream_join(lib_stream *stream);
 void lib_stream_close(lib_stream **stream);
-/* Begins what can begin and carries on what is under way. *work: something is. Returns whether anything moved, or negative: broken. */
+/* Begins what can begin and carries on what is under way. *work: something is. Returns whether anything
+ * moved, or negative: broken. */
 int lib_stream_turn(lib_stream *stream, bool *work);
-/* Appends a batch of one unnamed request. differs: it is known that the members brought different ones; it comes first. */
+/* Appends a batch of one unnamed request. differs: it is known that the members brought different
+ * ones; it comes first. */
 int lib_stream_unnamed(lib_stream *stream, lib_entry *entry, bool differs);
 /* At least so many bytes of the track's stage, in node-shared memory where there is room. */
 int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **stage);
 
-/* ---- execute*.c, meet.c: one batch, step by step ----------------------------------------------------------------------------- */
+/* ---- execute*.c, signature.c: one batch, step by step -------------------------------------------------- */
 
-typedef int (*lib_step)(lib_execution *execution); /* 1: done, execution->step says what comes; 0: not yet; negative: broken */
+/* 1: done, execution->step says what comes; 0: not yet; negative: broken */
+typedef int (*lib_step)(lib_execution *execution);
 
 typedef struct lib_packet {
     uint64_t high, low_not; /* greatest signature, and greatest complement of one */
@@ -139,22 +152,29 @@ struct lib_execution {
     struct lib_execution *next;
 };
 
-static inline const kolo_request *lib_request(const lib_execution *x, int i) { return x->batch.entry[i] ? &x->batch.entry[i]->r : &x->batch.stand_in[i]; }
+static inline const kolo_request *lib_request(const lib_execution *x, int i)
+{
+    return x->batch.entry[i] ? &x->batch.entry[i]->r : &x->batch.stand_in[i];
+}
 
 /* Steps that wait for a run of the track's lane, or for the push; then comes `then`. */
-int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_dtype type, enum kolo_reduce reduce, lib_step then);
-int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type, enum kolo_reduce reduce,
-                     lib_step then);
-int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then);
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_dtype type,
+            enum kolo_reduce reduce, lib_step then);
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input,
+                     size_t width, enum kolo_dtype type, enum kolo_reduce reduce, lib_step then);
+int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how,
+             uint64_t signature, lib_step then);
 /* The end: of one entry, and of the batch. */
 void lib_fail_all(lib_execution *x, int status, const char *text);
 int lib_finish(lib_execution *x); /* a step: what has not failed has succeeded */
-/* Where the result of entry i goes: the caller's memory or the library's, with its shape noted. rows < 0: the shape of the request. */
+/* Where the result of entry i goes: the caller's memory or the library's, with its shape noted. rows < 0: the
+ * shape of the request. */
 int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out);
 
-int lib_meet(lib_execution *x); /* the first step of an unnamed request */
+int lib_signature_check(lib_execution *x); /* the first step of an unnamed request */
 int lib_tell_differences(lib_execution *x);
-int lib_carry(lib_execution *x); /* the first step of a named one, and of an unnamed one when all have brought the same */
+/* the first step of a named one, and of an unnamed one when all have brought the same */
+int lib_carry(lib_execution *x);
 int lib_reduce_all(lib_execution *x);
 int lib_reduce_scatter(lib_execution *x);
 int lib_gather(lib_execution *x); /* allgather too */
@@ -162,57 +182,74 @@ int lib_broadcast(lib_execution *x);
 int lib_scatter(lib_execution *x);
 int lib_alltoall(lib_execution *x);
 int lib_sparse(lib_execution *x);
-/* Rows of every member of entry i of a gather, as told when all met, or as every member knows; and they are noted in the entry. */
+/* Rows of every member of entry i of a gather, as told when all met, or as every member knows; and they
+ * are noted in the entry. */
 const int64_t *lib_rows_of(const lib_execution *x, int i);
 int lib_note_splits(lib_execution *x, int i, const int64_t *rows);
-/* Some ranks have room for other parts than the root of a scatter deals: then the batch has failed on all members. */
+/* Some ranks have room for other parts than the root of a scatter deals: then the batch has
+ * failed on all members. */
 bool lib_scatter_unequal(lib_execution *x);
-int lib_special_allreduce(lib_execution *x);
-void lib_specials_free(struct lib_specials **specials);
-/* All requests of the batch, one behind the other, as `type` on the stage (x->work), with prescale; and a step that brings the sums back, divided and scaled. */
+int lib_codec_state_allreduce(lib_execution *x);
+void lib_codec_states_free(struct lib_codec_states **specials);
+/* All requests of the batch, one behind the other, as `type` on the stage (x->work), with prescale; and a
+ * step that brings the sums back, divided and scaled. */
 int lib_pack(lib_execution *x, enum kolo_dtype type);
 int lib_unpack(lib_execution *x);
 /* Reduced element by element as it is. */
-static inline bool lib_pushes(const kolo_request *r) { return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression; }
-/* An allreduce of so many elements in this group: by the push, or by a schedule? The same on all members that bring the same. */
+static inline bool lib_pushes(const kolo_request *r)
+{
+    return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression;
+}
+/* An allreduce of so many elements in this group: by the push, or by a schedule? The same on all members
+ * that bring the same. */
 bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count);
 comm_folding lib_folding(const kolo_request *request, int64_t contributors);
 /* First row of part i of `rows` cut into `parts`: the first (rows mod parts) have one more. */
-static inline int64_t lib_cut(int64_t rows, int parts, int i) { return rows / parts * i + (rows % parts < i ? rows % parts : i); }
+static inline int64_t lib_cut(int64_t rows, int parts, int i)
+{
+    return rows / parts * i + (rows % parts < i ? rows % parts : i);
+}
 
-/* ---- schedules.c ----------------------------------------------------------------------------------------------------------- */
+/* ---- schedules.c --------------------------------------------------------------------------------------- */
 
-/* The schedule of a problem, made once. Memory of the cache, good until LIB_SCHEDULES others were asked for. */
-int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem, const comm_schedule **schedule, const char **algorithm);
+/* The schedule of a problem, made once. Memory of the cache, good until LIB_SCHEDULES others were asked
+ * for. */
+int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem,
+                 const comm_schedule **schedule, const char **algorithm);
 void lib_schedules_free(struct lib_cache **cache);
 
-/* ---- submit.c, for the library itself ------------------------------------------------------------------------------------------------------------------ */
+/* ---- submit.c, for the library itself ------------------------------------------------------------------ */
 
-/* Collective over the group: all bring the same note, and nobody has a fault; else KOLO_EINPUT on all, with what each brought. */
+/* Collective over the group: all bring the same note, and nobody has a fault; else KOLO_EINPUT on all,
+ * with what each brought. */
 int lib_agree(kolo_group *group, const char *note, const char *fault);
 /* The same; who is not agreed with after so many seconds aborts the world, with this reason. */
 int lib_agree_within(kolo_group *group, const char *note, double seconds, const char *otherwise);
 /* As lib_do, of a request with a note (or NULL), or with a fault ("": none) that can be seen here alone. */
 int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault);
 
-/* ---- world.c, group.c ------------------------------------------------------------------------------------------------------- */
+/* ---- world.c, group.c ---------------------------------------------------------------------------------- */
 
 typedef int (*lib_exchange)(void *of, const void *mine, size_t bytes, void *all);
 /* On a launch that outlives the world. exchange: as comm_router_config's; NULL: the launch's. */
-int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange, void *of);
-/* A group begins in three steps: open makes this rank's part and waits for nobody; when all members know that all have, they join (collective over them; fails when
- * the world is broken), and place it under its id. What some member cannot open all drop: nothing is left of it. Members: ascending. */
+int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config,
+                    lib_exchange exchange, void *of);
+/* A group begins in three steps: open makes this rank's part and waits for nobody; when all members know that
+ * all have, they join (collective over them; fails when the world is broken), and place it under its id. What
+ * some member cannot open all drop: nothing is left of it. Members: ascending. */
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **group);
 int lib_group_join(kolo_group *group);
 void lib_group_place(kolo_group *group);
 void lib_group_drop(kolo_group **group);
 void lib_group_close(kolo_group **group);
-int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note, const char *fault);
+int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count,
+                            const char *note, const char *fault);
 /* Returns when nothing of the group is under way on this rank. */
 void lib_group_drain(kolo_group *group);
 int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked);
 const char *lib_config_method(const kolo_world_config *asked); /* asked, environment or default */
-/* Begins to write events, and compares clocks. Collective over the world, whose ranks have agreed on it. A rank that cannot write compares all the same. */
+/* Begins to write events, and compares clocks. Collective over the world, whose ranks have agreed on it. A
+ * rank that cannot write compares all the same. */
 int lib_timeline_begin(kolo_world *world, const char *folder);
 /* The folder becomes one in it, if it is one: what the trace tells of a break stays. It is owned. */
 void lib_timeline_next(const char **folder);

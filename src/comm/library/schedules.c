@@ -23,26 +23,31 @@ struct lib_cache {
 
 static uint64_t digest_of(const comm_problem *p)
 {
-    uint64_t hash = kolo_hash_word(kolo_hash_word(kolo_hash_word(1, (uint64_t)p->what), (uint64_t)p->root * 2 + p->in_place), (uint64_t)p->count);
+    uint64_t hash = kolo_hash_word(
+        kolo_hash_word(kolo_hash_word(1, (uint64_t)p->what), (uint64_t)p->root * 2 + p->in_place),
+        (uint64_t)p->count);
     hash = kolo_hash_word(hash, p->width * 2 + p->half);
     const int64_t *const lists[] = {p->counts, p->send, p->receive};
     for (int l = 0; l < 3; l++)
-        for (int i = 0; lists[l] && i < p->members; i++) hash = kolo_hash_word(hash, (uint64_t)lists[l][i] + 1);
+        for (int i = 0; lists[l] && i < p->members; i++)
+            hash = kolo_hash_word(hash, (uint64_t)lists[l][i] + 1);
     return hash;
 }
 
 static bool same(const made *m, const comm_problem *p, uint64_t digest)
 {
-    return m->digest == digest && m->problem.what == p->what && m->problem.count == p->count && m->problem.width == p->width && m->problem.root == p->root &&
-           m->problem.in_place == p->in_place && m->problem.half == p->half;
+    return m->digest == digest && m->problem.what == p->what && m->problem.count == p->count &&
+           m->problem.width == p->width && m->problem.root == p->root && m->problem.in_place == p->in_place &&
+           m->problem.half == p->half;
 }
 
-int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem, const comm_schedule **schedule, const char **algorithm)
+int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem,
+                 const comm_schedule **schedule, const char **algorithm)
 {
     struct lib_cache *c = *cache;
     uint64_t digest = digest_of(problem);
     int oldest = 0;
-    if (!c && !(c = *cache = kolo_alloc(sizeof *c))) return KOLO_ECONFIG;
+    if (!c && !(c = *cache = kolo_alloc(sizeof *c))) return KOLO_ENOMEM;
     for (int i = 0; i < c->count; i++) {
         if (same(&c->made[i], problem, digest)) {
             c->made[i].used = ++c->clock;

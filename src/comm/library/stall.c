@@ -1,8 +1,7 @@
-/* Names that some members have submitted and others not, for too long. Whoever waits tells the coordinator, which asks all members what waits there
- * and writes one report. After stall_end such names fail. */
+/* Names that some members have submitted and others not, for too long. Whoever waits tells the coordinator,
+ * which asks all members what waits there and writes one report. After stall_end such names fail. */
 #include "comm/library/negotiate.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,7 @@ int lib_stall_look(lib_core *core)
     double warning = core->c.stall_warning, end = core->c.stall_end, least = warning;
     if (end > 0 && (least <= 0 || end < least)) least = end;
     core->next_look = core->now + (least > 0 ? least / 8 : 60);
-    for (lib_unit *unit = core->first; unit && past(least, core->now - unit->since); unit = unit->after) {
+    for (lib_bundle *unit = core->first; unit && past(least, core->now - unit->since); unit = unit->after) {
         double age = core->now - unit->since;
         late |= (past(warning, age) && !unit->warned) || past(end, age);
         unit->warned |= past(warning, age);
@@ -42,7 +41,7 @@ static int put_answer(const lib_core *core, lib_bytes *to)
     KOLO_TRY(lib_put_text(to, core->finished, strlen(core->finished)));
     KOLO_TRY(lib_put(to, &since, sizeof since));
     KOLO_TRY(lib_put_number(to, core->joined));
-    for (const lib_unit *unit = core->first; unit; unit = unit->after)
+    for (const lib_bundle *unit = core->first; unit; unit = unit->after)
         for (int64_t i = 0; i < unit->entries; i++) {
             double age = core->now - unit->since;
             KOLO_TRY(lib_put_text(to, unit->entry[i]->r.name, strlen(unit->entry[i]->r.name)));
@@ -73,7 +72,7 @@ int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes
     return lib_put(&root->answer[member], data, (size_t)bytes);
 }
 
-/* ---- the report ----------------------------------------------------------------------------------------------------------- */
+/* ---- the report ---------------------------------------------------------------------------------------- */
 
 typedef struct late {
     lib_link link;
@@ -136,7 +135,7 @@ static int gather(lib_core *core, lib_map *map, late **list)
         member_says says = read_answer(&core->root->answer[m]);
         for (const char *name; core->root->answer[m].size && (name = next_name(&says.names, &age));) {
             late *l = late_of(map, list, name, n);
-            if (!l) return KOLO_ECONFIG;
+            if (!l) return KOLO_ENOMEM;
             l->has[m] = 1;
             if (age > l->age) l->age = age;
         }
@@ -159,19 +158,10 @@ static bool still_waits(lib_core *core, const late *l)
         const lib_slot *slot = core->slot[s];
         if (!slot || !slot->used) continue;
         for (int64_t i = 0; i < slot->wants.wants; i++)
-            if (strcmp(slot->wants.want[i].r.name, l->name) == 0) return !lib_bit(core->passed, s) && slot->begun <= core->root->asked_at;
+            if (strcmp(slot->wants.want[i].r.name, l->name) == 0)
+                return !lib_bit(core->passed, s) && slot->begun <= core->root->asked_at;
     }
     return false;
-}
-
-static void add(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(char *text, const char *format, ...)
-{
-    size_t at = strlen(text);
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text + at, REPORT - at, format, list);
-    va_end(list);
 }
 
 static void add_rank(const lib_core *core, int m, char *text)
@@ -179,31 +169,34 @@ static void add_rank(const lib_core *core, int m, char *text)
     const lib_bytes *answer = &core->root->answer[m];
     int rank = core->c.rank_of ? core->c.rank_of[m] : m, shown = 0;
     if (!answer->size) {
-        add(text, "\n  rank %d does not answer", rank);
+        kolo_append(text, REPORT, "\n  rank %d does not answer", rank);
         return;
     }
     member_says says = read_answer(answer);
     double age;
-    add(text, "\n  rank %d (%.100s) ", rank, says.host);
-    if (says.finished[0]) add(text, "finished \"%.100s\" last, %.0f s ago, and ", says.finished, says.since);
-    else add(text, "has finished nothing yet and ");
+    kolo_append(text, REPORT, "\n  rank %d (%.100s) ", rank, says.host);
+    if (says.finished[0])
+        kolo_append(text, REPORT, "finished \"%.100s\" last, %.0f s ago, and ", says.finished, says.since);
+    else kolo_append(text, REPORT, "has finished nothing yet and ");
     for (const char *name; (name = next_name(&says.names, &age));)
-        if (++shown <= NAMES_SHOWN) add(text, "%s\"%.100s\"", shown == 1 ? "waits for " : ", ", name);
-    if (!shown) add(text, "has submitted nothing");
-    else if (shown > NAMES_SHOWN) add(text, " and %d more", shown - NAMES_SHOWN);
+        if (++shown <= NAMES_SHOWN)
+            kolo_append(text, REPORT, "%s\"%.100s\"", shown == 1 ? "waits for " : ", ", name);
+    if (!shown) kolo_append(text, REPORT, "has submitted nothing");
+    else if (shown > NAMES_SHOWN) kolo_append(text, REPORT, " and %d more", shown - NAMES_SHOWN);
 }
 
 static void write_report(const lib_core *core, const late *list, char *text)
 {
     int names = 0, ranks = 0;
     char missing[256];
-    snprintf(text, REPORT, "comm: group %d waits for names that some ranks have not submitted:", core->c.group);
+    snprintf(text, REPORT,
+             "comm: group %d waits for names that some ranks have not submitted:", core->c.group);
     for (const late *l = list; l; l = l->next) {
         if (++names > NAMES_SHOWN) continue;
         lib_write_ranks(core, l->has, 0, missing, sizeof missing);
-        add(text, "\n  \"%.100s\", for %.0f s: missing on %s", l->name, l->age, missing);
+        kolo_append(text, REPORT, "\n  \"%.100s\", for %.0f s: missing on %s", l->name, l->age, missing);
     }
-    if (names > NAMES_SHOWN) add(text, "\n  and %d more", names - NAMES_SHOWN);
+    if (names > NAMES_SHOWN) kolo_append(text, REPORT, "\n  and %d more", names - NAMES_SHOWN);
     for (int m = 0; m < core->c.members; m++) {
         bool lacks = false;
         for (const late *l = list; l; l = l->next) lacks |= !l->has[m];
@@ -216,10 +209,11 @@ static int end_name(lib_core *core, const late *l)
     char missing[256], text[800];
     int rc = 0;
     lib_write_ranks(core, l->has, 0, missing, sizeof missing);
-    snprintf(text, sizeof text, "\"%.200s\" was given up after %.0f s (KOLO_COMM_STALL_END): %s of group %d did not submit it", l->name, l->age, missing,
-             core->c.group);
+    snprintf(text, sizeof text,
+             "\"%.200s\" was given up after %.0f s (KOLO_COMM_STALL_END): %s of group %d did not submit it",
+             l->name, l->age, missing, core->c.group);
     lib_want want = {.r.name = l->name};
-    lib_wants wants = {.want = &want, .wants = 1};
+    lib_descriptors wants = {.want = &want, .wants = 1};
     lib_name *name = lib_root_name(core, l->name, true, &rc);
     if (!name) return rc;
     if (name->failed == core->seen + 1) return 0; /* with others of its bundle */
@@ -237,7 +231,8 @@ static void keep_late(lib_core *core, lib_map *map, late **list)
         next = l->next;
         if ((past(warning, l->age) || past(end, l->age)) && still_waits(core, l)) {
             late **at = &kept;
-            while (*at && ((*at)->age > l->age || ((*at)->age == l->age && strcmp((*at)->name, l->name) < 0))) at = &(*at)->next;
+            while (*at && ((*at)->age > l->age || ((*at)->age == l->age && strcmp((*at)->name, l->name) < 0)))
+                at = &(*at)->next;
             l->next = *at;
             *at = l;
         } else {
@@ -255,7 +250,7 @@ int lib_stall_report(lib_core *core)
     lib_map map = {0};
     late *list = NULL;
     char *text = kolo_alloc(REPORT);
-    int rc = text ? gather(core, &map, &list) : KOLO_ECONFIG;
+    int rc = text ? gather(core, &map, &list) : KOLO_ENOMEM;
     if (rc == 0) keep_late(core, &map, &list);
     if (rc == 0 && list) {
         write_report(core, list, text);

@@ -1,4 +1,5 @@
-/* Streams: the batches of a group in an order that all members share, each carried by the track of its number. */
+/* Streams: the batches of a group in an order that all members share, each carried by the
+ * track of its number. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 int lib_stream_lanes(lib_stream **out, kolo_group *group)
 {
     lib_stream *s = *out = kolo_alloc(sizeof *s);
-    if (!s) return KOLO_ECONFIG;
+    if (!s) return KOLO_ENOMEM;
     s->group = group;
     for (int i = 0; i < LIB_TRACKS; i++) KOLO_TRY(lib_lane_make(&s->track[i].lane, group, 64, 4096));
     return 0;
@@ -19,7 +20,8 @@ int lib_stream_pushes(lib_stream *s, int number)
 {
     kolo_group *g = s->group;
     for (int i = 0; i < LIB_TRACKS && g->one_node && g->size > 1; i++)
-        KOLO_TRY(comm_push_make(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i, g->rank_of, g->size));
+        KOLO_TRY(comm_push_make(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i,
+                                g->rank_of, g->size));
     return 0;
 }
 
@@ -46,7 +48,9 @@ int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **st
         unstage(track, world);
         track->stage_shared = comm_router_alloc(world->router, room, &memory) == 0;
         if (!track->stage_shared && posix_memalign(&memory, KOLO_ALIGN, room) != 0)
-            return kolo_fail(KOLO_ECONFIG, "comm: out of memory for %zu bytes of packed requests; lower KOLO_COMM_FUSION", room);
+            return kolo_fail(KOLO_ENOMEM,
+                             "comm: out of memory for %zu bytes of packed requests; lower KOLO_COMM_FUSION",
+                             room);
         track->stage = memory;
         track->stage_bytes = room;
     }
@@ -90,15 +94,16 @@ void lib_stream_close(lib_stream **out)
     chain_free(s->first);
     chain_free(s->spare);
     lib_schedules_free(&s->schedules);
-    lib_specials_free(&s->specials);
+    lib_codec_states_free(&s->specials);
     free(s->counts);
     free(s);
     *out = NULL;
 }
 
-/* ---- executions -------------------------------------------------------------------------------------------------------------- */
+/* ---- executions ---------------------------------------------------------------------------------------- */
 
-/* Room for as many entries as a batch of the stream ever had: which of them a large one meets is a matter of chance. */
+/* Room for as many entries as a batch of the stream ever had: which of them a large one meets
+ * is a matter of chance. */
 static int make_room(lib_stream *s, lib_execution *x, int entries, bool stand_in)
 {
     if (x->entries_room >= entries && (!stand_in || x->batch.stand_in)) return 0;
@@ -108,7 +113,7 @@ static int make_room(lib_stream *s, lib_execution *x, int entries, bool stand_in
     x->entries_room = s->most;
     x->batch.entry = kolo_alloc((size_t)s->most * sizeof *x->batch.entry);
     x->batch.stand_in = stand_in ? kolo_alloc((size_t)s->most * sizeof *x->batch.stand_in) : NULL;
-    return x->batch.entry && (!stand_in || x->batch.stand_in) ? 0 : KOLO_ECONFIG;
+    return x->batch.entry && (!stand_in || x->batch.stand_in) ? 0 : KOLO_ENOMEM;
 }
 
 /* Some at a time: how many batches wait for their track is a matter of chance, too. */
@@ -116,17 +121,17 @@ static int make_spare(lib_stream *s)
 {
     for (int i = 0; i < 2 * LIB_TRACKS; i++) {
         lib_execution *x = kolo_alloc(sizeof *x);
-        if (!x) return KOLO_ECONFIG;
+        if (!x) return KOLO_ENOMEM;
         x->next = s->spare;
         s->spare = x;
         x->number = kolo_alloc(3 * (size_t)s->group->size * sizeof *x->number);
-        if (!x->number) return KOLO_ECONFIG;
+        if (!x->number) return KOLO_ENOMEM;
         KOLO_TRY(make_room(s, x, 1, false));
     }
     return 0;
 }
 
-static int take(lib_stream *s, int entries, int64_t rows, bool stand_in, lib_execution **out)
+static int stream_take(lib_stream *s, int entries, int64_t rows, bool stand_in, lib_execution **out)
 {
     if (!s->spare) KOLO_TRY(make_spare(s));
     lib_execution *x = *out = s->spare;
@@ -140,7 +145,7 @@ static int take(lib_stream *s, int entries, int64_t rows, bool stand_in, lib_exe
     return 0;
 }
 
-static void append(lib_stream *s, lib_execution *x)
+static void stream_append(lib_stream *s, lib_execution *x)
 {
     if (s->last) s->last->next = x;
     else s->first = x;
@@ -150,7 +155,8 @@ static void append(lib_stream *s, lib_execution *x)
 static int64_t rows_of(const lib_batch *b)
 {
     if (!b->rows) return 0;
-    return b->entries * lib_row_numbers((b->entry[0] ? &b->entry[0]->r : &b->stand_in[0])->what, b->group->size);
+    return b->entries *
+           lib_row_numbers((b->entry[0] ? &b->entry[0]->r : &b->stand_in[0])->what, b->group->size);
 }
 
 static const char *keep_word(char **at, const char *word)
@@ -185,7 +191,7 @@ int lib_execute_begin(const lib_batch *batch)
     lib_stream *s = batch->group->named;
     int64_t rows = rows_of(batch);
     lib_execution *x;
-    KOLO_TRY(take(s, batch->entries, rows, batch->stand_in != NULL, &x));
+    KOLO_TRY(stream_take(s, batch->entries, rows, batch->stand_in != NULL, &x));
     lib_batch *own = &x->batch;
     memcpy(own->entry, batch->entry, (size_t)batch->entries * sizeof *own->entry);
     if (batch->stand_in) KOLO_TRY(keep_stand_ins(x, batch));
@@ -198,14 +204,14 @@ int lib_execute_begin(const lib_batch *batch)
     own->number = batch->number;
     x->step = lib_carry;
     x->met = false;
-    append(s, x);
+    stream_append(s, x);
     return 0;
 }
 
 int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
 {
     lib_execution *x;
-    KOLO_TRY(take(s, 1, lib_row_numbers(entry->r.what, s->group->size), false, &x));
+    KOLO_TRY(stream_take(s, 1, lib_row_numbers(entry->r.what, s->group->size), false, &x));
     x->batch.entry[0] = entry;
     x->batch.group = s->group;
     x->batch.entries = 1;
@@ -213,10 +219,10 @@ int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
     x->batch.contributors = s->group->size;
     x->batch.gpu = entry->gpu;
     x->batch.number = entry->sequence;
-    x->step = differs ? lib_tell_differences : lib_meet;
+    x->step = differs ? lib_tell_differences : lib_signature_check;
     x->met = true;
     if (!differs || !s->first) {
-        append(s, x);
+        stream_append(s, x);
     } else {
         x->next = s->first;
         s->first = x;
@@ -224,7 +230,7 @@ int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
     return 0;
 }
 
-/* ---- turns --------------------------------------------------------------------------------------------------------------------- */
+/* ---- turns --------------------------------------------------------------------------------------------- */
 
 /* Unnamed requests that came since the last turn. */
 static int fetch(lib_stream *s)
@@ -255,7 +261,7 @@ static bool track_free(lib_stream *s, const lib_execution *x)
     return !claimed;
 }
 
-static void begin(lib_stream *s, lib_execution *x)
+static void stream_begin(lib_stream *s, lib_execution *x)
 {
     uint64_t number = s->group->unnamed == s ? x->batch.number : s->begun;
     s->begun++;
@@ -295,7 +301,7 @@ int lib_stream_turn(lib_stream *s, bool *work)
     int moved = 0;
     KOLO_TRY(fetch(s));
     while (s->first && track_free(s, s->first)) {
-        begin(s, s->first);
+        stream_begin(s, s->first);
         moved = 1;
     }
     for (int i = 0; i < LIB_TRACKS; i++) {

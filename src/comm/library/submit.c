@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/library/parts.h"
@@ -12,9 +13,10 @@ int lib_check_group(const kolo_group *group)
 {
     if (!group) return kolo_fail(KOLO_EINPUT, "comm: no group is given");
     if (group->rank < 0)
-        return kolo_fail(KOLO_EINPUT, "comm: rank %d is no member of group %d (%d ranks): it may only free it", group->world->launch->rank, group->id,
-                         group->size);
-    return lib_broken(group->world) ? KOLO_ELAUNCH : 0;
+        return kolo_fail(KOLO_EINPUT,
+                         "comm: rank %d is no member of group %d (%d ranks): it may only free it",
+                         group->world->launch->rank, group->id, group->size);
+    return lib_broken(group->world) ? kolo_error_status() : 0;
 }
 
 kolo_request lib_plain(const kolo_request *request)
@@ -27,7 +29,7 @@ kolo_request lib_plain(const kolo_request *request)
 }
 
 /* An entry that holds the request; faults are kept in it. world->lock is held. */
-static int fill(kolo_group *group, const kolo_request *request, lib_entry **out)
+static int submit_fill(kolo_group *group, const kolo_request *request, lib_entry **out)
 {
     char fault[LIB_TEXT];
     lib_entry *e;
@@ -38,7 +40,7 @@ static int fill(kolo_group *group, const kolo_request *request, lib_entry **out)
     bool wrong = fault[0] != 0;
     if (wrong) r.splits = r.index = NULL;
     int rc = lib_entry_keep(e, &r, group->size);
-    if (rc == 0 && wrong && !(e->fault = kolo_strdup(fault))) rc = KOLO_ECONFIG;
+    if (rc == 0 && wrong && !(e->fault = kolo_strdup(fault))) rc = KOLO_ENOMEM;
     if (rc < 0) lib_entry_free(group->world, e);
     *out = e;
     return rc;
@@ -62,7 +64,7 @@ int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **out)
 {
     kolo_world *world = group->world;
     pthread_mutex_lock(&world->lock);
-    int rc = fill(group, request, out);
+    int rc = submit_fill(group, request, out);
     if (rc == 0) {
         rc = hand_on(*out);
         if (rc < 0) lib_entry_free(world, *out);
@@ -74,7 +76,7 @@ int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **out)
 int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **out)
 {
     pthread_mutex_lock(&group->world->lock);
-    int rc = fill(group, request, out);
+    int rc = submit_fill(group, request, out);
     pthread_mutex_unlock(&group->world->lock);
     return rc;
 }
@@ -85,7 +87,8 @@ int lib_agree(kolo_group *group, const char *note, const char *fault)
     return lib_do_with(group, &barrier, note, fault);
 }
 
-static int begin_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault, lib_entry **out)
+static int begin_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault,
+                      lib_entry **out)
 {
     KOLO_TRY(lib_check_group(group));
     KOLO_TRY(lib_entry_make(group, request, out));
@@ -111,7 +114,8 @@ int lib_agree_within(kolo_group *group, const char *note, double seconds, const 
     lib_entry *e;
     KOLO_TRY(begin_with(group, &barrier, note, "", &e));
     lib_engine_wake(group->world);
-    for (const double end = kolo_time() + seconds; atomic_load(&e->state) != LIB_DONE && kolo_time() < end;) usleep(1000);
+    for (const double end = kolo_time() + seconds; atomic_load(&e->state) != LIB_DONE && kolo_time() < end;)
+        usleep(1000);
     if (atomic_load(&e->state) != LIB_DONE) kolo_world_abort(group->world, otherwise);
     return lib_wait_and_free(group->world, e, NULL);
 }
@@ -123,10 +127,11 @@ int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *han
     lib_entry *e;
     KOLO_TRY(lib_check_group(group));
     if (!request) return kolo_fail(KOLO_EINPUT, "comm: no request is given");
-    if (!handle && has_result(request)) return kolo_fail(KOLO_EINPUT, "comm: a request with a result needs a handle");
+    if (!handle && has_result(request))
+        return kolo_fail(KOLO_EINPUT, "comm: a request with a result needs a handle");
     kolo_world *world = group->world;
     pthread_mutex_lock(&world->lock);
-    int rc = fill(group, request, &e);
+    int rc = submit_fill(group, request, &e);
     if (rc == 0) {
         e->detached = !handle;
         if (handle) *handle = lib_entry_handle(e);
@@ -146,7 +151,7 @@ static int fill_grouped(kolo_group *group, const kolo_request *request, int coun
     KOLO_TRY(kolo_grow(&world->bundle, &world->bundle_room, count, sizeof *world->bundle));
     lib_entry **entry = world->bundle;
     for (int i = 0; i < count; i++) {
-        int rc = fill(group, &request[i], &entry[i]);
+        int rc = submit_fill(group, &request[i], &entry[i]);
         while (rc < 0 && --i >= 0) lib_entry_free(group->world, entry[i]);
         KOLO_TRY(rc);
         entry[i]->bundle = bundle;
@@ -161,15 +166,17 @@ int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int coun
 {
     KOLO_TRY(lib_check_group(group));
     if (count < 1 || !handle || !request)
-        return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, %s; handles %s", request ? count : 0, request ? "given" : "not given",
-                         handle ? "given" : "not given");
+        return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, %s; handles %s", request ? count : 0,
+                         request ? "given" : "not given", handle ? "given" : "not given");
     for (int i = 0; i < count; i++) {
-        if (!request[i].name) return kolo_fail(KOLO_EINPUT, "comm: grouped request %d of %d has no name", i, count);
+        if (!request[i].name)
+            return kolo_fail(KOLO_EINPUT, "comm: grouped request %d of %d has no name", i, count);
         if (request[i].what != request[0].what || !lib_fuses(request[i].what))
-            return kolo_fail(KOLO_EINPUT,
-                             "comm: grouped requests are all allreduces, all allgathers, all reduce_scatters or all "
-                             "broadcasts (\"%s\" is another)",
-                             request[i].name);
+            return kolo_fail(
+                KOLO_EINPUT,
+                "comm: grouped requests are all allreduces, all allgathers, all reduce_scatters or all "
+                "broadcasts (\"%s\" is another)",
+                request[i].name);
     }
     kolo_world *world = group->world;
     pthread_mutex_lock(&world->lock);

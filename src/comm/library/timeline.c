@@ -1,5 +1,6 @@
-/* A Chrome trace of this rank. Whoever has an event puts it into a ring and goes on; a thread takes events out, a few times a second, and writes them as
- * text, so a file is readable whenever its process ends: the format allows that the end of the array is missing. */
+/* A Chrome trace of this rank. Whoever has an event puts it into a ring and goes on; a thread takes events
+ * out, a few times a second, and writes them as text, so a file is readable whenever its process ends: the
+ * format allows that the end of the array is missing. */
 #include "comm/library/timeline.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -38,7 +40,9 @@ struct lib_timeline {
     char apart[64];
     uint64_t head, told; /* from here on the writer's; told: of the lost */
     lib_event_rows rows;
-    char *path, *older;
+    char *path;
+    char name[32], older[32]; /* in folder, which is held open */
+    int folder;
     char *text, *end;      /* what is not in the file yet */
     int64_t written, most; /* of the file */
     int fd, fault;         /* an errno: nothing is written any more */
@@ -52,14 +56,16 @@ static void ring_bell(struct lib_timeline *t)
     kolo_futex_wake(&t->bell);
 }
 
-void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char *name, const char *algorithm, double begin, double end, int64_t bytes)
+void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char *name, const char *algorithm,
+                          double begin, double end, int64_t bytes)
 {
     if (!t) return;
     uint64_t at = atomic_load_explicit(&t->tail, memory_order_relaxed);
     place *p;
     do {
         p = &t->ring[at % RING];
-        if (atomic_load_explicit(&p->turn, memory_order_acquire) != at) { /* full, or somebody else was first */
+        /* full, or somebody else was first */
+        if (atomic_load_explicit(&p->turn, memory_order_acquire) != at) {
             uint64_t now = atomic_load_explicit(&t->tail, memory_order_relaxed);
             if (now == at) {
                 atomic_fetch_add_explicit(&t->lost, 1, memory_order_relaxed);
@@ -68,7 +74,9 @@ void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char 
             at = now;
             continue;
         }
-        if (atomic_compare_exchange_weak_explicit(&t->tail, &at, at + 1, memory_order_relaxed, memory_order_relaxed)) break;
+        if (atomic_compare_exchange_weak_explicit(&t->tail, &at, at + 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            break;
     } while (true);
     lib_event *e = &p->event;
     e->phase = phase;
@@ -82,7 +90,7 @@ void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char 
     if (at % BELL == BELL - 1) ring_bell(t);
 }
 
-/* ---- the writer ----------------------------------------------------------------------------------------------------------- */
+/* ---- the writer ---------------------------------------------------------------------------------------- */
 
 static void write_text(struct lib_timeline *t)
 {
@@ -98,10 +106,22 @@ static void write_text(struct lib_timeline *t)
     t->end = t->text;
 }
 
+/* A new file: what lay there, which may be a link that somebody has put there, is not written to; but for a
+ * pipe of this user's. */
+static void open_file(struct lib_timeline *t)
+{
+    struct stat info;
+    int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC;
+    const bool pipe = fstatat(t->folder, t->name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+                      S_ISFIFO(info.st_mode) && info.st_uid == geteuid();
+    if (!pipe) flags |= O_CREAT | O_EXCL;
+    if (!pipe && unlinkat(t->folder, t->name, 0) < 0 && errno != ENOENT) t->fault = errno;
+    if (!t->fault && (t->fd = openat(t->folder, t->name, flags, 0644)) < 0) t->fault = errno;
+}
+
 static void begin_file(struct lib_timeline *t)
 {
-    t->fd = open(t->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (t->fd < 0) t->fault = errno;
+    open_file(t);
     t->written = 0;
     t->end = lib_event_put_head(&t->rows, t->text);
     write_text(t);
@@ -122,7 +142,7 @@ static void flush(struct lib_timeline *t)
     write_text(t);
     if (t->written <= t->most || t->fault) return;
     end_file(t);
-    if (!t->fault && rename(t->path, t->older) != 0) t->fault = errno;
+    if (!t->fault && renameat(t->folder, t->name, t->folder, t->older) != 0) t->fault = errno;
     if (!t->fault) begin_file(t);
 }
 
@@ -162,36 +182,47 @@ static void *writer_main(void *of)
     return NULL;
 }
 
-/* ---- opening and closing ---------------------------------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------------------- */
 
-void lib_timeline_clock(struct lib_timeline *t, double offset, double error) { lib_timeline_add(t, NULL, NULL, offset, error, 0); }
+void lib_timeline_clock(struct lib_timeline *t, double offset, double error)
+{
+    lib_timeline_add(t, NULL, NULL, offset, error, 0);
+}
 
 int lib_timeline_open(struct lib_timeline **out, const char *folder, size_t most, int rank, const char *host)
 {
     struct lib_timeline *t = *out = kolo_alloc(sizeof *t);
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     if (!t) return rc;
-    t->fd = -1;
+    t->fd = t->folder = -1;
     t->rows.rank = rank;
     t->rows.host = host;
     t->most = (int64_t)(most / 2) - TEXT;
     t->ring = kolo_alloc(RING * sizeof *t->ring);
     t->text = t->end = kolo_alloc(TEXT);
     t->path = kolo_format("%s/rank-%d.json", folder, rank);
-    t->older = kolo_format("%s/rank-%d.older.json", folder, rank);
-    if (!t->ring || !t->text || !t->path || !t->older) goto fail;
+    snprintf(t->name, sizeof t->name, "rank-%d.json", rank);
+    snprintf(t->older, sizeof t->older, "rank-%d.older.json", rank);
+    if (!t->ring || !t->text || !t->path) goto fail;
     for (uint64_t i = 0; i < RING; i++) atomic_store_explicit(&t->ring[i].turn, i, memory_order_relaxed);
     KOLO_TRY_GOTO(rc, kolo_folder_make(folder));
-    remove(t->older); /* of another run */
-    begin_file(t);
+    t->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (t->folder < 0) t->fault = errno;
+    else unlinkat(t->folder, t->older, 0); /* of another run */
+    if (!t->fault) begin_file(t);
     if (t->fault) {
-        rc = kolo_fail(KOLO_EIO, "%s: %s; KOLO_COMM_TIMELINE names a folder on a file system that all ranks may write to", t->path, strerror(t->fault));
+        rc = kolo_fail(
+            KOLO_EIO,
+            "%s: %s; KOLO_COMM_TIMELINE names a folder on a file system that all ranks may write to", t->path,
+            strerror(t->fault));
         goto fail;
     }
     rc = pthread_create(&t->writer, NULL, writer_main, t);
     t->running = rc == 0;
     if (t->running) return 0;
-    rc = kolo_fail(KOLO_EINTERNAL, "comm: no thread for the timeline: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    rc = kolo_fail(KOLO_EINTERNAL,
+                   "comm: no thread for the timeline: %s; raise the limit of processes (ulimit -u)",
+                   strerror(rc));
 fail:
     lib_timeline_close(out);
     return rc;
@@ -207,9 +238,11 @@ void lib_timeline_close(struct lib_timeline **out)
         pthread_join(t->writer, NULL);
     }
     if (t->fd >= 0) end_file(t);
-    if (t->told) kolo_warn("comm: %s lacks %lu events that came faster than they could be written", t->path, (unsigned long)t->told);
+    if (t->folder >= 0) close(t->folder);
+    if (t->told)
+        kolo_warn("comm: %s lacks %lu events that came faster than they could be written", t->path,
+                  (unsigned long)t->told);
     free(t->path);
-    free(t->older);
     free(t->text);
     free(t->ring);
     free(t);

@@ -29,7 +29,7 @@ static int carry(line *l, bool sends, int rank, double *value, int count)
 }
 
 /* Rank 0: the peer's time lies between the times of asking and of hearing; the quickest answer says most. */
-static int ask(line *l, int rank)
+static int timeline_clock_ask(line *l, int rank)
 {
     double best[2] = {0, -1}, other;
     for (int i = 0; i < PINGS; i++) {
@@ -64,7 +64,8 @@ int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world)
     KOLO_TRY(comm_routed.lane_make(world->router, 1, &l.lane));
     int rc = 0;
     if (launch->rank > 0) rc = answer(&l, offset);
-    for (int rank = 1; launch->rank == 0 && rank < launch->size && rc == 0; rank++) rc = ask(&l, rank);
+    for (int rank = 1; launch->rank == 0 && rank < launch->size && rc == 0; rank++)
+        rc = timeline_clock_ask(&l, rank);
     comm_routed.lane_free(&l.lane, &busy);
     KOLO_TRY(rc);
     /* what has to be added to this rank's times */

@@ -1,5 +1,5 @@
-/* Events as text of a Chrome trace. Threads that compute wait while this is done on their cores, so it is done by copying and by digits: a tenth of what
- * formatted printing costs. */
+/* Events as text of a Chrome trace. Threads that compute wait while this is done on their cores, so it is
+ * done by copying and by digits: a tenth of what formatted printing costs. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 #include "base/json.h"
 #include "comm/library/timeline.h"
 
-/* ---- parts ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- parts --------------------------------------------------------------------------------------------- */
 
-static char *put(char *to, const char *text, size_t bytes)
+static char *timeline_text_put(char *to, const char *text, size_t bytes)
 {
     memcpy(to, text, bytes);
     return to + bytes;
 }
 
-static char *put_word(char *to, const char *word) { return put(to, word, strlen(word)); }
+static char *put_word(char *to, const char *word) { return timeline_text_put(to, word, strlen(word)); }
 
 /* Numbers and constants: they fit. */
 __attribute__((format(printf, 2, 3))) static char *put_format(char *to, const char *format, ...)
@@ -29,7 +29,7 @@ __attribute__((format(printf, 2, 3))) static char *put_format(char *to, const ch
     return to + (n < 0 ? 0 : n < MOST ? n : MOST - 1);
 }
 
-#define PUT(to, constant) put(to, constant, sizeof(constant) - 1)
+#define PUT(to, constant) timeline_text_put(to, constant, sizeof(constant) - 1)
 
 /* At least `least` digits. */
 static char *put_digits(char *to, uint64_t value, int least)
@@ -68,20 +68,23 @@ static char *put_name(char *to, const char *name)
     return at;
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- events -------------------------------------------------------------------------------------------- */
 
 static char *put_note(const lib_event_rows *rows, int thread, const char *kind, const char *text, char *to)
 {
-    to = put_format(to, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":", rows->rank, thread, kind);
+    to = put_format(to,
+                    ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":", rows->rank,
+                    thread, kind);
     return PUT(put_name(to, text), "}}");
 }
 
 static char *put_clock(const lib_event_rows *rows, char *to)
 {
-    return put_format(to,
-                      ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"kolo_clock\",\"args\":{\"offset\":%.9f,"
-                      "\"error\":%.9f}}",
-                      rows->rank, rows->offset, rows->error);
+    return put_format(
+        to,
+        ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"kolo_clock\",\"args\":{\"offset\":%.9f,"
+        "\"error\":%.9f}}",
+        rows->rank, rows->offset, rows->error);
 }
 
 char *lib_event_put_head(lib_event_rows *rows, char *to)
@@ -89,17 +92,21 @@ char *lib_event_put_head(lib_event_rows *rows, char *to)
     char text[LIB_EVENT_NAME + 16];
     snprintf(text, sizeof text, "rank %d %s", rows->rank, rows->host);
     memset(rows->start, 0, sizeof rows->start);
-    to = put_format(to, "[\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rows->rank, rows->rank);
+    to = put_format(
+        to,
+        "[\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
+        rows->rank, rows->rank);
     to = put_note(rows, 0, "process_name", text, to);
     return rows->aligned ? put_clock(rows, to) : to;
 }
 
 char *lib_event_put_lost(const lib_event_rows *rows, uint64_t events, double when, char *to)
 {
-    return put_format(to,
-                      ",\n{\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"name\":\"kolo_lost\",\"args\":"
-                      "{\"events\":%lu}}",
-                      rows->rank, when * 1e6, (unsigned long)events);
+    return put_format(
+        to,
+        ",\n{\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"name\":\"kolo_lost\",\"args\":"
+        "{\"events\":%lu}}",
+        rows->rank, when * 1e6, (unsigned long)events);
 }
 
 static int phase_of(lib_event_rows *rows, const char *phase)
@@ -119,11 +126,13 @@ static char *put_start(lib_event_rows *rows, const lib_event *e, char *to)
     if (!rows->start[p][r].bytes) {
         int thread = p * LIB_EVENT_ROWS + r + 1;
         to = put_note(rows, thread, "thread_name", rows->phase[p], to);
-        rows->start[p][r].bytes = snprintf(rows->start[p][r].text, sizeof rows->start[p][r].text,
-                                           ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%.32s\",\"ts\":", rows->rank, thread, rows->phase[p]);
+        rows->start[p][r].bytes =
+            snprintf(rows->start[p][r].text, sizeof rows->start[p][r].text,
+                     ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%.32s\",\"ts\":", rows->rank, thread,
+                     rows->phase[p]);
     }
     if (e->end > rows->end[p][r]) rows->end[p][r] = e->end;
-    return put(to, rows->start[p][r].text, (size_t)rows->start[p][r].bytes);
+    return timeline_text_put(to, rows->start[p][r].text, (size_t)rows->start[p][r].bytes);
 }
 
 char *lib_event_put(lib_event_rows *rows, const lib_event *e, char *to)

@@ -10,7 +10,7 @@
 #include "comm/library/parts.h"
 #include "comm/library/timeline.h"
 
-/* ---- the files of a folder ---------------------------------------------------------------------------------------------------- */
+/* ---- the files of a folder ----------------------------------------------------------------------------- */
 
 /* -1: the name is another's. */
 static int rank_of(const char *name)
@@ -58,7 +58,7 @@ static void remove_others(const char *folder, int size)
     free(list);
 }
 
-/* ---- beginning and end ---------------------------------------------------------------------------------------------------------- */
+/* ---- beginning and end --------------------------------------------------------------------------------- */
 
 /* The turn is held. */
 static void exchange(kolo_world *world, struct lib_timeline **timeline)

@@ -25,7 +25,8 @@ int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_O
 {
     enum kolo_dtype wire;
     enum kolo_reduce reduce;
-    bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) && pmpi_worth(PMPI_ALLREDUCE, type, count);
+    bool known =
+        pmpi_reduction(in, out, count, type, op, &wire, &reduce) && pmpi_worth(PMPI_ALLREDUCE, type, count);
     const pmpi_carrier *c = pmpi_serves(PMPI_ALLREDUCE, comm, known, true);
     if (!c) return PMPI_Allreduce(in, out, count, type, op, comm);
     pmpi_enter();
@@ -33,23 +34,26 @@ int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_O
 }
 
 /* On a node everybody sees all sums anyway. */
-static int part_of_sum(const pmpi_carrier *c, const void *in, void *out, int count, enum kolo_dtype wire, enum kolo_reduce reduce)
+static int part_of_sum(const pmpi_carrier *c, const void *in, void *out, int count, enum kolo_dtype wire,
+                       enum kolo_reduce reduce)
 {
     _Alignas(64) char small[2048];
     const size_t part = (size_t)count * kolo_dtype_size(wire), all = part * (size_t)c->size;
     char *sum = all <= sizeof small ? small : malloc(all);
-    if (!sum) return kolo_fail(KOLO_ECONFIG, "no memory for MPI_Reduce_scatter_block of %zu bytes", all);
+    if (!sum) return kolo_fail(KOLO_ENOMEM, "no memory for MPI_Reduce_scatter_block of %zu bytes", all);
     int rc = kolo_allreduce(c->group, in ? in : out, sum, (int64_t)count * c->size, wire, reduce);
     if (rc >= 0) memcpy(out, sum + (size_t)c->rank * part, part);
     if (sum != small) free(sum);
     return rc;
 }
 
-int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm)
 {
     enum kolo_dtype wire;
     enum kolo_reduce reduce;
-    bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) && pmpi_worth(PMPI_REDUCE_SCATTER_BLOCK, type, count * ranks(comm));
+    bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) &&
+                 pmpi_worth(PMPI_REDUCE_SCATTER_BLOCK, type, count * ranks(comm));
     const pmpi_carrier *c = pmpi_serves(PMPI_REDUCE_SCATTER_BLOCK, comm, known, true);
     if (!c) return PMPI_Reduce_scatter_block(in, out, count, type, op, comm);
     pmpi_enter();
@@ -61,7 +65,9 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
 int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
     pmpi_flat f;
-    const pmpi_carrier *c = pmpi_serves(PMPI_BCAST, comm, root >= 0 && pmpi_countable(type, count, 1) && pmpi_worth(PMPI_BCAST, type, count), true);
+    const pmpi_carrier *c =
+        pmpi_serves(PMPI_BCAST, comm,
+                    root >= 0 && pmpi_countable(type, count, 1) && pmpi_worth(PMPI_BCAST, type, count), true);
     if (!c || root >= c->size) return PMPI_Bcast(data, count, type, root, comm);
     pmpi_enter();
     int rc = pmpi_flatten(&f, data, count, type, c->rank == root);
@@ -71,24 +77,28 @@ int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
     return pmpi_end(comm, rc);
 }
 
-/* What a rank sends must be what it awaits of every rank. Where it is not, the library tells all ranks so, as long as only some are wrong. */
+/* What a rank sends must be what it awaits of every rank. Where it is not, the library tells all ranks so, as
+ * long as only some are wrong. */
 static int gather(const pmpi_carrier *c, const pmpi_flat *mine, const pmpi_flat *all)
 {
     const int each = all->bytes / c->size;
     char *own = all->data + (size_t)c->rank * (size_t)each;
     if (mine->bytes != each) {
         KOLO_TRY(kolo_allgather(c->group, mine->data, NULL, mine->bytes, NULL, KOLO_U8));
-        return kolo_fail(KOLO_EINPUT, "MPI_Allgather: rank %d sends %d bytes and awaits %d of every rank", c->rank, mine->bytes, each);
+        return kolo_fail(KOLO_EINPUT, "MPI_Allgather: rank %d sends %d bytes and awaits %d of every rank",
+                         c->rank, mine->bytes, each);
     }
     if (own != mine->data) memmove(own, mine->data, (size_t)each);
     return kolo_allgather(c->group, own, all->data, each, NULL, KOLO_U8);
 }
 
-int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out, int count, MPI_Datatype type, MPI_Comm comm)
+int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out, int count, MPI_Datatype type,
+                  MPI_Comm comm)
 {
     pmpi_flat mine, all;
     MPI_Aint low, extent;
-    bool known = in != out && pmpi_countable(type, count, pmpi_shim.size) && pmpi_worth(PMPI_ALLGATHER, type, count * ranks(comm));
+    bool known = in != out && pmpi_countable(type, count, pmpi_shim.size) &&
+                 pmpi_worth(PMPI_ALLGATHER, type, count * ranks(comm));
     const pmpi_carrier *c = pmpi_serves(PMPI_ALLGATHER, comm, known, true);
     if (!c) return PMPI_Allgather(in, in_count, in_type, out, count, type, comm);
     pmpi_enter();

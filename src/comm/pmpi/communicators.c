@@ -1,7 +1,8 @@
 /* Which communicators are served, and by which carrier.
  *
- * A communicator gets its carrier at its first blocking call of ours, when all its ranks are there to make one: MPI's own reduction tells them which number is
- * free on all. MPI_Comm_free may leave nobody waiting, so nothing is closed then: the carrier is idle, and the next communicator with the same ranks takes it over,
+ * A communicator gets its carrier at its first blocking call of ours, when all its ranks are there to make
+ * one: MPI's own reduction tells them which number is free on all. MPI_Comm_free may leave nobody waiting, so
+ * nothing is closed then: the carrier is idle, and the next communicator with the same ranks takes it over,
  * whose collectives come behind those of the old one on every rank. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +19,10 @@ static struct {
 
 static pmpi_carrier nobody; /* of communicators that are MPI's for good */
 
-/* ---- making a carrier ---------------------------------------------------------------------------------------------------- */
+/* ---- making a carrier ---------------------------------------------------------------------------------- */
 
-/* Whether the library can carry `comm`: two ranks or more, in the order that they have in MPI_COMM_WORLD, where they stand as `rank` tells, if there is memory for it. */
+/* Whether the library can carry `comm`: two ranks or more, in the order that they have in MPI_COMM_WORLD,
+ * where they stand as `rank` tells, if there is memory for it. */
 static bool can_carry(MPI_Comm comm, int *size, int **rank)
 {
     MPI_Group own, all;
@@ -50,7 +52,8 @@ static uint64_t idle_with(const int *rank, int size)
     uint64_t mask = 0;
     for (int id = 1; id < PMPI_CARRIERS; id++) {
         const pmpi_carrier *c = pmpi_shim.carrier[id];
-        if (c && !c->used && c->size == size && !memcmp(c->rank_of, rank, (size_t)size * sizeof *rank)) mask |= 1ull << id;
+        if (c && !c->used && c->size == size && !memcmp(c->rank_of, rank, (size_t)size * sizeof *rank))
+            mask |= 1ull << id;
     }
     return mask;
 }
@@ -70,10 +73,11 @@ static uint64_t new_lot(void)
 }
 
 /* Another thread of this rank may have taken it meanwhile. */
-static bool claim(int id, bool idle)
+static bool communicators_claim(int id, bool idle)
 {
     bool unused = false;
-    return idle ? atomic_compare_exchange_strong(&pmpi_shim.carrier[id]->used, &unused, true) : !(atomic_fetch_or(&book.taken, 1ull << id) >> id & 1);
+    return idle ? atomic_compare_exchange_strong(&pmpi_shim.carrier[id]->used, &unused, true)
+                : !(atomic_fetch_or(&book.taken, 1ull << id) >> id & 1);
 }
 
 static void give_back(int id, bool idle)
@@ -82,19 +86,21 @@ static void give_back(int id, bool idle)
     else atomic_fetch_and(&book.taken, ~(1ull << id));
 }
 
-/* A number that all ranks of `comm` have idle with these ranks, else one that is free on all; 0: none, or no memory for a list of ranks somewhere. Threads of a rank that
- * are about the same for other communicators draw from the same numbers: by the lot of a communicator's first rank, so that two of them seldom meet. Where they do, both
- * draw again. */
+/* A number that all ranks of `comm` have idle with these ranks, else one that is free on all; 0: none, or no
+ * memory for a list of ranks somewhere. Threads of a rank that are about the same for other communicators
+ * draw from the same numbers: by the lot of a communicator's first rank, so that two of them seldom meet.
+ * Where they do, both draw again. */
 static int agree(MPI_Comm comm, const int *rank, int size)
 {
     for (;;) {
         const bool first = rank && rank[0] == pmpi_shim.rank;
-        uint64_t all[3] = {0}, word[3] = {rank ? idle_with(rank, size) : 0, rank ? ~book.taken : 0, first ? new_lot() : UINT64_MAX};
+        uint64_t all[3] = {0}, word[3] = {rank ? idle_with(rank, size) : 0, rank ? ~book.taken : 0,
+                                          first ? new_lot() : UINT64_MAX};
         int rc = PMPI_Allreduce(word, all, 3, MPI_UINT64_T, MPI_BAND, comm);
         const bool idle = all[0] != 0;
         const uint64_t found = idle ? all[0] : all[1];
         if (rc != MPI_SUCCESS || !found) return 0;
-        int id = draw(found, all[2]), mine = claim(id, idle), every = 0;
+        int id = draw(found, all[2]), mine = communicators_claim(id, idle), every = 0;
         rc = PMPI_Allreduce(&mine, &every, 1, MPI_INT, MPI_MIN, comm);
         if (rc == MPI_SUCCESS && every) return id;
         if (mine) give_back(id, idle);
@@ -103,13 +109,16 @@ static int agree(MPI_Comm comm, const int *rank, int size)
 }
 
 /* Collective over the ranks. NULL, on all: it cannot be, and nothing is left of it. */
-static pmpi_carrier *make(MPI_Comm comm, int id, int *rank, int size)
+static pmpi_carrier *communicators_make(MPI_Comm comm, int id, int *rank, int size)
 {
     kolo_group *group = NULL;
     pmpi_carrier *c = calloc(1, sizeof *c);
-    int rc = c ? lib_group_open(pmpi_shim.world, rank, size, id, &group) : kolo_fail(KOLO_ECONFIG, "no memory for a communicator"), worst;
+    int rc = c ? lib_group_open(pmpi_shim.world, rank, size, id, &group)
+               : kolo_fail(KOLO_ENOMEM, "no memory for a communicator"),
+        worst;
     if (rc < 0) fprintf(stderr, "libkolo_pmpi: %s; MPI does the work itself\n", kolo_error_text());
-    PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, comm); /* nobody waits for a part, or sends, before all are there */
+    /* nobody waits for a part, or sends, before all are there */
+    PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, comm);
     if (worst < 0 || lib_group_join(group) < 0) {
         lib_group_drop(&group);
         give_back(id, false);
@@ -117,7 +126,8 @@ static pmpi_carrier *make(MPI_Comm comm, int id, int *rank, int size)
         return NULL;
     }
     lib_group_place(group);
-    *c = (pmpi_carrier){.group = group, .rank = kolo_group_rank(group), .size = size, .rank_of = rank, .used = true};
+    *c = (pmpi_carrier){
+        .group = group, .rank = kolo_group_rank(group), .size = size, .rank_of = rank, .used = true};
     pmpi_shim.carrier[id] = c;
     return c;
 }
@@ -126,14 +136,14 @@ static pmpi_carrier *open_carrier(MPI_Comm comm)
 {
     int size, *rank, id = can_carry(comm, &size, &rank) ? agree(comm, rank, size) : 0;
     pmpi_carrier *c = id ? pmpi_shim.carrier[id] : NULL;
-    if (id && !c) c = make(comm, id, rank, size);
+    if (id && !c) c = communicators_make(comm, id, rank, size);
     if (!c || c->rank_of != rank) free(rank);
     if (!c) c = &nobody;
     PMPI_Comm_set_attr(comm, book.key, c);
     return c;
 }
 
-/* ---- finding it ------------------------------------------------------------------------------------------------------------ */
+/* ---- finding it ---------------------------------------------------------------------------------------- */
 
 static int is_freed(MPI_Comm comm, int key, void *of, void *unused)
 {
@@ -162,16 +172,19 @@ pmpi_carrier *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool is_known, boo
 {
     if (pmpi_inside || !pmpi_shim.world) return NULL;
     pmpi_carrier *c = is_known ? carrier_of(comm, blocks) : NULL;
-    atomic_fetch_add_explicit(c ? &book.served[call] : is_known ? &book.elsewhere[call] : &book.unknown[call], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(c          ? &book.served[call]
+                              : is_known ? &book.elsewhere[call]
+                                         : &book.unknown[call],
+                              1, memory_order_relaxed);
     return c;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------------------ */
+/* ---- all of them --------------------------------------------------------------------------------------- */
 
 int pmpi_carriers_open(void)
 {
     pmpi_carrier *c = calloc(1, sizeof *c);
-    if (!c) return kolo_fail(KOLO_ECONFIG, "no memory for a communicator");
+    if (!c) return kolo_fail(KOLO_ENOMEM, "no memory for a communicator");
     *c = (pmpi_carrier){.rank = pmpi_shim.rank, .size = pmpi_shim.size, .used = true};
     pmpi_shim.carrier[0] = c;
     book.taken = 1;
@@ -183,9 +196,12 @@ void pmpi_carriers_close(void) { PMPI_Comm_free_keyval(&book.key); }
 
 void pmpi_report(void)
 {
-    static const char *const names[PMPI_CALLS] = {"MPI_Allreduce", "MPI_Iallreduce", "MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Bcast"};
+    static const char *const names[PMPI_CALLS] = {"MPI_Allreduce", "MPI_Iallreduce",
+                                                  "MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Bcast"};
     for (int i = 0; i < PMPI_CALLS; i++)
         if (book.served[i] + book.unknown[i] + book.elsewhere[i] > 0)
-            fprintf(stderr, "libkolo_pmpi: %s: %lld served, left to MPI: %lld of a type, operation or size, %lld of a communicator\n", names[i], book.served[i],
-                    book.unknown[i], book.elsewhere[i]);
+            fprintf(stderr,
+                    "libkolo_pmpi: %s: %lld served, left to MPI: %lld of a type, operation or size, %lld of "
+                    "a communicator\n",
+                    names[i], book.served[i], book.unknown[i], book.elsewhere[i]);
 }

@@ -15,13 +15,15 @@ _Thread_local int pmpi_inside;
 static int open_world(kolo_world **world)
 {
     MPI_Comm all = MPI_COMM_WORLD;
-    /* a rank of the program may compute or read for hours before it comes to the next collective, as MPI allows */
+    /* a rank of the program may compute or read for hours before it comes to the next
+     * collective, as MPI allows */
     const char *patience = getenv("KOLO_COMM_TIMEOUT");
     const kolo_world_config config = {.mpi_comm = &all, .timeout = patience && *patience ? 0 : FOREVER};
     int worst, level, rc;
     PMPI_Query_thread(&level);
     /* the program calls MPI whenever it likes, and so do threads of ours */
-    rc = level == MPI_THREAD_MULTIPLE ? pmpi_carriers_open() : kolo_fail(KOLO_ECONFIG, "this MPI gives no MPI_THREAD_MULTIPLE");
+    rc = level == MPI_THREAD_MULTIPLE ? pmpi_carriers_open()
+                                      : kolo_fail(KOLO_ECONFIG, "this MPI gives no MPI_THREAD_MULTIPLE");
     if (rc == 0) rc = pmpi_pump_open();
     PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (worst == 0) {
@@ -36,7 +38,7 @@ static int open_world(kolo_world **world)
     return worst;
 }
 
-static void begin(void)
+static void life_begin(void)
 {
     const char *wanted = getenv("KOLO_PMPI");
     kolo_world *world = NULL;
@@ -48,7 +50,8 @@ static void begin(void)
     if (open_world(&world) == 0) {
         pmpi_shim.carrier[0]->group = kolo_world_group(world);
         pmpi_shim.one_node = pmpi_shim.carrier[0]->group->one_node;
-        all = !pmpi_shim.one_node || world->router->crowded || (wanted && !strcmp(wanted, "all")); /* ranks that wait for a core do not spin with us */
+        /* ranks that wait for a core do not spin with us */
+        all = !pmpi_shim.one_node || world->router->crowded || (wanted && !strcmp(wanted, "all"));
         PMPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
         pmpi_shim.all = all;
         pmpi_shim.world = world;
@@ -72,7 +75,7 @@ static void end(void)
 static int init(int *argc, char ***argv, int *provided)
 {
     int rc = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
-    if (rc == MPI_SUCCESS) begin();
+    if (rc == MPI_SUCCESS) life_begin();
     return rc;
 }
 
@@ -94,7 +97,8 @@ int MPI_Finalize(void)
     return PMPI_Finalize();
 }
 
-/* MPICH's mpif.h and `use mpi` call the C functions above, `use mpi_f08` for these three PMPI's, by the names that Fortran compilers make. */
+/* MPICH's mpif.h and `use mpi` call the C functions above, `use mpi_f08` for these three PMPI's, by the names
+ * that Fortran compilers make. */
 void mpi_init_f08_(int *error);
 void mpi_init_thread_f08_(const int *required, int *provided, int *error);
 void mpi_finalize_f08_(int *error);

@@ -1,8 +1,10 @@
-/* Inside libkolo_pmpi.so: LD_PRELOAD it, and an MPI program's collectives run on the algorithms of libkolo_comm. It stands in MPI's profiling interface: what it serves
- * goes to a world opened inside MPI_Init, what it does not know (own operations, pairs, ...) falls through to PMPI_.
+/* Inside libkolo_pmpi.so: LD_PRELOAD it, and an MPI program's collectives run on the algorithms of
+ * libkolo_comm. It stands in MPI's profiling interface: what it serves goes to a world opened inside
+ * MPI_Init, what it does not know (own operations, pairs, ...) falls through to PMPI_.
  *
  *   MPI_Allreduce, MPI_Iallreduce, MPI_Reduce_scatter_block   sum, product, min, max of the types of types.c
- *   MPI_Allgather, MPI_Bcast                                  any type, up to 2 GiB; ones of the program's own, or with holes, are packed
+ *   MPI_Allgather, MPI_Bcast                                  any type, up to 2 GiB; ones of the program's
+ *       own, or with holes, are packed
  *
  *   communicators   MPI_COMM_WORLD, and those that communicators.c can have a group for
  *   calls.c         the blocking ones           iallreduce.c   the other
@@ -10,11 +12,13 @@
  *   worth.c         which sizes are worth it
  *   life.c          MPI_Init and MPI_Finalize, of C and of Fortran; what is counted
  *
- * Ranks must decide alike: an operation and its type are the same on all ranks by MPI's rules; the types of MPI_Bcast and
- * MPI_Allgather may differ from rank to rank, their bytes may not.
+ * Ranks must decide alike: an operation and its type are the same on all ranks by MPI's rules; the types of
+ * MPI_Bcast and MPI_Allgather may differ from rank to rank, their bytes may not.
  *
- * On one node with a core for every rank, what MPI does sooner is left to it (worth.c); KOLO_PMPI=all: nothing is. KOLO_PMPI=0: serves nothing. A late rank is waited for as MPI does, for ever, unless KOLO_COMM_TIMEOUT says otherwise. KOLO_PMPI_REPORT=1: rank 0 says at
- * the end, function by function, how many calls were served. */
+ * On one node with a core for every rank, what MPI does sooner is left to it (worth.c); KOLO_PMPI=all:
+ * nothing is. KOLO_PMPI=0: serves nothing. A late rank is waited for as MPI does, for ever, unless
+ * KOLO_COMM_TIMEOUT says otherwise. KOLO_PMPI_REPORT=1: rank 0 says at the end, function by function, how
+ * many calls were served. */
 #ifndef COMM_PMPI_H
 #define COMM_PMPI_H
 
@@ -33,7 +37,14 @@ typedef struct pmpi_carrier {
 
 enum { PMPI_CARRIERS = 64 }; /* bits of the word in which ranks agree on one */
 
-enum pmpi_call { PMPI_ALLREDUCE, PMPI_IALLREDUCE, PMPI_REDUCE_SCATTER_BLOCK, PMPI_ALLGATHER, PMPI_BCAST, PMPI_CALLS };
+enum pmpi_call {
+    PMPI_ALLREDUCE,
+    PMPI_IALLREDUCE,
+    PMPI_REDUCE_SCATTER_BLOCK,
+    PMPI_ALLGATHER,
+    PMPI_BCAST,
+    PMPI_CALLS
+};
 
 struct pmpi_shim {
     kolo_world *world;                            /* NULL: nothing is served */
@@ -44,28 +55,33 @@ struct pmpi_shim {
 extern struct pmpi_shim pmpi_shim;
 extern _Thread_local int pmpi_inside; /* positive: the library's own MPI calls come by here too */
 
-/* ---- communicators.c ------------------------------------------------------------------------------------------------------ */
+/* ---- communicators.c ----------------------------------------------------------------------------------- */
 
-/* The carrier of `comm`, or NULL: left to MPI. known: that the call is one of ours in all but its communicator. blocks: the call may wait for the others, as it must
- * where a carrier is yet to be made. Counts. Collective over `comm`, as the call is. */
+/* The carrier of `comm`, or NULL: left to MPI. known: that the call is one of ours in all but its
+ * communicator. blocks: the call may wait for the others, as it must where a carrier is yet to be made.
+ * Counts. Collective over `comm`, as the call is. */
 pmpi_carrier *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool known, bool blocks);
 int pmpi_carriers_open(void);
 void pmpi_carriers_close(void); /* in front of the world's end: no rank is in a collective any more */
 void pmpi_report(void);
 
-/* ---- worth.c -------------------------------------------------------------------------------------------------------------- */
+/* ---- worth.c ------------------------------------------------------------------------------------------- */
 
-/* Whether a call that moves `count` elements in all (of allgather and reduce_scatter: the whole vector) is worth it. The same on all ranks, as these arguments are. */
+/* Whether a call that moves `count` elements in all (of allgather and reduce_scatter: the whole vector) is
+ * worth it. The same on all ranks, as these arguments are. */
 bool pmpi_worth(enum pmpi_call call, MPI_Datatype type, int64_t count);
 
-/* ---- types.c -------------------------------------------------------------------------------------------------------------- */
+/* ---- types.c ------------------------------------------------------------------------------------------- */
 
 /* False: not one of ours. */
-bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op, enum kolo_dtype *wire, enum kolo_reduce *reduce);
-/* What is flattened has so many bytes that MPI_Pack can count them, and one at least. The bytes are the same on all ranks by MPI's rules, so these decide alike. */
+bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op,
+                    enum kolo_dtype *wire, enum kolo_reduce *reduce);
+/* What is flattened has so many bytes that MPI_Pack can count them, and one at least. The bytes are the same
+ * on all ranks by MPI's rules, so these decide alike. */
 bool pmpi_countable(MPI_Datatype type, int count, int times);
 
-/* A vector of any type as bytes: where it lies if it is of a type of MPI's own without holes, else packed into memory of its own. */
+/* A vector of any type as bytes: where it lies if it is of a type of MPI's own without holes, else packed
+ * into memory of its own. */
 typedef struct pmpi_flat {
     char *data;
     int bytes; /* of all */
@@ -74,7 +90,7 @@ typedef struct pmpi_flat {
 int pmpi_flatten(pmpi_flat *flat, const void *memory, int count, MPI_Datatype type, bool fill);
 void pmpi_unflatten(pmpi_flat *flat, void *memory, int count, MPI_Datatype type, bool write);
 
-/* ---- progress.c, calls.c, iallreduce.c ------------------------------------------------------------------------------------------------- */
+/* ---- progress.c, calls.c, iallreduce.c ----------------------------------------------------------------- */
 
 /* Around what may wait for other ranks. */
 void pmpi_enter(void);

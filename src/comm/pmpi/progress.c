@@ -1,5 +1,6 @@
-/* MPI moves a rank's messages while the rank is in a call of MPI's, and a rank that waits in a collective of MPI's is. In one of ours it is not, and somebody may wait
- * for a message of it before he comes to the same collective. So while a rank waits with us a thread of ours goes to MPI in its place. */
+/* MPI moves a rank's messages while the rank is in a call of MPI's, and a rank that waits in a collective of
+ * MPI's is. In one of ours it is not, and somebody may wait for a message of it before he comes to the same
+ * collective. So while a rank waits with us a thread of ours goes to MPI in its place. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
@@ -76,9 +77,12 @@ void pmpi_leave(void)
 /* Collective over MPI_COMM_WORLD, as its end. */
 int pmpi_pump_open(void)
 {
-    PMPI_Comm_dup(MPI_COMM_WORLD, &pump.own); /* not of MPI_COMM_SELF, for which MPICH does not look elsewhere */
+    /* not of MPI_COMM_SELF, for which MPICH does not look elsewhere */
+    PMPI_Comm_dup(MPI_COMM_WORLD, &pump.own);
     pump.running = pthread_create(&pump.thread, NULL, pump_main, NULL) == 0;
-    return pump.running ? 0 : kolo_fail(KOLO_EINTERNAL, "no thread for MPI's messages; raise the limit of processes (ulimit -u)");
+    return pump.running ? 0
+                        : kolo_fail(KOLO_EINTERNAL,
+                                    "no thread for MPI's messages; raise the limit of processes (ulimit -u)");
 }
 
 void pmpi_pump_close(void)

@@ -57,7 +57,8 @@ static int kind_of(MPI_Datatype type)
         {MPI_INTEGER8, SIGNED},
         {MPI_REAL4, FLOATING},
         {MPI_REAL8, FLOATING},
-        {MPI_CHAR, CHAR_MIN < 0 ? SIGNED : UNSIGNED}, /* text by the standard; but MPIs add it up, and OSU's benchmarks ask for that */
+        /* text by the standard; but MPIs add it up, and OSU's benchmarks ask for that */
+        {MPI_CHAR, CHAR_MIN < 0 ? SIGNED : UNSIGNED},
     };
     /* an MPI without Fortran has no types of it */
     for (size_t i = 0; type != MPI_DATATYPE_NULL && i < sizeof types / sizeof *types; i++)
@@ -65,7 +66,8 @@ static int kind_of(MPI_Datatype type)
     return -1;
 }
 
-bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op, enum kolo_dtype *wire, enum kolo_reduce *reduce)
+bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op,
+                    enum kolo_dtype *wire, enum kolo_reduce *reduce)
 {
     int bytes;
     if (op == MPI_SUM) *reduce = KOLO_SUM;
@@ -74,7 +76,8 @@ bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype typ
     else if (op == MPI_MAX) *reduce = KOLO_MAX;
     else return false;
     int kind = kind_of(type);
-    if (kind < 0 || count <= 0 || !in || !out || in == out || out == MPI_IN_PLACE) return false; /* MPI says what is wrong with them */
+    /* MPI says what is wrong with them */
+    if (kind < 0 || count <= 0 || !in || !out || in == out || out == MPI_IN_PLACE) return false;
     if (PMPI_Type_size(type, &bytes) != MPI_SUCCESS) return false;
     int found = wire_of((enum kind)kind, bytes, op == MPI_MIN || op == MPI_MAX);
     *wire = (enum kolo_dtype)found;
@@ -101,7 +104,7 @@ int pmpi_flatten(pmpi_flat *f, const void *memory, int count, MPI_Datatype type,
     f->bytes = size * count;
     f->own = combiner != MPI_COMBINER_NAMED || true_low != 0 || extent != size || true_extent != size;
     f->data = f->own ? malloc((size_t)f->bytes + 1) : (char *)(uintptr_t)memory;
-    if (!f->data && f->own) return kolo_fail(KOLO_ECONFIG, "no memory to pack %d bytes", f->bytes);
+    if (!f->data && f->own) return kolo_fail(KOLO_ENOMEM, "no memory to pack %d bytes", f->bytes);
     if (f->own && fill) PMPI_Pack(memory, count, type, f->data, f->bytes, &at, MPI_COMM_WORLD);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Sizes that are served on one node; at others, and with MPI_Bcast at all, MPI's own are sooner or as soon. Measured with OSU's benchmarks against MPICH 4.0 (ch4:ucx), 2 ranks. */
+/* Sizes that are served on one node; at others, and with MPI_Bcast at all, MPI's own are sooner or as soon.
+ * Measured with OSU's benchmarks against MPICH 4.0 (ch4:ucx), 2 ranks. */
 #include "comm/pmpi/pmpi.h"
 
 bool pmpi_worth(enum pmpi_call call, MPI_Datatype type, int64_t count)

@@ -1,18 +1,19 @@
-/* Who is dead, stopped or late; how all ranks learn of it; and how the engine sleeps. What is said of them: blame.c. */
+/* Who is dead, stopped or late; how all ranks learn of it; and how the engine sleeps. What is
+ * said of them: failure_report.c. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "comm/transport/inside.h"
-#include "kolo/error.h"
 
 static const double LOOK_EVERY = 0.1, ABSENT = 2; /* seconds */
 
 static int64_t nanoseconds(double time) { return (int64_t)(1e9 * time); }
 
-/* ---- breaking --------------------------------------------------------------------------------------------------------- */
+/* ---- breaking ------------------------------------------------------------------------------------------ */
 
 int comm_life_text(const comm_life *leader)
 {
@@ -49,16 +50,25 @@ int comm_router_break(comm_router *router, const char *text)
     return router_broken_text(router);
 }
 
-/* ---- telling ---------------------------------------------------------------------------------------------------------- */
+int comm_router_break_by(comm_router *router, int rc)
+{
+    kolo_failure own;
+    kolo_error_keep(&own);
+    const int broken = comm_router_break(router, own.text);
+    return rc == KOLO_ENOMEM ? kolo_error_restore(&own, rc) : broken;
+}
 
-void comm_router_tell(comm_router *router, const char *operation, uint64_t sequence)
+/* ---- telling ------------------------------------------------------------------------------------------- */
+
+void comm_router_report(comm_router *router, const char *operation, uint64_t sequence)
 {
     comm_life *own = router->life[router->me];
     if (operation != router->told) {
         uint64_t word[COMM_TOLD] = {0};
         size_t bytes = operation ? strlen(operation) : 0;
         memcpy(word, operation ? operation : "", bytes < sizeof word ? bytes : sizeof word - 1);
-        for (int i = 0; i < COMM_TOLD; i++) atomic_store_explicit(&own->operation[i], word[i], memory_order_relaxed);
+        for (int i = 0; i < COMM_TOLD; i++)
+            atomic_store_explicit(&own->operation[i], word[i], memory_order_relaxed);
         router->told = operation;
     }
     atomic_store_explicit(&own->sequence, sequence, memory_order_relaxed);
@@ -69,7 +79,8 @@ void comm_router_tell(comm_router *router, const char *operation, uint64_t seque
 static void last_told(const comm_life *c, comm_word *word)
 {
     uint64_t text[COMM_TOLD];
-    for (int i = 0; i < COMM_TOLD; i++) text[i] = atomic_load_explicit(&c->operation[i], memory_order_relaxed);
+    for (int i = 0; i < COMM_TOLD; i++)
+        text[i] = atomic_load_explicit(&c->operation[i], memory_order_relaxed);
     memcpy(word->operation, text, sizeof word->operation);
     word->operation[sizeof word->operation - 1] = 0;
     word->sequence = atomic_load_explicit(&c->sequence, memory_order_relaxed);
@@ -91,7 +102,7 @@ const char *router_host(const comm_router *router, int rank)
     return l->host_of ? l->host_of[l->node_of[rank]] : l->host;
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------------------ */
+/* ---- looking ------------------------------------------------------------------------------------------- */
 
 static int look_at(comm_router *router, int local, double now)
 {
@@ -103,16 +114,20 @@ static int look_at(comm_router *router, int local, double now)
     double beat = 1e-9 * (double)atomic_load_explicit(&c->beat, memory_order_relaxed);
     if (beat == 0 || atomic_load(&c->head.departed)) return 0;
     double from = beat > router->stood_up_at ? beat : router->stood_up_at;
-    return now - from < router->config.patience ? 0 : router_accuse_silent(router, router->rank_of[local], now - from);
+    return now - from < router->config.patience
+               ? 0
+               : router_accuse_silent(router, router->rank_of[local], now - from);
 }
 
-/* This process itself was away; others know only that it is late, so it says so. A program of somebody else's may have its reasons. */
+/* This process itself was away; others know only that it is late, so it says so. A program of somebody else's
+ * may have its reasons. */
 static void stand_up(comm_router *router, double now)
 {
     router->stood_up_at = now;
     if (router->looked_at == 0 || !router->config.word) return;
-    kolo_warn("this rank (pid %d) stood still for %.1f s, and kept the others waiting: it was stopped, or found no CPU or memory", (int)getpid(),
-              now - router->looked_at);
+    kolo_warn("this rank (pid %d) stood still for %.1f s, and kept the others waiting: it was stopped, or "
+              "found no CPU or memory",
+              (int)getpid(), now - router->looked_at);
 }
 
 int router_look(comm_router *router)
@@ -120,7 +135,8 @@ int router_look(comm_router *router)
     int rc = 0;
     if (pthread_mutex_trylock(&router->look) != 0) return 0;
     double now = kolo_time();
-    atomic_store_explicit(&router->life[router->me]->beat, nanoseconds(now), memory_order_relaxed); /* whoever looks is alive */
+    /* whoever looks is alive */
+    atomic_store_explicit(&router->life[router->me]->beat, nanoseconds(now), memory_order_relaxed);
     if (now - router->looked_at > ABSENT) stand_up(router, now);
     if (now - router->looked_at >= LOOK_EVERY) {
         for (int l = 0; l < router->ranks && rc == 0; l++)
@@ -152,14 +168,17 @@ static int latest(const comm_router *router, double *late)
     return rank;
 }
 
-/* A rank that itself waits for another is not at fault: whoever waits for the one that is will say so; but not for ever. */
+/* A rank that itself waits for another is not at fault: whoever waits for the one that is will say
+ * so; but not for ever. */
 static int check_late(comm_router *router)
 {
     double late;
-    int rank = router->config.segments ? router->config.awaits(router->config.of, &late) : latest(router, &late);
+    int rank =
+        router->config.segments ? router->config.awaits(router->config.of, &late) : latest(router, &late);
     comm_word word = {.age = -1, .waits_for = -1};
     int pid;
-    atomic_store_explicit(&router->life[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1, memory_order_relaxed);
+    atomic_store_explicit(&router->life[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1,
+                          memory_order_relaxed);
     if (rank < 0 || rank == router->launch->rank) return 0;
     int local = router_local(router, rank);
     if (local < 0 && (late > ABSENT || late > router->config.timeout / 2)) lines_want(router, rank);
@@ -168,7 +187,8 @@ static int check_late(comm_router *router)
     if (late < router->config.timeout) return 0;
     if (local >= 0) router_last_word(router, local, &word);
     else lines_last_word(router, rank, &word, &pid);
-    if (word.waits_for >= 0 && word.waits_for != router->launch->rank && late < 2 * router->config.timeout) return 0;
+    if (word.waits_for >= 0 && word.waits_for != router->launch->rank && late < 2 * router->config.timeout)
+        return 0;
     return router_accuse_late(router, rank, late);
 }
 
@@ -195,7 +215,8 @@ int comm_router_status(comm_router *router)
     return rc;
 }
 
-/* ---- the pulse: turns of nobody's, so that who sums or copies for long, or waits for something else, is not held to be stopped ----- */
+/* ---- the pulse: turns of nobody's, so that who sums or copies for long, or waits for something else, is
+ * not held to be stopped */
 
 /* Where messages do not wake it, a question or bad news does, as nobody else may have a turn soon. */
 static void pulse_rest(comm_router *router)
@@ -203,7 +224,8 @@ static void pulse_rest(comm_router *router)
     const bool listens = router->lines && router->config.segments;
     const double often = router->config.patience / 8, most = listens ? 0.25 : 0.5, soon = 0.01;
     double nap = often < most ? often : most;
-    if (atomic_load_explicit(&router->accused.state, memory_order_relaxed) == 2 && !router_broken(router)) nap = soon;
+    if (atomic_load_explicit(&router->accused.state, memory_order_relaxed) == 2 && !router_broken(router))
+        nap = soon;
     if (listens) lines_listen(router, nap);
     else kolo_futex_wait(&router->pulse.stop, 0, nap, 0);
 }
@@ -223,7 +245,10 @@ int router_pulse_start(comm_router *router)
 {
     atomic_store(&router->life[router->me]->beat, nanoseconds(kolo_time())); /* from now on it is missed */
     int rc = pthread_create(&router->pulse.thread, NULL, pulse_main, router);
-    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no thread for signs of life: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    if (rc)
+        return kolo_fail(KOLO_EINTERNAL,
+                         "comm: no thread for signs of life: %s; raise the limit of processes (ulimit -u)",
+                         strerror(rc));
     router->pulse.runs = true;
     return 0;
 }
@@ -238,12 +263,14 @@ void router_pulse_stop(comm_router *router)
     router->pulse.runs = false;
 }
 
-/* ---- sleeping ---------------------------------------------------------------------------------------------------------- */
+/* ---- sleeping ------------------------------------------------------------------------------------------ */
 
 enum { YIELDS = 100 };
-static const double SPIN = 50e-6, NAP = 0.25; /* seconds; nobody sleeps longer than a nap: he gives signs of life */
+/* seconds; nobody sleeps longer than a nap: he gives signs of life */
+static const double SPIN = 50e-6, NAP = 0.25;
 
-/* MPI tells nobody when a message comes: while one is awaited, first yield, then sleep up to 100 us (1 ms for messages that may be late) at a time. */
+/* MPI tells nobody when a message comes: while one is awaited, first yield, then sleep up to 100 us (1 ms for
+ * messages that may be late) at a time. */
 static double nap_with_mpi(comm_router *router)
 {
     bool pending = false, patient = true;
@@ -258,7 +285,8 @@ static double nap_with_mpi(comm_router *router)
     return router->idle < YIELDS ? 0 : nap < most ? nap : most;
 }
 
-/* How long to sleep now; 0: not at all, but what is armed is to be looked at again; negative: not at all, others may have the core. */
+/* How long to sleep now; 0: not at all, but what is armed is to be looked at again; negative: not at all,
+ * others may have the core. */
 static double prepare_to_rest(comm_router *router, double seconds)
 {
     enum { YIELD = -1 };
@@ -273,7 +301,8 @@ static double prepare_to_rest(comm_router *router, double seconds)
         router->armed = false;
         return nap;
     }
-    /* who does something for us from now on rings; what was done before, the caller finds when he looks again */
+    /* who does something for us from now on rings; what was done before, the caller finds when he looks
+     * again */
     router->bell = atomic_load(&own->doorbell);
     atomic_fetch_add(&own->asleep, 1);
     router->armed = true;

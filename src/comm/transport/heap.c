@@ -4,7 +4,8 @@
 #include "comm/transport/inside.h"
 #include "kolo/error.h"
 
-/* Blocks in the order of their addresses, without gaps. Their list is private: only memory handed out is shared. */
+/* Blocks in the order of their addresses, without gaps. Their list is private: only memory
+ * handed out is shared. */
 typedef struct heap_block {
     struct heap_block *next;
     uint64_t offset;
@@ -27,7 +28,7 @@ int heap_open(router_heap *heap, size_t offset, size_t bytes)
     heap->offset = offset;
     heap->bytes = bytes;
     heap->first = block_make(offset, bytes, NULL);
-    return heap->first ? 0 : KOLO_ECONFIG;
+    return heap->first ? 0 : KOLO_ENOMEM;
 }
 
 void heap_close(router_heap *heap)
@@ -61,13 +62,15 @@ int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *of
     pthread_mutex_unlock(&heap->lock);
     if (!b && heap == &router->inner)
         return kolo_fail(KOLO_ECONFIG,
-                         "comm: rank %d on host %s has no shared memory left for one more ring or group of its node, of %zu bytes; free some groups",
+                         "comm: rank %d on host %s has no shared memory left for one more ring or group of "
+                         "its node, of %zu bytes; free some groups",
                          router->launch->rank, router->launch->host, whole);
     if (!b)
-        return kolo_fail(KOLO_ECONFIG,
-                         "comm: %zu bytes of shared memory are not free: rank %d has %zu in all; ask for more with "
-                         "KOLO_COMM_SHARED, or free some",
-                         bytes, router->launch->rank, heap->bytes);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "comm: %zu bytes of shared memory are not free: rank %d has %zu in all; ask for more with "
+            "KOLO_COMM_SHARED, or free some",
+            bytes, router->launch->rank, heap->bytes);
     *offset = b->offset;
     int rc = comm_segment_allocate(&router->own, b->offset, whole);
     if (rc < 0) heap_give(heap, b->offset);
@@ -103,7 +106,8 @@ void heap_give(router_heap *heap, uint64_t offset)
 void router_starve(comm_router *router)
 {
     if (!atomic_exchange(&router->starved, true))
-        kolo_warn("what rank %d sends to or sums with ranks of its node is slow: %s", router->launch->rank, kolo_error_text());
+        kolo_warn("what rank %d sends to or sums with ranks of its node is slow: %s", router->launch->rank,
+                  kolo_error_text());
 }
 
 int comm_router_alloc(comm_router *router, size_t bytes, void **memory)

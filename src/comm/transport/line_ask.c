@@ -1,5 +1,6 @@
-/* Asking the other nodes how far their ranks came, before the world is broken: a connection to one rank of each, which tells of all ranks of its node and
- * hangs up. Never waits: the turns go on meanwhile, as others may ask at the same time. */
+/* Asking the other nodes how far their ranks came, before the world is broken: a connection to one rank of
+ * each, which tells of all ranks of its node and hangs up. Never waits: the turns go on meanwhile, as others
+ * may ask at the same time. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 #include "base/thread.h"
 #include "comm/transport/lines.h"
 
-static const double TRY = 0.3, GIVE_UP = 0.9; /* seconds: until another rank of the node is asked; until all is over */
+/* seconds: until another rank of the node is asked; until all is over */
+static const double TRY = 0.3, GIVE_UP = 0.9;
 
 typedef struct question {
     int fd, candidate; /* local rank to be asked next; fd -1: closed */
@@ -31,7 +33,8 @@ void line_answer(const comm_router *router, int fd)
 {
     line_beat said[ROUTER_MAX_LOCAL];
     for (int l = 0; l < router->ranks; l++) said[l] = line_word(router, l);
-    (void)send(fd, said, (size_t)router->ranks * sizeof *said, MSG_NOSIGNAL); /* who hears nothing asks another rank */
+    /* who hears nothing asks another rank */
+    (void)send(fd, said, (size_t)router->ranks * sizeof *said, MSG_NOSIGNAL);
 }
 
 static void hang_up(question *q)
@@ -65,7 +68,7 @@ void line_inquiry_free(line_inquiry **out)
     *out = NULL;
 }
 
-static line_inquiry *begin(comm_router *router, int but)
+static line_inquiry *line_ask_begin(comm_router *router, int but)
 {
     const kolo_launch *l = router->launch;
     line_inquiry *i = router->lines->inquiry = kolo_alloc(sizeof *i);
@@ -88,7 +91,7 @@ static line_inquiry *begin(comm_router *router, int but)
 }
 
 /* Takes what has come; false: the other side hung up, or nothing can come. */
-static bool hear(const comm_router *router, line_inquiry *i, question *q)
+static bool line_ask_hear(const comm_router *router, line_inquiry *i, question *q)
 {
     for (;;) {
         ssize_t n = recv(q->fd, (char *)&q->said + q->got, sizeof q->said - q->got, MSG_DONTWAIT);
@@ -101,7 +104,7 @@ static bool hear(const comm_router *router, line_inquiry *i, question *q)
     }
 }
 
-static bool ask(const comm_router *router, const question *q)
+static bool line_ask_ask(const comm_router *router, const question *q)
 {
     line_hello hello;
     line_greet(router, &hello, LINE_ASK);
@@ -114,7 +117,7 @@ static void go_on(const comm_router *router, line_inquiry *i, int node, int but)
     struct pollfd ready = {.fd = q->fd, .events = q->asked ? POLLIN : POLLOUT};
     bool stands = true, told = false;
     if (poll(&ready, 1, 0) == 1) {
-        stands = q->asked ? hear(router, i, q) : ask(router, q);
+        stands = q->asked ? line_ask_hear(router, i, q) : line_ask_ask(router, q);
         told = q->asked && !stands;
         q->asked = true;
     }
@@ -129,7 +132,7 @@ static void go_on(const comm_router *router, line_inquiry *i, int node, int but)
 
 int lines_inquire(comm_router *router, int but, const line_beat **said)
 {
-    line_inquiry *i = router->lines->inquiry ? router->lines->inquiry : begin(router, but);
+    line_inquiry *i = router->lines->inquiry ? router->lines->inquiry : line_ask_begin(router, but);
     bool waiting = false;
     *said = i ? i->said : NULL;
     for (int n = 0; i && n < i->nodes; n++) {

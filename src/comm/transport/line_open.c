@@ -1,4 +1,6 @@
-/* The lines' beginning and end, and how a rank with lines sleeps: in epoll, where a datagram of its node wakes it. */
+/* The lines' beginning and end, and how a rank with lines sleeps: in epoll, where a datagram
+ * of its node wakes it. */
+#include "base/failure.h"
 #include "comm/transport/lines.h"
 
 #include <poll.h>
@@ -11,9 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "kolo/error.h"
-
-/* ---- sleeping ---------------------------------------------------------------------------------------------------------------- */
+/* ---- sleeping ------------------------------------------------------------------------------------------ */
 
 /* Abstract: no file, gone with its process; the kernel chooses the name, of NUDGE_NAME characters. */
 enum { NUDGE_NAME = 5 };
@@ -25,7 +25,8 @@ static int nudge_open(comm_router *router)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t length = sizeof name;
     uint64_t word = 0;
-    lines->nudge = (line_end){.kind = END_NUDGE, .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    lines->nudge =
+        (line_end){.kind = END_NUDGE, .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
     if (lines->nudge.fd < 0 || bind(lines->nudge.fd, (struct sockaddr *)&name, sizeof name.sun_family) < 0 ||
         getsockname(lines->nudge.fd, (struct sockaddr *)&name, &length) < 0 || length != nudge_length)
         return line_fail_system("a local socket");
@@ -40,7 +41,8 @@ void lines_nudge(comm_router *router, int local)
     const uint64_t word = atomic_load(&router->life[local]->nudge);
     if (!router->lines || !word) return;
     memcpy(name.sun_path + 1, &word, NUDGE_NAME);
-    sendto(router->lines->nudge.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&name, nudge_length);
+    sendto(router->lines->nudge.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&name,
+           nudge_length);
 }
 
 void lines_listen(comm_router *router, double seconds)
@@ -59,24 +61,24 @@ void lines_sleep(comm_router *router, uint32_t bell, double seconds)
     router->lines->polled_at = 0;
 }
 
-/* ---- opening and closing --------------------------------------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------------------- */
 
-static int listen_at(comm_router *router, line_card *card)
+static int listen_at(comm_router *router, line_address *address)
 {
     tcp_lines *lines = router->lines;
-    struct sockaddr_storage *address = &card->address;
-    socklen_t length = sizeof *address;
-    KOLO_TRY(line_address(card));
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage *bound = &address->address;
+    socklen_t length = sizeof *bound;
+    KOLO_TRY(line_find_address(address));
+    int fd = socket(bound->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return line_fail_system("socket");
     lines->listener = (line_end){.kind = END_LISTENER, .fd = fd};
-    if (bind(fd, (struct sockaddr *)address, card->length) < 0) return line_fail_system("bind");
+    if (bind(fd, (struct sockaddr *)bound, address->length) < 0) return line_fail_system("bind");
     if (listen(fd, SOMAXCONN) < 0) return line_fail_system("listen");
-    if (getsockname(fd, (struct sockaddr *)address, &length) < 0) return line_fail_system("getsockname");
+    if (getsockname(fd, (struct sockaddr *)bound, &length) < 0) return line_fail_system("getsockname");
     return line_watch(lines, &lines->listener, EPOLLIN);
 }
 
-static int open_ends(comm_router *router, line_card *card)
+static int open_ends(comm_router *router, line_address *address)
 {
     tcp_lines *lines = router->lines;
     struct rlimit files;
@@ -86,19 +88,21 @@ static int open_ends(comm_router *router, line_card *card)
     }
     lines->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (lines->epoll < 0) return line_fail_system("epoll_create1");
-    KOLO_TRY(listen_at(router, card));
+    KOLO_TRY(listen_at(router, address));
     return nudge_open(router);
 }
 
-static int exchange_cards(comm_router *router, const line_card *mine)
+static int exchange_addresses(comm_router *router, const line_address *mine)
 {
     tcp_lines *lines = router->lines;
     const comm_router_config *c = &router->config;
-    if (c->exchange) KOLO_TRY(c->exchange(c->exchange_of, mine, sizeof *mine, lines->card));
-    else KOLO_TRY(kolo_launch_exchange(router->launch, mine, sizeof *mine, lines->card));
+    if (c->exchange) KOLO_TRY(c->exchange(c->exchange_of, mine, sizeof *mine, lines->address));
+    else KOLO_TRY(kolo_launch_exchange(router->launch, mine, sizeof *mine, lines->address));
     for (int r = 0; r < router->launch->size; r++)
-        if (lines->card[r].status < 0 && mine->status == 0)
-            return kolo_fail(lines->card[r].status, "comm: rank %d on host %s could not set up; its own message says why", r, router_host(router, r));
+        if (lines->address[r].status < 0 && mine->status == 0)
+            return kolo_fail(lines->address[r].status,
+                             "comm: rank %d on host %s could not set up; its own message says why", r,
+                             router_host(router, r));
     return 0;
 }
 
@@ -106,24 +110,25 @@ int lines_open(comm_router *router, int status)
 {
     const kolo_launch *launch = router->launch;
     tcp_lines *lines = router->lines = kolo_alloc(sizeof *lines);
-    line_card mine = {.status = status, .pid = (int32_t)getpid()};
-    char text[COMM_TEXT];
-    if (!lines) return KOLO_ECONFIG;
+    line_address mine = {.status = status, .pid = (int32_t)getpid()};
+    kolo_failure own;
+    if (!lines) return KOLO_ENOMEM;
     lines->epoll = lines->listener.fd = lines->nudge.fd = -1;
-    for (int g = 0; g < LINE_GUESTS; g++) lines->guest[g].end.fd = -1;
-    lines->card = kolo_alloc((size_t)launch->size * sizeof *lines->card);
+    for (int g = 0; g < LINE_PENDING_PEERS; g++) lines->pending[g].end.fd = -1;
+    lines->address = kolo_alloc((size_t)launch->size * sizeof *lines->address);
     lines->line = kolo_alloc((size_t)launch->size * sizeof(tcp_line *));
     lines->dirty = kolo_alloc((size_t)launch->size * sizeof *lines->dirty);
-    if (!lines->card || !lines->line || !lines->dirty) return KOLO_ECONFIG;
+    if (!lines->address || !lines->line || !lines->dirty) return KOLO_ENOMEM;
     if (mine.status == 0) mine.status = open_ends(router, &mine);
-    if (getrandom(mine.cookie, sizeof mine.cookie, 0) != (ssize_t)sizeof mine.cookie && mine.status == 0) mine.status = line_fail_system("getrandom");
-    snprintf(text, sizeof text, "%s", mine.status < 0 ? kolo_error_text() : "");
-    int rc = exchange_cards(router, &mine);
-    if (mine.status < 0) return kolo_fail(mine.status, "%s", text);
+    if (getrandom(mine.cookie, sizeof mine.cookie, 0) != (ssize_t)sizeof mine.cookie && mine.status == 0)
+        mine.status = line_fail_system("getrandom");
+    kolo_error_keep(&own);
+    int rc = exchange_addresses(router, &mine);
+    if (mine.status < 0) return kolo_error_restore(&own, mine.status);
     KOLO_TRY(rc);
     if (launch->local_rank != 0) return 0;
     tcp_line *next = line_find(router, line_rank_at(launch, (launch->node + 1) % launch->nodes, 0));
-    return next ? line_connect(router, next) : KOLO_ECONFIG;
+    return next ? line_connect(router, next) : KOLO_ENOMEM;
 }
 
 /* The others learn that we leave, and that nothing was lost. */
@@ -138,7 +143,7 @@ static void take_leave(comm_router *router)
         if (!l) continue;
         if (l->in.fd >= 0) send(l->in.fd, "b", 1, MSG_NOSIGNAL);
         if (l->out.fd >= 0 && !l->out.connecting) {
-            talk_put(&l->t, &(frame){.kind = FRAME_LEAVE}, NULL);
+            framing_put(&l->t, &(frame){.kind = FRAME_LEAVE}, NULL);
             line_flush(router, l);
             shutdown(l->out.fd, SHUT_WR);
         }
@@ -147,7 +152,8 @@ static void take_leave(comm_router *router)
         waiting = false;
         router->now = kolo_time();
         if (line_poll(router) < 0) return;
-        for (int r = 0; r < router->launch->size; r++) waiting = waiting || (lines->line[r] && lines->line[r]->in.fd >= 0 && !lines->line[r]->left);
+        for (int r = 0; r < router->launch->size; r++)
+            waiting = waiting || (lines->line[r] && lines->line[r]->in.fd >= 0 && !lines->line[r]->left);
         if (waiting) usleep(1000);
     }
 }
@@ -157,7 +163,7 @@ static void line_free(tcp_line **at)
     tcp_line *l = *at;
     if (!l) return;
     line_hang_up(l);
-    talk_close(&l->t);
+    framing_close(&l->t);
     free(l->t.in);
     free(l->t.out);
     free(l);
@@ -168,16 +174,16 @@ void lines_close(comm_router *router, bool orderly)
 {
     tcp_lines *lines = router->lines;
     if (!lines) return;
-    bool set_up = lines->card && lines->line && lines->dirty;
+    bool set_up = lines->address && lines->line && lines->dirty;
     if (set_up && router->segments && router_broken(router)) lines_spread(router);
     else if (set_up && orderly) take_leave(router);
     for (int r = 0; set_up && r < router->launch->size; r++) line_free(&lines->line[r]);
-    for (int g = 0; g < LINE_GUESTS; g++) line_end_close(&lines->guest[g].end);
+    for (int g = 0; g < LINE_PENDING_PEERS; g++) line_end_close(&lines->pending[g].end);
     line_end_close(&lines->listener);
     line_end_close(&lines->nudge);
     if (lines->epoll >= 0) close(lines->epoll);
     line_inquiry_free(&lines->inquiry);
-    free(lines->card);
+    free(lines->address);
     free(lines->line);
     free(lines->dirty);
     free(lines);

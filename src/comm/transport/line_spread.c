@@ -1,5 +1,6 @@
-/* Telling the other nodes that the world is broken: a connection for this one word to one rank of each; its node sees it in shared memory. Who has read it
- * hangs up; one that is stopped does not, and another rank of its node is told. */
+/* Telling the other nodes that the world is broken: a connection for this one word to one rank of each; its
+ * node sees it in shared memory. Who has read it hangs up; one that is stopped does not, and another rank
+ * of its node is told. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 
 #include "comm/transport/lines.h"
 
-static const double TRY = 0.3, GIVE_UP = 1; /* seconds: until another rank of the node is told; until all is over */
+/* seconds: until another rank of the node is told; until all is over */
+static const double TRY = 0.3, GIVE_UP = 1;
 
 typedef struct herald {
     int fd, node, candidate; /* local rank that is told next; fd -1: over */
@@ -34,7 +36,9 @@ static void dial_next(const comm_router *router, herald *h)
     hang_up(h);
     h->sent = false;
     h->since = kolo_time();
-    for (int rank; h->fd < 0 && (rank = line_rank_at(router->launch, h->node, h->candidate)) >= 0; h->candidate++) h->fd = line_dial(router, rank);
+    for (int rank; h->fd < 0 && (rank = line_rank_at(router->launch, h->node, h->candidate)) >= 0;
+         h->candidate++)
+        h->fd = line_dial(router, rank);
 }
 
 static bool deliver(const comm_router *router, herald *h)
@@ -50,7 +54,8 @@ static bool deliver(const comm_router *router, herald *h)
     line_greet(router, &word.hello, LINE_BREAK);
     size_t bytes = strlen(router->life[0]->head.text);
     memcpy(word.text, router->life[0]->head.text, bytes);
-    h->sent = send(h->fd, &word, sizeof word.hello + bytes, MSG_NOSIGNAL) > 0 && shutdown(h->fd, SHUT_WR) == 0;
+    h->sent =
+        send(h->fd, &word, sizeof word.hello + bytes, MSG_NOSIGNAL) > 0 && shutdown(h->fd, SHUT_WR) == 0;
     return h->sent;
 }
 

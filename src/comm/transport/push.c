@@ -9,7 +9,7 @@
 
 static const double NAP = 0.1; /* seconds between two looks at who is dead */
 
-/* ---- the set --------------------------------------------------------------------------------------------------------- */
+/* ---- the set ------------------------------------------------------------------------------------------- */
 
 static router_sets *more_of(const comm_router *router, int local, router_sets *of)
 {
@@ -20,7 +20,8 @@ static router_sets *more_of(const comm_router *router, int local, router_sets *o
 /* A free entry of this rank's; router->sets is held. */
 static int take_entry(comm_router *router, router_set **entry)
 {
-    for (router_sets *table = &router->control[router->me]->sets;; table = more_of(router, router->me, table)) {
+    for (router_sets *table = &router->control[router->me]->sets;;
+         table = more_of(router, router->me, table)) {
         for (int i = 0; i < ROUTER_SETS; i++)
             if (atomic_load(&table->set[i].name) == 0) return *entry = &table->set[i], 0;
         uint64_t at;
@@ -35,7 +36,8 @@ static int take_entry(comm_router *router, router_set **entry)
 static int put_up(comm_push *p)
 {
     comm_router *router = p->router;
-    size_t head = sizeof(push_set) + (size_t)p->members * sizeof(push_member), bytes = head + (size_t)p->members * 2 * p->copied;
+    size_t head = sizeof(push_set) + (size_t)p->members * sizeof(push_member),
+           bytes = head + (size_t)p->members * 2 * p->copied;
     KOLO_TRY(heap_take(router, &router->inner, bytes, &p->set_at));
     p->set = (push_set *)(void *)push_at(p, 0, p->set_at);
     memset(p->set, 0, head); /* it may have been used before */
@@ -52,10 +54,11 @@ static int put_up(comm_push *p)
     return rc;
 }
 
-static bool find(comm_push *p)
+static bool push_find(comm_push *p)
 {
     const comm_router *router = p->router;
-    for (router_sets *table = &router->control[p->local[0]]->sets; table; table = more_of(router, p->local[0], table))
+    for (router_sets *table = &router->control[p->local[0]]->sets; table;
+         table = more_of(router, p->local[0], table))
         for (int i = 0; i < ROUTER_SETS; i++) {
             p->entry = &table->set[i];
             p->name = atomic_load(&p->entry->name);
@@ -76,7 +79,8 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
         else sched_yield();
         if (router_broken(p->router)) return router_broken_text(p->router);
         KOLO_TRY(router_look(p->router));
-        if (kolo_time() - begin > p->router->config.timeout) return router_blame(p->router, rank, "did not come to open or close a group", NULL);
+        if (kolo_time() - begin > p->router->config.timeout)
+            return router_failure_report(p->router, rank, "did not come to open or close a group", NULL);
     }
     return 0;
 }
@@ -99,7 +103,8 @@ static int members_of(comm_push *p, const int *rank)
     for (int i = 0; i < p->members; i++) {
         p->local[i] = rank[i] >= 0 && rank[i] < router->launch->size ? router_local(router, rank[i]) : -1;
         if (p->local[i] < 0 || (i > 0 && rank[i] <= rank[i - 1]))
-            return kolo_fail(KOLO_EINTERNAL, "comm: rank %d cannot push with rank %d", router->launch->rank, rank[i]);
+            return kolo_fail(KOLO_EINTERNAL, "comm: rank %d cannot push with rank %d", router->launch->rank,
+                             rank[i]);
         if (rank[i] == router->launch->rank) p->me = i;
     }
     return p->me >= 0 ? 0 : kolo_fail(KOLO_EINTERNAL, "comm: rank %d is no member", router->launch->rank);
@@ -119,16 +124,17 @@ int comm_push_make(comm_push **out, comm_router *router, int id, const int *rank
 {
     int rc;
     comm_push *p = *out = kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     p->router = router;
     p->id = id;
     p->members = members;
-    p->copied = kolo_round_up(PUSH_COPIED / (size_t)members, 4096); /* all fold all: the more they are, the sooner it is dear */
+    /* all fold all: the more they are, the sooner it is dear */
+    p->copied = kolo_round_up(PUSH_COPIED / (size_t)members, 4096);
     if (p->copied > PUSH_COPIED / 2) p->copied = PUSH_COPIED / 2;
     p->local = kolo_alloc((size_t)members * sizeof *p->local);
     p->source = kolo_alloc((size_t)members * sizeof *p->source);
     p->target = kolo_alloc((size_t)(members + 1) * sizeof *p->target);
-    if (!p->local || !p->source || !p->target) KOLO_TRY_GOTO(rc, KOLO_ECONFIG);
+    if (!p->local || !p->source || !p->target) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
     KOLO_TRY_GOTO(rc, members_of(p, rank));
     if (p->me == 0) KOLO_TRY_GOTO(rc, put_up(p));
     return 0;
@@ -140,7 +146,7 @@ fail:
 int comm_push_join(comm_push *p)
 {
     const int *rank_of = p->router->rank_of;
-    if (p->me > 0) KOLO_TRY(await(p, find, rank_of[p->local[0]]));
+    if (p->me > 0) KOLO_TRY(await(p, push_find, rank_of[p->local[0]]));
     atomic_fetch_add(&p->set->opened, 1);
     p->joined = true;
     return await(p, all_opened, rank_of[p->local[p->me == p->members - 1 ? 0 : p->members - 1]]);
@@ -149,7 +155,7 @@ int comm_push_join(comm_push *p)
 int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank, int members)
 {
     int rc = comm_push_make(out, router, id, rank, members);
-    if (rc < 0) return comm_router_break(router, kolo_error_text()); /* the others wait */
+    if (rc < 0) return comm_router_break_by(router, rc); /* the others wait */
     rc = comm_push_join(*out);
     if (rc < 0) comm_push_close(out);
     return rc;
@@ -179,10 +185,11 @@ void push_publish(comm_push *p)
 {
     router_fence(); /* either we see that somebody wants to be rung, or he sees what we did */
     for (int i = 0; i < p->members; i++)
-        if (i != p->me && atomic_load_explicit(&p->set->member[i].wants, memory_order_relaxed)) router_ring(p->router, p->local[i]);
+        if (i != p->me && atomic_load_explicit(&p->set->member[i].wants, memory_order_relaxed))
+            router_ring(p->router, p->local[i]);
 }
 
-/* ---- a round --------------------------------------------------------------------------------------------------------- */
+/* ---- a round ------------------------------------------------------------------------------------------- */
 
 static int64_t part_of_block(const comm_push *p, int member) { return p->blocks * member / p->members; }
 
@@ -196,7 +203,7 @@ static void begin_direct(comm_push *p)
 }
 
 /* -1: nothing is left of this slice. A counter of an earlier round counts as 0. */
-static int64_t claim(comm_push *p, int member)
+static int64_t push_claim(comm_push *p, int member)
 {
     _Atomic uint64_t *word = &p->set->member[member].claimed;
     uint64_t now = atomic_load_explicit(word, memory_order_relaxed), tag = (uint64_t)p->round << 32;
@@ -224,7 +231,7 @@ static int step_direct(comm_push *p)
 {
     if (atomic_load_explicit(&p->set->done, memory_order_acquire) == p->round) return PUSH_COMPLETE;
     for (int i = 0; i < p->members; i++) {
-        int64_t block = claim(p, (p->me + i) % p->members);
+        int64_t block = push_claim(p, (p->me + i) % p->members);
         if (block < 0) continue;
         fold_block(p, block);
         if (atomic_fetch_add(&p->set->finished, 1) + 1 == p->finished) {
@@ -251,7 +258,7 @@ static void fold_small(comm_push *p)
 }
 
 /* All lines stand and agree: which way? */
-static void begin(comm_push *p)
+static void push_begin(comm_push *p)
 {
     bool direct = true, copied = (size_t)p->count * p->width <= p->copied;
     p->poor = false;
@@ -270,13 +277,15 @@ static void begin(comm_push *p)
 static int meet(comm_push *p)
 {
     for (; p->seen < p->members; p->seen++)
-        if (atomic_load_explicit(&push_line_of(p, p->seen)->round, memory_order_acquire) != p->round) return PUSH_IDLE;
+        if (atomic_load_explicit(&push_line_of(p, p->seen)->round, memory_order_acquire) != p->round)
+            return PUSH_IDLE;
     const push_line *a = push_line_of(p, 0);
     for (int i = 1; i < p->members; i++) {
         const push_line *b = push_line_of(p, i);
-        if (a->signature != b->signature || a->count != b->count || a->width != b->width) return COMM_PUSH_DIFFERS;
+        if (a->signature != b->signature || a->count != b->count || a->width != b->width)
+            return COMM_PUSH_DIFFERS;
     }
-    begin(p);
+    push_begin(p);
     return PUSH_WORKED;
 }
 
@@ -291,20 +300,25 @@ static void put_line(comm_push *p, uint64_t signature)
     line->in = at;
     line->out_shared = bytes > PUSH_SMALL && comm_router_shared(p->router, p->out, bytes, &at);
     line->out = at;
-    const bool staged = bytes > p->copied && !(line->in_shared && line->out_shared); /* where all lie in shared memory nobody stages */
-    line->poor = staged ? !push_staged_ready(p) : atomic_load_explicit(&p->set->member[p->me].stage, memory_order_relaxed) == 0;
+    /* where all lie in shared memory nobody stages */
+    const bool staged = bytes > p->copied && !(line->in_shared && line->out_shared);
+    line->poor = staged ? !push_staged_ready(p)
+                        : atomic_load_explicit(&p->set->member[p->me].stage, memory_order_relaxed) == 0;
     if (bytes > 0 && bytes <= PUSH_INLINE) memcpy(line->bytes, p->in, bytes);
     else if (bytes > 0 && bytes <= PUSH_CACHED) memcpy(push_copy(p, p->me), p->in, bytes);
-    else if (bytes > 0 && bytes <= p->copied && !line->in_shared) push_stream(push_copy(p, p->me), p->in, bytes);
+    else if (bytes > 0 && bytes <= p->copied && !line->in_shared)
+        push_stream(push_copy(p, p->me), p->in, bytes);
     atomic_store_explicit(&line->round, p->round, memory_order_release);
 }
 
-int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature)
+int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, const comm_folding *how,
+                    uint64_t signature)
 {
     if (router_broken(p->router)) return router_broken_text(p->router);
     if (p->way != PUSH_NONE) return kolo_fail(KOLO_EINTERNAL, "comm: a push began before the last one's end");
     if (count < 0 || !kolo_dtype_size(how->type) || !comm_combine_of(how->type, how->op))
-        return kolo_fail(KOLO_EINTERNAL, "comm: a push of %lld elements of type %d with operation %d", (long long)count, (int)how->type, (int)how->op);
+        return kolo_fail(KOLO_EINTERNAL, "comm: a push of %lld elements of type %d with operation %d",
+                         (long long)count, (int)how->type, (int)how->op);
     p->how = *how;
     p->round++;
     p->in = in;
@@ -318,7 +332,9 @@ int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, cons
     p->way = PUSH_MEETING;
     put_line(p, signature);
     /* whoever comes last rings those who sleep: the others would wake them for nothing */
-    if ((uint32_t)atomic_fetch_add(&p->set->arrived, 1) + 1 == (uint32_t)p->members * p->round) push_publish(p); /* rounds wrap */
+    /* rounds wrap */
+    if ((uint32_t)atomic_fetch_add(&p->set->arrived, 1) + 1 == (uint32_t)p->members * p->round)
+        push_publish(p);
     return 0;
 }
 
@@ -351,7 +367,7 @@ static int poll(comm_push *p)
     return rc;
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------------- */
 
 /* The member furthest behind. */
 static int latest(const comm_push *p)
@@ -360,8 +376,9 @@ static int latest(const comm_push *p)
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < p->members; i++) {
         const push_member *m = &p->set->member[i];
-        uint64_t came =
-            atomic_load(&m->line[p->round & 1].round) != p->round ? 0 : 1 + atomic_load(&m->copied) + atomic_load(&m->folded) + atomic_load(&m->taken);
+        uint64_t came = atomic_load(&m->line[p->round & 1].round) != p->round
+                            ? 0
+                            : 1 + atomic_load(&m->copied) + atomic_load(&m->folded) + atomic_load(&m->taken);
         if (i == p->me || came >= least) continue;
         least = came;
         last = i;
@@ -369,14 +386,15 @@ static int latest(const comm_push *p)
     return last;
 }
 
-static int look(comm_push *p)
+static int push_look(comm_push *p)
 {
     comm_router *router = p->router;
     if (router_broken(router)) return router_broken_text(router);
     KOLO_TRY(router_look(router));
     int late = latest(p), rank = router->rank_of[p->local[late]];
     double waited = kolo_time() - p->moved_at;
-    if (atomic_load(&router->life[p->local[late]]->head.departed)) return router_accuse(router, rank, "left before the end");
+    if (atomic_load(&router->life[p->local[late]]->head.departed))
+        return router_accuse(router, rank, "left before the end");
     return waited < router->config.timeout ? 0 : router_accuse_late(router, rank, waited);
 }
 
@@ -389,7 +407,7 @@ static int sleep_once(comm_push *p)
     atomic_store(&mine->wants, 1);
     router_fence();
     int rc = poll(p);
-    if (rc == PUSH_IDLE && !kolo_futex_wait(&own->doorbell, bell, NAP, 0)) rc = look(p);
+    if (rc == PUSH_IDLE && !kolo_futex_wait(&own->doorbell, bell, NAP, 0)) rc = push_look(p);
     atomic_fetch_sub(&own->asleep, 1);
     atomic_store_explicit(&mine->wants, 0, memory_order_relaxed);
     return rc;
@@ -402,7 +420,7 @@ int comm_push_poll(comm_push *p)
     int rc = PUSH_WORKED, done = 0;
     while (rc == PUSH_WORKED && done++ < AT_ONCE) rc = poll(p);
     if (rc == PUSH_IDLE && (done > 1 || p->moved_at == 0)) p->moved_at = kolo_time();
-    else if (rc == PUSH_IDLE && p->polls % LOOK_EVERY == LOOK_EVERY - 1) rc = look(p);
+    else if (rc == PUSH_IDLE && p->polls % LOOK_EVERY == LOOK_EVERY - 1) rc = push_look(p);
     if (rc == PUSH_IDLE && router_broken(p->router)) return router_broken_text(p->router);
     if (rc == PUSH_IDLE && p->polls++ == 0) {
         atomic_store(&p->set->member[p->me].wants, 1);

@@ -1,9 +1,12 @@
-/* Vectors in ordinary memory travel piece by piece through two staging blocks each way. Piece g (counted over all rounds) of member m:
+/* Vectors in ordinary memory travel piece by piece through two staging blocks each way. Piece g (counted over
+ * all rounds) of member m:
  *
- *   copy    m's input, the others' slices of it, to m's staging        when all have folded piece g - 2, which lay there
- *   fold    slice m of all inputs, into m's vector and m's staging (and into vectors of others that are shared)
- *           when all have copied piece g, and taken piece g - 2 from m's staging
- *   take    the others' slices from their staging to m's vector        when all have folded piece g
+ *   copy    m's input, the others' slices of it, to m's staging;
+ *           when all have folded piece g - 2, which lay there
+ *   fold    slice m of all inputs, into m's vector and m's staging, and into vectors of others that are
+ *           shared; when all have copied piece g, and taken piece g - 2 from m's staging
+ *   take    the others' slices from their staging to m's vector;
+ *           when all have folded piece g
  *
  * Every cache line of the staging is written by one member, its owner, and read by the others.
  *
@@ -17,7 +20,9 @@ static bool all_reached(const comm_push *p, size_t word, uint64_t value)
 {
     for (int i = 0; i < p->members; i++) {
         const char *member = (const char *)&p->set->member[i];
-        if (atomic_load_explicit((const _Atomic uint64_t *)(const void *)(member + word), memory_order_acquire) < value) return false;
+        if (atomic_load_explicit((const _Atomic uint64_t *)(const void *)(member + word),
+                                 memory_order_acquire) < value)
+            return false;
     }
     return true;
 }
@@ -28,7 +33,8 @@ static size_t block_of(const comm_push *p) { return p->poor ? p->copied / 4 : PU
 static char *staging(const comm_push *p, int member, bool out, uint64_t piece)
 {
     uint64_t at = atomic_load_explicit(&p->set->member[member].stage, memory_order_acquire);
-    return (p->poor ? push_copy(p, member) : push_at(p, member, at)) + (size_t)((out ? 2 : 0) + (piece & 1)) * block_of(p);
+    return (p->poor ? push_copy(p, member) : push_at(p, member, at)) +
+           (size_t)((out ? 2 : 0) + (piece & 1)) * block_of(p);
 }
 
 bool push_staged_ready(comm_push *p)
@@ -36,15 +42,17 @@ bool push_staged_ready(comm_push *p)
     push_member *mine = &p->set->member[p->me];
     uint64_t at;
     if (atomic_load(&mine->stage)) return true;
-    if (heap_take(p->router, &p->router->inner, 4 * (size_t)PUSH_PIECE, &at) == 0) return atomic_store(&mine->stage, at), true;
+    if (heap_take(p->router, &p->router->inner, 4 * (size_t)PUSH_PIECE, &at) == 0)
+        return atomic_store(&mine->stage, at), true;
     router_starve(p->router);
     return false;
 }
 
 void push_staged_begin(comm_push *p)
 {
-    if (p->poor) push_staged_ready(p); /* for the next round, as who brought shared memory alone did not think of it */
-    p->base += (uint64_t)p->pieces;    /* of the round before */
+    /* for the next round, as who brought shared memory alone did not think of it */
+    if (p->poor) push_staged_ready(p);
+    p->base += (uint64_t)p->pieces; /* of the round before */
     p->piece = (int64_t)(block_of(p) / p->width);
     p->pieces = (p->count + p->piece - 1) / p->piece;
 }
@@ -75,7 +83,7 @@ static void copy_piece(const comm_push *p, uint64_t g)
     push_stream(to + own + bytes, in + own + bytes, all - own - bytes);
 }
 
-static bool copy(comm_push *p, uint64_t end)
+static bool push_staged_copy(comm_push *p, uint64_t end)
 {
     push_member *mine = &p->set->member[p->me];
     uint64_t g = atomic_load_explicit(&mine->copied, memory_order_relaxed);
@@ -100,7 +108,9 @@ static bool fold(comm_push *p, uint64_t end)
     p->target[0] = p->out + vector;
     for (int i = 0; i < p->members; i++) {
         const push_line *line = push_line_of(p, i);
-        p->source[i] = i == p->me ? p->in + vector : line->in_shared ? push_at(p, i, line->in) + vector : staging(p, i, false, g) + in_piece;
+        p->source[i] = i == p->me        ? p->in + vector
+                       : line->in_shared ? push_at(p, i, line->in) + vector
+                                         : staging(p, i, false, g) + in_piece;
         if (i == p->me) continue;
         if (line->out_shared) p->target[targets++] = push_at(p, i, line->out) + vector;
         else through_staging = true;
@@ -111,7 +121,7 @@ static bool fold(comm_push *p, uint64_t end)
     return true;
 }
 
-static bool take(comm_push *p, uint64_t end)
+static bool push_staged_take(comm_push *p, uint64_t end)
 {
     push_member *mine = &p->set->member[p->me];
     uint64_t g = atomic_load_explicit(&mine->taken, memory_order_relaxed);
@@ -119,7 +129,8 @@ static bool take(comm_push *p, uint64_t end)
     for (int i = 0; i < p->members && !push_line_of(p, p->me)->out_shared; i++) {
         size_t from, bytes;
         slice_of(p, g, i, &from, &bytes);
-        if (i != p->me) memcpy(p->out + (size_t)from_of(p, g) * p->width + from, staging(p, i, true, g) + from, bytes);
+        if (i != p->me)
+            memcpy(p->out + (size_t)from_of(p, g) * p->width + from, staging(p, i, true, g) + from, bytes);
     }
     atomic_store_explicit(&mine->taken, g + 1, memory_order_release);
     return true;
@@ -128,9 +139,10 @@ static bool take(comm_push *p, uint64_t end)
 int push_staged_step(comm_push *p)
 {
     uint64_t end = p->base + (uint64_t)p->pieces;
-    if (take(p, end) || fold(p, end) || copy(p, end)) {
+    if (push_staged_take(p, end) || fold(p, end) || push_staged_copy(p, end)) {
         push_publish(p);
         return PUSH_WORKED;
     }
-    return atomic_load_explicit(&p->set->member[p->me].taken, memory_order_relaxed) == end ? PUSH_COMPLETE : PUSH_IDLE;
+    return atomic_load_explicit(&p->set->member[p->me].taken, memory_order_relaxed) == end ? PUSH_COMPLETE
+                                                                                           : PUSH_IDLE;
 }

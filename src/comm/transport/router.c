@@ -3,23 +3,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/transport/talk.h"
-#include "kolo/error.h"
+#include "base/failure.h"
+#include "comm/transport/framing.h"
 
 /* The first that reaches a peer carries its messages. */
 static const router_means *const table[] = {&means_self, &means_channel, &means_mpi, &means_tcp};
 enum { MEANS = sizeof table / sizeof *table };
 
-/* ---- lanes ------------------------------------------------------------------------------------------------------------ */
+/* ---- lanes --------------------------------------------------------------------------------------------- */
 
 static int lane_make(void *state, int64_t requests, void **out)
 {
     comm_router *router = state;
     router_lane *lane = kolo_alloc(sizeof *lane);
-    if (!lane) return KOLO_ECONFIG;
+    if (!lane) return KOLO_ENOMEM;
     *lane = (router_lane){.router = router, .capacity = requests};
     lane->request = kolo_alloc((size_t)(requests + 1) * sizeof *lane->request);
-    int rc = lane->request ? 0 : KOLO_ECONFIG;
+    int rc = lane->request ? 0 : KOLO_ENOMEM;
     if (rc == 0 && router->mpi) rc = comm_mpi.lane_make(router->mpi, requests, &lane->mpi);
     if (rc < 0) {
         free(lane->request);
@@ -81,20 +81,29 @@ static void reset(void *of)
     pthread_mutex_unlock(&lane->router->turn);
 }
 
-static int post(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count, size_t width)
+static int router_post(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count,
+                       size_t width)
 {
     comm_router *router = lane->router;
-    if (lane->posted >= lane->capacity) return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
+    if (lane->posted >= lane->capacity)
+        return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
     router_request *r = &lane->request[lane->posted++];
-    *r = (router_request){.lane = lane, .rank = rank, .tag = tag, .data = data, .bytes = (size_t)count * width, .mpi = -1, .sends = sends};
+    *r = (router_request){.lane = lane,
+                          .rank = rank,
+                          .tag = tag,
+                          .data = data,
+                          .bytes = (size_t)count * width,
+                          .mpi = -1,
+                          .sends = sends};
     if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
     return router->by[rank]->post(router, r);
 }
 
-static int post_in_turn(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count, size_t width)
+static int post_in_turn(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count,
+                        size_t width)
 {
     pthread_mutex_lock(&lane->router->turn);
-    int rc = post(lane, sends, rank, tag, data, count, width);
+    int rc = router_post(lane, sends, rank, tag, data, count, width);
     pthread_mutex_unlock(&lane->router->turn);
     return rc;
 }
@@ -106,7 +115,10 @@ static int lane_send(void *of, int rank, int tag, const void *data, int64_t coun
     return post_in_turn(of, true, rank, tag, same, count, width);
 }
 
-static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width) { return post_in_turn(of, false, rank, tag, data, count, width); }
+static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
+{
+    return post_in_turn(of, false, rank, tag, data, count, width);
+}
 
 static int advance(router_lane *lane, int64_t serial)
 {
@@ -139,7 +151,8 @@ static int lagging(void *of)
     return lane->first < lane->posted ? lane->request[lane->first].rank : -1;
 }
 
-const comm_transport comm_routed = {"router", lane_make, lane_free, reset, lane_send, lane_receive, done, lagging};
+const comm_transport comm_routed = {"router",  lane_make,    lane_free, reset,
+                                    lane_send, lane_receive, done,      lagging};
 
 void comm_router_patient(void *of, bool patient)
 {
@@ -166,7 +179,7 @@ int router_turn(comm_router *router)
     return router_watch(router);
 }
 
-/* ---- MPI: its requests are numbered by the lane's own MPI lane --------------------------------------------------------- */
+/* ---- MPI: its requests are numbered by the lane's own MPI lane ----------------------------------------- */
 
 static bool mpi_reaches(const comm_router *router, int rank)
 {
@@ -197,7 +210,7 @@ static void mpi_forget(comm_router *router, router_request *r)
 
 const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, mpi_turn, mpi_forget};
 
-/* ---- opening ------------------------------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------------------- */
 
 enum { RING_MOST = 1 << 18, RING_LEAST = 1 << 15, RINGS = 16 << 20, SETS = 1 << 30 };
 
@@ -213,19 +226,21 @@ static int make_segments(comm_router *router)
         if (router->ring_bytes * (size_t)router->ranks <= RINGS) break;
     size_t inner = (size_t)router->ranks * (router->ring_bytes + 4096) + SETS;
     size_t shared = kolo_round_up(router->config.shared_bytes, 4096);
-    router->own = (comm_segments){.launch = l,
-                                  .kind = SEGMENTS,
-                                  .me = router->me,
-                                  .ranks = router->ranks,
-                                  .rank_of = router->rank_of,
-                                  .timeout = router->config.within > 0 ? router->config.within : router->config.timeout,
-                                  .bytes = head + inner + shared,
-                                  .head = head,
-                                  .sparse = true};
+    router->own =
+        (comm_segments){.launch = l,
+                        .kind = SEGMENTS,
+                        .me = router->me,
+                        .ranks = router->ranks,
+                        .rank_of = router->rank_of,
+                        .timeout = router->config.within > 0 ? router->config.within : router->config.timeout,
+                        .bytes = head + inner + shared,
+                        .head = head,
+                        .sparse = true};
     KOLO_TRY(comm_segments_open(&router->own));
     router->control = kolo_alloc((size_t)router->ranks * sizeof(router_control *));
-    if (!router->control) return KOLO_ECONFIG;
-    for (int i = 0; i < router->ranks; i++) router->control[i] = (router_control *)(void *)router->own.base[i];
+    if (!router->control) return KOLO_ENOMEM;
+    for (int i = 0; i < router->ranks; i++)
+        router->control[i] = (router_control *)(void *)router->own.base[i];
     router->spin = comm_segments_spin(&router->own);
     router->crowded = router->spin < 100;
     KOLO_TRY(heap_open(&router->inner, head, inner));
@@ -247,11 +262,12 @@ static int find_node(comm_router *router)
     router->me = l->local_rank;
     router->ranks = l->local_size;
     if (router->ranks > ROUTER_MAX_LOCAL)
-        return kolo_fail(KOLO_ECONFIG, "comm: %d ranks on host %s; at most %d are served", router->ranks, l->host, ROUTER_MAX_LOCAL);
+        return kolo_fail(KOLO_ECONFIG, "comm: %d ranks on host %s; at most %d are served", router->ranks,
+                         l->host, ROUTER_MAX_LOCAL);
     router->rank_of = kolo_alloc((size_t)router->ranks * sizeof *router->rank_of);
     router->life = kolo_alloc((size_t)router->ranks * sizeof(comm_life *));
     router->by = kolo_alloc((size_t)l->size * sizeof(router_means *));
-    if (!router->rank_of || !router->life || !router->by) return KOLO_ECONFIG;
+    if (!router->rank_of || !router->life || !router->by) return KOLO_ENOMEM;
     for (int r = 0; r < l->size; r++)
         if (l->node_of[r] == l->node) router->rank_of[l->local_of[r]] = r;
     return 0;
@@ -286,7 +302,7 @@ static int open_all(comm_router *router)
 int comm_router_open(comm_router **out, kolo_launch *launch, const comm_router_config *config)
 {
     comm_router *router = kolo_alloc(sizeof *router);
-    if (!router) return KOLO_ECONFIG;
+    if (!router) return KOLO_ENOMEM;
     router->launch = launch;
     router->config = *config;
     if (!(router->config.timeout > 0)) router->config.timeout = 300;
@@ -306,7 +322,10 @@ void comm_router_close(comm_router **out, bool orderly)
 {
     comm_router *router = *out;
     if (!router) return;
-    if (router->segments) atomic_store(&router->life[router->me]->head.departed, 1); /* its signs of life end here */
+    kolo_failure before;
+    kolo_error_keep(&before);
+    /* its signs of life end here */
+    if (router->segments) atomic_store(&router->life[router->me]->head.departed, 1);
     router_pulse_stop(router);
     lines_close(router, orderly);
     channel_close(router);
@@ -323,4 +342,5 @@ void comm_router_close(comm_router **out, bool orderly)
     free(router->by);
     free(router);
     *out = NULL;
+    kolo_error_restore(&before, before.status);
 }

@@ -9,7 +9,8 @@
 #include "kolo/error.h"
 
 static const double BEAT_EVERY = 1, NEWS_EVERY = 0.1, EXPLAIN_WITHIN = 1, POLL_EVERY = 0.02; /* seconds */
-enum { AT_ONCE = 64 };                                                                       /* rings of a line in one turn */
+/* rings of a line in one turn */
+enum { AT_ONCE = 64 };
 
 /* The part of the ring from `at` on, in one or two pieces. */
 static int pieces(ring *r, uint64_t at, size_t count, struct iovec *v)
@@ -61,7 +62,8 @@ int line_flush(comm_router *router, tcp_line *l)
     return 0;
 }
 
-/* Reads until the socket is empty, handling frames as they become whole. A sender that is always faster has to wait: others want their turn, and signs of life. */
+/* Reads until the socket is empty, handling frames as they become whole. A sender that is always faster has
+ * to wait: others want their turn, and signs of life. */
 int line_fill(comm_router *router, tcp_line *l)
 {
     ring *in = l->t.in;
@@ -84,14 +86,14 @@ int line_fill(comm_router *router, tcp_line *l)
         }
         l->heard_at = router->now;
         atomic_store_explicit(&in->tail, tail + (uint64_t)n, memory_order_relaxed);
-        KOLO_TRY(talk_read(&l->t));
+        KOLO_TRY(framing_read(&l->t));
         if ((size_t)n < room) break;
     }
-    if (talk_wants_to_write(&l->t)) line_mark(router, l);
+    if (framing_wants_to_write(&l->t)) line_mark(router, l);
     return 0;
 }
 
-int line_other(talk *t, const frame *f, const char *payload)
+int line_other(framing *t, const frame *f, const char *payload)
 {
     tcp_line *l = t->router->lines->line[t->rank];
     if (f->kind == FRAME_BEAT && f->length == sizeof l->beat) {
@@ -105,7 +107,7 @@ int line_other(talk *t, const frame *f, const char *payload)
 void lines_last_word(const comm_router *router, int rank, comm_word *word, int *pid)
 {
     const tcp_lines *lines = router->lines;
-    *pid = lines ? lines->card[rank].pid : 0;
+    *pid = lines ? lines->address[rank].pid : 0;
     const tcp_line *l = lines ? lines->line[rank] : NULL;
     if (!l || !l->beat.operation[0]) return;
     memcpy(word->operation, l->beat.operation, sizeof word->operation);
@@ -135,7 +137,8 @@ static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
         l->said = mine->sequence;
         l->said_waits = mine->waits_for;
         frame f = {.kind = FRAME_BEAT, .length = sizeof *mine};
-        if (atomic_load(&l->t.out->head) == atomic_load(&l->t.out->tail) && talk_put(&l->t, &f, mine)) line_mark(router, l);
+        if (atomic_load(&l->t.out->head) == atomic_load(&l->t.out->tail) && framing_put(&l->t, &f, mine))
+            line_mark(router, l);
     }
     double from = l->heard_at > router->stood_up_at ? l->heard_at : router->stood_up_at;
     if (l->in.fd < 0 || l->left || router->now - from < patience) return 0;
@@ -146,7 +149,10 @@ line_beat line_word(const comm_router *router, int local)
 {
     comm_word word;
     router_last_word(router, local, &word);
-    line_beat said = {.sequence = word.sequence, .age = word.age, .waits_for = word.waits_for, .rank = router->rank_of[local]};
+    line_beat said = {.sequence = word.sequence,
+                      .age = word.age,
+                      .waits_for = word.waits_for,
+                      .rank = router->rank_of[local]};
     memcpy(said.operation, word.operation, sizeof said.operation);
     return said;
 }
@@ -159,7 +165,7 @@ int lines_beat(comm_router *router)
     return lines_expire(router);
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------------------ */
 
 static bool reaches(const comm_router *router, int rank)
 {
@@ -167,12 +173,12 @@ static bool reaches(const comm_router *router, int rank)
     return router->lines != NULL;
 }
 
-static int post(comm_router *router, router_request *r)
+static int tcp_post(comm_router *router, router_request *r)
 {
     tcp_line *l = line_find(router, r->rank);
-    if (!l) return KOLO_ECONFIG;
+    if (!l) return KOLO_ENOMEM;
     KOLO_TRY(line_connect(router, l));
-    KOLO_TRY(talk_post(&l->t, r));
+    KOLO_TRY(framing_post(&l->t, r));
     line_mark(router, l);
     return 0;
 }
@@ -189,10 +195,12 @@ static int turn(comm_router *router)
         l->dirty = false;
         KOLO_TRY(line_connect(router, l));
         bool more = true;
-        for (int rings = 0; more && rings < AT_ONCE; rings++) { /* the ring is filled as often as the socket empties it */
-            KOLO_TRY(talk_write(&l->t));
+        /* the ring is filled as often as the socket empties it */
+        for (int rings = 0; more && rings < AT_ONCE; rings++) {
+            KOLO_TRY(framing_write(&l->t));
             KOLO_TRY(line_flush(router, l));
-            more = talk_wants_to_write(&l->t) && l->out.fd >= 0 && !l->out.waits_to_write; /* an empty ring has room */
+            /* an empty ring has room */
+            more = framing_wants_to_write(&l->t) && l->out.fd >= 0 && !l->out.waits_to_write;
         }
         if (!more) continue;
         line_mark(router, l);
@@ -201,10 +209,10 @@ static int turn(comm_router *router)
     return 0;
 }
 
-static void forget(comm_router *router, router_request *r)
+static void tcp_forget(comm_router *router, router_request *r)
 {
     tcp_line *l = router->lines->line[r->rank];
-    if (l) talk_forget(&l->t, r);
+    if (l) framing_forget(&l->t, r);
 }
 
-const router_means means_tcp = {"tcp", reaches, post, turn, forget};
+const router_means means_tcp = {"tcp", reaches, tcp_post, turn, tcp_forget};

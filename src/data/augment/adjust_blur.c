@@ -13,7 +13,8 @@ static void make_taps(int32_t *taps, double sigma, int radius)
     double weight[2 * RADIUS_MOST + 1], sum = 0;
     int32_t total = 0;
     for (int i = -radius; i <= radius; i++) sum += weight[i + radius] = exp(-0.5 * i * i / (sigma * sigma));
-    for (int i = 0; i <= 2 * radius; i++) total += taps[i] = (int32_t)nearbyint(weight[i] / sum * (1 << BITS));
+    for (int i = 0; i <= 2 * radius; i++)
+        total += taps[i] = (int32_t)nearbyint(weight[i] / sum * (1 << BITS));
     taps[radius] += (1 << BITS) - total;
 }
 
@@ -21,7 +22,8 @@ static void make_taps(int32_t *taps, double sigma, int radius)
 static int mirror(int i, int n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
 
 /* `bytes` sums over taps that lie `step` bytes apart in row, with KEEP bits behind the point. */
-KOLO_CLONES static void across(const uint8_t *restrict row, size_t step, const int32_t *taps, int count, uint16_t *restrict to, size_t bytes)
+KOLO_CLONES static void across(const uint8_t *restrict row, size_t step, const int32_t *taps, int count,
+                               uint16_t *restrict to, size_t bytes)
 {
     for (size_t x = 0; x < bytes; x += BLOCK) {
         int32_t sum[BLOCK] = {0};
@@ -33,11 +35,13 @@ KOLO_CLONES static void across(const uint8_t *restrict row, size_t step, const i
             else
                 for (size_t i = 0; i < n; i++) sum[i] += p[i] * taps[k];
         }
-        for (size_t i = 0; i < n; i++) to[x + i] = (uint16_t)((sum[i] + (1 << (BITS - KEEP - 1))) >> (BITS - KEEP));
+        for (size_t i = 0; i < n; i++)
+            to[x + i] = (uint16_t)((sum[i] + (1 << (BITS - KEEP - 1))) >> (BITS - KEEP));
     }
 }
 
-KOLO_CLONES static void down(const uint16_t *const *rows, const int32_t *taps, int count, uint8_t *restrict to, size_t bytes)
+KOLO_CLONES static void down(const uint16_t *const *rows, const int32_t *taps, int count,
+                             uint8_t *restrict to, size_t bytes)
 {
     for (size_t x = 0; x < bytes; x += BLOCK) {
         int32_t sum[BLOCK] = {0};
@@ -49,7 +53,8 @@ KOLO_CLONES static void down(const uint16_t *const *rows, const int32_t *taps, i
             else
                 for (size_t i = 0; i < n; i++) sum[i] += p[i] * taps[k];
         }
-        for (size_t i = 0; i < n; i++) to[x + i] = (uint8_t)((sum[i] + (1 << (BITS + KEEP - 1))) >> (BITS + KEEP));
+        for (size_t i = 0; i < n; i++)
+            to[x + i] = (uint8_t)((sum[i] + (1 << (BITS + KEEP - 1))) >> (BITS + KEEP));
     }
 }
 
@@ -61,7 +66,8 @@ static void widen(const kolo_canvas *c, int y, int radius, uint8_t *to)
     memcpy(to + (size_t)radius * channels, row, stride);
     for (int i = 1; i <= radius; i++) {
         memcpy(to + (size_t)(radius - i) * channels, row + (size_t)i * channels, channels);
-        memcpy(to + (size_t)(c->width + radius + i - 1) * channels, row + (size_t)(c->width - 1 - i) * channels, channels);
+        memcpy(to + (size_t)(c->width + radius + i - 1) * channels,
+               row + (size_t)(c->width - 1 - i) * channels, channels);
     }
 }
 
@@ -79,7 +85,8 @@ void kolo_adjust_blur(kolo_canvas *c, double sigma, int radius)
     }
     for (int y = 0; y < c->height; y++) {
         const uint16_t *rows[2 * RADIUS_MOST + 1];
-        for (int k = -radius; k <= radius; k++) rows[k + radius] = c->wide + (size_t)mirror(y + k, c->height) * stride;
+        for (int k = -radius; k <= radius; k++)
+            rows[k + radius] = c->wide + (size_t)mirror(y + k, c->height) * stride;
         down(rows, taps, 2 * radius + 1, c->pixels + (size_t)y * stride, stride);
     }
 }

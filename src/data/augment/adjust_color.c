@@ -1,4 +1,5 @@
-/* Changes by a factor: brightness, contrast, colour, sharpness; torchvision's forms of contrast, saturation, hue. */
+/* Changes by a factor: brightness, contrast, colour, sharpness; torchvision's forms of
+ * contrast, saturation, hue. */
 #include "data/augment/adjust.h"
 
 #include <math.h>
@@ -21,7 +22,10 @@ static inline uint8_t weigh(float one, float zero, float factor, float rest)
 }
 
 /* ITU-R 601, as Image.convert("L"). */
-static inline int luma(const uint8_t *p) { return (p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16; }
+static inline int luma(const uint8_t *p)
+{
+    return (p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16;
+}
 /* As torchvision's rgb_to_grayscale, rounded down. */
 static inline int gray(const uint8_t *p) { return (p[0] * 2989 + p[1] * 5870 + p[2] * 1140) / 10000; }
 
@@ -144,8 +148,14 @@ KOLO_CLONES static void turn_block(float (*plane)[BLOCK], float sixths)
         const float r = plane[0][i], g = plane[1][i], b = plane[2][i];
         const float rg = r > g ? r : g, most = rg > b ? rg : b, gr = r > g ? g : r, least = gr > b ? b : gr;
         const float chroma = most - least, inverse = 1 / (chroma > 0 ? chroma : 1);
-        const float up = most == r ? g - b : most == g ? b - r : r - g, base = most == r ? 0 : most == g ? 2 : 4;
-        const float raw = base + up * inverse + sixths, high = raw < 0 ? raw + 6 : raw, h = high >= 6 ? high - 6 : high;
+        const float up = most == r   ? g - b
+                         : most == g ? b - r
+                                     : r - g,
+                    base = most == r   ? 0
+                           : most == g ? 2
+                                       : 4;
+        const float raw = base + up * inverse + sixths, high = raw < 0 ? raw + 6 : raw,
+                    h = high >= 6 ? high - 6 : high;
         plane[0][i] = channel(5, h, most, chroma);
         plane[1][i] = channel(3, h, most, chroma);
         plane[2][i] = channel(1, h, most, chroma);
@@ -167,11 +177,14 @@ KOLO_CLONES static void turn_hue(uint8_t *p, size_t pixels, float sixths)
 
 void kolo_jitter_hue(kolo_canvas *c, float turn)
 {
-    if (c->channels == 3) turn_hue(c->pixels, (size_t)c->height * (size_t)c->width, 6 * (turn < 0 ? turn + 1 : turn));
+    if (c->channels == 3)
+        turn_hue(c->pixels, (size_t)c->height * (size_t)c->width, 6 * (turn < 0 ? turn + 1 : turn));
 }
 
-/* 3 x 3 mean in which the middle counts five times, and from it to the picture and beyond, over one row's inside. */
-KOLO_CLONES static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, ptrdiff_t stride, ptrdiff_t step, float factor)
+/* 3 x 3 mean in which the middle counts five times, and from it to the picture and beyond,
+ * over one row's inside. */
+KOLO_CLONES static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, ptrdiff_t stride,
+                                    ptrdiff_t step, float factor)
 {
     for (ptrdiff_t x = step; x < stride - step; x++) {
         const uint8_t *m = from + x, *u = m - stride, *d = m + stride;
@@ -186,5 +199,7 @@ void kolo_adjust_sharpness(kolo_canvas *c, float factor)
     const size_t stride = (size_t)c->width * (size_t)c->channels;
     if (c->height < 3 || c->width < 3) return; /* all border, which stays as it is */
     memcpy(c->spare, c->pixels, kolo_canvas_bytes(c));
-    for (int y = 1; y < c->height - 1; y++) sharpen_row(c->spare + (size_t)y * stride, c->pixels + (size_t)y * stride, (ptrdiff_t)stride, c->channels, factor);
+    for (int y = 1; y < c->height - 1; y++)
+        sharpen_row(c->spare + (size_t)y * stride, c->pixels + (size_t)y * stride, (ptrdiff_t)stride,
+                    c->channels, factor);
 }

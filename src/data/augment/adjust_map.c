@@ -1,4 +1,5 @@
-/* Changes that map a value by itself, through a table of 256: invert, posterize, solarize, autocontrast, equalize. */
+/* Changes that map a value by itself, through a table of 256: invert, posterize, solarize,
+ * autocontrast, equalize. */
 #include "data/augment/adjust.h"
 
 static void map(kolo_canvas *c, const uint8_t *table)

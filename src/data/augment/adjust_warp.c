@@ -1,4 +1,5 @@
-/* Affine maps with bilinear and bicubic interpolation, in double as Pillow has them, so that every byte is the same. */
+/* Affine maps with bilinear and bicubic interpolation, in double as Pillow has them, so that
+ * every byte is the same. */
 #include "data/augment/adjust.h"
 
 #include <math.h>
@@ -15,17 +16,19 @@ typedef uint8_t bytes __attribute__((vector_size(16)));
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* One pixel as numbers; where it has one channel, the others are of the next pixels and mean nothing. Bytes are spread
- * to integers by hand, because the compiler would do it one by one. */
+/* One pixel as numbers; where it has one channel, the others are of the next pixels and mean nothing. Bytes
+ * are spread to integers by hand, because the compiler would do it one by one. */
 ALWAYS void load(const uint8_t *from, four *to)
 {
     uint32_t word;
     memcpy(&word, from, sizeof word);
     const bytes packed = (bytes)(four_words){word}, zero = {0};
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    const bytes spread = __builtin_shufflevector(packed, zero, 0, 16, 17, 18, 1, 19, 20, 21, 2, 22, 23, 24, 3, 25, 26, 27);
+    const bytes spread =
+        __builtin_shufflevector(packed, zero, 0, 16, 17, 18, 1, 19, 20, 21, 2, 22, 23, 24, 3, 25, 26, 27);
 #else
-    const bytes spread = __builtin_shufflevector(packed, zero, 16, 17, 18, 0, 19, 20, 21, 1, 22, 23, 24, 2, 25, 26, 27, 3);
+    const bytes spread =
+        __builtin_shufflevector(packed, zero, 16, 17, 18, 0, 19, 20, 21, 1, 22, 23, 24, 2, 25, 26, 27, 3);
 #endif
     *to = __builtin_convertvector((four_int)spread, four);
 }
@@ -52,7 +55,8 @@ ALWAYS void find(run *r, const kolo_canvas *c, const double *m, int row, int col
     const double height = c->height, width = c->width, near = reach - 0.5;
     const double down_x = m[1] * (row + 0.5), down_y = m[4] * (row + 0.5);
     for (int i = 0; i < RUN; i++) {
-        const double x = m[0] * (column + i + 0.5) + down_x + m[2], y = m[3] * (column + i + 0.5) + down_y + m[5];
+        const double x = m[0] * (column + i + 0.5) + down_x + m[2],
+                     y = m[3] * (column + i + 0.5) + down_y + m[5];
         const int32_t in = (x >= 0) & (x < width) & (y >= 0) & (y < height);
         const int32_t middle = (x >= near) & (x < width - near) & (y >= near) & (y < height - near);
         const double safe_x = in ? x - 0.5 : 0, safe_y = in ? y - 0.5 : 0;
@@ -67,9 +71,10 @@ ALWAYS void find(run *r, const kolo_canvas *c, const double *m, int row, int col
 
 static inline int inside(int i, int n) { return i < 0 ? 0 : i < n ? i : n - 1; }
 
-/* Offsets of the pixels that count, from the first of them where they lie side by side; at the border the outermost
- * counts again and again. */
-ALWAYS size_t corner(const kolo_canvas *c, const run *r, int i, int channels, int reach, size_t *rows, size_t *columns)
+/* Offsets of the pixels that count, from the first of them where they lie side by side; at the border the
+ * outermost counts again and again. */
+ALWAYS size_t corner(const kolo_canvas *c, const run *r, int i, int channels, int reach, size_t *rows,
+                     size_t *columns)
 {
     const size_t stride = (size_t)c->width * (size_t)channels;
     const int left = r->left[i] + 1 - reach, top = r->top[i] + 1 - reach;
@@ -81,7 +86,8 @@ ALWAYS size_t corner(const kolo_canvas *c, const run *r, int i, int channels, in
     return middle ? (size_t)top * stride + (size_t)left * (size_t)channels : 0;
 }
 
-ALWAYS void linear_pixel(const uint8_t *from, const size_t *rows, const size_t *columns, double dx, double dy, four *to)
+ALWAYS void linear_pixel(const uint8_t *from, const size_t *rows, const size_t *columns, double dx, double dy,
+                         four *to)
 {
     four v[2];
     for (int j = 0; j < 2; j++) {
@@ -100,7 +106,8 @@ ALWAYS void cubic(const four *v, double d, four *to)
     *to = v[1] + d * (p2 + d * (p3 + d * p4));
 }
 
-ALWAYS void cubic_pixel(const uint8_t *from, const size_t *rows, const size_t *columns, double dx, double dy, four *to)
+ALWAYS void cubic_pixel(const uint8_t *from, const size_t *rows, const size_t *columns, double dx, double dy,
+                        four *to)
 {
     four row[4], across[4];
     for (int j = 0; j < 4; j++) {
@@ -124,7 +131,8 @@ ALWAYS void warp_pixel(const kolo_canvas *c, const run *r, int i, uint8_t *to, i
     store(&value, to, channels);
 }
 
-ALWAYS void warp(const kolo_canvas *canvas, const double *matrix, const uint8_t *fill, int channels, bool by_cubic)
+ALWAYS void warp(const kolo_canvas *canvas, const double *matrix, const uint8_t *fill, int channels,
+                 bool by_cubic)
 {
     const kolo_canvas c = *canvas; /* a copy, because writing bytes might change the original */
     uint8_t *to = c.pixels;
@@ -182,7 +190,8 @@ void kolo_matrix_rotate(double *m, double degrees, int height, int width)
 
 void kolo_matrix_affine(double *m, const kolo_affine *f)
 {
-    const double turn = f->degrees * (M_PI / 180), sx = f->shear_x * (M_PI / 180), sy = f->shear_y * (M_PI / 180);
+    const double turn = f->degrees * (M_PI / 180), sx = f->shear_x * (M_PI / 180),
+                 sy = f->shear_y * (M_PI / 180);
     const double a = cos(turn - sy) / cos(sy), b = -cos(turn - sy) * tan(sx) / cos(sy) - sin(turn);
     const double c = sin(turn - sy) / cos(sy), d = -sin(turn - sy) * tan(sx) / cos(sy) + cos(turn);
     const double x = -f->center_x - f->right, y = -f->center_y - f->down;

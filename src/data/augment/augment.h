@@ -1,5 +1,5 @@
-/* From a stored picture to the network's input: where to crop (geometry), then what to change (augmentations).
- * Every draw comes from a stream keyed by (seed, epoch, view, sample, operation). */
+/* From a stored picture to the network's input: where to crop (geometry), then what to change
+ * (augmentations). Every draw comes from a stream keyed by (seed, epoch, view, sample, operation). */
 #ifndef KOLO_DATA_AUGMENT_H
 #define KOLO_DATA_AUGMENT_H
 
@@ -39,26 +39,28 @@ typedef struct kolo_augment_step {
     double parameter[KOLO_AUGMENT_PARAMETERS];
 } kolo_augment_step;
 
-/* Parses entries NAME or NAME(NUMBER,...) with commas between; numbers that are not given take their standard value.
- * *n <= most. KOLO_ECONFIG: unknown name (the nearest is offered), a number too many, out of range, no number. */
+/* Parses entries NAME or NAME(NUMBER,...) with commas between; numbers that are not given take their
+ * standard value. *n <= most. KOLO_ECONFIG: unknown name (the nearest is offered), a number too many, out
+ * of range, no number. */
 int kolo_augment_parse(const char *text, kolo_augment_step *list, int most, int *n);
 /* "name(parameter=standard, ...)" of one line of the table. */
 void kolo_augment_usage(const kolo_augmentation *augmentation, char *text, size_t size);
 /* `pass` as kolo_augment_pass makes it. */
-void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canvas, uint64_t seed, int64_t pass, int64_t sample);
+void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canvas, uint64_t seed,
+                        int64_t pass, int64_t sample);
 
-/* The operations that RandAugment and TrivialAugment are made of, for tests. torchvision's: number 0 .. 13 in the order
- * Identity, ShearX, ShearY, TranslateX, TranslateY, Rotate, Brightness, Color, Contrast, Sharpness, Posterize,
- * Solarize, AutoContrast, Equalize; bin 0 .. 30; wide: TrivialAugmentWide. timm's: number 0 .. 14 in the order of its
- * increasing transforms (AutoContrast .. TranslateYRel). */
+/* The operations that RandAugment and TrivialAugment are made of, for tests. torchvision's: number 0 .. 13 in
+ * the order Identity, ShearX, ShearY, TranslateX, TranslateY, Rotate, Brightness, Color, Contrast, Sharpness,
+ * Posterize, Solarize, AutoContrast, Equalize; bin 0 .. 30; wide: TrivialAugmentWide. timm's: number 0 .. 14
+ * in the order of its increasing transforms (AutoContrast .. TranslateYRel). */
 void kolo_rand_operation(kolo_canvas *canvas, bool wide, int operation, int bin, bool negative);
 void kolo_timm_operation(kolo_canvas *canvas, int operation, double magnitude, bool negative, bool cubic);
 
 /* Repeated augmentation shows `view` 0, 1, ... of one sample in an epoch. */
 static inline int64_t kolo_augment_pass(int64_t epoch, int64_t view) { return epoch | view << 32; }
 
-/* The stream of one operation on one sample in one pass. Operations up to 255; augmentation i of the table has
- * KOLO_OPERATION_AUGMENT + i. */
+/* The stream of one operation on one sample in one pass. Operations up to 255; augmentation i of the table
+ * has KOLO_OPERATION_AUGMENT + i. */
 enum {
     KOLO_OPERATION_CROP = 1,
     KOLO_OPERATION_FLIP = 2,
@@ -71,30 +73,36 @@ enum {
 };
 static inline kolo_random kolo_augment_random(uint64_t seed, int64_t pass, int64_t sample, int operation)
 {
-    return kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_AUGMENT), (uint64_t)pass, (uint64_t)sample | (uint64_t)operation << 40);
+    return kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_AUGMENT), (uint64_t)pass,
+                          (uint64_t)sample | (uint64_t)operation << 40);
 }
 
-/* Where the output comes from: resize.box of the picture, resized to full_height x full_width, of which a part goes
- * to (top, left) of the output. Output outside of that part is 0. */
+/* Where the output comes from: resize.box of the picture, resized to full_height x full_width, of which a
+ * part goes to (top, left) of the output. Output outside of that part is 0. */
 typedef struct kolo_view {
     kolo_resize resize;
     int top, left;
 } kolo_view;
 
 /* The view of a picture of height x width as `config` asks; random is used where training crops at random. */
-void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t pass, int64_t sample);
+void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t pass,
+                      int64_t sample);
 
-/* Single views, for tests. `short_side` 0: just large enough to cover the output (nothing is resized if it fits). */
+/* Single views, for tests. `short_side` 0: just large enough to cover the output (nothing is
+ * resized if it fits). */
 void kolo_view_center(kolo_view *view, int height, int width, int out_height, int out_width, int short_side);
-void kolo_view_pad(kolo_view *view, int height, int width, int out_height, int out_width, int pad, kolo_random *random);
-void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min, double area_max, kolo_random *random);
+void kolo_view_pad(kolo_view *view, int height, int width, int out_height, int out_width, int pad,
+                   kolo_random *random);
+void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min,
+                       double area_max, kolo_random *random);
 void kolo_view_flip(kolo_view *view, int out_width);
 /* True if the view is the whole picture, pixel by pixel. */
 bool kolo_view_is_whole(const kolo_view *view, int height, int width);
 
-/* Makes the output from a picture in which the box of the view was taken down by `denominator` and which begins at
- * (origin_top, origin_left) of the so reduced picture. to: (out_height, out_width, channels). */
-int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture, int denominator, int origin_top, int origin_left,
-                     int out_height, int out_width, uint8_t *to);
+/* Makes the output from a picture in which the box of the view was taken down by `denominator` and which
+ * begins at (origin_top, origin_left) of the so reduced picture. to: (out_height, out_width, channels). */
+int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture,
+                     int denominator, int origin_top, int origin_left, int out_height, int out_width,
+                     uint8_t *to);
 
 #endif

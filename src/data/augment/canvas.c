@@ -24,7 +24,8 @@ static double inverse_erf(double y)
     return x;
 }
 
-/* The middles of 1,024 equally likely parts of the normal distribution; the same for every canvas of the process. */
+/* The middles of 1,024 equally likely parts of the normal distribution; the same for every
+ * canvas of the process. */
 static double quantile[1024];
 static pthread_once_t quantile_made = PTHREAD_ONCE_INIT;
 static void make_quantiles(void)
@@ -38,10 +39,11 @@ static void make_noise(uint8_t *to, double mean, double std)
     for (int i = 0; i < 1024; i++) to[i] = level(mean + std * quantile[i]);
 }
 
-int kolo_canvas_create(kolo_canvas **canvas, int height, int width, int channels, const float *mean, const float *std)
+int kolo_canvas_create(kolo_canvas **canvas, int height, int width, int channels, const float *mean,
+                       const float *std)
 {
     kolo_canvas *c = *canvas = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
     c->height = height;
     c->width = width;
     c->channels = channels;
@@ -50,7 +52,7 @@ int kolo_canvas_create(kolo_canvas **canvas, int height, int width, int channels
     c->noise = kolo_alloc(3 * sizeof *c->noise);
     if (!c->spare || !c->wide || !c->noise) {
         kolo_canvas_destroy(canvas);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     for (int i = 0; i < channels; i++) {
         const bool known = std[i] > 0;

@@ -11,5 +11,6 @@ void kolo_augment_cutout(kolo_canvas *c, const double *parameter, kolo_random *r
     const size_t channels = (size_t)c->channels;
     (void)parameter;
     for (int row = y > 0 ? y : 0; row < y + side && row < c->height; row++)
-        memset(c->pixels + ((size_t)row * (size_t)c->width + (size_t)left) * channels, 128, (size_t)(right - left) * channels);
+        memset(c->pixels + ((size_t)row * (size_t)c->width + (size_t)left) * channels, 128,
+               (size_t)(right - left) * channels);
 }

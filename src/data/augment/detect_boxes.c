@@ -14,7 +14,7 @@ static int grow(kolo_boxes *b)
     if (!box || !cls) {
         free(box);
         free(cls);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     if (b->count) {
         memcpy(box, b->box, sizeof *box * (size_t)b->count);
@@ -46,7 +46,8 @@ void kolo_boxes_free(kolo_boxes *b)
 void kolo_boxes_move(kolo_boxes *b, int64_t first, double scale, double right, double down)
 {
     for (int64_t i = first; i < b->count; i++)
-        for (int k = 0; k < 4; k++) b->box[i][k] = (float)((double)b->box[i][k] * scale + (k % 2 ? down : right));
+        for (int k = 0; k < 4; k++)
+            b->box[i][k] = (float)((double)b->box[i][k] * scale + (k % 2 ? down : right));
 }
 
 void kolo_boxes_flip(kolo_boxes *b, int64_t first, double width)
@@ -61,7 +62,8 @@ void kolo_boxes_flip(kolo_boxes *b, int64_t first, double width)
 void kolo_boxes_clip(kolo_boxes *b, int64_t first, double width, double height)
 {
     for (int64_t i = first; i < b->count; i++)
-        for (int k = 0; k < 4; k++) b->box[i][k] = (float)fmax(0, fmin((double)b->box[i][k], k % 2 ? height : width));
+        for (int k = 0; k < 4; k++)
+            b->box[i][k] = (float)fmax(0, fmin((double)b->box[i][k], k % 2 ? height : width));
 }
 
 void kolo_boxes_warp(kolo_boxes *b, int64_t first, const double *m)
@@ -86,7 +88,8 @@ void kolo_boxes_drop(kolo_boxes *b, double side_min)
     int64_t kept = 0;
     for (int64_t i = 0; i < b->count; i++) {
         const float *box = b->box[i];
-        if (!((double)box[2] - (double)box[0] > side_min && (double)box[3] - (double)box[1] > side_min)) continue;
+        if (!((double)box[2] - (double)box[0] > side_min && (double)box[3] - (double)box[1] > side_min))
+            continue;
         memmove(b->box[kept], box, sizeof *b->box);
         b->cls[kept++] = b->cls[i];
     }

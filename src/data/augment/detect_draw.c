@@ -30,7 +30,10 @@ void kolo_detect_usual(kolo_detect_config *c, int height, int width, bool small)
 
 static double spread(double part, double low, double high) { return low + (high - low) * part; }
 
-static double between(kolo_random *random, double low, double high) { return spread((double)kolo_random_uniform(random), low, high); }
+static double between(kolo_random *random, double low, double high)
+{
+    return spread((double)kolo_random_uniform(random), low, high);
+}
 
 static int64_t any_sample(kolo_random *random, int64_t count)
 {
@@ -38,7 +41,8 @@ static int64_t any_sample(kolo_random *random, int64_t count)
     return (int64_t)(((unsigned __int128)(high << 32 | low) * (uint64_t)count) >> 64);
 }
 
-static void choose_mosaic(kolo_detect_draw *d, const kolo_detect_config *c, int64_t count, kolo_random *random)
+static void choose_mosaic(kolo_detect_draw *d, const kolo_detect_config *c, int64_t count,
+                          kolo_random *random)
 {
     d->mosaic = kolo_random_uniform(random) < (float)c->mosaic;
     if (!d->mosaic) return;
@@ -58,18 +62,22 @@ void kolo_detect_matrix(double *matrix, const kolo_detect_config *c, const doubl
     const double px = spread(part[6], -c->perspective, c->perspective);
     const double py = spread(part[7], -c->perspective, c->perspective);
     const double cosine = scale * cos(angle), sine = scale * sin(angle);
-    const double m[2][3] = {{cosine - shear_y * sine, sine + shear_y * cosine, right}, {-sine + shear_x * cosine, cosine + shear_x * sine, down}};
+    const double m[2][3] = {{cosine - shear_y * sine, sine + shear_y * cosine, right},
+                            {-sine + shear_x * cosine, cosine + shear_x * sine, down}};
     /* C^-1 P C with C = translation by -(width, height), the middle of a canvas of twice the output */
     const double depth = 1 - px * c->width - py * c->height;
-    const double p[3][3] = {
-        {1 + c->width * px, c->width * py, c->width * (depth - 1)}, {c->height * px, 1 + c->height * py, c->height * (depth - 1)}, {px, py, depth}};
+    const double p[3][3] = {{1 + c->width * px, c->width * py, c->width * (depth - 1)},
+                            {c->height * px, 1 + c->height * py, c->height * (depth - 1)},
+                            {px, py, depth}};
     for (int i = 0; i < 2; i++)
-        for (int k = 0; k < 3; k++) matrix[3 * i + k] = m[i][0] * p[0][k] + m[i][1] * p[1][k] + m[i][2] * p[2][k];
+        for (int k = 0; k < 3; k++)
+            matrix[3 * i + k] = m[i][0] * p[0][k] + m[i][1] * p[1][k] + m[i][2] * p[2][k];
     for (int k = 0; k < 3; k++) matrix[6 + k] = p[2][k];
 }
 
 /* Only pictures with boxes, if there are such: a split of backgrounds ends the search. */
-static void choose_mixup(kolo_detect_draw *d, const kolo_detect_config *c, int64_t count, const int64_t *offset, kolo_random *random)
+static void choose_mixup(kolo_detect_draw *d, const kolo_detect_config *c, int64_t count,
+                         const int64_t *offset, kolo_random *random)
 {
     d->mixup = d->mosaic && kolo_random_uniform(random) < (float)c->mixup;
     d->mixup_scale = between(random, c->mixup_scale_min, c->mixup_scale_max);
@@ -101,7 +109,8 @@ static void choose_color(kolo_detect_draw *d, const kolo_detect_config *c, kolo_
     if (!yes) d->hue = d->saturation = d->value = 0;
 }
 
-void kolo_detect_choose(kolo_detect_draw *d, const kolo_detect_config *c, uint64_t seed, int64_t pass, int64_t sample, int64_t count, const int64_t *offset)
+void kolo_detect_choose(kolo_detect_draw *d, const kolo_detect_config *c, uint64_t seed, int64_t pass,
+                        int64_t sample, int64_t count, const int64_t *offset)
 {
     *d = (kolo_detect_draw){.sample = {sample, -1, -1, -1, -1}};
     kolo_random random = kolo_augment_random(seed, pass, sample, KOLO_OPERATION_MOSAIC);

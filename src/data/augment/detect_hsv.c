@@ -1,4 +1,5 @@
-/* OpenCV's u8 HSV (hue of 180 steps, by tables of 12-bit reciprocals) and back, for a jitter with YOLOX's meaning. */
+/* OpenCV's u8 HSV (hue of 180 steps, by tables of 12-bit reciprocals) and back, for a jitter
+ * with YOLOX's meaning. */
 #include <math.h>
 
 #include "base/wide.h"
@@ -25,7 +26,8 @@ static void split(const jitter *j, const uint8_t *p, size_t n, plane *to)
 {
     for (size_t i = 0; i < n; i++, p += 3) {
         const int r = p[0], g = p[1], b = p[2];
-        const int rg = r > g ? r : g, v = rg > b ? rg : b, gr = r > g ? g : r, least = gr > b ? b : gr, chroma = v - least;
+        const int rg = r > g ? r : g, v = rg > b ? rg : b, gr = r > g ? g : r, least = gr > b ? b : gr,
+                  chroma = v - least;
         const int up = v == r ? g - b : v == g ? b - r + 2 * chroma : r - g + 4 * chroma;
         const int raw = (up * j->by_chroma[chroma] + (1 << (SHIFT - 1))) >> SHIFT;
         const int s = (chroma * j->by_value[v] + (1 << (SHIFT - 1))) >> SHIFT;

@@ -14,7 +14,7 @@ struct kolo_detector {
 int kolo_detector_create(kolo_detector **detector)
 {
     kolo_detector *d = *detector = kolo_alloc(sizeof *d);
-    if (!d) return KOLO_ECONFIG;
+    if (!d) return KOLO_ENOMEM;
     const int rc = kolo_resampler_create(&d->resampler);
     if (rc < 0) kolo_detector_destroy(detector);
     return rc;
@@ -41,15 +41,16 @@ static void invert(const double *m, double *to)
     for (int k = 0; k < 9; k++) to[k] /= determinant;
 }
 
-static int append(kolo_boxes *out, const kolo_boxes *more)
+static int detect_make_append(kolo_boxes *out, const kolo_boxes *more)
 {
     for (int64_t i = 0; i < more->count; i++) KOLO_TRY(kolo_boxes_add(out, more->box[i], more->cls[i]));
     return 0;
 }
 
-/* Pictures 0 to 3 with a corner at the centre: above it and left, above and right, below and left, below and right. */
-static int put_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw, const kolo_picture *pictures, const kolo_boxes *boxes,
-                      kolo_boxes *out)
+/* Pictures 0 to 3 with a corner at the centre: above it and left, above and right, below and
+ * left, below and right. */
+static int put_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
+                      const kolo_picture *pictures, const kolo_boxes *boxes, kolo_boxes *out)
 {
     KOLO_TRY(kolo_picture_shape(&d->canvas, 2 * c->height, 2 * c->width, 3));
     kolo_detect_fill(&d->canvas, c->fill);
@@ -62,17 +63,17 @@ static int put_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_
         place.top = draw->center_y - (k < 2 ? place.full_height : 0);
         place.left = draw->center_x - (k % 2 == 0 ? place.full_width : 0);
         KOLO_TRY(kolo_detect_put(d->resampler, c->filter, p, &place, &d->canvas));
-        KOLO_TRY(append(out, &boxes[k]));
+        KOLO_TRY(detect_make_append(out, &boxes[k]));
         kolo_boxes_move(out, first, scale, place.left, place.top);
     }
     kolo_boxes_clip(out, 0, d->canvas.width, d->canvas.height);
     return 0;
 }
 
-/* The fifth picture, fitted to the output's size, that made larger or smaller, mirrored, moved: its canvas's border has
- * the fill colour, what lies beyond is black. */
-static int put_second(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw, const kolo_picture *p, const kolo_boxes *boxes,
-                      kolo_boxes *out)
+/* The fifth picture, fitted to the output's size, that made larger or smaller, mirrored, moved: its canvas's
+ * border has the fill colour, what lies beyond is black. */
+static int put_second(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
+                      const kolo_picture *p, const kolo_boxes *boxes, kolo_boxes *out)
 {
     const int height = (int)(c->height * draw->mixup_scale), width = (int)(c->width * draw->mixup_scale);
     const int right = width > c->width ? (int)(draw->mixup_right * (width - c->width)) : 0;
@@ -83,13 +84,14 @@ static int put_second(kolo_detector *d, const kolo_detect_config *c, const kolo_
     KOLO_TRY(kolo_picture_shape(&d->second, c->height, c->width, 3));
     kolo_detect_fill(&d->second, 0);
     for (int y = 0; y < c->height && y < height - down; y++)
-        memset(d->second.pixels + 3 * (size_t)y * (size_t)c->width, c->fill, 3 * (size_t)(width - right < c->width ? width - right : c->width));
+        memset(d->second.pixels + 3 * (size_t)y * (size_t)c->width, c->fill,
+               3 * (size_t)(width - right < c->width ? width - right : c->width));
     kolo_detect_letterbox(p->height, p->width, height, width, false, &place, &scale);
     place.flip = draw->mixup_flip;
     place.top = -down;
     place.left = (draw->mixup_flip ? width - place.full_width : 0) - right;
     KOLO_TRY(kolo_detect_put(d->resampler, c->filter, p, &place, &d->second));
-    KOLO_TRY(append(out, boxes));
+    KOLO_TRY(detect_make_append(out, boxes));
     kolo_boxes_move(out, first, scale, 0, 0);
     kolo_boxes_clip(out, first, width, height);
     if (draw->mixup_flip) kolo_boxes_flip(out, first, width);
@@ -97,8 +99,9 @@ static int put_second(kolo_detector *d, const kolo_detect_config *c, const kolo_
     return 0;
 }
 
-static int make_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw, const kolo_picture *pictures, const kolo_boxes *boxes,
-                       kolo_picture *to, kolo_boxes *out)
+static int make_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
+                       const kolo_picture *pictures, const kolo_boxes *boxes, kolo_picture *to,
+                       kolo_boxes *out)
 {
     double inverse[9];
     KOLO_TRY(put_mosaic(d, c, draw, pictures, boxes, out));
@@ -113,8 +116,9 @@ static int make_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo
 }
 
 /* One picture, fitted in. Colours and mirror are for it alone, not for the border. */
-static int make_single(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw, const kolo_picture *picture, const kolo_boxes *boxes,
-                       kolo_picture *to, kolo_boxes *out)
+static int make_single(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
+                       const kolo_picture *picture, const kolo_boxes *boxes, kolo_picture *to,
+                       kolo_boxes *out)
 {
     kolo_detect_place place, whole;
     double scale;
@@ -124,20 +128,22 @@ static int make_single(kolo_detector *d, const kolo_detect_config *c, const kolo
     whole.flip = draw->flip;
     KOLO_TRY(kolo_picture_shape(&d->canvas, place.full_height, place.full_width, 3));
     KOLO_TRY(kolo_detect_put(d->resampler, c->filter, picture, &whole, &d->canvas));
-    if (draw->hue || draw->saturation || draw->value) kolo_detect_hsv(&d->canvas, draw->hue, draw->saturation, draw->value);
+    if (draw->hue || draw->saturation || draw->value)
+        kolo_detect_hsv(&d->canvas, draw->hue, draw->saturation, draw->value);
     kolo_detect_fill(to, c->fill);
     const size_t stride = 3 * (size_t)place.full_width;
     for (int y = 0; y < place.full_height; y++)
-        memcpy(to->pixels + 3 * ((size_t)(place.top + y) * (size_t)c->width + (size_t)place.left), d->canvas.pixels + (size_t)y * stride, stride);
-    KOLO_TRY(append(out, boxes));
+        memcpy(to->pixels + 3 * ((size_t)(place.top + y) * (size_t)c->width + (size_t)place.left),
+               d->canvas.pixels + (size_t)y * stride, stride);
+    KOLO_TRY(detect_make_append(out, boxes));
     kolo_boxes_move(out, 0, scale, 0, 0);
     if (draw->flip) kolo_boxes_flip(out, 0, place.full_width);
     kolo_boxes_move(out, 0, 1, place.left, place.top);
     return 0;
 }
 
-int kolo_detect_make(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw, const kolo_picture *pictures, const kolo_boxes *boxes,
-                     uint8_t *to, kolo_boxes *out)
+int kolo_detect_make(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
+                     const kolo_picture *pictures, const kolo_boxes *boxes, uint8_t *to, kolo_boxes *out)
 {
     kolo_picture whole = {.pixels = to, .height = c->height, .width = c->width, .channels = 3};
     out->count = 0;
@@ -145,7 +151,8 @@ int kolo_detect_make(kolo_detector *d, const kolo_detect_config *c, const kolo_d
         KOLO_TRY(make_single(d, c, draw, pictures, boxes, &whole, out));
     } else {
         KOLO_TRY(make_mosaic(d, c, draw, pictures, boxes, &whole, out));
-        if (draw->hue || draw->saturation || draw->value) kolo_detect_hsv(&whole, draw->hue, draw->saturation, draw->value);
+        if (draw->hue || draw->saturation || draw->value)
+            kolo_detect_hsv(&whole, draw->hue, draw->saturation, draw->value);
         if (draw->flip) kolo_detect_mirror(&whole, c->width);
         if (draw->flip) kolo_boxes_flip(out, 0, c->width);
     }

@@ -4,7 +4,10 @@
 #include "base/wide.h"
 #include "data/augment/detect.h"
 
-static size_t bytes_of(const kolo_picture *p) { return (size_t)p->height * (size_t)p->width * (size_t)p->channels; }
+static size_t bytes_of(const kolo_picture *p)
+{
+    return (size_t)p->height * (size_t)p->width * (size_t)p->channels;
+}
 
 void kolo_detect_fill(kolo_picture *p, int value) { memset(p->pixels, value, bytes_of(p)); }
 
@@ -18,14 +21,17 @@ static void clip(int corner, int full, int side, int *from, int *count, int *to)
 }
 
 /* Where nothing is resized: the wanted rows and columns as they are. */
-static void copy(const kolo_picture *from, const kolo_resize *q, uint8_t *to, size_t stride)
+static void detect_put_copy(const kolo_picture *from, const kolo_resize *q, uint8_t *to, size_t stride)
 {
     const size_t channels = (size_t)from->channels, bytes = (size_t)q->columns * channels;
     for (int y = 0; y < q->rows; y++)
-        memcpy(to + (size_t)y * stride, from->pixels + ((size_t)(q->row + y) * (size_t)from->width + (size_t)q->column) * channels, bytes);
+        memcpy(to + (size_t)y * stride,
+               from->pixels + ((size_t)(q->row + y) * (size_t)from->width + (size_t)q->column) * channels,
+               bytes);
 }
 
-int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *from, const kolo_detect_place *place, kolo_picture *canvas)
+int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *from,
+                    const kolo_detect_place *place, kolo_picture *canvas)
 {
     kolo_resize q = {.height = from->height,
                      .width = from->width,
@@ -40,12 +46,14 @@ int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *f
     if (q.rows < 1 || q.columns < 1) return 0;
     if (place->flip) q.column = place->full_width - q.column - q.columns;
     uint8_t *to = canvas->pixels + (size_t)top * stride + (size_t)left * channels;
-    if (q.flip || q.full_height != from->height || q.full_width != from->width) return kolo_resample(resampler, from, &q, to, stride);
-    copy(from, &q, to, stride);
+    if (q.flip || q.full_height != from->height || q.full_width != from->width)
+        return kolo_resample(resampler, from, &q, to, stride);
+    detect_put_copy(from, &q, to, stride);
     return 0;
 }
 
-void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool middle, kolo_detect_place *place, double *scale)
+void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool middle,
+                           kolo_detect_place *place, double *scale)
 {
     const double down = (double)out_height / height, across = (double)out_width / width;
     *scale = down < across ? down : across;
@@ -87,4 +95,7 @@ KOLO_CLONES static void average(uint8_t *restrict to, const uint8_t *restrict ot
     for (size_t i = 0; i < n; i++) to[i] = (uint8_t)((to[i] + other[i]) >> 1);
 }
 
-void kolo_detect_average(kolo_picture *p, const kolo_picture *other) { average(p->pixels, other->pixels, bytes_of(p)); }
+void kolo_detect_average(kolo_picture *p, const kolo_picture *other)
+{
+    average(p->pixels, other->pixels, bytes_of(p));
+}

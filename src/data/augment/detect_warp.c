@@ -1,4 +1,5 @@
-/* Affine and perspective maps of whole pictures: coordinates in double, 64 at a time, then integers of 1/256 pixel. */
+/* Affine and perspective maps of whole pictures: coordinates in double, 64 at a time, then
+ * integers of 1/256 pixel. */
 #include <math.h>
 #include <string.h>
 
@@ -17,23 +18,26 @@ ALWAYS void load(const uint8_t *from, four *to)
     memcpy(&word, from, sizeof word);
     const bytes packed = (bytes)(four){word}, zero = {0};
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    *to = (four)__builtin_shufflevector(packed, zero, 0, 16, 17, 18, 1, 19, 20, 21, 2, 22, 23, 24, 3, 25, 26, 27);
+    *to = (four)__builtin_shufflevector(packed, zero, 0, 16, 17, 18, 1, 19, 20, 21, 2, 22, 23, 24, 3, 25, 26,
+                                        27);
 #else
-    *to = (four)__builtin_shufflevector(packed, zero, 16, 17, 18, 0, 19, 20, 21, 1, 22, 23, 24, 2, 25, 26, 27, 3);
+    *to = (four)__builtin_shufflevector(packed, zero, 16, 17, 18, 0, 19, 20, 21, 1, 22, 23, 24, 2, 25, 26, 27,
+                                        3);
 #endif
 }
 
 enum { RUN = 64 };
 
-/* Where the points of a row's next outputs lie, in 1/256 pixel from the middle of the first pixel; far outside where
- * they have no place. */
+/* Where the points of a row's next outputs lie, in 1/256 pixel from the middle of the first pixel; far
+ * outside where they have no place. */
 typedef struct run {
     int32_t x[RUN], y[RUN];
 } run;
 
 static const double far = 1 << 22; /* 256 times that fits an integer */
 
-ALWAYS double hold(double at) { return at > -far ? at < far ? at : far : -far; /* also where it is no number */ }
+/* also where it is no number */
+ALWAYS double hold(double at) { return at > -far ? at < far ? at : far : -far; }
 
 KOLO_CLONES static void find_affine(run *r, const double *m, int row, int column)
 {

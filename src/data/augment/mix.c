@@ -7,8 +7,8 @@
 /* (0, 1), never an end of it */
 static double open_uniform(kolo_random *random) { return (kolo_random_u32(random) + 0.5) * 0x1p-32; }
 
-/* alpha <= 1/2, Johnk's method: X = U^(1/alpha), Y = V^(1/alpha), X / (X + Y) if X + Y <= 1. In logarithms, because
- * a small alpha makes both too small for a double. */
+/* alpha <= 1/2, Johnk's method: X = U^(1/alpha), Y = V^(1/alpha), X / (X + Y) if X + Y <= 1. In logarithms,
+ * because a small alpha makes both too small for a double. */
 static double beta_by_rejection(kolo_random *random, double alpha)
 {
     for (;;) {
@@ -18,9 +18,9 @@ static double beta_by_rejection(kolo_random *random, double alpha)
     }
 }
 
-/* alpha > 1/2: 2 B - 1 is distributed as one coordinate of a direction in 2 alpha + 1 dimensions, so as the cosine of a
- * random angle times the radius of a plane projection (Ulrich's method; Devroye, Non-Uniform Random Variate Generation,
- * IX.4). */
+/* alpha > 1/2: 2 B - 1 is distributed as one coordinate of a direction in 2 alpha + 1 dimensions, so as the
+ * cosine of a random angle times the radius of a plane projection (Ulrich's method; Devroye, Non-Uniform
+ * Random Variate Generation, IX.4). */
 double kolo_random_beta(kolo_random *random, double alpha)
 {
     if (alpha <= 0.5) return beta_by_rejection(random, alpha);
@@ -28,18 +28,23 @@ double kolo_random_beta(kolo_random *random, double alpha)
     return 0.5 + 0.5 * radius * cos(2 * M_PI * open_uniform(random));
 }
 
-void kolo_mix_blend(kolo_mix *mix, double lambda) { *mix = (kolo_mix){.kind = KOLO_MIX_UP, .weight = (float)(nearbyint(lambda * 32768) / 32768)}; }
+void kolo_mix_blend(kolo_mix *mix, double lambda)
+{
+    *mix = (kolo_mix){.kind = KOLO_MIX_UP, .weight = (float)(nearbyint(lambda * 32768) / 32768)};
+}
 
 void kolo_mix_box(kolo_mix *mix, double lambda, int y, int x, int height, int width)
 {
     const double half = 0.5 * sqrt(1 - lambda);
     const int down = (int)(half * height), across = (int)(half * width);
-    *mix = (kolo_mix){.kind = KOLO_MIX_CUT, .top = y - down, .left = x - across, .bottom = y + down, .right = x + across};
+    *mix = (kolo_mix){
+        .kind = KOLO_MIX_CUT, .top = y - down, .left = x - across, .bottom = y + down, .right = x + across};
     if (mix->top < 0) mix->top = 0;
     if (mix->left < 0) mix->left = 0;
     if (mix->bottom > height) mix->bottom = height;
     if (mix->right > width) mix->right = width;
-    mix->weight = (float)(1 - (double)(mix->bottom - mix->top) * (mix->right - mix->left) / ((double)height * width));
+    mix->weight =
+        (float)(1 - (double)(mix->bottom - mix->top) * (mix->right - mix->left) / ((double)height * width));
 }
 
 void kolo_mix_draw(kolo_mix *mix, const kolo_mix_config *c, int height, int width, kolo_random *random)
@@ -53,7 +58,8 @@ void kolo_mix_draw(kolo_mix *mix, const kolo_mix_config *c, int height, int widt
         kolo_mix_blend(mix, lambda);
         return;
     }
-    const int y = (int)kolo_random_below(random, (uint32_t)height), x = (int)kolo_random_below(random, (uint32_t)width);
+    const int y = (int)kolo_random_below(random, (uint32_t)height),
+              x = (int)kolo_random_below(random, (uint32_t)width);
     kolo_mix_box(mix, lambda, y, x, height, width);
 }
 

@@ -27,8 +27,8 @@ static inline bool kolo_mix_wanted(const kolo_mix_config *c) { return c->mixup >
 
 /* What happens to one pair, or to all pairs of a batch. */
 void kolo_mix_draw(kolo_mix *mix, const kolo_mix_config *config, int height, int width, kolo_random *random);
-/* CutMix about (y, x): half sides floor(sqrt(1 - lambda) / 2 * side), clipped; the weight is what is left of the area
- * (Yun et al. 2019, torchvision's form). */
+/* CutMix about (y, x): half sides floor(sqrt(1 - lambda) / 2 * side), clipped; the weight is what is left of
+ * the area (Yun et al. 2019, torchvision's form). */
 void kolo_mix_box(kolo_mix *mix, double lambda, int y, int x, int height, int width);
 /* mixup by lambda, rounded to the 2^-15 that the pixels are mixed with. */
 void kolo_mix_blend(kolo_mix *mix, double lambda);

@@ -1,5 +1,6 @@
-/* RandAugment (Cubuk et al. 2019) and TrivialAugment (Mueller and Hutter 2021): operations drawn from a list, with a
- * magnitude. Two definitions are in use and give different networks, so both are here under their own names. */
+/* RandAugment (Cubuk et al. 2019) and TrivialAugment (Mueller and Hutter 2021): operations drawn from a
+ * list, with a magnitude. Two definitions are in use and give different networks, so both are here
+ * under their own names. */
 #include "data/augment/augment.h"
 
 #include <math.h>
@@ -48,11 +49,12 @@ static void change(kolo_canvas *c, enum operation operation, double amount, bool
     kolo_adjust_affine(c, m, cubic, fill);
 }
 
-/* ---- torchvision ----------------------------------------------------------------------------------------------- */
+/* ---- torchvision --------------------------------------------------------------------------------------- */
 
 enum { BINS = 31, OPERATIONS = EQUALIZE + 1 };
 
-/* What the largest magnitude means, for shear .. sharpness; translation in parts of 331 pixels, or in pixels. */
+/* What the largest magnitude means, for shear .. sharpness; translation in parts of 331 pixels, or in
+ * pixels. */
 typedef struct space {
     double shear, translate, degrees, factor;
     bool relative; /* translate is a part of the side */
@@ -62,12 +64,13 @@ typedef struct space {
 static const space rand_space = {0.3, 150.0 / 331.0, 30, 0.9, true, 4};
 static const space trivial_space = {0.99, 32, 135, 0.99, false, 6};
 
-/* Element `bin` of BINS numbers from 0 to high, as torch.linspace has them: in f32, from both ends, and the last product
- * and difference rounded once (so that the middle of 0 to 32 is 15.999999). */
+/* Element `bin` of BINS numbers from 0 to high, as torch.linspace has them: in f32, from both ends, and the
+ * last product and difference rounded once (so that the middle of 0 to 32 is 15.999999). */
 static double spaced(double high, int bin)
 {
     const float step = (float)high / (BINS - 1);
-    return bin < BINS / 2 ? step * (float)bin : (float)((double)(float)high - (double)step * (BINS - 1 - bin));
+    return bin < BINS / 2 ? step * (float)bin
+                          : (float)((double)(float)high - (double)step * (BINS - 1 - bin));
 }
 
 void kolo_rand_operation(kolo_canvas *c, bool wide, int operation, int bin, bool negative)
@@ -79,8 +82,12 @@ void kolo_rand_operation(kolo_canvas *c, bool wide, int operation, int bin, bool
     switch (operation) {
     case SHEAR_X:
     case SHEAR_Y: amount = sign * spaced(s->shear, bin); break;
-    case TRANSLATE_X: amount = -sign * trunc(spaced(s->relative ? s->translate * c->width : s->translate, bin)); break;
-    case TRANSLATE_Y: amount = -sign * trunc(spaced(s->relative ? s->translate * c->height : s->translate, bin)); break;
+    case TRANSLATE_X:
+        amount = -sign * trunc(spaced(s->relative ? s->translate * c->width : s->translate, bin));
+        break;
+    case TRANSLATE_Y:
+        amount = -sign * trunc(spaced(s->relative ? s->translate * c->height : s->translate, bin));
+        break;
     case ROTATE: amount = sign * spaced(s->degrees, bin); break;
     case BRIGHTNESS:
     case COLOR:
@@ -112,10 +119,11 @@ void kolo_augment_trivialaugment(kolo_canvas *c, const double *p, kolo_random *r
     kolo_rand_operation(c, true, operation, bin, negative);
 }
 
-/* ---- timm ------------------------------------------------------------------------------------------------------ */
+/* ---- timm ---------------------------------------------------------------------------------------------- */
 
-static const enum operation increasing[] = {AUTOCONTRAST, EQUALIZE,   INVERT,    ROTATE,  POSTERIZE, SOLARIZE,    SOLARIZE_ADD, COLOR,
-                                            CONTRAST,     BRIGHTNESS, SHARPNESS, SHEAR_X, SHEAR_Y,   TRANSLATE_X, TRANSLATE_Y};
+static const enum operation increasing[] = {AUTOCONTRAST, EQUALIZE,     INVERT,  ROTATE,      POSTERIZE,
+                                            SOLARIZE,     SOLARIZE_ADD, COLOR,   CONTRAST,    BRIGHTNESS,
+                                            SHARPNESS,    SHEAR_X,      SHEAR_Y, TRANSLATE_X, TRANSLATE_Y};
 
 /* What `level`, 0 to 1, means for an operation; `negative` where it has a sign. */
 static double timm_amount(const kolo_canvas *c, enum operation operation, double level, bool negative)
@@ -144,14 +152,15 @@ void kolo_timm_operation(kolo_canvas *c, int operation, double magnitude, bool n
     change(c, o, timm_amount(c, o, fmax(0, fmin(magnitude / 10, 1)), negative), cubic, c->mean);
 }
 
-/* magnitude, deviation, n, probability: timm's rand-mM-mstdS-nN-pP-inc1, with the mean colour outside. All draws of an
- * operation are made whether it is applied or not. */
+/* magnitude, deviation, n, probability: timm's rand-mM-mstdS-nN-pP-inc1, with the mean colour outside. All
+ * draws of an operation are made whether it is applied or not. */
 void kolo_augment_timm_randaugment(kolo_canvas *c, const double *p, kolo_random *random)
 {
     for (int i = 0; i < (int)p[2]; i++) {
         const int operation = (int)kolo_random_below(random, sizeof increasing / sizeof *increasing);
         const bool skip = kolo_random_uniform(random) >= (float)p[3];
-        const double u = (kolo_random_u32(random) + 0.5) * 0x1p-32, v = (kolo_random_u32(random) + 0.5) * 0x1p-32;
+        const double u = (kolo_random_u32(random) + 0.5) * 0x1p-32,
+                     v = (kolo_random_u32(random) + 0.5) * 0x1p-32;
         const double magnitude = p[0] + p[1] * sqrt(-2 * log(u)) * cos(2 * M_PI * v);
         const uint32_t bits = kolo_random_u32(random);
         if (!skip) kolo_timm_operation(c, operation, magnitude, bits >> 31, bits >> 30 & 1);

@@ -3,9 +3,15 @@
 
 #include <math.h>
 
-static bool happens(kolo_random *random, double probability) { return kolo_random_uniform(random) < (float)probability; }
+static bool happens(kolo_random *random, double probability)
+{
+    return kolo_random_uniform(random) < (float)probability;
+}
 
-static double between(kolo_random *random, double low, double high) { return low + (high - low) * (double)kolo_random_uniform(random); }
+static double between(kolo_random *random, double low, double high)
+{
+    return low + (high - low) * (double)kolo_random_uniform(random);
+}
 
 /* brightness, contrast, saturation, hue: ColorJitter of torchvision's v2. In a random order. */
 void kolo_augment_jitter(kolo_canvas *c, const double *p, kolo_random *random)
@@ -108,6 +114,12 @@ static void affine(kolo_canvas *c, const double *p, kolo_random *random)
 
 void kolo_augment_affine(kolo_canvas *c, const double *p, kolo_random *random) { affine(c, p, random); }
 
-void kolo_augment_translate(kolo_canvas *c, const double *p, kolo_random *random) { affine(c, (double[]){0, p[0], 1, 1, 0, 0}, random); }
+void kolo_augment_translate(kolo_canvas *c, const double *p, kolo_random *random)
+{
+    affine(c, (double[]){0, p[0], 1, 1, 0, 0}, random);
+}
 
-void kolo_augment_shear(kolo_canvas *c, const double *p, kolo_random *random) { affine(c, (double[]){0, 0, 1, 1, p[0], p[1]}, random); }
+void kolo_augment_shear(kolo_canvas *c, const double *p, kolo_random *random)
+{
+    affine(c, (double[]){0, 0, 1, 1, p[0], p[1]}, random);
+}

@@ -7,7 +7,8 @@
 
 static kolo_view whole(int height, int width, int full_height, int full_width)
 {
-    kolo_view view = {.resize = {.height = height, .width = width, .full_height = full_height, .full_width = full_width}};
+    kolo_view view = {
+        .resize = {.height = height, .width = width, .full_height = full_height, .full_width = full_width}};
     return view;
 }
 
@@ -58,7 +59,8 @@ void kolo_view_center(kolo_view *view, int height, int width, int out_height, in
     clip(middle(full_width, out_width), out_width, 0, full_width, &q->column, &q->columns, &view->left);
 }
 
-void kolo_view_pad(kolo_view *view, int height, int width, int out_height, int out_width, int pad, kolo_random *random)
+void kolo_view_pad(kolo_view *view, int height, int width, int out_height, int out_width, int pad,
+                   kolo_random *random)
 {
     const int down = (int)kolo_random_below(random, 2 * (uint32_t)pad + 1) - pad;
     const int right = (int)kolo_random_below(random, 2 * (uint32_t)pad + 1) - pad;
@@ -80,9 +82,10 @@ static void take_box(kolo_view *view, int top, int left, int height, int width, 
     view->resize.columns = out_width;
 }
 
-/* Inception's crop in torchvision's form: ten tries at a random area and aspect, then the largest centred box whose
- * aspect is allowed. */
-void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min, double area_max, kolo_random *random)
+/* Inception's crop in torchvision's form: ten tries at a random area and aspect, then the largest centred box
+ * whose aspect is allowed. */
+void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min,
+                       double area_max, kolo_random *random)
 {
     const double low = 3.0 / 4.0, high = 4.0 / 3.0, area = (double)height * width;
     for (int i = 0; i < 10; i++) {
@@ -113,11 +116,13 @@ void kolo_view_flip(kolo_view *view, int out_width)
 bool kolo_view_is_whole(const kolo_view *view, int height, int width)
 {
     const kolo_resize *q = &view->resize;
-    return q->top == 0 && q->left == 0 && q->height == height && q->width == width && q->full_height == height && q->full_width == width && q->row == 0 &&
-           q->column == 0 && q->rows == height && q->columns == width;
+    return q->top == 0 && q->left == 0 && q->height == height && q->width == width &&
+           q->full_height == height && q->full_width == width && q->row == 0 && q->column == 0 &&
+           q->rows == height && q->columns == width;
 }
 
-void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, int width, int64_t pass, int64_t sample)
+void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, int width, int64_t pass,
+                      int64_t sample)
 {
     if (!c->train) {
         kolo_view_center(view, height, width, c->height, c->width, c->resize);
@@ -125,8 +130,10 @@ void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, 
         return;
     }
     kolo_random random = kolo_augment_random(c->seed, pass, sample, KOLO_OPERATION_CROP);
-    if (c->crop == KOLO_crop_resized) kolo_view_resized(view, height, width, c->height, c->width, c->area_min, c->area_max, &random);
-    else if (c->crop == KOLO_crop_pad) kolo_view_pad(view, height, width, c->height, c->width, c->crop_pad, &random);
+    if (c->crop == KOLO_crop_resized)
+        kolo_view_resized(view, height, width, c->height, c->width, c->area_min, c->area_max, &random);
+    else if (c->crop == KOLO_crop_pad)
+        kolo_view_pad(view, height, width, c->height, c->width, c->crop_pad, &random);
     else kolo_view_center(view, height, width, c->height, c->width, 0);
     view->resize.filter = c->interpolation;
     if (!c->flip) return;
@@ -144,11 +151,13 @@ static void copy_row(const uint8_t *from, uint8_t *to, int columns, int channels
     if (channels == 1)
         for (int x = 0; x < columns; x++) to[x] = *from--;
     else
-        for (int x = 0; x < columns; x++, to += 3, from -= 3) to[0] = from[0], to[1] = from[1], to[2] = from[2];
+        for (int x = 0; x < columns; x++, to += 3, from -= 3)
+            to[0] = from[0], to[1] = from[1], to[2] = from[2];
 }
 
-int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture, int denominator, int origin_top, int origin_left,
-                     int out_height, int out_width, uint8_t *to)
+int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture,
+                     int denominator, int origin_top, int origin_left, int out_height, int out_width,
+                     uint8_t *to)
 {
     kolo_resize q = view->resize;
     const size_t channels = (size_t)picture->channels, stride = (size_t)out_width * channels;
@@ -163,7 +172,10 @@ int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kol
         return kolo_resample(resampler, picture, &q, part, stride);
     }
     const uint8_t *from =
-        picture->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)picture->width + (size_t)((int)q.left + q.column - origin_left)) * channels;
-    for (int y = 0; y < q.rows; y++, part += stride, from += (size_t)picture->width * channels) copy_row(from, part, q.columns, picture->channels, q.flip);
+        picture->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)picture->width +
+                           (size_t)((int)q.left + q.column - origin_left)) *
+                              channels;
+    for (int y = 0; y < q.rows; y++, part += stride, from += (size_t)picture->width * channels)
+        copy_row(from, part, q.columns, picture->channels, q.flip);
     return 0;
 }

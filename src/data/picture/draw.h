@@ -7,15 +7,19 @@
 enum { KOLO_DRAW_HEIGHT = 7, KOLO_DRAW_ADVANCE = 6 }; /* of a letter, pixels, at scale 1 */
 
 /* All clip at the borders. color: [channels of the picture] */
-void kolo_draw_rectangle(kolo_picture *picture, int left, int top, int width, int height, const uint8_t *color); /* filled */
+/* filled */
+void kolo_draw_rectangle(kolo_picture *picture, int left, int top, int width, int height,
+                         const uint8_t *color);
 /* The border of a box x0 y0 x1 y1, `thick` pixels inwards. */
 void kolo_draw_frame(kolo_picture *picture, const double *box, int thick, const uint8_t *color);
-/* Letters, all as capitals, digits and some signs, of scale x scale pixels a dot; what there is no letter for is a question mark. Returns the
- * width in pixels, also for picture NULL. */
-int kolo_draw_text(kolo_picture *picture, int left, int top, int scale, const char *text, const uint8_t *color);
+/* Letters, all as capitals, digits and some signs, of scale x scale pixels a dot; what there is no letter for
+ * is a question mark. Returns the width in pixels, also for picture NULL. */
+int kolo_draw_text(kolo_picture *picture, int left, int top, int scale, const char *text,
+                   const uint8_t *color);
 /* [3]: that of class `cls` >= 0, far from those of all other classes. */
 void kolo_draw_color(int cls, uint8_t *color);
-/* A frame in the colour of class `cls`, and `text` on that colour above it, or in it where there is no room; sizes follow the picture's. */
+/* A frame in the colour of class `cls`, and `text` on that colour above it, or in it where there is no room;
+ * sizes follow the picture's. */
 void kolo_draw_box(kolo_picture *picture, const double *box, int cls, const char *text);
 
 #endif

@@ -4,9 +4,15 @@
 #include <stdint.h>
 #include <string.h>
 
-static uint32_t get16(const uint8_t *p, bool big) { return big ? (uint32_t)p[0] << 8 | p[1] : (uint32_t)p[1] << 8 | p[0]; }
+static uint32_t get16(const uint8_t *p, bool big)
+{
+    return big ? (uint32_t)p[0] << 8 | p[1] : (uint32_t)p[1] << 8 | p[0];
+}
 
-static uint32_t get32(const uint8_t *p, bool big) { return big ? get16(p, true) << 16 | get16(p + 2, true) : get16(p + 2, false) << 16 | get16(p, false); }
+static uint32_t get32(const uint8_t *p, bool big)
+{
+    return big ? get16(p, true) << 16 | get16(p + 2, true) : get16(p + 2, false) << 16 | get16(p, false);
+}
 
 /* A TIFF header, then directories of 12-byte entries; orientation is tag 0x112 of the first, one SHORT. */
 static int orientation_of_tiff(const uint8_t *p, size_t n)
@@ -38,7 +44,8 @@ int kolo_exif_orientation(const void *jpeg, size_t bytes)
         if (marker == 0xDA || marker == 0xD9) break; /* scan or end */
         const size_t length = get16(p + at + 2, true);
         if (length < 2 || at + 2 + length > bytes) break;
-        if (marker == 0xE1 && length >= 16 && memcmp(p + at + 4, "Exif\0\0", 6) == 0) return orientation_of_tiff(p + at + 10, length - 8);
+        if (marker == 0xE1 && length >= 16 && memcmp(p + at + 4, "Exif\0\0", 6) == 0)
+            return orientation_of_tiff(p + at + 10, length - 8);
         at += 2 + length;
     }
     return 1;

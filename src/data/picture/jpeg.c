@@ -15,6 +15,7 @@
 struct kolo_jpeg {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
     jmp_buf escape;
     char message[JMSG_LENGTH_MAX];
     uint8_t *cmyk; /* one row of four components */
@@ -30,8 +31,22 @@ static void fail_exit(j_common_ptr cinfo)
 
 static void on_message(j_common_ptr cinfo, int level)
 {
-    /* stray bytes and the like are common in old files and harmless; a file that ends early would be filled up with gray */
+    /* stray bytes and the like are common in old files and harmless; a file that ends early would
+     * be filled up with gray */
     if (level < 0 && cinfo->err->msg_code == JWRN_JPEG_EOF) fail_exit(cinfo);
+}
+
+/* Every scan goes over the whole picture, however few bytes it has: a small file of many would take
+ * minutes. Encoders make about ten. */
+enum { MOST_SCANS = 64 };
+
+static void on_progress(j_common_ptr cinfo)
+{
+    kolo_jpeg *jpeg = cinfo->client_data;
+    if (jpeg->cinfo.input_scan_number <= MOST_SCANS) return;
+    snprintf(jpeg->message, sizeof jpeg->message, "has more than %d scans; convert it to a baseline JPEG",
+             MOST_SCANS);
+    longjmp(jpeg->escape, 1);
 }
 
 static void no_output(j_common_ptr cinfo) { (void)cinfo; }
@@ -39,7 +54,7 @@ static void no_output(j_common_ptr cinfo) { (void)cinfo; }
 int kolo_jpeg_create(kolo_jpeg **jpeg)
 {
     kolo_jpeg *j = *jpeg = kolo_alloc(sizeof *j);
-    if (!j) return KOLO_ECONFIG;
+    if (!j) return KOLO_ENOMEM;
     j->cinfo.err = jpeg_std_error(&j->errors);
     j->errors.error_exit = fail_exit;
     j->errors.emit_message = on_message;
@@ -52,6 +67,8 @@ int kolo_jpeg_create(kolo_jpeg **jpeg)
         return rc;
     }
     jpeg_create_decompress(&j->cinfo);
+    j->progress.progress_monitor = on_progress;
+    j->cinfo.progress = &j->progress;
     return 0;
 }
 
@@ -83,7 +100,8 @@ static int check_header(kolo_jpeg *j)
     const uint64_t pixels = (uint64_t)j->cinfo.image_width * j->cinfo.image_height;
     if (components == 1 || components == 3 || components == 4) {
         if (pixels <= KOLO_PICTURE_MAX_PIXELS) return 0;
-        snprintf(j->message, sizeof j->message, "claims %u x %u pixels, more than this program decodes", j->cinfo.image_width, j->cinfo.image_height);
+        snprintf(j->message, sizeof j->message, "claims %u x %u pixels, more than this program decodes",
+                 j->cinfo.image_width, j->cinfo.image_height);
     } else {
         snprintf(j->message, sizeof j->message, "has %d components (1, 3 or 4 are known)", components);
     }
@@ -126,7 +144,8 @@ static void cmyk_row(const uint8_t *from, uint8_t *to, int width, int channels)
     }
 }
 
-/* The window in scaled pixels, two pixels wider so that chroma upsampling sees the same neighbours as in a whole decode. */
+/* The window in scaled pixels, two pixels wider so that chroma upsampling sees the same neighbours
+ * as in a whole decode. */
 static kolo_jpeg_window scaled_window(const kolo_jpeg *j, int denominator, const kolo_jpeg_window *w)
 {
     const int height = (int)j->cinfo.output_height, width = (int)j->cinfo.output_width;
@@ -150,7 +169,7 @@ static int grow_cmyk(kolo_jpeg *j)
     free(j->cmyk);
     j->cmyk = kolo_alloc(need);
     j->cmyk_bytes = j->cmyk ? need : 0;
-    return j->cmyk ? 0 : KOLO_ECONFIG;
+    return j->cmyk ? 0 : KOLO_ENOMEM;
 }
 
 /* Longjmps on error. `top` rows were skipped; picture->height rows follow. */
@@ -163,7 +182,8 @@ static void read_rows(kolo_jpeg *j, kolo_picture *p, int top)
         int y = (int)j->cinfo.output_scanline - top, n = p->height - y < 16 ? p->height - y : 16;
         if (cmyk) {
             rows[0] = j->cmyk;
-            if (jpeg_read_scanlines(&j->cinfo, rows, 1) == 1) cmyk_row(j->cmyk, p->pixels + (size_t)y * stride, p->width, p->channels);
+            if (jpeg_read_scanlines(&j->cinfo, rows, 1) == 1)
+                cmyk_row(j->cmyk, p->pixels + (size_t)y * stride, p->width, p->channels);
             continue;
         }
         for (int i = 0; i < n; i++) rows[i] = p->pixels + (size_t)(y + i) * stride;
@@ -175,7 +195,9 @@ static void choose_output(kolo_jpeg *j, int channels, int denominator)
 {
     j->cinfo.scale_num = 1;
     j->cinfo.scale_denom = (unsigned)denominator;
-    j->cinfo.out_color_space = j->cinfo.num_components == 4 ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    j->cinfo.out_color_space = j->cinfo.num_components == 4 ? JCS_CMYK
+                               : channels == 1              ? JCS_GRAYSCALE
+                                                            : JCS_RGB;
     /* RGB stored as RGB has no luma plane to hand out */
     if (channels == 1 && j->cinfo.jpeg_color_space == JCS_RGB) j->cinfo.out_color_space = JCS_RGB;
 }
@@ -212,8 +234,8 @@ static int decode(kolo_jpeg *j, const request *r)
     return stored == r->channels ? 0 : kolo_picture_convert(r->picture, r->channels);
 }
 
-int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator, const kolo_jpeg_window *window, kolo_picture *picture,
-                     kolo_jpeg_window *origin)
+int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator,
+                     const kolo_jpeg_window *window, kolo_picture *picture, kolo_jpeg_window *origin)
 {
     const request r = {channels, denominator, window, picture, origin};
     KOLO_TRY(check_bytes(data, bytes));

@@ -11,14 +11,16 @@ int kolo_picture_shape(kolo_picture *p, int height, int width, int channels)
 {
     if (height < 1 || width < 1 || height > KOLO_PICTURE_MAX_SIDE || width > KOLO_PICTURE_MAX_SIDE ||
         (uint64_t)height * (uint64_t)width > KOLO_PICTURE_MAX_PIXELS)
-        return kolo_fail(KOLO_EINPUT, "has %d x %d pixels (width x height); %d of a side and %u in all are decoded at most", width, height,
-                         KOLO_PICTURE_MAX_SIDE, KOLO_PICTURE_MAX_PIXELS);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "has %d x %d pixels (width x height); %d of a side and %u in all are decoded at most", width,
+            height, KOLO_PICTURE_MAX_SIDE, KOLO_PICTURE_MAX_PIXELS);
     const size_t need = (size_t)height * (size_t)width * (size_t)channels + KOLO_PICTURE_SLACK;
     if (need > p->capacity) {
         free(p->pixels);
         p->capacity = 0;
         p->pixels = malloc(need);
-        if (!p->pixels) return kolo_fail(KOLO_ECONFIG, "out of memory: %zu bytes for a picture", need);
+        if (!p->pixels) return kolo_fail(KOLO_ENOMEM, "out of memory: %zu bytes for a picture", need);
         p->capacity = need;
         memset(p->pixels + need - KOLO_PICTURE_SLACK, 0, KOLO_PICTURE_SLACK);
     }
@@ -40,14 +42,17 @@ enum kolo_picture_kind kolo_picture_sniff(const void *data, size_t bytes)
     if (bytes >= 3 && p[0] == 0xFF && p[1] == 0xD8 && p[2] == 0xFF) return KOLO_PICTURE_JPEG;
     if (bytes >= 8 && memcmp(p, "\x89PNG\r\n\x1a\n", 8) == 0) return KOLO_PICTURE_PNG;
     if (bytes >= 2 && p[0] == 'B' && p[1] == 'M') return KOLO_PICTURE_BMP;
-    if (bytes >= 3 && p[0] == 'P' && p[1] >= '1' && p[1] <= '6' && strchr(" \t\r\n#", p[2]) && p[2]) return KOLO_PICTURE_PNM;
-    if (bytes >= 4 && (memcmp(p, "II*\0", 4) == 0 || memcmp(p, "MM\0*", 4) == 0 || memcmp(p, "II+\0", 4) == 0 || memcmp(p, "MM\0+", 4) == 0))
+    if (bytes >= 3 && p[0] == 'P' && p[1] >= '1' && p[1] <= '6' && strchr(" \t\r\n#", p[2]) && p[2])
+        return KOLO_PICTURE_PNM;
+    if (bytes >= 4 && (memcmp(p, "II*\0", 4) == 0 || memcmp(p, "MM\0*", 4) == 0 ||
+                       memcmp(p, "II+\0", 4) == 0 || memcmp(p, "MM\0+", 4) == 0))
         return KOLO_PICTURE_TIFF;
     if (bytes >= 12 && memcmp(p, "RIFF", 4) == 0 && memcmp(p + 8, "WEBP", 4) == 0) return KOLO_PICTURE_WEBP;
     return KOLO_PICTURE_UNKNOWN;
 }
 
-static int decode_upright(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, kolo_picture *picture)
+static int decode_upright(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels,
+                          kolo_picture *picture)
 {
     kolo_jpeg_info info;
     KOLO_TRY(kolo_jpeg_inspect(jpeg, data, bytes, &info));
@@ -72,10 +77,14 @@ int kolo_picture_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int cha
     case KOLO_PICTURE_WEBP: return kolo_picture_decode_webp(data, bytes, channels, picture);
     case KOLO_PICTURE_UNKNOWN: break;
     }
-    return kolo_fail(KOLO_EINPUT, "is not a picture (by its first bytes neither JPEG, PNG, BMP, PPM, TIFF nor WebP)");
+    return kolo_fail(KOLO_EINPUT,
+                     "is not a picture (by its first bytes neither JPEG, PNG, BMP, PPM, TIFF nor WebP)");
 }
 
-static uint8_t luma(const uint8_t *rgb) { return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768) >> 16); }
+static uint8_t luma(const uint8_t *rgb)
+{
+    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768) >> 16);
+}
 
 int kolo_picture_convert(kolo_picture *p, int channels)
 {
@@ -89,7 +98,7 @@ int kolo_picture_convert(kolo_picture *p, int channels)
     const size_t need = pixels * 3 + KOLO_PICTURE_SLACK;
     if (need > p->capacity) {
         uint8_t *grown = realloc(p->pixels, need);
-        if (!grown) return kolo_fail(KOLO_ECONFIG, "out of memory: %zu bytes for a picture", need);
+        if (!grown) return kolo_fail(KOLO_ENOMEM, "out of memory: %zu bytes for a picture", need);
         p->pixels = grown;
         p->capacity = need;
     }
@@ -98,7 +107,8 @@ int kolo_picture_convert(kolo_picture *p, int channels)
     return 0;
 }
 
-/* Where pixel (0, 0) of the upright picture lies in the stored one, and the steps per upright column and row. */
+/* Where pixel (0, 0) of the upright picture lies in the stored one, and the steps per upright column and
+ * row. */
 int kolo_picture_turn(const kolo_picture *from, int orientation, kolo_picture *to)
 {
     const int h = from->height, w = from->width, c = from->channels;
@@ -112,6 +122,8 @@ int kolo_picture_turn(const kolo_picture *from, int orientation, kolo_picture *t
     KOLO_TRY(kolo_picture_shape(to, swap ? w : h, swap ? h : w, c));
     uint8_t *out = to->pixels;
     for (int y = 0; y < to->height; y++)
-        for (int x = 0; x < to->width; x++, out += c) memcpy(out, from->pixels + start + (swap ? y * step_x + x * step_y : y * step_y + x * step_x), (size_t)c);
+        for (int x = 0; x < to->width; x++, out += c)
+            memcpy(out, from->pixels + start + (swap ? y * step_x + x * step_y : y * step_y + x * step_x),
+                   (size_t)c);
     return 0;
 }

@@ -29,12 +29,14 @@ enum kolo_picture_kind {
     KOLO_PICTURE_TIFF, /* these two: where their libraries were found when this program was built */
     KOLO_PICTURE_WEBP
 };
-enum kolo_picture_kind kolo_picture_sniff(const void *data, size_t bytes); /* by the first bytes, never by a name */
+/* by the first bytes, never by a name */
+enum kolo_picture_kind kolo_picture_sniff(const void *data, size_t bytes);
 
 typedef struct kolo_jpeg kolo_jpeg;
 
-/* Decodes any known kind. channels: 1 (luma), 3, or 0 (as stored: 1 or 3). A JPEG is turned upright as its EXIF
- * orientation says. `jpeg` is the caller's decoder. Errors are KOLO_EINPUT and name the cause, not the file. */
+/* Decodes any known kind. channels: 1 (luma), 3, or 0 (as stored: 1 or 3). A JPEG is turned upright as
+ * its EXIF orientation says. `jpeg` is the caller's decoder. Errors are KOLO_EINPUT and name the
+ * cause, not the file. */
 int kolo_picture_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, kolo_picture *picture);
 int kolo_picture_decode_png(const void *data, size_t bytes, int channels, kolo_picture *picture);
 int kolo_picture_decode_bmp(const void *data, size_t bytes, int channels, kolo_picture *picture);

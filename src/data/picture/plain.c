@@ -19,21 +19,28 @@ typedef struct bmp {
 static int bmp_header(const uint8_t *p, size_t bytes, bmp *b)
 {
     if (bytes < 54) return kolo_fail(KOLO_EINPUT, "BMP: truncated header");
-    const uint32_t start = le32(p + 10), header = le32(p + 14), compression = le32(p + 30), used = le32(p + 46);
+    const uint32_t start = le32(p + 10), header = le32(p + 14), compression = le32(p + 30),
+                   used = le32(p + 46);
     const int32_t width = (int32_t)le32(p + 18), height = (int32_t)le32(p + 22);
     b->bits = (int)le16(p + 28);
     b->bottom_up = height > 0;
-    if (width < 1 || width > KOLO_PICTURE_MAX_SIDE || height == 0 || height > KOLO_PICTURE_MAX_SIDE || height < -KOLO_PICTURE_MAX_SIDE)
+    if (width < 1 || width > KOLO_PICTURE_MAX_SIDE || height == 0 || height > KOLO_PICTURE_MAX_SIDE ||
+        height < -KOLO_PICTURE_MAX_SIDE)
         return kolo_fail(KOLO_EINPUT, "BMP: size out of range");
     b->width = width;
     b->height = abs(height);
     /* 3 (bit fields) with 32 bits is what many programs write for plain BGRX */
-    if ((b->bits != 8 && b->bits != 24 && b->bits != 32) || (compression != 0 && !(compression == 3 && b->bits == 32)) || header < 40)
-        return kolo_fail(KOLO_EINPUT, "BMP: %d bits, compression %u; only uncompressed 8, 24 and 32 bits are read, convert it first", b->bits, compression);
+    if ((b->bits != 8 && b->bits != 24 && b->bits != 32) ||
+        (compression != 0 && !(compression == 3 && b->bits == 32)) || header < 40)
+        return kolo_fail(
+            KOLO_EINPUT,
+            "BMP: %d bits, compression %u; only uncompressed 8, 24 and 32 bits are read, convert it first",
+            b->bits, compression);
     b->colors = b->bits == 8 ? (used && used <= 256 ? (int)used : 256) : 0;
     b->stride = ((size_t)b->width * (size_t)b->bits + 31) / 32 * 4;
     const size_t palette_end = 14 + (size_t)header + 4 * (size_t)b->colors;
-    if (palette_end > bytes || start > bytes || (bytes - start) / b->stride < (size_t)b->height) return kolo_fail(KOLO_EINPUT, "BMP: truncated");
+    if (palette_end > bytes || start > bytes || (bytes - start) / b->stride < (size_t)b->height)
+        return kolo_fail(KOLO_EINPUT, "BMP: truncated");
     b->palette = p + 14 + header;
     b->rows = p + start;
     return 0;
@@ -42,7 +49,8 @@ static int bmp_header(const uint8_t *p, size_t bytes, bmp *b)
 static bool gray_palette(const bmp *b)
 {
     for (int i = 0; i < b->colors; i++)
-        if (b->palette[4 * i] != b->palette[4 * i + 1] || b->palette[4 * i] != b->palette[4 * i + 2]) return false;
+        if (b->palette[4 * i] != b->palette[4 * i + 1] || b->palette[4 * i] != b->palette[4 * i + 2])
+            return false;
     return b->bits == 8;
 }
 
@@ -66,8 +74,8 @@ int kolo_picture_decode_bmp(const void *data, size_t bytes, int channels, kolo_p
     KOLO_TRY(bmp_header(data, bytes, &b));
     KOLO_TRY(kolo_picture_shape(picture, b.height, b.width, gray_palette(&b) ? 1 : 3));
     for (int y = 0; y < b.height; y++)
-        bmp_row(&b, b.rows + b.stride * (size_t)(b.bottom_up ? b.height - 1 - y : y), picture->pixels + (size_t)y * (size_t)b.width * (size_t)picture->channels,
-                picture->channels);
+        bmp_row(&b, b.rows + b.stride * (size_t)(b.bottom_up ? b.height - 1 - y : y),
+                picture->pixels + (size_t)y * (size_t)b.width * (size_t)picture->channels, picture->channels);
     return kolo_picture_convert(picture, channels);
 }
 
@@ -80,7 +88,8 @@ static const uint8_t *pnm_number(const uint8_t *p, const uint8_t *end, int *numb
         else p++;
     }
     if (p == end || *p < '0' || *p > '9') return NULL;
-    for (*number = 0; p < end && *p >= '0' && *p <= '9' && *number < 1000000; p++) *number = *number * 10 + (*p - '0');
+    for (*number = 0; p < end && *p >= '0' && *p <= '9' && *number < 1000000; p++)
+        *number = *number * 10 + (*p - '0');
     return p;
 }
 
@@ -89,12 +98,14 @@ int kolo_picture_decode_pnm(const void *data, size_t bytes, int channels, kolo_p
     const uint8_t *p = data, *end = p + bytes;
     const uint8_t kind = p[1];
     int width, height, most;
-    if (kind != '5' && kind != '6') return kolo_fail(KOLO_EINPUT, "PNM: only binary P5 and P6 are read, convert it first");
+    if (kind != '5' && kind != '6')
+        return kolo_fail(KOLO_EINPUT, "PNM: only binary P5 and P6 are read, convert it first");
     p = pnm_number(p + 2, end, &width);
     if (p) p = pnm_number(p, end, &height);
     if (p) p = pnm_number(p, end, &most);
     if (!p || p == end) return kolo_fail(KOLO_EINPUT, "PNM: damaged header");
-    if (most < 1 || most > 255) return kolo_fail(KOLO_EINPUT, "PNM: largest value %d; only 8 bits are read, convert it first", most);
+    if (most < 1 || most > 255)
+        return kolo_fail(KOLO_EINPUT, "PNM: largest value %d; only 8 bits are read, convert it first", most);
     KOLO_TRY(kolo_picture_shape(picture, height, width, kind == '5' ? 1 : 3));
     const size_t need = (size_t)height * (size_t)width * (size_t)picture->channels;
     if ((size_t)(end - ++p) < need) return kolo_fail(KOLO_EINPUT, "PNM: truncated");

@@ -1,13 +1,16 @@
 #include "data/picture/picture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <png.h>
 
+#include "base/aside.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -38,7 +41,8 @@ static void on_read(png_structp png, png_bytep to, size_t bytes)
     r->left -= bytes;
 }
 
-/* Everything becomes 8-bit gray or RGB: palettes expanded, the high byte of 16 bits, alpha dropped (not blended). */
+/* Everything becomes 8-bit gray or RGB: palettes expanded, the high byte of 16 bits, alpha
+ * dropped (not blended). */
 static void choose_output(reader *r)
 {
     const int color = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
@@ -56,10 +60,11 @@ static int read_picture(reader *r, kolo_picture *p)
     png_set_user_limits(r->png, KOLO_PICTURE_MAX_SIDE, KOLO_PICTURE_MAX_SIDE);
     png_read_info(r->png, r->info);
     choose_output(r);
-    const int height = (int)png_get_image_height(r->png, r->info), width = (int)png_get_image_width(r->png, r->info);
+    const int height = (int)png_get_image_height(r->png, r->info),
+              width = (int)png_get_image_width(r->png, r->info);
     KOLO_TRY(kolo_picture_shape(p, height, width, png_get_channels(r->png, r->info)));
     r->rows = kolo_alloc(sizeof *r->rows * (size_t)height);
-    if (!r->rows) return KOLO_ECONFIG;
+    if (!r->rows) return KOLO_ENOMEM;
     for (int y = 0; y < height; y++) r->rows[y] = p->pixels + (size_t)y * (size_t)width * (size_t)p->channels;
     png_read_image(r->png, r->rows);
     png_read_end(r->png, NULL);
@@ -69,13 +74,13 @@ static int read_picture(reader *r, kolo_picture *p)
 int kolo_picture_decode_png(const void *data, size_t bytes, int channels, kolo_picture *picture)
 {
     reader *r = kolo_alloc(sizeof *r);
-    int rc = KOLO_ECONFIG;
+    int rc = KOLO_ENOMEM;
     if (!r) return rc;
     r->data = data;
     r->left = bytes;
     r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, r, on_error, on_warning);
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
-    if (!r->info) rc = kolo_fail(KOLO_ECONFIG, "out of memory for libpng");
+    if (!r->info) rc = kolo_fail(KOLO_ENOMEM, "out of memory for libpng");
     else if (setjmp(png_jmpbuf(r->png))) rc = kolo_fail(KOLO_EINPUT, "PNG: %s", r->message);
     else rc = read_picture(r, picture);
     png_destroy_read_struct(&r->png, &r->info, NULL);
@@ -90,6 +95,11 @@ int kolo_picture_write_png(const kolo_picture *picture, const char *path)
                        .width = (png_uint_32)picture->width,
                        .height = (png_uint_32)picture->height,
                        .format = picture->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
-    if (png_image_write_to_file(&image, path, 0, picture->pixels, 0, NULL)) return 0;
-    return kolo_fail(KOLO_EIO, "%s: %s", path, image.message[0] ? image.message : strerror(errno));
+    const int fd = kolo_file_open_plain(path, O_WRONLY | O_CREAT, 0666);
+    KOLO_TRY(fd);
+    FILE *file = ftruncate(fd, 0) == 0 ? fdopen(fd, "wb") : NULL;
+    bool good = file && png_image_write_to_stdio(&image, file, 0, picture->pixels, 0, NULL);
+    if (file) good = fclose(file) == 0 && good;
+    else close(fd);
+    return good ? 0 : kolo_fail(KOLO_EIO, "%s: %s", path, image.message[0] ? image.message : strerror(errno));
 }

@@ -31,7 +31,7 @@ struct kolo_resampler {
 int kolo_resampler_create(kolo_resampler **resampler)
 {
     *resampler = kolo_alloc(sizeof **resampler);
-    return *resampler ? 0 : KOLO_ECONFIG;
+    return *resampler ? 0 : KOLO_ENOMEM;
 }
 
 static void free_taps(taps *t)
@@ -62,19 +62,19 @@ static int grow_taps(kolo_resampler *r, taps *t, int n)
         t->first = kolo_alloc(sizeof *t->first * (size_t)n);
         t->count = kolo_alloc(sizeof *t->count * (size_t)n);
         t->spans = t->first && t->count ? n : 0;
-        if (!t->spans) return KOLO_ECONFIG;
+        if (!t->spans) return KOLO_ENOMEM;
     }
     if (numbers > t->numbers) {
         free(t->weights);
         t->weights = kolo_alloc(sizeof *t->weights * (size_t)numbers);
         t->numbers = t->weights ? numbers : 0;
-        if (!t->numbers) return KOLO_ECONFIG;
+        if (!t->numbers) return KOLO_ENOMEM;
     }
     if (t->stride > r->kernel_size) {
         free(r->kernel);
         r->kernel = kolo_alloc(sizeof *r->kernel * (size_t)t->stride);
         r->kernel_size = r->kernel ? t->stride : 0;
-        if (!r->kernel) return KOLO_ECONFIG;
+        if (!r->kernel) return KOLO_ENOMEM;
     }
     return 0;
 }
@@ -103,20 +103,28 @@ static const struct filter {
     bool negative; /* has negative weights */
     bool narrow;   /* does not widen where the picture becomes smaller */
 } filters[] = {
-    [KOLO_interpolation_bilinear] = {triangle, 1, false, false}, [KOLO_interpolation_bicubic] = {cubic, 2, true, false},
-    [KOLO_interpolation_lanczos] = {lanczos, 3, true, false},    [KOLO_interpolation_box] = {box, 0.5, false, false},
+    [KOLO_interpolation_bilinear] = {triangle, 1, false, false},
+    [KOLO_interpolation_bicubic] = {cubic, 2, true, false},
+    [KOLO_interpolation_lanczos] = {lanczos, 3, true, false},
+    [KOLO_interpolation_box] = {box, 0.5, false, false},
     [KOLO_interpolation_plain] = {triangle, 1, false, true},
 };
 
 double kolo_resample_support(int filter) { return filters[filter].support; }
 
-static int32_t to_integer(double weight) { return (int32_t)((weight < 0 ? -0.5 : 0.5) + weight * (1 << BITS)); }
-
-/* Inputs are [low, high) of the picture's axis; the box starts at `start` >= low and has length `length`; it becomes
- * `full` outputs, of which n from `from` are wanted. Coordinates count from `low`, as if the box had been cut out. */
-static int make_taps(kolo_resampler *r, taps *t, const struct filter *filter, double start, double length, int full, int from, int n, bool flip)
+static int32_t to_integer(double weight)
 {
-    const double scale = length / full, coarse = scale > 1 && !filter->narrow ? scale : 1, inverse = 1 / coarse;
+    return (int32_t)((weight < 0 ? -0.5 : 0.5) + weight * (1 << BITS));
+}
+
+/* Inputs are [low, high) of the picture's axis; the box starts at `start` >= low and has length `length`;
+ * it becomes `full` outputs, of which n from `from` are wanted. Coordinates count from `low`, as if the
+ * box had been cut out. */
+static int make_taps(kolo_resampler *r, taps *t, const struct filter *filter, double start, double length,
+                     int full, int from, int n, bool flip)
+{
+    const double scale = length / full, coarse = scale > 1 && !filter->narrow ? scale : 1,
+                 inverse = 1 / coarse;
     const double support = coarse * filter->support;
     const int low = (int)floor(start), size = (int)ceil(start + length - 1e-9) - low;
     const double offset = start - low;
@@ -131,7 +139,8 @@ static int make_taps(kolo_resampler *r, taps *t, const struct filter *filter, do
         if (first >= size) first = size - 1;
         if (last > size) last = size;
         if (last <= first) last = first + 1;
-        for (int k = first; k < last; k++) sum += r->kernel[k - first] = filter->weight((k - center + 0.5) * inverse);
+        for (int k = first; k < last; k++)
+            sum += r->kernel[k - first] = filter->weight((k - center + 0.5) * inverse);
         const int at = flip ? n - 1 - i : i;
         int32_t *weights = t->weights + (int64_t)at * t->stride;
         for (int k = 0; k < last - first; k++) weights[k] = to_integer(sum != 0 ? r->kernel[k] / sum : 1);
@@ -165,7 +174,8 @@ ALWAYS void clip4(lanes4 *v)
     *v = (low & ~over) | (over & 255);
 }
 
-/* Bytes to lanes and back. As shuffles, because compilers take a conversion of vectors of different sizes lane by lane. */
+/* Bytes to lanes and back. As shuffles, because compilers take a conversion of vectors of
+ * different sizes lane by lane. */
 #if defined __has_builtin && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #if __has_builtin(__builtin_shufflevector)
 #define SHUFFLES 1
@@ -173,8 +183,9 @@ ALWAYS void clip4(lanes4 *v)
 #endif
 
 #ifdef SHUFFLES
-#define WIDEN(v, k) \
-    ((lanes4)__builtin_shufflevector(v, (bytes16){0}, 4 * (k), 16, 16, 16, 4 * (k) + 1, 16, 16, 16, 4 * (k) + 2, 16, 16, 16, 4 * (k) + 3, 16, 16, 16))
+#define WIDEN(v, k)                                                                                 \
+    ((lanes4)__builtin_shufflevector(v, (bytes16){0}, 4 * (k), 16, 16, 16, 4 * (k) + 1, 16, 16, 16, \
+                                     4 * (k) + 2, 16, 16, 16, 4 * (k) + 3, 16, 16, 16))
 ALWAYS void widen4(const uint8_t *p, lanes4 *to)
 {
     int32_t four;
@@ -195,8 +206,10 @@ ALWAYS void widen16(const uint8_t *p, lanes4 to[4])
 /* Of values 0 to 255. */
 ALWAYS void narrow16(const lanes4 from[4], bytes16 *to)
 {
-    const bytes16 a = __builtin_shufflevector((bytes16)from[0], (bytes16)from[1], 0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-    const bytes16 b = __builtin_shufflevector((bytes16)from[2], (bytes16)from[3], 0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+    const bytes16 a = __builtin_shufflevector((bytes16)from[0], (bytes16)from[1], 0, 4, 8, 12, 16, 20, 24, 28,
+                                              0, 4, 8, 12, 16, 20, 24, 28);
+    const bytes16 b = __builtin_shufflevector((bytes16)from[2], (bytes16)from[3], 0, 4, 8, 12, 16, 20, 24, 28,
+                                              0, 4, 8, 12, 16, 20, 24, 28);
     *to = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
 }
 #else
@@ -252,7 +265,8 @@ ALWAYS void across_gray(const taps *t, const uint8_t *row, uint8_t *to, int n)
 }
 
 /* One output row of `bytes` bytes out of `count` input rows. Reads up to 15 bytes past a row's end. */
-ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights, int count, uint8_t *to, size_t bytes, bool clip)
+ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights, int count, uint8_t *to,
+                     size_t bytes, bool clip)
 {
     for (size_t x = 0; x < bytes; x += 16) {
         const lanes4 half = {HALF, HALF, HALF, HALF};
@@ -274,25 +288,28 @@ ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights,
 }
 
 /* The two passes for one instruction set. */
-#define PASSES(suffix, attribute)                                                                                                     \
-    attribute static void across_##suffix(const taps *t, const kolo_picture *p, int low, int high, uint8_t *to, int n)                \
-    {                                                                                                                                 \
-        const size_t from_stride = (size_t)p->width * (size_t)p->channels, to_stride = (size_t)n * (size_t)p->channels;               \
-        for (int y = low; y < high; y++, to += to_stride) {                                                                           \
-            const uint8_t *row = p->pixels + (size_t)y * from_stride;                                                                 \
-            if (p->channels != 3) across_gray(t, row, to, n);                                                                         \
-            else if (t->clip) across_rgb(t, row, to, n, true);                                                                        \
-            else across_rgb(t, row, to, n, false);                                                                                    \
-        }                                                                                                                             \
-    }                                                                                                                                 \
-    attribute static void down_##suffix(const taps *t, const uint8_t *rows, int low, size_t bytes, uint8_t *to, size_t stride, int n) \
-    {                                                                                                                                 \
-        for (int y = 0; y < n; y++) {                                                                                                 \
-            const uint8_t *first = rows + (size_t)(t->first[y] - low) * bytes;                                                        \
-            const int32_t *weights = t->weights + (int64_t)y * t->stride;                                                             \
-            if (t->clip) down_row(first, bytes, weights, t->count[y], to + (size_t)y * stride, bytes, true);                          \
-            else down_row(first, bytes, weights, t->count[y], to + (size_t)y * stride, bytes, false);                                 \
-        }                                                                                                                             \
+#define PASSES(suffix, attribute)                                                                            \
+    attribute static void across_##suffix(const taps *t, const kolo_picture *p, int low, int high,           \
+                                          uint8_t *to, int n)                                                \
+    {                                                                                                        \
+        const size_t from_stride = (size_t)p->width * (size_t)p->channels,                                   \
+                     to_stride = (size_t)n * (size_t)p->channels;                                            \
+        for (int y = low; y < high; y++, to += to_stride) {                                                  \
+            const uint8_t *row = p->pixels + (size_t)y * from_stride;                                        \
+            if (p->channels != 3) across_gray(t, row, to, n);                                                \
+            else if (t->clip) across_rgb(t, row, to, n, true);                                               \
+            else across_rgb(t, row, to, n, false);                                                           \
+        }                                                                                                    \
+    }                                                                                                        \
+    attribute static void down_##suffix(const taps *t, const uint8_t *rows, int low, size_t bytes,           \
+                                        uint8_t *to, size_t stride, int n)                                   \
+    {                                                                                                        \
+        for (int y = 0; y < n; y++) {                                                                        \
+            const uint8_t *first = rows + (size_t)(t->first[y] - low) * bytes;                               \
+            const int32_t *weights = t->weights + (int64_t)y * t->stride;                                    \
+            if (t->clip) down_row(first, bytes, weights, t->count[y], to + (size_t)y * stride, bytes, true); \
+            else down_row(first, bytes, weights, t->count[y], to + (size_t)y * stride, bytes, false);        \
+        }                                                                                                    \
     }
 
 PASSES(base, )
@@ -311,7 +328,7 @@ static int grow_rows(kolo_resampler *r, size_t bytes)
     free(r->rows);
     r->rows = kolo_alloc(bytes + KOLO_PICTURE_SLACK);
     r->rows_bytes = r->rows ? bytes + KOLO_PICTURE_SLACK : 0;
-    return r->rows ? 0 : KOLO_ECONFIG;
+    return r->rows ? 0 : KOLO_ENOMEM;
 }
 
 int kolo_resample(kolo_resampler *r, const kolo_picture *p, const kolo_resize *q, uint8_t *to, size_t stride)

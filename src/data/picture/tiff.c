@@ -1,5 +1,5 @@
-/* TIFF by libtiff, where that was found when this program was built: the first page, of any compression and layout that
- * libtiff turns into 8 bits a channel. Alpha is blended over black, as libtiff does it. */
+/* TIFF by libtiff, where that was found when this program was built: the first page, of any compression and
+ * layout that libtiff turns into 8 bits a channel. Alpha is blended over black, as libtiff does it. */
 #include "data/picture/picture.h"
 
 #include "kolo/error.h"
@@ -9,8 +9,9 @@
 int kolo_picture_decode_tiff(const void *data, size_t bytes, int channels, kolo_picture *picture)
 {
     (void)data, (void)bytes, (void)channels, (void)picture;
-    return kolo_fail(KOLO_EINPUT, "is a TIFF, and this program was built without libtiff; build it again where libtiff's "
-                                  "headers are, or convert the picture");
+    return kolo_fail(KOLO_EINPUT,
+                     "is a TIFF, and this program was built without libtiff; build it again where libtiff's "
+                     "headers are, or convert the picture");
 }
 
 #else
@@ -61,7 +62,10 @@ static void on_error(const char *module, const char *format, va_list list)
     if (!message[0]) vsnprintf(message, sizeof message, format, list);
 }
 
-static int fail(const char *otherwise) { return kolo_fail(KOLO_EINPUT, "TIFF: %s", message[0] ? message : otherwise); }
+static int fail(const char *otherwise)
+{
+    return kolo_fail(KOLO_EINPUT, "TIFF: %s", message[0] ? message : otherwise);
+}
 
 static void copy_pixels(const uint32_t *raster, kolo_picture *p)
 {
@@ -75,16 +79,31 @@ static void copy_pixels(const uint32_t *raster, kolo_picture *p)
     }
 }
 
+/* A tile may be larger than the picture, and is unpacked whole. */
+static int check_pieces(TIFF *tiff)
+{
+    const uint64_t most = 8ull * KOLO_PICTURE_MAX_PIXELS,
+                   piece = TIFFIsTiled(tiff) ? TIFFTileSize64(tiff) : TIFFStripSize64(tiff);
+    return piece <= most ? 0
+                         : kolo_fail(KOLO_EINPUT, "TIFF: one of its tiles or strips claims %llu bytes",
+                                     (unsigned long long)piece);
+}
+
 static int read_raster(TIFFRGBAImage *image, kolo_picture *p)
 {
-    const bool gray = (image->photometric == PHOTOMETRIC_MINISBLACK || image->photometric == PHOTOMETRIC_MINISWHITE);
-    if (image->height > KOLO_PICTURE_MAX_SIDE || image->width > KOLO_PICTURE_MAX_SIDE) return kolo_fail(KOLO_EINPUT, "TIFF: size out of range");
+    const bool gray =
+        (image->photometric == PHOTOMETRIC_MINISBLACK || image->photometric == PHOTOMETRIC_MINISWHITE);
+    if (image->height > KOLO_PICTURE_MAX_SIDE || image->width > KOLO_PICTURE_MAX_SIDE)
+        return kolo_fail(KOLO_EINPUT, "TIFF: size out of range");
     KOLO_TRY(kolo_picture_shape(p, (int)image->height, (int)image->width, gray ? 1 : 3));
+    KOLO_TRY(check_pieces(image->tif));
     const size_t pixels = (size_t)p->height * (size_t)p->width;
     uint32_t *raster = malloc(sizeof *raster * pixels);
-    if (!raster) return kolo_fail(KOLO_ECONFIG, "out of memory: %zu bytes for a TIFF", sizeof *raster * pixels);
+    if (!raster)
+        return kolo_fail(KOLO_ENOMEM, "out of memory: %zu bytes for a TIFF", sizeof *raster * pixels);
     image->req_orientation = image->orientation; /* rows as they are stored; turned below */
-    int rc = TIFFRGBAImageGet(image, raster, image->width, image->height) && !message[0] ? 0 : fail("damaged");
+    int rc =
+        TIFFRGBAImageGet(image, raster, image->width, image->height) && !message[0] ? 0 : fail("damaged");
     if (rc == 0) copy_pixels(raster, p);
     free(raster);
     return rc;
@@ -113,7 +132,8 @@ int kolo_picture_decode_tiff(const void *data, size_t bytes, int channels, kolo_
     message[0] = 0;
     TIFFSetErrorHandler(on_error);
     TIFFSetWarningHandler(NULL);
-    TIFF *tiff = TIFFClientOpen("picture", "rm", &m, on_read, on_write, on_seek, on_close, on_size, NULL, NULL);
+    TIFF *tiff =
+        TIFFClientOpen("picture", "rm", &m, on_read, on_write, on_seek, on_close, on_size, NULL, NULL);
     if (!tiff) return fail("damaged header");
     int rc = read_upright(tiff, picture);
     TIFFClose(tiff);

@@ -8,8 +8,9 @@
 int kolo_picture_decode_webp(const void *data, size_t bytes, int channels, kolo_picture *picture)
 {
     (void)data, (void)bytes, (void)channels, (void)picture;
-    return kolo_fail(KOLO_EINPUT, "is a WebP, and this program was built without libwebp; build it again where libwebp's "
-                                  "headers are, or convert the picture");
+    return kolo_fail(KOLO_EINPUT,
+                     "is a WebP, and this program was built without libwebp; build it again where libwebp's "
+                     "headers are, or convert the picture");
 }
 
 #else
@@ -19,8 +20,10 @@ int kolo_picture_decode_webp(const void *data, size_t bytes, int channels, kolo_
 int kolo_picture_decode_webp(const void *data, size_t bytes, int channels, kolo_picture *picture)
 {
     WebPBitstreamFeatures features;
-    if (WebPGetFeatures(data, bytes, &features) != VP8_STATUS_OK) return kolo_fail(KOLO_EINPUT, "WebP: damaged or truncated header");
-    if (features.has_animation) return kolo_fail(KOLO_EINPUT, "WebP: an animation; convert a picture of it first");
+    if (WebPGetFeatures(data, bytes, &features) != VP8_STATUS_OK)
+        return kolo_fail(KOLO_EINPUT, "WebP: damaged or truncated header");
+    if (features.has_animation)
+        return kolo_fail(KOLO_EINPUT, "WebP: an animation; convert a picture of it first");
     KOLO_TRY(kolo_picture_shape(picture, features.height, features.width, 3));
     const int stride = 3 * picture->width;
     if (!WebPDecodeRGBInto(data, bytes, picture->pixels, (size_t)stride * (size_t)picture->height, stride))

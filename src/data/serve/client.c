@@ -43,12 +43,14 @@ struct kolo_client {
     int64_t ready;          /* up to here they have come */
     int64_t asked;          /* position of the last wish */
     int slot_of[SERVE_SLOTS];
-    int64_t finished[SERVE_SLOTS]; /* batch p at [p % SERVE_SLOTS] has all its rows; a loader has no more in work */
-    int64_t served, batches;       /* from the server, in all */
-    serve_packet packet;           /* of who listens */
+    /* batch p at [p % SERVE_SLOTS] has all its rows; a loader has no more in work */
+    int64_t finished[SERVE_SLOTS];
+    int64_t served, batches; /* from the server, in all */
+    serve_packet packet;     /* of who listens */
 };
 
-/* The next packet, by the thread that listens, without the lock. 1, 0 at the time-out or when interrupted, negative. */
+/* The next packet, by the thread that listens, without the lock. 1, 0 at the time-out or when
+ * interrupted, negative. */
 static int listen_for(kolo_client *c, double seconds, int *passed)
 {
     struct pollfd fds[2] = {{c->fd, POLLIN, 0}, {c->wake, POLLIN, 0}};
@@ -65,7 +67,8 @@ static int await_answer(kolo_client *c, enum serve_kind a, enum serve_kind b, in
     for (;;) {
         const int rc = listen_for(c, end - kolo_time(), passed);
         if (rc < 0) return rc;
-        if (rc > 0 && c->packet.head.kind == SERVE_END) return kolo_fail(KOLO_EIO, "the server ends: %s", c->packet.text);
+        if (rc > 0 && c->packet.head.kind == SERVE_END)
+            return kolo_fail(KOLO_EIO, "the server ends: %s", c->packet.text);
         if (rc > 0 && (c->packet.head.kind == a || c->packet.head.kind == b)) return 0;
         if (passed && *passed >= 0) close(*passed);
         if (rc == 0) /* nothing came, or nobody shall wait any more */
@@ -80,16 +83,18 @@ static int map_segment(kolo_client *c, int fd)
     const kolo_loader *l = c->loader;
     const int64_t first = h->number[0], rows = h->number[1], slots = h->number[2];
     struct stat info;
-    if (rows < 1 || rows > l->recipe.config.batch || first < 0 || first > c->number[2] || slots < 1 || slots > SERVE_SLOTS ||
-        first + rows < c->number[2] + l->rows)
+    if (rows < 1 || rows > l->recipe.config.batch || first < 0 || first > c->number[2] || slots < 1 ||
+        slots > SERVE_SLOTS || first + rows < c->number[2] + l->rows)
         return kolo_fail(KOLO_EIO, "the server's answer makes no sense");
     loader_lay_slot(&c->layout, rows, l->recipe.config.words, (size_t)rows * l->recipe.sample_bytes);
     const size_t bytes = SERVE_PAGE + c->layout.bytes * (size_t)slots;
     const int seals = fcntl(fd, F_GET_SEALS);
-    if (fstat(fd, &info) < 0 || (size_t)info.st_size != bytes || h->number[3] != (int64_t)c->layout.bytes || seals < 0 || !(seals & F_SEAL_SHRINK))
+    if (fstat(fd, &info) < 0 || (size_t)info.st_size != bytes || h->number[3] != (int64_t)c->layout.bytes ||
+        seals < 0 || !(seals & F_SEAL_SHRINK))
         return kolo_fail(KOLO_EIO, "the server's segment is not what it says");
     void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) return kolo_fail(KOLO_EIO, "cannot map the server's segment: %s", strerror(errno));
+    if (base == MAP_FAILED)
+        return kolo_fail(KOLO_EIO, "cannot map the server's segment: %s", strerror(errno));
     c->segment = base;
     c->bytes = bytes;
     c->slots = (int)slots;
@@ -112,7 +117,8 @@ static int attach(kolo_client *c)
     KOLO_TRY(serve_connect(&c->address, &c->fd));
     KOLO_TRY(serve_send(c->fd, SERVE_HELLO, -1, c->number, 4, c->key, -1));
     int rc = await_answer(c, SERVE_WELCOME, SERVE_REFUSED, &passed);
-    if (rc == 0 && c->packet.head.kind == SERVE_REFUSED) rc = kolo_fail(KOLO_ECONFIG, "the server shows other batches: %s", c->packet.text);
+    if (rc == 0 && c->packet.head.kind == SERVE_REFUSED)
+        rc = kolo_fail(KOLO_ECONFIG, "the server shows other batches: %s", c->packet.text);
     else if (rc == 0 && passed < 0) rc = kolo_fail(KOLO_EIO, "the server passed no segment");
     else if (rc == 0) rc = map_segment(c, passed);
     if (passed >= 0) close(passed);
@@ -132,16 +138,18 @@ static void warn_alone(kolo_client *c, const char *why)
     if (!c->told) {
         const char *job = getenv("SLURM_JOB_ID");
         const bool apart = !strchr(c->name, '/') && serve_private_shm("/proc/self/mountinfo", job);
-        kolo_warn("serve=%s: %s; this rank reads by itself, the same bytes%s", c->name, why,
-                  apart ? ". Jobs have a /dev/shm of their own here (job_container/tmpfs): a server of another job is "
-                          "found by serve=PATH, in a folder that both see; without one each job keeps its own cache"
-                        : "");
+        kolo_warn(
+            "serve=%s: %s; this rank reads by itself, the same bytes%s", c->name, why,
+            apart ? ". Jobs have a /dev/shm of their own here (job_container/tmpfs): a server of another job "
+                    "is "
+                    "found by serve=PATH, in a folder that both see; without one each job keeps its own cache"
+                  : "");
     }
     c->told = true;
 }
 
 /* Asks for the batches from `position` on, by the thread that listens. */
-static int ask(kolo_client *c, int64_t position)
+static int client_ask(kolo_client *c, int64_t position)
 {
     if (c->fd < 0) KOLO_TRY(attach(c));
     KOLO_TRY(serve_send(c->fd, SERVE_JOIN, position, NULL, 0, "", -1));
@@ -153,18 +161,19 @@ static void tell_joined(kolo_client *c, int64_t position, int64_t from)
     const int64_t steps = c->loader->steps;
     if (from < 0) kolo_info("serve=%s: the server is in another epoch; reading by itself", c->name);
     else
-        kolo_info("serve=%s: batches come from the server from epoch %lld, step %lld on%s", c->name, (long long)(from / steps), (long long)(from % steps),
+        kolo_info("serve=%s: batches come from the server from epoch %lld, step %lld on%s", c->name,
+                  (long long)(from / steps), (long long)(from % steps),
                   from > position ? "; until then reading by itself" : "");
 }
 
 /* Lock held on entry and return; others may take and finish batches meanwhile. */
-static void join(kolo_client *c, int64_t position)
+static void client_join(kolo_client *c, int64_t position)
 {
     c->listening = true;
     c->asked = position;
     while (c->copying > 0) pthread_cond_wait(&c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
-    const int rc = ask(c, position);
+    const int rc = client_ask(c, position);
     const int64_t from = c->packet.head.position;
     pthread_mutex_lock(&c->lock);
     c->listening = false;
@@ -181,17 +190,18 @@ static void join(kolo_client *c, int64_t position)
     pthread_cond_broadcast(&c->changed);
 }
 
-/* A batch that is joined, has come and has all its rows is given up. Some rows may have been made by this rank itself, before or while
- * it joined: then the last of the three is that it comes. Lock held. */
+/* A batch that is joined, has come and has all its rows is given up. Some rows may have been made by this
+ * rank itself, before or while it joined: then the last of the three is that it comes. Lock held. */
 static void give_up(kolo_client *c, int64_t position)
 {
-    if (position < c->joined || position >= c->ready || c->finished[position % SERVE_SLOTS] != position) return;
+    if (position < c->joined || position >= c->ready || c->finished[position % SERVE_SLOTS] != position)
+        return;
     c->served++;
     (void)serve_send(c->fd, SERVE_DONE, position, NULL, 0, "", -1); /* who listens sees the hang-up */
 }
 
 /* What the server has said. Lock held. */
-static void hear(kolo_client *c, int rc)
+static void client_hear(kolo_client *c, int rc)
 {
     const serve_head *h = &c->packet.head;
     if (rc < 0) {
@@ -203,14 +213,16 @@ static void hear(kolo_client *c, int rc)
         give_up(c, h->position);
     } else if (rc > 0 && h->kind == SERVE_LEFT) {
         atomic_store(&c->joined, NEVER);
-        kolo_warn("serve=%s: this rank kept other jobs waiting; it reads by itself until the next epoch", c->name);
+        kolo_warn("serve=%s: this rank kept other jobs waiting; it reads by itself until the next epoch",
+                  c->name);
     } else if (rc > 0 && h->kind == SERVE_END) {
         disconnect(c);
         warn_alone(c, c->packet.text);
     }
 }
 
-/* The slot of batch `position`, or -1: it will not come. One thread listens, the others wait for what it hears. Lock held. */
+/* The slot of batch `position`, or -1: it will not come. One thread listens, the others wait for what
+ * it hears. Lock held. */
 static int await_batch(kolo_client *c, int64_t position)
 {
     const double patience = 2 * c->loader->recipe.config.serve_wait, end = kolo_time() + patience;
@@ -226,17 +238,21 @@ static int await_batch(kolo_client *c, int64_t position)
         const bool late = rc == 0 && kolo_time() >= end;
         pthread_mutex_lock(&c->lock);
         c->listening = false;
-        hear(c, late && !c->interrupted ? kolo_fail(KOLO_EIO, "no batch came for %g s", patience) : rc);
+        client_hear(c,
+                    late && !c->interrupted ? kolo_fail(KOLO_EIO, "no batch came for %g s", patience) : rc);
         pthread_cond_broadcast(&c->changed);
     }
     return position >= c->joined && position < c->ready ? c->slot_of[position % SERVE_SLOTS] : -1;
 }
 
-/* At most BLOCK rows. The server may have taken the slot back meanwhile: what says which samples the rows shall have is replaced
- * only when all that was copied was of this batch. Labels follow from samples: whoever fails writes them anew. */
-static bool copy_block(const kolo_client *c, int slot, int64_t position, loader_slot *to, int64_t first, int64_t count, kolo_loader_stats *stats)
+/* At most BLOCK rows. The server may have taken the slot back meanwhile: what says which samples the rows
+ * shall have is replaced only when all that was copied was of this batch. Labels follow from samples: whoever
+ * fails writes them anew. */
+static bool copy_block(const kolo_client *c, int slot, int64_t position, loader_slot *to, int64_t first,
+                       int64_t count, kolo_loader_stats *stats)
 {
-    const size_t bytes = to->recipe->sample_bytes, n = (size_t)count, words = (size_t)c->loader->recipe.config.words;
+    const size_t bytes = to->recipe->sample_bytes, n = (size_t)count,
+                 words = (size_t)c->loader->recipe.config.words;
     const size_t from = (size_t)(c->offset + first), at = (size_t)first;
     loader_slot s;
     int64_t samples[BLOCK];
@@ -256,7 +272,9 @@ bool kolo_client_take(kolo_client *c, loader_slot *s, int64_t first, int64_t cou
     const int64_t position = s->epoch * c->loader->steps + s->step, valid = s->valid - first;
     bool whole = true;
     pthread_mutex_lock(&c->lock);
-    if (s->step == 0 && first == 0 && c->joined == NEVER && c->asked != position && !c->listening && !c->interrupted && !c->refused) join(c, position);
+    if (s->step == 0 && first == 0 && c->joined == NEVER && c->asked != position && !c->listening &&
+        !c->interrupted && !c->refused)
+        client_join(c, position);
     const int slot = position >= c->joined ? await_batch(c, position) : -1;
     c->copying += slot >= 0;
     pthread_mutex_unlock(&c->lock);
@@ -305,7 +323,7 @@ void kolo_client_seek(kolo_client *c, int64_t position)
     c->interrupted = false;
     atomic_store(&c->joined, NEVER);
     for (int i = 0; i < SERVE_SLOTS; i++) c->finished[i] = -1;
-    if (!c->refused) join(c, position);
+    if (!c->refused) client_join(c, position);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -315,7 +333,7 @@ int kolo_client_open(kolo_client **client, const kolo_loader *loader, const kolo
 {
     int rc;
     kolo_client *c = *client = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
     c->loader = loader;
     c->fd = c->wake = -1;
     c->joined = NEVER;
@@ -323,12 +341,16 @@ int kolo_client_open(kolo_client **client, const kolo_loader *loader, const kolo
     pthread_cond_init(&c->changed, NULL);
     const int64_t number[] = {config->rank, config->ranks, config->rank * loader->rows, loader->rows};
     memcpy(c->number, number, sizeof number);
-    if (!config->dataset) KOLO_TRY_GOTO(rc, kolo_fail(KOLO_ECONFIG, "serve=%s: data=synthetic needs no server; leave serve empty", config->serve));
+    if (!config->dataset)
+        KOLO_TRY_GOTO(rc,
+                      kolo_fail(KOLO_ECONFIG, "serve=%s: data=synthetic needs no server; leave serve empty",
+                                config->serve));
     KOLO_TRY_GOTO(rc, serve_path(config->serve, &c->address));
     snprintf(c->name, sizeof c->name, "%s", config->serve);
     KOLO_TRY_GOTO(rc, serve_key(config, c->key));
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (c->wake < 0) KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve=: cannot make an eventfd: %s", strerror(errno)));
+    if (c->wake < 0)
+        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve=: cannot make an eventfd: %s", strerror(errno)));
     rc = attach(c);
     if (rc == KOLO_ECONFIG) KOLO_TRY_GOTO(rc, kolo_fail_in(rc, "serve=%s: ", c->name));
     if (rc < 0) {
@@ -345,7 +367,9 @@ void kolo_client_close(kolo_client **client)
 {
     kolo_client *c = *client;
     if (!c) return;
-    if (c->batches > 0) kolo_info("serve=%s: %lld of %lld batches came from the server", c->name, (long long)c->served, (long long)c->batches);
+    if (c->batches > 0)
+        kolo_info("serve=%s: %lld of %lld batches came from the server", c->name, (long long)c->served,
+                  (long long)c->batches);
     disconnect(c);
     unmap(c);
     if (c->wake >= 0) close(c->wake);

@@ -29,7 +29,8 @@ static const char *choice(const char *key, int value) { return kolo_option_find(
 static void put_data(writer *w, const kolo_dataset *d)
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(d);
-    put(w, "data=%s, %lld samples, uuid %s, checksum %08x\n", info->name, (long long)info->count, info->uuid, kolo_dataset_checksum(d, 0, info->count));
+    put(w, "data=%s, %lld samples, uuid %s, checksum %08x\n", info->name, (long long)info->count, info->uuid,
+        kolo_dataset_checksum(d, 0, info->count));
 }
 
 /* Stretches of rows of the batch by the node that shows them: the same for any number of ranks on each. */
@@ -47,11 +48,11 @@ static void put_boxes(writer *w, const kolo_loader_config *c)
 {
     const kolo_detect_config *d = &c->detect;
     put(w, "fit=%s, %d\n", d->middle ? "middle" : "corner", d->fill);
-    put(w, "max_boxes=%lld\nplain_epoch=%lld\nmosaic=%.17g\nmosaic_mixup=%.17g\nhsv=%.17g\n", (long long)(c->words - 1) / 5, (long long)c->plain_epoch,
-        d->mosaic, d->mixup, d->hsv);
+    put(w, "max_boxes=%lld\nplain_epoch=%lld\nmosaic=%.17g\nmosaic_mixup=%.17g\nhsv=%.17g\n",
+        (long long)(c->words - 1) / 5, (long long)c->plain_epoch, d->mosaic, d->mixup, d->hsv);
     put(w, "crowd=%s\n", choice("crowd", d->crowd));
-    put(w, "box_flip=%.17g\nmosaic_scale=%.17g..%.17g\ndegrees=%.17g\ntranslate=%.17g\nshear=%.17g\n", d->flip, d->scale_min, d->scale_max, d->degrees,
-        d->translate, d->shear);
+    put(w, "box_flip=%.17g\nmosaic_scale=%.17g..%.17g\ndegrees=%.17g\ntranslate=%.17g\nshear=%.17g\n",
+        d->flip, d->scale_min, d->scale_max, d->degrees, d->translate, d->shear);
 }
 
 /* What rows of image labels are made of. */
@@ -61,8 +62,10 @@ static void put_image_labels(writer *w, const kolo_loader_config *c)
     const size_t entries = (size_t)l->offset[l->samples];
     uint32_t crc = kolo_crc32c(kolo_crc32c(0, l->cls, entries * sizeof *l->cls), l->state, entries);
     if (c->pos_weight) crc = kolo_crc32c(crc, c->pos_weight, (size_t)c->classes * sizeof *c->pos_weight);
-    put(w, "image_labels=%lld entries, checksum %08x (targets, tag_threshold, class_weight, pos_weight)\nunverified=%s\nlabel_smoothing=%.17g\n", (long long)entries,
-        crc, l->rest_negative ? "negative" : "ignore", c->smoothing);
+    put(w,
+        "image_labels=%lld entries, checksum %08x (targets, tag_threshold, class_weight, "
+        "pos_weight)\nunverified=%s\nlabel_smoothing=%.17g\n",
+        (long long)entries, crc, l->rest_negative ? "negative" : "ignore", c->smoothing);
 }
 
 int serve_key(const kolo_loader_config *c, char *text)
@@ -71,15 +74,21 @@ int serve_key(const kolo_loader_config *c, char *text)
     kolo_order_rule rule;
     KOLO_TRY(kolo_order_parse(c->shuffle, &rule));
     put_data(&w, c->dataset);
-    put(&w, "channels=%d\nsize=%dx%d\nseed=%llu\nshuffle=%s\nbatch=%lld\ntail=%s\n", c->channels, c->height, c->width, (unsigned long long)c->seed,
-        c->shuffle && *c->shuffle ? c->shuffle : "full", (long long)c->batch, choice("tail", c->tail));
-    put(&w, "crop=%s\ncrop_pad=%d\ncrop_area_min=%.17g\ncrop_area_max=%.17g\nflip=%s\ninterpolation=%s\nrepeat=%d\n", choice("crop", c->crop), c->crop_pad,
-        c->area_min, c->area_max, c->flip ? "true" : "false", choice("interpolation", c->interpolation), c->repeat > 0 ? c->repeat : 1);
-    put(&w, "mixup=%.17g\ncutmix=%.17g\nmix_probability=%.17g\ncutmix_share=%.17g\nmix=%s\n", c->mix.mixup, c->mix.cutmix, c->mix.probability,
-        c->mix.cutmix_share, c->mix.by_pair ? "pair" : "batch");
-    for (int i = 0; i < c->channels; i++) put(&w, "mean[%d]=%.9g\nstd[%d]=%.9g\n", i, (double)c->mean[i], i, (double)c->std[i]);
+    put(&w, "channels=%d\nsize=%dx%d\nseed=%llu\nshuffle=%s\nbatch=%lld\ntail=%s\n", c->channels, c->height,
+        c->width, (unsigned long long)c->seed, c->shuffle && *c->shuffle ? c->shuffle : "full",
+        (long long)c->batch, choice("tail", c->tail));
+    put(&w,
+        "crop=%s\ncrop_pad=%d\ncrop_area_min=%.17g\ncrop_area_max=%.17g\nflip=%s\ninterpolation=%s\nrepeat=%"
+        "d\n",
+        choice("crop", c->crop), c->crop_pad, c->area_min, c->area_max, c->flip ? "true" : "false",
+        choice("interpolation", c->interpolation), c->repeat > 0 ? c->repeat : 1);
+    put(&w, "mixup=%.17g\ncutmix=%.17g\nmix_probability=%.17g\ncutmix_share=%.17g\nmix=%s\n", c->mix.mixup,
+        c->mix.cutmix, c->mix.probability, c->mix.cutmix_share, c->mix.by_pair ? "pair" : "batch");
+    for (int i = 0; i < c->channels; i++)
+        put(&w, "mean[%d]=%.9g\nstd[%d]=%.9g\n", i, (double)c->mean[i], i, (double)c->std[i]);
     put(&w, "augment=%s\n", c->augment ? c->augment : "");
-    if (c->sides.low) put(&w, "multi_scale=%d-%d:%d:%d\n", c->sides.low, c->sides.high, c->sides.step, c->sides.every);
+    if (c->sides.low)
+        put(&w, "multi_scale=%d-%d:%d:%d\n", c->sides.low, c->sides.high, c->sides.step, c->sides.every);
     if (c->image_labels) put_image_labels(&w, c);
     else if (c->words > 3) put_boxes(&w, c);
     if (rule.kind == KOLO_ORDER_LOCAL) put_nodes(&w, c);
@@ -95,10 +104,11 @@ static const char *find_line(const char *text, const char *line)
     return NULL;
 }
 
-static void tell(char *text, size_t size, const char *there, const char *here)
+static void key_tell(char *text, size_t size, const char *there, const char *here)
 {
     const size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s%.*s there, %.*s here", used ? "; " : "", (int)strcspn(there, "\n"), there, (int)strcspn(here, "\n"), here);
+    snprintf(text + used, size - used, "%s%.*s there, %.*s here", used ? "; " : "", (int)strcspn(there, "\n"),
+             there, (int)strcspn(here, "\n"), here);
 }
 
 static bool same_line(const char *a, const char *b)
@@ -112,9 +122,9 @@ void serve_difference(const char *there, const char *here, char *text, size_t si
     *text = 0;
     for (const char *l = there; *l; l += strcspn(l, "\n"), l += *l == '\n') {
         const char *other = find_line(here, l);
-        if (!other) tell(text, size, l, "nothing");
-        else if (!same_line(l, other)) tell(text, size, l, other);
+        if (!other) key_tell(text, size, l, "nothing");
+        else if (!same_line(l, other)) key_tell(text, size, l, other);
     }
     for (const char *l = here; *l; l += strcspn(l, "\n"), l += *l == '\n')
-        if (!find_line(there, l)) tell(text, size, "nothing", l);
+        if (!find_line(there, l)) key_tell(text, size, "nothing", l);
 }

@@ -14,7 +14,10 @@
 
 enum { LOCK_PATH = sizeof(((struct sockaddr_un *)0)->sun_path) + 8 };
 
-static void lock_path(const struct sockaddr_un *address, char *path) { snprintf(path, LOCK_PATH, "%s.lock", address->sun_path); }
+static void lock_path(const struct sockaddr_un *address, char *path)
+{
+    snprintf(path, LOCK_PATH, "%s.lock", address->sun_path);
+}
 
 /* 1: the lock is held; 0: somebody else holds it; negative. */
 static int take_lock(const char *path, int flags, int *lock)
@@ -23,8 +26,10 @@ static int take_lock(const char *path, int flags, int *lock)
     for (;;) {
         *lock = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
         if (*lock < 0 || fstat(*lock, &info) < 0) return kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
-        const int mine = info.st_uid == geteuid() ? kolo_share_claim(*lock, 0, false)
-                                                  : kolo_fail(KOLO_ECONFIG, "%s belongs to user %u; choose another name", path, (unsigned)info.st_uid);
+        const int mine = info.st_uid == geteuid()
+                             ? kolo_share_claim(*lock, 0, false)
+                             : kolo_fail(KOLO_ECONFIG, "%s belongs to user %u; choose another name", path,
+                                         (unsigned)info.st_uid);
         if (mine > 0 && fstat(*lock, &info) == 0 && info.st_nlink > 0) return 1;
         close(*lock);
         *lock = -1;
@@ -43,7 +48,9 @@ static void remove_left_ones(void)
     DIR *folder = opendir("/dev/shm");
     for (struct dirent *e; folder && (e = readdir(folder));) {
         const size_t n = strlen(e->d_name);
-        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || n < 5 || strcmp(e->d_name + n - 5, ".lock") != 0) continue;
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || n < 5 ||
+            strcmp(e->d_name + n - 5, ".lock") != 0)
+            continue;
         if (n > sizeof old.sun_path - 10) continue;
         old = (struct sockaddr_un){.sun_family = AF_UNIX};
         snprintf(old.sun_path, sizeof old.sun_path, "/dev/shm/%.*s", (int)(n - 5), e->d_name);
@@ -61,15 +68,21 @@ int serve_name_take(const char *name, struct sockaddr_un *address, int *lock)
     lock_path(address, path);
     const int mine = take_lock(path, O_CREAT, lock);
     KOLO_TRY(mine);
-    return mine ? 0 : kolo_fail(KOLO_ECONFIG, "a server serve=%s is running on this node; `kolo serve-data --status serve=%s` shows it", name, name);
+    return mine ? 0
+                : kolo_fail(KOLO_ECONFIG,
+                            "a server serve=%s is running on this node; `kolo serve-data --status serve=%s` "
+                            "shows it",
+                            name, name);
 }
 
 int serve_name_listen(const struct sockaddr_un *address, int *fd)
 {
     struct stat info;
     const char *path = address->sun_path;
-    if (lstat(path, &info) == 0 && !S_ISSOCK(info.st_mode)) return kolo_fail(KOLO_ECONFIG, "%s is there and is no socket; choose another name", path);
-    if (unlink(path) < 0 && errno != ENOENT) return kolo_fail(KOLO_EIO, "cannot remove the old %s: %s", path, strerror(errno));
+    if (lstat(path, &info) == 0 && !S_ISSOCK(info.st_mode))
+        return kolo_fail(KOLO_ECONFIG, "%s is there and is no socket; choose another name", path);
+    if (unlink(path) < 0 && errno != ENOENT)
+        return kolo_fail(KOLO_EIO, "cannot remove the old %s: %s", path, strerror(errno));
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot make a socket: %s", strerror(errno));
     fchmod(*fd, 0600); /* before it has a name, so that it never has one with another mode */
@@ -80,7 +93,8 @@ int serve_name_listen(const struct sockaddr_un *address, int *fd)
     return rc;
 }
 
-/* Under the lock, which goes last: the next server finds neither socket nor file. A file that is no socket is somebody else's. */
+/* Under the lock, which goes last: the next server finds neither socket nor file. A file that is no
+ * socket is somebody else's. */
 void serve_name_leave(const struct sockaddr_un *address, int lock)
 {
     struct stat info;

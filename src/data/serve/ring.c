@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/memory.h"
-#include "kolo/error.h"
 
 typedef struct news {
     int rc; /* of kolo_loader_next */
@@ -26,13 +26,15 @@ static int check_space(size_t bytes)
     const double unit = 0x1p20, need = (double)bytes / unit;
     const double have = ((double)kolo_memory_limit(&source) - (double)kolo_memory_resident()) / unit;
     if (need <= have) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "a ring of batches takes %.1f MiB, %s leaves %.1f MiB: %.1f MiB are missing; lower prefetch, or ask "
-                     "for more memory",
-                     need, source, have, need - have);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "a ring of batches takes %.1f MiB, %s leaves %.1f MiB: %.1f MiB are missing; lower prefetch, or ask "
+        "for more memory",
+        need, source, have, need - have);
 }
 
-/* It has no name, so nothing is left of it; what is taken for it is taken here; and no job can cut it or write to it. */
+/* It has no name, so nothing is left of it; what is taken for it is taken here; and no job can
+ * cut it or write to it. */
 static int make_segment(serve_ring *r)
 {
     KOLO_TRY(check_space(r->bytes));
@@ -40,11 +42,15 @@ static int make_segment(serve_ring *r)
     if (r->fd < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot make a segment: %s", strerror(errno));
     fchmod(r->fd, 0600);
     errno = posix_fallocate(r->fd, 0, (off_t)r->bytes);
-    if (errno) return kolo_fail(KOLO_EIO, "serve-data: cannot take %.1f MiB for the ring: %s; lower prefetch", (double)r->bytes / 0x1p20, strerror(errno));
+    if (errno)
+        return kolo_fail(KOLO_EIO, "serve-data: cannot take %.1f MiB for the ring: %s; lower prefetch",
+                         (double)r->bytes / 0x1p20, strerror(errno));
     void *base = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
-    if (base == MAP_FAILED) return kolo_fail(KOLO_EIO, "serve-data: cannot map the ring: %s", strerror(errno));
+    if (base == MAP_FAILED)
+        return kolo_fail(KOLO_EIO, "serve-data: cannot map the ring: %s", strerror(errno));
     r->segment = base;
-    if (fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot seal the ring: %s", strerror(errno));
+    if (fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+        return kolo_fail(KOLO_EIO, "serve-data: cannot seal the ring: %s", strerror(errno));
 #ifdef F_SEAL_FUTURE_WRITE
     (void)fcntl(r->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE); /* Linux 5.1; before, jobs only promise it */
 #endif
@@ -65,7 +71,8 @@ int serve_ring_open(serve_ring *r, const kolo_loader_config *config)
     r->bytes = SERVE_PAGE + memory;
     KOLO_TRY_GOTO(rc, make_segment(r));
     for (int i = 0; i < SERVE_SLOTS; i++) r->segment->position[i] = -1;
-    if (pipe2(r->news, O_CLOEXEC) < 0) KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve-data: cannot make a pipe: %s", strerror(errno)));
+    if (pipe2(r->news, O_CLOEXEC) < 0)
+        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve-data: cannot make a pipe: %s", strerror(errno)));
     c.memory = (uint8_t *)r->segment + SERVE_PAGE;
     c.serve = NULL;
     KOLO_TRY_GOTO(rc, kolo_loader_create(&r->loader, &c));
@@ -95,7 +102,7 @@ static void *wait_for_batches(void *argument)
         while (sem_wait(&r->free) < 0) continue; /* a signal */
         if (atomic_load(&r->stop)) break;
         n.rc = kolo_loader_next(r->loader, &n.batch);
-        if (n.rc < 0) snprintf(r->error, sizeof r->error, "%s", kolo_error_text());
+        if (n.rc < 0) kolo_error_keep(&r->failure);
         while (write(r->news[1], &n, sizeof n) < 0 && errno == EINTR) continue;
     }
     return NULL;
@@ -134,8 +141,9 @@ void serve_ring_stop(serve_ring *r)
 int serve_ring_take(serve_ring *r)
 {
     news n;
-    if (read(r->news[0], &n, sizeof n) != sizeof n) return kolo_fail(KOLO_EINTERNAL, "serve-data: the pipe is broken");
-    if (n.rc < 0) return kolo_fail(n.rc, "%s", r->error);
+    if (read(r->news[0], &n, sizeof n) != sizeof n)
+        return kolo_fail(KOLO_EINTERNAL, "serve-data: the pipe is broken");
+    if (n.rc < 0) return kolo_error_restore(&r->failure, n.rc);
     r->held[r->next % r->slots] = n.batch;
     atomic_store_explicit(&r->segment->position[n.batch.slot], r->next, memory_order_release);
     r->next++;

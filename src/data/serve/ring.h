@@ -1,10 +1,12 @@
-/* The batches that a server holds: a loader's slots in a segment that jobs map, and a thread that waits for the next one. */
+/* The batches that a server holds: a loader's slots in a segment that jobs map, and a thread that
+ * waits for the next one. */
 #ifndef KOLO_DATA_SERVE_RING_H
 #define KOLO_DATA_SERVE_RING_H
 
 #include <pthread.h>
 #include <semaphore.h>
 
+#include "base/failure.h"
 #include "data/serve/wire.h"
 
 typedef struct serve_ring {
@@ -19,7 +21,7 @@ typedef struct serve_ring {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    char error[1024];             /* the loader's; read behind its news */
+    kolo_failure failure;         /* the loader's; read behind its news */
     kolo_batch held[SERVE_SLOTS]; /* batch p at [p % slots] */
     int64_t base, next;           /* batches [base, next) are held */
     int64_t decoded;              /* rows, since open */
@@ -35,6 +37,9 @@ void serve_ring_stop(serve_ring *ring);
 int serve_ring_take(serve_ring *ring);
 /* Gives up batch `base`. */
 void serve_ring_release(serve_ring *ring);
-static inline const kolo_batch *serve_ring_batch(const serve_ring *r, int64_t p) { return &r->held[p % r->slots]; }
+static inline const kolo_batch *serve_ring_batch(const serve_ring *r, int64_t p)
+{
+    return &r->held[p % r->slots];
+}
 
 #endif

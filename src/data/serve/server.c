@@ -6,14 +6,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "data/serve/server.h"
-#include "kolo/error.h"
+
+static const double HELLO_WITHIN = 10; /* seconds */
 
 /* Gives up what nobody needs, oldest first. */
-static void release(kolo_server *s)
+static void server_release(kolo_server *s)
 {
     serve_ring *r = &s->ring;
     while (s->open && r->base < r->next && s->need[r->base % r->slots] == 0) {
@@ -41,7 +43,7 @@ static void leave(kolo_server *s, serve_taker *t)
     t->joined = -1;
     s->rows_joined -= t->rows;
     if (s->rows_joined > 0) {
-        release(s);
+        server_release(s);
         return;
     }
     serve_ring_stop(&s->ring);
@@ -56,9 +58,11 @@ static void hang_up(kolo_server *s, serve_taker *t, const char *why)
     t->fd = -1;
 }
 
-static void tell(kolo_server *s, serve_taker *t, enum serve_kind kind, int64_t position, int64_t number)
+static void server_tell(kolo_server *s, serve_taker *t, enum serve_kind kind, int64_t position,
+                        int64_t number)
 {
-    if (serve_send(t->fd, kind, position, &number, 1, "", -1) < 0) hang_up(s, t, "reads nothing and is cut off");
+    if (serve_send(t->fd, kind, position, &number, 1, "", -1) < 0)
+        hang_up(s, t, "reads nothing and is cut off");
 }
 
 /* Batch `position`, which is held, is for t as well. */
@@ -72,9 +76,13 @@ static void mark(kolo_server *s, serve_taker *t, int64_t position)
     s->need[i]++;
 }
 
-static void offer(kolo_server *s, serve_taker *t, int64_t position) { tell(s, t, SERVE_READY, position, serve_ring_batch(&s->ring, position)->slot); }
+static void offer(kolo_server *s, serve_taker *t, int64_t position)
+{
+    server_tell(s, t, SERVE_READY, position, serve_ring_batch(&s->ring, position)->slot);
+}
 
-/* Where a job at `position` can begin: there if the ring holds or makes it, else at the next epoch if the ring is near; -1: nowhere. */
+/* Where a job at `position` can begin: there if the ring holds or makes it, else at the next epoch if the
+ * ring is near; -1: nowhere. */
 static int64_t meet(const kolo_server *s, int64_t position)
 {
     const serve_ring *r = &s->ring;
@@ -83,7 +91,7 @@ static int64_t meet(const kolo_server *s, int64_t position)
     return position / r->steps == r->base / r->steps && next >= r->base ? next : -1;
 }
 
-static int join(kolo_server *s, serve_taker *t, int64_t position)
+static int server_join(kolo_server *s, serve_taker *t, int64_t position)
 {
     serve_ring *r = &s->ring;
     leave(s, t);
@@ -94,7 +102,7 @@ static int join(kolo_server *s, serve_taker *t, int64_t position)
         s->began = s->moved = now;
         s->full = s->full_since = 0;
     }
-    tell(s, t, SERVE_JOINED, from, 0);
+    server_tell(s, t, SERVE_JOINED, from, 0);
     if (t->fd < 0 || from < 0) {
         if (r->running && s->rows_joined == 0) serve_ring_stop(r);
         return 0;
@@ -105,14 +113,16 @@ static int join(kolo_server *s, serve_taker *t, int64_t position)
     t->idle = 0;
     t->idle_since = from <= r->next ? now : 0;
     s->rows_joined += t->rows;
-    kolo_info("serve-data: process %d, rank %lld of %lld, takes rows %lld to %lld from epoch %lld, step %lld on", t->pid, (long long)t->rank,
-              (long long)t->ranks, (long long)t->first, (long long)(t->first + t->rows - 1), (long long)(from / r->steps), (long long)(from % r->steps));
+    kolo_info(
+        "serve-data: process %d, rank %lld of %lld, takes rows %lld to %lld from epoch %lld, step %lld on",
+        t->pid, (long long)t->rank, (long long)t->ranks, (long long)t->first,
+        (long long)(t->first + t->rows - 1), (long long)(from / r->steps), (long long)(from % r->steps));
     for (int64_t p = from > r->base ? from : r->base; p < r->next && t->fd >= 0; p++) {
         mark(s, t, p);
         offer(s, t, p);
     }
     if (s->rows_joined >= s->rows_wanted) s->open = true;
-    release(s);
+    server_release(s);
     return 0;
 }
 
@@ -123,15 +133,19 @@ static void hello(kolo_server *s, serve_taker *t)
     char why[2048];
     serve_difference(s->key, p->text, why, sizeof why);
     const bool inside = n[2] >= first && n[3] > 0 && n[3] <= s->rows && n[2] <= first + s->rows - n[3];
-    if (!*why && !inside)
-        snprintf(why, sizeof why, "rows %lld to %lld of a batch are made here, the job's rank %lld wants %lld to %lld", (long long)first,
-                 (long long)(first + s->rows - 1), (long long)n[0], (long long)n[2], (long long)(n[2] + n[3] - 1));
+    if (!*why && !inside) /* its numbers are anything: nothing is computed of them */
+        snprintf(
+            why, sizeof why,
+            "rows %lld to %lld of a batch are made here, the job's rank %lld wants %lld from row %lld on",
+            (long long)first, (long long)(first + s->rows - 1), (long long)n[0], (long long)n[3],
+            (long long)n[2]);
     if (*why) {
         (void)serve_send(t->fd, SERVE_REFUSED, -1, NULL, 0, why, -1); /* it is hung up on in any case */
         hang_up(s, t, "is refused");
         return;
     }
     if (t->rows) leave(s, t);
+    else kolo_admission_give_back(&s->strangers);
     t->rank = n[0], t->ranks = n[1], t->first = n[2], t->rows = n[3];
     const int64_t answer[] = {first, s->rows, s->ring.slots, (int64_t)s->ring.slot_bytes};
     if (serve_send(t->fd, SERVE_WELCOME, -1, answer, 4, "", s->ring.fd) < 0) hang_up(s, t, "reads nothing");
@@ -146,7 +160,7 @@ static void done(kolo_server *s, serve_taker *t, int64_t position)
     t->taken++;
     s->delivered += t->rows;
     if (t->pending == 0) t->idle_since = kolo_time();
-    release(s);
+    server_release(s);
 }
 
 /* Negative: the server cannot go on. */
@@ -156,11 +170,12 @@ static int answer(kolo_server *s, serve_taker *t)
     char text[SERVE_TEXT];
     if (h->kind == SERVE_ASK) {
         serve_status(s, text, sizeof text);
-        (void)serve_send(t->fd, SERVE_TELL, -1, NULL, 0, text, -1); /* who does not listen has asked for nothing */
+        /* who does not listen has asked for nothing */
+        (void)serve_send(t->fd, SERVE_TELL, -1, NULL, 0, text, -1);
     } else if (h->kind == SERVE_HELLO) {
         hello(s, t);
     } else if (h->kind == SERVE_JOIN && t->rows && h->position >= 0 && h->position < INT64_MAX / 2) {
-        return join(s, t, h->position);
+        return server_join(s, t, h->position);
     } else if (h->kind == SERVE_DONE && t->rows) {
         done(s, t, h->position);
     } else {
@@ -177,7 +192,8 @@ static int read_packets(kolo_server *s, serve_taker *t)
         if (rc == 0) return 0;
         if (rc == KOLO_EINPUT) {
             kolo_warn("%s; process %d is cut off", kolo_error_text(), t->pid);
-            (void)serve_send(t->fd, SERVE_REFUSED, -1, NULL, 0, kolo_error_text(), -1); /* its version is in it */
+            /* its version is in it */
+            (void)serve_send(t->fd, SERVE_REFUSED, -1, NULL, 0, kolo_error_text(), -1);
         }
         if (rc < 0) hang_up(s, t, "has left");
         else KOLO_TRY(answer(s, t));
@@ -187,17 +203,20 @@ static int read_packets(kolo_server *s, serve_taker *t)
 
 static void welcome(kolo_server *s)
 {
+    s->deaf = !kolo_admission_take(&s->strangers, kolo_time());
+    if (s->deaf) return;
     const int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return; /* it has gone again */
     int i = 0;
     while (i < s->takers && s->taker[i].fd >= 0) i++;
     const int pid = serve_peer(fd);
     if (pid < 0 || i == SERVE_MOST) {
-        kolo_warn("serve-data: a process is not let in: %s", pid < 0 ? kolo_error_text() : "there are too many");
+        kolo_warn("serve-data: a process is not let in: %s",
+                  pid < 0 ? kolo_error_text() : "there are too many");
         close(fd);
         return;
     }
-    s->taker[i] = (serve_taker){.fd = fd, .pid = pid, .joined = -1};
+    s->taker[i] = (serve_taker){.fd = fd, .pid = pid, .came = kolo_time(), .joined = -1};
     if (i == s->takers) s->takers++;
 }
 
@@ -208,16 +227,19 @@ static int ready(kolo_server *s)
     s->moved = kolo_time();
     const int64_t p = r->next - 1;
     for (int i = 0; i < s->takers; i++)
-        if (s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && s->taker[i].joined <= p) mark(s, &s->taker[i], p);
-    for (int i = 0; i < s->takers; i++) /* when all are counted: who is cut off here must not give it up for those behind him */
+        if (s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && s->taker[i].joined <= p)
+            mark(s, &s->taker[i], p);
+    /* when all are counted: who is cut off here must not give it up for those behind him */
+    for (int i = 0; i < s->takers; i++)
         if (s->taker[i].fd >= 0 && s->taker[i].needs[p % r->slots]) offer(s, &s->taker[i], p);
     if (!r->running) return 0; /* the last one was cut off */
     if (r->next - r->base == r->slots) s->full_since = s->moved;
-    release(s);
+    server_release(s);
     return 0;
 }
 
-/* Nothing has moved for too long: who is missing at the beginning is waited for no more; later, who keeps the others waiting. */
+/* Nothing has moved for too long: who is missing at the beginning is waited for no more; later, who
+ * keeps the others waiting. */
 static void let_go(kolo_server *s)
 {
     serve_ring *r = &s->ring;
@@ -226,33 +248,49 @@ static void let_go(kolo_server *s)
     if (!r->running || s->full_since == 0 || kolo_time() - s->moved < s->config.serve_wait) return;
     s->moved = kolo_time();
     if (!s->open) {
-        kolo_warn("serve-data: after %g s jobs with %lld of %lld rows have come; the others will read by themselves", s->config.serve_wait,
-                  (long long)s->rows_joined, (long long)s->rows_wanted);
+        kolo_warn("serve-data: after %g s jobs with %lld of %lld rows have come; the others will read by "
+                  "themselves",
+                  s->config.serve_wait, (long long)s->rows_joined, (long long)s->rows_wanted);
         s->open = true;
-        release(s);
+        server_release(s);
         return;
     }
-    for (int i = 0; i < s->takers; i++) waiting += s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && !s->taker[i].needs[base];
+    for (int i = 0; i < s->takers; i++)
+        waiting += s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && !s->taker[i].needs[base];
     for (int i = 0; i < s->takers && waiting; i++) {
         serve_taker *t = &s->taker[i];
         if (t->fd < 0 || !t->needs[base]) continue;
-        kolo_warn("serve-data: process %d, rank %lld, keeps others waiting for %g s and is let go", t->pid, (long long)t->rank, s->config.serve_wait);
+        kolo_warn("serve-data: process %d, rank %lld, keeps others waiting for %g s and is let go", t->pid,
+                  (long long)t->rank, s->config.serve_wait);
         leave(s, t);
-        tell(s, t, SERVE_LEFT, -1, 0);
+        server_tell(s, t, SERVE_LEFT, -1, 0);
     }
+}
+
+/* Whoever says nothing after it has connected. */
+static void drop_silent(kolo_server *s)
+{
+    const double now = kolo_time();
+    for (int i = 0; i < s->takers; i++)
+        if (s->taker[i].fd >= 0 && !s->taker[i].rows && now - s->taker[i].came > HELLO_WITHIN)
+            hang_up(s, &s->taker[i], "says nothing");
 }
 
 static int look_once(kolo_server *s)
 {
-    struct pollfd fds[SERVE_MOST + 2] = {{s->fd, POLLIN, 0}, {s->ring.running ? s->ring.news[0] : -1, POLLIN, 0}};
+    const double rest = s->deaf ? kolo_admission_wait(&s->strangers, kolo_time()) : 0;
+    struct pollfd fds[SERVE_MOST + 2] = {{rest > 0 ? -1 : s->fd, POLLIN, 0},
+                                         {s->ring.running ? s->ring.news[0] : -1, POLLIN, 0}};
     const int n = s->takers;
     for (int i = 0; i < n; i++) fds[i + 2] = (struct pollfd){s->taker[i].fd, POLLIN, 0};
-    if (poll(fds, (nfds_t)n + 2, 500) < 0) return errno == EINTR ? 0 : kolo_fail(KOLO_EIO, "poll: %s", strerror(errno));
+    if (poll(fds, (nfds_t)n + 2, rest > 0 && rest < 0.5 ? 1 + (int)(1000 * rest) : 500) < 0)
+        return errno == EINTR ? 0 : kolo_fail(KOLO_EIO, "poll: %s", strerror(errno));
     if (fds[1].revents) KOLO_TRY(ready(s));
     for (int i = 0; i < n; i++)
         if (fds[i + 2].revents && s->taker[i].fd == fds[i + 2].fd) KOLO_TRY(read_packets(s, &s->taker[i]));
     if (fds[0].revents) welcome(s);
     let_go(s);
+    drop_silent(s);
     return 0;
 }
 
@@ -260,18 +298,19 @@ int kolo_server_run(kolo_server *s, const volatile sig_atomic_t *stop)
 {
     int rc = 0;
     while (rc == 0 && !*stop) rc = look_once(s);
-    char why[1024];
-    snprintf(why, sizeof why, "%s", rc < 0 ? kolo_error_text() : "it was told to end");
+    kolo_failure failure;
+    kolo_error_keep(&failure);
+    const char *why = rc < 0 ? failure.text : "it was told to end";
     for (int i = 0; i < s->takers; i++) /* who does not listen sees the hang-up */
         if (s->taker[i].fd >= 0) (void)serve_send(s->taker[i].fd, SERVE_END, -1, NULL, 0, why, -1);
-    return rc < 0 ? kolo_fail(rc, "%s", why) : 0;
+    return kolo_error_restore(&failure, rc);
 }
 
 int kolo_server_open(kolo_server **server, const kolo_loader_config *loader, int jobs)
 {
     int rc;
     kolo_server *s = *server = kolo_alloc(sizeof *s);
-    if (!s) return KOLO_ECONFIG;
+    if (!s) return KOLO_ENOMEM;
     s->lock_fd = s->fd = s->ring.fd = -1;
     s->config = *loader;
     s->config.augment = s->config.shuffle = s->config.serve = NULL;
@@ -283,9 +322,11 @@ int kolo_server_open(kolo_server **server, const kolo_loader_config *loader, int
     s->rows_wanted = s->rows * jobs;
     KOLO_TRY_GOTO(rc, serve_name_listen(&s->address, &s->fd));
     if (!strchr(s->name, '/') && serve_private_shm("/proc/self/mountinfo", getenv("SLURM_JOB_ID")))
-        kolo_warn("serve=%s: jobs have a /dev/shm of their own here (job_container/tmpfs), so that only this job's processes "
-                  "find the server; for those of other jobs give serve=PATH, in a folder of the node that all see",
-                  s->name);
+        kolo_warn(
+            "serve=%s: jobs have a /dev/shm of their own here (job_container/tmpfs), so that only this job's "
+            "processes "
+            "find the server; for those of other jobs give serve=PATH, in a folder of the node that all see",
+            s->name);
     return 0;
 fail:
     kolo_server_close(server);

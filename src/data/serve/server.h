@@ -2,6 +2,7 @@
 #ifndef KOLO_DATA_SERVE_SERVER_H
 #define KOLO_DATA_SERVE_SERVER_H
 
+#include "base/admission.h"
 #include "data/serve/ring.h"
 #include "data/serve/serve.h"
 
@@ -11,6 +12,7 @@ enum { SERVE_MOST = 512 }; /* connections */
 typedef struct serve_taker {
     int fd; /* -1: this place is free */
     int pid;
+    double came;                      /* when it connected */
     int64_t rank, ranks, first, rows; /* 0 rows: it has not said hello */
     int64_t joined;                   /* it takes the batches from here on; -1: none */
     bool needs[SERVE_SLOTS];          /* batch p at [p % slots]: it does not have it yet */
@@ -26,6 +28,8 @@ struct kolo_server {
     int lock_fd, fd; /* of the name; the socket that listens */
     serve_ring ring;
     int64_t rows; /* of a batch, here */
+    kolo_admission strangers;
+    bool deaf; /* the socket that listens is not polled: too many have come that said nothing */
     serve_taker taker[SERVE_MOST];
     int takers;                       /* places that have been used */
     int need[SERVE_SLOTS];            /* takers that need batch p, at [p % slots] */

@@ -1,6 +1,5 @@
 /* How a server is doing, and asking one. */
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,28 +11,23 @@
 #include "data/shard/dataset.h"
 #include "kolo/error.h"
 
-__attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text + used, size - used, format, list);
-    va_end(list);
-}
-
 static void add_taker(const kolo_server *s, const serve_taker *t, double now, char *text, size_t size)
 {
     const double all = now - t->since, idle = t->idle + (t->idle_since > 0 ? now - t->idle_since : 0);
-    add(text, size, "  process %d, rank %lld of %lld, rows %lld to %lld: ", t->pid, (long long)t->rank, (long long)t->ranks, (long long)t->first,
-        (long long)(t->first + t->rows - 1));
+    kolo_append(text, size, "  process %d, rank %lld of %lld, rows %lld to %lld: ", t->pid,
+                (long long)t->rank, (long long)t->ranks, (long long)t->first,
+                (long long)(t->first + t->rows - 1));
     if (t->joined < 0) {
-        add(text, size, "reads by itself\n");
+        kolo_append(text, size, "reads by itself\n");
         return;
     }
     const int64_t at = t->joined + t->taken;
-    add(text, size, "epoch %lld, step %lld, %.0f img/s, waits %.0f %%%s\n", (long long)(at / s->ring.steps), (long long)(at % s->ring.steps),
-        all > 0 ? (double)(t->taken * t->rows) / all : 0, all > 0 ? 100 * idle / all : 0,
-        s->ring.next > s->ring.base && t->needs[s->ring.base % s->ring.slots] ? ", has the oldest batch to take" : "");
+    kolo_append(text, size, "epoch %lld, step %lld, %.0f img/s, waits %.0f %%%s\n",
+                (long long)(at / s->ring.steps), (long long)(at % s->ring.steps),
+                all > 0 ? (double)(t->taken * t->rows) / all : 0, all > 0 ? 100 * idle / all : 0,
+                s->ring.next > s->ring.base && t->needs[s->ring.base % s->ring.slots]
+                    ? ", has the oldest batch to take"
+                    : "");
 }
 
 void serve_status(const kolo_server *s, char *text, size_t size)
@@ -43,18 +37,27 @@ void serve_status(const kolo_server *s, char *text, size_t size)
     const double now = kolo_time(), all = now - s->began;
     const double full = s->full + (s->full_since > 0 ? now - s->full_since : 0);
     const int64_t first = s->config.rank * s->rows;
-    snprintf(text, size, "serve=%s: process %d, %s, %lld samples, rows %lld to %lld of batches of %lld, ring of %d batches, %.1f MiB\n", s->name, (int)getpid(),
-             info->name, (long long)info->count, (long long)first, (long long)(first + s->rows - 1), (long long)s->config.batch, r->slots,
+    snprintf(text, size,
+             "serve=%s: process %d, %s, %lld samples, rows %lld to %lld of batches of %lld, ring of %d "
+             "batches, %.1f MiB\n",
+             s->name, (int)getpid(), info->name, (long long)info->count, (long long)first,
+             (long long)(first + s->rows - 1), (long long)s->config.batch, r->slots,
              (double)r->bytes / 0x1p20);
-    add(text, size, "%lld pictures made, %lld given\n", (long long)r->decoded, (long long)s->delivered);
+    kolo_append(text, size, "%lld pictures made, %lld given\n", (long long)r->decoded,
+                (long long)s->delivered);
     if (!r->running) {
-        add(text, size, "nobody has joined\n");
+        kolo_append(text, size, "nobody has joined\n");
     } else {
-        add(text, size, "epoch %lld, step %lld: %lld of %d batches wait to be taken, ring full %.0f %% of %.0f s\n", (long long)(r->next / r->steps),
-            (long long)(r->next % r->steps), (long long)(r->next - r->base), r->slots, all > 0 ? 100 * full / all : 0, all);
+        kolo_append(
+            text, size,
+            "epoch %lld, step %lld: %lld of %d batches wait to be taken, ring full %.0f %% of %.0f s\n",
+            (long long)(r->next / r->steps), (long long)(r->next % r->steps), (long long)(r->next - r->base),
+            r->slots, all > 0 ? 100 * full / all : 0, all);
         if (!s->open)
-            add(text, size, "jobs with %lld of %lld rows have joined; the first batches are kept for the others\n", (long long)s->rows_joined,
-                (long long)s->rows_wanted);
+            kolo_append(
+                text, size,
+                "jobs with %lld of %lld rows have joined; the first batches are kept for the others\n",
+                (long long)s->rows_joined, (long long)s->rows_wanted);
     }
     for (int i = 0; i < s->takers; i++)
         if (s->taker[i].fd >= 0 && s->taker[i].rows) add_taker(s, &s->taker[i], now, text, size);
@@ -67,9 +70,10 @@ int kolo_server_ask(const char *name, char *text, size_t size)
     KOLO_TRY(serve_path(name, &address));
     KOLO_TRY(serve_connect(&address, &fd));
     serve_packet *packet = kolo_alloc(sizeof *packet);
-    int rc = packet ? serve_send(fd, SERVE_ASK, -1, NULL, 0, "", -1) : KOLO_ECONFIG;
+    int rc = packet ? serve_send(fd, SERVE_ASK, -1, NULL, 0, "", -1) : KOLO_ENOMEM;
     struct pollfd wait = {fd, POLLIN, 0};
-    if (rc == 0 && poll(&wait, 1, 10000) <= 0) rc = kolo_fail(KOLO_EIO, "serve=%s: the server does not answer", name);
+    if (rc == 0 && poll(&wait, 1, 10000) <= 0)
+        rc = kolo_fail(KOLO_EIO, "serve=%s: the server does not answer", name);
     if (rc == 0) rc = serve_receive(fd, packet, NULL);
     if (rc > 0) snprintf(text, size, "%s", packet->text);
     close(fd);

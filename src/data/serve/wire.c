@@ -21,12 +21,18 @@ int serve_path(const char *name, struct sockaddr_un *address)
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     const size_t most = sizeof address->sun_path;
     const int n = strchr(name, '/') ? snprintf(address->sun_path, most, "%s", name)
-                                    : snprintf(address->sun_path, most, "/dev/shm/kolo-serve-%u-%s", (unsigned)geteuid(), name);
-    if (!strchr(name, '/') && !is_name(name)) return kolo_fail(KOLO_ECONFIG, "serve=%s: a name has letters, digits, dots and dashes; a path has a slash", name);
-    return n < 0 || (size_t)n >= most ? kolo_fail(KOLO_ECONFIG, "serve=%s: too long for a socket (%zu bytes)", name, most - 1) : 0;
+                                    : snprintf(address->sun_path, most, "/dev/shm/kolo-serve-%u-%s",
+                                               (unsigned)geteuid(), name);
+    if (!strchr(name, '/') && !is_name(name))
+        return kolo_fail(KOLO_ECONFIG,
+                         "serve=%s: a name has letters, digits, dots and dashes; a path has a slash", name);
+    return n < 0 || (size_t)n >= most
+               ? kolo_fail(KOLO_ECONFIG, "serve=%s: too long for a socket (%zu bytes)", name, most - 1)
+               : 0;
 }
 
-/* Slurm binds BASE/JOB/.JOB, or folders below it, over /tmp and others. Fourth word of a line: what is bound. */
+/* Slurm binds BASE/JOB/.JOB, or folders below it, over /tmp and others. Fourth word of a line: what is
+ * bound. */
 bool serve_private_shm(const char *mounts, const char *job)
 {
     char line[4096], root[2048], mark[64];
@@ -49,7 +55,8 @@ int serve_peer(int fd)
     socklen_t bytes = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
         return kolo_fail(KOLO_EIO, "serve=: cannot ask who is at the other end: %s", strerror(errno));
-    if (peer.uid != geteuid()) return kolo_fail(KOLO_EIO, "serve=: the other end belongs to user %u", (unsigned)peer.uid);
+    if (peer.uid != geteuid())
+        return kolo_fail(KOLO_EIO, "serve=: the other end belongs to user %u", (unsigned)peer.uid);
     return peer.pid;
 }
 
@@ -57,11 +64,16 @@ int serve_peer(int fd)
 static int check_socket(const char *path)
 {
     struct stat info;
-    if (lstat(path, &info) < 0) return kolo_fail(KOLO_EIO, "%s: %s", path, errno == ENOENT ? "no server is running under this name" : strerror(errno));
+    if (lstat(path, &info) < 0)
+        return kolo_fail(KOLO_EIO, "%s: %s", path,
+                         errno == ENOENT ? "no server is running under this name" : strerror(errno));
     if (!S_ISSOCK(info.st_mode)) return kolo_fail(KOLO_EIO, "%s is no socket; remove it", path);
-    if (info.st_uid != geteuid()) return kolo_fail(KOLO_EIO, "%s belongs to user %u; choose another name", path, (unsigned)info.st_uid);
+    if (info.st_uid != geteuid())
+        return kolo_fail(KOLO_EIO, "%s belongs to user %u; choose another name", path, (unsigned)info.st_uid);
     if (info.st_mode & 077)
-        return kolo_fail(KOLO_EIO, "%s has mode %03o: others may write to it, so it is not trusted; servers make 600", path, (unsigned)info.st_mode & 0777);
+        return kolo_fail(KOLO_EIO,
+                         "%s has mode %03o: others may write to it, so it is not trusted; servers make 600",
+                         path, (unsigned)info.st_mode & 0777);
     return 0;
 }
 
@@ -73,8 +85,11 @@ int serve_connect(const struct sockaddr_un *address, int *fd)
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*fd < 0) return kolo_fail(KOLO_EIO, "serve=: cannot make a socket: %s", strerror(errno));
     setsockopt(*fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    while ((rc = connect(*fd, (const struct sockaddr *)address, sizeof *address)) < 0 && errno == EINTR) continue;
-    if (rc < 0) rc = kolo_fail(KOLO_EIO, "%s: %s", address->sun_path, errno == ECONNREFUSED ? "its server is dead" : strerror(errno));
+    while ((rc = connect(*fd, (const struct sockaddr *)address, sizeof *address)) < 0 && errno == EINTR)
+        continue;
+    if (rc < 0)
+        rc = kolo_fail(KOLO_EIO, "%s: %s", address->sun_path,
+                       errno == ECONNREFUSED ? "its server is dead" : strerror(errno));
     else rc = serve_peer(*fd);
     if (rc >= 0) return 0;
     close(*fd);
@@ -82,9 +97,14 @@ int serve_connect(const struct sockaddr_un *address, int *fd)
     return rc;
 }
 
-int serve_send(int fd, enum serve_kind kind, int64_t position, const int64_t *number, int n, const char *text, int pass)
+int serve_send(int fd, enum serve_kind kind, int64_t position, const int64_t *number, int n, const char *text,
+               int pass)
 {
-    serve_head head = {.magic = SERVE_MAGIC, .version = SERVE_VERSION, .kind = kind, .text_bytes = (uint32_t)strnlen(text, SERVE_TEXT), .position = position};
+    serve_head head = {.magic = SERVE_MAGIC,
+                       .version = SERVE_VERSION,
+                       .kind = kind,
+                       .text_bytes = (uint32_t)strnlen(text, SERVE_TEXT),
+                       .position = position};
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof pass)] = {0};
     struct iovec part[2] = {{&head, sizeof head}, {(void *)text, head.text_bytes}};
     struct msghdr message = {.msg_iov = part, .msg_iovlen = 2};
@@ -106,7 +126,9 @@ int serve_send(int fd, enum serve_kind kind, int64_t position, const int64_t *nu
 static void take_passed(struct msghdr *message, int *passed)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof *passed)) memcpy(passed, CMSG_DATA(c), sizeof *passed);
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+            c->cmsg_len == CMSG_LEN(sizeof *passed))
+            memcpy(passed, CMSG_DATA(c), sizeof *passed);
 }
 
 static int check_packet(serve_packet *p, size_t bytes, int flags)
@@ -115,7 +137,8 @@ static int check_packet(serve_packet *p, size_t bytes, int flags)
     if (bytes < common || p->head.magic != SERVE_MAGIC || !memchr(p->head.version, 0, sizeof p->head.version))
         return kolo_fail(KOLO_EINPUT, "serve=: %zu bytes came that are no packet of kolo serve-data", bytes);
     if (strcmp(p->head.version, SERVE_VERSION) != 0)
-        return kolo_fail(KOLO_EINPUT, "serve=: the other end is version %s, this program %s", p->head.version, SERVE_VERSION);
+        return kolo_fail(KOLO_EINPUT, "serve=: the other end is version %s, this program %s", p->head.version,
+                         SERVE_VERSION);
     if (bytes < sizeof p->head || (flags & MSG_TRUNC) || p->head.text_bytes != bytes - sizeof p->head)
         return kolo_fail(KOLO_EINPUT, "serve=: a packet of kind %u is not as long as it says", p->head.kind);
     p->text[p->head.text_bytes] = 0;
@@ -126,7 +149,10 @@ int serve_receive(int fd, serve_packet *packet, int *passed)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof *passed)];
     struct iovec part = {packet, sizeof packet->head + SERVE_TEXT};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = passed ? control : NULL, .msg_controllen = passed ? sizeof control : 0};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = passed ? control : NULL,
+                             .msg_controllen = passed ? sizeof control : 0};
     ssize_t bytes;
     if (passed) *passed = -1;
     while ((bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) continue;

@@ -21,7 +21,8 @@ enum {
     SERVE_NUMBERS = 6
 };
 
-/* A position counts the batches since the first of epoch 0. Numbers of a packet, in their order, in brackets. */
+/* A position counts the batches since the first of epoch 0. Numbers of a packet, in their order, in
+ * brackets. */
 enum serve_kind {
     SERVE_HELLO = 1, /* of a job: [rank, ranks, first row, rows]; text: what decides its bytes (serve_key) */
     SERVE_JOIN,      /* of a job: it wants the batches from `position` on; ends what it joined before */
@@ -49,38 +50,44 @@ typedef struct serve_packet {
     char text[SERVE_TEXT + 1]; /* ends with a NUL */
 } serve_packet;
 
-/* The segment begins with this, in a page of its own; then the slots, as loader_lay_slot lays them out. Jobs map it for reading. */
+/* The segment begins with this, in a page of its own; then the slots, as loader_lay_slot lays them out.
+ * Jobs map it for reading. */
 typedef struct serve_segment {
     uint64_t magic;
     _Atomic int64_t position[SERVE_SLOTS]; /* of the batch that is whole in this slot; -1: none is */
 } serve_segment;
 
-/* Of serve=: a name becomes a socket in /dev/shm, whatever has a slash is a path already. KOLO_ECONFIG: no name, or too long. */
+/* Of serve=: a name becomes a socket in /dev/shm, whatever has a slash is a path already. KOLO_ECONFIG:
+ * no name, or too long. */
 int serve_path(const char *name, struct sockaddr_un *address);
-/* Do the jobs of this machine have a /dev/shm of their own? By the mounts that Slurm's job_container/tmpfs makes for job `job`, as the
- * file `mounts` (/proc/self/mountinfo) shows them. job may be NULL. */
+/* Do the jobs of this machine have a /dev/shm of their own? By the mounts that Slurm's job_container/tmpfs
+ * makes for job `job`, as the file `mounts` (/proc/self/mountinfo) shows them. job may be NULL. */
 bool serve_private_shm(const char *mounts, const char *job);
 
-/* For a server: the name is its own until it leaves or dies, by a record lock on PATH.lock (data/share.h). Who takes one
- * in /dev/shm removes what dead servers of this user have left there. KOLO_ECONFIG: a bad name, somebody else's, or such a server is running; KOLO_EIO. */
+/* For a server: the name is its own until it leaves or dies, by a record lock on PATH.lock (data/share.h).
+ * Who takes one in /dev/shm removes what dead servers of this user have left there. KOLO_ECONFIG: a bad name,
+ * somebody else's, or such a server is running; KOLO_EIO. */
 int serve_name_take(const char *name, struct sockaddr_un *address, int *lock);
 /* Name held: *fd listens there, mode 0600. KOLO_ECONFIG: there is something that is no socket; KOLO_EIO. */
 int serve_name_listen(const struct sockaddr_un *address, int *fd);
 void serve_name_leave(const struct sockaddr_un *address, int lock);
 
-/* The socket of a living server of this user, mode 0600: 0 and *fd. KOLO_EIO: there is none, or it is not to be trusted. */
+/* The socket of a living server of this user, mode 0600: 0 and *fd. KOLO_EIO: there is none, or it
+ * is not to be trusted. */
 int serve_connect(const struct sockaddr_un *address, int *fd);
 /* The other end is a process of this user: its number, or KOLO_EIO. */
 int serve_peer(int fd);
 
 /* Never waits. pass: a descriptor to send along, or -1. KOLO_EIO: the other end is gone, or reads nothing. */
-int serve_send(int fd, enum serve_kind kind, int64_t position, const int64_t *number, int n, const char *text, int pass);
-/* Never waits. 1: a packet; 0: there is none yet; KOLO_EIO: the other end has hung up; KOLO_EINPUT: not a packet of this version.
- * passed: where a descriptor goes that came along (-1: none did), or NULL: such ones are not taken. */
+int serve_send(int fd, enum serve_kind kind, int64_t position, const int64_t *number, int n, const char *text,
+               int pass);
+/* Never waits. 1: a packet; 0: there is none yet; KOLO_EIO: the other end has hung up; KOLO_EINPUT: not
+ * a packet of this version. passed: where a descriptor goes that came along (-1: none did), or NULL:
+ * such ones are not taken. */
 int serve_receive(int fd, serve_packet *packet, int *passed);
 
-/* The lines KEY=VALUE that decide the bytes of every row, whatever ranks and machine; text: [SERVE_KEY]. first_row: of this rank,
- * rows: of it. */
+/* The lines KEY=VALUE that decide the bytes of every row, whatever ranks and machine; text: [SERVE_KEY].
+ * first_row: of this rank, rows: of it. */
 int serve_key(const kolo_loader_config *config, char *text);
 /* What differs, for people: "augment=x there, augment=y here; ..."; empty: nothing does. */
 void serve_difference(const char *there, const char *here, char *text, size_t size);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -29,12 +30,16 @@ typedef struct open_shard {
 struct kolo_dataset {
     kolo_dataset_info info;
     open_shard *shards;
-    int32_t *labels;     /* [info.count] */
-    uint32_t *crcs;      /* [info.count] */
+    int32_t *labels; /* [info.count] */
+    uint32_t *crcs;  /* [info.count] */
+    /* [info.count] 0: this process has never compared its bytes; else reads since then, and one. Readers
+     * share it without order: what one of them loses makes a comparison come a read later. */
+    _Atomic uint8_t *reads;
     char **classes;      /* [info.classes] */
     uint8_t *codecs;     /* [info.count], mixed */
     size_t sample_bytes; /* raw */
     kolo_targets *targets;
+    int unsealed; /* shards without a checksum of their tables */
 };
 
 /* Hundreds of shards stay open at once; the soft limit of 1024 files may be lower than the hard one. */
@@ -49,42 +54,61 @@ static void allow_files(int shards)
 static int check_states(const char *path, const kolo_shard_header *h, const kolo_shard_arrays *a)
 {
     for (int64_t i = 0; i < h->count; i++) {
-        if (a->states[i] == KOLO_SAMPLE_EMPTY) return kolo_fail(KOLO_EINPUT, "%s: sample %lld was never written; run kolo-pack --resume", path, (long long)i);
+        if (a->states[i] == KOLO_SAMPLE_EMPTY)
+            return kolo_fail(KOLO_EINPUT, "%s: sample %lld was never written; run kolo-pack --resume", path,
+                             (long long)i);
         if (a->labels[i] < -1 || a->labels[i] >= h->classes)
-            return kolo_fail(KOLO_EINPUT, "%s: sample %lld has label %d, but there are %d classes; pack this split again", path, (long long)i, a->labels[i],
-                             h->classes);
+            return kolo_fail(KOLO_EINPUT,
+                             "%s: sample %lld has label %d, but there are %d classes; pack this split again",
+                             path, (long long)i, a->labels[i], h->classes);
     }
     return 0;
 }
 
-static int check_shard(const char *path, const kolo_dataset_info *info, const kolo_manifest_shard *entry, int index, const kolo_shard_header *h,
-                       const kolo_shard_arrays *a)
+static int check_shard(const char *path, const kolo_dataset_info *info, const kolo_manifest_shard *entry,
+                       int index, const kolo_shard_header *h, const kolo_shard_arrays *a)
 {
-    if (!h->complete) return kolo_fail(KOLO_EINPUT, "%s is incomplete: packing did not finish; run kolo-pack --resume", path);
+    if (!h->complete)
+        return kolo_fail(KOLO_EINPUT, "%s is incomplete: packing did not finish; run kolo-pack --resume",
+                         path);
     if (strcmp(h->uuid, info->uuid) != 0)
-        return kolo_fail(KOLO_EINPUT, "%s belongs to another packing (uuid %s, the manifest says %s); do not mix splits in one folder", path, h->uuid,
-                         info->uuid);
-    if (h->count != entry->count || h->first != entry->first || h->bytes != entry->bytes || h->shard != index || h->shards != info->shards ||
-        h->encoding != info->encoding || h->channels != info->channels || h->classes != info->classes || h->total != info->count ||
-        strcmp(h->task, info->task) != 0 || (h->encoding == KOLO_ENCODING_RAW && (h->height != info->height || h->width != info->width)))
-        return kolo_fail(KOLO_EINPUT, "%s contradicts the manifest (counts, shape or position); pack this split again", path);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s belongs to another packing (uuid %s, the manifest says %s); do not mix splits in one folder",
+            path, h->uuid, info->uuid);
+    if (h->count != entry->count || h->first != entry->first || h->bytes != entry->bytes ||
+        h->shard != index || h->shards != info->shards || h->encoding != info->encoding ||
+        h->channels != info->channels || h->classes != info->classes || h->total != info->count ||
+        strcmp(h->task, info->task) != 0 ||
+        (h->encoding == KOLO_ENCODING_RAW && (h->height != info->height || h->width != info->width)))
+        return kolo_fail(KOLO_EINPUT,
+                         "%s contradicts the manifest (counts, shape or position); pack this split again",
+                         path);
     if (a->metadata_crc != entry->metadata_crc)
-        return kolo_fail(KOLO_EINPUT, "%s: its tables do not have the manifest's checksum: damaged; run kolo-shards verify, then pack again", path);
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: its tables do not have the manifest's checksum: damaged; run kolo-shards "
+                         "verify, then pack again",
+                         path);
     return check_states(path, h, a);
 }
 
 /* Pixels in a mixed shard have the length that their size says; the loader trusts it. */
-static int take_codecs(kolo_dataset *d, const char *path, const kolo_shard_header *h, const kolo_shard_arrays *a)
+static int take_codecs(kolo_dataset *d, const char *path, const kolo_shard_header *h,
+                       const kolo_shard_arrays *a)
 {
     const kolo_shard_table *codec = kolo_shard_find_table(a, "codec", KOLO_TABLE_U8, h->count, 1);
-    if (!codec) return kolo_fail(KOLO_EINPUT, "%s: mixed, but /codec is missing; pack this split again", path);
+    if (!codec)
+        return kolo_fail(KOLO_EINPUT, "%s: mixed, but /codec is missing; pack this split again", path);
     uint8_t *codecs = d->codecs + h->first;
     memcpy(codecs, codec->data, (size_t)h->count);
     for (int64_t i = 0; i < h->count; i++) {
         const uint64_t bytes = a->offsets[i + 1] - a->offsets[i];
         if (codecs[i] == KOLO_CODEC_JPEG) continue;
-        if (codecs[i] != KOLO_CODEC_RAW || bytes != (uint64_t)a->sizes[i][0] * a->sizes[i][1] * (uint64_t)h->channels)
-            return kolo_fail(KOLO_EINPUT, "%s: sample %lld contradicts its /size or /codec; pack this split again", path, (long long)i);
+        if (codecs[i] != KOLO_CODEC_RAW ||
+            bytes != (uint64_t)a->sizes[i][0] * a->sizes[i][1] * (uint64_t)h->channels)
+            return kolo_fail(KOLO_EINPUT,
+                             "%s: sample %lld contradicts its /size or /codec; pack this split again", path,
+                             (long long)i);
     }
     return 0;
 }
@@ -95,7 +119,7 @@ static int open_one(kolo_dataset *d, const char *folder, const kolo_manifest *m,
     kolo_shard_header h;
     kolo_shard_arrays a;
     shard->path = kolo_format("%s/%s", folder, m->shards[s].file);
-    if (!shard->path) return KOLO_ECONFIG;
+    if (!shard->path) return KOLO_ENOMEM;
     KOLO_TRY(kolo_shard_inspect(shard->path, &h, &shard->places, &a));
     int rc = check_shard(shard->path, &d->info, &m->shards[s], s, &h, &a);
     if (rc == 0 && h.encoding == KOLO_ENCODING_MIXED) rc = take_codecs(d, shard->path, &h, &a);
@@ -107,6 +131,7 @@ static int open_one(kolo_dataset *d, const char *folder, const kolo_manifest *m,
         shard->sizes = a.sizes;
         a.offsets = NULL;
         a.sizes = NULL;
+        d->unsealed += !h.checksummed;
         memcpy(d->labels + h.first, a.labels, sizeof *a.labels * (size_t)h.count);
         memcpy(d->crcs + h.first, a.crcs, sizeof *a.crcs * (size_t)h.count);
     }
@@ -126,8 +151,11 @@ static int open_all(kolo_dataset *d, const char *folder, const kolo_manifest *m)
     d->shards = kolo_alloc(sizeof *d->shards * (size_t)m->info.shards);
     d->labels = kolo_alloc(sizeof *d->labels * n + 8);
     d->crcs = kolo_alloc(sizeof *d->crcs * n + 8);
+    d->reads = kolo_alloc(n + 8);
     d->codecs = m->info.encoding == KOLO_ENCODING_MIXED ? kolo_alloc(n + 8) : NULL;
-    if (!d->shards || !d->labels || !d->crcs || (!d->codecs && m->info.encoding == KOLO_ENCODING_MIXED)) return KOLO_ECONFIG;
+    if (!d->shards || !d->labels || !d->crcs || !d->reads ||
+        (!d->codecs && m->info.encoding == KOLO_ENCODING_MIXED))
+        return KOLO_ENOMEM;
     for (int s = 0; s < m->info.shards; s++) d->shards[s].fd = -1;
     allow_files(m->info.shards);
     for (int s = 0; s < m->info.shards; s++) KOLO_TRY(open_one(d, folder, m, s));
@@ -141,7 +169,7 @@ int kolo_dataset_open(kolo_dataset **dataset, const char *folder)
     *dataset = NULL;
     KOLO_TRY(kolo_manifest_read(folder, &m));
     kolo_dataset *d = kolo_alloc(sizeof *d);
-    int rc = d ? open_all(d, folder, &m) : KOLO_ECONFIG;
+    int rc = d ? open_all(d, folder, &m) : KOLO_ENOMEM;
     kolo_manifest_free(&m);
     if (rc < 0) kolo_dataset_close(&d);
     *dataset = d;
@@ -161,6 +189,7 @@ void kolo_dataset_close(kolo_dataset **dataset)
     free(d->shards);
     free(d->labels);
     free(d->crcs);
+    free(d->reads);
     free(d->codecs);
     free(d->classes);
     kolo_targets_free(&d->targets);
@@ -193,7 +222,12 @@ const char *kolo_dataset_shard_of(const kolo_dataset *dataset, int64_t sample, i
     return shard->path;
 }
 
-const char *kolo_dataset_shard_path(const kolo_dataset *dataset, int shard) { return dataset->shards[shard].path; }
+const char *kolo_dataset_shard_path(const kolo_dataset *dataset, int shard)
+{
+    return dataset->shards[shard].path;
+}
+
+int kolo_dataset_unsealed(const kolo_dataset *dataset) { return dataset->unsealed; }
 
 int32_t kolo_dataset_label(const kolo_dataset *dataset, int64_t sample) { return dataset->labels[sample]; }
 
@@ -260,14 +294,9 @@ const uint8_t *kolo_dataset_memory(const kolo_dataset *dataset, int64_t sample)
 int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data)
 {
     if (sample < 0 || sample >= dataset->info.count)
-        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample, (long long)dataset->info.count);
-    const open_shard *shard = shard_of(dataset, sample);
-    const uint64_t at = offset_in(dataset, shard, sample - shard->first);
-    const size_t bytes = (size_t)(offset_in(dataset, shard, sample - shard->first + 1) - at);
-    const uint8_t *there = kolo_dataset_memory(dataset, sample);
-    if (!there) return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
-    memcpy(data, there, bytes);
-    return 0;
+        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample,
+                         (long long)dataset->info.count);
+    return kolo_dataset_read_run(dataset, sample, 1, data);
 }
 
 void kolo_dataset_advise(const kolo_dataset *dataset, int64_t first, int64_t count)
@@ -277,11 +306,14 @@ void kolo_dataset_advise(const kolo_dataset *dataset, int64_t first, int64_t cou
         const int64_t i = first - shard->first;
         n = kolo_dataset_run(dataset, first, count);
         const uint64_t at = offset_in(dataset, shard, i), end = offset_in(dataset, shard, i + n);
-        if (!kolo_dataset_memory(dataset, first)) posix_fadvise(shard->fd, (off_t)(shard->places.data + at), (off_t)(end - at), POSIX_FADV_WILLNEED);
+        if (!kolo_dataset_memory(dataset, first))
+            posix_fadvise(shard->fd, (off_t)(shard->places.data + at), (off_t)(end - at),
+                          POSIX_FADV_WILLNEED);
     }
 }
 
-void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, int64_t first, int64_t count, const void *samples)
+void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, int64_t first, int64_t count,
+                             const void *samples)
 {
     dataset->shards[shard].memory = samples;
     dataset->shards[shard].from = first;
@@ -291,7 +323,8 @@ void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, int64_t first, in
 void kolo_dataset_get_extent(const kolo_dataset *dataset, int shard, kolo_dataset_extent *extent)
 {
     const open_shard *s = &dataset->shards[shard];
-    *extent = (kolo_dataset_extent){s->fd, s->places.data, offset_in(dataset, s, s->count), s->first, s->count};
+    *extent =
+        (kolo_dataset_extent){s->fd, s->places.data, offset_in(dataset, s, s->count), s->first, s->count};
 }
 
 uint64_t kolo_dataset_offset(const kolo_dataset *dataset, int64_t sample)
@@ -310,11 +343,46 @@ int64_t kolo_dataset_run(const kolo_dataset *dataset, int64_t first, int64_t cou
 int kolo_dataset_read_run(const kolo_dataset *dataset, int64_t first, int64_t count, void *data)
 {
     const open_shard *shard = shard_of(dataset, first);
-    const uint64_t at = (uint64_t)(first - shard->first) * dataset->sample_bytes;
-    const size_t bytes = dataset->sample_bytes * (size_t)count;
+    const uint64_t at = offset_in(dataset, shard, first - shard->first);
+    const size_t bytes = (size_t)(offset_in(dataset, shard, first - shard->first + count) - at);
     const uint8_t *there = kolo_dataset_memory(dataset, first);
-    if (!there || first + count > shard->to) return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
+    if (!there || first + count > shard->to)
+        return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
     memcpy(data, there, bytes);
+    return 0;
+}
+
+int kolo_dataset_check_bytes(const kolo_dataset *dataset, int64_t sample, const void *data)
+{
+    const uint32_t crc = kolo_crc32c(0, data, kolo_dataset_bytes(dataset, sample)),
+                   stored = dataset->crcs[sample];
+    if (crc == stored) return 0;
+    return kolo_fail(KOLO_EINPUT,
+                     "its bytes have crc32c %08x, stored is %08x: they were changed since they were packed",
+                     crc, stored);
+}
+
+/* After the first time the next ones are spread, so that no epoch compares all. One that differs stays
+ * due. */
+static int check_sample(const kolo_dataset *d, int64_t sample, const void *data)
+{
+    const uint8_t reads = atomic_load_explicit(&d->reads[sample], memory_order_relaxed);
+    uint8_t next = (uint8_t)(reads + 1);
+    if (reads == 0 || reads == KOLO_DATASET_CHECK_EVERY) {
+        KOLO_TRY(kolo_dataset_check_bytes(d, sample, data));
+        next = (uint8_t)(1 + (reads == 0 ? sample % KOLO_DATASET_CHECK_EVERY : 0));
+    }
+    atomic_store_explicit(&d->reads[sample], next, memory_order_relaxed);
+    return 0;
+}
+
+int kolo_dataset_check_run(const kolo_dataset *dataset, int64_t first, int64_t count, const void *data,
+                           int64_t *failed)
+{
+    const uint8_t *at = data;
+    if (kolo_dataset_memory(dataset, first)) return 0;
+    for (*failed = first; *failed < first + count; at += kolo_dataset_bytes(dataset, *failed), ++*failed)
+        KOLO_TRY(check_sample(dataset, *failed, at));
     return 0;
 }
 
@@ -323,11 +391,14 @@ int kolo_dataset_source(const kolo_dataset *dataset, int64_t sample, char *text,
     if (size == 0) return 0;
     text[0] = 0;
     if (sample < 0 || sample >= dataset->info.count)
-        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample, (long long)dataset->info.count);
+        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample,
+                         (long long)dataset->info.count);
     const open_shard *shard = shard_of(dataset, sample);
     uint64_t span[2];
-    KOLO_TRY(kolo_file_pread(shard->fd, shard->path, span, sizeof span, shard->places.source_offset + 8 * (uint64_t)(sample - shard->first)));
-    if (span[1] < span[0] || span[1] - span[0] > 65536) return kolo_fail(KOLO_EINPUT, "%s: /source_offset is damaged", shard->path);
+    KOLO_TRY(kolo_file_pread(shard->fd, shard->path, span, sizeof span,
+                             shard->places.source_offset + 8 * (uint64_t)(sample - shard->first)));
+    if (span[1] < span[0] || span[1] - span[0] > 65536)
+        return kolo_fail(KOLO_EINPUT, "%s: /source_offset is damaged", shard->path);
     size_t length = span[1] - span[0];
     if (length > size - 1) length = size - 1;
     KOLO_TRY(kolo_file_pread(shard->fd, shard->path, text, length, shard->places.source + span[0]));

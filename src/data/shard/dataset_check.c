@@ -29,7 +29,7 @@ static int check_samples(const kolo_dataset *d, double seconds)
         if (bytes > room) {
             free(data);
             data = kolo_alloc(room = bytes);
-            if (!data) return KOLO_ECONFIG;
+            if (!data) return KOLO_ENOMEM;
         }
         rc = kolo_dataset_read(d, i, data);
         if (rc < 0 || kolo_crc32c(0, data, bytes) == kolo_dataset_crc(d, i)) continue;
@@ -48,7 +48,7 @@ static int check_samples(const kolo_dataset *d, double seconds)
 int kolo_dataset_check(const kolo_dataset *dataset, const char *folder, double seconds)
 {
     char *journal = kolo_format("%s/.pack/journal", folder);
-    if (!journal) return KOLO_ECONFIG;
+    if (!journal) return KOLO_ENOMEM;
     if (kolo_file_exists(journal))
         kolo_warn("%s: a packing into this folder has not finished, or goes on; kolo-pack --resume ends it",
                   folder);

@@ -1,8 +1,9 @@
-/* One shard file of the format `kolo` 1.1 (data/shard/shard.h), as kolo-pack makes it and readers check it.
+/* One shard file of the format `kolo` 1.2 (data/shard/shard.h), as kolo-pack makes it and readers check it.
  *
- * Life of a shard: kolo_shard_create (all space allocated, labels and offsets written, state 0) -> any number of
- * processes pwrite samples at kolo_shard_places -> kolo_shard_complete (statistics, uuid, then `complete` = 1) ->
- * rename. A process killed in between leaves a file that opens; `state` tells which samples are there. */
+ * Life of a shard: kolo_shard_create (all space allocated, labels and offsets written, state 0) -> any
+ * number of processes pwrite samples at kolo_shard_places -> kolo_shard_complete (statistics, uuid,
+ * checksum, then `complete` = 1) -> rename. A process killed in between leaves a file that opens; `state`
+ * tells which samples are there. */
 #ifndef KOLO_DATA_SHARD_FILE_H
 #define KOLO_DATA_SHARD_FILE_H
 
@@ -14,7 +15,7 @@
 
 #define KOLO_FORMAT_NAME "kolo"
 #define KOLO_FORMAT_MAJOR 1
-#define KOLO_FORMAT_MINOR 1
+#define KOLO_FORMAT_MINOR 2
 
 enum kolo_sample_state { KOLO_SAMPLE_EMPTY, KOLO_SAMPLE_OK, KOLO_SAMPLE_ENCODED, KOLO_SAMPLE_REPLACED };
 
@@ -23,7 +24,14 @@ typedef struct kolo_shard_note {
 } kolo_shard_note; /* attributes of /provenance */
 
 /* What a shard has beyond the core: any contiguous array, by name. */
-enum kolo_table_type { KOLO_TABLE_U8, KOLO_TABLE_I32, KOLO_TABLE_I64, KOLO_TABLE_U64, KOLO_TABLE_F32, KOLO_TABLE_F64 };
+enum kolo_table_type {
+    KOLO_TABLE_U8,
+    KOLO_TABLE_I32,
+    KOLO_TABLE_I64,
+    KOLO_TABLE_U64,
+    KOLO_TABLE_F32,
+    KOLO_TABLE_F64
+};
 
 typedef struct kolo_shard_table {
     const char *name; /* "box_offset": letters, digits and `_` */
@@ -79,8 +87,8 @@ typedef struct kolo_shard_header {
     int channels, height, width;
     int64_t count, first, total;
     int shard, shards, classes;
-    uint64_t pack_seed, bytes; /* bytes: of all samples here */
-    bool complete;
+    uint64_t pack_seed, bytes;  /* bytes: of all samples here */
+    bool complete, checksummed; /* checksummed: 1.2, its tables and attributes have a checksum */
 } kolo_shard_header;
 
 /* Arrays of one shard in memory; freed by kolo_shard_arrays_free. */
@@ -97,16 +105,24 @@ typedef struct kolo_shard_arrays {
 
 int kolo_shard_create(const char *path, const kolo_shard_spec *spec);
 int kolo_shard_complete(const char *path, const char *uuid, const kolo_shard_stats *stats);
+/* Stores the checksum of tables and attributes as they are: kolo_shard_complete does, and who
+ * changes a shard on purpose. */
+int kolo_shard_seal(const char *path);
 
-/* Opens by HDF5, checks format, version, shapes, layout, file size; then closes. Any of the outputs may be NULL.
- * KOLO_EINPUT: not a shard, unknown major version, truncated, damaged. An incomplete shard is no error here. */
-int kolo_shard_inspect(const char *path, kolo_shard_header *header, kolo_shard_places *places, kolo_shard_arrays *arrays);
+/* Opens by HDF5, checks format, version, shapes, layout, file size, with `arrays` the checksum too; then
+ * closes. Any of the outputs may be NULL. KOLO_EINPUT: not a shard, unknown major version, truncated,
+ * damaged. An incomplete shard is no error here. */
+int kolo_shard_inspect(const char *path, kolo_shard_header *header, kolo_shard_places *places,
+                       kolo_shard_arrays *arrays);
 void kolo_shard_arrays_free(kolo_shard_arrays *arrays);
-/* Table `name` of `arrays` if it has this type and row length (dim[1]); rows -1: any number. NULL: absent or other. */
-const kolo_shard_table *kolo_shard_find_table(const kolo_shard_arrays *arrays, const char *name, enum kolo_table_type type, int64_t rows, int64_t columns);
+/* Table `name` of `arrays` if it has this type and row length (dim[1]); rows -1: any number.
+ * NULL: absent or other. */
+const kolo_shard_table *kolo_shard_find_table(const kolo_shard_arrays *arrays, const char *name,
+                                              enum kolo_table_type type, int64_t rows, int64_t columns);
 size_t kolo_shard_table_bytes(const kolo_shard_table *table);
-/* Reads one table. table->name, type, rank are given, and dim: a number that must be so, or -1. 1: read, dim and data
- * are set, data is freed with free(); 0: the shard has none of this name; KOLO_EINPUT: it has another shape. */
+/* Reads one table. table->name, type, rank are given, and dim: a number that must be so, or -1. 1:
+ * read, dim and data are set, data is freed with free(); 0: the shard has none of this name;
+ * KOLO_EINPUT: it has another shape. */
 int kolo_shard_read_table(const char *path, kolo_shard_table *table, void **data);
 /* Byte address of a table that kolo_shard_create made. */
 int kolo_shard_table_place(const char *path, const kolo_shard_table *table, uint64_t *place);

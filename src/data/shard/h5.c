@@ -3,17 +3,20 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
+#include "kolo/error.h"
 
 static pthread_mutex_t h5_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-#define LONGEST_TEXT 60000   /* an attribute must stay below 64 KiB */
-#define SMALL_OBJECT 65536   /* objects below this are not aligned */
-#define ALIGNMENT (1u << 20) /* data begins on a 1 MiB boundary: a multiple of Lustre stripes, fit for O_DIRECT */
+#define LONGEST_TEXT 60000 /* an attribute must stay below 64 KiB */
+#define SMALL_OBJECT 65536 /* objects below this are not aligned */
+/* data begins on a 1 MiB boundary: a multiple of Lustre stripes, fit for O_DIRECT */
+#define ALIGNMENT (1u << 20)
 
-/* Before its first call HDF5 is told not to clean up at exit: what is open is closed by its owner, and a file whose
- * close has failed, as of a full disk, it would close once more and crash. */
+/* Before its first call HDF5 is told not to clean up at exit: what is open is closed by its owner, and a file
+ * whose close has failed, as of a full disk, it would close once more and crash. */
 void kolo_h5_lock(void)
 {
     static bool told;
@@ -41,7 +44,8 @@ hid_t kolo_h5_file_access(void)
     herr_t bad = set_bounds(list);
     if (bad >= 0) bad = H5Pset_alignment(list, SMALL_OBJECT, ALIGNMENT);
     if (bad >= 0) bad = H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
-#if H5_VERSION_GE(1, 14, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
+#if H5_VERSION_GE(1, 14, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || \
+    (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
     if (bad >= 0) bad = H5Pset_file_locking(list, 0, 1);
 #endif
     if (bad >= 0) return list;
@@ -52,7 +56,10 @@ hid_t kolo_h5_file_access(void)
 hid_t kolo_h5_create(const char *path)
 {
     hid_t access = kolo_h5_file_access(), create = H5Pcreate(H5P_FILE_CREATE), file = -1;
-    if (access >= 0 && create >= 0 && H5Pset_obj_track_times(create, 0) >= 0) file = H5Fcreate(path, H5F_ACC_TRUNC, create, access);
+    if (access >= 0 && create >= 0 && H5Pset_obj_track_times(create, 0) >= 0) {
+        unlink(path); /* or a link that somebody put there would be followed */
+        file = H5Fcreate(path, H5F_ACC_EXCL, create, access);
+    }
     if (create >= 0) H5Pclose(create);
     if (access >= 0) H5Pclose(access);
     return file;
@@ -70,7 +77,8 @@ hid_t kolo_h5_open(const char *path, bool write)
 hid_t kolo_h5_group(hid_t file, const char *name)
 {
     hid_t create = H5Pcreate(H5P_GROUP_CREATE), group = -1;
-    if (create >= 0 && H5Pset_obj_track_times(create, 0) >= 0) group = H5Gcreate2(file, name, H5P_DEFAULT, create, H5P_DEFAULT);
+    if (create >= 0 && H5Pset_obj_track_times(create, 0) >= 0)
+        group = H5Gcreate2(file, name, H5P_DEFAULT, create, H5P_DEFAULT);
     if (create >= 0) H5Pclose(create);
     return group;
 }
@@ -78,7 +86,9 @@ hid_t kolo_h5_group(hid_t file, const char *name)
 /* Creates or overwrites in place: the finishing step changes values, never sizes. */
 static int put_attribute(hid_t object, const char *name, hid_t type, hid_t space, const void *data)
 {
-    hid_t attribute = H5Aexists(object, name) > 0 ? H5Aopen(object, name, H5P_DEFAULT) : H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t attribute = H5Aexists(object, name) > 0
+                          ? H5Aopen(object, name, H5P_DEFAULT)
+                          : H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
     if (attribute < 0) return -1;
     herr_t bad = H5Awrite(attribute, type, data);
     H5Aclose(attribute);
@@ -91,11 +101,12 @@ int kolo_h5_put_text(hid_t object, const char *name, const char *text, size_t si
     if (size == 0) size = length ? length : 1;
     if (size > LONGEST_TEXT) size = LONGEST_TEXT;
     char *buffer = kolo_alloc(size);
-    if (!buffer) return -1;
+    if (!buffer) return KOLO_ENOMEM;
     memcpy(buffer, text, length < size ? length : size);
     hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
     int bad = -1;
-    if (type >= 0 && space >= 0 && H5Tset_size(type, size) >= 0 && H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
+    if (type >= 0 && space >= 0 && H5Tset_size(type, size) >= 0 &&
+        H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
         bad = put_attribute(object, name, type, space, buffer);
     if (space >= 0) H5Sclose(space);
     if (type >= 0) H5Tclose(type);
@@ -129,7 +140,8 @@ static int get_attribute(hid_t object, const char *name, hid_t type, hssize_t n,
     if (attribute < 0) return -1;
     hid_t space = H5Aget_space(attribute), stored = H5Aget_type(attribute);
     int bad = -1;
-    if (space >= 0 && stored >= 0 && H5Sget_simple_extent_npoints(space) == n && H5Tget_class(stored) == H5Tget_class(type))
+    if (space >= 0 && stored >= 0 && H5Sget_simple_extent_npoints(space) == n &&
+        H5Tget_class(stored) == H5Tget_class(type))
         bad = H5Aread(attribute, type, data) < 0 ? -1 : 0;
     if (stored >= 0) H5Tclose(stored);
     if (space >= 0) H5Sclose(space);
@@ -142,35 +154,45 @@ int kolo_h5_get_text(hid_t object, const char *name, char *text, size_t size)
     hid_t type = H5Tcopy(H5T_C_S1);
     int bad = -1;
     memset(text, 0, size);
-    if (type >= 0 && H5Tset_size(type, size) >= 0 && H5Tset_strpad(type, H5T_STR_NULLTERM) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
+    if (type >= 0 && H5Tset_size(type, size) >= 0 && H5Tset_strpad(type, H5T_STR_NULLTERM) >= 0 &&
+        H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
         bad = get_attribute(object, name, type, 1, text);
     if (type >= 0) H5Tclose(type);
     text[size - 1] = 0;
     return bad;
 }
 
-int kolo_h5_get_u64(hid_t object, const char *name, uint64_t *value) { return get_attribute(object, name, H5T_NATIVE_UINT64, 1, value); }
+int kolo_h5_get_u64(hid_t object, const char *name, uint64_t *value)
+{
+    return get_attribute(object, name, H5T_NATIVE_UINT64, 1, value);
+}
 
-int kolo_h5_get_u32s(hid_t object, const char *name, uint32_t *values, int n) { return get_attribute(object, name, H5T_NATIVE_UINT32, n, values); }
+int kolo_h5_get_u32s(hid_t object, const char *name, uint32_t *values, int n)
+{
+    return get_attribute(object, name, H5T_NATIVE_UINT32, n, values);
+}
 
 static hid_t contiguous_list(void)
 {
     hid_t list = H5Pcreate(H5P_DATASET_CREATE);
-    if (list >= 0 && H5Pset_layout(list, H5D_CONTIGUOUS) >= 0 && H5Pset_alloc_time(list, H5D_ALLOC_TIME_EARLY) >= 0 &&
+    if (list >= 0 && H5Pset_layout(list, H5D_CONTIGUOUS) >= 0 &&
+        H5Pset_alloc_time(list, H5D_ALLOC_TIME_EARLY) >= 0 &&
         H5Pset_fill_time(list, H5D_FILL_TIME_NEVER) >= 0 && H5Pset_obj_track_times(list, 0) >= 0)
         return list;
     if (list >= 0) H5Pclose(list);
     return -1;
 }
 
-int kolo_h5_put_array(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, const void *data)
+int kolo_h5_put_array(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape,
+                      const void *data)
 {
     hid_t list = contiguous_list(), space = H5Screate_simple(rank, shape, NULL), set = -1;
     herr_t bad = -1;
     if (list >= 0 && space >= 0) set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT);
     if (set >= 0) {
         bad = 0;
-        if (data && H5Sget_simple_extent_npoints(space) > 0) bad = H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+        if (data && H5Sget_simple_extent_npoints(space) > 0)
+            bad = H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
         H5Dclose(set);
     }
     if (space >= 0) H5Sclose(space);
@@ -186,10 +208,11 @@ static bool type_fits(hid_t set, hid_t type)
     return fits;
 }
 
-static bool layout_fits(hid_t set)
+bool kolo_h5_is_plain(hid_t set)
 {
     hid_t list = H5Dget_create_plist(set);
-    bool fits = list >= 0 && H5Pget_layout(list) == H5D_CONTIGUOUS && H5Pget_nfilters(list) == 0 && H5Pget_external_count(list) == 0;
+    bool fits = list >= 0 && H5Pget_layout(list) == H5D_CONTIGUOUS && H5Pget_nfilters(list) == 0 &&
+                H5Pget_external_count(list) == 0;
     if (list >= 0) H5Pclose(list);
     return fits;
 }
@@ -198,48 +221,84 @@ static bool shape_fits(hid_t set, int rank, const hsize_t *shape)
 {
     hsize_t stored[8] = {0};
     hid_t space = H5Dget_space(set);
-    bool fits = space >= 0 && H5Sget_simple_extent_ndims(space) == rank && rank <= 8 && H5Sget_simple_extent_dims(space, stored, NULL) == rank;
+    bool fits = space >= 0 && H5Sget_simple_extent_ndims(space) == rank && rank <= 8 &&
+                H5Sget_simple_extent_dims(space, stored, NULL) == rank;
     for (int i = 0; fits && i < rank; i++) fits = stored[i] == shape[i];
     if (space >= 0) H5Sclose(space);
     return fits;
 }
 
+/* Only what is contiguous, here and not empty has an address; that is asked first, since it is quick. */
+static bool is_here(hid_t set, uint64_t *place)
+{
+    const haddr_t address = H5Dget_offset(set);
+    *place = address == HADDR_UNDEF ? 0 : (uint64_t)address;
+    return address != HADDR_UNDEF || (H5Dget_storage_size(set) == 0 && kolo_h5_is_plain(set));
+}
+
 int kolo_h5_place(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, uint64_t *place)
 {
-    if (!kolo_h5_has(file, name)) return -1;
     hid_t set = H5Dopen2(file, name, H5P_DEFAULT);
     if (set < 0) return -1;
-    uint64_t elements = 1;
-    for (int i = 0; i < rank; i++) elements *= shape[i];
-    bool fits = type_fits(set, type) && layout_fits(set) && shape_fits(set, rank, shape);
-    haddr_t address = fits ? H5Dget_offset(set) : HADDR_UNDEF;
+    const bool fits = type_fits(set, type) && shape_fits(set, rank, shape) && is_here(set, place);
     H5Dclose(set);
-    if (address == HADDR_UNDEF && !(fits && elements == 0)) return -1;
-    *place = elements == 0 ? 0 : (uint64_t)address;
-    return 0;
+    return fits ? 0 : -1;
 }
 
 int kolo_h5_shape(hid_t file, const char *name, int rank, hsize_t *shape)
 {
-    if (!kolo_h5_has(file, name)) return -1;
     hid_t set = H5Dopen2(file, name, H5P_DEFAULT);
     if (set < 0) return -1;
     hid_t space = H5Dget_space(set);
     int bad = -1;
-    if (space >= 0 && H5Sget_simple_extent_ndims(space) == rank && H5Sget_simple_extent_dims(space, shape, NULL) == rank) bad = 0;
+    if (space >= 0 && H5Sget_simple_extent_ndims(space) == rank &&
+        H5Sget_simple_extent_dims(space, shape, NULL) == rank)
+        bad = 0;
     if (space >= 0) H5Sclose(space);
     H5Dclose(set);
     return bad;
 }
 
-int kolo_h5_get_array(hid_t file, const char *name, hid_t type, void *data)
+static int get_array(hid_t file, const char *name, hid_t type, void *data, bool any)
 {
-    if (!kolo_h5_has(file, name)) return -1;
+    uint64_t place;
     hid_t set = H5Dopen2(file, name, H5P_DEFAULT);
     if (set < 0) return -1;
-    herr_t bad = H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    herr_t bad = any || is_here(set, &place) ? H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) : -1;
     H5Dclose(set);
     return bad < 0 ? -1 : 0;
+}
+
+int kolo_h5_get_array(hid_t file, const char *name, hid_t type, void *data)
+{
+    return get_array(file, name, type, data, false);
+}
+
+int kolo_h5_get_any(hid_t file, const char *name, hid_t type, void *data)
+{
+    return get_array(file, name, type, data, true);
+}
+
+typedef struct way_out {
+    char *name;
+    size_t size;
+} way_out;
+
+static herr_t find_way_out(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+    const way_out *to = context;
+    (void)group;
+    if (info->type == H5L_TYPE_HARD) return 0;
+    const size_t length = strlen(name) < to->size ? strlen(name) : to->size - 1;
+    memcpy(to->name, name, length);
+    to->name[length] = 0;
+    return 1;
+}
+
+bool kolo_h5_is_closed(hid_t file, char *name, size_t size)
+{
+    way_out to = {name, size};
+    return H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, find_way_out, &to) <= 0;
 }
 
 bool kolo_h5_has(hid_t file, const char *name)

@@ -1,5 +1,6 @@
-/* The little of HDF5 that shards need: scalars as attributes, contiguous one-dimensional and N-dimensional datasets.
- * Serial HDF5 is not for several threads: every function here expects the caller to hold kolo_h5_lock(). */
+/* The little of HDF5 that shards need: scalars as attributes, contiguous one-dimensional and
+ * N-dimensional datasets. Serial HDF5 is not for several threads: every function here expects the caller
+ * to hold kolo_h5_lock(). */
 #ifndef KOLO_DATA_SHARD_H5_H
 #define KOLO_DATA_SHARD_H5_H
 
@@ -25,12 +26,21 @@ int kolo_h5_get_text(hid_t object, const char *name, char *text, size_t size);
 int kolo_h5_get_u64(hid_t object, const char *name, uint64_t *value);
 int kolo_h5_get_u32s(hid_t object, const char *name, uint32_t *values, int n);
 
-/* A contiguous dataset whose space is there from the start and never filled. data may be NULL (written later). */
-int kolo_h5_put_array(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, const void *data);
-/* Opens, checks (rank, shape, contiguous, unfiltered, type size and class) and returns the address of the first byte. */
+/* A contiguous dataset whose space is there from the start and never filled. data may be
+ * NULL (written later). */
+int kolo_h5_put_array(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape,
+                      const void *data);
+/* Opens, checks (rank, shape, contiguous, unfiltered, type size and class) and returns the
+ * address of the first byte. */
 int kolo_h5_place(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, uint64_t *place);
-int kolo_h5_shape(hid_t file, const char *name, int rank, hsize_t *shape);   /* 0; negative: absent or another rank */
-int kolo_h5_get_array(hid_t file, const char *name, hid_t type, void *data); /* whole */
+/* 0; negative: absent or another rank */
+int kolo_h5_shape(hid_t file, const char *name, int rank, hsize_t *shape);
+int kolo_h5_get_array(hid_t file, const char *name, hid_t type, void *data); /* whole; of a plain one */
+int kolo_h5_get_any(hid_t file, const char *name, hid_t type, void *data);   /* of any layout */
 bool kolo_h5_has(hid_t file, const char *name);
+bool kolo_h5_is_plain(hid_t set); /* contiguous, unfiltered, in this file */
+/* Are all links within this file? Else false, and name, of `size` bytes, is that of an external, soft or
+ * other one. */
+bool kolo_h5_is_closed(hid_t file, char *name, size_t size);
 
 #endif

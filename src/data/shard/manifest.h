@@ -1,7 +1,8 @@
 /* The manifest of a split, NAME-SPLIT.index: text, one line a shard.
  *
  *   kolo 1 uuid=U samples=N bytes=B shards=S crc32c=X          X: of everything after this line
- *   name=.. split=.. task=.. encoding=raw|jpeg|mixed color=gray|rgb classes=K height=H width=W mean=a,b,c std=a,b,c
+ *   name=.. split=.. task=.. encoding=raw|jpeg|mixed color=gray|rgb classes=K height=H width=W mean=a,b,c
+ *       std=a,b,c
  *   FILE SAMPLES BYTES FIRST_SAMPLE METADATA_CRC32C ok
  *
  * It is written last: a split without it is not there. */
@@ -29,11 +30,11 @@ void kolo_manifest_free(kolo_manifest *manifest);
 
 /* manifest_folder.c: does this folder hold a manifest? What cannot be read holds none. */
 bool kolo_manifest_in(const char *folder);
-/* Fails (KOLO_EINPUT) for a folder without a manifest, and says what was probably meant: splits in it, images to be
- * packed, a packing to be ended. */
+/* Fails (KOLO_EINPUT) for a folder without a manifest, and says what was probably meant: splits in it, images
+ * to be packed, a packing to be ended. */
 int kolo_manifest_missing(const char *folder);
-/* KOLO_ECONFIG where the folder that option `key` names, which need not exist, is a split or lies in one: something
- * else than shards would be written there. */
+/* KOLO_ECONFIG where the folder that option `key` names, which need not exist, is a split or lies in one:
+ * something else than shards would be written there. */
 int kolo_manifest_outside(const char *key, const char *folder);
 
 #endif

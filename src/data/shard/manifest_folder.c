@@ -1,4 +1,6 @@
 /* Folders that are no split, and what was probably meant; folders within a split. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,26 +13,25 @@
 #include "data/shard/manifest.h"
 #include "kolo/error.h"
 
-static bool is_manifest(const char *folder, const char *name)
+static bool is_manifest(int folder, const char *name)
 {
     char head[6] = "";
     const size_t n = strlen(name);
     if (n < 7 || strcmp(name + n - 6, ".index") != 0) return false;
-    char *path = kolo_format("%s/%s", folder, name);
-    FILE *file = path ? fopen(path, "re") : NULL;
-    const bool reads = file && fread(head, 1, 5, file) == 5;
-    if (file) fclose(file);
-    free(path);
+    const int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool reads = file >= 0 && read(file, head, 5) == 5;
+    if (file >= 0) close(file);
     return reads && !strcmp(head, "kolo ");
 }
 
 bool kolo_manifest_in(const char *folder)
 {
-    kolo_folder_names names;
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
     bool found = false;
-    if (kolo_folder_list(folder, &names) < 0) return false;
-    for (int64_t i = 0; i < names.count && !found; i++) found = is_manifest(folder, names.list[i]);
-    kolo_folder_free(&names);
+    while (dir && !found && (entry = readdir(dir)))
+        found = entry->d_name[0] != '.' && is_manifest(dirfd(dir), entry->d_name);
+    if (dir) closedir(dir);
     return found;
 }
 
@@ -101,7 +102,7 @@ int kolo_manifest_outside(const char *key, const char *folder)
     char here[4096];
     if (*folder != '/' && !getcwd(here, sizeof here)) return 0;
     char *path = *folder == '/' ? kolo_strdup(folder) : kolo_format("%s/%s", here, folder);
-    int rc = path ? 0 : KOLO_ECONFIG;
+    int rc = path ? 0 : KOLO_ENOMEM;
     /* itself, then what is above it, as far as there is something */
     for (char *cut; rc == 0 && *path; *cut = 0) {
         if (kolo_manifest_in(path))

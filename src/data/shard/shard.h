@@ -1,23 +1,30 @@
-/* Shards: the HDF5 files that kolo-pack writes (format `kolo`, version 1.1; 1.0 is read too) and everything that reads
- * them. A split is a folder: `NAME-SPLIT-00017-of-00128.h5` and one manifest, `NAME-SPLIT.index`. Contiguous,
- * unfiltered datasets only: after one open every sample is (fd, offset, length).
+/* Shards: the HDF5 files that kolo-pack writes (format `kolo`, version 1.2; 1.0 and 1.1 are read too)
+ * and everything that reads them. A split is a folder: `NAME-SPLIT-00017-of-00128.h5` and one
+ * manifest, `NAME-SPLIT.index`. Contiguous, unfiltered datasets only: after one open every sample is
+ * (fd, offset, length).
  *
  *   images u8 [N,H,W,C]              raw; or
- *   bytes u8 [T], offset u64 [N+1]   jpeg and mixed; mixed has codec u8 [N] (0 pixels of size[i], 1 JPEG file)
- *   size u16 [N,2], orig_size u16 [N,2]   height, width: stored (upright), and of the source picture (upright)
- *   label i32 [N] (-1: none), id i64 [N], crc32c u32 [N], state u8 [N], source u8 [..], source_offset u64 [N+1]
- *   classes/name [K], classes/source_id i64 [K], classes/count u64 [K] (labels of the whole split; where no sample has
- *                                    a label: boxes, or else tags), stats/..., provenance/...
+ *   bytes u8 [T], offset u64 [N+1]   jpeg and mixed; mixed has codec u8 [N] (0 pixels of
+ *                                    size[i], 1 JPEG file)
+ *   size u16 [N,2], orig_size u16 [N,2]   height, width: stored (upright), and of the source picture
+ *                                         (upright)
+ *   label i32 [N] (-1: none), id i64 [N], crc32c u32 [N], state u8 [N], source u8 [..],
+ *   source_offset u64 [N+1]
+ *   classes/name [K], classes/source_id i64 [K], classes/count u64 [K] (labels of the whole split; where no
+ *     sample has a label: boxes, or else tags), stats/..., provenance/...
  *
  * 1.1 adds tables; the root attribute `tables` names those that are there:
  *   detection: box f32 [B,4] (x0 y0 x1 y1, pixels of the stored picture), box_class i32 [B], box_flags u8 [B]
- *     (data/shard/targets.h), box_area f32 [B], box_id i64 [B], box_offset u64 [N+1], transform f32 [N,4] (sx sy dx dy),
- *     box_source f64 [B,4]: the numbers of the source, in the form that root attribute `box_form` names:
- *     cxcywh (YOLO, normalised), xywh (COCO, pixels), xyxy (VOC, pixels from 1), norm_xyxy (Open Images)
+ *     (data/shard/targets.h), box_area f32 [B], box_id i64 [B], box_offset u64 [N+1], transform f32 [N,4]
+ *     (sx sy dx dy), box_source f64 [B,4]: the numbers of the source, in the form that root attribute
+ *     `box_form` names: cxcywh (YOLO, normalised), xywh (COCO, pixels), xyxy (VOC, pixels from 1),
+ *     norm_xyxy (Open Images)
  *   multilabel: tag i32 [T] (class), tag_value f32 [T], tag_offset u64 [N+1]
  *   pairs, in the first shard: pair_set_NAME i32 [P,2] (samples of the split), pair_same_NAME u8 [P],
  *     pair_fold_NAME i32 [P]
- * Root attribute `task`: classification, detection, multilabel, pairs; several with commas. */
+ * 1.2 adds root attribute tables_crc32c u32: the checksum of all tables and attributes
+ * (data/shard/checksum.c). Root attribute `task`: classification, detection, multilabel, pairs;
+ * several with commas. */
 #ifndef KOLO_DATA_SHARD_H
 #define KOLO_DATA_SHARD_H
 
@@ -28,7 +35,8 @@
 enum kolo_encoding { KOLO_ENCODING_RAW, KOLO_ENCODING_JPEG, KOLO_ENCODING_MIXED };
 enum kolo_codec { KOLO_CODEC_RAW, KOLO_CODEC_JPEG }; /* of one sample */
 
-typedef struct kolo_dataset kolo_dataset; /* one split, all shards, open for reading by any number of threads */
+/* one split, all shards, open for reading by any number of threads */
+typedef struct kolo_dataset kolo_dataset;
 
 typedef struct kolo_dataset_info {
     char name[64], split[16], uuid[40];

@@ -12,7 +12,8 @@ static void write_uuid(char *text, size_t size, const char bytes[16])
 {
     size_t n = (size_t)snprintf(text, size, "GPU-");
     for (int i = 0; i < 16 && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned)(unsigned char)bytes[i]);
+        n += (size_t)snprintf(text + n, size - n, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                              (unsigned)(unsigned char)bytes[i]);
 }
 
 /* Versions are 1000 major + 10 minor. Within one major version any driver goes with any runtime. */
@@ -20,17 +21,21 @@ static int explain(cudaError_t rc, int driver, int runtime)
 {
     if (driver == 0)
         return kolo_fail(KOLO_ELAUNCH,
-                         "no NVIDIA driver here (%s): start on a node with GPUs (srun --gpus-per-node=N), load the driver, or use "
+                         "no NVIDIA driver here (%s): start on a node with GPUs (srun --gpus-per-node=N), "
+                         "load the driver, or use "
                          "device=cpu",
                          cudaGetErrorString(rc));
     if (driver / 1000 < runtime / 1000)
-        return kolo_fail(KOLO_ELAUNCH,
-                         "the NVIDIA driver knows CUDA up to %d.%d, and kolo was built with CUDA %d.%d: update the "
-                         "driver, or build kolo "
-                         "with an older CUDA, 12.0 at least (make CUDA=1 CUDA_HOME=...)",
-                         driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-    return kolo_fail(KOLO_ELAUNCH, "the GPUs of this node cannot be used: %s (%s); see `nvidia-smi` there, or use device=cpu", cudaGetErrorString(rc),
-                     cudaGetErrorName(rc));
+        return kolo_fail(
+            KOLO_ELAUNCH,
+            "the NVIDIA driver knows CUDA up to %d.%d, and kolo was built with CUDA %d.%d: update the "
+            "driver, or build kolo "
+            "with an older CUDA, 12.0 at least (make CUDA=1 CUDA_HOME=...)",
+            driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    return kolo_fail(
+        KOLO_ELAUNCH,
+        "the GPUs of this node cannot be used: %s (%s); see `nvidia-smi` there, or use device=cpu",
+        cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
 
 int kolo_cuda_devices(kolo_device *list, int *driver, int *runtime)
@@ -53,7 +58,8 @@ int kolo_cuda_devices(kolo_device *list, int *driver, int *runtime)
         kolo_device *d = memset(&list[i], 0, sizeof *d);
         snprintf(d->name, sizeof d->name, "%.63s", p.name);
         write_uuid(d->uuid, sizeof d->uuid, p.uuid.bytes);
-        snprintf(d->bus, sizeof d->bus, "%04x:%02x:%02x.0", (unsigned)p.pciDomainID, (unsigned)p.pciBusID, (unsigned)p.pciDeviceID);
+        snprintf(d->bus, sizeof d->bus, "%04x:%02x:%02x.0", (unsigned)p.pciDomainID, (unsigned)p.pciBusID,
+                 (unsigned)p.pciDeviceID);
         d->major = p.major;
         d->minor = p.minor;
         d->memory_bytes = p.totalGlobalMem;

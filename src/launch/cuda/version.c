@@ -1,4 +1,5 @@
-/* What base/plugin.c compares: a library of another build could understand the program's structures otherwise. */
+/* What base/plugin.c compares: a library of another build could understand the program's
+ * structures otherwise. */
 #ifndef KOLO_CONTRACT
 #define KOLO_CONTRACT "none"
 #endif

@@ -20,7 +20,10 @@ KOLO_ALWAYS void kolo_load16(kolo_v16 *out, const void *p, int64_t i, bool bf16)
     }
 }
 
-KOLO_ALWAYS float kolo_load(const void *p, int64_t i, bool bf16) { return bf16 ? kolo_from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i]; }
+KOLO_ALWAYS float kolo_load(const void *p, int64_t i, bool bf16)
+{
+    return bf16 ? kolo_from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
 
 KOLO_ALWAYS void kolo_store(void *p, int64_t i, float x, bool bf16)
 {

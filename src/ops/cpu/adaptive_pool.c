@@ -23,11 +23,13 @@ typedef struct window {
 static float share_of(const pool *p, int h, int w)
 {
     const kolo_view *y = p->backward ? &p->from : &p->to, *x = p->backward ? &p->to : &p->from;
-    return kolo_span_share(kolo_span_of(h, (int)y->height, (int)x->height), kolo_span_of(w, (int)y->width, (int)x->width));
+    return kolo_span_share(kolo_span_of(h, (int)y->height, (int)x->height),
+                           kolo_span_of(w, (int)y->width, (int)x->width));
 }
 
 /* `n` channels of a pixel. */
-KOLO_ALWAYS void sum_lanes(const pool *p, void *to, const void *from, const window *at, int64_t lane, int n, bool bf16)
+KOLO_ALWAYS void sum_lanes(const pool *p, void *to, const void *from, const window *at, int64_t lane, int n,
+                           bool bf16)
 {
     float sum[16] = {0};
     for (int h = at->h.begin; h < at->h.end; h++)
@@ -47,10 +49,14 @@ KOLO_ALWAYS void all_lanes(const pool *p, void *to, const void *from, const wind
     for (; l + 16 <= block; l += 16) sum_lanes(p, to, from, at, l, 16, bf16);
     if (l < block) sum_lanes(p, to, from, at, l, (int)(block - l), bf16);
 }
-KOLO_BODY pixel_body(const pool *p, void *to, const void *from, const window *at) { KOLO_FOR_TYPE(p->from.bf16, all_lanes(p, to, from, at, bf16_)); }
+KOLO_BODY pixel_body(const pool *p, void *to, const void *from, const window *at)
+{
+    KOLO_FOR_TYPE(p->from.bf16, all_lanes(p, to, from, at, bf16_));
+}
 KOLO_WIDE(pixel, (const pool *p, void *to, const void *from, const window *at), (p, to, from, at))
 
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int adaptive_pool_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                             int slot)
 {
     (void)workspace;
     (void)step;
@@ -71,20 +77,20 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int adaptive_pool_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     pool *p = kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     p->backward = r->node->op == KOLO_OP_adaptive_avg_pool_grad;
     p->from = kolo_cpu_view_in(r, 0);
     p->to = kolo_cpu_view_out(r, 0);
     p->threads = kolo_cpu_threads(r->backend, kolo_view_count(p->backward ? &p->to : &p->from));
     k->state = p;
     k->release = free;
-    k->run = run;
+    k->run = adaptive_pool_run;
     snprintf(k->name, sizeof k->name, "own block %ld", (long)p->from.block);
     return 0;
 }
 
-const kolo_op_row kolo_cpu_adaptive_avg_pool = {NULL, prepare};
-const kolo_op_row kolo_cpu_adaptive_avg_pool_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_adaptive_avg_pool = {NULL, adaptive_pool_prepare};
+const kolo_op_row kolo_cpu_adaptive_avg_pool_grad = {NULL, adaptive_pool_prepare};

@@ -1,4 +1,5 @@
-/* The margin of ArcFace: y = scale cos, but for the label's own class scale cos(angle + margin) (ops/margin.h). */
+/* The margin of ArcFace: y = scale cos, but for the label's own class scale cos(angle +
+ * margin) (ops/margin.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +28,19 @@ KOLO_BODY times_body(void *y, const void *x, int64_t n, float scale, bool bf16)
 }
 KOLO_WIDE(times, (void *y, const void *x, int64_t n, float scale, bool bf16), (y, x, n, scale, bf16))
 
-static float get(const void *p, int64_t i, bool bf16) { return bf16 ? kolo_load(p, i, true) : kolo_load(p, i, false); }
-static void put(void *p, int64_t i, float v, bool bf16) { KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_)); }
+static float get(const void *p, int64_t i, bool bf16)
+{
+    return bf16 ? kolo_load(p, i, true) : kolo_load(p, i, false);
+}
+static void arc_margin_put(void *p, int64_t i, float v, bool bf16)
+{
+    KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_));
+}
 
-/* in: [dy,] cosines, labels; out: y or dcosines: the input (dy) times the scale, but for the own class. A label that no class has is refused by the loss. */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+/* in: [dy,] cosines, labels; out: y or dcosines: the input (dy) times the scale, but for the own class. A
+ * label that no class has is refused by the loss. */
+static int arc_margin_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                          int slot)
 {
     (void)workspace;
     const arc *a = k->state;
@@ -47,18 +56,21 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
         if (!kolo_target_fits(&t, a->words, a->classes, &bad)) continue;
         const int64_t own = at + t.heavier;
         const float cosine = get(cosines, own, a->bf16);
-        put(out, own, a->backward ? get(args[0], own, a->bf16) * a->scale * kolo_arc_slope1(&a->margin, cosine) : a->scale * kolo_arc1(&a->margin, cosine),
-            a->bf16);
+        arc_margin_put(out, own,
+                       a->backward
+                           ? get(args[0], own, a->bf16) * a->scale * kolo_arc_slope1(&a->margin, cosine)
+                           : a->scale * kolo_arc1(&a->margin, cosine),
+                       a->bf16);
     }
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int arc_margin_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_arc_margin_grad;
     const kolo_tensor *x = kolo_request_in(r, backward), *labels = kolo_request_in(r, backward ? 2 : 1);
     arc *a = kolo_alloc(sizeof *a);
-    if (!a) return KOLO_ECONFIG;
+    if (!a) return KOLO_ENOMEM;
     *a = (arc){.rows = x->dim[0],
                .backward = backward,
                .classes = x->dim[1],
@@ -69,10 +81,10 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     a->threads = kolo_cpu_threads(r->backend, a->rows * a->classes);
     k->state = a;
     k->release = free;
-    k->run = run;
+    k->run = arc_margin_run;
     snprintf(k->name, sizeof k->name, "own%s", a->bf16 ? " bf16" : "");
     return 0;
 }
 
-const kolo_op_row kolo_cpu_arc_margin = {NULL, prepare};
-const kolo_op_row kolo_cpu_arc_margin_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_arc_margin = {NULL, arc_margin_prepare};
+const kolo_op_row kolo_cpu_arc_margin_grad = {NULL, arc_margin_prepare};

@@ -4,13 +4,13 @@
 #include "ops/cpu/attention.h"
 #include "ops/cpu/exp.h"
 
-/* ---- matrices -------------------------------------------------------------------------------------------------------- */
+/* ---- matrices ------------------------------------------------------------------------------------------ */
 
 enum { TALL = 7 }; /* rows of a tile: seven times seven are the tokens of a usual window */
 
 /* rows x 16 vectors of c; both are constants where this is inlined. */
-KOLO_ALWAYS void tile(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t k, const int rows,
-                      const int vectors)
+KOLO_ALWAYS void tile(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column,
+                      const float *b, int64_t b_row, int64_t k, const int rows, const int vectors)
 {
     kolo_v16 sum[TALL][2] = {0};
     for (int64_t i = 0; i < k; i++) {
@@ -25,33 +25,38 @@ KOLO_ALWAYS void tile(float *c, int64_t c_row, const float *a, int64_t a_row, in
         for (int v = 0; v < vectors; v++) *(kolo_v16 *)(c + r * c_row + 16 * v) = sum[r][v];
 }
 
-KOLO_ALWAYS void panel(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t m, int64_t k,
-                       const int vectors)
+KOLO_ALWAYS void panel(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column,
+                       const float *b, int64_t b_row, int64_t m, int64_t k, const int vectors)
 {
     int64_t i = 0;
-    for (; i + TALL <= m; i += TALL) tile(c + i * c_row, c_row, a + i * a_row, a_row, a_column, b, b_row, k, TALL, vectors);
-    for (; i + 2 <= m; i += 2) tile(c + i * c_row, c_row, a + i * a_row, a_row, a_column, b, b_row, k, 2, vectors);
+    for (; i + TALL <= m; i += TALL)
+        tile(c + i * c_row, c_row, a + i * a_row, a_row, a_column, b, b_row, k, TALL, vectors);
+    for (; i + 2 <= m; i += 2)
+        tile(c + i * c_row, c_row, a + i * a_row, a_row, a_column, b, b_row, k, 2, vectors);
     for (; i < m; i++) tile(c + i * c_row, c_row, a + i * a_row, a_row, a_column, b, b_row, k, 1, vectors);
 }
 
-KOLO_BODY multiply_body(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t m, int64_t n,
-                        int64_t k)
+KOLO_BODY multiply_body(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column,
+                        const float *b, int64_t b_row, int64_t m, int64_t n, int64_t k)
 {
     int64_t j = 0;
     for (; j + 32 <= n; j += 32) panel(c + j, c_row, a, a_row, a_column, b + j, b_row, m, k, 2);
     for (; j < n; j += 16) panel(c + j, c_row, a, a_row, a_column, b + j, b_row, m, k, 1);
 }
-KOLO_WIDE(multiply, (float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t m, int64_t n, int64_t k),
+KOLO_WIDE(multiply,
+          (float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b,
+           int64_t b_row, int64_t m, int64_t n, int64_t k),
           (c, c_row, a, a_row, a_column, b, b_row, m, n, k))
 
-void kolo_attention_multiply(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t m, int64_t n,
-                             int64_t k)
+void kolo_attention_multiply(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column,
+                             const float *b, int64_t b_row, int64_t m, int64_t n, int64_t k)
 {
     multiply(c, c_row, a, a_row, a_column, b, b_row, m, n, k);
 }
 
 /* One row; part: of the tokens, or NULL without a mask; own: this row's. */
-KOLO_BODY soften_body(float *s, const float *bias, const int32_t *part, int32_t own, int64_t tokens, int64_t wide)
+KOLO_BODY soften_body(float *s, const float *bias, const int32_t *part, int32_t own, int64_t tokens,
+                      int64_t wide)
 {
     float most = -INFINITY, sum = 0;
     for (int64_t j = 0; part && j < tokens; j++) s[j] -= part[j] != own ? 100.0f : 0.0f;
@@ -65,11 +70,16 @@ KOLO_BODY soften_body(float *s, const float *bias, const int32_t *part, int32_t 
     const float inverse = 1 / sum;
     for (int64_t j = 0; j < wide; j++) s[j] *= inverse;
 }
-KOLO_WIDE(soften, (float *s, const float *bias, const int32_t *part, int32_t own, int64_t tokens, int64_t wide), (s, bias, part, own, tokens, wide))
+KOLO_WIDE(soften,
+          (float *s, const float *bias, const int32_t *part, int32_t own, int64_t tokens, int64_t wide),
+          (s, bias, part, own, tokens, wide))
 
-void kolo_attention_soften(const kolo_attention *a, const kolo_attention_window *w, const float *bias, float *s)
+void kolo_attention_softmax(const kolo_attention *a, const kolo_attention_window *w, const float *bias,
+                            float *s)
 {
-    for (int64_t i = 0; i < a->tokens; i++) soften(s + i * a->wide, bias + i * a->wide, w->masked ? w->part : NULL, w->part[i], a->tokens, a->wide);
+    for (int64_t i = 0; i < a->tokens; i++)
+        soften(s + i * a->wide, bias + i * a->wide, w->masked ? w->part : NULL, w->part[i], a->tokens,
+               a->wide);
 }
 
 KOLO_BODY harden_body(const float *p, float *ds, float *sum, int64_t wide)
@@ -84,30 +94,34 @@ KOLO_BODY harden_body(const float *p, float *ds, float *sum, int64_t wide)
 }
 KOLO_WIDE(harden, (const float *p, float *ds, float *sum, int64_t wide), (p, ds, sum, wide))
 
-void kolo_attention_harden(const kolo_attention *a, const float *p, float *ds, float *sum)
+void kolo_attention_softmax_backward(const kolo_attention *a, const float *p, float *ds, float *sum)
 {
-    for (int64_t i = 0; i < a->tokens; i++) harden(p + i * a->wide, ds + i * a->wide, sum + i * a->wide, a->wide);
+    for (int64_t i = 0; i < a->tokens; i++)
+        harden(p + i * a->wide, ds + i * a->wide, sum + i * a->wide, a->wide);
 }
 
-/* ---- windows of maps --------------------------------------------------------------------------------------------------- */
+/* ---- windows of maps ----------------------------------------------------------------------------------- */
 
 kolo_attention_window kolo_attention_find(const kolo_attention *a, int64_t number, int32_t *memory)
 {
     const int64_t at = number % a->windows, height = a->qkv.height, width = a->qkv.width;
     const int64_t top = at / a->across * a->window[0], left = at % a->across * a->window[1];
-    const bool last[2] = {a->shift[0] && top + a->window[0] == height, a->shift[1] && left + a->window[1] == width};
+    const bool last[2] = {a->shift[0] && top + a->window[0] == height,
+                          a->shift[1] && left + a->window[1] == width};
     kolo_attention_window w = {number / a->windows, last[0] || last[1], memory, memory + a->tokens};
     for (int64_t r = 0, t = 0; r < a->window[0]; r++)
         for (int64_t c = 0; c < a->window[1]; c++, t++) {
-            memory[t] = (int32_t)((top + r + a->shift[0]) % height * width + (left + c + a->shift[1]) % width);
-            memory[a->tokens + t] = (last[0] && r >= a->window[0] - a->shift[0] ? 2 : 0) + (last[1] && c >= a->window[1] - a->shift[1] ? 1 : 0);
+            memory[t] =
+                (int32_t)((top + r + a->shift[0]) % height * width + (left + c + a->shift[1]) % width);
+            memory[a->tokens + t] = (last[0] && r >= a->window[0] - a->shift[0] ? 2 : 0) +
+                                    (last[1] && c >= a->window[1] - a->shift[1] ? 1 : 0);
         }
     return w;
 }
 
 /* n lanes of the tokens, side by side in the map from `map` on; to: column by column if `turned`. */
-KOLO_ALWAYS void take_lanes(float *to, int64_t stride, const void *map, const int32_t *pixel, int64_t block, int64_t tokens, int64_t n, float scale,
-                            bool turned, bool bf16)
+KOLO_ALWAYS void take_lanes(float *to, int64_t stride, const void *map, const int32_t *pixel, int64_t block,
+                            int64_t tokens, int64_t n, float scale, bool turned, bool bf16)
 {
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t from = pixel[t] * block;
@@ -117,25 +131,31 @@ KOLO_ALWAYS void take_lanes(float *to, int64_t stride, const void *map, const in
             for (int64_t l = 0; l < n; l++) to[t * stride + l] = kolo_load(map, from + l, bf16) * scale;
     }
 }
-KOLO_BODY take_body(float *to, int64_t stride, const void *map, const int32_t *pixel, int64_t block, int64_t tokens, int64_t n, float scale, bool turned,
-                    bool bf16)
+KOLO_BODY take_body(float *to, int64_t stride, const void *map, const int32_t *pixel, int64_t block,
+                    int64_t tokens, int64_t n, float scale, bool turned, bool bf16)
 {
     KOLO_FOR_TYPE(bf16, take_lanes(to, stride, map, pixel, block, tokens, n, scale, turned, bf16_));
 }
 KOLO_WIDE(take,
-          (float *to, int64_t stride, const void *map, const int32_t *pixel, int64_t block, int64_t tokens, int64_t n, float scale, bool turned, bool bf16),
+          (float *to, int64_t stride, const void *map, const int32_t *pixel, int64_t block, int64_t tokens,
+           int64_t n, float scale, bool turned, bool bf16),
           (to, stride, map, pixel, block, tokens, n, scale, turned, bf16))
 
-KOLO_ALWAYS void put_lanes(void *map, const float *from, int64_t stride, const int32_t *pixel, int64_t block, int64_t tokens, int64_t n, float scale, bool bf16)
+KOLO_ALWAYS void put_lanes(void *map, const float *from, int64_t stride, const int32_t *pixel, int64_t block,
+                           int64_t tokens, int64_t n, float scale, bool bf16)
 {
     for (int64_t t = 0; t < tokens; t++)
-        for (int64_t l = 0; l < n; l++) kolo_store(map, pixel[t] * block + l, from[t * stride + l] * scale, bf16);
+        for (int64_t l = 0; l < n; l++)
+            kolo_store(map, pixel[t] * block + l, from[t * stride + l] * scale, bf16);
 }
-KOLO_BODY put_body(void *map, const float *from, int64_t stride, const int32_t *pixel, int64_t block, int64_t tokens, int64_t n, float scale, bool bf16)
+KOLO_BODY put_body(void *map, const float *from, int64_t stride, const int32_t *pixel, int64_t block,
+                   int64_t tokens, int64_t n, float scale, bool bf16)
 {
     KOLO_FOR_TYPE(bf16, put_lanes(map, from, stride, pixel, block, tokens, n, scale, bf16_));
 }
-KOLO_WIDE(put, (void *map, const float *from, int64_t stride, const int32_t *pixel, int64_t block, int64_t tokens, int64_t n, float scale, bool bf16),
+KOLO_WIDE(put,
+          (void *map, const float *from, int64_t stride, const int32_t *pixel, int64_t block, int64_t tokens,
+           int64_t n, float scale, bool bf16),
           (map, from, stride, pixel, block, tokens, n, scale, bf16))
 
 /* Lanes of channel c and those behind it in its block, at most `most`; *at: pixel 0 of it. */
@@ -146,23 +166,27 @@ static int64_t lanes_at(const kolo_view *v, int64_t row, int64_t c, int64_t most
     return n < most ? n : most;
 }
 
-void kolo_attention_take(const kolo_attention *a, const kolo_attention_window *w, const void *map, const kolo_view *v, int64_t first, float scale, bool turned,
-                         float *to)
+void kolo_attention_take(const kolo_attention *a, const kolo_attention_window *w, const void *map,
+                         const kolo_view *v, int64_t first, float scale, bool turned, float *to)
 {
     const int64_t stride = turned ? a->wide : a->deep;
     for (int64_t i = 0, n, at; i < a->depth; i += n) {
         n = lanes_at(v, w->row, first + i, a->depth - i, &at);
-        take(to + i * (turned ? stride : 1), stride, kolo_at(map, at, v->bf16), w->pixel, v->block, a->tokens, n, scale, turned, v->bf16);
+        take(to + i * (turned ? stride : 1), stride, kolo_at(map, at, v->bf16), w->pixel, v->block, a->tokens,
+             n, scale, turned, v->bf16);
     }
     const int64_t rows = turned ? a->depth : a->tokens, used = turned ? a->tokens : a->depth;
-    for (int64_t i = 0; used < stride && i < rows; i++) memset(to + i * stride + used, 0, (size_t)(stride - used) * sizeof *to);
+    for (int64_t i = 0; used < stride && i < rows; i++)
+        memset(to + i * stride + used, 0, (size_t)(stride - used) * sizeof *to);
 }
 
-void kolo_attention_put(const kolo_attention *a, const kolo_attention_window *w, const float *from, float scale, const kolo_view *v, int64_t first, void *map)
+void kolo_attention_put(const kolo_attention *a, const kolo_attention_window *w, const float *from,
+                        float scale, const kolo_view *v, int64_t first, void *map)
 {
     for (int64_t i = 0, n, at; i < a->depth; i += n) {
         n = lanes_at(v, w->row, first + i, a->depth - i, &at);
-        put(kolo_at_out(map, at, v->bf16), from + i, a->deep, w->pixel, v->block, a->tokens, n, scale, v->bf16);
+        put(kolo_at_out(map, at, v->bf16), from + i, a->deep, w->pixel, v->block, a->tokens, n, scale,
+            v->bf16);
     }
 }
 
@@ -178,7 +202,7 @@ void kolo_attention_zero_padding(const kolo_attention *a, const kolo_view *v, vo
         }
 }
 
-/* ---- relative positions -------------------------------------------------------------------------------------------------- */
+/* ---- relative positions -------------------------------------------------------------------------------- */
 
 static int64_t entry(const kolo_attention *a, int64_t i, int64_t j)
 {
@@ -191,7 +215,8 @@ void kolo_attention_spread(const kolo_attention *a, const float *table, float *b
 #pragma omp parallel for schedule(static) num_threads(a->threads)
     for (int64_t t = 0; t < a->heads * a->tokens; t++) {
         const int64_t head = t / a->tokens, i = t % a->tokens;
-        for (int64_t j = 0; j < a->wide; j++) bias[t * a->wide + j] = j < a->tokens ? table[entry(a, i, j) * a->heads + head] : -INFINITY;
+        for (int64_t j = 0; j < a->wide; j++)
+            bias[t * a->wide + j] = j < a->tokens ? table[entry(a, i, j) * a->heads + head] : -INFINITY;
     }
 }
 

@@ -1,5 +1,6 @@
-/* The channel block of a graph's activations: one for all, so that nothing is ever rearranged between operations. All channels together
- * where an operation asks for it; else chosen by the time of the graph's convolutions, or by a fixed rule. The picture itself may have its own: only first convolutions read it. */
+/* The channel block of a graph's activations: one for all, so that nothing is ever rearranged between
+ * operations. All channels together where an operation asks for it; else chosen by the time of the graph's
+ * convolutions, or by a fixed rule. The picture itself may have its own: only first convolutions read it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,10 @@
 
 enum { NHWC = -1 };
 
-static bool is_conv(enum kolo_op op) { return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight; }
+static bool is_conv(enum kolo_op op)
+{
+    return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight;
+}
 
 /* Whether t is a picture, normalised here or given so, that only convolutions read. */
 static bool *find_pictures(const kolo_graph *g)
@@ -32,9 +36,12 @@ int kolo_cpu_channels_last(const kolo_kernel_request *r, kolo_layout *layout)
     const kolo_node *n = r->node;
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         int t = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
-        if (t < 0 || !kolo_tensor_is_map(&r->graph->tensor[t]) || layout[t].block == r->graph->tensor[t].dim[1]) continue;
-        return kolo_fail(KOLO_EINTERNAL, "%s wants all channels of a pixel together, but %s lies in blocks of %ld", kolo_op_table[n->op].name,
-                         r->graph->tensor[t].name, (long)layout[t].block);
+        if (t < 0 || !kolo_tensor_is_map(&r->graph->tensor[t]) ||
+            layout[t].block == r->graph->tensor[t].dim[1])
+            continue;
+        return kolo_fail(KOLO_EINTERNAL,
+                         "%s wants all channels of a pixel together, but %s lies in blocks of %ld",
+                         kolo_op_table[n->op].name, r->graph->tensor[t].name, (long)layout[t].block);
     }
     return 0;
 }
@@ -42,7 +49,8 @@ int kolo_cpu_channels_last(const kolo_kernel_request *r, kolo_layout *layout)
 bool kolo_cpu_wants_channels_last(const kolo_graph *g)
 {
     for (int64_t i = 0; i < g->nodes; i++)
-        if (kolo_cpu_backend.rows[g->node[i].op]->layout == kolo_cpu_channels_last && g->node[i].in[0] >= 0 && kolo_tensor_is_map(&g->tensor[g->node[i].in[0]]))
+        if (kolo_cpu_backend.rows[g->node[i].op]->layout == kolo_cpu_channels_last && g->node[i].in[0] >= 0 &&
+            kolo_tensor_is_map(&g->tensor[g->node[i].in[0]]))
             return true;
     return false;
 }
@@ -52,11 +60,13 @@ static void set_block(const kolo_graph *g, int64_t t, int64_t block, kolo_layout
     layout[t] = kolo_layout_blocked(&g->tensor[t], block == NHWC ? g->tensor[t].dim[1] : block);
 }
 
-/* Pictures have too few channels to fill a block: beside blocks they stay plain, which oneDNN's first convolutions read. */
+/* Pictures have too few channels to fill a block: beside blocks they stay plain, which oneDNN's
+ * first convolutions read. */
 static void set_blocks(const kolo_graph *g, int64_t block, const bool *picture, kolo_layout *layout)
 {
     for (int64_t t = 0; t < g->tensors; t++)
-        if (kolo_tensor_is_map(&g->tensor[t])) set_block(g, t, picture[t] && block != NHWC ? 1 : block, layout);
+        if (kolo_tensor_is_map(&g->tensor[t]))
+            set_block(g, t, picture[t] && block != NHWC ? 1 : block, layout);
 }
 
 /* Widest blocks that this CPU computes with. */
@@ -89,25 +99,28 @@ static int64_t block_by_rule(const kolo_graph *g, const census *c)
     return g->dtype == KOLO_BF16 && kolo_dnnl_has_tiles() ? NHWC : wide_block();
 }
 
-/* ---- by the clock -------------------------------------------------------------------------------------------------- */
+/* ---- by the clock -------------------------------------------------------------------------------------- */
 
 static bool same_conv(const kolo_graph *g, const kolo_node *a, const kolo_node *b)
 {
-    if (a->op != b->op || memcmp(a->a.kernel, b->a.kernel, sizeof a->a.kernel) || memcmp(a->a.stride, b->a.stride, sizeof a->a.stride) ||
-        memcmp(a->a.pad, b->a.pad, sizeof a->a.pad) || memcmp(a->a.dilation, b->a.dilation, sizeof a->a.dilation) || a->a.groups != b->a.groups)
+    if (a->op != b->op || memcmp(a->a.kernel, b->a.kernel, sizeof a->a.kernel) ||
+        memcmp(a->a.stride, b->a.stride, sizeof a->a.stride) || memcmp(a->a.pad, b->a.pad, sizeof a->a.pad) ||
+        memcmp(a->a.dilation, b->a.dilation, sizeof a->a.dilation) || a->a.groups != b->a.groups)
         return false;
     for (int k = 0; k < 2; k++)
         if (memcmp(g->tensor[a->in[k]].dim, g->tensor[b->in[k]].dim, sizeof g->tensor[0].dim)) return false;
     return a->n_in == b->n_in && a->n_out == b->n_out;
 }
 
-/* Seconds of all convolutions under `layout`, each distinct one timed once; weights get their layouts on the way. Gives up at `most`. */
+/* Seconds of all convolutions under `layout`, each distinct one timed once; weights get their layouts on the
+ * way. Gives up at `most`. */
 static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layout, double most)
 {
     double total = 0;
     double *took = kolo_alloc((size_t)(g->nodes + 1) * sizeof *took);
-    if (!took) return KOLO_ECONFIG;
-    for (int64_t i = g->nodes - 1; i >= 0; i--) { /* the weight gradients, which decide the weights' layout, come last in a graph */
+    if (!took) return KOLO_ENOMEM;
+    /* the weight gradients, which decide the weights' layout, come last in a graph */
+    for (int64_t i = g->nodes - 1; i >= 0; i--) {
         const kolo_node *n = &g->node[i];
         const kolo_op_row *row = b->type->rows[n->op];
         kolo_kernel_request r = {b, g, n, layout};
@@ -127,7 +140,7 @@ static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layo
 static double try_block(kolo_backend *b, const kolo_graph *g, int64_t block, const bool *picture, double most)
 {
     kolo_layout *trial = kolo_alloc((size_t)g->tensors * sizeof *trial);
-    if (!trial) return KOLO_ECONFIG;
+    if (!trial) return KOLO_ENOMEM;
     for (int64_t t = 0; t < g->tensors; t++) trial[t] = kolo_layout_plain(&g->tensor[t]);
     set_blocks(g, block, picture, trial);
     double s = seconds_of(b, g, trial, most);
@@ -146,14 +159,16 @@ static void key_of(const kolo_graph *g, const kolo_backend *b, char *text, size_
         for (int k = 0; k < 2; k++) memcpy(v + 4 + 4 * k, g->tensor[n->in[k]].dim, 4 * sizeof *v);
         for (int k = 0; k < 12; k++) h = (h ^ (uint64_t)v[k]) * 0x100000001b3ull;
     }
-    snprintf(text, size, "layout %s%s %016lx", kolo_dtype_name(g->dtype), b->direct ? " direct" : "", (unsigned long)h);
+    snprintf(text, size, "layout %s%s %016lx", kolo_dtype_name(g->dtype), b->direct ? " direct" : "",
+             (unsigned long)h);
 }
 
-/* Layouts of large networks differ by a few per cent only, which is not worth some seconds of every first start; small networks
- * differ by factors. */
+/* Layouts of large networks differ by a few per cent only, which is not worth some seconds of every first
+ * start; small networks differ by factors. */
 static const double clock_flops = 1e10;
 
-static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *picture, const char *key, int64_t *best)
+static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *picture, const char *key,
+                          int64_t *best)
 {
     int64_t candidate[] = {wide_block(), NHWC, 1};
     double least = 1e5;
@@ -198,12 +213,14 @@ static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *pictur
     return block_by_clock(b, g, picture, key, block);
 }
 
-int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like,
+                    const kolo_layout *like_layout, kolo_layout *layout)
 {
-    if (g->dtype == KOLO_F16) return kolo_fail(KOLO_ECONFIG, "fp16 is for GPUs: on CPUs set precision=bf16 or precision=f32");
+    if (g->dtype == KOLO_F16)
+        return kolo_fail(KOLO_ECONFIG, "fp16 is for GPUs: on CPUs set precision=bf16 or precision=f32");
     int64_t block = kolo_cpu_wants_channels_last(g) ? NHWC : like ? block_of(like, like_layout) : 0;
     bool *picture = find_pictures(g);
-    if (!picture) return KOLO_ECONFIG;
+    if (!picture) return KOLO_ENOMEM;
     int rc = block ? 0 : choose_block(b, g, picture, &block);
     if (block != NHWC && block != 8 && block != 16) block = 1; /* a line of the choices may say anything */
     set_blocks(g, block, picture, layout);

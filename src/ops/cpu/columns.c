@@ -14,11 +14,14 @@ KOLO_BODY fold_body(float *sum, const float *part, int64_t parts, int64_t stride
     }
     for (int64_t c = 0; c < n; c++) sum[c] = (float)s[c];
 }
-KOLO_WIDE(fold, (float *sum, const float *part, int64_t parts, int64_t stride, int64_t n), (sum, part, parts, stride, n))
+KOLO_WIDE(fold, (float *sum, const float *part, int64_t parts, int64_t stride, int64_t n),
+          (sum, part, parts, stride, n))
 
-void kolo_columns_fold(float *sum, const float *part, int64_t parts, int64_t stride, int64_t channels, int threads)
+void kolo_columns_fold(float *sum, const float *part, int64_t parts, int64_t stride, int64_t channels,
+                       int threads)
 {
     if (!sum) return;
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t c = 0; c < channels; c += GROUP) fold(sum + c, part + c, parts, stride, channels - c < GROUP ? channels - c : GROUP);
+    for (int64_t c = 0; c < channels; c += GROUP)
+        fold(sum + c, part + c, parts, stride, channels - c < GROUP ? channels - c : GROUP);
 }

@@ -1,12 +1,13 @@
-/* Convolution and its gradients, by oneDNN or by own loops (conv_own.h). Activations lie as the plan says. The weight lies as its gradient is produced;
- * a pass that wants it otherwise (or in bf16) rearranges it into its workspace first. A data gradient that something is added to is made a few rows
- * of the batch at a time, which are still in the caches when they are added. */
+/* Convolution and its gradients, by oneDNN or by own loops (conv_own.h). Activations lie as the plan says.
+ * The weight lies as its gradient is produced; a pass that wants it otherwise (or in bf16) rearranges it into
+ * its workspace first. A data gradient that something is added to is made a few rows of the batch at a time,
+ * which are still in the caches when they are added. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "kolo/error.h"
+#include "base/failure.h"
 #include "ops/cpu/conv_own.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/trial.h"
@@ -16,19 +17,21 @@ enum { X, W, Y, BIAS, SCRATCH };
 typedef struct conv {
     enum kolo_dnnl_pass pass;
     kolo_conv_own own;
-    bool x_bf16, widened;                  /* widened: bf16 outside, f32 inside */
-    kolo_dnnl_primitive *main, *reorder;   /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
-    int at[4];                             /* args of X, W, Y, BIAS; -1: not there */
-    size_t wide_at, scratch_at, workspace; /* in the workspace: the rearranged weight, widened x and y, scratch memory of both parts */
-    int64_t x_count, y_count;              /* elements, padding included */
-    int addend;                            /* arg of what is added to x; -1: nothing */
-    int64_t parts;                         /* of the batch; all above is for one of them. 1 without addend */
-    size_t part_at;                        /* in the workspace: a part of x before it is added */
+    bool x_bf16, widened; /* widened: bf16 outside, f32 inside */
+    /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
+    kolo_dnnl_primitive *main, *reorder;
+    int at[4]; /* args of X, W, Y, BIAS; -1: not there */
+    /* in the workspace: the rearranged weight, widened x and y, scratch memory of both parts */
+    size_t wide_at, scratch_at, workspace;
+    int64_t x_count, y_count; /* elements, padding included */
+    int addend;               /* arg of what is added to x; -1: nothing */
+    int64_t parts;            /* of the batch; all above is for one of them. 1 without addend */
+    size_t part_at;           /* in the workspace: a part of x before it is added */
     int threads;
     size_t bytes[KOLO_TRIAL_BUFFERS]; /* of X, W, Y, BIAS and the workspace */
 } conv;
 
-static void release(void *state)
+static void conv_release(void *state)
 {
     conv *c = state;
     if (!c) return;
@@ -37,10 +40,12 @@ static void release(void *state)
     free(c);
 }
 
-/* The weight is rearranged around the main part. pointer: X, W, Y, BIAS; arranged: it has been, for an earlier part */
+/* The weight is rearranged around the main part. pointer: X, W, Y, BIAS; arranged: it has
+ * been, for an earlier part */
 static int execute_main(const conv *c, void *const *pointer, void *workspace, bool arranged)
 {
-    void *inner[4] = {pointer[X], pointer[W], pointer[Y], pointer[BIAS]}, *scratch = (char *)workspace + c->scratch_at;
+    void *inner[4] = {pointer[X], pointer[W], pointer[Y], pointer[BIAS]},
+         *scratch = (char *)workspace + c->scratch_at;
     if (!c->reorder) return kolo_dnnl_run(c->main, inner, scratch);
     inner[W] = workspace;
     if (c->pass == KOLO_DNNL_WEIGHT) {
@@ -78,14 +83,16 @@ static int execute_parts(const conv *c, void *const *pointer, const char *other,
     for (int64_t i = 0; i < c->parts; i++) {
         void *part[4] = {(char *)workspace + c->part_at, pointer[W], (char *)pointer[Y] + i * y_bytes, NULL};
         KOLO_TRY(execute(c, part, workspace, i > 0));
-        kolo_cpu_sum((char *)pointer[X] + i * x_bytes, other + i * x_bytes, part[X], c->x_count, bf16, c->threads);
+        kolo_cpu_sum((char *)pointer[X] + i * x_bytes, other + i * x_bytes, part[X], c->x_count, bf16,
+                     c->threads);
     }
     return 0;
 }
 
-/* ---- what is asked ------------------------------------------------------------------------------------------------- */
+/* ---- what is asked ------------------------------------------------------------------------------------- */
 
-/* The tensors of a convolution or of one of its gradients, by their part in it. Of a gradient that is added, x and y of some rows of the batch. */
+/* The tensors of a convolution or of one of its gradients, by their part in it. Of a gradient that is added,
+ * x and y of some rows of the batch. */
 typedef struct parts {
     enum kolo_dnnl_pass pass;
     kolo_tensor x, w, y;
@@ -144,7 +151,8 @@ static int weight_dims(const parts *p, int64_t groups, int64_t dim[5])
     return 5 - skip;
 }
 
-/* A block of 8 or 16 that is also the number of channels may be taken as either layout; the other tensor decides. */
+/* A block of 8 or 16 that is also the number of channels may be taken as either layout; the
+ * other tensor decides. */
 static bool blocked(const parts *p)
 {
     int64_t bx = p->lx.block, by = p->ly.block;
@@ -153,14 +161,16 @@ static bool blocked(const parts *p)
     return (by == 8 || by == 16) && (bx == by || bx == 1);
 }
 
-static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, enum kolo_dtype dtype, const kolo_layout *l, bool blocks)
+static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, enum kolo_dtype dtype,
+                                      const kolo_layout *l, bool blocks)
 {
     bool block = blocks && (l->block == 8 || l->block == 16);
     return kolo_dnnl_map(d, dtype, t->dim, l->block, l->block != 1 && !block);
 }
 
 /* dtype: of the activations inside the primitive */
-static int conv_spec(const kolo_kernel_request *r, const parts *p, bool winograd, enum kolo_dtype dtype, kolo_dnnl_conv *c)
+static int conv_spec(const kolo_kernel_request *r, const parts *p, bool winograd, enum kolo_dtype dtype,
+                     kolo_dnnl_conv *c)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     const kolo_attributes *a = &r->node->a;
@@ -175,7 +185,7 @@ static int conv_spec(const kolo_kernel_request *r, const parts *p, bool winograd
     memcpy(c->stride, a->stride, sizeof c->stride);
     memcpy(c->pad, a->pad, sizeof c->pad);
     memcpy(c->dilation, a->dilation, sizeof c->dilation);
-    return c->x && c->y && c->w && (c->bias || !p->bias) ? 0 : KOLO_ECONFIG;
+    return c->x && c->y && c->w && (c->bias || !p->bias) ? 0 : kolo_error_status();
 }
 
 /* How the parameter (or its gradient) lies. */
@@ -186,19 +196,24 @@ static const kolo_dnnl_desc *param_desc(const kolo_kernel_request *r, const part
     return p->lw.opaque ? p->lw.opaque : kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------------------------- */
+/* ---- candidates ---------------------------------------------------------------------------------------- */
 
-/* own: which own loops; keep: the weight stays as the parameter lies; wide: bf16 tensors are computed with in f32, which is faster on
- * CPUs whose bf16 instructions are slow. The first that is available is the rule's. */
+/* own: which own loops; keep: the weight stays as the parameter lies; wide: bf16 tensors are computed with in
+ * f32, which is faster on CPUs whose bf16 instructions are slow. The first that is available is the
+ * rule's. */
 typedef struct candidate {
     const char *name;
     enum kolo_conv_own_kind own;
     bool winograd, keep, wide;
 } candidate;
-static const candidate candidates[] = {{"small", KOLO_CONV_SMALL, false, false, false},     {"depthwise", KOLO_CONV_DEPTHWISE, false, false, false},
-                                       {"direct", KOLO_CONV_LIBRARY, false, false, false},  {"direct in place", KOLO_CONV_LIBRARY, false, true, false},
-                                       {"winograd", KOLO_CONV_LIBRARY, true, false, false}, {"winograd in place", KOLO_CONV_LIBRARY, true, true, false},
-                                       {"widened", KOLO_CONV_LIBRARY, false, true, true},   {"widened winograd", KOLO_CONV_LIBRARY, true, true, true}};
+static const candidate candidates[] = {{"small", KOLO_CONV_SMALL, false, false, false},
+                                       {"depthwise", KOLO_CONV_DEPTHWISE, false, false, false},
+                                       {"direct", KOLO_CONV_LIBRARY, false, false, false},
+                                       {"direct in place", KOLO_CONV_LIBRARY, false, true, false},
+                                       {"winograd", KOLO_CONV_LIBRARY, true, false, false},
+                                       {"winograd in place", KOLO_CONV_LIBRARY, true, true, false},
+                                       {"widened", KOLO_CONV_LIBRARY, false, true, true},
+                                       {"widened winograd", KOLO_CONV_LIBRARY, true, true, true}};
 #define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))
 
 static size_t bias_bytes(const parts *p) { return p->bias ? (size_t)p->bias->dim[0] * sizeof(float) : 0; }
@@ -208,7 +223,7 @@ static kolo_conv_shape shape_of(const kolo_kernel_request *r, const parts *p)
     return (kolo_conv_shape){p->pass, &p->x, &p->w, &p->y, &p->lx, &p->ly, &r->node->a, r->backend->threads};
 }
 
-static void describe(conv *c, const kolo_kernel_request *r, const parts *p)
+static void conv_describe(conv *c, const kolo_kernel_request *r, const parts *p)
 {
     c->pass = p->pass;
     c->addend = p->addend < 0 ? -1 : kolo_op_addend(r->node->op);
@@ -220,7 +235,7 @@ static void describe(conv *c, const kolo_kernel_request *r, const parts *p)
 }
 
 /* Its workspace is known: what a trial gives it, and the place of a part. */
-static void finish(conv *c, const parts *p, const kolo_dnnl_desc *param)
+static void conv_finish(conv *c, const parts *p, const kolo_dnnl_desc *param)
 {
     size_t bytes[] = {p->lx.bytes, kolo_dnnl_bytes(param), p->ly.bytes, bias_bytes(p), c->workspace};
     memcpy(c->bytes, bytes, sizeof bytes);
@@ -230,24 +245,28 @@ static void finish(conv *c, const parts *p, const kolo_dnnl_desc *param)
 }
 
 /* Own loops want the weight as it is in the file: row-major. */
-static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_conv_own_kind kind, const kolo_dnnl_desc *param, conv **out)
+static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_conv_own_kind kind,
+                     const kolo_dnnl_desc *param, conv **out)
 {
     int64_t dim[5];
     kolo_conv_shape shape = shape_of(r, p);
     kolo_conv_own own = {0};
     int rank = weight_dims(p, r->node->a.groups, dim);
-    if (!kolo_conv_own_fits(&shape, kind, &own) || param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim)) return 1;
+    if (!kolo_conv_own_fits(&shape, kind, &own) ||
+        param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim))
+        return 1;
     conv *c = *out = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
-    describe(c, r, p);
+    if (!c) return KOLO_ENOMEM;
+    conv_describe(c, r, p);
     c->own = own;
     c->workspace = kolo_conv_own_bytes(&own);
-    finish(c, p, param);
+    conv_finish(c, p, param);
     return 0;
 }
 
 /* The primitive, what rearranges its weight, and their places in the workspace. */
-static int build_main(const kolo_kernel_request *r, const kolo_dnnl_conv *spec, const kolo_dnnl_desc *param, conv *c)
+static int build_main(const kolo_kernel_request *r, const kolo_dnnl_conv *spec, const kolo_dnnl_desc *param,
+                      conv *c)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     int rc = kolo_dnnl_make_conv(d, spec, &c->main);
@@ -258,7 +277,8 @@ static int build_main(const kolo_kernel_request *r, const kolo_dnnl_conv *spec, 
         else KOLO_TRY(kolo_dnnl_make_reorder(d, param, w, &c->reorder));
         c->wide_at = kolo_round_up(kolo_dnnl_bytes(w), KOLO_ALIGN);
     }
-    size_t wide = c->widened ? kolo_round_up((size_t)c->x_count, 16) + kolo_round_up((size_t)c->y_count, 16) : 0;
+    size_t wide =
+        c->widened ? kolo_round_up((size_t)c->x_count, 16) + kolo_round_up((size_t)c->y_count, 16) : 0;
     size_t scratch = kolo_dnnl_scratch(c->main), other = c->reorder ? kolo_dnnl_scratch(c->reorder) : 0;
     c->scratch_at = c->wide_at + wide * sizeof(float);
     c->workspace = c->scratch_at + (scratch > other ? scratch : other);
@@ -266,28 +286,29 @@ static int build_main(const kolo_kernel_request *r, const kolo_dnnl_conv *spec, 
 }
 
 /* 0; 1: not available, or the same as an earlier candidate; negative: error */
-static int build(const kolo_kernel_request *r, const candidate *choice, conv **out)
+static int conv_build(const kolo_kernel_request *r, const candidate *choice, conv **out)
 {
     parts p = parts_of(r);
     kolo_dnnl_conv spec;
     const kolo_dnnl_desc *param = param_desc(r, &p);
     const bool half = p.x.dtype == KOLO_BF16;
     *out = NULL;
-    if (!param) return KOLO_ECONFIG;
+    if (!param) return kolo_error_status();
     if (choice->own) return build_own(r, &p, choice->own, param, out);
-    if (choice->wide != half && (choice->wide || (choice->keep && half && p.pass != KOLO_DNNL_WEIGHT))) return 1;
+    if (choice->wide != half && (choice->wide || (choice->keep && half && p.pass != KOLO_DNNL_WEIGHT)))
+        return 1;
     KOLO_TRY(conv_spec(r, &p, choice->winograd, choice->wide ? KOLO_F32 : p.x.dtype, &spec));
     if (choice->keep && !choice->wide) spec.w = param;
     conv *c = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
-    describe(c, r, &p);
+    if (!c) return KOLO_ENOMEM;
+    conv_describe(c, r, &p);
     c->widened = choice->wide;
     int rc = build_main(r, &spec, param, c);
     if (rc) {
-        release(c);
+        conv_release(c);
         return rc;
     }
-    finish(c, &p, param);
+    conv_finish(c, &p, param);
     *out = c;
     return 0;
 }
@@ -321,14 +342,17 @@ static void shape_text(const kolo_kernel_request *r, const parts *p, char *text,
 {
     const int64_t *x = p->x.dim, *w = p->w.dim;
     const kolo_attributes *a = &r->node->a;
-    snprintf(text, size, "%s%s %s x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld b %ld %ld%s%s", kolo_op_table[r->node->op].name,
-             r->backend->direct ? " direct" : "", kolo_dtype_name(p->x.dtype), (long)x[0], (long)x[1], (long)x[2], (long)x[3], (long)w[0], (long)w[1],
-             (long)w[2], (long)w[3], (long)a->stride[0], (long)a->stride[1], (long)a->pad[0], (long)a->pad[1], (long)a->dilation[0], (long)a->dilation[1],
-             (long)a->groups, (long)p->lx.block, (long)p->ly.block, p->bias ? " bias" : "", p->count > 1 ? " part" : "");
+    snprintf(text, size,
+             "%s%s %s x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld b %ld %ld%s%s",
+             kolo_op_table[r->node->op].name, r->backend->direct ? " direct" : "",
+             kolo_dtype_name(p->x.dtype), (long)x[0], (long)x[1], (long)x[2], (long)x[3], (long)w[0],
+             (long)w[1], (long)w[2], (long)w[3], (long)a->stride[0], (long)a->stride[1], (long)a->pad[0],
+             (long)a->pad[1], (long)a->dilation[0], (long)a->dilation[1], (long)a->groups, (long)p->lx.block,
+             (long)p->ly.block, p->bias ? " bias" : "", p->count > 1 ? " part" : "");
 }
 
 /* The fastest by the clock, or the first. */
-static int choose(const kolo_kernel_request *r, conv *made[CANDIDATES], bool clock, int *best)
+static int conv_choose(const kolo_kernel_request *r, conv *made[CANDIDATES], bool clock, int *best)
 {
     double least = 0;
     *best = -1;
@@ -354,11 +378,12 @@ static int build_all(const kolo_kernel_request *r, conv *made[CANDIDATES], int *
     *count = 0;
     for (int i = 0; i < CANDIDATES; i++) {
         if (candidates[i].winograd && r->backend->direct) continue;
-        int rc = build(r, &candidates[i], &made[i]);
+        int rc = conv_build(r, &candidates[i], &made[i]);
         if (rc < 0) return rc;
-        bool same = rc == 0 && candidates[i].keep && !candidates[i].wide && made[i - 1] && !made[i - 1]->reorder;
+        bool same =
+            rc == 0 && candidates[i].keep && !candidates[i].wide && made[i - 1] && !made[i - 1]->reorder;
         if (same) {
-            release(made[i]);
+            conv_release(made[i]);
             made[i] = NULL;
         }
         *count += made[i] != NULL;
@@ -369,23 +394,23 @@ static int build_all(const kolo_kernel_request *r, conv *made[CANDIDATES], int *
 static int select_by_rule(const kolo_kernel_request *r, conv **out)
 {
     for (int i = 0; i < CANDIDATES; i++) {
-        int rc = build(r, &candidates[i], out);
+        int rc = conv_build(r, &candidates[i], out);
         if (rc <= 0) return rc;
     }
     conv *none[CANDIDATES] = {NULL};
     int best;
-    return choose(r, none, false, &best);
+    return conv_choose(r, none, false, &best);
 }
 
 static int select_by_clock(const kolo_kernel_request *r, const char *key, conv **out)
 {
     conv *made[CANDIDATES] = {NULL};
     int count, best = -1, rc = build_all(r, made, &count);
-    if (rc >= 0) rc = choose(r, made, count > 1, &best);
+    if (rc >= 0) rc = conv_choose(r, made, count > 1, &best);
     if (rc >= 0 && count > 1) rc = kolo_choices_add(&r->backend->choices, key, candidates[best].name);
     for (int i = 0; i < CANDIDATES; i++) {
         if (i == best && rc >= 0) *out = made[i];
-        else release(made[i]);
+        else conv_release(made[i]);
     }
     return rc;
 }
@@ -399,7 +424,7 @@ static int select_conv(const kolo_kernel_request *r, conv **out)
     const char *known = r->backend->deterministic ? NULL : kolo_choices_find(&r->backend->choices, key);
     for (int i = 0; known && i < CANDIDATES; i++)
         if (!strcmp(known, candidates[i].name)) {
-            int rc = build(r, &candidates[i], out);
+            int rc = conv_build(r, &candidates[i], out);
             if (rc <= 0) return rc;
         }
     if (r->backend->deterministic || r->backend->choices.given) return select_by_rule(r, out);
@@ -413,36 +438,43 @@ double kolo_cpu_conv_seconds(const kolo_kernel_request *r)
     if (rc < 0) return rc;
     double s = seconds_of(c, 0);
     if (s > 0) s *= (double)c->parts;
-    release(c);
+    conv_release(c);
     return s;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------------------- */
 
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int conv_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     (void)step;
     (void)slot;
     const conv *c = k->state;
     void *pointer[4];
     for (int i = 0; i < 4; i++) pointer[i] = c->at[i] >= 0 ? args[c->at[i]] : NULL;
-    return c->addend < 0 ? execute(c, pointer, workspace, false) : execute_parts(c, pointer, args[c->addend], workspace);
+    return c->addend < 0 ? execute(c, pointer, workspace, false)
+                         : execute_parts(c, pointer, args[c->addend], workspace);
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int conv_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     conv *c = NULL;
     KOLO_TRY(select_conv(r, &c));
     const kolo_node *n = r->node;
     int forward[4] = {0, 1, n->n_in, n->n_in > 2 && n->in[2] >= 0 ? 2 : -1}, data[4] = {n->n_in, 1, 0, -1};
     int weight[4] = {0, 2, 1, n->n_out > 1 && n->out[1] >= 0 ? 3 : -1};
-    memcpy(c->at, c->pass == KOLO_DNNL_FORWARD ? forward : c->pass == KOLO_DNNL_DATA ? data : weight, sizeof c->at);
+    memcpy(c->at,
+           c->pass == KOLO_DNNL_FORWARD ? forward
+           : c->pass == KOLO_DNNL_DATA  ? data
+                                        : weight,
+           sizeof c->at);
     k->state = c;
-    k->release = release;
-    k->run = run;
+    k->release = conv_release;
+    k->run = conv_run;
     k->workspace = c->workspace;
     if (c->own.kind) snprintf(k->name, sizeof k->name, "%s", kolo_conv_own_name(c->own.kind));
-    else snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "", c->widened ? ", widened" : "");
+    else
+        snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main),
+                 c->reorder ? " + weight reorder" : "", c->widened ? ", widened" : "");
     if (c->addend >= 0) strncat(k->name, ", added", sizeof k->name - strlen(k->name) - 1);
     return 0;
 }
@@ -466,12 +498,16 @@ static int choose_layout(const kolo_kernel_request *r, int param, kolo_layout *l
     if (kolo_dnnl_is_plain_memory(w)) w = kolo_dnnl_as(kolo_cpu_dnnl(r->backend), w, KOLO_F32);
     else w = kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
     kolo_dnnl_destroy(&primitive);
-    if (!w) return KOLO_ECONFIG;
-    layout[param] = (kolo_layout){.block = 1, .opaque = w, .hash = kolo_dnnl_hash(w), .bytes = kolo_dnnl_bytes(w)};
+    if (!w) return kolo_error_status();
+    layout[param] =
+        (kolo_layout){.block = 1, .opaque = w, .hash = kolo_dnnl_hash(w), .bytes = kolo_dnnl_bytes(w)};
     return 0;
 }
 
-static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout) { return choose_layout(r, r->node->in[1], layout); }
+static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout)
+{
+    return choose_layout(r, r->node->in[1], layout);
+}
 static int layout_gradient(const kolo_kernel_request *r, kolo_layout *layout)
 {
     int gradient = r->node->out[0], param = r->graph->tensor[gradient].of;
@@ -480,6 +516,6 @@ static int layout_gradient(const kolo_kernel_request *r, kolo_layout *layout)
     return 0;
 }
 
-const kolo_op_row kolo_cpu_conv = {layout_forward, prepare};
-const kolo_op_row kolo_cpu_conv_grad_data = {NULL, prepare};
-const kolo_op_row kolo_cpu_conv_grad_weight = {layout_gradient, prepare};
+const kolo_op_row kolo_cpu_conv = {layout_forward, conv_prepare};
+const kolo_op_row kolo_cpu_conv_grad_data = {NULL, conv_prepare};
+const kolo_op_row kolo_cpu_conv_grad_weight = {layout_gradient, conv_prepare};

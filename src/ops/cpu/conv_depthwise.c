@@ -7,9 +7,10 @@
 #include "ops/cpu/access.h"
 #include "ops/cpu/columns.h"
 
-enum { LANES = 16, TILE = 8, PARTS = 32 }; /* channels of a vector, pixels computed at once, most partial sums of a weight */
+/* channels of a vector, pixels computed at once, most partial sums of a weight */
+enum { LANES = 16, TILE = 8, PARTS = 32 };
 
-/* ---- rows of maps -------------------------------------------------------------------------------------------------- */
+/* ---- rows of maps -------------------------------------------------------------------------------------- */
 
 /* 16 channels of a map of one row of the batch: they lie in one block or in two, `lanes` in each. */
 typedef struct group {
@@ -22,8 +23,10 @@ typedef struct group {
 static group group_of(const kolo_view *v, const void *base, int64_t row, int64_t chunk)
 {
     group g = {.step = v->block, .bf16 = v->bf16};
-    for (int64_t c = chunk * LANES; c < (chunk + 1) * LANES && c < v->blocks * v->block; c += g.lanes[g.segments++]) {
-        int64_t block = c / v->block, lane = c % v->block, rest = v->block - lane, left = (chunk + 1) * LANES - c;
+    for (int64_t c = chunk * LANES; c < (chunk + 1) * LANES && c < v->blocks * v->block;
+         c += g.lanes[g.segments++]) {
+        int64_t block = c / v->block, lane = c % v->block, rest = v->block - lane,
+                left = (chunk + 1) * LANES - c;
         g.at[g.segments] = kolo_at(base, (row * v->blocks + block) * kolo_view_plane(v) + lane, v->bf16);
         g.lanes[g.segments] = (int)(rest < left ? rest : left);
     }
@@ -31,17 +34,20 @@ static group group_of(const kolo_view *v, const void *base, int64_t row, int64_t
 }
 
 /* Pixels first .. first + count - 1 of a group to `to`, whose pixels lie `spread` vectors apart. */
-KOLO_ALWAYS void load_pixels(float *to, const group *g, int64_t first, int64_t count, int64_t spread, bool bf16)
+KOLO_ALWAYS void load_pixels(float *to, const group *g, int64_t first, int64_t count, int64_t spread,
+                             bool bf16)
 {
     for (int s = 0, lane = 0; s < g->segments; lane += g->lanes[s++]) {
         const void *from = kolo_at(g->at[s], first * g->step, bf16);
         const int64_t step = g->step, n = g->lanes[s];
         if (n == LANES) {
-            for (int64_t i = 0; i < count; i++) kolo_load16((kolo_v16 *)(to + i * spread * LANES), from, i * step, bf16);
+            for (int64_t i = 0; i < count; i++)
+                kolo_load16((kolo_v16 *)(to + i * spread * LANES), from, i * step, bf16);
             continue;
         }
         for (int64_t i = 0; i < count; i++)
-            for (int64_t l = 0; l < n; l++) to[i * spread * LANES + lane + l] = kolo_load(from, i * step + l, bf16);
+            for (int64_t l = 0; l < n; l++)
+                to[i * spread * LANES + lane + l] = kolo_load(from, i * step + l, bf16);
     }
 }
 
@@ -57,7 +63,8 @@ KOLO_ALWAYS void store_pixels(const group *g, const float *from, int64_t first, 
             }
         else
             for (int64_t i = 0; i < count; i++)
-                for (int64_t l = 0; l < n; l++) kolo_store(to, i * step + l, from[i * LANES + lane + l], bf16);
+                for (int64_t l = 0; l < n; l++)
+                    kolo_store(to, i * step + l, from[i * LANES + lane + l], bf16);
     }
 }
 
@@ -65,13 +72,18 @@ KOLO_BODY load_body(float *to, const group *g, int64_t first, int64_t count, int
 {
     KOLO_FOR_TYPE(g->bf16, load_pixels(to, g, first, count, spread, bf16_));
 }
-KOLO_BODY store_body(const group *g, const float *from, int64_t first, int64_t count) { KOLO_FOR_TYPE(g->bf16, store_pixels(g, from, first, count, bf16_)); }
-KOLO_WIDE(load, (float *to, const group *g, int64_t first, int64_t count, int64_t spread), (to, g, first, count, spread))
+KOLO_BODY store_body(const group *g, const float *from, int64_t first, int64_t count)
+{
+    KOLO_FOR_TYPE(g->bf16, store_pixels(g, from, first, count, bf16_));
+}
+KOLO_WIDE(load, (float *to, const group *g, int64_t first, int64_t count, int64_t spread),
+          (to, g, first, count, spread))
 KOLO_WIDE(store, (const group *g, const float *from, int64_t first, int64_t count), (g, from, first, count))
 
-/* ---- one output row ------------------------------------------------------------------------------------------------ */
+/* ---- one output row ------------------------------------------------------------------------------------ */
 
-/* A pass as a convolution of `in` by rows; the gradient of the data is one of stride 1 over dy, spread by the stride. */
+/* A pass as a convolution of `in` by rows; the gradient of the data is one of stride 1 over dy,
+ * spread by the stride. */
 typedef struct pass {
     const kolo_view *in, *out;
     int64_t kernel[2], dilation[2], stride[2], pad[2], spread[2];
@@ -99,7 +111,8 @@ KOLO_ALWAYS void forward_row(const row_job *j, int64_t kw_count, int64_t stride,
             const float *x = j->row[kh] + tile * TILE * stride * LANES;
             for (int64_t kw = 0; kw < kw_count; kw++, w += LANES) {
                 const kolo_v16 weight = *(const kolo_v16 *)w;
-                for (int t = 0; t < TILE; t++) sum[t] += weight * *(const kolo_v16 *)(x + (t * stride + kw * dilation) * LANES);
+                for (int t = 0; t < TILE; t++)
+                    sum[t] += weight * *(const kolo_v16 *)(x + (t * stride + kw * dilation) * LANES);
             }
         }
         for (int t = 0; t < TILE; t++) *(kolo_v16 *)(j->out + (tile * TILE + t) * LANES) = sum[t];
@@ -116,8 +129,10 @@ KOLO_BODY forward_body(const row_job *j)
 }
 KOLO_WIDE(forward, (const row_job *j), (j))
 
-/* Taps kw .. kw + n - 1 of one row of the kernel, two pixels at a time; the sums of this row are added to those before. */
-KOLO_ALWAYS void weight_taps(const row_job *j, const float *x, float *out, int64_t n, int64_t stride, int64_t dilation)
+/* Taps kw .. kw + n - 1 of one row of the kernel, two pixels at a time; the sums of this row are
+ * added to those before. */
+KOLO_ALWAYS void weight_taps(const row_job *j, const float *x, float *out, int64_t n, int64_t stride,
+                             int64_t dilation)
 {
     kolo_v16 sum[2][7];
     for (int64_t k = 0; k < n; k++) sum[0][k] = sum[1][k] = (kolo_v16){0};
@@ -132,7 +147,8 @@ KOLO_ALWAYS void weight_taps(const row_job *j, const float *x, float *out, int64
 
 KOLO_ALWAYS void weight_row(const row_job *j, int64_t taps, int64_t stride, int64_t dilation)
 {
-    for (int64_t kh = 0; kh < j->kernel[0]; kh++) weight_taps(j, j->row[kh], j->out + kh * taps * LANES, taps, stride, dilation);
+    for (int64_t kh = 0; kh < j->kernel[0]; kh++)
+        weight_taps(j, j->row[kh], j->out + kh * taps * LANES, taps, stride, dilation);
 }
 
 KOLO_BODY weight_body(const row_job *j)
@@ -143,14 +159,16 @@ KOLO_BODY weight_body(const row_job *j)
     else if (unit && kw == 7) weight_row(j, 7, 1, 1);
     else
         for (int64_t kh = 0; kh < j->kernel[0]; kh++)
-            for (int64_t k = 0; k < kw; k++) weight_taps(j, j->row[kh] + k * j->dilation * LANES, j->out + (kh * kw + k) * LANES, 1, j->stride, 1);
+            for (int64_t k = 0; k < kw; k++)
+                weight_taps(j, j->row[kh] + k * j->dilation * LANES, j->out + (kh * kw + k) * LANES, 1,
+                            j->stride, 1);
     kolo_v16 sum = {0};
     for (int64_t i = 0; i < j->tiles * TILE; i++) sum += *(const kolo_v16 *)(j->dy + i * LANES);
     *(kolo_v16 *)(j->out + j->kernel[0] * kw * LANES) += sum;
 }
 KOLO_WIDE(weight, (const row_job *j), (j))
 
-/* ---- passes -------------------------------------------------------------------------------------------------------- */
+/* ---- passes -------------------------------------------------------------------------------------------- */
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -166,7 +184,8 @@ static pass pass_of(const kolo_conv_depthwise *s, bool data)
     }
     p.span = (p.kernel[0] - 1) * p.dilation[0] + 1;
     p.tiles = (p.out->width + TILE - 1) / TILE;
-    p.width = larger((p.tiles * TILE - 1) * p.stride[1] + (p.kernel[1] - 1) * p.dilation[1] + 1, p.pad[1] + (p.in->width - 1) * p.spread[1] + 1);
+    p.width = larger((p.tiles * TILE - 1) * p.stride[1] + (p.kernel[1] - 1) * p.dilation[1] + 1,
+                     p.pad[1] + (p.in->width - 1) * p.spread[1] + 1);
     p.chunks = (s->x.channels + LANES - 1) / LANES;
     p.taps = p.kernel[0] * p.kernel[1];
     return p;
@@ -177,7 +196,8 @@ bool kolo_conv_depthwise_fits(const kolo_conv_depthwise *s)
     for (int i = 0; i < 2; i++)
         if (s->dilation[i] * (s->kernel[i] - 1) < s->pad[i]) return false;
     int64_t b = s->x.block;
-    return s->kernel[0] <= 64 && s->x.channels == s->y.channels && b == s->y.block && b >= 8 && (b == 8 || b == 16 || b == s->x.channels);
+    return s->kernel[0] <= 64 && s->x.channels == s->y.channels && b == s->y.block && b >= 8 &&
+           (b == 8 || b == 16 || b == s->x.channels);
 }
 
 /* Rows of maps as a thread sees them: the ring, a row of zeros, one of dy or of the result. */
@@ -224,7 +244,8 @@ static row_job job_of(const pass *p, const rows *r)
 }
 
 /* w (C, taps) as [chunk][taps + 1][LANES], behind the taps the bias; flip: taps in reverse order. */
-static void spread_weights(const pass *p, float *to, const float *w, const float *bias, int64_t channels, bool flip)
+static void spread_weights(const pass *p, float *to, const float *w, const float *bias, int64_t channels,
+                           bool flip)
 {
     memset(to, 0, (size_t)(p->chunks * (p->taps + 1) * LANES) * sizeof *to);
     for (int64_t c = 0; c < channels; c++) {
@@ -236,7 +257,8 @@ static void spread_weights(const pass *p, float *to, const float *w, const float
 
 static int64_t weights_floats(const pass *p) { return p->chunks * (p->taps + 1) * LANES; }
 
-static void convolve(const pass *p, const void *in, const float *w, const float *bias, void *out, bool flip, float *space)
+static void convolve(const pass *p, const void *in, const float *w, const float *bias, void *out, bool flip,
+                     float *space)
 {
     const float *weights = space;
     spread_weights(p, space, w, bias, p->in->channels, flip);
@@ -261,13 +283,15 @@ static void convolve(const pass *p, const void *in, const float *w, const float 
     }
 }
 
-void kolo_conv_depthwise_forward(const kolo_conv_depthwise *s, const void *x, const float *w, const float *bias, void *y, void *workspace)
+void kolo_conv_depthwise_forward(const kolo_conv_depthwise *s, const void *x, const float *w,
+                                 const float *bias, void *y, void *workspace)
 {
     pass p = pass_of(s, false);
     convolve(&p, x, w, bias, y, false, workspace);
 }
 
-void kolo_conv_depthwise_data(const kolo_conv_depthwise *s, void *dx, const float *w, const void *dy, void *workspace)
+void kolo_conv_depthwise_data(const kolo_conv_depthwise *s, void *dx, const float *w, const void *dy,
+                              void *workspace)
 {
     pass p = pass_of(s, true);
     convolve(&p, dy, w, NULL, dx, true, workspace);
@@ -278,7 +302,8 @@ static int64_t rows_of_part(const pass *p) { return (p->in->rows + PARTS - 1) / 
 static int64_t parts_of(const pass *p) { return (p->in->rows + rows_of_part(p) - 1) / rows_of_part(p); }
 
 /* Sums of part `part`, chunk `chunk`: [taps + 1][LANES], behind the taps the bias. */
-static void sum_part(const pass *p, rows *r, const void *x, const void *dy, int64_t part, int64_t chunk, float *sums)
+static void sum_part(const pass *p, rows *r, const void *x, const void *dy, int64_t part, int64_t chunk,
+                     float *sums)
 {
     int64_t first = part * rows_of_part(p), end = first + rows_of_part(p);
     row_job j = job_of(p, r);
@@ -295,7 +320,8 @@ static void sum_part(const pass *p, rows *r, const void *x, const void *dy, int6
     }
 }
 
-void kolo_conv_depthwise_weight(const kolo_conv_depthwise *s, const void *x, float *dw, float *dbias, const void *dy, void *workspace)
+void kolo_conv_depthwise_weight(const kolo_conv_depthwise *s, const void *x, float *dw, float *dbias,
+                                const void *dy, void *workspace)
 {
     pass p = pass_of(s, false);
     int64_t parts = parts_of(&p), channels = s->x.channels, size = weights_floats(&p);
@@ -304,7 +330,8 @@ void kolo_conv_depthwise_weight(const kolo_conv_depthwise *s, const void *x, flo
     {
         rows r = rows_at(&p, space + omp_get_thread_num() * rows_floats(&p));
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < parts * p.chunks; t++) sum_part(&p, &r, x, dy, t / p.chunks, t % p.chunks, all + t * (p.taps + 1) * LANES);
+        for (int64_t t = 0; t < parts * p.chunks; t++)
+            sum_part(&p, &r, x, dy, t / p.chunks, t % p.chunks, all + t * (p.taps + 1) * LANES);
     }
     kolo_columns_fold(sums, all, parts, size, size, p.threads);
     for (int64_t c = 0; c < channels; c++) {

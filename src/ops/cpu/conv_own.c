@@ -6,8 +6,11 @@ static bool small_fits(const kolo_conv_shape *s, kolo_conv_small *small)
 {
     const kolo_attributes *a = s->a;
     const int64_t *x = s->x->dim, *y = s->y->dim;
-    *small = (kolo_conv_small){x[0], x[1], y[1], x[2], x[3], y[2], y[3], {a->kernel[0], a->kernel[1]}, {a->pad[0], a->pad[1]}, s->threads};
-    bool plain = (s->lx->block == 1 || x[1] == 1) && (s->ly->block == 1 || y[1] == 1) && s->x->dtype == KOLO_F32 && a->groups == 1;
+    *small = (kolo_conv_small){
+        x[0],      x[1], y[1], x[2], x[3], y[2], y[3], {a->kernel[0], a->kernel[1]}, {a->pad[0], a->pad[1]},
+        s->threads};
+    bool plain = (s->lx->block == 1 || x[1] == 1) && (s->ly->block == 1 || y[1] == 1) &&
+                 s->x->dtype == KOLO_F32 && a->groups == 1;
     bool unit = a->stride[0] == 1 && a->stride[1] == 1 && a->dilation[0] == 1 && a->dilation[1] == 1;
     return plain && unit && kolo_conv_small_fits(small);
 }
@@ -15,7 +18,8 @@ static bool small_fits(const kolo_conv_shape *s, kolo_conv_small *small)
 static bool depthwise_fits(const kolo_conv_shape *s, kolo_conv_depthwise *d)
 {
     const kolo_attributes *a = s->a;
-    *d = (kolo_conv_depthwise){.x = kolo_cpu_view(s->x, s->lx), .y = kolo_cpu_view(s->y, s->ly), .threads = s->threads};
+    *d = (kolo_conv_depthwise){
+        .x = kolo_cpu_view(s->x, s->lx), .y = kolo_cpu_view(s->y, s->ly), .threads = s->threads};
     memcpy(d->kernel, a->kernel, sizeof d->kernel);
     memcpy(d->stride, a->stride, sizeof d->stride);
     memcpy(d->pad, a->pad, sizeof d->pad);
@@ -42,7 +46,8 @@ enum { X, W, Y, BIAS };
 
 static void run_small(const kolo_conv_own *o, void *const *p, void *workspace)
 {
-    if (o->pass == KOLO_DNNL_FORWARD) kolo_conv_small_forward(&o->small, p[X], p[W], p[BIAS], p[Y], workspace);
+    if (o->pass == KOLO_DNNL_FORWARD)
+        kolo_conv_small_forward(&o->small, p[X], p[W], p[BIAS], p[Y], workspace);
     else if (o->pass == KOLO_DNNL_DATA) kolo_conv_small_data(&o->small, p[X], p[W], p[Y], workspace);
     else kolo_conv_small_weight(&o->small, p[X], p[W], p[BIAS], p[Y], workspace);
 }
@@ -50,9 +55,13 @@ static void run_small(const kolo_conv_own *o, void *const *p, void *workspace)
 void kolo_conv_own_run(const kolo_conv_own *o, void *const p[4], void *workspace)
 {
     if (o->kind == KOLO_CONV_SMALL) run_small(o, p, workspace);
-    else if (o->pass == KOLO_DNNL_FORWARD) kolo_conv_depthwise_forward(&o->depthwise, p[X], p[W], p[BIAS], p[Y], workspace);
+    else if (o->pass == KOLO_DNNL_FORWARD)
+        kolo_conv_depthwise_forward(&o->depthwise, p[X], p[W], p[BIAS], p[Y], workspace);
     else if (o->pass == KOLO_DNNL_DATA) kolo_conv_depthwise_data(&o->depthwise, p[X], p[W], p[Y], workspace);
     else kolo_conv_depthwise_weight(&o->depthwise, p[X], p[W], p[BIAS], p[Y], workspace);
 }
 
-const char *kolo_conv_own_name(enum kolo_conv_own_kind kind) { return kind == KOLO_CONV_SMALL ? "own small" : "own depthwise"; }
+const char *kolo_conv_own_name(enum kolo_conv_own_kind kind)
+{
+    return kind == KOLO_CONV_SMALL ? "own small" : "own depthwise";
+}

@@ -1,4 +1,5 @@
-/* The convolutions that own loops compute better than a library: of few channels (conv_small.h), and depthwise ones (conv_depthwise.h). */
+/* The convolutions that own loops compute better than a library: of few channels (conv_small.h), and
+ * depthwise ones (conv_depthwise.h). */
 #ifndef KOLO_OPS_CPU_CONV_OWN_H
 #define KOLO_OPS_CPU_CONV_OWN_H
 
@@ -15,8 +16,8 @@ typedef struct kolo_conv_own {
     };
 } kolo_conv_own;
 
-/* A convolution of x by w to y, or one of its gradients; the weight lies plainly. Whether loops of this kind are for it, and *own, which knows all
- * they need. */
+/* A convolution of x by w to y, or one of its gradients; the weight lies plainly. Whether loops of this kind
+ * are for it, and *own, which knows all they need. */
 typedef struct kolo_conv_shape {
     enum kolo_dnnl_pass pass;
     const kolo_tensor *x, *w, *y;

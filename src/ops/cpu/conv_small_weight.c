@@ -1,5 +1,6 @@
-/* The gradient of the weight of a small convolution: sums over samples and pixels of dy x. Two ways to fill a vector: with pixels of
- * a row of dy, or with sixteen outputs of one pixel; the shape decides which wastes fewer lanes. */
+/* The gradient of the weight of a small convolution: sums over samples and pixels of dy x. Two ways to
+ * fill a vector: with pixels of a row of dy, or with sixteen outputs of one pixel; the shape decides
+ * which wastes fewer lanes. */
 #include <omp.h>
 #include <string.h>
 
@@ -14,9 +15,10 @@ typedef struct product {
     bool by_outputs;                        /* dy as [pixel][16 outputs] */
 } product;
 
-/* ---- vectors of pixels: lane[(o, c, kh, kw)][16] --------------------------------------------------------------------- */
+/* ---- vectors of pixels: lane[(o, c, kh, kw)][16] ------------------------------------------------------- */
 
-KOLO_ALWAYS void row_taps(const product *p, const float *x, const float *dy, float *lane, int outputs, int taps, int64_t out_step)
+KOLO_ALWAYS void row_taps(const product *p, const float *x, const float *dy, float *lane, int outputs,
+                          int taps, int64_t out_step)
 {
     kolo_v16 acc[4][KOLO_SMALL_KERNEL];
     for (int o = 0; o < outputs; o++)
@@ -24,7 +26,8 @@ KOLO_ALWAYS void row_taps(const product *p, const float *x, const float *dy, flo
     for (int64_t i = 0; i < p->height; i++)
         for (int64_t j = 0; j < p->width; j += LANES) {
             kolo_v16 d[4];
-            for (int o = 0; o < outputs; o++) d[o] = *(const kolo_v16 *)(dy + o * p->dy.plane + i * p->dy.stride + j);
+            for (int o = 0; o < outputs; o++)
+                d[o] = *(const kolo_v16 *)(dy + o * p->dy.plane + i * p->dy.stride + j);
             for (int k = 0; k < taps; k++) {
                 const kolo_v16 v = *(const kolo_v16 *)(x + i * p->x.stride + j + k);
                 for (int o = 0; o < outputs; o++) acc[o][k] += v * d[o];
@@ -45,7 +48,8 @@ KOLO_ALWAYS void row_taps(const product *p, const float *x, const float *dy, flo
     default: call(7); break; \
     }
 
-KOLO_ALWAYS void row_outputs(const product *p, const float *x, const float *dy, float *lane, int outputs, int64_t out_step){
+KOLO_ALWAYS void row_outputs(const product *p, const float *x, const float *dy, float *lane, int outputs,
+                             int64_t out_step){
 #define CALL(n) row_taps(p, x, dy, lane, outputs, n, out_step)
     FOR_TAPS(p->kw, CALL)
 #undef CALL
@@ -61,7 +65,8 @@ KOLO_BODY by_rows_body(const product *p, const float *x, const float *dy, float 
                 float *to = lane + o * out_step + (c * p->kh + kh) * row;
                 if (p->out - o >= 4) row_outputs(p, xr, d, to, 4, out_step);
                 else
-                    for (int64_t k = o; k < p->out; k++, d += p->dy.plane, to += out_step) row_outputs(p, xr, d, to, 1, out_step);
+                    for (int64_t k = o; k < p->out; k++, d += p->dy.plane, to += out_step)
+                        row_outputs(p, xr, d, to, 1, out_step);
             }
 }
 KOLO_WIDE(by_rows, (const product *p, const float *x, const float *dy, float *lane), (p, x, dy, lane))
@@ -77,9 +82,10 @@ KOLO_BODY fold_rows_body(const float *lane, float *sum, int64_t n)
 }
 KOLO_WIDE(fold_rows, (const float *lane, float *sum, int64_t n), (lane, sum, n))
 
-/* ---- vectors of outputs: lane[(16 outputs), c, kh, kw][16] ------------------------------------------------------------- */
+/* ---- vectors of outputs: lane[(16 outputs), c, kh, kw][16] --------------------------------------------- */
 
-KOLO_ALWAYS void output_taps(const product *p, const float *x, const float *dy, float *lane, int high, int taps)
+KOLO_ALWAYS void output_taps(const product *p, const float *x, const float *dy, float *lane, int high,
+                             int taps)
 {
     kolo_v16 acc[3][KOLO_SMALL_KERNEL];
     for (int h = 0; h < high; h++)
@@ -123,10 +129,11 @@ static void gather_outputs(const product *p, float *to, const float *dy)
 {
     int64_t pixels = p->height * p->width;
     for (int64_t o = 0; o < p->out; o++)
-        for (int64_t i = 0; i < pixels; i++) to[(o / LANES * pixels + i) * LANES + o % LANES] = dy[o * pixels + i];
+        for (int64_t i = 0; i < pixels; i++)
+            to[(o / LANES * pixels + i) * LANES + o % LANES] = dy[o * pixels + i];
 }
 
-/* ---- all -------------------------------------------------------------------------------------------------------------- */
+/* ---- all ----------------------------------------------------------------------------------------------- */
 
 KOLO_BODY total_body(const float *x, int64_t n, float *sum)
 {
@@ -139,7 +146,12 @@ KOLO_WIDE(total, (const float *x, int64_t n, float *sum), (x, n, sum))
 
 static product product_of(const kolo_conv_small *s)
 {
-    product p = {.in = s->in, .out = s->out, .height = s->out_height, .width = s->out_width, .kh = s->kernel[0], .kw = s->kernel[1]};
+    product p = {.in = s->in,
+                 .out = s->out,
+                 .height = s->out_height,
+                 .width = s->out_width,
+                 .kh = s->kernel[0],
+                 .kw = s->kernel[1]};
     p.x = kolo_border(s->in, s->out_height + s->kernel[0] - 1, kolo_round16(s->out_width) + s->kernel[1]);
     p.dy = kolo_border(s->out, s->out_height, s->out_width);
     int64_t rows = s->out * kolo_round16(s->out_width), outputs = kolo_round16(s->out) * s->out_width;
@@ -148,9 +160,18 @@ static product product_of(const kolo_conv_small *s)
 }
 
 static int64_t taps_of(const product *p) { return p->in * p->kh * p->kw; }
-static int64_t lanes_floats(const product *p) { return (p->by_outputs ? kolo_round16(p->out) : p->out * LANES) * taps_of(p); }
-static int64_t dy_floats(const product *p) { return p->by_outputs ? kolo_round16(p->out) * p->height * p->width : kolo_bordered_floats(&p->dy); }
-static int64_t thread_floats(const product *p) { return kolo_bordered_floats(&p->x) + dy_floats(p) + lanes_floats(p); }
+static int64_t lanes_floats(const product *p)
+{
+    return (p->by_outputs ? kolo_round16(p->out) : p->out * LANES) * taps_of(p);
+}
+static int64_t dy_floats(const product *p)
+{
+    return p->by_outputs ? kolo_round16(p->out) * p->height * p->width : kolo_bordered_floats(&p->dy);
+}
+static int64_t thread_floats(const product *p)
+{
+    return kolo_bordered_floats(&p->x) + dy_floats(p) + lanes_floats(p);
+}
 static int64_t group_floats(const product *p) { return kolo_round16(p->out * taps_of(p) + p->out); }
 
 static void fold_lanes(const product *p, const float *lane, float *sum)
@@ -158,19 +179,24 @@ static void fold_lanes(const product *p, const float *lane, float *sum)
     int64_t taps = taps_of(p);
     if (!p->by_outputs) fold_rows(lane, sum, p->out * taps);
     for (int64_t o = 0; p->by_outputs && o < p->out; o++)
-        for (int64_t i = 0; i < taps; i++) sum[o * taps + i] = lane[(o / LANES * taps + i) * LANES + o % LANES];
+        for (int64_t i = 0; i < taps; i++)
+            sum[o * taps + i] = lane[(o / LANES * taps + i) * LANES + o % LANES];
 }
 
-/* Samples [begin, end): their part of dw into sum, of dbias behind it. own: this thread's space, zeroed once. */
-static void multiply_group(const kolo_conv_small *s, const product *p, const float *x, const float *dy, int64_t begin, int64_t end, float *own, float *sum)
+/* Samples [begin, end): their part of dw into sum, of dbias behind it. own: this thread's space, zeroed
+ * once. */
+static void multiply_group(const kolo_conv_small *s, const product *p, const float *x, const float *dy,
+                           int64_t begin, int64_t end, float *own, float *sum)
 {
-    float *xs = own, *ds = xs + kolo_bordered_floats(&p->x), *lane = ds + dy_floats(p), *bias = sum + p->out * taps_of(p);
+    float *xs = own, *ds = xs + kolo_bordered_floats(&p->x), *lane = ds + dy_floats(p),
+          *bias = sum + p->out * taps_of(p);
     int64_t pixels = p->height * p->width;
     memset(lane, 0, (size_t)lanes_floats(p) * sizeof *lane);
     memset(bias, 0, (size_t)p->out * sizeof *bias);
     for (int64_t n = begin; n < end; n++) {
         const float *d = dy + n * p->out * pixels;
-        kolo_bordered_copy(&p->x, xs, x + n * s->in * s->height * s->width, s->height, s->width, s->pad[0], s->pad[1]);
+        kolo_bordered_copy(&p->x, xs, x + n * s->in * s->height * s->width, s->height, s->width, s->pad[0],
+                           s->pad[1]);
         if (p->by_outputs) {
             gather_outputs(p, ds, d);
             by_outputs(p, xs, ds, lane);
@@ -187,7 +213,8 @@ static void multiply_group(const kolo_conv_small *s, const product *p, const flo
     fold_lanes(p, lane, sum);
 }
 
-void kolo_conv_small_weight(const kolo_conv_small *s, const float *x, float *dw, float *dbias, const float *dy, void *workspace)
+void kolo_conv_small_weight(const kolo_conv_small *s, const float *x, float *dw, float *dbias,
+                            const float *dy, void *workspace)
 {
     product p = product_of(s);
     int64_t each = group_floats(&p), size = thread_floats(&p), weights = p.out * taps_of(&p);
@@ -198,7 +225,8 @@ void kolo_conv_small_weight(const kolo_conv_small *s, const float *x, float *dw,
         memset(own, 0, (size_t)(kolo_bordered_floats(&p.x) + dy_floats(&p)) * sizeof *own);
 #pragma omp for schedule(static)
         for (int64_t g = 0; g < GROUPS; g++) /* fixed groups: the sum does not depend on the threads */
-            multiply_group(s, &p, x, dy, s->rows * g / GROUPS, s->rows * (g + 1) / GROUPS, own, sums + g * each);
+            multiply_group(s, &p, x, dy, s->rows * g / GROUPS, s->rows * (g + 1) / GROUPS, own,
+                           sums + g * each);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < weights + p.out; i++) {
             float t = 0;

@@ -1,11 +1,11 @@
-/* Cosines between rows of x and of w, and their gradients: products, by oneDNN, of rows that are divided by their lengths. In f32,
- * whatever x is. With u = x / |x|: dx = (du - u (u . du)) / |x|. */
+/* Cosines between rows of x and of w, and their gradients: products, by oneDNN, of rows that are divided by
+ * their lengths. In f32, whatever x is. With u = x / |x|: dx = (du - u (u . du)) / |x|. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "kolo/error.h"
+#include "base/failure.h"
 #include "ops/cpu/access.h"
 #include "ops/cpu/cpu.h"
 
@@ -17,7 +17,7 @@ typedef struct cosine {
     int threads;
 } cosine;
 
-static void release(void *state)
+static void cosine_release(void *state)
 {
     cosine *c = state;
     if (!c) return;
@@ -37,7 +37,10 @@ KOLO_ALWAYS void unit_loop(float *u, const void *x, int64_t n, float *length, bo
     for (int64_t i = 0; i < n; i++) u[i] = kolo_load(x, i, bf16) * inverse;
     *length = inverse;
 }
-KOLO_BODY unit_body(float *u, const void *x, int64_t n, float *inverse, bool bf16) { KOLO_FOR_TYPE(bf16, unit_loop(u, x, n, inverse, bf16_)); }
+KOLO_BODY unit_body(float *u, const void *x, int64_t n, float *inverse, bool bf16)
+{
+    KOLO_FOR_TYPE(bf16, unit_loop(u, x, n, inverse, bf16_));
+}
 KOLO_WIDE(unit, (float *u, const void *x, int64_t n, float *inverse, bool bf16), (u, x, n, inverse, bf16))
 
 KOLO_ALWAYS void across_loop(void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16)
@@ -53,23 +56,29 @@ KOLO_BODY across_body(void *dx, const float *du, const float *u, int64_t n, floa
 {
     KOLO_FOR_TYPE(bf16, across_loop(dx, du, u, n, inverse, bf16_));
 }
-KOLO_WIDE(across, (void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16), (dx, du, u, n, inverse, bf16))
+KOLO_WIDE(across, (void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16),
+          (dx, du, u, n, inverse, bf16))
 
 static void units(const cosine *c, float *u, const void *x, int64_t rows, float *inverse, bool bf16)
 {
 #pragma omp parallel for schedule(static) num_threads(c->threads)
-    for (int64_t n = 0; n < rows; n++) unit(u + n * c->width, kolo_at(x, n * c->width, bf16), c->width, inverse + n, bf16);
+    for (int64_t n = 0; n < rows; n++)
+        unit(u + n * c->width, kolo_at(x, n * c->width, bf16), c->width, inverse + n, bf16);
 }
 
-static void all_across(const cosine *c, void *dx, const float *du, const float *u, int64_t rows, const float *inverse, bool bf16)
+static void all_across(const cosine *c, void *dx, const float *du, const float *u, int64_t rows,
+                       const float *inverse, bool bf16)
 {
 #pragma omp parallel for schedule(static) num_threads(c->threads)
-    for (int64_t n = 0; n < rows; n++) across(kolo_at_out(dx, n * c->width, bf16), du + n * c->width, u + n * c->width, c->width, inverse[n], bf16);
+    for (int64_t n = 0; n < rows; n++)
+        across(kolo_at_out(dx, n * c->width, bf16), du + n * c->width, u + n * c->width, c->width, inverse[n],
+               bf16);
 }
 
 static int64_t sixteens(int64_t n) { return (n + 15) / 16 * 16; }
 
-/* The workspace: units of x and w, one over their lengths, y or dy in f32, the gradients of the units, scratch of products. */
+/* The workspace: units of x and w, one over their lengths, y or dy in f32, the gradients of the units,
+ * scratch of products. */
 typedef struct space {
     float *x, *w, *x_inverse, *w_inverse, *y, *dx, *dw;
 } space;
@@ -88,7 +97,8 @@ static size_t lay(const cosine *c, bool backward, float *base, space *s)
 }
 
 /* in: x, w; out: y */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cosine_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                      int slot)
 {
     (void)step;
     (void)slot;
@@ -104,7 +114,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 }
 
 /* in: dy, y, x, w; out: dx, dw */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cosine_run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                           int slot)
 {
     (void)step;
     (void)slot;
@@ -127,7 +138,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     return 0;
 }
 
-static int make(const kolo_kernel_request *r, cosine *c, kolo_kernel *k)
+static int cosine_make(const kolo_kernel_request *r, cosine *c, kolo_kernel *k)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     const bool backward = r->node->op == KOLO_OP_cosine_grad;
@@ -136,11 +147,13 @@ static int make(const kolo_kernel_request *r, cosine *c, kolo_kernel *k)
     kolo_dnnl_primitive **to[] = {&c->product, &c->data, &c->weight};
     size_t scratch = 0;
     for (int i = 0; i < 3; i++)
-        if (!(desc[i] = kolo_dnnl_plain(d, KOLO_F32, 2, dim[i]))) return KOLO_ECONFIG;
+        if (!(desc[i] = kolo_dnnl_plain(d, KOLO_F32, 2, dim[i]))) return kolo_error_status();
     for (int i = backward; i < (backward ? 3 : 1); i++) {
         static const enum kolo_dnnl_pass pass[] = {KOLO_DNNL_FORWARD, KOLO_DNNL_DATA, KOLO_DNNL_WEIGHT};
         const int rc = kolo_dnnl_make_linear(d, pass[i], desc[0], desc[1], NULL, desc[2], to[i]);
-        if (rc > 0) return kolo_fail(KOLO_ECONFIG, "oneDNN %s has no product of matrices for this CPU", kolo_dnnl_version());
+        if (rc > 0)
+            return kolo_fail(KOLO_ECONFIG, "oneDNN %s has no product of matrices for this CPU",
+                             kolo_dnnl_version());
         KOLO_TRY(rc);
         if (kolo_dnnl_scratch(*to[i]) > scratch) scratch = kolo_dnnl_scratch(*to[i]);
     }
@@ -151,19 +164,19 @@ static int make(const kolo_kernel_request *r, cosine *c, kolo_kernel *k)
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cosine_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_cosine_grad;
     const kolo_tensor *x = kolo_request_in(r, backward ? 2 : 0), *w = kolo_request_in(r, backward ? 3 : 1);
     cosine *c = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
     k->state = c;
-    k->release = release;
-    k->run = backward ? run_grad : run;
+    k->release = cosine_release;
+    k->run = backward ? cosine_run_grad : cosine_run;
     *c = (cosine){.rows = x->dim[0], .out = w->dim[0], .width = x->dim[1], .bf16 = x->dtype == KOLO_BF16};
     c->threads = kolo_cpu_threads(r->backend, (c->rows + c->out) * c->width);
-    return make(r, c, k);
+    return cosine_make(r, c, k);
 }
 
-const kolo_op_row kolo_cpu_cosine = {NULL, prepare};
-const kolo_op_row kolo_cpu_cosine_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_cosine = {NULL, cosine_prepare};
+const kolo_op_row kolo_cpu_cosine_grad = {NULL, cosine_prepare};

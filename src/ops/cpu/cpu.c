@@ -20,10 +20,12 @@ static int level_of_cpu(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512cd"))
         return 2;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return 1;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+        return 1;
 #endif
     return 0;
 }
@@ -62,7 +64,7 @@ static const char *version(void)
 static int open_cpu(kolo_backend *b)
 {
     kolo_cpu *c = b->state = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
     char name[112];
     processor_name(name, sizeof name);
     snprintf(c->machine, sizeof c->machine, "%.100s, %.30s, %d threads", name, version(), b->threads);
@@ -81,7 +83,7 @@ static void close_cpu(kolo_backend *b)
 static const char *machine(kolo_backend *b) { return ((kolo_cpu *)b->state)->machine; }
 
 /* oneDNN takes its threads from the calling thread's setting. */
-static void enter(kolo_backend *b)
+static void cpu_enter(kolo_backend *b)
 {
     if (omp_get_max_threads() != b->threads) omp_set_num_threads(b->threads);
 }
@@ -93,7 +95,7 @@ const kolo_backend_type kolo_cpu_backend = {
     .open = open_cpu,
     .machine = machine,
     .close = close_cpu,
-    .enter = enter,
+    .enter = cpu_enter,
     .blocks = kolo_cpu_blocks,
     .to_canonical = kolo_cpu_to_canonical,
     .from_canonical = kolo_cpu_from_canonical,
@@ -103,7 +105,11 @@ const kolo_backend_type kolo_cpu_backend = {
 
 kolo_view kolo_cpu_view(const kolo_tensor *t, const kolo_layout *layout)
 {
-    kolo_view v = {.rows = t->dim[0], .channels = t->rank > 1 ? t->dim[1] : 1, .height = 1, .width = 1, .bf16 = t->dtype == KOLO_BF16};
+    kolo_view v = {.rows = t->dim[0],
+                   .channels = t->rank > 1 ? t->dim[1] : 1,
+                   .height = 1,
+                   .width = 1,
+                   .bf16 = t->dtype == KOLO_BF16};
     if (kolo_tensor_is_map(t)) {
         v.height = t->dim[2];
         v.width = t->dim[3];
@@ -116,17 +122,25 @@ kolo_view kolo_cpu_view(const kolo_tensor *t, const kolo_layout *layout)
     return v;
 }
 
-kolo_view kolo_cpu_view_in(const kolo_kernel_request *r, int i) { return kolo_cpu_view(kolo_request_in(r, i), &r->layout[r->node->in[i]]); }
+kolo_view kolo_cpu_view_in(const kolo_kernel_request *r, int i)
+{
+    return kolo_cpu_view(kolo_request_in(r, i), &r->layout[r->node->in[i]]);
+}
 
-kolo_view kolo_cpu_view_out(const kolo_kernel_request *r, int i) { return kolo_cpu_view(kolo_request_out(r, i), &r->layout[r->node->out[i]]); }
+kolo_view kolo_cpu_view_out(const kolo_kernel_request *r, int i)
+{
+    return kolo_cpu_view(kolo_request_out(r, i), &r->layout[r->node->out[i]]);
+}
 
 void kolo_cpu_clear_padding(const kolo_view *v, void *base)
 {
     int64_t first = v->channels % v->block;
     size_t element = v->bf16 ? 2 : 4;
     for (int64_t row = 0; first && row < v->rows; row++) {
-        char *plane = (char *)base + (size_t)((row + 1) * v->blocks - 1) * (size_t)kolo_view_plane(v) * element;
-        for (int64_t i = 0; i < v->pixels; i++) memset(plane + (size_t)(i * v->block + first) * element, 0, (size_t)(v->block - first) * element);
+        char *plane =
+            (char *)base + (size_t)((row + 1) * v->blocks - 1) * (size_t)kolo_view_plane(v) * element;
+        for (int64_t i = 0; i < v->pixels; i++)
+            memset(plane + (size_t)(i * v->block + first) * element, 0, (size_t)(v->block - first) * element);
     }
 }
 

@@ -4,7 +4,7 @@
 #include "kolo/error.h"
 #include "ops/cpu/cpu.h"
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int detect_loss_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const char *name = r->node->a.detector;
 #define DETECTOR(id, ...) \
@@ -14,5 +14,5 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return kolo_fail(KOLO_EINTERNAL, "no detector is called \"%s\"", name);
 }
 
-const kolo_op_row kolo_cpu_detect_loss = {NULL, prepare};
-const kolo_op_row kolo_cpu_detect_loss_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_detect_loss = {NULL, detect_loss_prepare};
+const kolo_op_row kolo_cpu_detect_loss_grad = {NULL, detect_loss_prepare};

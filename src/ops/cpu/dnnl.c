@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "kolo/error.h"
 #include "ops/cpu/dnnl_version.h"
 
 struct kolo_dnnl_desc {
@@ -39,7 +39,11 @@ struct kolo_dnnl_primitive {
 
 static int fail(const char *what, dnnl_status_t status)
 {
-    return kolo_fail(KOLO_EINTERNAL, "oneDNN %s: %s failed (status %d)", kolo_dnnl_version(), what, (int)status);
+    if (status == dnnl_out_of_memory)
+        return kolo_fail(KOLO_ENOMEM, "oneDNN %s: %s: out of memory; use a smaller micro_batch",
+                         kolo_dnnl_version(), what);
+    return kolo_fail(KOLO_EINTERNAL, "oneDNN %s: %s failed (status %d)", kolo_dnnl_version(), what,
+                     (int)status);
 }
 
 const char *kolo_dnnl_version(void)
@@ -50,8 +54,8 @@ const char *kolo_dnnl_version(void)
     return text;
 }
 
-/* Some virtual machines show AMX but hide the leaf that describes its tiles; oneDNN then loads an empty tile configuration and
- * the first tile instruction is illegal. Such a CPU is used as one without AMX. */
+/* Some virtual machines show AMX but hide the leaf that describes its tiles; oneDNN then loads an empty tile
+ * configuration and the first tile instruction is illegal. Such a CPU is used as one without AMX. */
 static void hide_undescribed_amx(void)
 {
 #if defined(__x86_64__)
@@ -62,15 +66,21 @@ static void hide_undescribed_amx(void)
 #endif
 }
 
-bool kolo_dnnl_has_tiles(void) { return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx; }
+bool kolo_dnnl_has_tiles(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
 
-bool kolo_dnnl_has_bf16(void) { return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16; }
+bool kolo_dnnl_has_bf16(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
 
 int kolo_dnnl_open(kolo_dnnl **dnnl)
 {
     hide_undescribed_amx();
     kolo_dnnl *d = *dnnl = kolo_alloc(sizeof *d);
-    if (!d) return KOLO_ECONFIG;
+    if (!d) return KOLO_ENOMEM;
     dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
     if (s == dnnl_success) s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
     if (s == dnnl_success) s = dnnl_primitive_attr_create(&d->attr);
@@ -96,7 +106,7 @@ void kolo_dnnl_close(kolo_dnnl **dnnl)
     *dnnl = NULL;
 }
 
-/* ---- descriptors --------------------------------------------------------------------------------------------------- */
+/* ---- descriptors --------------------------------------------------------------------------------------- */
 
 /* Field by field: the struct has holes and unused tails. */
 static uint64_t hash_of(md_view md)
@@ -123,7 +133,8 @@ static const kolo_dnnl_desc *intern(kolo_dnnl *d, md_owned m)
     kolo_dnnl_desc *n = NULL;
     for (int64_t i = 0; i < d->descs && !n; i++)
         if (dnnl_memory_desc_equal(d->desc[i]->md, m)) n = d->desc[i];
-    if (n || kolo_grow(&d->desc, &d->capacity, d->descs, sizeof *d->desc) < 0 || !(n = kolo_alloc(sizeof *n))) {
+    if (n || kolo_grow(&d->desc, &d->capacity, d->descs, sizeof *d->desc) < 0 ||
+        !(n = kolo_alloc(sizeof *n))) {
         md_destroy(m);
         return n;
     }
@@ -142,9 +153,13 @@ static const kolo_dnnl_desc *intern_copy(kolo_dnnl *d, md_view md)
     return NULL;
 }
 
-static dnnl_data_type_t type_of(enum kolo_dtype t) { return t == KOLO_BF16 ? dnnl_bf16 : t == KOLO_I32 ? dnnl_s32 : t == KOLO_U8 ? dnnl_u8 : dnnl_f32; }
+static dnnl_data_type_t type_of(enum kolo_dtype t)
+{
+    return t == KOLO_BF16 ? dnnl_bf16 : t == KOLO_I32 ? dnnl_s32 : t == KOLO_U8 ? dnnl_u8 : dnnl_f32;
+}
 
-/* oneDNN counts the pixels of a batch, in blocks of 16 channels, in 32 bits. What is more it divides by zero (2.6), or computes in part. */
+/* oneDNN counts the pixels of a batch, in blocks of 16 channels, in 32 bits. What is more it divides by zero
+ * (2.6), or computes in part. */
 static int check_countable(int rank, const int64_t *dim)
 {
     char text[128] = "";
@@ -152,17 +167,20 @@ static int check_countable(int rank, const int64_t *dim)
     bool fits = true;
     for (int i = 0; i < rank; i++) {
         const size_t used = strlen(text);
-        fits = fits && !__builtin_mul_overflow(blocks, i == 1 ? (dim[i] + 15) / 16 : dim[i], &blocks) && blocks <= INT32_MAX;
+        fits = fits && !__builtin_mul_overflow(blocks, i == 1 ? (dim[i] + 15) / 16 : dim[i], &blocks) &&
+               blocks <= INT32_MAX;
         snprintf(text + used, sizeof text - used, "%s%" PRId64, i ? " x " : "", dim[i]);
     }
     if (fits) return 0;
     return kolo_fail(KOLO_ECONFIG,
-                     "a tensor of %s numbers is larger than oneDNN %s can count (2^31 pixels of 16 channels): use a smaller batch or "
+                     "a tensor of %s numbers is larger than oneDNN %s can count (2^31 pixels of 16 "
+                     "channels): use a smaller batch or "
                      "micro_batch, or smaller pictures (size=)",
                      text, kolo_dnnl_version());
 }
 
-static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim, dnnl_format_tag_t tag)
+static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim,
+                                    dnnl_format_tag_t tag)
 {
     md_owned m;
     if (check_countable(rank, dim) < 0) return NULL;
@@ -178,9 +196,13 @@ const kolo_dnnl_desc *kolo_dnnl_plain(kolo_dnnl *d, enum kolo_dtype dtype, int r
     return by_tag(d, dtype, rank, dim, tag[rank - 1]);
 }
 
-const kolo_dnnl_desc *kolo_dnnl_map(kolo_dnnl *d, enum kolo_dtype dtype, const int64_t *dim, int64_t block, bool nhwc)
+const kolo_dnnl_desc *kolo_dnnl_map(kolo_dnnl *d, enum kolo_dtype dtype, const int64_t *dim, int64_t block,
+                                    bool nhwc)
 {
-    dnnl_format_tag_t tag = nhwc ? dnnl_nhwc : block == 1 ? dnnl_nchw : block == 8 ? dnnl_nChw8c : dnnl_nChw16c;
+    dnnl_format_tag_t tag = nhwc         ? dnnl_nhwc
+                            : block == 1 ? dnnl_nchw
+                            : block == 8 ? dnnl_nChw8c
+                                         : dnnl_nChw16c;
     return by_tag(d, dtype, 4, dim, tag);
 }
 
@@ -213,7 +235,7 @@ bool kolo_dnnl_is_plain_memory(const kolo_dnnl_desc *desc)
     return m.kind == dnnl_blocked && m.extra == 0;
 }
 
-/* ---- primitives ---------------------------------------------------------------------------------------------------- */
+/* ---- primitives ---------------------------------------------------------------------------------------- */
 
 typedef struct argument {
     int name;
@@ -236,7 +258,7 @@ static int add_pointers(kolo_dnnl_primitive *p, const_dnnl_primitive_desc_t pd, 
         const argument *a = &list[p->pointers];
         md_view md = dnnl_primitive_desc_query_md(pd, a->query, a->index);
         KOLO_TRY(add_pointer(p, p->pointers, a->name, md));
-        if (p->pointers == 1 && !(p->weight = intern_copy(p->dnnl, md))) return KOLO_ECONFIG;
+        if (p->pointers == 1 && !(p->weight = intern_copy(p->dnnl, md))) return kolo_error_status();
     }
     md_view scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
@@ -250,14 +272,16 @@ static const char *name_of(const_dnnl_primitive_desc_t pd)
                                                                                                      : "";
 }
 
-/* A primitive from its description, which it takes; list: its pointers, in order. 1: its code cannot be generated for so much. */
-static int finish(kolo_dnnl *d, dnnl_primitive_desc_t pd, const argument *list, kolo_dnnl_primitive **out)
+/* A primitive from its description, which it takes; list: its pointers, in order. 1: its code cannot be
+ * generated for so much. */
+static int dnnl_finish(kolo_dnnl *d, dnnl_primitive_desc_t pd, const argument *list,
+                       kolo_dnnl_primitive **out)
 {
     int rc = 0;
     kolo_dnnl_primitive *p = kolo_alloc(sizeof *p);
     if (!p) {
         dnnl_primitive_desc_destroy(pd);
-        return KOLO_ECONFIG;
+        return KOLO_ENOMEM;
     }
     p->dnnl = d;
     dnnl_status_t s = dnnl_primitive_create(&p->primitive, pd);
@@ -305,7 +329,8 @@ static bool overruns(const_dnnl_primitive_desc_t pd, const argument *list)
 
 /* The first implementation that is safe for pointers of `list` (in order, to a name of 0). 0, 1 (oneDNN
  * has no such thing), or an error */
-static int describe(kolo_dnnl *d, dnnl_primitive_desc_t *pd, const operation *o, dnnl_primitive_desc_t hint, const argument *list)
+static int dnnl_describe(kolo_dnnl *d, dnnl_primitive_desc_t *pd, const operation *o,
+                         dnnl_primitive_desc_t hint, const argument *list)
 {
     implementations all = {.current = NULL};
     dnnl_status_t s = implementations_open(&all, o, hint, d->engine, d->attr);
@@ -335,40 +360,44 @@ static const argument pass_arguments[3][5] = {
 };
 
 /* forward: the forward operation that oneDNN wants beside a backward one, or NULL. */
-static int make(kolo_dnnl *d, const operation *o, const operation *forward, kolo_dnnl_primitive **out)
+static int dnnl_make(kolo_dnnl *d, const operation *o, const operation *forward, kolo_dnnl_primitive **out)
 {
     dnnl_primitive_desc_t hint = NULL, pd = NULL;
     argument list[5];
     memcpy(list, pass_arguments[o->pass], sizeof list);
     if (!o->bias) list[3].name = 0;
-    int rc = forward ? describe(d, &hint, forward, NULL, (const argument[]){{0, dnnl_query_undef, 0}}) : 0;
-    if (rc == 0) rc = describe(d, &pd, o, hint, list);
+    int rc =
+        forward ? dnnl_describe(d, &hint, forward, NULL, (const argument[]){{0, dnnl_query_undef, 0}}) : 0;
+    if (rc == 0) rc = dnnl_describe(d, &pd, o, hint, list);
     if (hint) dnnl_primitive_desc_destroy(hint);
-    return rc ? rc : finish(d, pd, list, out);
+    return rc ? rc : dnnl_finish(d, pd, list, out);
 }
 
 /* The forward pass that belongs to a backward one has weights of the activations' type, in any layout. */
 static const kolo_dnnl_desc *hint_weight(kolo_dnnl *d, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w)
 {
     const md_parts m = md_parts_of(w->md);
-    return by_tag(d, md_parts_of(x->md).type == dnnl_bf16 ? KOLO_BF16 : KOLO_F32, m.rank, m.dims, dnnl_format_tag_any);
+    return by_tag(d, md_parts_of(x->md).type == dnnl_bf16 ? KOLO_BF16 : KOLO_F32, m.rank, m.dims,
+                  dnnl_format_tag_any);
 }
 
-static int make_with_hint(kolo_dnnl *d, const operation *o, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w, kolo_dnnl_primitive **out)
+static int make_with_hint(kolo_dnnl *d, const operation *o, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w,
+                          kolo_dnnl_primitive **out)
 {
     *out = NULL;
-    if (o->pass == KOLO_DNNL_FORWARD) return make(d, o, NULL, out);
+    if (o->pass == KOLO_DNNL_FORWARD) return dnnl_make(d, o, NULL, out);
     const kolo_dnnl_desc *forward_w = hint_weight(d, x, w);
-    if (!forward_w) return KOLO_ECONFIG;
+    if (!forward_w) return kolo_error_status();
     operation forward = *o;
     forward.pass = KOLO_DNNL_FORWARD;
     forward.w = forward_w->md;
-    return make(d, o, &forward, out);
+    return dnnl_make(d, o, &forward, out);
 }
 
 int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primitive **primitive)
 {
-    operation o = {.pass = c->pass, .kind = c->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct};
+    operation o = {.pass = c->pass,
+                   .kind = c->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct};
     o.x = c->x->md;
     o.w = c->w->md;
     o.bias = c->bias ? c->bias->md : NULL;
@@ -381,21 +410,29 @@ int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primiti
     return make_with_hint(d, &o, c->x, c->w, primitive);
 }
 
-int kolo_dnnl_make_linear(kolo_dnnl *d, enum kolo_dnnl_pass pass, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w, const kolo_dnnl_desc *bias,
-                          const kolo_dnnl_desc *y, kolo_dnnl_primitive **primitive)
+int kolo_dnnl_make_linear(kolo_dnnl *d, enum kolo_dnnl_pass pass, const kolo_dnnl_desc *x,
+                          const kolo_dnnl_desc *w, const kolo_dnnl_desc *bias, const kolo_dnnl_desc *y,
+                          kolo_dnnl_primitive **primitive)
 {
-    const operation o = {.pass = pass, .linear = true, .x = x->md, .w = w->md, .bias = bias ? bias->md : NULL, .y = y->md};
+    const operation o = {
+        .pass = pass, .linear = true, .x = x->md, .w = w->md, .bias = bias ? bias->md : NULL, .y = y->md};
     return make_with_hint(d, &o, x, w, primitive);
 }
 
-int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_dnnl_desc *to, kolo_dnnl_primitive **primitive)
+int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_dnnl_desc *to,
+                           kolo_dnnl_primitive **primitive)
 {
-    static const argument list[5] = {{DNNL_ARG_FROM, dnnl_query_src_md, 0}, {DNNL_ARG_TO, dnnl_query_dst_md, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+    static const argument list[5] = {{DNNL_ARG_FROM, dnnl_query_src_md, 0},
+                                     {DNNL_ARG_TO, dnnl_query_dst_md, 0},
+                                     {0, 0, 0},
+                                     {0, 0, 0},
+                                     {0, 0, 0}};
     *primitive = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, from->md, d->engine, to->md, d->engine, d->attr);
+    dnnl_status_t s =
+        dnnl_reorder_primitive_desc_create(&pd, from->md, d->engine, to->md, d->engine, d->attr);
     if (s != dnnl_success) return fail("describing a change of layout", s);
-    const int rc = finish(d, pd, list, primitive);
+    const int rc = dnnl_finish(d, pd, list, primitive);
     return rc > 0 ? fail("making a change of layout", dnnl_runtime_error) : rc;
 }
 
@@ -406,8 +443,10 @@ const char *kolo_dnnl_name(const kolo_dnnl_primitive *p) { return p->name; }
 int kolo_dnnl_run(kolo_dnnl_primitive *p, void *const *pointer, void *scratch)
 {
     dnnl_status_t s = dnnl_success;
-    for (int i = 0; i < p->pointers && s == dnnl_success; i++) s = dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
+    for (int i = 0; i < p->pointers && s == dnnl_success; i++)
+        s = dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
     if (p->scratch && s == dnnl_success) s = dnnl_memory_set_data_handle(p->arg[p->pointers].memory, scratch);
-    if (s == dnnl_success) s = dnnl_primitive_execute(p->primitive, p->dnnl->stream, p->pointers + (p->scratch > 0), p->arg);
+    if (s == dnnl_success)
+        s = dnnl_primitive_execute(p->primitive, p->dnnl->stream, p->pointers + (p->scratch > 0), p->arg);
     return s == dnnl_success ? 0 : fail(p->name, s);
 }

@@ -1,5 +1,5 @@
-/* What differs between oneDNN 2 and 3: there a description of memory is a struct and an operation is described before its
- * implementations are gone through; here both are opaque. For dnnl.c alone. */
+/* What differs between oneDNN 2 and 3: there a description of memory is a struct and an operation is
+ * described before its implementations are gone through; here both are opaque. For dnnl.c alone. */
 #ifndef KOLO_OPS_CPU_DNNL_VERSION_H
 #define KOLO_OPS_CPU_DNNL_VERSION_H
 
@@ -60,7 +60,8 @@ static dnnl_status_t md_clone(md_owned *to, md_view m)
     return dnnl_success;
 }
 
-static dnnl_status_t md_by_tag(md_owned *to, int rank, const int64_t *dim, dnnl_data_type_t type, dnnl_format_tag_t tag)
+static dnnl_status_t md_by_tag(md_owned *to, int rank, const int64_t *dim, dnnl_data_type_t type,
+                               dnnl_format_tag_t tag)
 {
     dnnl_memory_desc_t m;
     const dnnl_status_t s = dnnl_memory_desc_init_by_tag(&m, rank, dim, type, tag);
@@ -84,12 +85,14 @@ static md_parts md_parts_of(md_view m)
 static dnnl_status_t convolution_init(const operation *o, dnnl_convolution_desc_t *op)
 {
     if (o->pass == KOLO_DNNL_FORWARD)
-        return dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, o->kind, o->x, o->w, o->bias, o->y, o->stride,
-                                                          o->dilate, o->pad, o->pad);
+        return dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, o->kind, o->x, o->w,
+                                                          o->bias, o->y, o->stride, o->dilate, o->pad,
+                                                          o->pad);
     if (o->pass == KOLO_DNNL_DATA)
-        return dnnl_dilated_convolution_backward_data_desc_init(op, o->kind, o->x, o->w, o->y, o->stride, o->dilate, o->pad, o->pad);
-    return dnnl_dilated_convolution_backward_weights_desc_init(op, o->kind, o->x, o->w, o->bias, o->y, o->stride, o->dilate, o->pad,
-                                                               o->pad);
+        return dnnl_dilated_convolution_backward_data_desc_init(op, o->kind, o->x, o->w, o->y, o->stride,
+                                                                o->dilate, o->pad, o->pad);
+    return dnnl_dilated_convolution_backward_weights_desc_init(op, o->kind, o->x, o->w, o->bias, o->y,
+                                                               o->stride, o->dilate, o->pad, o->pad);
 }
 
 static dnnl_status_t linear_init(const operation *o, dnnl_inner_product_desc_t *op)
@@ -106,11 +109,13 @@ static dnnl_status_t implementations_fetch(implementations *all)
     return all->current ? dnnl_success : dnnl_out_of_memory;
 }
 
-static dnnl_status_t implementations_open(implementations *all, const operation *o, dnnl_primitive_desc_t hint, dnnl_engine_t engine,
+static dnnl_status_t implementations_open(implementations *all, const operation *o,
+                                          dnnl_primitive_desc_t hint, dnnl_engine_t engine,
                                           const_dnnl_primitive_attr_t attr)
 {
     dnnl_status_t s = o->linear ? linear_init(o, &all->op.linear) : convolution_init(o, &all->op.conv);
-    if (s == dnnl_success) s = dnnl_primitive_desc_iterator_create(&all->iterator, &all->op, attr, engine, hint);
+    if (s == dnnl_success)
+        s = dnnl_primitive_desc_iterator_create(&all->iterator, &all->op, attr, engine, hint);
     return s == dnnl_success ? implementations_fetch(all) : s;
 }
 
@@ -132,7 +137,8 @@ static const dnnl_status_t no_more_implementations = dnnl_last_impl_reached;
 static void md_destroy(md_owned m) { dnnl_memory_desc_destroy(m); }
 static dnnl_status_t md_clone(md_owned *to, md_view m) { return dnnl_memory_desc_clone(to, m); }
 
-static dnnl_status_t md_by_tag(md_owned *to, int rank, const int64_t *dim, dnnl_data_type_t type, dnnl_format_tag_t tag)
+static dnnl_status_t md_by_tag(md_owned *to, int rank, const int64_t *dim, dnnl_data_type_t type,
+                               dnnl_format_tag_t tag)
 {
     return dnnl_memory_desc_create_with_tag(to, rank, dim, type, tag);
 }
@@ -169,7 +175,9 @@ static dnnl_status_t md_as(md_owned *to, md_view m, dnnl_data_type_t type)
     const md_parts p = md_parts_of(m);
     for (int tag = dnnl_format_tag_any; tag < dnnl_format_tag_last; tag++) {
         md_owned tried;
-        if (md_by_tag(&tried, p.rank, p.dims, (dnnl_data_type_t)p.type, (dnnl_format_tag_t)tag) != dnnl_success) continue;
+        if (md_by_tag(&tried, p.rank, p.dims, (dnnl_data_type_t)p.type, (dnnl_format_tag_t)tag) !=
+            dnnl_success)
+            continue;
         const bool same = dnnl_memory_desc_equal(tried, m);
         md_destroy(tried);
         if (same) return md_by_tag(to, p.rank, p.dims, type, (dnnl_format_tag_t)tag);
@@ -177,23 +185,29 @@ static dnnl_status_t md_as(md_owned *to, md_view m, dnnl_data_type_t type)
     return dnnl_unimplemented;
 }
 
-static dnnl_status_t implementations_open(implementations *all, const operation *o, dnnl_primitive_desc_t hint, dnnl_engine_t engine,
+static dnnl_status_t implementations_open(implementations *all, const operation *o,
+                                          dnnl_primitive_desc_t hint, dnnl_engine_t engine,
                                           const_dnnl_primitive_attr_t attr)
 {
     dnnl_primitive_desc_t *pd = &all->current;
     if (o->linear && o->pass == KOLO_DNNL_FORWARD)
-        return dnnl_inner_product_forward_primitive_desc_create(pd, engine, dnnl_forward_training, o->x, o->w, o->bias, o->y, attr);
+        return dnnl_inner_product_forward_primitive_desc_create(pd, engine, dnnl_forward_training, o->x, o->w,
+                                                                o->bias, o->y, attr);
     if (o->linear && o->pass == KOLO_DNNL_DATA)
-        return dnnl_inner_product_backward_data_primitive_desc_create(pd, engine, o->x, o->w, o->y, hint, attr);
-    if (o->linear) return dnnl_inner_product_backward_weights_primitive_desc_create(pd, engine, o->x, o->w, o->bias, o->y, hint, attr);
+        return dnnl_inner_product_backward_data_primitive_desc_create(pd, engine, o->x, o->w, o->y, hint,
+                                                                      attr);
+    if (o->linear)
+        return dnnl_inner_product_backward_weights_primitive_desc_create(pd, engine, o->x, o->w, o->bias,
+                                                                         o->y, hint, attr);
     if (o->pass == KOLO_DNNL_FORWARD)
-        return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training, o->kind, o->x, o->w, o->bias, o->y,
-                                                              o->stride, o->dilate, o->pad, o->pad, attr);
+        return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training, o->kind,
+                                                              o->x, o->w, o->bias, o->y, o->stride, o->dilate,
+                                                              o->pad, o->pad, attr);
     if (o->pass == KOLO_DNNL_DATA)
-        return dnnl_convolution_backward_data_primitive_desc_create(pd, engine, o->kind, o->x, o->w, o->y, o->stride, o->dilate, o->pad,
-                                                                    o->pad, hint, attr);
-    return dnnl_convolution_backward_weights_primitive_desc_create(pd, engine, o->kind, o->x, o->w, o->bias, o->y, o->stride, o->dilate,
-                                                                   o->pad, o->pad, hint, attr);
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            pd, engine, o->kind, o->x, o->w, o->y, o->stride, o->dilate, o->pad, o->pad, hint, attr);
+    return dnnl_convolution_backward_weights_primitive_desc_create(
+        pd, engine, o->kind, o->x, o->w, o->bias, o->y, o->stride, o->dilate, o->pad, o->pad, hint, attr);
 }
 
 static dnnl_status_t implementations_next(implementations *all)

@@ -1,5 +1,5 @@
-/* Dropout and its gradient, which is the same: elements are left out or divided by the probability to be kept. An element's draw depends on its place
- * in its row in the order of torch, not in memory. */
+/* Dropout and its gradient, which is the same: elements are left out or divided by the probability to be
+ * kept. An element's draw depends on its place in its row in the order of torch, not in memory. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +30,8 @@ static bool kept(const dropout *d, const kolo_step *step, int64_t row, int64_t e
     return kolo_draw_keeps(last->bits.v[element % 4], d->drop);
 }
 
-static void plane(const dropout *d, const kolo_step *step, int64_t row, int64_t block, void *y, const void *x, bool bf16)
+static void plane(const dropout *d, const kolo_step *step, int64_t row, int64_t block, void *y, const void *x,
+                  bool bf16)
 {
     const kolo_view *v = &d->v;
     const float factor = (float)(1 / (1 - d->drop));
@@ -43,7 +44,8 @@ static void plane(const dropout *d, const kolo_step *step, int64_t row, int64_t 
         }
 }
 
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int dropout_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                       int slot)
 {
     (void)workspace;
     const dropout *d = k->state;
@@ -57,20 +59,20 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int dropout_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     dropout *d = kolo_alloc(sizeof *d);
-    if (!d) return KOLO_ECONFIG;
+    if (!d) return KOLO_ENOMEM;
     d->v = kolo_cpu_view_in(r, 0);
     d->drop = r->node->a.drop;
     d->draw = r->node->a.draw;
     d->threads = kolo_cpu_threads(r->backend, kolo_view_count(&d->v));
     k->state = d;
     k->release = free;
-    k->run = run;
+    k->run = dropout_run;
     snprintf(k->name, sizeof k->name, "own%s", d->v.bf16 ? " bf16" : "");
     return 0;
 }
 
-const kolo_op_row kolo_cpu_dropout = {NULL, prepare};
-const kolo_op_row kolo_cpu_dropout_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_dropout = {NULL, dropout_prepare};
+const kolo_op_row kolo_cpu_dropout_grad = {NULL, dropout_prepare};

@@ -1,4 +1,5 @@
-/* Operations of one element at a time: relu, add, relu's gradient. Over whole planes, padding included: it stays zero. */
+/* Operations of one element at a time: relu, add, relu's gradient. Over whole planes, padding
+ * included: it stays zero. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,7 +30,8 @@ KOLO_ALWAYS void add_loop(void *y, const void *a, const void *b, int64_t n, bool
 KOLO_ALWAYS void relu_grad_loop(void *dx, const void *dy, const void *y, int64_t n, bool bf16)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) kolo_store(dx, i, kolo_relu_grad1(kolo_load(dy, i, bf16), kolo_load(y, i, bf16)), bf16);
+    for (int64_t i = 0; i < n; i++)
+        kolo_store(dx, i, kolo_relu_grad1(kolo_load(dy, i, bf16), kolo_load(y, i, bf16)), bf16);
 }
 
 KOLO_BODY relu_body(void *y, const void *x, const void *b, int64_t n, bool bf16)
@@ -37,8 +39,14 @@ KOLO_BODY relu_body(void *y, const void *x, const void *b, int64_t n, bool bf16)
     (void)b;
     KOLO_FOR_TYPE(bf16, relu_loop(y, x, n, bf16_));
 }
-KOLO_BODY add_body(void *y, const void *a, const void *b, int64_t n, bool bf16) { KOLO_FOR_TYPE(bf16, add_loop(y, a, b, n, bf16_)); }
-KOLO_BODY relu_grad_body(void *y, const void *a, const void *b, int64_t n, bool bf16) { KOLO_FOR_TYPE(bf16, relu_grad_loop(y, a, b, n, bf16_)); }
+KOLO_BODY add_body(void *y, const void *a, const void *b, int64_t n, bool bf16)
+{
+    KOLO_FOR_TYPE(bf16, add_loop(y, a, b, n, bf16_));
+}
+KOLO_BODY relu_grad_body(void *y, const void *a, const void *b, int64_t n, bool bf16)
+{
+    KOLO_FOR_TYPE(bf16, relu_grad_loop(y, a, b, n, bf16_));
+}
 KOLO_WIDE(relu, (void *y, const void *a, const void *b, int64_t n, bool bf16), (y, a, b, n, bf16))
 KOLO_WIDE(add, (void *y, const void *a, const void *b, int64_t n, bool bf16), (y, a, b, n, bf16))
 KOLO_WIDE(relu_grad, (void *y, const void *a, const void *b, int64_t n, bool bf16), (y, a, b, n, bf16))
@@ -59,22 +67,23 @@ void kolo_cpu_sum(void *out, const void *a, const void *b, int64_t count, bool b
     run_pieces(&e, add, out, a, b);
 }
 
-#define RUN(name, out, a, b)                                                                                         \
-    static int run_##name(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot) \
-    {                                                                                                                \
-        (void)workspace;                                                                                             \
-        (void)step;                                                                                                  \
-        (void)slot;                                                                                                  \
-        return run_pieces(k->state, name, args[out], args[a], args[b]);                                                     \
+#define RUN(name, out, a, b)                                                                               \
+    static int run_##name(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, \
+                          int slot)                                                                        \
+    {                                                                                                      \
+        (void)workspace;                                                                                   \
+        (void)step;                                                                                        \
+        (void)slot;                                                                                        \
+        return run_pieces(k->state, name, args[out], args[a], args[b]);                                    \
     }
 RUN(relu, 1, 0, 0)
 RUN(add, 2, 0, 1)
 RUN(relu_grad, 2, 0, 1)
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int element_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     element *e = kolo_alloc(sizeof *e);
-    if (!e) return KOLO_ECONFIG;
+    if (!e) return KOLO_ENOMEM;
     kolo_view v = kolo_cpu_view_in(r, 0);
     e->count = kolo_view_count(&v);
     e->bf16 = v.bf16;
@@ -86,6 +95,6 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cpu_relu = {NULL, prepare};
-const kolo_op_row kolo_cpu_add = {NULL, prepare};
-const kolo_op_row kolo_cpu_relu_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_relu = {NULL, element_prepare};
+const kolo_op_row kolo_cpu_add = {NULL, element_prepare};
+const kolo_op_row kolo_cpu_relu_grad = {NULL, element_prepare};

@@ -18,7 +18,8 @@ typedef struct gate {
 } gate;
 
 /* n lanes of `pixels` pixels that are `block` apart. */
-KOLO_ALWAYS void scale_loop(void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n, bool bf16)
+KOLO_ALWAYS void scale_loop(void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n,
+                            bool bf16)
 {
     if (block == 1) {
         const float f = *s;
@@ -28,33 +29,43 @@ KOLO_ALWAYS void scale_loop(void *y, const void *x, const float *s, int64_t pixe
     }
     for (int64_t i = 0; i < pixels; i++)
 #pragma omp simd
-        for (int64_t l = 0; l < n; l++) kolo_store(y, i * block + l, kolo_load(x, i * block + l, bf16) * s[l], bf16);
+        for (int64_t l = 0; l < n; l++)
+            kolo_store(y, i * block + l, kolo_load(x, i * block + l, bf16) * s[l], bf16);
 }
-KOLO_ALWAYS void dot_loop(double *sum, const void *a, const void *b, int64_t pixels, int64_t block, int64_t n, bool bf16)
+KOLO_ALWAYS void dot_loop(double *sum, const void *a, const void *b, int64_t pixels, int64_t block, int64_t n,
+                          bool bf16)
 {
     if (block == 1) {
         double one = 0;
 #pragma omp simd reduction(+ : one)
-        for (int64_t i = 0; i < pixels; i++) one += (double)kolo_load(a, i, bf16) * (double)kolo_load(b, i, bf16);
+        for (int64_t i = 0; i < pixels; i++)
+            one += (double)kolo_load(a, i, bf16) * (double)kolo_load(b, i, bf16);
         *sum = one;
         return;
     }
     memset(sum, 0, (size_t)n * sizeof *sum);
     for (int64_t i = 0; i < pixels; i++)
 #pragma omp simd
-        for (int64_t l = 0; l < n; l++) sum[l] += (double)kolo_load(a, i * block + l, bf16) * (double)kolo_load(b, i * block + l, bf16);
+        for (int64_t l = 0; l < n; l++)
+            sum[l] += (double)kolo_load(a, i * block + l, bf16) * (double)kolo_load(b, i * block + l, bf16);
 }
 
-KOLO_BODY scale_body(void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n, bool bf16)
+KOLO_BODY scale_body(void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n,
+                     bool bf16)
 {
     KOLO_FOR_TYPE(bf16, scale_loop(y, x, s, pixels, block, n, bf16_));
 }
-KOLO_BODY dot_body(double *sum, const void *a, const void *b, int64_t pixels, int64_t block, int64_t n, bool bf16)
+KOLO_BODY dot_body(double *sum, const void *a, const void *b, int64_t pixels, int64_t block, int64_t n,
+                   bool bf16)
 {
     KOLO_FOR_TYPE(bf16, dot_loop(sum, a, b, pixels, block, n, bf16_));
 }
-KOLO_WIDE(scale, (void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n, bool bf16), (y, x, s, pixels, block, n, bf16))
-KOLO_WIDE(dot, (double *sum, const void *a, const void *b, int64_t pixels, int64_t block, int64_t n, bool bf16), (sum, a, b, pixels, block, n, bf16))
+KOLO_WIDE(scale,
+          (void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n, bool bf16),
+          (y, x, s, pixels, block, n, bf16))
+KOLO_WIDE(dot,
+          (double *sum, const void *a, const void *b, int64_t pixels, int64_t block, int64_t n, bool bf16),
+          (sum, a, b, pixels, block, n, bf16))
 
 /* Some lanes of one row: `at` in the map, `factor` in (N, C); real of the n lanes are channels. */
 typedef struct share {
@@ -72,11 +83,14 @@ static share share_of(const gate *g, int64_t task)
 
 static void factors(const share *s, const void *factor, bool bf16, float *to)
 {
-    for (int64_t l = 0; l < s->n; l++) to[l] = l >= s->real ? 0 : bf16 ? kolo_load(factor, s->factor + l, true) : kolo_load(factor, s->factor + l, false);
+    for (int64_t l = 0; l < s->n; l++)
+        to[l] = l >= s->real ? 0
+                : bf16       ? kolo_load(factor, s->factor + l, true)
+                             : kolo_load(factor, s->factor + l, false);
 }
 
 /* in: x, s; out: y */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int gate_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     (void)workspace;
     (void)step;
@@ -88,13 +102,15 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
         const share s = share_of(g, t);
         float f[LANES];
         factors(&s, args[1], v->bf16, f);
-        scale(kolo_at_out(args[2], s.at, v->bf16), kolo_at(args[0], s.at, v->bf16), f, v->pixels, v->block, s.n, v->bf16);
+        scale(kolo_at_out(args[2], s.at, v->bf16), kolo_at(args[0], s.at, v->bf16), f, v->pixels, v->block,
+              s.n, v->bf16);
     }
     return 0;
 }
 
 /* in: dy, x, s; out: dx, ds */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int gate_run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                         int slot)
 {
     (void)workspace;
     (void)step;
@@ -111,25 +127,26 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
         if (args[3]) scale(kolo_at_out(args[3], s.at, v->bf16), dy, f, v->pixels, v->block, s.n, v->bf16);
         if (!args[4]) continue;
         dot(sum, dy, kolo_at(args[1], s.at, v->bf16), v->pixels, v->block, s.n, v->bf16);
-        for (int64_t l = 0; l < s.real; l++) KOLO_FOR_TYPE(v->bf16, kolo_store(args[4], s.factor + l, (float)sum[l], bf16_));
+        for (int64_t l = 0; l < s.real; l++)
+            KOLO_FOR_TYPE(v->bf16, kolo_store(args[4], s.factor + l, (float)sum[l], bf16_));
     }
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int gate_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     gate *g = kolo_alloc(sizeof *g);
-    if (!g) return KOLO_ECONFIG;
+    if (!g) return KOLO_ENOMEM;
     const bool backward = r->node->op == KOLO_OP_gate_grad;
     g->x = kolo_cpu_view_in(r, backward ? 1 : 0);
     g->parts = (g->x.block + LANES - 1) / LANES;
     g->threads = kolo_cpu_threads(r->backend, kolo_view_count(&g->x));
     k->state = g;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? gate_run_grad : gate_run;
     snprintf(k->name, sizeof k->name, "own block %ld", (long)g->x.block);
     return 0;
 }
 
-const kolo_op_row kolo_cpu_gate = {NULL, prepare};
-const kolo_op_row kolo_cpu_gate_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_gate = {NULL, gate_prepare};
+const kolo_op_row kolo_cpu_gate_grad = {NULL, gate_prepare};

@@ -34,9 +34,13 @@ KOLO_BODY sum_plane_body(const void *x, int64_t pixels, int64_t block, bool bf16
 {
     KOLO_FOR_TYPE(bf16, sum_pixels(x, pixels, block, bf16_, sum));
 }
-KOLO_WIDE(sum_plane, (const void *x, int64_t pixels, int64_t block, bool bf16, double *sum), (x, pixels, block, bf16, sum))
+KOLO_WIDE(sum_plane, (const void *x, int64_t pixels, int64_t block, bool bf16, double *sum),
+          (x, pixels, block, bf16, sum))
 
-static void put(void *p, int64_t i, float v, bool bf16) { KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_)); }
+static void global_pool_put(void *p, int64_t i, float v, bool bf16)
+{
+    KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_));
+}
 
 static int64_t channels_in(const kolo_view *v, int64_t block)
 {
@@ -44,7 +48,8 @@ static int64_t channels_in(const kolo_view *v, int64_t block)
     return left < v->block ? left : v->block;
 }
 
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int global_pool_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                           int slot)
 {
     (void)step;
     (void)slot;
@@ -52,10 +57,12 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     const kolo_view *v = &g->x;
 #pragma omp parallel for schedule(static) num_threads(g->threads)
     for (int64_t t = 0; t < v->rows * v->blocks; t++) {
-        double *sum = (double *)workspace + omp_get_thread_num() * (int64_t)kolo_round_up((size_t)v->block, 8);
+        double *sum =
+            (double *)workspace + omp_get_thread_num() * (int64_t)kolo_round_up((size_t)v->block, 8);
         int64_t block = t % v->blocks, to = t / v->blocks * v->channels + block * v->block;
         sum_plane(kolo_at(args[0], t * kolo_view_plane(v), v->bf16), v->pixels, v->block, v->bf16, sum);
-        for (int64_t l = 0; l < channels_in(v, block); l++) put(args[1], to + l, (float)(sum[l] / (double)v->pixels), v->bf16);
+        for (int64_t l = 0; l < channels_in(v, block); l++)
+            global_pool_put(args[1], to + l, (float)(sum[l] / (double)v->pixels), v->bf16);
     }
     return 0;
 }
@@ -77,11 +84,16 @@ KOLO_BODY fill_plane_body(void *dx, const float *value, int64_t pixels, int64_t 
 {
     KOLO_FOR_TYPE(bf16, fill_pixels(dx, value, pixels, block, bf16_));
 }
-KOLO_WIDE(fill_plane, (void *dx, const float *value, int64_t pixels, int64_t block, bool bf16), (dx, value, pixels, block, bf16))
+KOLO_WIDE(fill_plane, (void *dx, const float *value, int64_t pixels, int64_t block, bool bf16),
+          (dx, value, pixels, block, bf16))
 
-static float get(const void *p, int64_t i, bool bf16) { return bf16 ? kolo_load(p, i, true) : kolo_load(p, i, false); }
+static float get(const void *p, int64_t i, bool bf16)
+{
+    return bf16 ? kolo_load(p, i, true) : kolo_load(p, i, false);
+}
 
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int global_pool_run_grad(const kolo_kernel *k, void *const *args, void *workspace,
+                                const kolo_step *step, int slot)
 {
     (void)step;
     (void)slot;
@@ -89,28 +101,32 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     const kolo_view *v = &g->x;
 #pragma omp parallel for schedule(static) num_threads(g->threads)
     for (int64_t t = 0; t < v->rows * v->blocks; t++) {
-        float *value = (float *)workspace + omp_get_thread_num() * (int64_t)kolo_round_up((size_t)v->block, 16);
-        int64_t block = t % v->blocks, from = t / v->blocks * v->channels + block * v->block, real = channels_in(v, block);
-        for (int64_t l = 0; l < v->block; l++) value[l] = l < real ? get(args[0], from + l, v->bf16) / (float)v->pixels : 0;
-        fill_plane(kolo_at_out(args[1], t * kolo_view_plane(v), v->bf16), value, v->pixels, v->block, v->bf16);
+        float *value =
+            (float *)workspace + omp_get_thread_num() * (int64_t)kolo_round_up((size_t)v->block, 16);
+        int64_t block = t % v->blocks, from = t / v->blocks * v->channels + block * v->block,
+                real = channels_in(v, block);
+        for (int64_t l = 0; l < v->block; l++)
+            value[l] = l < real ? get(args[0], from + l, v->bf16) / (float)v->pixels : 0;
+        fill_plane(kolo_at_out(args[1], t * kolo_view_plane(v), v->bf16), value, v->pixels, v->block,
+                   v->bf16);
     }
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int global_pool_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     bool backward = r->node->op == KOLO_OP_global_avg_pool_grad;
     global *g = kolo_alloc(sizeof *g);
-    if (!g) return KOLO_ECONFIG;
+    if (!g) return KOLO_ENOMEM;
     g->x = backward ? kolo_cpu_view_out(r, 0) : kolo_cpu_view_in(r, 0);
     g->threads = kolo_cpu_threads(r->backend, kolo_view_count(&g->x));
     k->state = g;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? global_pool_run_grad : global_pool_run;
     k->workspace = (size_t)g->threads * kolo_round_up((size_t)g->x.block, 16) * sizeof(double);
     snprintf(k->name, sizeof k->name, "own block %ld", (long)g->x.block);
     return 0;
 }
 
-const kolo_op_row kolo_cpu_global_avg_pool = {NULL, prepare};
-const kolo_op_row kolo_cpu_global_avg_pool_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_global_avg_pool = {NULL, global_pool_prepare};
+const kolo_op_row kolo_cpu_global_avg_pool_grad = {NULL, global_pool_prepare};

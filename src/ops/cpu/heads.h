@@ -1,4 +1,5 @@
-/* What losses of detectors share: the maps that a network puts out, and the true boxes that the loader gives. */
+/* What losses of detectors share: the maps that a network puts out, and the true boxes that the loader
+ * gives. */
 #ifndef KOLO_OPS_CPU_HEADS_H
 #define KOLO_OPS_CPU_HEADS_H
 
@@ -23,7 +24,8 @@ typedef struct kolo_heads {
     int threads;
 } kolo_heads;
 
-/* From the inputs of a loss: heads, then labels; anchors: a cell has. KOLO_EINTERNAL: the graph has no pictures, or their sides no whole stride. */
+/* From the inputs of a loss: heads, then labels; anchors: a cell has. KOLO_EINTERNAL: the graph has no
+ * pictures, or their sides no whole stride. */
 int kolo_heads_fill(kolo_heads *heads, const kolo_kernel_request *request, int count, int64_t anchors);
 /* Refuses labels with which a loss cannot be formed. */
 int kolo_heads_check(const kolo_heads *heads, const int32_t *labels, int64_t rows, int slot);
@@ -40,7 +42,8 @@ static inline double kolo_head_get(const kolo_head *h, const void *map, int64_t 
     return (double)kolo_load(map, kolo_head_at(h, n, c, cell), h->view.bf16);
 }
 
-static inline void kolo_head_put(const kolo_head *h, void *map, int64_t n, int64_t c, int64_t cell, double value)
+static inline void kolo_head_put(const kolo_head *h, void *map, int64_t n, int64_t c, int64_t cell,
+                                 double value)
 {
     kolo_store(map, kolo_head_at(h, n, c, cell), (float)value, h->view.bf16);
 }

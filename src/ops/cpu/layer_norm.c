@@ -1,5 +1,6 @@
-/* Layer norm over the channels of each pixel, which lie together, or of each row of (N, C); Ba et al., arXiv:1607.06450. Mean and variance are
- * found in two passes over a pixel that the first-level cache holds, and found again by the gradient, which is cheaper than keeping them. */
+/* Layer norm over the channels of each pixel, which lie together, or of each row of (N, C); Ba et al.,
+ * arXiv:1607.06450. Mean and variance are found in two passes over a pixel that the first-level cache holds,
+ * and found again by the gradient, which is cheaper than keeping them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ typedef struct pixels {
     float epsilon;
 } pixels;
 
-KOLO_ALWAYS void moments(const void *x, int64_t at, int64_t n, float epsilon, bool bf16, float *mean, float *inverse)
+KOLO_ALWAYS void moments(const void *x, int64_t at, int64_t n, float epsilon, bool bf16, float *mean,
+                         float *inverse)
 {
     float s = 0, q = 0;
 #pragma omp simd reduction(+ : s)
@@ -52,7 +54,8 @@ KOLO_ALWAYS void forward_pixels(const pixels *p, bool bf16)
         float mean, inverse;
         moments(x, at, n, p->epsilon, bf16, &mean, &inverse);
 #pragma omp simd
-        for (int64_t j = 0; j < n; j++) kolo_store(y, at + j, (kolo_load(x, at + j, bf16) - mean) * inverse * w[j] + b[j], bf16);
+        for (int64_t j = 0; j < n; j++)
+            kolo_store(y, at + j, (kolo_load(x, at + j, bf16) - mean) * inverse * w[j] + b[j], bf16);
     }
 }
 
@@ -95,7 +98,8 @@ KOLO_WIDE(backward, (const pixels *p, bool bf16), (p, bf16))
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* in: x, w, b; out: y */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int layer_norm_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                          int slot)
 {
     (void)workspace;
     (void)step;
@@ -103,7 +107,12 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     const layer_norm *l = k->state;
 #pragma omp parallel for schedule(static) num_threads(l->threads)
     for (int64_t t = 0; t < l->pieces; t++) {
-        pixels p = {.x = args[0], .w = args[1], .b = args[2], .y = args[3], .channels = l->channels, .epsilon = l->epsilon};
+        pixels p = {.x = args[0],
+                    .w = args[1],
+                    .b = args[2],
+                    .y = args[3],
+                    .channels = l->channels,
+                    .epsilon = l->epsilon};
         p.first = t * l->piece;
         p.end = smaller(p.first + l->piece, l->pixels);
         forward(&p, l->bf16);
@@ -112,7 +121,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 }
 
 /* in: dy, x, w[, other]; out: dx [+ other], dw, db */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int layer_norm_run_grad(const kolo_kernel *k, void *const *args, void *workspace,
+                               const kolo_step *step, int slot)
 {
     (void)step;
     (void)slot;
@@ -120,7 +130,12 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     void *const *out = args + l->inputs;
 #pragma omp parallel for schedule(static) num_threads(l->threads)
     for (int64_t t = 0; t < l->pieces; t++) {
-        pixels p = {.dy = args[0], .x = args[1], .w = args[2], .dx = out[0], .channels = l->channels, .epsilon = l->epsilon};
+        pixels p = {.dy = args[0],
+                    .x = args[1],
+                    .w = args[2],
+                    .dx = out[0],
+                    .channels = l->channels,
+                    .epsilon = l->epsilon};
         p.other = l->inputs > 3 ? args[3] : NULL;
         p.dw = (float *)workspace + 2 * t * l->stride;
         p.db = p.dw + l->stride;
@@ -129,15 +144,17 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
         memset(p.dw, 0, (size_t)(2 * l->stride) * sizeof(float));
         backward(&p, l->bf16);
     }
-    for (int i = 0; i < 2; i++) kolo_columns_fold(out[1 + i], (float *)workspace + i * l->stride, l->pieces, 2 * l->stride, l->channels, l->threads);
+    for (int i = 0; i < 2; i++)
+        kolo_columns_fold(out[1 + i], (float *)workspace + i * l->stride, l->pieces, 2 * l->stride,
+                          l->channels, l->threads);
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int layer_norm_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward_pass = r->node->op == KOLO_OP_layer_norm_grad;
     layer_norm *l = kolo_alloc(sizeof *l);
-    if (!l) return KOLO_ECONFIG;
+    if (!l) return KOLO_ENOMEM;
     k->state = l;
     k->release = free;
     kolo_view v = kolo_cpu_view_in(r, backward_pass ? 1 : 0);
@@ -150,11 +167,11 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     l->epsilon = (float)r->node->a.epsilon;
     l->bf16 = v.bf16;
     l->threads = kolo_cpu_threads(r->backend, kolo_view_count(&v));
-    k->run = backward_pass ? run_grad : run;
+    k->run = backward_pass ? layer_norm_run_grad : layer_norm_run;
     if (backward_pass) k->workspace = (size_t)(2 * l->pieces * l->stride) * sizeof(float);
     snprintf(k->name, sizeof k->name, "own%s", v.bf16 ? " bf16" : "");
     return 0;
 }
 
-const kolo_op_row kolo_cpu_layer_norm = {kolo_cpu_channels_last, prepare};
-const kolo_op_row kolo_cpu_layer_norm_grad = {kolo_cpu_channels_last, prepare};
+const kolo_op_row kolo_cpu_layer_norm = {kolo_cpu_channels_last, layer_norm_prepare};
+const kolo_op_row kolo_cpu_layer_norm_grad = {kolo_cpu_channels_last, layer_norm_prepare};

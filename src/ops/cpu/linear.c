@@ -1,12 +1,14 @@
-/* y = x w^T + bias and its gradients, by oneDNN. A map, whose channels lie together, is a matrix of all its pixels. f32 weights stay row-major (O, I), which all three passes read or write as they
- * are. bf16: with instructions for it (for the few rows of (N, F): with matrix instructions) the weight is rounded into the workspace, in the order
- * that the pass likes best; else x and y are widened and computed with in f32, whose instructions are no slower. */
+/* y = x w^T + bias and its gradients, by oneDNN. A map, whose channels lie together, is a matrix of all its
+ * pixels. f32 weights stay row-major (O, I), which all three passes read or write as they are. bf16: with
+ * instructions for it (for the few rows of (N, F): with matrix instructions) the weight is rounded into the
+ * workspace, in the order that the pass likes best; else x and y are widened and computed with in f32, whose
+ * instructions are no slower. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "kolo/error.h"
+#include "base/failure.h"
 #include "ops/cpu/cpu.h"
 
 enum { X, W, Y, BIAS };
@@ -21,7 +23,7 @@ typedef struct linear {
     int at[4]; /* args of X, W, Y, BIAS; -1: not there */
 } linear;
 
-static void release(void *state)
+static void linear_release(void *state)
 {
     linear *l = state;
     if (!l) return;
@@ -42,7 +44,8 @@ static int run_widened(const linear *l, void *const *pointer, void *workspace, v
     return 0;
 }
 
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int linear_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                      int slot)
 {
     (void)step;
     (void)slot;
@@ -60,7 +63,9 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 
 static enum kolo_dnnl_pass pass_of(const kolo_node *n)
 {
-    return n->op == KOLO_OP_linear ? KOLO_DNNL_FORWARD : n->op == KOLO_OP_linear_grad_data ? KOLO_DNNL_DATA : KOLO_DNNL_WEIGHT;
+    return n->op == KOLO_OP_linear             ? KOLO_DNNL_FORWARD
+           : n->op == KOLO_OP_linear_grad_data ? KOLO_DNNL_DATA
+                                               : KOLO_DNNL_WEIGHT;
 }
 
 /* A map as (pixels of all rows, channels), a weight (O, I, 1, 1) as (O, I). */
@@ -70,7 +75,7 @@ static const kolo_dnnl_desc *matrix(kolo_dnnl *d, enum kolo_dtype dtype, const k
     return kolo_dnnl_plain(d, dtype, 2, dim);
 }
 
-static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
+static int linear_make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     const kolo_node *n = r->node;
@@ -80,7 +85,8 @@ static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
     memcpy(l->at, pass == KOLO_DNNL_FORWARD ? forward : pass == KOLO_DNNL_DATA ? data : weight, sizeof l->at);
     const kolo_tensor *t[4] = {NULL};
     for (int i = 0; i < 4; i++)
-        if (l->at[i] >= 0) t[i] = &r->graph->tensor[l->at[i] < n->n_in ? n->in[l->at[i]] : n->out[l->at[i] - n->n_in]];
+        if (l->at[i] >= 0)
+            t[i] = &r->graph->tensor[l->at[i] < n->n_in ? n->in[l->at[i]] : n->out[l->at[i] - n->n_in]];
     const bool half = t[X]->dtype == KOLO_BF16;
     l->pass = pass;
     l->widened = half && !(kolo_tensor_is_map(t[X]) ? kolo_dnnl_has_bf16() : kolo_dnnl_has_tiles());
@@ -93,11 +99,11 @@ static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
     const kolo_dnnl_desc *param = kolo_dnnl_plain(d, KOLO_F32, 2, t[W]->dim);
     const kolo_dnnl_desc *w = round ? kolo_dnnl_any(d, KOLO_BF16, 2, t[W]->dim) : param;
     const kolo_dnnl_desc *bias = t[BIAS] ? kolo_dnnl_plain(d, KOLO_F32, 1, t[BIAS]->dim) : NULL;
-    if (!x || !y || !w || !param || (t[BIAS] && !bias)) return KOLO_ECONFIG;
+    if (!x || !y || !w || !param || (t[BIAS] && !bias)) return kolo_error_status();
     int rc = kolo_dnnl_make_linear(d, pass, x, w, bias, y, &l->main);
     if (rc > 0)
-        return kolo_fail(KOLO_ECONFIG, "oneDNN %s has no %s linear layer for this CPU%s", kolo_dnnl_version(), kolo_dtype_name(t[X]->dtype),
-                         t[X]->dtype == KOLO_BF16 ? "; use precision=f32" : "");
+        return kolo_fail(KOLO_ECONFIG, "oneDNN %s has no %s linear layer for this CPU%s", kolo_dnnl_version(),
+                         kolo_dtype_name(t[X]->dtype), t[X]->dtype == KOLO_BF16 ? "; use precision=f32" : "");
     if (rc < 0) return rc;
     size_t scratch = kolo_dnnl_scratch(l->main);
     if (round) {
@@ -106,22 +112,27 @@ static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
         if (kolo_dnnl_scratch(l->reorder) > scratch) scratch = kolo_dnnl_scratch(l->reorder);
         l->scratch_at = kolo_round_up(kolo_dnnl_bytes(wanted), KOLO_ALIGN);
     }
-    if (l->widened) l->scratch_at = (kolo_round_up((size_t)l->x_count, 16) + kolo_round_up((size_t)l->y_count, 16)) * sizeof(float);
+    if (l->widened)
+        l->scratch_at =
+            (kolo_round_up((size_t)l->x_count, 16) + kolo_round_up((size_t)l->y_count, 16)) * sizeof(float);
     k->workspace = l->scratch_at + scratch;
-    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(l->main), round ? " + weight reorder" : l->widened ? ", widened" : "");
+    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(l->main),
+             round        ? " + weight reorder"
+             : l->widened ? ", widened"
+                          : "");
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int linear_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     linear *l = kolo_alloc(sizeof *l);
-    if (!l) return KOLO_ECONFIG;
+    if (!l) return KOLO_ENOMEM;
     k->state = l;
-    k->release = release;
-    k->run = run;
-    return make(r, l, k);
+    k->release = linear_release;
+    k->run = linear_run;
+    return linear_make(r, l, k);
 }
 
-const kolo_op_row kolo_cpu_linear = {kolo_cpu_channels_last, prepare};
-const kolo_op_row kolo_cpu_linear_grad_data = {kolo_cpu_channels_last, prepare};
-const kolo_op_row kolo_cpu_linear_grad_weight = {kolo_cpu_channels_last, prepare};
+const kolo_op_row kolo_cpu_linear = {kolo_cpu_channels_last, linear_prepare};
+const kolo_op_row kolo_cpu_linear_grad_data = {kolo_cpu_channels_last, linear_prepare};
+const kolo_op_row kolo_cpu_linear_grad_weight = {kolo_cpu_channels_last, linear_prepare};

@@ -1,6 +1,6 @@
 /* Losses of classes, with label smoothing as torch and timm have it: targets are y (1 - eps) + eps / K.
- * Softmax cross entropy: - sum y log p. Binary cross entropy: the mean over classes of softplus(x) - x y; of image labels the sum of
- * p softplus(-x) + n softplus(x) with the weights p, n that the labels are. */
+ * Softmax cross entropy: - sum y log p. Binary cross entropy: the mean over classes of softplus(x) - x y; of
+ * image labels the sum of p softplus(-x) + n softplus(x) with the weights p, n that the labels are. */
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ typedef struct row_result {
     kolo_bad_label bad;
 } row_result;
 
-/* ---- one row of logits: f32 copies ------------------------------------------------------------------------------------- */
+/* ---- one row of logits: f32 copies --------------------------------------------------------------------- */
 
 KOLO_BODY logits_body(float *to, const void *x, int64_t n, bool bf16, float *largest)
 {
@@ -78,7 +78,7 @@ KOLO_WIDE(sigmoid, (float *s, const float *x, int64_t n), (s, x, n))
 /* Workspace of a thread: a row of logits and one of powers. */
 static int64_t row_floats(const loss *l) { return 2 * (int64_t)kolo_round_up((size_t)l->classes, 16); }
 
-/* ---- forward ------------------------------------------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------------------------------------- */
 
 /* Sums over the classes of y x and of y. */
 static void weigh(const loss *l, const kolo_target *t, const float *x, double *dot, double *mass)
@@ -138,10 +138,13 @@ static row_result row_loss_weighed(const loss *l, const void *x, const float *we
     return r;
 }
 
-static int64_t valid_rows(const loss *l, const kolo_step *step, int slot) { return step->valid[slot] < l->rows ? step->valid[slot] : l->rows; }
+static int64_t valid_rows(const loss *l, const kolo_step *step, int slot)
+{
+    return step->valid[slot] < l->rows ? step->valid[slot] : l->rows;
+}
 
 /* in: logits, labels; out: metrics */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int loss_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     const loss *l = k->state;
     float *metric = args[2];
@@ -175,20 +178,30 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------------ */
+/* ---- backward ------------------------------------------------------------------------------------------ */
 
-static void put(void *p, int64_t i, float v, bool bf16) { KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_)); }
+static void loss_put(void *p, int64_t i, float v, bool bf16)
+{
+    KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_));
+}
 
-KOLO_ALWAYS void grad_loop(void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor, bool bf16)
+KOLO_ALWAYS void grad_loop(void *dx, const float *p, const float *y, int64_t n, float scale, float eps,
+                           float factor, bool bf16)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) kolo_store(dx, i, kolo_cross_entropy_grad1(p[i] * scale, y ? y[i] : 0.0f, eps, (float)n, factor), bf16);
+    for (int64_t i = 0; i < n; i++)
+        kolo_store(dx, i, kolo_cross_entropy_grad1(p[i] * scale, y ? y[i] : 0.0f, eps, (float)n, factor),
+                   bf16);
 }
-KOLO_BODY grad_body(void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor, bool bf16)
+KOLO_BODY grad_body(void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor,
+                    bool bf16)
 {
     KOLO_FOR_TYPE(bf16, grad_loop(dx, p, y, n, scale, eps, factor, bf16_));
 }
-KOLO_WIDE(grad, (void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor, bool bf16), (dx, p, y, n, scale, eps, factor, bf16))
+KOLO_WIDE(grad,
+          (void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor,
+           bool bf16),
+          (dx, p, y, n, scale, eps, factor, bf16))
 
 /* factor: 1 / rows, times the loss scale */
 static void row_grad(const loss *l, void *dx, const void *x, const kolo_target *t, float factor, float *row)
@@ -210,20 +223,28 @@ static void row_grad(const loss *l, void *dx, const void *x, const kolo_target *
     grad(dx, p, t->number, l->classes, scale, eps, factor, l->bf16);
     if (t->number || !kolo_target_fits(t, l->words, l->classes, &bad)) return;
     const bool two = t->weight < 1, same = two && t->heavier == t->lighter;
-    put(dx, t->heavier, kolo_cross_entropy_grad1(p[t->heavier] * scale, same ? 1.0f : t->weight, eps, classes, factor), l->bf16);
-    if (two && !same) put(dx, t->lighter, kolo_cross_entropy_grad1(p[t->lighter] * scale, 1 - t->weight, eps, classes, factor), l->bf16);
+    loss_put(dx, t->heavier,
+             kolo_cross_entropy_grad1(p[t->heavier] * scale, same ? 1.0f : t->weight, eps, classes, factor),
+             l->bf16);
+    if (two && !same)
+        loss_put(dx, t->lighter,
+                 kolo_cross_entropy_grad1(p[t->lighter] * scale, 1 - t->weight, eps, classes, factor),
+                 l->bf16);
 }
 
-static void row_grad_weighed(const loss *l, void *dx, const void *x, const float *weight, float factor, float *row)
+static void row_grad_weighed(const loss *l, void *dx, const void *x, const float *weight, float factor,
+                             float *row)
 {
     float largest, *s = row + row_floats(l) / 2;
     logits(row, x, l->classes, l->bf16, &largest);
     sigmoid(s, row, l->classes);
-    for (int64_t i = 0; i < l->classes; i++) put(dx, i, kolo_bce_weighed_grad(s[i], weight[i], weight[l->classes + i], factor), l->bf16);
+    for (int64_t i = 0; i < l->classes; i++)
+        loss_put(dx, i, kolo_bce_weighed_grad(s[i], weight[i], weight[l->classes + i], factor), l->bf16);
 }
 
 /* in: logits, labels; out: dlogits */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int loss_run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                         int slot)
 {
     const loss *l = k->state;
     int64_t rows = valid_rows(l, step, slot);
@@ -248,10 +269,10 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int loss_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     loss *l = kolo_alloc(sizeof *l);
-    if (!l) return KOLO_ECONFIG;
+    if (!l) return KOLO_ENOMEM;
     const kolo_tensor *x = kolo_request_in(r, 0);
     const enum kolo_op op = r->node->op;
     const bool backward = op == KOLO_OP_cross_entropy_grad || op == KOLO_OP_bce_grad;
@@ -265,13 +286,14 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     l->threads = kolo_cpu_threads(r->backend, l->rows * l->classes * 8);
     k->state = l;
     k->release = free;
-    k->run = backward ? run_grad : run;
-    k->workspace = (size_t)(l->threads * row_floats(l)) * sizeof(float) + (backward ? 0 : (size_t)l->rows * sizeof(row_result));
+    k->run = backward ? loss_run_grad : loss_run;
+    k->workspace = (size_t)(l->threads * row_floats(l)) * sizeof(float) +
+                   (backward ? 0 : (size_t)l->rows * sizeof(row_result));
     snprintf(k->name, sizeof k->name, "own%s", l->bf16 ? " bf16" : "");
     return 0;
 }
 
-const kolo_op_row kolo_cpu_cross_entropy = {NULL, prepare};
-const kolo_op_row kolo_cpu_cross_entropy_grad = {NULL, prepare};
-const kolo_op_row kolo_cpu_bce = {NULL, prepare};
-const kolo_op_row kolo_cpu_bce_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_cross_entropy = {NULL, loss_prepare};
+const kolo_op_row kolo_cpu_cross_entropy_grad = {NULL, loss_prepare};
+const kolo_op_row kolo_cpu_bce = {NULL, loss_prepare};
+const kolo_op_row kolo_cpu_bce_grad = {NULL, loss_prepare};

@@ -17,8 +17,10 @@ typedef struct normalize {
     int threads;
 } normalize;
 
-/* `n` pixels; channel c of pixel i goes to y[c * channel_step + i * pixel_step]. A look-up is faster than two divisions. */
-static void pixels(void *y, const uint8_t *x, int64_t n, int64_t channels, int64_t channel_step, int64_t pixel_step, const normalize *p)
+/* `n` pixels; channel c of pixel i goes to y[c * channel_step + i * pixel_step]. A look-up is
+ * faster than two divisions. */
+static void pixels(void *y, const uint8_t *x, int64_t n, int64_t channels, int64_t channel_step,
+                   int64_t pixel_step, const normalize *p)
 {
     for (int64_t c = 0; c < channels; c++) {
         const float *table = p->table[c];
@@ -32,7 +34,8 @@ static void pixels(void *y, const uint8_t *x, int64_t n, int64_t channels, int64
     }
 }
 
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int normalize_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                         int slot)
 {
     (void)workspace;
     (void)step;
@@ -49,21 +52,23 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
         if (v->block == 1) at = t / v->height * row + t % v->height * v->width;
         void *y = kolo_at_out(args[1], at, v->bf16);
         if (padded) memset(y, 0, (size_t)(v->width * v->block) << (v->bf16 ? 1 : 2));
-        pixels(kolo_at_out(y, first, v->bf16), (const uint8_t *)args[0] + t * v->width * v->channels, v->width, v->channels, channel_step, v->block, p);
+        pixels(kolo_at_out(y, first, v->bf16), (const uint8_t *)args[0] + t * v->width * v->channels,
+               v->width, v->channels, channel_step, v->block, p);
     }
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int normalize_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     normalize *p = kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     k->state = p;
     k->release = free;
-    k->run = run;
+    k->run = normalize_run;
     p->y = kolo_cpu_view_out(r, 0);
     if (p->y.channels > 4 || (p->y.block > 1 && p->y.blocks > 1))
-        return kolo_fail(KOLO_EINTERNAL, "normalize: %ld channels in blocks of %ld", (long)p->y.channels, (long)p->y.block);
+        return kolo_fail(KOLO_EINTERNAL, "normalize: %ld channels in blocks of %ld", (long)p->y.channels,
+                         (long)p->y.block);
     for (int64_t c = 0; c < p->y.channels; c++)
         for (int v = 0; v < 256; v++) {
             p->table[c][v] = kolo_pixel1((uint8_t)v, r->node->a.mean[c], r->node->a.std[c]);
@@ -75,4 +80,4 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cpu_normalize = {NULL, prepare};
+const kolo_op_row kolo_cpu_normalize = {NULL, normalize_prepare};

@@ -1,5 +1,5 @@
-/* Max and average pooling. One task is one row of pixels of one plane; the row stays in the first-level cache while the
- * window's positions pass over it. */
+/* Max and average pooling. One task is one row of pixels of one plane; the row stays in the first-level cache
+ * while the window's positions pass over it. */
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -39,9 +39,10 @@ typedef struct sweep {
     int k;
 } sweep;
 
-/* ---- max ----------------------------------------------------------------------------------------------------------- */
+/* ---- max ----------------------------------------------------------------------------------------------- */
 
-/* The window of one pixel of y: x at its top left corner, which may lie outside; positions [h0, h1) x [w0, w1) lie inside. */
+/* The window of one pixel of y: x at its top left corner, which may lie outside; positions [h0, h1) x
+ * [w0, w1) lie inside. */
 typedef struct window {
     const void *x;
     int64_t h0, h1, w0, w1, row, block;
@@ -82,7 +83,10 @@ KOLO_ALWAYS void all_lanes(void *y, uint8_t *index, const window *w, bool bf16)
     for (; l + 16 <= w->block; l += 16) largest(y, index, w, l, 16, bf16);
     if (l < w->block) largest(y, index, w, l, (int)(w->block - l), bf16);
 }
-KOLO_BODY max_body(void *y, uint8_t *index, const window *w, bool bf16) { KOLO_FOR_TYPE(bf16, all_lanes(y, index, w, bf16_)); }
+KOLO_BODY max_body(void *y, uint8_t *index, const window *w, bool bf16)
+{
+    KOLO_FOR_TYPE(bf16, all_lanes(y, index, w, bf16_));
+}
 KOLO_WIDE(max, (void *y, uint8_t *index, const window *w, bool bf16), (y, index, w, bf16))
 
 static int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -108,11 +112,18 @@ static void max_row(const pool *p, void *y, uint8_t *index, const void *x, int64
 
 static kolo_window window_of(const pool *p)
 {
-    kolo_window w = {p->x.height, p->x.width, p->y.height, p->y.width, {p->kernel[0], p->kernel[1]}, {p->stride[0], p->stride[1]}, {p->pad[0], p->pad[1]}};
+    kolo_window w = {p->x.height,
+                     p->x.width,
+                     p->y.height,
+                     p->y.width,
+                     {p->kernel[0], p->kernel[1]},
+                     {p->stride[0], p->stride[1]},
+                     {p->pad[0], p->pad[1]}};
     return w;
 }
 
-static int run_max_plain(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int run_max_plain(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                         int slot)
 {
     (void)workspace;
     (void)step;
@@ -122,8 +133,9 @@ static int run_max_plain(const kolo_kernel *k, void *const *args, void *workspac
     const kolo_window w = window_of(p);
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t t = 0; t < p->y.rows * p->y.blocks; t++)
-        kolo_max_plane(&w, kolo_at_out(args[1], t * p->y.pixels, bf16), (uint8_t *)args[2] + t * p->y.pixels, kolo_at(args[0], t * p->x.pixels, bf16),
-                       (p->y.rows * p->y.blocks - t) * p->x.pixels, bf16);
+        kolo_max_plane(&w, kolo_at_out(args[1], t * p->y.pixels, bf16), (uint8_t *)args[2] + t * p->y.pixels,
+                       kolo_at(args[0], t * p->x.pixels, bf16), (p->y.rows * p->y.blocks - t) * p->x.pixels,
+                       bf16);
     return 0;
 }
 
@@ -139,18 +151,21 @@ static int run_max(const kolo_kernel *k, void *const *args, void *workspace, con
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t t = 0; t < p->y.rows * p->y.blocks * p->y.height; t++) {
         int64_t plane = t / p->y.height;
-        max_row(p, kolo_at_out(args[1], t * row, bf16), (uint8_t *)args[2] + t * row, kolo_at(args[0], plane * kolo_view_plane(&p->x), bf16), t % p->y.height);
+        max_row(p, kolo_at_out(args[1], t * row, bf16), (uint8_t *)args[2] + t * row,
+                kolo_at(args[0], plane * kolo_view_plane(&p->x), bf16), t % p->y.height);
     }
     return 0;
 }
 
 /* acc[column of x] += dy where this position was the maximum. `to` moves by step. */
-KOLO_ALWAYS void spread_max(float *acc, const void *dy, const uint8_t *index, const sweep *s, int64_t block, bool bf16)
+KOLO_ALWAYS void spread_max(float *acc, const void *dy, const uint8_t *index, const sweep *s, int64_t block,
+                            bool bf16)
 {
     const int k = s->k;
     for (int64_t o = 0; o < s->n; o++) {
 #pragma omp simd
-        for (int64_t l = 0; l < block; l++) acc[o * s->step + l] += index[o * block + l] == k ? kolo_load(dy, o * block + l, bf16) : 0.0f;
+        for (int64_t l = 0; l < block; l++)
+            acc[o * s->step + l] += index[o * block + l] == k ? kolo_load(dy, o * block + l, bf16) : 0.0f;
     }
 }
 KOLO_BODY max_grad_body(float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16)
@@ -158,11 +173,13 @@ KOLO_BODY max_grad_body(float *acc, const void *dy, const uint8_t *index, const 
     if (s->block == 16) KOLO_FOR_TYPE(bf16, spread_max(acc, dy, index, s, 16, bf16_));
     else KOLO_FOR_TYPE(bf16, spread_max(acc, dy, index, s, s->block, bf16_));
 }
-KOLO_WIDE(max_grad, (float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16), (acc, dy, index, s, bf16))
+KOLO_WIDE(max_grad, (float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16),
+          (acc, dy, index, s, bf16))
 
-/* ---- average ------------------------------------------------------------------------------------------------------- */
+/* ---- average ------------------------------------------------------------------------------------------- */
 
-KOLO_ALWAYS void add_scaled_loop(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, int64_t block, const float *scale, bool bf16)
+KOLO_ALWAYS void add_scaled_loop(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s,
+                                 int64_t block, const float *scale, bool bf16)
 {
     for (int64_t o = 0; o < s->n; o++) {
         const float f = scale ? scale[o] : 1.0f;
@@ -170,12 +187,15 @@ KOLO_ALWAYS void add_scaled_loop(float *acc, int64_t acc_step, const void *x, in
         for (int64_t l = 0; l < block; l++) acc[o * acc_step + l] += f * kolo_load(x, o * x_step + l, bf16);
     }
 }
-KOLO_BODY add_scaled_body(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale, bool bf16)
+KOLO_BODY add_scaled_body(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s,
+                          const float *scale, bool bf16)
 {
     if (s->block == 16) KOLO_FOR_TYPE(bf16, add_scaled_loop(acc, acc_step, x, x_step, s, 16, scale, bf16_));
     else KOLO_FOR_TYPE(bf16, add_scaled_loop(acc, acc_step, x, x_step, s, s->block, scale, bf16_));
 }
-KOLO_WIDE(add_scaled, (float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale, bool bf16),
+KOLO_WIDE(add_scaled,
+          (float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale,
+           bool bf16),
           (acc, acc_step, x, x_step, s, scale, bf16))
 
 KOLO_BODY put_row_body(void *y, const float *acc, int64_t n, bool bf16)
@@ -225,7 +245,9 @@ static void avg_row(const pool *p, void *y, const void *x, int64_t oh, float *ac
             sweep s = {r.end - r.begin, 0, block, 0};
             int64_t iw = r.begin * p->stride[1] - p->pad[1] + kw;
             if (s.n > 0)
-                add_scaled(acc + r.begin * block, block, kolo_at(x, (ih * p->x.width + iw) * block, p->x.bf16), p->stride[1] * block, &s, NULL, p->x.bf16);
+                add_scaled(acc + r.begin * block, block,
+                           kolo_at(x, (ih * p->x.width + iw) * block, p->x.bf16), p->stride[1] * block, &s,
+                           NULL, p->x.bf16);
         }
     }
     weights_of_row(p, oh, weight);
@@ -243,12 +265,13 @@ static int run_avg(const kolo_kernel *k, void *const *args, void *workspace, con
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t t = 0; t < p->y.rows * p->y.blocks * p->y.height; t++) {
         float *acc = (float *)workspace + omp_get_thread_num() * row_floats(p);
-        avg_row(p, kolo_at_out(args[1], t * row, bf16), kolo_at(args[0], t / p->y.height * kolo_view_plane(&p->x), bf16), t % p->y.height, acc);
+        avg_row(p, kolo_at_out(args[1], t * row, bf16),
+                kolo_at(args[0], t / p->y.height * kolo_view_plane(&p->x), bf16), t % p->y.height, acc);
     }
     return 0;
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------------------------- */
+/* ---- gradients ----------------------------------------------------------------------------------------- */
 
 /* Row ih of dx, gathered from the windows that cover it. index NULL: average. */
 static void grad_row(const pool *p, void *dx, const void *dy, const uint8_t *index, int64_t ih, float *acc)
@@ -267,13 +290,15 @@ static void grad_row(const pool *p, void *dx, const void *dy, const uint8_t *ind
             float *to = acc + (r.begin * stride - p->pad[1] + kw) * block;
             if (s.n <= 0) continue;
             if (index) max_grad(to, kolo_at(dy, from, p->x.bf16), index + from, &s, p->x.bf16);
-            else add_scaled(to, stride * block, kolo_at(dy, from, p->x.bf16), block, &s, weight + r.begin, p->x.bf16);
+            else
+                add_scaled(to, stride * block, kolo_at(dy, from, p->x.bf16), block, &s, weight + r.begin,
+                           p->x.bf16);
         }
     }
     put_row(dx, acc, row, p->x.bf16);
 }
 
-static int run_grad(const pool *p, void *dx, const void *dy, const uint8_t *index, void *workspace)
+static int pool_run_grad(const pool *p, void *dx, const void *dy, const uint8_t *index, void *workspace)
 {
     const bool bf16 = p->x.bf16;
     int64_t row = p->x.width * p->x.block, plane = kolo_view_plane(&p->y);
@@ -281,12 +306,14 @@ static int run_grad(const pool *p, void *dx, const void *dy, const uint8_t *inde
     for (int64_t t = 0; t < p->x.rows * p->x.blocks * p->x.height; t++) {
         int64_t at = t / p->x.height * plane;
         float *acc = (float *)workspace + omp_get_thread_num() * row_floats(p);
-        grad_row(p, kolo_at_out(dx, t * row, bf16), kolo_at(dy, at, bf16), index ? index + at : NULL, t % p->x.height, acc);
+        grad_row(p, kolo_at_out(dx, t * row, bf16), kolo_at(dy, at, bf16), index ? index + at : NULL,
+                 t % p->x.height, acc);
     }
     return 0;
 }
 
-static int run_max_grad_plain(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int run_max_grad_plain(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                              int slot)
 {
     (void)step;
     (void)slot;
@@ -299,38 +326,42 @@ static int run_max_grad_plain(const kolo_kernel *k, void *const *args, void *wor
         void *dx = kolo_at_out(args[2], t * p->x.pixels, bf16);
         float *acc = bf16 ? (float *)workspace + omp_get_thread_num() * space : dx;
         memset(acc, 0, (size_t)p->x.pixels * sizeof *acc);
-        kolo_max_plane_grad(&w, acc, kolo_at(args[0], t * p->y.pixels, bf16), (const uint8_t *)args[1] + t * p->y.pixels, bf16);
+        kolo_max_plane_grad(&w, acc, kolo_at(args[0], t * p->y.pixels, bf16),
+                            (const uint8_t *)args[1] + t * p->y.pixels, bf16);
         if (bf16) put_row(dx, acc, p->x.pixels, true);
     }
     return 0;
 }
 
 /* in: dy, index; out: dx */
-static int run_max_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int run_max_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                        int slot)
 {
     (void)step;
     (void)slot;
-    return run_grad(k->state, args[2], args[0], args[1], workspace);
+    return pool_run_grad(k->state, args[2], args[0], args[1], workspace);
 }
 
 /* in: dy; out: dx */
-static int run_avg_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int run_avg_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                        int slot)
 {
     (void)step;
     (void)slot;
-    return run_grad(k->state, args[1], args[0], NULL, workspace);
+    return pool_run_grad(k->state, args[1], args[0], NULL, workspace);
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int pool_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_attributes *a = &r->node->a;
     enum kolo_op op = r->node->op;
     bool backward = op == KOLO_OP_max_pool_grad || op == KOLO_OP_avg_pool_grad;
     bool maximum = op == KOLO_OP_max_pool || op == KOLO_OP_max_pool_grad;
     if (maximum && a->kernel[0] * a->kernel[1] > 256)
-        return kolo_fail(KOLO_ECONFIG, "a max-pool window of %ld x %ld has more than 256 positions", (long)a->kernel[0], (long)a->kernel[1]);
+        return kolo_fail(KOLO_ECONFIG, "a max-pool window of %ld x %ld has more than 256 positions",
+                         (long)a->kernel[0], (long)a->kernel[1]);
     pool *p = kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     k->state = p;
     k->release = free;
     p->x = backward ? kolo_cpu_view_out(r, 0) : kolo_cpu_view_in(r, 0);
@@ -349,7 +380,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cpu_max_pool = {NULL, prepare};
-const kolo_op_row kolo_cpu_avg_pool = {NULL, prepare};
-const kolo_op_row kolo_cpu_max_pool_grad = {NULL, prepare};
-const kolo_op_row kolo_cpu_avg_pool_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_max_pool = {NULL, pool_prepare};
+const kolo_op_row kolo_cpu_avg_pool = {NULL, pool_prepare};
+const kolo_op_row kolo_cpu_max_pool_grad = {NULL, pool_prepare};
+const kolo_op_row kolo_cpu_avg_pool_grad = {NULL, pool_prepare};

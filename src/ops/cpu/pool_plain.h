@@ -10,7 +10,8 @@ typedef struct kolo_window {
 } kolo_window;
 
 /* readable: elements of x from here to the end of its tensor; at least the plane */
-void kolo_max_plane(const kolo_window *w, void *y, uint8_t *index, const void *x, int64_t readable, bool bf16);
+void kolo_max_plane(const kolo_window *w, void *y, uint8_t *index, const void *x, int64_t readable,
+                    bool bf16);
 /* acc (height, width) += dy at the maxima */
 void kolo_max_plane_grad(const kolo_window *w, float *acc, const void *dy, const uint8_t *index, bool bf16);
 

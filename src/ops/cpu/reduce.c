@@ -23,13 +23,15 @@ static void narrow_f16(uint16_t *half, const float *from, int64_t n)
     for (int64_t i = 0; i < n; i++) half[i] = kolo_to_f16(from[i]);
 }
 
-int kolo_cpu_narrow_arena(kolo_backend *b, void *half, enum kolo_dtype dtype, const float *from, int64_t count)
+int kolo_cpu_narrow_arena(kolo_backend *b, void *half, enum kolo_dtype dtype, const float *from,
+                          int64_t count)
 {
     if (dtype == KOLO_BF16) {
         kolo_cpu_narrow(half, from, count, kolo_cpu_threads(b, count));
         return 0;
     }
 #pragma omp parallel for schedule(static) num_threads(kolo_cpu_threads(b, count))
-    for (int64_t i = 0; i < count; i += PIECE) narrow_f16((uint16_t *)half + i, from + i, count - i < PIECE ? count - i : PIECE);
+    for (int64_t i = 0; i < count; i += PIECE)
+        narrow_f16((uint16_t *)half + i, from + i, count - i < PIECE ? count - i : PIECE);
     return 0;
 }

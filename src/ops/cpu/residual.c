@@ -1,4 +1,5 @@
-/* y = x + kept(row) scale branch: layer scale, stochastic depth and sum in one pass, each where it is there; and its gradient. */
+/* y = x + kept(row) scale branch: layer scale, stochastic depth and sum in one pass, each where it is
+ * there; and its gradient. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ typedef struct residual {
     int threads, inputs;
 } residual;
 
-/* Pixels of one plane. scale: of the plane's channels, NULL: 1; factor: 0 where the row's branch is left out. */
+/* Pixels of one plane. scale: of the plane's channels, NULL: 1; factor: 0 where the row's branch is left
+ * out. */
 typedef struct pixels {
     void *out;              /* y, or dbranch; NULL: not wanted */
     const void *branch, *x; /* x: NULL where there is none, or dy */
@@ -29,7 +31,10 @@ typedef struct pixels {
     int64_t first, count, block;
 } pixels;
 
-KOLO_ALWAYS float scaled1(const float *scale, int64_t lane, float factor) { return scale ? scale[lane] * factor : factor; }
+KOLO_ALWAYS float scaled1(const float *scale, int64_t lane, float factor)
+{
+    return scale ? scale[lane] * factor : factor;
+}
 
 /* y = x + scale factor branch */
 KOLO_ALWAYS void forward_row(const pixels *p, int64_t at, int64_t n, bool one, bool bf16)
@@ -74,7 +79,8 @@ KOLO_ALWAYS void backward_plane(const pixels *p, bool bf16)
     }
     if (!p->out) return;
 #pragma omp simd
-    for (int64_t j = p->first; j < end; j++) kolo_store(p->out, j, kolo_load(dy, j, bf16) * factor, bf16); /* may be dy */
+    /* may be dy */
+    for (int64_t j = p->first; j < end; j++) kolo_store(p->out, j, kolo_load(dy, j, bf16) * factor, bf16);
 }
 
 KOLO_ALWAYS void forward_pixels(const pixels *p, bool bf16)
@@ -83,7 +89,8 @@ KOLO_ALWAYS void forward_pixels(const pixels *p, bool bf16)
         forward_row(p, p->first * p->block, p->count * p->block, true, bf16);
         return;
     }
-    for (int64_t i = p->first; i < p->first + p->count; i++) forward_row(p, i * p->block, p->block, false, bf16);
+    for (int64_t i = p->first; i < p->first + p->count; i++)
+        forward_row(p, i * p->block, p->block, false, bf16);
 }
 
 KOLO_ALWAYS void backward_pixels(const pixels *p, bool bf16)
@@ -132,7 +139,8 @@ static pixels piece_of(const residual *d, int64_t t, int64_t *row, int64_t *bloc
 }
 
 /* in: branch, scale, x; out: y */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int residual_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                        int slot)
 {
     const residual *d = k->state;
     const kolo_view *v = &d->v;
@@ -153,7 +161,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 }
 
 /* in: dy, branch, scale; out: dbranch, dscale */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int residual_run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                             int slot)
 {
     const residual *d = k->state;
     const kolo_view *v = &d->v;
@@ -179,12 +188,12 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int residual_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_node *n = r->node;
     const bool gradient = n->op == KOLO_OP_residual_grad;
     residual *d = kolo_alloc(sizeof *d);
-    if (!d) return KOLO_ECONFIG;
+    if (!d) return KOLO_ENOMEM;
     d->v = kolo_cpu_view_in(r, 0);
     d->piece = 4096 / d->v.block < 64 ? 64 : 4096 / d->v.block;
     d->pieces = (d->v.pixels + d->piece - 1) / d->piece;
@@ -195,12 +204,13 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     d->threads = kolo_cpu_threads(r->backend, kolo_view_count(&d->v));
     k->state = d;
     k->release = free;
-    k->run = gradient ? run_grad : run;
+    k->run = gradient ? residual_run_grad : residual_run;
     int64_t lanes = d->v.blocks * d->v.block;
-    k->workspace = (size_t)(lanes * (gradient && kolo_request_out(r, 1) ? 1 + d->v.rows * d->pieces : 1)) * sizeof(float);
+    k->workspace = (size_t)(lanes * (gradient && kolo_request_out(r, 1) ? 1 + d->v.rows * d->pieces : 1)) *
+                   sizeof(float);
     snprintf(k->name, sizeof k->name, "own%s", d->v.bf16 ? " bf16" : "");
     return 0;
 }
 
-const kolo_op_row kolo_cpu_residual = {NULL, prepare};
-const kolo_op_row kolo_cpu_residual_grad = {NULL, prepare};
+const kolo_op_row kolo_cpu_residual = {NULL, residual_prepare};
+const kolo_op_row kolo_cpu_residual_grad = {NULL, residual_prepare};

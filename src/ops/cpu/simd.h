@@ -1,10 +1,10 @@
 /* One loop, compiled for several widths of vector, chosen at run time.
  *
- *   static inline void scale_body(float *x, int64_t n) { ... plain loops ... }
- *   KOLO_WIDE(scale, (float *x, int64_t n), (x, n))
+ *   static inline void scale_body(float *x, int64_t n) { ... plain loops ... } KOLO_WIDE(scale, (float
+ *   *x, int64_t n), (x, n))
  *
- * makes `static void scale(float *, int64_t)`, which calls the widest version that this CPU has. The body holds no
- * OpenMP region (an outlined region would not inherit the target); threads are started around it. */
+ * makes `static void scale(float *, int64_t)`, which calls the widest version that this CPU has. The body
+ * holds no OpenMP region (an outlined region would not inherit the target); threads are started around it. */
 #ifndef KOLO_OPS_CPU_SIMD_H
 #define KOLO_OPS_CPU_SIMD_H
 

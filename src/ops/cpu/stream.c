@@ -10,12 +10,14 @@
 
 __attribute__((target("avx512f"))) static void stream_wide(char *to, const char *from, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 64) _mm512_stream_si512((__m512i *)(to + i), _mm512_loadu_si512(from + i));
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm512_stream_si512((__m512i *)(to + i), _mm512_loadu_si512(from + i));
 }
 
 static void stream_narrow(char *to, const char *from, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 16) _mm_stream_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
+    for (size_t i = 0; i < bytes; i += 16)
+        _mm_stream_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
 }
 
 void kolo_stream_copy(void *to, const void *from, size_t bytes)

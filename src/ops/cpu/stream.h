@@ -1,4 +1,5 @@
-/* Stores past the caches, for large results that nothing reads soon: a plain store first reads the line that it overwrites. */
+/* Stores past the caches, for large results that nothing reads soon: a plain store first reads the
+ * line that it overwrites. */
 #ifndef KOLO_OPS_CPU_STREAM_H
 #define KOLO_OPS_CPU_STREAM_H
 

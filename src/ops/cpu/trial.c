@@ -22,7 +22,7 @@ int kolo_trial_open(kolo_trial *t, const size_t bytes[KOLO_TRIAL_BUFFERS])
         t->buffer[i] = kolo_pages_alloc(bytes[i]);
         if (!t->buffer[i]) {
             kolo_trial_close(t);
-            return KOLO_ECONFIG;
+            return KOLO_ENOMEM;
         }
         t->bytes[i] = bytes[i];
         memset(t->buffer[i], 0x3C, bytes[i]); /* 0.01 both as f32 and as bf16: no denormals */

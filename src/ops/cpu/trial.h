@@ -16,8 +16,8 @@ typedef struct kolo_trial {
 bool kolo_trial_fits(const size_t bytes[KOLO_TRIAL_BUFFERS]);
 int kolo_trial_open(kolo_trial *trial, const size_t bytes[KOLO_TRIAL_BUFFERS]);
 void kolo_trial_close(kolo_trial *trial);
-/* Seconds of the fastest of a few runs; negative status if a run fails. best: of the rival so far, 0 if none: one that is far behind it
- * after its first run gets no other. */
+/* Seconds of the fastest of a few runs; negative status if a run fails. best: of the rival so far, 0 if none:
+ * one that is far behind it after its first run gets no other. */
 double kolo_trial_seconds(int (*run)(void *context), void *context, double best);
 
 #endif

@@ -1,9 +1,10 @@
-/* YOLOv3's loss. Each true box belongs to the anchor that is most like it, in the cell that holds its centre, of every head that has this anchor;
- * other anchors are background unless they lie over a box. The arithmetic is ops/yolov3.h. As darknet sums over a batch and divides its rate by
- * the batch, so a row here counts as it is, and the global batch is their mean.
+/* YOLOv3's loss. Each true box belongs to the anchor that is most like it, in the cell that holds its centre,
+ * of every head that has this anchor; other anchors are background unless they lie over a box. The arithmetic
+ * is ops/yolov3.h. As darknet sums over a batch and divides its rate by the batch, so a row here counts as it
+ * is, and the global batch is their mean.
  *
- * Of boxes that meet in one anchor the last gives the place; its classes are those of all of them.
- * A row belongs to one thread; sums are taken in the order of rows. So the bits do not depend on threads. */
+ * Of boxes that meet in one anchor the last gives the place; its classes are those of all of them. A row
+ * belongs to one thread; sums are taken in the order of rows. So the bits do not depend on threads. */
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
@@ -37,7 +38,7 @@ typedef struct row {
     const void *const *map;
     const int32_t *label; /* objects, then regions of crowds */
     int64_t n;
-    int targets;          /* objects */
+    int targets; /* objects */
     target *target;
 } row;
 
@@ -52,7 +53,8 @@ static void assign(row *r, const int32_t *label)
         kolo_box_corners(t->box, t->corner);
         for (int i = 0; i < y->heads.count; i++) {
             const kolo_head *h = &y->heads.head[i];
-            t->place[i] = kolo_yolov3_place(t->box, y->anchor, y->mask[i], h->stride, h->view.height, h->view.width);
+            t->place[i] =
+                kolo_yolov3_place(t->box, y->anchor, y->mask[i], h->stride, h->view.height, h->view.width);
         }
     }
     for (int g = 0; g < r->targets; g++) kolo_yolov3_find_last(r->target, r->targets, g, y->heads.count);
@@ -77,7 +79,8 @@ static int kind_of(const row *r, int head, int slot, int64_t cell)
     const kolo_head *h = &r->y->heads.head[head];
     double raw[4], corner[4], most = 0;
     get_raw(r, head, slot, cell, raw);
-    kolo_yolov3_decode(raw, cell % h->view.width, cell / h->view.width, h->stride, anchor_of(r->y, head, slot), corner);
+    kolo_yolov3_decode(raw, cell % h->view.width, cell / h->view.width, h->stride,
+                       anchor_of(r->y, head, slot), corner);
     for (int g = 0; g < r->targets; g++) {
         const target *t = &r->target[g];
         if (t->place[head] == 3 * cell + slot) return kolo_yolov3_kind(true, 1);
@@ -87,7 +90,10 @@ static int kind_of(const row *r, int head, int slot, int64_t cell)
     return kolo_yolov3_kind(false, most);
 }
 
-static bool has_class(const row *r, int head, int32_t place, int64_t cls) { return kolo_yolov3_has_class(r->target, r->targets, head, place, cls); }
+static bool has_class(const row *r, int head, int32_t place, int64_t cls)
+{
+    return kolo_yolov3_has_class(r->target, r->targets, head, place, cls);
+}
 
 /* The loss of a box in a head, and (d: may be NULL) its derivative by x, y, w, h. */
 static double box_loss(const row *r, int head, const target *t, double *d)
@@ -98,8 +104,8 @@ static double box_loss(const row *r, int head, const target *t, double *d)
     const int64_t cell = t->place[head] / 3;
     double raw[4];
     get_raw(r, head, slot, cell, raw);
-    return kolo_yolov3_box_loss(raw, cell % h->view.width, cell / h->view.width, h->stride, anchor_of(r->y, head, slot), t->box,
-                                (double)(all->height * all->width), d);
+    return kolo_yolov3_box_loss(raw, cell % h->view.width, cell / h->view.width, h->stride,
+                                anchor_of(r->y, head, slot), t->box, (double)(all->height * all->width), d);
 }
 
 static void add_boxes(const row *r, int head, row_sums *sums)
@@ -111,7 +117,8 @@ static void add_boxes(const row *r, int head, row_sums *sums)
         sums->foreground++;
         sums->part[BOX] += box_loss(r, head, t, NULL);
         for (int64_t k = 0; k < r->y->heads.classes; k++)
-            sums->part[CLASS] += kolo_bce1(get(r, head, place % 3, 5 + k, place / 3), has_class(r, head, place, k));
+            sums->part[CLASS] +=
+                kolo_bce1(get(r, head, place % 3, 5 + k, place / 3), has_class(r, head, place, k));
     }
 }
 
@@ -129,7 +136,8 @@ static row_sums add_row(const row *r)
     return sums;
 }
 
-static void write_metrics(float *metric, const row_sums *sums, int64_t rows, const int32_t *labels, int64_t words)
+static void write_metrics(float *metric, const row_sums *sums, int64_t rows, const int32_t *labels,
+                          int64_t words)
 {
     double part[PARTS] = {0}, boxes = 0, foreground = 0;
     for (int64_t n = 0; n < rows; n++) {
@@ -137,7 +145,14 @@ static void write_metrics(float *metric, const row_sums *sums, int64_t rows, con
         foreground += (double)sums[n].foreground;
         boxes += kolo_label_objects(labels + n * words);
     }
-    const double all[KOLO_METRICS] = {part[BOX] + part[OBJECT] + part[CLASS], foreground, boxes, (double)rows, part[BOX], part[OBJECT], part[CLASS], 0};
+    const double all[KOLO_METRICS] = {part[BOX] + part[OBJECT] + part[CLASS],
+                                      foreground,
+                                      boxes,
+                                      (double)rows,
+                                      part[BOX],
+                                      part[OBJECT],
+                                      part[CLASS],
+                                      0};
     for (int k = 0; k < KOLO_METRICS; k++) metric[k] = (float)all[k];
 }
 
@@ -151,7 +166,8 @@ static row open_row(const yolov3 *y, void *const *args, void *workspace, int64_t
 }
 
 /* in: heads, labels; out: metrics */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int yolov3_loss_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                           int slot)
 {
     const yolov3 *y = k->state;
     const kolo_heads *h = &y->heads;
@@ -199,7 +215,8 @@ static void grad_row(const row *r, double scale, void *const *to)
 }
 
 /* in: heads, labels; out: dheads */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int yolov3_loss_run_grad(const kolo_kernel *k, void *const *args, void *workspace,
+                                const kolo_step *step, int slot)
 {
     const yolov3 *y = k->state;
     const kolo_heads *h = &y->heads;
@@ -221,10 +238,10 @@ int kolo_cpu_yolov3_loss(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_detect_loss_grad;
     yolov3 *y = kolo_alloc(sizeof *y);
-    if (!y) return KOLO_ECONFIG;
+    if (!y) return KOLO_ENOMEM;
     k->state = y;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? yolov3_loss_run_grad : yolov3_loss_run;
     KOLO_TRY(kolo_heads_fill(&y->heads, r, r->node->n_in - 1, 3));
     memcpy(y->anchor, r->node->a.anchor, sizeof y->anchor);
     memcpy(y->mask, r->node->a.mask, sizeof y->mask);

@@ -1,8 +1,10 @@
-/* YOLOX's loss: which anchors are to find which box (SimOTA), and what they and all others are off. The arithmetic is ops/yolox.h.
+/* YOLOX's loss: which anchors are to find which box (SimOTA), and what they and all others are off. The
+ * arithmetic is ops/yolox.h.
  *
- * The sums of a micro-batch are divided by its number N of anchors that have a box, as every process of the reference divides by its own;
- * then it counts by its share of the valid rows of the global batch. With a rank's rows in one micro-batch that is the reference's mean over
- * processes, and otherwise each micro-batch is such a process.
+ * The sums of a micro-batch are divided by its number N of anchors that have a box, as every process of the
+ * reference divides by its own; then it counts by its share of the valid rows of the global batch. With a
+ * rank's rows in one micro-batch that is the reference's mean over processes, and otherwise each
+ * micro-batch is such a process.
  *
  * A row belongs to one thread; sums are taken in the order of rows. So the bits do not depend on threads. */
 #include <inttypes.h>
@@ -57,11 +59,13 @@ static double class_logit(const row *r, int head, int64_t cell, int64_t cls)
     return kolo_head_get(&r->y->heads.head[head], r->map[head], r->n, 5 + cls, cell);
 }
 
-static void place(const row *r, const double *box, int head, int64_t cell, bool *is_candidate, bool *inside)
+static void yolox_loss_place(const row *r, const double *box, int head, int64_t cell, bool *is_candidate,
+                             bool *inside)
 {
     const kolo_head *h = &r->y->heads.head[head];
     const double s = (double)h->stride;
-    const double x = ((double)(cell % h->view.width) + 0.5) * s, y = ((double)(cell / h->view.width) + 0.5) * s;
+    const double x = ((double)(cell % h->view.width) + 0.5) * s,
+                 y = ((double)(cell / h->view.width) + 0.5) * s;
     kolo_simota_place(r->y->centre, box, x, y, h->stride, is_candidate, inside);
 }
 
@@ -74,7 +78,8 @@ static void add_candidate(row *r, int head, int64_t cell)
     get_raw(r, head, cell, raw);
     kolo_yolox_decode(raw, cell % h->view.width, cell / h->view.width, h->stride, c->corner);
     c->object = kolo_sigmoid(kolo_head_get(h, r->map[head], r->n, 4, cell));
-    for (int64_t k = 0; k < r->y->heads.classes; k++) c->others -= kolo_log_bounded(1 - sqrt(kolo_sigmoid(class_logit(r, head, cell, k)) * c->object));
+    for (int64_t k = 0; k < r->y->heads.classes; k++)
+        c->others -= kolo_log_bounded(1 - sqrt(kolo_sigmoid(class_logit(r, head, cell, k)) * c->object));
 }
 
 static void find_candidates(row *r)
@@ -87,7 +92,7 @@ static void find_candidates(row *r)
                 double box[4];
                 bool yes, inside;
                 kolo_label_box(r->label, g, box);
-                place(r, box, i, cell, &yes, &inside);
+                yolox_loss_place(r, box, i, cell, &yes, &inside);
                 if (!yes) continue;
                 add_candidate(r, i, cell);
                 break;
@@ -104,7 +109,7 @@ static double overlap(const candidate *c, const double *box)
 static double cost(const row *r, const candidate *c, int64_t cls, const double *box)
 {
     bool yes, inside;
-    place(r, box, c->head, c->cell, &yes, &inside);
+    yolox_loss_place(r, box, c->head, c->cell, &yes, &inside);
     const double p = sqrt(kolo_sigmoid(class_logit(r, c->head, c->cell, cls)) * c->object);
     return kolo_simota_cost(r->y->centre, c->others, p, overlap(c, box), inside);
 }
@@ -121,17 +126,19 @@ static int insert(double *value, int32_t *which, int n, int most, double v, int3
 }
 
 /* A truth gets so many candidates as its ten largest overlaps add up to: those that cost least. */
-static void claim(row *r, int64_t g)
+static void yolox_loss_claim(row *r, int64_t g)
 {
     double box[4], best[KOLO_SIMOTA_MOST], sum = 0;
     int32_t which[KOLO_SIMOTA_MOST];
     const int64_t cls = kolo_label_box(r->label, g, box);
     int n = 0, wanted;
-    for (int64_t i = 0; i < r->candidates; i++) n = insert(best, which, n, KOLO_SIMOTA_MOST, -overlap(&r->list[i], box), (int32_t)i);
+    for (int64_t i = 0; i < r->candidates; i++)
+        n = insert(best, which, n, KOLO_SIMOTA_MOST, -overlap(&r->list[i], box), (int32_t)i);
     for (int i = 0; i < n; i++) sum -= best[i];
     wanted = sum >= 2 ? (int)sum : 1;
     n = 0;
-    for (int64_t i = 0; i < r->candidates; i++) n = insert(best, which, n, wanted, cost(r, &r->list[i], cls, box), (int32_t)i);
+    for (int64_t i = 0; i < r->candidates; i++)
+        n = insert(best, which, n, wanted, cost(r, &r->list[i], cls, box), (int32_t)i);
     for (int i = 0; i < n; i++) {
         r->list[which[i]].owner = (int32_t)g;
         r->list[which[i]].claims++;
@@ -139,7 +146,7 @@ static void claim(row *r, int64_t g)
 }
 
 /* Several want it: whom it costs least, of all. */
-static void settle(const row *r, candidate *c)
+static void yolox_loss_settle(const row *r, candidate *c)
 {
     double least = INFINITY;
     for (int64_t g = 0; g < r->objects; g++) {
@@ -172,10 +179,10 @@ static void assign(row *r, int32_t *match, float *share)
 {
     for (int64_t a = 0; a < r->y->heads.cells; a++) match[a] = -1, share[a] = 0;
     find_candidates(r);
-    for (int64_t g = 0; g < r->objects; g++) claim(r, g);
+    for (int64_t g = 0; g < r->objects; g++) yolox_loss_claim(r, g);
     for (int64_t i = 0; i < r->candidates; i++) {
         candidate *c = &r->list[i];
-        if (c->claims > 1) settle(r, c);
+        if (c->claims > 1) yolox_loss_settle(r, c);
         if (c->owner < 0) continue;
         const int64_t a = r->y->heads.head[c->head].first + c->cell;
         double box[4];
@@ -186,7 +193,8 @@ static void assign(row *r, int32_t *match, float *share)
     pass_over_crowds(r, match);
 }
 
-static void add_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share, row_sums *sums)
+static void add_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share,
+                     row_sums *sums)
 {
     const kolo_head *h = &r->y->heads.head[head];
     const int64_t column = cell % h->view.width, line = cell / h->view.width;
@@ -195,7 +203,8 @@ static void add_cell(const row *r, bool l1, int head, int64_t cell, int32_t owne
     const int64_t cls = kolo_label_box(r->label, owner, box);
     sums->foreground++;
     sums->part[BOX] += kolo_yolox_box_loss(r->y->overlap, raw, column, line, h->stride, box, NULL);
-    for (int64_t k = 0; k < r->y->heads.classes; k++) sums->part[CLASS] += kolo_bce1(class_logit(r, head, cell, k), k == cls ? share : 0);
+    for (int64_t k = 0; k < r->y->heads.classes; k++)
+        sums->part[CLASS] += kolo_bce1(class_logit(r, head, cell, k), k == cls ? share : 0);
     if (!l1) return;
     kolo_yolox_encode(box, column, line, h->stride, goal);
     for (int k = 0; k < 4; k++) sums->part[L1] += fabs(raw[k] - goal[k]);
@@ -208,14 +217,16 @@ static row_sums add_row(const row *r, bool l1, const int32_t *match, const float
         const kolo_head *h = &r->y->heads.head[i];
         for (int64_t cell = 0; cell < h->view.pixels; cell++) {
             const int64_t a = h->first + cell;
-            if (match[a] >= -1) sums.part[OBJECT] += kolo_bce1(kolo_head_get(h, r->map[i], r->n, 4, cell), match[a] >= 0);
+            if (match[a] >= -1)
+                sums.part[OBJECT] += kolo_bce1(kolo_head_get(h, r->map[i], r->n, 4, cell), match[a] >= 0);
             if (match[a] >= 0) add_cell(r, l1, i, cell, match[a], (double)share[a], &sums);
         }
     }
     return sums;
 }
 
-static void write_metrics(float *metric, const row_sums *sums, int64_t rows, const int32_t *labels, int64_t words)
+static void write_metrics(float *metric, const row_sums *sums, int64_t rows, const int32_t *labels,
+                          int64_t words)
 {
     double part[PARTS] = {0}, boxes = 0, foreground = 0, whole = 0;
     for (int64_t n = 0; n < rows; n++) {
@@ -235,7 +246,8 @@ static void write_metrics(float *metric, const row_sums *sums, int64_t rows, con
 }
 
 /* in: heads, labels; out: metrics, match, overlap */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int yolox_loss_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                          int slot)
 {
     const yolox *y = k->state;
     const kolo_heads *h = &y->heads;
@@ -259,7 +271,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share, double scale, void *to)
+static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share,
+                      double scale, void *to)
 {
     const kolo_head *h = &r->y->heads.head[head];
     const int64_t column = cell % h->view.width, line = cell / h->view.width;
@@ -273,10 +286,12 @@ static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t own
         kolo_head_put(h, to, r->n, k, cell, d[k] * scale);
     }
     for (int64_t k = 0; k < r->y->heads.classes; k++)
-        kolo_head_put(h, to, r->n, 5 + k, cell, (kolo_sigmoid(class_logit(r, head, cell, k)) - (k == cls ? share : 0)) * scale);
+        kolo_head_put(h, to, r->n, 5 + k, cell,
+                      (kolo_sigmoid(class_logit(r, head, cell, k)) - (k == cls ? share : 0)) * scale);
 }
 
-static void grad_row(const row *r, bool l1, const int32_t *match, const float *share, double scale, void *const *to)
+static void grad_row(const row *r, bool l1, const int32_t *match, const float *share, double scale,
+                     void *const *to)
 {
     for (int i = 0; i < r->y->heads.count; i++) {
         const kolo_head *h = &r->y->heads.head[i];
@@ -291,7 +306,8 @@ static void grad_row(const row *r, bool l1, const int32_t *match, const float *s
 }
 
 /* in: heads, labels, match, overlap; out: dheads */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int yolox_loss_run_grad(const kolo_kernel *k, void *const *args, void *workspace,
+                               const kolo_step *step, int slot)
 {
     (void)workspace;
     const yolox *y = k->state;
@@ -318,10 +334,10 @@ int kolo_cpu_yolox_loss(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_detect_loss_grad;
     yolox *y = kolo_alloc(sizeof *y);
-    if (!y) return KOLO_ECONFIG;
+    if (!y) return KOLO_ENOMEM;
     k->state = y;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? yolox_loss_run_grad : yolox_loss_run;
     KOLO_TRY(kolo_heads_fill(&y->heads, r, r->node->n_in - (backward ? 3 : 1), 1));
     y->centre = r->node->a.centre;
     y->overlap = r->node->a.overlap;

@@ -1,5 +1,5 @@
-/* Activations and their gradients, element by element; ops/activation.h has the arithmetic. Where an activation makes something of 0, padding is
- * cleared. */
+/* Activations and their gradients, element by element; ops/activation.h has the arithmetic. Where an
+ * activation makes something of 0, padding is cleared. */
 #include "ops/cuda/cells.cuh" /* first: it says that graph.h is C */
 
 #include "ops/activation.h"
@@ -33,7 +33,9 @@ template <bool GRAD> KOLO_INLINE float activation_of(const activation &p, float 
         KIND(KOLO_HARD_SWISH);
         KIND(KOLO_HARD_SIGMOID);
         KIND(KOLO_SIGMOID);
-    default: return GRAD ? kolo_activation_grad1(KOLO_TANH, p.slope, a, x) : kolo_activation1(KOLO_TANH, p.slope, x);
+    default:
+        return GRAD ? kolo_activation_grad1(KOLO_TANH, p.slope, a, x)
+                    : kolo_activation1(KOLO_TANH, p.slope, x);
     }
 #undef KIND
 }
@@ -43,7 +45,8 @@ template <typename T, bool GRAD>
 __global__ void __launch_bounds__(THREADS) activation_kernel(T *out, const T *dy, const T *x, activation p)
 {
     const int N = kolo_vector<T>::N;
-    const int64_t vectors = p.count / N, i = (int64_t)blockIdx.x * THREADS + threadIdx.x, rest = vectors * N + i;
+    const int64_t vectors = p.count / N, i = (int64_t)blockIdx.x * THREADS + threadIdx.x,
+                  rest = vectors * N + i;
     if (i < vectors) {
         float a[N] = {}, v[N];
         kolo_load16(x + i * N, v);
@@ -64,28 +67,28 @@ template <bool GRAD> static int launch(const kolo_kernel *k, void *out, const vo
     const int64_t block = (int64_t)THREADS * 16 / (int64_t)kolo_dtype_size(p->dtype),
                   grid = (p->count + block - 1) / block;
     KOLO_FOR_DTYPE(p->dtype, T,
-                   return KOLO_LAUNCH((activation_kernel<T, GRAD>), grid, THREADS, 0, kolo_cuda_stream(k), (T *)out,
-                                      (const T *)dy, (const T *)x, *p));
+                   return KOLO_LAUNCH((activation_kernel<T, GRAD>), grid, THREADS, 0, kolo_cuda_stream(k),
+                                      (T *)out, (const T *)dy, (const T *)x, *p));
 }
 
-static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
+static int cuda_activation_run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
     return launch<false>(k, args[1], args[0], args[0]);
 }
-static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
+static int cuda_activation_run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
     return launch<true>(k, args[2], args[0], args[1]);
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_activation_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_activation_grad;
     const kolo_cuda_view v = kolo_cuda_view_in(r, 0);
     activation *p = (activation *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     k->state = p;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? cuda_activation_run_grad : cuda_activation_run;
     p->count = v.rows * v.pixels * v.stored;
     p->kind = r->node->a.activation;
     p->slope = (float)r->node->a.slope;
@@ -100,5 +103,5 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cuda_activation = {NULL, prepare};
-const kolo_op_row kolo_cuda_activation_grad = {NULL, prepare};
+const kolo_op_row kolo_cuda_activation = {NULL, cuda_activation_prepare};
+const kolo_op_row kolo_cuda_activation_grad = {NULL, cuda_activation_prepare};

@@ -8,7 +8,8 @@ extern "C" {
 enum { THREADS = KOLO_ATTENTION_THREADS, WARPS = KOLO_ATTENTION_WARPS, TURNS = KOLO_ATTENTION_TURNS };
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS) attention_kernel(T *y, const T *qkv, const float *table, kolo_attention a)
+__global__ void __launch_bounds__(THREADS)
+    attention_kernel(T *y, const T *qkv, const float *table, kolo_attention a)
 {
     KOLO_SHARED(float, q);
     __shared__ kolo_window_pixel pixel[KOLO_ATTENTION_PIXELS];
@@ -16,7 +17,8 @@ __global__ void __launch_bounds__(THREADS) attention_kernel(T *y, const T *qkv, 
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     float *weight = v + kolo_quads_floats(a) + warp * 16 * a.quads,
           *bias = v + kolo_quads_floats(a) + WARPS * 16 * a.quads;
-    const int head = (int)blockIdx.x % a.heads, window = (int)blockIdx.x / a.heads, origin = kolo_window_origin(a);
+    const int head = (int)blockIdx.x % a.heads, window = (int)blockIdx.x / a.heads,
+              origin = kolo_window_origin(a);
     for (int i = (int)threadIdx.x; i < a.pixels; i += THREADS) pixel[i] = kolo_window_at(a, window, i);
     for (int i = (int)threadIdx.x; i < a.bins; i += THREADS) bias[i] = table[(int64_t)i * a.heads + head];
     __syncthreads();
@@ -40,7 +42,8 @@ __global__ void __launch_bounds__(THREADS) attention_kernel(T *y, const T *qkv, 
             }
             most = kolo_lanes_max(most);
 #pragma unroll
-            for (int u = 0; u < TURNS; u++) sum += s[u][r] = lane + 32 * u < a.pixels ? expf(s[u][r] - most) : 0;
+            for (int u = 0; u < TURNS; u++)
+                sum += s[u][r] = lane + 32 * u < a.pixels ? expf(s[u][r] - most) : 0;
             const float share = 1 / kolo_lanes_sum(sum);
 #pragma unroll
             for (int u = 0; u < TURNS; u++)
@@ -61,18 +64,19 @@ __global__ void __launch_bounds__(THREADS) attention_kernel(T *y, const T *qkv, 
 }
 
 /* in: qkv, table; out: y */
-static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
+static int cuda_attention_run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
     const kolo_attention *a = (const kolo_attention *)k->state;
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_LAUNCH(attention_kernel<T>, a->windows * a->heads, THREADS, a->shared,
-                                      kolo_cuda_stream(k), (T *)args[2], (const T *)args[0], (const float *)args[1],
-                                      *a));
+                                      kolo_cuda_stream(k), (T *)args[2], (const T *)args[0],
+                                      (const float *)args[1], *a));
 }
 
-/* ---- what both directions ask -------------------------------------------------------------------------------------- */
+/* ---- what both directions ask -------------------------------------------------------------------------- */
 
-static void describe(kolo_attention *a, const kolo_attributes *n, const kolo_cuda_view *qkv, const kolo_cuda_view *y)
+static void cuda_attention_describe(kolo_attention *a, const kolo_attributes *n, const kolo_cuda_view *qkv,
+                                    const kolo_cuda_view *y)
 {
     for (int i = 0; i < 2; i++) a->window[i] = (int)n->kernel[i], a->shift[i] = (int)n->pad[i];
     a->height = (int)qkv->height, a->width = (int)qkv->width;
@@ -95,44 +99,46 @@ int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const k
     const kolo_attributes *n = &r->node->a;
     const int64_t area = n->kernel[0] * n->kernel[1], depth = y->channels / n->groups;
     if (area > KOLO_ATTENTION_PIXELS || depth > KOLO_ATTENTION_DEPTH)
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "attention of windows of %ld x %ld pixels and heads of %ld channels: on a GPU at most %d pixels and "
-            "%d channels; use device=cpu",
-            (long)n->kernel[0], (long)n->kernel[1], (long)depth, KOLO_ATTENTION_PIXELS, KOLO_ATTENTION_DEPTH);
+        return kolo_fail(KOLO_ECONFIG,
+                         "attention of windows of %ld x %ld pixels and heads of %ld channels: on a GPU at "
+                         "most %d pixels and "
+                         "%d channels; use device=cpu",
+                         (long)n->kernel[0], (long)n->kernel[1], (long)depth, KOLO_ATTENTION_PIXELS,
+                         KOLO_ATTENTION_DEPTH);
     if (qkv->rows * qkv->pixels > INT32_MAX / 2 || qkv->rows * qkv->pixels / area * n->groups > INT32_MAX)
-        return kolo_fail(KOLO_ECONFIG, "attention of %ld maps of %ld pixels is too large; use a smaller micro_batch",
+        return kolo_fail(KOLO_ECONFIG,
+                         "attention of %ld maps of %ld pixels is too large; use a smaller micro_batch",
                          (long)qkv->rows, (long)qkv->pixels);
     kolo_attention *a = (kolo_attention *)kolo_alloc(sizeof *a);
-    if (!a) return KOLO_ECONFIG;
+    if (!a) return KOLO_ENOMEM;
     k->state = a;
     k->release = free;
-    describe(a, n, qkv, y);
+    cuda_attention_describe(a, n, qkv, y);
     a->shared = sizeof(float) * ((size_t)arrays * (size_t)kolo_quads_floats(*a) +
                                  (size_t)(wide * 4 * a->quads * WARPS + tables * a->bins));
     a->allowed = kolo_cuda_of(r->backend)->shared;
     a->allowed -= (int)(sizeof(kolo_window_pixel) + 16) * KOLO_ATTENTION_PIXELS; /* of the kernels' own */
     if (a->allowed < 0 || a->shared > (size_t)a->allowed)
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "attention of windows of %ld x %ld pixels and heads of %ld channels takes %zu bytes of shared memory, "
-            "and this GPU has %d; use device=cpu or smaller windows",
-            (long)n->kernel[0], (long)n->kernel[1], (long)depth, a->shared, a->allowed);
+        return kolo_fail(KOLO_ECONFIG,
+                         "attention of windows of %ld x %ld pixels and heads of %ld channels takes %zu bytes "
+                         "of shared memory, "
+                         "and this GPU has %d; use device=cpu or smaller windows",
+                         (long)n->kernel[0], (long)n->kernel[1], (long)depth, a->shared, a->allowed);
     snprintf(k->name, sizeof k->name, "own %s, %zu KiB a window and head", kolo_dtype_name(a->dtype),
              (a->shared + 1023) / 1024);
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_cuda_view qkv = kolo_cuda_view_in(r, 0), y = kolo_cuda_view_out(r, 0);
     KOLO_TRY(kolo_attention_prepare(r, k, &qkv, &y, 3, 4, 1));
     const kolo_attention *a = (const kolo_attention *)k->state;
-    k->run = run;
+    k->run = cuda_attention_run;
     if (r->backend->gpu) return 0; /* it is not there */
     KOLO_FOR_DTYPE(a->dtype, T,
-                   return KOLO_CUDA(cudaFuncSetAttribute(attention_kernel<T>,
-                                                         cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
+                   return KOLO_CUDA(cudaFuncSetAttribute(
+                       attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
 }
 
-const kolo_op_row kolo_cuda_window_attention = {NULL, prepare};
+const kolo_op_row kolo_cuda_window_attention = {NULL, cuda_attention_prepare};

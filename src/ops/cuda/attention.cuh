@@ -1,7 +1,9 @@
-/* Attention within windows (Liu et al., arXiv:2103.14030): what the forward and the backward kernel share. A block takes one head of one window;
- * queries, keys, values lie in shared memory as f32, four pixels of a channel side by side ("quads"): read at once by whoever wants four pixels of
- * one channel, and without conflicts by lanes that are pixels. Scores exist in registers only, four queries (or keys) of a warp at a time.
- * Products are f32 multiply-adds: they are 3 % of a Swin-T's, and tensor cores would want 49 padded to 64. */
+/* Attention within windows (Liu et al., arXiv:2103.14030): what the forward and the backward kernel
+ * share. A block takes one head of one window; queries, keys, values lie in shared memory as f32, four
+ * pixels of a channel side by side ("quads"): read at once by whoever wants four pixels of one channel,
+ * and without conflicts by lanes that are pixels. Scores exist in registers only, four queries (or keys)
+ * of a warp at a time. Products are f32 multiply-adds: they are 3 % of a Swin-T's, and tensor cores would
+ * want 49 padded to 64. */
 #ifndef KOLO_OPS_CUDA_ATTENTION_CUH
 #define KOLO_OPS_CUDA_ATTENTION_CUH
 
@@ -16,8 +18,10 @@ enum {
 };
 
 typedef struct kolo_attention {
-    int height, width, window[2], shift[2], heads, depth, pixels, quads; /* pixels of a window; quads: their fours */
-    int across, down, windows, bins; /* windows of a map's row and column, and of all maps; relative positions */
+    /* pixels of a window; quads: their fours */
+    int height, width, window[2], shift[2], heads, depth, pixels, quads;
+    /* windows of a map's row and column, and of all maps; relative positions */
+    int across, down, windows, bins;
     int channels, stored_qkv, stored;
     int each, chunks; /* backward: windows of a block; blocks of a head */
     float scale;
@@ -26,7 +30,8 @@ typedef struct kolo_attention {
     enum kolo_dtype dtype;
 } kolo_attention;
 
-/* Fills kernel->state; arrays: quads of depth channels, wide: floats for each pixel of each warp, tables: of bins. qkv, y: arguments' views. attention.cu */
+/* Fills kernel->state; arrays: quads of depth channels, wide: floats for each pixel of each warp, tables: of
+ * bins. qkv, y: arguments' views. attention.cu */
 int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv,
                            const kolo_cuda_view *y, int arrays, int wide, int tables);
 
@@ -68,8 +73,8 @@ KOLO_INLINE int kolo_window_origin(const kolo_attention &a)
 
 /* Channels first .. first + depth - 1 of the window's pixels, as quads; zeros beyond the last pixel. */
 template <typename T>
-static __device__ void kolo_quads_load(float *to, const T *from, int stored, int first, const kolo_window_pixel *pixel,
-                                       const kolo_attention &a, float factor)
+static __device__ void kolo_quads_load(float *to, const T *from, int stored, int first,
+                                       const kolo_window_pixel *pixel, const kolo_attention &a, float factor)
 {
     for (int i = (int)threadIdx.x; i < 4 * a.quads * a.depth; i += KOLO_ATTENTION_THREADS) {
         const int p = i / a.depth, c = i - p * a.depth;

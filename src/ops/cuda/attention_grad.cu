@@ -1,11 +1,19 @@
-/* window_attention's gradients. Scores are computed anew, twice: for four queries against all keys (softmax, dq, the bias' bins), then for four
- * keys against all queries (dk, dv), so that no window's scores have to be kept. With p the softmax, o the gradient of y:
- *     dv_j = sum p_ij o_i     ds_ij = p_ij (o_i v_j - sum_j p_ij o_i v_j)     dq_i = scale sum ds_ij k_j     dk_j = scale sum ds_ij q_i
- * and a bias' gradient is the sum of ds over all pairs of its relative position: for one query all keys have different ones, so a warp adds a query at
- * a time to bins of its own; warps, then blocks are added in order. A block takes several windows of one head. */
+/* window_attention's gradients. Scores are computed anew, twice: for four queries against all keys (softmax,
+ * dq, the bias' bins), then for four keys against all queries (dk, dv), so that no window's scores have to be
+ * kept. With p the softmax, o the gradient of y:
+ *     dv_j = sum p_ij o_i                dq_i = scale sum ds_ij k_j
+ *     dk_j = scale sum ds_ij q_i         ds_ij = p_ij (o_i v_j - sum_j p_ij o_i v_j)
+ * and a bias' gradient is the sum of ds over all pairs of its relative position: for one query all keys have
+ * different ones, so a warp adds a query at a time to bins of its own; warps, then blocks are added in order.
+ * A block takes several windows of one head. */
 #include "ops/cuda/attention.cuh"
 
-enum { THREADS = KOLO_ATTENTION_THREADS, WARPS = KOLO_ATTENTION_WARPS, TURNS = KOLO_ATTENTION_TURNS, BLOCKS = 4096 };
+enum {
+    THREADS = KOLO_ATTENTION_THREADS,
+    WARPS = KOLO_ATTENTION_WARPS,
+    TURNS = KOLO_ATTENTION_TURNS,
+    BLOCKS = 4096
+};
 
 typedef struct window {
     float *q, *k, *v, *o;  /* quads */
@@ -36,10 +44,12 @@ template <typename T> static __device__ void queries(const window &w, const kolo
         }
         most = kolo_lanes_max(most);
 #pragma unroll
-        for (int u = 0; u < TURNS; u++) sum += s[u][r] = w.lane + 32 * u < a.pixels ? expf(s[u][r] - most) : 0;
+        for (int u = 0; u < TURNS; u++)
+            sum += s[u][r] = w.lane + 32 * u < a.pixels ? expf(s[u][r] - most) : 0;
         const float share = 1 / kolo_lanes_sum(sum);
 #pragma unroll
-        for (int u = 0; u < TURNS; u++) along += (s[u][r] *= share) * (w.lane + 32 * u < a.pixels ? dp[u][r] : 0);
+        for (int u = 0; u < TURNS; u++)
+            along += (s[u][r] *= share) * (w.lane + 32 * u < a.pixels ? dp[u][r] : 0);
         along = kolo_lanes_sum(along);
 #pragma unroll
         for (int u = 0; u < TURNS; u++) {
@@ -55,7 +65,8 @@ template <typename T> static __device__ void queries(const window &w, const kolo
         float sum[4];
         kolo_quads_sum(sum, w.slope, w.k, c, a);
         for (int r = 0; r < 4 && 4 * g + r < a.pixels; r++)
-            kolo_round(sum[r] * a.scale, dqkv + (int64_t)w.pixel[4 * g + r].at * a.stored_qkv + w.head * a.depth + c);
+            kolo_round(sum[r] * a.scale,
+                       dqkv + (int64_t)w.pixel[4 * g + r].at * a.stored_qkv + w.head * a.depth + c);
     }
     __syncwarp();
 }
@@ -74,7 +85,8 @@ template <typename T> static __device__ void keys(const window &w, const kolo_at
             const int i = w.lane + 32 * u;
             float p = 0, ds = 0;
             if (i < a.pixels) {
-                p = expf(s[u][r] + kolo_window_bias(w.bias, w.pixel[i], own, w.origin) - w.stat[i][0]) * w.stat[i][1];
+                p = expf(s[u][r] + kolo_window_bias(w.bias, w.pixel[i], own, w.origin) - w.stat[i][0]) *
+                    w.stat[i][1];
                 ds = p * (dp[u][r] - w.stat[i][2]);
             }
             if (i < 4 * a.quads) w.weight[4 * i + r] = p, w.slope[4 * i + r] = ds;
@@ -97,7 +109,8 @@ template <typename T> static __device__ void keys(const window &w, const kolo_at
 /* partial: (chunks, heads, bins) f64 */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    attention_grad_kernel(T *dqkv, double *partial, const T *dy, const T *qkv, const float *table, kolo_attention a)
+    attention_grad_kernel(T *dqkv, double *partial, const T *dy, const T *qkv, const float *table,
+                          kolo_attention a)
 {
     KOLO_SHARED(float, shared);
     __shared__ kolo_window_pixel pixel[KOLO_ATTENTION_PIXELS];
@@ -135,7 +148,8 @@ __global__ void __launch_bounds__(THREADS)
         for (int g = warp; g < a.quads; g += WARPS) keys(w, a, g, dqkv);
         const int padding = w.head == 0 ? a.stored_qkv - 3 * a.channels : 0;
         for (int i = (int)threadIdx.x; i < a.pixels * padding; i += THREADS)
-            kolo_round(0.0f, dqkv + (int64_t)pixel[i / padding].at * a.stored_qkv + 3 * a.channels + i % padding);
+            kolo_round(0.0f,
+                       dqkv + (int64_t)pixel[i / padding].at * a.stored_qkv + 3 * a.channels + i % padding);
     }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < a.bins; i += THREADS) {
@@ -161,7 +175,8 @@ static kolo_columns columns_of(const kolo_attention *a)
 }
 
 /* in: dy, qkv, table; out: dqkv, dtable */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *, int)
+static int cuda_attention_grad_run(const kolo_kernel *k, void *const *args, void *workspace,
+                                   const kolo_step *, int)
 {
     const kolo_attention *a = (const kolo_attention *)k->state;
     const kolo_columns c = columns_of(a);
@@ -175,21 +190,22 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
                        kolo_cuda_stream(k), c, (float *)args[4], (const double *)partial, a->bins, a->heads);
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_attention_grad_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_cuda_view dy = kolo_cuda_view_in(r, 0), qkv = kolo_cuda_view_in(r, 1);
-    if (!kolo_request_out(r, 0)) return kolo_fail(KOLO_EINTERNAL, "attention's table alone has no gradient here");
+    if (!kolo_request_out(r, 0))
+        return kolo_fail(KOLO_EINTERNAL, "attention's table alone has no gradient here");
     KOLO_TRY(kolo_attention_prepare(r, k, &qkv, &dy, 4, 8, WARPS + 1));
     kolo_attention *a = (kolo_attention *)k->state;
-    k->run = run;
+    k->run = cuda_attention_grad_run;
     a->each = (int)kolo_columns_ceil((int64_t)a->windows * a->heads, BLOCKS);
     a->chunks = (int)kolo_columns_ceil(a->windows, a->each);
     const kolo_columns c = columns_of(a);
     k->workspace = kolo_columns_workspace(&c, 1);
     if (r->backend->gpu) return 0; /* it is not there */
     KOLO_FOR_DTYPE(a->dtype, T,
-                   return KOLO_CUDA(cudaFuncSetAttribute(attention_grad_kernel<T>,
-                                                         cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
+                   return KOLO_CUDA(cudaFuncSetAttribute(
+                       attention_grad_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
 }
 
-const kolo_op_row kolo_cuda_window_attention_grad = {NULL, prepare};
+const kolo_op_row kolo_cuda_window_attention_grad = {NULL, cuda_attention_grad_prepare};

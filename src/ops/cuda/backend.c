@@ -22,8 +22,9 @@ static const char *version(void)
     size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
     int cuda = CUDART_VERSION;
     cudaRuntimeGetVersion(&cuda);
-    snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", cuda / 1000, cuda % 1000 / 10, dnn / 10000, dnn / 100 % 100, dnn % 100,
-             blas / 10000, blas / 100 % 100, blas % 100);
+    snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", cuda / 1000,
+             cuda % 1000 / 10, dnn / 10000, dnn / 100 % 100, dnn % 100, blas / 10000, blas / 100 % 100,
+             blas % 100);
     return text;
 }
 
@@ -33,7 +34,8 @@ static void set_machine(kolo_cuda *c, const char *name, int capability, int driv
     c->major = capability / 10;
     c->minor = capability % 10;
     snprintf(c->name, sizeof c->name, "%s", name);
-    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", name, c->major, c->minor, version(), driver / 1000, driver % 1000 / 10);
+    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", name, c->major, c->minor,
+             version(), driver / 1000, driver % 1000 / 10);
 }
 
 /* Which GPU it is, and whether it can do what this backend takes for granted. */
@@ -43,19 +45,23 @@ static int find_device(kolo_cuda *c, int device)
     int driver, runtime, n = kolo_cuda_devices(list, &driver, &runtime);
     KOLO_TRY(n);
     if (device < 0 || device >= n)
-        return kolo_fail(KOLO_ELAUNCH, "GPU %d was chosen, but %d can be seen (CUDA_VISIBLE_DEVICES=%s)", device, n,
-                         getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
+        return kolo_fail(KOLO_ELAUNCH, "GPU %d was chosen, but %d can be seen (CUDA_VISIBLE_DEVICES=%s)",
+                         device, n, getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
     const kolo_device *d = &list[device];
     c->device = device;
     snprintf(c->place, sizeof c->place, "GPU %d (%s, %s)", device, d->name, d->bus);
     set_machine(c, d->name, d->major * 10 + d->minor, driver);
     kolo_cuda_check_name(c->place);
     if (d->major < 8)
-        return kolo_fail(KOLO_ELAUNCH, "%s has compute capability %d.%d; kolo needs 8.0 (A100, RTX 30) or later: use device=cpu", c->place, d->major, d->minor);
+        return kolo_fail(
+            KOLO_ELAUNCH,
+            "%s has compute capability %d.%d; kolo needs 8.0 (A100, RTX 30) or later: use device=cpu",
+            c->place, d->major, d->minor);
     return 0;
 }
 
-/* Streams that do not wait for the default one. Messages go first: what they wait for is on its way to other ranks. */
+/* Streams that do not wait for the default one. Messages go first: what they wait for is on
+ * its way to other ranks. */
 static int open_streams(kolo_cuda *c)
 {
     int least, greatest;
@@ -70,7 +76,9 @@ static int open_streams(kolo_cuda *c)
 /* To plan for it alone: no driver is asked, no memory or stream made. */
 static int open_described(kolo_cuda *c, const kolo_gpu *gpu)
 {
-    if (!gpu->json) return kolo_fail(KOLO_ECONFIG, "cuDNN has no description of %s (%s.json beside its table)", gpu->name, gpu->name);
+    if (!gpu->json)
+        return kolo_fail(KOLO_ECONFIG, "cuDNN has no description of %s (%s.json beside its table)", gpu->name,
+                         gpu->name);
     c->device = -1;
     c->processors = gpu->processors;
     c->shared = gpu->shared;
@@ -82,16 +90,18 @@ static int open_described(kolo_cuda *c, const kolo_gpu *gpu)
 static int open_cuda(kolo_backend *b)
 {
     kolo_cuda *c = b->state = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
     if (b->gpu) return open_described(c, b->gpu);
     c->compile_seconds = 60;
     c->trial_seconds = b->trial_seconds > 0 ? b->trial_seconds : 2;
     KOLO_TRY(find_device(c, b->device));
     /* a host that waits for the GPU sleeps: the readers need the cores */
-    KOLO_TRY(KOLO_CUDA(cudaInitDevice(c->device, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid)));
+    KOLO_TRY(
+        KOLO_CUDA(cudaInitDevice(c->device, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid)));
     KOLO_TRY(KOLO_CUDA(cudaSetDevice(c->device)));
     KOLO_TRY(KOLO_CUDA(cudaDeviceGetAttribute(&c->processors, cudaDevAttrMultiProcessorCount, c->device)));
-    KOLO_TRY(KOLO_CUDA(cudaDeviceGetAttribute(&c->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, c->device)));
+    KOLO_TRY(
+        KOLO_CUDA(cudaDeviceGetAttribute(&c->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, c->device)));
     KOLO_TRY(open_streams(c));
     KOLO_TRY(kolo_cuda_ready(c));
     KOLO_TRY(KOLO_DNN(cudnnCreate(&c->dnn)));
@@ -105,6 +115,7 @@ static void close_device(kolo_backend *b, kolo_cuda *c)
     kolo_cuda_enter(b);
     kolo_cuda_order_close(c);
     kolo_cuda_trial_end(b);
+    kolo_cuda_tickets_close(c);
     if (c->blas) cublasLtDestroy(c->blas);
     if (c->dnn) cudnnDestroy(c->dnn);
     for (int lane = 0; lane < KOLO_LANES; lane++)

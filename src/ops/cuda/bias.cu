@@ -1,9 +1,11 @@
-/* Biases of convolutions and linear layers where the library does not add them itself, and their gradients. For each
- * element 4 bytes in 16-bit types (y read and written) and 2 (dy read) pass through the memory; f32: twice as many. */
+/* Biases of convolutions and linear layers where the library does not add them itself, and their
+ * gradients. For each element 4 bytes in 16-bit types (y read and written) and 2 (dy read) pass through
+ * the memory; f32: twice as many. */
 #include "ops/cuda/columns.cuh"
 
 template <typename T, int W>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS) bias_add_kernel(kolo_columns c, T *y, const float *bias)
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+    bias_add_kernel(kolo_columns c, T *y, const float *bias)
 {
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, false);
     const int64_t line = (int64_t)c.down * c.stored;
@@ -25,7 +27,8 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS) bias_add_kernel(kolo_colu
 }
 
 template <typename T, int W>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS) bias_sum_kernel(kolo_columns c, const T *dy, double *partial)
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+    bias_sum_kernel(kolo_columns c, const T *dy, double *partial)
 {
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, true);
     const int64_t line = (int64_t)c.down * c.stored;
@@ -43,9 +46,10 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS) bias_sum_kernel(kolo_colu
             for (int k = 0; k < W; k++) sum[k] += value[k];
         }
     }
+    __shared__ kolo_column_room<W, 1> room;
     double all[1][W];
     for (int k = 0; k < W; k++) all[0][k] = sum[k];
-    kolo_columns_combine<W, 1>(all, c, p, partial);
+    kolo_columns_combine<W, 1>(all, c, p, partial, room);
 }
 
 static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
@@ -57,15 +61,15 @@ static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
 
 static cudaStream_t stream_of(const kolo_backend *b) { return kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE]; }
 
-int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored,
-                       int64_t channels)
+int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows,
+                       int64_t stored, int64_t channels)
 {
     kolo_columns c = {};
     KOLO_TRY(kolo_columns_cut(&c, rows, 1, stored, channels, dtype));
     int rc = 0;
     KOLO_FOR_COLUMNS(dtype, &c, T, W,
-                     rc = KOLO_LAUNCH((bias_add_kernel<T, W>), kolo_columns_blocks(&c), KOLO_COLUMN_THREADS, 0,
-                                      stream_of(b), c, (T *)y, bias));
+                     rc = KOLO_LAUNCH((bias_add_kernel<T, W>), kolo_columns_blocks(&c), KOLO_COLUMN_THREADS,
+                                      0, stream_of(b), c, (T *)y, bias));
     return rc;
 }
 
@@ -90,9 +94,9 @@ int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo
     KOLO_TRY(kolo_columns_cut(&c, rows, 1, stored, channels, dtype));
     int rc = 0;
     KOLO_FOR_COLUMNS(dtype, &c, T, W,
-                     rc = KOLO_LAUNCH((bias_sum_kernel<T, W>), kolo_columns_blocks(&c), KOLO_COLUMN_THREADS, 0,
-                                      stream_of(b), c, (const T *)dy, (double *)workspace));
+                     rc = KOLO_LAUNCH((bias_sum_kernel<T, W>), kolo_columns_blocks(&c), KOLO_COLUMN_THREADS,
+                                      0, stream_of(b), c, (const T *)dy, (double *)workspace));
     KOLO_TRY(rc);
-    return KOLO_LAUNCH(bias_sum_finish_kernel, kolo_columns_finish_blocks(&c, 1), KOLO_COLUMN_THREADS, 0, stream_of(b),
-                       c, dbias, (const double *)workspace);
+    return KOLO_LAUNCH(bias_sum_finish_kernel, kolo_columns_finish_blocks(&c, 1), KOLO_COLUMN_THREADS, 0,
+                       stream_of(b), c, dbias, (const double *)workspace);
 }

@@ -1,4 +1,5 @@
-/* Where in a map an index lies, without divisions: a GPU has none for integers, and a map's sizes are known when the plan is made. */
+/* Where in a map an index lies, without divisions: a GPU has none for integers, and a map's sizes are known
+ * when the plan is made. */
 #ifndef KOLO_OPS_CUDA_CELLS_CUH
 #define KOLO_OPS_CUDA_CELLS_CUH
 
@@ -46,13 +47,18 @@ static inline int kolo_cells_of(const kolo_cuda_view *v, kolo_cells *cells)
     return 0;
 }
 
+/* Vector v of a pixel, which is counted over all rows. */
+KOLO_INLINE kolo_cell kolo_cell_of(const kolo_cells *cells, uint32_t pixel, int v)
+{
+    uint32_t line = kolo_quotient(pixel, cells->width), row = kolo_quotient(line, cells->height);
+    kolo_cell c = {(int)row, (int)(line - row * cells->height.by), (int)(pixel - line * cells->width.by), v};
+    return c;
+}
+
 KOLO_INLINE kolo_cell kolo_cell_at(const kolo_cells *cells, uint32_t item)
 {
-    uint32_t pixel = kolo_quotient(item, cells->vectors), line = kolo_quotient(pixel, cells->width),
-             row = kolo_quotient(line, cells->height);
-    kolo_cell c = {(int)row, (int)(line - row * cells->height.by), (int)(pixel - line * cells->width.by),
-                   (int)(item - pixel * cells->vectors.by)};
-    return c;
+    uint32_t pixel = kolo_quotient(item, cells->vectors);
+    return kolo_cell_of(cells, pixel, (int)(item - pixel * cells->vectors.by));
 }
 
 #endif

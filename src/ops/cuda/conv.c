@@ -1,4 +1,5 @@
-/* Convolution and its gradients, by cuDNN (engine.h), except of every channel with its own filter (depthwise.cu). */
+/* Convolution and its gradients, by cuDNN (engine.h), except of every channel with its own
+ * filter (depthwise.cu). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,14 @@ typedef struct conv {
     int at[4];  /* args of X, W, Y, BIAS; -1: not there */
     int addend; /* arg of what is added to x; -1: nothing */
     size_t x_bytes;
-    /* The workspace: the weight's gradient as cuDNN writes it (16-bit types); the plan's, or the bias gradient's. */
+    /* The workspace: the weight's gradient as cuDNN writes it (16-bit types); the plan's, or
+     * the bias gradient's. */
     size_t scratch_at;
     int64_t weights; /* elements of w as stored; 0: its gradient is f32 and needs no second place */
     kolo_cuda_view y;
 } conv;
 
-static void release(void *state)
+static void cuda_conv_release(void *state)
 {
     conv *c = state;
     if (!c) return;
@@ -27,7 +29,8 @@ static void release(void *state)
     free(c);
 }
 
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cuda_conv_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                         int slot)
 {
     (void)step;
     (void)slot;
@@ -40,13 +43,16 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
                                            kolo_cuda_stream(k))));
     void *const part[KOLO_DNN_PARTS] = {p[X], c->weights ? workspace : p[W], p[Y]};
     KOLO_TRY(kolo_dnn_plan_run(c->engine.plan, part, scratch));
-    if (c->weights) KOLO_TRY(kolo_dnn_widen(kolo_cuda_of(k->backend), p[W], workspace, c->y.dtype, c->weights));
+    if (c->weights)
+        KOLO_TRY(kolo_dnn_widen(kolo_cuda_of(k->backend), p[W], workspace, c->y.dtype, c->weights));
     if (!p[BIAS]) return 0;
-    if (c->pass == KOLO_DNN_FORWARD) return kolo_cuda_bias_add(k->backend, p[Y], c->y.dtype, p[BIAS], rows, c->y.stored, c->y.channels);
-    return kolo_cuda_bias_grad(k->backend, p[BIAS], p[Y], c->y.dtype, rows, c->y.stored, c->y.channels, scratch);
+    if (c->pass == KOLO_DNN_FORWARD)
+        return kolo_cuda_bias_add(k->backend, p[Y], c->y.dtype, p[BIAS], rows, c->y.stored, c->y.channels);
+    return kolo_cuda_bias_grad(k->backend, p[BIAS], p[Y], c->y.dtype, rows, c->y.stored, c->y.channels,
+                               scratch);
 }
 
-/* ---- what is asked ---------------------------------------------------------------------------------------------- */
+/* ---- what is asked ------------------------------------------------------------------------------------- */
 
 /* The tensors of a convolution or of one of its gradients, by their part in it; -1: not there. */
 typedef struct parts {
@@ -79,9 +85,11 @@ int kolo_cuda_conv_describe(const kolo_kernel_request *r, enum kolo_dnn_pass pas
     kolo_cuda_view y = kolo_cuda_view_of(&t[tensor[Y]], &r->layout[tensor[Y]]);
     if (a->groups > 1 && (x.stored != x.channels || y.stored != y.channels))
         return kolo_fail(KOLO_ECONFIG,
-                         "a convolution of %ld groups from %ld to %ld channels: on a GPU both must be multiples of %ld, because "
+                         "a convolution of %ld groups from %ld to %ld channels: on a GPU both must be "
+                         "multiples of %ld, because "
                          "padding would fall into one group; use device=cpu or other widths",
-                         (long)a->groups, (long)x.channels, (long)y.channels, (long)kolo_cuda_padded(1, x.dtype));
+                         (long)a->groups, (long)x.channels, (long)y.channels,
+                         (long)kolo_cuda_padded(1, x.dtype));
     *c = (kolo_dnn_conv){.pass = pass,
                          .dtype = x.dtype,
                          .rows = x.rows,
@@ -97,9 +105,9 @@ int kolo_cuda_conv_describe(const kolo_kernel_request *r, enum kolo_dnn_pass pas
     return 0;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------------------- */
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_conv_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const parts p = parts_of(r->node);
     kolo_dnn_conv shape;
@@ -108,10 +116,10 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     KOLO_TRY(kolo_cuda_conv_describe(r, p.pass, p.tensor, &shape));
     shape.add = p.addend >= 0;
     conv *c = kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
     k->state = c;
-    k->release = release;
-    k->run = run;
+    k->release = cuda_conv_release;
+    k->run = cuda_conv_run;
     c->pass = p.pass;
     memcpy(c->at, p.at, sizeof c->at);
     c->addend = p.addend;
@@ -130,6 +138,6 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cuda_conv = {kolo_nhwc_layout, prepare};
-const kolo_op_row kolo_cuda_conv_grad_data = {NULL, prepare};
-const kolo_op_row kolo_cuda_conv_grad_weight = {kolo_nhwc_layout, prepare};
+const kolo_op_row kolo_cuda_conv = {kolo_nhwc_layout, cuda_conv_prepare};
+const kolo_op_row kolo_cuda_conv_grad_data = {NULL, cuda_conv_prepare};
+const kolo_op_row kolo_cuda_conv_grad_weight = {kolo_nhwc_layout, cuda_conv_prepare};

@@ -1,5 +1,5 @@
-/* Cosines between rows of x (N, F) and of w (K, F), and their gradients: products by cuBLASLt of rows that are divided by their lengths, in the
- * type of x. With u = x / |x|: dx = (du - u (u . du)) / |x|. */
+/* Cosines between rows of x (N, F) and of w (K, F), and their gradients: products by cuBLASLt of rows that
+ * are divided by their lengths, in the type of x. With u = x / |x|: dx = (du - u (u . du)) / |x|. */
 #include "ops/cuda/rows.cuh"
 
 extern "C" {
@@ -11,7 +11,8 @@ typedef struct cosine {
     int rows, out, width, threads;
     enum kolo_dtype dtype;
     kolo_product product[2]; /* forward, or of data and weight */
-    /* places in the workspace: units of x and w, one over their lengths, gradient of the units, scratch of products */
+    /* places in the workspace: units of x and w, one over their lengths, gradient of the
+     * units, scratch of products */
     size_t unit[2], inverse[2], du, scratch;
 } cosine;
 
@@ -26,7 +27,8 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS) unit_kernel(T *u, float *inv
         square += v * v;
     }
     const float length = (float)sqrt(kolo_row_sum(square)), by = 1 / (length > 1e-12f ? length : 1e-12f);
-    for (int i = (int)threadIdx.x; i < width; i += (int)blockDim.x) kolo_round(kolo_widen(x[at + i]) * by, u + at + i);
+    for (int i = (int)threadIdx.x; i < width; i += (int)blockDim.x)
+        kolo_round(kolo_widen(x[at + i]) * by, u + at + i);
     if (threadIdx.x == 0) inverse[blockIdx.x] = by;
 }
 
@@ -69,7 +71,7 @@ static int units(const kolo_kernel *k, const cosine *c, const places *p, const v
 }
 
 /* in: x, w; out: y */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *, int)
+static int cuda_cosine_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *, int)
 {
     const cosine *c = (const cosine *)k->state;
     const places p = places_of(c, workspace);
@@ -78,31 +80,35 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return kolo_product_run(&c->product[0], k->backend, part, p.scratch);
 }
 
-template <typename T> static int gradients(const kolo_kernel *k, const cosine *c, const places *p, void *const *args)
+template <typename T>
+static int gradients(const kolo_kernel *k, const cosine *c, const places *p, void *const *args)
 {
     KOLO_TRY(units<T>(k, c, p, args[2], args[3]));
     if (args[4]) {
         void *const part[KOLO_PRODUCT_PARTS] = {p->du, p->unit[1], args[0], NULL};
         KOLO_TRY(kolo_product_run(&c->product[0], k->backend, part, p->scratch));
         KOLO_TRY(KOLO_LAUNCH((across_kernel<T, T>), c->rows, c->threads, 0, kolo_cuda_stream(k), (T *)args[4],
-                             (const T *)p->du, (const T *)p->unit[0], (const float *)p->inverse[0], c->width));
+                             (const T *)p->du, (const T *)p->unit[0], (const float *)p->inverse[0],
+                             c->width));
     }
     if (!args[5]) return 0;
     void *const part[KOLO_PRODUCT_PARTS] = {p->unit[0], p->du, args[0], NULL};
     KOLO_TRY(kolo_product_run(&c->product[1], k->backend, part, p->scratch));
-    return KOLO_LAUNCH((across_kernel<float, T>), c->out, c->threads, 0, kolo_cuda_stream(k), (float *)args[5],
-                       (const float *)p->du, (const T *)p->unit[1], (const float *)p->inverse[1], c->width);
+    return KOLO_LAUNCH((across_kernel<float, T>), c->out, c->threads, 0, kolo_cuda_stream(k),
+                       (float *)args[5], (const float *)p->du, (const T *)p->unit[1],
+                       (const float *)p->inverse[1], c->width);
 }
 
 /* in: dy, y, x, w; out: dx, dw */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *, int)
+static int cuda_cosine_run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *,
+                                int)
 {
     const cosine *c = (const cosine *)k->state;
     const places p = places_of(c, workspace);
     KOLO_FOR_DTYPE(c->dtype, T, return gradients<T>(k, c, &p, args));
 }
 
-static void release(void *state)
+static void cuda_cosine_release(void *state)
 {
     cosine *c = (cosine *)state;
     for (int i = 0; c && i < 2; i++) kolo_product_close(&c->product[i]);
@@ -123,25 +129,27 @@ static int open_products(const kolo_kernel_request *r, cosine *c, bool backward)
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_cosine_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_cosine_grad;
     const kolo_tensor *x = kolo_request_in(r, backward ? 2 : 0), *w = kolo_request_in(r, backward ? 3 : 1);
     if (x->dim[0] > INT32_MAX || w->dim[0] > INT32_MAX || x->dim[1] > INT32_MAX / 2)
-        return kolo_fail(KOLO_ECONFIG, "cosines of %ld by %ld rows are too many", (long)x->dim[0], (long)w->dim[0]);
+        return kolo_fail(KOLO_ECONFIG, "cosines of %ld by %ld rows are too many", (long)x->dim[0],
+                         (long)w->dim[0]);
     cosine *c = (cosine *)kolo_alloc(sizeof *c);
-    if (!c) return KOLO_ECONFIG;
+    if (!c) return KOLO_ENOMEM;
     k->state = c;
-    k->release = release;
-    k->run = backward ? run_grad : run;
+    k->release = cuda_cosine_release;
+    k->run = backward ? cuda_cosine_run_grad : cuda_cosine_run;
     c->rows = (int)x->dim[0], c->out = (int)w->dim[0], c->width = (int)x->dim[1];
     c->threads = kolo_row_threads(c->width);
     c->dtype = x->dtype;
     KOLO_TRY(open_products(r, c, backward));
     const size_t most = (size_t)(c->rows > c->out ? c->rows : c->out), width = (size_t)c->width,
                  size[] = {(size_t)c->rows * width * kolo_dtype_size(c->dtype),
-                           (size_t)c->out * width * kolo_dtype_size(c->dtype), (size_t)c->rows * sizeof(float),
-                           (size_t)c->out * sizeof(float), backward ? most * width * sizeof(float) : 0};
+                           (size_t)c->out * width * kolo_dtype_size(c->dtype),
+                           (size_t)c->rows * sizeof(float), (size_t)c->out * sizeof(float),
+                           backward ? most * width * sizeof(float) : 0};
     size_t *const place[] = {&c->unit[0], &c->unit[1], &c->inverse[0], &c->inverse[1], &c->du};
     for (int i = 0; i < 5; i++) {
         *place[i] = c->scratch;
@@ -153,5 +161,5 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cuda_cosine = {NULL, prepare};
-const kolo_op_row kolo_cuda_cosine_grad = {NULL, prepare};
+const kolo_op_row kolo_cuda_cosine = {NULL, cuda_cosine_prepare};
+const kolo_op_row kolo_cuda_cosine_grad = {NULL, cuda_cosine_prepare};

@@ -1,6 +1,7 @@
-/* Convolutions of every channel with its own filter (groups = channels), which libraries are slow at: what the kernels share. A warp takes 32
- * words of 4 bytes side by side, 32 channels in f32 and 64 in 16-bit types, which is a line of the cache; pictures lie in shared memory as tiles
- * of such lines. Weights are stored (channels, KH, KW), without padding. */
+/* Convolutions of every channel with its own filter (groups = channels), which libraries are slow at: what
+ * the kernels share. A warp takes 32 words of 4 bytes side by side, 32 channels in f32 and 64 in 16-bit
+ * types, which is a line of the cache; pictures lie in shared memory as tiles of such lines. Weights are
+ * stored (channels, KH, KW), without padding. */
 #ifndef KOLO_OPS_CUDA_DEPTHWISE_CUH
 #define KOLO_OPS_CUDA_DEPTHWISE_CUH
 
@@ -23,7 +24,8 @@ typedef struct kolo_depthwise {
     enum kolo_dtype dtype;
 } kolo_depthwise;
 
-/* 0: prepared; 1: not for these kernels; negative: failed. `d` is filled and stays the caller's. depthwise_weight.cu */
+/* 0: prepared; 1: not for these kernels; negative: failed. `d` is filled and stays the
+ * caller's. depthwise_weight.cu */
 int kolo_depthwise_weight_prepare(kolo_depthwise *d, const kolo_kernel_request *r, kolo_kernel *k);
 
 template <typename T> struct kolo_depth {
@@ -34,17 +36,19 @@ template <typename T> struct kolo_depth {
     }; /* channels of a word, line, vector */
 };
 
-/* Copies high x wide pixels of a map, from (top, left) of row n on, of line `group`; zeros where there are none. By all threads. */
+/* Copies high x wide pixels of a map, from (top, left) of row n on, of line `group`; zeros where there are
+ * none. By all threads. */
 template <typename T>
-static __device__ void kolo_depth_load(uint32_t *to, const T *map, int n, int height, int width, int stored, int top,
-                                       int left, int high, int wide, int group)
+static __device__ void kolo_depth_load(uint32_t *to, const T *map, int n, int height, int width, int stored,
+                                       int top, int left, int high, int wide, int group)
 {
     const int channel = group * kolo_depth<T>::LINE + (int)threadIdx.x % 8 * kolo_depth<T>::VECTOR;
     for (int i = (int)threadIdx.x / 8; i < high * wide; i += (int)blockDim.x / 8) {
         const int h = top + i / wide, w = left + i % wide;
         const bool there = h >= 0 && h < height && w >= 0 && w < width && channel < stored;
         const kolo_words words =
-            there ? kolo_read16(map + (((int64_t)n * height + h) * width + w) * stored + channel) : kolo_words{};
+            there ? kolo_read16(map + (((int64_t)n * height + h) * width + w) * stored + channel)
+                  : kolo_words{};
         kolo_write16(to + i * KOLO_DEPTH_LANES + threadIdx.x % 8 * 4, words);
     }
 }

@@ -1,6 +1,7 @@
-/* The weight's gradient of a depthwise convolution: dw(c, i, j) = sum over pictures and pixels of dy(h, w, c) x(h s - p + i d, w s - p + j d, c). A
- * block walks over tiles of dy and x in shared memory; each of its warps keeps the sums of TAPS taps of a line of channels in registers. Sums of
- * blocks are added by a second kernel in f64. */
+/* The weight's gradient of a depthwise convolution: dw(c, i, j) = sum over pictures and pixels of dy(h, w,
+ * c) x(h s - p + i d, w s - p + j d, c). A block walks over tiles of dy and x in shared memory; each of its
+ * warps keeps the sums of TAPS taps of a line of channels in registers. Sums of blocks are added by a
+ * second kernel in f64. */
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/depthwise.cuh"
 
@@ -23,7 +24,8 @@ __global__ void __launch_bounds__(MOST_WARPS * 32)
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, chunk = warp % p.chunks,
               part = warp / p.chunks, parts = p.warps / p.chunks;
     const int group = (int)blockIdx.x % p.groups, split = (int)blockIdx.x / p.groups;
-    const int all = p.rows * p.tiles[0] * p.tiles[1], end = (split + 1) * p.each < all ? (split + 1) * p.each : all;
+    const int all = p.rows * p.tiles[0] * p.tiles[1],
+              end = (split + 1) * p.each < all ? (split + 1) * p.each : all;
     int offset[TAPS];
     float sum[TAPS][P];
 #pragma unroll
@@ -69,14 +71,15 @@ __global__ void __launch_bounds__(MOST_WARPS * 32)
 }
 
 static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
-    depthwise_finish_kernel(kolo_columns c, float *dw, const double *partial, int taps, int stored, int channels)
+    depthwise_finish_kernel(kolo_columns c, float *dw, const double *partial, int taps, int stored,
+                            int channels)
 {
     const kolo_finish f = kolo_columns_finish(partial, c, 1);
     const int tap = f.channel / stored, channel = f.channel - tap * stored;
     if (f.mine && channel < channels) dw[(int64_t)channel * taps + tap] = (float)f.sum;
 }
 
-/* ---- host ---------------------------------------------------------------------------------------------------------- */
+/* ---- host ---------------------------------------------------------------------------------------------- */
 
 static size_t shared_bytes(const kolo_depthwise *p)
 {
@@ -95,23 +98,25 @@ static kolo_columns columns_of(const kolo_depthwise *p)
 }
 
 /* in: x, dy; out: dw[, dbias] */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *, int)
+static int cuda_depthwise_weight_run(const kolo_kernel *k, void *const *args, void *workspace,
+                                     const kolo_step *, int)
 {
     const kolo_depthwise *p = (const kolo_depthwise *)k->state;
     const kolo_columns c = columns_of(p);
     double *partial = (double *)workspace;
     if (args[2]) {
         KOLO_FOR_DTYPE(p->dtype, T,
-                       KOLO_TRY(KOLO_LAUNCH(depthwise_weight_kernel<T>, (int64_t)p->splits * p->groups, p->warps * 32,
-                                            shared_bytes(p), kolo_cuda_stream(k), partial, (const T *)args[0],
-                                            (const T *)args[1], *p)));
-        KOLO_TRY(KOLO_LAUNCH(depthwise_finish_kernel, kolo_columns_finish_blocks(&c, 1), KOLO_COLUMN_THREADS, 0,
-                             kolo_cuda_stream(k), c, (float *)args[2], (const double *)partial, p->taps, p->stored,
-                             p->channels));
+                       KOLO_TRY(KOLO_LAUNCH(depthwise_weight_kernel<T>, (int64_t)p->splits * p->groups,
+                                            p->warps * 32, shared_bytes(p), kolo_cuda_stream(k), partial,
+                                            (const T *)args[0], (const T *)args[1], *p)));
+        KOLO_TRY(KOLO_LAUNCH(depthwise_finish_kernel, kolo_columns_finish_blocks(&c, 1), KOLO_COLUMN_THREADS,
+                             0, kolo_cuda_stream(k), c, (float *)args[2], (const double *)partial, p->taps,
+                             p->stored, p->channels));
     }
     if (p->at[3] < 0) return 0;
     return kolo_cuda_bias_grad(k->backend, (float *)args[p->at[3]], args[1], p->dtype,
-                               (int64_t)p->rows * p->out_height * p->out_width, p->stored, p->channels, workspace);
+                               (int64_t)p->rows * p->out_height * p->out_width, p->stored, p->channels,
+                               workspace);
 }
 
 int kolo_depthwise_weight_prepare(kolo_depthwise *p, const kolo_kernel_request *r, kolo_kernel *k)
@@ -135,7 +140,7 @@ int kolo_depthwise_weight_prepare(kolo_depthwise *p, const kolo_kernel_request *
                      : kolo_cuda_bias_workspace((int64_t)p->rows * p->out_height * p->out_width, p->stored);
     k->workspace = kolo_columns_workspace(&c, 1);
     if (bias > k->workspace) k->workspace = bias;
-    k->run = run;
+    k->run = cuda_depthwise_weight_run;
     snprintf(k->name, sizeof k->name, "own depthwise %s %dx%d, %d warps, %d parts", kolo_dtype_name(p->dtype),
              p->kernel[0], p->kernel[1], p->warps, p->splits);
     return 0;

@@ -27,9 +27,9 @@ static kolo_dnn_rules rules_of(const kolo_backend *b, const kolo_dnn_conv *c)
     const size_t most = (size_t)1 << 30, more = (size_t)64 << 20;
     const int64_t count = c->rows * (c->in * c->x[0] * c->x[1] + c->out * c->y[0] * c->y[1]);
     const size_t bytes = (size_t)count * kolo_dtype_size(c->dtype) + more;
+    /* What is compiled takes a second for each shape, in every process. */
     kolo_dnn_rules rules = {.notes = 1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
-                            .behaviours =
-                                c->statistics ? 0 : compiles, /* a second for each shape, in every process */
+                            .behaviours = c->statistics && !c->prologue ? 0 : compiles,
                             .workspace = bytes < most ? bytes : most};
     if (b->direct) rules.notes |= winograd | 1u << CUDNN_NUMERICAL_NOTE_FFT;
     if (b->deterministic) rules.notes |= 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
@@ -41,12 +41,13 @@ static kolo_dnn_rules rules_of(const kolo_backend *b, const kolo_dnn_conv *c)
 
 static char *key_of(const kolo_kernel_request *r, const kolo_dnn_conv *c, const kolo_dnn_rules *rules)
 {
+    static const char *const mask[] = {"", " mask", " mask residual", " mask norms"};
     return kolo_format(
-        "%s %s n %ld x %ld %ld %ld y %ld %ld %ld k %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld%s not %x",
+        "%s %s n %ld x %ld %ld %ld y %ld %ld %ld k %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld%s%s not %x",
         kolo_op_table[r->node->op].name, kolo_dtype_name(c->dtype), (long)c->rows, (long)c->in, (long)c->x[0],
         (long)c->x[1], (long)c->out, (long)c->y[0], (long)c->y[1], (long)c->kernel[0], (long)c->kernel[1],
         (long)c->stride[0], (long)c->stride[1], (long)c->pad[0], (long)c->pad[1], (long)c->dilation[0],
-        (long)c->dilation[1], (long)c->group, c->add ? " add" : "", rules->notes);
+        (long)c->dilation[1], (long)c->group, c->add ? " add" : "", mask[c->mask], rules->notes);
 }
 
 /* ---- candidates ---- */
@@ -115,21 +116,35 @@ static void close_candidate(void *argument, int64_t i)
 
 /* ---- the trial ---- */
 
-static size_t bytes_of(const kolo_dnn_conv *c, int part)
+/* Norms of a mask that have parts of their own, from `first` on. */
+static bool has_norm(const kolo_dnn_conv *c, int first)
 {
-    const int64_t sums = c->statistics ? c->out : 0, affine = c->prologue ? c->in : 0;
-    const int64_t count[KOLO_DNN_PARTS] = {[KOLO_DNN_X] = c->rows * c->in * c->x[0] * c->x[1],
-                                           [KOLO_DNN_W] =
-                                               c->out * (c->in / c->group) * c->kernel[0] * c->kernel[1],
-                                           [KOLO_DNN_Y] = c->rows * c->out * c->y[0] * c->y[1],
-                                           [KOLO_DNN_SUM] = sums,
-                                           [KOLO_DNN_SQUARE] = sums,
-                                           [KOLO_DNN_SCALE] = affine,
-                                           [KOLO_DNN_BIAS] = affine};
-    const bool wide = part == KOLO_DNN_SUM || part == KOLO_DNN_SQUARE;
-    return (size_t)count[part] * kolo_dtype_size(wide ? KOLO_F32 : c->dtype);
+    return c->mask && (first == KOLO_DNN_NORM || c->mask == KOLO_DNN_MASK_NORMS);
 }
 
+static size_t bytes_of(const kolo_dnn_conv *c, int part)
+{
+    const int64_t x = c->rows * c->in * c->x[0] * c->x[1];
+    const int64_t sums = c->statistics ? c->out : 0, affine = c->prologue ? c->in : 0;
+    const int64_t count[KOLO_DNN_NORM] = {[KOLO_DNN_X] = x,
+                                          [KOLO_DNN_W] =
+                                              c->out * (c->in / c->group) * c->kernel[0] * c->kernel[1],
+                                          [KOLO_DNN_Y] = c->rows * c->out * c->y[0] * c->y[1],
+                                          [KOLO_DNN_SUM] = sums,
+                                          [KOLO_DNN_SQUARE] = sums,
+                                          [KOLO_DNN_SCALE] = affine,
+                                          [KOLO_DNN_BIAS] = affine,
+                                          [KOLO_DNN_OTHER] = c->mask && c->add ? x : 0,
+                                          [KOLO_DNN_RESIDUAL] = c->mask == KOLO_DNN_MASK_RESIDUAL ? x : 0};
+    const bool wide = part == KOLO_DNN_SUM || part == KOLO_DNN_SQUARE;
+    if (part < KOLO_DNN_NORM) return (size_t)count[part] * kolo_dtype_size(wide ? KOLO_F32 : c->dtype);
+    const int first = part < KOLO_DNN_SECOND ? KOLO_DNN_NORM : KOLO_DNN_SECOND;
+    if (!has_norm(c, first)) return 0;
+    return part == first ? (size_t)x * kolo_dtype_size(c->dtype) : (size_t)c->in * sizeof(float);
+}
+
+/* Vectors in f32 are pairs of such numbers read as one where `dtype` has 16 bits: finite, and that is
+ * enough. */
 static int lay_trial(kolo_backend *b, const kolo_dnn_conv *c, candidates *all)
 {
     size_t at[KOLO_DNN_PARTS + 1] = {0}, memory = all->split ? all->split->memory : 0;
@@ -139,7 +154,8 @@ static int lay_trial(kolo_backend *b, const kolo_dnn_conv *c, candidates *all)
     for (int i = 0; i < KOLO_DNN_PARTS; i++) all->part[i] = at[i + 1] > at[i] ? (char *)base + at[i] : NULL;
     all->memory = (char *)base + at[KOLO_DNN_PARTS];
     cudaStream_t stream = kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE];
-    return memory ? KOLO_CUDA(cudaMemsetAsync(all->memory, 0x7F, memory, stream)) : 0;
+    if (memory) KOLO_TRY(KOLO_CUDA(cudaMemsetAsync(all->memory, 0x7F, memory, stream)));
+    return all->split && all->split->fill ? all->split->fill(all->split->argument, all->memory) : 0;
 }
 
 static int choose_among(const kolo_dnn_conv *c, const char *key, candidates *all, int64_t *best)
@@ -161,8 +177,9 @@ static int choose_among(const kolo_dnn_conv *c, const char *key, candidates *all
 /* What a choice says instead of an engine. */
 static const char split_text[] = "split";
 
-static int choose(const kolo_kernel_request *r, const kolo_dnn_conv *c, const kolo_dnn_rules *rules,
-                  const char *key, const kolo_cuda_split *split, kolo_cuda_engine *out)
+static int cuda_engine_choose(const kolo_kernel_request *r, const kolo_dnn_conv *c,
+                              const kolo_dnn_rules *rules, const char *key, const kolo_cuda_split *split,
+                              kolo_cuda_engine *out)
 {
     kolo_backend *b = r->backend;
     const bool clock = !b->deterministic && !b->choices.given && kolo_cuda_of(b)->dnn;
@@ -170,7 +187,8 @@ static int choose(const kolo_kernel_request *r, const kolo_dnn_conv *c, const ko
     char text[KOLO_DNN_TEXT];
     int64_t best = -1, at = -1;
     int rc = kolo_dnn_proposals(out->graph, &all.choice, &all.count);
-    if (rc >= 0 && !(all.plan = kolo_alloc((size_t)(all.count + 1) * sizeof *all.plan))) rc = KOLO_ECONFIG;
+    if (rc < 0 && split) rc = 0; /* it knows none; the split form is there */
+    if (rc >= 0 && !(all.plan = kolo_alloc((size_t)(all.count + 1) * sizeof *all.plan))) rc = KOLO_ENOMEM;
     if (rc >= 0) rc = choose_among(c, key, &all, &best);
     if (clock) kolo_cuda_trial_end(b);
     if (best >= 0) at = proposal_of(&all, best);
@@ -205,9 +223,13 @@ int kolo_cuda_engine_choose(const kolo_kernel_request *r, const kolo_dnn_conv *c
 {
     const kolo_dnn_rules rules = rules_of(r->backend, c);
     char *key = key_of(r, c, &rules);
-    int rc = key ? kolo_dnn_graph_create(&out->graph, kolo_cuda_of(r->backend), c) : KOLO_ECONFIG;
+    int rc = key ? kolo_dnn_graph_create(&out->graph, kolo_cuda_of(r->backend), c) : KOLO_ENOMEM;
     if (rc >= 0) rc = recall(r, &rules, key, split, out);
-    if (rc > 0) rc = choose(r, c, &rules, key, split, out);
+    if (rc > 0) rc = cuda_engine_choose(r, c, &rules, key, split, out);
+    if (rc < 0 && key && split && !out->graph) { /* no such graph at all, it says */
+        kolo_debug("%s: the split form: %s", key, kolo_error_text());
+        rc = 0;
+    }
     free(key);
     return rc;
 }

@@ -19,6 +19,8 @@ typedef struct kolo_cuda_split {
     int (*run)(void *argument, void *const *part, void *memory, void *workspace);
     int (*finish)(void *argument, void *const *part, void *memory,
                   void *workspace); /* what follows a fused engine */
+    /* before a trial: what `memory` should hold instead; NULL: nothing */
+    int (*fill)(void *argument, void *memory);
     void *argument;
 } kolo_cuda_split;
 

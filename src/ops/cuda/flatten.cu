@@ -1,4 +1,5 @@
-/* Maps moved without arithmetic: (N, C, H, W) -> (N, C*H*W) in the order of torch, the parameter-free shortcut of CIFAR ResNets, and back. */
+/* Maps moved without arithmetic: (N, C, H, W) -> (N, C*H*W) in the order of torch, the parameter-free
+ * shortcut of CIFAR ResNets, and back. */
 #include "ops/cuda/cells.cuh"
 
 extern "C" {
@@ -7,9 +8,10 @@ extern "C" {
 
 enum { THREADS = 256, TILE = 1024 };
 
-/* ---- flatten ------------------------------------------------------------------------------------------------------- */
+/* ---- flatten ------------------------------------------------------------------------------------------- */
 
-/* A transposition of every row's (pixels, stored) to (channels, pixels): a block takes a tile of 2^wide channels and TILE / 2^wide pixels. */
+/* A transposition of every row's (pixels, stored) to (channels, pixels): a block takes a tile of 2^wide
+ * channels and TILE / 2^wide pixels. */
 typedef struct flatten {
     int rows, channels, stored, pixels;
     int wide;         /* log2 of a tile's channels */
@@ -19,7 +21,8 @@ typedef struct flatten {
 } flatten;
 
 /* T: any type of the element's size. The tile's last column is never used; it keeps the banks apart. */
-template <typename T> __global__ void __launch_bounds__(THREADS) flatten_kernel(T *to, const T *from, flatten p)
+template <typename T>
+__global__ void __launch_bounds__(THREADS) flatten_kernel(T *to, const T *from, flatten p)
 {
     __shared__ T tile[TILE + 32];
     const int channels = 1 << p.wide, pixels = TILE >> p.wide, high = 10 - p.wide;
@@ -29,15 +32,16 @@ template <typename T> __global__ void __launch_bounds__(THREADS) flatten_kernel(
     for (int k = (int)threadIdx.x; k < TILE; k += THREADS) {
         const int c = p.back ? k >> high : k & (channels - 1), i = p.back ? k & (pixels - 1) : k >> p.wide;
         if (c0 + c >= p.channels || i0 + i >= p.pixels) continue;
-        tile[c * (pixels + 1) + i] =
-            from[p.back ? row + (int64_t)(c0 + c) * p.pixels + i0 + i : map + (int64_t)(i0 + i) * p.stored + c0 + c];
+        tile[c * (pixels + 1) + i] = from[p.back ? row + (int64_t)(c0 + c) * p.pixels + i0 + i
+                                                 : map + (int64_t)(i0 + i) * p.stored + c0 + c];
     }
     __syncthreads();
     for (int k = (int)threadIdx.x; k < TILE; k += THREADS) {
         const int c = p.back ? k & (channels - 1) : k >> high, i = p.back ? k >> p.wide : k & (pixels - 1);
         if (c0 + c >= (p.back ? p.stored : p.channels) || i0 + i >= p.pixels) continue;
         if (p.back)
-            to[map + (int64_t)(i0 + i) * p.stored + c0 + c] = c0 + c < p.channels ? tile[c * (pixels + 1) + i] : 0;
+            to[map + (int64_t)(i0 + i) * p.stored + c0 + c] =
+                c0 + c < p.channels ? tile[c * (pixels + 1) + i] : 0;
         else to[row + (int64_t)(c0 + c) * p.pixels + i0 + i] = tile[c * (pixels + 1) + i];
     }
 }
@@ -61,7 +65,7 @@ static int prepare_flatten(const kolo_kernel_request *r, kolo_kernel *k)
     kolo_cells cells;
     KOLO_TRY(kolo_cells_of(&v, &cells)); /* small enough to be counted in 32 bits */
     flatten *p = (flatten *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     p->rows = (int)v.rows;
     p->channels = (int)v.channels;
     p->stored = (int)v.stored;
@@ -78,7 +82,7 @@ static int prepare_flatten(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-/* ---- shortcut ------------------------------------------------------------------------------------------------------ */
+/* ---- shortcut ------------------------------------------------------------------------------------------ */
 
 /* y (n, h, w, c) = x (n, h stride, w stride, c - shift), and back; a thread makes a vector of the result. */
 typedef struct shortcut {
@@ -91,7 +95,8 @@ typedef struct shortcut {
     enum kolo_dtype dtype;
 } shortcut;
 
-template <typename T> __global__ void __launch_bounds__(THREADS) shortcut_kernel(T *to, const T *from, shortcut p)
+template <typename T>
+__global__ void __launch_bounds__(THREADS) shortcut_kernel(T *to, const T *from, shortcut p)
 {
     const int N = kolo_vector<T>::N;
     const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
@@ -99,7 +104,8 @@ template <typename T> __global__ void __launch_bounds__(THREADS) shortcut_kernel
     const kolo_cell c = kolo_cell_at(&p.cells, item);
     const int h = p.back ? (int)kolo_quotient((uint32_t)c.h, p.step[0]) : c.h * p.stride[0],
               w = p.back ? (int)kolo_quotient((uint32_t)c.w, p.step[1]) : c.w * p.stride[1];
-    const bool there = h < p.height && w < p.width && (!p.back || (h * p.stride[0] == c.h && w * p.stride[1] == c.w));
+    const bool there =
+        h < p.height && w < p.width && (!p.back || (h * p.stride[0] == c.h && w * p.stride[1] == c.w));
     const T *pixel = from + ((int64_t)(c.n * p.height + h) * p.width + w) * p.stored;
     float v[N];
 #pragma unroll
@@ -126,7 +132,7 @@ static int prepare_shortcut(const kolo_kernel_request *r, kolo_kernel *k)
     const kolo_cuda_view from = kolo_cuda_view_in(r, 0), to = kolo_cuda_view_out(r, 0);
     const int64_t pad = r->node->a.pad[0];
     shortcut *p = (shortcut *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     k->state = p;
     k->release = free;
     KOLO_TRY(kolo_cells_of(&from, &p->cells)); /* is it small enough? */

@@ -1,5 +1,5 @@
-/* What losses of detectors share: the maps that a network puts out, and the true boxes that the loader gives. A block takes a row where boxes are
- * dealt out, a warp a cell where gradients are written. */
+/* What losses of detectors share: the maps that a network puts out, and the true boxes that the loader gives.
+ * A block takes a row where boxes are dealt out, a warp a cell where gradients are written. */
 #ifndef KOLO_OPS_CUDA_HEADS_CUH
 #define KOLO_OPS_CUDA_HEADS_CUH
 
@@ -43,13 +43,14 @@ static inline int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, i
         const kolo_cuda_view v = kolo_cuda_view_in(r, i);
         const int stride = h->height / (int)v.height;
         if (stride < 1 || stride * v.height != h->height || stride * v.width != h->width)
-            return kolo_fail(
-                KOLO_ECONFIG,
-                "pictures of %d x %d do not divide into the %ld x %ld cells of %s: sides must be multiples of "
-                "32 (size=)",
-                h->height, h->width, (long)v.height, (long)v.width, kolo_request_in(r, i)->name);
+            return kolo_fail(KOLO_ECONFIG,
+                             "pictures of %d x %d do not divide into the %ld x %ld cells of %s: sides must "
+                             "be multiples of "
+                             "32 (size=)",
+                             h->height, h->width, (long)v.height, (long)v.width, kolo_request_in(r, i)->name);
         if (v.rows * v.pixels * v.stored > (int64_t)INT32_MAX * 32)
-            return kolo_fail(KOLO_ECONFIG, "heads of %ld rows are too large; use a smaller micro_batch", (long)v.rows);
+            return kolo_fail(KOLO_ECONFIG, "heads of %ld rows are too large; use a smaller micro_batch",
+                             (long)v.rows);
         h->head[i] = {(int)v.height, (int)v.width, (int)v.stored, stride, h->cells};
         h->cells += (int)v.pixels;
         h->rows = (int)v.rows;
@@ -59,7 +60,7 @@ static inline int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, i
     return 0;
 }
 
-/* ---- in a kernel --------------------------------------------------------------------------------------------------- */
+/* ---- in a kernel --------------------------------------------------------------------------------------- */
 
 KOLO_INLINE int kolo_heads_valid(const kolo_heads &h, const kolo_step *step, int slot)
 {
@@ -96,8 +97,8 @@ typedef struct kolo_head_sums {
 } kolo_head_sums;
 
 /* The sums of all threads become the row's; by all of them. */
-static __device__ void kolo_head_sums_write(kolo_head_sums *to, const double (&part)[KOLO_HEAD_PARTS], int foreground,
-                                            int boxes, const kolo_bad_label *bad)
+static __device__ void kolo_head_sums_write(kolo_head_sums *to, const double (&part)[KOLO_HEAD_PARTS],
+                                            int foreground, int boxes, const kolo_bad_label *bad)
 {
     kolo_head_sums s = {};
     for (int k = 0; k < KOLO_HEAD_PARTS; k++) s.part[k] = kolo_row_sum(part[k]);
@@ -109,10 +110,11 @@ static __device__ void kolo_head_sums_write(kolo_head_sums *to, const double (&p
 
 enum { KOLO_HEAD_FINISH = 256 };
 
-/* One block: the metrics of all valid rows; parts count times rows over foreground anchors (mean), or as they are. */
+/* One block: the metrics of all valid rows; parts count times rows over foreground anchors
+ * (mean), or as they are. */
 static __global__ void __launch_bounds__(KOLO_HEAD_FINISH)
-    kolo_heads_finish_kernel(float *metric, const kolo_head_sums *sums, kolo_heads h, bool mean, const kolo_step *step,
-                             int slot)
+    kolo_heads_finish_kernel(float *metric, const kolo_head_sums *sums, kolo_heads h, bool mean,
+                             const kolo_step *step, int slot)
 {
     const int rows = kolo_heads_valid(h, step, slot);
     double part[KOLO_HEAD_PARTS] = {}, whole = 0;

@@ -1,9 +1,11 @@
-/* Layer norm over the channels of every pixel of a map, or of every row of (N, C), and its gradients (Ba et al., arXiv:1607.06450).
+/* Layer norm over the channels of every pixel of a map, or of every row of (N, C), and its gradients (Ba et
+ * al., arXiv:1607.06450).
  *
- * A row is taken by a group of threads, a power of 2 of them, each of which keeps up to 32 of its channels in registers, so every number is
- * read once: 4 bytes an element pass through the memory in 16-bit types, 6 in the gradient (f32: twice as many). Groups walk over the rows; the
- * gradients of weight and bias are summed on the way in f32, over a block's groups in f64, and over the blocks, whose number follows from the
- * shape alone, by a second kernel. */
+ * A row is taken by a group of threads, a power of 2 of them, each of which keeps up to 32 of its channels in
+ * registers, so every number is read once: 4 bytes an element pass through the memory in 16-bit types, 6 in
+ * the gradient (f32: twice as many). Groups walk over the rows; the gradients of weight and bias are summed
+ * on the way in f32, over a block's groups in f64, and over the blocks, whose number follows from the shape
+ * alone, by a second kernel. */
 #include "ops/cuda/columns.cuh"
 
 extern "C" {
@@ -36,7 +38,8 @@ template <int K> static __device__ void group_sum(float (&v)[K], int group)
 {
     __shared__ float warp[K][THREADS / 32];
     for (int k = 0; k < K; k++)
-        for (int d = (group < 32 ? group : 32) / 2; d; d /= 2) v[k] += __shfl_xor_sync(KOLO_FULL_WARP, v[k], d);
+        for (int d = (group < 32 ? group : 32) / 2; d; d /= 2)
+            v[k] += __shfl_xor_sync(KOLO_FULL_WARP, v[k], d);
     if (group <= 32) return;
     __syncthreads(); /* what was here before has been read */
     for (int k = 0; k < K; k++)
@@ -58,7 +61,8 @@ KOLO_INLINE void vectors_load(vectors_of<T, W> *to, const T *row, const layer &p
 {
 #pragma unroll
     for (int u = 0; u < most<W>::N; u++)
-        if (there && lane + u * p.group < p.vectors) kolo_columns_load(&to->at[u], row + (lane + u * p.group) * W);
+        if (there && lane + u * p.group < p.vectors)
+            kolo_columns_load(&to->at[u], row + (lane + u * p.group) * W);
 }
 
 /* Calls `body` for every vector u of this thread with its first channel c. */
@@ -73,8 +77,8 @@ KOLO_INLINE void vectors_load(vectors_of<T, W> *to, const T *row, const layer &p
 
 /* Mean and inverse deviation of a row, in two passes over the registers. */
 template <typename T, int W>
-static __device__ void moments_of(const vectors_of<T, W> &x, const layer &p, int lane, bool there, float *mean,
-                                  float *inverse)
+static __device__ void moments_of(const vectors_of<T, W> &x, const layer &p, int lane, bool there,
+                                  float *mean, float *inverse)
 {
     float sum[1] = {0}, square[1] = {0};
     if (there) {
@@ -105,7 +109,8 @@ template <int W> KOLO_INLINE void parameters_of(float (&to)[W], const float *fro
 }
 
 template <typename T, int W>
-__global__ void __launch_bounds__(THREADS) layer_norm_kernel(layer p, T *y, const T *x, const float *w, const float *b)
+__global__ void __launch_bounds__(THREADS)
+    layer_norm_kernel(layer p, T *y, const T *x, const float *w, const float *b)
 {
     const int lane = (int)threadIdx.x % p.group, mine = (int)threadIdx.x / p.group;
     float scale[most<W>::N][W], bias[most<W>::N][W];
@@ -113,7 +118,8 @@ __global__ void __launch_bounds__(THREADS) layer_norm_kernel(layer p, T *y, cons
         parameters_of(scale[u], w, c, p.channels);
         parameters_of(bias[u], b, c, p.channels);
     });
-    for (int64_t first = (int64_t)blockIdx.x * p.groups; first < p.rows; first += (int64_t)p.blocks * p.groups) {
+    for (int64_t first = (int64_t)blockIdx.x * p.groups; first < p.rows;
+         first += (int64_t)p.blocks * p.groups) {
         const int64_t row = first + mine;
         const bool there = row < p.rows;
         vectors_of<T, W> v;
@@ -125,7 +131,9 @@ __global__ void __launch_bounds__(THREADS) layer_norm_kernel(layer p, T *y, cons
                 float value[W];
                 kolo_columns_widen(value, v.at[u]);
                 for (int k = 0; k < W; k++)
-                    value[k] = c + k < p.channels ? kolo_norm1(value[k], mean, inverse * scale[u][k], bias[u][k]) : 0;
+                    value[k] = c + k < p.channels
+                                   ? kolo_norm1(value[k], mean, inverse * scale[u][k], bias[u][k])
+                                   : 0;
                 kolo_columns_store(y + row * p.stored + c, value);
             })
         }
@@ -134,7 +142,8 @@ __global__ void __launch_bounds__(THREADS) layer_norm_kernel(layer p, T *y, cons
 
 /* Adds the groups' sums of vector u and writes this block's part (2, stored): db, dw. */
 template <int W>
-static __device__ void layer_combine(const layer &p, const float (&db)[W], const float (&dw)[W], int u, double *partial)
+static __device__ void layer_combine(const layer &p, const float (&db)[W], const float (&dw)[W], int u,
+                                     double *partial)
 {
     KOLO_SHARED(float, part); /* [2 W][THREADS] */
     __syncthreads();
@@ -155,7 +164,8 @@ static __device__ void layer_combine(const layer &p, const float (&db)[W], const
 /* dx, partial, other may be NULL; dx may be other, which is added. */
 template <typename T, int W>
 __global__ void __launch_bounds__(THREADS)
-    layer_norm_grad_kernel(layer p, T *dx, double *partial, const T *dy, const T *x, const float *w, const T *other)
+    layer_norm_grad_kernel(layer p, T *dx, double *partial, const T *dy, const T *x, const float *w,
+                           const T *other)
 {
     const int lane = (int)threadIdx.x % p.group, mine = (int)threadIdx.x / p.group;
     float scale[most<W>::N][W], dw[most<W>::N][W], db[most<W>::N][W];
@@ -163,7 +173,8 @@ __global__ void __launch_bounds__(THREADS)
     for (int u = 0; u < most<W>::N; u++)
         for (int k = 0; k < W; k++) dw[u][k] = db[u][k] = 0;
     EACH(p, lane, W, u, c, parameters_of(scale[u], w, c, p.channels));
-    for (int64_t first = (int64_t)blockIdx.x * p.groups; first < p.rows; first += (int64_t)p.blocks * p.groups) {
+    for (int64_t first = (int64_t)blockIdx.x * p.groups; first < p.rows;
+         first += (int64_t)p.blocks * p.groups) {
         const int64_t row = first + mine;
         const bool there = row < p.rows;
         vectors_of<T, W> v, d;
@@ -196,9 +207,9 @@ __global__ void __launch_bounds__(THREADS)
                 kolo_columns_widen(value, v.at[u]);
                 kolo_columns_widen(g, d.at[u]);
                 for (int k = 0; k < W; k++)
-                    value[k] = c + k < p.channels
-                                   ? kolo_norm_grad1(g[k] * scale[u][k], value[k], mean, inverse, share, slope)
-                                   : 0;
+                    value[k] = c + k < p.channels ? kolo_norm_grad1(g[k] * scale[u][k], value[k], mean,
+                                                                    inverse, share, slope)
+                                                  : 0;
                 if (other) {
                     kolo_loaded<T, W> before;
                     kolo_columns_load(&before, other + row * p.stored + c);
@@ -223,7 +234,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (f.mine && to) to[f.channel] = (float)f.sum;
 }
 
-/* ---- host ---------------------------------------------------------------------------------------------------------- */
+/* ---- host ---------------------------------------------------------------------------------------------- */
 
 /* Calls `body` with T and W: the channels of a vector, 1 where they are not whole vectors. */
 #define FOR_VECTORS(p, T, W, ...)                     \
@@ -237,13 +248,14 @@ static __global__ void __launch_bounds__(THREADS)
                    })
 
 /* in: x, w, b; out: y */
-static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
+static int cuda_layer_norm_run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
     const layer *p = (const layer *)k->state;
     int rc = 0;
     FOR_VECTORS(p, T, W,
                 rc = KOLO_LAUNCH((layer_norm_kernel<T, W>), p->blocks, THREADS, 0, kolo_cuda_stream(k), *p,
-                                 (T *)args[3], (const T *)args[0], (const float *)args[1], (const float *)args[2]));
+                                 (T *)args[3], (const T *)args[0], (const float *)args[1],
+                                 (const float *)args[2]));
     return rc;
 }
 
@@ -257,7 +269,8 @@ static kolo_columns finish_of(const layer *p)
 }
 
 /* in: dy, x, w[, other]; out: dx [+ other], dw, db */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *, int)
+static int cuda_layer_norm_run_grad(const kolo_kernel *k, void *const *args, void *workspace,
+                                    const kolo_step *, int)
 {
     const layer *p = (const layer *)k->state;
     void *const *out = args + p->inputs;
@@ -266,29 +279,31 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     const kolo_columns c = finish_of(p);
     int rc = 0;
     FOR_VECTORS(p, T, W,
-                rc = KOLO_LAUNCH((layer_norm_grad_kernel<T, W>), p->blocks, THREADS, sizeof(float) * 2 * W * THREADS,
-                                 kolo_cuda_stream(k), *p, (T *)out[0], partial, (const T *)args[0], (const T *)args[1],
-                                 (const float *)args[2], (const T *)other));
+                rc = KOLO_LAUNCH((layer_norm_grad_kernel<T, W>), p->blocks, THREADS,
+                                 sizeof(float) * 2 * W * THREADS, kolo_cuda_stream(k), *p, (T *)out[0],
+                                 partial, (const T *)args[0], (const T *)args[1], (const float *)args[2],
+                                 (const T *)other));
     if (rc < 0 || !partial) return rc;
-    return KOLO_LAUNCH(layer_norm_finish_kernel, kolo_columns_finish_blocks(&c, 2), THREADS, 0, kolo_cuda_stream(k), c,
-                       (float *)out[1], (float *)out[2], (const double *)partial);
+    return KOLO_LAUNCH(layer_norm_finish_kernel, kolo_columns_finish_blocks(&c, 2), THREADS, 0,
+                       kolo_cuda_stream(k), c, (float *)out[1], (float *)out[2], (const double *)partial);
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_layer_norm_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_layer_norm_grad;
     const kolo_cuda_view x = kolo_cuda_view_in(r, backward ? 1 : 0);
     const int64_t full = x.dtype == KOLO_F32 ? 4 : 8, width = x.stored % full ? 1 : full,
-                  own = width == 1 ? (int64_t)most<1>::N : OWN / width, vectors = x.stored / width, rows = x.rows * x.pixels;
+                  own = width == 1 ? (int64_t)most<1>::N : OWN / width, vectors = x.stored / width,
+                  rows = x.rows * x.pixels;
     if (vectors > THREADS * own || rows > INT32_MAX)
         return kolo_fail(KOLO_ECONFIG,
                          "layer norm of %ld rows of %ld channels: on a GPU at most %d channels and 2^31 rows",
                          (long)rows, (long)x.channels, (int)(THREADS * own * width));
     layer *p = (layer *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     k->state = p;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? cuda_layer_norm_run_grad : cuda_layer_norm_run;
     p->inputs = r->node->n_in;
     p->rows = (int)rows;
     p->channels = (int)x.channels;
@@ -305,5 +320,5 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cuda_layer_norm = {NULL, prepare};
-const kolo_op_row kolo_cuda_layer_norm_grad = {NULL, prepare};
+const kolo_op_row kolo_cuda_layer_norm = {NULL, cuda_layer_norm_prepare};
+const kolo_op_row kolo_cuda_layer_norm_grad = {NULL, cuda_layer_norm_prepare};

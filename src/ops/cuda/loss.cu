@@ -1,6 +1,7 @@
-/* Losses of classes, with label smoothing as torch and timm have it: targets are y (1 - eps) + eps / K. Softmax cross entropy: - sum y log p; binary
- * cross entropy: the mean over classes of softplus(x) - x y; of image labels the sum of p softplus(-x) + n softplus(x). A block takes a row of logits; sums over classes and rows are f64, in an order that
- * the shape decides. */
+/* Losses of classes, with label smoothing as torch and timm have it: targets are y (1 - eps) + eps / K.
+ * Softmax cross entropy: - sum y log p; binary cross entropy: the mean over classes of softplus(x) - x y; of
+ * image labels the sum of p softplus(-x) + n softplus(x). A block takes a row of logits; sums over classes
+ * and rows are f64, in an order that the shape decides. */
 #include "ops/cuda/target.cuh"
 
 extern "C" {
@@ -13,7 +14,7 @@ typedef struct entropy {
     int rows, classes, words; /* words: of a label; 0: numbers */
     double smoothing;
     bool binary, weighs; /* weighs: labels are image labels */
-    int threads; /* of a row's block */
+    int threads;         /* of a row's block */
     enum kolo_dtype dtype;
 } entropy;
 typedef struct row_result {
@@ -30,7 +31,8 @@ static __device__ int valid_rows(const entropy &p, const kolo_step *step, int sl
 /* Block n: row n. */
 template <typename T>
 __global__ void __launch_bounds__(KOLO_ROW_THREADS)
-    row_kernel(row_result *result, const T *logits, const void *labels, entropy p, const kolo_step *step, int slot)
+    row_kernel(row_result *result, const T *logits, const void *labels, entropy p, const kolo_step *step,
+               int slot)
 {
     const int n = (int)blockIdx.x;
     if (n >= valid_rows(p, step, slot)) return;
@@ -44,7 +46,8 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
         const float v = kolo_widen(x[i]);
         const double y = (double)kolo_target_at(t, i);
-        sum += p.binary ? (double)(v > 0 ? v : 0) + (double)log1pf(expf(v > 0 ? -v : v)) : (double)expf(v - largest);
+        sum += p.binary ? (double)(v > 0 ? v : 0) + (double)log1pf(expf(v > 0 ? -v : v))
+                        : (double)expf(v - largest);
         total += (double)v;
         if (y != 0) dot += y * (double)v;
         mass += y;
@@ -63,10 +66,12 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     result[n] = r;
 }
 
-/* The same of image labels; rank: known classes before the best of those that are more positive than negative. */
+/* The same of image labels; rank: known classes before the best of those that are more
+ * positive than negative. */
 template <typename T>
 __global__ void __launch_bounds__(KOLO_ROW_THREADS)
-    weighed_kernel(row_result *result, const T *logits, const float *labels, entropy p, const kolo_step *step, int slot)
+    weighed_kernel(row_result *result, const T *logits, const float *labels, entropy p, const kolo_step *step,
+                   int slot)
 {
     const int n = (int)blockIdx.x;
     if (n >= valid_rows(p, step, slot)) return;
@@ -93,7 +98,8 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     result[n] = r;
 }
 
-/* One block: the metrics of all valid rows, and the first label out of range, unless an earlier slot had one. */
+/* One block: the metrics of all valid rows, and the first label out of range, unless an earlier slot had
+ * one. */
 __global__ void __launch_bounds__(FINISH_THREADS)
     finish_kernel(float *metric, const row_result *result, entropy p, const kolo_step *step, int slot)
 {
@@ -146,7 +152,8 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     sum = kolo_row_sum(sum);
     mass = kolo_row_sum(mass);
     const float scale = (float)(((1 - p.smoothing) * mass + p.smoothing) / sum);
-    float inverse = step->valid_global > 0 ? (float)((double)step->scaler.scale / (double)step->valid_global) : 0;
+    float inverse =
+        step->valid_global > 0 ? (float)((double)step->scaler.scale / (double)step->valid_global) : 0;
     if (p.binary) inverse /= classes;
     for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
         const float v = kolo_widen(x[i]), e = expf(p.binary ? (v > 0 ? -v : v) : v - largest);
@@ -157,14 +164,16 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
 
 template <typename T>
 __global__ void __launch_bounds__(KOLO_ROW_THREADS)
-    weighed_grad_kernel(T *gradient, const T *logits, const float *labels, entropy p, const kolo_step *step, int slot)
+    weighed_grad_kernel(T *gradient, const T *logits, const float *labels, entropy p, const kolo_step *step,
+                        int slot)
 {
     const int n = (int)blockIdx.x;
     const T *x = logits + (int64_t)n * p.classes;
     T *dx = gradient + (int64_t)n * p.classes;
     const float *yes = labels + 2 * (int64_t)n * p.classes, *no = yes + p.classes;
     const bool valid = n < valid_rows(p, step, slot);
-    const float inverse = step->valid_global > 0 ? (float)((double)step->scaler.scale / (double)step->valid_global) : 0;
+    const float inverse =
+        step->valid_global > 0 ? (float)((double)step->scaler.scale / (double)step->valid_global) : 0;
     for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
         const float v = kolo_widen(x[i]), e = expf(v > 0 ? -v : v), share = (v > 0 ? 1 : e) / (1 + e);
         kolo_round(valid ? kolo_bce_weighed_grad(share, yes[i], no[i], inverse) : 0.0f, dx + i);
@@ -172,7 +181,8 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
 }
 
 /* in: logits, labels; out: metrics */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cuda_loss_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                         int slot)
 {
     const entropy *p = (const entropy *)k->state;
     row_result *result = (row_result *)workspace;
@@ -183,32 +193,35 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
                                             (const T *)args[0], (const float *)args[1], *p, step, slot)));
     else
         KOLO_FOR_DTYPE(p->dtype, T,
-                       KOLO_TRY(KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result, (const T *)args[0],
-                                            (const void *)args[1], *p, step, slot)));
-    return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[2], (const row_result *)result, *p,
-                       step, slot);
+                       KOLO_TRY(KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result,
+                                            (const T *)args[0], (const void *)args[1], *p, step, slot)));
+    return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[2],
+                       (const row_result *)result, *p, step, slot);
 }
 
 /* in: logits, labels; out: dlogits */
-static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
+static int cuda_loss_run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_step *step,
+                              int slot)
 {
     const entropy *p = (const entropy *)k->state;
     if (p->weighs)
         KOLO_FOR_DTYPE(p->dtype, T,
                        return KOLO_LAUNCH(weighed_grad_kernel<T>, p->rows, p->threads, 0, kolo_cuda_stream(k),
-                                          (T *)args[2], (const T *)args[0], (const float *)args[1], *p, step, slot));
+                                          (T *)args[2], (const T *)args[0], (const float *)args[1], *p, step,
+                                          slot));
     KOLO_FOR_DTYPE(p->dtype, T,
-                   return KOLO_LAUNCH(grad_kernel<T>, p->rows, p->threads, 0, kolo_cuda_stream(k), (T *)args[2],
-                                      (const T *)args[0], (const void *)args[1], *p, step, slot));
+                   return KOLO_LAUNCH(grad_kernel<T>, p->rows, p->threads, 0, kolo_cuda_stream(k),
+                                      (T *)args[2], (const T *)args[0], (const void *)args[1], *p, step,
+                                      slot));
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_loss_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_tensor *x = kolo_request_in(r, 0);
     const enum kolo_op op = r->node->op;
     KOLO_TRY(kolo_rows_check(x));
     entropy *p = (entropy *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     p->rows = (int)x->dim[0];
     p->classes = (int)x->dim[1];
     p->words = kolo_target_words(kolo_request_in(r, 1));
@@ -220,13 +233,13 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     const bool backward = op == KOLO_OP_cross_entropy_grad || op == KOLO_OP_bce_grad;
     k->state = p;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? cuda_loss_run_grad : cuda_loss_run;
     k->workspace = backward ? 0 : (size_t)p->rows * sizeof(row_result);
     snprintf(k->name, sizeof k->name, "own %s, %d threads a row", kolo_dtype_name(p->dtype), p->threads);
     return 0;
 }
 
-const kolo_op_row kolo_cuda_cross_entropy = {NULL, prepare};
-const kolo_op_row kolo_cuda_cross_entropy_grad = {NULL, prepare};
-const kolo_op_row kolo_cuda_bce = {NULL, prepare};
-const kolo_op_row kolo_cuda_bce_grad = {NULL, prepare};
+const kolo_op_row kolo_cuda_cross_entropy = {NULL, cuda_loss_prepare};
+const kolo_op_row kolo_cuda_cross_entropy_grad = {NULL, cuda_loss_prepare};
+const kolo_op_row kolo_cuda_bce = {NULL, cuda_loss_prepare};
+const kolo_op_row kolo_cuda_bce_grad = {NULL, cuda_loss_prepare};

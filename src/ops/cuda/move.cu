@@ -1,6 +1,7 @@
-/* Operations that move numbers and compute none: pad, crop, slice, concat, space_to_depth, nearest upsampling, and their ways back. Bits are
- * moved, so types of one size share a kernel. A thread makes one vector of the result; each of its channels lies in one piece, which says
- * where it comes from. Upsampling's gradient alone adds. */
+/* Operations that move numbers and compute none: pad, crop, slice, concat, space_to_depth, nearest
+ * upsampling, and their ways back. Bits are moved, so types of one size share a kernel. A thread makes one
+ * vector of the result; each of its channels lies in one piece, which says where it comes from. Upsampling's
+ * gradient alone adds. */
 #include "ops/cuda/cells.cuh"
 
 extern "C" {
@@ -9,8 +10,8 @@ extern "C" {
 
 enum { THREADS = 256, PIECES = 8 };
 
-/* Channels begin .. begin + count - 1 of the result are channels first, first + 1, ... of argument `from`, whose pixel (h, w) is the result's
- * (h, w) times `times`, over `over`, moved by (down, right). */
+/* Channels begin .. begin + count - 1 of the result are channels first, first + 1, ... of argument `from`,
+ * whose pixel (h, w) is the result's (h, w) times `times`, over `over`, moved by (down, right). */
 typedef struct piece {
     int from, begin, count, first, stored, down, right;
 } piece;
@@ -37,11 +38,13 @@ KOLO_INLINE int64_t move_place(const move &p, const piece &k, const kolo_cell &a
     const int h = up * p.times + k.down, w = left * p.times + k.right;
     const int square = at.h - up * p.over[0] + 2 * (at.w - left * p.over[1]);
     if (h >= p.height || w >= p.width) return -1;
-    return ((int64_t)(at.n * p.height + h) * p.width + w) * k.stored + k.first + square * p.quarter + c - k.begin;
+    return ((int64_t)(at.n * p.height + h) * p.width + w) * k.stored + k.first + square * p.quarter + c -
+           k.begin;
 }
 
 /* U: a word of an element's size; N of them are made together. */
-template <typename U, int N> __global__ void __launch_bounds__(THREADS) move_kernel(U *to, sources from, move p)
+template <typename U, int N>
+__global__ void __launch_bounds__(THREADS) move_kernel(U *to, sources from, move p)
 {
     const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
     if (item >= p.cells.items) return;
@@ -79,7 +82,7 @@ template <typename U, int N> __global__ void __launch_bounds__(THREADS) move_ker
     }
 }
 
-static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
+static int cuda_move_run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
     const move *p = (const move *)k->state;
     const unsigned grid = (p->cells.items + THREADS - 1) / THREADS;
@@ -87,15 +90,19 @@ static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step 
     sources from = {};
     for (int i = 0; i < p->args; i++) from.at[i] = args[i];
     if (p->bytes == 2 && p->single)
-        return KOLO_LAUNCH((move_kernel<uint16_t, 1>), grid, THREADS, 0, stream, (uint16_t *)args[p->args], from, *p);
+        return KOLO_LAUNCH((move_kernel<uint16_t, 1>), grid, THREADS, 0, stream, (uint16_t *)args[p->args],
+                           from, *p);
     if (p->bytes == 2)
-        return KOLO_LAUNCH((move_kernel<uint16_t, 8>), grid, THREADS, 0, stream, (uint16_t *)args[p->args], from, *p);
+        return KOLO_LAUNCH((move_kernel<uint16_t, 8>), grid, THREADS, 0, stream, (uint16_t *)args[p->args],
+                           from, *p);
     if (p->single)
-        return KOLO_LAUNCH((move_kernel<uint32_t, 1>), grid, THREADS, 0, stream, (uint32_t *)args[p->args], from, *p);
-    return KOLO_LAUNCH((move_kernel<uint32_t, 4>), grid, THREADS, 0, stream, (uint32_t *)args[p->args], from, *p);
+        return KOLO_LAUNCH((move_kernel<uint32_t, 1>), grid, THREADS, 0, stream, (uint32_t *)args[p->args],
+                           from, *p);
+    return KOLO_LAUNCH((move_kernel<uint32_t, 4>), grid, THREADS, 0, stream, (uint32_t *)args[p->args], from,
+                       *p);
 }
 
-/* ---- upsampling's gradient: the sum of each pixel's copies, in rows ------------------------------------------------- */
+/* ---- upsampling's gradient: the sum of each pixel's copies, in rows ------------------------------------ */
 
 typedef struct gather {
     kolo_cells cells;                    /* of dx */
@@ -131,13 +138,13 @@ static int run_gather(const kolo_kernel *k, void *const *args, void *, const kol
                                       (const T *)args[0], *p));
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------------------- */
 
 static int prepare_gather(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_cuda_view dy = kolo_cuda_view_in(r, 0), dx = kolo_cuda_view_out(r, 0);
     gather *p = (gather *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     k->state = p;
     k->release = free;
     k->run = run_gather;
@@ -150,7 +157,8 @@ static int prepare_gather(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-static void fill_pieces(const kolo_kernel_request *r, move *p, const kolo_cuda_view *from, const kolo_cuda_view *to)
+static void fill_pieces(const kolo_kernel_request *r, move *p, const kolo_cuda_view *from,
+                        const kolo_cuda_view *to)
 {
     const kolo_node *n = r->node;
     const int channels = (int)to->channels, stored = (int)from->stored;
@@ -160,7 +168,8 @@ static void fill_pieces(const kolo_kernel_request *r, move *p, const kolo_cuda_v
     if (n->op == KOLO_OP_pad || n->op == KOLO_OP_crop || n->op == KOLO_OP_upsample)
         p->part[0].count = stored; /* zeros too */
     if (n->op == KOLO_OP_slice) p->part[0].first = (int)n->a.first;
-    if (n->op == KOLO_OP_slice_grad) p->part[0].begin = (int)n->a.first, p->part[0].count = (int)from->channels;
+    if (n->op == KOLO_OP_slice_grad)
+        p->part[0].begin = (int)n->a.first, p->part[0].count = (int)from->channels;
     if (n->op == KOLO_OP_upsample) p->over[0] = (int)n->a.stride[0], p->over[1] = (int)n->a.stride[1];
     if (n->op == KOLO_OP_space_to_depth) {
         const int one = channels / 4;
@@ -191,14 +200,14 @@ static kolo_cuda_view single_numbers(const kolo_cuda_view *v)
     return one;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_move_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_cuda_view from = kolo_cuda_view_in(r, 0), to = kolo_cuda_view_out(r, 0);
     move *p = (move *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     k->state = p;
     k->release = free;
-    k->run = run;
+    k->run = cuda_move_run;
     fill_pieces(r, p, &from, &to);
     p->args = r->node->n_in;
     p->height = (int)from.height, p->width = (int)from.width;
@@ -210,12 +219,12 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cuda_pad = {NULL, prepare};
-const kolo_op_row kolo_cuda_crop = {NULL, prepare};
-const kolo_op_row kolo_cuda_space_to_depth = {NULL, prepare};
-const kolo_op_row kolo_cuda_space_to_depth_grad = {NULL, prepare};
-const kolo_op_row kolo_cuda_upsample = {NULL, prepare};
+const kolo_op_row kolo_cuda_pad = {NULL, cuda_move_prepare};
+const kolo_op_row kolo_cuda_crop = {NULL, cuda_move_prepare};
+const kolo_op_row kolo_cuda_space_to_depth = {NULL, cuda_move_prepare};
+const kolo_op_row kolo_cuda_space_to_depth_grad = {NULL, cuda_move_prepare};
+const kolo_op_row kolo_cuda_upsample = {NULL, cuda_move_prepare};
 const kolo_op_row kolo_cuda_upsample_grad = {NULL, prepare_gather};
-const kolo_op_row kolo_cuda_concat = {NULL, prepare};
-const kolo_op_row kolo_cuda_slice = {NULL, prepare};
-const kolo_op_row kolo_cuda_slice_grad = {NULL, prepare};
+const kolo_op_row kolo_cuda_concat = {NULL, cuda_move_prepare};
+const kolo_op_row kolo_cuda_slice = {NULL, cuda_move_prepare};
+const kolo_op_row kolo_cuda_slice_grad = {NULL, cuda_move_prepare};

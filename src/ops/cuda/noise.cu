@@ -7,7 +7,8 @@ enum { THREADS = 256 };
 /* Two of mean 0 and deviation 1 from two words (Box and Muller). */
 static __device__ void normal_pair(const uint32_t *word, float *to)
 {
-    const float radius = sqrtf(-2 * logf(1 - kolo_uniform(word[0]))), angle = 6.2831853f * kolo_uniform(word[1]);
+    const float radius = sqrtf(-2 * logf(1 - kolo_uniform(word[0]))),
+                angle = 6.2831853f * kolo_uniform(word[1]);
     to[0] = radius * cosf(angle);
     to[1] = radius * sinf(angle);
 }

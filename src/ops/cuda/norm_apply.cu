@@ -1,55 +1,18 @@
-/* norm_apply and norm_infer: y = (x - mean) scale + bias [+ residual] [, relu]; norm_apply also writes the batch's
- * statistic. norm.cuh says how many bytes that takes. Each block computes the values of its own channels while its
- * first loads are under way. */
+/* norm_apply and norm_infer: y = (x - mean) scale + bias [+ residual] [, relu]; norm_apply also writes the
+ * batch's statistic. norm.cuh says how many bytes that takes. Each block computes the values of its own
+ * channels while its first loads are under way. */
 #include "ops/cuda/norm.cuh"
-
-typedef struct forward {
-    const double *sums;      /* norm_apply's, or NULL, and then */
-    const float *running[2]; /* norm_infer's mean and variance */
-    const float *w, *b;
-    float *statistic; /* (2C + 1), of norm_apply */
-    double epsilon;
-    bool relu;
-    const kolo_step *step;
-    int slot;
-} forward;
-
-/* What one channel is moved and scaled by. */
-typedef struct affine {
-    float mean, scale, bias;
-} affine;
-
-/* writes: this block is the one that writes the statistic of its channels. All loads come first. */
-static __device__ affine affine_of(const forward &f, int channels, int channel, bool writes)
-{
-    const bool real = channel < channels;
-    const int c = real ? channel : 0;
-    const float w = f.w[c], b = f.b[c];
-    affine a = {0, 0, 0};
-    if (!f.sums) {
-        const float mean = f.running[0][c], variance = f.running[1][c];
-        if (real) a = {mean, (float)((double)w * rsqrt((double)variance + f.epsilon)), b};
-        return a;
-    }
-    const double sum = f.sums[c], square = f.sums[channels + c], count = f.sums[2 * channels];
-    const kolo_moments m = kolo_moments_of(sum, square, count, f.epsilon);
-    if (!real) return a;
-    a = {(float)m.mean, (float)(m.inverse * (double)w), b};
-    if (!writes) return a;
-    f.statistic[c] = a.mean;
-    f.statistic[channels + c] = (float)(m.variance * (count / fmax(count - 1, 1.0)));
-    if (c == 0) f.statistic[2 * channels] = count > 0 ? 1.0f : 0.0f;
-    return a;
-}
 
 /* What is added: nothing, the residual, or the norm of it. */
 enum residual { NOTHING, PLAIN, NORMED };
 
 /* y may be x. signs: of y, or NULL; other: the residual's norm */
 template <typename T, int W, int RESIDUAL>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL == NORMED ? 2 : RESIDUAL ? 3 : 4)
-    norm_forward_kernel(kolo_columns c, forward f, forward other_norm, T *y, uint8_t *signs, const T *x,
-                        const T *residual)
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL == NORMED ? 2
+                                                       : RESIDUAL         ? 3
+                                                                          : 4)
+    norm_forward_kernel(kolo_columns c, kolo_norm_forward f, kolo_norm_forward other_norm, T *y,
+                        uint8_t *signs, const T *x, const T *residual)
 {
     __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE];
     __shared__ float mean_r_of[KOLO_COLUMN_TILE], scale_r_of[KOLO_COLUMN_TILE], bias_r_of[KOLO_COLUMN_TILE];
@@ -61,13 +24,14 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL == NORMED ? 2 : 
     kolo_columns_load_batch(v, x + at, c, p.first, p.end);
     if (RESIDUAL) kolo_columns_load_batch(r, residual + at, c, p.first, p.end);
     if (thread < c.across * W) {
-        const affine a = affine_of(f, c.channels, p.tile * c.across * W + thread, p.chunk == 0);
+        const kolo_affine a = kolo_affine_of(f, c.channels, p.tile * c.across * W + thread, p.chunk == 0);
         mean_of[thread] = a.mean;
         scale_of[thread] = a.scale;
         bias_of[thread] = a.bias;
     }
     if (RESIDUAL == NORMED && thread < c.across * W) {
-        const affine a = affine_of(other_norm, c.channels, p.tile * c.across * W + thread, p.chunk == 0);
+        const kolo_affine a =
+            kolo_affine_of(other_norm, c.channels, p.tile * c.across * W + thread, p.chunk == 0);
         mean_r_of[thread] = a.mean;
         scale_r_of[thread] = a.scale;
         bias_r_of[thread] = a.bias;
@@ -95,7 +59,8 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL == NORMED ? 2 : 
                 for (int k = 0; k < W; k++) {
                     value[k] = kolo_norm1(value[k], mean[k], scale[k], bias[k]);
                     if (RESIDUAL == PLAIN) value[k] += other[k];
-                    if (RESIDUAL == NORMED) value[k] += kolo_norm1(other[k], mean_r[k], scale_r[k], bias_r[k]);
+                    if (RESIDUAL == NORMED)
+                        value[k] += kolo_norm1(other[k], mean_r[k], scale_r[k], bias_r[k]);
                     if (f.relu) value[k] = kolo_relu1(value[k]);
                     if (RESIDUAL) bits |= (unsigned)(value[k] > 0) << k;
                 }
@@ -112,15 +77,15 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL == NORMED ? 2 : 
     }
 }
 
-#define LAUNCH(RESIDUAL)                                                                                            \
-    KOLO_FOR_COLUMNS(n->dtype, c, T, W,                                                                             \
-                     rc = KOLO_LAUNCH((norm_forward_kernel<T, W, RESIDUAL>), blocks, KOLO_COLUMN_THREADS, 0,        \
-                                      kolo_cuda_stream(k), *c, *f, other ? *other : *f, (T *)y, (uint8_t *)signs,   \
-                                      (const T *)x, (const T *)residual))
+#define LAUNCH(RESIDUAL)                                                                                     \
+    KOLO_FOR_COLUMNS(n->dtype, c, T, W,                                                                      \
+                     rc = KOLO_LAUNCH((norm_forward_kernel<T, W, RESIDUAL>), blocks, KOLO_COLUMN_THREADS, 0, \
+                                      kolo_cuda_stream(k), *c, *f, other ? *other : *f, (T *)y,              \
+                                      (uint8_t *)signs, (const T *)x, (const T *)residual))
 
 /* other: NULL, or the residual's norm */
-static int run_forward(const kolo_kernel *k, const forward *f, const forward *other, void *y, void *signs,
-                       const void *x, const void *residual)
+static int run_forward(const kolo_kernel *k, const kolo_norm_forward *f, const kolo_norm_forward *other,
+                       void *y, void *signs, const void *x, const void *residual)
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
     const kolo_columns *c = &n->columns;
@@ -132,17 +97,30 @@ static int run_forward(const kolo_kernel *k, const forward *f, const forward *ot
     return rc;
 }
 
-static forward forward_of(const kolo_norm *n, void *const *sums_w_b, void *statistic, const kolo_step *step, int slot)
+/* affine: scale, then bias, of all stored channels; the bias takes the mean with it */
+template <typename T>
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+    norm_affine_kernel(int channels, int stored, kolo_norm_forward f, T *affine)
 {
-    return {(const double *)sums_w_b[0],
-            {NULL, NULL},
-            (const float *)sums_w_b[1],
-            (const float *)sums_w_b[2],
-            (float *)statistic,
-            n->epsilon,
-            n->relu,
-            step,
-            slot};
+    const int at = (int)(blockIdx.x * KOLO_COLUMN_THREADS + threadIdx.x);
+    if (at >= stored) return;
+    const kolo_affine a = kolo_affine_of(f, channels, at, true);
+    kolo_round(a.scale, affine + at);
+    kolo_round(a.bias - a.mean * a.scale, affine + stored + at);
+}
+
+int kolo_cuda_norm_affine(const kolo_kernel *k, void *const *sums_w_b, float *statistic, void *affine,
+                          const kolo_step *step, int slot)
+{
+    const kolo_norm *n = (const kolo_norm *)k->state;
+    const kolo_columns *c = &n->columns;
+    const kolo_norm_forward f = kolo_norm_forward_of(n, sums_w_b, statistic, step, slot);
+    const int blocks = (c->stored + KOLO_COLUMN_THREADS - 1) / KOLO_COLUMN_THREADS;
+    int rc = 0;
+    KOLO_FOR_COLUMNS(n->dtype, c, T, W,
+                     rc = KOLO_LAUNCH((norm_affine_kernel<T>), blocks, KOLO_COLUMN_THREADS, 0,
+                                      kolo_cuda_stream(k), c->channels, c->stored, f, (T *)affine));
+    return rc;
 }
 
 /* in: x, sums, w, b[, residual[, its sums, w, b]]; out: y, statistic[, signs[, its statistic]] */
@@ -151,8 +129,8 @@ static int run_apply(const kolo_kernel *k, void *const *args, void *, const kolo
     const kolo_norm *n = (const kolo_norm *)k->state;
     void *const *out = args + n->inputs;
     const bool two = n->inputs > 5;
-    const forward f = forward_of(n, args + 1, out[1], step, slot),
-                  other = two ? forward_of(n, args + 5, out[3], step, slot) : f;
+    const kolo_norm_forward f = kolo_norm_forward_of(n, args + 1, out[1], step, slot),
+                            other = two ? kolo_norm_forward_of(n, args + 5, out[3], step, slot) : f;
     return run_forward(k, &f, two ? &other : NULL, out[0], n->outputs > 2 ? out[2] : NULL, args[0],
                        n->inputs > 4 ? args[4] : NULL);
 }
@@ -161,24 +139,24 @@ static int run_apply(const kolo_kernel *k, void *const *args, void *, const kolo
 static int run_infer(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
-    const forward f = {NULL,
-                       {(const float *)args[3], (const float *)args[4]},
-                       (const float *)args[1],
-                       (const float *)args[2],
-                       NULL,
-                       n->epsilon,
-                       n->relu,
-                       step,
-                       slot};
+    const kolo_norm_forward f = {NULL,
+                                 {(const float *)args[3], (const float *)args[4]},
+                                 (const float *)args[1],
+                                 (const float *)args[2],
+                                 NULL,
+                                 n->epsilon,
+                                 n->relu,
+                                 step,
+                                 slot};
     return run_forward(k, &f, NULL, args[n->inputs], NULL, args[0], n->inputs > 5 ? args[5] : NULL);
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_norm_apply_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
-    KOLO_TRY(kolo_norm_prepare(r, k, 0));
+    KOLO_TRY(kolo_norm_prepare(r, k, kolo_cuda_view_in(r, 0)));
     k->run = r->node->op == KOLO_OP_norm_apply ? run_apply : run_infer;
     return 0;
 }
 
-const kolo_op_row kolo_cuda_norm_apply = {kolo_nhwc_layout, prepare};
-const kolo_op_row kolo_cuda_norm_infer = {NULL, prepare};
+const kolo_op_row kolo_cuda_norm_apply = {kolo_nhwc_layout, cuda_norm_apply_prepare};
+const kolo_op_row kolo_cuda_norm_infer = {NULL, cuda_norm_apply_prepare};

@@ -1,8 +1,10 @@
-/* norm_stats: sums of x and x^2 of every channel over the valid lines. norm.cuh says how many bytes that takes.
+/* norm_stats: sums of x and x^2 of every channel over the valid lines. norm.cuh says how
+ * many bytes that takes.
  *
- * A thread adds x - k and (x - k)^2, k being the first value it meets: as close to its other values as they are to each
- * other, so f32 loses nothing to a mean that is large beside the deviation. The sums of x and x^2 follow exactly enough
- * in f64 and are f64 from there on. */
+ * A thread adds x - k and (x - k)^2, k being the first value it meets: as close to its other values as they
+ * are to each other, so f32 loses nothing to a mean that is large beside the deviation. The sums of x and
+ * x^2 follow exactly enough in f64 and are f64 from there on. The last blocks add what the blocks have
+ * summed (columns.cuh). */
 #include <stdlib.h>
 
 #include "ops/cuda/norm.cuh"
@@ -11,17 +13,15 @@ extern "C" {
 #include "base/memory.h"
 }
 
-int kolo_norm_prepare(const kolo_kernel_request *r, kolo_kernel *k, int input)
+int kolo_norm_prepare(const kolo_kernel_request *r, kolo_kernel *k, kolo_cuda_view v)
 {
     kolo_norm *n = (kolo_norm *)kolo_alloc(sizeof *n);
-    if (!n) return KOLO_ECONFIG;
+    if (!n) return KOLO_ENOMEM;
     k->state = n;
     k->release = free;
-    kolo_cuda_view v = kolo_cuda_view_in(r, input);
     n->dtype = v.dtype;
     n->epsilon = r->node->a.epsilon;
     n->relu = r->node->a.relu;
-    n->signs = input == 1 && kolo_request_in(r, 2) && kolo_request_in(r, 2)->dtype == KOLO_U8;
     n->inputs = r->node->n_in;
     n->outputs = r->node->n_out;
     KOLO_TRY(kolo_columns_cut(&n->columns, v.rows, v.pixels, v.stored, v.channels, v.dtype));
@@ -30,12 +30,30 @@ int kolo_norm_prepare(const kolo_kernel_request *r, kolo_kernel *k, int input)
     return 0;
 }
 
-/* SHORT: only where some lines are not valid */
-template <typename T, int W, bool SHORT>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 4)
-    norm_sum_kernel(kolo_columns c, const T *x, double *partial, const kolo_step *step, int slot)
+int kolo_norm_prepare_sums(const kolo_kernel_request *r, kolo_kernel *k)
 {
-    if (SHORT && kolo_columns_valid(c, step->valid[slot]) == c.all) return;
+    kolo_norm *n = (kolo_norm *)k->state;
+    k->workspace = kolo_columns_workspace(&n->columns, 2);
+    return kolo_cuda_tickets_take(r->backend, kolo_columns_tickets(&n->columns), &n->tickets);
+}
+
+/* What a convolution has formed, f32 (2, stored), by the first block of each tile. */
+template <int W> static __device__ void take_formed(const kolo_columns &c, double *sums, const float *formed)
+{
+    const int wide = c.across * W, kind = (int)threadIdx.x / wide,
+              channel = (int)blockIdx.x * wide + (int)threadIdx.x % wide;
+    if ((int)blockIdx.x < c.tiles && kind < 2 && channel < c.channels)
+        sums[kind * c.channels + channel] = (double)formed[kind * c.stored + channel];
+    if (blockIdx.x == 0 && threadIdx.x == 0) sums[2 * c.channels] = c.all;
+}
+
+/* sums f64 (2C + 1). formed: NULL, or the sums where all lines are valid. partial: (chunks, 2, stored) */
+template <typename T, int W>
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 4)
+    norm_sum_kernel(kolo_columns c, double *sums, const float *formed, const T *x, double *partial,
+                    uint32_t *tickets, const kolo_step *step, int slot)
+{
+    if (formed && kolo_columns_valid(c, step->valid[slot]) == c.all) return take_formed<W>(c, sums, formed);
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, true);
     const int valid = kolo_columns_valid(c, step->valid[slot]);
     float shift[W], sum[W], square[W];
@@ -64,32 +82,10 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 4)
         all[0][k] = s + count * by;
         all[1][k] = square[k] + by * (2 * s + count * by);
     }
-    kolo_columns_combine<W, 2>(all, c, p, partial);
-}
-
-/* sums f64 (2C + 1) from partial sums (chunks, 2, stored) */
-static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
-    norm_sum_finish_kernel(kolo_columns c, double *sums, const double *partial, const kolo_step *step, int slot)
-{
-    const kolo_finish f = kolo_columns_finish(partial, c, 2);
-    if (f.mine) sums[f.kind * c.channels + f.channel] = f.sum;
-    if (blockIdx.x == 0 && threadIdx.x == 0) sums[2 * c.channels] = kolo_columns_valid(c, step->valid[slot]);
-}
-
-/* The same; but where all lines are valid the sums are those that a convolution has formed, f32 (2, stored) */
-static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
-    norm_take_kernel(kolo_columns c, double *sums, const float *formed, const double *partial,
-                     const kolo_step *step, int slot)
-{
-    const int valid = kolo_columns_valid(c, step->valid[slot]);
-    if (valid == c.all) {
-        const int at = (int)(blockIdx.x * KOLO_COLUMN_THREADS + threadIdx.x), kind = at / c.channels;
-        if (kind < 2) sums[at] = (double)formed[kind * c.stored + at % c.channels];
-    } else {
-        const kolo_finish f = kolo_columns_finish(partial, c, 2);
-        if (f.mine) sums[f.kind * c.channels + f.channel] = f.sum;
-    }
-    if (blockIdx.x == 0 && threadIdx.x == 0) sums[2 * c.channels] = valid;
+    const kolo_finish f = kolo_columns_total<W, 2>(all, c, p, partial, tickets);
+    if (!f.mine) return;
+    sums[f.kind * c.channels + f.channel] = f.sum;
+    if (f.kind == 0 && f.channel == 0) sums[2 * c.channels] = valid;
 }
 
 int kolo_cuda_norm_take(const kolo_kernel *k, const float *formed, const void *x, double *sums,
@@ -97,38 +93,25 @@ int kolo_cuda_norm_take(const kolo_kernel *k, const float *formed, const void *x
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
     const kolo_columns *c = &n->columns;
-    double *partial = (double *)workspace;
     int rc = 0;
     KOLO_FOR_COLUMNS(n->dtype, c, T, W,
-                     rc = KOLO_LAUNCH((norm_sum_kernel<T, W, true>), kolo_columns_blocks(c),
-                                      KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, (const T *)x, partial,
-                                      step, slot));
-    KOLO_TRY(rc);
-    return KOLO_LAUNCH(norm_take_kernel, kolo_columns_finish_blocks(c, 2), KOLO_COLUMN_THREADS, 0,
-                       kolo_cuda_stream(k), *c, sums, formed, partial, step, slot);
+                     rc = KOLO_LAUNCH((norm_sum_kernel<T, W>), kolo_columns_blocks(c), KOLO_COLUMN_THREADS, 0,
+                                      kolo_cuda_stream(k), *c, sums, formed, (const T *)x,
+                                      (double *)workspace, n->tickets, step, slot));
+    return rc;
 }
 
 /* in: x; out: sums */
-static int run_stats(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int run_stats(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
+                     int slot)
 {
-    const kolo_norm *n = (const kolo_norm *)k->state;
-    const kolo_columns *c = &n->columns;
-    double *partial = (double *)workspace;
-    int rc = 0;
-    KOLO_FOR_COLUMNS(n->dtype, c, T, W,
-                     rc = KOLO_LAUNCH((norm_sum_kernel<T, W, false>), kolo_columns_blocks(c),
-                                      KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, (const T *)args[0],
-                                      partial, step, slot));
-    KOLO_TRY(rc);
-    return KOLO_LAUNCH(norm_sum_finish_kernel, kolo_columns_finish_blocks(c, 2), KOLO_COLUMN_THREADS, 0,
-                       kolo_cuda_stream(k), *c, (double *)args[1], partial, step, slot);
+    return kolo_cuda_norm_take(k, NULL, args[0], (double *)args[1], workspace, step, slot);
 }
 
 static int prepare_stats(const kolo_kernel_request *r, kolo_kernel *k)
 {
-    KOLO_TRY(kolo_norm_prepare(r, k, 0));
+    KOLO_TRY(kolo_norm_prepare(r, k, kolo_cuda_view_in(r, 0)));
     k->run = run_stats;
-    k->workspace = kolo_columns_workspace(&((const kolo_norm *)k->state)->columns, 2);
-    return 0;
+    return kolo_norm_prepare_sums(r, k);
 }
 const kolo_op_row kolo_cuda_norm_stats = {NULL, prepare_stats};

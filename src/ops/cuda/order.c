@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "ops/cuda/cuda.h"
 
-/* Left to what allocates by itself after the plan was made: cuDNN's and our kernels as they are first used (300 MiB),
- * NCCL's buffers (500 MiB), graphs. */
+/* Left to what allocates by itself after the plan was made: cuDNN's and our kernels as they are first used
+ * (300 MiB), NCCL's buffers (500 MiB), graphs. */
 static const size_t reserve_bytes = (size_t)1 << 30;
 
 /* The CUDA runtime keeps a current GPU for each thread. */
@@ -22,17 +22,19 @@ void kolo_cuda_enter(kolo_backend *b)
 static cudaStream_t stream_of(kolo_backend *b, enum kolo_lane lane) { return kolo_cuda_of(b)->stream[lane]; }
 static void *stream(kolo_backend *b, enum kolo_lane lane) { return stream_of(b, lane); }
 
-/* Whoever frees memory or closes the backend in the middle of a capture has given it up; it would forbid that, too. */
+/* Whoever frees memory or closes the backend in the middle of a capture has given it up; it
+ * would forbid that, too. */
 static void drop_capture(kolo_cuda *c)
 {
     cudaGraph_t graph = NULL;
     if (!c->capturing) return;
     c->capturing = false;
-    if (cudaStreamEndCapture(c->stream[KOLO_LANE_COMPUTE], &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
+    if (cudaStreamEndCapture(c->stream[KOLO_LANE_COMPUTE], &graph) == cudaSuccess && graph)
+        cudaGraphDestroy(graph);
     cudaGetLastError();
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------------------------------------- */
 
 static void *alloc(kolo_backend *b, size_t bytes)
 {
@@ -45,8 +47,9 @@ static void *alloc(kolo_backend *b, size_t bytes)
         size_t left = 0, all = 0;
         cudaGetLastError();
         cudaMemGetInfo(&left, &all);
-        kolo_fail(KOLO_ECONFIG,
-                  "%s: %.1f MiB of memory were asked for, %.1f of %.1f MiB are free; a smaller micro_batch= needs less "
+        kolo_fail(KOLO_ENOMEM,
+                  "%s: %.1f MiB of memory were asked for, %.1f of %.1f MiB are free; a smaller micro_batch= "
+                  "needs less "
                   "(`kolo plan` shows what "
                   "for), precision=bf16 about half; others may be using this GPU (nvidia-smi)",
                   c->place, (double)bytes / 0x1p20, (double)left / 0x1p20, (double)all / 0x1p20);
@@ -60,7 +63,7 @@ static void *alloc(kolo_backend *b, size_t bytes)
     return NULL;
 }
 
-static void release(kolo_backend *b, void *memory, size_t bytes)
+static void cuda_order_release(kolo_backend *b, void *memory, size_t bytes)
 {
     (void)bytes;
     kolo_cuda_enter(b);
@@ -78,7 +81,7 @@ static size_t memory(kolo_backend *b, const char **source)
     return left > reserve_bytes ? left - reserve_bytes : 0;
 }
 
-/* ---- page-locked host memory ------------------------------------------------------------------------------------ */
+/* ---- page-locked host memory --------------------------------------------------------------------------- */
 
 /* A range is locked once, however often it or a part of it is pinned, and unlocked by the last unpin. */
 struct kolo_cuda_pin {
@@ -100,7 +103,8 @@ static int pin(kolo_backend *b, void *host, size_t bytes)
     struct kolo_cuda_pin *known = find_pin(c, host);
     if (!bytes) return 0;
     if (known) {
-        if ((char *)host + bytes > known->begin + known->bytes) return kolo_fail(KOLO_EINTERNAL, "host memory of %zu bytes is page-locked in part only", bytes);
+        if ((char *)host + bytes > known->begin + known->bytes)
+            return kolo_fail(KOLO_EINTERNAL, "host memory of %zu bytes is page-locked in part only", bytes);
         known->count++;
         return 0;
     }
@@ -121,45 +125,52 @@ static void unpin(kolo_backend *b, void *host)
     *known = c->pin[--c->pins];
 }
 
-/* ---- copies ----------------------------------------------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------------------------------------- */
 
-static int copy(kolo_backend *b, enum kolo_lane lane, void *to, const void *from, size_t bytes)
+static int cuda_order_copy(kolo_backend *b, enum kolo_lane lane, void *to, const void *from, size_t bytes)
 {
     if (!bytes) return 0;
     kolo_cuda_enter(b);
     return KOLO_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(b, lane)));
 }
 
-static int fill(kolo_backend *b, enum kolo_lane lane, void *to, int byte, size_t bytes)
+static int cuda_order_fill(kolo_backend *b, enum kolo_lane lane, void *to, int byte, size_t bytes)
 {
     if (!bytes) return 0;
     kolo_cuda_enter(b);
     return KOLO_CUDA(cudaMemsetAsync(to, byte, bytes, stream_of(b, lane)));
 }
 
-static int finish(kolo_backend *b)
+static int cuda_order_finish(kolo_backend *b)
 {
     kolo_cuda_enter(b);
-    for (int lane = 0; lane < KOLO_LANES; lane++) KOLO_TRY(KOLO_CUDA(cudaStreamSynchronize(stream_of(b, lane))));
+    for (int lane = 0; lane < KOLO_LANES; lane++)
+        KOLO_TRY(KOLO_CUDA(cudaStreamSynchronize(stream_of(b, lane))));
     return kolo_cuda_check(cudaGetLastError(), "work enqueued earlier", __FILE__, __LINE__);
 }
 
 /* Any host memory: what is not page-locked the runtime copies through its own. */
 static int copy_now(kolo_backend *b, void *to, const void *from, size_t bytes)
 {
-    KOLO_TRY(finish(b));
-    KOLO_TRY(copy(b, KOLO_LANE_COMPUTE, to, from, bytes));
+    KOLO_TRY(cuda_order_finish(b));
+    KOLO_TRY(cuda_order_copy(b, KOLO_LANE_COMPUTE, to, from, bytes));
     return KOLO_CUDA(cudaStreamSynchronize(stream_of(b, KOLO_LANE_COMPUTE)));
 }
 
-static int read_memory(kolo_backend *b, void *host, const void *from, size_t bytes) { return copy_now(b, host, from, bytes); }
-static int write_memory(kolo_backend *b, void *to, const void *host, size_t bytes) { return copy_now(b, to, host, bytes); }
+static int read_memory(kolo_backend *b, void *host, const void *from, size_t bytes)
+{
+    return copy_now(b, host, from, bytes);
+}
+static int write_memory(kolo_backend *b, void *to, const void *host, size_t bytes)
+{
+    return copy_now(b, to, host, bytes);
+}
 
-/* ---- events ----------------------------------------------------------------------------------------------------- */
+/* ---- events -------------------------------------------------------------------------------------------- */
 
 /* A record inside a capture has two meanings: lanes of the same capture that wait for it follow in the graph
- * (`inside`), and everyone else waits until a replay has come to that point (`outside`, recorded by a node of the
- * graph). Which one a wait means is known when it is enqueued. */
+ * (`inside`), and everyone else waits until a replay has come to that point (`outside`, recorded by a node of
+ * the graph). Which one a wait means is known when it is enqueued. */
 typedef struct cuda_event {
     kolo_backend *backend;
     cudaEvent_t outside, inside;
@@ -178,10 +189,11 @@ static void event_destroy(void *event)
 static int event_create(kolo_backend *b, void **event, bool timed)
 {
     cuda_event *e = kolo_alloc(sizeof *e);
-    if (!e) return KOLO_ECONFIG;
+    if (!e) return KOLO_ENOMEM;
     e->backend = b;
     kolo_cuda_enter(b);
-    int rc = KOLO_CUDA(cudaEventCreateWithFlags(&e->outside, timed ? cudaEventDefault : cudaEventDisableTiming));
+    int rc =
+        KOLO_CUDA(cudaEventCreateWithFlags(&e->outside, timed ? cudaEventDefault : cudaEventDisableTiming));
     if (rc >= 0) rc = KOLO_CUDA(cudaEventCreateWithFlags(&e->inside, cudaEventDisableTiming));
     if (rc >= 0) *event = e;
     else event_destroy(e);
@@ -208,7 +220,8 @@ static int event_record(kolo_backend *b, void *event, enum kolo_lane lane)
     KOLO_TRY(lane_captured(b, lane, &captured));
     e->capture = captured ? kolo_cuda_of(b)->captures : 0;
     if (!captured) return KOLO_CUDA(cudaEventRecord(e->outside, s));
-    /* in this order: the record for others is a node of its own, which must have joined too when the capture ends */
+    /* in this order: the record for others is a node of its own, which must have joined too
+     * when the capture ends */
     KOLO_TRY(KOLO_CUDA(cudaEventRecordWithFlags(e->outside, s, cudaEventRecordExternal)));
     return KOLO_CUDA(cudaEventRecord(e->inside, s));
 }
@@ -220,9 +233,11 @@ static int event_after(kolo_backend *b, void *event, enum kolo_lane lane)
     cudaStream_t s = stream_of(b, lane);
     bool captured;
     kolo_cuda_enter(b);
-    if (c->capturing && e->capture == c->captures) return KOLO_CUDA(cudaStreamWaitEvent(s, e->inside, cudaEventWaitDefault));
+    if (c->capturing && e->capture == c->captures)
+        return KOLO_CUDA(cudaStreamWaitEvent(s, e->inside, cudaEventWaitDefault));
     KOLO_TRY(lane_captured(b, lane, &captured));
-    return KOLO_CUDA(cudaStreamWaitEvent(s, e->outside, captured ? cudaEventWaitExternal : cudaEventWaitDefault));
+    return KOLO_CUDA(
+        cudaStreamWaitEvent(s, e->outside, captured ? cudaEventWaitExternal : cudaEventWaitDefault));
 }
 
 static int event_done(void *event)
@@ -230,7 +245,8 @@ static int event_done(void *event)
     cuda_event *e = event;
     kolo_cuda_enter(e->backend);
     cudaError_t rc = cudaEventQuery(e->outside);
-    if (rc != cudaErrorNotReady) return rc == cudaSuccess ? 1 : kolo_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
+    if (rc != cudaErrorNotReady)
+        return rc == cudaSuccess ? 1 : kolo_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
     cudaGetLastError(); /* not a failure */
     return 0;
 }
@@ -238,18 +254,22 @@ static int event_done(void *event)
 static double event_seconds(void *from, void *to)
 {
     float ms;
-    return cudaEventElapsedTime(&ms, ((cuda_event *)from)->outside, ((cuda_event *)to)->outside) == cudaSuccess ? (double)ms * 1e-3 : NAN;
+    return cudaEventElapsedTime(&ms, ((cuda_event *)from)->outside, ((cuda_event *)to)->outside) ==
+                   cudaSuccess
+               ? (double)ms * 1e-3
+               : NAN;
 }
 
-/* ---- replay ----------------------------------------------------------------------------------------------------- */
+/* ---- replay -------------------------------------------------------------------------------------------- */
 
-/* Only this thread's calls are recorded, so readers and others may go on. The COMM lane joins when it waits for an
- * event of COMPUTE, and must have been waited for by COMPUTE at the end. */
+/* Only this thread's calls are recorded, so readers and others may go on. The COMM lane joins when it waits
+ * for an event of COMPUTE, and must have been waited for by COMPUTE at the end. */
 static int capture(kolo_backend *b)
 {
     kolo_cuda *c = kolo_cuda_of(b);
     kolo_cuda_enter(b);
-    KOLO_TRY(KOLO_CUDA(cudaStreamBeginCapture(stream_of(b, KOLO_LANE_COMPUTE), cudaStreamCaptureModeThreadLocal)));
+    KOLO_TRY(
+        KOLO_CUDA(cudaStreamBeginCapture(stream_of(b, KOLO_LANE_COMPUTE), cudaStreamCaptureModeThreadLocal)));
     c->capturing = true;
     c->captures++;
     return 0;
@@ -264,7 +284,8 @@ static int capture_end(kolo_backend *b, void **replay)
     cudaGraphExec_t made = NULL;
     *replay = NULL;
     kolo_cuda_enter(b);
-    if (!c->capturing) return kolo_fail(KOLO_EINTERNAL, "%s: the end of a capture that does not go on", c->place);
+    if (!c->capturing)
+        return kolo_fail(KOLO_EINTERNAL, "%s: the end of a capture that does not go on", c->place);
     c->capturing = false;
     int rc = KOLO_CUDA(cudaStreamEndCapture(s, &graph));
     if (rc >= 0) rc = KOLO_CUDA(cudaGraphInstantiate(&made, graph, 0));
@@ -296,15 +317,15 @@ void kolo_cuda_order_close(kolo_cuda *c)
 
 const kolo_device_table kolo_cuda_device = {
     .alloc = alloc,
-    .free = release,
+    .free = cuda_order_release,
     .memory = memory,
     .pin = pin,
     .unpin = unpin,
-    .copy = copy,
-    .fill = fill,
+    .copy = cuda_order_copy,
+    .fill = cuda_order_fill,
     .read = read_memory,
     .write = write_memory,
-    .finish = finish,
+    .finish = cuda_order_finish,
     .stream = stream,
     .event_create = event_create,
     .event_destroy = event_destroy,

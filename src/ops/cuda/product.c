@@ -1,5 +1,6 @@
-/* The bias is added, and its gradient summed, in the epilogue of a product that writes f32; the library has no f32 bias for 16-bit outputs,
- * bias.cu adds it then. Source: NVIDIA cuBLAS documentation, cublasLtMatmul. */
+/* The bias is added, and its gradient summed, in the epilogue of a product that writes f32; the library has
+ * no f32 bias for 16-bit outputs, bias.cu adds it then. Source: NVIDIA cuBLAS documentation,
+ * cublasLtMatmul. */
 #include "ops/cuda/product.h"
 
 #include <stdio.h>
@@ -13,7 +14,8 @@ enum { X = KOLO_PRODUCT_X, W = KOLO_PRODUCT_W, Y = KOLO_PRODUCT_Y, BIAS = KOLO_P
 enum { CANDIDATES = 64, ALGORITHM_TEXT = 2 * sizeof(cublasLtMatmulAlgo_t) + 1 };
 static const size_t workspace_most = (size_t)32 << 20;
 
-/* cuBLASLt counts in columns: a row-major (R, C) is a matrix of C rows and R columns. d = a b, a or b transposed. */
+/* cuBLASLt counts in columns: a row-major (R, C) is a matrix of C rows and R columns. d = a
+ * b, a or b transposed. */
 static const struct {
     int a, b, d;
     bool transpose_a, transpose_b;
@@ -33,40 +35,53 @@ static void close_descriptors(kolo_product *p)
 
 void kolo_product_close(kolo_product *p) { close_descriptors(p); }
 
-static int set(const kolo_product *p, cublasLtMatmulDescAttributes_t name, const void *value, size_t size)
+static int cuda_product_set(const kolo_product *p, cublasLtMatmulDescAttributes_t name, const void *value,
+                            size_t size)
 {
     return KOLO_BLAS(cublasLtMatmulDescSetAttribute(p->product, name, value, size));
 }
 
-static int multiply(const kolo_product *p, const cublasLtMatmulAlgo_t *algorithm, void *const *part, void *workspace, size_t bytes, cudaStream_t stream)
+static int multiply(const kolo_product *p, const cublasLtMatmulAlgo_t *algorithm, void *const *part,
+                    void *workspace, size_t bytes, cudaStream_t stream)
 {
     const float one = 1, zero = 0;
     const int a = products[p->pass].a, b = products[p->pass].b, d = products[p->pass].d;
-    if (p->fused) KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &part[BIAS], sizeof part[BIAS]));
-    cublasStatus_t rc = cublasLtMatmul(p->handle, p->product, &one, part[a], p->matrix[a], part[b], p->matrix[b], &zero, part[d], p->matrix[d], part[d],
-                                       p->matrix[d], algorithm, workspace, bytes, stream);
+    if (p->fused)
+        KOLO_TRY(cuda_product_set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &part[BIAS], sizeof part[BIAS]));
+    cublasStatus_t rc =
+        cublasLtMatmul(p->handle, p->product, &one, part[a], p->matrix[a], part[b], p->matrix[b], &zero,
+                       part[d], p->matrix[d], part[d], p->matrix[d], algorithm, workspace, bytes, stream);
     return kolo_cuda_blas_check(rc, "cublasLtMatmul", __FILE__, __LINE__);
 }
 
-int kolo_product_run(const kolo_product *p, kolo_backend *b, void *const part[KOLO_PRODUCT_PARTS], void *workspace)
+int kolo_product_run(const kolo_product *p, kolo_backend *b, void *const part[KOLO_PRODUCT_PARTS],
+                     void *workspace)
 {
-    KOLO_TRY(multiply(p, &p->algorithm, part, workspace, p->workspace, kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE]));
+    KOLO_TRY(multiply(p, &p->algorithm, part, workspace, p->workspace,
+                      kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE]));
     if (!part[BIAS] || p->fused) return 0;
-    if (p->pass == KOLO_PRODUCT_FORWARD) return kolo_cuda_bias_add(b, part[Y], p->dtype, part[BIAS], p->rows, p->out, p->biases);
+    if (p->pass == KOLO_PRODUCT_FORWARD)
+        return kolo_cuda_bias_add(b, part[Y], p->dtype, part[BIAS], p->rows, p->out, p->biases);
     return kolo_cuda_bias_grad(b, part[BIAS], part[Y], p->dtype, p->rows, p->out, p->biases, workspace);
 }
 
-/* ---- what is asked ---------------------------------------------------------------------------------------------- */
+/* ---- what is asked ------------------------------------------------------------------------------------- */
 
-static enum kolo_dtype dtype_of(const kolo_product *p, int matrix) { return matrix == W && p->pass == KOLO_PRODUCT_WEIGHT ? KOLO_F32 : p->dtype; }
+static enum kolo_dtype dtype_of(const kolo_product *p, int matrix)
+{
+    return matrix == W && p->pass == KOLO_PRODUCT_WEIGHT ? KOLO_F32 : p->dtype;
+}
 
 static int make_matrices(kolo_product *p)
 {
     const int64_t width[3] = {p->in, p->in, p->out}, height[3] = {p->rows, p->out, p->rows};
     for (int i = 0; i < 3; i++) {
         const enum kolo_dtype dtype = dtype_of(p, i);
-        const cudaDataType_t type = dtype == KOLO_BF16 ? CUDA_R_16BF : dtype == KOLO_F16 ? CUDA_R_16F : CUDA_R_32F;
-        KOLO_TRY(KOLO_BLAS(cublasLtMatrixLayoutCreate(&p->matrix[i], type, (uint64_t)width[i], (uint64_t)height[i], width[i])));
+        const cudaDataType_t type = dtype == KOLO_BF16  ? CUDA_R_16BF
+                                    : dtype == KOLO_F16 ? CUDA_R_16F
+                                                        : CUDA_R_32F;
+        KOLO_TRY(KOLO_BLAS(cublasLtMatrixLayoutCreate(&p->matrix[i], type, (uint64_t)width[i],
+                                                      (uint64_t)height[i], width[i])));
     }
     return 0;
 }
@@ -76,26 +91,32 @@ static int make_product(kolo_product *p)
     const cublasOperation_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_T};
     const cublasOperation_t a = op[products[p->pass].transpose_a], b = op[products[p->pass].transpose_b];
     const cublasLtEpilogue_t epilogue = p->fused ? products[p->pass].bias : CUBLASLT_EPILOGUE_DEFAULT;
-    const void *aligned = (void *)(uintptr_t)KOLO_ALIGN; /* the heuristic takes the alignment from the address */
-    KOLO_TRY(KOLO_BLAS(cublasLtMatmulDescCreate(&p->product, p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F)));
-    KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
-    KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
-    KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    return p->fused ? set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &aligned, sizeof aligned) : 0;
+    /* the heuristic takes the alignment from the address */
+    const void *aligned = (void *)(uintptr_t)KOLO_ALIGN;
+    KOLO_TRY(KOLO_BLAS(cublasLtMatmulDescCreate(
+        &p->product, p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F)));
+    KOLO_TRY(cuda_product_set(p, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
+    KOLO_TRY(cuda_product_set(p, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
+    KOLO_TRY(cuda_product_set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    return p->fused ? cuda_product_set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &aligned, sizeof aligned) : 0;
 }
 
 static int make_preference(const kolo_product *p, cublasLtMatmulPreference_t *out)
 {
-    static const cublasLtMatmulPreferenceAttributes_t alignment[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                                                                     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    static const cublasLtMatmulPreferenceAttributes_t alignment[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint64_t workspace = workspace_most;
-    const uint32_t align = 16; /* the 16-bit copy of a tensor that starts on KOLO_ALIGN is aligned to half of that */
+    /* the 16-bit copy of a tensor that starts on KOLO_ALIGN is aligned to half of that */
+    const uint32_t align = 16;
     const uint32_t exact = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const uint32_t schemes = p->exact ? exact : CUBLASLT_REDUCTION_SCHEME_MASK;
     *out = NULL;
     KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceCreate(out)));
-    KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace)));
-    KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes)));
+    KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                            &workspace, sizeof workspace)));
+    KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                            &schemes, sizeof schemes)));
     for (size_t i = 0; i < sizeof alignment / sizeof *alignment; i++)
         KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, alignment[i], &align, sizeof align)));
     return 0;
@@ -104,11 +125,12 @@ static int make_preference(const kolo_product *p, cublasLtMatmulPreference_t *ou
 static char *key_of(const kolo_product *p)
 {
     static const char *const pass[] = {"linear", "linear_grad_data", "linear_grad_weight"};
-    return kolo_format("%s %s%s n %ld f %ld o %ld%s%s", pass[p->pass], kolo_dtype_name(p->dtype), p->tf32 ? " tf32" : "", (long)p->rows, (long)p->in,
-                       (long)p->out, p->biases ? " bias" : "", p->exact ? " exact" : "");
+    return kolo_format("%s %s%s n %ld f %ld o %ld%s%s", pass[p->pass], kolo_dtype_name(p->dtype),
+                       p->tf32 ? " tf32" : "", (long)p->rows, (long)p->in, (long)p->out,
+                       p->biases ? " bias" : "", p->exact ? " exact" : "");
 }
 
-/* ---- which algorithm -------------------------------------------------------------------------------------------- */
+/* ---- which algorithm ----------------------------------------------------------------------------------- */
 
 /* The opaque bytes as hexadecimal text. */
 static void algorithm_write(const cublasLtMatmulAlgo_t *algorithm, char text[ALGORITHM_TEXT])
@@ -131,7 +153,8 @@ static bool algorithm_read(cublasLtMatmulAlgo_t *algorithm, const char *text)
     return text[2 * sizeof byte] == 0;
 }
 
-/* The descriptors for this problem and what the heuristic says to them, best first. *count 0: it has nothing. */
+/* The descriptors for this problem and what the heuristic says to them, best first. *count 0: it has
+ * nothing. */
 static int propose(kolo_product *p, cublasLtMatmulHeuristicResult_t *result, int most, int *count)
 {
     const int a = products[p->pass].a, b = products[p->pass].b, d = products[p->pass].d;
@@ -143,7 +166,8 @@ static int propose(kolo_product *p, cublasLtMatmulHeuristicResult_t *result, int
     int rc = make_preference(p, &preference);
     if (rc >= 0) {
         cublasStatus_t answer =
-            cublasLtMatmulAlgoGetHeuristic(p->handle, p->product, p->matrix[a], p->matrix[b], p->matrix[d], p->matrix[d], preference, most, result, count);
+            cublasLtMatmulAlgoGetHeuristic(p->handle, p->product, p->matrix[a], p->matrix[b], p->matrix[d],
+                                           p->matrix[d], preference, most, result, count);
         if (answer == CUBLAS_STATUS_NOT_SUPPORTED) *count = 0;
         else rc = kolo_cuda_blas_check(answer, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
     }
@@ -161,8 +185,9 @@ static int propose_any(kolo_product *p, cublasLtMatmulHeuristicResult_t *result,
         KOLO_TRY(propose(p, result, most, count));
     }
     if (*count) return 0;
-    return kolo_fail(KOLO_ECONFIG, "cuBLASLt %zu has no algorithm for a linear layer of %ld x %ld to %ld in %s", cublasLtGetVersion(), (long)p->rows,
-                     (long)p->in, (long)p->out, kolo_dtype_name(p->dtype));
+    return kolo_fail(
+        KOLO_ECONFIG, "cuBLASLt %zu has no algorithm for a linear layer of %ld x %ld to %ld in %s",
+        cublasLtGetVersion(), (long)p->rows, (long)p->in, (long)p->out, kolo_dtype_name(p->dtype));
 }
 
 /* What the heuristic says, as candidates of a trial. */
@@ -198,7 +223,8 @@ static int open_trial(kolo_backend *b, candidates *c)
     const int64_t count[] = {p->rows * p->in, p->out * p->in, p->rows * p->out, p->out};
     size_t at[KOLO_PRODUCT_PARTS + 1] = {0};
     void *memory;
-    for (int i = 0; i < KOLO_PRODUCT_PARTS; i++) at[i + 1] = at[i] + kolo_round_up((size_t)count[i] * sizeof(float), 4096);
+    for (int i = 0; i < KOLO_PRODUCT_PARTS; i++)
+        at[i + 1] = at[i] + kolo_round_up((size_t)count[i] * sizeof(float), 4096);
     KOLO_TRY(kolo_cuda_trial_data(b, at[KOLO_PRODUCT_PARTS], p->dtype, &memory));
     KOLO_TRY(kolo_cuda_trial_scratch(b, workspace_most, &c->workspace));
     for (int i = 0; i < KOLO_PRODUCT_PARTS; i++) c->pointer[i] = (char *)memory + at[i];
@@ -207,12 +233,14 @@ static int open_trial(kolo_backend *b, candidates *c)
 }
 
 /* The fastest; without memory for a trial the first. */
-static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeuristicResult_t *result, int count, int64_t *best)
+static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeuristicResult_t *result, int count,
+                   int64_t *best)
 {
     candidates c = {.p = p, .result = result};
     const kolo_trial trial = {count, open_candidate, run_candidate, close_candidate, &c};
     bool clock = open_trial(b, &c) >= 0;
-    if (!clock) kolo_info("an algorithm is taken as cuBLASLt's heuristic says, untimed: %s", kolo_error_text());
+    if (!clock)
+        kolo_info("an algorithm is taken as cuBLASLt's heuristic says, untimed: %s", kolo_error_text());
     int rc = kolo_cuda_trial_choose(b, &trial, clock, best);
     kolo_cuda_trial_end(b);
     return rc;
@@ -225,7 +253,8 @@ static int check_known(kolo_product *p, const char *known)
     cublasLtMatmulHeuristicResult_t result;
     cublasLtMatmulAlgo_t algorithm;
     if (!algorithm_read(&algorithm, known) ||
-        cublasLtMatmulAlgoCheck(p->handle, p->product, p->matrix[a], p->matrix[b], p->matrix[d], p->matrix[d], &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+        cublasLtMatmulAlgoCheck(p->handle, p->product, p->matrix[a], p->matrix[b], p->matrix[d], p->matrix[d],
+                                &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
         result.workspaceSize > workspace_most)
         return 1;
     p->algorithm = algorithm;
@@ -255,13 +284,14 @@ static int select_algorithm(kolo_backend *b, kolo_product *p, const char *key)
     return clock ? kolo_choices_add(&b->choices, key, text) : 0;
 }
 
-/* ---- for operations -------------------------------------------------------------------------------------------- */
+/* ---- for operations ------------------------------------------------------------------------------------ */
 
 static int32_t setting(const kolo_product *p, cublasLtMatmulAlgoConfigAttributes_t name)
 {
     int32_t value = -1;
     size_t size;
-    cublasStatus_t rc = cublasLtMatmulAlgoConfigGetAttribute(&p->algorithm, name, &value, sizeof value, &size);
+    cublasStatus_t rc =
+        cublasLtMatmulAlgoConfigGetAttribute(&p->algorithm, name, &value, sizeof value, &size);
     return rc == CUBLAS_STATUS_SUCCESS ? value : -1;
 }
 
@@ -271,7 +301,7 @@ int kolo_product_open(kolo_product *p, kolo_backend *b)
     p->exact = b->deterministic || p->dtype != KOLO_F32;
     p->handle = kolo_cuda_of(b)->blas;
     char *key = key_of(p);
-    int rc = key ? select_algorithm(b, p, key) : KOLO_ECONFIG;
+    int rc = key ? select_algorithm(b, p, key) : KOLO_ENOMEM;
     free(key);
     if (rc >= 0 && p->pass == KOLO_PRODUCT_WEIGHT && p->biases && !p->fused) {
         size_t bias = kolo_cuda_bias_workspace(p->rows, p->out);
@@ -283,6 +313,9 @@ int kolo_product_open(kolo_product *p, kolo_backend *b)
 void kolo_product_name(const kolo_product *p, char *text, size_t size)
 {
     if (!p->handle) snprintf(text, size, "cuBLASLt, chosen on the GPU");
-    else snprintf(text, size, "cuBLASLt %d tile %d stages %d split %d%s%s", setting(p, CUBLASLT_ALGO_CONFIG_ID), setting(p, CUBLASLT_ALGO_CONFIG_TILE_ID),
-             setting(p, CUBLASLT_ALGO_CONFIG_STAGES_ID), setting(p, CUBLASLT_ALGO_CONFIG_SPLITK_NUM), p->tf32 ? ", TF32" : "", p->fused ? ", with bias" : "");
+    else
+        snprintf(text, size, "cuBLASLt %d tile %d stages %d split %d%s%s",
+                 setting(p, CUBLASLT_ALGO_CONFIG_ID), setting(p, CUBLASLT_ALGO_CONFIG_TILE_ID),
+                 setting(p, CUBLASLT_ALGO_CONFIG_STAGES_ID), setting(p, CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
+                 p->tf32 ? ", TF32" : "", p->fused ? ", with bias" : "");
 }

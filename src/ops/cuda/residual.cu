@@ -1,5 +1,5 @@
-/* residual: y = [x +] kept(row) scale branch, and its gradient, whose dscale is summed as columns.cuh says; dropout. Draws: ops/draw.h, so the CPU
- * draws the same. */
+/* residual: y = [x +] kept(row) scale branch, and its gradient, whose dscale is summed as columns.cuh says;
+ * dropout. Draws: ops/draw.h, so the CPU draws the same. */
 #include "ops/cuda/cells.cuh"
 #include "ops/cuda/columns.cuh"
 #include "ops/draw.h"
@@ -28,18 +28,22 @@ KOLO_INLINE float kept_of(kept *k, const residual &p, const kolo_step *step, int
     if (!(p.drop > 0)) return 1;
     const int row = (int)kolo_quotient((uint32_t)line, p.pixels);
     if (row != k->row)
-        *k = {row, kolo_row_kept(step->seed, step->step, step->row[slot] + row, p.draw, p.drop) ? p.share : 0.0f};
+        *k = {row,
+              kolo_row_kept(step->seed, step->step, step->row[slot] + row, p.draw, p.drop) ? p.share : 0.0f};
     return k->factor;
 }
 
-template <int W> KOLO_INLINE void scale_of(float (&to)[W], const float *scale, const kolo_place &p, int channels)
+template <int W>
+KOLO_INLINE void scale_of(float (&to)[W], const float *scale, const kolo_place &p, int channels)
 {
-    for (int k = 0; k < W; k++) to[k] = !scale ? 1.0f : p.channel + k < channels ? scale[p.channel + k] : 0.0f;
+    for (int k = 0; k < W; k++)
+        to[k] = !scale ? 1.0f : p.channel + k < channels ? scale[p.channel + k] : 0.0f;
 }
 
 template <typename T, int W>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
-    residual_kernel(residual r, T *y, const T *branch, const float *scale, const T *x, const kolo_step *step, int slot)
+    residual_kernel(residual r, T *y, const T *branch, const float *scale, const T *x, const kolo_step *step,
+                    int slot)
 {
     const kolo_columns &c = r.columns;
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, false);
@@ -59,17 +63,19 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
             float value[W], other[W] = {};
             kolo_columns_widen(value, b[u]);
             if (x) kolo_columns_widen(other, v[u]);
-            for (int k = 0; k < W; k++) value[k] = factor != 0 ? other[k] + factor * own[k] * value[k] : other[k];
+            for (int k = 0; k < W; k++)
+                value[k] = factor != 0 ? other[k] + factor * own[k] * value[k] : other[k];
             kolo_columns_store(y + at + u * line, value);
         }
     }
 }
 
-/* dbranch = kept scale dy (it may be dy, or NULL), and where there is a scale, partial sums of kept dy branch (`partial` may be NULL). */
+/* dbranch = kept scale dy (it may be dy, or NULL), and where there is a scale, partial sums of kept dy branch
+ * (`partial` may be NULL). */
 template <typename T, int W>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
-    residual_grad_kernel(residual r, T *dbranch, double *partial, const T *dy, const T *branch, const float *scale,
-                         const kolo_step *step, int slot)
+    residual_grad_kernel(residual r, T *dbranch, double *partial, const T *dy, const T *branch,
+                         const float *scale, const kolo_step *step, int slot)
 {
     const kolo_columns &c = r.columns;
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, true);
@@ -99,9 +105,10 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
         }
     }
     if (!partial) return;
+    __shared__ kolo_column_room<W, 1> room;
     double all[1][W];
     for (int k = 0; k < W; k++) all[0][k] = sum[k];
-    kolo_columns_combine<W, 1>(all, c, p, partial);
+    kolo_columns_combine<W, 1>(all, c, p, partial, room);
 }
 
 static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
@@ -112,21 +119,22 @@ static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
 }
 
 /* in: branch[, scale][, x]; out: y */
-static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
+static int cuda_residual_run(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
 {
     const residual *r = (const residual *)k->state;
     const float *scale = r->inputs > 1 ? (const float *)args[1] : NULL;
     const void *x = r->inputs > 2 ? args[2] : NULL;
     int rc = 0;
     KOLO_FOR_COLUMNS(r->dtype, &r->columns, T, W,
-                     rc = KOLO_LAUNCH((residual_kernel<T, W>), kolo_columns_blocks(&r->columns), KOLO_COLUMN_THREADS, 0,
-                                      kolo_cuda_stream(k), *r, (T *)args[r->inputs], (const T *)args[0], scale,
-                                      (const T *)x, step, slot));
+                     rc = KOLO_LAUNCH((residual_kernel<T, W>), kolo_columns_blocks(&r->columns),
+                                      KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *r, (T *)args[r->inputs],
+                                      (const T *)args[0], scale, (const T *)x, step, slot));
     return rc;
 }
 
 /* in: dy, branch, scale; out: dbranch, dscale */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cuda_residual_run_grad(const kolo_kernel *k, void *const *args, void *workspace,
+                                  const kolo_step *step, int slot)
 {
     const residual *r = (const residual *)k->state;
     double *partial = args[4] ? (double *)workspace : NULL;
@@ -134,21 +142,23 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     KOLO_FOR_COLUMNS(r->dtype, &r->columns, T, W,
                      rc = KOLO_LAUNCH((residual_grad_kernel<T, W>), kolo_columns_blocks(&r->columns),
                                       KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *r, (T *)args[3], partial,
-                                      (const T *)args[0], (const T *)args[1], (const float *)args[2], step, slot));
+                                      (const T *)args[0], (const T *)args[1], (const float *)args[2], step,
+                                      slot));
     if (rc < 0 || !partial) return rc;
-    return KOLO_LAUNCH(residual_finish_kernel, kolo_columns_finish_blocks(&r->columns, 1), KOLO_COLUMN_THREADS, 0,
-                       kolo_cuda_stream(k), r->columns, (float *)args[4], (const double *)partial);
+    return KOLO_LAUNCH(residual_finish_kernel, kolo_columns_finish_blocks(&r->columns, 1),
+                       KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), r->columns, (float *)args[4],
+                       (const double *)partial);
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+static int cuda_residual_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_residual_grad;
     const kolo_cuda_view v = kolo_cuda_view_in(r, 0);
     residual *p = (residual *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     k->state = p;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? cuda_residual_run_grad : cuda_residual_run;
     KOLO_TRY(kolo_columns_cut(&p->columns, v.rows, v.pixels, v.stored, v.channels, v.dtype));
     p->pixels = kolo_divisor_of(v.pixels);
     p->dtype = v.dtype;
@@ -161,10 +171,10 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-const kolo_op_row kolo_cuda_residual = {NULL, prepare};
-const kolo_op_row kolo_cuda_residual_grad = {NULL, prepare};
+const kolo_op_row kolo_cuda_residual = {NULL, cuda_residual_prepare};
+const kolo_op_row kolo_cuda_residual_grad = {NULL, cuda_residual_prepare};
 
-/* ---- dropout ------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ------------------------------------------------------------------------------------------- */
 
 enum { THREADS = 256 };
 
@@ -178,9 +188,11 @@ typedef struct dropout {
     enum kolo_dtype dtype;
 } dropout;
 
-/* A thread takes four elements of a row in canonical order, which one draw serves: together in (N, F), which it is for. */
+/* A thread takes four elements of a row in canonical order, which one draw serves: together in (N,
+ * F), which it is for. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS) dropout_kernel(T *y, const T *x, dropout p, const kolo_step *step, int slot)
+__global__ void __launch_bounds__(THREADS)
+    dropout_kernel(T *y, const T *x, dropout p, const kolo_step *step, int slot)
 {
     const int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (item >= p.items) return;
@@ -207,7 +219,7 @@ static int prepare_dropout(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_cuda_view v = kolo_cuda_view_in(r, 0);
     dropout *p = (dropout *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
+    if (!p) return KOLO_ENOMEM;
     p->quads = (v.stored * v.pixels + 3) / 4;
     p->items = p->quads * v.rows;
     p->channels = (int)v.channels, p->stored = (int)v.stored, p->pixels = (int)v.pixels;

@@ -18,8 +18,8 @@ static inline int kolo_row_threads(int64_t n)
 static inline int kolo_rows_check(const kolo_tensor *x)
 {
     if (x->dim[0] <= INT32_MAX && x->dim[1] <= INT32_MAX / 2) return 0;
-    return kolo_fail(KOLO_ECONFIG, "%ld rows of %ld classes are too many; use a smaller micro_batch", (long)x->dim[0],
-                     (long)x->dim[1]);
+    return kolo_fail(KOLO_ECONFIG, "%ld rows of %ld classes are too many; use a smaller micro_batch",
+                     (long)x->dim[0], (long)x->dim[1]);
 }
 
 /* The sum of all threads' values, for every thread. */
@@ -64,7 +64,8 @@ template <typename T> static __device__ float kolo_row_largest(const T *x, int n
 /* What is wrong with a row's label, for the host, unless an earlier one had something. By one thread. */
 static __device__ void kolo_report_bad(const kolo_step *step, kolo_bad_label bad, int slot, int row)
 {
-    kolo_step *report = (kolo_step *)step; /* const for operations, but this field is the backend's to write */
+    /* const for operations, but this field is the backend's to write */
+    kolo_step *report = (kolo_step *)step;
     if (report->bad.kind) return;
     bad.slot = slot;
     bad.row = row;

@@ -9,7 +9,8 @@ static __device__ int kolo_row_first_largest(const float *v, int n)
 {
     const float most = kolo_row_largest(v, n);
     int left = 0; /* of the row, from the first such number on */
-    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) left = v[i] == most && n - i > left ? n - i : left;
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
+        left = v[i] == most && n - i > left ? n - i : left;
     left = kolo_row_max(left);
     return left ? n - left : 0;
 }

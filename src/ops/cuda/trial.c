@@ -200,7 +200,7 @@ int kolo_cuda_trial_choose(kolo_backend *backend, const kolo_trial *trial, bool 
     contest c = {.trial = trial,
                  .stream = cuda->stream[KOLO_LANE_COMPUTE],
                  .left = kolo_alloc((size_t)trial->count * sizeof *c.left)};
-    if (!c.left) return KOLO_ECONFIG;
+    if (!c.left) return KOLO_ENOMEM;
     int rc = KOLO_CUDA(cudaEventCreate(&c.start));
     if (rc >= 0) rc = KOLO_CUDA(cudaEventCreate(&c.stop));
     if (rc >= 0) rc = run_contest(&c, cuda->trial_seconds, best);

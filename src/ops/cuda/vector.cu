@@ -1,6 +1,6 @@
-/* Vector arithmetic over arenas: the sum of two levels of gradients, the 16-bit copy of parameters. Both are bound by
- * memory: 12 and 6 bytes an element. Slices of arenas are multiples of 64 bytes apart, so vectors of 16 are aligned;
- * what is left at an end goes one by one. */
+/* Vector arithmetic over arenas: the sum of two levels of gradients, the 16-bit copy of parameters. Both are
+ * bound by memory: 12 and 6 bytes an element. Slices of arenas are multiples of 64 bytes apart, so vectors of
+ * 16 are aligned; what is left at an end goes one by one. */
 #include "ops/cuda/vector.cuh"
 
 /* Vectors that a thread has under way together, and those of a block. */
@@ -14,7 +14,8 @@ template <typename T> static unsigned blocks_of(int64_t count)
 
 static __global__ void __launch_bounds__(THREADS) fold_kernel(float *sum, const float *part, int64_t count)
 {
-    const int64_t vectors = count / 4, first = (int64_t)blockIdx.x * TILE + threadIdx.x, rest = vectors * 4 + first;
+    const int64_t vectors = count / 4, first = (int64_t)blockIdx.x * TILE + threadIdx.x,
+                  rest = vectors * 4 + first;
     kolo_words a[BATCH], b[BATCH];
 #pragma unroll
     for (int u = 0; u < BATCH; u++) {
@@ -39,14 +40,16 @@ static __global__ void __launch_bounds__(THREADS) fold_kernel(float *sum, const 
 int kolo_cuda_fold(kolo_backend *b, float *sum, const float *part, int64_t count)
 {
     if (count <= 0) return 0;
-    return KOLO_LAUNCH(fold_kernel, blocks_of<float>(count), THREADS, 0, kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE],
-                       sum, part, count);
+    return KOLO_LAUNCH(fold_kernel, blocks_of<float>(count), THREADS, 0,
+                       kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE], sum, part, count);
 }
 
 /* 8 numbers a vector of T: two loads, one store. */
-template <typename T> __global__ void __launch_bounds__(THREADS) narrow_kernel(T *to, const float *from, int64_t count)
+template <typename T>
+__global__ void __launch_bounds__(THREADS) narrow_kernel(T *to, const float *from, int64_t count)
 {
-    const int64_t vectors = count / 8, first = (int64_t)blockIdx.x * TILE + threadIdx.x, rest = vectors * 8 + first;
+    const int64_t vectors = count / 8, first = (int64_t)blockIdx.x * TILE + threadIdx.x,
+                  rest = vectors * 8 + first;
     kolo_words a[BATCH], b[BATCH];
 #pragma unroll
     for (int u = 0; u < BATCH; u++) {
@@ -73,8 +76,8 @@ int kolo_cuda_narrow(kolo_backend *b, void *to, enum kolo_dtype dtype, const flo
     if (count <= 0) return 0;
     cudaStream_t stream = kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE];
     if (dtype == KOLO_BF16)
-        return KOLO_LAUNCH(narrow_kernel<kolo_bf16>, blocks_of<kolo_bf16>(count), THREADS, 0, stream, (kolo_bf16 *)to,
-                           from, count);
-    return KOLO_LAUNCH(narrow_kernel<kolo_f16>, blocks_of<kolo_f16>(count), THREADS, 0, stream, (kolo_f16 *)to, from,
-                       count);
+        return KOLO_LAUNCH(narrow_kernel<kolo_bf16>, blocks_of<kolo_bf16>(count), THREADS, 0, stream,
+                           (kolo_bf16 *)to, from, count);
+    return KOLO_LAUNCH(narrow_kernel<kolo_f16>, blocks_of<kolo_f16>(count), THREADS, 0, stream,
+                       (kolo_f16 *)to, from, count);
 }

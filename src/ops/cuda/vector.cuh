@@ -5,7 +5,8 @@
 #include "ops/cuda/launch.cuh"
 #include "ops/element.h"
 
-/* Storage types: kolo_bf16 and kolo_f16 are the bit patterns, so that host and device convert by the same lines of element.h. */
+/* Storage types: kolo_bf16 and kolo_f16 are the bit patterns, so that host and device convert by the
+ * same lines of element.h. */
 struct kolo_bf16 {
     uint16_t bits;
 };
@@ -20,7 +21,8 @@ KOLO_INLINE void kolo_round(float x, float *to) { *to = x; }
 KOLO_INLINE void kolo_round(float x, kolo_bf16 *to) { to->bits = kolo_to_bf16(x); }
 KOLO_INLINE void kolo_round(float x, kolo_f16 *to) { to->bits = kolo_to_f16(x); }
 
-/* The numbers of a word: one f32, or two of 16 bits, the lower half first. The pointer only names the type. */
+/* The numbers of a word: one f32, or two of 16 bits, the lower half first. The pointer only names the
+ * type. */
 KOLO_INLINE void kolo_unpack(const float *, uint32_t word, float *to) { to[0] = kolo_bits_float(word); }
 KOLO_INLINE void kolo_unpack(const kolo_bf16 *, uint32_t word, float *to)
 {
@@ -33,7 +35,11 @@ KOLO_INLINE void kolo_unpack(const kolo_f16 *, uint32_t word, float *to)
     to[1] = kolo_from_f16((uint16_t)(word >> 16));
 }
 
-/* The way back. CUDA rounds two numbers by one instruction; the bits are those of element.h. */
+/* The way back. CUDA rounds two numbers by one instruction; the bits are those of element.h, but that
+ * there is one NaN, 0x7FFF. */
+#ifndef __CUDA_ARCH__
+KOLO_INLINE float kolo_one_nan(float x) { return x != x ? kolo_bits_float(0x7FFFFFFFu) : x; }
+#endif
 KOLO_INLINE uint32_t kolo_repack(const float *, const float *from) { return kolo_float_bits(from[0]); }
 KOLO_INLINE uint32_t kolo_repack(const kolo_bf16 *, const float *from)
 {
@@ -42,7 +48,8 @@ KOLO_INLINE uint32_t kolo_repack(const kolo_bf16 *, const float *from)
     asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(from[0]), "f"(from[1]));
     return word;
 #else
-    return (uint32_t)kolo_to_bf16(from[0]) | (uint32_t)kolo_to_bf16(from[1]) << 16;
+    return (uint32_t)kolo_to_bf16(kolo_one_nan(from[0])) | (uint32_t)kolo_to_bf16(kolo_one_nan(from[1]))
+                                                               << 16;
 #endif
 }
 KOLO_INLINE uint32_t kolo_repack(const kolo_f16 *, const float *from)
@@ -52,19 +59,24 @@ KOLO_INLINE uint32_t kolo_repack(const kolo_f16 *, const float *from)
     asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(from[0]), "f"(from[1]));
     return word;
 #else
-    return (uint32_t)kolo_to_f16(from[0]) | (uint32_t)kolo_to_f16(from[1]) << 16;
+    return (uint32_t)kolo_to_f16(kolo_one_nan(from[0])) | (uint32_t)kolo_to_f16(kolo_one_nan(from[1])) << 16;
 #endif
 }
 
-/* 16 bytes as they are moved: in four registers, however many numbers they hold. may_alias: they lie in arrays of T. */
+/* 16 bytes as they are moved: in four registers, however many numbers they hold. may_alias:
+ * they lie in arrays of T. */
 struct __attribute__((may_alias)) __align__(16) kolo_words { uint32_t at[4]; };
 template <typename T> struct kolo_vector {
     enum { N = 16 / sizeof(T) };
 }; /* kolo_vector<T>::N numbers */
 
 template <typename T> KOLO_INLINE kolo_words kolo_read16(const T *from) { return *(const kolo_words *)from; }
-template <typename T> KOLO_INLINE void kolo_write16(T *to, const kolo_words &words) { *(kolo_words *)to = words; }
-template <typename T> KOLO_INLINE void kolo_widen16(const T *type, const kolo_words &words, float (&to)[16 / sizeof(T)])
+template <typename T> KOLO_INLINE void kolo_write16(T *to, const kolo_words &words)
+{
+    *(kolo_words *)to = words;
+}
+template <typename T>
+KOLO_INLINE void kolo_widen16(const T *type, const kolo_words &words, float (&to)[16 / sizeof(T)])
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) kolo_unpack(type, words.at[i], to + i * (4 / (int)sizeof(T)));
@@ -86,7 +98,8 @@ template <typename T> KOLO_INLINE void kolo_store16(T *to, const float (&from)[1
     kolo_write16(to, kolo_round16(to, from));
 }
 
-/* Calls `body` with T = the storage type of `dtype` (F32, BF16, F16): KOLO_FOR_DTYPE(dtype, T, rc = launch<T>(...)). */
+/* Calls `body` with T = the storage type of `dtype` (F32, BF16, F16): KOLO_FOR_DTYPE(dtype, T,
+ * rc = launch<T>(...)). */
 #define KOLO_FOR_DTYPE(dtype, T, ...) \
     do {                              \
         switch (dtype) {              \

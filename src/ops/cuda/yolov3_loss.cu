@@ -1,6 +1,7 @@
-/* YOLOv3's loss. Each true box belongs to the anchor that is most like it, in the cell that holds its centre; other anchors are background unless
- * they lie over a box. The arithmetic is ops/yolov3.h, what counts how as in ops/cpu/yolov3_loss.c. First a block places the boxes of a row; then
- * blocks take rows for the loss, or warps cells for the gradients. */
+/* YOLOv3's loss. Each true box belongs to the anchor that is most like it, in the cell that holds its centre;
+ * other anchors are background unless they lie over a box. The arithmetic is ops/yolov3.h, what counts how as
+ * in ops/cpu/yolov3_loss.c. First a block places the boxes of a row; then blocks take rows for the loss, or
+ * warps cells for the gradients. */
 #include "ops/cuda/heads.cuh"
 #include "ops/yolov3.h"
 
@@ -29,15 +30,18 @@ typedef struct truth {
     int all;
 } truth;
 
-KOLO_INLINE truth truth_of(const yolov3 &y, const target *targets, const int32_t *counts, const int32_t *labels, int n)
+KOLO_INLINE truth truth_of(const yolov3 &y, const target *targets, const int32_t *counts,
+                           const int32_t *labels, int n)
 {
-    const truth t = {targets + (int64_t)n * y.boxes, counts[2 * n], labels + (int64_t)n * y.heads.words, counts[2 * n + 1]};
+    const truth t = {targets + (int64_t)n * y.boxes, counts[2 * n], labels + (int64_t)n * y.heads.words,
+                     counts[2 * n + 1]};
     return t;
 }
 
 /* Block n: row n. counts: its objects, and all boxes, none where the labels are wrong. */
 static __global__ void __launch_bounds__(THREADS)
-    place_kernel(int32_t *counts, target *targets, const int32_t *labels, yolov3 y, const kolo_step *step, int slot)
+    place_kernel(int32_t *counts, target *targets, const int32_t *labels, yolov3 y, const kolo_step *step,
+                 int slot)
 {
     const int n = (int)blockIdx.x;
     const int32_t *label = labels + (int64_t)n * y.heads.words;
@@ -55,7 +59,8 @@ static __global__ void __launch_bounds__(THREADS)
         }
     }
     __syncthreads();
-    for (int g = (int)threadIdx.x; g < boxes; g += THREADS) kolo_yolov3_find_last(own, boxes, g, y.heads.count);
+    for (int g = (int)threadIdx.x; g < boxes; g += THREADS)
+        kolo_yolov3_find_last(own, boxes, g, y.heads.count);
     if (threadIdx.x == 0) counts[2 * n] = boxes, counts[2 * n + 1] = all;
 }
 
@@ -63,18 +68,23 @@ static __global__ void __launch_bounds__(THREADS)
 template <typename T>
 KOLO_INLINE const T *channels_of(const yolov3 &y, const kolo_maps &maps, int n, int head, int slot, int cell)
 {
-    return (const T *)maps.at[head] + kolo_head_at(y.heads.head[head], n, cell) + slot * (5 + y.heads.classes);
+    return (const T *)maps.at[head] + kolo_head_at(y.heads.head[head], n, cell) +
+           slot * (5 + y.heads.classes);
 }
 template <typename T> KOLO_INLINE void get_raw(const T *at, double *raw)
 {
     for (int k = 0; k < 4; k++) raw[k] = (double)kolo_widen(at[k]);
 }
-KOLO_INLINE const float *anchor_of(const yolov3 &y, int head, int slot) { return y.anchor[y.mask[head][slot]]; }
+KOLO_INLINE const float *anchor_of(const yolov3 &y, int head, int slot)
+{
+    return y.anchor[y.mask[head][slot]];
+}
 
-/* What targets first, first + step, ... say of an anchor: the last that belongs there or -1; the most that one lies over it. */
+/* What targets first, first + step, ... say of an anchor: the last that belongs there or -1; the most
+ * that one lies over it. */
 template <typename T>
-static __device__ void look(const yolov3 &y, const truth &t, const T *at, int head, int slot, int cell, int first,
-                            int step, int *owner, double *most)
+static __device__ void cuda_yolov3_loss_look(const yolov3 &y, const truth &t, const T *at, int head, int slot,
+                                             int cell, int first, int step, int *owner, double *most)
 {
     double raw[4], corner[4];
     const kolo_head &h = y.heads.head[head];
@@ -101,8 +111,8 @@ static __device__ double box_loss(const yolov3 &y, int head, const target &t, co
     const int slot = t.place[head] % 3, cell = t.place[head] / 3;
     double raw[4];
     get_raw(at, raw);
-    return kolo_yolov3_box_loss(raw, cell % h.width, cell / h.width, h.stride, anchor_of(y, head, slot), t.box,
-                                (double)y.heads.height * (double)y.heads.width, d);
+    return kolo_yolov3_box_loss(raw, cell % h.width, cell / h.width, h.stride, anchor_of(y, head, slot),
+                                t.box, (double)y.heads.height * (double)y.heads.width, d);
 }
 
 /* Block n: row n. */
@@ -121,7 +131,7 @@ __global__ void __launch_bounds__(THREADS)
         const int anchor = i - cell * 3, head = kolo_heads_find(y.heads, &cell);
         const T *at = channels_of<T>(y, maps, n, head, anchor, cell);
         double most;
-        look(y, t, at, head, anchor, cell, 0, 1, &owner, &most);
+        cuda_yolov3_loss_look(y, t, at, head, anchor, cell, 0, 1, &owner, &most);
         const int kind = kolo_yolov3_kind(owner >= 0, most);
         if (kind >= 0) part[OBJECT] += kolo_bce1((double)kolo_widen(at[4]), kind);
     }
@@ -163,7 +173,7 @@ __global__ void __launch_bounds__(THREADS)
         const T *at = channels_of<T>(y, maps, n, head, anchor, cell);
         int owner;
         double most, d[4] = {};
-        look(y, t, at, head, anchor, cell, lane, 32, &owner, &most);
+        cuda_yolov3_loss_look(y, t, at, head, anchor, cell, lane, 32, &owner, &most);
         for (int k = 16; k; k /= 2) {
             const int other = __shfl_xor_sync(KOLO_FULL_WARP, owner, k);
             const double more = __shfl_xor_sync(KOLO_FULL_WARP, most, k);
@@ -176,13 +186,14 @@ __global__ void __launch_bounds__(THREADS)
             double v = 0;
             if (c < 4) v = c == 0 ? d[0] : c == 1 ? d[1] : c == 2 ? d[2] : d[3];
             else if (c == 4) v = kind < 0 ? 0 : kolo_sigmoid((double)kolo_widen(at[4])) - kind;
-            else if (owner >= 0) v = kolo_sigmoid((double)kolo_widen(at[c])) - has_class(t, head, place, c - 5);
+            else if (owner >= 0)
+                v = kolo_sigmoid((double)kolo_widen(at[c])) - has_class(t, head, place, c - 5);
             kolo_round(valid ? (float)(v * scale) : 0.0f, out + c);
         }
     }
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------------------- */
 
 typedef struct places {
     kolo_head_sums *sums;
@@ -200,7 +211,8 @@ static int place_boxes(const kolo_kernel *k, const yolov3 *y, places *p, const v
 }
 
 /* in: heads, labels; out: metrics */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cuda_yolov3_loss_run(const kolo_kernel *k, void *const *args, void *workspace,
+                                const kolo_step *step, int slot)
 {
     const yolov3 *y = (const yolov3 *)k->state;
     const int count = y->heads.count;
@@ -208,15 +220,16 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     places p;
     KOLO_TRY(place_boxes(k, y, &p, args[count], workspace, step, slot));
     KOLO_FOR_DTYPE(y->heads.dtype, T,
-                   KOLO_TRY(KOLO_LAUNCH(yolov3_kernel<T>, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), p.sums,
-                                        (const int32_t *)p.counts, (const target *)p.targets, maps,
+                   KOLO_TRY(KOLO_LAUNCH(yolov3_kernel<T>, y->heads.rows, THREADS, 0, kolo_cuda_stream(k),
+                                        p.sums, (const int32_t *)p.counts, (const target *)p.targets, maps,
                                         (const int32_t *)args[count], *y, step, slot)));
-    return KOLO_LAUNCH(kolo_heads_finish_kernel, 1, KOLO_HEAD_FINISH, 0, kolo_cuda_stream(k), (float *)args[count + 1],
-                       (const kolo_head_sums *)p.sums, y->heads, false, step, slot);
+    return KOLO_LAUNCH(kolo_heads_finish_kernel, 1, KOLO_HEAD_FINISH, 0, kolo_cuda_stream(k),
+                       (float *)args[count + 1], (const kolo_head_sums *)p.sums, y->heads, false, step, slot);
 }
 
 /* in: heads, labels; out: dheads */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cuda_yolov3_loss_run_grad(const kolo_kernel *k, void *const *args, void *workspace,
+                                     const kolo_step *step, int slot)
 {
     const yolov3 *y = (const yolov3 *)k->state;
     const int count = y->heads.count;
@@ -233,10 +246,10 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
 int kolo_cuda_yolov3_loss(const kolo_kernel_request *r, kolo_kernel *k)
 {
     yolov3 *y = (yolov3 *)kolo_alloc(sizeof *y);
-    if (!y) return KOLO_ECONFIG;
+    if (!y) return KOLO_ENOMEM;
     k->state = y;
     k->release = free;
-    k->run = r->node->op == KOLO_OP_detect_loss_grad ? run_grad : run;
+    k->run = r->node->op == KOLO_OP_detect_loss_grad ? cuda_yolov3_loss_run_grad : cuda_yolov3_loss_run;
     KOLO_TRY(kolo_heads_fill(&y->heads, r, r->node->n_in - 1, 3));
     memcpy(y->anchor, r->node->a.anchor, sizeof y->anchor);
     memcpy(y->mask, r->node->a.mask, sizeof y->mask);

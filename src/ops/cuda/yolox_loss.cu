@@ -1,6 +1,7 @@
-/* YOLOX's loss: which anchors are to find which box (SimOTA), and what they and all others are off. The arithmetic is ops/yolox.h, what is
- * divided by what as in ops/cpu/yolox_loss.c. A block takes a row. Its candidates are listed in the order of cells, and a warp takes a box: its
- * lanes' best are merged by (value, number), so that the same candidates are taken as one after another. */
+/* YOLOX's loss: which anchors are to find which box (SimOTA), and what they and all others are off. The
+ * arithmetic is ops/yolox.h, what is divided by what as in ops/cpu/yolox_loss.c. A block takes a row. Its
+ * candidates are listed in the order of cells, and a warp takes a box: its lanes' best are merged by (value,
+ * number), so that the same candidates are taken as one after another. */
 #include "ops/cuda/heads.cuh"
 #include "ops/yolox.h"
 
@@ -32,8 +33,8 @@ template <typename T> struct cell_of {
 template <typename T> KOLO_INLINE cell_of<T> find(const kolo_heads &h, const kolo_maps &maps, int n, int cell)
 {
     const int i = kolo_heads_find(h, &cell), line = cell / h.head[i].width;
-    cell_of<T> c = {(const T *)maps.at[i] + kolo_head_at(h.head[i], n, cell), i, cell - line * h.head[i].width, line,
-                    h.head[i].stride};
+    cell_of<T> c = {(const T *)maps.at[i] + kolo_head_at(h.head[i], n, cell), i,
+                    cell - line * h.head[i].width, line, h.head[i].stride};
     return c;
 }
 template <typename T> KOLO_INLINE double get(const cell_of<T> &c, int channel)
@@ -49,8 +50,8 @@ template <typename T>
 KOLO_INLINE void place(const yolox &y, const cell_of<T> &c, const double *box, bool *candidate, bool *inside)
 {
     const double s = (double)c.stride;
-    kolo_simota_place(y.centre, box, ((double)c.column + 0.5) * s, ((double)c.line + 0.5) * s, c.stride, candidate,
-                      inside);
+    kolo_simota_place(y.centre, box, ((double)c.column + 0.5) * s, ((double)c.line + 0.5) * s, c.stride,
+                      candidate, inside);
 }
 
 template <typename T>
@@ -68,8 +69,8 @@ static __device__ bool may_have_object(const yolox &y, const cell_of<T> &c, cons
 
 /* Numbers of the cells that may have an object, in their order; how many. By all threads. */
 template <typename T>
-static __device__ int list_candidates(candidate *list, const yolox &y, const kolo_maps &maps, const int32_t *label,
-                                      int boxes, int n)
+static __device__ int list_candidates(candidate *list, const yolox &y, const kolo_maps &maps,
+                                      const int32_t *label, int boxes, int n)
 {
     __shared__ int found[WARPS];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -162,8 +163,8 @@ static __device__ best best_merge(const best &own, int most)
 
 /* A truth gets so many candidates as its ten largest overlaps add up to: those that cost least. By a warp. */
 template <typename T>
-static __device__ void claim(candidate *list, int candidates, const yolox &y, const kolo_maps &maps,
-                             const int32_t *label, int n, int g)
+static __device__ void cuda_yolox_loss_claim(candidate *list, int candidates, const yolox &y,
+                                             const kolo_maps &maps, const int32_t *label, int n, int g)
 {
     const int lane = (int)threadIdx.x % 32;
     double box[4], sum = 0;
@@ -175,7 +176,8 @@ static __device__ void claim(candidate *list, int candidates, const yolox &y, co
     for (int i = 0; i < b.count; i++) sum -= b.value[i];
     const int wanted = sum >= 2 ? (sum < MOST ? (int)sum : (int)MOST) : 1;
     b.count = 0;
-    for (int i = lane; i < candidates; i += 32) best_add(&b, wanted, cost<T>(y, maps, n, &list[i], cls, box), i);
+    for (int i = lane; i < candidates; i += 32)
+        best_add(&b, wanted, cost<T>(y, maps, n, &list[i], cls, box), i);
     b = best_merge(b, wanted);
     if (lane < b.count) { /* of several truths the last; whoever has more than one claim is settled below */
         atomicMax(&list[b.which[lane]].owner, g);
@@ -185,8 +187,8 @@ static __device__ void claim(candidate *list, int candidates, const yolox &y, co
 
 /* Several want it: whom it costs least, of all. */
 template <typename T>
-static __device__ int settle(const candidate *c, const yolox &y, const kolo_maps &maps, const int32_t *label, int boxes,
-                             int n)
+static __device__ int cuda_yolox_loss_settle(const candidate *c, const yolox &y, const kolo_maps &maps,
+                                             const int32_t *label, int boxes, int n)
 {
     double least = HUGE_VAL;
     int owner = c->owner;
@@ -244,11 +246,12 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     for (int i = (int)threadIdx.x; i < candidates; i += THREADS) fill<T>(&list[i], y, maps, n);
     __syncthreads();
-    for (int g = (int)threadIdx.x / 32; g < boxes; g += WARPS) claim<T>(list, candidates, y, maps, label, n, g);
+    for (int g = (int)threadIdx.x / 32; g < boxes; g += WARPS)
+        cuda_yolox_loss_claim<T>(list, candidates, y, maps, label, n, g);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < candidates; i += THREADS) {
         const candidate *c = &list[i];
-        const int owner = c->claims > 1 ? settle<T>(c, y, maps, label, boxes, n) : c->owner;
+        const int owner = c->claims > 1 ? cuda_yolox_loss_settle<T>(c, y, maps, label, boxes, n) : c->owner;
         if (owner < 0) continue;
         double box[4];
         kolo_label_box(label, owner, box);
@@ -273,21 +276,23 @@ __global__ void __launch_bounds__(THREADS)
     kolo_head_sums_write(&sums[n], part, foreground, boxes, &bad);
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------ */
+/* ---- backward ------------------------------------------------------------------------------------------ */
 
 /* Block n: anchors of row n that have a box. */
-static __global__ void __launch_bounds__(THREADS) count_kernel(int32_t *count, const int32_t *match, int cells)
+static __global__ void __launch_bounds__(THREADS)
+    count_kernel(int32_t *count, const int32_t *match, int cells)
 {
     int found = 0;
-    for (int a = (int)threadIdx.x; a < cells; a += THREADS) found += match[(int64_t)blockIdx.x * cells + a] >= 0;
+    for (int a = (int)threadIdx.x; a < cells; a += THREADS)
+        found += match[(int64_t)blockIdx.x * cells + a] >= 0;
     found = kolo_row_sum(found);
     if (threadIdx.x == 0) count[blockIdx.x] = found;
 }
 
 /* The gradient of channel `channel` of a cell that has a box, unscaled. */
 template <typename T>
-static __device__ double slope(const yolox &y, const cell_of<T> &c, int channel, const int32_t *label, int owner,
-                               double share, bool l1)
+static __device__ double slope(const yolox &y, const cell_of<T> &c, int channel, const int32_t *label,
+                               int owner, double share, bool l1)
 {
     double raw[4], box[4], goal[4], d[4];
     const int cls = kolo_label_box(label, owner, box);
@@ -303,8 +308,8 @@ static __device__ double slope(const yolox &y, const cell_of<T> &c, int channel,
 /* A warp takes a cell of a row. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    yolox_grad_kernel(kolo_maps to, kolo_maps maps, const int32_t *labels, const int32_t *matches, const float *shares,
-                      const int32_t *counts, yolox y, const kolo_step *step, int slot)
+    yolox_grad_kernel(kolo_maps to, kolo_maps maps, const int32_t *labels, const int32_t *matches,
+                      const float *shares, const int32_t *counts, yolox y, const kolo_step *step, int slot)
 {
     const int lane = (int)threadIdx.x % 32, rows = kolo_heads_valid(y.heads, step, slot);
     int foreground = 0;
@@ -328,48 +333,50 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------------------- */
 
 /* in: heads, labels; out: metrics, match, overlap */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cuda_yolox_loss_run(const kolo_kernel *k, void *const *args, void *workspace,
+                               const kolo_step *step, int slot)
 {
     const yolox *y = (const yolox *)k->state;
     void *const *rest = args + y->heads.count;
     kolo_head_sums *sums = (kolo_head_sums *)workspace;
     candidate *lists = (candidate *)((char *)workspace + y->sums);
     const kolo_maps maps = kolo_maps_of(&y->heads, args);
-    KOLO_FOR_DTYPE(
-        y->heads.dtype, T,
-        KOLO_TRY(KOLO_LAUNCH(yolox_kernel<T>, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), sums, lists,
-                             (int32_t *)rest[2], (float *)rest[3], maps, (const int32_t *)rest[0], *y, step, slot)));
-    return KOLO_LAUNCH(kolo_heads_finish_kernel, 1, KOLO_HEAD_FINISH, 0, kolo_cuda_stream(k), (float *)rest[1],
-                       (const kolo_head_sums *)sums, y->heads, true, step, slot);
+    KOLO_FOR_DTYPE(y->heads.dtype, T,
+                   KOLO_TRY(KOLO_LAUNCH(yolox_kernel<T>, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), sums,
+                                        lists, (int32_t *)rest[2], (float *)rest[3], maps,
+                                        (const int32_t *)rest[0], *y, step, slot)));
+    return KOLO_LAUNCH(kolo_heads_finish_kernel, 1, KOLO_HEAD_FINISH, 0, kolo_cuda_stream(k),
+                       (float *)rest[1], (const kolo_head_sums *)sums, y->heads, true, step, slot);
 }
 
 /* in: heads, labels, match, overlap; out: dheads */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+static int cuda_yolox_loss_run_grad(const kolo_kernel *k, void *const *args, void *workspace,
+                                    const kolo_step *step, int slot)
 {
     const yolox *y = (const yolox *)k->state;
     void *const *rest = args + y->heads.count;
     const kolo_maps maps = kolo_maps_of(&y->heads, args), to = kolo_maps_of(&y->heads, rest + 3);
     const int64_t blocks = ((int64_t)y->heads.rows * y->heads.cells + WARPS - 1) / WARPS;
     int32_t *counts = (int32_t *)workspace;
-    KOLO_TRY(KOLO_LAUNCH(count_kernel, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), counts, (const int32_t *)rest[1],
-                         y->heads.cells));
+    KOLO_TRY(KOLO_LAUNCH(count_kernel, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), counts,
+                         (const int32_t *)rest[1], y->heads.cells));
     KOLO_FOR_DTYPE(y->heads.dtype, T,
                    return KOLO_LAUNCH(yolox_grad_kernel<T>, blocks, THREADS, 0, kolo_cuda_stream(k), to, maps,
-                                      (const int32_t *)rest[0], (const int32_t *)rest[1], (const float *)rest[2],
-                                      (const int32_t *)counts, *y, step, slot));
+                                      (const int32_t *)rest[0], (const int32_t *)rest[1],
+                                      (const float *)rest[2], (const int32_t *)counts, *y, step, slot));
 }
 
 int kolo_cuda_yolox_loss(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_detect_loss_grad;
     yolox *y = (yolox *)kolo_alloc(sizeof *y);
-    if (!y) return KOLO_ECONFIG;
+    if (!y) return KOLO_ENOMEM;
     k->state = y;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = backward ? cuda_yolox_loss_run_grad : cuda_yolox_loss_run;
     KOLO_TRY(kolo_heads_fill(&y->heads, r, r->node->n_in - (backward ? 3 : 1), 1));
     y->centre = r->node->a.centre;
     y->overlap = r->node->a.overlap;

@@ -1,5 +1,6 @@
-/* The rules of optim/rules.h as the update kernels take them: of(optimizer, options) on the host, begin(step, slice) and element() on the GPU. `used`: states
- * that this step reads and writes. Those with a factor for every tensor also have squares(), an element of the first pass. */
+/* The rules of optim/rules.h as the update kernels take them: of(optimizer, options) on the host, begin(step,
+ * slice) and element() on the GPU. `used`: states that this step reads and writes. Those with a factor for
+ * every tensor also have squares(), an element of the first pass. */
 #ifndef KOLO_OPTIM_CUDA_RULES_CUH
 #define KOLO_OPTIM_CUDA_RULES_CUH
 
@@ -15,7 +16,7 @@ extern "C" {
 struct rule_common {
     float limit, clip;
     float rate, weight_decay; /* of this slice */
-    double t;           /* number of this update, from 1 */
+    double t;                 /* number of this update, from 1 */
     int used;
     int lookahead;
     float slow_rate;
@@ -64,7 +65,8 @@ struct sgd : rule_common {
     }
     __device__ float element(float w, float g, float (&state)[STATES]) const
     {
-        return used ? kolo_rule_sgd_momentum(&rule, w, clipped(g), state) : kolo_rule_sgd_plain(&rule, w, clipped(g), state);
+        return used ? kolo_rule_sgd_momentum(&rule, w, clipped(g), state)
+                    : kolo_rule_sgd_plain(&rule, w, clipped(g), state);
     }
 };
 
@@ -87,7 +89,8 @@ struct adam : rule_common {
     {
         common_begin(step, slice);
         used = STATES;
-        rule = kolo_rule_adam_at((double)rate, (double)weight_decay, decoupled, (double)step->momentum, b2, epsilon, t);
+        rule = kolo_rule_adam_at((double)rate, (double)weight_decay, decoupled, (double)step->momentum, b2,
+                                 epsilon, t);
     }
     __device__ float element(float w, float g, float (&state)[STATES]) const
     {
@@ -178,7 +181,8 @@ struct lamb : rule_common {
     {
         common_begin(step, slice);
         used = STATES;
-        rule = kolo_rule_lamb_at(rate, weight_decay, (double)step->momentum, b2, epsilon, correct, t, slice.layer->factor);
+        rule = kolo_rule_lamb_at(rate, weight_decay, (double)step->momentum, b2, epsilon, correct, t,
+                                 slice.layer->factor);
     }
     __device__ float element(float w, float, float (&state)[STATES]) const
     {

@@ -1,8 +1,8 @@
-/* Updates on a GPU: any number of slices in one launch. When the updater is made its slices are cut into pieces, whose
- * table lies in the GPU's memory; a block updates a piece: reads weights, gradient, state and average, writes them, and
- * rounds the 16-bit copy, all in one pass (SGD with momentum and copy: 22 bytes an element). The arithmetic is that of
- * optim/rules.h; this file is compiled without contraction to fused multiply-adds (-fmad=false), as the C loops are, so
- * that the bits are theirs.
+/* Updates on a GPU: any number of slices in one launch. When the updater is made its slices are cut into
+ * pieces, whose table lies in the GPU's memory; a block updates a piece: reads weights, gradient, state and
+ * average, writes them, and rounds the 16-bit copy, all in one pass (SGD with momentum and copy: 22 bytes an
+ * element). The arithmetic is that of optim/rules.h; this file is compiled without contraction to fused
+ * multiply-adds (-fmad=false), as the C loops are, so that the bits are theirs.
  *
  * An optimizer is one struct of rules.cuh and one row of `optimizers`. */
 #include <stdlib.h>
@@ -45,8 +45,10 @@ enum { SQUARE_BLOCKS = 1024 };
 
 typedef struct optimizer {
     const char *name;
-    int (*launch)(const kolo_updater *updater, const kolo_slice *piece, int pieces, bool delta, const kolo_step *step);
-    int (*measure)(const kolo_updater *updater, const kolo_step *step); /* layer-wise: writes own->layer_square of every piece */
+    int (*launch)(const kolo_updater *updater, const kolo_slice *piece, int pieces, bool delta,
+                  const kolo_step *step);
+    /* layer-wise: writes own->layer_square of every piece */
+    int (*measure)(const kolo_updater *updater, const kolo_step *step);
 } optimizer;
 
 typedef struct updater {
@@ -55,10 +57,10 @@ typedef struct updater {
     size_t bytes;
     kolo_slice *piece; /* of all slices, in their order */
     running_piece *running;
-    double *square;   /* [SQUARE_BLOCKS] */
+    double *square;       /* [SQUARE_BLOCKS] */
     double *layer_square; /* [pieces][2] layer-wise: every piece's sums */
     layer_pieces *layers; /* [layers] */
-    int *first_piece; /* [slices + 1] */
+    int *first_piece;     /* [slices + 1] */
     int running_pieces;
 } updater;
 
@@ -86,7 +88,8 @@ template <typename T, int N> static __device__ void few_narrow(T *to, const floa
     else kolo_round(from[0], to);
 }
 
-template <typename RULE, int N> static __device__ void begin(few<RULE, N> *f, const kolo_slice &s, int64_t i, int used)
+template <typename RULE, int N>
+static __device__ void cuda_updater_begin(few<RULE, N> *f, const kolo_slice &s, int64_t i, int used)
 {
     few_load(f->w, s.param + i);
     few_load(f->g, s.grad + i);
@@ -98,7 +101,8 @@ template <typename RULE, int N> static __device__ void begin(few<RULE, N> *f, co
 }
 
 template <typename RULE, int N>
-static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slice &s, bool delta, int64_t i, float ema_decay)
+static __device__ void cuda_updater_finish(few<RULE, N> *f, const RULE &rule, const kolo_slice &s, bool delta,
+                                           int64_t i, float ema_decay)
 {
 #pragma unroll
     for (int k = 0; k < N; k++) {
@@ -111,7 +115,9 @@ static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slic
             for (int j = 0; j < RULE::STATES; j++) f->state[j][k] = state[j];
             continue;
         }
-        if (s.slow) f->slow[k] = kolo_rule_slow(rule.slow_begin ? old : f->slow[k], &f->w[k], rule.slow_rate, rule.slow_now);
+        if (s.slow)
+            f->slow[k] =
+                kolo_rule_slow(rule.slow_begin ? old : f->slow[k], &f->w[k], rule.slow_rate, rule.slow_now);
         for (int j = 0; j < RULE::STATES; j++) f->state[j][k] = state[j];
         if (s.ema) f->ema[k] = kolo_rule_ema(f->ema[k], f->w[k], ema_decay);
     }
@@ -127,7 +133,8 @@ static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slic
 }
 
 template <typename RULE>
-__global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece, RULE rule, bool delta, const kolo_step *step)
+__global__ void __launch_bounds__(THREADS)
+    update_kernel(const kolo_slice *piece, RULE rule, bool delta, const kolo_step *step)
 {
     if (step->skip) return;
     const kolo_slice s = piece[blockIdx.x];
@@ -138,15 +145,17 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece
         few<RULE, 4> f[BATCH];
 #pragma unroll
         for (int u = 0; u < BATCH; u++)
-            if (first + u * 4 * THREADS < fours) begin(&f[u], s, first + u * 4 * THREADS, rule.used);
+            if (first + u * 4 * THREADS < fours)
+                cuda_updater_begin(&f[u], s, first + u * 4 * THREADS, rule.used);
 #pragma unroll
         for (int u = 0; u < BATCH; u++)
-            if (first + u * 4 * THREADS < fours) finish(&f[u], rule, s, delta, first + u * 4 * THREADS, ema_decay);
+            if (first + u * 4 * THREADS < fours)
+                cuda_updater_finish(&f[u], rule, s, delta, first + u * 4 * THREADS, ema_decay);
     }
     if (fours + threadIdx.x < s.count) { /* what does not fill 16 bytes */
         few<RULE, 1> f;
-        begin(&f, s, fours + threadIdx.x, rule.used);
-        finish(&f, rule, s, delta, fours + threadIdx.x, ema_decay);
+        cuda_updater_begin(&f, s, fours + threadIdx.x, rule.used);
+        cuda_updater_finish(&f, rule, s, delta, fours + threadIdx.x, ema_decay);
     }
 }
 
@@ -156,7 +165,8 @@ static cudaStream_t stream_of(const kolo_updater *u)
 }
 
 template <typename RULE>
-static int update_launch(const kolo_updater *u, const kolo_slice *piece, int pieces, bool delta, const kolo_step *step)
+static int update_launch(const kolo_updater *u, const kolo_slice *piece, int pieces, bool delta,
+                         const kolo_step *step)
 {
     return KOLO_LAUNCH(update_kernel<RULE>, pieces, THREADS, 0, stream_of(u), piece,
                        RULE::of(u->config.optimizer, u->config.options), delta, step);
@@ -180,7 +190,8 @@ static __device__ double block_sum(double mine)
 }
 
 template <typename RULE, int N>
-static __device__ void measure(const RULE &rule, const kolo_slice &s, int64_t i, double (&sum)[2])
+static __device__ void cuda_updater_measure(const RULE &rule, const kolo_slice &s, int64_t i,
+                                            double (&sum)[2])
 {
     float w[N], g[N], state[RULE::STATES][N] = {};
     few_load(w, s.param + i);
@@ -209,8 +220,9 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t fours = s.count & ~(int64_t)3;
     double sum[2] = {0, 0};
     rule.begin(step, s);
-    for (int64_t at = 4 * (int64_t)threadIdx.x; at < fours; at += 4 * THREADS) measure<RULE, 4>(rule, s, at, sum);
-    if (fours + threadIdx.x < s.count) measure<RULE, 1>(rule, s, fours + threadIdx.x, sum);
+    for (int64_t at = 4 * (int64_t)threadIdx.x; at < fours; at += 4 * THREADS)
+        cuda_updater_measure<RULE, 4>(rule, s, at, sum);
+    if (fours + threadIdx.x < s.count) cuda_updater_measure<RULE, 1>(rule, s, fours + threadIdx.x, sum);
     for (int j = 0; j < 2; j++) {
         const double all = block_sum(sum[j]);
         if (threadIdx.x == 0) square[2 * blockIdx.x + j] = all;
@@ -218,7 +230,8 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    decide_kernel(const layer_pieces *layers, const double *square, kolo_rule_layer rule, const kolo_step *step, kolo_layer *layer)
+    decide_kernel(const layer_pieces *layers, const double *square, kolo_rule_layer rule,
+                  const kolo_step *step, kolo_layer *layer)
 {
     if (step->skip) return;
     const layer_pieces l = layers[blockIdx.x];
@@ -248,7 +261,8 @@ static int layers(kolo_updater *u, const kolo_step *step)
     const kolo_updater_config *c = &u->config;
     KOLO_TRY(own->rule->measure(u, step));
     return KOLO_LAUNCH(decide_kernel, c->layers, THREADS, 0, stream_of(u), (const layer_pieces *)own->layers,
-                       (const double *)own->layer_square, kolo_layer_rule(c->optimizer, c->options), step, c->layer);
+                       (const double *)own->layer_square, kolo_layer_rule(c->optimizer, c->options), step,
+                       c->layer);
 }
 
 static const optimizer optimizers[] = {
@@ -269,13 +283,15 @@ static int update(kolo_updater *u, int first, int count, enum kolo_update how, c
     const updater *own = (const updater *)u->state;
     int begin = own->first_piece[first], pieces = own->first_piece[first + count] - begin;
     if (!pieces) return 0;
-    return (how == KOLO_UPDATE_APPLY ? update_launch<apply> : own->rule->launch)(u, own->piece + begin, pieces, how == KOLO_UPDATE_DELTA, step);
+    return (how == KOLO_UPDATE_APPLY ? update_launch<apply> : own->rule->launch)(
+        u, own->piece + begin, pieces, how == KOLO_UPDATE_DELTA, step);
 }
 
 /* ---- running statistics ---- */
 
 /* Also in a step that is skipped: the forward half was sound, or its statistics show that it was not. */
-static __global__ void __launch_bounds__(THREADS) running_kernel(const running_piece *piece, const kolo_step *step)
+static __global__ void __launch_bounds__(THREADS)
+    running_kernel(const running_piece *piece, const kolo_step *step)
 {
     const running_piece p = piece[blockIdx.x];
     const int c = (int)threadIdx.x;
@@ -316,15 +332,16 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    judge_kernel(const double *partial, int partials, kolo_judge_rule rule, kolo_step *step)
+    judge_kernel(const double *partial, int partials, kolo_grad_scaler_rule rule, kolo_step *step)
 {
     double sum = 0;
     for (int i = (int)threadIdx.x; i < partials; i += THREADS) sum += partial[i];
     sum = block_sum(sum);
-    if (threadIdx.x == 0) kolo_judge(&rule, sum, step);
+    if (threadIdx.x == 0) kolo_grad_scaler(&rule, sum, step);
 }
 
-static __global__ void __launch_bounds__(THREADS) square_add_kernel(const double *partial, int partials, bool more, kolo_step *step)
+static __global__ void __launch_bounds__(THREADS)
+    square_add_kernel(const double *partial, int partials, bool more, kolo_step *step)
 {
     double sum = 0;
     for (int i = (int)threadIdx.x; i < partials; i += THREADS) sum += partial[i];
@@ -341,22 +358,26 @@ static int squares(const kolo_updater *u, const float *grad, int64_t count, int 
     int64_t line = 4 * THREADS, lines = (count + line - 1) / line,
             size = (lines + SQUARE_BLOCKS - 1) / SQUARE_BLOCKS * line;
     *blocks = count > 0 ? (int)((count + size - 1) / size) : 0;
-    return *blocks ? KOLO_LAUNCH(square_kernel, *blocks, THREADS, 0, stream_of(u), own->square, grad, count, size) : 0;
+    return *blocks
+               ? KOLO_LAUNCH(square_kernel, *blocks, THREADS, 0, stream_of(u), own->square, grad, count, size)
+               : 0;
 }
 
 static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
 {
     int blocks = 0;
-    const kolo_judge_rule rule = {(float)u->config.options->clip_norm, u->config.dynamic_scale};
+    const kolo_grad_scaler_rule rule = {(float)u->config.options->clip_norm, u->config.dynamic_scale};
     KOLO_TRY(squares(u, grad, count, &blocks));
-    return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u), (const double *)((const updater *)u->state)->square, blocks, rule, step);
+    return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u),
+                       (const double *)((const updater *)u->state)->square, blocks, rule, step);
 }
 
 static int square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
 {
     int blocks = 0;
     KOLO_TRY(squares(u, grad, count, &blocks));
-    return KOLO_LAUNCH(square_add_kernel, 1, THREADS, 0, stream_of(u), (const double *)((const updater *)u->state)->square, blocks, more, step);
+    return KOLO_LAUNCH(square_add_kernel, 1, THREADS, 0, stream_of(u),
+                       (const double *)((const updater *)u->state)->square, blocks, more, step);
 }
 
 /* ---- tables ---- */
@@ -371,7 +392,8 @@ static int slice_check(const kolo_slice *s, int states)
     return 0;
 }
 
-/* The slices cut into pieces, to `piece` unless it is NULL, and which piece is the first of each; the number of all. */
+/* The slices cut into pieces, to `piece` unless it is NULL, and which piece is the first of
+ * each; the number of all. */
 static int pieces_cut(const kolo_updater_config *c, int *first, kolo_slice *piece)
 {
     int n = 0;
@@ -433,11 +455,12 @@ static int tables_write(kolo_updater *u, updater *own)
            sums = c->layers ? (size_t)count * 2 * sizeof(double) : 0;
     layered = (layered + 7) / 8 * 8;
     own->running_pieces = running_cut(c, NULL);
-    size_t runnings = (size_t)own->running_pieces * sizeof(running_piece), squares = SQUARE_BLOCKS * sizeof(double);
+    size_t runnings = (size_t)own->running_pieces * sizeof(running_piece),
+           squares = SQUARE_BLOCKS * sizeof(double);
     own->bytes = squares + pieces + runnings + layered + sums; /* all sizes are multiples of 8 */
     own->memory = kolo_backend_alloc(c->backend, own->bytes);
     char *host = own->memory ? (char *)kolo_alloc(own->bytes) : NULL;
-    if (!host) return KOLO_ECONFIG;
+    if (!host) return KOLO_ENOMEM;
     own->square = (double *)own->memory;
     own->piece = (kolo_slice *)((char *)own->memory + squares);
     own->running = (running_piece *)((char *)own->piece + pieces);
@@ -456,7 +479,8 @@ static int create(kolo_updater *u)
     const kolo_updater_config *c = &u->config;
     updater *own = (updater *)kolo_alloc(sizeof *own);
     u->state = own; /* destroy releases what there is */
-    if (!own || !(own->first_piece = (int *)kolo_alloc((size_t)(c->slices + 1) * sizeof(int)))) return KOLO_ECONFIG;
+    if (!own || !(own->first_piece = (int *)kolo_alloc((size_t)(c->slices + 1) * sizeof(int))))
+        return KOLO_ENOMEM;
     for (const optimizer &o : optimizers)
         if (!strcmp(o.name, c->optimizer->name)) own->rule = &o;
     if (!own->rule)

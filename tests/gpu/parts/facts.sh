@@ -1,7 +1,9 @@
 # what this machine is, and what it says of itself
 # shellcheck shell=bash
 if [ -z "$DRY$SHOW" ] && command -v nvidia-smi > /dev/null; then
-    nvidia-smi --query-gpu=index,name,uuid,driver_version,memory.total,memory.used,clocks.sm,clocks.max.sm,clocks.mem,power.draw,power.limit,temperature.gpu,ecc.mode.current,compute_mode \
+    query=index,name,uuid,driver_version,memory.total,memory.used,clocks.sm,clocks.max.sm,clocks.mem
+    query+=,power.draw,power.limit,temperature.gpu,ecc.mode.current,compute_mode
+    nvidia-smi "--query-gpu=$query" \
         --format=csv,noheader > "$LOGS/nvidia-smi" 2>&1
     ok $? "nvidia-smi answers"
     sed 's/^/# /' "$LOGS/nvidia-smi"
@@ -11,7 +13,9 @@ if [ -z "$DRY$SHOW" ] && command -v nvidia-smi > /dev/null; then
 else
     skip "no nvidia-smi"
 fi
-note "processor: $(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1), $(nproc) CPUs, $(awk '/MemAvailable/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo) free; $(uname -sr)"
+note "processor: $(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo |
+    head -n 1), $(nproc) CPUs, $(awk '/MemAvailable/ {printf "%.0f GiB", $2 / 1048576}' \
+    /proc/meminfo) free; $(uname -sr)"
 note "C library: $( (ldd --version || true) 2>&1 | head -n 1)"
 if [ -z "$DRY" ] && ! shown ceilings --versions; then
     if limited 30 ceilings --versions > "$LOGS/versions" 2>&1; then

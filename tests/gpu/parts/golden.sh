@@ -1,8 +1,6 @@
 # operations, and networks on the GPU against PyTorch's figures
 # shellcheck shell=bash
-if [ ! -d "$GOLDEN/models" ]; then
-    skip "no golden figures here"
-elif [ -n "$DRY" ]; then
+if [ -n "$DRY" ]; then
     tap lenet5 60 golden device=cuda "$GOLDEN/models/lenet5.json"
     tap resnet20_cifar_a_16 120 golden device=cuda "$GOLDEN/models/resnet20_cifar_a_16.json"
     tap yolox_nano_128 120 golden device=cuda "$GOLDEN/models/yolox_nano_128.json"

@@ -1,17 +1,23 @@
 # whole networks on the GPU beside the CPU, operation by operation, forward and backward
 # shellcheck shell=bash
-# MODEL BATCH SIDE CLASSES PRECISION...: real shapes, the batch small enough that the CPU keeps up; then odd ones
+# MODEL BATCH SIDE CLASSES PRECISION...: real shapes, the batch small enough that the CPU
+# keeps up; then odd ones
 if [ -n "$DRY" ]; then
     cases=("lenet5 3 28 10 f32" "resnet20 3 9 10 bf16 valid=2" "resnet20 2 8 10 fp16 deterministic=true")
 else
-    # engines chosen by rule start at once; those chosen by a clock, as a training does, have to be tried first
+    # engines chosen by rule start at once; those chosen by a clock, as a training does,
+    # have to be tried first
     cases=()
     for precision in bf16 f32 tf32 fp16; do
-        for network in "resnet50 4 224 1000" "resnet18 4 224 1000" "resnet20 32 32 10" "convnext_tiny 2 224 1000" "swin_t 2 224 1000"; do cases+=("$network $precision deterministic=true"); done
+        for network in "resnet50 4 224 1000" "resnet18 4 224 1000" "resnet20 32 32 10" \
+            "convnext_tiny 2 224 1000" "swin_t 2 224 1000"; do \
+            cases+=("$network $precision deterministic=true"); done
     done
     for precision in bf16 f32 fp16; do
-        for network in "lenet5 3 28 10" "mlp 5 28 13" "convnext_tiny 3 71 13" "swin_t 3 75 13" "efficientnet_b0 3 65 13"; do cases+=("$network $precision deterministic=true"); done
-        for network in "resnet18 3 71 13 $precision valid=2" "resnet20 7 29 10 $precision valid=5"; do cases+=("$network deterministic=true"); done
+        for network in "lenet5 3 28 10" "mlp 5 28 13" "convnext_tiny 3 71 13" "swin_t 3 75 13" \
+            "efficientnet_b0 3 65 13"; do cases+=("$network $precision deterministic=true"); done
+        for network in "resnet18 3 71 13 $precision valid=2" "resnet20 7 29 10 $precision valid=5"; do \
+            cases+=("$network deterministic=true"); done
     done
     cases+=("resnet20 32 32 10 bf16" "resnet50 4 224 1000 bf16" "lenet5 3 28 10 tf32")
 fi

@@ -1,6 +1,7 @@
 # the same networks in PyTorch here, and the ratio
 # shellcheck shell=bash
-# The slowest to get ready comes last: what its tuning cannot finish in the time that is left is left out, and said.
+# The slowest to get ready comes last: what its tuning cannot finish in the time that is left
+# is left out, and said.
 python=${PYTHON:-python3}
 peer() { # NAME SECONDS MODEL BATCH SIZE MODE PRECISION ARGS: its rate to $img, and to $ROOM/peer.NAME
     local name=$1 seconds status log=$LOGS/peer.$1
@@ -10,13 +11,15 @@ peer() { # NAME SECONDS MODEL BATCH SIZE MODE PRECISION ARGS: its rate to $img, 
     shown "$python" "$HERE/peer.py" "$@" && return
     enough "PyTorch $name" || return
     # what it has compiled once is kept for a second run
-    timed "$seconds" env TORCHINDUCTOR_CACHE_DIR="${TMPDIR:-/tmp}/kolo-inductor-$(id -u)" "$python" "$HERE/peer.py" "$@" > "$log" 2> "$log.err"
+    timed "$seconds" env TORCHINDUCTOR_CACHE_DIR="${TMPDIR:-/tmp}/kolo-inductor-$(id -u)" "$python" \
+        "$HERE/peer.py" "$@" > "$log" 2> "$log.err"
     status=$?
     img=$(sed -n 's/.*"best_img_s": \([0-9.]*\).*/\1/p' "$log")
     if [ $status = 0 ] && [ -n "$img" ]; then
         grep -h '"peer"' "$log" >> "$RESULTS/results.jsonl"
         echo "$img" > "$ROOM/peer.$name"
-        pass "PyTorch $name: $img img/s, ready after $(sed -n 's/.*"ready_s": \([0-9.]*\).*/\1/p' "$log") s, $(sed -n 's/.*"peak_mib": \([0-9]*\).*/\1/p' "$log") MiB"
+        pass "PyTorch $name: $img img/s, ready after $(sed -n 's/.*"ready_s": \([0-9.]*\).*/\1/p' \
+            "$log") s, $(sed -n 's/.*"peak_mib": \([0-9]*\).*/\1/p' "$log") MiB"
     else
         img=0
         if [ $status = 124 ] || [ $status = 137 ]; then
@@ -37,9 +40,12 @@ beside() {
     theirs=$(best_peer "$1")
     note "$1: ours $2 img/s, PyTorch's best $theirs: ratio $(ratio "$2" "$theirs")"
     record ratio "name=$1" "ours=$2" "peer=$theirs" "ratio=$(ratio "$2" "$theirs")"
-    if [ -n "$3" ] && [ "$2" != 0 ] && [ "$theirs" != 0 ]; then goal "$1, ratio to PyTorch's best" "$(ratio "$2" "$theirs")" "$3"; fi
+    if [ -n "$3" ] && [ "$2" != 0 ] &&
+        [ "$theirs" != 0 ]; then goal "$1, ratio to PyTorch's best" "$(ratio "$2" "$theirs")" "$3"; fi
 }
-if [ -z "$SHOW" ] && ! "$python" -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("torch") and u.find_spec("torchvision")))' 2> /dev/null; then
+if [ -z "$SHOW" ] && ! "$python" -c \
+    'import importlib.util as u, sys; sys.exit(not (u.find_spec("torch") and u.find_spec("torchvision")))' \
+    2> /dev/null; then
     skip "no PyTorch here (PYTHON=$python)"
 elif [ -n "$DRY" ]; then
     peer resnet20.eager 120 resnet20 4 32 eager bf16 --device cpu --warmup 1 --steps 1 --rounds 1

@@ -4,15 +4,18 @@ need_data
 if ! with sh -c 'command -v mpiexec' > /dev/null; then
     skip "no mpiexec"
 else
-    args=("$RECIPES/resnet20_cifar.yaml" data="$DATA/small/train" val=none bn=ghost reduce=canonical deterministic=true schedule=constant warmup=0 seed=4 device=cuda share_gpu=true)
-    if [ -n "$DRY" ]; then args+=(size=8 batch=16 micro_batch=8 steps=3 precision=f32); else args+=(batch=128 micro_batch=64 steps=20 precision=bf16); fi
+    args=("$RECIPES/resnet20_cifar.yaml" data="$DATA/small/train" val=none bn=ghost reduce=canonical \
+        deterministic=true schedule=constant warmup=0 seed=4 device=cuda share_gpu=true)
+    if [ -n "$DRY" ]; then args+=(size=8 batch=16 micro_batch=8 steps=3 precision=f32); else \
+        args+=(batch=128 micro_batch=64 steps=20 precision=bf16); fi
     ranks() { # NAME RANKS ARGS
         local name=$1 n=$2
         shift 2
         shown mpiexec -n "$n" kolo train "$@" && return
         limited 90 mpiexec -n "$n" kolo train "$@" run="$ROOM/$name" > "$LOGS/share.$name" 2>&1
         status=$?
-        [ $status = 0 ] || { fail "$name: $n ranks ended with status $status" && tail_of "$LOGS/share.$name"; }
+        [ $status = 0 ] || { fail "$name: $n ranks ended with status $status" &&
+            tail_of "$LOGS/share.$name"; }
         return $status
     }
     export HYDRA_LAUNCHER=fork
@@ -23,9 +26,11 @@ else
     fi
     # one GPU given to two ranks by mistake is refused, by name
     if ! shown mpiexec -n 2 kolo train "${args[@]}" share_gpu=false run=refused; then
-        limited 60 mpiexec -n 2 kolo train "${args[@]}" share_gpu=false run="$ROOM/refused" > "$LOGS/share.refused" 2>&1
+        limited 60 mpiexec -n 2 kolo train "${args[@]}" share_gpu=false run="$ROOM/refused" > \
+            "$LOGS/share.refused" 2>&1
         status=$?
         [ $status != 0 ] && [ $status != 124 ] && grep -q share_gpu "$LOGS/share.refused"
-        ok $? "without share_gpu=true two ranks of one GPU are refused (status $status): $(grep -m 1 share_gpu "$LOGS/share.refused" | cut -c 1-160)"
+        ok $? "without share_gpu=true two ranks of one GPU are refused (status $status): $(grep -m 1 \
+            share_gpu "$LOGS/share.refused" | cut -c 1-160)"
     fi
 fi

@@ -1,0 +1,1 @@
+"""What make.py makes the golden files with: a module a group."""
