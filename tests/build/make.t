@@ -2,7 +2,7 @@
 # The GNUmakefile itself, on a copy that holds only the first room.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL SANITIZE
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL SANITIZE WERROR
 mkdir -p "$ROOM/kolo/src" "$ROOM/kolo/tests/unit" "$ROOM/kolo/share"
 cp -r GNUmakefile VERSION include "$ROOM/kolo"
 cp -r src/base "$ROOM/kolo/src"
