@@ -1,4 +1,4 @@
-/* kolo-pack: pictures to HDF5 shards. See pack.h for the way a packing goes. */
+/* kolo-pack: images to HDF5 shards. See pack.h for the way a packing goes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,15 +10,15 @@
 static const shards_command commands[] = {
     {"info", "DIR", "header, statistics, tables, class histogram", shards_info},
     {"verify", "DIR", "checks every sample's checksum, tables and counts; decodes", shards_verify},
-    {"show", "DIR", "a picture or a contact sheet, boxes drawn, at the terminal or to a file", shards_show},
+    {"show", "DIR", "an image or a contact sheet, boxes drawn, at the terminal or to a file", shards_show},
     {"stats", "DIR", "mean and deviation anew, histograms of classes, sizes and boxes", shards_stats},
-    {"extract", "DIR --out FOLDER", "pictures and boxes back out to files", shards_extract},
+    {"extract", "DIR --out FOLDER", "images and boxes back out to files", shards_extract},
     {"subset", "DIR --out NEW", "some of the samples: by class, by list, so many", shards_subset},
     {"merge", "A B ... --out NEW", "several splits to one", shards_merge},
     {"reshard", "DIR --out NEW --shards M", "another number of files, another order", shards_reshard},
     {"manifest", "DIR", "makes the .index anew from the shards", shards_manifest},
     {"convert", "FILE.h5|FILE.beton|LMDB --out NEW",
-     "pictures of other HDF5 files, of FFCV, LMDB, to a split", shards_convert},
+     "images of other HDF5 files, of FFCV, LMDB, to a split", shards_convert},
     {"bench", "DIR", "how fast samples can be read, by way and threads", shards_bench},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))

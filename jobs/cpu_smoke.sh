@@ -1,6 +1,6 @@
 #!/bin/bash
 # Acceptance test of a site, one minute, no GPU and no data set: 2 nodes x 2 tasks (1 where a node has 1 CPU)
-# check launcher, network and storage, sum, draw pictures, pack them, train a small network on them, and
+# check launcher, network and storage, sum, draw images, pack them, train a small network on them, and
 # evaluate it. Each figure is printed beside its bar; the job fails where one is missed, and says which.
 #
 #   sbatch jobs/cpu_smoke.sh
@@ -60,7 +60,7 @@ step allreduce kolo bench gradients min=4M max=4M
 busbw=$(awk '$1 == 4194304 { print $8 }' "$KOLO_WORK/step.log")
 [ "$tasks" = 1 ] || judge "allreduce bandwidth (GB/s)" "$busbw" ">=" "$KOLO_MIN_BUSBW"
 step packing kolo-pack --source shapes --split train --count 4096 --out "$data/train"
-step "packing of validation pictures" \
+step "packing of validation images" \
     kolo-pack --source shapes --split val --count 512 --out "$data/val" --stats-from "$data/train"
 step training kolo train shapes model=lenet5 optimizer=adam lr=0.002 weight_decay=0 batch=32 crop=none \
     epochs=$epochs data="$data/train" val=none run="$KOLO_WORK/run"

@@ -17,7 +17,7 @@
 set -uo pipefail
 
 : "${KOLO_SOURCE:=imagefolder}"
-: "${KOLO_IN:=/path/to/pictures}"        # EDIT 2: where the pictures are
+: "${KOLO_IN:=/path/to/images}"        # EDIT 2: where the images are
 : "${KOLO_DATASET:=${SLURM_SUBMIT_DIR:-$PWD}/data}"
 : "${KOLO_SPLITS:=train val}"
 : "${KOLO_ARGS:=}"                       # further flags of kolo-pack

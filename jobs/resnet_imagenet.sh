@@ -1,5 +1,5 @@
 #!/bin/bash
-# Data-parallel training on packed pictures; by default ResNet-50 on ImageNet.
+# Data-parallel training on packed images; by default ResNet-50 on ImageNet.
 #
 #   sbatch jobs/resnet_imagenet.sh                      after editing the two lines marked EDIT
 #   KOLO_RECIPE=resnet18_imagenette KOLO_DATASET=/data/imagenette sbatch --nodes=2 jobs/resnet_imagenet.sh

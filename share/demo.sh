@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make run: pictures in, a trained ResNet out, by sbatch on a private two-node Slurm of this machine. Pack
+# make run: images in, a trained ResNet out, by sbatch on a private two-node Slurm of this machine. Pack
 # -> sbatch jobs/resnet_imagenet.sh -> follow the log -> result. Works below build/demo; run again: goes on
 # or shows the result.
 set -uo pipefail
@@ -25,7 +25,7 @@ mkdir -p "$work" || exit 3
 cd "$work" || exit 3
 for split in train val; do
     [ -d "data/$split" ] && continue
-    say "packing procedural pictures into HDF5 shards ($split)"
+    say "packing procedural images into HDF5 shards ($split)"
     count=4000
     more=()
     [ $split = val ] && count=1000 && more=(--stats-from data/train)
@@ -64,6 +64,6 @@ status=$?
     exit $status; }
 say "result"
 top1=$(sed -n 's/.*"top1": *\([0-9.]*\).*/\1/p' run/summary.json | head -n 1)
-echo "top-1 on 1,000 pictures never trained on: ${top1:-unknown}"
+echo "top-1 on 1,000 images never trained on: ${top1:-unknown}"
 echo "log $work/kolo-demo.out   run folder $work/run (events.jsonl, summary.json, checkpoints)"
 echo "next: docs/pack.md and docs/train.md, for data of your own and a cluster"

@@ -71,7 +71,7 @@ static void rig_close(rig *r)
     free(r->labels);
 }
 
-/* Step number `step` = 0, 1, ... on pictures that depend on it alone. */
+/* Step number `step` = 0, 1, ... on images that depend on it alone. */
 static int rig_step(rig *r, int64_t step)
 {
     kolo_metrics m;

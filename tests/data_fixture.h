@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 #include "data/shard/file.h"
 #include "data/shard/manifest.h"
 #include "kolo/error.h"
@@ -64,8 +64,8 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
     uint32_t *crcs = kolo_alloc(4 * (size_t)n + 8);
     uint8_t **blobs = kolo_alloc(sizeof *blobs * (size_t)n + 8);
     char *text = kolo_alloc((size_t)n * 16 + 1);
-    kolo_picture picture = {0};
-    kolo_picture_shape(&picture, f->height, f->width, f->channels);
+    kolo_image image = {0};
+    kolo_image_shape(&image, f->height, f->width, f->channels);
     const size_t raw = (size_t)f->height * (size_t)f->width * (size_t)f->channels;
     for (int64_t i = 0; i < n; i++) {
         size_t bytes = raw, capacity = 0;
@@ -73,13 +73,13 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
         ids[i] = first + i;
         sources[i + 1] =
             sources[i] + (uint64_t)sprintf(text + sources[i], "pic%06lld", (long long)(first + i));
-        fixture_pixels(f, first + i, picture.pixels);
+        fixture_pixels(f, first + i, image.pixels);
         if (f->encoding == KOLO_ENCODING_JPEG) {
-            if (kolo_jpeg_encode(&picture, 95, &blobs[i], &capacity, &bytes) < 0) return -1;
+            if (kolo_jpeg_encode(&image, 95, &blobs[i], &capacity, &bytes) < 0) return -1;
             if (f->orientation) fixture_orient(&blobs[i], &bytes, f->orientation);
         } else {
             blobs[i] = malloc(raw);
-            memcpy(blobs[i], picture.pixels, raw);
+            memcpy(blobs[i], image.pixels, raw);
         }
         crcs[i] = kolo_crc32c(0, blobs[i], bytes);
         offsets[i + 1] = offsets[i] + bytes;
@@ -137,7 +137,7 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
     for (int64_t i = 0; i < n; i++) free(blobs[i]);
     free(blobs), free(offsets), free(sources), free(labels), free(ids), free(crcs), free(text), free(states);
     for (int i = 0; i < spec.table_count; i++) free((void *)tables[i].data);
-    kolo_picture_free(&picture);
+    kolo_image_free(&image);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* Steps of two batch and picture sizes in one executor, beside two executors between which everything is
+/* Steps of two batch and image sizes in one executor, beside two executors between which everything is
  * carried by hand. Include exec_rig.h first. */
 #ifndef TESTS_EXEC_FORMS_H
 #define TESTS_EXEC_FORMS_H

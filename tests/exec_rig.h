@@ -1,4 +1,4 @@
-/* A network with plan and executor, and batches of pictures that depend on their number alone. */
+/* A network with plan and executor, and batches of images that depend on their number alone. */
 #ifndef TESTS_EXEC_RIG_H
 #define TESTS_EXEC_RIG_H
 
@@ -17,7 +17,7 @@ typedef struct rig {
     kolo_options options;
     uint8_t *pixels;
     int32_t *labels;
-    int64_t rows, picture; /* of the batch; bytes of one picture */
+    int64_t rows, image; /* of the batch; bytes of one image */
 } rig;
 
 typedef struct rig_config {
@@ -43,15 +43,15 @@ static kolo_backend *rig_backend(int threads, bool fixed)
     return b;
 }
 
-/* Pictures and labels [first, first + rows) of the endless set. */
+/* Images and labels [first, first + rows) of the endless set. */
 static void rig_fill(rig *r, int64_t first)
 {
     for (int64_t i = 0; i < r->rows; i++) {
         r->labels[i] = (int32_t)(kolo_philox(7, 0, (uint64_t)(first + i)).v[0] % 10);
-        for (int64_t k = 0; k < r->picture; k += 4) { /* a little of the label shows in the picture */
+        for (int64_t k = 0; k < r->image; k += 4) { /* a little of the label shows in the image */
             kolo_philox4 z = kolo_philox(7, (uint64_t)(first + i) + 1, (uint64_t)k);
-            for (int j = 0; j < 4 && k + j < r->picture; j++)
-                r->pixels[i * r->picture + k + j] =
+            for (int j = 0; j < 4 && k + j < r->image; j++)
+                r->pixels[i * r->image + k + j] =
                     (uint8_t)(z.v[j] % 200 + (uint32_t)((k / 16 % 10 == r->labels[i]) * 55));
         }
     }
@@ -94,8 +94,8 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &p, train ? train->plan : NULL));
     KOLO_TRY(kolo_plan_check(r->plan));
     r->rows = c->rows * p.slots;
-    r->picture = c->side * c->side * c->channels;
-    r->pixels = calloc((size_t)r->rows, (size_t)r->picture);
+    r->image = c->side * c->side * c->channels;
+    r->pixels = calloc((size_t)r->rows, (size_t)r->image);
     r->labels = calloc((size_t)r->rows, sizeof *r->labels);
     if (c->ranks > 1 && !comm) return 0; /* the caller makes comm from the plan, then the executor */
     KOLO_TRY(kolo_exec_create(&r->exec, r->plan, backend, comm, &r->options, train ? train->exec : NULL));

@@ -11,7 +11,7 @@ static const int golden_shapes[][4] = {
     {0, 37, 45, 3}, {1, 41, 30, 3}, {0, 70, 131, 3}, {1, 23, 70, 1}, {0, 3, 2, 3}};
 static const int golden_near_shape[4] = {0, 7, 13, 3};
 
-/* operation of adjust.h, what it is given, and the crc32 of its results for the pictures of golden_shapes */
+/* operation of adjust.h, what it is given, and the crc32 of its results for the images of golden_shapes */
 static const struct golden_single {
     const char *name;
     double p[6];
@@ -80,7 +80,7 @@ static const struct golden_single {
     {"affine", {-100, 0, 0, 0.5, 0, 20}, 0xB398CF57},
 };
 
-/* the same where rounding is the machine's: every byte, of picture {0, 7, 13, 3} */
+/* the same where rounding is the machine's: every byte, of image {0, 7, 13, 3} */
 static const struct golden_near {
     const char *name;
     double p[6];
@@ -299,7 +299,7 @@ static const uint32_t golden_timm[] = {
     0xCD9D8ECF, /* TranslateYRel */
 };
 
-/* Image.resize((width, height), filter, box = (left, top, right, bottom)) of picture {0, 61, 83, channels} */
+/* Image.resize((width, height), filter, box = (left, top, right, bottom)) of image {0, 61, 83, channels} */
 static const struct golden_resize {
     int filter, channels, height, width;
     double box[4];

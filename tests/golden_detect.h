@@ -5,7 +5,7 @@
 enum { GOLDEN_HEIGHT = 96, GOLDEN_WIDTH = 128, GOLDEN_GRID = 12 };
 static const int golden_sizes[5][2] = {{120, 90}, {64, 200}, {97, 61}, {150, 150}, {80, 130}};
 static const struct golden_box {
-    int picture;
+    int image;
     float box[4];
     int cls;
 } golden_boxes[] = {
@@ -15,7 +15,7 @@ static const struct golden_box {
     {4, {0, 60, 30, 80}, 9},
 };
 
-/* draws in [0, 1), the boxes that come out, and the picture at the middles of 12 x 12 cells (hexadecimal) */
+/* draws in [0, 1), the boxes that come out, and the image at the middles of 12 x 12 cells (hexadecimal) */
 static const struct golden_detect {
     const char *name;
     int mosaic, mixup, flip;

@@ -33,7 +33,7 @@ static const kolo_model *golden_model(const cJSON *config)
     return NULL;
 }
 
-/* f32 pictures (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph
+/* f32 images (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph
  * does after `normalize`. */
 static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *config, double smoothing,
                         bool train)
@@ -218,7 +218,7 @@ static void golden_gradients(golden_net *n, const char *name, const cJSON *grads
         fmax(largest, golden_number(golden_at(record, "f64"), "l2", 0));
     cJSON_ArrayForEach(record, grads)
     {
-        /* nobody wants the gradient of the pictures, so it is not formed */
+        /* nobody wants the gradient of the images, so it is not formed */
         if (!strcmp(record->string, "input")) continue;
         if (!golden_number(record, "zero", 0)) {
             golden_one(n, &w, record, "gradient", record->string, record->string);

@@ -95,7 +95,7 @@ sources() { # PATH...: files that git knows or would know; without git, all that
 }
 done_testing() { echo "1..$tap_count" && exit "$tap_failed"; }
 
-# 512 + 128 small pictures, packed once: $ROOM/data/train, $ROOM/data/val
+# 512 + 128 small images, packed once: $ROOM/data/train, $ROOM/data/val
 shapes_data() { # [COUNT [COUNT OF VAL]]
     if ! { kolo-pack --source shapes --split train --count "${1:-512}" --out "$ROOM/data/train" &&
         kolo-pack --source shapes --split val --count "${2:-128}" --stats-from "$ROOM/data/train" --out \

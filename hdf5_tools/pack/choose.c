@@ -80,7 +80,7 @@ static int choose_subset(const packing *p, uint8_t *chosen)
         if (set.line[at] && !set.found[at])
             rc = kolo_fail(
                 KOLO_EINPUT,
-                "--subset %s: the source has no picture `%.*s`; paths are as in /source, below --in",
+                "--subset %s: the source has no image `%.*s`; paths are as in /source, below --in",
                 p->options.subset, (int)set.length[at], set.line[at]);
     free_paths(&set);
     free(text);
@@ -136,7 +136,7 @@ static int name_groups(const packing *p, const uint8_t *chosen, member *m, int64
         match[0].rm_eo = (regoff_t)strlen(path);
         if (wanted && regexec(&expression, path, 2, match, 0) != 0)
             rc = kolo_fail(KOLO_EINPUT,
-                           "--group %s does not match the path `%s`; every picture must belong to a group",
+                           "--group %s does not match the path `%s`; every image must belong to a group",
                            wanted, path);
         const regmatch_t *name = match[1].rm_so >= 0 ? &match[1] : &match[0];
         member *to = &m[(*count)++];
@@ -250,7 +250,7 @@ static int make_order(packing *p, const uint8_t *chosen)
     for (int64_t i = 0; i < n; i++) p->order[i] = numbers[p->order[i]];
     free(numbers);
     if (n) return 0;
-    return kolo_fail(KOLO_EINPUT, "nothing is left of %" PRId64 " pictures to pack for split %s",
+    return kolo_fail(KOLO_EINPUT, "nothing is left of %" PRId64 " images to pack for split %s",
                      p->source.count, p->options.out_split);
 }
 

@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/picture/jpeg.h"
-#include "data/picture/resample.h"
+#include "data/image/jpeg.h"
+#include "data/image/resample.h"
 #include "kolo/error.h"
 #include "pack/pack.h"
 
@@ -14,8 +14,8 @@ struct converter {
     const packing *p;
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
-    kolo_picture picture, resized;
-    int top, left; /* of the picture's first pixel, where only a part was decoded */
+    kolo_image image, resized;
+    int top, left; /* of the image's first pixel, where only a part was decoded */
     source_buffer file;
     uint8_t *encoded;
     size_t encoded_capacity;
@@ -41,27 +41,27 @@ void converter_destroy(converter **converter_in)
     if (!c) return;
     kolo_jpeg_destroy(&c->jpeg);
     kolo_resampler_destroy(&c->resampler);
-    kolo_picture_free(&c->picture);
-    kolo_picture_free(&c->resized);
+    kolo_image_free(&c->image);
+    kolo_image_free(&c->resized);
     free(c->file.data);
     free(c->encoded);
     free(c);
     *converter_in = NULL;
 }
 
-/* Fills c->picture with the whole, upright picture. */
+/* Fills c->image with the whole, upright image. */
 static int load_pixels(converter *c, pack_record *r)
 {
     const packing *p = c->p;
     c->top = c->left = 0;
     if (c->file.height) {
-        KOLO_TRY(kolo_picture_shape(&c->picture, c->file.height, c->file.width, c->file.channels));
-        memcpy(c->picture.pixels, c->file.data, c->file.bytes);
+        KOLO_TRY(kolo_image_shape(&c->image, c->file.height, c->file.width, c->file.channels));
+        memcpy(c->image.pixels, c->file.data, c->file.bytes);
         r->source_channels = (uint8_t)c->file.channels;
-        return kolo_picture_convert(&c->picture, p->channels);
+        return kolo_image_convert(&c->image, p->channels);
     }
-    KOLO_TRY(kolo_picture_decode(c->jpeg, c->file.data, c->file.bytes, p->channels, &c->picture));
-    r->source_channels = (uint8_t)c->picture.channels;
+    KOLO_TRY(kolo_image_decode(c->jpeg, c->file.data, c->file.bytes, p->channels, &c->image));
+    r->source_channels = (uint8_t)c->image.channels;
     return 0;
 }
 
@@ -88,17 +88,17 @@ static int load_window(converter *c, const pack_frame *f, pack_record *r)
     const kolo_jpeg_window window = crop_window(&c->p->options, f);
     kolo_jpeg_window origin;
     KOLO_TRY(
-        kolo_jpeg_decode(c->jpeg, c->file.data, c->file.bytes, channels, 1, &window, &c->picture, &origin));
+        kolo_jpeg_decode(c->jpeg, c->file.data, c->file.bytes, channels, 1, &window, &c->image, &origin));
     c->top = origin.top, c->left = origin.left;
     return 0;
 }
 
-/* Resizes, crops and puts bars around c->picture; *result is c->picture itself where nothing changes. */
-static int reshape(converter *c, const pack_frame *f, kolo_picture **result)
+/* Resizes, crops and puts bars around c->image; *result is c->image itself where nothing changes. */
+static int reshape(converter *c, const pack_frame *f, kolo_image **result)
 {
-    *result = &c->picture;
+    *result = &c->image;
     if (pack_frame_is_whole(f)) return 0;
-    const size_t channels = (size_t)c->picture.channels, stride = (size_t)f->width * channels;
+    const size_t channels = (size_t)c->image.channels, stride = (size_t)f->width * channels;
     const kolo_resize q = {.top = -c->top,
                            .left = -c->left,
                            .height = f->source_height,
@@ -110,11 +110,11 @@ static int reshape(converter *c, const pack_frame *f, kolo_picture **result)
                            .rows = f->rows,
                            .columns = f->columns,
                            .filter = c->p->options.filter};
-    KOLO_TRY(kolo_picture_shape(&c->resized, f->height, f->width, c->picture.channels));
+    KOLO_TRY(kolo_image_shape(&c->resized, f->height, f->width, c->image.channels));
     if (f->rows != f->height || f->columns != f->width)
         memset(c->resized.pixels, PACK_BAR, stride * (size_t)f->height);
     *result = &c->resized;
-    return kolo_resample(c->resampler, &c->picture, &q,
+    return kolo_resample(c->resampler, &c->image, &q,
                          c->resized.pixels + (size_t)f->above * stride + (size_t)f->before * channels,
                          stride);
 }
@@ -158,7 +158,7 @@ static void add_lanes(const uint8_t *at, size_t n, uint64_t sum[LANES], uint64_t
     for (int i = 0; i < LANES; i++) sum[i] += sums[i], square[i] += squares[i];
 }
 
-static void convert_measure(const kolo_picture *p, pack_record *r)
+static void convert_measure(const kolo_image *p, pack_record *r)
 {
     const size_t bytes = (size_t)p->height * (size_t)p->width * (size_t)p->channels;
     uint64_t sum[LANES] = {0}, square[LANES] = {0};
@@ -177,7 +177,7 @@ static void convert_measure(const kolo_picture *p, pack_record *r)
     }
 }
 
-/* Annotations made for a picture of another size would put boxes in the wrong places. */
+/* Annotations made for an image of another size would put boxes in the wrong places. */
 static int check_size(const converter *c, int64_t i, const pack_record *r)
 {
     const source_place *place = &c->p->source.places[i];
@@ -218,13 +218,13 @@ static int convert_keep(converter *c, bool look, const uint8_t **data, pack_reco
     r->channels = p->channels ? (uint8_t)p->channels : r->source_channels;
     if (look || p->options.decode_all || !jpeg_has_end(c->file.data, c->file.bytes)) {
         KOLO_TRY(load_pixels(c, r));
-        convert_measure(&c->picture, r);
+        convert_measure(&c->image, r);
     }
     *data = c->file.data;
     return store_bytes(*data, c->file.bytes, KOLO_SAMPLE_OK, KOLO_CODEC_JPEG, r);
 }
 
-static int store_pixels(converter *c, kolo_picture *result, const uint8_t **data, pack_record *r)
+static int store_pixels(converter *c, kolo_image *result, const uint8_t **data, pack_record *r)
 {
     size_t bytes = (size_t)result->height * (size_t)result->width * (size_t)result->channels;
     if (c->p->options.encoding == KOLO_ENCODING_JPEG) {
@@ -236,7 +236,7 @@ static int store_pixels(converter *c, kolo_picture *result, const uint8_t **data
     return store_bytes(*data, bytes, KOLO_SAMPLE_OK, KOLO_CODEC_RAW, r);
 }
 
-/* Header first: it tells what the options make of the picture, and what of it has to be decoded. */
+/* Header first: it tells what the options make of the image, and what of it has to be decoded. */
 static int load_jpeg(converter *c, int64_t i, pack_frame *f, pack_record *r, bool *kept)
 {
     const packing *p = c->p;
@@ -258,31 +258,31 @@ static int load_jpeg(converter *c, int64_t i, pack_frame *f, pack_record *r, boo
 static int convert(converter *c, int64_t i, bool look, const uint8_t **data, pack_record *r)
 {
     const packing *p = c->p;
-    kolo_picture *result;
+    kolo_image *result;
     pack_frame f;
     bool kept = false;
     r->orientation = 1;
     KOLO_TRY(source_load(&p->source, i, &c->file));
-    if (!c->file.height && kolo_picture_sniff(c->file.data, c->file.bytes) == KOLO_PICTURE_JPEG) {
+    if (!c->file.height && kolo_image_sniff(c->file.data, c->file.bytes) == KOLO_IMAGE_JPEG) {
         KOLO_TRY(load_jpeg(c, i, &f, r, &kept));
         if (kept) return convert_keep(c, look, data, r);
     } else {
         KOLO_TRY(load_pixels(c, r));
-        KOLO_TRY(note_shape(c, i, c->picture.height, c->picture.width, &f, r));
+        KOLO_TRY(note_shape(c, i, c->image.height, c->image.width, &f, r));
     }
     KOLO_TRY(reshape(c, &f, &result));
     if (p->options.encoding == KOLO_ENCODING_RAW && p->height &&
         (result->height != p->height || result->width != p->width))
         return kolo_fail(
             KOLO_EINPUT,
-            "has %d x %d pixels, the first picture %d x %d; raw samples are all of one size, add --size N",
+            "has %d x %d pixels, the first image %d x %d; raw samples are all of one size, add --size N",
             result->width, result->height, p->width, p->height);
     r->channels = (uint8_t)result->channels;
     convert_measure(result, r);
     return store_pixels(c, result, data, r);
 }
 
-/* Only where no option asks for other pixels, and a picture that turns out bad later is an error anyway. */
+/* Only where no option asks for other pixels, and an image that turns out bad later is an error anyway. */
 int converter_peek(converter *c, int64_t i, pack_record *r)
 {
     const pack_options *o = &c->p->options;
@@ -291,7 +291,7 @@ int converter_peek(converter *c, int64_t i, pack_record *r)
         c->p->channels != 3)
         return 0;
     const int64_t bytes = source_peek(&c->p->source, i, head, sizeof head, tail);
-    if (bytes > INT32_MAX || kolo_picture_sniff(head, sizeof head) != KOLO_PICTURE_JPEG || tail[0] != 0xFF ||
+    if (bytes > INT32_MAX || kolo_image_sniff(head, sizeof head) != KOLO_IMAGE_JPEG || tail[0] != 0xFF ||
         tail[1] != 0xD9)
         return 0;
     *r = (pack_record){.status = PACK_SIZED, .bytes = (uint32_t)bytes, .codec = KOLO_CODEC_JPEG};
@@ -299,7 +299,7 @@ int converter_peek(converter *c, int64_t i, pack_record *r)
     return 1;
 }
 
-/* As many pictures, spread evenly, as give the mean to half a percent of the range. */
+/* As many images, spread evenly, as give the mean to half a percent of the range. */
 bool pack_measures(const packing *p, int64_t slot)
 {
     return !p->options.stats_from && slot % ((p->slot_count + MEASURED - 1) / MEASURED) == 0;
@@ -316,7 +316,7 @@ int converter_run(converter *c, int64_t i, bool look, const uint8_t **data, pack
     source_full_path(&c->p->source, i, path, sizeof path);
     kolo_fail_in(rc, "%s: ", path);
     if (rc != KOLO_EINPUT || c->p->options.skip) return rc;
-    return kolo_fail(rc, "%s; mend or remove it, or --on-error skip leaves such pictures out and lists them",
+    return kolo_fail(rc, "%s; mend or remove it, or --on-error skip leaves such images out and lists them",
                      kolo_error_text());
 }
 
@@ -326,7 +326,7 @@ int converter_shape(converter *c, int64_t i, int *height, int *width)
     pack_frame f;
     KOLO_TRY(source_load(&c->p->source, i, &c->file));
     KOLO_TRY(load_pixels(c, &r));
-    KOLO_TRY(pack_frame_of(&c->p->options, c->picture.height, c->picture.width, &f));
+    KOLO_TRY(pack_frame_of(&c->p->options, c->image.height, c->image.width, &f));
     *height = f.height;
     *width = f.width;
     return 0;

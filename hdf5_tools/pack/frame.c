@@ -1,4 +1,4 @@
-/* Where a picture's pixels come to lie in its sample, and its boxes with them. */
+/* Where an image's pixels come to lie in its sample, and its boxes with them. */
 #include <math.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ void pack_frame_transform(const pack_frame *f, float transform[4])
     transform[3] = (float)(f->above - f->top);
 }
 
-/* The four numbers of a source to corners in pixels of a picture of height x width. */
+/* The four numbers of a source to corners in pixels of an image of height x width. */
 static void corners(enum source_box_form form, const double n[4], int height, int width, double c[4])
 {
     memcpy(c, n, 4 * sizeof *c);
@@ -79,7 +79,7 @@ static void corners(enum source_box_form form, const double n[4], int height, in
     }
 }
 
-/* A point of the stored picture of height x width to the upright one (EXIF orientation 1 to 8). */
+/* A point of the stored image of height x width to the upright one (EXIF orientation 1 to 8). */
 static void turn_point(int orientation, int height, int width, double *x, double *y)
 {
     const double a = *x, b = *y;
@@ -114,7 +114,7 @@ static bool clip(double c[4], double left, double top, double right, double bott
     return c[2] - c[0] >= 1 && c[3] - c[1] >= 1;
 }
 
-/* Annotations of a turned picture belong to the upright one, as programs show it, unless they state the size
+/* Annotations of a turned image belong to the upright one, as programs show it, unless they state the size
  * that it has before the turn. */
 bool pack_is_turned(const source_place *place, int orientation, int height, int width)
 {

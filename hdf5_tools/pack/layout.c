@@ -52,9 +52,9 @@ static void warn_of_empty(const packing *p)
             snprintf(names + used, sizeof names - used, "%s%.100s", used ? ", " : "",
                      p->source.class_names[c]);
     }
-    if (empty == 1) kolo_warn("class %s has no pictures in this split", names);
+    if (empty == 1) kolo_warn("class %s has no images in this split", names);
     else if (empty > 1)
-        kolo_warn("%d of %d classes have no pictures in this split: %s%s", empty, p->source.classes, names,
+        kolo_warn("%d of %d classes have no images in this split: %s%s", empty, p->source.classes, names,
                   empty > NAMED ? ", ..." : "");
 }
 
@@ -77,10 +77,10 @@ static int choose_samples(packing *p)
         p->tags += (int64_t)(s->tag_offsets[from + 1] - s->tag_offsets[from]);
     }
     if (p->options.max_bad >= 0 && p->bad > p->options.max_bad)
-        return kolo_fail(KOLO_EINPUT, "%" PRId64 " bad pictures, more than --max-bad %" PRId64 " allows",
+        return kolo_fail(KOLO_EINPUT, "%" PRId64 " bad images, more than --max-bad %" PRId64 " allows",
                          p->bad, p->options.max_bad);
     if (p->count == 0)
-        return kolo_fail(KOLO_EINPUT, "none of the %" PRId64 " pictures can be read", p->slot_count);
+        return kolo_fail(KOLO_EINPUT, "none of the %" PRId64 " images can be read", p->slot_count);
     count_classes(p);
     if (p->launch.rank == 0) warn_of_empty(p);
     return 0;
@@ -241,7 +241,7 @@ static int open_mine(packing *p)
     return 0;
 }
 
-/* ---- rejects: wrong annotations, then pictures: one file a rank and run, brought into source order ----- */
+/* ---- rejects: wrong annotations, then images: one file a rank and run, brought into source order ----- */
 
 typedef struct reject {
     int64_t number;

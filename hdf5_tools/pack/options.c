@@ -62,16 +62,16 @@ static const option table[] = {
     {"--out", OUT, "DIR", "where the shards go; one folder is one split"},
     {"--name", NAME, "X", "name of the data set [from --in]"},
     {"--classes", CLASSES, "FILE", "only these classes, one name a line, in this order"},
-    {"--subset", SUBSET, "FILE", "only these pictures, one path a line as the source names them"},
-    {"--min-faces", MIN_FACES, "N", "lfw: only people of whom there are N pictures or more"},
-    {"--limit", LIMIT, "N", "only N pictures, spread evenly over the source"},
+    {"--subset", SUBSET, "FILE", "only these images, one path a line as the source names them"},
+    {"--min-faces", MIN_FACES, "N", "lfw: only people of whom there are N images or more"},
+    {"--limit", LIMIT, "N", "only N images, spread evenly over the source"},
     {"--holdout", HOLDOUT, "val|test=PART",
      "hold out a part (0.1: a tenth) of every class: without --split packs both, to DIR/train and DIR/val; "
      "with "
      "--split "
      "train or val only that one, to DIR"},
     {"--group", GROUP, "REGEX",
-     "with --holdout: pictures for whose path the expression (or its first parenthesis) matches the same "
+     "with --holdout: images for whose path the expression (or its first parenthesis) matches the same "
      "text stay "
      "together, as those of one patient or one video"},
     {"--encoding", ENCODING, "raw|jpeg|mixed",
@@ -86,25 +86,25 @@ static const option table[] = {
      "what --size sets: short side, long side, both sides, long side with gray bars [shorter with --size]"},
     {"--crop", CROP, "center|none", "cut the middle N x N [center for raw with --resize shorter]"},
     {"--filter", FILTER, "bilinear|bicubic|lanczos3|area",
-     "how pictures are resized, all with antialias [bilinear]"},
+     "how images are resized, all with antialias [bilinear]"},
     {"--quality", QUALITY, "Q", "of JPEG that is made here, 1 to 100 [90]"},
     {"--color", COLOR, "rgb|gray|keep",
-     "keep: gray if every picture is gray [rgb for files, as they are for mnist-idx and cifar-bin]"},
+     "keep: gray if every image is gray [rgb for files, as they are for mnist-idx and cifar-bin]"},
     {"--shards", SHARDS, "N", "files to make [one per 2 GiB]"},
     {"--shuffle-seed", SHUFFLE, "N", "order of the samples; 0: as in the source [42 for train, else 0]"},
     {"--no-shuffle", NO_SHUFFLE, NULL, "as --shuffle-seed 0"},
     {"--on-error", ON_ERROR, "fail|skip",
-     "a picture that cannot be read, an annotation that is wrong (malformed, of an unknown class, a box "
+     "an image that cannot be read, an annotation that is wrong (malformed, of an unknown class, a box "
      "outside of its "
-     "picture): stop, or leave it out and list it, with file, line and cause, in NAME-SPLIT.rejects [fail]"},
+     "image): stop, or leave it out and list it, with file, line and cause, in NAME-SPLIT.rejects [fail]"},
     {"--max-bad", MAX_BAD, "N",
-     "with --on-error skip: stop when more than N pictures, or N annotations, are bad [no limit]"},
+     "with --on-error skip: stop when more than N images, or N annotations, are bad [no limit]"},
     {"--check", CHECK, "headers|decode",
      "JPEG files that keep their bytes: look at headers and end, and decode 512 or so, from which mean and "
      "standard deviation are taken; or decode all [headers]"},
     {"--stats-from", STATS_FROM, "DIR",
      "packed training split: mean, standard deviation and class list are taken from there"},
-    {"--count", COUNT, "N", "sources that make their pictures: how many [4000 for train, else 1000]"},
+    {"--count", COUNT, "N", "sources that make their images: how many [4000 for train, else 1000]"},
     {"--threads", THREADS, "T", "threads per rank [CPUs / ranks on the node]"},
     {"--resume", RESUME, NULL, "go on with an interrupted packing of the same source and options"},
     {"--force", FORCE, NULL, "replace what is in DIR"},
@@ -133,7 +133,7 @@ static void print_wrapped(const char *left, int column, const char *text)
 void pack_options_help(void)
 {
     printf("usage: kolo-pack --source KIND --in PATH --out DIR [options]\n\n"
-           "Packs pictures into HDF5 shards for kolo. Runs alone, under mpiexec or srun; any number of ranks "
+           "Packs images into HDF5 shards for kolo. Runs alone, under mpiexec or srun; any number of ranks "
            "and threads\n"
            "writes the same bytes. Ctrl-C, SIGTERM and SIGUSR1 stop it cleanly (exit 75); --resume goes "
            "on.\n\n");
@@ -368,7 +368,7 @@ static int check_source(const pack_options *o)
         return kolo_fail(KOLO_ECONFIG, "--source %s reads nothing; leave --in away", o->kind->name);
     if (o->count && !o->kind->made)
         return kolo_fail(KOLO_ECONFIG,
-                         "--count belongs to sources that make their pictures; --limit takes a part");
+                         "--count belongs to sources that make their images; --limit takes a part");
     if (o->min_faces && !o->kind->people)
         return kolo_fail(KOLO_ECONFIG, "--source %s has no people for --min-faces", o->kind->name);
     if (o->annotation_count && !o->kind->annotations)
@@ -383,7 +383,7 @@ static int check_together(const pack_options *o, const given *g)
     if (o->resize != PACK_RESIZE_NONE && !o->size) return kolo_fail(KOLO_ECONFIG, "--resize needs --size");
     if (o->crop && !o->size) return kolo_fail(KOLO_ECONFIG, "--crop needs --size");
     if (o->crop && o->resize == PACK_RESIZE_LETTERBOX)
-        return kolo_fail(KOLO_ECONFIG, "--resize letterbox keeps the whole picture; leave --crop away");
+        return kolo_fail(KOLO_ECONFIG, "--resize letterbox keeps the whole image; leave --crop away");
     if (o->size && o->resize == PACK_RESIZE_NONE && !o->crop)
         return kolo_fail(KOLO_ECONFIG,
                          "--size with --resize none and no --crop changes nothing; leave it away");

@@ -1,7 +1,7 @@
-/* kolo-pack: pictures to shards. The way of a packing:
+/* kolo-pack: images to shards. The way of a packing:
  *
  *   list     rank 0 lists the source (sources/); the plan (plan.c) holds options and list in OUT/.pack
- *   probe    where sizes are not known beforehand: every picture is converted once, its record goes to the
+ *   probe    where sizes are not known beforehand: every image is converted once, its record goes to the
  *            journal
  *   layout   which sample goes where; owners create the shards with all space allocated
  *   write    all threads of all ranks pwrite blocks of samples (run.c), then their records and states
@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 #include "base/lock.h"
-#include "data/picture/picture.h"
-#include "data/picture/resample.h"
+#include "data/image/image.h"
+#include "data/image/resample.h"
 #include "data/shard/file.h"
 #include "launch/launch.h"
 #include "sources/options.h"
@@ -99,7 +99,7 @@ typedef struct packing {
     int64_t cache_first, cache_count;
     _Atomic int64_t cache_left; /* bytes */
     char *reject_path;          /* of this rank: lines "slot<TAB>path<TAB>cause" */
-    /* lines "annotation or path<TAB>cause", pictures of all ranks in source order; rank 0, after layout */
+    /* lines "annotation or path<TAB>cause", images of all ranks in source order; rank 0, after layout */
     char *rejects;
 
     int64_t *slots; /* [count] position -> slot */
@@ -120,12 +120,12 @@ void pack_tell(const packing *p, double seconds); /* rank 0, after it: what was 
 
 /* In this order; all collective. KOLO_EREQUEUE: a signal asked to stop and everything is flushed. */
 int pack_plan(packing *p); /* list, fingerprint, order, journal */
-/* converts everything once, where sizes or bad pictures must be known beforehand */
+/* converts everything once, where sizes or bad images must be known beforehand */
 int pack_probe(packing *p);
 int pack_layout(packing *p); /* what goes where; shards are created */
 int pack_write(packing *p);
 int pack_finish(packing *p);
-/* Rank 0: warns of pictures that are there twice. keys [count]: checksum and length of every sample. */
+/* Rank 0: warns of images that are there twice. keys [count]: checksum and length of every sample. */
 int pack_tell_twins(const packing *p, const uint64_t *keys);
 void pack_free(packing *p);
 
@@ -157,23 +157,23 @@ int pack_journal_each(const packing *p, int64_t first, int64_t end,
 
 /* ---- geometry (frame.c) ---- */
 
-typedef struct pack_frame {          /* how a picture becomes a sample; pixels */
+typedef struct pack_frame {          /* how an image becomes a sample; pixels */
     int source_height, source_width; /* upright */
     int full_height, full_width;     /* after resizing */
     int top, left, rows, columns;    /* the part of that which is kept */
     int height, width;               /* of the sample */
-    int above, before;               /* bars: rows above, columns left of the picture */
+    int above, before;               /* bars: rows above, columns left of the image */
 } pack_frame;
 
 #define PACK_BAR 114 /* gray of letterbox bars */
 
-/* KOLO_EINPUT: smaller than the crop; the text begins after the picture's path. */
+/* KOLO_EINPUT: smaller than the crop; the text begins after the image's path. */
 int pack_frame_of(const pack_options *o, int height, int width, pack_frame *frame);
-bool pack_frame_is_whole(const pack_frame *frame); /* the sample has the picture's own pixels */
+bool pack_frame_is_whole(const pack_frame *frame); /* the sample has the image's own pixels */
 void pack_frame_transform(const pack_frame *frame, float transform[4]);
-/* Do the annotations belong to the picture before its EXIF turn? height, width: upright. */
+/* Do the annotations belong to the image before its EXIF turn? height, width: upright. */
 bool pack_is_turned(const source_place *place, int orientation, int height, int width);
-/* turn: the EXIF orientation by which boxes are turned with the picture, or 1. */
+/* turn: the EXIF orientation by which boxes are turned with the image, or 1. */
 void pack_place_box(const pack_frame *frame, const source_box *from, enum source_box_form form, int turn,
                     float box[4], uint8_t *flags, float *area);
 
@@ -193,12 +193,12 @@ int converter_create(converter **c, const packing *p);
 void converter_destroy(converter **c);
 /* Source sample i to stored bytes (owned by the converter until its next call) and its record. Where the
  * bytes of a JPEG file are kept it is decoded only if `look` (or --check decode) asks for it. The error text
- * begins with the picture's path. */
+ * begins with the image's path. */
 int converter_run(converter *c, int64_t i, bool look, const uint8_t **data, pack_record *record);
 /* 1: by its first and last bytes sample i is a JPEG file whose bytes go into the shard, and `record` is
  * PACK_SIZED. 0: it takes converter_run to know. */
 int converter_peek(converter *c, int64_t i, pack_record *record);
-/* Is the picture in this slot one of those that mean and standard deviation are taken from? */
+/* Is the image in this slot one of those that mean and standard deviation are taken from? */
 bool pack_measures(const packing *p, int64_t slot);
 /* Decodes just so far that the size is known. */
 int converter_shape(converter *c, int64_t i, int *height, int *width);

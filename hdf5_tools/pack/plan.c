@@ -275,7 +275,7 @@ static int claim_output(packing *p)
     return rc;
 }
 
-/* Size of the output where every sample has the same: from the options, else the first readable picture's. */
+/* Size of the output where every sample has the same: from the options, else the first readable image's. */
 static int choose_shape(packing *p)
 {
     const pack_options *o = &p->options;

@@ -166,8 +166,8 @@ static uint8_t *take_kept(packing *p, int64_t slot, uint64_t bytes)
     return kept;
 }
 
-/* A status that is the picture's fault, not the machine's. */
-static bool is_bad_picture(int rc) { return rc == KOLO_EINPUT; }
+/* A status that is the image's fault, not the machine's. */
+static bool is_bad_image(int rc) { return rc == KOLO_EINPUT; }
 
 static int check_bad(pass *t)
 {
@@ -176,7 +176,7 @@ static int check_bad(pass *t)
     const bool enough = most >= 0 && t->bad > most;
     pthread_mutex_unlock(&t->lock);
     if (!enough) return 0;
-    return kolo_fail_in(KOLO_EINPUT, "more than --max-bad %lld bad pictures, the last one ", (long long)most);
+    return kolo_fail_in(KOLO_EINPUT, "more than --max-bad %lld bad images, the last one ", (long long)most);
 }
 
 static int probe_sample(pass *t, converter *c, int64_t slot)
@@ -185,7 +185,7 @@ static int probe_sample(pass *t, converter *c, int64_t slot)
     pack_record *r = pack_journal_at(p, slot);
     const uint8_t *data;
     int rc = converter_run(c, p->order[slot], pack_measures(p, slot), &data, r);
-    if (rc < 0 && !(is_bad_picture(rc) && p->options.skip)) {
+    if (rc < 0 && !(is_bad_image(rc) && p->options.skip)) {
         *r = (pack_record){0};
         return rc;
     }
@@ -196,7 +196,7 @@ static int probe_sample(pass *t, converter *c, int64_t slot)
     return rc < 0 ? check_bad(t) : 0;
 }
 
-/* Does the record of an earlier probe hold? One of a gray picture does not once colour is decided. */
+/* Does the record of an earlier probe hold? One of a gray image does not once colour is decided. */
 static bool stands(const packing *p, uint8_t status, uint8_t channels)
 {
     if (status != PACK_GOOD) return status != PACK_UNKNOWN;

@@ -6,7 +6,7 @@
 #include "kolo/error.h"
 #include "pack/pack.h"
 
-/* What would be written. Pictures that are made anew as JPEG have sizes that only making them tells. */
+/* What would be written. Images that are made anew as JPEG have sizes that only making them tells. */
 static void print_plan(const packing *p)
 {
     const source *s = &p->source;
@@ -32,7 +32,7 @@ static void print_plan(const packing *p)
                p->width, channels, shards, raw ? "bytes" : "source_bytes", bytes);
         return;
     }
-    printf("%s\n%" PRId64 " pictures", p->options_text, p->slot_count);
+    printf("%s\n%" PRId64 " images", p->options_text, p->slot_count);
     if (p->slot_count < s->count) printf(" of %" PRId64, s->count);
     printf(", %d classes", s->classes);
     for (int c = 0; c < s->classes && c < 12; c++) printf("%s%s", c ? ", " : ": ", s->class_names[c]);
@@ -41,7 +41,7 @@ static void print_plan(const packing *p)
     if (s->tags) printf("%" PRId64 " tags\n", tags);
     if (raw) printf("samples of %d x %d x %d bytes, ", p->height, p->width, channels);
     else
-        printf("%s files, ", kept ? "JPEG files keep their bytes; source" : "pictures are made anew; source");
+        printf("%s files, ", kept ? "JPEG files keep their bytes; source" : "images are made anew; source");
     if (bytes) printf("%.1f MB", (double)bytes / 1e6);
     else printf("of unknown size");
     if (shards) printf(" in %d shard%s", shards, shards == 1 ? "" : "s");
@@ -71,7 +71,7 @@ void pack_tell(const packing *p, double seconds)
     if (p->tags) fprintf(stderr, "; %" PRId64 " tags", p->tags);
     if (p->source.pairs) fprintf(stderr, "; %" PRId64 " pairs", p->pairs);
     if (p->dropped_pairs)
-        fprintf(stderr, " (%" PRId64 " dropped: one of the two pictures is not here)", p->dropped_pairs);
+        fprintf(stderr, " (%" PRId64 " dropped: one of the two images is not here)", p->dropped_pairs);
     if (p->bad) fprintf(stderr, "; %" PRId64 " rejected", p->bad);
     if (p->source.faults.count) fprintf(stderr, "; %" PRId64 " wrong annotations", p->source.faults.count);
     if (p->bad || p->source.faults.count) fprintf(stderr, ", listed in %s-%s.rejects", o->name, o->out_split);

@@ -1,4 +1,4 @@
-/* What a shard holds beside its pictures, brought from the source's order into the output's. */
+/* What a shard holds beside its images, brought from the source's order into the output's. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -114,12 +114,12 @@ static int make_boxes(const packing *p, const pack_shard *s, tables *t)
             memcpy(numbers + 4 * at, b->numbers, sizeof b->numbers);
         }
     }
-    add_later(t, "box", KOLO_TABLE_F32, rows, 4, "x0 y0 x1 y1 in pixels of the stored picture");
+    add_later(t, "box", KOLO_TABLE_F32, rows, 4, "x0 y0 x1 y1 in pixels of the stored image");
     add_later(
         t, "box_flags", KOLO_TABLE_U8, rows, 1,
         "1 crowd, 2 difficult, 4 truncated, 8 group-of, 16 occluded, 32 depiction, 64 inside, 128 outside");
-    add_later(t, "box_area", KOLO_TABLE_F32, rows, 1, "of the object, in pixels of the source picture");
-    add_later(t, "transform", KOLO_TABLE_F32, s->count, 4, "sx sy dx dy: stored = source picture * s + d");
+    add_later(t, "box_area", KOLO_TABLE_F32, rows, 1, "of the object, in pixels of the source image");
+    add_later(t, "transform", KOLO_TABLE_F32, s->count, 4, "sx sy dx dy: stored = source image * s + d");
     return 0;
 }
 

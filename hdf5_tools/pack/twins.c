@@ -1,5 +1,5 @@
-/* Pictures that are in a split twice: told, not removed, as it may be meant. Two classes for
- * one picture are hardly. */
+/* Images that are in a split twice: told, not removed, as it may be meant. Two classes for
+ * one image are hardly. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "kolo/error.h"
 #include "pack/pack.h"
 
-/* equal checksums of unequal pictures are rare, but their number grows with the square */
+/* equal checksums of unequal images are rare, but their number grows with the square */
 #define MOST_COMPARED 1000
 
 typedef struct print {
@@ -75,7 +75,7 @@ int pack_tell_twins(const packing *p, const uint64_t *keys)
     source_path(&p->source, f.first[0], a, sizeof a);
     source_path(&p->source, f.first[1], b, sizeof b);
     if (f.torn) snprintf(torn, sizeof torn, ", %" PRId64 " of them with two classes", f.torn);
-    kolo_warn("%s%" PRId64 " pictures are in this split twice%s: for example %s and %s",
+    kolo_warn("%s%" PRId64 " images are in this split twice%s: for example %s and %s",
               f.compared == MOST_COMPARED ? "at least " : "", f.twins, torn, a, b);
     return 0;
 }

@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-#include "data/picture/picture.h"
+#include "data/image/image.h"
 #include "kolo/error.h"
 
 enum { CHANNELS = 1, HEIGHT, WIDTH, DATA, LABEL, FLOAT_DATA, ENCODED };
@@ -63,7 +63,7 @@ static int take_field(datum *d, uint64_t field, int kind, uint64_t value, const 
         d->label = number;
         return 0;
     }
-    if (number < 0 || number > KOLO_PICTURE_MAX_SIDE)
+    if (number < 0 || number > KOLO_IMAGE_MAX_SIDE)
         return kolo_fail(KOLO_EINPUT, "is a Datum of %" PRId64 " channels, rows or columns", number);
     *(field == CHANNELS ? &d->channels : field == HEIGHT ? &d->height : &d->width) = (int)number;
     return 0;
@@ -72,18 +72,18 @@ static int take_field(datum *d, uint64_t field, int kind, uint64_t value, const 
 static int datum_check(const datum *d, bool floats)
 {
     if (!d->data && floats)
-        return kolo_fail(KOLO_EINPUT, "is a Datum of fractions (float_data), not of a picture");
+        return kolo_fail(KOLO_EINPUT, "is a Datum of fractions (float_data), not of an image");
     if (!d->data) return broken("it has no data");
     if (d->encoded)
-        return kolo_picture_sniff(d->data, d->bytes) != KOLO_PICTURE_UNKNOWN
+        return kolo_image_sniff(d->data, d->bytes) != KOLO_IMAGE_UNKNOWN
                    ? 0
                    : kolo_fail(KOLO_EINPUT,
-                               "is a Datum that says it is encoded, but its data is not a picture");
+                               "is a Datum that says it is encoded, but its data is not an image");
     if ((d->channels != 1 && d->channels != 3) || d->height < 1 || d->width < 1)
-        return kolo_fail(KOLO_EINPUT, "is a Datum of %d channels, %d x %d; pictures have 1 or 3 channels",
+        return kolo_fail(KOLO_EINPUT, "is a Datum of %d channels, %d x %d; images have 1 or 3 channels",
                          d->channels, d->width, d->height);
     const uint64_t pixels = (uint64_t)d->height * (uint64_t)d->width;
-    if (pixels > KOLO_PICTURE_MAX_PIXELS || d->bytes != pixels * (uint64_t)d->channels)
+    if (pixels > KOLO_IMAGE_MAX_PIXELS || d->bytes != pixels * (uint64_t)d->channels)
         return kolo_fail(KOLO_EINPUT, "is a Datum of %d x %d x %d with %zu bytes", d->channels, d->height,
                          d->width, d->bytes);
     return 0;

@@ -1,4 +1,4 @@
-/* Caffe's Datum, a message of protocol buffers, as a value of LMDB: a picture file, or pixels in planes, and
+/* Caffe's Datum, a message of protocol buffers, as a value of LMDB: an image file, or pixels in planes, and
  * a label. Source: caffe/proto/caffe.proto of BVLC/caffe; protobuf.dev/programming-guides/encoding. */
 #ifndef HDF5_TOOLS_READERS_DATUM_H
 #define HDF5_TOOLS_READERS_DATUM_H

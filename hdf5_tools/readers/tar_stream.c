@@ -45,7 +45,7 @@ static int start(tar_stream *t, const char *path)
                                                                      : NULL;
     if (packed)
         return kolo_fail(KOLO_EINPUT,
-                         "%s: compressed by %s; uncompress it, so that pictures can be read in place", path,
+                         "%s: compressed by %s; uncompress it, so that images can be read in place", path,
                          packed);
     return 0;
 }

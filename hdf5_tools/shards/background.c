@@ -1,5 +1,5 @@
-/* A split without boxes among such that have boxes: its pictures are background, as those of a detection set
- * that show no object. It gets the tables of boxes, without rows, and the places of its pictures, as
+/* A split without boxes among such that have boxes: its images are background, as those of a detection set
+ * that show no object. It gets the tables of boxes, without rows, and the places of its images, as
  * kolo-pack computes them. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static bool read_options(const char *packed, pack_options *o)
     return false;
 }
 
-static int place_pictures(const shards_part *p, const char *packed, float (*transform)[4])
+static int place_images(const shards_part *p, const char *packed, float (*transform)[4])
 {
     const pack_options still = {.resize = PACK_RESIZE_NONE};
     pack_options asked = {0};
@@ -46,7 +46,7 @@ static int place_pictures(const shards_part *p, const char *packed, float (*tran
             f.width != p->sizes[i][1])
             return kolo_fail(
                 KOLO_EINPUT,
-                "%s-%s has no boxes, and where its resized pictures lie is not known, since it does not "
+                "%s-%s has no boxes, and where its resized images lie is not known, since it does not "
                 "come straight from kolo-pack: it cannot be background of splits with boxes; pack it again",
                 p->header.dataset, p->header.split);
         pack_frame_transform(&f, transform[i]);
@@ -70,7 +70,7 @@ static int add_table(shards_part *p, const char *packed, const kolo_shard_table 
     t.data = data;
     a->tables[a->table_count++] = t;
     if (!t.name || !data) return KOLO_ENOMEM;
-    return places ? place_pictures(p, packed, data) : 0;
+    return places ? place_images(p, packed, data) : 0;
 }
 
 int shards_input_to_background(shards_input *in, const shards_input *model)

@@ -1,6 +1,6 @@
 /* FFCV's .beton, version 2: a header of 24 bytes, a description of 1041 bytes a field, a record a sample, the
  * data, and a table that says how long each piece of data is. All little-endian; numbers of 8 bytes stand at
- * multiples of 8 in a record, all else without gaps. A picture is JPEG or pixels (height, width, RGB).
+ * multiples of 8 in a record, all else without gaps. An image is JPEG or pixels (height, width, RGB).
  * Source: ffcv/types.py, ffcv/fields/rgb_image.py, ffcv/fields/basics.py of libffcv/ffcv. */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 #include "kolo/error.h"
 #include "shards/foreign.h"
 #include "shards/tally.h"
@@ -25,12 +25,12 @@
 
 enum field_type { FIELD_FLOAT, FIELD_INT, FIELD_IMAGE, FIELD_BYTES, FIELD_ARRAY, FIELD_JSON, FIELD_TENSOR };
 
-typedef struct picture {
+typedef struct beton_image {
     uint64_t place;
     uint32_t bytes;
     uint16_t size[2]; /* height, width */
     uint8_t codec;
-} picture;
+} beton_image;
 
 typedef struct piece {
     uint64_t place, bytes;
@@ -45,7 +45,7 @@ typedef struct beton {
     bool has_label;
     piece *pieces; /* [piece_count] by place */
     int64_t piece_count;
-    picture *pictures; /* [count] */
+    beton_image *images; /* [count] */
     shards_tally tally;
     pthread_mutex_t lock; /* of the tally */
 } beton;
@@ -101,7 +101,7 @@ static int read_fields(beton *b, const uint8_t *at, char image[17], char label[1
     }
     b->record = wide ? (place + 7) / 8 * 8 : place;
     if (!found)
-        return kolo_fail(KOLO_EINPUT, "%s has no field of pictures%s%s", b->f->path,
+        return kolo_fail(KOLO_EINPUT, "%s has no field of images%s%s", b->f->path,
                          b->f->images ? " named " : "", b->f->images ? b->f->images : "");
     if (b->f->labels && !b->has_label)
         return kolo_fail(KOLO_EINPUT, "%s has no field of whole numbers named %s", b->f->path, b->f->labels);
@@ -130,10 +130,10 @@ static int read_pieces(beton *b)
     return rc;
 }
 
-static int take_picture(beton *b, int64_t i, const uint8_t *at)
+static int take_image(beton *b, int64_t i, const uint8_t *at)
 {
-    picture *p = &b->pictures[i];
-    *p = (picture){.place = number_at(at + 5, 8), .codec = at[0] ? KOLO_CODEC_RAW : KOLO_CODEC_JPEG};
+    beton_image *p = &b->images[i];
+    *p = (beton_image){.place = number_at(at + 5, 8), .codec = at[0] ? KOLO_CODEC_RAW : KOLO_CODEC_JPEG};
     p->size[1] = (uint16_t)number_at(at + 1, 2), p->size[0] = (uint16_t)number_at(at + 3, 2);
     const piece key = {p->place, 0},
                 *found = bsearch(&key, b->pieces, (size_t)b->piece_count, sizeof key, by_place);
@@ -141,7 +141,7 @@ static int take_picture(beton *b, int64_t i, const uint8_t *at)
     if (at[0] > 1 || !found || found->bytes > INT32_MAX || found->place > b->length ||
         b->length - found->place < found->bytes || pixels == 0 || (at[0] == 1 && found->bytes != pixels))
         return kolo_fail(KOLO_EINPUT,
-                         "%s: the record of picture %" PRId64
+                         "%s: the record of image %" PRId64
                          " contradicts the table of data: truncated or damaged",
                          b->f->path, i);
     p->bytes = (uint32_t)found->bytes;
@@ -154,12 +154,12 @@ static int read_records(beton *b, uint64_t begin)
     if (count > (b->table - begin) / b->record) return damaged(b, "its records end behind its data");
     uint8_t *data = kolo_alloc(b->record * count + 1);
     int64_t *labels = kolo_alloc(sizeof *labels * count + 8);
-    b->pictures = kolo_alloc(sizeof *b->pictures * count + 8);
-    int rc = data && labels && b->pictures
+    b->images = kolo_alloc(sizeof *b->images * count + 8);
+    int rc = data && labels && b->images
                  ? kolo_file_pread(b->fd, b->f->path, data, b->record * count, begin)
                  : KOLO_ENOMEM;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
-        rc = take_picture(b, (int64_t)i, data + b->record * i + b->image_at);
+        rc = take_image(b, (int64_t)i, data + b->record * i + b->image_at);
         if (b->has_label) labels[i] = (int64_t)number_at(data + b->record * i + b->label_at, 8);
     }
     if (rc == 0) rc = shards_foreign_labels(b->f, b->has_label ? labels : NULL, 1);
@@ -203,7 +203,7 @@ static int read_head(beton *b, char image[17], char label[17])
 
 static uint64_t beton_describe(const void *context, int64_t i, uint16_t size[2])
 {
-    const picture *p = &((const beton *)context)->pictures[i];
+    const beton_image *p = &((const beton *)context)->images[i];
     memcpy(size, p->size, sizeof p->size);
     return p->bytes;
 }
@@ -211,17 +211,17 @@ static uint64_t beton_describe(const void *context, int64_t i, uint16_t size[2])
 /* Of the size that the record says, and counted. */
 static int count_jpeg(beton *b, int64_t i, const uint8_t *data, shards_tally *tally)
 {
-    const picture *p = &b->pictures[i];
+    const beton_image *p = &b->images[i];
     kolo_jpeg *jpeg = NULL;
-    kolo_picture decoded = {0};
+    kolo_image decoded = {0};
     int rc = kolo_jpeg_create(&jpeg);
-    if (rc == 0 && (rc = kolo_picture_decode(jpeg, data, p->bytes, 3, &decoded)) < 0)
-        kolo_fail_in(rc, "%s: picture %" PRId64 " ", b->f->path, i);
+    if (rc == 0 && (rc = kolo_image_decode(jpeg, data, p->bytes, 3, &decoded)) < 0)
+        kolo_fail_in(rc, "%s: image %" PRId64 " ", b->f->path, i);
     if (rc == 0 && (decoded.height != p->size[0] || decoded.width != p->size[1]))
-        rc = kolo_fail(KOLO_EINPUT, "%s: picture %" PRId64 " is %d x %d, its record says %d x %d", b->f->path,
+        rc = kolo_fail(KOLO_EINPUT, "%s: image %" PRId64 " is %d x %d, its record says %d x %d", b->f->path,
                        i, decoded.width, decoded.height, p->size[1], p->size[0]);
     if (rc == 0) shards_tally_add(tally, decoded.pixels, (size_t)decoded.height * (size_t)decoded.width, 3);
-    kolo_picture_free(&decoded);
+    kolo_image_free(&decoded);
     kolo_jpeg_destroy(&jpeg);
     return rc;
 }
@@ -230,7 +230,7 @@ static int beton_load(const void *context, int64_t sample, uint8_t *data)
 {
     beton *b = (beton *)context;
     const int64_t i = b->f->order[sample];
-    const picture *p = &b->pictures[i];
+    const beton_image *p = &b->images[i];
     shards_tally tally = {0};
     KOLO_TRY(kolo_file_pread(b->fd, b->f->path, data, p->bytes, p->place));
     if (p->codec == KOLO_CODEC_JPEG) KOLO_TRY(count_jpeg(b, i, data, &tally));
@@ -252,7 +252,7 @@ static int make_codecs(const void *context, int64_t first, int64_t count, kolo_s
     const beton *b = context;
     uint8_t *codec = kolo_alloc((size_t)count + 8);
     if (!codec) return KOLO_ENOMEM;
-    for (int64_t i = 0; i < count; i++) codec[i] = b->pictures[b->f->order[first + i]].codec;
+    for (int64_t i = 0; i < count; i++) codec[i] = b->images[b->f->order[first + i]].codec;
     tables[0] = (kolo_shard_table){
         "codec", KOLO_TABLE_U8, 1, {count, 1}, codec, "0 pixels (height, width, channels), 1 JPEG file"};
     *table_count = 1;
@@ -264,9 +264,9 @@ static enum kolo_encoding encoding_of(const beton *b)
 {
     bool same = true, jpeg = true;
     for (int64_t i = 0; i < b->f->count; i++) {
-        const picture *p = &b->pictures[i];
+        const beton_image *p = &b->images[i];
         jpeg &= p->codec == KOLO_CODEC_JPEG;
-        same &= p->codec == KOLO_CODEC_RAW && memcmp(p->size, b->pictures[0].size, sizeof p->size) == 0;
+        same &= p->codec == KOLO_CODEC_RAW && memcmp(p->size, b->images[0].size, sizeof p->size) == 0;
     }
     return same ? KOLO_ENCODING_RAW : jpeg ? KOLO_ENCODING_JPEG : KOLO_ENCODING_MIXED;
 }
@@ -281,8 +281,8 @@ static int write_split(beton *b, const char *label)
     const shards_foreign_form form = {.command = command,
                                       .encoding = encoding,
                                       .channels = 3,
-                                      .height = encoding == KOLO_ENCODING_RAW ? b->pictures[0].size[0] : 0,
-                                      .width = encoding == KOLO_ENCODING_RAW ? b->pictures[0].size[1] : 0,
+                                      .height = encoding == KOLO_ENCODING_RAW ? b->images[0].size[0] : 0,
+                                      .width = encoding == KOLO_ENCODING_RAW ? b->images[0].size[1] : 0,
                                       .describe = beton_describe,
                                       .load = beton_load,
                                       .tables = encoding == KOLO_ENCODING_MIXED ? make_codecs : NULL,
@@ -307,7 +307,7 @@ int shards_convert_beton(shards_foreign *f)
     pthread_mutex_destroy(&b.lock);
     close(b.fd);
     free(b.pieces);
-    free(b.pictures);
+    free(b.images);
     f->images = f->labels = NULL; /* they may point to `image` and `label` */
     return rc;
 }

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "data/picture/draw.h"
+#include "data/image/draw.h"
 #include "kolo/error.h"
 #include "shards/shards.h"
 
@@ -97,7 +97,7 @@ enum {
 
 static int rows_of(const shards_chart *c) { return (c->bars < MOST_DRAWN ? c->bars : MOST_DRAWN) + 2; }
 
-static void draw(const shards_chart *c, int top, kolo_picture *p)
+static void draw(const shards_chart *c, int top, kolo_image *p)
 {
     static const uint8_t ink[3] = {40, 40, 40}, faint[3] = {235, 235, 235}, bar[3] = {70, 130, 200};
     const uint64_t most = most_of(c);
@@ -115,11 +115,11 @@ static void draw(const shards_chart *c, int top, kolo_picture *p)
     }
 }
 
-int shards_chart_draw(const shards_chart *charts, int n, kolo_picture *p)
+int shards_chart_draw(const shards_chart *charts, int n, kolo_image *p)
 {
     int rows = 0, top = ROW / 2;
     for (int i = 0; i < n; i++) rows += rows_of(&charts[i]);
-    KOLO_TRY(kolo_picture_shape(p, rows * ROW + ROW, WIDTH, 3));
+    KOLO_TRY(kolo_image_shape(p, rows * ROW + ROW, WIDTH, 3));
     memset(p->pixels, 255, (size_t)p->height * WIDTH * 3);
     for (int i = 0; i < n; i++) {
         draw(&charts[i], top, p);

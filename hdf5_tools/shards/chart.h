@@ -1,10 +1,10 @@
-/* Histograms with a bar a row, as text and as a picture. */
+/* Histograms with a bar a row, as text and as an image. */
 #ifndef HDF5_TOOLS_SHARDS_CHART_H
 #define HDF5_TOOLS_SHARDS_CHART_H
 
 #include <stdint.h>
 
-#include "data/picture/picture.h"
+#include "data/image/image.h"
 
 #define SHARDS_CHART_BARS 16 /* of values; a chart of classes has one a class */
 
@@ -22,7 +22,7 @@ void shards_chart_free(shards_chart *chart);
 
 void shards_chart_print(const shards_chart *chart); /* at most 60 bars, then how many more there are */
 void shards_chart_json(const shards_chart *chart);  /* {"title":..,"bars":[[label, count], ...]} */
-/* All of them below each other; the caller frees the picture. */
-int shards_chart_draw(const shards_chart *charts, int n, kolo_picture *picture);
+/* All of them below each other; the caller frees the image. */
+int shards_chart_draw(const shards_chart *charts, int n, kolo_image *image);
 
 #endif

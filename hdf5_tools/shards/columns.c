@@ -29,14 +29,14 @@ static const char *note_of(const char *name)
 {
     static const char *const notes[][2] = {
         {"codec", "0 pixels (height, width, channels), 1 JPEG file"},
-        {"box", "x0 y0 x1 y1 in pixels of the stored picture"},
+        {"box", "x0 y0 x1 y1 in pixels of the stored image"},
         {"box_flags",
          "1 crowd, 2 difficult, 4 truncated, 8 group-of, 16 occluded, 32 depiction, 64 inside, 128 outside"},
-        {"box_area", "of the object, in pixels of the source picture"},
+        {"box_area", "of the object, in pixels of the source image"},
         {"box_id", "number of the annotation in the source, or -1"},
         {"box_offset", "boxes of sample i are box_offset[i] to box_offset[i + 1] - 1"},
         {"box_source", "numbers of the source, in form box_form"},
-        {"transform", "sx sy dx dy: stored = source picture * s + d"},
+        {"transform", "sx sy dx dy: stored = source image * s + d"},
         {"tag", "class"},
         {"tag_value", "0 to 1: is it there?"},
         {"tag_offset", "tags of sample i are tag_offset[i] to tag_offset[i + 1] - 1"}};

@@ -1,4 +1,4 @@
-/* convert: pictures in an array of another HDF5 file (chunked, compressed, of any number type),
+/* convert: images in an array of another HDF5 file (chunked, compressed, of any number type),
  * a .beton or an LMDB. */
 #include <inttypes.h>
 #include <math.h>
@@ -77,7 +77,7 @@ static int find_shape(convert *c)
     if (space >= 0) H5Sclose(space);
     if (c->rank < 2 || c->rank > 4)
         return kolo_fail(KOLO_EINPUT,
-                         "%s: /%s has %d dimensions; pictures have 4 (or 3: gray, or 2 with --shape)",
+                         "%s: /%s has %d dimensions; images have 4 (or 3: gray, or 2 with --shape)",
                          c->f.path, c->f.images, c->rank);
     for (int i = 0; i < c->rank; i++)
         if (c->dims[i] < 1 || (i && c->dims[i] > 65500 * 3ull * 65500))
@@ -102,9 +102,9 @@ static int find_shape(convert *c)
     } else {
         KOLO_TRY(choose_layout(c));
     }
-    if (c->height > KOLO_PICTURE_MAX_SIDE || c->width > KOLO_PICTURE_MAX_SIDE ||
-        (int64_t)c->height * c->width > KOLO_PICTURE_MAX_PIXELS)
-        return kolo_fail(KOLO_EINPUT, "%s: pictures of %d x %d are too large", c->f.path, c->width,
+    if (c->height > KOLO_IMAGE_MAX_SIDE || c->width > KOLO_IMAGE_MAX_SIDE ||
+        (int64_t)c->height * c->width > KOLO_IMAGE_MAX_PIXELS)
+        return kolo_fail(KOLO_EINPUT, "%s: images of %d x %d are too large", c->f.path, c->width,
                          c->height);
     return 0;
 }
@@ -160,7 +160,7 @@ static int read_labels(convert *c)
         return kolo_fail(KOLO_EINPUT, "%s has no /%s of one or two dimensions; h5ls -r %s lists what it has",
                          c->f.path, c->f.labels, c->f.path);
     if ((int64_t)dims[0] != c->f.count || dims[1] < 1 || dims[1] > 1 << 20)
-        return kolo_fail(KOLO_EINPUT, "%s: /%s has %llu rows, /%s has %" PRId64 " pictures", c->f.path,
+        return kolo_fail(KOLO_EINPUT, "%s: /%s has %llu rows, /%s has %" PRId64 " images", c->f.path,
                          c->f.labels, (unsigned long long)dims[0], c->f.images, c->f.count);
     int64_t *values = kolo_alloc(sizeof *values * (size_t)c->f.count * dims[1]);
     if (!values) return KOLO_ENOMEM;
@@ -172,7 +172,7 @@ static int read_labels(convert *c)
     return rc;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------------ */
 
 static int read_row(const convert *c, int64_t from, void *to, hid_t type)
 {
@@ -232,10 +232,10 @@ static void convert_measure(const void *context, kolo_shard_stats *stats)
     shards_tally_stats(&c->tally, c->channels, stats);
 }
 
-static uint64_t convert_describe(const void *context, int64_t picture, uint16_t size[2])
+static uint64_t convert_describe(const void *context, int64_t image, uint16_t size[2])
 {
     const convert *c = context;
-    (void)picture;
+    (void)image;
     size[0] = (uint16_t)c->height, size[1] = (uint16_t)c->width;
     return (uint64_t)c->height * (uint64_t)c->width * (uint64_t)c->channels;
 }
@@ -282,10 +282,10 @@ static int convert_h5(convert *c)
 static int convert_read_words(convert *c, int argc, char **argv)
 {
     const shards_option options[] = {
-        {"--images", "KEY", "the array of pictures: (N,H,W,C), (N,C,H,W) or (N,H,W)", SHARDS_TEXT,
+        {"--images", "KEY", "the array of images: (N,H,W,C), (N,C,H,W) or (N,H,W)", SHARDS_TEXT,
          &c->f.images, 0, 0},
         {"--labels", "KEY|FILE",
-         "the array of labels: a number a picture, or rows of one 1 among zeros; of LMDB a file of rows `key "
+         "the array of labels: a number an image, or rows of one 1 among zeros; of LMDB a file of rows `key "
          "TAB "
          "label` "
          "[the folder in the key], or the names of Datums' labels, one a line",
@@ -299,15 +299,15 @@ static int convert_read_words(convert *c, int argc, char **argv)
          0, 0},
         SHARDS_TARGET_OPTIONS(&c->f.target)};
     const shards_line line = {"convert FILE --out NEW [--images KEY] [--labels KEY|FILE]",
-                              "FILE.h5: pictures in an array of any HDF5 file, also chunked, compressed, or "
+                              "FILE.h5: images in an array of any HDF5 file, also chunked, compressed, or "
                               "of other numbers than bytes, to "
                               "raw\n"
-                              "pictures; values that are no bytes after --scale are an error. FILE.beton "
-                              "(FFCV, version 2): its pictures as "
+                              "images; values that are no bytes after --scale are an error. FILE.beton "
+                              "(FFCV, version 2): its images as "
                               "they\n"
                               "are stored, JPEG files with their bytes; KEY is a field, the first that fits "
                               "where it is not given. LMDB, a\n"
-                              "folder or file: picture files (LSUN), or Caffe's Datums with their labels, "
+                              "folder or file: image files (LSUN), or Caffe's Datums with their labels, "
                               "likewise; kolo-pack --source lmdb "
                               "does\n"
                               "the same and resizes, encodes and chooses.",

@@ -1,5 +1,5 @@
 /* Samples of packed splits, in any order, to a new split: labels, boxes, tags, pairs and every other table go
- * with them, the bytes of the pictures stay. */
+ * with them, the bytes of the images stay. */
 #ifndef HDF5_TOOLS_SHARDS_COPY_H
 #define HDF5_TOOLS_SHARDS_COPY_H
 

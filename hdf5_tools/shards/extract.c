@@ -40,11 +40,11 @@ static void put_component(FILE *out, const char *text, size_t n)
     for (size_t i = 0; i < n; i++) fputc(text[i] == '/' || (unsigned char)text[i] < 32 ? '_' : text[i], out);
 }
 
-/* Without the ending of a picture file; *end becomes that ending. */
+/* Without the ending of an image file; *end becomes that ending. */
 static size_t stem_of(const char *name, const char **end)
 {
     const char *dot = strrchr(name, '.');
-    *end = dot && dot != name && kolo_folder_is_picture(name) ? dot : name + strlen(name);
+    *end = dot && dot != name && kolo_folder_is_image(name) ? dot : name + strlen(name);
     return (size_t)(*end - name);
 }
 
@@ -130,7 +130,7 @@ int extract_make_names(extracting *e)
     return rc;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------------ */
 
 static int make_folders(const extracting *e)
 {
@@ -176,8 +176,8 @@ static int write_sample(extracting *e, int thread, int64_t i)
     if (kolo_dataset_codec(e->dataset, sample) == KOLO_CODEC_JPEG) {
         rc = write_file(path, r->data, r->bytes);
     } else {
-        rc = shards_decode(r, e->dataset, sample, 0, &e->pictures[thread]);
-        if (rc == 0) rc = kolo_picture_write_png(&e->pictures[thread], path);
+        rc = shards_decode(r, e->dataset, sample, 0, &e->images[thread]);
+        if (rc == 0) rc = kolo_image_write_png(&e->images[thread], path);
     }
     free(path);
     return rc;
@@ -213,7 +213,7 @@ static void report(const extracting *e, const shards_work *w)
                e->count, w->bytes, e->left_out, w->seconds);
         return;
     }
-    printf("%s: %" PRId64 " pictures, %.0f a second", e->out, e->count,
+    printf("%s: %" PRId64 " images, %.0f a second", e->out, e->count,
            w->seconds > 0 ? (double)e->count / w->seconds : 0);
     if (e->left_out)
         printf("; %" PRId64 " boxes left out (crowds in YOLO's form, or outside of what is stored)",
@@ -228,9 +228,9 @@ static int extract(extracting *e)
     if (e->count == 0) return kolo_fail(KOLO_EINPUT, "%s has no samples", e->folder);
     KOLO_TRY(shards_input_load(&e->input, e->dataset, 0));
     e->readers = kolo_alloc(sizeof *e->readers * (size_t)e->threads);
-    e->pictures = kolo_alloc(sizeof *e->pictures * (size_t)e->threads);
+    e->images = kolo_alloc(sizeof *e->images * (size_t)e->threads);
     e->partial = kolo_format("%s.partial", e->out);
-    if (!e->readers || !e->pictures || !e->partial) return KOLO_ENOMEM;
+    if (!e->readers || !e->images || !e->partial) return KOLO_ENOMEM;
     KOLO_TRY(extract_make_names(e));
     KOLO_TRY(ask_space(e));
     if (kolo_file_exists(e->partial))
@@ -267,18 +267,18 @@ static int extract_read_words(extracting *e, int argc, char **argv)
         {"--boxes", "coco|yolo|none",
          "how boxes are written: annotations.json, or labels/ and data.yaml [coco]", SHARDS_TEXT, &e->boxes,
          0, 0},
-        {"--limit", "N", "N pictures, spread evenly over the split", SHARDS_NUMBER, &e->limit, 1, INT64_MAX},
+        {"--limit", "N", "N images, spread evenly over the split", SHARDS_NUMBER, &e->limit, 1, INT64_MAX},
         {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &e->threads, 1, 1024},
         {"--json", NULL, "the result as a line of JSON", SHARDS_FLAG, &e->json, 0, 0}};
     const shards_line line = {
         "extract DIR --out FOLDER",
-        "Pictures as files: JPEG files with the bytes they are stored with, pixels as PNG; CLASS/FILE where "
+        "Images as files: JPEG files with the bytes they are stored with, pixels as PNG; CLASS/FILE where "
         "samples "
         "have\n"
         "labels, images/FILE where not. Beside them list.tsv (file, label), boxes, tags.tsv and "
         "pairs-NAME.tsv, as far "
         "as\n"
-        "the split has such. Boxes have the numbers of the source where the picture is still the source's.",
+        "the split has such. Boxes have the numbers of the source where the image is still the source's.",
         options,
         (int)(sizeof options / sizeof *options),
         1,
@@ -309,13 +309,13 @@ int shards_extract(int argc, char **argv)
     rc = extract(&e);
     for (int64_t i = 0; i < e.threads; i++) {
         if (e.readers) shards_reader_free(&e.readers[i]);
-        if (e.pictures) kolo_picture_free(&e.pictures[i]);
+        if (e.images) kolo_image_free(&e.images[i]);
     }
     for (int64_t i = 0; e.names && i < e.count; i++) free(e.names[i]);
     if (e.input.dataset) shards_input_free(&e.input);
     free(e.names);
     free(e.readers);
-    free(e.pictures);
+    free(e.images);
     free(e.partial);
     kolo_dataset_close(&e.dataset);
     return rc;

@@ -12,10 +12,10 @@ typedef struct extracting {
     kolo_dataset *dataset;
     shards_input input;
     char *partial;          /* OUT.partial */
-    char **names;           /* [count] path of the picture in OUT */
+    char **names;           /* [count] path of the image in OUT */
     int64_t count;          /* samples that are extracted: sample i is i * all / count of the split */
     shards_reader *readers; /* [threads] */
-    kolo_picture *pictures; /* [threads] */
+    kolo_image *images; /* [threads] */
     int64_t left_out;       /* boxes that no file tells */
 } extracting;
 

@@ -48,7 +48,7 @@ static int end(FILE *out, char *path, int rc)
 }
 
 /* The numbers that the source gave, if they are of this form and still say where the box is
- * in the stored picture. */
+ * in the stored image. */
 static const double *source_numbers(const extracting *e, int64_t sample, int64_t box, const char *form)
 {
     const kolo_targets *t = kolo_dataset_targets(e->dataset);
@@ -94,7 +94,7 @@ static int64_t id_of(const extracting *e, int64_t sample)
     return p->ids[index];
 }
 
-/* May the source's own numbers of pictures, boxes and classes be used? Where they repeat
+/* May the source's own numbers of images, boxes and classes be used? Where they repeat
  * (as after a merge): no. */
 static int find_keys(const extracting *e, bool *images, bool *boxes, bool *classes)
 {
@@ -128,7 +128,7 @@ static void put_coco_box(const extracting *e, FILE *out, int64_t sample, int64_t
         if (i) fputc(',', out);
         put_number(out, n[i]);
     }
-    fputs("],\"area\":", out); /* stored as of the source picture */
+    fputs("],\"area\":", out); /* stored as of the source image */
     kolo_json_number(out, (double)t->box_area[k] * (double)scale[0] * (double)scale[1], 9);
     fprintf(out, ",\"iscrowd\":%d}", (t->box_flags[k] & KOLO_BOX_CROWD) != 0);
 }
@@ -223,7 +223,7 @@ static int write_names(const extracting *e)
     return end(out, path, 0);
 }
 
-/* labels/FILE.txt for images/FILE; a picture with a label lies in the folder of its class,
+/* labels/FILE.txt for images/FILE; an image with a label lies in the folder of its class,
  * and so does its text. */
 static int write_yolo(extracting *e)
 {

@@ -94,7 +94,7 @@ static int fill_arrays(const shards_foreign *f, const shards_foreign_form *form,
     FILE *out = open_memstream(&a->sources, &length);
     if (!out || !a->labels || !a->offsets || !a->source_offsets || !a->states || !a->sizes) {
         if (out) fclose(out);
-        return kolo_fail(KOLO_ENOMEM, "out of memory for the tables of %" PRId64 " pictures", f->count);
+        return kolo_fail(KOLO_ENOMEM, "out of memory for the tables of %" PRId64 " images", f->count);
     }
     for (size_t i = 0; i < n; i++) {
         a->labels[i] = f->label[f->order[i]];
@@ -110,7 +110,7 @@ static int fill_arrays(const shards_foreign *f, const shards_foreign_form *form,
 int shards_foreign_write(shards_foreign *f, const shards_foreign_form *form)
 {
     arrays a = {0};
-    if (f->count < 1) return kolo_fail(KOLO_EINPUT, "%s holds no pictures", f->path);
+    if (f->count < 1) return kolo_fail(KOLO_EINPUT, "%s holds no images", f->path);
     f->order = kolo_alloc(sizeof *f->order * (size_t)f->count);
     f->counts = kolo_alloc(sizeof *f->counts * (size_t)f->name_count + 8);
     if (!f->order || !f->counts) return KOLO_ENOMEM;

@@ -21,20 +21,20 @@ int shards_read_bytes(shards_reader *r, const kolo_dataset *d, int64_t sample)
     return kolo_dataset_read(d, sample, r->data);
 }
 
-int shards_decode(shards_reader *r, const kolo_dataset *d, int64_t sample, int channels, kolo_picture *p)
+int shards_decode(shards_reader *r, const kolo_dataset *d, int64_t sample, int channels, kolo_image *p)
 {
     const int have = kolo_dataset_get_info(d)->channels;
     if (channels == 0) channels = have;
     if (kolo_dataset_codec(d, sample) == KOLO_CODEC_JPEG) {
         if (!r->jpeg) KOLO_TRY(kolo_jpeg_create(&r->jpeg));
-        const int rc = kolo_picture_decode(r->jpeg, r->data, r->bytes, channels, p);
+        const int rc = kolo_image_decode(r->jpeg, r->data, r->bytes, channels, p);
         return rc < 0 ? kolo_fail_in(rc, "sample %" PRId64 " ", sample) : 0;
     }
     int height, width;
     kolo_dataset_size(d, sample, &height, &width);
-    KOLO_TRY(kolo_picture_shape(p, height, width, have));
+    KOLO_TRY(kolo_image_shape(p, height, width, have));
     memcpy(p->pixels, r->data, r->bytes);
-    return kolo_picture_convert(p, channels);
+    return kolo_image_convert(p, channels);
 }
 
 void shards_reader_free(shards_reader *r)

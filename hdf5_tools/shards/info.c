@@ -115,8 +115,8 @@ static void print_targets(const kolo_dataset *d, const kolo_shard_header *h, con
             for (int f = 0; f < 8; f++) flags[f] += t->box_flags[k] >> f & 1;
         for (int64_t i = 0; i < kolo_dataset_get_info(d)->count; i++)
             background += t->box_offset[i] == t->box_offset[i + 1];
-        printf("boxes       %" PRId64 ", at most %" PRId64 " a picture, numbers of the source as %s; %" PRId64
-               " pictures without",
+        printf("boxes       %" PRId64 ", at most %" PRId64 " an image, numbers of the source as %s; %" PRId64
+               " images without",
                t->boxes, of[BOXES].high, t->box_form, background);
         for (int f = 0; f < 8; f++)
             if (flags[f]) printf("; %" PRId64 " %s", flags[f], names[f]);

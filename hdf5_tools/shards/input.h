@@ -27,7 +27,7 @@ typedef struct shards_input {
 
 int shards_input_load(shards_input *input, const kolo_dataset *dataset, int number);
 /* Of a split without boxes: gives it those of no object, as `model`, which has boxes, has them. Its classes
- * do not name boxes and are left aside. KOLO_EINPUT: where its pictures lie in their samples is not known. */
+ * do not name boxes and are left aside. KOLO_EINPUT: where its images lie in their samples is not known. */
 int shards_input_to_background(shards_input *input, const shards_input *model);
 void shards_input_free(shards_input *input);
 

@@ -52,7 +52,7 @@ int shards_reshard(int argc, char **argv)
     const shards_option options[] = {SHARDS_TARGET_OPTIONS(&t)};
     const shards_line line = {
         "reshard DIR --out NEW --shards M [--reshuffle SEED]",
-        "The same samples in another number of files, or in another order. Bytes of pictures stay as they "
+        "The same samples in another number of files, or in another order. Bytes of images stay as they "
         "are;\n"
         "labels, boxes, tags, pairs and all other tables go with them. Every sample's checksum is checked.",
         options,
@@ -81,10 +81,10 @@ int shards_merge(int argc, char **argv)
                               "The samples of several splits, one after the other, or mixed by --reshuffle. "
                               "Classes are joined by name, mean "
                               "and\n"
-                              "deviation by numbers of pixels; encodings, sizes of raw pictures and forms of "
+                              "deviation by numbers of pixels; encodings, sizes of raw images and forms of "
                               "boxes must be the same. Where "
                               "some\n"
-                              "splits have boxes, the pictures of those that have none become background, "
+                              "splits have boxes, the images of those that have none become background, "
                               "and their classes are left aside.",
                               options,
                               (int)(sizeof options / sizeof *options),
@@ -174,7 +174,7 @@ static int read_list(subset *s)
     if (s->path_count == 0)
         return kolo_fail(
             KOLO_EINPUT,
-            "%s names no picture; one source path a line is wanted, as kolo-shards show prints them",
+            "%s names no image; one source path a line is wanted, as kolo-shards show prints them",
             s->list);
     qsort(s->paths, (size_t)s->path_count, sizeof *s->paths, by_text);
     s->seen = kolo_alloc((size_t)s->path_count);
@@ -269,7 +269,7 @@ int shards_subset(int argc, char **argv)
         {"--classes", "A,B|FILE",
          "of these classes only, in this order (names with commas, or a file of one a line)", SHARDS_TEXT,
          &s.classes, 0, 0},
-        {"--list", "FILE", "the pictures that it names: one source path a line", SHARDS_TEXT, &s.list, 0, 0},
+        {"--list", "FILE", "the images that it names: one source path a line", SHARDS_TEXT, &s.list, 0, 0},
         {"--limit", "N", "N samples, spread evenly over those that fit", SHARDS_NUMBER, &s.limit, 1,
          INT64_MAX},
         SHARDS_TARGET_OPTIONS(&s.target)};

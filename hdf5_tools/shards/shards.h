@@ -1,5 +1,5 @@
 /* kolo-shards: one line of the table in kolo-shards.c and one function shards_NAME a subcommand. What
- * they share: the words of a command line, work on blocks by threads, pictures out of samples,
+ * they share: the words of a command line, work on blocks by threads, images out of samples,
  * drawing; and write.h. */
 #ifndef HDF5_TOOLS_SHARDS_SHARDS_H
 #define HDF5_TOOLS_SHARDS_SHARDS_H
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "data/picture/jpeg.h"
-#include "data/picture/picture.h"
+#include "data/image/jpeg.h"
+#include "data/image/image.h"
 #include "data/shard/dataset.h"
 
 /* argv[0] is the subcommand's name. Returns 0, 1 (its help was printed), or a negative
@@ -66,7 +66,7 @@ typedef struct shards_work {
  * lowest block that failed are returned. */
 int shards_run(shards_work *work);
 
-/* ---- pictures (picture.c) ------------------------------------------------------------------------------ */
+/* ---- images (image.c) ------------------------------------------------------------------------------ */
 
 /* One thread's: memory for stored bytes, a decoder. Zeroed by the caller, freed by shards_reader_free. */
 typedef struct shards_reader {
@@ -79,7 +79,7 @@ typedef struct shards_reader {
 int shards_read_bytes(shards_reader *reader, const kolo_dataset *dataset, int64_t sample);
 /* Decodes what shards_read_bytes has read: upright. channels 1, 3, or 0: as the split has them. */
 int shards_decode(shards_reader *reader, const kolo_dataset *dataset, int64_t sample, int channels,
-                  kolo_picture *picture);
+                  kolo_image *image);
 void shards_reader_free(shards_reader *reader);
 bool shards_ends_with(const char *text, const char *end);
 

@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "data/augment/augment.h"
-#include "data/picture/draw.h"
-#include "data/picture/jpeg.h"
+#include "data/image/draw.h"
+#include "data/image/jpeg.h"
 #include "data/shard/dataset.h"
 #include "data/shard/targets.h"
 #include "kolo/error.h"
@@ -24,7 +24,7 @@ typedef struct show {
 } show;
 
 /* Every box in the colour of its class, with its name. */
-static void draw_boxes(const show *s, int64_t sample, kolo_picture *p)
+static void draw_boxes(const show *s, int64_t sample, kolo_image *p)
 {
     const kolo_targets *t = kolo_dataset_targets(s->dataset);
     if (s->plain || !t || !t->box_offset) return;
@@ -40,7 +40,7 @@ static void draw_boxes(const show *s, int64_t sample, kolo_picture *p)
 }
 
 /* Decoded, upright, in colour, with its boxes. */
-static int show_load(show *s, int64_t sample, kolo_picture *p)
+static int show_load(show *s, int64_t sample, kolo_image *p)
 {
     KOLO_TRY(shards_read_bytes(&s->reader, s->dataset, sample));
     KOLO_TRY(shards_decode(&s->reader, s->dataset, sample, 3, p));
@@ -55,7 +55,7 @@ static bool has_boxes(const show *s, int64_t sample)
 }
 
 /* A JPEG sample on which nothing is drawn goes out as its stored bytes. */
-static int save_jpeg(const show *s, int64_t sample, const kolo_picture *p)
+static int save_jpeg(const show *s, int64_t sample, const kolo_image *p)
 {
     if (sample >= 0 && kolo_dataset_codec(s->dataset, sample) == KOLO_CODEC_JPEG && !has_boxes(s, sample))
         return kolo_file_write_atomic(s->out, s->reader.data, s->reader.bytes);
@@ -67,14 +67,14 @@ static int save_jpeg(const show *s, int64_t sample, const kolo_picture *p)
     return rc;
 }
 
-static int save(const show *s, int64_t sample, const kolo_picture *p)
+static int save(const show *s, int64_t sample, const kolo_image *p)
 {
-    if (shards_ends_with(s->out, ".png")) return kolo_picture_write_png(p, s->out);
+    if (shards_ends_with(s->out, ".png")) return kolo_image_write_png(p, s->out);
     if (shards_ends_with(s->out, ".jpg") || shards_ends_with(s->out, ".jpeg")) return save_jpeg(s, sample, p);
     return kolo_fail(KOLO_ECONFIG, "show: --out %s: a name that ends in .png or .jpg is wanted", s->out);
 }
 
-static int fit(const show *s, const kolo_picture *p, int height, int width, kolo_picture *to)
+static int fit(const show *s, const kolo_image *p, int height, int width, kolo_image *to)
 {
     const kolo_resize q = {.height = p->height,
                            .width = p->width,
@@ -82,17 +82,17 @@ static int fit(const show *s, const kolo_picture *p, int height, int width, kolo
                            .full_width = width,
                            .rows = height,
                            .columns = width};
-    KOLO_TRY(kolo_picture_shape(to, height, width, 3));
+    KOLO_TRY(kolo_image_shape(to, height, width, 3));
     return kolo_resample(s->resampler, p, &q, to->pixels, (size_t)width * 3);
 }
 
 /* Two pixels a character by the upper half block, in 24-bit colour; without a terminal in plain
  * characters. */
-static int print(const show *s, const kolo_picture *p)
+static int print(const show *s, const kolo_image *p)
 {
     static const char ramp[] = " .:-=+*#%@";
     const bool color = isatty(STDOUT_FILENO);
-    kolo_picture small = {0};
+    kolo_image small = {0};
     int width = p->width < 64 ? p->width : 64, height = (int)((int64_t)p->height * width / p->width) & ~1;
     if (height < 2) height = 2;
     if (height > 96) width = width * 96 / height, height = 96;
@@ -109,11 +109,11 @@ static int print(const show *s, const kolo_picture *p)
         }
         fputs(color ? "\033[0m\n" : "\n", stdout);
     }
-    kolo_picture_free(&small);
+    kolo_image_free(&small);
     return 0;
 }
 
-static void show_tell(const show *s, const kolo_picture *p, const char *source)
+static void show_tell(const show *s, const kolo_image *p, const char *source)
 {
     const int label = kolo_dataset_label(s->dataset, s->index);
     const kolo_targets *t = kolo_dataset_targets(s->dataset);
@@ -136,20 +136,20 @@ static void show_tell(const show *s, const kolo_picture *p, const char *source)
 static int show_one(show *s)
 {
     char source[512];
-    kolo_picture p = {0};
+    kolo_image p = {0};
     int rc = kolo_dataset_source(s->dataset, s->index, source, sizeof source);
     if (rc == 0) rc = show_load(s, s->index, &p);
     if (rc == 0 && s->out) rc = save(s, s->index, &p);
     else if (rc == 0) rc = print(s, &p);
     if (rc == 0) show_tell(s, &p, source);
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
     return rc;
 }
 
 #define TILE 96
 #define GAP 4
 
-/* The middle of every picture, scaled to a tile. */
+/* The middle of every image, scaled to a tile. */
 static int show_sheet(show *s)
 {
     int64_t n = kolo_dataset_get_info(s->dataset)->count - s->index;
@@ -157,10 +157,10 @@ static int show_sheet(show *s)
     int columns = 1;
     while ((int64_t)columns * columns < n) columns++;
     const int rows = (int)((n + columns - 1) / columns);
-    kolo_picture sheet = {0}, p = {0}, tile = {0};
-    int rc = kolo_picture_shape(&sheet, rows * (TILE + GAP) + GAP, columns * (TILE + GAP) + GAP, 3);
+    kolo_image sheet = {0}, p = {0}, tile = {0};
+    int rc = kolo_image_shape(&sheet, rows * (TILE + GAP) + GAP, columns * (TILE + GAP) + GAP, 3);
     if (rc == 0) memset(sheet.pixels, 255, (size_t)sheet.height * (size_t)sheet.width * 3);
-    if (rc == 0) rc = kolo_picture_shape(&tile, TILE, TILE, 3);
+    if (rc == 0) rc = kolo_image_shape(&tile, TILE, TILE, 3);
     for (int64_t i = 0; i < n && rc == 0; i++) {
         kolo_view view;
         rc = show_load(s, s->index + i, &p);
@@ -174,9 +174,9 @@ static int show_sheet(show *s)
                    3 * TILE);
     }
     if (rc == 0) rc = s->out ? save(s, -1, &sheet) : print(s, &sheet);
-    kolo_picture_free(&sheet);
-    kolo_picture_free(&p);
-    kolo_picture_free(&tile);
+    kolo_image_free(&sheet);
+    kolo_image_free(&p);
+    kolo_image_free(&tile);
     return rc;
 }
 
@@ -185,13 +185,13 @@ int shards_show(int argc, char **argv)
     show s = {.count = 1};
     const shards_option options[] = {
         {"--index", "I", "the first sample [0]", SHARDS_NUMBER, &s.index, 0, INT64_MAX},
-        {"--count", "N", "so many samples as a contact sheet [1: one picture]", SHARDS_NUMBER, &s.count, 1,
+        {"--count", "N", "so many samples as a contact sheet [1: one image]", SHARDS_NUMBER, &s.count, 1,
          10000},
         {"--out", "FILE", "a file that ends in .png or .jpg [the terminal]", SHARDS_TEXT, &s.out, 0, 0},
         {"--plain", NULL, "without its boxes; a JPEG file then comes out as it is stored", SHARDS_FLAG,
          &s.plain, 0, 0}};
     const shards_line line = {
-        "show DIR", "One picture with its boxes, or a contact sheet, and what is known of it.",
+        "show DIR", "One image with its boxes, or a contact sheet, and what is known of it.",
         options,    (int)(sizeof options / sizeof *options),
         1,          1,
         &s.folder,  NULL};

@@ -23,7 +23,7 @@ typedef struct counting {
     kolo_dataset *dataset;
     int64_t count; /* samples that are decoded */
     shards_reader *readers;
-    kolo_picture *pictures;
+    kolo_image *images;
     shards_tally *tallies; /* [threads] */
     kolo_shard_stats stats, stored;
     shards_chart charts[MOST_CHARTS];
@@ -34,7 +34,7 @@ static int count_block(void *context, int thread, int64_t first, int64_t last, i
 {
     counting *c = context;
     shards_reader *r = &c->readers[thread];
-    kolo_picture *p = &c->pictures[thread];
+    kolo_image *p = &c->images[thread];
     for (int64_t i = first; i < last; i++) {
         const int64_t sample = (int64_t)((__int128)i * kolo_dataset_get_info(c->dataset)->count / c->count);
         KOLO_TRY(shards_read_bytes(r, c->dataset, sample));
@@ -95,7 +95,7 @@ static double measure_of(const kolo_dataset *d, enum measure what, int64_t sampl
 static int chart_sizes(counting *c)
 {
     static const char *const titles[] = {"height in pixels", "width in pixels", "bytes stored",
-                                         "boxes of a picture"};
+                                         "boxes of an image"};
     const kolo_targets *t = kolo_dataset_targets(c->dataset);
     const int64_t n = kolo_dataset_get_info(c->dataset)->count;
     double *values = kolo_alloc(sizeof *values * (size_t)n + 8);
@@ -109,7 +109,7 @@ static int chart_sizes(counting *c)
     return rc;
 }
 
-/* Root of a box's area over that of the picture; boxes of which nothing is stored do not count. */
+/* Root of a box's area over that of the image; boxes of which nothing is stored do not count. */
 static int chart_boxes(counting *c)
 {
     const kolo_targets *t = kolo_dataset_targets(c->dataset);
@@ -126,7 +126,7 @@ static int chart_boxes(counting *c)
             values[n++] = sqrt((double)(b[2] - b[0]) * (double)(b[3] - b[1]) / ((double)height * width));
         }
     }
-    const int rc = shards_chart_of(&c->charts[c->chart_count++], "side of boxes, as a part of the picture's",
+    const int rc = shards_chart_of(&c->charts[c->chart_count++], "side of boxes, as a part of the image's",
                                    values, n, false);
     free(values);
     return rc;
@@ -142,7 +142,7 @@ static void print_numbers(const char *name, const double *values, int n)
 static void print_text(const counting *c)
 {
     const kolo_dataset_info *i = kolo_dataset_get_info(c->dataset);
-    printf("%s-%s: %" PRId64 " of %" PRId64 " pictures, %.0f pixels\n", i->name, i->split, c->count, i->count,
+    printf("%s-%s: %" PRId64 " of %" PRId64 " images, %.0f pixels\n", i->name, i->split, c->count, i->count,
            c->stats.count[0]);
     print_numbers("mean", c->stats.mean, i->channels);
     print_numbers("std", c->stats.std, i->channels);
@@ -187,9 +187,9 @@ static int stats(counting *c)
     const int64_t all = kolo_dataset_get_info(c->dataset)->count;
     c->count = c->sample && c->sample < all ? c->sample : all;
     c->readers = kolo_alloc(sizeof *c->readers * (size_t)c->threads);
-    c->pictures = kolo_alloc(sizeof *c->pictures * (size_t)c->threads);
+    c->images = kolo_alloc(sizeof *c->images * (size_t)c->threads);
     c->tallies = kolo_alloc(sizeof *c->tallies * (size_t)c->threads);
-    if (!c->readers || !c->pictures || !c->tallies) return KOLO_ENOMEM;
+    if (!c->readers || !c->images || !c->tallies) return KOLO_ENOMEM;
     KOLO_TRY(kolo_shard_read_stats(kolo_dataset_shard_path(c->dataset, 0), &c->stored));
     shards_work work = {.what = "counting",
                         .total = c->count,
@@ -207,10 +207,10 @@ static int stats(counting *c)
     if (c->json) print_json(c);
     else print_text(c);
     if (!c->out) return 0;
-    kolo_picture sheet = {0};
+    kolo_image sheet = {0};
     int rc = shards_chart_draw(c->charts, c->chart_count, &sheet);
-    if (rc == 0) rc = kolo_picture_write_png(&sheet, c->out);
-    kolo_picture_free(&sheet);
+    if (rc == 0) rc = kolo_image_write_png(&sheet, c->out);
+    kolo_image_free(&sheet);
     return rc;
 }
 
@@ -218,9 +218,9 @@ int shards_stats(int argc, char **argv)
 {
     counting c = {.threads = kolo_cpu_count()};
     const shards_option options[] = {
-        {"--sample", "N", "decode only N pictures, spread evenly [all]", SHARDS_NUMBER, &c.sample, 1,
+        {"--sample", "N", "decode only N images, spread evenly [all]", SHARDS_NUMBER, &c.sample, 1,
          INT64_MAX},
-        {"--out", "FILE.png", "the histograms as a picture", SHARDS_TEXT, &c.out, 0, 0},
+        {"--out", "FILE.png", "the histograms as an image", SHARDS_TEXT, &c.out, 0, 0},
         {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &c.threads, 1, 1024},
         {"--json", NULL, "the same as one line of JSON", SHARDS_FLAG, &c.json, 0, 0}};
     const shards_line line = {
@@ -242,11 +242,11 @@ int shards_stats(int argc, char **argv)
     rc = stats(&c);
     for (int64_t i = 0; i < c.threads; i++) {
         if (c.readers) shards_reader_free(&c.readers[i]);
-        if (c.pictures) kolo_picture_free(&c.pictures[i]);
+        if (c.images) kolo_image_free(&c.images[i]);
     }
     for (int k = 0; k < c.chart_count; k++) shards_chart_free(&c.charts[k]);
     free(c.readers);
-    free(c.pictures);
+    free(c.images);
     free(c.tallies);
     kolo_dataset_close(&c.dataset);
     return rc;

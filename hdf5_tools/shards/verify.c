@@ -25,7 +25,7 @@ typedef struct verifying {
     shards_input input;     /* with --against */
     int64_t count;          /* how many samples are looked at */
     shards_reader *readers; /* [threads] */
-    kolo_picture *pictures; /* [threads] */
+    kolo_image *images; /* [threads] */
     pthread_mutex_t lock;   /* of what follows */
     int64_t bad, first_bad, compared, made_anew;
     double seconds;
@@ -54,7 +54,7 @@ static void check_crc(verifying *v, const shards_reader *r, int64_t sample)
     if (crc != want) complain(v, sample, text);
 }
 
-/* Every box lies in its picture; one of which nothing is left is a point. */
+/* Every box lies in its image; one of which nothing is left is a point. */
 static void check_boxes(verifying *v, int64_t sample)
 {
     const kolo_targets *t = kolo_dataset_targets(v->dataset);
@@ -66,14 +66,14 @@ static void check_boxes(verifying *v, int64_t sample)
         const bool inside = b[0] >= 0 && b[1] >= 0 && b[2] <= (float)width && b[3] <= (float)height;
         const bool whole = (t->box_flags[k] & KOLO_BOX_OUTSIDE) || (b[2] > b[0] && b[3] > b[1]);
         char text[160];
-        snprintf(text, sizeof text, "box %" PRId64 " (%.2f %.2f %.2f %.2f) %s a picture of %d x %d",
+        snprintf(text, sizeof text, "box %" PRId64 " (%.2f %.2f %.2f %.2f) %s an image of %d x %d",
                  k - t->box_offset[sample], (double)b[0], (double)b[1], (double)b[2], (double)b[3],
                  inside ? "is empty, in" : "leaves", width, height);
         if (!inside || !whole) complain(v, sample, text);
     }
 }
 
-static void check_picture(verifying *v, shards_reader *r, kolo_picture *p, int64_t sample)
+static void check_image(verifying *v, shards_reader *r, kolo_image *p, int64_t sample)
 {
     int height, width;
     if (shards_decode(r, v->dataset, sample, 0, p) < 0) {
@@ -126,7 +126,7 @@ static int check_block(void *context, int thread, int64_t first, int64_t last, i
             continue;
         }
         check_crc(v, r, sample);
-        if (v->decode) check_picture(v, r, &v->pictures[thread], sample);
+        if (v->decode) check_image(v, r, &v->images[thread], sample);
         if (v->against) KOLO_TRY(check_source(v, r, sample));
         *bytes += (int64_t)r->bytes;
     }
@@ -194,8 +194,8 @@ static int verify(verifying *v)
     const kolo_dataset_info *info = kolo_dataset_get_info(v->dataset);
     v->count = v->sample && v->sample < info->count ? v->sample : info->count;
     v->readers = kolo_alloc(sizeof *v->readers * (size_t)v->threads);
-    v->pictures = kolo_alloc(sizeof *v->pictures * (size_t)v->threads);
-    if (!v->readers || !v->pictures) return KOLO_ENOMEM;
+    v->images = kolo_alloc(sizeof *v->images * (size_t)v->threads);
+    if (!v->readers || !v->images) return KOLO_ENOMEM;
     if (v->against) KOLO_TRY(shards_input_load(&v->input, v->dataset, 0));
     shards_work work = {.what = "verifying",
                         .total = v->count,
@@ -223,7 +223,7 @@ int shards_verify(int argc, char **argv)
     const shards_option options[] = {
         {"--sample", "N", "only N samples, spread evenly [all]", SHARDS_NUMBER, &v.sample, 1, INT64_MAX},
         {"--full", NULL, "all samples, which is what it does without --sample", SHARDS_FLAG, &v.full, 0, 0},
-        {"--decode", NULL, "decode every picture too, and compare its size", SHARDS_FLAG, &v.decode, 0, 0},
+        {"--decode", NULL, "decode every image too, and compare its size", SHARDS_FLAG, &v.decode, 0, 0},
         {"--against", "SRC", "compare kept JPEG files with those below this folder", SHARDS_TEXT, &v.against,
          0, 0},
         {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &v.threads, 1, 1024},
@@ -233,7 +233,7 @@ int shards_verify(int argc, char **argv)
         "Checks manifest, headers and tables of all shards (checksums, offsets that rise, classes in range), "
         "then "
         "every\n"
-        "sample: its checksum, and that its boxes lie in the picture. Exit status 2 where anything differs.",
+        "sample: its checksum, and that its boxes lie in the image. Exit status 2 where anything differs.",
         options,
         (int)(sizeof options / sizeof *options),
         1,
@@ -249,11 +249,11 @@ int shards_verify(int argc, char **argv)
     pthread_mutex_destroy(&v.lock);
     for (int64_t i = 0; i < v.threads; i++) {
         if (v.readers) shards_reader_free(&v.readers[i]);
-        if (v.pictures) kolo_picture_free(&v.pictures[i]);
+        if (v.images) kolo_image_free(&v.images[i]);
     }
     if (v.input.dataset) shards_input_free(&v.input);
     free(v.readers);
-    free(v.pictures);
+    free(v.images);
     kolo_dataset_close(&v.dataset);
     return rc;
 }

@@ -45,7 +45,7 @@ typedef struct cityscapes {
     json_stream json;
     int32_t label[THINGS];
     const char *annotations; /* folder of the cities' folders */
-    outline *found;          /* of the picture at hand, [objects] */
+    outline *found;          /* of the image at hand, [objects] */
     int64_t objects, room, height, width;
 } cityscapes;
 
@@ -132,12 +132,12 @@ static int read_object(cityscapes *c)
     return 0;
 }
 
-/* ---- a picture ----------------------------------------------------------------------------------------- */
+/* ---- an image ----------------------------------------------------------------------------------------- */
 
 static int read_size(json_stream *j, int64_t *size)
 {
     KOLO_TRY(json_integer(j, size));
-    return *size > 0 && *size <= UINT16_MAX ? 0 : json_fail(j, "a picture of %lld pixels", (long long)*size);
+    return *size > 0 && *size <= UINT16_MAX ? 0 : json_fail(j, "an image of %lld pixels", (long long)*size);
 }
 
 static int read_objects(cityscapes *c)
@@ -188,18 +188,18 @@ static char *stem_of(const char *file)
     return NULL;
 }
 
-static int add_picture(source *s, cityscapes *c, const char *city, const char *file, const char *stem)
+static int add_image(source *s, cityscapes *c, const char *city, const char *file, const char *stem)
 {
-    char *picture = kolo_format("%s/%s_leftImg8bit.png", city, stem);
+    char *image = kolo_format("%s/%s_leftImg8bit.png", city, stem);
     char *path = kolo_format("%s/%s/%s", c->annotations, city, file);
-    int rc = picture && path ? json_open(&c->json, path) : KOLO_ENOMEM;
+    int rc = image && path ? json_open(&c->json, path) : KOLO_ENOMEM;
     if (rc == 0) {
         rc = read_annotation(c);
         json_close(&c->json);
     }
     if (rc < 0) rc = source_fault(s, rc);
     else {
-        rc = source_add(s, SOURCE_UNLABELLED, picture, -1);
+        rc = source_add(s, SOURCE_UNLABELLED, image, -1);
         if (rc == 0) source_set_size(s, s->count - 1, (int)c->height, (int)c->width);
         for (int64_t i = 0; i < c->objects && rc == 0; i++) {
             rc = add_box(s, c, &c->found[i]);
@@ -207,7 +207,7 @@ static int add_picture(source *s, cityscapes *c, const char *city, const char *f
                 rc = source_fault(s, kolo_fail_in(rc, "%s: a %s: ", path, things[c->found[i].thing].name));
         }
     }
-    free(picture);
+    free(image);
     free(path);
     return rc;
 }
@@ -221,7 +221,7 @@ static int add_city(source *s, cityscapes *c, const char *city)
     rc = kolo_folder_list(folder, &n);
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *stem = stem_of(n.list[i]);
-        if (stem) rc = add_picture(s, c, city, n.list[i], stem);
+        if (stem) rc = add_image(s, c, city, n.list[i], stem);
         free(stem);
     }
     kolo_folder_free(&n);
@@ -238,27 +238,27 @@ static int find_folders(source *s, const pack_options *o, char **annotations)
         return kolo_fail(KOLO_ECONFIG,
                          "--source cityscapes takes one --in folder, and one --annotations folder at most");
     char *truth = o->annotation_count ? kolo_strdup(o->annotations[0]) : kolo_format("%s/gtFine", o->in[0]);
-    char *pictures = kolo_format("leftImg8bit/%s", o->split);
-    if (!truth || !pictures) rc = KOLO_ENOMEM;
+    char *images = kolo_format("leftImg8bit/%s", o->split);
+    if (!truth || !images) rc = KOLO_ENOMEM;
     else {
         *annotations = kolo_folder_below(truth, o->split, &rc);
-        s->root = kolo_folder_below(o->in[0], pictures, &rc);
+        s->root = kolo_folder_below(o->in[0], images, &rc);
         if (rc == 0 && (!*annotations || !s->root))
             rc = kolo_fail(KOLO_EINPUT, "no folder %s/%s", *annotations ? o->in[0] : truth,
-                           *annotations ? pictures : o->split);
+                           *annotations ? images : o->split);
     }
     free(truth);
-    free(pictures);
+    free(images);
     return rc;
 }
 
-/* The published sets of fine annotations have so many pictures. */
+/* The published sets of fine annotations have so many images. */
 static int check_published(source *s, const cityscapes *c, const pack_options *o)
 {
     const int64_t want = strcmp(o->split, "train") == 0 ? 2975 : strcmp(o->split, "val") == 0 ? 500 : 1525;
     if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no CITY/*_polygons.json", c->annotations);
     if (o->annotation_count || s->count == want || s->count < want * 9 / 10) return 0;
-    return source_fault(s, kolo_fail(KOLO_EINPUT, "%s: %lld pictures, the published set has %lld",
+    return source_fault(s, kolo_fail(KOLO_EINPUT, "%s: %lld images, the published set has %lld",
                                      c->annotations, (long long)s->count, (long long)want));
 }
 

@@ -1,5 +1,5 @@
-/* COCO: instances_SPLIT.json and a folder of pictures. The file is read as a stream (the published one
- * has 470 MB): pictures, categories, then annotations; where annotations come before the others, they
+/* COCO: instances_SPLIT.json and a folder of images. The file is read as a stream (the published one
+ * has 470 MB): images, categories, then annotations; where annotations come before the others, they
  * are passed over and come back to. Boxes are x y width height in pixels from 0; categories become
  * classes by ascending id. */
 #include <stdio.h>
@@ -54,16 +54,16 @@ static const numbered *find_id(const numbered *list, int64_t count, int64_t id)
     return count ? bsearch(&key, list, (size_t)count, sizeof key, by_id) : NULL;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------------ */
 
 static int check_image(coco *c, bool has_id, const char *file, const int64_t size[2])
 {
-    if (!has_id || !file) return json_fail(&c->json, "a picture without id or file_name");
+    if (!has_id || !file) return json_fail(&c->json, "an image without id or file_name");
     if (!*file || source_path_leaves(file))
         return json_fail(
-            &c->json, "file_name `%.200s`; it must be seen from the folder of pictures, and lie in it", file);
+            &c->json, "file_name `%.200s`; it must be seen from the folder of images, and lie in it", file);
     if (size[0] < 0 || size[1] < 0 || size[0] > UINT16_MAX || size[1] > UINT16_MAX)
-        return json_fail(&c->json, "a picture of %lld x %lld pixels", (long long)size[1], (long long)size[0]);
+        return json_fail(&c->json, "an image of %lld x %lld pixels", (long long)size[1], (long long)size[0]);
     return 0;
 }
 
@@ -162,7 +162,7 @@ static int check_annotation(coco *c, const annotation *a, const numbered *image,
     if (a->numbers != 4)
         return json_fail(j, "annotation %lld: bbox has %lld numbers, not 4", id, (long long)a->numbers);
     if (!image)
-        return json_fail(j, "annotation %lld: there is no picture with id %lld", id, (long long)a->image);
+        return json_fail(j, "annotation %lld: there is no image with id %lld", id, (long long)a->image);
     if (!category)
         return json_fail(j, "annotation %lld: there is no category with id %lld", id, (long long)a->category);
     if (a->box[2] < 0 || a->box[3] < 0)
@@ -194,12 +194,12 @@ static int read_annotation(source *s, coco *c)
 
 /* ---- the file ------------------------------------------------------------------------------------------ */
 
-/* All pictures and categories are known: by ascending id categories become classes. */
+/* All images and categories are known: by ascending id categories become classes. */
 static int make_classes(source *s, coco *c)
 {
-    if (c->images == 0) return kolo_fail(KOLO_EINPUT, "%s: no pictures", c->json.path);
+    if (c->images == 0) return kolo_fail(KOLO_EINPUT, "%s: no images", c->json.path);
     KOLO_TRY(names_all_differ(c->json.path, c->category_names.list, c->categories));
-    KOLO_TRY(sort_ids(c, c->image, c->images, "pictures"));
+    KOLO_TRY(sort_ids(c, c->image, c->images, "images"));
     KOLO_TRY(sort_ids(c, c->category, c->categories, "categories"));
     for (int64_t i = 0; i < c->categories; i++) {
         int32_t label;
@@ -257,7 +257,7 @@ static int read_file(source *s, coco *c)
         return read_annotations(s, c);
     }
     if (c->has_annotations) return 0;
-    kolo_log0(KOLO_LOG_WARN, "%s: no annotations, so no boxes; those of the test pictures are not published",
+    kolo_log0(KOLO_LOG_WARN, "%s: no annotations, so no boxes; those of the test images are not published",
               j->path);
     return make_classes(s, c);
 }
@@ -302,7 +302,7 @@ static char *stem_of(const char *path)
     return kolo_format("%.*s", (int)strcspn(file, "."), file);
 }
 
-static bool has_pictures(const source *s, const char *folder)
+static bool has_images(const source *s, const char *folder)
 {
     char path[4096], full[8192];
     for (int64_t i = 0; i < s->count && i < 16; i++) {
@@ -313,16 +313,16 @@ static bool has_pictures(const source *s, const char *folder)
     return false;
 }
 
-/* Pictures lie in a folder called like the annotations or the split, below PATH or
+/* Images lie in a folder called like the annotations or the split, below PATH or
  * PATH/images, or in PATH itself. */
-static int find_pictures(source *s, const pack_options *o, const char *stem)
+static int find_images(source *s, const pack_options *o, const char *stem)
 {
     const char *const names[] = {stem, o->split, "."};
     for (int i = 0; i < 6; i++) {
         char *folder = kolo_format("%s%s%s%s", o->in[0], i % 2 ? "/images" : "", i < 4 ? "/" : "",
                                    i < 4 ? names[i / 2] : "");
         if (!folder) return KOLO_ENOMEM;
-        if (has_pictures(s, folder)) {
+        if (has_images(s, folder)) {
             s->root = folder;
             return 0;
         }
@@ -331,11 +331,11 @@ static int find_pictures(source *s, const pack_options *o, const char *stem)
     char path[4096];
     source_path(s, 0, path, sizeof path);
     return kolo_fail(KOLO_EINPUT,
-                     "%s: no %s in it, nor in %s, images/%s, %s, images/%s, images: no folder of pictures",
+                     "%s: no %s in it, nor in %s, images/%s, %s, images/%s, images: no folder of images",
                      o->in[0], path, stem, stem, o->split, o->split);
 }
 
-/* The published files have so many pictures and annotations. */
+/* The published files have so many images and annotations. */
 static int check_published(source *s, const coco *c, const char *stem)
 {
     static const struct {
@@ -350,7 +350,7 @@ static int check_published(source *s, const coco *c, const char *stem)
         if (s->count == known[i].images && c->annotations == known[i].annotations) return 0;
         return source_fault(
             s, kolo_fail(KOLO_EINPUT,
-                         "%s: %lld pictures and %lld annotations, the published file has %lld and %lld",
+                         "%s: %lld images and %lld annotations, the published file has %lld and %lld",
                          c->json.path, (long long)s->count, (long long)c->annotations,
                          (long long)known[i].images, (long long)known[i].annotations));
     }
@@ -367,7 +367,7 @@ static int open_coco(source *s, const pack_options *o)
     if (rc == 0) rc = json_open(&c.json, path);
     if (rc == 0) rc = read_file(s, &c);
     if (rc == 0) rc = check_published(s, &c, stem);
-    if (rc == 0) rc = find_pictures(s, o, stem);
+    if (rc == 0) rc = find_images(s, o, stem);
     json_close(&c.json);
     free(c.image);
     free(c.category);
@@ -378,6 +378,6 @@ static int open_coco(source *s, const pack_options *o)
 }
 
 const source_kind source_coco = {.name = "coco-json",
-                                 .help = "COCO: PATH/annotations/instances_SPLIT*.json and its pictures",
+                                 .help = "COCO: PATH/annotations/instances_SPLIT*.json and its images",
                                  .annotations = "the file of instances [the one in PATH/annotations]",
                                  .open = open_coco};

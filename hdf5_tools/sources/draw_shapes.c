@@ -227,17 +227,17 @@ static uint8_t expose(float value, float contrast, float light, float grain, kol
     return (uint8_t)clamp(128 + contrast * (value - 128) + light + grain * normal + .5f, 0, 255);
 }
 
-int shapes_draw(int64_t number, kolo_picture *picture, int *quality)
+int shapes_draw(int64_t number, kolo_image *image, int *quality)
 {
     kolo_random random = kolo_random_at(kolo_random_key(0, KOLO_RANDOM_SHAPES), (uint64_t)number, 0),
                 *r = &random;
     const int height = 64 + (int)kolo_random_below(r, 33), width = 64 + (int)kolo_random_below(r, 33);
     scene s;
-    KOLO_TRY(kolo_picture_shape(picture, height, width, 3));
+    KOLO_TRY(kolo_image_shape(image, height, width, 3));
     *quality = 78 + (int)kolo_random_below(r, 18);
     make_scene(&s, r, (int)(number % SHAPES_CLASSES), (float)height, (float)width);
     const float contrast = between(r, .75f, 1.15f), light = between(r, -18, 18);
-    uint8_t *out = picture->pixels;
+    uint8_t *out = image->pixels;
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {
             const color c =
@@ -255,7 +255,7 @@ typedef struct crowd {
     scene ground;
 } crowd;
 
-/* A tenth of the pictures are empty. Later figures lie over earlier ones; some reach over the border. */
+/* A tenth of the images are empty. Later figures lie over earlier ones; some reach over the border. */
 static void make_crowd(crowd *c, kolo_random *r)
 {
     c->height = 128 + (int)kolo_random_below(r, 97), c->width = 128 + (int)kolo_random_below(r, 97);
@@ -299,7 +299,7 @@ static extent reach(const crowd *c, const figure *f)
                     (int)clamp(f->y + r + 1, 0, (float)c->height)};
 }
 
-/* The pixels of figure k in the picture: all of them, and those that no later figure covers. */
+/* The pixels of figure k in the image: all of them, and those that no later figure covers. */
 static int64_t survey(const crowd *c, int k, extent *box, int64_t *visible)
 {
     const extent e = reach(c, &c->figure[k]);
@@ -347,15 +347,15 @@ int shapes_list_scene(int64_t number, int *height, int *width, shapes_box boxes[
     return count;
 }
 
-int shapes_draw_scene(int64_t number, kolo_picture *picture, int *quality)
+int shapes_draw_scene(int64_t number, kolo_image *image, int *quality)
 {
     kolo_random random = random_of_scene(number), *r = &random;
     crowd c;
     make_crowd(&c, r);
-    KOLO_TRY(kolo_picture_shape(picture, c.height, c.width, 3));
+    KOLO_TRY(kolo_image_shape(image, c.height, c.width, 3));
     *quality = c.quality;
     const float contrast = between(r, .75f, 1.15f), light = between(r, -18, 18);
-    uint8_t *out = picture->pixels;
+    uint8_t *out = image->pixels;
     for (int y = 0; y < c.height; y++)
         for (int x = 0; x < c.width; x++) {
             float shade;

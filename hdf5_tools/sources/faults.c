@@ -19,7 +19,7 @@ static int faults_append(source_faults *f, const char *text, size_t length)
     return 0;
 }
 
-/* Below --in paths are written as those of the pictures, from there. */
+/* Below --in paths are written as those of the images, from there. */
 static const char *shorten(const pack_options *o, const char *path)
 {
     for (int i = 0; i < o->in_count; i++) {

@@ -14,11 +14,11 @@
 
 #define MOST_DEPTH 16
 
-/* After a failed stat or open: a link to something that is not there. Such a picture is told, or
+/* After a failed stat or open: a link to something that is not there. Such an image is told, or
  * skipped, at decoding. */
 static bool leads_nowhere(void) { return errno == ENOENT || errno == ELOOP; }
 
-/* All pictures below root/relative, with symbolic links followed. */
+/* All images below root/relative, with symbolic links followed. */
 static int walk(source *s, int32_t label, const char *relative, int depth)
 {
     kolo_folder_names n;
@@ -39,9 +39,9 @@ static int walk(source *s, int32_t label, const char *relative, int depth)
         if (!full) rc = KOLO_ENOMEM;
         else if (!found && !leads_nowhere())
             rc = kolo_fail(KOLO_EIO, "%s: %s; make it readable, or remove it", full, strerror(errno));
-        else if (!found) rc = kolo_folder_is_picture(n.list[i]) ? source_add(s, label, below, 0) : 0;
+        else if (!found) rc = kolo_folder_is_image(n.list[i]) ? source_add(s, label, below, 0) : 0;
         else if (S_ISDIR(info.st_mode)) rc = walk(s, label, below, depth + 1);
-        else if (S_ISREG(info.st_mode) && kolo_folder_is_picture(n.list[i]))
+        else if (S_ISREG(info.st_mode) && kolo_folder_is_image(n.list[i]))
             rc = source_add(s, label, below, info.st_size);
         free(full);
         free(below);
@@ -59,7 +59,7 @@ static int walk_class(source *s, const char *name)
     const int64_t before = s->count;
     KOLO_TRY(walk(s, label, name, 0));
     if (s->count == before)
-        return kolo_fail(KOLO_EINPUT, "%s/%s: a class folder without pictures; remove it or fill it", s->root,
+        return kolo_fail(KOLO_EINPUT, "%s/%s: a class folder without images; remove it or fill it", s->root,
                          name);
     return 0;
 }
@@ -112,11 +112,11 @@ static int open_folder(source *s, const pack_options *o)
     kolo_folder_free(&n);
     if (rc < 0) return rc;
     if (s->count == 0)
-        return kolo_fail(KOLO_EINPUT, "%s: no class folders with pictures; expected %s/CLASS/picture.jpg",
+        return kolo_fail(KOLO_EINPUT, "%s: no class folders with images; expected %s/CLASS/image.jpg",
                          s->root, s->root);
     return 0;
 }
 
 const source_kind source_folder = {.name = "imagefolder",
-                                   .help = "PATH/SPLIT/CLASS/... or PATH/CLASS/...: picture files",
+                                   .help = "PATH/SPLIT/CLASS/... or PATH/CLASS/...: image files",
                                    .open = open_folder};

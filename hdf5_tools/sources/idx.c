@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/picture/picture.h"
+#include "data/image/image.h"
 #include "kolo/error.h"
 #include "sources/options.h"
 
@@ -167,16 +167,16 @@ static int read_both(source *s, idx *x, idx_file *images, idx_file *labels)
     }
     if (images->axes != 3 || labels->axes != 1)
         return kolo_fail(KOLO_EINPUT,
-                         "%s and %s: an IDX file of pictures (3 axes) and one of labels (1 axis) are wanted",
+                         "%s and %s: an IDX file of images (3 axes) and one of labels (1 axis) are wanted",
                          images->path, labels->path);
     if (labels->sizes[0] != images->sizes[0])
-        return kolo_fail(KOLO_EINPUT, "%s has %u pictures, %s %u labels", images->path, images->sizes[0],
+        return kolo_fail(KOLO_EINPUT, "%s has %u images, %s %u labels", images->path, images->sizes[0],
                          labels->path, labels->sizes[0]);
     s->channels = 1;
     s->height = (int)images->sizes[1];
     s->width = (int)images->sizes[2];
-    if (images->sizes[1] > KOLO_PICTURE_MAX_SIDE || images->sizes[2] > KOLO_PICTURE_MAX_SIDE)
-        return kolo_fail(KOLO_EINPUT, "%s: pictures too large", images->path);
+    if (images->sizes[1] > KOLO_IMAGE_MAX_SIDE || images->sizes[2] > KOLO_IMAGE_MAX_SIDE)
+        return kolo_fail(KOLO_EINPUT, "%s: images too large", images->path);
     KOLO_TRY(read_body(images, &x->images));
     KOLO_TRY(read_body(labels, &x->labels));
     const char *slash = strrchr(images->path, '/');

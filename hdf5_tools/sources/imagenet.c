@@ -2,11 +2,11 @@
  * ILSVRC2012_img_val.tar, flat. Only headers are read; a sample is a range of the tar. Classes are synsets
  * (n01440764) in byte order, as everybody has them.
  *
- * Labels of the validation pictures are not in their tar. --annotations takes what says them:
- *   a map           lines `picture synset`, also with commas and a heading (LOC_val_solution.csv)
+ * Labels of the validation images are not in their tar. --annotations takes what says them:
+ *   a map           lines `image synset`, also with commas and a heading (LOC_val_solution.csv)
  *   the ground truth of the development kit, 50,000 lines of ILSVRC2012_ID, together with a table of lines
  *                   `ILSVRC2012_ID synset ...`, since these IDs are in no order of the synsets
- * Pictures named n01440764_..., or in folders of synsets, need neither. */
+ * Images named n01440764_..., or in folders of synsets, need neither. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +22,14 @@
 #include "sources/options.h"
 
 #define CLASSES 1000
-#define TRAIN_PICTURES 1281167
-#define VAL_PICTURES 50000
+#define TRAIN_IMAGES 1281167
+#define VAL_IMAGES 50000
 
 typedef struct imagenet {
-    name_table synsets, pictures; /* pictures: of the map, "ILSVRC2012_val_00000001" */
-    int32_t *picture_synset;      /* [pictures] */
-    int64_t pictures_room;
-    int32_t truth[VAL_PICTURES]; /* ILSVRC2012_ID of picture i + 1 */
+    name_table synsets, images; /* images: of the map, "ILSVRC2012_val_00000001" */
+    int32_t *image_synset;      /* [images] */
+    int64_t images_room;
+    int32_t truth[VAL_IMAGES]; /* ILSVRC2012_ID of image i + 1 */
     int32_t of_id[CLASSES + 1];  /* 1 + synset of an ILSVRC2012_ID; 0: unknown */
     int64_t truths, ids;
 } imagenet;
@@ -56,12 +56,12 @@ static int add_truth(imagenet *n, const text_rows *rows, const char *text)
     int64_t id;
     if (!text_integer(text, &id) || id < 1 || id > CLASSES)
         return text_fail(rows, "`%.40s` is no ILSVRC2012_ID from 1 to %d", text, CLASSES);
-    if (n->truths == VAL_PICTURES) return text_fail(rows, "more than %d lines", VAL_PICTURES);
+    if (n->truths == VAL_IMAGES) return text_fail(rows, "more than %d lines", VAL_IMAGES);
     n->truth[n->truths++] = (int32_t)id;
     return 0;
 }
 
-/* ID and synset. The development kit's table also has inner synsets, above 1000, which label no picture. */
+/* ID and synset. The development kit's table also has inner synsets, above 1000, which label no image. */
 static int add_id(imagenet *n, const text_rows *rows, const char *id_text, const char *synset)
 {
     int64_t id;
@@ -83,18 +83,18 @@ static void stem_of(const char *path, char *stem, size_t size)
     snprintf(stem, size, "%.*s", (int)(dot ? dot - file : (ptrdiff_t)strlen(file)), file);
 }
 
-static int add_mapped(imagenet *n, const text_rows *rows, const char *picture, const char *synset)
+static int add_mapped(imagenet *n, const text_rows *rows, const char *image, const char *synset)
 {
     char stem[256];
     int64_t at;
     int32_t number;
-    stem_of(picture, stem, sizeof stem);
-    const int64_t before = n->pictures.count;
+    stem_of(image, stem, sizeof stem);
+    const int64_t before = n->images.count;
     KOLO_TRY(add_synset(n, synset, &number));
-    KOLO_TRY(names_add(&n->pictures, stem, &at));
-    KOLO_TRY(kolo_grow(&n->picture_synset, &n->pictures_room, at, sizeof *n->picture_synset));
-    if (at < before && n->picture_synset[at] != number) return text_fail(rows, "%s has two synsets", stem);
-    n->picture_synset[at] = number;
+    KOLO_TRY(names_add(&n->images, stem, &at));
+    KOLO_TRY(kolo_grow(&n->image_synset, &n->images_room, at, sizeof *n->image_synset));
+    if (at < before && n->image_synset[at] != number) return text_fail(rows, "%s has two synsets", stem);
+    n->image_synset[at] = number;
     return 0;
 }
 
@@ -117,7 +117,7 @@ static int take_line(imagenet *n, const text_rows *rows, char *line)
                                                 : add_mapped(n, rows, fields[0], fields[1]);
     return text_fail(
         rows,
-        "neither `picture synset`, nor `ILSVRC2012_ID synset`, nor an ILSVRC2012_ID; numbers do not tell a "
+        "neither `image synset`, nor `ILSVRC2012_ID synset`, nor an ILSVRC2012_ID; numbers do not tell a "
         "class here, for there are several orders of them");
 }
 
@@ -135,27 +135,27 @@ static int read_annotations(imagenet *n, const char *path)
 
 static int check_annotations(const imagenet *n)
 {
-    if (n->truths && n->truths != VAL_PICTURES)
+    if (n->truths && n->truths != VAL_IMAGES)
         return kolo_fail(KOLO_EINPUT, "the ground truth has %lld lines, not %d; is the file whole?",
-                         (long long)n->truths, VAL_PICTURES);
+                         (long long)n->truths, VAL_IMAGES);
     if (n->truths && n->ids != CLASSES)
         return kolo_fail(
             KOLO_EINPUT,
             "the ground truth is in ILSVRC2012_IDs, of which %lld of %d have a synset; --annotations "
             "with a table `ILSVRC2012_ID synset` (of the development kit's meta.mat) gives them, or a "
-            "map `picture synset` all labels",
+            "map `image synset` all labels",
             (long long)n->ids, CLASSES);
     return 0;
 }
 
-/* The synset of a validation picture. */
+/* The synset of a validation image. */
 static int find_synset(imagenet *n, const char *path, int32_t *number)
 {
     char stem[256], *digits;
     int64_t index;
     stem_of(path, stem, sizeof stem);
-    const int64_t at = names_find(&n->pictures, stem);
-    if (at >= 0) return *number = n->picture_synset[at], 0;
+    const int64_t at = names_find(&n->images, stem);
+    if (at >= 0) return *number = n->image_synset[at], 0;
     digits = strrchr(stem, '_');
     if (n->truths && text_begins(stem, "ILSVRC2012_val_") && text_integer(digits + 1, &index) && index >= 1 &&
         index <= n->truths)
@@ -165,7 +165,7 @@ static int find_synset(imagenet *n, const char *path, int32_t *number)
         if (is_synset(p) && strchr("/_.", p[9])) return add_synset(n, p, number);
     return kolo_fail(
         KOLO_EINPUT,
-        "%s: no label; --annotations takes a map `picture synset`, or the ground truth and a table "
+        "%s: no label; --annotations takes a map `image synset`, or the ground truth and a table "
         "`ILSVRC2012_ID synset`",
         path);
 }
@@ -176,7 +176,7 @@ static int add_member(source *s, imagenet *n, const tar_stream *t, const tar_mem
                       int32_t synset)
 {
     int rc = 0;
-    if (!kolo_folder_is_picture(m->path) && !m->is_link) return 0;
+    if (!kolo_folder_is_image(m->path) && !m->is_link) return 0;
     if (m->is_link) rc = tar_refuse_link(t, m);
     else if (synset < 0 && (rc = find_synset(n, m->path, &synset)) < 0) kolo_fail_in(rc, "%s:", t->path);
     if (rc < 0) return source_fault(s, rc);
@@ -200,7 +200,7 @@ static int class_tar(imagenet *n, const char *path, int32_t *synset)
     return add_synset(n, file, synset);
 }
 
-/* A tar of class tars, or of pictures. */
+/* A tar of class tars, or of images. */
 static int read_outer(source *s, imagenet *n, const char *path)
 {
     tar_stream outer, inner;
@@ -259,11 +259,11 @@ static int read_folder(source *s, imagenet *n, const pack_options *o, const char
 static int check_published(const source *s, const imagenet *n, const pack_options *o)
 {
     const bool train = strcmp(o->split, "train") == 0;
-    const int64_t want = train ? TRAIN_PICTURES : VAL_PICTURES;
-    if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no pictures", o->in[0]);
+    const int64_t want = train ? TRAIN_IMAGES : VAL_IMAGES;
+    if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no images", o->in[0]);
     if (s->count == want && s->classes >= CLASSES) return 0;
     if (n->synsets.count >= CLASSES && s->count > want / 2)
-        kolo_log0(KOLO_LOG_WARN, "%s: %lld pictures of %lld classes; the published %s has %lld of %d",
+        kolo_log0(KOLO_LOG_WARN, "%s: %lld images of %lld classes; the published %s has %lld of %d",
                   o->in[0], (long long)s->count, (long long)n->synsets.count,
                   train ? "training set" : "validation set", (long long)want, CLASSES);
     return 0;
@@ -283,8 +283,8 @@ static int open_imagenet(source *s, const pack_options *o)
     if (rc == 0) rc = check_published(s, n, o);
     if (n) {
         names_free(&n->synsets);
-        names_free(&n->pictures);
-        free(n->picture_synset);
+        names_free(&n->images);
+        free(n->image_synset);
     }
     free(n);
     free(label);
@@ -296,5 +296,5 @@ const source_kind source_imagenet = {
     .help =
         "ImageNet: ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, or their folder; nothing is unpacked",
     .annotations =
-        "of the validation pictures: `picture synset`; or the ground truth, and `ILSVRC2012_ID synset`",
+        "of the validation images: `image synset`; or the ground truth, and `ILSVRC2012_ID synset`",
     .open = open_imagenet};

@@ -18,18 +18,18 @@
 #include "sources/names.h"
 #include "sources/options.h"
 
-#define FULL_PICTURES 13233 /* of the published set, of each of its alignments too */
+#define FULL_IMAGES 13233 /* of the published set, of each of its alignments too */
 #define FULL_PEOPLE 5749
 #define MOST_FOLDS 1000
 
 typedef struct lfw {
-    name_table pictures; /* "Name_0001" -> sample */
+    name_table images; /* "Name_0001" -> sample */
 } lfw;
 
-/* ---- pictures ------------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------------ */
 
 /* Person_NNNN.ending in the folder Person: the name without its ending, in `stem`. */
-static bool picture_stem(const char *person, const char *file, char *stem, size_t size)
+static bool image_stem(const char *person, const char *file, char *stem, size_t size)
 {
     const size_t length = strlen(person);
     const char *dot = strrchr(file, '.');
@@ -41,25 +41,25 @@ static bool picture_stem(const char *person, const char *file, char *stem, size_
     return isdigit((unsigned char)stem[length + 1]) && text_integer(stem + length + 1, &number);
 }
 
-static int add_picture(source *s, lfw *l, int32_t label, const char *person, const char *file)
+static int add_image(source *s, lfw *l, int32_t label, const char *person, const char *file)
 {
     char stem[256];
     int64_t number;
-    if (!kolo_folder_is_picture(file)) return 0;
-    if (!picture_stem(person, file, stem, sizeof stem))
+    if (!kolo_folder_is_image(file)) return 0;
+    if (!image_stem(person, file, stem, sizeof stem))
         return source_fault(s, kolo_fail(KOLO_EINPUT,
                                          "%s/%s/%s: the name is not %s_NNNN.jpg, as its folder asks for",
                                          s->root, person, file, person));
-    KOLO_TRY(names_add(&l->pictures, stem, &number));
+    KOLO_TRY(names_add(&l->images, stem, &number));
     if (number != s->count)
-        return kolo_fail(KOLO_EINPUT, "%s/%s/%s: a second picture of this name", s->root, person, file);
+        return kolo_fail(KOLO_EINPUT, "%s/%s/%s: a second image of this name", s->root, person, file);
     char *path = kolo_format("%s/%s", person, file);
     int rc = path ? source_add(s, label, path, -1) : KOLO_ENOMEM;
     free(path);
     return rc;
 }
 
-/* Of one with fewer pictures than min_faces they are listed too, since pairs may name them, but left out. */
+/* Of one with fewer images than min_faces they are listed too, since pairs may name them, but left out. */
 static int add_person(source *s, lfw *l, const char *person, int64_t min_faces)
 {
     kolo_folder_names files = {0};
@@ -68,13 +68,13 @@ static int add_person(source *s, lfw *l, const char *person, int64_t min_faces)
     char *folder = kolo_folder_below(s->root, person, &rc);
     if (!folder) return rc;
     const int64_t before = s->count;
-    int64_t pictures = 0;
+    int64_t images = 0;
     rc = kolo_folder_list(folder, &files);
-    for (int64_t i = 0; i < files.count; i++) pictures += kolo_folder_is_picture(files.list[i]);
-    if (rc == 0 && pictures < min_faces) label = SOURCE_LEFT_OUT;
+    for (int64_t i = 0; i < files.count; i++) images += kolo_folder_is_image(files.list[i]);
+    if (rc == 0 && images < min_faces) label = SOURCE_LEFT_OUT;
     else if (rc == 0) rc = source_find_class(s, person, -1, &label);
-    for (int64_t i = 0; i < files.count && rc == 0; i++) rc = add_picture(s, l, label, person, files.list[i]);
-    if (rc == 0 && s->count == before) rc = kolo_fail(KOLO_EINPUT, "%s: a person without pictures", folder);
+    for (int64_t i = 0; i < files.count && rc == 0; i++) rc = add_image(s, l, label, person, files.list[i]);
+    if (rc == 0 && s->count == before) rc = kolo_fail(KOLO_EINPUT, "%s: a person without images", folder);
     kolo_folder_free(&files);
     free(folder);
     return rc;
@@ -96,26 +96,26 @@ static int add_people(source *s, lfw *l, int64_t min_faces)
 /* A set that is nearly the published one is meant to be that. */
 static int check_full(source *s)
 {
-    if (s->classes < FULL_PEOPLE - 50 || (s->classes == FULL_PEOPLE && s->count == FULL_PICTURES)) return 0;
+    if (s->classes < FULL_PEOPLE - 50 || (s->classes == FULL_PEOPLE && s->count == FULL_IMAGES)) return 0;
     return source_fault(s, kolo_fail(KOLO_EINPUT,
-                                     "%s: %lld pictures of %d people, the published set has %d of %d; "
+                                     "%s: %lld images of %d people, the published set has %d of %d; "
                                      "fetch it again",
-                                     s->root, (long long)s->count, s->classes, FULL_PICTURES, FULL_PEOPLE));
+                                     s->root, (long long)s->count, s->classes, FULL_IMAGES, FULL_PEOPLE));
 }
 
 /* ---- pairs --------------------------------------------------------------------------------------------- */
 
-/* Sample of picture `number` of a person. */
-static int find_picture(const lfw *l, const text_rows *rows, const char *person, const char *number,
+/* Sample of image `number` of a person. */
+static int find_image(const lfw *l, const text_rows *rows, const char *person, const char *number,
                         int64_t *sample)
 {
     char stem[256];
     int64_t n;
     if (!text_integer(number, &n) || n < 1 || n > 9999)
-        return text_fail(rows, "`%.40s` is no number of a picture", number);
+        return text_fail(rows, "`%.40s` is no number of an image", number);
     snprintf(stem, sizeof stem, "%.200s_%04d", person, (int)n);
-    *sample = names_find(&l->pictures, stem);
-    return *sample >= 0 ? 0 : text_fail(rows, "there is no picture %s", stem);
+    *sample = names_find(&l->images, stem);
+    return *sample >= 0 ? 0 : text_fail(rows, "there is no image %s", stem);
 }
 
 static int add_pair(source *s, lfw *l, const text_rows *rows, const char *set, char **fields, int n,
@@ -125,8 +125,8 @@ static int add_pair(source *s, lfw *l, const text_rows *rows, const char *set, c
     if (n != (same ? 3 : 4))
         return source_fault(s, text_fail(rows, "%d columns, a pair of %s has %d", n,
                                          same ? "one person" : "two people", same ? 3 : 4));
-    int rc = find_picture(l, rows, fields[0], fields[1], &a);
-    if (rc == 0) rc = find_picture(l, rows, fields[same ? 0 : 2], fields[same ? 2 : 3], &b);
+    int rc = find_image(l, rows, fields[0], fields[1], &a);
+    if (rc == 0) rc = find_image(l, rows, fields[same ? 0 : 2], fields[same ? 2 : 3], &b);
     if (rc == 0 && !same && strcmp(fields[0], fields[2]) == 0)
         rc = text_fail(rows, "a pair of two people names %s twice", fields[0]);
     if (rc < 0) return source_fault(s, rc);
@@ -229,7 +229,7 @@ static int open_lfw(source *s, const pack_options *o)
     if (rc == 0) rc = add_people(s, &l, o->min_faces);
     if (rc == 0) rc = check_full(s);
     if (rc == 0) rc = read_all_pairs(s, &l, o);
-    names_free(&l.pictures);
+    names_free(&l.images);
     return rc;
 }
 

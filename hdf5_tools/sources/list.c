@@ -99,7 +99,7 @@ int source_list_write(const source *s, const char *path)
     part parts[ARRAYS];
     size_t text_bytes = 0;
     char *text = make_text(s, &text_bytes);
-    if (!text) return kolo_fail(KOLO_ENOMEM, "out of memory for the list of pictures");
+    if (!text) return kolo_fail(KOLO_ENOMEM, "out of memory for the list of images");
     header h = make_header(s, text_bytes);
     parts_of(&copy, path_bytes_of(s), parts);
     uint64_t at = padded(sizeof h + text_bytes);

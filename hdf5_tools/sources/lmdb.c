@@ -1,7 +1,7 @@
-/* LMDB: every value is a picture file (LSUN, and what other programs make of folders), or Caffe's Datum; the
+/* LMDB: every value is an image file (LSUN, and what other programs make of folders), or Caffe's Datum; the
  * first one tells which. Labels:
  *   Datum      its own; --annotations names the numbers, one a line (DIGITS' labels.txt)
- *   pictures   rows `key TAB label` of --annotations, and then a second one that names numbers; without
+ *   images   rows `key TAB label` of --annotations, and then a second one that names numbers; without
  *              it the folder in the key ("dog/1.jpg"); several --in without folders in their keys, as
  *              LSUN's: one class each
  * Keys of bookkeeping (__len__, num-samples) are passed over. */
@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/picture/picture.h"
+#include "data/image/image.h"
 #include "kolo/error.h"
 #include "readers/datum.h"
 #include "readers/lmdb_file.h"
@@ -19,7 +19,7 @@
 #include "sources/names.h"
 #include "sources/options.h"
 
-enum form { UNKNOWN, PICTURES, DATUMS };
+enum form { UNKNOWN, IMAGES, DATUMS };
 
 typedef struct value {
     const uint8_t *data;
@@ -105,7 +105,7 @@ static int add_label(listing *l, const char *name, int32_t *label)
     return 0;
 }
 
-static int picture_label(listing *l, const char *key, int32_t *label)
+static int image_label(listing *l, const char *key, int32_t *label)
 {
     char name[LMDB_MOST_KEY];
     *label = SOURCE_UNLABELLED;
@@ -148,21 +148,21 @@ static int datum_label(listing *l, const char *key, lmdb_part message, int32_t *
     return add_label(l, name, label);
 }
 
-static bool is_picture(lmdb_part v) { return kolo_picture_sniff(v.data, v.bytes) != KOLO_PICTURE_UNKNOWN; }
+static bool is_image(lmdb_part v) { return kolo_image_sniff(v.data, v.bytes) != KOLO_IMAGE_UNKNOWN; }
 
 /* 0: this key is to be passed over. */
 static int find_form(listing *l, const char *key, lmdb_part v)
 {
     datum d;
-    if (is_picture(v)) {
-        l->form = PICTURES;
+    if (is_image(v)) {
+        l->form = IMAGES;
         note_size(l->s, &(datum){.encoded = true});
         if (l->o->annotation_count && l->keys.count == 0) KOLO_TRY(read_rows(l, l->o->annotations[0]));
         return 1;
     }
     if (is_bookkeeping(key)) return 0;
     if (datum_read(v.data, v.bytes, &d) == 0) return l->form = DATUMS, 1;
-    return kolo_fail(KOLO_EINPUT, "%s/%s: neither a picture nor a Datum of Caffe; %s", l->o->in[l->input],
+    return kolo_fail(KOLO_EINPUT, "%s/%s: neither an image nor a Datum of Caffe; %s", l->o->in[l->input],
                      key, kolo_error_text());
 }
 
@@ -185,8 +185,8 @@ static int lmdb_take(void *context, lmdb_part k, lmdb_part v)
     int32_t label = SOURCE_UNLABELLED;
     lmdb_key_text(k, key);
     int rc = l->form == UNKNOWN ? find_form(l, key, v) : 1;
-    if (rc == 0 || (l->form == PICTURES && is_bookkeeping(key) && !is_picture(v))) return 0;
-    if (rc > 0) rc = l->form == DATUMS ? datum_label(l, key, v, &label) : picture_label(l, key, &label);
+    if (rc == 0 || (l->form == IMAGES && is_bookkeeping(key) && !is_image(v))) return 0;
+    if (rc > 0) rc = l->form == DATUMS ? datum_label(l, key, v, &label) : image_label(l, key, &label);
     if (rc < 0) return source_fault(l->s, rc);
     return add_value(l, key, v, label);
 }
@@ -196,9 +196,9 @@ static int lmdb_take(void *context, lmdb_part k, lmdb_part v)
 static int make_classes(listing *l)
 {
     const pack_options *o = l->o;
-    const int own = l->form == PICTURES && l->keys.count ? 1 : 0; /* the first that may name numbers */
+    const int own = l->form == IMAGES && l->keys.count ? 1 : 0; /* the first that may name numbers */
     int32_t *label = NULL;
-    if (l->s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no pictures", o->in[0]);
+    if (l->s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no images", o->in[0]);
     int rc =
         names_to_classes(&l->labels, l->s, o->annotation_count > own ? o->annotations[own] : NULL, &label);
     if (rc == 0) names_relabel(l->s, label);
@@ -238,7 +238,7 @@ static int lmdb_load(const source *s, int64_t i, source_buffer *buffer)
     const value *v = &x->list[i];
     datum d = {.encoded = true, .data = v->data, .bytes = v->bytes};
     if (v->is_datum) KOLO_TRY(datum_read(v->data, v->bytes, &d));
-    if (d.bytes > INT32_MAX) return kolo_fail(KOLO_EINPUT, "has %zu bytes, too many for a picture", d.bytes);
+    if (d.bytes > INT32_MAX) return kolo_fail(KOLO_EINPUT, "has %zu bytes, too many for an image", d.bytes);
     KOLO_TRY(source_grow(buffer, d.bytes));
     if (d.encoded) {
         if (d.bytes) memcpy(buffer->data, d.data, d.bytes);
@@ -260,10 +260,10 @@ static void close_lmdb(source *s)
 }
 
 #define ANNOTATIONS \
-    "of pictures rows `key TAB label` [the folder in the key]; the names of labels that are numbers"
+    "of images rows `key TAB label` [the folder in the key]; the names of labels that are numbers"
 
 const source_kind source_lmdb = {.name = "lmdb",
-                                 .help = "LMDB of picture files (LSUN: one --in a class) or of Caffe's "
+                                 .help = "LMDB of image files (LSUN: one --in a class) or of Caffe's "
                                          "Datum, whose planes are blue, green, red",
                                  .annotations = ANNOTATIONS,
                                  .open = open_lmdb,

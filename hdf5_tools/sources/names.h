@@ -1,4 +1,4 @@
-/* Texts to numbers: classes and pictures by name, met in any order. */
+/* Texts to numbers: classes and images by name, met in any order. */
 #ifndef HDF5_TOOLS_SOURCES_NAMES_H
 #define HDF5_TOOLS_SOURCES_NAMES_H
 

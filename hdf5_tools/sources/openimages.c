@@ -1,10 +1,10 @@
-/* Open Images: a folder of pictures called by their ImageID, and files of comma separated values, told apart
+/* Open Images: a folder of images called by their ImageID, and files of comma separated values, told apart
  * by their first line:
  *   boxes         ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,
  *                 IsOccluded,IsTruncated,IsGroupOf,...
  *   image labels  ImageID,Source,LabelName,Confidence, which become tags
  *   classes       /m/011k07,Tortoise, or LabelName,DisplayName
- * The pictures that are in the folder are the samples, since hardly anybody has all; rows
+ * The images that are in the folder are the samples, since hardly anybody has all; rows
  * of others are counted. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,7 +157,7 @@ static int add_row(source *s, openimages *x, const text_rows *rows, char *const 
     return (x->place[XMIN] >= 0 ? add_box : add_tag)(s, x, rows, fields, sample, x->class_of[number]);
 }
 
-/* Where the columns are. 1: this is a file of rows of pictures; 0: it is another one. */
+/* Where the columns are. 1: this is a file of rows of images; 0: it is another one. */
 static int find_columns(openimages *x, char *const *fields, int n)
 {
     for (int c = 0; c < COLUMNS; c++) {
@@ -206,23 +206,23 @@ static int64_t number_of(const char *id)
     return whole ? (int64_t)strtoull(id, NULL, 16) : -1;
 }
 
-static int add_pictures(source *s, openimages *x)
+static int add_images(source *s, openimages *x)
 {
     kolo_folder_names n;
     KOLO_TRY(kolo_folder_list(s->root, &n));
     int rc = 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         int64_t number;
-        if (!kolo_folder_is_picture(n.list[i])) continue;
+        if (!kolo_folder_is_image(n.list[i])) continue;
         rc = source_add(s, SOURCE_UNLABELLED, n.list[i], -1);
         *strrchr(n.list[i], '.') = 0;
         if (rc == 0) rc = names_add(&x->images, n.list[i], &number);
         if (rc == 0 && number != s->count - 1)
-            rc = kolo_fail(KOLO_EINPUT, "%s: two pictures are called %s", s->root, n.list[i]);
+            rc = kolo_fail(KOLO_EINPUT, "%s: two images are called %s", s->root, n.list[i]);
         if (rc == 0 && number_of(n.list[i]) != -1) source_set_id(s, number, number_of(n.list[i]));
     }
     kolo_folder_free(&n);
-    return rc < 0 || s->count ? rc : kolo_fail(KOLO_EINPUT, "%s: no pictures", s->root);
+    return rc < 0 || s->count ? rc : kolo_fail(KOLO_EINPUT, "%s: no images", s->root);
 }
 
 static const char *long_split(const pack_options *o)
@@ -303,9 +303,9 @@ static int check_rows(const source *s, const openimages *x)
         return kolo_fail(KOLO_EINPUT, "no boxes and no image labels in the files that are given");
     if (x->rows == x->absent)
         return kolo_fail(KOLO_EINPUT,
-                         "%s: not one of its pictures is in the annotations; is it another split?", s->root);
+                         "%s: not one of its images is in the annotations; is it another split?", s->root);
     if (x->absent)
-        kolo_log0(KOLO_LOG_WARN, "%lld of %lld rows are of pictures that are not in %s", (long long)x->absent,
+        kolo_log0(KOLO_LOG_WARN, "%lld of %lld rows are of images that are not in %s", (long long)x->absent,
                   (long long)x->rows, s->root);
     return 0;
 }
@@ -317,7 +317,7 @@ static int open_openimages(source *s, const pack_options *o)
     s->box_form = SOURCE_BOX_NORM_XYXY;
     int rc = find_root(s, o);
     if (rc == 0) rc = list_files(o, &files);
-    if (rc == 0) rc = add_pictures(s, &x);
+    if (rc == 0) rc = add_images(s, &x);
     for (int64_t i = 0; i < files.count && rc == 0; i++) rc = read_file(s, &x, files.list[i], true);
     if (rc == 0 && x.labels.count == 0)
         rc = kolo_fail(KOLO_EINPUT,
@@ -334,7 +334,7 @@ static int open_openimages(source *s, const pack_options *o)
 
 const source_kind source_openimages = {
     .name = "openimages-csv",
-    .help = "Open Images: pictures by ImageID; boxes with their flags, image labels as tags",
+    .help = "Open Images: images by ImageID; boxes with their flags, image labels as tags",
     .annotations = "*-annotations-bbox.csv, *-imagelabels*.csv, class-descriptions*.csv [those in PATH or "
                    "PATH/annotations]",
     .open = open_openimages};

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 #include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "sources/draw_shapes.h"
@@ -39,10 +39,10 @@ static int open_shapes(source *s, const pack_options *o)
 static int shapes_load(const source *s, int64_t i, source_buffer *buffer)
 {
     const shapes *state = s->state;
-    kolo_picture picture = {0};
-    int quality = 0, rc = shapes_draw(state->first + i, &picture, &quality);
-    if (rc == 0) rc = kolo_jpeg_encode(&picture, quality, &buffer->data, &buffer->capacity, &buffer->bytes);
-    kolo_picture_free(&picture);
+    kolo_image image = {0};
+    int quality = 0, rc = shapes_draw(state->first + i, &image, &quality);
+    if (rc == 0) rc = kolo_jpeg_encode(&image, quality, &buffer->data, &buffer->capacity, &buffer->bytes);
+    kolo_image_free(&image);
     buffer->height = 0;
     return rc;
 }
@@ -79,10 +79,10 @@ static int open_scenes(source *s, const pack_options *o)
 static int load_scene(const source *s, int64_t i, source_buffer *buffer)
 {
     const shapes *state = s->state;
-    kolo_picture picture = {0};
-    int quality = 0, rc = shapes_draw_scene(state->first + i, &picture, &quality);
-    if (rc == 0) rc = kolo_jpeg_encode(&picture, quality, &buffer->data, &buffer->capacity, &buffer->bytes);
-    kolo_picture_free(&picture);
+    kolo_image image = {0};
+    int quality = 0, rc = shapes_draw_scene(state->first + i, &image, &quality);
+    if (rc == 0) rc = kolo_jpeg_encode(&image, quality, &buffer->data, &buffer->capacity, &buffer->bytes);
+    kolo_image_free(&image);
     buffer->height = 0;
     return rc;
 }

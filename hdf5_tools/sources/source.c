@@ -195,7 +195,7 @@ void source_set_size(source *s, int64_t sample, int height, int width)
     s->places[sample].width = width;
 }
 
-/* Of a box in pixels whose picture's size the annotations say. */
+/* Of a box in pixels whose image's size the annotations say. */
 static int check_inside(const source *s, int64_t sample, const double n[4])
 {
     const source_place *p = &s->places[sample];
@@ -204,7 +204,7 @@ static int check_inside(const source *s, int64_t sample, const double n[4])
     const double left = corners ? n[0] - 1 : n[0], top = corners ? n[1] - 1 : n[1];
     const double right = corners ? n[2] : left + n[2], bottom = corners ? n[3] : top + n[3];
     if (left < p->width && top < p->height && right > 0 && bottom > 0) return 0;
-    return kolo_fail(KOLO_EINPUT, "a box from (%g, %g) to (%g, %g) outside of its picture of %d x %d", left,
+    return kolo_fail(KOLO_EINPUT, "a box from (%g, %g) to (%g, %g) outside of its image of %d x %d", left,
                      top, right, bottom, p->width, p->height);
 }
 
@@ -348,7 +348,7 @@ int source_grow(source_buffer *buffer, size_t bytes)
         free(buffer->data);
         buffer->capacity = 0;
         buffer->data = malloc(bytes + bytes / 4 + 64);
-        if (!buffer->data) return kolo_fail(KOLO_ENOMEM, "out of memory: %zu bytes for a picture", bytes);
+        if (!buffer->data) return kolo_fail(KOLO_ENOMEM, "out of memory: %zu bytes for an image", bytes);
         buffer->capacity = bytes + bytes / 4 + 64;
     }
     buffer->bytes = bytes;
@@ -378,7 +378,7 @@ static int load_file(const source *s, int64_t i, source_buffer *buffer)
     int rc = fstat(fd, &info) != 0    ? kolo_fail(KOLO_EIO, "%s", strerror(errno))
              : !S_ISREG(info.st_mode) ? kolo_fail(KOLO_EINPUT, "is not a file")
              : info.st_size > INT32_MAX
-                 ? kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for a picture", (long long)info.st_size)
+                 ? kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for an image", (long long)info.st_size)
                  : source_grow(buffer, (size_t)info.st_size);
     if (rc == 0 && info.st_size > 0) rc = kolo_file_pread(fd, path, buffer->data, (size_t)info.st_size, 0);
     close(fd);
@@ -403,7 +403,7 @@ static int load_range(const source *s, int64_t i, source_buffer *buffer)
     const int fd = archive_fd(s, place->archive);
     if (fd < 0) return fd;
     if (place->bytes > INT32_MAX)
-        return kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for a picture", (long long)place->bytes);
+        return kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for an image", (long long)place->bytes);
     KOLO_TRY(source_grow(buffer, (size_t)place->bytes));
     return kolo_file_pread(fd, s->archive_paths[place->archive], buffer->data, buffer->bytes,
                            (uint64_t)place->offset);

@@ -1,4 +1,4 @@
-/* Where pictures come from. A source is a file NAME.c here that defines a source_kind, and a line of
+/* Where images come from. A source is a file NAME.c here that defines a source_kind, and a line of
  * sources.def.
  *
  * Its `open` lists the samples and what belongs to them, in an order that follows from the input alone:
@@ -10,7 +10,7 @@
  *             that were added before
  *
  * and returns; choosing (--limit, --subset, --holdout), order, decoding, boxes through resize and crop, what
- * becomes of pairs whose picture was rejected, and all of the parallel work are the packer's. Nothing else
+ * becomes of pairs whose image was rejected, and all of the parallel work are the packer's. Nothing else
  * is asked of a source.
  *
  * Only rank 0 opens a source that has no `load`: the others map its list (list.c), so nothing
@@ -29,7 +29,7 @@ typedef struct source source;
 typedef struct source_buffer { /* kept by the caller from sample to sample */
     uint8_t *data;
     size_t bytes, capacity;
-    /* of pixels, u8 (height, width, channels); height 0: data is a picture file */
+    /* of pixels, u8 (height, width, channels); height 0: data is an image file */
     int height, width, channels;
 } source_buffer;
 
@@ -37,7 +37,7 @@ typedef struct source_kind {
     const char *name, *help;
     const char *annotations; /* what --annotations names, for the help; NULL: this source takes none */
     const char *data_name;   /* default of --name; NULL: from --in */
-    /* load gives pixels, not picture files: then raw is the default encoding, and their colour is kept */
+    /* load gives pixels, not image files: then raw is the default encoding, and their colour is kept */
     bool pixels;
     bool people; /* classes are people, of whom --min-faces takes some */
     bool made;   /* needs no --in, but --count */
@@ -52,7 +52,7 @@ typedef struct source_kind {
 /* How the four numbers of a box are meant; attribute box_form of the shards. */
 enum source_box_form {
     SOURCE_BOX_NONE,      /* the source has no boxes */
-    SOURCE_BOX_CXCYWH,    /* YOLO: middle, width, height as parts of the picture's width and height */
+    SOURCE_BOX_CXCYWH,    /* YOLO: middle, width, height as parts of the image's width and height */
     SOURCE_BOX_XYWH,      /* COCO: corner, width, height in pixels from 0 */
     SOURCE_BOX_XYXY,      /* VOC: first and last pixel, counted from 1 */
     SOURCE_BOX_NORM_XYXY, /* Open Images: two corners as parts of width and height */
@@ -61,7 +61,7 @@ enum source_box_form {
 typedef struct source_box {
     int64_t sample, id; /* id: the source's own number of the annotation, or -1 */
     double numbers[4];  /* exactly as the source gives them */
-    /* in pixels of the source picture (COCO: of the mask); negative: not given, width x height */
+    /* in pixels of the source image (COCO: of the mask); negative: not given, width x height */
     float area;
     int32_t label; /* class */
     uint8_t flags; /* KOLO_BOX_* of data/shard/targets.h */
@@ -84,7 +84,7 @@ typedef struct source_pair {
 typedef struct source_place { /* where the bytes are */
     int64_t offset, bytes;    /* bytes -1: to the end of the file, not known */
     int32_t archive;          /* -1: the file root/path */
-    int32_t height, width;    /* of the picture as the annotations say, 0 0: they do not */
+    int32_t height, width;    /* of the image as the annotations say, 0 0: they do not */
     int32_t unused;
 } source_place;
 
@@ -152,7 +152,7 @@ int source_add_class(source *s, const char *name, int64_t id);
 int source_find_class(source *s, const char *name, int64_t id, int32_t *label);
 
 /* Is it absolute, or has it `..` among its parts? What annotations name must lie in the folder of
- * pictures. */
+ * images. */
 bool source_path_leaves(const char *path);
 /* label: a class, SOURCE_UNLABELLED or SOURCE_LEFT_OUT. path: without line breaks. The sample's number is
  * s->count - 1 afterwards. file_bytes -1: not known; a source with `load` gives what it likes. */
@@ -162,11 +162,11 @@ int source_add_range(source *s, int32_t label, const char *path, int archive, in
 /* *archive: number for source_add_range. Opened when needed, kept open. path: as it is to be opened. */
 int source_add_archive(source *s, const char *path, int *archive);
 void source_set_id(source *s, int64_t sample, int64_t id);
-/* Size of the picture as the annotations say. A picture of another size is an error, unless it is the size
+/* Size of the image as the annotations say. An image of another size is an error, unless it is the size
  * before its EXIF turn: then boxes are turned with it. */
 void source_set_size(source *s, int64_t sample, int height, int width);
 
-/* KOLO_EINPUT: numbers that are not finite, or a box that lies outside of its picture, where the
+/* KOLO_EINPUT: numbers that are not finite, or a box that lies outside of its image, where the
  * size of that is known. */
 int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t label, uint8_t flags,
                    double area, int64_t id);

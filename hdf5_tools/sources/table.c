@@ -1,4 +1,4 @@
-/* A list of pictures: a text file of lines "path TAB label". Paths are absolute, or relative to the list's
+/* A list of images: a text file of lines "path TAB label". Paths are absolute, or relative to the list's
  * folder. A label is a class name, or a number from 0; --annotations names the numbers, one a line. */
 #include <stdlib.h>
 #include <string.h>

@@ -23,15 +23,15 @@ typedef struct voc_box {
 
 typedef struct voc {
     name_table names;
-    voc_box *box; /* of all pictures: classes are known when the last has been read */
+    voc_box *box; /* of all images: classes are known when the last has been read */
     int64_t boxes, capacity;
     const char *root; /* that is being read */
 } voc;
 
-typedef struct picture { /* what an annotation says of it */
+typedef struct image { /* what an annotation says of it */
     char ending[8];
     int64_t height, width, boxes;
-} picture;
+} image;
 
 /* ---- an annotation ------------------------------------------------------------------------------------- */
 
@@ -106,7 +106,7 @@ static int read_object(voc *v, xml_reader *x)
     return 0;
 }
 
-static int read_size(xml_reader *x, picture *p)
+static int read_size(xml_reader *x, image *p)
 {
     const char *name;
     double value;
@@ -117,7 +117,7 @@ static int read_size(xml_reader *x, picture *p)
         else {
             KOLO_TRY(read_number(x, &value));
             if (value < 0 || value > UINT16_MAX || value != (double)(int64_t)value)
-                return xml_fail(x, "a picture of %g pixels", value);
+                return xml_fail(x, "an image of %g pixels", value);
             *(width ? &p->width : &p->height) = (int64_t)value;
             rc = 0;
         }
@@ -126,17 +126,17 @@ static int read_size(xml_reader *x, picture *p)
     return rc;
 }
 
-static int read_file_name(xml_reader *x, picture *p)
+static int read_file_name(xml_reader *x, image *p)
 {
     const char *text;
     KOLO_TRY(xml_text(x, &text));
     const char *dot = strrchr(text, '.');
-    if (dot && kolo_folder_is_picture(text) && strlen(dot) < sizeof p->ending)
+    if (dot && kolo_folder_is_image(text) && strlen(dot) < sizeof p->ending)
         memcpy(p->ending, dot, strlen(dot) + 1);
     return 0;
 }
 
-static int read_annotation(voc *v, const char *path, picture *p)
+static int read_annotation(voc *v, const char *path, image *p)
 {
     xml_reader x;
     const char *name;
@@ -156,11 +156,11 @@ static int read_annotation(voc *v, const char *path, picture *p)
     return rc;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------------ */
 
-/* The picture is called like the annotation; of its ending the annotation's <filename> speaks,
+/* The image is called like the annotation; of its ending the annotation's <filename> speaks,
  * but not always truly. */
-static int add_file(source *s, const voc *v, const char *id, const picture *p)
+static int add_file(source *s, const voc *v, const char *id, const image *p)
 {
     const char *const endings[] = {p->ending, ".jpg", ".jpeg", ".png", ".JPG", ".bmp"};
     for (int i = 0; i <= 6; i++) {
@@ -175,12 +175,12 @@ static int add_file(source *s, const voc *v, const char *id, const picture *p)
     return 0;
 }
 
-static int add_picture(source *s, voc *v, const char *id)
+static int add_image(source *s, voc *v, const char *id)
 {
-    picture p = {.ending = ".jpg"};
+    image p = {.ending = ".jpg"};
     const int64_t before = v->boxes;
     if (source_path_leaves(id))
-        return kolo_fail(KOLO_EINPUT, "%s: `%.200s` names a picture out of its JPEGImages", v->root, id);
+        return kolo_fail(KOLO_EINPUT, "%s: `%.200s` names an image out of its JPEGImages", v->root, id);
     char *path = kolo_format("%s/Annotations/%s.xml", v->root, id);
     int rc = path ? read_annotation(v, path, &p) : KOLO_ENOMEM;
     free(path);
@@ -202,10 +202,10 @@ static int read_list(source *s, voc *v, const char *path)
     int rc;
     while ((rc = text_next(&rows, &line)) > 0) {
         const int n = text_words(line, fields, 2);
-        if (n == 1) rc = add_picture(s, v, fields[0]);
+        if (n == 1) rc = add_image(s, v, fields[0]);
         if (n > 1)
             rc = text_fail(&rows,
-                           "%d columns; a list has one picture a line (lists of a single class have two)", n);
+                           "%d columns; a list has one image a line (lists of a single class have two)", n);
         if (rc < 0) break;
     }
     text_close(&rows);
@@ -222,7 +222,7 @@ static int read_folder(source *s, voc *v)
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         if (!text_ends(n.list[i], ".xml")) continue;
         n.list[i][strlen(n.list[i]) - 4] = 0;
-        rc = add_picture(s, v, n.list[i]);
+        rc = add_image(s, v, n.list[i]);
     }
     kolo_folder_free(&n);
     free(folder);
@@ -315,7 +315,7 @@ static int open_voc(source *s, const pack_options *o)
     if (o->in_count == 1 && !(s->root = kolo_strdup(o->in[0]))) rc = KOLO_ENOMEM;
     for (int i = 0; i < o->in_count && rc == 0; i++) rc = read_root(s, &v, o, i);
     if (rc == 0 && s->count == 0)
-        rc = kolo_fail(KOLO_EINPUT, "%s: no pictures for --split %s", o->in[0], o->split);
+        rc = kolo_fail(KOLO_EINPUT, "%s: no images for --split %s", o->in[0], o->split);
     if (rc == 0) rc = add_boxes(s, &v);
     names_free(&v.names);
     free(v.box);
@@ -325,5 +325,5 @@ static int open_voc(source *s, const pack_options *o)
 const source_kind source_voc = {
     .name = "voc-xml",
     .help = "Pascal VOC: PATH/Annotations, JPEGImages, ImageSets; several --in become one",
-    .annotations = "a list of pictures for each --in [ImageSets/Main/SPLIT.txt]",
+    .annotations = "a list of images for each --in [ImageSets/Main/SPLIT.txt]",
     .open = open_voc};

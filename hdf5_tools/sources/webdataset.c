@@ -1,5 +1,5 @@
 /* WebDataset: tar files whose members come in groups of one name, "key.jpg", "key.cls" or "key.json": a
- * group is a sample. The key goes up to the first dot of the file's name. Pictures stay in their tar;
+ * group is a sample. The key goes up to the first dot of the file's name. Images stay in their tar;
  * only labels are read. */
 #include <ctype.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 typedef struct webdataset {
     name_table labels;
     char key[TAR_MOST_PATH];
-    tar_member picture; /* of the group at hand; path empty: none yet */
+    tar_member image; /* of the group at hand; path empty: none yet */
     bool is_left_out;
     char label[MOST_LABEL]; /* "": none yet */
 } webdataset;
@@ -33,16 +33,16 @@ typedef struct webdataset {
 static int add_group(source *s, webdataset *w, const tar_stream *t, int archive)
 {
     int64_t number;
-    if (w->picture.path[0] == 0)
-        return kolo_fail(KOLO_EINPUT, "%s:%s: a sample without a picture", t->path, w->key);
+    if (w->image.path[0] == 0)
+        return kolo_fail(KOLO_EINPUT, "%s:%s: a sample without an image", t->path, w->key);
     if (w->label[0] == 0)
         return kolo_fail(
             KOLO_EINPUT,
             "%s:%s: a sample without a label; a .cls, or a .json with `label` or `cls`, is expected", t->path,
             w->key);
     KOLO_TRY(names_add(&w->labels, w->label, &number));
-    return source_add_range(s, (int32_t)number, w->picture.path, archive, w->picture.offset,
-                            w->picture.bytes);
+    return source_add_range(s, (int32_t)number, w->image.path, archive, w->image.offset,
+                            w->image.bytes);
 }
 
 static int end_group(source *s, webdataset *w, const tar_stream *t, int archive)
@@ -56,7 +56,7 @@ static void begin_group(webdataset *w, const char *path, size_t length)
 {
     memcpy(w->key, path, length);
     w->key[length] = 0;
-    w->picture.path[0] = w->label[0] = 0;
+    w->image.path[0] = w->label[0] = 0;
     w->is_left_out = false;
 }
 
@@ -115,12 +115,12 @@ static int read_json(webdataset *w, const tar_stream *t, const tar_member *m)
     return rc;
 }
 
-static int set_picture(webdataset *w, const tar_stream *t, const tar_member *m)
+static int set_image(webdataset *w, const tar_stream *t, const tar_member *m)
 {
-    if (w->picture.path[0])
-        return kolo_fail(KOLO_EINPUT, "%s:%s: a second picture of one sample, after %s", t->path, m->path,
-                         w->picture.path);
-    w->picture = *m;
+    if (w->image.path[0])
+        return kolo_fail(KOLO_EINPUT, "%s:%s: a second image of one sample, after %s", t->path, m->path,
+                         w->image.path);
+    w->image = *m;
     return 0;
 }
 
@@ -135,8 +135,8 @@ static int take_member(webdataset *w, const tar_stream *t, const tar_member *m)
 {
     const char *ending = m->path + key_length(m->path);
     if (m->is_link) return tar_refuse_link(t, m);
-    if (strchr(ending + 1, '.')) return 0; /* key.mask.png is not the picture itself */
-    if (kolo_folder_is_picture(ending)) return set_picture(w, t, m);
+    if (strchr(ending + 1, '.')) return 0; /* key.mask.png is not the image itself */
+    if (kolo_folder_is_image(ending)) return set_image(w, t, m);
     if (strcasecmp(ending, ".cls") == 0) return read_cls(w, t, m);
     if (strcasecmp(ending, ".json") == 0) return read_json(w, t, m);
     return 0; /* captions, features, ... */

@@ -1,7 +1,7 @@
-/* YOLO: pictures below a folder images, labels in files of the same names below labels. A row of labels is
- *   class xc yc w h            box: middle and size as parts of the picture's width and height
+/* YOLO: images below a folder images, labels in files of the same names below labels. A row of labels is
+ *   class xc yc w h            box: middle and size as parts of the image's width and height
  *   class x1 y1 x2 y2 x3 y3 .. polygon, of which the box is kept
- * A picture without a file of labels, or with an empty one, is background. data.yaml tells where pictures
+ * An image without a file of labels, or with an empty one, is background. data.yaml tells where images
  * are, and the names of the classes. */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 
 typedef struct yolo {
     yolo_config config;
-    kolo_folder_names pictures; /* full paths */
+    kolo_folder_names images; /* full paths */
     char *root;
     int32_t *label; /* [classes] */
     int64_t label_files, duplicates;
@@ -46,7 +46,7 @@ static int find_config(const char *folder, char **path)
     int rc = 0;
     if (found < 0 || found == n.count)
         rc =
-            kolo_fail(KOLO_EINPUT, "%s: %s; --annotations names the one that tells pictures and classes",
+            kolo_fail(KOLO_EINPUT, "%s: %s; --annotations names the one that tells images and classes",
                       folder, found < 0 ? "no data.yaml" : "several .yaml files, of which none is data.yaml");
     else if (!(*path = kolo_format("%s/%s", folder, n.list[found]))) rc = KOLO_ENOMEM;
     kolo_folder_free(&n);
@@ -99,7 +99,7 @@ static int read_config(yolo *y, const pack_options *o)
     return rc;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------------ */
 
 /* A text file of paths, absolute or seen from its own folder. */
 static int add_list(yolo *y, const char *path)
@@ -111,7 +111,7 @@ static int add_list(yolo *y, const char *path)
         while ((rc = text_next(&rows, &line)) > 0) {
             if (!*line) continue;
             char *full = yolo_join(folder, text_begins(line, "./") ? line + 2 : line);
-            rc = full ? kolo_folder_add(&y->pictures, full) : KOLO_ENOMEM;
+            rc = full ? kolo_folder_add(&y->images, full) : KOLO_ENOMEM;
             free(full);
             if (rc < 0) break;
         }
@@ -124,11 +124,11 @@ static int add_list(yolo *y, const char *path)
 static int add_folder(yolo *y, const char *path)
 {
     kolo_folder_names found = {0};
-    int rc = kolo_folder_pictures(path, "", &found);
+    int rc = kolo_folder_images(path, "", &found);
     const size_t length = strlen(path);
     for (int64_t i = 0; i < found.count && rc == 0; i++) {
         char *full = kolo_format("%s%s%s", path, length && path[length - 1] == '/' ? "" : "/", found.list[i]);
-        rc = full ? kolo_folder_add(&y->pictures, full) : KOLO_ENOMEM;
+        rc = full ? kolo_folder_add(&y->images, full) : KOLO_ENOMEM;
         free(full);
     }
     kolo_folder_free(&found);
@@ -147,7 +147,7 @@ static int add_part(yolo *y, const char *part)
     int rc = kolo_folder_exists(path) ? add_folder(y, path)
              : kolo_file_exists(path)
                  ? add_list(y, path)
-                 : kolo_fail(KOLO_EINPUT, "%s: no such folder or list of pictures", path);
+                 : kolo_fail(KOLO_EINPUT, "%s: no such folder or list of images", path);
     free(path);
     return rc;
 }
@@ -155,14 +155,14 @@ static int add_part(yolo *y, const char *part)
 /* ---- labels -------------------------------------------------------------------------------------------- */
 
 /* The last "/images/" of the path becomes "/labels/", the ending ".txt". */
-static char *label_path(const char *picture)
+static char *label_path(const char *image)
 {
     static const char from[] = "/images/";
-    const char *at = NULL, *slash = strrchr(picture, '/'), *dot = strrchr(picture, '.');
-    for (const char *p = picture; (p = strstr(p, from)); p++) at = p;
-    const int end = (int)((dot && dot > slash ? dot : picture + strlen(picture)) - picture);
-    if (!at) return kolo_format("%.*s.txt", end, picture);
-    return kolo_format("%.*s/labels/%.*s.txt", (int)(at - picture), picture, end - (int)(at - picture) - 8,
+    const char *at = NULL, *slash = strrchr(image, '/'), *dot = strrchr(image, '.');
+    for (const char *p = image; (p = strstr(p, from)); p++) at = p;
+    const int end = (int)((dot && dot > slash ? dot : image + strlen(image)) - image);
+    if (!at) return kolo_format("%.*s.txt", end, image);
+    return kolo_format("%.*s/labels/%.*s.txt", (int)(at - image), image, end - (int)(at - image) - 8,
                        at + 8);
 }
 
@@ -173,7 +173,7 @@ static int parse_numbers(const text_rows *rows, char *const *fields, int n, doub
         if (!text_number(fields[i], &v)) return text_fail(rows, "`%.40s` is no number", fields[i]);
         if (v < 0 || v > 1)
             return text_fail(
-                rows, "%.40s is outside of 0 .. 1; coordinates are parts of the picture's width and height",
+                rows, "%.40s is outside of 0 .. 1; coordinates are parts of the image's width and height",
                 fields[i]);
         numbers[i - 1] = v;
     }
@@ -211,7 +211,7 @@ static int parse_row(const yolo *y, const text_rows *rows, int n, double numbers
                : text_fail(rows, "a box without area: width %g, height %g", box[2], box[3]);
 }
 
-/* 1: this picture has had the same box before. */
+/* 1: this image has had the same box before. */
 static int is_duplicate(name_table *seen, const double box[4], int64_t class)
 {
     char text[160];
@@ -250,10 +250,10 @@ static int read_labels(source *s, yolo *y, const char *path, double *numbers)
     return rc;
 }
 
-static int add_picture(source *s, yolo *y, const char *picture, double *numbers)
+static int add_image(source *s, yolo *y, const char *image, double *numbers)
 {
-    KOLO_TRY(source_add(s, SOURCE_UNLABELLED, s->root ? picture + strlen(s->root) + 1 : picture, -1));
-    char *path = label_path(picture);
+    KOLO_TRY(source_add(s, SOURCE_UNLABELLED, s->root ? image + strlen(s->root) + 1 : image, -1));
+    char *path = label_path(image);
     if (!path) return KOLO_ENOMEM;
     const bool is_there = kolo_file_exists(path);
     y->label_files += is_there;
@@ -264,7 +264,7 @@ static int add_picture(source *s, yolo *y, const char *picture, double *numbers)
 
 static int add_all(source *s, yolo *y)
 {
-    const kolo_folder_names *n = &y->pictures;
+    const kolo_folder_names *n = &y->images;
     const size_t length = strlen(y->root);
     bool below = true;
     for (int64_t i = 0; i < n->count; i++)
@@ -276,24 +276,24 @@ static int add_all(source *s, yolo *y)
     int rc = numbers && y->fields && y->label ? 0 : KOLO_ENOMEM;
     for (int64_t c = 0; c < y->config.classes.count && rc == 0; c++)
         rc = source_find_class(s, y->config.classes.list[c], y->config.ids[c], &y->label[c]);
-    for (int64_t i = 0; i < n->count && rc == 0; i++) rc = add_picture(s, y, n->list[i], numbers);
+    for (int64_t i = 0; i < n->count && rc == 0; i++) rc = add_image(s, y, n->list[i], numbers);
     free(numbers);
     return rc;
 }
 
 static int check_found(const yolo *y, const pack_options *o)
 {
-    const kolo_folder_names *n = &y->pictures;
+    const kolo_folder_names *n = &y->images;
     if (n->count == 0)
-        return kolo_fail(KOLO_EINPUT, "%s: no pictures in `%s`", y->root, y->config.parts.list[0]);
+        return kolo_fail(KOLO_EINPUT, "%s: no images in `%s`", y->root, y->config.parts.list[0]);
     if (y->label_files) {
         if (y->duplicates)
-            kolo_log0(KOLO_LOG_WARN, "%lld rows that repeat another of the same picture were left out",
+            kolo_log0(KOLO_LOG_WARN, "%lld rows that repeat another of the same image were left out",
                       (long long)y->duplicates);
         return 0;
     }
     char *path = label_path(n->list[0]);
-    int rc = kolo_fail(KOLO_EINPUT, "%s: no labels for any picture of --split %s; %s was looked for", y->root,
+    int rc = kolo_fail(KOLO_EINPUT, "%s: no labels for any image of --split %s; %s was looked for", y->root,
                        o->split, path ? path : "");
     free(path);
     return rc;
@@ -308,7 +308,7 @@ static int open_yolo(source *s, const pack_options *o)
     if (rc == 0) rc = add_all(s, &y);
     if (rc == 0) rc = check_found(&y, o);
     yolo_config_free(&y.config);
-    kolo_folder_free(&y.pictures);
+    kolo_folder_free(&y.images);
     free(y.root);
     free(y.label);
     free(y.fields);
@@ -317,6 +317,6 @@ static int open_yolo(source *s, const pack_options *o)
 
 const source_kind source_yolo = {
     .name = "yolo-txt",
-    .help = "YOLO: data.yaml or its folder, pictures in images/, boxes in labels/*.txt",
+    .help = "YOLO: data.yaml or its folder, images in images/, boxes in labels/*.txt",
     .annotations = "data.yaml [the one in PATH]; its paths are then below PATH",
     .open = open_yolo};

@@ -136,7 +136,7 @@ static int read_document(reader *r, yolo_config *c, const char *split)
     const yaml_node_t *node = value_of(r, split);
     if (!node && strcmp(split, "val") == 0) node = value_of(r, "valid");
     if (!node)
-        return kolo_fail(KOLO_EINPUT, "%s: no `%s`, the folder of pictures of --split %s", r->path, split,
+        return kolo_fail(KOLO_EINPUT, "%s: no `%s`, the folder of images of --split %s", r->path, split,
                          split);
     KOLO_TRY(read_list(r, node, &c->parts));
     for (int64_t i = 0; i < c->parts.count; i++)

@@ -6,7 +6,7 @@
 
 typedef struct yolo_config {
     char *path;                /* what `path` says, or NULL */
-    kolo_folder_names parts;   /* of the split: folders or lists of pictures, as they are written */
+    kolo_folder_names parts;   /* of the split: folders or lists of images, as they are written */
     kolo_folder_names classes; /* in the order of their numbers */
     /* [classes.count] the numbers, as labels have them: 0, 1, ... unless the file leaves gaps */
     int64_t *ids;

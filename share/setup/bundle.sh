@@ -3,7 +3,7 @@
 # the programs of BUILD/bundle (bundle.mk), every library that they need but glibc and NVIDIA's, recipes, a
 # little data, PyTorch's figures, and tests/gpu. It runs on another Linux of this machine's kind with this
 # glibc or a newer one; with a GPU there, tests/gpu/run does all that needs one. FILE: the CUDA library and
-# programs for a GPU alone, if any. KOLO_SHARED: folder of real pictures; without it the data are drawn.
+# programs for a GPU alone, if any. KOLO_SHARED: folder of real images; without it the data are drawn.
 # XZ_OPT: how the programs are packed.
 set -euo pipefail
 shopt -s nullglob

@@ -22,10 +22,10 @@ PMIX    | libpmix-dev      | pmix-devel       | pmix | \
 HDF5    | libhdf5-dev      | hdf5-devel       | hdf5~mpi      | data shards
 DNNL    | libdnnl-dev      | onednn-devel     | onednn        | convolutions on CPUs (oneDNN 2 or 3)
 HWLOC   | libhwloc-dev     | hwloc-devel      | hwloc         | binding to cores
-JPEG    | libjpeg-dev      | libjpeg-turbo-devel | libjpeg-turbo | pictures
-PNG     | libpng-dev       | libpng-devel     | libpng        | pictures
-TIFF    | libtiff-dev      | libtiff-devel    | libtiff       | TIFF pictures; `make TIFF=0` does without
-WEBP    | libwebp-dev      | libwebp-devel    | libwebp       | WebP pictures; `make WEBP=0` does without
+JPEG    | libjpeg-dev      | libjpeg-turbo-devel | libjpeg-turbo | images
+PNG     | libpng-dev       | libpng-devel     | libpng        | images
+TIFF    | libtiff-dev      | libtiff-devel    | libtiff       | TIFF images; `make TIFF=0` does without
+WEBP    | libwebp-dev      | libwebp-devel    | libwebp       | WebP images; `make WEBP=0` does without
 LMDB    | liblmdb-dev      | lmdb-devel       | lmdb | \
         writes LMDB in tests; `make LMDB=0` does without
 ONNX    | libprotobuf-c-dev protobuf-c-compiler | protobuf-c-devel protobuf-c-compiler | protobuf-c | \
@@ -176,7 +176,7 @@ install_apt() { # with $needed and $spare set
     [ -z "$left" ] || printf 'Going on without%s.\n' "$left" >&2
 }
 
-# Can GOAL be reached without NAME? Pictures of some kinds, ONNX and XML are then left out of the build; tests
+# Can GOAL be reached without NAME? Images of some kinds, ONNX and XML are then left out of the build; tests
 # that need a tool are skipped; and on a cluster make run only says what it would do.
 can_do_without() { # GOAL NAME
     case $1-$2 in

@@ -197,7 +197,7 @@ Knobs (make KNOB=value)
   CC CFLAGS LDFLAGS ARCH   compiler and flags; ARCH is -march=x86-64-v2 on x86, faster code is chosen at
                            run time
   MPI=0 PMIX=0             build without
-  TIFF=0 WEBP=0            without pictures of these kinds, which are read where libtiff and libwebp are found
+  TIFF=0 WEBP=0            without images of these kinds, which are read where libtiff and libwebp are found
   LMDB=0                   without liblmdb, which only the test of the reader of LMDB writes with
   ONNX=0                   without protobuf-c: `kolo export FILE.onnx` is then refused
   XML=0                    without libxml2: `kolo-pack --source voc-xml` is then refused

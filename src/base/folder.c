@@ -55,7 +55,7 @@ int kolo_folder_list(const char *path, kolo_folder_names *n)
     return rc;
 }
 
-bool kolo_folder_is_picture(const char *name)
+bool kolo_folder_is_image(const char *name)
 {
     static const char *const known[] = {"jpg", "jpeg", "jpe", "png",  "bmp",  "ppm",
                                         "pgm", "pnm",  "tif", "tiff", "webp", "gif"};
@@ -86,7 +86,7 @@ static int walk(const char *root, const char *relative, kolo_folder_names *paths
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *below = kolo_format("%s%s%s", relative, *relative ? "/" : "", n.list[i]), *full = NULL;
         if (!below) rc = KOLO_ENOMEM;
-        else if (kolo_folder_is_picture(n.list[i])) rc = kolo_folder_add(paths, below);
+        else if (kolo_folder_is_image(n.list[i])) rc = kolo_folder_add(paths, below);
         else if ((full = kolo_folder_below(root, below, &rc))) rc = walk(root, below, paths, depth + 1);
         free(full);
         free(below);
@@ -96,7 +96,7 @@ static int walk(const char *root, const char *relative, kolo_folder_names *paths
     return rc;
 }
 
-int kolo_folder_pictures(const char *root, const char *relative, kolo_folder_names *paths)
+int kolo_folder_images(const char *root, const char *relative, kolo_folder_names *paths)
 {
     return walk(root, relative, paths, 0);
 }

@@ -1,4 +1,4 @@
-/* What is in a folder; the pictures below it. */
+/* What is in a folder; the images below it. */
 #ifndef KOLO_BASE_FOLDER_H
 #define KOLO_BASE_FOLDER_H
 
@@ -17,12 +17,12 @@ int kolo_folder_list(const char *path, kolo_folder_names *names);
 int kolo_folder_add(kolo_folder_names *names, const char *name);
 void kolo_folder_free(kolo_folder_names *names);
 
-/* By its ending: .jpg, .png, ... Other files (check sums, readme) lie in picture folders too; pictures of
+/* By its ending: .jpg, .png, ... Other files (check sums, readme) lie in image folders too; images of
  * kinds that cannot be read are told at decoding. */
-bool kolo_folder_is_picture(const char *name);
-/* Appends all pictures below root/relative, as paths from root ("relative/name"), in byte order folder by
+bool kolo_folder_is_image(const char *name);
+/* Appends all images below root/relative, as paths from root ("relative/name"), in byte order folder by
  * folder, links followed; relative "" is root itself. */
-int kolo_folder_pictures(const char *root, const char *relative, kolo_folder_names *paths);
+int kolo_folder_images(const char *root, const char *relative, kolo_folder_names *paths);
 /* root/name if that is a folder, or NULL without an error; *rc becomes KOLO_ENOMEM when memory is short. */
 char *kolo_folder_below(const char *root, const char *name, int *rc);
 

@@ -102,7 +102,7 @@ typedef struct kolo_export {
  * written too). KOLO_ECONFIG: that program's names of this network are not known, or the network is none that
  * darknet's form can hold. */
 int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how);
-/* The graph of an evaluation with its weights as ONNX (opset 20), from normalised pictures "input"
+/* The graph of an evaluation with its weights as ONNX (opset 20), from normalised images "input"
  * (N,C,H,W), any N, to the network's outputs. KOLO_ECONFIG: an operation has no form there, or this program
  * was built without it. */
 int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, bool ema);

@@ -195,7 +195,7 @@ int kolo_darknet_read(kolo_weights *w, const kolo_graph *graph)
 {
     darknet_order order;
     head_form form = {0};
-    /* how many pictures the network has seen was 4 bytes long until version 0.2 */
+    /* how many images the network has seen was 4 bytes long until version 0.2 */
     const size_t data = reader_number(w->map, 4) * 10 + reader_number(w->map + 4, 4) >= 2 ? 20 : 16;
     if (!graph)
         return kolo_fail(KOLO_EINPUT,

@@ -131,7 +131,7 @@ static int put_tensor(stream *s, kolo_exec *exec, int tensor, const kolo_tensor 
     return rc;
 }
 
-/* Version 0.2.0, pictures seen, numbers. */
+/* Version 0.2.0, images seen, numbers. */
 static int write_darknet(const char *path, kolo_exec *exec, const kolo_graph *g, const kolo_export *how)
 {
     darknet_order order;

@@ -335,7 +335,7 @@ static int scale_text(const kolo_graph *g, bool std, char *text, size_t size)
     size_t used = 0;
     for (int64_t i = 0; i < g->nodes && !n; i++)
         if (g->node[i].op == KOLO_OP_normalize) n = &g->node[i];
-    if (!n) return kolo_fail(KOLO_EINTERNAL, "%s has no input of pictures", g->name);
+    if (!n) return kolo_fail(KOLO_EINTERNAL, "%s has no input of images", g->name);
     for (int64_t c = 0; c < g->tensor[n->out[0]].dim[1] && c < 4 && used < size; c++)
         used += (size_t)snprintf(text + used, size - used, "%s%.9g", c ? "," : "",
                                  (double)(std ? n->a.std : n->a.mean)[c]);

@@ -51,7 +51,7 @@ static int64_t region(int64_t place, int64_t size, int64_t window, int64_t shift
     return shift == 0 || place < size - window ? 0 : place < size - shift ? 1 : 2;
 }
 
-/* (1, windows, 1, tokens, tokens): -100 between parts that are not neighbours in the picture */
+/* (1, windows, 1, tokens, tokens): -100 between parts that are not neighbours in the image */
 static const char *masks(onnx_writer *w, const map *m)
 {
     const int64_t across = m->columns / m->window[1], windows = m->rows / m->window[0] * across;

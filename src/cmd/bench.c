@@ -1,4 +1,4 @@
-/* kolo bench train: steps, timed, on synthetic data or on packed pictures (data=); with --profile the time of
+/* kolo bench train: steps, timed, on synthetic data or on packed images (data=); with --profile the time of
  * every kind of action. */
 #include <stdio.h>
 #include <stdlib.h>

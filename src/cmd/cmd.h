@@ -44,7 +44,7 @@ int kolo_command_weights(struct kolo_session *session, const char *file, const c
 /* The path of a recipe: a file, or a name in share/recipes; KOLO_ECONFIG: neither, with those that
  * are near. Caller frees. */
 int kolo_recipe_find(const char *word, char **path);
-/* Is a word that may also be a picture or a file meant for one: it ends in .yaml, or is a name in
+/* Is a word that may also be an image or a file meant for one: it ends in .yaml, or is a name in
  * share/recipes and of no file here. */
 bool kolo_recipe_is(const char *word);
 /* Each with what its comment says and what it reaches. */

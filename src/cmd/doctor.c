@@ -162,7 +162,7 @@ static void check_data(report *r, const char *key, const char *folder)
         return;
     }
     const kolo_dataset_info *info = kolo_dataset_get_info(set);
-    say(r, GOOD, 0, key, "%s: %ld pictures, %d classes, %d shards, opened in %.0f ms", folder,
+    say(r, GOOD, 0, key, "%s: %ld images, %d classes, %d shards, opened in %.0f ms", folder,
         (long)info->count, info->classes, info->shards, (kolo_time() - begin) * 1e3);
     kolo_dataset_close(&set);
 }

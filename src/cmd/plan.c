@@ -12,22 +12,22 @@
 #include "train/compression.h"
 #include "train/session.h"
 
-/* Where batch or picture size change: every phase, and what each shape of a batch needs of the memory that
+/* Where batch or image size change: every phase, and what each shape of a batch needs of the memory that
  * they share. The list above is of the first. */
 static void print_shapes(const kolo_session *s)
 {
     for (int i = 0; i < s->phases; i++) {
         const kolo_phase *p = &s->phase[i];
         printf("epoch %ld on: batch %ld, ", (long)p->epoch, (long)p->batch);
-        if (!p->sides.low) printf("pictures of %ld x %ld\n", (long)s->width, (long)s->height);
-        else if (p->sides.low == p->sides.high) printf("pictures of %d x %d\n", p->sides.high, p->sides.high);
+        if (!p->sides.low) printf("images of %ld x %ld\n", (long)s->width, (long)s->height);
+        else if (p->sides.low == p->sides.high) printf("images of %d x %d\n", p->sides.high, p->sides.high);
         else
-            printf("pictures of %d to %d in steps of %d, drawn every %d steps\n", p->sides.low, p->sides.high,
+            printf("images of %d to %d in steps of %d, drawn every %d steps\n", p->sides.low, p->sides.high,
                    p->sides.step, p->sides.every);
     }
     for (int i = 0; i < s->shapes; i++) {
         const kolo_shape *k = &s->shape[i];
-        printf("plan %d: %d x %ld pictures of %ld x %ld, %ld actions, %.1f MiB while it runs\n", i, k->slots,
+        printf("plan %d: %d x %ld images of %ld x %ld, %ld actions, %.1f MiB while it runs\n", i, k->slots,
                (long)k->rows, (long)k->width, (long)k->height, (long)k->plan->actions,
                (double)k->scratch / 0x1p20);
     }

@@ -19,7 +19,7 @@
 #include "train/detect_predict.h"
 #include "train/predict.h"
 
-enum { ROWS = 8 }; /* pictures at a time */
+enum { ROWS = 8 }; /* images at a time */
 
 typedef struct output {
     const char *const *path;
@@ -90,7 +90,7 @@ static int predict_take(void *context, int64_t i, const float *logits)
     return 0;
 }
 
-static int show_boxes(kolo_session *session, const kolo_options *o, kolo_picture_feed *feed)
+static int show_boxes(kolo_session *session, const kolo_options *o, kolo_image_feed *feed)
 {
     output out = {.path = feed->path, .classes = o->classes};
     int rc = find_names(&out, o);
@@ -102,7 +102,7 @@ static int show_boxes(kolo_session *session, const kolo_options *o, kolo_picture
     return rc;
 }
 
-static int show(kolo_session *session, const kolo_options *o, kolo_picture_feed *feed)
+static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *feed)
 {
     if (session->detector) return show_boxes(session, o, feed);
     if (o->threshold > 0 && !kolo_session_tags(session))
@@ -153,7 +153,7 @@ static int usual_transform(kolo_options *o, const char *recipe)
         KOLO_TRY(kolo_option_set(o, "mean", colour ? "0.485,0.456,0.406" : "0.1307", usually));
     if (usual && !*o->std)
         KOLO_TRY(kolo_option_set(o, "std", colour ? "0.229,0.224,0.225" : "0.3081", usually));
-    /* the short side is 256/224 of the crop; small pictures are taken as a whole */
+    /* the short side is 256/224 of the crop; small images are taken as a whole */
     if (!recipe && !model->detector && model->height >= 64 && o->crop == KOLO_crop_none)
         o->crop = KOLO_crop_resized;
     return 0;
@@ -175,10 +175,10 @@ static int check_file(const char *path)
 static int add_folder(kolo_folder_names *files, const char *folder)
 {
     kolo_folder_names below = {0};
-    int length = (int)strlen(folder), rc = kolo_folder_pictures(folder, "", &below);
+    int length = (int)strlen(folder), rc = kolo_folder_images(folder, "", &below);
     while (length > 1 && folder[length - 1] == '/') length--;
     if (rc == 0 && below.count == 0)
-        rc = kolo_fail(KOLO_EINPUT, "%s: no pictures in this folder (.jpg, .png and the like)", folder);
+        rc = kolo_fail(KOLO_EINPUT, "%s: no images in this folder (.jpg, .png and the like)", folder);
     for (int64_t i = 0; rc == 0 && i < below.count; i++) {
         char *path = kolo_format("%.*s/%s", length, folder, below.list[i]);
         rc = path ? kolo_folder_add(files, path) : KOLO_ENOMEM;
@@ -188,7 +188,7 @@ static int add_folder(kolo_folder_names *files, const char *folder)
     return rc;
 }
 
-/* The words; a folder stands for the pictures in it. */
+/* The words; a folder stands for the images in it. */
 static int list_files(kolo_folder_names *files, int64_t n, const char *const *word)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -205,7 +205,7 @@ static int check_words(const kolo_options *o, const char *recipe, int64_t n)
     if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
     if (n == 0)
         return kolo_fail(KOLO_ECONFIG,
-                         "no pictures: name them, or folders of them, behind the options: IMAGE|FOLDER...");
+                         "no images: name them, or folders of them, behind the options: IMAGE|FOLDER...");
     if (*o->labels) KOLO_TRY(check_file(o->labels));
     const char *key;
     char *file = kolo_weights_file(o->weights, &key);
@@ -214,7 +214,7 @@ static int check_words(const kolo_options *o, const char *recipe, int64_t n)
     return rc;
 }
 
-static int predict(kolo_options *o, const char *recipe, kolo_picture_feed *feed)
+static int predict(kolo_options *o, const char *recipe, kolo_image_feed *feed)
 {
     kolo_session session;
     kolo_launch *launch;
@@ -230,7 +230,7 @@ static int predict(kolo_options *o, const char *recipe, kolo_picture_feed *feed)
         rc = show(&session, o, feed);
     }
     kolo_session_close(&session);
-    return rc < 0 ? rc : kolo_picture_feed_end(feed);
+    return rc < 0 ? rc : kolo_image_feed_end(feed);
 }
 
 int kolo_command_predict(int n, char **words)
@@ -248,7 +248,7 @@ int kolo_command_predict(int n, char **words)
         if (rc == 0) rc = list_files(&files, given, path);
         if (rc == 0)
             rc = predict(&options, recipe,
-                         &(kolo_picture_feed){.files = files.count, .path = (const char *const *)files.list});
+                         &(kolo_image_feed){.files = files.count, .path = (const char *const *)files.list});
         kolo_folder_free(&files);
         kolo_options_free(&options);
     }

@@ -130,7 +130,7 @@ static int find_ours(const char *word, char **path)
     return 0;
 }
 
-/* A folder is none: that of pictures may be called as a recipe is. */
+/* A folder is none: that of images may be called as a recipe is. */
 static bool is_file(const char *word) { return kolo_file_exists(word) && !kolo_folder_exists(word); }
 
 bool kolo_recipe_is(const char *word)

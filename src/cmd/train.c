@@ -69,7 +69,7 @@ static void print_boxes(const kolo_evaluation *e)
         printf(" VOC mean AP by the rule of %s @[ IoU=0.50 ] = %.4f\n",
                i ? "2010, all points   " : "2007, eleven points", e->voc[i]);
     if (e->openimages >= 0) printf(" Open Images Challenge mean AP @[ IoU=0.50 ] = %.4f\n", e->openimages);
-    printf("AP %.12f  AP50 %.12f  (%ld pictures, %.1f s, %.0f img/s)\n", e->line[0], e->line[1],
+    printf("AP %.12f  AP50 %.12f  (%ld images, %.1f s, %.0f img/s)\n", e->line[0], e->line[1],
            (long)e->rows, e->seconds, (double)e->rows / e->seconds);
 }
 
@@ -86,12 +86,12 @@ static int evaluate(kolo_launch *launch, kolo_options *options, const char *file
     else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, &e));
     if (launch->rank == 0 && session.detector) print_boxes(&e);
     else if (launch->rank == 0 && !*options->pairs && kolo_session_tags(&session))
-        printf("loss %.6f  mAP %.4f  micro AP %.4f  (%ld pictures, %ld of %ld classes shown, %.1f s, %.0f "
+        printf("loss %.6f  mAP %.4f  micro AP %.4f  (%ld images, %ld of %ld classes shown, %.1f s, %.0f "
                "img/s)\n",
                e.loss, e.map, e.ap_micro, (long)e.rows, (long)e.classes, (long)options->classes, e.seconds,
                (double)e.rows / e.seconds);
     else if (launch->rank == 0 && !*options->pairs)
-        printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1,
+        printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld images, %.1f s, %.0f img/s)\n", e.loss, e.top1,
                e.top5, (long)e.rows, e.seconds, (double)e.rows / e.seconds);
     fflush(stdout);
 fail:

@@ -11,8 +11,8 @@
 
 struct kolo_detect_row {
     kolo_detector *detector;
-    kolo_picture picture[KOLO_DETECT_PICTURES];
-    kolo_boxes boxes[KOLO_DETECT_PICTURES], out;
+    kolo_image image[KOLO_DETECT_IMAGES];
+    kolo_boxes boxes[KOLO_DETECT_IMAGES], out;
 };
 
 int kolo_detect_row_create(kolo_detect_row **row)
@@ -29,8 +29,8 @@ void kolo_detect_row_destroy(kolo_detect_row **row)
     kolo_detect_row *r = *row;
     if (!r) return;
     kolo_detector_destroy(&r->detector);
-    for (int k = 0; k < KOLO_DETECT_PICTURES; k++) {
-        kolo_picture_free(&r->picture[k]);
+    for (int k = 0; k < KOLO_DETECT_IMAGES; k++) {
+        kolo_image_free(&r->image[k]);
         kolo_boxes_free(&r->boxes[k]);
     }
     kolo_boxes_free(&r->out);
@@ -79,12 +79,12 @@ int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_rec
     if (!c->train || epoch >= c->plain_epoch) config.mosaic = config.mixup = 0;
     if (!c->train) config.hsv = config.flip = 0;
     kolo_detect_choose(&draw, &config, c->seed, pass, sample, count, t->box_offset);
-    for (int k = 0; k < KOLO_DETECT_PICTURES; k++) {
+    for (int k = 0; k < KOLO_DETECT_IMAGES; k++) {
         if (draw.sample[k] < 0) continue;
-        KOLO_TRY(kolo_worker_fetch(worker, draw.sample[k], &r->picture[k]));
+        KOLO_TRY(kolo_worker_fetch(worker, draw.sample[k], &r->image[k]));
         KOLO_TRY(take_boxes(t, draw.sample[k], config.crowd, &r->boxes[k]));
     }
-    KOLO_TRY(kolo_detect_make(r->detector, &config, &draw, r->picture, r->boxes, to, &r->out));
+    KOLO_TRY(kolo_detect_make(r->detector, &config, &draw, r->image, r->boxes, to, &r->out));
     write_label(&r->out, c->words, label);
     return 0;
 }

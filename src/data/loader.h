@@ -1,4 +1,4 @@
-/* Loader: shards to batches of u8 pictures, in an order and with an augmentation that depend on (seed,
+/* Loader: shards to batches of u8 images, in an order and with an augmentation that depend on (seed,
  * epoch, sample) only: not on ranks, threads or restarts. Reader threads pread, decode, crop, flip
  * straight into the batch slot; normalisation to f32/bf16 is the graph's first operation (ops
  * `normalize`), so CPU and GPU share it. */
@@ -19,12 +19,12 @@
 typedef struct kolo_loader kolo_loader;
 
 typedef struct kolo_loader_config {
-    /* NULL: synthetic (uniform noise pictures and labels, keyed by sample number) */
+    /* NULL: synthetic (uniform noise images and labels, keyed by sample number) */
     const kolo_dataset *dataset;
     int64_t synthetic_count; /* samples of the synthetic set */
     /* of the batch; channels: 1 or 3 (a gray file is repeated, a colour file refused for 1) */
     int channels, height, width;
-    /* train: the side of every step's pictures instead; height and width are then the largest, for
+    /* train: the side of every step's images instead; height and width are then the largest, for
      * which there is memory */
     kolo_sides sides;
     int classes;
@@ -49,7 +49,7 @@ typedef struct kolo_loader_config {
     /* of a row's label (kolo_input of graph/graph.h); 0: 3 where rows are mixed, else 1; 1 + 5 M:
      * boxes, at most M. Then */
     int64_t words;
-    /* is what is done to pictures, and crop, flip, augment, mix, resize are not looked at; validation fits */
+    /* is what is done to images, and crop, flip, augment, mix, resize are not looked at; validation fits */
     kolo_detect_config detect;
     /* them in and does no more, as training does from this epoch on but for colours and mirror */
     int64_t plain_epoch;

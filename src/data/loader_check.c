@@ -14,17 +14,17 @@ static int check_shape(const kolo_loader_config *c)
     const kolo_sides *s = &c->sides;
     if (s->low && (!c->train || s->low < 1 || s->step < 1 || s->every < 1 ||
                    s->low + (kolo_sides_count(s) - 1) * s->step != c->height || c->width != c->height))
-        return kolo_fail(KOLO_EINTERNAL, "loader: sides %d to %d of pictures of %d x %d", s->low, s->high,
+        return kolo_fail(KOLO_EINTERNAL, "loader: sides %d to %d of images of %d x %d", s->low, s->high,
                          c->height, c->width);
     if (c->height < 1 || c->width < 1 || c->height > 8192 || c->width > 8192)
-        return kolo_fail(KOLO_ECONFIG, "loader: pictures of %d x %d pixels; 1 to 8192 a side are possible",
+        return kolo_fail(KOLO_ECONFIG, "loader: images of %d x %d pixels; 1 to 8192 a side are possible",
                          c->height, c->width);
     if (c->dataset) {
         const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
         if (info->channels == 3 && c->channels == 1)
             return kolo_fail(
                 KOLO_EINPUT,
-                "data set %s has colour pictures, the network takes 1 channel; pack again with --color gray",
+                "data set %s has colour images, the network takes 1 channel; pack again with --color gray",
                 info->name);
         if (info->classes > c->classes)
             return kolo_fail(KOLO_EINPUT, "data set %s has %d classes, the network %d; set classes=%d",

@@ -19,10 +19,10 @@ void loader_label(loader_slot *s, int64_t first, int64_t count)
 {
     const kolo_loader_config *c = &s->recipe->config;
     const float whole = 1;
-    if (c->image_labels) return; /* readers write them with the pictures */
+    if (c->image_labels) return; /* readers write them with the images */
     for (int64_t i = first; i < first + count; i++) {
         int32_t *label = s->labels + i * c->words;
-        if (c->words > 3) { /* boxes: a reader writes them with the picture */
+        if (c->words > 3) { /* boxes: a reader writes them with the image */
             memset(label, 0, sizeof *label * (size_t)c->words);
             if (!c->dataset && s->samples[i] >= 0) kolo_synthetic_boxes(c, s->samples[i], label);
             continue;
@@ -43,7 +43,7 @@ static void write_image_labels(loader_slot *s, int64_t row)
                           c->train ? c->smoothing : 0, (float *)(s->labels + row * c->words));
 }
 
-/* The loss is linear in what image labels weigh, so the labels of mixed pictures are mixed likewise. */
+/* The loss is linear in what image labels weigh, so the labels of mixed images are mixed likewise. */
 static void mix_labels(const kolo_loader_config *c, int32_t *a, int32_t *b, float weight)
 {
     if (!c->image_labels) {
@@ -61,7 +61,7 @@ static void mix_labels(const kolo_loader_config *c, int32_t *a, int32_t *b, floa
     }
 }
 
-/* Rows `repeat` apart are a pair, so that no picture is mixed with another view of itself. A pair lies
+/* Rows `repeat` apart are a pair, so that no image is mixed with another view of itself. A pair lies
  * in one chunk of one rank, so who reads it needs no other reader, and neither readers nor ranks change
  * what is mixed with what. */
 static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_t count)

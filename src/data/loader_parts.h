@@ -14,7 +14,7 @@
 enum loader_slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
 
 typedef struct loader_slot {
-    const kolo_recipe *recipe; /* of the pictures in it: their size */
+    const kolo_recipe *recipe; /* of the images in it: their size */
     uint8_t *pixels;
     int32_t *labels; /* (rows, words) */
     int64_t *samples;
@@ -35,8 +35,8 @@ typedef struct loader_layout {
 typedef struct kolo_client kolo_client;
 
 struct kolo_loader {
-    kolo_recipe recipe; /* of pictures of the largest size */
-    kolo_recipe *sized; /* [sides] the same, for every side; NULL: all pictures have one size */
+    kolo_recipe recipe; /* of images of the largest size */
+    kolo_recipe *sized; /* [sides] the same, for every side; NULL: all images have one size */
     int64_t count, rows, steps, chunk;
     int readers, slots;
     loader_slot *slot;

@@ -1,4 +1,4 @@
-/* Sides of training pictures that change from step to step (multi-scale training): low, low + step, ... high,
+/* Sides of training images that change from step to step (multi-scale training): low, low + step, ... high,
  * a new one every so many steps of an epoch. Which follows from (seed, epoch, step), so all ranks and a run
  * that goes on after a stop draw the same. YOLOv2 (Redmon & Farhadi 2017, section 2), YOLOX. */
 #ifndef KOLO_DATA_SIDES_H

@@ -9,7 +9,7 @@ int32_t kolo_synthetic_label(const kolo_loader_config *config, int64_t sample);
 /* this rank's rows */
 void kolo_synthetic_fill(const kolo_loader_config *config, int64_t rows, uint8_t *pixels);
 
-/* Seven boxes of half to a tenth of the picture, or as many as there is room for. label: [config->words] */
+/* Seven boxes of half to a tenth of the image, or as many as there is room for. label: [config->words] */
 void kolo_synthetic_boxes(const kolo_loader_config *config, int64_t sample, int32_t *label);
 
 #endif

@@ -8,14 +8,14 @@
 #include "base/thread.h"
 #include "data/augment/augment.h"
 #include "data/detect_row.h"
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 #include "data/shard/dataset.h"
 
 struct kolo_worker {
     const kolo_recipe *recipe; /* of the row that is made */
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
-    kolo_picture picture, turned;
+    kolo_image image, turned;
     kolo_canvas *canvas;  /* NULL: no augmentations */
     kolo_detect_row *row; /* NULL: no boxes */
     uint8_t *blob;
@@ -51,8 +51,8 @@ void kolo_worker_destroy(kolo_worker **worker)
     kolo_resampler_destroy(&w->resampler);
     kolo_canvas_destroy(&w->canvas);
     kolo_detect_row_destroy(&w->row);
-    kolo_picture_free(&w->picture);
-    kolo_picture_free(&w->turned);
+    kolo_image_free(&w->image);
+    kolo_image_free(&w->turned);
     free(w->blob);
     free(w);
     *worker = NULL;
@@ -96,7 +96,7 @@ static int choose_denominator(const kolo_loader_config *c, const kolo_view *view
     return denominator;
 }
 
-/* Pixels of the picture that the wanted part of the view needs, in full-size pixels. */
+/* Pixels of the image that the wanted part of the view needs, in full-size pixels. */
 static kolo_jpeg_window needed_window(const kolo_view *view, int height, int width)
 {
     const kolo_resize *q = &view->resize;
@@ -125,9 +125,9 @@ static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_
     KOLO_TRY(kolo_jpeg_inspect(w->jpeg, blob, bytes, &info));
     if (info.orientation != 1) {
         KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, 1, NULL, &w->turned, NULL));
-        KOLO_TRY(kolo_picture_turn(&w->turned, info.orientation, &w->picture));
-        kolo_view_choose(&view, c, w->picture.height, w->picture.width, pass, sample);
-        return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
+        KOLO_TRY(kolo_image_turn(&w->turned, info.orientation, &w->image));
+        kolo_view_choose(&view, c, w->image.height, w->image.width, pass, sample);
+        return kolo_view_render(&view, w->resampler, &w->image, 1, 0, 0, c->height, c->width, to);
     }
     kolo_view_choose(&view, c, info.height, info.width, pass, sample);
     if (view.resize.rows < 1 || view.resize.columns < 1) {
@@ -137,8 +137,8 @@ static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_
     const int denominator = choose_denominator(c, &view);
     const kolo_jpeg_window window = needed_window(&view, info.height, info.width);
     kolo_jpeg_window origin;
-    KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, denominator, &window, &w->picture, &origin));
-    return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height,
+    KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, denominator, &window, &w->image, &origin));
+    return kolo_view_render(&view, w->resampler, &w->image, denominator, origin.top, origin.left, c->height,
                             c->width, to);
 }
 
@@ -153,10 +153,10 @@ static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
     if (w->recipe->direct && info->channels == c->channels &&
         kolo_view_is_whole(&view, c->height, c->width) && !view.resize.flip)
         return read_sample(w, sample, to);
-    KOLO_TRY(kolo_picture_shape(&w->picture, height, width, info->channels));
-    KOLO_TRY(read_sample(w, sample, w->picture.pixels));
-    KOLO_TRY(kolo_picture_convert(&w->picture, c->channels));
-    return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
+    KOLO_TRY(kolo_image_shape(&w->image, height, width, info->channels));
+    KOLO_TRY(read_sample(w, sample, w->image.pixels));
+    KOLO_TRY(kolo_image_convert(&w->image, c->channels));
+    return kolo_view_render(&view, w->resampler, &w->image, 1, 0, 0, c->height, c->width, to);
 }
 
 int64_t kolo_worker_failed(const kolo_worker *w) { return w->failed; }
@@ -178,16 +178,16 @@ static int in_sample(kolo_worker *w, int rc, int64_t sample)
                      cause.text);
 }
 
-static int fetch_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, kolo_picture *to)
+static int fetch_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, kolo_image *to)
 {
     kolo_jpeg_info info;
     KOLO_TRY(kolo_jpeg_inspect(w->jpeg, blob, bytes, &info));
-    kolo_picture *upright = info.orientation == 1 ? to : &w->turned;
+    kolo_image *upright = info.orientation == 1 ? to : &w->turned;
     KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, 3, 1, NULL, upright, NULL));
-    return upright == to ? 0 : kolo_picture_turn(upright, info.orientation, to);
+    return upright == to ? 0 : kolo_image_turn(upright, info.orientation, to);
 }
 
-int kolo_worker_fetch(kolo_worker *w, int64_t sample, kolo_picture *to)
+int kolo_worker_fetch(kolo_worker *w, int64_t sample, kolo_image *to)
 {
     const kolo_dataset *d = w->recipe->config.dataset;
     const size_t bytes = kolo_dataset_bytes(d, sample);
@@ -199,9 +199,9 @@ int kolo_worker_fetch(kolo_worker *w, int64_t sample, kolo_picture *to)
     } else {
         int height, width;
         kolo_dataset_size(d, sample, &height, &width);
-        rc = kolo_picture_shape(to, height, width, kolo_dataset_get_info(d)->channels);
+        rc = kolo_image_shape(to, height, width, kolo_dataset_get_info(d)->channels);
         if (rc == 0) rc = read_sample(w, sample, to->pixels);
-        if (rc == 0) rc = kolo_picture_convert(to, 3);
+        if (rc == 0) rc = kolo_image_convert(to, 3);
     }
     if (rc < 0) return in_sample(w, rc, sample);
     w->stats->bytes += (int64_t)bytes;

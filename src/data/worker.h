@@ -18,10 +18,10 @@ typedef struct kolo_recipe {
 
 typedef struct kolo_worker kolo_worker;
 
-/* recipe: the one of the largest pictures. */
+/* recipe: the one of the largest images. */
 int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe);
 void kolo_worker_destroy(kolo_worker **worker);
-/* recipe: what the worker was made with, or the same for smaller pictures. to: (height, width, channels).
+/* recipe: what the worker was made with, or the same for smaller images. to: (height, width, channels).
  * pass: kolo_augment_pass(). label: boxes are written to it; classes are not. The error names sample, file
  * and cause. stats->bytes, hits and, if `timed`, read grow by what was read. */
 int kolo_worker_make(kolo_worker *worker, const kolo_recipe *recipe, int64_t pass, int64_t sample,

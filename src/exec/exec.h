@@ -37,7 +37,7 @@ void kolo_exec_destroy(kolo_exec **exec);
 int kolo_exec_initialise(kolo_exec *exec, uint64_t seed);
 
 /* One step on this rank's rows of a global batch. `step` holds the rate etc.; its valid[] and row[] are
- * filled here from the batch. A graph whose input is f32 (N,C,H,W) instead of u8 pictures takes batch->pixels
+ * filled here from the batch. A graph whose input is f32 (N,C,H,W) instead of u8 images takes batch->pixels
  * as such floats. On return the batch has been read and may be released. On a device the step itself may
  * still run: *metrics are those of metrics->step, an earlier one (at most KOLO_EXEC_AHEAD before), or of none
  * (-1); on the CPU always of this one. Training: metrics are sums over the global batch; evaluation: over

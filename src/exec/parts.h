@@ -28,7 +28,7 @@ typedef struct plan_variant {
     exec_view weights, average; /* average.args: NULL without EMA */
     size_t input_bytes;         /* of one micro-batch */
     size_t label_bytes;         /* likewise */
-    /* numbers instead of pictures in the input's layout, host memory; NULL: pictures */
+    /* numbers instead of images in the input's layout, host memory; NULL: images */
     char *converted;
     const char *pixels;    /* where LOAD reads: the batch itself, or on a device its copy in STAGE */
     const int32_t *labels; /* likewise */

@@ -17,7 +17,7 @@
 #define KOLO_MAX_ARGS 12 /* inputs, or outputs, of one operation */
 
 enum kolo_role {
-    /* (N, H, W, C) u8 pictures, filled by the loader */
+    /* (N, H, W, C) u8 images, filled by the loader */
     KOLO_ROLE_INPUT,
     /* (N) or (N, words) i32, or f32 (N,2,C), filled by the loader: see kolo_input */
     KOLO_ROLE_LABEL,
@@ -202,7 +202,7 @@ void kolo_graph_destroy(kolo_graph **graph);
  * fail with the same status, so models may be written without a check on every line and end with one. */
 /* u8 (N,H,W,C); also the label, `words` i32 a row:
  *   1: class
- *   3: class, class of the picture mixed into it, weight of the first (bits of an f32): mixup, CutMix 1 + 5
+ *   3: class, class of the image mixed into it, weight of the first (bits of an f32): mixup, CutMix 1 + 5
  *   M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in pixels
  *   (bits of f32). Objects come first; behind them
  *            regions of class -1, crowds and groups: what lies mostly in one is no background */

@@ -118,7 +118,7 @@ int kolo_shape_concat(kolo_graph *g, kolo_node *node, const char *module)
         if (!fits)
             return kolo_fail(KOLO_ECONFIG,
                              "%s: %s and %s differ in size or type and cannot be put together; detectors "
-                             "want pictures whose sides are multiples of 32 (size=)",
+                             "want images whose sides are multiples of 32 (size=)",
                              module, x->name, t->name);
         dim[1] += t->dim[1];
     }

@@ -77,7 +77,7 @@ static int64_t window_output(const kolo_attributes *a, int axis, int64_t size, c
     if (room < reach)
         return kolo_fail(KOLO_ECONFIG,
                          "%s: a window of %" PRId64 " does not fit into %" PRId64 " pixels with pad %" PRId64
-                         "; use larger pictures (size=)",
+                         "; use larger images (size=)",
                          module, reach, size, pad);
     return (room - reach) / stride + 1;
 }
@@ -89,7 +89,7 @@ int kolo_shape_normalize(kolo_graph *g, kolo_node *node, const char *module)
     if (x->dtype != KOLO_U8)
         return kolo_fail(KOLO_EINTERNAL, "%s: pixels are u8, not %s", module, kolo_dtype_name(x->dtype));
     if (x->dim[3] > 4)
-        return kolo_fail(KOLO_ECONFIG, "%s: pictures have 1 to 4 channels, not %" PRId64, module, x->dim[3]);
+        return kolo_fail(KOLO_ECONFIG, "%s: images have 1 to 4 channels, not %" PRId64, module, x->dim[3]);
     for (int64_t c = 0; c < x->dim[3]; c++)
         if (!(node->a.std[c] > 0))
             return kolo_fail(KOLO_ECONFIG,

@@ -1,4 +1,4 @@
-/* COCO's rule. A class is gone through picture by picture; what becomes of a result is a bit for
+/* COCO's rule. A class is gone through image by image; what becomes of a result is a bit for
  * each of the ten IoUs. */
 #include "metrics/ap.h"
 
@@ -23,7 +23,7 @@ static double recall_at(int i) { return i == RECALLS - 1 ? 1 : i * (1.0 / (RECAL
 
 typedef struct result {
     double score;
-    int place, rank;                 /* in the class; in its picture */
+    int place, rank;                 /* in the class; in its image */
     uint16_t hit[AREAS], out[AREAS]; /* bit i: matched, not counted, at IoU i */
 } result;
 
@@ -33,9 +33,9 @@ typedef struct work {
     result *result;
     int64_t results;
     int64_t counted[AREAS]; /* truths that are to be found */
-    double *iou;            /* [results of a picture, truths of it] */
-    int64_t *order;         /* truths of a picture, those that are ignored behind */
-    bool *ignored, *taken;  /* [truths of a picture] in this order */
+    double *iou;            /* [results of an image, truths of it] */
+    int64_t *order;         /* truths of an image, those that are ignored behind */
+    bool *ignored, *taken;  /* [truths of an image] in this order */
     double *precision, *recall;
 } work;
 
@@ -44,7 +44,7 @@ static bool outside(double area, int range)
     return area < area_range[range][0] || area > area_range[range][1];
 }
 
-/* Truths of a picture that count come first. */
+/* Truths of an image that count come first. */
 static void order_truths(work *w, const int64_t *truth, int64_t n, int range)
 {
     int64_t to = 0;
@@ -75,7 +75,7 @@ static int64_t ap_choose(const work *w, const int64_t *truth, int64_t n, const d
     return best;
 }
 
-static void match_picture(work *w, const int64_t *truth, int64_t n, const int64_t *found, int64_t m)
+static void match_image(work *w, const int64_t *truth, int64_t n, const int64_t *found, int64_t m)
 {
     result *r = &w->result[w->results];
     for (int64_t d = 0; d < m; d++)
@@ -103,7 +103,7 @@ static void match_picture(work *w, const int64_t *truth, int64_t n, const int64_
     w->results += m;
 }
 
-static int64_t in_picture(const ap_lists *l, bool truth, int64_t at, int64_t end, int64_t image)
+static int64_t in_image(const ap_lists *l, bool truth, int64_t at, int64_t end, int64_t image)
 {
     int64_t n = 0;
     while (at + n < end &&
@@ -112,16 +112,16 @@ static int64_t in_picture(const ap_lists *l, bool truth, int64_t at, int64_t end
     return n;
 }
 
-/* The next picture that has either, and how many of both; false behind the last. */
-static bool next_picture(const ap_lists *l, int cls, int64_t *t, int64_t *f, int64_t *n, int64_t *m)
+/* The next image that has either, and how many of both; false behind the last. */
+static bool next_image(const ap_lists *l, int cls, int64_t *t, int64_t *f, int64_t *n, int64_t *m)
 {
     const int64_t t_end = l->first_truth[cls + 1], f_end = l->first_found[cls + 1];
     *t += *n, *f += *m;
     if (*t >= t_end && *f >= f_end) return false;
     int64_t image = *t < t_end ? l->truth[l->of_truth[*t]].image : INT64_MAX;
     if (*f < f_end && l->found[l->of_found[*f]].image < image) image = l->found[l->of_found[*f]].image;
-    *n = in_picture(l, true, *t, t_end, image);
-    *m = in_picture(l, false, *f, f_end, image);
+    *n = in_image(l, true, *t, t_end, image);
+    *m = in_image(l, false, *f, f_end, image);
     return true;
 }
 
@@ -130,8 +130,8 @@ static void match_class(work *w, int cls)
     int64_t t = w->lists->first_truth[cls], f = w->lists->first_found[cls], n = 0, m = 0;
     w->results = 0;
     memset(w->counted, 0, sizeof w->counted);
-    while (next_picture(w->lists, cls, &t, &f, &n, &m))
-        match_picture(w, w->lists->of_truth + t, n, w->lists->of_found + f, m < MOST ? m : MOST);
+    while (next_image(w->lists, cls, &t, &f, &n, &m))
+        match_image(w, w->lists->of_truth + t, n, w->lists->of_found + f, m < MOST ? m : MOST);
 }
 
 static int by_score(const void *a, const void *b)
@@ -155,7 +155,7 @@ static double mean_precision(const work *w, int64_t n)
     return sum / RECALLS;
 }
 
-/* results: sorted. Those of which a picture has `most` better ones are left out. */
+/* results: sorted. Those of which an image has `most` better ones are left out. */
 static void accumulate(const work *w, int area, int iou, int most, double *ap, double *ar)
 {
     int64_t n = 0, right = 0, wrong = 0;
@@ -218,13 +218,13 @@ static void summarise(kolo_ap *ap)
     }
 }
 
-/* The most that a class, and a picture of a class, has. */
+/* The most that a class, and an image of a class, has. */
 static void ap_measure(const ap_lists *l, int classes, int64_t *results, int64_t *truths, int64_t *pairs)
 {
     *results = *truths = *pairs = 1;
     for (int c = 0; c < classes; c++) {
         int64_t t = l->first_truth[c], f = l->first_found[c], n = 0, m = 0, sum = 0;
-        while (next_picture(l, c, &t, &f, &n, &m)) {
+        while (next_image(l, c, &t, &f, &n, &m)) {
             const int64_t kept = m < MOST ? m : MOST;
             sum += kept;
             if (n > *truths) *truths = n;

@@ -1,5 +1,5 @@
 /* Average precision and recall of boxes: COCO's twelve numbers as pycocotools 2 computes them (evaluation of
- * "bbox"), and Pascal VOC's and Open Images'. Boxes are x y width height in pixels of the source picture, 0
+ * "bbox"), and Pascal VOC's and Open Images'. Boxes are x y width height in pixels of the source image, 0
  * at its left and upper border. (Where VOC counts whole pixels from 1, both ends included, a box is xmin - 1,
  * ymin - 1, xmax - xmin + 1, ymax - ymin + 1: overlaps are then the devkit's.) */
 #ifndef KOLO_TRAIN_AP_H
@@ -11,7 +11,7 @@
 #include "metrics/hierarchy.h"
 
 typedef struct kolo_ap_truth {
-    int64_t image; /* any number; pictures are gone through by rising numbers, as pycocotools does */
+    int64_t image; /* any number; images are gone through by rising numbers, as pycocotools does */
     int32_t cls;
     /* many objects in one box: COCO's iscrowd, any number of results may lie in it; Open Images'
      * IsGroupOf, one is asked for */
@@ -27,11 +27,11 @@ typedef struct kolo_ap_found {
     double box[4], score;
 } kolo_ap_found;
 
-/* .5:.05:.95; all small medium large; 1 10 100 a picture */
+/* .5:.05:.95; all small medium large; 1 10 100 an image */
 enum { KOLO_AP_IOUS = 10, KOLO_AP_AREAS = 4, KOLO_AP_COUNTS = 3 };
 
 typedef struct kolo_ap_class {
-    double ap[KOLO_AP_AREAS][KOLO_AP_IOUS];                 /* at 100 a picture; -1: no truth counts */
+    double ap[KOLO_AP_AREAS][KOLO_AP_IOUS];                 /* at 100 an image; -1: no truth counts */
     double ar[KOLO_AP_AREAS][KOLO_AP_COUNTS][KOLO_AP_IOUS]; /* likewise */
 } kolo_ap_class;
 
@@ -42,7 +42,7 @@ typedef struct kolo_ap {
     kolo_ap_class *cls; /* [classes] */
 } kolo_ap;
 
-/* Equal scores keep the order given (within a picture), then that of pictures. The lists are left as they
+/* Equal scores keep the order given (within an image), then that of images. The lists are left as they
  * are. KOLO_ENOMEM: no memory; KOLO_EINPUT: a class out of range, or a number that is none. */
 int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,
                  int64_t founds, int classes);
@@ -58,7 +58,7 @@ void kolo_ap_text(const kolo_ap *ap, int line, char *text, int64_t size);
 int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths,
                 const kolo_ap_found *found, int64_t founds, int classes, double iou, bool eleven);
 
-/* What people have looked for in a picture: is the class there? */
+/* What people have looked for in an image: is the class there? */
 typedef struct kolo_ap_verified {
     int64_t image;
     int32_t cls;
@@ -67,7 +67,7 @@ typedef struct kolo_ap_verified {
 
 /* Open Images Challenge's AP of each class at one IoU (.5), as the Object Detection API's
  * OpenImagesDetectionChallengeEvaluator forms it: results of classes that nobody has verified in their
- * picture (neither a box nor `verified` has them) do not count; a result takes the true box that it lies over
+ * image (neither a box nor `verified` has them) do not count; a result takes the true box that it lies over
  * most, of those that are no group, once; one that takes none and of which at least `iou` lies in a group
  * belongs to that: of each group's the surest is right, the others do not count. A group that has none was
  * missed. The area under the envelope is taken, as VOC's of 2010. hierarchy: NULL, or with it a true box, a

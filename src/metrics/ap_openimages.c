@@ -127,7 +127,7 @@ static int64_t most_covered(const ap_lists *l, const kolo_ap_found *f, int64_t f
     return most >= iou ? best : -1;
 }
 
-/* The results of one picture, surest first. */
+/* The results of one image, surest first. */
 static void judge_image(const ap_lists *l, int64_t first, int64_t last, int64_t begin, int64_t end,
                         double iou, space *s)
 {

@@ -7,7 +7,7 @@
 typedef struct ap_lists {
     const kolo_ap_truth *truth;
     const kolo_ap_found *found;
-    /* numbers in the lists: by class, picture, order given; found: falling scores before that */
+    /* numbers in the lists: by class, image, order given; found: falling scores before that */
     int64_t *of_truth, *of_found;
     int64_t *first_truth, *first_found; /* [classes + 1] where each class begins in these */
 } ap_lists;

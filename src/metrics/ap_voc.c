@@ -5,7 +5,7 @@
 #include "kolo/error.h"
 #include "metrics/ap_parts.h"
 
-typedef struct ranked { /* a result of one class, and the truths of its picture */
+typedef struct ranked { /* a result of one class, and the truths of its image */
     double score;
     int64_t found, first, count;
 } ranked;
@@ -17,7 +17,7 @@ static int by_score(const void *a, const void *b)
     return (x->found > y->found) - (x->found < y->found);
 }
 
-/* Results by falling score, each with where the truths of its picture lie. */
+/* Results by falling score, each with where the truths of its image lie. */
 static void rank_class(const ap_lists *l, int cls, ranked *r)
 {
     int64_t t = l->first_truth[cls], end = l->first_truth[cls + 1], n = 0;

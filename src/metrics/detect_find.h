@@ -1,4 +1,4 @@
-/* From what a detector puts out to boxes of the picture. */
+/* From what a detector puts out to boxes of the image. */
 #ifndef KOLO_TRAIN_DETECT_FIND_H
 #define KOLO_TRAIN_DETECT_FIND_H
 
@@ -7,10 +7,10 @@
 
 typedef struct kolo_found_list {
     kolo_found *found;
-    int64_t count, capacity; /* the array is kept from picture to picture */
+    int64_t count, capacity; /* the array is kept from image to image */
 } kolo_found_list;
 
-/* Of a class in a picture, the surest. COCO's rule counts as many; a network that was just begun finds every
+/* Of a class in an image, the surest. COCO's rule counts as many; a network that was just begun finds every
  * class in every cell. */
 enum { KOLO_MOST_FOUND = 100 };
 

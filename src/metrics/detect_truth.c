@@ -51,7 +51,7 @@ static int read_rows(const char *path, const char *name, enum kolo_table_type ty
     return fits ? 0 : kolo_fail(KOLO_EINPUT, "%s: /%s has more rows than it was packed with", path, name);
 }
 
-/* What stands in files only: the numbers of pictures, and boxes as COCO has them, to the last digit.
+/* What stands in files only: the numbers of images, and boxes as COCO has them, to the last digit.
  * box: [boxes], or NULL */
 static int read_shards(const kolo_dataset *d, int64_t *image, double (*box)[4])
 {

@@ -165,7 +165,7 @@ int kolo_roc_measure(const kolo_pair_scores *s, const kolo_pair_scores *other, k
     return rc;
 }
 
-/* ---- the picture --------------------------------------------------------------------------------------- */
+/* ---- the image --------------------------------------------------------------------------------------- */
 
 enum { LEFT = 60, TOP = 40, SIDE = 400 };
 

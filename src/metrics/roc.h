@@ -1,5 +1,5 @@
-/* Verification: are two pictures of one person? Scores of pairs, what they are worth, and
- * the curve as a picture. */
+/* Verification: are two images of one person? Scores of pairs, what they are worth, and
+ * the curve as an image. */
 #ifndef KOLO_TRAIN_ROC_H
 #define KOLO_TRAIN_ROC_H
 

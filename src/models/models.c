@@ -49,7 +49,7 @@ bool kolo_model_pixels(const kolo_model *model, float mean[4], float std[4])
     return model->pixels != KOLO_PIXELS_NORMAL;
 }
 
-enum { BOXES = 120 }; /* most boxes of a picture, unless config.words says otherwise */
+enum { BOXES = 120 }; /* most boxes of an image, unless config.words says otherwise */
 
 /* 0, or negative where 0 says something: as usual for the model */
 static kolo_model_config models_complete(const kolo_model *model, const kolo_model_config *config)

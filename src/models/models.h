@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 
 typedef struct kolo_model_config {
-    int64_t rows, height, width, channels; /* micro-batch and picture */
+    int64_t rows, height, width, channels; /* micro-batch and image */
     int64_t classes;
     int64_t words;        /* of a row's label (kolo_input); 0: as the network wants */
     const char *shortcut; /* CIFAR ResNet: "a", "b" */

@@ -1,4 +1,4 @@
-/* ResNet and its relatives for pictures of about 224 pixels: basic blocks or bottlenecks (version 1.5: the
+/* ResNet and its relatives for images of about 224 pixels: basic blocks or bottlenecks (version 1.5: the
  * stride is in the 3x3 convolution), grouped (ResNeXt) or widened (Wide-ResNet). Names and initialisation as
  * in torchvision, so that weights can be exchanged. Variant "d": a stem of three 3x3 convolutions, and an
  * average pool before a shortcut's 1x1 convolution; names as in timm. */

@@ -1,4 +1,4 @@
-/* ResNet-20, 32, 44, 56, 110 for pictures of 32 pixels: three stages of basic blocks with 16, 32, 64
+/* ResNet-20, 32, 44, 56, 110 for images of 32 pixels: three stages of basic blocks with 16, 32, 64
  * channels. Where the shape changes, the shortcut takes every second pixel and pads with zero channels ("a",
  * the paper's), or is a 1x1 convolution with batch norm ("b"). Names and initialisation as in
  * akamaster/pytorch_resnet_cifar10. */

@@ -1,5 +1,5 @@
 /* YOLOv3, its small form, and the classifier Darknet-53, layer by layer as in darknet's cfg files, so that
- * the numbers of layers are theirs. Pictures are RGB, 0 to 1. The published yolov3-tiny.weights were trained
+ * the numbers of layers are theirs. Images are RGB, 0 to 1. The published yolov3-tiny.weights were trained
  * with anchors 1, 2, 3 in the finer head where today's cfg, and this file, has 0, 1, 2: to use those weights,
  * say mask = 1,2,3 in a copy of the cfg (model=FILE.cfg). */
 #include "models/darknet.h"

@@ -1,7 +1,7 @@
 /* YOLOX nano, tiny, s, m, l, x: a backbone of cross-stage partial blocks, a pyramid that goes down and up
  * again, three decoupled heads. All have the form of l; `wide` and `deep` are factors on its channels and
  * blocks. Names and initialisation as in the package of the authors (module backbone.backbone, backbone,
- * head). Pictures are BGR, 0 to 255. */
+ * head). Images are BGR, 0 to 255. */
 #include "models/yolox.h"
 
 /* Cross-stage partial block: half of the channels through n bottlenecks, the other half past them. */
@@ -21,7 +21,7 @@ static int csp(const kolo_yolox *y, const char *name, int x, int64_t out, int n,
     return kolo_yolox_unit(y, kolo_part_of(name, "conv3").text, x, out, 1, 1);
 }
 
-/* dark3, dark4, dark5: 1/8, 1/16, 1/32 of the picture. c: channels of the stem; n:
+/* dark3, dark4, dark5: 1/8, 1/16, 1/32 of the image. c: channels of the stem; n:
  * bottlenecks of the first block */
 static void backbone(const kolo_yolox *y, int x, int64_t c, int n, int map[3])
 {

@@ -59,7 +59,7 @@ int kolo_bad_label_fail(const kolo_bad_label *bad, int64_t classes);
  *   block: channel block B of an activation (N,C,H,W), stored (N, ceil(C/B), H, W, B): 1 is NCHW, 8 or 16
  *   the blocked layouts of
  *          wide vectors, C itself NHWC. Channels beyond C in the last block are zero, always. 1 for all other
- *          tensors ((N,F), u8 pictures (N,H,W,C), vectors) which are plain row-major.
+ *          tensors ((N,F), u8 images (N,H,W,C), vectors) which are plain row-major.
  *   opaque: a parameter's layout in the backend's own description (oneDNN's memory descriptor), or NULL:
  *   plain. Its gradient and
  *          its optimizer state have the same one. Padding is zero and stays zero under

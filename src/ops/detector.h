@@ -1,5 +1,5 @@
 /* What one detector has otherwise than another, beside its loss: a row of detectors.def each. Whoever finds
- * boxes, fits pictures in or trains asks the row. */
+ * boxes, fits images in or trains asks the row. */
 #ifndef KOLO_OPS_DETECTOR_H
 #define KOLO_OPS_DETECTOR_H
 
@@ -13,7 +13,7 @@ typedef struct kolo_detector {
                    double *corner);
     /* an anchor stands for each class that is likely enough; else for its likeliest alone */
     bool every_class;
-    bool middle; /* a picture is fitted into the middle of the input, else into its corner */
+    bool middle; /* an image is fitted into the middle of the input, else into its corner */
     int fill;    /* of what it does not cover */
     bool l1;     /* its loss has a term that is for the last epochs, those without mosaics */
 } kolo_detector;

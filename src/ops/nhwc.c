@@ -29,11 +29,11 @@ int kolo_nhwc_blocks(kolo_backend *backend, const kolo_graph *g, const kolo_grap
 kolo_nhwc_view kolo_nhwc_view_of(const kolo_tensor *t, const kolo_layout *layout)
 {
     kolo_nhwc_view v = {.rows = t->dim[0], .channels = 1, .height = 1, .width = 1, .dtype = t->dtype};
-    bool map = kolo_tensor_is_map(t), picture = t->rank == 4 && t->role == KOLO_ROLE_INPUT && !map;
-    if (t->rank > 1) v.channels = t->dim[picture ? 3 : 1];
-    if (map || picture) {
-        v.height = t->dim[picture ? 1 : 2];
-        v.width = t->dim[picture ? 2 : 3];
+    bool map = kolo_tensor_is_map(t), image = t->rank == 4 && t->role == KOLO_ROLE_INPUT && !map;
+    if (t->rank > 1) v.channels = t->dim[image ? 3 : 1];
+    if (map || image) {
+        v.height = t->dim[image ? 1 : 2];
+        v.width = t->dim[image ? 2 : 3];
     }
     v.stored = map ? (v.channels + layout->block - 1) / layout->block * layout->block : v.channels;
     v.pixels = v.height * v.width;

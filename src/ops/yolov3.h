@@ -89,7 +89,7 @@ KOLO_INLINE int kolo_yolov3_kind(bool owned, double most)
     return owned ? 1 : most > KOLO_YOLOV3_IGNORE ? -1 : 0;
 }
 
-/* Cross entropies of x and y, half squares of w and h, times 2 - w h (parts of the picture), so that small
+/* Cross entropies of x and y, half squares of w and h, times 2 - w h (parts of the image), so that small
  * boxes count more; and (grad: may be NULL) the derivative by the raw numbers. */
 KOLO_INLINE double kolo_yolov3_box_loss(const double *raw, int64_t column, int64_t row, int64_t stride,
                                         const float *anchor, const double *box, double pixels, double *grad)

@@ -32,7 +32,7 @@ enum kolo_arena {
     KOLO_ARENA_EMA,
     /* 16-bit copy of PARAM (layout.half), element for element; an evaluation has its own */
     KOLO_ARENA_SHADOW,
-    /* device backends: pictures, then labels, of a rank's batch as the loader gave them */
+    /* device backends: images, then labels, of a rank's batch as the loader gave them */
     KOLO_ARENA_STAGE,
     /* input, labels, activations and their gradients, by lifetime */
     KOLO_ARENA_ACTIVATION,

@@ -1,4 +1,4 @@
-/* One memory for plans that take turns: training at several batch and picture sizes. */
+/* One memory for plans that take turns: training at several batch and image sizes. */
 #include <string.h>
 
 #include "kolo/error.h"

@@ -27,7 +27,7 @@ struct kolo_progress {
     double told;              /* when the last line was printed; negative: never */
     int64_t step, first;      /* last seen; first of this start */
     double began, last;       /* time of the first and of the last step */
-    double pictures, seconds; /* fading sums: img/s is their ratio */
+    double images, seconds; /* fading sums: img/s is their ratio */
     bool paused;
 };
 
@@ -107,7 +107,7 @@ static void form_text(kolo_progress *p, double loss, double lr, double wait_shar
     char *line = p->text;
     int64_t epoch = p->epoch + (p->step > p->begin ? p->step - 1 - p->begin : 0) / p->per_epoch + 1,
             done = p->step - p->first;
-    double rate = p->seconds > 0 ? p->pictures / p->seconds : NAN;
+    double rate = p->seconds > 0 ? p->images / p->seconds : NAN;
     *line = 0;
     p->fraction = p->total > 0 ? (double)p->step / (double)p->total : 0;
     progress_add(line, "%3.0f%%  epoch %lld/%lld  step %lld/%lld  loss %.4f  lr %.4g",
@@ -171,7 +171,7 @@ static void progress_measure(kolo_progress *p, int64_t step, double now)
         p->began = now;
     } else if (!p->paused && now > p->last) {
         double fade = exp((p->last - now) / memory_seconds);
-        p->pictures = p->pictures * fade + (double)(step - p->step) * (double)p->batch;
+        p->images = p->images * fade + (double)(step - p->step) * (double)p->batch;
         p->seconds = p->seconds * fade + (now - p->last);
     }
     p->paused = false;

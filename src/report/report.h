@@ -72,7 +72,7 @@ void kolo_summary_environment(kolo_summary *summary);
 typedef struct kolo_progress kolo_progress;
 int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total);
 /* From step `first` (0, 1, ...) on, which begins epoch number `epoch` (0, 1, ...) of `epochs`, an epoch has
- * so many steps of `batch` pictures. Before the first step. */
+ * so many steps of `batch` images. Before the first step. */
 void kolo_progress_phase(kolo_progress *progress, int64_t first, int64_t epoch, int64_t epochs,
                          int64_t steps_per_epoch, int64_t batch);
 void kolo_progress_destroy(kolo_progress **progress);

@@ -76,7 +76,7 @@ static int64_t least_rows(const kolo_session *s, int64_t *most)
 static int too_little(const kolo_session *s)
 {
     return kolo_fail(KOLO_ECONFIG,
-                     "batch=auto: not even %ld pictures (%ld a rank) fit; lower micro_batch or size, or use "
+                     "batch=auto: not even %ld images (%ld a rank) fit; lower micro_batch or size, or use "
                      "precision=bf16",
                      (long)s->unit, (long)(s->unit / s->ranks));
 }
@@ -90,7 +90,7 @@ int session_choose_batch(kolo_session *s)
     KOLO_TRY(found);
     if (found) {
         o->batch = position.batch;
-        kolo_info("batch=auto: %ld pictures a step, as this run began", (long)o->batch);
+        kolo_info("batch=auto: %ld images a step, as this run began", (long)o->batch);
         return session_lay_phases(s);
     }
     int64_t most, batch = 0;
@@ -152,7 +152,7 @@ int session_fit_plans(kolo_session *s)
         session_free_plans(s);
         KOLO_TRY(session_lay_phases(s));
     }
-    kolo_info("batch=auto: %ld pictures a step, the largest that was planned into memory",
+    kolo_info("batch=auto: %ld images a step, the largest that was planned into memory",
               (long)s->options->batch);
     return 0;
 }

@@ -20,7 +20,7 @@ typedef struct judge {
     kolo_detect_config fit;
     const kolo_detect_truth *truth;
     float *head[KOLO_MAX_HEADS]; /* what the network put out for a micro-batch */
-    kolo_found_list list;        /* of one picture */
+    kolo_found_list list;        /* of one image */
     kolo_ap_found *found;        /* of all */
     int64_t founds, capacity;
 } judge;

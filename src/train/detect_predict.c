@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/picture/draw.h"
-#include "data/picture/jpeg.h"
+#include "data/image/draw.h"
+#include "data/image/jpeg.h"
 #include "kolo/error.h"
 #include "metrics/detect_find.h"
 
@@ -18,7 +18,7 @@ typedef struct viewer {
     kolo_loader_config config;
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
-    kolo_picture *picture; /* [rows] */
+    kolo_image *image; /* [rows] */
     uint8_t *pixels;
     int32_t *labels;
     int64_t *samples;
@@ -27,12 +27,12 @@ typedef struct viewer {
 } viewer;
 
 /* As validation does it. */
-static int read_picture(void *context, const char *path, int64_t row)
+static int read_image(void *context, const char *path, int64_t row)
 {
     viewer *v = context;
     const kolo_loader_config *c = &v->config;
-    kolo_picture *p = &v->picture[row];
-    kolo_picture to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3,
+    kolo_image *p = &v->image[row];
+    kolo_image to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3,
                        .height = c->height,
                        .width = c->width,
                        .channels = 3};
@@ -41,7 +41,7 @@ static int read_picture(void *context, const char *path, int64_t row)
     char *data = NULL;
     size_t bytes;
     KOLO_TRY(kolo_file_read(path, &data, &bytes));
-    const int rc = kolo_picture_decode(v->jpeg, data, bytes, 3, p);
+    const int rc = kolo_image_decode(v->jpeg, data, bytes, 3, p);
     free(data);
     if (rc < 0) return kolo_fail_in(rc, "%s: ", path);
     kolo_detect_letterbox(p->height, p->width, c->height, c->width, c->detect.middle, &place, &scale);
@@ -65,7 +65,7 @@ static int compute(viewer *v, int64_t valid)
     return 0;
 }
 
-/* What a picture is called without its folder and its ending. */
+/* What an image is called without its folder and its ending. */
 typedef struct stem {
     const char *path, *at;
     int length;
@@ -84,7 +84,7 @@ static int compare_stems(const void *a, const void *b)
     return order ? order : x->length - y->length;
 }
 
-/* Before anything is computed: two pictures would be drawn to one file. */
+/* Before anything is computed: two images would be drawn to one file. */
 static int check_stems(int64_t n, const char *const *path)
 {
     stem *all = kolo_alloc((size_t)(n + 1) * sizeof *all);
@@ -94,19 +94,19 @@ static int check_stems(int64_t n, const char *const *path)
     for (int64_t i = 1; i < n && rc == 0; i++)
         if (!compare_stems(&all[i - 1], &all[i]))
             rc = kolo_fail(KOLO_ECONFIG,
-                           "out=: %s and %s would both become %.*s.png: give pictures of different names, or "
+                           "out=: %s and %s would both become %.*s.png: give images of different names, or "
                            "one after the other to different folders",
                            all[i - 1].path, all[i].path, all[i].length, all[i].at);
     free(all);
     return rc;
 }
 
-static int write_picture(const kolo_picture *p, const char *folder, const char *path)
+static int write_image(const kolo_image *p, const char *folder, const char *path)
 {
     const stem s = stem_of(path);
     KOLO_TRY(kolo_folder_make(folder));
     char *to = kolo_format("%s/%.*s.png", folder, s.length, s.at);
-    const int rc = to ? kolo_picture_write_png(p, to) : KOLO_ENOMEM;
+    const int rc = to ? kolo_image_write_png(p, to) : KOLO_ENOMEM;
     free(to);
     return rc;
 }
@@ -115,7 +115,7 @@ static int write_picture(const kolo_picture *p, const char *folder, const char *
 static int show(viewer *v, const char *path, int64_t row)
 {
     const kolo_options *o = v->session->options;
-    kolo_picture *p = &v->picture[row];
+    kolo_image *p = &v->image[row];
     KOLO_TRY(
         kolo_detect_find(v->session->graph, (const float *const *)v->head, row, o->show, o->nms, &v->list));
     printf("%s\n", path);
@@ -138,18 +138,18 @@ static int show(viewer *v, const char *path, int64_t row)
         snprintf(text, sizeof text, "%.100s %.2f", v->name ? v->name[f->cls] : number, f->score);
         kolo_draw_box(p, f->box, f->cls, text);
     }
-    return *o->out ? write_picture(p, o->out, path) : 0;
+    return *o->out ? write_image(p, o->out, path) : 0;
 }
 
 static int open_viewer(viewer *v, kolo_session *s, char *const *name)
 {
     *v = (viewer){.session = s, .name = name, .config = kolo_session_loader(s, false)};
-    const size_t rows = (size_t)s->rows, picture = (size_t)v->config.height * (size_t)v->config.width * 3;
-    v->picture = kolo_alloc(rows * sizeof *v->picture);
-    v->pixels = kolo_alloc(rows * picture + KOLO_PICTURE_SLACK);
+    const size_t rows = (size_t)s->rows, image = (size_t)v->config.height * (size_t)v->config.width * 3;
+    v->image = kolo_alloc(rows * sizeof *v->image);
+    v->pixels = kolo_alloc(rows * image + KOLO_IMAGE_SLACK);
     v->labels = kolo_alloc(rows * (size_t)v->config.words * sizeof *v->labels);
     v->samples = kolo_alloc(rows * sizeof *v->samples);
-    if (!v->picture || !v->pixels || !v->labels || !v->samples) return KOLO_ENOMEM;
+    if (!v->image || !v->pixels || !v->labels || !v->samples) return KOLO_ENOMEM;
     for (int i = 0; i < s->graph->heads; i++) {
         v->head[i] =
             kolo_alloc((size_t)kolo_tensor_count(&s->graph->tensor[s->graph->head[i]]) * sizeof(float));
@@ -161,25 +161,25 @@ static int open_viewer(viewer *v, kolo_session *s, char *const *name)
 
 static void close_viewer(viewer *v)
 {
-    for (int64_t i = 0; v->picture && i < v->session->rows; i++) kolo_picture_free(&v->picture[i]);
+    for (int64_t i = 0; v->image && i < v->session->rows; i++) kolo_image_free(&v->image[i]);
     for (int i = 0; i < KOLO_MAX_HEADS; i++) free(v->head[i]);
     kolo_found_free(&v->list);
     kolo_resampler_destroy(&v->resampler);
     kolo_jpeg_destroy(&v->jpeg);
-    free(v->picture);
+    free(v->image);
     free(v->pixels);
     free(v->labels);
     free(v->samples);
 }
 
-int kolo_detect_predict(kolo_session *s, kolo_picture_feed *feed, char *const *name)
+int kolo_detect_predict(kolo_session *s, kolo_image_feed *feed, char *const *name)
 {
     viewer v;
     if (*s->options->out) KOLO_TRY(check_stems(feed->files, feed->path));
     int rc = open_viewer(&v, s, name);
     while (rc >= 0 && feed->next < feed->files) {
         int64_t valid;
-        rc = kolo_picture_feed_rows(feed, s->rows, read_picture, &v, v.samples, &valid);
+        rc = kolo_image_feed_rows(feed, s->rows, read_image, &v, v.samples, &valid);
         if (rc >= 0 && valid) rc = compute(&v, valid);
         for (int64_t i = 0; rc >= 0 && i < valid; i++) rc = show(&v, feed->path[v.samples[i]], i);
     }

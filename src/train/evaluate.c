@@ -87,7 +87,7 @@ static int mirrored_batch(void *argument, const kolo_batch *batch)
     return 0;
 }
 
-/* Of the mean of a picture's logits and its mirror image's. */
+/* Of the mean of an image's logits and its mirror image's. */
 static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
 {
     const kolo_graph *g = s->eval_exec ? s->eval_graph : s->graph;
@@ -120,7 +120,7 @@ int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluatio
     KOLO_TRY((s->options->val_flip ? sum_mirrored : sum_metrics)(s, exec, sum));
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, SUMS, KOLO_F64, KOLO_SUM));
     if ((int64_t)sum[ROWS] != s->val_samples)
-        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld",
+        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f images, the validation set holds %ld",
                          sum[ROWS], (long)s->val_samples);
     *result = (kolo_evaluation){.loss = sum[LOSS] / sum[ROWS],
                                 .top1 = sum[TOP1] / sum[ROWS],

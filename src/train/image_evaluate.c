@@ -113,7 +113,7 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     free(ap);
     KOLO_TRY(rc);
     if ((int64_t)sum[1] != s->val_samples)
-        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld",
+        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f images, the validation set holds %ld",
                          sum[1], (long)s->val_samples);
     *result = (kolo_evaluation){.loss = sum[0] / sum[1],
                                 .map = all.map,

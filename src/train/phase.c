@@ -111,7 +111,7 @@ int kolo_phases_lay(kolo_phase *p, int phases, int64_t samples, bool pad)
         if (!p[i].steps_per_epoch)
             return kolo_fail(
                 KOLO_ECONFIG,
-                "batch=%ld is larger than the %ld training pictures: lower batch, or set tail=pad",
+                "batch=%ld is larger than the %ld training images: lower batch, or set tail=pad",
                 (long)p[i].batch, (long)samples);
         p[i].step = i ? p[i - 1].step + (p[i].epoch - p[i - 1].epoch) * p[i - 1].steps_per_epoch : 0;
     }

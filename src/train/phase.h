@@ -1,4 +1,4 @@
-/* Phases: stretches of a run between which the batch or the picture size changes (batch_ramp,
+/* Phases: stretches of a run between which the batch or the image size changes (batch_ramp,
  * size_ramp), at borders of epochs. A run without ramps has one. Within a phase the side may change from
  * step to step (multi_scale). */
 #ifndef KOLO_TRAIN_PHASE_H
@@ -12,7 +12,7 @@
 typedef struct kolo_phase {
     int64_t epoch;           /* its first */
     int64_t batch;           /* global */
-    kolo_sides sides;        /* of the training picture; none: it is as the session says */
+    kolo_sides sides;        /* of the training image; none: it is as the session says */
     int64_t steps_per_epoch; /* from here on known only with the data */
     int64_t step;            /* its first, of the run */
 } kolo_phase;

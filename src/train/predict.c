@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/augment/augment.h"
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 #include "kolo/error.h"
 #include "train/mirror.h"
 
@@ -15,13 +15,13 @@ typedef struct reader {
     kolo_loader_config config; /* of validation */
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
-    kolo_picture picture;
+    kolo_image image;
     kolo_mirror mirror; /* val_flip */
-    uint8_t *pixels;    /* [rows] pictures of `bytes` */
+    uint8_t *pixels;    /* [rows] images of `bytes` */
     size_t bytes;
 } reader;
 
-int kolo_picture_feed_rows(kolo_picture_feed *f, int64_t rows, kolo_picture_read *read, void *context,
+int kolo_image_feed_rows(kolo_image_feed *f, int64_t rows, kolo_image_read *read, void *context,
                            int64_t *file, int64_t *valid)
 {
     for (*valid = 0; *valid < rows && f->next < f->files; f->next++) {
@@ -37,14 +37,14 @@ int kolo_picture_feed_rows(kolo_picture_feed *f, int64_t rows, kolo_picture_read
     return 0;
 }
 
-int kolo_picture_feed_end(const kolo_picture_feed *f)
+int kolo_image_feed_end(const kolo_image_feed *f)
 {
     if (!f->bad) return 0;
-    return kolo_fail(KOLO_EINPUT, "%ld of %ld pictures could not be read; what was said of each stands above",
+    return kolo_fail(KOLO_EINPUT, "%ld of %ld images could not be read; what was said of each stands above",
                      (long)f->bad, (long)f->files);
 }
 
-static int read_picture(void *context, const char *path, int64_t row)
+static int read_image(void *context, const char *path, int64_t row)
 {
     reader *r = context;
     const kolo_loader_config *c = &r->config;
@@ -53,15 +53,15 @@ static int read_picture(void *context, const char *path, int64_t row)
     char *data = NULL;
     size_t bytes;
     KOLO_TRY(kolo_file_read(path, &data, &bytes));
-    int rc = kolo_picture_decode(r->jpeg, data, bytes, c->channels, &r->picture);
+    int rc = kolo_image_decode(r->jpeg, data, bytes, c->channels, &r->image);
     free(data);
     if (rc < 0) return kolo_fail_in(rc, "%s: ", path);
-    kolo_view_center(&view, r->picture.height, r->picture.width, c->height, c->width, c->resize);
+    kolo_view_center(&view, r->image.height, r->image.width, c->height, c->width, c->resize);
     view.resize.filter = c->interpolation;
-    return kolo_view_render(&view, r->resampler, &r->picture, 1, 0, 0, c->height, c->width, to);
+    return kolo_view_render(&view, r->resampler, &r->image, 1, 0, 0, c->height, c->width, to);
 }
 
-/* One batch: the first `valid` rows are pictures. */
+/* One batch: the first `valid` rows are images. */
 static int compute(kolo_session *s, reader *r, const int32_t *labels, const int64_t *samples, int64_t valid,
                    float *logits)
 {
@@ -76,11 +76,11 @@ static int compute(kolo_session *s, reader *r, const int32_t *labels, const int6
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
 }
 
-static int predict(kolo_session *s, reader *r, kolo_picture_feed *feed, kolo_predict_take *take,
+static int predict(kolo_session *s, reader *r, kolo_image_feed *feed, kolo_predict_take *take,
                    void *context)
 {
     const int64_t classes = s->options->classes, words = kolo_session_tags(s) ? 2 * classes : 1;
-    const size_t bytes = (size_t)s->rows * r->bytes + KOLO_PICTURE_SLACK;
+    const size_t bytes = (size_t)s->rows * r->bytes + KOLO_IMAGE_SLACK;
     int64_t valid;
     r->pixels = kolo_pages_alloc(bytes);
     int32_t *labels = kolo_alloc((size_t)(s->rows * words) * sizeof *labels);
@@ -88,7 +88,7 @@ static int predict(kolo_session *s, reader *r, kolo_picture_feed *feed, kolo_pre
     float *logits = kolo_alloc((size_t)(2 * s->rows * classes) * sizeof *logits);
     int rc = r->pixels && labels && samples && logits ? 0 : KOLO_ENOMEM;
     while (rc == 0 && feed->next < feed->files) {
-        rc = kolo_picture_feed_rows(feed, s->rows, read_picture, r, samples, &valid);
+        rc = kolo_image_feed_rows(feed, s->rows, read_image, r, samples, &valid);
         if (rc < 0 || valid == 0) continue;
         for (int64_t i = 0; i < s->rows; i++)
             if (words == 1) labels[i] = i < valid ? 0 : -1; /* none is known: the loss is nobody's */
@@ -104,7 +104,7 @@ static int predict(kolo_session *s, reader *r, kolo_picture_feed *feed, kolo_pre
     return rc;
 }
 
-int kolo_predict(kolo_session *s, kolo_picture_feed *feed, kolo_predict_take *take, void *context)
+int kolo_predict(kolo_session *s, kolo_image_feed *feed, kolo_predict_take *take, void *context)
 {
     reader r = {.config = kolo_session_loader(s, false)};
     r.bytes = (size_t)r.config.height * (size_t)r.config.width * (size_t)r.config.channels;
@@ -113,7 +113,7 @@ int kolo_predict(kolo_session *s, kolo_picture_feed *feed, kolo_predict_take *ta
     if (rc == 0 && s->options->val_flip) rc = kolo_mirror_open(&r.mirror, s);
     if (rc == 0) rc = predict(s, &r, feed, take, context);
     kolo_mirror_close(&r.mirror);
-    kolo_picture_free(&r.picture);
+    kolo_image_free(&r.image);
     kolo_resampler_destroy(&r.resampler);
     kolo_jpeg_destroy(&r.jpeg);
     return rc;

@@ -25,7 +25,7 @@ static int parse_channels(const char *key, const char *text, int64_t channels, f
     }
     if (n != channels)
         return kolo_fail(KOLO_ECONFIG,
-                         "%s=%s has %d numbers, the pictures have %ld channels: give as many, or %s= for the "
+                         "%s=%s has %d numbers, the images have %ld channels: give as many, or %s= for the "
                          "data set's own",
                          key, text, n, (long)channels, key);
     return 0;
@@ -57,7 +57,7 @@ static int check_task(const kolo_session *s, const kolo_dataset *set, const char
                      folder, info->name, info->task, boxes ? "boxes" : "class", s->options->model);
 }
 
-/* Class count, channels and picture size come from the data unless the recipe states them. */
+/* Class count, channels and image size come from the data unless the recipe states them. */
 static int resolve_shape(kolo_session *s, const kolo_model *model)
 {
     kolo_options *o = s->options;
@@ -72,7 +72,7 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
             return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes",
                              (long)o->classes, info->name, info->classes);
         if (o->channels && o->channels < info->channels)
-            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the pictures of %s have %d channels",
+            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the images of %s have %d channels",
                              (long)o->channels, info->name, info->channels);
         if (s->train_set && s->val_set) {
             const kolo_dataset_info *v = kolo_dataset_get_info(s->val_set);
@@ -86,15 +86,15 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
         KOLO_TRY(session_check_classes(s));
         if (!o->size && !info->height && !o->val_size && !s->detector)
             return kolo_fail(KOLO_ECONFIG,
-                             "the pictures of %s have various sizes: state size= and crop=", info->name);
+                             "the images of %s have various sizes: state size= and crop=", info->name);
     }
     if (!o->classes) o->classes = info ? info->classes : model->classes;
     if (!o->channels) o->channels = info ? info->channels : model->channels;
     if (o->channels != 3 && (o->channels != 1 || s->detector))
         return kolo_fail(KOLO_ECONFIG,
-                         "%s of %ld channels: pictures are read as 1 channel (gray) or 3 (RGB)%s", o->model,
+                         "%s of %ld channels: images are read as 1 channel (gray) or 3 (RGB)%s", o->model,
                          (long)o->channels, s->detector ? ", for detectors 3" : "");
-    const bool stored = info && info->height && !s->detector; /* a detector fits any picture in */
+    const bool stored = info && info->height && !s->detector; /* a detector fits any image in */
     s->height = o->size ? o->size : stored ? info->height : model->height;
     s->width = o->size ? o->size : stored ? info->width : model->width;
     if (!o->size && s->height == s->width) o->size = s->height;

@@ -58,7 +58,7 @@ typedef struct kolo_session {
     int slots;                   /* micro-batches a rank and step, likewise */
     /* a rank's part of an evaluation's batch: the smallest micro-batch of the run */
     int64_t eval_rows;
-    int64_t height, width; /* of pictures, where neither phases nor val_size say otherwise */
+    int64_t height, width; /* of images, where neither phases nor val_size say otherwise */
     float mean[4], std[4];
     kolo_dataset *train_set, *val_set;
     kolo_stage *stage[2]; /* of training, validation; NULL: read where they are */

@@ -217,7 +217,7 @@ void session_close_data(kolo_session *s)
     }
 }
 
-/* The usual constants, but for what options say and how the network wants pictures fitted in. */
+/* The usual constants, but for what options say and how the network wants images fitted in. */
 static void set_boxes(const kolo_session *s, kolo_loader_config *c)
 {
     const kolo_options *o = s->options;

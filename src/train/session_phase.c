@@ -22,7 +22,7 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
     *rows = o->micro_batch ? o->micro_batch : local;
     if (local % *rows)
         return kolo_fail(KOLO_ECONFIG,
-                         "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)",
+                         "micro_batch=%ld does not divide the %ld images of a rank (batch=%ld on %d ranks)",
                          (long)*rows, (long)local, (long)p->batch, s->ranks);
     if (local / *rows > KOLO_MAX_SLOTS)
         return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch",
@@ -96,7 +96,7 @@ int session_lay_phases(kolo_session *s)
     s->val_samples = s->val_set ? kolo_dataset_get_info(s->val_set)->count : 0;
     if (s->height != s->width && session_largest(s))
         return kolo_fail(KOLO_ECONFIG,
-                         "size_ramp and multi_scale are of square pictures, these are %ld x %ld: state size=",
+                         "size_ramp and multi_scale are of square images, these are %ld x %ld: state size=",
                          (long)s->width, (long)s->height);
     if (s->phase[0].batch == 0) return 0; /* still to be chosen */
     KOLO_TRY(kolo_phases_lay(s->phase, s->phases, s->samples, o->tail == KOLO_tail_pad));

@@ -120,12 +120,12 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
     return scale_head(*graph, o->head_init_scale);
 }
 
-/* A network may have matrices as large as its pictures; then they cannot change. */
+/* A network may have matrices as large as its images; then they cannot change. */
 static int check_sizes(const kolo_session *s, const kolo_graph *g, const kolo_shape *shape)
 {
     if (kolo_graph_parameters(g) == kolo_graph_parameters(s->graph)) return 0;
     return kolo_fail(KOLO_ECONFIG,
-                     "model=%s has weights whose number depends on the picture: %ld pixels beside %ld x %ld "
+                     "model=%s has weights whose number depends on the image: %ld pixels beside %ld x %ld "
                      "is not possible (size, val_size, size_ramp, multi_scale)",
                      s->options->model, (long)shape->height, (long)s->shape[0].width,
                      (long)s->shape[0].height);

@@ -136,7 +136,7 @@ static int one_step(trainer *t)
                                  .wait = t->waited_before + stats.wait_seconds - t->waited,
                                  .whole = batch.valid_global == kolo_session_batch(s)};
     t->waited = t->waited_before + stats.wait_seconds;
-    t->pictures += kolo_session_batch(s);
+    t->images += kolo_session_batch(s);
     return trainer_report(t, &m);
 }
 

@@ -19,7 +19,7 @@ typedef struct kolo_evaluation {
     double loss, top1, top5; /* of a detector: 0 (it has none), -1, -1; of image labels loss, -1, -1 */
     double measure;          /* of a detector: AP, or the mean AP of the rule that ap= says */
     double map, ap_micro;    /* of image labels: kolo_image_ap's */
-    int64_t classes;         /* of image labels: those that a picture shows */
+    int64_t classes;         /* of image labels: those that an image shows */
     double line[12];         /* of a detector: kolo_ap's */
     /* of a detector, at IoU .5: VOC's mean AP by the rule of 2007 (eleven points) and of 2010; -1: nothing
      * counts, or the boxes are COCO's */

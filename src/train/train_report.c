@@ -41,7 +41,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     /* detectors are judged by no loss */
     s->loss = evaluated && !session->detector ? t->evaluation.loss : t->loss;
     fill_scores(t, evaluated);
-    if (steps > 0) s->img_per_s = (double)t->pictures / seconds, s->wait_share = t->waited / seconds;
+    if (steps > 0) s->img_per_s = (double)t->images / seconds, s->wait_share = t->waited / seconds;
     s->wall_seconds = wall;
     s->ranks = t->launch->size;
     s->nodes = t->launch->nodes;
@@ -135,7 +135,7 @@ int trainer_report_phase(trainer *t)
     const long side = p->sides.high, width = side ? side : s->width, height = side ? side : s->height;
     if (!is_root(t)) return 0;
     kolo_progress_pause(t->progress);
-    kolo_progress_note(t->progress, "epoch %ld: batches of %ld, pictures of %s%ld x %ld", (long)p->epoch + 1,
+    kolo_progress_note(t->progress, "epoch %ld: batches of %ld, images of %s%ld x %ld", (long)p->epoch + 1,
                        (long)p->batch, p->sides.low < side ? "at most " : "", width, height);
     count_phase(t);
     return kolo_events_write(t->events, "phase",
@@ -156,7 +156,7 @@ static int report_boxes(trainer *t, long step, const char *so_far)
         snprintf(fields, sizeof fields, "\"map_voc\":%.9g,", e->voc[1]);
     }
     kolo_progress_note(
-        t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f%s (%ld pictures, %.1f s)%s", step,
+        t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f%s (%ld images, %.1f s)%s", step,
         e->line[0], e->line[1], e->line[2], e->line[8], said, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",
@@ -168,7 +168,7 @@ static int report_image_labels(trainer *t, long step, const char *so_far)
 {
     const kolo_evaluation *e = &t->evaluation;
     kolo_progress_note(t->progress,
-                       "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld pictures, %.1f s)%s",
+                       "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld images, %.1f s)%s",
                        step, e->loss, e->map, e->ap_micro, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",
@@ -185,7 +185,7 @@ int trainer_report_evaluation(trainer *t, bool best)
     if (t->session.detector) return report_boxes(t, step, so_far);
     if (kolo_session_tags(&t->session)) return report_image_labels(t, step, so_far);
     kolo_progress_note(t->progress,
-                       "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s",
+                       "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld images, %.1f s)%s",
                        step, e->loss, e->top1, e->top5, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",

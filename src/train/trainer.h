@@ -36,7 +36,7 @@ typedef struct trainer {
     double started;       /* this start, seconds */
     double waited;        /* loader wait of this start until the last step, seconds */
     double waited_before; /* of it, in the loaders of earlier phases */
-    int64_t pictures;     /* of this start's steps */
+    int64_t images;     /* of this start's steps */
     kolo_noise noise;
     issue issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
     int untold;                        /* steps issued, not told */

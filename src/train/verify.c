@@ -99,7 +99,7 @@ int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *s
     *scores = (kolo_pair_scores){0};
     if (!set) return no_set(t, name);
     if (g->features < 0)
-        return kolo_fail(KOLO_ECONFIG, "pairs=%s: %s has no features of whole pictures", name,
+        return kolo_fail(KOLO_ECONFIG, "pairs=%s: %s has no features of whole images", name,
                          s->options->model);
     features f = {.samples = s->val_samples, .width = g->tensor[g->features].dim[1]};
     kolo_mirror mirror = {0};

@@ -11,7 +11,7 @@ coco_of_four '{"id": 1, "image_id": 30, "category_id": 9, "bbox": [2, 2, 12, 14]
      {"id": 2, "image_id": 10, "category_id": 20, "bbox": [4, 3, 15, 10.5], "area": 150, "iscrowd": 0},
      {"id": 3, "image_id": 20, "category_id": 9, "bbox": [1, 1, 18, 18], "area": 300, "iscrowd": 1}' 30 10 \
          20 5
-packs "four pictures, three boxes" --source coco-json --in "$ROOM/set"
+packs "four images, three boxes" --source coco-json --in "$ROOM/set"
 common="model=yolox_nano size=64 batch=2 lr=.01 mosaic=1 mosaic_mixup=1 hsv=1 flip=true close_mosaic=1"
 common+=" deterministic=true conv=direct threads=1 readers=2 data=$ROOM/out val=$ROOM/out"
 # shellcheck disable=SC2086
@@ -49,21 +49,21 @@ ok $? "evaluation"
 is "$(grep -c 'maxDets=' "$ROOM/eval") $(grep -c VOC "$ROOM/eval")" "12 0" \
     "prints COCO's twelve lines, and of its boxes no others"
 like "$ROOM/results.json" '"image_id":30,"category_id":(9|20),"bbox":' \
-    "results have the source's numbers of pictures and categories"
+    "results have the source's numbers of images and categories"
 printf 'ant\nbee\n' > "$ROOM/names"
 kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" show=0 out="$ROOM/drawn" \
-    labels="$ROOM/names" "$ROOM/pictures/0.jpg" > "$ROOM/log" 2>&1
+    labels="$ROOM/names" "$ROOM/images/0.jpg" > "$ROOM/log" 2>&1
 ok $? "kolo predict"
 like "$ROOM/log" '^  [01]\.[0-9]+  [01]  (ant|bee)  [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+$' \
     "tells boxes with the names of their classes"
 is "$(head -c 4 "$ROOM/drawn/0.png" | tail -c 3)" PNG "and draws them"
-mkdir "$ROOM/mixed" && cp "$ROOM/pictures/1.jpg" "$ROOM/mixed" &&
-    head -c 300 "$ROOM/pictures/0.jpg" > "$ROOM/mixed/0.jpg"
+mkdir "$ROOM/mixed" && cp "$ROOM/images/1.jpg" "$ROOM/mixed" &&
+    head -c 300 "$ROOM/images/0.jpg" > "$ROOM/mixed/0.jpg"
 kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" out="$ROOM/half" "$ROOM/mixed" \
     > "$ROOM/log" 2>&1
-is "$? $(ls "$ROOM/half")" "2 1.png" "a folder with a bad picture: the good one is drawn, exit 2" "$ROOM/log"
+is "$? $(ls "$ROOM/half")" "2 1.png" "a folder with a bad image: the good one is drawn, exit 2" "$ROOM/log"
 like "$ROOM/log" 'mixed/0.jpg: .*; it is left out' "and the bad one named"
-# darknet's file of five classes, a head of which stands in its middle, for the two of these pictures
+# darknet's file of five classes, a head of which stands in its middle, for the two of these images
 head='[convolutional]\nfilters=30\nactivation=linear\n[yolo]\nmask=0,1,2\nanchors=4,4,8,8,16,16\nclasses=5\n'
 layer='[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=leaky\n'
 # shellcheck disable=SC2059
@@ -75,15 +75,15 @@ kolo train $common model="$ROOM/five.cfg" mosaic=0 mosaic_mixup=0 epochs=1 run="
 ok $? "weights of another class count are a start"
 like "$ROOM/log" 'begins anew: 4 tensors.*module_list.1.conv.weight.*module_list.5.conv.weight' \
     "both heads begin anew"
-mkdir "$ROOM/more" && cp "$ROOM/pictures/0.jpg" "$ROOM/more/0.jpeg"
+mkdir "$ROOM/more" && cp "$ROOM/images/0.jpg" "$ROOM/more/0.jpeg"
 kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" out="$ROOM/twice" \
-    "$ROOM/pictures/0.jpg" "$ROOM/pictures/1.jpg" "$ROOM/more/0.jpeg" > "$ROOM/log" 2>&1
-is $? 78 "two pictures that would be drawn to one file"
-like "$ROOM/log" 'pictures/0.jpg and .*more/0.jpeg would both become 0.png' \
+    "$ROOM/images/0.jpg" "$ROOM/images/1.jpg" "$ROOM/more/0.jpeg" > "$ROOM/log" 2>&1
+is $? 78 "two images that would be drawn to one file"
+like "$ROOM/log" 'images/0.jpg and .*more/0.jpeg would both become 0.png' \
     "are told before anything is computed"
 kolo train model=yolox_nano data="$ROOM/shapes" val=none size=64 batch=2 epochs=1 run="$ROOM/c" > \
     "$ROOM/log" 2>&1
-is $? 2 "pictures without boxes are refused"
+is $? 2 "images without boxes are refused"
 like "$ROOM/log" 'boxes' "and the reason said"
 # shellcheck disable=SC2086
 kolo train $common epochs=1 run="$ROOM/c" augment=randaugment > "$ROOM/log" 2>&1

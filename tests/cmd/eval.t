@@ -114,14 +114,14 @@ kolo-shards extract "$ROOM/data/val" --out "$ROOM/renamed" > "$ROOM/log" 2>&1 &&
 kolo-pack --source imagefolder --in "$ROOM/renamed" --split val --out "$ROOM/zebras" > "$ROOM/log" 2>&1
 score run="$ROOM/run" val="$ROOM/zebras"
 is "$? $(grep -c 'class 1 is `circle` in .*, but `cross` in .*zebras: .*--stats-from' "$ROOM/log")" "2 1" \
-    "validation pictures of other classes, as many: exit 2"
+    "validation images of other classes, as many: exit 2"
 kolo train shapes data="$ROOM/data/train" val="$ROOM/zebras" run="$ROOM/x" steps=1 > "$ROOM/log" 2>&1
 is "$? $(grep -c 'class 1 is `circle`' "$ROOM/log")" "2 1" "so it is before a training"
 score shapes run="$ROOM/run" init="$ROOM/8.safetensors"
 is $? 78 "run= and init= on one command line: exit 78"
-kolo-shards extract "$ROOM/data/val" --limit 1 --out "$ROOM/pictures" > "$ROOM/log" 2>&1
-picture=$(find "$ROOM/pictures" -type f -name '*.[jp][pn]g' | head -n 1)
-kolo predict run="$ROOM/run" "$picture" top=10 2> "$ROOM/log" | awk '$2 == "%" { print $4 }' | sort |
+kolo-shards extract "$ROOM/data/val" --limit 1 --out "$ROOM/images" > "$ROOM/log" 2>&1
+image=$(find "$ROOM/images" -type f -name '*.[jp][pn]g' | head -n 1)
+kolo predict run="$ROOM/run" "$image" top=10 2> "$ROOM/log" | awk '$2 == "%" { print $4 }' | sort |
     tr '\n' ' ' > "$ROOM/names"
 is "$(cat "$ROOM/names")" "$(tr '\n' ' ' < "$ROOM/run/classes.txt")" \
     "kolo predict names classes as the run's data set does"
@@ -145,14 +145,14 @@ damaged() { # FILE COMMAND...: 2, and the file's name
 }
 again=(kolo train shapes data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/bit")
 damaged recipe.yaml kolo eval run="$ROOM/bit" threads=1
-damaged recipe.yaml kolo predict run="$ROOM/bit" "$picture"
+damaged recipe.yaml kolo predict run="$ROOM/bit" "$image"
 damaged recipe.yaml kolo export "$ROOM/bit" "$ROOM/bit.safetensors"
 damaged recipe.yaml "${again[@]}"
 damaged classes.txt kolo eval run="$ROOM/bit" threads=1
-damaged classes.txt kolo predict run="$ROOM/bit" "$picture"
+damaged classes.txt kolo predict run="$ROOM/bit" "$image"
 damaged classes.txt "${again[@]}"
 sed -i 2,4d "$ROOM/bit/run_id" # as an older version wrote it
-kolo predict run="$ROOM/bit" "$picture" > "$ROOM/log" 2>&1
+kolo predict run="$ROOM/bit" "$image" > "$ROOM/log" 2>&1
 is $? 0 "a run of a version that noted no checksums is read as before" "$ROOM/log"
 printf 'threads: many\n' > "$ROOM/site.yaml"
 for command in "eval run=$ROOM/run" "predict model=lenet5 weights=x y" "export model=lenet5 y"; do

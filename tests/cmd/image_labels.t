@@ -9,7 +9,7 @@ shapes_data 96 48
 O=$ROOM/open
 mkdir -p "$O/train" "$O/validation" "$O/annotations"
 
-# Real files of Open Images' form: pictures by ImageID; of every picture its own class verified as there, and
+# Real files of Open Images' form: images by ImageID; of every image its own class verified as there, and
 # two others as not there, of ten.
 for split in train val; do
     long=${split/val/validation}
@@ -103,13 +103,13 @@ own = [[v for k, v in rows.items() if k[1] == c] for c in range(10)]
 shown = [p for p in own if any(y for _, y in p)]
 print("mAP %.4f  micro AP %.4f" % (sum(map(ap, shown)) / len(shown), ap(list(rows.values()))))
 END
-like "$ROOM/eval" "^loss [0-9.]+  $(cat "$ROOM/expected")  \(48 pictures, .* of 10 classes shown" \
+like "$ROOM/eval" "^loss [0-9.]+  $(cat "$ROOM/expected")  \(48 images, .* of 10 classes shown" \
     "mean and micro AP are those of the verified labels alone"
 is "$(python3 -c \
     'import json,sys; r = json.load(open(sys.argv[1])); print(len(r["classes"]), "%.4f" % r["map"])' \
     "$ROOM/results.json")" \
     "10 $(sed 's/mAP \([0-9.]*\).*/\1/' "$ROOM/expected")" "results= has the average precision of every class"
-is "$(grep -c % "$ROOM/predicted")" $((48 * 5)) "predict prints five labels a picture"
+is "$(grep -c % "$ROOM/predicted")" $((48 * 5)) "predict prints five labels an image"
 is "$(sed -n 2p "$ROOM/predicted" | awk '{ print $1 }')" \
     "$(python3 -c \
     'import json,math,sys; print("%.2f" % (100 / (1 + math.exp(-max(json.load(open(sys.argv[1]))[0]["logits"])))))' \

@@ -21,7 +21,7 @@ refused() { # TEXT COMMAND...: 78, by the bound, in seconds, and nothing was tim
 }
 refused "training" "${train[@]}" batch=4096 size=64
 refused "a plan" kolo plan "${small[@]}" batch=4096 size=64
-refused "a larger picture later on" "${train[@]}" \
+refused "a larger image later on" "${train[@]}" \
     steps=0 epochs=2 batch=16 data="$ROOM/data/train" size=32 size_ramp=0:32,1:1024
 refused "one of the sides that are drawn" "${train[@]}" batch=16 size=32 multi_scale=32-1024:32
 refused "a detector" kolo train model=yolox_nano run="$ROOM/run" \
@@ -35,8 +35,8 @@ else
 fi
 rm -rf "$ROOM/cache"
 timeout 20 "${train[@]}" batch=auto size=1024 > "$ROOM/log" 2>&1
-is $? 78 "batch=auto of pictures of which not even the least batch fits"
-like "$ROOM/log" 'not even [0-9]+ pictures' "is told so"
+is $? 78 "batch=auto of images of which not even the least batch fits"
+like "$ROOM/log" 'not even [0-9]+ images' "is told so"
 ok "$([ -e "$ROOM/cache/choices" ] && echo 1 || echo 0)" "before anything was timed"
 
 kolo plan "${small[@]}" batch=64 size=32 deterministic=true > "$ROOM/plan" 2>&1

@@ -7,10 +7,10 @@
 . "${BASH_SOURCE[0]%/*}/../tools/sources.sh"
 need kolo kolo-pack kolo-shards
 export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-small_pictures 4
+small_images 4
 O=$ROOM/set/annotations
 mkdir -p "$ROOM/set/train" "$O"
-for i in 0 1 2 3; do cp "$ROOM/pictures/$i.jpg" "$ROOM/set/train/000000000000000$i.jpg"; done
+for i in 0 1 2 3; do cp "$ROOM/images/$i.jpg" "$ROOM/set/train/000000000000000$i.jpg"; done
 printf '/m/animal,Animal\n/m/cat,Cat\n/m/dog,Dog\n' > "$O/class-descriptions-boxable.csv"
 printf '%s\n' \
     'ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside' \
@@ -18,7 +18,7 @@ printf '%s\n' \
     0000000000000002,x,/m/cat,1,.2,.8,.1,.9,0,0,0,0,0 > "$O/train-annotations-bbox.csv"
 printf '%s\n' ImageID,Source,LabelName,Confidence 0000000000000003,verification,/m/animal,0 > \
     "$O/train-annotations-human-imagelabels-boxable.csv"
-packs "four pictures, three boxes, one a group" --source openimages-csv --in "$ROOM/set" --shuffle-seed 0
+packs "four images, three boxes, one a group" --source openimages-csv --in "$ROOM/set" --shuffle-seed 0
 D=(model=yolox_nano size=64 batch=4 threads=1 readers=1 deterministic=true conv=direct data="$ROOM/out" \
     val="$ROOM/out" lr=.001)
 for crowd in ignore background object; do

@@ -25,7 +25,7 @@ refused 78 "other data" data="$ROOM/other"
 refused 2 "no such data" data="$ROOM/nowhere"
 refused 78 "another network" model=lenet5
 refused 78 "a mean of one channel" mean=.5 std=.5
-like "$ROOM/log" 'has 1 numbers, the pictures have 3 channels: give as many' "it says how many are wanted"
+like "$ROOM/log" 'has 1 numbers, the images have 3 channels: give as many' "it says how many are wanted"
 refused 0 "the same again"
 like "$ROOM/log" 'nothing to do' "it has nothing to do"
 # the checkpoints were moved away; summary and recipe are all that is left of the result

@@ -83,7 +83,7 @@ exec 9<&- 8<&-
 
 ln -s "$ROOM/secret" "$ROOM/0.png"
 kolo-shards show "$ROOM/data/val" --index 0 --out "$ROOM/0.png" > "$ROOM/log" 2>&1
-is "$? $(cat "$ROOM/secret")" "3 mine" "nor is a picture drawn into what a link leads to: exit 3"
+is "$? $(cat "$ROOM/secret")" "3 mine" "nor is an image drawn into what a link leads to: exit 3"
 
 # what is left in /dev/shm
 name=kolo-data-$(id -u)-test$$

@@ -18,7 +18,7 @@ same() { [ -d "$ROOM/$1/checkpoints" ] && [ "$(weights_sum "$ROOM/$1")" = "$(wei
 # shellcheck disable=SC2086
 {
     SLURM_MEM_PER_NODE=64 train whole $ramp
-    is $? 0 "a ramp of batch and picture size"
+    is $? 0 "a ramp of batch and image size"
     like "$ROOM/whole/events.jsonl" '"event":"phase","step":3,"epoch":1,"batch":24,"width":24,"height":24' \
         "changes at its border"
     train cut $ramp stop_step=4
@@ -42,9 +42,9 @@ same() { [ -d "$ROOM/$1/checkpoints" ] && [ "$(weights_sum "$ROOM/$1")" = "$(wei
 }
 # shellcheck disable=SC2086
 kolo plan share/recipes/shapes.yaml data=synthetic batch=8 multi_scale=16-32:8 $common > "$ROOM/plan" 2>&1
-like "$ROOM/plan" '^epoch 0 on: batch 8, pictures of 16 to 32 in steps of 8, drawn every 10 steps' \
+like "$ROOM/plan" '^epoch 0 on: batch 8, images of 16 to 32 in steps of 8, drawn every 10 steps' \
     "kolo plan tells the phase"
-is "$(grep -c '^plan [012]: 1 x 8 pictures of' "$ROOM/plan")" 3 "and its three plans"
+is "$(grep -c '^plan [012]: 1 x 8 images of' "$ROOM/plan")" 3 "and its three plans"
 
 DATA=$KOLO_SHARED/data/detection/coco-json
 if [ -d "$DATA" ]; then

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# val_flip: pictures and their mirror images, on the CPU and on what stands in for a GPU.
+# val_flip: images and their mirror images, on the CPU and on what stands in for a GPU.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack awk
 export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
 
-# twenty pictures of noise in CIFAR's form: as they are, mirrored, and made symmetric
-pictures() { # ours|mirrored|even
+# twenty images of noise in CIFAR's form: as they are, mirrored, and made symmetric
+images() { # ours|mirrored|even
     printf '%b' "$(awk -v how="$1" 'BEGIN {
         seed = 7 # own numbers: some awks take no seed
         for (i = 0; i < 20; i++) {
@@ -21,7 +21,7 @@ pictures() { # ours|mirrored|even
 }
 kolo export model=resnet20 seed=3 "$ROOM/first.safetensors" > "$ROOM/log" 2>&1
 for how in ours mirrored even; do
-    pictures $how > "$ROOM/$how.bin"
+    images $how > "$ROOM/$how.bin"
     kolo-pack --source cifar-bin --in "$ROOM/$how.bin" --split val --out "$ROOM/$how" > "$ROOM/log" 2>&1
     ok $? "packed: $how"
 done
@@ -36,13 +36,13 @@ figures() { # DATA ARGUMENTS: loss, top-1, top-5
 }
 ours=$(figures ours val_flip=true)
 is "$(figures mirrored val_flip=true)" "$ours" \
-    "a picture and its mirror image are the mirror image and the picture: $ours"
+    "an image and its mirror image are the mirror image and the image: $ours"
 [ "$(figures mirrored)" != "$(figures ours)" ]
 ok $? "which without val_flip are two"
 is "$(figures even val_flip=true)" "$(figures even)" \
-    "of pictures that are their own mirror images the network's own figures come out"
+    "of images that are their own mirror images the network's own figures come out"
 is "$(figures even val_flip=true loss=bce)" "$(figures even loss=bce)" "with binary cross entropy too"
-# the same of pictures that are in no data set
+# the same of images that are in no data set
 kolo-shards extract "$ROOM/ours" --out "$ROOM/files/ours" > "$ROOM/log" 2>&1 &&
     kolo-shards extract "$ROOM/mirrored" --out "$ROOM/files/mirrored" >> "$ROOM/log" 2>&1
 logits() { # FOLDER RUN

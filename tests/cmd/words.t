@@ -63,7 +63,7 @@ grep -A4 '^  resnet50_imagenet$' log | grep -q '^      reaches 0.761 top-1'
 ok $? "with what each reaches"
 ! kolo help shortcut | grep -q 'Default: none' && kolo help val | grep -q 'Default: none'
 ok $? "an empty default is not called none"
-like log 'half of it for a quarter of the pictures; warm-up grows with the batch\.$' \
+like log 'half of it for a quarter of the images; warm-up grows with the batch\.$' \
     "and what each is, to the end of the sentence"
 kolo help shapes | cmp -s - "$TOP/share/recipes/shapes.yaml"
 ok $? "kolo help RECIPE shows it"

@@ -64,7 +64,7 @@ static int train_steps(rig *r, int first, int n, told *t)
         rig_fill(r, i * r->rows);
         if (i % 4 == 3) b.valid = b.valid_global = r->rows - 4;
         KOLO_TRY(kolo_exec_step(r->exec, &b, &s, &m));
-        memset(r->pixels, 0xFF, (size_t)(r->rows * r->picture)); /* the batch was read */
+        memset(r->pixels, 0xFF, (size_t)(r->rows * r->image)); /* the batch was read */
         note(t, &m, i);
     }
     do {

@@ -10,7 +10,7 @@ need kolo kolo-pack
 export KOLO_CACHE=$ROOM/cache OMP_NUM_THREADS=1
 coco_of_four '{"id": 1, "image_id": 1, "category_id": 9, "bbox": [2, 2, 12, 14], "area": 168, "iscrowd": 0},
      {"id": 2, "image_id": 2, "category_id": 20, "bbox": [4, 3, 15, 10.5], "area": 150, "iscrowd": 0}' 1 2 3 4
-packs "four pictures with boxes" --source coco-json --in "$ROOM/set"
+packs "four images with boxes" --source coco-json --in "$ROOM/set"
 figures() { # RUN: losses
     sed -n 's/.*"event":"step","step":\([0-9]*\),.*"loss":\([0-9.e+-]*\),.*/\1 \2/p' "$ROOM/$1/events.jsonl"
 }
@@ -31,8 +31,8 @@ boxes=(size=64 batch=4 epochs=2 mosaic=.5 close_mosaic=1 multi_scale=64-96 ema=.
 both yolox_nano model=yolox_nano "${boxes[@]}" val="$ROOM/out" eval_epochs=2
 for device in cpu cuda; do
     kolo eval run="$ROOM/yolox_nano-cpu" threads=1 conf=0.001 device=$device results="$ROOM/$device.json" 2> \
-        "$ROOM/log" | sed 's/  (4 pictures.*//' > "$ROOM/$device.eval"
-    kolo predict run="$ROOM/yolox_nano-cpu" threads=1 show=0 device=$device "$ROOM/pictures/0.jpg" 2> \
+        "$ROOM/log" | sed 's/  (4 images.*//' > "$ROOM/$device.eval"
+    kolo predict run="$ROOM/yolox_nano-cpu" threads=1 show=0 device=$device "$ROOM/images/0.jpg" 2> \
         "$ROOM/log" | awk '{printf "%.2f %s\n", $1, $2}' | sort -r | head -n 20 > "$ROOM/$device.boxes"
 done
 is "$(cat "$ROOM/cuda.eval")" "$(cat "$ROOM/cpu.eval")" "a detector is judged as on the CPU"

@@ -39,7 +39,7 @@ static void elements(enum kolo_dtype dtype)
     is_int(failures, 0, "%s: relu, add, relu_grad have the CPU's bits, in place too", kolo_dtype_name(dtype));
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------------ */
 
 static void normalize(enum kolo_dtype dtype)
 {
@@ -50,7 +50,7 @@ static void normalize(enum kolo_dtype dtype)
     for (int64_t c = 1; c <= 4; c++)
         for (int s = 0; s < 3; s++) {
             pair p = pair_open(dtype, "normalize");
-            snprintf(p.shape, sizeof p.shape, "%ld pictures %ldx%ldx%ld", (long)side[s][0], (long)side[s][1],
+            snprintf(p.shape, sizeof p.shape, "%ld images %ldx%ldx%ld", (long)side[s][0], (long)side[s][1],
                      (long)side[s][2], (long)c);
             int x = 0;
             for (int i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ResNet-20 with small pictures, device=cuda on the stand-in for a GPU: the CPU's losses in every precision;
+# ResNet-20 with small images, device=cuda on the stand-in for a GPU: the CPU's losses in every precision;
 # the same bits replayed, launched one by one, in any order that a GPU may choose, after a resume, and on two
 # ranks; what a step costs; an overflow in fp16.
 # shellcheck source=tests/lib.sh
@@ -84,7 +84,7 @@ is "$(sed -n 's/^step [12] .* awaited=\([0-9]*\) .*/\1/p' "$ROOM"/gpu.report.* |
 
 # --- a gradient that is too large for fp16
 train overflow device=cuda deterministic=true precision=fp16 std=0.001,0.001,0.001 model=mlp batch=1
-is $? 0 "fp16 with pictures that make gradients overflow"
+is $? 0 "fp16 with images that make gradients overflow"
 like "$ROOM/overflow/events.jsonl" '"event":"loss_scale".*"scale":32768' "the scale is halved"
 manifest=$(find "$ROOM/overflow/checkpoints" -name manifest.json | sort | tail -n 1)
 like "$manifest" '"skipped": [1-9]' "updates are left out"

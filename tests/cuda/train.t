@@ -27,8 +27,8 @@ kolo eval shapes model=mlp val="$ROOM/data/val" run="$ROOM/gpu" ema=0.9 batch=16
 kolo eval shapes model=mlp val="$ROOM/data/val" run="$ROOM/gpu" ema=0.9 batch=16 threads=1 device=cuda \
     precision=bf16 > "$ROOM/two" 2> "$ROOM/log"
 is $? 0 "evaluation in bf16, whose weights are a copy"
-is "$(grep -o '([0-9]* pictures' "$ROOM/two")" "$(grep -o '([0-9]* pictures' "$ROOM/one")" \
-    "over the same pictures"
+is "$(grep -o '([0-9]* images' "$ROOM/two")" "$(grep -o '([0-9]* images' "$ROOM/one")" \
+    "over the same images"
 
 train device=cuda precision=fp16 run="$ROOM/fp16"
 is $? 0 "fp16"

@@ -1,4 +1,4 @@
-/* The polygons of one picture of Cityscapes. */
+/* The polygons of one image of Cityscapes. */
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

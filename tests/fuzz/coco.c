@@ -1,4 +1,4 @@
-/* COCO's file of instances. The picture 0.jpg is there. */
+/* COCO's file of instances. The image 0.jpg is there. */
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

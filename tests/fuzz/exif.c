@@ -1,5 +1,5 @@
 /* The orientation in a JPEG's EXIF block: never an error, always one of 1 to 8. */
-#include "data/picture/exif.h"
+#include "data/image/exif.h"
 
 #include "input.h"
 

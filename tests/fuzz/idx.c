@@ -1,4 +1,4 @@
-/* IDX: the input is the file of pictures or of labels, told by its number of axes; the
+/* IDX: the input is the file of images or of labels, told by its number of axes; the
  * other one is made to fit. */
 #include <stdlib.h>
 

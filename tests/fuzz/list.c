@@ -1,4 +1,4 @@
-/* Lists of pictures, with tabs. */
+/* Lists of images, with tabs. */
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

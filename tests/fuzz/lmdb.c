@@ -1,4 +1,4 @@
-/* An LMDB of pictures or of Datums: its pages, keys and values. */
+/* An LMDB of images or of Datums: its pages, keys and values. */
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -6,7 +6,7 @@ TO=$1 REAL=${2:-}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/kolo-seeds-XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
 for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset imagenet \
-    cityscapes yfcc beton datum lmdb safetensors pth darknet_weights darknet_cfg recipe picture exif; do \
+    cityscapes yfcc beton datum lmdb safetensors pth darknet_weights darknet_cfg recipe image exif; do \
     mkdir -p "$TO/$name"; done
 pack() { # NAME ARGUMENTS...
     kolo-pack --out "$WORK/$1" --count 3 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 &&
@@ -132,7 +132,7 @@ perl -MIO::Compress::Zip=:constants -e '
         text("protocol_version"), "M\xe9\3", text("little_endian"), "\x88u.",
         $q->($nested), "\x80\2](", text("0"), text("1"), text("2"), "e.", map { pack("q<", (6, 1, 3)[$_]) . $data[$_] } 0 .. 2' \
             "$TO/pth"
-# darknet: version 0.2.0, pictures seen, then 2 + 2 + 2 + 2 + 18, 2 + 36, 3 + 6 numbers; and the first layer
+# darknet: version 0.2.0, images seen, then 2 + 2 + 2 + 2 + 18, 2 + 36, 3 + 6 numbers; and the first layer
 # alone, version 0.1.0
 perl -e 'print pack("l<3q<f<*", 0, 2, 0, 64, map { $_ / 8 } 1 .. 73)' > "$TO/darknet_weights/whole"
 perl -e 'print pack("l<4f<*", 0, 1, 0, 64, map { $_ / 8 } 1 .. 26)' > "$TO/darknet_weights/part"
@@ -195,9 +195,9 @@ printf \
 printf 'model: resnet18\nbatch: 64 # words\nlr: 0.1\nepochs: 3\ndata: "a b"\n' > "$TO/recipe/plain"
 printf '{model: resnet20, lr: 1e-3, seed: 7}\n' > "$TO/recipe/flow"
 
-kolo-shards show "$WORK/jpeg" --plain --out "$TO/picture/jpeg.jpg" > /dev/null
-kolo-shards show "$WORK/raw" --plain --out "$TO/picture/png.png" > /dev/null
-# FFCV: a picture of JPEG and one of pixels, with labels
+kolo-shards show "$WORK/jpeg" --plain --out "$TO/image/jpeg.jpg" > /dev/null
+kolo-shards show "$WORK/raw" --plain --out "$TO/image/png.png" > /dev/null
+# FFCV: an image of JPEG and one of pixels, with labels
 perl -e 'local $/; open my $f, "<", $ARGV[0]; my $jpeg = <$f>; my $pixels = "\1\2\3" x 4;
     my $field = sub { pack("Ca16x1024", @_) };
     my $begin = 24 + 2 * 1041 + 2 * 24;
@@ -206,13 +206,13 @@ perl -e 'local $/; open my $f, "<", $ARGV[0]; my $jpeg = <$f>; my $pixels = "\1\
         $field->(1, "label"),
         $record->(0, 16, 16, $begin, 3), $record->(1, 2, 2, $begin + length $jpeg, 0), $jpeg, $pixels,
         pack("Q<3Q<3", 0, $begin, length $jpeg, 1, $begin + length $jpeg, length $pixels)' \
-            "$TO/picture/jpeg.jpg" > "$TO/beton/two"
-# Caffe's Datum, and LMDB of such and of pictures: heads, a branch of two leaves, a value on pages of its own
+            "$TO/image/jpeg.jpg" > "$TO/beton/two"
+# Caffe's Datum, and LMDB of such and of images: heads, a branch of two leaves, a value on pages of its own
 perl -e 'print "\x08\3\x10\2\x18\2\x22\x0c", "abcdefghijkl", "\x28\7\x38\0"' > "$TO/datum/pixels"
 perl -e \
     'local $/; open my $f, "<", $ARGV[0]; my $jpeg = <$f>;
       print "\x38\1\x22", chr(length($jpeg) % 128 | 128), chr(length($jpeg) >> 7), $jpeg,
-    "\x28\1\x52\1x"' "$TO/picture/jpeg.jpg" > "$TO/datum/encoded"
+    "\x28\1\x52\1x"' "$TO/image/jpeg.jpg" > "$TO/datum/encoded"
 lmdb() { # KEY FILE KEY FILE
     perl -e 'my $page = 512; my @nodes; my @more; local $/;
         while (my ($key, $file) = splice @ARGV, 0, 2) {
@@ -230,20 +230,20 @@ lmdb() { # KEY FILE KEY FILE
             tree(3, 2, $nodes[0]), tree(4, 2, $nodes[1]);
         print $_->[1], "\0" x (-$_->[0] % $page) for @more' "$@"
 }
-lmdb a/0.jpg "$TO/picture/jpeg.jpg" b/1.png "$TO/picture/png.png" > "$TO/lmdb/pictures"
-lmdb a/0.jpg "$TO/picture/jpeg.jpg" b/1.jpg /dev/null > "$TO/lmdb/empty"
+lmdb a/0.jpg "$TO/image/jpeg.jpg" b/1.png "$TO/image/png.png" > "$TO/lmdb/images"
+lmdb a/0.jpg "$TO/image/jpeg.jpg" b/1.jpg /dev/null > "$TO/lmdb/empty"
 lmdb 0 "$TO/datum/pixels" c "$TO/datum/encoded" > "$TO/lmdb/datums"
 perl -e \
     'print "BM", pack("VvvVVVVvvVVVVVV", 54 + 24, 0, 0, 54, 40, 2, 3, 1, 24, 0, 24, 0, 0, 0, 0), "x" x 24' > \
-    "$TO/picture/bmp"
+    "$TO/image/bmp"
 perl -e \
     'print "BM", pack("VvvVVVVvvVVVVVV", 62 + 4, 0, 0, 62, 40, 2, 1, 1, 8, 0, 4, 0, 0, 2, 0),
       pack("V2", 7, 0xFFFFFF), "\0\1\0\0"' \
     > \
-    "$TO/picture/bmp8"
-printf 'P6\n# a\n2 2\n255\nabcdefghijkl' > "$TO/picture/ppm"
-printf 'P5 2 2 255\nabcd' > "$TO/picture/pgm"
-head -c 2 "$TO/picture/jpeg.jpg" > "$TO/exif/big"
+    "$TO/image/bmp8"
+printf 'P6\n# a\n2 2\n255\nabcdefghijkl' > "$TO/image/ppm"
+printf 'P5 2 2 255\nabcd' > "$TO/image/pgm"
+head -c 2 "$TO/image/jpeg.jpg" > "$TO/exif/big"
 printf '\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0' >> \
     "$TO/exif/big"
 printf \
@@ -251,8 +251,8 @@ printf \
     > \
     "$TO/exif/little"
 # WebP of one pixel without loss and with; TIFF: pixels as they are, and packed, big-endian
-printf 'RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f\0\0\0\x10\x07\x10\x11\x11\x88\x88\xfe\x07\0' > "$TO/picture/webp"
-base64 -d <<< 'UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA' > "$TO/picture/webp-lossy"
+printf 'RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f\0\0\0\x10\x07\x10\x11\x11\x88\x88\xfe\x07\0' > "$TO/image/webp"
+base64 -d <<< 'UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA' > "$TO/image/webp-lossy"
 tiff() { # PACK LETTERS OF 2 AND 4 BYTES, ORDER, COMPRESSION, PIXELS
     perl -e 'my ($s, $l, $order, $packed, $pixels) = @ARGV; $pixels = pack "H*", $pixels;
         my @tags = ([256, 4, 2], [257, 4, 2], [258, 3, 8], [259, 3, $packed], [262, 3, 1], [273, 4, 8], [277, 3, 1], [278, 4, 2],
@@ -263,14 +263,14 @@ tiff() { # PACK LETTERS OF 2 AND 4 BYTES, ORDER, COMPRESSION, PIXELS
             $rows, pack($l, 0)' \
             "$@"
 }
-tiff v V II 1 0a40c0ff > "$TO/picture/tiff"
-tiff n N MM 32773 010a40ffc0 > "$TO/picture/tiff-packed"
-{ cat "$TO/exif/big" && tail -c +3 "$TO/picture/jpeg.jpg"; } > "$TO/picture/turned.jpg"
+tiff v V II 1 0a40c0ff > "$TO/image/tiff"
+tiff n N MM 32773 010a40ffc0 > "$TO/image/tiff-packed"
+{ cat "$TO/exif/big" && tail -c +3 "$TO/image/jpeg.jpg"; } > "$TO/image/turned.jpg"
 
 [ "$REAL" = real ] && [ -n "${KOLO_SHARED:-}" ] && [ -d "$KOLO_SHARED/data" ] || exit 0
 find "$KOLO_SHARED/data/odd-images" -type f -size -40k \( -name '*.jpg' -o -name '*.png' \) -exec cp {} \
-    "$TO/picture" \;
-cp "$TO"/picture/*.jpg "$TO/exif"
+    "$TO/image" \;
+cp "$TO"/image/*.jpg "$TO/exif"
 find "$KOLO_SHARED/data/detection" -name '*.xml' -size -4k | sort | head -n 8 |
     while read -r file; do cp "$file" "$TO/voc"; done
 find "$KOLO_SHARED/data/detection" -path '*labels*' -name '*.txt' -size -2k | sort | head -n 8 |

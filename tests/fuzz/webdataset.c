@@ -1,4 +1,4 @@
-/* A tar file of WebDataset: groups of members, their labels, the pictures' bytes. */
+/* A tar file of WebDataset: groups of members, their labels, the images' bytes. */
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -1,5 +1,5 @@
 /* A YOLO data set: the input is data.yaml if it has the word `names`, else the file of labels of one
- * picture. */
+ * image. */
 #include <string.h>
 
 #include "input.h"

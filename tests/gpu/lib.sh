@@ -69,7 +69,7 @@ show_only() {
     note "nothing can be run here; what each part would run:"
 }
 
-# Pictures: the bundle's, or drawn here. photos: of many sizes, JPEG; small: 32 x 32, raw.
+# Images: the bundle's, or drawn here. photos: of many sizes, JPEG; small: 32 x 32, raw.
 need_data() {
     [ -d "$DATA/small" ] && return
     local photos=260 small=512

@@ -6,7 +6,7 @@ MODEL: resnet20 (He et al. 2015, section 4.2) or a network of torchvision. MODE:
 (torch.compile, max-autotune, with CUDA
 graphs), or reduce-overhead (the same without the tuning). PyTorch as a careful user runs it: channels_last,
 autocast, TF32 allowed, cuDNN's
-benchmark mode, gradients set to None, fused SGD; pictures lie on the GPU already, and nothing is read back
+benchmark mode, gradients set to None, fused SGD; images lie on the GPU already, and nothing is read back
 but once at the end.
 """
 import argparse
@@ -50,9 +50,9 @@ def main():
     scaler = torch.amp.GradScaler(device.type, enabled=a.precision == "fp16" and cuda)
     begin = time.perf_counter()
 
-    def forward(pictures, labels):
+    def forward(images, labels):
         with torch.autocast(device.type, dtype=half or torch.bfloat16, enabled=half is not None):
-            return F.cross_entropy(model(pictures), labels)
+            return F.cross_entropy(model(images), labels)
 
     if a.mode != "eager" and cuda:
         forward = torch.compile(forward, mode="max-autotune" if a.mode == "compile" else a.mode)

@@ -48,7 +48,7 @@ static int stop(void)
     return 1;
 }
 
-/* One decompressor for all pictures; a damaged one ends the program by libjpeg's own handler. */
+/* One decompressor for all images; a damaged one ends the program by libjpeg's own handler. */
 static void decode(struct jpeg_decompress_struct *j, const uint8_t *data, size_t bytes, uint8_t *to,
                    size_t room)
 {

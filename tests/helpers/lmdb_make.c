@@ -1,6 +1,6 @@
 /* Makes an LMDB: lmdb_make FOLDER < rows "key TAB FILE" or "key TAB FORM CHANNELS HEIGHT WIDTH LABEL
- * FILE", of which the second are values of Caffe's Datum: FORM `pixels` (planes), `encoded` (a
- * picture file) or `floats`. */
+ * FILE", of which the second are values of Caffe's Datum: FORM `pixels` (planes), `encoded` (an
+ * image file) or `floats`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

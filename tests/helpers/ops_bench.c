@@ -63,8 +63,8 @@ static int choose_layout(bench *b)
     if (!text) return kolo_backend_layout(b->backend, g, NULL, NULL, b->layout);
     for (int64_t t = 0; t < g->tensors; t++) {
         const kolo_tensor *x = &g->tensor[t];
-        bool picture = x->producer >= 0 && g->node[x->producer].op == KOLO_OP_normalize;
-        int64_t block = atol(text) < 0 ? x->dim[1] : picture ? 1 : atol(text);
+        bool image = x->producer >= 0 && g->node[x->producer].op == KOLO_OP_normalize;
+        int64_t block = atol(text) < 0 ? x->dim[1] : image ? 1 : atol(text);
         b->layout[t] = kolo_tensor_is_map(x) ? kolo_layout_blocked(x, block) : kolo_layout_plain(x);
     }
     return kolo_backend_layout_parameters(b->backend, g, NULL, NULL, b->layout);

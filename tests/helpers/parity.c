@@ -86,7 +86,7 @@ static void store(parity *p, int t, void *value)
     p->value[t] = value;
 }
 
-/* Parameters at their usual scale, any picture, any label. */
+/* Parameters at their usual scale, any image, any label. */
 static void first_values(parity *p, int64_t classes)
 {
     const kolo_graph *g = p->device.g;

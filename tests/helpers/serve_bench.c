@@ -1,7 +1,7 @@
-/* Pictures a second of several jobs together, each reading for itself and all served by one loader:
+/* Images a second of several jobs together, each reading for itself and all served by one loader:
  *   serve_bench DIR JOBS SECONDS [KEY=VALUE ...]
  * Each job is a process that takes batches and does nothing with them. Prints what all get a second and
- * the CPU time a picture, alone and served, and the ratios; where others use the machine too, CPU time
+ * the CPU time an image, alone and served, and the ratios; where others use the machine too, CPU time
  * is the one to trust. */
 #include <signal.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static kolo_loader_config config_of(const kolo_dataset *set, const kolo_options 
 }
 
 typedef struct result {
-    double rate, all; /* pictures a second, behind as many batches as are read ahead; all pictures */
+    double rate, all; /* images a second, behind as many batches as are read ahead; all images */
 } result;
 
 static int job(const kolo_loader_config *c, double seconds, result *r)
@@ -96,7 +96,7 @@ static void server(const kolo_loader_config *c, int jobs, int told)
     _exit(-rc);
 }
 
-/* Of all jobs: pictures a second, CPU seconds a picture. Negative: something failed. */
+/* Of all jobs: images a second, CPU seconds an image. Negative: something failed. */
 static int measure(const char *folder, const kolo_options *o, int jobs, double seconds, const char *serve,
                    double *rate, double *cpu)
 {
@@ -141,7 +141,7 @@ int main(int count, char **word)
     for (int k = 0; k < 2; k++)
         if (measure(word[1], &o, jobs, seconds, k ? name : NULL, &rate[k], &cpu[k]) < 0)
             return fprintf(stderr, "serve_bench: %s\n", kolo_error_text()), 1;
-    printf("%d jobs: alone %.0f img/s, %.0f us CPU a picture; served %.0f img/s, %.0f us; ratio %.2f, of CPU "
+    printf("%d jobs: alone %.0f img/s, %.0f us CPU an image; served %.0f img/s, %.0f us; ratio %.2f, of CPU "
            "time %.2f\n",
            jobs, rate[0], cpu[0] * 1e6, rate[1], cpu[1] * 1e6, rate[1] / rate[0], cpu[0] / cpu[1]);
     kolo_options_free(&o);

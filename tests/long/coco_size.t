@@ -7,7 +7,7 @@ mkdir -p "$ROOM/coco/annotations" "$ROOM/coco/train2017"
 FILE=$ROOM/coco/annotations/instances_train2017.json
 [ "$(df -k --output=avail "$ROOM" | tail -n 1)" -gt 1000000 ] || skip_all "no 1 GB free in $ROOM"
 
-# as many pictures, annotations and bytes as the published file, in its order: categories come last
+# as many images, annotations and bytes as the published file, in its order: categories come last
 perl > "$FILE" << 'END'
 my ($images, $annotations) = (118287, 860001);
 print '{"info": {"description": "made by a test"}, "licenses": [{"id": 1, "name": "none"}], "images": [';
@@ -43,7 +43,7 @@ cat "$FILE" > /dev/null
 /usr/bin/time -f '%e %U %S %M' -o "$ROOM/time" kolo-pack --source coco-json --in "$ROOM/coco" --dry-run > \
     "$ROOM/log" 2>&1
 ok $? "is read"
-like "$ROOM/log" '^118287 pictures, 11 classes' "pictures are counted"
+like "$ROOM/log" '^118287 images, 11 classes' "images are counted"
 like "$ROOM/log" '^860001 boxes' "and boxes"
 read -r seconds user system kilobytes < "$ROOM/time"
 echo "# $seconds s, of which $user + $system s of a core; $((kilobytes / 1024)) MB resident"

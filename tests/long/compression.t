@@ -53,7 +53,7 @@ if wanted mnist && [ -e "$mnist/train-images-idx3-ubyte.gz" ]; then
 else
     skip "MNIST: not there, or not wanted"
 fi
-# The first thousand pictures of every class. What waits is late: a run of fewer steps than some hundreds
+# The first thousand images of every class. What waits is late: a run of fewer steps than some hundreds
 # ends before it has caught up (ResNet-20, 156 steps: 0.39 with all, 0.36 with powersgd; 468 steps: 0.54,
 # 0.51), so this is one of 1,872 small ones, after which two runs of other seeds differ by 0.01. dgc:
 # what is sent begins without momentum again, so with the same lr the steps are up to ten times smaller

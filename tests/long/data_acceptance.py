@@ -39,8 +39,8 @@ def text_of(value):
 
 
 def upright(path_or_bytes):
-    picture = Image.open(io.BytesIO(path_or_bytes) if isinstance(path_or_bytes, bytes) else path_or_bytes)
-    return ImageOps.exif_transpose(picture)
+    image = Image.open(io.BytesIO(path_or_bytes) if isinstance(path_or_bytes, bytes) else path_or_bytes)
+    return ImageOps.exif_transpose(image)
 
 
 class Split:
@@ -120,7 +120,7 @@ def check_kept(split, root, each=lambda columns, i, source: None):
         else:  # encoded when it was packed
             a, b = numpy.asarray(upright(blob).convert("RGB"),
                                  float), numpy.asarray(upright(file).convert("RGB"), float)
-            want(a.shape == b.shape and numpy.abs(a - b).mean() < 8, f"{source}: a picture unlike it")
+            want(a.shape == b.shape and numpy.abs(a - b).mean() < 8, f"{source}: an image unlike it")
         if columns["label"][i] >= 0:  # a list names files, the others folders
             name = names[columns["label"][i]]
             want(name in source.split("/")[-2:], f"{source}: class {name}")
@@ -133,16 +133,16 @@ def check_pixels(split, root):
     side = int(split.options["size"])
     for columns, i, data in split.samples():
         source = split.source(columns, i)
-        picture = upright(os.path.join(root, source)).convert("RGB")
-        w, h = picture.size
+        image = upright(os.path.join(root, source)).convert("RGB")
+        w, h = image.size
         if w < h:
             w, h = side, side * h // w
         else:
             w, h = side * w // h, side
-        if picture.size != (w, h):
-            picture = picture.resize((w, h), Image.BILINEAR)
+        if image.size != (w, h):
+            image = image.resize((w, h), Image.BILINEAR)
         left, top = (w - side) // 2, (h - side) // 2
-        pixels = numpy.asarray(picture.crop((left, top, left + side, top + side)))
+        pixels = numpy.asarray(image.crop((left, top, left + side, top + side)))
         want(numpy.array_equal(pixels, data[i]),
              f"{source}: other pixels, by {numpy.abs(pixels.astype(int) - data[i]).max()}")
 
@@ -165,7 +165,7 @@ def check_coco(split, root, path):
         want(sorted(rows_of(columns, i)) == sorted(boxes.pop(int(columns["id"][i]), [])), f"{source}: boxes")
 
     check_kept(split, root, each)
-    want(split.count == len(table["images"]) and not boxes, "pictures or boxes are missing")
+    want(split.count == len(table["images"]) and not boxes, "images or boxes are missing")
 
 
 def check_yolo(split, root):

@@ -110,7 +110,7 @@ if mount -t tmpfs -o size=12m kolo-test "$DISK" 2> /dev/null; then
     kolo-pack "${ARGS[@]}" --out "$DISK/more" > "$ROOM/log" 2>&1
     is $? 3 "a folder that is read-only: exit 3"
     like "$ROOM/log" 'Read-only file system' "and the cause"
-    kolo-shards extract "$DISK/shapes" --out "$ROOM/pictures" --limit 20 > "$ROOM/log" 2>&1 &&
+    kolo-shards extract "$DISK/shapes" --out "$ROOM/images" --limit 20 > "$ROOM/log" 2>&1 &&
         kolo-shards verify "$DISK/shapes" > "$ROOM/log" 2>&1
     is $? 0 "what lies there is read and verified"
 else

@@ -10,15 +10,15 @@ need kolo
 . tests/peers/python.sh
 peers_have torch torchvision timm safetensors ||
     skip_all "no torchvision and timm to compare with: make peers"
-picture=$(find "$KOLO_SHARED/data/imagenet-sample" -name '*.JPEG' 2> /dev/null | sort | head -n 1)
-[ -n "$picture" ] || skip_all "no photo here"
+image=$(find "$KOLO_SHARED/data/imagenet-sample" -name '*.JPEG' 2> /dev/null | sort | head -n 1)
+[ -n "$image" ] || skip_all "no photo here"
 export KOLO_CACHE=$ROOM/cache
 usual="resnet18 resnet50 resnext50_32x4d resnet50d vgg11 vgg16_bn efficientnet_b0 efficientnet_b3"
 usual+=" convnext_tiny swin_t yolox_nano yolox_tiny yolox_s yolov3_tiny yolov3"
 networks=${NETWORKS:-$usual}
 [ "$networks" != all ] || networks=
 # shellcheck disable=SC2086
-"$PYTHON" tests/peers/exchange.py "$BUILD/bin/kolo" "$ROOM" "$picture" $networks > "$ROOM/rows" 2> "$ROOM/log"
+"$PYTHON" tests/peers/exchange.py "$BUILD/bin/kolo" "$ROOM" "$image" $networks > "$ROOM/rows" 2> "$ROOM/log"
 status=$?
 rows() { # of $ROOM/rows, and the status of what wrote them
     local row
@@ -35,7 +35,7 @@ if [ -n "${NETWORKS:-}" ] && [ "$NETWORKS" != all ]; then
     exit
 fi
 if peers_have cv2 && "$PYTHON" -c 'import cv2; cv2.dnn.readNetFromDarknet' 2> "$ROOM/log"; then
-    "$PYTHON" tests/peers/darknet.py "$BUILD/bin/kolo" "$ROOM" "$picture" ${YOLOX:+"$YOLOX"} > "$ROOM/rows" \
+    "$PYTHON" tests/peers/darknet.py "$BUILD/bin/kolo" "$ROOM" "$image" ${YOLOX:+"$YOLOX"} > "$ROOM/rows" \
         2> "$ROOM/log"
     rows $?
 else

@@ -4,10 +4,10 @@
 . "$(dirname "$0")/../lib.sh"
 need kolo kolo-pack awk
 LFW=$KOLO_SHARED/data/lfw
-[ -d "$LFW/crop150" ] || skip_all "no pictures of LFW in $LFW"
+[ -d "$LFW/crop150" ] || skip_all "no images of LFW in $LFW"
 
 # fold 1 as development test, fold 2 as development training pairs; the people of fold 2 of whom there are
-# three pictures or more
+# three images or more
 half() { # FILE FIRST: 600 pairs from line FIRST on
     echo 300 > "$1" && tail -n "+$2" "$LFW/pairs_folds1-2.txt" | head -n 600 >> "$1"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every golden case that there is; nothing may be left out but K-FAC, late weights (delayed/), which no mode
-# has, and what needs real pictures where none are here. Three minutes.
+# has, and what needs real images where none are here. Three minutes.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 [ -x "$BUILD/tests/golden" ] || skip_all "build/tests/golden is not built"

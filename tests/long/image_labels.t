@@ -54,7 +54,7 @@ ok $? "resnet18_openimages_small" "$ROOM/log"
 # RUN FIGURE
 last() { grep '"eval"' "$ROOM/$1/events.jsonl" | tail -n 1 | sed "s/.*\"$2\":\([0-9.]*\).*/\1/"; }
 map=$(last run map) micro=$(last run ap_micro)
-# two of five labels of a picture are positive: by chance .4
+# two of five labels of an image are positive: by chance .4
 is "$(awk "BEGIN { print ($map > .6) ($micro > .6) }")" 11 \
     "mean AP $map, micro AP $micro of verified labels: above .6, by chance .4"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # CIFAR ResNet-20 at a batch of 2,048 on four ranks, 5 epochs: LARS and LAMB are within .03 of PyTorch's
-# figures of the same recipe on the same JPEG pictures, plain SGD stays as far behind as it does there, and
+# figures of the same recipe on the same JPEG images, plain SGD stays as far behind as it does there, and
 # Adasum of four ranks' steps is no worse than LARS. The head begins as torch.nn.Linear does
 # (head_init_scale). SGD's is one draw on either side: at lr 1.6 the loss goes from 2.5 to 3.9 within the
 # warm-up and back to 2.3, and what comes after hangs on the seed. Kolo's seeds 0 to 3: .328 .250 .320
@@ -10,9 +10,9 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need kolo kolo-pack mpiexec
-pictures=$KOLO_SHARED/data/cifar10/jpeg
-[ -e "$pictures/train.tar.xz" ] || skip_all "no CIFAR-10 in $KOLO_SHARED/data"
-for split in train test; do tar -xJf "$pictures/$split.tar.xz" -C "$ROOM" ||
+images=$KOLO_SHARED/data/cifar10/jpeg
+[ -e "$images/train.tar.xz" ] || skip_all "no CIFAR-10 in $KOLO_SHARED/data"
+for split in train test; do tar -xJf "$images/$split.tar.xz" -C "$ROOM" ||
     skip_all "no room for CIFAR-10"; done
 { kolo-pack --source imagefolder --in "$ROOM/train" --out "$ROOM/pack/train" &&
     kolo-pack --source imagefolder --in "$ROOM/test" --out "$ROOM/pack/val" --stats-from "$ROOM/pack/train";

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs whose batch and picture size change, and what goes with large batches, through `kolo train`: stopped
+# Runs whose batch and image size change, and what goes with large batches, through `kolo train`: stopped
 # and resumed in any phase they have the bytes of one that was not; batches from the memory there is;
 # Adasum on several ranks.
 # shellcheck source=tests/lib.sh
@@ -66,14 +66,14 @@ fi
 
 train auto batch=auto epochs=1 size=16
 is $? 0 "batch=auto trains"
-like "$ROOM/auto.log" 'batch=auto: 24 pictures a step, the largest' "with at most a quarter of the data"
+like "$ROOM/auto.log" 'batch=auto: 24 images a step, the largest' "with at most a quarter of the data"
 train auto batch=auto epochs=1 size=16
-like "$ROOM/auto.log" 'batch=auto: 24 pictures a step, as this run began' "and keeps it"
+like "$ROOM/auto.log" 'batch=auto: 24 images a step, as this run began' "and keeps it"
 like "$ROOM/auto/recipe.yaml" '^batch: 24' "which is recorded"
 synthetic=(share/recipes/shapes.yaml data=synthetic val=none threads=1 progress=0 steps=1)
 fitting() { # MEGABYTES that Slurm gave, KEY=VALUE...
     SLURM_MEM_PER_NODE=$1 kolo plan "${synthetic[@]}" batch=auto "${@:2}" 2>&1 |
-        sed -n 's/.*batch=auto: \([0-9]*\) pictures.*/\1/p'
+        sed -n 's/.*batch=auto: \([0-9]*\) images.*/\1/p'
 }
 given() { # STATUS TEXT MEGABYTES KEY=VALUE...
     rm -rf "$ROOM/given"
@@ -82,8 +82,8 @@ given() { # STATUS TEXT MEGABYTES KEY=VALUE...
 }
 little=$(fitting 64 deterministic=true) more=$(fitting 256 deterministic=true)
 [ "${little:-0}" -gt 0 ] && [ "${more:-0}" -gt "$little" ]
-ok $? "what fits depends on the memory: $little pictures in 64 MB, $more in 256"
-given 0 "$more pictures are taken" 256 deterministic=true "batch=$more"
+ok $? "what fits depends on the memory: $little images in 64 MB, $more in 256"
+given 0 "$more images are taken" 256 deterministic=true "batch=$more"
 given 78 "a quarter more, $((more + more / 4)), are refused: it was the largest" 256 deterministic=true \
     "batch=$((more + more / 4))"
 like "$ROOM/given.log" 'this node cannot hold the job' "for want of memory"
@@ -91,7 +91,7 @@ clock=$(fitting 256)
 given 0 "by a clock $clock fit" 256 "batch=$clock"
 given 78 "and a quarter more do not" 256 "batch=$((clock + clock / 4))"
 given 0 "batch=auto is not refused what it chose by itself" 256 batch=auto
-like "$ROOM/given.log" "batch=auto: $clock pictures" "which is what kolo plan said"
+like "$ROOM/given.log" "batch=auto: $clock images" "which is what kolo plan said"
 if ranks_start; then
     SLURM_MEM_PER_NODE=96 mpiexec -n 2 kolo train "${synthetic[@]}" batch=auto run="$ROOM/pair" > \
         "$ROOM/pair.log" 2>&1
@@ -100,7 +100,7 @@ fi
 
 grown=$(fitting 256 size_ramp=0:32,1:64 deterministic=true steps=0)
 [ "${grown:-0}" -gt 0 ] && [ "$grown" -lt "$more" ]
-ok $? "and on the largest picture of a ramp: $grown"
+ok $? "and on the largest image of a ramp: $grown"
 
 refused() { # STATUS PATTERN TEXT KEY=VALUE...
     train refused "${@:4}"
@@ -113,7 +113,7 @@ refused 78 'counts epochs' "a ramp in a run of steps" size_ramp=0:16,1:32 steps=
 refused 78 'micro_batch=16 does not divide the 33' "a later batch that cannot be cut" batch_ramp=0:16,1:33 \
     micro_batch=16 epochs=2
 refused 78 'names epoch 7' "a border behind the end" batch_ramp=0:16,7:32 epochs=3
-refused 78 'whose number depends on the picture' "a network that cannot grow" model=lenet5 \
+refused 78 'whose number depends on the image' "a network that cannot grow" model=lenet5 \
     "size_ramp=0:24,1:32" epochs=2
 refused 78 'two batch sizes' "noise where there is one batch size" noise_scale=true epochs=1
 refused 78 'take one of them' "Adasum of synchronous norms" reduce=adasum bn=sync epochs=1

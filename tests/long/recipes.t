@@ -9,9 +9,9 @@ BOXES=$KOLO_SHARED/data/detection/coco-json
 shapes_data 512 64
 kolo-pack --source shapes --count 512 --size 28 --color gray --encoding raw --out "$ROOM/gray" > "$ROOM/log" \
     2>&1
-ok $? "grey pictures are packed" "$ROOM/log"
+ok $? "grey images are packed" "$ROOM/log"
 kolo-pack --source shapes --count 512 --size 32 --encoding raw --out "$ROOM/even" > "$ROOM/log" 2>&1
-ok $? "so are pictures of one size" "$ROOM/log"
+ok $? "so are images of one size" "$ROOM/log"
 [ ! -d "$BOXES" ] || kolo-pack --source coco-json --in "$BOXES" --split train --limit 32 --out "$ROOM/boxes" \
     > "$ROOM/log" 2>&1
 for recipe in $(sed -n 's/^# small: *//p' share/recipes/*.yaml | sort -u); do

@@ -8,17 +8,17 @@
 need mpiexec kolo kolo-pack kolo-shards
 for variable in $(compgen -e | grep -E '^(SLURM|PMI|PMIX)_'); do unset "$variable"; done
 export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-small_pictures 4
+small_images 4
 object() { printf \
     '<object><name>%s</name><bndbox><xmin>%s</xmin><ymin>%s</ymin><xmax>%s</xmax><ymax>%s</ymax></bndbox></object>' \
     "$@"; }
 mkdir -p "$ROOM/set/Annotations" "$ROOM/set/JPEGImages"
 for i in {0..3}; do
-    cp "$ROOM/pictures/$i.jpg" "$ROOM/set/JPEGImages/p$i.jpg"
+    cp "$ROOM/images/$i.jpg" "$ROOM/set/JPEGImages/p$i.jpg"
     echo "<annotation><filename>p$i.jpg</filename>$(object ant 1 2 $((8 + i)) $((9 + i)))$(object bee \
         $((i + 1)) 3 16 17)</annotation>" > "$ROOM/set/Annotations/p$i.xml"
 done
-packs "four pictures, two boxes each" --source voc-xml --in "$ROOM/set"
+packs "four images, two boxes each" --source voc-xml --in "$ROOM/set"
 args=(model=yolox_nano size=64 batch=4 lr=.01 mosaic=1 hsv=1 flip=true close_mosaic=1 deterministic=true \
     conv=direct threads=1 readers=2
     bn=ghost micro_batch=2 reduce=canonical epochs=2 eval_epochs=0 data="$ROOM/out" val="$ROOM/out")

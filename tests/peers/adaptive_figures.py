@@ -1,5 +1,5 @@
 """Makes tests/golden_adaptive.h: torch's adaptive average pooling to 7 x 7 pixels, and its gradient, of the
-maps that VGG makes of pictures of 32, 64, 96, 160, 224, 288 and 161 x 97 pixels. In f64, of the numbers of
+maps that VGG makes of images of 32, 64, 96, 160, 224, 288 and 161 x 97 pixels. In f64, of the numbers of
 tests/unit/models_parts.c.
 
 usage: adaptive_figures.py > tests/golden_adaptive.h        (torch)

@@ -1,8 +1,8 @@
-"""Makes tests/golden_augment.h: what Pillow, torchvision and timm make of formula pictures.
+"""Makes tests/golden_augment.h: what Pillow, torchvision and timm make of formula images.
 
 usage: augment_figures.py > tests/golden_augment.h        (Pillow, numpy, torch, torchvision, timm)
 
-Run by hand when a case is added. The pictures: value i of a picture (height, width, channels) has
+Run by hand when a case is added. The images: value i of an image (height, width, channels) has
 z = splitmix64 of i; kind 0 is z >> 56, kind 1 is 40 + 2 x + y + 20 c + (z >> 61), modulo 256: smooth, not all
 values.
 """
@@ -21,7 +21,7 @@ from torchvision.transforms import functional as F
 from torchvision.transforms.v2 import functional as F2
 
 
-def picture(kind, height, width, channels):
+def image(kind, height, width, channels):
     n = height * width * channels
     with np.errstate(over="ignore"):
         z = (np.arange(n, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -96,27 +96,27 @@ SHAPES = [(0, 37, 45, 3), (1, 41, 30, 3), (0, 70, 131, 3), (1, 23, 70, 1), (0, 3
 
 
 def singles():
-    print("/* operation of adjust.h, what it is given, and the crc32 of its results for the pictures of "
+    print("/* operation of adjust.h, what it is given, and the crc32 of its results for the images of "
         "golden_shapes */")
     print("static const struct golden_single {\n    const char *name;\n    double p[6];\n    uint32_t crc;\n"
           "} golden_singles[] = {")
     for name, (call, cases) in SINGLE.items():
         for p in cases:
-            value = crc(call(Image.fromarray(picture(*s)), *p) for s in SHAPES)
+            value = crc(call(Image.fromarray(image(*s)), *p) for s in SHAPES)
             print('    {"%s", {%s}, 0x%08X},' % (name, ", ".join("%g" % x if x == float("%g" % x) else repr(x)
                 for x in (p or (0,))), value))
     print("};\n")
 
 
 def near():
-    print("/* the same where rounding is the machine's: every byte, of picture {%d, %d, %d, %d} "
+    print("/* the same where rounding is the machine's: every byte, of image {%d, %d, %d, %d} "
         "*/" % NEAR_SHAPE)
     print("static const struct golden_near {\n    const char *name;\n    double p[6];\n    const char "
         "*bytes;\n"
           "} golden_nears[] = {")
     for name, (call, cases) in NEAR.items():
         for p in cases:
-            out = call(tensor(picture(*NEAR_SHAPE)), *p).permute(1, 2, 0).contiguous().numpy().tobytes().hex()
+            out = call(tensor(image(*NEAR_SHAPE)), *p).permute(1, 2, 0).contiguous().numpy().tobytes().hex()
             print('    {"%s", {%s},' % (name, ", ".join("%g" % x if x == float("%g" % x) else repr(x)
                                                         for x in p)))
             rows = [out[i:i + 104] for i in range(0, len(out), 104)]
@@ -137,7 +137,7 @@ def policies():
         for name in policy._augmentation_space(31) if wide else policy._augmentation_space(31, (1, 1)):
             results = []
             for s in SHAPES:
-                image = Image.fromarray(picture(*s))
+                image = Image.fromarray(image(*s))
                 space = policy._augmentation_space(31) if wide else policy._augmentation_space(31,
                     (s[1], s[2]))
                 magnitudes, signed = space[name]
@@ -156,7 +156,7 @@ def policies():
     for name in timm_ops._RAND_INCREASING_TRANSFORMS:
         results = []
         for s in SHAPES:
-            image = Image.fromarray(picture(*s))
+            image = Image.fromarray(image(*s))
             for level in levels:
                 for negative in (0, 1):
                     for cubic in (0, 1):
@@ -171,7 +171,7 @@ def policies():
 
 
 def resizes():
-    print("/* Image.resize((width, height), filter, box = (left, top, right, bottom)) of picture {0, 61, 83, "
+    print("/* Image.resize((width, height), filter, box = (left, top, right, bottom)) of image {0, 61, 83, "
         "channels} */")
     print("static const struct golden_resize {\n    int filter, channels, height, width;\n    double "
         "box[4];\n"
@@ -180,7 +180,7 @@ def resizes():
                ("box", Image.BOX))
     for name, number in filters:
         for channels in (3, 1):
-            image = Image.fromarray(picture(0, 61, 83, channels))
+            image = Image.fromarray(image(0, 61, 83, channels))
             for width, height, box in ((32, 24, (0, 0, 83, 61)), (120, 90, (0, 0, 83, 61)),
                                        (17, 40, (5, 3, 77, 50)),
                                        (83, 20, (0, 0, 83, 61)), (9, 61, (0, 0, 83, 61)), (1, 1,

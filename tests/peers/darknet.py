@@ -1,6 +1,6 @@
 """Networks of darknet's language, and YOLOX on Darknet-53, beside programs of others.
 
-    darknet.py KOLO FOLDER PICTURE [YOLOX_SOURCE]
+    darknet.py KOLO FOLDER IMAGE [YOLOX_SOURCE]
 
 OpenCV reads a cfg file and a .weights file that are both written here, layer by layer as the papers' tables
 have them, and so does kolo: once by the cfg, once as the network
@@ -96,7 +96,7 @@ class Cfg:
         return ends
 
     def calm(self, folder, name, photo):
-        """Spreads what OpenCV says of the picture in front of [yolo]."""
+        """Spreads what OpenCV says of the image in front of [yolo]."""
         state = {}
         for layer, at in self.heads.items():
             self.opencv[at:at + 2] = self.numbers[at:at + 2]
@@ -203,7 +203,7 @@ def of_darknet(program, name, photo, folder):
         told = "by cfg " if model.endswith(".cfg") else "by name"
         if name == "darknet53":
             want = torch.from_numpy(outputs[0].reshape(-1)).double().log()
-            # the picture as it is, not the middle of a larger one
+            # the image as it is, not the middle of a larger one
             got = logits(program, model, paths[2], photo, folder, SIZE, f"val_resize={SIZE}").double()
             # softmax forgets what all of them have in common
             far = distance(got - got.mean(), want - want.mean())
@@ -240,7 +240,7 @@ def of_yolox(program, source, photo, folder):
         for m in norms:
             m.eps, m.momentum = 1e-3, 1.0
             m.train()
-        model(pixels)  # statistics of this picture: or numbers grow from block to block
+        model(pixels)  # statistics of this image: or numbers grow from block to block
     model.eval()
     file, back = os.path.join(folder, "in.pth"), os.path.join(folder, "out.safetensors")
     torch.save({"model": model.state_dict()}, file)
@@ -267,9 +267,9 @@ def attempt(name, check, *words):
 
 
 def main():
-    program, folder, picture = sys.argv[1:4]
+    program, folder, image = sys.argv[1:4]
     photo = os.path.join(folder, "square.png")
-    Image.open(picture).convert("RGB").resize((SIZE, SIZE)).save(photo)
+    Image.open(image).convert("RGB").resize((SIZE, SIZE)).save(photo)
     good = True
     for name in ("darknet53", "yolov3_tiny", "yolov3"):
         good &= attempt(name, of_darknet, program, name, photo, folder)

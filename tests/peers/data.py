@@ -70,8 +70,8 @@ def torch_loader(dataset, workers):
     )
 
     def batches():
-        for pictures, _ in loader:
-            yield len(pictures)
+        for images, _ in loader:
+            yield len(images)
 
     return best(batches)
 
@@ -116,7 +116,7 @@ def ffcv_jpeg(folder, workers):
     from ffcv.writer import DatasetWriter
     from torchvision import datasets
 
-    path = os.path.join(tempfile.mkdtemp(), "pictures.beton")  # TMPDIR is the bench's room
+    path = os.path.join(tempfile.mkdtemp(), "images.beton")  # TMPDIR is the bench's room
     fields = {"image": RGBImageField(write_mode="jpg"), "label": IntField()}
     DatasetWriter(path, fields).from_indexed_dataset(datasets.ImageFolder(folder))
     scale = numpy.array([255.0])
@@ -126,8 +126,8 @@ def ffcv_jpeg(folder, workers):
     loader = Loader(path, BATCH, max(workers, 1), order=OrderOption.RANDOM, pipelines=pipelines)
 
     def batches():
-        for pictures, _ in loader:
-            yield len(pictures)
+        for images, _ in loader:
+            yield len(images)
 
     return best(batches)
 
@@ -136,7 +136,7 @@ def dali_jpeg(folder, workers):
     from nvidia.dali import fn, pipeline_def, types
 
     @pipeline_def(batch_size=BATCH, num_threads=max(workers, 1), device_id=None)
-    def pictures():
+    def images():
         jpegs, labels = fn.readers.file(file_root=folder, random_shuffle=True, name="files")
         images = fn.decoders.image_random_crop(jpegs, device="cpu", output_type=types.RGB)
         images = fn.resize(images, size=(SIDE, SIDE))
@@ -146,7 +146,7 @@ def dali_jpeg(folder, workers):
         )
         return images, labels
 
-    pipe = pictures()
+    pipe = images()
     pipe.build()
     steps = pipe.epoch_size("files") // BATCH
 
@@ -190,14 +190,14 @@ def h5py_pack_pixels(folder, out):
             images = f.create_dataset("images", (len(rows), side, side, 3), "u1")
             f["label"] = numpy.array([label for _, label in rows], numpy.int32)
             for i, (path, _) in enumerate(rows):
-                with Image.open(path) as picture:
-                    picture = picture.convert("RGB")
-                w, h = picture.size
+                with Image.open(path) as image:
+                    image = image.convert("RGB")
+                w, h = image.size
                 scale = side / min(w, h)
                 w, h = max(side, round(w * scale)), max(side, round(h * scale))
-                picture = picture.resize((w, h), Image.BILINEAR)
+                image = image.resize((w, h), Image.BILINEAR)
                 left, top = (w - side) // 2, (h - side) // 2
-                images[i] = numpy.asarray(picture.crop((left, top, left + side, top + side)))
+                images[i] = numpy.asarray(image.crop((left, top, left + side, top + side)))
         return len(rows)
 
     return best_packing(pack, folder, out)

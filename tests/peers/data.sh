@@ -47,7 +47,7 @@ copies() { # FROM TREE TIMES
         n=$((n + 1))
     done < <(find "$1" -name '*.[jJ][pP]*[gG]' | sort)
 }
-made() { # TREE SIDE COUNT: pictures of shapes as JPEG files
+made() { # TREE SIDE COUNT: images of shapes as JPEG files
     pack "$1-jpeg" --source shapes --encoding jpeg --size "$2" --count "$3"
     kolo-shards extract "$room/$1-jpeg" --out "$room/$1" > "$room/pack.log" 2>&1 || { cat "$room/pack.log" &&
         exit 1; }

@@ -1,4 +1,4 @@
-"""Makes tests/golden_detect.h: what YOLOX 0.3.0 makes of formula pictures and boxes for given random numbers.
+"""Makes tests/golden_detect.h: what YOLOX 0.3.0 makes of formula images and boxes for given random numbers.
 
 usage: detect_figures.py YOLOX_SOURCE > tests/golden_detect.h        (numpy, opencv)
 
@@ -6,7 +6,7 @@ Run by hand. YOLOX_SOURCE is its unpacked release; only data_augment.py and mosa
 random
 numbers come from a list, and cv2.warpAffine is given the map whose pixel middles lie at (0.5, 0.5), as in
 detect.h.
-Picture n of size (height, width): value 40 + |(2 x + y + 50 c + 37 n) mod 320 - 160|, in BGR as OpenCV has
+Image n of size (height, width): value 40 + |(2 x + y + 50 c + 37 n) mod 320 - 160|, in BGR as OpenCV has
 it.
 """
 import importlib.util
@@ -72,7 +72,7 @@ def utils():
     return types.SimpleNamespace(xyxy2cxcywh=cxcywh, adjust_box_anns=adjust, get_local_rank=lambda: 0)
 
 
-def picture(n):
+def image(n):
     height, width = SIZES[n]
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(3), indexing="ij")
     rgb = (40 + np.abs((2 * x + y + 50 * c + 37 * n) % 320 - 160)).astype(np.uint8)
@@ -80,7 +80,7 @@ def picture(n):
 
 
 class Source:
-    """A data set of the five pictures, resized to fit as YOLOX's are when they are read."""
+    """A data set of the five images, resized to fit as YOLOX's are when they are read."""
 
     input_dim = OUT
 
@@ -91,7 +91,7 @@ class Source:
         return self.pull_item(n)[1]
 
     def pull_item(self, n):
-        image = picture(n)
+        image = image(n)
         r = min(OUT[0] / image.shape[0], OUT[1] / image.shape[1])
         size = (int(image.shape[1] * r), int(image.shape[0] * r))
         boxes = np.array(BOXES[n], dtype=np.float64)
@@ -101,7 +101,7 @@ class Source:
 
 # name, random numbers in YOLOX's order, and the draw that they mean
 CASES = [
-    # mosaic center y, x, three pictures, angle, scale, shear x, shear y, translate x, y; flip of mixup ..
+    # mosaic center y, x, three images, angle, scale, shear x, shear y, translate x, y; flip of mixup ..
     # jitter
     dict(name="mosaic", center=(0.5, 0.5), angle=0.5, scale=0.4736842105263158, shear=(0.5, 0.5),
          move=(0.5, 0.5)),
@@ -152,13 +152,13 @@ def main():
     print("#ifndef TESTS_GOLDEN_DETECT_H\n#define TESTS_GOLDEN_DETECT_H\n")
     print("enum { GOLDEN_HEIGHT = %d, GOLDEN_WIDTH = %d, GOLDEN_GRID = 12 };" % OUT)
     print("static const int golden_sizes[5][2] = {%s};" % ", ".join("{%d, %d}" % s for s in SIZES))
-    print("static const struct golden_box {\n    int picture;\n    float box[4];\n    int cls;\n} "
+    print("static const struct golden_box {\n    int image;\n    float box[4];\n    int cls;\n} "
         "golden_boxes[] = {")
     for n, boxes in enumerate(BOXES):
         for b in boxes:
             print("    {%d, {%g, %g, %g, %g}, %d}," % ((n,) + b))
     print("};\n")
-    print("/* draws in [0, 1), the boxes that come out, and the picture at the middles of 12 x 12 cells "
+    print("/* draws in [0, 1), the boxes that come out, and the image at the middles of 12 x 12 cells "
         "(hexadecimal) */")
     print("static const struct golden_detect {\n    const char *name;\n    int mosaic, mixup, flip;\n"
           "    double center[2], angle, scale, shear[2], move[2], mixup_draws[4];\n    int count;\n    float "

@@ -1,13 +1,13 @@
 """Weights to and from torchvision, timm and the programs of the papers: a table, one row a network and names.
 
-    exchange.py KOLO FOLDER PICTURE [MODEL ...]
+    exchange.py KOLO FOLDER IMAGE [MODEL ...]
 
 in:      their state dict, made from a formula and saved by torch.save, is taken by kolo (all tensors found)
 out:     what kolo writes of it is loaded by them strictly, and every number is equal
-logits:  distance of kolo's logits from theirs of PICTURE, relative
+logits:  distance of kolo's logits from theirs of IMAGE, relative
 paper:   ConvNeXt's and Swin's own names; there timm's importer of those names (checkpoint_filter_fn) is the
          reader, and the writer kolo
-gradients: the worst distance of a parameter's, of pictures that are no squares too, where the network pools
+gradients: the worst distance of a parameter's, of images that are no squares too, where the network pools
 to a fixed number of pixels
 onnx:    the exported graph passes onnx.checker, and onnxruntime's logits are as far from theirs; "-" where
          either is not installed
@@ -97,16 +97,16 @@ def kolo(*words):
         raise RuntimeError(p.stderr.strip().splitlines()[-1][:300])
 
 
-def logits(program, name, file, picture, folder, size, *words):
+def logits(program, name, file, image, folder, size, *words):
     out = os.path.join(folder, "logits.json")
-    kolo(program, "predict", f"model={name}", f"size={size}", f"weights={file}", picture, "--logits", out,
+    kolo(program, "predict", f"model={name}", f"size={size}", f"weights={file}", image, "--logits", out,
          "deterministic=true", *words)
     return torch.tensor(json.load(open(out))[0]["logits"])
 
 
-def input_of(size, picture):
+def input_of(size, image):
     return transforms.Compose([transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size),
-                               NORMALIZED])(Image.open(picture).convert("RGB"))[None]
+                               NORMALIZED])(Image.open(image).convert("RGB"))[None]
 
 
 def distance(a, b):
@@ -128,7 +128,7 @@ def by_onnx(program, name, file, x, want, folder, size):
     return distance(torch.from_numpy(out[:1]), want)
 
 
-def row(program, name, names, picture, folder, graph):
+def row(program, name, names, image, folder, graph):
     from safetensors.torch import load_file
 
     source = "timm" if names == "paper" else names
@@ -137,7 +137,7 @@ def row(program, name, names, picture, folder, graph):
     file, back = os.path.join(folder, "in.pth"), os.path.join(folder, "out.safetensors")
     torch.save(model.state_dict(), file)
     size = size_of(name)
-    x = input_of(size, picture)
+    x = input_of(size, image)
     with torch.no_grad():
         want = model(x)
     kolo(program, "export", f"model={name}", f"weights={file}", f"names={names}", back)
@@ -149,7 +149,7 @@ def row(program, name, names, picture, folder, graph):
             from timm.models.convnext import checkpoint_filter_fn
         file = back  # and in under these names
         state = checkpoint_filter_fn(state, model)
-    got = distance(logits(program, name, file, picture, folder, size), want)
+    got = distance(logits(program, name, file, image, folder, size), want)
     strict = theirs(name, source)
     strict.load_state_dict(state, strict=True)
     equal = all(torch.equal(v, strict.state_dict()[k]) for k, v in model.state_dict().items()
@@ -161,8 +161,8 @@ def row(program, name, names, picture, folder, graph):
     return good
 
 
-def step(program, name, picture, folder, width, height):
-    """A network's step of plain gradient descent on a picture and its mirror image, beside torch: the worst
+def step(program, name, image, folder, width, height):
+    """A network's step of plain gradient descent on an image and its mirror image, beside torch: the worst
     distance of a parameter's gradient from torch's; a line."""
     from safetensors.torch import load_file
 
@@ -170,7 +170,7 @@ def step(program, name, picture, folder, width, height):
         "out.safetensors"))
     for old in (source, data, run):
         shutil.rmtree(old, ignore_errors=True)
-    photo, file = Image.open(picture).convert("RGB").resize((width, height)), os.path.join(folder, "in.pth")
+    photo, file = Image.open(image).convert("RGB").resize((width, height)), os.path.join(folder, "in.pth")
     photos = [photo, ImageOps.mirror(photo)]
     for label, one in enumerate(photos):
         os.makedirs(os.path.join(source, str(label)))
@@ -196,25 +196,25 @@ def step(program, name, picture, folder, width, height):
     return worst < 1e-4
 
 
-def sizes(program, name, picture, folder):
-    """Networks that average to a fixed number of pixels, of pictures of other sizes; a line each; and their
+def sizes(program, name, image, folder):
+    """Networks that average to a fixed number of pixels, of images of other sizes; a line each; and their
     gradients."""
     with torch.no_grad():
         model = fill(theirs(name, "torchvision"))
     file, all_good = os.path.join(folder, "in.pth"), True
     torch.save(model.state_dict(), file)
     for size in OTHER_SIZES:
-        x = input_of(size, picture)
+        x = input_of(size, image)
         with torch.no_grad():
             want = model(x)
-        got, onnx = distance(logits(program, name, file, picture, folder, size), want), by_onnx(program, name,
+        got, onnx = distance(logits(program, name, file, image, folder, size), want), by_onnx(program, name,
             file, x, want, folder, size)
         good = got < LIMIT and (onnx is None or onnx < LIMIT)
         print(f"{name:18s} {size:3d} pixels   logits {got:.1e}  onnx "
             f"{'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
         all_good &= good
     for width, height in STEPS.get(name, []):
-        all_good &= step(program, name, picture, folder, width, height)
+        all_good &= step(program, name, image, folder, width, height)
     return all_good
 
 
@@ -274,9 +274,9 @@ def written(program, name, folder, state):
 
 
 def calm(name, state, heads, size):
-    """Changes the layers that predict such that every channel has mean 0 and deviation 1 over the picture,
+    """Changes the layers that predict such that every channel has mean 0 and deviation 1 over the image,
     but: coarser levels are surer, as they have fewer answers, and
-    the larger a level's anchors, the smaller a part of them are its boxes, that they lie in the picture. So
+    the larger a level's anchors, the smaller a part of them are its boxes, that they lie in the image. So
     boxes and scores of all levels are spread."""
     if name.startswith("yolox"):
         layers = [[f"head.{part}_preds.{level}" for part in ("reg", "obj", "cls")] for level in range(3)]
@@ -345,9 +345,9 @@ def heads_of(program, name, size, file, photo, folder):
                   key=lambda head: -head.shape[2])
 
 
-def detector(program, name, picture, folder):
+def detector(program, name, image, folder):
     size, photo = 96, os.path.join(folder, "square.png")
-    Image.open(picture).convert("RGB").resize((size, size)).save(photo)
+    Image.open(image).convert("RGB").resize((size, size)).save(photo)
     state = state_of(program, name, folder)
     file, equal = written(program, name, folder, state)
     heads, good, text = heads_of(program, name, size, file, photo, folder), True, "boxes -"
@@ -402,13 +402,13 @@ def worst_box(ask, answers):
 
 
 def main():
-    program, folder, picture = sys.argv[1:4]
+    program, folder, image = sys.argv[1:4]
     wanted = sys.argv[4:] or BOTH + WITH_PAPER + TIMM_ONLY + DETECTORS
     good = True
     for name in wanted:
         if name in DETECTORS:
             try:
-                good &= detector(program, name, picture, folder)
+                good &= detector(program, name, image, folder)
             except (RuntimeError, ValueError, OSError, subprocess.CalledProcessError) as e:
                 good = False
                 print(f"{name:18s} FAILED: {str(e)[:400]}", flush=True)
@@ -417,12 +417,12 @@ def main():
                                                         "timm"] + ["paper"] * (name in WITH_PAPER)
         for names in all_names:
             try:
-                good &= row(program, name, names, picture, folder, names == all_names[0])
+                good &= row(program, name, names, image, folder, names == all_names[0])
             except (RuntimeError, ValueError, OSError, subprocess.CalledProcessError) as e:
                 good = False
                 print(f"{name:18s} {names:12s} FAILED: {str(e)[:400]}", flush=True)
         if name in SIZED:
-            good &= sizes(program, name, picture, folder)
+            good &= sizes(program, name, image, folder)
     return not good
 
 

@@ -1,12 +1,12 @@
 """CIFAR ResNet-20 at a batch of 2,048 in PyTorch on the CPU, as tests/long/large_batch.t trains it with SGD:
-top-1 of the test pictures, a line a seed.
+top-1 of the test images, a line a seed.
 
 usage: large_batch.py FOLDER SEED... (FOLDER has train/CLASS/*.jpg and test/CLASS/*.jpg; OMP_NUM_THREADS
 threads)
-Blocks of 128 pictures have their own batch statistics, gradients are the mean over blocks; running statistics
+Blocks of 128 images have their own batch statistics, gradients are the mean over blocks; running statistics
 follow the mean of the blocks' once a step.
 lr 1.6, momentum .9, decay 5e-4 of all parameters, an epoch of warm-up from 0, cosine by steps, 5 epochs;
-crops of 32 from pictures padded by 4, flips.
+crops of 32 from images padded by 4, flips.
 """
 import math
 import os
@@ -23,18 +23,18 @@ from networks import build
 BATCH, BLOCK, EPOCHS, RATE = 2048, 128, 5, 1.6
 
 
-def pictures(folder):
+def images(folder):
     x, y = [], []
     for label, name in enumerate(sorted(os.listdir(folder))):
         for file in sorted(os.listdir(os.path.join(folder, name))):
-            with Image.open(os.path.join(folder, name, file)) as picture:
-                x.append(numpy.asarray(picture.convert("RGB")))
+            with Image.open(os.path.join(folder, name, file)) as image:
+                x.append(numpy.asarray(image.convert("RGB")))
             y.append(label)
     return torch.from_numpy(numpy.stack(x)).permute(0, 3, 1, 2).contiguous(), torch.tensor(y)
 
 
 def augmented(x):
-    """Every picture by itself: padded by 4 black pixels, cropped at random, mirrored half the time."""
+    """Every image by itself: padded by 4 black pixels, cropped at random, mirrored half the time."""
     n = len(x)
     rows = torch.randint(0, 9, (n, 1, 1, 1)) + torch.arange(32).view(1, 1, 32, 1)
     columns = torch.arange(32).view(1, 1, 1, 32).expand(n, 1, 1, 32)
@@ -103,7 +103,7 @@ def train(seed, data, test):
 
 
 def main():
-    data, test = (pictures(os.path.join(sys.argv[1], part)) for part in ("train", "test"))
+    data, test = (images(os.path.join(sys.argv[1], part)) for part in ("train", "test"))
     for seed in sys.argv[2:]:
         train(int(seed), data, test)
 

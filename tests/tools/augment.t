@@ -15,7 +15,7 @@ train() { # RUN OPTION...
 losses() { grep -o '"loss":[0-9.e+-]*' "$ROOM/$1/events.jsonl"; }
 
 train one augment="$LIST" interpolation=bicubic repeat=2 readers=1
-is $? 0 "a run with parameters, bicubic resizing and two views of a picture"
+is $? 0 "a run with parameters, bicubic resizing and two views of an image"
 like "$ROOM/one/recipe.yaml" "^augment: .*randaugment\(2,9\),erase\(0.25\),jitter\(0.4,0.4,0.4,0.1\)" \
     "its record holds the text"
 train two augment="$LIST" interpolation=bicubic repeat=2 readers=3

@@ -74,48 +74,48 @@ all_names "by kolo train too, whose run ends before it says so"
 
 # --- predict
 kolo-pack --source shapes --count 3 --size 28 --color gray --encoding raw --out data > log 2>&1
-kolo-shards extract data --out pictures >> log 2>&1
-mapfile -t pictures < <(find pictures -type f -name '*.png' | sort)
+kolo-shards extract data --out images >> log 2>&1
+mapfile -t images < <(find images -type f -name '*.png' | sort)
 convert model=lenet5 seed=1 l.safetensors
-kolo predict model=lenet5 weights=l.safetensors "${pictures[@]}" --logits all.json top=2 deterministic=true \
+kolo predict model=lenet5 weights=l.safetensors "${images[@]}" --logits all.json top=2 deterministic=true \
     > out 2> log
 is $? 0 "predict"
-is "$(grep -c '%' out)" $((2 * ${#pictures[@]})) "two classes for each picture"
-kolo predict model=lenet5 weights=l.safetensors "${pictures[1]}" --logits one.json deterministic=true > \
+is "$(grep -c '%' out)" $((2 * ${#images[@]})) "two classes for each image"
+kolo predict model=lenet5 weights=l.safetensors "${images[1]}" --logits one.json deterministic=true > \
     /dev/null 2>> log
 rounded() { grep -o ':\[[^]]*' | tr -d ':[' | tr , '\n' | awk '{printf "%.5f ", $1}'; }
 is "$(rounded < one.json)" "$(sed -n 2p all.json |
-    rounded)" "a picture alone gives what it gives among others"
-kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" out=drawn > /dev/null 2> log
+    rounded)" "an image alone gives what it gives among others"
+kolo predict model=lenet5 weights=l.safetensors "${images[0]}" out=drawn > /dev/null 2> log
 is "$? $(grep -c 'out= is for networks that find boxes' log)" "78 1" "classes are not drawn: exit 78"
 seq 0 9 | sed 's/^/name /' > names
-kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" labels=names top=10 2>> log |
+kolo predict model=lenet5 weights=l.safetensors "${images[0]}" labels=names top=10 2>> log |
     grep -q '  7  name 7$'
 ok $? "names of classes"
 kolo predict model=lenet5 weights=l.safetensors names > /dev/null 2> log
-is $? 2 "a file that is no picture: exit 2"
+is $? 2 "a file that is no image: exit 2"
 like log "names: " "which is named"
-mkdir -p mixed/below mixed/none && cp "${pictures[0]}" mixed/a.png && cp "${pictures[1]}" mixed/below/c.png &&
+mkdir -p mixed/below mixed/none && cp "${images[0]}" mixed/a.png && cp "${images[1]}" mixed/below/c.png &&
     cp names mixed/below/names
-head -c 60 "${pictures[2]}" > mixed/b.png
+head -c 60 "${images[2]}" > mixed/b.png
 some() { # WORDS...: status, what was shown, how many are in the list
     kolo predict model=lenet5 weights=l.safetensors "$@" top=1 logits=some.json deterministic=true > out 2> \
         log
     echo "$? $(grep -v % out | tr '\n' ' ')$(grep -c logits some.json)"
 }
 is "$(some mixed/b.png mixed/a.png mixed/below/c.png)" "2 mixed/a.png mixed/below/c.png 2" \
-    "one bad picture of three: the others are shown, exit 2"
+    "one bad image of three: the others are shown, exit 2"
 like log 'mixed/b.png: .*; it is left out' "it is named"
-like log '1 of 3 pictures could not be read' "and counted"
+like log '1 of 3 images could not be read' "and counted"
 is "$(rounded < some.json)" "$(sed -n '1p;2p' all.json |
     rounded)" "the others' logits are theirs, and a list of JSON"
 rm mixed/b.png
-is "$(some mixed/)" "0 mixed/a.png mixed/below/c.png 2" "a folder: the pictures in it and below, by name"
-is "$(some mixed/none | cut -c 1)" 2 "a folder without a picture: exit 2"
-kolo predict model=lenet5 "${pictures[0]}" > /dev/null 2> log
+is "$(some mixed/)" "0 mixed/a.png mixed/below/c.png 2" "a folder: the images in it and below, by name"
+is "$(some mixed/none | cut -c 1)" 2 "a folder without an image: exit 2"
+kolo predict model=lenet5 "${images[0]}" > /dev/null 2> log
 is $? 78 "no weights: exit 78"
-for missing in "${pictures[0]} nowhere.png" "nowhere.png weights=l.safetensors" \
-    "${pictures[0]} weights=nowhere.png" "${pictures[0]} labels=nowhere.png"; do
+for missing in "${images[0]} nowhere.png" "nowhere.png weights=l.safetensors" \
+    "${images[0]} weights=nowhere.png" "${images[0]} labels=nowhere.png"; do
     # shellcheck disable=SC2086
     KOLO_CACHE=$ROOM/untimed kolo predict model=lenet5 weights=l.safetensors $missing > /dev/null 2> log
     is "$? $([ -e untimed/choices ] &&
@@ -124,7 +124,7 @@ for missing in "${pictures[0]} nowhere.png" "nowhere.png weights=l.safetensors" 
 done
 printf 'model: lenet5\nmean: 0.5\nstd: 0.25\nlr: 3\n' > other.yaml
 logits() { # WORDS...
-    kolo predict "$@" weights=l.safetensors "${pictures[0]}" --logits words.json deterministic=true > \
+    kolo predict "$@" weights=l.safetensors "${images[0]}" --logits words.json deterministic=true > \
         /dev/null 2> log && rounded < words.json
 }
 plain=$(logits model=lenet5) stated=$(logits model=lenet5 mean=0.5 std=0.25)
@@ -134,11 +134,11 @@ is "$(logits other.yaml)" "$stated" "a recipe as first word: its transform"
 is "$(logits lenet5_mnist)" "$plain" "or the name of one"
 like log 'lenet5_mnist takes mean and deviation from its data, .* MNIST' \
     "whose mean is that of its data, which is said"
-kolo predict other.yaml run=nowhere "${pictures[0]}" > /dev/null 2> log
+kolo predict other.yaml run=nowhere "${images[0]}" > /dev/null 2> log
 is $? 78 "a recipe and a run: exit 78"
 
 { head -c -4 l.safetensors && printf '\0\0\300\177'; } > nan.safetensors
-kolo predict model=lenet5 weights=nan.safetensors "${pictures[0]}" --logits nan.json > out 2> log
+kolo predict model=lenet5 weights=nan.safetensors "${images[0]}" --logits nan.json > out 2> log
 is "$? $(wc -c < out) $([ -e nan.json ] &&
     echo written)" "2 0 " "weights that are not numbers: exit 2, and no classes"
 like log \
@@ -148,12 +148,12 @@ like log \
 convert model=lenet5 weights=infinite.safetensors x.weights
 is "$? $([ -e x.weights ] && echo written)" "2 " "nor are infinite ones exported"
 { head -c -3360 l.safetensors && head -c 3360 /dev/zero | tr '\0' '\177'; } > large.safetensors
-kolo predict model=lenet5 weights=large.safetensors "${pictures[0]}" --logits nan.json > out 2> log
+kolo predict model=lenet5 weights=large.safetensors "${images[0]}" --logits nan.json > out 2> log
 is "$? $(wc -c < out) $([ -e nan.json ] && echo written)" "2 0 " "nor do numbers that overflow make classes"
 like log 'not a number: these weights' "which is said"
 for wrong in "lenet5 2" "lenet5 4" "yolox_nano 1"; do
     convert model="${wrong% *}" channels="${wrong#* }" x.safetensors
-    is $? 78 "${wrong% *} of ${wrong#* } channels, which no picture is read as: exit 78"
+    is $? 78 "${wrong% *} of ${wrong#* } channels, which no image is read as: exit 78"
 done
 convert model=lenet5 weights=l.safetensors nowhere/x.safetensors
 is $? 3 "a folder that is not there: exit 3"
@@ -175,7 +175,7 @@ for end in safetensors weights; do
     is "$? $([ -L "full.$end" ] && ls)" "3 $(ls)" "full.$end: no space: exit 3, and nothing is left aside"
     like log "full.$end: cannot write: No space left on device; free space" "which is said"
 done
-ln -s /dev/stdout out.json && kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" --logits \
+ln -s /dev/stdout out.json && kolo predict model=lenet5 weights=l.safetensors "${images[0]}" --logits \
     out.json deterministic=true 2> log | grep -q '"logits":\['
 ok $? "a device is written to, and stays one"
 mkfifo pipe.pth && timeout 20 kolo export model=lenet5 weights=pipe.pth x.safetensors > log 2>&1

@@ -12,8 +12,8 @@ trained=$(sed -n 's/.*"event":"eval".*"top1":\([0-9.]*\),.*/\1/p' "$ROOM/run/eve
 for batch in 32 7; do
     kolo eval shapes val="$ROOM/data/val" run="$ROOM/run" batch=$batch threads=1 > "$ROOM/eval" 2> "$ROOM/log"
     is $? 0 "eval with batch=$batch"
-    like "$ROOM/eval" "top-1 $(printf '%.4f' "$trained") .*\(50 pictures" \
-        "the figure of the training run, over exactly 50 pictures"
+    like "$ROOM/eval" "top-1 $(printf '%.4f' "$trained") .*\(50 images" \
+        "the figure of the training run, over exactly 50 images"
 done
 
 # --- weights: out, in, and out again

@@ -11,7 +11,7 @@ if [ -e "$DATA/mnist/train-images-idx3-ubyte.gz" ]; then
     pack --source mnist-idx --in "$DATA/mnist" --split train --shuffle-seed 0 --out "$ROOM/mnist"
     ok $? "MNIST packs from .gz"
     kolo-shards info "$ROOM/mnist" > "$ROOM/info"
-    like "$ROOM/info" '^samples +60000 in 1 shard, 47.0 MB' "60,000 pictures"
+    like "$ROOM/info" '^samples +60000 in 1 shard, 47.0 MB' "60,000 images"
     like "$ROOM/info" '^mean +0.130660' "mean .1307, as everybody has it"
     like "$ROOM/info" '^std +0.308108' "standard deviation .3081"
     if command -v h5dump > /dev/null; then
@@ -92,7 +92,7 @@ if ranks_start; then
 else
     skip "no mpiexec"
 fi
-# pictures within tar files, which are read where they lie
+# images within tar files, which are read where they lie
 mkdir "$ROOM/loose" "$ROOM/tars"
 for i in $(seq 100 139); do
     kolo-shards show "$ROOM/r0" --index "$i" --out "$ROOM/loose/$i.jpg" > /dev/null &&
@@ -104,7 +104,7 @@ tars --out "$ROOM/tar1"
 ok $? "tar files pack"
 kolo-shards show "$ROOM/tar1" --index 7 --out "$ROOM/one.jpg" > "$ROOM/one.txt"
 cmp -s "$ROOM/one.jpg" "$ROOM/loose/$(sed 's|.*[/ :]||; s/\.jpg$//' "$ROOM/one.txt").jpg"
-ok $? "a picture of a tar file is kept byte for byte"
+ok $? "an image of a tar file is kept byte for byte"
 if ranks_start; then
     for ranks in 2 3 5; do
         mpiexec -n $ranks kolo-pack --source webdataset-tar --in "$ROOM/tars" --shards 2 --out \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kolo-pack and boxes: they follow their picture through resize, crop and letterbox, in any number of
+# kolo-pack and boxes: they follow their image through resize, crop and letterbox, in any number of
 # ranks, and after a kill.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards
@@ -52,7 +52,7 @@ for case in "none 0" "crop 96 --size 96" "letterbox 120 --resize letterbox --siz
     "$TARGETS" "$ROOM/$mode" > "$ROOM/$mode.txt"
     geometry "$mode" "$size" < "$ROOM/$mode.txt" > "$ROOM/seen"
     like "$ROOM/seen" "^120 3[0-9][0-9] $([ "$mode" = crop ] && echo '[1-9]' ||
-        echo 0)" "$mode: every box is where the picture's pixels went"
+        echo 0)" "$mode: every box is where the image's pixels went"
     is "$(grep -vc '^[0-9 ]*$' "$ROOM/seen")" 0 "$mode: nothing differs"
     kolo-shards verify "$ROOM/$mode" > "$ROOM/log"
     ok $? "$mode: verifies"
@@ -67,9 +67,9 @@ like "$ROOM/log" '120 samples.* 3[0-9][0-9] boxes \([1-9][0-9]* of them outside'
 like <("$TARGETS" "$ROOM/none" | awk \
     '$1 == "sample" { if (n == 0 && seen) empty++; seen = 1; n = 0 } $1 == "box" { n++ }
       END { print "empty", empty }') \
-    'empty [1-9]' "pictures without boxes are kept"
+    'empty [1-9]' "images without boxes are kept"
 
-# letterbox bars are gray 114, outside of what the transform says is picture
+# letterbox bars are gray 114, outside of what the transform says is image
 if command -v python3 > /dev/null; then
     kolo-shards show "$ROOM/letterbox" --plain --index 0 --out "$ROOM/bars.png" > /dev/null &&
         python3 - "$ROOM/bars.png" "$ROOM/letterbox.txt" > "$ROOM/bars" << 'EOF'
@@ -147,7 +147,7 @@ is "$("$TARGETS" "$ROOM/some" | awk '$1 == "box" { print $10, $3 }' | sort)" \
     "$(awk '$1 == "box" && ($3 == 4 || $3 == 6) { print $10, $3 == 6 }' "$ROOM/none.txt" |
     sort)" "the boxes of the two, numbered as in the file"
 
-# boxes of a picture that EXIF turns: 1800 x 1200 as stored, upright 1200 x 1800 for orientations 5 to 8
+# boxes of an image that EXIF turns: 1800 x 1200 as stored, upright 1200 x 1800 for orientations 5 to 8
 TURNED=$KOLO_SHARED/data/odd-images/exif-Portrait_8.jpg
 if [ -e "$TURNED" ] && command -v perl > /dev/null; then
     mkdir -p "$ROOM/voc/Annotations" "$ROOM/voc/JPEGImages" "$ROOM/voc/ImageSets/Main"
@@ -166,17 +166,17 @@ if [ -e "$TURNED" ] && command -v perl > /dev/null; then
             { tail -n 1 "$ROOM/log" && return; }
         "$TARGETS" "$ROOM/turned" | awk '$1 == "box" { print $5, $6, $7, $8 }'
     }
-    is "$(turned 1 1800 1200)" "100 50 300 250" "a picture that is not turned"
+    is "$(turned 1 1800 1200)" "100 50 300 250" "an image that is not turned"
     is "$(turned 3 1800 1200)" "100 50 300 250" \
-        "half a turn leaves the size: boxes belong to the upright picture"
+        "half a turn leaves the size: boxes belong to the upright image"
     is "$(turned 5 1800 1200)" "50 100 250 300" "annotated before the turn: boxes are turned with it (5)"
     is "$(turned 6 1800 1200)" "950 100 1150 300" "annotated before the turn (6)"
     is "$(turned 7 1800 1200)" "950 1500 1150 1700" "annotated before the turn (7)"
     is "$(turned 8 1800 1200)" "50 1500 250 1700" "annotated before the turn (8)"
     is "$(turned 8 1200 1800)" "100 50 300 250" "annotated upright"
     like <(turned 8 900 600) 'turned.jpg: has 1200 x 1800 pixels, its annotation says 900 x 600' \
-        "annotated for a picture of another size: refused"
+        "annotated for an image of another size: refused"
 else
-    skip "no turned picture here"
+    skip "no turned image here"
 fi
 done_testing

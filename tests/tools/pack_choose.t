@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kolo-pack: which pictures are packed (--holdout, --group, --limit, --subset, --classes), and in which order.
+# kolo-pack: which images are packed (--holdout, --group, --limit, --subset, --classes), and in which order.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards
 TARGETS=$BUILD/tests/targets
@@ -8,8 +8,8 @@ TARGETS=$BUILD/tests/targets
 kolo-pack --source shapes --count 1 --out "$ROOM/one" > "$ROOM/log" 2>&1 &&
     kolo-shards show "$ROOM/one" --out "$ROOM/one.jpg" > /dev/null
 photo() { mkdir -p "$ROOM/photos/$1" && cp "$ROOM/one.jpg" "$ROOM/photos/$1/$2"; }
-like "$ROOM/log" '9 of 10 classes have no pictures in this split: [a-z]+, [a-z]+, [a-z]+, \.\.\.$' \
-    "classes without pictures are told in one line"
+like "$ROOM/log" '9 of 10 classes have no images in this split: [a-z]+, [a-z]+, [a-z]+, \.\.\.$' \
+    "classes without images are told in one line"
 for i in $(seq 60); do photo a "patient$((i % 11))_$i.jpg"; done
 for i in $(seq 40); do photo b "patient$((i % 11))_$i.jpg"; done
 for i in $(seq 20); do photo c "patient11_$i.jpg"; done
@@ -79,7 +79,7 @@ pack --subset "$ROOM/list" --no-shuffle --out "$ROOM/subset"
 is "$(paths "$ROOM/subset" | tr '\n' ' ')" "a/patient5_5.jpg c/patient11_7.jpg " \
     "--subset takes what its file names"
 echo 'c/patient99_1.jpg' >> "$ROOM/list"
-refuses 2 'no picture .c/patient99_1.jpg' "--subset with a picture that is not there" --subset "$ROOM/list"
+refuses 2 'no image .c/patient99_1.jpg' "--subset with an image that is not there" --subset "$ROOM/list"
 printf 'c\na\n' > "$ROOM/classes"
 pack --classes "$ROOM/classes" --no-shuffle --out "$ROOM/classes-out"
 is "$("$TARGETS" "$ROOM/classes-out" | awk '{ print substr($3, 1, 1), $8 }' | sort | uniq -c |
@@ -94,25 +94,25 @@ refuses 78 'leave --classes away' "--classes and --stats-from" --classes "$ROOM/
     "$ROOM/train"
 refuses 78 'takes no --annotations' "--annotations for a source without" --annotations "$ROOM/list"
 
-# pairs name pictures; a pair of which one picture is rejected or not chosen goes too
+# pairs name images; a pair of which one image is rejected or not chosen goes too
 mkdir -p "$ROOM/lfw/Al" "$ROOM/lfw/Bo" &&
     for file in Al/Al_0001 Al/Al_0002 Bo/Bo_0001; do cp "$ROOM/one.jpg" "$ROOM/lfw/$file.jpg"; done
 printf '1\nAl\t1\t2\nAl\t1\tBo\t1\n' > "$ROOM/pairsDevTest.txt"
 LFW=(--source lfw --in "$ROOM/lfw" --annotations "$ROOM/pairsDevTest.txt")
 kolo-pack "${LFW[@]}" --shuffle-seed 9 --out "$ROOM/pairs" > "$ROOM/log" 2>&1
 is "$("$TARGETS" "$ROOM/pairs" | grep '^pair')" "pair dev_test Al/Al_0001.jpg Al/Al_0002.jpg 1 0
-pair dev_test Al/Al_0001.jpg Bo/Bo_0001.jpg 0 0" "pairs follow their pictures through the shuffle"
+pair dev_test Al/Al_0001.jpg Bo/Bo_0001.jpg 0 0" "pairs follow their images through the shuffle"
 : > "$ROOM/lfw/Bo/Bo_0001.jpg"
 kolo-pack "${LFW[@]}" --out "$ROOM/pairs-bad" > "$ROOM/log" 2>&1
-is $? 2 "a picture of a pair that is bad stops the packing"
+is $? 2 "an image of a pair that is bad stops the packing"
 like "$ROOM/log" 'Bo/Bo_0001.jpg: is empty' "and is named"
 kolo-pack "${LFW[@]}" --on-error skip --out "$ROOM/pairs-skip" > "$ROOM/log" 2>&1
-like "$ROOM/log" '; 1 pairs \(1 dropped: one of the two pictures is not here\); 1 rejected' \
+like "$ROOM/log" '; 1 pairs \(1 dropped: one of the two images is not here\); 1 rejected' \
     "or goes with its pairs, which are counted"
 is "$("$TARGETS" "$ROOM/pairs-skip" |
     grep '^pair')" "pair dev_test Al/Al_0001.jpg Al/Al_0002.jpg 1 0" "the other pair stays"
 kolo-pack "${LFW[@]}" --min-faces 2 --out "$ROOM/pairs-two" > "$ROOM/log" 2>&1
-ok $? "--min-faces 2: a person of one picture is not looked at"
+ok $? "--min-faces 2: a person of one image is not looked at"
 is "$(kolo-shards info "$ROOM/pairs-two" |
     awk '$1 ~ /^[0-9]$/ { printf "%s ", $2 }') $("$TARGETS" "$ROOM/pairs-two" |
     grep -c '^pair')" "Al  1" "one class, one pair"
@@ -125,5 +125,5 @@ like "$ROOM/log" '"event":"plan","split":"train","samples":30,"of":120,"classes"
     "--dry-run --json"
 kolo-pack "${PHOTOS[@]}" --dry-run --size 64 --holdout val=0.1 > "$ROOM/log" 2>&1
 is "$(grep -c 'samples of 64 x 64 x 3 bytes' "$ROOM/log")" 2 "--dry-run of two splits tells both"
-like "$ROOM/log" '^12 pictures of 120, 3 classes: a, b, c$' "with what each takes"
+like "$ROOM/log" '^12 images of 120, 3 classes: a, b, c$' "with what each takes"
 done_testing

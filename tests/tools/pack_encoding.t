@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # kolo-pack: raw, jpeg and mixed; what is looked at of a JPEG file that keeps its bytes; colour;
-# pictures that are turned.
+# images that are turned.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards
 TARGETS=$BUILD/tests/targets
@@ -34,7 +34,7 @@ is "$(pixels "$ROOM/mixed" jpeg/wrong.jpg)" yes "(the name of a file says nothin
 kolo-shards verify "$ROOM/mixed" > "$ROOM/log"
 ok $? "mixed verifies"
 kolo-shards show "$ROOM/mixed" --index "$(number "$ROOM/mixed" plain/tiny.ppm)" > "$ROOM/log"
-like "$ROOM/log" ' 3 x 2, 18 bytes' "pixels have the picture's own size"
+like "$ROOM/log" ' 3 x 2, 18 bytes' "pixels have the image's own size"
 pack --in "$ROOM/in" --encoding jpeg --out "$ROOM/jpeg"
 is "$(kept "$ROOM/jpeg" jpeg/1.jpg) $(pixels "$ROOM/jpeg" plain/1.png)" "yes no" \
     "jpeg: files of other kinds are encoded"
@@ -54,7 +54,7 @@ if ranks_start; then
 else
     skip "no mpiexec"
 fi
-# --color keep: gray as long as all pictures are
+# --color keep: gray as long as all images are
 kolo-pack --source shapes --count 3 --color gray --encoding jpeg --size 40 --out "$ROOM/grays" > "$ROOM/log" \
     2>&1
 mkdir -p "$ROOM/keep/a" && for i in 0 1 2; do kolo-shards show "$ROOM/grays" --index $i --out \
@@ -70,7 +70,7 @@ cp "$ROOM/in/jpeg/0.jpg" "$ROOM/keep/a/colour.jpg"
 is "$(colour)" "rgb" "one in colour, and all are; gray files keep their bytes all the same"
 pack --in "$ROOM/keep" --color keep --size 24 --out "$ROOM/keep24"
 like <(kolo-shards info "$ROOM/keep24") 'raw, 24 x 24 x 3' "pixels become colour"
-# The memory for what a probe keeps (a quarter of the job's, 256 KiB here) is enough for one gray picture of
+# The memory for what a probe keeps (a quarter of the job's, 256 KiB here) is enough for one gray image of
 # 160 KB and for none in colour.
 mkdir -p "$ROOM/large/a" && for i in 0 1 2; do (printf 'P5 400 400 255\n' && head -c 160000 /dev/zero |
     tr '\0' "$i") > "$ROOM/large/a/$i.pgm"; done
@@ -122,10 +122,10 @@ if [ -e "$TURNED" ]; then
     pack --in "$ROOM/turned" --out "$ROOM/upright" &&
         pack --in "$ROOM/turned" --size 64 --out "$ROOM/upright64"
     like <("$TARGETS" "$ROOM/upright") '^sample 0 a/exif-Portrait_8.jpg 1800 1200 1800 1200' \
-        "sizes are those of the upright picture, though its bytes are kept"
+        "sizes are those of the upright image, though its bytes are kept"
     like <("$TARGETS" "$ROOM/upright64") '^sample 0 a/exif-Portrait_8.jpg 64 64 1800 1200' \
         "and when it is made anew"
 else
-    skip "no turned picture here"
+    skip "no turned image here"
 fi
 done_testing

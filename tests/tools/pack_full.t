@@ -46,7 +46,7 @@ want=$(sums "$ROOM/whole")
 REFUSE_ALLOCATE=1 REFUSE_QUOTA=1 refused "${ARGS[@]}" --out "$ROOM/quota"
 is $? 3 "a quota that is too small: exit 3"
 like "$ROOM/log" 'refuses [0-9.]+ MB: Disk quota exceeded; .*--resume' "size, cause and cure"
-is "$(grep -c 'img/s' "$ROOM/log")" 0 "before any picture was written"
+is "$(grep -c 'img/s' "$ROOM/log")" 0 "before any image was written"
 is "$(find "$ROOM/quota" -name '*.h5*')" "" "what was reserved is given back"
 kolo-pack "${ARGS[@]}" --out "$ROOM/quota" --resume > "$ROOM/log" 2>&1
 is "$(sums "$ROOM/quota")" "$want" "with room, --resume makes the same bytes"

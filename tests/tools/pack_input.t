@@ -10,7 +10,7 @@ fails() { # STATUS PATTERN TEXT ARGUMENTS...
     is $? "$status" "$text: exit $status"
     like "$ROOM/log" "$pattern" "$text: the message"
 }
-# a folder of good pictures, taken from shapes
+# a folder of good images, taken from shapes
 kolo-pack --source shapes --count 20 --out "$ROOM/shapes" > "$ROOM/log" 2>&1
 mkdir -p "$ROOM/good/a" "$ROOM/good/b"
 for i in 0 1 2 3 4 5; do
@@ -39,26 +39,26 @@ like "$ROOM/info" '^samples +6 in' "six are left"
 fails 2 'max-bad 0 .*empty.jpg' "--max-bad 0" "${IN[@]}" --on-error skip --max-bad 0
 bad && head -c 1500 "$ROOM/good/a/1.jpg" > "$ROOM/bad/a/1.jpg"
 fails 2 'bad/a/1.jpg: Premature end.*; mend or remove it, or --on-error skip leaves' \
-    "a picture that is cut off" "${IN[@]}"
+    "an image that is cut off" "${IN[@]}"
 bad && echo "this is text" > "$ROOM/bad/b/text.png"
-fails 2 'b/text.png: is not a picture' "text with a picture's name" "${IN[@]}"
+fails 2 'b/text.png: is not an image' "text with an image's name" "${IN[@]}"
 bad && mkdir "$ROOM/bad/c"
-fails 2 'bad/c: a class folder without pictures' "an empty class" "${IN[@]}"
+fails 2 'bad/c: a class folder without images' "an empty class" "${IN[@]}"
 bad && : > "$ROOM/bad/a/x" && echo hello > "$ROOM/bad/README.txt" && : > "$ROOM/bad/.hidden"
 kolo-pack "${IN[@]}" --out "$ROOM/out2" > "$ROOM/log" 2>&1
-ok $? "other files beside the pictures are passed over"
+ok $? "other files beside the images are passed over"
 bad && cp "$ROOM/good/a/1.jpg" "$ROOM/bad/b/copy.jpg" && cp "$ROOM/good/a/1.jpg" "$ROOM/bad/a/other.jpg"
 kolo-pack "${IN[@]}" --out "$ROOM/twins" > "$ROOM/log" 2>&1
-is $? 0 "a picture that is there twice is packed twice"
+is $? 0 "an image that is there twice is packed twice"
 like "$ROOM/log" \
-    '2 pictures are in this split twice, 1 of them with two classes: for example (a/1|a/other|b/copy).jpg and ' \
+    '2 images are in this split twice, 1 of them with two classes: for example (a/1|a/other|b/copy).jpg and ' \
     "and told"
 bad && mv "$ROOM/bad/a" "$ROOM/bad/$(printf 'caf\351')"
 fails 2 'its name is not UTF-8' "a class whose name is not UTF-8" "${IN[@]}"
 fails 2 'no such folder' "a folder that is not there" --source imagefolder --in "$ROOM/nowhere"
 mkdir "$ROOM/void"
 fails 2 'no class folders' "an empty folder" --source imagefolder --in "$ROOM/void"
-fails 2 'all of one size, add --size' "raw pictures of several sizes" --source imagefolder --in "$ROOM/good" \
+fails 2 'all of one size, add --size' "raw images of several sizes" --source imagefolder --in "$ROOM/good" \
     --encoding raw
 bad && mv "$ROOM/bad/b" "$ROOM/bad/z"
 fails 2 'has no class `z`' "a class that the training split lacks" "${IN[@]}" --split val --stats-from \
@@ -70,7 +70,7 @@ IDX=(--source mnist-idx --in "$ROOM/images" --in "$ROOM/labels")
 kolo-pack "${IDX[@]}" --out "$ROOM/idx" > "$ROOM/log" 2>&1
 ok $? "a tiny IDX pair packs"
 printf '\0\0\10\1\0\0\0\3\0\1\1' > "$ROOM/labels"
-fails 2 '2 pictures, .* 3 labels' "IDX counts that differ" "${IDX[@]}"
+fails 2 '2 images, .* 3 labels' "IDX counts that differ" "${IDX[@]}"
 printf '\0\0\10\1\0\0\0\2\0' > "$ROOM/labels"
 fails 2 'labels: 9 bytes, the header promises 10' "an IDX file that is cut off" "${IDX[@]}"
 printf '\0\0\10\1\0\0\0\2\0\1' > "$ROOM/labels"
@@ -99,7 +99,7 @@ kolo-pack --source shapes > "$ROOM/log" 2>&1
 is $? 78 "no --out: exit 78"
 kolo-pack --source imagefolder --in "$ROOM/good" --out "$ROOM/dry" --dry-run > "$ROOM/log" 2>&1
 ok $? "--dry-run"
-like "$ROOM/log" '^6 pictures, 2 classes: a, b' "says what is there"
+like "$ROOM/log" '^6 images, 2 classes: a, b' "says what is there"
 [ ! -e "$ROOM/dry" ]
 ok $? "and writes nothing"
 if [ "$(id -u)" != 0 ]; then
@@ -114,7 +114,7 @@ ODD=$KOLO_SHARED/data/odd-images
 if [ -d "$ODD" ]; then
     mkdir -p "$ROOM/odd/all" && cp "$ODD"/*.jpg "$ODD"/*.png "$ROOM/odd/all/"
     kolo-pack --source imagefolder --in "$ROOM/odd" --on-error skip --out "$ROOM/odd-out" > "$ROOM/log" 2>&1
-    is $? 0 "a zoo of odd pictures packs with --on-error skip"
+    is $? 0 "a zoo of odd images packs with --on-error skip"
     is "$(cut -f 1 "$ROOM"/odd-out/*.rejects | sed 's|all/||' | tr '\n' ' ')" \
         "$(awk -F'|' '$6 ~ /FAIL/ { gsub(/ /, "", $2); print $2 }' "$ODD/TABLE.md" | LC_ALL=C sort |
         tr '\n' ' ')" \
@@ -159,6 +159,6 @@ END
     done < "$ROOM/causes"
     ok $alone "each between two good ones: refused by name and cause, or left out alone"
 else
-    skip "no odd pictures here"
+    skip "no odd images here"
 fi
 done_testing

@@ -46,10 +46,10 @@ is "$(losses "$ROOM/c")" "$(losses "$ROOM/plain")" "and one of two ranks"
 like "$ROOM/a.log" '(1[6-9]|2[0-9]) of (1[6-9]|2[0-9]) batches came from the server' \
     "all batches came from the server"
 kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
-made=$(sed -n 's/^\([0-9]*\) pictures made.*/\1/p' "$ROOM/status") given=$(sed -n \
+made=$(sed -n 's/^\([0-9]*\) images made.*/\1/p' "$ROOM/status") given=$(sed -n \
     's/.* made, \([0-9]*\) given/\1/p' "$ROOM/status")
 [ "$given" -ge 1536 ] && [ "$made" -lt $((given / 2)) ]
-ok $? "which made each picture once for three jobs ($made made, $given given)"
+ok $? "which made each image once for three jobs ($made made, $given given)"
 train wrong seed=4 "$socket"
 is $? 78 "a job with another order is refused"
 like "$ROOM/wrong.log" 'seed=3 there, seed=4 here' "by name"

@@ -26,7 +26,7 @@ kolo-shards show "$ROOM/s" --count 20 --out "$ROOM/sheet.png"
 ok $? "a contact sheet"
 kolo-shards show "$ROOM/s" --index 3 > "$ROOM/log"
 [ "$(wc -l < "$ROOM/log")" -gt 20 ]
-ok $? "a picture in characters"
+ok $? "an image in characters"
 kolo-shards show "$ROOM/s" --index 60 > "$ROOM/log" 2>&1
 is $? 78 "a sample beyond the end: exit 78"
 kolo-shards inof "$ROOM/s" > "$ROOM/log" 2>&1
@@ -35,7 +35,7 @@ like "$ROOM/log" 'did you mean info' "the nearest is offered"
 kolo-shards info "$ROOM" > "$ROOM/log" 2>&1
 is $? 2 "a folder without split: exit 2"
 
-# one byte in the pictures of the second shard
+# one byte in the images of the second shard
 FILE=$ROOM/s/shapes-train-00001-of-00003.h5
 at=$(h5dump -H -p -d /bytes "$FILE" 2> /dev/null | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p')
 : "${at:=$(grep -abo -m 1 JFIF "$FILE" | head -n 1 | cut -d: -f 1)}"

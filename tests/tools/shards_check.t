@@ -26,7 +26,7 @@ kolo-shards verify "$ROOM/kept" --against "$ROOM/files" > "$ROOM/log" 2>&1
 is $? 2 "a file that differs: exit 2"
 like "$ROOM/log" 'made from b/2.jpg\): is not the file of this name' "and is named"
 
-# a box outside of its picture, written by somebody else: the table's checksum tells, and
+# a box outside of its image, written by somebody else: the table's checksum tells, and
 # without it the box itself
 cp -r "$ROOM/s" "$ROOM/box"
 at=$(h5dump -H -p -d /box "$ROOM/box/scenes-train-00000-of-00003.h5" 2> /dev/null |
@@ -45,8 +45,8 @@ if [ -n "$at" ]; then
     like "$ROOM/log" 'tables do not have the manifest.s checksum' "by the manifest's checksum"
     kolo-shards manifest "$ROOM/box" --force > "$ROOM/log" 2>&1 &&
         kolo-shards verify "$ROOM/box" > "$ROOM/log" 2>&1
-    is $? 2 "a box that leaves its picture: exit 2"
-    like "$ROOM/log" 'box 0 \(-12288.00 .*\) leaves a picture of' "box and picture are named"
+    is $? 2 "a box that leaves its image: exit 2"
+    like "$ROOM/log" 'box 0 \(-12288.00 .*\) leaves an image of' "box and image are named"
 else
     skip "no h5dump"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kolo-shards convert: pictures in files of others.
+# kolo-shards convert: images in files of others.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards h5dump
 kolo-pack --source shapes --count 60 --size 12 --no-shuffle --shards 1 --name a --out "$ROOM/a" > \
@@ -11,7 +11,7 @@ same() { dump "$FROM" "$2" | cmp -s - <(dump "$(echo "$1"/*.h5)" "$2"); }
 kolo-shards convert "$FROM" --images images --labels label --out "$ROOM/b" > "$ROOM/log" 2>&1
 ok $? "an array of bytes"
 same "$ROOM/b" /images && same "$ROOM/b" /label && same "$ROOM/b" /crc32c && same "$ROOM/b" /stats/mean
-ok $? "the same pictures, labels, checksums and mean"
+ok $? "the same images, labels, checksums and mean"
 kolo-shards verify "$ROOM/b" > "$ROOM/log" 2>&1
 ok $? "which verify"
 if command -v h5repack > /dev/null; then
@@ -40,7 +40,7 @@ kolo-shards convert "$FROM" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 78 "which array? exit 78"
 kolo-shards convert "$ROOM/nowhere.h5" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is "$? $(grep -c 'nowhere.h5: there is no such file' "$ROOM/log")" "2 1" "no such file: exit 2"
-echo "no pictures" > "$ROOM/text.h5"
+echo "no images" > "$ROOM/text.h5"
 kolo-shards convert "$ROOM/text.h5" --images x --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "not HDF5: exit 2"
 
@@ -135,7 +135,7 @@ END
             tr -dc '0-9,')" "0,3,2,1,0,3" "and the labels"
     done
     kolo-shards convert "$ROOM/raw.beton" --images label --out "$ROOM/no" > "$ROOM/log" 2>&1
-    is $? 2 "a field that holds no pictures: exit 2"
+    is $? 2 "a field that holds no images: exit 2"
     head -c -30 "$ROOM/raw.beton" > "$ROOM/short.beton"
     kolo-shards convert "$ROOM/short.beton" --out "$ROOM/no" > "$ROOM/log" 2>&1
     is $? 2 "a .beton that is cut off: exit 2"

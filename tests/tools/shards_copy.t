@@ -31,7 +31,7 @@ is "$(loose "$ROOM/mixed" | cksum)" "$(loose "$ROOM/a" |
 ok $? "in another order"
 kolo-shards reshard "$ROOM/raw" --out "$ROOM/raw1" --shards 1 > "$ROOM/log" 2>&1 &&
     kolo-shards verify "$ROOM/raw1" > "$ROOM/log" 2>&1
-ok $? "raw pictures too"
+ok $? "raw images too"
 
 kolo-shards merge "$ROOM/a" "$ROOM/b" --out "$ROOM/ab" --name both --shards 3 > "$ROOM/log" 2>&1
 ok $? "merge"
@@ -43,7 +43,7 @@ kolo-shards merge "$ROOM/a" "$ROOM/raw" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "JPEG and raw: exit 2"
 like "$ROOM/log" 'raw, 16 x 16.*do not go into one split' "with the difference"
 
-# background: the pictures of scenes once more, as a folder, which has no boxes
+# background: the images of scenes once more, as a folder, which has no boxes
 kolo-pack --source scenes --count 12 --no-shuffle --out "$ROOM/twelve" > "$ROOM/log" 2>&1
 mkdir -p "$ROOM/folder/nothing"
 for i in 0 1 2 3 4 5 6 7 8 9 10 11; do kolo-shards show "$ROOM/twelve" --index $i --plain --out \
@@ -58,14 +58,14 @@ for case in "none" "letterbox --resize letterbox --size 40" "crop --size 32" \
         $options > "$ROOM/log" 2>&1
     kolo-shards merge "$ROOM/plain-$name" "$ROOM/boxed-$name" --out "$ROOM/background-$name" > "$ROOM/log" \
         2>&1
-    ok $? "merge of boxed and unboxed pictures, $name"
+    ok $? "merge of boxed and unboxed images, $name"
     "$TARGETS" "$ROOM/background-$name" > "$ROOM/both"
     is "$(awk '$1 == "box" { print $3, $4, $5, $6, $7, $8 }' "$ROOM/both")" "$("$TARGETS" \
         "$ROOM/boxed-$name" | awk '$1 == "box" { print $3, $4, $5, $6, $7, $8 }')" \
         "all boxes are those of the boxed ones"
     is "$(awk '$1 == "sample" && $2 < 12 { print $8, $10, $11, $12, $13 }' "$ROOM/both")" "$(awk \
         '$1 == "sample" && $2 >= 12 { print $8, $10, $11, $12, $13 }' "$ROOM/both")" \
-        "the others are unlabelled, with the same places of the same pictures"
+        "the others are unlabelled, with the same places of the same images"
     kolo-shards verify "$ROOM/background-$name" > "$ROOM/log" 2>&1
     ok $? "which verifies"
 done
@@ -73,7 +73,7 @@ kolo-shards info "$ROOM/background-none" > "$ROOM/info"
 is "$(grep -c ' nothing ' "$ROOM/info")" 0 "the folder's class is left aside"
 kolo-shards merge "$ROOM/plain-crop" "$ROOM/plain-crop" --out "$ROOM/twice" > "$ROOM/log" 2>&1
 kolo-shards merge "$ROOM/twice" "$ROOM/boxed-crop" --out "$ROOM/no" > "$ROOM/log" 2>&1
-is $? 2 "cropped pictures of which it is not known how: exit 2"
+is $? 2 "cropped images of which it is not known how: exit 2"
 like "$ROOM/log" 'not come straight from kolo-pack: it cannot be background' "and said"
 
 kolo-shards subset "$ROOM/raw" --classes star,circle --out "$ROOM/two" --json > "$ROOM/log" 2>&1
@@ -97,7 +97,7 @@ kolo-shards subset "$ROOM/a" --list "$ROOM/list" --out "$ROOM/listed" > "$ROOM/l
 is "$("$TARGETS" "$ROOM/listed" | cksum)" "$("$TARGETS" "$ROOM/seven" | cksum)" "subset by list"
 echo scene/none.jpg >> "$ROOM/list"
 kolo-shards subset "$ROOM/a" --list "$ROOM/list" --out "$ROOM/no" > "$ROOM/log" 2>&1
-is $? 2 "a listed picture that is not there: exit 2"
+is $? 2 "a listed image that is not there: exit 2"
 like "$ROOM/log" 'first scene/none.jpg' "and is named"
 kolo-shards subset "$ROOM/a" --classes rung --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 78 "an unknown class: exit 78"
@@ -138,7 +138,7 @@ if [ -e "$LFW/pairs_folds1-2.txt" ] && kolo-pack --help | grep -q '^  lfw'; then
     kolo-shards extract "$ROOM/lfw" --out "$ROOM/lfw.files" > "$ROOM/log" 2>&1 &&
         kolo-shards extract "$ROOM/lfw2" --out "$ROOM/lfw2.files" > "$ROOM/log" 2>&1
     is "$(cksum < "$ROOM/lfw2.files/pairs-view2.tsv")" "$(cksum < "$ROOM/lfw.files/pairs-view2.tsv")" \
-        "they name the same pictures"
+        "they name the same images"
     is "$(wc -l < "$ROOM/lfw2.files/pairs-view2.tsv")" 1200 "all 1200 of them"
     kolo-shards subset "$ROOM/lfw" --limit 300 --out "$ROOM/few" > "$ROOM/log" 2>&1 &&
         kolo-shards extract "$ROOM/few" --out "$ROOM/few.files" > "$ROOM/log" 2>&1
@@ -146,7 +146,7 @@ if [ -e "$LFW/pairs_folds1-2.txt" ] && kolo-pack --help | grep -q '^  lfw'; then
     is "$(sort "$ROOM/few.files/pairs-view2.tsv" | cksum)" \
         "$(awk -F '\t' 'NR == FNR { have[$1]; next } $1 in have && $2 in have' "$ROOM/list" \
         "$ROOM/lfw.files/pairs-view2.tsv" | sort | cksum)" \
-        "a subset keeps the pairs of which both pictures are there"
+        "a subset keeps the pairs of which both images are there"
 else
     skip "no LFW here"
 fi

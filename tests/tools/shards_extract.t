@@ -8,7 +8,7 @@ TARGETS=$BUILD/tests/targets
 pack() { kolo-pack "$@" > "$ROOM/log" 2>&1; }
 pack --source scenes --count 40 --shards 3 --out "$ROOM/s" || exit 1
 pack --source shapes --count 40 --size 20 --shards 2 --out "$ROOM/raw" || exit 1
-# boxes by picture, in the order of their numbers, without what only this source knows
+# boxes by image, in the order of their numbers, without what only this source knows
 boxes() { "$TARGETS" "$1" | awk \
     '$1 == "sample" { n = split($3, part, "/"); name = part[n] }
       $1 == "box" { print name, $3, $5, $6, $7, $8 }' \
@@ -17,7 +17,7 @@ boxes() { "$TARGETS" "$1" | awk \
 
 kolo-shards extract "$ROOM/s" --out "$ROOM/coco" > "$ROOM/log" 2>&1
 ok $? "boxes as COCO"
-is "$(find "$ROOM/coco" -name '*.jpg' | wc -l)" 40 "all pictures are there"
+is "$(find "$ROOM/coco" -name '*.jpg' | wc -l)" 40 "all images are there"
 for i in 0 7 39; do
     kolo-shards show "$ROOM/s" --index $i --plain --out "$ROOM/one.jpg" > "$ROOM/log" &&
         name=$(sed -n 's/.*from scene\/\(.*\)$/\1/p' "$ROOM/log") &&
@@ -90,7 +90,7 @@ if command -v h5dump > /dev/null; then
     for shard in "$ROOM/raw"/*.h5; do mkdir -p "$ROOM/each" && cp "$shard" "$ROOM/each/" &&
         crcs "$ROOM/each" && rm "$ROOM/each"/*; done | sort > "$ROOM/was"
     crcs "$ROOM/raw2" > "$ROOM/now"
-    is "$(wc -l < "$ROOM/now")" 40 "40 pictures"
+    is "$(wc -l < "$ROOM/now")" 40 "40 images"
     cmp -s "$ROOM/was" "$ROOM/now"
     ok $? "to the same pixels"
 else

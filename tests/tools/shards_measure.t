@@ -16,7 +16,7 @@ is "$(value "$ROOM/json" \
 is "$(value "$ROOM/json" \
     '[sum(n for _, n in h["bars"]) for h in d["histograms"]
       if "pixels" in h["title"] or h["title"].startswith("boxes")]')" \
-    "[50, 50, 50]" "every picture is in every histogram"
+    "[50, 50, 50]" "every image is in every histogram"
 is "$(value "$ROOM/json" \
     '[sum(n for _, n in h["bars"]) == d["pixels"] for h in d["histograms"]
       if h["title"].startswith("values")]')" \
@@ -38,12 +38,12 @@ else
 fi
 kolo-shards stats "$ROOM/s" --out "$ROOM/chart.png" > "$ROOM/log" && [ "$(head -c 4 "$ROOM/chart.png" |
     tail -c 3)" = PNG ]
-ok $? "histograms as a picture"
+ok $? "histograms as an image"
 like "$ROOM/log" '^  circle +[0-9]+  #+$' "and as bars of text"
 kolo-shards stats "$ROOM/s" --sample 10 > "$ROOM/log"
-like "$ROOM/log" ': 10 of 50 pictures' "--sample"
+like "$ROOM/log" ': 10 of 50 images' "--sample"
 kolo-shards stats "$ROOM/s" --out "$ROOM/chart.gif" > "$ROOM/log" 2>&1
-is $? 78 "a picture of another kind: exit 78"
+is $? 78 "an image of another kind: exit 78"
 
 kolo-shards bench "$ROOM/s" --threads 1,2 --json > "$ROOM/json" 2> "$ROOM/log"
 ok $? "bench"

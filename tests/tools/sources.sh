@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # For the tests of kolo-pack's sources, after lib.sh. What is packed lies in $ROOM/out.
-small_pictures() { # COUNT: $ROOM/pictures/0.jpg ..., of several small sizes
+small_images() { # COUNT: $ROOM/images/0.jpg ..., of several small sizes
     kolo-pack --source shapes --count "$1" --shuffle-seed 0 --out "$ROOM/shapes" > "$ROOM/log" 2>&1
-    mkdir -p "$ROOM/pictures"
+    mkdir -p "$ROOM/images"
     local i
     for ((i = 0; i < $1; i++)); do
-        kolo-shards show "$ROOM/shapes" --index $i --out "$ROOM/pictures/$i.jpg" > /dev/null
+        kolo-shards show "$ROOM/shapes" --index $i --out "$ROOM/images/$i.jpg" > /dev/null
     done
 }
 packs() { # TEXT ARGUMENTS...
@@ -62,14 +62,14 @@ boxes() {
                 "$ROOM"
 }
 
-# Four pictures as COCO has them: $ROOM/set; categories 9, ant, and 20, bee. IMAGE: its
+# Four images as COCO has them: $ROOM/set; categories 9, ant, and 20, bee. IMAGE: its
 # number; ANNOTATIONS: JSON
 coco_of_four() { # ANNOTATIONS IMAGE IMAGE IMAGE IMAGE
     local i images=()
-    small_pictures 4
+    small_images 4
     mkdir -p "$ROOM/set/annotations" "$ROOM/set/train2017"
     for i in 0 1 2 3; do
-        cp "$ROOM/pictures/$i.jpg" "$ROOM/set/train2017/$i.jpg"
+        cp "$ROOM/images/$i.jpg" "$ROOM/set/train2017/$i.jpg"
         images+=("{\"id\": ${*:i+2:1}, \"file_name\": \"$i.jpg\"}")
     done
     printf \

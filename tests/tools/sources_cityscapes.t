@@ -31,14 +31,14 @@ one() { tree && file ulm ulm_000000_000019 "$1"; }
 CITY=(--source cityscapes --in "$ROOM/set" --shuffle-seed 0)
 
 tree
-packs "three pictures" "${CITY[@]}"
+packs "three images" "${CITY[@]}"
 is "$(paths | tr ' ' '\n' | cut -d _ -f 1-2 |
     tr '\n' ' ')" "aachen/aachen_000000 aachen/aachen_000001 ulm/ulm_000000 " "by city and name"
 is "$(boxes | cut -d ' ' -f 2-)" "5 0 -3 30 54 11
 2 0 4 5 8 5
 0 8 0 0 11 21" "instances of evaluated classes; groups are flagged, deleted ones left out"
 is "$(table box_area)" "265 28 100" "areas are those of the polygons"
-is "$(table box | cut -d ' ' -f 1-4)" "0 30 32 32" "what is outside of the picture is cut off"
+is "$(table box | cut -d ' ' -f 1-4)" "0 30 32 32" "what is outside of the image is cut off"
 is "$(classes) $(table classes/source_id)" \
     "person rider car truck bus train motorcycle bicycle 24 25 26 27 28 31 32 33" \
     "eight classes with their published ids"
@@ -53,11 +53,11 @@ bad() { # PATTERN TEXT OBJECTS
     fails 2 "ulm_000000_000019_gtFine_polygons.json:1, byte [0-9]+: $1" "$2" "${CITY[@]}"
 }
 bad 'label `tram` is not one of Cityscapes' "an unknown label" "$(object tram '[[1,1],[3,1],[3,3]]')"
-left_out 1 "leaves the picture out with --on-error skip" "${CITY[@]}"
+left_out 1 "leaves the image out with --on-error skip" "${CITY[@]}"
 is "$(table box_class)" "5" "and no other"
 one "$(object car '[[40,1],[43,1],[43,3]]'), $(object bus '[[1,1],[3,1],[3,3]]')"
-fails 2 'polygons.json: a car: a box from \(40, 1\) to \(44, 4\) outside of its picture of 32 x 32' \
-    "an object outside of its picture" "${CITY[@]}"
+fails 2 'polygons.json: a car: a box from \(40, 1\) to \(44, 4\) outside of its image of 32 x 32' \
+    "an object outside of its image" "${CITY[@]}"
 left_out 1 "is left out with --on-error skip" "${CITY[@]}"
 is "$(boxes | grep ulm | cut -d ' ' -f 2)" "4" "and no other"
 bad 'a polygon of 2 points' "a polygon of two points" "$(object car '[[1,1],[3,1]]')"
@@ -72,9 +72,9 @@ tree && sed -i 's/32/33/' "$ROOM/set/gtFine/train/ulm/"*.json
 fails 2 'ulm_000000_000019_leftImg8bit.png: has 32 x 32 pixels, its annotation says 32 x 33' "another size" \
     "${CITY[@]}"
 tree && rm "$ROOM/set/leftImg8bit/train/ulm/"*
-fails 2 'ulm_000000_000019_leftImg8bit.png: no such file' "no picture" "${CITY[@]}"
+fails 2 'ulm_000000_000019_leftImg8bit.png: no such file' "no image" "${CITY[@]}"
 tree && file bonn bonn_0 '' &&
     perl -e 'for (1 .. 2799) { link "$ARGV[0]/bonn_0$ARGV[1]", "$ARGV[0]/bonn_$_$ARGV[1]" or die }' \
     "$ROOM/set/gtFine/train/bonn" _gtFine_polygons.json
-fails 2 '2803 pictures, the published set has 2975' "nearly the published set" "${CITY[@]}"
+fails 2 '2803 images, the published set has 2975' "nearly the published set" "${CITY[@]}"
 done_testing

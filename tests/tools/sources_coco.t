@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# kolo-pack --source coco-json: pictures, categories and annotations of one JSON file.
+# kolo-pack --source coco-json: images, categories and annotations of one JSON file.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump perl
-small_pictures 3
+small_images 3
 mkdir -p "$ROOM/set/annotations" "$ROOM/set/train2017"
-for i in 0 1 2; do cp "$ROOM/pictures/$i.jpg" "$ROOM/set/train2017/$i.jpg"; done
+for i in 0 1 2; do cp "$ROOM/images/$i.jpg" "$ROOM/set/train2017/$i.jpg"; done
 FILE=$ROOM/set/annotations/instances_train2017.json
 IMAGES='{"id": 30, "file_name": "0.jpg"}, {"file_name": "1.jpg", "id": 10, "license": null}'
 IMAGES+=', {"id": 20, "file_name": "2.jpg"}'
@@ -21,12 +21,12 @@ whole() { json \
 COCO=(--source coco-json --in "$ROOM/set" --shuffle-seed 0)
 
 whole "$IMAGES" "$ANNOTATIONS" "$CATEGORIES"
-packs "three pictures" "${COCO[@]}"
+packs "three images" "${COCO[@]}"
 is "$(paths) $(table id)" "0.jpg 1.jpg 2.jpg 30 10 20" "in the order of the file, with their ids"
 is "$(boxes)" "0.jpg 0 1 0 0 10 10
 2.jpg 1 0 1.5 2 3.25 4
 2.jpg 0 128 1 1 0 5" \
-    "boxes with their pictures, numbers and crowd flag; one without width is flagged; no boxes: background"
+    "boxes with their images, numbers and crowd flag; one without width is flagged; no boxes: background"
 is "$(table box_id) $(table box_area)" "6 5 7 50 7.5 0" "ids and areas of annotations"
 is "$(table classes/source_id)" "2 9" "categories by ascending id"
 kolo-shards info "$ROOM/out" > "$ROOM/info"
@@ -34,16 +34,16 @@ like "$ROOM/info" '^ +0 +café 😀 ' "with their names"
 first=$(boxes)
 is "$(attribute box_form)" "xywh" "the shard says what the numbers are"
 json "{\"categories\": [$CATEGORIES], \"annotations\": [$ANNOTATIONS], \"images\": [$IMAGES]}"
-packs "annotations before pictures" "${COCO[@]}"
+packs "annotations before images" "${COCO[@]}"
 is "$(boxes)" "$first" "make the same boxes"
 whole "$IMAGES" "$(printf '%s' "$ANNOTATIONS" | tr '\n' ' ' | sed 's/, /,\n\t/g')" "$CATEGORIES"
 packs "many lines" "${COCO[@]}"
 json "{\"images\": [$IMAGES], \"categories\": [$CATEGORIES]}"
-packs "no annotations (pictures of a test)" "${COCO[@]}"
+packs "no annotations (images of a test)" "${COCO[@]}"
 like "$ROOM/log" 'no annotations' "is told"
 whole "$IMAGES" "$ANNOTATIONS" "$CATEGORIES" && mkdir "$ROOM/flat" &&
     cp "$ROOM/set/train2017/"*.jpg "$ROOM/flat" && cp "$FILE" "$ROOM/flat/my.json"
-packs "pictures and file in one folder" --source coco-json --in "$ROOM/flat" --annotations \
+packs "images and file in one folder" --source coco-json --in "$ROOM/flat" --annotations \
     "$ROOM/flat/my.json"
 packs "some classes" "${COCO[@]}" --classes <(echo ant)
 is "$(table box_class)" "0" "leave the others' boxes out"
@@ -68,13 +68,13 @@ SIZED=${IMAGES/\"id\": 20/\"id\": 20, \"width\": $(sed -n 's/.*has \([0-9]*\) x.
     "$ROOM/size"), \"height\": $(sed -n 's/.*has [0-9]* x \([0-9]*\).*/\1/p' "$ROOM/size")}
 whole "$SIZED" "$ANNOTATIONS, {\"id\": 8, \"image_id\": 20, \"category_id\": 9, \"bbox\": [1, 4000, 2, 2]}" \
     "$CATEGORIES"
-fails 2 'annotation 8: a box from \(1, 4000\) to \(3, 4002\) outside of its picture of' \
-    "a box outside of its picture" "${COCO[@]}"
+fails 2 'annotation 8: a box from \(1, 4000\) to \(3, 4002\) outside of its image of' \
+    "a box outside of its image" "${COCO[@]}"
 left_out 1 "is left out with --on-error skip" "${COCO[@]}" --json
 like "$ROOM/log" '"event":"done".*"annotations_rejected":1,"boxes":3,' "and counted"
 fails 2 'more than --max-bad 0 annotations are wrong, the last: .*annotation 8: a box' \
     "unless --max-bad forbids it" "${COCO[@]}" --on-error skip --max-bad 0
-wrong 'annotation 8: there is no picture with id 21' "an unknown picture" \
+wrong 'annotation 8: there is no image with id 21' "an unknown image" \
     '{"id": 8, "image_id": 21, "category_id": 9, "bbox": [1, 1, 2, 2]}'
 wrong 'annotation 8: bbox has 3 numbers' "a box of three numbers" \
     '{"id": 8, "image_id": 20, "category_id": 9, "bbox": [1, 1, 2]}'
@@ -90,16 +90,16 @@ wrong '3.5 where a whole number' "half an id" \
 wrong '`t` where a number is expected' "a truth as a number" '{"id": 8, "image_id": true}'
 wrong 'objects and arrays nest deeper than 63' "deep nesting" "{\"segmentation\": $(printf '[%.0s' \
     {1..100000})"
-bad 'two pictures have the id 30' "an id twice" "$IMAGES, {\"id\": 30, \"file_name\": \"3.jpg\"}" '' \
+bad 'two images have the id 30' "an id twice" "$IMAGES, {\"id\": 30, \"file_name\": \"3.jpg\"}" '' \
     "$CATEGORIES"
 bad 'two categories have the id 9' "a category twice" "$IMAGES" '' \
     "$CATEGORIES, {\"id\": 9, \"name\": \"bee\"}"
 bad 'two classes have the name `ant`' "a name twice" "$IMAGES" '' \
     "$CATEGORIES, {\"id\": 10, \"name\": \"ant\"}"
-bad 'a picture without id or file_name' "a picture without a file" "$IMAGES, {\"id\": 31}" '' "$CATEGORIES"
+bad 'an image without id or file_name' "an image without a file" "$IMAGES, {\"id\": 31}" '' "$CATEGORIES"
 bad '/x.jpg.; it must be seen' "an absolute path" '{"id": 31, "file_name": "/x.jpg"}' '' "$CATEGORIES"
-cp "$ROOM/pictures/0.jpg" "$ROOM/private.jpg"
-bad '../../private.jpg.; it must be seen from the folder of pictures, and lie in it' \
+cp "$ROOM/images/0.jpg" "$ROOM/private.jpg"
+bad '../../private.jpg.; it must be seen from the folder of images, and lie in it' \
     "a path out of the folder" \
     '{"id": 31, "file_name": "../../private.jpg"}' '' "$CATEGORIES"
 bad 'a/../../x.jpg.; it must' "a path out of the folder by another one" \
@@ -107,7 +107,7 @@ bad 'a/../../x.jpg.; it must' "a path out of the folder by another one" \
 mkfifo "$ROOM/set/train2017/pipe.jpg"
 whole "$IMAGES, {\"id\": 31, \"file_name\": \"pipe.jpg\"}" '' "$CATEGORIES"
 timeout 60 kolo-pack "${COCO[@]}" --out "$ROOM/out" > "$ROOM/log" 2>&1
-is $? 2 "a pipe as a picture: exit 2, without waiting for a writer"
+is $? 2 "a pipe as an image: exit 2, without waiting for a writer"
 like "$ROOM/log" 'train2017/pipe.jpg: is not a file' "and said so"
 rm "$ROOM/set/train2017/pipe.jpg"
 whole "$IMAGES, {\"id\": 31, \"file_name\": \"\\u001b]0;title\\u0007x.jpg\"}" '' "$CATEGORIES"
@@ -117,11 +117,11 @@ is $? 2 "an escape sequence in a name: exit 2"
 ok $? "it does not reach the terminal" "$ROOM/log"
 bad 'the name of class [0-9] ' "a line break in a name of a class" "$IMAGES" '' \
     "$CATEGORIES, {\"id\": 11, \"name\": \"new\\nline\"}"
-bad 'no pictures' "no pictures" '' '' "$CATEGORIES"
-bad 'set/train2017/9.jpg: no such file' "a picture that is not there" \
+bad 'no images' "no images" '' '' "$CATEGORIES"
+bad 'set/train2017/9.jpg: no such file' "an image that is not there" \
     "$IMAGES, {\"id\": 31, \"file_name\": \"9.jpg\"}" '' "$CATEGORIES"
-bad 'no 9.jpg in it' "no folder of pictures" '{"id": 31, "file_name": "9.jpg"}' '' "$CATEGORIES"
-bad '0.jpg: has .* pixels, its annotation says 5 x 4' "a picture of another size" \
+bad 'no 9.jpg in it' "no folder of images" '{"id": 31, "file_name": "9.jpg"}' '' "$CATEGORIES"
+bad '0.jpg: has .* pixels, its annotation says 5 x 4' "an image of another size" \
     '{"id": 30, "file_name": "0.jpg", "width": 5, "height": 4}' '' "$CATEGORIES"
 json '{"images": [], "annotations": []}'
 fails 2 'no list of categories' "no categories" "${COCO[@]}"
@@ -144,7 +144,7 @@ fails 2 'no annotations/instances_val' "no file" "${COCO[@]}" --split val
 SMALL=$KOLO_SHARED/data/detection/coco-json
 if [ -d "$SMALL" ] && perl -MJSON::PP -e 1 2> /dev/null; then
     for part in train:32:288:4 val:6:136:1; do
-        IFS=: read -r split pictures annotations crowds <<< "$part"
+        IFS=: read -r split images annotations crowds <<< "$part"
         packs "COCO's own annotations, $split" --source coco-json --in "$SMALL" --split "$split" \
             --shuffle-seed 11
         perl -MJSON::PP -e 'local $/; my $d = decode_json(<STDIN>); my $k = 0;
@@ -158,7 +158,7 @@ if [ -d "$SMALL" ] && perl -MJSON::PP -e 1 2> /dev/null; then
         cmp -s "$ROOM/want" "$ROOM/got"
         ok $? "every annotation is in the shard as it is in the file"
         is "$(wc -l < "$ROOM/got") $(paths |
-            wc -w)" "$annotations $pictures" "$annotations of $pictures pictures"
+            wc -w)" "$annotations $images" "$annotations of $images images"
         is "$(awk '$3 == 1' "$ROOM/got" | wc -l)" "$crowds" "$crowds crowds"
         is "$(table classes/source_id | wc -w) $(table classes/source_id |
             cut -d ' ' -f 11-13,80)" "80 11 13 14 90" "gaps in the ids of categories are closed"

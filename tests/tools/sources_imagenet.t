@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# kolo-pack --source imagenet-tar: a tar of class tars, a tar of validation pictures, and
+# kolo-pack --source imagenet-tar: a tar of class tars, a tar of validation images, and
 # what tells their labels.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump tar
-small_pictures 5
+small_images 5
 cd "$ROOM" || exit 1
 mkdir in class
-class() { # SYNSET PICTURE...
+class() { # SYNSET IMAGE...
     local synset=$1 i
     shift
     rm -rf c && mkdir c
-    for i; do cp "pictures/$i.jpg" "c/${synset}_$i.JPEG"; done
+    for i; do cp "images/$i.jpg" "c/${synset}_$i.JPEG"; done
     tar -C c -c -f "class/$synset.tar" --sort=name .
 }
 # not in the order of the classes
 class n02000000 3 4 && class n01440764 0 1 && class n01440765 2
 tar -C class -c -f in/ILSVRC2012_img_train.tar n02000000.tar n01440764.tar n01440765.tar
-mkdir v && for i in 0 1 2; do cp "pictures/$i.jpg" "v/ILSVRC2012_val_0000000$((i + 1)).JPEG"; done
+mkdir v && for i in 0 1 2; do cp "images/$i.jpg" "v/ILSVRC2012_val_0000000$((i + 1)).JPEG"; done
 tar -C v -c -f in/ILSVRC2012_img_val.tar --sort=name .
 NET=(--source imagenet-tar --in "$ROOM/in" --shuffle-seed 0)
 VAL=("${NET[@]}" --split val)
@@ -29,9 +29,9 @@ is "$(paths)" "n02000000_3.JPEG n02000000_4.JPEG n01440764_0.JPEG n01440764_1.JP
     "samples are in the order of the tar"
 good=0 n=0
 for i in 3 4 0 1 2; do
-    kolo-shards show out --index $((n++)) --out shown.jpg > log && cmp -s shown.jpg pictures/$i.jpg || good=1
+    kolo-shards show out --index $((n++)) --out shown.jpg > log && cmp -s shown.jpg images/$i.jpg || good=1
 done
-ok $good "their bytes are those of the pictures"
+ok $good "their bytes are those of the images"
 sum=$(cksum < "$(ls out/*.h5)")
 packs "with four threads" "${NET[@]}" --threads 4
 is "$(cksum < "$(ls out/*.h5)")" "$sum" "the same bytes"
@@ -56,12 +56,12 @@ is "$(table label)" "2 1 0" "is read too"
 truth > truth && ids > ids && for i in 1001 1860; do printf '%d n00001740 entity\n' $i >> ids; done
 packs "the ground truth and the table of IDs" "${VAL[@]}" --annotations truth --annotations ids
 is "$(table label) $(classes | wc -w)" "999 998 997 1000" "IDs are not the order of the synsets"
-rm -r v && mkdir -p v/val/n01440765 && cp pictures/0.jpg v/val/n01440765/x.JPEG &&
-    cp pictures/1.jpg v/n02000000_5.JPEG
+rm -r v && mkdir -p v/val/n01440765 && cp images/0.jpg v/val/n01440765/x.JPEG &&
+    cp images/1.jpg v/n02000000_5.JPEG
 tar -C v -c -f in/ILSVRC2012_img_val.tar --sort=name .
 packs "synsets in names or folders" "${VAL[@]}"
 is "$(table label) $(classes)" "1 0 n01440765 n02000000" "need no annotations"
-rm -r v && mkdir v && cp pictures/0.jpg v/ILSVRC2012_val_00000001.JPEG &&
+rm -r v && mkdir v && cp images/0.jpg v/ILSVRC2012_val_00000001.JPEG &&
     tar -C v -c -f in/ILSVRC2012_img_val.tar .
 
 fails 2 'img_val.tar:ILSVRC2012_val_00000001.JPEG: no label; --annotations takes' "no labels" "${VAL[@]}"
@@ -78,7 +78,7 @@ fails 2 'of which 500 of 1000' "half the IDs" "${VAL[@]}" --annotations truth --
 echo 'ILSVRC2012_val_00000001.JPEG 65' > numbers
 fails 2 'numbers:1: neither' "a map to numbers" "${VAL[@]}" --annotations numbers
 printf 'ILSVRC2012_val_00000001 n01440764\nILSVRC2012_val_00000001 n01440765\n' > twice
-fails 2 'twice:2: ILSVRC2012_val_00000001 has two synsets' "a picture twice" "${VAL[@]}" --annotations twice
+fails 2 'twice:2: ILSVRC2012_val_00000001 has two synsets' "an image twice" "${VAL[@]}" --annotations twice
 echo 0 > zero
 fails 2 'zero:1: .0. is no ILSVRC2012_ID' "a number out of range" "${VAL[@]}" --annotations zero
 cp in/ILSVRC2012_img_train.tar whole.tar

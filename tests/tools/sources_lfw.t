@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# kolo-pack --source lfw: people and their pictures, and pairs of them.
+# kolo-pack --source lfw: people and their images, and pairs of them.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump
-small_pictures 6
+small_images 6
 people() {
     rm -rf "$ROOM/lfw" && mkdir -p "$ROOM/lfw/Al_Gore" "$ROOM/lfw/Bo" "$ROOM/lfw/Cher"
-    cp "$ROOM/pictures/0.jpg" "$ROOM/lfw/Al_Gore/Al_Gore_0001.jpg"
-    cp "$ROOM/pictures/1.jpg" "$ROOM/lfw/Al_Gore/Al_Gore_0002.jpg"
-    cp "$ROOM/pictures/2.jpg" "$ROOM/lfw/Bo/Bo_0001.jpg"
-    cp "$ROOM/pictures/3.jpg" "$ROOM/lfw/Bo/Bo_0002.jpg"
-    cp "$ROOM/pictures/4.jpg" "$ROOM/lfw/Cher/Cher_0011.jpg"
+    cp "$ROOM/images/0.jpg" "$ROOM/lfw/Al_Gore/Al_Gore_0001.jpg"
+    cp "$ROOM/images/1.jpg" "$ROOM/lfw/Al_Gore/Al_Gore_0002.jpg"
+    cp "$ROOM/images/2.jpg" "$ROOM/lfw/Bo/Bo_0001.jpg"
+    cp "$ROOM/images/3.jpg" "$ROOM/lfw/Bo/Bo_0002.jpg"
+    cp "$ROOM/images/4.jpg" "$ROOM/lfw/Cher/Cher_0011.jpg"
 }
 pairs() { printf "$1" > "$ROOM/pairsDevTest.txt"; }
 LFW=(--source lfw --in "$ROOM/lfw")
@@ -20,7 +20,7 @@ people
 pairs '1\nBo\t1\t2\nAl_Gore\t2\tCher\t11\n'
 packs "people and pairs" "${PAIRS[@]}" --shuffle-seed 0
 is "$(classes)" "Al_Gore Bo Cher" "people are classes"
-is "$(table label)" "0 0 1 1 2" "their pictures have their labels"
+is "$(table label)" "0 0 1 1 2" "their images have their labels"
 is "$(table pair_set_dev_test) $(table pair_same_dev_test) $(table pair_fold_dev_test)" "2 3 1 4 1 0 0 0" \
     "pairs name samples"
 is "$(attribute task)" "classification,pairs" "the task says so"
@@ -28,7 +28,7 @@ packs "the same, shuffled" "${PAIRS[@]}" --shuffle-seed 3
 read -r -a at <<< "$(paths)"
 read -r -a pair <<< "$(table pair_set_dev_test)"
 is "${at[pair[0]]} ${at[pair[1]]} ${at[pair[2]]} ${at[pair[3]]}" \
-    "Bo/Bo_0001.jpg Bo/Bo_0002.jpg Al_Gore/Al_Gore_0002.jpg Cher/Cher_0011.jpg" "pairs follow their pictures"
+    "Bo/Bo_0001.jpg Bo/Bo_0002.jpg Al_Gore/Al_Gore_0002.jpg Cher/Cher_0011.jpg" "pairs follow their images"
 mkdir "$ROOM/home" && cp -r "$ROOM/lfw" "$ROOM/home/lfw_funneled" && cp "$ROOM/pairsDevTest.txt" "$ROOM/home"
 packs "pairs are found beside the people" --source lfw --in "$ROOM/home"
 is "$(table pair_same_dev_test)" "1 0" "and are the same"
@@ -38,7 +38,7 @@ packs "people without pairs" "${LFW[@]}"
 like "$ROOM/log" 'no pairs' "and a warning"
 
 pairs '1\nBo\t1\t3\nAl_Gore\t2\tCher\t11\n'
-fails 2 'DevTest.txt:2: there is no picture Bo_0003' "a pair of a picture that is not there" "${PAIRS[@]}"
+fails 2 'DevTest.txt:2: there is no image Bo_0003' "a pair of an image that is not there" "${PAIRS[@]}"
 left_out 1 "such a pair is left out with --on-error skip" "${PAIRS[@]}"
 is "$(table pair_same_dev_test)" "0" "the other stays"
 pairs '1\nBo\t1\tAl_Gore\t2\nAl_Gore\t2\tCher\t11\n'
@@ -47,7 +47,7 @@ fails 2 'DevTest.txt:2: 4 columns, a pair of one person has 3' "a pair of two pe
 pairs '1\nBo\t1\t2\nBo\t2\tBo\t1\n'
 fails 2 'DevTest.txt:3: a pair of two people names Bo twice' "two people who are one" "${PAIRS[@]}"
 pairs '1\nBo\t1\tx\nBo\t2\tCher\t11\n'
-fails 2 'DevTest.txt:2: `x` is no number' "a picture without number" "${PAIRS[@]}"
+fails 2 'DevTest.txt:2: `x` is no number' "an image without number" "${PAIRS[@]}"
 pairs '2\nBo\t1\t2\nAl_Gore\t2\tCher\t11\n'
 fails 2 'DevTest.txt' "fewer pairs than promised" "${PAIRS[@]}"
 pairs '2\nBo\t1\t2\nBo\t1\t2\n'
@@ -61,24 +61,24 @@ packs "folds" "${LFW[@]}" --annotations "$ROOM/other.txt"
 is "$(table pair_fold_view2)" "0 0 1 1" "are kept"
 fails 2 'pairs view2 are given twice' "one set twice" "${LFW[@]}" --annotations "$ROOM/other.txt" \
     --annotations "$ROOM/other.txt"
-cp "$ROOM/pictures/5.jpg" "$ROOM/lfw/Bo/Cher_0012.jpg"
-fails 2 'Bo/Cher_0012.jpg: the name is not Bo_NNNN.jpg' "a picture in another one's folder" "${LFW[@]}"
-left_out 1 "such a picture is left out with --on-error skip" "${LFW[@]}"
+cp "$ROOM/images/5.jpg" "$ROOM/lfw/Bo/Cher_0012.jpg"
+fails 2 'Bo/Cher_0012.jpg: the name is not Bo_NNNN.jpg' "an image in another one's folder" "${LFW[@]}"
+left_out 1 "such an image is left out with --on-error skip" "${LFW[@]}"
 people && mkdir "$ROOM/lfw/Dan"
-fails 2 'Dan: a person without pictures' "an empty folder" "${LFW[@]}"
+fails 2 'Dan: a person without images' "an empty folder" "${LFW[@]}"
 mkdir "$ROOM/void"
 fails 2 'no folders of people' "no people" --source lfw --in "$ROOM/void"
 people && perl -e \
     'for (0 .. 5739) { mkdir "$ARGV[1]/P$_" or die; link $ARGV[0], "$ARGV[1]/P$_/P${_}_0001.jpg" or die }' \
-    "$ROOM/pictures/0.jpg" "$ROOM/lfw"
-fails 2 '5745 pictures of 5743 people, the published set has 13233 of 5749' "nearly the published set" \
+    "$ROOM/images/0.jpg" "$ROOM/lfw"
+fails 2 '5745 images of 5743 people, the published set has 13233 of 5749' "nearly the published set" \
     "${LFW[@]}"
 
 FACES=$KOLO_SHARED/data/lfw
 if [ -d "$FACES" ]; then
     packs "1,583 faces" --source lfw --in "$FACES/crop150" --annotations "$FACES/pairs_folds1-2.txt"
     kolo-shards info "$ROOM/out" > "$ROOM/info"
-    like "$ROOM/info" '^samples +1583 ' "as many pictures as there are"
+    like "$ROOM/info" '^samples +1583 ' "as many images as there are"
     like "$ROOM/info" '^classes +844' "of as many people"
     # back to the lines of the file: names and numbers from the paths of the samples
     paths | tr ' ' '\n' > "$ROOM/paths"

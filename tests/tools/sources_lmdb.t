@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# LMDB, by kolo-pack --source lmdb and kolo-shards convert: picture files as LSUN has them, Caffe's
+# LMDB, by kolo-pack --source lmdb and kolo-shards convert: image files as LSUN has them, Caffe's
 # Datum, labels, damage.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
@@ -9,20 +9,20 @@ MAKE=$BUILD/tests/lmdb_make
 mkdir "$ROOM/none"
 "$MAKE" "$ROOM/none" < /dev/null > "$ROOM/log" 2>&1
 [ $? != 77 ] || skip_all "built without liblmdb, which writes what is read here"
-small_pictures 6
+small_images 6
 make() { # NAME < rows
     rm -rf "${ROOM:?}/$1"
     mkdir "$ROOM/$1"
     "$MAKE" "$ROOM/$1" > "$ROOM/log" 2>&1
     [ $? = 0 ] || sed "s|^|# |" "$ROOM/log"
 }
-P=$ROOM/pictures
+P=$ROOM/images
 samples() { h5dump -d "/$1" -b LE -o "$ROOM/stored" "$ROOM"/out/*.h5 > /dev/null && cat "$ROOM/stored"; }
 
-# pictures
+# images
 printf '%s\t%s\n' "c/2.jpg" "$P/2.jpg" "a/0.jpg" "$P/0.jpg" "b/1.jpg" "$P/1.jpg" "__len__" "$ROOM/log" |
     make folders
-packs "picture files, class folders in the keys" --source lmdb --in "$ROOM/folders" --no-shuffle
+packs "image files, class folders in the keys" --source lmdb --in "$ROOM/folders" --no-shuffle
 is "$(paths) $(table label) $(classes)" "a/0.jpg b/1.jpg c/2.jpg 0 1 2 a b c" \
     "in the order of the keys; bookkeeping is passed over"
 samples bytes | cmp -s - <(cat "$P/0.jpg" "$P/1.jpg" "$P/2.jpg")
@@ -34,7 +34,7 @@ packs "one --in a class" --source lmdb --in "$ROOM/kitchen_train_lmdb/" --in "$R
 is "$(paths) $(table label) $(classes)" \
     "kitchen/11ab bedroom/00ab bedroom/00cd bedroom/00ef 1 0 0 0 bedroom kitchen" "is called like its folder"
 packs "without labels" --source lmdb --in "$ROOM/bedroom_train_lmdb/data.mdb"
-is "$(table label)" "-1 -1 -1" "pictures have none"
+is "$(table label)" "-1 -1 -1" "images have none"
 printf '00ab\tdog\n00cd cat\n00ef\tdog\n' > "$ROOM/rows"
 packs "rows of labels" --source lmdb --in "$ROOM/bedroom_train_lmdb" --annotations "$ROOM/rows" --no-shuffle
 is "$(table label) $(classes)" "1 0 1 cat dog" "by key"
@@ -57,7 +57,7 @@ printf '%s\tpixels 3 2 4 %d %s\n' 00000000_a 2 "$ROOM/planes" 00000001_b 0 "$ROO
 kolo-shards convert "$ROOM/datum" --out "$ROOM/out2" > "$ROOM/log" 2>&1
 ok $? "convert: Datums of pixels"
 rm -rf "$ROOM/out" && mv "$ROOM/out2" "$ROOM/out"
-is "$(table label) $(classes) $(table images | wc -w)" "2 0 0 1 2 48" "labels, and raw pictures of one size"
+is "$(table label) $(classes) $(table images | wc -w)" "2 0 0 1 2 48" "labels, and raw images of one size"
 samples images | cmp -s - <(cat "$ROOM/rgb" "$ROOM/rgb")
 ok $? "planes blue, green, red become RGB"
 kolo-shards verify "$ROOM/out" --decode > "$ROOM/log" 2>&1
@@ -103,18 +103,18 @@ one 'is a Datum of 3 x 2 x 5 with 24 bytes' "too few pixels" "pixels 3 2 5 1 $RO
 one 'is a Datum of 2 channels, 4 x 3' "two channels" "pixels 2 3 4 1 $ROOM/planes"
 one 'has the label -1' "a negative label" "pixels 3 2 4 -1 $ROOM/planes"
 one 'is a Datum of 70000 channels' "a size beyond all" "pixels 3 70000 4 1 $ROOM/planes"
-one 'is a Datum that says it is encoded, but its data is not a picture' "encoded nonsense" \
+one 'is a Datum that says it is encoded, but its data is not an image' "encoded nonsense" \
     "encoded 3 2 4 1 $ROOM/planes"
 one 'is no Datum: ' "nonsense" "$ROOM/names"
 printf 'x\t%s\n' "$ROOM/names" | make broken
-fails 2 'broken/x: neither a picture nor a Datum of Caffe' "values of another kind" --source lmdb --in \
+fails 2 'broken/x: neither an image nor a Datum of Caffe' "values of another kind" --source lmdb --in \
     "$ROOM/broken"
 kolo-shards convert "$ROOM/broken" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "convert refuses them too: exit 2"
 [ ! -e "$ROOM/no" ] && [ ! -e "$ROOM/no.partial" ]
 ok $? "and leaves nothing"
 printf '%s\t%s\n' 0 "$P/0.jpg" 1 "$ROOM/cut.jpg" | { head -c 600 "$P/1.jpg" > "$ROOM/cut.jpg" && make cut; }
-fails 2 'cut/1: ' "a picture that is cut off" --source lmdb --in "$ROOM/cut"
+fails 2 'cut/1: ' "an image that is cut off" --source lmdb --in "$ROOM/cut"
 : > "$ROOM/empty.jpg"
 printf '%s\t%s\n' 0 "$P/0.jpg" 1 "$ROOM/empty.jpg" | make cut
 fails 2 'cut/1: is empty' "an empty value" --source lmdb --in "$ROOM/cut"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# kolo-pack --source openimages-csv: pictures, boxes with flags, image labels as tags.
+# kolo-pack --source openimages-csv: images, boxes with flags, image labels as tags.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump
-small_pictures 3
+small_images 3
 A=$ROOM/set/annotations
 tree() {
     rm -rf "$ROOM/set" && mkdir -p "$ROOM/set/train" "$A"
-    cp "$ROOM/pictures/0.jpg" "$ROOM/set/train/0001eeaf4aed83f9.jpg"
-    cp "$ROOM/pictures/1.jpg" "$ROOM/set/train/fe9fea4a7a9b1c00.jpg"
-    cp "$ROOM/pictures/2.jpg" "$ROOM/set/train/000595fe6fee6369.jpg"
+    cp "$ROOM/images/0.jpg" "$ROOM/set/train/0001eeaf4aed83f9.jpg"
+    cp "$ROOM/images/1.jpg" "$ROOM/set/train/fe9fea4a7a9b1c00.jpg"
+    cp "$ROOM/images/2.jpg" "$ROOM/set/train/000595fe6fee6369.jpg"
     printf '/m/011k07,Tortoise\n/m/011q46kg,"Container, with ""lid"""\n/m/02y6n,Bow\n/m/0w7s,Bow\n' > \
         "$A/class-descriptions-boxable.csv"
     printf '%s\n' \
@@ -27,7 +27,7 @@ OPEN=(--source openimages-csv --in "$ROOM/set" --shuffle-seed 0)
 
 tree
 packs "a small set" "${OPEN[@]}"
-is "$(paths)" "0001eeaf4aed83f9.jpg 000595fe6fee6369.jpg fe9fea4a7a9b1c00.jpg" "pictures of the folder"
+is "$(paths)" "0001eeaf4aed83f9.jpg 000595fe6fee6369.jpg fe9fea4a7a9b1c00.jpg" "images of the folder"
 is "$(boxes)" "0001eeaf4aed83f9.jpg 1 0 0.0226 0.071 0.9642005 0.8005
 fe9fea4a7a9b1c00.jpg 3 124 0.25 0.125 0.5 0.75
 fe9fea4a7a9b1c00.jpg 2 0 0 0 1 1" "boxes with classes and flags"
@@ -37,8 +37,8 @@ is "$(h5 -d /classes/name | sed 's/\\000//g')" '"Tortoise" "Container with "lid"
     "classes in the order of their file; two of one name are told apart"
 is "$(attribute box_form) $(attribute task)" "norm_xyxy detection,multilabel" "the shard says what they are"
 is "$(table id)" "$((16#0001eeaf4aed83f9)) $((16#000595fe6fee6369)) $((16#fe9fea4a7a9b1c00))" \
-    "ids are those of the pictures, as 64 bits"
-like "$ROOM/log" '1 of 7 rows are of pictures that are not in' "rows of other pictures are told"
+    "ids are those of the images, as 64 bits"
+like "$ROOM/log" '1 of 7 rows are of images that are not in' "rows of other images are told"
 mv "$A" "$ROOM/elsewhere"
 fails 2 'no \*train-annotations-bbox.csv' "no annotations" "${OPEN[@]}"
 packs "annotations elsewhere" --source openimages-csv --in "$ROOM/set/train" --annotations \
@@ -79,8 +79,8 @@ tree && rm "$A/class-descriptions-boxable.csv"
 fails 2 'no file of classes' "no classes" "${OPEN[@]}"
 tree && : > "$A/class-descriptions-boxable.csv"
 fails 2 'empty' "an empty file" "${OPEN[@]}"
-tree && rm "$ROOM/set/train/"* && cp "$ROOM/pictures/0.jpg" "$ROOM/set/train/0000000000000000.jpg"
-fails 2 'not one of its pictures is in the annotations' "pictures of another split" "${OPEN[@]}"
+tree && rm "$ROOM/set/train/"* && cp "$ROOM/images/0.jpg" "$ROOM/set/train/0000000000000000.jpg"
+fails 2 'not one of its images is in the annotations' "images of another split" "${OPEN[@]}"
 tree && rm "$ROOM/set/train/"*
-fails 2 'set/train: no pictures' "no pictures" "${OPEN[@]}"
+fails 2 'set/train: no images' "no images" "${OPEN[@]}"
 done_testing

@@ -4,17 +4,17 @@
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump tar
-small_pictures 4
+small_images 4
 mkdir -p "$ROOM/in/sub" && cd "$ROOM/in" || exit 1
-for i in 0 1 2 3; do cp "../pictures/$i.jpg" "k$i.jpg" && echo $((i % 2 + 1)) > "k$i.cls"; done
+for i in 0 1 2 3; do cp "../images/$i.jpg" "k$i.jpg" && echo $((i % 2 + 1)) > "k$i.cls"; done
 archive() { rm -f ../set.tar && tar -c -f ../set.tar --sort=name --owner=0 --group=0 "$@"; }
 WDS=(--source webdataset-tar --in "$ROOM/set.tar" --shuffle-seed 0)
-same() { # the first bytes of every sample are those of its picture: TEXT
+same() { # the first bytes of every sample are those of its image: TEXT
     rm -f "$ROOM/out/"*.ppm
     local i good=0
     for i in 0 1 2 3; do
         kolo-shards show "$ROOM/out" --index $i --out "$ROOM/shown.jpg" > /dev/null &&
-            cmp -s "$ROOM/shown.jpg" "$ROOM/pictures/$i.jpg" || good=1
+            cmp -s "$ROOM/shown.jpg" "$ROOM/images/$i.jpg" || good=1
     done
     ok $good "$1"
 }
@@ -24,7 +24,7 @@ for format in v7 ustar gnu pax posix; do
     packs "a tar of format $format" "${WDS[@]}"
     is "$(paths) $(table label) $(classes)" "k0.jpg k1.jpg k2.jpg k3.jpg 1 2 1 2 0 1 2" "has its samples"
 done
-same "the bytes are those of the pictures"
+same "the bytes are those of the images"
 long=$(printf 'x%.0s' {1..120})/$(printf 'y%.0s' {1..150})
 mkdir -p "$long" && mv k0.* "$long/"
 for format in gnu pax; do
@@ -71,7 +71,7 @@ mkdir ../shards && tar -c -f ../shards/s-08.tar k0.* k1.* && tar -c -f ../shards
     tar -c -f ../shards/s-10.tar k3.*
 packs "a folder of tar files" --source webdataset-tar --in ../shards --shuffle-seed 0
 is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "is one split"
-same "pictures come from several files"
+same "images come from several files"
 packs "{08..10}" --source webdataset-tar --in '../shards/s-{08..10}.tar' --shuffle-seed 0
 is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "is that too"
 fails 2 's-11.tar: no such file' "one file too many" --source webdataset-tar --in '../shards/s-{08..11}.tar'
@@ -81,7 +81,7 @@ bad() { # PATTERN TEXT
     archive .
     fails 2 "$1" "$2" "${WDS[@]}"
 }
-rm k2.jpg && bad 'set.tar:k2: a sample without a picture' "no picture"
+rm k2.jpg && bad 'set.tar:k2: a sample without an image' "no image"
 left_out 1 "leaves it out with --on-error skip" "${WDS[@]}"
 is "$(paths)" "k0.jpg k1.jpg k3.jpg" "and no other"
 cp k1.jpg k2.jpg && rm k3.json && bad 'set.tar:k3: a sample without a label' "no label"
@@ -91,7 +91,7 @@ rm k3.cls && printf '{"label": 1.5}' > k3.json &&
     bad 'k3.json:1, byte [0-9]+: 1.5 where a whole number' "half a label"
 printf '{"label": 1' > k3.json && bad 'k3.json:1, byte 11: the file ends' "JSON that is cut off"
 printf '{"label": 1}' > k3.json && cp k3.jpg k3.png &&
-    bad 'k3.png: a second picture of one sample' "two pictures"
+    bad 'k3.png: a second image of one sample' "two images"
 rm k3.png && ln -s k3.jpg k4.jpg && cp k3.json k4.json &&
     bad 'set.tar:k4.jpg: a link to k3.jpg' "a symbolic link"
 left_out 1 "leaves it out with --on-error skip" "${WDS[@]}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# kolo-pack --source voc-xml: lists of pictures, and a file of XML for each.
+# kolo-pack --source voc-xml: lists of images, and a file of XML for each.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump
-small_pictures 3
+small_images 3
 if built_without XML; then
     mkdir -p "$ROOM/set/Annotations"
     fails 78 'XML: this program was built without libxml2; install libxml2-dev' "a build without libxml2" \
@@ -17,7 +17,7 @@ annotation() { printf '<annotation><filename>%s.jpg</filename>\n%s</annotation>\
     "$ROOM/set/Annotations/$1.xml"; }
 tree() {
     rm -rf "$ROOM/set" && mkdir -p "$ROOM/set/Annotations" "$ROOM/set/JPEGImages" "$ROOM/set/ImageSets/Main"
-    for i in 0 1 2; do cp "$ROOM/pictures/$i.jpg" "$ROOM/set/JPEGImages/p$i.jpg"; done
+    for i in 0 1 2; do cp "$ROOM/images/$i.jpg" "$ROOM/set/JPEGImages/p$i.jpg"; done
     printf 'p2\np0\n' > "$ROOM/set/ImageSets/Main/train.txt"
     annotation p0 "$(object zebra '<truncated>1</truncated><difficult>0</difficult>' 1 2 30 40.5)$(object \
         ant '<difficult>1</difficult>' 5 5 9 9)"
@@ -28,7 +28,7 @@ VOC=(--source voc-xml --in "$ROOM/set" --shuffle-seed 0)
 
 tree
 packs "a small set" "${VOC[@]}"
-is "$(paths)" "JPEGImages/p2.jpg JPEGImages/p0.jpg" "pictures of the list, in its order"
+is "$(paths)" "JPEGImages/p2.jpg JPEGImages/p0.jpg" "images of the list, in its order"
 is "$(boxes)" "JPEGImages/p0.jpg 1 4 1 2 30 40.5
 JPEGImages/p0.jpg 0 2 5 5 9 9" "boxes with class, difficult and truncated"
 is "$(table box | cut -d ' ' -f 1-4)" "0 1 30 40.5" "in pixels from 0, the last one within"
@@ -57,12 +57,12 @@ bad() { # PATTERN TEXT XML
 }
 bad '2: .* a box from \(9, 5\) to \(5, 9\)' "corners the wrong way round" "<annotation>
 $(object a '' 9 5 5 9)</annotation>"
-left_out 1 "leaves the picture out with --on-error skip" "${VOC[@]}"
+left_out 1 "leaves the image out with --on-error skip" "${VOC[@]}"
 is "$(paths) $(classes)" "JPEGImages/p2.jpg " "and its class"
 tree && annotation p0 "<size><width>16</width><height>12</height></size>$(object zebra '' 1 2 3 4)$(object \
     ant '' 17 2 19 4)"
-fails 2 'JPEGImages/p0.jpg: a box from \(16, 1\) to \(19, 4\) outside of its picture of 16 x 12' \
-    "a box outside of its picture" "${VOC[@]}"
+fails 2 'JPEGImages/p0.jpg: a box from \(16, 1\) to \(19, 4\) outside of its image of 16 x 12' \
+    "a box outside of its image" "${VOC[@]}"
 annotation p0 "<size><width>0</width><height>0</height></size>$(object zebra '' 1 2 3 4)$(object ant '' 4017 \
     2 4019 4)"
 packs "is not known where the annotation does not say the size" "${VOC[@]}"
@@ -115,7 +115,7 @@ ok $failed "cut off at any byte: exit 2, and the file is named"
 tree && rm "$ROOM/set/Annotations/p0.xml"
 fails 2 'Annotations/p0.xml' "no annotation" "${VOC[@]}"
 tree && rm "$ROOM/set/JPEGImages/p0.jpg"
-fails 2 'JPEGImages/p0.jpg: no such file' "no picture" "${VOC[@]}"
+fails 2 'JPEGImages/p0.jpg: no such file' "no image" "${VOC[@]}"
 tree && printf 'p0  1\np1 -1\n' > "$ROOM/set/ImageSets/Main/train.txt"
 fails 2 'train.txt:1: 2 columns' "a list of a class" "${VOC[@]}"
 fails 2 'no such file' "no list" "${VOC[@]}" --split test
@@ -144,7 +144,7 @@ if [ -d "$CELLS" ]; then
         boxes | sort > "$ROOM/got"
         cmp -s "$ROOM/want" "$ROOM/got"
         ok $? "every object is in the shard as it is in the annotations"
-        is "$(paths | wc -w)" "${part#*:}" "every picture too"
+        is "$(paths | wc -w)" "${part#*:}" "every image too"
         cut -d ' ' -f 2 "$ROOM/got" >> "$ROOM/all"
     done
     is "$(sort "$ROOM/all" | uniq -c |

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump
-small_pictures 3
+small_images 3
 # of the edition with row number and hash: 25 columns
 row() { # NUMBER ID HASH TAGS MARKER
     printf \
@@ -14,9 +14,9 @@ rows() { row 0 11 aaabbbccc new+york,sky,,sky 0 && row 1 12 dddeeefff sky,caf%C3
     row 2 13 000111222 film 1 && row 3 14 333444555 gone 0 && row 4 15 666777888 '' 0; }
 tree() {
     rm -rf "$ROOM/set" && mkdir -p "$ROOM/set/aaa/bbb" "$ROOM/set/ddd/eee" "$ROOM/set/666/777"
-    cp "$ROOM/pictures/0.jpg" "$ROOM/set/aaa/bbb/aaabbbccc.jpg"
-    cp "$ROOM/pictures/1.jpg" "$ROOM/set/ddd/eee/dddeeefff.jpg"
-    cp "$ROOM/pictures/2.jpg" "$ROOM/set/666/777/666777888.jpg"
+    cp "$ROOM/images/0.jpg" "$ROOM/set/aaa/bbb/aaabbbccc.jpg"
+    cp "$ROOM/images/1.jpg" "$ROOM/set/ddd/eee/dddeeefff.jpg"
+    cp "$ROOM/images/2.jpg" "$ROOM/set/666/777/666777888.jpg"
     rows > "$ROOM/meta"
 }
 FLICKR=(--source yfcc100m --in "$ROOM/set" --annotations "$ROOM/meta" --shuffle-seed 0)
@@ -41,7 +41,7 @@ packs "autotags" "${FLICKR[@]}" --annotations "$ROOM/auto"
 is "$(classes) $(table tag_offset) $(table tag) $(table tag_value)" \
     "indoor person 0 2 2 3 1 0 0 0.875 0.5 1" "are taken instead, with their scores"
 cut -f 2,4- "$ROOM/meta" > "$ROOM/short" && mv "$ROOM/short" "$ROOM/meta"
-rm -rf "$ROOM/set" && mkdir "$ROOM/set" && cp "$ROOM/pictures/0.jpg" "$ROOM/set/12.jpg"
+rm -rf "$ROOM/set" && mkdir "$ROOM/set" && cp "$ROOM/images/0.jpg" "$ROOM/set/12.jpg"
 packs "the first edition's 23 columns, photos by number" "${FLICKR[@]}"
 is "$(paths) $(table tag | wc -w)" "12.jpg 2" "are read"
 mv "$ROOM/set/12.jpg" "$ROOM/set/12_abc.jpg"
@@ -67,7 +67,7 @@ rm -rf "$ROOM/set" && mkdir "$ROOM/set"
 fails 2 'none of 4 photos of the metadata is there' "no photos" "${FLICKR[@]}"
 fails 78 'takes one --in folder of photos, and --annotations' "no metadata" --source yfcc100m --in "$ROOM/set"
 tree && row 5 16 "$(printf 'x%.0s' {1..9})" "$(seq -s , 100001)" 0 > "$ROOM/meta" &&
-    cp "$ROOM/pictures/0.jpg" "$ROOM/set/16.jpg"
+    cp "$ROOM/images/0.jpg" "$ROOM/set/16.jpg"
 fails 2 '100001 different tags; --classes FILE' "too many tags" "${FLICKR[@]}"
 packs "too many tags, of which a few are chosen" "${FLICKR[@]}" --classes <(echo 77)
 is "$(table tag)" "0" "are read all the same"

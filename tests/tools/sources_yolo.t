@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# kolo-pack --source yolo-txt: data.yaml, pictures and text files of boxes.
+# kolo-pack --source yolo-txt: data.yaml, images and text files of boxes.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/sources.sh"
 need kolo-pack kolo-shards h5dump
-small_pictures 4
+small_images 4
 tree() {
     rm -rf "$ROOM/set" && mkdir -p "$ROOM/set/images/train/deep" "$ROOM/set/labels/train/deep"
-    cp "$ROOM/pictures/0.jpg" "$ROOM/set/images/train/a.jpg"
-    cp "$ROOM/pictures/1.jpg" "$ROOM/set/images/train/b.c.jpg"
-    cp "$ROOM/pictures/2.jpg" "$ROOM/set/images/train/deep/d.jpg"
+    cp "$ROOM/images/0.jpg" "$ROOM/set/images/train/a.jpg"
+    cp "$ROOM/images/1.jpg" "$ROOM/set/images/train/b.c.jpg"
+    cp "$ROOM/images/2.jpg" "$ROOM/set/images/train/deep/d.jpg"
     printf 'train: images/train\nval: images/val\nnames: [cat, dog]\nnc: 2\n' > "$ROOM/set/data.yaml"
     printf '1 0.5 0.5 0.25 0.125\n\n0 .25 .25 5e-1 .5\r\n' > "$ROOM/set/labels/train/a.txt"
     printf '0 0.5 0.25 0.75 0.5 0.25 1\n' > "$ROOM/set/labels/train/deep/d.txt"
@@ -19,12 +19,12 @@ YOLO=(--source yolo-txt --in "$ROOM/set" --shuffle-seed 0)
 tree
 packs "a small set" "${YOLO[@]}"
 is "$(paths)" "images/train/a.jpg images/train/b.c.jpg images/train/deep/d.jpg" \
-    "pictures of folders within folders, too"
+    "images of folders within folders, too"
 is "$(boxes)" "images/train/a.jpg 1 0 0.5 0.5 0.25 0.125
 images/train/a.jpg 0 0 0.25 0.25 0.5 0.5
 images/train/deep/d.jpg 0 0 0.5 0.625 0.5 0.75" \
     "boxes are kept as they are written; of a polygon its box; background is kept"
-is "$(table box_offset)" "0 2 2 3" "each with its picture"
+is "$(table box_offset)" "0 2 2 3" "each with its image"
 read -r height width _ <<< "$(table orig_size)"
 is "$(table box | cut -d ' ' -f 1-4)" \
     "$(awk -v h="$height" -v w="$width" 'BEGIN { print w * .375, h * .4375, w * .625, h * .5625 }')" \
@@ -91,7 +91,7 @@ config 2 'data.yaml:1: a single value' "a folder that is none" 'train: {a: b}\nn
 config 2 'images/test: no such folder' "a folder that is not there" 'train: images/test\nnames: [a, b]\n'
 config 2 'no keys' "no keys" 'images/train\n'
 tree && rm -r "$ROOM/set/labels"
-fails 2 'no labels for any picture of --split train; .*/set/labels/train/a.txt' "no labels at all" \
+fails 2 'no labels for any image of --split train; .*/set/labels/train/a.txt' "no labels at all" \
     "${YOLO[@]}"
 tree && cp "$ROOM/set/data.yaml" "$ROOM/set/x.yaml" && mv "$ROOM/set/data.yaml" "$ROOM/set/y.yml"
 fails 2 'several .yaml files' "two files that could be data.yaml" "${YOLO[@]}"
@@ -110,7 +110,7 @@ if [ -d "$COCO" ]; then
         cmp -s "$ROOM/want" "$ROOM/got"
         ok $? "every box is in the shard as it is in the labels"
         count=$((${count:-0} + $(wc -l < "$ROOM/got")))
-        is "$(paths | wc -w)" "${part#*:}" "every picture too"
+        is "$(paths | wc -w)" "${part#*:}" "every image too"
     done
     is "$count" 304 "304 boxes in all"
     kolo-shards verify "$ROOM/out" > "$ROOM/log"

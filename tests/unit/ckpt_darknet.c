@@ -22,7 +22,7 @@ static kolo_graph *build(const char *text, int64_t classes)
     return g;
 }
 
-/* 0.2.0, 64 pictures seen, then first, first + 1, ... */
+/* 0.2.0, 64 images seen, then first, first + 1, ... */
 static int open_numbers(kolo_weights **w, const kolo_graph *g, float first, int count)
 {
     const int32_t head[5] = {0, 2, 0, 64, 0};

@@ -151,14 +151,14 @@ static void test_timm(void)
 static void test_resizes(void)
 {
     kolo_resampler *resampler;
-    kolo_picture p = {0};
+    kolo_image p = {0};
     kolo_resampler_create(&resampler);
     for (int i = 0; i < COUNT(golden_resizes); i++) {
         const struct golden_resize *g = &golden_resizes[i];
         const int shape[4] = {0, 61, 83, g->channels};
         const size_t stride = (size_t)g->width * (size_t)g->channels;
         uint8_t *to = malloc(stride * (size_t)g->height);
-        kolo_picture_shape(&p, 61, 83, g->channels);
+        kolo_image_shape(&p, 61, 83, g->channels);
         draw(shape, p.pixels);
         const kolo_resize q = {.top = g->box[1],
                                .left = g->box[0],
@@ -175,7 +175,7 @@ static void test_resizes(void)
            q.height, q.width, g->height, g->width);
         free(to);
     }
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
     kolo_resampler_destroy(&resampler);
 }
 
@@ -204,7 +204,7 @@ static void test_table(void)
                 drop(c), drop(d), drop(plain);
             }
         ok(same && changed > 0,
-           "%s: the same again, whatever the scratch memory holds (%d of %d pictures changed)",
+           "%s: the same again, whatever the scratch memory holds (%d of %d images changed)",
            kolo_augmentation_table[a].name, changed, EACH * COUNT(shapes));
     }
 }

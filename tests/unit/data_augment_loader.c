@@ -151,7 +151,7 @@ static void test_pairs(const kolo_dataset *d, bool by_pair, int repeat)
     ok(pixels, "%s, repeat=%d: rows %d apart are mixed as drawn; what has no partner stays",
        by_pair ? "pairs" : "batches", repeat, repeat);
     ok(labels && mixed > 10, "both labels and their weight are told (%d pairs)", mixed);
-    is_int(self, 0, "no picture is mixed with a view of itself");
+    is_int(self, 0, "no image is mixed with a view of itself");
 }
 
 static void test_refusals(const kolo_dataset *d)

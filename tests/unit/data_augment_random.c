@@ -59,7 +59,7 @@ static void test_erase(void)
             for (int x = left; x < left + width; x++) whole &= pixels[3 * (y * SIDE + x)] == 51;
         coloured &= pixels[3 * (top * SIDE + left) + 1] == 102 && pixels[3 * (top * SIDE + left) + 2] == 153;
     }
-    is_near((double)n / DRAWS, 0.25, 0.03, "erase(0.25) erases a quarter of the pictures (%d of %d)", n,
+    is_near((double)n / DRAWS, 0.25, 0.03, "erase(0.25) erases a quarter of the images (%d of %d)", n,
             DRAWS);
     ok(whole && coloured, "one box of the mean colour");
     /* a box that does not fit is drawn again, which takes some of the largest away */
@@ -111,7 +111,7 @@ static void test_jitter(void)
     is_near(square / DRAWS - m * m, 80 * 80 / 12.0, 25, "and they are evenly distributed");
 }
 
-/* How much of a white picture turned about its middle is not black says by how much. */
+/* How much of a white image turned about its middle is not black says by how much. */
 static void test_rotate(void)
 {
     int n[4] = {0};
@@ -135,7 +135,7 @@ static void test_rotate(void)
        "angles are even between -40 and 40: %d %d %d %d", n[0], n[1], n[2], n[3]);
 }
 
-/* Share of pictures that an entry changes. */
+/* Share of images that an entry changes. */
 static void test_share(const char *text, double share)
 {
     int changed = 0;
@@ -147,7 +147,7 @@ static void test_share(const char *text, double share)
         kolo_augment_apply(list, steps, canvas, 12, 1, i);
         changed += memcmp(before, pixels, sizeof pixels) != 0;
     }
-    is_near((double)changed / DRAWS, share, 0.035, "%s changes %d of %d pictures", text, changed, DRAWS);
+    is_near((double)changed / DRAWS, share, 0.035, "%s changes %d of %d images", text, changed, DRAWS);
 }
 
 static void test_shares(void)

@@ -1,4 +1,4 @@
-/* Detection: pictures with boxes. The whole chain against YOLOX's results in golden_detect.h. */
+/* Detection: images with boxes. The whole chain against YOLOX's results in golden_detect.h. */
 #include "tap.h"
 
 #include "base/option.h"
@@ -9,16 +9,16 @@
 
 #define COUNT(array) (int)(sizeof array / sizeof *array)
 
-static kolo_picture pictures[KOLO_DETECT_PICTURES];
-static kolo_boxes boxes[KOLO_DETECT_PICTURES];
+static kolo_image images[KOLO_DETECT_IMAGES];
+static kolo_boxes boxes[KOLO_DETECT_IMAGES];
 static kolo_detector *detector;
 
 /* The formula of detect_figures.py. */
 static void draw_all(void)
 {
     for (int n = 0; n < 5; n++) {
-        kolo_picture *p = &pictures[n];
-        kolo_picture_shape(p, golden_sizes[n][0], golden_sizes[n][1], 3);
+        kolo_image *p = &images[n];
+        kolo_image_shape(p, golden_sizes[n][0], golden_sizes[n][1], 3);
         uint8_t *to = p->pixels;
         for (int y = 0; y < p->height; y++)
             for (int x = 0; x < p->width; x++)
@@ -26,7 +26,7 @@ static void draw_all(void)
                     *to++ = (uint8_t)(40 + abs((2 * x + y + 50 * c + 37 * n) % 320 - 160));
     }
     for (int i = 0; i < COUNT(golden_boxes); i++)
-        kolo_boxes_add(&boxes[golden_boxes[i].picture], golden_boxes[i].box, golden_boxes[i].cls);
+        kolo_boxes_add(&boxes[golden_boxes[i].image], golden_boxes[i].box, golden_boxes[i].cls);
 }
 
 static double spread(double part, double low, double high) { return low + (high - low) * part; }
@@ -61,7 +61,7 @@ static void check_boxes(const struct golden_detect *g, const kolo_boxes *out)
     ok(worst < 0.01 && classes, "%s: the same boxes (%.4f pixels apart)", g->name, worst);
 }
 
-/* Where four pictures meet a row may lie on the other side: a few points may differ by more. */
+/* Where four images meet a row may lie on the other side: a few points may differ by more. */
 static void check_grid(const struct golden_detect *g, const uint8_t *to)
 {
     int near = 0, all = 0;
@@ -78,7 +78,7 @@ static void check_grid(const struct golden_detect *g, const uint8_t *to)
                 sum += d;
             }
     ok(strlen(g->grid) == 2 * (size_t)all && near >= all * 98 / 100 && sum / all < 1,
-       "%s: the same picture (%d of %d values within 2 levels, on average %.2f)", g->name, near, all,
+       "%s: the same image (%d of %d values within 2 levels, on average %.2f)", g->name, near, all,
        sum / all);
 }
 
@@ -91,7 +91,7 @@ static void test_golden(void)
         kolo_boxes out = {0};
         kolo_detect_usual(&c, GOLDEN_HEIGHT, GOLDEN_WIDTH, false);
         const kolo_detect_draw d = draw_of(g, &c);
-        const int rc = kolo_detect_make(detector, &c, &d, pictures, boxes, to, &out);
+        const int rc = kolo_detect_make(detector, &c, &d, images, boxes, to, &out);
         if (rc < 0) diag("%s", kolo_error_text());
         check_boxes(g, &out);
         check_grid(g, to);
@@ -111,7 +111,7 @@ static void test_boxes(void)
     ok(b.box[0][0] == 23 && b.box[0][1] == 36 && b.box[0][2] == 63 && b.box[0][3] == 96,
        "scale, then translation");
     kolo_boxes_flip(&b, 0, 100);
-    ok(b.box[0][0] == 37 && b.box[0][2] == 77 && b.box[0][1] == 36, "mirrored in a picture 100 wide");
+    ok(b.box[0][0] == 37 && b.box[0][2] == 77 && b.box[0][1] == 36, "mirrored in an image 100 wide");
     kolo_boxes_clip(&b, 0, 70, 50);
     ok(b.box[0][2] == 70 && b.box[0][3] == 50 && b.box[1][1] == 0, "clipped");
     const float nan_box[4] = {NAN, 0, 10, 10};
@@ -138,12 +138,12 @@ static void test_letterbox(void)
     ok(p.full_width == 1 && p.full_height == 64, "a line keeps one pixel");
 }
 
-/* A single picture of 20 x 40, all of one colour, in 64 x 64: 32 x 64 of it between gray. */
+/* A single image of 20 x 40, all of one colour, in 64 x 64: 32 x 64 of it between gray. */
 static void test_middle(void)
 {
     enum { SIDE = 64 };
-    static uint8_t from[20 * 40 * 3 + KOLO_PICTURE_SLACK], to[SIDE * SIDE * 3];
-    const kolo_picture picture = {.pixels = from, .height = 20, .width = 40, .channels = 3};
+    static uint8_t from[20 * 40 * 3 + KOLO_IMAGE_SLACK], to[SIDE * SIDE * 3];
+    const kolo_image image = {.pixels = from, .height = 20, .width = 40, .channels = 3};
     const kolo_detect_draw draw = {.flip = true, .sample = {0, -1, -1, -1, -1}};
     kolo_detect_config c;
     kolo_boxes given = {0}, made = {0};
@@ -154,23 +154,23 @@ static void test_middle(void)
     kolo_boxes_add(&given, box, 7);
     kolo_detect_usual(&c, SIDE, SIDE, false);
     c.middle = true, c.fill = 128; /* as darknet */
-    is_int(kolo_detect_make(detector, &c, &draw, &picture, &given, to, &made), 0, "made (%s)",
+    is_int(kolo_detect_make(detector, &c, &draw, &image, &given, to, &made), 0, "made (%s)",
            kolo_error_text());
     for (int i = 0; i < SIDE * SIDE * 3; i++) wrong += to[i] != (i / (3 * SIDE) / 16 % 3 == 0 ? 128 : 200);
-    is_int(wrong, 0, "16 rows of gray, the picture, 16 rows of gray");
+    is_int(wrong, 0, "16 rows of gray, the image, 16 rows of gray");
     ok(made.count == 1 && made.box[0][0] == 64 - 16 && made.box[0][2] == 64 - 6.4f && made.box[0][1] == 24 &&
            made.box[0][3] == 40,
        "its box is where it is, mirrored");
     const double there[4] = {6.4, 24, 16, 40};
     kolo_detect_unfit(&c, 20, 40, there, back);
     for (int k = 0; k < 4; k++) wrong += fabs(back[k] - (double)box[k]) > 1e-9;
-    is_int(wrong, 0, "and comes back to the picture");
+    is_int(wrong, 0, "and comes back to the image");
     kolo_boxes_free(&given);
     kolo_boxes_free(&made);
 }
 
 /* A bright rectangle on black; where it is after a map. */
-static void find_bright(const kolo_picture *p, double *box)
+static void find_bright(const kolo_image *p, double *box)
 {
     box[0] = box[1] = 1e9, box[2] = box[3] = -1;
     for (int y = 0; y < p->height; y++)
@@ -195,23 +195,23 @@ static void test_carried(bool mosaic, double perspective)
     c.fill = 0;
     c.hsv = 0;
     for (int i = 0; i < 60; i++) {
-        kolo_picture part[KOLO_DETECT_PICTURES] = {0};
-        kolo_boxes part_boxes[KOLO_DETECT_PICTURES] = {0}, out = {0};
-        kolo_picture whole = {0};
+        kolo_image part[KOLO_DETECT_IMAGES] = {0};
+        kolo_boxes part_boxes[KOLO_DETECT_IMAGES] = {0}, out = {0};
+        kolo_image whole = {0};
         kolo_random r = kolo_random_at(1, 2, (uint64_t)i);
         const int which = mosaic ? i % 4 : 0;
         for (int k = 0; k < 4; k++) {
-            kolo_picture_shape(&part[k], 100 + 10 * k + i, 180 - 5 * k, 3);
+            kolo_image_shape(&part[k], 100 + 10 * k + i, 180 - 5 * k, 3);
             kolo_detect_fill(&part[k], 0);
         }
-        kolo_picture *p = &part[which];
+        kolo_image *p = &part[which];
         const int top = (int)kolo_random_below(&r, 50), left = (int)kolo_random_below(&r, 80);
         const float box[4] = {(float)left, (float)top, (float)left + 50, (float)top + 30};
         for (int y = top; y < top + 30; y++) memset(p->pixels + 3 * (y * p->width + left), 255, 150);
         kolo_boxes_add(&part_boxes[which], box, 1);
         kolo_detect_draw d;
         kolo_detect_choose(&d, &c, 5, 0, i, 1000, NULL);
-        kolo_picture_shape(&whole, c.height, c.width, 3);
+        kolo_image_shape(&whole, c.height, c.width, 3);
         kolo_detect_make(detector, &c, &d, part, part_boxes, whole.pixels, &out);
         if (out.count == 1 && out.box[0][2] - out.box[0][0] > 8 && out.box[0][3] - out.box[0][1] > 8) {
             double got[4];
@@ -219,8 +219,8 @@ static void test_carried(bool mosaic, double perspective)
             for (int k = 0; k < 4; k++) worst = fmax(worst, fabs(got[k] - (double)out.box[0][k]));
             seen++;
         }
-        for (int k = 0; k < 4; k++) kolo_picture_free(&part[k]), kolo_boxes_free(&part_boxes[k]);
-        kolo_picture_free(&whole);
+        for (int k = 0; k < 4; k++) kolo_image_free(&part[k]), kolo_boxes_free(&part_boxes[k]);
+        kolo_image_free(&whole);
         kolo_boxes_free(&out);
     }
     /* half a pixel of rounding here and half where sides are cut off to whole pixels; a
@@ -232,11 +232,11 @@ static void test_carried(bool mosaic, double perspective)
 
 static void test_warp(void)
 {
-    kolo_picture to = {0};
+    kolo_image to = {0};
     int same = 1, shifted = 1;
     const double identity[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, shift[9] = {1, 0, 5, 0, 1, -3, 0, 0, 1};
-    const kolo_picture *p = &pictures[0];
-    kolo_picture_shape(&to, p->height, p->width, 3);
+    const kolo_image *p = &images[0];
+    kolo_image_shape(&to, p->height, p->width, 3);
     kolo_detect_warp(p, identity, 7, &to);
     same &= !memcmp(p->pixels, to.pixels, (size_t)(p->height * p->width * 3));
     kolo_detect_warp(p, shift, 7, &to);
@@ -253,14 +253,14 @@ static void test_warp(void)
     int behind = 1;
     for (int k = 61 * p->width * 3; k < p->height * p->width * 3; k++) behind &= to.pixels[k] == 7;
     ok(behind && to.pixels[0] != 7, "behind the horizon there is nothing");
-    kolo_picture_free(&to);
+    kolo_image_free(&to);
 }
 
 static void test_hsv(void)
 {
-    kolo_picture p = {0};
+    kolo_image p = {0};
     int worst = 0, gray = 1, turned = 1;
-    kolo_picture_shape(&p, 64, 64, 3);
+    kolo_image_shape(&p, 64, 64, 3);
     for (int i = 0; i < 4096; i++)
         for (int c = 0; c < 3; c++) p.pixels[3 * i + c] = (uint8_t)(i * 2654435761u >> (8 * c + 3));
     uint8_t keep[4096 * 3];
@@ -284,7 +284,7 @@ static void test_hsv(void)
     for (int i = 0; i < 4096; i++)
         turned &= p.pixels[3 * i] == 0 && p.pixels[3 * i + 1] == 200 && !p.pixels[3 * i + 2];
     ok(turned, "red turned by 60 of 180 is green, and darker by 55");
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
 }
 
 static void test_draws(void)
@@ -318,7 +318,7 @@ static void test_draws(void)
     }
     ok(same && other == DRAWS, "a draw follows from seed, epoch and sample, and another epoch has another");
     ok(inside && filled,
-       "pictures are of the split, for mixup with boxes; centres lie in the middle of the canvas");
+       "images are of the split, for mixup with boxes; centres lie in the middle of the canvas");
     is_near(mosaic / (double)DRAWS, 0.5, 0.035, "half are mosaics");
     ok(mixup == mosaic, "and all of these mixed");
     is_near(flip / (double)DRAWS, 0.5, 0.035, "half are mirrored");
@@ -348,6 +348,6 @@ int main(void)
     test_carried(true, 2e-4);
     test_draws();
     kolo_detector_destroy(&detector);
-    for (int i = 0; i < 5; i++) kolo_picture_free(&pictures[i]), kolo_boxes_free(&boxes[i]);
+    for (int i = 0; i < 5; i++) kolo_image_free(&images[i]), kolo_boxes_free(&boxes[i]);
     return done_testing();
 }

@@ -6,7 +6,7 @@
 
 #include "base/option.h"
 #include "data/augment/augment.h"
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 #include "golden_file.h"
 
 static kolo_jpeg *jpeg;
@@ -18,7 +18,7 @@ static int number(const cJSON *object, const char *key, int i)
     return cJSON_GetArrayItem(cJSON_GetObjectItem(object, key), i)->valueint;
 }
 
-static int sums_fit(const cJSON *want, const kolo_picture *p, double apart)
+static int sums_fit(const cJSON *want, const kolo_image *p, double apart)
 {
     double sums[3] = {0};
     for (size_t i = 0; i < (size_t)p->height * (size_t)p->width * 3; i++) sums[i % 3] += p->pixels[i];
@@ -29,14 +29,14 @@ static int sums_fit(const cJSON *want, const kolo_picture *p, double apart)
     return 1;
 }
 
-static int crc_fits(const cJSON *want, const kolo_picture *p)
+static int crc_fits(const cJSON *want, const kolo_image *p)
 {
     const uLong crc = crc32(0, p->pixels, (uInt)((size_t)p->height * (size_t)p->width * 3));
     return crc == strtoul(cJSON_GetObjectItem(want, "crc32")->valuestring, NULL, 16);
 }
 
 /* Largest difference from the grid of samples. */
-static int grid_distance(const cJSON *want, const kolo_picture *p)
+static int grid_distance(const cJSON *want, const kolo_image *p)
 {
     const cJSON *grid = cJSON_GetObjectItem(want, "grid"), *value = grid->child;
     const int cells = (int)lround(sqrt(cJSON_GetArraySize(grid) / 3.0));
@@ -55,7 +55,7 @@ static int grid_distance(const cJSON *want, const kolo_picture *p)
 }
 
 static void check_decode(const char *name, const cJSON *photo, const char *data, size_t bytes,
-                         kolo_picture *p)
+                         kolo_image *p)
 {
     const cJSON *want = cJSON_GetObjectItem(photo, "decoded");
     int rc = kolo_jpeg_decode(jpeg, data, bytes, 3, 1, NULL, p, NULL);
@@ -65,32 +65,32 @@ static void check_decode(const char *name, const cJSON *photo, const char *data,
     ok(sums_fit(want, p, 0) && crc_fits(want, p), "%s: every decoded byte is Pillow's", name);
     const cJSON *upright = cJSON_GetObjectItem(photo, "upright");
     if (!upright) return;
-    kolo_picture turned = {0};
-    rc = kolo_picture_decode(jpeg, data, bytes, 3, &turned);
+    kolo_image turned = {0};
+    rc = kolo_image_decode(jpeg, data, bytes, 3, &turned);
     ok(rc == 0 && turned.width == number(upright, "size", 0) && crc_fits(upright, &turned),
        "%s is turned upright", name);
-    kolo_picture_free(&turned);
+    kolo_image_free(&turned);
 }
 
 static void check_crop(const char *name, const char *what, const cJSON *want, const kolo_view *view,
-                       const kolo_picture *p)
+                       const kolo_image *p)
 {
-    kolo_picture out = {0};
+    kolo_image out = {0};
     const int side = number(want, "size", 0);
-    kolo_picture_shape(&out, side, side, 3);
+    kolo_image_shape(&out, side, side, 3);
     kolo_view_render(view, resampler, p, 1, 0, 0, side, side, out.pixels);
     const int worst = grid_distance(want, &out);
     ok(worst <= 1 && sums_fit(want, &out, 0.05), "%s: %s within 1 of Pillow's", name, what);
     crops++;
     exact += crc_fits(want, &out);
-    kolo_picture_free(&out);
+    kolo_image_free(&out);
 }
 
 static void check_photo(const char *root, const cJSON *photo)
 {
     char path[1024], *data;
     size_t bytes;
-    kolo_picture p = {0};
+    kolo_image p = {0};
     kolo_view view;
     snprintf(path, sizeof path, "%s/data/%s", root, photo->string);
     if (kolo_file_read(path, &data, &bytes) < 0) {
@@ -120,7 +120,7 @@ static void check_photo(const char *root, const cJSON *photo)
                                   .columns = side}};
     if (cJSON_IsTrue(cJSON_GetObjectItem(want, "flip"))) kolo_view_flip(&view, side);
     check_crop(name, "training crop", want, &view, &p);
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Picture files and partial JPEG decoding. */
+/* Image files and partial JPEG decoding. */
 #include "tap.h"
 
 #include <dirent.h>
@@ -9,15 +9,15 @@
 #include "base/file.h"
 #include "base/philox.h"
 #include "data/augment/augment.h"
-#include "data/picture/exif.h"
-#include "data/picture/jpeg.h"
+#include "data/image/exif.h"
+#include "data/image/jpeg.h"
 #include "kolo/error.h"
 
 static kolo_jpeg *jpeg;
 
-static void draw(kolo_picture *p, int height, int width, int channels)
+static void draw(kolo_image *p, int height, int width, int channels)
 {
-    kolo_picture_shape(p, height, width, channels);
+    kolo_image_shape(p, height, width, channels);
     kolo_random r = kolo_random_at(1, 2, 3);
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++)
@@ -29,9 +29,9 @@ static void draw(kolo_picture *p, int height, int width, int channels)
 
 /* True if the window of a partial decode holds the whole decode's pixels. */
 static int window_fits(const void *data, size_t bytes, int channels, int denominator,
-                       const kolo_picture *whole, kolo_jpeg_window w)
+                       const kolo_image *whole, kolo_jpeg_window w)
 {
-    kolo_picture part = {0};
+    kolo_image part = {0};
     kolo_jpeg_window o;
     int fits = kolo_jpeg_decode(jpeg, data, bytes, channels, denominator, &w, &part, &o) == 0 &&
                o.height == whole->height && o.width == whole->width;
@@ -45,7 +45,7 @@ static int window_fits(const void *data, size_t bytes, int channels, int denomin
             if (part.pixels[(y - o.top) * part.width * channels + x - o.left * channels] !=
                 whole->pixels[y * whole->width * channels + x])
                 fits = 0;
-    kolo_picture_free(&part);
+    kolo_image_free(&part);
     return fits;
 }
 
@@ -58,7 +58,7 @@ static void test_windows(const char *name, const void *data, size_t bytes, int c
         return;
     }
     for (int d = 1; d <= 8; d *= 2) {
-        kolo_picture whole = {0};
+        kolo_image whole = {0};
         int fits = kolo_jpeg_decode(jpeg, data, bytes, channels, d, NULL, &whole, NULL) == 0;
         for (int i = 0; i < 30 && fits; i++) {
             kolo_jpeg_window w = {.height = 1 + (int)kolo_random_below(&r, (uint32_t)info.height),
@@ -71,7 +71,7 @@ static void test_windows(const char *name, const void *data, size_t bytes, int c
                      info.width, d);
         }
         ok(fits, "%s at 1/%d: a part is decoded as in the whole", name, d);
-        kolo_picture_free(&whole);
+        kolo_image_free(&whole);
     }
 }
 
@@ -80,14 +80,14 @@ static void test_encoded(void)
     const int sizes[][2] = {{1, 1}, {7, 5}, {33, 64}, {96, 81}, {200, 131}};
     for (int i = 0; i < 5; i++)
         for (int channels = 1; channels <= 3; channels += 2) {
-            kolo_picture p = {0}, back = {0};
+            kolo_image p = {0}, back = {0};
             uint8_t *data = NULL;
             size_t capacity = 0, bytes;
             char name[64];
             snprintf(name, sizeof name, "%d x %d x %d", sizes[i][0], sizes[i][1], channels);
             draw(&p, sizes[i][0], sizes[i][1], channels);
             int rc = kolo_jpeg_encode(&p, 95, &data, &capacity, &bytes);
-            if (rc == 0) rc = kolo_picture_decode(jpeg, data, bytes, 0, &back);
+            if (rc == 0) rc = kolo_image_decode(jpeg, data, bytes, 0, &back);
             double square = 0;
             const size_t n = (size_t)p.height * (size_t)p.width * (size_t)channels;
             for (size_t k = 0; rc == 0 && k < n; k++)
@@ -96,8 +96,8 @@ static void test_encoded(void)
                name);
             test_windows(name, data, bytes, channels);
             free(data);
-            kolo_picture_free(&p);
-            kolo_picture_free(&back);
+            kolo_image_free(&p);
+            kolo_image_free(&back);
         }
 }
 
@@ -130,76 +130,76 @@ static void test_plain(void)
     static const uint8_t ppm[] = "P6 # a comment\n2 2\n255\n\1\2\3\4\5\6\7\10\11\12\13\14",
                          pgm[] = "P5\n3 1\n15\n\0\7\17";
     uint8_t bmp[54 + 16] = {'B', 'M', [10] = 54, [14] = 40, [18] = 2, [22] = 2, [26] = 1, [28] = 24};
-    kolo_picture p = {0};
-    ok(kolo_picture_decode(jpeg, ppm, sizeof ppm - 1, 0, &p) == 0 && p.channels == 3 && p.pixels[0] == 1 &&
+    kolo_image p = {0};
+    ok(kolo_image_decode(jpeg, ppm, sizeof ppm - 1, 0, &p) == 0 && p.channels == 3 && p.pixels[0] == 1 &&
            p.pixels[11] == 12,
        "PPM with a comment");
-    ok(kolo_picture_decode(jpeg, pgm, sizeof pgm - 1, 0, &p) == 0 && p.channels == 1 && p.pixels[1] == 119 &&
+    ok(kolo_image_decode(jpeg, pgm, sizeof pgm - 1, 0, &p) == 0 && p.channels == 1 && p.pixels[1] == 119 &&
            p.pixels[2] == 255,
        "PGM of 4 bits is stretched");
-    is_int(kolo_picture_decode(jpeg, ppm, sizeof ppm - 2, 0, &p), KOLO_EINPUT,
+    is_int(kolo_image_decode(jpeg, ppm, sizeof ppm - 2, 0, &p), KOLO_EINPUT,
            "a PPM that is cut off is refused");
     bmp[54] = 30, bmp[55] = 20, bmp[56] = 10; /* bottom left, BGR */
-    ok(kolo_picture_decode(jpeg, bmp, sizeof bmp, 3, &p) == 0 && p.pixels[6] == 10 && p.pixels[7] == 20 &&
+    ok(kolo_image_decode(jpeg, bmp, sizeof bmp, 3, &p) == 0 && p.pixels[6] == 10 && p.pixels[7] == 20 &&
            p.pixels[8] == 30,
        "BMP: bottom up, BGR");
-    is_int(kolo_picture_decode(jpeg, bmp, sizeof bmp - 1, 3, &p), KOLO_EINPUT,
+    is_int(kolo_image_decode(jpeg, bmp, sizeof bmp - 1, 3, &p), KOLO_EINPUT,
            "a BMP that is cut off is refused");
-    is_int(kolo_picture_decode(jpeg, "GIF89a......", 12, 3, &p), KOLO_EINPUT,
+    is_int(kolo_image_decode(jpeg, "GIF89a......", 12, 3, &p), KOLO_EINPUT,
            "an unknown kind is refused: %s", kolo_error_text());
-    is_int(kolo_picture_decode(jpeg, "", 0, 3, &p), KOLO_EINPUT, "nothing is refused: %s", kolo_error_text());
-    kolo_picture_free(&p);
+    is_int(kolo_image_decode(jpeg, "", 0, 3, &p), KOLO_EINPUT, "nothing is refused: %s", kolo_error_text());
+    kolo_image_free(&p);
 }
 
 static void test_png(void)
 {
     char path[64] = "/tmp/kolo-test-XXXXXX";
-    kolo_picture p = {0}, back = {0};
+    kolo_image p = {0}, back = {0};
     char *data;
     size_t bytes;
     close(mkstemp(path));
     for (int channels = 1; channels <= 3; channels += 2) {
         draw(&p, 20, 31, channels);
-        int rc = kolo_picture_write_png(&p, path);
+        int rc = kolo_image_write_png(&p, path);
         if (rc == 0) rc = kolo_file_read(path, &data, &bytes);
-        if (rc == 0) rc = kolo_picture_decode(jpeg, data, bytes, 0, &back);
+        if (rc == 0) rc = kolo_image_decode(jpeg, data, bytes, 0, &back);
         ok(rc == 0 && back.channels == channels &&
                memcmp(p.pixels, back.pixels, (size_t)(20 * 31 * channels)) == 0,
            "PNG of %d channels comes back", channels);
-        is_int(kolo_picture_decode(jpeg, data, bytes - 20, 0, &back), KOLO_EINPUT,
+        is_int(kolo_image_decode(jpeg, data, bytes - 20, 0, &back), KOLO_EINPUT,
                "cut off it is refused: %s", kolo_error_text());
         free(data);
     }
     unlink(path);
-    kolo_picture_free(&p);
-    kolo_picture_free(&back);
+    kolo_image_free(&p);
+    kolo_image_free(&back);
 }
 
 static void test_truncated(void)
 {
-    kolo_picture p = {0};
+    kolo_image p = {0};
     uint8_t *data = NULL;
     size_t capacity = 0, bytes;
     int refused = 1;
     draw(&p, 64, 64, 3);
     kolo_jpeg_encode(&p, 90, &data, &capacity, &bytes);
     for (size_t cut = 0; cut < bytes; cut += bytes / 37)
-        refused &= kolo_picture_decode(jpeg, data, cut, 3, &p) == KOLO_EINPUT;
+        refused &= kolo_image_decode(jpeg, data, cut, 3, &p) == KOLO_EINPUT;
     ok(refused, "a JPEG cut off anywhere is refused");
-    ok(kolo_picture_decode(jpeg, data, bytes, 3, &p) == 0, "the decoder works on after errors");
+    ok(kolo_image_decode(jpeg, data, bytes, 3, &p) == 0, "the decoder works on after errors");
     free(data);
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
 }
 
 static void test_turn(void)
 {
-    kolo_picture p = {0}, q = {0};
+    kolo_image p = {0}, q = {0};
     draw(&p, 5, 7, 3);
     /* the pixel that must come to the upper left corner */
     const int corner[9][2] = {{0}, {0, 0}, {0, 6}, {4, 6}, {4, 0}, {0, 0}, {4, 0}, {4, 6}, {0, 6}};
     int right = 1;
     for (int o = 1; o <= 8; o++) {
-        kolo_picture_turn(&p, o, &q);
+        kolo_image_turn(&p, o, &q);
         right &= memcmp(q.pixels, p.pixels + (corner[o][0] * 7 + corner[o][1]) * 3, 3) == 0 &&
                  q.height == (o > 4 ? 7 : 5);
     }
@@ -207,8 +207,8 @@ static void test_turn(void)
     const uint8_t broken[] = {0xFF, 0xD8, 0xFF, 0xE1, 0,   40, 'E',  'x',  'i',  'f',
                               0,    0,    'I',  'I',  '*', 0,  0xFF, 0xFF, 0xFF, 0xFF};
     is_int(kolo_exif_orientation(broken, sizeof broken), 1, "a damaged EXIF block counts as none");
-    kolo_picture_free(&p);
-    kolo_picture_free(&q);
+    kolo_image_free(&p);
+    kolo_image_free(&q);
 }
 
 static void test_views(void)
@@ -225,7 +225,7 @@ static void test_views(void)
         inside &= q->top >= 0 && q->left >= 0 && q->top + q->height <= 300 && q->left + q->width <= 400 &&
                   q->height >= 1;
     }
-    ok(inside, "random boxes lie inside the picture");
+    ok(inside, "random boxes lie inside the image");
     /* boxes that do not fit are drawn again: the mean area lies below (.08 + 1) / 2 */
     ok(area / n > .43 && area / n < .54, "their mean area is %.3f", area / n);
     ok(fabs(aspect / n) < .06, "their mean log aspect is near 0 (%.3f)", aspect / n);
@@ -251,7 +251,7 @@ static void test_views(void)
 
 static void test_pad_pixels(void)
 {
-    kolo_picture p = {0};
+    kolo_image p = {0};
     kolo_resampler *resampler;
     uint8_t out[8 * 8];
     int right = 1;
@@ -274,7 +274,7 @@ static void test_pad_pixels(void)
     }
     ok(right, "pad-and-crop with flip puts every pixel where it belongs");
     kolo_resampler_destroy(&resampler);
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
 }
 
 /* A gray JPEG of as many scans as there are coefficients, `passes` for each. */
@@ -311,22 +311,22 @@ static uint8_t *encode_scans(int passes, unsigned long *bytes, int *scans)
     return data;
 }
 
-/* Each scan goes over the whole picture, so a file of a few bytes a scan takes as long as one likes. */
+/* Each scan goes over the whole image, so a file of a few bytes a scan takes as long as one likes. */
 static void test_scans(void)
 {
-    kolo_picture p = {0};
+    kolo_image p = {0};
     for (int passes = 1; passes <= 2; passes++) {
         unsigned long bytes;
         int scans;
         uint8_t *data = encode_scans(passes, &bytes, &scans);
-        const int rc = kolo_picture_decode(jpeg, data, bytes, 1, &p);
+        const int rc = kolo_image_decode(jpeg, data, bytes, 1, &p);
         if (passes == 1) is_int(rc, 0, "a progressive JPEG of %d scans is decoded", scans);
         else
             ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "more than 64 scans"),
                "one of %d is refused: %s", scans, kolo_error_text());
         free(data);
     }
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
 }
 
 int main(void)

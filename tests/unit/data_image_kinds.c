@@ -1,7 +1,7 @@
 /* TIFF and WebP, each where its library was found at build. The files were written by Pillow. */
 #include "tap.h"
 
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 #include "kolo/error.h"
 
 static const uint8_t lzw_tiff[] = {
@@ -42,64 +42,64 @@ static kolo_jpeg *jpeg;
 /* Is the kind left out of this program? It then says so. */
 static int left_out(const void *data, size_t bytes)
 {
-    kolo_picture p = {0};
-    const int rc = kolo_picture_decode(jpeg, data, bytes, 3, &p);
-    kolo_picture_free(&p);
+    kolo_image p = {0};
+    const int rc = kolo_image_decode(jpeg, data, bytes, 3, &p);
+    kolo_image_free(&p);
     return rc == KOLO_EINPUT && strstr(kolo_error_text(), "was built without");
 }
 
-static void is_picture(const void *data, size_t bytes, int height, int width, int channels,
+static void is_image(const void *data, size_t bytes, int height, int width, int channels,
                        const uint8_t *pixels, const char *text)
 {
-    kolo_picture p = {0};
-    const int rc = kolo_picture_decode(jpeg, data, bytes, 0, &p);
+    kolo_image p = {0};
+    const int rc = kolo_image_decode(jpeg, data, bytes, 0, &p);
     ok(rc == 0 && p.height == height && p.width == width && p.channels == channels &&
            memcmp(p.pixels, pixels, (size_t)height * (size_t)width * (size_t)channels) == 0,
        "%s%s%s", text, rc < 0 ? ": " : "", rc < 0 ? kolo_error_text() : "");
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
 }
 
 /* Every beginning of the file is refused; the whole one is read afterwards. */
 static void is_refused_cut(const uint8_t *data, size_t bytes, size_t needed, const char *text)
 {
-    kolo_picture p = {0};
+    kolo_image p = {0};
     int refused = 1;
-    for (size_t n = 0; n < needed; n++) refused &= kolo_picture_decode(jpeg, data, n, 3, &p) == KOLO_EINPUT;
+    for (size_t n = 0; n < needed; n++) refused &= kolo_image_decode(jpeg, data, n, 3, &p) == KOLO_EINPUT;
     ok(refused, "%s that is cut off anywhere is refused: %s", text, kolo_error_text());
-    ok(kolo_picture_decode(jpeg, data, bytes, 3, &p) == 0, "and the whole one is read after that");
-    kolo_picture_free(&p);
+    ok(kolo_image_decode(jpeg, data, bytes, 3, &p) == 0, "and the whole one is read after that");
+    kolo_image_free(&p);
 }
 
 static void test_tiff(void)
 {
     static const uint8_t upright[] = {4, 1, 5, 2, 250, 3};
-    kolo_picture p = {0};
-    is_picture(lzw_tiff, sizeof lzw_tiff, 2, 3, 3, colors, "a TIFF packed by LZW");
-    is_picture(turned_tiff, sizeof turned_tiff, 3, 2, 1, upright,
+    kolo_image p = {0};
+    is_image(lzw_tiff, sizeof lzw_tiff, 2, 3, 3, colors, "a TIFF packed by LZW");
+    is_image(turned_tiff, sizeof turned_tiff, 3, 2, 1, upright,
                "a gray TIFF is turned as its orientation says");
-    ok(kolo_picture_decode(jpeg, turned_tiff, sizeof turned_tiff, 3, &p) == 0 && p.channels == 3 &&
+    ok(kolo_image_decode(jpeg, turned_tiff, sizeof turned_tiff, 3, &p) == 0 && p.channels == 3 &&
            p.pixels[1] == 4,
        "gray to RGB on request");
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
     is_refused_cut(lzw_tiff, sizeof lzw_tiff, sizeof lzw_tiff - 8, "a TIFF");
 }
 
 static void test_webp(void)
 {
-    kolo_picture p = {0};
-    is_picture(webp, sizeof webp, 2, 3, 3, colors, "a WebP without loss");
+    kolo_image p = {0};
+    is_image(webp, sizeof webp, 2, 3, 3, colors, "a WebP without loss");
     is_refused_cut(webp, sizeof webp, sizeof webp - 8, "a WebP");
-    is_int(kolo_picture_decode(jpeg, animation, sizeof animation, 3, &p), KOLO_EINPUT,
+    is_int(kolo_image_decode(jpeg, animation, sizeof animation, 3, &p), KOLO_EINPUT,
            "an animation is refused: %s", kolo_error_text());
-    kolo_picture_free(&p);
+    kolo_image_free(&p);
 }
 
 int main(void)
 {
     if (kolo_jpeg_create(&jpeg) < 0) return 1;
-    is_int(kolo_picture_sniff(lzw_tiff, sizeof lzw_tiff), KOLO_PICTURE_TIFF,
+    is_int(kolo_image_sniff(lzw_tiff, sizeof lzw_tiff), KOLO_IMAGE_TIFF,
            "a TIFF is known by its first bytes");
-    is_int(kolo_picture_sniff(webp, sizeof webp), KOLO_PICTURE_WEBP, "a WebP too");
+    is_int(kolo_image_sniff(webp, sizeof webp), KOLO_IMAGE_WEBP, "a WebP too");
     if (left_out(lzw_tiff, sizeof lzw_tiff)) skip("no libtiff in this build");
     else test_tiff();
     if (left_out(webp, sizeof webp)) skip("no libwebp in this build");

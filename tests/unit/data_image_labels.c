@@ -53,7 +53,7 @@ static int positives_of(int64_t first, int64_t n, kolo_shard_table *t)
 }
 
 /* Sample i: class 1 difficult; in even ones class 1 again as a crowd; class 2 difficult; class 3; class 4
- * outside of the picture. */
+ * outside of the image. */
 static int boxes_of(int64_t first, int64_t n, kolo_shard_table *t)
 {
     static const uint8_t flags[5] = {KOLO_BOX_DIFFICULT, KOLO_BOX_DIFFICULT, KOLO_BOX_GROUP_OF,

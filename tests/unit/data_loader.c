@@ -212,7 +212,7 @@ static void test_direct(void)
         }
         kolo_loader_destroy(&l);
     }
-    ok(same, "raw pictures of the right size come unchanged, in training and validation");
+    ok(same, "raw images of the right size come unchanged, in training and validation");
     kolo_loader_config c = config_of(d);
     c.height = c.width = 28;
     c.crop = KOLO_crop_none;
@@ -254,7 +254,7 @@ static void test_orientation(void)
     kolo_loader *l;
     kolo_batch b;
     kolo_jpeg *jpeg;
-    kolo_picture want = {0};
+    kolo_image want = {0};
     fixture_make(&f);
     kolo_dataset_open(&d, f.folder);
     kolo_loader_config c = config_of(d);
@@ -264,12 +264,12 @@ static void test_orientation(void)
     uint8_t *blob = malloc(kolo_dataset_bytes(d, 3));
     kolo_dataset_read(d, 3, blob);
     kolo_jpeg_create(&jpeg);
-    kolo_picture_decode(jpeg, blob, kolo_dataset_bytes(d, 3), 3, &want);
-    ok(want.height == 40 && want.width == 24, "a picture with EXIF orientation 6 stands upright");
+    kolo_image_decode(jpeg, blob, kolo_dataset_bytes(d, 3), 3, &want);
+    ok(want.height == 40 && want.width == 24, "an image with EXIF orientation 6 stands upright");
     ok(rc == 0 && memcmp(b.pixels + 3 * 24 * 40 * 3, want.pixels, 24 * 40 * 3) == 0,
        "the loader turns it too");
     free(blob);
-    kolo_picture_free(&want);
+    kolo_image_free(&want);
     kolo_jpeg_destroy(&jpeg);
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
@@ -371,7 +371,7 @@ static void test_bad_samples(void)
     fixture_remove(&f);
 }
 
-/* One flipped bit in the middle of sample 7, which every decoder would take for another picture. */
+/* One flipped bit in the middle of sample 7, which every decoder would take for another image. */
 static void flip_in_sample(const fixture *f)
 {
     char path[512];
@@ -404,7 +404,7 @@ static int read_epoch(const kolo_loader_config *c, int64_t *bad, bool *used)
     return rc;
 }
 
-/* What the loader makes of a damaged sample that its decoder takes. side: of the batch's pictures. */
+/* What the loader makes of a damaged sample that its decoder takes. side: of the batch's images. */
 static void checks_samples(const char *what, fixture f, int side, int64_t words)
 {
     kolo_dataset *d;
@@ -449,7 +449,7 @@ static void checks_again(fixture f)
     fixture_remove(&f);
 }
 
-/* A box in every picture. */
+/* A box in every image. */
 static int one_box(int64_t first, int64_t n, kolo_shard_table *t)
 {
     static const char *const names[] = {"box",    "box_class",  "box_flags", "box_area",

@@ -7,7 +7,7 @@
 enum { N = 4, C = 3, H = 6, W = 8, BYTES = H * W * C };
 
 static float golden[N][C][H][W];
-static uint8_t pictures[N][H][W][C];
+static uint8_t images[N][H][W][C];
 
 /* The formula's numbers lie within sqrt(3): as bytes, 70 levels a unit about 128. */
 static double level(double value) { return 128 + 70 * value; }
@@ -18,10 +18,10 @@ static void draw(uint64_t seed)
     for (int i = 0; i < N; i++)
         for (int c = 0; c < C; c++)
             for (int y = 0; y < H; y++)
-                for (int x = 0; x < W; x++) pictures[i][y][x][c] = (uint8_t)lround(level(golden[i][c][y][x]));
+                for (int x = 0; x < W; x++) images[i][y][x][c] = (uint8_t)lround(level(golden[i][c][y][x]));
 }
 
-/* Largest distance of picture i from the file's, in levels. */
+/* Largest distance of image i from the file's, in levels. */
 static double distance(const cJSON *record, int i, const uint8_t *got)
 {
     const cJSON *values = cJSON_GetObjectItem(cJSON_GetObjectItem(record, "image"), "f64"),
@@ -34,7 +34,7 @@ static double distance(const cJSON *record, int i, const uint8_t *got)
     return worst;
 }
 
-/* Every picture with its partner; targets are formed as the file says. */
+/* Every image with its partner; targets are formed as the file says. */
 static void check_case(const cJSON *json, const char *name, const kolo_mix *mix)
 {
     const cJSON *record = cJSON_GetObjectItem(json, name), *labels = cJSON_GetObjectItem(json, "labels");
@@ -44,8 +44,8 @@ static void check_case(const cJSON *json, const char *name, const kolo_mix *mix)
     for (int i = 0; i < N; i++) {
         const int j = roll ? (i + N - 1) % N : N - 1 - i;
         uint8_t a[BYTES], b[BYTES];
-        memcpy(a, pictures[i], BYTES);
-        memcpy(b, pictures[j], BYTES);
+        memcpy(a, images[i], BYTES);
+        memcpy(b, images[j], BYTES);
         kolo_mix_apply(mix, a, b, H, W, C);
         worst = fmax(worst, distance(record, i, a));
         for (int k = 0; k < 5; k++) {
@@ -55,7 +55,7 @@ static void check_case(const cJSON *json, const char *name, const kolo_mix *mix)
             apart = fmax(apart, fabs((double)mix->weight * own + (1 - (double)mix->weight) * other - want));
         }
     }
-    ok(worst < 1.05 && apart < 1e-4, "%s: pictures within a level (%.2f), targets equal", name, worst);
+    ok(worst < 1.05 && apart < 1e-4, "%s: images within a level (%.2f), targets equal", name, worst);
 }
 
 static void test_golden(void)
@@ -96,11 +96,11 @@ static void test_apply(void)
     for (int w = 0; w <= 20; w++) {
         uint8_t a[BYTES], b[BYTES];
         kolo_mix mix;
-        memcpy(a, pictures[0], BYTES);
-        memcpy(b, pictures[1], BYTES);
+        memcpy(a, images[0], BYTES);
+        memcpy(b, images[1], BYTES);
         kolo_mix_blend(&mix, w / 20.0);
         kolo_mix_apply(&mix, a, b, H, W, C);
-        const uint8_t *p = &pictures[0][0][0][0], *q = &pictures[1][0][0][0];
+        const uint8_t *p = &images[0][0][0][0], *q = &images[1][0][0][0];
         for (int i = 0; i < BYTES; i++) {
             sums &= a[i] + b[i] == p[i] + q[i];
             near &= fabs(a[i] - (w / 20.0 * p[i] + (1 - w / 20.0) * q[i])) < 0.51;
@@ -108,7 +108,7 @@ static void test_apply(void)
             if (w == 20) same &= a[i] == p[i] && b[i] == q[i];
         }
     }
-    ok(sums && near, "mixup rounds to the nearest and keeps the sum of both pictures");
+    ok(sums && near, "mixup rounds to the nearest and keeps the sum of both images");
     ok(same, "weight 1 changes nothing");
 }
 
@@ -170,7 +170,7 @@ static void test_draws(void)
                  m.left <= m.right;
         right &= fabs((double)m.weight - (1 - (m.bottom - m.top) * (m.right - m.left) / 2400.0)) < 1e-6;
     }
-    ok(right, "boxes lie in the picture, and their weight is what they leave of it");
+    ok(right, "boxes lie in the image, and their weight is what they leave of it");
     is_near(none / (double)DRAWS, 0.25, 0.02, "a quarter is left alone");
     is_near(cut / (double)(DRAWS - none), 0.4, 0.025, "of the rest four in ten are CutMix");
     /* clipping at the border leaves more than lambda, whose mean is 1/2 */

@@ -48,7 +48,7 @@ static kolo_loader_config of_node(kolo_loader_config c, int rank, int ranks, con
     return of_rank(c, rank, ranks);
 }
 
-/* A server has the rows of its node, also where each node shows its own pictures. */
+/* A server has the rows of its node, also where each node shows its own images. */
 static void test_nodes(void)
 {
     static const int servers[] = {0, 1}, ranks[] = {0, 0, 1, 1};
@@ -174,7 +174,7 @@ int main(void)
         return 1;
     }
     kolo_loader_config c = config_of(NULL);
-    test_same(c, "mixed pictures");
+    test_same(c, "mixed images");
     c.mix = (kolo_mix_config){0}, c.repeat = 2, c.shuffle = "block:8:4";
     test_same(c, "blocks, two views");
     test_nodes();

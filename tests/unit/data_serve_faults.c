@@ -148,7 +148,7 @@ static void test_refusals(void)
     c.synthetic_count = 100;
     c.mix = (kolo_mix_config){0};
     c.serve = socket_path;
-    ok(kolo_loader_create(&l, &c) == KOLO_ECONFIG && there("synthetic"), "synthetic pictures need no server");
+    ok(kolo_loader_create(&l, &c) == KOLO_ECONFIG && there("synthetic"), "synthetic images need no server");
     end(&server);
 }
 

@@ -61,7 +61,7 @@ static void test_jpeg(void)
         const size_t bytes = kolo_dataset_bytes(d, i);
         uint8_t *blob = malloc(bytes);
         good &= kolo_dataset_read(d, i, blob) == 0 && kolo_crc32c(0, blob, bytes) == kolo_dataset_crc(d, i) &&
-                kolo_picture_sniff(blob, bytes) == KOLO_PICTURE_JPEG;
+                kolo_image_sniff(blob, bytes) == KOLO_IMAGE_JPEG;
         free(blob);
     }
     ok(good, "every blob is a whole JPEG with its checksum");
@@ -214,7 +214,7 @@ static void test_h5_tools(void)
         fixture_pixels(&f, 499, want);
         const uint8_t *last = want + sizeof want - 3;
         snprintf(line, sizeof line, "%d, %d, %d", last[0], last[1], last[2]);
-        ok(strstr(text, line), "h5dump reads the last pixel of the last picture");
+        ok(strstr(text, line), "h5dump reads the last pixel of the last image");
     }
     fixture_remove(&f);
 }

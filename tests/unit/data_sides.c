@@ -1,4 +1,4 @@
-/* Training pictures whose side changes from step to step: the same draw for everybody, and the bytes of
+/* Training images whose side changes from step to step: the same draw for everybody, and the bytes of
  * loaders that know that side alone. */
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +126,7 @@ static void test_loader(const kolo_dataset *set, bool boxes, const char *what)
     const int64_t epoch = kolo_loader_steps(l);
     for (int64_t s = 0; s < STEPS; s++)
         drew &= (side_of[s] = look(l, &c, want[s])) == drawn(s / epoch, s % epoch);
-    ok(drew && epoch < STEPS, "%s: pictures have the side that is drawn", what);
+    ok(drew && epoch < STEPS, "%s: images have the side that is drawn", what);
     for (int64_t s = STEPS - 1; s >= 0; s -= 4) {
         kolo_loader_seek(l, s / epoch, s % epoch);
         same &= look(l, &c, got[s]) == side_of[s] && !memcmp(got[s], want[s], sizeof *got);
@@ -167,7 +167,7 @@ static void test_refusals(const kolo_dataset *set)
     is_int(kolo_loader_create(&l, &c), KOLO_EINTERNAL, "and a validation of various sides");
 }
 
-/* One of 100 samples is damaged. A mosaic has five pictures, so some 5 in 100 rows meet it; it is one bad
+/* One of 100 samples is damaged. A mosaic has five images, so some 5 in 100 rows meet it; it is one bad
  * sample all the same. */
 static void test_bad_sample(const fixture *f, const kolo_dataset *set)
 {

@@ -70,7 +70,7 @@ static void test_learns(void)
     rig_close(&r);
 }
 
-/* Loss and gradients of `c` on pictures [0, rows), of which `valid` count. */
+/* Loss and gradients of `c` on images [0, rows), of which `valid` count. */
 static float *gradients(rig_config c, int64_t valid, double *loss, int64_t *count)
 {
     rig r;
@@ -82,7 +82,7 @@ static float *gradients(rig_config c, int64_t valid, double *loss, int64_t *coun
     rig_fill(&r, 0);
     for (int64_t i = valid; i < r.rows; i++) {
         r.labels[i] = -1;
-        memset(r.pixels + i * r.picture, 0, (size_t)r.picture);
+        memset(r.pixels + i * r.image, 0, (size_t)r.image);
     }
     b.valid = b.valid_global = valid;
     if (kolo_exec_step(r.exec, &b, &s, &m) < 0) diag("%s", kolo_error_text());

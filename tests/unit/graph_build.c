@@ -122,7 +122,7 @@ static void refused(void)
     int x;
     kolo_graph *g = fresh(true, 8, 3, &x);
     kolo_conv_spec s = spec(8, 11, 1, 1);
-    is_int(kolo_conv(g, "big", x, &s), KOLO_ECONFIG, "a kernel larger than the picture");
+    is_int(kolo_conv(g, "big", x, &s), KOLO_ECONFIG, "a kernel larger than the image");
     ok(strstr(kolo_error_text(), "big") && strstr(kolo_error_text(), "size="), "is named with a cure: %s",
        kolo_error_text());
     s = spec(-4, 3, 1, 1);
@@ -156,9 +156,9 @@ static void refused(void)
     if (kolo_graph_create(&g, "x", true, KOLO_F32) < 0) exit(1);
     is_int(kolo_input(g, -1, 8, 8, 3, 1), KOLO_ECONFIG, "a negative batch");
     is_int(kolo_input(g, INT64_C(1) << 40, 1 << 20, 1 << 20, 3, 1), KOLO_ECONFIG,
-           "a picture whose elements cannot be counted");
+           "an image whose elements cannot be counted");
     int five = kolo_input(g, 2, 8, 8, 5, 1);
-    is_int(kolo_normalize(g, five, mean, std_), KOLO_ECONFIG, "a picture of five channels");
+    is_int(kolo_normalize(g, five, mean, std_), KOLO_ECONFIG, "an image of five channels");
     kolo_graph_destroy(&g);
     if (kolo_graph_create(&g, "x", true, KOLO_F32) < 0) exit(1);
     const float zero[4] = {0};

@@ -8,7 +8,7 @@ static const float mean[4] = {0}, one[4] = {1, 1, 1, 1};
 static const kolo_init init = {KOLO_INIT_NORMAL, 0.1};
 enum { BOXES = 7 };
 
-/* Pictures of 16 x 24 pixels, then a 1x1 convolution to `channels`, which wants a gradient. */
+/* Images of 16 x 24 pixels, then a 1x1 convolution to `channels`, which wants a gradient. */
 static kolo_graph *fresh(bool train, int64_t channels, int64_t words, int *x)
 {
     kolo_graph *g = NULL;

@@ -26,7 +26,7 @@ static void coco(void)
     /* recalls 1/3 at 1, 2/3 at 2/3 -> 3/4 from the right, 1 at 3/4 */
     is_near(ap.line[0], (34 * 1 + 67 * .75) / 101, 1e-12, "AP counts the envelope at 101 recalls");
     is_near(ap.line[3], 1, 1e-12, "of small objects only small ones are asked for");
-    is_near(ap.line[6], 2.0 / 3, 1e-12, "AR1 has one result a picture");
+    is_near(ap.line[6], 2.0 / 3, 1e-12, "AR1 has one result an image");
     is_near(ap.cls[1].ap[0][0], -1, 0, "a class without truth counts for nothing");
     kolo_ap_free(&ap);
 

@@ -146,10 +146,10 @@ static void by_hand(const kolo_hierarchy *tree)
     is_int(kolo_ap_openimages(ap, &mean, t, 3, f, 6, NULL, 0, NULL, CLASSES, .5), 0,
            "two groups and a cat; two results in one group");
     /* right at .9 (group), .8 ignored, right at .7, wrong at .6; the second group is missed: 2/3 at precision
-     * 1. Picture 3 and class 4 are nobody's. */
+     * 1. Image 3 and class 4 are nobody's. */
     is_near(ap[3], 2. / 3, 1e-12,
             "one result finds a group, others in it do not count, a group that has none is missed");
-    is_near(mean, 2. / 3, 1e-12, "what nobody has looked for does not count: neither the dog nor picture 3");
+    is_near(mean, 2. / 3, 1e-12, "what nobody has looked for does not count: neither the dog nor image 3");
     kolo_ap_verified v[1] = {{3, 3, false}};
     kolo_ap_openimages(ap, &mean, t, 3, f, 6, v, 1, NULL, CLASSES, .5);
     /* wrong at 1; .9: 1/2; .7: 2/3 */

@@ -309,9 +309,9 @@ static void bad_input(void)
     bad = good, bad.classes = -10;
     refused("negative classes", "mlp", &bad, "-10");
     bad = good, bad.height = bad.width = 8;
-    refused("pictures too small for LeNet-5", "lenet5", &bad, "conv2");
+    refused("images too small for LeNet-5", "lenet5", &bad, "conv2");
     bad = good, bad.height = bad.width = 31;
-    refused("pictures too small for VGG", "vgg16", &bad, "features.30");
+    refused("images too small for VGG", "vgg16", &bad, "features.30");
     bad = good, bad.height = bad.width = 100;
     refused("a size that YOLOX cannot halve five times", "yolox_s", &bad, "multiples of 32");
     bad = good, bad.drop_path = 1;

@@ -116,7 +116,7 @@ static void reversed(kolo_backend *backend, enum kolo_dtype dtype, int64_t block
     rig_get(&r, y, got);
     double far = 0;
     for (int i = 0; i < ROWS * 3 * 15; i++) {
-        const int c = 2 - i / 15 % 3; /* of the picture */
+        const int c = 2 - i / 15 % 3; /* of the image */
         far = fmax(far,
                    fabs((double)got[i] - ((double)x[(i / 45 * 15 + i % 15) * 3 + c] / 255 - (double)mean[c]) /
                                              (double)std[c]));

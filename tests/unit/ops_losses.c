@@ -38,7 +38,7 @@ static void fill_labels(enum form form, void *label)
         const float weight = n == 2 ? 1 : .2f + .1f * (float)n;
         words[form == MIXED ? 3 * n : n] = class[n];
         if (form == CLASS) continue;
-        /* also a picture mixed with one of its own class */
+        /* also an image mixed with one of its own class */
         words[3 * n + 1] = n == 1 ? class[n] : class[N + n];
         memcpy(&words[3 * n + 2], &weight, sizeof weight);
     }

@@ -162,7 +162,7 @@ static void check_bits(const kind *k, kolo_backend *one, kolo_backend *two)
     for (int i = 0; i < DETECT_HEADS; i++) free(first[i]);
 }
 
-/* A region over the left half of a picture without objects, and heads that say cells of their stride
+/* A region over the left half of an image without objects, and heads that say cells of their stride
  * (YOLOX), anchors (YOLOv3). */
 static void check_crowd(const kind *k, kolo_backend *backend)
 {
@@ -245,7 +245,7 @@ static void check_labels(kolo_backend *backend)
     is_int(detect_forward(&d, metrics), KOLO_EINPUT, "and more boxes than there is room for");
     ok(strstr(kolo_error_text(), "has 5 boxes") != NULL, "in these words: %s", kolo_error_text());
     detect_boxes(&d, none, &boxes[0][0][0]);
-    is_int(detect_forward(&d, metrics), 0, "pictures without boxes are a batch");
+    is_int(detect_forward(&d, metrics), 0, "images without boxes are a batch");
     ok(metrics[1] == 0 && metrics[5] > 0 && metrics[4] == 0 && metrics[6] == 0,
        "whose anchors are all background");
     rig_close(&d.rig);

@@ -9,7 +9,7 @@
 
 enum { SIZE = 2000 };
 
-/* Every picture's gradient is (mean, ..., mean) plus independent noise of the given deviation: |G|^2 = SIZE
+/* Every image's gradient is (mean, ..., mean) plus independent noise of the given deviation: |G|^2 = SIZE
  * mean^2, S = SIZE deviation^2. */
 static double measured(double mean, double deviation, int parts, int64_t rows, int steps)
 {

@@ -110,7 +110,7 @@ static void test_resnet50(void)
     const kolo_cost *of = r.price.of;
     is_int(n, 53, "ResNet-50 has 53 convolutions");
     ok(near(2 * macs, 2 * 4.0872e9 * 256, .001),
-       "of 4.09e9 multiply-accumulates a picture, with the classifier's 2e6");
+       "of 4.09e9 multiply-accumulates an image, with the classifier's 2e6");
     ok(near(of[KOLO_CLASS_CONV].flops, 2 * macs, 1e-9), "forward: two FLOP each");
     ok(near(of[KOLO_CLASS_CONV_WEIGHT].flops, 2 * macs, 1e-9), "the weights' gradients: as many");
     ok(near(of[KOLO_CLASS_CONV_DATA].flops, 2 * (macs - (double)rows * 64 * 112 * 112 * 147), 1e-9),

@@ -86,7 +86,7 @@ static void rate(void)
     double got = 0;
     ok(last && sscanf(last, "step 46/100 loss 1.0000 lr 1 %lf img/s", &got) == 1,
        "a line a step at progress=0");
-    ok(got > slowest * 0.95 - 1 && got <= 201, "10 pictures every 50 ms are %.0f img/s, at least %.0f", got,
+    ok(got > slowest * 0.95 - 1 && got <= 201, "10 images every 50 ms are %.0f img/s, at least %.0f", got,
        slowest);
     free(text);
     to_file();

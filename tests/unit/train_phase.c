@@ -80,7 +80,7 @@ int main(void)
     int64_t epoch, within, count[7] = {0};
     ok(parse("", "", &p, &n) == 0 && n == 1 && p[0].batch == 100 && p[0].sides.low == 0,
        "without ramps: one phase");
-    is_int(kolo_phases_lay(p, n, 1000, false), 0, "laid over 1,000 pictures");
+    is_int(kolo_phases_lay(p, n, 1000, false), 0, "laid over 1,000 images");
     for (int64_t s = 0; s < 50; s++) wrong += kolo_phase_time(p, n, s) != (double)s;
     is_int(wrong, 0, "whose time is the step");
     free(p);
@@ -88,7 +88,7 @@ int main(void)
     ok(p[1].epoch == 2 && p[1].batch == 50 && p[1].sides.low == 24 && p[2].epoch == 3 && p[2].batch == 50 &&
            p[2].sides.high == 32 && p[3].epoch == 4 && p[3].batch == 200 && p[3].sides.high == 32,
        "with what holds in each");
-    is_int(kolo_phases_lay(p, n, 1050, false), 0, "laid over 1,050 pictures");
+    is_int(kolo_phases_lay(p, n, 1050, false), 0, "laid over 1,050 images");
     ok(p[0].steps_per_epoch == 10 && p[1].steps_per_epoch == 21 && p[3].steps_per_epoch == 5 &&
            p[1].step == 20 && p[2].step == 41 && p[3].step == 62,
        "steps of an epoch, first steps");

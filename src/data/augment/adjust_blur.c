@@ -80,7 +80,7 @@ void kolo_adjust_blur(kolo_canvas *c, double sigma, int radius)
     if (radius > c->width - 1) radius = c->width - 1;
     make_taps(taps, sigma, radius);
     for (int y = 0; y < c->height; y++) {
-        widen(c, y, radius, c->spare); /* a row and 2 * radius pixels: less than the picture and its slack */
+        widen(c, y, radius, c->spare); /* a row and 2 * radius pixels: less than the image and its slack */
         across(c->spare, (size_t)c->channels, taps, 2 * radius + 1, c->wide + (size_t)y * stride, stride);
     }
     for (int y = 0; y < c->height; y++) {

@@ -181,7 +181,7 @@ void kolo_jitter_hue(kolo_canvas *c, float turn)
         turn_hue(c->pixels, (size_t)c->height * (size_t)c->width, 6 * (turn < 0 ? turn + 1 : turn));
 }
 
-/* 3 x 3 mean in which the middle counts five times, and from it to the picture and beyond,
+/* 3 x 3 mean in which the middle counts five times, and from it to the image and beyond,
  * over one row's inside. */
 KOLO_CLONES static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, ptrdiff_t stride,
                                     ptrdiff_t step, float factor)

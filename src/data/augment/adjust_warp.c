@@ -43,7 +43,7 @@ ALWAYS void store(const four *value, uint8_t *to, int channels)
 
 /* Where the points of one row's next outputs lie: between pixels (left, top) and (left + 1, top + 1). */
 enum { RUN = 64 };
-enum place { OUTSIDE, BORDER, MIDDLE }; /* of the picture; MIDDLE: all pixels that count lie in it */
+enum place { OUTSIDE, BORDER, MIDDLE }; /* of the image; MIDDLE: all pixels that count lie in it */
 typedef struct run {
     double dx[RUN], dy[RUN];
     int32_t left[RUN], top[RUN], place[RUN];

@@ -1,4 +1,4 @@
-/* From a stored picture to the network's input: where to crop (geometry), then what to change
+/* From a stored image to the network's input: where to crop (geometry), then what to change
  * (augmentations). Every draw comes from a stream keyed by (seed, epoch, view, sample, operation). */
 #ifndef KOLO_DATA_AUGMENT_H
 #define KOLO_DATA_AUGMENT_H
@@ -6,7 +6,7 @@
 #include "base/philox.h"
 #include "data/augment/adjust.h"
 #include "data/loader.h"
-#include "data/picture/resample.h"
+#include "data/image/resample.h"
 
 enum { KOLO_AUGMENT_PARAMETERS = 6 };
 
@@ -65,9 +65,9 @@ enum {
     KOLO_OPERATION_CROP = 1,
     KOLO_OPERATION_FLIP = 2,
     KOLO_OPERATION_MIX = 3,
-    KOLO_OPERATION_MOSAIC = 4,     /* detection: which pictures, and where */
+    KOLO_OPERATION_MOSAIC = 4,     /* detection: which images, and where */
     KOLO_OPERATION_WARP = 5,       /* detection: the affine map */
-    KOLO_OPERATION_DETECT_MIX = 6, /* detection: mixup's picture, its size and place */
+    KOLO_OPERATION_DETECT_MIX = 6, /* detection: mixup's image, its size and place */
     KOLO_OPERATION_HSV = 7,
     KOLO_OPERATION_AUGMENT = 16
 };
@@ -77,14 +77,14 @@ static inline kolo_random kolo_augment_random(uint64_t seed, int64_t pass, int64
                           (uint64_t)sample | (uint64_t)operation << 40);
 }
 
-/* Where the output comes from: resize.box of the picture, resized to full_height x full_width, of which a
+/* Where the output comes from: resize.box of the image, resized to full_height x full_width, of which a
  * part goes to (top, left) of the output. Output outside of that part is 0. */
 typedef struct kolo_view {
     kolo_resize resize;
     int top, left;
 } kolo_view;
 
-/* The view of a picture of height x width as `config` asks; random is used where training crops at random. */
+/* The view of an image of height x width as `config` asks; random is used where training crops at random. */
 void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t pass,
                       int64_t sample);
 
@@ -96,12 +96,12 @@ void kolo_view_pad(kolo_view *view, int height, int width, int out_height, int o
 void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min,
                        double area_max, kolo_random *random);
 void kolo_view_flip(kolo_view *view, int out_width);
-/* True if the view is the whole picture, pixel by pixel. */
+/* True if the view is the whole image, pixel by pixel. */
 bool kolo_view_is_whole(const kolo_view *view, int height, int width);
 
-/* Makes the output from a picture in which the box of the view was taken down by `denominator` and which
- * begins at (origin_top, origin_left) of the so reduced picture. to: (out_height, out_width, channels). */
-int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture,
+/* Makes the output from an image in which the box of the view was taken down by `denominator` and which
+ * begins at (origin_top, origin_left) of the so reduced image. to: (out_height, out_width, channels). */
+int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_image *image,
                      int denominator, int origin_top, int origin_left, int out_height, int out_width,
                      uint8_t *to);
 

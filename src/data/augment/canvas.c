@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "data/augment/adjust.h"
-#include "data/picture/picture.h"
+#include "data/image/image.h"
 #include "kolo/error.h"
 
 static uint8_t level(double value)
@@ -47,7 +47,7 @@ int kolo_canvas_create(kolo_canvas **canvas, int height, int width, int channels
     c->height = height;
     c->width = width;
     c->channels = channels;
-    c->spare = kolo_alloc(kolo_canvas_bytes(c) + KOLO_PICTURE_SLACK);
+    c->spare = kolo_alloc(kolo_canvas_bytes(c) + KOLO_IMAGE_SLACK);
     c->wide = kolo_alloc(sizeof *c->wide * kolo_canvas_bytes(c));
     c->noise = kolo_alloc(3 * sizeof *c->noise);
     if (!c->spare || !c->wide || !c->noise) {

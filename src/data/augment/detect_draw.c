@@ -75,7 +75,7 @@ void kolo_detect_matrix(double *matrix, const kolo_detect_config *c, const doubl
     for (int k = 0; k < 3; k++) matrix[6 + k] = p[2][k];
 }
 
-/* Only pictures with boxes, if there are such: a split of backgrounds ends the search. */
+/* Only images with boxes, if there are such: a split of backgrounds ends the search. */
 static void choose_mixup(kolo_detect_draw *d, const kolo_detect_config *c, int64_t count,
                          const int64_t *offset, kolo_random *random)
 {

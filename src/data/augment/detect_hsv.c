@@ -56,12 +56,12 @@ KOLO_CLONES static void join(plane *p)
     }
 }
 
-void kolo_detect_hsv(kolo_picture *picture, int hue, int saturation, int value)
+void kolo_detect_hsv(kolo_image *image, int hue, int saturation, int value)
 {
-    const size_t pixels = (size_t)picture->height * (size_t)picture->width;
+    const size_t pixels = (size_t)image->height * (size_t)image->width;
     jitter j = {.hue = hue % 180, .saturation = saturation, .value = value};
     plane block = {{0}, {0}, {0}};
-    uint8_t *p = picture->pixels;
+    uint8_t *p = image->pixels;
     for (int i = 0; i < 256; i++) {
         j.by_chroma[i] = reciprocal(180 / 6.0, i);
         j.by_value[i] = reciprocal(255, i);

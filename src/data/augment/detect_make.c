@@ -8,7 +8,7 @@
 
 struct kolo_detector {
     kolo_resampler *resampler;
-    kolo_picture canvas, second;
+    kolo_image canvas, second;
 };
 
 int kolo_detector_create(kolo_detector **detector)
@@ -25,8 +25,8 @@ void kolo_detector_destroy(kolo_detector **detector)
     kolo_detector *d = *detector;
     if (!d) return;
     kolo_resampler_destroy(&d->resampler);
-    kolo_picture_free(&d->canvas);
-    kolo_picture_free(&d->second);
+    kolo_image_free(&d->canvas);
+    kolo_image_free(&d->second);
     free(d);
     *detector = NULL;
 }
@@ -47,15 +47,15 @@ static int detect_make_append(kolo_boxes *out, const kolo_boxes *more)
     return 0;
 }
 
-/* Pictures 0 to 3 with a corner at the centre: above it and left, above and right, below and
+/* Images 0 to 3 with a corner at the centre: above it and left, above and right, below and
  * left, below and right. */
 static int put_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
-                      const kolo_picture *pictures, const kolo_boxes *boxes, kolo_boxes *out)
+                      const kolo_image *images, const kolo_boxes *boxes, kolo_boxes *out)
 {
-    KOLO_TRY(kolo_picture_shape(&d->canvas, 2 * c->height, 2 * c->width, 3));
+    KOLO_TRY(kolo_image_shape(&d->canvas, 2 * c->height, 2 * c->width, 3));
     kolo_detect_fill(&d->canvas, c->fill);
     for (int k = 0; k < 4; k++) {
-        const kolo_picture *p = &pictures[k];
+        const kolo_image *p = &images[k];
         const int64_t first = out->count;
         kolo_detect_place place;
         double scale;
@@ -70,10 +70,10 @@ static int put_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_
     return 0;
 }
 
-/* The fifth picture, fitted to the output's size, that made larger or smaller, mirrored, moved: its canvas's
+/* The fifth image, fitted to the output's size, that made larger or smaller, mirrored, moved: its canvas's
  * border has the fill colour, what lies beyond is black. */
 static int put_second(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
-                      const kolo_picture *p, const kolo_boxes *boxes, kolo_boxes *out)
+                      const kolo_image *p, const kolo_boxes *boxes, kolo_boxes *out)
 {
     const int height = (int)(c->height * draw->mixup_scale), width = (int)(c->width * draw->mixup_scale);
     const int right = width > c->width ? (int)(draw->mixup_right * (width - c->width)) : 0;
@@ -81,7 +81,7 @@ static int put_second(kolo_detector *d, const kolo_detect_config *c, const kolo_
     const int64_t first = out->count;
     kolo_detect_place place;
     double scale;
-    KOLO_TRY(kolo_picture_shape(&d->second, c->height, c->width, 3));
+    KOLO_TRY(kolo_image_shape(&d->second, c->height, c->width, 3));
     kolo_detect_fill(&d->second, 0);
     for (int y = 0; y < c->height && y < height - down; y++)
         memset(d->second.pixels + 3 * (size_t)y * (size_t)c->width, c->fill,
@@ -100,34 +100,34 @@ static int put_second(kolo_detector *d, const kolo_detect_config *c, const kolo_
 }
 
 static int make_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
-                       const kolo_picture *pictures, const kolo_boxes *boxes, kolo_picture *to,
+                       const kolo_image *images, const kolo_boxes *boxes, kolo_image *to,
                        kolo_boxes *out)
 {
     double inverse[9];
-    KOLO_TRY(put_mosaic(d, c, draw, pictures, boxes, out));
+    KOLO_TRY(put_mosaic(d, c, draw, images, boxes, out));
     invert(draw->matrix, inverse);
     kolo_detect_warp(&d->canvas, inverse, c->fill, to);
     kolo_boxes_warp(out, 0, draw->matrix);
     kolo_boxes_clip(out, 0, c->width, c->height);
     if (!draw->mixup || kolo_boxes_objects(out) == 0) return 0;
-    KOLO_TRY(put_second(d, c, draw, &pictures[4], &boxes[4], out));
+    KOLO_TRY(put_second(d, c, draw, &images[4], &boxes[4], out));
     kolo_detect_average(to, &d->second);
     return 0;
 }
 
-/* One picture, fitted in. Colours and mirror are for it alone, not for the border. */
+/* One image, fitted in. Colours and mirror are for it alone, not for the border. */
 static int make_single(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
-                       const kolo_picture *picture, const kolo_boxes *boxes, kolo_picture *to,
+                       const kolo_image *image, const kolo_boxes *boxes, kolo_image *to,
                        kolo_boxes *out)
 {
     kolo_detect_place place, whole;
     double scale;
-    kolo_detect_letterbox(picture->height, picture->width, c->height, c->width, c->middle, &place, &scale);
+    kolo_detect_letterbox(image->height, image->width, c->height, c->width, c->middle, &place, &scale);
     whole = place;
     whole.top = whole.left = 0;
     whole.flip = draw->flip;
-    KOLO_TRY(kolo_picture_shape(&d->canvas, place.full_height, place.full_width, 3));
-    KOLO_TRY(kolo_detect_put(d->resampler, c->filter, picture, &whole, &d->canvas));
+    KOLO_TRY(kolo_image_shape(&d->canvas, place.full_height, place.full_width, 3));
+    KOLO_TRY(kolo_detect_put(d->resampler, c->filter, image, &whole, &d->canvas));
     if (draw->hue || draw->saturation || draw->value)
         kolo_detect_hsv(&d->canvas, draw->hue, draw->saturation, draw->value);
     kolo_detect_fill(to, c->fill);
@@ -143,14 +143,14 @@ static int make_single(kolo_detector *d, const kolo_detect_config *c, const kolo
 }
 
 int kolo_detect_make(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
-                     const kolo_picture *pictures, const kolo_boxes *boxes, uint8_t *to, kolo_boxes *out)
+                     const kolo_image *images, const kolo_boxes *boxes, uint8_t *to, kolo_boxes *out)
 {
-    kolo_picture whole = {.pixels = to, .height = c->height, .width = c->width, .channels = 3};
+    kolo_image whole = {.pixels = to, .height = c->height, .width = c->width, .channels = 3};
     out->count = 0;
     if (!draw->mosaic) {
-        KOLO_TRY(make_single(d, c, draw, pictures, boxes, &whole, out));
+        KOLO_TRY(make_single(d, c, draw, images, boxes, &whole, out));
     } else {
-        KOLO_TRY(make_mosaic(d, c, draw, pictures, boxes, &whole, out));
+        KOLO_TRY(make_mosaic(d, c, draw, images, boxes, &whole, out));
         if (draw->hue || draw->saturation || draw->value)
             kolo_detect_hsv(&whole, draw->hue, draw->saturation, draw->value);
         if (draw->flip) kolo_detect_mirror(&whole, c->width);

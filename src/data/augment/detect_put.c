@@ -1,15 +1,15 @@
-/* Pictures into a canvas: letterbox, mosaic and mixup are made of this. */
+/* Images into a canvas: letterbox, mosaic and mixup are made of this. */
 #include <string.h>
 
 #include "base/wide.h"
 #include "data/augment/detect.h"
 
-static size_t bytes_of(const kolo_picture *p)
+static size_t bytes_of(const kolo_image *p)
 {
     return (size_t)p->height * (size_t)p->width * (size_t)p->channels;
 }
 
-void kolo_detect_fill(kolo_picture *p, int value) { memset(p->pixels, value, bytes_of(p)); }
+void kolo_detect_fill(kolo_image *p, int value) { memset(p->pixels, value, bytes_of(p)); }
 
 /* Which of `full` outputs from `corner` on lie within 0 .. side: the first, how many, and where it goes. */
 static void clip(int corner, int full, int side, int *from, int *count, int *to)
@@ -21,7 +21,7 @@ static void clip(int corner, int full, int side, int *from, int *count, int *to)
 }
 
 /* Where nothing is resized: the wanted rows and columns as they are. */
-static void detect_put_copy(const kolo_picture *from, const kolo_resize *q, uint8_t *to, size_t stride)
+static void detect_put_copy(const kolo_image *from, const kolo_resize *q, uint8_t *to, size_t stride)
 {
     const size_t channels = (size_t)from->channels, bytes = (size_t)q->columns * channels;
     for (int y = 0; y < q->rows; y++)
@@ -30,8 +30,8 @@ static void detect_put_copy(const kolo_picture *from, const kolo_resize *q, uint
                bytes);
 }
 
-int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *from,
-                    const kolo_detect_place *place, kolo_picture *canvas)
+int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_image *from,
+                    const kolo_detect_place *place, kolo_image *canvas)
 {
     kolo_resize q = {.height = from->height,
                      .width = from->width,
@@ -75,7 +75,7 @@ void kolo_detect_unfit(const kolo_detect_config *c, int height, int width, const
     for (int k = 0; k < 4; k++) to[k] = (box[k] - (k % 2 ? place.top : place.left)) / scale;
 }
 
-void kolo_detect_mirror(kolo_picture *p, int columns)
+void kolo_detect_mirror(kolo_image *p, int columns)
 {
     const int channels = p->channels;
     for (int y = 0; y < p->height; y++) {
@@ -95,7 +95,7 @@ KOLO_CLONES static void average(uint8_t *restrict to, const uint8_t *restrict ot
     for (size_t i = 0; i < n; i++) to[i] = (uint8_t)((to[i] + other[i]) >> 1);
 }
 
-void kolo_detect_average(kolo_picture *p, const kolo_picture *other)
+void kolo_detect_average(kolo_image *p, const kolo_image *other)
 {
     average(p->pixels, other->pixels, bytes_of(p));
 }

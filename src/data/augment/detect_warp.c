@@ -1,4 +1,4 @@
-/* Affine and perspective maps of whole pictures: coordinates in double, 64 at a time, then
+/* Affine and perspective maps of whole images: coordinates in double, 64 at a time, then
  * integers of 1/256 pixel. */
 #include <math.h>
 #include <string.h>
@@ -70,7 +70,7 @@ ALWAYS void blend(const four *a, const four *b, const four *c, const four *d, in
 }
 
 /* One of the four pixels where some lie outside. */
-static void load_edge(const kolo_picture *p, int x, int y, int fill, four *to)
+static void load_edge(const kolo_image *p, int x, int y, int fill, four *to)
 {
     if (x < 0 || y < 0 || x >= p->width || y >= p->height) {
         *to = (four){fill, fill, fill, fill};
@@ -80,7 +80,7 @@ static void load_edge(const kolo_picture *p, int x, int y, int fill, four *to)
     *to = (four){at[0], at[1], at[2], 0};
 }
 
-static void warp_edge(const kolo_picture *p, int x, int y, int fx, int fy, int fill, uint8_t *to)
+static void warp_edge(const kolo_image *p, int x, int y, int fx, int fy, int fill, uint8_t *to)
 {
     four a, b, c, d;
     load_edge(p, x, y, fill, &a);
@@ -90,7 +90,7 @@ static void warp_edge(const kolo_picture *p, int x, int y, int fx, int fy, int f
     blend(&a, &b, &c, &d, fx, fy, to);
 }
 
-KOLO_CLONES static void warp_run(const kolo_picture *p, const run *r, int n, int fill, uint8_t *to)
+KOLO_CLONES static void warp_run(const kolo_image *p, const run *r, int n, int fill, uint8_t *to)
 {
     const int width = p->width, height = p->height;
     const size_t stride = 3 * (size_t)width;
@@ -103,7 +103,7 @@ KOLO_CLONES static void warp_run(const kolo_picture *p, const run *r, int n, int
             load(at, &a);
             load(at + 3, &b);
             load(at + stride, &c);
-            load(at + stride + 3, &d); /* of the last pixel a byte behind the picture, in its slack */
+            load(at + stride + 3, &d); /* of the last pixel a byte behind the image, in its slack */
             blend(&a, &b, &c, &d, fx, fy, to);
         } else if (x < -1 || y < -1 || x >= width || y >= height) {
             to[0] = to[1] = to[2] = (uint8_t)fill;
@@ -113,7 +113,7 @@ KOLO_CLONES static void warp_run(const kolo_picture *p, const run *r, int n, int
     }
 }
 
-void kolo_detect_warp(const kolo_picture *from, const double *inverse, int fill, kolo_picture *to)
+void kolo_detect_warp(const kolo_image *from, const double *inverse, int fill, kolo_image *to)
 {
     const bool affine = inverse[6] == 0 && inverse[7] == 0;
     double m[9];

@@ -1,4 +1,4 @@
-/* mixup and CutMix: two pictures of a batch into each other, with both labels and their weights. */
+/* mixup and CutMix: two images of a batch into each other, with both labels and their weights. */
 #ifndef KOLO_DATA_AUGMENT_MIX_H
 #define KOLO_DATA_AUGMENT_MIX_H
 
@@ -19,7 +19,7 @@ enum kolo_mix_kind { KOLO_MIX_NONE, KOLO_MIX_UP, KOLO_MIX_CUT };
 
 typedef struct kolo_mix {
     enum kolo_mix_kind kind;
-    float weight;                 /* of a picture's own label; 1 - weight is the other's */
+    float weight;                 /* of an image's own label; 1 - weight is the other's */
     int top, left, bottom, right; /* CutMix: the box that is exchanged, bottom and right not in it */
 } kolo_mix;
 

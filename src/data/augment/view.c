@@ -155,12 +155,12 @@ static void copy_row(const uint8_t *from, uint8_t *to, int columns, int channels
             to[0] = from[0], to[1] = from[1], to[2] = from[2];
 }
 
-int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture,
+int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_image *image,
                      int denominator, int origin_top, int origin_left, int out_height, int out_width,
                      uint8_t *to)
 {
     kolo_resize q = view->resize;
-    const size_t channels = (size_t)picture->channels, stride = (size_t)out_width * channels;
+    const size_t channels = (size_t)image->channels, stride = (size_t)out_width * channels;
     if (q.rows < out_height || q.columns < out_width) memset(to, 0, (size_t)out_height * stride);
     uint8_t *part = to + (size_t)view->top * stride + (size_t)view->left * channels;
     const bool same = denominator == 1 && q.height == q.full_height && q.width == q.full_width;
@@ -169,13 +169,13 @@ int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kol
         q.left = q.left / denominator - origin_left;
         q.height /= denominator;
         q.width /= denominator;
-        return kolo_resample(resampler, picture, &q, part, stride);
+        return kolo_resample(resampler, image, &q, part, stride);
     }
     const uint8_t *from =
-        picture->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)picture->width +
+        image->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)image->width +
                            (size_t)((int)q.left + q.column - origin_left)) *
                               channels;
-    for (int y = 0; y < q.rows; y++, part += stride, from += (size_t)picture->width * channels)
-        copy_row(from, part, q.columns, picture->channels, q.flip);
+    for (int y = 0; y < q.rows; y++, part += stride, from += (size_t)image->width * channels)
+        copy_row(from, part, q.columns, image->channels, q.flip);
     return 0;
 }

@@ -1,4 +1,4 @@
-#include "data/picture/draw.h"
+#include "data/image/draw.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -37,7 +37,7 @@ static const uint8_t dots[][KOLO_DRAW_HEIGHT] = {
 };
 _Static_assert(sizeof dots / sizeof *dots == sizeof letters - 1, "a letter has its dots");
 
-void kolo_draw_rectangle(kolo_picture *p, int left, int top, int width, int height, const uint8_t *color)
+void kolo_draw_rectangle(kolo_image *p, int left, int top, int width, int height, const uint8_t *color)
 {
     const int right = left + width < p->width ? left + width : p->width;
     const int bottom = top + height < p->height ? top + height : p->height;
@@ -50,7 +50,7 @@ void kolo_draw_rectangle(kolo_picture *p, int left, int top, int width, int heig
 /* Of a coordinate that may be far outside. */
 static int pixel_of(double at, int side) { return (int)fmin(fmax(at, -1), (double)side + 1); }
 
-void kolo_draw_frame(kolo_picture *p, const double *box, int thick, const uint8_t *color)
+void kolo_draw_frame(kolo_image *p, const double *box, int thick, const uint8_t *color)
 {
     const int left = pixel_of(floor(box[0]), p->width), right = pixel_of(ceil(box[2]), p->width);
     const int top = pixel_of(floor(box[1]), p->height), bottom = pixel_of(ceil(box[3]), p->height);
@@ -66,7 +66,7 @@ static const uint8_t *dots_of(char c)
     return dots[at && *at ? at - letters : (ptrdiff_t)sizeof letters - 2];
 }
 
-int kolo_draw_text(kolo_picture *p, int left, int top, int scale, const char *text, const uint8_t *color)
+int kolo_draw_text(kolo_image *p, int left, int top, int scale, const char *text, const uint8_t *color)
 {
     int width = 0;
     for (; *text; text++) {
@@ -94,7 +94,7 @@ void kolo_draw_color(int cls, uint8_t *color)
     }
 }
 
-void kolo_draw_box(kolo_picture *p, const double *box, int cls, const char *text)
+void kolo_draw_box(kolo_image *p, const double *box, int cls, const char *text)
 {
     uint8_t color[3], ink[3];
     const int side = p->height < p->width ? p->height : p->width;

@@ -1,4 +1,4 @@
-#include "data/picture/exif.h"
+#include "data/image/exif.h"
 
 #include <stdbool.h>
 #include <stdint.h>

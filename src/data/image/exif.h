@@ -1,6 +1,6 @@
 /* The orientation tag of a JPEG's EXIF block. */
-#ifndef KOLO_DATA_PICTURE_EXIF_H
-#define KOLO_DATA_PICTURE_EXIF_H
+#ifndef KOLO_DATA_IMAGE_EXIF_H
+#define KOLO_DATA_IMAGE_EXIF_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <jerror.h>
 
 #include "base/memory.h"
-#include "data/picture/exif.h"
+#include "data/image/exif.h"
 #include "kolo/error.h"
 
 struct kolo_jpeg {
@@ -36,7 +36,7 @@ static void on_message(j_common_ptr cinfo, int level)
     if (level < 0 && cinfo->err->msg_code == JWRN_JPEG_EOF) fail_exit(cinfo);
 }
 
-/* Every scan goes over the whole picture, however few bytes it has: a small file of many would take
+/* Every scan goes over the whole image, however few bytes it has: a small file of many would take
  * minutes. Encoders make about ten. */
 enum { MOST_SCANS = 64 };
 
@@ -99,7 +99,7 @@ static int check_header(kolo_jpeg *j)
     const int components = j->cinfo.num_components;
     const uint64_t pixels = (uint64_t)j->cinfo.image_width * j->cinfo.image_height;
     if (components == 1 || components == 3 || components == 4) {
-        if (pixels <= KOLO_PICTURE_MAX_PIXELS) return 0;
+        if (pixels <= KOLO_IMAGE_MAX_PIXELS) return 0;
         snprintf(j->message, sizeof j->message, "claims %u x %u pixels, more than this program decodes",
                  j->cinfo.image_width, j->cinfo.image_height);
     } else {
@@ -111,7 +111,7 @@ static int check_header(kolo_jpeg *j)
 static int check_bytes(const void *data, size_t bytes)
 {
     if (bytes == 0) return kolo_fail(KOLO_EINPUT, "is empty (0 bytes)");
-    if (kolo_picture_sniff(data, bytes) != KOLO_PICTURE_JPEG) return kolo_fail(KOLO_EINPUT, "is not a JPEG");
+    if (kolo_image_sniff(data, bytes) != KOLO_IMAGE_JPEG) return kolo_fail(KOLO_EINPUT, "is not a JPEG");
     return 0;
 }
 
@@ -172,8 +172,8 @@ static int grow_cmyk(kolo_jpeg *j)
     return j->cmyk ? 0 : KOLO_ENOMEM;
 }
 
-/* Longjmps on error. `top` rows were skipped; picture->height rows follow. */
-static void read_rows(kolo_jpeg *j, kolo_picture *p, int top)
+/* Longjmps on error. `top` rows were skipped; image->height rows follow. */
+static void read_rows(kolo_jpeg *j, kolo_image *p, int top)
 {
     const size_t stride = (size_t)p->width * (size_t)p->channels;
     const bool cmyk = j->cinfo.out_color_space == JCS_CMYK;
@@ -206,7 +206,7 @@ static void choose_output(kolo_jpeg *j, int channels, int denominator)
 typedef struct request {
     int channels, denominator;
     const kolo_jpeg_window *window;
-    kolo_picture *picture;
+    kolo_image *image;
     kolo_jpeg_window *origin;
 } request;
 
@@ -223,21 +223,21 @@ static int decode(kolo_jpeg *j, const request *r)
         w.width = (int)width;
     }
     const int stored = j->cinfo.out_color_space == JCS_RGB ? 3 : r->channels;
-    KOLO_TRY(kolo_picture_shape(r->picture, w.height, w.width, stored));
+    KOLO_TRY(kolo_image_shape(r->image, w.height, w.width, stored));
     KOLO_TRY(grow_cmyk(j));
     if (w.top > 0) jpeg_skip_scanlines(&j->cinfo, (JDIMENSION)w.top);
-    read_rows(j, r->picture, w.top);
+    read_rows(j, r->image, w.top);
     if (r->origin) *r->origin = (kolo_jpeg_window){w.top, w.left, whole.height, whole.width};
-    /* the tail of a whole picture is read to its end marker, so that a cut-off file is noticed */
+    /* the tail of a whole image is read to its end marker, so that a cut-off file is noticed */
     if (w.top + w.height == whole.height) jpeg_finish_decompress(&j->cinfo);
     else jpeg_abort_decompress(&j->cinfo);
-    return stored == r->channels ? 0 : kolo_picture_convert(r->picture, r->channels);
+    return stored == r->channels ? 0 : kolo_image_convert(r->image, r->channels);
 }
 
 int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator,
-                     const kolo_jpeg_window *window, kolo_picture *picture, kolo_jpeg_window *origin)
+                     const kolo_jpeg_window *window, kolo_image *image, kolo_jpeg_window *origin)
 {
-    const request r = {channels, denominator, window, picture, origin};
+    const request r = {channels, denominator, window, image, origin};
     KOLO_TRY(check_bytes(data, bytes));
     if (setjmp(jpeg->escape)) return refuse(jpeg);
     read_header(jpeg, data, bytes);

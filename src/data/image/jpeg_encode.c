@@ -1,4 +1,4 @@
-#include "data/picture/jpeg.h"
+#include "data/image/jpeg.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static boolean sink_full(j_compress_ptr cinfo)
 
 static void sink_end(j_compress_ptr cinfo) { (void)cinfo; }
 
-static void jpeg_encode_run(encoder *e, const kolo_picture *p, int quality)
+static void jpeg_encode_run(encoder *e, const kolo_image *p, int quality)
 {
     struct jpeg_compress_struct *c = &e->cinfo;
     const size_t stride = (size_t)p->width * (size_t)p->channels;
@@ -74,7 +74,7 @@ static void jpeg_encode_run(encoder *e, const kolo_picture *p, int quality)
     jpeg_finish_compress(c);
 }
 
-int kolo_jpeg_encode(const kolo_picture *picture, int quality, uint8_t **data, size_t *capacity,
+int kolo_jpeg_encode(const kolo_image *image, int quality, uint8_t **data, size_t *capacity,
                      size_t *bytes)
 {
     encoder *e = kolo_alloc(sizeof *e);
@@ -97,7 +97,7 @@ int kolo_jpeg_encode(const kolo_picture *picture, int quality, uint8_t **data, s
         .init_destination = sink_start, .empty_output_buffer = sink_full, .term_destination = sink_end};
     if (!e->data) rc = kolo_fail(KOLO_ENOMEM, "out of memory for a JPEG");
     else if (setjmp(e->escape)) rc = kolo_fail(KOLO_EINTERNAL, "libjpeg: %s", e->message);
-    else jpeg_encode_run(e, picture, quality);
+    else jpeg_encode_run(e, image, quality);
     *data = e->data;
     *capacity = e->data ? e->capacity : 0;
     *bytes = e->data ? e->capacity - e->sink.free_in_buffer : 0;

@@ -1,5 +1,5 @@
 /* BMP (uncompressed, 8-bit palette, 24 or 32 bits) and PGM/PPM (binary, 8 bits). */
-#include "data/picture/picture.h"
+#include "data/image/image.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ static int bmp_header(const uint8_t *p, size_t bytes, bmp *b)
     const int32_t width = (int32_t)le32(p + 18), height = (int32_t)le32(p + 22);
     b->bits = (int)le16(p + 28);
     b->bottom_up = height > 0;
-    if (width < 1 || width > KOLO_PICTURE_MAX_SIDE || height == 0 || height > KOLO_PICTURE_MAX_SIDE ||
-        height < -KOLO_PICTURE_MAX_SIDE)
+    if (width < 1 || width > KOLO_IMAGE_MAX_SIDE || height == 0 || height > KOLO_IMAGE_MAX_SIDE ||
+        height < -KOLO_IMAGE_MAX_SIDE)
         return kolo_fail(KOLO_EINPUT, "BMP: size out of range");
     b->width = width;
     b->height = abs(height);
@@ -68,15 +68,15 @@ static void bmp_row(const bmp *b, const uint8_t *from, uint8_t *to, int channels
     }
 }
 
-int kolo_picture_decode_bmp(const void *data, size_t bytes, int channels, kolo_picture *picture)
+int kolo_image_decode_bmp(const void *data, size_t bytes, int channels, kolo_image *image)
 {
     bmp b = {0};
     KOLO_TRY(bmp_header(data, bytes, &b));
-    KOLO_TRY(kolo_picture_shape(picture, b.height, b.width, gray_palette(&b) ? 1 : 3));
+    KOLO_TRY(kolo_image_shape(image, b.height, b.width, gray_palette(&b) ? 1 : 3));
     for (int y = 0; y < b.height; y++)
         bmp_row(&b, b.rows + b.stride * (size_t)(b.bottom_up ? b.height - 1 - y : y),
-                picture->pixels + (size_t)y * (size_t)b.width * (size_t)picture->channels, picture->channels);
-    return kolo_picture_convert(picture, channels);
+                image->pixels + (size_t)y * (size_t)b.width * (size_t)image->channels, image->channels);
+    return kolo_image_convert(image, channels);
 }
 
 /* One number of a PNM header: blanks and # comments may stand before it. */
@@ -93,7 +93,7 @@ static const uint8_t *pnm_number(const uint8_t *p, const uint8_t *end, int *numb
     return p;
 }
 
-int kolo_picture_decode_pnm(const void *data, size_t bytes, int channels, kolo_picture *picture)
+int kolo_image_decode_pnm(const void *data, size_t bytes, int channels, kolo_image *image)
 {
     const uint8_t *p = data, *end = p + bytes;
     const uint8_t kind = p[1];
@@ -106,12 +106,12 @@ int kolo_picture_decode_pnm(const void *data, size_t bytes, int channels, kolo_p
     if (!p || p == end) return kolo_fail(KOLO_EINPUT, "PNM: damaged header");
     if (most < 1 || most > 255)
         return kolo_fail(KOLO_EINPUT, "PNM: largest value %d; only 8 bits are read, convert it first", most);
-    KOLO_TRY(kolo_picture_shape(picture, height, width, kind == '5' ? 1 : 3));
-    const size_t need = (size_t)height * (size_t)width * (size_t)picture->channels;
+    KOLO_TRY(kolo_image_shape(image, height, width, kind == '5' ? 1 : 3));
+    const size_t need = (size_t)height * (size_t)width * (size_t)image->channels;
     if ((size_t)(end - ++p) < need) return kolo_fail(KOLO_EINPUT, "PNM: truncated");
     for (size_t i = 0; i < need; i++) {
         int value = most == 255 ? p[i] : (p[i] * 255 + most / 2) / most;
-        picture->pixels[i] = (uint8_t)(value > 255 ? 255 : value);
+        image->pixels[i] = (uint8_t)(value > 255 ? 255 : value);
     }
-    return kolo_picture_convert(picture, channels);
+    return kolo_image_convert(image, channels);
 }

@@ -1,4 +1,4 @@
-#include "data/picture/picture.h"
+#include "data/image/image.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,15 +54,15 @@ static void choose_output(reader *r)
     png_read_update_info(r->png, r->info);
 }
 
-static int read_picture(reader *r, kolo_picture *p)
+static int read_image(reader *r, kolo_image *p)
 {
     png_set_read_fn(r->png, r, on_read);
-    png_set_user_limits(r->png, KOLO_PICTURE_MAX_SIDE, KOLO_PICTURE_MAX_SIDE);
+    png_set_user_limits(r->png, KOLO_IMAGE_MAX_SIDE, KOLO_IMAGE_MAX_SIDE);
     png_read_info(r->png, r->info);
     choose_output(r);
     const int height = (int)png_get_image_height(r->png, r->info),
               width = (int)png_get_image_width(r->png, r->info);
-    KOLO_TRY(kolo_picture_shape(p, height, width, png_get_channels(r->png, r->info)));
+    KOLO_TRY(kolo_image_shape(p, height, width, png_get_channels(r->png, r->info)));
     r->rows = kolo_alloc(sizeof *r->rows * (size_t)height);
     if (!r->rows) return KOLO_ENOMEM;
     for (int y = 0; y < height; y++) r->rows[y] = p->pixels + (size_t)y * (size_t)width * (size_t)p->channels;
@@ -71,7 +71,7 @@ static int read_picture(reader *r, kolo_picture *p)
     return 0;
 }
 
-int kolo_picture_decode_png(const void *data, size_t bytes, int channels, kolo_picture *picture)
+int kolo_image_decode_png(const void *data, size_t bytes, int channels, kolo_image *image)
 {
     reader *r = kolo_alloc(sizeof *r);
     int rc = KOLO_ENOMEM;
@@ -82,24 +82,24 @@ int kolo_picture_decode_png(const void *data, size_t bytes, int channels, kolo_p
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
     if (!r->info) rc = kolo_fail(KOLO_ENOMEM, "out of memory for libpng");
     else if (setjmp(png_jmpbuf(r->png))) rc = kolo_fail(KOLO_EINPUT, "PNG: %s", r->message);
-    else rc = read_picture(r, picture);
+    else rc = read_image(r, image);
     png_destroy_read_struct(&r->png, &r->info, NULL);
     free(r->rows);
     free(r);
-    return rc < 0 ? rc : kolo_picture_convert(picture, channels);
+    return rc < 0 ? rc : kolo_image_convert(image, channels);
 }
 
-int kolo_picture_write_png(const kolo_picture *picture, const char *path)
+int kolo_image_write_png(const kolo_image *image, const char *path)
 {
-    png_image image = {.version = PNG_IMAGE_VERSION,
-                       .width = (png_uint_32)picture->width,
-                       .height = (png_uint_32)picture->height,
-                       .format = picture->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
+    png_image out = {.version = PNG_IMAGE_VERSION,
+                     .width = (png_uint_32)image->width,
+                     .height = (png_uint_32)image->height,
+                     .format = image->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
     const int fd = kolo_file_open_plain(path, O_WRONLY | O_CREAT, 0666);
     KOLO_TRY(fd);
     FILE *file = ftruncate(fd, 0) == 0 ? fdopen(fd, "wb") : NULL;
-    bool good = file && png_image_write_to_stdio(&image, file, 0, picture->pixels, 0, NULL);
+    bool good = file && png_image_write_to_stdio(&out, file, 0, image->pixels, 0, NULL);
     if (file) good = fclose(file) == 0 && good;
     else close(fd);
-    return good ? 0 : kolo_fail(KOLO_EIO, "%s: %s", path, image.message[0] ? image.message : strerror(errno));
+    return good ? 0 : kolo_fail(KOLO_EIO, "%s: %s", path, out.message[0] ? out.message : strerror(errno));
 }

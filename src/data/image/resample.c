@@ -1,4 +1,4 @@
-#include "data/picture/resample.h"
+#include "data/image/resample.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static const struct filter {
     double (*weight)(double x);
     double support;
     bool negative; /* has negative weights */
-    bool narrow;   /* does not widen where the picture becomes smaller */
+    bool narrow;   /* does not widen where the image becomes smaller */
 } filters[] = {
     [KOLO_interpolation_bilinear] = {triangle, 1, false, false},
     [KOLO_interpolation_bicubic] = {cubic, 2, true, false},
@@ -117,7 +117,7 @@ static int32_t to_integer(double weight)
     return (int32_t)((weight < 0 ? -0.5 : 0.5) + weight * (1 << BITS));
 }
 
-/* Inputs are [low, high) of the picture's axis; the box starts at `start` >= low and has length `length`;
+/* Inputs are [low, high) of the image's axis; the box starts at `start` >= low and has length `length`;
  * it becomes `full` outputs, of which n from `from` are wanted. Coordinates count from `low`, as if the
  * box had been cut out. */
 static int make_taps(kolo_resampler *r, taps *t, const struct filter *filter, double start, double length,
@@ -289,7 +289,7 @@ ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights,
 
 /* The two passes for one instruction set. */
 #define PASSES(suffix, attribute)                                                                            \
-    attribute static void across_##suffix(const taps *t, const kolo_picture *p, int low, int high,           \
+    attribute static void across_##suffix(const taps *t, const kolo_image *p, int low, int high,           \
                                           uint8_t *to, int n)                                                \
     {                                                                                                        \
         const size_t from_stride = (size_t)p->width * (size_t)p->channels,                                   \
@@ -324,14 +324,14 @@ PASSES(avx2, __attribute__((target("avx2"))))
 
 static int grow_rows(kolo_resampler *r, size_t bytes)
 {
-    if (bytes + KOLO_PICTURE_SLACK <= r->rows_bytes) return 0;
+    if (bytes + KOLO_IMAGE_SLACK <= r->rows_bytes) return 0;
     free(r->rows);
-    r->rows = kolo_alloc(bytes + KOLO_PICTURE_SLACK);
-    r->rows_bytes = r->rows ? bytes + KOLO_PICTURE_SLACK : 0;
+    r->rows = kolo_alloc(bytes + KOLO_IMAGE_SLACK);
+    r->rows_bytes = r->rows ? bytes + KOLO_IMAGE_SLACK : 0;
     return r->rows ? 0 : KOLO_ENOMEM;
 }
 
-int kolo_resample(kolo_resampler *r, const kolo_picture *p, const kolo_resize *q, uint8_t *to, size_t stride)
+int kolo_resample(kolo_resampler *r, const kolo_image *p, const kolo_resize *q, uint8_t *to, size_t stride)
 {
     int low, high;
     if (q->rows < 1 || q->columns < 1) return 0;

@@ -1,17 +1,17 @@
 /* TIFF by libtiff, where that was found when this program was built: the first page, of any compression and
  * layout that libtiff turns into 8 bits a channel. Alpha is blended over black, as libtiff does it. */
-#include "data/picture/picture.h"
+#include "data/image/image.h"
 
 #include "kolo/error.h"
 
 #ifndef KOLO_TIFF
 
-int kolo_picture_decode_tiff(const void *data, size_t bytes, int channels, kolo_picture *picture)
+int kolo_image_decode_tiff(const void *data, size_t bytes, int channels, kolo_image *image)
 {
-    (void)data, (void)bytes, (void)channels, (void)picture;
+    (void)data, (void)bytes, (void)channels, (void)image;
     return kolo_fail(KOLO_EINPUT,
                      "is a TIFF, and this program was built without libtiff; build it again where libtiff's "
-                     "headers are, or convert the picture");
+                     "headers are, or convert the image");
 }
 
 #else
@@ -67,7 +67,7 @@ static int fail(const char *otherwise)
     return kolo_fail(KOLO_EINPUT, "TIFF: %s", message[0] ? message : otherwise);
 }
 
-static void copy_pixels(const uint32_t *raster, kolo_picture *p)
+static void copy_pixels(const uint32_t *raster, kolo_image *p)
 {
     const size_t pixels = (size_t)p->height * (size_t)p->width;
     uint8_t *to = p->pixels;
@@ -79,23 +79,23 @@ static void copy_pixels(const uint32_t *raster, kolo_picture *p)
     }
 }
 
-/* A tile may be larger than the picture, and is unpacked whole. */
+/* A tile may be larger than the image, and is unpacked whole. */
 static int check_pieces(TIFF *tiff)
 {
-    const uint64_t most = 8ull * KOLO_PICTURE_MAX_PIXELS,
+    const uint64_t most = 8ull * KOLO_IMAGE_MAX_PIXELS,
                    piece = TIFFIsTiled(tiff) ? TIFFTileSize64(tiff) : TIFFStripSize64(tiff);
     return piece <= most ? 0
                          : kolo_fail(KOLO_EINPUT, "TIFF: one of its tiles or strips claims %llu bytes",
                                      (unsigned long long)piece);
 }
 
-static int read_raster(TIFFRGBAImage *image, kolo_picture *p)
+static int read_raster(TIFFRGBAImage *image, kolo_image *p)
 {
     const bool gray =
         (image->photometric == PHOTOMETRIC_MINISBLACK || image->photometric == PHOTOMETRIC_MINISWHITE);
-    if (image->height > KOLO_PICTURE_MAX_SIDE || image->width > KOLO_PICTURE_MAX_SIDE)
+    if (image->height > KOLO_IMAGE_MAX_SIDE || image->width > KOLO_IMAGE_MAX_SIDE)
         return kolo_fail(KOLO_EINPUT, "TIFF: size out of range");
-    KOLO_TRY(kolo_picture_shape(p, (int)image->height, (int)image->width, gray ? 1 : 3));
+    KOLO_TRY(kolo_image_shape(p, (int)image->height, (int)image->width, gray ? 1 : 3));
     KOLO_TRY(check_pieces(image->tif));
     const size_t pixels = (size_t)p->height * (size_t)p->width;
     uint32_t *raster = malloc(sizeof *raster * pixels);
@@ -109,7 +109,7 @@ static int read_raster(TIFFRGBAImage *image, kolo_picture *p)
     return rc;
 }
 
-static int read_upright(TIFF *tiff, kolo_picture *picture)
+static int read_upright(TIFF *tiff, kolo_image *out)
 {
     TIFFRGBAImage image;
     char why[1024] = "";
@@ -118,26 +118,26 @@ static int read_upright(TIFF *tiff, kolo_picture *picture)
         return fail("of a kind that libtiff does not read");
     }
     const int orientation = image.orientation;
-    kolo_picture stored = {0};
-    int rc = read_raster(&image, orientation == 1 ? picture : &stored);
-    if (rc == 0 && orientation != 1) rc = kolo_picture_turn(&stored, orientation, picture);
-    kolo_picture_free(&stored);
+    kolo_image stored = {0};
+    int rc = read_raster(&image, orientation == 1 ? out : &stored);
+    if (rc == 0 && orientation != 1) rc = kolo_image_turn(&stored, orientation, out);
+    kolo_image_free(&stored);
     TIFFRGBAImageEnd(&image);
     return rc;
 }
 
-int kolo_picture_decode_tiff(const void *data, size_t bytes, int channels, kolo_picture *picture)
+int kolo_image_decode_tiff(const void *data, size_t bytes, int channels, kolo_image *image)
 {
     memory m = {data, bytes, 0};
     message[0] = 0;
     TIFFSetErrorHandler(on_error);
     TIFFSetWarningHandler(NULL);
     TIFF *tiff =
-        TIFFClientOpen("picture", "rm", &m, on_read, on_write, on_seek, on_close, on_size, NULL, NULL);
+        TIFFClientOpen("image", "rm", &m, on_read, on_write, on_seek, on_close, on_size, NULL, NULL);
     if (!tiff) return fail("damaged header");
-    int rc = read_upright(tiff, picture);
+    int rc = read_upright(tiff, image);
     TIFFClose(tiff);
-    return rc < 0 ? rc : kolo_picture_convert(picture, channels);
+    return rc < 0 ? rc : kolo_image_convert(image, channels);
 }
 
 #endif

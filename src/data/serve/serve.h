@@ -1,4 +1,4 @@
-/* One loader a node for the jobs of a sweep: jobs that train on the same pictures in the same order need them
+/* One loader a node for the jobs of a sweep: jobs that train on the same images in the same order need them
  * decoded and augmented once.
  *
  * A server is an ordinary loader (stage=, data_cache=ram and all) whose slots lie in a segment without a

@@ -43,7 +43,7 @@ void serve_status(const kolo_server *s, char *text, size_t size)
              s->name, (int)getpid(), info->name, (long long)info->count, (long long)first,
              (long long)(first + s->rows - 1), (long long)s->config.batch, r->slots,
              (double)r->bytes / 0x1p20);
-    kolo_append(text, size, "%lld pictures made, %lld given\n", (long long)r->decoded,
+    kolo_append(text, size, "%lld images made, %lld given\n", (long long)r->decoded,
                 (long long)s->delivered);
     if (!r->running) {
         kolo_append(text, size, "nobody has joined\n");

@@ -19,8 +19,8 @@ static void tally_add(tally *t, int32_t cls, enum kolo_image_label state)
 {
     uint8_t *is = &t->state[cls];
     if (*is == NOTHING) t->seen[t->count++] = cls;
-    if (*is == NOTHING || state == KOLO_IMAGE_POSITIVE ||
-        (*is == KOLO_IMAGE_UNKNOWN && state == KOLO_IMAGE_NEGATIVE))
+    if (*is == NOTHING || state == KOLO_LABEL_POSITIVE ||
+        (*is == KOLO_LABEL_UNKNOWN && state == KOLO_LABEL_NEGATIVE))
         *is = (uint8_t)state;
 }
 
@@ -28,7 +28,7 @@ static void add_tags(tally *t, const kolo_targets *from, int64_t sample, double 
 {
     for (int64_t i = from->tag_offset[sample]; i < from->tag_offset[sample + 1]; i++)
         tally_add(t, from->tag[i],
-                  (double)from->tag_value[i] >= threshold ? KOLO_IMAGE_POSITIVE : KOLO_IMAGE_NEGATIVE);
+                  (double)from->tag_value[i] >= threshold ? KOLO_LABEL_POSITIVE : KOLO_LABEL_NEGATIVE);
 }
 
 static void add_boxes(tally *t, const kolo_targets *from, int64_t sample)
@@ -36,7 +36,7 @@ static void add_boxes(tally *t, const kolo_targets *from, int64_t sample)
     for (int64_t i = from->box_offset[sample]; i < from->box_offset[sample + 1]; i++) {
         if (from->box_flags[i] & KOLO_BOX_OUTSIDE) continue;
         tally_add(t, from->box_class[i],
-                  from->box_flags[i] & KOLO_BOX_DIFFICULT ? KOLO_IMAGE_UNKNOWN : KOLO_IMAGE_POSITIVE);
+                  from->box_flags[i] & KOLO_BOX_DIFFICULT ? KOLO_LABEL_UNKNOWN : KOLO_LABEL_POSITIVE);
     }
 }
 
@@ -54,8 +54,8 @@ static void store(kolo_image_labels *l, int64_t sample, tally *t)
         const int32_t cls = t->seen[i];
         l->cls[at] = cls;
         l->state[at] = t->state[cls];
-        l->positives[cls] += t->state[cls] == KOLO_IMAGE_POSITIVE;
-        l->negatives[cls] += t->state[cls] == KOLO_IMAGE_NEGATIVE;
+        l->positives[cls] += t->state[cls] == KOLO_LABEL_POSITIVE;
+        l->negatives[cls] += t->state[cls] == KOLO_LABEL_NEGATIVE;
         t->state[cls] = NOTHING;
     }
     l->offset[sample + 1] = at;
@@ -146,7 +146,7 @@ void kolo_image_labels_row(const kolo_image_labels *l, int64_t sample, const flo
 {
     const int64_t first = l->offset[sample], last = l->offset[sample + 1];
     int64_t known = l->rest_negative ? l->classes - (last - first) : 0;
-    for (int64_t i = first; i < last; i++) known += l->state[i] != KOLO_IMAGE_UNKNOWN;
+    for (int64_t i = first; i < last; i++) known += l->state[i] != KOLO_LABEL_UNKNOWN;
     const double share = known ? 1 / (double)known : 0, no = smoothing / l->classes, yes = 1 - smoothing + no;
     float *positive = row, *negative = row + l->classes;
     for (int c = 0; c < l->classes; c++) {
@@ -155,8 +155,8 @@ void kolo_image_labels_row(const kolo_image_labels *l, int64_t sample, const flo
     }
     for (int64_t i = first; i < last; i++) {
         const int32_t c = l->cls[i];
-        const double y = l->state[i] == KOLO_IMAGE_POSITIVE ? yes : no,
-                     part = l->state[i] == KOLO_IMAGE_UNKNOWN ? 0 : share;
+        const double y = l->state[i] == KOLO_LABEL_POSITIVE ? yes : no,
+                     part = l->state[i] == KOLO_LABEL_UNKNOWN ? 0 : share;
         positive[c] = (float)(y * part * (pos_weight ? (double)pos_weight[c] : 1));
         negative[c] = (float)((1 - y) * part);
     }

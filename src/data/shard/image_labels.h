@@ -5,7 +5,7 @@
 
 #include "data/shard/shard.h"
 
-enum kolo_image_label { KOLO_IMAGE_NEGATIVE, KOLO_IMAGE_POSITIVE, KOLO_IMAGE_UNKNOWN };
+enum kolo_image_label { KOLO_LABEL_NEGATIVE, KOLO_LABEL_POSITIVE, KOLO_LABEL_UNKNOWN };
 /* What a class is that a sample's labels do not name. AUTO: unknown where the split has verified negatives,
  * as Open Images, else negative, as YFCC and COCO. */
 enum kolo_unnamed { KOLO_UNNAMED_AUTO, KOLO_UNNAMED_UNKNOWN, KOLO_UNNAMED_NEGATIVE };

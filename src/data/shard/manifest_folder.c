@@ -37,7 +37,7 @@ bool kolo_manifest_in(const char *folder)
 
 /* What lies in a folder that is no split; to `depth` folders below it, of which the first few tell enough. */
 typedef struct folder_content {
-    bool pictures, train, val;
+    bool images, train, val;
     char split[256]; /* one of the folders in it that are splits */
 } folder_content;
 
@@ -51,16 +51,16 @@ static void folder_look(const char *folder, int depth, folder_content *c)
         char *path = kolo_format("%s/%s", folder, names.list[i]);
         const bool is_folder =
             path && names.list[i][0] != '.' && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-        if (!is_folder) c->pictures |= kolo_folder_is_picture(names.list[i]);
+        if (!is_folder) c->images |= kolo_folder_is_image(names.list[i]);
         else if (kolo_manifest_in(path)) {
             if (!*c->split || !strcmp(names.list[i], "train"))
                 snprintf(c->split, sizeof c->split, "%s", names.list[i]);
             c->train |= !strcmp(names.list[i], "train");
             c->val |= !strcmp(names.list[i], "val");
-        } else if (depth > 0 && !c->pictures) {
+        } else if (depth > 0 && !c->images) {
             folder_content below = {0};
             folder_look(path, depth - 1, &below);
-            c->pictures = below.pictures;
+            c->images = below.images;
         }
         free(path);
     }
@@ -85,7 +85,7 @@ int kolo_manifest_missing(const char *folder)
     if (*c.split)
         return kolo_fail(KOLO_EINPUT, "%s is no data set, but %s/%s is one; did you mean that?", folder,
                          folder, c.split);
-    if (c.pictures)
+    if (c.images)
         return kolo_fail(KOLO_EINPUT,
                          "%s is a folder of images, not a data set; pack it by `kolo-pack --source "
                          "imagefolder --in %s --out FOLDER` (`kolo-pack --help` has "

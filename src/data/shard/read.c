@@ -146,7 +146,7 @@ static int locate(hid_t file, const char *path, const kolo_shard_header *h, kolo
     const bool raw = h->encoding == KOLO_ENCODING_RAW;
     if (raw ? kolo_h5_place(file, "images", H5T_STD_U8LE, 4, shape, &p->data) < 0
             : kolo_h5_place(file, "bytes", H5T_STD_U8LE, 1, &bytes, &p->data) < 0)
-        return damaged(path, "the pictures are not stored as one contiguous, unfiltered u8 array");
+        return damaged(path, "the images are not stored as one contiguous, unfiltered u8 array");
     if (kolo_h5_place(file, "state", H5T_STD_U8LE, 1, &n, &p->state) < 0 ||
         kolo_h5_place(file, "crc32c", H5T_STD_U32LE, 1, &n, &p->crc) < 0 ||
         kolo_h5_place(file, "size", H5T_STD_U16LE, 2, pairs, &p->size) < 0 ||
@@ -220,7 +220,7 @@ static int check_closed(const char *path, hid_t *file)
         name);
 }
 
-/* HDF5 of a truncated file may refuse to open it, or open it happily when only pictures are cut off. */
+/* HDF5 of a truncated file may refuse to open it, or open it happily when only images are cut off. */
 int kolo_shard_open(const char *path, hid_t *file)
 {
     if (!kolo_file_exists(path) && errno == ENOENT) return damaged(path, "there is no such file");
@@ -243,7 +243,7 @@ static int check_length(const char *path, const kolo_shard_header *h, const kolo
     if (bytes < 0) return (int)bytes;
     if (h->bytes && p->data + h->bytes > (uint64_t)bytes)
         return kolo_fail(KOLO_EINPUT,
-                         "%s is truncated: %lld bytes, its pictures end at byte %llu; copy it again or pack "
+                         "%s is truncated: %lld bytes, its images end at byte %llu; copy it again or pack "
                          "this split again",
                          path, (long long)bytes, (unsigned long long)(p->data + h->bytes));
     return 0;

@@ -6,7 +6,7 @@
  *   images u8 [N,H,W,C]              raw; or
  *   bytes u8 [T], offset u64 [N+1]   jpeg and mixed; mixed has codec u8 [N] (0 pixels of
  *                                    size[i], 1 JPEG file)
- *   size u16 [N,2], orig_size u16 [N,2]   height, width: stored (upright), and of the source picture
+ *   size u16 [N,2], orig_size u16 [N,2]   height, width: stored (upright), and of the source image
  *                                         (upright)
  *   label i32 [N] (-1: none), id i64 [N], crc32c u32 [N], state u8 [N], source u8 [..],
  *   source_offset u64 [N+1]
@@ -14,7 +14,7 @@
  *     sample has a label: boxes, or else tags), stats/..., provenance/...
  *
  * 1.1 adds tables; the root attribute `tables` names those that are there:
- *   detection: box f32 [B,4] (x0 y0 x1 y1, pixels of the stored picture), box_class i32 [B], box_flags u8 [B]
+ *   detection: box f32 [B,4] (x0 y0 x1 y1, pixels of the stored image), box_class i32 [B], box_flags u8 [B]
  *     (data/shard/targets.h), box_area f32 [B], box_id i64 [B], box_offset u64 [N+1], transform f32 [N,4]
  *     (sx sy dx dy), box_source f64 [B,4]: the numbers of the source, in the form that root attribute
  *     `box_form` names: cxcywh (YOLO, normalised), xywh (COCO, pixels), xyxy (VOC, pixels from 1),
@@ -61,13 +61,13 @@ const char *kolo_dataset_class_name(const kolo_dataset *dataset, int label); /* 
 int32_t kolo_dataset_label(const kolo_dataset *dataset, int64_t sample); /* -1: none */
 /* Is the stored sample a JPEG file, or pixels (height, width, channels)? */
 enum kolo_codec kolo_dataset_codec(const kolo_dataset *dataset, int64_t sample);
-/* Height and width of the stored, upright picture. */
+/* Height and width of the stored, upright image. */
 void kolo_dataset_size(const kolo_dataset *dataset, int64_t sample, int *height, int *width);
 size_t kolo_dataset_bytes(const kolo_dataset *dataset, int64_t sample); /* stored length */
 /* Reads the stored bytes of a sample by one pread. Thread-safe. `data` holds kolo_dataset_bytes(). */
 int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data);
 uint32_t kolo_dataset_crc(const kolo_dataset *dataset, int64_t sample); /* stored crc32c */
-/* Path of the picture this sample was made from; copied to `text`. */
+/* Path of the image this sample was made from; copied to `text`. */
 int kolo_dataset_source(const kolo_dataset *dataset, int64_t sample, char *text, size_t size);
 
 #endif

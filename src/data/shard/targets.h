@@ -13,7 +13,7 @@ enum kolo_box_flag {
     KOLO_BOX_OCCLUDED = 16,
     KOLO_BOX_DEPICTION = 32,
     KOLO_BOX_INSIDE = 64, /* taken from the inside of the object */
-    /* nothing of it (less than a pixel) is in the stored picture: to be passed over */
+    /* nothing of it (less than a pixel) is in the stored image: to be passed over */
     KOLO_BOX_OUTSIDE = 128,
 };
 
@@ -29,14 +29,14 @@ typedef struct kolo_targets { /* arrays of the whole split, in order of samples;
     int64_t boxes, tags;
     char box_form[16];   /* in which the source gave its numbers; "" : the split has no boxes */
     int64_t *box_offset; /* [N + 1], or NULL */
-    /* [boxes] x0 y0 x1 y1 in pixels of the stored picture, 0 at its left and upper border */
+    /* [boxes] x0 y0 x1 y1 in pixels of the stored image, 0 at its left and upper border */
     float (*box)[4];
     int32_t *box_class; /* [boxes] */
     uint8_t *box_flags; /* [boxes] KOLO_BOX_* */
-    /* [boxes] of the object in pixels of the source picture (COCO's `area`); 0 if outside */
+    /* [boxes] of the object in pixels of the source image (COCO's `area`); 0 if outside */
     float *box_area;
     int64_t *box_id;       /* [boxes] number of the annotation in the source, -1: none */
-    float (*transform)[4]; /* [N] sx sy dx dy: stored = source picture * s + d; NULL without boxes */
+    float (*transform)[4]; /* [N] sx sy dx dy: stored = source image * s + d; NULL without boxes */
     int64_t *tag_offset;   /* [N + 1], or NULL */
     int32_t *tag;          /* [tags] class */
     float *tag_value;      /* [tags] */

@@ -167,8 +167,8 @@ static int label_dimensions(hid_t file, const kolo_shard_spec *s)
             : kolo_h5_put_text(
                   set, "long_name",
                   s->encoding == KOLO_ENCODING_JPEG
-                      ? "JPEG files; picture i is bytes[offset[i]:offset[i+1]]"
-                      : "JPEG files and pixels as codec[i] says; picture i is bytes[offset[i]:offset[i+1]]",
+                      ? "JPEG files; image i is bytes[offset[i]:offset[i+1]]"
+                      : "JPEG files and pixels as codec[i] says; image i is bytes[offset[i]:offset[i+1]]",
                   0);
     H5Dclose(set);
     return bad;

@@ -1,6 +1,6 @@
 /* The channel block of a graph's activations: one for all, so that nothing is ever rearranged between
  * operations. All channels together where an operation asks for it; else chosen by the time of the graph's
- * convolutions, or by a fixed rule. The picture itself may have its own: only first convolutions read it. */
+ * convolutions, or by a fixed rule. The image itself may have its own: only first convolutions read it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,18 +17,18 @@ static bool is_conv(enum kolo_op op)
     return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight;
 }
 
-/* Whether t is a picture, normalised here or given so, that only convolutions read. */
-static bool *find_pictures(const kolo_graph *g)
+/* Whether t is an image, normalised here or given so, that only convolutions read. */
+static bool *find_images(const kolo_graph *g)
 {
-    bool *picture = kolo_alloc((size_t)(g->tensors + 1) * sizeof *picture);
-    if (!picture) return NULL;
-    if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) picture[g->input] = true;
+    bool *image = kolo_alloc((size_t)(g->tensors + 1) * sizeof *image);
+    if (!image) return NULL;
+    if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) image[g->input] = true;
     for (int64_t i = 0; i < g->nodes; i++)
-        if (g->node[i].op == KOLO_OP_normalize) picture[g->node[i].out[0]] = true;
+        if (g->node[i].op == KOLO_OP_normalize) image[g->node[i].out[0]] = true;
     for (int64_t i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].n_in; k++)
-            if (g->node[i].in[k] >= 0 && !is_conv(g->node[i].op)) picture[g->node[i].in[k]] = false;
-    return picture;
+            if (g->node[i].in[k] >= 0 && !is_conv(g->node[i].op)) image[g->node[i].in[k]] = false;
+    return image;
 }
 
 int kolo_cpu_channels_last(const kolo_kernel_request *r, kolo_layout *layout)
@@ -60,13 +60,13 @@ static void set_block(const kolo_graph *g, int64_t t, int64_t block, kolo_layout
     layout[t] = kolo_layout_blocked(&g->tensor[t], block == NHWC ? g->tensor[t].dim[1] : block);
 }
 
-/* Pictures have too few channels to fill a block: beside blocks they stay plain, which oneDNN's
+/* Images have too few channels to fill a block: beside blocks they stay plain, which oneDNN's
  * first convolutions read. */
-static void set_blocks(const kolo_graph *g, int64_t block, const bool *picture, kolo_layout *layout)
+static void set_blocks(const kolo_graph *g, int64_t block, const bool *image, kolo_layout *layout)
 {
     for (int64_t t = 0; t < g->tensors; t++)
         if (kolo_tensor_is_map(&g->tensor[t]))
-            set_block(g, t, picture[t] && block != NHWC ? 1 : block, layout);
+            set_block(g, t, image[t] && block != NHWC ? 1 : block, layout);
 }
 
 /* Widest blocks that this CPU computes with. */
@@ -137,12 +137,12 @@ static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layo
     return total;
 }
 
-static double try_block(kolo_backend *b, const kolo_graph *g, int64_t block, const bool *picture, double most)
+static double try_block(kolo_backend *b, const kolo_graph *g, int64_t block, const bool *image, double most)
 {
     kolo_layout *trial = kolo_alloc((size_t)g->tensors * sizeof *trial);
     if (!trial) return KOLO_ENOMEM;
     for (int64_t t = 0; t < g->tensors; t++) trial[t] = kolo_layout_plain(&g->tensor[t]);
-    set_blocks(g, block, picture, trial);
+    set_blocks(g, block, image, trial);
     double s = seconds_of(b, g, trial, most);
     free(trial);
     return s;
@@ -167,14 +167,14 @@ static void key_of(const kolo_graph *g, const kolo_backend *b, char *text, size_
  * start; small networks differ by factors. */
 static const double clock_flops = 1e10;
 
-static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *picture, const char *key,
+static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *image, const char *key,
                           int64_t *best)
 {
     int64_t candidate[] = {wide_block(), NHWC, 1};
     double least = 1e5;
     char value[32];
     for (int i = 0; i < 3; i++) {
-        double s = try_block(b, g, candidate[i], picture, least);
+        double s = try_block(b, g, candidate[i], image, least);
         if (s < 0) continue; /* oneDNN has nothing for this layout */
         if (s < least) {
             least = s;
@@ -189,18 +189,18 @@ static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *pict
 static int64_t block_of(const kolo_graph *g, const kolo_layout *layout)
 {
     int64_t block = 0;
-    bool *picture = find_pictures(g);
-    if (!picture) return 0;
+    bool *image = find_images(g);
+    if (!image) return 0;
     for (int64_t t = 0; t < g->tensors; t++) {
-        if (!kolo_tensor_is_map(&g->tensor[t]) || picture[t]) continue;
+        if (!kolo_tensor_is_map(&g->tensor[t]) || image[t]) continue;
         if (block && block != layout[t].block) block = NHWC;
         else if (!block) block = layout[t].block;
     }
-    free(picture);
+    free(image);
     return block;
 }
 
-static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *picture, int64_t *block)
+static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *image, int64_t *block)
 {
     char key[96];
     census c = count(g);
@@ -210,7 +210,7 @@ static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *pictur
     const char *known = kolo_choices_find(&b->choices, key);
     if (known) *block = atol(known);
     if (known || b->choices.given || c.flops > clock_flops) return 0;
-    return block_by_clock(b, g, picture, key, block);
+    return block_by_clock(b, g, image, key, block);
 }
 
 int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like,
@@ -219,11 +219,11 @@ int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like
     if (g->dtype == KOLO_F16)
         return kolo_fail(KOLO_ECONFIG, "fp16 is for GPUs: on CPUs set precision=bf16 or precision=f32");
     int64_t block = kolo_cpu_wants_channels_last(g) ? NHWC : like ? block_of(like, like_layout) : 0;
-    bool *picture = find_pictures(g);
-    if (!picture) return KOLO_ENOMEM;
-    int rc = block ? 0 : choose_block(b, g, picture, &block);
+    bool *image = find_images(g);
+    if (!image) return KOLO_ENOMEM;
+    int rc = block ? 0 : choose_block(b, g, image, &block);
     if (block != NHWC && block != 8 && block != 16) block = 1; /* a line of the choices may say anything */
-    set_blocks(g, block, picture, layout);
-    free(picture);
+    set_blocks(g, block, image, layout);
+    free(image);
     return rc;
 }

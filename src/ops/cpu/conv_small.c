@@ -79,7 +79,7 @@ KOLO_ALWAYS void put(float *plane, int64_t to, int64_t size, const float *vector
     else if (size > to) memcpy(plane + to, vector, (size_t)(size - to) * sizeof *plane);
 }
 
-/* Wide pictures: a tile is 32 pixels of a row; narrow ones: 16 pixels of two rows. */
+/* Wide images: a tile is 32 pixels of a row; narrow ones: 16 pixels of two rows. */
 KOLO_ALWAYS void group_of(const correlation *c, const float *x, const float *w, const float *bias, float *y,
                           int members, int group)
 {

@@ -1,5 +1,5 @@
-/* Convolution of few channels in plain (N, C, H, W) order, stride 1, f32: vectors run along the rows of a
- * picture, so channels need no padding. For networks such as LeNet, where layouts made for many channels
+/* Convolution of few channels in plain (N, C, H, W) order, stride 1, f32: vectors run along the rows of an
+ * image, so channels need no padding. For networks such as LeNet, where layouts made for many channels
  * waste most of their lanes. */
 #ifndef KOLO_OPS_CPU_CONV_SMALL_H
 #define KOLO_OPS_CPU_CONV_SMALL_H
@@ -36,7 +36,7 @@ void kolo_conv_small_weight(const kolo_conv_small *shape, const float *x, float 
 
 enum { KOLO_SMALL_LANES = 16, KOLO_SMALL_KERNEL = 7 };
 
-/* A picture with a border of zeros, its rows long enough to be read in whole vectors. */
+/* An image with a border of zeros, its rows long enough to be read in whole vectors. */
 typedef struct kolo_bordered {
     int64_t channels, height, stride, plane;
 } kolo_bordered;

@@ -175,7 +175,7 @@ static int check_countable(int rank, const int64_t *dim)
     return kolo_fail(KOLO_ECONFIG,
                      "a tensor of %s numbers is larger than oneDNN %s can count (2^31 pixels of 16 "
                      "channels): use a smaller batch or "
-                     "micro_batch, or smaller pictures (size=)",
+                     "micro_batch, or smaller images (size=)",
                      text, kolo_dnnl_version());
 }
 

@@ -6,7 +6,7 @@ int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, int count, int6
 {
     const kolo_graph *g = r->graph;
     if (g->input < 0 || g->tensor[g->input].rank != 4)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s has no pictures that its heads could be of", g->name);
+        return kolo_fail(KOLO_EINTERNAL, "graph %s has no images that its heads could be of", g->name);
     *h = (kolo_heads){.count = count, .words = kolo_request_in(r, count)->dim[1]};
     h->height = g->tensor[g->input].dim[1];
     h->width = g->tensor[g->input].dim[2];
@@ -15,7 +15,7 @@ int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, int count, int6
         const int64_t stride = h->height / t->dim[2];
         if (stride < 1 || stride * t->dim[2] != h->height || stride * t->dim[3] != h->width)
             return kolo_fail(KOLO_ECONFIG,
-                             "pictures of %" PRId64 " x %" PRId64 " do not divide into the %" PRId64
+                             "images of %" PRId64 " x %" PRId64 " do not divide into the %" PRId64
                              " x %" PRId64 " cells of %s: sides must be multiples of 32 (size=)",
                              h->height, h->width, t->dim[2], t->dim[3], t->name);
         h->head[i] = (kolo_head){kolo_cpu_view_in(r, i), stride, h->cells};

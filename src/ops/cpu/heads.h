@@ -10,7 +10,7 @@
 
 typedef struct kolo_head {
     kolo_view view;
-    int64_t stride; /* pixels of the picture in one of the map, along each axis */
+    int64_t stride; /* pixels of the image in one of the map, along each axis */
     int64_t first;  /* cells of the heads before this one */
 } kolo_head;
 
@@ -20,12 +20,12 @@ typedef struct kolo_heads {
     int64_t rows, cells; /* cells of a row, all heads */
     int64_t classes;
     int64_t words;         /* of a row of labels */
-    int64_t height, width; /* of the picture */
+    int64_t height, width; /* of the image */
     int threads;
 } kolo_heads;
 
 /* From the inputs of a loss: heads, then labels; anchors: a cell has. KOLO_EINTERNAL: the graph has no
- * pictures, or their sides no whole stride. */
+ * images, or their sides no whole stride. */
 int kolo_heads_fill(kolo_heads *heads, const kolo_kernel_request *request, int count, int64_t anchors);
 /* Refuses labels with which a loss cannot be formed. */
 int kolo_heads_check(const kolo_heads *heads, const int32_t *labels, int64_t rows, int slot);

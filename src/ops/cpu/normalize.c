@@ -1,4 +1,4 @@
-/* u8 pictures (N, H, W, C) -> normalised activations in the network's layout and type. */
+/* u8 images (N, H, W, C) -> normalised activations in the network's layout and type. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

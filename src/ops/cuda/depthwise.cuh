@@ -1,6 +1,6 @@
 /* Convolutions of every channel with its own filter (groups = channels), which libraries are slow at: what
  * the kernels share. A warp takes 32 words of 4 bytes side by side, 32 channels in f32 and 64 in 16-bit
- * types, which is a line of the cache; pictures lie in shared memory as tiles of such lines. Weights are
+ * types, which is a line of the cache; images lie in shared memory as tiles of such lines. Weights are
  * stored (channels, KH, KW), without padding. */
 #ifndef KOLO_OPS_CUDA_DEPTHWISE_CUH
 #define KOLO_OPS_CUDA_DEPTHWISE_CUH
@@ -18,7 +18,7 @@ typedef struct kolo_depthwise {
     int height, width, out_height, out_width; /* of x, of y */
     int kernel[2], stride[2], pad[2], dilation[2], taps;
     int groups;                      /* lines of a pixel */
-    int tiles[2], tall;              /* tiles of a picture; rows of one */
+    int tiles[2], tall;              /* tiles of an image; rows of one */
     int warps, chunks, splits, each; /* of the weight's gradient */
     int at[4];                       /* args of x, w, y, bias; -1: not there */
     enum kolo_dtype dtype;

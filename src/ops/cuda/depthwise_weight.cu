@@ -1,4 +1,4 @@
-/* The weight's gradient of a depthwise convolution: dw(c, i, j) = sum over pictures and pixels of dy(h, w,
+/* The weight's gradient of a depthwise convolution: dw(c, i, j) = sum over images and pixels of dy(h, w,
  * c) x(h s - p + i d, w s - p + j d, c). A block walks over tiles of dy and x in shared memory; each of its
  * warps keeps the sums of TAPS taps of a line of channels in registers. Sums of blocks are added by a
  * second kernel in f64. */

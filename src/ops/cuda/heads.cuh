@@ -7,14 +7,14 @@
 
 typedef struct kolo_head {
     int height, width, stored;
-    int stride; /* pixels of the picture in one of the map, along each axis */
+    int stride; /* pixels of the image in one of the map, along each axis */
     int first;  /* cells of the heads before this one */
 } kolo_head;
 
 typedef struct kolo_heads {
     int count, rows, cells; /* cells of a row, all heads */
     int classes, words;     /* words of a row of labels */
-    int height, width;      /* of the picture */
+    int height, width;      /* of the image */
     kolo_head head[KOLO_MAX_HEADS];
     enum kolo_dtype dtype;
 } kolo_heads;
@@ -35,7 +35,7 @@ static inline int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, i
 {
     const kolo_graph *g = r->graph;
     if (g->input < 0 || g->tensor[g->input].rank != 4)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s has no pictures that its heads could be of", g->name);
+        return kolo_fail(KOLO_EINTERNAL, "graph %s has no images that its heads could be of", g->name);
     h->count = count;
     h->words = (int)kolo_request_in(r, count)->dim[1];
     h->height = (int)g->tensor[g->input].dim[1], h->width = (int)g->tensor[g->input].dim[2];
@@ -44,7 +44,7 @@ static inline int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, i
         const int stride = h->height / (int)v.height;
         if (stride < 1 || stride * v.height != h->height || stride * v.width != h->width)
             return kolo_fail(KOLO_ECONFIG,
-                             "pictures of %d x %d do not divide into the %ld x %ld cells of %s: sides must "
+                             "images of %d x %d do not divide into the %ld x %ld cells of %s: sides must "
                              "be multiples of "
                              "32 (size=)",
                              h->height, h->width, (long)v.height, (long)v.width, kolo_request_in(r, i)->name);

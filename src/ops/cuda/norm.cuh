@@ -29,7 +29,7 @@
  * Where the residual has a norm of its own, norm_apply reads it before that norm, and both norms' sums of
  * gradients read dy and the sign; g is not written then.
  *
- * ResNet-50 at 224 pixels has 11.11 M such elements a picture, 5.52 M of them with a residual, 1.51 M with
+ * ResNet-50 at 224 pixels has 11.11 M such elements an image, 5.52 M of them with a residual, 1.51 M with
  * one that is normed. At batch 256 in bf16 a step moves 5.7 + 12.6 + 30.4 = 48.7 GB, which at the 4.3 TB/s of
  * an H200 takes 11.3 ms; what the cache saves comes off. Partial sums add 1 % to 3 % to the two sums, and
  * each kernel a few microseconds to begin and end: 204 launches a step, a sum being one, whose last blocks

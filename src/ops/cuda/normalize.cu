@@ -1,4 +1,4 @@
-/* u8 pictures (N, H, W, C), C at most 4, -> normalised maps: a pixel becomes one vector of 16 bytes, whose
+/* u8 images (N, H, W, C), C at most 4, -> normalised maps: a pixel becomes one vector of 16 bytes, whose
  * other channels are zero. */
 #include "ops/cuda/vector.cuh"
 

@@ -1,4 +1,4 @@
-# speed: ResNet-50 on synthetic pictures, batch 256, bf16 and fp16, every operation beside this GPU's ceilings
+# speed: ResNet-50 on synthetic images, batch 256, bf16 and fp16, every operation beside this GPU's ceilings
 # shellcheck shell=bash
 measure_ceilings
 # by_operation LOG TEXT: the profile of a run

@@ -1,11 +1,11 @@
-# speed of the rest: other batches and precisions, packed pictures, no replay, ResNet-20,
+# speed of the rest: other batches and precisions, packed images, no replay, ResNet-20,
 # ConvNeXt, Swin, EfficientNet
 # shellcheck shell=bash
 need_data
 rate_of synthetic.256 bench_big synthetic.256 256 precision=bf16
 base=$rate
 bench_big synthetic.512 512 precision=bf16
-if bench_big packed 256 precision=bf16 data="$DATA/photos/train"; then note "packed pictures: $(ratio \
+if bench_big packed 256 precision=bf16 data="$DATA/photos/train"; then note "packed images: $(ratio \
     "$rate" "$base") of the synthetic speed"; fi
 bench_small resnet20.bf16 precision=bf16
 bench_small resnet20.f32 precision=f32
