@@ -6,7 +6,7 @@
 #include "comm/node.h"
 #include "kolo/error.h"
 
-static const double LOOK_EVERY = 0.25; /* seconds */
+static const double LOOK_EVERY = 0.25, ABSENT = 2; /* seconds */
 
 int comm_node_break(comm_node *node, const char *text)
 {
@@ -72,13 +72,18 @@ static bool reached_value(_Atomic uint32_t *word, uint32_t value)
 static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers,
                        const comm_bucket *bucket, uint64_t round)
 {
-    const cause c = {bucket, round, kolo_time()};
+    cause c = {bucket, round, kolo_time()};
+    double looked = c.since;
     int rc = 0;
     atomic_fetch_add(sleepers, 1);
     while (rc == 0) {
         uint32_t now = atomic_load(word);
         if ((int32_t)(now - value) >= 0) break;
-        if (kolo_futex_wait(word, now, LOOK_EVERY, 0)) continue;
+        const bool woken = kolo_futex_wait(word, now, LOOK_EVERY, 0);
+        const double at = kolo_time();
+        if (at - looked > ABSENT) c.since = at; /* this process was stopped, and maybe the whole job */
+        looked = at;
+        if (woken) continue;
         rc = wait_look(node, &c);
         if (rc < 0 && reached_value(word, value)) rc = 0; /* it came in the meantime */
     }

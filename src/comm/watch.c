@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "comm/inside.h"
 
-static const double LOOK_EVERY = 0.1; /* seconds */
+static const double LOOK_EVERY = 0.1, ABSENT = 2; /* seconds */
 
 int kolo_comm_host_status(kolo_comm *comm)
 {
@@ -30,8 +30,8 @@ int kolo_comm_host_explain(kolo_comm *comm)
 }
 
 /* Somebody of this node has stood within one step for longer than the timeout: names who is furthest
- * behind. */
-static int look_for_standstill(kolo_comm *comm)
+ * behind. present: seconds since this process itself was last stopped, and maybe the whole job. */
+static int look_for_standstill(kolo_comm *comm, double present)
 {
     const comm_node *node = &comm->world.node;
     int64_t step, action, least_step = 0, least_action = 0;
@@ -48,6 +48,7 @@ static int look_for_standstill(kolo_comm *comm)
         least_step = step;
         least_action = action;
     }
+    if (longest > present) longest = present;
     if (longest < node->timeout) return 0;
     char who[320];
     comm_router_describe(comm->heartbeat, node->rank_of[last], who, sizeof who);
@@ -63,10 +64,14 @@ static void *watch_main(void *of)
     kolo_comm *comm = of;
     kolo_failure why;
     int standing = 0;
+    double since = kolo_time(), looked = since;
     prctl(PR_SET_NAME, "kolo-watch");
     while (!kolo_futex_wait(&comm->device.stop, 0, LOOK_EVERY, 0)) {
         if (kolo_comm_status(comm) < 0) return NULL; /* it has broken everything */
-        standing = look_for_standstill(comm) < 0 ? standing + 1 : 0;
+        const double now = kolo_time();
+        if (now - looked > ABSENT) since = now;
+        looked = now;
+        standing = look_for_standstill(comm, now - since) < 0 ? standing + 1 : 0;
         if (standing < 2) continue; /* the first look may have come between a new position and its time */
         kolo_error_keep(&why);
         comm_device_abort(comm, why.text);

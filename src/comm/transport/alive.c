@@ -9,7 +9,8 @@
 #include "base/log.h"
 #include "comm/transport/inside.h"
 
-static const double LOOK_EVERY = 0.1, ABSENT = 2; /* seconds */
+/* seconds; ABSENT: at most, a fourth of the patience */
+static const double LOOK_EVERY = 0.1, ABSENT = 2;
 
 static int64_t nanoseconds(double time) { return (int64_t)(1e9 * time); }
 
@@ -113,31 +114,33 @@ static int look_at(comm_router *router, int local, double now)
     }
     double beat = 1e-9 * (double)atomic_load_explicit(&c->beat, memory_order_relaxed);
     if (beat == 0 || atomic_load(&c->head.departed)) return 0;
-    double from = beat > router->stood_up_at ? beat : router->stood_up_at;
-    return now - from < router->config.patience
-               ? 0
-               : router_accuse_silent(router, router->rank_of[local], now - from);
+    const double silent = router_since(router, now, beat);
+    return silent < router->config.patience ? 0
+                                            : router_accuse_silent(router, router->rank_of[local], silent);
 }
 
-/* This process itself was away; others know only that it is late, so it says so. A program of somebody else's
- * may have its reasons. */
-static void stand_up(comm_router *router, double now)
+/* This process itself was away for so long that others' silence may be its own; signs of life come twice as
+ * often (pulse_rest). Others know only that it is late, so it says so, if it was long. A program of somebody
+ * else's may have its reasons. */
+static void stand_up(comm_router *router, double now, double away)
 {
-    router->stood_up_at = now;
-    if (router->looked_at == 0 || !router->config.word) return;
+    if (away <= ABSENT && away <= router->config.patience / 4) return;
+    atomic_store_explicit(&router->stood_up_at, now, memory_order_relaxed);
+    if (away <= ABSENT || router->looked_at == 0 || !router->config.word) return;
     kolo_warn("this rank (pid %d) stood still for %.1f s, and kept the others waiting: it was stopped, or "
               "found no CPU or memory",
-              (int)getpid(), now - router->looked_at);
+              (int)getpid(), away);
 }
 
 int router_look(comm_router *router)
 {
     int rc = 0;
     if (pthread_mutex_trylock(&router->look) != 0) return 0;
+    _Atomic int64_t *beat = &router->life[router->me]->beat;
     double now = kolo_time();
+    stand_up(router, now, now - 1e-9 * (double)atomic_load_explicit(beat, memory_order_relaxed));
     /* whoever looks is alive */
-    atomic_store_explicit(&router->life[router->me]->beat, nanoseconds(now), memory_order_relaxed);
-    if (now - router->looked_at > ABSENT) stand_up(router, now);
+    atomic_store_explicit(beat, nanoseconds(now), memory_order_relaxed);
     if (now - router->looked_at >= LOOK_EVERY) {
         for (int l = 0; l < router->ranks && rc == 0; l++)
             if (l != router->me) rc = look_at(router, l, now);
@@ -175,6 +178,7 @@ static int check_late(comm_router *router)
     double late;
     int rank =
         router->config.segments ? router->config.awaits(router->config.of, &late) : latest(router, &late);
+    late = router_since(router, router->now, router->now - late);
     comm_word word = {.age = -1, .waits_for = -1};
     int pid;
     atomic_store_explicit(&router->life[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1,

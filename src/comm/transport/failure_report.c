@@ -101,8 +101,8 @@ int router_accuse_late(comm_router *router, int rank, double late)
                                           ? lines_heard(router, rank)
                                           : 1e-9 * (double)atomic_load_explicit(&router->life[local]->beat,
                                                                                 memory_order_relaxed);
-    if (heard > 0 && now - heard > router->config.patience / 2)
-        return router_accuse_silent(router, rank, now - heard);
+    const double silent = router_since(router, now, heard);
+    if (heard > 0 && silent > router->config.patience / 2) return router_accuse_silent(router, rank, silent);
     snprintf(how, sizeof how, "%sdid not come for %.0f s", heard > 0 ? "is alive but " : "", late);
     return router_accuse(router, rank, how);
 }

@@ -165,8 +165,9 @@ struct comm_router {
     _Atomic bool restless; /* a poll left something to do: no rest */
     int idle;              /* rests in a row with MPI in flight */
     double now;            /* of the turn under way */
-    /* stood_up_at: last return from an absence (this process was stopped) */
-    double turned_at, looked_at, stood_up_at;
+    double turned_at, looked_at;
+    /* last return from an absence: this process was stopped, or its whole machine or job was */
+    _Atomic double stood_up_at;
     _Atomic(const char *) told;
     struct {
         _Atomic uint32_t state; /* 1: being written, 2: stands */
@@ -191,6 +192,13 @@ static inline char *router_at(const comm_router *r, int local, uint64_t offset)
 static inline int router_local(const comm_router *r, int rank)
 {
     return r->launch->node_of[rank] == r->launch->node ? r->launch->local_of[rank] : -1;
+}
+/* Seconds since `at` that count against others: those after this process's own last absence. Whatever stopped
+ * it may have stopped them too, as a suspended job or virtual machine does. */
+static inline double router_since(const comm_router *router, double now, double at)
+{
+    const double up = atomic_load_explicit(&router->stood_up_at, memory_order_relaxed);
+    return now - (at > up ? at : up);
 }
 void router_last_word(const comm_router *router, int local, comm_word *word);
 const char *router_host(const comm_router *router, int rank);

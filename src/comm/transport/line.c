@@ -326,7 +326,7 @@ void line_wait_to_write(comm_router *router, tcp_line *l, bool wait)
 
 static double waited(const comm_router *router, const line_end *end)
 {
-    return router->now - (end->since > router->stood_up_at ? end->since : router->stood_up_at);
+    return router_since(router, router->now, end->since);
 }
 
 /* Guests that say nothing, connections that do not come about. */

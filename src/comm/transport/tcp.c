@@ -140,9 +140,9 @@ static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
         if (atomic_load(&l->t.out->head) == atomic_load(&l->t.out->tail) && framing_put(&l->t, &f, mine))
             line_mark(router, l);
     }
-    double from = l->heard_at > router->stood_up_at ? l->heard_at : router->stood_up_at;
-    if (l->in.fd < 0 || l->left || router->now - from < patience) return 0;
-    return router_accuse_silent(router, l->t.rank, router->now - from);
+    const double silent = router_since(router, router->now, l->heard_at);
+    if (l->in.fd < 0 || l->left || silent < patience) return 0;
+    return router_accuse_silent(router, l->t.rank, silent);
 }
 
 line_beat line_word(const comm_router *router, int local)
