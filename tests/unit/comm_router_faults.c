@@ -6,7 +6,8 @@
 #include "comm/transport/lines.h"
 #include "comm_router_rig.h"
 
-enum { VICTIM = 1, STEP = 12, STEPS = 400 };
+enum { VICTIM = 1, STEP = 12, STEPS = 400, FEW = STEP + 40 };
+/* after those from PAUSED on all go on, for a FEW steps, as each takes long where others use the cores */
 enum drill { KILLED, STOPPED, LATE, LEFT, GIVES_UP, PAUSED, SUSPENDED, DRILLS };
 
 static const char *const operation = "the drill";
@@ -20,8 +21,8 @@ static void misbehave(rig_rank *r, enum drill drill)
     }
     if (drill == KILLED) kill(getpid(), SIGKILL);
     if (drill == STOPPED) kill(getpid(), SIGSTOP);
-    if (drill == PAUSED || drill == SUSPENDED) atomic_store(&rig->mark[2], 1); /* the others wait by now */
-    if (drill == SUSPENDED) rig_await(&rig->mark[3], 1);
+    if (drill >= PAUSED) atomic_store(&rig->mark[2], 1); /* the others wait by now */
+    if (drill >= PAUSED) rig_await(&rig->mark[3], 1);
     for (double end = kolo_time() + 30;
          drill == LATE && kolo_time() < end && comm_router_status(r->router) == 0;)
         usleep(20000);
@@ -34,6 +35,7 @@ static void *pause_victim(void *of)
     (void)of;
     while (atomic_load(&rig->mark[2]) == 0) usleep(1000);
     kill(rig->outcome[VICTIM].pid, SIGSTOP);
+    atomic_store(&rig->mark[3], 1);
     usleep(600000);
     kill(rig->outcome[VICTIM].pid, SIGCONT);
     return NULL;
@@ -70,7 +72,7 @@ static int64_t drill(rig_rank *r, int argument)
     bool pauses = what == PAUSED && r->rank == 0 && pthread_create(&thread, NULL, pause_victim, NULL) == 0;
     for (int i = 0; i < rig_size; i++) rank[i] = i;
     if (rc == 0 && pushes) rc = comm_push_open(&push, r->router, 1, rank, rig_size);
-    for (int step = 0; step < STEPS && rc == 0; step++) {
+    for (int step = 0; step < (what < PAUSED ? STEPS : FEW) && rc == 0; step++) {
         comm_router_report(r->router, operation, (uint64_t)step);
         if (step == STEP && r->rank == VICTIM) {
             misbehave(r, what);
