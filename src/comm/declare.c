@@ -1,6 +1,5 @@
 /* What is declared before the first step: groups, their buckets, transfers; and commit, which makes the
  * schedules and lanes that carry them. */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,14 +108,9 @@ static int add_bucket(kolo_comm *comm, int group, const comm_bucket *like)
     comm_group *of = comm->group[group];
     KOLO_TRY(kolo_grow(&comm->bucket, &comm->capacity, comm->buckets, sizeof *comm->bucket));
     comm_bucket *b = &comm->bucket[comm->buckets];
-    memset(b, 0, sizeof *b);
+    *b = *like;
     b->number = (int)comm->buckets++;
     b->index = take_slot(comm, of);
-    b->what = like->what;
-    b->offset = like->offset;
-    b->to = like->to;
-    b->count = like->count;
-    b->type = like->type;
     b->declared = group;
     b->group = of->mine ? of : NULL;
     b->slices = of->mine && of->launch->size > 1 ? comm_bucket_slices(b->count, of->node.rails) : 1;
@@ -145,8 +139,8 @@ static int declare(kolo_comm *comm, int group, const comm_bucket *like)
                          comm->arena_bytes);
     KOLO_TRY(add_bucket(comm, group, like));
     comm->declared++;
-    if (comm->bucket[number].index >= COMM_MAX_BUCKETS - 1 ||
-        number >= COMM_MAX_DECLARED) /* one is the host's own */
+    /* the last slot is for the bucket of KOLO_HOST_SUM, which commit adds */
+    if (comm->bucket[number].index >= COMM_MAX_BUCKETS - 1 || number >= COMM_MAX_DECLARED)
         return kolo_fail(KOLO_ECONFIG, "comm: more than %d buckets of one rank; raise bucket_mb",
                          COMM_MAX_BUCKETS - 1);
     if (comm->device.type)

@@ -109,7 +109,7 @@ static int step(kolo_world *whole)
     return vector[0] == kolo_world_size(whole) ? 0 : kolo_fail(KOLO_EINTERNAL, "a wrong sum");
 }
 
-/* ---- a rank dies among silent pending_peers ------------------------------------------------------------ */
+/* ---- a rank dies among silent pending peers ------------------------------------------------------------ */
 
 enum { VICTIM = 2 };
 

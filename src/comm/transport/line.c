@@ -162,7 +162,7 @@ int line_connect(comm_router *router, tcp_line *l)
     return poll(&soon, 1, 5) == 1 ? connected(router, l) : 0;
 }
 
-/* ---- pending_peers ------------------------------------------------------------------------------------- */
+/* ---- pending peers ------------------------------------------------------------------------------------- */
 
 static bool known(const comm_router *router, const line_hello *h)
 {
@@ -174,7 +174,7 @@ static bool known(const comm_router *router, const line_hello *h)
            h->purpose <= LINE_ASK;
 }
 
-/* The pending is a rank: its bytes are frames from now on. */
+/* The pending peer is a rank: its bytes are frames from now on. */
 static int line_settle(comm_router *router, line_pending_peer *pending, int rank)
 {
     tcp_line *l = line_find(router, rank);
@@ -329,7 +329,7 @@ static double waited(const comm_router *router, const line_end *end)
     return router->now - (end->since > router->stood_up_at ? end->since : router->stood_up_at);
 }
 
-/* Guests that say nothing, connections that do not come about. */
+/* Pending peers that say nothing, connections that do not come about. */
 int lines_expire(comm_router *router)
 {
     tcp_lines *lines = router->lines;

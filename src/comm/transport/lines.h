@@ -24,7 +24,7 @@ typedef struct line_hello {
     unsigned char magic[8], cookie[16];
     int32_t rank, purpose;
 } line_hello;
-/* Purpose. Break: a text follows, then the end. Ask: the words of the pending's host's ranks come back
+/* Purpose. Break: a text follows, then the end. Ask: the words of the ranks of this node come back
  * (line_beat), then the end. */
 enum { LINE_FRAMES = 1, LINE_BREAK = 2, LINE_ASK = 3 };
 
@@ -42,7 +42,7 @@ enum end_kind { END_LISTENER, END_NUDGE, END_PENDING_PEER, END_IN, END_OUT };
 typedef struct line_end {
     enum end_kind kind;
     int fd;   /* -1: closed */
-    int rank; /* pending: its number */
+    int rank; /* END_PENDING_PEER: its place in tcp_lines.pending */
     bool connecting, waits_to_write;
     double since;
 } line_end;
@@ -68,7 +68,7 @@ typedef struct tcp_line {
     line_beat beat;
 } tcp_line;
 
-/* Guests: more than the bucket's burst, so that a stranger keeps his seat for some tenths of a second
+/* Pending peers: more than the bucket's burst, so that a stranger keeps his seat for some tenths of a second
  * before he must make room. */
 enum { LINE_PENDING_PEERS = 256, LINE_RING = 1 << 18 };
 
