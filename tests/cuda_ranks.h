@@ -40,6 +40,8 @@ static struct {
     __typeof__(cudaStreamQuery) *stream_query;
     __typeof__(cudaMemcpyAsync) *copy;
     __typeof__(cudaMalloc) *alloc;
+    __typeof__(cudaHostAlloc) *alloc_host;
+    __typeof__(cudaFreeHost) *release_host;
     __typeof__(cudaFree) *release;
     __typeof__(cudaStreamBeginCapture) *capture;
     __typeof__(cudaStreamEndCapture) *capture_end;
@@ -62,6 +64,8 @@ static inline void find_calls(void)
                  {"cudaMemcpyAsync", &cuda.copy},
                  {"cudaMalloc", &cuda.alloc},
                  {"cudaFree", &cuda.release},
+                 {"cudaHostAlloc", &cuda.alloc_host},
+                 {"cudaFreeHost", &cuda.release_host},
                  {"cudaStreamBeginCapture", &cuda.capture},
                  {"cudaStreamEndCapture", &cuda.capture_end},
                  {"cudaGraphInstantiate", &cuda.instantiate},
@@ -92,6 +96,7 @@ typedef struct setting {
     const char *reducer;
     bool one_gpu, canonical, one_lacks_nccl;
     double timeout, patience;
+    size_t arena_bytes;           /* 0: for COUNT elements */
     int compression;              /* enum comm_compression; as ranks_compress has it */
     const char *variable, *value; /* of the environment, on rank `odd` alone */
     int odd;
@@ -138,7 +143,7 @@ static inline int rank_create(rank *r)
                                      .uuid = uuid,
                                      .reducer = r->set.reducer,
                                      .host = r->set.compression && !r->set.reducer};
-    kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4,
+    kolo_comm_config config = {.arena_bytes = r->set.arena_bytes ? r->set.arena_bytes : (size_t)COUNT * 4,
                                .canonical = r->set.canonical,
                                .timeout = r->set.timeout > 0 ? r->set.timeout : 60,
                                .patience = r->set.patience,

@@ -72,13 +72,15 @@ int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count);
 int kolo_comm_group(kolo_comm *comm, const int *ranks, int count);
 /* A bucket of a group: KOLO_ALLREDUCE; KOLO_REDUCE_SCATTER: every member has its part (kolo_comm_part) of the
  * sum, and elsewhere in the bucket undefined numbers; KOLO_ALLGATHER: of members' parts. A reduce_scatter and
- * an allgather make the bits of an allreduce. Members have it at the same offset of their arenas. Returns its
- * number (they are counted on with those of kolo_comm_bucket), or a negative status. */
+ * an allgather make the bits of an allreduce (but by NCCL, whose orders are its own). Members have it at the
+ * same offset of their arenas. Returns its number (they are counted on with those of kolo_comm_bucket), or a
+ * negative status. */
 int kolo_comm_bucket_of(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count);
 /* `bytes` from rank to rank, arena to arena; its number among the buckets, or a negative status. Start: the
  * sender's bytes are written; the receiver's place is free. It never waits for the other. Wait: the sender
  * may write there again; the receiver has them. Any number in flight; transfers from one rank to another
- * begin in the order of their starts, the same on both. On a node one copy, between nodes MPI. */
+ * begin in the order of their starts, the same on both. On a node one copy, between nodes MPI; on GPUs NCCL,
+ * or copies through page-locked memory. */
 int kolo_comm_transfer(kolo_comm *comm, int from, int to, size_t from_offset, size_t to_offset, size_t bytes);
 /* Of a bucket that this rank has a share in: the elements that `rank`, a member, owns; maybe none. */
 int kolo_comm_part(const kolo_comm *comm, int bucket, int rank, int64_t *first, int64_t *count);

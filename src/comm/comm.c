@@ -212,6 +212,14 @@ int kolo_comm_host_start(kolo_comm *comm, int bucket)
     return 0;
 }
 
+int kolo_comm_host_test(kolo_comm *comm, int bucket)
+{
+    const comm_bucket *b = comm_find(comm, bucket, comm->buckets);
+    if (!b) return KOLO_EINTERNAL;
+    if (is_alone(b) || comm_node_done(&b->group->node, b, atomic_load(&b->round))) return 1;
+    return kolo_comm_host_status(comm);
+}
+
 int kolo_comm_host_wait(kolo_comm *comm, int bucket)
 {
     comm_bucket *b = comm_find(comm, bucket, comm->buckets);
@@ -240,8 +248,9 @@ int kolo_comm_start(kolo_comm *comm, int bucket)
     if (!d->type) return kolo_comm_host_start(comm, bucket);
     const comm_bucket *b = comm_find(comm, bucket, comm->declared);
     if (!b) return KOLO_EINTERNAL;
-    if (!d->type->through_host && !comm_alone(comm)) count_call(comm, b);
-    return b->count ? d->type->start(d->reducer, bucket) : 0;
+    if (is_alone(b)) return d->type->status(d->reducer);
+    if (!d->type->through_host) count_call(comm, b);
+    return d->type->start(d->reducer, bucket);
 }
 
 int kolo_comm_wait(kolo_comm *comm, int bucket)
@@ -250,7 +259,7 @@ int kolo_comm_wait(kolo_comm *comm, int bucket)
     if (!d->type) return kolo_comm_host_wait(comm, bucket);
     const comm_bucket *b = comm_find(comm, bucket, comm->declared);
     if (!b) return KOLO_EINTERNAL;
-    return b->count ? d->type->wait(d->reducer, bucket) : 0;
+    return is_alone(b) ? d->type->status(d->reducer) : d->type->wait(d->reducer, bucket);
 }
 
 void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats)

@@ -71,11 +71,15 @@ static int find_group(kolo_comm *comm, const int *rank, int count, bool pair)
 
 static int check_open(const kolo_comm *comm, const char *what)
 {
-    if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: %s is declared after commit", what);
-    if (comm->device.type && !comm_alone(comm))
-        return kolo_fail(KOLO_ECONFIG, "comm: %s is carried in host memory alone, not by reducer %s", what,
-                         comm->device.type->name);
-    return 0;
+    return comm->committed ? kolo_fail(KOLO_EINTERNAL, "comm: %s is declared after commit", what) : 0;
+}
+
+int kolo_comm_rank(const kolo_comm *comm) { return comm->launch->rank; }
+
+int kolo_comm_group_ranks(const kolo_comm *comm, int group, const int **ranks)
+{
+    *ranks = comm->group[group]->rank;
+    return comm->group[group]->launch->size;
 }
 
 int kolo_comm_group(kolo_comm *comm, const int *ranks, int count)
@@ -124,6 +128,48 @@ static bool is_within(const kolo_comm *comm, const comm_bucket *b, size_t offset
            (size_t)b->count <= (comm->arena_bytes - offset) / width;
 }
 
+/* Elements that member r of its group owns of a bucket. */
+static void member_part(const kolo_comm *comm, const comm_bucket *b, int r, int64_t *first, int64_t *count)
+{
+    const kolo_launch *l = comm->group[b->declared]->launch;
+    if (l->size > 1 && !(comm->device.type && comm->device.type->equal_parts)) {
+        comm_bucket_part(b, l->nodes, l->node_of[r], l->local_of[r], first, count);
+        return;
+    }
+    *first = kolo_comm_equal_part(b->count, l->size, r);
+    *count = kolo_comm_equal_part(b->count, l->size, r + 1) - *first;
+}
+
+/* As reducers see it. */
+static kolo_reducer_bucket show_bucket(const kolo_comm *comm, int number)
+{
+    const comm_bucket *b = &comm->bucket[number];
+    const kolo_launch *l = comm->group[b->declared]->launch;
+    const size_t width = kolo_dtype_size(b->type), bytes = (size_t)b->count * width;
+    const bool transfer = b->what == KOLO_BROADCAST;
+    kolo_reducer_bucket shown = {.what = b->what,
+                                 .group = b->declared,
+                                 .members = l->size,
+                                 .member = b->group ? l->rank : -1,
+                                 .offset = transfer && l->rank > 0 ? b->to : b->offset,
+                                 .count = transfer ? (int64_t)bytes : b->count};
+    int64_t first = 0, count = 0;
+    if (!b->group) return shown;
+    shown.in.offset = shown.out.offset = shown.offset;
+    shown.in.bytes = transfer && l->rank > 0 ? 0 : bytes;
+    shown.out.bytes = transfer && l->rank == 0 ? 0 : bytes;
+    if (b->what != KOLO_REDUCE_SCATTER && b->what != KOLO_ALLGATHER) return shown;
+    member_part(comm, b, l->rank, &first, &count);
+    if (b->what == KOLO_ALLGATHER) {
+        shown.in.offset += (size_t)first * width;
+        shown.in.bytes = (size_t)count * width;
+    } else {
+        shown.out.offset += (size_t)first * width;
+        shown.out.bytes = (size_t)count * width;
+    }
+    return shown;
+}
+
 /* Its number, or negative. */
 static int declare(kolo_comm *comm, int group, const comm_bucket *like)
 {
@@ -143,8 +189,10 @@ static int declare(kolo_comm *comm, int group, const comm_bucket *like)
     if (comm->bucket[number].index >= COMM_MAX_BUCKETS - 1 || number >= COMM_MAX_DECLARED)
         return kolo_fail(KOLO_ECONFIG, "comm: more than %d buckets of one rank; raise bucket_mb",
                          COMM_MAX_BUCKETS - 1);
-    if (comm->device.type)
-        KOLO_TRY(comm->device.type->bucket(comm->device.reducer, (int)number, like->offset, like->count));
+    if (comm->device.type) {
+        const kolo_reducer_bucket shown = show_bucket(comm, (int)number);
+        KOLO_TRY(comm->device.type->bucket(comm->device.reducer, (int)number, &shown));
+    }
     return (int)number;
 }
 
@@ -193,8 +241,7 @@ int kolo_comm_part(const kolo_comm *comm, int bucket, int rank, int64_t *first, 
     const kolo_launch *l = b->group->launch;
     for (int r = 0; r < l->size; r++) {
         if (b->group->rank[r] != rank) continue;
-        if (l->size == 1) *count = b->count;
-        else comm_bucket_part(b, l->nodes, l->node_of[r], l->local_of[r], first, count);
+        member_part(comm, b, r, first, count);
         return 0;
     }
     return kolo_fail(KOLO_EINTERNAL, "comm: rank %d does not share bucket %d", rank, bucket);

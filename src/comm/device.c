@@ -200,8 +200,10 @@ int comm_device_open(kolo_comm *comm, const kolo_comm_config *config, const kolo
 static int reduce_once(kolo_comm *comm)
 {
     comm_device *d = &comm->device;
-    for (int b = 0; b < comm->declared; b++) KOLO_TRY(kolo_comm_start(comm, b));
-    for (int b = 0; b < comm->declared; b++) KOLO_TRY(kolo_comm_wait(comm, b));
+    for (int b = 0; b < comm->declared; b++)
+        if (comm->bucket[b].group) KOLO_TRY(kolo_comm_start(comm, b));
+    for (int b = 0; b < comm->declared; b++)
+        if (comm->bucket[b].group) KOLO_TRY(kolo_comm_wait(comm, b));
     if (comm->arena_bytes >= sizeof(double)) KOLO_TRY(kolo_comm_sum(comm, d->type->arena(d->reducer), 1));
     KOLO_TRY(d->type->finish(d->reducer));
     return kolo_comm_status(comm);
@@ -222,7 +224,9 @@ static int warm_up(kolo_comm *comm)
 
 int comm_device_commit(kolo_comm *comm)
 {
-    int rc = warm_up(comm);
+    const comm_device *d = &comm->device;
+    int rc = d->type->commit && !comm_alone(comm) ? d->type->commit(d->reducer) : 0;
+    if (rc == 0) rc = warm_up(comm);
     if (rc < 0) rc = kolo_comm_host_fail(comm, rc); /* others may wait for this rank's part */
     return all_or_none(comm, rc);
 }
@@ -253,7 +257,7 @@ int kolo_comm_sum(kolo_comm *comm, double *data, int64_t count)
     if (count < 0 || !comm->committed)
         return kolo_fail(KOLO_EINTERNAL, "kolo_comm_sum: count %lld%s", (long long)count,
                          comm->committed ? "" : " before commit");
-    return count ? d->type->sum(d->reducer, data, count) : 0;
+    return count && !comm_alone(comm) ? d->type->sum(d->reducer, data, count) : d->type->status(d->reducer);
 }
 
 int kolo_comm_status(kolo_comm *comm)

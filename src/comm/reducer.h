@@ -2,9 +2,10 @@
  * bucket and sum calls to it when the communicator was made for a device. The rows of kolo_cuda_reducer, in
  * libkolo_cuda.so; the first that fits is taken:
  *   none    one rank: there is nothing to sum
- *   nccl    ncclAllReduce on the communication stream, in a registered arena
- *   staged  device -> pinned host arena -> the shm/MPI reduction of this room -> device, by host functions in
- *           stream order: for ranks that share a GPU, systems without NCCL, and reduce=canonical */
+ *   nccl    collectives, sends and receives of NCCL: the group of all ranks on the communication stream, in a
+ *           registered arena, every other group and pair with a communicator and a stream of its own
+ *   staged  device -> pinned host arena -> the buckets of this room -> device: for ranks that share a GPU,
+ *           systems without NCCL, and reduce=canonical */
 #ifndef KOLO_COMM_REDUCER_H
 #define KOLO_COMM_REDUCER_H
 
@@ -21,6 +22,21 @@ struct kolo_comm_device {
     bool host;
 };
 
+/* A bucket, or a transfer, as a reducer sees it. Offsets are bytes of this rank's arena. */
+typedef struct kolo_reducer_bucket {
+    /* KOLO_ALLREDUCE; KOLO_REDUCE_SCATTER and KOLO_ALLGATHER in parts as kolo_comm_part says; KOLO_BROADCAST:
+     * a transfer from member 0 of its group to member 1 */
+    enum kolo_collective what;
+    int group;           /* number; 0: all ranks */
+    int members, member; /* this rank among them; -1: it takes no part, and no call for this bucket follows */
+    size_t offset;
+    int64_t count; /* f32 elements; bytes of a transfer */
+    /* what this rank brings, and what it gets; bytes may be 0 */
+    struct {
+        size_t offset, bytes;
+    } in, out;
+} kolo_reducer_bucket;
+
 typedef struct kolo_reducer kolo_reducer;
 typedef struct kolo_reducer_type {
     const char *name;
@@ -28,6 +44,7 @@ typedef struct kolo_reducer_type {
     bool own_gpu;      /* no two ranks on one GPU */
     bool ordered;      /* sums in the documented order: needed for canonical sums */
     bool through_host; /* works through the communicator's host half, which then has an arena and buckets */
+    bool equal_parts;  /* see kolo_comm_equal_part; else parts are those of the host half */
     /* Can this process use it? 0 and a note that must be the same on all ranks ("2.28.9",
      * ""), or negative. Local. */
     int (*ready)(char *note, size_t bytes);
@@ -37,11 +54,14 @@ typedef struct kolo_reducer_type {
                 const kolo_comm_device *device, size_t bytes, double timeout);
     void (*close)(kolo_reducer **reducer, bool orderly); /* not orderly: at once, others may be dead */
     void *(*arena)(kolo_reducer *reducer);
-    /* 0, 1, ... before the first start */
-    int (*bucket)(kolo_reducer *reducer, int bucket, size_t offset, int64_t count);
-    /* after what is enqueued on compute so far; may be captured */
+    /* 0, 1, ... before commit */
+    int (*bucket)(kolo_reducer *reducer, int bucket, const kolo_reducer_bucket *of);
+    /* Collective; NULL: nothing is to be done. All buckets are declared, the same on all ranks. */
+    int (*commit)(kolo_reducer *reducer);
+    /* after what is enqueued on compute so far; may be captured. Waits for no other rank, and what is
+     * started of one group waits for no other group */
     int (*start)(kolo_reducer *reducer, int bucket);
-    /* compute goes on when the sum stands in the arena */
+    /* compute goes on when the bucket's result stands in the arena, or the sender may write there again */
     int (*wait)(kolo_reducer *reducer, int bucket);
     /* device memory, in place, in compute's order */
     int (*sum)(kolo_reducer *reducer, double *data, int64_t count);
@@ -69,10 +89,21 @@ int kolo_comm_host_explain(kolo_comm *comm);
 /* This rank has failed, as the error text says: whoever of its node waits in the host half, or asks for its
  * status, is told. Returns status. */
 int kolo_comm_host_fail(kolo_comm *comm, int status);
-/* The host half's own arena and buckets, for a row that works through it: any thread that keeps their
- * order. */
+int kolo_comm_rank(const kolo_comm *comm);
+/* Ranks of a group, ascending (of a pair: from, to); their number. */
+int kolo_comm_group_ranks(const kolo_comm *comm, int group, const int **ranks);
+/* Parts of a reduce_scatter and an allgather that equal_parts rows make: count / members elements each, and
+ * the last member what is left over. */
+static inline int64_t kolo_comm_equal_part(int64_t count, int members, int member)
+{
+    return member < members ? member * (count / members) : count;
+}
+/* The host half's own arena and buckets, for a row that works through it: start, test and wait by any thread
+ * that keeps their order. test: 1, the round started last is done and wait would return at once; 0; negative:
+ * as wait. */
 void *kolo_comm_host_arena(kolo_comm *comm, size_t *bytes);
 int kolo_comm_host_start(kolo_comm *comm, int bucket);
+int kolo_comm_host_test(kolo_comm *comm, int bucket);
 int kolo_comm_host_wait(kolo_comm *comm, int bucket);
 /* One more bucket, made by commit, of KOLO_HOST_SUM f64 at this offset of the host arena; its number. */
 enum { KOLO_HOST_SUM = 8192 };
