@@ -273,8 +273,15 @@ void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats)
 
 void kolo_comm_publish(kolo_comm *comm, int64_t step, int64_t action)
 {
+    kolo_comm_publish_text(comm, step, action, "");
+}
+
+void kolo_comm_publish_text(kolo_comm *comm, int64_t step, int64_t action, const char *text)
+{
     if (comm_alone(comm)) return;
     comm_control *own = comm->world.node.control[comm->world.node.me];
+    if (*text || comm->told_text) comm_life_set_text(&own->life, text);
+    comm->told_text = *text != 0;
     atomic_store_explicit(&own->step, step, memory_order_relaxed);
     atomic_store_explicit(&own->action, action, memory_order_relaxed);
     atomic_store_explicit(&own->published, (int64_t)(1e9 * kolo_time()), memory_order_release);

@@ -37,11 +37,14 @@ int kolo_comm_status(kolo_comm *comm);
  * rc, with the same text. */
 int kolo_comm_abort(kolo_comm *comm, int rc);
 
-/* Where every rank stands, for the watchdog: each rank publishes a number (plan index; -1: between steps) and
- * a step; readable by the ranks of the same node at any time, without locks. With a device a thread looks ten
- * times a second: a rank of the node that died, or that stands within a step for longer than the timeout,
- * breaks the communicator. */
+/* Where every rank stands, for the watchdog and for failure reports: each rank publishes a step, the number
+ * of an action in its own program (-1: between steps), and what that action is in words (at most 52 bytes;
+ * "": its number alone); readable by the ranks of the same node at any time, without locks. Steps of ranks
+ * are compared, actions are not: who waits for whom follows from buckets and transfers. With a device a
+ * thread looks ten times a second: a rank of the node that died, or that stands within a step for longer than
+ * the timeout, breaks the communicator. */
 void kolo_comm_publish(kolo_comm *comm, int64_t step, int64_t action);
+void kolo_comm_publish_text(kolo_comm *comm, int64_t step, int64_t action, const char *text);
 /* Of local peer `local_rank`: last published, and seconds since (by that rank's clock on the same
  * machine). */
 void kolo_comm_peer(kolo_comm *comm, int local_rank, int64_t *step, int64_t *action, double *age);

@@ -121,9 +121,9 @@ static void push_slice(const comm_bucket *b, const comm_lane *lane)
     }
 }
 
-/* 1 finished, 0 not yet; *moved: something was done. A poll that took long moved part of a message: MPI
- * carries large ones piece by piece, a piece a call. */
-static int advance(comm_engine *e, comm_run *run, bool *moved)
+/* 1 finished, 0 not yet; *lagging: as in comm_slice; *moved: something was done. A poll that took long moved
+ * part of a message: MPI carries large ones piece by piece, a piece a call. */
+static int advance(comm_engine *e, comm_run *run, _Atomic int32_t *lagging, bool *moved)
 {
     const double long_poll = 1.5e-6;
     int64_t before = run->at;
@@ -134,17 +134,16 @@ static int advance(comm_engine *e, comm_run *run, bool *moved)
         e->failed_at = kolo_time();
         snprintf(e->text, sizeof e->text, "%s", kolo_error_text());
     }
-    if (rc == 0)
-        atomic_store_explicit(&e->node->control[e->node->me]->lagging, e->transport->lagging(run->lane),
-                              memory_order_relaxed);
+    atomic_store_explicit(lagging, rc == 0 ? 1 + e->transport->lagging(run->lane) : 0, memory_order_relaxed);
     return rc;
 }
 
 static enum outcome step_network(comm_engine *e, comm_entry *entry, const comm_bucket *b)
 {
     comm_lane *lane = &b->group->lane[entry->lane];
+    comm_slice *share = &e->node->control[e->node->me]->slice[b->index];
     bool moved;
-    if (advance(e, &lane->run, &moved) <= 0) return moved ? PROGRESS : NOTHING;
+    if (advance(e, &lane->run, &share->lagging, &moved) <= 0) return moved ? PROGRESS : NOTHING;
     push_slice(b, lane);
     lane->taken = false;
     comm_node_slice_done(&b->group->node, b, entry->round);
@@ -180,7 +179,7 @@ static bool step_small(comm_engine *e, bool *waiting)
     bool moved = false;
     if (!seq) return false;
     if (e->small.run.at == 0) e->transport->reset(e->small.lane);
-    int rc = advance(e, &e->small.run, &moved);
+    int rc = advance(e, &e->small.run, &e->node->control[e->node->me]->lagging, &moved);
     *waiting = true;
     if (rc <= 0) return moved;
     comm_control *leader = e->node->control[0];
@@ -226,12 +225,8 @@ static void *engine_main(void *of)
             moved = step_all(e, &waiting);
             if (e->transport && step_small(e, &waiting)) moved = true;
         }
-        if (moved) {
-            idle = 0;
-            atomic_store_explicit(&own->lagging, -1, memory_order_relaxed);
-        } else {
-            rest(e, bell, waiting, idle++);
-        }
+        if (moved) idle = 0;
+        else rest(e, bell, waiting, idle++);
     }
     return NULL;
 }

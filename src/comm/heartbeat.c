@@ -19,7 +19,9 @@ static uint64_t reached(const comm_node *node, int local, int bucket, uint64_t r
  * this node waits for. */
 static int awaits(void *of, double *late)
 {
-    const comm_node *world = of, *node = atomic_load_explicit(&world->waits.of, memory_order_relaxed);
+    const kolo_comm *comm = of;
+    const comm_node *world = &comm->world.node,
+                    *node = atomic_load_explicit(&world->waits.of, memory_order_relaxed);
     int64_t since = atomic_load_explicit(&world->waits.since, memory_order_relaxed);
     int bucket = atomic_load_explicit(&world->waits.bucket, memory_order_relaxed);
     uint64_t round = atomic_load_explicit(&world->waits.round, memory_order_relaxed);
@@ -28,15 +30,38 @@ static int awaits(void *of, double *late)
     for (int l = 0; l < node->ranks; l++)
         if ((int64_t)(reached(node, l, bucket, round) - round) < 0) return node->rank_of[l];
     for (int l = 0; l < node->ranks; l++) {
-        int rank = atomic_load_explicit(&node->control[l]->lagging, memory_order_relaxed);
-        if (rank >= 0) return rank;
+        const comm_control *c = node->control[l];
+        const _Atomic int32_t *lagging = bucket >= 0 ? &c->slice[bucket].lagging : &c->lagging;
+        const int rank = atomic_load_explicit(lagging, memory_order_relaxed);
+        if (rank > 0) return rank - 1;
     }
     return -1;
 }
 
+/* "bucket 3", "bucket 3 of ranks 0, 2", "send 5 to rank 1", "receive 5 from rank 0": of rank `rank`. */
+static void name_bucket(const kolo_comm *comm, int number, int rank, char *text, size_t bytes)
+{
+    const comm_bucket *b = number >= 0 && number < comm->buckets ? &comm->bucket[number] : NULL;
+    const comm_group *group = b ? comm->group[b->declared] : &comm->world;
+    const int *ranks = group->rank, size = group->launch->size;
+    if (group->pair && ranks[0] == rank) snprintf(text, bytes, "send %d to rank %d", number, ranks[1]);
+    else if (group->pair) snprintf(text, bytes, "receive %d from rank %d", number, ranks[0]);
+    else if (group == &comm->world) snprintf(text, bytes, "bucket %d", number);
+    else {
+        int n = snprintf(text, bytes, "bucket %d of ranks", number);
+        for (int r = 0; r < size && n < (int)bytes - 16; r++)
+            n += snprintf(text + n, bytes - (size_t)n, "%s %d", r ? "," : "", ranks[r]);
+        if (n >= (int)bytes - 16) snprintf(text + n, bytes - (size_t)n, ", ...");
+    }
+}
+
+/* Where a rank stands: in a step, by that rank's own program and its own words for the action, else by the
+ * bucket it started last. Equal numbers of actions mean nothing, as ranks of a pipeline run different
+ * programs. */
 static void word(void *of, int local, comm_word *word)
 {
-    const comm_node *node = of;
+    const kolo_comm *comm = of;
+    const comm_node *node = &comm->world.node;
     const comm_control *c = node->control[local];
     const uint32_t doing = atomic_load_explicit(&c->doing, memory_order_relaxed);
     const int number = atomic_load_explicit(&c->number, memory_order_relaxed);
@@ -46,20 +71,22 @@ static void word(void *of, int local, comm_word *word)
                     action = atomic_load_explicit(&c->action, memory_order_relaxed);
     const int64_t at = published && action >= 0 ? published : told > published ? told : published;
     const bool bucket = doing > 0 && doing <= COMM_MAX_BUCKETS;
-    char *text = word->operation;
+    char *text = word->operation, what[48] = "", own[8 * COMM_TOLD];
     const size_t bytes = sizeof word->operation;
     word->sequence = (uint64_t)step;
     word->age = at ? kolo_time() - 1e-9 * (double)at : -1;
-    if (published && action >= 0 && bucket)
-        snprintf(text, bytes, "bucket %d, action %lld of step", number, action);
+    comm_life_get_text(&c->life, own);
+    if (bucket) name_bucket(comm, number, node->rank_of[local], what, sizeof what);
+    if (published && action >= 0 && (*own || bucket))
+        snprintf(text, bytes, "%.52s, action %lld of step", *own ? own : what, action);
     else if (published && action >= 0) snprintf(text, bytes, "action %lld of step", action);
     else if (bucket && !published) {
-        snprintf(text, bytes, "bucket %d, round", number);
+        snprintf(text, bytes, "%s, round", what);
         word->sequence = atomic_load_explicit(&c->slice[doing - 1].started, memory_order_relaxed);
     } else if (doing && !bucket && told > published) {
-        const char *what = comm_meeting_name((enum comm_meeting)(doing - COMM_MEETINGS));
-        if (published) snprintf(text, bytes, "%s after step %lld,", what, step);
-        else snprintf(text, bytes, "%s", what);
+        const char *meeting = comm_meeting_name((enum comm_meeting)(doing - COMM_MEETINGS));
+        if (published) snprintf(text, bytes, "%s after step %lld,", meeting, step);
+        else snprintf(text, bytes, "%s", meeting);
         word->sequence = atomic_load_explicit(&c->entered, memory_order_relaxed);
     } else snprintf(text, bytes, "what follows step");
 }
@@ -79,6 +106,6 @@ int comm_heartbeat_open(kolo_comm *comm, const kolo_comm_config *config)
                                       .segments = &node->segments,
                                       .awaits = awaits,
                                       .word = word,
-                                      .of = node};
+                                      .of = comm};
     return comm_router_open(&comm->heartbeat, comm->launch, &signs);
 }

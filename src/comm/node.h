@@ -28,6 +28,8 @@ typedef struct comm_slice {
     _Atomic uint64_t started;                        /* rounds this rank has started: how far it came */
     /* this rank's caller polls the bucket now and will help */
     _Atomic uint32_t watching;
+    /* 1 + rank of another node whose message this share waits for; 0: none */
+    _Atomic int32_t lagging;
 } comm_slice;
 
 /* Of one bucket, in the leader's memory. */
@@ -56,7 +58,7 @@ typedef struct comm_control {
     _Atomic uint32_t doing;
     _Atomic int32_t number;                         /* of that bucket, as it was declared */
     _Alignas(64) _Atomic uint32_t doorbell, asleep; /* of the progress thread */
-    /* rank whose message the progress thread waits for; -1: none */
+    /* 1 + rank of another node whose part of a small collective the progress thread waits for; 0: none */
     _Atomic int32_t lagging;
     _Alignas(64) _Atomic uint32_t entered; /* small collectives begun by this rank */
     _Alignas(64) _Atomic uint32_t gathered, released, result, sleepers; /* leader only: see collective.c */

@@ -25,7 +25,6 @@ int comm_shm_open(comm_node *node, size_t arena_bytes, size_t collect_bytes)
         node->control[l] = (comm_control *)(void *)node->segments.base[l];
         node->arena[l] = (char *)node->control[l] + node->arena_offset;
     }
-    atomic_store(&node->control[node->me]->lagging, -1);
     if (node->spin < 0) node->spin = comm_segments_spin(&node->segments);
     return 0;
 }

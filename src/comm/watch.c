@@ -29,28 +29,45 @@ int kolo_comm_host_explain(kolo_comm *comm)
     return 0;
 }
 
-/* Somebody of this node has stood within one step for longer than the timeout: names who is furthest
- * behind. */
+/* What keeps the ranks of a node: one that stands in the earliest step, that waits for no other rank, and of
+ * those the one that has stood for longest: who depends on it went on until then. */
+typedef struct position {
+    int64_t step; /* between two steps: the one to come */
+    bool waits;
+    double age;
+} position;
+
+static bool is_behind(const position *a, const position *b)
+{
+    if (a->step != b->step) return a->step < b->step;
+    if (a->waits != b->waits) return b->waits;
+    return a->age > b->age;
+}
+
+/* Somebody of this node has stood within one step for longer than the timeout: names who keeps the others. */
 static int look_for_standstill(kolo_comm *comm)
 {
     const comm_node *node = &comm->world.node;
-    int64_t step, action, least_step = 0, least_action = 0;
-    double age, longest = 0;
-    int last = -1;
+    position last = {.step = 0};
+    double longest = 0;
+    int whom = -1;
     for (int l = 0; l < node->ranks; l++) {
-        kolo_comm_peer(comm, l, &step, &action, &age);
+        const comm_life *life = &node->control[l]->life;
+        position at;
+        int64_t action;
+        kolo_comm_peer(comm, l, &at.step, &action, &at.age);
         /* has not begun, or is done */
-        if (age == 0 || atomic_load(&node->control[l]->life.head.departed)) continue;
-        if (action >= 0 && age > longest) longest = age;
-        if (action < 0) action = INT64_MAX; /* beyond the step */
-        if (last >= 0 && (step > least_step || (step == least_step && action >= least_action))) continue;
-        last = l;
-        least_step = step;
-        least_action = action;
+        if (at.age == 0 || atomic_load(&life->head.departed)) continue;
+        if (action >= 0 && at.age > longest) longest = at.age;
+        at.step += action < 0;
+        at.waits = atomic_load_explicit(&life->waits_for, memory_order_relaxed) >= 0;
+        if (whom >= 0 && !is_behind(&at, &last)) continue;
+        whom = l;
+        last = at;
     }
     if (longest < node->timeout) return 0;
     char who[320];
-    comm_router_describe(comm->heartbeat, node->rank_of[last], who, sizeof who);
+    comm_router_describe(comm->heartbeat, node->rank_of[whom], who, sizeof who);
     return kolo_fail(KOLO_ELAUNCH,
                      "no progress for %.0f s: of the ranks on host %s, %s, is furthest behind; if all stand "
                      "there, a rank of another node keeps them waiting: "

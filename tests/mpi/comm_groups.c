@@ -1,7 +1,10 @@
 /* Groups and transfers: random programs of buckets of overlapping groups and of transfers, matched on
  * all ranks, which start them in orders of their own and wait for them later; every element of every
- * result is checked. mpiexec -n 2, 3, 4 or 7 comm_groups SEED; `late`: a rank starts nothing of a
- * group, or of a transfer. */
+ * result is checked. mpiexec -n 2, 3, 4 or 7 comm_groups SEED; late, late-transfer,
+ * late-stop-transfer: of two ranks with different programs, the last starts nothing of a group, or of a
+ * transfer, because it does something else, or is stopped. */
+#include <signal.h>
+
 #include "comm_maps.h"
 
 #include "base/thread.h"
@@ -81,18 +84,30 @@ static int64_t run(const map *m, uint64_t seed, bool canonical)
 
 /* ---- a rank that starts nothing ---- */
 
-static void check_late(bool transfer, const map *m)
+/* Different programs: rank 0 stands at action 40 of its own, the last rank at action 3. */
+static void publish(kolo_comm *comm)
 {
-    const kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = 1, .spin = -1};
+    if (rank == 0) kolo_comm_publish(comm, 7, 40);
+    else kolo_comm_publish_text(comm, 7, 3, "forward of micro-batch 2");
+}
+
+static void check_late(bool transfer, bool stops, const map *m)
+{
+    const kolo_comm_config config = {
+        .arena_bytes = 1 << 20, .timeout = stops ? 30 : 1, .patience = stops ? 2 : 0, .spin = -1};
     const int last = size - 1, pair[] = {0, last};
     kolo_comm *comm = NULL;
-    char want[64];
+    char want[64], mine[80];
     int group = 0, number = 0, rc = kolo_comm_create(&comm, &place(m)->launch, &config);
     if (rc == 0 && !transfer) rc = group = kolo_comm_group(comm, pair, 2);
     if (rc >= 0)
         rc = number = transfer ? kolo_comm_transfer(comm, last, 0, 0, 0, 1 << 20)
                                : kolo_comm_bucket_of(comm, group, KOLO_ALLREDUCE, 0, 1 << 18);
     if (rc >= 0) rc = kolo_comm_commit(comm);
+    if (rc == 0) publish(comm);
+    if (rc == 0) rc = kolo_comm_barrier(comm);
+    if (stops) usleep(1500000); /* a beat tells the other node where this rank stands */
+    if (rank == last && stops) raise(SIGSTOP);
     if (rank == last) usleep(6000000);
     const double begin = kolo_time();
     if (rc == 0 && rank == 0) rc = kolo_comm_start(comm, number);
@@ -100,9 +115,15 @@ static void check_late(bool transfer, const map *m)
     if (rank != 0) usleep(8000000);
     const double seconds = kolo_time() - begin;
     snprintf(want, sizeof want, "rank %d on host n%d", last, m->node_of[last]);
-    is_int(rc, KOLO_ELAUNCH, "%s, %s: a rank that starts nothing ends the wait", m->name,
-           transfer ? "transfer" : "group");
-    ok(strstr(kolo_error_text(), want), "it is named: %s", kolo_error_text());
+    if (transfer)
+        snprintf(mine, sizeof mine, "rank 0: receive 0 from rank %d, action 40 of step number 7", last);
+    else snprintf(mine, sizeof mine, "rank 0: bucket 0, action 40 of step number 7");
+    is_int(rc, KOLO_ELAUNCH, "%s, %s: a rank that %s ends the wait", m->name, transfer ? "transfer" : "group",
+           stops ? "is stopped" : "starts nothing");
+    ok(strstr(kolo_error_text(), want) == kolo_error_text() &&
+           strstr(kolo_error_text(), "which began forward of micro-batch 2, action 3 of step number 7"),
+       "it is named, with its own step and action: %s", kolo_error_text());
+    ok(strstr(kolo_error_text(), mine), "and so is where rank 0 stands");
     ok(seconds > 0.9 && seconds < 5, "within the deadline (%.2f s)", seconds);
     done_testing();
     fflush(stdout);
@@ -118,7 +139,8 @@ int main(int argc, char **argv)
         const map *m = &maps[i];
         if (m->size != size) continue;
         if (strncmp(how, "late", 4) == 0) {
-            if (argc > 2 && strcmp(argv[2], m->name) == 0) check_late(strcmp(how, "late-transfer") == 0, m);
+            if (argc > 2 && strcmp(argv[2], m->name) == 0)
+                check_late(strstr(how, "transfer"), strstr(how, "stop"), m);
             continue;
         }
         for (int n = 0; n < RUNS; n++)

@@ -60,15 +60,29 @@ int comm_router_break_by(comm_router *router, int rc)
 
 /* ---- telling ------------------------------------------------------------------------------------------- */
 
+void comm_life_set_text(comm_life *own, const char *text)
+{
+    uint64_t word[COMM_TOLD] = {0};
+    const size_t bytes = strnlen(text, sizeof word - 1);
+    memcpy(word, text, bytes);
+    for (int i = 0; i < COMM_TOLD; i++)
+        atomic_store_explicit(&own->operation[i], word[i], memory_order_relaxed);
+}
+
+void comm_life_get_text(const comm_life *c, char text[8 * COMM_TOLD])
+{
+    uint64_t word[COMM_TOLD];
+    for (int i = 0; i < COMM_TOLD; i++)
+        word[i] = atomic_load_explicit(&c->operation[i], memory_order_relaxed);
+    memcpy(text, word, sizeof word);
+    text[sizeof word - 1] = 0;
+}
+
 void comm_router_report(comm_router *router, const char *operation, uint64_t sequence)
 {
     comm_life *own = router->life[router->me];
     if (operation != router->told) {
-        uint64_t word[COMM_TOLD] = {0};
-        size_t bytes = operation ? strlen(operation) : 0;
-        memcpy(word, operation ? operation : "", bytes < sizeof word ? bytes : sizeof word - 1);
-        for (int i = 0; i < COMM_TOLD; i++)
-            atomic_store_explicit(&own->operation[i], word[i], memory_order_relaxed);
+        comm_life_set_text(own, operation ? operation : "");
         router->told = operation;
     }
     atomic_store_explicit(&own->sequence, sequence, memory_order_relaxed);
@@ -78,11 +92,7 @@ void comm_router_report(comm_router *router, const char *operation, uint64_t seq
 /* What a rank of this node said last; told_at 0: nothing. */
 static void last_told(const comm_life *c, comm_word *word)
 {
-    uint64_t text[COMM_TOLD];
-    for (int i = 0; i < COMM_TOLD; i++)
-        text[i] = atomic_load_explicit(&c->operation[i], memory_order_relaxed);
-    memcpy(word->operation, text, sizeof word->operation);
-    word->operation[sizeof word->operation - 1] = 0;
+    comm_life_get_text(c, word->operation);
     word->sequence = atomic_load_explicit(&c->sequence, memory_order_relaxed);
     int64_t at = atomic_load_explicit(&c->told_at, memory_order_relaxed);
     word->age = at ? kolo_time() - 1e-9 * (double)at : -1;

@@ -8,7 +8,7 @@
 #include "kolo/error.h"
 
 static const double CLAIM = 3; /* seconds that a rank of this node has to ask the other nodes */
-enum { HOW = 256, LIST = 480, SAID = 80 };
+enum { HOW = 256, LIST = 600, SAID = 128 };
 
 void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes)
 {
@@ -46,7 +46,7 @@ static void say(const comm_router *router, int rank, const line_beat *said, char
         snprintf(text, SAID, "no word");
     }
     if (word.age >= 0)
-        snprintf(text, SAID, "%.47s number %llu", word.operation, (unsigned long long)word.sequence);
+        snprintf(text, SAID, "%.95s number %llu", word.operation, (unsigned long long)word.sequence);
 }
 
 int router_failure_report(comm_router *router, int rank, const char *how, const line_beat *said)

@@ -10,7 +10,7 @@
 
 #include "comm/segment.h"
 
-enum { COMM_TOLD = 6 };
+enum { COMM_TOLD = 12 };
 
 /* Written by its owner, except where noted. */
 typedef struct comm_life {
@@ -24,7 +24,7 @@ typedef struct comm_life {
     _Atomic int32_t waits_for; /* rank whose message the owner waits for; -1: none */
     _Atomic uint64_t sequence;
     _Atomic int64_t told_at;               /* likewise; 0: nothing was told */
-    _Atomic uint64_t operation[COMM_TOLD]; /* text */
+    _Atomic uint64_t operation[COMM_TOLD]; /* text, filled with zeros */
     /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
     _Alignas(64) _Atomic uint32_t broken;
     /* leader's only: the break is told to the other nodes, or came from one */
@@ -40,6 +40,10 @@ typedef struct comm_word {
     double age; /* seconds since it began; negative: nothing was told */
     int waits_for;
 } comm_word;
+
+/* The text of `operation`; cut to what it holds. Relaxed: a reader may see parts of two. */
+void comm_life_set_text(comm_life *own, const char *text);
+void comm_life_get_text(const comm_life *c, char text[8 * COMM_TOLD]);
 
 static inline bool comm_life_broken(const comm_life *leader)
 {
