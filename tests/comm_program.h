@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "kolo/buckets.h"
+#include "kolo/comm.h"
 #include "kolo/error.h"
 
 enum { PROGRAM_GROUPS = 5, PROGRAM_BUCKETS = 14, PROGRAM_LARGEST = 40000 };

@@ -92,7 +92,8 @@ no_memory_one() { # COMMAND N [RANK]: what is wrong, or nothing
     elif [ $status = 124 ]; then
         echo "hangs"
     elif [ "$command" = comm2 ]; then # the launcher's status is of all its ranks
-        grep -q 'status -71: .*memory' "$ROOM/stderr" ||
+        # the other rank's words may end the job before this one has said its own
+        grep -qE "status -71: .*memory|status -69: .*rank $rank .*out of memory" "$ROOM/stderr" ||
             echo "no rank says that memory lacks (status $status)"
     elif [ $status != 71 ]; then
         echo "exit $status: $(tail -n 1 "$ROOM/stderr" | cut -c 1-150)"

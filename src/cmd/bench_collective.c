@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "cmd/bench_table.h"
 #include "cmd/cmd.h"
-#include "comm/kernel.h"
+#include "comm/core/kernel.h"
 #include "comm/library/parts.h"
 #include "train/parts.h"
 
@@ -406,10 +406,11 @@ static int open_all(bench *b)
 {
     const size_t bytes = room(b);
     const kolo_options *o = &b->options;
-    const kolo_world_config config = {.algorithm = o->comm_algorithm,
+    const kolo_world_config config = {.size = sizeof(kolo_world_config),
+                                      .algorithm = o->comm_algorithm,
                                       .table = o->comm_table,
                                       .timeout = o->comm_timeout,
-                                      .patience = o->comm_patience,
+                                      .heartbeat_timeout = o->comm_patience,
                                       .shared_bytes = b->memory == SHARED ? 2 * bytes + (1 << 20) : 0};
     if (!comm_combine_of(b->type, b->reduce))
         return kolo_fail(KOLO_ECONFIG, "%s has no %s", kolo_dtype_name(b->type), reduce_name[b->reduce]);

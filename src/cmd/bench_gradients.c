@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "cmd/bench_table.h"
 #include "cmd/cmd.h"
-#include "comm/reducer.h"
+#include "comm/buckets/reducer.h"
 #include "kolo/error.h"
 #include "train/parts.h"
 

@@ -14,7 +14,7 @@
 #include "comm/algorithm/algorithm.h"
 #include "comm/algorithm/pack.h"
 #include "comm/algorithm/stages.h"
-#include "comm/transport/router.h"
+#include "comm/core/transport/router.h"
 #include "kolo/error.h"
 
 enum { PING = 4 << 20, LINK = 1 << 20, SIZES = 5, TRIALS = 3, SPINS = 1000, TAG = 1 };
@@ -450,7 +450,7 @@ int kolo_bench_tune(int n, char **words)
         rc = kolo_fail(
             KOLO_ECONFIG,
             "kolo bench --tune measures between ranks: start it by srun or mpiexec, as the jobs will be");
-    comm_router_config config = {.timeout = options.comm_timeout, .patience = options.comm_patience};
+    comm_router_config config = {.timeout = options.comm_timeout, .heartbeat_timeout = options.comm_patience};
     if (rc == 0) rc = comm_router_open(&t.router, t.launch, &config);
     if (rc == 0 && t.launch->rank == 0 && !(t.table = open_memstream(&text, &length)))
         rc = kolo_fail(KOLO_ENOMEM, "kolo bench --tune: out of memory");

@@ -13,8 +13,8 @@
 #include "base/shm.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
-#include "comm/comm.h"
-#include "comm/reducer.h"
+#include "comm/buckets/trainer.h"
+#include "comm/buckets/reducer.h"
 #include "data/shard/shard.h"
 #include "kolo/error.h"
 #include "launch/device.h"
@@ -308,7 +308,7 @@ static int check_sum(report *r, kolo_launch *launch)
     kolo_comm *comm = NULL;
     int64_t sum = launch->rank + 1, want = (int64_t)launch->size * (launch->size + 1) / 2;
     int rc;
-    kolo_comm_config config = {.timeout = 30, .spin = -1};
+    kolo_comm_config config = {.size = sizeof(kolo_comm_config), .timeout = 30, .spin = -1};
     KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, launch, &config));
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     double begin = kolo_time();

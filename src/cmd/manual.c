@@ -89,7 +89,7 @@ void kolo_help_man(void)
            ".TP\n.B KOLO_KEY\nany option, in capitals\n"
            ".TP\n.B KOLO_SITE\na recipe of what holds for this computing centre\n"
            ".TP\n.B KOLO_CACHE\nfolder of timed choices and measured tables; ~/.cache/kolo\n"
-           ".TP\n.B KOLO_COMM_*\nsettings of the collectives: see kolo/comm.h\n"
+           ".TP\n.B KOLO_COMM_*\nsettings of the collectives: see kolo/world.h\n"
            ".SH EXIT STATUS\n0 done; 2 bad input; 3 I/O; 69 launcher or a dead rank; 70 internal; 71 out of "
            "memory (use a smaller micro_batch, or ask for more); 75 checkpoint written, run it again; 78 "
            "configuration.\n"

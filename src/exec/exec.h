@@ -3,7 +3,7 @@
 #ifndef KOLO_EXEC_H
 #define KOLO_EXEC_H
 
-#include "comm/comm.h"
+#include "comm/buckets/trainer.h"
 #include "data/loader.h"
 #include "plan/plan.h"
 

@@ -8,7 +8,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/reducer.h"
+#include "comm/buckets/reducer.h"
 #include "train/compression.h"
 #include "train/parts.h"
 
@@ -91,9 +91,8 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     if (!o->classes) o->classes = info ? info->classes : model->classes;
     if (!o->channels) o->channels = info ? info->channels : model->channels;
     if (o->channels != 3 && (o->channels != 1 || s->detector))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s of %ld channels: images are read as 1 channel (gray) or 3 (RGB)%s", o->model,
-                         (long)o->channels, s->detector ? ", for detectors 3" : "");
+        return kolo_fail(KOLO_ECONFIG, "%s of %ld channels: images are read as 1 channel (gray) or 3 (RGB)%s",
+                         o->model, (long)o->channels, s->detector ? ", for detectors 3" : "");
     const bool stored = info && info->height && !s->detector; /* a detector fits any image in */
     s->height = o->size ? o->size : stored ? info->height : model->height;
     s->width = o->size ? o->size : stored ? info->width : model->width;
@@ -123,10 +122,11 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes)
         .deterministic = o->deterministic,
         .reducer = o->reducer,
         .host = kolo_is_adasum(o) || (o->compression != KOLO_compression_none && launch->nodes > 1)};
-    const kolo_comm_config config = {.arena_bytes = arena_bytes,
+    const kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                                     .arena_bytes = arena_bytes,
                                      .canonical = o->reduce == KOLO_reduce_canonical,
                                      .timeout = o->comm_timeout,
-                                     .patience = o->comm_patience,
+                                     .heartbeat_timeout = o->comm_patience,
                                      .algorithm = o->comm_algorithm,
                                      .table = o->comm_table,
                                      .spin = -1};

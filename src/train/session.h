@@ -4,7 +4,7 @@
 #define KOLO_TRAIN_SESSION_H
 
 #include "base/option.h"
-#include "comm/comm.h"
+#include "comm/buckets/trainer.h"
 #include "data/cache.h"
 #include "data/loader.h"
 #include "data/order.h"

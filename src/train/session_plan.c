@@ -267,8 +267,9 @@ static int agree_on_plans(kolo_session *s)
     char *choices = NULL;
     int64_t bytes = 0;
     int rc;
-    kolo_comm_config config = {.timeout = s->options->comm_timeout,
-                               .patience = s->options->comm_patience,
+    kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                               .timeout = s->options->comm_timeout,
+                               .heartbeat_timeout = s->options->comm_patience,
                                .table = s->options->comm_table,
                                .spin = -1};
     KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));

@@ -32,7 +32,7 @@ none "every comm_ option is the library's variable" \
     "$(comm -13 <(grep -ohE 'KOLO_COMM_[A-Z]+' src/comm/library/config.c |
     sort -u) <(grep '^KOLO_COMM_' <<< "$options"))"
 none "every variable of the library that is an option is a comm_ one" \
-    "$(grep -rohE '"KOLO_[A-Z_]+"' src/comm/library src/comm/transport src/comm/pmpi | tr -d '"' | both |
+    "$(grep -rohE '"KOLO_[A-Z_]+"' src/comm/library src/comm/core src/comm/pmpi | tr -d '"' | both |
     grep -v '^KOLO_COMM_')"
 is "$(sed -n '/known\[\] = {/,/};/p' src/comm/library/config.c | grep -oE '"[A-Z_]+"' |
     sed 's/"\(.*\)"/KOLO_COMM_\1/' | sort)" \

@@ -73,8 +73,11 @@ static int64_t run(const map *m, uint64_t seed, bool canonical)
     static program p;
     dice all = {seed, 1000, 0}, mine = {seed, (uint64_t)rank, 0};
     draw(&p, rank, size, &all);
-    const kolo_comm_config config = {
-        .arena_bytes = p.elements * 4, .timeout = 30, .spin = 20, .canonical = canonical};
+    const kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                                     .arena_bytes = p.elements * 4,
+                                     .timeout = 30,
+                                     .spin = 20,
+                                     .canonical = canonical};
     int64_t bad = kolo_comm_create(&p.comm, &place(m)->launch, &config) < 0 || declare(&p) < 0 ? -1 : 0;
     for (int phase = 0; phase < PHASES && bad == 0; phase++) bad = run_phase(&p, &all, &mine, phase);
     if (bad < 0) fprintf(stderr, "# rank %d: %s\n", rank, kolo_error_text());
@@ -93,8 +96,11 @@ static void publish(kolo_comm *comm)
 
 static void check_late(bool transfer, bool stops, const map *m)
 {
-    const kolo_comm_config config = {
-        .arena_bytes = 1 << 20, .timeout = stops ? 30 : 1, .patience = stops ? 2 : 0, .spin = -1};
+    const kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                                     .arena_bytes = 1 << 20,
+                                     .timeout = stops ? 30 : 1,
+                                     .heartbeat_timeout = stops ? 2 : 0,
+                                     .spin = -1};
     const int last = size - 1, pair[] = {0, last};
     kolo_comm *comm = NULL;
     char want[64], mine[80];

@@ -3,7 +3,7 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include "comm/transport/lines.h"
+#include "comm/core/transport/lines.h"
 #include "comm_router_rig.h"
 
 enum { VICTIM = 1, STEP = 12, STEPS = 400 };
@@ -200,9 +200,9 @@ static const int each[] = {0, 1, 2, 3, 4, 5, 6}, two[] = {0, 0, 1, 1}, three[] =
     {                \
         .timeout = 0 \
     }
-#define IMPATIENT       \
-    {                   \
-        .patience = 1.5 \
+#define IMPATIENT                \
+    {                            \
+        .heartbeat_timeout = 1.5 \
     }
 static const trial trials[] = {
     {"2 ranks of a node", 2, NULL, KILLED, USUAL, 0, 10},

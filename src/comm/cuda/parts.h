@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "comm/cuda/calls.h"
-#include "comm/reducer.h"
+#include "comm/buckets/reducer.h"
 #include "kolo/error.h"
 
 /* The first thing that went wrong; written once, by any thread. */

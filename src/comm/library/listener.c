@@ -196,8 +196,7 @@ static pending_peer *find_seat(pending_peer *peers)
     pending_peer *oldest = NULL;
     for (int i = 0; i < SEATS; i++) {
         if (peers[i].fd < 0) return &peers[i];
-        if (!peers[i].known && (!oldest || peers[i].since < oldest->since))
-            oldest = &peers[i];
+        if (!peers[i].known && (!oldest || peers[i].since < oldest->since)) oldest = &peers[i];
     }
     return oldest;
 }
@@ -234,7 +233,7 @@ static void let_in(lib_membership *m, pending_peer *peers, double now)
 bool membership_away(lib_membership *m)
 {
     double now = kolo_time();
-    if (now - 1e-9 * (double)atomic_load(&m->beat) > m->patience) atomic_store(&m->away, true);
+    if (now - 1e-9 * (double)atomic_load(&m->beat) > m->heartbeat_timeout) atomic_store(&m->away, true);
     atomic_store(&m->beat, (int64_t)(1e9 * now));
     return atomic_load(&m->away);
 }
@@ -265,14 +264,13 @@ static void *door_main(void *of)
     lib_membership *m = of;
     pending_peer *peers = kolo_alloc(SEATS * sizeof *peers);
     struct pollfd ready[SEATS + 2];
-    const int often = m->patience < 4 ? (int)(250 * m->patience) + 1 : 1000;
+    const int often = m->heartbeat_timeout < 4 ? (int)(250 * m->heartbeat_timeout) + 1 : 1000;
     prctl(PR_SET_NAME, "kolo-membership");
     for (int i = 0; peers && i < SEATS; i++) peers[i].fd = -1;
     while (peers) {
         int wait = often;
         for (int i = 0; i < SEATS; i++)
-            ready[i] = (struct pollfd){.fd = peers[i].fd,
-                                       .events = peers[i].answer ? POLLOUT : POLLIN};
+            ready[i] = (struct pollfd){.fd = peers[i].fd, .events = peers[i].answer ? POLLOUT : POLLIN};
         ready[SEATS] = (struct pollfd){.fd = m->bell, .events = POLLIN};
         ready[SEATS + 1] =
             (struct pollfd){.fd = listens(m, peers, &wait) ? m->listener : -1, .events = POLLIN};
