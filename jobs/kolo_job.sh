@@ -2,7 +2,7 @@
 # The frame that every Kolo job shares: find the programs, start the ranks, hand signals on, requeue, sum up.
 # Templates find it by the PATH, on which they put the folders where it may lie for that one line.
 #
-# Variables a job may set (all optional). Every option of kolo is one too, KOLO_<KEY>: KOLO_STAGE=auto copies
+# Variables a job may set (all optional). Each option of kolo is one too, KOLO_<KEY>: KOLO_STAGING=auto copies
 # the data to a disk of each node first. So no variable of jobs has the name of an option and means something
 # else (tests/lint/environment.t).
 #   KOLO_MAX_RESTARTS=N   requeues at most (default 200)

@@ -186,7 +186,7 @@ static const char *golden_schedule(const cJSON *config, kolo_options *o)
     o->warmup_start = golden_number(config, "warmup_from", 0) / o->lr;
     o->lr_end = golden_number(config, "end", 0);
     kolo_option_set(o, "warmup_shape", golden_text(config, "warmup_shape", "linear"), "case");
-    o->hold = golden_number(config, "hold", 0);
+    o->cooldown = golden_number(config, "hold", 0);
     o->rise = golden_number(config, "pct_start", 0.3);
     o->divide = golden_number(config, "div_factor", 25);
     o->divide_end = golden_number(config, "final_div_factor", 1e4);

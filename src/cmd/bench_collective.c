@@ -409,7 +409,7 @@ static int open_all(bench *b)
     const kolo_world_config config = {.algorithm = o->comm_algorithm,
                                       .table = o->comm_table,
                                       .timeout = o->comm_timeout,
-                                      .patience = o->comm_patience,
+                                      .patience = o->heartbeat_timeout,
                                       .shared_bytes = b->memory == SHARED ? 2 * bytes + (1 << 20) : 0};
     if (!comm_combine_of(b->type, b->reduce))
         return kolo_fail(KOLO_ECONFIG, "%s has no %s", kolo_dtype_name(b->type), reduce_name[b->reduce]);

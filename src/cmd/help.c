@@ -208,6 +208,7 @@ static int help_word(const char *word)
     const bool named = print_name(word);
     const int recipe = kolo_recipe_print(word);
     KOLO_TRY(recipe);
+    if (e && strcmp(e->key, word)) printf("%s= is the old name of\n", word);
     if (e) print_option(e);
     if (e && !strcmp(word, "model")) print_models();
     if (command || topic == 0 || named || recipe == 0 || e) return 0;

@@ -87,7 +87,7 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
 {
     const kolo_launch_limits limits = {.start = options->comm_timeout,
                                        .later = options->comm_timeout,
-                                       .patience = options->comm_patience,
+                                       .patience = options->heartbeat_timeout,
                                        .end = end_stuck};
     static const char *const method[] = {
 #define METHOD(key, choice) #choice,
@@ -96,6 +96,7 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
     };
     KOLO_TRY(kolo_launch_start(&launch, method[options->launch], &limits));
     launched = true;
+    if (launch.rank == 0) kolo_options_report_renamed();
     *result = &launch;
     return 0;
 }
@@ -176,6 +177,7 @@ static void wait_for_rank_0(int exit_status)
 static int end(const char *command, int status)
 {
     kolo_failure failure;
+    if (rank_here() == 0) kolo_options_report_renamed(); /* of a command that launches nothing */
     if (status == 0) status = kolo_stdout_flush();
     kolo_error_keep(&failure);
     if (status == 0 || status == KOLO_EREQUEUE) {

@@ -76,7 +76,7 @@ static int read_run(kolo_options *options, const char *run)
             "file of weights (checkpoint=best, or =STEP, chooses among those of a run)",
             run);
     if (rc == 0) rc = kolo_identity_check(run, "recipe.yaml");
-    if (rc == 0) rc = kolo_options_read_recipe(options, path);
+    if (rc == 0) rc = kolo_options_read_record(options, path);
     if (rc == 0) rc = kolo_options_leave(options);
     if (rc == 0) rc = kolo_option_set(options, "run", run, "run folder"); /* it may have been moved */
     free(path);

@@ -115,7 +115,7 @@ static int refuse(const kolo_cache *c, double have, const char *where)
     return kolo_fail(KOLO_ECONFIG,
                      "data_cache=ram: the samples of %s take %.1f MiB, %s has %.1f MiB: %.1f MiB are "
                      "missing; ask for more memory, or "
-                     "set data_cache=none (stage=DIR copies them to a disk of the node)",
+                     "set data_cache=none (staging=DIR copies them to a disk of the node)",
                      kolo_dataset_get_info(c->dataset)->name, need / 0x1p20, where, have / 0x1p20,
                      (need - have) / 0x1p20);
 }
@@ -236,8 +236,7 @@ static int check_piece(const kolo_cache *c, const piece *p)
         if (kolo_crc32c(0, at, bytes) != kolo_dataset_crc(c->dataset, i))
             return kolo_fail(KOLO_EINPUT,
                              "data_cache=ram: sample %lld (number %lld of %s) does not have its checksum: "
-                             "damaged; run kolo-shards "
-                             "verify, then copy or pack this shard again",
+                             "damaged; run kolo-shards verify, then copy or pack this shard again",
                              (long long)i, (long long)index, shard);
         at += bytes;
     }

@@ -96,7 +96,7 @@ void kolo_loader_destroy(kolo_loader **loader);       /* also in the middle of a
 int64_t kolo_loader_steps(const kolo_loader *loader); /* per epoch */
 
 /* Starts reading at (epoch, step); discards what was prefetched. From the first seek on batches come from the
- * server of serve=. After the last step of an epoch training goes on with the next epoch by itself;
+ * server of data_server=. After the last step of an epoch training goes on with the next epoch by itself;
  * validation ends (kolo_loader_next returns 1). */
 int kolo_loader_seek(kolo_loader *loader, int64_t epoch, int64_t step);
 /* 0: *batch is filled; 1: end of validation; negative: error (a reader's, with its text:

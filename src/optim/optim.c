@@ -123,8 +123,9 @@ int kolo_optim_check(const kolo_options *options)
                          options->ema, options->swa);
     if (moved && options->warmup > 0)
         return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
-    if (options->hold > 0 && strcmp(options->schedule, "cosine") && strcmp(options->schedule, "polynomial"))
-        return kolo_fail(KOLO_ECONFIG, "hold=%g is for schedule=cosine and polynomial, not %s", options->hold,
-                         options->schedule);
+    if (options->cooldown > 0 && strcmp(options->schedule, "cosine") &&
+        strcmp(options->schedule, "polynomial"))
+        return kolo_fail(KOLO_ECONFIG, "cooldown=%g is for schedule=cosine and polynomial, not %s",
+                         options->cooldown, options->schedule);
     return kolo_milestones_check(options->milestones);
 }

@@ -91,9 +91,8 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     if (!o->classes) o->classes = info ? info->classes : model->classes;
     if (!o->channels) o->channels = info ? info->channels : model->channels;
     if (o->channels != 3 && (o->channels != 1 || s->detector))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s of %ld channels: images are read as 1 channel (gray) or 3 (RGB)%s", o->model,
-                         (long)o->channels, s->detector ? ", for detectors 3" : "");
+        return kolo_fail(KOLO_ECONFIG, "%s of %ld channels: images are read as 1 channel (gray) or 3 (RGB)%s",
+                         o->model, (long)o->channels, s->detector ? ", for detectors 3" : "");
     const bool stored = info && info->height && !s->detector; /* a detector fits any image in */
     s->height = o->size ? o->size : stored ? info->height : model->height;
     s->width = o->size ? o->size : stored ? info->width : model->width;
@@ -126,7 +125,7 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes)
     const kolo_comm_config config = {.arena_bytes = arena_bytes,
                                      .canonical = o->reduce == KOLO_reduce_canonical,
                                      .timeout = o->comm_timeout,
-                                     .patience = o->comm_patience,
+                                     .patience = o->heartbeat_timeout,
                                      .algorithm = o->comm_algorithm,
                                      .table = o->comm_table,
                                      .spin = -1};

@@ -268,7 +268,7 @@ static int agree_on_plans(kolo_session *s)
     int64_t bytes = 0;
     int rc;
     kolo_comm_config config = {.timeout = s->options->comm_timeout,
-                               .patience = s->options->comm_patience,
+                               .patience = s->options->heartbeat_timeout,
                                .table = s->options->comm_table,
                                .spin = -1};
     KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));

@@ -51,7 +51,8 @@ is "$(grep -c 'maxDets=' "$ROOM/eval") $(grep -c VOC "$ROOM/eval")" "12 0" \
 like "$ROOM/results.json" '"image_id":30,"category_id":(9|20),"bbox":' \
     "results have the source's numbers of images and categories"
 printf 'ant\nbee\n' > "$ROOM/names"
-kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" show=0 out="$ROOM/drawn" \
+kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" box_threshold=0 \
+    out="$ROOM/drawn" \
     labels="$ROOM/names" "$ROOM/images/0.jpg" > "$ROOM/log" 2>&1
 ok $? "kolo predict"
 like "$ROOM/log" '^  [01]\.[0-9]+  [01]  (ant|bee)  [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+$' \

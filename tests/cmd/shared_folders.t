@@ -35,7 +35,7 @@ is "$? $(ls "$ROOM/victim" | tr '\n' ' ')" "78 lock precious " "a link at OUT.pa
 staged() { # RUN: with the shards copied to $ROOM/disk
     kolo train shapes model=lenet5 data="$ROOM/data/train" val=none run="$ROOM/$1" batch=32 epochs=1 \
         warmup=0 \
-        threads=1 stage="$ROOM/disk" > "$ROOM/log" 2>&1
+        threads=1 staging="$ROOM/disk" > "$ROOM/log" 2>&1
 }
 mkdir "$ROOM/disk" && staged staged
 shard=$(find "$ROOM/disk" -name '*.h5' | head -n 1)

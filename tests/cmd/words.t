@@ -51,7 +51,7 @@ kolo help --momentum > log 2>&1
 is "$? $(head -c 11 log)" "0   momentum=" "kolo help --KEY is kolo help KEY"
 kolo train --help > log
 like log '^Optimizer$' "kolo train --help has headings"
-is "$(grep -cE '^  (lr|momentum|val|stage|comm_timeout)=' log) $(grep -cE '^  (ranks|top|roc|serve_jobs)=' \
+is "$(grep -cE '^  (lr|momentum|val|staging|comm_timeout)=' log) $(grep -cE '^  (ranks|top|roc|serve_jobs)=' \
     log)" "5 0" "over its own options"
 kolo help models > log
 is "$(grep -c '^kolo models' log) $(grep -cE '^  (resnet50|lenet5) ' log)" "1 2" \

@@ -6,9 +6,11 @@ options=$(sed -nE 's/^(INT|AUTO|REAL|BOOL|TEXT|CHOICE)\(([a-z_0-9]+),.*/KOLO_\U\
     sort)
 [ "$(wc -l <<< "$options")" -gt 100 ]
 ok $? "the options are found"
+old=$(sed -nE 's/^RENAMED\(([a-z_0-9]+), .*/KOLO_\U\1/p' src/base/renamed.def | sort)
 both() { comm -12 <(sort -u) <(echo "$options"); }
 variables=$(sed -nE 's/^VARIABLE\(([A-Z_0-9]+), .*/KOLO_\1/p' src/base/environment.def | sort)
 none "variables that are no options have no option's name" "$(both <<< "$variables")"
+none "nor an option's old name" "$(comm -12 <(echo "$variables") <(echo "$old"))"
 # every variable that a program or a script reads is an option or stands in environment.def, and what
 # stands there is read
 read=$({
@@ -19,7 +21,7 @@ read=$({
     sources modulefiles | xargs -d '\n' grep -ohE 'setenv KOLO_[A-Z_0-9]+'
 } | grep -oE 'KOLO_[A-Z_0-9]+' | sort -u)
 none "every variable that is read is known" "$(comm -23 <(echo \
-    "$read") <(sort <<< "$options"$'\n'"$variables"))"
+    "$read") <(sort <<< "$options"$'\n'"$variables"$'\n'"$old"))"
 none "every known variable is read" \
     "$(comm -13 <(echo "$read") <(grep -v '^KOLO_\(BASE\|BIN\|DIR\|HOME\|INC\|LIB\|PREFIX\|VERSION\)$' <<< \
     "$variables"))"

@@ -38,7 +38,8 @@ ok $? "the loss falls to less than a tenth (a twelfth and a thirteenth were meas
 kolo export "$ROOM/run" "$ROOM/cells.weights" > "$ROOM/log" 2>&1
 kolo-shards extract "$ROOM/cells" --out "$ROOM/photos" > "$ROOM/log" 2>&1
 photo=$(find "$ROOM/photos" -name '*.jpg' | sort | head -n 1)
-kolo predict model=yolov3_tiny size=160 classes=3 show=0.02 weights="$ROOM/cells.weights" out="$ROOM/drawn" \
+kolo predict model=yolov3_tiny size=160 classes=3 box_threshold=0.02 weights="$ROOM/cells.weights" \
+    out="$ROOM/drawn" \
     "$photo" > "$ROOM/told" 2>&1
 ok $? "what it learnt is told of a photo"
 like "$ROOM/told" '^  0\.[0-9]+  [0-2]  ' "with boxes"

@@ -41,14 +41,14 @@ is "$(figures "$ROOM/two.txt" "$ROOM/two.json" | sed 's/},*$//;s/}]*$//' |
 is "$(grep -cE '^ VOC mean AP by the rule of (2007|2010).* = 0\.[0-9]{4}$' "$ROOM/one.txt")" 2 \
     "VOC's, too, by both rules"
 
-kolo serve-data "${args[@]}" serve="$ROOM/socket" > "$ROOM/serve" 2>&1 &
+kolo serve-data "${args[@]}" data_server="$ROOM/socket" > "$ROOM/serve" 2>&1 &
 server=$!
 at_end 'kill "$server" 2> /dev/null'
 for _ in {1..200}; do
-    kolo serve-data --status serve="$ROOM/socket" > "$ROOM/status" 2> /dev/null && break
+    kolo serve-data --status data_server="$ROOM/socket" > "$ROOM/status" 2> /dev/null && break
     sleep 0.05
 done
-kolo train "${args[@]}" run="$ROOM/served" serve="$ROOM/socket" > "$ROOM/log" 2>&1
+kolo train "${args[@]}" run="$ROOM/served" data_server="$ROOM/socket" > "$ROOM/log" 2>&1
 is "$(losses "$ROOM/served") $(weights_sum "$ROOM/served")" "$(losses "$ROOM/one") $(weights_sum \
     "$ROOM/one")" "a served detector learns the same"
 like "$ROOM/log" ' ([2-9]|1[0-9]) of [0-9]+ batches came from the server' \

@@ -36,14 +36,16 @@ like "$ROOM/smoke.out" "pmix: 4 ranks on 2 nodes" "on 4 ranks"
 
 export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_RUN=$ROOM/run KOLO_ARGS="epochs=1 batch=32 threads=1"
 mkdir "$ROOM/local"
-KOLO_STAGE=$ROOM/local submit staged resnet_imagenet.sh
+KOLO_STAGING=$ROOM/local submit staged resnet_imagenet.sh
 is $? 0 "resnet_imagenet.sh trains from a staged copy"
 like "$ROOM/staged.out" "data/train is staged in $ROOM/local/kolo-stage-[0-9]+/" "the ranks read the copy"
 is "$(find "$ROOM/local" -name '*.h5.stamp' | wc -l)" "$(find "$ROOM/data" -name '*.h5' |
     wc -l)" "training and validation shards were copied once, with a stamp"
 KOLO_STAGE=auto KOLO_RUN=$ROOM/run2 submit auto resnet_imagenet.sh
-is $? 0 "KOLO_STAGE=auto"
-like "$ROOM/auto.out" "stage=auto: the shards of .*/data/train are read where they are" \
+is $? 0 "KOLO_STAGE=auto: the old name of KOLO_STAGING"
+is "$(grep -c 'stage= is an old name; write staging=' "$ROOM/auto.out")" 1 \
+    "one warning in a job of four ranks"
+like "$ROOM/auto.out" "staging=auto: the shards of .*/data/train are read where they are" \
     "copies nothing that is on the node already"
 KOLO_DRY_RUN=1 submit dry resnet_imagenet.sh
 like "$ROOM/dry.out" "^\[.*\] srun --mpi=pmix .* kolo train shapes" "a dry run prints the srun line"

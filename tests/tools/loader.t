@@ -29,10 +29,10 @@ like "$ROOM/cached/summary.json" '"cache_hits": 1728' "the summary adds them up"
 is "$(segments)" "$before" "the segment is gone"
 
 mkdir "$ROOM/disk"
-train staged stage="$ROOM/disk"
-is "$(losses staged)" "$(losses plain)" "stage= changes no number"
+train staged staging="$ROOM/disk"
+is "$(losses staged)" "$(losses plain)" "staging= changes no number"
 like "$ROOM/staged.log" 'of 1 shards 1 copied' "the shard is copied"
-TMPDIR=$ROOM/disk train again stage=tmpdir stage_keep=false
+TMPDIR=$ROOM/disk train again staging=tmpdir staging_keep=false
 like "$ROOM/again.log" 'of 1 shards 0 copied .* 1 there already' "and used again by the next run"
 is "$(find "$ROOM/disk" -name '*.h5*' | wc -l)" 0 "which cleans up"
 

@@ -62,7 +62,7 @@ if ranks_start; then
     is $? 75 "SIGTERM to one of two ranks stops both"
     mpiexec -n 3 kolo-pack "${ARGS[@]}" --out "$ROOM/ranks" --resume > "$ROOM/log" 2>&1
     is "$(sums "$ROOM/ranks")" "$want" "resumed by three ranks: the same bytes"
-    KOLO_COMM_PATIENCE=2 begin "$ROOM/stopped" mpiexec -n 2
+    KOLO_HEARTBEAT_TIMEOUT=2 begin "$ROOM/stopped" mpiexec -n 2
     for one in $(pgrep -x kolo-pack); do
         tr '\0' '\n' < "/proc/$one/cmdline" | grep -qxF "$ROOM/stopped" || continue
         tr '\0' '\n' < "/proc/$one/environ" | grep -qxE '(PMI|OMPI_COMM_WORLD)_RANK=1' && kill -STOP "$one"

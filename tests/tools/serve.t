@@ -4,7 +4,7 @@
 shapes_data 256 32
 common=(model=lenet5 size=32 data="$ROOM/data/train" crop=resized flip=true augment=trivialaugment batch=32 \
     seed=3 data_cache=ram prefetch=2)
-socket=serve="$ROOM/socket"
+socket=data_server="$ROOM/socket"
 train() { # RUN OPTION...
     kolo train "${common[@]}" val=none run="$ROOM/$1" epochs=2 eval_epochs=0 threads=1 bn=ghost \
         micro_batch=16 reduce=canonical conv=direct "${@:2}" \
@@ -59,7 +59,7 @@ end
 is $? 0 "a server ends when it is told to"
 train late lr=0.02 "$socket"
 is "$(losses "$ROOM/late")" "$(losses "$ROOM/plain")" "without a server a job learns the same"
-like "$ROOM/late.log" 'warning: serve=.*no server is running' "and says so"
+like "$ROOM/late.log" 'warning: data_server=.*no server is running' "and says so"
 kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
 is $? 3 "no server to ask"
 kolo serve-data data=synthetic "$socket" > "$ROOM/second" 2>&1
@@ -91,13 +91,13 @@ if unshare -rm mount -t tmpfs tmpfs "$ROOM" 2> /dev/null; then
     mkdir "$ROOM/full"
     unshare -rm bash -c 'mount -t tmpfs -o nr_inodes=1 tmpfs "$0" && shift && exec "$@"' "$ROOM/full" x kolo \
         serve-data "${common[@]}" \
-        data_cache=none serve="$ROOM/full/socket" > "$ROOM/second" 2>&1
+        data_cache=none data_server="$ROOM/full/socket" > "$ROOM/second" 2>&1
     is $? 3 "a full file system is told"
     like "$ROOM/second" 'full/socket.*No space left' "by name"
     mkdir -p "$ROOM/77/.77/_tmp" "$ROOM/tmp" # as Slurm's job_container/tmpfs does it
     unshare -rm bash -c 'mount --bind "$0/77/.77/_tmp" "$0/tmp" && shift && exec "$@"' "$ROOM" x env \
         SLURM_JOB_ID=77 kolo train "${common[@]}" \
-        val=none run="$ROOM/apart" steps=1 launch=single serve=nobody > "$ROOM/apart.log" 2>&1
+        val=none run="$ROOM/apart" steps=1 launch=single data_server=nobody > "$ROOM/apart.log" 2>&1
     is $? 0 "where jobs have a /dev/shm of their own a job goes on"
     like "$ROOM/apart.log" 'a /dev/shm of their own here .*each job keeps its own cache' "and says so"
 else

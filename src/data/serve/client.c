@@ -139,10 +139,11 @@ static void warn_alone(kolo_client *c, const char *why)
         const char *job = getenv("SLURM_JOB_ID");
         const bool apart = !strchr(c->name, '/') && serve_private_shm("/proc/self/mountinfo", job);
         kolo_warn(
-            "serve=%s: %s; this rank reads by itself, the same bytes%s", c->name, why,
+            "data_server=%s: %s; this rank reads by itself, the same bytes%s", c->name, why,
             apart ? ". Jobs have a /dev/shm of their own here (job_container/tmpfs): a server of another job "
                     "is "
-                    "found by serve=PATH, in a folder that both see; without one each job keeps its own cache"
+                    "found by data_server=PATH, in a folder that both see; without one each job keeps its "
+                    "own cache"
                   : "");
     }
     c->told = true;
@@ -159,9 +160,9 @@ static int client_ask(kolo_client *c, int64_t position)
 static void tell_joined(kolo_client *c, int64_t position, int64_t from)
 {
     const int64_t steps = c->loader->steps;
-    if (from < 0) kolo_info("serve=%s: the server is in another epoch; reading by itself", c->name);
+    if (from < 0) kolo_info("data_server=%s: the server is in another epoch; reading by itself", c->name);
     else
-        kolo_info("serve=%s: batches come from the server from epoch %lld, step %lld on%s", c->name,
+        kolo_info("data_server=%s: batches come from the server from epoch %lld, step %lld on%s", c->name,
                   (long long)(from / steps), (long long)(from % steps),
                   from > position ? "; until then reading by itself" : "");
 }
@@ -213,8 +214,9 @@ static void client_hear(kolo_client *c, int rc)
         give_up(c, h->position);
     } else if (rc > 0 && h->kind == SERVE_LEFT) {
         atomic_store(&c->joined, NEVER);
-        kolo_warn("serve=%s: this rank kept other jobs waiting; it reads by itself until the next epoch",
-                  c->name);
+        kolo_warn(
+            "data_server=%s: this rank kept other jobs waiting; it reads by itself until the next epoch",
+            c->name);
     } else if (rc > 0 && h->kind == SERVE_END) {
         disconnect(c);
         warn_alone(c, c->packet.text);
@@ -343,16 +345,17 @@ int kolo_client_open(kolo_client **client, const kolo_loader *loader, const kolo
     memcpy(c->number, number, sizeof number);
     if (!config->dataset)
         KOLO_TRY_GOTO(rc,
-                      kolo_fail(KOLO_ECONFIG, "serve=%s: data=synthetic needs no server; leave serve empty",
+                      kolo_fail(KOLO_ECONFIG,
+                                "data_server=%s: data=synthetic needs no server; leave data_server= empty",
                                 config->serve));
     KOLO_TRY_GOTO(rc, serve_path(config->serve, &c->address));
     snprintf(c->name, sizeof c->name, "%s", config->serve);
     KOLO_TRY_GOTO(rc, serve_key(config, c->key));
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake < 0)
-        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve=: cannot make an eventfd: %s", strerror(errno)));
+        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "data_server=: cannot make an eventfd: %s", strerror(errno)));
     rc = attach(c);
-    if (rc == KOLO_ECONFIG) KOLO_TRY_GOTO(rc, kolo_fail_in(rc, "serve=%s: ", c->name));
+    if (rc == KOLO_ECONFIG) KOLO_TRY_GOTO(rc, kolo_fail_in(rc, "data_server=%s: ", c->name));
     if (rc < 0) {
         disconnect(c);
         warn_alone(c, kolo_error_text());
@@ -368,7 +371,7 @@ void kolo_client_close(kolo_client **client)
     kolo_client *c = *client;
     if (!c) return;
     if (c->batches > 0)
-        kolo_info("serve=%s: %lld of %lld batches came from the server", c->name, (long long)c->served,
+        kolo_info("data_server=%s: %lld of %lld batches came from the server", c->name, (long long)c->served,
                   (long long)c->batches);
     disconnect(c);
     unmap(c);

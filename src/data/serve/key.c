@@ -78,8 +78,8 @@ int serve_key(const kolo_loader_config *c, char *text)
         c->width, (unsigned long long)c->seed, c->shuffle && *c->shuffle ? c->shuffle : "full",
         (long long)c->batch, choice("tail", c->tail));
     put(&w,
-        "crop=%s\ncrop_pad=%d\ncrop_area_min=%.17g\ncrop_area_max=%.17g\nflip=%s\ninterpolation=%s\nrepeat=%"
-        "d\n",
+        "crop=%s\ncrop_pad=%d\ncrop_area_min=%.17g\ncrop_area_max=%.17g\nflip=%s\ninterpolation=%s\n"
+        "repeat=%d\n",
         choice("crop", c->crop), c->crop_pad, c->area_min, c->area_max, c->flip ? "true" : "false",
         choice("interpolation", c->interpolation), c->repeat > 0 ? c->repeat : 1);
     put(&w, "mixup=%.17g\ncutmix=%.17g\nmix_probability=%.17g\ncutmix_share=%.17g\nmix=%s\n", c->mix.mixup,
@@ -92,7 +92,8 @@ int serve_key(const kolo_loader_config *c, char *text)
     if (c->image_labels) put_image_labels(&w, c);
     else if (c->words > 3) put_boxes(&w, c);
     if (rule.kind == KOLO_ORDER_LOCAL) put_nodes(&w, c);
-    return w.used < SERVE_KEY - 1 ? 0 : kolo_fail(KOLO_ECONFIG, "serve=: the list in augment= is too long");
+    return w.used < SERVE_KEY - 1 ? 0
+                                  : kolo_fail(KOLO_ECONFIG, "data_server=: the list in augment= is too long");
 }
 
 /* The line of `text` that begins as `line` does up to its '=', or NULL. */

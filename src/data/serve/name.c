@@ -70,8 +70,8 @@ int serve_name_take(const char *name, struct sockaddr_un *address, int *lock)
     KOLO_TRY(mine);
     return mine ? 0
                 : kolo_fail(KOLO_ECONFIG,
-                            "a server serve=%s is running on this node; `kolo serve-data --status serve=%s` "
-                            "shows it",
+                            "a server data_server=%s is running on this node; `kolo serve-data --status "
+                            "data_server=%s` shows it",
                             name, name);
 }
 

@@ -1,7 +1,7 @@
 /* One loader a node for the jobs of a sweep: jobs that train on the same images in the same order need them
  * decoded and augmented once.
  *
- * A server is an ordinary loader (stage=, data_cache=ram and all) whose slots lie in a segment without a
+ * A server is an ordinary loader (staging=, data_cache=ram and all) whose slots lie in a segment without a
  * name; a job is an ordinary loader whose readers copy rows out of it where they would decode them. A slot is
  * kept until every rank that joined has its rows: the slowest job limits. The bytes are those that the job
  * would have made; so a job can go over to reading by itself at any batch, and does so, with a warning, when

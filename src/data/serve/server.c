@@ -322,11 +322,10 @@ int kolo_server_open(kolo_server **server, const kolo_loader_config *loader, int
     s->rows_wanted = s->rows * jobs;
     KOLO_TRY_GOTO(rc, serve_name_listen(&s->address, &s->fd));
     if (!strchr(s->name, '/') && serve_private_shm("/proc/self/mountinfo", getenv("SLURM_JOB_ID")))
-        kolo_warn(
-            "serve=%s: jobs have a /dev/shm of their own here (job_container/tmpfs), so that only this job's "
-            "processes "
-            "find the server; for those of other jobs give serve=PATH, in a folder of the node that all see",
-            s->name);
+        kolo_warn("data_server=%s: jobs have a /dev/shm of their own here (job_container/tmpfs), so that "
+                  "only this job's processes find the server; for those of other jobs give data_server=PATH, "
+                  "in a folder of the node that all see",
+                  s->name);
     return 0;
 fail:
     kolo_server_close(server);

@@ -38,13 +38,12 @@ void serve_status(const kolo_server *s, char *text, size_t size)
     const double full = s->full + (s->full_since > 0 ? now - s->full_since : 0);
     const int64_t first = s->config.rank * s->rows;
     snprintf(text, size,
-             "serve=%s: process %d, %s, %lld samples, rows %lld to %lld of batches of %lld, ring of %d "
+             "data_server=%s: process %d, %s, %lld samples, rows %lld to %lld of batches of %lld, ring of %d "
              "batches, %.1f MiB\n",
              s->name, (int)getpid(), info->name, (long long)info->count, (long long)first,
              (long long)(first + s->rows - 1), (long long)s->config.batch, r->slots,
              (double)r->bytes / 0x1p20);
-    kolo_append(text, size, "%lld images made, %lld given\n", (long long)r->decoded,
-                (long long)s->delivered);
+    kolo_append(text, size, "%lld images made, %lld given\n", (long long)r->decoded, (long long)s->delivered);
     if (!r->running) {
         kolo_append(text, size, "nobody has joined\n");
     } else {
@@ -73,7 +72,7 @@ int kolo_server_ask(const char *name, char *text, size_t size)
     int rc = packet ? serve_send(fd, SERVE_ASK, -1, NULL, 0, "", -1) : KOLO_ENOMEM;
     struct pollfd wait = {fd, POLLIN, 0};
     if (rc == 0 && poll(&wait, 1, 10000) <= 0)
-        rc = kolo_fail(KOLO_EIO, "serve=%s: the server does not answer", name);
+        rc = kolo_fail(KOLO_EIO, "data_server=%s: the server does not answer", name);
     if (rc == 0) rc = serve_receive(fd, packet, NULL);
     if (rc > 0) snprintf(text, size, "%s", packet->text);
     close(fd);
