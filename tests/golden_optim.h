@@ -3,7 +3,7 @@
 #define TESTS_GOLDEN_OPTIM_H
 
 #include "golden_file.h"
-#include "optim/judge.h"
+#include "optim/grad_scaler.h"
 #include "optim/optim.h"
 
 /* Options of all but SGD. */

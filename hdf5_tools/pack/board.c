@@ -30,7 +30,7 @@ struct board {
     _Atomic int64_t samples, bytes, rejects, kept;
     _Atomic bool stop, asked; /* asked: by this rank */
     entry *all;
-    double begin, told, printed;
+    double begin, reported_at, printed;
     bool terminal;
 };
 
@@ -168,8 +168,8 @@ static void show(board *b, bool last)
 void board_tick(board *b)
 {
     const double now = kolo_time();
-    if (now - b->told < .3) return;
-    b->told = now;
+    if (now - b->reported_at < .3) return;
+    b->reported_at = now;
     exchange(b);
     /* the first line after half a second, then ten a minute in a log, three a second at a terminal */
     const double every = b->printed == b->begin ? .5 : b->terminal ? .3 : 10;

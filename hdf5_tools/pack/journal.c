@@ -66,14 +66,14 @@ int pack_journal_each(const packing *p, int64_t first, int64_t end,
     return rc;
 }
 
-static int take_brief(void *state, int64_t slot, const pack_record *r)
+static int store_brief(void *state, int64_t slot, const pack_record *r)
 {
     packing *p = state;
     p->brief[slot] = (pack_brief){r->bytes, r->status, r->codec, r->channels, r->source_channels};
     return 0;
 }
 
-int pack_journal_brief(packing *p) { return pack_journal_each(p, 0, p->slot_count, take_brief, p); }
+int pack_journal_brief(packing *p) { return pack_journal_each(p, 0, p->slot_count, store_brief, p); }
 
 int pack_journal_window(packing *p, int64_t first, int64_t end)
 {

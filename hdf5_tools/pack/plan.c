@@ -191,7 +191,7 @@ static int compare_output(const packing *p)
 }
 
 /* A shard that was already renamed when the last run ended goes back to work. */
-static int take_back(packing *p)
+static int move_back_shards(packing *p)
 {
     DIR *dir = opendir(p->options.out);
     struct dirent *entry;
@@ -264,7 +264,7 @@ static int claim_output(packing *p)
     else if (rc == 0 && has_output(o->out))
         rc = kolo_fail(KOLO_ECONFIG, "%s already holds shards or a manifest; --force replaces them", o->out);
     p->claimed = rc == 0;
-    if (rc == 0 && p->resumed) rc = take_back(p);
+    if (rc == 0 && p->resumed) rc = move_back_shards(p);
     if (rc == 0 && !p->resumed) {
         rc = kolo_folder_make_own(p->work);
         if (rc == 0 && !o->kind->load) rc = write_list(p);

@@ -157,7 +157,7 @@ static void keep_bytes(packing *p, int64_t slot, const uint8_t *data, uint32_t b
 }
 
 /* Bytes kept from the probe, if they are so many, which become the caller's; or NULL. */
-static uint8_t *take_kept(packing *p, int64_t slot, uint64_t bytes)
+static uint8_t *detach_kept(packing *p, int64_t slot, uint64_t bytes)
 {
     const int64_t i = slot - p->cache_first;
     if (i < 0 || i >= p->cache_count || p->cache[i].bytes != bytes) return NULL;
@@ -292,7 +292,7 @@ static int make_sample(packing *p, converter *c, int64_t slot, uint8_t *to, uint
 {
     pack_record *r = pack_journal_at(p, slot), fresh;
     const uint8_t *data;
-    uint8_t *kept = take_kept(p, slot, bytes);
+    uint8_t *kept = detach_kept(p, slot, bytes);
     if (kept) {
         memcpy(to, kept, bytes);
         free(kept);

@@ -193,7 +193,7 @@ static int write_block(void *context, int thread, int64_t first, int64_t last, i
     return 0;
 }
 
-static int ask_space(const extracting *e)
+static int check_free_space(const extracting *e)
 {
     const int64_t all = kolo_dataset_get_info(e->dataset)->count, room = kolo_file_free_bytes(e->out);
     const double need = (double)kolo_dataset_get_info(e->dataset)->bytes * (double)e->count / (double)all +
@@ -232,7 +232,7 @@ static int extract(extracting *e)
     e->partial = kolo_format("%s.partial", e->out);
     if (!e->readers || !e->images || !e->partial) return KOLO_ENOMEM;
     KOLO_TRY(extract_make_names(e));
-    KOLO_TRY(ask_space(e));
+    KOLO_TRY(check_free_space(e));
     if (kolo_file_exists(e->partial))
         return kolo_fail(
             KOLO_ECONFIG,

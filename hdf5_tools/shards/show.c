@@ -113,7 +113,7 @@ static int print(const show *s, const kolo_image *p)
     return 0;
 }
 
-static void show_tell(const show *s, const kolo_image *p, const char *source)
+static void show_print(const show *s, const kolo_image *p, const char *source)
 {
     const int label = kolo_dataset_label(s->dataset, s->index);
     const kolo_targets *t = kolo_dataset_targets(s->dataset);
@@ -141,7 +141,7 @@ static int show_one(show *s)
     if (rc == 0) rc = show_load(s, s->index, &p);
     if (rc == 0 && s->out) rc = save(s, s->index, &p);
     else if (rc == 0) rc = print(s, &p);
-    if (rc == 0) show_tell(s, &p, source);
+    if (rc == 0) show_print(s, &p, source);
     kolo_image_free(&p);
     return rc;
 }

@@ -129,7 +129,7 @@ static int write_claim(const writing *w, run_lock *lock)
     return empty(w->folder);
 }
 
-static int ask_space(const writing *w)
+static int check_free_space(const writing *w)
 {
     const shards_plan *p = w->plan;
     const int64_t free_bytes = kolo_file_free_bytes(p->target.out);
@@ -353,7 +353,7 @@ static int write_all(writing *w)
     const uint64_t average = p->offsets[p->count] / (uint64_t)p->count + 1;
     uint64_t block = BLOCK_BYTES / average;
     block = block < 1 ? 1 : block > 1024 ? 1024 : block;
-    KOLO_TRY(ask_space(w));
+    KOLO_TRY(check_free_space(w));
     for (int k = 0; k < w->shards; k++) KOLO_TRY(create_shard(w, k));
     shards_work work = {.what = "writing",
                         .total = p->count,
@@ -366,7 +366,7 @@ static int write_all(writing *w)
     return write_complete(w);
 }
 
-static void write_tell(const writing *w)
+static void print_written(const writing *w)
 {
     const shards_plan *p = w->plan;
     if (p->target.json)
@@ -401,7 +401,7 @@ int shards_write(const shards_plan *plan)
     if (rc == 0) rc = write_all(&w);
     if (claimed) kolo_lock_release(&lock);
     if (rc == 0) rc = publish(&w);
-    if (rc == 0) write_tell(&w);
+    if (rc == 0) print_written(&w);
     kolo_failure first;
     kolo_error_keep(&first);
     if (rc < 0 && claimed && kolo_folder_remove(w.folder) < 0)

@@ -71,7 +71,7 @@ static int read_owner(const char *path, owner *o)
 
 /* The kernel's lock on the newest file of this name. A killed owner holds it until all its memory is given
  * back, so a dying one is waited for, a living one is not. */
-static int take_kernel_lock(run_lock *lock, const char *folder)
+static int acquire_kernel_lock(run_lock *lock, const char *folder)
 {
     for (int waited = 0;; waited += POLL_MS) {
         lock->fd = kolo_file_open_plain(lock->path, O_RDWR | O_CREAT, 0666);
@@ -103,7 +103,7 @@ static int write_owner(const run_lock *lock, const owner *me)
 }
 
 /* What the content says about taking this lock over. */
-static int lock_judge(const run_lock *lock, const char *folder, const owner *was, const owner *me)
+static int lock_check_owner(const run_lock *lock, const char *folder, const owner *was, const owner *me)
 {
     char state[64], who[512];
     enum owner_state is = kolo_owner_look(was, me, state, sizeof state);
@@ -121,7 +121,7 @@ static int take_over(run_lock *lock, const char *folder)
     kolo_owner_self(&me);
     const int old = read_owner(lock->path, &was);
     KOLO_TRY(old);
-    if (old) KOLO_TRY(lock_judge(lock, folder, &was, &me));
+    if (old) KOLO_TRY(lock_check_owner(lock, folder, &was, &me));
     KOLO_TRY(write_owner(lock, &me));
     if (!old || !strcmp(was.boot, me.boot)) return 0;
     /* Two machines may have judged the same old lock at once, where flock does not reach from one to the
@@ -136,7 +136,7 @@ int kolo_lock_take(run_lock *lock, const char *folder, const char *file, const c
 {
     *lock = (run_lock){.fd = -1, .path = kolo_format("%s/%s", folder, file), .what = what};
     if (!lock->path) return KOLO_ENOMEM;
-    int rc = take_kernel_lock(lock, folder);
+    int rc = acquire_kernel_lock(lock, folder);
     if (rc == 0) rc = take_over(lock, folder);
     if (rc < 0) {
         if (lock->fd >= 0) close(lock->fd);

@@ -45,9 +45,9 @@ enum kolo_option_type {
 enum kolo_option_scope { KOLO_SCOPE_MATH, KOLO_SCOPE_RUN, KOLO_SCOPE_HERE };
 
 typedef struct kolo_option_entry {
-    const char *key, *help, *standard; /* standard: the default as text */
+    const char *key, *help, *default_value; /* standard: the default as text */
     /* letters of the commands whose words it may be: options.def explains them */
-    const char *takers;
+    const char *commands;
     enum kolo_option_type type;
     enum kolo_option_scope scope;
     double low, high;           /* INT, REAL */

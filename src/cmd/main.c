@@ -224,7 +224,7 @@ int main(int argc, char **argv)
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
         if (!command_catches(&kolo_command_table[i])) kolo_release_signals();
-        kolo_command_takes = kolo_command_table[i].takes;
+        kolo_command_letters = kolo_command_table[i].letters;
         running = name;
         return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
     }

@@ -73,7 +73,7 @@ static void print_top(const output *out, const char *path, const float *logits)
     }
 }
 
-static int predict_take(void *context, int64_t i, const float *logits)
+static int predict_print(void *context, int64_t i, const float *logits)
 {
     output *out = context;
     print_top(out, out->path[i], logits);
@@ -124,7 +124,7 @@ static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *f
     if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes)))
         rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", o->logits);
     if (out.json) fputc('[', out.json);
-    if (rc == 0) rc = kolo_predict(session, feed, predict_take, &out);
+    if (rc == 0) rc = kolo_predict(session, feed, predict_print, &out);
     fflush(stdout);
     if (out.json) {
         fputs("]\n", out.json);

@@ -25,7 +25,7 @@
 #define PIECE_BYTES (UINT64_C(8) << 20)
 #define PAGE 4096
 /* Names that are tried; seconds that another process may take to lay out the segment, and to fill a piece. */
-enum { NAMES = 8, PATIENCE = 5, PIECE_PATIENCE = 120 };
+enum { NAMES = 8, LOCK_TIMEOUT = 5, PIECE_TIMEOUT = 120 };
 enum { NOT_SHARED = KOLO_SHARE_STUCK }; /* no error: there is no cache, and its text says why */
 #define CLAIM_HEAD (INT64_C(1) << 48)   /* who holds it may lay out the segment */
 
@@ -176,11 +176,11 @@ static int cache_enter(kolo_cache *c)
         struct stat info;
         const int opened = open_own(c);
         if (opened != 0) return opened;
-        const int mine = kolo_shm_lock(c->fd, LOCK_SH, PATIENCE);
+        const int mine = kolo_shm_lock(c->fd, LOCK_SH, LOCK_TIMEOUT);
         if (mine < 0 || fstat(c->fd, &info) < 0) return fail_system(c, "cannot lock");
         if (mine == 0) {
             kolo_fail(KOLO_EIO, "/dev/shm%s is locked by a process that does not let go of it for %d s",
-                      c->name, PATIENCE);
+                      c->name, LOCK_TIMEOUT);
             return NOT_SHARED;
         }
         if (info.st_nlink > 0) return 0;
@@ -193,9 +193,9 @@ static int claim_head(const kolo_cache *c)
     const double begin = kolo_time();
     for (int mine; (mine = kolo_share_claim(c->fd, CLAIM_HEAD, false)) != 1;) {
         KOLO_TRY(mine);
-        if (kolo_time() - begin > PATIENCE) {
+        if (kolo_time() - begin > LOCK_TIMEOUT) {
             kolo_fail(KOLO_EIO, "/dev/shm%s is laid out by a process that does not get on with it for %d s",
-                      c->name, PATIENCE);
+                      c->name, LOCK_TIMEOUT);
             return NOT_SHARED;
         }
         usleep(20000);
@@ -268,7 +268,7 @@ static int cache_fill(kolo_cache *c, int threads)
                               .context = c,
                               .done = piece_done,
                               .work = fill_piece,
-                              .patience = PIECE_PATIENCE};
+                              .timeout = PIECE_TIMEOUT};
     const int rc = kolo_share_run(&share);
     if (rc != 0) return rc;
     for (int64_t i = 0, n; i < c->count; i += n) {

@@ -84,7 +84,7 @@ static void make_order(kolo_loader *l, int64_t epoch)
 }
 
 /* Lock held on entry and return. Neighbours are one request to the file system. */
-static void give_advice(kolo_loader *l)
+static void advise_readahead(kolo_loader *l)
 {
     l->busy++;
     l->advising = true;
@@ -105,7 +105,7 @@ static bool has_order(const kolo_loader *l, int64_t epoch)
 }
 
 /* The next rows to fill, or NULL when the loader stops. Lock held. */
-static loader_slot *take_rows(kolo_loader *l, int64_t *first, int64_t *count)
+static loader_slot *claim_rows(kolo_loader *l, int64_t *first, int64_t *count)
 {
     for (;;) {
         if (l->stop) return NULL;
@@ -115,7 +115,7 @@ static loader_slot *take_rows(kolo_loader *l, int64_t *first, int64_t *count)
         if (l->pause) {
             pthread_cond_wait(&l->work, &l->lock);
         } else if (l->advised && !l->advising) {
-            give_advice(l);
+            advise_readahead(l);
         } else if (!l->ordering && has_order(l, l->epoch) && !has_order(l, l->epoch + 1) &&
                    (full || l->step > l->steps / 2)) {
             make_order(l, l->epoch + 1);
@@ -154,7 +154,7 @@ static void *reader(void *argument)
     const int created = kolo_worker_create(&worker, &l->recipe);
     int64_t first = 0, count = 0;
     pthread_mutex_lock(&l->lock);
-    for (loader_slot *s; (s = take_rows(l, &first, &count));) {
+    for (loader_slot *s; (s = claim_rows(l, &first, &count));) {
         loader_result r = {.status = created, .row = first};
         pthread_mutex_unlock(&l->lock);
         if (created == 0) loader_fill(l, worker, s, first, count, &r);

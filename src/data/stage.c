@@ -316,7 +316,7 @@ static int choose_folder(kolo_stage *s)
     return rc == 0 && !s->folder ? KOLO_ENOMEM : rc;
 }
 
-static void leave_folder(kolo_stage *s)
+static void close_folder(kolo_stage *s)
 {
     if (s->users >= 0) close(s->users);
     if (s->held >= 0) close(s->held);
@@ -344,7 +344,7 @@ static int enter_folder(kolo_stage *s)
     int rc = 0;
     char *path = path_in(s->folder, "users", "");
     if (!path) return KOLO_ENOMEM;
-    while ((rc = try_to_enter(s, path)) == 0) leave_folder(s);
+    while ((rc = try_to_enter(s, path)) == 0) close_folder(s);
     free(path);
     return rc < 0 ? rc : 0;
 }
@@ -415,7 +415,7 @@ void kolo_stage_close(kolo_stage **stage)
     kolo_failure before;
     kolo_error_keep(&before);
     if (s->users >= 0 && !s->config.keep && flock(s->users, LOCK_EX | LOCK_NB) == 0) remove_folder(s);
-    leave_folder(s);
+    close_folder(s);
     if (s->own >= 0) close(s->own);
     kolo_manifest_free(&s->manifest);
     free(s->source);

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/failure.h"
 #include "exec/parts.h"
-#include "optim/judge.h"
+#include "optim/grad_scaler.h"
 
 /* ---- arenas ---- */
 

@@ -83,7 +83,7 @@ static int check_unread(const kolo_options *options, const char *key, size_t len
         if (reads(&kolo_optimizer_table[i], key, length))
             snprintf(readers + strlen(readers), sizeof readers - strlen(readers), "%s%s", *readers ? " " : "",
                      kolo_optimizer_table[i].name);
-    const int rc = !strcmp(text, entry->standard)
+    const int rc = !strcmp(text, entry->default_value)
                        ? 0
                        : kolo_fail(KOLO_ECONFIG, "%s=%s is for optimizer=%s, not %s; leave it out", name,
                                    text, readers, options->optimizer);

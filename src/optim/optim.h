@@ -130,7 +130,7 @@ int kolo_updater_square(kolo_updater *updater, const float *grad, int64_t count,
 int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
 /* LAYERS: the first pass over all slices, and every tensor's factor. */
 int kolo_updater_layers(kolo_updater *updater, const kolo_step *step);
-/* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_grad_scaler (judge.h) ->
+/* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_grad_scaler (grad_scaler.h) ->
  * step->clip, skip, norm, scaler. */
 int kolo_updater_norm(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
 

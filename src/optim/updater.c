@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/plugin.h"
 #include "kolo/error.h"
-#include "optim/judge.h"
+#include "optim/grad_scaler.h"
 #include "optim/optim.h"
 #include "optim/rules.h"
 

@@ -107,7 +107,7 @@ static int one_step(trainer *t)
     kolo_batch batch;
     kolo_metrics m;
     kolo_loader_stats stats;
-    if (t->untold == 0) t->told_at = kolo_time();
+    if (t->unreported == 0) t->reported_at = kolo_time();
     KOLO_TRY(kolo_loader_next(s->loader, &batch));
     int64_t step = t->position.step;
     const double time = kolo_phase_time(s->phase, s->phases, step),
@@ -127,14 +127,14 @@ static int one_step(trainer *t)
     int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
     kolo_loader_release(s->loader, &batch);
     KOLO_TRY(rc);
-    t->untold++;
+    t->unreported++;
     t->position.step = step + 1;
     kolo_loader_get_stats(s->loader, &stats);
-    *issue_of(t, step) = (issue){.step = step,
-                                 .epoch = batch.epoch,
-                                 .lr = (double)parameters.lr,
-                                 .wait = t->waited_before + stats.wait_seconds - t->waited,
-                                 .whole = batch.valid_global == kolo_session_batch(s)};
+    *record_of(t, step) = (step_record){.step = step,
+                                        .epoch = batch.epoch,
+                                        .lr = (double)parameters.lr,
+                                        .wait = t->waited_before + stats.wait_seconds - t->waited,
+                                        .whole = batch.valid_global == kolo_session_batch(s)};
     t->waited = t->waited_before + stats.wait_seconds;
     t->images += kolo_session_batch(s);
     return trainer_report(t, &m);
@@ -218,7 +218,7 @@ static int train_finish(trainer *t, int rc)
 {
     /* refused before it began: what the folder tells of the run stands */
     if (!t->events || t->complete) return rc;
-    t->position.step -= t->untold; /* what nobody has seen to be sound was not done */
+    t->position.step -= t->unreported; /* what nobody has seen to be sound was not done */
     if (rc == 0 || rc == KOLO_EREQUEUE) {
         kolo_failure stopped;
         kolo_error_keep(&stopped);

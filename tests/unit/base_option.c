@@ -33,15 +33,16 @@ static void test_round_trip(void)
     for (int i = 0; i < kolo_option_count; i++) {
         const kolo_option_entry *e = &kolo_option_table[i];
         char *before = kolo_option_text(&o, e);
-        if (kolo_option_set(&o, e->key, e->standard, "default") < 0)
+        if (kolo_option_set(&o, e->key, e->default_value, "default") < 0)
             defaults = (diag("%s", kolo_error_text()), 0);
         char *text = kolo_option_text(&o, e);
         if (strcmp(before, text)) defaults = (diag("%s: %s, in the table %s", e->key, before, text), 0);
         free(before);
         free(text);
 
-        const char *other = e->type == KOLO_OPTION_TEXT     ? "a \"b\" \\ c: #d"
-                            : e->type == KOLO_OPTION_BOOL   ? (strcmp(e->standard, "true") ? "true" : "false")
+        const char *other = e->type == KOLO_OPTION_TEXT ? "a \"b\" \\ c: #d"
+                            : e->type == KOLO_OPTION_BOOL
+                                ? (strcmp(e->default_value, "true") ? "true" : "false")
                             : e->type == KOLO_OPTION_CHOICE ? e->choices[1]
                                                             : NULL;
         char number[64];
@@ -167,7 +168,7 @@ static void test_renamed(void)
             if (!strcmp(kolo_option_table[k].key, row[i].old))
                 table = (diag("%s is an option", row[i].old), 0);
         if (kolo_option_alias(row[i].old, "here") < 0) offered = (diag("%s", kolo_error_text()), 0);
-        if (!e || kolo_option_set(&o, row[i].old, e->standard, "here") < 0)
+        if (!e || kolo_option_set(&o, row[i].old, e->default_value, "here") < 0)
             read = (diag("%s", row[i].old), 0);
     }
     ok(table, "every old name finds the option of its row, and no option has it as its key");
@@ -208,8 +209,8 @@ static void test_sections(void)
             "the last");
     int known = 1;
     for (int i = 0; i < kolo_option_count; i++)
-        known &= *kolo_option_table[i].takers &&
-                 !kolo_option_table[i].takers[strspn(kolo_option_table[i].takers, "TLSEPXMDGAU")];
+        known &= *kolo_option_table[i].commands &&
+                 !kolo_option_table[i].commands[strspn(kolo_option_table[i].commands, "TLSEPXMDGAU")];
     ok(known, "somebody takes every option");
 }
 

@@ -32,7 +32,7 @@ struct kolo_client {
     pthread_cond_t changed; /* something below did */
     int fd;                 /* -1: not connected */
     bool listening;         /* a thread reads from fd, or connects, without the lock */
-    bool interrupted, refused, told;
+    bool interrupted, refused, warned;
     int copying; /* threads that read the segment, without the lock */
     serve_segment *segment;
     loader_layout layout;
@@ -135,7 +135,7 @@ static void disconnect(kolo_client *c)
 /* Once, until it is connected again. */
 static void warn_alone(kolo_client *c, const char *why)
 {
-    if (!c->told) {
+    if (!c->warned) {
         const char *job = getenv("SLURM_JOB_ID");
         const bool apart = !strchr(c->name, '/') && serve_private_shm("/proc/self/mountinfo", job);
         kolo_warn(
@@ -146,18 +146,18 @@ static void warn_alone(kolo_client *c, const char *why)
                     "own cache"
                   : "");
     }
-    c->told = true;
+    c->warned = true;
 }
 
 /* Asks for the batches from `position` on, by the thread that listens. */
-static int client_ask(kolo_client *c, int64_t position)
+static int request_batches(kolo_client *c, int64_t position)
 {
     if (c->fd < 0) KOLO_TRY(attach(c));
     KOLO_TRY(serve_send(c->fd, SERVE_JOIN, position, NULL, 0, "", -1));
     return await_answer(c, SERVE_JOINED, SERVE_JOINED, NULL);
 }
 
-static void tell_joined(kolo_client *c, int64_t position, int64_t from)
+static void report_joined(kolo_client *c, int64_t position, int64_t from)
 {
     const int64_t steps = c->loader->steps;
     if (from < 0) kolo_info("data_server=%s: the server is in another epoch; reading by itself", c->name);
@@ -174,7 +174,7 @@ static void client_join(kolo_client *c, int64_t position)
     c->asked = position;
     while (c->copying > 0) pthread_cond_wait(&c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
-    const int rc = client_ask(c, position);
+    const int rc = request_batches(c, position);
     const int64_t from = c->packet.head.position;
     pthread_mutex_lock(&c->lock);
     c->listening = false;
@@ -183,8 +183,8 @@ static void client_join(kolo_client *c, int64_t position)
         disconnect(c);
         if (!c->interrupted) warn_alone(c, kolo_error_text());
     } else {
-        c->told = false;
-        tell_joined(c, position, from);
+        c->warned = false;
+        report_joined(c, position, from);
         c->ready = from;
         atomic_store(&c->joined, from < position ? NEVER : from);
     }
@@ -193,7 +193,7 @@ static void client_join(kolo_client *c, int64_t position)
 
 /* A batch that is joined, has come and has all its rows is given up. Some rows may have been made by this
  * rank itself, before or while it joined: then the last of the three is that it comes. Lock held. */
-static void give_up(kolo_client *c, int64_t position)
+static void release_batch(kolo_client *c, int64_t position)
 {
     if (position < c->joined || position >= c->ready || c->finished[position % SERVE_SLOTS] != position)
         return;
@@ -211,7 +211,7 @@ static void client_hear(kolo_client *c, int rc)
     } else if (rc > 0 && h->kind == SERVE_READY) {
         if (h->position != c->ready || h->number[0] < 0 || h->number[0] >= c->slots) return;
         c->slot_of[c->ready++ % SERVE_SLOTS] = (int)h->number[0];
-        give_up(c, h->position);
+        release_batch(c, h->position);
     } else if (rc > 0 && h->kind == SERVE_LEFT) {
         atomic_store(&c->joined, NEVER);
         kolo_warn(
@@ -227,7 +227,7 @@ static void client_hear(kolo_client *c, int rc)
  * it hears. Lock held. */
 static int await_batch(kolo_client *c, int64_t position)
 {
-    const double patience = 2 * c->loader->recipe.config.serve_wait, end = kolo_time() + patience;
+    const double longest = 2 * c->loader->recipe.config.serve_wait, end = kolo_time() + longest;
     while (!c->interrupted && position >= c->joined && position >= c->ready) {
         if (c->listening) {
             pthread_cond_wait(&c->changed, &c->lock);
@@ -240,8 +240,7 @@ static int await_batch(kolo_client *c, int64_t position)
         const bool late = rc == 0 && kolo_time() >= end;
         pthread_mutex_lock(&c->lock);
         c->listening = false;
-        client_hear(c,
-                    late && !c->interrupted ? kolo_fail(KOLO_EIO, "no batch came for %g s", patience) : rc);
+        client_hear(c, late && !c->interrupted ? kolo_fail(KOLO_EIO, "no batch came for %g s", longest) : rc);
         pthread_cond_broadcast(&c->changed);
     }
     return position >= c->joined && position < c->ready ? c->slot_of[position % SERVE_SLOTS] : -1;
@@ -303,7 +302,7 @@ void kolo_client_done(kolo_client *c, int64_t position)
     pthread_mutex_lock(&c->lock);
     c->batches++;
     c->finished[position % SERVE_SLOTS] = position;
-    give_up(c, position);
+    release_batch(c, position);
     pthread_mutex_unlock(&c->lock);
 }
 

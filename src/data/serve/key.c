@@ -105,7 +105,7 @@ static const char *find_line(const char *text, const char *line)
     return NULL;
 }
 
-static void key_tell(char *text, size_t size, const char *there, const char *here)
+static void key_append_difference(char *text, size_t size, const char *there, const char *here)
 {
     const size_t used = strlen(text);
     snprintf(text + used, size - used, "%s%.*s there, %.*s here", used ? "; " : "", (int)strcspn(there, "\n"),
@@ -123,9 +123,9 @@ void serve_difference(const char *there, const char *here, char *text, size_t si
     *text = 0;
     for (const char *l = there; *l; l += strcspn(l, "\n"), l += *l == '\n') {
         const char *other = find_line(here, l);
-        if (!other) key_tell(text, size, l, "nothing");
-        else if (!same_line(l, other)) key_tell(text, size, l, other);
+        if (!other) key_append_difference(text, size, l, "nothing");
+        else if (!same_line(l, other)) key_append_difference(text, size, l, other);
     }
     for (const char *l = here; *l; l += strcspn(l, "\n"), l += *l == '\n')
-        if (!find_line(there, l)) key_tell(text, size, "nothing", l);
+        if (!find_line(there, l)) key_append_difference(text, size, "nothing", l);
 }

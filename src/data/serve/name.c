@@ -20,7 +20,7 @@ static void lock_path(const struct sockaddr_un *address, char *path)
 }
 
 /* 1: the lock is held; 0: somebody else holds it; negative. */
-static int take_lock(const char *path, int flags, int *lock)
+static int try_lock(const char *path, int flags, int *lock)
 {
     struct stat info;
     for (;;) {
@@ -55,7 +55,7 @@ static void remove_left_ones(void)
         old = (struct sockaddr_un){.sun_family = AF_UNIX};
         snprintf(old.sun_path, sizeof old.sun_path, "/dev/shm/%.*s", (int)(n - 5), e->d_name);
         lock_path(&old, path);
-        if (take_lock(path, 0, &lock) > 0) serve_name_leave(&old, lock);
+        if (try_lock(path, 0, &lock) > 0) serve_name_leave(&old, lock);
     }
     if (folder) closedir(folder);
 }
@@ -66,7 +66,7 @@ int serve_name_take(const char *name, struct sockaddr_un *address, int *lock)
     KOLO_TRY(serve_path(name, address));
     if (!strchr(name, '/')) remove_left_ones();
     lock_path(address, path);
-    const int mine = take_lock(path, O_CREAT, lock);
+    const int mine = try_lock(path, O_CREAT, lock);
     KOLO_TRY(mine);
     return mine ? 0
                 : kolo_fail(KOLO_ECONFIG,

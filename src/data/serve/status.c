@@ -11,7 +11,7 @@
 #include "data/shard/dataset.h"
 #include "kolo/error.h"
 
-static void add_taker(const kolo_server *s, const serve_taker *t, double now, char *text, size_t size)
+static void append_client(const kolo_server *s, const serve_client *t, double now, char *text, size_t size)
 {
     const double all = now - t->since, idle = t->idle + (t->idle_since > 0 ? now - t->idle_since : 0);
     kolo_append(text, size, "  process %d, rank %lld of %lld, rows %lld to %lld: ", t->pid,
@@ -58,8 +58,8 @@ void serve_status(const kolo_server *s, char *text, size_t size)
                 "jobs with %lld of %lld rows have joined; the first batches are kept for the others\n",
                 (long long)s->rows_joined, (long long)s->rows_wanted);
     }
-    for (int i = 0; i < s->takers; i++)
-        if (s->taker[i].fd >= 0 && s->taker[i].rows) add_taker(s, &s->taker[i], now, text, size);
+    for (int i = 0; i < s->clients; i++)
+        if (s->client[i].fd >= 0 && s->client[i].rows) append_client(s, &s->client[i], now, text, size);
 }
 
 int kolo_server_ask(const char *name, char *text, size_t size)

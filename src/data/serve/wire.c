@@ -80,12 +80,12 @@ static int check_socket(const char *path)
 
 int serve_connect(const struct sockaddr_un *address, int *fd)
 {
-    const struct timeval patience = {.tv_sec = 10}; /* for a server that takes no calls */
+    const struct timeval send_timeout = {.tv_sec = 10}; /* for a server that takes no calls */
     int rc;
     KOLO_TRY(check_socket(address->sun_path));
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*fd < 0) return kolo_fail(KOLO_EIO, "data_server=: cannot make a socket: %s", strerror(errno));
-    setsockopt(*fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(*fd, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof send_timeout);
     while ((rc = connect(*fd, (const struct sockaddr *)address, sizeof *address)) < 0 && errno == EINTR)
         continue;
     if (rc < 0)
@@ -124,7 +124,7 @@ int serve_send(int fd, enum serve_kind kind, int64_t position, const int64_t *nu
     return sent < 0 ? kolo_fail(KOLO_EIO, "data_server=: cannot send: %s", strerror(errno)) : 0;
 }
 
-static void take_passed(struct msghdr *message, int *passed)
+static void receive_descriptor(struct msghdr *message, int *passed)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
@@ -162,7 +162,7 @@ int serve_receive(int fd, serve_packet *packet, int *passed)
     if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
     if (bytes < 0) return kolo_fail(KOLO_EIO, "data_server=: cannot receive: %s", strerror(errno));
     if (bytes == 0) return kolo_fail(KOLO_EIO, "the other end has hung up");
-    if (passed) take_passed(&message, passed);
+    if (passed) receive_descriptor(&message, passed);
     const int rc = check_packet(packet, (size_t)bytes, message.msg_flags);
     if (rc < 0 && passed && *passed >= 0) {
         close(*passed);

@@ -427,7 +427,7 @@ static int add_results(descriptor heuristic, proposals *p)
     return rc;
 }
 
-static int cuda_dnn_ask(const kolo_dnn_graph *g, cudnnBackendHeurMode_t mode, proposals *p)
+static int cuda_dnn_query(const kolo_dnn_graph *g, cudnnBackendHeurMode_t mode, proposals *p)
 {
     descriptor h;
     int rc;
@@ -449,7 +449,7 @@ int kolo_dnn_proposals(const kolo_dnn_graph *graph, kolo_dnn_choice **list, int6
     proposals p = {NULL, 0, 0};
     int rc = 0;
     for (size_t i = 0; i < sizeof mode / sizeof *mode; i++) {
-        rc = cuda_dnn_ask(graph, mode[i], &p);
+        rc = cuda_dnn_query(graph, mode[i], &p);
         if (rc < 0) kolo_debug("cuDNN's heuristic %d proposes nothing: %s", (int)mode[i], kolo_error_text());
     }
     *list = p.list;

@@ -1,13 +1,13 @@
-/* The judgement of a step's gradients: clipping in torch's form, loss scaling as torch.amp.GradScaler does
+/* Gradient scaling and clipping: clipping in torch's form, loss scaling as torch.amp.GradScaler does
  * it, sums in a fixed order. */
 #include <omp.h>
 
 #include "golden_optim.h"
-#include "optim/judge.h"
+#include "optim/grad_scaler.h"
 #include "optim/rules.h"
 #include "ops/element.h"
 
-static kolo_step judged(float clip_norm, int dynamic, float scale, double sum)
+static kolo_step scaled_step(float clip_norm, int dynamic, float scale, double sum)
 {
     const kolo_grad_scaler_rule rule = {.clip_norm = clip_norm, .dynamic = dynamic};
     kolo_step step = {.scaler.scale = scale};
@@ -17,17 +17,17 @@ static kolo_step judged(float clip_norm, int dynamic, float scale, double sum)
 
 static void test_clip(void)
 {
-    kolo_step s = judged(1, 0, 1, 16);
+    kolo_step s = scaled_step(1, 0, 1, 16);
     is_near(s.norm, 4, 0, "the norm is the root of the sum");
     is_near((double)s.clip, (double)(float)(1 / 4.000001), 0,
             "a long gradient is cut to clip_norm, by torch's formula");
-    is_near((double)judged(1, 0, 1, .25).clip, 1, 0, "a short one is left alone");
-    is_near((double)judged(0, 0, 1, 1e30).clip, 1, 0, "so is every one without clip_norm");
-    s = judged(1, 0, 1024, 16.0 * 1024 * 1024);
+    is_near((double)scaled_step(1, 0, 1, .25).clip, 1, 0, "a short one is left alone");
+    is_near((double)scaled_step(0, 0, 1, 1e30).clip, 1, 0, "so is every one without clip_norm");
+    s = scaled_step(1, 0, 1024, 16.0 * 1024 * 1024);
     is_near(s.norm, 4, 0, "the norm is that of the unscaled gradients");
     is_near((double)s.clip, (double)(float)(1 / 4.000001) / 1024, 0,
             "and the factor takes the loss scale away");
-    s = judged(1, 0, 1, 0);
+    s = scaled_step(1, 0, 1, 0);
     ok(s.norm == 0 && s.clip == 1.0f && !s.skip, "no gradient at all is no fault");
 }
 
@@ -35,15 +35,15 @@ static void test_overflow(void)
 {
     const double bad[] = {INFINITY, NAN};
     for (int i = 0; i < 2; i++) {
-        kolo_step s = judged(1, 1, 65536, bad[i]);
+        kolo_step s = scaled_step(1, 1, 65536, bad[i]);
         ok(s.skip && s.scaler.scale == 32768 && s.scaler.skipped == 1 && s.scaler.good == 0,
            "a sum that is %g: the update is left out and the scale halved", bad[i]);
-        s = judged(1, 0, 128, bad[i]);
+        s = scaled_step(1, 0, 128, bad[i]);
         ok(s.skip && s.scaler.scale == 128 && s.scaler.skipped == 1,
            "a fixed scale stays, the update is left out too");
     }
-    ok(judged(0, 1, 1, INFINITY).scaler.scale == 1.0f, "a scale never falls below 1");
-    kolo_step s = judged(0, 1, 1024, 1e300);
+    ok(scaled_step(0, 1, 1, INFINITY).scaler.scale == 1.0f, "a scale never falls below 1");
+    kolo_step s = scaled_step(0, 1, 1024, 1e300);
     ok(!s.skip && s.scaler.scale == 1024 && s.scaler.good == 1, "a large norm that is finite is sound");
 }
 
@@ -52,17 +52,17 @@ static void test_growth(void)
     const kolo_grad_scaler_rule rule = {.dynamic = 1};
     kolo_step step = {.scaler.scale = KOLO_SCALE_START};
     float before = 0;
-    for (int t = 0; t < KOLO_SCALE_PATIENCE; t++) {
+    for (int t = 0; t < KOLO_SCALE_GROWTH_INTERVAL; t++) {
         before = step.scaler.scale;
         kolo_grad_scaler(&rule, 1, &step);
     }
     ok(before == 65536 && step.scaler.scale == 131072, "after 2000 good steps the scale doubles, not before");
     is_near((double)step.clip, 1 / 65536., 0,
             "the step that brings it about is unscaled by the scale that it had");
-    for (int t = 0; t < KOLO_SCALE_PATIENCE - 1; t++) kolo_grad_scaler(&rule, 1, &step);
+    for (int t = 0; t < KOLO_SCALE_GROWTH_INTERVAL - 1; t++) kolo_grad_scaler(&rule, 1, &step);
     kolo_grad_scaler(&rule, INFINITY, &step);
     ok(step.scaler.scale == 65536 && step.scaler.good == 0, "an overflow starts the count again");
-    for (int t = 0; t < 40 * KOLO_SCALE_PATIENCE; t++) kolo_grad_scaler(&rule, 1, &step);
+    for (int t = 0; t < 40 * KOLO_SCALE_GROWTH_INTERVAL; t++) kolo_grad_scaler(&rule, 1, &step);
     is_near((double)step.scaler.scale, 16777216, 0, "the scale ends at 2^24");
 }
 

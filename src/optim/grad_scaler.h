@@ -1,8 +1,8 @@
 /* What is decided once a step from the norm of all gradients: is the update sound, how are the
  * gradients scaled. The same few lines run on the host and in a CUDA kernel; all ranks hold the same
  * gradients and so decide the same. */
-#ifndef KOLO_OPTIM_JUDGE_H
-#define KOLO_OPTIM_JUDGE_H
+#ifndef KOLO_OPTIM_GRAD_SCALER_H
+#define KOLO_OPTIM_GRAD_SCALER_H
 
 #include <math.h>
 
@@ -12,7 +12,7 @@
 /* Dynamic loss scaling as in mixed precision training (arXiv 1710.03740) with
  * torch.amp.GradScaler's constants. */
 #define KOLO_SCALE_START 65536.0f
-#define KOLO_SCALE_PATIENCE 2000 /* good steps before the scale doubles */
+#define KOLO_SCALE_GROWTH_INTERVAL 2000 /* good steps before the scale doubles */
 
 typedef struct kolo_grad_scaler_rule {
     float clip_norm; /* 0: no clipping */
@@ -36,7 +36,7 @@ KOLO_INLINE void kolo_grad_scaler(const kolo_grad_scaler_rule *rule, double sum,
     if (!finite) {
         s->scale = s->scale > 1.0f ? s->scale * 0.5f : 1.0f;
         s->good = 0;
-    } else if (++s->good >= KOLO_SCALE_PATIENCE) {
+    } else if (++s->good >= KOLO_SCALE_GROWTH_INTERVAL) {
         if (s->scale < 16777216.0f) s->scale *= 2.0f;
         s->good = 0;
     }
