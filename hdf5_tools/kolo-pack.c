@@ -71,7 +71,7 @@ static void end_stuck(kolo_launch *launch, const char *text)
     kolo_launch_abort(launch, -KOLO_ELAUNCH);
 }
 
-/* Ranks have unlike shares, so whoever lives is waited for. */
+/* Ranks have unlike shares, so a rank with a heartbeat is waited for. */
 static kolo_launch_limits read_limits(void)
 {
     kolo_options o;

@@ -107,7 +107,7 @@ job_pid="" job_signal="" job_status=0
 job_forward() { # SIGNAL
     [ "$job_signal" = TERM ] || job_signal=$1
     [ -n "$job_pid" ] && kill -USR1 "$job_pid" 2> /dev/null
-    job_say "SIG$1: the ranks were told to write a checkpoint and stop"
+    job_say "SIG$1: the ranks were asked to write a checkpoint and stop"
 }
 
 # Runs a command under srun, in the background so that the shell can hand signals on; sets job_status.
@@ -128,7 +128,7 @@ job_srun() { # COMMAND...
     job_pid=""
 }
 
-# Why the ranks were stopped, as Slurm tells it: `warned` (USR1 before the time limit), `limit` (it has
+# Why the ranks were stopped, as Slurm reports it: `warned` (USR1 before the time limit), `limit` (it has
 # come), `preempted` (within the time of grace), `requeued` (by Slurm itself, as where that time is over), or
 # `cancelled`. `told`: by somebody of whom Slurm knows nothing. scancel, pre-emption and the limit all send
 # TERM; the state that Slurm shows tells them apart.

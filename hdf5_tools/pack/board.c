@@ -17,7 +17,7 @@
 
 #define BAR 24
 
-/* What a rank tells the others; rank r writes entry r. */
+/* What a rank reports to the others; rank r writes entry r. */
 typedef struct entry {
     int64_t samples, bytes, rejects, kept, stop, unused[3];
 } entry;
@@ -47,7 +47,7 @@ void pack_catch_signals(void)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     const int numbers[] = {SIGTERM, SIGUSR1, SIGINT};
     for (int i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
-    /* a file that may not grow (ulimit -f) is told as other errors of writing are */
+    /* a file that may not grow (ulimit -f) is reported as other errors of writing are */
     signal(SIGXFSZ, SIG_IGN);
 }
 

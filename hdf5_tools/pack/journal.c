@@ -1,5 +1,5 @@
 /* The journal, OUT/.pack/journal: what is known of every chosen sample, by slot. It is what a resume finds,
- * and how ranks tell each other. All records would be too much for every rank to hold: each holds those of
+ * and how ranks exchange them. All records would be too much for every rank to hold: each holds those of
  * the slots that it works on (the window), and of the others only what a layout needs (briefs). */
 #include <errno.h>
 #include <fcntl.h>

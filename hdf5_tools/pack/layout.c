@@ -185,7 +185,7 @@ static bool shard_is_there(const packing *p, int k)
            h.shards == p->shards && h.channels == p->channels;
 }
 
-/* Asks the file system for all of a shard's room at once: a full disk or a quota is told now, not after
+/* Asks the file system for all of a shard's room at once: a full disk or a quota is reported now, not after
  * hours. Where it cannot promise room the writers will find out. */
 static int reserve(const pack_shard *s)
 {

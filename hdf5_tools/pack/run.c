@@ -34,7 +34,7 @@ typedef struct pass {
     FILE *rejects; /* under lock */
 } pass;
 
-/* The error of the earliest sample is the one that is told. */
+/* The error of the earliest sample is the one that is reported. */
 static void note_error(pass *t, int status, int64_t at)
 {
     pthread_mutex_lock(&t->lock);
@@ -348,7 +348,7 @@ static int store_block(packing *p, const block *b, const uint8_t *data)
     const uint64_t base = s->offsets[b->index], at = (uint64_t)b->index;
     const uint64_t bytes = s->offsets[b->index + b->count] - base;
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, data, bytes, s->places.data + base));
-    /* The disk begins now rather than at the sync that ends the pass, which tells of errors; so
+    /* The disk begins now rather than at the sync that ends the pass, which reports errors; so
      * this one's are none. */
     (void)sync_file_range(s->fd, (off_t)(s->places.data + base), (off_t)bytes, SYNC_FILE_RANGE_WRITE);
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->crcs, 4 * n, s->places.crc + 4 * at));

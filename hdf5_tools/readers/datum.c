@@ -12,7 +12,7 @@ typedef struct wire {
     const uint8_t *at, *end;
 } wire;
 
-static int broken(const char *what) { return kolo_fail(KOLO_EINPUT, "is no Datum: %s", what); }
+static int broken(const char *what) { return kolo_fail(KOLO_EINPUT, "is not a Datum: %s", what); }
 
 static int read_varint(wire *w, uint64_t *value)
 {

@@ -23,7 +23,7 @@
 
 static int64_t here(const json_stream *j) { return j->block_offset + (int64_t)j->at; }
 
-/* Lines are counted only when there is something to tell, going on where the last count ended. */
+/* Lines are counted only when there is something to report, going on where the last count ended. */
 static int64_t line_here(json_stream *j)
 {
     char text[4096];

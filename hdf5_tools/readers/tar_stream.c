@@ -208,7 +208,7 @@ static int read_extended(tar_stream *t, const header *h, int64_t bytes, tar_memb
     return rc < 0 ? rc : pass(t, bytes);
 }
 
-/* 1: the member is to be told; 0: it is passed over. */
+/* 1: the member is handed to the caller; 0: it is skipped. */
 static int accept_member(tar_stream *t, const header *h, int64_t bytes, const extended *e, tar_member *m)
 {
     /* GNU's ends in blanks, and has other things in prefix */

@@ -168,7 +168,7 @@ static int write_sample(extracting *e, int thread, int64_t i)
         return kolo_fail(
             KOLO_EINPUT,
             "%s: sample %" PRId64
-            " has another checksum than stored: the bytes were changed; kolo-shards verify tells more",
+            " has another checksum than stored: the bytes were changed; kolo-shards verify lists all",
             kolo_dataset_shard_of(e->dataset, sample, NULL), sample);
     char *path = kolo_format("%s/%s", e->partial, e->names[i]);
     if (!path) return KOLO_ENOMEM;
@@ -287,9 +287,9 @@ static int extract_read_words(extracting *e, int argc, char **argv)
         NULL};
     const int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
-    if (!e->out) return kolo_fail(KOLO_ECONFIG, "extract: --out FOLDER is wanted");
+    if (!e->out) return kolo_fail(KOLO_ECONFIG, "extract: --out FOLDER is missing");
     if (strcmp(e->boxes, "coco") != 0 && strcmp(e->boxes, "yolo") != 0 && strcmp(e->boxes, "none") != 0)
-        return kolo_fail(KOLO_ECONFIG, "extract: --boxes %s: one of coco, yolo, none is wanted", e->boxes);
+        return kolo_fail(KOLO_ECONFIG, "extract: --boxes %s: must be coco, yolo or none", e->boxes);
     if (shards_ends_with(e->out, "/"))
         return kolo_fail(KOLO_ECONFIG, "extract: --out %s: give the folder without the slash at its end",
                          e->out);

@@ -103,7 +103,7 @@ static int check_whole(const rebuilding *r)
         if (r->manifest.shards[s].first != next)
             return kolo_fail(KOLO_EINPUT,
                              "%s/%s begins at sample %" PRId64 ", %" PRId64
-                             " is wanted; pack this split again",
+                             " is expected; pack this split again",
                              r->folder, r->manifest.shards[s].file, r->manifest.shards[s].first, next);
         next += r->manifest.shards[s].count;
     }

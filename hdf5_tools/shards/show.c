@@ -71,7 +71,7 @@ static int save(const show *s, int64_t sample, const kolo_image *p)
 {
     if (shards_ends_with(s->out, ".png")) return kolo_image_write_png(p, s->out);
     if (shards_ends_with(s->out, ".jpg") || shards_ends_with(s->out, ".jpeg")) return save_jpeg(s, sample, p);
-    return kolo_fail(KOLO_ECONFIG, "show: --out %s: a name that ends in .png or .jpg is wanted", s->out);
+    return kolo_fail(KOLO_ECONFIG, "show: --out %s: the name must end in .png or .jpg", s->out);
 }
 
 static int fit(const show *s, const kolo_image *p, int height, int width, kolo_image *to)

@@ -46,7 +46,7 @@ static int find_config(const char *folder, char **path)
     int rc = 0;
     if (found < 0 || found == n.count)
         rc =
-            kolo_fail(KOLO_EINPUT, "%s: %s; --annotations names the one that tells images and classes",
+            kolo_fail(KOLO_EINPUT, "%s: %s; give the one that names images and classes by --annotations",
                       folder, found < 0 ? "no data.yaml" : "several .yaml files, of which none is data.yaml");
     else if (!(*path = kolo_format("%s/%s", folder, n.list[found]))) rc = KOLO_ENOMEM;
     kolo_folder_free(&n);

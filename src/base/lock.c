@@ -36,7 +36,7 @@ static int fail_held(const run_lock *lock, const char *folder, const owner *o, c
     char who[512];
     kolo_owner_text(o, who, sizeof who);
     return kolo_fail(KOLO_ECONFIG,
-                     "%s: this folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another %s",
+                     "%s: this folder is in use by %s%s%s%s; wait for it, end it%s%s, or choose another %s",
                      folder, who, *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "",
                      o->job, lock->what);
 }
@@ -45,11 +45,10 @@ static int fail_unknown(const run_lock *lock, const char *folder, const owner *o
 {
     char who[512];
     kolo_owner_text(o, who, sizeof who);
-    return kolo_fail(
-        KOLO_ECONFIG,
-        "%s: this folder belongs to %s, and it cannot be told from here whether that still runs: "
-        "if it does not, remove %s and start again; else choose another %s",
-        folder, who, lock->path, lock->what);
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s: this folder belongs to %s, and this host cannot check whether that still runs; if "
+                     "it does not, remove %s and start again, else choose another %s",
+                     folder, who, lock->path, lock->what);
 }
 
 static bool still_there(int fd, const char *path)
@@ -124,7 +123,8 @@ static int take_over(run_lock *lock, const char *folder)
     if (old) KOLO_TRY(lock_check_owner(lock, folder, &was, &me));
     KOLO_TRY(write_owner(lock, &me));
     if (!old || !strcmp(was.boot, me.boot)) return 0;
-    /* Two machines may have judged the same old lock at once, where flock does not reach from one to the
+    /* Two machines may have found the same old lock abandoned at once, where flock does not reach from one to
+     * the
      * other: the last to write owns it, and both see that now. */
     sleep_ms(SETTLE_MS);
     const int seen = read_owner(lock->path, &now);

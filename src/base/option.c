@@ -82,7 +82,7 @@ static const struct {
 #undef TEXT
 #undef CHOICE
 
-/* The lines of the file tell: a heading is that of what stands below it. */
+/* By line numbers of the file: a heading is that of the options below it. */
 const char *kolo_option_section(const kolo_option_entry *entry)
 {
     int i = (int)(sizeof section / sizeof *section) - 1;

@@ -30,7 +30,7 @@ static void read_small(const char *path, char *text, size_t size)
     text[strcspn(text, "\n")] = 0;
 }
 
-/* Fields of /proc/PID/stat that tell a process from a later one of the same number. */
+/* Fields of /proc/PID/stat that distinguish a process from a later one of the same number. */
 static bool process_read(long pid, char *state, unsigned *flags, unsigned long long *start)
 {
     char path[64], text[1024];

@@ -115,7 +115,7 @@ static void remove_socket(int folder, const char *lock)
         unlinkat(folder, name, 0);
 }
 
-/* False: there is nothing to tell of. */
+/* False: there is nothing to report. */
 static bool shm_inspect(int folder, const kind *k, kolo_shm_object *o)
 {
     struct stat info;

@@ -166,7 +166,7 @@ static int write_files(struct saver *s, int folder, const char *path)
     return rc == 0 ? kolo_folder_sync_held(folder, path) : rc;
 }
 
-/* What somebody put here of another run is for him to move away; so is what cannot be told for lack of
+/* What somebody put here of another run is for him to move away; so is what cannot be checked for lack of
  * memory. */
 static bool is_ours(const char *path, void *context)
 {
@@ -269,7 +269,9 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
 void *kolo_checkpoint_rank_state(kolo_run *run, size_t bytes, int parts)
 {
     struct saver *s = run->saver;
-    if (!s) kolo_fail(KOLO_EINTERNAL, "checkpoint: what is carried comes before kolo_checkpoint_prepare");
+    if (!s)
+        kolo_fail(KOLO_EINTERNAL,
+                  "checkpoint: rank-local state must be added before kolo_checkpoint_prepare");
     if (!s || saver_wait(s) < 0) return NULL;
     if (s->carried.bytes != bytes || s->carried.parts != parts) {
         free(s->carried.data);

@@ -14,7 +14,7 @@
  *   RUN/best                          name of the checkpoint with the best validation so far
  *                                     (position.best_step), if it is there; for people: this program goes
  *                                     by the newest manifest
- *   RUN/.alive                        signs of life of ranks on several nodes while they end (launch/far.h)
+ *   RUN/.alive                        heartbeats of ranks on several nodes while they end (launch/far.h)
  *
  * The last two checkpoints and the best are kept. */
 #ifndef KOLO_CKPT_H

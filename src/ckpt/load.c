@@ -18,7 +18,7 @@
 /* three shares, a path and some words fit in an error's text */
 enum { LISTED = 20, SHARE = 1100, ENTRY = 500 };
 
-/* Names that do not fit. Those that have no room in the error's text are told in lines of their own. */
+/* Names that do not fit. Those that have no room in the error's text are printed in lines of their own. */
 typedef struct complaint {
     const char *what;
     enum kolo_log_level level; /* of those lines */

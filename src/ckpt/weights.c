@@ -83,8 +83,8 @@ static int read_any(kolo_weights *w, const kolo_graph *graph)
     for (size_t i = 0; i < sizeof begin - 1 && i < w->bytes; i++)
         begin[i] = w->map[i] >= ' ' && w->map[i] < 127 ? (char)w->map[i] : '.';
     return kolo_fail(KOLO_EINPUT,
-                     "%s: it begins with \"%s\", as no file of weights that is known: safetensors, PyTorch's "
-                     ".pth, darknet's .weights; give one of these, or download it again",
+                     "%s: it starts with \"%s\": neither safetensors, PyTorch's .pth nor darknet's .weights; "
+                     "give one of these, or download it again",
                      w->path, begin);
 }
 
@@ -188,7 +188,7 @@ static int64_t count_group(const kolo_weights *w, const char *key)
     return count;
 }
 
-/* Where tensors have but their names to tell sets apart. */
+/* Where only the names of tensors distinguish the sets. */
 static int choose_group(kolo_weights *w)
 {
     int64_t members = 0, kept = 0;

@@ -116,10 +116,10 @@ int kolo_command_bench(int n, char **words)
     int rc;
     static const char can[] = "train, gradients, allreduce or another collective, --tune, --algorithms";
     if (!what[0]) {
-        rc = kolo_fail(KOLO_ECONFIG, "what is to be measured? %s: `kolo help bench` shows how", can);
+        rc = kolo_fail(KOLO_ECONFIG, "no benchmark is named; one of %s (see `kolo help bench`)", can);
     } else if (strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG, "`%s` is nothing to measure: %s are; `kolo help bench` shows how",
-                       what[0], can);
+        rc = kolo_fail(KOLO_ECONFIG, "`%s` is not a benchmark; one of %s (see `kolo help bench`)", what[0],
+                       can);
     } else {
         rc = *options.data ? 0 : kolo_option_set(&options, "data", "synthetic", "kolo bench");
         if (rc == 0) rc = kolo_command_launch(&options, &launch);

@@ -186,9 +186,11 @@ static int measure_all(bench *b)
     }
     kolo_bench_tail(&b->table);
     if (b->table.wrong)
-        return kolo_fail(KOLO_EINTERNAL,
-                         "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below",
-                         b->table.wrong, kolo_comm_name(b->session.comm));
+        return kolo_fail(
+            KOLO_EINTERNAL,
+            "%" PRId64
+            " wrong sums by %s: a defect of kolo, the network or a GPU; run kolo doctor on these nodes",
+            b->table.wrong, kolo_comm_name(b->session.comm));
     return 0;
 }
 

@@ -53,7 +53,7 @@ int kolo_recipe_print_all(void);
 int kolo_recipe_print(const char *word);
 /* What `kolo help` says of an option's values: integer, a|b. */
 void kolo_help_values(const kolo_option_entry *entry, char *text, size_t size);
-/* The first of the ways to call a command that a usage tells, " | " apart; *usage becomes the rest.
+/* The first of the ways to call a command that a usage lists, " | " apart; *usage becomes the rest.
  * NULL: there are no more. */
 const char *kolo_help_way(const char **usage, int *length);
 void kolo_help_man(void);

@@ -42,7 +42,8 @@ static void report_add(report *r, enum verdict verdict, int status, const char *
     va_end(list);
     if (verdict == BAD && r->worst < BAD) r->status = status;
     if ((int)verdict > r->worst) r->worst = (int)verdict;
-    if (verdict == GOOD && r->launch && r->launch->rank != 0) return; /* the others speak of trouble only */
+    if (verdict == GOOD && r->launch && r->launch->rank != 0)
+        return; /* the other ranks report trouble only */
     /* written at once: the lines of many ranks do not mix */
     char who[300] = "", line[1400];
     if (r->launch && r->launch->size > 1)
@@ -131,7 +132,7 @@ typedef struct limits {
     uint64_t files, locked;
 } limits;
 
-/* The least of all ranks, told once: they are as a rule the same, and wrong, everywhere. Collective. */
+/* The least of all ranks, printed once: they are as a rule the same, and wrong, everywhere. Collective. */
 static int check_limits(report *r, kolo_launch *launch)
 {
     struct rlimit files, locked;
@@ -323,7 +324,7 @@ static int check_sum(report *r, kolo_launch *launch)
     double begin = kolo_time();
     KOLO_TRY_GOTO(rc, kolo_comm_allreduce(comm, &sum, 1, KOLO_I64, KOLO_SUM));
     report_add(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce",
-               "sum over ranks is %ld, expected %ld (%.2f ms)", (long)sum, (long)want,
+               "allreduce over ranks is %ld, expected %ld (%.2f ms)", (long)sum, (long)want,
                (kolo_time() - begin) * 1e3);
 fail:
     kolo_comm_destroy(&comm);

@@ -41,8 +41,8 @@ static int rank_here(void)
 
 static void stop(int signal)
 {
-    static const char text[] = "kolo: told to stop before the first step: nothing was begun and nothing is "
-                               "lost; the same command starts again\n";
+    static const char text[] =
+        "kolo: stopped by a signal before the first step: nothing is lost; the same command starts again\n";
     if (kolo_command_stop != KOLO_STOP_END)
         kolo_command_stop = signal == SIGUSR1 ? KOLO_STOP_REQUEUE : KOLO_STOP_END;
     if (signal == SIGUSR1 || orderly) return;
@@ -166,7 +166,7 @@ static void end_at_once(int signal)
 }
 
 /* Ranks that fail alike say it once: the others wait a moment, and rank 0's end, or its abort, ends them.
- * Being told to go is then no crash: the status is that of the error. */
+ * Being ended by the launcher is then no crash: the status is that of the error. */
 static void wait_for_rank_0(int exit_status)
 {
     status_of_end = exit_status;

@@ -14,7 +14,7 @@ enum { WORDS = 8 }; /* most positional words where one of them is a recipe */
 
 const char *kolo_command_letters = "";
 
-/* Who reads an option, as one would call it: the ways of `kolo bench` are told apart. */
+/* The commands that read an option; the ways of `kolo bench` count as commands of their own. */
 static void list_commands(const kolo_option_entry *e, char *text, size_t size)
 {
     static const struct {

@@ -38,10 +38,9 @@ static int open_table(kolo_gpu_table *table, const kolo_options *o)
 {
     if (!*o->gpu) return 1;
     if (o->device == KOLO_device_cpu)
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "gpu=%s is a GPU to plan for, and device=cpu plans for this machine's cores: give one of them",
-            o->gpu);
+        return kolo_fail(KOLO_ECONFIG,
+                         "gpu=%s plans for a GPU, device=cpu for this machine's cores; give one of them",
+                         o->gpu);
     return kolo_gpu_open(table, o->gpu);
 }
 

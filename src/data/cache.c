@@ -137,7 +137,7 @@ static int check_space(const kolo_cache *c)
 static int begin_segment(kolo_cache *c)
 {
     struct stat info;
-    if (fstat(c->fd, &info) < 0) return fail_system(c, "cannot ask for the size of");
+    if (fstat(c->fd, &info) < 0) return fail_system(c, "cannot read the size of");
     if ((uint64_t)info.st_size == c->bytes) return 0;
     if ((uint64_t)info.st_size > c->bytes) /* a smaller one was left while it was laid out */
         return kolo_fail(KOLO_EIO,
@@ -146,7 +146,7 @@ static int begin_segment(kolo_cache *c)
     KOLO_TRY(check_space(c));
     head h = {.magic = MAGIC, .bytes = c->bytes, .pieces = c->count};
     errno = posix_fallocate(c->fd, 0, (off_t)kolo_round_up(sizeof h + (size_t)c->count, PAGE));
-    if (errno) return fail_system(c, "cannot take memory for");
+    if (errno) return fail_system(c, "cannot allocate memory for");
     KOLO_TRY(kolo_file_pwrite(c->fd, c->name, &h, sizeof h, 0));
     /* last: its size says that it is laid out */
     return ftruncate(c->fd, (off_t)c->bytes) < 0 ? fail_system(c, "cannot size") : 0;
@@ -179,8 +179,8 @@ static int cache_enter(kolo_cache *c)
         const int mine = kolo_shm_lock(c->fd, LOCK_SH, LOCK_TIMEOUT);
         if (mine < 0 || fstat(c->fd, &info) < 0) return fail_system(c, "cannot lock");
         if (mine == 0) {
-            kolo_fail(KOLO_EIO, "/dev/shm%s is locked by a process that does not let go of it for %d s",
-                      c->name, LOCK_TIMEOUT);
+            kolo_fail(KOLO_EIO, "/dev/shm%s has been locked by another process for %d s", c->name,
+                      LOCK_TIMEOUT);
             return NOT_SHARED;
         }
         if (info.st_nlink > 0) return 0;
@@ -194,7 +194,7 @@ static int claim_head(const kolo_cache *c)
     for (int mine; (mine = kolo_share_claim(c->fd, CLAIM_HEAD, false)) != 1;) {
         KOLO_TRY(mine);
         if (kolo_time() - begin > LOCK_TIMEOUT) {
-            kolo_fail(KOLO_EIO, "/dev/shm%s is laid out by a process that does not get on with it for %d s",
+            kolo_fail(KOLO_EIO, "/dev/shm%s is being prepared by another process, without progress for %d s",
                       c->name, LOCK_TIMEOUT);
             return NOT_SHARED;
         }
@@ -251,7 +251,7 @@ static int fill_piece(void *context, int64_t item)
     kolo_dataset_get_extent(c->dataset, p->shard, &e);
     /* else a full /dev/shm would be a SIGBUS */
     if (p->bytes) errno = posix_fallocate(c->fd, (off_t)p->at, (off_t)p->bytes);
-    if (p->bytes && errno) return fail_system(c, "cannot take memory for");
+    if (p->bytes && errno) return fail_system(c, "cannot allocate memory for");
     KOLO_TRY(kolo_file_pread(e.fd, kolo_dataset_shard_path(c->dataset, p->shard), (uint8_t *)c->head + p->at,
                              p->bytes, e.place + kolo_dataset_offset(c->dataset, p->first)));
     KOLO_TRY(check_piece(c, p));

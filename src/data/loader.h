@@ -85,7 +85,7 @@ typedef struct kolo_batch {
     int slot;
 } kolo_batch;
 
-/* What a row's label is: its words tell a class, two mixed ones and boxes apart; image labels are named. */
+/* What a row's label is: its words distinguish a class, two mixed ones and boxes; image labels are named. */
 static inline bool kolo_loader_has_boxes(const kolo_loader_config *c)
 {
     return c->words > 3 && !c->image_labels;

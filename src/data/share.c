@@ -64,7 +64,7 @@ static int await_item(const kolo_share *s, int64_t item)
         if (s->done(s->context, item)) break;
         if (kolo_time() - begin > s->timeout) {
             kolo_fail(KOLO_EIO,
-                      "another process of this user has begun part %lld of it and does not get on for %.0f s",
+                      "another process of this user holds part %lld of it, without progress for %.0f s",
                       (long long)item, s->timeout);
             return KOLO_SHARE_STUCK;
         }

@@ -143,8 +143,7 @@ static int copy_checked(int in, const char *from, int out, const char *to, stamp
     if (rc == 0 && back != t->crc)
         return kolo_fail(
             KOLO_EIO,
-            "staging: %s came back from its disk other than it was written; set staging= to another folder",
-            to);
+            "staging: %s has other bytes on its disk than were written; set staging= to another folder", to);
     return rc;
 }
 

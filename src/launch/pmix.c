@@ -163,7 +163,7 @@ static int pmix_barrier(kolo_launch *launch)
 
 static void call_key(uint32_t wait, char *key, size_t bytes) { snprintf(key, bytes, "kolo.call.%u", wait); }
 
-/* What is put and committed is given to whoever asks, without a fence. */
+/* What is put and committed can be read by every rank, without a fence. */
 static void pmix_call(kolo_launch *launch, uint32_t wait)
 {
     const pmix_own *own = kolo_state(launch)->own;

@@ -47,8 +47,9 @@ struct launch_watch {
     _Atomic uint32_t wait;     /* which one, from 1 on */
     _Atomic double limit;      /* seconds that those who live are waited for; 0: as long as it takes */
     const char *_Atomic where; /* what it waits in */
-    pthread_mutex_t checking;  /* held by the thread while it asks others and judges: what it needs stays */
-    uint32_t called;           /* the thread's: the last wait that it has told others of */
+    pthread_mutex_t
+        checking;    /* held by the thread while it asks and checks the others: what it needs stays */
+    uint32_t called; /* the thread's: the last wait that it has announced to others */
     double looked, stood_up;
     launch_far *_Atomic far; /* NULL: other nodes are not looked at */
 };
@@ -110,7 +111,8 @@ static bool is_there(int fd)
 }
 
 /* Nobody else's file: another user could have made one of that name. Locked as long as this process lives, by
- * which it is told from what a killed launch has left; one that was just removed as such is made anew. */
+ * which distinguishes it from what a killed launch has left; one that was just removed as such is created
+ * again. */
 static int open_locked(const char *path)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -194,7 +196,7 @@ static const char *host_of(const launch_watch *w, int rank)
     return l->host_of && l->node_of ? l->host_of[l->node_of[rank]] : kolo_state(w->launch)->me.name;
 }
 
-/* Of several ranks one says it: the lowest that still lives here, first on the node of the lowest. */
+/* One rank reports: waits a moment for the lowest living rank of this node, and for the node of rank 0. */
 static void await_lower_ranks(launch_watch *w)
 {
     int lowest = 0;
@@ -218,7 +220,7 @@ static void end(launch_watch *w, double waited, const char *who, const char *cur
 
 /* ---- looking ---------------------------------------------------------------------------------------- */
 
-/* A rank of this node that gives no signs of life. */
+/* Ranks of this node without a heartbeat. */
 static bool find_stopped(launch_watch *w, double now, double waited)
 {
     char who[1024] = "";
@@ -233,7 +235,7 @@ static bool find_stopped(launch_watch *w, double now, double waited)
         const int pid = atomic_load(&e->pid);
         const bool there = look_up(pid, &p);
         if (found++ < LISTED)
-            kolo_append(who, sizeof who, "%srank %d on host %s (pid %d) %s: no sign of life for %.0f s",
+            kolo_append(who, sizeof who, "%srank %d on host %s (pid %d) %s: no heartbeat for %.0f s",
                         found > 1 ? "; " : "", r, host_of(w, r), pid,
                         !there || p.state == 'Z'           ? "died"
                         : p.state == 'T' || p.state == 't' ? "was stopped"
@@ -243,7 +245,7 @@ static bool find_stopped(launch_watch *w, double now, double waited)
     for (int r = 0; r < w->size && w->far; r++) {
         const double silent = w->here[r] ? 0 : launch_far_silent(w->far, r, w->stood_up);
         if (silent == 0 || found++ >= LISTED) continue;
-        const char *much = "was stopped, or its node is lost: no sign of life for";
+        const char *much = "was stopped, or its node is lost: no heartbeat for";
         kolo_append(who, sizeof who, "%srank %d on host %s %s %.0f s", found > 1 ? "; " : "", r,
                     host_of(w, r), much, silent);
     }

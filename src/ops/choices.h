@@ -20,7 +20,7 @@ typedef struct kolo_choices {
     char *path;     /* the file, or NULL */
     bool given;     /* choices come from rank 0: nothing is timed here */
     double opened;  /* kolo_time() */
-    bool announced; /* that it takes its time */
+    bool announced; /* that timing goes on */
 } kolo_choices;
 
 /* machine: text without newlines. path, text may be NULL. A file that cannot be read is no

@@ -20,7 +20,7 @@ typedef struct kolo_grad_scaler_rule {
 } kolo_grad_scaler_rule;
 
 /* sum: of the squares of the scaled gradients. A sum that is not finite: without a dynamic scale the step is
- * still skipped (the weights stay sound for whoever reports it), norm says what it was. */
+ * still skipped (the weights stay sound, the caller reports it), norm is its root. */
 KOLO_INLINE void kolo_grad_scaler(const kolo_grad_scaler_rule *rule, double sum, kolo_step *step)
 {
     kolo_scaler *s = &step->scaler;

@@ -22,8 +22,8 @@ int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
     double loss, lr, grad_norm, seconds, wait,
-        top1, /* negative: classes are not what it learns, and nothing is told of them */
-        /* useful_batch: by the gradient noise scale; told if above 0. loss: mean over the global batch,
+        top1, /* negative: classes are not what it learns; not printed */
+        /* useful_batch: by the gradient noise scale; printed if above 0. loss: mean over the global batch,
          * printed with 9 digits; wait: s in the loader */
         useful_batch;
 } kolo_step_event;
@@ -76,7 +76,7 @@ int kolo_progress_create(kolo_progress **progress, const kolo_options *options, 
 void kolo_progress_phase(kolo_progress *progress, int64_t first, int64_t epoch, int64_t epochs,
                          int64_t steps_per_epoch, int64_t batch);
 void kolo_progress_destroy(kolo_progress **progress);
-/* useful_batch: by the gradient noise scale; told if above 0. */
+/* useful_batch: by the gradient noise scale; printed if above 0. */
 void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share,
                         double useful_batch);
 /* The time until the next step belongs to something else (validation): it counts for the ETA, not for

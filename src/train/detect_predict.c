@@ -111,7 +111,7 @@ static int write_image(const kolo_image *p, const char *folder, const char *path
     return rc;
 }
 
-/* The surest box is told first and drawn last. */
+/* The surest box is printed first and drawn last. */
 static int show(viewer *v, const char *path, int64_t row)
 {
     const kolo_options *o = v->session->options;

@@ -1,4 +1,4 @@
-/* The loop: load, step, tell, evaluate, save. Reads from top to bottom as a run goes. */
+/* The loop: load, step, report, evaluate, save. Reads from top to bottom as a run goes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static int form_statistics(trainer *t)
     return 0;
 }
 
-/* All steps so far are done, sound, and told. */
+/* All steps so far are done, sound, and reported. */
 static int train_settle(trainer *t)
 {
     kolo_metrics m;
@@ -151,7 +151,7 @@ static int begin_phase(trainer *t)
     return 0;
 }
 
-/* At a border of epochs, all steps done and told. */
+/* At a border of epochs, all steps done and reported. */
 static int change_phase(trainer *t, int phase)
 {
     t->waited_before = t->waited;

@@ -1,4 +1,4 @@
-/* What a run tells: events, the progress line, the summary. */
+/* What a run reports: events, the progress line, the summary. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     int64_t within;
     kolo_session_at(session, t->position.step, &s->epochs, &within);
     bool evaluated = t->evaluation.rows > 0;
-    /* detectors are judged by no loss */
+    /* detectors have no validation loss */
     s->loss = evaluated && !session->detector ? t->evaluation.loss : t->loss;
     fill_scores(t, evaluated);
     if (steps > 0) s->img_per_s = (double)t->images / seconds, s->wait_share = t->waited / seconds;

@@ -1,5 +1,5 @@
 /* The inside of a training run, for train.c (the loop), train_resume.c (how it begins) and
- * train_report.c (what it tells). */
+ * train_report.c (what it reports). */
 #ifndef KOLO_TRAIN_TRAINER_H
 #define KOLO_TRAIN_TRAINER_H
 
@@ -56,7 +56,7 @@ static inline bool is_root(const trainer *t) { return t->launch->rank == 0; }
  * folder then. Collective. */
 int trainer_begin(trainer *t);
 
-/* train_report.c: rank 0 writes, all may call; but for the first two every step is done and told. */
+/* train_report.c: rank 0 writes, all may call; but for the first two every step is done and reported. */
 static inline step_record *record_of(trainer *t, int64_t step)
 {
     return &t->issued[step % (KOLO_EXEC_AHEAD + 1)];

@@ -38,7 +38,8 @@ early() { # SIGNAL: of a train that has begun and reads its recipe; its status
 for signal in INT TERM; do
     early $signal
     is $? 75 "SIG$signal: exit 75"
-    like "$ROOM/$signal.log" 'before the first step: nothing was begun' "at once, with a sentence"
+    like "$ROOM/$signal.log" 'stopped by a signal before the first step: nothing is lost' \
+        "SIG$signal before the first step: a sentence says so"
 done
 early USR1
 is $? 75 "SIGUSR1, which may come early: exit 75"

@@ -43,7 +43,7 @@ refused 'did you mean resnet50_imagenet\?' train resnet50_imagnet data=x run=y
 refused 'no recipe xyzzy' plan xyzzy
 refused 'topic `trian`; did you mean `train`\?' help trian
 refused 'topic `optimisers`; did you mean `optimizers`\?' help optimisers
-refused '`allreduc` is nothing to measure: ' bench allreduc
+refused '`allreduc` is not a benchmark; one of ' bench allreduc
 refused 'dtype=f99 is not a choice; one of f32, bf16, .*bool' bench allreduce dtype=f99
 refused 'op=summ is not a choice; one of sum, average, min, max, product' bench allreduce op=summ
 

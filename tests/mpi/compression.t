@@ -52,7 +52,7 @@ train other 1 ${args[dgc]} stop_step=12
 # shellcheck disable=SC2086
 train other 4 ${args[dgc]} stop_step=20
 is $? 75 "resumed on other numbers of ranks"
-like "$ROOM/other.log" "held back is lost" "which says what is lost"
+like "$ROOM/other.log" "residuals of compression are lost" "which says what is lost"
 
 checkpoint=$(find "$ROOM/cut_int8/checkpoints" -name 'step-*' | sort | tail -n 1)
 like <(head -c 8 "$checkpoint/carried") kolocar1 "what ranks carry lies beside the weights"
@@ -77,7 +77,7 @@ noise() { kolo plan lenet5_mnist data="$ROOM/data" ranks=4 noise_scale=true "com
 for kind in int8 topk powersgd; do
     noise $kind
     is $? 78 "the noise scale beside compression=$kind would be wrong: exit 78"
-    like "$ROOM/noise.log" "of which compression=$kind lets only a part" "and why"
+    like "$ROOM/noise.log" "of which compression=$kind sends only a part" "and why"
 done
 noise bf16
 is $? 0 "rounding to bf16 lets it be"

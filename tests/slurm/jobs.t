@@ -131,7 +131,7 @@ if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
     export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_ARGS="steps=2 batch=16 threads=1"
     KOLO_RUN=$ROOM/gpurun submit gputrain resnet_imagenet.sh --nodes=1 --gpus-per-task=1 --ntasks-per-node=2
     is $? 0 "resnet_imagenet.sh trains on 2 GPUs, even if each task was to see one"
-    like "$ROOM/gputrain.out" "computing on Stand-in GPU .* sums over ranks: nccl" "every task took its own"
+    like "$ROOM/gputrain.out" "computing on Stand-in GPU .* allreduce: nccl" "every task took its own"
 else
     skip "the stand-in for a GPU is not built (make tests, with CUDA's headers)"
 fi

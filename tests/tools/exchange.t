@@ -132,7 +132,7 @@ plain=$(logits model=lenet5) stated=$(logits model=lenet5 mean=0.5 std=0.25)
 ok $? "another mean gives other numbers"
 is "$(logits other.yaml)" "$stated" "a recipe as first word: its transform"
 is "$(logits lenet5_mnist)" "$plain" "or the name of one"
-like log 'lenet5_mnist takes mean and deviation from its data, .* MNIST' \
+like log 'lenet5_mnist uses its data set.s mean and deviation, .* MNIST' \
     "whose mean is that of its data, which is said"
 kolo predict other.yaml run=nowhere "${images[0]}" > /dev/null 2> log
 is $? 78 "a recipe and a run: exit 78"
@@ -182,7 +182,7 @@ mkfifo pipe.pth && timeout 20 kolo export model=lenet5 weights=pipe.pth x.safete
 is "$? $(grep -c 'pipe.pth: not a file' log)" "2 1" "a pipe is no file of weights, and nobody waits for it"
 printf 'version https://git-lfs.github.com/spec/v1\n' > pointer.pth &&
     convert model=lenet5 weights=pointer.pth x.safetensors
-like log 'pointer.pth: it begins with "version https://git-lfs.*download it again' \
+like log 'pointer.pth: it starts with "version https://git-lfs.*download it again' \
     "what is no weights: how it begins"
 framed '{"a\nb\u001b[31m":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4 > control.safetensors
 convert model=lenet5 weights=control.safetensors x.safetensors

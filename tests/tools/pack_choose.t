@@ -90,7 +90,7 @@ is "$(per_class "$ROOM/classes-both/val")" " 6 a 2 c " "--classes and --holdout 
 echo 'zebra' >> "$ROOM/classes"
 refuses 2 'names .zebra., which the source does not have' "--classes with a class that is not there" \
     --classes "$ROOM/classes"
-refuses 78 'leave --classes away' "--classes and --stats-from" --classes "$ROOM/classes" --stats-from \
+refuses 78 'leave --classes out' "--classes and --stats-from" --classes "$ROOM/classes" --stats-from \
     "$ROOM/train"
 refuses 78 'takes no --annotations' "--annotations for a source without" --annotations "$ROOM/list"
 

@@ -38,7 +38,7 @@ kolo-shards info "$ROOM/out" > "$ROOM/info"
 like "$ROOM/info" '^samples +6 in' "six are left"
 fails 2 'max-bad 0 .*empty.jpg' "--max-bad 0" "${IN[@]}" --on-error skip --max-bad 0
 bad && head -c 1500 "$ROOM/good/a/1.jpg" > "$ROOM/bad/a/1.jpg"
-fails 2 'bad/a/1.jpg: Premature end.*; mend or remove it, or --on-error skip leaves' \
+fails 2 'bad/a/1.jpg: Premature end.*; repair or remove it, or use --on-error skip' \
     "an image that is cut off" "${IN[@]}"
 bad && echo "this is text" > "$ROOM/bad/b/text.png"
 fails 2 'b/text.png: is not an image' "text with an image's name" "${IN[@]}"

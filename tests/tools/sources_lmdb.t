@@ -105,7 +105,7 @@ one 'has the label -1' "a negative label" "pixels 3 2 4 -1 $ROOM/planes"
 one 'is a Datum of 70000 channels' "a size beyond all" "pixels 3 70000 4 1 $ROOM/planes"
 one 'is a Datum that says it is encoded, but its data is not an image' "encoded nonsense" \
     "encoded 3 2 4 1 $ROOM/planes"
-one 'is no Datum: ' "nonsense" "$ROOM/names"
+one 'is not a Datum: ' "nonsense" "$ROOM/names"
 printf 'x\t%s\n' "$ROOM/names" | make broken
 fails 2 'broken/x: neither an image nor a Datum of Caffe' "values of another kind" --source lmdb --in \
     "$ROOM/broken"

@@ -205,7 +205,7 @@ static void test_sections(void)
 {
     is_text(kolo_option_section(kolo_option_find("model")), "What is trained, on what", "the first heading");
     is_text(kolo_option_section(kolo_option_find("momentum")), "Optimizer", "one in between");
-    is_text(kolo_option_section(&kolo_option_table[kolo_option_count - 1]), "What a run writes and tells",
+    is_text(kolo_option_section(&kolo_option_table[kolo_option_count - 1]), "What a run writes and prints",
             "the last");
     int known = 1;
     for (int i = 0; i < kolo_option_count; i++)

@@ -110,7 +110,7 @@ static void test_memory(void)
     getrlimit(RLIMIT_FSIZE, &was);
     little.rlim_max = was.rlim_max;
     setrlimit(RLIMIT_FSIZE, &little);
-    ok(open_here(config_of(NULL), &s) == KOLO_EIO && there("cannot take") && there("lower prefetch"),
+    ok(open_here(config_of(NULL), &s) == KOLO_EIO && there("cannot allocate") && there("lower prefetch"),
        "a ring that cannot have its memory");
     setrlimit(RLIMIT_FSIZE, &was);
     kolo_loader_config c = config_of(NULL);

@@ -85,13 +85,13 @@ static int map_segment(kolo_client *c, int fd)
     struct stat info;
     if (rows < 1 || rows > l->recipe.config.batch || first < 0 || first > c->number[2] || slots < 1 ||
         slots > SERVE_SLOTS || first + rows < c->number[2] + l->rows)
-        return kolo_fail(KOLO_EIO, "the server's answer makes no sense");
+        return kolo_fail(KOLO_EIO, "the server's answer is malformed");
     loader_lay_slot(&c->layout, rows, l->recipe.config.words, (size_t)rows * l->recipe.sample_bytes);
     const size_t bytes = SERVE_PAGE + c->layout.bytes * (size_t)slots;
     const int seals = fcntl(fd, F_GET_SEALS);
     if (fstat(fd, &info) < 0 || (size_t)info.st_size != bytes || h->number[3] != (int64_t)c->layout.bytes ||
         seals < 0 || !(seals & F_SEAL_SHRINK))
-        return kolo_fail(KOLO_EIO, "the server's segment is not what it says");
+        return kolo_fail(KOLO_EIO, "the server's segment is not of the size that its answer says");
     void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return kolo_fail(KOLO_EIO, "cannot map the server's segment: %s", strerror(errno));
@@ -99,7 +99,9 @@ static int map_segment(kolo_client *c, int fd)
     c->bytes = bytes;
     c->slots = (int)slots;
     c->offset = c->number[2] - first;
-    return c->segment->magic == SERVE_MAGIC ? 0 : kolo_fail(KOLO_EIO, "the server's segment is none");
+    return c->segment->magic == SERVE_MAGIC
+               ? 0
+               : kolo_fail(KOLO_EIO, "the server's segment is not a ring of batches");
 }
 
 /* Nobody copies any more. */
@@ -118,7 +120,7 @@ static int attach(kolo_client *c)
     KOLO_TRY(serve_send(c->fd, SERVE_HELLO, -1, c->number, 4, c->key, -1));
     int rc = await_answer(c, SERVE_WELCOME, SERVE_REFUSED, &passed);
     if (rc == 0 && c->packet.head.kind == SERVE_REFUSED)
-        rc = kolo_fail(KOLO_ECONFIG, "the server shows other batches: %s", c->packet.text);
+        rc = kolo_fail(KOLO_ECONFIG, "the server makes other batches: %s", c->packet.text);
     else if (rc == 0 && passed < 0) rc = kolo_fail(KOLO_EIO, "the server passed no segment");
     else if (rc == 0) rc = map_segment(c, passed);
     if (passed >= 0) close(passed);
@@ -352,7 +354,7 @@ int kolo_client_open(kolo_client **client, const kolo_loader *loader, const kolo
     KOLO_TRY_GOTO(rc, serve_key(config, c->key));
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake < 0)
-        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "data_server=: cannot make an eventfd: %s", strerror(errno)));
+        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "data_server=: cannot create an eventfd: %s", strerror(errno)));
     rc = attach(c);
     if (rc == KOLO_ECONFIG) KOLO_TRY_GOTO(rc, kolo_fail_in(rc, "data_server=%s: ", c->name));
     if (rc < 0) {

@@ -9,7 +9,7 @@
  * are an error that names them.
  *
  * A job joins at its own position: at once if the ring holds it, else, in the epoch that the server is in, at
- * the begin of the next epoch, where the others wait for it; until then, and in other epochs, it reads by
+ * the start of the next epoch, where the others wait for it; until then, and in other epochs, it reads by
  * itself. It asks again at every epoch's begin. A ring that nobody has joined goes to where the first one is.
  * The first batches are kept until the rows of serve_jobs jobs have joined. Whoever keeps others waiting for
  * serve_wait seconds is let go.

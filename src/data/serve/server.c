@@ -179,7 +179,8 @@ static int answer(kolo_server *s, serve_client *t)
     } else if (h->kind == SERVE_DONE && t->rows) {
         done(s, t, h->position);
     } else {
-        kolo_warn("serve-data: process %d sent packet %u out of its turn and is cut off", t->pid, h->kind);
+        kolo_warn("serve-data: process %d sent packet %u out of order; its connection is closed", t->pid,
+                  h->kind);
         hang_up(s, t, "is cut off");
     }
     return 0;
@@ -191,7 +192,7 @@ static int read_packets(kolo_server *s, serve_client *t)
         const int rc = serve_receive(t->fd, &s->packet, NULL);
         if (rc == 0) return 0;
         if (rc == KOLO_EINPUT) {
-            kolo_warn("%s; process %d is cut off", kolo_error_text(), t->pid);
+            kolo_warn("%s; the connection of process %d is closed", kolo_error_text(), t->pid);
             /* its version is in it */
             (void)serve_send(t->fd, SERVE_REFUSED, -1, NULL, 0, kolo_error_text(), -1);
         }
@@ -211,7 +212,7 @@ static void welcome(kolo_server *s)
     while (i < s->clients && s->client[i].fd >= 0) i++;
     const int pid = serve_peer(fd);
     if (pid < 0 || i == SERVE_MOST) {
-        kolo_warn("serve-data: a process is not let in: %s",
+        kolo_warn("serve-data: a connection was refused: %s",
                   pid < 0 ? kolo_error_text() : "there are too many");
         close(fd);
         return;
@@ -238,8 +239,8 @@ static int ready(kolo_server *s)
     return 0;
 }
 
-/* Nothing has moved for too long: who is missing at the beginning is waited for no more; later, who
- * keeps the others waiting. */
+/* Nothing has moved for too long: jobs missing at the start are no longer waited for; later, those that keep
+ * the others waiting are dropped. */
 static void drop_late(kolo_server *s)
 {
     serve_ring *r = &s->ring;
@@ -260,20 +261,20 @@ static void drop_late(kolo_server *s)
     for (int i = 0; i < s->clients && waiting; i++) {
         serve_client *t = &s->client[i];
         if (t->fd < 0 || !t->needs[base]) continue;
-        kolo_warn("serve-data: process %d, rank %lld, keeps others waiting for %g s and is let go", t->pid,
+        kolo_warn("serve-data: process %d, rank %lld, kept others waiting for %g s and is dropped", t->pid,
                   (long long)t->rank, s->config.serve_wait);
         remove_from_ring(s, t);
         server_send(s, t, SERVE_LEFT, -1, 0);
     }
 }
 
-/* Whoever says nothing after it has connected. */
+/* Clients that send nothing after they have connected. */
 static void drop_silent(kolo_server *s)
 {
     const double now = kolo_time();
     for (int i = 0; i < s->clients; i++)
         if (s->client[i].fd >= 0 && !s->client[i].rows && now - s->client[i].came > HELLO_WITHIN)
-            hang_up(s, &s->client[i], "says nothing");
+            hang_up(s, &s->client[i], "sent nothing after it connected");
 }
 
 static int server_poll(kolo_server *s)
@@ -300,7 +301,7 @@ int kolo_server_run(kolo_server *s, const volatile sig_atomic_t *stop)
     while (rc == 0 && !*stop) rc = server_poll(s);
     kolo_failure failure;
     kolo_error_keep(&failure);
-    const char *why = rc < 0 ? failure.text : "it was told to end";
+    const char *why = rc < 0 ? failure.text : "it was stopped";
     for (int i = 0; i < s->clients; i++) /* who does not listen sees the hang-up */
         if (s->client[i].fd >= 0) (void)serve_send(s->client[i].fd, SERVE_END, -1, NULL, 0, why, -1);
     return kolo_error_restore(&failure, rc);

@@ -35,7 +35,7 @@ bool kolo_manifest_in(const char *folder)
     return found;
 }
 
-/* What lies in a folder that is no split; to `depth` folders below it, of which the first few tell enough. */
+/* What lies in a folder that is no split; to `depth` folders below it, of which the first few are enough. */
 typedef struct folder_content {
     bool images, train, val;
     char split[256]; /* one of the folders in it that are splits */

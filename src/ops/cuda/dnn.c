@@ -73,7 +73,7 @@ struct kolo_dnn_graph {
     int operations, modes, between;
 };
 
-/* A descriptor whose content depends on the GPU is told which one; negative: it has no such attribute. */
+/* A descriptor whose content depends on the GPU is given which one; negative: it has no such attribute. */
 static int set_gpu(const kolo_dnn_graph *g, descriptor d, int by_handle, int by_profile)
 {
     if (g->handle)
@@ -513,7 +513,7 @@ static int check_rules(const kolo_dnn_plan *p, const kolo_dnn_rules *rules)
     uint32_t notes = p->notes & rules->notes, behaviours = p->behaviours & rules->behaviours;
     if (!notes && !behaviours && p->workspace <= rules->workspace) return 0;
     kolo_fail(KOLO_ECONFIG,
-              "cuDNN's engine %lld is not wanted here: notes 0x%x, behaviours 0x%x, workspace %zu bytes",
+              "cuDNN's engine %lld is excluded: notes 0x%x, behaviours 0x%x, workspace %zu bytes",
               (long long)p->choice.engine, notes, behaviours, p->workspace);
     return 1;
 }
