@@ -33,7 +33,7 @@ none "no file names the place where it was built or staged" \
 [[ $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --modversion kolo-comm 2>&1) == 9.8.7 ]]
 ok $? "pkg-config knows the version"
 [[ -d $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --variable=includedir kolo-comm 2>/dev/null)/kolo ]]
-ok $? "and where the headers are after the move"
+ok $? "pkg-config after the move: includedir is the new folder"
 if command -v man >/dev/null && command -v groff >/dev/null; then
     [[ $(MANWIDTH=100 man -l "$TREE/share/man/man1/kolo.1" 2>/dev/null) == *lr* ]]
     ok $? "the manual page can be read"

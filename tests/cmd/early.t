@@ -8,13 +8,13 @@ export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
 shapes_data 64 16
 kolo train data=synthetic val=none run="$ROOM/endless" > "$ROOM/log" 2>&1
 is $? 78 "no end given: exit 78"
-like "$ROOM/log" 'set epochs= or steps=' "and how to give one"
+like "$ROOM/log" 'set epochs= or steps=' "no end given: the message names epochs= and steps="
 ! grep -q 'timed\|plan' "$ROOM/log" && [ ! -e "$ROOM/cache/choices" ]
-ok $? "before an algorithm is timed"
+ok $? "no end given: nothing was timed or planned"
 kolo train shapes data="$ROOM/data/train" val=none run="$ROOM/noise" noise_scale=true > "$ROOM/log" 2>&1
 is $? 78 "no two batch sizes for noise_scale: exit 78"
 [ ! -e "$ROOM/cache/choices" ]
-ok $? "before an algorithm is timed, too"
+ok $? "noise_scale without two batch sizes: nothing was timed"
 
 KOLO=$(readlink -f "$(command -v kolo)")
 # a fifo that nobody writes to stands for whatever takes long before the first step

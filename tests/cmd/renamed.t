@@ -42,7 +42,7 @@ kolo train shapes serve_jobs=2 show=1 data=x run=y > log 2>&1
 is "$? $(grep -c 'serve_jobs= would be ignored here' log)" "78 1" "another command's option is still refused"
 kolo train shapes show=1 data=x run=y > log 2>&1
 is "$? $(grep -c 'box_threshold= would be ignored here; it is an option of kolo predict' log)" "78 1" \
-    "also under its old name"
+    "another command's option under its old name: exit 78, the new one is named"
 
 kolo help stage > log
 is "$(head -n 2 log)" "stage= is the old name of

@@ -60,11 +60,11 @@ kolo help recipes > log
 is "$(grep -c '^  [a-z]' log)" "$(find "$TOP/share/recipes" -name '*.yaml' |
     wc -l)" "kolo help recipes lists all of them"
 grep -A4 '^  resnet50_imagenet$' log | grep -q '^      reaches 0.761 top-1'
-ok $? "with what each reaches"
+ok $? "kolo help recipes prints what a recipe reaches"
 ! kolo help shortcut | grep -q 'Default: none' && kolo help val | grep -q 'Default: none'
 ok $? "an empty default is not called none"
 like log 'half of it for a quarter of the images; warm-up grows with the batch\.$' \
-    "and what each is, to the end of the sentence"
+    "kolo help recipes prints whole sentences"
 kolo help shapes | cmp -s - "$TOP/share/recipes/shapes.yaml"
 ok $? "kolo help RECIPE shows it"
 mkdir shapes
@@ -83,5 +83,5 @@ kolo bench gradients max=64 iterations=2 device=cpu > log 2>&1
 is "$? $(head -n 1 log | grep -c '^# kolo bench gradients: buckets of training, 1 rank')" "0 1" \
     "kolo bench gradients, that it measures training's buckets"
 kolo bench allreduce comm_table=nowhere max=64 > log 2>&1
-is $? 2 "whose comm_table= it reads"
+is $? 2 "kolo bench allreduce comm_table=nowhere: exit 2"
 done_testing

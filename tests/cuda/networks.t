@@ -36,7 +36,7 @@ for device in cpu cuda; do
         "$ROOM/log" | awk '{printf "%.2f %s\n", $1, $2}' | sort -r | head -n 20 > "$ROOM/$device.boxes"
 done
 is "$(cat "$ROOM/cuda.eval")" "$(cat "$ROOM/cpu.eval")" "a detector is judged as on the CPU"
-is "$(cat "$ROOM/cuda.boxes")" "$(cat "$ROOM/cpu.boxes")" "and sees the same"
+is "$(cat "$ROOM/cuda.boxes")" "$(cat "$ROOM/cpu.boxes")" "a detector predicts the boxes of the CPU"
 [ "${ALL:-0}" = 1 ] || done_testing
 shapes_data 16 8
 for model in convnext_tiny swin_t efficientnet_b0; do

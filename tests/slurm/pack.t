@@ -27,5 +27,6 @@ named='kolo-pack: launch: no progress in .*: rank 1 on host n2 was stopped, or i
 like "$ROOM/log" "$named" "the other one names it, after $took ms"
 srun -Q --mpi=$kind -N 2 -n 2 kolo-pack "${args[@]}" --out "$ROOM/out" --resume > "$ROOM/log" 2>&1
 is $? 0 "--resume goes on" "$ROOM/log"
-is "$(cd "$ROOM/out" && sha256sum -- *)" "$(cd "$ROOM/whole" && sha256sum -- *)" "to the same bytes"
+is "$(cd "$ROOM/out" && sha256sum -- *)" "$(cd "$ROOM/whole" && sha256sum -- *)" \
+    "resumed packing: the same bytes"
 done_testing
