@@ -113,7 +113,7 @@ kolo-shards extract "$ROOM/data/val" --out "$ROOM/renamed" > "$ROOM/log" 2>&1 &&
     mv "$ROOM/renamed/circle" "$ROOM/renamed/zebra"
 kolo-pack --source imagefolder --in "$ROOM/renamed" --split val --out "$ROOM/zebras" > "$ROOM/log" 2>&1
 score run="$ROOM/run" val="$ROOM/zebras"
-is "$? $(grep -c 'class 1 is `circle` in .*, but `cross` in .*zebras: .*--stats-from' "$ROOM/log")" "2 1" \
+is "$? $(grep -c 'class 1 is `circle` in .*, but `cross` in .*zebras; .*--stats-from' "$ROOM/log")" "2 1" \
     "validation images of other classes, as many: exit 2"
 kolo train shapes data="$ROOM/data/train" val="$ROOM/zebras" run="$ROOM/x" steps=1 > "$ROOM/log" 2>&1
 is "$? $(grep -c 'class 1 is `circle`' "$ROOM/log")" "2 1" \
