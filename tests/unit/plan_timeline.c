@@ -397,10 +397,18 @@ static void impossible(void)
     trial_open(&c, KOLO_PIPELINE_1F1B, 3, 1, 3, 1, 1, 0);
     memmove(&c.turn[2][3], &c.turn[2][4], 2 * sizeof(kolo_turn));
     c.turns[2]--;
+    c.seconds[1][KOLO_PASS_FORWARD] = 10; /* stage 0 stands longer, for stage 1 */
     refused(&c, KOLO_EINTERNAL,
             "backward of chunk 0 on slot 1, can never start: it waits for backward of "
             "chunk 0 on the same slot, which stage 2 does not do",
             "a backward turn that is not there");
+    trial_open(&c, KOLO_PIPELINE_1F1B, 3, 1, 3, 1, 1, 0);
+    memmove(&c.turn[0][1], &c.turn[0][2], 4 * sizeof(kolo_turn));
+    c.turns[0]--;
+    refused(&c, KOLO_EINTERNAL,
+            "turn 1 of stage 1, forward of chunk 0 on slot 1, can never start: it waits for forward of "
+            "chunk 0 on the same slot, which stage 0 does not do",
+            "a forward turn that is not there, for which others wait too");
     trial_open(&c, KOLO_PIPELINE_GPIPE, 2, 1, 2, 1, 1, 0);
     c.turn[0][1] = (kolo_turn){KOLO_PASS_BACKWARD, 0, 0};
     c.turn[0][2] = (kolo_turn){KOLO_PASS_FORWARD, 0, 1};
