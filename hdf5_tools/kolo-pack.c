@@ -71,14 +71,14 @@ static void end_stuck(kolo_launch *launch, const char *text)
     kolo_launch_abort(launch, -KOLO_ELAUNCH);
 }
 
-/* Ranks have unlike shares, so whoever lives is waited for. */
+/* Ranks have unlike shares, so a rank with a heartbeat is waited for. */
 static kolo_launch_limits read_limits(void)
 {
     kolo_options o;
     kolo_options_default(&o);
     const int rc = kolo_options_read_environment(&o);
     const kolo_launch_limits limits = {
-        .start = o.comm_timeout, .patience = o.comm_patience, .end = rc < 0 ? NULL : end_stuck};
+        .start = o.comm_timeout, .patience = o.heartbeat_timeout, .end = rc < 0 ? NULL : end_stuck};
     kolo_options_free(&o);
     return limits;
 }
@@ -106,6 +106,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
         return -rc;
     }
+    if (p.launch.rank == 0) kolo_options_report_renamed();
     pack_catch_signals(); /* after MPI has set its own */
     kolo_release_signals();
     kolo_launch launch = p.launch;

@@ -17,8 +17,8 @@ static const shards_command commands[] = {
     {"merge", "A B ... --out NEW", "several splits to one", shards_merge},
     {"reshard", "DIR --out NEW --shards M", "another number of files, another order", shards_reshard},
     {"manifest", "DIR", "makes the .index anew from the shards", shards_manifest},
-    {"convert", "FILE.h5|FILE.beton|LMDB --out NEW",
-     "images of other HDF5 files, of FFCV, LMDB, to a split", shards_convert},
+    {"convert", "FILE.h5|FILE.beton|LMDB --out NEW", "images of other HDF5 files, of FFCV, LMDB, to a split",
+     shards_convert},
     {"bench", "DIR", "how fast samples can be read, by way and threads", shards_bench},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
@@ -71,6 +71,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) != 0) continue;
         const int rc = kolo_options_check_environment();
+        kolo_options_report_renamed();
         return end(rc < 0 ? rc : commands[i].run(argc - 1, argv + 1));
     }
     return unknown(argv[1]);

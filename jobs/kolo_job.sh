@@ -2,7 +2,7 @@
 # The frame that every Kolo job shares: find the programs, start the ranks, hand signals on, requeue, sum up.
 # Templates find it by the PATH, on which they put the folders where it may lie for that one line.
 #
-# Variables a job may set (all optional). Every option of kolo is one too, KOLO_<KEY>: KOLO_STAGE=auto copies
+# Variables a job may set (all optional). Each option of kolo is one too, KOLO_<KEY>: KOLO_STAGING=auto copies
 # the data to a disk of each node first. So no variable of jobs has the name of an option and means something
 # else (tests/lint/environment.t).
 #   KOLO_MAX_RESTARTS=N   requeues at most (default 200)
@@ -107,7 +107,7 @@ job_pid="" job_signal="" job_status=0
 job_forward() { # SIGNAL
     [ "$job_signal" = TERM ] || job_signal=$1
     [ -n "$job_pid" ] && kill -USR1 "$job_pid" 2> /dev/null
-    job_say "SIG$1: the ranks were told to write a checkpoint and stop"
+    job_say "SIG$1: the ranks were asked to write a checkpoint and stop"
 }
 
 # Runs a command under srun, in the background so that the shell can hand signals on; sets job_status.
@@ -128,7 +128,7 @@ job_srun() { # COMMAND...
     job_pid=""
 }
 
-# Why the ranks were stopped, as Slurm tells it: `warned` (USR1 before the time limit), `limit` (it has
+# Why the ranks were stopped, as Slurm reports it: `warned` (USR1 before the time limit), `limit` (it has
 # come), `preempted` (within the time of grace), `requeued` (by Slurm itself, as where that time is over), or
 # `cancelled`. `told`: by somebody of whom Slurm knows nothing. scancel, pre-emption and the limit all send
 # TERM; the state that Slurm shows tells them apart.
@@ -217,4 +217,17 @@ job_end() { # RUN
     esac
     [ -r "$run/summary.json" ] && cat "$run/summary.json"
     exit "$job_status"
+}
+
+# Trains KOLO_RECIPE on the data in KOLO_DATASET and ends the job.
+job_train() { # run=FOLDER WORDS of `kolo train`...
+    local val=none
+    [ -d "$KOLO_DATASET" ] || job_die 78 \
+        "KOLO_DATASET=$KOLO_DATASET is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
+    [ -d "$KOLO_DATASET/train" ] ||
+        job_die 78 \
+            "KOLO_DATASET=$KOLO_DATASET holds no folder train: it is the one with train/ and val/ in it (EDIT 2)"
+    [ -d "$KOLO_DATASET/val" ] && val=$KOLO_DATASET/val
+    job_srun kolo train "$KOLO_RECIPE" data="$KOLO_DATASET/train" val="$val" "$@"
+    job_end "${1#run=}"
 }

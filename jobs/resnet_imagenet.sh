@@ -32,14 +32,5 @@ PATH=$PATH:${0%/*}:$(dirname "$(squeue -hj "${SLURM_JOB_ID:-0}" -o %o 2> /dev/nu
     { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2 && exit 78; }
 job_begin
 job_check_gpus
-[ -d "$KOLO_DATASET" ] || job_die 78 \
-    "KOLO_DATASET=$KOLO_DATASET is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
-[ -d "$KOLO_DATASET/train" ] ||
-    job_die 78 \
-        "KOLO_DATASET=$KOLO_DATASET holds no folder train: it is the one with train/ and val/ in it (EDIT 2)"
-val=none
-[ -d "$KOLO_DATASET/val" ] && val=$KOLO_DATASET/val
-
 # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
-job_srun kolo train "$KOLO_RECIPE" data="$KOLO_DATASET/train" val="$val" run="$KOLO_RUN" $KOLO_ARGS
-job_end "$KOLO_RUN"
+job_train run="$KOLO_RUN" $KOLO_ARGS

@@ -3,7 +3,7 @@
 #ifndef TESTS_COMM_MEMBERS_H
 #define TESTS_COMM_MEMBERS_H
 
-#include "comm/transport.h"
+#include "comm/core/transport.h"
 #include "tap.h"
 
 enum { MEMBERS_MOST = 1024 };

@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "base/plugin.h"
 #include "base/thread.h"
-#include "comm/compressed.h"
-#include "comm/reducer.h"
+#include "comm/buckets/compressed.h"
+#include "comm/buckets/reducer.h"
 #include "cuda_rig.h"
 #include "unit/comm_world.h"
 
@@ -40,6 +40,8 @@ static struct {
     __typeof__(cudaStreamQuery) *stream_query;
     __typeof__(cudaMemcpyAsync) *copy;
     __typeof__(cudaMalloc) *alloc;
+    __typeof__(cudaHostAlloc) *alloc_host;
+    __typeof__(cudaFreeHost) *release_host;
     __typeof__(cudaFree) *release;
     __typeof__(cudaStreamBeginCapture) *capture;
     __typeof__(cudaStreamEndCapture) *capture_end;
@@ -62,6 +64,8 @@ static inline void find_calls(void)
                  {"cudaMemcpyAsync", &cuda.copy},
                  {"cudaMalloc", &cuda.alloc},
                  {"cudaFree", &cuda.release},
+                 {"cudaHostAlloc", &cuda.alloc_host},
+                 {"cudaFreeHost", &cuda.release_host},
                  {"cudaStreamBeginCapture", &cuda.capture},
                  {"cudaStreamEndCapture", &cuda.capture_end},
                  {"cudaGraphInstantiate", &cuda.instantiate},
@@ -91,7 +95,8 @@ static inline int check(cudaError_t rc)
 typedef struct setting {
     const char *reducer;
     bool one_gpu, canonical, one_lacks_nccl;
-    double timeout, patience;
+    double timeout, heartbeat_timeout;
+    size_t arena_bytes;           /* 0: for COUNT elements */
     int compression;              /* enum comm_compression; as ranks_compress has it */
     const char *variable, *value; /* of the environment, on rank `odd` alone */
     int odd;
@@ -138,10 +143,11 @@ static inline int rank_create(rank *r)
                                      .uuid = uuid,
                                      .reducer = r->set.reducer,
                                      .host = r->set.compression && !r->set.reducer};
-    kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4,
+    kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                               .arena_bytes = r->set.arena_bytes ? r->set.arena_bytes : (size_t)COUNT * 4,
                                .canonical = r->set.canonical,
                                .timeout = r->set.timeout > 0 ? r->set.timeout : 60,
-                               .patience = r->set.patience,
+                               .heartbeat_timeout = r->set.heartbeat_timeout,
                                .spin = -1};
     KOLO_TRY(kolo_comm_create_on(&r->comm, &r->w.launch, &config, &device));
     if (r->set.compression) KOLO_TRY(ranks_compress(r->comm, r->set.compression));

@@ -359,11 +359,11 @@ static double golden_norm(golden_net *n)
 
 /* How the ReLUs of a trajectory behaved. */
 typedef struct golden_signs {
-    /* signs that differ from those of f64 at this program's weights: mistakes, or rounding
-     * at the very first step */
+    /* signs that differ from those of f64 at this program's weights, but for inputs near 0 after the first
+     * step: mistakes, or rounding at the very first step */
     int64_t flips;
-    /* first step but the first with an input so near 0 that the rounding of earlier steps may
-     * move it across; -1: none */
+    /* first step but the first with an input so near 0 that its rounding, or that of earlier
+     * steps, may move it across; -1: none */
     int near;
     double margin; /* of that step */
 } golden_signs;
@@ -372,13 +372,12 @@ typedef struct golden_signs {
 static int golden_watched(golden_net *n, const char *input, const char *labels, kolo_step *step,
                           golden_signs *signs)
 {
-    static const double near = 1e-5; /* the README's */
     f64_values reference = {0};
     golden_fill(input, n->seed, 0, golden_unit, n->input, n->elements);
     const bool known = f64_forward(n->exec, n->graph, n->input, &reference);
     int rc = golden_step(n, input, labels, step);
-    if (known && rc == 0) signs->flips += f64_flips(n->exec, n->graph, &reference);
-    if (known && step->step > 0 && signs->near < 0 && reference.margin < near)
+    if (known && rc == 0) signs->flips += f64_flips(n->exec, n->graph, &reference, step->step > 0);
+    if (known && step->step > 0 && signs->near < 0 && reference.margin < F64_NEAR)
         signs->near = (int)step->step, signs->margin = reference.margin;
     f64_free(n->graph, &reference);
     return rc;
@@ -400,8 +399,7 @@ static void golden_judge(const char *name, const cJSON *json, const golden_signs
     }
     ok(signs->flips == 0 && sharp.share <= 1,
        "%s: at step %d an input of a ReLU lies %.1e of its tensor's size from 0 and may be on either side; "
-       "no sign differs from f64 at these weights, "
-       "and before it all is sharp (%s)",
+       "no sign farther from 0 differs from f64 at these weights, and before it all is sharp (%s)",
        name, signs->near, signs->margin, sharp.what);
     golden_loose = 0.1;
 }

@@ -3,7 +3,7 @@
 #define TESTS_GOLDEN_OPTIM_H
 
 #include "golden_file.h"
-#include "optim/judge.h"
+#include "optim/grad_scaler.h"
 #include "optim/optim.h"
 
 /* Options of all but SGD. */
@@ -186,7 +186,7 @@ static const char *golden_schedule(const cJSON *config, kolo_options *o)
     o->warmup_start = golden_number(config, "warmup_from", 0) / o->lr;
     o->lr_end = golden_number(config, "end", 0);
     kolo_option_set(o, "warmup_shape", golden_text(config, "warmup_shape", "linear"), "case");
-    o->hold = golden_number(config, "hold", 0);
+    o->cooldown = golden_number(config, "hold", 0);
     o->rise = golden_number(config, "pct_start", 0.3);
     o->divide = golden_number(config, "div_factor", 25);
     o->divide_end = golden_number(config, "final_div_factor", 1e4);

@@ -10,7 +10,7 @@ kills_prepare() {
     shapes_data 128 32
     KILLS_ARGS=(shapes model=lenet5 "data=$ROOM/data/train" "val=$ROOM/data/val" batch=32 epochs=6 warmup=0
         conv=direct deterministic=true threads=1 checkpoint_steps=4
-        "comm_timeout=$KILLS_TIMEOUT" "comm_patience=$KILLS_PATIENCE")
+        "comm_timeout=$KILLS_TIMEOUT" "heartbeat_timeout=$KILLS_PATIENCE")
 }
 kills_rank() { # RANK RUN: its process, once there is one
     local pid

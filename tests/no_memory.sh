@@ -9,11 +9,10 @@ no_memory_prepare() {
     NO_MEMORY_LIBRARY=$BUILD/tests/preload/fail_allocation.so
     NO_MEMORY_PROGRAM=$BUILD/tests/mpi/comm_no_memory
     [ -e "$NO_MEMORY_LIBRARY" ] || skip_all "$NO_MEMORY_LIBRARY is not built (make tests)"
-    export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache KOLO_COMM_TIMEOUT=8 KOLO_COMM_PATIENCE=3
+    export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache KOLO_COMM_TIMEOUT=8
     shapes_data 16 8
-    NO_MEMORY_TRAIN=(shapes model=lenet5 "data=$ROOM/data/train" "val=$ROOM/data/val" batch=8 epochs=1 \
-        warmup=0
-        conv=direct deterministic=true threads=1)
+    NO_MEMORY_TRAIN=(shapes model=lenet5 "data=$ROOM/data/train" "val=$ROOM/data/val" batch=8
+        epochs=1 warmup=0 conv=direct deterministic=true threads=1)
     kolo train "${NO_MEMORY_TRAIN[@]}" "run=$ROOM/run" > "$ROOM/log" 2>&1
     is $? 0 "the training that failures are compared with" "$ROOM/log"
     NO_MEMORY_WANT="$(losses "$ROOM/run") $(weights_sum "$ROOM/run")"
@@ -23,10 +22,13 @@ no_memory_prepare() {
 }
 no_memory_run() { # N or -, COMMAND [RANK]: its exit status
     local n=$1 command=$2 rank=${3:-} program=kolo set=()
-    case $command in pack) program=kolo-pack ;; comm*) program=comm_no_memory ;; esac
+    case $command in
+        pack) program=kolo-pack ;;
+        comm*) program=comm_no_memory && set=(KOLO_COMM_PATIENCE=3) ;; # libkolo_comm's variable
+    esac
     if [ "$n" != - ]; then
         rm -f "$ROOM/report"
-        set=("LD_PRELOAD=$NO_MEMORY_LIBRARY${NO_MEMORY_ASAN:+:$NO_MEMORY_ASAN}" "FAIL_PROGRAM=$program"
+        set+=("LD_PRELOAD=$NO_MEMORY_LIBRARY${NO_MEMORY_ASAN:+:$NO_MEMORY_ASAN}" "FAIL_PROGRAM=$program"
             "FAIL_ALLOCATION=$n" "FAIL_REPORT=$ROOM/report" ${rank:+"FAIL_RANK=$rank"})
     fi
     case $command in
@@ -45,12 +47,12 @@ no_memory_count() { # COMMAND
     sed -n 's/^count //p' "$ROOM/report" | sort -n | tail -n 1
     rm -rf "$ROOM/pack" "$ROOM/again" "$ROOM"/out.*
 }
+no_memory_figures() { sed 's/, [0-9.]* s, .*//'; } # what eval prints, without its times
 no_memory_same() { # COMMAND, what it printed: is this the result that it has with enough memory?
     case $1 in
         pack) kolo-shards verify "$ROOM/pack" > "$ROOM/after" 2>&1 ;;
         train) [ "$(losses "$ROOM/again") $(weights_sum "$ROOM/again")" = "$NO_MEMORY_WANT" ] ;;
-        eval) [ "$(sed 's/, [0-9.]* s, .*//' "$2")" = "$(sed 's/, [0-9.]* s, .*//' <<< "$NO_MEMORY_EVAL")" ] \
-            ;;
+        eval) [ "$(no_memory_figures < "$2")" = "$(no_memory_figures <<< "$NO_MEMORY_EVAL")" ] ;;
         export) cmp -s "$ROOM/out.safetensors" "$ROOM/want.safetensors" ;;
         onnx) cmp -s "$ROOM/out.onnx" "$ROOM/want.onnx" ;;
         comm) [ "$(grep -c '^sums are right' "$2")" = 1 ] ;;
@@ -82,8 +84,10 @@ no_memory_left() { # COMMAND: what is wrong with what it left behind; then the s
 no_memory_one() { # COMMAND N [RANK]: what is wrong, or nothing
     local command=$1 n=$2 rank=${3:-} status
     rm -rf "$ROOM/pack" "$ROOM/again" "$ROOM"/out.*
-    case $command in export) echo "the old file" > "$ROOM/out.safetensors" ;; onnx) echo "the old file" > \
-        "$ROOM/out.onnx" ;; esac
+    case $command in
+        export) echo "the old file" > "$ROOM/out.safetensors" ;;
+        onnx) echo "the old file" > "$ROOM/out.onnx" ;;
+    esac
     no_memory_run "$n" "$command" "$rank" > "$ROOM/stdout" 2> "$ROOM/stderr"
     status=$?
     grep -q '^failed' "$ROOM/report" 2> /dev/null || return # fewer than n: threads race
@@ -92,13 +96,14 @@ no_memory_one() { # COMMAND N [RANK]: what is wrong, or nothing
     elif [ $status = 124 ]; then
         echo "hangs"
     elif [ "$command" = comm2 ]; then # the launcher's status is of all its ranks
-        grep -q 'status -71: .*memory' "$ROOM/stderr" ||
+        # the other rank's words may end the job before this one has said its own
+        grep -qE "status -71: .*memory|status -69: .*rank $rank .*out of memory" "$ROOM/stderr" ||
             echo "no rank says that memory lacks (status $status)"
     elif [ $status != 71 ]; then
         echo "exit $status: $(tail -n 1 "$ROOM/stderr" | cut -c 1-150)"
     else
-        grep -qi 'memory' "$ROOM/stderr" || echo "no word of memory: $(tail -n 1 "$ROOM/stderr" |
-            cut -c 1-150)"
+        grep -qi 'memory' "$ROOM/stderr" ||
+            echo "no word of memory: $(tail -n 1 "$ROOM/stderr" | cut -c 1-150)"
         no_memory_left "$command"
     fi
     grep -aE 'AddressSanitizer|runtime error' "$ROOM/stderr"
@@ -111,8 +116,9 @@ no_memory() { # COMMAND N...
             [ "$rank" = - ] && rank=
             wrong=$(no_memory_one "$command" "$n" "$rank")
             runs=$((runs + 1)) && grep -q "^failed" "$ROOM/report" 2> /dev/null && hit=$((hit + 1))
-            [ -z "$wrong" ] || bad+="allocation $n${rank:+ of rank $rank}: $wrong$(printf '\n   at %s' \
-                "$(sed -n 's/^failed//p' "$ROOM/report")")"$'\n'
+            [ -z "$wrong" ] && continue
+            bad+="allocation $n${rank:+ of rank $rank}: $wrong"$'\n'
+            bad+="   at $(sed -n 's/^failed//p' "$ROOM/report")"$'\n'
         done
     done
     ((hit > 0 && 4 * hit >= 3 * runs)) # threads race for numbers, so that the last ones may not come

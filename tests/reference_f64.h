@@ -5,10 +5,15 @@
 
 #include "exec/exec.h"
 
-/* Of every tensor its f64 values, or NULL; relu: whether a ReLU has made it. */
+/* An input of a ReLU that is nearer to 0, in root mean squares of its tensor, may have either sign in f32:
+ * the README's margin, several times f32 noise. */
+static const double F64_NEAR = 1e-5;
+
+/* Of every tensor its f64 values, or NULL; near: where a ReLU has made it, whether each of its inputs was
+ * near 0, else NULL. */
 typedef struct f64_values {
     double **value;
-    bool *relu;
+    bool **near;
     double margin; /* smallest |input of a ReLU| over the root of the mean square of its tensor */
 } f64_values;
 
@@ -92,15 +97,16 @@ static void f64_shortcut(const kolo_graph *g, const kolo_node *n, double *const 
     }
 }
 
-static void f64_relu(double *x, int64_t count, double *margin)
+static void f64_relu(double *x, int64_t count, double *margin, bool *near)
 {
-    double square = 0, least = INFINITY;
+    double square = 0;
+    for (int64_t i = 0; i < count; i++) square += x[i] * x[i];
     for (int64_t i = 0; i < count; i++) {
-        square += x[i] * x[i];
-        least = fmin(least, fabs(x[i]));
+        const double distance = fabs(x[i]) / sqrt(square / (double)count);
+        *margin = fmin(*margin, distance);
+        near[i] = distance < F64_NEAR;
         if (x[i] < 0) x[i] = 0;
     }
-    *margin = fmin(*margin, least / sqrt(square / (double)count));
 }
 
 static bool f64_node(const kolo_graph *g, const kolo_node *n, f64_values *f)
@@ -120,16 +126,21 @@ static bool f64_node(const kolo_graph *g, const kolo_node *n, f64_values *f)
     case KOLO_OP_cross_entropy: break;
     default: return false;
     }
-    if (relu) f64_relu(v[n->out[0]], kolo_tensor_count(&g->tensor[n->out[0]]), &f->margin);
-    f->relu[n->out[0]] = relu;
+    if (!relu) return true;
+    const int64_t count = kolo_tensor_count(&g->tensor[n->out[0]]);
+    bool *near = f->near[n->out[0]] = calloc((size_t)count + 1, sizeof *near);
+    f64_relu(v[n->out[0]], count, &f->margin, near);
     return true;
 }
 
 static void f64_free(const kolo_graph *g, f64_values *f)
 {
-    for (int t = 0; f->value && t < g->tensors; t++) free(f->value[t]);
+    for (int t = 0; f->value && t < g->tensors; t++) {
+        free(f->value[t]);
+        free(f->near[t]);
+    }
     free(f->value);
-    free(f->relu);
+    free(f->near);
 }
 
 /* From the executor's weights and this input (N,C,H,W). False: an operation that is not known here. */
@@ -138,7 +149,7 @@ static bool f64_forward(kolo_exec *e, const kolo_graph *g, const float *input, f
     bool known = true;
     f->margin = INFINITY;
     f->value = calloc((size_t)g->tensors, sizeof *f->value);
-    f->relu = calloc((size_t)g->tensors, sizeof *f->relu);
+    f->near = calloc((size_t)g->tensors, sizeof *f->near);
     for (int t = 0; t < g->tensors; t++) {
         const enum kolo_role role = g->tensor[t].role;
         const int64_t count = kolo_tensor_count(&g->tensor[t]);
@@ -155,17 +166,18 @@ static bool f64_forward(kolo_exec *e, const kolo_graph *g, const float *input, f
     return known;
 }
 
-/* Inputs of ReLUs on whose sign the executor's last step and f64 differ. The plan must keep its
- * activations. */
-static int64_t f64_flips(kolo_exec *e, const kolo_graph *g, const f64_values *f)
+/* Inputs of ReLUs on whose sign the executor's last step and f64 differ; rounding: but for those near 0. The
+ * plan must keep its activations. */
+static int64_t f64_flips(kolo_exec *e, const kolo_graph *g, const f64_values *f, bool rounding)
 {
     int64_t flips = 0;
     for (int t = 0; t < g->tensors; t++) {
-        if (!f->relu[t]) continue;
+        if (!f->near[t]) continue;
         const int64_t count = kolo_tensor_count(&g->tensor[t]);
         float *got = malloc((size_t)count * sizeof *got);
         if (kolo_exec_get(e, "activation", t, got) < 0) got[0] = NAN;
-        for (int64_t i = 0; i < count; i++) flips += (got[i] > 0) != (f->value[t][i] > 0);
+        for (int64_t i = 0; i < count; i++)
+            flips += (got[i] > 0) != (f->value[t][i] > 0) && !(rounding && f->near[t][i]);
         free(got);
     }
     return flips;

@@ -17,7 +17,7 @@
 
 #define BAR 24
 
-/* What a rank tells the others; rank r writes entry r. */
+/* What a rank reports to the others; rank r writes entry r. */
 typedef struct entry {
     int64_t samples, bytes, rejects, kept, stop, unused[3];
 } entry;
@@ -30,7 +30,7 @@ struct board {
     _Atomic int64_t samples, bytes, rejects, kept;
     _Atomic bool stop, asked; /* asked: by this rank */
     entry *all;
-    double begin, told, printed;
+    double begin, reported_at, printed;
     bool terminal;
 };
 
@@ -47,7 +47,7 @@ void pack_catch_signals(void)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     const int numbers[] = {SIGTERM, SIGUSR1, SIGINT};
     for (int i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
-    /* a file that may not grow (ulimit -f) is told as other errors of writing are */
+    /* a file that may not grow (ulimit -f) is reported as other errors of writing are */
     signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -168,8 +168,8 @@ static void show(board *b, bool last)
 void board_tick(board *b)
 {
     const double now = kolo_time();
-    if (now - b->told < .3) return;
-    b->told = now;
+    if (now - b->reported_at < .3) return;
+    b->reported_at = now;
     exchange(b);
     /* the first line after half a second, then ten a minute in a log, three a second at a terminal */
     const double every = b->printed == b->begin ? .5 : b->terminal ? .3 : 10;

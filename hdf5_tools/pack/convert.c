@@ -236,7 +236,7 @@ static int store_pixels(converter *c, kolo_image *result, const uint8_t **data, 
     return store_bytes(*data, bytes, KOLO_SAMPLE_OK, KOLO_CODEC_RAW, r);
 }
 
-/* Header first: it tells what the options make of the image, and what of it has to be decoded. */
+/* The header first: from it follow the size that the options ask for, and the part to decode. */
 static int load_jpeg(converter *c, int64_t i, pack_frame *f, pack_record *r, bool *kept)
 {
     const packing *p = c->p;
@@ -316,8 +316,9 @@ int converter_run(converter *c, int64_t i, bool look, const uint8_t **data, pack
     source_full_path(&c->p->source, i, path, sizeof path);
     kolo_fail_in(rc, "%s: ", path);
     if (rc != KOLO_EINPUT || c->p->options.skip) return rc;
-    return kolo_fail(rc, "%s; mend or remove it, or --on-error skip leaves such images out and lists them",
-                     kolo_error_text());
+    return kolo_fail(
+        rc, "%s; repair or remove it, or use --on-error skip, which leaves such images out and lists them",
+        kolo_error_text());
 }
 
 int converter_shape(converter *c, int64_t i, int *height, int *width)

@@ -25,7 +25,7 @@ typedef struct totals {
     uint64_t *keys; /* [count] checksum and length */
 } totals;
 
-static int take_record(void *state, int64_t slot, const pack_record *r)
+static int add_record(void *state, int64_t slot, const pack_record *r)
 {
     totals *t = state;
     const packing *p = t->p;
@@ -76,7 +76,7 @@ static int sum_up(const packing *p, kolo_shard_stats *stats, char uuid[40])
     totals t = {.p = p, .hash = {0xCBF29CE484222325ull, 0x2545F4914F6CDD1Dull}, .low = {255, 255, 255}};
     source_mix(t.hash, p->fingerprint, sizeof p->fingerprint);
     t.keys = kolo_alloc(sizeof *t.keys * (size_t)p->count + 8);
-    int rc = t.keys ? pack_journal_each(p, 0, p->slot_count, take_record, &t) : KOLO_ENOMEM;
+    int rc = t.keys ? pack_journal_each(p, 0, p->slot_count, add_record, &t) : KOLO_ENOMEM;
     if (rc == 0) rc = pack_tell_twins(p, t.keys);
     free(t.keys);
     make_stats(&t, stats);

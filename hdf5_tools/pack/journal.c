@@ -1,5 +1,5 @@
 /* The journal, OUT/.pack/journal: what is known of every chosen sample, by slot. It is what a resume finds,
- * and how ranks tell each other. All records would be too much for every rank to hold: each holds those of
+ * and how ranks exchange them. All records would be too much for every rank to hold: each holds those of
  * the slots that it works on (the window), and of the others only what a layout needs (briefs). */
 #include <errno.h>
 #include <fcntl.h>
@@ -66,14 +66,14 @@ int pack_journal_each(const packing *p, int64_t first, int64_t end,
     return rc;
 }
 
-static int take_brief(void *state, int64_t slot, const pack_record *r)
+static int store_brief(void *state, int64_t slot, const pack_record *r)
 {
     packing *p = state;
     p->brief[slot] = (pack_brief){r->bytes, r->status, r->codec, r->channels, r->source_channels};
     return 0;
 }
 
-int pack_journal_brief(packing *p) { return pack_journal_each(p, 0, p->slot_count, take_brief, p); }
+int pack_journal_brief(packing *p) { return pack_journal_each(p, 0, p->slot_count, store_brief, p); }
 
 int pack_journal_window(packing *p, int64_t first, int64_t end)
 {

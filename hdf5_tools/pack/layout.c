@@ -162,7 +162,7 @@ static int64_t used_bytes(const packing *p)
     return used;
 }
 
-static int ask_space(const packing *p)
+static int check_free_space(const packing *p)
 {
     const int64_t free_bytes = kolo_file_free_bytes(p->options.out);
     const int64_t tables = p->count * (int64_t)(64 + (p->boxes ? 24 : 0)) + p->boxes * 73 + p->tags * 8;
@@ -185,7 +185,7 @@ static bool shard_is_there(const packing *p, int k)
            h.shards == p->shards && h.channels == p->channels;
 }
 
-/* Asks the file system for all of a shard's room at once: a full disk or a quota is told now, not after
+/* Asks the file system for all of a shard's room at once: a full disk or a quota is reported now, not after
  * hours. Where it cannot promise room the writers will find out. */
 static int reserve(const pack_shard *s)
 {
@@ -304,7 +304,7 @@ int pack_layout(packing *p)
     int rc = choose_samples(p);
     if (rc == 0) rc = place_pairs(p);
     if (rc == 0) rc = cut_shards(p);
-    if (rc == 0 && p->launch.rank == 0) rc = ask_space(p);
+    if (rc == 0 && p->launch.rank == 0) rc = check_free_space(p);
     if (rc == 0 && p->launch.rank == 0) rc = gather_rejects(p);
     KOLO_TRY(pack_agree(p, rc));
     rc = pack_agree(p, create_mine(p));

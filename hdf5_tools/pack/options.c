@@ -67,20 +67,14 @@ static const option table[] = {
     {"--limit", LIMIT, "N", "only N images, spread evenly over the source"},
     {"--holdout", HOLDOUT, "val|test=PART",
      "hold out a part (0.1: a tenth) of every class: without --split packs both, to DIR/train and DIR/val; "
-     "with "
-     "--split "
-     "train or val only that one, to DIR"},
+     "with --split train or val only that one, to DIR"},
     {"--group", GROUP, "REGEX",
-     "with --holdout: images for whose path the expression (or its first parenthesis) matches the same "
-     "text stay "
-     "together, as those of one patient or one video"},
+     "with --holdout: images for whose path the expression (or its first parenthesis) matches the same text "
+     "stay together, as those of one patient or one video"},
     {"--encoding", ENCODING, "raw|jpeg|mixed",
      "raw: pixels, all of one size. jpeg: JPEG files; those of the source keep their bytes unless resized, "
-     "the others "
-     "are "
-     "encoded here. mixed: JPEG files that keep their bytes, everything else as pixels of its own size: "
-     "nothing loses "
-     "by encoding [raw with --size, for mnist-idx and cifar-bin; else jpeg]"},
+     "the others are encoded here. mixed: JPEG files that keep their bytes, everything else as pixels of its "
+     "own size: nothing loses by encoding [raw with --size, for mnist-idx and cifar-bin; else jpeg]"},
     {"--size", SIZE, "N", "side in pixels for --resize and --crop"},
     {"--resize", RESIZE, "shorter|longer|exact|letterbox|none",
      "what --size sets: short side, long side, both sides, long side with gray bars [shorter with --size]"},
@@ -171,7 +165,7 @@ static int number(const char *name, const char *text, int64_t low, int64_t high,
     errno = 0;
     const long long n = strtoll(text, &end, 10);
     if (end == text || *end || errno || n < low || n > high)
-        return kolo_fail(KOLO_ECONFIG, "%s %s: a number from %lld to %lld is wanted", name, text,
+        return kolo_fail(KOLO_ECONFIG, "%s %s: must be a number from %lld to %lld", name, text,
                          (long long)low, (long long)high);
     *value = n;
     return 0;
@@ -190,7 +184,7 @@ static int options_choose(const char *name, const char *words, const char *text,
         }
         at += n + (at[n] == '|');
     }
-    return kolo_fail(KOLO_ECONFIG, "%s %s: one of %s is wanted", name, text, words);
+    return kolo_fail(KOLO_ECONFIG, "%s %s: must be one of %s", name, text, words);
 }
 
 static int word_of(const char *name, const char *text, char *to, size_t size)
@@ -200,7 +194,7 @@ static int word_of(const char *name, const char *text, char *to, size_t size)
     for (size_t i = 0; i < n; i++) fine &= isalnum((unsigned char)text[i]) || strchr("._-", text[i]);
     if (!fine)
         return kolo_fail(KOLO_ECONFIG,
-                         "%s %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most %zu long", name,
+                         "%s %s: must be a word of letters, digits, `.`, `_`, `-`, at most %zu long", name,
                          text, size - 1);
     memcpy(to, text, n + 1);
     return 0;
@@ -214,7 +208,7 @@ static int holdout(pack_options *o, const char *name, const char *v)
     o->holdout_part = equal ? strtod(equal + 1, &end) : 0;
     if ((strcmp(part, "val") != 0 && strcmp(part, "test") != 0) || *end || !(o->holdout_part > 0) ||
         !(o->holdout_part < 1))
-        return kolo_fail(KOLO_ECONFIG, "%s %s: val=PART or test=PART is wanted, with a part between 0 and 1",
+        return kolo_fail(KOLO_ECONFIG, "%s %s: must be val=PART or test=PART, with a part between 0 and 1",
                          name, v);
     snprintf(o->holdout, sizeof o->holdout, "%s", part);
     return 0;
@@ -365,7 +359,7 @@ static int check_source(const pack_options *o)
     if (o->in_count == 0 && !o->kind->made)
         return kolo_fail(KOLO_ECONFIG, "--in is missing: the folder or file(s) of the source");
     if (o->in_count > 0 && o->kind->made)
-        return kolo_fail(KOLO_ECONFIG, "--source %s reads nothing; leave --in away", o->kind->name);
+        return kolo_fail(KOLO_ECONFIG, "--source %s reads no files; leave --in out", o->kind->name);
     if (o->count && !o->kind->made)
         return kolo_fail(KOLO_ECONFIG,
                          "--count belongs to sources that make their images; --limit takes a part");
@@ -383,15 +377,14 @@ static int check_together(const pack_options *o, const given *g)
     if (o->resize != PACK_RESIZE_NONE && !o->size) return kolo_fail(KOLO_ECONFIG, "--resize needs --size");
     if (o->crop && !o->size) return kolo_fail(KOLO_ECONFIG, "--crop needs --size");
     if (o->crop && o->resize == PACK_RESIZE_LETTERBOX)
-        return kolo_fail(KOLO_ECONFIG, "--resize letterbox keeps the whole image; leave --crop away");
+        return kolo_fail(KOLO_ECONFIG, "--resize letterbox keeps the whole image; leave --crop out");
     if (o->size && o->resize == PACK_RESIZE_NONE && !o->crop)
         return kolo_fail(KOLO_ECONFIG,
-                         "--size with --resize none and no --crop changes nothing; leave it away");
+                         "--size with --resize none and no --crop changes nothing; leave it out");
     if (g->seed && g->unshuffled)
         return kolo_fail(KOLO_ECONFIG, "--shuffle-seed and --no-shuffle: give one of them");
     if (o->classes && o->stats_from)
-        return kolo_fail(KOLO_ECONFIG,
-                         "--stats-from brings the training split's classes; leave --classes away");
+        return kolo_fail(KOLO_ECONFIG, "--stats-from uses the training split's classes; leave --classes out");
     if (o->group && !o->holdout[0]) return kolo_fail(KOLO_ECONFIG, "--group belongs to --holdout");
     if (o->max_bad >= 0 && !o->skip) return kolo_fail(KOLO_ECONFIG, "--max-bad belongs to --on-error skip");
     if (o->holdout[0] && g->split && strcmp(o->split, "train") != 0 && strcmp(o->split, o->holdout) != 0)

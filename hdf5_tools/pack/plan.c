@@ -28,7 +28,7 @@ int pack_agree(packing *p, int status)
     for (int r = 0; rc == 0 && r < p->launch.size; r++)
         if (all[r] < 0 && (worst == 0 || worst == KOLO_EREQUEUE)) worst = all[r];
     if (rc < 0 || worst == 0) return rc;
-    /* stopped because of another rank's error, or by a signal, which rank 0 tells */
+    /* stopped because of another rank's error, or by a signal, which rank 0 reports */
     if (status == worst && (worst != KOLO_EREQUEUE || p->launch.rank == 0)) return worst;
     return kolo_fail(worst, "%s", "");
 }
@@ -81,7 +81,7 @@ static int read_classes(packing *p)
     }
     free(text);
     if (rc == 0 && p->source.classes == 0)
-        rc = kolo_fail(KOLO_EINPUT, "--classes %s: the file is empty; one class name a line is wanted",
+        rc = kolo_fail(KOLO_EINPUT, "--classes %s: the file is empty; write one class name a line",
                        p->options.classes);
     p->source.class_rule = SOURCE_CLASSES_CHOSEN;
     return rc;
@@ -191,7 +191,7 @@ static int compare_output(const packing *p)
 }
 
 /* A shard that was already renamed when the last run ended goes back to work. */
-static int take_back(packing *p)
+static int move_back_shards(packing *p)
 {
     DIR *dir = opendir(p->options.out);
     struct dirent *entry;
@@ -264,7 +264,7 @@ static int claim_output(packing *p)
     else if (rc == 0 && has_output(o->out))
         rc = kolo_fail(KOLO_ECONFIG, "%s already holds shards or a manifest; --force replaces them", o->out);
     p->claimed = rc == 0;
-    if (rc == 0 && p->resumed) rc = take_back(p);
+    if (rc == 0 && p->resumed) rc = move_back_shards(p);
     if (rc == 0 && !p->resumed) {
         rc = kolo_folder_make_own(p->work);
         if (rc == 0 && !o->kind->load) rc = write_list(p);

@@ -34,7 +34,7 @@ typedef struct pass {
     FILE *rejects; /* under lock */
 } pass;
 
-/* The error of the earliest sample is the one that is told. */
+/* The error of the earliest sample is the one that is reported. */
 static void note_error(pass *t, int status, int64_t at)
 {
     pthread_mutex_lock(&t->lock);
@@ -157,7 +157,7 @@ static void keep_bytes(packing *p, int64_t slot, const uint8_t *data, uint32_t b
 }
 
 /* Bytes kept from the probe, if they are so many, which become the caller's; or NULL. */
-static uint8_t *take_kept(packing *p, int64_t slot, uint64_t bytes)
+static uint8_t *detach_kept(packing *p, int64_t slot, uint64_t bytes)
 {
     const int64_t i = slot - p->cache_first;
     if (i < 0 || i >= p->cache_count || p->cache[i].bytes != bytes) return NULL;
@@ -292,7 +292,7 @@ static int make_sample(packing *p, converter *c, int64_t slot, uint8_t *to, uint
 {
     pack_record *r = pack_journal_at(p, slot), fresh;
     const uint8_t *data;
-    uint8_t *kept = take_kept(p, slot, bytes);
+    uint8_t *kept = detach_kept(p, slot, bytes);
     if (kept) {
         memcpy(to, kept, bytes);
         free(kept);
@@ -348,7 +348,7 @@ static int store_block(packing *p, const block *b, const uint8_t *data)
     const uint64_t base = s->offsets[b->index], at = (uint64_t)b->index;
     const uint64_t bytes = s->offsets[b->index + b->count] - base;
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, data, bytes, s->places.data + base));
-    /* The disk begins now rather than at the sync that ends the pass, which tells of errors; so
+    /* The disk begins now rather than at the sync that ends the pass, which reports errors; so
      * this one's are none. */
     (void)sync_file_range(s->fd, (off_t)(s->places.data + base), (off_t)bytes, SYNC_FILE_RANGE_WRITE);
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->crcs, 4 * n, s->places.crc + 4 * at));

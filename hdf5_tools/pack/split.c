@@ -6,7 +6,7 @@
 #include "kolo/error.h"
 #include "pack/pack.h"
 
-/* What would be written. Images that are made anew as JPEG have sizes that only making them tells. */
+/* What would be written. Images that are encoded again as JPEG have sizes that are known only afterwards. */
 static void print_plan(const packing *p)
 {
     const source *s = &p->source;
@@ -40,8 +40,7 @@ static void print_plan(const packing *p)
     if (s->box_form != SOURCE_BOX_NONE) printf("%" PRId64 " boxes\n", boxes);
     if (s->tags) printf("%" PRId64 " tags\n", tags);
     if (raw) printf("samples of %d x %d x %d bytes, ", p->height, p->width, channels);
-    else
-        printf("%s files, ", kept ? "JPEG files keep their bytes; source" : "images are made anew; source");
+    else printf("%s files, ", kept ? "JPEG files keep their bytes; source" : "images are made anew; source");
     if (bytes) printf("%.1f MB", (double)bytes / 1e6);
     else printf("of unknown size");
     if (shards) printf(" in %d shard%s", shards, shards == 1 ? "" : "s");

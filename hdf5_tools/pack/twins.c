@@ -1,4 +1,4 @@
-/* Images that are in a split twice: told, not removed, as it may be meant. Two classes for
+/* Images that are in a split twice: reported, not removed, as it may be meant. Two classes for
  * one image are hardly. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@ typedef struct wire {
     const uint8_t *at, *end;
 } wire;
 
-static int broken(const char *what) { return kolo_fail(KOLO_EINPUT, "is no Datum: %s", what); }
+static int broken(const char *what) { return kolo_fail(KOLO_EINPUT, "is not a Datum: %s", what); }
 
 static int read_varint(wire *w, uint64_t *value)
 {
@@ -42,13 +42,13 @@ static int read_field(wire *w, int kind, uint64_t *value, const uint8_t **part)
 }
 
 /* int32, of which a negative one has ten bytes. */
-static int take_number(uint64_t value, int64_t *number)
+static int read_int32(uint64_t value, int64_t *number)
 {
     *number = (int64_t)value;
     return *number >= INT32_MIN && *number <= INT32_MAX ? 0 : broken("a number of more than 32 bits");
 }
 
-static int take_field(datum *d, uint64_t field, int kind, uint64_t value, const uint8_t *part, bool *floats)
+static int set_field(datum *d, uint64_t field, int kind, uint64_t value, const uint8_t *part, bool *floats)
 {
     int64_t number = 0;
     if (field == 0) return broken("a field without number");
@@ -57,7 +57,7 @@ static int take_field(datum *d, uint64_t field, int kind, uint64_t value, const 
     if (kind != (field == DATA ? COUNTED : VARINT)) return broken("a field has another type");
     if (field == DATA) return d->data = part, d->bytes = (size_t)value, 0;
     if (field == ENCODED) return d->encoded = value != 0, 0;
-    KOLO_TRY(take_number(value, &number));
+    KOLO_TRY(read_int32(value, &number));
     if (field == LABEL) {
         if (number < 0) return kolo_fail(KOLO_EINPUT, "has the label %" PRId64, number);
         d->label = number;
@@ -99,7 +99,7 @@ int datum_read(const uint8_t *message, size_t bytes, datum *d)
         const uint8_t *part = NULL;
         KOLO_TRY(read_varint(&w, &tag));
         KOLO_TRY(read_field(&w, (int)(tag & 7), &value, &part));
-        KOLO_TRY(take_field(d, tag >> 3, (int)(tag & 7), value, part, &floats));
+        KOLO_TRY(set_field(d, tag >> 3, (int)(tag & 7), value, part, &floats));
     }
     return datum_check(d, floats);
 }

@@ -23,7 +23,7 @@
 
 static int64_t here(const json_stream *j) { return j->block_offset + (int64_t)j->at; }
 
-/* Lines are counted only when there is something to tell, going on where the last count ended. */
+/* Lines are counted only when there is something to report, going on where the last count ended. */
 static int64_t line_here(json_stream *j)
 {
     char text[4096];
@@ -69,7 +69,7 @@ static int refill(json_stream *j)
 }
 
 /* The byte at hand, which stays; END; or an error. */
-static inline int json_stream_look(json_stream *j)
+static inline int json_stream_peek(json_stream *j)
 {
     if (j->at < j->end) return j->block[j->at];
     const int rc = refill(j);
@@ -77,10 +77,10 @@ static inline int json_stream_look(json_stream *j)
 }
 
 /* The first byte that is not blank. */
-static inline int look_past_blanks(json_stream *j)
+static inline int peek_past_blanks(json_stream *j)
 {
     for (;;) {
-        const int c = json_stream_look(j);
+        const int c = json_stream_peek(j);
         if (c != ' ' && c != '\n' && c != '\r' && c != '\t') return c;
         j->at++;
     }
@@ -138,14 +138,14 @@ void json_close(json_stream *j)
 
 int json_peek(json_stream *j)
 {
-    const int c = look_past_blanks(j);
+    const int c = peek_past_blanks(j);
     if (c == '-' || (c >= '0' && c <= '9')) return '0';
     return c > 0 && strchr("{[\"tfn", c) ? c : unexpected(j, c, a_value);
 }
 
 static int json_stream_enter(json_stream *j, int bracket, const char *wanted)
 {
-    const int c = look_past_blanks(j);
+    const int c = peek_past_blanks(j);
     if (c != bracket) return unexpected(j, c, wanted);
     if (j->depth + 1 == JSON_MOST_DEPTH)
         return json_fail(j, "objects and arrays nest deeper than %d", JSON_MOST_DEPTH - 1);
@@ -163,7 +163,7 @@ int json_array(json_stream *j) { return json_stream_enter(j, '[', "an array"); }
 static int next_item(json_stream *j, int bracket, const char *wanted)
 {
     const uint64_t bit = 1ull << j->depth;
-    int c = look_past_blanks(j);
+    int c = peek_past_blanks(j);
     if (c == bracket) {
         j->at++;
         j->depth--;
@@ -184,10 +184,10 @@ int json_key(json_stream *j, const char **key)
 {
     const int rc = next_item(j, '}', "a comma or }");
     if (rc <= 0) return rc;
-    int c = look_past_blanks(j);
+    int c = peek_past_blanks(j);
     if (c != '"') return unexpected(j, c, "a key in quotes");
     KOLO_TRY(json_string(j, key));
-    c = look_past_blanks(j);
+    c = peek_past_blanks(j);
     if (c != ':') return unexpected(j, c, "a colon");
     j->at++;
     return 1;
@@ -195,13 +195,13 @@ int json_key(json_stream *j, const char **key)
 
 int json_finish(json_stream *j)
 {
-    const int c = look_past_blanks(j);
+    const int c = peek_past_blanks(j);
     return c == END ? 0 : unexpected(j, c, "the end of the file");
 }
 
 int json_tell(json_stream *j, json_mark *mark)
 {
-    const int c = look_past_blanks(j);
+    const int c = peek_past_blanks(j);
     if (c < END) return c;
     *mark = (json_mark){here(j), j->depth, j->is_object, j->is_begun};
     return 0;
@@ -219,11 +219,11 @@ int json_return(json_stream *j, const json_mark *mark)
 
 static int skip_digits(json_stream *j)
 {
-    int c = json_stream_look(j);
+    int c = json_stream_peek(j);
     if (c < '0' || c > '9') return unexpected(j, c, "a digit");
     while (c >= '0' && c <= '9') {
         j->at++;
-        c = json_stream_look(j);
+        c = json_stream_peek(j);
     }
     return c < END ? c : 0;
 }
@@ -231,28 +231,28 @@ static int skip_digits(json_stream *j)
 /* Past a number of JSON's grammar. *whole: it has neither fraction nor exponent. */
 static int skip_number(json_stream *j, bool *whole)
 {
-    int c = json_stream_look(j);
+    int c = json_stream_peek(j);
     *whole = true;
     if (c == '-') {
         j->at++;
-        c = json_stream_look(j);
+        c = json_stream_peek(j);
     }
     if (c == '0') j->at++;
     else KOLO_TRY(skip_digits(j));
-    c = json_stream_look(j);
+    c = json_stream_peek(j);
     if (c == '.') {
         *whole = false;
         j->at++;
         KOLO_TRY(skip_digits(j));
-        c = json_stream_look(j);
+        c = json_stream_peek(j);
     }
     if (c == 'e' || c == 'E') {
         *whole = false;
         j->at++;
-        c = json_stream_look(j);
+        c = json_stream_peek(j);
         if (c == '-' || c == '+') j->at++;
         KOLO_TRY(skip_digits(j));
-        c = json_stream_look(j);
+        c = json_stream_peek(j);
     }
     return c < END ? c : 0;
 }
@@ -261,7 +261,7 @@ static int skip_number(json_stream *j, bool *whole)
  * block. */
 static int whole_number(json_stream *j, char text[MOST_NUMBER], bool *whole)
 {
-    const int c = look_past_blanks(j);
+    const int c = peek_past_blanks(j);
     if (c != '-' && (c < '0' || c > '9')) return unexpected(j, c, a_number);
     if (j->end - j->at < MOST_NUMBER) { /* begin a block here */
         j->block_offset += (int64_t)j->at;
@@ -304,7 +304,7 @@ static int hex4(json_stream *j, uint32_t *code)
 {
     *code = 0;
     for (int i = 0; i < 4; i++) {
-        const int c = json_stream_look(j);
+        const int c = json_stream_peek(j);
         const int digit = c >= '0' && c <= '9'                 ? c - '0'
                           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
                                                                : -1;
@@ -322,7 +322,7 @@ static int unicode(json_stream *j, uint32_t *code)
     KOLO_TRY(hex4(j, code));
     if (*code < 0xD800 || *code > 0xDFFF) return 0;
     for (const char *p = "\\u"; *p; p++) {
-        const int c = json_stream_look(j);
+        const int c = json_stream_peek(j);
         if (c != *p) return unexpected(j, c, "the second half of a character (\\uDC00 to \\uDFFF)");
         j->at++;
     }
@@ -337,7 +337,7 @@ static int unicode(json_stream *j, uint32_t *code)
 static int escape(json_stream *j, uint32_t *code)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    const int c = json_stream_look(j);
+    const int c = json_stream_peek(j);
     if (c == 'u') {
         j->at++;
         return unicode(j, code);
@@ -370,13 +370,13 @@ static int make_room(json_stream *j, size_t bytes)
 }
 
 /* Past a string; where `keep` is set it goes to j->text. */
-static int take_string(json_stream *j, bool keep)
+static int read_string(json_stream *j, bool keep)
 {
     size_t used = 0;
-    int c = look_past_blanks(j);
+    int c = peek_past_blanks(j);
     if (c != '"') return unexpected(j, c, "a string");
     j->at++;
-    while ((c = json_stream_look(j)) != '"') {
+    while ((c = json_stream_peek(j)) != '"') {
         const size_t run = plain_run(j);
         uint32_t code;
         if (c < 32)
@@ -404,7 +404,7 @@ static int take_string(json_stream *j, bool keep)
 
 int json_string(json_stream *j, const char **text)
 {
-    KOLO_TRY(take_string(j, true));
+    KOLO_TRY(read_string(j, true));
     *text = j->text;
     return 0;
 }
@@ -414,7 +414,7 @@ int json_string(json_stream *j, const char **text)
 static int skip_word(json_stream *j, const char *word)
 {
     for (const char *p = word; *p; p++, j->at++) {
-        const int c = json_stream_look(j);
+        const int c = json_stream_peek(j);
         if (c != *p) return unexpected(j, c, word);
     }
     return 0;
@@ -428,7 +428,7 @@ static int skip_begin(json_stream *j)
     switch (c) {
     case '{': return json_object(j);
     case '[': return json_array(j);
-    case '"': return take_string(j, false);
+    case '"': return read_string(j, false);
     case 't': return skip_word(j, "true");
     case 'f': return skip_word(j, "false");
     case 'n': return skip_word(j, "null");

@@ -38,7 +38,8 @@ void json_close(json_stream *j);
 /* After the outermost value: nothing but blanks may follow. */
 int json_finish(json_stream *j);
 
-/* First byte of the next value, which tells its kind: { [ " t f n, or '0' for a number. Negative: error. */
+/* First byte of the next value, from which its kind follows: { [ " t f n, or '0' for a number. Negative:
+ * error. */
 int json_peek(json_stream *j);
 int json_object(json_stream *j); /* enters */
 int json_array(json_stream *j);  /* enters */

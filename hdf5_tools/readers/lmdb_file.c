@@ -175,7 +175,7 @@ static int find_value(const lmdb_file *f, const uint8_t *at, const uint8_t *end,
     return 0;
 }
 
-static int take_leaf(walk *w, const uint8_t *node, const uint8_t *end, uint64_t page)
+static int read_leaf(walk *w, const uint8_t *node, const uint8_t *end, uint64_t page)
 {
     lmdb_part value, key = {node + NODE_BYTES, (size_t)number_at(node + 6, 2)};
     const int flags = (int)number_at(node + 4, 2);
@@ -202,7 +202,7 @@ static int walk_page(walk *w, uint64_t number, int depth)
         const size_t offset = (size_t)number_at(p + at, 2);
         if (offset < upper || offset + NODE_BYTES > f->page) return damaged(f, number);
         const uint8_t *node = p + offset;
-        if (kind == LEAF) KOLO_TRY(take_leaf(w, node, p + f->page, number));
+        if (kind == LEAF) KOLO_TRY(read_leaf(w, node, p + f->page, number));
         else KOLO_TRY(walk_page(w, number_at(node, 6), depth + 1));
     }
     return 0;

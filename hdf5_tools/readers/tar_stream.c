@@ -208,8 +208,8 @@ static int read_extended(tar_stream *t, const header *h, int64_t bytes, tar_memb
     return rc < 0 ? rc : pass(t, bytes);
 }
 
-/* 1: the member is to be told; 0: it is passed over. */
-static int take_member(tar_stream *t, const header *h, int64_t bytes, const extended *e, tar_member *m)
+/* 1: the member is handed to the caller; 0: it is skipped. */
+static int accept_member(tar_stream *t, const header *h, int64_t bytes, const extended *e, tar_member *m)
 {
     /* GNU's ends in blanks, and has other things in prefix */
     const bool posix = memcmp(h->magic, "ustar\0", 6) == 0;
@@ -259,7 +259,7 @@ int tar_next(tar_stream *t, tar_member *m)
             KOLO_TRY(read_extended(t, &h, bytes, m, &e));
             continue;
         }
-        const int rc = take_member(t, &h, bytes, &e, m);
+        const int rc = accept_member(t, &h, bytes, &e, m);
         if (rc != 0) return rc;
         e = (extended){0};
     }

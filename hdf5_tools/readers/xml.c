@@ -146,7 +146,7 @@ static int advance(xml_reader *x)
     }
 }
 
-static int leave(xml_reader *x)
+static int close_element(xml_reader *x)
 {
     x->is_empty = false;
     x->depth--;
@@ -155,12 +155,12 @@ static int leave(xml_reader *x)
 
 int xml_child(xml_reader *x, const char **name)
 {
-    if (x->is_empty) return leave(x);
+    if (x->is_empty) return close_element(x);
     for (;;) {
         const int kind = advance(x);
         KOLO_TRY(kind);
         if (kind == 0) return xml_fail(x, "no element; this is not an XML file");
-        if (kind == XML_READER_TYPE_END_ELEMENT) return leave(x);
+        if (kind == XML_READER_TYPE_END_ELEMENT) return close_element(x);
         if (kind != XML_READER_TYPE_ELEMENT) continue;
         if (x->depth == XML_MOST_DEPTH) return xml_fail(x, "elements nest deeper than %d", XML_MOST_DEPTH);
         x->depth++;
@@ -185,7 +185,7 @@ int xml_text(xml_reader *x, const char **text)
     x->text[used] = 0;
     while (used > 0 && strchr(" \t\r\n", x->text[used - 1])) x->text[--used] = 0;
     *text = x->text + strspn(x->text, " \t\r\n");
-    return leave(x);
+    return close_element(x);
 }
 
 int xml_skip(xml_reader *x)

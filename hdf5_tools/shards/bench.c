@@ -290,10 +290,9 @@ static int add_threads(void *context, const char *word)
     char *end;
     const long n = strtol(word, &end, 10);
     if (*end || n < 1 || n > MOST_THREADS || b->thread_count == MOST_CELLS)
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "bench: --threads %s: numbers from 1 to %d with commas are wanted, at most %d of them", word,
-            MOST_THREADS, MOST_CELLS);
+        return kolo_fail(KOLO_ECONFIG,
+                         "bench: --threads %s: must be numbers from 1 to %d with commas, at most %d of them",
+                         word, MOST_THREADS, MOST_CELLS);
     b->threads[b->thread_count++] = n;
     return 0;
 }

@@ -130,7 +130,7 @@ static int read_pieces(beton *b)
     return rc;
 }
 
-static int take_image(beton *b, int64_t i, const uint8_t *at)
+static int read_image(beton *b, int64_t i, const uint8_t *at)
 {
     beton_image *p = &b->images[i];
     *p = (beton_image){.place = number_at(at + 5, 8), .codec = at[0] ? KOLO_CODEC_RAW : KOLO_CODEC_JPEG};
@@ -155,11 +155,10 @@ static int read_records(beton *b, uint64_t begin)
     uint8_t *data = kolo_alloc(b->record * count + 1);
     int64_t *labels = kolo_alloc(sizeof *labels * count + 8);
     b->images = kolo_alloc(sizeof *b->images * count + 8);
-    int rc = data && labels && b->images
-                 ? kolo_file_pread(b->fd, b->f->path, data, b->record * count, begin)
-                 : KOLO_ENOMEM;
+    int rc = data && labels && b->images ? kolo_file_pread(b->fd, b->f->path, data, b->record * count, begin)
+                                         : KOLO_ENOMEM;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
-        rc = take_image(b, (int64_t)i, data + b->record * i + b->image_at);
+        rc = read_image(b, (int64_t)i, data + b->record * i + b->image_at);
         if (b->has_label) labels[i] = (int64_t)number_at(data + b->record * i + b->label_at, 8);
     }
     if (rc == 0) rc = shards_foreign_labels(b->f, b->has_label ? labels : NULL, 1);

@@ -42,8 +42,7 @@ static int parse_shape(convert *c)
         return 0;
     return kolo_fail(
         KOLO_ECONFIG,
-        "convert: --shape %s: HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS is wanted, with 1 or 3 channels",
-        c->shape);
+        "convert: --shape %s: must be HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, with 1 or 3 channels", c->shape);
 }
 
 static bool is_channels(hsize_t n) { return n == 1 || n == 3; }
@@ -60,10 +59,10 @@ static int choose_layout(convert *c)
             c->f.path, c->f.images);
     c->planes = ask ? first : strcmp(c->layout, "nchw") == 0;
     if (c->planes ? !first : !last)
-        return kolo_fail(KOLO_EINPUT,
-                         "%s: /%s has no 1 or 3 channels where they are looked for; --layout nhwc or nchw "
-                         "says where they are",
-                         c->f.path, c->f.images);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s: /%s has no 1 or 3 channels where --layout places them; give --layout nhwc or nchw",
+            c->f.path, c->f.images);
     c->channels = (int)d[c->planes ? 1 : 3];
     c->height = (int)d[c->planes ? 2 : 1], c->width = (int)d[c->planes ? 3 : 2];
     return 0;
@@ -104,8 +103,7 @@ static int find_shape(convert *c)
     }
     if (c->height > KOLO_IMAGE_MAX_SIDE || c->width > KOLO_IMAGE_MAX_SIDE ||
         (int64_t)c->height * c->width > KOLO_IMAGE_MAX_PIXELS)
-        return kolo_fail(KOLO_EINPUT, "%s: images of %d x %d are too large", c->f.path, c->width,
-                         c->height);
+        return kolo_fail(KOLO_EINPUT, "%s: images of %d x %d are too large", c->f.path, c->width, c->height);
     return 0;
 }
 
@@ -282,13 +280,11 @@ static int convert_h5(convert *c)
 static int convert_read_words(convert *c, int argc, char **argv)
 {
     const shards_option options[] = {
-        {"--images", "KEY", "the array of images: (N,H,W,C), (N,C,H,W) or (N,H,W)", SHARDS_TEXT,
-         &c->f.images, 0, 0},
+        {"--images", "KEY", "the array of images: (N,H,W,C), (N,C,H,W) or (N,H,W)", SHARDS_TEXT, &c->f.images,
+         0, 0},
         {"--labels", "KEY|FILE",
          "the array of labels: a number an image, or rows of one 1 among zeros; of LMDB a file of rows `key "
-         "TAB "
-         "label` "
-         "[the folder in the key], or the names of Datums' labels, one a line",
+         "TAB label` [the folder in the key], or the names of Datums' labels, one a line",
          SHARDS_TEXT, &c->f.labels, 0, 0},
         {"--layout", "nhwc|nchw", "where the channels are [where there are 1 or 3]", SHARDS_TEXT, &c->layout,
          0, 0},
@@ -326,14 +322,14 @@ static int convert_read_words(convert *c, int argc, char **argv)
     if (lmdb && (c->f.images || c->f.classes))
         return kolo_fail(KOLO_ECONFIG, "convert: --images and --classes are not for LMDB");
     if (!c->f.images && !beton && !lmdb)
-        return kolo_fail(KOLO_ECONFIG, "convert: --images KEY is wanted; h5ls -r %s lists the arrays",
+        return kolo_fail(KOLO_ECONFIG, "convert: --images KEY is missing; h5ls -r %s lists the arrays",
                          c->f.path);
     if (strcmp(c->layout, "auto") != 0 && strcmp(c->layout, "nhwc") != 0 && strcmp(c->layout, "nchw") != 0)
-        return kolo_fail(KOLO_ECONFIG, "convert: --layout %s: nhwc or nchw is wanted", c->layout);
+        return kolo_fail(KOLO_ECONFIG, "convert: --layout %s: must be nhwc or nchw", c->layout);
     char *end = "";
     if (c->scale_text) c->scale = strtod(c->scale_text, &end);
     if (c->scale_text && (*end || !(c->scale > 0) || c->scale > 65536))
-        return kolo_fail(KOLO_ECONFIG, "convert: --scale %s: a number above 0 is wanted", c->scale_text);
+        return kolo_fail(KOLO_ECONFIG, "convert: --scale %s: must be a number above 0", c->scale_text);
     if (!c->f.target.name) c->f.target.name = "converted";
     if (!c->f.target.split) c->f.target.split = "train";
     return shards_check_target(&c->f.target, "convert");

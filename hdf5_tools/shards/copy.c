@@ -56,8 +56,7 @@ static int check_inputs(const copy *c)
             a->width != b->width)
             return kolo_fail(KOLO_EINPUT,
                              "%s-%s is %s, %d x %d, %d channels, but %s-%s is %s, %d x %d, %d channels: they "
-                             "do not go into one "
-                             "split; pack one of them again",
+                             "do not go into one split; pack one of them again",
                              a->name, a->split, encodings[a->encoding], a->height, a->width, a->channels,
                              b->name, b->split, encodings[b->encoding], b->height, b->width, b->channels);
     }
@@ -256,7 +255,7 @@ static int copy_load(const void *context, int64_t sample, uint8_t *data)
 /* ---- pairs --------------------------------------------------------------------------------------------- */
 
 /* Rows of the pair set `name` in all inputs, written where `pair` is not NULL. */
-static int64_t take_pairs(const copy *c, const char *name, int32_t *pair, uint8_t *same, int32_t *fold)
+static int64_t collect_pairs(const copy *c, const char *name, int32_t *pair, uint8_t *same, int32_t *fold)
 {
     int64_t n = 0;
     for (int i = 0; i < c->job->input_count; i++) {
@@ -280,7 +279,7 @@ static int64_t take_pairs(const copy *c, const char *name, int32_t *pair, uint8_
 static int make_pair_set(copy *c, const char *name, int set, kolo_shard_table *tables, int *count)
 {
     static const char *const forms[] = {"pair_set_%s", "pair_same_%s", "pair_fold_%s"};
-    const int64_t rows = take_pairs(c, name, NULL, NULL, NULL);
+    const int64_t rows = collect_pairs(c, name, NULL, NULL, NULL);
     for (int i = 0; i < 3; i++) snprintf(c->pair_names[i][set], sizeof c->pair_names[i][set], forms[i], name);
     int32_t *pair = kolo_alloc(8 * (size_t)rows + 8), *fold = kolo_alloc(4 * (size_t)rows + 8);
     uint8_t *same = kolo_alloc((size_t)rows + 8);
@@ -290,7 +289,7 @@ static int make_pair_set(copy *c, const char *name, int set, kolo_shard_table *t
         (kolo_shard_table){c->pair_names[1][set], KOLO_TABLE_U8, 1, {rows, 1}, same, "1: of the same class"};
     tables[(*count)++] = (kolo_shard_table){c->pair_names[2][set], KOLO_TABLE_I32, 1, {rows, 1}, fold, NULL};
     if (!pair || !same || !fold) return KOLO_ENOMEM;
-    take_pairs(c, name, pair, same, fold);
+    collect_pairs(c, name, pair, same, fold);
     return 0;
 }
 

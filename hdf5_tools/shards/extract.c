@@ -168,7 +168,7 @@ static int write_sample(extracting *e, int thread, int64_t i)
         return kolo_fail(
             KOLO_EINPUT,
             "%s: sample %" PRId64
-            " has another checksum than stored: the bytes were changed; kolo-shards verify tells more",
+            " has another checksum than stored: the bytes were changed; kolo-shards verify lists all",
             kolo_dataset_shard_of(e->dataset, sample, NULL), sample);
     char *path = kolo_format("%s/%s", e->partial, e->names[i]);
     if (!path) return KOLO_ENOMEM;
@@ -193,7 +193,7 @@ static int write_block(void *context, int thread, int64_t first, int64_t last, i
     return 0;
 }
 
-static int ask_space(const extracting *e)
+static int check_free_space(const extracting *e)
 {
     const int64_t all = kolo_dataset_get_info(e->dataset)->count, room = kolo_file_free_bytes(e->out);
     const double need = (double)kolo_dataset_get_info(e->dataset)->bytes * (double)e->count / (double)all +
@@ -232,7 +232,7 @@ static int extract(extracting *e)
     e->partial = kolo_format("%s.partial", e->out);
     if (!e->readers || !e->images || !e->partial) return KOLO_ENOMEM;
     KOLO_TRY(extract_make_names(e));
-    KOLO_TRY(ask_space(e));
+    KOLO_TRY(check_free_space(e));
     if (kolo_file_exists(e->partial))
         return kolo_fail(
             KOLO_ECONFIG,
@@ -287,9 +287,9 @@ static int extract_read_words(extracting *e, int argc, char **argv)
         NULL};
     const int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
-    if (!e->out) return kolo_fail(KOLO_ECONFIG, "extract: --out FOLDER is wanted");
+    if (!e->out) return kolo_fail(KOLO_ECONFIG, "extract: --out FOLDER is missing");
     if (strcmp(e->boxes, "coco") != 0 && strcmp(e->boxes, "yolo") != 0 && strcmp(e->boxes, "none") != 0)
-        return kolo_fail(KOLO_ECONFIG, "extract: --boxes %s: one of coco, yolo, none is wanted", e->boxes);
+        return kolo_fail(KOLO_ECONFIG, "extract: --boxes %s: must be coco, yolo or none", e->boxes);
     if (shards_ends_with(e->out, "/"))
         return kolo_fail(KOLO_ECONFIG, "extract: --out %s: give the folder without the slash at its end",
                          e->out);

@@ -15,8 +15,8 @@ typedef struct extracting {
     char **names;           /* [count] path of the image in OUT */
     int64_t count;          /* samples that are extracted: sample i is i * all / count of the split */
     shards_reader *readers; /* [threads] */
-    kolo_image *images; /* [threads] */
-    int64_t left_out;       /* boxes that no file tells */
+    kolo_image *images;     /* [threads] */
+    int64_t left_out;       /* boxes that no file has */
 } extracting;
 
 int64_t extract_sample(const extracting *e, int64_t i); /* number in the split */

@@ -36,8 +36,8 @@ int shards_foreign_labels(shards_foreign *f, const int64_t *values, int64_t colu
             if (v == 0) continue;
             if (v != 1 || label >= 0)
                 return kolo_fail(KOLO_EINPUT,
-                                 "%s: /%s, row %" PRId64 " is no label: one 1 among zeros is wanted", f->path,
-                                 f->labels, i);
+                                 "%s: /%s, row %" PRId64 " is not a label: one 1 among zeros is expected",
+                                 f->path, f->labels, i);
             label = k;
         }
         if (label < -1 || label >= MOST_CLASSES)

@@ -53,8 +53,7 @@ static int manifest_check(const rebuilding *r, const char *path, const kolo_shar
     if (strcmp(h->uuid, a->uuid) != 0)
         return kolo_fail(KOLO_EINPUT,
                          "%s belongs to another packing than the shards before it (uuid %s and %s); one "
-                         "folder is one split, move "
-                         "the others away",
+                         "folder is one split, move the others away",
                          path, h->uuid, a->uuid);
     if (h->shards != a->shards || h->total != a->total || h->encoding != a->encoding ||
         h->channels != a->channels || h->classes != a->classes || h->height != a->height ||
@@ -67,7 +66,7 @@ static int manifest_check(const rebuilding *r, const char *path, const kolo_shar
                : 0;
 }
 
-static int manifest_take(rebuilding *r, const char *file)
+static int manifest_add(rebuilding *r, const char *file)
 {
     kolo_shard_header h;
     kolo_shard_arrays a;
@@ -104,7 +103,7 @@ static int check_whole(const rebuilding *r)
         if (r->manifest.shards[s].first != next)
             return kolo_fail(KOLO_EINPUT,
                              "%s/%s begins at sample %" PRId64 ", %" PRId64
-                             " is wanted; pack this split again",
+                             " is expected; pack this split again",
                              r->folder, r->manifest.shards[s].file, r->manifest.shards[s].first, next);
         next += r->manifest.shards[s].count;
     }
@@ -138,7 +137,7 @@ static int rebuild(rebuilding *r)
 {
     KOLO_TRY(kolo_folder_list(r->folder, &r->names));
     for (int64_t i = 0; i < r->names.count; i++)
-        if (shards_ends_with(r->names.list[i], ".h5")) KOLO_TRY(manifest_take(r, r->names.list[i]));
+        if (shards_ends_with(r->names.list[i], ".h5")) KOLO_TRY(manifest_add(r, r->names.list[i]));
     KOLO_TRY(check_whole(r));
     KOLO_TRY(check_others(r));
     KOLO_TRY(kolo_manifest_write(r->folder, &r->manifest));

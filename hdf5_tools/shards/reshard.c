@@ -63,8 +63,7 @@ int shards_reshard(int argc, char **argv)
         NULL};
     const int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
-    if (!t.shards && !t.seed)
-        return kolo_fail(KOLO_ECONFIG, "reshard: --shards M or --reshuffle SEED is wanted");
+    if (!t.shards && !t.seed) return kolo_fail(KOLO_ECONFIG, "reshard: give --shards M or --reshuffle SEED");
     KOLO_TRY(shards_check_target(&t, "reshard"));
     char command[96];
     snprintf(command, sizeof command, "reshard shards=%" PRId64 " reshuffle=%" PRId64, t.shards, t.seed);
@@ -172,10 +171,9 @@ static int read_list(subset *s)
         at = next;
     }
     if (s->path_count == 0)
-        return kolo_fail(
-            KOLO_EINPUT,
-            "%s names no image; one source path a line is wanted, as kolo-shards show prints them",
-            s->list);
+        return kolo_fail(KOLO_EINPUT,
+                         "%s names no image; write one source path a line, as kolo-shards show prints them",
+                         s->list);
     qsort(s->paths, (size_t)s->path_count, sizeof *s->paths, by_text);
     s->seen = kolo_alloc((size_t)s->path_count);
     return s->seen ? 0 : KOLO_ENOMEM;
@@ -218,7 +216,7 @@ static int check_seen(const subset *s)
     return kolo_fail(
         KOLO_EINPUT,
         "%s: %" PRId64
-        " of its paths are not in %s, first %s; source paths are wanted, as kolo-shards show prints them",
+        " of its paths are not in %s, first %s; give source paths as kolo-shards show prints them",
         s->list, missing, s->folder, s->paths[first]);
 }
 
@@ -288,7 +286,7 @@ int shards_subset(int argc, char **argv)
     int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
     if (!s.classes && !s.list && !s.limit)
-        return kolo_fail(KOLO_ECONFIG, "subset: --classes, --list or --limit is wanted");
+        return kolo_fail(KOLO_ECONFIG, "subset: give --classes, --list or --limit");
     KOLO_TRY(shards_check_target(&s.target, "subset"));
     KOLO_TRY(kolo_dataset_open(&s.dataset, s.folder));
     rc = write_subset(&s);

@@ -71,7 +71,7 @@ static int save(const show *s, int64_t sample, const kolo_image *p)
 {
     if (shards_ends_with(s->out, ".png")) return kolo_image_write_png(p, s->out);
     if (shards_ends_with(s->out, ".jpg") || shards_ends_with(s->out, ".jpeg")) return save_jpeg(s, sample, p);
-    return kolo_fail(KOLO_ECONFIG, "show: --out %s: a name that ends in .png or .jpg is wanted", s->out);
+    return kolo_fail(KOLO_ECONFIG, "show: --out %s: the name must end in .png or .jpg", s->out);
 }
 
 static int fit(const show *s, const kolo_image *p, int height, int width, kolo_image *to)
@@ -113,7 +113,7 @@ static int print(const show *s, const kolo_image *p)
     return 0;
 }
 
-static void show_tell(const show *s, const kolo_image *p, const char *source)
+static void show_print(const show *s, const kolo_image *p, const char *source)
 {
     const int label = kolo_dataset_label(s->dataset, s->index);
     const kolo_targets *t = kolo_dataset_targets(s->dataset);
@@ -141,7 +141,7 @@ static int show_one(show *s)
     if (rc == 0) rc = show_load(s, s->index, &p);
     if (rc == 0 && s->out) rc = save(s, s->index, &p);
     else if (rc == 0) rc = print(s, &p);
-    if (rc == 0) show_tell(s, &p, source);
+    if (rc == 0) show_print(s, &p, source);
     kolo_image_free(&p);
     return rc;
 }

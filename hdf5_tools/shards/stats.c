@@ -237,7 +237,7 @@ int shards_stats(int argc, char **argv)
     int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
     if (c.out && !shards_ends_with(c.out, ".png"))
-        return kolo_fail(KOLO_ECONFIG, "stats: --out %s: a name that ends in .png is wanted", c.out);
+        return kolo_fail(KOLO_ECONFIG, "stats: --out %s: the name must end in .png", c.out);
     KOLO_TRY(kolo_dataset_open(&c.dataset, c.folder));
     rc = stats(&c);
     for (int64_t i = 0; i < c.threads; i++) {

@@ -36,13 +36,13 @@ static int words_set(const shards_option *o, const char *command, const char *te
 {
     if (o->kind == SHARDS_TEXT) {
         memcpy(o->to, &text, sizeof text);
-        return text[0] ? 0 : kolo_fail(KOLO_ECONFIG, "%s: %s: %s is wanted", command, o->name, o->value);
+        return text[0] ? 0 : kolo_fail(KOLO_ECONFIG, "%s: %s: must be %s", command, o->name, o->value);
     }
     char *end;
     errno = 0;
     const long long n = strtoll(text, &end, 10);
     if (end == text || *end || errno || n < o->low || n > o->high)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s %s: a number from %" PRId64 " to %" PRId64 " is wanted",
+        return kolo_fail(KOLO_ECONFIG, "%s: %s %s: must be a number from %" PRId64 " to %" PRId64,
                          command, o->name, text, o->low, o->high);
     *(int64_t *)o->to = n;
     return 0;
@@ -62,7 +62,7 @@ static int read_option(const shards_line *l, int argc, char **argv, int *at)
             return 0;
         }
         if (!equal && *at + 1 == argc)
-            return kolo_fail(KOLO_ECONFIG, "%s: %s %s: a value is wanted", argv[0], o->name, o->value);
+            return kolo_fail(KOLO_ECONFIG, "%s: %s %s: a value is missing", argv[0], o->name, o->value);
         return words_set(o, argv[0], equal ? equal + 1 : argv[++*at]);
     }
     return unknown(l, argv[0], word);

@@ -51,7 +51,7 @@ static bool is_word(const char *text, size_t most)
 int shards_check_target(shards_target *t, const char *command)
 {
     if (!t->out)
-        return kolo_fail(KOLO_ECONFIG, "%s: --out DIR is wanted, the folder of the new split", command);
+        return kolo_fail(KOLO_ECONFIG, "%s: --out DIR is missing, the folder of the new split", command);
     size_t n = strlen(t->out);
     while (n > 1 && t->out[n - 1] == '/') n--;
     if (t->out[n])
@@ -59,13 +59,12 @@ int shards_check_target(shards_target *t, const char *command)
                          t->out);
     if (t->name && !is_word(t->name, 63))
         return kolo_fail(KOLO_ECONFIG,
-                         "%s: --name %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most 63 long",
+                         "%s: --name %s: must be a word of letters, digits, `.`, `_`, `-`, at most 63 long",
                          command, t->name);
     if (t->split && !is_word(t->split, 15))
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "%s: --split %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most 15 long", command,
-            t->split);
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s: --split %s: must be a word of letters, digits, `.`, `_`, `-`, at most 15 long",
+                         command, t->split);
     if (kolo_file_exists(t->out))
         return kolo_fail(KOLO_ECONFIG,
                          "%s: --out %s is there already; choose another name, or remove it first", command,
@@ -97,7 +96,7 @@ static int cut(writing *w)
     return 0;
 }
 
-/* Removes what a killed run left in OUT.partial; its lock file tells that the folder is one of ours. */
+/* Removes what a killed run left in OUT.partial; its lock file shows that the folder is one of ours. */
 static int empty(const char *folder)
 {
     kolo_folder_names names = {0};
@@ -129,7 +128,7 @@ static int write_claim(const writing *w, run_lock *lock)
     return empty(w->folder);
 }
 
-static int ask_space(const writing *w)
+static int check_free_space(const writing *w)
 {
     const shards_plan *p = w->plan;
     const int64_t free_bytes = kolo_file_free_bytes(p->target.out);
@@ -189,8 +188,8 @@ static int create_file(const writing *w, int k, const uint64_t *offsets, const u
     return kolo_shard_create(s->path, &spec);
 }
 
-/* All room at once: a full disk or a quota is told before the work. Where the file system cannot promise, the
- * writers will find out. */
+/* All room at once: a full disk or a quota is reported before the work. Where the file system cannot promise,
+ * the writers will find out. */
 static int reserve(const char *path)
 {
     const int64_t bytes = kolo_file_size(path);
@@ -353,7 +352,7 @@ static int write_all(writing *w)
     const uint64_t average = p->offsets[p->count] / (uint64_t)p->count + 1;
     uint64_t block = BLOCK_BYTES / average;
     block = block < 1 ? 1 : block > 1024 ? 1024 : block;
-    KOLO_TRY(ask_space(w));
+    KOLO_TRY(check_free_space(w));
     for (int k = 0; k < w->shards; k++) KOLO_TRY(create_shard(w, k));
     shards_work work = {.what = "writing",
                         .total = p->count,
@@ -366,7 +365,7 @@ static int write_all(writing *w)
     return write_complete(w);
 }
 
-static void write_tell(const writing *w)
+static void print_written(const writing *w)
 {
     const shards_plan *p = w->plan;
     if (p->target.json)
@@ -401,7 +400,7 @@ int shards_write(const shards_plan *plan)
     if (rc == 0) rc = write_all(&w);
     if (claimed) kolo_lock_release(&lock);
     if (rc == 0) rc = publish(&w);
-    if (rc == 0) write_tell(&w);
+    if (rc == 0) print_written(&w);
     kolo_failure first;
     kolo_error_keep(&first);
     if (rc < 0 && claimed && kolo_folder_remove(w.folder) < 0)

@@ -1,5 +1,5 @@
-/* Annotations that are wrong: --on-error fail ends the packing at the first; skip leaves them out, tells the
- * first ones, counts all, up to --max-bad, and keeps a line of each for the list of rejects. */
+/* Annotations that are wrong: --on-error fail ends the packing at the first; skip leaves them out, reports
+ * the first ones, counts all, up to --max-bad, and keeps a line of each for the list of rejects. */
 #include <stdio.h>
 #include <string.h>
 

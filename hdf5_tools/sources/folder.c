@@ -14,7 +14,7 @@
 
 #define MOST_DEPTH 16
 
-/* After a failed stat or open: a link to something that is not there. Such an image is told, or
+/* After a failed stat or open: a link to something that is not there. Such an image is reported, or
  * skipped, at decoding. */
 static bool leads_nowhere(void) { return errno == ENOENT || errno == ELOOP; }
 

@@ -166,9 +166,10 @@ static int read_both(source *s, idx *x, idx_file *images, idx_file *labels)
         *labels = swap;
     }
     if (images->axes != 3 || labels->axes != 1)
-        return kolo_fail(KOLO_EINPUT,
-                         "%s and %s: an IDX file of images (3 axes) and one of labels (1 axis) are wanted",
-                         images->path, labels->path);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s and %s: one must be an IDX file of images (3 axes), the other of labels (1 axis)",
+            images->path, labels->path);
     if (labels->sizes[0] != images->sizes[0])
         return kolo_fail(KOLO_EINPUT, "%s has %u images, %s %u labels", images->path, images->sizes[0],
                          labels->path, labels->sizes[0]);

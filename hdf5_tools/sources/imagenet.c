@@ -29,8 +29,8 @@ typedef struct imagenet {
     name_table synsets, images; /* images: of the map, "ILSVRC2012_val_00000001" */
     int32_t *image_synset;      /* [images] */
     int64_t images_room;
-    int32_t truth[VAL_IMAGES]; /* ILSVRC2012_ID of image i + 1 */
-    int32_t of_id[CLASSES + 1];  /* 1 + synset of an ILSVRC2012_ID; 0: unknown */
+    int32_t truth[VAL_IMAGES];  /* ILSVRC2012_ID of image i + 1 */
+    int32_t of_id[CLASSES + 1]; /* 1 + synset of an ILSVRC2012_ID; 0: unknown */
     int64_t truths, ids;
 } imagenet;
 
@@ -98,7 +98,7 @@ static int add_mapped(imagenet *n, const text_rows *rows, const char *image, con
     return 0;
 }
 
-static int take_line(imagenet *n, const text_rows *rows, char *line)
+static int parse_line(imagenet *n, const text_rows *rows, char *line)
 {
     char *fields[2];
     for (char *c = line; *c; c++)
@@ -128,7 +128,7 @@ static int read_annotations(imagenet *n, const char *path)
     KOLO_TRY(text_open(&rows, path));
     int rc;
     while ((rc = text_next(&rows, &line)) > 0)
-        if ((rc = take_line(n, &rows, line)) < 0) break;
+        if ((rc = parse_line(n, &rows, line)) < 0) break;
     text_close(&rows);
     return rc;
 }
@@ -263,9 +263,9 @@ static int check_published(const source *s, const imagenet *n, const pack_option
     if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no images", o->in[0]);
     if (s->count == want && s->classes >= CLASSES) return 0;
     if (n->synsets.count >= CLASSES && s->count > want / 2)
-        kolo_log0(KOLO_LOG_WARN, "%s: %lld images of %lld classes; the published %s has %lld of %d",
-                  o->in[0], (long long)s->count, (long long)n->synsets.count,
-                  train ? "training set" : "validation set", (long long)want, CLASSES);
+        kolo_log0(KOLO_LOG_WARN, "%s: %lld images of %lld classes; the published %s has %lld of %d", o->in[0],
+                  (long long)s->count, (long long)n->synsets.count, train ? "training set" : "validation set",
+                  (long long)want, CLASSES);
     return 0;
 }
 

@@ -107,7 +107,7 @@ static int check_full(source *s)
 
 /* Sample of image `number` of a person. */
 static int find_image(const lfw *l, const text_rows *rows, const char *person, const char *number,
-                        int64_t *sample)
+                      int64_t *sample)
 {
     char stem[256];
     int64_t n;
@@ -163,7 +163,7 @@ static int read_pairs(source *s, lfw *l, const char *path)
     int rc = read_head(&rows, &folds, &pairs);
     const char *set = rc > 0 ? set_name(path, rc == 2) : NULL;
     if (rc > 0 && !set)
-        rc = kolo_fail(KOLO_EINPUT, "%s: the name tells neither DevTrain nor DevTest, and there are no folds",
+        rc = kolo_fail(KOLO_EINPUT, "%s: its name has neither DevTrain nor DevTest, and there are no folds",
                        path);
     for (int i = 0; rc >= 0 && i < s->pair_sets; i++)
         if (strcmp(s->pair_set_names[i], set) == 0)

@@ -162,8 +162,8 @@ static int find_form(listing *l, const char *key, lmdb_part v)
     }
     if (is_bookkeeping(key)) return 0;
     if (datum_read(v.data, v.bytes, &d) == 0) return l->form = DATUMS, 1;
-    return kolo_fail(KOLO_EINPUT, "%s/%s: neither an image nor a Datum of Caffe; %s", l->o->in[l->input],
-                     key, kolo_error_text());
+    return kolo_fail(KOLO_EINPUT, "%s/%s: neither an image nor a Datum of Caffe; %s", l->o->in[l->input], key,
+                     kolo_error_text());
 }
 
 static int add_value(listing *l, const char *key, lmdb_part v, int32_t label)
@@ -178,7 +178,7 @@ static int add_value(listing *l, const char *key, lmdb_part v, int32_t label)
     return source_add(s, label, path, -1);
 }
 
-static int lmdb_take(void *context, lmdb_part k, lmdb_part v)
+static int lmdb_add(void *context, lmdb_part k, lmdb_part v)
 {
     listing *l = context;
     char key[LMDB_MOST_KEY];
@@ -220,7 +220,7 @@ static int open_values(source *s, const pack_options *o, bool rgb)
         l.form = UNKNOWN;
         l.input = i;
         rc = lmdb_open(&x->file[i], o->in[i]);
-        if (rc == 0) rc = lmdb_each(&x->file[i], lmdb_take, &l);
+        if (rc == 0) rc = lmdb_each(&x->file[i], lmdb_add, &l);
     }
     if (rc == 0) rc = make_classes(&l);
     names_free(&l.labels);

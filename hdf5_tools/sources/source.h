@@ -181,7 +181,7 @@ int source_fault(source *s, int status);
 
 /* open, then source_finish */
 int source_open(source *s, const source_kind *kind, const struct pack_options *options);
-/* tells how many there were */
+/* prints how many there were */
 int source_end_faults(source *s);
 /* sorts targets by sample, checks labels */
 int source_finish(source *s);

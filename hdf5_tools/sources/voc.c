@@ -158,7 +158,7 @@ static int read_annotation(voc *v, const char *path, image *p)
 
 /* ---- images ------------------------------------------------------------------------------------------ */
 
-/* The image is called like the annotation; of its ending the annotation's <filename> speaks,
+/* The image is called like the annotation; its ending is that of the annotation's <filename>,
  * but not always truly. */
 static int add_file(source *s, const voc *v, const char *id, const image *p)
 {

@@ -41,8 +41,7 @@ static int add_group(source *s, webdataset *w, const tar_stream *t, int archive)
             "%s:%s: a sample without a label; a .cls, or a .json with `label` or `cls`, is expected", t->path,
             w->key);
     KOLO_TRY(names_add(&w->labels, w->label, &number));
-    return source_add_range(s, (int32_t)number, w->image.path, archive, w->image.offset,
-                            w->image.bytes);
+    return source_add_range(s, (int32_t)number, w->image.path, archive, w->image.offset, w->image.bytes);
 }
 
 static int end_group(source *s, webdataset *w, const tar_stream *t, int archive)
@@ -131,7 +130,7 @@ static size_t key_length(const char *path)
     return (size_t)(file - path) + strcspn(file, ".");
 }
 
-static int take_member(webdataset *w, const tar_stream *t, const tar_member *m)
+static int add_member(webdataset *w, const tar_stream *t, const tar_member *m)
 {
     const char *ending = m->path + key_length(m->path);
     if (m->is_link) return tar_refuse_link(t, m);
@@ -159,7 +158,7 @@ static int read_tar(source *s, webdataset *w, const char *path)
             if (rc < 0) break;
             begin_group(w, m.path, length);
         }
-        if (!w->is_left_out) rc = take_member(w, &t, &m);
+        if (!w->is_left_out) rc = add_member(w, &t, &m);
         if (rc < 0) {
             w->is_left_out = true;
             rc = source_fault(s, rc);

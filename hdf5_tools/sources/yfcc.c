@@ -162,7 +162,7 @@ static int add_autotag_row(yfcc *y, const text_rows *rows, char *const *fields)
 }
 
 /* Of 25 columns; of 23, which lack row number and hash; or of the 2 of autotags. */
-static int take_line(source *s, yfcc *y, const text_rows *rows, char *line, bool autotags)
+static int parse_line(source *s, yfcc *y, const text_rows *rows, char *line, bool autotags)
 {
     static char empty[1];
     char *fields[COLUMNS + 2];
@@ -184,7 +184,7 @@ static int read_file(source *s, yfcc *y, const char *path, bool autotags)
     int rc;
     while ((rc = text_next(&rows, &line)) > 0) {
         if (!*line) continue;
-        rc = take_line(s, y, &rows, line, autotags);
+        rc = parse_line(s, y, &rows, line, autotags);
         if (rc < 0 && (rc = source_fault(s, rc)) < 0) break;
     }
     text_close(&rows);

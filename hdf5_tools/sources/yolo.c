@@ -46,7 +46,7 @@ static int find_config(const char *folder, char **path)
     int rc = 0;
     if (found < 0 || found == n.count)
         rc =
-            kolo_fail(KOLO_EINPUT, "%s: %s; --annotations names the one that tells images and classes",
+            kolo_fail(KOLO_EINPUT, "%s: %s; give the one that names images and classes by --annotations",
                       folder, found < 0 ? "no data.yaml" : "several .yaml files, of which none is data.yaml");
     else if (!(*path = kolo_format("%s/%s", folder, n.list[found]))) rc = KOLO_ENOMEM;
     kolo_folder_free(&n);
@@ -145,9 +145,8 @@ static int add_part(yolo *y, const char *part)
     }
     if (!path) return KOLO_ENOMEM;
     int rc = kolo_folder_exists(path) ? add_folder(y, path)
-             : kolo_file_exists(path)
-                 ? add_list(y, path)
-                 : kolo_fail(KOLO_EINPUT, "%s: no such folder or list of images", path);
+             : kolo_file_exists(path) ? add_list(y, path)
+                                      : kolo_fail(KOLO_EINPUT, "%s: no such folder or list of images", path);
     free(path);
     return rc;
 }
@@ -162,8 +161,7 @@ static char *label_path(const char *image)
     for (const char *p = image; (p = strstr(p, from)); p++) at = p;
     const int end = (int)((dot && dot > slash ? dot : image + strlen(image)) - image);
     if (!at) return kolo_format("%.*s.txt", end, image);
-    return kolo_format("%.*s/labels/%.*s.txt", (int)(at - image), image, end - (int)(at - image) - 8,
-                       at + 8);
+    return kolo_format("%.*s/labels/%.*s.txt", (int)(at - image), image, end - (int)(at - image) - 8, at + 8);
 }
 
 static int parse_numbers(const text_rows *rows, char *const *fields, int n, double *numbers)
@@ -222,7 +220,7 @@ static int is_duplicate(name_table *seen, const double box[4], int64_t class)
     return number < before;
 }
 
-static int take_row(source *s, yolo *y, const text_rows *rows, int n, double *numbers, name_table *seen)
+static int add_row(source *s, yolo *y, const text_rows *rows, int n, double *numbers, name_table *seen)
 {
     double box[4];
     int64_t class = 0;
@@ -243,7 +241,7 @@ static int read_labels(source *s, yolo *y, const char *path, double *numbers)
     int rc;
     while ((rc = text_next(&rows, &line)) > 0) {
         const int n = text_words(line, y->fields, MOST_FIELDS);
-        if (n && (rc = take_row(s, y, &rows, n, numbers, &seen)) < 0) break;
+        if (n && (rc = add_row(s, y, &rows, n, numbers, &seen)) < 0) break;
     }
     names_free(&seen);
     text_close(&rows);

@@ -1,5 +1,5 @@
 /* Within a program that uses MPI: mpiexec -n 4 ./in_mpi */
-#include <kolo/comm.h>
+#include <kolo/world.h>
 #include <mpi.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(comm, &rank);
     kolo_world *world;
     kolo_group *group;
-    kolo_world_config config = {.mpi_comm = &comm};
+    kolo_world_config config = {.size = sizeof(kolo_world_config), .mpi_comm = &comm};
     if (kolo_world_open(&world, &config) < 0) {
         fprintf(stderr, "kolo_world_open: %s\n", kolo_error_text());
         MPI_Abort(comm, 1);

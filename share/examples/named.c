@@ -1,5 +1,5 @@
 /* Named sums in any order, as a training loop would ask for them: srun --mpi=pmix -n 4 ./named */
-#include <kolo/comm.h>
+#include <kolo/world.h>
 #include <stdio.h>
 
 enum { TENSORS = 3, COUNT = 1000 };

@@ -1,6 +1,6 @@
 /* Going on without ranks that die: srun --no-kill --kill-on-bad-exit=0 -n 4 ./shrink, over sockets between
  * nodes (KOLO_COMM_TRANSPORT=tcp). Here the last rank of the first world dies in the 10th step. */
-#include <kolo/comm.h>
+#include <kolo/world.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static int stop(const char *what)
 int main(void)
 {
     static float gradient[COUNT];
-    const kolo_world_config config = {.transport = "tcp"};
+    const kolo_world_config config = {.size = sizeof(kolo_world_config), .transport = "tcp"};
     kolo_world *world;
     if (kolo_world_open(&world, &config) < 0) return stop("kolo_world_open");
     const int first = kolo_world_size(world);

@@ -30,7 +30,7 @@ suits() { # is this machine one for these programs?
     fi
 }
 
-unpack() { # FOLDER: whole or not at all, whoever else does the same
+unpack() { # FOLDER: whole or not at all, also while another process does the same
     part=$1.part-$$
     mkdir -p "$part"
     if command -v xz >/dev/null 2>&1; then

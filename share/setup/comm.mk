@@ -1,9 +1,9 @@
 # libkolo_comm.so: collectives for other programs. Part of the GNUmakefile. The rooms comm, launch and base;
 # of other libraries only MPI and PMIx. What it shows are the functions of
-# include/kolo/{comm,buckets,error}.h.
+# include/kolo/{world,comm,error}.h.
 COMM_MAJOR   := 1
 COMM_LIBRARY := $(BUILD)/lib/libkolo_comm.so.$(COMM_MAJOR)
-COMM_PUBLIC  := $(addprefix include/kolo/,comm.h buckets.h error.h)
+COMM_PUBLIC  := $(addprefix include/kolo/,world.h comm.h error.h)
 COMM_LIBS     = $(if $(filter-out 0,$(MPI)),$(MPI_LIBS)) $(if $(filter-out 0,$(PMIX)),$(PMIX_LIBS)) -lm -ldl \
                -lrt
 

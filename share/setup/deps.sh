@@ -1,5 +1,5 @@
 #!/bin/sh
-# What this program needs from the system: tells it, or installs it.
+# What this program needs from the system: prints it, or installs it.
 #   deps.sh report NAME...         says which packages bring the libraries NAME... (of probe.sh: MPI HDF5
 #                                  CC ...)
 #   deps.sh install GOAL NAME...   installs them and what GOAL (build, run, check) needs besides; exit 0: GOAL

@@ -5,7 +5,7 @@
 # The page is the header: its first comment is the description, a comment /* ---- TITLE ---- */ begins a
 # section, a comment explains the declarations below it, up to the next comment or blank line. Comments within
 # a struct or behind a declaration stay where they are. Text that is indented by two blanks more is kept as
-# it is.
+# it is. A header that only includes another gets a page that leads to the other's.
 set -eu
 if [ $# -lt 3 ]; then
     sed -n '2,3s/^# \{0,1\}//p' "$0" >&2
@@ -17,6 +17,10 @@ mkdir -p "$out"
 rm -f "$out"/*.3
 for header; do
     name=$(basename "$header" .h)
+    if ! grep -q '^[a-z]' "$header"; then # another name of the header that it includes
+        sed -n 's|^#include "kolo/\(.*\)\.h"$|.so man3/kolo_\1.3|p' "$header" > "$out/kolo_$name.3"
+        continue
+    fi
     awk -v name="$name" -v version="$version" -v out="$out" \
         -v date="$(date -u -r "$header" +%F)" '
         function roff(text) {
@@ -135,7 +139,7 @@ for header; do
             page = ""
             prose(description)
             printf ".SH DESCRIPTION\n%s.SH DECLARATIONS\n%s", page, body_page > file
-            print ".SH SEE ALSO\n.BR kolo (1),\n.BR kolo_comm (3),\n.BR kolo_buckets (3)," > file
+            print ".SH SEE ALSO\n.BR kolo (1),\n.BR kolo_world (3),\n.BR kolo_comm (3)," > file
             print ".BR kolo_dtype (3),\n.BR kolo_error (3)" > file
             close(file)
             for (i = 1; i <= functions; i++) {

@@ -119,6 +119,10 @@ the site file over the recipe. \`kolo help KEY\` explains one option, \`kolo COM
 command.
 END
 "$bin/kolo" help options | tables 'option|values|default|meaning' | add
+{
+    printf '\n## Old names\n\nThey are still read, with a warning:\n\n'
+    sed -n 's/^RENAMED(\([a-z_0-9]*\), \([a-z_0-9]*\))$/- `\1` is `\2`/p' src/base/renamed.def
+} | add
 
 page recipes 'Recipes'
 add <<END

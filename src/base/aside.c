@@ -38,7 +38,7 @@ static char *random_name(const char *target)
     uint64_t word;
     if (getrandom(&word, sizeof word, 0) == (ssize_t)sizeof word)
         return kolo_format("%.*s%s%016" PRIx64, head_length(target), target, mark, word);
-    kolo_fail(KOLO_EIO, "no random numbers for the name of a file: %s", strerror(errno));
+    kolo_fail(KOLO_EIO, "cannot draw a random name for a temporary file: %s", strerror(errno));
     return NULL;
 }
 
@@ -194,9 +194,10 @@ static int make_new(kolo_aside *a, const char *path, bool folder)
         close(a->fd);
         a->fd = -1;
     }
-    return kolo_fail(
-        KOLO_EIO, "%s: cannot create: %d new names beside it were all taken from us; choose another folder",
-        path, TRIES);
+    return kolo_fail(KOLO_EIO,
+                     "%s: cannot create: each of %d temporary names beside it was taken by another process; "
+                     "choose another folder",
+                     path, TRIES);
 }
 
 static int open_itself(kolo_aside *a, const char *target, const char *path)
@@ -263,8 +264,8 @@ int kolo_aside_open(kolo_aside *a, const char *path)
     return rc < 0 ? rc : 0;
 }
 
-/* Network file systems tell a full disk at a close; the lock must stand until the file has its name, so it is
- * a second descriptor that is closed. */
+/* Network file systems report a full disk at a close; the lock must stand until the file has its name, so it
+ * is a second descriptor that is closed. */
 static int close_second(int fd, const char *path)
 {
     const int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);

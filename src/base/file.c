@@ -47,7 +47,8 @@ enum { READ_LIMIT = 1 << 30 }; /* bytes; what is longer is read in parts, and /d
 
 static int fail_length(const char *path)
 {
-    return kolo_fail(KOLO_EINPUT, "%s: longer than 1 GiB, as no file is that is wanted here", path);
+    return kolo_fail(KOLO_EINPUT, "%s: larger than 1 GiB, which no file of this kind is; give another file",
+                     path);
 }
 
 /* A pipe into which nobody writes would be waited for without end. */
@@ -116,9 +117,10 @@ int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return kolo_file_fail("read", path);
         if (n == 0)
-            return kolo_fail(KOLO_EINPUT,
-                             "%s: truncated: it ends at byte %llu, %zu bytes wanted from byte %llu", path,
-                             (unsigned long long)(offset + done), bytes, (unsigned long long)offset);
+            return kolo_fail(
+                KOLO_EINPUT,
+                "%s: truncated: it ends at byte %llu, %zu bytes expected from byte %llu; copy it again", path,
+                (unsigned long long)(offset + done), bytes, (unsigned long long)offset);
         done += (size_t)n;
     }
     return 0;
@@ -191,7 +193,7 @@ static int make_one(const char *path)
 
 int kolo_folder_make(const char *path)
 {
-    if (!*path) return kolo_fail(KOLO_EINPUT, "cannot make a folder without a name");
+    if (!*path) return kolo_fail(KOLO_EINPUT, "cannot create a folder without a name");
     char *part = kolo_strdup(path);
     if (!part) return KOLO_ENOMEM;
     int rc = 0;

@@ -18,7 +18,7 @@ int kolo_folder_add(kolo_folder_names *names, const char *name);
 void kolo_folder_free(kolo_folder_names *names);
 
 /* By its ending: .jpg, .png, ... Other files (check sums, readme) lie in image folders too; images of
- * kinds that cannot be read are told at decoding. */
+ * kinds that cannot be read are reported at decoding. */
 bool kolo_folder_is_image(const char *name);
 /* Appends all images below root/relative, as paths from root ("relative/name"), in byte order folder by
  * folder, links followed; relative "" is root itself. */

@@ -36,7 +36,7 @@ static int fail_held(const run_lock *lock, const char *folder, const owner *o, c
     char who[512];
     kolo_owner_text(o, who, sizeof who);
     return kolo_fail(KOLO_ECONFIG,
-                     "%s: this folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another %s",
+                     "%s: this folder is in use by %s%s%s%s; wait for it, end it%s%s, or choose another %s",
                      folder, who, *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "",
                      o->job, lock->what);
 }
@@ -45,11 +45,10 @@ static int fail_unknown(const run_lock *lock, const char *folder, const owner *o
 {
     char who[512];
     kolo_owner_text(o, who, sizeof who);
-    return kolo_fail(
-        KOLO_ECONFIG,
-        "%s: this folder belongs to %s, and it cannot be told from here whether that still runs: "
-        "if it does not, remove %s and start again; else choose another %s",
-        folder, who, lock->path, lock->what);
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s: this folder belongs to %s, and this host cannot check whether that still runs; if "
+                     "it does not, remove %s and start again, else choose another %s",
+                     folder, who, lock->path, lock->what);
 }
 
 static bool still_there(int fd, const char *path)
@@ -71,7 +70,7 @@ static int read_owner(const char *path, owner *o)
 
 /* The kernel's lock on the newest file of this name. A killed owner holds it until all its memory is given
  * back, so a dying one is waited for, a living one is not. */
-static int take_kernel_lock(run_lock *lock, const char *folder)
+static int acquire_kernel_lock(run_lock *lock, const char *folder)
 {
     for (int waited = 0;; waited += POLL_MS) {
         lock->fd = kolo_file_open_plain(lock->path, O_RDWR | O_CREAT, 0666);
@@ -103,7 +102,7 @@ static int write_owner(const run_lock *lock, const owner *me)
 }
 
 /* What the content says about taking this lock over. */
-static int lock_judge(const run_lock *lock, const char *folder, const owner *was, const owner *me)
+static int lock_check_owner(const run_lock *lock, const char *folder, const owner *was, const owner *me)
 {
     char state[64], who[512];
     enum owner_state is = kolo_owner_look(was, me, state, sizeof state);
@@ -121,10 +120,11 @@ static int take_over(run_lock *lock, const char *folder)
     kolo_owner_self(&me);
     const int old = read_owner(lock->path, &was);
     KOLO_TRY(old);
-    if (old) KOLO_TRY(lock_judge(lock, folder, &was, &me));
+    if (old) KOLO_TRY(lock_check_owner(lock, folder, &was, &me));
     KOLO_TRY(write_owner(lock, &me));
     if (!old || !strcmp(was.boot, me.boot)) return 0;
-    /* Two machines may have judged the same old lock at once, where flock does not reach from one to the
+    /* Two machines may have found the same old lock abandoned at once, where flock does not reach from one to
+     * the
      * other: the last to write owns it, and both see that now. */
     sleep_ms(SETTLE_MS);
     const int seen = read_owner(lock->path, &now);
@@ -136,7 +136,7 @@ int kolo_lock_take(run_lock *lock, const char *folder, const char *file, const c
 {
     *lock = (run_lock){.fd = -1, .path = kolo_format("%s/%s", folder, file), .what = what};
     if (!lock->path) return KOLO_ENOMEM;
-    int rc = take_kernel_lock(lock, folder);
+    int rc = acquire_kernel_lock(lock, folder);
     if (rc == 0) rc = take_over(lock, folder);
     if (rc < 0) {
         if (lock->fd >= 0) close(lock->fd);

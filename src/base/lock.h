@@ -12,7 +12,7 @@ typedef struct run_lock {
 } run_lock;
 
 /* file: name of the lock file in `folder`; what: the folder's name in messages, as "run= folder".
- * KOLO_ECONFIG: held by another job or process, or that cannot be told from here (the text names it and
+ * KOLO_ECONFIG: held by another job or process, or that cannot be checked from here (the text names it and
  * the cure); KOLO_EIO. */
 int kolo_lock_take(run_lock *lock, const char *folder, const char *file, const char *what);
 void kolo_lock_release(run_lock *lock);

@@ -32,7 +32,7 @@ static void write_whole(const char *line, size_t bytes)
     while (bytes > 0) {
         ssize_t n = write(STDERR_FILENO, line, bytes);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return; /* nobody left to tell */
+        if (n <= 0) return; /* nobody reads stderr any more */
         line += n;
         bytes -= (size_t)n;
     }

@@ -1,10 +1,10 @@
-/* Log lines to stderr: "[time] [rank host] level: text". Rank 0 speaks unless told otherwise. */
+/* Log lines to stderr: "[time] [rank host] level: text". Rank 0 alone, unless a function says otherwise. */
 #ifndef KOLO_BASE_LOG_H
 #define KOLO_BASE_LOG_H
 
 enum kolo_log_level { KOLO_LOG_ERROR, KOLO_LOG_WARN, KOLO_LOG_INFO, KOLO_LOG_DEBUG };
 
-/* Who speaks; called once by launch/ when rank and host are known. host is copied. */
+/* Which rank this is; called once by launch/ when rank and host are known. host is copied. */
 void kolo_log_identity(int rank, int size, const char *host);
 void kolo_log_set_level(enum kolo_log_level level);
 enum kolo_log_level kolo_log_get_level(void);

@@ -82,7 +82,7 @@ static const struct {
 #undef TEXT
 #undef CHOICE
 
-/* The lines of the file tell: a heading is that of what stands below it. */
+/* By line numbers of the file: a heading is that of the options below it. */
 const char *kolo_option_section(const kolo_option_entry *entry)
 {
     int i = (int)(sizeof section / sizeof *section) - 1;
@@ -98,7 +98,7 @@ static void *field(const kolo_options *options, const kolo_option_entry *entry)
 }
 
 /* A default is the table's own text, so that defaults need no memory. */
-static bool is_default(const char *text, const kolo_option_entry *e) { return text == e->standard; }
+static bool is_default(const char *text, const kolo_option_entry *e) { return text == e->default_value; }
 
 static void disown(char *text, const kolo_option_entry *e)
 {
@@ -119,7 +119,7 @@ void kolo_options_default(kolo_options *options)
 #undef TEXT
 #undef CHOICE
     for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++)
-        if (e->type == KOLO_OPTION_TEXT) *(const char **)field(options, e) = e->standard;
+        if (e->type == KOLO_OPTION_TEXT) *(const char **)field(options, e) = e->default_value;
 }
 
 void kolo_options_free(kolo_options *options)
@@ -135,7 +135,8 @@ void kolo_options_free(kolo_options *options)
 int kolo_options_leave(kolo_options *options)
 {
     for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++)
-        if (e->scope == KOLO_SCOPE_HERE) KOLO_TRY(kolo_option_set(options, e->key, e->standard, "default"));
+        if (e->scope == KOLO_SCOPE_HERE)
+            KOLO_TRY(kolo_option_set(options, e->key, e->default_value, "default"));
     return 0;
 }
 
@@ -149,7 +150,7 @@ int kolo_options_copy(kolo_options *to, const kolo_options *from)
         if (is_default(*text, e)) continue;
         char *copy = kolo_strdup(*text);
         if (!copy) rc = KOLO_ENOMEM;
-        *text = copy ? copy : (char *)(uintptr_t)e->standard; /* `to` can be freed also then */
+        *text = copy ? copy : (char *)(uintptr_t)e->default_value; /* `to` can be freed also then */
     }
     return rc;
 }

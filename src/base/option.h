@@ -1,5 +1,6 @@
 /* Options: one table (options.def), one struct, four sources. Precedence: recipe < site file (KOLO_SITE) <
- * environment (KOLO_<KEY>) < command line. Unknown keys are errors that name the nearest known one. */
+ * environment (KOLO_<KEY>) < command line. Unknown keys are errors that name the nearest known one. Wherever
+ * a key is read it may be an option's old name (renamed.def). */
 #ifndef KOLO_BASE_OPTION_H
 #define KOLO_BASE_OPTION_H
 
@@ -44,9 +45,9 @@ enum kolo_option_type {
 enum kolo_option_scope { KOLO_SCOPE_MATH, KOLO_SCOPE_RUN, KOLO_SCOPE_HERE };
 
 typedef struct kolo_option_entry {
-    const char *key, *help, *standard; /* standard: the default as text */
+    const char *key, *help, *default_value; /* standard: the default as text */
     /* letters of the commands whose words it may be: options.def explains them */
-    const char *takers;
+    const char *commands;
     enum kolo_option_type type;
     enum kolo_option_scope scope;
     double low, high;           /* INT, REAL */
@@ -74,7 +75,30 @@ int kolo_options_copy(kolo_options *to, const kolo_options *from); /* `to` is fr
 int kolo_option_set(kolo_options *options, const char *key, const char *value, const char *where);
 /* Value as text that kolo_option_set reads back exactly; caller frees. */
 char *kolo_option_text(const kolo_options *options, const kolo_option_entry *entry);
+/* The option of that key, or whose old name it is; NULL: there is none. */
 const kolo_option_entry *kolo_option_find(const char *key);
+
+/* ---- old names ---- */
+
+enum kolo_option_renamed {
+#define RENAMED(old, new) KOLO_RENAMED_##old,
+#include "base/renamed.def"
+#undef RENAMED
+    KOLO_RENAMED
+};
+/* The names that one source (a file, the environment, the command line) has used for each renamed option.
+ * Starts as zeros. */
+typedef struct kolo_option_spelling {
+    const char *used[KOLO_RENAMED]; /* by row of renamed.def; NULL: not given yet. Static text */
+    bool silent;                    /* no warning: Kolo itself wrote the source */
+} kolo_option_spelling;
+/* Notes that the source gives `key`. KOLO_ECONFIG: it has given the same option under another name. An old
+ * name is kept for kolo_options_report_renamed. Of other keys: 0, and nothing is done. */
+int kolo_option_note(kolo_option_spelling *spelling, const char *key, const char *where);
+/* One warning for every old name that was read since the start of the process and is not reported yet. The
+ * caller sees to it that one rank of a job does so. */
+void kolo_options_report_renamed(void);
+
 /* Fails if `key` is what another program calls an option (aliases.def), and says what it is here; else 0. */
 int kolo_option_alias(const char *key, const char *where);
 /* Fails: `key` is no option; offers what an alias means, or the nearest. */
@@ -85,6 +109,9 @@ const char *kolo_nearest(const char *word, const char *const *names, int n);
 /* A flat YAML mapping (block or flow scalars, lists of scalars joined by commas); duplicate keys, nesting,
  * anchors are errors with file:line:column. */
 int kolo_options_read_recipe(kolo_options *options, const char *path);
+/* The same, of the recipe.yaml that an earlier version may have written into a run folder: old names are read
+ * without a warning. */
+int kolo_options_read_record(kolo_options *options, const char *path);
 /* KOLO_<KEY>. KOLO_ECONFIG: a value, or a KOLO_ variable that is neither an option nor in environment.def. */
 int kolo_options_read_environment(kolo_options *options);
 int kolo_options_check_environment(void); /* names alone, for programs without options */

@@ -57,12 +57,14 @@ static int variable_refuse(const char *name, const char *where)
 /* options: NULL to look at names alone */
 static int variables_read(kolo_options *options)
 {
+    kolo_option_spelling spelling = {{NULL}, false};
     for (char **p = environ; p && *p; p++) {
         char name[64], where[80];
         const int length = (int)strcspn(*p, "=");
         if (!variable_name(*p, name, sizeof name) || variable_known(*p)) continue;
         snprintf(where, sizeof where, "environment, %.*s", length > 60 ? 60 : length, *p);
         if (!kolo_option_find(name)) return variable_refuse(name, where);
+        KOLO_TRY(kolo_option_note(&spelling, name, where));
         if (options) KOLO_TRY(kolo_option_set(options, name, strchr(*p, '=') + 1, where));
     }
     return 0;

@@ -1,9 +1,11 @@
-/* Names of options: which there are, which one a slip of the keyboard meant, and what
- * other programs call them. */
+/* Names of options: which there are, which they had, which one a slip of the keyboard meant, and what other
+ * programs call them. */
 #include <ctype.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/option.h"
 #include "kolo/error.h"
 
@@ -26,11 +28,63 @@ static const char *const name[] = {
 #include "base/options.def"
 };
 
+static const struct {
+    const char *old, *key;
+} renamed[] = {
+#define RENAMED(old, new) {#old, #new},
+#include "base/renamed.def"
+#undef RENAMED
+};
+
+/* Where an old name was read first, until it is reported. */
+static struct {
+    char where[256];
+    bool read, reported;
+} old_name[KOLO_RENAMED];
+
 const kolo_option_entry *kolo_option_find(const char *key)
 {
+    for (int i = 0; i < KOLO_RENAMED; i++)
+        if (!strcmp(renamed[i].old, key)) key = renamed[i].key;
     for (int i = 0; i < kolo_option_count; i++)
         if (!strcmp(kolo_option_table[i].key, key)) return &kolo_option_table[i];
     return NULL;
+}
+
+/* Only the first place of an old name is kept: one warning each. */
+static void keep_old_name(int row, const char *where)
+{
+    if (old_name[row].read) return;
+    old_name[row].read = true;
+    snprintf(old_name[row].where, sizeof old_name[row].where, "%s", where);
+}
+
+int kolo_option_note(kolo_option_spelling *spelling, const char *key, const char *where)
+{
+    const kolo_option_entry *e = kolo_option_find(key);
+    const char *given = e ? e->key : NULL;
+    for (int i = 0; i < KOLO_RENAMED; i++) {
+        if (strcmp(renamed[i].old, key)) continue;
+        given = renamed[i].old;
+        if (!spelling->silent) keep_old_name(i, where);
+    }
+    for (int i = 0; e && i < KOLO_RENAMED; i++) {
+        if (strcmp(renamed[i].key, e->key)) continue;
+        if (spelling->used[i] && strcmp(spelling->used[i], given))
+            return kolo_fail(KOLO_ECONFIG, "%s: %s= and %s= are the same option, given twice; keep %s= alone",
+                             where, spelling->used[i], given, e->key);
+        spelling->used[i] = given;
+    }
+    return 0;
+}
+
+void kolo_options_report_renamed(void)
+{
+    for (int i = 0; i < KOLO_RENAMED; i++) {
+        if (!old_name[i].read || old_name[i].reported) continue;
+        old_name[i].reported = true;
+        kolo_warn("%s: %s= is an old name; write %s=", old_name[i].where, renamed[i].old, renamed[i].key);
+    }
 }
 
 enum { WORD_MAX = 63 };

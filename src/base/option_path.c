@@ -31,7 +31,7 @@ static bool names_path(const kolo_option_entry *e, const char *text)
 {
     const bool bare = !strpbrk(text, "./");
     if (!*text || *text == '/' || (bare && !strcmp(e->key, "model"))) return false;
-    if (!strcmp(text, "synthetic") || !strcmp(text, e->standard)) return false;
+    if (!strcmp(text, "synthetic") || !strcmp(text, e->default_value)) return false;
     if (kolo_file_exists(text)) return true;
     const char *colon = strrchr(text, ':');
     char *file = colon ? kolo_format("%.*s", (int)(colon - text), text) : NULL;

@@ -30,7 +30,7 @@ static void read_small(const char *path, char *text, size_t size)
     text[strcspn(text, "\n")] = 0;
 }
 
-/* Fields of /proc/PID/stat that tell a process from a later one of the same number. */
+/* Fields of /proc/PID/stat that distinguish a process from a later one of the same number. */
 static bool process_read(long pid, char *state, unsigned *flags, unsigned long long *start)
 {
     char path[64], text[1024];
@@ -124,7 +124,7 @@ bool kolo_owner_equal(const owner *a, const owner *b)
 
 /* Asks Slurm's queue. 1: it prints the line `wanted` (NULL: any); 0: it does not; -1: it cannot be asked.
  * answer: its first line. */
-static int ask_queue(const char *question, const char *wanted, char *answer, size_t size)
+static int query_slurm(const char *question, const char *wanted, char *answer, size_t size)
 {
     char line[256], first[256] = "";
     bool invalid = false, found = false;
@@ -153,31 +153,31 @@ static bool number(const char *text)
 }
 
 /* Another job: the queue knows the unfinished ones. */
-static enum owner_state look_job(const owner *o, char *state, size_t size)
+static enum owner_state state_by_queue(const owner *o, char *state, size_t size)
 {
     if (!number(o->job)) return OWNER_UNKNOWN;
     char question[96];
     snprintf(question, sizeof question, "-j %s -o %%T", o->job);
-    int known = ask_queue(question, NULL, state, size);
+    int known = query_slurm(question, NULL, state, size);
     return known < 0 ? OWNER_UNKNOWN : known ? OWNER_ALIVE : OWNER_GONE;
 }
 
 /* An earlier life of this job, or another step of it, which may still run on another node. */
-static enum owner_state look_step(const owner *o, const owner *me)
+static enum owner_state state_by_step(const owner *o, const owner *me)
 {
     if (strcmp(o->restart, me->restart) || !number(o->step) || !number(o->job)) return OWNER_SELF;
     char question[96], name[80];
     snprintf(question, sizeof question, "-s -j %s -o %%i", o->job);
     snprintf(name, sizeof name, "%s.%s", o->job, o->step);
-    return ask_queue(question, name, NULL, 0) == 1 ? OWNER_ALIVE : OWNER_SELF;
+    return query_slurm(question, name, NULL, 0) == 1 ? OWNER_ALIVE : OWNER_SELF;
 }
 
 enum owner_state kolo_owner_look(const owner *o, const owner *me, char *state, size_t size)
 {
     if (state && size) *state = 0;
     if (*me->boot && !strcmp(o->boot, me->boot)) return kolo_owner_process_runs(o) ? OWNER_ALIVE : OWNER_GONE;
-    if (*o->job && !strcmp(o->job, me->job)) return look_step(o, me);
-    enum owner_state by_job = *o->job ? look_job(o, state, size) : OWNER_UNKNOWN;
+    if (*o->job && !strcmp(o->job, me->job)) return state_by_step(o, me);
+    enum owner_state by_job = *o->job ? state_by_queue(o, state, size) : OWNER_UNKNOWN;
     if (by_job != OWNER_UNKNOWN) return by_job;
     /* this machine, before its last start */
     bool rebooted = *o->boot && *me->boot && !strcmp(o->host, me->host);

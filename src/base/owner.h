@@ -1,4 +1,4 @@
-/* Who owns a locked folder (base/lock.h), as its lock file tells it, and whether that process still runs. */
+/* Who owns a locked folder (base/lock.h), as its lock file names it, and whether that process still runs. */
 #ifndef KOLO_BASE_OWNER_H
 #define KOLO_BASE_OWNER_H
 

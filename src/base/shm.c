@@ -48,7 +48,7 @@ int kolo_shm_lock(int fd, int operation, double seconds)
 /* ---- what is left ---- */
 
 /* Takes every kind of lock that users hold; it goes with the descriptor. */
-static bool shm_take(int fd)
+static bool shm_lock_all(int fd)
 {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return flock(fd, LOCK_EX | LOCK_NB) == 0 && fcntl(fd, F_OFD_SETLK, &all) == 0;
@@ -115,8 +115,8 @@ static void remove_socket(int folder, const char *lock)
         unlinkat(folder, name, 0);
 }
 
-/* False: there is nothing to tell of. */
-static bool shm_look(int folder, const kind *k, kolo_shm_object *o)
+/* False: there is nothing to report. */
+static bool shm_inspect(int folder, const kind *k, kolo_shm_object *o)
 {
     struct stat info;
     const bool seen = fstatat(folder, o->name, &info, AT_SYMLINK_NOFOLLOW) == 0;
@@ -128,7 +128,7 @@ static bool shm_look(int folder, const kind *k, kolo_shm_object *o)
     const int fd = openat(folder, o->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return false;
     const bool being_made = info.st_size == 0 && time(NULL) - info.st_mtime <= k->young;
-    if (!being_made && shm_take(fd)) {
+    if (!being_made && shm_lock_all(fd)) {
         if (fstat(fd, &info) == 0 && is_ours(&info) && info.st_nlink > 0) {
             if (k->bit == KOLO_SHM_SERVERS) remove_socket(folder, o->name);
             if (unlinkat(folder, o->name, 0) == 0) o->state = KOLO_SHM_REMOVED;
@@ -138,16 +138,16 @@ static bool shm_look(int folder, const kind *k, kolo_shm_object *o)
     return true;
 }
 
-int kolo_shm_sweep(int kinds, void (*tell)(const kolo_shm_object *object, void *context), void *context)
+int kolo_shm_sweep(int kinds, void (*report)(const kolo_shm_object *object, void *context), void *context)
 {
     int removed = 0;
     DIR *folder = opendir(folder_name);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         kolo_shm_object o = {.name = entry->d_name};
         const kind *k = kind_of(entry->d_name, kinds);
-        if (!k || !shm_look(dirfd(folder), k, &o)) continue;
+        if (!k || !shm_inspect(dirfd(folder), k, &o)) continue;
         removed += o.state == KOLO_SHM_REMOVED;
-        if (tell) tell(&o, context);
+        if (report) report(&o, context);
     }
     if (folder) closedir(folder);
     return removed;

@@ -33,7 +33,7 @@ enum {
 /* Removes what killed processes of this user have left, and tells (NULL: nobody) of every object of these
  * kinds that it finds; another user's only where it has a name that would be ours. Returns how many were
  * removed. */
-int kolo_shm_sweep(int kinds, void (*tell)(const kolo_shm_object *object, void *context), void *context);
+int kolo_shm_sweep(int kinds, void (*report)(const kolo_shm_object *object, void *context), void *context);
 
 /* Opens or makes /NAME, 0600, and looks whose it is: the descriptor; -1: something of another user, or no
  * private file, is in its place; KOLO_EIO: it cannot be opened. */

@@ -58,20 +58,22 @@ static int refuse_odd(const reader *r)
     const yaml_event_t *e = &r->event;
     switch (e->type) {
     case YAML_ALIAS_EVENT:
-        return fail_at(r, e->start_mark, "aliases (*name) are not used here; write the value");
+        return fail_at(r, e->start_mark, "aliases (*name) are not supported; write the value");
     case YAML_MAPPING_START_EVENT:
         return fail_at(r, e->start_mark,
-                       "a %s is flat, \"key: value\" on each line; there is a mapping inside a value",
+                       "a %s is flat, but this value is a mapping; write \"key: value\" on each line",
                        r->form->what);
     case YAML_SCALAR_EVENT:
-        if (e->data.scalar.anchor) return fail_at(r, e->start_mark, "anchors (&name) are not used here");
-        if (e->data.scalar.tag) return fail_at(r, e->start_mark, "tags (!name) are not used here");
+        if (e->data.scalar.anchor)
+            return fail_at(r, e->start_mark, "anchors (&name) are not supported; write the value");
+        if (e->data.scalar.tag)
+            return fail_at(r, e->start_mark, "tags (!name) are not supported; write the value");
         if (strlen((char *)e->data.scalar.value) != e->data.scalar.length)
             return fail_at(r, e->start_mark, "the value holds a NUL character");
         return 0;
     case YAML_SEQUENCE_START_EVENT:
         if (e->data.sequence_start.anchor)
-            return fail_at(r, e->start_mark, "anchors (&name) are not used here");
+            return fail_at(r, e->start_mark, "anchors (&name) are not supported; write the value");
         return 0;
     default: return 0;
     }
@@ -126,8 +128,7 @@ static int note_key(reader *r, const char *key, size_t line)
 {
     for (int64_t i = 0; i < r->count; i++) {
         if (strcmp(r->seen[i].key, key)) continue;
-        return fail_at(r, r->event.start_mark,
-                       "\"%s\" stands here for the second time; it was set on line %zu", key,
+        return fail_at(r, r->event.start_mark, "\"%s\" is set twice, first on line %zu; keep one", key,
                        r->seen[i].line);
     }
     KOLO_TRY(kolo_grow(&r->seen, &r->room, r->count, sizeof *r->seen));
@@ -164,7 +165,7 @@ static int read_document(reader *r)
         return fail_at(r, r->event.start_mark, "a %s is a mapping, \"key: value\" on each line",
                        r->form->what);
     if (!nothing && r->event.data.mapping_start.anchor)
-        return fail_at(r, r->event.start_mark, "anchors (&name) are not used here");
+        return fail_at(r, r->event.start_mark, "anchors (&name) are not supported; write the value");
     while (!nothing) {
         KOLO_TRY(next(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) break;

@@ -74,7 +74,9 @@ static int read_part(int fd, const char *path, int part, int parts, void *to, si
     size_t data = sizeof head, crcs = data + bytes * (size_t)parts;
     KOLO_TRY(read_at(fd, path, &head, sizeof head, 0));
     if (memcmp(head.magic, want.magic, sizeof head.magic))
-        return kolo_fail(KOLO_EINPUT, "%s: not what a checkpoint carries", path);
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: not the rank-local state of a checkpoint; restore the checkpoint from a copy",
+                         path);
     KOLO_TRY(check_head(fd, path, &head));
     if (memcmp(&head, &want, sizeof head)) return 0;
     KOLO_TRY(read_at(fd, path, to, bytes, data + (size_t)part * bytes));

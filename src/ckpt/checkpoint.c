@@ -19,6 +19,7 @@
 #include "ckpt/safetensors.h"
 #include "ckpt/store.h"
 #include "ckpt/stream.h"
+#include "plan/program.h"
 
 static const enum kolo_arena saved_arena[] = {KOLO_ARENA_PARAM, KOLO_ARENA_BUFFER, KOLO_ARENA_STATE,
                                               KOLO_ARENA_EMA};
@@ -36,8 +37,8 @@ struct saver {
     size_t header_bytes;
     char *snapshot; /* copies of the saved arenas, one behind the other */
     size_t snapshot_bytes;
-    size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
-    float *canonical;         /* one tensor, as it goes to the file */
+    size_t (*base)[KOLO_ARENAS]; /* [stages] where each arena begins in the snapshot */
+    float *canonical;            /* one tensor, as it goes to the file */
     size_t canonical_bytes;
     carried carried; /* by the ranks; parts 0: nothing */
 
@@ -67,11 +68,19 @@ static int describe_items(struct saver *s)
     return kolo_weights_header(s->weight, s->items, metadata, &s->header, &s->header_bytes);
 }
 
+static int stages_of(const kolo_plan *plan) { return plan->program ? plan->program->grid->stages : 1; }
+
 static int reserve_memory(struct saver *s)
 {
-    for (int i = 0; i < SAVED_ARENAS; i++) {
-        s->base[saved_arena[i]] = s->snapshot_bytes;
-        s->snapshot_bytes += kolo_round_up(s->plan->arena_bytes[saved_arena[i]], KOLO_ALIGN);
+    const int stages = stages_of(s->plan);
+    s->base = kolo_alloc((size_t)stages * sizeof *s->base);
+    if (!s->base) return KOLO_ENOMEM;
+    for (int k = 0; k < stages; k++) {
+        const kolo_plan *plan = s->plan->program ? s->plan->program->plan[k] : s->plan;
+        for (int i = 0; i < SAVED_ARENAS; i++) {
+            s->base[k][saved_arena[i]] = s->snapshot_bytes;
+            s->snapshot_bytes += kolo_round_up(plan->arena_bytes[saved_arena[i]], KOLO_ALIGN);
+        }
     }
     s->snapshot = kolo_pages_alloc(s->snapshot_bytes);
     s->canonical = kolo_pages_alloc(s->canonical_bytes);
@@ -111,6 +120,7 @@ int kolo_saver_destroy(struct saver **saver)
     kolo_items_free(&s->item, s->items);
     free(s->weight);
     free(s->header);
+    free(s->base);
     kolo_pages_free(&s->snapshot, s->snapshot_bytes);
     kolo_pages_free(&s->canonical, s->canonical_bytes);
     free(s->carried.data);
@@ -124,7 +134,7 @@ static int write_tensors(struct saver *s, stream *out)
     KOLO_TRY(kolo_stream_put(out, s->header, s->header_bytes));
     for (int i = 0; i < s->items; i++) { /* all F32: the order of the data is the order given */
         const item *it = &s->item[i];
-        const char *from = s->snapshot + s->base[it->arena] + it->offset;
+        const char *from = s->snapshot + s->base[it->stage][it->arena] + it->offset;
         if (it->scalar) memcpy(s->canonical, from, s->weight[i].bytes);
         else
             KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor],
@@ -166,7 +176,7 @@ static int write_files(struct saver *s, int folder, const char *path)
     return rc == 0 ? kolo_folder_sync_held(folder, path) : rc;
 }
 
-/* What somebody put here of another run is for him to move away; so is what cannot be told for lack of
+/* What somebody put here of another run is for him to move away; so is what cannot be checked for lack of
  * memory. */
 static bool is_ours(const char *path, void *context)
 {
@@ -232,11 +242,19 @@ static int start_writer(struct saver *s)
     return 0;
 }
 
-static int take_snapshot(struct saver *s, kolo_exec *exec)
+/* s: NULL on ranks that do not write, which take part where stages of a pipeline send their arenas. */
+static int take_snapshot(struct saver *s, kolo_exec *exec, const kolo_plan *plan)
 {
-    for (int i = 0; i < SAVED_ARENAS; i++)
-        KOLO_TRY(kolo_exec_read_arena(exec, saved_arena[i], s->snapshot + s->base[saved_arena[i]]));
+    for (int k = 0; k < stages_of(plan); k++)
+        for (int i = 0; i < SAVED_ARENAS; i++)
+            KOLO_TRY(kolo_exec_collect(exec, saved_arena[i], k,
+                                       s ? s->snapshot + s->base[k][saved_arena[i]] : NULL));
     return 0;
+}
+
+int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan)
+{
+    return plan->program ? take_snapshot(NULL, exec, plan) : 0;
 }
 
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
@@ -252,7 +270,7 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
 {
     KOLO_TRY(kolo_checkpoint_prepare(run, plan, backend));
     struct saver *s = run->saver;
-    KOLO_TRY(take_snapshot(s, exec));
+    KOLO_TRY(take_snapshot(s, exec, plan));
     KOLO_TRY(kolo_exec_get_scaler(exec, &s->scaler));
     s->position = *position;
     s->math = kolo_record_options(options, true);
@@ -269,7 +287,9 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
 void *kolo_checkpoint_rank_state(kolo_run *run, size_t bytes, int parts)
 {
     struct saver *s = run->saver;
-    if (!s) kolo_fail(KOLO_EINTERNAL, "checkpoint: what is carried comes before kolo_checkpoint_prepare");
+    if (!s)
+        kolo_fail(KOLO_EINTERNAL,
+                  "checkpoint: rank-local state must be added before kolo_checkpoint_prepare");
     if (!s || saver_wait(s) < 0) return NULL;
     if (s->carried.bytes != bytes || s->carried.parts != parts) {
         free(s->carried.data);

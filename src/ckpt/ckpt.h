@@ -14,7 +14,7 @@
  *   RUN/best                          name of the checkpoint with the best validation so far
  *                                     (position.best_step), if it is there; for people: this program goes
  *                                     by the newest manifest
- *   RUN/.alive                        signs of life of ranks on several nodes while they end (launch/far.h)
+ *   RUN/.alive                        heartbeats of ranks on several nodes while they end (launch/far.h)
  *
  * The last two checkpoints and the best are kept. */
 #ifndef KOLO_CKPT_H
@@ -78,6 +78,8 @@ int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *pla
 /* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and
  * waits for its pages. */
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend);
+/* Ranks other than 0, when that saves: a stage of a pipeline sends what it has. */
+int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan);
 /* Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written) and
  * writes in a thread of its own. Rank 0 only. An error of the thread (disk full: KOLO_EIO; the older
  * checkpoints stay) is returned by the next save or wait. */

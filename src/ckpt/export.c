@@ -164,7 +164,7 @@ int kolo_export_form(const char *path, enum kolo_export_form *form)
         *form = (enum kolo_export_form)i;
         if (!strcmp(dot, end[i])) return 0;
     }
-    return kolo_fail(KOLO_ECONFIG, "%s: nothing is written under such a name: end it in %s, %s or %s", path,
+    return kolo_fail(KOLO_ECONFIG, "%s: no format of weights has this ending; end it in %s, %s or %s", path,
                      end[KOLO_FORM_SAFETENSORS], end[KOLO_FORM_DARKNET], end[KOLO_FORM_ONNX]);
 }
 
@@ -174,7 +174,7 @@ int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan
     int n = 0;
     if (how->ema && !plan->config.ema)
         return kolo_fail(KOLO_ECONFIG,
-                         "%s: this model keeps no averaged weights (ema=0): export the weights themselves",
+                         "%s: this model has no averaged weights (ema=0); export the weights themselves",
                          path);
     if (how->form == KOLO_FORM_DARKNET) return write_darknet(path, exec, plan->graph, how);
     int rc = kolo_items_make(plan, false, false, &items, &n);

@@ -90,8 +90,7 @@ static int read_step(const char *checkpoints, int64_t step, const search *s, kol
     if (!m.listed && !s->quiet)
         kolo_log0(KOLO_LOG_WARN,
                   "%s: written by an older version, which noted neither its run nor a checksum of what ranks "
-                  "carry: only "
-                  "its tensors are checked",
+                  "carry: only its tensors are checked",
                   path);
     *position = m.position;
     return 0;
@@ -180,7 +179,8 @@ static int64_t best_of(const char *run_folder)
     const int found = find_find(run_folder, &s, &p, path, sizeof path);
     KOLO_TRY(found);
     if (found && p.best_step > 0) return p.best_step;
-    return kolo_fail(KOLO_EINPUT, "%s: no checkpoint is known as the best: nothing was validated",
+    return kolo_fail(KOLO_EINPUT,
+                     "%s: no best checkpoint: this run had no validation; give checkpoint=newest, or a step",
                      run_folder);
 }
 

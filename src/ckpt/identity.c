@@ -108,7 +108,7 @@ static int make_id(char id[RUN_ID])
 {
     uint64_t word[2];
     if (getrandom(word, sizeof word, 0) != (ssize_t)sizeof word)
-        return kolo_fail(KOLO_EIO, "no random numbers for the name of a run: %s", strerror(errno));
+        return kolo_fail(KOLO_EIO, "cannot draw a random name for the run: %s", strerror(errno));
     snprintf(id, RUN_ID, "%016" PRIx64 "%016" PRIx64, word[0], word[1]);
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "plan/program.h"
 
 static bool saved(const kolo_plan *plan, int t)
 {
@@ -16,7 +17,11 @@ static int items_add(const kolo_plan *plan, item *to, const char *prefix, const 
                      enum kolo_arena arena, size_t base)
 {
     const char *name = plan->graph->tensor[t].name;
-    *to = (item){.which = which, .tensor = t, .arena = arena, .offset = base + plan->home[t].offset};
+    *to = (item){.which = which,
+                 .tensor = t,
+                 .stage = plan->config.stage,
+                 .arena = arena,
+                 .offset = base + plan->home[t].offset};
     to->name = prefix ? kolo_format("%s:%s", prefix, name) : kolo_strdup(name);
     return to->name ? 0 : KOLO_ENOMEM;
 }
@@ -28,9 +33,10 @@ const kolo_tensor *kolo_item_tensor(const kolo_graph *graph, const item *one)
 }
 
 /* What NovoGrad keeps of every tensor. */
-static int fill_layers(const kolo_plan *plan, item *items, int *n)
+static int fill_layers(const kolo_plan *whole, item *items, int *n)
 {
-    for (int t = 0; t < plan->graph->tensors; t++) {
+    for (int t = 0; t < whole->graph->tensors; t++) {
+        const kolo_plan *plan = kolo_program_owner(whole, t);
         int layer = plan->config.optimizer->layer.kind == KOLO_LAYER_NOVOGRAD ? kolo_plan_layer(plan, t) : -1;
         if (layer < 0) continue;
         item *to = &items[(*n)++];
@@ -42,26 +48,31 @@ static int fill_layers(const kolo_plan *plan, item *items, int *n)
     return 0;
 }
 
-static int items_fill(const kolo_plan *plan, int states, bool ema, item *items, int *n)
+static int items_fill(const kolo_plan *whole, int states, bool ema, item *items, int *n)
 {
-    const kolo_graph *g = plan->graph;
-    size_t params = plan->arena_bytes[KOLO_ARENA_PARAM];
-    for (int t = 0; t < g->tensors; t++)
+    const kolo_graph *g = whole->graph;
+    for (int t = 0; t < g->tensors; t++) {
+        const kolo_plan *plan = kolo_program_owner(whole, t);
         if (saved(plan, t))
             KOLO_TRY(
                 items_add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->home[t].arena, 0));
+    }
     for (int s = 0; s < states; s++)
         for (int t = 0; t < g->tensors; t++) {
+            const kolo_plan *plan = kolo_program_owner(whole, t);
             const char *name = kolo_plan_state_name(plan, s);
             if (g->tensor[t].role == KOLO_ROLE_PARAM)
-                KOLO_TRY(
-                    items_add(plan, &items[(*n)++], name, name, t, KOLO_ARENA_STATE, (size_t)s * params));
+                KOLO_TRY(items_add(plan, &items[(*n)++], name, name, t, KOLO_ARENA_STATE,
+                                   (size_t)s * plan->arena_bytes[KOLO_ARENA_PARAM]));
         }
-    if (states > 0) KOLO_TRY(fill_layers(plan, items, n));
-    for (int t = 0; ema && t < g->tensors; t++)
+    if (states > 0) KOLO_TRY(fill_layers(whole, items, n));
+    for (int t = 0; ema && t < g->tensors; t++) {
+        const kolo_plan *plan = kolo_program_owner(whole, t);
         if (saved(plan, t))
-            KOLO_TRY(items_add(plan, &items[(*n)++], "ema", "ema", t, KOLO_ARENA_EMA,
-                               g->tensor[t].role == KOLO_ROLE_BUFFER ? params : 0));
+            KOLO_TRY(
+                items_add(plan, &items[(*n)++], "ema", "ema", t, KOLO_ARENA_EMA,
+                          g->tensor[t].role == KOLO_ROLE_BUFFER ? plan->arena_bytes[KOLO_ARENA_PARAM] : 0));
+    }
     return 0;
 }
 

@@ -9,7 +9,7 @@
 typedef struct item {
     char *name;        /* "momentum:conv1.weight"; owned */
     const char *which; /* as kolo_exec_set wants it */
-    int tensor;
+    int tensor, stage; /* stage: of a pipeline, whose arena it is */
     enum kolo_arena arena;
     size_t offset; /* bytes in the arena */
     bool scalar;   /* one number of the tensor, not one an element */

@@ -18,7 +18,7 @@
 /* three shares, a path and some words fit in an error's text */
 enum { LISTED = 20, SHARE = 1100, ENTRY = 500 };
 
-/* Names that do not fit. Those that have no room in the error's text are told in lines of their own. */
+/* Names that do not fit. Those that have no room in the error's text are printed in lines of their own. */
 typedef struct complaint {
     const char *what;
     enum kolo_log_level level; /* of those lines */
@@ -34,7 +34,7 @@ static bool add_name(char text[SHARE], const char *name)
     return true;
 }
 
-static void tell_more(complaint *c)
+static void report_more(complaint *c)
 {
     if (*c->more) kolo_log0(c->level, "%s: %s", c->what, c->more);
     *c->more = 0;
@@ -53,7 +53,7 @@ static void complain(complaint *c, const char *format, ...)
         return;
     }
     if (add_name(c->more, name)) return;
-    tell_more(c);
+    report_more(c);
     add_name(c->more, name);
 }
 
@@ -71,7 +71,7 @@ static int fail_complaints(const char *path, const char *model, complaint *const
     for (int i = 0; i < 3; i++) {
         const size_t used = strlen(text);
         complaint *c = kind[i];
-        tell_more(c);
+        report_more(c);
         if (c->count == 0) continue;
         char more[32] = "";
         if (c->count > c->listed) snprintf(more, sizeof more, " and %d more", c->count - c->listed);
@@ -161,7 +161,7 @@ static int load_check(const kolo_weights *weights, const kolo_graph *g, const it
     }
     if (missing.count + extra.count + wrong.count)
         return fail_complaints(r->path, r->model, (complaint *const[]){&missing, &extra, &wrong});
-    tell_more(&same);
+    report_more(&same);
     if (same.count)
         kolo_info("%s: %s: %d tensors stay as initialised: %s%s", r->path,
                   r->partial ? "it ends before the network does" : "the last layer begins anew", same.count,
@@ -263,7 +263,7 @@ fail:
     return rc;
 }
 
-static void load_tell(const char *path, const kolo_weights *weights, const name_map *names)
+static void load_report(const char *path, const kolo_weights *weights, const name_map *names)
 {
     const char *taken = kolo_weights_taken(weights), *beside = kolo_weights_beside(weights);
     char more[512] = "";
@@ -295,7 +295,7 @@ int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan
         if (rc == 0) rc = kolo_graph_head(g, r.head);
     }
     if (rc == 0) rc = load_load(weights, exec, plan, false, false, &r);
-    if (rc == 0) load_tell(path, weights, names);
+    if (rc == 0) load_report(path, weights, names);
     if (rc == 0) rc = start_averages(exec, plan);
 fail:
     free(r.head);

@@ -182,7 +182,7 @@ int kolo_names_translate(kolo_weights *weights, const name_map *map)
 
 /* ---- writing ---- */
 
-static bool knows_all(const name_map *map, const kolo_graph *graph)
+static bool has_all_names(const name_map *map, const kolo_graph *graph)
 {
     char theirs[NAME_LENGTH];
     for (int64_t t = 0; t < graph->tensors; t++)
@@ -194,7 +194,7 @@ int kolo_names_choose(const kolo_graph *graph, int names, const name_map **map)
 {
     *map = NULL;
     for (int i = 0; i < ROWS && !*map; i++)
-        if (!table[i].ours && table[i].names == names && knows_all(&table[i], graph)) *map = &table[i];
+        if (!table[i].ours && table[i].names == names && has_all_names(&table[i], graph)) *map = &table[i];
     if (*map) return 0;
     return kolo_fail(KOLO_ECONFIG,
                      "names=%s: how the tensors of %s are called there is not known; leave names=torchvision",

@@ -130,7 +130,7 @@ static const char *linear(onnx_writer *w, const onnx_operation *o)
     return y;
 }
 
-/* pads: begin of each axis, then end of each */
+/* pads: start of each axis, then end of each */
 static const char *padded(onnx_writer *w, const char *out, const char *x, const int64_t pads[8])
 {
     return onnx_two(w, "Pad", out, x, onnx_whole(w, 8, pads));

@@ -126,7 +126,7 @@ static int add_items(pickle *p, int32_t to, int64_t from, int64_t until)
 
 /* The last mark's place goes to *from; the values above it stay on the stack until the caller has used
  * them. */
-static int take_mark(pickle *p, int64_t *from)
+static int pop_mark(pickle *p, int64_t *from)
 {
     if (!p->marks) return broken(p, "asks for a mark that was not set");
     *from = p->mark[--p->marks];
@@ -349,11 +349,11 @@ static int run_container(pickle *p, unsigned char op)
     case 0x85: return tuple(p, p->depth - 1);
     case 0x86: return tuple(p, p->depth - 2);
     case 0x87: return tuple(p, p->depth - 3);
-    case 't': KOLO_TRY(take_mark(p, &from)); return tuple(p, from);
+    case 't': KOLO_TRY(pop_mark(p, &from)); return tuple(p, from);
     case 'a': return extend(p, p->depth - 1, PICKLE_LIST);
     case 's': return extend(p, p->depth - 2, PICKLE_DICT);
-    case 'e': KOLO_TRY(take_mark(p, &from)); return extend(p, from, PICKLE_LIST);
-    case 'u': KOLO_TRY(take_mark(p, &from)); return extend(p, from, PICKLE_DICT);
+    case 'e': KOLO_TRY(pop_mark(p, &from)); return extend(p, from, PICKLE_LIST);
+    case 'u': KOLO_TRY(pop_mark(p, &from)); return extend(p, from, PICKLE_DICT);
     default: return 1;
     }
 }

@@ -65,7 +65,7 @@ static int compare_recipe(const char *path, const kolo_options *options)
 {
     kolo_options was;
     kolo_options_default(&was);
-    int rc = kolo_options_read_recipe(&was, path);
+    int rc = kolo_options_read_record(&was, path);
     if (rc < 0) {
         rc = kolo_fail_in(rc, "the recipe of this run cannot be read (another version of this program?): ");
     } else {

@@ -170,7 +170,7 @@ int kolo_store_commit(kolo_aside *a, char **path, int rc)
     return rc;
 }
 
-static bool holds(const char *path, const char *line)
+static bool file_contains(const char *path, const char *line)
 {
     char *text = NULL;
     const bool same = kolo_file_exists(path) && kolo_file_read(path, &text, NULL) == 0 && !strcmp(text, line);
@@ -187,7 +187,7 @@ int kolo_store_mark_best(const char *run_folder, int64_t step)
     int rc = target && path ? 0 : KOLO_ENOMEM;
     const int bytes = snprintf(line, sizeof line, "%s\n", name);
     const bool there = rc == 0 && step > 0 && kolo_file_exists(target);
-    if (there && !holds(path, line)) rc = kolo_file_write_atomic(path, line, (size_t)bytes);
+    if (there && !file_contains(path, line)) rc = kolo_file_write_atomic(path, line, (size_t)bytes);
     else if (rc == 0 && !there && unlink(path) < 0 && errno != ENOENT) rc = kolo_fail_io("remove", path);
     free(target);
     free(path);

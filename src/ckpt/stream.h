@@ -32,7 +32,7 @@ int kolo_stream_close(stream *s, int rc);
 int kolo_stream_aside(stream *s, const char *path);
 int kolo_stream_commit(stream *s, const char *path, int rc);
 
-/* KOLO_EIO: "PATH: cannot VERB: errno's text", and a cure where errno tells one. */
+/* KOLO_EIO: "PATH: cannot VERB: errno's text", and a cure where errno suggests one. */
 int kolo_fail_io(const char *verb, const char *path);
 
 #endif

@@ -83,8 +83,7 @@ static int read_any(kolo_weights *w, const kolo_graph *graph)
     for (size_t i = 0; i < sizeof begin - 1 && i < w->bytes; i++)
         begin[i] = w->map[i] >= ' ' && w->map[i] < 127 ? (char)w->map[i] : '.';
     return kolo_fail(KOLO_EINPUT,
-                     "%s: it begins with \"%s\", as no file of weights that is known: safetensors, PyTorch's "
-                     ".pth, darknet's .weights; "
+                     "%s: it starts with \"%s\": neither safetensors, PyTorch's .pth nor darknet's .weights; "
                      "give one of these, or download it again",
                      w->path, begin);
 }
@@ -189,8 +188,8 @@ static int64_t count_group(const kolo_weights *w, const char *key)
     return count;
 }
 
-/* Where tensors have but their names to tell sets apart. */
-static int take_group(kolo_weights *w)
+/* Where only the names of tensors distinguish the sets. */
+static int choose_group(kolo_weights *w)
 {
     int64_t members = 0, kept = 0;
     const char *first = NULL;
@@ -317,7 +316,7 @@ int kolo_weights_open(kolo_weights **weights, const char *path, const kolo_graph
     KOLO_TRY_GOTO(rc, check_manifest(w));
     KOLO_TRY_GOTO(rc, read_any(w, graph));
     if (w->of_run && count_group(w, "ema")) w->wanted = "ema"; /* as a run is evaluated and exported */
-    if (!w->taken) KOLO_TRY_GOTO(rc, take_group(w));
+    if (!w->taken) KOLO_TRY_GOTO(rc, choose_group(w));
     drop_prefixes(w);
     KOLO_TRY_GOTO(rc, kolo_weights_sort(w));
     return 0;

@@ -86,7 +86,7 @@ static bool read_extra64(const unsigned char *extra, size_t length, zip_entry *e
     return whole;
 }
 
-/* place: of the local header, whose own name and extra field tell where the data begin. */
+/* place: of the local header, after whose own name and extra field the data begin. */
 static int find_data(const kolo_weights *w, const directory *d, uint64_t place, zip_entry *e)
 {
     if (place > d->at || d->at - place < LOCAL || !signed_as(w->map + place, "\3\4"))

@@ -56,8 +56,7 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
         snprintf(where, sizeof where, "%d ranks x %ld threads", session->launch->size, (long)o->threads);
     }
     printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f%s), peak %.0f MiB (planned "
-           "%.0f MiB): "
-           "%.1f img/s\n",
+           "%.0f MiB): %.1f img/s\n",
            o->model, (long)o->batch, (long)session->height, (long)session->width,
            kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps,
            fastest * 1e3, busy, peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20,
@@ -107,20 +106,20 @@ int kolo_command_bench(int n, char **words)
     kolo_launch *launch;
     const char *what[1];
     const char *way = n > 0 ? words[0] : "";
-    if (kolo_bench_is_collective(way)) return kolo_command_takes = "A", kolo_bench_collective(n, words);
-    if (!strcmp(way, "gradients")) return kolo_command_takes = "G", kolo_bench_gradients(n - 1, words + 1);
-    if (!strcmp(way, "--tune")) return kolo_command_takes = "U", kolo_bench_tune(n - 1, words + 1);
+    if (kolo_bench_is_collective(way)) return kolo_command_letters = "A", kolo_bench_collective(n, words);
+    if (!strcmp(way, "gradients")) return kolo_command_letters = "G", kolo_bench_gradients(n - 1, words + 1);
+    if (!strcmp(way, "--tune")) return kolo_command_letters = "U", kolo_bench_tune(n - 1, words + 1);
     if (n == 1 && !strcmp(way, "--algorithms")) return kolo_bench_algorithms();
-    kolo_command_takes = "T";
+    kolo_command_letters = "T";
     bool profiled = kolo_command_flag(&n, words, "--profile");
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
     static const char can[] = "train, gradients, allreduce or another collective, --tune, --algorithms";
     if (!what[0]) {
-        rc = kolo_fail(KOLO_ECONFIG, "what is to be measured? %s: `kolo help bench` shows how", can);
+        rc = kolo_fail(KOLO_ECONFIG, "no benchmark is named; one of %s (see `kolo help bench`)", can);
     } else if (strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG, "`%s` is nothing to measure: %s are; `kolo help bench` shows how",
-                       what[0], can);
+        rc = kolo_fail(KOLO_ECONFIG, "`%s` is not a benchmark; one of %s (see `kolo help bench`)", what[0],
+                       can);
     } else {
         rc = *options.data ? 0 : kolo_option_set(&options, "data", "synthetic", "kolo bench");
         if (rc == 0) rc = kolo_command_launch(&options, &launch);

@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "cmd/bench_table.h"
 #include "cmd/cmd.h"
-#include "comm/kernel.h"
+#include "comm/core/kernel.h"
 #include "comm/library/parts.h"
 #include "train/parts.h"
 
@@ -69,7 +69,8 @@ static int fail_name(const char *key, const char *name, const char *const *names
 }
 
 /* Takes KEY=NAME out of the words; the place of NAME in the list. */
-static int take_name(int *n, char **words, const char *key, const char *const *names, int count, int *value)
+static int extract_choice(int *n, char **words, const char *key, const char *const *names, int count,
+                          int *value)
 {
     size_t length = strlen(key);
     for (int i = 0; i < *n; i++) {
@@ -106,12 +107,12 @@ static int bench_collective_read_words(bench *b, int n, char **words)
     b->min = 8;
     b->max = 64 << 20;
     for (int i = 0; i < KOLO_DTYPES; i++) types[i] = kolo_dtype_name((enum kolo_dtype)i);
-    KOLO_TRY(take_name(&n, words, "dtype", types, KOLO_DTYPES, &type));
+    KOLO_TRY(extract_choice(&n, words, "dtype", types, KOLO_DTYPES, &type));
     /* Adasum's results are not whole */
-    KOLO_TRY(take_name(&n, words, "op", reduce_name, KOLO_ADASUM, &reduce));
-    KOLO_TRY(take_name(&n, words, "memory", memory_name, MEMORIES, &b->memory));
-    KOLO_TRY(take_name(&n, words, "path", paths, 2, &path));
-    KOLO_TRY(take_name(&n, words, "format", formats, 2, &format));
+    KOLO_TRY(extract_choice(&n, words, "op", reduce_name, KOLO_ADASUM, &reduce));
+    KOLO_TRY(extract_choice(&n, words, "memory", memory_name, MEMORIES, &b->memory));
+    KOLO_TRY(extract_choice(&n, words, "path", paths, 2, &path));
+    KOLO_TRY(extract_choice(&n, words, "format", formats, 2, &format));
     KOLO_TRY(kolo_bench_take(&n, words, "min", 1, &b->min));
     KOLO_TRY(kolo_bench_take(&n, words, "max", 1, &b->max));
     KOLO_TRY(kolo_bench_take(&n, words, "iterations", 1, &b->iterations));
@@ -227,7 +228,7 @@ static int fetch_result(const bench *b, size_t bytes)
 }
 
 /* What this rank brings, and what it should have afterwards: elements of `out`, or 0. */
-static int64_t bring(const bench *b, int64_t count)
+static int64_t fill_input(const bench *b, int64_t count)
 {
     const int n = b->launch->size, me = b->launch->rank;
     bool part = b->what->collective == KOLO_ALLGATHER || b->what->collective == KOLO_GATHER;
@@ -266,7 +267,7 @@ static int bench_collective_check(bench *b, int64_t count, bool in_place, int64_
 {
     const size_t width = kolo_dtype_size(b->type);
     const kolo_request r = request(b, count, in_place);
-    int64_t mine = bring(b, count), most = count;
+    int64_t mine = fill_input(b, count), most = count;
     bool own = r.in == NULL && (b->what->collective != KOLO_BROADCAST || b->launch->rank == b->root);
     memset(b->got, 0x5a, (size_t)most * width);
     store(b, b->put, mine);
@@ -365,7 +366,8 @@ static int measure_all(bench *b)
     }
     kolo_bench_tail(&b->table);
     return b->table.wrong ? kolo_fail(KOLO_EINTERNAL,
-                                      "%" PRId64 " wrong values from %s: a defect of it, or of the machine",
+                                      "%" PRId64 " wrong values from %s: a defect of kolo, the network or "
+                                                 "the memory; run kolo doctor on these nodes",
                                       b->table.wrong, b->what->name)
                           : 0;
 }
@@ -406,10 +408,11 @@ static int open_all(bench *b)
 {
     const size_t bytes = room(b);
     const kolo_options *o = &b->options;
-    const kolo_world_config config = {.algorithm = o->comm_algorithm,
+    const kolo_world_config config = {.size = sizeof(kolo_world_config),
+                                      .algorithm = o->comm_algorithm,
                                       .table = o->comm_table,
                                       .timeout = o->comm_timeout,
-                                      .patience = o->comm_patience,
+                                      .heartbeat_timeout = o->heartbeat_timeout,
                                       .shared_bytes = b->memory == SHARED ? 2 * bytes + (1 << 20) : 0};
     if (!comm_combine_of(b->type, b->reduce))
         return kolo_fail(KOLO_ECONFIG, "%s has no %s", kolo_dtype_name(b->type), reduce_name[b->reduce]);

@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "cmd/bench_table.h"
 #include "cmd/cmd.h"
-#include "comm/reducer.h"
+#include "comm/buckets/reducer.h"
 #include "kolo/error.h"
 #include "train/parts.h"
 
@@ -186,9 +186,11 @@ static int measure_all(bench *b)
     }
     kolo_bench_tail(&b->table);
     if (b->table.wrong)
-        return kolo_fail(KOLO_EINTERNAL,
-                         "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below",
-                         b->table.wrong, kolo_comm_name(b->session.comm));
+        return kolo_fail(
+            KOLO_EINTERNAL,
+            "%" PRId64
+            " wrong sums by %s: a defect of kolo, the network or a GPU; run kolo doctor on these nodes",
+            b->table.wrong, kolo_comm_name(b->session.comm));
     return 0;
 }
 
@@ -203,7 +205,7 @@ static int open_comm(bench *b)
     KOLO_TRY(kolo_launch_bind(s->launch, (int)o->threads, o->bind != KOLO_bind_none));
     backend.device = s->device_index;
     if (s->cuda) KOLO_TRY(kolo_backend_create(&s->backend, "cuda", &backend));
-    KOLO_TRY(session_open_comm(s, s->launch, (size_t)b->max));
+    KOLO_TRY(session_open_comm(s, s->launch, (size_t)b->max, &s->comm));
     for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++)
         KOLO_TRY(kolo_comm_bucket(s->comm, 0, size_at(b, i) / (int64_t)sizeof(float)));
     b->host = kolo_alloc((size_t)b->max);

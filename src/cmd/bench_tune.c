@@ -14,7 +14,7 @@
 #include "comm/algorithm/algorithm.h"
 #include "comm/algorithm/pack.h"
 #include "comm/algorithm/stages.h"
-#include "comm/transport/router.h"
+#include "comm/core/transport/router.h"
 #include "kolo/error.h"
 
 enum { PING = 4 << 20, LINK = 1 << 20, SIZES = 5, TRIALS = 3, SPINS = 1000, TAG = 1 };
@@ -389,8 +389,7 @@ static int measure_all(tune *t, int64_t most)
 int kolo_bench_algorithms(void)
 {
     printf("Algorithms of collectives: KOLO_COMM_ALGORITHM=NAME or NAME:k=4x8,segment=1024 forces one; * has "
-           "the fixed order of sums, + where "
-           "nodes or members allow it.\n");
+           "the fixed order of sums, + where nodes or members allow it.\n");
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
         const int apart[] = {0, 0, 0, 1, 1, 1}, plain[] = {0, 0, 1, 1};
         comm_problem odd = {.what = row->what, .members = 6, .radix = {{3}}, .node_of = apart},
@@ -450,7 +449,8 @@ int kolo_bench_tune(int n, char **words)
         rc = kolo_fail(
             KOLO_ECONFIG,
             "kolo bench --tune measures between ranks: start it by srun or mpiexec, as the jobs will be");
-    comm_router_config config = {.timeout = options.comm_timeout, .patience = options.comm_patience};
+    comm_router_config config = {.timeout = options.comm_timeout,
+                                 .heartbeat_timeout = options.heartbeat_timeout};
     if (rc == 0) rc = comm_router_open(&t.router, t.launch, &config);
     if (rc == 0 && t.launch->rank == 0 && !(t.table = open_memstream(&text, &length)))
         rc = kolo_fail(KOLO_ENOMEM, "kolo bench --tune: out of memory");

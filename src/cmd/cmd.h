@@ -11,16 +11,16 @@
 
 struct kolo_session;
 typedef struct kolo_command {
-    /* takes: letters of options.def whose options its words may be */
-    const char *name, *takes, *usage, *help;
+    /* letters: of options.def; the options that its command line may have */
+    const char *name, *letters, *usage, *help;
     int (*run)(int n, char **words); /* words after the subcommand; returns 0 or a negative status */
 } kolo_command;
 
 extern const kolo_command kolo_command_table[];
 extern const int kolo_command_count;
-/* `takes` of the command that runs: other options on its command line are refused. `kolo bench`, which does
+/* `letters` of the command that runs: other options on its command line are refused. `kolo bench`, which does
  * several things, says which. */
-extern const char *kolo_command_takes;
+extern const char *kolo_command_letters;
 
 /* Removes WORD from words if it is there. */
 bool kolo_command_flag(int *n, char **words, const char *word);
@@ -53,7 +53,7 @@ int kolo_recipe_print_all(void);
 int kolo_recipe_print(const char *word);
 /* What `kolo help` says of an option's values: integer, a|b. */
 void kolo_help_values(const kolo_option_entry *entry, char *text, size_t size);
-/* The first of the ways to call a command that a usage tells, " | " apart; *usage becomes the rest.
+/* The first of the ways to call a command that a usage lists, " | " apart; *usage becomes the rest.
  * NULL: there are no more. */
 const char *kolo_help_way(const char **usage, int *length);
 void kolo_help_man(void);

@@ -111,7 +111,7 @@ static int read_table(kolo_gpu_table *t, const char *path)
 }
 
 /* A whole number above 0 of cuDNN's description. */
-static int take_number(const cJSON *object, const char *path, const char *name, int *value)
+static int read_number(const cJSON *object, const char *path, const char *name, int *value)
 {
     const cJSON *number = cJSON_GetObjectItemCaseSensitive(object, name);
     if (!cJSON_IsNumber(number) || !(number->valuedouble >= 1 && number->valuedouble < 1e9))
@@ -120,17 +120,17 @@ static int take_number(const cJSON *object, const char *path, const char *name, 
     return 0;
 }
 
-static int take_description(kolo_gpu *gpu, const cJSON *object, const char *path)
+static int parse_description(kolo_gpu *gpu, const cJSON *object, const char *path)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(object, "deviceName");
     if (!cJSON_IsString(name))
         return kolo_fail(KOLO_ECONFIG, "%s: deviceName is missing, or the file is not JSON", path);
     snprintf(gpu->device, sizeof gpu->device, "%s", name->valuestring);
-    KOLO_TRY(take_number(object, path, "deviceVer", &gpu->capability));
-    KOLO_TRY(take_number(object, path, "driverVer", &gpu->driver));
-    KOLO_TRY(take_number(object, path, "multiProcessorCount", &gpu->processors));
+    KOLO_TRY(read_number(object, path, "deviceVer", &gpu->capability));
+    KOLO_TRY(read_number(object, path, "driverVer", &gpu->driver));
+    KOLO_TRY(read_number(object, path, "multiProcessorCount", &gpu->processors));
     gpu->capability /= 10; /* 900 is 9.0 */
-    return take_number(object, path, "maxSharedMemoryPerBlockOptin", &gpu->shared);
+    return read_number(object, path, "maxSharedMemoryPerBlockOptin", &gpu->shared);
 }
 
 /* cuDNN's description lies beside the table. */
@@ -144,7 +144,7 @@ static int read_description(kolo_gpu_table *t, const char *path)
     t->gpu = (kolo_gpu){.name = t->name, .json = t->json, .memory = (size_t)t->rates.memory};
     if (there && rc == 0) {
         cJSON *object = cJSON_Parse(t->json);
-        rc = take_description(&t->gpu, object, file);
+        rc = parse_description(&t->gpu, object, file);
         cJSON_Delete(object);
     }
     free(file);

@@ -18,7 +18,7 @@ static void print_option(const kolo_option_entry *e)
     char values[256];
     kolo_help_values(e, values, sizeof values);
     printf("  %s=%s\n      %s.", e->key, values, e->help);
-    if (*e->standard) printf(" Default: %s.", e->standard);
+    if (*e->default_value) printf(" Default: %s.", e->default_value);
     printf("%s\n", e->scope == KOLO_SCOPE_MATH ? " Fixed for the life of a run." : "");
 }
 
@@ -44,10 +44,10 @@ static void print_options(const char *takes)
     const char *heading = "";
     for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++) {
         char values[256], text[1024];
-        if (!strpbrk(e->takers, takes)) continue;
+        if (!strpbrk(e->commands, takes)) continue;
         if (heading != kolo_option_section(e)) printf("\n%s\n", heading = kolo_option_section(e));
         kolo_help_values(e, values, sizeof values);
-        snprintf(text, sizeof text, *e->standard ? "%s [%s]" : "%s", e->help, e->standard);
+        snprintf(text, sizeof text, *e->default_value ? "%s [%s]" : "%s", e->help, e->default_value);
         print_wrapped(text, printf("  %s=%s", e->key, values));
     }
 }
@@ -165,10 +165,10 @@ static bool print_command(const char *word)
     if (c == kolo_command_table + kolo_command_count) return false;
     print_usage(c, "");
     printf("    %s\n", c->help);
-    if (*c->takes) {
+    if (*c->letters) {
         printf("\nOptions are key=value or --key value, the default stands in brackets; `kolo help KEY` "
                "explains one.\n");
-        print_options(c->takes);
+        print_options(c->letters);
     }
     return true;
 }
@@ -208,6 +208,7 @@ static int help_word(const char *word)
     const bool named = print_name(word);
     const int recipe = kolo_recipe_print(word);
     KOLO_TRY(recipe);
+    if (e && strcmp(e->key, word)) printf("%s= is the old name of\n", word);
     if (e) print_option(e);
     if (e && !strcmp(word, "model")) print_models();
     if (command || topic == 0 || named || recipe == 0 || e) return 0;

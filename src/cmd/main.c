@@ -41,8 +41,8 @@ static int rank_here(void)
 
 static void stop(int signal)
 {
-    static const char text[] = "kolo: told to stop before the first step: nothing was begun and nothing is "
-                               "lost; the same command starts again\n";
+    static const char text[] =
+        "kolo: stopped by a signal before the first step: nothing is lost; the same command starts again\n";
     if (kolo_command_stop != KOLO_STOP_END)
         kolo_command_stop = signal == SIGUSR1 ? KOLO_STOP_REQUEUE : KOLO_STOP_END;
     if (signal == SIGUSR1 || orderly) return;
@@ -87,7 +87,7 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
 {
     const kolo_launch_limits limits = {.start = options->comm_timeout,
                                        .later = options->comm_timeout,
-                                       .patience = options->comm_patience,
+                                       .patience = options->heartbeat_timeout,
                                        .end = end_stuck};
     static const char *const method[] = {
 #define METHOD(key, choice) #choice,
@@ -96,6 +96,7 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
     };
     KOLO_TRY(kolo_launch_start(&launch, method[options->launch], &limits));
     launched = true;
+    if (launch.rank == 0) kolo_options_report_renamed();
     *result = &launch;
     return 0;
 }
@@ -165,7 +166,7 @@ static void end_at_once(int signal)
 }
 
 /* Ranks that fail alike say it once: the others wait a moment, and rank 0's end, or its abort, ends them.
- * Being told to go is then no crash: the status is that of the error. */
+ * Being ended by the launcher is then no crash: the status is that of the error. */
 static void wait_for_rank_0(int exit_status)
 {
     status_of_end = exit_status;
@@ -176,6 +177,7 @@ static void wait_for_rank_0(int exit_status)
 static int end(const char *command, int status)
 {
     kolo_failure failure;
+    if (rank_here() == 0) kolo_options_report_renamed(); /* of a command that launches nothing */
     if (status == 0) status = kolo_stdout_flush();
     kolo_error_keep(&failure);
     if (status == 0 || status == KOLO_EREQUEUE) {
@@ -222,7 +224,7 @@ int main(int argc, char **argv)
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
         if (!command_catches(&kolo_command_table[i])) kolo_release_signals();
-        kolo_command_takes = kolo_command_table[i].takes;
+        kolo_command_letters = kolo_command_table[i].letters;
         running = name;
         return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
     }

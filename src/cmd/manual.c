@@ -54,9 +54,9 @@ static void print_option(const kolo_option_entry *e)
     printf(".TP\n.BR %s =%s\n", e->key, values);
     print_roff(e->help, (int)strlen(e->help));
     printf(".");
-    if (*e->standard) {
+    if (*e->default_value) {
         printf(" Default: ");
-        print_roff(e->standard, (int)strlen(e->standard));
+        print_roff(e->default_value, (int)strlen(e->default_value));
         printf(".");
     }
     printf("%s\n", e->scope == KOLO_SCOPE_MATH ? " Fixed for the life of a run." : "");
@@ -89,7 +89,7 @@ void kolo_help_man(void)
            ".TP\n.B KOLO_KEY\nany option, in capitals\n"
            ".TP\n.B KOLO_SITE\na recipe of what holds for this computing centre\n"
            ".TP\n.B KOLO_CACHE\nfolder of timed choices and measured tables; ~/.cache/kolo\n"
-           ".TP\n.B KOLO_COMM_*\nsettings of the collectives: see kolo/comm.h\n"
+           ".TP\n.B KOLO_COMM_*\nsettings of the collectives: see kolo/world.h\n"
            ".SH EXIT STATUS\n0 done; 2 bad input; 3 I/O; 69 launcher or a dead rank; 70 internal; 71 out of "
            "memory (use a smaller micro_batch, or ask for more); 75 checkpoint written, run it again; 78 "
            "configuration.\n"
@@ -127,9 +127,9 @@ void kolo_help_completion(void)
         const kolo_command *c = &kolo_command_table[i];
         printf("\t%s\t\t%.*s\n", c->name, (int)strcspn(c->help, ";:("), c->help);
         if (strstr(c->usage, "RECIPE")) printf("%s\tRECIPE\t\t\n", c->name);
-        for (int k = 0; *c->takes && k < kolo_option_count; k++) {
+        for (int k = 0; *c->letters && k < kolo_option_count; k++) {
             const kolo_option_entry *e = &kolo_option_table[k];
-            if (!strpbrk(e->takers, c->takes)) continue;
+            if (!strpbrk(e->commands, c->letters)) continue;
             printf("%s\t%s=\t", c->name, e->key);
             print_completed_values(e);
             printf("\t%.*s\n", (int)strcspn(e->help, ";:("), e->help);

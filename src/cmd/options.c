@@ -12,10 +12,10 @@
 
 enum { WORDS = 8 }; /* most positional words where one of them is a recipe */
 
-const char *kolo_command_takes = "";
+const char *kolo_command_letters = "";
 
-/* Who reads an option, as one would call it: the ways of `kolo bench` are told apart. */
-static void list_takers(const kolo_option_entry *e, char *text, size_t size)
+/* The commands that read an option; the ways of `kolo bench` count as commands of their own. */
+static void list_commands(const kolo_option_entry *e, char *text, size_t size)
 {
     static const struct {
         const char *letter, *name;
@@ -27,7 +27,7 @@ static void list_takers(const kolo_option_entry *e, char *text, size_t size)
         const kolo_command *c = &kolo_command_table[i];
         const bool bench = c->run == kolo_command_bench;
         for (size_t k = 0; k < (bench ? sizeof of_bench / sizeof *of_bench : 1) && used < size; k++) {
-            if (!strpbrk(e->takers, bench ? of_bench[k].letter : c->takes)) continue;
+            if (!strpbrk(e->commands, bench ? of_bench[k].letter : c->letters)) continue;
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "kolo ",
                                      bench ? of_bench[k].name : c->name);
         }
@@ -36,12 +36,12 @@ static void list_takers(const kolo_option_entry *e, char *text, size_t size)
 
 static int check_option(void *context, const kolo_option_entry *e)
 {
-    char takers[256];
+    char commands[256];
     (void)context;
-    if (strpbrk(e->takers, kolo_command_takes)) return 0;
-    list_takers(e, takers, sizeof takers);
+    if (strpbrk(e->commands, kolo_command_letters)) return 0;
+    list_commands(e, commands, sizeof commands);
     return kolo_fail(KOLO_ECONFIG, "command line: %s= would be ignored here; it is an option of %s", e->key,
-                     takers);
+                     commands);
 }
 
 typedef struct collector {
@@ -76,7 +76,7 @@ static int read_run(kolo_options *options, const char *run)
             "file of weights (checkpoint=best, or =STEP, chooses among those of a run)",
             run);
     if (rc == 0) rc = kolo_identity_check(run, "recipe.yaml");
-    if (rc == 0) rc = kolo_options_read_recipe(options, path);
+    if (rc == 0) rc = kolo_options_read_record(options, path);
     if (rc == 0) rc = kolo_options_leave(options);
     if (rc == 0) rc = kolo_option_set(options, "run", run, "run folder"); /* it may have been moved */
     free(path);

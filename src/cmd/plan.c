@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "cmd/cmd.h"
 #include "cmd/gpu.h"
+#include "cmd/plan_program.h"
 #include "kolo/error.h"
 #include "plan/matrices.h"
 #include "plan/price.h"
@@ -38,10 +39,9 @@ static int open_table(kolo_gpu_table *table, const kolo_options *o)
 {
     if (!*o->gpu) return 1;
     if (o->device == KOLO_device_cpu)
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "gpu=%s is a GPU to plan for, and device=cpu plans for this machine's cores: give one of them",
-            o->gpu);
+        return kolo_fail(KOLO_ECONFIG,
+                         "gpu=%s plans for a GPU, device=cpu for this machine's cores; give one of them",
+                         o->gpu);
     return kolo_gpu_open(table, o->gpu);
 }
 
@@ -57,11 +57,19 @@ static int print_price(const kolo_session *s, const kolo_gpu_table *table, bool 
     return 0;
 }
 
+static int print_json(const kolo_session *s)
+{
+    if (!s->program)
+        return kolo_fail(KOLO_ECONFIG, "kolo plan --json tells of pipelines: give stages=N");
+    return kolo_plan_program_print(s, true);
+}
+
 static int print_plan(kolo_session *s, const kolo_gpu_table *given, bool all)
 {
     kolo_gpu_table own = {0};
     const kolo_gpu_table *table = given;
-    int named = 1, rc = kolo_plan_print(s->plan, stdout, all);
+    int named = 1, rc = s->program ? kolo_plan_program_print(s, false) : 0;
+    if (rc == 0) rc = kolo_plan_print(s->plan, stdout, all);
     comm_compress compress = kolo_compression(s->options, s->phase[0].steps_per_epoch);
     if (rc == 0) rc = kolo_plan_print_compressed(s->plan, s->backend, &compress, stdout);
     if (rc == 0 && s->cuda && !given->name) {
@@ -106,7 +114,7 @@ int kolo_command_plan(int n, char **words)
     kolo_session session;
     kolo_gpu_table table = {0};
     char *network;
-    bool all = kolo_command_flag(&n, words, "--all");
+    bool all = kolo_command_flag(&n, words, "--all"), json = kolo_command_flag(&n, words, "--json");
     KOLO_TRY(name_network(n, words, &network));
     int rc = kolo_command_options(&options, n, words, 0, NULL);
     free(network);
@@ -118,7 +126,7 @@ int kolo_command_plan(int n, char **words)
     if (rc == 0)
         rc = kolo_session_open_for(&session, &options, launch, parts, table.name ? &table.gpu : NULL);
     if (rc == 0) {
-        rc = print_plan(&session, &table, all);
+        rc = json ? print_json(&session) : print_plan(&session, &table, all);
         kolo_session_close(&session);
     }
     kolo_gpu_close(&table);

@@ -41,8 +41,9 @@ static int find_names(output *out, const kolo_options *o)
     }
     KOLO_TRY(kolo_class_names_read(&out->names, o->labels));
     if (out->names.count == out->classes) return 0;
-    return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", o->labels,
-                     (long)out->names.count, (long)out->classes);
+    return kolo_fail(KOLO_ECONFIG,
+                     "labels=%s names %ld classes, the network has %ld; give the names of its data set",
+                     o->labels, (long)out->names.count, (long)out->classes);
 }
 
 /* The best classes with their probabilities (tags: their scores), best first; equal ones in
@@ -73,7 +74,7 @@ static void print_top(const output *out, const char *path, const float *logits)
     }
 }
 
-static int predict_take(void *context, int64_t i, const float *logits)
+static int predict_print(void *context, int64_t i, const float *logits)
 {
     output *out = context;
     print_top(out, out->path[i], logits);
@@ -108,7 +109,7 @@ static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *f
     if (o->threshold > 0 && !kolo_session_tags(session))
         return kolo_fail(KOLO_ECONFIG,
                          "threshold= is for networks of image labels, whose classes have scores of their own;"
-                         " %s tells one class: top= says how many of the likeliest",
+                         " %s predicts one class of an image; use top= for the number of classes to print",
                          o->model);
     if (*o->out)
         return kolo_fail(KOLO_ECONFIG, "out= is for networks that find boxes, which it draws; %s classifies",
@@ -124,7 +125,7 @@ static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *f
     if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes)))
         rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", o->logits);
     if (out.json) fputc('[', out.json);
-    if (rc == 0) rc = kolo_predict(session, feed, predict_take, &out);
+    if (rc == 0) rc = kolo_predict(session, feed, predict_print, &out);
     fflush(stdout);
     if (out.json) {
         fputs("]\n", out.json);
@@ -146,8 +147,8 @@ static int usual_transform(kolo_options *o, const char *recipe)
     const bool colour = (o->channels ? o->channels : model->channels) == 3,
                usual = model->pixels == KOLO_PIXELS_NORMAL;
     if (recipe && usual && !(*o->mean && *o->std))
-        kolo_info("recipe %s takes mean and deviation from its data, which are not here: %s are taken; mean= "
-                  "and std= say others",
+        kolo_info("recipe %s uses its data set's mean and deviation, which are not known here: %s are used; "
+                  "set mean= and std= for others",
                   recipe, colour ? "ImageNet's" : "MNIST's");
     if (usual && !*o->mean)
         KOLO_TRY(kolo_option_set(o, "mean", colour ? "0.485,0.456,0.406" : "0.1307", usually));

@@ -15,7 +15,7 @@ static int status(int n, char **words)
     kolo_options options;
     char text[32 << 10];
     KOLO_TRY(kolo_command_words(&options, n, words, 0, NULL));
-    const int rc = kolo_server_ask(options.serve, text, sizeof text);
+    const int rc = kolo_server_ask(options.data_server, text, sizeof text);
     kolo_options_free(&options);
     if (rc == 0) fputs(text, stdout);
     fflush(stdout);
@@ -29,8 +29,8 @@ static int serve(kolo_session *session)
     kolo_server *server;
     KOLO_TRY(kolo_server_open(&server, &config, (int)o->serve_jobs));
     const long rows = (long)(config.batch / config.ranks);
-    kolo_info("serving rows %ld to %ld of each batch of %s; jobs on this node join by serve=%s",
-              config.rank * rows, config.rank * rows + rows - 1, o->data, o->serve);
+    kolo_info("serving rows %ld to %ld of each batch of %s; jobs on this node join by data_server=%s",
+              config.rank * rows, config.rank * rows + rows - 1, o->data, o->data_server);
     const int rc = kolo_command_asked() ? 0 : kolo_server_run(server, &kolo_command_stop);
     kolo_server_close(&server);
     return rc;

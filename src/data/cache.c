@@ -25,7 +25,7 @@
 #define PIECE_BYTES (UINT64_C(8) << 20)
 #define PAGE 4096
 /* Names that are tried; seconds that another process may take to lay out the segment, and to fill a piece. */
-enum { NAMES = 8, PATIENCE = 5, PIECE_PATIENCE = 120 };
+enum { NAMES = 8, LOCK_TIMEOUT = 5, PIECE_TIMEOUT = 120 };
 enum { NOT_SHARED = KOLO_SHARE_STUCK }; /* no error: there is no cache, and its text says why */
 #define CLAIM_HEAD (INT64_C(1) << 48)   /* who holds it may lay out the segment */
 
@@ -115,7 +115,7 @@ static int refuse(const kolo_cache *c, double have, const char *where)
     return kolo_fail(KOLO_ECONFIG,
                      "data_cache=ram: the samples of %s take %.1f MiB, %s has %.1f MiB: %.1f MiB are "
                      "missing; ask for more memory, or "
-                     "set data_cache=none (stage=DIR copies them to a disk of the node)",
+                     "set data_cache=none (staging=DIR copies them to a disk of the node)",
                      kolo_dataset_get_info(c->dataset)->name, need / 0x1p20, where, have / 0x1p20,
                      (need - have) / 0x1p20);
 }
@@ -137,7 +137,7 @@ static int check_space(const kolo_cache *c)
 static int begin_segment(kolo_cache *c)
 {
     struct stat info;
-    if (fstat(c->fd, &info) < 0) return fail_system(c, "cannot ask for the size of");
+    if (fstat(c->fd, &info) < 0) return fail_system(c, "cannot read the size of");
     if ((uint64_t)info.st_size == c->bytes) return 0;
     if ((uint64_t)info.st_size > c->bytes) /* a smaller one was left while it was laid out */
         return kolo_fail(KOLO_EIO,
@@ -146,7 +146,7 @@ static int begin_segment(kolo_cache *c)
     KOLO_TRY(check_space(c));
     head h = {.magic = MAGIC, .bytes = c->bytes, .pieces = c->count};
     errno = posix_fallocate(c->fd, 0, (off_t)kolo_round_up(sizeof h + (size_t)c->count, PAGE));
-    if (errno) return fail_system(c, "cannot take memory for");
+    if (errno) return fail_system(c, "cannot allocate memory for");
     KOLO_TRY(kolo_file_pwrite(c->fd, c->name, &h, sizeof h, 0));
     /* last: its size says that it is laid out */
     return ftruncate(c->fd, (off_t)c->bytes) < 0 ? fail_system(c, "cannot size") : 0;
@@ -176,11 +176,11 @@ static int cache_enter(kolo_cache *c)
         struct stat info;
         const int opened = open_own(c);
         if (opened != 0) return opened;
-        const int mine = kolo_shm_lock(c->fd, LOCK_SH, PATIENCE);
+        const int mine = kolo_shm_lock(c->fd, LOCK_SH, LOCK_TIMEOUT);
         if (mine < 0 || fstat(c->fd, &info) < 0) return fail_system(c, "cannot lock");
         if (mine == 0) {
-            kolo_fail(KOLO_EIO, "/dev/shm%s is locked by a process that does not let go of it for %d s",
-                      c->name, PATIENCE);
+            kolo_fail(KOLO_EIO, "/dev/shm%s has been locked by another process for %d s", c->name,
+                      LOCK_TIMEOUT);
             return NOT_SHARED;
         }
         if (info.st_nlink > 0) return 0;
@@ -193,9 +193,9 @@ static int claim_head(const kolo_cache *c)
     const double begin = kolo_time();
     for (int mine; (mine = kolo_share_claim(c->fd, CLAIM_HEAD, false)) != 1;) {
         KOLO_TRY(mine);
-        if (kolo_time() - begin > PATIENCE) {
-            kolo_fail(KOLO_EIO, "/dev/shm%s is laid out by a process that does not get on with it for %d s",
-                      c->name, PATIENCE);
+        if (kolo_time() - begin > LOCK_TIMEOUT) {
+            kolo_fail(KOLO_EIO, "/dev/shm%s is being prepared by another process, without progress for %d s",
+                      c->name, LOCK_TIMEOUT);
             return NOT_SHARED;
         }
         usleep(20000);
@@ -236,8 +236,7 @@ static int check_piece(const kolo_cache *c, const piece *p)
         if (kolo_crc32c(0, at, bytes) != kolo_dataset_crc(c->dataset, i))
             return kolo_fail(KOLO_EINPUT,
                              "data_cache=ram: sample %lld (number %lld of %s) does not have its checksum: "
-                             "damaged; run kolo-shards "
-                             "verify, then copy or pack this shard again",
+                             "damaged; run kolo-shards verify, then copy or pack this shard again",
                              (long long)i, (long long)index, shard);
         at += bytes;
     }
@@ -252,7 +251,7 @@ static int fill_piece(void *context, int64_t item)
     kolo_dataset_get_extent(c->dataset, p->shard, &e);
     /* else a full /dev/shm would be a SIGBUS */
     if (p->bytes) errno = posix_fallocate(c->fd, (off_t)p->at, (off_t)p->bytes);
-    if (p->bytes && errno) return fail_system(c, "cannot take memory for");
+    if (p->bytes && errno) return fail_system(c, "cannot allocate memory for");
     KOLO_TRY(kolo_file_pread(e.fd, kolo_dataset_shard_path(c->dataset, p->shard), (uint8_t *)c->head + p->at,
                              p->bytes, e.place + kolo_dataset_offset(c->dataset, p->first)));
     KOLO_TRY(check_piece(c, p));
@@ -269,7 +268,7 @@ static int cache_fill(kolo_cache *c, int threads)
                               .context = c,
                               .done = piece_done,
                               .work = fill_piece,
-                              .patience = PIECE_PATIENCE};
+                              .timeout = PIECE_TIMEOUT};
     const int rc = kolo_share_run(&share);
     if (rc != 0) return rc;
     for (int64_t i = 0, n; i < c->count; i += n) {

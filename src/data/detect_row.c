@@ -40,7 +40,7 @@ void kolo_detect_row_destroy(kolo_detect_row **row)
 
 /* What a crop has left nothing of is not learnt from; crowds and groups are as `crowd` (KOLO_crowd_*)
  * says. */
-static int take_boxes(const kolo_targets *t, int64_t sample, int crowd, kolo_boxes *boxes)
+static int read_boxes(const kolo_targets *t, int64_t sample, int crowd, kolo_boxes *boxes)
 {
     boxes->count = 0;
     for (int64_t i = t->box_offset[sample]; i < t->box_offset[sample + 1]; i++) {
@@ -82,7 +82,7 @@ int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_rec
     for (int k = 0; k < KOLO_DETECT_IMAGES; k++) {
         if (draw.sample[k] < 0) continue;
         KOLO_TRY(kolo_worker_fetch(worker, draw.sample[k], &r->image[k]));
-        KOLO_TRY(take_boxes(t, draw.sample[k], config.crowd, &r->boxes[k]));
+        KOLO_TRY(read_boxes(t, draw.sample[k], config.crowd, &r->boxes[k]));
     }
     KOLO_TRY(kolo_detect_make(r->detector, &config, &draw, r->image, r->boxes, to, &r->out));
     write_label(&r->out, c->words, label);

@@ -38,13 +38,11 @@ static void note_advice(kolo_loader *l, const int64_t *order)
             kolo_order_window(l->sampler, order, l->step, first, last - first, ahead, l->advice + l->advised);
 }
 
-/* Which samples the next batch has. Lock held; the order of l->epoch is there. */
-static void open_batch(kolo_loader *l)
+/* Of the next batch: its number, its shape, and how many rows count. */
+static void count_rows(const kolo_loader *l, loader_slot *s)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    loader_slot *s = slot_of(l, l->opened);
-    const int64_t *order = l->sampler ? l->order[l->epoch % 2] : NULL;
-    const int64_t first = l->step * c->batch, left = l->count - first, mine = c->rank * l->rows;
+    const int64_t left = l->count - l->step * c->batch, mine = c->rank * l->rows;
     s->recipe = l->sized ? &l->sized[kolo_sides_draw(&c->sides, c->seed, l->epoch, l->step)] : &l->recipe;
     s->epoch = l->epoch;
     s->step = l->step;
@@ -52,6 +50,24 @@ static void open_batch(kolo_loader *l)
     s->valid = s->valid_global - mine;
     if (s->valid < 0) s->valid = 0;
     if (s->valid > l->rows) s->valid = l->rows;
+}
+
+static void next_step(kolo_loader *l)
+{
+    if (++l->step < l->steps) return;
+    l->step = 0;
+    l->epoch++;
+    if (!l->recipe.config.train) l->finished = true;
+}
+
+/* Which samples the next batch has. Lock held; the order of l->epoch is there. */
+static void open_batch(kolo_loader *l)
+{
+    const kolo_loader_config *c = &l->recipe.config;
+    loader_slot *s = slot_of(l, l->opened);
+    const int64_t *order = l->sampler ? l->order[l->epoch % 2] : NULL;
+    const int64_t first = l->step * c->batch, mine = c->rank * l->rows;
+    count_rows(l, s);
     for (int64_t i = 0; i < l->rows; i++) {
         const bool valid = i < s->valid;
         const int64_t position = first + mine + i;
@@ -64,10 +80,7 @@ static void open_batch(kolo_loader *l)
     s->stats = (kolo_loader_stats){0};
     s->state = SLOT_FILLING;
     l->opened++;
-    if (++l->step < l->steps) return;
-    l->step = 0;
-    l->epoch++;
-    if (!c->train) l->finished = true;
+    next_step(l);
 }
 
 /* Lock held on entry and return; the consumer and readers that have rows go on. */
@@ -84,7 +97,7 @@ static void make_order(kolo_loader *l, int64_t epoch)
 }
 
 /* Lock held on entry and return. Neighbours are one request to the file system. */
-static void give_advice(kolo_loader *l)
+static void advise_readahead(kolo_loader *l)
 {
     l->busy++;
     l->advising = true;
@@ -105,7 +118,7 @@ static bool has_order(const kolo_loader *l, int64_t epoch)
 }
 
 /* The next rows to fill, or NULL when the loader stops. Lock held. */
-static loader_slot *take_rows(kolo_loader *l, int64_t *first, int64_t *count)
+static loader_slot *claim_rows(kolo_loader *l, int64_t *first, int64_t *count)
 {
     for (;;) {
         if (l->stop) return NULL;
@@ -115,7 +128,7 @@ static loader_slot *take_rows(kolo_loader *l, int64_t *first, int64_t *count)
         if (l->pause) {
             pthread_cond_wait(&l->work, &l->lock);
         } else if (l->advised && !l->advising) {
-            give_advice(l);
+            advise_readahead(l);
         } else if (!l->ordering && has_order(l, l->epoch) && !has_order(l, l->epoch + 1) &&
                    (full || l->step > l->steps / 2)) {
             make_order(l, l->epoch + 1);
@@ -154,7 +167,7 @@ static void *reader(void *argument)
     const int created = kolo_worker_create(&worker, &l->recipe);
     int64_t first = 0, count = 0;
     pthread_mutex_lock(&l->lock);
-    for (loader_slot *s; (s = take_rows(l, &first, &count));) {
+    for (loader_slot *s; (s = claim_rows(l, &first, &count));) {
         loader_result r = {.status = created, .row = first};
         pthread_mutex_unlock(&l->lock);
         if (created == 0) loader_fill(l, worker, s, first, count, &r);
@@ -267,6 +280,7 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
     l->readers = loader_choose_readers(config);
     KOLO_TRY_GOTO(rc, loader_make_recipe(&l->recipe, config));
     KOLO_TRY_GOTO(rc, loader_make_sized(l, config));
+    if (config->counts_only) return 0;
     l->chunk = loader_choose_chunk(l);
     KOLO_TRY_GOTO(rc, make_slots(l));
     KOLO_TRY_GOTO(rc, make_sampler(l, config));
@@ -347,9 +361,22 @@ static void show(const kolo_loader *l, const loader_slot *s, kolo_batch *batch)
                           .slot = (int)(s - l->slot)};
 }
 
+/* 1: the end of validation */
+static int count_batch(kolo_loader *l, kolo_batch *batch)
+{
+    loader_slot s = {.recipe = &l->recipe};
+    if (l->finished) return 1;
+    count_rows(l, &s);
+    show(l, &s, batch);
+    batch->slot = 0;
+    next_step(l);
+    return 0;
+}
+
 int kolo_loader_next(kolo_loader *l, kolo_batch *batch)
 {
     int rc = 0;
+    if (l->recipe.config.counts_only) return count_batch(l, batch);
     pthread_mutex_lock(&l->lock);
     loader_slot *s = slot_of(l, l->consumed);
     const bool held = s->state == SLOT_HELD;
@@ -378,6 +405,7 @@ int kolo_loader_next(kolo_loader *l, kolo_batch *batch)
 
 void kolo_loader_release(kolo_loader *l, const kolo_batch *batch)
 {
+    if (l->recipe.config.counts_only) return;
     pthread_mutex_lock(&l->lock);
     l->slot[batch->slot].state = SLOT_FREE;
     pthread_cond_signal(&l->work);
@@ -386,7 +414,7 @@ void kolo_loader_release(kolo_loader *l, const kolo_batch *batch)
 
 int kolo_loader_memory(const kolo_loader *l, int i, void **base, size_t *bytes)
 {
-    if (i > l->shared_pixels) return 0;
+    if (i > l->shared_pixels || l->recipe.config.counts_only) return 0;
     *base = i == 0 ? l->memory : l->noise;
     *bytes = i == 0 ? l->memory_bytes : l->noise_bytes;
     return 1;

@@ -64,6 +64,8 @@ typedef struct kolo_loader_config {
     /* train: name of a server whose batches are taken (data/serve/serve.h); NULL or "": none */
     const char *serve;
     double serve_wait; /* seconds, as data/serve/serve.h has them */
+    /* a batch is no more than how many rows there are and which of them count: no image is read */
+    bool counts_only;
     /* [kolo_loader_memory_bytes] for the batches, zeroed, page aligned; NULL: the loader's own */
     void *memory;
 } kolo_loader_config;
@@ -85,7 +87,7 @@ typedef struct kolo_batch {
     int slot;
 } kolo_batch;
 
-/* What a row's label is: its words tell a class, two mixed ones and boxes apart; image labels are named. */
+/* What a row's label is: its words distinguish a class, two mixed ones and boxes; image labels are named. */
 static inline bool kolo_loader_has_boxes(const kolo_loader_config *c)
 {
     return c->words > 3 && !c->image_labels;
@@ -96,7 +98,7 @@ void kolo_loader_destroy(kolo_loader **loader);       /* also in the middle of a
 int64_t kolo_loader_steps(const kolo_loader *loader); /* per epoch */
 
 /* Starts reading at (epoch, step); discards what was prefetched. From the first seek on batches come from the
- * server of serve=. After the last step of an epoch training goes on with the next epoch by itself;
+ * server of data_server=. After the last step of an epoch training goes on with the next epoch by itself;
  * validation ends (kolo_loader_next returns 1). */
 int kolo_loader_seek(kolo_loader *loader, int64_t epoch, int64_t step);
 /* 0: *batch is filled; 1: end of validation; negative: error (a reader's, with its text:

@@ -93,7 +93,7 @@ static int allow_bad(kolo_loader *l, int64_t sample, int rc)
     const bool take = !known && l->bad_count < most;
     if (take) l->bad[l->bad_count++] = sample;
     pthread_mutex_unlock(&l->lock);
-    if (take) kolo_warn("%s; rows with it are made of others", kolo_error_text());
+    if (take) kolo_warn("%s; another sample takes its place", kolo_error_text());
     return known || take ? 0 : kolo_fail_in(rc, "more than max_bad=%lld bad samples: ", (long long)most);
 }
 

@@ -52,9 +52,9 @@ struct kolo_loader {
     /* of epoch e in [e % 2]; the next one is made while this one is read */
     int64_t *order[2], order_epoch[2];
     bool ordering; /* a reader makes an order, without the lock */
-    /* samples that will soon be read; their number. NULL: none are ever told */
+    /* samples that will soon be read; their number. NULL: none are announced */
     int64_t *advice, advised;
-    bool advising;              /* a reader tells them, without the lock */
+    bool advising;              /* a reader announces them, without the lock */
     int64_t epoch, step;        /* of the batch that is opened next */
     int64_t opened, consumed;   /* batches since seek; batch i lives in slot i % slots */
     int busy;                   /* readers at work on a chunk */

@@ -62,10 +62,10 @@ static int await_item(const kolo_share *s, int64_t item)
     while (!s->done(s->context, item)) {
         KOLO_TRY(try_item(s, item, false));
         if (s->done(s->context, item)) break;
-        if (kolo_time() - begin > s->patience) {
+        if (kolo_time() - begin > s->timeout) {
             kolo_fail(KOLO_EIO,
-                      "another process of this user has begun part %lld of it and does not get on for %.0f s",
-                      (long long)item, s->patience);
+                      "another process of this user holds part %lld of it, without progress for %.0f s",
+                      (long long)item, s->timeout);
             return KOLO_SHARE_STUCK;
         }
         usleep(20000);
@@ -104,7 +104,7 @@ int kolo_share_run(const kolo_share *share)
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
     if (c.status < 0) return kolo_error_restore(&c.failure, c.status);
     for (int64_t i = 0; i < share->items; i++) { /* waits for what others have begun */
-        const int rc = share->patience > 0 ? await_item(share, i) : try_item(share, i, true);
+        const int rc = share->timeout > 0 ? await_item(share, i) : try_item(share, i, true);
         if (rc != 0) return rc;
     }
     return 0;

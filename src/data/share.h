@@ -14,7 +14,7 @@ typedef struct kolo_share {
     bool (*done)(void *context, int64_t item); /* asked before and under the claim */
     /* under the claim, by any thread; then done() is true, or negative */
     int (*work)(void *context, int64_t item);
-    double patience; /* seconds for which somebody else may hold an item without getting done with it; 0: any
+    double timeout; /* seconds for which somebody else may hold an item without getting done with it; 0: any
                         time */
 } kolo_share;
 

@@ -42,7 +42,7 @@ typedef struct stamp {
 
 static int fail_errno(const char *verb, const char *path)
 {
-    return kolo_fail(KOLO_EIO, "stage: cannot %s %s: %s", verb, path, strerror(errno));
+    return kolo_fail(KOLO_EIO, "staging: cannot %s %s: %s", verb, path, strerror(errno));
 }
 
 static int64_t time_of(const struct stat *s)
@@ -143,7 +143,7 @@ static int copy_checked(int in, const char *from, int out, const char *to, stamp
     if (rc == 0 && back != t->crc)
         return kolo_fail(
             KOLO_EIO,
-            "stage: %s came back from its disk other than it was written; set stage= to another folder", to);
+            "staging: %s has other bytes on its disk than were written; set staging= to another folder", to);
     return rc;
 }
 
@@ -216,7 +216,7 @@ static int stage_shard(void *context, int64_t item)
     char *from = path_in(s->source, m->file, ""), *to = path_in(s->folder, m->file, "");
     int rc = !from || !to ? KOLO_ENOMEM : is_wanted(s, m) ? copy_shard(s, m, from, to) : 1;
     if (rc == 1 && is_wanted(s, m) && s->config.strict)
-        rc = kolo_fail(KOLO_EIO, "stage: no room for %s in %s; free space there, or set stage_full=read",
+        rc = kolo_fail(KOLO_EIO, "staging: no room for %s in %s; free space there, or set staging_full=read",
                        m->file, s->folder);
     if (rc == 1) rc = link_shard(s, m, from, to);
     free(from);
@@ -233,8 +233,9 @@ static int open_private(int in, const char *name, const char *path)
     if (fd < 0 && errno == ENOENT) return fail_errno("find", path);
     if (fd >= 0 && fstat(fd, &info) == 0 && info.st_uid == geteuid() && !(info.st_mode & 077)) return fd;
     if (fd >= 0) close(fd);
-    return kolo_fail(KOLO_ECONFIG,
-                     "stage: %s is not a folder of yours alone; remove it or choose another stage=", path);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "staging: %s is not a folder of yours alone; remove it or choose another staging=", path);
 }
 
 /* What a path lies on. Other file systems belong to many nodes, as far as one knows. */
@@ -256,7 +257,7 @@ static enum place place_of(const char *path)
     return ELSEWHERE;
 }
 
-/* stage=auto: a folder worth copying to, or NULL. */
+/* staging=auto: a folder worth copying to, or NULL. */
 static const char *choose_root(const kolo_stage *s)
 {
     const char *root = getenv("TMPDIR");
@@ -266,7 +267,7 @@ static const char *choose_root(const kolo_stage *s)
                           ? "TMPDIR is memory (data_cache=ram would hold the samples there)"
                       : place_of(root) == ELSEWHERE ? "TMPDIR is not a disk of this node"
                                                     : NULL;
-    if (why) kolo_info("stage=auto: the shards of %s are read where they are: %s", s->source, why);
+    if (why) kolo_info("staging=auto: the shards of %s are read where they are: %s", s->source, why);
     return why ? NULL : root;
 }
 
@@ -303,9 +304,9 @@ static int choose_folder(kolo_stage *s)
     if (!root || !*root)
         return kolo_fail(
             KOLO_ECONFIG,
-            "stage=tmpdir, but TMPDIR is not set in this job; name a folder of the node: stage=DIR");
+            "staging=tmpdir, but TMPDIR is not set in this job; name a folder of the node: staging=DIR");
     if (!kolo_file_exists(root))
-        return kolo_fail(KOLO_ECONFIG, "stage: %s is not there on this node; name another folder", root);
+        return kolo_fail(KOLO_ECONFIG, "staging: %s is not there on this node; name another folder", root);
     char *own = kolo_format("%s/kolo-stage-%u", root, (unsigned)geteuid());
     int rc = own ? enter_own(s, own) : KOLO_ENOMEM;
     s->name = kolo_format("%s-%s-%s", i->name, i->split, i->uuid);
@@ -314,7 +315,7 @@ static int choose_folder(kolo_stage *s)
     return rc == 0 && !s->folder ? KOLO_ENOMEM : rc;
 }
 
-static void leave_folder(kolo_stage *s)
+static void close_folder(kolo_stage *s)
 {
     if (s->users >= 0) close(s->users);
     if (s->held >= 0) close(s->held);
@@ -342,7 +343,7 @@ static int enter_folder(kolo_stage *s)
     int rc = 0;
     char *path = path_in(s->folder, "users", "");
     if (!path) return KOLO_ENOMEM;
-    while ((rc = try_to_enter(s, path)) == 0) leave_folder(s);
+    while ((rc = try_to_enter(s, path)) == 0) close_folder(s);
     free(path);
     return rc < 0 ? rc : 0;
 }
@@ -362,7 +363,7 @@ static int stage_all(kolo_stage *s)
     }
     i->reused = i->shards - i->linked - i->copied;
     if (i->unfit)
-        kolo_warn("stage: no room in %s for %d of %d shards: they are read from %s", s->folder, i->unfit,
+        kolo_warn("staging: no room in %s for %d of %d shards: they are read from %s", s->folder, i->unfit,
                   i->shards, s->source);
     return 0;
 }
@@ -413,7 +414,7 @@ void kolo_stage_close(kolo_stage **stage)
     kolo_failure before;
     kolo_error_keep(&before);
     if (s->users >= 0 && !s->config.keep && flock(s->users, LOCK_EX | LOCK_NB) == 0) remove_folder(s);
-    leave_folder(s);
+    close_folder(s);
     if (s->own >= 0) close(s->own);
     kolo_manifest_free(&s->manifest);
     free(s->source);

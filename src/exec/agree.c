@@ -50,8 +50,9 @@ static int find_difference(kolo_exec *e, const kolo_plan *plan, const uint64_t *
 
 int exec_agree(kolo_exec *e, const kolo_plan *plan)
 {
-    int rc = same(e->comm, plan->hash);
+    int rc = same(e->comm, plan->program ? plan->program->hash : plan->hash);
     if (rc != 0) return rc < 0 ? rc : 0;
+    if (plan->program) return report(plan, -1); /* other stages have other actions */
     uint64_t *cumulative = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cumulative);
     if (!cumulative) return KOLO_ENOMEM;
     kolo_plan_hashes(plan, cumulative);

@@ -38,7 +38,7 @@ int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *back
     atomic_init(&e->position, -1);
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
     KOLO_TRY_GOTO(rc, exec_resolve(e));
-    if (comm && plan->config.optimizer) {
+    if (comm && (plan->config.optimizer || plan->program)) {
         KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
         KOLO_TRY_GOTO(rc, exec_agree(e, plan));
@@ -117,9 +117,31 @@ static float *level(const kolo_exec *e, int number, size_t offset)
                      (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] + offset);
 }
 
+/* Of every parameter by itself, then all in the graph's order: so the bits do not depend on which stage has
+ * it. */
+static int norm_of_tensors(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    const kolo_graph *g = p->graph;
+    double sum = 0;
+    int n = 0;
+    for (int t = 0; t < g->tensors; t++) {
+        if (g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
+        const bool counts = p->home[t].arena >= 0 && (!p->program || p->program->grid->replica == 0);
+        e->squares[n++] = counts ? kolo_square_sum(level(e, 0, p->home[t].offset),
+                                                   (int64_t)(p->layout[t].bytes / sizeof(float)))
+                                 : 0;
+    }
+    if (p->program) KOLO_TRY(kolo_comm_sum(e->comm, e->squares, n));
+    for (int i = 0; i < n; i++) sum += e->squares[i];
+    kolo_updater_decide(e->updater, sum, e->step);
+    return 0;
+}
+
 static int norm(kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
+    if (kolo_backend_is_host(e->backend)) return norm_of_tensors(e);
     int64_t count = (int64_t)((p->arena_bytes[KOLO_ARENA_GRADIENT] - p->reduced_front) / sizeof(float));
     return kolo_updater_norm(e->updater, level(e, 0, p->reduced_front), count, e->step);
 }
@@ -150,6 +172,12 @@ static bool is_idle(const kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_FOLD:
     case KOLO_ACTION_REDUCE:
     case KOLO_ACTION_WAIT: return p->bucket[a->bucket].offset >= p->reduced_front;
+    case KOLO_ACTION_SEND:
+    case KOLO_ACTION_RECEIVE:
+    case KOLO_ACTION_TRANSFERRED: {
+        const int maker = p->graph->tensor[p->transfer[a->transfer].tensor].producer;
+        return maker >= 0 && p->graph->node[maker].backward;
+    }
     case KOLO_ACTION_LOAD:
     case KOLO_ACTION_BUFFERS: return false;
     case KOLO_ACTION_NORM:
@@ -178,8 +206,11 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_FOLD:
         return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset),
                                  b->count);
-    case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, a->bucket);
-    case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, a->bucket);
+    case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, e->bucket_number[a->bucket]);
+    case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, e->bucket_number[a->bucket]);
+    case KOLO_ACTION_SEND:
+    case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, e->transfer_number[a->transfer]);
+    case KOLO_ACTION_TRANSFERRED: return kolo_comm_wait(e->comm, e->transfer_number[a->transfer]);
     case KOLO_ACTION_NORM: return norm(e);
     case KOLO_ACTION_LAYERS: return kolo_updater_layers(e->updater, e->step);
     case KOLO_ACTION_UPDATE:
@@ -200,7 +231,8 @@ static int act_all(kolo_exec *e, int64_t step)
     if (e->profile) KOLO_TRY(kolo_event_record(e->mark[0], KOLO_LANE_COMPUTE));
     for (int64_t i = 0; i < p->actions; i++) {
         atomic_store_explicit(&e->position, i, memory_order_relaxed);
-        if (e->comm) kolo_comm_publish(e->comm, step + 1, i); /* as errors and progress count them */
+        if (e->comm) /* as errors and progress count them */
+            kolo_comm_publish_text(e->comm, step + 1, i, e->at->told ? e->at->told[i] : "");
         int rc = act(e, &p->action[i]);
         if (rc >= 0 && e->profile) rc = kolo_event_record(e->mark[i + 1], KOLO_LANE_COMPUTE);
         if (rc < 0) { /* the position stays, for whoever asks where */
@@ -218,7 +250,7 @@ static bool takes(const plan_variant *f, const kolo_batch *batch, bool alone)
 {
     const kolo_graph *g = f->plan->graph;
     if (batch->rows != g->rows * f->plan->config.slots) return false;
-    return alone ||
+    return alone || g->input < 0 ||
            (g->tensor[g->input].dim[1] == batch->height && g->tensor[g->input].dim[2] == batch->width);
 }
 
@@ -271,6 +303,7 @@ static int offer(kolo_exec *e, const kolo_batch *batch)
 {
     plan_variant *f = e->at;
     const char *pixels = f->converted ? f->converted : (const char *)batch->pixels;
+    if (!kolo_plan_loads(f->plan)) return 0;
     if (f->converted) KOLO_TRY(convert(e, batch));
     if (!e->full) {
         f->pixels = pixels;
@@ -359,7 +392,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     if (e->plan->config.optimizer) e->copied = ++e->changes;
     e->issuing += kolo_time() - start;
     if (e->profile) KOLO_TRY(add_times(e));
-    if (e->full) KOLO_TRY(exec_await(e, e->full));
+    if (e->full && kolo_plan_loads(e->at->plan)) KOLO_TRY(exec_await(e, e->full));
     if (e->issued - e->told > e->ahead) KOLO_TRY(exec_report_next(e, metrics));
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     if (e->comm) kolo_comm_publish(e->comm, step->step + 1, -1);

@@ -3,7 +3,7 @@
 #ifndef KOLO_EXEC_H
 #define KOLO_EXEC_H
 
-#include "comm/comm.h"
+#include "comm/buckets/trainer.h"
 #include "data/loader.h"
 #include "plan/plan.h"
 
@@ -74,7 +74,11 @@ int kolo_exec_read_arena(kolo_exec *exec, enum kolo_arena arena, void *to);
 /* Loss scaling's state, part of a checkpoint. */
 int kolo_exec_get_scaler(kolo_exec *exec, kolo_scaler *scaler);
 int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
-/* Canonical copies of one tensor by name, for checkpoints, export, tests; between steps. which: "param"
+/* Collective where the plan is part of a pipeline: the arena of a stage, its arena_bytes, to rank 0's memory
+ * `to`, which others do not read. Between steps. */
+int kolo_exec_collect(kolo_exec *exec, enum kolo_arena arena, int stage, void *to);
+/* Canonical copies of one tensor by name, for checkpoints, export, tests; between steps. In a pipeline get is
+ * collective, and set leaves alone what is another stage's. which: "param"
  * (parameters and buffers), "ema", "gradient" (of a parameter; or a statistic or metric itself), an optimizer
  * state's name, or, in a plan with `keep`, "activation" (micro-batch 0), which an evaluation has of its
  * outputs always. count = kolo_tensor_count. */

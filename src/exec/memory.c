@@ -1,11 +1,12 @@
 /* Arenas are allocated, every binding of the plan becomes a pointer: once, before the first step. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/failure.h"
 #include "exec/parts.h"
-#include "optim/judge.h"
+#include "optim/grad_scaler.h"
 
 /* ---- arenas ---- */
 
@@ -15,7 +16,7 @@ static bool is_kept(int a) { return a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUF
 static bool is_shared(int a, const kolo_plan *plan, const kolo_plan *with)
 {
     if (!with) return false;
-    return is_kept(a) || (a >= KOLO_ARENA_STAGE && with->arena_bytes[a] >= plan->arena_bytes[a]);
+    return is_kept(a) || (a >= KOLO_ARENA_INPUT && with->arena_bytes[a] >= plan->arena_bytes[a]);
 }
 
 size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share)
@@ -37,13 +38,24 @@ static int allocate(kolo_exec *e, enum kolo_arena a)
     return 0;
 }
 
+/* What is reduced, and what is sent, lies in comm's memory. */
+static int take_comm_memory(kolo_exec *e)
+{
+    const size_t *bytes = e->plan->arena_bytes;
+    const bool reduces = e->comm && e->plan->config.optimizer && bytes[KOLO_ARENA_GRADIENT];
+    if (bytes[KOLO_ARENA_TRANSFER] && !e->comm)
+        return kolo_fail(KOLO_EINTERNAL, "executor: a stage of a pipeline needs its communication");
+    if (!reduces && !bytes[KOLO_ARENA_TRANSFER]) return 0;
+    char *arena = kolo_comm_arena(e->comm);
+    if (!arena) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
+    if (reduces) e->arena[KOLO_ARENA_GRADIENT] = arena;
+    if (bytes[KOLO_ARENA_TRANSFER]) e->arena[KOLO_ARENA_TRANSFER] = arena + kolo_plan_transfer_base(e->plan);
+    return 0;
+}
+
 int exec_allocate(kolo_exec *e, kolo_exec *share)
 {
-    if (e->comm && e->plan->config.optimizer && e->plan->arena_bytes[KOLO_ARENA_GRADIENT]) {
-        e->arena[KOLO_ARENA_GRADIENT] = kolo_comm_arena(e->comm);
-        if (!e->arena[KOLO_ARENA_GRADIENT])
-            return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
-    }
+    KOLO_TRY(take_comm_memory(e));
     for (int a = 0; a < KOLO_ARENAS; a++) {
         if (is_shared(a, e->plan, share ? share->plan : NULL)) e->arena[a] = share->arena[a];
         KOLO_TRY(allocate(e, (enum kolo_arena)a));
@@ -123,27 +135,12 @@ static int make_slices(kolo_exec *e, slices *all)
     return 0;
 }
 
-int exec_declare(kolo_exec *e)
-{
-    const kolo_plan *p = e->plan;
-    int64_t *count = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *count);
-    int rc = count ? 0 : KOLO_ENOMEM;
-    for (int b = 0; b < p->buckets && rc >= 0; b++) {
-        const kolo_bucket *k = &p->bucket[b];
-        if (p->config.adasum && k->params > 0)
-            rc = kolo_comm_bucket_adasum(e->comm, k->offset, count, kolo_plan_bucket_tensors(p, b, count),
-                                         p->config.average);
-        else rc = kolo_comm_bucket(e->comm, k->offset, k->count);
-    }
-    free(count);
-    return rc;
-}
-
 static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
 {
     const kolo_graph *g = e->plan->graph;
     for (int t = 0; t < g->tensors; t++) {
-        if (g->tensor[t].role != KOLO_ROLE_STATISTIC || g->tensor[t].of < 0) continue;
+        if (g->tensor[t].role != KOLO_ROLE_STATISTIC || g->tensor[t].of < 0 || e->plan->home[t].arena < 0)
+            continue;
         kolo_running *k = &all[(*count)++];
         k->statistic = pointer(e, e->plan->home[t], false);
         k->channels = kolo_tensor_count(&g->tensor[g->tensor[t].of]);
@@ -197,14 +194,14 @@ static int make_input(const kolo_exec *e, plan_variant *f)
     if (g->input >= 0) f->input_bytes = p->layout[g->input].bytes;
     if (g->label >= 0) f->label_bytes = p->layout[g->label].bytes;
     size_t bytes = f->input_bytes * (size_t)p->config.slots;
-    if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) {
+    if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8 && kolo_plan_loads(p)) {
         f->converted = kolo_pages_alloc(bytes);
         if (!f->converted) return KOLO_ENOMEM;
         KOLO_TRY(kolo_backend_pin(e->backend, f->converted, bytes));
     }
-    if (kolo_backend_is_host(e->backend)) return 0;
-    f->pixels = e->arena[KOLO_ARENA_STAGE];
-    f->labels = (const int32_t *)(e->arena[KOLO_ARENA_STAGE] + kolo_round_up(bytes, KOLO_ALIGN));
+    if (kolo_backend_is_host(e->backend) || !kolo_plan_loads(p)) return 0;
+    f->pixels = e->arena[KOLO_ARENA_INPUT];
+    f->labels = (const int32_t *)(e->arena[KOLO_ARENA_INPUT] + kolo_round_up(bytes, KOLO_ALIGN));
     return 0;
 }
 
@@ -212,6 +209,23 @@ static int check_arenas(const kolo_exec *e, const kolo_plan *plan)
 {
     if (!memcmp(plan->arena_bytes, e->plan->arena_bytes, sizeof plan->arena_bytes)) return 0;
     return kolo_fail(KOLO_EINTERNAL, "executor: these plans were not laid in one memory (kolo_plan_share)");
+}
+
+/* Ranks of a pipeline do different things: which stage and micro-batch comes first, where a report is cut. */
+static int describe_actions(plan_variant *f)
+{
+    const kolo_plan *p = f->plan;
+    char text[256], where[EXEC_TOLD];
+    f->told = kolo_alloc((size_t)(p->actions + 1) * sizeof *f->told);
+    if (!f->told) return KOLO_ENOMEM;
+    for (int64_t i = 0; i < p->actions; i++) {
+        const kolo_action *a = &p->action[i];
+        kolo_plan_action_text(p, i, text, sizeof text);
+        snprintf(where, sizeof where, "stage %d, micro-batch %d: ", p->config.stage, a->slot);
+        snprintf(f->told[i], sizeof f->told[i], "%.28s%.*s", where, EXEC_TOLD - 1 - (int)strnlen(where, 28),
+                 text);
+    }
+    return 0;
 }
 
 int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
@@ -224,6 +238,7 @@ int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
     *form = (plan_variant){.plan = plan};
     form->weights.args = pointers(e, plan, false);
     if (!form->weights.args) return KOLO_ENOMEM;
+    if (plan->program) KOLO_TRY(describe_actions(form));
     if (e->arena[KOLO_ARENA_EMA] && !(form->average.args = pointers(e, plan, true))) return KOLO_ENOMEM;
     return make_input(e, form);
 }
@@ -234,6 +249,7 @@ static void free_form(const kolo_exec *e, plan_variant *f)
     kolo_replay_destroy(&f->average.replay);
     if (f->converted) kolo_backend_unpin(e->backend, f->converted);
     kolo_pages_free(&f->converted, f->input_bytes * (size_t)f->plan->config.slots);
+    free(f->told);
     free(f->weights.args);
     free(f->average.args);
 }
@@ -254,11 +270,22 @@ static int make_turns(kolo_exec *e)
     return kolo_exec_set_scaler(e, &scaler);
 }
 
+/* Where the metrics are: made here, or received; arena -1: neither. */
+static kolo_binding metrics_place(const kolo_plan *p)
+{
+    for (int64_t i = 0; i < p->actions; i++)
+        if (p->action[i].kind == KOLO_ACTION_RECEIVE &&
+            p->transfer[p->action[i].transfer].tensor == p->graph->metrics)
+            return p->binding[p->action[i].binding];
+    return p->home[p->graph->metrics];
+}
+
 int exec_resolve(kolo_exec *e)
 {
     const kolo_graph *g = e->plan->graph;
-    if (g->metrics >= 0) e->metrics = pointer(e, e->plan->home[g->metrics], false);
+    if (g->metrics >= 0) e->metrics = pointer(e, metrics_place(e->plan), false);
     if (e->plan->config.optimizer) KOLO_TRY(make_updater(e));
+    if (!(e->squares = kolo_alloc((size_t)(g->tensors + 1) * sizeof *e->squares))) return KOLO_ENOMEM;
     KOLO_TRY(make_turns(e));
     if (!kolo_backend_is_host(e->backend)) {
         KOLO_TRY(kolo_event_create(e->backend, &e->full, false));
@@ -287,4 +314,7 @@ void exec_release(kolo_exec *e)
     free(e->mark);
     free(e->form);
     free(e->first_slice);
+    free(e->squares);
+    free(e->bucket_number);
+    free(e->transfer_number);
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "exec/exec.h"
+#include "plan/program.h"
 
 /* A step on its way, in pinned host memory: the host fills the first part of `step`, the backend sends back
  * the second and the metrics. */
@@ -22,6 +23,8 @@ typedef struct exec_view {
     int times;           /* carried out one by one */
 } exec_view;
 
+enum { EXEC_TOLD = 52 }; /* as much as comm's reports take */
+
 /* One of the plans, and what follows from the shape of its batches. */
 typedef struct plan_variant {
     const kolo_plan *plan;
@@ -32,6 +35,9 @@ typedef struct plan_variant {
     char *converted;
     const char *pixels;    /* where LOAD reads: the batch itself, or on a device its copy in STAGE */
     const int32_t *labels; /* likewise */
+    /* [plan->actions] what each is, for failure reports; NULL: its number says it, as all ranks have the
+     * plan */
+    char (*told)[EXEC_TOLD];
 } plan_variant;
 
 struct kolo_exec {
@@ -55,6 +61,9 @@ struct kolo_exec {
     const float *metrics; /* backend memory: 4, summed over micro-batches (and ranks, in training), or NULL */
     kolo_updater *updater;
     int *first_slice; /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
+    double *squares;  /* [plan->graph->tensors] of the gradients of every parameter */
+    /* their numbers in comm: [plan->buckets], [plan->transfers] */
+    int *bucket_number, *transfer_number;
 
     /* SHADOW is a copy of PARAM, or of EMA: of which state of them */
     int64_t changes; /* of PARAM, BUFFER and EMA so far; the owner's counts */
@@ -73,11 +82,11 @@ struct kolo_exec {
     _Atomic int64_t position;
 };
 
-/* memory.c: arenas, pointers, slices, turns. */
+/* memory.c: arenas, pointers, slices, steps in flight. */
 int exec_allocate(kolo_exec *exec, kolo_exec *share);
 int exec_resolve(kolo_exec *exec);
 int exec_add_variant(kolo_exec *exec, const kolo_plan *plan);
-int exec_declare(kolo_exec *exec); /* buckets to comm */
+int exec_declare(kolo_exec *exec); /* declare.c: buckets, groups and transfers to comm */
 void exec_release(kolo_exec *exec);
 /* agree.c: the same plan on all ranks. Collective. */
 int exec_agree(kolo_exec *exec, const kolo_plan *plan);

@@ -69,7 +69,8 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
     int rc = values ? 0 : KOLO_ENOMEM;
     for (int t = 0; t < g->tensors && rc == 0; t++) {
         const kolo_tensor *x = &g->tensor[t];
-        if (x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) continue;
+        if ((x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) || !kolo_plan_owns(e->plan, t))
+            continue;
         initial_values(x, seed, values, kolo_tensor_count(x));
         rc = kolo_exec_set(e, "param", t, values);
     }
@@ -128,7 +129,7 @@ static void *kept(const kolo_exec *e, const char *which, int tensor)
            (size_t)layer * sizeof(kolo_layer) + offsetof(kolo_layer, kept);
 }
 
-int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
+static int get_own(kolo_exec *e, const char *which, int tensor, float *values)
 {
     const void *one = kept(e, which, tensor);
     if (one) return kolo_backend_read(e->backend, values, one, sizeof *values);
@@ -144,8 +145,52 @@ int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
     return rc;
 }
 
+/* From the stage that has it. What belongs to a batch differs from replica to replica, the rest does not. */
+int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
+{
+    const kolo_program *program = e->plan->program;
+    if (!program || tensor < 0 || tensor >= e->plan->graph->tensors) return get_own(e, which, tensor, values);
+    const kolo_grid *grid = program->grid;
+    const kolo_placement *p = e->plan->config.placement;
+    const int stage = kolo_placement_stage(p, p->owner[tensor]), each = !strcmp(which, "activation");
+    const bool mine = stage == grid->stage;
+    const size_t bytes =
+        (!strcmp(which, "layer") ? 1 : (size_t)kolo_tensor_count(&e->plan->graph->tensor[tensor])) *
+        sizeof *values;
+    float *other = each ? kolo_alloc(bytes) : NULL;
+    int rc = each && !other ? KOLO_ENOMEM : mine ? get_own(e, which, tensor, values) : 0;
+    for (int r = 0; rc == 0 && r < (each ? grid->replicas : 1); r++) {
+        float *to = !each || r == grid->replica ? values : other;
+        rc = kolo_comm_broadcast(e->comm, to, bytes, kolo_grid_rank(grid, stage, r));
+    }
+    free(other);
+    return rc;
+}
+
+int kolo_exec_collect(kolo_exec *e, enum kolo_arena arena, int stage, void *to)
+{
+    enum { PIECE = 1 << 20 };
+    const kolo_program *program = e->plan->program;
+    if (!program) return kolo_exec_read_arena(e, arena, to);
+    const kolo_grid *grid = program->grid;
+    const int from = kolo_grid_rank(grid, stage, 0), me = kolo_grid_rank(grid, grid->stage, grid->replica);
+    const size_t bytes = program->plan[stage]->arena_bytes[arena];
+    if (from == 0) return me == 0 ? kolo_exec_read_arena(e, arena, to) : 0;
+    char *piece = kolo_alloc(PIECE);
+    int rc = piece ? 0 : KOLO_ENOMEM;
+    for (size_t at = 0; rc == 0 && at < bytes; at += PIECE) {
+        const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        if (me == from) rc = kolo_backend_read(e->backend, piece, e->arena[arena] + at, n);
+        if (rc == 0) rc = kolo_comm_broadcast(e->comm, piece, n, from);
+        if (me == 0 && rc == 0) memcpy((char *)to + at, piece, n);
+    }
+    free(piece);
+    return rc;
+}
+
 int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *values)
 {
+    if (tensor >= 0 && tensor < e->plan->graph->tensors && !kolo_plan_owns(e->plan, tensor)) return 0;
     void *one = kept(e, which, tensor);
     if (one) return kolo_backend_write(e->backend, one, values, sizeof *values);
     void *to = values_place(e, which, &tensor);

@@ -275,8 +275,10 @@ int kolo_graph_backward(kolo_graph *g)
     g->grad = kolo_alloc((size_t)forward * sizeof *g->grad);
     if (!g->grad) return KOLO_ENOMEM;
     mark_unwanted(g);
-    for (int i = (int)g->nodes - 1; i >= 0; i--)
+    for (int i = (int)g->nodes - 1; i >= 0; i--) {
+        g->differentiated = i;
         if (gradient_arrives(g, &g->node[i])) KOLO_TRY(kolo_op_table[g->node[i].op].gradient(g, i));
+    }
     int *all = kolo_alloc((size_t)g->tensors * sizeof *all);
     if (!all) return KOLO_ENOMEM;
     for (int64_t t = 0; t < g->tensors; t++) all[t] = t < forward && g->grad[t] >= 0 ? g->grad[t] : -1;

@@ -116,6 +116,7 @@ static int prepare_node(const kolo_graph *g, kolo_node *node, enum kolo_op op, i
     node->op = op;
     node->n_in = n_in;
     node->n_out = n_out;
+    node->of = -1;
     for (int i = 0; i < KOLO_MAX_ARGS; i++) {
         node->in[i] = i < n_in ? in[i] : -1;
         node->out[i] = out && i < n_out ? out[i] : -1;
@@ -152,6 +153,7 @@ int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in
     kolo_node node;
     KOLO_TRY(prepare_node(g, &node, op, n_in, in, n_out, out, a));
     node.backward = true;
+    node.of = g->differentiated;
     return push_node(g, &node);
 }
 
@@ -229,11 +231,17 @@ static void renumber(int *tensor, const int *to)
     if (*tensor >= 0) *tensor = to[*tensor];
 }
 
-/* to: [tensors] new index, -1: made by no node that is kept */
+/* to: [tensors] new index, -1: made by no node that is kept. A backward node whose forward node goes belongs
+ * to the one before that. */
 static void compact_nodes(kolo_graph *g, const bool *dead, int *to)
 {
     int64_t kept = 0;
     for (int64_t t = 0; t < g->tensors; t++) to[t] = g->tensor[t].producer < 0 ? 0 : -1;
+    for (int64_t i = g->nodes - 1; i >= 0; i--) {
+        int *of = &g->node[i].of, before = 0;
+        for (int k = 0; k <= *of; k++) before += !dead[k];
+        if (*of >= 0) *of = before > 0 ? before - 1 : 0;
+    }
     for (int64_t i = 0; i < g->nodes; i++) {
         if (dead[i]) continue;
         for (int k = 0; k < g->node[i].n_out; k++)

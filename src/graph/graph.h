@@ -119,6 +119,7 @@ typedef struct kolo_node {
     int in[KOLO_MAX_ARGS], out[KOLO_MAX_ARGS]; /* tensors; -1: an optional one that is not there */
     kolo_attributes a;
     bool backward;
+    int of; /* of the backward half: the forward node whose gradient rule emitted it; else -1 */
 } kolo_node;
 
 typedef struct kolo_graph {
@@ -143,7 +144,8 @@ typedef struct kolo_graph {
     int draws;    /* operations that draw random numbers, so far */
     int64_t rows; /* N */
     int classes;
-    int *grad; /* [tensors] gradient tensor of each tensor, or -1; after kolo_graph_backward */
+    int *grad;          /* [tensors] gradient tensor of each tensor, or -1; after kolo_graph_backward */
+    int differentiated; /* the node whose gradient rule is at work */
     char name[64];
 } kolo_graph;
 

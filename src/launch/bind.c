@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool masks_meet(const kolo_cpuset *a, const kolo_cpuset *b)
+static bool masks_overlap(const kolo_cpuset *a, const kolo_cpuset *b)
 {
     for (int w = 0; w < KOLO_MASK_WORDS; w++)
         if (a->mask[w] & b->mask[w]) return true;
@@ -34,7 +34,7 @@ bool kolo_cpuset_share(const kolo_cpuset *all, int rank, int size, int *index, i
             *index += r < rank;
             ++*sharers;
         } else {
-            clean &= !masks_meet(&all[r], &all[rank]);
+            clean &= !masks_overlap(&all[r], &all[rank]);
         }
     }
     return clean;
@@ -94,16 +94,15 @@ static void pick_cores(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_c
 }
 
 /* Cores of this rank: its share of `cores`; binds to them where that is asked for and clean. */
-static int take_share(hwloc_topology_t topology, hwloc_const_bitmap_t given, int index, int sharers,
-                      bool bind)
+static int choose_cores(hwloc_topology_t topology, hwloc_const_bitmap_t given, int index, int sharers,
+                        bool bind)
 {
     int cores;
     hwloc_obj_type_t type = core_type(topology, given, &cores);
     if (cores < sharers) {
         if (bind && index == 0)
             kolo_warn("%d ranks share %d cores of this machine: they are not bound, and will be slow; give "
-                      "each rank a core "
-                      "(srun --cpus-per-task)",
+                      "each rank a core (srun --cpus-per-task)",
                       sharers, cores);
         return 1;
     }
@@ -134,7 +133,7 @@ int kolo_launch_bind(kolo_launch *launch, int threads, bool bind)
         kolo_warn(
             "ranks of this machine were given overlapping processors: not bound; let srun give whole cores "
             "(--cpu-bind=cores, --exact)");
-    rc = take_share(topology, given, index, sharers, bind && clean);
+    rc = choose_cores(topology, given, index, sharers, bind && clean);
     cpus = cpus / sharers > 1 ? cpus / sharers : 1;
     if (rc > cpus) rc = cpus; /* a cgroup's quota may be tighter than the mask */
     if (threads > 0) rc = threads;

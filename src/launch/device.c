@@ -98,7 +98,7 @@ void kolo_device_distances(const kolo_device *list, int n, uint8_t *distance)
 
 /* ---- the whole ----------------------------------------------------------------------------------------- */
 
-/* This rank's own list, and what it tells of it. */
+/* This rank's own list, and what it publishes of it. */
 static void list_devices(kolo_device *list, kolo_device_view *view)
 {
     int driver = 0, runtime = 0;
@@ -145,7 +145,7 @@ static int pick_one(const kolo_launch *l, const kolo_device_view *all, const kol
     return rc;
 }
 
-/* Who cannot go on tells the others all the same, or they would wait for it. */
+/* A rank that cannot go on publishes that as well, or the others would wait for it. */
 static int exchange_views(kolo_launch *l, const kolo_device_view *mine, kolo_device_view *all)
 {
     if (mine->status < 0) {

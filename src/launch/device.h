@@ -1,8 +1,8 @@
 /* Which GPU is this rank's. Slurm may show a rank all GPUs of its node or only its own; the rule works with
- * both: every rank of a node tells which GPUs it sees and how far they are from its cores, and all compute
- * the same assignment, in which no GPU is taken twice before all are taken once, and near ones are taken
- * first. Two ranks that end on one GPU (fewer GPUs than ranks, or a step that shows all ranks the same one)
- * are the caller's to refuse, by uuid, unless share_gpu=true. */
+ * both: every rank of a node publishes which GPUs it sees and how far they are from its cores, and all
+ * compute the same assignment, in which no GPU is taken twice before all are taken once, and near ones are
+ * taken first. Two ranks that end on one GPU (fewer GPUs than ranks, or a step that shows all ranks the same
+ * one) are the caller's to refuse, by uuid, unless share_gpu=true. */
 #ifndef KOLO_LAUNCH_DEVICE_H
 #define KOLO_LAUNCH_DEVICE_H
 
@@ -28,7 +28,7 @@ typedef int (*kolo_device_list)(kolo_device *list, int *driver, int *runtime);
  * SLURM_JOB_GPUS or GPU_DEVICE_ORDINAL with a number in it, or SLURM_GPUS_ON_NODE above 0. */
 int kolo_device_granted(void);
 
-/* What a rank tells of itself. */
+/* What a rank publishes of itself. */
 typedef struct kolo_device_view {
     /* number of GPUs, or the negative status with which it could not list them */
     int32_t status;
@@ -45,7 +45,7 @@ void kolo_device_assign(const kolo_device_view *view, int ranks, int *pick);
  * one. */
 void kolo_device_distances(const kolo_device *list, int n, uint8_t *distance);
 
-/* The whole of it: lists, tells the others, picks. *index for the backend, *device (may be NULL) what it is.
+/* The whole of it: lists, publishes, chooses. *index for the backend, *device (may be NULL) what it is.
  * Collective over all ranks of the job. KOLO_ELAUNCH on every rank where one of them has no library, no
  * usable driver, or no GPU; the text names the node. */
 int kolo_device_choose(kolo_launch *launch, int *index, kolo_device *device);

@@ -11,7 +11,7 @@
 
 struct launch_far {
     int rank, size;
-    double every, patience;
+    double every, heartbeat_timeout;
     pthread_mutex_t lock; /* of path */
     char *path;           /* NULL: there is none */
     double beaten, looked;
@@ -22,11 +22,14 @@ struct launch_far {
 
 enum { LEFT = -1 };
 
-launch_far *launch_far_open(int rank, int size, double patience)
+launch_far *launch_far_open(int rank, int size, double heartbeat_timeout)
 {
     launch_far *f = kolo_alloc(sizeof *f);
     if (!f) return NULL;
-    *f = (launch_far){.rank = rank, .size = size, .every = patience / 4, .patience = 4 * patience};
+    *f = (launch_far){.rank = rank,
+                      .size = size,
+                      .every = heartbeat_timeout / 4,
+                      .heartbeat_timeout = 4 * heartbeat_timeout};
     pthread_mutex_init(&f->lock, NULL);
     f->last = kolo_alloc((size_t)size * sizeof *f->last);
     f->fresh = kolo_alloc((size_t)size * sizeof *f->fresh);
@@ -66,7 +69,7 @@ static int open_it(const launch_far *f)
 }
 
 /* A rank that has never counted is not missed: it may not know the file yet. */
-static void far_look(launch_far *f, int fd, double now)
+static void far_check(launch_far *f, int fd, double now)
 {
     const ssize_t got = pread(fd, f->fresh, (size_t)f->size * sizeof *f->fresh, 0);
     for (int r = 0; r < f->size && (ssize_t)((size_t)(r + 1) * sizeof *f->fresh) <= got; r++) {
@@ -97,7 +100,7 @@ void launch_far_beat(launch_far *f, bool looks)
         /* who was not looked at meanwhile is given his time anew */
         for (int r = 0; r < f->size && now - f->looked > 2 * f->every; r++)
             if (f->changed[r] > 0) f->changed[r] = now;
-        far_look(f, fd, now);
+        far_check(f, fd, now);
         f->looked = now;
     }
     if (fd >= 0) close(fd);
@@ -116,6 +119,6 @@ void launch_far_leave(launch_far *f)
 double launch_far_silent(const launch_far *f, int rank, double since)
 {
     const double from = f->changed[rank] > since ? f->changed[rank] : since;
-    if (f->changed[rank] == 0 || f->looked - from < f->patience) return 0;
+    if (f->changed[rank] == 0 || f->looked - from < f->heartbeat_timeout) return 0;
     return f->looked - from;
 }

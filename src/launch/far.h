@@ -7,9 +7,9 @@
 
 typedef struct launch_far launch_far;
 
-/* patience: seconds; another node's rank has four times as long, as file systems hold writes back. NULL: no
- * memory. */
-launch_far *launch_far_open(int rank, int size, double patience);
+/* heartbeat_timeout: seconds; another node's rank has four times as long, as file systems hold writes back.
+ * NULL: no memory. */
+launch_far *launch_far_open(int rank, int size, double heartbeat_timeout);
 /* Rank 0 removes the file. */
 void launch_far_close(launch_far **far);
 /* To this file, which is there, from now on; NULL: none. Any thread. */

@@ -53,7 +53,7 @@ static void name_job(kolo_launch *launch, uint64_t token)
     snprintf(launch->job, sizeof launch->job, "kolo.%s.%016llx", number, (unsigned long long)token);
 }
 
-/* Everybody tells who he is; from that the node map and the name of the job. Collective. */
+/* Every rank publishes who it is; from that the node map and the name of the job. Collective. */
 static int introduce(kolo_launch *launch)
 {
     kolo_launch_state *state = kolo_state(launch);
@@ -156,7 +156,7 @@ static void *end_late(void *status)
     _exit((int)(intptr_t)status);
 }
 
-/* Bytes that we wrote and the launcher has not read: a launcher that is told to end the job drops what
+/* Bytes that we wrote and the launcher has not read: a launcher that ends the job on request drops what
  * is still in its pipes. */
 static int unheard(int fd)
 {

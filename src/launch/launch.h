@@ -29,7 +29,7 @@ typedef struct kolo_launch {
 typedef struct kolo_launch_limits {
     double start;    /* in the launch; 0: as long as they live */
     double later;    /* in an exchange, a barrier or the end; likewise */
-    double patience; /* without a sign of life from a rank of this node; 0: 8 */
+    double patience; /* seconds without a heartbeat of a rank of this node; 0: 8 */
     /* From a thread of its own: says it and ends the job (kolo_launch_abort). text: which ranks are missing
      * or have stopped, on which hosts, and a cure. NULL: nobody is watched. */
     void (*end)(kolo_launch *launch, const char *text);
@@ -64,8 +64,8 @@ void kolo_launch_abort(kolo_launch *launch, int exit_status) __attribute__((nore
  * few KiB. Collective. */
 int kolo_launch_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all);
 int kolo_launch_barrier(kolo_launch *launch);
-/* Around collective calls of MPI that all ranks of the launch make: whoever keeps the others waiting in them
- * is named, as in an exchange. where: a literal, for the message. All ranks, in the same order. */
+/* Around collective calls of MPI that all ranks of the launch make: a rank that keeps the others waiting in
+ * them is named, as in an exchange. where: a literal, for the message. All ranks, in the same order. */
 void kolo_launch_wait_begin(kolo_launch *launch, const char *where);
 void kolo_launch_wait_end(kolo_launch *launch);
 

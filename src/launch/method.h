@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* What every rank tells all others at start. Two ranks are on one node if name and group are equal. */
+/* What every rank publishes at the start. Two ranks are on one node if name and group are equal. */
 typedef struct kolo_identity {
     char name[256];
     int32_t group; /* of ranks that share memory, as the launcher says; -1: go by the name alone */
@@ -72,7 +72,7 @@ const char *kolo_launch_cure(void);
 enum launch_limit { LAUNCH_START, LAUNCH_LATER, LAUNCH_PATIENT };
 void launch_watch_begin(launch_watch *watch, const char *where, enum launch_limit limit);
 void launch_watch_end(launch_watch *watch);
-/* For its own thread: sleeps, but gives signs of life. */
+/* For its own thread: sleeps, with heartbeats. */
 void launch_watch_nap(launch_watch *watch, double seconds);
 
 /* ---- mpi.c ---- */
@@ -80,7 +80,7 @@ bool kolo_mpi_built(void);
 /* MPI_Init_thread(SERIALIZED), unless somebody did. Its own failure ends the process in the midst of it:
  * limits.end is called then, where there is one. */
 int kolo_mpi_start(kolo_launch *launch, int *rank, int *size);
-/* MPI cannot start, and has said why: ends the job. Returns where nobody is to be told. */
+/* MPI cannot start, and has said why: ends the job. Returns where there is no job to end. */
 void kolo_mpi_failed(void *launch);
 int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm); /* in the place of method mpi's start */
 void kolo_mpi_finish(void);

@@ -32,8 +32,7 @@ static int check_level(int level)
     if (level >= MPI_THREAD_SERIALIZED) return 0;
     return kolo_fail(KOLO_ELAUNCH,
                      "launch: MPI runs at thread level %d, kolo needs SERIALIZED (%d): ask MPI_Init_thread "
-                     "for it; if that gives less, "
-                     "use an MPI built with threads",
+                     "for it; if that gives less, use an MPI built with threads",
                      level, MPI_THREAD_SERIALIZED);
 }
 
@@ -47,8 +46,7 @@ static void warn_of_little_shm(void)
     const double mib = (double)fs.f_bavail * (double)fs.f_frsize / 0x1p20;
     if (mib < LITTLE_SHM)
         kolo_warn("/dev/shm has %.1f MiB free, MPI needs some 5 MiB for each rank of a node: if it fails "
-                  "now, enlarge it (mount -o remount,size=...) or remove "
-                  "leftovers there",
+                  "now, enlarge it (mount -o remount,size=...) or remove leftovers there",
                   mib);
 }
 
@@ -60,10 +58,9 @@ void kolo_mpi_failed(void *of)
     if (!state->limits.end) return;
     snprintf(text, sizeof text,
              "launch: MPI could not start on host %s, and has said why above. Mostly /dev/shm is full (df "
-             "/dev/shm; MPI takes "
-             "some 5 MiB for each rank of a node: remove leftovers, or mount -o remount,size=...), or the "
-             "network that it "
-             "chose does not work here (UCX_TLS=, FI_PROVIDER= choose another)",
+             "/dev/shm; MPI takes some 5 MiB for each rank of a node: remove leftovers, or mount -o "
+             "remount,size=...), or the network that it chose does not work here (UCX_TLS=, FI_PROVIDER= "
+             "choose another)",
              state->me.name);
     state->limits.end(launch, text);
 }
@@ -227,7 +224,9 @@ int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm)
     launch->mpi_comm = &own->comm;
     /* the program calls MPI whenever it likes, so ours may do so only at MULTIPLE, on all ranks */
     if (MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_MIN, own->comm) != MPI_SUCCESS)
-        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Allreduce failed; did a rank die?");
+        return kolo_fail(
+            KOLO_ELAUNCH,
+            "launch: MPI_Allreduce failed: a rank may have died; look for the first error of this job");
     launch->mpi = level == MPI_THREAD_MULTIPLE;
     return 0;
 }
@@ -242,7 +241,8 @@ static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, voi
     if (bytes > INT_MAX) return kolo_fail(KOLO_EINTERNAL, "launch: exchange of %zu bytes a rank", bytes);
     if (MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, own->comm) != MPI_SUCCESS)
         return kolo_fail(KOLO_ELAUNCH,
-                         "launch: MPI_Allgather failed while exchanging %zu bytes a rank; did a rank die?",
+                         "launch: MPI_Allgather of %zu bytes a rank failed: a rank may have died; look for "
+                         "the first error of this job",
                          bytes);
     return 0;
 }
@@ -251,7 +251,9 @@ static int mpi_barrier(kolo_launch *launch)
 {
     mpi_own *own = kolo_state(launch)->own;
     if (launch->size > 1 && MPI_Barrier(own->comm) != MPI_SUCCESS)
-        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Barrier failed; did a rank die?");
+        return kolo_fail(
+            KOLO_ELAUNCH,
+            "launch: MPI_Barrier failed: a rank may have died; look for the first error of this job");
     return 0;
 }
 

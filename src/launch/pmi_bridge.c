@@ -101,7 +101,7 @@ int kolo_pmi_bridge_open(kolo_pmi_bridge **out, int rank, int size, const char *
     set_number("PMI_FD", bridge->theirs);
     set_number("PMI_RANK", rank);
     set_number("PMI_SIZE", size);
-    /* a younger MPICH knows several: this one speaks the first */
+    /* a younger MPICH has several versions: this one implements the first */
     bridge->chose_version = !getenv("MPIR_CVAR_PMI_VERSION");
     if (bridge->chose_version) setenv("MPIR_CVAR_PMI_VERSION", "1", 1);
     *out = bridge;

@@ -1,6 +1,6 @@
 /* Between MPI and its launcher: every byte of PMI (versions 1 and 2) passes here. Where MPI cannot start it
  * prints its own words and asks the launcher to end the job with a status of its own, an error class (15
- * from MPICH), before anybody else can speak; that request is kept back, and the owner told. */
+ * from MPICH), before anybody else can write; that request is held, and the owner called. */
 #ifndef KOLO_LAUNCH_PMI_RELAY_H
 #define KOLO_LAUNCH_PMI_RELAY_H
 

@@ -55,8 +55,7 @@ static const char *cure(pmix_status_t status)
         return "; a rank did not arrive: did it die, or does a firewall stand between the nodes?";
     if (status == PMIX_ERR_OUT_OF_RESOURCE)
         return "; PMIx's store in shared memory is full (known of 5.0.1): PMIX_MCA_gds=hash in the job and "
-               "where "
-               "slurmd starts does without it";
+               "where slurmd starts does without it";
     return "";
 }
 
@@ -164,7 +163,7 @@ static int pmix_barrier(kolo_launch *launch)
 
 static void call_key(uint32_t wait, char *key, size_t bytes) { snprintf(key, bytes, "kolo.call.%u", wait); }
 
-/* What is put and committed is given to whoever asks, without a fence. */
+/* What is put and committed can be read by every rank, without a fence. */
 static void pmix_call(kolo_launch *launch, uint32_t wait)
 {
     const pmix_own *own = kolo_state(launch)->own;
@@ -185,7 +184,7 @@ typedef struct asked {
     int rank;
 } asked;
 
-static void leave_inquiry(inquiry *q)
+static void release_inquiry(inquiry *q)
 {
     pthread_mutex_lock(&q->lock);
     const bool last = --q->users == 0;
@@ -200,11 +199,11 @@ static void pmix_hear(pmix_status_t status, pmix_value_t *value, void *of)
     pthread_mutex_lock(&a->of->lock);
     a->of->came[a->rank] = status == PMIX_SUCCESS;
     pthread_mutex_unlock(&a->of->lock);
-    leave_inquiry(a->of);
+    release_inquiry(a->of);
     free(a);
 }
 
-static void pmix_ask(const pmix_own *own, inquiry *q, int rank, const char *key, const pmix_info_t *limit)
+static void pmix_request(const pmix_own *own, inquiry *q, int rank, const char *key, const pmix_info_t *limit)
 {
     pmix_proc_t peer;
     asked *a = kolo_alloc(sizeof *a);
@@ -215,7 +214,7 @@ static void pmix_ask(const pmix_own *own, inquiry *q, int rank, const char *key,
     q->users++;
     pthread_mutex_unlock(&q->lock);
     if (PMIx_Get_nb(&peer, key, limit, 1, pmix_hear, a) == PMIX_SUCCESS) return;
-    leave_inquiry(q);
+    release_inquiry(q);
     free(a);
 }
 
@@ -236,13 +235,13 @@ static bool pmix_absent(kolo_launch *launch, uint32_t wait, const bool *here, bo
     PMIX_INFO_CONSTRUCT(&limit);
     PMIX_INFO_LOAD(&limit, PMIX_TIMEOUT, &seconds, PMIX_INT);
     for (int r = 0; r < size; r++)
-        if (!here[r]) pmix_ask(own, q, r, key, &limit);
+        if (!here[r]) pmix_request(own, q, r, key, &limit);
     launch_watch_nap(kolo_state(launch)->watch, ANSWER_SECONDS);
     PMIX_INFO_DESTRUCT(&limit);
     pthread_mutex_lock(&q->lock);
     for (int r = 0; r < size; r++) absent[r] = !here[r] && !q->came[r];
     pthread_mutex_unlock(&q->lock);
-    leave_inquiry(q);
+    release_inquiry(q);
     return true;
 }
 
@@ -302,8 +301,7 @@ static int disagree(const kolo_launch *launch, int step_rank, int step_size)
     PMIx_Finalize(NULL, 0);
     return kolo_fail(KOLO_ELAUNCH,
                      "launch: srun started task %d of %d, but PMIx says rank %d of %d: the PMIX_* variables "
-                     "are of another "
-                     "step, and this srun was given no --mpi=pmix; %s",
+                     "are of another step, and this srun was given no --mpi=pmix; %s",
                      step_rank, step_size, launch->rank, launch->size, kolo_launch_cure());
 }
 
@@ -382,9 +380,8 @@ static int pmix_wired(kolo_launch *launch)
     PMIx_Finalize(NULL, 0); /* all ranks see this alike */
     return kolo_fail(KOLO_ELAUNCH,
                      "launch: PMIx says rank %d of %d, but MPI says rank %d of %d: this MPI library does not "
-                     "take its ranks "
-                     "from PMI_FD; link kolo with MPICH or with an MPI that knows PMIx, or start it by srun "
-                     "--mpi=pmi2 or mpiexec",
+                     "take its ranks from PMI_FD; link kolo with MPICH or with an MPI that knows PMIx, or "
+                     "start it by srun --mpi=pmi2 or mpiexec",
                      launch->rank, launch->size, rank, size);
 }
 

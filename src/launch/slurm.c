@@ -19,8 +19,7 @@ static int refuse_strangers(int size)
     const char *type = getenv("SLURM_MPI_TYPE");
     if (kolo_method_pmix.fits())
         return kolo_fail(KOLO_ELAUNCH,
-                         "launch: method slurm cannot connect %d tasks, but PMIx is there: take method auto",
-                         size);
+                         "launch: method slurm cannot connect %d tasks, but PMIx can; use launch=auto", size);
     char given[128] = "was given --mpi=none, or no --mpi where the site's default is none";
     if (type) snprintf(given, sizeof given, "was given --mpi=%.64s", type);
     return kolo_fail(

@@ -19,7 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double LOOK_EVERY = 0.2, ABSENT = 1, CALL_AFTER = 1, PATIENCE = 8, FIRST = 0.5; /* seconds */
+static const double LOOK_EVERY = 0.2, ABSENT = 1, CALL_AFTER = 1, HEARTBEAT_TIMEOUT = 8,
+                    FIRST = 0.5; /* seconds */
 static const char folder[] = "/dev/shm", prefix[] = "kolo-launch-";
 enum { LISTED = 8, TRIES = 16 };
 
@@ -46,8 +47,9 @@ struct launch_watch {
     _Atomic uint32_t wait;     /* which one, from 1 on */
     _Atomic double limit;      /* seconds that those who live are waited for; 0: as long as it takes */
     const char *_Atomic where; /* what it waits in */
-    pthread_mutex_t judging;   /* held by the thread while it asks others and judges: what it needs stays */
-    uint32_t called;           /* the thread's: the last wait that it has told others of */
+    pthread_mutex_t
+        checking;    /* held by the thread while it asks and checks the others: what it needs stays */
+    uint32_t called; /* the thread's: the last wait that it has announced to others */
     double looked, stood_up;
     launch_far *_Atomic far; /* NULL: other nodes are not looked at */
 };
@@ -109,7 +111,8 @@ static bool is_there(int fd)
 }
 
 /* Nobody else's file: another user could have made one of that name. Locked as long as this process lives, by
- * which it is told from what a killed launch has left; one that was just removed as such is made anew. */
+ * which distinguishes it from what a killed launch has left; one that was just removed as such is created
+ * again. */
 static int open_locked(const char *path)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -193,8 +196,8 @@ static const char *host_of(const launch_watch *w, int rank)
     return l->host_of && l->node_of ? l->host_of[l->node_of[rank]] : kolo_state(w->launch)->me.name;
 }
 
-/* Of several ranks one says it: the lowest that still lives here, first on the node of the lowest. */
-static void give_precedence(launch_watch *w)
+/* One rank reports: waits a moment for the lowest living rank of this node, and for the node of rank 0. */
+static void await_lower_ranks(launch_watch *w)
 {
     int lowest = 0;
     while (lowest < w->rank && atomic_load(&w->all[lowest].beat) == 0) lowest++;
@@ -208,7 +211,7 @@ static void end(launch_watch *w, double waited, const char *who, const char *cur
     char text[2048];
     const uint32_t wait = atomic_load(&w->wait);
     const char *where = atomic_load(&w->where);
-    give_precedence(w);
+    await_lower_ranks(w);
     if (atomic_load(&w->stop) || !atomic_load(&w->since) || atomic_load(&w->wait) != wait)
         return; /* it came */
     snprintf(text, sizeof text, "launch: no progress in %s for %.0f s: %s%s", where, waited, who, cure);
@@ -217,7 +220,7 @@ static void end(launch_watch *w, double waited, const char *who, const char *cur
 
 /* ---- looking ---------------------------------------------------------------------------------------- */
 
-/* A rank of this node that gives no signs of life. */
+/* Ranks of this node without a heartbeat. */
 static bool find_stopped(launch_watch *w, double now, double waited)
 {
     char who[1024] = "";
@@ -232,7 +235,7 @@ static bool find_stopped(launch_watch *w, double now, double waited)
         const int pid = atomic_load(&e->pid);
         const bool there = look_up(pid, &p);
         if (found++ < LISTED)
-            kolo_append(who, sizeof who, "%srank %d on host %s (pid %d) %s: no sign of life for %.0f s",
+            kolo_append(who, sizeof who, "%srank %d on host %s (pid %d) %s: no heartbeat for %.0f s",
                         found > 1 ? "; " : "", r, host_of(w, r), pid,
                         !there || p.state == 'Z'           ? "died"
                         : p.state == 'T' || p.state == 't' ? "was stopped"
@@ -242,7 +245,7 @@ static bool find_stopped(launch_watch *w, double now, double waited)
     for (int r = 0; r < w->size && w->far; r++) {
         const double silent = w->here[r] ? 0 : launch_far_silent(w->far, r, w->stood_up);
         if (silent == 0 || found++ >= LISTED) continue;
-        const char *much = "was stopped, or its node is lost: no sign of life for";
+        const char *much = "was stopped, or its node is lost: no heartbeat for";
         kolo_append(who, sizeof who, "%srank %d on host %s %s %.0f s", found > 1 ? "; " : "", r,
                     host_of(w, r), much, silent);
     }
@@ -287,7 +290,7 @@ static void name_missing(launch_watch *w, double waited)
 }
 
 /* This rank waits, and does so until `judging` is free again, or longer. */
-static void watch_judge(launch_watch *w, double now)
+static void watch_check_ranks(launch_watch *w, double now)
 {
     const uint32_t wait = atomic_load(&w->wait);
     const double limit = atomic_load(&w->limit), began = seconds_of(atomic_load(&w->since));
@@ -300,16 +303,16 @@ static void watch_judge(launch_watch *w, double now)
     if (!find_stopped(w, now, waited) && limit > 0 && waited > limit + CALL_AFTER) name_missing(w, waited);
 }
 
-static void watch_look(launch_watch *w)
+static void watch_poll(launch_watch *w)
 {
     const double now = kolo_time();
     beat(w);
     if (w->looked > 0 && now - w->looked > ABSENT) w->stood_up = now; /* this process itself was away */
     launch_far *far = atomic_load(&w->far);
     if (far) launch_far_beat(far, atomic_load(&w->since) != 0);
-    pthread_mutex_lock(&w->judging);
-    if (atomic_load(&w->since)) watch_judge(w, now);
-    pthread_mutex_unlock(&w->judging);
+    pthread_mutex_lock(&w->checking);
+    if (atomic_load(&w->since)) watch_check_ranks(w, now);
+    pthread_mutex_unlock(&w->checking);
     w->looked = kolo_time();
 }
 
@@ -317,7 +320,7 @@ static void *watch_main(void *of)
 {
     launch_watch *w = of;
     prctl(PR_SET_NAME, "kolo-launch");
-    while (!kolo_futex_wait(&w->stop, 0, LOOK_EVERY, 0)) watch_look(w);
+    while (!kolo_futex_wait(&w->stop, 0, LOOK_EVERY, 0)) watch_poll(w);
     return NULL;
 }
 
@@ -347,8 +350,8 @@ launch_watch *launch_watch_open(kolo_launch *launch, const kolo_launch_limits *l
     }
     *w =
         (launch_watch){.launch = launch, .limits = *limits, .rank = rank, .size = size, .where = "the start"};
-    pthread_mutex_init(&w->judging, NULL);
-    if (!(w->limits.patience > 0)) w->limits.patience = PATIENCE;
+    pthread_mutex_init(&w->checking, NULL);
+    if (!(w->limits.patience > 0)) w->limits.patience = HEARTBEAT_TIMEOUT;
     if (w->limits.start > 0 && w->limits.patience > w->limits.start) w->limits.patience = w->limits.start;
     snprintf(w->path, sizeof w->path, "%s/%s%u-%d-%llu", folder, prefix, (unsigned)geteuid(), parent,
              above.start);
@@ -395,7 +398,7 @@ void launch_watch_close(launch_watch **watch)
     launch_far *far = w->far;
     if (far) launch_far_leave(far);
     launch_far_close(&far);
-    pthread_mutex_destroy(&w->judging);
+    pthread_mutex_destroy(&w->checking);
     free(w->here);
     free(w);
     *watch = NULL;
@@ -416,6 +419,6 @@ void launch_watch_end(launch_watch *w)
 {
     if (!w) return;
     atomic_store(&w->since, 0);
-    pthread_mutex_lock(&w->judging);
-    pthread_mutex_unlock(&w->judging);
+    pthread_mutex_lock(&w->checking);
+    pthread_mutex_unlock(&w->checking);
 }

@@ -1,6 +1,6 @@
 /* The watchdog of a launch: who has come, who is missing, who has stopped. Before a rank calls PMIx or MPI,
  * whose start waits for everybody, it enters itself in a file that the ranks of its node share in memory; a
- * thread gives signs of life there, and looks at those of the others while this rank waits for them. Ranks
+ * thread counts heartbeats there, and checks those of the others while this rank waits for them. Ranks
  * of other nodes are asked for through PMIx, where that serves. Whoever keeps the others waiting for too
  * long is named, and the job ended. */
 #ifndef KOLO_LAUNCH_WATCH_H

@@ -172,7 +172,7 @@ static void accumulate(const work *w, int area, int iou, int most, double *ap, d
     if (ap) *ap = mean_precision(w, n);
 }
 
-static void judge_class(work *w, kolo_ap_class *c)
+static void measure_class(work *w, kolo_ap_class *c)
 {
     if (w->results) qsort(w->result, (size_t)w->results, sizeof *w->result, by_score);
     for (int a = 0; a < AREAS; a++)
@@ -274,7 +274,7 @@ int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const 
     if (!ap->cls) rc = KOLO_ENOMEM;
     for (int c = 0; c < classes && rc == 0; c++) {
         match_class(&w, c);
-        judge_class(&w, &ap->cls[c]);
+        measure_class(&w, &ap->cls[c]);
     }
     if (rc == 0) summarise(ap);
     free_work(&w);

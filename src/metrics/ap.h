@@ -43,7 +43,7 @@ typedef struct kolo_ap {
 } kolo_ap;
 
 /* Equal scores keep the order given (within an image), then that of images. The lists are left as they
- * are. KOLO_ENOMEM: no memory; KOLO_EINPUT: a class out of range, or a number that is none. */
+ * are. KOLO_ENOMEM: no memory; KOLO_EINPUT: a class out of range, or a number that is not finite. */
 int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,
                  int64_t founds, int classes);
 void kolo_ap_free(kolo_ap *ap);

@@ -51,8 +51,8 @@ static int ap_lists_check(const char *what, int64_t i, int32_t cls, int classes,
     if (cls < 0 || cls >= classes)
         return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " has class %d of %d", what, i, cls, classes);
     if (is_box(box) && isfinite(number)) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " (x %g, y %g, width %g, height %g; %g) is not one", what,
-                     i, box[0], box[1], box[2], box[3], number);
+    return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " (x %g, y %g, width %g, height %g; %g) is malformed",
+                     what, i, box[0], box[1], box[2], box[3], number);
 }
 
 int ap_lists_make(ap_lists *l, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,

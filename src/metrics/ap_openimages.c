@@ -98,14 +98,14 @@ static int expand(lists *l, const kolo_ap_truth *truth, int64_t truths, const ko
 
 /* ---- one class ----------------------------------------------------------------------------------------- */
 
-typedef struct judged { /* a result, or a group by its surest one */
+typedef struct scored { /* a result, or a group by its surest one */
     double score;
     int64_t order;
     bool right;
-} judged;
+} scored;
 
 typedef struct space {
-    judged *list; /* [founds + truths] */
+    scored *list; /* [founds + truths] */
     int64_t count;
     double *precision, *recall; /* likewise */
     double *surest;             /* [truths] of groups: the best score; negative: none */
@@ -128,7 +128,7 @@ static int64_t most_covered(const ap_lists *l, const kolo_ap_found *f, int64_t f
 }
 
 /* The results of one image, surest first. */
-static void judge_image(const ap_lists *l, int64_t first, int64_t last, int64_t begin, int64_t end,
+static void match_image(const ap_lists *l, int64_t first, int64_t last, int64_t begin, int64_t end,
                         double iou, space *s)
 {
     for (int64_t i = begin; i < end; i++) {
@@ -140,15 +140,15 @@ static void judge_image(const ap_lists *l, int64_t first, int64_t last, int64_t 
         if (right) s->taken[one] = true;
         if (ignored) continue;
         if (!right && group >= 0) s->surest[group] = fmax(s->surest[group], f->score);
-        else s->list[s->count++] = (judged){f->score, i, right};
+        else s->list[s->count++] = (scored){f->score, i, right};
     }
     for (int64_t t = first; t < last; t++)
-        if (s->surest[t] >= 0) s->list[s->count++] = (judged){s->surest[t], end, true};
+        if (s->surest[t] >= 0) s->list[s->count++] = (scored){s->surest[t], end, true};
 }
 
 static int by_score(const void *a, const void *b)
 {
-    const judged *x = a, *y = b;
+    const scored *x = a, *y = b;
     if (x->score != y->score) return x->score > y->score ? -1 : 1;
     return (x->order > y->order) - (x->order < y->order);
 }
@@ -166,7 +166,7 @@ static double class_ap(const ap_lists *l, int cls, double iou, space *s)
         while (t < truths_end && l->truth[l->of_truth[t]].image < image) t++;
         int64_t last = t;
         while (last < truths_end && l->truth[l->of_truth[last]].image == image) last++;
-        judge_image(l, t, last, f, next, iou, s);
+        match_image(l, t, last, f, next, iou, s);
     }
     if (s->count) qsort(s->list, (size_t)s->count, sizeof *s->list, by_score);
     for (int64_t i = 0; i < s->count; i++) {
@@ -177,7 +177,7 @@ static double class_ap(const ap_lists *l, int cls, double iou, space *s)
     return ap_area_below(s->precision, s->recall, s->count);
 }
 
-static int judge_all(double *ap, double *mean, const lists *x, int classes, double iou)
+static int match_all(double *ap, double *mean, const lists *x, int classes, double iou)
 {
     ap_lists l;
     const size_t most = (size_t)(x->founds + x->truths + 1);
@@ -210,7 +210,7 @@ int kolo_ap_openimages(double *ap, double *mean, const kolo_ap_truth *truth, int
 {
     lists l = {0};
     int rc = expand(&l, truth, truths, found, founds, verified, n, h);
-    if (rc == 0) rc = judge_all(ap, mean, &l, classes, iou);
+    if (rc == 0) rc = match_all(ap, mean, &l, classes, iou);
     free(l.truth);
     free(l.found);
     free(l.verified);

@@ -32,7 +32,7 @@ static void rank_class(const ap_lists *l, int cls, ranked *r)
 }
 
 /* 1 right, 0 wrong, -1 neither */
-static int ap_voc_judge(const ap_lists *l, const ranked *r, double iou, bool *taken)
+static int ap_voc_match(const ap_lists *l, const ranked *r, double iou, bool *taken)
 {
     double most = 0;
     int64_t best = -1;
@@ -85,7 +85,7 @@ static double class_ap(const ap_lists *l, int cls, double iou, bool eleven, spac
     if (!wanted) return -1;
     rank_class(l, cls, s->ranked);
     for (int64_t i = 0; i < l->first_found[cls + 1] - l->first_found[cls]; i++) {
-        const int is = ap_voc_judge(l, &s->ranked[i], iou, s->taken);
+        const int is = ap_voc_match(l, &s->ranked[i], iou, s->taken);
         right += is == 1;
         wrong += is == 0;
         if (right + wrong == 0) continue;

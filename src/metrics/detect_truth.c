@@ -67,7 +67,7 @@ static int read_shards(const kolo_dataset *d, int64_t *image, double (*box)[4])
     return 0;
 }
 
-static void take_truth(kolo_detect_truth *to, const kolo_dataset *d, const double (*given)[4])
+static void read_truth(kolo_detect_truth *to, const kolo_dataset *d, const double (*given)[4])
 {
     const kolo_targets *t = kolo_dataset_targets(d);
     for (int64_t n = 0; n < kolo_dataset_get_info(d)->count; n++)
@@ -87,7 +87,7 @@ static void take_truth(kolo_detect_truth *to, const kolo_dataset *d, const doubl
 }
 
 /* Tags of Open Images' splits are what people have verified. */
-static int take_verified(kolo_detect_truth *to, const kolo_dataset *d)
+static int read_verified(kolo_detect_truth *to, const kolo_dataset *d)
 {
     const kolo_targets *t = kolo_dataset_targets(d);
     if (!t->tag_offset) return 0;
@@ -118,8 +118,8 @@ int kolo_detect_truth_read(kolo_detect_truth **truth, const kolo_dataset *d)
     if (!to->truth || !to->image || !to->category || (coco && !given)) goto fail;
     KOLO_TRY_GOTO(rc, read_shards(d, to->image, given));
     KOLO_TRY_GOTO(rc, kolo_shard_read_class_ids(kolo_dataset_shard_path(d, 0), info->classes, to->category));
-    take_truth(to, d, (const double(*)[4])given);
-    KOLO_TRY_GOTO(rc, take_verified(to, d));
+    read_truth(to, d, (const double(*)[4])given);
+    KOLO_TRY_GOTO(rc, read_verified(to, d));
     free(given);
     return 0;
 fail:

@@ -1,4 +1,5 @@
-/* The boxes of a split as they were given, in pixels of the source images: what a detector is judged by. */
+/* The boxes of a split as they were given, in pixels of the source images: what a detector is measured
+ * against. */
 #ifndef KOLO_TRAIN_DETECT_TRUTH_H
 #define KOLO_TRAIN_DETECT_TRUTH_H
 

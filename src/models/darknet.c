@@ -18,9 +18,10 @@ static int at(const kolo_darknet *d, int from)
 {
     const int layer = from < 0 ? d->layers + from : from;
     if (layer >= 0 && layer < d->layers) return d->out[layer];
-    if (!d->layers) return kolo_fail(KOLO_ECONFIG, "layer 0 asks for layer %d; none is before it", from);
-    return kolo_fail(KOLO_ECONFIG, "layer %d asks for layer %d; 0 to %d are before it", d->layers, from,
-                     d->layers - 1);
+    if (!d->layers)
+        return kolo_fail(KOLO_ECONFIG, "layer 0 refers to layer %d; there is no layer before it", from);
+    return kolo_fail(KOLO_ECONFIG, "layer %d refers to layer %d; the layers before it are 0 to %d", d->layers,
+                     from, d->layers - 1);
 }
 
 /* Batch norm as on darknet's GPUs: epsilon inside of the root, 0.99 of the old statistics kept. */
@@ -97,9 +98,9 @@ int kolo_darknet_yolo(kolo_darknet *d, const int32_t mask[3])
     if (d->heads == KOLO_MAX_HEADS)
         return darknet_append(d, kolo_fail(KOLO_ECONFIG, "more than %d heads", KOLO_MAX_HEADS));
     if (d->g->tensor[x].rank != 4 || kolo_channels(d->g, x) != want)
-        return darknet_append(d, kolo_fail(KOLO_ECONFIG,
-                                           "%ld channels are no head: three anchors of %ld classes make %ld",
-                                           (long)kolo_channels(d->g, x), (long)d->classes, (long)want));
+        return darknet_append(
+            d, kolo_fail(KOLO_ECONFIG, "%ld channels are not a head's: three anchors of %ld classes need %ld",
+                         (long)kolo_channels(d->g, x), (long)d->classes, (long)want));
     memcpy(d->mask[d->heads], mask, sizeof d->mask[0]);
     d->head[d->heads++] = x;
     return darknet_append(d, x);

@@ -68,7 +68,7 @@ static const char *ahead(const cfg *c)
     return at;
 }
 
-static int take_pair(cfg *c, char *line)
+static int read_pair(cfg *c, char *line)
 {
     section *s = &c->s;
     char *equals = strchr(line, '=');
@@ -98,7 +98,7 @@ static int next_section(cfg *c)
                          c->path, c->line, line);
     line[length - 1] = 0;
     c->s = (section){.line = c->line, .name = line + 1};
-    while (*ahead(c) != '[' && (line = next_line(c))) KOLO_TRY(take_pair(c, line));
+    while (*ahead(c) != '[' && (line = next_line(c))) KOLO_TRY(read_pair(c, line));
     return 1;
 }
 
@@ -111,11 +111,11 @@ static const char *value_of(const cfg *c, const char *key)
     return NULL;
 }
 
-/* A whole number from `low` to `high`; where it is not there `standard`. */
-static int number(const cfg *c, const char *key, long low, long high, long standard, long *value)
+/* A whole number from `low` to `high`; where it is not there `absent`. */
+static int number(const cfg *c, const char *key, long low, long high, long absent, long *value)
 {
     const char *text = value_of(c, key);
-    *value = standard;
+    *value = absent;
     if (!text) return 0;
     char *end, say[96];
     *value = strtol(text, &end, 10);
@@ -164,7 +164,7 @@ static bool is_convolution(const cfg *c)
 
 /* ---- layers -------------------------------------------------------------------------------------------- */
 
-static int take_activation(const cfg *c, kolo_darknet_conv *conv)
+static int read_activation(const cfg *c, kolo_darknet_conv *conv)
 {
     static const struct {
         const char *word;
@@ -198,7 +198,7 @@ static int convolutional(const cfg *c, kolo_darknet *d, int64_t head)
     KOLO_TRY(number(c, "padding", 0, 64, 0, &padding));
     KOLO_TRY(number(c, "groups", 1, 65536, 1, &groups));
     KOLO_TRY(number(c, "batch_normalize", 0, 1, 0, &norm));
-    KOLO_TRY(take_activation(c, &conv));
+    KOLO_TRY(read_activation(c, &conv));
     conv.out = head ? head : filters;
     conv.kernel = size;
     conv.stride = stride;

@@ -72,7 +72,7 @@ static int arc_head(kolo_graph *g, int logits, const kolo_model_config *config)
     if (n->op != KOLO_OP_linear || n != &g->node[g->nodes - 1] || g->tensor[n->in[0]].rank != 2)
         return kolo_fail(
             KOLO_ECONFIG,
-            "head=arcface takes the place of a linear layer, with which this network does not end");
+            "head=arcface replaces a last linear layer, which this network does not have; use head=softmax");
     char name[256];
     const int x = n->in[0];
     const int64_t out = g->tensor[n->in[1]].dim[0];
@@ -87,7 +87,7 @@ static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model
 {
     const bool classify = !model->detector;
     if (config->classes < (classify ? 2 : 1))
-        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least %d %s needed",
+        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes are too few; at least %d %s needed",
                          config->classes, classify ? 2 : 1, classify ? "are" : "is");
     int x = kolo_input(g, config->rows, config->height, config->width, config->channels, config->words);
     if (x >= 0 && config->image_labels) KOLO_TRY(kolo_image_label_input(g, config->classes));

@@ -41,7 +41,7 @@ typedef struct kolo_step {
     /* 0; else this step only forms the average's running statistics
      * (kolo_exec_statistics): its batch's weight */
     float swa;
-    /* written by NORM (optim/judge.h), read by the updates */
+    /* written by NORM (optim/grad_scaler.h), read by the updates */
     float clip;   /* factor on the gradients: 1 / loss scale, times that of clip_norm */
     int32_t skip; /* not finite: no update in this step */
     double norm;  /* of the unscaled gradients; 0: not computed */

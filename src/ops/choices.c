@@ -123,19 +123,18 @@ static void append_file(kolo_choices *c, const char *key, const char *value)
 }
 
 /* Many shapes of large batches take minutes, in which nothing else is said. */
-static void choices_tell(kolo_choices *c)
+static void choices_announce(kolo_choices *c)
 {
-    if (c->told || kolo_time() - c->opened < 3) return;
-    c->told = true;
+    if (c->announced || kolo_time() - c->opened < 3) return;
+    c->announced = true;
     if (c->path)
-        kolo_info("timing algorithms, which is done once for a machine and a shape: %s keeps what is chosen",
-                  c->path);
-    else kolo_info("timing algorithms, and nothing keeps what is chosen: KOLO_CACHE=FOLDER does");
+        kolo_info("timing algorithms, once for a machine and a shape; the choices are kept in %s", c->path);
+    else kolo_info("timing algorithms, in every run again; set KOLO_CACHE=FOLDER to keep the choices");
 }
 
 int kolo_choices_add(kolo_choices *c, const char *key, const char *value)
 {
-    choices_tell(c);
+    choices_announce(c);
     KOLO_TRY(choices_append(&c->list, &c->capacity, &c->count, key, value));
     if (c->path) append_file(c, key, value);
     return 0;

@@ -16,11 +16,11 @@ typedef struct kolo_choices {
     int64_t count, capacity;
     kolo_choice *known; /* from the file, or from rank 0 */
     int64_t known_count, known_capacity;
-    char *machine; /* prefix of the keys in the file: CPU, library, threads */
-    char *path;    /* the file, or NULL */
-    bool given;    /* choices come from rank 0: nothing is timed here */
-    double opened; /* kolo_time() */
-    bool told;     /* that it takes its time */
+    char *machine;  /* prefix of the keys in the file: CPU, library, threads */
+    char *path;     /* the file, or NULL */
+    bool given;     /* choices come from rank 0: nothing is timed here */
+    double opened;  /* kolo_time() */
+    bool announced; /* that timing goes on */
 } kolo_choices;
 
 /* machine: text without newlines. path, text may be NULL. A file that cannot be read is no

@@ -11,7 +11,9 @@ static int refuse(const kolo_kernel *kernel, void *const *args, void *workspace,
                   int slot)
 {
     (void)args, (void)workspace, (void)step, (void)slot;
-    return kolo_fail(KOLO_EINTERNAL, "%s: a GPU that is only described runs nothing", kernel->key);
+    return kolo_fail(KOLO_EINTERNAL,
+                     "%s: this GPU is only described (gpu=); it can be planned for, not computed on",
+                     kernel->key);
 }
 
 static int described_prepare(const kolo_kernel_request *r, kolo_kernel *k)

@@ -151,7 +151,8 @@ int kolo_backend_capture(kolo_backend *b) { return b->type->device ? b->type->de
 int kolo_backend_capture_end(kolo_backend *b, kolo_replay **replay)
 {
     *replay = NULL;
-    if (!b->type->device) return kolo_fail(KOLO_EINTERNAL, "the %s backend records nothing", b->type->name);
+    if (!b->type->device)
+        return kolo_fail(KOLO_EINTERNAL, "the %s backend cannot record steps", b->type->name);
     kolo_replay *r = kolo_alloc(sizeof *r);
     void *recorded = NULL;
     int rc = b->type->device->capture_end(b, &recorded); /* also without memory: the recording must end */

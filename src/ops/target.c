@@ -15,7 +15,7 @@ int kolo_bad_label_fail(const kolo_bad_label *bad, int64_t classes)
     case KOLO_BAD_COUNT:
         return kolo_fail(
             KOLO_EINPUT,
-            "row %d of micro-batch %d has %d boxes, for which its label has no room; check max_boxes= "
+            "row %d of micro-batch %d has %d boxes, more than its label can hold; check max_boxes= "
             "and the data set",
             bad->row, bad->slot, bad->value);
     case KOLO_BAD_BOX: break;

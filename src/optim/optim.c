@@ -83,7 +83,7 @@ static int check_unread(const kolo_options *options, const char *key, size_t len
         if (reads(&kolo_optimizer_table[i], key, length))
             snprintf(readers + strlen(readers), sizeof readers - strlen(readers), "%s%s", *readers ? " " : "",
                      kolo_optimizer_table[i].name);
-    const int rc = !strcmp(text, entry->standard)
+    const int rc = !strcmp(text, entry->default_value)
                        ? 0
                        : kolo_fail(KOLO_ECONFIG, "%s=%s is for optimizer=%s, not %s; leave it out", name,
                                    text, readers, options->optimizer);
@@ -123,8 +123,9 @@ int kolo_optim_check(const kolo_options *options)
                          options->ema, options->swa);
     if (moved && options->warmup > 0)
         return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
-    if (options->hold > 0 && strcmp(options->schedule, "cosine") && strcmp(options->schedule, "polynomial"))
-        return kolo_fail(KOLO_ECONFIG, "hold=%g is for schedule=cosine and polynomial, not %s", options->hold,
-                         options->schedule);
+    if (options->cooldown > 0 && strcmp(options->schedule, "cosine") &&
+        strcmp(options->schedule, "polynomial"))
+        return kolo_fail(KOLO_ECONFIG, "cooldown=%g is for schedule=cosine and polynomial, not %s",
+                         options->cooldown, options->schedule);
     return kolo_milestones_check(options->milestones);
 }

@@ -130,9 +130,11 @@ int kolo_updater_square(kolo_updater *updater, const float *grad, int64_t count,
 int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
 /* LAYERS: the first pass over all slices, and every tensor's factor. */
 int kolo_updater_layers(kolo_updater *updater, const kolo_step *step);
-/* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_grad_scaler (judge.h) ->
+/* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_grad_scaler (grad_scaler.h) ->
  * step->clip, skip, norm, scaler. */
 int kolo_updater_norm(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
+/* The same, in host memory, of a sum that was formed elsewhere. */
+void kolo_updater_decide(const kolo_updater *updater, double sum, kolo_step *step);
 
 /* The sum of squares in host memory, f64, in an order that the count alone decides. */
 double kolo_square_sum(const float *x, int64_t count);

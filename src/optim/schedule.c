@@ -140,7 +140,7 @@ double kolo_learning_rate(const kolo_options *options, double t, double steps, d
         double start = options->warmup_start * options->lr;
         return start + (options->lr - start) * t / warmup;
     }
-    return schedule->rate(options, t, steps - options->hold * unit, warmup, unit);
+    return schedule->rate(options, t, steps - options->cooldown * unit, warmup, unit);
 }
 
 double kolo_rate_scale(const kolo_options *options, int64_t batch)

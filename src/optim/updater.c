@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/plugin.h"
 #include "kolo/error.h"
-#include "optim/judge.h"
+#include "optim/grad_scaler.h"
 #include "optim/optim.h"
 #include "optim/rules.h"
 
@@ -64,6 +64,13 @@ int kolo_updater_square(kolo_updater *u, const float *grad, int64_t count, bool 
     return u->type->square(u, grad, count, more, step);
 }
 
+void kolo_updater_decide(const kolo_updater *u, double sum, kolo_step *step)
+{
+    const kolo_grad_scaler_rule rule = {.clip_norm = (float)u->config.options->clip_norm,
+                                        .dynamic = u->config.dynamic_scale};
+    kolo_grad_scaler(&rule, sum, step);
+}
+
 /* ---- in host memory ---- */
 
 static int create(kolo_updater *u)
@@ -105,9 +112,7 @@ static int running(kolo_updater *u, const kolo_step *step)
 
 static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
 {
-    const kolo_grad_scaler_rule rule = {.clip_norm = (float)u->config.options->clip_norm,
-                                        .dynamic = u->config.dynamic_scale};
-    kolo_grad_scaler(&rule, kolo_square_sum(grad, count), step);
+    kolo_updater_decide(u, kolo_square_sum(grad, count), step);
     return 0;
 }
 

@@ -9,18 +9,22 @@
 #include "plan/parts.h"
 
 typedef struct ends {
-    size_t *end;
+    size_t *end; /* byte at which each reduced tensor ends */
+    int *class;  /* of the turns that complete it */
     int64_t n, capacity;
-} ends; /* byte at which each reduced tensor ends */
+} ends;
 
 static int buckets_collect(const kolo_plan *plan, ends *e)
 {
     const kolo_graph *g = plan->graph;
-    for (int64_t i = 0; i < g->nodes; i++)
-        for (int k = 0; k < g->node[i].n_out; k++) {
-            int t = g->node[i].out[k];
+    for (int64_t i = 0; i < plan->nodes; i++)
+        for (int k = 0; k < g->node[plan->node[i]].n_out; k++) {
+            int t = g->node[plan->node[i]].out[k];
             if (t < 0 || !kolo_plan_is_reduced(g->tensor[t].role)) continue;
+            int64_t capacity = e->capacity;
             KOLO_TRY(kolo_grow(&e->end, &e->capacity, e->n, sizeof *e->end));
+            KOLO_TRY(kolo_grow(&e->class, &capacity, e->n, sizeof *e->class));
+            e->class[e->n] = kolo_plan_class(plan, plan->node[i]);
             e->end[e->n++] = plan->home[t].offset + kolo_plan_tensor_bytes(plan, t);
         }
     return 0;
@@ -53,7 +57,9 @@ int kolo_plan_buckets(kolo_plan *plan)
         tail--;
     for (int64_t i = 0; i < e.n; i++) {
         bool front = (plan->config.adasum || plan->config.swa) && e.end[i] == plan->reduced_front;
-        if (!front && i != tail - 1 && i != e.n - 1 &&
+        /* in a pipeline several micro-batches are under way; a bucket is complete within one turn */
+        bool apart = plan->config.placement && i + 1 < e.n && e.class[i] != e.class[i + 1];
+        if (!front && !apart && i != tail - 1 && i != e.n - 1 &&
             (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes))
             continue;
         buckets_add(plan, begin, e.end[i]);
@@ -62,6 +68,7 @@ int kolo_plan_buckets(kolo_plan *plan)
     rc = 0;
 fail:
     free(e.end);
+    free(e.class);
     return rc;
 }
 
@@ -71,9 +78,9 @@ int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count)
     const kolo_bucket *b = &plan->bucket[bucket];
     const size_t end = b->offset + (size_t)b->count * sizeof(float);
     int n = 0;
-    for (int64_t i = 0; i < g->nodes; i++) /* in the order of settle_reduced */
-        for (int k = 0; k < g->node[i].n_out; k++) {
-            int t = g->node[i].out[k];
+    for (int64_t i = 0; i < plan->nodes; i++) /* in the order of settle_reduced */
+        for (int k = 0; k < g->node[plan->node[i]].n_out; k++) {
+            int t = g->node[plan->node[i]].out[k];
             if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
             if (plan->home[t].offset >= b->offset && plan->home[t].offset < end)
                 count[n++] = (int64_t)(kolo_plan_tensor_bytes(plan, t) / sizeof(float));

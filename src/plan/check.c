@@ -7,11 +7,14 @@
 #include "kolo/error.h"
 #include "plan/parts.h"
 
-/* What a stretch of the ACTIVATION arena holds. */
+/* What a stretch of the arenas ACTIVATION and TRANSFER holds. */
 typedef struct region {
+    int arena;
     size_t offset, bytes;
     int tensor, slot;
     bool summed;
+    bool coming; /* a transfer writes there */
+    int going;   /* transfers that read it */
 } region;
 
 /* What a level of a bucket holds: the sum of slots [begin, end), of `written` of its
@@ -19,6 +22,8 @@ typedef struct region {
 typedef struct content {
     int begin, end, written;
 } content;
+
+enum { UNTOUCHED, STARTED, DONE };
 
 typedef struct check {
     const kolo_plan *plan;
@@ -31,6 +36,7 @@ typedef struct check {
     int *tensors;                               /* [buckets] reduced tensors in it */
     int *written;                               /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated, *stepped; /* [buckets] stepped: holds steps instead of gradients */
+    char *transfer;                             /* [transfers] UNTOUCHED, STARTED, DONE */
     int squares;                                /* of buckets and micro-batches */
     int norms, layers, buffers, noises;
 } check;
@@ -67,16 +73,23 @@ static region *find_region(check *c, int tensor, int slot)
 static int write_region(check *c, const kolo_binding *b, int tensor, int slot)
 {
     size_t bytes = c->plan->layout[tensor].bytes;
-    if (b->arena != KOLO_ARENA_ACTIVATION || b->offset % KOLO_ALIGN ||
-        b->offset + bytes > c->plan->arena_bytes[KOLO_ARENA_ACTIVATION])
+    if ((b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER) || b->offset % KOLO_ALIGN ||
+        b->offset + bytes > c->plan->arena_bytes[b->arena])
         return breach(c, "writes outside the arena of activations or unaligned", tensor, slot);
     int64_t left = 0;
-    for (int64_t i = 0; i < c->regions; i++)
-        if (!overlap(c->region[i].offset, c->region[i].bytes, b->offset, bytes))
-            c->region[left++] = c->region[i];
+    for (int64_t i = 0; i < c->regions; i++) {
+        const region *r = &c->region[i];
+        if (r->arena == b->arena && overlap(r->offset, r->bytes, b->offset, bytes)) {
+            if (r->coming || r->going)
+                return breach(c, "writes into a transfer that is under way", tensor, slot);
+            continue;
+        }
+        c->region[left++] = c->region[i];
+    }
     c->regions = left;
     KOLO_TRY(kolo_grow(&c->region, &c->capacity, c->regions, sizeof *c->region));
-    c->region[c->regions++] = (region){b->offset, bytes, tensor, slot, false};
+    c->region[c->regions++] =
+        (region){.arena = b->arena, .offset = b->offset, .bytes = bytes, .tensor = tensor, .slot = slot};
     return 0;
 }
 
@@ -84,7 +97,8 @@ static int read_region(check *c, const kolo_binding *b, int tensor, int slot)
 {
     const region *r = find_region(c, tensor, slot);
     if (!r) return breach(c, "reads what was never written or was overwritten", tensor, slot);
-    if (b->arena != KOLO_ARENA_ACTIVATION || r->offset != b->offset)
+    if (r->coming) return breach(c, "reads what has not arrived", tensor, slot);
+    if (b->arena != r->arena || r->offset != b->offset)
         return breach(c, "reads from a place where it does not stand", tensor, slot);
     if (c->graph->tensor[tensor].role == KOLO_ROLE_PARTIAL && must_sum(c) && !r->summed)
         return breach(c, "reads this rank's part before it is summed over ranks", tensor, slot);
@@ -214,7 +228,8 @@ static int meet(check *c, const kolo_node *n, const kolo_binding *b, int slot)
 
 static int on_run(check *c, const kolo_action *a)
 {
-    if (a->node < 0 || a->node >= c->graph->nodes || a->slot < 0 || a->slot >= c->plan->config.slots)
+    if (a->node < 0 || a->node >= c->graph->nodes || !kolo_plan_has_node(c->plan, a->node) || a->slot < 0 ||
+        a->slot >= c->plan->config.slots)
         return breach(c, "no such operation or micro-batch", -1, 0);
     const kolo_node *n = &c->graph->node[a->node];
     const kolo_binding *b = &c->plan->binding[a->binding];
@@ -241,7 +256,7 @@ static int on_sum(check *c, const kolo_action *a)
     const kolo_binding *b = &c->plan->binding[a->binding];
     for (int64_t i = 0; i < c->regions; i++) {
         region *r = &c->region[i];
-        if (b->arena != KOLO_ARENA_ACTIVATION || r->offset != b->offset || r->slot != a->slot) continue;
+        if (b->arena != r->arena || r->offset != b->offset || r->slot != a->slot) continue;
         if (c->graph->tensor[r->tensor].role != KOLO_ROLE_PARTIAL)
             return breach(c, "sums what is no partial sum", r->tensor, a->slot);
         if (r->summed || !must_sum(c))
@@ -250,6 +265,34 @@ static int on_sum(check *c, const kolo_action *a)
         return 0;
     }
     return breach(c, "sums what was never written", -1, 0);
+}
+
+static int on_transfer(check *c, const kolo_action *a)
+{
+    if (a->transfer < 0 || a->transfer >= c->plan->transfers) return breach(c, "no such transfer", -1, 0);
+    const kolo_transfer *t = &c->plan->transfer[a->transfer];
+    const kolo_binding *b = &c->plan->binding[a->binding];
+    const kolo_binding *home = &c->plan->home[t->tensor];
+    const bool at_home = t->sends && home->arena >= 0; /* metrics */
+    const size_t place = at_home ? home->offset : t->offset - kolo_plan_transfer_base(c->plan);
+    char *state = &c->transfer[a->transfer];
+    const char before = a->kind == KOLO_ACTION_TRANSFERRED ? STARTED : UNTOUCHED;
+    if (*state != before) return breach(c, "starts or waits for a transfer out of turn", t->tensor, t->slot);
+    if (b->arena != (at_home ? home->arena : KOLO_ARENA_TRANSFER) || b->offset != place ||
+        (at_home && t->offset != place) || a->slot != t->slot)
+        return breach(c, "has another place than its transfer", t->tensor, t->slot);
+    (*state)++;
+    if (at_home) /* summed, and at rest from here on */
+        return ready(c, kolo_plan_bucket_of(c->plan, place))
+                   ? 0
+                   : breach(c, "sends sums that are not complete", t->tensor, t->slot);
+    if (a->kind == KOLO_ACTION_RECEIVE) KOLO_TRY(write_region(c, b, t->tensor, t->slot));
+    if (a->kind == KOLO_ACTION_SEND) KOLO_TRY(read_region(c, b, t->tensor, t->slot));
+    region *r = find_region(c, t->tensor, t->slot);
+    if (!r) return breach(c, "waits for what was overwritten", t->tensor, t->slot);
+    if (t->sends) r->going += a->kind == KOLO_ACTION_SEND ? 1 : -1;
+    else r->coming = a->kind == KOLO_ACTION_RECEIVE;
+    return 0;
 }
 
 static bool combined(const check *c, int bucket)
@@ -348,6 +391,9 @@ static int play(check *c)
         case KOLO_ACTION_DELTA:
         case KOLO_ACTION_APPLY:
         case KOLO_ACTION_UPDATE: KOLO_TRY(on_bucket(c, a)); break;
+        case KOLO_ACTION_SEND:
+        case KOLO_ACTION_RECEIVE:
+        case KOLO_ACTION_TRANSFERRED: KOLO_TRY(on_transfer(c, a)); break;
         case KOLO_ACTION_NOISE:
         case KOLO_ACTION_NORM:
         case KOLO_ACTION_LAYERS:
@@ -417,7 +463,7 @@ static int check_segments(const kolo_plan *p)
             return kolo_fail(KOLO_EINTERNAL, "plan: segment %d overlaps the one before", s);
     for (int t = 0; t < p->graph->tensors && p->config.optimizer; t++) {
         const kolo_tensor *x = &p->graph->tensor[t];
-        if (x->role != KOLO_ROLE_GRADIENT) continue;
+        if (x->role != KOLO_ROLE_GRADIENT || p->home[t].arena < 0) continue;
         int64_t begin = (int64_t)(p->home[x->of].offset / sizeof(float)),
                 count = (int64_t)(p->layout[x->of].bytes / sizeof(float));
         bool decay = p->graph->tensor[x->of].decay || p->config.decay_norms, in = false;
@@ -438,9 +484,14 @@ static int check_end(check *c)
     const kolo_plan *p = c->plan;
     int measured = 0;
     for (int b = 0; b < p->buckets; b++) measured += p->bucket[b].params > 0 ? p->config.slots : 0;
-    if (p->config.noise && (c->squares != measured || c->noises != (p->config.ranks > 1)))
+    if (p->config.noise &&
+        (c->squares != measured || c->noises != (p->config.ranks > 1 || p->config.placement)))
         return kolo_fail(KOLO_EINTERNAL, "plan: %d of %d parts are measured for the noise scale", c->squares,
                          measured);
+    if (p->config.optimizer && !c->norms && (p->config.clip_norm || p->config.scaled || p->config.noise))
+        return kolo_fail(KOLO_EINTERNAL, "plan: the gradients are never judged");
+    if (p->config.optimizer && !c->layers && kolo_is_layerwise(p->config.optimizer))
+        return kolo_fail(KOLO_EINTERNAL, "plan: the tensors' factors are never known");
     for (int b = 0; b < p->buckets; b++) {
         if (!finished(c, b))
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
@@ -450,6 +501,11 @@ static int check_end(check *c)
         if (p->bucket[b].params > 0 && !c->updated[b])
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never updated", b);
     }
+    for (int i = 0; i < p->transfers; i++)
+        if (c->transfer[i] != DONE)
+            return kolo_fail(KOLO_EINTERNAL,
+                             "plan: transfer %d (%s) is not waited for by the end of the step", i,
+                             p->graph->tensor[p->transfer[i].tensor].name);
     for (int t = 0; t < p->graph->tensors; t++) {
         bool reduced = p->home[t].arena == KOLO_ARENA_GRADIENT;
         if (reduced && c->written[t] != p->config.slots)
@@ -457,6 +513,21 @@ static int check_end(check *c)
                              p->graph->tensor[t].name);
         if (reduced && p->graph->tensor[t].role == KOLO_ROLE_STATISTIC && p->config.optimizer && !c->buffers)
             return kolo_fail(KOLO_EINTERNAL, "plan: the running statistics are never updated");
+    }
+    return 0;
+}
+
+static int check_transfers(const kolo_plan *p)
+{
+    const int stages = p->config.placement ? p->config.placement->stages : 1;
+    for (int i = 0; i < p->transfers; i++) {
+        const kolo_transfer *t = &p->transfer[i];
+        if (t->tensor < 0 || t->tensor >= p->graph->tensors || t->slot < 0 || t->slot >= p->config.slots ||
+            t->peer < 0 || t->peer >= stages || t->peer == p->config.stage)
+            return kolo_fail(KOLO_EINTERNAL, "plan: transfer %d has no such tensor, micro-batch or stage", i);
+        if (t->bytes != p->layout[t->tensor].bytes)
+            return kolo_fail(KOLO_EINTERNAL, "plan: transfer %d has %zu bytes of %s, which has %zu", i,
+                             t->bytes, p->graph->tensor[t->tensor].name, p->layout[t->tensor].bytes);
     }
     return 0;
 }
@@ -472,7 +543,8 @@ static int make_room(check *c)
     c->tensors = kolo_alloc(buckets * sizeof *c->tensors);
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
     c->started = kolo_alloc(4 * buckets);
-    if (!c->content || !c->tensors || !c->written || !c->started) return KOLO_ENOMEM;
+    c->transfer = kolo_alloc((size_t)p->transfers + 1);
+    if (!c->content || !c->tensors || !c->written || !c->started || !c->transfer) return KOLO_ENOMEM;
     c->waited = c->started + buckets;
     c->updated = c->waited + buckets;
     c->stepped = c->updated + buckets;
@@ -488,6 +560,7 @@ int kolo_plan_check(const kolo_plan *plan)
     KOLO_TRY(check_homes(plan));
     KOLO_TRY(check_buckets(plan));
     KOLO_TRY(check_segments(plan));
+    KOLO_TRY(check_transfers(plan));
     KOLO_TRY_GOTO(rc, make_room(&c));
     KOLO_TRY_GOTO(rc, play(&c));
     KOLO_TRY_GOTO(rc, check_end(&c));
@@ -497,5 +570,6 @@ fail:
     free(c.tensors);
     free(c.written);
     free(c.started);
+    free(c.transfer);
     return rc;
 }

@@ -59,6 +59,11 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
     h = word(word(word(h, (uint64_t)a->kind), (uint64_t)a->slot), (uint64_t)(int64_t)a->bucket);
     h = word(word(h, (uint64_t)a->from), (uint64_t)a->to);
     int n = a->kind == KOLO_ACTION_LOAD ? 2 : a->kind == KOLO_ACTION_SUM ? 1 : 0;
+    if (kolo_action_transfers(a->kind)) {
+        const kolo_transfer *t = &p->transfer[a->transfer];
+        h = word(word(word(h, (uint64_t)t->tensor), (uint64_t)t->slot), (uint64_t)t->peer << 1 | t->sends);
+        n = 1;
+    }
     if (a->kind == KOLO_ACTION_RUN) {
         n = p->graph->node[a->node].n_in + p->graph->node[a->node].n_out;
         h = node(h, p, a->node);

@@ -33,9 +33,9 @@ static int settle_reduced(kolo_plan *plan)
 {
     const kolo_graph *g = plan->graph;
     bool gradients = false;
-    for (int64_t i = 0; i < g->nodes; i++)
-        for (int k = 0; k < g->node[i].n_out; k++) {
-            int t = g->node[i].out[k];
+    for (int64_t i = 0; i < plan->nodes; i++)
+        for (int k = 0; k < g->node[plan->node[i]].n_out; k++) {
+            int t = g->node[plan->node[i]].out[k];
             if (t < 0 || !kolo_plan_is_reduced(g->tensor[t].role)) continue;
             if (plan->home[t].arena >= 0)
                 return kolo_fail(KOLO_EINTERNAL, "plan: %s is written by two operations", g->tensor[t].name);
@@ -66,7 +66,7 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
     const kolo_graph *g = plan->graph;
     for (int t = 0; t < g->tensors; t++) {
         enum kolo_role role = g->tensor[t].role;
-        if (role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) continue;
+        if ((role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) || !kolo_plan_owns(plan, t)) continue;
         int same = kolo_graph_find(like->graph, g->tensor[t].name);
         if (same < 0 || like->graph->tensor[same].role != role)
             return kolo_fail(KOLO_EINTERNAL, "plan: the training graph has no %s", g->tensor[t].name);
@@ -92,9 +92,9 @@ static int make_segments(kolo_plan *plan)
     int64_t capacity = 0;
     int *depth = kolo_alloc((size_t)(g->tensors + 1) * sizeof *depth),
         depths = depth ? kolo_plan_depths(g, depth) : 0, rc = depth ? 0 : KOLO_ENOMEM;
-    for (int64_t i = 0; i < g->nodes && rc == 0; i++)
-        for (int k = 0; k < g->node[i].n_out && rc == 0; k++) {
-            int t = g->node[i].out[k];
+    for (int64_t i = 0; i < plan->nodes && rc == 0; i++)
+        for (int k = 0; k < g->node[plan->node[i]].n_out && rc == 0; k++) {
+            int t = g->node[plan->node[i]].out[k];
             if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
             int of = g->tensor[t].of;
             bool decay = g->tensor[of].decay || plan->config.decay_norms;
@@ -149,7 +149,7 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
         KOLO_TRY(settle_like(plan, like));
     } else {
         for (int t = 0; t < g->tensors; t++) {
-            if (plan->home[t].arena >= 0) continue;
+            if (plan->home[t].arena >= 0 || !kolo_plan_owns(plan, t)) continue;
             if (g->tensor[t].role == KOLO_ROLE_PARAM) home_settle(plan, t, KOLO_ARENA_PARAM);
             if (g->tensor[t].role == KOLO_ROLE_BUFFER) home_settle(plan, t, KOLO_ARENA_BUFFER);
         }

@@ -8,7 +8,8 @@
 typedef struct list {
     kolo_plan *plan;
     int64_t action_capacity, binding_capacity;
-    int *missing;   /* [buckets] reduced tensors of this slot still to be written */
+    int *missing;   /* [slots][buckets] reduced tensors still to be written */
+    char *arrived;  /* [transfers] received and waited for */
     int statistics; /* bucket that holds the last batch statistic, or -1 */
     int squares;    /* measured so far */
 } list;
@@ -59,9 +60,9 @@ static int bind(list *l, int tensor, int slot)
     kolo_binding b = {-1, 0};
     if (tensor >= 0) {
         enum kolo_role role = p->graph->tensor[tensor].role;
-        b = kolo_plan_placed(role) ? (kolo_binding){KOLO_ARENA_ACTIVATION, 0}
-                                   : kolo_plan_read_home(p, tensor);
-        int level = kolo_plan_is_reduced(role) ? level_of(&p->config, slot) : 0;
+        const int arena = kolo_plan_placed_in(p, tensor);
+        b = arena >= 0 ? (kolo_binding){(int16_t)arena, 0} : kolo_plan_read_home(p, tensor);
+        int level = arena < 0 && kolo_plan_is_reduced(role) ? level_of(&p->config, slot) : 0;
         if (level > 0) {
             b.arena = KOLO_ARENA_PART;
             b.offset += (size_t)(level - 1) * p->arena_bytes[KOLO_ARENA_GRADIENT];
@@ -70,6 +71,61 @@ static int bind(list *l, int tensor, int slot)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s has no place", p->graph->tensor[tensor].name);
     }
     p->binding[p->bindings++] = b;
+    return 0;
+}
+
+/* ---- transfers ---- */
+
+static int add_transfer(list *l, enum kolo_action_kind kind, int number)
+{
+    const kolo_transfer *t = &l->plan->transfer[number];
+    KOLO_TRY(instantiate_add(l, (kolo_action){.kind = kind,
+                                              .node = -1,
+                                              .slot = t->slot,
+                                              .bucket = -1,
+                                              .transfer = number,
+                                              .binding = l->plan->bindings}));
+    const bool fixed = t->sends && kolo_plan_placed_in(l->plan, t->tensor) < 0;
+    return bind(l, t->tensor, fixed ? 0 : t->slot);
+}
+
+/* Before the operations of a turn (behind the last one: turn == turns): places are offered to what will come,
+ * and what was sent has gone. */
+static int turn_begin(list *l, int turn)
+{
+    const kolo_plan *p = l->plan;
+    for (int i = 0; i < p->transfers; i++)
+        if (p->transfer[i].sends && p->transfer[i].end == turn && p->transfer[i].start < turn)
+            KOLO_TRY(add_transfer(l, KOLO_ACTION_TRANSFERRED, i));
+    for (int i = 0; i < p->transfers; i++)
+        if (!p->transfer[i].sends && p->transfer[i].start == turn)
+            KOLO_TRY(add_transfer(l, KOLO_ACTION_RECEIVE, i));
+    return 0;
+}
+
+/* What the next operation reads is there. */
+static int await_inputs(list *l, const kolo_node *n, int slot)
+{
+    const kolo_plan *p = l->plan;
+    for (int k = 0; k < n->n_in; k++) {
+        if (n->in[k] < 0 || !p->crosses[n->in[k]]) continue;
+        for (int i = 0; i < p->transfers; i++) {
+            const kolo_transfer *t = &p->transfer[i];
+            if (t->sends || t->tensor != n->in[k] || t->slot != slot || l->arrived[i]) continue;
+            l->arrived[i] = 1;
+            KOLO_TRY(add_transfer(l, KOLO_ACTION_TRANSFERRED, i));
+        }
+    }
+    return 0;
+}
+
+static int send(list *l, int tensor, int slot)
+{
+    const kolo_plan *p = l->plan;
+    if (tensor < 0 || !p->crosses[tensor]) return 0;
+    for (int i = 0; i < p->transfers; i++)
+        if (p->transfer[i].sends && p->transfer[i].tensor == tensor && p->transfer[i].slot == slot)
+            KOLO_TRY(add_transfer(l, KOLO_ACTION_SEND, i));
     return 0;
 }
 
@@ -82,7 +138,9 @@ static int add_load(list *l, int slot)
         (kolo_action){
             .kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
     KOLO_TRY(bind(l, g->input, slot));
-    return bind(l, g->label, slot);
+    KOLO_TRY(bind(l, g->label, slot));
+    KOLO_TRY(send(l, g->input, slot));
+    return send(l, g->label, slot);
 }
 
 /* All gradients are needed before the first update: they are judged, or tensors have factors. */
@@ -134,6 +192,7 @@ static int add_run(list *l, int node, int slot)
 {
     const kolo_plan *p = l->plan;
     const kolo_node *n = &p->graph->node[node];
+    KOLO_TRY(await_inputs(l, n, slot));
     KOLO_TRY(instantiate_add(
         l, (kolo_action){
                .kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
@@ -154,8 +213,10 @@ static int add_run(list *l, int node, int slot)
         }
         if (kolo_plan_is_reduced(role)) {
             int bucket = kolo_plan_bucket_of(p, p->home[n->out[k]].offset);
-            if (--l->missing[bucket] == 0) KOLO_TRY(instantiate_complete(l, bucket, slot));
+            if (--l->missing[slot * p->buckets + bucket] == 0)
+                KOLO_TRY(instantiate_complete(l, bucket, slot));
         }
+        if (role != KOLO_ROLE_METRIC) KOLO_TRY(send(l, n->out[k], slot));
     }
     return 0;
 }
@@ -164,11 +225,10 @@ static void count_missing(list *l)
 {
     const kolo_plan *p = l->plan;
     l->statistics = -1;
-    for (int b = 0; b < p->buckets; b++) l->missing[b] = 0;
     for (int t = 0; t < p->graph->tensors; t++) {
         if (!kolo_plan_is_reduced(p->graph->tensor[t].role) || p->home[t].arena < 0) continue;
         int bucket = kolo_plan_bucket_of(p, p->home[t].offset);
-        l->missing[bucket]++;
+        for (int slot = 0; slot < p->config.slots; slot++) l->missing[slot * p->buckets + bucket]++;
         if (p->graph->tensor[t].role == KOLO_ROLE_STATISTIC && bucket > l->statistics) l->statistics = bucket;
     }
 }
@@ -182,7 +242,7 @@ static int add_judgement(list *l)
     noise.kind = KOLO_ACTION_NOISE;
     norm.kind = KOLO_ACTION_NORM;
     layers.kind = KOLO_ACTION_LAYERS;
-    if (c->noise && c->ranks > 1) KOLO_TRY(instantiate_add(l, noise));
+    if (c->noise && (c->ranks > 1 || c->placement)) KOLO_TRY(instantiate_add(l, noise));
     if (c->clip_norm || c->scaled || c->noise) KOLO_TRY(instantiate_add(l, norm));
     return kolo_is_layerwise(c->optimizer) ? instantiate_add(l, layers) : 0;
 }
@@ -211,19 +271,49 @@ static int add_updates(list *l)
     return 0;
 }
 
+/* Metrics, summed over the ranks of their stage, go to the other stages. */
+static int add_metrics(list *l)
+{
+    const kolo_plan *p = l->plan;
+    KOLO_TRY(turn_begin(l, p->turns));
+    for (int i = 0; i < p->transfers; i++)
+        if (p->transfer[i].start == p->turns && p->transfer[i].sends)
+            KOLO_TRY(add_transfer(l, KOLO_ACTION_SEND, i));
+    for (int i = 0; i < p->transfers; i++)
+        if (p->transfer[i].start == p->turns) KOLO_TRY(add_transfer(l, KOLO_ACTION_TRANSFERRED, i));
+    return 0;
+}
+
+static int add_turn(list *l, const kolo_turn *turn)
+{
+    const kolo_plan *p = l->plan;
+    const kolo_placement *placement = p->config.placement;
+    if (turn->pass == KOLO_PASS_FORWARD && turn->chunk == 0 && kolo_plan_loads(p))
+        KOLO_TRY(add_load(l, turn->slot));
+    for (int64_t i = 0; i < p->graph->nodes; i++) {
+        if (!kolo_plan_has_node(p, i) || kolo_plan_pass(p, i) != turn->pass) continue;
+        if (placement && kolo_placement_chunk(placement, placement->part[i]) != turn->chunk) continue;
+        KOLO_TRY(add_run(l, (int)i, turn->slot));
+    }
+    return 0;
+}
+
 int kolo_plan_instantiate(kolo_plan *plan)
 {
     list l = {.plan = plan};
     int rc = 0;
-    l.missing = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *l.missing);
-    if (!l.missing) return KOLO_ENOMEM;
-    for (int slot = 0; slot < plan->config.slots; slot++) {
-        count_missing(&l);
-        KOLO_TRY_GOTO(rc, add_load(&l, slot));
-        for (int node = 0; node < plan->graph->nodes; node++) KOLO_TRY_GOTO(rc, add_run(&l, node, slot));
+    l.missing = kolo_alloc((size_t)(plan->config.slots * plan->buckets + 1) * sizeof *l.missing);
+    l.arrived = kolo_alloc((size_t)plan->transfers + 1);
+    if (!l.missing || !l.arrived) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
+    count_missing(&l);
+    for (int i = 0; i < plan->turns; i++) {
+        KOLO_TRY_GOTO(rc, turn_begin(&l, i));
+        KOLO_TRY_GOTO(rc, add_turn(&l, &plan->turn[i]));
     }
     if (plan->config.optimizer) KOLO_TRY_GOTO(rc, add_updates(&l));
+    KOLO_TRY_GOTO(rc, add_metrics(&l));
 fail:
     free(l.missing);
+    free(l.arrived);
     return rc;
 }

@@ -4,6 +4,11 @@
 
 #include "plan/plan.h"
 
+/* turns.c: the stage's operations, turns and transfers. */
+int kolo_plan_create_turns(kolo_plan *plan);
+/* A number for every kind of turn, (pass, chunk), in the order of completion: that of operation `node`. */
+int kolo_plan_class(const kolo_plan *plan, int64_t node);
+
 /* home.c: PARAM, BUFFER, GRADIENT homes, segments, reduced_front, the arenas' sizes. */
 int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like);
 
@@ -39,6 +44,15 @@ static inline bool kolo_plan_placed(enum kolo_role role) /* lives in ACTIVATION 
 {
     return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION ||
            role == KOLO_ROLE_PARTIAL;
+}
+/* The arena of a tensor that has no fixed place: TRANSFER, where it comes from another stage or goes there.
+ * What is sent and has a fixed place is sent from there. -1: it has one. */
+static inline int kolo_plan_placed_in(const kolo_plan *plan, int tensor)
+{
+    const enum kolo_role role = plan->graph->tensor[tensor].role;
+    const bool received = plan->crosses[tensor] && !kolo_plan_owns(plan, tensor);
+    if (!kolo_plan_placed(role) && !received) return -1;
+    return plan->crosses[tensor] ? KOLO_ARENA_TRANSFER : KOLO_ARENA_ACTIVATION;
 }
 static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */
 {

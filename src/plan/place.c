@@ -108,18 +108,26 @@ fail:
     return rc;
 }
 
-/* ---- the plan's values ---- */
+/* ---- the plan's values ----
+ * A value is a tensor of one micro-batch. Where micro-batches are done one after another, the lifetimes of
+ * the first one are those of all, and so are the places. */
 
 typedef struct life {
-    kolo_piece *of; /* [tensors] begin -1: has no memory here */
-    int *shares;    /* [tensors] the tensor whose memory this one takes over, or itself */
-    int64_t *piece; /* [tensors] */
+    int slots;      /* that are placed by themselves: all, or the first for all */
+    kolo_piece *of; /* [slots][tensors] begin -1: has no memory here */
+    int64_t *owner; /* [slots][tensors] the value whose memory this one takes over, or itself */
+    int64_t *piece; /* [slots][tensors] */
 } life;
 
-static void seen(life *l, const kolo_plan *plan, int tensor, int64_t at)
+static int64_t value_of(const life *l, const kolo_plan *plan, int tensor, int slot)
 {
-    if (tensor < 0 || !kolo_plan_placed(plan->graph->tensor[tensor].role)) return;
-    kolo_piece *p = &l->of[tensor];
+    return (int64_t)(slot < l->slots ? slot : 0) * plan->graph->tensors + tensor;
+}
+
+static void seen(life *l, const kolo_plan *plan, int tensor, int slot, int64_t at)
+{
+    if (tensor < 0 || kolo_plan_placed_in(plan, tensor) < 0) return;
+    kolo_piece *p = &l->of[value_of(l, plan, tensor, slot)];
     if (p->begin < 0) *p = (kolo_piece){at, at, kolo_plan_tensor_bytes(plan, tensor), 0};
     p->end = at;
 }
@@ -138,17 +146,19 @@ static int tensors_of(const kolo_plan *plan, const kolo_action *a, int *tensor)
         for (int k = 0; k < node->n_out; k++) tensor[n++] = node->out[k];
     } else if (a->kind == KOLO_ACTION_SUM) {
         tensor[n++] = g->node[a->node].out[a->from];
+    } else if (kolo_action_transfers(a->kind)) {
+        tensor[n++] = plan->transfer[a->transfer].tensor;
     }
     return n;
 }
 
-/* Slots run one after another, so the first one's lifetimes are those of all. */
 static void find_lives(life *l, const kolo_plan *plan)
 {
     int tensor[2 * KOLO_MAX_ARGS];
-    for (int64_t i = 0; i < plan->actions && plan->action[i].slot == 0; i++) {
-        int n = tensors_of(plan, &plan->action[i], tensor);
-        for (int k = 0; k < n; k++) seen(l, plan, tensor[k], i);
+    for (int64_t i = 0; i < plan->actions; i++) {
+        const kolo_action *a = &plan->action[i];
+        int n = a->slot < l->slots ? tensors_of(plan, a, tensor) : 0;
+        for (int k = 0; k < n; k++) seen(l, plan, tensor[k], a->slot, i);
     }
 }
 
@@ -156,36 +166,43 @@ static void find_lives(life *l, const kolo_plan *plan)
 static void take_over(life *l, const kolo_plan *plan)
 {
     const kolo_graph *g = plan->graph;
-    for (int64_t i = 0; i < plan->actions && plan->action[i].slot == 0; i++) {
-        if (plan->action[i].kind != KOLO_ACTION_RUN) continue;
-        const kolo_node *n = &g->node[plan->action[i].node];
+    for (int64_t i = 0; i < plan->actions; i++) {
+        const kolo_action *a = &plan->action[i];
+        if (a->kind != KOLO_ACTION_RUN || a->slot >= l->slots) continue;
+        const kolo_node *n = &g->node[a->node];
         int which = kolo_op_table[n->op].overwrite;
         if (which < 0 || which >= n->n_in || n->in[which] < 0 || n->out[0] < 0) continue;
         int in = n->in[which], out = n->out[0], uses = 0;
         for (int k = 0; k < n->n_in; k++) uses += n->in[k] == in;
         if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION ||
-            g->tensor[out].role != KOLO_ROLE_ACTIVATION)
+            g->tensor[out].role != KOLO_ROLE_ACTIVATION || plan->crosses[in] || plan->crosses[out])
             continue;
-        if (l->of[in].begin < 0 || l->of[in].end != i || plan->layout[in].bytes != plan->layout[out].bytes)
+        const int64_t from = value_of(l, plan, in, a->slot), to = value_of(l, plan, out, a->slot);
+        if (l->of[from].begin < 0 || l->of[from].end != i ||
+            plan->layout[in].bytes != plan->layout[out].bytes)
             continue;
-        l->shares[out] = l->shares[in];
-        if (l->of[out].end > l->of[l->shares[in]].end) l->of[l->shares[in]].end = l->of[out].end;
+        l->owner[to] = l->owner[from];
+        if (l->of[to].end > l->of[l->owner[from]].end) l->of[l->owner[from]].end = l->of[to].end;
     }
 }
 
-static int place_lives(life *l, kolo_plan *plan)
+/* Those of one arena. */
+static int place_lives(life *l, kolo_plan *plan, int arena, size_t *peak, size_t *least)
 {
-    int64_t n = 0, tensors = plan->graph->tensors;
-    kolo_piece *piece = kolo_alloc((size_t)(tensors + 1) * sizeof *piece);
+    const int64_t values = (int64_t)l->slots * plan->graph->tensors;
+    int64_t n = 0;
+    kolo_piece *piece = kolo_alloc((size_t)(values + 1) * sizeof *piece);
     if (!piece) return KOLO_ENOMEM;
-    for (int t = 0; t < tensors; t++)
-        if (l->of[t].begin >= 0 && l->shares[t] == t) {
-            l->piece[t] = n;
-            piece[n++] = l->of[t];
+    for (int64_t v = 0; v < values; v++)
+        if (l->of[v].begin >= 0 && l->owner[v] == v &&
+            kolo_plan_placed_in(plan, (int)(v % plan->graph->tensors)) == arena) {
+            l->piece[v] = n;
+            piece[n++] = l->of[v];
         }
-    int rc = kolo_place_pieces(n, piece, &plan->arena_bytes[KOLO_ARENA_ACTIVATION], &plan->least_activation);
-    for (int t = 0; t < tensors && rc == 0; t++)
-        if (l->of[t].begin >= 0) l->of[t].offset = piece[l->piece[l->shares[t]]].offset;
+    int rc = kolo_place_pieces(n, piece, peak, least);
+    for (int64_t v = 0; v < values && rc == 0; v++)
+        if (l->of[v].begin >= 0 && kolo_plan_placed_in(plan, (int)(v % plan->graph->tensors)) == arena)
+            l->of[v].offset = piece[l->piece[l->owner[v]]].offset;
     free(piece);
     return rc;
 }
@@ -198,40 +215,62 @@ static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
         int n = tensors_of(plan, a, tensor);
         for (int k = 0; k < n; k++) {
             kolo_binding *b = &plan->binding[a->binding + k];
-            if (b->arena == KOLO_ARENA_ACTIVATION)
-                b->offset = l->of[tensor[k]].offset + (size_t)a->slot * slot_bytes;
+            if (b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER) continue;
+            b->offset = l->of[value_of(l, plan, tensor[k], a->slot)].offset + (size_t)a->slot * slot_bytes;
         }
+        if (!kolo_action_transfers(a->kind)) continue;
+        const kolo_binding *b = &plan->binding[a->binding];
+        plan->transfer[a->transfer].offset =
+            b->offset + (b->arena == KOLO_ARENA_TRANSFER ? kolo_plan_transfer_base(plan) : 0);
     }
+}
+
+static void live_to_the_end(life *l, const kolo_plan *plan, bool outputs_only)
+{
+    for (int64_t v = 0; v < (int64_t)l->slots * plan->graph->tensors; v++)
+        if (!outputs_only ||
+            (kolo_graph_is_output(plan->graph, (int)(v % plan->graph->tensors)) && l->of[v].begin >= 0))
+            l->of[v].end = INT64_MAX - 1;
+}
+
+/* Micro-batches are under way together in a pipeline only. */
+static int life_open(life *l, const kolo_plan *plan)
+{
+    l->slots = plan->config.placement ? plan->config.slots : 1;
+    const size_t values = (size_t)l->slots * (size_t)plan->graph->tensors + 1;
+    l->of = kolo_alloc(values * sizeof *l->of);
+    l->owner = kolo_alloc(values * sizeof *l->owner);
+    l->piece = kolo_alloc(values * sizeof *l->piece);
+    if (!l->of || !l->owner || !l->piece) return KOLO_ENOMEM;
+    for (size_t v = 0; v < values; v++) {
+        l->of[v].begin = -1;
+        l->owner[v] = (int64_t)v;
+    }
+    return 0;
 }
 
 int kolo_plan_place(kolo_plan *plan)
 {
-    size_t tensors = (size_t)plan->graph->tensors + 1;
-    int rc = KOLO_ENOMEM;
-    life l = {kolo_alloc(tensors * sizeof *l.of), kolo_alloc(tensors * sizeof *l.shares),
-              kolo_alloc(tensors * sizeof *l.piece)};
-    if (!l.of || !l.shares || !l.piece) goto fail;
-    for (int t = 0; t < plan->graph->tensors; t++) {
-        l.of[t].begin = -1;
-        l.shares[t] = t;
-    }
+    size_t *bytes = plan->arena_bytes, least;
+    life l = {0};
+    int rc;
+    KOLO_TRY_GOTO(rc, life_open(&l, plan));
     find_lives(&l, plan);
-    for (int t = 0; t < plan->graph->tensors && !plan->graph->train; t++) /* what an evaluation is for */
-        if (kolo_graph_is_output(plan->graph, t) && l.of[t].begin >= 0) l.of[t].end = INT64_MAX - 1;
-    if (plan->config.keep)
-        for (int t = 0; t < plan->graph->tensors; t++) l.of[t].end = INT64_MAX - 1;
+    if (!plan->graph->train) live_to_the_end(&l, plan, true); /* what an evaluation is for */
+    if (plan->config.keep) live_to_the_end(&l, plan, false);
     else take_over(&l, plan);
-    rc = place_lives(&l, plan);
-    if (rc < 0) goto fail;
-    size_t slot_bytes = plan->config.keep ? plan->arena_bytes[KOLO_ARENA_ACTIVATION] : 0;
-    bind_all(&l, plan, slot_bytes);
-    if (plan->config.keep) {
-        plan->arena_bytes[KOLO_ARENA_ACTIVATION] *= (size_t)plan->config.slots;
+    KOLO_TRY_GOTO(rc, place_lives(&l, plan, KOLO_ARENA_TRANSFER, &bytes[KOLO_ARENA_TRANSFER], &least));
+    KOLO_TRY_GOTO(rc, place_lives(&l, plan, KOLO_ARENA_ACTIVATION, &bytes[KOLO_ARENA_ACTIVATION],
+                                  &plan->least_activation));
+    const bool apart = plan->config.keep && l.slots == 1;
+    bind_all(&l, plan, apart ? bytes[KOLO_ARENA_ACTIVATION] : 0);
+    if (apart) {
+        bytes[KOLO_ARENA_ACTIVATION] *= (size_t)plan->config.slots;
         plan->least_activation *= (size_t)plan->config.slots;
     }
 fail:
     free(l.of);
-    free(l.shares);
+    free(l.owner);
     free(l.piece);
     return rc;
 }

@@ -9,8 +9,8 @@
 #include "plan/parts.h"
 
 const char *const kolo_arena_name[KOLO_ARENAS] = {
-    "parameters", "buffers", "gradients", "parts",       "optimizer",
-    "average",    "shadow",  "stage",     "activations", "workspace",
+    "parameters", "buffers",   "gradients", "parts",       "optimizer", "average",
+    "shadow",     "transfers", "input",     "activations", "workspace",
 };
 
 static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
@@ -37,7 +37,7 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
     return 0;
 }
 
-static size_t stage_bytes(const kolo_plan *plan)
+static size_t input_bytes(const kolo_plan *plan)
 {
     const kolo_graph *g = plan->graph;
     size_t slots = (size_t)plan->config.slots, bytes = 0;
@@ -51,12 +51,10 @@ static int plan_prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan 
     const kolo_graph *g = plan->graph;
     KOLO_TRY(
         kolo_backend_layout(backend, g, like ? like->graph : NULL, like ? like->layout : NULL, plan->layout));
-    if (!kolo_backend_is_host(backend)) plan->arena_bytes[KOLO_ARENA_STAGE] = stage_bytes(plan);
+    plan->on_device = !kolo_backend_is_host(backend);
     for (int i = 0; i < g->nodes; i++) {
-        size_t bytes = 0;
-        KOLO_TRY(kolo_backend_prepare(backend, g, i, plan->layout, &plan->kernel[i], &bytes));
-        bytes = kolo_round_up(bytes, KOLO_ALIGN);
-        if (bytes > plan->arena_bytes[KOLO_ARENA_WORKSPACE]) plan->arena_bytes[KOLO_ARENA_WORKSPACE] = bytes;
+        KOLO_TRY(kolo_backend_prepare(backend, g, i, plan->layout, &plan->kernel[i], &plan->scratch[i]));
+        plan->scratch[i] = kolo_round_up(plan->scratch[i], KOLO_ALIGN);
     }
     return 0;
 }
@@ -81,12 +79,28 @@ static int start(kolo_plan **out, const kolo_graph *graph, const kolo_plan_confi
     plan->config = *config;
     plan->layout = kolo_alloc((size_t)graph->tensors * sizeof *plan->layout);
     plan->kernel = kolo_alloc((size_t)graph->nodes * sizeof(kolo_kernel *));
-    return plan->layout && plan->kernel ? 0 : KOLO_ENOMEM;
+    plan->scratch = kolo_alloc((size_t)graph->nodes * sizeof *plan->scratch);
+    return plan->layout && plan->kernel && plan->scratch ? 0 : KOLO_ENOMEM;
+}
+
+size_t kolo_plan_transfer_base(const kolo_plan *plan)
+{
+    return plan->config.optimizer ? kolo_round_up(plan->arena_bytes[KOLO_ARENA_GRADIENT], KOLO_ALIGN) : 0;
+}
+
+size_t kolo_plan_comm_bytes(const kolo_plan *plan)
+{
+    return kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_TRANSFER];
 }
 
 /* With the layouts known. */
 static int lay_out(kolo_plan *plan, const kolo_plan *like)
 {
+    KOLO_TRY(kolo_plan_create_turns(plan));
+    if (plan->on_device && kolo_plan_loads(plan)) plan->arena_bytes[KOLO_ARENA_INPUT] = input_bytes(plan);
+    size_t *workspace = &plan->arena_bytes[KOLO_ARENA_WORKSPACE];
+    for (int64_t i = 0; i < plan->nodes; i++)
+        if (plan->scratch[plan->node[i]] > *workspace) *workspace = plan->scratch[plan->node[i]];
     KOLO_TRY(kolo_plan_homes(plan, like));
     KOLO_TRY(kolo_plan_buckets(plan));
     KOLO_TRY(kolo_plan_instantiate(plan));
@@ -99,6 +113,26 @@ int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *bac
     int rc = start(out, graph, config);
     if (rc == 0) rc = plan_prepare(*out, backend, like);
     if (rc == 0) rc = lay_out(*out, like);
+    if (rc == 0) rc = kolo_plan_set_hash(*out);
+    if (rc < 0) kolo_plan_destroy(out);
+    return rc;
+}
+
+int kolo_plan_create_stage(kolo_plan **out, const kolo_plan *of, const kolo_placement *placement, int stage,
+                           const kolo_plan *like)
+{
+    kolo_plan_config config = of->config;
+    config.placement = placement;
+    config.stage = stage;
+    int rc = start(out, of->graph, &config);
+    if (rc == 0) {
+        kolo_plan *p = *out;
+        memcpy(p->layout, of->layout, (size_t)of->graph->tensors * sizeof *p->layout);
+        memcpy(p->kernel, of->kernel, (size_t)of->graph->nodes * sizeof(kolo_kernel *));
+        memcpy(p->scratch, of->scratch, (size_t)of->graph->nodes * sizeof *p->scratch);
+        p->on_device = of->on_device;
+        rc = lay_out(p, like);
+    }
     if (rc == 0) rc = kolo_plan_set_hash(*out);
     if (rc < 0) kolo_plan_destroy(out);
     return rc;
@@ -125,6 +159,11 @@ void kolo_plan_destroy(kolo_plan **plan)
     kolo_plan *p = *plan;
     free(p->layout);
     free(p->kernel);
+    free(p->scratch);
+    free(p->node);
+    free(p->turn);
+    free(p->transfer);
+    free(p->crosses);
     free(p->action);
     free(p->binding);
     free(p->bucket);

@@ -16,6 +16,7 @@
 #include "graph/graph.h"
 #include "ops/backend.h"
 #include "optim/optim.h"
+#include "plan/placement.h"
 
 enum kolo_arena {
     /* f32 parameters, in the order in which their gradients are completed */
@@ -32,8 +33,11 @@ enum kolo_arena {
     KOLO_ARENA_EMA,
     /* 16-bit copy of PARAM (layout.half), element for element; an evaluation has its own */
     KOLO_ARENA_SHADOW,
+    /* pipelines: what is sent to other stages or comes from them, by lifetime; comm's memory, behind
+     * GRADIENT */
+    KOLO_ARENA_TRANSFER,
     /* device backends: images, then labels, of a rank's batch as the loader gave them */
-    KOLO_ARENA_STAGE,
+    KOLO_ARENA_INPUT,
     /* input, labels, activations and their gradients, by lifetime */
     KOLO_ARENA_ACTIVATION,
     /* scratch of one running operation */
@@ -55,6 +59,12 @@ enum kolo_action_kind {
     KOLO_ACTION_REDUCE,
     /* until it is done */
     KOLO_ACTION_WAIT,
+    /* pipelines: start transfer `transfer` to another stage: the tensor is written. Never waits */
+    KOLO_ACTION_SEND,
+    /* likewise from another stage: the place that binding[0] names is free */
+    KOLO_ACTION_RECEIVE,
+    /* until it is done: sent, the place may be written again; received, the tensor is there */
+    KOLO_ACTION_TRANSFERRED,
     /* squares of micro-batch `slot` in slice `bucket`, level `from`, for the noise scale */
     KOLO_ACTION_SQUARE,
     /* their sum over ranks */
@@ -73,6 +83,11 @@ enum kolo_action_kind {
     KOLO_ACTION_BUFFERS,
 };
 
+static inline bool kolo_action_transfers(enum kolo_action_kind kind)
+{
+    return kind == KOLO_ACTION_SEND || kind == KOLO_ACTION_RECEIVE || kind == KOLO_ACTION_TRANSFERRED;
+}
+
 typedef struct kolo_binding {
     int16_t arena;
     size_t offset;
@@ -81,9 +96,22 @@ typedef struct kolo_binding {
 typedef struct kolo_action {
     enum kolo_action_kind kind;
     int node, slot, bucket;
-    int from, to;    /* FOLD: levels; SUM, from: which output of its node */
-    int64_t binding; /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label), of one (SUM) */
+    int from, to; /* FOLD: levels; SUM, from: which output of its node */
+    int transfer;
+    /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label), of one (SUM, transfers) */
+    int64_t binding;
 } kolo_action;
+
+/* A tensor of one micro-batch that this stage sends to another one or receives from it. */
+typedef struct kolo_transfer {
+    int tensor, slot, peer; /* peer: stage */
+    bool sends;
+    /* indices of turns: RECEIVE stands before turn `start`; of what is sent TRANSFERRED before turn `end`,
+     * or behind the last one */
+    int start, end;
+    size_t offset; /* bytes from the beginning of comm's memory: GRADIENT, then TRANSFER */
+    size_t bytes;
+} kolo_transfer;
 
 typedef struct kolo_bucket {
     size_t offset;         /* bytes in GRADIENT */
@@ -111,13 +139,29 @@ typedef struct kolo_plan_config {
     /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
     double layer_decay;
     bool keep; /* every value has its own memory until the step ends: for inspection and tests */
+    /* pipelines: where each operation is computed, and the stage that this plan is of; ranks: those of the
+     * stage, which sum gradients. NULL: one stage */
+    const kolo_placement *placement;
+    int stage;
 } kolo_plan_config;
 
 typedef struct kolo_plan {
     const kolo_graph *graph;
     kolo_layout *layout;  /* [graph->tensors] */
     kolo_kernel **kernel; /* [graph->nodes] */
+    size_t *scratch;      /* [graph->nodes] bytes of WORKSPACE */
+    bool on_device;
     kolo_plan_config config;
+    /* [nodes] the graph's operations that are this stage's, in the order in which their reduced tensors lie
+     * in GRADIENT: that of their completion */
+    int *node;
+    int64_t nodes;
+    kolo_turn *turn; /* [turns] */
+    int turns;
+    kolo_transfer
+        *transfer; /* [transfers] what is received, then what is sent; of a peer in its sender's order */
+    int transfers;
+    bool *crosses; /* [graph->tensors] it is in some transfer */
     kolo_action *action;
     int64_t actions;
     kolo_binding *binding;
@@ -133,6 +177,7 @@ typedef struct kolo_plan {
     size_t least_activation; /* lower bound of the ACTIVATION arena: the most bytes alive at one action */
     size_t reduced_front;    /* bytes of GRADIENT before the first parameter gradient (statistics, metrics) */
     uint64_t hash;           /* bindings, layouts, algorithms, buckets, order */
+    const struct kolo_program *program; /* of a pipeline that it is part of (program.h), or NULL */
 } kolo_plan;
 
 /* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers it shares (same homes and
@@ -140,6 +185,29 @@ typedef struct kolo_plan {
 int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend,
                      const kolo_plan_config *config, const kolo_plan *like);
 void kolo_plan_destroy(kolo_plan **plan);
+/* The plan of a stage of that network: `of` is of all of it, or of another stage. like: the same stage's, as
+ * for kolo_plan_create. */
+int kolo_plan_create_stage(kolo_plan **plan, const kolo_plan *of, const kolo_placement *placement, int stage,
+                           const kolo_plan *like);
+/* Operation `node` is this plan's. */
+static inline bool kolo_plan_has_node(const kolo_plan *plan, int64_t node)
+{
+    const kolo_placement *p = plan->config.placement;
+    return !p || kolo_placement_stage(p, p->part[node]) == plan->config.stage;
+}
+/* Parameter, buffer or other tensor `tensor` belongs to this plan's stage. */
+static inline bool kolo_plan_owns(const kolo_plan *plan, int64_t tensor)
+{
+    const kolo_placement *p = plan->config.placement;
+    return !p || kolo_placement_stage(p, p->owner[tensor]) == plan->config.stage;
+}
+/* This rank's stage takes the batch. */
+static inline bool kolo_plan_loads(const kolo_plan *plan) { return plan->config.stage == 0; }
+/* In which turns operation `node` is done. */
+enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node);
+/* Bytes of comm's memory: GRADIENT where it is reduced, then TRANSFER. */
+size_t kolo_plan_comm_bytes(const kolo_plan *plan);
+size_t kolo_plan_transfer_base(const kolo_plan *plan);
 
 /* Lower bounds of the arenas of any plan of `graph`, whatever layouts and algorithms a backend chooses for
  * it: those of a plan in row-major layouts, ACTIVATION as the most bytes alive at one action, and none for

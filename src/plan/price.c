@@ -138,6 +138,15 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
         *c = (kolo_cost){.read = 2 * b, .written = b};
         return KOLO_CLASS_UPDATE;
     }
+    case KOLO_ACTION_SEND: {
+        const double b = (double)plan->transfer[a->transfer].bytes;
+        *c = (kolo_cost){.read = b, .sent = b};
+        return KOLO_CLASS_SEND;
+    }
+    case KOLO_ACTION_RECEIVE:
+        *c = (kolo_cost){.written = (double)plan->transfer[a->transfer].bytes};
+        return KOLO_CLASS_SEND;
+    case KOLO_ACTION_TRANSFERRED:
     case KOLO_ACTION_WAIT: break;
     }
     return KOLO_CLASSES;
@@ -146,7 +155,7 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
 static int open_pricing(pricing *p, const kolo_plan *plan)
 {
     size_t *bytes = stored_bytes(plan);
-    *p = (pricing){.plan = plan, .stored = {bytes, plan->arena_bytes[KOLO_ARENA_STAGE] > 0}};
+    *p = (pricing){.plan = plan, .stored = {bytes, plan->on_device}};
     p->done = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *p->done);
     return bytes && p->done ? 0 : KOLO_ENOMEM;
 }

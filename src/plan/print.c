@@ -63,6 +63,23 @@ static const char *out_name(const kolo_plan *plan, const kolo_node *n)
     return "";
 }
 
+static void transfer_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
+{
+    if (a->transfer < 0 || a->transfer >= plan->transfers) {
+        snprintf(text, size, "transfer %d", a->transfer);
+        return;
+    }
+    const kolo_transfer *t = &plan->transfer[a->transfer];
+    char bytes[32];
+    size_text(t->bytes, bytes, sizeof bytes);
+    snprintf(text, size, "%s %s (%s) %s stage %d, micro-batch %d",
+             a->kind == KOLO_ACTION_SEND      ? "send"
+             : a->kind == KOLO_ACTION_RECEIVE ? "receive"
+             : t->sends                       ? "wait until sent:"
+                                              : "wait for",
+             plan->graph->tensor[t->tensor].name, bytes, t->sends ? "to" : "from", t->peer, t->slot);
+}
+
 void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size)
 {
     if (i < 0 || i >= plan->actions) {
@@ -91,6 +108,9 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
         bucket_text(plan, combined(plan, a->bucket) ? "combine by Adasum" : "reduce", a->bucket, text, size);
         return;
     case KOLO_ACTION_WAIT: bucket_text(plan, "wait for", a->bucket, text, size); return;
+    case KOLO_ACTION_SEND:
+    case KOLO_ACTION_RECEIVE:
+    case KOLO_ACTION_TRANSFERRED: transfer_text(plan, a, text, size); return;
     case KOLO_ACTION_SQUARE:
         snprintf(text, size, "squares of bucket %d, micro-batch %d", a->bucket, a->slot);
         return;
@@ -179,6 +199,11 @@ static void print_sent(const kolo_plan *plan, FILE *f)
     if (plan->config.ranks > 1)
         fprintf(f, ", %.0f bytes a rank each way",
                 2.0 * (plan->config.ranks - 1) / plan->config.ranks * (double)reduced);
+    size_t sent = 0;
+    int sends = 0;
+    for (int i = 0; i < plan->transfers; i++)
+        if (plan->transfer[i].sends) sends++, sent += plan->transfer[i].bytes;
+    if (sends) fprintf(f, "; %d transfers of %zu bytes to other stages", sends, sent);
     if (sums) fprintf(f, "; %lld batch-norm sums of %zu bytes", (long long)sums, summed);
     fprintf(f, "\n");
 }
@@ -189,8 +214,9 @@ static void print_kernels(const kolo_plan *plan, FILE *f)
     fprintf(f, "\nkernels (operations x choice)\n");
     for (int i = 0; i < g->nodes; i++) {
         int same = 0, first = i;
+        if (!kolo_plan_has_node(plan, i)) continue;
         for (int k = 0; k < g->nodes; k++) {
-            if (g->node[k].op != g->node[i].op ||
+            if (!kolo_plan_has_node(plan, k) || g->node[k].op != g->node[i].op ||
                 strcmp(kolo_kernel_name(plan->kernel[k]), kolo_kernel_name(plan->kernel[i])))
                 continue;
             same++;
@@ -268,6 +294,9 @@ int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
             : c->average ? "adasum_nodes"
             : c->adasum  ? "adasum"
                          : "fast");
+    if (c->placement)
+        fprintf(f, "stage %d of %d, pipeline=%s, chunks=%d\n", c->stage, c->placement->stages,
+                kolo_pipeline[c->placement->order].name, c->placement->chunks);
     fprintf(f, "%lld actions, %lld parameters, hash %016llx\n", (long long)plan->actions,
             (long long)kolo_graph_parameters(g), (unsigned long long)plan->hash);
     print_arenas(plan, f);

@@ -7,7 +7,7 @@
 /* What is used by one plan alone, and holds nothing from step to step. */
 static bool is_scratch(int arena)
 {
-    return arena == KOLO_ARENA_PART || arena == KOLO_ARENA_STAGE || arena == KOLO_ARENA_ACTIVATION ||
+    return arena == KOLO_ARENA_PART || arena == KOLO_ARENA_INPUT || arena == KOLO_ARENA_ACTIVATION ||
            arena == KOLO_ARENA_WORKSPACE;
 }
 

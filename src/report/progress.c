@@ -24,9 +24,9 @@ struct kolo_progress {
     bool painted;    /* a line stands at the cursor */
     char text[LINE]; /* what was said last, without bar */
     double fraction;
-    double told;              /* when the last line was printed; negative: never */
-    int64_t step, first;      /* last seen; first of this start */
-    double began, last;       /* time of the first and of the last step */
+    double printed_at;      /* when the last line was printed; negative: never */
+    int64_t step, first;    /* last seen; first of this start */
+    double began, last;     /* time of the first and of the last step */
     double images, seconds; /* fading sums: img/s is their ratio */
     bool paused;
 };
@@ -42,7 +42,7 @@ static void write_out(const char *text, size_t bytes)
     }
 }
 
-static bool speaks_utf8(void)
+static bool locale_is_utf8(void)
 {
     const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     for (int i = 0; i < 3; i++) {
@@ -63,9 +63,9 @@ int kolo_progress_create(kolo_progress **progress, const kolo_options *options, 
     p->epochs = 1;
     p->in_place = options->color == KOLO_color_always || (options->color == KOLO_color_auto && terminal);
     p->colour = p->in_place && (options->color == KOLO_color_always || !(no_color && *no_color));
-    p->blocks = p->in_place && speaks_utf8();
+    p->blocks = p->in_place && locale_is_utf8();
     p->interval = options->progress * (p->in_place ? 1 : LOG_FACTOR);
-    p->told = -1;
+    p->printed_at = -1;
     return 0;
 }
 
@@ -152,9 +152,9 @@ static void paint(kolo_progress *p)
     p->painted = true;
 }
 
-static void progress_tell(kolo_progress *p, double now)
+static void progress_print(kolo_progress *p, double now)
 {
-    p->told = now;
+    p->printed_at = now;
     if (p->in_place) {
         paint(p);
         return;
@@ -166,7 +166,7 @@ static void progress_tell(kolo_progress *p, double now)
 
 static void progress_measure(kolo_progress *p, int64_t step, double now)
 {
-    if (p->told < 0) {
+    if (p->printed_at < 0) {
         p->first = step;
         p->began = now;
     } else if (!p->paused && now > p->last) {
@@ -184,11 +184,11 @@ void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, doub
 {
     kolo_progress *p = progress;
     double now = kolo_time();
-    bool first = p->told < 0;
+    bool first = p->printed_at < 0;
     progress_measure(p, step, now);
-    if (!first && now - p->told < p->interval && step != p->total) return;
+    if (!first && now - p->printed_at < p->interval && step != p->total) return;
     form_text(p, loss, lr, wait_share, useful_batch, now);
-    progress_tell(p, now);
+    progress_print(p, now);
 }
 
 void kolo_progress_pause(kolo_progress *progress) { progress->paused = true; }

@@ -22,8 +22,8 @@ int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
     double loss, lr, grad_norm, seconds, wait,
-        top1, /* negative: classes are not what it learns, and nothing is told of them */
-        /* useful_batch: by the gradient noise scale; told if above 0. loss: mean over the global batch,
+        top1, /* negative: classes are not what it learns; not printed */
+        /* useful_batch: by the gradient noise scale; printed if above 0. loss: mean over the global batch,
          * printed with 9 digits; wait: s in the loader */
         useful_batch;
 } kolo_step_event;
@@ -61,6 +61,9 @@ typedef struct kolo_summary {
     uint64_t peak_bytes, planned_bytes;
     double node_hours;
     char next[256]; /* what to do now, in words */
+    /* of a pipeline: its grid, and what every rank planned and took; 0 stages: none. Written, never read */
+    int stages, replicas;
+    const uint64_t *planned_by_rank, *peak_by_rank; /* [stages * replicas] the caller's */
 } kolo_summary;
 int kolo_summary_write(const char *run_folder, const kolo_summary *summary);
 int kolo_summary_read(const char *run_folder, kolo_summary *summary); /* 1 read, 0 none */
@@ -76,7 +79,7 @@ int kolo_progress_create(kolo_progress **progress, const kolo_options *options, 
 void kolo_progress_phase(kolo_progress *progress, int64_t first, int64_t epoch, int64_t epochs,
                          int64_t steps_per_epoch, int64_t batch);
 void kolo_progress_destroy(kolo_progress **progress);
-/* useful_batch: by the gradient noise scale; told if above 0. */
+/* useful_batch: by the gradient noise scale; printed if above 0. */
 void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share,
                         double useful_batch);
 /* The time until the next step belongs to something else (validation): it counts for the ETA, not for

@@ -53,6 +53,22 @@ static void write_value(FILE *f, const field *of, const void *at)
     }
 }
 
+static void write_by_rank(FILE *f, const char *key, const uint64_t *bytes, int ranks)
+{
+    fprintf(f, ",\n  \"%s\": [", key);
+    for (int r = 0; r < ranks; r++) fprintf(f, "%s%llu", r ? ", " : "", (unsigned long long)bytes[r]);
+    fputc(']', f);
+}
+
+static void write_pipeline(FILE *f, const kolo_summary *s)
+{
+    if (!s->stages) return;
+    fprintf(f, ",\n  \"grid\": {\"stage\": %d, \"data\": %d, \"shard\": 1, \"space\": 1, \"tensor\": 1}",
+            s->stages, s->replicas);
+    write_by_rank(f, "planned_bytes_by_rank", s->planned_by_rank, s->stages * s->replicas);
+    write_by_rank(f, "peak_bytes_by_rank", s->peak_by_rank, s->stages * s->replicas);
+}
+
 int kolo_summary_write(const char *run_folder, const kolo_summary *summary)
 {
     char *text = NULL, *path = kolo_format("%s/summary.json", run_folder);
@@ -64,6 +80,7 @@ int kolo_summary_write(const char *run_folder, const kolo_summary *summary)
             fprintf(f, "%s\n  \"%s\": ", i ? "," : "{", fields[i].key);
             write_value(f, &fields[i], (const char *)summary + fields[i].offset);
         }
+        write_pipeline(f, summary);
         fputs("\n}\n", f);
         if (fclose(f) != 0) rc = kolo_fail(KOLO_ENOMEM, "%s: out of memory", path);
     }

@@ -69,8 +69,8 @@ static int64_t least_rows(const kolo_session *s, int64_t *most)
 {
     const int64_t given = s->options->micro_batch;
     *most = s->train_set ? s->samples / 4 : MOST;
-    if (given && *most > given * s->ranks * KOLO_MAX_SLOTS) *most = given * s->ranks * KOLO_MAX_SLOTS;
-    return given ? given : ROWS * s->ranks > *most ? 1 : ROWS;
+    if (given && *most > given * s->replicas * KOLO_MAX_SLOTS) *most = given * s->replicas * KOLO_MAX_SLOTS;
+    return given ? given : ROWS * s->replicas > *most ? 1 : ROWS;
 }
 
 static int too_little(const kolo_session *s)
@@ -78,7 +78,7 @@ static int too_little(const kolo_session *s)
     return kolo_fail(KOLO_ECONFIG,
                      "batch=auto: not even %ld images (%ld a rank) fit; lower micro_batch or size, or use "
                      "precision=bf16",
-                     (long)s->unit, (long)(s->unit / s->ranks));
+                     (long)s->unit, (long)(s->unit / s->replicas));
 }
 
 int session_choose_batch(kolo_session *s)
@@ -94,7 +94,7 @@ int session_choose_batch(kolo_session *s)
         return session_lay_phases(s);
     }
     int64_t most, batch = 0;
-    s->unit = least_rows(s, &most) * s->ranks;
+    s->unit = least_rows(s, &most) * s->replicas;
     int rc = search(s, s->unit, most, &batch);
     if (rc < 0) batch = rc;
     KOLO_TRY(least_of_all(s, &batch));
@@ -118,7 +118,7 @@ static int64_t smaller(const kolo_session *s, int64_t batch)
 /* Before anything is timed. */
 static int check_noise(const kolo_session *s)
 {
-    if (!(s->parts & KOLO_SESSION_TRAIN) || !s->options->noise_scale || s->ranks * s->slots > 1) return 0;
+    if (!(s->parts & KOLO_SESSION_TRAIN) || !s->options->noise_scale || s->replicas * s->slots > 1) return 0;
     return kolo_fail(
         KOLO_ECONFIG,
         "noise_scale=true compares gradients of two batch sizes, and one rank with one micro-batch has one: "

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "comm/compressed.h"
+#include "comm/buckets/compressed.h"
 #include "kolo/error.h"
 
 static size_t state_bytes(const kolo_session *s)

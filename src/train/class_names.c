@@ -57,8 +57,8 @@ int session_check_classes(const kolo_session *s)
                    *is = kolo_dataset_class_name(s->val_set, c);
         if (strcmp(was, is))
             rc = kolo_fail(KOLO_EINPUT,
-                           "class %d is `%s` in what was trained on (%s), but `%s` in validation data %s: "
-                           "pack it with --stats-from, which takes the classes over",
+                           "class %d is `%s` in the training data (%s), but `%s` in the validation data %s; "
+                           "pack the latter with --stats-from, which uses the same classes",
                            c, was, trained ? o->data : o->run, is, o->val);
     }
     kolo_class_names_free(&noted);

@@ -34,8 +34,7 @@ int kolo_compression_check(const kolo_options *o)
     if (o->noise_scale && o->compression != KOLO_compression_bf16 && o->compression != KOLO_compression_fp16)
         return kolo_fail(KOLO_ECONFIG,
                          "noise_scale=true compares the gradients of micro-batches with their mean, of which "
-                         "compression=%s lets only a part "
-                         "through: leave one of them out, or take compression=bf16",
+                         "compression=%s sends only a part; leave one of them out, or set compression=bf16",
                          kolo_option_find("compression")->choices[o->compression]);
     if (o->compression == KOLO_compression_topk && o->compression_momentum > 0 && o->momentum > 0)
         return kolo_fail(

@@ -13,7 +13,7 @@
 #include "train/gather.h"
 #include "train/parts.h"
 
-typedef struct judge {
+typedef struct detect_evaluator {
     kolo_session *session;
     kolo_exec *exec; /* the evaluation's, of `graph` */
     const kolo_graph *graph;
@@ -23,71 +23,71 @@ typedef struct judge {
     kolo_found_list list;        /* of one image */
     kolo_ap_found *found;        /* of all */
     int64_t founds, capacity;
-} judge;
+} detect_evaluator;
 
-static int open_judge(judge *j, kolo_session *s)
+static int detect_evaluator_open(detect_evaluator *e, kolo_session *s)
 {
-    *j = (judge){.session = s,
-                 .fit = kolo_session_loader(s, false).detect,
-                 .exec = s->eval_exec ? s->eval_exec : s->exec,
-                 .graph = s->eval_exec ? s->eval_graph : s->graph};
-    const kolo_graph *g = j->graph;
+    *e = (detect_evaluator){.session = s,
+                            .fit = kolo_session_loader(s, false).detect,
+                            .exec = s->eval_exec ? s->eval_exec : s->exec,
+                            .graph = s->eval_exec ? s->eval_graph : s->graph};
+    const kolo_graph *g = e->graph;
     for (int i = 0; i < g->heads; i++) {
-        j->head[i] = kolo_alloc((size_t)kolo_tensor_count(&g->tensor[g->head[i]]) * sizeof(float));
-        if (!j->head[i]) return KOLO_ENOMEM;
+        e->head[i] = kolo_alloc((size_t)kolo_tensor_count(&g->tensor[g->head[i]]) * sizeof(float));
+        if (!e->head[i]) return KOLO_ENOMEM;
     }
     if (!s->truth) KOLO_TRY(kolo_detect_truth_read(&s->truth, s->val_set));
-    j->truth = s->truth;
+    e->truth = s->truth;
     return 0;
 }
 
-static void close_judge(judge *j)
+static void detect_evaluator_close(detect_evaluator *e)
 {
-    for (int i = 0; i < KOLO_MAX_HEADS; i++) free(j->head[i]);
-    kolo_found_free(&j->list);
-    free(j->found);
+    for (int i = 0; i < KOLO_MAX_HEADS; i++) free(e->head[i]);
+    kolo_found_free(&e->list);
+    free(e->found);
 }
 
 /* From the network's input back to the source. */
-static int detect_evaluate_keep(judge *j, int64_t sample, const kolo_found *f)
+static int detect_evaluate_keep(detect_evaluator *e, int64_t sample, const kolo_found *f)
 {
     double stored[4];
     int height, width;
-    KOLO_TRY(kolo_grow(&j->found, &j->capacity, j->founds, sizeof *j->found));
-    kolo_dataset_size(j->session->val_set, sample, &height, &width);
-    kolo_detect_unfit(&j->fit, height, width, f->box, stored);
-    kolo_ap_found *to = &j->found[j->founds++];
-    *to = (kolo_ap_found){.image = j->truth->image[sample], .cls = f->cls, .score = f->score};
-    kolo_detect_to_source(j->session->val_set, sample, stored, to->box);
+    KOLO_TRY(kolo_grow(&e->found, &e->capacity, e->founds, sizeof *e->found));
+    kolo_dataset_size(e->session->val_set, sample, &height, &width);
+    kolo_detect_unfit(&e->fit, height, width, f->box, stored);
+    kolo_ap_found *to = &e->found[e->founds++];
+    *to = (kolo_ap_found){.image = e->truth->image[sample], .cls = f->cls, .score = f->score};
+    kolo_detect_to_source(e->session->val_set, sample, stored, to->box);
     kolo_ap_round(to->box, &to->score);
     return 0;
 }
 
-static int detect_judge_batch(void *argument, const kolo_batch *batch)
+static int detect_evaluate_batch(void *argument, const kolo_batch *batch)
 {
-    judge *j = argument;
-    const kolo_session *s = j->session;
-    const kolo_graph *g = j->graph;
-    KOLO_TRY(kolo_exec_answer(j->exec, batch));
-    for (int i = 0; i < g->heads; i++) KOLO_TRY(kolo_exec_get(j->exec, "activation", g->head[i], j->head[i]));
-    for (int64_t n = 0; n < batch->valid; n++) {
-        KOLO_TRY(kolo_detect_find(g, (const float *const *)j->head, n, s->options->conf, s->options->nms,
-                                  &j->list));
-        for (int64_t i = 0; i < j->list.count; i++)
-            KOLO_TRY(detect_evaluate_keep(j, batch->samples[n], &j->list.found[i]));
+    detect_evaluator *e = argument;
+    const kolo_session *s = e->session;
+    const kolo_graph *g = e->graph;
+    KOLO_TRY(kolo_exec_answer(e->exec, batch));
+    for (int i = 0; i < g->heads; i++) KOLO_TRY(kolo_exec_get(e->exec, "activation", g->head[i], e->head[i]));
+    for (int64_t n = 0; n < session_counted_rows(s, batch); n++) {
+        KOLO_TRY(kolo_detect_find(g, (const float *const *)e->head, n, s->options->conf, s->options->nms,
+                                  &e->list));
+        for (int64_t i = 0; i < e->list.count; i++)
+            KOLO_TRY(detect_evaluate_keep(e, batch->samples[n], &e->list.found[i]));
     }
     return 0;
 }
 
 /* Both rules of VOC, of boxes that are not COCO's. */
-static int judge_voc(const judge *j, double voc[2])
+static int measure_voc(const detect_evaluator *e, double voc[2])
 {
-    const kolo_session *s = j->session;
+    const kolo_session *s = e->session;
     const int classes = kolo_dataset_get_info(s->val_set)->classes;
     double *ap = kolo_alloc((size_t)(classes + 1) * sizeof *ap);
     int rc = ap ? 0 : KOLO_ENOMEM;
     for (int i = 0; i < 2 && rc == 0; i++)
-        rc = kolo_ap_voc(ap, &voc[i], j->truth->truth, j->truth->truths, j->found, j->founds, classes, 0.5,
+        rc = kolo_ap_voc(ap, &voc[i], e->truth->truth, e->truth->truths, e->found, e->founds, classes, 0.5,
                          i == 0);
     free(ap);
     return rc;
@@ -114,40 +114,40 @@ static int read_hierarchy(kolo_session *s)
     return rc;
 }
 
-static int judge_openimages(const judge *j, double *mean)
+static int measure_openimages(const detect_evaluator *e, double *mean)
 {
-    kolo_session *s = j->session;
-    const kolo_detect_truth *t = j->truth;
+    kolo_session *s = e->session;
+    const kolo_detect_truth *t = e->truth;
     const int classes = kolo_dataset_get_info(s->val_set)->classes;
     double *ap = kolo_alloc((size_t)(classes + 1) * sizeof *ap);
     int rc = ap ? read_hierarchy(s) : KOLO_ENOMEM;
     if (rc == 0)
-        rc = kolo_ap_openimages(ap, mean, t->truth, t->truths, j->found, j->founds, t->verified, t->labels,
+        rc = kolo_ap_openimages(ap, mean, t->truth, t->truths, e->found, e->founds, t->verified, t->labels,
                                 t->hierarchy, classes, 0.5);
     free(ap);
     return rc;
 }
 
-static int judge_all(judge *j, const char *results, kolo_evaluation *result)
+static int detect_measure(detect_evaluator *e, const char *results, kolo_evaluation *result)
 {
-    kolo_session *s = j->session;
+    kolo_session *s = e->session;
     const double begin = kolo_time();
     kolo_ap ap = {0};
     *result =
         (kolo_evaluation){.rows = s->val_samples, .top1 = -1, .top5 = -1, .voc = {-1, -1}, .openimages = -1};
-    KOLO_TRY(session_each_val_batch(j->session, detect_judge_batch, j));
-    KOLO_TRY(session_gather(s, &j->found, &j->founds, sizeof *j->found));
+    KOLO_TRY(session_each_val_batch(e->session, detect_evaluate_batch, e));
+    KOLO_TRY(session_gather(s, &e->found, &e->founds, sizeof *e->found));
     if (results && *results && s->launch->rank == 0)
-        KOLO_TRY(kolo_ap_write(results, j->found, j->founds, j->truth->category));
-    const int rc = kolo_ap_coco(&ap, j->truth->truth, j->truth->truths, j->found, j->founds,
+        KOLO_TRY(kolo_ap_write(results, e->found, e->founds, e->truth->category));
+    const int rc = kolo_ap_coco(&ap, e->truth->truth, e->truth->truths, e->found, e->founds,
                                 kolo_dataset_get_info(s->val_set)->classes);
     memcpy(result->line, ap.line, sizeof result->line);
     kolo_ap_free(&ap);
     KOLO_TRY(rc);
     const int rule = rule_of(s);
     if (rule == KOLO_ap_voc || strcmp(kolo_dataset_targets(s->val_set)->box_form, "xywh"))
-        KOLO_TRY(judge_voc(j, result->voc));
-    if (rule == KOLO_ap_openimages) KOLO_TRY(judge_openimages(j, &result->openimages));
+        KOLO_TRY(measure_voc(e, result->voc));
+    if (rule == KOLO_ap_openimages) KOLO_TRY(measure_openimages(e, &result->openimages));
     result->measure = rule == KOLO_ap_voc          ? result->voc[1]
                       : rule == KOLO_ap_openimages ? result->openimages
                                                    : result->line[0];
@@ -157,10 +157,10 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
 
 int kolo_detect_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
 {
-    judge j;
-    int rc = open_judge(&j, s);
-    kolo_exec_use_ema(j.exec, ema);
-    if (rc >= 0) rc = judge_all(&j, results, result);
-    close_judge(&j);
+    detect_evaluator e;
+    int rc = detect_evaluator_open(&e, s);
+    kolo_exec_use_ema(e.exec, ema);
+    if (rc >= 0) rc = detect_measure(&e, results, result);
+    detect_evaluator_close(&e);
     return rc;
 }

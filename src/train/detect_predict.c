@@ -33,9 +33,9 @@ static int read_image(void *context, const char *path, int64_t row)
     const kolo_loader_config *c = &v->config;
     kolo_image *p = &v->image[row];
     kolo_image to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3,
-                       .height = c->height,
-                       .width = c->width,
-                       .channels = 3};
+                     .height = c->height,
+                     .width = c->width,
+                     .channels = 3};
     kolo_detect_place place;
     double scale;
     char *data = NULL;
@@ -111,13 +111,13 @@ static int write_image(const kolo_image *p, const char *folder, const char *path
     return rc;
 }
 
-/* The surest box is told first and drawn last. */
+/* The surest box is printed first and drawn last. */
 static int show(viewer *v, const char *path, int64_t row)
 {
     const kolo_options *o = v->session->options;
     kolo_image *p = &v->image[row];
-    KOLO_TRY(
-        kolo_detect_find(v->session->graph, (const float *const *)v->head, row, o->show, o->nms, &v->list));
+    KOLO_TRY(kolo_detect_find(v->session->graph, (const float *const *)v->head, row, o->box_threshold, o->nms,
+                              &v->list));
     printf("%s\n", path);
     for (int64_t i = 0; i < v->list.count; i++) {
         kolo_found *f = &v->list.found[i];

@@ -97,9 +97,9 @@ void session_report_device(const kolo_session *s)
 {
     const char *sums = s->comm ? kolo_comm_name(s->comm) : "none";
     if (s->cuda)
-        kolo_info("computing on %s (compute capability %d.%d), %s; sums over ranks: %s", s->device.name,
+        kolo_info("computing on %s (compute capability %d.%d), %s; allreduce: %s", s->device.name,
                   s->device.major, s->device.minor, session_precision(s), sums);
     else
-        kolo_info("computing on CPUs (%ld threads a rank, %s), %s; sums over ranks: %s",
-                  (long)s->options->threads, kolo_backend_version("cpu"), session_precision(s), sums);
+        kolo_info("computing on CPUs (%ld threads a rank, %s), %s; allreduce: %s", (long)s->options->threads,
+                  kolo_backend_version("cpu"), session_precision(s), sums);
 }

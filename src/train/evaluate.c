@@ -69,6 +69,7 @@ static void add_row(double *sum, const float *x, int64_t classes, int64_t label,
 }
 
 typedef struct mirrored {
+    const kolo_session *session;
     kolo_exec *exec;
     const kolo_graph *graph;
     kolo_mirror mirror;
@@ -82,7 +83,7 @@ static int mirrored_batch(void *argument, const kolo_batch *batch)
     mirrored *m = argument;
     const int64_t classes = m->graph->tensor[m->graph->logits].dim[1];
     KOLO_TRY(kolo_mirror_ask(&m->mirror, m->exec, m->graph, batch, m->logits));
-    for (int64_t i = 0; i < batch->valid; i++)
+    for (int64_t i = 0; i < session_counted_rows(m->session, batch); i++)
         add_row(m->sum, m->logits + i * classes, classes, batch->labels[i], m->binary);
     return 0;
 }
@@ -91,7 +92,8 @@ static int mirrored_batch(void *argument, const kolo_batch *batch)
 static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
 {
     const kolo_graph *g = s->eval_exec ? s->eval_graph : s->graph;
-    mirrored m = {.exec = exec, .graph = g, .binary = s->options->loss == KOLO_loss_bce, .sum = sum};
+    mirrored m = {
+        .session = s, .exec = exec, .graph = g, .binary = s->options->loss == KOLO_loss_bce, .sum = sum};
     m.logits = kolo_alloc((size_t)(2 * kolo_tensor_count(&g->tensor[g->logits])) * sizeof *m.logits);
     int rc = m.logits ? kolo_mirror_open(&m.mirror, s) : KOLO_ENOMEM;
     if (rc >= 0) rc = session_each_val_batch(s, mirrored_batch, &m);

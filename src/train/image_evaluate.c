@@ -14,7 +14,7 @@
 #include "train/mirror.h"
 #include "train/parts.h"
 
-typedef struct judge {
+typedef struct image_evaluator {
     kolo_session *session;
     kolo_exec *exec;
     const kolo_graph *graph;
@@ -23,54 +23,54 @@ typedef struct judge {
     kolo_image_score *score;
     int64_t scores, capacity;
     double loss, rows;
-} judge;
+} image_evaluator;
 
-static int open_judge(judge *j, kolo_session *s)
+static int image_evaluator_open(image_evaluator *e, kolo_session *s)
 {
-    *j = (judge){.session = s,
-                 .exec = s->eval_exec ? s->eval_exec : s->exec,
-                 .graph = s->eval_exec ? s->eval_graph : s->graph};
-    j->logits =
-        kolo_alloc((size_t)(2 * kolo_tensor_count(&j->graph->tensor[j->graph->logits])) * sizeof *j->logits);
-    if (!j->logits) return KOLO_ENOMEM;
-    return s->options->val_flip ? kolo_mirror_open(&j->mirror, s) : 0;
+    *e = (image_evaluator){.session = s,
+                           .exec = s->eval_exec ? s->eval_exec : s->exec,
+                           .graph = s->eval_exec ? s->eval_graph : s->graph};
+    e->logits =
+        kolo_alloc((size_t)(2 * kolo_tensor_count(&e->graph->tensor[e->graph->logits])) * sizeof *e->logits);
+    if (!e->logits) return KOLO_ENOMEM;
+    return s->options->val_flip ? kolo_mirror_open(&e->mirror, s) : 0;
 }
 
-static void close_judge(judge *j)
+static void image_evaluator_close(image_evaluator *e)
 {
-    kolo_mirror_close(&j->mirror);
-    free(j->logits);
-    free(j->score);
+    kolo_mirror_close(&e->mirror);
+    free(e->logits);
+    free(e->score);
 }
 
 /* weight: as kolo_image_labels_row has it, without smoothing: a class is known if one of its terms counts. */
-static int add_row(judge *j, const float *x, const float *weight, int64_t classes)
+static int add_row(image_evaluator *e, const float *x, const float *weight, int64_t classes)
 {
     for (int64_t c = 0; c < classes; c++) {
         const float yes = weight[c], no = weight[classes + c];
         if (yes + no == 0) continue;
-        j->loss += kolo_bce_weighed(x[c], yes, no);
-        KOLO_TRY(kolo_grow(&j->score, &j->capacity, j->scores, sizeof *j->score));
-        j->score[j->scores++] = (kolo_image_score){.score = x[c], .cls = (int32_t)(yes > 0 ? c : ~c)};
+        e->loss += kolo_bce_weighed(x[c], yes, no);
+        KOLO_TRY(kolo_grow(&e->score, &e->capacity, e->scores, sizeof *e->score));
+        e->score[e->scores++] = (kolo_image_score){.score = x[c], .cls = (int32_t)(yes > 0 ? c : ~c)};
     }
-    j->rows++;
+    e->rows++;
     return 0;
 }
 
-static int image_judge_batch(void *argument, const kolo_batch *batch)
+static int image_evaluate_batch(void *argument, const kolo_batch *batch)
 {
-    judge *j = argument;
-    const kolo_graph *g = j->graph;
+    image_evaluator *e = argument;
+    const kolo_graph *g = e->graph;
     const int64_t classes = g->tensor[g->logits].dim[1];
-    if (j->session->options->val_flip) {
-        KOLO_TRY(kolo_mirror_ask(&j->mirror, j->exec, g, batch, j->logits));
+    if (e->session->options->val_flip) {
+        KOLO_TRY(kolo_mirror_ask(&e->mirror, e->exec, g, batch, e->logits));
     } else {
-        KOLO_TRY(kolo_exec_answer(j->exec, batch));
-        KOLO_TRY(kolo_exec_get(j->exec, "activation", g->logits, j->logits));
+        KOLO_TRY(kolo_exec_answer(e->exec, batch));
+        KOLO_TRY(kolo_exec_get(e->exec, "activation", g->logits, e->logits));
     }
-    for (int64_t i = 0; i < batch->valid; i++)
+    for (int64_t i = 0; i < session_counted_rows(e->session, batch); i++)
         KOLO_TRY(
-            add_row(j, j->logits + i * classes, (const float *)(batch->labels + i * batch->words), classes));
+            add_row(e, e->logits + i * classes, (const float *)(batch->labels + i * batch->words), classes));
     return 0;
 }
 
@@ -97,18 +97,18 @@ static int write_results(const kolo_session *s, const char *path, const kolo_ima
     return rc;
 }
 
-static int judge_all(judge *j, const char *results, kolo_evaluation *result)
+static int image_measure(image_evaluator *e, const char *results, kolo_evaluation *result)
 {
-    kolo_session *s = j->session;
-    const int classes = (int)j->graph->tensor[j->graph->logits].dim[1];
+    kolo_session *s = e->session;
+    const int classes = (int)e->graph->tensor[e->graph->logits].dim[1];
     const double begin = kolo_time();
-    KOLO_TRY(session_each_val_batch(s, image_judge_batch, j));
-    double sum[2] = {j->loss, j->rows};
+    KOLO_TRY(session_each_val_batch(s, image_evaluate_batch, e));
+    double sum[2] = {e->loss, e->rows};
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, 2, KOLO_F64, KOLO_SUM));
-    KOLO_TRY(session_gather(s, &j->score, &j->scores, sizeof *j->score));
+    KOLO_TRY(session_gather(s, &e->score, &e->scores, sizeof *e->score));
     double *ap = kolo_alloc((size_t)classes * sizeof *ap);
     kolo_image_ap all;
-    int rc = ap ? kolo_image_ap_form(&all, ap, j->score, j->scores, classes) : KOLO_ENOMEM;
+    int rc = ap ? kolo_image_ap_form(&all, ap, e->score, e->scores, classes) : KOLO_ENOMEM;
     if (rc == 0 && results && *results && s->launch->rank == 0) rc = write_results(s, results, &all, ap);
     free(ap);
     KOLO_TRY(rc);
@@ -128,10 +128,10 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
 
 int kolo_image_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
 {
-    judge j;
-    int rc = open_judge(&j, s);
-    kolo_exec_use_ema(j.exec, ema);
-    if (rc >= 0) rc = judge_all(&j, results, result);
-    close_judge(&j);
+    image_evaluator e;
+    int rc = image_evaluator_open(&e, s);
+    kolo_exec_use_ema(e.exec, ema);
+    if (rc >= 0) rc = image_measure(&e, results, result);
+    image_evaluator_close(&e);
     return rc;
 }

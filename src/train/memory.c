@@ -29,7 +29,7 @@ static size_t host_bytes(const kolo_session *s, const need *n)
     int64_t pixels = 0; /* of a batch, in the phase with most */
     for (int i = 0; i < s->phases; i++) {
         const int64_t side = s->phase[i].sides.high,
-                      all = s->phase[i].batch / s->ranks * (side ? side * side : s->height * s->width);
+                      all = s->phase[i].batch / s->replicas * (side ? side * side : s->height * s->width);
         if (all > pixels) pixels = all;
     }
     size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(pixels * o->channels);

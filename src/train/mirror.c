@@ -30,7 +30,7 @@ kolo_batch kolo_mirror_batch(kolo_mirror *m, const kolo_batch *batch)
     const uint8_t *from = batch->pixels;
     uint8_t *to = m->pixels;
     const int64_t row = m->width * m->channels;
-    for (int64_t line = 0; line < batch->rows * m->lines; line++, from += row, to += row)
+    for (int64_t line = 0; from && line < batch->rows * m->lines; line++, from += row, to += row)
         for (int64_t x = 0; x < m->width; x++)
             memcpy(to + x * m->channels, from + (m->width - 1 - x) * m->channels, (size_t)m->channels);
     mirrored.pixels = m->pixels;

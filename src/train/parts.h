@@ -8,8 +8,8 @@
 /* device.c: fills cuda, device, device_index, gpu_ranks; refuses what the device cannot compute.
  * Collective. */
 int session_choose_device(kolo_session *session);
-/* Makes session->comm of `launch`'s ranks, as the options say. Collective over them. */
-int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes);
+/* A communicator of `launch`'s ranks, as the options say. Collective over them. */
+int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes, kolo_comm **comm);
 enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
 const char *session_precision(const kolo_session *session);
 void session_report_device(const kolo_session *session);
@@ -53,6 +53,12 @@ int session_make_loaders(kolo_session *s);
  * `visit` ends it and is returned. The batch belongs to the loader again when `visit` returns. */
 int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch),
                            void *argument);
+/* Rows of a batch whose results this rank counts: of a pipeline the stage that has their labels and
+ * samples. */
+static inline int64_t session_counted_rows(const kolo_session *session, const kolo_batch *batch)
+{
+    return kolo_session_loads(session) ? batch->valid : 0;
+}
 int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);
 void session_close_data(kolo_session *s);

@@ -22,7 +22,7 @@ typedef struct reader {
 } reader;
 
 int kolo_image_feed_rows(kolo_image_feed *f, int64_t rows, kolo_image_read *read, void *context,
-                           int64_t *file, int64_t *valid)
+                         int64_t *file, int64_t *valid)
 {
     for (*valid = 0; *valid < rows && f->next < f->files; f->next++) {
         const int rc = read(context, f->path[f->next], *valid);
@@ -40,7 +40,7 @@ int kolo_image_feed_rows(kolo_image_feed *f, int64_t rows, kolo_image_read *read
 int kolo_image_feed_end(const kolo_image_feed *f)
 {
     if (!f->bad) return 0;
-    return kolo_fail(KOLO_EINPUT, "%ld of %ld images could not be read; what was said of each stands above",
+    return kolo_fail(KOLO_EINPUT, "%ld of %ld images could not be read; the warnings above say why",
                      (long)f->bad, (long)f->files);
 }
 
@@ -76,8 +76,7 @@ static int compute(kolo_session *s, reader *r, const int32_t *labels, const int6
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
 }
 
-static int predict(kolo_session *s, reader *r, kolo_image_feed *feed, kolo_predict_take *take,
-                   void *context)
+static int predict(kolo_session *s, reader *r, kolo_image_feed *feed, kolo_predict_take *take, void *context)
 {
     const int64_t classes = s->options->classes, words = kolo_session_tags(s) ? 2 * classes : 1;
     const size_t bytes = (size_t)s->rows * r->bytes + KOLO_IMAGE_SLACK;

@@ -8,9 +8,10 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/reducer.h"
+#include "comm/buckets/reducer.h"
 #include "train/compression.h"
 #include "train/parts.h"
+#include "train/pipeline.h"
 
 static int parse_channels(const char *key, const char *text, int64_t channels, float *values)
 {
@@ -91,9 +92,8 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     if (!o->classes) o->classes = info ? info->classes : model->classes;
     if (!o->channels) o->channels = info ? info->channels : model->channels;
     if (o->channels != 3 && (o->channels != 1 || s->detector))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s of %ld channels: images are read as 1 channel (gray) or 3 (RGB)%s", o->model,
-                         (long)o->channels, s->detector ? ", for detectors 3" : "");
+        return kolo_fail(KOLO_ECONFIG, "%s of %ld channels: images are read as 1 channel (gray) or 3 (RGB)%s",
+                         o->model, (long)o->channels, s->detector ? ", for detectors 3" : "");
     const bool stored = info && info->height && !s->detector; /* a detector fits any image in */
     s->height = o->size ? o->size : stored ? info->height : model->height;
     s->width = o->size ? o->size : stored ? info->width : model->width;
@@ -113,7 +113,7 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     return 0;
 }
 
-int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes)
+int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, kolo_comm **comm)
 {
     const kolo_options *o = s->options;
     const kolo_comm_device device = {
@@ -123,14 +123,15 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes)
         .deterministic = o->deterministic,
         .reducer = o->reducer,
         .host = kolo_is_adasum(o) || (o->compression != KOLO_compression_none && launch->nodes > 1)};
-    const kolo_comm_config config = {.arena_bytes = arena_bytes,
+    const kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                                     .arena_bytes = arena_bytes,
                                      .canonical = o->reduce == KOLO_reduce_canonical,
                                      .timeout = o->comm_timeout,
-                                     .patience = o->comm_patience,
+                                     .heartbeat_timeout = o->heartbeat_timeout,
                                      .algorithm = o->comm_algorithm,
                                      .table = o->comm_table,
                                      .spin = -1};
-    return kolo_comm_create_on(&s->comm, launch, &config, s->cuda ? &device : NULL);
+    return kolo_comm_create_on(comm, launch, &config, s->cuda ? &device : NULL);
 }
 
 static int make_executors(kolo_session *s)
@@ -138,14 +139,19 @@ static int make_executors(kolo_session *s)
     const kolo_options *o = s->options;
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
-    KOLO_TRY(session_open_comm(s, flat ? &s->flat : s->launch, s->plan->arena_bytes[KOLO_ARENA_GRADIENT]));
+    KOLO_TRY(session_open_comm(
+        s, flat ? &s->flat : s->launch,
+        s->program ? s->program->comm_bytes : s->plan->arena_bytes[KOLO_ARENA_GRADIENT], &s->comm));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
     /* an executor that trains does it, when it has added its buckets */
     else KOLO_TRY(kolo_comm_commit(s->comm));
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
     for (int i = 1; i < s->shapes; i++) KOLO_TRY(kolo_exec_add(s->exec, s->shape[i].plan));
-    if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
+    if (s->eval_program)
+        KOLO_TRY(session_open_comm(s, s->launch, s->eval_program->comm_bytes, &s->eval_comm));
+    if (s->eval_plan)
+        KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, s->eval_comm, o, s->exec));
     session_report_device(s);
     return 0;
 }
@@ -223,6 +229,7 @@ static int open_parts(kolo_session *s, int parts)
                          o->model);
     s->elsewhere = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks;
     s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
+    KOLO_TRY(session_open_grid(s));
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(session_lay_phases(s));
@@ -257,8 +264,10 @@ void kolo_session_close(kolo_session *s)
     kolo_exec_destroy(&s->exec);
     kolo_comm_destroy(&s->comm);
     kolo_compression_flat_free(&s->flat);
+    kolo_comm_destroy(&s->eval_comm);
     session_free_plans(s);
     session_close_data(s);
+    kolo_grid_free(&s->grid);
     free(s->phase);
     s->phase = NULL;
 }

@@ -4,7 +4,7 @@
 #define KOLO_TRAIN_SESSION_H
 
 #include "base/option.h"
-#include "comm/comm.h"
+#include "comm/buckets/trainer.h"
 #include "data/cache.h"
 #include "data/loader.h"
 #include "data/order.h"
@@ -13,7 +13,7 @@
 #include "launch/device.h"
 #include "launch/launch.h"
 #include "models/models.h"
-#include "plan/plan.h"
+#include "plan/program.h"
 #include "train/phase.h"
 
 /* What one shape of a training step's batch needs: a rank's micro-batches of rows x height x width. */
@@ -42,6 +42,8 @@ typedef struct kolo_session {
     kolo_options *options;
     kolo_launch *launch; /* borrowed */
     int ranks;           /* planned for */
+    kolo_grid grid;      /* of them; one stage: every rank is a replica */
+    int replicas;        /* grid.replicas: a batch is divided among so many */
     bool elsewhere;      /* PLAN_ONLY: for other machines, as ranks= says */
     bool untimed;        /* with it: too little memory here to time anything, algorithms are chosen by rule */
     /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
@@ -75,7 +77,12 @@ typedef struct kolo_session {
     kolo_graph *graph, *eval_graph; /* graph, plan: of shape[0] */
     kolo_backend *backend;
     kolo_plan *plan, *eval_plan;
-    kolo_launch flat; /* compression_within: as comm sees the job */
+    /* with stages: the plans are of this rank's stage, of these */
+    kolo_placement *placement, *eval_placement;
+    double *node_seconds; /* [graph->nodes] where this rank chose the cut: of every operation; else NULL */
+    kolo_program *program, *eval_program;
+    kolo_comm *eval_comm; /* of them: what an evaluation sends from stage to stage */
+    kolo_launch flat;     /* compression_within: as comm sees the job */
     kolo_comm *comm;
     kolo_exec *exec, *eval_exec;
     kolo_loader *loader, *val_loader;
@@ -94,6 +101,9 @@ int kolo_session_open_for(kolo_session *session, kolo_options *options, kolo_lau
 /* Leaves the phase that is open for another: from here on the training loader is that one's. All
  * steps are done and told. */
 int kolo_session_enter(kolo_session *session, int phase);
+/* This rank takes images from the loader: it is of the first stage. Others know of a batch how large it
+ * is. */
+static inline bool kolo_session_loads(const kolo_session *session) { return session->grid.stage == 0; }
 static inline int64_t kolo_session_batch(const kolo_session *session)
 {
     return session->phase[session->now].batch;

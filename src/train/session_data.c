@@ -32,16 +32,16 @@ static int stage(kolo_session *s, const char *source, kolo_stage **stage, bool t
     const kolo_options *o = s->options;
     kolo_stage_info info;
     const kolo_stage_config config = {.source = source,
-                                      .folder = o->stage,
-                                      .strict = o->stage_full == KOLO_stage_full_fail,
-                                      .keep = o->stage_keep,
+                                      .folder = o->staging,
+                                      .strict = o->staging_full == KOLO_staging_full_fail,
+                                      .keep = o->staging_keep,
                                       .node = s->launch->node,
-                                      .ranks = s->ranks,
+                                      .ranks = s->replicas,
                                       .node_of = is_local(s, train) ? s->launch->node_of : NULL};
     const double begin = kolo_time();
     KOLO_TRY(kolo_stage_open(stage, &config));
     kolo_stage_get_info(*stage, &info);
-    if (info.shards == 0) return 0; /* nothing to copy, as stage=auto has said */
+    if (info.shards == 0) return 0; /* nothing to copy, as staging=auto has logged */
     kolo_info("%s is staged in %s: of %d shards %d copied (%.1f MB), %d there already, %d read from the "
               "source; %.1f s",
               source, kolo_stage_folder(*stage), info.shards, info.copied, (double)info.bytes / 1e6,
@@ -57,13 +57,12 @@ static int cache(const kolo_session *s, kolo_dataset *set, kolo_cache **cache, b
     int64_t first = 0, last = kolo_dataset_get_info(set)->count;
     kolo_cache_info info;
     if (is_local(s, train))
-        kolo_order_share(last, s->ranks, s->launch->node_of, s->launch->node, &first, &last);
+        kolo_order_share(last, s->replicas, s->launch->node_of, s->launch->node, &first, &last);
     KOLO_TRY(kolo_cache_open(cache, set, first, last, threads));
     if (!*cache) return 0; /* it has said why */
     kolo_cache_get_info(*cache, &info);
     kolo_info("%s is in memory, one copy a node: /dev/shm%s, %.1f MB, samples %lld to %lld, %lld of %lld "
-              "pieces filled "
-              "by this rank; %.1f s",
+              "pieces filled by this rank; %.1f s",
               kolo_dataset_get_info(set)->name, info.name, (double)info.bytes / 1e6, (long long)first,
               (long long)last, (long long)info.filled, (long long)info.pieces, kolo_time() - begin);
     return 0;
@@ -77,7 +76,7 @@ static int missing(const kolo_session *s, const char *key, const char *folder)
     kolo_options_default(&was);
     char *path = *o->run && !(s->parts & KOLO_SESSION_TRAIN) ? kolo_format("%s/recipe.yaml", o->run) : NULL;
     char *recorded = NULL;
-    if (path && kolo_file_exists(path) && kolo_options_read_recipe(&was, path) == 0)
+    if (path && kolo_file_exists(path) && kolo_options_read_record(&was, path) == 0)
         recorded = kolo_option_text(&was, kolo_option_find(key));
     const bool here = recorded && !strcmp(recorded, folder);
     const int rc =
@@ -95,7 +94,7 @@ static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, k
     const kolo_options *o = s->options;
     const bool reads = !(parts & KOLO_SESSION_PLAN_ONLY);
     if (!kolo_file_exists(folder)) return missing(s, train ? "data" : "val", folder);
-    if (reads && *o->stage) {
+    if (reads && *o->staging) {
         KOLO_TRY(stage(s, folder, staged, train));
         folder = kolo_stage_folder(*staged);
     }
@@ -256,9 +255,9 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                  .shuffle = o->shuffle,
                                  .node_of = s->launch->node_of,
                                  .max_bad = o->max_bad,
-                                 .batch = train ? kolo_session_batch(s) : s->eval_rows * s->ranks,
-                                 .rank = s->launch->rank,
-                                 .ranks = s->ranks,
+                                 .batch = train ? kolo_session_batch(s) : s->eval_rows * s->replicas,
+                                 .rank = s->grid.replica,
+                                 .ranks = s->replicas,
                                  .tail = train ? o->tail : KOLO_tail_pad,
                                  .crop = o->crop,
                                  .crop_pad = (int)o->crop_pad,
@@ -275,10 +274,11 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                          .by_pair = o->mix == KOLO_mix_pair},
                                  .readers = (int)o->readers,
                                  .prefetch = (int)o->prefetch,
-                                 .serve = train ? o->serve : NULL,
+                                 .serve = train ? o->data_server : NULL,
                                  .serve_wait = o->serve_wait};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
+    config.counts_only = !kolo_session_loads(s);
     if (s->detector) set_boxes(s, &config);
     config.image_labels = s->image_labels[!train];
     config.pos_weight = train ? s->pos_weight : NULL;

@@ -9,10 +9,10 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
 {
     const kolo_options *o = s->options;
     const kolo_phase *p = &s->phase[phase];
-    int64_t below = p->batch - p->batch % s->ranks, local = p->batch / s->ranks;
+    int64_t below = p->batch - p->batch % s->replicas, local = p->batch / s->replicas;
     if (p->batch != below)
         return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld",
-                         (long)p->batch, s->ranks, (long)(below ? below : s->ranks));
+                         (long)p->batch, s->replicas, (long)(below ? below : s->replicas));
     if (!o->micro_batch && (o->bn == KOLO_bn_ghost || o->reduce == KOLO_reduce_canonical))
         return kolo_fail(
             KOLO_ECONFIG,
@@ -23,7 +23,7 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
     if (local % *rows)
         return kolo_fail(KOLO_ECONFIG,
                          "micro_batch=%ld does not divide the %ld images of a rank (batch=%ld on %d ranks)",
-                         (long)*rows, (long)local, (long)p->batch, s->ranks);
+                         (long)*rows, (long)local, (long)p->batch, s->replicas);
     if (local / *rows > KOLO_MAX_SLOTS)
         return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch",
                          (long)(local / *rows), KOLO_MAX_SLOTS);
@@ -88,8 +88,8 @@ int session_lay_phases(kolo_session *s)
     s->phase = NULL;
     KOLO_TRY(kolo_phases_parse(o, &s->phase, &s->phases));
     if (!(s->parts & KOLO_SESSION_TRAIN)) { /* nothing is trained: how that was cut does not matter */
-        const int64_t rows = o->micro_batch ? o->micro_batch : o->batch / s->ranks;
-        s->phase[0] = (kolo_phase){.batch = o->batch = (rows ? rows : 1) * s->ranks};
+        const int64_t rows = o->micro_batch ? o->micro_batch : o->batch / s->replicas;
+        s->phase[0] = (kolo_phase){.batch = o->batch = (rows ? rows : 1) * s->replicas};
         s->phases = 1;
     }
     s->samples = s->train_set ? kolo_dataset_get_info(s->train_set)->count : s->phase[0].batch * 64;

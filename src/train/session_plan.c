@@ -8,6 +8,7 @@
 #include "ckpt/head.h"
 #include "kolo/error.h"
 #include "train/parts.h"
+#include "train/pipeline.h"
 
 /* ---- shapes ---- */
 
@@ -182,7 +183,7 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
 {
     const kolo_options *o = s->options;
     const bool trains = optimizer != NULL;
-    return (kolo_plan_config){.ranks = s->ranks,
+    return (kolo_plan_config){.ranks = s->replicas,
                               .slots = slots,
                               .bn = o->bn,
                               .canonical = o->reduce == KOLO_reduce_canonical,
@@ -193,9 +194,9 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
                               .lookahead = o->lookahead > 0,
                               .clip_norm = trains && o->clip_norm > 0,
                               .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),
-                              .adasum = trains && s->ranks > 1 && kolo_is_adasum(o),
-                              .average = trains && s->ranks > 1 && o->reduce == KOLO_reduce_adasum_nodes,
-                              .noise = trains && o->noise_scale && s->ranks * slots > 1,
+                              .adasum = trains && s->replicas > 1 && kolo_is_adasum(o),
+                              .average = trains && s->replicas > 1 && o->reduce == KOLO_reduce_adasum_nodes,
+                              .noise = trains && o->noise_scale && s->replicas * slots > 1,
                               .decay_norms = o->decay_norms,
                               .layer_decay = o->layer_decay};
 }
@@ -225,7 +226,7 @@ int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS])
             plan_config(s, evaluation ? NULL : optimizer, evaluation ? 1 : s->shape[i].slots);
         KOLO_TRY(kolo_plan_least(evaluation ? s->eval_graph : s->shape[i].graph, &config, bytes));
         for (int a = 0; a < KOLO_ARENAS; a++) {
-            const bool scratch = a == KOLO_ARENA_PART || a >= KOLO_ARENA_STAGE;
+            const bool scratch = a == KOLO_ARENA_PART || a >= KOLO_ARENA_INPUT;
             if (i == 0 || (scratch && bytes[a] > arena_bytes[a])) arena_bytes[a] = bytes[a];
         }
     }
@@ -245,7 +246,7 @@ static int make_plans(kolo_session *s, const char *choices)
         if (rc < 0) break;
         all[i] = shape->plan;
         const size_t *arena = shape->plan->arena_bytes;
-        shape->scratch = arena[KOLO_ARENA_PART] + arena[KOLO_ARENA_STAGE] + arena[KOLO_ARENA_ACTIVATION] +
+        shape->scratch = arena[KOLO_ARENA_PART] + arena[KOLO_ARENA_INPUT] + arena[KOLO_ARENA_ACTIVATION] +
                          arena[KOLO_ARENA_WORKSPACE];
     }
     if (rc == 0) rc = kolo_plan_share(all, s->shapes);
@@ -259,22 +260,32 @@ static int make_plans(kolo_session *s, const char *choices)
     return rc;
 }
 
-/* One rank chooses the algorithms for all: rank 0 times them, the others take its choices. */
-static int agree_on_plans(kolo_session *s)
+/* Of the whole network, then of stages. cut: [parts - 1]; below 0: still to be chosen. */
+static int make_all(kolo_session *s, const char *choices, int *cut)
 {
-    if ((s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1) return make_plans(s, NULL);
+    KOLO_TRY(make_plans(s, choices));
+    if (session_cut_parts(s) <= 1) return 0;
+    if (cut[0] < 0) KOLO_TRY(session_choose_cut(s, cut));
+    return session_place(s, cut);
+}
+
+/* One rank chooses the algorithms for all, and where stages are cut: rank 0 times them, the others take its
+ * choices. */
+static int agree_with_all(kolo_session *s, int *cut, int parts)
+{
     kolo_comm *comm = NULL;
     char *choices = NULL;
     int64_t bytes = 0;
     int rc;
-    kolo_comm_config config = {.timeout = s->options->comm_timeout,
-                               .patience = s->options->comm_patience,
+    kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                               .timeout = s->options->comm_timeout,
+                               .heartbeat_timeout = s->options->heartbeat_timeout,
                                .table = s->options->comm_table,
                                .spin = -1};
     KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     if (s->launch->rank == 0) {
-        KOLO_TRY_GOTO(rc, make_plans(s, NULL));
+        KOLO_TRY_GOTO(rc, make_all(s, NULL, cut));
         choices = kolo_backend_choices(s->backend);
         if (!choices) {
             rc = KOLO_ENOMEM;
@@ -288,7 +299,8 @@ static int agree_on_plans(kolo_session *s)
         goto fail;
     }
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, choices, (size_t)bytes, 0));
-    if (s->launch->rank != 0) KOLO_TRY_GOTO(rc, make_plans(s, choices));
+    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, cut, (size_t)parts * sizeof *cut, 0));
+    if (s->launch->rank != 0) KOLO_TRY_GOTO(rc, make_all(s, choices, cut));
     rc = kolo_comm_barrier(comm);
 fail:
     free(choices);
@@ -296,12 +308,23 @@ fail:
     return rc;
 }
 
-int session_plan_trial(kolo_session *s) { return make_plans(s, NULL); }
+int session_make_plans(kolo_session *s)
+{
+    const int parts = session_cut_parts(s);
+    int *cut = kolo_alloc((size_t)parts * sizeof *cut);
+    if (!cut) return KOLO_ENOMEM;
+    cut[0] = -1;
+    const bool alone = (s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1;
+    const int rc = alone ? make_all(s, NULL, cut) : agree_with_all(s, cut, parts);
+    free(cut);
+    return rc;
+}
 
-int session_make_plans(kolo_session *s) { return agree_on_plans(s); }
+int session_plan_trial(kolo_session *s) { return make_plans(s, NULL); }
 
 void session_free_plans(kolo_session *s)
 {
+    session_free_programs(s);
     kolo_plan_destroy(&s->eval_plan);
     for (int i = 0; i < s->shapes; i++) kolo_plan_destroy(&s->shape[i].plan);
     kolo_backend_destroy(&s->backend);

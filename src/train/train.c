@@ -1,4 +1,4 @@
-/* The loop: load, step, tell, evaluate, save. Reads from top to bottom as a run goes. */
+/* The loop: load, step, report, evaluate, save. Reads from top to bottom as a run goes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,22 @@
 #include "train/carry.h"
 #include "train/trainer.h"
 
+/* What every rank of a pipeline planned for itself, and the most that it has taken so far. Collective. */
+static int collect_memory(trainer *t)
+{
+    const kolo_session *s = &t->session;
+    if (!s->program) return 0;
+    const size_t bytes = (size_t)s->ranks * sizeof(uint64_t);
+    const uint64_t planned = kolo_plan_bytes(s->plan), peak = kolo_memory_peak();
+    if (is_root(t) && !t->planned_by_rank) {
+        t->planned_by_rank = kolo_alloc(bytes);
+        t->peak_by_rank = kolo_alloc(bytes);
+        if (!t->planned_by_rank || !t->peak_by_rank) return KOLO_ENOMEM;
+    }
+    KOLO_TRY(kolo_comm_gather(s->comm, &planned, sizeof planned, t->planned_by_rank, 0));
+    return kolo_comm_gather(s->comm, &peak, sizeof peak, t->peak_by_rank, 0);
+}
+
 /* A stop may come where a checkpoint was just written, or where the run was taken up. */
 static int save(trainer *t)
 {
@@ -23,7 +39,8 @@ static int save(trainer *t)
     if (is_root(t) && each && !all) return KOLO_EIO;
     KOLO_TRY(kolo_rank_state_gather(&t->session, all));
     t->saved = t->position.step;
-    if (!is_root(t)) return 0;
+    KOLO_TRY(collect_memory(t));
+    if (!is_root(t)) return kolo_checkpoint_take_part(t->session.exec, t->session.plan);
     kolo_position p = t->position;
     p.wall_seconds += kolo_time() - t->started;
     kolo_session_at(&t->session, p.step, &p.epoch, &p.epoch_step);
@@ -69,7 +86,7 @@ static int form_statistics(trainer *t)
     return 0;
 }
 
-/* All steps so far are done, sound, and told. */
+/* All steps so far are done, sound, and reported. */
 static int train_settle(trainer *t)
 {
     kolo_metrics m;
@@ -107,7 +124,7 @@ static int one_step(trainer *t)
     kolo_batch batch;
     kolo_metrics m;
     kolo_loader_stats stats;
-    if (t->untold == 0) t->told_at = kolo_time();
+    if (t->unreported == 0) t->reported_at = kolo_time();
     KOLO_TRY(kolo_loader_next(s->loader, &batch));
     int64_t step = t->position.step;
     const double time = kolo_phase_time(s->phase, s->phases, step),
@@ -127,14 +144,14 @@ static int one_step(trainer *t)
     int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
     kolo_loader_release(s->loader, &batch);
     KOLO_TRY(rc);
-    t->untold++;
+    t->unreported++;
     t->position.step = step + 1;
     kolo_loader_get_stats(s->loader, &stats);
-    *issue_of(t, step) = (issue){.step = step,
-                                 .epoch = batch.epoch,
-                                 .lr = (double)parameters.lr,
-                                 .wait = t->waited_before + stats.wait_seconds - t->waited,
-                                 .whole = batch.valid_global == kolo_session_batch(s)};
+    *record_of(t, step) = (step_record){.step = step,
+                                        .epoch = batch.epoch,
+                                        .lr = (double)parameters.lr,
+                                        .wait = t->waited_before + stats.wait_seconds - t->waited,
+                                        .whole = batch.valid_global == kolo_session_batch(s)};
     t->waited = t->waited_before + stats.wait_seconds;
     t->images += kolo_session_batch(s);
     return trainer_report(t, &m);
@@ -151,7 +168,7 @@ static int begin_phase(trainer *t)
     return 0;
 }
 
-/* At a border of epochs, all steps done and told. */
+/* At a border of epochs, all steps done and reported. */
 static int change_phase(trainer *t, int phase)
 {
     t->waited_before = t->waited;
@@ -218,7 +235,7 @@ static int train_finish(trainer *t, int rc)
 {
     /* refused before it began: what the folder tells of the run stands */
     if (!t->events || t->complete) return rc;
-    t->position.step -= t->untold; /* what nobody has seen to be sound was not done */
+    t->position.step -= t->unreported; /* what nobody has seen to be sound was not done */
     if (rc == 0 || rc == KOLO_EREQUEUE) {
         kolo_failure stopped;
         kolo_error_keep(&stopped);
@@ -280,5 +297,7 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
     kolo_events_close(&t.events);
     kolo_run_close(&t.run);
     kolo_session_close(&t.session);
+    free(t.planned_by_rank);
+    free(t.peak_by_rank);
     return kolo_error_restore(&first, rc);
 }

@@ -1,4 +1,4 @@
-/* What a run tells: events, the progress line, the summary. */
+/* What a run reports: events, the progress line, the summary. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     int64_t within;
     kolo_session_at(session, t->position.step, &s->epochs, &within);
     bool evaluated = t->evaluation.rows > 0;
-    /* detectors are judged by no loss */
+    /* detectors have no validation loss */
     s->loss = evaluated && !session->detector ? t->evaluation.loss : t->loss;
     fill_scores(t, evaluated);
     if (steps > 0) s->img_per_s = (double)t->images / seconds, s->wait_share = t->waited / seconds;
@@ -48,6 +48,10 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     s->threads = (int)t->options->threads;
     s->peak_bytes = kolo_memory_peak();
     s->planned_bytes = kolo_plan_bytes(session->plan);
+    s->stages = t->planned_by_rank ? session->grid.stages : 0;
+    s->replicas = session->grid.replicas;
+    s->planned_by_rank = t->planned_by_rank;
+    s->peak_by_rank = t->peak_by_rank;
     if (t->epoch.seconds > 0) s->mb_per_s = (double)t->epoch.bytes / t->epoch.seconds / 1e6;
     s->cache_hits = t->epoch.hits;
     s->bad_samples = t->epoch.bad;
@@ -82,8 +86,8 @@ int trainer_report_start(trainer *t)
     KOLO_TRY(kolo_summary_write(t->options->run, &t->summary)); /* what is counted here survives a kill */
     return kolo_events_write(
         t->events, "start",
-        "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%"
-        "s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\",\"run_id\":\"%s\"",
+        "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%s\","
+        "\"launch\":\"%s\",\"plan_hash\":\"%016lx\",\"run_id\":\"%s\"",
         (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
         (long)t->options->threads, KOLO_VERSION, t->launch->method, (unsigned long)t->session.plan->hash,
         t->position.run);
@@ -92,15 +96,15 @@ int trainer_report_start(trainer *t)
 int trainer_report(trainer *t, const kolo_metrics *m)
 {
     if (m->step < 0) return 0;
-    const issue *i = issue_of(t, m->step);
-    double now = kolo_time(), seconds = now - t->told_at; /* where steps overlap: its share */
-    t->told_at = now;
-    t->untold--;
+    const step_record *i = record_of(t, m->step);
+    double now = kolo_time(), seconds = now - t->reported_at; /* where steps overlap: its share */
+    t->reported_at = now;
+    t->unreported--;
     double rows = m->rows > 0 ? m->rows : 1;
     t->loss = m->loss / rows;
     if (!is_root(t)) return 0;
-    if (t->options->noise_scale && t->session.ranks * t->session.slots > 1 && i->whole && m->square > 0)
-        kolo_noise_add(&t->noise, t->session.ranks * t->session.slots, t->session.rows, m->square,
+    if (t->options->noise_scale && t->session.replicas * t->session.slots > 1 && i->whole && m->square > 0)
+        kolo_noise_add(&t->noise, t->session.replicas * t->session.slots, t->session.rows, m->square,
                        m->grad_norm);
     kolo_step_event event = {.step = i->step + 1,
                              .epoch = i->epoch,
@@ -168,8 +172,8 @@ static int report_image_labels(trainer *t, long step, const char *so_far)
 {
     const kolo_evaluation *e = &t->evaluation;
     kolo_progress_note(t->progress,
-                       "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld images, %.1f s)%s",
-                       step, e->loss, e->map, e->ap_micro, (long)e->rows, e->seconds, so_far);
+                       "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld images, %.1f s)%s", step,
+                       e->loss, e->map, e->ap_micro, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",
         "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step,
@@ -185,8 +189,8 @@ int trainer_report_evaluation(trainer *t, bool best)
     if (t->session.detector) return report_boxes(t, step, so_far);
     if (kolo_session_tags(&t->session)) return report_image_labels(t, step, so_far);
     kolo_progress_note(t->progress,
-                       "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld images, %.1f s)%s",
-                       step, e->loss, e->top1, e->top5, (long)e->rows, e->seconds, so_far);
+                       "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld images, %.1f s)%s", step,
+                       e->loss, e->top1, e->top5, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",
         "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld", step,

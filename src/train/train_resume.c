@@ -18,7 +18,7 @@
 #include "train/carry.h"
 #include "train/trainer.h"
 
-/* What rank 0 tells the others. */
+/* What rank 0 broadcasts. */
 typedef struct finding {
     int64_t found; /* 1, 0, or the error */
     kolo_position position;
@@ -81,7 +81,7 @@ int kolo_train_find(kolo_session *s, const char *folder, const char *which, kolo
         rc = kolo_comm_broadcast(s->comm, f, sizeof *f, 0);
         if (rc == 0 && f->found < 0)
             rc = looks ? kolo_error_restore(&own, (int)f->found)
-                       : kolo_fail((int)f->found, "rank 0 found no checkpoint to begin with");
+                       : kolo_fail((int)f->found, "rank 0 found no checkpoint to start from");
         if (rc == 0) rc = check_folder(s, folder, f);
     } else if (rc == 0 && f->found < 0) {
         rc = (int)f->found;
@@ -165,15 +165,15 @@ static int load_carried(trainer *t, const char *path)
     kolo_error_keep(&why);
     KOLO_TRY(kolo_comm_allreduce(s->comm, &outcome, 1, KOLO_I64, KOLO_MAX));
     if (outcome == FAILED)
-        return kolo_fail(failed ? rc : KOLO_EIO, "%s: what it carries: %s", path,
+        return kolo_fail(failed ? rc : KOLO_EIO, "%s: rank-local state: %s", path,
                          failed ? why.text : "another rank could not load its part");
     if (outcome == LOST && !own)
         return kolo_fail(KOLO_EINPUT,
-                         "%s: another rank found nothing that fits in what the checkpoint carries", path);
+                         "%s: another rank found no rank-local state of its own in this checkpoint", path);
     if (outcome == LOST && is_root(t))
-        kolo_warn("%s was written by another grid: %s", path,
-                  kolo_is_adasum(t->options) ? "every rank goes on with the optimizer state of rank 0"
-                                             : "what compression still held back is lost");
+        kolo_warn("%s was written by another rank layout: %s", path,
+                  kolo_is_adasum(t->options) ? "every rank continues with the optimizer state of rank 0"
+                                             : "the residuals of compression are lost");
     return 0;
 }
 
@@ -258,8 +258,7 @@ static int train_resume_begin(trainer *t)
     KOLO_TRY(kolo_comm_barrier(s->comm)); /* it is written */
     KOLO_TRY(same_on_all(s->comm, file_crc(o->run, "recipe.yaml"), &shared));
     if (!shared && is_root(t))
-        kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be taken up again",
-                  o->run);
+        kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be resumed", o->run);
     t->position =
         (kolo_position){.batch = o->batch, .samples = s->samples, .seed = (uint64_t)o->seed, .best = -1};
     snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", s->data_uuid);

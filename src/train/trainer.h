@@ -1,5 +1,5 @@
 /* The inside of a training run, for train.c (the loop), train_resume.c (how it begins) and
- * train_report.c (what it tells). */
+ * train_report.c (what it reports). */
 #ifndef KOLO_TRAIN_TRAINER_H
 #define KOLO_TRAIN_TRAINER_H
 
@@ -10,11 +10,11 @@
 #include "train/train.h"
 
 /* What is known of a step before its metrics are. */
-typedef struct issue {
+typedef struct step_record {
     int64_t step, epoch;
     double lr, wait; /* wait: for its batch, seconds */
     bool whole;      /* no row of its batch is without weight */
-} issue;
+} step_record;
 
 typedef struct trainer {
     kolo_session session;
@@ -30,19 +30,21 @@ typedef struct trainer {
     kolo_events *events;
     kolo_progress *progress;
     kolo_summary summary;
+    /* [ranks] of a pipeline, at rank 0, when something was last saved: else NULL */
+    uint64_t *planned_by_rank, *peak_by_rank;
     /* agreement to stop */
     int64_t next_poll, last_poll;
     double last_poll_time;
     double started;       /* this start, seconds */
     double waited;        /* loader wait of this start until the last step, seconds */
     double waited_before; /* of it, in the loaders of earlier phases */
-    int64_t images;     /* of this start's steps */
+    int64_t images;       /* of this start's steps */
     kolo_noise noise;
-    issue issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
-    int untold;                        /* steps issued, not told */
-    /* time: when the last step was told, or the first of a row was begun */
-    double told_at;
-    double loss;        /* of the last step that was told, mean */
+    step_record issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
+    int unreported;                          /* steps issued whose metrics are not reported yet */
+    /* time: when the last step was reported, or the first of a row was started */
+    double reported_at;
+    double loss;        /* of the last reported step, mean */
     double loss_scale;  /* after it */
     int64_t first_step; /* of this start */
     int64_t saved;      /* the step of the newest checkpoint, -1: there is none */
@@ -56,8 +58,11 @@ static inline bool is_root(const trainer *t) { return t->launch->rank == 0; }
  * folder then. Collective. */
 int trainer_begin(trainer *t);
 
-/* train_report.c: rank 0 writes, all may call; but for the first two every step is done and told. */
-static inline issue *issue_of(trainer *t, int64_t step) { return &t->issued[step % (KOLO_EXEC_AHEAD + 1)]; }
+/* train_report.c: rank 0 writes, all may call; but for the first two every step is done and reported. */
+static inline step_record *record_of(trainer *t, int64_t step)
+{
+    return &t->issued[step % (KOLO_EXEC_AHEAD + 1)];
+}
 int trainer_report(trainer *t, const kolo_metrics *m); /* metrics of a step, which may lie some steps back */
 int trainer_report_start(trainer *t);
 int trainer_report_epoch(trainer *t);

@@ -51,14 +51,14 @@ rm "$ROOM/old/uname"
 PATH=$ROOM/old:$PATH "$made/tests/gpu/run" --only facts --out "$ROOM/out" > "$ROOM/log" 2>&1
 is $? 69 "an older C library: exit 69"
 like "$ROOM/log" "glibc 2.17 is here, and the bundle needs $(sed -n 's/^glibc //p' \
-    "$made/lib/requires") or newer" "which is there and which is needed"
+    "$made/lib/requires") or newer" "an older C library: the message has its version and the one needed"
 [ ! -d "$made/lib/tree" ]
-ok $? "nothing was unpacked"
+ok $? "an older C library: nothing is unpacked"
 
 env -i PATH=/usr/bin:/bin "$made/bin/kolo" version > "$ROOM/log" 2>&1 && [ -d "$made/lib/tree" ]
 ok $? "moved, it starts and unpacks its programs" "$ROOM/log"
 env -i PATH=/usr/bin:/bin "$made/bin/kolo" help recipes > "$ROOM/log" 2>&1
-like "$ROOM/log" resnet50_imagenet "it finds its recipes by name"
+like "$ROOM/log" resnet50_imagenet "kolo of the bundle lists its recipes"
 
 # every script of Python imports what it needs, with packages of others that hold nothing
 cp -r tests/build/torch_standin "$ROOM/python"
@@ -129,12 +129,13 @@ END
 bare() { unshare -rm bash "$ROOM/bare.sh" "$root" "$made" "$@" > "$ROOM/log" 2>&1; }
 bare /kolo/lib/tree/bin/kolo --help
 ok $? "kolo --help in a root that has only the C library" "$ROOM/log"
-is "$(find "$root" -type f | wc -l)" "$(find "$root" -name '*.so*' | wc -l)" "which is really so"
+is "$(find "$root" -type f | wc -l)" "$(find "$root" -name '*.so*' | wc -l)" \
+    "the bare root holds shared libraries and nothing else"
 short=(resnet20_cifar data=/kolo/share/data/small/train val=none run=/tmp/run batch=32 steps=3 device=cpu)
 if [ -x "$made/lib/tree/bin/mpiexec" ] && hydra; then
     bare /kolo/lib/tree/bin/mpiexec -launcher fork -n 2 /kolo/lib/tree/bin/kolo train "${short[@]}"
     ok $? "two ranks train there" "$ROOM/log"
-    like "$root/tmp/run/summary.json" '"ranks": *2' "and were two"
+    like "$root/tmp/run/summary.json" '"ranks": *2' "mpiexec -n 2 of the bundle: the summary has 2 ranks"
 else
     bare /kolo/lib/tree/bin/kolo train "${short[@]}"
     ok $? "it trains there" "$ROOM/log"

@@ -9,7 +9,7 @@ LIBRARY=$BUILD/lib/libkolo_comm.so.1
 need nm readelf pkg-config mpiexec mpicc gcc make
 
 nm -D --defined-only "$LIBRARY" | awk '$2 ~ /[TDB]/ { print $3 }' | sed 's/@.*//' | sort > "$ROOM/shown"
-gcc -fpreprocessed -dD -E -P include/kolo/comm.h include/kolo/buckets.h include/kolo/error.h 2> /dev/null |
+gcc -fpreprocessed -dD -E -P include/kolo/world.h include/kolo/comm.h include/kolo/error.h 2> /dev/null |
     tr '\n' ' ' | grep -oE 'kolo_[a-z0-9_]+\(' | tr -d '(' | sort -u > "$ROOM/declared"
 is "$(comm -3 "$ROOM/shown" "$ROOM/declared")" "" \
     "it shows the functions of the public headers and nothing else"
@@ -18,7 +18,7 @@ is "$(readelf -d "$LIBRARY" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" libkolo_com
 readelf -d "$LIBRARY" | grep NEEDED > "$ROOM/needed"
 ! grep -qE 'hdf5|dnnl|cuda|cudnn|nccl|jpeg|yaml' "$ROOM/needed"
 ok $? "it needs no HDF5, no oneDNN, no CUDA"
-echo '#include <kolo/buckets.h>' > "$ROOM/c++.cc"
+echo '#include <kolo/comm.h>' > "$ROOM/c++.cc"
 g++ -Iinclude -Wall -Wextra -Werror -fsyntax-only "$ROOM/c++.cc"
 ok $? "the headers are C++, too"
 

@@ -19,13 +19,13 @@ like "$ROOM/out" "^FAIL +gpu .*KOLO_CUDA_LIBRARY=$ROOM/nothing.so" \
     "the message names the file that is not there"
 cp "$BUILD/bin/kolo" "$ROOM/kolo" # away from ../lib
 LD_LIBRARY_PATH='' KOLO_CUDA_LIBRARY='' "$ROOM/kolo" doctor --offline device=cuda > "$ROOM/out" 2>&1
-is $? 69 "so it does where there is none anywhere"
+is $? 69 "device=cuda without any libkolo_cuda.so: exit 69"
 like "$ROOM/out" '^FAIL +gpu .*make CUDA=1' "the message says how to get one"
 KOLO_CUDA_LIBRARY=$ROOM/nothing.so kolo doctor --offline > "$ROOM/out" 2>&1
 is $? 0 "device=auto without GPUs does not ask for it"
-like "$ROOM/out" '^ok +gpu .*given none' "and says on what it computes"
+like "$ROOM/out" '^ok +gpu .*given none' "device=auto without GPUs: kolo doctor reports none given"
 KOLO_CUDA_LIBRARY=$ROOM/nothing.so SLURM_JOB_GPUS=0,1 kolo doctor --offline > "$ROOM/out" 2>&1
-like "$ROOM/out" '^warn +gpu .*no such file' "in a job that was given GPUs, auto does"
+like "$ROOM/out" '^warn +gpu .*no such file' "device=auto in a job with GPUs: warns of the missing library"
 
 command -v gcc > /dev/null || { skip "no gcc" && done_testing; }
 mkdir "$ROOM/lib"
@@ -38,7 +38,7 @@ gcc -shared -fPIC -Wl,-soname,libcudnn_none.so.9 -o "$ROOM/lib/libcudnn_none.so.
     gcc -shared -fPIC -o "$ROOM/lib/libkolo_cuda.so" "$ROOM/library.c" "$ROOM/lib/libcudnn_none.so.9"
 is $? 0 "a library that needs cuDNN"
 doctor "$ROOM/lib/libkolo_cuda.so"
-is $? 69 "is refused where cuDNN is not found"
+is $? 69 "a libkolo_cuda.so whose cuDNN is missing: exit 69"
 like "$ROOM/out" '^FAIL +gpu .*libcudnn_none.so.9.*cuDNN 9 is missing.*LD_LIBRARY_PATH' \
     "the message names it and what to do"
 LD_LIBRARY_PATH=$ROOM/lib doctor "$ROOM/lib/libkolo_cuda.so"
@@ -46,7 +46,8 @@ is $? 69 "a library of another build is refused"
 like "$ROOM/out" '^FAIL +gpu .*another build \(0.0.0/1\)' "the message names its version"
 echo not a library > "$ROOM/lib/libkolo_cuda.so"
 doctor "$ROOM/lib/libkolo_cuda.so"
-is $? 69 "so is what is no library"
-like "$ROOM/out" '^FAIL +gpu .*libkolo_cuda.so: .*(file too short|ELF)' "with the linker's words"
+is $? 69 "a libkolo_cuda.so that is a text file: exit 69"
+like "$ROOM/out" '^FAIL +gpu .*libkolo_cuda.so: .*(file too short|ELF)' \
+    "a libkolo_cuda.so that is a text file: the dynamic linker's message is printed"
 
 done_testing

@@ -25,13 +25,13 @@ called() { [[ -e $ROOM/called ]] && cat "$ROOM/called"; }
 machine 0
 deps install build
 [[ $RC == 0 && -z $OUT && -z $(called) ]]
-ok $? "nothing missing: nothing said, nothing done"
+ok $? "nothing missing: exit 0, no output, no command called"
 
 deps install build HDF5 JPEG
 [[ $RC == 0 && $(called) == "install -y -q --no-install-recommends libhdf5-dev libjpeg-dev" ]]
 ok $? "root installs what is missing"
 [[ $OUT == *HDF5* && $OUT == *"Installing: libhdf5-dev libjpeg-dev"* ]]
-ok $? "and says what"
+ok $? "missing headers: their packages are named"
 
 machine 0
 rm "$ROOM/pkg-config"
@@ -50,7 +50,7 @@ ok $? "a user without sudo installs nothing and fails"
 [[ $OUT == *"apt-get install libpng-dev"* && $OUT == *"dnf install libpng-devel"* &&
     $OUT == *"spack install libpng"* &&
     $OUT == *"module load libpng"* ]]
-ok $? "but gets the commands for apt, dnf, Spack and modules"
+ok $? "not root: prints the commands for apt, dnf, Spack and modules"
 
 stand_in sudo "echo \"sudo \$*\" >>$ROOM/called"
 deps install build PNG
@@ -68,10 +68,10 @@ if command -v script >/dev/null; then
     }
     answer y
     [[ $(called) == "sudo "*libpng-dev ]]
-    ok $? "at a terminal a yes installs"
+    ok $? "answer yes at a terminal: apt-get is called"
     answer n
     [[ -z $(called) ]]
-    ok $? "and a no does not"
+    ok $? "answer no at a terminal: nothing is called"
 else
     skip "no script(1) to make a terminal" && skip "no script(1) to make a terminal"
 fi
@@ -109,7 +109,7 @@ ok $? "where none of HDF5 is, that is the end"
 machine 1000
 deps install build TIFF ONNX
 [[ $RC == 0 && $OUT == *"Going on without them"* ]]
-ok $? "who may not install goes on without what one can do without"
+ok $? "optional packages missing, no right to install: exit 0 without them"
 
 known=$(sed -n "s/^find_library \([A-Z0-9]*\) .*/\1/p; s/^ *[a-z]*_library \([A-Z0-9]*\) .*/\1/p" \
     share/setup/probe.sh | sort -u)

@@ -14,7 +14,7 @@ cd / || exit 1
 env -i PATH=/usr/bin:/bin HOME="$ROOM" "$TREE/bin/kolo" version >"$ROOM/version" 2>&1
 ok $? "kolo version runs from the moved tree"
 for path in bin/kolo-pack bin/kolo-shards share/kolo/recipes/shapes.yaml share/kolo/gpus/h200.yaml \
-    share/kolo/jobs/resnet_imagenet.sh \
+    share/kolo/jobs/resnet_imagenet.sh share/kolo/jobs/resnet_pipeline.sh share/kolo/jobs/resnet_hybrid.sh \
     share/kolo/jobs/kolo_job.sh share/kolo/minislurm share/man/man1/kolo.1 share/man/man1/kolo-pack.1 \
     share/man/man1/kolo-shards.1 share/man/man3/kolo_comm.3 \
     share/man/man3/kolo_allreduce.3 share/doc/kolo/docs/train.md share/doc/kolo/docs/reference/options.md \
@@ -33,7 +33,7 @@ none "no file names the place where it was built or staged" \
 [[ $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --modversion kolo-comm 2>&1) == 9.8.7 ]]
 ok $? "pkg-config knows the version"
 [[ -d $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --variable=includedir kolo-comm 2>/dev/null)/kolo ]]
-ok $? "and where the headers are after the move"
+ok $? "pkg-config after the move: includedir is the new folder"
 if command -v man >/dev/null && command -v groff >/dev/null; then
     [[ $(MANWIDTH=100 man -l "$TREE/share/man/man1/kolo.1" 2>/dev/null) == *lr* ]]
     ok $? "the manual page can be read"

@@ -21,11 +21,11 @@ BASE=out/lib/room/base.a TEST=out/tests/unit/base_crc32c
 build BUILD=out $TEST
 ok $? "a unit test is built with its room"
 [[ $OUT != *" LD "*" LD "* && -e $BASE && ! -e out/lib/room/data.a ]]
-ok $? "and with no room after it"
+ok $? "a unit test of base: nothing is linked twice, data.a is not built"
 $TEST >/dev/null
-ok $? "it runs"
+ok $? "the program of this build: exit 0"
 [[ $(find . -path ./out -prune -o -type f -print | sort | cksum) == "$before" ]]
-ok $? "nothing is written outside of BUILD"
+ok $? "make BUILD=out: nothing else changes in the tree"
 
 build BUILD=out $TEST
 [[ $OUT != *" CC "* && $OUT != *" LD "* ]]
@@ -48,7 +48,7 @@ build BUILD=out CPPFLAGS_ALL=-DOTHER=1 $BASE
 ok $? "a warning ends no build"
 build BUILD=out CPPFLAGS_ALL=-DOTHER=1 WERROR=1 $BASE
 [[ $? != 0 && $OUT == *"error: "*idle* ]]
-ok $? "but one with WERROR=1"
+ok $? "a compiler warning with WERROR=1: make fails"
 rm src/base/zz.c
 build BUILD=out CPPFLAGS_ALL=-DOTHER=1 $BASE
 [[ $? == 0 && $(ar t $BASE) != *zz.o* ]]

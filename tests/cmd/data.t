@@ -22,7 +22,7 @@ for folder in "$ROOM/raw" "$ROOM/raw/train" "$ROOM/raw/train/cat"; do
     is $? 2 "data= names images, ${folder#"$ROOM/"}: exit 2"
     like "$ROOM/log" \
         "$folder is a folder of images, not a data set; pack it by .kolo-pack --source imagefolder --in $folder --out FOLDER" \
-        "and how to pack them"
+        "a folder of images: the message has the kolo-pack line"
 done
 mkdir -p "$ROOM/begun/.pack"
 train data="$ROOM/begun"
@@ -32,11 +32,12 @@ like "$ROOM/log" "packing has not finished; run the same kolo-pack with --resume
 for run in "$ROOM/data/train" "$ROOM/data/train/run" "$ROOM/data/val/a/b"; do
     train run="$run"
     is $? 78 "run=${run#"$ROOM/"} is in a split: exit 78"
-    like "$ROOM/log" "run=$run lies in the data set $ROOM/data/(train|val), " "which is named"
+    like "$ROOM/log" "run=$run lies in the data set $ROOM/data/(train|val), " \
+        "run= within a split: the message names both folders"
 done
 (cd "$ROOM/data/train" && train run=here)
 is $? 78 "a relative path into a split, too"
-is "$(find "$ROOM/data" -type d | wc -l)" 3 "nothing was made there"
+is "$(find "$ROOM/data" -type d | wc -l)" 3 "run= within a split: no folder is created"
 
 # --- shards that verify rejects
 cp -r "$ROOM/data/train" "$ROOM/hurt"
@@ -44,7 +45,7 @@ shard=$(find "$ROOM/hurt" -name '*.h5')
 train data="$ROOM/hurt"
 is $? 0 "a whole split: exit 0"
 ! grep -q warning "$ROOM/log"
-ok $? "without a warning"
+ok $? "a whole split: no warning"
 mkdir "$ROOM/hurt/.pack" && touch "$ROOM/hurt/.pack/journal"
 train run="$ROOM/run2" data="$ROOM/hurt"
 like "$ROOM/log" "warning: $ROOM/hurt: a packing into this folder has not finished" \
@@ -65,18 +66,19 @@ train run="$ROOM/run5" data="$ROOM/hurt" steps=4
 is $? 2 "an epoch that comes to it: exit 2"
 like "$ROOM/log" \
     "sample [0-9]+ \\(number [0-9]+ of $shard, made from .*: its bytes have crc32c [0-9a-f]{8}, stored is" \
-    "which names sample and shard"
+    "a damaged sample in training: the message names sample and shard"
 train run="$ROOM/run6" data="$ROOM/hurt" epochs=1 steps=0 max_bad=1
 is $? 0 "max_bad=1: exit 0"
-like "$ROOM/run6/events.jsonl" '"bad_samples":1[,}]' "and one bad sample is counted"
+like "$ROOM/run6/events.jsonl" '"bad_samples":1[,}]' "max_bad=1: events count one bad sample"
 kolo eval val="$ROOM/hurt" run="$ROOM/run6" max_bad=1 > "$ROOM/log" 2>&1
 is $? 2 "an evaluation of it: exit 2, whatever max_bad is"
-like "$ROOM/log" "number [0-9]+ of $shard, .*: its bytes have crc32c" "which names sample and shard"
+like "$ROOM/log" "number [0-9]+ of $shard, .*: its bytes have crc32c" \
+    "a damaged sample in validation: the message names sample and shard"
 train run="$ROOM/run7" data="$ROOM/hurt" data_cache=ram
 is $? 2 "data_cache=ram: exit 2"
 cp "$ROOM/data/train/"*.h5 "$shard"
 truncate -s -1000 "$shard"
 train run="$ROOM/run4" data="$ROOM/hurt"
 is $? 2 "a shard that was cut off: exit 2"
-like "$ROOM/log" "$shard: HDF5 cannot open it: truncated" "it is named"
+like "$ROOM/log" "$shard: HDF5 cannot open it: truncated" "a truncated shard: the message names it"
 done_testing

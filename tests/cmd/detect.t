@@ -18,7 +18,7 @@ common+=" deterministic=true conv=direct threads=1 readers=2 data=$ROOM/out val=
 kolo train $common epochs=2 run="$ROOM/a" > "$ROOM/log" 2>&1
 ok $? "two epochs of mosaics, the last without"
 like "$ROOM/log" 'AP [0-9.]*, AP50 ' "the average precision after each"
-like "$ROOM"/a/events.jsonl '"ap50":' "and among the events"
+like "$ROOM"/a/events.jsonl '"ap50":' "events.jsonl has the average precision, too"
 is "$(sed -n 's/^  "loss": \([0-9.]*\),/\1/p' "$ROOM/a/summary.json" | cut -c1-5)" "$(losses "$ROOM/a" |
     tail -n 1 | cut -d' ' -f2 | cut -c1-5)" "the summary has the last loss: detectors are judged by none"
 # shellcheck disable=SC2086
@@ -33,7 +33,7 @@ sed -i \
     "$manifest"
 # shellcheck disable=SC2086
 kolo train $common epochs=2 readers=1 run="$ROOM/b" > "$ROOM/log" 2>&1
-ok $? "and gone on with, by one reader"
+ok $? "the same run resumed with readers=1: exit 0"
 is "$(sed -n 's/^  "\(metric\|top1\|top5\|best_top1\|best_ap\|map\)": \(.*\)/\1 \2/p' "$ROOM/b/summary.json" |
     tr -d '",\n')" \
     "top1 nulltop5 nullbest_top1 nullbest_ap 0.75map nullmetric ap" \
@@ -43,7 +43,7 @@ ok $? "the summary has AP and AP50, and no event a top-1"
 kolo export "$ROOM/a" "$ROOM/a.safetensors" > /dev/null 2>&1 &&
     kolo export "$ROOM/b" "$ROOM/b.safetensors" > /dev/null 2>&1 &&
     cmp -s "$ROOM/a.safetensors" "$ROOM/b.safetensors"
-ok $? "has the same weights to the bit"
+ok $? "a resumed run with one reader: the weights of an uninterrupted one"
 kolo eval run="$ROOM/a" threads=1 conf=0 results="$ROOM/results.json" > "$ROOM/eval" 2>&1
 ok $? "evaluation"
 is "$(grep -c 'maxDets=' "$ROOM/eval") $(grep -c VOC "$ROOM/eval")" "12 0" \
@@ -51,18 +51,19 @@ is "$(grep -c 'maxDets=' "$ROOM/eval") $(grep -c VOC "$ROOM/eval")" "12 0" \
 like "$ROOM/results.json" '"image_id":30,"category_id":(9|20),"bbox":' \
     "results have the source's numbers of images and categories"
 printf 'ant\nbee\n' > "$ROOM/names"
-kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" show=0 out="$ROOM/drawn" \
+kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" box_threshold=0 \
+    out="$ROOM/drawn" \
     labels="$ROOM/names" "$ROOM/images/0.jpg" > "$ROOM/log" 2>&1
 ok $? "kolo predict"
 like "$ROOM/log" '^  [01]\.[0-9]+  [01]  (ant|bee)  [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+$' \
     "tells boxes with the names of their classes"
-is "$(head -c 4 "$ROOM/drawn/0.png" | tail -c 3)" PNG "and draws them"
+is "$(head -c 4 "$ROOM/drawn/0.png" | tail -c 3)" PNG "kolo predict out=: a PNG with the boxes"
 mkdir "$ROOM/mixed" && cp "$ROOM/images/1.jpg" "$ROOM/mixed" &&
     head -c 300 "$ROOM/images/0.jpg" > "$ROOM/mixed/0.jpg"
 kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" out="$ROOM/half" "$ROOM/mixed" \
     > "$ROOM/log" 2>&1
 is "$? $(ls "$ROOM/half")" "2 1.png" "a folder with a bad image: the good one is drawn, exit 2" "$ROOM/log"
-like "$ROOM/log" 'mixed/0.jpg: .*; it is left out' "and the bad one named"
+like "$ROOM/log" 'mixed/0.jpg: .*; it is left out' "an unreadable image among others: a warning names it"
 # darknet's file of five classes, a head of which stands in its middle, for the two of these images
 head='[convolutional]\nfilters=30\nactivation=linear\n[yolo]\nmask=0,1,2\nanchors=4,4,8,8,16,16\nclasses=5\n'
 layer='[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=leaky\n'
@@ -80,15 +81,15 @@ kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" ou
     "$ROOM/images/0.jpg" "$ROOM/images/1.jpg" "$ROOM/more/0.jpeg" > "$ROOM/log" 2>&1
 is $? 78 "two images that would be drawn to one file"
 like "$ROOM/log" 'images/0.jpg and .*more/0.jpeg would both become 0.png' \
-    "are told before anything is computed"
+    "two images that would be drawn to one file: the message names both"
 kolo train model=yolox_nano data="$ROOM/shapes" val=none size=64 batch=2 epochs=1 run="$ROOM/c" > \
     "$ROOM/log" 2>&1
 is $? 2 "images without boxes are refused"
-like "$ROOM/log" 'boxes' "and the reason said"
+like "$ROOM/log" 'boxes' "images without boxes: the message says so"
 # shellcheck disable=SC2086
 kolo train $common epochs=1 run="$ROOM/c" augment=randaugment > "$ROOM/log" 2>&1
-is $? 78 "so are augmentations that leave boxes behind"
+is $? 78 "augment= with a detector: exit 78"
 # shellcheck disable=SC2086
 kolo train $common epochs=1 run="$ROOM/c" size=72 > "$ROOM/log" 2>&1
-is $? 78 "and sizes that cells do not fit into"
+is $? 78 "size=72, not a multiple of 32: exit 78"
 done_testing

@@ -8,13 +8,13 @@ export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
 shapes_data 64 16
 kolo train data=synthetic val=none run="$ROOM/endless" > "$ROOM/log" 2>&1
 is $? 78 "no end given: exit 78"
-like "$ROOM/log" 'set epochs= or steps=' "and how to give one"
+like "$ROOM/log" 'set epochs= or steps=' "no end given: the message names epochs= and steps="
 ! grep -q 'timed\|plan' "$ROOM/log" && [ ! -e "$ROOM/cache/choices" ]
-ok $? "before an algorithm is timed"
+ok $? "no end given: nothing was timed or planned"
 kolo train shapes data="$ROOM/data/train" val=none run="$ROOM/noise" noise_scale=true > "$ROOM/log" 2>&1
 is $? 78 "no two batch sizes for noise_scale: exit 78"
 [ ! -e "$ROOM/cache/choices" ]
-ok $? "before an algorithm is timed, too"
+ok $? "noise_scale without two batch sizes: nothing was timed"
 
 KOLO=$(readlink -f "$(command -v kolo)")
 # a fifo that nobody writes to stands for whatever takes long before the first step
@@ -38,7 +38,8 @@ early() { # SIGNAL: of a train that has begun and reads its recipe; its status
 for signal in INT TERM; do
     early $signal
     is $? 75 "SIG$signal: exit 75"
-    like "$ROOM/$signal.log" 'before the first step: nothing was begun' "at once, with a sentence"
+    like "$ROOM/$signal.log" 'stopped by a signal before the first step: nothing is lost' \
+        "SIG$signal before the first step: a sentence says so"
 done
 early USR1
 is $? 75 "SIGUSR1, which may come early: exit 75"

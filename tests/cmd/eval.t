@@ -21,7 +21,7 @@ score run="$ROOM/run"
 is "$(figures)" "$(told 12)" \
     "kolo eval run= scores what training scored, the averaged weights, by the run's own options"
 score shapes run="$ROOM/run"
-is "$(figures)" "$(told 12)" "so it does beside a recipe that says nothing of an average"
+is "$(figures)" "$(told 12)" "a recipe beside run=: the run's own options are used"
 score run="$ROOM/run" checkpoint=8
 is "$(figures)" "$(told 8)" "checkpoint=8 is another"
 best=$(sed 's/step-0*//' "$ROOM/run/best")
@@ -36,7 +36,7 @@ score run="$ROOM/nowhere"
 is $? 2 "no run folder: exit 2"
 score run="$ROOM/run:8"
 like "$ROOM/log" 'run:8 holds no checkpoint.*checkpoint=best, or =STEP' \
-    "of a run's name with a step behind it, what chooses among checkpoints is said"
+    "run=RUN:8: the message names checkpoint="
 score "$ROOM/run"
 is "$(figures)" "$(told 12)" "kolo eval RUN is kolo eval run=RUN"
 score "$ROOM/run" run="$ROOM/nowhere"
@@ -57,7 +57,7 @@ kolo train shapes "${first[@]}" run="$ROOM/from_run" init="$ROOM/run" > "$ROOM/l
 ok $? "init=RUN and init=RUN:best begin a training" "$ROOM/log"
 [ -n "$(weights_sum "$ROOM/from_run")" ] &&
     [ "$(weights_sum "$ROOM/from_run")" = "$(weights_sum "$ROOM/from_file")" ]
-ok $? "with the weights that kolo export writes"
+ok $? "training from init=RUN and from an exported file: the same weights"
 
 # from another folder
 (cd "$ROOM" && cp 8.safetensors net.safetensors 2> /dev/null
@@ -78,7 +78,7 @@ is $? 0 "the same words go on with it" "$ROOM/log"
 mv "$ROOM/data/val" "$ROOM/data/moved" && score "$ROOM/away"
 is $? 2 "its data are gone: exit 2"
 like "$ROOM/log" "val=$ROOM/data/val, as $ROOM/away/recipe.yaml has it: no such folder; give val=DIR" \
-    "which, and who says so"
+    "a run whose val= is gone: the message names the folder and the record"
 mv "$ROOM/data/moved" "$ROOM/data/val"
 
 # what else reads YAML
@@ -113,10 +113,11 @@ kolo-shards extract "$ROOM/data/val" --out "$ROOM/renamed" > "$ROOM/log" 2>&1 &&
     mv "$ROOM/renamed/circle" "$ROOM/renamed/zebra"
 kolo-pack --source imagefolder --in "$ROOM/renamed" --split val --out "$ROOM/zebras" > "$ROOM/log" 2>&1
 score run="$ROOM/run" val="$ROOM/zebras"
-is "$? $(grep -c 'class 1 is `circle` in .*, but `cross` in .*zebras: .*--stats-from' "$ROOM/log")" "2 1" \
+is "$? $(grep -c 'class 1 is `circle` in .*, but `cross` in .*zebras; .*--stats-from' "$ROOM/log")" "2 1" \
     "validation images of other classes, as many: exit 2"
 kolo train shapes data="$ROOM/data/train" val="$ROOM/zebras" run="$ROOM/x" steps=1 > "$ROOM/log" 2>&1
-is "$? $(grep -c 'class 1 is `circle`' "$ROOM/log")" "2 1" "so it is before a training"
+is "$? $(grep -c 'class 1 is `circle`' "$ROOM/log")" "2 1" \
+    "validation classes in another order: kolo train exits 2, too"
 score shapes run="$ROOM/run" init="$ROOM/8.safetensors"
 is $? 78 "run= and init= on one command line: exit 78"
 kolo-shards extract "$ROOM/data/val" --limit 1 --out "$ROOM/images" > "$ROOM/log" 2>&1
@@ -131,7 +132,7 @@ sed -i "s#^init:.*#init: $ROOM/8.safetensors#" "$ROOM/begun/recipe.yaml"
 score run="$ROOM/begun"
 is $? 2 "a recipe that has changed since the run began: exit 2"
 like "$ROOM/log" "begun/recipe.yaml has changed since the run began .* remove $ROOM/begun/run_id" \
-    "and what to do"
+    "a changed recipe.yaml: the message names the cure"
 rm "$ROOM/begun/run_id"
 score run="$ROOM/begun"
 is "$(figures)" "$(told 12)" "what a run began with is not taken for what it has become"

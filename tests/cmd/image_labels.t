@@ -129,16 +129,17 @@ fails 78 'threshold= is for networks of image labels' "a threshold of single cla
     model=resnet20 weights="$ROOM/first.safetensors" size=32 threshold=.5 "$O/validation"/000*0.*
 
 # Served batches are those that a job makes itself.
-kolo serve-data "${D[@]}" "${S[@]}" serve="$ROOM/socket" > "$ROOM/server" 2>&1 &
+kolo serve-data "${D[@]}" "${S[@]}" data_server="$ROOM/socket" > "$ROOM/server" 2>&1 &
 server=$!
 for _ in $(seq 100); do
-    kolo serve-data --status serve="$ROOM/socket" > /dev/null 2>&1 && break
+    kolo serve-data --status data_server="$ROOM/socket" > /dev/null 2>&1 && break
     sleep .1
 done
-kolo train "${D[@]}" "${S[@]}" serve="$ROOM/socket" run="$ROOM/served" > "$ROOM/log" 2>&1
+kolo train "${D[@]}" "${S[@]}" data_server="$ROOM/socket" run="$ROOM/served" > "$ROOM/log" 2>&1
 is "$(losses "$ROOM/served")" "$(losses "$ROOM/r1")" \
     "served image labels: the losses of a run that reads by itself"
-kolo train "${D[@]}" "${S[@]}" class_weight=none serve="$ROOM/socket" run="$ROOM/other" > "$ROOM/log" 2>&1
+kolo train "${D[@]}" "${S[@]}" class_weight=none data_server="$ROOM/socket" run="$ROOM/other" \
+    > "$ROOM/log" 2>&1
 is $? 78 "another weight than the server's is refused"
 like "$ROOM/log" 'class_weight' "  by name"
 kill $server

@@ -16,8 +16,8 @@ refused() { # TEXT COMMAND...: 78, by the bound, in seconds, and nothing was tim
     is $? 78 "$1: refused" "$ROOM/log"
     like "$ROOM/log" \
         "the job: [12] ranks? needs? at least [0-9.]+ GiB, Slurm's .* allows 0.20 GiB, [0-9]+ bytes short; lower" \
-        "by what it needs at least"
-    ok "$([ -e "$ROOM/cache/choices" ] && echo 1 || echo 0)" "before anything was timed"
+        "a job beyond its memory: the message has need, limit and shortfall"
+    ok "$([ -e "$ROOM/cache/choices" ] && echo 1 || echo 0)" "a job beyond its memory: nothing was timed"
 }
 refused "training" "${train[@]}" batch=4096 size=64
 refused "a plan" kolo plan "${small[@]}" batch=4096 size=64
@@ -36,8 +36,9 @@ fi
 rm -rf "$ROOM/cache"
 timeout 20 "${train[@]}" batch=auto size=1024 > "$ROOM/log" 2>&1
 is $? 78 "batch=auto of images of which not even the least batch fits"
-like "$ROOM/log" 'not even [0-9]+ images' "is told so"
-ok "$([ -e "$ROOM/cache/choices" ] && echo 1 || echo 0)" "before anything was timed"
+like "$ROOM/log" 'not even [0-9]+ images' \
+    "batch=auto and memory for less than one image each: the message says so"
+ok "$([ -e "$ROOM/cache/choices" ] && echo 1 || echo 0)" "batch=auto that cannot fit: nothing was timed"
 
 kolo plan "${small[@]}" batch=64 size=32 deterministic=true > "$ROOM/plan" 2>&1
 is $? 0 "a plan that fits"
@@ -48,12 +49,12 @@ kolo plan "${small[@]}" batch=4096 size=64 ranks=2 > "$ROOM/plan" 2>&1
 is $? 0 "a plan for ranks elsewhere is printed"
 like "$ROOM/plan" "^checked" "whole"
 like "$ROOM/plan" "^It does not fit on this machine, but was asked for 2 ranks.*bytes short" \
-    "with the word that it does not fit here"
+    "kolo plan ranks=2 beyond this machine: the plan says so"
 kolo plan "${small[@]}" batch=4096 size=64 ranks=2 memory_limit=64 > "$ROOM/plan" 2>&1
 is $? 0 "where a node has more memory"
-like "$ROOM/plan" "memory_limit= allows 64.00 GiB" "by its own limit"
+like "$ROOM/plan" "memory_limit= allows 64.00 GiB" "memory_limit=64: the plan is checked against it"
 kolo plan "${small[@]}" batch=4096 size=64 ranks=2 memory_limit=0.5 > "$ROOM/plan" 2>&1
-is $? 78 "and where it has too little: 78"
+is $? 78 "memory_limit=0.5 of a large plan: exit 78"
 
 # What the bounds let pass is known to the byte.
 need_mib=$(kolo plan "${small[@]}" batch=64 size=32 memory_limit=64 deterministic=true |
@@ -61,5 +62,5 @@ need_mib=$(kolo plan "${small[@]}" batch=64 size=32 memory_limit=64 deterministi
 SLURM_MEM_PER_NODE=$need_mib "${train[@]}" batch=64 size=32 deterministic=true > "$ROOM/log" 2>&1
 is $? 0 "a job that fits to the MiB (${need_mib}) is trained"
 SLURM_MEM_PER_NODE=$((need_mib - 1)) "${train[@]}" batch=64 size=32 deterministic=true > "$ROOM/log" 2>&1
-is $? 78 "with one less it is refused"
+is $? 78 "one MiB less than the plan needs: exit 78"
 done_testing

@@ -39,9 +39,9 @@ is "$(awk '$1 == "lenet5" {print $3}' "$ROOM/all") $(kolo models lenet5 |
 kolo models size=160 > "$ROOM/wrong" 2>&1
 is $? 78 "options of no network are refused"
 kolo models swin_t size=160 classes=7 > "$ROOM/swin"
-ok $? "one network, of another size and class count"
+ok $? "kolo models swin_t size=160 classes=7: exit 0"
 grep -q '^  7 classes' "$ROOM/swin" && grep -q '768x5x5' "$ROOM/swin"
-ok $? "by maps: the last has 5 x 5 pixels"
+ok $? "kolo models swin_t size=160 classes=7: maps end at 768x5x5"
 printf \
     '[net]\nwidth=32\nheight=32\n[convolutional]\nfilters=10\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n[softmax]\n' \
     > \
@@ -49,7 +49,7 @@ printf \
 kolo models "$ROOM/small.cfg" | grep -q '3x32x32: 280 parameters'
 ok $? "a cfg file of darknet"
 kolo plan share/recipes/shapes.yaml model="$ROOM/small.cfg" data=synthetic batch=4 > "$ROOM/plan" 2>&1
-ok $? "which can be planned"
+ok $? "kolo plan with a cfg file as model=: exit 0"
 kolo models resnet5O > "$ROOM/wrong" 2>&1
 status=$?
 [ $status = 78 ] && grep -q 'did you mean "resnet50"' "$ROOM/wrong"

@@ -45,11 +45,11 @@ END
 kolo eval "${R[@]}" hierarchy="$ROOM/tree.json" hierarchy_names="$O/class-descriptions-boxable.csv" > \
     "$ROOM/with" 2> "$ROOM/log"
 ok $? "with the hierarchy" "$ROOM/log"
-like "$ROOM/with" 'Open Images Challenge mean AP' "the same line"
+like "$ROOM/with" 'Open Images Challenge mean AP' "with hierarchy=: prints the Challenge mean AP, too"
 kolo eval "${R[@]}" hierarchy="$ROOM/tree.json" > "$ROOM/log" 2>&1
 is $? 2 "labels that nothing names"
 like "$ROOM/log" 'not one of its labels is a class of the data set; hierarchy_names=' \
-    "are refused, with the cure"
+    "hierarchy= without names of its labels: the message names hierarchy_names="
 kolo eval "${R[@]}" hierarchy="$ROOM/none.json" > "$ROOM/log" 2>&1
 is $? 2 "a hierarchy that is not there"
 # the same boxes and labels as image labels of a classifier

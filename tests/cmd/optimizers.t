@@ -36,7 +36,7 @@ for line in "${optimizers[@]}"; do
     train "$name" "${options[@]}"
     is $? 0 "$name trains"
     losses "$name" | awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(NR > 0 && last < first) }'
-    ok $? "and the loss falls"
+    ok $? "$name: the last loss is below the first"
     train "$name-stopped" "${options[@]}" stop_step=7
     train "$name-stopped" "${options[@]}"
     same "$name" "$name-stopped"
@@ -45,7 +45,7 @@ done
 
 train refused optimizer=adamm
 is $? 78 "an unknown optimizer is a matter of the recipe"
-like "$ROOM/refused.log" 'did you mean "adam' "and the nearest is offered"
+like "$ROOM/refused.log" 'did you mean "adam' "an unknown optimizer: the nearest name is offered"
 train refused ema=0.9 swa=2
 is $? 78 "two averages are refused"
 train refused schedule=onecycle warmup=1

@@ -25,9 +25,10 @@ refused 78 "other data" data="$ROOM/other"
 refused 2 "no such data" data="$ROOM/nowhere"
 refused 78 "another network" model=lenet5
 refused 78 "a mean of one channel" mean=.5 std=.5
-like "$ROOM/log" 'has 1 numbers, the images have 3 channels: give as many' "it says how many are wanted"
+like "$ROOM/log" 'has 1 numbers, the images have 3 channels: give as many' \
+    "one mean for three channels: the message has both numbers"
 refused 0 "the same again"
-like "$ROOM/log" 'nothing to do' "it has nothing to do"
+like "$ROOM/log" 'nothing to do' "a complete run started again: nothing to do"
 # the checkpoints were moved away; summary and recipe are all that is left of the result
 mv "$ROOM/run/checkpoints" "$ROOM/kept"
 mkdir "$ROOM/run/checkpoints"
@@ -38,9 +39,9 @@ mkfifo "$ROOM/pipe.yaml"
 timeout 60 kolo train "$ROOM/pipe.yaml" > "$ROOM/log" 2>&1
 is $? 78 "a pipe as recipe into which nobody writes: exit 78"
 like "$ROOM/log" "pipe.yaml: a pipe into which nobody has written for 5 s; give a file" \
-    "after some seconds, and said so"
+    "a pipe as recipe that nobody writes: the message says after 5 s"
 kolo train <(echo 'no_such_key: 1') > "$ROOM/log" 2>&1
-like "$ROOM/log" 'unknown option "no_such_key"' "one that is written to is read"
+like "$ROOM/log" 'unknown option "no_such_key"' "a pipe as recipe with an unknown key: the key is reported"
 echo "mean: [$(seq -s ', ' 0.5 0.00001 1.49999)]" > "$ROOM/long.yaml"
 (ulimit -t 5 && exec kolo train "$ROOM/long.yaml") > "$ROOM/log" 2>&1
 is $? 78 "a list of 100,000 numbers: refused within 5 s of the CPU"

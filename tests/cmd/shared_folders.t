@@ -13,15 +13,17 @@ echo mine > "$ROOM/secret"
     w.safetensors) > "$ROOM/log" 2>&1
 is "$? $(cat "$ROOM/secret")" "0 mine" "export: a link planted at OUT.tmp-PID is not written through"
 [ -s "$ROOM/w.safetensors" ] && [ ! -L "$ROOM/w.safetensors" ]
-ok $? "and OUT is there"
+ok $? "a link beside OUT: OUT itself is written as a file"
 (cd "$ROOM" && sh -c 'ln secret "v.safetensors.tmp-$$"; exec kolo export "$@"' - "${args[@]}" v.safetensors) \
     > "$ROOM/log" 2>&1
-is "$? $(cat "$ROOM/secret")" "0 mine" "nor is a second name of another file"
+is "$? $(cat "$ROOM/secret")" "0 mine" \
+    "a temporary name that is a hard link: exit 0, the other file unchanged"
 mkdir -m 777 "$ROOM/run" && ln -s "$ROOM/secret" "$ROOM/run/lock"
 kolo train shapes model=lenet5 data="$ROOM/data/train" val=none run="$ROOM/run" batch=32 epochs=1 warmup=0 \
     threads=1 > "$ROOM/log" 2>&1
 is "$? $(cat "$ROOM/secret")" "3 mine" "a run whose lock is a link to a file: exit 3, the file stays"
-like "$ROOM/log" "run/lock: a link where a file of this program is expected; remove it" "and it is said why"
+like "$ROOM/log" "run/lock: a link where a file of this program is expected; remove it" \
+    "a run lock that is a link: the message says why"
 mkdir "$ROOM/cache" && ln -s "$ROOM/secret" "$ROOM/cache/choices"
 KOLO_CACHE=$ROOM/cache kolo train shapes model=lenet5 data="$ROOM/data/train" val=none run="$ROOM/run2" \
     batch=32 epochs=1 warmup=0 threads=1 > "$ROOM/log" 2>&1
@@ -35,7 +37,7 @@ is "$? $(ls "$ROOM/victim" | tr '\n' ' ')" "78 lock precious " "a link at OUT.pa
 staged() { # RUN: with the shards copied to $ROOM/disk
     kolo train shapes model=lenet5 data="$ROOM/data/train" val=none run="$ROOM/$1" batch=32 epochs=1 \
         warmup=0 \
-        threads=1 stage="$ROOM/disk" > "$ROOM/log" 2>&1
+        threads=1 staging="$ROOM/disk" > "$ROOM/log" 2>&1
 }
 mkdir "$ROOM/disk" && staged staged
 shard=$(find "$ROOM/disk" -name '*.h5' | head -n 1)
@@ -45,7 +47,7 @@ staged staged2
 is "$? $(cat "$ROOM/secret")" "0 mine" \
     "a shard is staged neither through a link at SHARD.part nor through one at SHARD.stamp"
 cmp -s "$shard" "$ROOM/data/train/${shard##*/}" && [ ! -L "$shard" ]
-ok $? "and is there"
+ok $? "a link at the name of a shard: the shard is written as a file"
 [ ! -e "${shard%/*}.gone-77" ]
 ok $? "a folder that a killed run had begun to remove goes"
 source=$ROOM/data/train/${shard##*/}
@@ -55,14 +57,14 @@ staged staged3
 is "$? $(cksum < "$source"; stat -c %i "$source")" "0 $sum" \
     "a link that stood for a shard gives way to the copy; its source stays"
 [ -f "$shard" ] && [ ! -L "$shard" ]
-ok $? "which lies there now"
+ok $? "a link at the temporary name of a shard: the shard is a file"
 if ranks_start; then
     mkdir "$ROOM/trace" && ln -s "$ROOM/secret" "$ROOM/trace/rank-0.json"
     KOLO_COMM_TIMELINE=$ROOM/trace timeout 60 mpiexec -n 2 kolo bench allreduce memory=ordinary min=4K \
         max=4K > "$ROOM/log" 2>&1
     is "$? $(head -c 40 "$ROOM/secret")" "0 mine" "a timeline is not written through a link at rank-0.json"
     [ -s "$ROOM/trace/rank-0.json" ] && [ ! -L "$ROOM/trace/rank-0.json" ]
-    ok $? "and is there"
+    ok $? "a link at the name of a timeline: the timeline is a file"
 else
     skip "built without MPI" && skip "built without MPI"
 fi
@@ -92,8 +94,10 @@ exec 9< "/dev/shm/$name-used"
 flock -s 9
 kolo doctor --offline > "$ROOM/log" 2>&1
 like "$ROOM/log" "^warn shared +removed /dev/shm/$name-left, 0.1 MiB" "doctor lists what it removes"
-like "$ROOM/log" "^ok +shared +/dev/shm/$name-used, 0.1 MiB, is in use.* and stays" "and what is in use"
-is "$(cd /dev/shm && echo "$name"-*)" "$name-used" "by whether somebody holds its lock"
+like "$ROOM/log" "^ok +shared +/dev/shm/$name-used, 0.1 MiB, is in use.* and stays" \
+    "doctor lists a segment in use"
+is "$(cd /dev/shm && echo "$name"-*)" "$name-used" \
+    "doctor removes unlocked segments and leaves the locked one"
 met=kolo-launch-$(id -u)-4194305 # where the ranks of a launch meet, by a launcher that is gone
 echo left > "/dev/shm/$met-1" && echo used > "/dev/shm/$met-2"
 exec 8< "/dev/shm/$met-2"
@@ -101,8 +105,9 @@ flock -s 8
 kolo doctor --offline > "$ROOM/log" 2>&1
 like "$ROOM/log" "^warn shared +removed /dev/shm/$met-1, " \
     "what a killed launch has left is listed and removed"
-like "$ROOM/log" "^ok +shared +/dev/shm/$met-2, .* is in use.* and stays" "and what one uses"
-is "$(cd /dev/shm && echo "$met"-*)" "$met-2" "by its lock, too"
+like "$ROOM/log" "^ok +shared +/dev/shm/$met-2, .* is in use.* and stays" \
+    "doctor lists the segment of a running launch"
+is "$(cd /dev/shm && echo "$met"-*)" "$met-2" "doctor leaves the locked segment of a launch"
 exec 8<&-
 rm -f "/dev/shm/$met"-*
 head -c 100000 /dev/zero > "/dev/shm/$name-left"
@@ -127,8 +132,8 @@ if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
     cached occupied
     is $? 0 "another user has a locked file of the segment's name: the run does its work"
     [ $(($(now) - begin)) -lt 20000 ]
-    ok $? "without waiting for it"
-    like "$ROOM/log" "one copy a node: ${segment}-1," "in another segment"
+    ok $? "a segment locked by another user: training does not wait 20 s"
+    like "$ROOM/log" "one copy a node: ${segment}-1," "the cache takes the next free name"
     kill "$other" 2> /dev/null
     wait "$other" 2> /dev/null
     rm -f "$segment"

@@ -24,19 +24,20 @@ same() { [ -d "$ROOM/$1/checkpoints" ] && [ "$(weights_sum "$ROOM/$1")" = "$(wei
     train cut $ramp stop_step=4
     is $? 75 "stopped in its second phase"
     train cut $ramp
-    is $? 0 "it goes on"
+    is $? 0 "the interrupted run with size_ramp resumes: exit 0"
     same whole cut
-    ok $? "to the same bytes"
+    ok $? "interrupted and whole run with size_ramp: the same weights"
     SLURM_MEM_PER_NODE=64 train large $ramp size_ramp=0:16,1:512
     is $? 78 "a later phase that does not fit"
-    like "$ROOM/large.log" 'cannot hold the job' "is refused"
-    ok "$([ -e "$ROOM/large/events.jsonl" ] && echo 1 || echo 0)" "before the first step"
+    like "$ROOM/large.log" 'cannot hold the job' "a later phase that does not fit: the message says so"
+    ok "$([ -e "$ROOM/large/events.jsonl" ] && echo 1 || echo 0)" \
+        "a later phase that does not fit: no step was done"
     SLURM_MEM_PER_NODE=96 train auto share/recipes/shapes.yaml data=synthetic val=none batch=auto threads=1 \
         steps=1 progress=0
     is $? 0 "batch=auto takes no batch that is refused, whatever algorithms a clock chooses" "$ROOM/auto.log"
     train neither $ramp size_ramp= multi_scale=24-16
     is $? 78 "sides that are none"
-    like "$ROOM/neither.log" 'multi_scale=24-16 is not LOW-HIGH' "and why"
+    like "$ROOM/neither.log" 'multi_scale=24-16 is not LOW-HIGH' "multi_scale=24-16: the message has the form"
     train both $ramp multi_scale=16-48
     like "$ROOM/both.log" 'multi_scale=16-48 and size_ramp=0:16,1:24: give one' "a ramp and drawn sides"
 }
@@ -44,7 +45,7 @@ same() { [ -d "$ROOM/$1/checkpoints" ] && [ "$(weights_sum "$ROOM/$1")" = "$(wei
 kolo plan share/recipes/shapes.yaml data=synthetic batch=8 multi_scale=16-32:8 $common > "$ROOM/plan" 2>&1
 like "$ROOM/plan" '^epoch 0 on: batch 8, images of 16 to 32 in steps of 8, drawn every 10 steps' \
     "kolo plan tells the phase"
-is "$(grep -c '^plan [012]: 1 x 8 images of' "$ROOM/plan")" 3 "and its three plans"
+is "$(grep -c '^plan [012]: 1 x 8 images of' "$ROOM/plan")" 3 "kolo plan with three sizes: three plans"
 
 DATA=$KOLO_SHARED/data/detection/coco-json
 if [ -d "$DATA" ]; then
@@ -59,9 +60,9 @@ if [ -d "$DATA" ]; then
         is $? 75 "stopped"
         train yolox_cut $photos readers=2
         same yolox yolox_cut
-        ok $? "and resumed with other readers: the same bytes"
+        ok $? "a detector with multi_scale resumed with other readers: the same weights"
         train yolox_one $photos multi_scale= && ! same yolox yolox_one
-        ok $? "which are not those of one side"
+        ok $? "a detector without multi_scale: other weights"
     }
 else
     skip "no photos with boxes here"

@@ -38,10 +38,11 @@ ours=$(figures ours val_flip=true)
 is "$(figures mirrored val_flip=true)" "$ours" \
     "an image and its mirror image are the mirror image and the image: $ours"
 [ "$(figures mirrored)" != "$(figures ours)" ]
-ok $? "which without val_flip are two"
+ok $? "an image and its mirror image without val_flip: two results"
 is "$(figures even val_flip=true)" "$(figures even)" \
-    "of images that are their own mirror images the network's own figures come out"
-is "$(figures even val_flip=true loss=bce)" "$(figures even loss=bce)" "with binary cross entropy too"
+    "symmetric images with val_flip=true: the figures without it"
+is "$(figures even val_flip=true loss=bce)" "$(figures even loss=bce)" \
+    "symmetric images with val_flip=true, loss=bce: the figures without it"
 # the same of images that are in no data set
 kolo-shards extract "$ROOM/ours" --out "$ROOM/files/ours" > "$ROOM/log" 2>&1 &&
     kolo-shards extract "$ROOM/mirrored" --out "$ROOM/files/mirrored" >> "$ROOM/log" 2>&1
@@ -59,7 +60,7 @@ awk -v a="$a" -v b="$b" -v c="$both" \
     for (i = 1; i <= n; i++) if (((x[i] + y[i]) / 2 - z[i]) ^ 2 > 1e-8) exit 1 }'
 ok $? "kolo predict of a run with val_flip: the mean of two logits" "$ROOM/log"
 kolo plan model=yolox_nano size=64 data=synthetic val=none val_flip=true > "$ROOM/log" 2>&1
-is $? 78 "not for detectors"
+is $? 78 "val_flip=true of a detector: exit 78"
 standin_gpu
 near() { # A B: words that are numbers are equal to 1e-4
     awk -v a="$1" -v b="$2" \

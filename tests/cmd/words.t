@@ -43,7 +43,7 @@ refused 'did you mean resnet50_imagenet\?' train resnet50_imagnet data=x run=y
 refused 'no recipe xyzzy' plan xyzzy
 refused 'topic `trian`; did you mean `train`\?' help trian
 refused 'topic `optimisers`; did you mean `optimizers`\?' help optimisers
-refused '`allreduc` is nothing to measure: ' bench allreduc
+refused '`allreduc` is not a benchmark; one of ' bench allreduc
 refused 'dtype=f99 is not a choice; one of f32, bf16, .*bool' bench allreduce dtype=f99
 refused 'op=summ is not a choice; one of sum, average, min, max, product' bench allreduce op=summ
 
@@ -51,7 +51,7 @@ kolo help --momentum > log 2>&1
 is "$? $(head -c 11 log)" "0   momentum=" "kolo help --KEY is kolo help KEY"
 kolo train --help > log
 like log '^Optimizer$' "kolo train --help has headings"
-is "$(grep -cE '^  (lr|momentum|val|stage|comm_timeout)=' log) $(grep -cE '^  (ranks|top|roc|serve_jobs)=' \
+is "$(grep -cE '^  (lr|momentum|val|staging|comm_timeout)=' log) $(grep -cE '^  (ranks|top|roc|serve_jobs)=' \
     log)" "5 0" "over its own options"
 kolo help models > log
 is "$(grep -c '^kolo models' log) $(grep -cE '^  (resnet50|lenet5) ' log)" "1 2" \
@@ -60,11 +60,11 @@ kolo help recipes > log
 is "$(grep -c '^  [a-z]' log)" "$(find "$TOP/share/recipes" -name '*.yaml' |
     wc -l)" "kolo help recipes lists all of them"
 grep -A4 '^  resnet50_imagenet$' log | grep -q '^      reaches 0.761 top-1'
-ok $? "with what each reaches"
+ok $? "kolo help recipes prints what a recipe reaches"
 ! kolo help shortcut | grep -q 'Default: none' && kolo help val | grep -q 'Default: none'
 ok $? "an empty default is not called none"
 like log 'half of it for a quarter of the images; warm-up grows with the batch\.$' \
-    "and what each is, to the end of the sentence"
+    "kolo help recipes prints whole sentences"
 kolo help shapes | cmp -s - "$TOP/share/recipes/shapes.yaml"
 ok $? "kolo help RECIPE shows it"
 mkdir shapes
@@ -83,5 +83,5 @@ kolo bench gradients max=64 iterations=2 device=cpu > log 2>&1
 is "$? $(head -n 1 log | grep -c '^# kolo bench gradients: buckets of training, 1 rank')" "0 1" \
     "kolo bench gradients, that it measures training's buckets"
 kolo bench allreduce comm_table=nowhere max=64 > log 2>&1
-is $? 2 "whose comm_table= it reads"
+is $? 2 "kolo bench allreduce comm_table=nowhere: exit 2"
 done_testing

@@ -374,7 +374,8 @@ static bool standin;
 
 static int64_t one_rank(rig_rank *r, int argument)
 {
-    const kolo_world_config config = {.timeout = 30, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 30, .shared_bytes = 1 << 20, .transport = "tcp"};
     int64_t bad = 0;
     const char *missing = gpu_begin(standin, r->rank);
     (void)argument;

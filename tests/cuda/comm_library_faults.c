@@ -12,7 +12,7 @@ typedef struct drill {
     const char *what;
     bool one_gpu, named;
     const char *variable, *value; /* of the environment of rank ODD */
-    double timeout, patience;
+    double timeout, heartbeat_timeout;
     int status;                     /* of the call that fails */
     const char *says, *also, *here; /* on the others; here: on rank ODD, NULL: it does not live to say it */
     double within;
@@ -76,7 +76,7 @@ static const drill drills[] = {
     {.what = "a rank is stopped within NCCL",
      .variable = nccl,
      .value = "hang:1:4",
-     .patience = 2,
+     .heartbeat_timeout = 2,
      .status = KOLO_ELAUNCH,
      .says = dies,
      .also = "gave no sign of life for",
@@ -187,8 +187,9 @@ static int64_t go_on(kolo_world **whole, float *vector)
 static int64_t one_rank(rig_rank *r, int argument)
 {
     const drill *d = &drills[argument];
-    const kolo_world_config config = {.timeout = d->timeout > 0 ? d->timeout : 60,
-                                      .patience = d->patience,
+    const kolo_world_config config = {.size = sizeof(kolo_world_config),
+                                      .timeout = d->timeout > 0 ? d->timeout : 60,
+                                      .heartbeat_timeout = d->heartbeat_timeout,
                                       .shared_bytes = 1 << 20,
                                       .transport = "tcp"};
     kolo_world *whole = NULL;

@@ -26,7 +26,7 @@ like "$ROOM/out" 'KOLO_CUDA_LIBRARY=.*there is no such file' "without the GPU ha
 
 cat > "$ROOM/program.c" << 'END'
 #include <dlfcn.h>
-#include <kolo/comm.h>
+#include <kolo/world.h>
 #include <stdio.h>
 #include <stdlib.h>
 

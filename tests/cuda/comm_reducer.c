@@ -126,7 +126,8 @@ static int64_t differ_from_host(kolo_comm *host, const rank *r, int rounds, cons
  * carry begins the same. */
 static int64_t compressed(rank *r, int rounds)
 {
-    const kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4, .timeout = 60, .spin = -1};
+    const kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = (size_t)COUNT * 4, .timeout = 60, .spin = -1};
     kolo_comm *host = NULL;
     float *sums = malloc((size_t)rounds * COUNT * 4);
     int64_t rc = sum_compressed(r, rounds, sums);

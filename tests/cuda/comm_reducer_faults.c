@@ -59,7 +59,7 @@ static void check_late(const char *reducer)
 
 static void check_gone(const char *reducer, int how)
 {
-    const setting set = {.reducer = reducer, .timeout = 30, .patience = how == STOPPED ? 2 : 0};
+    const setting set = {.reducer = reducer, .timeout = 30, .heartbeat_timeout = how == STOPPED ? 2 : 0};
     run_ranks(3, &set, missing, how);
     int named = 0;
     for (int i = 0; i < 3; i += 2)

@@ -21,7 +21,7 @@ weights() { # RUN STEP
 train whole
 is $? 0 "a run without a fault"
 train begun stop_step=4
-is $? 75 "one that stopped after four steps"
+is $? 75 "stop_step=4: exit 75"
 four=$(weights begun 4)
 
 # --- calls that fail: from the first one of a run, or of a run that goes on
@@ -54,7 +54,7 @@ fails begun cudaGraphLaunch:2 69 "cudaGraphLaunch.*src/ops/cuda/order.c:[0-9]+"
 fails begun run:250 69 "illegal memory access.*checkpoints written so far are whole"
 train run-500
 is $? 0 "after that the run goes on"
-is "$(weights run-500 8)" "$(weights whole 8)" "to the bits of a run without a fault"
+is "$(weights run-500 8)" "$(weights whole 8)" "resumed after a fault: the weights of a run without one"
 
 # --- GPUs that are not to be used
 refused() { # VARIABLE=VALUE PATTERN TEXT

@@ -18,7 +18,8 @@ for words in "--only nothing" "--seconds soon" "--seconds 0"; do
 done
 KOLO_CUDA_LIBRARY=$ROOM/absent.so tests/gpu/run --only facts --out "$ROOM/out" > "$ROOM/log" 2>&1
 is $? 69 "no CUDA library of ours: exit 69"
-like "$ROOM/log" "absent.so is not here: build with make CUDA=1" "and what to do"
+like "$ROOM/log" "absent.so is not here: build with make CUDA=1" \
+    "no CUDA library: the message has the make line"
 
 # a bundle of programs that say what this test wants
 fake=$ROOM/fake
@@ -60,19 +61,20 @@ results() { tar -xzOf "$ROOM/out/results.tar.gz" results/results.jsonl; }
 echo library libcudart.so.777 > "$fake/lib/requires"
 run --only facts
 is $status 69 "a CUDA that is not here: exit 69"
-like "$ROOM/log" "^missing: libcudart.so.777" "and its name"
+like "$ROOM/log" "^missing: libcudart.so.777" "a CUDA that is missing: its library is named"
 : > "$fake/lib/requires"
 touch "$ROOM/no-gpu"
 run --only facts,ops
 is $status 69 "no driver: exit 69"
-like "$ROOM/log" "^FAIL gpu +no NVIDIA driver here" "in the program's own words"
-like "$ROOM/log" "^ok [0-9]+ - ops: would run: ops_good" "and what would be run"
+like "$ROOM/log" "^FAIL gpu +no NVIDIA driver here" "no driver: kolo doctor's message is printed"
+like "$ROOM/log" "^ok [0-9]+ - ops: would run: ops_good" "a dry run lists the programs"
 rm "$ROOM/no-gpu"
 run --only ops
-is $status 2 "as many failures as programs that failed"
+is $status 2 "two programs that fail: exit 2"
 like "$ROOM/log" "^ok [0-9]+ - ops: ops_good: 1 passed" "the other passed"
 like "$ROOM/log" "^#   not ok 2 - relu: worst at 900 %" "what failed in them is shown"
-like "$ROOM/log" "^not ok [0-9]+ - ops: ops_dead: exit status 139" "and how one died"
+like "$ROOM/log" "^not ok [0-9]+ - ops: ops_dead: exit status 139" \
+    "a program that crashes: its status 139 is printed"
 like "$ROOM/log" "^  ops +FAIL +1 of   3" "the summary"
 is "$(results | tail -n 1 | sed 's/"seconds": [0-9]*/"seconds": N/')" \
     '{"what": "run", "passed": 1, "failed": 2, "seconds": N}' "the results as JSON"
@@ -102,8 +104,8 @@ slow() { # SIGNAL: of the run, once its slow program runs; its exit status to $s
 slow TERM
 is $status 143 "told to stop by TERM: exit 143"
 like "$ROOM/out/report.txt" "^# told to stop in the part ops" "the report says where"
-like "$ROOM/out/report.txt" "^  facts +" "and has its summary"
-like <(results) '"what": "stopped", "part": "ops"' "so have the results"
+like "$ROOM/out/report.txt" "^  facts +" "the report has the summary of a stopped run"
+like <(results) '"what": "stopped", "part": "ops"' "the results have the part in which it stopped"
 is "$(ls -A "$ROOM/out" | paste -sd ' ')" "report.txt results.tar.gz" "two files"
 for ((i = 0; i < 50; i++)); do kill -0 "$(cat "$ROOM/slow")" 2> /dev/null || break; sleep 0.1; done
 kill -0 "$(cat "$ROOM/slow")" 2> /dev/null
@@ -174,7 +176,7 @@ STANDIN_DRIVER=12040 KOLO_CUDA_LIBRARY=$library KOLO_BUILD=$BUILD tests/gpu/run 
 is $? 69 "an older driver: exit 69"
 like "$ROOM/log" \
     "^FAIL gpu .*the NVIDIA driver knows CUDA up to 12.4, and kolo was built with CUDA [0-9.]+: update the driver" \
-    "which is there and what is needed"
+    "an older driver: the message has both versions of CUDA"
 KOLO_BUILD=$BUILD PYTHON=${PYTHON:-python3} tests/gpu/run --dry --out "$ROOM/dry" > "$ROOM/log" 2>&1
 is $? 0 "the rehearsal passes"
 grep -A 5 -E '^not ok' "$ROOM/log" | sed 's/^/#   /'
@@ -182,5 +184,5 @@ for part in $PARTS; do like "$ROOM/log" "^--- $part: PASS" "rehearsed: $part"; d
 tar -xzf "$ROOM/dry/results.tar.gz" -C "$ROOM"
 is "$(grep -vcE '^\{"what": "[a-z_]+"(, "[a-z0-9_]+": ("[^"]*"|-?[0-9.e+-]+|null))*\}$' \
     "$ROOM/results/results.jsonl")" 0 "every result is an object"
-is "$(find "$TMPDIR" -maxdepth 1 -name 'kolo-gpu-room-*' | wc -l)" 0 "nothing is left behind"
+is "$(find "$TMPDIR" -maxdepth 1 -name 'kolo-gpu-room-*' | wc -l)" 0 "no temporary folder is left"
 done_testing

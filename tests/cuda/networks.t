@@ -32,11 +32,11 @@ both yolox_nano model=yolox_nano "${boxes[@]}" val="$ROOM/out" eval_epochs=2
 for device in cpu cuda; do
     kolo eval run="$ROOM/yolox_nano-cpu" threads=1 conf=0.001 device=$device results="$ROOM/$device.json" 2> \
         "$ROOM/log" | sed 's/  (4 images.*//' > "$ROOM/$device.eval"
-    kolo predict run="$ROOM/yolox_nano-cpu" threads=1 show=0 device=$device "$ROOM/images/0.jpg" 2> \
+    kolo predict run="$ROOM/yolox_nano-cpu" threads=1 box_threshold=0 device=$device "$ROOM/images/0.jpg" 2> \
         "$ROOM/log" | awk '{printf "%.2f %s\n", $1, $2}' | sort -r | head -n 20 > "$ROOM/$device.boxes"
 done
 is "$(cat "$ROOM/cuda.eval")" "$(cat "$ROOM/cpu.eval")" "a detector is judged as on the CPU"
-is "$(cat "$ROOM/cuda.boxes")" "$(cat "$ROOM/cpu.boxes")" "and sees the same"
+is "$(cat "$ROOM/cuda.boxes")" "$(cat "$ROOM/cpu.boxes")" "a detector predicts the boxes of the CPU"
 [ "${ALL:-0}" = 1 ] || done_testing
 shapes_data 16 8
 for model in convnext_tiny swin_t efficientnet_b0; do

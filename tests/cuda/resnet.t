@@ -48,7 +48,7 @@ done
 watched gpu "f32"
 watched fp16 "fp16"
 like "$(echo "$ROOM"/fp16.report.*)" "^kernel convolution, data gradient, sums of a norm [1-9]" \
-    "whose gradients form the sums of norms"
+    "fp16: data gradients form the sums of norms"
 
 # --- the same bits
 train eager device=cuda deterministic=true replay=false stop_step=5
@@ -64,7 +64,7 @@ is "$(weights hasty)" "$(weights gpu)" "a GPU that never waits: the same bits"
 train half device=cuda deterministic=true precision=fp16 stop_step=3
 is $? 75 "fp16, stopped after three steps"
 train half device=cuda deterministic=true precision=fp16 stop_step=5
-is "$(weights half)" "$(weights fp16)" "and gone on: the same bits"
+is "$(weights half)" "$(weights fp16)" "fp16 stopped at step 5 and resumed: the same weights"
 
 # --- choices by the clock
 train timed device=cuda

@@ -18,7 +18,7 @@ train device=cpu run="$ROOM/cpu"
 is $? 0 "on the CPU"
 train device=cuda run="$ROOM/gpu"
 is $? 0 "on the GPU"
-like "$ROOM/log" "computing on Stand-in GPU .*, f32" "which is named"
+like "$ROOM/log" "computing on Stand-in GPU .*, f32" "device=cuda: the GPU is named"
 is "$(figures gpu 5)" "$(figures cpu 5)" \
     "losses of every step and validation of the averages, on the whole set, to five digits"
 is "$(grep -c '"event":"step"' "$ROOM/gpu/events.jsonl")" 12 "every step is told once"
@@ -32,15 +32,16 @@ is "$(grep -o '([0-9]* images' "$ROOM/two")" "$(grep -o '([0-9]* images' "$ROOM/
 
 train device=cuda precision=fp16 run="$ROOM/fp16"
 is $? 0 "fp16"
-like "$ROOM/fp16/events.jsonl" '"event":"loss_scale".*"scale":65536' "with a dynamic loss scale"
+like "$ROOM/fp16/events.jsonl" '"event":"loss_scale".*"scale":65536' "fp16: events have the loss scale"
 manifest=$(find "$ROOM/fp16/checkpoints" -name manifest.json | sort | tail -n 1)
-like "$manifest" '"loss_scale": \{"scale": 65536, "good": 12, "skipped": 0\}' "that the checkpoint keeps"
+like "$manifest" '"loss_scale": \{"scale": 65536, "good": 12, "skipped": 0\}' \
+    "fp16: the manifest has the loss scale"
 is "$(figures fp16 2)" "$(figures cpu 2)" "losses to two digits"
 
 # --- refusals
 kolo plan shapes precision=fp16 device=cpu > "$ROOM/log" 2>&1
 is $? 78 "fp16 on a CPU: exit 78"
-like "$ROOM/log" "precision=bf16" "with the cure"
+like "$ROOM/log" "precision=bf16" "fp16 on a CPU: the message names precision=bf16"
 kolo plan shapes precision=tf32 device=cpu > "$ROOM/log" 2>&1
 is $? 78 "tf32 on a CPU: exit 78"
 STANDIN_DRIVER=0 kolo plan shapes device=cuda > "$ROOM/log" 2>&1
@@ -53,7 +54,7 @@ is $? 0 "device=auto where it was given none computes on the CPU"
 STANDIN_MEMORY=1074000000 train device=cuda run="$ROOM/large"
 is $? 78 "a plan that does not fit: exit 78"
 like "$ROOM/log" "needs [0-9]+ bytes.* are free, [0-9]+ bytes short; lower micro_batch" \
-    "with the shortfall and the knob"
+    "a plan that does not fit: the message has the shortfall and micro_batch"
 if ranks_start; then
     mpiexec -n 2 kolo bench train model=mlp size=8 batch=8 steps=3 threads=1 deterministic=true device=cuda \
         > "$ROOM/log" 2>&1
@@ -62,7 +63,7 @@ if ranks_start; then
     mpiexec -n 2 kolo bench train model=mlp size=8 batch=8 steps=3 threads=1 deterministic=true device=cuda \
         share_gpu=true > "$ROOM/log" 2>&1
     is $? 0 "unless share_gpu=true"
-    like "$ROOM/log" "img/s$" "which trains"
+    like "$ROOM/log" "img/s$" "share_gpu=true: the bench prints its rate"
 else
     skip "no mpiexec"
 fi
@@ -70,8 +71,8 @@ STANDIN_REPORT=$ROOM/report kolo bench train model=mlp size=8 batch=8 steps=6 th
     device=cuda > "$ROOM/log" 2>&1
 like "$ROOM/log" " f32, 1 x Stand-in GPU, .* host [0-9.]+\), peak .*img/s$" \
     "bench tells the GPU and what a step costs the host"
-like "$ROOM/report" "^defects 0$" "nothing that a GPU would not forgive"
-like "$ROOM/report" "^leaks 0$" "nothing left behind"
+like "$ROOM/report" "^defects 0$" "the stand-in counted no defects"
+like "$ROOM/report" "^leaks 0$" "the stand-in counted no leaks"
 is "$(grep '^step 6 ' "$ROOM/report" | sed 's/queries=[0-9]* awaited=[0-9]* //')" \
     "step 6 allocations=0 synchronisations=0 launches=0 copies=5 pageable=0 events=4 creations=0 captures=0 graph_launches=1 host_functions=0" \
     "a step is one graph, five copies and four events: no allocation, no synchronisation"

@@ -5,7 +5,8 @@
 PAGES=$ROOM/man/man3
 share/setup/man3.sh 1.2.3 "$PAGES" include/kolo/*.h > "$ROOM/log" 2>&1
 is $? 0 "the pages are made: exit 0" "$ROOM/log"
-for header in include/kolo/*.h; do
+is "$(cat "$PAGES/kolo_buckets.3")" '.so man3/kolo_comm.3' "an earlier name of a header leads to its page"
+for header in include/kolo/{world,comm,dtype,error}.h; do
     name=kolo_$(basename "$header" .h)
     page=$PAGES/$name.3
     like "$page" "^\\.TH ${name^^} 3 \"20..-..-..\" \"kolo 1\\.2\\.3\"" "$name(3): its head"
@@ -39,12 +40,12 @@ none "the page of a function leads to one that is there and names it" "$(for pag
 done)"
 if command -v mandoc > /dev/null; then
     none "mandoc has no warning" "$(mandoc -T lint -W warning \
-        "$PAGES"/kolo_{buckets,comm,dtype,error}.3 2>&1)"
+        "$PAGES"/kolo_{world,comm,dtype,error}.3 2>&1)"
 else
     skip "no mandoc"
 fi
 if command -v groff > /dev/null; then
-    none "groff has no warning" "$(for page in "$PAGES"/kolo_{buckets,comm,dtype,error}.3; do
+    none "groff has no warning" "$(for page in "$PAGES"/kolo_{world,comm,dtype,error}.3; do
         groff -ww -man -z -Tutf8 "$page" 2>&1
     done)"
 else

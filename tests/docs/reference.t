@@ -16,6 +16,8 @@ done
 options=$(grep -cE '^(INT|AUTO|REAL|BOOL|TEXT|PATH|CHOICE)\($|^(INT|AUTO|REAL|BOOL|TEXT|PATH|CHOICE)\([a-z]' \
     src/base/options.def)
 is "$(grep -cE '^\| `[a-z]' "$ROOM/reference/options.md")" "$options" "options.md: a row for each option"
+is "$(grep -cE '^- `[a-z_]+` is `[a-z_]+`$' "$ROOM/reference/options.md")" \
+    "$(grep -c '^RENAMED(' src/base/renamed.def)" "options.md: a line for each old name"
 is "$(grep -c '^## ' "$ROOM/reference/recipes.md")" "$(find share/recipes -name '*.yaml' | wc -l)" \
     "recipes.md: a section for each recipe"
 is "$(grep -cE '^\| [a-z]' "$ROOM/reference/networks.md")" "$(($(kolo models | wc -l)))" \

@@ -57,7 +57,7 @@ truncate -s 1000 "$(find "$ROOM/half/checkpoints" -maxdepth 1 -name 'step-*' | s
     tail -n 1)/tensors.safetensors"
 kolo train shapes "${small[@]}" run="$ROOM/half" > "$ROOM/log" 2>&1
 is $? 0 "a half-written checkpoint is passed over for the one before"
-like "$ROOM/log" "warn" "with a warning"
+like "$ROOM/log" "warn" "a half-written checkpoint: a warning"
 expect 78 "diverged" "a loss that is no number" kolo train shapes "${small[@]}" run="$ROOM/diverged" lr=1e5 \
     momentum=0
 cp -r "$ROOM/run" "$ROOM/other"
@@ -104,9 +104,9 @@ fi
     kolo train shapes "${small[@]}" run="$ROOM/full" checkpoint_steps=3 > "$ROOM/full.log" 2>&1
 )
 is $? 3 "no room for a checkpoint: exit 3"
-like "$ROOM/full.log" "checkpoint" "and the message names the checkpoint"
+like "$ROOM/full.log" "checkpoint" "no room for a checkpoint: the message names it"
 is "$(find "$ROOM/full/checkpoints" -name 'step-*' ! -name '*.tmp*' 2> /dev/null |
     wc -l)" 0 "nothing half-written is left under a checkpoint's name"
 kolo train shapes "${small[@]}" run="$ROOM/full" > "$ROOM/log" 2>&1
-is $? 0 "with room again the same command completes"
+is $? 0 "the same command with room again: exit 0"
 done_testing

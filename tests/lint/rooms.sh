@@ -36,11 +36,25 @@ while IFS=: read -r file line text; do
 done < <(grep -rnE --include='*.[ch]' --include='*.cu' --include='*.cuh' --include='*.def' \
     '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' src)
 
-# within comm, too, there is an order: what algorithm/ is built on (schedule.h: a list of actions) does not
-# know the algorithms
+# within comm, too, there is an order. core/, algorithm/ and compress/ know neither buckets/ nor library/ nor
+# what stands on them, and those two do not know each other; only what is for the CUDA library's reducers is
+# of buckets/ in cuda/
+declare -A UNKNOWN=([core]='buckets library cuda pmpi' [algorithm]='buckets library cuda pmpi'
+    [compress]='buckets library cuda pmpi' [buckets]='library cuda pmpi' [library]='buckets cuda pmpi'
+    [cuda]='library pmpi' [pmpi]='buckets cuda')
+for part in "${!UNKNOWN[@]}"; do
+    while IFS=: read -r file line text; do
+        [[ $text =~ \"comm/([a-z]+)/ ]] || continue
+        [[ " ${UNKNOWN[$part]} " != *" ${BASH_REMATCH[1]} "* ]] ||
+            offence "$file:$line: comm/$part does not know comm/${BASH_REMATCH[1]}"
+    done < <(grep -rnE --include='*.[ch]' --include='*.cu' --include='*.def' \
+        '^[[:space:]]*#[[:space:]]*include[[:space:]]*"comm/' "src/comm/$part" 2> /dev/null)
+done
+
+# what algorithm/ is built on (core/schedule.h: a list of actions) does not know the algorithms
 known=' ' queue=$(echo src/comm/algorithm/*.[ch])
 while [[ -n ${queue// /} ]]; do
-    found=$(grep -ohsE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"comm/[a-z_0-9]+\.h"' $queue |
+    found=$(grep -ohsE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"comm/core/[a-z_0-9]+\.h"' $queue |
         sed 's/.*"\(.*\)\.h"/\1/' | sort -u)
     queue=''
     for path in $found; do

@@ -42,14 +42,14 @@ ok $? "the file has $((bytes / 1000000)) MB"
 cat "$FILE" > /dev/null
 /usr/bin/time -f '%e %U %S %M' -o "$ROOM/time" kolo-pack --source coco-json --in "$ROOM/coco" --dry-run > \
     "$ROOM/log" 2>&1
-ok $? "is read"
+ok $? "--dry-run of the COCO-sized split: exit 0"
 like "$ROOM/log" '^118287 images, 11 classes' "images are counted"
-like "$ROOM/log" '^860001 boxes' "and boxes"
+like "$ROOM/log" '^860001 boxes' "boxes are counted"
 read -r seconds user system kilobytes < "$ROOM/time"
 echo "# $seconds s, of which $user + $system s of a core; $((kilobytes / 1024)) MB resident"
 # of a core, as other work may share it
 awk -v s="$user" -v t="$system" 'BEGIN { exit !(s + t < 10) }'
-ok $? "in less than 10 seconds"
+ok $? "less than 10 s of CPU time"
 [ "$kilobytes" -lt 200000 ]
-ok $? "and less than 200 MB of memory"
+ok $? "less than 200 MB of memory"
 done_testing

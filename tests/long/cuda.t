@@ -21,7 +21,7 @@ if [ -e /dev/nvidiactl ]; then
     is $status 0 "doctor finds nothing wrong with this machine's GPU"
 else
     is $status 69 "device=cuda without a driver ends with 69"
-    like "$ROOM/out" '^FAIL +gpu .*no NVIDIA driver' "and says so"
+    like "$ROOM/out" '^FAIL +gpu .*no NVIDIA driver' "device=cuda without a driver: the message says so"
 fi
 
 # the bundle, whole: small enough to carry, and in another folder no part misses a file
@@ -34,7 +34,7 @@ for what in "$made" "$made.tar.gz"; do
     is $? 0 "${what##*/} is under 45 MiB"
 done
 tar -xzf "$made.tar.gz" -C "$ROOM" && made=$ROOM/${made##*/}
-like "$made/lib/requires" '^library libcudnn.so.9' "it says which of NVIDIA's libraries it takes from there"
+like "$made/lib/requires" '^library libcudnn.so.9' "lib/requires lists the libraries of NVIDIA that it needs"
 if [ -n "$python" ]; then is "$(held)" "elf 90 $kernels;ptx 90 $kernels" \
     "its code is for 90 alone, with PTX for what comes later"
 else skip "no python3"; fi

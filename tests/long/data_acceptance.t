@@ -101,15 +101,15 @@ if mount -t tmpfs -o size=12m kolo-test "$DISK" 2> /dev/null; then
     at_end "umount '$DISK'"
     kolo-pack "${ARGS[@]}" --out "$DISK/shapes" > "$ROOM/log" 2>&1
     is $? 3 "a disk that is full: exit 3"
-    like "$ROOM/log" 'MB' "with what is wanted and what is there"
+    like "$ROOM/log" 'MB' "a full disk: the message has the MB needed and free"
     mount -o remount,size=200m "$DISK"
     kolo-pack "${ARGS[@]}" --out "$DISK/shapes" --resume > "$ROOM/log" 2>&1 ||
         kolo-pack "${ARGS[@]}" --out "$DISK/shapes" > "$ROOM/log" 2>&1
-    is "$(sums "$DISK/shapes")" "$(sums "$ROOM/shapes")" "with room the same bytes"
+    is "$(sums "$DISK/shapes")" "$(sums "$ROOM/shapes")" "packed again with room: the same bytes"
     mount -o remount,ro "$DISK"
     kolo-pack "${ARGS[@]}" --out "$DISK/more" > "$ROOM/log" 2>&1
     is $? 3 "a folder that is read-only: exit 3"
-    like "$ROOM/log" 'Read-only file system' "and the cause"
+    like "$ROOM/log" 'Read-only file system' "a read-only folder: the message has the cause"
     kolo-shards extract "$DISK/shapes" --out "$ROOM/images" --limit 20 > "$ROOM/log" 2>&1 &&
         kolo-shards verify "$DISK/shapes" > "$ROOM/log" 2>&1
     is $? 0 "what lies there is read and verified"

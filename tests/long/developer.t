@@ -41,7 +41,7 @@ kolo bench --algorithms | grep -q 'broadcast *flat'
 ok $? "the algorithm is listed"
 if ranks_start && hydra; then
     try "and its results are right" mpiexec -n 3 kolo bench broadcast comm_algorithm=flat max=64K check=1
-    like "$ROOM/log" 'Out of bounds values : 0 OK' "as the bench counts"
+    like "$ROOM/log" 'Out of bounds values : 0 OK' "the new algorithm: the bench counts no wrong value"
 else
     skip "no mpiexec"
 fi

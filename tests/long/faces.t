@@ -50,5 +50,5 @@ for head in softmax arcface; do
 done
 kolo eval "${args[@]}" "val=$ROOM/pairs" pairs=view3 > "$ROOM/log" 2>&1
 is $? 2 "pairs that are not there are an error"
-like "$ROOM/log" 'dev_test' "which names those that are"
+like "$ROOM/log" 'dev_test' "pairs that are missing: the message lists those there"
 done_testing

@@ -11,8 +11,8 @@ KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_RUN=$ROOM/run \
 is "$(await "$(cat "$ROOM/job")" 600)" COMPLETED "a run that is longer than its time limit completes"
 starts=$(grep -c '" on n\[1-2\], start ' "$ROOM/run.out")
 [ "$starts" -ge 2 ]
-ok $? "in $starts starts"
+ok $? "the job took several starts: $starts"
 is "$(losses "$ROOM/run" | cut -d' ' -f1 | tr '\n' ' ')" "$(seq -s ' ' 1 1504) " "every step once"
 like "$ROOM/run/summary.json" '"repeated_steps": *0' "the summary counts no repeated step"
-like "$ROOM/run/summary.json" "\"restarts\": *$((starts - 1))" "and the restarts"
+like "$ROOM/run/summary.json" "\"restarts\": *$((starts - 1))" "the summary counts the restarts"
 done_testing

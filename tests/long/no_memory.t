@@ -11,7 +11,7 @@ no_memory_prepare
 commands=(pack train eval export)
 built_without ONNX || commands+=(onnx)
 [ ! -x "$NO_MEMORY_PROGRAM" ] || commands+=(comm)
-# ONLY=comm2: two ranks; there a rank that lacks memory while the world opens still leaves the other waiting
+[ ! -x "$NO_MEMORY_PROGRAM" ] || ! command -v mpiexec > /dev/null || commands+=(comm2)
 for command in ${ONLY:-"${commands[@]}"}; do
     count=$(no_memory_count "$command")
     ok $? "$command: ${count:-0} allocations are counted" "$ROOM/log" || continue

@@ -21,10 +21,10 @@ ramps=(epochs=4 "batch_ramp=0:16,2:32,3:48" "size_ramp=1:24,2:32" size=16 val_si
     lr_scaling=linear lr_batch=16 schedule=constant)
 train whole "${ramps[@]}"
 is $? 0 "batch and size ramps train"
-is "$(grep -c '"event":"phase"' "$ROOM/whole/events.jsonl")" 3 "in four phases"
+is "$(grep -c '"event":"phase"' "$ROOM/whole/events.jsonl")" 3 "four phases: three changes among the events"
 like "$ROOM/whole/events.jsonl" '"event":"phase","step":12,"epoch":2,"batch":32,"width":32,"height":32' \
-    "each told, at the border of its epoch"
-is "$(grep -c '"event":"step"' "$ROOM/whole/events.jsonl")" 17 "of 6 + 6 + 3 + 2 steps"
+    "each change is an event at the start of its epoch"
+is "$(grep -c '"event":"step"' "$ROOM/whole/events.jsonl")" 17 "four phases of 6 + 6 + 3 + 2 steps: 17"
 is "$(field whole 6 lr) $(field whole 14 lr) $(field whole 16 lr)" "0.0199999996 0.0399999991 0.0599999987" \
     "the rate follows the batch"
 is "$(grep '"event":"eval"' "$ROOM/whole/events.jsonl" |
@@ -43,7 +43,7 @@ if ranks_start; then
     same one two
     ok $? "canonical sums: two ranks have the bytes of one across phases"
     [ -n "$(field one 5 useful_batch)" ] && [ "$(field one 5 useful_batch)" = "$(field two 5 useful_batch)" ]
-    ok $? "and measure the same useful batch, $(field one 5 useful_batch)"
+    ok $? "one rank and two: the same useful batch, $(field one 5 useful_batch)"
     swa=(epochs=3 swa=1 batch=16 multi_scale=16-32:8:2 bn=ghost micro_batch=8 reduce=canonical val=none)
     train mean "${swa[@]}"
     is $? 0 "swa beside sizes that are drawn" "$ROOM/mean.log"
@@ -66,10 +66,11 @@ fi
 
 train auto batch=auto epochs=1 size=16
 is $? 0 "batch=auto trains"
-like "$ROOM/auto.log" 'batch=auto: 24 images a step, the largest' "with at most a quarter of the data"
+like "$ROOM/auto.log" 'batch=auto: 24 images a step, the largest' "batch=auto: at most a quarter of the data"
 train auto batch=auto epochs=1 size=16
-like "$ROOM/auto.log" 'batch=auto: 24 images a step, as this run began' "and keeps it"
-like "$ROOM/auto/recipe.yaml" '^batch: 24' "which is recorded"
+like "$ROOM/auto.log" 'batch=auto: 24 images a step, as this run began' \
+    "batch=auto resumed: the batch it started with"
+like "$ROOM/auto/recipe.yaml" '^batch: 24' "batch=auto: recipe.yaml has the number"
 synthetic=(share/recipes/shapes.yaml data=synthetic val=none threads=1 progress=0 steps=1)
 fitting() { # MEGABYTES that Slurm gave, KEY=VALUE...
     SLURM_MEM_PER_NODE=$1 kolo plan "${synthetic[@]}" batch=auto "${@:2}" 2>&1 |
@@ -86,12 +87,12 @@ ok $? "what fits depends on the memory: $little images in 64 MB, $more in 256"
 given 0 "$more images are taken" 256 deterministic=true "batch=$more"
 given 78 "a quarter more, $((more + more / 4)), are refused: it was the largest" 256 deterministic=true \
     "batch=$((more + more / 4))"
-like "$ROOM/given.log" 'this node cannot hold the job' "for want of memory"
+like "$ROOM/given.log" 'this node cannot hold the job' "a larger batch: refused for memory"
 clock=$(fitting 256)
 given 0 "by a clock $clock fit" 256 "batch=$clock"
 given 78 "and a quarter more do not" 256 "batch=$((clock + clock / 4))"
 given 0 "batch=auto is not refused what it chose by itself" 256 batch=auto
-like "$ROOM/given.log" "batch=auto: $clock images" "which is what kolo plan said"
+like "$ROOM/given.log" "batch=auto: $clock images" "batch=auto: the batch that kolo plan chose"
 if ranks_start; then
     SLURM_MEM_PER_NODE=96 mpiexec -n 2 kolo train "${synthetic[@]}" batch=auto run="$ROOM/pair" > \
         "$ROOM/pair.log" 2>&1
@@ -100,12 +101,12 @@ fi
 
 grown=$(fitting 256 size_ramp=0:32,1:64 deterministic=true steps=0)
 [ "${grown:-0}" -gt 0 ] && [ "$grown" -lt "$more" ]
-ok $? "and on the largest image of a ramp: $grown"
+ok $? "batch=auto with size_ramp: planned on the largest image: $grown"
 
 refused() { # STATUS PATTERN TEXT KEY=VALUE...
     train refused "${@:4}"
     is $? "$1" "$3"
-    like "$ROOM/refused.log" "$2" "and why"
+    like "$ROOM/refused.log" "$2" "$3: the message says why"
     rm -rf "$ROOM/refused"
 }
 refused 78 'is not a list of EPOCH:NUMBER' "a ramp that is none" batch_ramp=16,32 epochs=1

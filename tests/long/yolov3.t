@@ -17,10 +17,10 @@ ok $? "eight photos of cells"
 kolo train "${recipe[@]}" data="$ROOM/coco" val=none epochs=1 run="$ROOM/first" > "$ROOM/log" 2>&1
 ok $? "an epoch of 80 classes" || tail -n 3 "$ROOM/log"
 kolo export "$ROOM/first" "$ROOM/first.weights" > "$ROOM/log" 2>&1
-is "$(stat -c %s "$ROOM/first.weights")" 35434956 "is a file as long as the published yolov3-tiny.weights"
+is "$(stat -c %s "$ROOM/first.weights")" 35434956 "the exported .weights is as long as the published file"
 kolo train "${recipe[@]}" data="$ROOM/cells" val="$ROOM/cells" epochs=100 eval_epochs=0 \
     init="$ROOM/first.weights" run="$ROOM/run" > "$ROOM/log" 2>&1
-ok $? "from which three classes are learnt"
+ok $? "three classes are learnt from init=FILE.weights: exit 0"
 like "$ROOM/log" 'begins anew: 4 tensors' "the heads begin anew"
 kolo eval run="$ROOM/run" > "$ROOM/eval" 2>&1
 ok $? "evaluated"
@@ -38,9 +38,10 @@ ok $? "the loss falls to less than a tenth (a twelfth and a thirteenth were meas
 kolo export "$ROOM/run" "$ROOM/cells.weights" > "$ROOM/log" 2>&1
 kolo-shards extract "$ROOM/cells" --out "$ROOM/photos" > "$ROOM/log" 2>&1
 photo=$(find "$ROOM/photos" -name '*.jpg' | sort | head -n 1)
-kolo predict model=yolov3_tiny size=160 classes=3 show=0.02 weights="$ROOM/cells.weights" out="$ROOM/drawn" \
+kolo predict model=yolov3_tiny size=160 classes=3 box_threshold=0.02 weights="$ROOM/cells.weights" \
+    out="$ROOM/drawn" \
     "$photo" > "$ROOM/told" 2>&1
-ok $? "what it learnt is told of a photo"
-like "$ROOM/told" '^  0\.[0-9]+  [0-2]  ' "with boxes"
-is "$(find "$ROOM/drawn" -name '*.png' | wc -l)" 1 "and drawn"
+ok $? "kolo predict of a photo: exit 0"
+like "$ROOM/told" '^  0\.[0-9]+  [0-2]  ' "kolo predict of a photo: boxes are printed"
+is "$(find "$ROOM/drawn" -name '*.png' | wc -l)" 1 "kolo predict of a photo: a PNG is written"
 done_testing

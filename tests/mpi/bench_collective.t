@@ -24,7 +24,7 @@ for op in average min max product; do
 done
 kolo bench broadcast min=16M max=16M iterations=2 > "$ROOM/out" 2>&1
 is "$(awk '/^[^#]/ { print NF, $8 }' "$ROOM/out")" "9 0.00" \
-    "one rank sends nothing, and its columns stay apart"
+    "broadcast of 16 MiB on one rank: nine columns, busbw 0.00"
 bench allreduce path=named min=1K max=4K
 sound "by name"
 ran_by() { # WORD...: the algorithms of all its vectors, as the timeline says
@@ -34,26 +34,27 @@ ran_by() { # WORD...: the algorithms of all its vectors, as the timeline says
     sed -nE 's/.*"name":"allreduce","args":\{"bytes":131[0-9]*,"algorithm":"([a-z_0-9]+)".*/\1/p' \
         "$ROOM"/trace/rank-*.json | sort -u | tr '\n' ' '
 }
-is "$(ran_by comm_algorithm=ring)" "ring " "by an algorithm that is asked for, on one node too"
-is "$(ran_by comm_algorithm=rabenseifner)" "rabenseifner " "by another one"
-is "$(ran_by comm_algorithm=butterfly:k=3)" "butterfly " "by one with its radices"
+is "$(ran_by comm_algorithm=ring)" "ring " "comm_algorithm=ring on one node: ring"
+is "$(ran_by comm_algorithm=rabenseifner)" "rabenseifner " "comm_algorithm=rabenseifner: rabenseifner"
+is "$(ran_by comm_algorithm=butterfly:k=3)" "butterfly " "comm_algorithm=butterfly:k=3: butterfly"
 bench allreduce comm_algorithm=two_level:k=2x2 max=1K
 is "$? $(grep -c 'k=2x2 is not for 3 members.*for them are k=3$' "$ROOM/out")" "78 1" \
     "radices whose product is another number are refused, with those that fit"
 timeout 100 mpiexec -n 4 kolo bench allreduce comm_algorithm=two_level:k=2x2 memory=ordinary min=64 max=64K \
     iterations=2 > "$ROOM/out" 2>&1
 sound "by levels of two and two"
-is "$(ran_by)" "push " "by the push where nothing is asked for"
+is "$(ran_by)" "push " "no comm_algorithm on one node: push"
 printf 'kolo-comm-table 1\norder free\nuse allreduce 3 1 * segmented_ring\n' > "$ROOM/table"
-is "$(KOLO_COMM_TABLE=$ROOM/table ran_by)" "segmented_ring " "by what a table names for three ranks of a node"
+is "$(KOLO_COMM_TABLE=$ROOM/table ran_by)" "segmented_ring " \
+    "a table that names segmented_ring for three ranks: segmented_ring"
 printf 'kolo-comm-table 1\norder free\nlinks 3\n0 9 9\n9 0 9\n9 9 0\nuse allreduce 3 1 * packed_trees\n' > \
     "$ROOM/table"
-is "$(KOLO_COMM_TABLE=$ROOM/table ran_by)" "packed_trees " "by trees packed into measured links"
+is "$(KOLO_COMM_TABLE=$ROOM/table ran_by)" "packed_trees " "a table with links: packed_trees"
 bench allreduce comm_algorithm=ring min=64 max=64K
 sound "small and large ones in shared memory by a ring"
 bench broadcast root=2 min=8 max=32 format=osu
 is "$? $(grep -cE '^(8|16|32) +[0-9.]+ +[0-9.]+ +[0-9.]+ +2$' "$ROOM/out")" "0 3" \
-    "from another root, as OSU prints it"
+    "broadcast root=2 format=osu: three rows"
 for words in "allreduce dtype=f31" "allreduce op=mean" "gather root=7" "allgather comm_algorithm=nosuch" \
     "scatter format=csv"; do
     # shellcheck disable=SC2086 # several words

@@ -14,7 +14,7 @@ bench two 2 device=cpu max=4K iterations=5
 is $? 0 "two ranks"
 is "$(grep -cE '^ +[0-9]+ +[0-9]+ +f32 +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$' "$ROOM/two.out")" 10 \
     "ten sizes from 8 B to 4 KiB, none wrong"
-like "$ROOM/two.out" "^# Out of bounds values : 0 OK" "and the sum of it"
+like "$ROOM/two.out" "^# Out of bounds values : 0 OK" "two ranks: no value out of bounds"
 awk '$1 == 4096 { if ($7 < 0.99 * $8 || $7 > 1.01 * $8 + 0.01) bad = 1; found = 1 }
     END { exit bad || !found }' \
     "$ROOM/two.out"
@@ -32,12 +32,12 @@ if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
     export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so
     STANDIN_DEVICES=2 bench gpu 2 device=cuda max=4K iterations=2
     is $? 0 "two ranks on two GPUs"
-    like "$ROOM/gpu.out" "nccl [0-9.]+, in place" "by NCCL"
+    like "$ROOM/gpu.out" "nccl [0-9.]+, in place" "two ranks on two GPUs: reduced by NCCL"
     bench shared 2 device=cuda max=4K iterations=2
     is $? 69 "two ranks on one GPU are refused"
     bench shared 2 device=cuda share_gpu=true max=4K iterations=2
     is $? 0 "unless they may share it"
-    like "$ROOM/shared.out" "staged, in place" "then through host memory"
+    like "$ROOM/shared.out" "staged, in place" "two ranks that share a GPU: through host memory"
     KOLO_NCCL_LIBRARY=/nowhere/libnccl.so.2 STANDIN_DEVICES=2 bench without 2 device=cuda max=1K iterations=2
     is $? 0 "no NCCL on this system"
     like "$ROOM/without.out" "staged\\); nccl: rank 0: no NCCL" "through host memory, and why"

@@ -12,7 +12,7 @@ tune() { # NAME RANKS WORDS...
 tune two 2 path="$ROOM/two" max=4K
 is $? 0 "two ranks; the table is read back before the end"
 head -n 1 "$ROOM/two" | grep -qx 'kolo-comm-table 1'
-ok $? "it begins as a table does"
+ok $? "the first line of the table is its version"
 awk '$1 == "cost" && $2 == "node" && $3 > 0 && $3 < 1 && $4 > 0 && $4 < 1e-6 { node = 1 }
     $1 == "cost" && $2 == "reduce" && $3 > 0 && $3 < 1e-6 { reduce = 1 }
      END { exit !(node && reduce) }' "$ROOM/two"
@@ -26,7 +26,7 @@ is "$(awk \
       good += (k == i + 1) ? $k == 0 : $k > 0 } } END { print good }' \
     "$ROOM/cache/comm-table-a-b-c")" 9 \
     "the links between them, in KOLO_CACHE"
-like "$ROOM/three.out" "written to $ROOM/cache/comm-table-a-b-c" "which is told"
+like "$ROOM/three.out" "written to $ROOM/cache/comm-table-a-b-c" "the path of the written table is printed"
 printf 'kolo-comm-table 1\norder free\nuse allreduce 2 1 * ring\n' > "$ROOM/cache/comm-table-mine"
 ran_by() { # CLUSTER: who carried an allreduce, by the timeline
     rm -rf "$ROOM/trace"
@@ -39,7 +39,7 @@ ran_by() { # CLUSTER: who carried an allreduce, by the timeline
 is "$(ran_by mine) $(ran_by other) $(KOLO_COMM_TABLE=none ran_by mine)" "ring  push  push " \
     "the table of a cluster is used there, unless none is asked for"
 kolo bench --tune > "$ROOM/one.out" 2>&1
-is $? 78 "one rank is refused"
+is $? 78 "kolo bench --tune on one rank: exit 78"
 tune words 2 max=5x
 is $? 78 "a size that is none, too"
 is "$(kolo bench --algorithms | grep -c '^  [a-z]')" "$(grep -c '^ROW' src/comm/algorithm/algorithms.def)" \

@@ -64,7 +64,8 @@ int main(int argc, char **argv)
     world_fill(&w, rank, size, alone ? apart : NULL, job);
     w.launch.mpi = true;
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = LARGEST, .timeout = 60, .spin = -1};
+    kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = LARGEST, .timeout = 60, .spin = -1};
     if ((rc = kolo_comm_create(&comm, &w.launch, &config)) < 0) goto fail;
     for (int s = 0; s < SIZES; s++)
         if ((rc = kolo_comm_bucket(comm, 0, (4 << 10) << 2 * s >> 2)) < 0) goto fail;

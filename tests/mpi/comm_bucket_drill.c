@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "comm/comm.h"
+#include "comm/buckets/trainer.h"
 #include "kolo/error.h"
 
 enum { STEP = 20, STEPS = 40, BUCKETS = 3, COUNT = 50000 };
@@ -64,7 +64,8 @@ int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "slow";
     const int victim = argc > 2 ? atoi(argv[2]) : 1;
-    kolo_comm_config config = {.arena_bytes = (size_t)BUCKETS * COUNT * sizeof(float), .spin = -1};
+    kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = (size_t)BUCKETS * COUNT * sizeof(float), .spin = -1};
     const bool early = strcmp(how, "early") == 0;
     const kolo_launch_limits limits = {.start = 30, .later = 2, .end = end_stuck};
     int rc = kolo_launch_start(&launch, "auto", early ? &limits : NULL);

@@ -62,7 +62,8 @@ static void check_world(void)
 static void check_open(void)
 {
     static const MPI_Comm comm = MPI_COMM_WORLD;
-    const kolo_world_config config = {.mpi_comm = &comm, .timeout = 60, .shared_bytes = 8 << 20};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .mpi_comm = &comm, .timeout = 60, .shared_bytes = 8 << 20};
     kolo_world *second = NULL;
     int64_t bad = kolo_test(NULL, 1) != KOLO_EINPUT;
     for (int again = 0; again < 2; again++) {
@@ -81,7 +82,8 @@ static void check_open(void)
 static void check_simulated(int nodes, int serial)
 {
     static char name[32];
-    const kolo_world_config config = {.timeout = 60, .shared_bytes = 8 << 20};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 60, .shared_bytes = 8 << 20};
     snprintf(name, sizeof name, "%d nodes", nodes);
     place = name;
     int64_t bad = lib_world_start(&world, deal(nodes, serial), &config, exchange, NULL) < 0;
@@ -94,7 +96,8 @@ static void check_simulated(int nodes, int serial)
  * under way stays with MPI. */
 static void check_no_shrink(void)
 {
-    const kolo_world_config config = {.timeout = 60, .shared_bytes = 1 << 20, .transport = "mpi"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 60, .shared_bytes = 1 << 20, .transport = "mpi"};
     place = "2 nodes over MPI";
     int64_t bad = lib_world_start(&world, deal(2, 3), &config, exchange, NULL) < 0;
     MPI_Barrier(MPI_COMM_WORLD);

@@ -11,7 +11,7 @@
 #include "base/philox.h"
 #include "base/thread.h"
 #include "comm/library/parts.h"
-#include "kolo/comm.h"
+#include "kolo/world.h"
 #include "tap.h"
 
 enum { LIST_MAX = 70000 }; /* elements */

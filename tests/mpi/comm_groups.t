@@ -10,7 +10,8 @@ SEED=${SEED:-$(($(date +%s) % 100000))}
 echo "# seed $SEED"
 for ranks in 2 3 4 7; do ran "$ranks ranks" mpiexec -n $ranks "$program" "$SEED"; done
 for nodes in 'one node' 1+1; do
-    for what in late late-transfer; do ran "2 ranks $what, $nodes" mpiexec -n 2 "$program" $what "$nodes";
-        done
+    for what in late late-transfer late-stop-transfer; do
+        ran "2 ranks $what, $nodes" mpiexec -n 2 "$program" $what "$nodes"
+    done
 done
 done_testing

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "comm/library/parts.h"
-#include "kolo/comm.h"
+#include "kolo/world.h"
 #include "tap.h"
 
 enum { RANKS_MAX = 32 };
@@ -104,9 +104,11 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(of, &rank);
     MPI_Comm_size(of, &size);
-    const kolo_world_config config = {.mpi_comm = &of, .timeout = 300, .shared_bytes = 1 << 20};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .mpi_comm = &of, .timeout = 300, .shared_bytes = 1 << 20};
     uint8_t *v = malloc((size_t)count);
-    const kolo_world_config simulated = {.timeout = 300, .shared_bytes = 1 << 20};
+    const kolo_world_config simulated = {
+        .size = sizeof(kolo_world_config), .timeout = 300, .shared_bytes = 1 << 20};
     const bool apart = argc > 2 && strcmp(argv[2], "apart") == 0;
     if (!v || size > RANKS_MAX ||
         (apart ? lib_world_start(&world, deal(), &simulated, exchange, NULL)

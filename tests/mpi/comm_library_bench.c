@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "allocations.h"
-#include "kolo/buckets.h"
+#include "kolo/comm.h"
 
 /* ---- the rig ------------------------------------------------------------------------------------------- */
 
@@ -62,8 +62,11 @@ static void *memory(size_t bytes)
 static void open_world(size_t shared_bytes, size_t fusion_bytes)
 {
     MPI_Comm of = MPI_COMM_WORLD;
-    const kolo_world_config config = {
-        .mpi_comm = &of, .timeout = 120, .shared_bytes = shared_bytes, .fusion_bytes = fusion_bytes};
+    const kolo_world_config config = {.size = sizeof(kolo_world_config),
+                                      .mpi_comm = &of,
+                                      .timeout = 120,
+                                      .shared_bytes = shared_bytes,
+                                      .fusion_bytes = fusion_bytes};
     check(kolo_world_open(&world, &config));
     all = kolo_world_group(world);
 }
@@ -160,7 +163,8 @@ static void open_all(void)
     open_world(LARGEST, 0);
     check(kolo_world_alloc(world, LARGEST, &p));
     shared = p;
-    const kolo_comm_config config = {.arena_bytes = LARGEST, .timeout = 120, .spin = -1};
+    const kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = LARGEST, .timeout = 120, .spin = -1};
     check(kolo_comm_create(&comm, kolo_world_launch(world), &config));
     for (int s = 0; s < SIZES; s++) check(kolo_comm_bucket(comm, 0, (int64_t)(sizes[s] / 4)));
     check(kolo_comm_commit(comm));

@@ -10,7 +10,7 @@
  *   comm_named read FILE RANKS PHASE...   one process: whether FILE is a merged timeline of RANKS
  *                                         ranks with these phases
  *   comm_named bench [X]    figures; X: only of names submitted together */
-#include "kolo/comm.h"
+#include "kolo/world.h"
 
 #include <cjson/cJSON.h>
 #include <mpi.h>

@@ -1,7 +1,7 @@
 /* A little of everything that the comm library does, as a program does it that ends with the first error:
  * tests/no_memory.sh lets one allocation of it after the other fail. Exit status: 0 and "sums are right", or
  * the negated status of the call that failed, with its text. */
-#include "kolo/comm.h"
+#include "kolo/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>

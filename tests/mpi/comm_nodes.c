@@ -4,7 +4,7 @@
 #include "comm_maps.h"
 
 #include "base/thread.h"
-#include "comm/transport/router.h"
+#include "comm/core/transport/router.h"
 
 static const map maps[] = {
     {2, "1+1", {0, 1}},
@@ -43,7 +43,8 @@ static void check_overlap(const map *m)
 {
     enum { COUNT = 1 << 20 };
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4, .timeout = 30, .spin = -1};
+    kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = (size_t)COUNT * 4, .timeout = 30, .spin = -1};
     kolo_comm_stats stats = {0};
     world *w = place(m);
     int64_t bad = 0;
@@ -108,7 +109,8 @@ static void check_given_up(const map *m)
 static void check_late(void)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = 1, .spin = -1};
+    kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = 1 << 20, .timeout = 1, .spin = -1};
     const map m = {2, "1+1", {0, 1}};
     world *w = place(&m);
     int rc = kolo_comm_create(&comm, &w->launch, &config);

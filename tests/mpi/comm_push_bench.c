@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "comm/transport/router.h"
+#include "comm/core/transport/router.h"
 
 enum { LARGEST = 64 << 20, MOST = 2000 };
 

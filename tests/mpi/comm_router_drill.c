@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "comm/transport/router.h"
+#include "comm/core/transport/router.h"
 
 enum { VICTIM = 1, STEP = 20, STEPS = 200 };
 

@@ -52,7 +52,8 @@ train other 1 ${args[dgc]} stop_step=12
 # shellcheck disable=SC2086
 train other 4 ${args[dgc]} stop_step=20
 is $? 75 "resumed on other numbers of ranks"
-like "$ROOM/other.log" "held back is lost" "which says what is lost"
+like "$ROOM/other.log" "residuals of compression are lost" \
+    "resumed on other ranks: a warning names the lost residuals"
 
 checkpoint=$(find "$ROOM/cut_int8/checkpoints" -name 'step-*' | sort | tail -n 1)
 like <(head -c 8 "$checkpoint/carried") kolocar1 "what ranks carry lies beside the weights"
@@ -62,11 +63,11 @@ for file in "$ROOM"/damaged/checkpoints/step-*/carried; do printf x |
 # shellcheck disable=SC2086
 train damaged 4 ${args[dgc]} stop_step=22
 is $? 75 "damaged: the run goes on from a checkpoint that is whole"
-like "$ROOM/damaged.log" "carried: damaged: crc32c" "and it is said where"
+like "$ROOM/damaged.log" "carried: damaged: crc32c" "damaged rank-local state: the message names the part"
 
 train one_node 2 compression=int8 compression_within=false steps=1
 like "$ROOM/one_node.log" "nothing is compressed; compression_within=true" \
-    "on one node nothing is compressed, which is said"
+    "compression on one node: the log says that nothing is compressed"
 
 train wrong 2 compression=int8 reduce=canonical micro_batch=8 bn=ghost
 is $? 78 "reduce=canonical and compression contradict each other: exit 78"
@@ -77,7 +78,8 @@ noise() { kolo plan lenet5_mnist data="$ROOM/data" ranks=4 noise_scale=true "com
 for kind in int8 topk powersgd; do
     noise $kind
     is $? 78 "the noise scale beside compression=$kind would be wrong: exit 78"
-    like "$ROOM/noise.log" "of which compression=$kind lets only a part" "and why"
+    like "$ROOM/noise.log" "of which compression=$kind sends only a part" \
+        "noise_scale with compression=$kind: the message says why"
 done
 noise bf16
 is $? 0 "rounding to bf16 lets it be"

@@ -23,7 +23,7 @@ args=(model=yolox_nano size=64 batch=4 lr=.01 mosaic=1 hsv=1 flip=true close_mos
     conv=direct threads=1 readers=2
     bn=ghost micro_batch=2 reduce=canonical epochs=2 eval_epochs=0 data="$ROOM/out" val="$ROOM/out")
 kolo train "${args[@]}" run="$ROOM/one" > "$ROOM/log" 2>&1
-is $? 0 "one rank"
+is $? 0 "a detector on one rank: exit 0"
 mpiexec -n 2 kolo train "${args[@]}" run="$ROOM/two" > "$ROOM/log" 2>&1
 is $? 0 "two ranks"
 is "$(losses "$ROOM/two" | wc -l)" 2 "two epochs of a step"
@@ -34,25 +34,25 @@ kolo eval run="$ROOM/one" threads=1 conf=0 results="$ROOM/one.json" > "$ROOM/one
 is $? 0 "evaluation by one"
 mpiexec -n 2 kolo eval run="$ROOM/one" threads=1 conf=0 results="$ROOM/two.json" > "$ROOM/two.txt" 2> \
     "$ROOM/log"
-is $? 0 "and by two"
+is $? 0 "a detector evaluated by two ranks: exit 0"
 is "$(figures "$ROOM/two.txt" "$ROOM/two.json" | sed 's/},*$//;s/}]*$//' |
     cksum)" "$(figures "$ROOM/one.txt" "$ROOM/one.json" | sed 's/},*$//;s/}]*$//' | cksum)" \
     "finds the same boxes and comes to the same figures"
 is "$(grep -cE '^ VOC mean AP by the rule of (2007|2010).* = 0\.[0-9]{4}$' "$ROOM/one.txt")" 2 \
     "VOC's, too, by both rules"
 
-kolo serve-data "${args[@]}" serve="$ROOM/socket" > "$ROOM/serve" 2>&1 &
+kolo serve-data "${args[@]}" data_server="$ROOM/socket" > "$ROOM/serve" 2>&1 &
 server=$!
 at_end 'kill "$server" 2> /dev/null'
 for _ in {1..200}; do
-    kolo serve-data --status serve="$ROOM/socket" > "$ROOM/status" 2> /dev/null && break
+    kolo serve-data --status data_server="$ROOM/socket" > "$ROOM/status" 2> /dev/null && break
     sleep 0.05
 done
-kolo train "${args[@]}" run="$ROOM/served" serve="$ROOM/socket" > "$ROOM/log" 2>&1
+kolo train "${args[@]}" run="$ROOM/served" data_server="$ROOM/socket" > "$ROOM/log" 2>&1
 is "$(losses "$ROOM/served") $(weights_sum "$ROOM/served")" "$(losses "$ROOM/one") $(weights_sum \
     "$ROOM/one")" "a served detector learns the same"
 like "$ROOM/log" ' ([2-9]|1[0-9]) of [0-9]+ batches came from the server' \
-    "from batches that came from the server, those of the last epoch without mosaics"
+    "a served detector: several batches came from the server"
 kill "$server" && wait "$server"
-is $? 0 "which ends when it is told to"
+is $? 0 "kolo serve-data after SIGTERM: exit 0"
 done_testing

@@ -26,7 +26,8 @@ counts() { sed -nE \
 for ranks in 1 2 4; do
     run $ranks calls
     is $? 0 "$ranks ranks: the program ends well"
-    is "$(grep -c '^ok' "$ROOM/out") $(grep -c '^not ok' "$ROOM/out")" "17 0" "and every result is right"
+    is "$(grep -c '^ok' "$ROOM/out") $(grep -c '^not ok' "$ROOM/out")" "17 0" \
+        "$ranks ranks: 17 results are right"
     is "$(counts)" \
         "Allreduce 65 6 0,Iallreduce 29 0 0,Reduce_scatter_block 2 0 0,Allgather 2 0 0,Bcast $((ranks + 1)) 1 0" \
         "served by the library, but for what it does not know"
@@ -43,7 +44,7 @@ if [ "$(nproc)" -ge 2 ]; then # else all sizes are worth it
     is "$? $(grep -c '^ok' "$ROOM/out")" "0 17" "what MPI does sooner is left to it: every result is right"
     is "$(counts)" \
         "Allreduce 65 6 0,Iallreduce 24 5 0,Reduce_scatter_block 2 0 0,Allgather 0 2 0,Bcast 0 4 0" \
-        "by its size, the same on all ranks"
+        "calls are taken over by size, alike on all ranks"
 fi
 run 2 calls KOLO_PMPI=0
 is "$? $(wc -c < "$ROOM/log")" "0 0" "KOLO_PMPI=0: MPI alone"

@@ -368,7 +368,7 @@ def by_kolo(program, name, size, file, photo):
 
     def ask(least):
         printed = subprocess.run([program, "predict", f"model={name}", f"size={size}", f"weights={file}",
-                                  photo, f"show={least:.6f}", "nms=1", "deterministic=true"],
+                                  photo, f"box_threshold={least:.6f}", "nms=1", "deterministic=true"],
                                       capture_output=True, text=True, check=True)
         told = []
         for line in printed.stdout.splitlines()[1:]:

@@ -63,6 +63,21 @@ if [ "$THREADS" -ge 2 ] && command -v mpiexec > /dev/null; then
         rate)
     awk -v a="$two" -v b="$one" \
         'BEGIN {printf "resnet50 b16, 2 ranks x half the threads: %.1f img/s, 1 rank: %.1f img/s, ratio %.2f\n", a, b, (b > 0) ? a / b : 0}'
+    # two stages, cut at the same module, 8 micro-batches, beside torch.distributed.pipelining over gloo
+    for order in gpipe 1f1b; do
+        a=0 b=0
+        for ((round = 0; round < ROUNDS; round++)); do
+            mine=$(env -u MALLOC_MMAP_MAX_ -u MALLOC_TRIM_THRESHOLD_ mpiexec -n 2 kolo bench train \
+                model=resnet50 batch=32 micro_batch=4 size=64 stages=2 cut=layer3.0 pipeline=$order steps=6 \
+                threads=$((THREADS / 2)))
+            theirs=$("$PYTHON" tests/peers/pipeline.py resnet50 32 64 8 layer3.0 $order $((THREADS / 2)) 6 \
+                2> "$BUILD/peers.log")
+            a=$(best "$a" "$(rate <<< "$mine")")
+            b=$(best "$b" "$(rate <<< "$theirs")")
+        done
+        awk -v o="$order" -v a="$a" -v b="$b" \
+            'BEGIN {printf "resnet50 b32 64px, 2 stages, %s: %.1f img/s, PyTorch %.1f img/s, ratio %.2f\n", o, a, b, (b > 0) ? a / b : 0}'
+    done
 fi
 # from the command to the end of the fourth step of LeNet-5, best of three
 seconds() {

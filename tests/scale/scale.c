@@ -9,7 +9,7 @@
 #define TRIAL_MEMBERS 1024
 #include "comm_trial.h"
 #include "comm/algorithm/stages.h"
-#include "comm/transport.h"
+#include "comm/core/transport.h"
 #include "kolo/error.h"
 #include "tap.h"
 

@@ -22,7 +22,7 @@ done
 export KOLO_SOURCE=shapes KOLO_DATASET=$ROOM/data KOLO_SPLITS="train" KOLO_ARGS="--count 256"
 submit pack pack_dataset.sh --ntasks-per-node=2
 is $? 0 "pack_dataset.sh packs"
-like "$ROOM/pack.out" "data/train: 2 files" "and counts the files it made"
+like "$ROOM/pack.out" "data/train: 2 files" "pack_dataset.sh: the number of files is printed"
 KOLO_SPLITS=val KOLO_ARGS="--count 64" submit packval pack_dataset.sh
 submit again pack_dataset.sh
 is $? 0 "submitted again it has nothing left to do"
@@ -31,34 +31,37 @@ unset KOLO_ARGS
 cd "$ROOM" || exit 1
 submit smoke cpu_smoke.sh
 is $? 0 "cpu_smoke.sh: 2 nodes x 2 tasks"
-like "$ROOM/smoke.out" "smoke test: everything works" "and says that everything works"
-like "$ROOM/smoke.out" "pmix: 4 ranks on 2 nodes" "on 4 ranks"
+like "$ROOM/smoke.out" "smoke test: everything works" "cpu_smoke.sh: prints that everything works"
+like "$ROOM/smoke.out" "pmix: 4 ranks on 2 nodes" "cpu_smoke.sh: 4 ranks on 2 nodes"
 
 export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_RUN=$ROOM/run KOLO_ARGS="epochs=1 batch=32 threads=1"
 mkdir "$ROOM/local"
-KOLO_STAGE=$ROOM/local submit staged resnet_imagenet.sh
+KOLO_STAGING=$ROOM/local submit staged resnet_imagenet.sh
 is $? 0 "resnet_imagenet.sh trains from a staged copy"
 like "$ROOM/staged.out" "data/train is staged in $ROOM/local/kolo-stage-[0-9]+/" "the ranks read the copy"
 is "$(find "$ROOM/local" -name '*.h5.stamp' | wc -l)" "$(find "$ROOM/data" -name '*.h5' |
     wc -l)" "training and validation shards were copied once, with a stamp"
 KOLO_STAGE=auto KOLO_RUN=$ROOM/run2 submit auto resnet_imagenet.sh
-is $? 0 "KOLO_STAGE=auto"
-like "$ROOM/auto.out" "stage=auto: the shards of .*/data/train are read where they are" \
+is $? 0 "KOLO_STAGE=auto: the old name of KOLO_STAGING"
+is "$(grep -c 'stage= is an old name; write staging=' "$ROOM/auto.out")" 1 \
+    "KOLO_STAGE in a job of several ranks: one warning"
+like "$ROOM/auto.out" "staging=auto: the shards of .*/data/train are read where they are" \
     "copies nothing that is on the node already"
 KOLO_DRY_RUN=1 submit dry resnet_imagenet.sh
 like "$ROOM/dry.out" "^\[.*\] srun --mpi=pmix .* kolo train shapes" "a dry run prints the srun line"
 KOLO_DATASET=$ROOM/nowhere submit nodata resnet_imagenet.sh
 is $? 78 "no data folder: exit 78 before anything starts"
-like "$ROOM/nodata.out" "EDIT 2" "and the line to edit is named"
+like "$ROOM/nodata.out" "EDIT 2" "no data folder: the line to edit is named"
 KOLO_DATASET=$ROOM/data/train submit split resnet_imagenet.sh
 is $? 78 "a split as the data folder: exit 78"
 like "$ROOM/split.out" "holds no folder train: it is the one with train/ and val/ in it" \
-    "and what it should be is said"
+    "a split as the data folder: the message says which is meant"
 KOLO_RUN=$ROOM/bad KOLO_ARGS="lr=fast" submit bad resnet_imagenet.sh
 is $? 78 "a wrong option: the job ends with kolo's status"
 [ ! -e "$ROOM/bad" ]
 ok $? "no run folder is made for it"
-like "$ROOM/bad.out" "what to do: change what the message above names" "and advice that fits it"
+like "$ROOM/bad.out" "what to do: change what the message above names" \
+    "a wrong option: the advice is to change it"
 cksum "$ROOM"/run/{summary.json,recipe.yaml,events.jsonl} > "$ROOM/was"
 KOLO_ARGS="$KOLO_ARGS lr=0.5" submit rerun resnet_imagenet.sh
 is $? 78 "a finished run with another learning rate: refused"
@@ -73,12 +76,13 @@ cp "$ROOM/prefix/share/kolo/jobs/comm_bench.sh" "$ROOM/copied/"
 sed -i 's/^: "${KOLO_ARGS:=}".*/KOLO_ARGS="max=1K iterations=2"/' "$ROOM/copied/comm_bench.sh"
 job=$(sbatch --parsable --export=NONE --output="$ROOM/copied.out" "$ROOM/copied/comm_bench.sh")
 is "$(await "$job")" COMPLETED "a copied template with --export=NONE runs what was installed"
-like "$ROOM/copied.out" "Out of bounds values : 0 OK" "on both nodes"
+like "$ROOM/copied.out" "Out of bounds values : 0 OK" \
+    "a copied template: the bench on both nodes has no wrong value"
 cp "$TOP/jobs/comm_bench.sh" "$ROOM/copied/"
 job=$(sbatch --parsable --export=NONE --output="$ROOM/lost.out" "$ROOM/copied/comm_bench.sh")
 await "$job" > /dev/null
 like "$ROOM/lost.out" "^No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" \
-    "one that cannot know says what to set"
+    "a copied template without KOLO_ROOT: the message says what to set"
 
 # ---- the bench of sums, site files, GPUs ----
 unset KOLO_RECIPE KOLO_DATASET KOLO_RUN
@@ -88,7 +92,7 @@ like "$ROOM/bench.out" \
     "^# kolo bench gradients: buckets of training, 4 ranks on 2 nodes, CPUs, shared memory \+ MPI, in place" \
     "says what it measures"
 like "$ROOM/bench.out" "^ +1048576 +262144 +f32 +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$" \
-    "in the columns of nccl-tests"
+    "comm_bench.sh: the columns of nccl-tests"
 like "$ROOM/bench.out" "Out of bounds values : 0 OK" "every sum is right"
 
 dry() { # NAME TEMPLATE [VARIABLE=VALUE...]: outside of Slurm, up to the srun line
@@ -104,17 +108,17 @@ done
 like "$ROOM/slingshot.out" "^    NCCL_NET=AWS Libfabric" "Slingshot: several nodes insist on libfabric"
 dry one comm_bench.sh KOLO_SITE_ENV=slingshot NCCL_CROSS_NIC=0
 ! grep -q NCCL_NET= "$ROOM/one.out"
-ok $? "one node does not"
-like "$ROOM/one.out" "^    NCCL_CROSS_NIC=0" "and what the user has set stays"
+ok $? "one node: NCCL_NET is not set"
+like "$ROOM/one.out" "^    NCCL_CROSS_NIC=0" "one node: NCCL_CROSS_NIC of the user stays"
 grep -rnE 'NCCL_P2P_DISABLE|NCCL_ALGO|CUDA_LAUNCH_BLOCKING' "$TOP/jobs" "$TOP/share/site" > "$ROOM/banned.out"
 is $? 1 "no template or site file carries a setting that is for debugging"
 dry nosite comm_bench.sh KOLO_SITE_ENV=nowhere
 is $? 78 "an unknown site file: exit 78"
-like "$ROOM/nosite.out" "efa ethernet infiniband slingshot" "with the names of those that there are"
+like "$ROOM/nosite.out" "efa ethernet infiniband slingshot" "an unknown site file: those there are listed"
 
 submit idle comm_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=1
 is $? 78 "more GPUs than tasks: exit 78 before a GPU idles"
-like "$ROOM/idle.out" "sbatch --ntasks-per-node=2" "and the flag to add is named"
+like "$ROOM/idle.out" "sbatch --ntasks-per-node=2" "more GPUs than tasks: the flag to add is named"
 
 # the templates on GPUs, by flags of sbatch alone; the stand-in is the GPU
 if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
@@ -125,11 +129,11 @@ if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
     like "$ROOM/gpubench.out" \
         "^# kolo bench gradients: buckets of training, 2 ranks on 1 node, Stand-in GPU, nccl [0-9.]+, in place" \
         "sums by NCCL"
-    like "$ROOM/gpubench.out" "Out of bounds values : 0 OK" "and sums right"
+    like "$ROOM/gpubench.out" "Out of bounds values : 0 OK" "gradients over NCCL: no value out of bounds"
     export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_ARGS="steps=2 batch=16 threads=1"
     KOLO_RUN=$ROOM/gpurun submit gputrain resnet_imagenet.sh --nodes=1 --gpus-per-task=1 --ntasks-per-node=2
     is $? 0 "resnet_imagenet.sh trains on 2 GPUs, even if each task was to see one"
-    like "$ROOM/gputrain.out" "computing on Stand-in GPU .* sums over ranks: nccl" "every task took its own"
+    like "$ROOM/gputrain.out" "computing on Stand-in GPU .* allreduce: nccl" "every task took its own"
 else
     skip "the stand-in for a GPU is not built (make tests, with CUDA's headers)"
 fi

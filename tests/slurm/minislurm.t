@@ -49,7 +49,7 @@ timeout 60 "$MINISLURM" run --nodes 1 --cpus 1 -- sbatch --wait --nodes=2 --wrap
     </dev/null
 is $? 1 "run: a job that can never start ends it"
 like "$ROOM/run.log" "no job was taken: there are 1 nodes, each with 1 cpus, 0 GPUs and [0-9]+ MiB" \
-    "and it says what there is"
+    "run of a job that can never start: nodes, CPUs and GPUs are printed"
 
 # --- up, status, env, down; two clusters at once
 export KOLO_MINISLURM_DIR=$ROOM/c

@@ -9,7 +9,7 @@ srun --mpi=list 2>&1 | grep -q pmix && kind=pmix
 args=(--source shapes --count 4000 --shards 2 --encoding raw --size 64 --threads 1)
 srun -Q --mpi=$kind -N 2 -n 2 kolo-pack "${args[@]}" --out "$ROOM/whole" > "$ROOM/log" 2>&1
 is $? 0 "two ranks on two nodes pack by $kind" "$ROOM/log"
-export KOLO_COMM_PATIENCE=1
+export KOLO_HEARTBEAT_TIMEOUT=1
 timeout 120 srun -Q --mpi=$kind -N 2 -n 2 kolo-pack "${args[@]}" --out "$ROOM/out" > "$ROOM/log" 2>&1 &
 job=$!
 journalled "$ROOM/out" $job || ok 1 "something is noted before the end" "$ROOM/log"
@@ -27,5 +27,6 @@ named='kolo-pack: launch: no progress in .*: rank 1 on host n2 was stopped, or i
 like "$ROOM/log" "$named" "the other one names it, after $took ms"
 srun -Q --mpi=$kind -N 2 -n 2 kolo-pack "${args[@]}" --out "$ROOM/out" --resume > "$ROOM/log" 2>&1
 is $? 0 "--resume goes on" "$ROOM/log"
-is "$(cd "$ROOM/out" && sha256sum -- *)" "$(cd "$ROOM/whole" && sha256sum -- *)" "to the same bytes"
+is "$(cd "$ROOM/out" && sha256sum -- *)" "$(cd "$ROOM/whole" && sha256sum -- *)" \
+    "resumed packing: the same bytes"
 done_testing

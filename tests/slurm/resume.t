@@ -40,7 +40,7 @@ began=$SECONDS
 kill -KILL "$victim"
 is "$(await "$job")" FAILED "a killed rank ends the job"
 echo "# after $((SECONDS - began)) s"
-is "$(await "$(submit killed)")" COMPLETED "the same sbatch again completes"
+is "$(await "$(submit killed)")" COMPLETED "a killed job submitted again: COMPLETED"
 is "$(result killed)" "$(result whole)" "losses and weights are those of the run that was never killed"
 
 # --- the signal before the time limit
@@ -57,9 +57,9 @@ is "$(sed -n 's/.*"repeated_steps": *\([0-9]*\).*/\1/p' "$ROOM/signalled/summary
 
 # --- a finished run
 is "$(await "$(submit whole)")" COMPLETED "a finished run submitted again ends well at once"
-like "$ROOM/whole.out" "nothing to do" "and says that there is nothing to do"
+like "$ROOM/whole.out" "nothing to do" "a finished run submitted again: prints nothing to do"
 srun --mpi=pmix -N 1 -n 1 kolo train shapes data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/whole" \
     batch=32 epochs=4 lr=0.2 > "$ROOM/changed.log" 2>&1
 is $? 78 "a changed recipe is refused"
-like "$ROOM/changed.log" "lr: was 0.1, now 0.2" "with the difference"
+like "$ROOM/changed.log" "lr: was 0.1, now 0.2" "a changed recipe: the message has both values"
 done_testing

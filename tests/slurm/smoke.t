@@ -14,13 +14,15 @@ smoke() { # NAME: its exit status
 smoke good
 is $? 0 "2 nodes of one CPU: exit 0"
 like "$ROOM/good.out" "pmix: 2 ranks on 2 nodes" "a task on each"
-like "$ROOM/good.out" "allreduce bandwidth \(GB/s\) [0-9.]+ \(bar: >= 0.05\) passed" "the bandwidth is judged"
-like "$ROOM/good.out" "loss of the last epoch [0-9.]+ \(bar: < 1\.[0-9]+\) passed" "the loss is judged"
-like "$ROOM/good.out" "top-1 0\.[0-9]+ \(bar: >= 0\.3\) passed" "top-1 is judged"
-like "$ROOM/good.out" "smoke test: everything works" "then it says that everything works"
+like "$ROOM/good.out" "allreduce bandwidth \(GB/s\) [0-9.]+ \(bar: >= 0.05\) passed" \
+    "the bandwidth is compared with its bar"
+like "$ROOM/good.out" "loss of the last epoch [0-9.]+ \(bar: < 1\.[0-9]+\) passed" \
+    "the loss is compared with its bar"
+like "$ROOM/good.out" "top-1 0\.[0-9]+ \(bar: >= 0\.3\) passed" "top-1 is compared with its bar"
+like "$ROOM/good.out" "smoke test: everything works" "all bars reached: prints that everything works"
 KOLO_MIN_BUSBW=1e6 KOLO_MIN_TOP1=0.99 smoke bad
 is $? 69 "bars that nobody reaches: exit 69"
-like "$ROOM/bad.out" "bar missed: allreduce bandwidth \(GB/s\), top-1;" "which names what was missed"
+like "$ROOM/bad.out" "bar missed: allreduce bandwidth \(GB/s\), top-1;" "bars missed: they are named"
 ! grep -q "everything works" "$ROOM/bad.out"
-ok $? "and does not say that everything works"
+ok $? "bars missed: does not print that everything works"
 done_testing

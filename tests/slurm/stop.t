@@ -46,7 +46,7 @@ like "$ROOM/cancelled.out" "cancelled, so not requeued; submitted again, it goes
 is "$(field cancelled state)" stopped "the summary says stopped"
 [ "$(checkpoint cancelled)" -ge 10 ]
 ok $? "a checkpoint of the last step was written (step $(checkpoint cancelled))"
-is "$(checkpoint cancelled)" "$(field cancelled steps)" "of all steps that were done"
+is "$(checkpoint cancelled)" "$(field cancelled steps)" "scancel: the checkpoint has all steps that were done"
 
 # --- scancel in the moment when the warning has come
 job=$(submit both)
@@ -61,11 +61,12 @@ await_step ranks 10
 scancel --signal=USR1 "$job"
 for ((i = 0; i < 200; i++)); do grep -q 'start 1, ' "$ROOM/ranks.out" && break; sleep 0.1; done
 is "$(starts ranks)" 2 "SIGUSR1 to the ranks alone: requeued"
-like "$ROOM/ranks.out" 'requeued \(warned\); it goes on from step' "as one that was warned"
+like "$ROOM/ranks.out" 'requeued \(warned\); it goes on from step' \
+    "SIGUSR1 to the ranks alone: the log says warned"
 await_step ranks $(($(checkpoint ranks) + 5))
 scancel --signal=TERM "$job"
 is "$(await "$job")" FAILED "SIGTERM to the ranks alone: the job ends"
-like "$ROOM/ranks.out" 'told, so not requeued' "and says that nobody asked for more"
+like "$ROOM/ranks.out" 'told, so not requeued' "SIGTERM to the ranks alone: the log says not requeued"
 
 # --- pre-emption with a time of grace: the ranks have SIGTERM, the job runs on
 job=$(submit grace --partition=grace)
@@ -76,7 +77,7 @@ like "$ROOM/grace.out" 'requeued \(preempted\); it goes on from step [1-9]' \
     "the pre-empted one wrote a checkpoint and went back to the queue"
 for ((i = 0; i < 300; i++)); do grep -q 'start 1, ' "$ROOM/grace.out" && break; sleep 0.1; done
 await_step grace $(($(checkpoint grace) + 5))
-like "$ROOM/grace.out" 'resuming .* after step [1-9]' "from which it goes on"
+like "$ROOM/grace.out" 'resuming .* after step [1-9]' "pre-empted with grace: resumed from the checkpoint"
 drop "$job"
 
 # --- pre-emption without: Slurm requeues by itself
@@ -87,7 +88,7 @@ is "$(await "$high")" COMPLETED "pre-emption at once: the other job runs"
 like "$ROOM/abrupt.out" 'Slurm has requeued this job; it goes on from step [1-9]' \
     "the pre-empted one leaves the requeue to Slurm"
 for ((i = 0; i < 300; i++)); do grep -q 'start 1, ' "$ROOM/abrupt.out" && break; sleep 0.1; done
-is "$(starts abrupt)" 2 "which does it once"
+is "$(starts abrupt)" 2 "pre-empted without grace: requeued once"
 drop "$job"
 
 # --- packing
@@ -97,8 +98,9 @@ job=$(KOLO_SOURCE=shapes KOLO_DATASET=$ROOM/packed KOLO_SPLITS=train KOLO_ARGS="
 for ((i = 0; i < 600; i++)); do [ -e "$ROOM/packed/train/.pack/journal" ] && break; sleep 0.05; done
 scancel --batch --signal=USR1 "$job"
 is "$(await "$job")" COMPLETED "packing that was warned of the time limit ends well"
-like "$ROOM/packing.out" 'requeued \(warned\); packing goes on where it stopped' "after a requeue"
-is "$(starts packing)" 2 "in two starts"
+like "$ROOM/packing.out" 'requeued \(warned\); packing goes on where it stopped' \
+    "packing near its time limit: the log says requeued"
+is "$(starts packing)" 2 "packing near its time limit: two starts"
 
 # a requeued job is back after the 5 s that a credential lives
 for job in $gone; do is "$(state_of "$job")" CANCELLED "a cancelled job did not come back meanwhile"; done

@@ -26,14 +26,15 @@ sed 's/"model":"mlp"/"model":"unheard_of"/' "$models/mlp.json" >"$ROOM/case/unhe
 cp tests/golden/ops/relu.json "$ROOM/case/sub"
 golden "$ROOM/case"
 ok $? "a folder of cases and folders passes"
-like "$ROOM/out" '^ok .*models/lenet5 gradients' "with the cases that the build knows"
-like "$ROOM/out" '^ok .* SKIP .*this build lacks the network unheard_of' "without those that it does not"
+like "$ROOM/out" '^ok .*models/lenet5 gradients' "a folder of cases: a known case passes"
+like "$ROOM/out" '^ok .* SKIP .*this build lacks the network unheard_of' \
+    "a folder of cases: an unknown network is skipped"
 like "$ROOM/out" '^ok .*ops/relu' "those of inner folders too"
 
 sed '/"loss":/s/"f64":2\./"f64":3./' "$models/lenet5.json" >"$ROOM/case/lenet5.json"
 golden "$ROOM/case/lenet5.json"
 is $? 1 "a wrong figure fails"
-like "$ROOM/out" '^not ok .*models/lenet5 loss:' "and is named"
+like "$ROOM/out" '^not ok .*models/lenet5 loss:' "a wrong figure fails: the message names it"
 # the seed is the file's, of a network's weights as of the numbers that its heads are multiplied with
 for case in lenet5 yolox_nano_128; do
     sed 's/^ *"seed":1,/"seed":2,/' "$models/$case.json" >"$ROOM/case/lenet5.json"
@@ -46,7 +47,8 @@ done
 sed 's/"resnet50":/"resnet50_1000_classes":/' "$models/inventory.json" >"$ROOM/case/inventory.json"
 golden "$ROOM/case/inventory.json"
 ok $? "an inventory with other numbers of classes in names passes" "$ROOM/out"
-like "$ROOM/out" '^ok .*models/inventory resnet50_1000_classes: 25557032 parameters' "and they are understood"
+like "$ROOM/out" '^ok .*models/inventory resnet50_1000_classes: 25557032 parameters' \
+    "names with _classes suffixes: the case passes"
 golden "$ROOM/nothing"
-is $? 1 "so does a path that is not there"
+is $? 1 "a path that is not there: exit 1"
 done_testing

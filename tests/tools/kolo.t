@@ -28,7 +28,7 @@ is $? 0 "import begins a run folder"
 kolo export "$ROOM/new" "$ROOM/b.safetensors" > "$ROOM/log" 2>&1
 data_of() { tail -c 1000000 "$1" | cksum; } # behind the header, which states the steps
 is "$(data_of "$ROOM/b.safetensors")" "$(data_of "$ROOM/a.safetensors")" \
-    "the same weights after the round trip"
+    "export, import, export: the same weights"
 kolo import "$ROOM/a.safetensors" shapes data="$ROOM/data/train" run="$ROOM/new" > "$ROOM/log" 2>&1
 is $? 78 "import into a run that has begun is refused"
 kolo export model=resnet18 seed=3 "$ROOM/c.safetensors" > "$ROOM/log" 2>&1 &&
@@ -40,20 +40,20 @@ kolo eval shapes val="$ROOM/data/val" init="$ROOM/cut.safetensors" batch=32 > "$
 is $? 2 "cut weights: exit 2"
 kolo eval shapes val="$ROOM/data/val" init="$ROOM/c.safetensors" batch=32 > "$ROOM/log" 2>&1
 is $? 78 "weights of another network: exit 78"
-like "$ROOM/log" "conv1.weight|layer" "and the tensors are named"
+like "$ROOM/log" "conv1.weight|layer" "weights of another network: the tensors are named"
 
 # --- plan
 kolo plan shapes ranks=4 deterministic=true > "$ROOM/plan" 2>&1
 is $? 0 "plan for four ranks on one process"
-like "$ROOM/plan" "reduce bucket 0" "it prints the reductions"
-like "$ROOM/plan" "^ *peak +[0-9]+" "and the peak in bytes"
-like "$ROOM/plan" "^checked" "and checks itself"
+like "$ROOM/plan" "reduce bucket 0" "plan for four ranks: reductions are printed"
+like "$ROOM/plan" "^ *peak +[0-9]+" "plan for four ranks: the peak is printed"
+like "$ROOM/plan" "^checked" "plan for four ranks: it is checked"
 kolo plan shapes ranks=3 deterministic=true > "$ROOM/plan" 2>&1
 is $? 78 "a batch that three ranks do not divide: exit 78"
 kolo plan model=resnet18 batch=65536 size=8192 ranks=1 > "$ROOM/plan" 2>&1
 is $? 78 "more pixels than oneDNN can count: exit 78"
 like "$ROOM/plan" "65536 x [0-9]+ x [0-9]+ x [0-9]+ numbers is larger than oneDNN .* micro_batch" \
-    "which, and the cure"
+    "more pixels than oneDNN can count: the message has tensor and cure"
 
 # --- bench, doctor, version, help
 kolo bench train model=lenet5 batch=32 size=28 channels=1 steps=5 threads=1 > "$ROOM/bench" 2>&1
@@ -63,7 +63,7 @@ is $? 0 "doctor --offline"
 like "$ROOM/doc" "^ok +data" "doctor looked at the data"
 kolo doctor --offline data="$ROOM/nowhere" > "$ROOM/doc" 2>&1
 is $? 2 "doctor fails where the data is missing"
-like "$ROOM/doc" "^FAIL data" "and marks the line"
+like "$ROOM/doc" "^FAIL data" "missing data: doctor prints FAIL data"
 if ranks_start; then
     (ulimit -l 64 && timeout 60 mpiexec -n 3 kolo doctor > "$ROOM/doc" 2>&1)
     is "$(grep -c '^warn limits' "$ROOM/doc") $(grep -c \
@@ -88,7 +88,7 @@ fi
 # more than a pipe holds
 kolo help --man options train models recipes bench 2> "$ROOM/log" | head -n 1 > "$ROOM/head"
 is "${PIPESTATUS[0]} $(wc -l < "$ROOM/head") $(wc -c < "$ROOM/log")" "0 1 0" \
-    "but a reader who has had enough is none"
+    "help into head -n 1: exit 0 and no message"
 missing=""
 # shellcheck disable=SC2013 # names are single words
 for command in $(sed -n 's/^COMMAND([a-z_]*, "\([a-z-]*\)",.*/\1/p' src/cmd/commands.def); do

@@ -20,7 +20,8 @@ is "$(losses plain | wc -l)" 18 "three epochs of six steps"
 is "$(field plain step | xargs)" "6 12 18" "one event of data an epoch"
 is "$(field plain samples | xargs) $(field plain cache_hits |
     xargs)" "576 576 576 0 0 0" "it counts samples, none of them from a cache"
-is "$(field plain busy | awk '$1 >= 0 && $1 <= 1' | wc -l)" 3 "and says how busy the rank was"
+is "$(field plain busy | awk '$1 >= 0 && $1 <= 1' | wc -l)" 3 \
+    "one event of data an epoch: says how busy the rank was"
 
 train cached data_cache=ram
 is "$(losses cached)" "$(losses plain)" "data_cache=ram changes no number"
@@ -29,12 +30,12 @@ like "$ROOM/cached/summary.json" '"cache_hits": 1728' "the summary adds them up"
 is "$(segments)" "$before" "the segment is gone"
 
 mkdir "$ROOM/disk"
-train staged stage="$ROOM/disk"
-is "$(losses staged)" "$(losses plain)" "stage= changes no number"
+train staged staging="$ROOM/disk"
+is "$(losses staged)" "$(losses plain)" "staging= changes no number"
 like "$ROOM/staged.log" 'of 1 shards 1 copied' "the shard is copied"
-TMPDIR=$ROOM/disk train again stage=tmpdir stage_keep=false
-like "$ROOM/again.log" 'of 1 shards 0 copied .* 1 there already' "and used again by the next run"
-is "$(find "$ROOM/disk" -name '*.h5*' | wc -l)" 0 "which cleans up"
+TMPDIR=$ROOM/disk train again staging=tmpdir staging_keep=false
+like "$ROOM/again.log" 'of 1 shards 0 copied .* 1 there already' "stage again: the copy is used"
+is "$(find "$ROOM/disk" -name '*.h5*' | wc -l)" 0 "staging_keep=false: the copy is removed"
 
 train block shuffle=block:16:2
 [ "$(losses block)" != "$(losses plain)" ]
@@ -43,7 +44,7 @@ if ranks_start; then
     mpiexec -n 2 kolo train model=lenet5 size=32 data="$ROOM/data/train" run="$ROOM/two" epochs=3 batch=96 \
         lr=0.02 bn=ghost micro_batch=24 \
         reduce=canonical conv=direct threads=1 shuffle=block:16:2 data_cache=ram > "$ROOM/two.log" 2>&1
-    is "$(losses two)" "$(losses block)" "the same on two ranks, with a cache that they share"
+    is "$(losses two)" "$(losses block)" "two ranks with data_cache=ram: the same losses"
     is "$(field two samples | xargs) $(field two cache_hits |
         xargs)" "576 576 576 576 576 576" "their samples are added up"
 else
@@ -58,7 +59,7 @@ is "$(losses stopped)" "$(losses block)" "a run that stops in an epoch and goes 
 is "$(field stopped steps | xargs)" "6 2 4 6" "its events cover each part"
 train stopped shuffle=full
 is $? 78 "another order is refused"
-like "$ROOM/stopped.log" 'shuffle' "by name"
+like "$ROOM/stopped.log" 'shuffle' "another order is refused: the message names it"
 train wrong shuffle=block:x
 is $? 78 "a rule that is none"
 done_testing

@@ -135,7 +135,8 @@ done
 if command -v kolo > /dev/null; then
     kolo train shapes data="$ROOM/none" val="$ROOM/none" run="$ROOM/run" > "$ROOM/log" 2>&1
     is $? 2 "kolo train, which wants a class for each sample, refuses them"
-    like "$ROOM/log" 'packed for detection and has no class' "and says why"
+    like "$ROOM/log" 'packed for detection and has no class' \
+        "kolo train, which wants a class for each sample, refuses them: the message says why"
 else
     skip "no kolo"
 fi

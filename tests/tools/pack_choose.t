@@ -90,7 +90,7 @@ is "$(per_class "$ROOM/classes-both/val")" " 6 a 2 c " "--classes and --holdout 
 echo 'zebra' >> "$ROOM/classes"
 refuses 2 'names .zebra., which the source does not have' "--classes with a class that is not there" \
     --classes "$ROOM/classes"
-refuses 78 'leave --classes away' "--classes and --stats-from" --classes "$ROOM/classes" --stats-from \
+refuses 78 'leave --classes out' "--classes and --stats-from" --classes "$ROOM/classes" --stats-from \
     "$ROOM/train"
 refuses 78 'takes no --annotations' "--annotations for a source without" --annotations "$ROOM/list"
 
@@ -105,10 +105,11 @@ pair dev_test Al/Al_0001.jpg Bo/Bo_0001.jpg 0 0" "pairs follow their images thro
 : > "$ROOM/lfw/Bo/Bo_0001.jpg"
 kolo-pack "${LFW[@]}" --out "$ROOM/pairs-bad" > "$ROOM/log" 2>&1
 is $? 2 "an image of a pair that is bad stops the packing"
-like "$ROOM/log" 'Bo/Bo_0001.jpg: is empty' "and is named"
+like "$ROOM/log" 'Bo/Bo_0001.jpg: is empty' \
+    "an image of a pair that is bad stops the packing: the message names it"
 kolo-pack "${LFW[@]}" --on-error skip --out "$ROOM/pairs-skip" > "$ROOM/log" 2>&1
 like "$ROOM/log" '; 1 pairs \(1 dropped: one of the two images is not here\); 1 rejected' \
-    "or goes with its pairs, which are counted"
+    "--on-error skip: the bad image and its pairs are left out and counted"
 is "$("$TARGETS" "$ROOM/pairs-skip" |
     grep '^pair')" "pair dev_test Al/Al_0001.jpg Al/Al_0002.jpg 1 0" "the other pair stays"
 kolo-pack "${LFW[@]}" --min-faces 2 --out "$ROOM/pairs-two" > "$ROOM/log" 2>&1
@@ -125,5 +126,6 @@ like "$ROOM/log" '"event":"plan","split":"train","samples":30,"of":120,"classes"
     "--dry-run --json"
 kolo-pack "${PHOTOS[@]}" --dry-run --size 64 --holdout val=0.1 > "$ROOM/log" 2>&1
 is "$(grep -c 'samples of 64 x 64 x 3 bytes' "$ROOM/log")" 2 "--dry-run of two splits tells both"
-like "$ROOM/log" '^12 images of 120, 3 classes: a, b, c$' "with what each takes"
+like "$ROOM/log" '^12 images of 120, 3 classes: a, b, c$' \
+    "--dry-run of two splits: images and classes of each"
 done_testing

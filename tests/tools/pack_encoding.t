@@ -27,7 +27,7 @@ pixels() { # DIR PATH: are the pixels those of the PNG file, as one PNG writer p
 pack --in "$ROOM/in" --encoding mixed --out "$ROOM/mixed"
 ok $? "mixed packs"
 kolo-shards info "$ROOM/mixed" > "$ROOM/info"
-like "$ROOM/info" '^encoding +mixed, rgb' "and says so"
+like "$ROOM/info" '^encoding +mixed, rgb' "--encoding mixed: info prints it"
 is "$(kept "$ROOM/mixed" jpeg/1.jpg) $(pixels "$ROOM/mixed" plain/1.png)" "yes yes" \
     "JPEG files keep their bytes, others their pixels"
 is "$(pixels "$ROOM/mixed" jpeg/wrong.jpg)" yes "(the name of a file says nothing)"
@@ -43,7 +43,7 @@ is "$(kept "$ROOM/jpeg30" jpeg/1.jpg)" yes "--quality leaves kept bytes alone"
 [ "$(kolo-shards info "$ROOM/jpeg30" --json |
     sed 's/.*"bytes":\([0-9]*\).*/\1/')" -lt "$(kolo-shards info "$ROOM/jpeg" --json |
     sed 's/.*"bytes":\([0-9]*\).*/\1/')" ]
-ok $? "and makes the others smaller"
+ok $? "--quality: images that are encoded again are smaller"
 pack --in "$ROOM/in" --encoding jpeg --color gray --out "$ROOM/gray"
 is "$(kept "$ROOM/gray" jpeg/1.jpg)" no "--color gray: a colour JPEG is made anew"
 if ranks_start; then
@@ -78,7 +78,7 @@ mkdir -p "$ROOM/large/a" && for i in 0 1 2; do (printf 'P5 400 400 255\n' && hea
 large() { pack --in "$ROOM/large" --color keep --size 400 --threads 1 --out "$ROOM/$1" --name x &&
     sha256sum < "$ROOM/$1/x-train-00000-of-00001.h5"; }
 plenty=$(large plenty) little=$(SLURM_MEM_PER_NODE=1 large little)
-is "$little" "$plenty" "with little memory what was kept in gray is not taken for colour"
+is "$little" "$plenty" "--color keep with little memory: the same split"
 for filter in bilinear bicubic lanczos3 area; do
     pack --in "$ROOM/in" --size 24 --filter $filter --out "$ROOM/$filter" --name x &&
         h5sum=$(sha256sum < "$ROOM/$filter"/x-train-00000-of-00001.h5) &&
@@ -107,14 +107,16 @@ printf '\377\300\0\021\010\0\100\0\100\003\001\042\0\002\021\001\003\021\001' |
     dd of="$file" bs=1 seek=$(($(stat -c %s "$file") - 400)) conv=notrunc 2> /dev/null
 pack --in "$ROOM/many" --no-shuffle --check decode --out "$ROOM/damaged"
 is $? 2 "--check decode finds damage within a file"
-like "$ROOM/log" 'all/301.jpg: ' "and names it"
+like "$ROOM/log" 'all/301.jpg: ' "--check decode finds damage within a file: the message names it"
 truncate -s -2 "$ROOM/many/all/303.jpg"
 pack --in "$ROOM/many" --no-shuffle --out "$ROOM/cut"
 is $? 2 "a file without its end is found by a look at it"
-like "$ROOM/log" 'all/303.jpg: Premature end' "and named"
+like "$ROOM/log" 'all/303.jpg: Premature end' \
+    "a file without its end is found by a look at it: the message names it"
 pack --in "$ROOM/many" --no-shuffle --on-error skip --out "$ROOM/skipped"
-is "$(cut -f 1 "$ROOM/skipped"/*.rejects)" "all/303.jpg" "or left out"
-is "$(kolo-shards info "$ROOM/skipped" --json | sed 's/.*"samples":\([0-9]*\).*/\1/')" 599 "it alone"
+is "$(cut -f 1 "$ROOM/skipped"/*.rejects)" "all/303.jpg" "--on-error skip: the truncated image is a reject"
+is "$(kolo-shards info "$ROOM/skipped" --json | sed 's/.*"samples":\([0-9]*\).*/\1/')" 599 \
+    "--on-error skip: 599 of 600 images are packed"
 
 TURNED=$KOLO_SHARED/data/odd-images/exif-Portrait_8.jpg
 if [ -e "$TURNED" ]; then
@@ -124,7 +126,7 @@ if [ -e "$TURNED" ]; then
     like <("$TARGETS" "$ROOM/upright") '^sample 0 a/exif-Portrait_8.jpg 1800 1200 1800 1200' \
         "sizes are those of the upright image, though its bytes are kept"
     like <("$TARGETS" "$ROOM/upright64") '^sample 0 a/exif-Portrait_8.jpg 64 64 1800 1200' \
-        "and when it is made anew"
+        "sizes are those of the upright image, encoded again"
 else
     skip "no turned image here"
 fi

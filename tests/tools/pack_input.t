@@ -25,10 +25,10 @@ ok $? "the good folder packs"
 bad && : > "$ROOM/bad/a/empty.jpg"
 fails 2 'bad/a/empty.jpg: is empty' "a file of 0 bytes" "${IN[@]}"
 [ ! -e "$ROOM/out/.pack" ]
-ok $? "nothing is left that would stand in the way of the next try"
+ok $? "a refused packing: no work folder is left"
 kolo-pack "${IN[@]}" --out "$ROOM/out" --on-error skip > "$ROOM/log" 2>&1
 is $? 0 "--on-error skip leaves it out"
-is "$(cat "$ROOM"/out/*.rejects)" "a/empty.jpg	is empty (0 bytes)" "and lists it"
+is "$(cat "$ROOM"/out/*.rejects)" "a/empty.jpg	is empty (0 bytes)" "--on-error skip leaves it out: lists it"
 bad && ln -s "$ROOM/nowhere.jpg" "$ROOM/bad/a/link.jpg"
 fails 2 'bad/a/link.jpg: .*a link to a file that is not there' "a link to nowhere" "${IN[@]}"
 kolo-pack "${IN[@]}" --out "$ROOM/out" --on-error skip > "$ROOM/log" 2>&1
@@ -38,7 +38,7 @@ kolo-shards info "$ROOM/out" > "$ROOM/info"
 like "$ROOM/info" '^samples +6 in' "six are left"
 fails 2 'max-bad 0 .*empty.jpg' "--max-bad 0" "${IN[@]}" --on-error skip --max-bad 0
 bad && head -c 1500 "$ROOM/good/a/1.jpg" > "$ROOM/bad/a/1.jpg"
-fails 2 'bad/a/1.jpg: Premature end.*; mend or remove it, or --on-error skip leaves' \
+fails 2 'bad/a/1.jpg: Premature end.*; repair or remove it, or use --on-error skip' \
     "an image that is cut off" "${IN[@]}"
 bad && echo "this is text" > "$ROOM/bad/b/text.png"
 fails 2 'b/text.png: is not an image' "text with an image's name" "${IN[@]}"
@@ -52,7 +52,7 @@ kolo-pack "${IN[@]}" --out "$ROOM/twins" > "$ROOM/log" 2>&1
 is $? 0 "an image that is there twice is packed twice"
 like "$ROOM/log" \
     '2 images are in this split twice, 1 of them with two classes: for example (a/1|a/other|b/copy).jpg and ' \
-    "and told"
+    "an image that is there twice is packed twice: the log says so"
 bad && mv "$ROOM/bad/a" "$ROOM/bad/$(printf 'caf\351')"
 fails 2 'its name is not UTF-8' "a class whose name is not UTF-8" "${IN[@]}"
 fails 2 'no such folder' "a folder that is not there" --source imagefolder --in "$ROOM/nowhere"
@@ -78,7 +78,8 @@ printf '\0\0\10\1\0\0\0\2\0\1' > "$ROOM/labels"
 (ulimit -v 4000000 -t 20 && exec kolo-pack --source mnist-idx --in "$ROOM/bomb.gz" --in "$ROOM/labels" --out \
     "$ROOM/out") > "$ROOM/log" 2>&1
 is $? 2 "a .gz with 300 MB behind what its header promises: exit 2"
-like "$ROOM/log" 'bomb.gz: more than 24 bytes, the header promises 24' "nothing of them was unpacked"
+like "$ROOM/log" 'bomb.gz: more than 24 bytes, the header promises 24' \
+    "a .gz with too many bytes: refused behind the promised ones"
 printf '\0\0\10\3\0\17\377\377\0\0\377\377\0\0\0\17' > "$ROOM/claims"
 fails 2 'claims: the header promises 1[0-9]* bytes, which do not fit' "an IDX file that claims a terabyte" \
     --source mnist-idx --in "$ROOM/claims" --in "$ROOM/labels"
@@ -101,7 +102,7 @@ kolo-pack --source imagefolder --in "$ROOM/good" --out "$ROOM/dry" --dry-run > "
 ok $? "--dry-run"
 like "$ROOM/log" '^6 images, 2 classes: a, b' "says what is there"
 [ ! -e "$ROOM/dry" ]
-ok $? "and writes nothing"
+ok $? "--dry-run: writes nothing"
 if [ "$(id -u)" != 0 ]; then
     mkdir "$ROOM/locked" && chmod 500 "$ROOM/locked"
     kolo-pack --source shapes --count 10 --out "$ROOM/locked/x" > "$ROOM/log" 2>&1

@@ -21,7 +21,7 @@ is $? 137 "killed while writing"
 kolo-shards info "$ROOM/killed" > "$ROOM/log" 2>&1
 is $? 2 "what it left is no split yet"
 kolo-pack "${ARGS[@]}" --out "$ROOM/killed" > "$ROOM/log" 2>&1
-is $? 78 "it is not packed over without a word"
+is $? 78 "an unfinished packing without --resume: exit 78"
 like "$ROOM/log" '--resume goes on with it, --force starts again' "the two ways on are named"
 kolo-pack "${ARGS[@]}" --out "$ROOM/killed" --quality 80 --resume > "$ROOM/log" 2>&1
 is $? 78 "--resume with other options is refused"
@@ -31,14 +31,14 @@ is $? 0 "--resume goes on"
 like "$ROOM/log" '[1-9][0-9]* kept' "finished samples are kept"
 is "$(sums "$ROOM/killed")" "$want" "after kill -9: the same bytes"
 [ ! -e "$ROOM/killed/.pack" ]
-ok $? "nothing else is left in the folder"
+ok $? "a finished packing: no work folder is left"
 
 for signal in TERM USR1; do
     begin "$ROOM/$signal"
     kill -$signal $pid
     wait $pid
     is $? 75 "SIG$signal: exit 75"
-    like "$ROOM/log" '--resume' "with the way on"
+    like "$ROOM/log" '--resume' "SIG$signal: the message names the way on"
     kolo-pack "${ARGS[@]}" --out "$ROOM/$signal" --resume > "$ROOM/log" 2>&1
     like "$ROOM/log" '[1-9][0-9]* kept' "what was finished is kept"
     is "$(sums "$ROOM/$signal")" "$want" "SIG$signal, --resume: the same bytes"
@@ -62,7 +62,7 @@ if ranks_start; then
     is $? 75 "SIGTERM to one of two ranks stops both"
     mpiexec -n 3 kolo-pack "${ARGS[@]}" --out "$ROOM/ranks" --resume > "$ROOM/log" 2>&1
     is "$(sums "$ROOM/ranks")" "$want" "resumed by three ranks: the same bytes"
-    KOLO_COMM_PATIENCE=2 begin "$ROOM/stopped" mpiexec -n 2
+    KOLO_HEARTBEAT_TIMEOUT=2 begin "$ROOM/stopped" mpiexec -n 2
     for one in $(pgrep -x kolo-pack); do
         tr '\0' '\n' < "/proc/$one/cmdline" | grep -qxF "$ROOM/stopped" || continue
         tr '\0' '\n' < "/proc/$one/environ" | grep -qxE '(PMI|OMPI_COMM_WORLD)_RANK=1' && kill -STOP "$one"
@@ -82,7 +82,7 @@ is $? 78 "a finished split is not packed over"
 kolo-pack "${ARGS[@]}" --out "$ROOM/whole" --resume > "$ROOM/log" 2>&1
 is $? 0 "--resume of what is complete has nothing to do"
 kolo-pack "${ARGS[@]}" --out "$ROOM/whole" --resume --quality 70 > "$ROOM/log" 2>&1
-is $? 78 "but not with other options"
+is $? 78 "--resume with other options: exit 78"
 kolo-pack "${ARGS[@]}" --out "$ROOM/whole" --force > "$ROOM/log" 2>&1
 is "$(sums "$ROOM/whole")" "$want" "--force packs again"
 done_testing

@@ -5,7 +5,7 @@ need kolo-pack kolo-shards
 kolo-pack --source shapes --count 60 --shards 3 --out "$ROOM/s" > "$ROOM/log" 2>&1 || exit 1
 kolo-shards verify "$ROOM/s" > "$ROOM/log" 2>&1
 is $? 0 "a fresh split verifies"
-like "$ROOM/log" '60 samples in 3 shards are whole' "and says what was checked"
+like "$ROOM/log" '60 samples in 3 shards are whole' "a fresh split verifies: samples and shards are printed"
 kolo-shards info "$ROOM/s" --json > "$ROOM/info.json"
 if command -v python3 > /dev/null; then
     is "$(python3 -c \
@@ -21,7 +21,7 @@ kolo-shards show "$ROOM/s" --index 7 --out "$ROOM/a.png" > "$ROOM/log" && [ "$(h
 ok $? "show writes a PNG"
 like "$ROOM/log" \
     '^sample 7: [a-z]+ \(label [0-9]\), [0-9]+ x [0-9]+, [0-9]+ bytes, from [a-z]+/[0-9]+\.jpg$' \
-    "and says what it is"
+    "show writes a PNG: prints class, size and source"
 kolo-shards show "$ROOM/s" --count 20 --out "$ROOM/sheet.png"
 ok $? "a contact sheet"
 kolo-shards show "$ROOM/s" --index 3 > "$ROOM/log"
@@ -42,11 +42,12 @@ at=$(h5dump -H -p -d /bytes "$FILE" 2> /dev/null | sed -n 's/.*OFFSET \([0-9]*\)
 printf '\377' | dd of="$FILE" bs=1 seek=$((at + 40000)) conv=notrunc 2> /dev/null
 kolo-shards verify "$ROOM/s" > "$ROOM/log" 2>&1
 is $? 2 "one changed byte: verify exits 2"
-like "$ROOM/log" '00001-of-00003.h5: sample [0-9]+ .*checksum' "and names shard and sample"
+like "$ROOM/log" '00001-of-00003.h5: sample [0-9]+ .*checksum' \
+    "one changed byte: verify exits 2: names shard and sample"
 truncate -s 3000 "$ROOM/s/shapes-train-00002-of-00003.h5"
 kolo-shards verify "$ROOM/s" > "$ROOM/log" 2>&1
 is $? 2 "a truncated shard: verify exits 2"
-like "$ROOM/log" '00002-of-00003.h5' "and names it"
+like "$ROOM/log" '00002-of-00003.h5' "a truncated shard: verify exits 2: the message names it"
 rm "$ROOM/s/shapes-train-00002-of-00003.h5"
 kolo-shards verify "$ROOM/s" > "$ROOM/log" 2>&1
 is $? 2 "a missing shard: verify exits 2"

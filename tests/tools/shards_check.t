@@ -24,7 +24,8 @@ like "$ROOM/log" '; 8 are the source.s files, 0 were made anew' "all of them kep
 printf 'x' >> "$ROOM/files/b/2.jpg"
 kolo-shards verify "$ROOM/kept" --against "$ROOM/files" > "$ROOM/log" 2>&1
 is $? 2 "a file that differs: exit 2"
-like "$ROOM/log" 'made from b/2.jpg\): is not the file of this name' "and is named"
+like "$ROOM/log" 'made from b/2.jpg\): is not the file of this name' \
+    "a file that differs: the message names it"
 
 # a box outside of its image, written by somebody else: the table's checksum tells, and
 # without it the box itself
@@ -38,11 +39,12 @@ if [ -n "$at" ]; then
     kolo-shards verify "$ROOM/box" > "$ROOM/log" 2>&1
     is $? 2 "a changed table: exit 2"
     like "$ROOM/log" 'box/scenes-train-00000-of-00003.h5: its tables and attributes have checksum' \
-        "by the shard's checksum"
+        "a changed table: found by the shard's checksum"
     "$BUILD/tests/shard_seal" "$ROOM/box/scenes-train-00000-of-00003.h5" &&
         kolo-shards verify "$ROOM/box" > "$ROOM/log" 2>&1
     is $? 2 "a changed table with a checksum of its own: exit 2"
-    like "$ROOM/log" 'tables do not have the manifest.s checksum' "by the manifest's checksum"
+    like "$ROOM/log" 'tables do not have the manifest.s checksum' \
+        "a changed table with a new checksum: found by the manifest's"
     kolo-shards manifest "$ROOM/box" --force > "$ROOM/log" 2>&1 &&
         kolo-shards verify "$ROOM/box" > "$ROOM/log" 2>&1
     is $? 2 "a box that leaves its image: exit 2"
@@ -62,7 +64,7 @@ cp -r "$ROOM/s" "$ROOM/old" && "$BUILD/tests/shard_seal" "$ROOM/old/scenes-train
 kolo-shards verify "$ROOM/old" > "$ROOM/log" 2>&1
 ok $? "verify: a shard of format 1.1 is read"
 like "$ROOM/log" '; 1 of 3 shards without a checksum of its tables' \
-    "and said to be without a checksum of its tables"
+    "verify: a shard of format 1.1 is reported as without a checksum of its tables"
 kolo-shards info "$ROOM/old" > "$ROOM/log" 2>&1
 like "$ROOM/log" '^checksums   of every sample; 1 of 3 shards without one of its tables' "info says so too"
 kolo-shards reshard "$ROOM/old" --shards 2 --out "$ROOM/new" > "$ROOM/log" 2>&1 &&
@@ -77,7 +79,8 @@ if [ -n "$at" ]; then
     "$BUILD/tests/flip_bit" "$ROOM/mean/scenes-train-00000-of-00003.h5" $((at * 8 + 52)) > "$ROOM/log"
     kolo-pack --source scenes --count 9 --stats-from "$ROOM/mean" --out "$ROOM/val" > "$ROOM/log" 2>&1
     is $? 2 "kolo-pack --stats-from a split with damaged statistics: exit 2"
-    like "$ROOM/log" 'tables and attributes have checksum' "which says why"
+    like "$ROOM/log" 'tables and attributes have checksum' \
+        "kolo-pack --stats-from a split with damaged statistics: the message says why"
     rm "$ROOM/mean/scenes-train.index"
     kolo-shards manifest "$ROOM/mean" > "$ROOM/log" 2>&1
     is $? 2 "kolo-shards manifest of damaged shards: exit 2"
@@ -95,7 +98,7 @@ is $? 78 "does not replace one unasked: exit 78"
 mv "$ROOM/m/scenes-train-00001-of-00003.h5" "$ROOM/kept/"
 kolo-shards manifest "$ROOM/m" --force > "$ROOM/log" 2>&1
 is $? 2 "a missing shard: exit 2"
-like "$ROOM/log" 'shard 1 of 3 is missing' "which one"
+like "$ROOM/log" 'shard 1 of 3 is missing' "a missing shard: the message names it"
 kolo-shards manifest "$ROOM/kept" --force > "$ROOM/log" 2>&1
 is $? 2 "a shard of another packing: exit 2"
 
@@ -103,7 +106,7 @@ kolo-shards show "$ROOM/s" --index 3 --out "$ROOM/drawn.png" > "$ROOM/log" &&
     kolo-shards show "$ROOM/s" --index 3 --plain --out "$ROOM/plain.png" > "$ROOM/log2"
 ! cmp -s "$ROOM/drawn.png" "$ROOM/plain.png"
 ok $? "show draws boxes"
-like "$ROOM/log" '^  box [a-z]+: [0-9.]+ [0-9.]+ to [0-9.]+ [0-9.]+$' "and lists them"
+like "$ROOM/log" '^  box [a-z]+: [0-9.]+ [0-9.]+ to [0-9.]+ [0-9.]+$' "show draws boxes: lists them"
 for command in info verify show stats extract subset merge reshard manifest convert bench; do
     kolo-shards $command --help > "$ROOM/log" 2>&1 && grep -q "^usage: kolo-shards $command " "$ROOM/log" ||
         echo "$command"

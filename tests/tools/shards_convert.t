@@ -11,9 +11,9 @@ same() { dump "$FROM" "$2" | cmp -s - <(dump "$(echo "$1"/*.h5)" "$2"); }
 kolo-shards convert "$FROM" --images images --labels label --out "$ROOM/b" > "$ROOM/log" 2>&1
 ok $? "an array of bytes"
 same "$ROOM/b" /images && same "$ROOM/b" /label && same "$ROOM/b" /crc32c && same "$ROOM/b" /stats/mean
-ok $? "the same images, labels, checksums and mean"
+ok $? "an array of bytes: the same images, labels, checksums and mean"
 kolo-shards verify "$ROOM/b" > "$ROOM/log" 2>&1
-ok $? "which verify"
+ok $? "converted shards: verify exits 0"
 if command -v h5repack > /dev/null; then
     h5repack -l images:CHUNK=7x12x12x3 -f images:GZIP=4 "$FROM" "$ROOM/packed.h5" > "$ROOM/log" 2>&1
     kolo-shards convert "$ROOM/packed.h5" --images images --labels label --out "$ROOM/c" --threads 3 > \
@@ -28,10 +28,12 @@ kolo-shards info "$ROOM/d" > "$ROOM/log"
 like "$ROOM/log" ' 9 +j +6 ' "class names, an order, more shards"
 kolo-shards convert "$FROM" --images images --labels label --classes a,b --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "a label beyond the names: exit 2"
-like "$ROOM/log" '/label\[[0-9]+\] is [2-9], but --classes names 2' "and is named"
+like "$ROOM/log" '/label\[[0-9]+\] is [2-9], but --classes names 2' \
+    "a label beyond the names: the message names it"
 kolo-shards convert "$FROM" --images images --labels crc32c --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "numbers that are no labels: exit 2"
-like "$ROOM/log" '/crc32c\[[0-9]+\] is [0-9]+; labels go from 0 to 999999' "and one is named"
+like "$ROOM/log" '/crc32c\[[0-9]+\] is [0-9]+; labels go from 0 to 999999' \
+    "numbers that are no labels: the message names one"
 kolo-shards convert "$FROM" --images image --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "no such array: exit 2"
 kolo-shards convert "$FROM" --images stats/mean --out "$ROOM/no" > "$ROOM/log" 2>&1
@@ -130,7 +132,7 @@ END
         key=$([ $mode = raw ] && echo images || echo bytes)
         h5dump -d /$key -b LE -o "$ROOM/stored" "$FILE" > "$ROOM/log" 2>&1
         cat "$ROOM/$mode".[0-5] | cmp -s - "$ROOM/stored"
-        ok $? "and every byte of it"
+        ok $? "every way of reading: the stored bytes"
         is "$(h5dump -d /label -y "$FILE" | sed -n '/DATA {/,/}/p' |
             tr -dc '0-9,')" "0,3,2,1,0,3" "and the labels"
     done

@@ -21,14 +21,14 @@ like "$ROOM/log" '60 samples, 10 classes, .* in 7 shards' "says what was written
 is "$("$TARGETS" "$ROOM/a7" | cksum)" "$("$TARGETS" "$ROOM/a" |
     cksum)" "samples, boxes and transforms are the same, in the same order"
 kolo-shards verify "$ROOM/a7" > "$ROOM/log" 2>&1
-ok $? "and verify"
+ok $? "reshard into 7: verify exits 0"
 kolo-shards reshard "$ROOM/a" --out "$ROOM/a7b" --shards 7 --threads 1 > "$ROOM/log" 2>&1
 is "$(sums "$ROOM/a7b")" "$(sums "$ROOM/a7")" "one thread writes the same bytes as three"
 kolo-shards reshard "$ROOM/a" --out "$ROOM/mixed" --shards 2 --reshuffle 9 > "$ROOM/log" 2>&1
 is "$(loose "$ROOM/mixed" | cksum)" "$(loose "$ROOM/a" |
     cksum)" "--reshuffle: every sample is there with its boxes"
 [ "$("$TARGETS" "$ROOM/mixed" | head -n 40)" != "$("$TARGETS" "$ROOM/a" | head -n 40)" ]
-ok $? "in another order"
+ok $? "--reshuffle: another order"
 kolo-shards reshard "$ROOM/raw" --out "$ROOM/raw1" --shards 1 > "$ROOM/log" 2>&1 &&
     kolo-shards verify "$ROOM/raw1" > "$ROOM/log" 2>&1
 ok $? "raw images too"
@@ -38,10 +38,10 @@ ok $? "merge"
 is "$(loose "$ROOM/ab" | cksum)" "$({ loose "$ROOM/a" && loose "$ROOM/b"; } | sort |
     cksum)" "has the samples of both"
 kolo-shards verify "$ROOM/ab" > "$ROOM/log" 2>&1
-ok $? "and verifies"
+ok $? "merge: verify exits 0"
 kolo-shards merge "$ROOM/a" "$ROOM/raw" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "JPEG and raw: exit 2"
-like "$ROOM/log" 'raw, 16 x 16.*do not go into one split' "with the difference"
+like "$ROOM/log" 'raw, 16 x 16.*do not go into one split' "JPEG and raw: the message has the difference"
 
 # background: the images of scenes once more, as a folder, which has no boxes
 kolo-pack --source scenes --count 12 --no-shuffle --out "$ROOM/twelve" > "$ROOM/log" 2>&1
@@ -67,24 +67,25 @@ for case in "none" "letterbox --resize letterbox --size 40" "crop --size 32" \
         '$1 == "sample" && $2 >= 12 { print $8, $10, $11, $12, $13 }' "$ROOM/both")" \
         "the others are unlabelled, with the same places of the same images"
     kolo-shards verify "$ROOM/background-$name" > "$ROOM/log" 2>&1
-    ok $? "which verifies"
+    ok $? "background-$name: verify exits 0"
 done
 kolo-shards info "$ROOM/background-none" > "$ROOM/info"
 is "$(grep -c ' nothing ' "$ROOM/info")" 0 "the folder's class is left aside"
 kolo-shards merge "$ROOM/plain-crop" "$ROOM/plain-crop" --out "$ROOM/twice" > "$ROOM/log" 2>&1
 kolo-shards merge "$ROOM/twice" "$ROOM/boxed-crop" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "cropped images of which it is not known how: exit 2"
-like "$ROOM/log" 'not come straight from kolo-pack: it cannot be background' "and said"
+like "$ROOM/log" 'not come straight from kolo-pack: it cannot be background' \
+    "cropped images of which it is not known how: the message says so"
 
 kolo-shards subset "$ROOM/raw" --classes star,circle --out "$ROOM/two" --json > "$ROOM/log" 2>&1
 like "$ROOM/log" '"samples":10,' "subset by classes"
 kolo-shards info "$ROOM/two" > "$ROOM/log" &&
-    like "$ROOM/log" '0 +star +5 ' "which are numbered in the order asked for"
+    like "$ROOM/log" '0 +star +5 ' "subset of two classes: numbered in the order that was given"
 kolo-shards subset "$ROOM/a" --classes ring,star --out "$ROOM/boxes" > "$ROOM/log" 2>&1
 ok $? "subset by classes of boxes"
 kolo-shards info "$ROOM/a" > "$ROOM/log"
 want=$(awk '$2 == "ring" || $2 == "star" { n += $3 } END { print n }' "$ROOM/log")
-is "$("$TARGETS" "$ROOM/boxes" | grep -c '^box')" "$want" "only their boxes are left"
+is "$("$TARGETS" "$ROOM/boxes" | grep -c '^box')" "$want" "subset of two classes: only their boxes are left"
 is "$("$TARGETS" "$ROOM/boxes" | awk \
     '$1 == "sample" && seen && !n { empty++ } $1 == "sample" { seen = 1; n = 0 } $1 == "box" { n++ }
       END { print empty + 0 }')" \
@@ -98,7 +99,7 @@ is "$("$TARGETS" "$ROOM/listed" | cksum)" "$("$TARGETS" "$ROOM/seven" | cksum)" 
 echo scene/none.jpg >> "$ROOM/list"
 kolo-shards subset "$ROOM/a" --list "$ROOM/list" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "a listed image that is not there: exit 2"
-like "$ROOM/log" 'first scene/none.jpg' "and is named"
+like "$ROOM/log" 'first scene/none.jpg' "a listed image that is not there: the message names it"
 kolo-shards subset "$ROOM/a" --classes rung --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 78 "an unknown class: exit 78"
 
@@ -113,7 +114,7 @@ mkdir "$ROOM/no.partial" && touch "$ROOM/no.partial/letter"
 kolo-shards reshard "$ROOM/a" --out "$ROOM/no" --shards 2 > "$ROOM/log" 2>&1
 is $? 78 "a folder of another in the way: exit 78"
 [ -e "$ROOM/no.partial/letter" ]
-ok $? "and is left alone"
+ok $? "a folder of another in the way: is left alone"
 rm -r "$ROOM/no.partial" && mkdir "$ROOM/no.partial" &&
     touch "$ROOM/no.partial/lock" "$ROOM/no.partial/scenes-train-00000-of-00009.h5"
 kolo-shards reshard "$ROOM/a" --out "$ROOM/again" --shards 2 > "$ROOM/log" 2>&1 &&
@@ -125,7 +126,7 @@ if [ -w /dev/full ] && [ -d /dev/shm ] && mkdir -p "$ROOM/small" &&
     at_end "umount '$ROOM/small'"
     kolo-shards merge "$ROOM/a" "$ROOM/b" "$ROOM/ab" --out "$ROOM/small/x" > "$ROOM/log" 2>&1
     is $? 3 "no room: exit 3"
-    is "$(ls "$ROOM/small")" "" "nothing is left there"
+    is "$(ls "$ROOM/small")" "" "no room: nothing is left there"
 else
     skip "no file system of a given size can be mounted"
 fi
@@ -138,7 +139,7 @@ if [ -e "$LFW/pairs_folds1-2.txt" ] && kolo-pack --help | grep -q '^  lfw'; then
     kolo-shards extract "$ROOM/lfw" --out "$ROOM/lfw.files" > "$ROOM/log" 2>&1 &&
         kolo-shards extract "$ROOM/lfw2" --out "$ROOM/lfw2.files" > "$ROOM/log" 2>&1
     is "$(cksum < "$ROOM/lfw2.files/pairs-view2.tsv")" "$(cksum < "$ROOM/lfw.files/pairs-view2.tsv")" \
-        "they name the same images"
+        "resharded pairs: the same images"
     is "$(wc -l < "$ROOM/lfw2.files/pairs-view2.tsv")" 1200 "all 1200 of them"
     kolo-shards subset "$ROOM/lfw" --limit 300 --out "$ROOM/few" > "$ROOM/log" 2>&1 &&
         kolo-shards extract "$ROOM/few" --out "$ROOM/few.files" > "$ROOM/log" 2>&1
@@ -157,5 +158,5 @@ kolo-shards reshard "$ROOM/a" --out "$ROOM/no" --shards 2 > "$ROOM/log" 2>&1
 is $? 2 "a changed byte in the input: exit 2"
 like "$ROOM/log" '00001-of-00003.h5: sample [0-9]+: checksum' "shard and sample are named"
 [ ! -e "$ROOM/no" ] && [ ! -e "$ROOM/no.partial" ]
-ok $? "and nothing is left of the output"
+ok $? "shard and sample are named: nothing is left of the output"
 done_testing

@@ -23,15 +23,16 @@ for i in 0 7 39; do
         name=$(sed -n 's/.*from scene\/\(.*\)$/\1/p' "$ROOM/log") &&
         cmp "$ROOM/one.jpg" "$ROOM/coco/images/$name"
 done > "$ROOM/log2" 2>&1
-is "$(cat "$ROOM/log2")" "" "with the bytes that are stored"
+is "$(cat "$ROOM/log2")" "" "extract: files with the stored bytes"
 if kolo-pack --help | grep -q '^  coco-json'; then
     mkdir -p "$ROOM/again/annotations" "$ROOM/again/train2017" &&
         mv "$ROOM/coco/images"/* "$ROOM/again/train2017/" &&
         sed 's/"images\//"/' "$ROOM/coco/annotations.json" > \
         "$ROOM/again/annotations/instances_train2017.json"
     pack --source coco-json --in "$ROOM/again" --split train --out "$ROOM/packed"
-    ok $? "which pack as COCO"
-    is "$(boxes "$ROOM/packed" | cksum)" "$(boxes "$ROOM/s" | cksum)" "to the same boxes"
+    ok $? "extracted COCO packs again: exit 0"
+    is "$(boxes "$ROOM/packed" | cksum)" "$(boxes "$ROOM/s" | cksum)" \
+        "extracted COCO packs again: the same boxes"
 else
     skip "no source coco-json"
 fi
@@ -58,7 +59,7 @@ END
     is "$(cat "$ROOM/log")" "True True True True" "COCO: every number of the source comes back exactly"
     for file in "$ROOM/cx/images"/*; do cmp "$file" "$REAL/coco-json/images/train2017/${file##*/}"; done > \
         "$ROOM/log" 2>&1
-    is "$(cat "$ROOM/log")" "" "and every file"
+    is "$(cat "$ROOM/log")" "" "COCO: every file comes back exactly"
 else
     skip "no COCO here"
 fi
@@ -80,10 +81,11 @@ fi
 
 kolo-shards extract "$ROOM/raw" --out "$ROOM/files" > "$ROOM/log" 2>&1
 ok $? "pixels as PNG"
-is "$(find "$ROOM/files" -name '*.png' -path '*/circle/*' | wc -l)" 4 "in folders of their classes"
-like "$ROOM/files/list.tsv" '^circle/[^/]*\.png	circle$' "with a list of labels"
+is "$(find "$ROOM/files" -name '*.png' -path '*/circle/*' | wc -l)" 4 \
+    "pixels as PNG: in folders of their classes"
+like "$ROOM/files/list.tsv" '^circle/[^/]*\.png	circle$' "pixels as PNG: with a list of labels"
 pack --source imagefolder --in "$ROOM/files" --size 20 --no-shuffle --out "$ROOM/raw2"
-ok $? "which pack again"
+ok $? "extracted PNG pack again: exit 0"
 crcs() { h5dump -d /crc32c "$1"/*.h5 2> /dev/null | grep '([0-9]*):' | sed 's/([0-9]*)://' | tr -d ' ' |
     tr ',' '\n' | grep . | sort; }
 if command -v h5dump > /dev/null; then
@@ -92,7 +94,7 @@ if command -v h5dump > /dev/null; then
     crcs "$ROOM/raw2" > "$ROOM/now"
     is "$(wc -l < "$ROOM/now")" 40 "40 images"
     cmp -s "$ROOM/was" "$ROOM/now"
-    ok $? "to the same pixels"
+    ok $? "40 images: to the same pixels"
 else
     skip "no h5dump"
 fi
@@ -110,7 +112,7 @@ if command -v h5dump > /dev/null; then
     kolo-shards extract "$ROOM/raw2" --out "$ROOM/no" > "$ROOM/log" 2>&1
     is $? 2 "a changed byte: exit 2"
     [ ! -e "$ROOM/no" ] && [ ! -e "$ROOM/no.partial" ]
-    ok $? "and no files"
+    ok $? "a changed byte: no files"
 else
     skip "no h5dump"
 fi

@@ -39,7 +39,7 @@ fi
 kolo-shards stats "$ROOM/s" --out "$ROOM/chart.png" > "$ROOM/log" && [ "$(head -c 4 "$ROOM/chart.png" |
     tail -c 3)" = PNG ]
 ok $? "histograms as an image"
-like "$ROOM/log" '^  circle +[0-9]+  #+$' "and as bars of text"
+like "$ROOM/log" '^  circle +[0-9]+  #+$' "histograms as an image: as bars of text"
 kolo-shards stats "$ROOM/s" --sample 10 > "$ROOM/log"
 like "$ROOM/log" ': 10 of 50 images' "--sample"
 kolo-shards stats "$ROOM/s" --out "$ROOM/chart.gif" > "$ROOM/log" 2>&1

@@ -54,12 +54,12 @@ bad() { # PATTERN TEXT OBJECTS
 }
 bad 'label `tram` is not one of Cityscapes' "an unknown label" "$(object tram '[[1,1],[3,1],[3,3]]')"
 left_out 1 "leaves the image out with --on-error skip" "${CITY[@]}"
-is "$(table box_class)" "5" "and no other"
+is "$(table box_class)" "5" "leaves the image out with --on-error skip: no other is left out"
 one "$(object car '[[40,1],[43,1],[43,3]]'), $(object bus '[[1,1],[3,1],[3,3]]')"
 fails 2 'polygons.json: a car: a box from \(40, 1\) to \(44, 4\) outside of its image of 32 x 32' \
     "an object outside of its image" "${CITY[@]}"
 left_out 1 "is left out with --on-error skip" "${CITY[@]}"
-is "$(boxes | grep ulm | cut -d ' ' -f 2)" "4" "and no other"
+is "$(boxes | grep ulm | cut -d ' ' -f 2)" "4" "is left out with --on-error skip: no other is left out"
 bad 'a polygon of 2 points' "a polygon of two points" "$(object car '[[1,1],[3,1]]')"
 bad 'a point of 3 numbers' "a point in space" "$(object car '[[1,1,1],[3,1,1],[2,2,2]]')"
 bad 'an object without label' "no label" '{"polygon": [[1,1],[3,1],[3,3]]}'

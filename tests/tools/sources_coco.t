@@ -22,7 +22,8 @@ COCO=(--source coco-json --in "$ROOM/set" --shuffle-seed 0)
 
 whole "$IMAGES" "$ANNOTATIONS" "$CATEGORIES"
 packs "three images" "${COCO[@]}"
-is "$(paths) $(table id)" "0.jpg 1.jpg 2.jpg 30 10 20" "in the order of the file, with their ids"
+is "$(paths) $(table id)" "0.jpg 1.jpg 2.jpg 30 10 20" \
+    "three images: in the order of the file, with their ids"
 is "$(boxes)" "0.jpg 0 1 0 0 10 10
 2.jpg 1 0 1.5 2 3.25 4
 2.jpg 0 128 1 1 0 5" \
@@ -40,7 +41,7 @@ whole "$IMAGES" "$(printf '%s' "$ANNOTATIONS" | tr '\n' ' ' | sed 's/, /,\n\t/g'
 packs "many lines" "${COCO[@]}"
 json "{\"images\": [$IMAGES], \"categories\": [$CATEGORIES]}"
 packs "no annotations (images of a test)" "${COCO[@]}"
-like "$ROOM/log" 'no annotations' "is told"
+like "$ROOM/log" 'no annotations' "no annotations (images of a test): the log says so"
 whole "$IMAGES" "$ANNOTATIONS" "$CATEGORIES" && mkdir "$ROOM/flat" &&
     cp "$ROOM/set/train2017/"*.jpg "$ROOM/flat" && cp "$FILE" "$ROOM/flat/my.json"
 packs "images and file in one folder" --source coco-json --in "$ROOM/flat" --annotations \
@@ -58,10 +59,10 @@ wrong() { bad "instances_train2017.json:3, byte [0-9]+: $1" "$2" "$IMAGES" "$ANN
 wrong 'annotation 8: there is no category with id 7' "an unknown category" \
     '{"id": 8, "image_id": 20, "category_id": 7, "bbox": [1, 1, 2, 2]}'
 left_out 1 "is left out with --on-error skip" "${COCO[@]}"
-is "$(table box_id)" "6 5 7" "and no other"
+is "$(table box_id)" "6 5 7" "is left out with --on-error skip: no other is left out"
 is "$(cat "$ROOM"/out/*.rejects)" "annotations/instances_train2017.json:3, byte $(sed -n \
     's/.*:3, byte \([0-9]*\):.*/\1/p' "$ROOM/log")	annotation 8: there is no category with id 7" \
-    "with file, place and cause"
+    "is left out with --on-error skip: with file, place and cause"
 is "$(cmp -s <(h5dump -d /provenance/rejects -b -o "$ROOM/listed" "$ROOM"/out/*.h5 > "$ROOM/dump.log" &&
     cat "$ROOM/listed") "$ROOM"/out/*.rejects; echo $?)" 0 "in the shard too"
 SIZED=${IMAGES/\"id\": 20/\"id\": 20, \"width\": $(sed -n 's/.*has \([0-9]*\) x.*/\1/p' \
@@ -71,7 +72,8 @@ whole "$SIZED" "$ANNOTATIONS, {\"id\": 8, \"image_id\": 20, \"category_id\": 9, 
 fails 2 'annotation 8: a box from \(1, 4000\) to \(3, 4002\) outside of its image of' \
     "a box outside of its image" "${COCO[@]}"
 left_out 1 "is left out with --on-error skip" "${COCO[@]}" --json
-like "$ROOM/log" '"event":"done".*"annotations_rejected":1,"boxes":3,' "and counted"
+like "$ROOM/log" '"event":"done".*"annotations_rejected":1,"boxes":3,' \
+    "is left out with --on-error skip: counted"
 fails 2 'more than --max-bad 0 annotations are wrong, the last: .*annotation 8: a box' \
     "unless --max-bad forbids it" "${COCO[@]}" --on-error skip --max-bad 0
 wrong 'annotation 8: there is no image with id 21' "an unknown image" \
@@ -108,7 +110,7 @@ mkfifo "$ROOM/set/train2017/pipe.jpg"
 whole "$IMAGES, {\"id\": 31, \"file_name\": \"pipe.jpg\"}" '' "$CATEGORIES"
 timeout 60 kolo-pack "${COCO[@]}" --out "$ROOM/out" > "$ROOM/log" 2>&1
 is $? 2 "a pipe as an image: exit 2, without waiting for a writer"
-like "$ROOM/log" 'train2017/pipe.jpg: is not a file' "and said so"
+like "$ROOM/log" 'train2017/pipe.jpg: is not a file' "a pipe as an image: the message says so"
 rm "$ROOM/set/train2017/pipe.jpg"
 whole "$IMAGES, {\"id\": 31, \"file_name\": \"\\u001b]0;title\\u0007x.jpg\"}" '' "$CATEGORIES"
 kolo-pack "${COCO[@]}" --out "$ROOM/out" > "$ROOM/log" 2>&1

@@ -34,9 +34,9 @@ done
 ok $good "their bytes are those of the images"
 sum=$(cksum < "$(ls out/*.h5)")
 packs "with four threads" "${NET[@]}" --threads 4
-is "$(cksum < "$(ls out/*.h5)")" "$sum" "the same bytes"
+is "$(cksum < "$(ls out/*.h5)")" "$sum" "with four threads: the same bytes"
 packs "the class tars in a folder" --source imagenet-tar --in class --shuffle-seed 0
-is "$(table label)" "0 0 1 2 2" "as well"
+is "$(table label)" "0 0 1 2 2" "the class tars in a folder: the same labels"
 cp -r out train
 
 truth() { for ((i = 0; i < 50000; i++)); do echo "$((i % 1000 + 1))"; done; }
@@ -45,14 +45,14 @@ printf \
     'ILSVRC2012_val_00000002.JPEG n01440764\nILSVRC2012_val_00000001 n02000000\nILSVRC2012_val_00000003.JPEG\tn01440764\n' \
     > map
 packs "validation by a map" "${VAL[@]}" --annotations map
-is "$(table label) $(classes)" "1 0 0 n01440764 n02000000" "has its labels"
+is "$(table label) $(classes)" "1 0 0 n01440764 n02000000" "validation by a map: has its labels"
 packs "with the training split's classes" "${VAL[@]}" --annotations map --stats-from train
-is "$(table label)" "2 0 0" "has their labels"
+is "$(table label)" "2 0 0" "with the training split's classes: has their labels"
 printf \
     'ImageId,PredictionString\nILSVRC2012_val_00000003,n01440764 1 2 3 4 n01440764 5 6 7 8 \nILSVRC2012_val_00000001,n02000000 1 2 3 4\nILSVRC2012_val_00000002,n01440765 1 2 3 4\n' \
     > map.csv
 packs "a map with commas, heading and boxes" "${VAL[@]}" --annotations map.csv
-is "$(table label)" "2 1 0" "is read too"
+is "$(table label)" "2 1 0" "a map with commas, heading and boxes: the labels"
 truth > truth && ids > ids && for i in 1001 1860; do printf '%d n00001740 entity\n' $i >> ids; done
 packs "the ground truth and the table of IDs" "${VAL[@]}" --annotations truth --annotations ids
 is "$(table label) $(classes | wc -w)" "999 998 997 1000" "IDs are not the order of the synsets"

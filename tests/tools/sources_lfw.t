@@ -31,11 +31,11 @@ is "${at[pair[0]]} ${at[pair[1]]} ${at[pair[2]]} ${at[pair[3]]}" \
     "Bo/Bo_0001.jpg Bo/Bo_0002.jpg Al_Gore/Al_Gore_0002.jpg Cher/Cher_0011.jpg" "pairs follow their images"
 mkdir "$ROOM/home" && cp -r "$ROOM/lfw" "$ROOM/home/lfw_funneled" && cp "$ROOM/pairsDevTest.txt" "$ROOM/home"
 packs "pairs are found beside the people" --source lfw --in "$ROOM/home"
-is "$(table pair_same_dev_test)" "1 0" "and are the same"
+is "$(table pair_same_dev_test)" "1 0" "pairs found beside the people: the same pairs"
 cp -r "$ROOM/lfw" "$ROOM/home/lfw"
 fails 2 'both .* are there' "two alignments in one folder" --source lfw --in "$ROOM/home"
 packs "people without pairs" "${LFW[@]}"
-like "$ROOM/log" 'no pairs' "and a warning"
+like "$ROOM/log" 'no pairs' "people without pairs: a warning"
 
 pairs '1\nBo\t1\t3\nAl_Gore\t2\tCher\t11\n'
 fails 2 'DevTest.txt:2: there is no image Bo_0003' "a pair of an image that is not there" "${PAIRS[@]}"
@@ -58,7 +58,7 @@ pairs 'Bo\t1\t2\n'
 fails 2 'DevTest.txt:1: the first line' "no first line" "${PAIRS[@]}"
 printf '2 1\nBo\t1\t2\nBo\t1\tCher\t11\nBo\t1\t2\nBo\t2\tCher\t11\n' > "$ROOM/other.txt"
 packs "folds" "${LFW[@]}" --annotations "$ROOM/other.txt"
-is "$(table pair_fold_view2)" "0 0 1 1" "are kept"
+is "$(table pair_fold_view2)" "0 0 1 1" "folds: are kept"
 fails 2 'pairs view2 are given twice' "one set twice" "${LFW[@]}" --annotations "$ROOM/other.txt" \
     --annotations "$ROOM/other.txt"
 cp "$ROOM/images/5.jpg" "$ROOM/lfw/Bo/Cher_0012.jpg"
@@ -78,8 +78,8 @@ FACES=$KOLO_SHARED/data/lfw
 if [ -d "$FACES" ]; then
     packs "1,583 faces" --source lfw --in "$FACES/crop150" --annotations "$FACES/pairs_folds1-2.txt"
     kolo-shards info "$ROOM/out" > "$ROOM/info"
-    like "$ROOM/info" '^samples +1583 ' "as many images as there are"
-    like "$ROOM/info" '^classes +844' "of as many people"
+    like "$ROOM/info" '^samples +1583 ' "the whole of LFW: all its images"
+    like "$ROOM/info" '^classes +844' "the whole of LFW: all its people"
     # back to the lines of the file: names and numbers from the paths of the samples
     paths | tr ' ' '\n' > "$ROOM/paths"
     table pair_set_view2 | tr ' ' '\n' | paste - - | perl -e 'open my $p, "<", $ARGV[0]; chomp(my @p = <$p>);

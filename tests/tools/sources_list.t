@@ -10,7 +10,7 @@ LIST=(--source list --in "$ROOM/list.tsv")
 list 'images/0.jpg\tdog\nimages/1.jpg\tcat\n\nimages/2.jpg\tdog\n'
 packs "names as labels" "${LIST[@]}" --shuffle-seed 0
 is "$(table label)" "1 0 1" "names become classes in byte order"
-is "$(classes)" "cat dog" "and name them"
+is "$(classes)" "cat dog" "names become classes in byte order: their names"
 is "$(paths)" "images/0.jpg images/1.jpg images/2.jpg" "paths stay as they are in the list"
 list 'images/0.jpg\t3\r\nimages/1.jpg\t0\r\n'
 packs "numbers as labels" "${LIST[@]}" --shuffle-seed 0

@@ -24,20 +24,21 @@ printf '%s\t%s\n' "c/2.jpg" "$P/2.jpg" "a/0.jpg" "$P/0.jpg" "b/1.jpg" "$P/1.jpg"
     make folders
 packs "image files, class folders in the keys" --source lmdb --in "$ROOM/folders" --no-shuffle
 is "$(paths) $(table label) $(classes)" "a/0.jpg b/1.jpg c/2.jpg 0 1 2 a b c" \
-    "in the order of the keys; bookkeeping is passed over"
+    "image files, class folders in the keys: in the order of the keys; bookkeeping is passed over"
 samples bytes | cmp -s - <(cat "$P/0.jpg" "$P/1.jpg" "$P/2.jpg")
-ok $? "with their bytes"
+ok $? "image files, class folders in the keys: with their bytes"
 printf '%s\t%s\n' 00ab "$P/0.jpg" 00cd "$P/1.jpg" 00ef "$P/2.jpg" | make bedroom_train_lmdb
 printf '%s\t%s\n' 11ab "$P/3.jpg" | make kitchen_train_lmdb
 packs "one --in a class" --source lmdb --in "$ROOM/kitchen_train_lmdb/" --in "$ROOM/bedroom_train_lmdb" \
     --no-shuffle
 is "$(paths) $(table label) $(classes)" \
-    "kitchen/11ab bedroom/00ab bedroom/00cd bedroom/00ef 1 0 0 0 bedroom kitchen" "is called like its folder"
+    "kitchen/11ab bedroom/00ab bedroom/00cd bedroom/00ef 1 0 0 0 bedroom kitchen" \
+        "one --in a class: is called like its folder"
 packs "without labels" --source lmdb --in "$ROOM/bedroom_train_lmdb/data.mdb"
 is "$(table label)" "-1 -1 -1" "images have none"
 printf '00ab\tdog\n00cd cat\n00ef\tdog\n' > "$ROOM/rows"
 packs "rows of labels" --source lmdb --in "$ROOM/bedroom_train_lmdb" --annotations "$ROOM/rows" --no-shuffle
-is "$(table label) $(classes)" "1 0 1 cat dog" "by key"
+is "$(table label) $(classes)" "1 0 1 cat dog" "rows of labels: matched by key"
 printf '00ab 1\n00cd 0\n00ef 1\n' > "$ROOM/rows"
 packs "rows of numbers, and their names" --source lmdb --in "$ROOM/bedroom_train_lmdb" --annotations \
     "$ROOM/rows" --annotations <(printf 'x\ny\n') --no-shuffle
@@ -47,7 +48,8 @@ fails 2 'rows:2: .key TAB label. is expected' "a row without label" --source lmd
     "$ROOM/bedroom_train_lmdb" --annotations "$ROOM/rows"
 left_out 2 "it, and the key without row, are left out with --on-error skip" --source lmdb --in \
     "$ROOM/bedroom_train_lmdb" --annotations "$ROOM/rows"
-is "$(tail -n 1 "$ROOM"/out/*.rejects)" "00ef	$ROOM/rows has no row for this key" "by key and cause"
+is "$(tail -n 1 "$ROOM"/out/*.rejects)" "00ef	$ROOM/rows has no row for this key" \
+    "a key without row: among the rejects, with the cause"
 
 # Datum
 perl -e 'print map { chr } 0 .. 23' > "$ROOM/planes"
@@ -61,12 +63,12 @@ is "$(table label) $(classes) $(table images | wc -w)" "2 0 0 1 2 48" "labels, a
 samples images | cmp -s - <(cat "$ROOM/rgb" "$ROOM/rgb")
 ok $? "planes blue, green, red become RGB"
 kolo-shards verify "$ROOM/out" --decode > "$ROOM/log" 2>&1
-ok $? "which verify"
+ok $? "LMDB of image files: verify --decode exits 0"
 is "$(cd "$ROOM/out" && find . -type f | sort |
     tr '\n' ' ')" "./converted-train-00000-of-00001.h5 ./converted-train.index " "and nothing else is there"
 packs "planes red, green, blue" --source lmdb-rgb --in "$ROOM/datum" --no-shuffle --encoding raw
 [ "$(samples images | od -An -tu1 -N6 | tr -s ' ')" = " 0 8 16 1 9 17" ]
-ok $? "are taken as such"
+ok $? "planes red, green, blue: are taken as such"
 printf 'cat\ndog\nbee\n' > "$ROOM/names"
 head -c 8 "$ROOM/planes" > "$ROOM/gray"
 printf '%s\t%s\n' 0 "encoded 3 0 0 1 $P/0.jpg" 1 "encoded 3 0 0 2 $P/1.jpg" 2 "pixels 1 4 2 0 $ROOM/gray" |
@@ -79,7 +81,7 @@ kolo-shards info "$ROOM/d" > "$ROOM/info"
 like "$ROOM/info" '^encoding +mixed' "JPEG files keep their bytes, pixels are pixels"
 like "$ROOM/info" '^ +2 +bee +1 ' "labels have names"
 kolo-shards verify "$ROOM/d" --decode > "$ROOM/log" 2>&1
-ok $? "which verify"
+ok $? "LMDB of Datum: verify --decode exits 0"
 packs "packed and resized by several threads" --source lmdb --in "$ROOM/digits" --size 16 --threads 3 \
     --encoding jpeg
 
@@ -105,14 +107,14 @@ one 'has the label -1' "a negative label" "pixels 3 2 4 -1 $ROOM/planes"
 one 'is a Datum of 70000 channels' "a size beyond all" "pixels 3 70000 4 1 $ROOM/planes"
 one 'is a Datum that says it is encoded, but its data is not an image' "encoded nonsense" \
     "encoded 3 2 4 1 $ROOM/planes"
-one 'is no Datum: ' "nonsense" "$ROOM/names"
+one 'is not a Datum: ' "nonsense" "$ROOM/names"
 printf 'x\t%s\n' "$ROOM/names" | make broken
 fails 2 'broken/x: neither an image nor a Datum of Caffe' "values of another kind" --source lmdb --in \
     "$ROOM/broken"
 kolo-shards convert "$ROOM/broken" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "convert refuses them too: exit 2"
 [ ! -e "$ROOM/no" ] && [ ! -e "$ROOM/no.partial" ]
-ok $? "and leaves nothing"
+ok $? "convert refuses them too: leaves nothing"
 printf '%s\t%s\n' 0 "$P/0.jpg" 1 "$ROOM/cut.jpg" | { head -c 600 "$P/1.jpg" > "$ROOM/cut.jpg" && make cut; }
 fails 2 'cut/1: ' "an image that is cut off" --source lmdb --in "$ROOM/cut"
 : > "$ROOM/empty.jpg"

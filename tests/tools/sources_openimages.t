@@ -44,13 +44,14 @@ fails 2 'no \*train-annotations-bbox.csv' "no annotations" "${OPEN[@]}"
 packs "annotations elsewhere" --source openimages-csv --in "$ROOM/set/train" --annotations \
     "$ROOM/elsewhere/train-annotations-bbox.csv" --annotations \
     "$ROOM/elsewhere/class-descriptions-boxable.csv"
-is "$(attribute task) $(table box_class | wc -w)" "detection 3" "only those that are named"
+is "$(attribute task) $(table box_class | wc -w)" "detection 3" \
+    "annotations elsewhere: only those that are named"
 rm -r "$ROOM/elsewhere"
 tree && { echo LabelName,DisplayName &&
     cat "$A/class-descriptions-boxable.csv"; } > "$A/oidv7-class-descriptions.csv" &&
     rm "$A/class-descriptions-boxable.csv"
 packs "classes with a first line of names" "${OPEN[@]}"
-is "$(table box_class)" "1 3 2" "are the same"
+is "$(table box_class)" "1 3 2" "classes with a first line of names: are the same"
 rm "$A/train-annotations-bbox.csv"
 packs "image labels only" "${OPEN[@]}"
 is "$(attribute task)" "multilabel" "make a set of tags"

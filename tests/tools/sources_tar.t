@@ -22,7 +22,8 @@ same() { # the first bytes of every sample are those of its image: TEXT
 for format in v7 ustar gnu pax posix; do
     archive --format=$format .
     packs "a tar of format $format" "${WDS[@]}"
-    is "$(paths) $(table label) $(classes)" "k0.jpg k1.jpg k2.jpg k3.jpg 1 2 1 2 0 1 2" "has its samples"
+    is "$(paths) $(table label) $(classes)" "k0.jpg k1.jpg k2.jpg k3.jpg 1 2 1 2 0 1 2" \
+        "a tar of format $format: has its samples"
 done
 same "the bytes are those of the images"
 long=$(printf 'x%.0s' {1..120})/$(printf 'y%.0s' {1..150})
@@ -30,13 +31,13 @@ mkdir -p "$long" && mv k0.* "$long/"
 for format in gnu pax; do
     archive --format=$format .
     packs "a path of 270 letters in format $format" "${WDS[@]}"
-    is "$(paths)" "k1.jpg k2.jpg k3.jpg $long/k0.jpg" "is whole"
+    is "$(paths)" "k1.jpg k2.jpg k3.jpg $long/k0.jpg" "a path of 270 letters in format $format: read whole"
 done
 mv "$long"/k0.* . && rm -r "${long%%/*}"
 archive --format=pax --pax-option='globexthdr.name=g,comment=hello,exthdr.name=%d/%f' \
     --pax-option=comment:=x .
 packs "pax headers of other kinds" "${WDS[@]}"
-is "$(table label)" "1 2 1 2" "are passed over"
+is "$(table label)" "1 2 1 2" "pax headers of other kinds: are passed over"
 mkdir folder && mv k2.* folder/
 archive ./k0.cls ./k0.jpg ./folder k1.cls k1.jpg ./k3.jpg ./k3.cls
 packs "members in another order" "${WDS[@]}"
@@ -52,28 +53,28 @@ perl -0777 -pe '$_ .= "\0" x (512 - length); substr($_, 148, 8) = sprintf("%06o\
 archive . && { cat "$ROOM/whole" && head -c 512 /dev/zero && cat ../set.tar; } > ../two.tar &&
     mv ../two.tar ../set.tar
 packs "a size in binary" "${WDS[@]}"
-is "$(table label)" "1 2 1 2" "is understood"
+is "$(table label)" "1 2 1 2" "a size in binary: is understood"
 
 for i in 0 1 2 3; do printf '{"width": 3, "cls": "%s", "more": {"label": 9}}' "$([ $i = 2 ] && echo dog ||
     echo cat)" > k$i.json && rm k$i.cls; done
 archive .
 packs "labels in JSON" "${WDS[@]}"
-is "$(classes) $(table label)" "cat dog 0 0 1 0" "are names, or numbers"
+is "$(classes) $(table label)" "cat dog 0 0 1 0" "labels in JSON: names or numbers"
 for i in 0 1 2 3; do printf '{"label": 1}' > k$i.json; done
 printf 'no\nyes\n' > ../names && archive .
 packs "names for numbers" "${WDS[@]}" --annotations ../names
 is "$(classes) $(table label)" "no yes 1 1 1 1" "come from --annotations"
 cp k0.jpg k0.mask.png && echo 'a caption' > k1.txt && archive .
 packs "other members of a sample" "${WDS[@]}"
-is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "are passed over"
+is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "other members of a sample: are passed over"
 rm k0.mask.png k1.txt
 mkdir ../shards && tar -c -f ../shards/s-08.tar k0.* k1.* && tar -c -f ../shards/s-09.tar k2.* &&
     tar -c -f ../shards/s-10.tar k3.*
 packs "a folder of tar files" --source webdataset-tar --in ../shards --shuffle-seed 0
-is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "is one split"
+is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "a folder of tar files: is one split"
 same "images come from several files"
 packs "{08..10}" --source webdataset-tar --in '../shards/s-{08..10}.tar' --shuffle-seed 0
-is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "is that too"
+is "$(paths)" "k0.jpg k1.jpg k2.jpg k3.jpg" "{08..10}: one split"
 fails 2 's-11.tar: no such file' "one file too many" --source webdataset-tar --in '../shards/s-{08..11}.tar'
 fails 78 'FIRST..LAST' "other braces" --source webdataset-tar --in '../shards/s-{08,09}.tar'
 
@@ -83,7 +84,7 @@ bad() { # PATTERN TEXT
 }
 rm k2.jpg && bad 'set.tar:k2: a sample without an image' "no image"
 left_out 1 "leaves it out with --on-error skip" "${WDS[@]}"
-is "$(paths)" "k0.jpg k1.jpg k3.jpg" "and no other"
+is "$(paths)" "k0.jpg k1.jpg k3.jpg" "leaves it out with --on-error skip: no other is left out"
 cp k1.jpg k2.jpg && rm k3.json && bad 'set.tar:k3: a sample without a label' "no label"
 echo x > k3.cls && printf '{"label": 1}' > k3.json &&
     bad 'k3.json: label .1., but another member of the sample says .x.' "labels that differ"
@@ -112,7 +113,7 @@ done
 ok $failed "cut off at any byte is told"
 head -c $((end * 512)) ../good.tar > ../set.tar
 packs "without the blocks at the end" "${WDS[@]}"
-like ../log 'ends without the blocks of zeros' "is told"
+like ../log 'ends without the blocks of zeros' "without the blocks at the end: the log says so"
 cp ../good.tar ../set.tar && printf 'z' | dd of=../set.tar bs=1 seek=520 conv=notrunc status=none
 head -c 512 ../good.tar | grep -q 'ustar' &&
     fails 2 'no tar header .its checksum is wrong' "a damaged header" "${WDS[@]}"

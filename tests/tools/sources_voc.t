@@ -31,11 +31,12 @@ packs "a small set" "${VOC[@]}"
 is "$(paths)" "JPEGImages/p2.jpg JPEGImages/p0.jpg" "images of the list, in its order"
 is "$(boxes)" "JPEGImages/p0.jpg 1 4 1 2 30 40.5
 JPEGImages/p0.jpg 0 2 5 5 9 9" "boxes with class, difficult and truncated"
-is "$(table box | cut -d ' ' -f 1-4)" "0 1 30 40.5" "in pixels from 0, the last one within"
+is "$(table box | cut -d ' ' -f 1-4)" "0 1 30 40.5" \
+    "images of the list, in its order: in pixels from 0, the last one within"
 is "$(classes) $(attribute box_form)" "ant zebra xyxy" "classes in byte order"
 echo p1 > "$ROOM/list"
 packs "a list of one's own" "${VOC[@]}" --annotations "$ROOM/list"
-is "$(paths)" "JPEGImages/p1.jpg" "is taken"
+is "$(paths)" "JPEGImages/p1.jpg" "a list of one's own: is taken"
 cp -r "$ROOM/set" "$ROOM/other"
 packs "two folders" "${VOC[@]}" --in "$ROOM/other"
 is "$(paths)" \
@@ -46,10 +47,10 @@ packs "no lists" "${VOC[@]}"
 is "$(paths)" "JPEGImages/p0.jpg JPEGImages/p1.jpg JPEGImages/p2.jpg" "means all annotations"
 tree && annotation p0 "$(object person '' 1 2 30 40)"
 packs "classes of the challenge only" "${VOC[@]}"
-is "$(table box_class) $(classes | wc -w)" "14 20" "are all its 20"
+is "$(table box_class) $(classes | wc -w)" "14 20" "classes of the challenge only: are all its 20"
 tree && mv "$ROOM/set/JPEGImages/p0.jpg" "$ROOM/set/JPEGImages/p0.jpeg"
 packs "another ending than the annotation says" "${VOC[@]}"
-is "$(paths)" "JPEGImages/p2.jpg JPEGImages/p0.jpeg" "is found"
+is "$(paths)" "JPEGImages/p2.jpg JPEGImages/p0.jpeg" "another ending than the annotation says: is found"
 
 bad() { # PATTERN TEXT XML
     tree && printf '%s' "$3" > "$ROOM/set/Annotations/p0.xml"
@@ -58,7 +59,7 @@ bad() { # PATTERN TEXT XML
 bad '2: .* a box from \(9, 5\) to \(5, 9\)' "corners the wrong way round" "<annotation>
 $(object a '' 9 5 5 9)</annotation>"
 left_out 1 "leaves the image out with --on-error skip" "${VOC[@]}"
-is "$(paths) $(classes)" "JPEGImages/p2.jpg " "and its class"
+is "$(paths) $(classes)" "JPEGImages/p2.jpg " "leaves the image out with --on-error skip: its class too"
 tree && annotation p0 "<size><width>16</width><height>12</height></size>$(object zebra '' 1 2 3 4)$(object \
     ant '' 17 2 19 4)"
 fails 2 'JPEGImages/p0.jpg: a box from \(16, 1\) to \(19, 4\) outside of its image of 16 x 12' \
@@ -96,7 +97,7 @@ bad '' "UTF-16" "$(printf '\377\376<\000a\000' | tr -d '\000')"
 printf '<?xml version="1.0" encoding="UTF-16"?><annotation>%s</annotation>' "$(object zebra '' 1 2 3 4)" > \
     "$ROOM/set/Annotations/p0.xml"
 packs "another encoding than the bytes have" "${VOC[@]}"
-is "$(boxes | cut -d ' ' -f 4-) $(classes)" "1 2 3 4 zebra" "is not believed"
+is "$(boxes | cut -d ' ' -f 4-) $(classes)" "1 2 3 4 zebra" "another encoding than the bytes have: ignored"
 good=$(printf \
     '<?xml version="1.0" encoding="UTF-8"?>\n<!-- a comment --><annotation x="1" y='"'&lt;'"'><folder/>
 <object><part><name>b</name></part><name><![CDATA[<&]]>&amp;&#65;&#x42;</name>
@@ -104,7 +105,7 @@ good=$(printf \
 <?pi?></annotation><!-- end -->')
 tree && printf '%s' "$good" > "$ROOM/set/Annotations/p0.xml"
 packs "what else XML has" "${VOC[@]}"
-is "$(boxes | cut -d ' ' -f 4-) $(classes)" "1 2 3 4 <&&AB" "is read"
+is "$(boxes | cut -d ' ' -f 4-) $(classes)" "1 2 3 4 <&&AB" "what else XML has: is read"
 failed=0
 for ((at = 0; at < ${#good} - 12; at += 3)); do
     printf '%s' "${good:0:at}" > "$ROOM/set/Annotations/p0.xml"

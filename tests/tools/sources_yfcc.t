@@ -26,27 +26,27 @@ packs "photos by hash" "${FLICKR[@]}"
 is "$(paths) $(table id)" "aaa/bbb/aaabbbccc.jpg ddd/eee/dddeeefff.jpg 666/777/666777888.jpg 11 12 15" \
     "those that are there, with their numbers"
 is "$(table tag_offset) $(table tag) $(table tag_value)" "0 2 4 4 1 2 2 0 1 1 1 1" \
-    "with their tags, each once"
+    "those that are there, with their numbers: with their tags, each once"
 kolo-shards info "$ROOM/out" > "$ROOM/info"
-like "$ROOM/info" 'café, bar' "which are decoded"
+like "$ROOM/info" 'café, bar' "tags: percent codes are decoded"
 is "$(attribute task)" "multilabel" "the task says so"
 like "$ROOM/log" '1 photos of the metadata are not in .*; 1 videos' "others are counted"
 gzip -k "$ROOM/meta"
 packs "metadata packed by gzip" --source yfcc100m --in "$ROOM/set" --annotations "$ROOM/meta.gz"
 printf 'sky\nnew york\n' > "$ROOM/names"
 packs "some tags" "${FLICKR[@]}" --classes "$ROOM/names"
-is "$(table tag_offset) $(table tag)" "0 2 3 3 1 0 0" "are classes in their order"
+is "$(table tag_offset) $(table tag)" "0 2 3 3 1 0 0" "some tags: are classes in their order"
 printf '11\tperson:0.875,indoor:0.5\n12\t\n14\tcat:0.75\n15\tindoor:1\n' > "$ROOM/auto"
 packs "autotags" "${FLICKR[@]}" --annotations "$ROOM/auto"
 is "$(classes) $(table tag_offset) $(table tag) $(table tag_value)" \
-    "indoor person 0 2 2 3 1 0 0 0.875 0.5 1" "are taken instead, with their scores"
+    "indoor person 0 2 2 3 1 0 0 0.875 0.5 1" "autotags: are taken instead, with their scores"
 cut -f 2,4- "$ROOM/meta" > "$ROOM/short" && mv "$ROOM/short" "$ROOM/meta"
 rm -rf "$ROOM/set" && mkdir "$ROOM/set" && cp "$ROOM/images/0.jpg" "$ROOM/set/12.jpg"
 packs "the first edition's 23 columns, photos by number" "${FLICKR[@]}"
-is "$(paths) $(table tag | wc -w)" "12.jpg 2" "are read"
+is "$(paths) $(table tag | wc -w)" "12.jpg 2" "the first edition's 23 columns, photos by number: are read"
 mv "$ROOM/set/12.jpg" "$ROOM/set/12_abc.jpg"
 packs "photos by the name in their URL" "${FLICKR[@]}"
-is "$(paths)" "12_abc.jpg" "are found"
+is "$(paths)" "12_abc.jpg" "photos by the name in their URL: are found"
 
 wrong() { # PATTERN TEXT ROW
     tree && printf '%b\n' "$3" >> "$ROOM/meta"
@@ -70,5 +70,5 @@ tree && row 5 16 "$(printf 'x%.0s' {1..9})" "$(seq -s , 100001)" 0 > "$ROOM/meta
     cp "$ROOM/images/0.jpg" "$ROOM/set/16.jpg"
 fails 2 '100001 different tags; --classes FILE' "too many tags" "${FLICKR[@]}"
 packs "too many tags, of which a few are chosen" "${FLICKR[@]}" --classes <(echo 77)
-is "$(table tag)" "0" "are read all the same"
+is "$(table tag)" "0" "too many tags, of which a few are chosen: are read all the same"
 done_testing

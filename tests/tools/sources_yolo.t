@@ -28,7 +28,7 @@ is "$(table box_offset)" "0 2 2 3" "each with its image"
 read -r height width _ <<< "$(table orig_size)"
 is "$(table box | cut -d ' ' -f 1-4)" \
     "$(awk -v h="$height" -v w="$width" 'BEGIN { print w * .375, h * .4375, w * .625, h * .5625 }')" \
-    "and in pixels"
+    "boxes: stored in pixels"
 is "$(attribute box_form) $(attribute task)" "cxcywh detection" "the shard says what they are"
 is "$(classes) $(table classes/source_id)" "cat dog 0 1" "classes are those of data.yaml"
 packs "data.yaml as --in" --source yolo-txt --in "$ROOM/set/data.yaml"
@@ -66,15 +66,15 @@ bad '1: class -1' "a negative class" '-1 .5 .5 .1 .1'
 bad '1: `0.5` is no class number' "half a class" '0.5 .5 .5 .1 .1'
 tree && row '0 .5 .5 .1 .1' '0 .5 .5 .1' '1 .5 .5 .1 .1' '3 .5 .5 .1 .1'
 left_out 2 "wrong rows are left out with --on-error skip" "${YOLO[@]}"
-is "$(table box_class)" "0 1 0" "and no others"
+is "$(table box_class)" "0 1 0" "wrong rows are left out with --on-error skip: no others are left out"
 fails 2 'more than --max-bad 1' "--max-bad counts them" "${YOLO[@]}" --on-error skip --max-bad 1
 tree && row '0 .5 .5 .1 .1' '1 .5 .5 .1 .1' '0 .5 .50 .1 .1'
 packs "a row that is there twice" "${YOLO[@]}"
-like "$ROOM/log" '1 rows that repeat' "is told"
-is "$(table box_class)" "0 1 0" "and kept once"
+like "$ROOM/log" '1 rows that repeat' "a row that is there twice: the log says so"
+is "$(table box_class)" "0 1 0" "a row that is there twice: kept once"
 tree && row '0 .02 .02 .04 .01'
 packs "a box that is less than a pixel high" "${YOLO[@]}"
-is "$(table box_flags)" "128 0" "is flagged"
+is "$(table box_flags)" "128 0" "a box that is less than a pixel high: is flagged"
 
 config() { # STATUS PATTERN TEXT YAML
     tree && printf "$4" > "$ROOM/set/data.yaml"

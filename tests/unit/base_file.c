@@ -46,7 +46,7 @@ static void test_read(void)
     char *large = in_folder("large");
     const int fd = open(large, O_WRONLY | O_CREAT, 0600);
     ok(fd >= 0 && ftruncate(fd, (1 << 30) + 1) == 0 && kolo_file_read(large, &text, &n) == KOLO_EINPUT &&
-           strstr(kolo_error_text(), "longer than 1 GiB"),
+           strstr(kolo_error_text(), "larger than 1 GiB"),
        "nor is what is longer than any that is read at once");
     close(fd);
     unlink(large);

@@ -33,15 +33,16 @@ static void test_round_trip(void)
     for (int i = 0; i < kolo_option_count; i++) {
         const kolo_option_entry *e = &kolo_option_table[i];
         char *before = kolo_option_text(&o, e);
-        if (kolo_option_set(&o, e->key, e->standard, "default") < 0)
+        if (kolo_option_set(&o, e->key, e->default_value, "default") < 0)
             defaults = (diag("%s", kolo_error_text()), 0);
         char *text = kolo_option_text(&o, e);
         if (strcmp(before, text)) defaults = (diag("%s: %s, in the table %s", e->key, before, text), 0);
         free(before);
         free(text);
 
-        const char *other = e->type == KOLO_OPTION_TEXT     ? "a \"b\" \\ c: #d"
-                            : e->type == KOLO_OPTION_BOOL   ? (strcmp(e->standard, "true") ? "true" : "false")
+        const char *other = e->type == KOLO_OPTION_TEXT ? "a \"b\" \\ c: #d"
+                            : e->type == KOLO_OPTION_BOOL
+                                ? (strcmp(e->default_value, "true") ? "true" : "false")
                             : e->type == KOLO_OPTION_CHOICE ? e->choices[1]
                                                             : NULL;
         char number[64];
@@ -101,7 +102,7 @@ static void test_types(void)
     is_int(o.precision, KOLO_precision_bf16, "a choice has its enum value");
     refused("precision", "fp64", "one of f32, bf16");
     refused("precision", "F32", "one of f32, bf16");
-    refused("data", "a\nb", "control character");
+    refused("data", "a\tb", "control character");
     accepted("data", "", "");
 }
 
@@ -150,17 +151,68 @@ static void test_aliases(void)
     ok(sound, "every alias is no option itself, and names one with a value that it can have");
 }
 
+/* Old names of options: each row of renamed.def is one, and is read as the new name. */
+static void test_renamed(void)
+{
+    static const struct {
+        const char *old, *key;
+    } row[] = {
+#define RENAMED(old, new) {#old, #new},
+#include "base/renamed.def"
+    };
+    int table = 1, read = 1, offered = 1;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const kolo_option_entry *e = kolo_option_find(row[i].old);
+        if (!e || strcmp(e->key, row[i].key)) table = (diag("%s", row[i].old), 0);
+        for (int k = 0; k < kolo_option_count; k++)
+            if (!strcmp(kolo_option_table[k].key, row[i].old))
+                table = (diag("%s is an option", row[i].old), 0);
+        if (kolo_option_alias(row[i].old, "here") < 0) offered = (diag("%s", kolo_error_text()), 0);
+        if (!e || kolo_option_set(&o, row[i].old, e->default_value, "here") < 0)
+            read = (diag("%s", row[i].old), 0);
+    }
+    ok(table, "every old name finds the option of its row, and no option has it as its key");
+    ok(offered, "no old name is also what another program calls an option");
+    ok(read, "every old name sets its option");
+    accepted("stage", "/disk", "/disk");
+    is_text(o.staging, "/disk", "stage=/disk is staging=/disk");
+    accepted("stages", "2", "2");
+    is_text(o.staging, "/disk", "stages=2 is the pipeline's, and leaves staging= alone");
+    accepted("stages", "1", "1");
+    char *text = kolo_options_write(&o, true);
+    ok(strstr(text, "\nstaging: /disk\n") && !strstr(text, "stage:"),
+       "what is written has the new name alone");
+    free(text);
+    accepted("stage", "", "");
+
+    kolo_option_spelling s = {{NULL}, true};
+    is_int(kolo_option_note(&s, "staging", "f:1"), 0, "staging= first");
+    is_int(kolo_option_note(&s, "staging", "f:1"), 0, "staging= again: no conflict of names");
+    is_int(kolo_option_note(&s, "stage_full", "f:2"), 0, "then stage_full=, of another option");
+    is_int(kolo_option_note(&s, "lr", "f:3"), 0, "then lr=, which has no old name");
+    is_int(kolo_option_note(&s, "stage", "f:4"), KOLO_ECONFIG,
+           "then stage=, the old name of staging=: refused");
+    is_text(kolo_error_text(),
+            "f:4: staging= and stage= are the same option, given twice; keep staging= alone",
+            "with both names");
+    is_int(kolo_option_note(&s, "staging_full", "f:5"), KOLO_ECONFIG,
+           "the new name after the old: refused, too");
+    is_text(kolo_error_text(),
+            "f:5: stage_full= and staging_full= are the same option, given twice; keep staging_full= alone",
+            "with both names");
+}
+
 /* Where an option stands in the file says its heading. */
 static void test_sections(void)
 {
     is_text(kolo_option_section(kolo_option_find("model")), "What is trained, on what", "the first heading");
     is_text(kolo_option_section(kolo_option_find("momentum")), "Optimizer", "one in between");
-    is_text(kolo_option_section(&kolo_option_table[kolo_option_count - 1]), "What a run writes and tells",
+    is_text(kolo_option_section(&kolo_option_table[kolo_option_count - 1]), "What a run writes and prints",
             "the last");
     int known = 1;
     for (int i = 0; i < kolo_option_count; i++)
-        known &= *kolo_option_table[i].takers &&
-                 !kolo_option_table[i].takers[strspn(kolo_option_table[i].takers, "TLSEPXMDGAU")];
+        known &= *kolo_option_table[i].commands &&
+                 !kolo_option_table[i].commands[strspn(kolo_option_table[i].commands, "TLSEPXMDGAU")];
     ok(known, "somebody takes every option");
 }
 
@@ -238,6 +290,7 @@ int main(void)
     test_types();
     test_names();
     test_aliases();
+    test_renamed();
     test_sections();
     test_yaml();
     kolo_options copy;

@@ -56,7 +56,7 @@ static void test_bad_recipes(void)
     refused("wrong type", "lr: 1e-1x\n", "1:1: lr: \"1e-1x\" is not a number");
     refused("missing value", "batch:\n", "1:1: batch: \"\" is not a whole number");
     refused("key twice", "lr: 1\nbatch: 5\nlr: 2\n",
-            "3:1: \"lr\" stands here for the second time; it was set on line 1");
+            "3:1: \"lr\" is set twice, first on line 1; keep one");
     refused("nested mapping", "lr: 1\nbatch:\n  size: 5\n", "3:3: a recipe is flat");
     refused("list in a list", "mean: [1, [2]]\n", "1:11: a list holds plain values only");
     refused("mapping in a list", "mean:\n  - a: 1\n", "2:5: a recipe is flat");
@@ -187,6 +187,47 @@ static void test_order(void)
     is_int(o.batch, 256, "and leave the defaults");
 }
 
+/* One option under its old and its new name: in one source an error, in two the later source wins. */
+static void test_renamed(void)
+{
+    is_int(read_text("comm_patience: 3\nstage_keep: false\n"), 0, "recipe: old names");
+    ok(o.heartbeat_timeout == 3 && !o.staging_keep, "recipe: old names set the options of today");
+    refused("recipe: the new name and the old one", "staging: /a\nlr: 1\nstage: /b\n",
+            "3:1: staging= and stage= are the same option");
+    is_int(arguments(NULL, "comm_patience=4", "--stage", "/c", "--no-stage-keep", NULL), 0,
+           "command line: old names in every form");
+    ok(o.heartbeat_timeout == 4 && !strcmp(o.staging, "/c") && !o.staging_keep,
+       "command line: old names set the options of today");
+    is_int(arguments(NULL, "--stage", "/c", "staging=/d", NULL), KOLO_ECONFIG, "command line: both names");
+    is_text(kolo_error_text(),
+            "command line: stage= and staging= are the same option, given twice; keep staging= alone",
+            "command line: both names: the error has both");
+    start();
+    setenv("KOLO_STAGE", "/e", 1);
+    is_int(kolo_options_read_environment(&o), 0, "KOLO_STAGE: the old name as a variable (%s)",
+           kolo_error_text());
+    is_text(o.staging, "/e", "KOLO_STAGE sets staging=");
+    is_int(kolo_options_check_environment(), 0, "KOLO_STAGE: also to programs without options");
+    setenv("KOLO_STAGING", "/f", 1);
+    ok(kolo_options_read_environment(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "stage=") &&
+           strstr(kolo_error_text(), "staging="),
+       "KOLO_STAGE and KOLO_STAGING: refused with both names: %s", kolo_error_text());
+    is_int(kolo_options_check_environment(), KOLO_ECONFIG, "likewise by programs without options");
+    unsetenv("KOLO_STAGE");
+    char *words[] = {"stage=/g"};
+    start();
+    kolo_file_write_atomic(path, "stage: /h\n", 10);
+    is_int(kolo_options_read(&o, path, 1, words), 0, "recipe stage:, KOLO_STAGING, command line stage=");
+    is_text(o.staging, "/g", "the order of the sources stays: the command line wins");
+    start();
+    is_int(kolo_options_read(&o, path, 0, NULL), 0, "recipe stage:, KOLO_STAGING");
+    is_text(o.staging, "/f", "the order of the sources stays: the environment wins");
+    unsetenv("KOLO_STAGING");
+    start();
+    is_int(kolo_options_read_record(&o, path), 0, "the record of an older version's run is read");
+    is_text(o.staging, "/h", "with its old names");
+}
+
 static void test_write(void)
 {
     start();
@@ -237,6 +278,7 @@ int main(void)
     test_environment();
     test_arguments();
     test_order();
+    test_renamed();
     test_write();
     kolo_options_free(&o);
     kolo_folder_remove(folder);

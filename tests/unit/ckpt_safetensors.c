@@ -162,7 +162,7 @@ static void liars(void)
     kolo_weights_close(&w);
     refused("header longer than the file", "{}", 1000, 4, "longer than the file");
     refused("header length of 2^64-1", "{}", INT64_MAX, 4, "longer than the file");
-    refused("not an object", "[1,2]", -1, 8, "begins with \"........[1,2]");
+    refused("not an object", "[1,2]", -1, 8, "starts with \"........[1,2]");
     refused("not JSON", "{\"a\":}", -1, 8, "not valid JSON");
     refused("text behind the object", "{} x", -1, 8, "behind its header");
     refused("a cut object", "{\"a\":" T("F32", "[1]", "[0,4]"), -1, 4, "not valid JSON");

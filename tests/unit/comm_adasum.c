@@ -1,6 +1,6 @@
 /* Adasum among 2 to 9 members of one process: outside figures, the properties it is named
  * for, Horovod's cases. */
-#include "comm/adasum.h"
+#include "comm/core/adasum.h"
 
 #include <float.h>
 

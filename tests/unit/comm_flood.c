@@ -94,8 +94,11 @@ static pid_t stranger(uint32_t ranks, void (*act)(void))
 
 static int open_world(rig_rank *r, kolo_world **whole)
 {
-    const kolo_world_config config = {
-        .timeout = 40, .patience = 8, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {.size = sizeof(kolo_world_config),
+                                      .timeout = 40,
+                                      .heartbeat_timeout = 8,
+                                      .shared_bytes = 1 << 20,
+                                      .transport = "tcp"};
     KOLO_TRY(lib_world_start(whole, &r->w.launch, &config, rig_exchange, r));
     tell_listeners();
     return 0;
@@ -109,7 +112,7 @@ static int step(kolo_world *whole)
     return vector[0] == kolo_world_size(whole) ? 0 : kolo_fail(KOLO_EINTERNAL, "a wrong sum");
 }
 
-/* ---- a rank dies among silent pending_peers ------------------------------------------------------------ */
+/* ---- a rank dies among silent pending peers ------------------------------------------------------------ */
 
 enum { VICTIM = 2 };
 
@@ -196,8 +199,10 @@ static int64_t work(rig_rank *r, int argument)
 {
     kolo_world *whole = NULL;
     (void)argument;
-    KOLO_TRY(lib_world_start(&whole, &r->w.launch, &(kolo_world_config){.timeout = 40, .transport = "tcp"},
-                             rig_exchange, r));
+    KOLO_TRY(lib_world_start(
+        &whole, &r->w.launch,
+        &(kolo_world_config){.size = sizeof(kolo_world_config), .timeout = 40, .transport = "tcp"},
+        rig_exchange, r));
     const double quiet = rate(whole, r->rank, 1);
     tell_listeners();
     rig_await(&shared->begun, 1);

@@ -1,5 +1,5 @@
 /* Folds: order, every type, in place, counts that fit no vector. */
-#include "comm/kernel.h"
+#include "comm/core/kernel.h"
 
 #include "base/philox.h"
 #include "tap.h"

@@ -1,5 +1,5 @@
 /* f16 and bf16: every bit pattern, and f32 near all that rounds; against definitions by real numbers. */
-#include "comm/kernel.h"
+#include "comm/core/kernel.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Every type under every reduction, scaling, averages, neutral elements; against definitions in wider
  * integers and long double. */
-#include "comm/kernel.h"
+#include "comm/core/kernel.h"
 
 #include <stdint.h>
 

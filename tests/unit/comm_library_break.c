@@ -60,7 +60,8 @@ static void *submit_and_ask(void *of)
 /* Returns what it should not: requests that never end, or end otherwise. */
 static int64_t one_rank(rig_rank *r, int wait)
 {
-    const kolo_world_config config = {.timeout = 5, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 5, .shared_bytes = 1 << 20, .transport = "tcp"};
     submitter s[THREADS] = {{0}};
     pthread_t thread[THREADS];
     if (lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r) < 0) return -1;

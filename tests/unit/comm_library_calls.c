@@ -192,7 +192,8 @@ static int count_kind(int k)
 
 static int64_t one_rank(rig_rank *r, int argument)
 {
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
     (void)argument;
     me = r->rank;
     KOLO_TRY(lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r));

@@ -9,7 +9,8 @@ enum { RANKS = 2, COUNT = 1000000 };
 static int64_t close_rank(rig_rank *r, int argument)
 {
     static float vector[COUNT];
-    const kolo_world_config config = {.timeout = 5, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 5, .shared_bytes = 1 << 20, .transport = "tcp"};
     const kolo_request barrier = {.what = KOLO_BARRIER}, sum = {.what = KOLO_ALLREDUCE,
                                                                 .out = vector,
                                                                 .type = KOLO_F32,

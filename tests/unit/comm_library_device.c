@@ -63,7 +63,8 @@ static int64_t refused(int rc, int64_t bit)
 static int64_t one_rank(rig_rank *r, int argument)
 {
     static float host[COUNT];
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
     const bool mine = r->rank == ODD;
     int64_t bad = 0, index = 0;
     (void)argument;

@@ -70,8 +70,10 @@ static int64_t drill_rank(rig_rank *r, int argument)
     enum drill drill = argument % 10;
     enum call call = argument / 10;
     /* who is dead is seen at once; who is stopped or late when the time is over */
-    const kolo_world_config config = {
-        .timeout = drill == KILLED ? 300 : 2, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {.size = sizeof(kolo_world_config),
+                                      .timeout = drill == KILLED ? 300 : 2,
+                                      .shared_bytes = 1 << 20,
+                                      .transport = "tcp"};
     kolo_world *whole = NULL;
     int64_t bad = 0;
     int rc = lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r);

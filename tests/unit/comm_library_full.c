@@ -22,7 +22,8 @@ int posix_fallocate(int fd, off_t offset, off_t bytes)
 
 static int start(rig_rank *r, kolo_world **whole)
 {
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20};
     return lib_world_start(whole, &r->w.launch, &config, rig_exchange, r);
 }
 

@@ -1,10 +1,10 @@
 /* Every call of the library half without what it is about: before a world is open, and with one, an error
  * that says what is missing, and no crash; what the ranks of a group do together fails on all of them. The
- * table holds every function that kolo/comm.h declares, which it is read for. */
+ * table holds every function that kolo/world.h declares, which it is read for. */
 #include "base/file.h"
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
-#include "kolo/buckets.h"
+#include "kolo/comm.h"
 
 static kolo_world *whole; /* NULL: not open yet */
 static kolo_group *all;
@@ -210,7 +210,8 @@ static int64_t still(void)
  * one. */
 static int64_t one_rank(rig_rank *r, int everywhere)
 {
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
     KOLO_TRY(lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r));
     all = kolo_world_group(whole);
     int64_t bad = 0;
@@ -236,7 +237,7 @@ static int64_t missing(void)
     char *text = NULL;
     size_t bytes;
     int64_t bad = 0, seen = 0;
-    if (kolo_file_read("include/kolo/comm.h", &text, &bytes) < 0) return -1;
+    if (kolo_file_read("include/kolo/world.h", &text, &bytes) < 0) return -1;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         char *name = strstr(line, "kolo_"), *end = NULL;
         if (*line == ' ' || *line == '/' || strncmp(line, "typedef", 7) == 0) continue;
@@ -247,7 +248,7 @@ static int64_t missing(void)
         for (int k = 0; k < ENTRIES; k++)
             known |= strlen(entries[k].name) == (size_t)(end - name) &&
                      strncmp(entries[k].name, name, (size_t)(end - name)) == 0;
-        if (!known) diag("%.*s stands in comm.h and not in the table", (int)(end - name), name);
+        if (!known) diag("%.*s stands in world.h and not in the table", (int)(end - name), name);
         bad += !known;
         seen++;
     }
@@ -264,7 +265,7 @@ int main(void)
            rc == NOTHING ? "nothing" : "an error");
     }
     ok(kolo_world_launch(NULL) == NULL, "so is kolo_world_launch");
-    is_int(missing(), 0, "these are all calls of comm.h");
+    is_int(missing(), 0, "these are all calls of world.h");
     for (int run = 0; run < 4; run++) {
         rig_party p = rig_begin("null", RANKS, run / 2 ? apart : NULL, one_rank, run % 2, 30);
         is_int(rig_end(&p, -1), 0, "%s: what %s out is an error on all ranks, and the world goes on",

@@ -41,7 +41,8 @@ enum { DIFFERENCES = sizeof differences / sizeof *differences };
 
 static int start(rig_rank *r, kolo_world **whole)
 {
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20};
     return lib_world_start(whole, &r->w.launch, &config, rig_exchange, r);
 }
 
@@ -164,7 +165,8 @@ static int64_t broken(rig_rank *r, int argument)
     int64_t bad = 0;
     (void)argument;
     snprintf(path, sizeof path, "%s/2", folder);
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .timeline = path};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20, .timeline = path};
     KOLO_TRY(lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r));
     for (int life = 0; life < 2; life++) {
         KOLO_TRY(reduce(whole, life ? "later" : "earlier"));

@@ -21,7 +21,8 @@ static int me;
 
 static int start(rig_rank *r)
 {
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
     me = r->rank;
     KOLO_TRY(lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r));
     all = kolo_world_group(whole);

@@ -89,7 +89,8 @@ enum { CASES = sizeof cases / sizeof *cases };
 /* Bits of what is wrong. */
 static int64_t one_rank(rig_rank *r, int argument)
 {
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
     static brought b;
     int64_t bad = 0;
     (void)argument;

@@ -101,7 +101,8 @@ static int64_t released_early(void)
 
 static int64_t one_rank(rig_rank *r, int argument)
 {
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
     (void)argument;
     me = r->rank;
     if (lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r) < 0) return -1;

@@ -16,6 +16,7 @@ static const struct {
     {"KOLO_COMM_TIMEOUT", "0.01", "KOLO_COMM_TIMEOUT=0.01 is no number from 0.05"},
     {"KOLO_COMM_PATIENCE", "8s", "KOLO_COMM_PATIENCE=8s is no number"},
     {"KOLO_COMM_PATIENCE", "-1", "KOLO_COMM_PATIENCE=-1 is no number from"},
+    {"KOLO_COMM_HEARTBEAT_TIMEOUT", "soon", "KOLO_COMM_HEARTBEAT_TIMEOUT=soon is no number"},
     {"KOLO_COMM_CYCLE", "61", "KOLO_COMM_CYCLE=61 is no number from 0 to 60"},
     {"KOLO_COMM_STALL_WARNING", "nan", "KOLO_COMM_STALL_WARNING=nan is no number"},
     {"KOLO_COMM_STALL_END", "-1", "KOLO_COMM_STALL_END=-1 is no number"},
@@ -35,7 +36,8 @@ enum { GARBAGE = sizeof garbage / sizeof *garbage, RANKS = 3, SIDE_BY_SIDE = 6 }
 static int64_t open_garbage(rig_rank *r, int which)
 {
     const bool interface = strcmp(garbage[which].variable, "KOLO_COMM_INTERFACE") == 0;
-    const kolo_world_config config = {.transport = interface ? "tcp" : NULL};
+    const kolo_world_config config = {.size = sizeof(kolo_world_config),
+                                      .transport = interface ? "tcp" : NULL};
     kolo_world *whole = NULL;
     setenv(garbage[which].variable, garbage[which].value, 1);
     int rc = strcmp(garbage[which].variable, "KOLO_COMM_METHOD") == 0
@@ -49,7 +51,8 @@ static int64_t open_garbage(rig_rank *r, int which)
 
 static int64_t open_interface(rig_rank *r, int by_address)
 {
-    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
     kolo_world *whole = NULL;
     int64_t one = 1;
     setenv("KOLO_COMM_INTERFACE", by_address ? "127.0.0.1" : "lo", 1);
@@ -57,6 +60,22 @@ static int64_t open_interface(rig_rank *r, int by_address)
     if (rc == 0) rc = kolo_allreduce(kolo_world_group(whole), NULL, &one, 1, KOLO_I64, KOLO_SUM);
     kolo_world_close(&whole);
     return rc < 0 ? rc : one != RANKS;
+}
+
+/* What a program says of the size of its configuration. */
+static void check_sizes(void)
+{
+    kolo_world *alone = NULL;
+    kolo_world_config config = {.method = "single", .transport = "pigeon"};
+    is_int(kolo_world_open(&alone, &config), KOLO_ECONFIG, "a configuration of size 0");
+    ok(strstr(kolo_error_text(), "kolo_world_config config = {.size = sizeof config"), "the cure is said: %s",
+       kolo_error_text());
+    config.size = sizeof config + 8;
+    is_int(kolo_world_open(&alone, &config), KOLO_ECONFIG, "one of a later version");
+    ok(strstr(kolo_error_text(), "later version"), "it is said: %s", kolo_error_text());
+    config.size = offsetof(kolo_world_config, transport);
+    is_int(kolo_world_open(&alone, &config), 0, "of one of an earlier version the later fields are not read");
+    kolo_world_close(&alone);
 }
 
 int main(void)
@@ -75,6 +94,7 @@ int main(void)
         is_int(rig_end(&p[0], -1), 0, "KOLO_COMM_INTERFACE by %s: two nodes meet",
                by_address ? "address" : "name");
     }
+    check_sizes();
     is_int(rig_leftovers("values"), 0, "no segment is left behind");
     return done_testing();
 }

@@ -3,11 +3,12 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include "comm/transport/lines.h"
+#include "comm/core/transport/lines.h"
 #include "comm_router_rig.h"
 
-enum { VICTIM = 1, STEP = 12, STEPS = 400 };
-enum drill { KILLED, STOPPED, LATE, LEFT, GIVES_UP, PAUSED, DRILLS };
+enum { VICTIM = 1, STEP = 12, STEPS = 400, FEW = STEP + 40 };
+/* after those from PAUSED on all go on, for a FEW steps, as each takes long where others use the cores */
+enum drill { KILLED, STOPPED, LATE, LEFT, GIVES_UP, PAUSED, SUSPENDED, DRILLS };
 
 static const char *const operation = "the drill";
 
@@ -20,7 +21,8 @@ static void misbehave(rig_rank *r, enum drill drill)
     }
     if (drill == KILLED) kill(getpid(), SIGKILL);
     if (drill == STOPPED) kill(getpid(), SIGSTOP);
-    if (drill == PAUSED) atomic_store(&rig->mark[2], 1);
+    if (drill >= PAUSED) atomic_store(&rig->mark[2], 1); /* the others wait by now */
+    if (drill >= PAUSED) rig_await(&rig->mark[3], 1);
     for (double end = kolo_time() + 30;
          drill == LATE && kolo_time() < end && comm_router_status(r->router) == 0;)
         usleep(20000);
@@ -33,6 +35,7 @@ static void *pause_victim(void *of)
     (void)of;
     while (atomic_load(&rig->mark[2]) == 0) usleep(1000);
     kill(rig->outcome[VICTIM].pid, SIGSTOP);
+    atomic_store(&rig->mark[3], 1);
     usleep(600000);
     kill(rig->outcome[VICTIM].pid, SIGCONT);
     return NULL;
@@ -69,7 +72,7 @@ static int64_t drill(rig_rank *r, int argument)
     bool pauses = what == PAUSED && r->rank == 0 && pthread_create(&thread, NULL, pause_victim, NULL) == 0;
     for (int i = 0; i < rig_size; i++) rank[i] = i;
     if (rc == 0 && pushes) rc = comm_push_open(&push, r->router, 1, rank, rig_size);
-    for (int step = 0; step < STEPS && rc == 0; step++) {
+    for (int step = 0; step < (what < PAUSED ? STEPS : FEW) && rc == 0; step++) {
         comm_router_report(r->router, operation, (uint64_t)step);
         if (step == STEP && r->rank == VICTIM) {
             misbehave(r, what);
@@ -101,6 +104,35 @@ static rig_party begin(const trial *t)
     rig_config.shared_bytes = 1 << 20;
     rig_what = drill;
     return rig_begin("drill", t->size, t->node_of, rig_routed, t->drill, 60);
+}
+
+static void all_ranks(const rig_party *p, int signal)
+{
+    for (int r = 0; r < p->size; r++) kill(p->pid[r], signal);
+}
+
+/* All ranks are stopped as soon as they wait for the victim, and go on later: as those of a suspended job do,
+ * or of a machine that stands still. */
+static void suspend(const trial *t, const rig_party *p, int parties)
+{
+    bool stopped[WORLD_MAX] = {false};
+    int left = 0;
+    for (int i = 0; i < parties; i++) left += t[i].drill % 100 == SUSPENDED;
+    if (left == 0) return;
+    for (double end = kolo_time() + 20; left > 0 && kolo_time() < end; usleep(1000))
+        for (int i = 0; i < parties; i++) {
+            if (t[i].drill % 100 != SUSPENDED || stopped[i] || atomic_load(&p[i].shared->mark[2]) == 0)
+                continue;
+            all_ranks(&p[i], SIGSTOP);
+            stopped[i] = true;
+            left--;
+        }
+    usleep(1800000);
+    for (int i = 0; i < parties; i++) {
+        if (!stopped[i]) continue;
+        atomic_store(&p[i].shared->mark[3], 1);
+        all_ranks(&p[i], SIGCONT);
+    }
 }
 
 /* The text tells how far each rank came: "; last begun: rank 0, 2-3: the drill number 13; rank 1: the drill
@@ -135,24 +167,28 @@ static void end(const trial *t, rig_party *p)
                         {"late", "is alive but did not come"},
                         {"leaves", "left before the end"},
                         {"gives up", "has no data"},
-                        {"paused", NULL}};
+                        {"paused", NULL},
+                        {"suspended", NULL}};
     const int what = t->drill % 100;
+    const bool harmless = drills[what].verb == NULL;
     int named = 0;
     double last = 0;
-    rig_end(p, what == PAUSED ? -1 : VICTIM);
+    rig_end(p, harmless ? -1 : VICTIM);
     for (int i = 0; i < t->size; i++) {
         const rig_outcome *o = &rig_outcomes[i];
         if (i == VICTIM) continue;
         bool who =
             what == GIVES_UP || (strstr(o->text, "rank 1 on host n") == o->text &&
                                  strstr(o->text, "the drill number 12") && tells_all(o->text, t->size));
-        named += !o->exit &&
-                 (what == PAUSED ? o->value == 0
-                                 : o->value == KOLO_ELAUNCH && who && strstr(o->text, drills[what].verb));
+        named +=
+            !o->exit && (harmless ? o->value == 0
+                                  : o->value == KOLO_ELAUNCH && who && strstr(o->text, drills[what].verb));
         if (o->seconds > last) last = o->seconds;
     }
     if (what == PAUSED)
         is_int(named, t->size - 1, "rank 1 stopped for less than the patience, %s: nobody minds", t->where);
+    else if (what == SUSPENDED)
+        is_int(named, t->size - 1, "all ranks stopped for longer, %s: nobody minds", t->where);
     else
         is_int(named, t->size - 1, "rank 1 %s, %s: all others say so, and how far every rank came",
                drills[what].name, t->where);
@@ -200,9 +236,14 @@ static const int each[] = {0, 1, 2, 3, 4, 5, 6}, two[] = {0, 0, 1, 1}, three[] =
     {                \
         .timeout = 0 \
     }
-#define IMPATIENT       \
-    {                   \
-        .patience = 1.5 \
+#define IMPATIENT                \
+    {                            \
+        .heartbeat_timeout = 1.5 \
+    }
+/* both less than the ranks of a suspended job are away */
+#define SHORT                           \
+    {                                   \
+        .timeout = 1.7, .heartbeat_timeout = 1.5 \
     }
 static const trial trials[] = {
     {"2 ranks of a node", 2, NULL, KILLED, USUAL, 0, 10},
@@ -219,6 +260,10 @@ static const trial trials[] = {
     {"7 ranks on 3 nodes", 7, three, PAUSED, IMPATIENT, 0.5, 9},
     {"2 nodes of 2", 4, two, LATE, {.timeout = 2}, 1.5, 9},
     {"7 ranks on 3 nodes", 7, three, GIVES_UP, USUAL, 0, 10},
+    {"3 ranks of a node", 3, NULL, SUSPENDED, SHORT, 1.8, 9},
+    {"4 ranks of a node, in a push", 4, NULL, 100 + SUSPENDED, SHORT, 1.8, 9},
+    {"3 nodes", 3, each, SUSPENDED, SHORT, 1.8, 9},
+    {"7 ranks on 3 nodes", 7, three, SUSPENDED, SHORT, 1.8, 9},
 };
 
 /* Side by side, as they mostly wait. */
@@ -226,9 +271,11 @@ int main(void)
 {
     enum { TRIALS = sizeof trials / sizeof *trials, SIDE_BY_SIDE = 9 };
     for (int first = 0; first < TRIALS; first += SIDE_BY_SIDE) {
+        const int parties = TRIALS - first < SIDE_BY_SIDE ? TRIALS - first : SIDE_BY_SIDE;
         rig_party p[SIDE_BY_SIDE];
-        for (int i = first; i < TRIALS && i < first + SIDE_BY_SIDE; i++) p[i - first] = begin(&trials[i]);
-        for (int i = first; i < TRIALS && i < first + SIDE_BY_SIDE; i++) end(&trials[i], &p[i - first]);
+        for (int i = 0; i < parties; i++) p[i] = begin(&trials[first + i]);
+        suspend(trials + first, p, parties);
+        for (int i = 0; i < parties; i++) end(&trials[first + i], &p[i]);
     }
     rig_config = (comm_router_config){.between = "tcp", .timeout = 20, .shared_bytes = 1 << 20};
     is_int(rig_run(2, each, false, strangers, 0), 0, "strangers and noise at the port do not disturb");

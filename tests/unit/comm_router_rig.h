@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #include "base/thread.h"
-#include "comm/transport/router.h"
+#include "comm/core/transport/router.h"
 #include "comm_world.h"
 #include "tap.h"
 

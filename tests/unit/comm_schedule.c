@@ -1,11 +1,11 @@
 /* Network schedules for 1 to 33 members, run in this process over a transport that
  * delivers as late as it may. */
-#include "comm/bucket_schedule.h"
+#include "comm/buckets/bucket_schedule.h"
 #include "comm/algorithm/algorithm.h"
 
 #include "base/philox.h"
-#include "comm/kernel.h"
-#include "comm/transport.h"
+#include "comm/core/kernel.h"
+#include "comm/core/transport.h"
 #include "tap.h"
 
 enum { MAX_MEMBERS = 33, MAX_POSTS = 4096 };

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "base/thread.h"
-#include "comm/segment.h"
+#include "comm/core/segment.h"
 #include "comm_world_adasum.h"
 #include "tap.h"
 
@@ -81,7 +81,8 @@ static int64_t overlap(world *w, int argument)
 {
     kolo_comm *comm = NULL;
     enum { COUNT = 4 << 20 };
-    kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4, .timeout = 30, .spin = -1};
+    kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = (size_t)COUNT * 4, .timeout = 30, .spin = -1};
     kolo_comm_stats stats;
     (void)argument;
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
@@ -108,7 +109,11 @@ static int64_t overlap(world *w, int argument)
 static kolo_comm *ready(world *w, double timeout)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = timeout, .patience = 1.2, .spin = -1};
+    kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                               .arena_bytes = 1 << 20,
+                               .timeout = timeout,
+                               .heartbeat_timeout = 1.2,
+                               .spin = -1};
     if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, 1 << 17) < 0 ||
         kolo_comm_commit(comm) < 0)
         return NULL;
@@ -197,7 +202,8 @@ static void check_missing(void)
 static int64_t too_large(world *w, int argument)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = (size_t)1 << 40, .timeout = 10, .spin = -1};
+    kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = (size_t)1 << 40, .timeout = 10, .spin = -1};
     (void)argument;
     int rc = kolo_comm_create(&comm, &w->launch, &config);
     kolo_comm_destroy(&comm);
@@ -207,13 +213,31 @@ static int64_t too_large(world *w, int argument)
 static int64_t unequal(world *w, int argument)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = 4096, .timeout = 10, .spin = -1};
+    kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = 4096, .timeout = 10, .spin = -1};
     (void)argument;
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
     KOLO_TRY(kolo_comm_bucket(comm, 0, w->launch.rank == 2 ? 9 : 10));
     int rc = kolo_comm_commit(comm);
     kolo_comm_destroy(&comm);
     return rc;
+}
+
+static int64_t sizes(world *w, int argument)
+{
+    kolo_comm *comm = NULL;
+    kolo_comm_config config = {.arena_bytes = 4096, .algorithm = "no such one"};
+    int64_t bad = 0;
+    (void)argument;
+    bad += kolo_comm_create(&comm, &w->launch, &config) != KOLO_ECONFIG ||
+           !strstr(kolo_error_text(), "kolo_comm_config config = {.size = sizeof config");
+    config.size = sizeof config + 8;
+    bad += kolo_comm_create(&comm, &w->launch, &config) != KOLO_ECONFIG ||
+           !strstr(kolo_error_text(), "later version");
+    config.size = offsetof(kolo_comm_config, algorithm);
+    bad += kolo_comm_create(&comm, &w->launch, &config) != 0;
+    kolo_comm_destroy(&comm);
+    return bad;
 }
 
 /* A second communicator right after the first, and one on top of segments that a dead job left. */
@@ -351,6 +375,9 @@ static void check_setup(void)
     is_int(run_ranks(3, again, 0), 0, "segments left by a dead job of the same name are replaced");
     ok(!world_leftovers(job), "nothing is left in /dev/shm");
     is_int(run_ranks(2, misuse, 0), 0, "misuse is refused; peers read what was published");
+    is_int(run_ranks(2, sizes, 0), 0,
+           "a configuration of size 0, or of a later version, is refused; an earlier one is read as far as "
+           "it goes");
 }
 
 #if defined(__has_feature)

@@ -141,8 +141,11 @@ static double short_patience(void)
 static int open_world(rig_rank *r, kolo_world **whole, const trial *t)
 {
     const bool stops = t->how == STOPPED || t->how == ORPHAN;
-    const kolo_world_config config = {
-        .timeout = 20, .patience = stops ? short_patience() : 8, .shared_bytes = 1 << 20, .transport = "tcp"};
+    const kolo_world_config config = {.size = sizeof(kolo_world_config),
+                                      .timeout = 20,
+                                      .heartbeat_timeout = stops ? short_patience() : 8,
+                                      .shared_bytes = 1 << 20,
+                                      .transport = "tcp"};
     return lib_world_start(whole, &r->w.launch, &config, rig_exchange, r);
 }
 

@@ -2,8 +2,8 @@
  * judges the protocol between ranks; then whole communicators, several in one process. */
 #include <pthread.h>
 
-#include "comm/engine.h"
-#include "comm/schedule.h"
+#include "comm/buckets/progress.h"
+#include "comm/core/schedule.h"
 #include "comm_world.h"
 #include "tap.h"
 

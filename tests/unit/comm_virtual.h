@@ -5,8 +5,8 @@
 #define TESTS_COMM_VIRTUAL_H
 
 #include "base/philox.h"
-#include "comm/kernel.h"
-#include "comm/transport.h"
+#include "comm/core/kernel.h"
+#include "comm/core/transport.h"
 #include "tap.h"
 
 enum { VIRTUAL_MEMBERS = 40, VIRTUAL_GUARD = 64, VIRTUAL_POISON = 0xcd };

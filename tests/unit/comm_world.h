@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/philox.h"
-#include "comm/comm.h"
-#include "comm/kernel.h"
+#include "comm/buckets/trainer.h"
+#include "comm/core/kernel.h"
 #include "kolo/error.h"
 
 enum { WORLD_MAX = 32 };
@@ -104,7 +104,8 @@ static inline int64_t world_buckets(world *w, int cut, bool canonical, bool exac
                                     int rounds)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = (size_t)WORLD_COUNT * 4 + 64,
+    kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                               .arena_bytes = (size_t)WORLD_COUNT * 4 + 64,
                                .canonical = canonical,
                                .timeout = 30,
                                .spin = -1,
@@ -230,7 +231,11 @@ static inline int64_t world_small_moves(world *w, kolo_comm *comm)
 static inline int64_t world_small(world *w, bool canonical)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = 4096, .canonical = canonical, .timeout = 30, .spin = -1};
+    kolo_comm_config config = {.size = sizeof(kolo_comm_config),
+                               .arena_bytes = 4096,
+                               .canonical = canonical,
+                               .timeout = 30,
+                               .spin = -1};
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
     int64_t bad =
         world_small_sums(w, comm, canonical) + world_small_types(w, comm) + world_small_moves(w, comm);

@@ -77,7 +77,8 @@ static inline bool adasum_apart(const world *w, bool average, const float *got, 
 static inline int64_t world_adasum(world *w, bool average)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = (ADASUM_COUNT + 17) * 4, .timeout = 30, .spin = -1};
+    kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = (ADASUM_COUNT + 17) * 4, .timeout = 30, .spin = -1};
     static float first[ADASUM_COUNT + 17];
     int64_t bad = 0;
     int rc;

@@ -158,7 +158,7 @@ static void test_let_go(void)
             quick = start(c, false, 0, 0, STEPS, -1);
     wait_told(&slow);
     const seen got = result_of(&quick);
-    ok(same(&got, &want), "who stands still is let go, and the others go on");
+    ok(same(&got, &want), "who stands still is dropped, and the others go on");
     finish(&quick);
     let_on(&slow);
     const seen rest = result_of(&slow);

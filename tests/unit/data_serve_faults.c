@@ -57,8 +57,8 @@ static void test_names(void)
     snprintf(lock, sizeof lock, "%s.lock", socket_path);
     ok(lstat(socket_path, &info) == 0 && S_ISSOCK(info.st_mode) && (info.st_mode & 0777) == 0600,
        "a socket has mode 600");
-    ok(lstat(lock, &info) == 0 && (info.st_mode & 0777) == 0600, "its lock too");
-    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("is running") && !second,
+    ok(lstat(lock, &info) == 0 && (info.st_mode & 0777) == 0600, "its lock has mode 600");
+    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("runs on this node already") && !second,
        "a second server of the same name is refused");
     is_served("with the first");
     chmod(socket_path, 0666);
@@ -74,8 +74,8 @@ static void test_names(void)
     is_served("after the next server took the name over");
     end(&server);
     fclose(fopen(socket_path, "w"));
-    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("no socket"),
-       "a file is no socket: left alone");
+    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("not a socket"),
+       "a file at the path of the socket: refused, and left alone");
     goes_alone("a file");
     unlink(socket_path);
 }
@@ -110,7 +110,7 @@ static void test_memory(void)
     getrlimit(RLIMIT_FSIZE, &was);
     little.rlim_max = was.rlim_max;
     setrlimit(RLIMIT_FSIZE, &little);
-    ok(open_here(config_of(NULL), &s) == KOLO_EIO && there("cannot take") && there("lower prefetch"),
+    ok(open_here(config_of(NULL), &s) == KOLO_EIO && there("cannot allocate") && there("lower prefetch"),
        "a ring that cannot have its memory");
     setrlimit(RLIMIT_FSIZE, &was);
     kolo_loader_config c = config_of(NULL);

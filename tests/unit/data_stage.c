@@ -226,7 +226,7 @@ static void auto_stages(long source, long to, int copied, const char *text)
     else kolo_stage_get_info(s, &i);
     const bool away = s && strncmp(kolo_stage_folder(s), f.folder, strlen(f.folder)) != 0;
     ok(s && i.copied == copied && away == (copied > 0) && same_samples(kolo_stage_folder(s)),
-       "stage=auto: %s", text);
+       "staging=auto: %s", text);
     kolo_stage_close(&s);
 }
 

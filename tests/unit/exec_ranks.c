@@ -40,7 +40,8 @@ static int train(result *to, const task *t, world *w)
     c.clip = t->odd && w->launch.rank == c.ranks - 1;
     KOLO_TRY_GOTO(rc, rig_open(&r, &c, backend, NULL, NULL));
     if (c.ranks > 1) {
-        kolo_comm_config k = {.arena_bytes = r.plan->arena_bytes[KOLO_ARENA_GRADIENT],
+        kolo_comm_config k = {.size = sizeof(kolo_comm_config),
+                              .arena_bytes = r.plan->arena_bytes[KOLO_ARENA_GRADIENT],
                               .canonical = c.canonical,
                               .timeout = 30,
                               .spin = -1};

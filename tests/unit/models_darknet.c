@@ -156,7 +156,7 @@ static void bad_files(void)
     refused("an unknown activation", "activation=mish", "%s[convolutional]\nfilters=2\nactivation=mish\n",
             net);
     refused("no activation", "activation is missing", "%s[convolutional]\nfilters=2\n[avgpool]\n", net);
-    refused("a layer to come", "asks for layer 7", "%s%s[route]\nlayers=7\n", net, conv);
+    refused("a layer to come", "refers to layer 7", "%s%s[route]\nlayers=7\n", net, conv);
     refused("a layer before the first", ":8: [shortcut]", "%s%s[shortcut]\nfrom=-5\n%s", net, conv, conv);
     refused("half of a layer", "whole numbers", "%s%s[route]\nlayers=-1.5\n", net, conv);
     refused("no such group", "group_id=2", "%s%s[route]\nlayers=-1\ngroups=2\ngroup_id=2\n%s", net, conv,
@@ -178,11 +178,11 @@ static void bad_files(void)
     refused("an odd number of anchors' sides", "a width and a height",
             "%s%s[yolo]\nclasses=2\nmask=0,1,2\nanchors=1,2,3,4,5,6,7\n", net, conv);
     refused("another threshold", "ignore_thresh=.5", "%s%s%smask=0,1,2\nignore_thresh=.5\n", net, conv, yolo);
-    refused("a layer before all", "none is before it", "%s[route]\nlayers=0\n%s", net, conv);
+    refused("a layer before all", "no layer before it", "%s[route]\nlayers=0\n%s", net, conv);
     refused("a section without its bracket", ":4: \"[convolutional\": the name of a section in brackets",
             "%s[convolutional\n%s", net, conv);
     refused("an end that is none", "end it with [yolo], or with [avgpool]", "%s%s", net, conv);
-    refused("a head that is none", "no head", "%s%s[maxpool]\nsize=2\nstride=2\n%smask=0,1,2\n", net,
+    refused("a head that is none", "are not a head's", "%s%s[maxpool]\nsize=2\nstride=2\n%smask=0,1,2\n", net,
             "[convolutional]\nfilters=8\nactivation=linear\n", yolo);
     const kolo_model_config config = {.rows = 1, .std = {1, 1, 1, 1}};
     kolo_graph *g;

@@ -166,9 +166,9 @@ static void test_scalars(void)
             "warm-up is counted in epochs where there are epochs");
     is_near(kolo_learning_rate(&o, 60, 100, 10), .5, 1e-15, "and cosine's horizon begins after it");
     is_near(kolo_learning_rate(&o, 100, 100, 10), 0, 1e-15, "the rate ends at lr_end");
-    o.hold = 2;
-    is_near(kolo_learning_rate(&o, 80, 100, 10), 0, 1e-15, "and with hold= it does so that much earlier");
-    o.hold = o.warmup = 0;
+    o.cooldown = 2;
+    is_near(kolo_learning_rate(&o, 80, 100, 10), 0, 1e-15, "and with cooldown= it does so that much earlier");
+    o.cooldown = o.warmup = 0;
     o.cycle = 1;
     o.cycle_factor = 2;
     kolo_option_set(&o, "schedule", "restarts", "test");

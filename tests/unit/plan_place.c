@@ -167,7 +167,7 @@ static void test_least(void)
         for (int a = 0; rc == 0 && a < KOLO_ARENAS; a++) {
             if (least[a] > p->arena_bytes[a]) over = a;
             low += least[a];
-            high += a == KOLO_ARENA_STAGE || a == KOLO_ARENA_WORKSPACE ? 0 : p->arena_bytes[a];
+            high += a == KOLO_ARENA_INPUT || a == KOLO_ARENA_WORKSPACE ? 0 : p->arena_bytes[a];
         }
         ok(rc == 0 && over < 0, "%s: no lower bound is above the plan%s%s", net[i].name, over < 0 ? "" : ": ",
            over < 0 ? "" : kolo_arena_name[over]);

@@ -318,7 +318,7 @@ static void test_tables(void)
                {ALL SHARES "flops_conv: .5x\n", "flops_conv: \".5x\" is not a number",
                 "a number with more behind it"},
                {ALL SHARES "flops_conv:\n", "is not a number", "an empty value"},
-               {ALL SHARES "bytes: .8\n", "second time", "a key twice"},
+               {ALL SHARES "bytes: .8\n", "set twice", "a key twice"},
                {"- 1\n", "a table of a GPU is a mapping", "a list"},
                {"", "memory is missing", "an empty file"}};
     kolo_rates rates;

@@ -28,8 +28,8 @@
 #ifndef KOLO_COMM_ALGORITHM_H
 #define KOLO_COMM_ALGORITHM_H
 
-#include "comm/schedule.h"
-#include "kolo/comm.h"
+#include "comm/core/schedule.h"
+#include "kolo/world.h"
 
 enum { COMM_STAGES = 32 };
 /* k: radices, the nearest members' first, ended by 0. None: the algorithm's own choice; one: for all steps;

@@ -5,7 +5,7 @@
 #define KOLO_COMM_BUILD_H
 
 #include "comm/algorithm/algorithm.h"
-#include "comm/tree.h"
+#include "comm/core/tree.h"
 
 typedef struct comm_range {
     int64_t from, to;

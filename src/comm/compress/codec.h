@@ -5,7 +5,7 @@
 
 #include "comm/algorithm/build.h"
 #include "comm/compress/compress.h"
-#include "comm/kernel.h"
+#include "comm/core/kernel.h"
 
 typedef struct comm_piece {
     int64_t at, count;

@@ -25,7 +25,7 @@
 #ifndef KOLO_COMM_COMPRESS_H
 #define KOLO_COMM_COMPRESS_H
 
-#include "comm/transport.h"
+#include "comm/core/transport.h"
 
 enum comm_compression {
     COMM_NONE,

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/kernel_wide.h"
+#include "comm/core/kernel_wide.h"
 
 enum { SUMS = 16 };
 

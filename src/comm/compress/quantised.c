@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/philox.h"
 #include "comm/compress/codec.h"
-#include "comm/kernel_wide.h"
+#include "comm/core/kernel_wide.h"
 
 enum { BLOCK = 256, BLOCK_WORDS = 1 + BLOCK / 4, DRAWS = BLOCK / 8 }; /* int8: a scale, then bytes */
 enum { ENCODE, REDUCE, DECODE };

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "comm/compress/select.h"
 #include "comm/compress/sparse.h"
-#include "comm/kernel_wide.h"
+#include "comm/core/kernel_wide.h"
 #include "kolo/error.h"
 
 enum { SELECT, SIZES, MERGE, REDUCE, FINISH };

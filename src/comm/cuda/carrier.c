@@ -2,7 +2,7 @@
  * another, each as far as NCCL lets it: while a call of NCCL's is under way its stream may not be
  * touched. The thread's own GPU and capture mode are given back by every call, as threads of the
  * program take the turns. */
-#include "comm/carrier.h"
+#include "comm/core/carrier.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,15 @@
-/* Sums by NCCL: one communicator (link.h), one stream, one issuing thread.
+/* Buckets and transfers by NCCL. The group of all ranks has one communicator (link.h) on the communication
+ * stream; every other group, and every pair in the direction of its transfers, has a communicator and a
+ * stream of its own, since what NCCL does on one of them is done in order: so groups and pairs wait for
+ * nothing of each other, as in host memory. They are joined by commit, one after the other in the order of
+ * their declaration, which is the same on all ranks. One issuing thread.
  *
- * All ranks get the same bits, always. From run to run they are the same for the same ranks, machines
- * and settings, except where NVLink switches do the sums (NVLS), whose order is not fixed:
- * deterministic=true leaves those out. */
+ * Kernels of communicators that are under way at once must find room on a GPU together: a receive holds
+ * multiprocessors, as many as NCCL takes channels (NCCL_MAX_CTAS), from its start until the message has come.
+ *
+ * All ranks get the same bits, always. From run to run they are the same for the same ranks, machines and
+ * settings, except where NVLink switches do the sums (NVLS), whose order is not fixed: deterministic=true
+ * leaves those out. A reduce_scatter and an allgather need not make an allreduce's bits. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,27 +22,52 @@
 
 enum { RANKS_A_ROOT = 128, CLOSE_SECONDS = 20 };
 
+/* What carries one group's buckets. */
+typedef struct nccl_channel {
+    int group;
+    bool used; /* by a bucket, of any rank */
+    comm_link link;
+    cudaStream_t stream;
+} nccl_channel;
+
 struct kolo_reducer {
     comm_cuda c;
-    comm_link link;
+    nccl_channel **channel; /* [channels] by the group's number; 0: all ranks */
+    int64_t channels, room;
     cudaEvent_t sum_ready, sum_done;
     bool own_memory; /* the arena is NCCL's */
     void *registered;
 };
 
+static comm_link *world_link(const kolo_reducer *r) { return &r->channel[0]->link; }
+
+/* Channels of groups up to this one are there, not joined yet. */
+static int need_channel(kolo_reducer *r, int group)
+{
+    while (r->channels <= group) {
+        KOLO_TRY(kolo_grow(&r->channel, &r->room, r->channels, sizeof *r->channel));
+        nccl_channel *channel = kolo_alloc(sizeof *channel);
+        if (!channel) return KOLO_ENOMEM;
+        channel->group = (int)r->channels;
+        comm_link_make(&channel->link);
+        r->channel[r->channels++] = channel;
+    }
+    return 0;
+}
+
 /* ---- errors -------------------------------------------------------------------------------------------- */
 
 /* NCCL often notices first that a process is gone, but not which: the host half finds it a moment later. */
-static int fail(const kolo_reducer *r, const char *call, ncclResult_t rc)
+static int fail(const kolo_reducer *r, const comm_link *link, const char *call, ncclResult_t rc)
 {
     KOLO_TRY(kolo_comm_host_explain(r->c.comm));
-    return comm_link_fail(&r->link, call, rc);
+    return comm_link_fail(link, call, rc);
 }
 
 static void nccl_abort(kolo_reducer *r, const char *text)
 {
     comm_cuda_abort(r, text);
-    comm_link_abort(&r->link);
+    for (int64_t i = 0; i < r->channels; i++) comm_link_abort(&r->channel[i]->link);
 }
 
 static int cuda_nccl_look(void *of)
@@ -46,56 +78,111 @@ static int cuda_nccl_look(void *of)
 }
 
 /* Until NCCL is done with `call`, which returned rc. Before that its stream may not be touched. */
-static int cuda_nccl_settle(kolo_reducer *r, const char *call, ncclResult_t rc)
+static int cuda_nccl_settle(kolo_reducer *r, comm_link *link, const char *call, ncclResult_t rc)
 {
-    KOLO_TRY(comm_link_settle(&r->link, call, &rc, r->c.timeout, cuda_nccl_look, r));
-    return rc == ncclSuccess ? 0 : fail(r, call, rc);
+    KOLO_TRY(comm_link_settle(link, call, &rc, r->c.timeout, cuda_nccl_look, r));
+    return rc == ncclSuccess ? 0 : fail(r, link, call, rc);
 }
 
-static int nccl_status(kolo_reducer *r)
+static int link_status(kolo_reducer *r, comm_link *link)
 {
     ncclResult_t state = ncclSuccess;
-    KOLO_TRY(comm_cuda_status(r));
-    if (pthread_mutex_trylock(&r->link.lock)) return 0; /* a call is under way: it will say itself */
-    if (r->link.nccl && r->link.calls->CommGetAsyncError(r->link.nccl, &state) != ncclSuccess)
+    if (pthread_mutex_trylock(&link->lock)) return 0; /* a call is under way: it will say itself */
+    if (link->nccl && link->calls->CommGetAsyncError(link->nccl, &state) != ncclSuccess)
         state = ncclInternalError;
-    pthread_mutex_unlock(&r->link.lock);
+    pthread_mutex_unlock(&link->lock);
     if (state == ncclSuccess || state == ncclInProgress) return 0;
     char text[sizeof r->c.fault.text];
-    fail(r, "AllReduce", state);
+    fail(r, link, "AllReduce", state);
     snprintf(text, sizeof text, "%s", kolo_error_text());
     nccl_abort(r, text);
     return comm_cuda_status(r);
 }
 
+static int nccl_status(kolo_reducer *r)
+{
+    KOLO_TRY(comm_cuda_status(r));
+    for (int64_t i = 0; i < r->channels; i++) KOLO_TRY(link_status(r, &r->channel[i]->link));
+    return 0;
+}
+
 /* ---- a step -------------------------------------------------------------------------------------------- */
 
-static int reduce(kolo_reducer *r, void *data, int64_t count, ncclDataType_t type, cudaEvent_t ready,
-                  cudaEvent_t done)
+static const char *const call_names[] = {
+    [KOLO_ALLREDUCE] = "AllReduce", [KOLO_REDUCE_SCATTER] = "ReduceScatter", [KOLO_ALLGATHER] = "AllGather"};
+
+/* In place: equal parts, and with the last member's what is left over (kolo_comm_equal_part). */
+static ncclResult_t move_parts(const nccl_channel *channel, const kolo_reducer_bucket *b, float *at)
+{
+    const comm_nccl_calls *calls = channel->link.calls;
+    const size_t each = (size_t)(b->count / b->members), most = each * (size_t)b->members,
+                 rest = (size_t)b->count - most;
+    const int last = b->members - 1;
+    float *mine = at + each * (size_t)b->member, *end = at + most;
+    ncclComm_t nccl = channel->link.nccl;
+    ncclResult_t rc = calls->GroupStart(), some = ncclSuccess;
+    if (rc != ncclSuccess) return rc;
+    const bool gathers = b->what == KOLO_ALLGATHER;
+    if (each)
+        some = gathers ? calls->AllGather(mine, at, each, ncclFloat32, nccl, channel->stream)
+                       : calls->ReduceScatter(at, mine, each, ncclFloat32, ncclSum, nccl, channel->stream);
+    if (rest && (some == ncclSuccess || some == ncclInProgress))
+        some = gathers ? calls->Broadcast(end, end, rest, ncclFloat32, last, nccl, channel->stream)
+                       : calls->Reduce(end, end, rest, ncclFloat32, ncclSum, last, nccl, channel->stream);
+    rc = calls->GroupEnd();
+    return some == ncclSuccess || some == ncclInProgress ? rc : some; /* the group's end says how it goes */
+}
+
+static ncclResult_t move(const nccl_channel *channel, const kolo_reducer_bucket *b, char *arena)
+{
+    const comm_nccl_calls *calls = channel->link.calls;
+    void *at = arena + b->offset;
+    const size_t count = (size_t)b->count;
+    ncclComm_t nccl = channel->link.nccl;
+    if (b->what == KOLO_ALLREDUCE)
+        return calls->AllReduce(at, at, count, ncclFloat32, ncclSum, nccl, channel->stream);
+    if (b->what != KOLO_BROADCAST) return move_parts(channel, b, at);
+    return b->member == 0 ? calls->Send(at, count, ncclUint8, 1, nccl, channel->stream)
+                          : calls->Recv(at, count, ncclUint8, 0, nccl, channel->stream);
+}
+
+/* `b` with the base of what it lies in. */
+static int nccl_enqueue(kolo_reducer *r, const kolo_reducer_bucket *b, char *base, cudaEvent_t ready,
+                        cudaEvent_t done)
 {
     comm_cuda *c = &r->c;
+    nccl_channel *channel = r->channel[b->group];
+    const char *call = b->what != KOLO_BROADCAST ? call_names[b->what] : b->member ? "Recv" : "Send";
     KOLO_TRY(comm_cuda_status(r));
-    KOLO_TRY(comm_cuda_after(c->side, c->compute, ready));
-    pthread_mutex_lock(&r->link.lock);
-    ncclResult_t rc = ncclInternalError;
-    if (r->link.nccl)
-        rc = r->link.calls->AllReduce(data, data, (size_t)count, type, ncclSum, r->link.nccl, c->side);
-    pthread_mutex_unlock(&r->link.lock);
+    KOLO_TRY(comm_cuda_after(channel->stream, c->compute, ready));
+    pthread_mutex_lock(&channel->link.lock);
+    ncclResult_t rc = channel->link.nccl ? move(channel, b, base) : ncclInternalError;
+    pthread_mutex_unlock(&channel->link.lock);
     KOLO_TRY(comm_cuda_status(r));
-    KOLO_TRY(cuda_nccl_settle(r, "AllReduce", rc));
-    return COMM_CUDA(cudaEventRecord(done, c->side));
+    KOLO_TRY(cuda_nccl_settle(r, &channel->link, call, rc));
+    return COMM_CUDA(cudaEventRecord(done, channel->stream));
 }
 
 static int nccl_start(kolo_reducer *r, int bucket)
 {
     const comm_cuda_bucket *b = &r->c.bucket[bucket];
-    return reduce(r, r->c.arena + b->offset, b->count, ncclFloat32, b->ready, b->done);
+    return nccl_enqueue(r, &b->of, r->c.arena, b->ready, b->done);
 }
 
 static int nccl_sum(kolo_reducer *r, double *data, int64_t count)
 {
-    KOLO_TRY(reduce(r, data, count, ncclFloat64, r->sum_ready, r->sum_done));
-    return COMM_CUDA(cudaStreamWaitEvent(r->c.compute, r->sum_done, 0));
+    comm_cuda *c = &r->c;
+    comm_link *link = world_link(r);
+    KOLO_TRY(comm_cuda_status(r));
+    KOLO_TRY(comm_cuda_after(c->side, c->compute, r->sum_ready));
+    pthread_mutex_lock(&link->lock);
+    ncclResult_t rc = ncclInternalError;
+    if (link->nccl)
+        rc = link->calls->AllReduce(data, data, (size_t)count, ncclFloat64, ncclSum, link->nccl, c->side);
+    pthread_mutex_unlock(&link->lock);
+    KOLO_TRY(comm_cuda_status(r));
+    KOLO_TRY(cuda_nccl_settle(r, link, "AllReduce", rc));
+    return comm_cuda_after(c->compute, c->side, r->sum_done);
 }
 
 /* ---- joining ------------------------------------------------------------------------------------------- */
@@ -112,23 +199,24 @@ static int make_id(const kolo_reducer *r, const kolo_launch *launch, int roots, 
 {
     for (int i = 0; i < roots; i++) {
         if (root_rank(i, roots, launch->size) != launch->rank) continue;
-        ncclResult_t rc = r->link.calls->GetUniqueId(id);
-        if (rc != ncclSuccess) return fail(r, "GetUniqueId", rc);
+        ncclResult_t rc = world_link(r)->calls->GetUniqueId(id);
+        if (rc != ncclSuccess) return fail(r, world_link(r), "GetUniqueId", rc);
     }
     return 0;
 }
 
-static int cuda_nccl_join(kolo_reducer *r, const kolo_launch *launch, ncclUniqueId *ids, int roots)
+static int cuda_nccl_join(kolo_reducer *r, comm_link *link, int size, int rank, ncclUniqueId *ids, int roots)
 {
-    return cuda_nccl_settle(r, roots > 1 ? "CommInitRankScalable" : "CommInitRankConfig",
-                            comm_link_join(&r->link, launch->size, launch->rank, ids, roots));
+    return cuda_nccl_settle(r, link, roots > 1 ? "CommInitRankScalable" : "CommInitRankConfig",
+                            comm_link_join(link, size, rank, ids, roots));
 }
 
 /* Ids go to rank 0 and from there to all, over the host half: a rank that does not come
  * this far is named by it. */
 static int connect(kolo_reducer *r, const kolo_launch *launch, int rc)
 {
-    int roots = r->link.calls && r->link.calls->CommInitRankScalable
+    comm_link *link = world_link(r);
+    int roots = link->calls && link->calls->CommInitRankScalable
                     ? (launch->size + RANKS_A_ROOT - 1) / RANKS_A_ROOT
                     : 1;
     ncclUniqueId mine, *ids = kolo_alloc((size_t)roots * sizeof *ids);
@@ -140,7 +228,7 @@ static int connect(kolo_reducer *r, const kolo_launch *launch, int rc)
     KOLO_TRY_GOTO(rc, kolo_comm_gather(r->c.comm, &mine, sizeof mine, all, 0));
     for (int i = 0; all && i < roots; i++) ids[i] = all[root_rank(i, roots, launch->size)];
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(r->c.comm, ids, (size_t)roots * sizeof *ids, 0));
-    rc = cuda_nccl_join(r, launch, ids, roots);
+    rc = cuda_nccl_join(r, link, launch->size, launch->rank, ids, roots);
     if (rc < 0) rc = kolo_comm_host_fail(r->c.comm, rc); /* others wait for this rank within NCCL */
     rc = kolo_comm_agree(r->c.comm, rc);
 fail:
@@ -149,23 +237,85 @@ fail:
     return rc;
 }
 
+/* ---- groups -------------------------------------------------------------------------------------------- */
+
+static int nccl_bucket(kolo_reducer *r, int bucket, const kolo_reducer_bucket *of)
+{
+    KOLO_TRY(need_channel(r, of->group));
+    r->channel[of->group]->used |= of->members > 1 && of->count > 0;
+    return comm_cuda_add(r, bucket, of);
+}
+
+/* Member of a group that this rank is; -1: none. *size: of the group. */
+static int member_of(const kolo_reducer *r, int group, int rank, int *size)
+{
+    const int *ranks;
+    *size = kolo_comm_group_ranks(r->c.comm, group, &ranks);
+    for (int m = 0; m < *size; m++)
+        if (ranks[m] == rank) return m;
+    return -1;
+}
+
+/* Ids of all groups that are used, made by their first members; [channels]. */
+static int share_ids(kolo_reducer *r, int rank, ncclUniqueId *ids)
+{
+    const comm_nccl_calls *calls = world_link(r)->calls;
+    int rc = 0;
+    for (int64_t g = 1; g < r->channels && rc == 0; g++) {
+        int size;
+        if (!r->channel[g]->used || member_of(r, (int)g, rank, &size) != 0) continue;
+        ncclResult_t made = calls->GetUniqueId(&ids[g]);
+        if (made != ncclSuccess) rc = fail(r, world_link(r), "GetUniqueId", made);
+    }
+    KOLO_TRY(kolo_comm_agree(r->c.comm, rc));
+    for (int64_t g = 1; g < r->channels; g++) {
+        const int *ranks;
+        kolo_comm_group_ranks(r->c.comm, (int)g, &ranks);
+        if (r->channel[g]->used) KOLO_TRY(kolo_comm_broadcast(r->c.comm, &ids[g], sizeof *ids, ranks[0]));
+    }
+    return 0;
+}
+
+static int join_group(kolo_reducer *r, nccl_channel *channel, int rank, ncclUniqueId *id)
+{
+    int size, priority = 0;
+    const int member = channel->used ? member_of(r, channel->group, rank, &size) : -1;
+    if (member < 0) return 0;
+    KOLO_TRY(COMM_CUDA(cudaStreamGetPriority(r->c.side, &priority)));
+    KOLO_TRY(COMM_CUDA(cudaStreamCreateWithPriority(&channel->stream, cudaStreamNonBlocking, priority)));
+    KOLO_TRY(comm_link_open(&channel->link));
+    return cuda_nccl_join(r, &channel->link, size, member, id, 1);
+}
+
+static int nccl_commit(kolo_reducer *r)
+{
+    const int rank = kolo_comm_rank(r->c.comm);
+    ncclUniqueId *ids = kolo_alloc((size_t)r->channels * sizeof *ids);
+    int rc = kolo_comm_agree(r->c.comm, ids ? 0 : KOLO_ENOMEM);
+    if (rc == 0) rc = share_ids(r, rank, ids);
+    for (int64_t g = 1; rc == 0 && g < r->channels; g++) rc = join_group(r, r->channel[g], rank, &ids[g]);
+    free(ids);
+    return rc;
+}
+
 /* NCCL's own memory, registered, or on all ranks none of it registered. */
 static int make_arena(kolo_reducer *r)
 {
-    const comm_nccl_calls *calls = r->link.calls;
+    comm_link *link = world_link(r);
+    const comm_nccl_calls *calls = link->calls;
     void *arena = NULL;
     int64_t registered = 0;
     if (calls->MemAlloc && calls->MemFree && calls->CommRegister && calls->CommDeregister &&
         calls->MemAlloc(&arena, r->c.bytes) == ncclSuccess) {
         r->own_memory = true;
         r->c.arena = arena;
-        registered = calls->CommRegister(r->link.nccl, arena, r->c.bytes, &r->registered) == ncclSuccess;
+        registered = calls->CommRegister(link->nccl, arena, r->c.bytes, &r->registered) == ncclSuccess;
     }
     int rc = r->own_memory ? comm_cuda_zero(&r->c) : comm_cuda_alloc(&r->c);
     KOLO_TRY(kolo_comm_agree(r->c.comm, rc));
     KOLO_TRY(kolo_comm_allreduce(r->c.comm, &registered, 1, KOLO_I64, KOLO_MIN));
     if (!registered && r->registered) {
-        calls->CommDeregister(r->link.nccl, r->registered);
+        calls->CommDeregister(link->nccl, r->registered);
         r->registered = NULL;
     }
     kolo_debug("gradients: %zu bytes, %s", r->c.bytes,
@@ -175,14 +325,26 @@ static int make_arena(kolo_reducer *r)
 
 /* ---- life ---------------------------------------------------------------------------------------------- */
 
+static void close_channels(kolo_reducer *r, bool orderly)
+{
+    const double seconds = r->c.timeout < CLOSE_SECONDS ? r->c.timeout : CLOSE_SECONDS;
+    for (int64_t i = 0; i < r->channels; i++) {
+        comm_link_close(&r->channel[i]->link, orderly, seconds, cuda_nccl_look, r);
+        if (i > 0 && r->channel[i]->stream) cudaStreamDestroy(r->channel[i]->stream);
+        free(r->channel[i]);
+    }
+    free(r->channel);
+}
+
 static void nccl_close(kolo_reducer **out, bool orderly)
 {
     kolo_reducer *r = *out;
-    if (orderly && r->registered && r->link.nccl) r->link.calls->CommDeregister(r->link.nccl, r->registered);
-    if (!orderly) comm_cuda_abort(r, "the communicator was closed");
-    comm_link_close(&r->link, orderly, r->c.timeout < CLOSE_SECONDS ? r->c.timeout : CLOSE_SECONDS,
-                    cuda_nccl_look, r);
-    if (r->c.arena && r->own_memory) r->link.calls->MemFree(r->c.arena);
+    const comm_link *link = r->channels ? world_link(r) : NULL;
+    const comm_nccl_calls *calls = link ? link->calls : NULL;
+    if (orderly && r->registered && link->nccl) calls->CommDeregister(link->nccl, r->registered);
+    if (!orderly) nccl_abort(r, "the communicator was closed");
+    close_channels(r, orderly);
+    if (r->c.arena && r->own_memory) calls->MemFree(r->c.arena);
     else if (r->c.arena) cudaFree(r->c.arena);
     if (r->sum_ready) cudaEventDestroy(r->sum_ready);
     if (r->sum_done) cudaEventDestroy(r->sum_done);
@@ -194,7 +356,8 @@ static void nccl_close(kolo_reducer **out, bool orderly)
 static int cuda_nccl_prepare(kolo_reducer *r, kolo_comm *comm, const kolo_comm_device *device, size_t bytes,
                              double timeout)
 {
-    KOLO_TRY(comm_link_open(&r->link));
+    KOLO_TRY(comm_link_open(world_link(r)));
+    r->channel[0]->stream = device->comm;
     if (device->deterministic && setenv("NCCL_NVLS_ENABLE", "0", 0) == 0)
         kolo_debug("deterministic=true: NCCL_NVLS_ENABLE=%s", getenv("NCCL_NVLS_ENABLE"));
     KOLO_TRY(comm_cuda_open(&r->c, comm, device, bytes, timeout));
@@ -207,9 +370,9 @@ static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *lau
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
     if (!r) return kolo_comm_agree(comm, KOLO_ENOMEM);
-    comm_link_make(&r->link);
     r->c.comm = comm;
-    int rc = connect(r, launch, cuda_nccl_prepare(r, comm, device, bytes, timeout));
+    int rc = kolo_comm_agree(comm, need_channel(r, 0));
+    if (rc == 0) rc = connect(r, launch, cuda_nccl_prepare(r, comm, device, bytes, timeout));
     if (rc == 0) rc = make_arena(r);
     if (rc < 0) nccl_close(out, false);
     return rc;
@@ -217,11 +380,13 @@ static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *lau
 
 const kolo_reducer_type comm_cuda_nccl = {.name = "nccl",
                                           .own_gpu = true,
+                                          .equal_parts = true,
                                           .ready = comm_link_version,
                                           .open = nccl_open,
                                           .close = nccl_close,
                                           .arena = comm_cuda_arena,
-                                          .bucket = comm_cuda_add,
+                                          .bucket = nccl_bucket,
+                                          .commit = nccl_commit,
                                           .start = nccl_start,
                                           .wait = comm_cuda_wait,
                                           .sum = nccl_sum,

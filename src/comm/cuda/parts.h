@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "comm/cuda/calls.h"
-#include "comm/reducer.h"
+#include "comm/buckets/reducer.h"
 #include "kolo/error.h"
 
 /* The first thing that went wrong; written once, by any thread. */
@@ -15,9 +15,8 @@ typedef struct comm_fault {
 } comm_fault;
 
 typedef struct comm_cuda_bucket {
-    size_t offset;
-    int64_t count;
-    cudaEvent_t ready, done; /* its values are written; its sum stands in the arena */
+    kolo_reducer_bucket of;
+    cudaEvent_t ready, done; /* its values are written; its result stands in the arena. NULL: no member */
 } comm_cuda_bucket;
 
 typedef struct comm_cuda {
@@ -44,7 +43,7 @@ int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event);
 
 /* Entries of rows that need no other. */
 void *comm_cuda_arena(kolo_reducer *reducer);
-int comm_cuda_add(kolo_reducer *reducer, int bucket, size_t offset, int64_t count);
+int comm_cuda_add(kolo_reducer *reducer, int bucket, const kolo_reducer_bucket *of);
 int comm_cuda_wait(kolo_reducer *reducer, int bucket); /* compute after the bucket's `done` */
 int comm_cuda_finish(kolo_reducer *reducer);
 int comm_cuda_status(kolo_reducer *reducer);

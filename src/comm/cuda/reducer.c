@@ -64,14 +64,15 @@ int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event)
 
 void *comm_cuda_arena(kolo_reducer *r) { return comm_cuda_of(r)->arena; }
 
-int comm_cuda_add(kolo_reducer *r, int bucket, size_t offset, int64_t count)
+int comm_cuda_add(kolo_reducer *r, int bucket, const kolo_reducer_bucket *of)
 {
     comm_cuda *c = comm_cuda_of(r);
     if (bucket != c->buckets)
         return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d after %lld", bucket, (long long)c->buckets);
     KOLO_TRY(kolo_grow(&c->bucket, &c->capacity, c->buckets, sizeof *c->bucket));
     comm_cuda_bucket *b = &c->bucket[c->buckets++];
-    *b = (comm_cuda_bucket){.offset = offset, .count = count};
+    *b = (comm_cuda_bucket){.of = *of};
+    if (of->member < 0) return 0;
     KOLO_TRY(comm_cuda_event(&b->ready));
     return comm_cuda_event(&b->done);
 }
@@ -152,18 +153,6 @@ static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *lau
     return rc;
 }
 
-static int none_reduce(kolo_reducer *r, int bucket)
-{
-    (void)bucket;
-    return comm_cuda_status(r);
-}
-
-static int none_sum(kolo_reducer *r, double *data, int64_t count)
-{
-    (void)data, (void)count;
-    return comm_cuda_status(r);
-}
-
 const kolo_reducer_type comm_cuda_none = {.name = "none",
                                           .most = 1,
                                           .ordered = true,
@@ -172,9 +161,6 @@ const kolo_reducer_type comm_cuda_none = {.name = "none",
                                           .close = none_close,
                                           .arena = comm_cuda_arena,
                                           .bucket = comm_cuda_add,
-                                          .start = none_reduce,
-                                          .wait = none_reduce,
-                                          .sum = none_sum,
                                           .finish = comm_cuda_finish,
                                           .status = comm_cuda_status,
                                           .abort = comm_cuda_abort};

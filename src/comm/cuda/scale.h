@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-#include "kolo/comm.h"
+#include "kolo/world.h"
 
 #ifdef __cplusplus
 extern "C" {

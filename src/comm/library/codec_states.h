@@ -4,7 +4,7 @@
 #ifndef COMM_LIBRARY_CODEC_STATES_H
 #define COMM_LIBRARY_CODEC_STATES_H
 
-#include "comm/adasum.h"
+#include "comm/core/adasum.h"
 #include "comm/compress/compress.h"
 #include "comm/library/negotiate.h"
 #include "comm/library/parts.h"

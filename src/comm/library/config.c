@@ -6,14 +6,15 @@
 
 #include "base/memory.h"
 #include "base/option.h"
+#include "comm/core/config.h"
 #include "comm/library/parts.h"
 
 extern char **environ;
 
-static const char *const known[] = {"METHOD",    "TRANSPORT",      "INTERFACE", "ALGORITHM", "TABLE",
-                                    "TIMELINE",  "TIMELINE_BYTES", "TIMEOUT",   "PATIENCE",  "STALL_WARNING",
-                                    "STALL_END", "CACHE",          "SHARED",    "FUSION",    "CYCLE",
-                                    "AUTOTUNE",  "FIXED_ORDER"};
+static const char *const known[] = {
+    "METHOD",  "TRANSPORT", "INTERFACE",         "ALGORITHM",     "TABLE",     "TIMELINE", "TIMELINE_BYTES",
+    "TIMEOUT", "PATIENCE",  "HEARTBEAT_TIMEOUT", "STALL_WARNING", "STALL_END", "CACHE",    "SHARED",
+    "FUSION",  "CYCLE",     "AUTOTUNE",          "FIXED_ORDER"};
 enum { KNOWN = sizeof known / sizeof *known };
 
 /* A variable whose name is nearly one of ours is a slip of the keyboard, which would go unnoticed. */
@@ -102,17 +103,21 @@ const char *lib_config_method(const kolo_world_config *c)
 int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
 {
     const double year = 3e7;
-    double cache = config ? config->cache : 0;
-    *c = config ? *config : (kolo_world_config){0};
+    double cache, earlier = 0;
+    *c = (kolo_world_config){.size = sizeof *c};
+    if (config) KOLO_TRY(comm_config_take(c, sizeof *c, config, "kolo_world_config"));
+    c->size = sizeof *c;
     int rc = word("KOLO_COMM_METHOD", "auto", &c->method), next;
     if ((next = word("KOLO_COMM_TRANSPORT", "auto", &c->transport)) < 0) rc = next;
     if ((next = word("KOLO_COMM_ALGORITHM", NULL, &c->algorithm)) < 0) rc = next;
     if ((next = word("KOLO_COMM_TABLE", NULL, &c->table)) < 0) rc = next;
     if ((next = word("KOLO_COMM_TIMELINE", NULL, &c->timeline)) < 0) rc = next;
+    cache = c->cache;
     KOLO_TRY(rc); /* the words are owned from here on */
     KOLO_TRY(check_names());
     KOLO_TRY(number("KOLO_COMM_TIMEOUT", 300, 0.05, year, &c->timeout));
-    KOLO_TRY(number("KOLO_COMM_PATIENCE", 8, 0.05, year, &c->patience));
+    KOLO_TRY(number("KOLO_COMM_PATIENCE", 8, 0.05, year, &earlier)); /* its earlier name */
+    KOLO_TRY(number("KOLO_COMM_HEARTBEAT_TIMEOUT", earlier, 0.05, year, &c->heartbeat_timeout));
     KOLO_TRY(number("KOLO_COMM_CYCLE", 0, 0, 60, &c->cycle));
     KOLO_TRY(number("KOLO_COMM_STALL_WARNING", 60, -year, year, &c->stall_warning));
     KOLO_TRY(number("KOLO_COMM_STALL_END", 0, 0, year, &c->stall_end));

@@ -4,7 +4,7 @@
 #define COMM_LIBRARY_GPU_H
 
 #include "base/failure.h"
-#include "comm/carrier.h"
+#include "comm/core/carrier.h"
 #include "comm/library/parts.h"
 
 /* ---- device.c: what the driver knows ------------------------------------------------------------------- */

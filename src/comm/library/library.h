@@ -19,8 +19,8 @@
 #include <stdatomic.h>
 
 #include "comm/algorithm/algorithm.h"
-#include "comm/transport/router.h"
-#include "kolo/comm.h"
+#include "comm/core/transport/router.h"
+#include "kolo/world.h"
 
 enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_DONE };
 
@@ -90,6 +90,7 @@ struct kolo_group {
 struct kolo_world {
     kolo_launch *launch;
     bool own_launch;
+    bool joined;              /* its ranks meet in the router: one that fails breaks it */
     kolo_world_config config; /* resolved: environment asked, strings owned */
     comm_router *router;
     comm_selector *selector;

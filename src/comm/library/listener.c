@@ -12,11 +12,11 @@
 #include "comm/library/membership.h"
 #include "kolo/error.h"
 
-enum { SEATS = 256, AT_ONCE = 64 /* pending_peers let in between two looks at the others */ };
+enum { SEATS = 256, AT_ONCE = 64 /* connections accepted between two looks at the others */ };
 static const char magic[8] = "kolo-m1";
 static const double STRANGER = 2, SLOW_PENDING_PEER = 60, CALLED = 10; /* seconds */
 
-typedef struct pending {
+typedef struct pending_peer {
     int fd;
     bool known; /* a rank */
     double since;
@@ -26,7 +26,7 @@ typedef struct pending {
     } asks;
     size_t got, sent, bytes;
     char *answer; /* [bytes] NULL: not heard out yet */
-} pending;
+} pending_peer;
 
 void membership_greet(const lib_membership *m, membership_message *word, enum membership_kind kind)
 {
@@ -111,7 +111,7 @@ static const membership_decision *decision_about(const lib_membership *m, const 
 }
 
 /* What is answered; *data, *bytes: what follows it. */
-static enum membership_kind listener_judge(lib_membership *m, const pending *g, const void **data,
+static enum membership_kind listener_judge(lib_membership *m, const pending_peer *g, const void **data,
                                            size_t *bytes)
 {
     const membership_message *w = &g->asks.word;
@@ -140,9 +140,9 @@ static enum membership_kind listener_judge(lib_membership *m, const pending *g, 
     return MEMBERSHIP_ALL;
 }
 
-/* ---- pending_peers ------------------------------------------------------------------------------------- */
+/* ---- pending peers ------------------------------------------------------------------------------------- */
 
-static void show_out(pending *g)
+static void show_out(pending_peer *g)
 {
     if (g->fd >= 0) close(g->fd);
     free(g->answer);
@@ -150,7 +150,7 @@ static void show_out(pending *g)
     g->fd = -1;
 }
 
-static void answer(lib_membership *m, pending *g)
+static void answer(lib_membership *m, pending_peer *g)
 {
     membership_message word;
     const void *data = NULL;
@@ -170,7 +170,7 @@ static void answer(lib_membership *m, pending *g)
 }
 
 /* Whoever knows the cookie is a rank, and keeps his seat; a stranger has it until another one needs it. */
-static void listener_hear(lib_membership *m, pending *g)
+static void listener_hear(lib_membership *m, pending_peer *g)
 {
     size_t whole = g->known ? sizeof g->asks.word + g->asks.word.bytes : sizeof g->asks.word;
     ssize_t n = recv(g->fd, (char *)&g->asks + g->got, whole - g->got, 0);
@@ -182,7 +182,7 @@ static void listener_hear(lib_membership *m, pending *g)
     else if (g->known && g->got == sizeof g->asks.word + g->asks.word.bytes) answer(m, g);
 }
 
-static void say(pending *g)
+static void say(pending_peer *g)
 {
     ssize_t n = send(g->fd, g->answer + g->sent, g->bytes - g->sent, MSG_NOSIGNAL);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -191,13 +191,12 @@ static void say(pending *g)
 }
 
 /* A free one, else that of the stranger who has said nothing for longest; NULL: all are ranks. */
-static pending *find_seat(pending *pending_peers)
+static pending_peer *find_seat(pending_peer *peers)
 {
-    pending *oldest = NULL;
+    pending_peer *oldest = NULL;
     for (int i = 0; i < SEATS; i++) {
-        if (pending_peers[i].fd < 0) return &pending_peers[i];
-        if (!pending_peers[i].known && (!oldest || pending_peers[i].since < oldest->since))
-            oldest = &pending_peers[i];
+        if (peers[i].fd < 0) return &peers[i];
+        if (!peers[i].known && (!oldest || peers[i].since < oldest->since)) oldest = &peers[i];
     }
     return oldest;
 }
@@ -209,7 +208,7 @@ static bool urgent(const lib_membership *m, double now)
     return now - 1e-9 * (double)atomic_load(&m->called) < CALLED;
 }
 
-static void let_in(lib_membership *m, pending *pending_peers, double now)
+static void let_in(lib_membership *m, pending_peer *peers, double now)
 {
     for (int i = 0; i < AT_ONCE; i++) {
         const bool hurry = urgent(m, now);
@@ -217,14 +216,14 @@ static void let_in(lib_membership *m, pending *pending_peers, double now)
             m->deaf = true;
             return;
         }
-        pending *seat = find_seat(pending_peers);
+        pending_peer *seat = find_seat(peers);
         int fd = seat ? accept4(m->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
         if (fd < 0) {
             if (!hurry) kolo_admission_give_back(&m->strangers);
             return;
         }
         show_out(seat);
-        *seat = (pending){.fd = fd, .since = now};
+        *seat = (pending_peer){.fd = fd, .since = now};
         listener_hear(m, seat); /* the greeting of most ranks is there already */
     }
 }
@@ -234,15 +233,15 @@ static void let_in(lib_membership *m, pending *pending_peers, double now)
 bool membership_away(lib_membership *m)
 {
     double now = kolo_time();
-    if (now - 1e-9 * (double)atomic_load(&m->beat) > m->patience) atomic_store(&m->away, true);
+    if (now - 1e-9 * (double)atomic_load(&m->beat) > m->heartbeat_timeout) atomic_store(&m->away, true);
     atomic_store(&m->beat, (int64_t)(1e9 * now));
     return atomic_load(&m->away);
 }
 
-static void serve(lib_membership *m, pending *pending_peers, const struct pollfd *ready, double now)
+static void serve(lib_membership *m, pending_peer *peers, const struct pollfd *ready, double now)
 {
     for (int i = 0; i < SEATS; i++) {
-        pending *g = &pending_peers[i];
+        pending_peer *g = &peers[i];
         if (g->fd < 0) continue;
         if (ready[i].revents && !g->answer) listener_hear(m, g);
         if (g->fd >= 0 && g->answer) say(g);
@@ -251,39 +250,38 @@ static void serve(lib_membership *m, pending *pending_peers, const struct pollfd
 }
 
 /* Is the listener polled? Otherwise who comes now waits in the kernel's queue; *wait: how long, ms. */
-static bool listens(lib_membership *m, pending *pending_peers, int *wait)
+static bool listens(lib_membership *m, pending_peer *peers, int *wait)
 {
     const double now = kolo_time(),
                  rest = m->deaf && !urgent(m, now) ? kolo_admission_wait(&m->strangers, now) : 0;
     m->deaf = rest > 0;
     if (m->deaf && 1000 * rest < *wait) *wait = (int)(1000 * rest) + 1;
-    return !m->deaf && find_seat(pending_peers);
+    return !m->deaf && find_seat(peers);
 }
 
 static void *door_main(void *of)
 {
     lib_membership *m = of;
-    pending *pending_peers = kolo_alloc(SEATS * sizeof *pending_peers);
+    pending_peer *peers = kolo_alloc(SEATS * sizeof *peers);
     struct pollfd ready[SEATS + 2];
-    const int often = m->patience < 4 ? (int)(250 * m->patience) + 1 : 1000;
+    const int often = m->heartbeat_timeout < 4 ? (int)(250 * m->heartbeat_timeout) + 1 : 1000;
     prctl(PR_SET_NAME, "kolo-membership");
-    for (int i = 0; pending_peers && i < SEATS; i++) pending_peers[i].fd = -1;
-    while (pending_peers) {
+    for (int i = 0; peers && i < SEATS; i++) peers[i].fd = -1;
+    while (peers) {
         int wait = often;
         for (int i = 0; i < SEATS; i++)
-            ready[i] = (struct pollfd){.fd = pending_peers[i].fd,
-                                       .events = pending_peers[i].answer ? POLLOUT : POLLIN};
+            ready[i] = (struct pollfd){.fd = peers[i].fd, .events = peers[i].answer ? POLLOUT : POLLIN};
         ready[SEATS] = (struct pollfd){.fd = m->bell, .events = POLLIN};
         ready[SEATS + 1] =
-            (struct pollfd){.fd = listens(m, pending_peers, &wait) ? m->listener : -1, .events = POLLIN};
+            (struct pollfd){.fd = listens(m, peers, &wait) ? m->listener : -1, .events = POLLIN};
         if (poll(ready, SEATS + 2, wait) < 0) continue;
         membership_away(m);
         if (ready[SEATS].revents) break;
-        serve(m, pending_peers, ready, kolo_time());
-        if (ready[SEATS + 1].revents) let_in(m, pending_peers, kolo_time());
+        serve(m, peers, ready, kolo_time());
+        if (ready[SEATS + 1].revents) let_in(m, peers, kolo_time());
     }
-    for (int i = 0; pending_peers && i < SEATS; i++) show_out(&pending_peers[i]);
-    free(pending_peers);
+    for (int i = 0; peers && i < SEATS; i++) show_out(&peers[i]);
+    free(peers);
     return NULL;
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "comm/transport/inside.h"
+#include "comm/core/transport/inside.h"
 #include "kolo/error.h"
 
 /* ---- asking: some ranks at a time, a connection each --------------------------------------------------- */
@@ -100,7 +100,7 @@ static void dial(const lib_membership *m, question *q, double now)
     if (q->fd < 0 && now - q->dialled > AGAIN) knock(m, q);
 }
 
-/* Until all have answered, are gone, or have been silent for the patience. */
+/* Until all have answered, are gone, or have been silent for the heartbeat_timeout. */
 static void membership_ask(lib_membership *m, question *q, int n, const membership_message *word,
                            const void *data)
 {
@@ -109,7 +109,8 @@ static void membership_ask(lib_membership *m, question *q, int n, const membersh
     atomic_store(&m->called, (int64_t)(1e9 * begin));
     for (int waiting = n; waiting > 0;) {
         double now = kolo_time();
-        bool late = now - begin > m->patience; /* before the look: this process itself may have been away */
+        bool late =
+            now - begin > m->heartbeat_timeout; /* before the look: this process itself may have been away */
         for (int i = 0; i < n; i++) {
             dial(m, &q[i], now);
             ready[i] = (struct pollfd){.fd = q[i].outcome == WAITING ? q[i].fd : -1,
@@ -170,7 +171,7 @@ static bool asked_lately(lib_membership *m, int rank)
     pthread_mutex_lock(&m->lock);
     const double at = m->joined[rank];
     pthread_mutex_unlock(&m->lock);
-    return at > kolo_time() - m->patience;
+    return at > kolo_time() - m->heartbeat_timeout;
 }
 
 /* A rank that is silent at its door: does it live nevertheless? */
@@ -329,11 +330,12 @@ int lib_membership_gather(lib_membership *m, int least)
                          "comm: %d of the ranks are left, which is less than the %d that were asked for",
                          m->members, least);
     if (m->decisions->told.away)
-        return kolo_fail(KOLO_ELAUNCH,
-                         "comm: all that are left (%d) were themselves stopped for longer than the patience "
-                         "of %g s, so others may have gone on without them; end "
-                         "the job and start it from a checkpoint",
-                         m->members, m->patience);
+        return kolo_fail(
+            KOLO_ELAUNCH,
+            "comm: all that are left (%d) were themselves stopped for longer than the heartbeat_timeout "
+            "of %g s, so others may have gone on without them; end "
+            "the job and start it from a checkpoint",
+            m->members, m->heartbeat_timeout);
     return 0;
 }
 
@@ -435,32 +437,31 @@ static int listen_at(lib_membership *m, bool one_node)
     return 0;
 }
 
-int lib_membership_open(lib_membership **out_membership, bool one_node)
+int lib_membership_open(lib_membership **out_membership, const kolo_launch *launch)
 {
+    const size_t size = (size_t)launch->size;
     lib_membership *m = *out_membership = kolo_alloc(sizeof *m);
     if (!m) return KOLO_ENOMEM;
     m->listener = m->bell = -1;
     pthread_mutex_init(&m->lock, NULL);
-    return listen_at(m, one_node);
-}
-
-int lib_membership_begin(lib_membership *m, const kolo_launch *launch, const line_address *addresses,
-                         size_t stride, double timeout, double patience)
-{
-    size_t size = (size_t)launch->size;
-    m->timeout = timeout;
-    m->patience = patience < timeout ? patience : timeout;
     m->addresses = kolo_alloc(size * sizeof *m->addresses);
     m->member = kolo_alloc(size * sizeof *m->member);
     m->joined = kolo_alloc(size * sizeof *m->joined);
     m->joined_away = kolo_alloc(size * sizeof *m->joined_away);
     if (!m->addresses || !m->member || !m->joined || !m->joined_away) return KOLO_ENOMEM;
-    for (int r = 0; r < launch->size; r++) {
-        memcpy(&m->addresses[r], (const char *)addresses + (size_t)r * stride, sizeof *addresses);
-        m->member[r] = r;
-    }
+    for (int r = 0; r < launch->size; r++) m->member[r] = r;
     m->members = launch->size;
     KOLO_TRY(kolo_launch_part(&m->launch, launch, m->member, m->members, launch->job));
+    return listen_at(m, launch->nodes == 1);
+}
+
+int lib_membership_begin(lib_membership *m, const line_address *addresses, size_t stride, double timeout,
+                         double heartbeat_timeout)
+{
+    m->timeout = timeout;
+    m->heartbeat_timeout = heartbeat_timeout < timeout ? heartbeat_timeout : timeout;
+    for (int r = 0; r < m->members; r++)
+        memcpy(&m->addresses[r], (const char *)addresses + (size_t)r * stride, sizeof *addresses);
     return listener_open(m);
 }
 

@@ -17,20 +17,19 @@
  *           that fails there (because another died meanwhile) goes back to gather with the new world's epoch
  *           and token, and so do in the end all others.
  *
- * Dead is whose door is closed. Whoever does not answer at his door within the patience is asked for in
- * every other way: has he asked us meanwhile, does his process run on our node, or on his, as another
- * rank there sees it (strangers may crowd a door, so silence at it is not death)? Without a sign he is
- * held to be dead, though he may only be stopped. What he asks when he wakes is about a world that others
- * have left: he is told that he is out. Worlds of one epoch have tokens, so two decisions, should there
- * be two, are never mixed up:
- * no rank is in two worlds, and a world with a rank that is elsewhere does not open. */
+ * Dead is whose door is closed. Whoever does not answer at his door within the heartbeat_timeout is asked for
+ * in every other way: has he asked us meanwhile, does his process run on our node, or on his, as another rank
+ * there sees it (strangers may crowd a door, so silence at it is not death)? Without a sign he is held to be
+ * dead, though he may only be stopped. What he asks when he wakes is about a world that others have left: he
+ * is told that he is out. Worlds of one epoch have tokens, so two decisions, should there be two, are never
+ * mixed up: no rank is in two worlds, and a world with a rank that is elsewhere does not open. */
 #ifndef COMM_LIBRARY_MEMBERSHIP_H
 #define COMM_LIBRARY_MEMBERSHIP_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "comm/transport/lines.h"
+#include "comm/core/transport/lines.h"
 
 enum { MEMBERSHIP_GIVEN = 1024 }; /* bytes of a rank in an exchange */
 
@@ -54,7 +53,7 @@ typedef struct membership_message {
     uint32_t epoch, bytes; /* bytes: what follows */
     uint64_t token;        /* of the world that it is about */
     uint32_t round;        /* of an exchange */
-    int32_t away;          /* the asking process was itself stopped for longer than the patience */
+    int32_t away;          /* the asking process was itself stopped for longer than the heartbeat_timeout */
 } membership_message;
 
 /* What was agreed on about the world of an epoch and token. */
@@ -86,7 +85,7 @@ typedef struct lib_membership {
     line_address address;    /* this rank's */
     line_address *addresses; /* [launch.size] */
     kolo_launch launch;      /* the map of the first world */
-    double timeout, patience;
+    double timeout, heartbeat_timeout;
     _Atomic int64_t beat; /* ns: the last look at the clock */
     _Atomic bool away;
     _Atomic int64_t called;   /* ns: when this rank last asked the others */
@@ -104,11 +103,11 @@ typedef struct lib_membership {
     exchange_buffer board[2]; /* where this rank is the first member */
 } lib_membership;
 
-/* Listens; needs no other rank. one_node: at a socket without a network. */
-int lib_membership_open(lib_membership **membership, bool one_node);
+/* Listens, on one node at a socket without a network; needs no other rank. */
+int lib_membership_open(lib_membership **membership, const kolo_launch *launch);
 /* The addresses of all ranks, `stride` bytes apart. */
-int lib_membership_begin(lib_membership *membership, const kolo_launch *launch, const line_address *addresses,
-                         size_t stride, double timeout, double patience);
+int lib_membership_begin(lib_membership *membership, const line_address *addresses, size_t stride,
+                         double timeout, double heartbeat_timeout);
 void lib_membership_close(lib_membership **membership);
 /* Agrees on who is left: they are the members then. At least `least`, else KOLO_ELAUNCH. */
 int lib_membership_gather(lib_membership *membership, int least);
@@ -125,8 +124,8 @@ void membership_greet(const lib_membership *membership, membership_message *word
                       enum membership_kind kind);
 /* it comes from a rank: the port of a dead one may be another program's by now */
 bool membership_known(const lib_membership *membership, const membership_message *word);
-/* Looks at the clock: a process that was away for longer than the patience was held to be stopped, if anybody
- * looked. Whoever asks or decides looks by himself, as the door's thread may wake after him. */
+/* Looks at the clock: a process that was away for longer than the heartbeat_timeout was held to be stopped,
+ * if anybody looked. Whoever asks or decides looks by himself, as the door's thread may wake after him. */
 bool membership_away(lib_membership *membership);
 /* The lock is held. Notes what rank `from` gives; NULL: not complete, no memory, or no such round. */
 const exchange_buffer *membership_give(lib_membership *membership, int from, uint32_t round, const void *data,

@@ -3,7 +3,7 @@
 #define COMM_LIBRARY_PARTS_H
 
 #include "comm/compress/compress.h"
-#include "comm/kernel.h"
+#include "comm/core/kernel.h"
 #include "comm/library/library.h"
 
 enum {

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "comm/library/parts.h"
-#include "comm/rank_list.h"
+#include "comm/core/rank_list.h"
 
 static bool packet_differs(const lib_packet *p) { return p->high != ~p->low_not; }
 

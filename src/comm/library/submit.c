@@ -95,8 +95,11 @@ static int begin_with(kolo_group *group, const kolo_request *request, const char
     lib_entry *e = *out;
     e->note = note ? kolo_strdup(note) : NULL;
     if (fault[0] && !e->fault) e->fault = kolo_strdup(fault);
+    int rc =
+        (note && !e->note) || (fault[0] && !e->fault) ? KOLO_ENOMEM : 0; /* it would say something else */
     pthread_mutex_lock(&group->world->lock);
-    int rc = hand_on(e);
+    if (rc == 0) rc = hand_on(e);
+    if (rc < 0) lib_entry_free(group->world, e);
     pthread_mutex_unlock(&group->world->lock);
     return rc;
 }
@@ -104,7 +107,10 @@ static int begin_with(kolo_group *group, const kolo_request *request, const char
 int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault)
 {
     lib_entry *e;
-    KOLO_TRY(begin_with(group, request, note, fault, &e));
+    const int rc = begin_with(group, request, note, fault, &e);
+    /* the others wait for this rank's word */
+    if (rc == KOLO_ENOMEM) return comm_router_break_by(group->world->router, rc);
+    KOLO_TRY(rc);
     return lib_wait_and_free(group->world, e, NULL);
 }
 

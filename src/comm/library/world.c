@@ -8,10 +8,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/library/membership.h"
+#include "comm/core/config.h"
 #include "comm/library/parts.h"
-#include "comm/rank_list.h"
-#include "comm/segment.h"
-#include "kolo/buckets.h"
+#include "comm/core/rank_list.h"
+#include "comm/core/segment.h"
+#include "kolo/comm.h"
 
 /* MPI and PMIx can be begun once in a process: they are kept when a world is closed, so that another may be
  * opened, and end with the process. */
@@ -32,7 +33,7 @@ static void close_world(kolo_world **out, bool whole);
 static void leave(kolo_world *world)
 {
     const bool whole =
-        !lib_broken(world) && lib_agree_within(world->all, the_end, world->config.patience,
+        !lib_broken(world) && lib_agree_within(world->all, the_end, world->config.heartbeat_timeout,
                                                "its program ended without kolo_world_close") == 0;
     close_world(&world, whole);
 }
@@ -58,7 +59,7 @@ static kolo_launch_limits limits_of(const kolo_world_config *config)
     kolo_world_config c;
     const int rc = lib_config_resolve(&c, config); /* what is wrong with it is said later */
     const kolo_launch_limits limits = {
-        .start = c.timeout, .patience = c.patience, .end = rc < 0 ? NULL : end_stuck};
+        .start = c.timeout, .patience = c.heartbeat_timeout, .end = rc < 0 ? NULL : end_stuck};
     lib_config_free(&c);
     return limits;
 }
@@ -87,72 +88,86 @@ static int find_launch(const kolo_world_config *config, kolo_launch **launch, bo
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
 
-/* What needs no other rank: settings, the table, the door for a later shrink (of survivors, who
- * have theirs: not again). */
-static int world_prepare(kolo_world *world, const kolo_world_config *config, bool survivors)
+/* What needs no other rank: settings, the table, the door for a later shrink (of survivors, who have theirs:
+ * not again), and all that the opening allocates before a rank that fails could break the world. */
+static int world_prepare(kolo_world *world, const kolo_world_config *asked, lib_exchange exchange, void *of)
 {
-    const kolo_launch *l = world->launch;
+    kolo_launch *l = world->launch;
+    const kolo_world_config *c = &world->config;
+    const bool survivors = exchange == lib_membership_exchange;
     bool mpi;
-    KOLO_TRY(lib_config_resolve(&world->config, config));
+    KOLO_TRY(lib_config_resolve(&world->config, asked));
     KOLO_TRY(lib_entries_open(world));
-    KOLO_TRY(comm_table_open(&world->selector, world->config.table, world->config.algorithm));
+    KOLO_TRY(comm_table_open(&world->selector, c->table, c->algorithm));
     if (!survivors) KOLO_TRY(comm_selector_check(world->selector, l->size));
-    KOLO_TRY(comm_router_between(l, world->config.transport, &mpi));
-    return l->size == 1 || mpi || survivors ? 0 : lib_membership_open(&world->membership, l->nodes == 1);
+    KOLO_TRY(comm_router_between(l, c->transport, &mpi));
+    if (l->size > 1 && !mpi && !survivors) KOLO_TRY(lib_membership_open(&world->membership, l));
+    const comm_router_config config = {.between = c->transport,
+                                       .timeout = c->timeout,
+                                       .heartbeat_timeout = c->heartbeat_timeout,
+                                       .within = survivors ? c->heartbeat_timeout : 0,
+                                       .shared_bytes = c->shared_bytes,
+                                       .exchange = exchange,
+                                       .exchange_of = of};
+    return comm_router_make(&world->router, l, &config);
 }
 
 /* What every rank tells before anything else. */
 typedef struct introduction {
+    int32_t status; /* of preparing; negative: `settings` is why */
     char settings[LIB_TEXT];
     line_address door;
 } introduction;
 
-/* Before anything waits for anybody every rank learns whether all could prepare, with
- * settings that fit together. */
-static int agree_on_settings(const kolo_world *world, int status, lib_exchange exchange, void *of)
+/* All could prepare, with settings that fit together; or it is said who could not, or differs. */
+static int compare(const introduction *all, int size)
 {
-    const kolo_world_config *c = &world->config;
-    introduction mine = {.settings = ""};
     char list[1600];
-    kolo_failure own;
     bool differ = false;
-    if (world->membership) mine.door = world->membership->address;
+    for (int r = 0; r < size; r++) {
+        if (all[r].status == KOLO_ENOMEM)
+            return kolo_fail(KOLO_ELAUNCH, "comm: rank %d could not open its world: %s", r, all[r].settings);
+        differ |= strcmp(all[r].settings, all[0].settings) != 0;
+    }
+    if (!differ) return 0;
+    comm_rank_list(list, sizeof list, NULL, size, all[0].settings, sizeof *all);
+    return kolo_fail(KOLO_ECONFIG, "comm: the ranks of a world need the same settings: %s", list);
+}
+
+/* Before anything waits for anybody every rank learns whether all could prepare, with
+ * settings that fit together. world: NULL with a status alone. */
+static int agree_on_settings(kolo_launch *launch, const kolo_world *world, int status, lib_exchange exchange,
+                             void *of)
+{
+    const kolo_world_config *c = world ? &world->config : NULL;
+    const size_t bytes = (size_t)launch->size * sizeof(introduction);
+    introduction mine = {.status = status};
+    kolo_failure own;
+    if (world && world->membership) mine.door = world->membership->address;
     if (status < 0) snprintf(mine.settings, LIB_TEXT, "%s", kolo_error_text());
     else
         snprintf(mine.settings, LIB_TEXT, "transport %s, table %08x, timeline %s, cache %d, fixed order %s",
                  c->transport, comm_selector_digest(world->selector),
                  c->timeline && *c->timeline ? "on" : "off", c->cache, c->fixed_order ? "on" : "off");
     kolo_error_keep(&own);
-    introduction *all = kolo_alloc((size_t)world->launch->size * sizeof *all);
+    void *all =
+        kolo_pages_alloc(bytes); /* pages, which are there where the heap is used up: the others wait */
     if (!all) return KOLO_ENOMEM;
     int rc = exchange ? exchange(of, &mine, sizeof mine, all)
-                      : kolo_launch_exchange(world->launch, &mine, sizeof mine, all);
-    for (int r = 0; r < world->launch->size && rc == 0; r++)
-        differ |= strcmp(all[r].settings, mine.settings) != 0;
+                      : kolo_launch_exchange(launch, &mine, sizeof mine, all);
+    if (rc == 0) rc = compare(all, launch->size);
     if (status < 0) rc = kolo_error_restore(&own, status);
-    if (rc == 0 && differ) {
-        comm_rank_list(list, sizeof list, NULL, world->launch->size, all[0].settings, sizeof *all);
-        rc = kolo_fail(KOLO_ECONFIG, "comm: the ranks of a world need the same settings: %s", list);
-    }
     if (rc == 0 && world->membership)
-        rc = lib_membership_begin(world->membership, world->launch, &all[0].door, sizeof *all, c->timeout,
-                                  c->patience);
-    free(all);
+        rc = lib_membership_begin(world->membership, &((introduction *)all)->door, sizeof mine, c->timeout,
+                                  c->heartbeat_timeout);
+    kolo_pages_free(&all, bytes);
     return rc;
 }
 
-static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
+static int open_parts(kolo_world *world)
 {
-    kolo_launch *l = world->launch;
+    const kolo_launch *l = world->launch;
     const kolo_world_config *c = &world->config;
-    const comm_router_config config = {.between = c->transport,
-                                       .timeout = c->timeout,
-                                       .patience = c->patience,
-                                       .within = exchange == lib_membership_exchange ? c->patience : 0,
-                                       .shared_bytes = c->shared_bytes,
-                                       .exchange = exchange,
-                                       .exchange_of = of};
-    KOLO_TRY(comm_router_open(&world->router, l, &config));
     KOLO_TRY(lib_engine_open(world));
     int *all = kolo_alloc((size_t)l->size * sizeof *all);
     kolo_group **table = world->group = kolo_alloc(16 * sizeof *world->group);
@@ -164,8 +179,7 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
     for (int r = 0; r < l->size; r++) all[r] = r;
     int rc = lib_group_open(world, all, l->size, 0, &table[0]);
     free(all);
-    /* nothing can be agreed on yet, and the others wait */
-    if (rc < 0) return comm_router_break_by(world->router, rc);
+    KOLO_TRY(rc);
     KOLO_TRY(lib_group_join(table[0]));
     world->all = table[0];
     KOLO_TRY(lib_engine_start(world));
@@ -177,18 +191,22 @@ int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_conf
                     lib_exchange exchange, void *of)
 {
     kolo_world *world = *out = kolo_alloc(sizeof *world);
-    if (!world) return KOLO_ENOMEM;
+    if (!world) return agree_on_settings(launch, NULL, KOLO_ENOMEM, exchange, of);
     pthread_mutex_init(&world->lock, NULL);
     world->launch = launch;
-    int rc = agree_on_settings(world, world_prepare(world, config, exchange == lib_membership_exchange),
-                               exchange, of);
-    if (rc == 0) rc = open_parts(world, exchange, of);
+    int rc = agree_on_settings(launch, world, world_prepare(world, config, exchange, of), exchange, of);
+    if (rc == 0) rc = comm_router_join(&world->router);
+    world->joined = rc == 0;
+    if (rc == 0) rc = open_parts(world);
+    /* nothing can be agreed on yet, and the others wait */
+    if (rc < 0 && world->joined) rc = comm_router_break_by(world->router, rc);
     if (rc < 0) kolo_world_close(out);
     return rc;
 }
 
 int kolo_world_open(kolo_world **out, const kolo_world_config *config)
 {
+    kolo_world_config taken;
     kolo_launch *launch;
     bool own;
     if (!out) return kolo_fail(KOLO_EINPUT, "comm: no place is given for the world");
@@ -197,8 +215,9 @@ int kolo_world_open(kolo_world **out, const kolo_world_config *config)
     if (process.broken && process.launch.size > 1)
         return kolo_fail(KOLO_ELAUNCH, "comm: a world of this process broke, and its launcher would wait for "
                                        "the dead; start the job again");
-    KOLO_TRY(find_launch(config, &launch, &own));
-    int rc = lib_world_start(out, launch, config, NULL, NULL);
+    if (config) KOLO_TRY(comm_config_take(&taken, sizeof taken, config, "kolo_world_config"));
+    KOLO_TRY(find_launch(config ? &taken : NULL, &launch, &own));
+    int rc = lib_world_start(out, launch, config ? &taken : NULL, NULL, NULL);
     if (rc == 0) (*out)->own_launch = own;
     else if (own) free(launch); /* what it holds stays, as others may wait for this rank */
     process.open = rc == 0;
@@ -220,7 +239,7 @@ void kolo_world_close(kolo_world **out)
 static void close_world(kolo_world **out, bool whole)
 {
     kolo_world *world = *out;
-    const bool opened = world->router != NULL; /* else nobody waits for this rank */
+    const bool opened = world->joined; /* else nobody waits for this rank */
     if (process.opened == world) process.opened = NULL;
     lib_engine_stop(world);
     for (int g = world->groups - 1; g >= 0; g--) lib_group_close(&world->group[g]);

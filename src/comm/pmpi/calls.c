@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/kernel.h"
+#include "comm/core/kernel.h"
 #include "comm/pmpi/pmpi.h"
 
 int pmpi_end(MPI_Comm comm, int rc)

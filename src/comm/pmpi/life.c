@@ -5,7 +5,7 @@
 
 #include "comm/library/parts.h"
 #include "comm/pmpi/pmpi.h"
-#include "comm/transport/inside.h"
+#include "comm/core/transport/inside.h"
 
 #define FOREVER 3e7 /* seconds: the longest that a world waits */
 
@@ -17,8 +17,9 @@ static int open_world(kolo_world **world)
     MPI_Comm all = MPI_COMM_WORLD;
     /* a rank of the program may compute or read for hours before it comes to the next
      * collective, as MPI allows */
-    const char *patience = getenv("KOLO_COMM_TIMEOUT");
-    const kolo_world_config config = {.mpi_comm = &all, .timeout = patience && *patience ? 0 : FOREVER};
+    const char *timeout = getenv("KOLO_COMM_TIMEOUT");
+    const kolo_world_config config = {
+        .size = sizeof(kolo_world_config), .mpi_comm = &all, .timeout = timeout && *timeout ? 0 : FOREVER};
     int worst, level, rc;
     PMPI_Query_thread(&level);
     /* the program calls MPI whenever it likes, and so do threads of ours */

@@ -25,7 +25,7 @@
 #include <mpi.h>
 #include <stdatomic.h>
 
-#include "kolo/comm.h"
+#include "kolo/world.h"
 
 /* What carries the collectives of a communicator: a group with the same ranks in the same order. */
 typedef struct pmpi_carrier {

@@ -81,7 +81,7 @@ typedef struct kolo_detect_config {
     double side_min;               /* pixels */
     int fill;                      /* of what no image covers */
     int filter;                    /* KOLO_interpolation_* */
-    /* KOLO_crowd_*: what becomes of boxes of crowds and groups, for whoever reads boxes */
+    /* KOLO_crowd_*: what becomes of boxes of crowds and groups, for those who read boxes */
     int crowd;
     bool middle; /* where a single image is put, as kolo_detect_letterbox has it */
 } kolo_detect_config;

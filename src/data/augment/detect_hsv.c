@@ -19,7 +19,7 @@ typedef struct jitter {
     int by_chroma[256], by_value[256]; /* reciprocals of six times, and of 255ths */
 } jitter;
 
-static int hold(int value) { return value < 0 ? 0 : value > 255 ? 255 : value; }
+static int clamp_byte(int value) { return value < 0 ? 0 : value > 255 ? 255 : value; }
 
 /* Pixels to changed hue in sixths of a turn, saturation and value in [0, 1]. */
 static void split(const jitter *j, const uint8_t *p, size_t n, plane *to)
@@ -33,8 +33,8 @@ static void split(const jitter *j, const uint8_t *p, size_t n, plane *to)
         const int s = (chroma * j->by_value[v] + (1 << (SHIFT - 1))) >> SHIFT;
         const int h = ((raw < 0 ? raw + 180 : raw) + j->hue + 180) % 180;
         to->h[i] = (float)h / 30;
-        to->s[i] = (float)hold(s + j->saturation) / 255;
-        to->v[i] = (float)hold(v + j->value) / 255;
+        to->s[i] = (float)clamp_byte(s + j->saturation) / 255;
+        to->v[i] = (float)clamp_byte(v + j->value) / 255;
     }
 }
 

@@ -73,7 +73,7 @@ void kolo_view_pad(kolo_view *view, int height, int width, int out_height, int o
     clip(x + right, out_width, x, x + out_width, &q->column, &q->columns, &view->left);
 }
 
-static void take_box(kolo_view *view, int top, int left, int height, int width, int out_height, int out_width)
+static void set_box(kolo_view *view, int top, int left, int height, int width, int out_height, int out_width)
 {
     *view = whole(height, width, out_height, out_width);
     view->resize.top = top;
@@ -95,7 +95,7 @@ void kolo_view_resized(kolo_view *view, int height, int width, int out_height, i
         if (w < 1 || h < 1 || w > width || h > height) continue;
         const int top = (int)kolo_random_below(random, (uint32_t)(height - h + 1));
         const int left = (int)kolo_random_below(random, (uint32_t)(width - w + 1));
-        take_box(view, top, left, h, w, out_height, out_width);
+        set_box(view, top, left, h, w, out_height, out_width);
         return;
     }
     const double ratio = (double)width / height;
@@ -104,7 +104,7 @@ void kolo_view_resized(kolo_view *view, int height, int width, int out_height, i
     else if (ratio > high) w = (int)nearbyint(h * high);
     if (h > height) h = height;
     if (w > width) w = width;
-    take_box(view, (height - h) / 2, (width - w) / 2, h, w, out_height, out_width);
+    set_box(view, (height - h) / 2, (width - w) / 2, h, w, out_height, out_width);
 }
 
 void kolo_view_flip(kolo_view *view, int out_width)
@@ -171,10 +171,9 @@ int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kol
         q.width /= denominator;
         return kolo_resample(resampler, image, &q, part, stride);
     }
-    const uint8_t *from =
-        image->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)image->width +
-                           (size_t)((int)q.left + q.column - origin_left)) *
-                              channels;
+    const uint8_t *from = image->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)image->width +
+                                           (size_t)((int)q.left + q.column - origin_left)) *
+                                              channels;
     for (int y = 0; y < q.rows; y++, part += stride, from += (size_t)image->width * channels)
         copy_row(from, part, q.columns, image->channels, q.flip);
     return 0;

@@ -32,7 +32,7 @@ struct kolo_client {
     pthread_cond_t changed; /* something below did */
     int fd;                 /* -1: not connected */
     bool listening;         /* a thread reads from fd, or connects, without the lock */
-    bool interrupted, refused, told;
+    bool interrupted, refused, warned;
     int copying; /* threads that read the segment, without the lock */
     serve_segment *segment;
     loader_layout layout;
@@ -85,13 +85,13 @@ static int map_segment(kolo_client *c, int fd)
     struct stat info;
     if (rows < 1 || rows > l->recipe.config.batch || first < 0 || first > c->number[2] || slots < 1 ||
         slots > SERVE_SLOTS || first + rows < c->number[2] + l->rows)
-        return kolo_fail(KOLO_EIO, "the server's answer makes no sense");
+        return kolo_fail(KOLO_EIO, "the server's answer is malformed");
     loader_lay_slot(&c->layout, rows, l->recipe.config.words, (size_t)rows * l->recipe.sample_bytes);
     const size_t bytes = SERVE_PAGE + c->layout.bytes * (size_t)slots;
     const int seals = fcntl(fd, F_GET_SEALS);
     if (fstat(fd, &info) < 0 || (size_t)info.st_size != bytes || h->number[3] != (int64_t)c->layout.bytes ||
         seals < 0 || !(seals & F_SEAL_SHRINK))
-        return kolo_fail(KOLO_EIO, "the server's segment is not what it says");
+        return kolo_fail(KOLO_EIO, "the server's segment is not of the size that its answer says");
     void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return kolo_fail(KOLO_EIO, "cannot map the server's segment: %s", strerror(errno));
@@ -99,7 +99,9 @@ static int map_segment(kolo_client *c, int fd)
     c->bytes = bytes;
     c->slots = (int)slots;
     c->offset = c->number[2] - first;
-    return c->segment->magic == SERVE_MAGIC ? 0 : kolo_fail(KOLO_EIO, "the server's segment is none");
+    return c->segment->magic == SERVE_MAGIC
+               ? 0
+               : kolo_fail(KOLO_EIO, "the server's segment is not a ring of batches");
 }
 
 /* Nobody copies any more. */
@@ -118,7 +120,7 @@ static int attach(kolo_client *c)
     KOLO_TRY(serve_send(c->fd, SERVE_HELLO, -1, c->number, 4, c->key, -1));
     int rc = await_answer(c, SERVE_WELCOME, SERVE_REFUSED, &passed);
     if (rc == 0 && c->packet.head.kind == SERVE_REFUSED)
-        rc = kolo_fail(KOLO_ECONFIG, "the server shows other batches: %s", c->packet.text);
+        rc = kolo_fail(KOLO_ECONFIG, "the server makes other batches: %s", c->packet.text);
     else if (rc == 0 && passed < 0) rc = kolo_fail(KOLO_EIO, "the server passed no segment");
     else if (rc == 0) rc = map_segment(c, passed);
     if (passed >= 0) close(passed);
@@ -135,33 +137,34 @@ static void disconnect(kolo_client *c)
 /* Once, until it is connected again. */
 static void warn_alone(kolo_client *c, const char *why)
 {
-    if (!c->told) {
+    if (!c->warned) {
         const char *job = getenv("SLURM_JOB_ID");
         const bool apart = !strchr(c->name, '/') && serve_private_shm("/proc/self/mountinfo", job);
         kolo_warn(
-            "serve=%s: %s; this rank reads by itself, the same bytes%s", c->name, why,
+            "data_server=%s: %s; this rank reads by itself, the same bytes%s", c->name, why,
             apart ? ". Jobs have a /dev/shm of their own here (job_container/tmpfs): a server of another job "
                     "is "
-                    "found by serve=PATH, in a folder that both see; without one each job keeps its own cache"
+                    "found by data_server=PATH, in a folder that both see; without one each job keeps its "
+                    "own cache"
                   : "");
     }
-    c->told = true;
+    c->warned = true;
 }
 
 /* Asks for the batches from `position` on, by the thread that listens. */
-static int client_ask(kolo_client *c, int64_t position)
+static int request_batches(kolo_client *c, int64_t position)
 {
     if (c->fd < 0) KOLO_TRY(attach(c));
     KOLO_TRY(serve_send(c->fd, SERVE_JOIN, position, NULL, 0, "", -1));
     return await_answer(c, SERVE_JOINED, SERVE_JOINED, NULL);
 }
 
-static void tell_joined(kolo_client *c, int64_t position, int64_t from)
+static void report_joined(kolo_client *c, int64_t position, int64_t from)
 {
     const int64_t steps = c->loader->steps;
-    if (from < 0) kolo_info("serve=%s: the server is in another epoch; reading by itself", c->name);
+    if (from < 0) kolo_info("data_server=%s: the server is in another epoch; reading by itself", c->name);
     else
-        kolo_info("serve=%s: batches come from the server from epoch %lld, step %lld on%s", c->name,
+        kolo_info("data_server=%s: batches come from the server from epoch %lld, step %lld on%s", c->name,
                   (long long)(from / steps), (long long)(from % steps),
                   from > position ? "; until then reading by itself" : "");
 }
@@ -173,7 +176,7 @@ static void client_join(kolo_client *c, int64_t position)
     c->asked = position;
     while (c->copying > 0) pthread_cond_wait(&c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
-    const int rc = client_ask(c, position);
+    const int rc = request_batches(c, position);
     const int64_t from = c->packet.head.position;
     pthread_mutex_lock(&c->lock);
     c->listening = false;
@@ -182,8 +185,8 @@ static void client_join(kolo_client *c, int64_t position)
         disconnect(c);
         if (!c->interrupted) warn_alone(c, kolo_error_text());
     } else {
-        c->told = false;
-        tell_joined(c, position, from);
+        c->warned = false;
+        report_joined(c, position, from);
         c->ready = from;
         atomic_store(&c->joined, from < position ? NEVER : from);
     }
@@ -192,7 +195,7 @@ static void client_join(kolo_client *c, int64_t position)
 
 /* A batch that is joined, has come and has all its rows is given up. Some rows may have been made by this
  * rank itself, before or while it joined: then the last of the three is that it comes. Lock held. */
-static void give_up(kolo_client *c, int64_t position)
+static void release_batch(kolo_client *c, int64_t position)
 {
     if (position < c->joined || position >= c->ready || c->finished[position % SERVE_SLOTS] != position)
         return;
@@ -210,11 +213,12 @@ static void client_hear(kolo_client *c, int rc)
     } else if (rc > 0 && h->kind == SERVE_READY) {
         if (h->position != c->ready || h->number[0] < 0 || h->number[0] >= c->slots) return;
         c->slot_of[c->ready++ % SERVE_SLOTS] = (int)h->number[0];
-        give_up(c, h->position);
+        release_batch(c, h->position);
     } else if (rc > 0 && h->kind == SERVE_LEFT) {
         atomic_store(&c->joined, NEVER);
-        kolo_warn("serve=%s: this rank kept other jobs waiting; it reads by itself until the next epoch",
-                  c->name);
+        kolo_warn(
+            "data_server=%s: this rank kept other jobs waiting; it reads by itself until the next epoch",
+            c->name);
     } else if (rc > 0 && h->kind == SERVE_END) {
         disconnect(c);
         warn_alone(c, c->packet.text);
@@ -225,7 +229,7 @@ static void client_hear(kolo_client *c, int rc)
  * it hears. Lock held. */
 static int await_batch(kolo_client *c, int64_t position)
 {
-    const double patience = 2 * c->loader->recipe.config.serve_wait, end = kolo_time() + patience;
+    const double longest = 2 * c->loader->recipe.config.serve_wait, end = kolo_time() + longest;
     while (!c->interrupted && position >= c->joined && position >= c->ready) {
         if (c->listening) {
             pthread_cond_wait(&c->changed, &c->lock);
@@ -238,8 +242,7 @@ static int await_batch(kolo_client *c, int64_t position)
         const bool late = rc == 0 && kolo_time() >= end;
         pthread_mutex_lock(&c->lock);
         c->listening = false;
-        client_hear(c,
-                    late && !c->interrupted ? kolo_fail(KOLO_EIO, "no batch came for %g s", patience) : rc);
+        client_hear(c, late && !c->interrupted ? kolo_fail(KOLO_EIO, "no batch came for %g s", longest) : rc);
         pthread_cond_broadcast(&c->changed);
     }
     return position >= c->joined && position < c->ready ? c->slot_of[position % SERVE_SLOTS] : -1;
@@ -301,7 +304,7 @@ void kolo_client_done(kolo_client *c, int64_t position)
     pthread_mutex_lock(&c->lock);
     c->batches++;
     c->finished[position % SERVE_SLOTS] = position;
-    give_up(c, position);
+    release_batch(c, position);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -343,16 +346,17 @@ int kolo_client_open(kolo_client **client, const kolo_loader *loader, const kolo
     memcpy(c->number, number, sizeof number);
     if (!config->dataset)
         KOLO_TRY_GOTO(rc,
-                      kolo_fail(KOLO_ECONFIG, "serve=%s: data=synthetic needs no server; leave serve empty",
+                      kolo_fail(KOLO_ECONFIG,
+                                "data_server=%s: data=synthetic needs no server; leave data_server= empty",
                                 config->serve));
     KOLO_TRY_GOTO(rc, serve_path(config->serve, &c->address));
     snprintf(c->name, sizeof c->name, "%s", config->serve);
     KOLO_TRY_GOTO(rc, serve_key(config, c->key));
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake < 0)
-        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve=: cannot make an eventfd: %s", strerror(errno)));
+        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "data_server=: cannot create an eventfd: %s", strerror(errno)));
     rc = attach(c);
-    if (rc == KOLO_ECONFIG) KOLO_TRY_GOTO(rc, kolo_fail_in(rc, "serve=%s: ", c->name));
+    if (rc == KOLO_ECONFIG) KOLO_TRY_GOTO(rc, kolo_fail_in(rc, "data_server=%s: ", c->name));
     if (rc < 0) {
         disconnect(c);
         warn_alone(c, kolo_error_text());
@@ -368,7 +372,7 @@ void kolo_client_close(kolo_client **client)
     kolo_client *c = *client;
     if (!c) return;
     if (c->batches > 0)
-        kolo_info("serve=%s: %lld of %lld batches came from the server", c->name, (long long)c->served,
+        kolo_info("data_server=%s: %lld of %lld batches came from the server", c->name, (long long)c->served,
                   (long long)c->batches);
     disconnect(c);
     unmap(c);

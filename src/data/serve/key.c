@@ -78,8 +78,8 @@ int serve_key(const kolo_loader_config *c, char *text)
         c->width, (unsigned long long)c->seed, c->shuffle && *c->shuffle ? c->shuffle : "full",
         (long long)c->batch, choice("tail", c->tail));
     put(&w,
-        "crop=%s\ncrop_pad=%d\ncrop_area_min=%.17g\ncrop_area_max=%.17g\nflip=%s\ninterpolation=%s\nrepeat=%"
-        "d\n",
+        "crop=%s\ncrop_pad=%d\ncrop_area_min=%.17g\ncrop_area_max=%.17g\nflip=%s\ninterpolation=%s\n"
+        "repeat=%d\n",
         choice("crop", c->crop), c->crop_pad, c->area_min, c->area_max, c->flip ? "true" : "false",
         choice("interpolation", c->interpolation), c->repeat > 0 ? c->repeat : 1);
     put(&w, "mixup=%.17g\ncutmix=%.17g\nmix_probability=%.17g\ncutmix_share=%.17g\nmix=%s\n", c->mix.mixup,
@@ -92,7 +92,8 @@ int serve_key(const kolo_loader_config *c, char *text)
     if (c->image_labels) put_image_labels(&w, c);
     else if (c->words > 3) put_boxes(&w, c);
     if (rule.kind == KOLO_ORDER_LOCAL) put_nodes(&w, c);
-    return w.used < SERVE_KEY - 1 ? 0 : kolo_fail(KOLO_ECONFIG, "serve=: the list in augment= is too long");
+    return w.used < SERVE_KEY - 1 ? 0
+                                  : kolo_fail(KOLO_ECONFIG, "data_server=: the list in augment= is too long");
 }
 
 /* The line of `text` that begins as `line` does up to its '=', or NULL. */
@@ -104,7 +105,7 @@ static const char *find_line(const char *text, const char *line)
     return NULL;
 }
 
-static void key_tell(char *text, size_t size, const char *there, const char *here)
+static void key_append_difference(char *text, size_t size, const char *there, const char *here)
 {
     const size_t used = strlen(text);
     snprintf(text + used, size - used, "%s%.*s there, %.*s here", used ? "; " : "", (int)strcspn(there, "\n"),
@@ -122,9 +123,9 @@ void serve_difference(const char *there, const char *here, char *text, size_t si
     *text = 0;
     for (const char *l = there; *l; l += strcspn(l, "\n"), l += *l == '\n') {
         const char *other = find_line(here, l);
-        if (!other) key_tell(text, size, l, "nothing");
-        else if (!same_line(l, other)) key_tell(text, size, l, other);
+        if (!other) key_append_difference(text, size, l, "nothing");
+        else if (!same_line(l, other)) key_append_difference(text, size, l, other);
     }
     for (const char *l = here; *l; l += strcspn(l, "\n"), l += *l == '\n')
-        if (!find_line(there, l)) key_tell(text, size, "nothing", l);
+        if (!find_line(there, l)) key_append_difference(text, size, "nothing", l);
 }

@@ -20,7 +20,7 @@ static void lock_path(const struct sockaddr_un *address, char *path)
 }
 
 /* 1: the lock is held; 0: somebody else holds it; negative. */
-static int take_lock(const char *path, int flags, int *lock)
+static int try_lock(const char *path, int flags, int *lock)
 {
     struct stat info;
     for (;;) {
@@ -55,7 +55,7 @@ static void remove_left_ones(void)
         old = (struct sockaddr_un){.sun_family = AF_UNIX};
         snprintf(old.sun_path, sizeof old.sun_path, "/dev/shm/%.*s", (int)(n - 5), e->d_name);
         lock_path(&old, path);
-        if (take_lock(path, 0, &lock) > 0) serve_name_leave(&old, lock);
+        if (try_lock(path, 0, &lock) > 0) serve_name_leave(&old, lock);
     }
     if (folder) closedir(folder);
 }
@@ -66,12 +66,12 @@ int serve_name_take(const char *name, struct sockaddr_un *address, int *lock)
     KOLO_TRY(serve_path(name, address));
     if (!strchr(name, '/')) remove_left_ones();
     lock_path(address, path);
-    const int mine = take_lock(path, O_CREAT, lock);
+    const int mine = try_lock(path, O_CREAT, lock);
     KOLO_TRY(mine);
     return mine ? 0
                 : kolo_fail(KOLO_ECONFIG,
-                            "a server serve=%s is running on this node; `kolo serve-data --status serve=%s` "
-                            "shows it",
+                            "data_server=%s: a server of this name runs on this node already; `kolo "
+                            "serve-data --status data_server=%s` prints its state",
                             name, name);
 }
 
@@ -80,11 +80,11 @@ int serve_name_listen(const struct sockaddr_un *address, int *fd)
     struct stat info;
     const char *path = address->sun_path;
     if (lstat(path, &info) == 0 && !S_ISSOCK(info.st_mode))
-        return kolo_fail(KOLO_ECONFIG, "%s is there and is no socket; choose another name", path);
+        return kolo_fail(KOLO_ECONFIG, "%s exists and is not a socket; choose another name", path);
     if (unlink(path) < 0 && errno != ENOENT)
         return kolo_fail(KOLO_EIO, "cannot remove the old %s: %s", path, strerror(errno));
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*fd < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot make a socket: %s", strerror(errno));
+    if (*fd < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot create a socket: %s", strerror(errno));
     fchmod(*fd, 0600); /* before it has a name, so that it never has one with another mode */
     if (bind(*fd, (const struct sockaddr *)address, sizeof *address) == 0 && listen(*fd, 128) == 0) return 0;
     const int rc = kolo_fail(KOLO_EIO, "cannot listen at %s: %s", path, strerror(errno));

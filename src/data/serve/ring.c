@@ -39,11 +39,11 @@ static int make_segment(serve_ring *r)
 {
     KOLO_TRY(check_space(r->bytes));
     r->fd = memfd_create("kolo-serve", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (r->fd < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot make a segment: %s", strerror(errno));
+    if (r->fd < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot create a segment: %s", strerror(errno));
     fchmod(r->fd, 0600);
     errno = posix_fallocate(r->fd, 0, (off_t)r->bytes);
     if (errno)
-        return kolo_fail(KOLO_EIO, "serve-data: cannot take %.1f MiB for the ring: %s; lower prefetch",
+        return kolo_fail(KOLO_EIO, "serve-data: cannot allocate %.1f MiB for the ring: %s; lower prefetch",
                          (double)r->bytes / 0x1p20, strerror(errno));
     void *base = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
     if (base == MAP_FAILED)
@@ -72,7 +72,7 @@ int serve_ring_open(serve_ring *r, const kolo_loader_config *config)
     KOLO_TRY_GOTO(rc, make_segment(r));
     for (int i = 0; i < SERVE_SLOTS; i++) r->segment->position[i] = -1;
     if (pipe2(r->news, O_CLOEXEC) < 0)
-        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve-data: cannot make a pipe: %s", strerror(errno)));
+        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve-data: cannot create a pipe: %s", strerror(errno)));
     c.memory = (uint8_t *)r->segment + SERVE_PAGE;
     c.serve = NULL;
     KOLO_TRY_GOTO(rc, kolo_loader_create(&r->loader, &c));

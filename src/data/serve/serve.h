@@ -1,7 +1,7 @@
 /* One loader a node for the jobs of a sweep: jobs that train on the same images in the same order need them
  * decoded and augmented once.
  *
- * A server is an ordinary loader (stage=, data_cache=ram and all) whose slots lie in a segment without a
+ * A server is an ordinary loader (staging=, data_cache=ram and all) whose slots lie in a segment without a
  * name; a job is an ordinary loader whose readers copy rows out of it where they would decode them. A slot is
  * kept until every rank that joined has its rows: the slowest job limits. The bytes are those that the job
  * would have made; so a job can go over to reading by itself at any batch, and does so, with a warning, when
@@ -9,7 +9,7 @@
  * are an error that names them.
  *
  * A job joins at its own position: at once if the ring holds it, else, in the epoch that the server is in, at
- * the begin of the next epoch, where the others wait for it; until then, and in other epochs, it reads by
+ * the start of the next epoch, where the others wait for it; until then, and in other epochs, it reads by
  * itself. It asks again at every epoch's begin. A ring that nobody has joined goes to where the first one is.
  * The first batches are kept until the rows of serve_jobs jobs have joined. Whoever keeps others waiting for
  * serve_wait seconds is let go.

@@ -26,7 +26,7 @@ static void server_release(kolo_server *s)
     }
 }
 
-static void need_no_more(kolo_server *s, serve_taker *t, int64_t position)
+static void need_no_more(kolo_server *s, serve_client *t, int64_t position)
 {
     const int64_t i = position % s->ring.slots;
     if (!t->needs[i]) return;
@@ -36,7 +36,7 @@ static void need_no_more(kolo_server *s, serve_taker *t, int64_t position)
 }
 
 /* The last one to leave stops the ring. */
-static void leave(kolo_server *s, serve_taker *t)
+static void remove_from_ring(kolo_server *s, serve_client *t)
 {
     if (t->joined < 0) return;
     for (int64_t p = s->ring.base; p < s->ring.next; p++) need_no_more(s, t, p);
@@ -50,15 +50,15 @@ static void leave(kolo_server *s, serve_taker *t)
     s->open = false;
 }
 
-static void hang_up(kolo_server *s, serve_taker *t, const char *why)
+static void hang_up(kolo_server *s, serve_client *t, const char *why)
 {
     if (t->rows) kolo_info("serve-data: process %d, rank %lld, %s", t->pid, (long long)t->rank, why);
-    leave(s, t);
+    remove_from_ring(s, t);
     close(t->fd);
     t->fd = -1;
 }
 
-static void server_tell(kolo_server *s, serve_taker *t, enum serve_kind kind, int64_t position,
+static void server_send(kolo_server *s, serve_client *t, enum serve_kind kind, int64_t position,
                         int64_t number)
 {
     if (serve_send(t->fd, kind, position, &number, 1, "", -1) < 0)
@@ -66,7 +66,7 @@ static void server_tell(kolo_server *s, serve_taker *t, enum serve_kind kind, in
 }
 
 /* Batch `position`, which is held, is for t as well. */
-static void mark(kolo_server *s, serve_taker *t, int64_t position)
+static void mark(kolo_server *s, serve_client *t, int64_t position)
 {
     const int64_t i = position % s->ring.slots;
     if (t->idle_since > 0) t->idle += kolo_time() - t->idle_since;
@@ -76,14 +76,14 @@ static void mark(kolo_server *s, serve_taker *t, int64_t position)
     s->need[i]++;
 }
 
-static void offer(kolo_server *s, serve_taker *t, int64_t position)
+static void offer(kolo_server *s, serve_client *t, int64_t position)
 {
-    server_tell(s, t, SERVE_READY, position, serve_ring_batch(&s->ring, position)->slot);
+    server_send(s, t, SERVE_READY, position, serve_ring_batch(&s->ring, position)->slot);
 }
 
 /* Where a job at `position` can begin: there if the ring holds or makes it, else at the next epoch if the
  * ring is near; -1: nowhere. */
-static int64_t meet(const kolo_server *s, int64_t position)
+static int64_t join_position(const kolo_server *s, int64_t position)
 {
     const serve_ring *r = &s->ring;
     if (!r->running || (position >= r->base && position < r->base + r->slots)) return position;
@@ -91,18 +91,18 @@ static int64_t meet(const kolo_server *s, int64_t position)
     return position / r->steps == r->base / r->steps && next >= r->base ? next : -1;
 }
 
-static int server_join(kolo_server *s, serve_taker *t, int64_t position)
+static int server_join(kolo_server *s, serve_client *t, int64_t position)
 {
     serve_ring *r = &s->ring;
-    leave(s, t);
-    const int64_t from = meet(s, position);
+    remove_from_ring(s, t);
+    const int64_t from = join_position(s, position);
     const double now = kolo_time();
     if (from >= 0 && !r->running) {
         KOLO_TRY(serve_ring_start(r, from));
         s->began = s->moved = now;
         s->full = s->full_since = 0;
     }
-    server_tell(s, t, SERVE_JOINED, from, 0);
+    server_send(s, t, SERVE_JOINED, from, 0);
     if (t->fd < 0 || from < 0) {
         if (r->running && s->rows_joined == 0) serve_ring_stop(r);
         return 0;
@@ -126,7 +126,7 @@ static int server_join(kolo_server *s, serve_taker *t, int64_t position)
     return 0;
 }
 
-static void hello(kolo_server *s, serve_taker *t)
+static void hello(kolo_server *s, serve_client *t)
 {
     const serve_packet *p = &s->packet;
     const int64_t *n = p->head.number, first = s->config.rank * s->rows;
@@ -144,14 +144,14 @@ static void hello(kolo_server *s, serve_taker *t)
         hang_up(s, t, "is refused");
         return;
     }
-    if (t->rows) leave(s, t);
+    if (t->rows) remove_from_ring(s, t);
     else kolo_admission_give_back(&s->strangers);
     t->rank = n[0], t->ranks = n[1], t->first = n[2], t->rows = n[3];
     const int64_t answer[] = {first, s->rows, s->ring.slots, (int64_t)s->ring.slot_bytes};
     if (serve_send(t->fd, SERVE_WELCOME, -1, answer, 4, "", s->ring.fd) < 0) hang_up(s, t, "reads nothing");
 }
 
-static void done(kolo_server *s, serve_taker *t, int64_t position)
+static void done(kolo_server *s, serve_client *t, int64_t position)
 {
     const serve_ring *r = &s->ring;
     /* what was given up meanwhile, or was never there, is no news */
@@ -164,7 +164,7 @@ static void done(kolo_server *s, serve_taker *t, int64_t position)
 }
 
 /* Negative: the server cannot go on. */
-static int answer(kolo_server *s, serve_taker *t)
+static int answer(kolo_server *s, serve_client *t)
 {
     const serve_head *h = &s->packet.head;
     char text[SERVE_TEXT];
@@ -179,19 +179,20 @@ static int answer(kolo_server *s, serve_taker *t)
     } else if (h->kind == SERVE_DONE && t->rows) {
         done(s, t, h->position);
     } else {
-        kolo_warn("serve-data: process %d sent packet %u out of its turn and is cut off", t->pid, h->kind);
+        kolo_warn("serve-data: process %d sent packet %u out of order; its connection is closed", t->pid,
+                  h->kind);
         hang_up(s, t, "is cut off");
     }
     return 0;
 }
 
-static int read_packets(kolo_server *s, serve_taker *t)
+static int read_packets(kolo_server *s, serve_client *t)
 {
     for (int i = 0; i < SERVE_SLOTS && t->fd >= 0; i++) { /* then others have their turn */
         const int rc = serve_receive(t->fd, &s->packet, NULL);
         if (rc == 0) return 0;
         if (rc == KOLO_EINPUT) {
-            kolo_warn("%s; process %d is cut off", kolo_error_text(), t->pid);
+            kolo_warn("%s; the connection of process %d is closed", kolo_error_text(), t->pid);
             /* its version is in it */
             (void)serve_send(t->fd, SERVE_REFUSED, -1, NULL, 0, kolo_error_text(), -1);
         }
@@ -208,16 +209,16 @@ static void welcome(kolo_server *s)
     const int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return; /* it has gone again */
     int i = 0;
-    while (i < s->takers && s->taker[i].fd >= 0) i++;
+    while (i < s->clients && s->client[i].fd >= 0) i++;
     const int pid = serve_peer(fd);
     if (pid < 0 || i == SERVE_MOST) {
-        kolo_warn("serve-data: a process is not let in: %s",
+        kolo_warn("serve-data: a connection was refused: %s",
                   pid < 0 ? kolo_error_text() : "there are too many");
         close(fd);
         return;
     }
-    s->taker[i] = (serve_taker){.fd = fd, .pid = pid, .came = kolo_time(), .joined = -1};
-    if (i == s->takers) s->takers++;
+    s->client[i] = (serve_client){.fd = fd, .pid = pid, .came = kolo_time(), .joined = -1};
+    if (i == s->clients) s->clients++;
 }
 
 static int ready(kolo_server *s)
@@ -226,21 +227,21 @@ static int ready(kolo_server *s)
     KOLO_TRY(serve_ring_take(r));
     s->moved = kolo_time();
     const int64_t p = r->next - 1;
-    for (int i = 0; i < s->takers; i++)
-        if (s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && s->taker[i].joined <= p)
-            mark(s, &s->taker[i], p);
+    for (int i = 0; i < s->clients; i++)
+        if (s->client[i].fd >= 0 && s->client[i].joined >= 0 && s->client[i].joined <= p)
+            mark(s, &s->client[i], p);
     /* when all are counted: who is cut off here must not give it up for those behind him */
-    for (int i = 0; i < s->takers; i++)
-        if (s->taker[i].fd >= 0 && s->taker[i].needs[p % r->slots]) offer(s, &s->taker[i], p);
+    for (int i = 0; i < s->clients; i++)
+        if (s->client[i].fd >= 0 && s->client[i].needs[p % r->slots]) offer(s, &s->client[i], p);
     if (!r->running) return 0; /* the last one was cut off */
     if (r->next - r->base == r->slots) s->full_since = s->moved;
     server_release(s);
     return 0;
 }
 
-/* Nothing has moved for too long: who is missing at the beginning is waited for no more; later, who
- * keeps the others waiting. */
-static void let_go(kolo_server *s)
+/* Nothing has moved for too long: jobs missing at the start are no longer waited for; later, those that keep
+ * the others waiting are dropped. */
+static void drop_late(kolo_server *s)
 {
     serve_ring *r = &s->ring;
     const int64_t base = r->base % r->slots;
@@ -255,41 +256,41 @@ static void let_go(kolo_server *s)
         server_release(s);
         return;
     }
-    for (int i = 0; i < s->takers; i++)
-        waiting += s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && !s->taker[i].needs[base];
-    for (int i = 0; i < s->takers && waiting; i++) {
-        serve_taker *t = &s->taker[i];
+    for (int i = 0; i < s->clients; i++)
+        waiting += s->client[i].fd >= 0 && s->client[i].joined >= 0 && !s->client[i].needs[base];
+    for (int i = 0; i < s->clients && waiting; i++) {
+        serve_client *t = &s->client[i];
         if (t->fd < 0 || !t->needs[base]) continue;
-        kolo_warn("serve-data: process %d, rank %lld, keeps others waiting for %g s and is let go", t->pid,
+        kolo_warn("serve-data: process %d, rank %lld, kept others waiting for %g s and is dropped", t->pid,
                   (long long)t->rank, s->config.serve_wait);
-        leave(s, t);
-        server_tell(s, t, SERVE_LEFT, -1, 0);
+        remove_from_ring(s, t);
+        server_send(s, t, SERVE_LEFT, -1, 0);
     }
 }
 
-/* Whoever says nothing after it has connected. */
+/* Clients that send nothing after they have connected. */
 static void drop_silent(kolo_server *s)
 {
     const double now = kolo_time();
-    for (int i = 0; i < s->takers; i++)
-        if (s->taker[i].fd >= 0 && !s->taker[i].rows && now - s->taker[i].came > HELLO_WITHIN)
-            hang_up(s, &s->taker[i], "says nothing");
+    for (int i = 0; i < s->clients; i++)
+        if (s->client[i].fd >= 0 && !s->client[i].rows && now - s->client[i].came > HELLO_WITHIN)
+            hang_up(s, &s->client[i], "sent nothing after it connected");
 }
 
-static int look_once(kolo_server *s)
+static int server_poll(kolo_server *s)
 {
     const double rest = s->deaf ? kolo_admission_wait(&s->strangers, kolo_time()) : 0;
     struct pollfd fds[SERVE_MOST + 2] = {{rest > 0 ? -1 : s->fd, POLLIN, 0},
                                          {s->ring.running ? s->ring.news[0] : -1, POLLIN, 0}};
-    const int n = s->takers;
-    for (int i = 0; i < n; i++) fds[i + 2] = (struct pollfd){s->taker[i].fd, POLLIN, 0};
+    const int n = s->clients;
+    for (int i = 0; i < n; i++) fds[i + 2] = (struct pollfd){s->client[i].fd, POLLIN, 0};
     if (poll(fds, (nfds_t)n + 2, rest > 0 && rest < 0.5 ? 1 + (int)(1000 * rest) : 500) < 0)
         return errno == EINTR ? 0 : kolo_fail(KOLO_EIO, "poll: %s", strerror(errno));
     if (fds[1].revents) KOLO_TRY(ready(s));
     for (int i = 0; i < n; i++)
-        if (fds[i + 2].revents && s->taker[i].fd == fds[i + 2].fd) KOLO_TRY(read_packets(s, &s->taker[i]));
+        if (fds[i + 2].revents && s->client[i].fd == fds[i + 2].fd) KOLO_TRY(read_packets(s, &s->client[i]));
     if (fds[0].revents) welcome(s);
-    let_go(s);
+    drop_late(s);
     drop_silent(s);
     return 0;
 }
@@ -297,12 +298,12 @@ static int look_once(kolo_server *s)
 int kolo_server_run(kolo_server *s, const volatile sig_atomic_t *stop)
 {
     int rc = 0;
-    while (rc == 0 && !*stop) rc = look_once(s);
+    while (rc == 0 && !*stop) rc = server_poll(s);
     kolo_failure failure;
     kolo_error_keep(&failure);
-    const char *why = rc < 0 ? failure.text : "it was told to end";
-    for (int i = 0; i < s->takers; i++) /* who does not listen sees the hang-up */
-        if (s->taker[i].fd >= 0) (void)serve_send(s->taker[i].fd, SERVE_END, -1, NULL, 0, why, -1);
+    const char *why = rc < 0 ? failure.text : "it was stopped";
+    for (int i = 0; i < s->clients; i++) /* who does not listen sees the hang-up */
+        if (s->client[i].fd >= 0) (void)serve_send(s->client[i].fd, SERVE_END, -1, NULL, 0, why, -1);
     return kolo_error_restore(&failure, rc);
 }
 
@@ -322,11 +323,10 @@ int kolo_server_open(kolo_server **server, const kolo_loader_config *loader, int
     s->rows_wanted = s->rows * jobs;
     KOLO_TRY_GOTO(rc, serve_name_listen(&s->address, &s->fd));
     if (!strchr(s->name, '/') && serve_private_shm("/proc/self/mountinfo", getenv("SLURM_JOB_ID")))
-        kolo_warn(
-            "serve=%s: jobs have a /dev/shm of their own here (job_container/tmpfs), so that only this job's "
-            "processes "
-            "find the server; for those of other jobs give serve=PATH, in a folder of the node that all see",
-            s->name);
+        kolo_warn("data_server=%s: jobs have a /dev/shm of their own here (job_container/tmpfs), so that "
+                  "only this job's processes find the server; for those of other jobs give data_server=PATH, "
+                  "in a folder of the node that all see",
+                  s->name);
     return 0;
 fail:
     kolo_server_close(server);
@@ -337,8 +337,8 @@ void kolo_server_close(kolo_server **server)
 {
     kolo_server *s = *server;
     if (!s) return;
-    for (int i = 0; i < s->takers; i++)
-        if (s->taker[i].fd >= 0) close(s->taker[i].fd);
+    for (int i = 0; i < s->clients; i++)
+        if (s->client[i].fd >= 0) close(s->client[i].fd);
     if (s->ring.loader) serve_ring_close(&s->ring);
     if (s->fd >= 0) close(s->fd);
     if (s->lock_fd >= 0) serve_name_leave(&s->address, s->lock_fd);

@@ -9,7 +9,7 @@
 enum { SERVE_MOST = 512 }; /* connections */
 
 /* A rank of a job. */
-typedef struct serve_taker {
+typedef struct serve_client {
     int fd; /* -1: this place is free */
     int pid;
     double came;                      /* when it connected */
@@ -19,7 +19,7 @@ typedef struct serve_taker {
     int pending;                      /* of them */
     int64_t taken;                    /* batches, since it joined */
     double since, idle_since, idle;   /* it waits for the loader since idle_since; 0: it does not */
-} serve_taker;
+} serve_client;
 
 struct kolo_server {
     kolo_loader_config config; /* without texts */
@@ -30,8 +30,8 @@ struct kolo_server {
     int64_t rows; /* of a batch, here */
     kolo_admission strangers;
     bool deaf; /* the socket that listens is not polled: too many have come that said nothing */
-    serve_taker taker[SERVE_MOST];
-    int takers;                       /* places that have been used */
+    serve_client client[SERVE_MOST];
+    int clients;                      /* places that have been used */
     int need[SERVE_SLOTS];            /* takers that need batch p, at [p % slots] */
     int64_t rows_joined, rows_wanted; /* until they are as many the first batches are kept */
     bool open;                        /* they were */

@@ -11,7 +11,7 @@
 #include "data/shard/dataset.h"
 #include "kolo/error.h"
 
-static void add_taker(const kolo_server *s, const serve_taker *t, double now, char *text, size_t size)
+static void append_client(const kolo_server *s, const serve_client *t, double now, char *text, size_t size)
 {
     const double all = now - t->since, idle = t->idle + (t->idle_since > 0 ? now - t->idle_since : 0);
     kolo_append(text, size, "  process %d, rank %lld of %lld, rows %lld to %lld: ", t->pid,
@@ -38,13 +38,12 @@ void serve_status(const kolo_server *s, char *text, size_t size)
     const double full = s->full + (s->full_since > 0 ? now - s->full_since : 0);
     const int64_t first = s->config.rank * s->rows;
     snprintf(text, size,
-             "serve=%s: process %d, %s, %lld samples, rows %lld to %lld of batches of %lld, ring of %d "
+             "data_server=%s: process %d, %s, %lld samples, rows %lld to %lld of batches of %lld, ring of %d "
              "batches, %.1f MiB\n",
              s->name, (int)getpid(), info->name, (long long)info->count, (long long)first,
              (long long)(first + s->rows - 1), (long long)s->config.batch, r->slots,
              (double)r->bytes / 0x1p20);
-    kolo_append(text, size, "%lld images made, %lld given\n", (long long)r->decoded,
-                (long long)s->delivered);
+    kolo_append(text, size, "%lld images made, %lld given\n", (long long)r->decoded, (long long)s->delivered);
     if (!r->running) {
         kolo_append(text, size, "nobody has joined\n");
     } else {
@@ -59,8 +58,8 @@ void serve_status(const kolo_server *s, char *text, size_t size)
                 "jobs with %lld of %lld rows have joined; the first batches are kept for the others\n",
                 (long long)s->rows_joined, (long long)s->rows_wanted);
     }
-    for (int i = 0; i < s->takers; i++)
-        if (s->taker[i].fd >= 0 && s->taker[i].rows) add_taker(s, &s->taker[i], now, text, size);
+    for (int i = 0; i < s->clients; i++)
+        if (s->client[i].fd >= 0 && s->client[i].rows) append_client(s, &s->client[i], now, text, size);
 }
 
 int kolo_server_ask(const char *name, char *text, size_t size)
@@ -73,7 +72,7 @@ int kolo_server_ask(const char *name, char *text, size_t size)
     int rc = packet ? serve_send(fd, SERVE_ASK, -1, NULL, 0, "", -1) : KOLO_ENOMEM;
     struct pollfd wait = {fd, POLLIN, 0};
     if (rc == 0 && poll(&wait, 1, 10000) <= 0)
-        rc = kolo_fail(KOLO_EIO, "serve=%s: the server does not answer", name);
+        rc = kolo_fail(KOLO_EIO, "data_server=%s: the server does not answer", name);
     if (rc == 0) rc = serve_receive(fd, packet, NULL);
     if (rc > 0) snprintf(text, size, "%s", packet->text);
     close(fd);

@@ -25,9 +25,10 @@ int serve_path(const char *name, struct sockaddr_un *address)
                                                (unsigned)geteuid(), name);
     if (!strchr(name, '/') && !is_name(name))
         return kolo_fail(KOLO_ECONFIG,
-                         "serve=%s: a name has letters, digits, dots and dashes; a path has a slash", name);
+                         "data_server=%s: a name has letters, digits, dots and dashes; a path has a slash",
+                         name);
     return n < 0 || (size_t)n >= most
-               ? kolo_fail(KOLO_ECONFIG, "serve=%s: too long for a socket (%zu bytes)", name, most - 1)
+               ? kolo_fail(KOLO_ECONFIG, "data_server=%s: too long for a socket (%zu bytes)", name, most - 1)
                : 0;
 }
 
@@ -54,9 +55,9 @@ int serve_peer(int fd)
     struct ucred peer;
     socklen_t bytes = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
-        return kolo_fail(KOLO_EIO, "serve=: cannot ask who is at the other end: %s", strerror(errno));
+        return kolo_fail(KOLO_EIO, "data_server=: cannot read the other end's user: %s", strerror(errno));
     if (peer.uid != geteuid())
-        return kolo_fail(KOLO_EIO, "serve=: the other end belongs to user %u", (unsigned)peer.uid);
+        return kolo_fail(KOLO_EIO, "data_server=: the other end belongs to user %u", (unsigned)peer.uid);
     return peer.pid;
 }
 
@@ -67,24 +68,25 @@ static int check_socket(const char *path)
     if (lstat(path, &info) < 0)
         return kolo_fail(KOLO_EIO, "%s: %s", path,
                          errno == ENOENT ? "no server is running under this name" : strerror(errno));
-    if (!S_ISSOCK(info.st_mode)) return kolo_fail(KOLO_EIO, "%s is no socket; remove it", path);
+    if (!S_ISSOCK(info.st_mode)) return kolo_fail(KOLO_EIO, "%s is not a socket; remove it", path);
     if (info.st_uid != geteuid())
         return kolo_fail(KOLO_EIO, "%s belongs to user %u; choose another name", path, (unsigned)info.st_uid);
     if (info.st_mode & 077)
-        return kolo_fail(KOLO_EIO,
-                         "%s has mode %03o: others may write to it, so it is not trusted; servers make 600",
-                         path, (unsigned)info.st_mode & 0777);
+        return kolo_fail(
+            KOLO_EIO,
+            "%s has mode %03o: others may write to it; remove it, a server creates it with mode 600", path,
+            (unsigned)info.st_mode & 0777);
     return 0;
 }
 
 int serve_connect(const struct sockaddr_un *address, int *fd)
 {
-    const struct timeval patience = {.tv_sec = 10}; /* for a server that takes no calls */
+    const struct timeval send_timeout = {.tv_sec = 10}; /* for a server that takes no calls */
     int rc;
     KOLO_TRY(check_socket(address->sun_path));
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (*fd < 0) return kolo_fail(KOLO_EIO, "serve=: cannot make a socket: %s", strerror(errno));
-    setsockopt(*fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (*fd < 0) return kolo_fail(KOLO_EIO, "data_server=: cannot create a socket: %s", strerror(errno));
+    setsockopt(*fd, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof send_timeout);
     while ((rc = connect(*fd, (const struct sockaddr *)address, sizeof *address)) < 0 && errno == EINTR)
         continue;
     if (rc < 0)
@@ -120,10 +122,10 @@ int serve_send(int fd, enum serve_kind kind, int64_t position, const int64_t *nu
     }
     ssize_t sent;
     while ((sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR) continue;
-    return sent < 0 ? kolo_fail(KOLO_EIO, "serve=: cannot send: %s", strerror(errno)) : 0;
+    return sent < 0 ? kolo_fail(KOLO_EIO, "data_server=: cannot send: %s", strerror(errno)) : 0;
 }
 
-static void take_passed(struct msghdr *message, int *passed)
+static void receive_descriptor(struct msghdr *message, int *passed)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
@@ -135,12 +137,14 @@ static int check_packet(serve_packet *p, size_t bytes, int flags)
 {
     const size_t common = offsetof(serve_head, text_bytes);
     if (bytes < common || p->head.magic != SERVE_MAGIC || !memchr(p->head.version, 0, sizeof p->head.version))
-        return kolo_fail(KOLO_EINPUT, "serve=: %zu bytes came that are no packet of kolo serve-data", bytes);
+        return kolo_fail(KOLO_EINPUT,
+                         "data_server=: received %zu bytes that are not a packet of kolo serve-data", bytes);
     if (strcmp(p->head.version, SERVE_VERSION) != 0)
-        return kolo_fail(KOLO_EINPUT, "serve=: the other end is version %s, this program %s", p->head.version,
-                         SERVE_VERSION);
+        return kolo_fail(KOLO_EINPUT,
+                         "data_server=: the other end is version %s, this program %s; use one version",
+                         p->head.version, SERVE_VERSION);
     if (bytes < sizeof p->head || (flags & MSG_TRUNC) || p->head.text_bytes != bytes - sizeof p->head)
-        return kolo_fail(KOLO_EINPUT, "serve=: a packet of kind %u is not as long as it says", p->head.kind);
+        return kolo_fail(KOLO_EINPUT, "data_server=: a packet of kind %u has the wrong length", p->head.kind);
     p->text[p->head.text_bytes] = 0;
     return 1;
 }
@@ -157,9 +161,9 @@ int serve_receive(int fd, serve_packet *packet, int *passed)
     if (passed) *passed = -1;
     while ((bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) continue;
     if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-    if (bytes < 0) return kolo_fail(KOLO_EIO, "serve=: cannot receive: %s", strerror(errno));
-    if (bytes == 0) return kolo_fail(KOLO_EIO, "the other end has hung up");
-    if (passed) take_passed(&message, passed);
+    if (bytes < 0) return kolo_fail(KOLO_EIO, "data_server=: cannot receive: %s", strerror(errno));
+    if (bytes == 0) return kolo_fail(KOLO_EIO, "the other end closed the connection");
+    if (passed) receive_descriptor(&message, passed);
     const int rc = check_packet(packet, (size_t)bytes, message.msg_flags);
     if (rc < 0 && passed && *passed >= 0) {
         close(*passed);

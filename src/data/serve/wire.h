@@ -57,7 +57,7 @@ typedef struct serve_segment {
     _Atomic int64_t position[SERVE_SLOTS]; /* of the batch that is whole in this slot; -1: none is */
 } serve_segment;
 
-/* Of serve=: a name becomes a socket in /dev/shm, whatever has a slash is a path already. KOLO_ECONFIG:
+/* Of data_server=: a name becomes a socket in /dev/shm, whatever has a slash is a path already. KOLO_ECONFIG:
  * no name, or too long. */
 int serve_path(const char *name, struct sockaddr_un *address);
 /* Do the jobs of this machine have a /dev/shm of their own? By the mounts that Slurm's job_container/tmpfs

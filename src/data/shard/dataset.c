@@ -93,7 +93,7 @@ static int check_shard(const char *path, const kolo_dataset_info *info, const ko
 }
 
 /* Pixels in a mixed shard have the length that their size says; the loader trusts it. */
-static int take_codecs(kolo_dataset *d, const char *path, const kolo_shard_header *h,
+static int read_codecs(kolo_dataset *d, const char *path, const kolo_shard_header *h,
                        const kolo_shard_arrays *a)
 {
     const kolo_shard_table *codec = kolo_shard_find_table(a, "codec", KOLO_TABLE_U8, h->count, 1);
@@ -122,7 +122,7 @@ static int open_one(kolo_dataset *d, const char *folder, const kolo_manifest *m,
     if (!shard->path) return KOLO_ENOMEM;
     KOLO_TRY(kolo_shard_inspect(shard->path, &h, &shard->places, &a));
     int rc = check_shard(shard->path, &d->info, &m->shards[s], s, &h, &a);
-    if (rc == 0 && h.encoding == KOLO_ENCODING_MIXED) rc = take_codecs(d, shard->path, &h, &a);
+    if (rc == 0 && h.encoding == KOLO_ENCODING_MIXED) rc = read_codecs(d, shard->path, &h, &a);
     if (rc == 0) rc = kolo_targets_add(&d->targets, shard->path, &h, &a);
     if (rc == 0) {
         shard->first = h.first;

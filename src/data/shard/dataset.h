@@ -1,4 +1,4 @@
-/* What the loader and the tools need of a dataset beyond data/shard.h. */
+/* What the loader and the tools need of a dataset beyond data/shard/shard.h. */
 #ifndef KOLO_DATA_SHARD_DATASET_H
 #define KOLO_DATA_SHARD_DATASET_H
 

@@ -36,8 +36,7 @@ static int check_samples(const kolo_dataset *d, double seconds)
         int64_t index;
         const char *path = kolo_dataset_shard_of(d, i, &index);
         kolo_warn("%s: sample %lld does not have its checksum: its bytes were changed, and there may be "
-                  "more; `kolo-shards verify` names all, then copy or "
-                  "pack this split again",
+                  "more; `kolo-shards verify` names all, then copy or pack this split again",
                   path, (long long)index);
         break;
     }
@@ -50,8 +49,9 @@ int kolo_dataset_check(const kolo_dataset *dataset, const char *folder, double s
     char *journal = kolo_format("%s/.pack/journal", folder);
     if (!journal) return KOLO_ENOMEM;
     if (kolo_file_exists(journal))
-        kolo_warn("%s: a packing into this folder has not finished, or goes on; kolo-pack --resume ends it",
-                  folder);
+        kolo_warn(
+            "%s: a packing into this folder has not finished, or still runs; kolo-pack --resume finishes it",
+            folder);
     free(journal);
     return check_samples(dataset, seconds);
 }

@@ -3,7 +3,7 @@
  * Life of a shard: kolo_shard_create (all space allocated, labels and offsets written, state 0) -> any
  * number of processes pwrite samples at kolo_shard_places -> kolo_shard_complete (statistics, uuid,
  * checksum, then `complete` = 1) -> rename. A process killed in between leaves a file that opens; `state`
- * tells which samples are there. */
+ * says which samples are there. */
 #ifndef KOLO_DATA_SHARD_FILE_H
 #define KOLO_DATA_SHARD_FILE_H
 

@@ -15,7 +15,7 @@ static pthread_mutex_t h5_mutex = PTHREAD_MUTEX_INITIALIZER;
 /* data begins on a 1 MiB boundary: a multiple of Lustre stripes, fit for O_DIRECT */
 #define ALIGNMENT (1u << 20)
 
-/* Before its first call HDF5 is told not to clean up at exit: what is open is closed by its owner, and a file
+/* Before its first call HDF5 is set not to clean up at exit: what is open is closed by its owner, and a file
  * whose close has failed, as of a full disk, it would close once more and crash. */
 void kolo_h5_lock(void)
 {

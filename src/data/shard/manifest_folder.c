@@ -35,13 +35,13 @@ bool kolo_manifest_in(const char *folder)
     return found;
 }
 
-/* What lies in a folder that is no split; to `depth` folders below it, of which the first few tell enough. */
+/* What lies in a folder that is no split; to `depth` folders below it, of which the first few are enough. */
 typedef struct folder_content {
     bool images, train, val;
     char split[256]; /* one of the folders in it that are splits */
 } folder_content;
 
-static void folder_look(const char *folder, int depth, folder_content *c)
+static void folder_scan(const char *folder, int depth, folder_content *c)
 {
     enum { ENOUGH = 100 };
     kolo_folder_names names;
@@ -59,7 +59,7 @@ static void folder_look(const char *folder, int depth, folder_content *c)
             c->val |= !strcmp(names.list[i], "val");
         } else if (depth > 0 && !c->images) {
             folder_content below = {0};
-            folder_look(path, depth - 1, &below);
+            folder_scan(path, depth - 1, &below);
             c->images = below.images;
         }
         free(path);
@@ -76,7 +76,7 @@ int kolo_manifest_missing(const char *folder)
     if (unfinished)
         return kolo_fail(KOLO_EINPUT, "%s: packing has not finished; run the same kolo-pack with --resume",
                          folder);
-    folder_look(folder, 3, &c);
+    folder_scan(folder, 3, &c);
     if (c.train && c.val)
         return kolo_fail(
             KOLO_EINPUT,

@@ -112,7 +112,7 @@ static int64_t parts_of_batch(int64_t rows, size_t bytes)
     return rows > 0 ? rows : 1;
 }
 
-static void take_part(kolo_tensor *t, kolo_layout *l, int64_t count)
+static void shrink_to_part(kolo_tensor *t, kolo_layout *l, int64_t count)
 {
     t->dim[0] /= count;
     l->bytes /= (size_t)count;
@@ -136,8 +136,8 @@ static parts parts_of(const kolo_kernel_request *r)
     p.lx = r->layout[x], p.lw = r->layout[w], p.ly = r->layout[y];
     if (p.addend < 0) return p;
     p.count = parts_of_batch(p.x.dim[0], p.lx.bytes);
-    take_part(&p.x, &p.lx, p.count);
-    take_part(&p.y, &p.ly, p.count);
+    shrink_to_part(&p.x, &p.lx, p.count);
+    shrink_to_part(&p.y, &p.ly, p.count);
     return p;
 }
 

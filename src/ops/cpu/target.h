@@ -1,4 +1,4 @@
-/* What a row is to be told apart as, of all labels of a batch. */
+/* The target of a row, of all labels of a batch. */
 #ifndef KOLO_OPS_CPU_TARGET_H
 #define KOLO_OPS_CPU_TARGET_H
 

@@ -54,7 +54,7 @@ static int write_values(const conv_grad_norm *c, void *const *args, float *vecto
     return 0;
 }
 
-static int take_formed(const conv_grad_norm *c, void *const *args, float *vectors)
+static int reduce_formed(const conv_grad_norm *c, void *const *args, float *vectors)
 {
     const kolo_kernel *mask = kolo_composed_part(&c->split, KOLO_OP_norm_mask);
     for (int i = 0; i < c->norms; i++)
@@ -90,7 +90,7 @@ static int cuda_conv_grad_norm_run(const kolo_kernel *k, void *const *args, void
             part[(i ? KOLO_DNN_SECOND : KOLO_DNN_NORM) + v] = vector(c, workspace, i, v);
     KOLO_TRY(write_values(c, args, workspace));
     KOLO_TRY(kolo_dnn_plan_run(c->engine.plan, part, (char *)workspace + c->vectors));
-    return take_formed(c, args, workspace);
+    return reduce_formed(c, args, workspace);
 }
 
 /* ---- in a trial: memory is a step, then the arguments that are no part, then vectors ---- */
@@ -124,7 +124,7 @@ static int trial_finish(void *argument, void *const *part, void *memory, void *w
     float *vectors = trial_args(c, part, memory, args);
     (void)workspace;
     KOLO_TRY(write_values(c, args, vectors));
-    return take_formed(c, args, vectors);
+    return reduce_formed(c, args, vectors);
 }
 
 /* ---- the row ---- */

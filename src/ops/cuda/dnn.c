@@ -73,7 +73,7 @@ struct kolo_dnn_graph {
     int operations, modes, between;
 };
 
-/* A descriptor whose content depends on the GPU is told which one; negative: it has no such attribute. */
+/* A descriptor whose content depends on the GPU is given which one; negative: it has no such attribute. */
 static int set_gpu(const kolo_dnn_graph *g, descriptor d, int by_handle, int by_profile)
 {
     if (g->handle)
@@ -427,7 +427,7 @@ static int add_results(descriptor heuristic, proposals *p)
     return rc;
 }
 
-static int cuda_dnn_ask(const kolo_dnn_graph *g, cudnnBackendHeurMode_t mode, proposals *p)
+static int cuda_dnn_query(const kolo_dnn_graph *g, cudnnBackendHeurMode_t mode, proposals *p)
 {
     descriptor h;
     int rc;
@@ -449,7 +449,7 @@ int kolo_dnn_proposals(const kolo_dnn_graph *graph, kolo_dnn_choice **list, int6
     proposals p = {NULL, 0, 0};
     int rc = 0;
     for (size_t i = 0; i < sizeof mode / sizeof *mode; i++) {
-        rc = cuda_dnn_ask(graph, mode[i], &p);
+        rc = cuda_dnn_query(graph, mode[i], &p);
         if (rc < 0) kolo_debug("cuDNN's heuristic %d proposes nothing: %s", (int)mode[i], kolo_error_text());
     }
     *list = p.list;
@@ -513,7 +513,7 @@ static int check_rules(const kolo_dnn_plan *p, const kolo_dnn_rules *rules)
     uint32_t notes = p->notes & rules->notes, behaviours = p->behaviours & rules->behaviours;
     if (!notes && !behaviours && p->workspace <= rules->workspace) return 0;
     kolo_fail(KOLO_ECONFIG,
-              "cuDNN's engine %lld is not wanted here: notes 0x%x, behaviours 0x%x, workspace %zu bytes",
+              "cuDNN's engine %lld is excluded: notes 0x%x, behaviours 0x%x, workspace %zu bytes",
               (long long)p->choice.engine, notes, behaviours, p->workspace);
     return 1;
 }

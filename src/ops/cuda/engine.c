@@ -162,7 +162,7 @@ static int choose_among(const kolo_dnn_conv *c, const char *key, candidates *all
 {
     kolo_backend *b = all->request->backend;
     if (all->clock && lay_trial(b, c, all) < 0) {
-        kolo_info("an engine is taken as cuDNN's heuristics say, untimed: %s", kolo_error_text());
+        kolo_info("using the first engine of cuDNN's heuristics, untimed: %s", kolo_error_text());
         all->clock = false;
     }
     if (!all->clock) all->rules.behaviours |= compiles;
@@ -214,7 +214,7 @@ static int recall(const kolo_kernel_request *r, const kolo_dnn_rules *rules, con
                  ? kolo_dnn_plan_create(&out->plan, out->graph, &choice, rules)
                  : 1;
     if (rc <= 0) return rc;
-    kolo_info("%s: the engine kept for it, %s, is not to be had any more; choosing another", key, known);
+    kolo_info("%s: the engine chosen before, %s, is no longer available; choosing another", key, known);
     return 1;
 }
 

@@ -33,7 +33,7 @@ KOLO_INLINE void begin(largest<float> *to, int position)
     for (int l = 0; l < 4; l++) to->value[l] = 0, to->at[l] = position;
 }
 
-template <typename T> KOLO_INLINE void meet(largest<T> *to, const kolo_words &y, int position)
+template <typename T> KOLO_INLINE void update_largest(largest<T> *to, const kolo_words &y, int position)
 {
     const uint32_t left = (uint32_t)(LAST - position);
 #pragma unroll
@@ -42,7 +42,7 @@ template <typename T> KOLO_INLINE void meet(largest<T> *to, const kolo_words &y,
         to->key[l] = kolo_larger_of(to->key[l], (int)(bits | left));
     }
 }
-KOLO_INLINE void meet(largest<float> *to, const kolo_words &y, int position)
+KOLO_INLINE void update_largest(largest<float> *to, const kolo_words &y, int position)
 {
 #pragma unroll
     for (int l = 0; l < 4; l++) {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 3)
                 kolo_load16(x + kolo_pool_place(&pool, pool.height, pool.width, &cell, h, w, W), v);
                 if (line >= valid) continue;
                 for (int k = 0; k < W; k++) v[k] = kolo_norm1(v[k], mean[k], scale[k], bias[k]);
-                meet(&most, kolo_round16(x, v), (h - top) * columns + w - left);
+                update_largest(&most, kolo_round16(x, v), (h - top) * columns + w - left);
             }
         kolo_words largest_words;
         kolo_positions<T> position = {};

@@ -38,7 +38,7 @@ int kolo_norm_prepare_sums(const kolo_kernel_request *r, kolo_kernel *k)
 }
 
 /* What a convolution has formed, f32 (2, stored), by the first block of each tile. */
-template <int W> static __device__ void take_formed(const kolo_columns &c, double *sums, const float *formed)
+template <int W> static __device__ void load_formed(const kolo_columns &c, double *sums, const float *formed)
 {
     const int wide = c.across * W, kind = (int)threadIdx.x / wide,
               channel = (int)blockIdx.x * wide + (int)threadIdx.x % wide;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 4)
     norm_sum_kernel(kolo_columns c, double *sums, const float *formed, const T *x, double *partial,
                     uint32_t *tickets, const kolo_step *step, int slot)
 {
-    if (formed && kolo_columns_valid(c, step->valid[slot]) == c.all) return take_formed<W>(c, sums, formed);
+    if (formed && kolo_columns_valid(c, step->valid[slot]) == c.all) return load_formed<W>(c, sums, formed);
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, true);
     const int valid = kolo_columns_valid(c, step->valid[slot]);
     float shift[W], sum[W], square[W];

@@ -240,7 +240,7 @@ static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeurist
     const kolo_trial trial = {count, open_candidate, run_candidate, close_candidate, &c};
     bool clock = open_trial(b, &c) >= 0;
     if (!clock)
-        kolo_info("an algorithm is taken as cuBLASLt's heuristic says, untimed: %s", kolo_error_text());
+        kolo_info("using the first algorithm of cuBLASLt's heuristic, untimed: %s", kolo_error_text());
     int rc = kolo_cuda_trial_choose(b, &trial, clock, best);
     kolo_cuda_trial_end(b);
     return rc;
@@ -276,7 +276,7 @@ static int select_algorithm(kolo_backend *b, kolo_product *p, const char *key)
     KOLO_TRY(propose_any(p, result, CANDIDATES, &count));
     const char *known = b->deterministic ? NULL : kolo_choices_find(&b->choices, key);
     if (known && !check_known(p, known)) return 0;
-    if (known) kolo_info("%s: the algorithm kept for it is not to be had any more; choosing another", key);
+    if (known) kolo_info("%s: the algorithm chosen before is no longer available; choosing another", key);
     if (clock && count > 1) KOLO_TRY(fastest(b, p, result, count, &best));
     p->algorithm = result[best].algo;
     p->workspace = result[best].workspaceSize;

@@ -1,4 +1,4 @@
-/* What a row is to be told apart as. A block has one row. */
+/* The target of a row. A block has one row. */
 #ifndef KOLO_OPS_CUDA_TARGET_CUH
 #define KOLO_OPS_CUDA_TARGET_CUH
 

@@ -83,8 +83,9 @@ KOLO_INLINE const float *anchor_of(const yolov3 &y, int head, int slot)
 /* What targets first, first + step, ... say of an anchor: the last that belongs there or -1; the most
  * that one lies over it. */
 template <typename T>
-static __device__ void cuda_yolov3_loss_look(const yolov3 &y, const truth &t, const T *at, int head, int slot,
-                                             int cell, int first, int step, int *owner, double *most)
+static __device__ void cuda_yolov3_loss_match(const yolov3 &y, const truth &t, const T *at, int head,
+                                              int slot, int cell, int first, int step, int *owner,
+                                              double *most)
 {
     double raw[4], corner[4];
     const kolo_head &h = y.heads.head[head];
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(THREADS)
         const int anchor = i - cell * 3, head = kolo_heads_find(y.heads, &cell);
         const T *at = channels_of<T>(y, maps, n, head, anchor, cell);
         double most;
-        cuda_yolov3_loss_look(y, t, at, head, anchor, cell, 0, 1, &owner, &most);
+        cuda_yolov3_loss_match(y, t, at, head, anchor, cell, 0, 1, &owner, &most);
         const int kind = kolo_yolov3_kind(owner >= 0, most);
         if (kind >= 0) part[OBJECT] += kolo_bce1((double)kolo_widen(at[4]), kind);
     }
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(THREADS)
         const T *at = channels_of<T>(y, maps, n, head, anchor, cell);
         int owner;
         double most, d[4] = {};
-        cuda_yolov3_loss_look(y, t, at, head, anchor, cell, lane, 32, &owner, &most);
+        cuda_yolov3_loss_match(y, t, at, head, anchor, cell, lane, 32, &owner, &most);
         for (int k = 16; k; k /= 2) {
             const int other = __shfl_xor_sync(KOLO_FULL_WARP, owner, k);
             const double more = __shfl_xor_sync(KOLO_FULL_WARP, most, k);

@@ -13,7 +13,7 @@
 
 extern "C" {
 #include "base/memory.h"
-#include "optim/judge.h"
+#include "optim/grad_scaler.h"
 #include "optim/optim.h"
 #include "optim/rules.h"
 extern const kolo_updater_type kolo_cuda_updater; /* asked for by name: base/plugin.h */

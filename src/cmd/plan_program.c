@@ -1,0 +1,217 @@
+#include "cmd/plan_program.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/timeline.h"
+
+/* Of links between stages, where nobody has measured them: a fraction of what shared memory and networks of
+ * clusters reach. Stated beside what follows from it. */
+static const double LATENCY = 2e-5, BANDWIDTH = 5e9;
+
+typedef struct simulation {
+    const kolo_session *session;
+    const kolo_program *program;
+    const kolo_placement *placement;
+    int parts;
+    double (*seconds)[KOLO_PASSES]; /* [parts] */
+    kolo_edge *edge;                /* [parts * parts] at most */
+    int edges;
+    kolo_turn **turn; /* [stages] the plans' */
+    int *turns;
+    kolo_timeline_input input;
+    kolo_timeline *timeline;
+} simulation;
+
+static kolo_edge *edge_of(simulation *m, int from, int to)
+{
+    for (int i = 0; i < m->edges; i++)
+        if (m->edge[i].from == from && m->edge[i].to == to) return &m->edge[i];
+    m->edge[m->edges] = (kolo_edge){.from = from, .to = to, .latency = LATENCY};
+    return &m->edge[m->edges++];
+}
+
+/* What operation `node` reads from another part. A gradient goes the way back. */
+static void add_edge(simulation *m, int64_t node, int tensor, bool first)
+{
+    const kolo_graph *g = m->session->graph;
+    const bool loaded = tensor == g->input || tensor == g->label;
+    if (tensor < 0 || !first || (g->tensor[tensor].producer < 0 && !loaded)) return;
+    const int from = loaded ? 0 : m->placement->part[g->tensor[tensor].producer],
+              to = m->placement->part[node];
+    const double seconds = (double)m->session->plan->layout[tensor].bytes / BANDWIDTH;
+    if (from < to) edge_of(m, from, to)->forward += seconds;
+    if (from > to) edge_of(m, to, from)->backward += seconds;
+}
+
+/* A tensor that several operations of a part read crosses once. */
+static bool is_first_reader(const simulation *m, int64_t node, int tensor)
+{
+    const kolo_graph *g = m->session->graph;
+    for (int64_t i = 0; i < node; i++)
+        for (int k = 0; k < g->node[i].n_in && m->placement->part[i] == m->placement->part[node]; k++)
+            if (g->node[i].in[k] == tensor) return false;
+    return true;
+}
+
+static int simulation_open(simulation *m, const kolo_session *s)
+{
+    const kolo_graph *g = s->graph;
+    *m = (simulation){.session = s, .program = s->program, .placement = s->placement};
+    m->parts = s->placement->stages * s->placement->chunks;
+    m->seconds = kolo_alloc((size_t)m->parts * sizeof *m->seconds);
+    m->edge = kolo_alloc((size_t)m->parts * (size_t)m->parts * sizeof *m->edge);
+    m->turn = kolo_alloc((size_t)s->placement->stages * sizeof *m->turn);
+    m->turns = kolo_alloc((size_t)s->placement->stages * sizeof *m->turns);
+    if (!m->seconds || !m->edge || !m->turn || !m->turns) return KOLO_ENOMEM;
+    for (int64_t i = 0; i < g->nodes; i++)
+        m->seconds[s->placement->part[i]][kolo_plan_pass(s->plan, i)] += s->node_seconds[i];
+    for (int q = 0; q + 1 < m->parts; q++) edge_of(m, q, q + 1);
+    for (int64_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_in; k++)
+            add_edge(m, i, g->node[i].in[k], is_first_reader(m, i, g->node[i].in[k]));
+    for (int k = 0; k < s->placement->stages; k++) {
+        m->turn[k] = s->program->plan[k]->turn;
+        m->turns[k] = s->program->plan[k]->turns;
+    }
+    m->input = (kolo_timeline_input){.stages = s->placement->stages,
+                                     .chunks = s->placement->chunks,
+                                     .slots = s->plan->config.slots,
+                                     .turn = m->turn,
+                                     .turns = m->turns,
+                                     .seconds = (const double(*)[KOLO_PASSES])m->seconds,
+                                     .edge = m->edge,
+                                     .edges = m->edges};
+    return kolo_timeline_create(&m->timeline, &m->input);
+}
+
+static void simulation_close(simulation *m)
+{
+    kolo_timeline_destroy(&m->timeline);
+    free(m->seconds);
+    free(m->edge);
+    free(m->turn);
+    free(m->turns);
+}
+
+/* ---- what a stage holds ---- */
+
+static const char *operation_name(const kolo_graph *g, int64_t node)
+{
+    for (int k = 0; k < g->node[node].n_out; k++)
+        if (g->node[node].out[k] >= 0) return g->tensor[g->node[node].out[k]].name;
+    return "";
+}
+
+/* First and last forward operation of a part. */
+static void part_ends(const kolo_session *s, int part, const char **first, const char **last)
+{
+    *first = *last = "";
+    for (int64_t i = 0; i < s->graph->nodes && !s->graph->node[i].backward; i++) {
+        if (s->placement->part[i] != part) continue;
+        if (!**first) *first = operation_name(s->graph, i);
+        *last = operation_name(s->graph, i);
+    }
+}
+
+static double stage_seconds(const simulation *m, int stage)
+{
+    double sum = 0;
+    for (int q = stage; q < m->parts; q += m->placement->stages)
+        for (int pass = 0; pass < KOLO_PASSES; pass++) sum += m->seconds[q][pass];
+    return sum;
+}
+
+/* Bytes of a micro-batch that leave a stage, forward and back. */
+static size_t stage_sends(const simulation *m, int stage)
+{
+    const kolo_plan *p = m->program->plan[stage];
+    size_t bytes = 0;
+    for (int i = 0; i < p->transfers; i++)
+        if (p->transfer[i].sends && p->transfer[i].slot == 0) bytes += p->transfer[i].bytes;
+    return bytes;
+}
+
+static size_t stage_bytes(const simulation *m, int stage) { return kolo_plan_bytes(m->program->plan[stage]); }
+
+/* ---- output ---- */
+
+static void print_table(const simulation *m)
+{
+    const kolo_session *s = m->session;
+    const kolo_grid *grid = &s->grid;
+    printf("pipeline: %d ranks = %d stages x %d replicas, pipeline=%s, %d micro-batches of %ld rows\n",
+           s->ranks, grid->stages, grid->replicas, kolo_pipeline[s->placement->order].name,
+           s->plan->config.slots, (long)s->graph->rows);
+    printf("stage  ranks    ms a micro-batch  in flight         bytes  sent a micro-batch  layers\n");
+    for (int k = 0; k < grid->stages; k++) {
+        char ranks[32];
+        if (grid->replicas == 1) snprintf(ranks, sizeof ranks, "%d", kolo_grid_rank(grid, k, 0));
+        else
+            snprintf(ranks, sizeof ranks, "%d..%d", kolo_grid_rank(grid, k, 0),
+                     kolo_grid_rank(grid, k, grid->replicas - 1));
+        printf("%5d  %-7s  %16.3f  %9d  %12zu  %18zu ", k, ranks, stage_seconds(m, k) * 1e3,
+               m->timeline->in_flight[k], stage_bytes(m, k), stage_sends(m, k));
+        for (int q = k; q < m->parts; q += grid->stages) {
+            const char *first, *last;
+            part_ends(s, q, &first, &last);
+            printf("%s %s .. %s", q > k ? "," : "", first, last);
+        }
+        printf("\n");
+    }
+    printf("step, simulated: %.3f ms, bubble %.1f %% (links: %g us, %g GB/s assumed); without reductions and "
+           "updates\n",
+           m->timeline->makespan * 1e3, m->timeline->bubble * 100, LATENCY * 1e6, BANDWIDTH * 1e-9);
+}
+
+static void print_json(const simulation *m)
+{
+    const kolo_session *s = m->session;
+    const kolo_grid *grid = &s->grid;
+    printf("{\"grid\":{\"stage\":%d,\"data\":%d,\"shard\":1,\"space\":1,\"tensor\":1},\"ranks\":[",
+           grid->stages, grid->replicas);
+    for (int r = 0; r < s->ranks; r++) {
+        const int stage = kolo_grid_stage(grid, r);
+        printf("%s{\"rank\":%d,\"stage\":%d,\"layers\":[", r ? "," : "", r, stage);
+        for (int q = stage; q < m->parts; q += grid->stages) {
+            const char *first, *last;
+            part_ends(s, q, &first, &last);
+            printf("%s[", q > stage ? "," : "");
+            kolo_json_string(stdout, first);
+            printf(",");
+            kolo_json_string(stdout, last);
+            printf("]");
+        }
+        printf("],\"bytes\":%zu}", stage_bytes(m, stage));
+    }
+    printf("],\"step_seconds\":");
+    kolo_json_number(stdout, m->timeline->makespan, 9);
+    printf(",\"bubble\":");
+    kolo_json_number(stdout, m->timeline->bubble, 9);
+    printf("}\n");
+}
+
+static int write_timeline(const simulation *m)
+{
+    const char *path = m->session->options->timeline;
+    if (!*path) return 0;
+    FILE *file = fopen(path, "w");
+    if (!file) return kolo_fail(KOLO_EIO, "timeline=%s: %s", path, strerror(errno));
+    int rc = kolo_timeline_write(m->timeline, &m->input, file);
+    if (fclose(file) != 0 && rc == 0) rc = kolo_fail(KOLO_EIO, "timeline=%s: %s", path, strerror(errno));
+    return rc;
+}
+
+int kolo_plan_program_print(const kolo_session *s, bool json)
+{
+    simulation m;
+    int rc = simulation_open(&m, s);
+    if (rc == 0) (json ? print_json : print_table)(&m);
+    if (rc == 0) rc = write_timeline(&m);
+    simulation_close(&m);
+    return rc;
+}

@@ -1,0 +1,62 @@
+/* Buckets whose tensors are combined by Adasum: on a node a tensor is the piece of work that a thread takes
+ * (node.c), between nodes the owners of a slice run adasum.h's schedule. */
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "comm/buckets/inside.h"
+#include "kolo/error.h"
+
+int kolo_comm_bucket_adasum(kolo_comm *comm, size_t offset, const int64_t *count, int tensors, bool average)
+{
+    int64_t all = 0;
+    for (int t = 0; t < tensors; t++) all += count[t];
+    if (tensors < 1 || comm->canonical || (comm->device.type && !comm_on_host(comm) && !comm_alone(comm)))
+        return kolo_fail(KOLO_EINTERNAL, "comm: Adasum of %d tensors, %s", tensors,
+                         comm->canonical ? "which has no canonical order" : "by a reducer that only sums");
+    KOLO_TRY(kolo_comm_bucket(comm, offset, all));
+    comm_bucket *b = &comm->bucket[comm->buckets - 1];
+    b->tensor = kolo_alloc((size_t)(tensors + 1) * sizeof *b->tensor);
+    b->slices = b->slices < tensors ? b->slices : tensors;
+    b->first = kolo_alloc((size_t)(b->slices + 1) * sizeof *b->first);
+    if (!b->tensor || !b->first) return KOLO_ENOMEM;
+    for (int t = 0; t < tensors; t++) b->tensor[t + 1] = b->tensor[t] + count[t];
+    b->tensors = tensors;
+    b->average = average;
+    comm_bucket_cut(b->tensor, tensors, b->slices, b->first);
+    return 0;
+}
+
+int comm_combined_make(kolo_comm *comm, const comm_bucket *b, const comm_schedule **made)
+{
+    comm_engine *e = &comm->engine;
+    int first = b->first[comm->world.node.me], tensors = b->first[comm->world.node.me + 1] - first;
+    int64_t *count = kolo_alloc((size_t)tensors * sizeof *count);
+    if (!e->adasum) e->adasum = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *e->adasum);
+    int rc = count && e->adasum ? 0 : KOLO_ENOMEM;
+    for (int t = 0; t < tensors && rc == 0; t++) count[t] = b->tensor[first + t + 1] - b->tensor[first + t];
+    const comm_adasum_problem problem = {
+        comm->launch->node, comm->launch->nodes, b->type, count, tensors, NULL};
+    if (rc == 0) rc = comm_adasum_make(&e->adasum[b->number], &problem);
+    if (rc == 0) *made = comm_adasum_schedule(e->adasum[b->number]);
+    free(count);
+    return rc;
+}
+
+uint64_t comm_combined_hash(const comm_bucket *b, uint64_t hash)
+{
+    if (b->tensor) hash = kolo_hash_number(hash, b->average);
+    for (int t = 0; t < b->tensors; t++) hash = kolo_hash_number(hash, (uint64_t)b->tensor[t]);
+    return hash;
+}
+
+void comm_combined_free(kolo_comm *comm)
+{
+    comm_engine *e = &comm->engine;
+    for (int64_t b = 0; b < comm->buckets; b++) {
+        if (e->adasum) comm_adasum_free(&e->adasum[b]);
+        free(comm->bucket[b].tensor);
+        free(comm->bucket[b].first);
+    }
+    free(e->adasum);
+}

@@ -1,0 +1,140 @@
+#include "comm/buckets/compressed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "comm/buckets/inside.h"
+#include "kolo/error.h"
+
+int kolo_comm_compress(kolo_comm *comm, const comm_compress *config, const comm_matrix *matrix, int matrices)
+{
+    KOLO_TRY(comm_compress_check(config));
+    if (config->kind == COMM_NONE) return 0;
+    if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: compression asked for after commit");
+    if (comm->canonical)
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: %s changes the bits with the grid, canonical sums do not: take one of them",
+                         comm_compress_name(config->kind));
+    if (!comm_on_host(comm) && comm->launch->nodes > 1)
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: %s is done in host memory, through which reducer %s does not go: "
+                         "reducer=staged, or no compression",
+                         comm_compress_name(config->kind), comm->device.type->name);
+    free(comm->matrix);
+    comm->matrix = kolo_alloc((size_t)(matrices + 1) * sizeof *comm->matrix);
+    if (!comm->matrix) return KOLO_ENOMEM;
+    memcpy(comm->matrix, matrix, (size_t)matrices * sizeof *matrix);
+    comm->matrices = matrices;
+    comm->compress = *config;
+    return 0;
+}
+
+int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t count)
+{
+    comm_engine *e = &comm->engine;
+    comm_compress config = comm->compress;
+    if (!e->codec && !(e->codec = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *e->codec)))
+        return KOLO_ENOMEM;
+    comm_matrix *part = kolo_alloc((size_t)(comm->matrices + 1) * sizeof *part);
+    if (!part) return KOLO_ENOMEM;
+    int parts = comm_matrix_cut(comm->matrix, comm->matrices, from, count, part);
+    config.seed += (uint64_t)from; /* every slice draws for itself */
+    int rc = comm_codec_make(&e->codec[bucket], &config, comm->launch->node, comm->launch->nodes, count, part,
+                             parts);
+    free(part);
+    return rc;
+}
+
+uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash)
+{
+    const comm_compress *c = &comm->compress;
+    const double share[] = {c->density, c->momentum, c->clip};
+    const uint64_t how[] = {(uint64_t)c->kind, (uint64_t)c->warmup, (uint64_t)c->rank,
+                            c->seed,           (uint64_t)c->start,  (uint64_t)comm->matrices};
+    hash = kolo_hash_bytes(kolo_hash_bytes(hash, share, sizeof share), how, sizeof how);
+    for (int i = 0; i < comm->matrices; i++) {
+        const comm_matrix *m = &comm->matrix[i];
+        const uint64_t shape[] = {(uint64_t)m->at, (uint64_t)m->groups, (uint64_t)m->columns,
+                                  (uint64_t)m->lanes};
+        hash = kolo_hash_bytes(hash, shape, sizeof shape);
+    }
+    return hash;
+}
+
+void comm_compressed_free(kolo_comm *comm)
+{
+    comm_engine *e = &comm->engine;
+    for (int64_t b = 0; e->codec && b < comm->buckets; b++) comm_codec_free(&e->codec[b]);
+    free(e->codec);
+    free(comm->matrix);
+}
+
+/* ---- what a rank carries ------------------------------------------------------------------------------- */
+
+typedef struct carried_head {
+    uint64_t declaration, bytes;
+    int64_t rank, size;
+} carried_head;
+
+static size_t own_bytes(const kolo_comm *comm)
+{
+    const comm_engine *e = &comm->engine;
+    size_t bytes = 0;
+    for (int64_t b = 0; e->codec && b < comm->buckets; b++)
+        if (e->codec[b]) bytes += comm_codec_state_bytes(e->codec[b]);
+    return bytes;
+}
+
+int comm_compressed_agree(kolo_comm *comm)
+{
+    int64_t most = (int64_t)own_bytes(comm);
+    if (comm->compress.kind == COMM_NONE || comm->launch->nodes == 1) return 0;
+    KOLO_TRY(kolo_comm_allreduce(comm, &most, 1, KOLO_I64, KOLO_MAX));
+    if (most) comm->carried_bytes = kolo_round_up((size_t)most + sizeof(carried_head), 64);
+    return 0;
+}
+
+size_t kolo_comm_rank_state_bytes(const kolo_comm *comm) { return comm->carried_bytes; }
+
+static carried_head head_of(const kolo_comm *comm)
+{
+    return (carried_head){comm_declaration(comm), own_bytes(comm), comm->launch->rank, comm->launch->size};
+}
+
+void kolo_comm_rank_state_save(const kolo_comm *comm, void *to)
+{
+    const comm_engine *e = &comm->engine;
+    carried_head head = head_of(comm);
+    char *at = to;
+    memset(to, 0, comm->carried_bytes);
+    memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    for (int64_t b = 0; e->codec && b < comm->buckets; b++) {
+        if (!e->codec[b]) continue;
+        comm_codec_save(e->codec[b], at);
+        at += comm_codec_state_bytes(e->codec[b]);
+    }
+}
+
+int kolo_comm_rank_state_load(kolo_comm *comm, const void *from)
+{
+    const comm_engine *e = &comm->engine;
+    carried_head head, own = head_of(comm);
+    const char *at = from;
+    memcpy(&head, at, sizeof head);
+    at += sizeof head;
+    if (memcmp(&head, &own, sizeof head))
+        return kolo_fail(KOLO_EINPUT,
+                         "what compression carried is of another grid (rank %lld of %lld, this one is %d of "
+                         "%d) or another plan",
+                         (long long)head.rank, (long long)head.size, comm->launch->rank, comm->launch->size);
+    for (int64_t b = 0; e->codec && b < comm->buckets; b++) {
+        if (!e->codec[b]) continue;
+        size_t bytes = comm_codec_state_bytes(e->codec[b]);
+        KOLO_TRY(comm_codec_restore(e->codec[b], at, bytes));
+        at += bytes;
+    }
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* Some ranks of a communicator, or all of them, that sum buckets among themselves. A group has no memory of
+ * its own: it is a view of the communicator's nodes with the others left out, so any number of groups may
+ * overlap. Its buckets begin in the order of their starts, whatever other groups do meanwhile. */
+#ifndef KOLO_COMM_GROUP_H
+#define KOLO_COMM_GROUP_H
+
+#include "comm/buckets/node.h"
+#include "comm/core/transport.h"
+#include "comm/core/tree.h"
+
+enum { COMM_LANES = 4 };
+
+/* What carries one schedule at a time. */
+typedef struct comm_lane {
+    void *lane;             /* of the transport */
+    char *scratch, *result; /* result: of a reduce_scatter, behind the scratch */
+    char **buffer;          /* [COMM_PART + local ranks] */
+    comm_run run;
+    bool taken;
+} comm_lane;
+
+typedef struct comm_group {
+    const kolo_launch *launch; /* its ranks and nodes, numbered within the group */
+    kolo_launch part;          /* what launch is of, but for the group of all ranks */
+    int *rank;                 /* [launch->size] in the communicator */
+    bool mine;                 /* this rank is a member: what follows is filled */
+    bool pair;                 /* of transfers from member 0 to member 1 */
+    comm_node node;            /* its ranks of this node */
+    comm_tree tree;            /* between its nodes */
+    int *rank_of;              /* [nodes] owners of the same slice, in the communicator */
+    comm_lane lane[COMM_LANES];
+    uint64_t blocked; /* progress thread: the pass in which one of its buckets found no lane */
+} comm_group;
+
+/* Fills the group of all ranks, but for memory (shm.h). canonical: sums in the tree over ranks. Needs
+ * node.timeout and node.spin. */
+int comm_group_world(comm_group *group, const kolo_launch *launch, bool canonical);
+/* Of these ranks of `world`, whose memory is open. Not collective. */
+int comm_group_make(comm_group *group, comm_group *world, const int *rank, int count);
+/* All but lanes. */
+void comm_group_free(comm_group *group);
+
+#endif

@@ -1,0 +1,56 @@
+/* The progress thread of a rank: takes started buckets in their order, reduces on the node, owns every MPI
+ * call. A ring without locks leads to it; when nothing is in flight it sleeps on a futex. */
+#ifndef KOLO_COMM_ENGINE_H
+#define KOLO_COMM_ENGINE_H
+
+#include <pthread.h>
+
+#include "comm/core/adasum.h"
+#include "comm/compress/compress.h"
+#include "comm/buckets/group.h"
+
+enum { COMM_RING_SLOTS = 2 * COMM_MAX_BUCKETS };
+
+enum comm_phase { COMM_LOCAL, COMM_QUEUED, COMM_NETWORK };
+typedef struct comm_entry {
+    int bucket, lane;
+    enum comm_phase phase;
+    uint64_t round;
+} comm_entry;
+
+typedef struct comm_engine {
+    comm_node *node;
+    const comm_transport *transport; /* NULL on one node */
+    void *network;
+    comm_bucket *bucket;     /* [buckets], from commit on */
+    comm_schedule *schedule; /* [buckets], by number: of the slice that this rank owns; NULL on one node */
+    comm_codec **codec;      /* [buckets] in the place of a schedule; NULL: no compression */
+    comm_adasum **adasum;    /* [buckets] likewise; NULL: no bucket is combined by Adasum */
+    int *leader_of;          /* [nodes] local rank 0 of each node */
+    pthread_t thread;
+    bool running;
+    _Atomic uint32_t stop;
+    _Atomic uint64_t *ring, tail; /* bucket and round; 0: empty */
+    uint64_t head;
+    comm_entry *active;
+    int actives;
+    uint64_t pass;
+    comm_lane small;
+    _Atomic uint32_t small_seq; /* meeting whose network part is asked for; 0: none */
+    double failed_at;           /* the network has failed, as `text` says; 0: it has not */
+    char text[COMM_TEXT];
+} comm_engine;
+
+int comm_engine_start(comm_engine *engine);
+void comm_engine_stop(comm_engine *engine); /* waits for the thread; the lanes stay */
+int comm_engine_lane(comm_engine *engine, comm_lane *lane, int64_t requests, size_t scratch_bytes,
+                     size_t result_bytes);
+void comm_engine_lane_free(comm_engine *engine, comm_lane *lane, bool *busy);
+void comm_engine_free(comm_engine *engine, bool *busy);
+
+/* False: the ring is full (the bucket is reduced by whoever waits for it). */
+bool comm_engine_push(comm_engine *engine, int bucket, uint64_t round);
+/* small.run is set up: run it, then put up `seq` as the node's result. Leader only. */
+void comm_engine_small(comm_engine *engine, uint32_t seq);
+
+#endif

@@ -1,0 +1,52 @@
+/* Comm: moves and reduces bytes between ranks. Knows nothing of models. The host half is
+ * public: include/kolo/buckets.h; here stands what is for this program alone: sums in a GPU's
+ * memory, and the watchdog. */
+#ifndef KOLO_COMM_COMM_H
+#define KOLO_COMM_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kolo/comm.h"
+#include "launch/launch.h"
+
+/* Collective. kolo_comm_create with arena and sums in a GPU's memory (reducer.h; NULL: in host memory).
+ * device is read by this call only; its streams must outlive the communicator. kolo_comm_commit then also
+ * reduces every bucket once, so that what a library connects at first use is connected and a path that does
+ * not work is found now: the arena must still be zero. */
+typedef struct kolo_comm_device kolo_comm_device;
+int kolo_comm_create_on(kolo_comm **comm, kolo_launch *launch, const kolo_comm_config *config,
+                        const kolo_comm_device *device);
+
+/* Before commit, in the place of kolo_comm_bucket: bucket number 0, 1, ... of f32 tensors of count[]
+ * elements, one behind the other from byte `offset` on, that are combined by Adasum (adasum.h), each by
+ * itself. First the ranks of every node, in their order, then the nodes in theirs, both in the tree of
+ * adasum.h; average: the ranks of a node are averaged instead. All ranks get the same bits. Not with
+ * canonical sums, nor with a reducer that leaves host memory out (kolo_comm_device.host). */
+int kolo_comm_bucket_adasum(kolo_comm *comm, size_t offset, const int64_t *count, int tensors, bool average);
+
+/* With a device, start, wait and sum only enqueue, in the order of its compute stream, and may be captured
+ * into a graph that is replayed (in the same order on all ranks). They come from one thread. What then goes
+ * wrong shows here: 0, or the first failure since create, from any thread. A failed communicator lets the
+ * streams run on with wrong numbers, so that no host waits for ever: whoever waited for results must ask
+ * before believing them. Graphs go before the communicator. */
+int kolo_comm_status(kolo_comm *comm);
+/* With a device: this rank goes no further, for the reason that stands in the error text. Sums under way
+ * are given up, so that nothing here waits for them on the way out, and the other ranks are told. Returns
+ * rc, with the same text. */
+int kolo_comm_abort(kolo_comm *comm, int rc);
+
+/* Where every rank stands, for the watchdog and for failure reports: each rank publishes a step, the number
+ * of an action in its own program (-1: between steps), and what that action is in words (at most 52 bytes;
+ * "": its number alone); readable by the ranks of the same node at any time, without locks. Steps of ranks
+ * are compared, actions are not: who waits for whom follows from buckets and transfers. With a device a
+ * thread looks ten times a second: a rank of the node that died, or that stands within a step for longer than
+ * the timeout, breaks the communicator. */
+void kolo_comm_publish(kolo_comm *comm, int64_t step, int64_t action);
+void kolo_comm_publish_text(kolo_comm *comm, int64_t step, int64_t action, const char *text);
+/* Of local peer `local_rank`: last published, and seconds since (by that rank's clock on the same
+ * machine). */
+void kolo_comm_peer(kolo_comm *comm, int local_rank, int64_t *step, int64_t *action, double *age);
+
+#endif

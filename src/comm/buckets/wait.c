@@ -1,0 +1,145 @@
+/* Waiting for the ranks of the node: a few polls, then a futex; four times a second a look whether somebody
+ * has broken the communicator (heartbeat.c). */
+#include <stdio.h>
+
+#include "base/thread.h"
+#include "comm/buckets/node.h"
+#include "kolo/error.h"
+
+static const double LOOK_EVERY = 0.25, ABSENT = 2; /* seconds */
+
+int comm_node_break(comm_node *node, const char *text)
+{
+    comm_node *world = node->world;
+    if (comm_life_break(&world->control[0]->life, text))
+        for (int l = 0; l < world->ranks; l++) comm_node_ring(world, l);
+    return comm_node_broken_text(node);
+}
+
+const char *comm_node_host(const comm_node *node, int rank)
+{
+    const kolo_launch *launch = node->world->launch;
+    return launch->host_of ? launch->host_of[launch->node_of[rank]] : launch->host;
+}
+
+const char *comm_meeting_name(enum comm_meeting what)
+{
+    static const char *const name[] = {"barrier", "allreduce", "broadcast", "gather"};
+    return name[what & 3];
+}
+
+/* What a wait is for: a bucket's round, or the meeting of that number. */
+typedef struct cause {
+    const comm_bucket *bucket; /* NULL: a meeting */
+    uint64_t round;
+    double since;
+} cause;
+
+/* Whoever is at fault is named when it is time; this is for the case that nobody is. */
+static int fail_alone(comm_node *node, const cause *c)
+{
+    char text[COMM_TEXT], what[48];
+    if (!c->bucket) snprintf(what, sizeof what, "collective %llu", (unsigned long long)c->round);
+    else
+        snprintf(what, sizeof what, "bucket %d, round %llu,", c->bucket->number,
+                 (unsigned long long)c->round);
+    snprintf(text, sizeof text,
+             "%s did not end within %.0f s on host %s, and no rank is known to keep it from that", what,
+             2 * node->timeout, node->world->launch->host);
+    return comm_node_break(node, text);
+}
+
+/* The signs of life are told what this rank waits for; 0: nobody is at fault yet. */
+static int wait_look(comm_node *node, const cause *c)
+{
+    /* who waits for a rank that itself waits gives it as long again */
+    const double most = 2 * node->timeout + 5;
+    if (comm_node_broken(node)) return comm_node_broken_text(node);
+    comm_node *world = node->world;
+    atomic_store_explicit(&world->waits.of, node, memory_order_relaxed);
+    atomic_store_explicit(&world->waits.bucket, c->bucket ? c->bucket->index : -1, memory_order_relaxed);
+    atomic_store_explicit(&world->waits.round, c->round, memory_order_relaxed);
+    atomic_store_explicit(&world->waits.since, (int64_t)(1e9 * c->since), memory_order_relaxed);
+    return kolo_time() - c->since < most ? 0 : fail_alone(node, c);
+}
+
+static bool reached_value(_Atomic uint32_t *word, uint32_t value)
+{
+    return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - value) >= 0;
+}
+
+/* Sleeps until *word has reached `value`, counting from wherever it stands (it may wrap). */
+static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers,
+                       const comm_bucket *bucket, uint64_t round)
+{
+    cause c = {bucket, round, kolo_time()};
+    double looked = c.since;
+    int rc = 0;
+    atomic_fetch_add(sleepers, 1);
+    while (rc == 0) {
+        uint32_t now = atomic_load(word);
+        if ((int32_t)(now - value) >= 0) break;
+        const bool woken = kolo_futex_wait(word, now, LOOK_EVERY, 0);
+        const double at = kolo_time();
+        if (at - looked > ABSENT) c.since = at; /* this process was stopped, and maybe the whole job */
+        looked = at;
+        if (woken) continue;
+        rc = wait_look(node, &c);
+        if (rc < 0 && reached_value(word, value)) rc = 0; /* it came in the meantime */
+    }
+    atomic_fetch_sub(sleepers, 1);
+    atomic_store_explicit(&node->world->waits.since, 0, memory_order_relaxed);
+    return rc;
+}
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static bool poll(comm_node *node, _Atomic uint32_t *word, uint32_t value)
+{
+    for (int i = 0; i < node->spin; i++) {
+        if (reached_value(word, value)) return true;
+        pause_briefly();
+    }
+    return reached_value(word, value);
+}
+
+int comm_node_wait(comm_node *node, const comm_bucket *b, uint64_t round)
+{
+    comm_shared_bucket *shared = &node->control[0]->bucket[b->index];
+    comm_slice *mine = &node->control[node->me]->slice[b->index];
+    atomic_store(&mine->watching, (uint32_t)round);
+    for (int i = 0; i <= node->spin && !comm_node_done(node, b, round); i++) {
+        while (comm_node_work(node, b, round)) i = 0;
+        pause_briefly();
+    }
+    /* whoever arrives last either still sees us watching, or we see here that it has arrived */
+    atomic_store(&mine->watching, 0);
+    while (comm_node_work(node, b, round)) continue;
+    if (comm_node_done(node, b, round)) return 0;
+    return sleep_until(node, &shared->done, (uint32_t)round, &shared->sleepers, b, round);
+}
+
+int comm_node_meet(comm_node *node, uint32_t seq, enum comm_meeting what)
+{
+    comm_control *leader = node->control[0], *own = node->control[node->me];
+    atomic_store_explicit(&own->doing, COMM_MEETINGS + (uint32_t)what, memory_order_relaxed);
+    atomic_store_explicit(&own->life.told_at, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
+    atomic_store(&own->entered, seq);
+    if (atomic_fetch_add(&leader->gathered, 1) + 1 == seq * (uint32_t)node->ranks) {
+        comm_node_release(node, &leader->released, seq, &leader->sleepers);
+        return 0;
+    }
+    if (poll(node, &leader->released, seq)) return 0;
+    return sleep_until(node, &leader->released, seq, &leader->sleepers, NULL, seq);
+}
+
+int comm_node_result(comm_node *node, uint32_t seq)
+{
+    comm_control *leader = node->control[0];
+    return sleep_until(node, &leader->result, seq, &leader->sleepers, NULL, seq);
+}

@@ -1,0 +1,61 @@
+/* How a schedule's messages travel between nodes. A lane carries one schedule at a time; its
+ * requests are numbered from 0 in the order in which they are posted. All calls come from the
+ * progress thread, and none waits. */
+#ifndef KOLO_COMM_TRANSPORT_H
+#define KOLO_COMM_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/core/kernel.h"
+#include "comm/core/schedule.h"
+#include "launch/launch.h"
+
+typedef struct comm_transport {
+    const char *name;
+    /* Memory for `requests` requests in flight. */
+    int (*lane_make)(void *state, int64_t requests, void **lane);
+    /* busy: requests may still be in flight, so the memory they use must outlive the process's MPI. */
+    void (*lane_free)(void **lane, bool *busy);
+    void (*reset)(void *lane); /* before a schedule begins: numbers start at 0 again */
+    int (*send)(void *lane, int rank, int tag, const void *data, int64_t count, size_t width);
+    int (*receive)(void *lane, int rank, int tag, void *data, int64_t count, size_t width);
+    int (*done)(void *lane, int64_t serial); /* 1: all requests up to this number are complete; 0: not yet */
+    /* rank at the other end of the first incomplete request, or -1 */
+    int (*lagging)(void *lane);
+} comm_transport;
+
+extern const comm_transport comm_mpi;
+/* Collective; agrees on the status first, so that a rank that failed before fails all of them. */
+int comm_mpi_open(kolo_launch *launch, int status, void **state);
+void comm_mpi_close(void **state, bool orderly);
+/* The job fails, and the memory of the lane's requests gets other uses: nothing is written there any more but
+ * what has begun to come. */
+void comm_mpi_give_up(void *lane);
+/* Every rank gives `bytes`, gets size * bytes in rank order. Collective, before any lane is in use. */
+int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all);
+
+/* A schedule under way. */
+typedef struct comm_run {
+    const comm_schedule *schedule;
+    const comm_transport *transport;
+    void *lane;
+    const int *rank_of; /* [members] */
+    char **buffer;      /* [COMM_PART + parts] base of each buffer */
+    size_t width;
+    /* of a schedule with 16-bit ends: their type; what is brought is scaled where it widens, what is
+     * done where it is rounded */
+    const comm_folding *half;
+    void (*combine)(void *out, const void *left, const void *right, int64_t count);
+    /* COMM_CALL: 1, or negative. It may change counts of actions still to come, as sender and
+     * receiver know them by then. */
+    int (*call)(void *context, struct comm_run *run, const comm_action *action);
+    void *context;
+    int tag;
+    int64_t at; /* next action */
+} comm_run;
+
+/* Does what can be done now: 1 finished, 0 not yet, negative on error. Never waits, never allocates. */
+int comm_run_poll(comm_run *run);
+
+#endif

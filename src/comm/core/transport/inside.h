@@ -1,0 +1,282 @@
+/* The router, for the files of this folder.
+ *
+ *   router.c    opens and closes it; lanes: numbers requests and gives each to the means
+ *               that reaches its peer
+ *   self.c      messages to oneself
+ *   framing.c      messages to a peer through two rings of frames, whoever moves their bytes:
+ *   channel.c     rings in the node's shared memory
+ *   tcp.c         rings behind sockets; line*.c make the connections (lines.h)
+ *   (mpi        is comm_mpi of this room)
+ *   heap.c      memory in this rank's segment
+ *   alive.c     who is dead or late, breaking, sleeping
+ *   failure_report.c     what is said when the world breaks: who, how, and how far each rank came
+ *   push*.c     reductions within a node without messages (push.h) */
+#ifndef KOLO_COMM_ROUTER_INSIDE_H
+#define KOLO_COMM_ROUTER_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/core/kernel.h"
+#include "comm/core/transport/router.h"
+
+enum { ROUTER_MAX_LOCAL = COMM_FOLD_MAX, ROUTER_SETS = 64 };
+
+/* Of a set of pushing ranks (push.h): where its memory lies. */
+typedef struct router_set {
+    _Atomic uint64_t name; /* number << 32 | id + 1; 0: free */
+    _Atomic uint64_t at;   /* offset of the set's memory */
+} router_set;
+
+/* They are never given back: others may be looking through them. */
+typedef struct router_sets {
+    _Atomic uint64_t more; /* offset of further ones; 0: none yet */
+    router_set set[ROUTER_SETS];
+} router_sets;
+
+/* Behind it lie small rings, one to each local rank, then the heap. Written by its owner. */
+typedef struct router_control {
+    comm_life life;
+    /* offset of the ring to this local rank; 0: not made yet */
+    _Alignas(64) _Atomic uint64_t ring[ROUTER_MAX_LOCAL];
+    router_sets sets; /* whose first member the owner is */
+} router_control;
+
+/* A message of a lane, or the place for one. */
+typedef struct router_request {
+    struct router_request *next; /* in a queue of its means */
+    struct router_lane *lane;
+    int32_t rank, tag;
+    char *data;
+    size_t bytes, moved;
+    uint64_t serial; /* the sender's */
+    int64_t mpi;     /* number in the MPI lane; -1: of another means */
+    bool sends, complete;
+    uint8_t owes;    /* enum frame_kind of the answer that is due */
+    uint64_t source; /* where the data lies in the sender's segment */
+} router_request;
+
+typedef struct router_queue {
+    router_request *first, *last;
+} router_queue;
+
+static inline void queue_put(router_queue *q, router_request *r)
+{
+    r->next = NULL;
+    if (q->last) q->last->next = r;
+    else q->first = r;
+    q->last = r;
+}
+
+/* Takes out `r`, which stands behind `before` (NULL: first). */
+static inline void queue_cut(router_queue *q, router_request *before, router_request *r)
+{
+    if (before) before->next = r->next;
+    else q->first = r->next;
+    if (q->last == r) q->last = before;
+    r->next = NULL;
+}
+
+static inline router_request *queue_take_tag(router_queue *q, int tag)
+{
+    for (router_request *r = q->first, *before = NULL; r; before = r, r = r->next) {
+        if (r->tag != tag) continue;
+        queue_cut(q, before, r);
+        return r;
+    }
+    return NULL;
+}
+
+static inline router_request *queue_take_serial(router_queue *q, uint64_t serial)
+{
+    for (router_request *r = q->first, *before = NULL; r; before = r, r = r->next) {
+        if (r->serial != serial) continue;
+        queue_cut(q, before, r);
+        return r;
+    }
+    return NULL;
+}
+
+void queue_drop(router_queue *q, router_request *r); /* wherever it stands, if it does */
+
+typedef struct router_lane {
+    comm_router *router;
+    struct router_lane *next;
+    router_request *request;
+    int64_t posted, first, capacity; /* requests before `first` are complete */
+    void *mpi;                       /* NULL: not in use */
+    int64_t mpi_posted;
+    bool patient;
+    double moved_at; /* when something was last posted or completed */
+} router_lane;
+
+/* ---- heap: first fit in part of this rank's segment; any thread ---------------------------------------- */
+typedef struct router_heap {
+    pthread_mutex_t lock;
+    size_t offset, bytes; /* in the segment */
+    struct heap_block *first;
+} router_heap;
+int heap_open(router_heap *heap, size_t offset, size_t bytes);
+void heap_close(router_heap *heap);
+int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *offset);
+void heap_give(router_heap *heap, uint64_t offset);
+/* the error text says what could not be taken, and had to be done without: told once */
+void router_starve(comm_router *router);
+
+/* ---- means: rows of a table in router.c ---------------------------------------------------------------- */
+typedef struct router_means {
+    const char *name;
+    bool (*reaches)(const comm_router *router, int rank);
+    int (*post)(comm_router *router, router_request *request);
+    int (*turn)(comm_router *router); /* moves what can be moved */
+    /* an incomplete request goes; the world is broken */
+    void (*forget)(comm_router *router, router_request *request);
+} router_means;
+extern const router_means means_self, means_channel, means_mpi, means_tcp;
+
+struct line_beat; /* lines.h */
+
+struct comm_router {
+    kolo_launch *launch;
+    comm_router_config config;
+    int me, ranks;                 /* local */
+    int *rank_of;                  /* [ranks] */
+    comm_segments own;             /* its segments, if it has any */
+    const comm_segments *segments; /* where lives are: its own or the caller's */
+    comm_life **life;              /* [ranks] */
+    router_control **control;      /* [ranks] NULL: it carries no messages */
+    router_heap inner, heap;       /* for rings and sets; for comm_router_alloc */
+    const router_means **by;       /* [size] */
+    router_lane *lanes;
+    router_queue to_self, from_self;
+    struct framing **channel; /* [ranks] */
+    struct tcp_lines *lines;  /* NULL: one node */
+    void *mpi;                /* state of comm_mpi; NULL: not in use */
+    int spin;                 /* polls */
+    bool crowded;             /* more ranks than CPUs */
+    double active_at;         /* when something last moved */
+    bool mpi_busy;            /* a failing MPI may still use the memory */
+    size_t ring_bytes;
+    _Atomic bool starved; /* told that it had to do without memory */
+    uint32_t bell;        /* doorbell when the engine last rose */
+    bool armed;
+    _Atomic bool restless; /* a poll left something to do: no rest */
+    int idle;              /* rests in a row with MPI in flight */
+    double now;            /* of the turn under way */
+    double turned_at, looked_at;
+    /* last return from an absence: this process was stopped, or its whole machine or job was */
+    _Atomic double stood_up_at;
+    _Atomic(const char *) told;
+    struct {
+        _Atomic uint32_t state; /* 1: being written, 2: stands */
+        int rank;
+        char how[256];
+    } accused;
+    struct {
+        pthread_t thread;
+        bool runs;
+        _Atomic uint32_t stop;
+    } pulse;
+    /* lanes, means, and how the engine sleeps: one thread at a time, mostly the engine */
+    pthread_mutex_t turn;
+    pthread_mutex_t look, sets;
+    uint32_t sets_made;
+};
+
+static inline char *router_at(const comm_router *r, int local, uint64_t offset)
+{
+    return (char *)r->control[local] + offset;
+}
+static inline int router_local(const comm_router *r, int rank)
+{
+    return r->launch->node_of[rank] == r->launch->node ? r->launch->local_of[rank] : -1;
+}
+/* Seconds since `at` that count against others: those after this process's own last absence. Whatever stopped
+ * it may have stopped them too, as a suspended job or virtual machine does. */
+static inline double router_since(const comm_router *router, double now, double at)
+{
+    const double up = atomic_load_explicit(&router->stood_up_at, memory_order_relaxed);
+    return now - (at > up ? at : up);
+}
+void router_last_word(const comm_router *router, int local, comm_word *word);
+const char *router_host(const comm_router *router, int rank);
+/* One turn of all means; negative: broken. Engine only. */
+int router_turn(comm_router *router);
+/* Between telling and looking whether somebody sleeps, and between lying down and looking once more. */
+static inline void router_fence(void)
+{
+#ifdef __SANITIZE_THREAD__ /* it does not know fences */
+    static _Atomic int nothing;
+    atomic_fetch_add(&nothing, 0);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+static inline void router_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+/* Something of this request has moved. */
+static inline void router_moved(comm_router *router, router_request *r)
+{
+    atomic_store_explicit(&router->restless, true, memory_order_relaxed);
+    router->active_at = r->lane->moved_at = router->now;
+}
+/* Part of a turn: this rank's own sign of life, and a look at the others'. */
+int router_watch(comm_router *router);
+/* A thread that takes a turn now and then, whatever the program does. */
+int router_pulse_start(comm_router *router);
+void router_pulse_stop(comm_router *router);
+/* Rings a local rank if it sleeps. */
+void router_ring(comm_router *router, int local);
+bool router_broken(const comm_router *router);
+int router_broken_text(const comm_router *router);
+/* Looks for dead and stopped ranks of this node, at most every 0.1 s, and shows that this one
+ * is alive; any thread. */
+int router_look(comm_router *router);
+
+/* ---- failure_report.c ---------------------------------------------------------------------------------- */
+/* A rank keeps all from going on; how: "died". Any thread. On one node that breaks the world at once; on
+ * several the world breaks in one of the next turns, when the other nodes have said how far they came (0
+ * until then). Negative: it is broken. */
+int router_accuse(comm_router *router, int rank, const char *how);
+/* it lives, or not, but has not come */
+int router_accuse_late(comm_router *router, int rank, double late);
+int router_accuse_silent(comm_router *router, int rank, double silent); /* it gives no signs of life */
+/* Breaks the world. said: [size] words of ranks on other nodes, operation "" where there is none; NULL:
+ * what lines heard last. */
+int router_failure_report(comm_router *router, int rank, const char *how, const struct line_beat *said);
+int router_inquire(comm_router *router); /* of a turn: what an accusation waits for */
+
+/* ---- talk ---------------------------------------------------------------------------------------------- */
+int channel_open(comm_router *router);
+void channel_close(comm_router *router);
+
+/* ---- lines to other nodes: for messages where MPI does not carry them, and for signs of life ----------- */
+int lines_open(comm_router *router, int status); /* collective; fails on all ranks where it fails on one */
+void lines_close(comm_router *router, bool orderly);
+/* as its last sign of life said */
+void lines_last_word(const comm_router *router, int rank, comm_word *word, int *pid);
+/* makes a line to it, if there is none: its signs of life will come */
+void lines_want(comm_router *router, int rank);
+/* when it last was; 0: never */
+double lines_heard(const comm_router *router, int rank);
+/* it has closed in good order */
+bool lines_left(const comm_router *router, int rank);
+/* every second or so: signs of life, given and taken */
+int lines_beat(comm_router *router);
+/* tells the break to the other nodes */
+void lines_spread(comm_router *router);
+/* Asks a rank of every other node, but not this one, how far those of its node came. 1: said[size] is what
+ * they answered in time (memory of the lines); 0: not yet, ask again in the next turn. Engine. */
+int lines_inquire(comm_router *router, int but, const struct line_beat **said);
+void lines_sleep(comm_router *router, uint32_t bell, double seconds);
+void lines_listen(comm_router *router, double seconds);
+/* a rank of this node that sleeps in lines_sleep or lines_listen */
+void lines_nudge(comm_router *router, int local);
+
+#endif

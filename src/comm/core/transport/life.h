@@ -1,0 +1,56 @@
+/* What a rank shows of itself to the ranks of its node: that it lives, what it does, whom it waits for; and
+ * the flag that the job cannot go on. It stands at the start of the rank's segment, the library half's
+ * (router_control) as well as the compiled half's (comm_control); alive.c looks at it. */
+#ifndef KOLO_COMM_LIFE_H
+#define KOLO_COMM_LIFE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm/core/segment.h"
+
+enum { COMM_TOLD = 12 };
+
+/* Written by its owner, except where noted. */
+typedef struct comm_life {
+    comm_segment_head head;
+    /* anyone rings; asleep: threads of the owner that sleep */
+    _Alignas(64) _Atomic uint32_t doorbell, asleep;
+    _Atomic uint32_t nudged; /* asleep in epoll: it takes a datagram */
+    _Atomic uint64_t nudge;  /* name of the socket that takes it; 0: none */
+    /* kolo_time() in ns, of the owner's last look at the others */
+    _Alignas(64) _Atomic int64_t beat;
+    _Atomic int32_t waits_for; /* rank whose message the owner waits for; -1: none */
+    _Atomic uint64_t sequence;
+    _Atomic int64_t told_at;               /* likewise; 0: nothing was told */
+    _Atomic uint64_t operation[COMM_TOLD]; /* text, filled with zeros */
+    /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
+    _Alignas(64) _Atomic uint32_t broken;
+    /* leader's only: the break is told to the other nodes, or came from one */
+    _Atomic uint32_t spread;
+    /* leader's only: when a rank of this node began to ask the others before it breaks the world; 0 */
+    _Atomic int64_t accused_at;
+} comm_life;
+
+/* What a rank does. */
+typedef struct comm_word {
+    char operation[8 * COMM_TOLD];
+    uint64_t sequence;
+    double age; /* seconds since it began; negative: nothing was told */
+    int waits_for;
+} comm_word;
+
+/* The text of `operation`; cut to what it holds. Relaxed: a reader may see parts of two. */
+void comm_life_set_text(comm_life *own, const char *text);
+void comm_life_get_text(const comm_life *c, char text[8 * COMM_TOLD]);
+
+static inline bool comm_life_broken(const comm_life *leader)
+{
+    return atomic_load_explicit(&leader->broken, memory_order_acquire) != 0;
+}
+int comm_life_text(const comm_life *leader); /* KOLO_ELAUNCH, with the text of whoever broke it */
+/* True: nobody was faster. Who sleeps is to be woken by the caller. */
+bool comm_life_break(comm_life *leader, const char *text);
+
+#endif

@@ -1,0 +1,371 @@
+#include "comm/core/transport/router.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/failure.h"
+#include "comm/core/transport/framing.h"
+
+/* The first that reaches a peer carries its messages. */
+static const router_means *const table[] = {&means_self, &means_channel, &means_mpi, &means_tcp};
+enum { MEANS = sizeof table / sizeof *table };
+
+/* ---- lanes --------------------------------------------------------------------------------------------- */
+
+static int lane_make(void *state, int64_t requests, void **out)
+{
+    comm_router *router = state;
+    router_lane *lane = kolo_alloc(sizeof *lane);
+    if (!lane) return KOLO_ENOMEM;
+    *lane = (router_lane){.router = router, .capacity = requests};
+    lane->request = kolo_alloc((size_t)(requests + 1) * sizeof *lane->request);
+    int rc = lane->request ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && router->mpi) rc = comm_mpi.lane_make(router->mpi, requests, &lane->mpi);
+    if (rc < 0) {
+        free(lane->request);
+        free(lane);
+        return rc;
+    }
+    pthread_mutex_lock(&router->turn);
+    lane->next = router->lanes;
+    router->lanes = lane;
+    pthread_mutex_unlock(&router->turn);
+    *out = lane;
+    return 0;
+}
+
+static void drop(router_lane *lane)
+{
+    for (int64_t i = lane->first; i < lane->posted; i++) { /* only when the job is failing */
+        router_request *r = &lane->request[i];
+        if (r->mpi < 0 && !r->complete) lane->router->by[r->rank]->forget(lane->router, r);
+    }
+}
+
+void comm_router_give_up(comm_router *router)
+{
+    pthread_mutex_lock(&router->turn);
+    for (router_lane *lane = router->lanes; lane; lane = lane->next) {
+        drop(lane);
+        if (lane->mpi) comm_mpi_give_up(lane->mpi);
+    }
+    pthread_mutex_unlock(&router->turn);
+}
+
+static void lane_free(void **out, bool *busy)
+{
+    router_lane *lane = *out;
+    if (!lane) return;
+    comm_router *router = lane->router;
+    pthread_mutex_lock(&router->turn);
+    drop(lane);
+    if (lane->mpi) comm_mpi.lane_free(&lane->mpi, busy);
+    router->mpi_busy |= *busy;
+    for (router_lane **at = &router->lanes; *at; at = &(*at)->next)
+        if (*at == lane) {
+            *at = lane->next;
+            break;
+        }
+    pthread_mutex_unlock(&router->turn);
+    free(lane->request);
+    free(lane);
+    *out = NULL;
+}
+
+static void reset(void *of)
+{
+    router_lane *lane = of;
+    pthread_mutex_lock(&lane->router->turn); /* who rests looks at all lanes */
+    lane->posted = lane->first = lane->mpi_posted = 0;
+    if (lane->mpi) comm_mpi.reset(lane->mpi);
+    pthread_mutex_unlock(&lane->router->turn);
+}
+
+static int router_post(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count,
+                       size_t width)
+{
+    comm_router *router = lane->router;
+    if (lane->posted >= lane->capacity)
+        return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
+    router_request *r = &lane->request[lane->posted++];
+    *r = (router_request){.lane = lane,
+                          .rank = rank,
+                          .tag = tag,
+                          .data = data,
+                          .bytes = (size_t)count * width,
+                          .mpi = -1,
+                          .sends = sends};
+    if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
+    return router->by[rank]->post(router, r);
+}
+
+static int post_in_turn(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count,
+                        size_t width)
+{
+    pthread_mutex_lock(&lane->router->turn);
+    int rc = router_post(lane, sends, rank, tag, data, count, width);
+    pthread_mutex_unlock(&lane->router->turn);
+    return rc;
+}
+
+static int lane_send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
+{
+    void *same; /* nobody writes there */
+    memcpy(&same, &data, sizeof same);
+    return post_in_turn(of, true, rank, tag, same, count, width);
+}
+
+static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
+{
+    return post_in_turn(of, false, rank, tag, data, count, width);
+}
+
+static int advance(router_lane *lane, int64_t serial)
+{
+    while (lane->first <= serial) {
+        router_request *r = &lane->request[lane->first];
+        int rc = r->mpi < 0 ? r->complete : comm_mpi.done(lane->mpi, r->mpi);
+        if (rc <= 0) return rc;
+        lane->first++;
+        router_moved(lane->router, r);
+    }
+    return 1;
+}
+
+static int done(void *of, int64_t serial)
+{
+    router_lane *lane = of;
+    pthread_mutex_lock(&lane->router->turn);
+    int rc = advance(lane, serial);
+    if (rc == 0) {
+        rc = router_turn(lane->router);
+        if (rc == 0) rc = advance(lane, serial);
+    }
+    pthread_mutex_unlock(&lane->router->turn);
+    return rc;
+}
+
+static int lagging(void *of)
+{
+    router_lane *lane = of;
+    return lane->first < lane->posted ? lane->request[lane->first].rank : -1;
+}
+
+const comm_transport comm_routed = {"router",  lane_make,    lane_free, reset,
+                                    lane_send, lane_receive, done,      lagging};
+
+void comm_router_patient(void *of, bool patient)
+{
+    router_lane *lane = of;
+    pthread_mutex_lock(&lane->router->turn);
+    lane->patient = patient;
+    pthread_mutex_unlock(&lane->router->turn);
+}
+
+void queue_drop(router_queue *q, router_request *r)
+{
+    for (router_request *at = q->first, *before = NULL; at; before = at, at = at->next) {
+        if (at != r) continue;
+        queue_cut(q, before, r);
+        return;
+    }
+}
+
+int router_turn(comm_router *router)
+{
+    router->now = kolo_time();
+    for (int i = 0; i < MEANS && router->control; i++) KOLO_TRY(table[i]->turn(router));
+    if (!router->control) KOLO_TRY(means_tcp.turn(router));
+    return router_watch(router);
+}
+
+/* ---- MPI: its requests are numbered by the lane's own MPI lane ----------------------------------------- */
+
+static bool mpi_reaches(const comm_router *router, int rank)
+{
+    (void)rank;
+    return router->mpi != NULL;
+}
+
+static int mpi_post(comm_router *router, router_request *r)
+{
+    router_lane *lane = r->lane;
+    (void)router;
+    r->mpi = lane->mpi_posted++;
+    if (r->sends) return comm_mpi.send(lane->mpi, r->rank, r->tag, r->data, (int64_t)r->bytes, 1);
+    return comm_mpi.receive(lane->mpi, r->rank, r->tag, r->data, (int64_t)r->bytes, 1);
+}
+
+static int mpi_turn(comm_router *router)
+{
+    (void)router;
+    return 0; /* done() asks for what it waits for */
+}
+
+static void mpi_forget(comm_router *router, router_request *r)
+{
+    (void)router;
+    (void)r; /* the MPI lane knows */
+}
+
+const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, mpi_turn, mpi_forget};
+
+/* ---- opening ------------------------------------------------------------------------------------------- */
+
+enum { RING_MOST = 1 << 18, RING_LEAST = 1 << 15, RINGS = 16 << 20, SETS = 1 << 30 };
+
+static const char SEGMENTS[] = "-r";
+
+void comm_router_forget(const kolo_launch *launch) { comm_segments_forget(launch, SEGMENTS); }
+
+/* What can be done without the others: memory of this process. */
+static int describe_segments(comm_router *router)
+{
+    const kolo_launch *l = router->launch;
+    size_t head = kolo_round_up(router_small_ring(router->ranks), 4096);
+    for (router->ring_bytes = RING_MOST; router->ring_bytes > RING_LEAST; router->ring_bytes /= 2)
+        if (router->ring_bytes * (size_t)router->ranks <= RINGS) break;
+    size_t inner = (size_t)router->ranks * (router->ring_bytes + 4096) + SETS;
+    size_t shared = kolo_round_up(router->config.shared_bytes, 4096);
+    router->own =
+        (comm_segments){.launch = l,
+                        .kind = SEGMENTS,
+                        .me = router->me,
+                        .ranks = router->ranks,
+                        .rank_of = router->rank_of,
+                        .timeout = router->config.within > 0 ? router->config.within : router->config.timeout,
+                        .bytes = head + inner + shared,
+                        .head = head,
+                        .sparse = true};
+    router->control = kolo_alloc((size_t)router->ranks * sizeof(router_control *));
+    if (!router->control) return KOLO_ENOMEM;
+    KOLO_TRY(heap_open(&router->inner, head, inner));
+    return heap_open(&router->heap, head + inner, shared);
+}
+
+static int open_own_segments(comm_router *router)
+{
+    KOLO_TRY(comm_segments_open(&router->own));
+    for (int i = 0; i < router->ranks; i++)
+        router->control[i] = (router_control *)(void *)router->own.base[i];
+    router->spin = comm_segments_spin(&router->own);
+    router->crowded = router->spin < 100;
+    return 0;
+}
+
+static int open_segments(comm_router *router)
+{
+    if (!router->config.segments) KOLO_TRY(open_own_segments(router));
+    router->segments = router->config.segments ? router->config.segments : &router->own;
+    for (int i = 0; i < router->ranks; i++) router->life[i] = (comm_life *)(void *)router->segments->base[i];
+    atomic_store(&router->life[router->me]->waits_for, -1);
+    return 0;
+}
+
+static int find_node(comm_router *router)
+{
+    const kolo_launch *l = router->launch;
+    router->me = l->local_rank;
+    router->ranks = l->local_size;
+    if (router->ranks > ROUTER_MAX_LOCAL)
+        return kolo_fail(KOLO_ECONFIG, "comm: %d ranks on host %s; at most %d are served", router->ranks,
+                         l->host, ROUTER_MAX_LOCAL);
+    router->rank_of = kolo_alloc((size_t)router->ranks * sizeof *router->rank_of);
+    router->life = kolo_alloc((size_t)router->ranks * sizeof(comm_life *));
+    router->by = kolo_alloc((size_t)l->size * sizeof(router_means *));
+    if (!router->rank_of || !router->life || !router->by) return KOLO_ENOMEM;
+    for (int r = 0; r < l->size; r++)
+        if (l->node_of[r] == l->node) router->rank_of[l->local_of[r]] = r;
+    return 0;
+}
+
+int comm_router_between(const kolo_launch *launch, const char *name, bool *mpi)
+{
+    bool any = !name || !*name || strcmp(name, "auto") == 0;
+    *mpi = launch->nodes > 1 && (any ? launch->mpi : strcmp(name, "mpi") == 0);
+    if (any || strcmp(name, "mpi") == 0 || strcmp(name, "tcp") == 0) return 0;
+    return kolo_fail(KOLO_ECONFIG, "comm: transport \"%s\" is not known; use auto, mpi or tcp", name);
+}
+
+static int prepare(comm_router *router)
+{
+    KOLO_TRY(find_node(router));
+    if (!router->config.segments) KOLO_TRY(describe_segments(router));
+    return channel_open(router);
+}
+
+static int open_all(comm_router *router)
+{
+    bool mpi;
+    KOLO_TRY(comm_router_between(router->launch, router->config.between, &mpi));
+    int rc = open_segments(router);
+    if (mpi && !router->config.segments) rc = comm_mpi_open(router->launch, rc, &router->mpi);
+    if (router->launch->nodes > 1) rc = lines_open(router, rc);
+    KOLO_TRY(rc);
+    for (int r = 0; r < router->launch->size; r++) {
+        int i = 0;
+        while (i < MEANS && !table[i]->reaches(router, r)) i++;
+        router->by[r] = table[i];
+    }
+    return router_pulse_start(router);
+}
+
+int comm_router_make(comm_router **out, kolo_launch *launch, const comm_router_config *config)
+{
+    comm_router *router = kolo_alloc(sizeof *router);
+    if (!router) return KOLO_ENOMEM;
+    router->launch = launch;
+    router->config = *config;
+    if (!(router->config.timeout > 0)) router->config.timeout = 300;
+    if (!(router->config.heartbeat_timeout > 0)) router->config.heartbeat_timeout = 8;
+    if (router->config.heartbeat_timeout > router->config.timeout)
+        router->config.heartbeat_timeout = router->config.timeout;
+    router->now = router->turned_at = router->stood_up_at = kolo_time();
+    pthread_mutex_init(&router->turn, NULL);
+    pthread_mutex_init(&router->look, NULL);
+    pthread_mutex_init(&router->sets, NULL);
+    int rc = prepare(router);
+    if (rc < 0) comm_router_close(&router, false);
+    *out = router;
+    return rc;
+}
+
+int comm_router_join(comm_router **router)
+{
+    const int rc = open_all(*router);
+    if (rc < 0) comm_router_close(router, false);
+    return rc;
+}
+
+int comm_router_open(comm_router **out, kolo_launch *launch, const comm_router_config *config)
+{
+    KOLO_TRY(comm_router_make(out, launch, config));
+    return comm_router_join(out);
+}
+
+void comm_router_close(comm_router **out, bool orderly)
+{
+    comm_router *router = *out;
+    if (!router) return;
+    kolo_failure before;
+    kolo_error_keep(&before);
+    /* its signs of life end here */
+    if (router->segments) atomic_store(&router->life[router->me]->head.departed, 1);
+    router_pulse_stop(router);
+    lines_close(router, orderly);
+    channel_close(router);
+    comm_mpi_close(&router->mpi, orderly);
+    if (!router->config.segments) comm_segments_close(&router->own, !orderly && router->mpi_busy);
+    heap_close(&router->inner);
+    heap_close(&router->heap);
+    pthread_mutex_destroy(&router->turn);
+    pthread_mutex_destroy(&router->look);
+    pthread_mutex_destroy(&router->sets);
+    free(router->rank_of);
+    free(router->control);
+    free(router->life);
+    free(router->by);
+    free(router);
+    *out = NULL;
+    kolo_error_restore(&before, before.status);
+}

@@ -1,0 +1,11 @@
+/* How long every operation of a plan takes here, alone: what a partition into stages goes by. */
+#ifndef KOLO_EXEC_CLOCK_H
+#define KOLO_EXEC_CLOCK_H
+
+#include "plan/plan.h"
+
+/* seconds: [graph->nodes] of one micro-batch, the best of `times`. Backend memory for the largest operation
+ * is allocated meanwhile. On a device that is not the host: estimated from bytes and arithmetic. */
+int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds);
+
+#endif

@@ -1,0 +1,251 @@
+#include "plan/program.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+
+/* ---- the grid ----------------------------------------------------------------------------------------- */
+
+/* Number of this rank when ranks are counted node by node. */
+static int node_major(const kolo_launch *l, int rank)
+{
+    int before = 0;
+    for (int r = 0; r < l->size; r++)
+        before += l->node_of[r] < l->node_of[rank] ||
+                  (l->node_of[r] == l->node_of[rank] && l->local_of[r] < l->local_of[rank]);
+    return before;
+}
+
+static int check_grid(const kolo_launch *l, int stages, bool within)
+{
+    if (l->size % stages)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "stages=%d does not divide %d ranks; start a multiple of %d, or give stages= that divides %d",
+            stages, l->size, stages, l->size);
+    for (int node = 0; within && node < l->nodes; node++) {
+        int ranks = 0;
+        for (int r = 0; r < l->size; r++) ranks += l->node_of[r] == node;
+        if (ranks % stages)
+            return kolo_fail(
+                KOLO_ECONFIG,
+                "stages_in_node=true: node %d has %d ranks, which is no multiple of stages=%d; set "
+                "--ntasks-per-node to a multiple, or stages_in_node=false",
+                node, ranks, stages);
+    }
+    return 0;
+}
+
+int kolo_grid_create(kolo_grid *grid, const kolo_launch *l, int stages, bool within)
+{
+    KOLO_TRY(check_grid(l, stages, within));
+    *grid = (kolo_grid){.stages = stages, .replicas = l->size / stages};
+    int *filled = kolo_alloc((size_t)stages * sizeof *filled);
+    grid->rank = kolo_alloc((size_t)l->size * sizeof *grid->rank);
+    const int rc = filled && grid->rank ? 0 : KOLO_ENOMEM;
+    for (int r = 0; rc == 0 && r < l->size; r++) {
+        const int stage = within ? l->local_of[r] % stages : node_major(l, r) / grid->replicas;
+        if (r == l->rank) grid->stage = stage, grid->replica = filled[stage];
+        grid->rank[stage * grid->replicas + filled[stage]++] = r;
+    }
+    free(filled);
+    return rc;
+}
+
+void kolo_grid_free(kolo_grid *grid)
+{
+    free(grid->rank);
+    *grid = (kolo_grid){0};
+}
+
+/* ---- the program -------------------------------------------------------------------------------------- */
+
+int kolo_program_match(const kolo_program *p, int peer, int number)
+{
+    const kolo_transfer *t = &p->plan[peer]->transfer[number];
+    const kolo_plan *other = p->plan[t->peer];
+    for (int i = 0; i < other->transfers; i++)
+        if (other->transfer[i].tensor == t->tensor && other->transfer[i].slot == t->slot &&
+            other->transfer[i].peer == peer && other->transfer[i].sends != t->sends)
+            return i;
+    return -1;
+}
+
+static int check_matches(const kolo_program *p)
+{
+    for (int s = 0; s < p->grid->stages; s++)
+        for (int i = 0; i < p->plan[s]->transfers; i++) {
+            const kolo_transfer *t = &p->plan[s]->transfer[i];
+            const int other = kolo_program_match(p, s, i);
+            if (other < 0 || p->plan[t->peer]->transfer[other].bytes != t->bytes)
+                return kolo_fail(KOLO_EINTERNAL,
+                                 "program: stage %d %s %s, micro-batch %d, and stage %d does not %s it", s,
+                                 t->sends ? "sends" : "receives", p->plan[s]->graph->tensor[t->tensor].name,
+                                 t->slot, t->peer, t->sends ? "receive" : "send");
+        }
+    return 0;
+}
+
+/* ---- all stages together ----
+ * Every stage by itself is kolo_plan_check's. Here all lists are played at once, with no buffer between
+ * stages: what is sent has gone when the receiver has offered a place, what is received is there when the
+ * sender has started. */
+
+typedef struct game {
+    const kolo_program *program;
+    int64_t *at;    /* [stages] next action */
+    char **started; /* [stages][transfers] */
+    int64_t *begun; /* [stages][stages] transfers to and from another stage that one has started */
+} game;
+
+static int breach(const game *g, int stage, const char *what)
+{
+    char text[256];
+    kolo_plan_action_text(g->program->plan[stage], g->at[stage], text, sizeof text);
+    return kolo_fail(KOLO_EINTERNAL, "program: stage %d, action %lld (%s): %s", stage,
+                     (long long)g->at[stage], text, what);
+}
+
+static const kolo_action *action_of(const game *g, int stage)
+{
+    const kolo_plan *p = g->program->plan[stage];
+    return g->at[stage] < p->actions ? &p->action[g->at[stage]] : NULL;
+}
+
+/* Sums over all ranks, in which all stages meet. */
+static bool meets(const kolo_action *a)
+{
+    return a->kind == KOLO_ACTION_NORM || a->kind == KOLO_ACTION_NOISE;
+}
+
+/* The next action of a stage needs nothing that another one has still to do. */
+static bool can_go(const game *g, int stage)
+{
+    const kolo_action *a = action_of(g, stage);
+    if (a->kind == KOLO_ACTION_TRANSFERRED) {
+        const kolo_transfer *t = &g->program->plan[stage]->transfer[a->transfer];
+        return g->started[t->peer][kolo_program_match(g->program, stage, a->transfer)];
+    }
+    for (int s = 0; meets(a) && s < g->program->grid->stages; s++) {
+        const kolo_action *other = action_of(g, s);
+        if (!other || other->kind != a->kind) return false;
+    }
+    return true;
+}
+
+/* The one of `number` transfers from `from` to `to` that stage `asked` starts. */
+static const kolo_transfer *nth_start(const game *g, int asked, int from, int to, int64_t number)
+{
+    const kolo_plan *p = g->program->plan[asked];
+    for (int64_t i = 0; i < p->actions; i++) {
+        const kolo_action *a = &p->action[i];
+        if (a->kind != (asked == from ? KOLO_ACTION_SEND : KOLO_ACTION_RECEIVE)) continue;
+        const kolo_transfer *t = &p->transfer[a->transfer];
+        if (t->peer == (asked == from ? to : from) && number-- == 0) return t;
+    }
+    return NULL;
+}
+
+/* Transfers from one stage to another begin in one order on both. */
+static int start(game *g, int stage)
+{
+    const kolo_action *a = action_of(g, stage);
+    const kolo_transfer *t = &g->program->plan[stage]->transfer[a->transfer];
+    const int from = t->sends ? stage : t->peer, to = t->sends ? t->peer : stage;
+    int64_t *begun = &g->begun[(stage * g->program->grid->stages + t->peer) * 2 + t->sends];
+    const kolo_transfer *other = nth_start(g, t->peer, from, to, (*begun)++);
+    if (!other || other->tensor != t->tensor || other->slot != t->slot)
+        return breach(g, stage, "the other stage starts another transfer at this place of the order");
+    g->started[stage][a->transfer] = 1;
+    return 0;
+}
+
+static int play(game *g)
+{
+    const int stages = g->program->grid->stages;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int s = 0; s < stages; s++)
+            while (action_of(g, s) && can_go(g, s)) {
+                const kolo_action *a = action_of(g, s);
+                if (a->kind == KOLO_ACTION_SEND || a->kind == KOLO_ACTION_RECEIVE) KOLO_TRY(start(g, s));
+                moved = true;
+                if (meets(a)) /* all at once */
+                    for (int k = 0; k < stages; k++) g->at[k]++;
+                else g->at[s]++;
+            }
+    }
+    for (int s = 0; s < stages; s++)
+        if (action_of(g, s))
+            return breach(g, s, "waits for ever: the stages wait for each other in a circle");
+    return 0;
+}
+
+static int game_open(game *g, const kolo_program *p)
+{
+    const size_t stages = (size_t)p->grid->stages;
+    *g = (game){.program = p};
+    g->at = kolo_alloc(stages * sizeof *g->at);
+    g->started = kolo_alloc(stages * sizeof *g->started);
+    g->begun = kolo_alloc(2 * stages * stages * sizeof *g->begun);
+    if (!g->at || !g->started || !g->begun) return KOLO_ENOMEM;
+    for (size_t s = 0; s < stages; s++)
+        if (!(g->started[s] = kolo_alloc((size_t)p->plan[s]->transfers + 1))) return KOLO_ENOMEM;
+    return 0;
+}
+
+int kolo_program_check(const kolo_program *p)
+{
+    game g;
+    for (int s = 0; s < p->grid->stages; s++)
+        if (kolo_plan_check(p->plan[s]) < 0) return kolo_fail_in(KOLO_EINTERNAL, "stage %d: ", s);
+    KOLO_TRY(check_matches(p));
+    int rc = game_open(&g, p);
+    if (rc == 0) rc = play(&g);
+    for (int s = 0; g.started && s < p->grid->stages; s++) free(g.started[s]);
+    free(g.started);
+    free(g.at);
+    free(g.begun);
+    return rc;
+}
+
+static int create_plans(kolo_program *p, kolo_plan *own, const kolo_program *like)
+{
+    p->hash = KOLO_HASH;
+    for (int s = 0; s < p->grid->stages; s++) {
+        if (s == p->grid->stage) p->plan[s] = own;
+        else
+            KOLO_TRY(kolo_plan_create_stage(&p->plan[s], own, own->config.placement, s,
+                                            like ? like->plan[s] : NULL));
+        const size_t bytes = kolo_plan_comm_bytes(p->plan[s]);
+        if (bytes > p->comm_bytes) p->comm_bytes = bytes;
+        p->hash = kolo_hash_word(p->hash, p->plan[s]->hash);
+    }
+    own->program = p;
+    return check_matches(p);
+}
+
+int kolo_program_create(kolo_program **program, const kolo_grid *grid, kolo_plan *own,
+                        const kolo_program *like)
+{
+    kolo_program *p = *program = kolo_alloc(sizeof *p);
+    if (!p) return KOLO_ENOMEM;
+    p->grid = grid;
+    p->plan = kolo_alloc((size_t)grid->stages * sizeof *p->plan);
+    const int rc = p->plan ? create_plans(p, own, like) : KOLO_ENOMEM;
+    if (rc < 0) kolo_program_destroy(program);
+    return rc;
+}
+
+void kolo_program_destroy(kolo_program **program)
+{
+    kolo_program *p = *program;
+    if (!p) return;
+    for (int s = 0; p->plan && s < p->grid->stages; s++)
+        if (s != p->grid->stage) kolo_plan_destroy(&p->plan[s]);
+    free(p->plan);
+    free(p);
+    *program = NULL;
+}

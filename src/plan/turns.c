@@ -1,0 +1,266 @@
+/* The operations of this rank's stage, its turns, and what crosses the borders of the stage in them. One
+ * stage is a pipeline like any: its turns are the forward and the backward half of one micro-batch after the
+ * other. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+
+static int chunk_of(const kolo_plan *plan, int64_t node)
+{
+    const kolo_placement *p = plan->config.placement;
+    return p ? kolo_placement_chunk(p, p->part[node]) : 0;
+}
+
+static int stage_of(const kolo_plan *plan, int64_t node)
+{
+    const kolo_placement *p = plan->config.placement;
+    return p ? kolo_placement_stage(p, p->part[node]) : 0;
+}
+
+enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node)
+{
+    const kolo_placement *p = plan->config.placement;
+    const kolo_node *n = &plan->graph->node[node];
+    if (!n->backward) return KOLO_PASS_FORWARD;
+    if (!p || !kolo_pipeline[p->order].weights_apart) return KOLO_PASS_BACKWARD;
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] >= 0 && plan->graph->tensor[n->out[k]].role != KOLO_ROLE_GRADIENT)
+            return KOLO_PASS_BACKWARD;
+    return KOLO_PASS_WEIGHT;
+}
+
+/* What one kind of turn does is of one class, and classes are in the order in which they complete what is
+ * reduced: forward from the first chunk on, then backward from the last. */
+int kolo_plan_class(const kolo_plan *plan, int64_t node)
+{
+    const int chunk = chunk_of(plan, node),
+              chunks = plan->config.placement ? plan->config.placement->chunks : 1;
+    const enum kolo_pass pass = kolo_plan_pass(plan, node);
+    if (pass == KOLO_PASS_FORWARD) return chunk;
+    return chunks + 2 * (chunks - 1 - chunk) + (pass == KOLO_PASS_WEIGHT);
+}
+
+static int list_nodes(kolo_plan *plan)
+{
+    const kolo_graph *g = plan->graph;
+    const int chunks = plan->config.placement ? plan->config.placement->chunks : 1, classes = 3 * chunks;
+    plan->node = kolo_alloc((size_t)(g->nodes + 1) * sizeof *plan->node);
+    if (!plan->node) return KOLO_ENOMEM;
+    plan->nodes = 0;
+    if (!plan->config.placement) {
+        for (int64_t i = 0; i < g->nodes; i++) plan->node[plan->nodes++] = (int)i;
+        return 0;
+    }
+    for (int c = 0; c < classes; c++)
+        for (int64_t i = 0; i < g->nodes; i++)
+            if (kolo_plan_has_node(plan, i) && kolo_plan_class(plan, i) == c)
+                plan->node[plan->nodes++] = (int)i;
+    return 0;
+}
+
+/* Of any stage: every rank knows the turns of all. */
+static int create_turns(const kolo_plan *plan, int stage, kolo_turn **turn, int *turns)
+{
+    const kolo_placement *p = plan->config.placement;
+    const bool backward = plan->graph->train;
+    return (backward ? kolo_turns_create
+                     : kolo_turns_create_forward)(p ? p->order : KOLO_PIPELINE_1F1B, p ? p->stages : 1, stage,
+                                                  p ? p->chunks : 1, plan->config.slots, turn, turns);
+}
+
+static int find_turn(const kolo_turn *turn, int turns, enum kolo_pass pass, int chunk, int slot)
+{
+    for (int i = 0; i < turns; i++)
+        if (turn[i].pass == pass && turn[i].chunk == chunk && turn[i].slot == slot) return i;
+    return turns;
+}
+
+/* ---- transfers ----------------------------------------------------------------------------------------- */
+
+/* A tensor that one stage makes and another one reads. */
+typedef struct edge {
+    int tensor, peer;
+    bool sends;
+    /* of the turns in which it is made and, by the receiver, first read */
+    enum kolo_pass made, read;
+    int made_chunk, read_chunk;
+    int64_t order; /* of what the sender makes in a turn */
+} edge;
+
+typedef struct edges {
+    edge *of;
+    int64_t n, capacity;
+} edges;
+
+static int add_edge(edges *all, edge one)
+{
+    for (int64_t i = 0; i < all->n; i++)
+        if (all->of[i].tensor == one.tensor && all->of[i].peer == one.peer) return 0; /* read again */
+    KOLO_TRY(kolo_grow(&all->of, &all->capacity, all->n, sizeof *all->of));
+    all->of[all->n++] = one;
+    return 0;
+}
+
+/* Operation `node` reads tensor t: an edge, if another stage than its own makes it, and one of both is
+ * this. */
+static int add_read(const kolo_plan *plan, edges *all, int64_t node, int t)
+{
+    const kolo_graph *g = plan->graph;
+    const bool loaded = t == g->input || t == g->label;
+    if (t < 0 || (g->tensor[t].producer < 0 && !loaded)) return 0;
+    const int64_t maker = loaded ? -1 : g->tensor[t].producer;
+    const int from = loaded ? 0 : stage_of(plan, maker), to = stage_of(plan, node), me = plan->config.stage;
+    if (from == to || (from != me && to != me)) return 0;
+    return add_edge(all, (edge){.tensor = t,
+                                .peer = from == me ? to : from,
+                                .sends = from == me,
+                                .made = loaded ? KOLO_PASS_FORWARD : kolo_plan_pass(plan, maker),
+                                .read = kolo_plan_pass(plan, node),
+                                .made_chunk = loaded ? 0 : chunk_of(plan, maker),
+                                .read_chunk = chunk_of(plan, node),
+                                .order = loaded ? t == g->label : maker + 2});
+}
+
+/* Reads in the order of passes, so that an edge has the first one. */
+static int find_edges(const kolo_plan *plan, edges *all)
+{
+    const kolo_graph *g = plan->graph;
+    for (int pass = 0; pass < KOLO_PASSES; pass++)
+        for (int64_t i = 0; i < g->nodes; i++)
+            for (int k = 0; k < g->node[i].n_in && (int)kolo_plan_pass(plan, i) == pass; k++)
+                KOLO_TRY(add_read(plan, all, i, g->node[i].in[k]));
+    return 0;
+}
+
+/* Before which turn a sender waits until what it sent has gone. Where the micro-batch comes back, its
+ * backward turn: what depends on the transfer has come from the receiver then, so nobody waits. Else when it
+ * makes the one after the next: two of an edge are on their way. With several chunks a group of as many
+ * micro-batches as stages goes through one after the other (order.c), and what the receiver does before may
+ * need this stage's other chunks: the one of the next group. */
+static int end_of(const kolo_plan *plan, const edge *e, int slot)
+{
+    const bool back = e->made == KOLO_PASS_FORWARD && plan->graph->train;
+    const kolo_placement *p = plan->config.placement;
+    const int next = slot + (p->chunks > 1 && p->stages > 2 ? p->stages : 2);
+    if (back) return find_turn(plan->turn, plan->turns, KOLO_PASS_BACKWARD, e->made_chunk, slot);
+    return next < plan->config.slots ? find_turn(plan->turn, plan->turns, e->made, e->made_chunk, next)
+                                     : plan->turns;
+}
+
+/* A transfer and its place in the order of its sender's starts. */
+typedef struct ranked {
+    kolo_transfer of;
+    int turn;
+    int64_t order;
+} ranked;
+
+static int by_sender(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->of.sends != y->of.sends) return x->of.sends - y->of.sends;
+    if (x->of.peer != y->of.peer) return x->of.peer - y->of.peer;
+    if (x->turn != y->turn) return x->turn - y->turn;
+    if (x->order != y->order) return x->order < y->order ? -1 : 1;
+    return x->of.tensor - y->of.tensor;
+}
+
+/* The transfers of one edge, one a micro-batch; theirs: the sender's turns. */
+static int64_t rank_edge(const kolo_plan *plan, const edge *e, const kolo_turn *theirs, int turns, ranked *to)
+{
+    for (int slot = 0; slot < plan->config.slots; slot++) {
+        const int need = find_turn(plan->turn, plan->turns, e->read, e->read_chunk, slot);
+        to[slot] = (ranked){.of = {.tensor = e->tensor,
+                                   .slot = slot,
+                                   .peer = e->peer,
+                                   .sends = e->sends,
+                                   .start = e->sends ? -1 : need - 1,
+                                   .end = e->sends ? end_of(plan, e, slot) : need},
+                            .turn = find_turn(theirs, turns, e->made, e->made_chunk, slot),
+                            .order = e->order};
+    }
+    return plan->config.slots;
+}
+
+/* Transfers from one stage begin in the order in which it sends them, so none may begin later than one that
+ * follows it; each at least a turn before it is read, to come beside that turn's work. */
+static void begin_in_order(ranked *all, int64_t n)
+{
+    for (int64_t i = n - 1; i >= 0; i--) {
+        kolo_transfer *t = &all[i].of;
+        if (t->sends) continue;
+        if (t->start < 0) t->start = 0;
+        if (i + 1 < n && all[i + 1].of.peer == t->peer && !all[i + 1].of.sends &&
+            all[i + 1].of.start < t->start)
+            t->start = all[i + 1].of.start;
+    }
+}
+
+/* The metrics go from the stage that has them to all others, behind all else. */
+static void add_metrics(const kolo_plan *plan, ranked *all, int64_t *n)
+{
+    const kolo_placement *p = plan->config.placement;
+    const int metrics = plan->graph->metrics, slot = plan->config.slots - 1;
+    if (!p || metrics < 0 || !plan->config.optimizer) return;
+    const int from = kolo_placement_stage(p, p->owner[metrics]);
+    for (int s = 0; s < p->stages; s++)
+        if (from == plan->config.stage ? s != from : s == from)
+            all[(*n)++] = (ranked){.of = {.tensor = metrics,
+                                          .slot = slot,
+                                          .peer = s,
+                                          .sends = from == plan->config.stage,
+                                          .start = plan->turns,
+                                          .end = plan->turns},
+                                   .turn = INT32_MAX};
+}
+
+static int rank_edges(const kolo_plan *plan, const edges *all, ranked *to, int64_t *n)
+{
+    for (int64_t i = 0; i < all->n; i++) {
+        kolo_turn *turn = NULL;
+        int turns = 0;
+        KOLO_TRY(create_turns(plan, all->of[i].sends ? plan->config.stage : all->of[i].peer, &turn, &turns));
+        *n += rank_edge(plan, &all->of[i], turn, turns, to + *n);
+        free(turn);
+    }
+    add_metrics(plan, to, n);
+    return 0;
+}
+
+static int create_transfers(kolo_plan *plan)
+{
+    edges all = {0};
+    int64_t n = 0;
+    ranked *list = NULL;
+    int rc = find_edges(plan, &all);
+    const int64_t most =
+        all.n * plan->config.slots + (plan->config.placement ? plan->config.placement->stages : 0);
+    if (rc == 0 && !(list = kolo_alloc((size_t)(most + 1) * sizeof *list))) rc = KOLO_ENOMEM;
+    if (rc == 0) rc = rank_edges(plan, &all, list, &n);
+    if (rc == 0 && !(plan->transfer = kolo_alloc((size_t)(n + 1) * sizeof *plan->transfer))) rc = KOLO_ENOMEM;
+    if (rc == 0) {
+        qsort(list, (size_t)n, sizeof *list, by_sender);
+        begin_in_order(list, n);
+        for (int64_t i = 0; i < n; i++) {
+            plan->transfer[i] = list[i].of;
+            plan->transfer[i].bytes = plan->layout[list[i].of.tensor].bytes;
+        }
+        plan->transfers = (int)n;
+    }
+    free(list);
+    free(all.of);
+    return rc;
+}
+
+int kolo_plan_create_turns(kolo_plan *plan)
+{
+    KOLO_TRY(list_nodes(plan));
+    KOLO_TRY(create_turns(plan, plan->config.stage, &plan->turn, &plan->turns));
+    plan->crosses = kolo_alloc((size_t)plan->graph->tensors + 1);
+    if (!plan->crosses) return KOLO_ENOMEM;
+    if (!plan->config.placement) return 0;
+    KOLO_TRY(create_transfers(plan));
+    for (int i = 0; i < plan->transfers; i++) plan->crosses[plan->transfer[i].tensor] = true;
+    return 0;
+}

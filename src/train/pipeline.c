@@ -1,0 +1,303 @@
+#include "train/pipeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "exec/clock.h"
+#include "kolo/error.h"
+#include "train/parts.h"
+
+int session_cut_parts(const kolo_session *s) { return (int)(s->options->stages * s->options->chunks); }
+
+/* ---- the grid ------------------------------------------------------------------------------------------ */
+
+/* What is refused, with the reason. */
+static int check_combination(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    const struct {
+        bool asked;
+        const char *what, *why;
+    } not [] = {
+        {kolo_is_adasum(o), "reduce=adasum",
+         "steps are combined over all ranks, and stages hold different weights"},
+        {o->compression != KOLO_compression_none, "compression=", "codecs are of sums over all ranks"},
+        {o->bn == KOLO_bn_sync, "bn=sync",
+         "its sums are over all ranks; bn=ghost has the same statistics on any grid"},
+        {*o->batch_ramp || *o->size_ramp || *o->multi_scale,
+         "batch_ramp=, size_ramp= or multi_scale=", "a stage has one plan"},
+        {o->batch == 0, "batch=auto", "the largest batch is looked for with one plan for all; give a number"},
+    };
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+        if (not [i].asked)
+            return kolo_fail(KOLO_ECONFIG, "stages=%ld and %s: %s", (long)o->stages, not [i].what,
+                             not [i].why);
+    if (o->chunks > 1 && !kolo_pipeline[o->pipeline].takes_chunks)
+        return kolo_fail(KOLO_ECONFIG,
+                         "chunks=%ld: pipeline=%s has one part a stage; give pipeline=interleaved",
+                         (long)o->chunks, kolo_pipeline[o->pipeline].name);
+    return 0;
+}
+
+/* `kolo plan ranks=`: nobody knows the nodes. */
+static int grid_elsewhere(kolo_session *s)
+{
+    kolo_launch there = {.size = s->ranks, .nodes = 1};
+    there.node_of = kolo_alloc((size_t)s->ranks * sizeof *there.node_of);
+    there.local_of = kolo_alloc((size_t)s->ranks * sizeof *there.local_of);
+    int rc = there.node_of && there.local_of ? 0 : KOLO_ENOMEM;
+    for (int r = 0; rc == 0 && r < s->ranks; r++) there.local_of[r] = r;
+    if (rc == 0) rc = kolo_grid_create(&s->grid, &there, (int)s->options->stages, false);
+    free(there.node_of);
+    free(there.local_of);
+    return rc;
+}
+
+/* auto: within a node where every node has whole pipelines, as activations are most of what is sent. */
+static bool stages_within(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    const kolo_launch *l = s->launch;
+    if (o->stages_in_node != KOLO_stages_in_node_auto) return o->stages_in_node == KOLO_stages_in_node_true;
+    for (int node = 0; node < l->nodes; node++) {
+        int ranks = 0;
+        for (int r = 0; r < l->size; r++) ranks += l->node_of[r] == node;
+        if (ranks % o->stages) return false;
+    }
+    return true;
+}
+
+int session_open_grid(kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    s->replicas = s->ranks;
+    if (o->stages * o->chunks <= 1) {
+        s->grid = (kolo_grid){.stages = 1, .replicas = s->ranks, .replica = s->launch->rank};
+        return 0;
+    }
+    KOLO_TRY(check_combination(s));
+    if (s->elsewhere && s->ranks % o->stages)
+        return kolo_fail(KOLO_ECONFIG, "ranks=%d is no multiple of stages=%ld", s->ranks, (long)o->stages);
+    KOLO_TRY(s->elsewhere ? grid_elsewhere(s)
+                          : kolo_grid_create(&s->grid, s->launch, (int)o->stages, stages_within(s)));
+    s->replicas = s->grid.replicas;
+    if (o->rank >= s->ranks) return kolo_fail(KOLO_ECONFIG, "rank=%ld of %d ranks", (long)o->rank, s->ranks);
+    if ((s->parts & KOLO_SESSION_PLAN_ONLY) && o->rank >= 0)
+        s->grid.stage = kolo_grid_stage(&s->grid, (int)o->rank);
+    return 0;
+}
+
+/* ---- where to cut -------------------------------------------------------------------------------------- */
+
+static const char *layer_name(const kolo_graph *g, int64_t node)
+{
+    const kolo_node *n = &g->node[node];
+    return n->out[0] >= 0 ? g->tensor[n->out[0]].name : "";
+}
+
+/* Is `name` the module, or of it? A norm's sums are "bn1:sums". */
+static bool is_of(const char *name, const char *module, size_t length)
+{
+    return !strncmp(name, module, length) && (!name[length] || name[length] == '.' || name[length] == ':');
+}
+
+/* The first operation of a module: what makes a tensor of it, or reads a parameter of it. -1: there is
+ * none. */
+static int first_of(const kolo_graph *g, int64_t chain, const char *module, size_t length)
+{
+    for (int64_t i = 0; i < chain; i++) {
+        if (is_of(layer_name(g, i), module, length)) return (int)i;
+        for (int k = 0; k < g->node[i].n_in; k++) {
+            const int t = g->node[i].in[k];
+            if (t >= 0 && g->tensor[t].role == KOLO_ROLE_PARAM && is_of(g->tensor[t].name, module, length))
+                return (int)i;
+        }
+    }
+    return -1;
+}
+
+static int unknown_module(const kolo_graph *g, int64_t chain, const char *module)
+{
+    const char **names = kolo_alloc((size_t)(chain + 1) * sizeof *names);
+    if (!names) return KOLO_ENOMEM;
+    for (int64_t i = 0; i < chain; i++) names[i] = layer_name(g, i);
+    const char *near = kolo_nearest(module, names, (int)chain);
+    const int rc = kolo_fail(KOLO_ECONFIG, "cut=: %s has no module %s%s%s", g->name, module,
+                             near ? "; did you mean " : "", near ? near : "");
+    free(names);
+    return rc;
+}
+
+/* cut= to the first operations of parts 1, 2, ... */
+static int parse_cut(const kolo_session *s, int64_t chain, int parts, int *first)
+{
+    const char *at = s->options->cut;
+    int n = 0;
+    for (; *at; n++) {
+        const size_t length = strcspn(at, ",");
+        char module[256];
+        snprintf(module, sizeof module, "%.*s", (int)length, at);
+        const int node = n < parts - 1 ? first_of(s->graph, chain, module, strlen(module)) : 0;
+        if (node < 0) return unknown_module(s->graph, chain, module);
+        if (n > 0 && n < parts - 1 && node <= first[n - 1])
+            return kolo_fail(KOLO_ECONFIG,
+                             "cut=%s: %s is not behind the module in front of it; name them "
+                             "in the network's order",
+                             s->options->cut, module);
+        if (n < parts - 1) first[n] = node;
+        at += length + (at[length] == ',');
+    }
+    if (n == parts - 1) return 0;
+    return kolo_fail(KOLO_ECONFIG, "cut=%s names %d modules; %d parts (stages x chunks) need %d",
+                     s->options->cut, n, parts, parts - 1);
+}
+
+static double stored_each(const kolo_plan *p)
+{
+    const kolo_plan_config *c = &p->config;
+    return 2 + kolo_plan_states(p) + c->ema + (p->arena_bytes[KOLO_ARENA_SHADOW] ? .5 : 0);
+}
+
+/* The chain as a partition sees it. */
+static int describe_chain(kolo_session *s, int64_t chain, kolo_chain_layer *layer, bool *allowed,
+                          double *crossing)
+{
+    const kolo_plan *p = s->plan;
+    const kolo_graph *g = p->graph;
+    double *seconds = s->node_seconds = kolo_alloc((size_t)(g->nodes + 1) * sizeof *seconds);
+    size_t *bytes = kolo_alloc((size_t)(g->tensors + 1) * sizeof *bytes);
+    int rc = seconds && bytes ? kolo_exec_clock(p, s->backend, s->untimed ? 1 : 3, seconds) : KOLO_ENOMEM;
+    for (int64_t t = 0; rc == 0 && t < g->tensors; t++) bytes[t] = p->layout[t].bytes;
+    if (rc == 0) rc = kolo_placement_cuts(g, bytes, allowed, crossing);
+    for (int64_t i = 0; rc == 0 && i < chain; i++)
+        layer[i] = (kolo_chain_layer){.name = layer_name(g, i),
+                                      .forward = seconds[i],
+                                      .cut = allowed[i],
+                                      .crossing = (int64_t)crossing[i]};
+    for (int64_t i = 0; rc == 0 && i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        kolo_chain_layer *l = &layer[n->backward ? n->of : i];
+        if (n->backward) l->backward += seconds[i];
+        for (int k = 0; k < n->n_in; k++) { /* what backward reads of forward is kept */
+            const int t = n->in[k];
+            if (t < 0) continue;
+            if (g->tensor[t].role == KOLO_ROLE_PARAM && !n->backward)
+                l->weights += (int64_t)((double)bytes[t] * stored_each(p));
+            const int from = g->tensor[t].producer;
+            if (n->backward && from >= 0 && !g->node[from].backward && bytes[t]) {
+                layer[from].activations += (int64_t)bytes[t];
+                bytes[t] = 0;
+            }
+        }
+    }
+    free(bytes);
+    return rc;
+}
+
+static int misfit(const kolo_session *s, const kolo_misfit *m, int rc)
+{
+    if (rc == 0 || m->shortfall <= 0) return rc;
+    if (m->stages)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "stages=%ld: no cut fits into memory_limit=%g GiB a rank, %lld bytes short; stages=%d would",
+            (long)s->options->stages, s->options->memory_limit, (long long)m->shortfall, m->stages);
+    return rc;
+}
+
+static int partition(kolo_session *s, int64_t chain, const kolo_chain_layer *layer, int *cut)
+{
+    const kolo_options *o = s->options;
+    const int parts = session_cut_parts(s);
+    const kolo_partition_input input = {.layer = layer,
+                                        .layers = (int)chain,
+                                        .stages = (int)o->stages,
+                                        .chunks = (int)o->chunks,
+                                        .slots = s->slots,
+                                        .order = (enum kolo_pipeline)o->pipeline,
+                                        .limit = (int64_t)(o->memory_limit * 0x1p30)};
+    kolo_misfit why = {0};
+    kolo_partition *found = NULL;
+    int rc = 0;
+    if (*o->cut) {
+        rc = parse_cut(s, chain, parts, cut);
+        if (rc == 0) rc = kolo_partition_create_at(&found, &input, cut, &why);
+    } else {
+        rc = kolo_partition_create(&found, &input, &why);
+    }
+    rc = misfit(s, &why, rc);
+    for (int q = 0; rc == 0 && q < parts - 1; q++) cut[q] = found->first[q + 1] - 1;
+    for (int q = 0; rc == 0 && q < parts; q++)
+        kolo_debug("part %d: %s .. %s, %.3f ms a micro-batch, %lld bytes cross behind it", q,
+                   layer[found->first[q]].name, layer[found->first[q + 1] - 1].name, found->seconds[q] * 1e3,
+                   (long long)found->crossing[q]);
+    kolo_partition_destroy(&found);
+    return rc;
+}
+
+int session_choose_cut(kolo_session *s, int *cut)
+{
+    const int64_t chain = kolo_graph_forward_nodes(s->graph);
+    kolo_chain_layer *layer = kolo_alloc((size_t)(chain + 1) * sizeof *layer);
+    bool *allowed = kolo_alloc((size_t)(chain + 1) * sizeof *allowed);
+    double *crossing = kolo_alloc((size_t)(chain + 1) * sizeof *crossing);
+    int rc = layer && allowed && crossing ? describe_chain(s, chain, layer, allowed, crossing) : KOLO_ENOMEM;
+    if (rc == 0) rc = partition(s, chain, layer, cut);
+    free(layer);
+    free(allowed);
+    free(crossing);
+    return rc;
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------ */
+
+/* *plan, of the whole network, becomes this stage's. */
+static int make_program(const kolo_session *s, kolo_plan **plan, const kolo_placement *placement,
+                        const kolo_program *like, kolo_program **program)
+{
+    kolo_plan *own = NULL;
+    KOLO_TRY(kolo_plan_create_stage(&own, *plan, placement, s->grid.stage,
+                                    like ? like->plan[s->grid.stage] : NULL));
+    kolo_plan_destroy(plan);
+    *plan = own;
+    KOLO_TRY(kolo_program_create(program, &s->grid, own, like));
+    return kolo_program_check(*program);
+}
+
+/* The norm of all gradients is summed over stages in host memory. */
+static int check_device(const kolo_session *s)
+{
+    const kolo_plan_config *c = &s->plan->config;
+    if (!s->cuda || !(c->clip_norm || c->scaled || c->noise)) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "stages=%ld on GPUs: clip_norm=, loss scaling (precision=fp16, loss_scale=) and noise_scale= "
+                     "need the norm of all stages' gradients, which only CPUs form; use precision=bf16 without them",
+                     (long)s->options->stages);
+}
+
+int session_place(kolo_session *s, const int *cut)
+{
+    const kolo_options *o = s->options;
+    KOLO_TRY(check_device(s));
+    KOLO_TRY(kolo_placement_create(&s->placement, s->graph, (int)o->stages, (int)o->chunks,
+                                   (enum kolo_pipeline)o->pipeline, cut));
+    if (s->eval_graph)
+        KOLO_TRY(kolo_placement_like(&s->eval_placement, s->eval_graph, s->graph, s->placement));
+    KOLO_TRY(make_program(s, &s->shape[0].plan, s->placement, NULL, &s->program));
+    s->plan = s->shape[0].plan;
+    if (!s->eval_graph) return 0;
+    return make_program(s, &s->eval_plan, s->eval_placement, s->program, &s->eval_program);
+}
+
+void session_free_programs(kolo_session *s)
+{
+    kolo_program_destroy(&s->eval_program);
+    kolo_program_destroy(&s->program);
+    kolo_placement_destroy(&s->eval_placement);
+    kolo_placement_destroy(&s->placement);
+    free(s->node_seconds);
+    s->node_seconds = NULL;
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# Pipelines: ranks that hold a stage of the network each train to the bytes of one rank that holds all of it,
+# in every order, on any grid; checkpoints go from grid to grid; what cannot be is refused; a stage that dies
+# or stands still is named.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/kills.sh
+. tests/kills.sh
+need mpiexec kolo kolo-pack
+for variable in $(compgen -e | grep -E '^(SLURM|PMI|PMIX)_'); do unset "$variable"; done
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+shapes_data 96 50
+args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=8
+    epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
+
+tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
+figures() { # RUN: what its summary says of the training itself
+    grep -E '"(state|steps|epochs|loss|top1|top5|best_top1|bad_samples|useful_batch)"' "$1/summary.json"
+}
+first=
+alone() { # NAME OPTIONS...: one rank with the whole network, which the runs that follow are held against
+    first=$ROOM/$1
+    kolo train "${args[@]}" run="$first" "${@:2}" > "$ROOM/log" 2>&1
+    is $? 0 "one rank, ${*:2}" "$ROOM/log"
+}
+same() { # RANKS OPTIONS...
+    local run=$ROOM/staged text="$1 ranks, ${*:2}"
+    rm -rf "$run"
+    timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$run" "${@:2}" > "$ROOM/log" 2>&1
+    is $? 0 "$text" "$ROOM/log" || return
+    cmp "$(tensors_of "$first")" "$(tensors_of "$run")" > "$ROOM/log" 2>&1
+    ok $? "$text: weights, running statistics, optimizer's state byte for byte" "$ROOM/log"
+    is "$(losses "$run") $(figures "$run")" "$(losses "$first") $(figures "$first")" \
+        "$text: losses, and figures of the validation"
+}
+
+# --- orders, stages, replicas: 4 micro-batches
+alone all
+is "$(losses "$first" | wc -l)" 3 "it has the losses of three steps"
+like "$first/summary.json" '"top1": 0\.[0-9]' "and a validation"
+for stages in 2 3; do
+    same $stages stages=$stages pipeline=gpipe
+    same $stages stages=$stages
+    same $stages stages=$stages pipeline=interleaved chunks=2
+    same $stages stages=$stages pipeline=zero_bubble
+done
+same 2 stages=2 cut=layer3.2 # far from even
+same 3 stages=3 cut=conv1,layer1.0
+same 4 stages=2
+same 4 stages=2 pipeline=zero_bubble
+
+# --- micro-batches fewer than stages, one, and no multiple of anything
+alone two micro_batch=16
+same 3 micro_batch=16 stages=3 pipeline=gpipe
+same 3 micro_batch=16 stages=3 pipeline=interleaved chunks=2
+same 3 micro_batch=16 stages=3 pipeline=zero_bubble
+alone whole micro_batch=32
+same 3 micro_batch=32 stages=3
+same 3 micro_batch=32 stages=3 pipeline=zero_bubble
+alone five batch=25 micro_batch=5
+same 3 batch=25 micro_batch=5 stages=3
+same 3 batch=25 micro_batch=5 stages=3 pipeline=interleaved chunks=2
+
+# --- what is decided of all gradients, and the average of the weights
+alone clipped clip_norm=0.5 ema=0.9
+head -c 65536 "$(tensors_of "$first")" | tr -d '\0' > "$ROOM/head"
+like "$ROOM/head" 'ema' "its checkpoint has the average"
+same 3 clip_norm=0.5 ema=0.9 stages=3
+same 4 clip_norm=0.5 ema=0.9 stages=2 pipeline=zero_bubble
+alone noise noise_scale=true layer_decay=0.8
+same 3 noise_scale=true layer_decay=0.8 stages=3
+same 4 noise_scale=true layer_decay=0.8 stages=2
+alone lamb optimizer=lamb lr=0.01
+same 3 optimizer=lamb lr=0.01 stages=3
+same 4 optimizer=lamb lr=0.01 stages=2
+
+# --- one run on one grid after the other
+first=$ROOM/all
+step=0
+go_on() { # RANKS OPTIONS...
+    step=$((step + 1))
+    mpiexec -n "$1" kolo train "${args[@]}" run="$ROOM/chain" epochs=2 stop_step=$step "${@:2}" > \
+        "$ROOM/log" 2>&1
+    is $? 75 "step $step by $1 ranks, ${*:2}" "$ROOM/log"
+}
+kolo train "${args[@]}" epochs=2 run="$ROOM/long" > "$ROOM/log" 2>&1
+is $? 0 "six steps by one rank"
+go_on 2 stages=2
+go_on 1
+go_on 3 stages=3 pipeline=zero_bubble
+go_on 4 stages=2 pipeline=interleaved chunks=2
+go_on 4
+mpiexec -n 3 kolo train "${args[@]}" run="$ROOM/chain" epochs=2 stages=3 > "$ROOM/log" 2>&1
+is $? 0 "the last step by 3 stages" "$ROOM/log"
+cmp "$(tensors_of "$ROOM/long")" "$(tensors_of "$ROOM/chain")" > "$ROOM/log" 2>&1
+ok $? "the bytes of the run that was never interrupted" "$ROOM/log"
+is "$(losses "$ROOM/chain") $(figures "$ROOM/chain")" "$(losses "$ROOM/long") $(figures "$ROOM/long")" \
+    "its losses and figures too"
+for run in long chain; do kolo export "$ROOM/$run" "$ROOM/$run.safetensors" > "$ROOM/log" 2>&1; done
+cmp "$ROOM/long.safetensors" "$ROOM/chain.safetensors" > "$ROOM/log" 2>&1
+ok $? "kolo export gives the same file" "$ROOM/log"
+kolo eval run="$ROOM/chain" threads=1 > "$ROOM/eval.1" 2> "$ROOM/log"
+mpiexec -n 2 kolo eval run="$ROOM/chain" threads=1 > "$ROOM/eval.2" 2>> "$ROOM/log"
+like "$ROOM/eval.1" '^loss [0-9.]+  top-1 [0-9.]+' "kolo eval of it by one rank"
+is "$(cut -d'(' -f1 "$ROOM/eval.2")" "$(cut -d'(' -f1 "$ROOM/eval.1")" "two say the same"
+
+# --- what cannot be
+refused() { # RANKS PATTERN OPTIONS...
+    timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$ROOM/refused" "${@:3}" > "$ROOM/log" 2>&1
+    is "$? $(grep -cE -- "$2" "$ROOM/log")" "78 1" "$1 ranks, ${*:3}: exit 78, and why" || diag < "$ROOM/log"
+}
+refused 3 'stages=2 does not divide 3 ranks; start a multiple of 2' stages=2
+refused 2 'stages=5 does not divide 2 ranks; start a multiple of 5' stages=5
+refused 2 'no module layer2\.9; did you mean layer2\.[0-2]' stages=2 cut=layer2.9
+refused 2 'no module layr3\.1; did you mean layer3\.1' stages=2 cut=layr3.1
+refused 2 'names 2 modules; 2 parts .* need 1' stages=2 cut=layer1.0,layer2.0
+refused 3 'names 1 modules; 3 parts .* need 2' stages=3 cut=layer2.0
+refused 3 'layer1\.0 is not behind the module in front of it; name them in' stages=3 cut=layer2.0,layer1.0
+refused 2 'chunks=2: pipeline=1f1b has one part a stage; give pipeline=interleaved' stages=2 chunks=2
+refused 2 'stages=2 and reduce=adasum: ' stages=2 reduce=adasum bn=local
+refused 2 'stages=2 and compression=: ' stages=2 compression=powersgd reduce=fast
+refused 2 'stages=2 and bn=sync: .*bn=ghost' stages=2 bn=sync
+refused 2 'stages=2 and batch=auto: .*give a number' stages=2 batch=auto micro_batch=0 reduce=fast
+refused 2 'stages=2 and batch_ramp=, size_ramp= or multi_scale=: ' stages=2 multi_scale=16:32:16
+refused 2 "stages=2 chunks=40: more parts than the network's [0-9]+ layers; use fewer" stages=2 chunks=40 \
+    pipeline=interleaved
+refused 9 "stages=9 chunks=1: more parts than the network's [0-8] layers; use fewer" stages=9 model=mlp
+[ ! -e "$ROOM/refused" ]
+ok $? "none of them made a run folder"
+
+# --- a stage in the middle dies, or stands still
+KILLS_ARGS=("${args[@]}" epochs=40 val=none checkpoint_steps=5 stages=3 comm_timeout=6 comm_patience=3)
+KILLS_LAUNCHER=(mpiexec -n 3)
+strike_one() { # SIGNAL: from another process, its results in files
+    local run=$ROOM/$1 job i
+    "${KILLS_LAUNCHER[@]}" kolo train "${KILLS_ARGS[@]}" run="$run" > "$run.log" 2>&1 &
+    job=$!
+    for ((i = 0; i < 400 && $(losses "$run" 2> /dev/null | wc -l) < 12; i++)); do sleep 0.05; done
+    kills_strike "$1" 0 1 "$run" $job || echo "not struck" >> "$run.log"
+    local began
+    began=$(now)
+    kills_end $job $((KILLS_SOON + KILLS_TIMEOUT)) && wait $job
+    echo "$? $(($(now) - began))" > "$run.status"
+    kill -KILL "$(kills_rank 1 "$run")" $job 2> /dev/null
+    wait
+}
+"${KILLS_LAUNCHER[@]}" kolo train "${KILLS_ARGS[@]}" run="$ROOM/unhurt" > "$ROOM/log" 2>&1
+is $? 0 "three stages that nothing befalls, 120 steps" "$ROOM/log"
+KILLS_WANT="$(losses "$ROOM/unhurt") $(weights_sum "$ROOM/unhurt")"
+strike_one STOP & strike_one KILL & wait
+for signal in KILL STOP; do
+    read -r status took < "$ROOM/$signal.status"
+    [ "$status" != 0 ] && [ "$took" -le $((1000 * KILLS_SOON)) ]
+    ok $? "SIG$signal to the stage in the middle: the job ends (status $status, after $took ms)" \
+        "$ROOM/$signal.log"
+    kills_named 1 "$ROOM/$signal.log"
+    ok $? "SIG$signal: the rank is named" "$ROOM/$signal.log"
+    [ -z "$(kills_rank 0 "$ROOM/$signal")$(kills_rank 1 "$ROOM/$signal")$(kills_rank 2 "$ROOM/$signal")" ]
+    ok $? "SIG$signal: no process is left"
+    kills_whole "$ROOM/$signal"
+    ok $? "SIG$signal: the same command goes on to the same bytes" "$ROOM/$signal.log"
+done
+done_testing
