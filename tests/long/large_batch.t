@@ -3,10 +3,10 @@
 # figures of the same recipe on the same JPEG images, plain SGD stays as far behind as it does there, and
 # Adasum of four ranks' steps is no worse than LARS. The head begins as torch.nn.Linear does
 # (head_init_scale). SGD's is one draw on either side: at lr 1.6 the loss goes from 2.5 to 3.9 within the
-# warm-up and back to 2.3, and what comes after hangs on the seed. Kolo's seeds 0 to 3: .328 .250 .320
-# .225, mean .281, deviation .051; PyTorch's figure, .277, is one draw of such a distribution. So one run
-# is held to .08. tests/peers/large_batch.py draws more of PyTorch's, 20 minutes of a core each. Five
-# minutes a run on two idle cores.
+# warm-up and back to 2.3, and what comes after hangs on the seed. So its run is held to two standard
+# deviations of the difference between one draw of Kolo's and the mean of PyTorch's, both measured
+# (docs/measured.md; tests/peers/large_batch.py draws more of PyTorch's, 10 to 20 minutes of a core each).
+# Five minutes a run on two idle cores.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need kolo kolo-pack mpiexec
@@ -33,7 +33,17 @@ lars=$(top1 lars resnet50_lars_small)
 near LARS "$lars" 0.585 0.03
 near LAMB "$(top1 lamb resnet50_32k_lamb_small)" 0.590 0.03
 sgd=$(top1 sgd resnet50_lars_small optimizer=sgd lr=1.6 decay_norms=true)
-near SGD "$sgd" 0.277 0.08
+# top-1 by seeds, Kolo's and PyTorch's
+draws='.328 .250 .320 .225 / .277 .217 .208'
+read -r mean noise < <(awk -v all="$draws" 'BEGIN {
+    n = split(all, value, " ")
+    for (i = 1; i <= n; i++) if (value[i] == "/") side++; else { k[side + 0]++; sum[side + 0] += value[i] }
+    side = 0
+    for (i = 1; i <= n; i++) if (value[i] == "/") side++;
+        else spread[side] += (value[i] - sum[side] / k[side]) ^ 2 / (k[side] - 1)
+    print sum[1] / k[1], 2 * sqrt(spread[0] + spread[1] / k[1])
+}')
+near SGD "$sgd" "$mean" "$noise"
 awk -v a="$sgd" -v b="$lars" 'BEGIN { exit !(a != "" && a < b - 0.15) }'
 ok $? "SGD: behind LARS by more than .15"
 adasum=$(top1 adasum resnet50_adasum_small)
