@@ -64,12 +64,13 @@ memory() { # RUN
     read -ra peak <<< "$(numbers_of "$1" peak_bytes_by_rank)"
     checkpoint=$(stat -c %s "$(tensors_of "$one")")
     for rank in "${!planned[@]}"; do
-        allowed=$((planned[rank] * 102 / 100 + (48 << 20) + (rank == 0 ? checkpoint : 0)))
-        echo "# $title: rank $rank: plan ${planned[rank]}, private ${private[rank]:-0}, RSS ${peak[rank]}"
+        allowed=$((planned[rank] * 102 / 100 + (32 << 20) + (rank == 0 ? checkpoint : 0)))
+        echo "# $title: rank $rank: plan ${planned[rank]}, private ${private[rank]:-0}," \
+            "resident ${peak[rank]}"
         ((${private[rank]:-0} > 0 && private[rank] <= allowed)) || over=1
     done
     [ ${#planned[@]} -gt 1 ] && [ $over = 0 ]
-    ok $? "$title: no rank has more than its stage's plan, 2 % and 48 MiB"
+    ok $? "$title: no rank has more than its stage's plan, 2 % and 32 MiB"
 }
 same() { # RANKS STAGES ORDER OPTIONS...: with $net, $m, $one
     local run=$ROOM/staged chunks=1

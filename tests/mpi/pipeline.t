@@ -15,8 +15,8 @@ args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val"
 
 tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
 figures() { # RUN: what its summary says of the training itself
-    grep -E '"(state|steps|epochs|loss|top1|top5|best_top1|bad_samples|useful_batch)"' \
-        <(sed "s/,\$//" "$1/summary.json")
+    tr -d , < "$1/summary.json" |
+        grep -E '"(state|steps|epochs|loss|top1|top5|best_top1|bad_samples|useful_batch)"'
 }
 first=
 alone() { # NAME OPTIONS...: one rank with the whole network, which the runs that follow are held against
