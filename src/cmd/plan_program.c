@@ -35,27 +35,16 @@ static kolo_edge *edge_of(simulation *m, int from, int to)
     return &m->edge[m->edges++];
 }
 
-/* What operation `node` reads from another part. A gradient goes the way back. */
-static void add_edge(simulation *m, int64_t node, int tensor, bool first)
+/* What a stage sends of a micro-batch. A gradient goes the way back. */
+static void add_edges(simulation *m, const kolo_plan *plan)
 {
-    const kolo_graph *g = m->session->graph;
-    const bool loaded = tensor == g->input || tensor == g->label;
-    if (tensor < 0 || !first || (g->tensor[tensor].producer < 0 && !loaded)) return;
-    const int from = loaded ? 0 : m->placement->part[g->tensor[tensor].producer],
-              to = m->placement->part[node];
-    const double seconds = (double)m->session->plan->layout[tensor].bytes / BANDWIDTH;
-    if (from < to) edge_of(m, from, to)->forward += seconds;
-    if (from > to) edge_of(m, to, from)->backward += seconds;
-}
-
-/* A tensor that several operations of a part read crosses once. */
-static bool is_first_reader(const simulation *m, int64_t node, int tensor)
-{
-    const kolo_graph *g = m->session->graph;
-    for (int64_t i = 0; i < node; i++)
-        for (int k = 0; k < g->node[i].n_in && m->placement->part[i] == m->placement->part[node]; k++)
-            if (g->node[i].in[k] == tensor) return false;
-    return true;
+    for (int i = 0; i < plan->transfers; i++) {
+        const kolo_transfer *t = &plan->transfer[i];
+        const double seconds = (double)t->bytes / BANDWIDTH;
+        if (!t->sends || t->slot > 0) continue;
+        if (t->from < t->to) edge_of(m, t->from, t->to)->forward += seconds;
+        if (t->from > t->to) edge_of(m, t->to, t->from)->backward += seconds;
+    }
 }
 
 static int simulation_open(simulation *m, const kolo_session *s)
@@ -71,10 +60,8 @@ static int simulation_open(simulation *m, const kolo_session *s)
     for (int64_t i = 0; i < g->nodes; i++)
         m->seconds[s->placement->part[i]][kolo_plan_pass(s->plan, i)] += s->node_seconds[i];
     for (int q = 0; q + 1 < m->parts; q++) edge_of(m, q, q + 1);
-    for (int64_t i = 0; i < g->nodes; i++)
-        for (int k = 0; k < g->node[i].n_in; k++)
-            add_edge(m, i, g->node[i].in[k], is_first_reader(m, i, g->node[i].in[k]));
     for (int k = 0; k < s->placement->stages; k++) {
+        add_edges(m, s->program->plan[k]);
         m->turn[k] = s->program->plan[k]->turn;
         m->turns[k] = s->program->plan[k]->turns;
     }

@@ -98,6 +98,6 @@ static int estimate(const kolo_plan *p, double *seconds)
 int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds)
 {
     memset(seconds, 0, (size_t)plan->graph->nodes * sizeof *seconds);
-    return kolo_backend_is_host(backend) ? clock_host(plan, backend, times, seconds)
-                                         : estimate(plan, seconds);
+    return times > 0 && kolo_backend_is_host(backend) ? clock_host(plan, backend, times, seconds)
+                                                      : estimate(plan, seconds);
 }

@@ -5,7 +5,7 @@
 #include "plan/plan.h"
 
 /* seconds: [graph->nodes] of one micro-batch, the best of `times`. Backend memory for the largest operation
- * is allocated meanwhile. On a device that is not the host: estimated from bytes and arithmetic. */
+ * is allocated meanwhile. times 0, or a device that is not the host: estimated from bytes and arithmetic. */
 int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds);
 
 #endif

@@ -232,7 +232,7 @@ static int act_all(kolo_exec *e, int64_t step)
     for (int64_t i = 0; i < p->actions; i++) {
         atomic_store_explicit(&e->position, i, memory_order_relaxed);
         if (e->comm) /* as errors and progress count them */
-            kolo_comm_publish_text(e->comm, step + 1, i, e->at->told ? e->at->told[i] : "");
+            kolo_comm_publish_text(e->comm, step + 1, i, e->at->action_text ? e->at->action_text[i] : "");
         int rc = act(e, &p->action[i]);
         if (rc >= 0 && e->profile) rc = kolo_event_record(e->mark[i + 1], KOLO_LANE_COMPUTE);
         if (rc < 0) { /* the position stays, for whoever asks where */

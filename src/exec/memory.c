@@ -215,15 +215,15 @@ static int check_arenas(const kolo_exec *e, const kolo_plan *plan)
 static int describe_actions(plan_variant *f)
 {
     const kolo_plan *p = f->plan;
-    char text[256], where[EXEC_TOLD];
-    f->told = kolo_alloc((size_t)(p->actions + 1) * sizeof *f->told);
-    if (!f->told) return KOLO_ENOMEM;
+    char text[256], where[EXEC_ACTION_TEXT];
+    f->action_text = kolo_alloc((size_t)(p->actions + 1) * sizeof *f->action_text);
+    if (!f->action_text) return KOLO_ENOMEM;
     for (int64_t i = 0; i < p->actions; i++) {
         const kolo_action *a = &p->action[i];
         kolo_plan_action_text(p, i, text, sizeof text);
         snprintf(where, sizeof where, "stage %d, micro-batch %d: ", p->config.stage, a->slot);
-        snprintf(f->told[i], sizeof f->told[i], "%.28s%.*s", where, EXEC_TOLD - 1 - (int)strnlen(where, 28),
-                 text);
+        snprintf(f->action_text[i], sizeof f->action_text[i], "%.28s%.*s", where,
+                 EXEC_ACTION_TEXT - 1 - (int)strnlen(where, 28), text);
     }
     return 0;
 }
@@ -249,7 +249,7 @@ static void free_form(const kolo_exec *e, plan_variant *f)
     kolo_replay_destroy(&f->average.replay);
     if (f->converted) kolo_backend_unpin(e->backend, f->converted);
     kolo_pages_free(&f->converted, f->input_bytes * (size_t)f->plan->config.slots);
-    free(f->told);
+    free(f->action_text);
     free(f->weights.args);
     free(f->average.args);
 }

@@ -23,7 +23,7 @@ typedef struct exec_view {
     int times;           /* carried out one by one */
 } exec_view;
 
-enum { EXEC_TOLD = 52 }; /* as much as comm's reports take */
+enum { EXEC_ACTION_TEXT = 52 }; /* as much as comm's reports take */
 
 /* One of the plans, and what follows from the shape of its batches. */
 typedef struct plan_variant {
@@ -37,7 +37,7 @@ typedef struct plan_variant {
     const int32_t *labels; /* likewise */
     /* [plan->actions] what each is, for failure reports; NULL: its number says it, as all ranks have the
      * plan */
-    char (*told)[EXEC_TOLD];
+    char (*action_text)[EXEC_ACTION_TEXT];
 } plan_variant;
 
 struct kolo_exec {

@@ -119,7 +119,7 @@ static int await_inputs(list *l, const kolo_node *n, int slot)
     return 0;
 }
 
-static int send(list *l, int tensor, int slot)
+static int add_sends(list *l, int tensor, int slot)
 {
     const kolo_plan *p = l->plan;
     if (tensor < 0 || !p->crosses[tensor]) return 0;
@@ -139,8 +139,8 @@ static int add_load(list *l, int slot)
             .kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
     KOLO_TRY(bind(l, g->input, slot));
     KOLO_TRY(bind(l, g->label, slot));
-    KOLO_TRY(send(l, g->input, slot));
-    return send(l, g->label, slot);
+    KOLO_TRY(add_sends(l, g->input, slot));
+    return add_sends(l, g->label, slot);
 }
 
 /* All gradients are needed before the first update: they are judged, or tensors have factors. */
@@ -216,7 +216,7 @@ static int add_run(list *l, int node, int slot)
             if (--l->missing[slot * p->buckets + bucket] == 0)
                 KOLO_TRY(instantiate_complete(l, bucket, slot));
         }
-        if (role != KOLO_ROLE_METRIC) KOLO_TRY(send(l, n->out[k], slot));
+        if (role != KOLO_ROLE_METRIC) KOLO_TRY(add_sends(l, n->out[k], slot));
     }
     return 0;
 }

@@ -105,6 +105,7 @@ typedef struct kolo_action {
 /* A tensor of one micro-batch that this stage sends to another one or receives from it. */
 typedef struct kolo_transfer {
     int tensor, slot, peer; /* peer: stage */
+    int from, to;           /* parts; of metrics 0 */
     bool sends;
     /* indices of turns: RECEIVE stands before turn `start`; of what is sent TRANSFERRED before turn `end`,
      * or behind the last one */

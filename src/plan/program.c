@@ -97,10 +97,10 @@ typedef struct game {
     const kolo_program *program;
     int64_t *at;    /* [stages] next action */
     char **started; /* [stages][transfers] */
-    int64_t *begun; /* [stages][stages] transfers to and from another stage that one has started */
+    int64_t *begun; /* [stages][stages][2] transfers from and to another stage that one has started */
 } game;
 
-static int breach(const game *g, int stage, const char *what)
+static int program_breach(const game *g, int stage, const char *what)
 {
     char text[256];
     kolo_plan_action_text(g->program->plan[stage], g->at[stage], text, sizeof text);
@@ -149,7 +149,7 @@ static const kolo_transfer *nth_start(const game *g, int asked, int from, int to
 }
 
 /* Transfers from one stage to another begin in one order on both. */
-static int start(game *g, int stage)
+static int program_start(game *g, int stage)
 {
     const kolo_action *a = action_of(g, stage);
     const kolo_transfer *t = &g->program->plan[stage]->transfer[a->transfer];
@@ -157,12 +157,12 @@ static int start(game *g, int stage)
     int64_t *begun = &g->begun[(stage * g->program->grid->stages + t->peer) * 2 + t->sends];
     const kolo_transfer *other = nth_start(g, t->peer, from, to, (*begun)++);
     if (!other || other->tensor != t->tensor || other->slot != t->slot)
-        return breach(g, stage, "the other stage starts another transfer at this place of the order");
+        return program_breach(g, stage, "the other stage starts another transfer at this place of the order");
     g->started[stage][a->transfer] = 1;
     return 0;
 }
 
-static int play(game *g)
+static int program_play(game *g)
 {
     const int stages = g->program->grid->stages;
     for (bool moved = true; moved;) {
@@ -170,7 +170,8 @@ static int play(game *g)
         for (int s = 0; s < stages; s++)
             while (action_of(g, s) && can_go(g, s)) {
                 const kolo_action *a = action_of(g, s);
-                if (a->kind == KOLO_ACTION_SEND || a->kind == KOLO_ACTION_RECEIVE) KOLO_TRY(start(g, s));
+                if (a->kind == KOLO_ACTION_SEND || a->kind == KOLO_ACTION_RECEIVE)
+                    KOLO_TRY(program_start(g, s));
                 moved = true;
                 if (meets(a)) /* all at once */
                     for (int k = 0; k < stages; k++) g->at[k]++;
@@ -179,7 +180,7 @@ static int play(game *g)
     }
     for (int s = 0; s < stages; s++)
         if (action_of(g, s))
-            return breach(g, s, "waits for ever: the stages wait for each other in a circle");
+            return program_breach(g, s, "waits for ever: the stages wait for each other in a circle");
     return 0;
 }
 
@@ -203,7 +204,7 @@ int kolo_program_check(const kolo_program *p)
         if (kolo_plan_check(p->plan[s]) < 0) return kolo_fail_in(KOLO_EINTERNAL, "stage %d: ", s);
     KOLO_TRY(check_matches(p));
     int rc = game_open(&g, p);
-    if (rc == 0) rc = play(&g);
+    if (rc == 0) rc = program_play(&g);
     for (int s = 0; g.started && s < p->grid->stages; s++) free(g.started[s]);
     free(g.started);
     free(g.at);

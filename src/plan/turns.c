@@ -49,10 +49,6 @@ static int list_nodes(kolo_plan *plan)
     plan->node = kolo_alloc((size_t)(g->nodes + 1) * sizeof *plan->node);
     if (!plan->node) return KOLO_ENOMEM;
     plan->nodes = 0;
-    if (!plan->config.placement) {
-        for (int64_t i = 0; i < g->nodes; i++) plan->node[plan->nodes++] = (int)i;
-        return 0;
-    }
     for (int c = 0; c < classes; c++)
         for (int64_t i = 0; i < g->nodes; i++)
             if (kolo_plan_has_node(plan, i) && kolo_plan_class(plan, i) == c)
@@ -86,6 +82,7 @@ typedef struct edge {
     /* of the turns in which it is made and, by the receiver, first read */
     enum kolo_pass made, read;
     int made_chunk, read_chunk;
+    int from, to;  /* parts */
     int64_t order; /* of what the sender makes in a turn */
 } edge;
 
@@ -120,6 +117,8 @@ static int add_read(const kolo_plan *plan, edges *all, int64_t node, int t)
                                 .read = kolo_plan_pass(plan, node),
                                 .made_chunk = loaded ? 0 : chunk_of(plan, maker),
                                 .read_chunk = chunk_of(plan, node),
+                                .from = loaded ? 0 : plan->config.placement->part[maker],
+                                .to = plan->config.placement->part[node],
                                 .order = loaded ? t == g->label : maker + 2});
 }
 
@@ -174,6 +173,8 @@ static int64_t rank_edge(const kolo_plan *plan, const edge *e, const kolo_turn *
         to[slot] = (ranked){.of = {.tensor = e->tensor,
                                    .slot = slot,
                                    .peer = e->peer,
+                                   .from = e->from,
+                                   .to = e->to,
                                    .sends = e->sends,
                                    .start = e->sends ? -1 : need - 1,
                                    .end = e->sends ? end_of(plan, e, slot) : need},

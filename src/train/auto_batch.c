@@ -132,7 +132,8 @@ static int check_bounds(kolo_session *s)
     if (s->gpu) return 0; /* nothing is timed, and what does not fit is refused when it was told what for */
     const int rc = session_check_least(s);
     s->untimed = rc < 0 && s->elsewhere && s->options->memory_limit <= 0;
-    return s->untimed ? 0 : rc;
+    /* the bounds are of the whole network, of which a stage is a part */
+    return s->untimed || s->grid.stages > 1 ? 0 : rc;
 }
 
 int session_fit_plans(kolo_session *s)

@@ -16,10 +16,24 @@ typedef struct need {
     bool bound;          /* a lower bound */
 } need;
 
+/* Of a rank of a stage: comm's memory is as large on all ranks as the largest stage needs. */
+static size_t stage_bytes(const kolo_session *s, int stage)
+{
+    const kolo_plan *plan = s->program ? s->program->plan[stage] : s->plan,
+                    *evaluation = s->eval_program ? s->eval_program->plan[stage] : s->eval_plan;
+    size_t bytes = kolo_exec_bytes(plan, NULL) + (evaluation ? kolo_exec_bytes(evaluation, plan) : 0);
+    if (s->program) bytes += s->program->comm_bytes - kolo_plan_comm_bytes(plan);
+    if (s->eval_program) bytes += s->eval_program->comm_bytes - kolo_plan_comm_bytes(evaluation);
+    return bytes;
+}
+
+/* Planned for other machines: the largest rank's. */
 static need need_of_plans(const kolo_session *s)
 {
-    const size_t evaluation = s->eval_plan ? kolo_exec_bytes(s->eval_plan, s->plan) : 0;
-    return (need){kolo_exec_bytes(s->plan, NULL) + evaluation, s->plan->arena_bytes, false};
+    need n = {stage_bytes(s, s->grid.stage), s->plan->arena_bytes, false};
+    for (int k = 0; s->elsewhere && k < s->grid.stages; k++)
+        if (stage_bytes(s, k) > n.bytes) n.bytes = stage_bytes(s, k);
+    return n;
 }
 
 /* On the host of one rank, beside what computes. */
@@ -57,13 +71,29 @@ static int check_gpu(kolo_session *s, const need *n)
                      s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
 
+/* What rank 0 copies of all stages for a checkpoint. */
+static size_t snapshot_bytes(const kolo_session *s, const need *n)
+{
+    size_t bytes = 0;
+    for (int k = 0; k < s->grid.stages; k++) {
+        const size_t *arena = s->program ? s->program->plan[k]->arena_bytes : n->arena;
+        bytes += arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
+                 arena[KOLO_ARENA_EMA];
+        if (!s->program) break; /* a bound of the whole network */
+    }
+    return bytes;
+}
+
+/* All ranks of this node. */
 static size_t node_bytes(const kolo_session *s, const need *n)
 {
-    const size_t *arena = n->arena;
-    const size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] +
-                                                       arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA]
-                                                 : 0;
-    return ((s->cuda ? 0 : n->bytes) + host_bytes(s, n)) * (size_t)s->launch->local_size + snapshot;
+    const kolo_launch *l = s->launch;
+    size_t bytes = host_bytes(s, n) * (size_t)l->local_size + (l->rank == 0 ? snapshot_bytes(s, n) : 0);
+    if (s->cuda) return bytes;
+    if (!s->program || s->elsewhere || l->size == 1) return bytes + n->bytes * (size_t)l->local_size;
+    for (int r = 0; r < l->size; r++)
+        if (l->node_of[r] == l->node) bytes += stage_bytes(s, kolo_grid_stage(&s->grid, r));
+    return bytes;
 }
 
 static size_t node_limit(const kolo_session *s, const char **source)

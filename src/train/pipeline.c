@@ -21,7 +21,7 @@ static int check_combination(const kolo_session *s)
     const struct {
         bool asked;
         const char *what, *why;
-    } not [] = {
+    } refused[] = {
         {kolo_is_adasum(o), "reduce=adasum",
          "steps are combined over all ranks, and stages hold different weights"},
         {o->compression != KOLO_compression_none, "compression=", "codecs are of sums over all ranks"},
@@ -31,15 +31,25 @@ static int check_combination(const kolo_session *s)
          "batch_ramp=, size_ramp= or multi_scale=", "a stage has one plan"},
         {o->batch == 0, "batch=auto", "the largest batch is looked for with one plan for all; give a number"},
     };
-    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
-        if (not [i].asked)
-            return kolo_fail(KOLO_ECONFIG, "stages=%ld and %s: %s", (long)o->stages, not [i].what,
-                             not [i].why);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i].asked)
+            return kolo_fail(KOLO_ECONFIG, "stages=%ld and %s: %s", (long)o->stages, refused[i].what,
+                             refused[i].why);
     if (o->chunks > 1 && !kolo_pipeline[o->pipeline].takes_chunks)
         return kolo_fail(KOLO_ECONFIG,
                          "chunks=%ld: pipeline=%s has one part a stage; give pipeline=interleaved",
                          (long)o->chunks, kolo_pipeline[o->pipeline].name);
     return 0;
+}
+
+/* What says something of stages alone would be read and forgotten. */
+static int check_alone(const kolo_options *o)
+{
+    const char *idle = *o->cut ? "cut" : *o->timeline ? "timeline" : o->rank >= 0 ? "rank" : NULL;
+    if (!idle) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s= is of pipelines, and stages=1 is none: give stages=N, or leave %s= out", idle,
+                     idle);
 }
 
 /* `kolo plan ranks=`: nobody knows the nodes. */
@@ -75,6 +85,7 @@ int session_open_grid(kolo_session *s)
     const kolo_options *o = s->options;
     s->replicas = s->ranks;
     if (o->stages * o->chunks <= 1) {
+        KOLO_TRY(check_alone(o));
         s->grid = (kolo_grid){.stages = 1, .replicas = s->ranks, .replica = s->launch->rank};
         return 0;
     }
@@ -169,7 +180,7 @@ static int describe_chain(kolo_session *s, int64_t chain, kolo_chain_layer *laye
     const kolo_graph *g = p->graph;
     double *seconds = s->node_seconds = kolo_alloc((size_t)(g->nodes + 1) * sizeof *seconds);
     size_t *bytes = kolo_alloc((size_t)(g->tensors + 1) * sizeof *bytes);
-    int rc = seconds && bytes ? kolo_exec_clock(p, s->backend, s->untimed ? 1 : 3, seconds) : KOLO_ENOMEM;
+    int rc = seconds && bytes ? kolo_exec_clock(p, s->backend, s->untimed ? 0 : 3, seconds) : KOLO_ENOMEM;
     for (int64_t t = 0; rc == 0 && t < g->tensors; t++) bytes[t] = p->layout[t].bytes;
     if (rc == 0) rc = kolo_placement_cuts(g, bytes, allowed, crossing);
     for (int64_t i = 0; rc == 0 && i < chain; i++)
@@ -272,10 +283,11 @@ static int check_device(const kolo_session *s)
 {
     const kolo_plan_config *c = &s->plan->config;
     if (!s->cuda || !(c->clip_norm || c->scaled || c->noise)) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "stages=%ld on GPUs: clip_norm=, loss scaling (precision=fp16, loss_scale=) and noise_scale= "
-                     "need the norm of all stages' gradients, which only CPUs form; use precision=bf16 without them",
-                     (long)s->options->stages);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "stages=%ld on GPUs: clip_norm=, loss scaling (precision=fp16, loss_scale=) and noise_scale= "
+        "need the norm of all stages' gradients, which only CPUs form; use precision=bf16 without them",
+        (long)s->options->stages);
 }
 
 int session_place(kolo_session *s, const int *cut)

@@ -27,4 +27,11 @@ for recipe in share/recipes/*.yaml; do
     [ "$small" = "$name" ] && case $name in *_small) continue ;; esac
     like "$recipe" '^# target: .*[0-9]' "$name: its comment names what it reaches"
 done
+# synthetic data takes no augmentation, so what recipes name is tried on images
+shapes_data 32 16
+while read -r rules; do
+    kolo bench train model=lenet5 data="$ROOM/data/train" size=32 crop=resized batch=16 steps=1 threads=1 \
+        augment="$rules" > "$ROOM/log" 2>&1
+    ok $? "augment=$rules of a recipe is taken by the loader" "$ROOM/log"
+done < <(sed -n 's/^augment: *//p' share/recipes/*.yaml | sort -u)
 done_testing

@@ -110,6 +110,7 @@ refused() { # RANKS PATTERN OPTIONS...
     timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$ROOM/refused" "${@:3}" > "$ROOM/log" 2>&1
     is "$? $(grep -cE -- "$2" "$ROOM/log")" "78 1" "$1 ranks, ${*:3}: exit 78, and why" || diag < "$ROOM/log"
 }
+refused 2 'cut= is of pipelines, and stages=1 is none' cut=layer2.0
 refused 3 'stages=2 does not divide 3 ranks; start a multiple of 2' stages=2
 refused 2 'stages=5 does not divide 2 ranks; start a multiple of 5' stages=5
 refused 2 'no module layer2\.9; did you mean layer2\.[0-2]' stages=2 cut=layer2.9
@@ -132,6 +133,14 @@ ok $? "none of them made a run folder"
 # --- a stage in the middle dies, or stands still
 KILLS_ARGS=("${args[@]}" epochs=40 val=none checkpoint_steps=5 stages=3 comm_timeout=6 comm_patience=3)
 KILLS_LAUNCHER=(mpiexec -n 3)
+# --- what does not fit one rank
+large=(vgg16 data=synthetic batch=8 micro_batch=2 size=32 classes=1000 bn=ghost reduce=canonical \
+    deterministic=true threads=1 memory_limit=3.2)
+kolo plan "${large[@]}" ranks=1 > "$ROOM/log" 2>&1
+is $? 78 "kolo plan, a network larger than memory_limit= on one rank: exit 78"
+kolo plan "${large[@]}" ranks=3 stages=3 > "$ROOM/log" 2>&1
+is $? 0 "kolo plan, the same network on three stages: exit 0" "$ROOM/log"
+
 strike_one() { # SIGNAL: from another process, its results in files
     local run=$ROOM/$1 job i
     "${KILLS_LAUNCHER[@]}" kolo train "${KILLS_ARGS[@]}" run="$run" > "$run.log" 2>&1 &
