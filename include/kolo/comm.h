@@ -53,6 +53,9 @@ typedef struct kolo_comm_config {
     /* seconds without a heartbeat until a rank is held to be stopped, at most the timeout; 0: 8. A rank that
      * computes gives them */
     double heartbeat_timeout;
+    /* of arena_bytes, from the front, those in which this rank's buckets and transfers lie: only they take
+     * memory. 0: all */
+    size_t used_bytes;
 } kolo_comm_config;
 
 /* Collective. With size 1 everything below is immediate. */
@@ -61,7 +64,7 @@ int kolo_comm_create(kolo_comm **comm, kolo_launch *launch, const kolo_comm_conf
  * mapping, so a killed job leaves nothing behind). */
 void kolo_comm_destroy(kolo_comm **comm);
 
-/* This rank's arena: arena_bytes, zeroed, touched, aligned to 64 bytes. Owned by comm. */
+/* This rank's arena: used_bytes, zeroed, touched, aligned to 64 bytes. Owned by comm. */
 void *kolo_comm_arena(kolo_comm *comm);
 
 /* Before commit: declares bucket number 0, 1, ...: `count` f32 elements at byte `offset` of the arena, to be

@@ -34,7 +34,7 @@ void kolo_grid_free(kolo_grid *grid);
 typedef struct kolo_program {
     const kolo_grid *grid; /* the caller's */
     kolo_plan **plan;      /* [stages]; that of this rank's stage is the caller's, the others its own */
-    size_t comm_bytes;     /* of every rank's memory in comm: what the largest stage needs */
+    size_t comm_bytes;     /* of comm's arena: what the largest stage uses of it */
     uint64_t hash;         /* of the plans of all stages */
 } kolo_program;
 

@@ -16,15 +16,12 @@ typedef struct need {
     bool bound;          /* a lower bound */
 } need;
 
-/* Of a rank of a stage: comm's memory is as large on all ranks as the largest stage needs. */
+/* Of a rank of a stage. */
 static size_t stage_bytes(const kolo_session *s, int stage)
 {
     const kolo_plan *plan = s->program ? s->program->plan[stage] : s->plan,
                     *evaluation = s->eval_program ? s->eval_program->plan[stage] : s->eval_plan;
-    size_t bytes = kolo_exec_bytes(plan, NULL) + (evaluation ? kolo_exec_bytes(evaluation, plan) : 0);
-    if (s->program) bytes += s->program->comm_bytes - kolo_plan_comm_bytes(plan);
-    if (s->eval_program) bytes += s->eval_program->comm_bytes - kolo_plan_comm_bytes(evaluation);
-    return bytes;
+    return kolo_exec_bytes(plan, NULL) + (evaluation ? kolo_exec_bytes(evaluation, plan) : 0);
 }
 
 /* Planned for other machines: the largest rank's. */

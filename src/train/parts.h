@@ -9,7 +9,8 @@
  * Collective. */
 int session_choose_device(kolo_session *session);
 /* A communicator of `launch`'s ranks, as the options say. Collective over them. */
-int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes, kolo_comm **comm);
+int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes, size_t used_bytes,
+                      kolo_comm **comm);
 enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
 const char *session_precision(const kolo_session *session);
 void session_report_device(const kolo_session *session);

@@ -113,7 +113,8 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     return 0;
 }
 
-int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, kolo_comm **comm)
+int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, size_t used_bytes,
+                      kolo_comm **comm)
 {
     const kolo_options *o = s->options;
     const kolo_comm_device device = {
@@ -125,6 +126,7 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, 
         .host = kolo_is_adasum(o) || (o->compression != KOLO_compression_none && launch->nodes > 1)};
     const kolo_comm_config config = {.size = sizeof(kolo_comm_config),
                                      .arena_bytes = arena_bytes,
+                                     .used_bytes = used_bytes,
                                      .canonical = o->reduce == KOLO_reduce_canonical,
                                      .timeout = o->comm_timeout,
                                      .heartbeat_timeout = o->heartbeat_timeout,
@@ -139,9 +141,9 @@ static int make_executors(kolo_session *s)
     const kolo_options *o = s->options;
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
-    KOLO_TRY(session_open_comm(
-        s, flat ? &s->flat : s->launch,
-        s->program ? s->program->comm_bytes : s->plan->arena_bytes[KOLO_ARENA_GRADIENT], &s->comm));
+    const size_t own = s->program ? kolo_plan_comm_bytes(s->plan) : s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    KOLO_TRY(session_open_comm(s, flat ? &s->flat : s->launch, s->program ? s->program->comm_bytes : own, own,
+                               &s->comm));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
     /* an executor that trains does it, when it has added its buckets */
     else KOLO_TRY(kolo_comm_commit(s->comm));
@@ -149,7 +151,8 @@ static int make_executors(kolo_session *s)
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
     for (int i = 1; i < s->shapes; i++) KOLO_TRY(kolo_exec_add(s->exec, s->shape[i].plan));
     if (s->eval_program)
-        KOLO_TRY(session_open_comm(s, s->launch, s->eval_program->comm_bytes, &s->eval_comm));
+        KOLO_TRY(session_open_comm(s, s->launch, s->eval_program->comm_bytes,
+                                   kolo_plan_comm_bytes(s->eval_plan), &s->eval_comm));
     if (s->eval_plan)
         KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, s->eval_comm, o, s->exec));
     session_report_device(s);

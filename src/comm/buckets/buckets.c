@@ -48,7 +48,7 @@ static int open_parts(kolo_comm *comm, const kolo_comm_config *config)
         size_t each = (size_t)comm->launch->size * 256;
         comm->collect_bytes = each > (256 << 10) ? each : 256 << 10;
     }
-    return comm_shm_open(&comm->world.node, comm->host_bytes, comm->collect_bytes);
+    return comm_shm_open(&comm->world.node, comm->host_bytes, comm->host_used, comm->collect_bytes);
 }
 
 static int open_host(kolo_comm *comm, const kolo_comm_config *config)
@@ -79,6 +79,10 @@ static int create(kolo_comm *comm, const kolo_comm_config *config, const kolo_co
 {
     KOLO_TRY(check_launch(comm->launch));
     comm->arena_bytes = comm->host_bytes = config->arena_bytes;
+    comm->used_bytes = comm->host_used = config->used_bytes ? config->used_bytes : config->arena_bytes;
+    if (comm->used_bytes > comm->arena_bytes)
+        return kolo_fail(KOLO_EINTERNAL, "comm: used_bytes %zu is more than arena_bytes %zu",
+                         comm->used_bytes, comm->arena_bytes);
     comm->canonical = config->canonical;
     KOLO_TRY(comm_choice_open(comm, config));
     KOLO_TRY(comm_declare_open(comm));
@@ -87,6 +91,7 @@ static int create(kolo_comm *comm, const kolo_comm_config *config, const kolo_co
     comm->host_bytes = comm_on_host(comm)
                            ? kolo_round_up(comm->arena_bytes, KOLO_ALIGN) + KOLO_HOST_SUM * sizeof(double)
                            : 0;
+    comm->host_used = comm->host_bytes; /* copies of a GPU's go there, and the sums of all behind them */
     KOLO_TRY(open_host(comm, config));
     return comm_device_open(comm, config, device);
 }

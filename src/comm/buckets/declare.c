@@ -124,8 +124,8 @@ static int add_bucket(kolo_comm *comm, int group, const comm_bucket *like)
 static bool is_within(const kolo_comm *comm, const comm_bucket *b, size_t offset)
 {
     const size_t width = kolo_dtype_size(b->type);
-    return offset % width == 0 && offset <= comm->arena_bytes &&
-           (size_t)b->count <= (comm->arena_bytes - offset) / width;
+    return offset % width == 0 && offset <= comm->used_bytes &&
+           (size_t)b->count <= (comm->used_bytes - offset) / width;
 }
 
 /* Elements that member r of its group owns of a bucket. */
@@ -182,7 +182,7 @@ static int declare(kolo_comm *comm, int group, const comm_bucket *like)
         return kolo_fail(KOLO_EINTERNAL,
                          "comm: bucket %lld (offset %zu, %lld elements) is not within the arena of %zu bytes",
                          (long long)number, receives ? like->to : like->offset, (long long)like->count,
-                         comm->arena_bytes);
+                         comm->used_bytes);
     KOLO_TRY(add_bucket(comm, group, like));
     comm->declared++;
     /* the last slot is for the bucket of KOLO_HOST_SUM, which commit adds */

@@ -194,7 +194,7 @@ int comm_device_open(kolo_comm *comm, const kolo_comm_config *config, const kolo
 {
     comm_device *d = &comm->device;
     double timeout = config->timeout > 0 ? config->timeout : 300;
-    int rc = d->type->open(&d->reducer, comm, comm->launch, device, comm->arena_bytes, timeout);
+    int rc = d->type->open(&d->reducer, comm, comm->launch, device, comm->used_bytes, timeout);
     KOLO_TRY(all_or_none(comm, rc));
     return comm_alone(comm) ? 0 : comm_watch_start(comm);
 }
@@ -207,7 +207,7 @@ static int reduce_once(kolo_comm *comm)
         if (comm->bucket[b].group) KOLO_TRY(kolo_comm_start(comm, b));
     for (int b = 0; b < comm->declared; b++)
         if (comm->bucket[b].group) KOLO_TRY(kolo_comm_wait(comm, b));
-    if (comm->arena_bytes >= sizeof(double)) KOLO_TRY(kolo_comm_sum(comm, d->type->arena(d->reducer), 1));
+    if (comm->used_bytes >= sizeof(double)) KOLO_TRY(kolo_comm_sum(comm, d->type->arena(d->reducer), 1));
     KOLO_TRY(d->type->finish(d->reducer));
     return kolo_comm_status(comm);
 }

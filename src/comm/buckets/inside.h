@@ -45,8 +45,10 @@ struct kolo_comm {
     comm_device device;
     bool canonical, committed;
     comm_choice choice;
-    size_t arena_bytes, host_bytes, collect_bytes; /* host_bytes: of the arena in host memory */
-    void *alone;                                   /* the host arena when there is one rank */
+    size_t arena_bytes, collect_bytes;
+    size_t used_bytes;            /* of the arena that are this rank's, and take memory */
+    size_t host_bytes, host_used; /* of the arena in host memory */
+    void *alone;                  /* the host arena when there is one rank */
     comm_bucket *bucket;
     int64_t declared, buckets, capacity; /* by the caller; with the host half's own one */
     bool told_text;                      /* the last position that was published has a text */

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-int comm_shm_open(comm_node *node, size_t arena_bytes, size_t collect_bytes)
+int comm_shm_open(comm_node *node, size_t arena_bytes, size_t used_bytes, size_t collect_bytes)
 {
     node->control = kolo_alloc((size_t)node->ranks * sizeof *node->control);
     node->arena = kolo_alloc((size_t)node->ranks * sizeof *node->arena);
@@ -19,7 +19,8 @@ int comm_shm_open(comm_node *node, size_t arena_bytes, size_t collect_bytes)
                                      .rank_of = node->rank_of,
                                      .timeout = node->timeout,
                                      .bytes = kolo_round_up(node->arena_offset + arena_bytes, 4096),
-                                     .head = node->arena_offset};
+                                     .head = node->arena_offset,
+                                     .used = kolo_round_up(node->arena_offset + used_bytes, 4096)};
     KOLO_TRY(comm_segments_open(&node->segments));
     for (int l = 0; l < node->ranks; l++) {
         node->control[l] = (comm_control *)(void *)node->segments.base[l];

@@ -113,6 +113,7 @@ static void introduce(const comm_segments *s)
     own->pid = (int32_t)getpid();
     own->rank = s->launch->rank;
     own->cpus = kolo_cpu_count();
+    own->used = s->used;
     cpu_set_t set;
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) == 0) memcpy(own->cpu_mask, &set, sizeof own->cpu_mask);
@@ -190,7 +191,8 @@ static int check_space(const comm_segments *s)
 {
     struct statvfs info;
     if (statvfs("/dev/shm", &info) < 0) return 0;
-    double unit = 1 << 20, need = (double)(s->sparse ? s->head : s->bytes) * s->ranks / unit;
+    double unit = 1 << 20, need = 0;
+    for (int l = 0; l < s->ranks; l++) need += (double)s->base[l]->used / unit;
     double have = (double)info.f_bavail * (double)info.f_frsize / unit;
     if (need <= have) return 0;
     return kolo_fail(
@@ -233,7 +235,6 @@ int comm_segments_spin(const comm_segments *s)
 
 static int share(comm_segments *s, double deadline)
 {
-    size_t all = s->sparse ? s->head : s->bytes;
     set_stage(s, READY);
     for (int l = 0; l < s->ranks; l++)
         if (l != s->me) KOLO_TRY(attach(s, l, deadline));
@@ -242,15 +243,15 @@ static int share(comm_segments *s, double deadline)
     if (s->me == 0) {
         KOLO_TRY(await_stage(s, ATTACHED, deadline));
         KOLO_TRY(check_space(s));
-        KOLO_TRY(comm_segment_allocate(s, 0, all));
+        KOLO_TRY(comm_segment_allocate(s, 0, s->used));
         set_stage(s, ALLOCATED);
     } else { /* the leader's allocation is the sign that there is room for all */
         KOLO_TRY(await_peer(s, 0, ALLOCATED, deadline));
-        if (atomic_load(&s->base[0]->stage) != FAILED) KOLO_TRY(comm_segment_allocate(s, 0, all));
+        if (atomic_load(&s->base[0]->stage) != FAILED) KOLO_TRY(comm_segment_allocate(s, 0, s->used));
         set_stage(s, ALLOCATED);
     }
     KOLO_TRY(await_stage(s, ALLOCATED, deadline));
-    for (int l = 0; l < s->ranks; l++) kolo_pages_touch(s->base[l], all);
+    kolo_pages_touch(s->base[s->me], s->used); /* of the others', what is read or written there later */
     set_stage(s, MAPPED);
     return await_stage(s, MAPPED, deadline);
 }
@@ -304,7 +305,7 @@ static int open_alone(comm_segments *s)
     void *base = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return kolo_fail(KOLO_ENOMEM, "comm: cannot map %zu bytes: %s", s->bytes, strerror(errno));
-    kolo_pages_touch(base, s->sparse ? s->head : s->bytes);
+    kolo_pages_touch(base, s->used);
     s->base[0] = base;
     introduce(s);
     return 0;

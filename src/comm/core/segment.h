@@ -18,6 +18,7 @@ enum { COMM_TEXT = 1024, COMM_LOCAL_MAX = 512 /* ranks on a node */ };
 typedef struct comm_segment_head {
     uint64_t magic;
     int32_t pid, rank, cpus;
+    uint64_t used; /* bytes of its segment that take memory */
     unsigned char cpu_mask[128];
     _Atomic uint32_t stage;    /* of setting up */
     _Atomic uint32_t departed; /* closed in good order, or failed while it was set up */
@@ -31,15 +32,14 @@ typedef struct comm_segments {
     const int *rank_of; /* [ranks] the caller's */
     double timeout;     /* seconds */
     size_t bytes;       /* of a segment, the same on all ranks */
-    /* of them from the start on; the rest by comm_segment_allocate if sparse, else at once */
-    size_t head;
-    bool sparse;
+    size_t head;        /* of them that take memory at once */
+    size_t used;  /* and as soon as all are there, of this rank's segment; more by comm_segment_allocate */
     bool watched; /* peers are other processes */
     comm_segment_head *base[COMM_LOCAL_MAX];
     int fd[COMM_LOCAL_MAX]; /* -1: not open */
 } comm_segments;
 
-/* Collective over the node. The caller fills everything down to `sparse`. Allocates nothing, so that no rank
+/* Collective over the node. The caller fills everything down to `used`. Allocates nothing, so that no rank
  * is left waiting for one that lacks memory: all others allocate before. */
 int comm_segments_open(comm_segments *s);
 /* What the ranks of a job that nobody opens any more have left on this node: its names go, whoever lives. */

@@ -236,7 +236,7 @@ static int describe_segments(comm_router *router)
                         .timeout = router->config.within > 0 ? router->config.within : router->config.timeout,
                         .bytes = head + inner + shared,
                         .head = head,
-                        .sparse = true};
+                        .used = head};
     router->control = kolo_alloc((size_t)router->ranks * sizeof(router_control *));
     if (!router->control) return KOLO_ENOMEM;
     KOLO_TRY(heap_open(&router->inner, head, inner));
