@@ -178,6 +178,23 @@ uint32_t kolo_crc32c(uint32_t crc, const void *data, size_t bytes)
     return ~update(~crc, data, bytes);
 }
 
+/* a b modulo the polynomial */
+static uint32_t product(uint32_t a, uint32_t b)
+{
+    uint32_t sum = 0;
+    for (; a; a <<= 1, b = b & 1 ? b >> 1 ^ POLYNOMIAL : b >> 1)
+        if (a & 0x80000000u) sum ^= b;
+    return sum;
+}
+
+uint32_t kolo_crc32c_join(uint32_t first, uint32_t second, uint64_t bytes)
+{
+    uint32_t square = 0x80000000u >> 8; /* x^8, x^16, x^32, ... */
+    for (; bytes; bytes >>= 1, square = product(square, square))
+        if (bytes & 1) first = product(first, square);
+    return first ^ second;
+}
+
 /* The forms by number, for their test: 0 the tables, then the faster ones; false: not on this CPU. */
 bool kolo_crc32c_form(int form, uint32_t *crc, const void *data, size_t bytes);
 bool kolo_crc32c_form(int form, uint32_t *crc, const void *data, size_t bytes)

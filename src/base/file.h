@@ -39,5 +39,7 @@ int64_t kolo_file_free_bytes(const char *path);
 
 /* crc32c (Castagnoli), SSE4.2 where the CPU has it; start with crc = 0. */
 uint32_t kolo_crc32c(uint32_t crc, const void *data, size_t bytes);
+/* Of two parts that follow one another, each summed by itself; bytes: of the second. */
+uint32_t kolo_crc32c_join(uint32_t first, uint32_t second, uint64_t bytes);
 
 #endif

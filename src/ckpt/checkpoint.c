@@ -1,55 +1,24 @@
 /* Saving: the arenas are copied at once, the rest is the affair of a thread that the step never waits for. */
 #include <omp.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/failure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "ckpt/carried.h"
-#include "ckpt/items.h"
-#include "ckpt/manifest.h"
-#include "ckpt/run.h"
 #include "ckpt/safetensors.h"
+#include "ckpt/saver.h"
 #include "ckpt/store.h"
 #include "ckpt/stream.h"
-#include "plan/program.h"
+#include "comm/buckets/trainer.h"
 
 static const enum kolo_arena saved_arena[] = {KOLO_ARENA_PARAM, KOLO_ARENA_BUFFER, KOLO_ARENA_STATE,
                                               KOLO_ARENA_EMA};
 enum { SAVED_ARENAS = sizeof saved_arena / sizeof *saved_arena };
-
-/* Made at the first save and kept: what does not change between saves, and the memory they need. */
-struct saver {
-    const kolo_plan *plan;
-    kolo_backend *backend;
-    const kolo_run *run;
-    item *item;
-    kolo_weight *weight; /* [items] the description of each in the file */
-    int items;
-    char *header; /* of tensors.safetensors */
-    size_t header_bytes;
-    char *snapshot; /* copies of the saved arenas, one behind the other */
-    size_t snapshot_bytes;
-    size_t (*base)[KOLO_ARENAS]; /* [stages] where each arena begins in the snapshot */
-    float *canonical;            /* one tensor, as it goes to the file */
-    size_t canonical_bytes;
-    carried carried; /* by the ranks; parts 0: nothing */
-
-    pthread_t thread;
-    bool started;           /* the thread is to be joined */
-    kolo_position position; /* of the save in flight */
-    kolo_scaler scaler;     /* likewise */
-    char *math, *runtime;   /* its options for the manifest */
-    int rc;                 /* of the thread, valid once it is joined */
-    kolo_failure failure;   /* the writer's */
-};
 
 static int describe_items(struct saver *s)
 {
@@ -68,27 +37,18 @@ static int describe_items(struct saver *s)
     return kolo_weights_header(s->weight, s->items, metadata, &s->header, &s->header_bytes);
 }
 
-static int stages_of(const kolo_plan *plan) { return plan->program ? plan->program->grid->stages : 1; }
-
 static int reserve_memory(struct saver *s)
 {
-    const int stages = stages_of(s->plan);
-    s->base = kolo_alloc((size_t)stages * sizeof *s->base);
-    if (!s->base) return KOLO_ENOMEM;
-    for (int k = 0; k < stages; k++) {
-        const kolo_plan *plan = s->plan->program ? s->plan->program->plan[k] : s->plan;
-        for (int i = 0; i < SAVED_ARENAS; i++) {
-            s->base[k][saved_arena[i]] = s->snapshot_bytes;
-            s->snapshot_bytes += kolo_round_up(plan->arena_bytes[saved_arena[i]], KOLO_ALIGN);
-        }
+    for (int i = 0; i < SAVED_ARENAS && !s->plan->program; i++) {
+        s->base[saved_arena[i]] = s->snapshot_bytes;
+        s->snapshot_bytes += kolo_round_up(s->plan->arena_bytes[saved_arena[i]], KOLO_ALIGN);
     }
     s->snapshot = kolo_pages_alloc(s->snapshot_bytes);
     s->canonical = kolo_pages_alloc(s->canonical_bytes);
     return s->snapshot && s->canonical ? 0 : KOLO_ENOMEM;
 }
 
-static int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan,
-                        kolo_backend *backend)
+int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
 {
     struct saver *s = *saver = kolo_alloc(sizeof *s);
     if (!s) return KOLO_ENOMEM;
@@ -101,14 +61,19 @@ static int saver_create(struct saver **saver, const kolo_run *run, const kolo_pl
     return rc;
 }
 
+static void forget_options(struct saver *s)
+{
+    free(s->math);
+    free(s->runtime);
+    s->math = s->runtime = NULL;
+}
+
 static int saver_wait(struct saver *s)
 {
     if (!s || !s->started) return 0;
     pthread_join(s->thread, NULL);
     s->started = false;
-    free(s->math);
-    free(s->runtime);
-    s->math = s->runtime = NULL;
+    forget_options(s);
     return kolo_error_restore(&s->failure, s->rc);
 }
 
@@ -120,7 +85,6 @@ int kolo_saver_destroy(struct saver **saver)
     kolo_items_free(&s->item, s->items);
     free(s->weight);
     free(s->header);
-    free(s->base);
     kolo_pages_free(&s->snapshot, s->snapshot_bytes);
     kolo_pages_free(&s->canonical, s->canonical_bytes);
     free(s->carried.data);
@@ -134,7 +98,7 @@ static int write_tensors(struct saver *s, stream *out)
     KOLO_TRY(kolo_stream_put(out, s->header, s->header_bytes));
     for (int i = 0; i < s->items; i++) { /* all F32: the order of the data is the order given */
         const item *it = &s->item[i];
-        const char *from = s->snapshot + s->base[it->stage][it->arena] + it->offset;
+        const char *from = s->snapshot + s->base[it->arena] + it->offset;
         if (it->scalar) memcpy(s->canonical, from, s->weight[i].bytes);
         else
             KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor],
@@ -164,6 +128,13 @@ static int write_manifest(struct saver *s, int folder, const char *path, manifes
 }
 
 /* Each is on the disk before the next, the manifest last. */
+int saver_finish(struct saver *s, int folder, const char *path, manifest *m)
+{
+    KOLO_TRY(kolo_rank_state_write(folder, path, &s->carried, &m->carried_bytes, &m->carried_crc));
+    KOLO_TRY(write_manifest(s, folder, path, m));
+    return kolo_folder_sync_held(folder, path);
+}
+
 static int write_files(struct saver *s, int folder, const char *path)
 {
     stream out;
@@ -171,9 +142,7 @@ static int write_files(struct saver *s, int folder, const char *path)
     int rc = write_tensors(s, &out);
     manifest m = {.bytes = out.bytes, .crc = out.crc};
     rc = kolo_stream_close(&out, rc);
-    if (rc == 0) rc = kolo_rank_state_write(folder, path, &s->carried, &m.carried_bytes, &m.carried_crc);
-    if (rc == 0) rc = write_manifest(s, folder, path, &m);
-    return rc == 0 ? kolo_folder_sync_held(folder, path) : rc;
+    return rc == 0 ? saver_finish(s, folder, path, &m) : rc;
 }
 
 /* What somebody put here of another run is for him to move away; so is what cannot be checked for lack of
@@ -200,6 +169,12 @@ static int checkpoint_settle(struct saver *s)
     return 0;
 }
 
+int saver_commit(struct saver *s, kolo_aside *a, char **path, int rc)
+{
+    KOLO_TRY(kolo_store_commit(a, path, rc));
+    return checkpoint_settle(s);
+}
+
 static int write_checkpoint(struct saver *s)
 {
     kolo_aside a;
@@ -207,8 +182,7 @@ static int write_checkpoint(struct saver *s)
     const double begin = kolo_time();
     KOLO_TRY(kolo_store_begin(s->run->checkpoints, s->position.step, &a, &path));
     const int rc = write_files(s, a.fd, path);
-    KOLO_TRY(kolo_store_commit(&a, &path, rc));
-    KOLO_TRY(checkpoint_settle(s));
+    KOLO_TRY(saver_commit(s, &a, &path, rc));
     kolo_debug("checkpoint of step %lld: written in %.3f s", (long long)s->position.step,
                kolo_time() - begin);
     return 0;
@@ -242,19 +216,21 @@ static int start_writer(struct saver *s)
     return 0;
 }
 
-/* s: NULL on ranks that do not write, which take part where stages of a pipeline send their arenas. */
-static int take_snapshot(struct saver *s, kolo_exec *exec, const kolo_plan *plan)
+static int take_snapshot(struct saver *s, kolo_exec *exec)
 {
-    for (int k = 0; k < stages_of(plan); k++)
-        for (int i = 0; i < SAVED_ARENAS; i++)
-            KOLO_TRY(kolo_exec_collect(exec, saved_arena[i], k,
-                                       s ? s->snapshot + s->base[k][saved_arena[i]] : NULL));
+    for (int i = 0; i < SAVED_ARENAS; i++)
+        KOLO_TRY(kolo_exec_read_arena(exec, saved_arena[i], s->snapshot + s->base[saved_arena[i]]));
     return 0;
 }
 
-int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan)
+int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend)
 {
-    return plan->program ? take_snapshot(NULL, exec, plan) : 0;
+    struct saver *s;
+    if (!plan->program) return 0;
+    int rc = kolo_comm_agree(kolo_exec_comm(exec), saver_create(&s, NULL, plan, backend));
+    if (rc == 0) rc = saver_write_stages(s, exec);
+    kolo_saver_destroy(&s);
+    return rc;
 }
 
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
@@ -268,19 +244,18 @@ int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *
 int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
                          const kolo_options *options, const kolo_position *position)
 {
-    KOLO_TRY(kolo_checkpoint_prepare(run, plan, backend));
+    const int ready = kolo_checkpoint_prepare(run, plan, backend);
+    KOLO_TRY(plan->program ? kolo_comm_agree(kolo_exec_comm(exec), ready) : ready);
     struct saver *s = run->saver;
-    KOLO_TRY(take_snapshot(s, exec, plan));
+    if (!plan->program) KOLO_TRY(take_snapshot(s, exec));
     KOLO_TRY(kolo_exec_get_scaler(exec, &s->scaler));
     s->position = *position;
     s->math = kolo_record_options(options, true);
     s->runtime = kolo_record_options(options, false);
-    int rc = s->math && s->runtime ? start_writer(s) : KOLO_ENOMEM;
-    if (rc < 0) {
-        free(s->math);
-        free(s->runtime);
-        s->math = s->runtime = NULL;
-    }
+    int rc = !s->math || !s->runtime ? KOLO_ENOMEM
+             : plan->program         ? saver_write_stages(s, exec)
+                                     : start_writer(s);
+    if (rc < 0 || plan->program) forget_options(s);
     return rc;
 }
 

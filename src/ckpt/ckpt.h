@@ -78,10 +78,12 @@ int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *pla
 /* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and
  * waits for its pages. */
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend);
-/* Ranks other than 0, when that saves: a stage of a pipeline sends what it has. */
-int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan);
-/* Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written) and
- * writes in a thread of its own. Rank 0 only. An error of the thread (disk full: KOLO_EIO; the older
+/* Ranks other than 0, when that saves: those of a pipeline write what their stage holds. */
+int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend);
+/* Rank 0. Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written)
+ * and writes in a thread of its own; in a pipeline, collectively with take_part, every stage's first rank
+ * writes its tensors into their places of the one file, no rank holds more than one of another, and the
+ * checkpoint is there when it returns. An error of the thread (disk full: KOLO_EIO; the older
  * checkpoints stay) is returned by the next save or wait. */
 int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
                          const kolo_options *options, const kolo_position *position);

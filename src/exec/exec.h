@@ -69,20 +69,22 @@ double kolo_exec_issue_seconds(const kolo_exec *exec);
 /* Where the executor stands, for the watchdog; readable from another thread. */
 int64_t kolo_exec_position(const kolo_exec *exec); /* action, -1 between steps */
 
+/* The executor's communicator; NULL: it has none. */
+kolo_comm *kolo_exec_comm(const kolo_exec *exec);
+
 /* The whole of an arena (plan->arena_bytes of it), to host memory, after all that was issued. */
 int kolo_exec_read_arena(kolo_exec *exec, enum kolo_arena arena, void *to);
 /* Loss scaling's state, part of a checkpoint. */
 int kolo_exec_get_scaler(kolo_exec *exec, kolo_scaler *scaler);
 int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
-/* Collective where the plan is part of a pipeline: the arena of a stage, its arena_bytes, to rank 0's memory
- * `to`, which others do not read. Between steps. */
-int kolo_exec_collect(kolo_exec *exec, enum kolo_arena arena, int stage, void *to);
 /* Canonical copies of one tensor by name, for checkpoints, export, tests; between steps. In a pipeline get is
  * collective, and set leaves alone what is another stage's. which: "param"
  * (parameters and buffers), "ema", "gradient" (of a parameter; or a statistic or metric itself), an optimizer
  * state's name, or, in a plan with `keep`, "activation" (micro-batch 0), which an evaluation has of its
  * outputs always. count = kolo_tensor_count. */
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
+/* The same of a tensor that this rank has, by itself. */
+int kolo_exec_get_own(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
 /* Between steps: the optimizer's state as one vector of canonical tensors in the graph's order. */
 int64_t kolo_exec_state_count(kolo_exec *exec);

@@ -9,6 +9,8 @@
 
 /* ---- whole arenas and the loss scale ---- */
 
+kolo_comm *kolo_exec_comm(const kolo_exec *e) { return e->comm; }
+
 int kolo_exec_read_arena(kolo_exec *e, enum kolo_arena arena, void *to)
 {
     size_t bytes = e->plan->arena_bytes[arena];
@@ -129,7 +131,7 @@ static void *kept(const kolo_exec *e, const char *which, int tensor)
            (size_t)layer * sizeof(kolo_layer) + offsetof(kolo_layer, kept);
 }
 
-static int get_own(kolo_exec *e, const char *which, int tensor, float *values)
+int kolo_exec_get_own(kolo_exec *e, const char *which, int tensor, float *values)
 {
     const void *one = kept(e, which, tensor);
     if (one) return kolo_backend_read(e->backend, values, one, sizeof *values);
@@ -149,7 +151,7 @@ static int get_own(kolo_exec *e, const char *which, int tensor, float *values)
 int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 {
     const kolo_program *program = e->plan->program;
-    if (!program || tensor < 0 || tensor >= e->plan->graph->tensors) return get_own(e, which, tensor, values);
+    if (!program || tensor < 0 || tensor >= e->plan->graph->tensors) return kolo_exec_get_own(e, which, tensor, values);
     const kolo_grid *grid = program->grid;
     const kolo_placement *p = e->plan->config.placement;
     const int stage = kolo_placement_stage(p, p->owner[tensor]), each = !strcmp(which, "activation");
@@ -158,33 +160,12 @@ int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
         (!strcmp(which, "layer") ? 1 : (size_t)kolo_tensor_count(&e->plan->graph->tensor[tensor])) *
         sizeof *values;
     float *other = each ? kolo_alloc(bytes) : NULL;
-    int rc = each && !other ? KOLO_ENOMEM : mine ? get_own(e, which, tensor, values) : 0;
+    int rc = each && !other ? KOLO_ENOMEM : mine ? kolo_exec_get_own(e, which, tensor, values) : 0;
     for (int r = 0; rc == 0 && r < (each ? grid->replicas : 1); r++) {
         float *to = !each || r == grid->replica ? values : other;
         rc = kolo_comm_broadcast(e->comm, to, bytes, kolo_grid_rank(grid, stage, r));
     }
     free(other);
-    return rc;
-}
-
-int kolo_exec_collect(kolo_exec *e, enum kolo_arena arena, int stage, void *to)
-{
-    enum { PIECE = 1 << 20 };
-    const kolo_program *program = e->plan->program;
-    if (!program) return kolo_exec_read_arena(e, arena, to);
-    const kolo_grid *grid = program->grid;
-    const int from = kolo_grid_rank(grid, stage, 0), me = kolo_grid_rank(grid, grid->stage, grid->replica);
-    const size_t bytes = program->plan[stage]->arena_bytes[arena];
-    if (from == 0) return me == 0 ? kolo_exec_read_arena(e, arena, to) : 0;
-    char *piece = kolo_alloc(PIECE);
-    int rc = piece ? 0 : KOLO_ENOMEM;
-    for (size_t at = 0; rc == 0 && at < bytes; at += PIECE) {
-        const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
-        if (me == from) rc = kolo_backend_read(e->backend, piece, e->arena[arena] + at, n);
-        if (rc == 0) rc = kolo_comm_broadcast(e->comm, piece, n, from);
-        if (me == 0 && rc == 0) memcpy((char *)to + at, piece, n);
-    }
-    free(piece);
     return rc;
 }
 

@@ -40,7 +40,7 @@ static int save(trainer *t)
     KOLO_TRY(kolo_rank_state_gather(&t->session, all));
     t->saved = t->position.step;
     KOLO_TRY(collect_memory(t));
-    if (!is_root(t)) return kolo_checkpoint_take_part(t->session.exec, t->session.plan);
+    if (!is_root(t)) return kolo_checkpoint_take_part(t->session.exec, t->session.plan, t->session.backend);
     kolo_position p = t->position;
     p.wall_seconds += kolo_time() - t->started;
     kolo_session_at(&t->session, p.step, &p.epoch, &p.epoch_step);

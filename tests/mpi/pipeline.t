@@ -105,6 +105,29 @@ mpiexec -n 2 kolo eval run="$ROOM/chain" threads=1 > "$ROOM/eval.2" 2>> "$ROOM/l
 like "$ROOM/eval.1" '^loss [0-9.]+  top-1 [0-9.]+' "kolo eval of it by one rank"
 is "$(cut -d'(' -f1 "$ROOM/eval.2")" "$(cut -d'(' -f1 "$ROOM/eval.1")" "two say the same"
 
+# --- checkpoints are written by those who have the tensors
+if unshare -rm true 2> /dev/null; then
+    mkdir -p "$ROOM/elsewhere" "$ROOM/apart" "$ROOM/full"
+    words=(kolo train "${args[@]}" epochs=2 stages=3)
+    # shellcheck disable=SC2016 # expanded by that shell
+    apart=(unshare -m sh -c 'mount --bind "$0" "$1" && shift && exec "$@"' "$ROOM/elsewhere" "$ROOM/apart")
+    unshare -rm mpiexec -n 2 "${words[@]}" run="$ROOM/apart" : -n 1 "${apart[@]}" "${words[@]}" \
+        run="$ROOM/apart" > "$ROOM/log" 2>&1
+    is $? 0 "three stages, one of which does not see the run folder" "$ROOM/log"
+    cmp "$(tensors_of "$ROOM/long")" "$(tensors_of "$ROOM/apart")" > "$ROOM/log" 2>&1
+    ok $? "the same checkpoint: its tensors went through rank 0" "$ROOM/log"
+    is "$(ls "$ROOM/elsewhere")" "" "nothing is written where it should not be"
+    # shellcheck disable=SC2016
+    unshare -rm sh -c 'mount -t tmpfs -o size=200k none "$0" && "$@"; status=$?
+        find "$0/checkpoints" -mindepth 1; exit $status' "$ROOM/full" \
+        mpiexec -n 3 "${words[@]}" run="$ROOM/full" > "$ROOM/left" 2> "$ROOM/log"
+    is $? 3 "a disk that is full before the checkpoint is written: exit 3" "$ROOM/log"
+    like "$ROOM/log" 'tensors.safetensors: cannot write: No space left' "the file and the reason are named"
+    is "$(cat "$ROOM/left")" "" "nothing is left of that checkpoint"
+else
+    skip "run folders of other nodes, full disks: no mount namespace may be made here"
+fi
+
 # --- what cannot be
 refused() { # RANKS PATTERN OPTIONS...
     timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$ROOM/refused" "${@:3}" > "$ROOM/log" 2>&1

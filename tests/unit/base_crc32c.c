@@ -58,8 +58,14 @@ int main(void)
         for (size_t n = 0; n < 40; n++) same &= kolo_crc32c(0, data + from, n) == table(0, data + from, n);
     ok(same, "both forms agree at any start and length");
     uint32_t whole = kolo_crc32c(0, data, sizeof data);
-    for (size_t cut = 0; cut <= sizeof data; cut += 37)
+    int joined = 1;
+    for (size_t cut = 0; cut <= sizeof data; cut += 37) {
+        const uint32_t first = kolo_crc32c(0, data, cut),
+                       second = kolo_crc32c(0, data + cut, sizeof data - cut);
+        joined &= kolo_crc32c_join(first, second, sizeof data - cut) == whole;
         parts &= kolo_crc32c(kolo_crc32c(0, data, cut), data + cut, sizeof data - cut) == whole;
+    }
+    ok(joined, "sums of two parts join to the sum of the whole");
     ok(parts, "a sum continued over two parts is the sum of the whole");
     for (int form = 1; form < 4; form++) form_agrees(form, data, sizeof data);
     data[500] ^= 1;

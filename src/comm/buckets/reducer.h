@@ -78,9 +78,6 @@ extern const kolo_reducer_type *const kolo_cuda_reducer[];
 
 /* ---- what the program gives to reducers ---------------------------------------------------------------- */
 
-/* Collective: 0 where all ranks gave 0; else each failing rank's own status, and on the others that
- * of the first, named. */
-int kolo_comm_agree(kolo_comm *comm, int status);
 /* 0, or the host half is broken: a rank is dead or stopped (named), or has failed. Any thread. */
 int kolo_comm_host_status(kolo_comm *comm);
 /* A library says that something is wrong, but not which process is gone: waits some seconds for the host half

@@ -37,6 +37,10 @@ int kolo_comm_status(kolo_comm *comm);
  * rc, with the same text. */
 int kolo_comm_abort(kolo_comm *comm, int rc);
 
+/* Collective: 0 where all ranks gave 0; else each failing rank's own status, and on the others that
+ * of the first, named. */
+int kolo_comm_agree(kolo_comm *comm, int status);
+
 /* Where every rank stands, for the watchdog and for failure reports: each rank publishes a step, the number
  * of an action in its own program (-1: between steps), and what that action is in words (at most 52 bytes;
  * "": its number alone); readable by the ranks of the same node at any time, without locks. Steps of ranks
