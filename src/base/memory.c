@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,5 +184,21 @@ size_t kolo_memory_limit(const char **source)
 }
 
 size_t kolo_memory_resident(void) { return proc_bytes("/proc/self/status", "VmRSS:"); }
+
+size_t kolo_memory_resident_at(const void *at, size_t bytes)
+{
+    char line[256];
+    const uintptr_t from = (uintptr_t)at;
+    unsigned long long begin, end, kib, all = 0;
+    bool within = false;
+    FILE *f = fopen("/proc/self/smaps", "re");
+    if (!f) return 0;
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%llx-%llx ", &begin, &end) == 2) within = begin >= from && end <= from + bytes;
+        else if (within && sscanf(line, "Rss: %llu kB", &kib) == 1) all += kib;
+    }
+    fclose(f);
+    return (size_t)all * 1024;
+}
 
 size_t kolo_memory_peak(void) { return proc_bytes("/proc/self/status", "VmHWM:"); }

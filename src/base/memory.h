@@ -33,5 +33,7 @@ size_t kolo_memory_limit(const char **source);
 /* Resident set of this process now and at its peak, bytes (/proc/self/status). */
 size_t kolo_memory_resident(void);
 size_t kolo_memory_peak(void);
+/* Of the mappings that lie within at .. at + bytes: resident in this process (/proc/self/smaps). */
+size_t kolo_memory_resident_at(const void *at, size_t bytes);
 
 #endif

@@ -31,7 +31,8 @@ static int describe_items(struct saver *s)
         *w = (kolo_weight){.name = s->item[i].name, .type = KOLO_F32, .rank = t->rank};
         memcpy(w->dim, t->dim, sizeof w->dim);
         w->bytes = (size_t)kolo_tensor_count(t) * sizeof(float);
-        if (w->bytes > s->canonical_bytes) s->canonical_bytes = w->bytes;
+        if (w->bytes > s->canonical_bytes && s->item[i].stage == s->plan->config.stage)
+            s->canonical_bytes = w->bytes;
     }
     static const char *const metadata[] = {"format", "pt", "program", "kolo", NULL};
     return kolo_weights_header(s->weight, s->items, metadata, &s->header, &s->header_bytes);
@@ -44,6 +45,7 @@ static int reserve_memory(struct saver *s)
         s->snapshot_bytes += kolo_round_up(s->plan->arena_bytes[saved_arena[i]], KOLO_ALIGN);
     }
     s->snapshot = kolo_pages_alloc(s->snapshot_bytes);
+    if (s->canonical_bytes < SAVER_PIECE) s->canonical_bytes = SAVER_PIECE;
     s->canonical = kolo_pages_alloc(s->canonical_bytes);
     return s->snapshot && s->canonical ? 0 : KOLO_ENOMEM;
 }

@@ -21,7 +21,6 @@
 #include "kolo/error.h"
 #include "plan/program.h"
 
-enum { PIECE = 1 << 20 };
 static const char FILE_NAME[] = "tensors.safetensors";
 
 typedef struct stage_writer {
@@ -80,10 +79,11 @@ static int open_file(stage_writer *w)
  * has met so far; it takes part all the same. */
 static int send_through(stage_writer *w, int stage, size_t bytes, uint64_t at, int *rc)
 {
-    for (size_t done = 0; done < bytes; done += PIECE) {
-        const size_t n = bytes - done < PIECE ? bytes - done : PIECE;
-        char *piece = (char *)w->s->canonical + done;
-        KOLO_TRY(kolo_comm_broadcast(w->comm, piece, n, first_rank(w, stage)));
+    const int first = first_rank(w, stage);
+    for (size_t done = 0; done < bytes; done += SAVER_PIECE) {
+        const size_t n = bytes - done < SAVER_PIECE ? bytes - done : SAVER_PIECE;
+        char *piece = (char *)w->s->canonical + (w->me == first ? done : 0);
+        KOLO_TRY(kolo_comm_broadcast(w->comm, piece, n, first));
         if (w->me == 0 && *rc == 0) *rc = write_at(w, piece, n, at + done);
     }
     return 0;

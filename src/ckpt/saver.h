@@ -14,6 +14,8 @@
 #include "ckpt/weights.h"
 
 /* Made at the first save and kept: what does not change between saves, and the memory they need. */
+enum { SAVER_PIECE = 1 << 20 }; /* bytes that go from rank to rank at a time */
+
 struct saver {
     const kolo_plan *plan;
     kolo_backend *backend;
@@ -26,7 +28,7 @@ struct saver {
     char *snapshot; /* copies of the saved arenas, one behind the other; a pipeline has none */
     size_t snapshot_bytes;
     size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
-    float *canonical;         /* one tensor, as it goes to the file */
+    float *canonical;         /* one tensor of this rank's, as it goes to the file; or a piece of another's */
     size_t canonical_bytes;
     carried carried; /* by the ranks; parts 0: nothing */
 

@@ -44,7 +44,9 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
     const kolo_options *o = session->options;
     const kolo_plan *plan = session->plan;
     char where[64], busy[32] = "";
-    double peak = (double)(session->cuda ? kolo_session_taken(session) : kolo_memory_peak());
+    double peak = (double)(session->cuda ? kolo_session_taken(session) : kolo_session_peak_bytes(session));
+    double planned =
+        (double)(session->cuda ? kolo_exec_bytes(plan, NULL) : kolo_session_planned_bytes(session));
     printf("arenas (MiB):");
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (plan->arena_bytes[a])
@@ -59,8 +61,7 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
            "%.0f MiB): %.1f img/s\n",
            o->model, (long)o->batch, (long)session->height, (long)session->width,
            kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps,
-           fastest * 1e3, busy, peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20,
-           (double)(steps * o->batch) / seconds);
+           fastest * 1e3, busy, peak / 0x1p20, planned / 0x1p20, (double)(steps * o->batch) / seconds);
     fflush(stdout);
 }
 

@@ -63,11 +63,7 @@ static int copy_to_average(kolo_exec *e)
 int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
 {
     const kolo_graph *g = e->plan->graph;
-    int64_t most = 1;
-    for (int t = 0; t < g->tensors; t++)
-        if (g->tensor[t].role == KOLO_ROLE_PARAM || g->tensor[t].role == KOLO_ROLE_BUFFER)
-            most = kolo_tensor_count(&g->tensor[t]) > most ? kolo_tensor_count(&g->tensor[t]) : most;
-    float *values = kolo_alloc((size_t)most * sizeof *values);
+    float *values = kolo_alloc((size_t)kolo_plan_largest(e->plan) * sizeof *values);
     int rc = values ? 0 : KOLO_ENOMEM;
     for (int t = 0; t < g->tensors && rc == 0; t++) {
         const kolo_tensor *x = &g->tensor[t];
@@ -137,12 +133,14 @@ int kolo_exec_get_own(kolo_exec *e, const char *which, int tensor, float *values
     if (one) return kolo_backend_read(e->backend, values, one, sizeof *values);
     const void *from = values_place(e, which, &tensor);
     if (!from) return KOLO_EINTERNAL;
+    const kolo_tensor *t = &e->plan->graph->tensor[tensor];
     const kolo_layout *layout = &e->plan->layout[tensor];
+    if (kolo_backend_is_host(e->backend))
+        return kolo_backend_to_canonical(e->backend, t, layout, from, values);
     void *host = kolo_alloc(layout->bytes);
     if (!host) return KOLO_ENOMEM;
     int rc = kolo_backend_read(e->backend, host, from, layout->bytes);
-    if (rc >= 0)
-        rc = kolo_backend_to_canonical(e->backend, &e->plan->graph->tensor[tensor], layout, host, values);
+    if (rc >= 0) rc = kolo_backend_to_canonical(e->backend, t, layout, host, values);
     free(host);
     return rc;
 }
@@ -151,7 +149,8 @@ int kolo_exec_get_own(kolo_exec *e, const char *which, int tensor, float *values
 int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 {
     const kolo_program *program = e->plan->program;
-    if (!program || tensor < 0 || tensor >= e->plan->graph->tensors) return kolo_exec_get_own(e, which, tensor, values);
+    if (!program || tensor < 0 || tensor >= e->plan->graph->tensors)
+        return kolo_exec_get_own(e, which, tensor, values);
     const kolo_grid *grid = program->grid;
     const kolo_placement *p = e->plan->config.placement;
     const int stage = kolo_placement_stage(p, p->owner[tensor]), each = !strcmp(which, "activation");
@@ -176,12 +175,15 @@ int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *valu
     if (one) return kolo_backend_write(e->backend, one, values, sizeof *values);
     void *to = values_place(e, which, &tensor);
     if (!to) return KOLO_EINTERNAL;
+    const kolo_tensor *t = &e->plan->graph->tensor[tensor];
     const kolo_layout *layout = &e->plan->layout[tensor];
+    e->owner->changes++;
+    if (kolo_backend_is_host(e->backend))
+        return kolo_backend_from_canonical(e->backend, t, layout, values, to);
     void *host = kolo_alloc(layout->bytes);
     if (!host) return KOLO_ENOMEM;
-    int rc = kolo_backend_from_canonical(e->backend, &e->plan->graph->tensor[tensor], layout, values, host);
+    int rc = kolo_backend_from_canonical(e->backend, t, layout, values, host);
     if (rc >= 0) rc = kolo_backend_write(e->backend, to, host, layout->bytes);
     free(host);
-    e->owner->changes++;
     return rc;
 }

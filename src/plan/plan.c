@@ -93,6 +93,18 @@ size_t kolo_plan_comm_bytes(const kolo_plan *plan)
     return kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_TRANSFER];
 }
 
+int64_t kolo_plan_largest(const kolo_plan *plan)
+{
+    const kolo_graph *g = plan->graph;
+    int64_t most = 1;
+    for (int t = 0; t < g->tensors; t++) {
+        const enum kolo_role role = g->tensor[t].role;
+        if ((role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) || !kolo_plan_owns(plan, t)) continue;
+        if (kolo_tensor_count(&g->tensor[t]) > most) most = kolo_tensor_count(&g->tensor[t]);
+    }
+    return most;
+}
+
 /* With the layouts known. */
 static int lay_out(kolo_plan *plan, const kolo_plan *like)
 {

@@ -208,6 +208,8 @@ static inline bool kolo_plan_loads(const kolo_plan *plan) { return plan->config.
 enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node);
 /* Bytes of comm's memory: GRADIENT where it is reduced, then TRANSFER. */
 size_t kolo_plan_comm_bytes(const kolo_plan *plan);
+/* Elements of the largest parameter or buffer that is this plan's; at least 1. */
+int64_t kolo_plan_largest(const kolo_plan *plan);
 size_t kolo_plan_transfer_base(const kolo_plan *plan);
 
 /* Lower bounds of the arenas of any plan of `graph`, whatever layouts and algorithms a backend chooses for

@@ -68,17 +68,13 @@ static int check_gpu(kolo_session *s, const need *n)
                      s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
 
-/* What rank 0 copies of all stages for a checkpoint. */
+/* What rank 0 copies for a checkpoint; stages write theirs from where they are. */
 static size_t snapshot_bytes(const kolo_session *s, const need *n)
 {
-    size_t bytes = 0;
-    for (int k = 0; k < s->grid.stages; k++) {
-        const size_t *arena = s->program ? s->program->plan[k]->arena_bytes : n->arena;
-        bytes += arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
-                 arena[KOLO_ARENA_EMA];
-        if (!s->program) break; /* a bound of the whole network */
-    }
-    return bytes;
+    const size_t *arena = n->arena;
+    if (s->program || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
+    return arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
+           arena[KOLO_ARENA_EMA];
 }
 
 /* All ranks of this node. */
@@ -98,6 +94,23 @@ static size_t node_limit(const kolo_session *s, const char **source)
     if (s->options->memory_limit <= 0) return kolo_memory_limit(source);
     *source = "memory_limit=";
     return (size_t)(s->options->memory_limit * 0x1p30);
+}
+
+size_t kolo_session_planned_bytes(const kolo_session *s)
+{
+    const need n = need_of_plans(s);
+    const size_t bytes = s->held_bytes + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
+                         (size_t)kolo_plan_largest(s->plan) * sizeof(float) + /* in and out, one at a time */
+                         (s->launch->rank == 0 ? snapshot_bytes(s, &n) : 0);
+    return bytes > s->highest_bytes ? bytes : s->highest_bytes;
+}
+
+size_t kolo_session_peak_bytes(const kolo_session *s)
+{
+    size_t others = kolo_comm_peer_bytes(s->comm);
+    if (s->eval_comm) others += kolo_comm_peer_bytes(s->eval_comm);
+    const size_t peak = kolo_memory_peak();
+    return peak > others ? peak - others : peak;
 }
 
 static int memory_check(kolo_session *s, const need *n)

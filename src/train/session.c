@@ -209,6 +209,8 @@ static int open_steps(kolo_session *s)
 {
     KOLO_TRY(session_fit_plans(s));
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
+    s->held_bytes = kolo_memory_resident();
+    s->highest_bytes = kolo_memory_peak();
     /* readers fill while memory is touched */
     if (!(s->parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(session_make_loaders(s));
     return make_executors(s);

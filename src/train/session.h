@@ -79,6 +79,8 @@ typedef struct kolo_session {
     kolo_plan *plan, *eval_plan;
     /* with stages: the plans are of this rank's stage, of these */
     kolo_placement *placement, *eval_placement;
+    /* resident before the first arena: libraries, kernels, data sets; and the most until then */
+    size_t held_bytes, highest_bytes;
     double *node_seconds; /* [graph->nodes] where this rank chose the cut: of every operation; else NULL */
     kolo_program *program, *eval_program;
     kolo_comm *eval_comm; /* of them: what an evaluation sends from stage to stage */
@@ -127,6 +129,11 @@ kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
  * machine's memory. file: FILE *. KOLO_ECONFIG: it does not; but 0 where it was planned for other
  * machines. */
 int kolo_session_print_memory(kolo_session *session, void *file);
+/* Of this rank's process, in bytes, once it is open: what it will take at most (held before the first arena,
+ * arenas in host memory, batches, a checkpoint's copy), as known before the first arena; and what it has
+ * taken, without pages that belong to other ranks of its node. */
+size_t kolo_session_planned_bytes(const kolo_session *session);
+size_t kolo_session_peak_bytes(const kolo_session *session);
 /* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */
 size_t kolo_session_taken(const kolo_session *session);
 void kolo_session_close(kolo_session *session);

@@ -14,13 +14,12 @@
 #include "train/carry.h"
 #include "train/trainer.h"
 
-/* What every rank of a pipeline planned for itself, and the most that it has taken so far. Collective. */
+/* What every rank planned for itself, and the most that it has taken so far. Collective. */
 static int collect_memory(trainer *t)
 {
     const kolo_session *s = &t->session;
-    if (!s->program) return 0;
     const size_t bytes = (size_t)s->ranks * sizeof(uint64_t);
-    const uint64_t planned = kolo_plan_bytes(s->plan), peak = kolo_memory_peak();
+    const uint64_t planned = kolo_session_planned_bytes(s), peak = kolo_session_peak_bytes(s);
     if (is_root(t) && !t->planned_by_rank) {
         t->planned_by_rank = kolo_alloc(bytes);
         t->peak_by_rank = kolo_alloc(bytes);

@@ -276,6 +276,15 @@ void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats)
     stats->calls = atomic_load(&comm->calls);
 }
 
+size_t kolo_comm_peer_bytes(const kolo_comm *comm)
+{
+    const comm_segments *s = &comm->world.node.segments;
+    size_t bytes = 0;
+    for (int l = 0; !comm_alone(comm) && l < s->ranks; l++)
+        if (l != s->me) bytes += kolo_memory_resident_at(s->base[l], s->bytes);
+    return bytes;
+}
+
 /* ---- where everybody stands ---------------------------------------------------------------------------- */
 
 void kolo_comm_publish(kolo_comm *comm, int64_t step, int64_t action)

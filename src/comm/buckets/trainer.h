@@ -41,6 +41,9 @@ int kolo_comm_abort(kolo_comm *comm, int rc);
  * of the first, named. */
 int kolo_comm_agree(kolo_comm *comm, int status);
 
+/* Resident in this process of the memory that other ranks of the node own, bytes: theirs is counted there. */
+size_t kolo_comm_peer_bytes(const kolo_comm *comm);
+
 /* Where every rank stands, for the watchdog and for failure reports: each rank publishes a step, the number
  * of an action in its own program (-1: between steps), and what that action is in words (at most 52 bytes;
  * "": its number alone); readable by the ranks of the same node at any time, without locks. Steps of ranks
