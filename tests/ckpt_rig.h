@@ -56,7 +56,7 @@ static int rig_open(rig *r, const rig_config *c)
     KOLO_TRY(kolo_backend_create(&r->backend, "cpu", &b));
     KOLO_TRY(kolo_model_graph(&r->graph, c->model, &m));
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, r->backend, &p, NULL));
-    KOLO_TRY(kolo_exec_create(&r->exec, r->plan, r->backend, NULL, &r->options, NULL));
+    KOLO_TRY(kolo_exec_create(&r->exec, &r->plan, 1, r->backend, NULL, &r->options, NULL));
     return kolo_exec_initialise(r->exec, 1);
 }
 

@@ -74,13 +74,15 @@ static void forms_check(kolo_backend *backend, const rig_config *large)
     rc = large->build ? large->build(&graph, &m) : kolo_model_graph(&graph, large->model, &m);
     if (rc == 0) rc = kolo_plan_create(&plan, graph, backend, &config, one.plan);
     is_int(rc, 0, "a plan for batches of another shape, like the first");
-    is_int(kolo_exec_add(one.exec, plan), KOLO_EINTERNAL, "which must be laid in the same memory");
+    kolo_plan *const both[] = {one.plan, plan};
     kolo_exec_destroy(&one.exec);
+    is_int(kolo_exec_create(&one.exec, both, 2, backend, NULL, &one.options, NULL), KOLO_EINTERNAL,
+           "which must be laid in the same memory");
     const size_t workspace = plan->arena_bytes[KOLO_ARENA_WORKSPACE],
                  activation = one.plan->arena_bytes[KOLO_ARENA_ACTIVATION],
                  levels = little.slots > 1 ? plan->arena_bytes[KOLO_ARENA_PART]
                                            : one.plan->arena_bytes[KOLO_ARENA_PART];
-    rc = kolo_plan_share((kolo_plan *[]){one.plan, plan}, 2);
+    rc = kolo_plan_share(both, 2);
     ok(rc == 0 && !memcmp(plan->arena_bytes, one.plan->arena_bytes, sizeof plan->arena_bytes),
        "then their arenas are the same");
     ok(plan->arena_bytes[KOLO_ARENA_WORKSPACE] >= workspace &&
@@ -88,8 +90,7 @@ static void forms_check(kolo_backend *backend, const rig_config *large)
            one.plan->arena_bytes[KOLO_ARENA_PART] == levels && levels > 0,
        "as large as the larger");
     ok(kolo_plan_check(one.plan) == 0 && kolo_plan_check(plan) == 0, "and both pass the checker");
-    rc = kolo_exec_create(&one.exec, one.plan, backend, NULL, &one.options, NULL);
-    if (rc == 0) rc = kolo_exec_add(one.exec, plan);
+    rc = kolo_exec_create(&one.exec, both, 2, backend, NULL, &one.options, NULL);
     if (rc == 0) rc = kolo_exec_initialise(one.exec, 1);
     is_int(rc, 0, "one executor takes both");
     for (int t = 0; t < FORMS_STEPS && rc >= 0; t++) {

@@ -98,7 +98,7 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
     r->pixels = calloc((size_t)r->rows, (size_t)r->image);
     r->labels = calloc((size_t)r->rows, sizeof *r->labels);
     if (c->ranks > 1 && !comm) return 0; /* the caller makes comm from the plan, then the executor */
-    KOLO_TRY(kolo_exec_create(&r->exec, r->plan, backend, comm, &r->options, train ? train->exec : NULL));
+    KOLO_TRY(kolo_exec_create(&r->exec, &r->plan, 1, backend, comm, &r->options, train ? train->exec : NULL));
     return train ? 0 : kolo_exec_initialise(r->exec, 1);
 }
 

@@ -117,7 +117,7 @@ static int golden_open(golden_net *n, const kolo_model *model, const cJSON *conf
                           .ema = train && options->ema > 0};
     KOLO_TRY(kolo_plan_create(&n->plan, n->graph, backend, &c, NULL));
     KOLO_TRY(kolo_plan_check(n->plan));
-    KOLO_TRY(kolo_exec_create(&n->exec, n->plan, backend, NULL, options, NULL));
+    KOLO_TRY(kolo_exec_create(&n->exec, &n->plan, 1, backend, NULL, options, NULL));
     n->input = malloc((size_t)n->elements * sizeof *n->input);
     n->label = calloc((size_t)n->rows, 6 * sizeof *n->label);
     return golden_weights(n);

@@ -39,10 +39,10 @@ static int declare_buckets(kolo_exec *e, int stage)
     return 0;
 }
 
-/* What this stage sends, of every replica. */
-static int declare_transfers(kolo_exec *e, int stage)
+/* What a stage sends in one of the plans, of every replica. */
+static int declare_transfers(kolo_exec *e, plan_variant *variant, int stage)
 {
-    const kolo_program *program = e->plan->program;
+    const kolo_program *program = variant->plan->program;
     const kolo_grid *grid = program->grid;
     const kolo_plan *p = program->plan[stage];
     for (int i = 0; i < p->transfers; i++) {
@@ -56,8 +56,8 @@ static int declare_transfers(kolo_exec *e, int stage)
                                                   to->offset, from->bytes);
             KOLO_TRY(number);
             if (r != grid->replica) continue;
-            if (stage == grid->stage) e->transfer_number[i] = number;
-            if (from->peer == grid->stage) e->transfer_number[other] = number;
+            if (stage == grid->stage) variant->transfer_number[i] = number;
+            if (from->peer == grid->stage) variant->transfer_number[other] = number;
         }
     }
     return 0;
@@ -67,12 +67,10 @@ int exec_declare(kolo_exec *e)
 {
     const kolo_program *program = e->plan->program;
     e->bucket_number = kolo_alloc((size_t)(e->plan->buckets + 1) * sizeof *e->bucket_number);
-    e->transfer_number = kolo_alloc((size_t)(e->plan->transfers + 1) * sizeof *e->transfer_number);
-    if (!e->bucket_number || !e->transfer_number) return KOLO_ENOMEM;
+    if (!e->bucket_number) return KOLO_ENOMEM;
     if (!program) return declare_alone(e);
-    for (int s = 0; s < program->grid->stages; s++) {
-        KOLO_TRY(declare_buckets(e, s));
-        KOLO_TRY(declare_transfers(e, s));
-    }
+    for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_buckets(e, s));
+    for (int i = 0; i < e->forms; i++)
+        for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_transfers(e, &e->form[i], s));
     return 0;
 }

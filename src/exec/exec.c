@@ -14,9 +14,10 @@
 /* one by one, before a step is recorded: libraries set themselves up at first use */
 enum { EAGER_STEPS = 2 };
 
-int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
-                     const kolo_options *options, kolo_exec *share)
+int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_backend *backend,
+                     kolo_comm *comm, const kolo_options *options, kolo_exec *share)
 {
+    const kolo_plan *plan = plans[0];
     int rc;
     *exec = NULL;
     if (plan->config.ranks > 1 && plan->config.optimizer && !comm)
@@ -38,22 +39,17 @@ int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *back
     atomic_init(&e->position, -1);
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
     KOLO_TRY_GOTO(rc, exec_resolve(e));
+    for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_add_variant(e, plans[i]));
     if (comm && (plan->config.optimizer || plan->program)) {
         KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
-        KOLO_TRY_GOTO(rc, exec_agree(e, plan));
+        for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_agree(e, plans[i]));
     }
     *exec = e;
     return 0;
 fail:
     kolo_exec_destroy(&e);
     return rc;
-}
-
-int kolo_exec_add(kolo_exec *e, const kolo_plan *plan)
-{
-    KOLO_TRY(exec_add_variant(e, plan));
-    return e->comm && plan->config.optimizer ? exec_agree(e, plan) : 0;
 }
 
 void kolo_exec_destroy(kolo_exec **exec)
@@ -209,8 +205,8 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, e->bucket_number[a->bucket]);
     case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, e->bucket_number[a->bucket]);
     case KOLO_ACTION_SEND:
-    case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, e->transfer_number[a->transfer]);
-    case KOLO_ACTION_TRANSFERRED: return kolo_comm_wait(e->comm, e->transfer_number[a->transfer]);
+    case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, e->at->transfer_number[a->transfer]);
+    case KOLO_ACTION_TRANSFERRED: return kolo_comm_wait(e->comm, e->at->transfer_number[a->transfer]);
     case KOLO_ACTION_NORM: return norm(e);
     case KOLO_ACTION_LAYERS: return kolo_updater_layers(e->updater, e->step);
     case KOLO_ACTION_UPDATE:

@@ -19,17 +19,15 @@ typedef struct kolo_exec_profile {
 size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share);
 
 /* Allocates the arenas (GRADIENT comes from `comm`, which must have been made with
- * arena_bytes[KOLO_ARENA_GRADIENT] and is given this plan's buckets and committed here), compares the
- * plan's hash over ranks (a mismatch names the first differing action). `share`: NULL, or the training
- * executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses, and which outlives it.
- * Collective if ranks > 1. */
-int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
-                     const kolo_options *options, kolo_exec *share);
-/* One more plan to carry out, for batches of another shape, made like the first one (kolo_plan_create) and
- * laid in one memory with it (kolo_plan_share): from now on a step takes the plan whose input is (rows,
- * height, width) of its batch. On a device each is recorded and replayed by itself. Collective if ranks >
- * 1. */
-int kolo_exec_add(kolo_exec *exec, const kolo_plan *plan);
+ * arena_bytes[KOLO_ARENA_GRADIENT] and is given the plans' buckets and transfers and committed here), compares
+ * the plans' hashes over ranks (a mismatch names the first differing action).
+ * plan: [plans]; [1] and later are for batches of other shapes, made like [0] (kolo_plan_create) and laid in
+ * one memory with it (kolo_plan_share): a step takes the plan whose input is (rows, height, width) of its
+ * batch. On a device each is recorded and replayed by itself. The plans outlive the executor, the array need
+ * not. `share`: NULL, or the training executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses,
+ * and which outlives it. Collective if ranks > 1. */
+int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plan, int plans, kolo_backend *backend,
+                     kolo_comm *comm, const kolo_options *options, kolo_exec *share);
 void kolo_exec_destroy(kolo_exec **exec);
 
 /* Initial values of all parameters and buffers, from the seed; state, EMA (= parameters). Not collective:

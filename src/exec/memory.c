@@ -228,6 +228,16 @@ static int describe_actions(plan_variant *f)
     return 0;
 }
 
+/* Where the metrics are: made here, or received; arena -1: neither. */
+static kolo_binding metrics_place(const kolo_plan *p)
+{
+    for (int64_t i = 0; i < p->actions; i++)
+        if (p->action[i].kind == KOLO_ACTION_RECEIVE &&
+            p->transfer[p->action[i].transfer].tensor == p->graph->metrics)
+            return p->binding[p->action[i].binding];
+    return p->home[p->graph->metrics];
+}
+
 int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
 {
     KOLO_TRY(check_arenas(e, plan));
@@ -239,6 +249,9 @@ int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
     form->weights.args = pointers(e, plan, false);
     if (!form->weights.args) return KOLO_ENOMEM;
     if (plan->program) KOLO_TRY(describe_actions(form));
+    if (plan->graph->metrics >= 0) form->metrics = pointer(e, metrics_place(plan), false);
+    if (!(form->transfer_number = kolo_alloc((size_t)(plan->transfers + 1) * sizeof *form->transfer_number)))
+        return KOLO_ENOMEM;
     if (e->arena[KOLO_ARENA_EMA] && !(form->average.args = pointers(e, plan, true))) return KOLO_ENOMEM;
     return make_input(e, form);
 }
@@ -250,6 +263,7 @@ static void free_form(const kolo_exec *e, plan_variant *f)
     if (f->converted) kolo_backend_unpin(e->backend, f->converted);
     kolo_pages_free(&f->converted, f->input_bytes * (size_t)f->plan->config.slots);
     free(f->action_text);
+    free(f->transfer_number);
     free(f->weights.args);
     free(f->average.args);
 }
@@ -270,20 +284,9 @@ static int make_turns(kolo_exec *e)
     return kolo_exec_set_scaler(e, &scaler);
 }
 
-/* Where the metrics are: made here, or received; arena -1: neither. */
-static kolo_binding metrics_place(const kolo_plan *p)
-{
-    for (int64_t i = 0; i < p->actions; i++)
-        if (p->action[i].kind == KOLO_ACTION_RECEIVE &&
-            p->transfer[p->action[i].transfer].tensor == p->graph->metrics)
-            return p->binding[p->action[i].binding];
-    return p->home[p->graph->metrics];
-}
-
 int exec_resolve(kolo_exec *e)
 {
     const kolo_graph *g = e->plan->graph;
-    if (g->metrics >= 0) e->metrics = pointer(e, metrics_place(e->plan), false);
     if (e->plan->config.optimizer) KOLO_TRY(make_updater(e));
     if (!(e->squares = kolo_alloc((size_t)(g->tensors + 1) * sizeof *e->squares))) return KOLO_ENOMEM;
     KOLO_TRY(make_turns(e));
@@ -291,7 +294,7 @@ int exec_resolve(kolo_exec *e)
         KOLO_TRY(kolo_event_create(e->backend, &e->full, false));
         KOLO_TRY(kolo_event_create(e->backend, &e->emptied, false));
     }
-    return exec_add_variant(e, e->plan);
+    return 0;
 }
 
 void exec_release(kolo_exec *e)
@@ -316,5 +319,4 @@ void exec_release(kolo_exec *e)
     free(e->first_slice);
     free(e->squares);
     free(e->bucket_number);
-    free(e->transfer_number);
 }

@@ -35,6 +35,9 @@ typedef struct plan_variant {
     char *converted;
     const char *pixels;    /* where LOAD reads: the batch itself, or on a device its copy in STAGE */
     const int32_t *labels; /* likewise */
+    /* backend memory: 4, summed over micro-batches (and ranks, in training), or NULL: another stage's */
+    const float *metrics;
+    int *transfer_number; /* [plan->transfers] in comm */
     /* [plan->actions] what each is, for failure reports; NULL: its number says it, as all ranks have the
      * plan */
     char (*action_text)[EXEC_ACTION_TEXT];
@@ -54,16 +57,14 @@ struct kolo_exec {
     bool own[KOLO_ARENAS];
     plan_variant *form;
     int forms;
-    plan_variant *at;     /* of the step that is carried out */
-    exec_view *now;       /* likewise */
-    bool averages;        /* steps use the averaged weights */
-    kolo_step *step;      /* backend memory */
-    const float *metrics; /* backend memory: 4, summed over micro-batches (and ranks, in training), or NULL */
+    plan_variant *at; /* of the step that is carried out */
+    exec_view *now;   /* likewise */
+    bool averages;    /* steps use the averaged weights */
+    kolo_step *step;  /* backend memory */
     kolo_updater *updater;
-    int *first_slice; /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
-    double *squares;  /* [plan->graph->tensors] of the gradients of every parameter */
-    /* their numbers in comm: [plan->buckets], [plan->transfers] */
-    int *bucket_number, *transfer_number;
+    int *first_slice;   /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
+    double *squares;    /* [plan->graph->tensors] of the gradients of every parameter */
+    int *bucket_number; /* [plan->buckets] in comm */
 
     /* SHADOW is a copy of PARAM, or of EMA: of which state of them */
     int64_t changes; /* of PARAM, BUFFER and EMA so far; the owner's counts */

@@ -15,8 +15,9 @@ int exec_send_back(kolo_exec *e)
     KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + KOLO_STEP_HOST_BYTES,
                                (char *)e->step + KOLO_STEP_HOST_BYTES,
                                sizeof t->step - KOLO_STEP_HOST_BYTES));
-    if (e->metrics)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, e->metrics, sizeof t->metrics));
+    if (e->at->metrics)
+        KOLO_TRY(
+            kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, e->at->metrics, sizeof t->metrics));
     KOLO_TRY(kolo_event_record(e->done[i], KOLO_LANE_COMPUTE));
     e->issued++;
     return 0;
@@ -52,7 +53,7 @@ static int turn_judge(const kolo_exec *e, const exec_step_in_flight *t)
 {
     const kolo_step *s = &t->step;
     const kolo_graph *g = e->plan->graph;
-    double loss = e->metrics ? (double)t->metrics[0] : 0;
+    double loss = e->form->metrics ? (double)t->metrics[0] : 0;
     if (s->bad.kind)
         return kolo_fail_in(kolo_bad_label_fail(&s->bad, g->classes), "step %" PRId64 ": ", s->step + 1);
     if (!isfinite(loss) && !e->plan->config.optimizer)
@@ -93,7 +94,7 @@ int exec_report_next(kolo_exec *e, kolo_metrics *metrics)
                               .square = t->step.square,
                               .loss_scale = (double)t->step.scaler.scale,
                               .skipped = t->step.scaler.skipped};
-    if (e->metrics) {
+    if (e->form->metrics) {
         metrics->loss = (double)t->metrics[0];
         metrics->top1 = (double)t->metrics[1];
         metrics->top5 = (double)t->metrics[2];

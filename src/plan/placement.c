@@ -169,25 +169,25 @@ int kolo_placement_create(kolo_placement **out, const kolo_graph *g, int stages,
     return rc;
 }
 
-/* An operation without parameters is where training makes the tensor of this name, else with the one
- * before. */
-int kolo_placement_like(kolo_placement **out, const kolo_graph *g, const kolo_graph *train,
+/* A forward operation without parameters is where `of` makes the tensor of this name, else with the one
+ * before; gradients are with their operation. */
+int kolo_placement_like(kolo_placement **out, const kolo_graph *g, const kolo_graph *of,
                         const kolo_placement *like)
 {
     *out = NULL;
     int rc = placement_alloc(out, g, like->stages, like->chunks, like->order), last = 0;
     for (int64_t i = 0; rc == 0 && i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
-        int own = -1, same = -1;
-        for (int k = 0; k < n->n_in; k++) {
+        int own = n->backward ? (*out)->part[n->of] : -1, same = -1;
+        for (int k = 0; k < n->n_in && own < 0; k++) {
             const enum kolo_role role = n->in[k] >= 0 ? g->tensor[n->in[k]].role : KOLO_ROLE_ACTIVATION;
             if (role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) continue;
-            const int t = kolo_graph_find(train, g->tensor[n->in[k]].name);
+            const int t = kolo_graph_find(of, g->tensor[n->in[k]].name);
             if (t >= 0) own = like->owner[t];
         }
         for (int k = 0; k < n->n_out && own < 0; k++) {
-            const int t = n->out[k] >= 0 ? kolo_graph_find(train, g->tensor[n->out[k]].name) : -1;
-            if (t >= 0 && train->tensor[t].producer >= 0) same = like->owner[t];
+            const int t = n->out[k] >= 0 ? kolo_graph_find(of, g->tensor[n->out[k]].name) : -1;
+            if (t >= 0 && of->tensor[t].producer >= 0) same = like->owner[t];
         }
         const int q = own >= 0 ? own : same;
         if (q > last) last = q;

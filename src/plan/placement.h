@@ -30,8 +30,9 @@ int kolo_placement_cuts(const kolo_graph *graph, const size_t *tensor_bytes, boo
  * is not allowed, named. */
 int kolo_placement_create(kolo_placement **placement, const kolo_graph *graph, int stages, int chunks,
                           enum kolo_pipeline order, const int *cut);
-/* The same stages for the evaluation graph of the network: parameters are where training has them. */
-int kolo_placement_like(kolo_placement **placement, const kolo_graph *graph, const kolo_graph *train_graph,
+/* The same stages for another graph of the network, its evaluation or a training on images of another size:
+ * parameters are where `of` has them. */
+int kolo_placement_like(kolo_placement **placement, const kolo_graph *graph, const kolo_graph *of,
                         const kolo_placement *like);
 void kolo_placement_destroy(kolo_placement **placement);
 

@@ -217,6 +217,12 @@ size_t kolo_plan_transfer_base(const kolo_plan *plan);
  * STAGE, SHADOW and WORKSPACE. No operation is prepared, nothing is timed. */
 int kolo_plan_least(const kolo_graph *graph, const kolo_plan_config *config, size_t arena_bytes[KOLO_ARENAS]);
 
+/* What of plans that take turns is used by one alone, and holds nothing from step to step. */
+static inline bool kolo_plan_is_scratch(enum kolo_arena arena)
+{
+    return arena == KOLO_ARENA_PART || arena >= KOLO_ARENA_TRANSFER;
+}
+size_t kolo_plan_scratch(const kolo_plan *plan); /* bytes of it */
 /* Plans that take turns, [1] and later made `like` [0]: every arena becomes as large as the largest needs.
  * KOLO_EINTERNAL: their gradients, statistics or buckets lie elsewhere, so one communicator and one optimizer
  * could not serve them. */

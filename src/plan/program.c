@@ -212,20 +212,40 @@ int kolo_program_check(const kolo_program *p)
     return rc;
 }
 
-static int create_plans(kolo_program *p, kolo_plan *own, const kolo_program *like)
+static void sum_up(kolo_program *p)
 {
     p->hash = KOLO_HASH;
+    for (int s = 0; s < p->grid->stages; s++) {
+        const size_t bytes = kolo_plan_comm_bytes(p->plan[s]);
+        if (bytes > p->comm_bytes) p->comm_bytes = bytes;
+        p->hash = kolo_hash_word(p->hash, p->plan[s]->hash);
+    }
+}
+
+static int create_plans(kolo_program *p, kolo_plan *own, const kolo_program *like)
+{
     for (int s = 0; s < p->grid->stages; s++) {
         if (s == p->grid->stage) p->plan[s] = own;
         else
             KOLO_TRY(kolo_plan_create_stage(&p->plan[s], own, own->config.placement, s,
                                             like ? like->plan[s] : NULL));
-        const size_t bytes = kolo_plan_comm_bytes(p->plan[s]);
-        if (bytes > p->comm_bytes) p->comm_bytes = bytes;
-        p->hash = kolo_hash_word(p->hash, p->plan[s]->hash);
     }
+    sum_up(p);
     own->program = p;
     return check_matches(p);
+}
+
+int kolo_program_share(kolo_program *const *program, int programs)
+{
+    kolo_plan **plan = kolo_alloc((size_t)programs * sizeof *plan);
+    int rc = plan ? 0 : KOLO_ENOMEM;
+    for (int s = 0; rc == 0 && s < program[0]->grid->stages; s++) {
+        for (int i = 0; i < programs; i++) plan[i] = program[i]->plan[s];
+        rc = kolo_plan_share(plan, programs);
+    }
+    free(plan);
+    for (int i = 0; rc == 0 && i < programs; i++) sum_up(program[i]);
+    return rc;
 }
 
 int kolo_program_create(kolo_program **program, const kolo_grid *grid, kolo_plan *own,

@@ -42,6 +42,9 @@ typedef struct kolo_program {
  * evaluation shares, or NULL. KOLO_EINTERNAL: sends and receives do not match. */
 int kolo_program_create(kolo_program **program, const kolo_grid *grid, kolo_plan *own,
                         const kolo_program *like);
+/* Programs that take turns, [1] and later made `like` [0]: the plans of every stage in one memory
+ * (kolo_plan_share), and comm's as large as the largest needs. */
+int kolo_program_share(kolo_program *const *program, int programs);
 /* Every plan by itself (kolo_plan_check), and that they fit together. KOLO_EINTERNAL names the first
  * breach. */
 int kolo_program_check(const kolo_program *program);

@@ -4,17 +4,18 @@
 #include "kolo/error.h"
 #include "plan/parts.h"
 
-/* What is used by one plan alone, and holds nothing from step to step. */
-static bool is_scratch(int arena)
+size_t kolo_plan_scratch(const kolo_plan *plan)
 {
-    return arena == KOLO_ARENA_PART || arena == KOLO_ARENA_INPUT || arena == KOLO_ARENA_ACTIVATION ||
-           arena == KOLO_ARENA_WORKSPACE;
+    size_t bytes = 0;
+    for (int a = 0; a < KOLO_ARENAS; a++)
+        bytes += kolo_plan_is_scratch((enum kolo_arena)a) ? plan->arena_bytes[a] : 0;
+    return bytes;
 }
 
 static bool fit(const kolo_plan *a, const kolo_plan *b)
 {
     for (int i = 0; i < KOLO_ARENAS; i++)
-        if (!is_scratch(i) && a->arena_bytes[i] != b->arena_bytes[i]) return false;
+        if (!kolo_plan_is_scratch((enum kolo_arena)i) && a->arena_bytes[i] != b->arena_bytes[i]) return false;
     if (a->reduced_front != b->reduced_front || a->buckets != b->buckets || a->segments != b->segments)
         return false;
     for (int i = 0; i < a->buckets; i++)

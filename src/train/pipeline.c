@@ -27,8 +27,6 @@ static int check_combination(const kolo_session *s)
         {o->compression != KOLO_compression_none, "compression=", "codecs are of sums over all ranks"},
         {o->bn == KOLO_bn_sync, "bn=sync",
          "its sums are over all ranks; bn=ghost has the same statistics on any grid"},
-        {*o->batch_ramp || *o->size_ramp || *o->multi_scale,
-         "batch_ramp=, size_ramp= or multi_scale=", "a stage has one plan"},
         {o->batch == 0, "batch=auto", "the largest batch is looked for with one plan for all; give a number"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -290,26 +288,56 @@ static int check_device(const kolo_session *s)
         (long)s->options->stages);
 }
 
-int session_place(kolo_session *s, const int *cut)
+/* Of one shape of a batch; the first is cut, the others as it is. */
+static int place_shape(kolo_session *s, kolo_shape *shape, const int *cut)
 {
     const kolo_options *o = s->options;
-    KOLO_TRY(check_device(s));
-    KOLO_TRY(kolo_placement_create(&s->placement, s->graph, (int)o->stages, (int)o->chunks,
-                                   (enum kolo_pipeline)o->pipeline, cut));
-    if (s->eval_graph)
-        KOLO_TRY(kolo_placement_like(&s->eval_placement, s->eval_graph, s->graph, s->placement));
-    KOLO_TRY(make_program(s, &s->shape[0].plan, s->placement, NULL, &s->program));
+    const kolo_shape *first = &s->shape[0];
+    if (shape == first)
+        KOLO_TRY(kolo_placement_create(&shape->placement, shape->graph, (int)o->stages, (int)o->chunks,
+                                       (enum kolo_pipeline)o->pipeline, cut));
+    else KOLO_TRY(kolo_placement_like(&shape->placement, shape->graph, first->graph, first->placement));
+    KOLO_TRY(make_program(s, &shape->plan, shape->placement, shape == first ? NULL : first->program,
+                          &shape->program));
+    shape->scratch = kolo_plan_scratch(shape->plan);
+    return 0;
+}
+
+static int place_shapes(kolo_session *s, const int *cut)
+{
+    kolo_program **all = kolo_alloc((size_t)s->shapes * sizeof *all);
+    int rc = all ? 0 : KOLO_ENOMEM;
+    for (int i = 0; rc == 0 && i < s->shapes; i++) {
+        rc = place_shape(s, &s->shape[i], cut);
+        all[i] = s->shape[i].program;
+    }
+    if (rc == 0) rc = kolo_program_share(all, s->shapes);
+    free(all);
     s->plan = s->shape[0].plan;
+    s->placement = s->shape[0].placement;
+    s->program = s->shape[0].program;
+    return rc;
+}
+
+int session_place(kolo_session *s, const int *cut)
+{
+    KOLO_TRY(check_device(s));
+    KOLO_TRY(place_shapes(s, cut));
     if (!s->eval_graph) return 0;
+    KOLO_TRY(kolo_placement_like(&s->eval_placement, s->eval_graph, s->graph, s->placement));
     return make_program(s, &s->eval_plan, s->eval_placement, s->program, &s->eval_program);
 }
 
 void session_free_programs(kolo_session *s)
 {
     kolo_program_destroy(&s->eval_program);
-    kolo_program_destroy(&s->program);
     kolo_placement_destroy(&s->eval_placement);
-    kolo_placement_destroy(&s->placement);
+    for (int i = 0; i < s->shapes; i++) {
+        kolo_program_destroy(&s->shape[i].program);
+        kolo_placement_destroy(&s->shape[i].placement);
+    }
+    s->program = NULL;
+    s->placement = NULL;
     free(s->node_seconds);
     s->node_seconds = NULL;
 }

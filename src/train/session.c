@@ -136,6 +136,16 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, 
     return kolo_comm_create_on(comm, launch, &config, s->cuda ? &device : NULL);
 }
 
+static int make_training_executor(kolo_session *s)
+{
+    kolo_plan **plan = kolo_alloc((size_t)s->shapes * sizeof *plan);
+    int rc = plan ? 0 : KOLO_ENOMEM;
+    for (int i = 0; rc == 0 && i < s->shapes; i++) plan[i] = s->shape[i].plan;
+    if (rc == 0) rc = kolo_exec_create(&s->exec, plan, s->shapes, s->backend, s->comm, s->options, NULL);
+    free(plan);
+    return rc;
+}
+
 static int make_executors(kolo_session *s)
 {
     const kolo_options *o = s->options;
@@ -148,13 +158,12 @@ static int make_executors(kolo_session *s)
     /* an executor that trains does it, when it has added its buckets */
     else KOLO_TRY(kolo_comm_commit(s->comm));
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
-    KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
-    for (int i = 1; i < s->shapes; i++) KOLO_TRY(kolo_exec_add(s->exec, s->shape[i].plan));
+    KOLO_TRY(make_training_executor(s));
     if (s->eval_program)
         KOLO_TRY(session_open_comm(s, s->launch, s->eval_program->comm_bytes,
                                    kolo_plan_comm_bytes(s->eval_plan), &s->eval_comm));
     if (s->eval_plan)
-        KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, s->eval_comm, o, s->exec));
+        KOLO_TRY(kolo_exec_create(&s->eval_exec, &s->eval_plan, 1, s->backend, s->eval_comm, o, s->exec));
     session_report_device(s);
     return 0;
 }

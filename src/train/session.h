@@ -23,7 +23,10 @@ typedef struct kolo_shape {
     int64_t height, width;
     kolo_graph *graph;
     kolo_plan *plan; /* all are laid in one memory, and take turns in one executor */
-    size_t scratch;  /* bytes of it that this one needs beside what all have */
+    /* with stages: the plan is of this rank's, of these */
+    kolo_placement *placement;
+    kolo_program *program;
+    size_t scratch; /* bytes of it that this one needs beside what all have */
 } kolo_shape;
 
 enum kolo_session_part {
@@ -77,8 +80,7 @@ typedef struct kolo_session {
     kolo_graph *graph, *eval_graph; /* graph, plan: of shape[0] */
     kolo_backend *backend;
     kolo_plan *plan, *eval_plan;
-    /* with stages: the plans are of this rank's stage, of these */
-    kolo_placement *placement, *eval_placement;
+    kolo_placement *placement, *eval_placement; /* with stages; placement, program: of shape[0] */
     /* resident before the first arena: libraries, kernels, data sets; and the most until then */
     size_t held_bytes, highest_bytes;
     double *node_seconds; /* [graph->nodes] where this rank chose the cut: of every operation; else NULL */

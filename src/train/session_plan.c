@@ -226,8 +226,8 @@ int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS])
             plan_config(s, evaluation ? NULL : optimizer, evaluation ? 1 : s->shape[i].slots);
         KOLO_TRY(kolo_plan_least(evaluation ? s->eval_graph : s->shape[i].graph, &config, bytes));
         for (int a = 0; a < KOLO_ARENAS; a++) {
-            const bool scratch = a == KOLO_ARENA_PART || a >= KOLO_ARENA_INPUT;
-            if (i == 0 || (scratch && bytes[a] > arena_bytes[a])) arena_bytes[a] = bytes[a];
+            if (i == 0 || (kolo_plan_is_scratch((enum kolo_arena)a) && bytes[a] > arena_bytes[a]))
+                arena_bytes[a] = bytes[a];
         }
     }
     return 0;
@@ -245,9 +245,7 @@ static int make_plans(kolo_session *s, const char *choices)
         rc = make_plan(s, optimizer, shape, i ? s->shape[0].plan : NULL);
         if (rc < 0) break;
         all[i] = shape->plan;
-        const size_t *arena = shape->plan->arena_bytes;
-        shape->scratch = arena[KOLO_ARENA_PART] + arena[KOLO_ARENA_INPUT] + arena[KOLO_ARENA_ACTIVATION] +
-                         arena[KOLO_ARENA_WORKSPACE];
+        shape->scratch = kolo_plan_scratch(shape->plan);
     }
     if (rc == 0) rc = kolo_plan_share(all, s->shapes);
     free(all);

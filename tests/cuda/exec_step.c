@@ -137,7 +137,7 @@ static void test_replay(void)
         if (!opened(&r, &norms, gpu, NULL)) return;
         r.options.replay = k;
         kolo_exec_destroy(&r.exec);
-        if (kolo_exec_create(&r.exec, r.plan, gpu, NULL, &r.options, NULL) < 0 ||
+        if (kolo_exec_create(&r.exec, &r.plan, 1, gpu, NULL, &r.options, NULL) < 0 ||
             kolo_exec_initialise(r.exec, 1) < 0 || train_steps(&r, 0, 9, &t) < 0)
             ok(0, "%s", kolo_error_text());
         loss[k] = t.m[8].loss;

@@ -6,34 +6,8 @@
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/kills.sh
 . tests/kills.sh
-need mpiexec kolo kolo-pack
-for variable in $(compgen -e | grep -E '^(SLURM|PMI|PMIX)_'); do unset "$variable"; done
-export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-shapes_data 96 50
-args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=8
-    epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
-
-tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
-figures() { # RUN: what its summary says of the training itself
-    tr -d , < "$1/summary.json" |
-        grep -E '"(state|steps|epochs|loss|top1|top5|best_top1|bad_samples|useful_batch)"'
-}
-first=
-alone() { # NAME OPTIONS...: one rank with the whole network, which the runs that follow are held against
-    first=$ROOM/$1
-    kolo train "${args[@]}" run="$first" "${@:2}" > "$ROOM/log" 2>&1
-    is $? 0 "one rank, ${*:2}" "$ROOM/log"
-}
-same() { # RANKS OPTIONS...
-    local run=$ROOM/staged text="$1 ranks, ${*:2}"
-    rm -rf "$run"
-    timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$run" "${@:2}" > "$ROOM/log" 2>&1
-    is $? 0 "$text" "$ROOM/log" || return
-    cmp "$(tensors_of "$first")" "$(tensors_of "$run")" > "$ROOM/log" 2>&1
-    ok $? "$text: weights, running statistics, optimizer's state byte for byte" "$ROOM/log"
-    is "$(losses "$run") $(figures "$run")" "$(losses "$first") $(figures "$first")" \
-        "$text: losses, and figures of the validation"
-}
+# shellcheck source=tests/pipeline.sh
+. tests/pipeline.sh
 
 # --- orders, stages, replicas: 4 micro-batches
 alone all
@@ -146,7 +120,6 @@ refused 2 'stages=2 and reduce=adasum: ' stages=2 reduce=adasum bn=local
 refused 2 'stages=2 and compression=: ' stages=2 compression=powersgd reduce=fast
 refused 2 'stages=2 and bn=sync: .*bn=ghost' stages=2 bn=sync
 refused 2 'stages=2 and batch=auto: .*give a number' stages=2 batch=auto micro_batch=0 reduce=fast
-refused 2 'stages=2 and batch_ramp=, size_ramp= or multi_scale=: ' stages=2 multi_scale=16:32:16
 refused 2 "stages=2 chunks=40: more parts than the network's [0-9]+ layers; use fewer" stages=2 chunks=40 \
     pipeline=interleaved
 refused 9 "stages=9 chunks=1: more parts than the network's [0-8] layers; use fewer" stages=9 model=mlp

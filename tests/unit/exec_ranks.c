@@ -46,7 +46,7 @@ static int train(result *to, const task *t, world *w)
                               .timeout = 30,
                               .spin = -1};
         KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, &w->launch, &k));
-        KOLO_TRY_GOTO(rc, kolo_exec_create(&r.exec, r.plan, backend, comm, &r.options, NULL));
+        KOLO_TRY_GOTO(rc, kolo_exec_create(&r.exec, &r.plan, 1, backend, comm, &r.options, NULL));
         KOLO_TRY_GOTO(rc, kolo_exec_initialise(r.exec, 1));
     }
     kolo_batch b = rig_batch(&r);

@@ -1,0 +1,36 @@
+# shellcheck shell=bash
+# Runs of pipelines, for tests that hold them against runs without stages: source it behind lib.sh. It packs
+# shapes; $args is the training that all runs have in common.
+need mpiexec kolo kolo-pack
+for variable in $(compgen -e | grep -E '^(SLURM|PMI|PMIX)_'); do unset "$variable"; done
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+shapes_data 96 50
+args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=8
+    epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
+
+tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
+figures() { # RUN: what its summary says of the training itself
+    tr -d , < "$1/summary.json" |
+        grep -E '"(state|steps|epochs|loss|top1|top5|best_top1|bad_samples|useful_batch)"'
+}
+first=
+held() { # NAME RANKS OPTIONS...: a run without stages, which the runs that follow are held against
+    first=$ROOM/$1
+    timeout 60 mpiexec -n "$2" kolo train "${args[@]}" run="$first" "${@:3}" > "$ROOM/log" 2>&1
+    is $? 0 "$2 ranks without stages, ${*:3}" "$ROOM/log"
+}
+alone() { # NAME OPTIONS...: one rank with the whole network
+    first=$ROOM/$1
+    kolo train "${args[@]}" run="$first" "${@:2}" > "$ROOM/log" 2>&1
+    is $? 0 "one rank, ${*:2}" "$ROOM/log"
+}
+same() { # RANKS OPTIONS...
+    local run=$ROOM/staged text="$1 ranks, ${*:2}"
+    rm -rf "$run"
+    timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$run" "${@:2}" > "$ROOM/log" 2>&1
+    is $? 0 "$text" "$ROOM/log" || return
+    cmp "$(tensors_of "$first")" "$(tensors_of "$run")" > "$ROOM/log" 2>&1
+    ok $? "$text: weights, running statistics, optimizer's state byte for byte" "$ROOM/log"
+    is "$(losses "$run") $(figures "$run")" "$(losses "$first") $(figures "$first")" \
+        "$text: losses, and figures of the validation"
+}
