@@ -63,13 +63,81 @@ static int declare_transfers(kolo_exec *e, plan_variant *variant, int stage)
     return 0;
 }
 
+static int declare_sum(kolo_exec *e, int group, bool mine, const kolo_action *a, int64_t count,
+                       int64_t *before)
+{
+    const kolo_program *program = e->plan->program;
+    const int number = kolo_comm_bucket_f64(e->comm, group, program->sum_offset, count);
+    KOLO_TRY(number);
+    if (!mine) return 0;
+    KOLO_TRY(kolo_grow(&e->sum, before, e->sums, sizeof *e->sum));
+    e->sum[e->sums++] = (exec_sum){a->kind, count, number};
+    return 0;
+}
+
+/* Every length once: which tensor or step it is of does not matter. */
+static bool is_first(const kolo_plan *p, int64_t action, int64_t count)
+{
+    for (int64_t i = 0; i < action; i++)
+        if (p->action[i].kind == p->action[action].kind && kolo_plan_sum_count(p, &p->action[i]) == count)
+            return false;
+    return true;
+}
+
+/* Over the replicas of a stage. */
+static int declare_sums(kolo_exec *e, int stage, int64_t *capacity)
+{
+    const kolo_program *program = e->plan->program;
+    const kolo_grid *grid = program->grid;
+    const kolo_plan *p = program->plan[stage];
+    const int group = kolo_comm_group(e->comm, &grid->rank[stage * grid->replicas], grid->replicas);
+    KOLO_TRY(group);
+    for (int64_t i = 0; i < p->actions; i++) {
+        const int64_t count = kolo_plan_sum_count(p, &p->action[i]);
+        if (p->action[i].kind == KOLO_ACTION_SUM && is_first(p, i, count))
+            KOLO_TRY(declare_sum(e, group, stage == grid->stage, &p->action[i], count, capacity));
+    }
+    return 0;
+}
+
+static bool has_norm(const kolo_plan *p)
+{
+    int64_t i = 0;
+    while (i < p->actions && p->action[i].kind != KOLO_ACTION_NORM) i++;
+    return i < p->actions;
+}
+
+static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* Over the stages of every replica. */
+static int declare_norms(kolo_exec *e, int64_t *capacity)
+{
+    const kolo_grid *grid = e->plan->program->grid;
+    int *rank = kolo_alloc((size_t)grid->stages * sizeof *rank), rc = rank ? 0 : KOLO_ENOMEM;
+    const kolo_action norm = {.kind = KOLO_ACTION_NORM};
+    const int64_t count = kolo_plan_sum_count(e->plan, &norm);
+    for (int r = 0; rc >= 0 && r < grid->replicas; r++) {
+        for (int s = 0; s < grid->stages; s++) rank[s] = kolo_grid_rank(grid, s, r);
+        qsort(rank, (size_t)grid->stages, sizeof *rank, ascending);
+        const int group = rc = kolo_comm_group(e->comm, rank, grid->stages);
+        if (rc >= 0) rc = declare_sum(e, group, r == grid->replica, &norm, count, capacity);
+    }
+    free(rank);
+    return rc < 0 ? rc : 0;
+}
+
 int exec_declare(kolo_exec *e)
 {
     const kolo_program *program = e->plan->program;
     e->bucket_number = kolo_alloc((size_t)(e->plan->buckets + 1) * sizeof *e->bucket_number);
     if (!e->bucket_number) return KOLO_ENOMEM;
     if (!program) return declare_alone(e);
-    for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_buckets(e, s));
+    int64_t capacity = 0;
+    for (int s = 0; s < program->grid->stages; s++) {
+        KOLO_TRY(declare_buckets(e, s));
+        KOLO_TRY(declare_sums(e, s, &capacity));
+    }
+    if (has_norm(e->plan)) KOLO_TRY(declare_norms(e, &capacity));
     for (int i = 0; i < e->forms; i++)
         for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_transfers(e, &e->form[i], s));
     return 0;

@@ -99,11 +99,25 @@ static int exec_load(kolo_exec *e, const kolo_action *a)
     return e->emptied && is_last_load(e, a) ? kolo_event_record(e->emptied, KOLO_LANE_COMPUTE) : 0;
 }
 
+/* Over the ranks of this stage, or of this pipeline; without stages over all. The sum is formed in comm's
+ * memory. */
+static int sum_among(kolo_exec *e, enum kolo_action_kind kind, double *data, int64_t count)
+{
+    const kolo_program *program = e->plan->program;
+    if (!program) return kolo_comm_sum(e->comm, data, count);
+    const exec_sum *sum = e->sum;
+    while (sum->kind != kind || sum->count != count) sum++;
+    char *place = (char *)kolo_comm_arena(e->comm) + program->sum_offset;
+    const size_t bytes = (size_t)count * sizeof *data;
+    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, place, data, bytes));
+    KOLO_TRY(kolo_comm_start(e->comm, sum->number));
+    KOLO_TRY(kolo_comm_wait(e->comm, sum->number));
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, data, place, bytes);
+}
+
 static int sum(kolo_exec *e, const kolo_action *a)
 {
-    const kolo_graph *g = e->at->plan->graph;
-    const kolo_tensor *sums = &g->tensor[g->node[a->node].out[a->from]];
-    return kolo_comm_sum(e->comm, e->now->args[a->binding], kolo_tensor_count(sums));
+    return sum_among(e, a->kind, e->now->args[a->binding], kolo_plan_sum_count(e->at->plan, a));
 }
 
 static float *level(const kolo_exec *e, int number, size_t offset)
@@ -115,31 +129,14 @@ static float *level(const kolo_exec *e, int number, size_t offset)
 
 /* Of every parameter by itself, then all in the graph's order: so the bits do not depend on which stage has
  * it. */
-static int norm_of_tensors(kolo_exec *e)
-{
-    const kolo_plan *p = e->plan;
-    const kolo_graph *g = p->graph;
-    double sum = 0;
-    int n = 0;
-    for (int t = 0; t < g->tensors; t++) {
-        if (g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
-        const bool counts = p->home[t].arena >= 0 && (!p->program || p->program->grid->replica == 0);
-        e->squares[n++] = counts ? kolo_square_sum(level(e, 0, p->home[t].offset),
-                                                   (int64_t)(p->layout[t].bytes / sizeof(float)))
-                                 : 0;
-    }
-    if (p->program) KOLO_TRY(kolo_comm_sum(e->comm, e->squares, n));
-    for (int i = 0; i < n; i++) sum += e->squares[i];
-    kolo_updater_decide(e->updater, sum, e->step);
-    return 0;
-}
-
 static int norm(kolo_exec *e)
 {
-    const kolo_plan *p = e->plan;
-    if (kolo_backend_is_host(e->backend)) return norm_of_tensors(e);
-    int64_t count = (int64_t)((p->arena_bytes[KOLO_ARENA_GRADIENT] - p->reduced_front) / sizeof(float));
-    return kolo_updater_norm(e->updater, level(e, 0, p->reduced_front), count, e->step);
+    const int n = kolo_plan_gradients(e->plan);
+    const size_t bytes = (size_t)n * sizeof *e->squares;
+    if (e->plan->program) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
+    KOLO_TRY(kolo_updater_measure(e->updater, e->squares));
+    if (e->plan->program) KOLO_TRY(sum_among(e, KOLO_ACTION_NORM, e->squares, n));
+    return kolo_updater_decide(e->updater, e->squares, n, e->step);
 }
 
 static int square(kolo_exec *e, const kolo_action *a)

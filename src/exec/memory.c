@@ -156,14 +156,36 @@ static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
     return 0;
 }
 
+/* The gradients of this stage; their sums are in the order of all. */
+static int make_measured(const kolo_exec *e, kolo_measured *all)
+{
+    const kolo_plan *p = e->plan;
+    int n = 0, sum = 0;
+    for (int t = 0; t < p->graph->tensors; t++) {
+        if (p->graph->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
+        if (p->home[t].arena >= 0)
+            all[n++] = (kolo_measured){.value = pointer(e, p->home[t], false),
+                                       .count = (int64_t)(p->layout[t].bytes / sizeof(float)),
+                                       .sum = sum};
+        sum++;
+    }
+    return n;
+}
+
+static size_t squares_bytes(const kolo_exec *e)
+{
+    return (size_t)(kolo_plan_gradients(e->plan) + 1) * sizeof *e->squares;
+}
+
 static int make_updater(kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
     slices all = {0};
     int runnings = 0, rc = KOLO_ENOMEM;
     kolo_running *running = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *running);
+    kolo_measured *measured = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *measured);
     e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
-    if (!running || !e->first_slice) goto fail;
+    if (!running || !measured || !e->first_slice) goto fail;
     bool layerwise = kolo_is_layerwise(p->config.optimizer);
     KOLO_TRY_GOTO(rc, make_slices(e, &all));
     KOLO_TRY_GOTO(rc, make_runnings(e, running, &runnings));
@@ -177,11 +199,14 @@ static int make_updater(kolo_exec *e)
                                   .layer = layerwise ? layers_of(e) : NULL,
                                   .segment = p->segment,
                                   .layers = layerwise ? p->segments : 0,
+                                  .measured = measured,
+                                  .measures = make_measured(e, measured),
                                   .dynamic_scale = e->dynamic};
     rc = kolo_updater_create(&e->updater, &config);
 fail:
     free(all.slice);
     free(running);
+    free(measured);
     return rc;
 }
 
@@ -286,9 +311,11 @@ static int make_turns(kolo_exec *e)
 
 int exec_resolve(kolo_exec *e)
 {
-    const kolo_graph *g = e->plan->graph;
-    if (e->plan->config.optimizer) KOLO_TRY(make_updater(e));
-    if (!(e->squares = kolo_alloc((size_t)(g->tensors + 1) * sizeof *e->squares))) return KOLO_ENOMEM;
+    if (e->plan->config.optimizer) {
+        e->squares = kolo_backend_alloc(e->backend, squares_bytes(e));
+        if (!e->squares) return kolo_error_status();
+        KOLO_TRY(make_updater(e));
+    }
     KOLO_TRY(make_turns(e));
     if (!kolo_backend_is_host(e->backend)) {
         KOLO_TRY(kolo_event_create(e->backend, &e->full, false));
@@ -317,6 +344,7 @@ void exec_release(kolo_exec *e)
     free(e->mark);
     free(e->form);
     free(e->first_slice);
-    free(e->squares);
+    if (e->squares) kolo_backend_free(b, (void **)&e->squares, squares_bytes(e));
+    free(e->sum);
     free(e->bucket_number);
 }

@@ -43,6 +43,13 @@ typedef struct plan_variant {
     char (*action_text)[EXEC_ACTION_TEXT];
 } plan_variant;
 
+/* A sum of so many f64 over the ranks of this stage (SUM) or of this pipeline (NORM), its number in comm. */
+typedef struct exec_sum {
+    enum kolo_action_kind kind;
+    int64_t count;
+    int number;
+} exec_sum;
+
 struct kolo_exec {
     /* the first; weights, gradients, buckets and the sizes of arenas are those of all */
     const kolo_plan *plan;
@@ -63,8 +70,11 @@ struct kolo_exec {
     kolo_step *step;  /* backend memory */
     kolo_updater *updater;
     int *first_slice;   /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
-    double *squares;    /* [plan->graph->tensors] of the gradients of every parameter */
+    double *squares;    /* [kolo_plan_gradients] backend memory: of the gradients of every parameter */
     int *bucket_number; /* [plan->buckets] in comm */
+    /* [sums] with stages: what is summed in f64 in the middle of a step, by kind of action and length */
+    exec_sum *sum;
+    int64_t sums;
 
     /* SHADOW is a copy of PARAM, or of EMA: of which state of them */
     int64_t changes; /* of PARAM, BUFFER and EMA so far; the owner's counts */

@@ -98,6 +98,13 @@ typedef struct kolo_running {
     float momentum;
 } kolo_running;
 
+/* A tensor whose norm counts, and which of the sums of squares is its. */
+typedef struct kolo_measured {
+    const float *value; /* in backend memory */
+    int64_t count;
+    int sum;
+} kolo_measured;
+
 typedef struct kolo_updater_config {
     kolo_backend *backend;
     const kolo_optimizer *optimizer;
@@ -109,6 +116,8 @@ typedef struct kolo_updater_config {
     kolo_layer *layer;           /* [layers] in backend memory: every tensor's; NULL with 0 layers */
     const kolo_segment *segment; /* [layers] copied: their decay and rate */
     int layers;
+    const kolo_measured *measured; /* [measures] copied: gradients */
+    int measures;
     bool dynamic_scale; /* the loss scale follows overflows (fp16); else it stays as it is */
 } kolo_updater_config;
 
@@ -130,11 +139,11 @@ int kolo_updater_square(kolo_updater *updater, const float *grad, int64_t count,
 int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
 /* LAYERS: the first pass over all slices, and every tensor's factor. */
 int kolo_updater_layers(kolo_updater *updater, const kolo_step *step);
-/* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_grad_scaler (grad_scaler.h) ->
- * step->clip, skip, norm, scaler. */
-int kolo_updater_norm(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
-/* The same, in host memory, of a sum that was formed elsewhere. */
-void kolo_updater_decide(const kolo_updater *updater, double sum, kolo_step *step);
+/* NORM, in two parts. The sum of squares of every measured tensor, each to its place in sum (backend memory,
+ * f64), in an order that its count alone decides; then sum[sums], added in their order -> kolo_grad_scaler
+ * (grad_scaler.h) -> step->clip, skip, norm, scaler. */
+int kolo_updater_measure(kolo_updater *updater, double *sum);
+int kolo_updater_decide(kolo_updater *updater, const double *sum, int sums, kolo_step *step);
 
 /* The sum of squares in host memory, f64, in an order that the count alone decides. */
 double kolo_square_sum(const float *x, int64_t count);
@@ -145,14 +154,15 @@ typedef struct kolo_updater_type {
     void (*destroy)(kolo_updater *updater);
     int (*update)(kolo_updater *updater, int first, int count, enum kolo_update how, const kolo_step *step);
     int (*running)(kolo_updater *updater, const kolo_step *step);
-    int (*norm)(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
+    int (*measure)(kolo_updater *updater, double *sum);
+    int (*decide)(kolo_updater *updater, const double *sum, int sums, kolo_step *step);
     int (*layers)(kolo_updater *updater, const kolo_step *step);
     int (*square)(kolo_updater *updater, const float *grad, int64_t count, bool more, kolo_step *step);
 } kolo_updater_type;
 extern const kolo_updater_type kolo_cpu_updater;
 struct kolo_updater {
     const kolo_updater_type *type;
-    kolo_updater_config config; /* slice, running: own copies */
+    kolo_updater_config config; /* its tables: own copies */
     void *state;
 };
 

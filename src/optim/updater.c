@@ -30,7 +30,9 @@ int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *confi
     u->config.slice = updater_copy(config->slice, (size_t)config->slices * sizeof *config->slice);
     u->config.running = updater_copy(config->running, (size_t)config->runnings * sizeof *config->running);
     u->config.segment = updater_copy(config->segment, (size_t)config->layers * sizeof *config->segment);
-    int rc = u->config.slice && u->config.running && u->config.segment ? type->create(u) : KOLO_ENOMEM;
+    u->config.measured = updater_copy(config->measured, (size_t)config->measures * sizeof *config->measured);
+    const bool copied = u->config.slice && u->config.running && u->config.segment && u->config.measured;
+    int rc = copied ? type->create(u) : KOLO_ENOMEM;
     if (rc < 0) kolo_updater_destroy(&u);
     *updater = u;
     return rc;
@@ -44,6 +46,7 @@ void kolo_updater_destroy(kolo_updater **updater)
     free((void *)(uintptr_t)u->config.slice);
     free((void *)(uintptr_t)u->config.running);
     free((void *)(uintptr_t)u->config.segment);
+    free((void *)(uintptr_t)u->config.measured);
     free(u);
     *updater = NULL;
 }
@@ -53,22 +56,16 @@ int kolo_updater_update(kolo_updater *u, int first, int count, enum kolo_update 
     return u->type->update(u, first, count, how, step);
 }
 int kolo_updater_running(kolo_updater *u, const kolo_step *step) { return u->type->running(u, step); }
-int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+int kolo_updater_measure(kolo_updater *u, double *sum) { return u->type->measure(u, sum); }
+int kolo_updater_decide(kolo_updater *u, const double *sum, int sums, kolo_step *step)
 {
-    return u->type->norm(u, grad, count, step);
+    return u->type->decide(u, sum, sums, step);
 }
 
 int kolo_updater_layers(kolo_updater *u, const kolo_step *step) { return u->type->layers(u, step); }
 int kolo_updater_square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
 {
     return u->type->square(u, grad, count, more, step);
-}
-
-void kolo_updater_decide(const kolo_updater *u, double sum, kolo_step *step)
-{
-    const kolo_grad_scaler_rule rule = {.clip_norm = (float)u->config.options->clip_norm,
-                                        .dynamic = u->config.dynamic_scale};
-    kolo_grad_scaler(&rule, sum, step);
 }
 
 /* ---- in host memory ---- */
@@ -110,9 +107,22 @@ static int running(kolo_updater *u, const kolo_step *step)
     return 0;
 }
 
-static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+static int measure(kolo_updater *u, double *sum)
 {
-    kolo_updater_decide(u, kolo_square_sum(grad, count), step);
+    for (int i = 0; i < u->config.measures; i++) {
+        const kolo_measured *m = &u->config.measured[i];
+        sum[m->sum] = kolo_square_sum(m->value, m->count);
+    }
+    return 0;
+}
+
+static int decide(kolo_updater *u, const double *sum, int sums, kolo_step *step)
+{
+    const kolo_grad_scaler_rule rule = {.clip_norm = (float)u->config.options->clip_norm,
+                                        .dynamic = u->config.dynamic_scale};
+    double all = 0;
+    for (int i = 0; i < sums; i++) all += sum[i];
+    kolo_grad_scaler(&rule, all, step);
     return 0;
 }
 
@@ -137,4 +147,5 @@ static int square(kolo_updater *u, const float *grad, int64_t count, bool more, 
     return 0;
 }
 
-const kolo_updater_type kolo_cpu_updater = {create, destroy, update, running, norm, layers, square};
+const kolo_updater_type kolo_cpu_updater = {create,  destroy, update, running,
+                                            measure, decide,  layers, square};

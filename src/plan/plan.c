@@ -196,6 +196,20 @@ size_t kolo_plan_bytes(const kolo_plan *plan)
     return sum;
 }
 
+int kolo_plan_gradients(const kolo_plan *plan)
+{
+    int n = 0;
+    for (int t = 0; t < plan->graph->tensors; t++) n += plan->graph->tensor[t].role == KOLO_ROLE_GRADIENT;
+    return n;
+}
+
+int64_t kolo_plan_sum_count(const kolo_plan *plan, const kolo_action *a)
+{
+    const kolo_graph *g = plan->graph;
+    if (a->kind == KOLO_ACTION_SUM) return kolo_tensor_count(&g->tensor[g->node[a->node].out[a->from]]);
+    return a->kind == KOLO_ACTION_NORM && plan->config.placement ? kolo_plan_gradients(plan) : 0;
+}
+
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)
 {
     const kolo_graph *g = plan->graph;

@@ -212,13 +212,33 @@ int kolo_program_check(const kolo_program *p)
     return rc;
 }
 
-static void sum_up(kolo_program *p)
+/* Elements of the longest sum of f64 over the ranks of a stage, or of a pipeline. */
+static int64_t longest_sum(const kolo_plan *p)
 {
-    p->hash = KOLO_HASH;
-    for (int s = 0; s < p->grid->stages; s++) {
-        const size_t bytes = kolo_plan_comm_bytes(p->plan[s]);
-        if (bytes > p->comm_bytes) p->comm_bytes = bytes;
-        p->hash = kolo_hash_word(p->hash, p->plan[s]->hash);
+    int64_t longest = 0;
+    for (int64_t i = 0; i < p->actions; i++) {
+        const int64_t count = kolo_plan_sum_count(p, &p->action[i]);
+        if (count > longest) longest = count;
+    }
+    return longest;
+}
+
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+static void lay_out(kolo_program *const *program, int programs)
+{
+    size_t offset = 0, bytes = 0;
+    for (int i = 0; i < programs; i++)
+        for (int s = 0; s < program[i]->grid->stages; s++) {
+            offset = most(offset, kolo_round_up(kolo_plan_comm_bytes(program[i]->plan[s]), KOLO_ALIGN));
+            bytes = most(bytes, (size_t)longest_sum(program[i]->plan[s]) * sizeof(double));
+        }
+    for (int i = 0; i < programs; i++) {
+        kolo_program *p = program[i];
+        p->sum_offset = offset;
+        p->comm_bytes = offset + bytes;
+        p->hash = kolo_hash_word(KOLO_HASH, p->comm_bytes);
+        for (int s = 0; s < p->grid->stages; s++) p->hash = kolo_hash_word(p->hash, p->plan[s]->hash);
     }
 }
 
@@ -230,7 +250,7 @@ static int create_plans(kolo_program *p, kolo_plan *own, const kolo_program *lik
             KOLO_TRY(kolo_plan_create_stage(&p->plan[s], own, own->config.placement, s,
                                             like ? like->plan[s] : NULL));
     }
-    sum_up(p);
+    lay_out(&p, 1);
     own->program = p;
     return check_matches(p);
 }
@@ -244,7 +264,7 @@ int kolo_program_share(kolo_program *const *program, int programs)
         rc = kolo_plan_share(plan, programs);
     }
     free(plan);
-    for (int i = 0; rc == 0 && i < programs; i++) sum_up(program[i]);
+    if (rc == 0) lay_out(program, programs);
     return rc;
 }
 

@@ -25,8 +25,6 @@ static int check_combination(const kolo_session *s)
         {kolo_is_adasum(o), "reduce=adasum",
          "steps are combined over all ranks, and stages hold different weights"},
         {o->compression != KOLO_compression_none, "compression=", "codecs are of sums over all ranks"},
-        {o->bn == KOLO_bn_sync, "bn=sync",
-         "its sums are over all ranks; bn=ghost has the same statistics on any grid"},
         {o->batch == 0, "batch=auto", "the largest batch is looked for with one plan for all; give a number"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -276,18 +274,6 @@ static int make_program(const kolo_session *s, kolo_plan **plan, const kolo_plac
     return kolo_program_check(*program);
 }
 
-/* The norm of all gradients is summed over stages in host memory. */
-static int check_device(const kolo_session *s)
-{
-    const kolo_plan_config *c = &s->plan->config;
-    if (!s->cuda || !(c->clip_norm || c->scaled || c->noise)) return 0;
-    return kolo_fail(
-        KOLO_ECONFIG,
-        "stages=%ld on GPUs: clip_norm=, loss scaling (precision=fp16, loss_scale=) and noise_scale= "
-        "need the norm of all stages' gradients, which only CPUs form; use precision=bf16 without them",
-        (long)s->options->stages);
-}
-
 /* Of one shape of a batch; the first is cut, the others as it is. */
 static int place_shape(kolo_session *s, kolo_shape *shape, const int *cut)
 {
@@ -321,7 +307,6 @@ static int place_shapes(kolo_session *s, const int *cut)
 
 int session_place(kolo_session *s, const int *cut)
 {
-    KOLO_TRY(check_device(s));
     KOLO_TRY(place_shapes(s, cut));
     if (!s->eval_graph) return 0;
     KOLO_TRY(kolo_placement_like(&s->eval_placement, s->eval_graph, s->graph, s->placement));

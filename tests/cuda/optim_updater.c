@@ -30,6 +30,9 @@ static float chance(void)
 
 enum arena { PARAM, GRAD, EMA, HALF, STATISTIC, RUNNING, STATE, STATE1, STATE2, SLOW, LAYER, ARENAS };
 enum { COUNT = 90000, BYTES = COUNT * 4 };
+/* tensors from the beginning of GRAD whose norms are measured */
+static const int64_t measured_counts[] = {0, 1, 3, 16, 1000, 1024, 1025, 70001, COUNT};
+enum { MEASURES = sizeof measured_counts / sizeof *measured_counts };
 static const int64_t slices[][2] = {{0, 16},        {16, 48},    {64, 4096},   {4160, 8208},
                                     {12800, 65536}, {80000, 10}, {80016, 4097}};
 enum { SLICES = sizeof slices / sizeof *slices };
@@ -89,6 +92,9 @@ static void open_side(world *w, int s)
                                     .momentum = 0.1f};
         if (w->ema) running[i].ema[0] = r + 2 * SPACE, running[i].ema[1] = r + 3 * SPACE;
     }
+    kolo_measured measured[MEASURES];
+    for (int i = 0; i < MEASURES; i++)
+        measured[i] = (kolo_measured){w->arena[s][GRAD], measured_counts[i], MEASURES - 1 - i};
     const kolo_updater_config config = {.backend = backend[s],
                                         .optimizer = kolo_optimizer_find(w->optimizer ? w->optimizer : "sgd"),
                                         .options = &w->options,
@@ -99,6 +105,8 @@ static void open_side(world *w, int s)
                                         .layer = layer,
                                         .segment = segment,
                                         .layers = SLICES,
+                                        .measured = measured,
+                                        .measures = MEASURES,
                                         .dynamic_scale = true};
     check(kolo_updater_create(&w->updater[s], &config), "updater");
 }
@@ -305,8 +313,10 @@ static void test_running(bool ema)
 }
 
 /* spoilt: an element that is infinite or NaN; -1: none */
-static int norm_differs(world *w, int64_t count, int64_t spoilt, float by)
+static int norm_differs(world *w, int which, int64_t spoilt, float by)
 {
+    const int64_t count = measured_counts[which];
+    const int at = MEASURES - 1 - which;
     float *v = malloc(BYTES);
     for (int i = 0; i < COUNT; i++) v[i] = chance() * 100;
     if (spoilt >= 0) v[spoilt] = by;
@@ -314,10 +324,13 @@ static int norm_differs(world *w, int64_t count, int64_t spoilt, float by)
     set_step(w, &step);
     for (int s = 0; s < SIDES; s++) {
         check(kolo_backend_write(backend[s], w->arena[s][GRAD], v, BYTES), "write");
-        check(kolo_updater_norm(w->updater[s], w->arena[s][GRAD], count, w->step[s]), "norm");
+        double *sum = kolo_backend_alloc(backend[s], MEASURES * sizeof *sum);
+        check(sum ? kolo_updater_measure(w->updater[s], sum) : KOLO_ENOMEM, "measure");
+        check(kolo_updater_decide(w->updater[s], sum + at, 1, w->step[s]), "decide");
         check(kolo_updater_square(w->updater[s], w->arena[s][GRAD], count, false, w->step[s]), "square");
         check(kolo_updater_square(w->updater[s], w->arena[s][GRAD], count / 2, true, w->step[s]), "square");
         check(kolo_backend_finish(backend[s]), "norm");
+        kolo_backend_free(backend[s], (void **)&sum, MEASURES * sizeof *sum);
         check(kolo_backend_read(backend[s], &got[s], w->step[s], sizeof(kolo_step)), "read");
     }
     free(v);
@@ -335,15 +348,14 @@ static int norm_differs(world *w, int64_t count, int64_t spoilt, float by)
 
 static void test_norm(double clip_norm)
 {
-    static const int64_t counts[] = {0, 1, 3, 16, 1000, 1024, 1025, 70001, COUNT};
     world w = {0};
     kolo_options_default(&w.options);
     w.options.clip_norm = clip_norm;
     open_world(&w);
     int wrong = 0;
-    for (int i = 0; i < 9; i++) wrong += norm_differs(&w, counts[i], -1, 0);
-    wrong += norm_differs(&w, COUNT, COUNT - 1, INFINITY) + norm_differs(&w, 1025, 1024, NAN) +
-             norm_differs(&w, 1024, 1024, NAN);
+    for (int i = 0; i < MEASURES; i++) wrong += norm_differs(&w, i, -1, 0);
+    wrong += norm_differs(&w, MEASURES - 1, COUNT - 1, INFINITY) + norm_differs(&w, 6, 1024, NAN) +
+             norm_differs(&w, 5, 1024, NAN);
     is_int(wrong, 0, "the norm, clip_norm=%g, and the loss scale", clip_norm);
     close_world(&w);
     kolo_options_free(&w.options);

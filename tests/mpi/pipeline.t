@@ -118,7 +118,6 @@ refused 3 'layer1\.0 is not behind the module in front of it; name them in' stag
 refused 2 'chunks=2: pipeline=1f1b has one part a stage; give pipeline=interleaved' stages=2 chunks=2
 refused 2 'stages=2 and reduce=adasum: ' stages=2 reduce=adasum bn=local
 refused 2 'stages=2 and compression=: ' stages=2 compression=powersgd reduce=fast
-refused 2 'stages=2 and bn=sync: .*bn=ghost' stages=2 bn=sync
 refused 2 'stages=2 and batch=auto: .*give a number' stages=2 batch=auto micro_batch=0 reduce=fast
 refused 2 "stages=2 chunks=40: more parts than the network's [0-9]+ layers; use fewer" stages=2 chunks=40 \
     pipeline=interleaved

@@ -152,6 +152,7 @@ static kolo_reducer_bucket show_bucket(const kolo_comm *comm, int number)
                                  .members = l->size,
                                  .member = b->group ? l->rank : -1,
                                  .offset = transfer && l->rank > 0 ? b->to : b->offset,
+                                 .type = transfer ? KOLO_U8 : b->type,
                                  .count = transfer ? (int64_t)bytes : b->count};
     int64_t first = 0, count = 0;
     if (!b->group) return shown;
@@ -214,6 +215,14 @@ int kolo_comm_bucket_of(kolo_comm *comm, int group, enum kolo_collective what, s
                          (long long)comm->groups, (int)what);
     return declare(comm, group,
                    &(comm_bucket){.what = what, .offset = offset, .count = count, .type = KOLO_F32});
+}
+
+int kolo_comm_bucket_f64(kolo_comm *comm, int group, size_t offset, int64_t count)
+{
+    KOLO_TRY(check_open(comm, "a bucket of f64"));
+    return declare(
+        comm, group,
+        &(comm_bucket){.what = KOLO_ALLREDUCE, .offset = offset, .count = count, .type = KOLO_F64});
 }
 
 int kolo_comm_transfer(kolo_comm *comm, int from, int to, size_t from_offset, size_t to_offset, size_t bytes)

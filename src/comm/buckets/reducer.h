@@ -30,7 +30,8 @@ typedef struct kolo_reducer_bucket {
     int group;           /* number; 0: all ranks */
     int members, member; /* this rank among them; -1: it takes no part, and no call for this bucket follows */
     size_t offset;
-    int64_t count; /* f32 elements; bytes of a transfer */
+    int64_t count;        /* elements; bytes of a transfer */
+    enum kolo_dtype type; /* KOLO_F32, of an allreduce also KOLO_F64; KOLO_U8 of a transfer */
     /* what this rank brings, and what it gets; bytes may be 0 */
     struct {
         size_t offset, bytes;

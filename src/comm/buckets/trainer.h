@@ -19,6 +19,9 @@ typedef struct kolo_comm_device kolo_comm_device;
 int kolo_comm_create_on(kolo_comm **comm, kolo_launch *launch, const kolo_comm_config *config,
                         const kolo_comm_device *device);
 
+/* Before commit: as kolo_comm_bucket_of, a sum over the group of `count` f64. Its number. */
+int kolo_comm_bucket_f64(kolo_comm *comm, int group, size_t offset, int64_t count);
+
 /* Before commit, in the place of kolo_comm_bucket: bucket number 0, 1, ... of f32 tensors of count[]
  * elements, one behind the other from byte `offset` on, that are combined by Adasum (adasum.h), each by
  * itself. First the ranks of every node, in their order, then the nodes in theirs, both in the tree of

@@ -140,7 +140,8 @@ static ncclResult_t move(const nccl_channel *channel, const kolo_reducer_bucket 
     const size_t count = (size_t)b->count;
     ncclComm_t nccl = channel->link.nccl;
     if (b->what == KOLO_ALLREDUCE)
-        return calls->AllReduce(at, at, count, ncclFloat32, ncclSum, nccl, channel->stream);
+        return calls->AllReduce(at, at, count, b->type == KOLO_F64 ? ncclFloat64 : ncclFloat32, ncclSum, nccl,
+                                channel->stream);
     if (b->what != KOLO_BROADCAST) return move_parts(channel, b, at);
     return b->member == 0 ? calls->Send(at, count, ncclUint8, 1, nccl, channel->stream)
                           : calls->Recv(at, count, ncclUint8, 0, nccl, channel->stream);

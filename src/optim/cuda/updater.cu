@@ -40,8 +40,19 @@ typedef struct layer_pieces {
     float rate;
 } layer_pieces;
 
+/* A part of a tensor whose squares are summed; at most SQUARE_PIECE elements. */
+typedef struct square_piece {
+    const float *value;
+    int64_t count;
+} square_piece;
+/* Which pieces are of a tensor, and where their sum goes. */
+typedef struct square_pieces {
+    int first, count, sum;
+} square_pieces;
+
 /* The sum of squares: as many blocks, however long the vector. */
 enum { SQUARE_BLOCKS = 1024 };
+static const int64_t SQUARE_PIECE = 16384;
 
 typedef struct optimizer {
     const char *name;
@@ -60,6 +71,10 @@ typedef struct updater {
     double *square;       /* [SQUARE_BLOCKS] */
     double *layer_square; /* [pieces][2] layer-wise: every piece's sums */
     layer_pieces *layers; /* [layers] */
+    square_piece *measured;
+    square_pieces *measured_of; /* [measures] */
+    double *measured_square;    /* [measured_pieces] */
+    int measured_pieces;
     int *first_piece;     /* [slices + 1] */
     int running_pieces;
 } updater;
@@ -308,13 +323,11 @@ static int running(kolo_updater *u, const kolo_step *step)
 
 /* ---- the norm ---- */
 
-/* A block takes `size` elements, a multiple of 4 THREADS; each thread adds in four sums. */
-static __global__ void __launch_bounds__(THREADS)
-    square_kernel(double *partial, const float *x, int64_t count, int64_t size)
+/* Of x[begin .. end) by a block, begin a multiple of 4; each thread adds in four sums. Thread 0 has it. */
+static __device__ double block_squares(const float *x, int64_t begin, int64_t end)
 {
     enum { LOADS = 4 };
-    const int64_t begin = size * blockIdx.x, end = begin + size < count ? begin + size : count,
-                  fours = end & ~(int64_t)3;
+    const int64_t fours = end & ~(int64_t)3;
     double sum[4] = {0, 0, 0, 0};
     for (int64_t first = begin + 4 * (int64_t)threadIdx.x; first < fours; first += 4 * THREADS * LOADS) {
         float v[LOADS][4];
@@ -327,8 +340,32 @@ static __global__ void __launch_bounds__(THREADS)
                 for (int k = 0; k < 4; k++) sum[k] += (double)v[u][k] * (double)v[u][k];
     }
     if (fours + threadIdx.x < end) sum[0] += (double)x[fours + threadIdx.x] * (double)x[fours + threadIdx.x];
-    const double all = block_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    return block_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+/* A block takes `size` elements, a multiple of 4 THREADS. */
+static __global__ void __launch_bounds__(THREADS)
+    square_kernel(double *partial, const float *x, int64_t count, int64_t size)
+{
+    const int64_t begin = size * blockIdx.x, end = begin + size < count ? begin + size : count;
+    const double all = block_squares(x, begin, end);
     if (threadIdx.x == 0) partial[blockIdx.x] = all;
+}
+
+static __global__ void __launch_bounds__(THREADS) piece_kernel(double *partial, const square_piece *piece)
+{
+    const double all = block_squares(piece[blockIdx.x].value, 0, piece[blockIdx.x].count);
+    if (threadIdx.x == 0) partial[blockIdx.x] = all;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    tensor_kernel(double *sum, const double *partial, const square_pieces *tensor)
+{
+    const square_pieces of = tensor[blockIdx.x];
+    double all = 0;
+    for (int i = (int)threadIdx.x; i < of.count; i += THREADS) all += partial[of.first + i];
+    all = block_sum(all);
+    if (threadIdx.x == 0) sum[of.sum] = all;
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -363,13 +400,22 @@ static int squares(const kolo_updater *u, const float *grad, int64_t count, int 
                : 0;
 }
 
-static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+static int measure(kolo_updater *u, double *sum)
 {
-    int blocks = 0;
+    const updater *own = (const updater *)u->state;
+    if (own->measured_pieces)
+        KOLO_TRY(KOLO_LAUNCH(piece_kernel, own->measured_pieces, THREADS, 0, stream_of(u),
+                             own->measured_square, (const square_piece *)own->measured));
+    return u->config.measures ? KOLO_LAUNCH(tensor_kernel, u->config.measures, THREADS, 0, stream_of(u), sum,
+                                            (const double *)own->measured_square,
+                                            (const square_pieces *)own->measured_of)
+                              : 0;
+}
+
+static int decide(kolo_updater *u, const double *sum, int sums, kolo_step *step)
+{
     const kolo_grad_scaler_rule rule = {(float)u->config.options->clip_norm, u->config.dynamic_scale};
-    KOLO_TRY(squares(u, grad, count, &blocks));
-    return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u),
-                       (const double *)((const updater *)u->state)->square, blocks, rule, step);
+    return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u), sum, sums, rule, step);
 }
 
 static int square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
@@ -446,6 +492,21 @@ static void layers_cut(const kolo_updater_config *c, const int *first_piece, lay
     }
 }
 
+/* The pieces of the tensors whose norm counts; the number of all. */
+static int measured_cut(const kolo_updater_config *c, square_piece *piece, square_pieces *of)
+{
+    int n = 0;
+    for (int i = 0; i < c->measures; i++) {
+        const kolo_measured *m = &c->measured[i];
+        const int first = n;
+        for (int64_t at = 0; at < m->count; at += SQUARE_PIECE, n++)
+            if (piece)
+                piece[n] = {m->value + at, m->count - at < SQUARE_PIECE ? m->count - at : SQUARE_PIECE};
+        if (of) of[i] = {first, n - first, m->sum};
+    }
+    return n;
+}
+
 /* Memory of the GPU, and the tables in it. */
 static int tables_write(kolo_updater *u, updater *own)
 {
@@ -457,7 +518,11 @@ static int tables_write(kolo_updater *u, updater *own)
     own->running_pieces = running_cut(c, NULL);
     size_t runnings = (size_t)own->running_pieces * sizeof(running_piece),
            squares = SQUARE_BLOCKS * sizeof(double);
-    own->bytes = squares + pieces + runnings + layered + sums; /* all sizes are multiples of 8 */
+    own->measured_pieces = measured_cut(c, NULL, NULL);
+    size_t measured = (size_t)own->measured_pieces * sizeof(square_piece),
+           measures = ((size_t)c->measures * sizeof(square_pieces) + 7) / 8 * 8,
+           before = squares + pieces + runnings + layered + sums; /* all sizes are multiples of 8 */
+    own->bytes = before + measured + measures + (size_t)own->measured_pieces * sizeof(double);
     own->memory = kolo_backend_alloc(c->backend, own->bytes);
     char *host = own->memory ? (char *)kolo_alloc(own->bytes) : NULL;
     if (!host) return KOLO_ENOMEM;
@@ -469,6 +534,10 @@ static int tables_write(kolo_updater *u, updater *own)
     own->layers = (layer_pieces *)((char *)own->running + runnings);
     own->layer_square = (double *)((char *)own->layers + layered);
     layers_cut(c, own->first_piece, (layer_pieces *)(host + squares + pieces + runnings));
+    own->measured = (square_piece *)((char *)own->memory + before);
+    own->measured_of = (square_pieces *)((char *)own->measured + measured);
+    own->measured_square = (double *)((char *)own->measured_of + measures);
+    measured_cut(c, (square_piece *)(host + before), (square_pieces *)(host + before + measured));
     int rc = kolo_backend_write(c->backend, own->memory, host, own->bytes);
     free(host);
     return rc;
@@ -487,6 +556,9 @@ static int create(kolo_updater *u)
         return kolo_fail(KOLO_ECONFIG, "optimizer=%s has no CUDA kernel; use device=cpu, or optimizer=%s",
                          c->optimizer->name, optimizers[0].name);
     for (int i = 0; i < c->slices; i++) KOLO_TRY(slice_check(&c->slice[i], c->optimizer->states));
+    for (int i = 0; i < c->measures; i++)
+        if ((uintptr_t)c->measured[i].value % 16)
+            return kolo_fail(KOLO_EINTERNAL, "updater: a gradient does not begin at a multiple of 16 bytes");
     return tables_write(u, own);
 }
 
@@ -500,4 +572,5 @@ static void destroy(kolo_updater *u)
     u->state = NULL;
 }
 
-const kolo_updater_type kolo_cuda_updater = {create, destroy, update, running, norm, layers, square};
+const kolo_updater_type kolo_cuda_updater = {create,  destroy, update, running,
+                                             measure, decide,  layers, square};
