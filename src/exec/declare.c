@@ -5,38 +5,21 @@
 #include "exec/parts.h"
 #include "kolo/error.h"
 
-/* One stage: all ranks have the same buckets. */
-static int declare_alone(kolo_exec *e)
+/* Of a plan, over the ranks of a group that share it. own: it is this rank's. */
+static int declare_buckets(kolo_exec *e, const kolo_plan *p, int group, bool own)
 {
-    const kolo_plan *p = e->plan;
     int64_t *count = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *count);
-    int rc = count ? 0 : KOLO_ENOMEM;
-    for (int b = 0; b < p->buckets && rc >= 0; b++) {
+    int number = count ? 0 : KOLO_ENOMEM;
+    for (int b = 0; b < p->buckets && p->config.optimizer && number >= 0; b++) {
         const kolo_bucket *k = &p->bucket[b];
-        e->bucket_number[b] = b;
         if (p->config.adasum && k->params > 0)
-            rc = kolo_comm_bucket_adasum(e->comm, k->offset, count, kolo_plan_bucket_tensors(p, b, count),
-                                         p->config.average);
-        else rc = kolo_comm_bucket(e->comm, k->offset, k->count);
+            number = kolo_comm_bucket_adasum(e->comm, group, k->offset, count,
+                                             kolo_plan_bucket_tensors(p, b, count), p->config.average);
+        else number = kolo_comm_bucket_of(e->comm, group, KOLO_ALLREDUCE, k->offset, k->count);
+        if (own) e->bucket_number[b] = number;
     }
     free(count);
-    return rc;
-}
-
-static int declare_buckets(kolo_exec *e, int stage)
-{
-    const kolo_program *program = e->plan->program;
-    const kolo_grid *grid = program->grid;
-    const kolo_plan *p = program->plan[stage];
-    const int group = kolo_comm_group(e->comm, &grid->rank[stage * grid->replicas], grid->replicas);
-    KOLO_TRY(group);
-    for (int b = 0; b < p->buckets && p->config.optimizer; b++) {
-        const int number =
-            kolo_comm_bucket_of(e->comm, group, KOLO_ALLREDUCE, p->bucket[b].offset, p->bucket[b].count);
-        KOLO_TRY(number);
-        if (stage == grid->stage) e->bucket_number[b] = number;
-    }
-    return 0;
+    return number < 0 ? number : 0;
 }
 
 /* What a stage sends in one of the plans, of every replica. */
@@ -85,13 +68,14 @@ static bool is_first(const kolo_plan *p, int64_t action, int64_t count)
 }
 
 /* Over the replicas of a stage. */
-static int declare_sums(kolo_exec *e, int stage, int64_t *capacity)
+static int declare_stage(kolo_exec *e, int stage, int64_t *capacity)
 {
     const kolo_program *program = e->plan->program;
     const kolo_grid *grid = program->grid;
     const kolo_plan *p = program->plan[stage];
     const int group = kolo_comm_group(e->comm, &grid->rank[stage * grid->replicas], grid->replicas);
     KOLO_TRY(group);
+    KOLO_TRY(declare_buckets(e, p, group, stage == grid->stage));
     for (int64_t i = 0; i < p->actions; i++) {
         const int64_t count = kolo_plan_sum_count(p, &p->action[i]);
         if (p->action[i].kind == KOLO_ACTION_SUM && is_first(p, i, count))
@@ -131,12 +115,9 @@ int exec_declare(kolo_exec *e)
     const kolo_program *program = e->plan->program;
     e->bucket_number = kolo_alloc((size_t)(e->plan->buckets + 1) * sizeof *e->bucket_number);
     if (!e->bucket_number) return KOLO_ENOMEM;
-    if (!program) return declare_alone(e);
+    if (!program) return declare_buckets(e, e->plan, 0, true);
     int64_t capacity = 0;
-    for (int s = 0; s < program->grid->stages; s++) {
-        KOLO_TRY(declare_buckets(e, s));
-        KOLO_TRY(declare_sums(e, s, &capacity));
-    }
+    for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_stage(e, s, &capacity));
     if (has_norm(e->plan)) KOLO_TRY(declare_norms(e, &capacity));
     for (int i = 0; i < e->forms; i++)
         for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_transfers(e, &e->form[i], s));

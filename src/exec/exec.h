@@ -84,9 +84,11 @@ int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values)
 /* The same of a tensor that this rank has, by itself. */
 int kolo_exec_get_own(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
-/* Between steps: the optimizer's state as one vector of canonical tensors in the graph's order. */
+/* Between steps: the optimizer's state of the whole network as one vector of canonical tensors in the graph's
+ * order. read: in a pipeline collective, of all stages of a replica, to rank 0's memory `to`, which others do
+ * not read; else of this rank. write: in a pipeline what is another stage's is left alone. */
 int64_t kolo_exec_state_count(kolo_exec *exec);
-int kolo_exec_state_read(kolo_exec *exec, float *to);
+int kolo_exec_state_read(kolo_exec *exec, int replica, float *to);
 int kolo_exec_state_write(kolo_exec *exec, const float *from);
 /* Running statistics that belong to the averaged weights: batch after batch (number 0, 1, ...) the
  * forward half of a training step is done with them, and their statistics become the plain mean of the

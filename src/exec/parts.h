@@ -101,6 +101,8 @@ int exec_declare(kolo_exec *exec); /* declare.c: buckets, groups and transfers t
 void exec_release(kolo_exec *exec);
 /* agree.c: the same plan on all ranks. Collective. */
 int exec_agree(kolo_exec *exec, const kolo_plan *plan);
+/* values.c: of the stage that has the tensor, one replica's. Collective. */
+int exec_get_of(kolo_exec *exec, const char *which, int tensor, int replica, float *values);
 /* turn.c: results on their way back. */
 /* enqueues them behind the step; it counts as issued */
 int exec_send_back(kolo_exec *exec);

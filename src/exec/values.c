@@ -145,25 +145,35 @@ int kolo_exec_get_own(kolo_exec *e, const char *which, int tensor, float *values
     return rc;
 }
 
-/* From the stage that has it. What belongs to a batch differs from replica to replica, the rest does not. */
+static size_t values_bytes(const kolo_exec *e, const char *which, int tensor)
+{
+    return (!strcmp(which, "layer") ? 1 : (size_t)kolo_tensor_count(&e->plan->graph->tensor[tensor])) *
+           sizeof(float);
+}
+
+/* From the stage that has it, one replica's; to all ranks. */
+int exec_get_of(kolo_exec *e, const char *which, int tensor, int replica, float *values)
+{
+    const kolo_grid *grid = e->plan->program->grid;
+    const kolo_placement *p = e->plan->config.placement;
+    const int stage = kolo_placement_stage(p, p->owner[tensor]);
+    if (stage == grid->stage && replica == grid->replica)
+        KOLO_TRY(kolo_exec_get_own(e, which, tensor, values));
+    return kolo_comm_broadcast(e->comm, values, values_bytes(e, which, tensor),
+                               kolo_grid_rank(grid, stage, replica));
+}
+
+/* What belongs to a batch differs from replica to replica, the rest does not. */
 int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 {
     const kolo_program *program = e->plan->program;
     if (!program || tensor < 0 || tensor >= e->plan->graph->tensors)
         return kolo_exec_get_own(e, which, tensor, values);
-    const kolo_grid *grid = program->grid;
-    const kolo_placement *p = e->plan->config.placement;
-    const int stage = kolo_placement_stage(p, p->owner[tensor]), each = !strcmp(which, "activation");
-    const bool mine = stage == grid->stage;
-    const size_t bytes =
-        (!strcmp(which, "layer") ? 1 : (size_t)kolo_tensor_count(&e->plan->graph->tensor[tensor])) *
-        sizeof *values;
-    float *other = each ? kolo_alloc(bytes) : NULL;
-    int rc = each && !other ? KOLO_ENOMEM : mine ? kolo_exec_get_own(e, which, tensor, values) : 0;
-    for (int r = 0; rc == 0 && r < (each ? grid->replicas : 1); r++) {
-        float *to = !each || r == grid->replica ? values : other;
-        rc = kolo_comm_broadcast(e->comm, to, bytes, kolo_grid_rank(grid, stage, r));
-    }
+    if (strcmp(which, "activation")) return exec_get_of(e, which, tensor, 0, values);
+    float *other = kolo_alloc(values_bytes(e, which, tensor));
+    int rc = other ? 0 : KOLO_ENOMEM;
+    for (int r = 0; rc == 0 && r < program->grid->replicas; r++)
+        rc = exec_get_of(e, which, tensor, r, r == program->grid->replica ? values : other);
     free(other);
     return rc;
 }

@@ -17,13 +17,30 @@ size_t kolo_rank_state_bytes(const kolo_session *s)
     return state ? state : kolo_comm_rank_state_bytes(s->comm); /* options allow one of them */
 }
 
+int kolo_rank_state_parts(const kolo_session *s, int *part)
+{
+    const bool of_replica = state_bytes(s);
+    *part = of_replica ? s->grid.replica : s->launch->rank;
+    return of_replica ? s->replicas : s->ranks;
+}
+
+/* Replica after replica. */
+static int gather_state(kolo_session *s, void *all, size_t bytes)
+{
+    int rc = 0;
+    for (int r = 0; rc == 0 && r < s->replicas; r++)
+        rc = kolo_exec_state_read(s->exec, r, all ? (float *)((char *)all + (size_t)r * bytes) : NULL);
+    return rc;
+}
+
 int kolo_rank_state_gather(kolo_session *s, void *all)
 {
     size_t bytes = kolo_rank_state_bytes(s);
     if (!bytes) return 0;
+    if (s->program && state_bytes(s)) return gather_state(s, s->launch->rank == 0 ? all : NULL, bytes);
     void *mine = kolo_alloc(bytes);
     int rc = mine ? 0 : KOLO_ENOMEM;
-    if (rc == 0 && state_bytes(s)) rc = kolo_exec_state_read(s->exec, mine);
+    if (rc == 0 && state_bytes(s)) rc = kolo_exec_state_read(s->exec, s->grid.replica, mine);
     else if (rc == 0) kolo_comm_rank_state_save(s->comm, mine);
     if (rc == 0) rc = kolo_comm_gather(s->comm, mine, bytes, all, 0);
     free(mine);

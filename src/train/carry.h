@@ -6,7 +6,10 @@
 #include "train/session.h"
 
 size_t kolo_rank_state_bytes(const kolo_session *session); /* the same on all ranks; 0: nothing */
-/* Collective, between steps: all of it comes to rank 0, rank after rank, into `all` (kolo_rank_state_bytes
+/* Parts of so many bytes that all ranks have together, and which one is this rank's: the optimizer's state is
+ * of a replica, whatever its stages, what compressed sums held back is of a rank. */
+int kolo_rank_state_parts(const kolo_session *session, int *part);
+/* Collective, between steps: all of it comes to rank 0, part after part, into `all` (kolo_rank_state_bytes
  * each); `all` is read at rank 0 only. */
 int kolo_rank_state_gather(kolo_session *session, void *all);
 /* KOLO_EINPUT: of another grid or recipe; nothing was changed. */

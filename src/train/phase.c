@@ -109,10 +109,9 @@ int kolo_phases_lay(kolo_phase *p, int phases, int64_t samples, bool pad)
     for (int i = 0; i < phases; i++) {
         p[i].steps_per_epoch = (samples + (pad ? p[i].batch - 1 : 0)) / p[i].batch;
         if (!p[i].steps_per_epoch)
-            return kolo_fail(
-                KOLO_ECONFIG,
-                "batch=%ld is larger than the %ld training images: lower batch, or set tail=pad",
-                (long)p[i].batch, (long)samples);
+            return kolo_fail(KOLO_ECONFIG,
+                             "batch=%ld is larger than the %ld training images: lower batch, or set tail=pad",
+                             (long)p[i].batch, (long)samples);
         p[i].step = i ? p[i - 1].step + (p[i].epoch - p[i - 1].epoch) * p[i - 1].steps_per_epoch : 0;
     }
     return 0;

@@ -22,8 +22,6 @@ static int check_combination(const kolo_session *s)
         bool asked;
         const char *what, *why;
     } refused[] = {
-        {kolo_is_adasum(o), "reduce=adasum",
-         "steps are combined over all ranks, and stages hold different weights"},
         {o->compression != KOLO_compression_none, "compression=", "codecs are of sums over all ranks"},
         {o->batch == 0, "batch=auto", "the largest batch is looked for with one plan for all; give a number"},
     };

@@ -15,7 +15,7 @@ typedef int kolo_image_read(void *context, const char *path, int64_t row);
  * of each; *valid: how many rows. A file that cannot be read (KOLO_EINPUT, KOLO_EIO) is reported by a
  * warning, counted and left out; other errors end it. */
 int kolo_image_feed_rows(kolo_image_feed *feed, int64_t rows, kolo_image_read *read, void *context,
-                           int64_t *file, int64_t *valid);
+                         int64_t *file, int64_t *valid);
 /* KOLO_EINPUT with their number where files could not be read. */
 int kolo_image_feed_end(const kolo_image_feed *feed);
 

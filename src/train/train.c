@@ -34,7 +34,9 @@ static int save(trainer *t)
 {
     if (t->saved == t->position.step) return 0;
     size_t each = kolo_rank_state_bytes(&t->session);
-    void *all = is_root(t) && each ? kolo_checkpoint_rank_state(t->run, each, t->launch->size) : NULL;
+    int part;
+    const int parts = kolo_rank_state_parts(&t->session, &part);
+    void *all = is_root(t) && each ? kolo_checkpoint_rank_state(t->run, each, parts) : NULL;
     if (is_root(t) && each && !all) return KOLO_EIO;
     KOLO_TRY(kolo_rank_state_gather(&t->session, all));
     t->saved = t->position.step;

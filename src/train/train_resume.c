@@ -157,7 +157,9 @@ static int load_carried(trainer *t, const char *path)
     if (!bytes) return 0;
     void *mine = kolo_alloc(bytes);
     if (!mine) return KOLO_ENOMEM;
-    const int found = kolo_checkpoint_read_rank_state(path, t->launch->rank, t->launch->size, mine, bytes),
+    int part;
+    const int parts = kolo_rank_state_parts(s, &part);
+    const int found = kolo_checkpoint_read_rank_state(path, part, parts, mine, bytes),
               rc = found > 0 ? kolo_rank_state_load(s, mine) : found;
     free(mine);
     int64_t outcome = found == 0 || (found > 0 && rc == KOLO_EINPUT) ? LOST : rc < 0 ? FAILED : LOADED;

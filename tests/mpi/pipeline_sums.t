@@ -17,4 +17,24 @@ same 4 bn=sync stages=2 pipeline=interleaved chunks=2
 same 6 bn=sync stages=3 pipeline=zero_bubble
 held sizes 2 bn=sync multi_scale=16-32:8:1 clip_norm=0.5
 same 4 bn=sync multi_scale=16-32:8:1 clip_norm=0.5 stages=2
+
+# --- steps instead of gradients, each replica with an optimizer's state of its own
+ada=(reduce=adasum bn=local optimizer=adamw lr=0.01 clip_norm=1 ema=0.9)
+held adasum 2 "${ada[@]}"
+same 4 "${ada[@]}" stages=2
+same 6 "${ada[@]}" stages=3 pipeline=zero_bubble
+carried=$(cksum < "$(dirname "$(tensors_of "$first")")/carried")
+step=0
+for grid in "4 stages=2" "2" "6 stages=3"; do
+    read -r ranks stages <<< "$grid"
+    step=$((step + 1))
+    timeout 60 mpiexec -n "$ranks" kolo train "${args[@]}" "${ada[@]}" run="$ROOM/grids" stop_step=$step \
+        ${stages:+"$stages"} > "$ROOM/log" 2>&1
+    is $? $((step < 3 ? 75 : 0)) "$ranks ranks $stages go on with it" "$ROOM/log"
+done
+cmp "$(tensors_of "$first")" "$(tensors_of "$ROOM/grids")" > "$ROOM/log" 2>&1
+ok $? "to the same bytes" "$ROOM/log"
+is "$(cksum < "$(dirname "$(tensors_of "$ROOM/grids")")/carried")" "$carried" "and the same state of every replica"
+held lamb 3 "${ada[@]}" batch=48 optimizer=lamb
+same 6 "${ada[@]}" batch=48 optimizer=lamb stages=2
 done_testing

@@ -85,9 +85,9 @@ static inline int64_t world_adasum(world *w, bool average)
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
     float *arena = kolo_comm_arena(comm);
     KOLO_TRY_GOTO(rc, kolo_comm_bucket(comm, 0, 16));
-    KOLO_TRY_GOTO(rc, kolo_comm_bucket_adasum(comm, 64, adasum_count, 5, average));
+    KOLO_TRY_GOTO(rc, kolo_comm_bucket_adasum(comm, 0, 64, adasum_count, 5, average));
     KOLO_TRY_GOTO(
-        rc, kolo_comm_bucket_adasum(comm, (16 + ADASUM_COUNT - 5071) * 4, adasum_count + 5, 2, average));
+        rc, kolo_comm_bucket_adasum(comm, 0, (16 + ADASUM_COUNT - 5071) * 4, adasum_count + 5, 2, average));
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     for (int round = 0; round < 3; round++) {
         for (int64_t i = 0; i < 16; i++) arena[i] = (float)i;

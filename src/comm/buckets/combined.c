@@ -7,15 +7,17 @@
 #include "comm/buckets/inside.h"
 #include "kolo/error.h"
 
-int kolo_comm_bucket_adasum(kolo_comm *comm, size_t offset, const int64_t *count, int tensors, bool average)
+int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int64_t *count, int tensors,
+                            bool average)
 {
     int64_t all = 0;
     for (int t = 0; t < tensors; t++) all += count[t];
     if (tensors < 1 || comm->canonical || (comm->device.type && !comm_on_host(comm) && !comm_alone(comm)))
         return kolo_fail(KOLO_EINTERNAL, "comm: Adasum of %d tensors, %s", tensors,
                          comm->canonical ? "which has no canonical order" : "by a reducer that only sums");
-    KOLO_TRY(kolo_comm_bucket(comm, offset, all));
-    comm_bucket *b = &comm->bucket[comm->buckets - 1];
+    const int number = kolo_comm_bucket_of(comm, group, KOLO_ALLREDUCE, offset, all);
+    KOLO_TRY(number);
+    comm_bucket *b = &comm->bucket[number];
     b->tensor = kolo_alloc((size_t)(tensors + 1) * sizeof *b->tensor);
     b->slices = b->slices < tensors ? b->slices : tensors;
     b->first = kolo_alloc((size_t)(b->slices + 1) * sizeof *b->first);
@@ -24,19 +26,19 @@ int kolo_comm_bucket_adasum(kolo_comm *comm, size_t offset, const int64_t *count
     b->tensors = tensors;
     b->average = average;
     comm_bucket_cut(b->tensor, tensors, b->slices, b->first);
-    return 0;
+    return number;
 }
 
 int comm_combined_make(kolo_comm *comm, const comm_bucket *b, const comm_schedule **made)
 {
     comm_engine *e = &comm->engine;
-    int first = b->first[comm->world.node.me], tensors = b->first[comm->world.node.me + 1] - first;
+    const kolo_launch *l = b->group->launch;
+    int first = b->first[l->local_rank], tensors = b->first[l->local_rank + 1] - first;
     int64_t *count = kolo_alloc((size_t)tensors * sizeof *count);
     if (!e->adasum) e->adasum = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *e->adasum);
     int rc = count && e->adasum ? 0 : KOLO_ENOMEM;
     for (int t = 0; t < tensors && rc == 0; t++) count[t] = b->tensor[first + t + 1] - b->tensor[first + t];
-    const comm_adasum_problem problem = {
-        comm->launch->node, comm->launch->nodes, b->type, count, tensors, NULL};
+    const comm_adasum_problem problem = {l->node, l->nodes, b->type, count, tensors, NULL};
     if (rc == 0) rc = comm_adasum_make(&e->adasum[b->number], &problem);
     if (rc == 0) *made = comm_adasum_schedule(e->adasum[b->number]);
     free(count);

@@ -22,12 +22,12 @@ int kolo_comm_create_on(kolo_comm **comm, kolo_launch *launch, const kolo_comm_c
 /* Before commit: as kolo_comm_bucket_of, a sum over the group of `count` f64. Its number. */
 int kolo_comm_bucket_f64(kolo_comm *comm, int group, size_t offset, int64_t count);
 
-/* Before commit, in the place of kolo_comm_bucket: bucket number 0, 1, ... of f32 tensors of count[]
- * elements, one behind the other from byte `offset` on, that are combined by Adasum (adasum.h), each by
- * itself. First the ranks of every node, in their order, then the nodes in theirs, both in the tree of
+/* Before commit, as kolo_comm_bucket_of: a bucket of f32 tensors of count[] elements, one behind the other from byte `offset` on, that are combined by Adasum (adasum.h), each by
+ * itself; its number. First the group's ranks of every node, in their order, then the nodes in theirs, both in the tree of
  * adasum.h; average: the ranks of a node are averaged instead. All ranks get the same bits. Not with
  * canonical sums, nor with a reducer that leaves host memory out (kolo_comm_device.host). */
-int kolo_comm_bucket_adasum(kolo_comm *comm, size_t offset, const int64_t *count, int tensors, bool average);
+int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int64_t *count, int tensors,
+                            bool average);
 
 /* With a device, start, wait and sum only enqueue, in the order of its compute stream, and may be captured
  * into a graph that is replayed (in the same order on all ranks). They come from one thread. What then goes
