@@ -126,7 +126,7 @@ static inline int ranks_compress(kolo_comm *comm, int kind)
     const comm_compress config = {
         .kind = kind, .density = 0.05, .rank = 2, .start = kind == COMM_TOPK, .seed = 11};
     const comm_matrix matrix = {.groups = 1, .columns = 700, .lanes = 100};
-    return kolo_comm_compress(comm, &config, &matrix, 1);
+    return kolo_comm_compress(comm, 0, &config, &matrix, 1);
 }
 
 static inline int rank_create(rank *r)

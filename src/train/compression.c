@@ -75,19 +75,41 @@ void kolo_compression_flat_free(kolo_launch *flat)
     *flat = (kolo_launch){0};
 }
 
+/* Sums of a plan's gradients over a group of ranks. */
+static int compress_group(kolo_session *s, int group, const kolo_plan *plan, const comm_compress *compress)
+{
+    comm_matrix *matrix = NULL;
+    int matrices, rc = group < 0 ? group : kolo_plan_matrices(plan, s->backend, &matrix, &matrices);
+    if (rc == 0) rc = kolo_comm_compress(s->comm, group, compress, matrix, matrices);
+    free(matrix);
+    return rc;
+}
+
+/* Some ranks that sum together are on different nodes. */
+static bool between_nodes(const kolo_session *s)
+{
+    if (s->options->compression_within) return s->replicas > 1;
+    if (!s->program) return s->launch->nodes > 1;
+    const int *node = s->launch->node_of;
+    for (int k = 0; k < s->grid.stages; k++)
+        for (int r = 1; r < s->replicas; r++)
+            if (node[kolo_grid_rank(&s->grid, k, r)] != node[kolo_grid_rank(&s->grid, k, 0)]) return true;
+    return false;
+}
+
 int kolo_compression_apply(kolo_session *s)
 {
     comm_compress compress = kolo_compression(s->options, s->phase[0].steps_per_epoch);
-    comm_matrix *matrix = NULL;
-    int matrices, rc;
     if (compress.kind == COMM_NONE) return 0;
-    if (s->launch->size == 1 || (s->launch->nodes == 1 && !s->options->compression_within))
-        kolo_log0(KOLO_LOG_WARN,
-                  "compression=%s is between nodes, and this job has one: nothing is compressed%s",
+    if (!between_nodes(s))
+        kolo_log0(KOLO_LOG_WARN, "compression=%s is between nodes, and %s: nothing is compressed%s",
                   comm_compress_name(compress.kind),
-                  s->launch->size > 1 ? "; compression_within=true compresses between its ranks" : "");
-    rc = kolo_plan_matrices(s->plan, s->backend, &matrix, &matrices);
-    if (rc == 0) rc = kolo_comm_compress(s->comm, &compress, matrix, matrices);
-    free(matrix);
-    return rc;
+                  s->program && s->launch->nodes > 1 ? "the replicas of every stage are on one"
+                                                     : "this job has one",
+                  s->replicas > 1 ? "; compression_within=true compresses between its ranks" : "");
+    if (!s->program) return compress_group(s, 0, s->plan, &compress);
+    for (int k = 0; k < s->grid.stages; k++)
+        KOLO_TRY(compress_group(s, kolo_comm_group(s->comm, &s->grid.rank[k * s->replicas], s->replicas),
+                                s->program->plan[k], &compress));
+    return 0;
 }

@@ -22,7 +22,6 @@ static int check_combination(const kolo_session *s)
         bool asked;
         const char *what, *why;
     } refused[] = {
-        {o->compression != KOLO_compression_none, "compression=", "codecs are of sums over all ranks"},
         {o->batch == 0, "batch=auto", "the largest batch is looked for with one plan for all; give a number"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)

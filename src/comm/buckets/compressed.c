@@ -8,7 +8,8 @@
 #include "comm/buckets/inside.h"
 #include "kolo/error.h"
 
-int kolo_comm_compress(kolo_comm *comm, const comm_compress *config, const comm_matrix *matrix, int matrices)
+int kolo_comm_compress(kolo_comm *comm, int group, const comm_compress *config, const comm_matrix *matrix,
+                       int matrices)
 {
     KOLO_TRY(comm_compress_check(config));
     if (config->kind == COMM_NONE) return 0;
@@ -22,11 +23,15 @@ int kolo_comm_compress(kolo_comm *comm, const comm_compress *config, const comm_
                          "comm: %s is done in host memory, through which reducer %s does not go: "
                          "reducer=staged, or no compression",
                          comm_compress_name(config->kind), comm->device.type->name);
-    free(comm->matrix);
-    comm->matrix = kolo_alloc((size_t)(matrices + 1) * sizeof *comm->matrix);
-    if (!comm->matrix) return KOLO_ENOMEM;
-    memcpy(comm->matrix, matrix, (size_t)matrices * sizeof *matrix);
-    comm->matrices = matrices;
+    if (group < 0 || group >= comm->groups)
+        return kolo_fail(KOLO_EINTERNAL, "comm: compression of group %d of %lld", group,
+                         (long long)comm->groups);
+    comm_group *of = comm->group[group];
+    free(of->matrix);
+    of->matrix = kolo_alloc((size_t)(matrices + 1) * sizeof *of->matrix);
+    if (!of->matrix) return KOLO_ENOMEM;
+    memcpy(of->matrix, matrix, (size_t)matrices * sizeof *matrix);
+    of->matrices = matrices;
     comm->compress = *config;
     return 0;
 }
@@ -37,12 +42,13 @@ int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t coun
     comm_compress config = comm->compress;
     if (!e->codec && !(e->codec = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *e->codec)))
         return KOLO_ENOMEM;
-    comm_matrix *part = kolo_alloc((size_t)(comm->matrices + 1) * sizeof *part);
+    const comm_group *of = comm->bucket[bucket].group;
+    comm_matrix *part = kolo_alloc((size_t)(of->matrices + 1) * sizeof *part);
     if (!part) return KOLO_ENOMEM;
-    int parts = comm_matrix_cut(comm->matrix, comm->matrices, from, count, part);
+    int parts = comm_matrix_cut(of->matrix, of->matrices, from, count, part);
     config.seed += (uint64_t)from; /* every slice draws for itself */
-    int rc = comm_codec_make(&e->codec[bucket], &config, comm->launch->node, comm->launch->nodes, count, part,
-                             parts);
+    int rc =
+        comm_codec_make(&e->codec[bucket], &config, of->launch->node, of->launch->nodes, count, part, parts);
     free(part);
     return rc;
 }
@@ -52,14 +58,15 @@ uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash)
     const comm_compress *c = &comm->compress;
     const double share[] = {c->density, c->momentum, c->clip};
     const uint64_t how[] = {(uint64_t)c->kind, (uint64_t)c->warmup, (uint64_t)c->rank,
-                            c->seed,           (uint64_t)c->start,  (uint64_t)comm->matrices};
+                            c->seed,           (uint64_t)c->start,  (uint64_t)comm->world.matrices};
     hash = kolo_hash_bytes(kolo_hash_bytes(hash, share, sizeof share), how, sizeof how);
-    for (int i = 0; i < comm->matrices; i++) {
-        const comm_matrix *m = &comm->matrix[i];
-        const uint64_t shape[] = {(uint64_t)m->at, (uint64_t)m->groups, (uint64_t)m->columns,
-                                  (uint64_t)m->lanes};
-        hash = kolo_hash_bytes(hash, shape, sizeof shape);
-    }
+    for (int64_t g = 0; g < comm->groups; g++)
+        for (int i = 0; i < comm->group[g]->matrices; i++) {
+            const comm_matrix *m = &comm->group[g]->matrix[i];
+            const uint64_t shape[] = {(uint64_t)m->at, (uint64_t)m->groups, (uint64_t)m->columns,
+                                      (uint64_t)m->lanes};
+            hash = kolo_hash_bytes(hash, shape, sizeof shape);
+        }
     return hash;
 }
 
@@ -68,7 +75,6 @@ void comm_compressed_free(kolo_comm *comm)
     comm_engine *e = &comm->engine;
     for (int64_t b = 0; e->codec && b < comm->buckets; b++) comm_codec_free(&e->codec[b]);
     free(e->codec);
-    free(comm->matrix);
 }
 
 /* ---- what a rank carries ------------------------------------------------------------------------------- */

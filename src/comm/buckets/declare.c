@@ -271,8 +271,7 @@ static int make_schedule(kolo_comm *comm, comm_bucket *b, int64_t from, int64_t 
     *made = schedule;
     if (b->tensor) return comm_combined_make(comm, b, made);
     if (b->what == KOLO_BROADCAST) return comm_choice_transfer(schedule, group->launch->rank == 0, count);
-    if (comm->compress.kind != COMM_NONE && group == &comm->world && b->what == KOLO_ALLREDUCE &&
-        b->type == KOLO_F32 && count > 0) {
+    if (group->matrix && b->what == KOLO_ALLREDUCE && b->type == KOLO_F32 && count > 0) {
         KOLO_TRY(comm_compressed_make(comm, b->number, (int64_t)(b->offset / width) + from, count));
         *made = comm_codec_schedule(e->codec[b->number]);
         return 0;

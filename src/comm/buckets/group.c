@@ -118,5 +118,6 @@ void comm_group_free(comm_group *group)
     free(group->rank_of);
     free(group->rank);
     comm_tree_free(&group->tree);
+    free(group->matrix);
     if (group->launch == &group->part) kolo_launch_finish(&group->part);
 }

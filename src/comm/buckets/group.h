@@ -5,6 +5,7 @@
 #define KOLO_COMM_GROUP_H
 
 #include "comm/buckets/node.h"
+#include "comm/compress/compress.h"
 #include "comm/core/transport.h"
 #include "comm/core/tree.h"
 
@@ -28,6 +29,8 @@ typedef struct comm_group {
     comm_node node;            /* its ranks of this node */
     comm_tree tree;            /* between its nodes */
     int *rank_of;              /* [nodes] owners of the same slice, in the communicator */
+    comm_matrix *matrix;       /* [matrices] of its members' arenas; NULL: its sums are not compressed */
+    int matrices;
     comm_lane lane[COMM_LANES];
     uint64_t blocked; /* progress thread: the pass in which one of its buckets found no lane */
 } comm_group;

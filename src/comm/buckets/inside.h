@@ -55,9 +55,7 @@ struct kolo_comm {
     uint32_t seq;                        /* meetings so far; the same on all ranks of the node */
     comm_schedule small;                 /* of the network part of a small collective */
     comm_compress compress;              /* between nodes; compressed.c */
-    comm_matrix *matrix;                 /* [matrices] of the arena */
-    int matrices;
-    size_t carried_bytes; /* from step to step, the largest of all ranks */
+    size_t carried_bytes;                /* from step to step, the largest of all ranks */
     _Atomic int64_t wait_ns, bytes, calls;
 };
 
