@@ -1,6 +1,7 @@
 #include "plan/program.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -38,19 +39,70 @@ static int check_grid(const kolo_launch *l, int stages, bool within)
     return 0;
 }
 
+/* The stage of a rank: of a node's ranks one after the other to another stage, or to one as long as it has
+ * replicas there. */
+static int stage_within(const kolo_launch *l, int rank, int stages, bool in_turn)
+{
+    int ranks = 0;
+    for (int r = 0; r < l->size; r++) ranks += l->node_of[r] == l->node_of[rank];
+    return in_turn ? l->local_of[rank] % stages : l->local_of[rank] / (ranks / stages);
+}
+
+/* stage: [l->size] of every rank. filled: [stages] scratch. */
+static void fill_grid(kolo_grid *grid, const kolo_launch *l, const int *stage, int *filled)
+{
+    memset(filled, 0, (size_t)grid->stages * sizeof *filled);
+    for (int r = 0; r < l->size; r++) {
+        if (r == l->rank) grid->stage = stage[r], grid->replica = filled[stage[r]];
+        grid->rank[stage[r] * grid->replicas + filled[stage[r]]++] = r;
+    }
+}
+
+/* Two ranks of one pipeline that are on different nodes: the first of them, or -1. */
+static int apart(const kolo_grid *grid, const kolo_launch *l, int *other)
+{
+    for (int i = 0; i < grid->stages * grid->replicas; i++) {
+        *other = grid->rank[i];
+        const int first = grid->rank[i % grid->replicas];
+        if (l->node_of[*other] != l->node_of[first]) return first;
+    }
+    return -1;
+}
+
+/* Which rank of a node is of which stage is free, but replicas are in the order of ranks, and so not every
+ * order of nodes has its pipelines within them. */
+static int fill_within(kolo_grid *grid, const kolo_launch *l, int *stage, int *filled)
+{
+    int first = 0, other = 0;
+    for (int way = 0; way < 2 && first >= 0; way++) {
+        for (int r = 0; r < l->size; r++) stage[r] = stage_within(l, r, grid->stages, way == 0);
+        fill_grid(grid, l, stage, filled);
+        first = apart(grid, l, &other);
+    }
+    if (first < 0) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "stages_in_node=true: the ranks are spread over the nodes so that ranks %d and %d, on "
+                     "nodes %d and %d, would be of one pipeline; start them node by node (srun "
+                     "--distribution=block) or in turn (cyclic), or set stages_in_node=false",
+                     first, other, l->node_of[first], l->node_of[other]);
+}
+
 int kolo_grid_create(kolo_grid *grid, const kolo_launch *l, int stages, bool within)
 {
     KOLO_TRY(check_grid(l, stages, within));
     *grid = (kolo_grid){.stages = stages, .replicas = l->size / stages};
     int *filled = kolo_alloc((size_t)stages * sizeof *filled);
+    int *stage = kolo_alloc((size_t)l->size * sizeof *stage);
     grid->rank = kolo_alloc((size_t)l->size * sizeof *grid->rank);
-    const int rc = filled && grid->rank ? 0 : KOLO_ENOMEM;
-    for (int r = 0; rc == 0 && r < l->size; r++) {
-        const int stage = within ? l->local_of[r] % stages : node_major(l, r) / grid->replicas;
-        if (r == l->rank) grid->stage = stage, grid->replica = filled[stage];
-        grid->rank[stage * grid->replicas + filled[stage]++] = r;
+    int rc = filled && stage && grid->rank ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && within) rc = fill_within(grid, l, stage, filled);
+    else if (rc == 0) {
+        for (int r = 0; r < l->size; r++) stage[r] = node_major(l, r) / grid->replicas;
+        fill_grid(grid, l, stage, filled);
     }
     free(filled);
+    free(stage);
+    if (rc < 0) kolo_grid_free(grid);
     return rc;
 }
 

@@ -27,7 +27,7 @@ static inline int kolo_grid_stage(const kolo_grid *g, int rank)
 }
 /* By the map of nodes. within: the stages of a pipeline are ranks of one node, else of different ones where
  * there are several, replicas of a stage side by side. KOLO_ECONFIG: the ranks, or those of a node, are no
- * multiple of the stages. */
+ * multiple of the stages, or the ranks are spread over the nodes so that no pipeline can stay in one. */
 int kolo_grid_create(kolo_grid *grid, const kolo_launch *launch, int stages, bool within);
 void kolo_grid_free(kolo_grid *grid);
 

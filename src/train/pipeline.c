@@ -14,20 +14,16 @@ int session_cut_parts(const kolo_session *s) { return (int)(s->options->stages *
 
 /* ---- the grid ------------------------------------------------------------------------------------------ */
 
-/* What is refused, with the reason. */
 static int check_combination(const kolo_session *s)
 {
     const kolo_options *o = s->options;
-    const struct {
-        bool asked;
-        const char *what, *why;
-    } refused[] = {
-        {o->batch == 0, "batch=auto", "the largest batch is looked for with one plan for all; give a number"},
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (refused[i].asked)
-            return kolo_fail(KOLO_ECONFIG, "stages=%ld and %s: %s", (long)o->stages, refused[i].what,
-                             refused[i].why);
+    if (o->batch == 0)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "stages=%ld and batch=auto: a stage holds as many micro-batches however large the "
+            "batch is, so memory does not bound it; give batch= of about 4 x stages micro-batches "
+            "for each of the %ld replicas, and as large a micro_batch= as fits",
+            (long)o->stages, (long)(s->ranks / o->stages > 0 ? s->ranks / o->stages : 1));
     if (o->chunks > 1 && !kolo_pipeline[o->pipeline].takes_chunks)
         return kolo_fail(KOLO_ECONFIG,
                          "chunks=%ld: pipeline=%s has one part a stage; give pipeline=interleaved",
@@ -60,17 +56,13 @@ static int grid_elsewhere(kolo_session *s)
 }
 
 /* auto: within a node where every node has whole pipelines, as activations are most of what is sent. */
-static bool stages_within(const kolo_session *s)
+static int grid_here(kolo_session *s)
 {
     const kolo_options *o = s->options;
-    const kolo_launch *l = s->launch;
-    if (o->stages_in_node != KOLO_stages_in_node_auto) return o->stages_in_node == KOLO_stages_in_node_true;
-    for (int node = 0; node < l->nodes; node++) {
-        int ranks = 0;
-        for (int r = 0; r < l->size; r++) ranks += l->node_of[r] == node;
-        if (ranks % o->stages) return false;
-    }
-    return true;
+    const bool within = o->stages_in_node != KOLO_stages_in_node_false;
+    const int rc = kolo_grid_create(&s->grid, s->launch, (int)o->stages, within);
+    if (rc != KOLO_ECONFIG || o->stages_in_node != KOLO_stages_in_node_auto) return rc;
+    return kolo_grid_create(&s->grid, s->launch, (int)o->stages, false);
 }
 
 int session_open_grid(kolo_session *s)
@@ -85,8 +77,7 @@ int session_open_grid(kolo_session *s)
     KOLO_TRY(check_combination(s));
     if (s->elsewhere && s->ranks % o->stages)
         return kolo_fail(KOLO_ECONFIG, "ranks=%d is no multiple of stages=%ld", s->ranks, (long)o->stages);
-    KOLO_TRY(s->elsewhere ? grid_elsewhere(s)
-                          : kolo_grid_create(&s->grid, s->launch, (int)o->stages, stages_within(s)));
+    KOLO_TRY(s->elsewhere ? grid_elsewhere(s) : grid_here(s));
     s->replicas = s->grid.replicas;
     if (o->rank >= s->ranks) return kolo_fail(KOLO_ECONFIG, "rank=%ld of %d ranks", (long)o->rank, s->ranks);
     if ((s->parts & KOLO_SESSION_PLAN_ONLY) && o->rank >= 0)

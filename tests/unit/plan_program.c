@@ -117,6 +117,31 @@ static void test_grid_refused(void)
     }
 }
 
+/* Ranks in any order of nodes: pipelines are within nodes, or refused by name. */
+static void test_grid_irregular(void)
+{
+    static const struct {
+        const char *nodes; /* of rank 0, 1, ... */
+        int stages;
+        bool fits;
+    } maps[] = {{"0110", 2, false},  {"001001", 2, true},  {"00111100", 2, true}, {"01100110", 2, true},
+                {"012012", 2, true}, {"011220", 2, false}, {"000111000", 3, true}};
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
+        map m = {.launch = {.node_of = m.node, .local_of = m.local}};
+        int locals[MOST_NODES] = {0};
+        for (const char *c = maps[i].nodes; *c; c++) {
+            const int node = *c - '0';
+            m.node[m.launch.size] = node;
+            m.local[m.launch.size++] = locals[node]++;
+            if (node >= m.launch.nodes) m.launch.nodes = node + 1;
+        }
+        const bool fits = grid_is_whole(&m, maps[i].stages, true);
+        ok(fits == maps[i].fits && (fits || strstr(kolo_error_text(), "would be of one pipeline")),
+           "ranks on nodes %s, stages=%d: %s", maps[i].nodes, maps[i].stages,
+           fits ? "within nodes" : kolo_error_text());
+    }
+}
+
 /* ---- where a network may be cut ------------------------------------------------------------------------ */
 
 static int position(const kolo_graph *g, int64_t node)
@@ -671,6 +696,7 @@ int main(void)
     }
     test_grid();
     test_grid_refused();
+    test_grid_irregular();
     test_cuts();
     test_programs();
     test_damage();
