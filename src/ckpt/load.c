@@ -181,20 +181,22 @@ static int check_finite(const rules *r, const char *name, const float *values, i
     return 0;
 }
 
-static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_graph *g, const item *items,
+/* Of a pipeline the stage's own tensors: the rest of the file is not read. */
+static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_plan *plan, const item *items,
                    int n, const rules *r)
 {
+    const kolo_graph *g = plan->graph;
     int64_t largest = 1;
     for (int i = 0; i < n; i++) {
         int64_t count = kolo_tensor_count(&g->tensor[items[i].tensor]);
-        if (count > largest) largest = count;
+        if (count > largest && kolo_plan_owns(plan, items[i].tensor)) largest = count;
     }
     float *values = kolo_alloc((size_t)largest * sizeof *values);
     int rc = values ? 0 : KOLO_ENOMEM;
     for (int i = 0; rc == 0 && i < n; i++) {
         const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
         const kolo_weight *w = kolo_weights_find(weights, items[i].name);
-        if (left(r, &items[i], w, t)) continue;
+        if (left(r, &items[i], w, t) || !kolo_plan_owns(plan, items[i].tensor)) continue;
         kolo_weight_to_f32(w, values, kolo_tensor_count(t));
         if (r->finite) rc = check_finite(r, items[i].name, values, kolo_tensor_count(t));
         if (rc == 0) rc = kolo_exec_set(exec, items[i].which, items[i].tensor, values);
@@ -209,7 +211,7 @@ static int load_load(const kolo_weights *weights, kolo_exec *exec, const kolo_pl
     item *items = NULL;
     int n = 0, rc = kolo_items_make(plan, state, ema, &items, &n);
     if (rc == 0) rc = load_check(weights, plan->graph, items, n, r);
-    if (rc == 0) rc = set_all(weights, exec, plan->graph, items, n, r);
+    if (rc == 0) rc = set_all(weights, exec, plan, items, n, r);
     kolo_items_free(&items, n);
     return rc;
 }

@@ -122,7 +122,7 @@ static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *f
     char *text = NULL;
     size_t bytes = 0;
     int rc = find_names(&out, o);
-    if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes)))
+    if (rc == 0 && *o->logits && kolo_session_loads(session) && !(out.json = open_memstream(&text, &bytes)))
         rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", o->logits);
     if (out.json) fputc('[', out.json);
     if (rc == 0) rc = kolo_predict(session, feed, predict_print, &out);
@@ -215,12 +215,41 @@ static int check_words(const kolo_options *o, const char *recipe, int64_t n)
     return rc;
 }
 
+/* Ranks that see other images would wait for each other for ever. */
+static int check_same(kolo_launch *launch, const kolo_image_feed *feed)
+{
+    int64_t *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    int rc = all ? kolo_launch_exchange(launch, &feed->files, sizeof feed->files, all) : KOLO_ENOMEM;
+    for (int r = 0; rc == 0 && r < launch->size; r++)
+        if (all[r] != feed->files)
+            rc = kolo_fail(
+                KOLO_EINPUT,
+                "rank %d sees %ld images, rank %d sees %ld: name files or a folder on a file system "
+                "that all nodes share",
+                r, (long)all[r], launch->rank, (long)feed->files);
+    free(all);
+    return rc;
+}
+
+/* One rank, or the ranks of one pipeline. */
+static int launch_ranks(const kolo_options *o, const kolo_image_feed *feed, kolo_launch **launch)
+{
+    if (o->stages == 1) return kolo_command_alone(launch);
+    KOLO_TRY(kolo_command_launch(o, launch));
+    if ((*launch)->size > o->stages && (*launch)->size % o->stages == 0)
+        return kolo_fail(KOLO_ECONFIG,
+                         "stages=%ld on %d ranks: kolo predict is one pipeline; start %ld ranks, or several "
+                         "commands with a part of the images each",
+                         (long)o->stages, (*launch)->size, (long)o->stages);
+    return check_same(*launch, feed);
+}
+
 static int predict(kolo_options *o, const char *recipe, kolo_image_feed *feed)
 {
     kolo_session session;
     kolo_launch *launch;
     int rc;
-    KOLO_TRY(kolo_command_alone(&launch));
+    KOLO_TRY(launch_ranks(o, feed, &launch));
     if (!*o->run) KOLO_TRY(usual_transform(o, recipe));
     o->batch = o->micro_batch = feed->files < ROWS ? feed->files : ROWS;
     o->bn = KOLO_bn_local;

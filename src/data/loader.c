@@ -192,6 +192,22 @@ static void *reader(void *argument)
     return NULL;
 }
 
+/* One, for a loader that reads no image, where rows have samples and labels all the same. */
+static int make_described(kolo_loader *l)
+{
+    const kolo_loader_config *c = &l->recipe.config;
+    loader_layout layout;
+    if (c->train) return 0;
+    loader_lay_slot(&layout, l->rows, c->words, 0);
+    l->memory_bytes = layout.bytes;
+    l->memory = kolo_pages_alloc(l->memory_bytes);
+    l->slot = kolo_alloc(sizeof *l->slot);
+    if (!l->memory || !l->slot) return KOLO_ENOMEM;
+    loader_point_slot(l->slot, &layout, l->memory);
+    l->slot->pixels = NULL;
+    return 0;
+}
+
 static int make_slots(kolo_loader *l)
 {
     const kolo_loader_config *c = &l->recipe.config;
@@ -280,7 +296,10 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
     l->readers = loader_choose_readers(config);
     KOLO_TRY_GOTO(rc, loader_make_recipe(&l->recipe, config));
     KOLO_TRY_GOTO(rc, loader_make_sized(l, config));
-    if (config->counts_only) return 0;
+    if (config->counts_only) {
+        KOLO_TRY_GOTO(rc, make_described(l));
+        return 0;
+    }
     l->chunk = loader_choose_chunk(l);
     KOLO_TRY_GOTO(rc, make_slots(l));
     KOLO_TRY_GOTO(rc, make_sampler(l, config));
@@ -364,10 +383,11 @@ static void show(const kolo_loader *l, const loader_slot *s, kolo_batch *batch)
 /* 1: the end of validation */
 static int count_batch(kolo_loader *l, kolo_batch *batch)
 {
-    loader_slot s = {.recipe = &l->recipe};
+    loader_slot counted = {0}, *s = l->slot ? l->slot : &counted;
     if (l->finished) return 1;
-    count_rows(l, &s);
-    show(l, &s, batch);
+    count_rows(l, s);
+    if (l->slot) loader_describe(l, s);
+    show(l, s, batch);
     batch->slot = 0;
     next_step(l);
     return 0;

@@ -64,7 +64,8 @@ typedef struct kolo_loader_config {
     /* train: name of a server whose batches are taken (data/serve/serve.h); NULL or "": none */
     const char *serve;
     double serve_wait; /* seconds, as data/serve/serve.h has them */
-    /* a batch is no more than how many rows there are and which of them count: no image is read */
+    /* no image is read: a batch is how many rows there are and which of them count, in validation their
+     * samples and labels too (boxes: none) */
     bool counts_only;
     /* [kolo_loader_memory_bytes] for the batches, zeroed, page aligned; NULL: the loader's own */
     void *memory;

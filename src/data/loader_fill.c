@@ -43,6 +43,15 @@ static void write_image_labels(loader_slot *s, int64_t row)
                           c->train ? c->smoothing : 0, (float *)(s->labels + row * c->words));
 }
 
+void loader_describe(const kolo_loader *l, loader_slot *s)
+{
+    const kolo_loader_config *c = &s->recipe->config;
+    for (int64_t i = 0; i < l->rows; i++) s->samples[i] = i < s->valid ? loader_position(l, s, i) : -1;
+    memset(s->labels, 0, (size_t)(l->rows * c->words) * sizeof *s->labels);
+    loader_label(s, 0, l->rows);
+    for (int64_t i = 0; i < s->valid && c->image_labels; i++) write_image_labels(s, i);
+}
+
 /* The loss is linear in what image labels weigh, so the labels of mixed images are mixed likewise. */
 static void mix_labels(const kolo_loader_config *c, int32_t *a, int32_t *b, float weight)
 {

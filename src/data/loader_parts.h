@@ -87,6 +87,8 @@ void loader_point_slot(loader_slot *slot, const loader_layout *layout, uint8_t *
 int64_t loader_position(const kolo_loader *loader, const loader_slot *slot, int64_t row);
 /* Labels of the rows first .. first + count - 1 as their samples have them, nothing mixed. */
 void loader_label(loader_slot *slot, int64_t first, int64_t count);
+/* Validation: samples and labels of all rows, as readers would leave them; of boxes none. */
+void loader_describe(const kolo_loader *loader, loader_slot *slot);
 /* By a reader, without the lock; nobody else touches these rows. */
 void loader_fill(kolo_loader *loader, kolo_worker *worker, loader_slot *slot, int64_t first, int64_t count,
                  loader_result *result);

@@ -79,7 +79,7 @@ int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
  * collective, and set leaves alone what is another stage's. which: "param"
  * (parameters and buffers), "ema", "gradient" (of a parameter; or a statistic or metric itself), an optimizer
  * state's name, or, in a plan with `keep`, "activation" (micro-batch 0), which an evaluation has of its
- * outputs always. count = kolo_tensor_count. */
+ * outputs always: not collective, on a stage that computes or receives it. count = kolo_tensor_count. */
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
 /* The same of a tensor that this rank has, by itself. */
 int kolo_exec_get_own(kolo_exec *exec, const char *which, int tensor, float *values);

@@ -107,7 +107,8 @@ static void *values_place(const kolo_exec *e, const char *which, int *tensor)
     }
     if (!strcmp(which, "activation") && (p->config.keep || (!g->train && kolo_graph_is_output(g, *tensor)))) {
         home = kolo_plan_binding(p, *tensor, 0);
-        if (home.arena == KOLO_ARENA_ACTIVATION) return e->arena[KOLO_ARENA_ACTIVATION] + home.offset;
+        if (home.arena == KOLO_ARENA_ACTIVATION || home.arena == KOLO_ARENA_TRANSFER)
+            return e->arena[home.arena] + home.offset;
     }
     for (int k = 0; k < kolo_plan_states(p); k++)
         if (!strcmp(which, kolo_plan_state_name(p, k)) && home.arena == KOLO_ARENA_PARAM)
@@ -163,19 +164,14 @@ int exec_get_of(kolo_exec *e, const char *which, int tensor, int replica, float 
                                kolo_grid_rank(grid, stage, replica));
 }
 
-/* What belongs to a batch differs from replica to replica, the rest does not. */
+/* From the stage that has it, whose replicas all have the same. What belongs to a batch is read where it
+ * is. */
 int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 {
     const kolo_program *program = e->plan->program;
-    if (!program || tensor < 0 || tensor >= e->plan->graph->tensors)
+    if (!program || tensor < 0 || tensor >= e->plan->graph->tensors || !strcmp(which, "activation"))
         return kolo_exec_get_own(e, which, tensor, values);
-    if (strcmp(which, "activation")) return exec_get_of(e, which, tensor, 0, values);
-    float *other = kolo_alloc(values_bytes(e, which, tensor));
-    int rc = other ? 0 : KOLO_ENOMEM;
-    for (int r = 0; rc == 0 && r < program->grid->replicas; r++)
-        rc = exec_get_of(e, which, tensor, r, r == program->grid->replica ? values : other);
-    free(other);
-    return rc;
+    return exec_get_of(e, which, tensor, 0, values);
 }
 
 int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *values)

@@ -216,6 +216,8 @@ kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)
     for (int64_t i = 0; i < plan->actions; i++) {
         const kolo_action *a = &plan->action[i];
         if (a->slot != slot) continue;
+        if (a->kind == KOLO_ACTION_RECEIVE && plan->transfer[a->transfer].tensor == tensor)
+            return plan->binding[a->binding];
         if (a->kind == KOLO_ACTION_LOAD && (tensor == g->input || tensor == g->label))
             return plan->binding[a->binding + (tensor == g->label)];
         if (a->kind != KOLO_ACTION_RUN) continue;

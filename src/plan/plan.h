@@ -238,7 +238,8 @@ int kolo_plan_check(const kolo_plan *plan);
  * ranks names the action. */
 void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
 
-/* Where slot `slot` keeps `tensor` (its binding in the action that makes it); arena -1: nowhere. */
+/* Where slot `slot` keeps `tensor` (its binding in the action that makes or receives it); arena -1:
+ * nowhere. */
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
 
 /* Elements that an action sums in f64, over the ranks of this plan's stage (SUM), or with stages over those of

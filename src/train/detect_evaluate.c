@@ -15,8 +15,7 @@
 
 typedef struct detect_evaluator {
     kolo_session *session;
-    kolo_exec *exec; /* the evaluation's, of `graph` */
-    const kolo_graph *graph;
+    const kolo_graph *graph; /* the evaluation's */
     kolo_detect_config fit;
     const kolo_detect_truth *truth;
     float *head[KOLO_MAX_HEADS]; /* what the network put out for a micro-batch */
@@ -27,10 +26,8 @@ typedef struct detect_evaluator {
 
 static int detect_evaluator_open(detect_evaluator *e, kolo_session *s)
 {
-    *e = (detect_evaluator){.session = s,
-                            .fit = kolo_session_loader(s, false).detect,
-                            .exec = s->eval_exec ? s->eval_exec : s->exec,
-                            .graph = s->eval_exec ? s->eval_graph : s->graph};
+    *e = (detect_evaluator){
+        .session = s, .fit = kolo_session_loader(s, false).detect, .graph = kolo_session_eval_graph(s)};
     const kolo_graph *g = e->graph;
     for (int i = 0; i < g->heads; i++) {
         e->head[i] = kolo_alloc((size_t)kolo_tensor_count(&g->tensor[g->head[i]]) * sizeof(float));
@@ -46,6 +43,17 @@ static void detect_evaluator_close(detect_evaluator *e)
     for (int i = 0; i < KOLO_MAX_HEADS; i++) free(e->head[i]);
     kolo_found_free(&e->list);
     free(e->found);
+}
+
+/* The loss reads all heads, so the stage that computes it has them, made there or received. */
+int kolo_detect_answer(const kolo_session *s, const kolo_batch *batch, float *const *head)
+{
+    const kolo_graph *g = kolo_session_eval_graph(s);
+    kolo_exec *exec = kolo_session_eval_exec(s);
+    KOLO_TRY(kolo_exec_answer(exec, batch));
+    for (int i = 0; i < g->heads && kolo_session_answers(s, g->metrics); i++)
+        KOLO_TRY(kolo_exec_get(exec, "activation", g->head[i], head[i]));
+    return 0;
 }
 
 /* From the network's input back to the source. */
@@ -68,9 +76,9 @@ static int detect_evaluate_batch(void *argument, const kolo_batch *batch)
     detect_evaluator *e = argument;
     const kolo_session *s = e->session;
     const kolo_graph *g = e->graph;
-    KOLO_TRY(kolo_exec_answer(e->exec, batch));
-    for (int i = 0; i < g->heads; i++) KOLO_TRY(kolo_exec_get(e->exec, "activation", g->head[i], e->head[i]));
-    for (int64_t n = 0; n < session_counted_rows(s, batch); n++) {
+    KOLO_TRY(kolo_detect_answer(s, batch, e->head));
+    if (!kolo_session_answers(s, g->metrics)) return 0;
+    for (int64_t n = 0; n < batch->valid; n++) {
         KOLO_TRY(kolo_detect_find(g, (const float *const *)e->head, n, s->options->conf, s->options->nms,
                                   &e->list));
         for (int64_t i = 0; i < e->list.count; i++)
@@ -159,7 +167,7 @@ int kolo_detect_evaluate(kolo_session *s, bool ema, const char *results, kolo_ev
 {
     detect_evaluator e;
     int rc = detect_evaluator_open(&e, s);
-    kolo_exec_use_ema(e.exec, ema);
+    kolo_exec_use_ema(kolo_session_eval_exec(s), ema);
     if (rc >= 0) rc = detect_measure(&e, results, result);
     detect_evaluator_close(&e);
     return rc;

@@ -4,6 +4,9 @@
 
 #include "train/train.h"
 
+/* Computes a batch; where the session answers with the metrics, head: [graph->heads] canonical values
+ * (N, channels, h, w) of the evaluation's graph. */
+int kolo_detect_answer(const kolo_session *session, const kolo_batch *batch, float *const *head);
 /* kolo_evaluate() of detectors. Collective. */
 int kolo_detect_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
 

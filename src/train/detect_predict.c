@@ -11,6 +11,13 @@
 #include "data/image/jpeg.h"
 #include "kolo/error.h"
 #include "metrics/detect_find.h"
+#include "train/detect_evaluate.h"
+
+/* An image of a wave (kolo_predict_wave): its file, or -1, and its size there. */
+typedef struct shown_image {
+    int64_t file;
+    int height, width;
+} shown_image;
 
 typedef struct viewer {
     kolo_session *session;
@@ -18,13 +25,27 @@ typedef struct viewer {
     kolo_loader_config config;
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
-    kolo_image *image; /* [rows] */
+    kolo_image *image; /* [rows] of the last batch */
     uint8_t *pixels;
     int32_t *labels;
-    int64_t *samples;
+    int64_t *samples; /* [rows] */
     float *head[KOLO_MAX_HEADS];
-    kolo_found_list list;
+    kolo_found_list list; /* of one image */
+    shown_image *shown;   /* [wave][rows] */
+    int64_t *boxes;       /* [wave][rows] how many each has */
+    kolo_found *found;    /* of all of them, one image behind the other */
+    int64_t founds, capacity;
 } viewer;
+
+static int decode(viewer *v, const char *path, kolo_image *image)
+{
+    char *data = NULL;
+    size_t bytes;
+    KOLO_TRY(kolo_file_read(path, &data, &bytes));
+    const int rc = kolo_image_decode(v->jpeg, data, bytes, 3, image);
+    free(data);
+    return rc < 0 ? kolo_fail_in(rc, "%s: ", path) : 0;
+}
 
 /* As validation does it. */
 static int read_image(void *context, const char *path, int64_t row)
@@ -38,12 +59,7 @@ static int read_image(void *context, const char *path, int64_t row)
                      .channels = 3};
     kolo_detect_place place;
     double scale;
-    char *data = NULL;
-    size_t bytes;
-    KOLO_TRY(kolo_file_read(path, &data, &bytes));
-    const int rc = kolo_image_decode(v->jpeg, data, bytes, 3, p);
-    free(data);
-    if (rc < 0) return kolo_fail_in(rc, "%s: ", path);
+    KOLO_TRY(decode(v, path, p));
     kolo_detect_letterbox(p->height, p->width, c->height, c->width, c->detect.middle, &place, &scale);
     kolo_detect_fill(&to, c->detect.fill);
     return kolo_detect_put(v->resampler, c->detect.filter, p, &place, &to);
@@ -57,12 +73,58 @@ static int compute(viewer *v, int64_t valid)
                               .samples = v->samples,
                               .words = v->config.words,
                               .rows = s->rows,
-                              .valid = valid,
-                              .valid_global = valid};
-    KOLO_TRY(kolo_exec_answer(s->exec, &batch));
-    for (int i = 0; i < s->graph->heads; i++)
-        KOLO_TRY(kolo_exec_get(s->exec, "activation", s->graph->head[i], v->head[i]));
+                              .valid = s->program ? s->rows : valid, /* as other stages count them */
+                              .valid_global = s->program ? s->rows : valid};
+    return kolo_detect_answer(s, &batch, v->head);
+}
+
+/* The boxes of the first `rows` of the batch that was computed, where this rank has them; boxes: [rows]. */
+static int keep_found(viewer *v, int64_t rows, int64_t *boxes)
+{
+    const kolo_session *s = v->session;
+    const kolo_options *o = s->options;
+    if (!kolo_session_answers(s, s->graph->metrics)) return 0;
+    for (int64_t row = 0; row < rows; row++) {
+        KOLO_TRY(kolo_detect_find(s->graph, (const float *const *)v->head, row, o->box_threshold, o->nms,
+                                  &v->list));
+        for (int64_t i = 0; i < v->list.count; i++) {
+            KOLO_TRY(kolo_grow(&v->found, &v->capacity, v->founds, sizeof *v->found));
+            v->found[v->founds++] = v->list.found[i];
+        }
+        boxes[row] = v->list.count;
+    }
     return 0;
+}
+
+/* The next images of the feed; shown, boxes: [rows]. */
+static int view_batch(viewer *v, kolo_image_feed *feed, shown_image *shown, int64_t *boxes)
+{
+    const kolo_session *s = v->session;
+    int64_t valid = 0;
+    if (kolo_session_loads(s))
+        KOLO_TRY(kolo_image_feed_rows(feed, s->rows, read_image, v, v->samples, &valid));
+    for (int64_t i = 0; i < s->rows; i++) {
+        shown[i] = (shown_image){.file = i < valid ? v->samples[i] : -1};
+        if (i < valid) shown[i].height = v->image[i].height, shown[i].width = v->image[i].width;
+        boxes[i] = 0;
+    }
+    if (!valid && !s->program) return 0;
+    KOLO_TRY(compute(v, valid));
+    return keep_found(v, s->program ? s->rows : valid, boxes);
+}
+
+/* What was found, to the stage that shows it. n: images. */
+static int share_found(viewer *v, int64_t n)
+{
+    kolo_session *s = v->session;
+    const int of = s->graph->metrics;
+    if (!s->program) return 0;
+    KOLO_TRY(kolo_predict_share(s, of, v->boxes, (size_t)n * sizeof *v->boxes));
+    int64_t all = 0;
+    for (int64_t i = 0; i < n; i++) all += v->boxes[i];
+    while (v->capacity < all) KOLO_TRY(kolo_grow(&v->found, &v->capacity, v->capacity, sizeof *v->found));
+    v->founds = all;
+    return kolo_predict_share(s, of, v->found, (size_t)all * sizeof *v->found);
 }
 
 /* What an image is called without its folder and its ending. */
@@ -111,34 +173,56 @@ static int write_image(const kolo_image *p, const char *folder, const char *path
     return rc;
 }
 
-/* The surest box is printed first and drawn last. */
-static int show(viewer *v, const char *path, int64_t row)
+/* A pipeline has read other images since. */
+static int draw(viewer *v, const char *path, int64_t row, const kolo_found *found, int64_t boxes)
 {
-    const kolo_options *o = v->session->options;
     kolo_image *p = &v->image[row];
-    KOLO_TRY(kolo_detect_find(v->session->graph, (const float *const *)v->head, row, o->box_threshold, o->nms,
-                              &v->list));
+    if (v->session->program) KOLO_TRY(decode(v, path, p));
+    for (int64_t i = boxes - 1; i >= 0; i--) {
+        const kolo_found *f = &found[i];
+        char text[128], number[16];
+        snprintf(number, sizeof number, "%d", f->cls);
+        snprintf(text, sizeof text, "%.100s %.2f", v->name ? v->name[f->cls] : number, f->score);
+        kolo_draw_box(p, f->box, f->cls, text);
+    }
+    return write_image(p, v->session->options->out, path);
+}
+
+/* The surest box is printed first and drawn last. */
+static int show(viewer *v, const char *path, int64_t row, const shown_image *shown, kolo_found *found,
+                int64_t boxes)
+{
     printf("%s\n", path);
-    for (int64_t i = 0; i < v->list.count; i++) {
-        kolo_found *f = &v->list.found[i];
+    for (int64_t i = 0; i < boxes; i++) {
+        kolo_found *f = &found[i];
         double at[4];
-        kolo_detect_unfit(&v->config.detect, p->height, p->width, f->box, at);
+        kolo_detect_unfit(&v->config.detect, shown->height, shown->width, f->box, at);
         for (int k = 0; k < 4; k++) {
-            const double side = k % 2 ? p->height : p->width;
+            const double side = k % 2 ? shown->height : shown->width;
             f->box[k] = at[k] < 0 ? 0 : at[k] > side ? side : at[k];
         }
         printf("  %.3f  %d%s%s  %.1f %.1f %.1f %.1f\n", f->score, f->cls, v->name ? "  " : "",
                v->name ? v->name[f->cls] : "", f->box[0], f->box[1], f->box[2] - f->box[0],
                f->box[3] - f->box[1]);
     }
-    for (int64_t i = v->list.count - 1; i >= 0 && *o->out; i--) {
-        const kolo_found *f = &v->list.found[i];
-        char text[128], number[16];
-        snprintf(number, sizeof number, "%d", f->cls);
-        snprintf(text, sizeof text, "%.100s %.2f", v->name ? v->name[f->cls] : number, f->score);
-        kolo_draw_box(p, f->box, f->cls, text);
+    return *v->session->options->out ? draw(v, path, row, found, boxes) : 0;
+}
+
+/* batches: at most a wave of them */
+static int view_wave(viewer *v, kolo_image_feed *feed, int64_t batches)
+{
+    const int64_t rows = v->session->rows;
+    int64_t at = 0;
+    v->founds = 0;
+    for (int64_t k = 0; k < batches; k++)
+        KOLO_TRY(view_batch(v, feed, v->shown + k * rows, v->boxes + k * rows));
+    KOLO_TRY(share_found(v, batches * rows));
+    for (int64_t i = 0; i < batches * rows; at += v->boxes[i++]) {
+        const shown_image *one = &v->shown[i];
+        if (one->file >= 0)
+            KOLO_TRY(show(v, feed->path[one->file], i % rows, one, v->found + at, v->boxes[i]));
     }
-    return *o->out ? write_image(p, o->out, path) : 0;
+    return 0;
 }
 
 static int open_viewer(viewer *v, kolo_session *s, char *const *name)
@@ -149,7 +233,9 @@ static int open_viewer(viewer *v, kolo_session *s, char *const *name)
     v->pixels = kolo_alloc(rows * image + KOLO_IMAGE_SLACK);
     v->labels = kolo_alloc(rows * (size_t)v->config.words * sizeof *v->labels);
     v->samples = kolo_alloc(rows * sizeof *v->samples);
-    if (!v->image || !v->pixels || !v->labels || !v->samples) return KOLO_ENOMEM;
+    v->shown = kolo_alloc(rows * (size_t)kolo_predict_wave(s) * sizeof *v->shown);
+    v->boxes = kolo_alloc(rows * (size_t)kolo_predict_wave(s) * sizeof *v->boxes);
+    if (!v->image || !v->pixels || !v->labels || !v->samples || !v->shown || !v->boxes) return KOLO_ENOMEM;
     for (int i = 0; i < s->graph->heads; i++) {
         v->head[i] =
             kolo_alloc((size_t)kolo_tensor_count(&s->graph->tensor[s->graph->head[i]]) * sizeof(float));
@@ -170,6 +256,9 @@ static void close_viewer(viewer *v)
     free(v->pixels);
     free(v->labels);
     free(v->samples);
+    free(v->shown);
+    free(v->boxes);
+    free(v->found);
 }
 
 int kolo_detect_predict(kolo_session *s, kolo_image_feed *feed, char *const *name)
@@ -177,12 +266,9 @@ int kolo_detect_predict(kolo_session *s, kolo_image_feed *feed, char *const *nam
     viewer v;
     if (*s->options->out) KOLO_TRY(check_stems(feed->files, feed->path));
     int rc = open_viewer(&v, s, name);
-    while (rc >= 0 && feed->next < feed->files) {
-        int64_t valid;
-        rc = kolo_image_feed_rows(feed, s->rows, read_image, &v, v.samples, &valid);
-        if (rc >= 0 && valid) rc = compute(&v, valid);
-        for (int64_t i = 0; rc >= 0 && i < valid; i++) rc = show(&v, feed->path[v.samples[i]], i);
-    }
+    const int64_t wave = kolo_predict_wave(s), batches = kolo_predict_batches(s, feed);
+    for (int64_t done = 0; rc >= 0 && done < batches; done += wave)
+        rc = view_wave(&v, feed, batches - done < wave ? batches - done : wave);
     close_viewer(&v);
     return rc;
 }

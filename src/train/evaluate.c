@@ -35,8 +35,9 @@ static int counted_batch(void *argument, const kolo_batch *batch)
 }
 
 /* The network's own metrics, which come some steps after their batch. */
-static int sum_metrics(kolo_session *s, kolo_exec *exec, double *sum)
+static int sum_metrics(kolo_session *s, double *sum)
 {
+    kolo_exec *exec = kolo_session_eval_exec(s);
     counted c = {.exec = exec, .sum = sum};
     kolo_metrics m;
     KOLO_TRY(session_each_val_batch(s, counted_batch, &c));
@@ -70,7 +71,6 @@ static void add_row(double *sum, const float *x, int64_t classes, int64_t label,
 
 typedef struct mirrored {
     const kolo_session *session;
-    kolo_exec *exec;
     const kolo_graph *graph;
     kolo_mirror mirror;
     float *logits; /* of two batches */
@@ -82,18 +82,18 @@ static int mirrored_batch(void *argument, const kolo_batch *batch)
 {
     mirrored *m = argument;
     const int64_t classes = m->graph->tensor[m->graph->logits].dim[1];
-    KOLO_TRY(kolo_mirror_ask(&m->mirror, m->exec, m->graph, batch, m->logits));
-    for (int64_t i = 0; i < session_counted_rows(m->session, batch); i++)
+    KOLO_TRY(kolo_mirror_ask(&m->mirror, m->session, batch, m->logits));
+    if (!kolo_session_answers(m->session, m->graph->logits)) return 0;
+    for (int64_t i = 0; i < batch->valid; i++)
         add_row(m->sum, m->logits + i * classes, classes, batch->labels[i], m->binary);
     return 0;
 }
 
 /* Of the mean of an image's logits and its mirror image's. */
-static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
+static int sum_mirrored(kolo_session *s, double *sum)
 {
-    const kolo_graph *g = s->eval_exec ? s->eval_graph : s->graph;
-    mirrored m = {
-        .session = s, .exec = exec, .graph = g, .binary = s->options->loss == KOLO_loss_bce, .sum = sum};
+    const kolo_graph *g = kolo_session_eval_graph(s);
+    mirrored m = {.session = s, .graph = g, .binary = s->options->loss == KOLO_loss_bce, .sum = sum};
     m.logits = kolo_alloc((size_t)(2 * kolo_tensor_count(&g->tensor[g->logits])) * sizeof *m.logits);
     int rc = m.logits ? kolo_mirror_open(&m.mirror, s) : KOLO_ENOMEM;
     if (rc >= 0) rc = session_each_val_batch(s, mirrored_batch, &m);
@@ -117,9 +117,8 @@ int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluatio
     if (s->detector) return kolo_detect_evaluate(s, ema, results, result);
     if (kolo_session_tags(s)) return kolo_image_evaluate(s, ema, results, result);
     double sum[SUMS] = {0}, begin = kolo_time();
-    kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
-    kolo_exec_use_ema(exec, ema);
-    KOLO_TRY((s->options->val_flip ? sum_mirrored : sum_metrics)(s, exec, sum));
+    kolo_exec_use_ema(kolo_session_eval_exec(s), ema);
+    KOLO_TRY((s->options->val_flip ? sum_mirrored : sum_metrics)(s, sum));
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, SUMS, KOLO_F64, KOLO_SUM));
     if ((int64_t)sum[ROWS] != s->val_samples)
         return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f images, the validation set holds %ld",

@@ -16,7 +16,6 @@
 
 typedef struct image_evaluator {
     kolo_session *session;
-    kolo_exec *exec;
     const kolo_graph *graph;
     kolo_mirror mirror; /* val_flip */
     float *logits;      /* of two batches */
@@ -27,9 +26,7 @@ typedef struct image_evaluator {
 
 static int image_evaluator_open(image_evaluator *e, kolo_session *s)
 {
-    *e = (image_evaluator){.session = s,
-                           .exec = s->eval_exec ? s->eval_exec : s->exec,
-                           .graph = s->eval_exec ? s->eval_graph : s->graph};
+    *e = (image_evaluator){.session = s, .graph = kolo_session_eval_graph(s)};
     e->logits =
         kolo_alloc((size_t)(2 * kolo_tensor_count(&e->graph->tensor[e->graph->logits])) * sizeof *e->logits);
     if (!e->logits) return KOLO_ENOMEM;
@@ -62,13 +59,15 @@ static int image_evaluate_batch(void *argument, const kolo_batch *batch)
     image_evaluator *e = argument;
     const kolo_graph *g = e->graph;
     const int64_t classes = g->tensor[g->logits].dim[1];
+    kolo_exec *exec = kolo_session_eval_exec(e->session);
+    const bool answers = kolo_session_answers(e->session, g->logits);
     if (e->session->options->val_flip) {
-        KOLO_TRY(kolo_mirror_ask(&e->mirror, e->exec, g, batch, e->logits));
+        KOLO_TRY(kolo_mirror_ask(&e->mirror, e->session, batch, e->logits));
     } else {
-        KOLO_TRY(kolo_exec_answer(e->exec, batch));
-        KOLO_TRY(kolo_exec_get(e->exec, "activation", g->logits, e->logits));
+        KOLO_TRY(kolo_exec_answer(exec, batch));
+        if (answers) KOLO_TRY(kolo_exec_get(exec, "activation", g->logits, e->logits));
     }
-    for (int64_t i = 0; i < session_counted_rows(e->session, batch); i++)
+    for (int64_t i = 0; answers && i < batch->valid; i++)
         KOLO_TRY(
             add_row(e, e->logits + i * classes, (const float *)(batch->labels + i * batch->words), classes));
     return 0;
@@ -130,7 +129,7 @@ int kolo_image_evaluate(kolo_session *s, bool ema, const char *results, kolo_eva
 {
     image_evaluator e;
     int rc = image_evaluator_open(&e, s);
-    kolo_exec_use_ema(e.exec, ema);
+    kolo_exec_use_ema(kolo_session_eval_exec(s), ema);
     if (rc >= 0) rc = image_measure(&e, results, result);
     image_evaluator_close(&e);
     return rc;

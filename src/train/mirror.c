@@ -37,15 +37,21 @@ kolo_batch kolo_mirror_batch(kolo_mirror *m, const kolo_batch *batch)
     return mirrored;
 }
 
-int kolo_mirror_ask(kolo_mirror *m, kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch,
-                    float *logits)
+static int read_logits(const kolo_session *s, const kolo_batch *batch, float *logits)
 {
+    const int tensor = kolo_session_eval_graph(s)->logits;
+    kolo_exec *exec = kolo_session_eval_exec(s);
+    KOLO_TRY(kolo_exec_answer(exec, batch));
+    return kolo_session_answers(s, tensor) ? kolo_exec_get(exec, "activation", tensor, logits) : 0;
+}
+
+int kolo_mirror_ask(kolo_mirror *m, const kolo_session *s, const kolo_batch *batch, float *logits)
+{
+    const kolo_graph *g = kolo_session_eval_graph(s);
     const int64_t count = kolo_tensor_count(&g->tensor[g->logits]);
     const kolo_batch mirrored = kolo_mirror_batch(m, batch);
-    KOLO_TRY(kolo_exec_answer(exec, batch));
-    KOLO_TRY(kolo_exec_get(exec, "activation", g->logits, logits));
-    KOLO_TRY(kolo_exec_answer(exec, &mirrored));
-    KOLO_TRY(kolo_exec_get(exec, "activation", g->logits, logits + count));
+    KOLO_TRY(read_logits(s, batch, logits));
+    KOLO_TRY(read_logits(s, &mirrored, logits + count));
     for (int64_t i = 0; i < count; i++) logits[i] = (logits[i] + logits[count + i]) / 2;
     return 0;
 }

@@ -54,12 +54,6 @@ int session_make_loaders(kolo_session *s);
  * `visit` ends it and is returned. The batch belongs to the loader again when `visit` returns. */
 int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch),
                            void *argument);
-/* Rows of a batch whose results this rank counts: of a pipeline the stage that has their labels and
- * samples. */
-static inline int64_t session_counted_rows(const kolo_session *session, const kolo_batch *batch)
-{
-    return kolo_session_loads(session) ? batch->valid : 0;
-}
 int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);
 void session_close_data(kolo_session *s);

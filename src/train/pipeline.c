@@ -74,7 +74,7 @@ int session_open_grid(kolo_session *s)
         s->grid = (kolo_grid){.stages = 1, .replicas = s->ranks, .replica = s->launch->rank};
         return 0;
     }
-    KOLO_TRY(check_combination(s));
+    if (s->parts & KOLO_SESSION_TRAIN) KOLO_TRY(check_combination(s)); /* an evaluation sums no gradients */
     if (s->elsewhere && s->ranks % o->stages)
         return kolo_fail(KOLO_ECONFIG, "ranks=%d is no multiple of stages=%ld", s->ranks, (long)o->stages);
     KOLO_TRY(s->elsewhere ? grid_elsewhere(s) : grid_here(s));
@@ -153,7 +153,8 @@ static int parse_cut(const kolo_session *s, int64_t chain, int parts, int *first
 static double stored_each(const kolo_plan *p)
 {
     const kolo_plan_config *c = &p->config;
-    return 2 + kolo_plan_states(p) + c->ema + (p->arena_bytes[KOLO_ARENA_SHADOW] ? .5 : 0);
+    return 1 + (c->optimizer ? 1 + kolo_plan_states(p) : 0) + c->ema +
+           (p->arena_bytes[KOLO_ARENA_SHADOW] ? .5 : 0);
 }
 
 /* The chain as a partition sees it. */

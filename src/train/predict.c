@@ -19,6 +19,7 @@ typedef struct reader {
     kolo_mirror mirror; /* val_flip */
     uint8_t *pixels;    /* [rows] images of `bytes` */
     size_t bytes;
+    int32_t *labels; /* [rows] zero: none is known */
 } reader;
 
 int kolo_image_feed_rows(kolo_image_feed *f, int64_t rows, kolo_image_read *read, void *context,
@@ -61,44 +62,67 @@ static int read_image(void *context, const char *path, int64_t row)
     return kolo_view_render(&view, r->resampler, &r->image, 1, 0, 0, c->height, c->width, to);
 }
 
-/* One batch: the first `valid` rows are images. */
-static int compute(kolo_session *s, reader *r, const int32_t *labels, const int64_t *samples, int64_t valid,
-                   float *logits)
+int64_t kolo_predict_wave(const kolo_session *s) { return s->program ? 4 * s->grid.stages : 1; }
+
+int kolo_predict_share(kolo_session *s, int tensor, void *results, size_t bytes)
 {
-    const kolo_batch batch = {.pixels = r->pixels,
-                              .labels = labels,
+    if (!s->program) return 0;
+    const int stage = kolo_placement_stage(s->placement, s->placement->owner[tensor]);
+    return kolo_comm_broadcast(s->comm, results, bytes, kolo_grid_rank(&s->grid, stage, 0));
+}
+
+/* One batch: the first `valid` rows are images. Stages that read none count all rows; the loss is nobody's. */
+static int compute(kolo_session *s, reader *r, const int64_t *samples, int64_t valid, float *logits)
+{
+    const bool loads = kolo_session_loads(s);
+    const kolo_batch batch = {.pixels = loads ? r->pixels : NULL,
+                              .labels = r->labels,
                               .samples = samples,
                               .rows = s->rows,
-                              .valid = valid,
-                              .valid_global = valid};
-    if (s->options->val_flip) return kolo_mirror_ask(&r->mirror, s->exec, s->graph, &batch, logits);
+                              .valid = s->program ? s->rows : valid,
+                              .valid_global = s->program ? s->rows : valid};
+    if (s->options->val_flip) return kolo_mirror_ask(&r->mirror, s, &batch, logits);
     KOLO_TRY(kolo_exec_answer(s->exec, &batch));
+    if (!kolo_session_answers(s, s->graph->logits)) return 0;
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
+}
+
+/* The next images of the feed; samples: [rows] their numbers, -1 behind the last. */
+static int predict_batch(kolo_session *s, reader *r, kolo_image_feed *feed, int64_t *samples, float *logits)
+{
+    int64_t valid = 0;
+    if (kolo_session_loads(s)) {
+        KOLO_TRY(kolo_image_feed_rows(feed, s->rows, read_image, r, samples, &valid));
+        memset(r->pixels + (size_t)valid * r->bytes, 0, (size_t)(s->rows - valid) * r->bytes);
+    }
+    for (int64_t i = valid; i < s->rows; i++) samples[i] = -1;
+    return valid || s->program ? compute(s, r, samples, valid, logits) : 0;
 }
 
 static int predict(kolo_session *s, reader *r, kolo_image_feed *feed, kolo_predict_take *take, void *context)
 {
-    const int64_t classes = s->options->classes, words = kolo_session_tags(s) ? 2 * classes : 1;
-    const size_t bytes = (size_t)s->rows * r->bytes + KOLO_IMAGE_SLACK;
-    int64_t valid;
+    const int64_t classes = s->options->classes, words = kolo_session_tags(s) ? 2 * classes : 1,
+                  wave = kolo_predict_wave(s), batches = kolo_predict_batches(s, feed), each = s->rows;
+    const size_t bytes = (size_t)each * r->bytes + KOLO_IMAGE_SLACK;
     r->pixels = kolo_pages_alloc(bytes);
-    int32_t *labels = kolo_alloc((size_t)(s->rows * words) * sizeof *labels);
-    int64_t *samples = kolo_alloc((size_t)s->rows * sizeof *samples);
-    float *logits = kolo_alloc((size_t)(2 * s->rows * classes) * sizeof *logits);
-    int rc = r->pixels && labels && samples && logits ? 0 : KOLO_ENOMEM;
-    while (rc == 0 && feed->next < feed->files) {
-        rc = kolo_image_feed_rows(feed, s->rows, read_image, r, samples, &valid);
-        if (rc < 0 || valid == 0) continue;
-        for (int64_t i = 0; i < s->rows; i++)
-            if (words == 1) labels[i] = i < valid ? 0 : -1; /* none is known: the loss is nobody's */
-        for (int64_t i = valid; i < s->rows; i++) samples[i] = -1;
-        memset(r->pixels + (size_t)valid * r->bytes, 0, (size_t)(s->rows - valid) * r->bytes);
-        rc = compute(s, r, labels, samples, valid, logits);
-        for (int64_t i = 0; rc == 0 && i < valid; i++) rc = take(context, samples[i], logits + i * classes);
+    r->labels = kolo_alloc((size_t)(each * words) * sizeof *r->labels);
+    int64_t *samples = kolo_alloc((size_t)(wave * each) * sizeof *samples);
+    float *logits =
+        kolo_alloc((size_t)((wave + 1) * each * classes) * sizeof *logits); /* val_flip: one more */
+    int rc = r->pixels && r->labels && samples && logits ? 0 : KOLO_ENOMEM;
+    for (int64_t done = 0; rc == 0 && done < batches; done += wave) {
+        const int64_t n = batches - done < wave ? batches - done : wave;
+        for (int64_t k = 0; rc == 0 && k < n; k++)
+            rc = predict_batch(s, r, feed, samples + k * each, logits + k * each * classes);
+        if (rc == 0)
+            rc = kolo_predict_share(s, s->graph->logits, logits,
+                                    (size_t)(n * each * classes) * sizeof *logits);
+        for (int64_t i = 0; rc == 0 && i < n * each; i++)
+            if (samples[i] >= 0) rc = take(context, samples[i], logits + i * classes);
     }
     free(logits);
     free(samples);
-    free(labels);
+    free(r->labels);
     if (r->pixels) kolo_pages_free(&r->pixels, bytes);
     return rc;
 }

@@ -19,13 +19,26 @@ int kolo_image_feed_rows(kolo_image_feed *feed, int64_t rows, kolo_image_read *r
 /* KOLO_EINPUT with their number where files could not be read. */
 int kolo_image_feed_end(const kolo_image_feed *feed);
 
+/* Batches that are computed before their results are used: one, or in a pipeline, where results come from the
+ * last stage to the one that reads images, as many as keep its stages at work. */
+int64_t kolo_predict_wave(const kolo_session *session);
+/* Of a feed the number of batches; in a pipeline every stage computes all of them, and images that cannot be
+ * read leave the last ones empty. */
+static inline int64_t kolo_predict_batches(const kolo_session *session, const kolo_image_feed *feed)
+{
+    return (feed->files + session->rows - 1) / session->rows;
+}
+/* Results from the stage that computes `tensor` to all; without a pipeline nothing is to be done. Collective. */
+int kolo_predict_share(kolo_session *session, int tensor, void *results, size_t bytes);
+
 /* Given for every image that could be read, in order: its number and the network's output,
  * [session->options->classes]. */
 typedef int kolo_predict_take(void *context, int64_t i, const float *logits);
 
 /* Decodes the files (any kind that kolo-pack reads), brings them to the input's size as validation does,
  * computes session->rows at a time. session: opened with KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA, weights
- * loaded, one rank. The caller ends the feed. */
+ * loaded, of one rank or one pipeline, of which the stage that reads images alone calls `take`. The caller ends
+ * the feed. Collective. */
 int kolo_predict(kolo_session *session, kolo_image_feed *feed, kolo_predict_take *take, void *context);
 
 #endif

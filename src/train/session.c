@@ -155,8 +155,8 @@ static int make_executors(kolo_session *s)
     KOLO_TRY(session_open_comm(s, flat ? &s->flat : s->launch, s->program ? s->program->comm_bytes : own, own,
                                &s->comm));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
-    /* an executor that trains does it, when it has added its buckets */
-    else KOLO_TRY(kolo_comm_commit(s->comm));
+    /* an executor that trains, or has transfers, does it when it has added its buckets and those */
+    else if (!s->program) KOLO_TRY(kolo_comm_commit(s->comm));
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(make_training_executor(s));
     if (s->eval_program)

@@ -108,6 +108,21 @@ int kolo_session_enter(kolo_session *session, int phase);
 /* This rank takes images from the loader: it is of the first stage. Others know of a batch how large it
  * is. */
 static inline bool kolo_session_loads(const kolo_session *session) { return session->grid.stage == 0; }
+/* What an evaluation computes with, and of what. */
+static inline kolo_exec *kolo_session_eval_exec(const kolo_session *s)
+{
+    return s->eval_exec ? s->eval_exec : s->exec;
+}
+static inline const kolo_graph *kolo_session_eval_graph(const kolo_session *s)
+{
+    return s->eval_graph ? s->eval_graph : s->graph;
+}
+/* Of a pipeline this rank's stage computes `tensor` of the evaluation's graph, an output: it reads and counts
+ * what that says of the replica's rows, and others do not. */
+static inline bool kolo_session_answers(const kolo_session *s, int tensor)
+{
+    return kolo_plan_owns(s->eval_plan ? s->eval_plan : s->plan, tensor);
+}
 static inline int64_t kolo_session_batch(const kolo_session *session)
 {
     return session->phase[session->now].batch;

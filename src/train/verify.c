@@ -32,12 +32,6 @@ static int no_set(const kolo_targets *t, const char *name)
                      *list ? "the pairs " : "no pairs; pack LFW with its files of pairs", list);
 }
 
-static int compute(kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch, float *values)
-{
-    KOLO_TRY(kolo_exec_answer(exec, batch));
-    return kolo_exec_get(exec, "activation", g->features, values);
-}
-
 /* What one batch takes to have its features added up. */
 typedef struct collector {
     kolo_session *session;
@@ -52,13 +46,15 @@ static int collect_batch(void *argument, const kolo_batch *batch)
 {
     const collector *c = argument;
     const kolo_session *s = c->session;
-    kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
-    const kolo_graph *g = s->eval_graph ? s->eval_graph : s->graph;
+    kolo_exec *exec = kolo_session_eval_exec(s);
+    const int tensor = kolo_session_eval_graph(s)->features;
     const int64_t width = c->features->width;
     for (int side = 0; side < 2; side++) {
         kolo_batch shown = side ? kolo_mirror_batch(c->mirror, batch) : *batch;
         shown.labels = c->labels;
-        KOLO_TRY(compute(exec, g, &shown, c->values));
+        KOLO_TRY(kolo_exec_answer(exec, &shown));
+        if (!kolo_session_answers(s, tensor)) continue;
+        KOLO_TRY(kolo_exec_get(exec, "activation", tensor, c->values));
         for (int64_t i = 0; i < batch->valid; i++)
             for (int64_t k = 0; k < width; k++)
                 c->features->all[batch->samples[i] * width + k] += c->values[i * width + k];
@@ -94,7 +90,7 @@ int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *s
 {
     const kolo_targets *t = kolo_dataset_targets(s->val_set);
     const kolo_pair_set *set = find_set(t, name), *other = find_set(t, "dev_train");
-    const kolo_graph *g = s->eval_graph ? s->eval_graph : s->graph;
+    const kolo_graph *g = kolo_session_eval_graph(s);
     kolo_pair_scores development = {0};
     *scores = (kolo_pair_scores){0};
     if (!set) return no_set(t, name);
@@ -107,7 +103,7 @@ int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *s
     float *values = kolo_alloc((size_t)(g->rows * f.width) * sizeof *values);
     f.all = kolo_alloc((size_t)(f.samples * f.width) * sizeof *f.all);
     int rc = labels && values && f.all ? kolo_mirror_open(&mirror, s) : KOLO_ENOMEM;
-    kolo_exec_use_ema(s->eval_exec ? s->eval_exec : s->exec, ema);
+    kolo_exec_use_ema(kolo_session_eval_exec(s), ema);
     if (rc == 0) rc = session_each_val_batch(s, collect_batch, &(collector){s, &f, &mirror, labels, values});
     if (rc == 0) rc = kolo_comm_allreduce(s->comm, f.all, f.samples * f.width, KOLO_F32, KOLO_SUM);
     if (rc == 0) rc = score(&f, set, scores);
