@@ -119,6 +119,18 @@ static int await_inputs(list *l, const kolo_node *n, int slot)
     return 0;
 }
 
+/* What no operation of the turn has read: heads that are put out here. */
+static int await_outputs(list *l, int turn)
+{
+    const kolo_plan *p = l->plan;
+    for (int i = 0; i < p->transfers; i++) {
+        if (p->transfer[i].sends || p->transfer[i].end != turn || l->arrived[i]) continue;
+        l->arrived[i] = 1;
+        KOLO_TRY(add_transfer(l, KOLO_ACTION_TRANSFERRED, i));
+    }
+    return 0;
+}
+
 static int add_sends(list *l, int tensor, int slot)
 {
     const kolo_plan *p = l->plan;
@@ -295,7 +307,7 @@ static int add_turn(list *l, const kolo_turn *turn)
         if (placement && kolo_placement_chunk(placement, placement->part[i]) != turn->chunk) continue;
         KOLO_TRY(add_run(l, (int)i, turn->slot));
     }
-    return 0;
+    return await_outputs(l, (int)(turn - p->turn));
 }
 
 int kolo_plan_instantiate(kolo_plan *plan)

@@ -122,6 +122,27 @@ static int add_read(const kolo_plan *plan, edges *all, int64_t node, int t)
                                 .order = loaded ? t == g->label : maker + 2});
 }
 
+/* An evaluation ends with a detector's heads, which several stages may make and which are looked at together:
+ * by the stage of the last part. */
+static int add_head(const kolo_plan *plan, edges *all, int t)
+{
+    const kolo_placement *p = plan->config.placement;
+    const int64_t maker = plan->graph->tensor[t].producer;
+    const int last = p->stages * p->chunks - 1, from = stage_of(plan, maker), me = plan->config.stage;
+    const int to = kolo_placement_stage(p, last);
+    if (from == to || (from != me && to != me)) return 0;
+    return add_edge(all, (edge){.tensor = t,
+                                .peer = from == me ? to : from,
+                                .sends = from == me,
+                                .made = KOLO_PASS_FORWARD,
+                                .read = KOLO_PASS_FORWARD,
+                                .made_chunk = chunk_of(plan, maker),
+                                .read_chunk = kolo_placement_chunk(p, last),
+                                .from = p->part[maker],
+                                .to = last,
+                                .order = maker + 2});
+}
+
 /* Reads in the order of passes, so that an edge has the first one. */
 static int find_edges(const kolo_plan *plan, edges *all)
 {
@@ -130,6 +151,7 @@ static int find_edges(const kolo_plan *plan, edges *all)
         for (int64_t i = 0; i < g->nodes; i++)
             for (int k = 0; k < g->node[i].n_in && (int)kolo_plan_pass(plan, i) == pass; k++)
                 KOLO_TRY(add_read(plan, all, i, g->node[i].in[k]));
+    for (int i = 0; i < g->heads && !g->train; i++) KOLO_TRY(add_head(plan, all, g->head[i]));
     return 0;
 }
 

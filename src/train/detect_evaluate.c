@@ -45,13 +45,12 @@ static void detect_evaluator_close(detect_evaluator *e)
     free(e->found);
 }
 
-/* The loss reads all heads, so the stage that computes it has them, made there or received. */
 int kolo_detect_answer(const kolo_session *s, const kolo_batch *batch, float *const *head)
 {
     const kolo_graph *g = kolo_session_eval_graph(s);
     kolo_exec *exec = kolo_session_eval_exec(s);
     KOLO_TRY(kolo_exec_answer(exec, batch));
-    for (int i = 0; i < g->heads && kolo_session_answers(s, g->metrics); i++)
+    for (int i = 0; i < g->heads && kolo_session_answers(s, g->head[i]); i++)
         KOLO_TRY(kolo_exec_get(exec, "activation", g->head[i], head[i]));
     return 0;
 }
@@ -77,7 +76,7 @@ static int detect_evaluate_batch(void *argument, const kolo_batch *batch)
     const kolo_session *s = e->session;
     const kolo_graph *g = e->graph;
     KOLO_TRY(kolo_detect_answer(s, batch, e->head));
-    if (!kolo_session_answers(s, g->metrics)) return 0;
+    if (!kolo_session_answers(s, g->head[0])) return 0;
     for (int64_t n = 0; n < batch->valid; n++) {
         KOLO_TRY(kolo_detect_find(g, (const float *const *)e->head, n, s->options->conf, s->options->nms,
                                   &e->list));

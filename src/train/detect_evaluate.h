@@ -4,7 +4,7 @@
 
 #include "train/train.h"
 
-/* Computes a batch; where the session answers with the metrics, head: [graph->heads] canonical values
+/* Computes a batch; where the session answers with the heads, head: [graph->heads] canonical values
  * (N, channels, h, w) of the evaluation's graph. */
 int kolo_detect_answer(const kolo_session *session, const kolo_batch *batch, float *const *head);
 /* kolo_evaluate() of detectors. Collective. */

@@ -83,7 +83,7 @@ static int keep_found(viewer *v, int64_t rows, int64_t *boxes)
 {
     const kolo_session *s = v->session;
     const kolo_options *o = s->options;
-    if (!kolo_session_answers(s, s->graph->metrics)) return 0;
+    if (!kolo_session_answers(s, s->graph->head[0])) return 0;
     for (int64_t row = 0; row < rows; row++) {
         KOLO_TRY(kolo_detect_find(s->graph, (const float *const *)v->head, row, o->box_threshold, o->nms,
                                   &v->list));
@@ -117,7 +117,7 @@ static int view_batch(viewer *v, kolo_image_feed *feed, shown_image *shown, int6
 static int share_found(viewer *v, int64_t n)
 {
     kolo_session *s = v->session;
-    const int of = s->graph->metrics;
+    const int of = s->graph->head[0];
     if (!s->program) return 0;
     KOLO_TRY(kolo_predict_share(s, of, v->boxes, (size_t)n * sizeof *v->boxes));
     int64_t all = 0;

@@ -67,8 +67,8 @@ int64_t kolo_predict_wave(const kolo_session *s) { return s->program ? 4 * s->gr
 int kolo_predict_share(kolo_session *s, int tensor, void *results, size_t bytes)
 {
     if (!s->program) return 0;
-    const int stage = kolo_placement_stage(s->placement, s->placement->owner[tensor]);
-    return kolo_comm_broadcast(s->comm, results, bytes, kolo_grid_rank(&s->grid, stage, 0));
+    const int from = kolo_grid_rank(&s->grid, kolo_session_answer_stage(s, tensor), 0);
+    return kolo_comm_broadcast(s->comm, results, bytes, from);
 }
 
 /* One batch: the first `valid` rows are images. Stages that read none count all rows; the loss is nobody's. */

@@ -28,7 +28,7 @@ static inline int64_t kolo_predict_batches(const kolo_session *session, const ko
 {
     return (feed->files + session->rows - 1) / session->rows;
 }
-/* Results from the stage that computes `tensor` to all; without a pipeline nothing is to be done. Collective. */
+/* Results from the stage that answers with `tensor` to all; without a pipeline nothing is to be done. Collective. */
 int kolo_predict_share(kolo_session *session, int tensor, void *results, size_t bytes);
 
 /* Given for every image that could be read, in order: its number and the network's output,

@@ -257,6 +257,16 @@ static int open_parts(kolo_session *s, int parts)
     return open_steps(s);
 }
 
+int kolo_session_answer_stage(const kolo_session *s, int tensor)
+{
+    const kolo_graph *g = kolo_session_eval_graph(s);
+    const kolo_placement *p = s->eval_graph ? s->eval_placement : s->placement;
+    if (!p) return 0;
+    for (int i = 0; i < g->heads; i++)
+        if (g->head[i] == tensor) return kolo_placement_stage(p, p->stages * p->chunks - 1);
+    return kolo_placement_stage(p, p->owner[tensor]);
+}
+
 int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts)
 {
     return kolo_session_open_for(s, options, launch, parts, NULL);

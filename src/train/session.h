@@ -117,11 +117,12 @@ static inline const kolo_graph *kolo_session_eval_graph(const kolo_session *s)
 {
     return s->eval_graph ? s->eval_graph : s->graph;
 }
-/* Of a pipeline this rank's stage computes `tensor` of the evaluation's graph, an output: it reads and counts
- * what that says of the replica's rows, and others do not. */
+/* Of a pipeline the stage that reads and counts what an evaluation says by `tensor`, an output of its graph:
+ * that which computes it; of a detector's heads the last one, which has all of them. */
+int kolo_session_answer_stage(const kolo_session *session, int tensor);
 static inline bool kolo_session_answers(const kolo_session *s, int tensor)
 {
-    return kolo_plan_owns(s->eval_plan ? s->eval_plan : s->plan, tensor);
+    return kolo_session_answer_stage(s, tensor) == s->grid.stage;
 }
 static inline int64_t kolo_session_batch(const kolo_session *session)
 {
