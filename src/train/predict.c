@@ -71,7 +71,8 @@ int kolo_predict_share(kolo_session *s, int tensor, void *results, size_t bytes)
     return kolo_comm_broadcast(s->comm, results, bytes, from);
 }
 
-/* One batch: the first `valid` rows are images. Stages that read none count all rows; the loss is nobody's. */
+/* One batch: the first `valid` rows are images. Stages that read none count all rows; nobody reads the
+ * loss. */
 static int compute(kolo_session *s, reader *r, const int64_t *samples, int64_t valid, float *logits)
 {
     const bool loads = kolo_session_loads(s);

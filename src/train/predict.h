@@ -28,7 +28,8 @@ static inline int64_t kolo_predict_batches(const kolo_session *session, const ko
 {
     return (feed->files + session->rows - 1) / session->rows;
 }
-/* Results from the stage that answers with `tensor` to all; without a pipeline nothing is to be done. Collective. */
+/* Results from the stage that answers with `tensor` to all; without a pipeline nothing is to be done.
+ * Collective. */
 int kolo_predict_share(kolo_session *session, int tensor, void *results, size_t bytes);
 
 /* Given for every image that could be read, in order: its number and the network's output,
@@ -37,8 +38,8 @@ typedef int kolo_predict_take(void *context, int64_t i, const float *logits);
 
 /* Decodes the files (any kind that kolo-pack reads), brings them to the input's size as validation does,
  * computes session->rows at a time. session: opened with KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA, weights
- * loaded, of one rank or one pipeline, of which the stage that reads images alone calls `take`. The caller ends
- * the feed. Collective. */
+ * loaded, of one rank or one pipeline, whose stage that reads images is the only one to call `take`. The
+ * caller ends the feed. Collective. */
 int kolo_predict(kolo_session *session, kolo_image_feed *feed, kolo_predict_take *take, void *context);
 
 #endif
