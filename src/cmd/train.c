@@ -69,8 +69,8 @@ static void print_boxes(const kolo_evaluation *e)
         printf(" VOC mean AP by the rule of %s @[ IoU=0.50 ] = %.4f\n",
                i ? "2010, all points   " : "2007, eleven points", e->voc[i]);
     if (e->openimages >= 0) printf(" Open Images Challenge mean AP @[ IoU=0.50 ] = %.4f\n", e->openimages);
-    printf("AP %.12f  AP50 %.12f  (%ld images, %.1f s, %.0f img/s)\n", e->line[0], e->line[1],
-           (long)e->rows, e->seconds, (double)e->rows / e->seconds);
+    printf("AP %.12f  AP50 %.12f  (%ld images, %.1f s, %.0f img/s)\n", e->line[0], e->line[1], (long)e->rows,
+           e->seconds, (double)e->rows / e->seconds);
 }
 
 /* file: of weights, or NULL: those of the run. */
@@ -81,6 +81,8 @@ static int evaluate(kolo_launch *launch, kolo_options *options, const char *file
     int rc;
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_EVAL));
     KOLO_TRY_GOTO(rc, kolo_command_weights(&session, file, options->run, NULL));
+    /* what is timed is no wait for a rank that still reads its weights */
+    KOLO_TRY_GOTO(rc, kolo_comm_barrier(session.comm));
     const bool ema = kolo_averages(options) && !file;
     if (*options->pairs) KOLO_TRY_GOTO(rc, verify(&session, ema, launch->rank == 0));
     else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, &e));

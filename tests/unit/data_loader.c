@@ -186,6 +186,35 @@ static void test_validation(const kolo_dataset *d, const char *kind)
     kolo_loader_destroy(&l);
 }
 
+/* What a stage that reads no image counts by: the samples and labels of the stage that does. */
+static void test_counts_only(const kolo_dataset *d, const char *kind)
+{
+    kolo_loader_config c = config_of(d);
+    kolo_loader *l[2];
+    kolo_batch b[2];
+    int same = 1, batches = 0, rc[2];
+    c.train = false;
+    c.ranks = 2; /* the second one's last batch is short, or empty */
+    c.rank = 1;
+    for (int i = 0; i < 2; i++) {
+        c.counts_only = i;
+        kolo_loader_create(&l[i], &c);
+    }
+    for (;; batches++) {
+        for (int i = 0; i < 2; i++) rc[i] = kolo_loader_next(l[i], &b[i]);
+        same &= rc[0] == rc[1];
+        if (rc[0] || rc[1]) break;
+        same &= b[1].pixels == NULL && b[0].rows == b[1].rows && b[0].valid == b[1].valid &&
+                b[0].valid_global == b[1].valid_global && b[0].words == b[1].words;
+        same &= !memcmp(b[0].samples, b[1].samples, (size_t)b[0].rows * sizeof *b[0].samples);
+        same &= !memcmp(b[0].labels, b[1].labels, (size_t)(b[0].rows * b[0].words) * sizeof *b[0].labels);
+        for (int i = 0; i < 2; i++) kolo_loader_release(l[i], &b[i]);
+    }
+    ok(same && batches > 2, "%s: a loader that reads no image has the samples and labels of one that does",
+       kind);
+    for (int i = 0; i < 2; i++) kolo_loader_destroy(&l[i]);
+}
+
 static void test_direct(void)
 {
     fixture f = {.count = 50, .shards = 3, .height = 28, .width = 28, .channels = 1};
@@ -561,6 +590,7 @@ int main(void)
     test_order(r);
     test_tail(r);
     test_validation(r, "raw");
+    test_counts_only(r, "raw");
     test_validation(j, "jpeg");
     test_direct();
     test_orientation();
