@@ -8,14 +8,15 @@
 /* Of a plan, over the ranks of a group that share it. own: it is this rank's. */
 static int declare_buckets(kolo_exec *e, const kolo_plan *p, int group, bool own)
 {
+    const size_t front = e->plan->program ? e->plan->program->sum_bytes : 0;
     int64_t *count = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *count);
     int number = count ? 0 : KOLO_ENOMEM;
     for (int b = 0; b < p->buckets && p->config.optimizer && number >= 0; b++) {
         const kolo_bucket *k = &p->bucket[b];
         if (p->config.adasum && k->params > 0)
-            number = kolo_comm_bucket_adasum(e->comm, group, k->offset, count,
+            number = kolo_comm_bucket_adasum(e->comm, group, front + k->offset, count,
                                              kolo_plan_bucket_tensors(p, b, count), p->config.average);
-        else number = kolo_comm_bucket_of(e->comm, group, KOLO_ALLREDUCE, k->offset, k->count);
+        else number = kolo_comm_bucket_of(e->comm, group, KOLO_ALLREDUCE, front + k->offset, k->count);
         if (own) e->bucket_number[b] = number;
     }
     free(count);
@@ -34,9 +35,9 @@ static int declare_transfers(kolo_exec *e, plan_variant *variant, int stage)
         const int other = kolo_program_match(program, stage, i);
         const kolo_transfer *to = &program->plan[from->peer]->transfer[other];
         for (int r = 0; r < grid->replicas; r++) {
-            const int number = kolo_comm_transfer(e->comm, kolo_grid_rank(grid, stage, r),
-                                                  kolo_grid_rank(grid, from->peer, r), from->offset,
-                                                  to->offset, from->bytes);
+            const int number = kolo_comm_transfer(
+                e->comm, kolo_grid_rank(grid, stage, r), kolo_grid_rank(grid, from->peer, r),
+                program->sum_bytes + from->offset, program->sum_bytes + to->offset, from->bytes);
             KOLO_TRY(number);
             if (r != grid->replica) continue;
             if (stage == grid->stage) variant->transfer_number[i] = number;
@@ -49,8 +50,7 @@ static int declare_transfers(kolo_exec *e, plan_variant *variant, int stage)
 static int declare_sum(kolo_exec *e, int group, bool mine, const kolo_action *a, int64_t count,
                        int64_t *before)
 {
-    const kolo_program *program = e->plan->program;
-    const int number = kolo_comm_bucket_f64(e->comm, group, program->sum_offset, count);
+    const int number = kolo_comm_bucket_f64(e->comm, group, 0, count);
     KOLO_TRY(number);
     if (!mine) return 0;
     KOLO_TRY(kolo_grow(&e->sum, before, e->sums, sizeof *e->sum));

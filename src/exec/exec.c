@@ -107,7 +107,7 @@ static int sum_among(kolo_exec *e, enum kolo_action_kind kind, double *data, int
     if (!program) return kolo_comm_sum(e->comm, data, count);
     const exec_sum *sum = e->sum;
     while (sum->kind != kind || sum->count != count) sum++;
-    char *place = (char *)kolo_comm_arena(e->comm) + program->sum_offset;
+    char *place = kolo_comm_arena(e->comm);
     const size_t bytes = (size_t)count * sizeof *data;
     KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, place, data, bytes));
     KOLO_TRY(kolo_comm_start(e->comm, sum->number));

@@ -48,6 +48,7 @@ static int take_comm_memory(kolo_exec *e)
     if (!reduces && !bytes[KOLO_ARENA_TRANSFER]) return 0;
     char *arena = kolo_comm_arena(e->comm);
     if (!arena) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
+    if (e->plan->program) arena += e->plan->program->sum_bytes;
     if (reduces) e->arena[KOLO_ARENA_GRADIENT] = arena;
     if (bytes[KOLO_ARENA_TRANSFER]) e->arena[KOLO_ARENA_TRANSFER] = arena + kolo_plan_transfer_base(e->plan);
     return 0;

@@ -279,16 +279,16 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 static void lay_out(kolo_program *const *program, int programs)
 {
-    size_t offset = 0, bytes = 0;
+    size_t sums = 0, bytes = 0;
     for (int i = 0; i < programs; i++)
         for (int s = 0; s < program[i]->grid->stages; s++) {
-            offset = most(offset, kolo_round_up(kolo_plan_comm_bytes(program[i]->plan[s]), KOLO_ALIGN));
-            bytes = most(bytes, (size_t)longest_sum(program[i]->plan[s]) * sizeof(double));
+            bytes = most(bytes, kolo_plan_comm_bytes(program[i]->plan[s]));
+            sums = most(sums, (size_t)longest_sum(program[i]->plan[s]) * sizeof(double));
         }
     for (int i = 0; i < programs; i++) {
         kolo_program *p = program[i];
-        p->sum_offset = offset;
-        p->comm_bytes = offset + bytes;
+        p->sum_bytes = kolo_round_up(sums, KOLO_ALIGN);
+        p->comm_bytes = p->sum_bytes + bytes;
         p->hash = kolo_hash_word(KOLO_HASH, p->comm_bytes);
         for (int s = 0; s < p->grid->stages; s++) p->hash = kolo_hash_word(p->hash, p->plan[s]->hash);
     }

@@ -34,8 +34,8 @@ void kolo_grid_free(kolo_grid *grid);
 typedef struct kolo_program {
     const kolo_grid *grid; /* the caller's */
     kolo_plan **plan;      /* [stages]; that of this rank's stage is the caller's, the others its own */
-    size_t comm_bytes;     /* of comm's arena: what the largest stage uses of it, then */
-    size_t sum_offset;     /* room for what a sum of f64 brings */
+    size_t comm_bytes;     /* of comm's arena, what the largest stage uses of it */
+    size_t sum_bytes;      /* of them, in front of what a plan reduces and sends: for sums of f64 */
     uint64_t hash;         /* of the plans of all stages */
 } kolo_program;
 

@@ -80,6 +80,8 @@ static int compress_group(kolo_session *s, int group, const kolo_plan *plan, con
 {
     comm_matrix *matrix = NULL;
     int matrices, rc = group < 0 ? group : kolo_plan_matrices(plan, s->backend, &matrix, &matrices);
+    const int64_t front = s->program ? (int64_t)(s->program->sum_bytes / sizeof(float)) : 0;
+    for (int i = 0; rc == 0 && i < matrices; i++) matrix[i].at += front;
     if (rc == 0) rc = kolo_comm_compress(s->comm, group, compress, matrix, matrices);
     free(matrix);
     return rc;

@@ -146,22 +146,27 @@ static int make_training_executor(kolo_session *s)
     return rc;
 }
 
+static int open_comm_for(kolo_session *s, kolo_launch *launch, const kolo_program *p, kolo_comm **comm)
+{
+    const size_t used = p->sum_bytes + kolo_plan_comm_bytes(p->plan[s->grid.stage]);
+    return session_open_comm(s, launch, p->comm_bytes, used, comm);
+}
+
 static int make_executors(kolo_session *s)
 {
     const kolo_options *o = s->options;
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
-    const size_t own = s->program ? kolo_plan_comm_bytes(s->plan) : s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
-    KOLO_TRY(session_open_comm(s, flat ? &s->flat : s->launch, s->program ? s->program->comm_bytes : own, own,
-                               &s->comm));
+    const size_t own = s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    kolo_launch *launch = flat ? &s->flat : s->launch;
+    KOLO_TRY(s->program ? open_comm_for(s, launch, s->program, &s->comm)
+                        : session_open_comm(s, launch, own, own, &s->comm));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
     /* an executor that trains, or has transfers, does it when it has added its buckets and those */
     else if (!s->program) KOLO_TRY(kolo_comm_commit(s->comm));
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(make_training_executor(s));
-    if (s->eval_program)
-        KOLO_TRY(session_open_comm(s, s->launch, s->eval_program->comm_bytes,
-                                   kolo_plan_comm_bytes(s->eval_plan), &s->eval_comm));
+    if (s->eval_program) KOLO_TRY(open_comm_for(s, s->launch, s->eval_program, &s->eval_comm));
     if (s->eval_plan)
         KOLO_TRY(kolo_exec_create(&s->eval_exec, &s->eval_plan, 1, s->backend, s->eval_comm, o, s->exec));
     session_report_device(s);
