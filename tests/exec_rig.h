@@ -17,6 +17,7 @@ typedef struct rig {
     kolo_options options;
     uint8_t *pixels;
     int32_t *labels;
+    bool *dropped;       /* [graph->tensors] where the plan has a share of them */
     int64_t rows, image; /* of the batch; bytes of one image */
 } rig;
 
@@ -28,6 +29,9 @@ typedef struct rig_config {
     int bn;
     bool canonical, eval, clip, ema, scaled, adasum, noise, swa;
     double loss_scale;
+    double drop_path, dropout; /* negative: the network's own */
+    int percent;               /* of the tensors, drawn from `draw`, are dropped: made again in backward */
+    uint32_t draw;
     enum kolo_dtype dtype;
 } rig_config;
 
@@ -76,9 +80,14 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                            .classes = 10,
                            .dtype = c->dtype,
                            .train = !c->eval,
+                           .drop_path = c->drop_path,
+                           .dropout = c->dropout,
                            .mean = {.5f, .5f, .5f},
                            .std = {.25f, .25f, .25f}};
     KOLO_TRY(c->build ? c->build(&r->graph, &m) : kolo_model_graph(&r->graph, c->model, &m));
+    r->dropped = calloc((size_t)r->graph->tensors + 1, sizeof *r->dropped);
+    for (int t = 0; t < r->graph->tensors; t++)
+        r->dropped[t] = (int)(kolo_philox(c->draw, 9, (uint64_t)t).v[0] % 100) < c->percent;
     kolo_plan_config p = {.ranks = c->ranks ? c->ranks : 1,
                           .slots = c->slots ? c->slots : 1,
                           .bn = c->bn,
@@ -90,6 +99,7 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                           .scaled = c->scaled,
                           .adasum = c->adasum,
                           .noise = c->noise,
+                          .dropped = c->percent ? r->dropped : NULL,
                           .optimizer = c->eval ? NULL : kolo_optimizer_find("sgd")};
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &p, train ? train->plan : NULL));
     KOLO_TRY(kolo_plan_check(r->plan));
@@ -110,6 +120,7 @@ static void rig_close(rig *r)
     kolo_options_free(&r->options);
     free(r->pixels);
     free(r->labels);
+    free(r->dropped);
 }
 
 static kolo_step rig_step(int64_t t, double lr)

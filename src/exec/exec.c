@@ -161,7 +161,7 @@ static bool is_idle(const kolo_exec *e, const kolo_action *a)
     if (!e->averages || !e->plan->config.optimizer) return false;
     switch (a->kind) {
     case KOLO_ACTION_RUN:
-    case KOLO_ACTION_SUM: return p->graph->node[a->node].backward;
+    case KOLO_ACTION_SUM: return a->again || p->graph->node[a->node].backward;
     case KOLO_ACTION_FOLD:
     case KOLO_ACTION_REDUCE:
     case KOLO_ACTION_WAIT: return p->bucket[a->bucket].offset >= p->reduced_front;

@@ -12,6 +12,7 @@ typedef struct region {
     int arena;
     size_t offset, bytes;
     int tensor, slot;
+    bool again; /* made by an operation that ran a second time */
     bool summed;
     bool coming; /* a transfer writes there */
     int going;   /* transfers that read it */
@@ -37,6 +38,7 @@ typedef struct check {
     int *written;                               /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated, *stepped; /* [buckets] stepped: holds steps instead of gradients */
     char *transfer;                             /* [transfers] UNTOUCHED, STARTED, DONE */
+    char *ran;                                  /* [slots][nodes] */
     int squares;                                /* of buckets and micro-batches */
     int norms, layers, buffers, noises;
 } check;
@@ -61,16 +63,23 @@ static bool must_sum(const check *c)
     return c->graph->train && c->plan->config.bn == KOLO_bn_sync && c->plan->config.ranks > 1;
 }
 
-/* ---- activations: a value is there as long as nobody else wrote to its bytes ---- */
+/* ---- activations: a value is there as long as nobody else wrote to its bytes. What runs twice makes the
+ * same bits twice, perhaps elsewhere: a reader may name either place. ---- */
 
-static region *find_region(check *c, int tensor, int slot)
+/* What stands at a place; else, if the tensor stands anywhere, *elsewhere. */
+static region *find_region(check *c, const kolo_binding *b, int tensor, int slot, bool *elsewhere)
 {
-    for (int64_t i = 0; i < c->regions; i++)
-        if (c->region[i].tensor == tensor && c->region[i].slot == slot) return &c->region[i];
+    *elsewhere = false;
+    for (int64_t i = 0; i < c->regions; i++) {
+        region *r = &c->region[i];
+        if (r->tensor != tensor || r->slot != slot) continue;
+        if (r->arena == b->arena && r->offset == b->offset) return r;
+        *elsewhere = true;
+    }
     return NULL;
 }
 
-static int write_region(check *c, const kolo_binding *b, int tensor, int slot)
+static int write_region(check *c, const kolo_binding *b, int tensor, int slot, bool again)
 {
     size_t bytes = c->plan->layout[tensor].bytes;
     if ((b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER) || b->offset % KOLO_ALIGN ||
@@ -88,18 +97,25 @@ static int write_region(check *c, const kolo_binding *b, int tensor, int slot)
     }
     c->regions = left;
     KOLO_TRY(kolo_grow(&c->region, &c->capacity, c->regions, sizeof *c->region));
-    c->region[c->regions++] =
-        (region){.arena = b->arena, .offset = b->offset, .bytes = bytes, .tensor = tensor, .slot = slot};
+    c->region[c->regions++] = (region){.arena = b->arena,
+                                       .offset = b->offset,
+                                       .bytes = bytes,
+                                       .tensor = tensor,
+                                       .slot = slot,
+                                       .again = again};
     return 0;
 }
 
 static int read_region(check *c, const kolo_binding *b, int tensor, int slot)
 {
-    const region *r = find_region(c, tensor, slot);
-    if (!r) return breach(c, "reads what was never written or was overwritten", tensor, slot);
+    bool elsewhere;
+    const region *r = find_region(c, b, tensor, slot, &elsewhere);
+    if (!r)
+        return breach(c,
+                      elsewhere ? "reads from a place where it does not stand"
+                                : "reads what was never written or was overwritten",
+                      tensor, slot);
     if (r->coming) return breach(c, "reads what has not arrived", tensor, slot);
-    if (b->arena != r->arena || r->offset != b->offset)
-        return breach(c, "reads from a place where it does not stand", tensor, slot);
     if (c->graph->tensor[tensor].role == KOLO_ROLE_PARTIAL && must_sum(c) && !r->summed)
         return breach(c, "reads this rank's part before it is summed over ranks", tensor, slot);
     return 0;
@@ -200,8 +216,8 @@ static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
 static int on_load(check *c, const kolo_action *a)
 {
     const kolo_binding *b = &c->plan->binding[a->binding];
-    if (c->graph->input >= 0) KOLO_TRY(write_region(c, &b[0], c->graph->input, a->slot));
-    if (c->graph->label >= 0) KOLO_TRY(write_region(c, &b[1], c->graph->label, a->slot));
+    if (c->graph->input >= 0) KOLO_TRY(write_region(c, &b[0], c->graph->input, a->slot, false));
+    if (c->graph->label >= 0) KOLO_TRY(write_region(c, &b[1], c->graph->label, a->slot, false));
     return 0;
 }
 
@@ -226,6 +242,28 @@ static int meet(check *c, const kolo_node *n, const kolo_binding *b, int slot)
     return 0;
 }
 
+/* A second time only what is of the forward half, after the first, and what it would count twice (statistics,
+ * metrics, gradients) goes where nobody counts it: among the activations. */
+static int check_again(check *c, const kolo_action *a)
+{
+    char *ran = &c->ran[(int64_t)a->slot * c->graph->nodes + a->node];
+    if (!a->again && *ran) return breach(c, "is done twice", -1, 0);
+    if (a->again && c->graph->node[a->node].backward)
+        return breach(c, "is of the backward half, which nothing does again", -1, 0);
+    if (a->again && !*ran) return breach(c, "is done again before it was done", -1, 0);
+    *ran = 1;
+    return 0;
+}
+
+static int write_output(check *c, const kolo_action *a, const kolo_binding *b, int tensor)
+{
+    const enum kolo_role role = c->graph->tensor[tensor].role;
+    if (kolo_plan_placed(role) || (a->again && kolo_plan_is_reduced(role)))
+        return write_region(c, b, tensor, a->slot, a->again);
+    if (kolo_plan_is_reduced(role)) return write_reduced(c, b, tensor, a->slot);
+    return breach(c, "writes a tensor that operations must not write", tensor, a->slot);
+}
+
 static int on_run(check *c, const kolo_action *a)
 {
     if (a->node < 0 || a->node >= c->graph->nodes || !kolo_plan_has_node(c->plan, a->node) || a->slot < 0 ||
@@ -233,6 +271,7 @@ static int on_run(check *c, const kolo_action *a)
         return breach(c, "no such operation or micro-batch", -1, 0);
     const kolo_node *n = &c->graph->node[a->node];
     const kolo_binding *b = &c->plan->binding[a->binding];
+    KOLO_TRY(check_again(c, a));
     for (int k = 0; k < n->n_in; k++) {
         if (n->in[k] < 0) continue;
         if (kolo_plan_placed(c->graph->tensor[n->in[k]].role))
@@ -240,14 +279,8 @@ static int on_run(check *c, const kolo_action *a)
         else KOLO_TRY(read_home(c, &b[k], n->in[k], a->slot));
     }
     KOLO_TRY(meet(c, n, b, a->slot));
-    for (int k = 0; k < n->n_out; k++) {
-        if (n->out[k] < 0) continue;
-        const kolo_binding *o = &b[n->n_in + k];
-        enum kolo_role role = c->graph->tensor[n->out[k]].role;
-        if (kolo_plan_placed(role)) KOLO_TRY(write_region(c, o, n->out[k], a->slot));
-        else if (kolo_plan_is_reduced(role)) KOLO_TRY(write_reduced(c, o, n->out[k], a->slot));
-        else return breach(c, "writes a tensor that operations must not write", n->out[k], a->slot);
-    }
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] >= 0) KOLO_TRY(write_output(c, a, &b[n->n_in + k], n->out[k]));
     return 0;
 }
 
@@ -259,7 +292,7 @@ static int on_sum(check *c, const kolo_action *a)
         if (b->arena != r->arena || r->offset != b->offset || r->slot != a->slot) continue;
         if (c->graph->tensor[r->tensor].role != KOLO_ROLE_PARTIAL)
             return breach(c, "sums what is no partial sum", r->tensor, a->slot);
-        if (r->summed || !must_sum(c))
+        if (r->summed || r->again || !must_sum(c))
             return breach(c, "sums twice, or where nothing is to be summed", r->tensor, a->slot);
         r->summed = true;
         return 0;
@@ -286,9 +319,10 @@ static int on_transfer(check *c, const kolo_action *a)
         return ready(c, kolo_plan_bucket_of(c->plan, place))
                    ? 0
                    : breach(c, "sends sums that are not complete", t->tensor, t->slot);
-    if (a->kind == KOLO_ACTION_RECEIVE) KOLO_TRY(write_region(c, b, t->tensor, t->slot));
+    if (a->kind == KOLO_ACTION_RECEIVE) KOLO_TRY(write_region(c, b, t->tensor, t->slot, false));
     if (a->kind == KOLO_ACTION_SEND) KOLO_TRY(read_region(c, b, t->tensor, t->slot));
-    region *r = find_region(c, t->tensor, t->slot);
+    bool elsewhere;
+    region *r = find_region(c, b, t->tensor, t->slot, &elsewhere);
     if (!r) return breach(c, "waits for what was overwritten", t->tensor, t->slot);
     if (t->sends) r->going += a->kind == KOLO_ACTION_SEND ? 1 : -1;
     else r->coming = a->kind == KOLO_ACTION_RECEIVE;
@@ -544,7 +578,9 @@ static int make_room(check *c)
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
     c->started = kolo_alloc(4 * buckets);
     c->transfer = kolo_alloc((size_t)p->transfers + 1);
-    if (!c->content || !c->tensors || !c->written || !c->started || !c->transfer) return KOLO_ENOMEM;
+    c->ran = kolo_alloc((size_t)p->config.slots * (size_t)p->graph->nodes + 1);
+    if (!c->content || !c->tensors || !c->written || !c->started || !c->transfer || !c->ran)
+        return KOLO_ENOMEM;
     c->waited = c->started + buckets;
     c->updated = c->waited + buckets;
     c->stepped = c->updated + buckets;
@@ -571,5 +607,6 @@ fail:
     free(c.written);
     free(c.started);
     free(c.transfer);
+    free(c.ran);
     return rc;
 }

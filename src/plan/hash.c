@@ -67,6 +67,7 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
     if (a->kind == KOLO_ACTION_RUN) {
         n = p->graph->node[a->node].n_in + p->graph->node[a->node].n_out;
         h = node(h, p, a->node);
+        if (a->again) h = word(h, 1);
     }
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
     const kolo_plan_config *c = &p->config;

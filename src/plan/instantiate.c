@@ -10,6 +10,7 @@ typedef struct list {
     int64_t action_capacity, binding_capacity;
     int *missing;   /* [slots][buckets] reduced tensors still to be written */
     char *arrived;  /* [transfers] received and waited for */
+    char *remade;   /* [slots][tensors] dropped ones that are there again */
     int statistics; /* bucket that holds the last batch statistic, or -1 */
     int squares;    /* measured so far */
 } list;
@@ -52,23 +53,25 @@ static int instantiate_add(list *l, kolo_action action)
     return 0;
 }
 
-/* Activations are bound later, by place.c; here they get the arena alone. */
-static int bind(list *l, int tensor, int slot)
+/* A value (parts.h). Activations are bound later, by place.c; here they get the arena alone. */
+static int bind(list *l, int value, int slot)
 {
     kolo_plan *p = l->plan;
     KOLO_TRY(kolo_grow(&p->binding, &l->binding_capacity, p->bindings, sizeof *p->binding));
     kolo_binding b = {-1, 0};
-    if (tensor >= 0) {
-        enum kolo_role role = p->graph->tensor[tensor].role;
-        const int arena = kolo_plan_placed_in(p, tensor);
-        b = arena >= 0 ? (kolo_binding){(int16_t)arena, 0} : kolo_plan_read_home(p, tensor);
+    if (value >= p->graph->tensors) {
+        b = (kolo_binding){KOLO_ARENA_ACTIVATION, 0};
+    } else if (value >= 0) {
+        enum kolo_role role = p->graph->tensor[value].role;
+        const int arena = kolo_plan_placed_in(p, value);
+        b = arena >= 0 ? (kolo_binding){(int16_t)arena, 0} : kolo_plan_read_home(p, value);
         int level = arena < 0 && kolo_plan_is_reduced(role) ? level_of(&p->config, slot) : 0;
         if (level > 0) {
             b.arena = KOLO_ARENA_PART;
             b.offset += (size_t)(level - 1) * p->arena_bytes[KOLO_ARENA_GRADIENT];
         }
         if (b.arena < 0)
-            return kolo_fail(KOLO_EINTERNAL, "plan: %s has no place", p->graph->tensor[tensor].name);
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s has no place", p->graph->tensor[value].name);
     }
     p->binding[p->bindings++] = b;
     return 0;
@@ -200,16 +203,45 @@ static int instantiate_complete(list *l, int bucket, int slot)
         l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
 }
 
+/* The operation with its operands. */
+static int add_operation(list *l, int node, int slot, bool again)
+{
+    const kolo_plan *p = l->plan;
+    const kolo_node *n = &p->graph->node[node];
+    const kolo_action a = {.kind = KOLO_ACTION_RUN,
+                           .node = node,
+                           .slot = slot,
+                           .bucket = -1,
+                           .again = again,
+                           .binding = p->bindings};
+    KOLO_TRY(instantiate_add(l, a));
+    for (int k = 0; k < n->n_in; k++) KOLO_TRY(bind(l, kolo_plan_value(p, &a, n->in[k], false), slot));
+    for (int k = 0; k < n->n_out; k++) KOLO_TRY(bind(l, kolo_plan_value(p, &a, n->out[k], true), slot));
+    return 0;
+}
+
+/* A dropped tensor is needed: what makes it runs again, after what makes that operation's own inputs. */
+static int remake(list *l, int tensor, int slot)
+{
+    const kolo_plan *p = l->plan;
+    if (tensor < 0 || !kolo_plan_drops(p, tensor)) return 0;
+    char *remade = l->remade + (int64_t)slot * p->graph->tensors;
+    if (remade[tensor]) return 0;
+    const int maker = p->graph->tensor[tensor].producer;
+    const kolo_node *n = &p->graph->node[maker];
+    for (int k = 0; k < n->n_in; k++) KOLO_TRY(remake(l, n->in[k], slot));
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] >= 0) remade[n->out[k]] = 1;
+    return add_operation(l, maker, slot, true);
+}
+
 static int add_run(list *l, int node, int slot)
 {
     const kolo_plan *p = l->plan;
     const kolo_node *n = &p->graph->node[node];
     KOLO_TRY(await_inputs(l, n, slot));
-    KOLO_TRY(instantiate_add(
-        l, (kolo_action){
-               .kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
-    for (int k = 0; k < n->n_in; k++) KOLO_TRY(bind(l, n->in[k], slot));
-    for (int k = 0; k < n->n_out; k++) KOLO_TRY(bind(l, n->out[k], slot));
+    for (int k = 0; k < n->n_in && n->backward; k++) KOLO_TRY(remake(l, n->in[k], slot));
+    KOLO_TRY(add_operation(l, node, slot, false));
     for (int k = 0; k < n->n_out; k++) {
         if (n->out[k] < 0) continue;
         enum kolo_role role = p->graph->tensor[n->out[k]].role;
@@ -316,7 +348,8 @@ int kolo_plan_instantiate(kolo_plan *plan)
     int rc = 0;
     l.missing = kolo_alloc((size_t)(plan->config.slots * plan->buckets + 1) * sizeof *l.missing);
     l.arrived = kolo_alloc((size_t)plan->transfers + 1);
-    if (!l.missing || !l.arrived) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
+    l.remade = kolo_alloc((size_t)plan->config.slots * (size_t)plan->graph->tensors + 1);
+    if (!l.missing || !l.arrived || !l.remade) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
     count_missing(&l);
     for (int i = 0; i < plan->turns; i++) {
         KOLO_TRY_GOTO(rc, turn_begin(&l, i));
@@ -327,5 +360,6 @@ int kolo_plan_instantiate(kolo_plan *plan)
 fail:
     free(l.missing);
     free(l.arrived);
+    free(l.remade);
     return rc;
 }

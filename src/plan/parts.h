@@ -54,6 +54,25 @@ static inline int kolo_plan_placed_in(const kolo_plan *plan, int tensor)
     if (!kolo_plan_placed(role) && !received) return -1;
     return plan->crosses[tensor] ? KOLO_ARENA_TRANSFER : KOLO_ARENA_ACTIVATION;
 }
+/* Activation `tensor` is made again in the backward half. What crosses a stage's border is kept. */
+static inline bool kolo_plan_drops(const kolo_plan *plan, int tensor)
+{
+    const kolo_graph *g = plan->graph;
+    if (!plan->config.dropped || !plan->config.dropped[tensor] || plan->crosses[tensor]) return false;
+    const int producer = g->tensor[tensor].producer;
+    return g->tensor[tensor].role == KOLO_ROLE_ACTIVATION && producer >= 0 && !g->node[producer].backward;
+}
+/* What action `a` reads or writes of a tensor: the tensor as the forward half makes it has its own number, as
+ * it is made again graph->tensors more. Outputs that nobody reads again (statistics, which were counted
+ * before) are values like any, which end at once. */
+static inline int kolo_plan_value(const kolo_plan *plan, const kolo_action *a, int tensor, bool output)
+{
+    if (tensor < 0 || a->kind != KOLO_ACTION_RUN) return tensor;
+    const bool later = output ? a->again
+                              : (a->again || plan->graph->node[a->node].backward) &&
+                                    kolo_plan_drops(plan, tensor);
+    return later ? tensor + (int)plan->graph->tensors : tensor;
+}
 static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */
 {
     return role == KOLO_ROLE_GRADIENT || role == KOLO_ROLE_STATISTIC || role == KOLO_ROLE_METRIC;

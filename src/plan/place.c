@@ -109,57 +109,75 @@ fail:
 }
 
 /* ---- the plan's values ----
- * A value is a tensor of one micro-batch. Where micro-batches are done one after another, the lifetimes of
- * the first one are those of all, and so are the places. */
+ * A value is a tensor of one micro-batch, as the forward half makes it or as it is made again (parts.h). Where
+ * micro-batches are done one after another, the lifetimes of the first one are those of all, and so are the
+ * places. */
 
 typedef struct life {
     int slots;      /* that are placed by themselves: all, or the first for all */
-    kolo_piece *of; /* [slots][tensors] begin -1: has no memory here */
-    int64_t *owner; /* [slots][tensors] the value whose memory this one takes over, or itself */
-    int64_t *piece; /* [slots][tensors] */
+    int64_t values; /* of a slot: 2 x tensors */
+    kolo_piece *of; /* [slots][values] begin -1: has no memory here */
+    int64_t *owner; /* [slots][values] the value whose memory this one takes over, or itself */
+    int64_t *piece; /* [slots][values] */
 } life;
 
-static int64_t value_of(const life *l, const kolo_plan *plan, int tensor, int slot)
+static int64_t value_of(const life *l, int value, int slot)
 {
-    return (int64_t)(slot < l->slots ? slot : 0) * plan->graph->tensors + tensor;
+    return (int64_t)(slot < l->slots ? slot : 0) * l->values + value;
 }
 
-static void seen(life *l, const kolo_plan *plan, int tensor, int slot, int64_t at)
+static int tensor_of(const kolo_plan *plan, int64_t value) { return (int)(value % plan->graph->tensors); }
+
+/* The arena of a value; -1: it has a fixed place. */
+static int arena_of(const life *l, const kolo_plan *plan, int64_t value)
 {
-    if (tensor < 0 || kolo_plan_placed_in(plan, tensor) < 0) return;
-    kolo_piece *p = &l->of[value_of(l, plan, tensor, slot)];
-    if (p->begin < 0) *p = (kolo_piece){at, at, kolo_plan_tensor_bytes(plan, tensor), 0};
+    const bool again = value % l->values >= plan->graph->tensors;
+    return again ? KOLO_ARENA_ACTIVATION : kolo_plan_placed_in(plan, tensor_of(plan, value));
+}
+
+static void seen(life *l, const kolo_plan *plan, int value, int slot, int64_t at)
+{
+    if (value < 0 || arena_of(l, plan, value) < 0) return;
+    kolo_piece *p = &l->of[value_of(l, value, slot)];
+    if (p->begin < 0) *p = (kolo_piece){at, at, kolo_plan_tensor_bytes(plan, tensor_of(plan, value)), 0};
     p->end = at;
 }
 
-/* Tensors that action `a` binds, in the order of its bindings: at most 2 * KOLO_MAX_ARGS. */
-static int tensors_of(const kolo_plan *plan, const kolo_action *a, int *tensor)
+/* Values that action `a` binds, in the order of its bindings: at most 2 * KOLO_MAX_ARGS. */
+static int values_of(const kolo_plan *plan, const kolo_action *a, int *value)
 {
     const kolo_graph *g = plan->graph;
     int n = 0;
     if (a->kind == KOLO_ACTION_LOAD) {
-        tensor[n++] = g->input;
-        tensor[n++] = g->label;
+        value[n++] = g->input;
+        value[n++] = g->label;
     } else if (a->kind == KOLO_ACTION_RUN) {
         const kolo_node *node = &g->node[a->node];
-        for (int k = 0; k < node->n_in; k++) tensor[n++] = node->in[k];
-        for (int k = 0; k < node->n_out; k++) tensor[n++] = node->out[k];
+        for (int k = 0; k < node->n_in; k++) value[n++] = kolo_plan_value(plan, a, node->in[k], false);
+        for (int k = 0; k < node->n_out; k++) value[n++] = kolo_plan_value(plan, a, node->out[k], true);
     } else if (a->kind == KOLO_ACTION_SUM) {
-        tensor[n++] = g->node[a->node].out[a->from];
+        value[n++] = g->node[a->node].out[a->from];
     } else if (kolo_action_transfers(a->kind)) {
-        tensor[n++] = plan->transfer[a->transfer].tensor;
+        value[n++] = plan->transfer[a->transfer].tensor;
     }
     return n;
 }
 
 static void find_lives(life *l, const kolo_plan *plan)
 {
-    int tensor[2 * KOLO_MAX_ARGS];
+    int value[2 * KOLO_MAX_ARGS];
     for (int64_t i = 0; i < plan->actions; i++) {
         const kolo_action *a = &plan->action[i];
-        int n = a->slot < l->slots ? tensors_of(plan, a, tensor) : 0;
-        for (int k = 0; k < n; k++) seen(l, plan, tensor[k], a->slot, i);
+        int n = a->slot < l->slots ? values_of(plan, a, value) : 0;
+        for (int k = 0; k < n; k++) seen(l, plan, value[k], a->slot, i);
     }
+}
+
+/* May the memory of a value become that of another one? */
+static bool passes_on(const life *l, const kolo_plan *plan, int value)
+{
+    return plan->graph->tensor[tensor_of(plan, value)].role == KOLO_ROLE_ACTIVATION &&
+           arena_of(l, plan, value) == KOLO_ARENA_ACTIVATION;
 }
 
 /* out[0] takes the memory of an input that dies there, where the operation allows it. */
@@ -172,14 +190,14 @@ static void take_over(life *l, const kolo_plan *plan)
         const kolo_node *n = &g->node[a->node];
         int which = kolo_op_table[n->op].overwrite;
         if (which < 0 || which >= n->n_in || n->in[which] < 0 || n->out[0] < 0) continue;
-        int in = n->in[which], out = n->out[0], uses = 0;
-        for (int k = 0; k < n->n_in; k++) uses += n->in[k] == in;
-        if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION ||
-            g->tensor[out].role != KOLO_ROLE_ACTIVATION || plan->crosses[in] || plan->crosses[out])
-            continue;
-        const int64_t from = value_of(l, plan, in, a->slot), to = value_of(l, plan, out, a->slot);
+        const int in = kolo_plan_value(plan, a, n->in[which], false),
+                  out = kolo_plan_value(plan, a, n->out[0], true);
+        int uses = 0;
+        for (int k = 0; k < n->n_in; k++) uses += n->in[k] == n->in[which];
+        if (uses > 1 || !passes_on(l, plan, in) || !passes_on(l, plan, out)) continue;
+        const int64_t from = value_of(l, in, a->slot), to = value_of(l, out, a->slot);
         if (l->of[from].begin < 0 || l->of[from].end != i ||
-            plan->layout[in].bytes != plan->layout[out].bytes)
+            plan->layout[n->in[which]].bytes != plan->layout[n->out[0]].bytes)
             continue;
         l->owner[to] = l->owner[from];
         if (l->of[to].end > l->of[l->owner[from]].end) l->of[l->owner[from]].end = l->of[to].end;
@@ -189,19 +207,18 @@ static void take_over(life *l, const kolo_plan *plan)
 /* Those of one arena. */
 static int place_lives(life *l, kolo_plan *plan, int arena, size_t *peak, size_t *least)
 {
-    const int64_t values = (int64_t)l->slots * plan->graph->tensors;
+    const int64_t values = l->slots * l->values;
     int64_t n = 0;
     kolo_piece *piece = kolo_alloc((size_t)(values + 1) * sizeof *piece);
     if (!piece) return KOLO_ENOMEM;
     for (int64_t v = 0; v < values; v++)
-        if (l->of[v].begin >= 0 && l->owner[v] == v &&
-            kolo_plan_placed_in(plan, (int)(v % plan->graph->tensors)) == arena) {
+        if (l->of[v].begin >= 0 && l->owner[v] == v && arena_of(l, plan, v) == arena) {
             l->piece[v] = n;
             piece[n++] = l->of[v];
         }
     int rc = kolo_place_pieces(n, piece, peak, least);
     for (int64_t v = 0; v < values && rc == 0; v++)
-        if (l->of[v].begin >= 0 && kolo_plan_placed_in(plan, (int)(v % plan->graph->tensors)) == arena)
+        if (l->of[v].begin >= 0 && arena_of(l, plan, v) == arena)
             l->of[v].offset = piece[l->piece[l->owner[v]]].offset;
     free(piece);
     return rc;
@@ -209,14 +226,14 @@ static int place_lives(life *l, kolo_plan *plan, int arena, size_t *peak, size_t
 
 static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
 {
-    int tensor[2 * KOLO_MAX_ARGS];
+    int value[2 * KOLO_MAX_ARGS];
     for (int64_t i = 0; i < plan->actions; i++) {
         const kolo_action *a = &plan->action[i];
-        int n = tensors_of(plan, a, tensor);
+        int n = values_of(plan, a, value);
         for (int k = 0; k < n; k++) {
             kolo_binding *b = &plan->binding[a->binding + k];
             if (b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER) continue;
-            b->offset = l->of[value_of(l, plan, tensor[k], a->slot)].offset + (size_t)a->slot * slot_bytes;
+            b->offset = l->of[value_of(l, value[k], a->slot)].offset + (size_t)a->slot * slot_bytes;
         }
         if (!kolo_action_transfers(a->kind)) continue;
         const kolo_binding *b = &plan->binding[a->binding];
@@ -227,9 +244,8 @@ static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
 
 static void live_to_the_end(life *l, const kolo_plan *plan, bool outputs_only)
 {
-    for (int64_t v = 0; v < (int64_t)l->slots * plan->graph->tensors; v++)
-        if (!outputs_only ||
-            (kolo_graph_is_output(plan->graph, (int)(v % plan->graph->tensors)) && l->of[v].begin >= 0))
+    for (int64_t v = 0; v < l->slots * l->values; v++)
+        if (!outputs_only || (kolo_graph_is_output(plan->graph, tensor_of(plan, v)) && l->of[v].begin >= 0))
             l->of[v].end = INT64_MAX - 1;
 }
 
@@ -237,7 +253,8 @@ static void live_to_the_end(life *l, const kolo_plan *plan, bool outputs_only)
 static int life_open(life *l, const kolo_plan *plan)
 {
     l->slots = plan->config.placement ? plan->config.slots : 1;
-    const size_t values = (size_t)l->slots * (size_t)plan->graph->tensors + 1;
+    l->values = 2 * plan->graph->tensors;
+    const size_t values = (size_t)l->slots * (size_t)l->values + 1;
     l->of = kolo_alloc(values * sizeof *l->of);
     l->owner = kolo_alloc(values * sizeof *l->owner);
     l->piece = kolo_alloc(values * sizeof *l->piece);

@@ -130,13 +130,11 @@ int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *bac
     return rc;
 }
 
-int kolo_plan_create_stage(kolo_plan **out, const kolo_plan *of, const kolo_placement *placement, int stage,
-                           const kolo_plan *like)
+/* With the layouts and algorithms of another plan of that network. */
+static int create_of(kolo_plan **out, const kolo_plan *of, const kolo_plan_config *config,
+                     const kolo_plan *like)
 {
-    kolo_plan_config config = of->config;
-    config.placement = placement;
-    config.stage = stage;
-    int rc = start(out, of->graph, &config);
+    int rc = start(out, of->graph, config);
     if (rc == 0) {
         kolo_plan *p = *out;
         memcpy(p->layout, of->layout, (size_t)of->graph->tensors * sizeof *p->layout);
@@ -148,6 +146,23 @@ int kolo_plan_create_stage(kolo_plan **out, const kolo_plan *of, const kolo_plac
     if (rc == 0) rc = kolo_plan_set_hash(*out);
     if (rc < 0) kolo_plan_destroy(out);
     return rc;
+}
+
+int kolo_plan_create_stage(kolo_plan **out, const kolo_plan *of, const kolo_placement *placement, int stage,
+                           const kolo_plan *like)
+{
+    kolo_plan_config config = of->config;
+    config.placement = placement;
+    config.stage = stage;
+    return create_of(out, of, &config, like);
+}
+
+int kolo_plan_create_dropping(kolo_plan **out, const kolo_plan *of, const bool *dropped,
+                              const kolo_plan *like)
+{
+    kolo_plan_config config = of->config;
+    config.dropped = dropped;
+    return create_of(out, of, &config, like);
 }
 
 int kolo_plan_least(const kolo_graph *graph, const kolo_plan_config *config, size_t arena_bytes[KOLO_ARENAS])
@@ -220,7 +235,7 @@ kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)
             return plan->binding[a->binding];
         if (a->kind == KOLO_ACTION_LOAD && (tensor == g->input || tensor == g->label))
             return plan->binding[a->binding + (tensor == g->label)];
-        if (a->kind != KOLO_ACTION_RUN) continue;
+        if (a->kind != KOLO_ACTION_RUN || a->again) continue;
         const kolo_node *n = &g->node[a->node];
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] == tensor) return plan->binding[a->binding + n->n_in + k];

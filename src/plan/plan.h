@@ -98,6 +98,9 @@ typedef struct kolo_action {
     int node, slot, bucket;
     int from, to; /* FOLD: levels; SUM, from: which output of its node */
     int transfer;
+    /* RUN: of a forward operation a second time in its slot, for the backward half: its outputs are values
+     * of their own (kolo_plan_value) */
+    bool again;
     /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label), of one (SUM, transfers) */
     int64_t binding;
 } kolo_action;
@@ -140,6 +143,9 @@ typedef struct kolo_plan_config {
     /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
     double layer_decay;
     bool keep; /* every value has its own memory until the step ends: for inspection and tests */
+    /* [graph->tensors] activations that are not kept for the backward half, which makes them again from what
+     * is kept (recompute.h). Borrowed, outlives the plan. NULL: all are kept. Changes no bit */
+    const bool *dropped;
     /* pipelines: where each operation is computed, and the stage that this plan is of; ranks: those of the
      * stage, which sum gradients. NULL: one stage */
     const kolo_placement *placement;
@@ -186,6 +192,10 @@ typedef struct kolo_plan {
 int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend,
                      const kolo_plan_config *config, const kolo_plan *like);
 void kolo_plan_destroy(kolo_plan **plan);
+/* The plan of the same network with other dropped activations: layouts and algorithms of `of`. like: as for
+ * kolo_plan_create. */
+int kolo_plan_create_dropping(kolo_plan **plan, const kolo_plan *of, const bool *dropped,
+                              const kolo_plan *like);
 /* The plan of a stage of that network: `of` is of all of it, or of another stage. like: the same stage's, as
  * for kolo_plan_create. */
 int kolo_plan_create_stage(kolo_plan **plan, const kolo_plan *of, const kolo_placement *placement, int stage,

@@ -93,7 +93,7 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
     case KOLO_ACTION_SUM: {
         if (a->node < 0 || a->node >= plan->graph->nodes) break;
         const kolo_node *n = &plan->graph->node[a->node];
-        const char *verb = a->kind == KOLO_ACTION_RUN ? "run" : "sum over ranks";
+        const char *verb = a->kind == KOLO_ACTION_SUM ? "sum over ranks" : a->again ? "run again" : "run";
         if (plan->config.slots > 1)
             snprintf(text, size, "%s %s %s, micro-batch %d", verb, kolo_op_table[n->op].name,
                      out_name(plan, n), a->slot);
@@ -238,6 +238,12 @@ static void print_kernels(const kolo_plan *plan, FILE *f)
     fprintf(f, "\n");
 }
 
+/* Of that half: what runs again does so for it. */
+static bool is_backward(const kolo_plan *plan, const kolo_action *a)
+{
+    return a->again || plan->graph->node[a->node].backward;
+}
+
 /* Actions [i, end) that are operations and sums of one micro-batch; shown as one line unless all are
  * wanted. */
 static int64_t end_of_run(const kolo_plan *plan, int64_t i)
@@ -247,9 +253,7 @@ static int64_t end_of_run(const kolo_plan *plan, int64_t i)
         const kolo_action *a = &plan->action[end];
         if ((a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_SUM) || a->slot != plan->action[i].slot)
             break;
-        if (end > i &&
-            plan->graph->node[a->node].backward != plan->graph->node[plan->action[i].node].backward)
-            break;
+        if (end > i && is_backward(plan, a) != is_backward(plan, &plan->action[i])) break;
     }
     return end;
 }
@@ -274,7 +278,7 @@ static void print_actions(const kolo_plan *plan, FILE *f, bool all)
         const kolo_node *first = &plan->graph->node[plan->action[i].node],
                         *last = &plan->graph->node[plan->action[end - 1].node];
         fprintf(f, "  %5lld .. %lld %s: %s %s .. %s %s\n", (long long)i, (long long)end - 1,
-                first->backward ? "backward" : "forward", kolo_op_table[first->op].name,
+                is_backward(plan, &plan->action[i]) ? "backward" : "forward", kolo_op_table[first->op].name,
                 out_name(plan, first), kolo_op_table[last->op].name, out_name(plan, last));
         i = end - 1;
     }
