@@ -68,9 +68,9 @@ static inline bool kolo_plan_drops(const kolo_plan *plan, int tensor)
 static inline int kolo_plan_value(const kolo_plan *plan, const kolo_action *a, int tensor, bool output)
 {
     if (tensor < 0 || a->kind != KOLO_ACTION_RUN) return tensor;
-    const bool later = output ? a->again
-                              : (a->again || plan->graph->node[a->node].backward) &&
-                                    kolo_plan_drops(plan, tensor);
+    const bool later =
+        output ? a->again
+               : (a->again || plan->graph->node[a->node].backward) && kolo_plan_drops(plan, tensor);
     return later ? tensor + (int)plan->graph->tensors : tensor;
 }
 static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */
