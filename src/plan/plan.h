@@ -238,6 +238,9 @@ size_t kolo_plan_scratch(const kolo_plan *plan); /* bytes of it */
  * could not serve them. */
 int kolo_plan_share(kolo_plan *const *plan, int plans);
 
+/* The arena has at least so many bytes: another plan works in it too. */
+int kolo_plan_reserve(kolo_plan *plan, enum kolo_arena arena, size_t bytes);
+
 /* Every tensor is written before it is read, no two live values overlap, every gradient is complete before
  * its bucket starts, every bucket is started, waited for and updated once. KOLO_EINTERNAL names the first
  * breach. Run by tests and `kolo plan`. */

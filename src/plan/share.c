@@ -45,3 +45,10 @@ int kolo_plan_share(kolo_plan *const *plan, int plans)
     }
     return 0;
 }
+
+int kolo_plan_reserve(kolo_plan *plan, enum kolo_arena arena, size_t bytes)
+{
+    if (bytes <= plan->arena_bytes[arena]) return 0;
+    plan->arena_bytes[arena] = bytes;
+    return kolo_plan_set_hash(plan);
+}

@@ -23,6 +23,7 @@ static int fits(const kolo_session *s, int64_t batch)
     trial.options = &options;
     trial.phase = &phase;
     trial.phases = 1;
+    trial.trial = trial.untimed = true;
     trial.now = 0;
     int rc = session_resolve_batch(&trial);
     trial.eval_rows = trial.rows;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "train/parts.h"
+#include "train/recompute.h"
 
 /* What a rank needs where it computes. */
 typedef struct need {
@@ -17,7 +18,7 @@ typedef struct need {
 } need;
 
 /* Of a rank of a stage. */
-static size_t stage_bytes(const kolo_session *s, int stage)
+size_t session_rank_bytes(const kolo_session *s, int stage)
 {
     const kolo_plan *plan = s->program ? s->program->plan[stage] : s->plan,
                     *evaluation = s->eval_program ? s->eval_program->plan[stage] : s->eval_plan;
@@ -27,9 +28,9 @@ static size_t stage_bytes(const kolo_session *s, int stage)
 /* Planned for other machines: the largest rank's. */
 static need need_of_plans(const kolo_session *s)
 {
-    need n = {stage_bytes(s, s->grid.stage), s->plan->arena_bytes, false};
+    need n = {session_rank_bytes(s, s->grid.stage), s->plan->arena_bytes, false};
     for (int k = 0; s->elsewhere && k < s->grid.stages; k++)
-        if (stage_bytes(s, k) > n.bytes) n.bytes = stage_bytes(s, k);
+        if (session_rank_bytes(s, k) > n.bytes) n.bytes = session_rank_bytes(s, k);
     return n;
 }
 
@@ -85,7 +86,7 @@ static size_t node_bytes(const kolo_session *s, const need *n)
     if (s->cuda) return bytes;
     if (!s->program || s->elsewhere || l->size == 1) return bytes + n->bytes * (size_t)l->local_size;
     for (int r = 0; r < l->size; r++)
-        if (l->node_of[r] == l->node) bytes += stage_bytes(s, kolo_grid_stage(&s->grid, r));
+        if (l->node_of[r] == l->node) bytes += session_rank_bytes(s, kolo_grid_stage(&s->grid, r));
     return bytes;
 }
 
@@ -113,8 +114,52 @@ size_t kolo_session_peak_bytes(const kolo_session *s)
     return peak > others ? peak - others : peak;
 }
 
+size_t session_rank_limit(const kolo_session *s)
+{
+    const char *source = "";
+    const need n = need_of_plans(s);
+    size_t limit = node_limit(s, &source), beside = node_bytes(s, &n);
+    if (s->cuda)
+        return (s->backend ? kolo_backend_memory(s->backend, &source) : s->device.memory_bytes) /
+               (size_t)s->gpu_ranks;
+    for (int r = 0; r < s->launch->local_size; r++) beside -= beside > n.bytes ? n.bytes : 0;
+    return limit > beside ? (limit - beside) / (size_t)s->launch->local_size : 0;
+}
+
+/* What would bring a rank's bytes down to the limit, or nearer. */
+static int recompute_cure(const kolo_session *s, size_t bytes, size_t limit, char *text, size_t size)
+{
+    const int how = s->options->recompute;
+    size_t least;
+    KOLO_TRY(session_recompute_least(s, &least));
+    if (how == KOLO_recompute_blocks) snprintf(text, size, "recompute=auto may need less, ");
+    else if (how != KOLO_recompute_none) snprintf(text, size, "that is the least of recompute=, ");
+    else if (least && least <= limit) snprintf(text, size, "use recompute=auto (down to %zu), ", least);
+    else if (least && least < bytes) snprintf(text, size, "recompute=all would need %zu, ", least);
+    return 0;
+}
+
+/* memory=: what a rank of any stage may take. */
+static int check_given(const kolo_session *s)
+{
+    size_t limit, bytes = 0;
+    char cure[160] = "";
+    KOLO_TRY(session_memory(s, &limit));
+    for (int k = 0; k < (s->program ? s->grid.stages : 1); k++)
+        if (session_rank_bytes(s, k) > bytes) bytes = session_rank_bytes(s, k);
+    if (!limit || bytes <= limit) return 0;
+    KOLO_TRY(recompute_cure(s, bytes, limit, cure, sizeof cure));
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "memory=%s: a rank needs %zu bytes, %zu bytes short; %slower micro_batch (now %ld)%s, or "
+        "use stages=",
+        s->options->memory, bytes, bytes - limit, cure, (long)s->rows,
+        session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "");
+}
+
 static int memory_check(kolo_session *s, const need *n)
 {
+    if (!n->bound) KOLO_TRY(check_given(s));
     const char *source = "";
     const size_t limit = node_limit(s, &source), bytes = node_bytes(s, n);
     const int ranks = s->launch->local_size;
@@ -157,7 +202,7 @@ int kolo_session_print_memory(kolo_session *s, void *file)
         fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) of its node; %s allows %.2f GiB\n", bytes,
                 (double)bytes / 0x1p30, source, (double)limit / 0x1p30);
     fflush(file); /* before the words of an error */
-    if (rc == 0 || s->gpu || !s->elsewhere || s->options->memory_limit > 0) return rc;
+    if (rc == 0 || s->gpu || !s->elsewhere || s->options->memory_limit > 0 || *s->options->memory) return rc;
     fprintf(file,
             "It does not fit on this machine, but was asked for %d rank%s, which may run on others: %s\n",
             s->ranks, s->ranks > 1 ? "s" : "", kolo_error_text());

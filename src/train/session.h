@@ -27,6 +27,7 @@ typedef struct kolo_shape {
     kolo_placement *placement;
     kolo_program *program;
     size_t scratch; /* bytes of it that this one needs beside what all have */
+    bool *dropped; /* [graph->tensors] activations that its plan makes again, with recompute= (recompute.h) */
 } kolo_shape;
 
 enum kolo_session_part {
@@ -48,6 +49,8 @@ typedef struct kolo_session {
     kolo_grid grid;      /* of them; one stage: every rank is a replica */
     int replicas;        /* grid.replicas: a batch is divided among so many */
     bool elsewhere;      /* PLAN_ONLY: for other machines, as ranks= says */
+    bool dropped_given;  /* shape[].dropped are what rank 0 chose */
+    bool trial;          /* of batch=auto: one batch that may be too large, of which nothing is reported */
     bool untimed;        /* with it: too little memory here to time anything, algorithms are chosen by rule */
     /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
     bool cuda;

@@ -9,6 +9,7 @@
 #include "kolo/error.h"
 #include "train/parts.h"
 #include "train/pipeline.h"
+#include "train/recompute.h"
 
 /* ---- shapes ---- */
 
@@ -143,6 +144,7 @@ int session_make_graphs(kolo_session *s)
         s->graph = s->shape[0].graph;
         KOLO_TRY(check_sizes(s, s->shape[i].graph, &s->shape[i]));
     }
+    KOLO_TRY(session_open_dropped(s));
     if (alone || !(s->parts & KOLO_SESSION_EVAL)) return 0;
     KOLO_TRY(make_graph(s, &evaluation, false, &s->eval_graph));
     return check_sizes(s, s->eval_graph, &evaluation);
@@ -214,7 +216,8 @@ static int find_optimizer(const kolo_session *s, const kolo_optimizer **optimize
     return *optimizer || evaluates_only(s->parts) ? 0 : KOLO_ECONFIG;
 }
 
-/* All plans are laid in one memory: of what they share the first's counts, of scratch the largest of each. */
+/* All plans are laid in one memory: of what they share the first's counts, of scratch the largest of each.
+ * Activations that are made again may be few. */
 int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS])
 {
     const kolo_optimizer *optimizer;
@@ -230,6 +233,7 @@ int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS])
                 arena_bytes[a] = bytes[a];
         }
     }
+    if (s->options->recompute != KOLO_recompute_none) arena_bytes[KOLO_ARENA_ACTIVATION] = 0;
     return 0;
 }
 
@@ -262,13 +266,22 @@ static int make_plans(kolo_session *s, const char *choices)
 static int make_all(kolo_session *s, const char *choices, int *cut)
 {
     KOLO_TRY(make_plans(s, choices));
-    if (session_cut_parts(s) <= 1) return 0;
+    if (session_cut_parts(s) <= 1) return session_recompute(s);
     if (cut[0] < 0) KOLO_TRY(session_choose_cut(s, cut));
     return session_place(s, cut);
 }
 
-/* One rank chooses the algorithms for all, and where stages are cut: rank 0 times them, the others take its
- * choices. */
+static int hand_out_dropped(kolo_session *s, kolo_comm *comm)
+{
+    for (int i = 0; i < s->shapes; i++)
+        if (s->shape[i].dropped)
+            KOLO_TRY(kolo_comm_broadcast(comm, s->shape[i].dropped, (size_t)s->shape[i].graph->tensors, 0));
+    s->dropped_given = true;
+    return 0;
+}
+
+/* One rank chooses the algorithms for all, where stages are cut, and what is made again: rank 0 times them, the
+ * others take its choices. */
 static int agree_with_all(kolo_session *s, int *cut, int parts)
 {
     kolo_comm *comm = NULL;
@@ -298,6 +311,7 @@ static int agree_with_all(kolo_session *s, int *cut, int parts)
     }
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, choices, (size_t)bytes, 0));
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, cut, (size_t)parts * sizeof *cut, 0));
+    KOLO_TRY_GOTO(rc, hand_out_dropped(s, comm));
     if (s->launch->rank != 0) KOLO_TRY_GOTO(rc, make_all(s, choices, cut));
     rc = kolo_comm_barrier(comm);
 fail:
@@ -318,7 +332,11 @@ int session_make_plans(kolo_session *s)
     return rc;
 }
 
-int session_plan_trial(kolo_session *s) { return make_plans(s, NULL); }
+int session_plan_trial(kolo_session *s)
+{
+    KOLO_TRY(make_plans(s, NULL));
+    return session_recompute(s);
+}
 
 void session_free_plans(kolo_session *s)
 {
@@ -327,8 +345,12 @@ void session_free_plans(kolo_session *s)
     for (int i = 0; i < s->shapes; i++) kolo_plan_destroy(&s->shape[i].plan);
     kolo_backend_destroy(&s->backend);
     kolo_graph_destroy(&s->eval_graph);
-    for (int i = 0; i < s->shapes; i++) kolo_graph_destroy(&s->shape[i].graph);
+    for (int i = 0; i < s->shapes; i++) {
+        kolo_graph_destroy(&s->shape[i].graph);
+        free(s->shape[i].dropped);
+    }
     free(s->shape);
+    s->dropped_given = false;
     s->shape = NULL;
     s->shapes = 0;
     s->plan = NULL;

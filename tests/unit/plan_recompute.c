@@ -31,10 +31,8 @@ static bool open_network(network *n, const char *model, int64_t rows, int64_t si
                            .drop_path = .1,
                            .mean = {.5f, .5f, .5f},
                            .std = {.25f, .25f, .25f}};
-    kolo_plan_config p = {.ranks = 1,
-                          .slots = 1,
-                          .bucket_bytes = 1 << 20,
-                          .optimizer = kolo_optimizer_find("sgd")};
+    kolo_plan_config p = {
+        .ranks = 1, .slots = 1, .bucket_bytes = 1 << 20, .optimizer = kolo_optimizer_find("sgd")};
     memset(n, 0, sizeof *n);
     int rc = kolo_model_graph(&n->graph, model, &c);
     if (rc == 0) rc = kolo_plan_create(&n->plain, n->graph, backend, &p, NULL);
@@ -46,7 +44,8 @@ static bool open_network(network *n, const char *model, int64_t rows, int64_t si
             const int t = k < node->n_in ? node->in[k] : node->out[k - node->n_in];
             if (t >= 0) n->seconds[i] += 1e-10 * (double)n->plain->layout[t].bytes;
         }
-        if (kolo_op_table[node->op].flops) n->seconds[i] += 1e-11 * kolo_op_table[node->op].flops(n->graph, node);
+        if (kolo_op_table[node->op].flops)
+            n->seconds[i] += 1e-11 * kolo_op_table[node->op].flops(n->graph, node);
     }
     double begin = kolo_time();
     if (rc == 0) rc = kolo_recompute_create(&n->recompute, n->plain, n->seconds);
@@ -69,9 +68,10 @@ static void test_budgets(const char *model, int64_t side)
     network n;
     if (!open_network(&n, model, 2, side)) return;
     const double plain = (double)n.plain->least_activation;
-    const double counted = (double)kolo_recompute_plain(n.recompute), least = (double)kolo_recompute_least(n.recompute);
-    ok(counted >= plain * .999 && counted < plain * 1.02, "%s: counts %.0f bytes, the plan has %.0f alive", model,
-       counted, plain);
+    const double counted = (double)kolo_recompute_plain(n.recompute),
+                 least = (double)kolo_recompute_least(n.recompute);
+    ok(counted >= plain * .999 && counted < plain * 1.02, "%s: counts %.0f bytes, the plan has %.0f alive",
+       model, counted, plain);
     ok(least < .5 * plain, "the least of all cuts is %.2f of that", least / plain);
     for (int share = 100; share >= 30; share -= 10) {
         const double budget = plain * share / 100;
@@ -92,10 +92,13 @@ static void test_budgets(const char *model, int64_t side)
                fabs(what.seconds - choice.seconds) < 1e-9 && bound <= choice.seconds * (1 + 1e-9),
            "%d %%: %.3f alive, %.3f arena, %d of %d kept, %.1f %% more time%s, at least %.1f %%", share,
            p ? (double)p->least_activation / plain : 0,
-           p ? (double)p->arena_bytes[KOLO_ARENA_ACTIVATION] / (double)n.plain->arena_bytes[KOLO_ARENA_ACTIVATION] : 0, what.kept,
-           what.activations, 100 * what.seconds / (what.all - what.seconds), choice.exact ? "" : " (thinned)",
-           100 * bound / (what.all - what.seconds));
-        if (getenv("VERBOSE")) diag("%.3f s; %s; %g %g", begin, kolo_error_text(), what.seconds, choice.seconds);
+           p ? (double)p->arena_bytes[KOLO_ARENA_ACTIVATION] /
+                   (double)n.plain->arena_bytes[KOLO_ARENA_ACTIVATION]
+             : 0,
+           what.kept, what.activations, 100 * what.seconds / (what.all - what.seconds),
+           choice.exact ? "" : " (thinned)", 100 * bound / (what.all - what.seconds));
+        if (getenv("VERBOSE"))
+            diag("%.3f s; %s; %g %g", begin, kolo_error_text(), what.seconds, choice.seconds);
         kolo_plan_destroy(&p);
     }
     close_network(&n);

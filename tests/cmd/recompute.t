@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# recompute=: the bytes of the run that keeps all its activations, whatever is computed again, in every mode;
+# a plan within memory= where one is there, and refused with the least that would do where none is.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo kolo-pack
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+shapes_data 96 50
+args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=16
+    epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
+tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
+start=() plain=
+run() { # NAME OPTIONS...
+    timeout 60 "${start[@]}" kolo train "${args[@]}" run="$ROOM/$1" "${@:2}" > "$ROOM/log" 2>&1
+}
+plainly() { # NAME OPTIONS...: what the runs that follow are held against
+    plain=$ROOM/$1
+    run "$@"
+    is $? 0 "plain: ${*:2}" "$ROOM/log"
+}
+same() { # OPTIONS...
+    rm -rf "$ROOM/again"
+    run again "$@"
+    is $? 0 "${start[*]:2:1} ${*}" "$ROOM/log" || return
+    cmp "$(tensors_of "$plain")" "$(tensors_of "$ROOM/again")" > "$ROOM/cmp" 2>&1
+    ok $? "$*: weights, running statistics, optimizer's state byte for byte" "$ROOM/cmp"
+    is "$(losses "$ROOM/again")" "$(losses "$plain")" "$*: losses"
+    like "$ROOM/log" "recompute=.*; [1-9][0-9]* operations run again" "$*: operations run again"
+}
+planned() { # OPTIONS...: bytes of a rank's plan
+    kolo plan "${args[@]}" "$@" 2> "$ROOM/log" | awk '/^  peak/ { print $2 }'
+}
+plainly all
+whole=$(planned val=none)
+least=$(planned val=none recompute=all)
+ok $((least < whole ? 0 : 1)) "recompute=all plans $least bytes of $whole"
+some=$(((whole + least) / 2))
+same recompute=blocks
+same recompute=all
+same recompute=auto memory=$some val=none
+plainly folded clip_norm=0.5 ema=0.9 micro_batch=8 optimizer=lamb lr=0.01
+same recompute=all clip_norm=0.5 ema=0.9 micro_batch=8 optimizer=lamb lr=0.01
+plainly swa swa=1 epochs=2
+same recompute=all swa=1 epochs=2
+plainly scales multi_scale=16-48:16:1 steps=4 epochs=0
+same recompute=all multi_scale=16-48:16:1 steps=4 epochs=0
+if ranks_start; then
+    start=(mpiexec -n 2)
+    plainly sync bn=sync reduce=fast micro_batch=0 dropout=0.2
+    same recompute=all bn=sync reduce=fast micro_batch=0 dropout=0.2
+    plain=$ROOM/all
+    same recompute=blocks
+    same recompute=all stages=2 micro_batch=16
+    same recompute=blocks stages=2 pipeline=zero_bubble
+    same recompute=all stages=2 pipeline=interleaved chunks=2
+    start=()
+else
+    skip "no mpiexec"
+fi
+
+# --- memory=
+for share in 100 75 50 25 0; do
+    budget=$((least + (whole - least) * share / 100))
+    bytes=$(planned val=none recompute=auto memory=$budget)
+    ok $((${bytes:-0} > 0 && bytes <= budget ? 0 : 1)) "memory=$budget: a plan of $bytes bytes"
+done
+kolo plan "${args[@]}" val=none recompute=auto memory=$some > "$ROOM/plan" 2>&1
+is $? 0 "kolo plan recompute=auto"
+like "$ROOM/plan" "^recompute=auto: [0-9]+ of [0-9]+ activations kept, .* MiB; [0-9]+ operations run again, [0-9.]+ ms" \
+    "says what is kept, and the time"
+like "$ROOM/plan" "none could take less than [0-9.]+ ms" "and a bound of it"
+like "$ROOM/plan" "^checked" "and is checked"
+refused() { # PATTERN OPTIONS...
+    run refused "${@:2}"
+    is "$? $(grep -cE -- "$1" "$ROOM/log")" "78 1" "${*:2}: exit 78, and why" || diag < "$ROOM/log"
+}
+refused "memory=$some: a rank needs [0-9]+ bytes, .* short; use recompute=auto \(down to [0-9]+\)" memory=$some
+refused "memory=64KiB: a rank needs .* short; recompute=all would need [0-9]+" memory=64KiB
+refused "memory=64KiB: a rank needs .* short; that is the least of recompute=, lower micro_batch" \
+    memory=64KiB recompute=auto
+refused "memory=lots: give a number of bytes" memory=lots recompute=auto
+refused "memory=120%: give a number of bytes" memory=120% recompute=auto
+[ ! -e "$ROOM/refused" ]
+ok $? "none of them made a run folder"
+run auto batch=auto micro_batch=0 bn=local reduce=fast recompute=auto memory=$((whole * 2)) epochs=1
+is $? 0 "batch=auto and recompute=auto together" "$ROOM/log"
+done_testing
