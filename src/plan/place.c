@@ -109,9 +109,9 @@ fail:
 }
 
 /* ---- the plan's values ----
- * A value is a tensor of one micro-batch, as the forward half makes it or as it is made again (parts.h). Where
- * micro-batches are done one after another, the lifetimes of the first one are those of all, and so are the
- * places. */
+ * A value is a tensor of one micro-batch, as the forward half makes it or as it is made again (parts.h).
+ * Where micro-batches are done one after another, the lifetimes of the first one are those of all, and so are
+ * the places. */
 
 typedef struct life {
     int slots;      /* that are placed by themselves: all, or the first for all */

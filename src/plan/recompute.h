@@ -29,8 +29,8 @@ typedef struct kolo_recompute_choice {
     bool exact;     /* no other cut into spans takes less */
 } kolo_recompute_choice;
 
-/* dropped: [graph->tensors] set for the tensors of the plan's forward operations, others are left as they are.
- * The cut of least seconds within `budget` bytes. 1: none fits. */
+/* dropped: [graph->tensors] set for the tensors of the plan's forward operations, others are left as they
+ * are. The cut of least seconds within `budget` bytes. 1: none fits. */
 int kolo_recompute_choose(const kolo_recompute *recompute, int64_t budget, bool *dropped,
                           kolo_recompute_choice *choice);
 /* Every block of the network is done again from what goes into it. Blocks are those of kolo_plan_depths:

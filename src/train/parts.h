@@ -19,8 +19,8 @@ void session_report_device(const kolo_session *session);
 int session_check_least(
     kolo_session *session); /* by lower bounds, once there are graphs: before anything is timed */
 int session_check_memory(kolo_session *session); /* by the plans, before any arena is allocated */
-/* Bytes of backend memory that a rank of that stage needs; how many each rank can have: of this rank's GPU, or of
- * its node beside what ranks hold outside their plans. */
+/* Bytes of backend memory that a rank of that stage needs; how many each rank can have: of this rank's GPU,
+ * or of its node beside what ranks hold outside their plans. */
 size_t session_rank_bytes(const kolo_session *session, int stage);
 size_t session_rank_limit(const kolo_session *session);
 

@@ -74,8 +74,8 @@ static int make(task *t)
     return kolo_plan_create_dropping(&t->plan, t->plain, t->dropped, NULL);
 }
 
-/* The choice counts bytes that are alive in one micro-batch; placement loses a little, and stages have several
- * under way: the budget goes down by what the plan is beyond it. */
+/* The choice counts bytes that are alive in one micro-batch; placement loses a little, and stages have
+ * several under way: the budget goes down by what the plan is beyond it. */
 static int fit(task *t)
 {
     double budget = (double)t->budget;

@@ -13,7 +13,8 @@ int session_recompute(kolo_session *session);
 /* With stages: each for its own memory. Needs the placement of the shape, whose plan of the whole network
  * becomes one of which the stages' are made. */
 int session_recompute_stages(kolo_session *session, kolo_shape *shape);
-/* The least bytes that a rank would need with recompute=all; 0: as many as now. Of one stage. */
+/* The least bytes that a rank needs with recompute=all, where there are no stages and nothing is recomputed
+ * yet; else 0. */
 int session_recompute_least(const kolo_session *session, size_t *bytes);
 /* Arrays for the choices, [graph->tensors] of every shape. */
 int session_open_dropped(kolo_session *session);

@@ -280,8 +280,8 @@ static int hand_out_dropped(kolo_session *s, kolo_comm *comm)
     return 0;
 }
 
-/* One rank chooses the algorithms for all, where stages are cut, and what is made again: rank 0 times them, the
- * others take its choices. */
+/* One rank chooses the algorithms for all, where stages are cut, and what is made again: rank 0 times them,
+ * the others take its choices. */
 static int agree_with_all(kolo_session *s, int *cut, int parts)
 {
     kolo_comm *comm = NULL;

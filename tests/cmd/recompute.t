@@ -66,7 +66,8 @@ for share in 100 75 50 25 0; do
 done
 kolo plan "${args[@]}" val=none recompute=auto memory=$some > "$ROOM/plan" 2>&1
 is $? 0 "kolo plan recompute=auto"
-like "$ROOM/plan" "^recompute=auto: [0-9]+ of [0-9]+ activations kept, .* MiB; [0-9]+ operations run again, [0-9.]+ ms" \
+like "$ROOM/plan" \
+    "^recompute=auto: [0-9]+ of [0-9]+ activations kept, .* MiB; [0-9]+ operations run again, [0-9.]+ ms" \
     "says what is kept, and the time"
 like "$ROOM/plan" "none could take less than [0-9.]+ ms" "and a bound of it"
 like "$ROOM/plan" "^checked" "and is checked"
@@ -74,7 +75,8 @@ refused() { # PATTERN OPTIONS...
     run refused "${@:2}"
     is "$? $(grep -cE -- "$1" "$ROOM/log")" "78 1" "${*:2}: exit 78, and why" || diag < "$ROOM/log"
 }
-refused "memory=$some: a rank needs [0-9]+ bytes, .* short; use recompute=auto \(down to [0-9]+\)" memory=$some
+refused "memory=$some: a rank needs [0-9]+ bytes, .* short; use recompute=auto \(down to [0-9]+\)" \
+    memory=$some
 refused "memory=64KiB: a rank needs .* short; recompute=all would need [0-9]+" memory=64KiB
 refused "memory=64KiB: a rank needs .* short; that is the least of recompute=, lower micro_batch" \
     memory=64KiB recompute=auto
