@@ -2,6 +2,9 @@
 
 #include <errno.h>
 #include <limits.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -81,6 +84,13 @@ void kolo_append(char *text, size_t bytes, const char *format, ...)
     va_start(list, format);
     vsnprintf(text + used, bytes - used, format, list);
     va_end(list);
+}
+
+void kolo_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 /* Large mappings start on a huge page, so that the kernel can use huge pages from the first byte. */

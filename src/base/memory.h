@@ -19,6 +19,10 @@ char *kolo_format(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Behind what stands in text[bytes]; what does not fit is left out. */
 void kolo_append(char *text, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Gives what is freed of the small things back to the system, where its library can: before much is
+ * allocated. */
+void kolo_trim(void);
+
 /* An anonymous mapping, huge-page advised, zero filled, KOLO_ALIGN aligned, touched before return so
  * that no page fault falls into a step. Owned by the caller, freed by kolo_pages_free(&p, bytes).
  * NULL: error text set. */

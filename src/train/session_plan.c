@@ -329,6 +329,7 @@ int session_make_plans(kolo_session *s)
     const bool alone = (s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1;
     const int rc = alone ? make_all(s, NULL, cut) : agree_with_all(s, cut, parts);
     free(cut);
+    kolo_trim(); /* plans that were tried, and memory that was timed */
     return rc;
 }
 
