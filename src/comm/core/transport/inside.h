@@ -214,6 +214,9 @@ static inline void router_fence(void)
     atomic_thread_fence(memory_order_seq_cst);
 #endif
 }
+/* The last-level cache of the CPUs that this thread may use: 1 + the lowest CPU that shares it; 0: they have
+ * several, or it is not known. */
+uint32_t router_cache(void);
 static inline void router_pause(void)
 {
 #if defined(__x86_64__)

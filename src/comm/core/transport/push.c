@@ -147,9 +147,15 @@ int comm_push_join(comm_push *p)
 {
     const int *rank_of = p->router->rank_of;
     if (p->me > 0) KOLO_TRY(await(p, push_find, rank_of[p->local[0]]));
+    p->set->member[p->me].cache = router_cache();
     atomic_fetch_add(&p->set->opened, 1);
     p->joined = true;
-    return await(p, all_opened, rank_of[p->local[p->me == p->members - 1 ? 0 : p->members - 1]]);
+    KOLO_TRY(await(p, all_opened, rank_of[p->local[p->me == p->members - 1 ? 0 : p->members - 1]]));
+    for (int i = 0; i < p->members; i++) {
+        const uint32_t cache = p->set->member[i].cache;
+        p->apart |= cache == 0 || cache != p->set->member[0].cache;
+    }
+    return 0;
 }
 
 int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank, int members)
@@ -307,7 +313,7 @@ static void put_line(comm_push *p, uint64_t signature)
     if (bytes > 0 && bytes <= PUSH_INLINE) memcpy(line->bytes, p->in, bytes);
     else if (bytes > 0 && bytes <= PUSH_CACHED) memcpy(push_copy(p, p->me), p->in, bytes);
     else if (bytes > 0 && bytes <= p->copied && !line->in_shared)
-        push_stream(push_copy(p, p->me), p->in, bytes);
+        push_stream(p, push_copy(p, p->me), p->in, bytes);
     atomic_store_explicit(&line->round, p->round, memory_order_release);
 }
 

@@ -27,7 +27,7 @@ enum {
     /* shared out among the members: so many it folds itself where nothing lies in shared memory */
     PUSH_COPIED = 1 << 17,
     PUSH_BLOCK = 65536,   /* bytes of a block of direct, at most */
-    PUSH_PIECE = 1 << 18, /* bytes of a piece of staged */
+    PUSH_PIECE = 1 << 19, /* bytes of a piece of staged */
 };
 
 typedef struct push_line {
@@ -54,6 +54,7 @@ typedef struct push_member {
     _Alignas(64) _Atomic uint32_t wants;                 /* ring it when something goes on */
     /* offset in the set of two copies of small vectors */
     uint64_t copies;
+    uint32_t cache; /* router_cache; from its opening on */
 } push_member;
 
 typedef struct push_set {
@@ -76,6 +77,7 @@ struct comm_push {
     router_set *entry; /* in the first member's table */
     uint64_t name;     /* there */
     bool joined;
+    bool apart; /* the members' CPUs do not share a cache */
     const void **source;
     void **target; /* [members + 1] room for a fold */
     uint32_t round;
@@ -109,12 +111,17 @@ static inline char *push_copy(const comm_push *p, int member)
 {
     return (char *)p->set + p->set->member[member].copies + (p->round & 1) * p->copied;
 }
-/* memcpy past the caches: others have read these lines and will read them again, so they need not be fetched
- * back and forth (measured: up to 5 times as fast where the members' cores do not share a cache). */
-static inline void push_stream(char *to, const char *from, size_t bytes)
+/* memcpy to memory that the others read next. Where the members' CPUs share no cache, past the caches, so that
+ * the lines are not fetched back and forth (measured: up to 5 times as fast); where they share one, through it
+ * (measured: 1.0 to 1.3 times as fast as past it). */
+static inline void push_stream(const comm_push *p, char *to, const char *from, size_t bytes)
 {
     if (!bytes) return;
 #if defined(__x86_64__)
+    if (!p->apart) {
+        memcpy(to, from, bytes);
+        return;
+    }
     size_t head = -(uintptr_t)to & 63;
     if (head > bytes) head = bytes;
     memcpy(to, from, head);

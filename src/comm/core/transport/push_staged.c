@@ -79,8 +79,8 @@ static void copy_piece(const comm_push *p, uint64_t g)
     char *to = staging(p, p->me, false, g);
     size_t own, bytes, all = (size_t)count_of(p, g) * p->width;
     slice_of(p, g, p->me, &own, &bytes);
-    push_stream(to, in, own);
-    push_stream(to + own + bytes, in + own + bytes, all - own - bytes);
+    push_stream(p, to, in, own);
+    push_stream(p, to + own + bytes, in + own + bytes, all - own - bytes);
 }
 
 static bool push_staged_copy(comm_push *p, uint64_t end)
@@ -115,8 +115,9 @@ static bool fold(comm_push *p, uint64_t end)
         if (line->out_shared) p->target[targets++] = push_at(p, i, line->out) + vector;
         else through_staging = true;
     }
+    char *const staged = staging(p, p->me, true, g) + in_piece;
     if (bytes) comm_fold(&p->how, p->target, targets, p->source, p->members, (int64_t)(bytes / p->width));
-    if (through_staging) push_stream(staging(p, p->me, true, g) + in_piece, p->out + vector, bytes);
+    if (through_staging) push_stream(p, staged, p->out + vector, bytes);
     atomic_store_explicit(&mine->folded, g + 1, memory_order_release);
     return true;
 }
