@@ -25,8 +25,8 @@ int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_O
 {
     enum kolo_dtype wire;
     enum kolo_reduce reduce;
-    bool known =
-        pmpi_reduction(in, out, count, type, op, &wire, &reduce) && pmpi_worth(PMPI_ALLREDUCE, type, count);
+    bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) &&
+                 pmpi_worth(PMPI_ALLREDUCE, type, count, pmpi_rounds(wire, reduce));
     const pmpi_carrier *c = pmpi_serves(PMPI_ALLREDUCE, comm, known, true);
     if (!c) return PMPI_Allreduce(in, out, count, type, op, comm);
     pmpi_enter();
@@ -53,7 +53,7 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
     enum kolo_dtype wire;
     enum kolo_reduce reduce;
     bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) &&
-                 pmpi_worth(PMPI_REDUCE_SCATTER_BLOCK, type, count * ranks(comm));
+                 pmpi_worth(PMPI_REDUCE_SCATTER_BLOCK, type, count * ranks(comm), pmpi_rounds(wire, reduce));
     const pmpi_carrier *c = pmpi_serves(PMPI_REDUCE_SCATTER_BLOCK, comm, known, true);
     if (!c) return PMPI_Reduce_scatter_block(in, out, count, type, op, comm);
     pmpi_enter();
@@ -65,9 +65,9 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
 int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
     pmpi_flat f;
-    const pmpi_carrier *c =
-        pmpi_serves(PMPI_BCAST, comm,
-                    root >= 0 && pmpi_countable(type, count, 1) && pmpi_worth(PMPI_BCAST, type, count), true);
+    const pmpi_carrier *c = pmpi_serves(
+        PMPI_BCAST, comm,
+        root >= 0 && pmpi_countable(type, count, 1) && pmpi_worth(PMPI_BCAST, type, count, false), true);
     if (!c || root >= c->size) return PMPI_Bcast(data, count, type, root, comm);
     pmpi_enter();
     int rc = pmpi_flatten(&f, data, count, type, c->rank == root);
@@ -98,7 +98,7 @@ int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out,
     pmpi_flat mine, all;
     MPI_Aint low, extent;
     bool known = in != out && pmpi_countable(type, count, pmpi_shim.size) &&
-                 pmpi_worth(PMPI_ALLGATHER, type, count * ranks(comm));
+                 pmpi_worth(PMPI_ALLGATHER, type, count * ranks(comm), false);
     const pmpi_carrier *c = pmpi_serves(PMPI_ALLGATHER, comm, known, true);
     if (!c) return PMPI_Allgather(in, in_count, in_type, out, count, type, comm);
     pmpi_enter();

@@ -91,7 +91,7 @@ int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_
     kolo_request r = {
         .what = KOLO_ALLREDUCE, .in = in == MPI_IN_PLACE ? NULL : in, .out = out, .dims = 1, .dim = {count}};
     bool known = pmpi_reduction(in, out, count, type, op, &r.type, &r.reduce) &&
-                 pmpi_worth(PMPI_IALLREDUCE, type, count);
+                 pmpi_worth(PMPI_IALLREDUCE, type, count, pmpi_rounds(r.type, r.reduce));
     pmpi_carrier *c = pmpi_serves(PMPI_IALLREDUCE, comm, known, false);
     if (!c) return PMPI_Iallreduce(in, out, count, type, op, comm, request);
     pmpi_enter();

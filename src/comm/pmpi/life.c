@@ -58,6 +58,7 @@ static void life_begin(void)
         pmpi_shim.world = world;
     }
     pmpi_inside--;
+    if (pmpi_shim.world && !pmpi_shim.all) pmpi_worth_open();
 }
 
 static void end(void)

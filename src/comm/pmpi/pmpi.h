@@ -15,8 +15,8 @@
  * Ranks must decide alike: an operation and its type are the same on all ranks by MPI's rules; the types of
  * MPI_Bcast and MPI_Allgather may differ from rank to rank, their bytes may not.
  *
- * On one node with a core for every rank, what MPI does sooner is left to it (worth.c); KOLO_PMPI=all:
- * nothing is. KOLO_PMPI=0: serves nothing. A late rank is waited for as MPI does, for ever, unless
+ * On one node with a core for every rank, what a clock at MPI_Init finds MPI to do sooner is left to it
+ * (worth.c), but for sums of floats of more than two ranks; KOLO_PMPI=all: nothing is. KOLO_PMPI=0: serves nothing. A late rank is waited for as MPI does, for ever, unless
  * KOLO_COMM_TIMEOUT says otherwise. KOLO_PMPI_REPORT=1: rank 0 says at the end, function by function, how
  * many calls were served. */
 #ifndef COMM_PMPI_H
@@ -64,15 +64,22 @@ pmpi_carrier *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool known, bool b
 int pmpi_carriers_open(void);
 void pmpi_carriers_close(void); /* in front of the world's end: no rank is in a collective any more */
 void pmpi_report(void);
+void pmpi_forget_counts(void); /* of what was served until now */
 
 /* ---- worth.c ------------------------------------------------------------------------------------------- */
 
+/* Collective over MPI_COMM_WORLD, once the library serves it: times both, for some 20 ms at most. */
+void pmpi_worth_open(void);
 /* Whether a call that moves `count` elements in all (of allgather and reduce_scatter: the whole vector) is
- * worth it. The same on all ranks, as these arguments are. */
-bool pmpi_worth(enum pmpi_call call, MPI_Datatype type, int64_t count);
+ * worth it. rounds: of more than two ranks the last bits of its result depend on who makes it, so that no
+ * clock may decide it, which might decide otherwise in the next run. The same on all ranks, as these
+ * arguments are. */
+bool pmpi_worth(enum pmpi_call call, MPI_Datatype type, int64_t count, bool rounds);
 
 /* ---- types.c ------------------------------------------------------------------------------------------- */
 
+/* Sums and products of floating point: the order decides the last bits. */
+bool pmpi_rounds(enum kolo_dtype wire, enum kolo_reduce reduce);
 /* False: not one of ours. */
 bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op,
                     enum kolo_dtype *wire, enum kolo_reduce *reduce);

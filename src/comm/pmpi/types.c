@@ -84,6 +84,11 @@ bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype typ
     return found >= 0;
 }
 
+bool pmpi_rounds(enum kolo_dtype wire, enum kolo_reduce reduce)
+{
+    return (wire == KOLO_F32 || wire == KOLO_F64) && (reduce == KOLO_SUM || reduce == KOLO_PRODUCT);
+}
+
 bool pmpi_countable(MPI_Datatype type, int count, int times)
 {
     int size;
