@@ -136,19 +136,20 @@ static void end_file(struct lib_timeline *t)
     t->fd = -1;
 }
 
-/* A file that is long enough becomes the older half of what is kept. */
-static void flush(struct lib_timeline *t)
+/* A file that is long enough becomes the older half of what is kept, as soon as there is an event for the
+ * newer one. */
+static void begin_half(struct lib_timeline *t)
 {
-    write_text(t);
-    if (t->written <= t->most || t->fault) return;
     end_file(t);
     if (!t->fault && renameat(t->folder, t->name, t->folder, t->older) != 0) t->fault = errno;
     if (!t->fault) begin_file(t);
 }
 
+/* For one more event. */
 static char *room(struct lib_timeline *t)
 {
-    if (t->end > t->text + TEXT - LIB_EVENT_TEXT) flush(t);
+    if (t->end > t->text + TEXT - LIB_EVENT_TEXT) write_text(t);
+    if (t->end == t->text && t->written > t->most && !t->fault) begin_half(t);
     return t->end;
 }
 
@@ -165,7 +166,7 @@ static void drain(struct lib_timeline *t)
     uint64_t lost = atomic_load_explicit(&t->lost, memory_order_relaxed);
     if (lost > t->told) t->end = lib_event_put_lost(&t->rows, lost - t->told, kolo_time(), room(t));
     t->told = lost;
-    flush(t);
+    write_text(t);
     if (t->fault && !before) kolo_warn("comm: %s: %s; the timeline ends here", t->path, strerror(t->fault));
 }
 
