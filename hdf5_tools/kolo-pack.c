@@ -78,7 +78,7 @@ static kolo_launch_limits read_limits(void)
     kolo_options_default(&o);
     const int rc = kolo_options_read_environment(&o);
     const kolo_launch_limits limits = {
-        .start = o.comm_timeout, .patience = o.heartbeat_timeout, .end = rc < 0 ? NULL : end_stuck};
+        .start = o.comm_timeout, .heartbeat_timeout = o.heartbeat_timeout, .end = rc < 0 ? NULL : end_stuck};
     kolo_options_free(&o);
     return limits;
 }

@@ -24,7 +24,7 @@ no_memory_run() { # N or -, COMMAND [RANK]: its exit status
     local n=$1 command=$2 rank=${3:-} program=kolo set=()
     case $command in
         pack) program=kolo-pack ;;
-        comm*) program=comm_no_memory && set=(KOLO_COMM_PATIENCE=3) ;; # libkolo_comm's variable
+        comm*) program=comm_no_memory && set=(KOLO_COMM_HEARTBEAT_TIMEOUT=3) ;;
     esac
     if [ "$n" != - ]; then
         rm -f "$ROOM/report"

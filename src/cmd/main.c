@@ -87,7 +87,7 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
 {
     const kolo_launch_limits limits = {.start = options->comm_timeout,
                                        .later = options->comm_timeout,
-                                       .patience = options->heartbeat_timeout,
+                                       .heartbeat_timeout = options->heartbeat_timeout,
                                        .end = end_stuck};
     static const char *const method[] = {
 #define METHOD(key, choice) #choice,

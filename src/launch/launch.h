@@ -29,7 +29,7 @@ typedef struct kolo_launch {
 typedef struct kolo_launch_limits {
     double start;    /* in the launch; 0: as long as they live */
     double later;    /* in an exchange, a barrier or the end; likewise */
-    double patience; /* seconds without a heartbeat of a rank of this node; 0: 8 */
+    double heartbeat_timeout; /* seconds without a heartbeat of a rank of this node; 0: 8 */
     /* From a thread of its own: says it and ends the job (kolo_launch_abort). text: which ranks are missing
      * or have stopped, on which hosts, and a cure. NULL: nobody is watched. */
     void (*end)(kolo_launch *launch, const char *text);

@@ -7,6 +7,7 @@
 #include "kolo/error.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,8 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double LOOK_EVERY = 0.2, ABSENT = 1, CALL_AFTER = 1, HEARTBEAT_TIMEOUT = 8,
-                    FIRST = 0.5; /* seconds */
+static const double LOOK_EVERY = 0.2, ABSENT = 1, LOCKED = 1, CALL_AFTER = 1, HEARTBEAT_TIMEOUT = 8,
+                    FIRST = 0.5; /* seconds; the first two at most */
 static const char folder[] = "/dev/shm", prefix[] = "kolo-launch-";
 enum { LISTED = 8, TRIES = 16 };
 
@@ -48,7 +49,11 @@ struct launch_watch {
     _Atomic double limit;      /* seconds that those who live are waited for; 0: as long as it takes */
     const char *_Atomic where; /* what it waits in */
     pthread_mutex_t
-        checking;    /* held by the thread while it asks and checks the others: what it needs stays */
+        checking; /* held by the thread while it asks and checks the others: what it needs stays */
+    /* seconds between two looks; from which absence on this process knows that it was away. Both are parts of
+     * the heartbeat_timeout: who misses another's heartbeats has given its own all that time, and what keeps
+     * all ranks of a node from running is held against none of them */
+    double look_every, absent;
     uint32_t called; /* the thread's: the last wait that it has announced to others */
     double looked, stood_up;
     launch_far *_Atomic far; /* NULL: other nodes are not looked at */
@@ -62,7 +67,7 @@ static void beat(launch_watch *w) { atomic_store(&w->all[w->rank].beat, ns_now()
 void launch_watch_nap(launch_watch *w, double seconds)
 {
     const double until = kolo_time() + seconds;
-    while (kolo_time() < until && !kolo_futex_wait(&w->stop, 0, LOOK_EVERY / 2, 0)) beat(w);
+    while (kolo_time() < until && !kolo_futex_wait(&w->stop, 0, w->look_every / 2, 0)) beat(w);
 }
 
 /* ---- where the ranks of a node meet ----------------------------------------------------------------- */
@@ -118,7 +123,7 @@ static int open_locked(const char *path)
     for (int i = 0; i < TRIES; i++) {
         const int fd = kolo_shm_open_own(strrchr(path, '/'));
         if (fd < 0) return -1;
-        if (kolo_shm_lock(fd, LOCK_SH, ABSENT) == 1 && is_there(fd)) return fd;
+        if (kolo_shm_lock(fd, LOCK_SH, LOCKED) == 1 && is_there(fd)) return fd;
         close(fd);
     }
     return -1;
@@ -202,7 +207,7 @@ static void await_lower_ranks(launch_watch *w)
     int lowest = 0;
     while (lowest < w->rank && atomic_load(&w->all[lowest].beat) == 0) lowest++;
     for (; lowest < w->rank; lowest++)
-        if (kolo_time() - seconds_of(atomic_load(&w->all[lowest].beat)) < 4 * LOOK_EVERY) break;
+        if (kolo_time() - seconds_of(atomic_load(&w->all[lowest].beat)) < 4 * w->look_every) break;
     launch_watch_nap(w, (lowest < w->rank ? FIRST : 0) + (w->here[0] ? 0 : 2 * FIRST));
 }
 
@@ -230,7 +235,7 @@ static bool find_stopped(launch_watch *w, double now, double waited)
         const double beat = seconds_of(atomic_load(&e->beat));
         if (r == w->rank || beat == 0 || atomic_load(&e->left)) continue;
         const double silent = now - (beat > w->stood_up ? beat : w->stood_up);
-        if (silent < w->limits.patience) continue;
+        if (silent < w->limits.heartbeat_timeout) continue;
         process p = {0};
         const int pid = atomic_load(&e->pid);
         const bool there = look_up(pid, &p);
@@ -307,7 +312,7 @@ static void watch_poll(launch_watch *w)
 {
     const double now = kolo_time();
     beat(w);
-    if (w->looked > 0 && now - w->looked > ABSENT) w->stood_up = now; /* this process itself was away */
+    if (w->looked > 0 && now - w->looked > w->absent) w->stood_up = now; /* this process itself was away */
     launch_far *far = atomic_load(&w->far);
     if (far) launch_far_beat(far, atomic_load(&w->since) != 0);
     pthread_mutex_lock(&w->checking);
@@ -320,7 +325,7 @@ static void *watch_main(void *of)
 {
     launch_watch *w = of;
     prctl(PR_SET_NAME, "kolo-launch");
-    while (!kolo_futex_wait(&w->stop, 0, LOOK_EVERY, 0)) watch_poll(w);
+    while (!kolo_futex_wait(&w->stop, 0, w->look_every, 0)) watch_poll(w);
     return NULL;
 }
 
@@ -351,8 +356,11 @@ launch_watch *launch_watch_open(kolo_launch *launch, const kolo_launch_limits *l
     *w =
         (launch_watch){.launch = launch, .limits = *limits, .rank = rank, .size = size, .where = "the start"};
     pthread_mutex_init(&w->checking, NULL);
-    if (!(w->limits.patience > 0)) w->limits.patience = HEARTBEAT_TIMEOUT;
-    if (w->limits.start > 0 && w->limits.patience > w->limits.start) w->limits.patience = w->limits.start;
+    if (!(w->limits.heartbeat_timeout > 0)) w->limits.heartbeat_timeout = HEARTBEAT_TIMEOUT;
+    if (w->limits.start > 0 && w->limits.heartbeat_timeout > w->limits.start)
+        w->limits.heartbeat_timeout = w->limits.start;
+    w->look_every = fmin(LOOK_EVERY, w->limits.heartbeat_timeout / 6);
+    w->absent = fmin(ABSENT, w->limits.heartbeat_timeout / 2);
     snprintf(w->path, sizeof w->path, "%s/%s%u-%d-%llu", folder, prefix, (unsigned)geteuid(), parent,
              above.start);
     kolo_shm_sweep(KOLO_SHM_LAUNCHES, NULL, NULL);
@@ -378,7 +386,7 @@ void launch_watch_complete(launch_watch *w)
 
 void launch_watch_beat_at(launch_watch *w, const char *path)
 {
-    if (!w->far) w->far = launch_far_open(w->rank, w->size, w->limits.patience);
+    if (!w->far) w->far = launch_far_open(w->rank, w->size, w->limits.heartbeat_timeout);
     if (!w->far) return;
     launch_far_move(w->far, path);
     launch_far_beat(w->far, false);

@@ -1,8 +1,8 @@
 /* Ranks of a real launch that sum buckets, step after step, until one of them dies, stops, or computes for
  * long: comm_bucket_drill killed|stopped|slow|early VICTIM. early: it stops before its comm is set up; the
- * launch says it. With the default timeout and patience. Every survivor prints one line, "rank R on NODE
+ * launch says it. With the default timeouts. Every survivor prints one line, "rank R on NODE
  * after SECONDS s: TEXT", SECONDS since the victim's last sign of life, and ends with 69; "slow" (for longer
- * than the patience): "rank R ok". */
+ * than the heartbeat timeout): "rank R ok". */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

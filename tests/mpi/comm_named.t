@@ -32,7 +32,7 @@ like "$ROOM/stall.out" 'rank 2 \(.+\) finished "before" last, [0-9]+ s ago, and 
 timeout 60 mpiexec -n 3 "$program" forget > "$ROOM/forget.out" 2>&1
 is "$? $(cat "$ROOM/forget.out")" "0 " "a program that ends on all ranks without closing the world ends well"
 if hydra; then
-    KOLO_COMM_PATIENCE=1 timeout 60 mpiexec -disable-auto-cleanup -n 3 "$program" forget 1 > \
+    KOLO_COMM_HEARTBEAT_TIMEOUT=1 timeout 60 mpiexec -disable-auto-cleanup -n 3 "$program" forget 1 > \
         "$ROOM/forget.out" 2>&1
     is "$(grep -cE \
         '^rank [02] after [0-9]{1,2} s: status -69: rank 1 on host .* gave up: its program ended without kolo_world_close' \
@@ -41,6 +41,10 @@ if hydra; then
 else
     skip "mpiexec ends all ranks where one ends"
 fi
+
+KOLO_COMM_PATIENCE=20 run old 2 forget
+is "$(grep -c 'warning: comm: KOLO_COMM_PATIENCE is an old name; write KOLO_COMM_HEARTBEAT_TIMEOUT' \
+    "$ROOM/old.out")" 1 "an old name of a variable: accepted, with one warning"
 
 KOLO_COMM_TIMELINE=$ROOM/line run line 3 steps 20
 is $? 0 "steps with a timeline"

@@ -1,5 +1,5 @@
 /* Ranks of a real launch that pass messages around until one of them dies or stops: comm_router_drill
- * TRANSPORT killed|stopped|well [MIB]. With the default timeout and patience.
+ * TRANSPORT killed|stopped|well [MIB]. With the default timeouts.
  * Every survivor prints one line, "rank R on NODE after SECONDS s: TEXT", and ends with 69; "well": "rank R
  * ok". MIB: one message of so many MiB as well, the least that more than an int counts being 2049. */
 #include <signal.h>

@@ -63,11 +63,11 @@ timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 2 --late 1 >"$OUT" 2>&1
 named 69 '(MPI_Init|the exchange of names) for [0-9]+ s: rank 1 on host [^ ]+ has not begun' 17
 ok $? "a rank that never reaches MPI_Init is named, exit 69" "$OUT"
 began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --patience 2 --stop 2 >"$OUT" 2>&1
+timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop 2 >"$OUT" 2>&1
 named 69 '[^:]* for [0-9]+ s: rank 2 on host [^ ]+ \(pid [0-9]+\) was stopped' 17
 ok $? "a rank that stops within the launch is named, exit 69" "$OUT"
 began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --patience 2 --stop-later 0 --exchange 10 >"$OUT" 2>&1
+timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop-later 0 --exchange 10 >"$OUT" 2>&1
 named 69 'an exchange for [0-9]+ s: rank 0 on host [^ ]+ \(pid [0-9]+\) was stopped' 17
 ok $? "rank 0 stops before an exchange: the others name it, exit 69" "$OUT"
 began=$(now)
@@ -75,7 +75,7 @@ timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 2 --busy-later 1 --exchange 10 >"
 named 69 'an exchange for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) has not come there' 17
 ok $? "a rank that lives, but does not come to an exchange, is named, exit 69" "$OUT"
 began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --patience 2 --stop-end 1 >"$OUT" 2>&1
+timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop-end 1 >"$OUT" 2>&1
 named 69 'the end for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) was stopped' 17
 ok $? "a rank that stops at the end, while MPI_Finalize waits for it, is named, exit 69" "$OUT"
 left() { # of launchers that are gone

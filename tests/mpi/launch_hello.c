@@ -5,7 +5,8 @@
  *   --mpi-sum        all ranks add their numbers by MPI_Allreduce
  *   --exchange BYTES all ranks exchange that many bytes, thrice
  *   --bind           binds, and prints threads and processors
- *   --within SECONDS what the launch, and what follows, may take; --patience SECONDS: without a sign of life
+ *   --within SECONDS what the launch, and what follows, may take
+ *   --heartbeat-timeout SECONDS  without a sign of life
  *   --late RANK      that rank begins after an hour
  *   --stop RANK      that rank stops itself (SIGSTOP) as soon as its watch runs, within the launch
  *   --stop-later RANK after the launch, while the others exchange
@@ -194,7 +195,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--fail-busy") == 0) fail = atoi(value), busy = true, i++;
         else if (strcmp(argv[i], "--exchange") == 0) bytes = (size_t)atoi(value), i++;
         else if (strcmp(argv[i], "--within") == 0) limits.start = limits.later = atof(value), i++;
-        else if (strcmp(argv[i], "--patience") == 0) limits.patience = atof(value), i++;
+        else if (strcmp(argv[i], "--heartbeat-timeout") == 0) limits.heartbeat_timeout = atof(value), i++;
         else if (strcmp(argv[i], "--late") == 0) late = atoi(value), i++;
         else if (strcmp(argv[i], "--stop") == 0) stops = atoi(value), i++;
         else if (strcmp(argv[i], "--stop-later") == 0) stops_later = atoi(value), i++;

@@ -140,7 +140,7 @@ if ((HAVE_PMIX)); then
     named "the exchange of names for [0-9]+ s: rank 1 on host n2 has not come there" 18
     ok $? "pmix: the only rank of its node never comes: it is named by the other node's, exit 69" "$OUT"
     began=$(now)
-    timeout 60 srun --mpi=pmix -w n1,n2 -n2 "$HELLO" --within 3 --patience 2 --stop 1 >"$OUT" 2>&1
+    timeout 60 srun --mpi=pmix -w n1,n2 -n2 "$HELLO" --within 3 --heartbeat-timeout 2 --stop 1 >"$OUT" 2>&1
     named "[^:]* for [0-9]+ s: rank 1 on host n2 has not come there, or was stopped" 18
     ok $? "pmix: the only rank of its node stops in the launch: it is named, exit 69" "$OUT"
     began=$(now)
@@ -173,7 +173,7 @@ for kind in pmi2 pmix; do
     ((HAVE_PMIX)) || [ $kind = pmi2 ] || { skip "this Slurm has no PMIx" && continue; }
     : > "$ROOM/alive"
     began=$(now)
-    timeout 60 srun --mpi=$kind -w n1,n2 -n2 "$HELLO" --patience 2 --alive "$ROOM/alive" --stop-end 1 \
+    timeout 60 srun --mpi=$kind -w n1,n2 -n2 "$HELLO" --heartbeat-timeout 2 --alive "$ROOM/alive" --stop-end 1 \
         >"$OUT" 2>&1
     task_ends
     named "the end for [0-9]+ s: rank 1 on host n2 was stopped, or its node is lost" 18

@@ -186,7 +186,8 @@ static void end(const trial *t, rig_party *p)
         if (o->seconds > last) last = o->seconds;
     }
     if (what == PAUSED)
-        is_int(named, t->size - 1, "rank 1 stopped for less than the patience, %s: nobody minds", t->where);
+        is_int(named, t->size - 1, "rank 1 stopped for less than the heartbeat timeout, %s: nobody minds",
+               t->where);
     else if (what == SUSPENDED)
         is_int(named, t->size - 1, "all ranks stopped for longer, %s: nobody minds", t->where);
     else
@@ -241,8 +242,8 @@ static const int each[] = {0, 1, 2, 3, 4, 5, 6}, two[] = {0, 0, 1, 1}, three[] =
         .heartbeat_timeout = 1.5 \
     }
 /* both less than the ranks of a suspended job are away */
-#define SHORT                           \
-    {                                   \
+#define SHORT                                    \
+    {                                            \
         .timeout = 1.7, .heartbeat_timeout = 1.5 \
     }
 static const trial trials[] = {

@@ -193,7 +193,8 @@ static void check_missing(void)
         ok(outcomes[0].seconds < cases[c].within, "within %.0f s (%.2f)", cases[c].within,
            outcomes[0].seconds);
     }
-    is_int(run_ranks(3, missing, PAUSED), 0, "rank 1 stopped for less than the patience: nobody minds");
+    is_int(run_ranks(3, missing, PAUSED), 0,
+           "rank 1 stopped for less than the heartbeat timeout: nobody minds");
     ok(!world_leftovers(job), "nothing is left in /dev/shm after a kill");
 }
 

@@ -130,7 +130,7 @@ static int64_t check_world(kolo_world *whole, int rank, uint64_t left)
 
 /* Until somebody is held to be stopped. Where many processes wait for a core, one that lives may be silent
  * for a second, too: 4 s at 24 of them a core. */
-static double short_patience(void)
+static double short_heartbeat(void)
 {
     double load = 0;
     if (getloadavg(&load, 1) < 1) load = 0;
@@ -143,7 +143,7 @@ static int open_world(rig_rank *r, kolo_world **whole, const trial *t)
     const bool stops = t->how == STOPPED || t->how == ORPHAN;
     const kolo_world_config config = {.size = sizeof(kolo_world_config),
                                       .timeout = 20,
-                                      .heartbeat_timeout = stops ? short_patience() : 8,
+                                      .heartbeat_timeout = stops ? short_heartbeat() : 8,
                                       .shared_bytes = 1 << 20,
                                       .transport = "tcp"};
     return lib_world_start(whole, &r->w.launch, &config, rig_exchange, r);

@@ -59,7 +59,7 @@ static kolo_launch_limits limits_of(const kolo_world_config *config)
     kolo_world_config c;
     const int rc = lib_config_resolve(&c, config); /* what is wrong with it is said later */
     const kolo_launch_limits limits = {
-        .start = c.timeout, .patience = c.heartbeat_timeout, .end = rc < 0 ? NULL : end_stuck};
+        .start = c.timeout, .heartbeat_timeout = c.heartbeat_timeout, .end = rc < 0 ? NULL : end_stuck};
     lib_config_free(&c);
     return limits;
 }
@@ -194,6 +194,8 @@ int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_conf
     if (!world) return agree_on_settings(launch, NULL, KOLO_ENOMEM, exchange, of);
     pthread_mutex_init(&world->lock, NULL);
     world->launch = launch;
+    if (launch->rank == 0 && getenv("KOLO_COMM_PATIENCE"))
+        kolo_warn("comm: KOLO_COMM_PATIENCE is an old name; write KOLO_COMM_HEARTBEAT_TIMEOUT");
     int rc = agree_on_settings(launch, world, world_prepare(world, config, exchange, of), exchange, of);
     if (rc == 0) rc = comm_router_join(&world->router);
     world->joined = rc == 0;
