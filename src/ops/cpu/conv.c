@@ -252,9 +252,10 @@ static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_con
     kolo_conv_shape shape = shape_of(r, p);
     kolo_conv_own own = {0};
     int rank = weight_dims(p, r->node->a.groups, dim);
-    if (!kolo_conv_own_fits(&shape, kind, &own) ||
-        param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim))
-        return 1;
+    if (!kolo_conv_own_fits(&shape, kind, &own)) return 1;
+    const kolo_dnnl_desc *plain = kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
+    if (!plain) return kolo_error_status();
+    if (param != plain) return 1;
     conv *c = *out = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ENOMEM;
     conv_describe(c, r, p);
