@@ -5,12 +5,15 @@
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "kolo/error.h"
 
 double kolo_time(void)
 {
@@ -86,3 +89,17 @@ bool kolo_futex_wait(_Atomic uint32_t *word, uint32_t value, double seconds, int
 }
 
 void kolo_futex_wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
+
+int kolo_thread_start(pthread_t *thread, void *(*main)(void *), void *of, const char *purpose)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}; /* of its own */
+    sigset_t outside, before;
+    sigfillset(&outside);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&outside, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &outside, &before);
+    const int rc = pthread_create(thread, NULL, main, of);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == 0 ? 0
+                   : kolo_fail(KOLO_EINTERNAL, "%s: no thread: %s; raise the limit of processes (ulimit -u)",
+                               purpose, strerror(rc));
+}

@@ -2,6 +2,7 @@
 #ifndef KOLO_BASE_THREAD_H
 #define KOLO_BASE_THREAD_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,5 +18,9 @@ int kolo_cpu_count(void);
  * come before the futex. */
 bool kolo_futex_wait(_Atomic uint32_t *word, uint32_t value, double seconds, int spin);
 void kolo_futex_wake(_Atomic uint32_t *word); /* all waiters */
+
+/* A thread of Kolo's own: signals from outside are for the threads that know what to do with them, so it has
+ * all of them blocked. KOLO_EINTERNAL: there is none; the text says what it was for ("comm: heartbeats"). */
+int kolo_thread_start(pthread_t *thread, void *(*main)(void *), void *of, const char *purpose);
 
 #endif

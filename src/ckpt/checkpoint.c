@@ -1,6 +1,5 @@
 /* Saving: the arenas are copied at once, the rest is the affair of a thread that the step never waits for. */
 #include <omp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,17 +202,8 @@ static void *writer_main(void *context)
  * becomes an error code. */
 static int start_writer(struct saver *s)
 {
-    sigset_t all, before;
     s->rc = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&s->thread, NULL, writer_main, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return kolo_fail(KOLO_ECONFIG,
-                         "cannot start the checkpoint thread: %s; raise the limits of processes and memory "
-                         "(ulimit -u, ulimit -v)",
-                         strerror(error));
+    KOLO_TRY(kolo_thread_start(&s->thread, writer_main, s, "checkpoint"));
     s->started = true;
     return 0;
 }

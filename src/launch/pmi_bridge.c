@@ -2,11 +2,11 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "kolo/error.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,16 +67,6 @@ static void *serve(void *argument)
     return NULL;
 }
 
-static int start_thread(kolo_pmi_bridge *bridge)
-{
-    sigset_t all, before; /* signals are for the threads that know what to do with them */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&bridge->thread, NULL, serve, bridge);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? kolo_fail(KOLO_ELAUNCH, "PMI bridge: no thread: %s", strerror(failed)) : 0;
-}
-
 static void set_number(const char *name, int value)
 {
     char text[16];
@@ -97,7 +87,7 @@ int kolo_pmi_bridge_open(kolo_pmi_bridge **out, int rank, int size, const char *
     bridge->ours = ends[0];
     bridge->theirs = ends[1];
     KOLO_TRY_GOTO(rc, kolo_pmi_store_make(&bridge->store, rank, size, mapping, below));
-    KOLO_TRY_GOTO(rc, start_thread(bridge));
+    KOLO_TRY_GOTO(rc, kolo_thread_start(&bridge->thread, serve, bridge, "PMI bridge"));
     set_number("PMI_FD", bridge->theirs);
     set_number("PMI_RANK", rank);
     set_number("PMI_SIZE", size);

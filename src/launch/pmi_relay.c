@@ -1,6 +1,7 @@
 #include "launch/pmi_relay.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "launch/method.h"
 
 #include <errno.h>
@@ -83,17 +84,6 @@ static void *relay_main(void *of)
     return NULL;
 }
 
-static int start_thread(kolo_pmi_relay *r)
-{
-    sigset_t all, before; /* signals are for the threads that know what to do with them */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int rc = pthread_create(&r->thread, NULL, relay_main, r);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc == 0) pthread_detach(r->thread);
-    return rc;
-}
-
 kolo_pmi_relay *kolo_pmi_relay_open(void (*failed)(void *of), void *of)
 {
     int ends[2], kind = 0;
@@ -111,12 +101,13 @@ kolo_pmi_relay *kolo_pmi_relay_open(void (*failed)(void *of), void *of)
         .launcher = launcher, .ours = ends[0], .theirs = ends[1], .failed = failed, .of = of};
     snprintf(r->before, sizeof r->before, "%s", getenv("PMI_FD"));
     snprintf(number, sizeof number, "%d", r->theirs);
-    if (start_thread(r) != 0) {
+    if (kolo_thread_start(&r->thread, relay_main, r, "launch: its relay") != 0) {
         close(ends[0]);
         close(ends[1]);
         free(r);
         return NULL;
     }
+    pthread_detach(r->thread);
     setenv("PMI_FD", number, 1);
     return r; /* until the process ends: MPI says its last word on exit */
 }

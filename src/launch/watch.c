@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,16 +330,6 @@ static void *watch_main(void *of)
 
 /* ---- opening and closing ---------------------------------------------------------------------------- */
 
-static bool start_thread(launch_watch *w)
-{
-    sigset_t all, before; /* signals are for the threads that know what to do with them */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    w->runs = pthread_create(&w->thread, NULL, watch_main, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return w->runs;
-}
-
 launch_watch *launch_watch_open(kolo_launch *launch, const kolo_launch_limits *limits)
 {
     int rank, size;
@@ -373,7 +362,8 @@ launch_watch *launch_watch_open(kolo_launch *launch, const kolo_launch_limits *l
     mark_here(w, slurm);
     atomic_store(&w->all[rank].pid, (int32_t)getpid());
     beat(w);
-    if (!start_thread(w)) launch_watch_close(&w);
+    w->runs = kolo_thread_start(&w->thread, watch_main, w, "launch: its watch") == 0;
+    if (!w->runs) launch_watch_close(&w);
     return w;
 }
 

@@ -236,11 +236,7 @@ int comm_engine_start(comm_engine *e)
     e->ring = kolo_alloc(COMM_RING_SLOTS * sizeof *e->ring);
     e->active = kolo_alloc(COMM_RING_SLOTS * sizeof *e->active);
     if (!e->ring || !e->active) return KOLO_ENOMEM;
-    int rc = pthread_create(&e->thread, NULL, engine_main, e);
-    if (rc)
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: no progress thread: %s; raise the limit of processes (ulimit -u)",
-                         strerror(rc));
+    KOLO_TRY(kolo_thread_start(&e->thread, engine_main, e, "comm: progress"));
     e->running = true;
     return 0;
 }

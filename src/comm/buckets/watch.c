@@ -2,7 +2,6 @@
  * broken, so a thread looks, ten times a second; when it finds something wrong it breaks both halves: the
  * streams run on, and every wait on the host ends. */
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -100,11 +99,7 @@ static void *watch_main(void *of)
 
 int comm_watch_start(kolo_comm *comm)
 {
-    int rc = pthread_create(&comm->device.watch, NULL, watch_main, comm);
-    if (rc)
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: no watchdog thread: %s; raise the limit of processes (ulimit -u)",
-                         strerror(rc));
+    KOLO_TRY(kolo_thread_start(&comm->device.watch, watch_main, comm, "comm: the watch of a device"));
     comm->device.watched = true;
     return 0;
 }

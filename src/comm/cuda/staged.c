@@ -282,12 +282,7 @@ static int staged_commit(kolo_reducer *r)
     r->at_work = kolo_alloc((size_t)r->slots * sizeof *r->at_work);
     if (!r->at_work) return KOLO_ENOMEM;
     KOLO_TRY(COMM_CUDA(cudaGetDevice(&r->gpu)));
-    const int rc = pthread_create(&r->thread, NULL, staged_main, r);
-    if (rc)
-        return kolo_fail(
-            KOLO_EINTERNAL,
-            "comm: no thread for copies to the GPU: %s; raise the limit of processes (ulimit -u)",
-            strerror(rc));
+    KOLO_TRY(kolo_thread_start(&r->thread, staged_main, r, "comm: copies to the GPU"));
     r->running = true;
     return 0;
 }

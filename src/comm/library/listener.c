@@ -288,11 +288,7 @@ static void *door_main(void *of)
 int listener_open(lib_membership *m)
 {
     atomic_store(&m->beat, (int64_t)(1e9 * kolo_time()));
-    int rc = pthread_create(&m->thread, NULL, door_main, m);
-    if (rc)
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: no thread for the door: %s; raise the limit of processes (ulimit -u)",
-                         strerror(rc));
+    KOLO_TRY(kolo_thread_start(&m->thread, door_main, m, "comm: membership"));
     m->runs = true;
     return 0;
 }

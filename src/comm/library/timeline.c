@@ -218,12 +218,9 @@ int lib_timeline_open(struct lib_timeline **out, const char *folder, size_t most
             strerror(t->fault));
         goto fail;
     }
-    rc = pthread_create(&t->writer, NULL, writer_main, t);
+    rc = kolo_thread_start(&t->writer, writer_main, t, "comm: the timeline");
     t->running = rc == 0;
     if (t->running) return 0;
-    rc = kolo_fail(KOLO_EINTERNAL,
-                   "comm: no thread for the timeline: %s; raise the limit of processes (ulimit -u)",
-                   strerror(rc));
 fail:
     lib_timeline_close(out);
     return rc;

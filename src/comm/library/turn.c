@@ -215,11 +215,7 @@ int lib_engine_open(kolo_world *world)
 int lib_engine_start(kolo_world *world)
 {
     struct lib_engine *e = world->engine;
-    int rc = pthread_create(&e->thread, NULL, engine_main, world);
-    if (rc)
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: no progress thread: %s; raise the limit of processes (ulimit -u)",
-                         strerror(rc));
+    KOLO_TRY(kolo_thread_start(&e->thread, engine_main, world, "comm: progress"));
     e->running = true;
     return 0;
 }

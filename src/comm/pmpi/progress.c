@@ -79,10 +79,9 @@ int pmpi_pump_open(void)
 {
     /* not of MPI_COMM_SELF, for which MPICH does not look elsewhere */
     PMPI_Comm_dup(MPI_COMM_WORLD, &pump.own);
-    pump.running = pthread_create(&pump.thread, NULL, pump_main, NULL) == 0;
-    return pump.running ? 0
-                        : kolo_fail(KOLO_EINTERNAL,
-                                    "no thread for MPI's messages; raise the limit of processes (ulimit -u)");
+    KOLO_TRY(kolo_thread_start(&pump.thread, pump_main, NULL, "MPI's messages"));
+    pump.running = true;
+    return 0;
 }
 
 void pmpi_pump_close(void)

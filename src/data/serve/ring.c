@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +11,7 @@
 
 #include "base/failure.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 typedef struct news {
     int rc; /* of kolo_loader_next */
@@ -110,18 +110,14 @@ static void *wait_for_batches(void *argument)
 
 int serve_ring_start(serve_ring *r, int64_t position)
 {
-    sigset_t all, old;
     KOLO_TRY(kolo_loader_seek(r->loader, position / r->steps, position % r->steps));
     r->base = r->next = position;
     atomic_store(&r->stop, false);
     while (sem_trywait(&r->free) == 0) continue;
     for (int i = 0; i < r->slots; i++) sem_post(&r->free);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int rc = pthread_create(&r->thread, NULL, wait_for_batches, r);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    r->running = rc == 0;
-    return rc ? kolo_fail(KOLO_ECONFIG, "serve-data: cannot start a thread: %s", strerror(rc)) : 0;
+    KOLO_TRY(kolo_thread_start(&r->thread, wait_for_batches, r, "serve-data"));
+    r->running = true;
+    return 0;
 }
 
 /* The next seek frees the loader's slots. */

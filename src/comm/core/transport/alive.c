@@ -128,8 +128,9 @@ static int look_at(comm_router *router, int local, double now)
     double beat = 1e-9 * (double)atomic_load_explicit(&c->beat, memory_order_relaxed);
     if (beat == 0 || atomic_load(&c->head.departed)) return 0;
     const double silent = router_since(router, now, beat);
-    return silent < router->config.heartbeat_timeout ? 0
-                                            : router_accuse_silent(router, router->rank_of[local], silent);
+    return silent < router->config.heartbeat_timeout
+               ? 0
+               : router_accuse_silent(router, router->rank_of[local], silent);
 }
 
 /* This process itself was away for so long that others' silence may be its own; signs of life come twice as
@@ -261,11 +262,7 @@ static void *pulse_main(void *of)
 int router_pulse_start(comm_router *router)
 {
     atomic_store(&router->life[router->me]->beat, nanoseconds(kolo_time())); /* from now on it is missed */
-    int rc = pthread_create(&router->pulse.thread, NULL, pulse_main, router);
-    if (rc)
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: no thread for signs of life: %s; raise the limit of processes (ulimit -u)",
-                         strerror(rc));
+    KOLO_TRY(kolo_thread_start(&router->pulse.thread, pulse_main, router, "comm: heartbeats"));
     router->pulse.runs = true;
     return 0;
 }
