@@ -4,6 +4,7 @@
 
 #include "base/thread.h"
 #include "comm/core/adasum.h"
+#include "comm/core/claim.h"
 #include "comm/core/schedule.h"
 
 int comm_bucket_slices(int64_t count, int rails)
@@ -166,21 +167,13 @@ static void reduce_claimed(const comm_node *node, const comm_bucket *b, int s, i
     else copy_block(node, b, s, from, count);
 }
 
-static int64_t node_claim(comm_slice *slice, uint64_t round, int64_t blocks)
-{
-    uint64_t end = round * (uint64_t)blocks, at = atomic_load_explicit(&slice->claimed, memory_order_relaxed);
-    while (at < end)
-        if (atomic_compare_exchange_weak(&slice->claimed, &at, at + 1))
-            return (int64_t)(at + (uint64_t)blocks - end);
-    return -1;
-}
-
 bool comm_node_work(comm_node *node, const comm_bucket *b, uint64_t round)
 {
     if (!comm_node_arrived(node, b, round)) return false;
     for (int i = 0; i < b->slices; i++) {
         int s = (node->me + i) % b->slices;
-        int64_t blocks = slice_blocks(node, b, s), block = node_claim(slice_of(node, b, s), round, blocks);
+        int64_t blocks = slice_blocks(node, b, s),
+                block = comm_claim(&slice_of(node, b, s)->claimed, (uint32_t)round, blocks);
         if (block < 0) continue;
         reduce_claimed(node, b, s, block);
         if (atomic_fetch_add(&slice_of(node, b, s)->finished, 1) + 1 == round * (uint64_t)blocks) {

@@ -22,10 +22,11 @@ enum {
 };
 
 /* Of one rank's share of one bucket. Counters only grow, so a round needs no reset: round g of a slice of b
- * blocks covers the claims (g-1) b .. g b - 1. */
+ * blocks is reduced when g b are finished. */
 typedef struct comm_slice {
-    _Alignas(64) _Atomic uint64_t claimed, finished; /* blocks */
-    _Atomic uint64_t started;                        /* rounds this rank has started: how far it came */
+    _Alignas(64) _Atomic uint64_t claimed; /* blocks, as comm_claim counts them */
+    _Atomic uint64_t finished;             /* blocks, over all rounds */
+    _Atomic uint64_t started;              /* rounds this rank has started: how far it came */
     /* this rank's caller polls the bucket now and will help */
     _Atomic uint32_t watching;
     /* 1 + rank of another node whose message this share waits for; 0: none */

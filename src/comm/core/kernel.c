@@ -37,21 +37,15 @@ COMBINE_INTEGER(i64, int64_t, uint64_t)
 COMBINE(or_bool, uint8_t, (a | b) != 0)
 COMBINE(and_bool, uint8_t, (a != 0) & (b != 0))
 
-#define ROW(suffix)                                                                          \
-    {                                                                                        \
-        [KOLO_SUM] = sum_##suffix, [KOLO_AVERAGE] = sum_##suffix, [KOLO_MIN] = min_##suffix, \
-        [KOLO_MAX] = max_##suffix, [KOLO_PRODUCT] = product_##suffix                         \
-    }
-
 static const comm_combine table[KOLO_DTYPES][KOLO_REDUCE_COUNT] = {
-    [KOLO_U8] = ROW(u8),
-    [KOLO_I8] = ROW(i8),
-    [KOLO_U16] = ROW(u16),
-    [KOLO_I16] = ROW(i16),
-    [KOLO_I32] = ROW(i32),
-    [KOLO_I64] = ROW(i64),
-    [KOLO_F32] = ROW(f32),
-    [KOLO_F64] = ROW(f64),
+    [KOLO_U8] = COMM_COMBINES(u8),
+    [KOLO_I8] = COMM_COMBINES(i8),
+    [KOLO_U16] = COMM_COMBINES(u16),
+    [KOLO_I16] = COMM_COMBINES(i16),
+    [KOLO_I32] = COMM_COMBINES(i32),
+    [KOLO_I64] = COMM_COMBINES(i64),
+    [KOLO_F32] = COMM_COMBINES(f32),
+    [KOLO_F64] = COMM_COMBINES(f64),
     [KOLO_BOOL] = {[KOLO_SUM] = or_bool,
                    [KOLO_AVERAGE] = or_bool,
                    [KOLO_MIN] = and_bool,

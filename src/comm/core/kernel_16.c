@@ -158,31 +158,22 @@ static void combine(enum kolo_dtype type, enum kolo_reduce op, void *out, const 
     }
 }
 
-#define COMBINE_16(name, type, op)                                                  \
-    static void name(void *out, const void *left, const void *right, int64_t count) \
-    {                                                                               \
-        combine(type, op, out, left, right, count);                                 \
+#define COMBINE_16(suffix, type, name, op)                                                     \
+    static void name##_##suffix(void *out, const void *left, const void *right, int64_t count) \
+    {                                                                                          \
+        combine(type, op, out, left, right, count);                                            \
     }
-COMBINE_16(sum_f16, KOLO_F16, KOLO_SUM)
-COMBINE_16(min_f16, KOLO_F16, KOLO_MIN)
-COMBINE_16(max_f16, KOLO_F16, KOLO_MAX)
-COMBINE_16(product_f16, KOLO_F16, KOLO_PRODUCT)
-COMBINE_16(sum_bf16, KOLO_BF16, KOLO_SUM)
-COMBINE_16(min_bf16, KOLO_BF16, KOLO_MIN)
-COMBINE_16(max_bf16, KOLO_BF16, KOLO_MAX)
-COMBINE_16(product_bf16, KOLO_BF16, KOLO_PRODUCT)
+#define COMBINES_16(suffix, type)           \
+    COMBINE_16(suffix, type, sum, KOLO_SUM) \
+    COMBINE_16(suffix, type, min, KOLO_MIN) \
+    COMBINE_16(suffix, type, max, KOLO_MAX) \
+    COMBINE_16(suffix, type, product, KOLO_PRODUCT)
+COMBINES_16(f16, KOLO_F16)
+COMBINES_16(bf16, KOLO_BF16)
 
 comm_combine comm_combine_16(enum kolo_dtype type, enum kolo_reduce op)
 {
-    static const comm_combine f16[KOLO_REDUCE_COUNT] = {[KOLO_SUM] = sum_f16,
-                                                        [KOLO_AVERAGE] = sum_f16,
-                                                        [KOLO_MIN] = min_f16,
-                                                        [KOLO_MAX] = max_f16,
-                                                        [KOLO_PRODUCT] = product_f16};
-    static const comm_combine bf16[KOLO_REDUCE_COUNT] = {[KOLO_SUM] = sum_bf16,
-                                                         [KOLO_AVERAGE] = sum_bf16,
-                                                         [KOLO_MIN] = min_bf16,
-                                                         [KOLO_MAX] = max_bf16,
-                                                         [KOLO_PRODUCT] = product_bf16};
+    static const comm_combine f16[KOLO_REDUCE_COUNT] = COMM_COMBINES(f16),
+                              bf16[KOLO_REDUCE_COUNT] = COMM_COMBINES(bf16);
     return type == KOLO_F16 ? f16[op] : bf16[op];
 }

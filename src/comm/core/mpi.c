@@ -92,48 +92,36 @@ static void reset(void *of)
     l->posted = l->first = 0;
 }
 
-static int send_part(const lane *l, int rank, int tag, const void *data, int64_t count, MPI_Datatype type,
-                     MPI_Request *request)
+static int post_part(const lane *l, int rank, int tag, void *data, int64_t count, MPI_Datatype type,
+                     bool sends, MPI_Request *request)
 {
-    return mpi_check(MPI_Isend(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Isend");
+    const MPI_Comm world = l->network->world;
+    if (sends) return mpi_check(MPI_Isend(data, (int)count, type, rank, tag, world, request), "MPI_Isend");
+    return mpi_check(MPI_Irecv(data, (int)count, type, rank, tag, world, request), "MPI_Irecv");
 }
 
-static int receive_part(const lane *l, int rank, int tag, void *data, int64_t count, MPI_Datatype type,
-                        MPI_Request *request)
+/* A message that MPI's int cannot count goes as whole blocks and what is left. */
+static int comm_mpi_post(lane *l, int rank, int tag, void *data, int64_t bytes, bool sends)
 {
-    return mpi_check(MPI_Irecv(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Irecv");
-}
-
-static int comm_mpi_post(lane *l, int rank, bool sends, MPI_Request **part)
-{
+    const int64_t blocks = bytes / BLOCK;
     if (l->posted >= l->capacity)
         return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
     message *m = &l->message[l->posted++];
     *m = (message){{MPI_REQUEST_NULL, MPI_REQUEST_NULL}, rank, sends};
-    *part = m->part;
-    return 0;
+    if (bytes <= INT_MAX) return post_part(l, rank, tag, data, bytes, MPI_BYTE, sends, &m->part[0]);
+    KOLO_TRY(post_part(l, rank, tag, data, blocks, l->network->block, sends, &m->part[1]));
+    return post_part(l, rank, tag, (char *)data + blocks * BLOCK, bytes % BLOCK, MPI_BYTE, sends,
+                     &m->part[0]);
 }
 
 static int send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
 {
-    lane *l = of;
-    MPI_Request *request = NULL;
-    KOLO_TRY(comm_mpi_post(l, rank, true, &request));
-    int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
-    if (bytes <= INT_MAX) return send_part(l, rank, tag, data, bytes, MPI_BYTE, request);
-    KOLO_TRY(send_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
-    return send_part(l, rank, tag, (const char *)data + blocks * BLOCK, bytes % BLOCK, MPI_BYTE, request);
+    return comm_mpi_post(of, rank, tag, (void *)(uintptr_t)data, count * (int64_t)width, true);
 }
 
 static int receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
 {
-    lane *l = of;
-    MPI_Request *request = NULL;
-    KOLO_TRY(comm_mpi_post(l, rank, false, &request));
-    int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
-    if (bytes <= INT_MAX) return receive_part(l, rank, tag, data, bytes, MPI_BYTE, request);
-    KOLO_TRY(receive_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
-    return receive_part(l, rank, tag, (char *)data + blocks * BLOCK, bytes % BLOCK, MPI_BYTE, request);
+    return comm_mpi_post(of, rank, tag, data, count * (int64_t)width, false);
 }
 
 static int done(void *of, int64_t serial)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/core/claim.h"
 #include "kolo/error.h"
 
 static const double NAP = 0.1; /* seconds between two looks at who is dead */
@@ -208,17 +209,12 @@ static void begin_direct(comm_push *p)
     p->finished += (uint64_t)p->blocks;
 }
 
-/* -1: nothing is left of this slice. A counter of an earlier round counts as 0. */
+/* -1: nothing is left of this slice. */
 static int64_t push_claim(comm_push *p, int member)
 {
-    _Atomic uint64_t *word = &p->set->member[member].claimed;
-    uint64_t now = atomic_load_explicit(word, memory_order_relaxed), tag = (uint64_t)p->round << 32;
-    int64_t first = part_of_block(p, member), blocks = part_of_block(p, member + 1) - first;
-    for (;;) {
-        uint64_t taken = now >> 32 == p->round ? now & UINT32_MAX : 0;
-        if ((int64_t)taken >= blocks) return -1;
-        if (atomic_compare_exchange_weak(word, &now, tag | (taken + 1))) return first + (int64_t)taken;
-    }
+    const int64_t first = part_of_block(p, member), blocks = part_of_block(p, member + 1) - first,
+                  block = comm_claim(&p->set->member[member].claimed, p->round, blocks);
+    return block < 0 ? block : first + block;
 }
 
 static void fold_block(comm_push *p, int64_t block)
