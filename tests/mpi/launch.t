@@ -67,13 +67,25 @@ timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop 2
 named 69 '[^:]* for [0-9]+ s: rank 2 on host [^ ]+ \(pid [0-9]+\) was stopped' 17
 ok $? "a rank that stops within the launch is named, exit 69" "$OUT"
 began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop-later 0 --exchange 10 >"$OUT" 2>&1
+timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop-later 0 --exchange 10 \
+    >"$OUT" 2>&1
 named 69 'an exchange for [0-9]+ s: rank 0 on host [^ ]+ \(pid [0-9]+\) was stopped' 17
 ok $? "rank 0 stops before an exchange: the others name it, exit 69" "$OUT"
 began=$(now)
 timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 2 --busy-later 1 --exchange 10 >"$OUT" 2>&1
 named 69 'an exchange for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) has not come there' 17
 ok $? "a rank that lives, but does not come to an exchange, is named, exit 69" "$OUT"
+# all ranks of the node stand still for longer than a short heartbeat_timeout, as in a suspended job
+(sleep 1.5 && list=$(pgrep -f "^$HELLO --within 4 ") && for signal in STOP CONT; do
+    kill -$signal $list # word by word
+    sleep 0.9
+done) &
+began=$(now)
+timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 4 --heartbeat-timeout 0.5 --busy-later 1 --exchange 10 \
+    >"$OUT" 2>&1
+named 69 'an exchange for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) has not come there' 17
+ok $? "a pause of the whole node, longer than the heartbeat_timeout, is held against nobody" "$OUT"
+wait
 began=$(now)
 timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop-end 1 >"$OUT" 2>&1
 named 69 'the end for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) was stopped' 17

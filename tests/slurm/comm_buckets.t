@@ -128,7 +128,8 @@ for victim in 0 1; do
         "^rank $((1 - victim)) on n[12]: launch: no progress in setting up communication for [0-9]+ s: .*$missing" \
         "2 nodes, rank $victim stopped before it sets up its part of the sums: the other does not wait for ever"
 done
-is "$(grep -c 'ok$' "$ROOM/slow.out")" 4 "a rank that computes longer than the heartbeat timeout is waited for"
+is "$(grep -c 'ok$' "$ROOM/slow.out")" 4 \
+    "a rank that computes longer than the heartbeat timeout is waited for"
 judge_run train-stopped-2 STOP 1 "2 nodes of 1, rank 1 stopped"
 judge_run train-stopped-4 STOP 3 "2 nodes of 2, rank 3 stopped"
 judge_run train-killed-2 KILL 1 "2 nodes of 1, rank 1 killed"

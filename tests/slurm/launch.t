@@ -173,7 +173,8 @@ for kind in pmi2 pmix; do
     ((HAVE_PMIX)) || [ $kind = pmi2 ] || { skip "this Slurm has no PMIx" && continue; }
     : > "$ROOM/alive"
     began=$(now)
-    timeout 60 srun --mpi=$kind -w n1,n2 -n2 "$HELLO" --heartbeat-timeout 2 --alive "$ROOM/alive" --stop-end 1 \
+    timeout 60 srun --mpi=$kind -w n1,n2 -n2 "$HELLO" --heartbeat-timeout 2 \
+        --alive "$ROOM/alive" --stop-end 1 \
         >"$OUT" 2>&1
     task_ends
     named "the end for [0-9]+ s: rank 1 on host n2 was stopped, or its node is lost" 18

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /* The next free block, 0 .. blocks - 1, of round `round` = 1, 2, ... (which may wrap); -1: none is left.
- * *word, in the memory of the node, holds round << 32 | blocks claimed and is 0 in the beginning; what it says
- * of an earlier round counts as 0, so no round needs a reset. */
+ * *word, in the memory of the node, holds round << 32 | blocks claimed and is 0 in the beginning; what it
+ * says of an earlier round counts as 0, so no round needs a reset. */
 static inline int64_t comm_claim(_Atomic uint64_t *word, uint32_t round, int64_t blocks)
 {
     uint64_t now = atomic_load_explicit(word, memory_order_relaxed);

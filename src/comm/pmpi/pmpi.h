@@ -16,9 +16,9 @@
  * MPI_Bcast and MPI_Allgather may differ from rank to rank, their bytes may not.
  *
  * On one node with a core for every rank, what a clock at MPI_Init finds MPI to do sooner is left to it
- * (worth.c), but for sums of floats of more than two ranks; KOLO_PMPI=all: nothing is. KOLO_PMPI=0: serves nothing. A late rank is waited for as MPI does, for ever, unless
- * KOLO_COMM_TIMEOUT says otherwise. KOLO_PMPI_REPORT=1: rank 0 says at the end, function by function, how
- * many calls were served. */
+ * (worth.c), but for sums of floats of more than two ranks; KOLO_PMPI=all: nothing is. KOLO_PMPI=0: serves
+ * nothing. A late rank is waited for as MPI does, for ever, unless KOLO_COMM_TIMEOUT says otherwise.
+ * KOLO_PMPI_REPORT=1: rank 0 says at the end, function by function, how many calls were served. */
 #ifndef COMM_PMPI_H
 #define COMM_PMPI_H
 
