@@ -73,7 +73,7 @@ for net in ${MEASURED-resnet50 swin_t}; do
     for share in 100 80 60 50 40; do
         title="$net, $share % of its activations"
         budget=$((whole - activations * (100 - share) / 100))
-        again=(recompute=auto memory=$budget)
+        again=(recompute=auto memory="$budget")
         if [ $share = 50 ]; then step_seconds "${again[@]}"; else measure 2 "${again[@]}"; fi
         planned=$(number_of "$run" planned_bytes) peak=$(number_of "$run" peak_bytes)
         ok $((planned <= budget ? 0 : 1)) "$title: plan $planned bytes of $budget"
