@@ -19,12 +19,12 @@ typedef struct kolo_exec_profile {
 size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share);
 
 /* Allocates the arenas (GRADIENT comes from `comm`, which must have been made with
- * arena_bytes[KOLO_ARENA_GRADIENT] and is given the plans' buckets and transfers and committed here), compares
- * the plans' hashes over ranks (a mismatch names the first differing action).
- * plan: [plans]; [1] and later are for batches of other shapes, made like [0] (kolo_plan_create) and laid in
- * one memory with it (kolo_plan_share): a step takes the plan whose input is (rows, height, width) of its
- * batch. On a device each is recorded and replayed by itself. The plans outlive the executor, the array need
- * not. `share`: NULL, or the training executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses,
+ * arena_bytes[KOLO_ARENA_GRADIENT] and is given the plans' buckets and transfers and committed here),
+ * compares the plans' hashes over ranks (a mismatch names the first differing action). plan: [plans]; [1]
+ * and later are for batches of other shapes, made like [0] (kolo_plan_create) and laid in one memory with
+ * it (kolo_plan_share): a step takes the plan whose input is (rows, height, width) of its batch. On a
+ * device each is recorded and replayed by itself. The plans outlive the executor, the array need not.
+ * `share`: NULL, or the training executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses,
  * and which outlives it. Collective if ranks > 1. */
 int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plan, int plans, kolo_backend *backend,
                      kolo_comm *comm, const kolo_options *options, kolo_exec *share);

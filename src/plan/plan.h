@@ -255,8 +255,8 @@ void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
  * nowhere. */
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
 
-/* Elements that an action sums in f64, over the ranks of this plan's stage (SUM), or with stages over those of
- * a pipeline (NORM: one for every parameter of the network); 0: it does no such thing. */
+/* Elements that an action sums in f64, over the ranks of this plan's stage (SUM), or with stages over
+ * those of a pipeline (NORM: one for every parameter of the network); 0: it does no such thing. */
 int64_t kolo_plan_sum_count(const kolo_plan *plan, const kolo_action *action);
 /* Parameters that are trained, of all stages. */
 int kolo_plan_gradients(const kolo_plan *plan);

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Pipelines with device=cuda on the stand-in for a GPU, through host memory and by NCCL: what is decided of the
-# norm of all gradients, batch norm over replicas, images of several sizes; the bytes of one rank, or of as many
-# as replicas.
+# Pipelines with device=cuda on the stand-in for a GPU, through host memory and by NCCL: what is decided of
+# the norm of all gradients, batch norm over replicas, images of several sizes; the bytes of one rank, or of
+# as many as replicas.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 standin_gpu
 ranks_start || skip_all "no mpiexec"
 export KOLO_CACHE=$ROOM/cache
 shapes_data 48 16
-common=(resnet20_cifar_small data="$ROOM/data/train" val="$ROOM/data/val" size=8 batch=16 micro_batch=4 steps=5 \
-    lr=0.0005 threads=1 device=cuda deterministic=true bn=ghost)
+common=(resnet20_cifar_small data="$ROOM/data/train" val="$ROOM/data/val" size=8 batch=16 micro_batch=4 \
+    steps=5 lr=0.0005 threads=1 device=cuda deterministic=true bn=ghost)
 train() { # RANKS NAME OPTIONS...
     local name=$2
     STANDIN_REPORT="$ROOM/$name.report.%p" timeout -k 5 120 mpiexec -n "$1" kolo train "${common[@]}" \

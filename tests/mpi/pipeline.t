@@ -116,7 +116,8 @@ refused 2 'names 2 modules; 2 parts .* need 1' stages=2 cut=layer1.0,layer2.0
 refused 3 'names 1 modules; 3 parts .* need 2' stages=3 cut=layer2.0
 refused 3 'layer1\.0 is not behind the module in front of it; name them in' stages=3 cut=layer2.0,layer1.0
 refused 2 'chunks=2: pipeline=1f1b has one part a stage; give pipeline=interleaved' stages=2 chunks=2
-refused 2 'stages=2 and batch=auto: .*give batch= of about 4 x stages' stages=2 batch=auto micro_batch=0 reduce=fast
+refused 2 'stages=2 and batch=auto: .*give batch= of about 4 x stages' stages=2 batch=auto \
+    micro_batch=0 reduce=fast
 refused 2 "stages=2 chunks=40: more parts than the network's [0-9]+ layers; use fewer" stages=2 chunks=40 \
     pipeline=interleaved
 refused 9 "stages=9 chunks=1: more parts than the network's [0-8] layers; use fewer" stages=9 model=mlp

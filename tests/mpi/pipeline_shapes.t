@@ -16,8 +16,8 @@ same 2 "${ramps[@]}" stages=2 pipeline=gpipe
 same 4 "${ramps[@]}" stages=2
 rm -rf "$ROOM/chain"
 for stop in 5 7; do
-    timeout 60 mpiexec -n 3 kolo train "${args[@]}" "${ramps[@]}" run="$ROOM/chain" stages=3 stop_step=$stop > \
-        "$ROOM/log" 2>&1
+    timeout 60 mpiexec -n 3 kolo train "${args[@]}" "${ramps[@]}" run="$ROOM/chain" stages=3 \
+        stop_step=$stop > "$ROOM/log" 2>&1
     is $? 75 "a stop at step $stop, in the first phase or behind its end" "$ROOM/log"
 done
 timeout 60 mpiexec -n 2 kolo train "${args[@]}" "${ramps[@]}" run="$ROOM/chain" stages=2 > "$ROOM/log" 2>&1
@@ -28,8 +28,8 @@ ok $? "to the same bytes" "$ROOM/log"
 # --- the networks that draw sizes by default
 kolo-pack --source scenes --split train --count 16 --out "$ROOM/scenes" > "$ROOM/log" 2>&1
 is $? 0 "images with boxes" "$ROOM/log"
-args=(yolox_nano_small data="$ROOM/scenes" size=64 multi_scale=64-96:32:1 val=none epochs=1 batch=4 micro_batch=2
-    reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
+args=(yolox_nano_small data="$ROOM/scenes" size=64 multi_scale=64-96:32:1 val=none epochs=1 batch=4
+    micro_batch=2 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
 alone yolox
 same 2 stages=2
 done_testing

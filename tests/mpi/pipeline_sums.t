@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pipelines whose replicas sum within a step: each holds to the bytes of the same run without stages on as many
-# ranks as replicas.
+# Pipelines whose replicas sum within a step: each holds to the bytes of the same run without stages on as
+# many ranks as replicas.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/pipeline.sh
@@ -34,28 +34,31 @@ for grid in "4 stages=2" "2" "6 stages=3"; do
 done
 cmp "$(tensors_of "$first")" "$(tensors_of "$ROOM/grids")" > "$ROOM/log" 2>&1
 ok $? "to the same bytes" "$ROOM/log"
-is "$(cksum < "$(dirname "$(tensors_of "$ROOM/grids")")/carried")" "$carried" "and the same state of every replica"
+is "$(cksum < "$(dirname "$(tensors_of "$ROOM/grids")")/carried")" "$carried" \
+    "and the same state of every replica"
 held lamb 3 "${ada[@]}" batch=48 optimizer=lamb
 same 6 "${ada[@]}" batch=48 optimizer=lamb stages=2
 
-# --- compressed gradients: what rounds element by element has the bytes of the run without stages, what works on
-# the slices of buckets, which stages cut elsewhere, is near it
+# --- compressed gradients: what rounds element by element has the bytes of the run without stages, what
+# works on the slices of buckets, which stages cut elsewhere, is near it
 loss_of() { losses "$1" | awk '$1 == 2 { print $2 }'; }
 held dense 2 reduce=fast
 dense=$(loss_of "$first")
 for kind in bf16 fp16; do
-    packed=(reduce=fast compression=$kind compression_within=true)
+    packed=(reduce=fast compression="$kind" compression_within=true)
     held $kind 2 "${packed[@]}"
     same 4 "${packed[@]}" stages=2
 done
 for kind in int8 powersgd topk; do
-    packed=(reduce=fast compression=$kind compression_within=true cut=layer2.0 stages=2)
+    packed=(reduce=fast compression="$kind" compression_within=true cut=layer2.0 stages=2)
     first=$ROOM/$kind
     timeout 60 mpiexec -n 4 kolo train "${args[@]}" "${packed[@]}" run="$first" > "$ROOM/log" 2>&1
     is $? 0 "4 ranks, ${packed[*]}" "$ROOM/log"
-    awk -v a="$(loss_of "$first")" -v b="$dense" 'BEGIN { d = a - b; exit !(d * d > 0 && d * d < (0.1 * b) ^ 2) }'
-    ok $? "$kind: behind the first update the loss is near that without compression, and another" || losses "$first"
-    timeout 60 mpiexec -n 4 kolo train "${args[@]}" "${packed[@]}" run="$ROOM/$kind.cut" stop_step=2 > "$ROOM/log" 2>&1
+    awk -v a="$(loss_of "$first")" -v b="$dense" \
+        'BEGIN { d = a - b; exit !(d * d > 0 && d * d < (0.1 * b) ^ 2) }'
+    ok $? "$kind: behind the first update the loss is near that without compression, and another"
+    timeout 60 mpiexec -n 4 kolo train "${args[@]}" "${packed[@]}" run="$ROOM/$kind.cut" \
+        stop_step=2 > "$ROOM/log" 2>&1
     is $? 75 "$kind: stopped" "$ROOM/log"
     timeout 60 mpiexec -n 4 kolo train "${args[@]}" "${packed[@]}" run="$ROOM/$kind.cut" > "$ROOM/log" 2>&1
     cmp "$(tensors_of "$first")" "$(tensors_of "$ROOM/$kind.cut")" >> "$ROOM/log" 2>&1

@@ -22,10 +22,11 @@ int kolo_comm_create_on(kolo_comm **comm, kolo_launch *launch, const kolo_comm_c
 /* Before commit: as kolo_comm_bucket_of, a sum over the group of `count` f64. Its number. */
 int kolo_comm_bucket_f64(kolo_comm *comm, int group, size_t offset, int64_t count);
 
-/* Before commit, as kolo_comm_bucket_of: a bucket of f32 tensors of count[] elements, one behind the other from byte `offset` on, that are combined by Adasum (adasum.h), each by
- * itself; its number. First the group's ranks of every node, in their order, then the nodes in theirs, both in the tree of
- * adasum.h; average: the ranks of a node are averaged instead. All ranks get the same bits. Not with
- * canonical sums, nor with a reducer that leaves host memory out (kolo_comm_device.host). */
+/* Before commit, as kolo_comm_bucket_of: a bucket of f32 tensors of count[] elements, one behind the other
+ * from byte `offset` on, that are combined by Adasum (adasum.h), each by itself; its number. First the
+ * group's ranks of every node, in their order, then the nodes in theirs, both in the tree of adasum.h;
+ * average: the ranks of a node are averaged instead. All ranks get the same bits. Not with canonical sums,
+ * nor with a reducer that leaves host memory out (kolo_comm_device.host). */
 int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int64_t *count, int tensors,
                             bool average);
 
