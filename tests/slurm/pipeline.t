@@ -25,7 +25,7 @@ same() { # RANKS-A-NODE DISTRIBUTION OPTIONS...
     local run=run-$((runs += 1)) text="2 nodes of $1, $2: ${*:3}"
     train "$run" 2 "$@"
     is $? 0 "$text" "$ROOM/$run.log"
-    is "$(result "$run")" "$want" "$text: losses, weights, validation of one rank"
+    is "$(result "$run")" "$want" "$text: losses, weights, validation of the run without stages"
 }
 
 train one 1 1 block
@@ -42,6 +42,16 @@ for distribution in block cyclic; do
     same 2 $distribution stages=4 stages_in_node=false pipeline=zero_bubble
 done
 same 2 block stages=2 clip_norm=1e9 # what is decided of all gradients, over both nodes, changes nothing here
+
+# --- what a stage's replicas do together over both nodes: the bytes of two ranks, each on a node
+over=0
+for how in "bn=sync" "bn=local reduce=adasum optimizer=adamw clip_norm=1" "reduce=fast compression=bf16"; do
+    read -ra words <<< "$how"
+    train "over-$((over += 1))" 2 1 block "${words[@]}"
+    is $? 0 "2 nodes of 1, $how" "$ROOM/over-$over.log"
+    want=$(result "over-$over")
+    same 2 block "${words[@]}" stages=2 stages_in_node=true
+done
 
 train refused 2 1 block stages=2 stages_in_node=true
 is $? 78 "stages_in_node=true with one rank a node: exit 78"
