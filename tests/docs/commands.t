@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../lib.sh"
 need kolo kolo-pack kolo-shards perl
 ALL=(README.md docs/*.md)
-read -r -a PAGES <<< "${PAGES:-README.md docs/pack.md docs/train.md docs/pipelines.md}"
+read -r -a PAGES <<< "${PAGES:-README.md docs/pack.md docs/train.md docs/memory.md docs/pipelines.md}"
 none "blocks are marked sh, console, text or diff" "$(perl -ne '
     if (/^```(.*)/) { $open = !$open; print "$ARGV:$.: ```$1\n" if $open && $1 !~ /^(sh|console|text|diff)$/ }
     close ARGV if eof' "${ALL[@]}")"
