@@ -53,7 +53,7 @@ if ranks_start; then
     same recompute=all stages=2 micro_batch=16
     same recompute=blocks stages=2 pipeline=zero_bubble
     same recompute=all stages=2 pipeline=interleaved chunks=2
-    same recompute=auto stages=2 memory=$(planned stages=2 ranks=2 recompute=all val=none) val=none
+    same recompute=auto stages=2 memory="$(planned stages=2 ranks=2 recompute=all val=none)" val=none
     plain=$ROOM/scales
     same recompute=all multi_scale=16-48:16:1 steps=4 epochs=0 stages=2
     start=()
