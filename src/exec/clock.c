@@ -101,3 +101,25 @@ int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, dou
     return times > 0 && kolo_backend_is_host(backend) ? clock_host(plan, backend, times, seconds)
                                                       : estimate(plan, seconds);
 }
+
+double kolo_exec_memory_rate(kolo_backend *backend, int times)
+{
+    const int64_t count = 8 << 20;
+    const size_t bytes = (size_t)count * sizeof(float);
+    float *from = NULL, *to = NULL;
+    double best = 0;
+    if (times > 0 && kolo_backend_is_host(backend)) {
+        from = kolo_backend_alloc(backend, bytes);
+        to = kolo_backend_alloc(backend, bytes);
+    }
+    for (int i = 0; from && to && i < times; i++) {
+        const double begin = kolo_time();
+#pragma omp parallel for simd schedule(static)
+        for (int64_t k = 0; k < count; k++) to[k] += from[k];
+        const double rate = 3 * (double)bytes / (kolo_time() - begin);
+        if (rate > best) best = rate;
+    }
+    kolo_backend_free(backend, (void **)&from, bytes);
+    kolo_backend_free(backend, (void **)&to, bytes);
+    return best > 0 ? best : DEVICE_BYTES;
+}

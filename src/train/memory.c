@@ -22,7 +22,9 @@ size_t session_rank_bytes(const kolo_session *s, int stage)
 {
     const kolo_plan *plan = s->program ? s->program->plan[stage] : s->plan,
                     *evaluation = s->eval_program ? s->eval_program->plan[stage] : s->eval_plan;
-    return kolo_exec_bytes(plan, NULL) + (evaluation ? kolo_exec_bytes(evaluation, plan) : 0);
+    const size_t sums =
+        (s->program ? s->program->sum_bytes : 0) + (s->eval_program ? s->eval_program->sum_bytes : 0);
+    return sums + kolo_exec_bytes(plan, NULL) + (evaluation ? kolo_exec_bytes(evaluation, plan) : 0);
 }
 
 /* Planned for other machines: the largest rank's. */
