@@ -8,7 +8,7 @@
  * is allocated meanwhile. times 0, or a device that is not the host: estimated from bytes and arithmetic. */
 int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds);
 
-/* Bytes a second, read and written, of an addition of arrays that no cache holds; times and devices as above. */
+/* Bytes a second, read and written, of an addition of arrays that no cache holds; times, devices as above. */
 double kolo_exec_memory_rate(kolo_backend *backend, int times);
 
 #endif
