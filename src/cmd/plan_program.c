@@ -8,12 +8,9 @@
 #include "base/memory.h"
 #include "exec/clock.h"
 #include "kolo/error.h"
+#include "plan/partition.h"
 #include "plan/price.h"
 #include "plan/timeline.h"
-
-/* Of links between stages, where nobody has measured them: a fraction of what shared memory and networks of
- * clusters reach. Stated beside what follows from it. */
-static const double LATENCY = 2e-5, BANDWIDTH = 5e9;
 
 typedef struct simulation {
     const kolo_session *session;
@@ -35,7 +32,7 @@ static kolo_edge *edge_of(simulation *m, int from, int to)
 {
     for (int i = 0; i < m->edges; i++)
         if (m->edge[i].from == from && m->edge[i].to == to) return &m->edge[i];
-    m->edge[m->edges] = (kolo_edge){.from = from, .to = to, .latency = LATENCY};
+    m->edge[m->edges] = (kolo_edge){.from = from, .to = to, .latency = kolo_link_assumed.latency};
     return &m->edge[m->edges++];
 }
 
@@ -44,7 +41,7 @@ static void add_edges(simulation *m, const kolo_plan *plan)
 {
     for (int i = 0; i < plan->transfers; i++) {
         const kolo_transfer *t = &plan->transfer[i];
-        const double seconds = (double)t->bytes / BANDWIDTH;
+        const double seconds = (double)t->bytes / kolo_link_assumed.bandwidth;
         if (!t->sends || t->slot > 0) continue;
         if (t->from < t->to) edge_of(m, t->from, t->to)->forward += seconds;
         if (t->from > t->to) edge_of(m, t->to, t->from)->backward += seconds;
@@ -212,7 +209,8 @@ static void print_table(const simulation *m)
     }
     printf("step, simulated: %.3f ms, bubble %.1f %% (links: %g us, %g GB/s assumed); without sums over "
            "replicas\n",
-           m->step * 1e3, m->bubble * 100, LATENCY * 1e6, BANDWIDTH * 1e-9);
+           m->step * 1e3, m->bubble * 100, kolo_link_assumed.latency * 1e6,
+           kolo_link_assumed.bandwidth * 1e-9);
 }
 
 static void print_json(const simulation *m)

@@ -29,6 +29,10 @@ typedef struct kolo_link {
     double latency, bandwidth;
 } kolo_link;
 
+/* Of links that nobody has measured: a fraction of what shared memory and networks of clusters reach. Stated
+ * beside what follows from it. */
+static const kolo_link kolo_link_assumed = {2e-5, 5e9};
+
 typedef struct kolo_partition_input {
     const kolo_chain_layer *layer; /* [layers] */
     int layers;

@@ -209,12 +209,16 @@ static int partition(kolo_session *s, int64_t chain, const kolo_chain_layer *lay
 {
     const kolo_options *o = s->options;
     const int parts = session_cut_parts(s);
+    kolo_link *link = kolo_alloc((size_t)o->stages * sizeof *link);
+    if (!link) return KOLO_ENOMEM;
+    for (int64_t k = 0; k < o->stages; k++) link[k] = kolo_link_assumed;
     const kolo_partition_input input = {.layer = layer,
                                         .layers = (int)chain,
                                         .stages = (int)o->stages,
                                         .chunks = (int)o->chunks,
                                         .slots = s->slots,
                                         .order = (enum kolo_pipeline)o->pipeline,
+                                        .link = link,
                                         .limit = (int64_t)(o->memory_limit * 0x1p30)};
     kolo_misfit why = {0};
     kolo_partition *found = NULL;
@@ -232,6 +236,7 @@ static int partition(kolo_session *s, int64_t chain, const kolo_chain_layer *lay
                    layer[found->first[q]].name, layer[found->first[q + 1] - 1].name, found->seconds[q] * 1e3,
                    (long long)found->crossing[q]);
     kolo_partition_destroy(&found);
+    free(link);
     return rc;
 }
 
