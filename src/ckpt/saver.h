@@ -13,9 +13,9 @@
 #include "ckpt/run.h"
 #include "ckpt/weights.h"
 
-/* Made at the first save and kept: what does not change between saves, and the memory they need. */
 enum { SAVER_PIECE = 1 << 20 }; /* bytes that go from rank to rank at a time */
 
+/* Made at the first save and kept: what does not change between saves, and the memory they need. */
 struct saver {
     const kolo_plan *plan;
     kolo_backend *backend;

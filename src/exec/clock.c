@@ -10,8 +10,8 @@
 #include "kolo/error.h"
 #include "plan/price.h"
 
-/* Of GPUs of these years: bytes and arithmetic a second that operations reach. Only shares of stages follow
- * from it, no time that is stated. */
+/* Of GPUs of these years: bytes and arithmetic a second that operations reach. Good for shares of stages; a
+ * step that is simulated by them is a rough guess. */
 static const double DEVICE_BYTES = 2e12, DEVICE_FLOPS = 3e14;
 
 static size_t bytes_of(const kolo_plan *p, int tensor)
