@@ -127,11 +127,10 @@ static float *level(const kolo_exec *e, int number, size_t offset)
                      (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] + offset);
 }
 
-/* Of every parameter by itself, then all in the graph's order: so the bits do not depend on which stage has
- * it. */
+/* Of every leaf by itself, then all in the graph's order: so the bits do not depend on who has it. */
 static int norm(kolo_exec *e)
 {
-    const int n = kolo_plan_gradients(e->plan);
+    const int64_t n = kolo_plan_leaves(e->plan);
     const size_t bytes = (size_t)n * sizeof *e->squares;
     if (e->plan->program) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
     KOLO_TRY(kolo_updater_measure(e->updater, e->squares));

@@ -157,25 +157,26 @@ static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
     return 0;
 }
 
-/* The gradients of this stage; their sums are in the order of all. */
-static int make_measured(const kolo_exec *e, kolo_measured *all)
+/* The leaves of the gradients of this stage. all: [kolo_plan_leaves]. */
+static int64_t make_measured(const kolo_exec *e, kolo_measured *all)
 {
     const kolo_plan *p = e->plan;
-    int n = 0, sum = 0;
+    int64_t n = 0, sum = 0;
     for (int t = 0; t < p->graph->tensors; t++) {
-        if (p->graph->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
-        if (p->home[t].arena >= 0)
-            all[n++] = (kolo_measured){.value = pointer(e, p->home[t], false),
-                                       .count = (int64_t)(p->layout[t].bytes / sizeof(float)),
-                                       .sum = sum};
-        sum++;
+        const int64_t count = kolo_plan_gradient_count(p, t);
+        const float *value = pointer(e, p->home[t], false);
+        for (int64_t at = 0; at < count && value; at += KOLO_LEAF)
+            all[n++] = (kolo_measured){.value = value + at,
+                                       .count = count - at < KOLO_LEAF ? count - at : KOLO_LEAF,
+                                       .sum = sum + at / KOLO_LEAF};
+        sum += kolo_leaves(count);
     }
     return n;
 }
 
 static size_t squares_bytes(const kolo_exec *e)
 {
-    return (size_t)(kolo_plan_gradients(e->plan) + 1) * sizeof *e->squares;
+    return (size_t)(kolo_plan_leaves(e->plan) + 1) * sizeof *e->squares;
 }
 
 static int make_updater(kolo_exec *e)
@@ -184,7 +185,7 @@ static int make_updater(kolo_exec *e)
     slices all = {0};
     int runnings = 0, rc = KOLO_ENOMEM;
     kolo_running *running = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *running);
-    kolo_measured *measured = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *measured);
+    kolo_measured *measured = kolo_alloc((size_t)(kolo_plan_leaves(p) + 1) * sizeof *measured);
     e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
     if (!running || !measured || !e->first_slice) goto fail;
     bool layerwise = kolo_is_layerwise(p->config.optimizer);

@@ -11,6 +11,13 @@
 #include "ops/backend.h"
 #include "optim/rules.h"
 
+/* Norms are sums over leaves: runs of so many elements of a tensor, in the order of its layout, with its
+ * padding; the last one is shorter. A leaf is summed by one thread or block of threads in an order that its
+ * length alone decides, and leaves are added in their order, so that whoever holds any whole leaves forms the
+ * same bits of them. Leaves are numbered through all gradients of a network, in the graph's order. */
+enum { KOLO_LEAF = 4096 };
+static inline int64_t kolo_leaves(int64_t count) { return (count + KOLO_LEAF - 1) / KOLO_LEAF; }
+
 /* A run of elements that are treated alike: consecutive parameters with the same decay and rate; of
  * layer-wise optimizers one parameter, whose number among the segments is that of its kolo_layer. */
 typedef struct kolo_segment {
@@ -98,11 +105,11 @@ typedef struct kolo_running {
     float momentum;
 } kolo_running;
 
-/* A tensor whose norm counts, and which of the sums of squares is its. */
+/* A leaf whose norm counts, and which of the sums of squares is its. */
 typedef struct kolo_measured {
     const float *value; /* in backend memory */
-    int64_t count;
-    int sum;
+    int64_t count;      /* at most KOLO_LEAF */
+    int64_t sum;        /* number of the leaf */
 } kolo_measured;
 
 typedef struct kolo_updater_config {
@@ -116,8 +123,8 @@ typedef struct kolo_updater_config {
     kolo_layer *layer;           /* [layers] in backend memory: every tensor's; NULL with 0 layers */
     const kolo_segment *segment; /* [layers] copied: their decay and rate */
     int layers;
-    const kolo_measured *measured; /* [measures] copied: gradients */
-    int measures;
+    const kolo_measured *measured; /* [measures] copied: leaves of gradients */
+    int64_t measures;
     bool dynamic_scale; /* the loss scale follows overflows (fp16); else it stays as it is */
 } kolo_updater_config;
 
@@ -139,14 +146,16 @@ int kolo_updater_square(kolo_updater *updater, const float *grad, int64_t count,
 int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
 /* LAYERS: the first pass over all slices, and every tensor's factor. */
 int kolo_updater_layers(kolo_updater *updater, const kolo_step *step);
-/* NORM, in two parts. The sum of squares of every measured tensor, each to its place in sum (backend memory,
- * f64), in an order that its count alone decides; then sum[sums], added in their order -> kolo_grad_scaler
- * (grad_scaler.h) -> step->clip, skip, norm, scaler. */
+/* NORM, in two parts. The sum of squares of every measured leaf, each to its place in sum (backend memory,
+ * f64), in an order that its count alone decides; then sum[sums], added in an order that their number alone
+ * decides -> kolo_grad_scaler (grad_scaler.h) -> step->clip, skip, norm, scaler. */
 int kolo_updater_measure(kolo_updater *updater, double *sum);
-int kolo_updater_decide(kolo_updater *updater, const double *sum, int sums, kolo_step *step);
+int kolo_updater_decide(kolo_updater *updater, const double *sum, int64_t sums, kolo_step *step);
 
 /* The sum of squares in host memory, f64, in an order that the count alone decides. */
 double kolo_square_sum(const float *x, int64_t count);
+/* Likewise of a leaf, by the thread that calls. */
+double kolo_square_leaf(const float *x, int64_t count);
 
 /* One row for each kind of memory: kolo_cpu_updater, and kolo_cuda_updater of libkolo_cuda.so. */
 typedef struct kolo_updater_type {
@@ -155,7 +164,7 @@ typedef struct kolo_updater_type {
     int (*update)(kolo_updater *updater, int first, int count, enum kolo_update how, const kolo_step *step);
     int (*running)(kolo_updater *updater, const kolo_step *step);
     int (*measure)(kolo_updater *updater, double *sum);
-    int (*decide)(kolo_updater *updater, const double *sum, int sums, kolo_step *step);
+    int (*decide)(kolo_updater *updater, const double *sum, int64_t sums, kolo_step *step);
     int (*layers)(kolo_updater *updater, const kolo_step *step);
     int (*square)(kolo_updater *updater, const float *grad, int64_t count, bool more, kolo_step *step);
 } kolo_updater_type;

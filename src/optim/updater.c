@@ -57,7 +57,7 @@ int kolo_updater_update(kolo_updater *u, int first, int count, enum kolo_update 
 }
 int kolo_updater_running(kolo_updater *u, const kolo_step *step) { return u->type->running(u, step); }
 int kolo_updater_measure(kolo_updater *u, double *sum) { return u->type->measure(u, sum); }
-int kolo_updater_decide(kolo_updater *u, const double *sum, int sums, kolo_step *step)
+int kolo_updater_decide(kolo_updater *u, const double *sum, int64_t sums, kolo_step *step)
 {
     return u->type->decide(u, sum, sums, step);
 }
@@ -109,19 +109,19 @@ static int running(kolo_updater *u, const kolo_step *step)
 
 static int measure(kolo_updater *u, double *sum)
 {
-    for (int i = 0; i < u->config.measures; i++) {
-        const kolo_measured *m = &u->config.measured[i];
-        sum[m->sum] = kolo_square_sum(m->value, m->count);
-    }
+    const kolo_updater_config *c = &u->config;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < c->measures; i++)
+        sum[c->measured[i].sum] = kolo_square_leaf(c->measured[i].value, c->measured[i].count);
     return 0;
 }
 
-static int decide(kolo_updater *u, const double *sum, int sums, kolo_step *step)
+static int decide(kolo_updater *u, const double *sum, int64_t sums, kolo_step *step)
 {
     const kolo_grad_scaler_rule rule = {.clip_norm = (float)u->config.options->clip_norm,
                                         .dynamic = u->config.dynamic_scale};
     double all = 0;
-    for (int i = 0; i < sums; i++) all += sum[i];
+    for (int64_t i = 0; i < sums; i++) all += sum[i];
     kolo_grad_scaler(&rule, all, step);
     return 0;
 }

@@ -211,10 +211,16 @@ size_t kolo_plan_bytes(const kolo_plan *plan)
     return sum;
 }
 
-int kolo_plan_gradients(const kolo_plan *plan)
+int64_t kolo_plan_gradient_count(const kolo_plan *plan, int tensor)
 {
-    int n = 0;
-    for (int t = 0; t < plan->graph->tensors; t++) n += plan->graph->tensor[t].role == KOLO_ROLE_GRADIENT;
+    if (plan->graph->tensor[tensor].role != KOLO_ROLE_GRADIENT) return 0;
+    return (int64_t)(kolo_plan_tensor_bytes(plan, tensor) / sizeof(float));
+}
+
+int64_t kolo_plan_leaves(const kolo_plan *plan)
+{
+    int64_t n = 0;
+    for (int t = 0; t < plan->graph->tensors; t++) n += kolo_leaves(kolo_plan_gradient_count(plan, t));
     return n;
 }
 
@@ -222,7 +228,7 @@ int64_t kolo_plan_sum_count(const kolo_plan *plan, const kolo_action *a)
 {
     const kolo_graph *g = plan->graph;
     if (a->kind == KOLO_ACTION_SUM) return kolo_tensor_count(&g->tensor[g->node[a->node].out[a->from]]);
-    return a->kind == KOLO_ACTION_NORM && plan->config.placement ? kolo_plan_gradients(plan) : 0;
+    return a->kind == KOLO_ACTION_NORM && plan->config.placement ? kolo_plan_leaves(plan) : 0;
 }
 
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)

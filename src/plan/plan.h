@@ -256,10 +256,12 @@ void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
 
 /* Elements that an action sums in f64, over the ranks of this plan's stage (SUM), or with stages over
- * those of a pipeline (NORM: one for every parameter of the network); 0: it does no such thing. */
+ * those of a pipeline (NORM: one for every leaf of the network's gradients); 0: it does no such thing. */
 int64_t kolo_plan_sum_count(const kolo_plan *plan, const kolo_action *action);
-/* Parameters that are trained, of all stages. */
-int kolo_plan_gradients(const kolo_plan *plan);
+/* Elements of a gradient in its layout with its padding, of whichever stage it is; 0: it is no gradient. */
+int64_t kolo_plan_gradient_count(const kolo_plan *plan, int tensor);
+/* Leaves (KOLO_LEAF) of all gradients of the network, of whichever stages they are. */
+int64_t kolo_plan_leaves(const kolo_plan *plan);
 
 /* Optimizer states of PARAM's size (Lookahead's slow weights among them), their names in checkpoints, and
  * where the layers' records begin in STATE. */

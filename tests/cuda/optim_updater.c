@@ -30,9 +30,15 @@ static float chance(void)
 
 enum arena { PARAM, GRAD, EMA, HALF, STATISTIC, RUNNING, STATE, STATE1, STATE2, SLOW, LAYER, ARENAS };
 enum { COUNT = 90000, BYTES = COUNT * 4 };
-/* tensors from the beginning of GRAD whose norms are measured */
-static const int64_t measured_counts[] = {0, 1, 3, 16, 1000, 1024, 1025, 70001, COUNT};
-enum { MEASURES = sizeof measured_counts / sizeof *measured_counts };
+/* tensors from the beginning of GRAD whose norms are measured, in leaves; the last one's leaves first */
+static const int64_t measured_counts[] = {0, 1, 3, 16, 1000, 1024, 1025, 4096, 4097, 70001, COUNT};
+enum { MEASURES = sizeof measured_counts / sizeof *measured_counts, LEAVES = 100 };
+static int64_t first_leaf(int tensor)
+{
+    int64_t leaf = 0;
+    for (int i = MEASURES - 1; i > tensor; i--) leaf += kolo_leaves(measured_counts[i]);
+    return leaf;
+}
 static const int64_t slices[][2] = {{0, 16},        {16, 48},    {64, 4096},   {4160, 8208},
                                     {12800, 65536}, {80000, 10}, {80016, 4097}};
 enum { SLICES = sizeof slices / sizeof *slices };
@@ -92,9 +98,14 @@ static void open_side(world *w, int s)
                                     .momentum = 0.1f};
         if (w->ema) running[i].ema[0] = r + 2 * SPACE, running[i].ema[1] = r + 3 * SPACE;
     }
-    kolo_measured measured[MEASURES];
+    kolo_measured measured[LEAVES];
+    int64_t leaves = 0;
     for (int i = 0; i < MEASURES; i++)
-        measured[i] = (kolo_measured){w->arena[s][GRAD], measured_counts[i], MEASURES - 1 - i};
+        for (int64_t at = 0; at < measured_counts[i]; at += KOLO_LEAF, leaves++)
+            measured[leaves] =
+                (kolo_measured){(float *)w->arena[s][GRAD] + at,
+                                measured_counts[i] - at < KOLO_LEAF ? measured_counts[i] - at : KOLO_LEAF,
+                                first_leaf(i) + at / KOLO_LEAF};
     const kolo_updater_config config = {.backend = backend[s],
                                         .optimizer = kolo_optimizer_find(w->optimizer ? w->optimizer : "sgd"),
                                         .options = &w->options,
@@ -106,7 +117,7 @@ static void open_side(world *w, int s)
                                         .segment = segment,
                                         .layers = SLICES,
                                         .measured = measured,
-                                        .measures = MEASURES,
+                                        .measures = leaves,
                                         .dynamic_scale = true};
     check(kolo_updater_create(&w->updater[s], &config), "updater");
 }
@@ -316,7 +327,7 @@ static void test_running(bool ema)
 static int norm_differs(world *w, int which, int64_t spoilt, float by)
 {
     const int64_t count = measured_counts[which];
-    const int at = MEASURES - 1 - which;
+    const int64_t at = first_leaf(which);
     float *v = malloc(BYTES);
     for (int i = 0; i < COUNT; i++) v[i] = chance() * 100;
     if (spoilt >= 0) v[spoilt] = by;
@@ -324,13 +335,13 @@ static int norm_differs(world *w, int which, int64_t spoilt, float by)
     set_step(w, &step);
     for (int s = 0; s < SIDES; s++) {
         check(kolo_backend_write(backend[s], w->arena[s][GRAD], v, BYTES), "write");
-        double *sum = kolo_backend_alloc(backend[s], MEASURES * sizeof *sum);
+        double *sum = kolo_backend_alloc(backend[s], LEAVES * sizeof *sum);
         check(sum ? kolo_updater_measure(w->updater[s], sum) : KOLO_ENOMEM, "measure");
-        check(kolo_updater_decide(w->updater[s], sum + at, 1, w->step[s]), "decide");
+        check(kolo_updater_decide(w->updater[s], sum + at, kolo_leaves(count), w->step[s]), "decide");
         check(kolo_updater_square(w->updater[s], w->arena[s][GRAD], count, false, w->step[s]), "square");
         check(kolo_updater_square(w->updater[s], w->arena[s][GRAD], count / 2, true, w->step[s]), "square");
         check(kolo_backend_finish(backend[s]), "norm");
-        kolo_backend_free(backend[s], (void **)&sum, MEASURES * sizeof *sum);
+        kolo_backend_free(backend[s], (void **)&sum, LEAVES * sizeof *sum);
         check(kolo_backend_read(backend[s], &got[s], w->step[s], sizeof(kolo_step)), "read");
     }
     free(v);

@@ -40,19 +40,8 @@ typedef struct layer_pieces {
     float rate;
 } layer_pieces;
 
-/* A part of a tensor whose squares are summed; at most SQUARE_PIECE elements. */
-typedef struct square_piece {
-    const float *value;
-    int64_t count;
-} square_piece;
-/* Which pieces are of a tensor, and where their sum goes. */
-typedef struct square_pieces {
-    int first, count, sum;
-} square_pieces;
-
 /* The sum of squares: as many blocks, however long the vector. */
 enum { SQUARE_BLOCKS = 1024 };
-static const int64_t SQUARE_PIECE = 16384;
 
 typedef struct optimizer {
     const char *name;
@@ -68,14 +57,11 @@ typedef struct updater {
     size_t bytes;
     kolo_slice *piece; /* of all slices, in their order */
     running_piece *running;
-    double *square;       /* [SQUARE_BLOCKS] */
-    double *layer_square; /* [pieces][2] layer-wise: every piece's sums */
-    layer_pieces *layers; /* [layers] */
-    square_piece *measured;
-    square_pieces *measured_of; /* [measures] */
-    double *measured_square;    /* [measured_pieces] */
-    int measured_pieces;
-    int *first_piece;     /* [slices + 1] */
+    double *square;          /* [SQUARE_BLOCKS] */
+    double *layer_square;    /* [pieces][2] layer-wise: every piece's sums */
+    layer_pieces *layers;    /* [layers] */
+    kolo_measured *measured; /* [measures] */
+    int *first_piece;        /* [slices + 1] */
     int running_pieces;
 } updater;
 
@@ -352,27 +338,20 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) partial[blockIdx.x] = all;
 }
 
-static __global__ void __launch_bounds__(THREADS) piece_kernel(double *partial, const square_piece *piece)
+/* A block takes a leaf. */
+static __global__ void __launch_bounds__(THREADS) leaf_kernel(double *sum, const kolo_measured *leaf)
 {
-    const double all = block_squares(piece[blockIdx.x].value, 0, piece[blockIdx.x].count);
-    if (threadIdx.x == 0) partial[blockIdx.x] = all;
-}
-
-static __global__ void __launch_bounds__(THREADS)
-    tensor_kernel(double *sum, const double *partial, const square_pieces *tensor)
-{
-    const square_pieces of = tensor[blockIdx.x];
-    double all = 0;
-    for (int i = (int)threadIdx.x; i < of.count; i += THREADS) all += partial[of.first + i];
-    all = block_sum(all);
+    const kolo_measured of = leaf[blockIdx.x];
+    const double all = block_squares(of.value, 0, of.count);
     if (threadIdx.x == 0) sum[of.sum] = all;
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    judge_kernel(const double *partial, int partials, kolo_grad_scaler_rule rule, kolo_step *step)
+    judge_kernel(const double *partial, int64_t partials, kolo_grad_scaler_rule rule, kolo_step *step)
 {
     double sum = 0;
-    for (int i = (int)threadIdx.x; i < partials; i += THREADS) sum += partial[i];
+#pragma unroll 8
+    for (int64_t i = (int64_t)threadIdx.x; i < partials; i += THREADS) sum += partial[i];
     sum = block_sum(sum);
     if (threadIdx.x == 0) kolo_grad_scaler(&rule, sum, step);
 }
@@ -403,16 +382,13 @@ static int squares(const kolo_updater *u, const float *grad, int64_t count, int 
 static int measure(kolo_updater *u, double *sum)
 {
     const updater *own = (const updater *)u->state;
-    if (own->measured_pieces)
-        KOLO_TRY(KOLO_LAUNCH(piece_kernel, own->measured_pieces, THREADS, 0, stream_of(u),
-                             own->measured_square, (const square_piece *)own->measured));
-    return u->config.measures ? KOLO_LAUNCH(tensor_kernel, u->config.measures, THREADS, 0, stream_of(u), sum,
-                                            (const double *)own->measured_square,
-                                            (const square_pieces *)own->measured_of)
-                              : 0;
+    const int leaves = (int)u->config.measures;
+    if (!leaves) return 0;
+    return KOLO_LAUNCH(leaf_kernel, leaves, THREADS, 0, stream_of(u), sum,
+                       (const kolo_measured *)own->measured);
 }
 
-static int decide(kolo_updater *u, const double *sum, int sums, kolo_step *step)
+static int decide(kolo_updater *u, const double *sum, int64_t sums, kolo_step *step)
 {
     const kolo_grad_scaler_rule rule = {(float)u->config.options->clip_norm, u->config.dynamic_scale};
     return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u), sum, sums, rule, step);
@@ -492,21 +468,6 @@ static void layers_cut(const kolo_updater_config *c, const int *first_piece, lay
     }
 }
 
-/* The pieces of the tensors whose norm counts; the number of all. */
-static int measured_cut(const kolo_updater_config *c, square_piece *piece, square_pieces *of)
-{
-    int n = 0;
-    for (int i = 0; i < c->measures; i++) {
-        const kolo_measured *m = &c->measured[i];
-        const int first = n;
-        for (int64_t at = 0; at < m->count; at += SQUARE_PIECE, n++)
-            if (piece)
-                piece[n] = {m->value + at, m->count - at < SQUARE_PIECE ? m->count - at : SQUARE_PIECE};
-        if (of) of[i] = {first, n - first, m->sum};
-    }
-    return n;
-}
-
 /* Memory of the GPU, and the tables in it. */
 static int tables_write(kolo_updater *u, updater *own)
 {
@@ -518,11 +479,9 @@ static int tables_write(kolo_updater *u, updater *own)
     own->running_pieces = running_cut(c, NULL);
     size_t runnings = (size_t)own->running_pieces * sizeof(running_piece),
            squares = SQUARE_BLOCKS * sizeof(double);
-    own->measured_pieces = measured_cut(c, NULL, NULL);
-    size_t measured = (size_t)own->measured_pieces * sizeof(square_piece),
-           measures = ((size_t)c->measures * sizeof(square_pieces) + 7) / 8 * 8,
+    size_t measured = (size_t)c->measures * sizeof(kolo_measured),
            before = squares + pieces + runnings + layered + sums; /* all sizes are multiples of 8 */
-    own->bytes = before + measured + measures + (size_t)own->measured_pieces * sizeof(double);
+    own->bytes = before + measured;
     own->memory = kolo_backend_alloc(c->backend, own->bytes);
     char *host = own->memory ? (char *)kolo_alloc(own->bytes) : NULL;
     if (!host) return KOLO_ENOMEM;
@@ -534,10 +493,8 @@ static int tables_write(kolo_updater *u, updater *own)
     own->layers = (layer_pieces *)((char *)own->running + runnings);
     own->layer_square = (double *)((char *)own->layers + layered);
     layers_cut(c, own->first_piece, (layer_pieces *)(host + squares + pieces + runnings));
-    own->measured = (square_piece *)((char *)own->memory + before);
-    own->measured_of = (square_pieces *)((char *)own->measured + measured);
-    own->measured_square = (double *)((char *)own->measured_of + measures);
-    measured_cut(c, (square_piece *)(host + before), (square_pieces *)(host + before + measured));
+    own->measured = (kolo_measured *)((char *)own->memory + before);
+    if (measured) memcpy(host + before, c->measured, measured);
     int rc = kolo_backend_write(c->backend, own->memory, host, own->bytes);
     free(host);
     return rc;
@@ -556,7 +513,7 @@ static int create(kolo_updater *u)
         return kolo_fail(KOLO_ECONFIG, "optimizer=%s has no CUDA kernel; use device=cpu, or optimizer=%s",
                          c->optimizer->name, optimizers[0].name);
     for (int i = 0; i < c->slices; i++) KOLO_TRY(slice_check(&c->slice[i], c->optimizer->states));
-    for (int i = 0; i < c->measures; i++)
+    for (int64_t i = 0; i < c->measures; i++)
         if ((uintptr_t)c->measured[i].value % 16)
             return kolo_fail(KOLO_EINTERNAL, "updater: a gradient does not begin at a multiple of 16 bytes");
     return tables_write(u, own);
