@@ -72,7 +72,7 @@ static double golden_rate(const cJSON *config, int step) /* step = 0, 1, ... */
     return last < 0 ? lr : lr * cJSON_GetArrayItem(scale, step < last ? step : last)->valuedouble;
 }
 
-enum { GOLDEN_TENSORS = 8, GOLDEN_ELEMENTS = 1 << 12 };
+enum { GOLDEN_TENSORS = 8, GOLDEN_ELEMENTS = 1 << 12 }; /* a tensor is a leaf */
 
 typedef struct golden_set {
     int n, rank[GOLDEN_TENSORS];
@@ -133,7 +133,6 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
                             .decay = options->decay_norms || set->rank[i] > 1};
         for (int k = 0; k < 4; k++) slice.state[k] = set->s[i][k];
         if (optimizer->measure) {
-            slice.layer->sum[0] = slice.layer->sum[1] = 0;
             optimizer->measure(&slice, options, &step, slice.layer->sum);
             kolo_layer_decide(&factors, slice.decay ? step.weight_decay : 0, step.lr, slice.layer);
         }

@@ -138,6 +138,12 @@ static int norm(kolo_exec *e)
     return kolo_updater_decide(e->updater, e->squares, n, e->step);
 }
 
+static int layers(kolo_exec *e)
+{
+    KOLO_TRY(kolo_updater_layers_measure(e->updater, e->step, e->squares));
+    return kolo_updater_layers_decide(e->updater, e->step, e->squares);
+}
+
 static int square(kolo_exec *e, const kolo_action *a)
 {
     const kolo_bucket *b = &e->plan->bucket[a->bucket];
@@ -204,7 +210,7 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, e->at->transfer_number[a->transfer]);
     case KOLO_ACTION_TRANSFERRED: return kolo_comm_wait(e->comm, e->at->transfer_number[a->transfer]);
     case KOLO_ACTION_NORM: return norm(e);
-    case KOLO_ACTION_LAYERS: return kolo_updater_layers(e->updater, e->step);
+    case KOLO_ACTION_LAYERS: return layers(e);
     case KOLO_ACTION_UPDATE:
     case KOLO_ACTION_DELTA:
     case KOLO_ACTION_APPLY:

@@ -87,6 +87,7 @@ static void **pointers(const kolo_exec *e, const kolo_plan *p, bool average)
 typedef struct slices {
     kolo_slice *slice;
     int64_t n, capacity;
+    int64_t *leaf; /* [segments] layer-wise: number of each tensor's first leaf */
 } slices;
 
 static kolo_layer *layers_of(const kolo_exec *e)
@@ -114,7 +115,22 @@ static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, 
             (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * p->arena_bytes[KOLO_ARENA_PARAM]) + from;
         *(i < p->config.optimizer->states ? &k->state[i] : &k->slow) = state;
     }
-    if (kolo_is_layerwise(p->config.optimizer)) k->layer = layers_of(e) + segment;
+    if (!kolo_is_layerwise(p->config.optimizer)) return 0;
+    k->layer = layers_of(e) + segment;
+    k->leaf = all->leaf[segment] + (from - p->segment[segment].begin) / KOLO_LEAF;
+    return 0;
+}
+
+static int number_leaves(const kolo_plan *p, slices *all)
+{
+    int64_t leaf = 0;
+    if (!(all->leaf = kolo_alloc((size_t)(p->segments + 1) * sizeof *all->leaf))) return KOLO_ENOMEM;
+    for (int t = 0; t < p->graph->tensors; t++) {
+        const int64_t count = kolo_plan_gradient_count(p, t);
+        const int layer = count ? kolo_plan_layer(p, p->graph->tensor[t].of) : -1;
+        if (layer >= 0) all->leaf[layer] = leaf;
+        leaf += kolo_leaves(count);
+    }
     return 0;
 }
 
@@ -122,6 +138,7 @@ static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, 
 static int make_slices(kolo_exec *e, slices *all)
 {
     const kolo_plan *p = e->plan;
+    KOLO_TRY(number_leaves(p, all));
     for (int b = 0; b < p->buckets; b++) {
         int64_t begin = p->bucket[b].param, end = begin + p->bucket[b].params;
         e->first_slice[b] = (int)all->n;
@@ -176,7 +193,8 @@ static int64_t make_measured(const kolo_exec *e, kolo_measured *all)
 
 static size_t squares_bytes(const kolo_exec *e)
 {
-    return (size_t)(kolo_plan_leaves(e->plan) + 1) * sizeof *e->squares;
+    const size_t each = kolo_is_layerwise(e->plan->config.optimizer) ? 2 : 1;
+    return each * (size_t)(kolo_plan_leaves(e->plan) + 1) * sizeof *e->squares;
 }
 
 static int make_updater(kolo_exec *e)
@@ -200,6 +218,7 @@ static int make_updater(kolo_exec *e)
                                   .runnings = runnings,
                                   .layer = layerwise ? layers_of(e) : NULL,
                                   .segment = p->segment,
+                                  .leaf = all.leaf,
                                   .layers = layerwise ? p->segments : 0,
                                   .measured = measured,
                                   .measures = make_measured(e, measured),
@@ -207,6 +226,7 @@ static int make_updater(kolo_exec *e)
     rc = kolo_updater_create(&e->updater, &config);
 fail:
     free(all.slice);
+    free(all.leaf);
     free(running);
     free(measured);
     return rc;

@@ -70,7 +70,7 @@ struct kolo_exec {
     kolo_step *step;  /* backend memory */
     kolo_updater *updater;
     int *first_slice;   /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
-    double *squares;    /* [kolo_plan_leaves] backend memory: of the gradients */
+    double *squares;    /* [kolo_plan_leaves] backend memory: of gradients (NORM); pairs (LAYERS) */
     int *bucket_number; /* [plan->buckets] in comm */
     /* [sums] with stages: what is summed in f64 in the middle of a step, by kind of action and length */
     exec_sum *sum;

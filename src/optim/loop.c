@@ -37,19 +37,16 @@ void kolo_loop_update(const kolo_slice *slice, const loop *l, const void *rule, 
 void kolo_loop_measure(const kolo_slice *slice, const loop *l, const void *rule, loop_measure measure,
                        double *sum)
 {
-    enum { PARTS = 64, LEAST = 4096 };
-    int64_t size = (slice->count + PARTS - 1) / PARTS;
-    if (size < LEAST) size = LEAST;
-    size = (size + 15) / 16 * 16;
-    double part[PARTS][2] = {{0}};
-    int64_t parts = (slice->count + size - 1) / size;
+    const int64_t leaves = kolo_leaves(slice->count);
     int states = 0;
     while (states < LOOP_STATES && slice->state[states]) states++;
-#pragma omp parallel for schedule(static) if (parts > 1)
-    for (int64_t p = 0; p < parts; p++) {
-        loop_rows rows = rows_of(slice, p * size, states);
-        int64_t n = slice->count - p * size;
-        measure(l, rule, &rows, n < size ? n : size, part[p]);
+#pragma omp parallel for schedule(static) if (leaves > 1)
+    for (int64_t leaf = 0; leaf < leaves; leaf++) {
+        const loop_rows rows = rows_of(slice, leaf * KOLO_LEAF, states);
+        const int64_t n = slice->count - leaf * KOLO_LEAF;
+        double two[2] = {0, 0};
+        measure(l, rule, &rows, n < KOLO_LEAF ? n : KOLO_LEAF, two);
+        sum[2 * leaf] = two[0];
+        sum[2 * leaf + 1] = two[1];
     }
-    for (int64_t p = 0; p < parts; p++) sum[0] += part[p][0], sum[1] += part[p][1];
 }

@@ -74,7 +74,7 @@ void kolo_loop_update(const kolo_slice *slice, const loop *l, const void *rule, 
 /* Adds the sums of squares of n elements of a first pass to sum[2], lane by lane, and may
  * bring state up to date. */
 typedef void (*loop_measure)(const loop *l, const void *rule, const loop_rows *rows, int64_t n, double *sum);
-/* All of a slice, in parts that its length alone decides: the same bits with any number of threads. */
+/* All of a slice, leaf by leaf: to sum[2 * leaf], sum[2 * leaf + 1]. Leaves are cut for threads. */
 void kolo_loop_measure(const kolo_slice *slice, const loop *l, const void *rule, loop_measure measure,
                        double *sum);
 

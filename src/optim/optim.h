@@ -35,6 +35,7 @@ typedef struct kolo_slice {
     float *ema;        /* or NULL */
     float *slow;       /* Lookahead's slow weights, or NULL */
     kolo_layer *layer; /* of the tensor this is a part of, or NULL: not layer-wise */
+    int64_t leaf;      /* with it: number of this slice's first leaf; it holds whole leaves of the tensor */
     void *half;        /* the parameters' 16-bit copy, rounded anew by every update, or NULL */
     enum kolo_dtype half_type;
     int64_t count;
@@ -54,9 +55,9 @@ typedef struct kolo_optimizer {
     const char *state_name[4]; /* in checkpoints: "momentum" */
     void (*update)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
     double beta1, beta2, epsilon; /* its own values; beta1 0: its momentum is momentum= */
-    /* Layer-wise ones: a first pass over all slices adds to their tensors' sums (and may bring state up to
-     * date), kolo_layer_decide makes a factor of them, then update. Sums are of whole tensors: whoever shards
-     * them adds over the shards before deciding. */
+    /* Layer-wise ones: a first pass writes two sums of every leaf of a slice, counted from its first:
+     * sum[2 * leaf], sum[2 * leaf + 1] (and may bring state up to date); kolo_layer_decide makes a factor of
+     * those of a whole tensor, then update. */
     void (*measure)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum);
     kolo_rule_layer layer; /* of kind NONE: element by element */
 } kolo_optimizer;
@@ -121,7 +122,8 @@ typedef struct kolo_updater_config {
     const kolo_running *running; /* [runnings] copied */
     int runnings;
     kolo_layer *layer;           /* [layers] in backend memory: every tensor's; NULL with 0 layers */
-    const kolo_segment *segment; /* [layers] copied: their decay and rate */
+    const kolo_segment *segment; /* [layers] copied: their length, decay and rate */
+    const int64_t *leaf;         /* [layers] copied: number of each one's first leaf */
     int layers;
     const kolo_measured *measured; /* [measures] copied: leaves of gradients */
     int64_t measures;
@@ -144,8 +146,12 @@ int kolo_updater_update(kolo_updater *updater, int first, int count, enum kolo_u
  * stands there, or added. */
 int kolo_updater_square(kolo_updater *updater, const float *grad, int64_t count, bool more, kolo_step *step);
 int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
-/* LAYERS: the first pass over all slices, and every tensor's factor. */
-int kolo_updater_layers(kolo_updater *updater, const kolo_step *step);
+/* LAYERS, in two parts; a step that is skipped has neither. The first pass: two sums of every leaf of the
+ * slices, to sum[2 * leaf] and sum[2 * leaf + 1] (backend memory, f64); then those of all leaves of every
+ * tensor, also of slices that are elsewhere, added in an order that their number alone decides -> its
+ * factor. */
+int kolo_updater_layers_measure(kolo_updater *updater, const kolo_step *step, double *sum);
+int kolo_updater_layers_decide(kolo_updater *updater, const kolo_step *step, const double *sum);
 /* NORM, in two parts. The sum of squares of every measured leaf, each to its place in sum (backend memory,
  * f64), in an order that its count alone decides; then sum[sums], added in an order that their number alone
  * decides -> kolo_grad_scaler (grad_scaler.h) -> step->clip, skip, norm, scaler. */
@@ -165,7 +171,8 @@ typedef struct kolo_updater_type {
     int (*running)(kolo_updater *updater, const kolo_step *step);
     int (*measure)(kolo_updater *updater, double *sum);
     int (*decide)(kolo_updater *updater, const double *sum, int64_t sums, kolo_step *step);
-    int (*layers)(kolo_updater *updater, const kolo_step *step);
+    int (*layers_measure)(kolo_updater *updater, const kolo_step *step, double *sum);
+    int (*layers_decide)(kolo_updater *updater, const kolo_step *step, const double *sum);
     int (*square)(kolo_updater *updater, const float *grad, int64_t count, bool more, kolo_step *step);
 } kolo_updater_type;
 extern const kolo_updater_type kolo_cpu_updater;

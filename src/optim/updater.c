@@ -30,8 +30,10 @@ int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *confi
     u->config.slice = updater_copy(config->slice, (size_t)config->slices * sizeof *config->slice);
     u->config.running = updater_copy(config->running, (size_t)config->runnings * sizeof *config->running);
     u->config.segment = updater_copy(config->segment, (size_t)config->layers * sizeof *config->segment);
+    u->config.leaf = updater_copy(config->leaf, (size_t)config->layers * sizeof *config->leaf);
     u->config.measured = updater_copy(config->measured, (size_t)config->measures * sizeof *config->measured);
-    const bool copied = u->config.slice && u->config.running && u->config.segment && u->config.measured;
+    const bool copied =
+        u->config.slice && u->config.running && u->config.segment && u->config.leaf && u->config.measured;
     int rc = copied ? type->create(u) : KOLO_ENOMEM;
     if (rc < 0) kolo_updater_destroy(&u);
     *updater = u;
@@ -46,6 +48,7 @@ void kolo_updater_destroy(kolo_updater **updater)
     free((void *)(uintptr_t)u->config.slice);
     free((void *)(uintptr_t)u->config.running);
     free((void *)(uintptr_t)u->config.segment);
+    free((void *)(uintptr_t)u->config.leaf);
     free((void *)(uintptr_t)u->config.measured);
     free(u);
     *updater = NULL;
@@ -62,7 +65,16 @@ int kolo_updater_decide(kolo_updater *u, const double *sum, int64_t sums, kolo_s
     return u->type->decide(u, sum, sums, step);
 }
 
-int kolo_updater_layers(kolo_updater *u, const kolo_step *step) { return u->type->layers(u, step); }
+int kolo_updater_layers_measure(kolo_updater *u, const kolo_step *step, double *sum)
+{
+    return u->type->layers_measure(u, step, sum);
+}
+
+int kolo_updater_layers_decide(kolo_updater *u, const kolo_step *step, const double *sum)
+{
+    return u->type->layers_decide(u, step, sum);
+}
+
 int kolo_updater_square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
 {
     return u->type->square(u, grad, count, more, step);
@@ -126,17 +138,27 @@ static int decide(kolo_updater *u, const double *sum, int64_t sums, kolo_step *s
     return 0;
 }
 
-static int layers(kolo_updater *u, const kolo_step *step)
+static int layers_measure(kolo_updater *u, const kolo_step *step, double *sum)
+{
+    const kolo_updater_config *c = &u->config;
+    for (int i = 0; i < c->slices && !step->skip; i++)
+        c->optimizer->measure(&c->slice[i], c->options, step, sum + 2 * c->slice[i].leaf);
+    return 0;
+}
+
+static int layers_decide(kolo_updater *u, const kolo_step *step, const double *sum)
 {
     const kolo_updater_config *c = &u->config;
     const kolo_rule_layer rule = kolo_layer_rule(c->optimizer, c->options);
-    if (step->skip) return 0;
-    for (int i = 0; i < c->layers; i++) c->layer[i].sum[0] = c->layer[i].sum[1] = 0;
-    for (int i = 0; i < c->slices; i++)
-        c->optimizer->measure(&c->slice[i], c->options, step, c->slice[i].layer->sum);
-    for (int i = 0; i < c->layers; i++)
+    for (int i = 0; i < c->layers && !step->skip; i++) {
+        kolo_layer *of = &c->layer[i];
+        const int64_t end = c->leaf[i] + kolo_leaves(c->segment[i].count);
+        of->sum[0] = of->sum[1] = 0;
+        for (int64_t leaf = c->leaf[i]; leaf < end; leaf++)
+            of->sum[0] += sum[2 * leaf], of->sum[1] += sum[2 * leaf + 1];
         kolo_layer_decide(&rule, c->segment[i].decay ? step->weight_decay : 0, step->lr * c->segment[i].rate,
-                          &c->layer[i]);
+                          of);
+    }
     return 0;
 }
 
@@ -147,5 +169,5 @@ static int square(kolo_updater *u, const float *grad, int64_t count, bool more, 
     return 0;
 }
 
-const kolo_updater_type kolo_cpu_updater = {create,  destroy, update, running,
-                                            measure, decide,  layers, square};
+const kolo_updater_type kolo_cpu_updater = {create, destroy,        update,        running, measure,
+                                            decide, layers_measure, layers_decide, square};

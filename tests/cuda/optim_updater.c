@@ -72,7 +72,11 @@ static void open_side(world *w, int s)
 {
     kolo_layer *layer = w->arena[s][LAYER];
     kolo_segment segment[SLICES];
-    for (int i = 0; i < SLICES; i++) segment[i] = (kolo_segment){.decay = i % 2, .rate = rate_of(i)};
+    int64_t leaf[SLICES + 1] = {0};
+    for (int i = 0; i < SLICES; i++) {
+        segment[i] = (kolo_segment){.count = slices[i][1], .decay = i % 2, .rate = rate_of(i)};
+        leaf[i + 1] = leaf[i] + kolo_leaves(slices[i][1]);
+    }
     kolo_slice slice[SLICES];
     kolo_running running[RUNNINGS];
     for (int i = 0; i < SLICES; i++) {
@@ -85,6 +89,7 @@ static void open_side(world *w, int s)
                                 .ema = w->ema ? base[EMA] : NULL,
                                 .slow = w->options.lookahead ? base[SLOW] : NULL,
                                 .layer = layer + i,
+                                .leaf = leaf[i],
                                 .count = slices[i][1],
                                 .decay = i % 2};
         if (w->half != KOLO_F32)
@@ -115,6 +120,7 @@ static void open_side(world *w, int s)
                                         .runnings = RUNNINGS,
                                         .layer = layer,
                                         .segment = segment,
+                                        .leaf = leaf,
                                         .layers = SLICES,
                                         .measured = measured,
                                         .measures = leaves,
@@ -242,6 +248,15 @@ static double apart(const world *w)
     return worst;
 }
 
+static void layers(world *w, int s)
+{
+    double *sum = kolo_backend_alloc(backend[s], 2 * LEAVES * sizeof *sum);
+    check(sum ? kolo_updater_layers_measure(w->updater[s], w->step[s], sum) : KOLO_ENOMEM, "layers");
+    check(kolo_updater_layers_decide(w->updater[s], w->step[s], sum), "layers");
+    check(kolo_backend_finish(backend[s]), "layers");
+    kolo_backend_free(backend[s], (void **)&sum, 2 * LEAVES * sizeof *sum);
+}
+
 /* Six steps, one of them skipped, one in delta form; of the others the bits where no norm of a tensor is in
  * between, whose sum may be rounded another way. */
 static void test_rule(const char *optimizer, int64_t lookahead)
@@ -266,8 +281,7 @@ static void test_rule(const char *optimizer, int64_t lookahead)
                                 .scaler.skipped = t >= 3};
         fill(&w, GRAD, 0);
         set_step(&w, &step);
-        for (int s = 0; layerwise && s < SIDES; s++)
-            check(kolo_updater_layers(w.updater[s], w.step[s]), "layers");
+        for (int s = 0; layerwise && s < SIDES; s++) layers(&w, s);
         update_both(&w, 0, SLICES, t == 4 ? KOLO_UPDATE_DELTA : KOLO_UPDATE); /* one in two halves */
         if (t == 4) update_both(&w, 0, SLICES, KOLO_UPDATE_APPLY);
         if (!layerwise) wrong += differing(&w);

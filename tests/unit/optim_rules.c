@@ -227,7 +227,6 @@ static void test_rates(void)
                                     .count = 16,
                                     .decay = true};
                 for (int i = 0; i < 4; i++) slice.state[i] = state[s][i];
-                layer[s].sum[0] = layer[s].sum[1] = 0;
                 if (optimizer->measure) {
                     const kolo_rule_layer rule = kolo_layer_rule(optimizer, &o);
                     optimizer->measure(&slice, &o, &step, layer[s].sum);

@@ -23,7 +23,7 @@ enum {
     THREADS = 256,
     BATCH = 2, /* groups of 4 elements that a thread has under way */
 };
-static const int64_t PIECE = 4096; /* elements of a block */
+static const int64_t PIECE = KOLO_LEAF; /* elements of a block */
 
 /* A part of a norm's running statistics: mean or variance of at most THREADS channels. */
 typedef struct running_piece {
@@ -33,12 +33,12 @@ typedef struct running_piece {
     float momentum;
 } running_piece;
 
-/* Which pieces are of a tensor: they follow each other. */
-typedef struct layer_pieces {
-    int first, count;
+/* Which leaves are of a tensor. */
+typedef struct layer_leaves {
+    int64_t first, count;
     bool decay;
     float rate;
-} layer_pieces;
+} layer_leaves;
 
 /* The sum of squares: as many blocks, however long the vector. */
 enum { SQUARE_BLOCKS = 1024 };
@@ -47,8 +47,8 @@ typedef struct optimizer {
     const char *name;
     int (*launch)(const kolo_updater *updater, const kolo_slice *piece, int pieces, bool delta,
                   const kolo_step *step);
-    /* layer-wise: writes own->layer_square of every piece */
-    int (*measure)(const kolo_updater *updater, const kolo_step *step);
+    /* layer-wise: writes two sums of every piece, which is a leaf */
+    int (*measure)(const kolo_updater *updater, const kolo_step *step, double *sum);
 } optimizer;
 
 typedef struct updater {
@@ -58,8 +58,7 @@ typedef struct updater {
     kolo_slice *piece; /* of all slices, in their order */
     running_piece *running;
     double *square;          /* [SQUARE_BLOCKS] */
-    double *layer_square;    /* [pieces][2] layer-wise: every piece's sums */
-    layer_pieces *layers;    /* [layers] */
+    layer_leaves *layers;    /* [layers] */
     kolo_measured *measured; /* [measures] */
     int *first_piece;        /* [slices + 1] */
     int running_pieces;
@@ -214,7 +213,7 @@ static __device__ void cuda_updater_measure(const RULE &rule, const kolo_slice &
 
 template <typename RULE>
 __global__ void __launch_bounds__(THREADS)
-    measure_kernel(const kolo_slice *piece, RULE rule, const kolo_step *step, double *square)
+    measure_kernel(const kolo_slice *piece, RULE rule, const kolo_step *step, double *sums)
 {
     if (step->skip) return;
     const kolo_slice s = piece[blockIdx.x];
@@ -226,19 +225,19 @@ __global__ void __launch_bounds__(THREADS)
     if (fours + threadIdx.x < s.count) cuda_updater_measure<RULE, 1>(rule, s, fours + threadIdx.x, sum);
     for (int j = 0; j < 2; j++) {
         const double all = block_sum(sum[j]);
-        if (threadIdx.x == 0) square[2 * blockIdx.x + j] = all;
+        if (threadIdx.x == 0) sums[2 * s.leaf + j] = all;
     }
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    decide_kernel(const layer_pieces *layers, const double *square, kolo_rule_layer rule,
-                  const kolo_step *step, kolo_layer *layer)
+    decide_kernel(const layer_leaves *layers, const double *sums, kolo_rule_layer rule, const kolo_step *step,
+                  kolo_layer *layer)
 {
     if (step->skip) return;
-    const layer_pieces l = layers[blockIdx.x];
+    const layer_leaves l = layers[blockIdx.x];
     double sum[2] = {0, 0};
-    for (int i = (int)threadIdx.x; i < l.count; i += THREADS)
-        for (int j = 0; j < 2; j++) sum[j] += square[2 * (l.first + i) + j];
+    for (int64_t i = (int64_t)threadIdx.x; i < l.count; i += THREADS)
+        for (int j = 0; j < 2; j++) sum[j] += sums[2 * (l.first + i) + j];
     for (int j = 0; j < 2; j++) sum[j] = block_sum(sum[j]);
     if (threadIdx.x != 0) return;
     kolo_layer *of = &layer[blockIdx.x];
@@ -247,23 +246,27 @@ static __global__ void __launch_bounds__(THREADS)
     kolo_layer_decide(&rule, l.decay ? step->weight_decay : 0, step->lr * l.rate, of);
 }
 
-template <typename RULE> static int measure_launch(const kolo_updater *u, const kolo_step *step)
+template <typename RULE> static int measure_launch(const kolo_updater *u, const kolo_step *step, double *sum)
 {
     const updater *own = (const updater *)u->state;
     const int pieces = own->first_piece[u->config.slices];
     if (!pieces) return 0;
     return KOLO_LAUNCH(measure_kernel<RULE>, pieces, THREADS, 0, stream_of(u), (const kolo_slice *)own->piece,
-                       RULE::of(u->config.optimizer, u->config.options), step, own->layer_square);
+                       RULE::of(u->config.optimizer, u->config.options), step, sum);
 }
 
-static int layers(kolo_updater *u, const kolo_step *step)
+static int layers_measure(kolo_updater *u, const kolo_step *step, double *sum)
+{
+    return ((const updater *)u->state)->rule->measure(u, step, sum);
+}
+
+static int layers_decide(kolo_updater *u, const kolo_step *step, const double *sum)
 {
     const updater *own = (const updater *)u->state;
     const kolo_updater_config *c = &u->config;
-    KOLO_TRY(own->rule->measure(u, step));
-    return KOLO_LAUNCH(decide_kernel, c->layers, THREADS, 0, stream_of(u), (const layer_pieces *)own->layers,
-                       (const double *)own->layer_square, kolo_layer_rule(c->optimizer, c->options), step,
-                       c->layer);
+    if (!c->layers) return 0;
+    return KOLO_LAUNCH(decide_kernel, c->layers, THREADS, 0, stream_of(u), (const layer_leaves *)own->layers,
+                       sum, kolo_layer_rule(c->optimizer, c->options), step, c->layer);
 }
 
 static const optimizer optimizers[] = {
@@ -430,6 +433,7 @@ static int pieces_cut(const kolo_updater_config *c, int *first, kolo_slice *piec
             if (s.ema) s.ema += at;
             if (s.slow) s.slow += at;
             if (s.half) s.half = (uint16_t *)s.half + at;
+            s.leaf += at / KOLO_LEAF;
             s.count = s.count - at < PIECE ? s.count - at : PIECE;
             piece[n] = s;
         }
@@ -457,15 +461,10 @@ static int running_cut(const kolo_updater_config *c, running_piece *piece)
     return n;
 }
 
-/* The pieces of every layer. A layer's slices follow each other: buckets and segments rise together. */
-static void layers_cut(const kolo_updater_config *c, const int *first_piece, layer_pieces *to)
+static void layers_list(const kolo_updater_config *c, layer_leaves *to)
 {
-    for (int i = 0; i < c->layers; i++) to[i].decay = c->segment[i].decay, to[i].rate = c->segment[i].rate;
-    for (int i = 0; c->layers && i < c->slices; i++) {
-        layer_pieces *of = &to[c->slice[i].layer - c->layer];
-        if (!of->count) of->first = first_piece[i];
-        of->count += first_piece[i + 1] - first_piece[i];
-    }
+    for (int i = 0; i < c->layers; i++)
+        to[i] = {c->leaf[i], kolo_leaves(c->segment[i].count), c->segment[i].decay, c->segment[i].rate};
 }
 
 /* Memory of the GPU, and the tables in it. */
@@ -473,14 +472,12 @@ static int tables_write(kolo_updater *u, updater *own)
 {
     const kolo_updater_config *c = &u->config;
     int count = pieces_cut(c, own->first_piece, NULL);
-    size_t pieces = (size_t)count * sizeof(kolo_slice), layered = (size_t)c->layers * sizeof(layer_pieces),
-           sums = c->layers ? (size_t)count * 2 * sizeof(double) : 0;
-    layered = (layered + 7) / 8 * 8;
+    size_t pieces = (size_t)count * sizeof(kolo_slice), layered = (size_t)c->layers * sizeof(layer_leaves);
     own->running_pieces = running_cut(c, NULL);
     size_t runnings = (size_t)own->running_pieces * sizeof(running_piece),
            squares = SQUARE_BLOCKS * sizeof(double);
     size_t measured = (size_t)c->measures * sizeof(kolo_measured),
-           before = squares + pieces + runnings + layered + sums; /* all sizes are multiples of 8 */
+           before = squares + pieces + runnings + layered; /* all sizes are multiples of 8 */
     own->bytes = before + measured;
     own->memory = kolo_backend_alloc(c->backend, own->bytes);
     char *host = own->memory ? (char *)kolo_alloc(own->bytes) : NULL;
@@ -490,9 +487,8 @@ static int tables_write(kolo_updater *u, updater *own)
     own->running = (running_piece *)((char *)own->piece + pieces);
     pieces_cut(c, own->first_piece, (kolo_slice *)(host + squares));
     running_cut(c, (running_piece *)(host + squares + pieces));
-    own->layers = (layer_pieces *)((char *)own->running + runnings);
-    own->layer_square = (double *)((char *)own->layers + layered);
-    layers_cut(c, own->first_piece, (layer_pieces *)(host + squares + pieces + runnings));
+    own->layers = (layer_leaves *)((char *)own->running + runnings);
+    layers_list(c, (layer_leaves *)(host + squares + pieces + runnings));
     own->measured = (kolo_measured *)((char *)own->memory + before);
     if (measured) memcpy(host + before, c->measured, measured);
     int rc = kolo_backend_write(c->backend, own->memory, host, own->bytes);
@@ -529,5 +525,5 @@ static void destroy(kolo_updater *u)
     u->state = NULL;
 }
 
-const kolo_updater_type kolo_cuda_updater = {create,  destroy, update, running,
-                                             measure, decide,  layers, square};
+const kolo_updater_type kolo_cuda_updater = {create, destroy,        update,        running, measure,
+                                             decide, layers_measure, layers_decide, square};
