@@ -83,6 +83,16 @@ int kolo_comm_group(kolo_comm *comm, const int *ranks, int count);
  * same offset of their arenas. Returns its number (they are counted on with those of kolo_comm_bucket), or a
  * negative status. */
 int kolo_comm_bucket_of(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count);
+/* Ranks that can own parts of a group's buckets, in the order of these parts; returns how many. ranks: the
+ * members, ascending; owner: [count]. Without a communicator, of the ranks that one stands on. Where nodes
+ * have different numbers of members, those of a node above the smallest number own nothing. */
+int kolo_comm_owners(const kolo_launch *launch, const int *ranks, int count, int *owner);
+/* As kolo_comm_bucket_of for KOLO_REDUCE_SCATTER or KOLO_ALLGATHER, but owner i has the elements from
+ * first[i] on, size[i] of them, maybe none. Parts cover the bucket; those of owners with the same place on
+ * their nodes follow one another in the order of nodes. Anything else: KOLO_EINTERNAL. Buckets may lie on the
+ * same bytes, where they are used in turns. */
+int kolo_comm_bucket_cut(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count,
+                         const int64_t *first, const int64_t *size);
 /* `bytes` from rank to rank, arena to arena; its number among the buckets, or a negative status. Start: the
  * sender's bytes are written; the receiver's place is free. It never waits for the other. Wait: the sender
  * may write there again; the receiver has them. Any number in flight; transfers from one rank to another

@@ -68,7 +68,7 @@ static int open_host(kolo_comm *comm, const kolo_comm_config *config)
     KOLO_TRY(comm_heartbeat_open(comm, config));
     /* can it serve at all? */
     if (comm->launch->nodes > 1)
-        KOLO_TRY(comm_choice_make(comm, &comm->world, KOLO_ALLREDUCE, &comm->small, 1, 1));
+        KOLO_TRY(comm_choice_make(comm, &comm->world, KOLO_ALLREDUCE, &comm->small, 1, NULL, 1));
     KOLO_TRY(comm_collective_open(comm));
     KOLO_TRY(comm_engine_start(&comm->engine));
     /* sums between nodes that choose differently would wait for each other */

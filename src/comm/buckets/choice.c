@@ -60,7 +60,7 @@ static const comm_algorithm_row *choice_choose(comm_choice *c, comm_problem *p)
 }
 
 int comm_choice_make(kolo_comm *comm, const comm_group *group, enum kolo_collective what,
-                     comm_schedule *schedule, int64_t count, size_t width)
+                     comm_schedule *schedule, int64_t count, const int64_t *sizes, size_t width)
 {
     const kolo_launch *l = group->launch;
     const comm_tree *tree = &group->tree;
@@ -74,7 +74,8 @@ int comm_choice_make(kolo_comm *comm, const comm_group *group, enum kolo_collect
                       .counts = comm->choice.counts,
                       .node_of = comm->choice.apart};
     for (int n = 0; n < l->nodes; n++)
-        comm->choice.counts[n] = comm_part(count, l->nodes, n + 1) - comm_part(count, l->nodes, n);
+        comm->choice.counts[n] =
+            sizes ? sizes[n] : comm_part(count, l->nodes, n + 1) - comm_part(count, l->nodes, n);
     const comm_algorithm_row *row = choice_choose(&comm->choice, &p);
     if (what == KOLO_ALLGATHER) return row->make(schedule, &p);
     if (!tree->plain && (!forced(comm) || strcmp(row->name, "direct") == 0))

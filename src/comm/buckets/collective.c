@@ -56,7 +56,7 @@ static int reduce_across(kolo_comm *comm, int64_t count, int type, int op)
         comm->engine.small.buffer[COMM_PART + f] = home;
     }
     if (node->me == 0)
-        KOLO_TRY(comm_choice_make(comm, &comm->world, KOLO_ALLREDUCE, &comm->small, count, width));
+        KOLO_TRY(comm_choice_make(comm, &comm->world, KOLO_ALLREDUCE, &comm->small, count, NULL, width));
     return across(comm, stage_of(comm, 0), type, op);
 }
 

@@ -36,6 +36,7 @@ void comm_declare_close(kolo_comm *comm)
 {
     comm_engine *e = &comm->engine;
     for (int64_t b = 0; e->schedule && b < comm->buckets; b++) comm_schedule_free(&e->schedule[b]);
+    for (int64_t b = 0; b < comm->buckets; b++) free(comm->bucket[b].part);
     free(e->schedule);
     comm_group_free(&comm->world);
     for (int64_t g = 1; g < comm->groups; g++) {
@@ -73,6 +74,8 @@ static int check_open(const kolo_comm *comm, const char *what)
 {
     return comm->committed ? kolo_fail(KOLO_EINTERNAL, "comm: %s is declared after commit", what) : 0;
 }
+
+const kolo_launch *kolo_comm_launch(const kolo_comm *comm) { return comm->launch; }
 
 int kolo_comm_rank(const kolo_comm *comm) { return comm->launch->rank; }
 
@@ -118,6 +121,7 @@ static int add_bucket(kolo_comm *comm, int group, const comm_bucket *like)
     b->declared = group;
     b->group = of->mine ? of : NULL;
     b->slices = of->mine && of->launch->size > 1 ? comm_bucket_slices(b->count, of->node.rails) : 1;
+    if (b->part && of->mine && of->launch->size > 1) b->slices = of->node.rails;
     return 0;
 }
 
@@ -132,6 +136,10 @@ static bool is_within(const kolo_comm *comm, const comm_bucket *b, size_t offset
 static void member_part(const kolo_comm *comm, const comm_bucket *b, int r, int64_t *first, int64_t *count)
 {
     const kolo_launch *l = comm->group[b->declared]->launch;
+    if (l->size > 1 && b->part) {
+        comm_bucket_part(b, l->nodes, l->node_of[r], l->local_of[r], first, count);
+        return;
+    }
     if (l->size > 1 && !(comm->device.type && comm->device.type->equal_parts)) {
         comm_bucket_part(b, l->nodes, l->node_of[r], l->local_of[r], first, count);
         return;
@@ -217,6 +225,67 @@ int kolo_comm_bucket_of(kolo_comm *comm, int group, enum kolo_collective what, s
                    &(comm_bucket){.what = what, .offset = offset, .count = count, .type = KOLO_F32});
 }
 
+/* Parts that are in order of owners: they cover `count`, and a slice's follow one another. */
+static int check_cut(const int64_t *first, const int64_t *size, int owners, int nodes, int64_t count)
+{
+    int64_t covered = 0;
+    for (int i = 0; i < owners; i++) {
+        const bool inside = size[i] >= 0 && first[i] >= 0 && first[i] <= count - size[i];
+        if (!inside || (i % nodes && first[i] != first[i - 1] + size[i - 1]))
+            return kolo_fail(KOLO_EINTERNAL, "comm: part %d of a bucket of %lld, %lld elements from %lld on",
+                             i, (long long)count, (long long)size[i], (long long)first[i]);
+        for (int k = 0; k < i; k++)
+            if (size[k] > 0 && size[i] > 0 && first[i] < first[k] + size[k] && first[k] < first[i] + size[i])
+                return kolo_fail(KOLO_EINTERNAL, "comm: parts %d and %d of a bucket overlap", k, i);
+        covered += size[i];
+    }
+    return covered == count
+               ? 0
+               : kolo_fail(KOLO_EINTERNAL, "comm: the parts of a bucket have %lld of %lld elements",
+                           (long long)covered, (long long)count);
+}
+
+int kolo_comm_owners(const kolo_launch *launch, const int *ranks, int count, int *owner)
+{
+    kolo_launch part;
+    int n = 0;
+    if (count == 1) return owner[0] = ranks[0], 1;
+    KOLO_TRY(kolo_launch_part(&part, launch, ranks, count, launch->job));
+    int rails = comm_group_rails(&part);
+    for (int l = 0; l < rails; l++)
+        for (int node = 0; node < part.nodes; node++)
+            for (int r = 0; r < count; r++)
+                if (part.node_of[r] == node && part.local_of[r] == l) owner[n++] = ranks[r];
+    kolo_launch_finish(&part);
+    return rails < 0 ? rails : n;
+}
+
+int kolo_comm_bucket_cut(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count,
+                         const int64_t *first, const int64_t *size)
+{
+    KOLO_TRY(check_open(comm, "a bucket of a group"));
+    if (group < 0 || group >= comm->groups || comm->group[group]->pair ||
+        (what != KOLO_REDUCE_SCATTER && what != KOLO_ALLGATHER))
+        return kolo_fail(KOLO_EINTERNAL, "comm: a bucket of group %d of %lld, collective %d", group,
+                         (long long)comm->groups, (int)what);
+    const kolo_launch *l = comm->group[group]->launch;
+    const int rails = l->size > 1 ? comm_group_rails(l) : 1, nodes = l->size > 1 ? l->nodes : 1,
+              parts = rails * nodes;
+    KOLO_TRY(rails);
+    KOLO_TRY(check_cut(first, size, parts, nodes, count));
+    int64_t *part = kolo_alloc(2 * (size_t)parts * sizeof *part);
+    if (!part) return KOLO_ENOMEM;
+    memcpy(part, first, (size_t)parts * sizeof *part);
+    memcpy(part + parts, size, (size_t)parts * sizeof *part);
+    const int64_t before = comm->buckets;
+    const int number = declare(
+        comm, group,
+        &(comm_bucket){
+            .what = what, .offset = offset, .count = count, .type = KOLO_F32, .part = part, .parts = parts});
+    if (comm->buckets == before) free(part);
+    return number;
+}
+
 int kolo_comm_bucket_f64(kolo_comm *comm, int group, size_t offset, int64_t count)
 {
     KOLO_TRY(check_open(comm, "a bucket of f64"));
@@ -271,14 +340,16 @@ static int make_schedule(kolo_comm *comm, comm_bucket *b, int64_t from, int64_t 
     *made = schedule;
     if (b->tensor) return comm_combined_make(comm, b, made);
     if (b->what == KOLO_BROADCAST) return comm_choice_transfer(schedule, group->launch->rank == 0, count);
-    if (group->matrix && b->what == KOLO_ALLREDUCE && b->type == KOLO_F32 && count > 0) {
+    const bool sums = b->what == KOLO_ALLREDUCE || b->what == KOLO_REDUCE_SCATTER;
+    if (group->matrix && sums && b->type == KOLO_F32 && count > 0) {
         KOLO_TRY(comm_compressed_make(comm, b->number, (int64_t)(b->offset / width) + from, count));
         *made = comm_codec_schedule(e->codec[b->number]);
         return 0;
     }
     b->apart = b->what == KOLO_REDUCE_SCATTER && group->tree.plain;
     const enum kolo_collective what = b->what == KOLO_REDUCE_SCATTER && !b->apart ? KOLO_ALLREDUCE : b->what;
-    return comm_choice_make(comm, group, what, schedule, count, width);
+    const int64_t *sizes = b->part ? b->part + b->parts + group->node.me * group->node.nodes : NULL;
+    return comm_choice_make(comm, group, what, schedule, count, sizes, width);
 }
 
 /* Schedules of the slices that this rank owns, and lanes that fit the largest. */
@@ -290,7 +361,7 @@ static int make_group(kolo_comm *comm, comm_group *group)
     for (int64_t i = 0; i < comm->buckets; i++) {
         comm_bucket *b = &comm->bucket[i];
         if (b->group != group || me >= b->slices) continue;
-        int64_t from = comm_bucket_slice(b, me), count = comm_bucket_slice(b, me + 1) - from;
+        int64_t from = comm_bucket_slice(b, me), count = comm_bucket_slice_end(b, me) - from;
         size_t width = kolo_dtype_size(b->type);
         const comm_schedule *s = NULL;
         KOLO_TRY(make_schedule(comm, b, from, count, &s));
@@ -329,6 +400,7 @@ uint64_t comm_declaration(const kolo_comm *comm)
             hash = kolo_hash_number(kolo_hash_number(hash, (uint64_t)b->declared), (uint64_t)b->what);
             hash = kolo_hash_number(kolo_hash_number(hash, b->to), (uint64_t)b->type);
         }
+        if (b->part) hash = kolo_hash_bytes(hash, b->part, 2 * (size_t)b->parts * sizeof *b->part);
         hash = comm_combined_hash(b, hash);
     }
     return comm_compressed_hash(comm, hash);

@@ -7,16 +7,16 @@
 #include "kolo/error.h"
 
 /* Smallest number of ranks on a node: so many slices have an owner on every node. */
-static int count_rails(const kolo_launch *l, int *rails)
+int comm_group_rails(const kolo_launch *l)
 {
     int *ranks = kolo_alloc((size_t)l->nodes * sizeof *ranks);
     if (!ranks) return KOLO_ENOMEM;
     for (int r = 0; r < l->size; r++) ranks[l->node_of[r]]++;
-    *rails = ranks[0];
+    int rails = ranks[0];
     for (int n = 1; n < l->nodes; n++)
-        if (ranks[n] < *rails) *rails = ranks[n];
+        if (ranks[n] < rails) rails = ranks[n];
     free(ranks);
-    return 0;
+    return rails;
 }
 
 static int add_fragment(comm_node *node, const int *local, int n)
@@ -67,7 +67,8 @@ static int make_node(comm_group *group)
         if (l->node_of[r] == l->node) node->rank_of[l->local_of[r]] = group->rank[r];
         if (l->local_of[r] == l->local_rank) group->rank_of[l->node_of[r]] = group->rank[r];
     }
-    return count_rails(l, &node->rails);
+    node->rails = comm_group_rails(l);
+    return node->rails < 0 ? node->rails : 0;
 }
 
 int comm_group_world(comm_group *group, const kolo_launch *launch, bool canonical)

@@ -40,6 +40,8 @@ typedef struct comm_group {
 int comm_group_world(comm_group *group, const kolo_launch *launch, bool canonical);
 /* Of these ranks of `world`, whose memory is open. Not collective. */
 int comm_group_make(comm_group *group, comm_group *world, const int *rank, int count);
+/* Slices of a bucket that every node has an owner for; or negative. */
+int comm_group_rails(const kolo_launch *launch);
 /* All but lanes. */
 void comm_group_free(comm_group *group);
 

@@ -94,11 +94,12 @@ void comm_combined_free(kolo_comm *comm);
 /* choice.c. make: the schedule between a group's nodes, in the communicator's order of sums. KOLO_ALLREDUCE
  * of `count` elements in place on COMM_OWN; KOLO_REDUCE_SCATTER: from COMM_INPUT to this node's part in
  * COMM_OWN, but in the place of all where the order of sums is not that over nodes (tree.plain);
- * KOLO_ALLGATHER of the parts in place. transfer: of COMM_OWN, from member 0 to member 1. */
+ * KOLO_ALLGATHER of the parts in place. sizes: [nodes] elements of every node's part; NULL: even. transfer:
+ * of COMM_OWN, from member 0 to member 1. */
 int comm_choice_open(kolo_comm *comm, const kolo_comm_config *config);
 void comm_choice_close(kolo_comm *comm);
 int comm_choice_make(kolo_comm *comm, const comm_group *group, enum kolo_collective what,
-                     comm_schedule *schedule, int64_t count, size_t width);
+                     comm_schedule *schedule, int64_t count, const int64_t *sizes, size_t width);
 int comm_choice_transfer(comm_schedule *schedule, bool sends, int64_t count);
 uint32_t comm_choice_digest(const kolo_comm *comm);
 

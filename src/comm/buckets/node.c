@@ -15,14 +15,27 @@ int comm_bucket_slices(int64_t count, int rails)
 
 int64_t comm_bucket_slice(const comm_bucket *b, int s)
 {
+    if (b->part) return b->part[s * (b->parts / b->slices)];
     return b->tensor ? b->tensor[b->first[s]] : comm_part(b->count, b->slices, s);
+}
+
+int64_t comm_bucket_slice_end(const comm_bucket *b, int s)
+{
+    if (!b->part) return comm_bucket_slice(b, s + 1);
+    const int last = (s + 1) * (b->parts / b->slices) - 1;
+    return b->part[last] + b->part[b->parts + last];
 }
 
 void comm_bucket_part(const comm_bucket *b, int nodes, int node, int local, int64_t *first, int64_t *count)
 {
     *first = *count = 0;
     if (local >= b->slices) return;
-    const int64_t from = comm_bucket_slice(b, local), all = comm_bucket_slice(b, local + 1) - from,
+    if (b->part) {
+        *first = b->part[local * nodes + node];
+        *count = b->part[b->parts + local * nodes + node];
+        return;
+    }
+    const int64_t from = comm_bucket_slice(b, local), all = comm_bucket_slice_end(b, local) - from,
                   at = comm_part(all, nodes, node);
     *first = from + at;
     *count = comm_part(all, nodes, node + 1) - at;
@@ -54,7 +67,7 @@ static int64_t slice_blocks(const comm_node *node, const comm_bucket *b, int s)
 {
     if (node->nodes > 1 && b->what != KOLO_ALLREDUCE && b->what != KOLO_REDUCE_SCATTER) return 0;
     if (b->tensor) return b->first[s + 1] - b->first[s];
-    int64_t count = comm_bucket_slice(b, s + 1) - comm_bucket_slice(b, s);
+    int64_t count = comm_bucket_slice_end(b, s) - comm_bucket_slice(b, s);
     return (count + COMM_BLOCK - 1) / COMM_BLOCK;
 }
 
@@ -91,7 +104,10 @@ void comm_node_release(comm_node *node, _Atomic uint32_t *word, uint32_t value, 
 void comm_node_slice_done(comm_node *node, const comm_bucket *b, uint64_t round)
 {
     comm_shared_bucket *s = shared(node, b);
-    if (atomic_fetch_add(&s->slices, 1) + 1 == round * (uint64_t)b->slices)
+    int slices = b->slices; /* an empty one has no last block, but its turn between nodes */
+    for (int i = 0; i < b->slices && b->part && node->nodes == 1; i++)
+        slices -= comm_bucket_slice(b, i) == comm_bucket_slice_end(b, i);
+    if (atomic_fetch_add(&s->slices, 1) + 1 == round * (uint64_t)slices)
         comm_node_release(node, &s->done, (uint32_t)round, &s->sleepers);
 }
 
@@ -161,7 +177,7 @@ static void reduce_claimed(const comm_node *node, const comm_bucket *b, int s, i
         combine_tensor(node, b, s, b->first[s] + (int)block);
         return;
     }
-    int64_t from = comm_bucket_slice(b, s) + block * COMM_BLOCK, end = comm_bucket_slice(b, s + 1);
+    int64_t from = comm_bucket_slice(b, s) + block * COMM_BLOCK, end = comm_bucket_slice_end(b, s);
     const int64_t count = end - from < COMM_BLOCK ? end - from : COMM_BLOCK;
     if (b->what == KOLO_ALLREDUCE || b->what == KOLO_REDUCE_SCATTER) reduce_block(node, b, s, from, count);
     else copy_block(node, b, s, from, count);

@@ -118,6 +118,8 @@ typedef struct comm_bucket {
     int64_t *tensor; /* [tensors + 1] Adasum: the element where each begins; NULL: the bucket is summed */
     int *first;      /* [slices + 1] Adasum: the tensor with which each slice begins */
     int tensors;
+    int64_t *part; /* [2][parts] cut by the caller: where each owner's part begins, and its elements */
+    int parts;
     bool average;           /* Adasum: between nodes only */
     _Atomic uint64_t round; /* started by this rank */
     uint64_t waited;
@@ -125,9 +127,10 @@ typedef struct comm_bucket {
 
 /* Slices of a bucket: the same on every node. */
 int comm_bucket_slices(int64_t count, int rails);
-/* The element with which slice s begins; s = slices: the end. Slices of an Adasum bucket
- * are of whole tensors. */
+/* The element with which slice s begins, and the one behind it. Slices of an Adasum bucket are of whole
+ * tensors. */
 int64_t comm_bucket_slice(const comm_bucket *bucket, int s);
+int64_t comm_bucket_slice_end(const comm_bucket *bucket, int s);
 /* What member (node, local) has of it after a reduce_scatter, and before an allgather. */
 void comm_bucket_part(const comm_bucket *bucket, int nodes, int node, int local, int64_t *first,
                       int64_t *count);

@@ -105,7 +105,7 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
 static void push_slice(const comm_bucket *b, const comm_lane *lane)
 {
     const comm_node *node = &b->group->node;
-    int64_t from = comm_bucket_slice(b, node->me), end = comm_bucket_slice(b, node->me + 1), count;
+    int64_t from = comm_bucket_slice(b, node->me), end = comm_bucket_slice_end(b, node->me), count;
     size_t width = kolo_dtype_size(b->type);
     if (b->apart) {
         comm_bucket_part(b, node->nodes, b->group->launch->node, node->me, &from, &count);

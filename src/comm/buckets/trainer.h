@@ -45,6 +45,9 @@ int kolo_comm_abort(kolo_comm *comm, int rc);
  * of the first, named. */
 int kolo_comm_agree(kolo_comm *comm, int status);
 
+/* The ranks that it was made for. */
+const kolo_launch *kolo_comm_launch(const kolo_comm *comm);
+
 /* Resident in this process of the memory that other ranks of the node own, bytes: theirs is counted there. */
 size_t kolo_comm_peer_bytes(const kolo_comm *comm);
 
