@@ -1,5 +1,5 @@
 /* What writes checkpoints, for the files of this room: checkpoint.c, which leaves writing to a thread, and
- * save_stages.c, where the ranks of a pipeline write together. */
+ * save_together.c, where ranks that have different things write together. */
 #ifndef KOLO_CKPT_SAVER_H
 #define KOLO_CKPT_SAVER_H
 
@@ -25,7 +25,7 @@ struct saver {
     int items;
     char *header; /* of tensors.safetensors */
     size_t header_bytes;
-    char *snapshot; /* copies of the saved arenas, one behind the other; a pipeline has none */
+    char *snapshot; /* copies of the saved arenas, one behind the other; none where ranks write together */
     size_t snapshot_bytes;
     size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
     float *canonical;         /* one tensor of this rank's, as it goes to the file; or a piece of another's */
@@ -48,8 +48,13 @@ int saver_finish(struct saver *saver, int folder, const char *path, manifest *m)
 /* rc: of writing. 0: the folder gets its name, older ones go; else it goes. */
 int saver_commit(struct saver *saver, kolo_aside *a, char **path, int rc);
 
-/* Collective over the ranks of a pipeline. Each stage's first rank writes what the stage holds; saver->run:
- * rank 0's alone, and its position and options are set there. */
-int saver_write_stages(struct saver *saver, kolo_exec *exec);
+/* Ranks have stages of the network, or parts (shards). */
+static inline bool saver_is_together(const kolo_plan *plan)
+{
+    return plan->program || plan->config.shards > 1;
+}
+/* Collective over all ranks, each of which writes some of the tensors; saver->run: rank 0's alone, and its
+ * position and options are set there. */
+int saver_write_together(struct saver *saver, kolo_exec *exec);
 
 #endif

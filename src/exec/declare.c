@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "exec/parts.h"
+#include "plan/shard.h"
 #include "kolo/error.h"
 
 /* Of a plan, over the ranks of a group that share it. own: it is this rank's. */
@@ -13,6 +14,7 @@ static int declare_buckets(kolo_exec *e, const kolo_plan *p, int group, bool own
     int number = count ? 0 : KOLO_ENOMEM;
     for (int b = 0; b < p->buckets && p->config.optimizer && number >= 0; b++) {
         const kolo_bucket *k = &p->bucket[b];
+        if (k->params > 0 && kolo_plan_shards(p, KOLO_shard_optimizer)) continue; /* shard.c */
         if (p->config.adasum && k->params > 0)
             number = kolo_comm_bucket_adasum(e->comm, group, front + k->offset, count,
                                              kolo_plan_bucket_tensors(p, b, count), p->config.average);
@@ -76,9 +78,10 @@ static int declare_stage(kolo_exec *e, int stage, int64_t *capacity)
     const int group = kolo_comm_group(e->comm, &grid->rank[stage * grid->replicas], grid->replicas);
     KOLO_TRY(group);
     KOLO_TRY(declare_buckets(e, p, group, stage == grid->stage));
+    if (exec_is_sharded(e)) KOLO_TRY(exec_declare_shards(e, stage));
     for (int64_t i = 0; i < p->actions; i++) {
         const int64_t count = kolo_plan_sum_count(p, &p->action[i]);
-        if (p->action[i].kind == KOLO_ACTION_SUM && is_first(p, i, count))
+        if (p->action[i].kind != KOLO_ACTION_NORM && count > 0 && is_first(p, i, count))
             KOLO_TRY(declare_sum(e, group, stage == grid->stage, &p->action[i], count, capacity));
     }
     return 0;
@@ -93,10 +96,13 @@ static bool has_norm(const kolo_plan *p)
 
 static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Over the stages of every replica. */
+/* Over the stages of every replica; all ranks, where replicas have parts. */
 static int declare_norms(kolo_exec *e, int64_t *capacity)
 {
     const kolo_grid *grid = e->plan->program->grid;
+    const kolo_action whole = {.kind = KOLO_ACTION_NORM};
+    if (exec_is_sharded(e))
+        return declare_sum(e, 0, true, &whole, kolo_plan_sum_count(e->plan, &whole), capacity);
     int *rank = kolo_alloc((size_t)grid->stages * sizeof *rank), rc = rank ? 0 : KOLO_ENOMEM;
     const kolo_action norm = {.kind = KOLO_ACTION_NORM};
     const int64_t count = kolo_plan_sum_count(e->plan, &norm);
@@ -115,7 +121,8 @@ int exec_declare(kolo_exec *e)
     const kolo_program *program = e->plan->program;
     e->bucket_number = kolo_alloc((size_t)(e->plan->buckets + 1) * sizeof *e->bucket_number);
     if (!e->bucket_number) return KOLO_ENOMEM;
-    if (!program) return declare_buckets(e, e->plan, 0, true);
+    if (!program) KOLO_TRY(declare_buckets(e, e->plan, 0, true));
+    if (!program) return exec_is_sharded(e) ? exec_declare_shards(e, 0) : 0;
     int64_t capacity = 0;
     for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_stage(e, s, &capacity));
     if (has_norm(e->plan)) KOLO_TRY(declare_norms(e, &capacity));

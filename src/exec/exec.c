@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "exec/parts.h"
+#include "plan/shard.h"
 
 /* one by one, before a step is recorded: libraries set themselves up at first use */
 enum { EAGER_STEPS = 2 };
@@ -37,10 +38,11 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
     e->replays = options->replay;
     e->ahead = kolo_backend_is_host(backend) ? 0 : KOLO_EXEC_AHEAD;
     atomic_init(&e->position, -1);
+    KOLO_TRY_GOTO(rc, exec_open_shards(e));
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
     KOLO_TRY_GOTO(rc, exec_resolve(e));
     for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_add_variant(e, plans[i]));
-    if (comm && (plan->config.optimizer || plan->program)) {
+    if (comm && (plan->config.optimizer || plan->program || plan->arena_bytes[KOLO_ARENA_GATHERED])) {
         KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
         for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_agree(e, plans[i]));
@@ -122,9 +124,15 @@ static int sum(kolo_exec *e, const kolo_action *a)
 
 static float *level(const kolo_exec *e, int number, size_t offset)
 {
-    if (number == 0) return (float *)(e->arena[KOLO_ARENA_GRADIENT] + offset);
-    return (float *)(e->arena[KOLO_ARENA_PART] +
-                     (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] + offset);
+    const kolo_binding b = kolo_plan_level(e->plan, offset, number);
+    return (float *)(e->arena[b.arena] + b.offset);
+}
+
+/* Every sum of a leaf is formed by one rank; of copies by the first group's. */
+static int sum_leaves(kolo_exec *e, enum kolo_action_kind kind, int64_t count)
+{
+    if (!e->plan->program && !exec_is_sharded(e)) return 0;
+    return sum_among(e, kind, e->squares, count);
 }
 
 /* Of every leaf by itself, then all in the graph's order: so the bits do not depend on who has it. */
@@ -132,15 +140,24 @@ static int norm(kolo_exec *e)
 {
     const int64_t n = kolo_plan_leaves(e->plan);
     const size_t bytes = (size_t)n * sizeof *e->squares;
-    if (e->plan->program) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
+    if (e->plan->program || exec_is_sharded(e))
+        KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
     KOLO_TRY(kolo_updater_measure(e->updater, e->squares));
-    if (e->plan->program) KOLO_TRY(sum_among(e, KOLO_ACTION_NORM, e->squares, n));
+    KOLO_TRY(sum_leaves(e, KOLO_ACTION_NORM, n));
     return kolo_updater_decide(e->updater, e->squares, n, e->step);
 }
 
 static int layers(kolo_exec *e)
 {
+    const int64_t n = 2 * kolo_plan_leaves(e->plan);
+    if (exec_is_sharded(e))
+        KOLO_TRY(
+            kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, (size_t)n * sizeof *e->squares));
     KOLO_TRY(kolo_updater_layers_measure(e->updater, e->step, e->squares));
+    if (e->shard_group > 0)
+        KOLO_TRY(
+            kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, (size_t)n * sizeof *e->squares));
+    if (exec_is_sharded(e)) KOLO_TRY(sum_leaves(e, KOLO_ACTION_LAYERS, n));
     return kolo_updater_layers_decide(e->updater, e->step, e->squares);
 }
 
@@ -169,7 +186,11 @@ static bool is_idle(const kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_SUM: return a->again || p->graph->node[a->node].backward;
     case KOLO_ACTION_FOLD:
     case KOLO_ACTION_REDUCE:
-    case KOLO_ACTION_WAIT: return p->bucket[a->bucket].offset >= p->reduced_front;
+    case KOLO_ACTION_WAIT:
+    case KOLO_ACTION_CLEAR:
+    case KOLO_ACTION_COLLECT: return p->bucket[a->bucket].offset >= p->reduced_front;
+    case KOLO_ACTION_GATHER:
+    case KOLO_ACTION_GATHERED: return !p->arena_bytes[KOLO_ARENA_GATHERED];
     case KOLO_ACTION_SEND:
     case KOLO_ACTION_RECEIVE:
     case KOLO_ACTION_TRANSFERRED: {
@@ -205,7 +226,11 @@ static int act(kolo_exec *e, const kolo_action *a)
         return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset),
                                  b->count);
     case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, e->bucket_number[a->bucket]);
-    case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, e->bucket_number[a->bucket]);
+    case KOLO_ACTION_WAIT: return exec_wait_sum(e, a->bucket);
+    case KOLO_ACTION_CLEAR: return exec_clear_gaps(e, a->bucket);
+    case KOLO_ACTION_COLLECT: return exec_collect(e, a->bucket);
+    case KOLO_ACTION_GATHER: return exec_gather(e, a->unit);
+    case KOLO_ACTION_GATHERED: return exec_gathered(e, a->unit);
     case KOLO_ACTION_SEND:
     case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, e->at->transfer_number[a->transfer]);
     case KOLO_ACTION_TRANSFERRED: return kolo_comm_wait(e->comm, e->at->transfer_number[a->transfer]);
@@ -326,10 +351,15 @@ static int copy_weights(kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
     if (!e->arena[KOLO_ARENA_SHADOW] || e->copied == e->owner->changes) return 0;
-    enum kolo_arena from = e->averages ? KOLO_ARENA_EMA : KOLO_ARENA_PARAM;
-    KOLO_TRY(kolo_backend_narrow(e->backend, e->arena[KOLO_ARENA_SHADOW], p->graph->dtype,
-                                 (float *)e->arena[from],
-                                 (int64_t)(p->arena_bytes[KOLO_ARENA_PARAM] / sizeof(float))));
+    const bool windows = p->arena_bytes[KOLO_ARENA_GATHERED];
+    enum kolo_arena from = e->averages && !exec_is_sharded(e) ? KOLO_ARENA_EMA : KOLO_ARENA_PARAM;
+    const size_t bytes =
+                     windows ? p->param_bytes - (size_t)kolo_plan_rest(p) * sizeof(float) : p->param_bytes,
+                 skip = windows ? p->arena_bytes[KOLO_ARENA_PARAM] - bytes : 0;
+    if (bytes > 0) /* units are copied when they are gathered */
+        KOLO_TRY(kolo_backend_narrow(
+            e->backend, e->arena[KOLO_ARENA_SHADOW] + p->arena_bytes[KOLO_ARENA_GATHERED] / 2,
+            p->graph->dtype, (float *)(e->arena[from] + skip), (int64_t)(bytes / sizeof(float))));
     e->copied = e->owner->changes;
     return 0;
 }
@@ -381,6 +411,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
 {
     const double start = kolo_time();
     *metrics = (kolo_metrics){.step = -1};
+    KOLO_TRY(exec_show_averages(e->owner, e->averages));
     KOLO_TRY(exec_choose(e, batch));
     KOLO_TRY(exec_begin(e, batch, step, &e->turn[e->issued % EXEC_STEPS_IN_FLIGHT].step));
     KOLO_TRY(offer(e, batch));

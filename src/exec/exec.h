@@ -83,6 +83,9 @@ int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
 /* The same of a tensor that this rank has, by itself. */
 int kolo_exec_get_own(kolo_exec *exec, const char *which, int tensor, float *values);
+/* Of what ranks have parts of (shards), collective: as kolo_exec_get, NULL: this rank only gives its part. 1:
+ * done; 0: it is none of that, and nothing was done. */
+int kolo_exec_get_parts(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
 /* Between steps: the optimizer's state of the whole network as one vector of canonical tensors in the graph's
  * order. read: in a pipeline collective, of all stages of a replica, to rank 0's memory `to`, which others do

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/failure.h"
 #include "exec/parts.h"
+#include "plan/shard.h"
 #include "optim/grad_scaler.h"
 
 /* ---- arenas ---- */
@@ -45,12 +46,16 @@ static int take_comm_memory(kolo_exec *e)
     const bool reduces = e->comm && e->plan->config.optimizer && bytes[KOLO_ARENA_GRADIENT];
     if (bytes[KOLO_ARENA_TRANSFER] && !e->comm)
         return kolo_fail(KOLO_EINTERNAL, "executor: a stage of a pipeline needs its communication");
-    if (!reduces && !bytes[KOLO_ARENA_TRANSFER]) return 0;
+    const bool gathers = e->comm && bytes[KOLO_ARENA_GATHERED];
+    if (!reduces && !bytes[KOLO_ARENA_TRANSFER] && !gathers) return 0;
     char *arena = kolo_comm_arena(e->comm);
     if (!arena) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
     if (e->plan->program) arena += e->plan->program->sum_bytes;
     if (reduces) e->arena[KOLO_ARENA_GRADIENT] = arena;
     if (bytes[KOLO_ARENA_TRANSFER]) e->arena[KOLO_ARENA_TRANSFER] = arena + kolo_plan_transfer_base(e->plan);
+    if (gathers) e->arena[KOLO_ARENA_GATHERED] = arena + kolo_plan_gather_base(e->plan);
+    else if (reduces && exec_is_sharded(e))
+        e->arena[KOLO_ARENA_PARAM] = arena + kolo_plan_gather_base(e->plan);
     return 0;
 }
 
@@ -69,9 +74,11 @@ int exec_allocate(kolo_exec *e, kolo_exec *share)
 static void *pointer(const kolo_exec *e, kolo_binding b, bool average)
 {
     if (b.arena < 0) return NULL;
-    if (average && b.arena == KOLO_ARENA_PARAM) return e->arena[KOLO_ARENA_EMA] + b.offset;
+    /* shards have them change places */
+    if (average && b.arena == KOLO_ARENA_PARAM && !exec_is_sharded(e))
+        return e->arena[KOLO_ARENA_EMA] + b.offset;
     if (average && b.arena == KOLO_ARENA_BUFFER)
-        return e->arena[KOLO_ARENA_EMA] + e->plan->arena_bytes[KOLO_ARENA_PARAM] + b.offset;
+        return e->arena[KOLO_ARENA_EMA] + kolo_plan_stored_bytes(e->plan) + b.offset;
     return e->arena[b.arena] + b.offset;
 }
 
@@ -95,24 +102,34 @@ static kolo_layer *layers_of(const kolo_exec *e)
     return (kolo_layer *)(e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan));
 }
 
-static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, int segment)
+/* Where the sum of a gradient stands, of an element as parameters are counted. */
+static float *gradient_at(const kolo_exec *e, int unit, int64_t element)
+{
+    if (kolo_plan_shards(e->plan, KOLO_shard_gradients))
+        return (float *)e->arena[KOLO_ARENA_SUM] + exec_stored_at(e, unit, element);
+    return (float *)(e->arena[KOLO_ARENA_GRADIENT] + e->plan->reduced_front) + element;
+}
+
+/* Elements [from, to) of a bucket that this rank updates. */
+static int add_slice(const kolo_exec *e, slices *all, int unit, int64_t from, int64_t to, int segment)
 {
     const kolo_plan *p = e->plan;
-    char *half = e->arena[KOLO_ARENA_SHADOW];
+    const int64_t at = exec_stored_at(e, unit, from);
+    char *half = exec_is_sharded(e) ? NULL : e->arena[KOLO_ARENA_SHADOW];
     float *average = p->config.ema ? (float *)e->arena[KOLO_ARENA_EMA] : NULL;
     KOLO_TRY(kolo_grow(&all->slice, &all->capacity, all->n, sizeof *all->slice));
     kolo_slice *k = &all->slice[all->n++];
-    *k = (kolo_slice){.param = (float *)e->arena[KOLO_ARENA_PARAM] + from,
-                      .grad = (float *)(e->arena[KOLO_ARENA_GRADIENT] + p->reduced_front) + from,
-                      .ema = average ? average + from : NULL,
+    *k = (kolo_slice){.param = (float *)e->arena[KOLO_ARENA_PARAM] +
+                               (kolo_plan_shards(p, KOLO_shard_parameters) ? at : from),
+                      .grad = gradient_at(e, unit, from),
+                      .ema = average ? average + at : NULL,
                       .half = half ? half + from * 2 : NULL,
                       .half_type = p->graph->dtype,
                       .count = to - from,
                       .decay = p->segment[segment].decay,
                       .rate = p->segment[segment].rate};
     for (int i = 0; i < kolo_plan_states(p); i++) {
-        float *state =
-            (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * p->arena_bytes[KOLO_ARENA_PARAM]) + from;
+        float *state = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * kolo_plan_stored_bytes(p)) + at;
         *(i < p->config.optimizer->states ? &k->state[i] : &k->slow) = state;
     }
     if (!kolo_is_layerwise(p->config.optimizer)) return 0;
@@ -134,7 +151,7 @@ static int number_leaves(const kolo_plan *p, slices *all)
     return 0;
 }
 
-/* The part of each segment that lies in each bucket. */
+/* The part of each segment that lies in each bucket, and is this rank's. */
 static int make_slices(kolo_exec *e, slices *all)
 {
     const kolo_plan *p = e->plan;
@@ -142,11 +159,12 @@ static int make_slices(kolo_exec *e, slices *all)
     for (int b = 0; b < p->buckets; b++) {
         int64_t begin = p->bucket[b].param, end = begin + p->bucket[b].params;
         e->first_slice[b] = (int)all->n;
+        if (begin < end) exec_own_range(e, p->bucket[b].unit, &begin, &end);
         for (int s = 0; s < p->segments; s++) {
             int64_t from = p->segment[s].begin, to = from + p->segment[s].count;
             from = from > begin ? from : begin;
             to = to < end ? to : end;
-            if (from < to) KOLO_TRY(add_slice(e, all, from, to, s));
+            if (from < to) KOLO_TRY(add_slice(e, all, p->bucket[b].unit, from, to, s));
         }
         e->first_slice[b + 1] = (int)all->n;
     }
@@ -174,19 +192,24 @@ static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
     return 0;
 }
 
-/* The leaves of the gradients of this stage. all: [kolo_plan_leaves]. */
+/* The leaves of this stage's gradients that this rank has; where groups of ranks have copies, the first one's
+ * count. all: [kolo_plan_leaves]. */
 static int64_t make_measured(const kolo_exec *e, kolo_measured *all)
 {
     const kolo_plan *p = e->plan;
     int64_t n = 0, sum = 0;
     for (int t = 0; t < p->graph->tensors; t++) {
         const int64_t count = kolo_plan_gradient_count(p, t);
-        const float *value = pointer(e, p->home[t], false);
-        for (int64_t at = 0; at < count && value; at += KOLO_LEAF)
-            all[n++] = (kolo_measured){.value = value + at,
-                                       .count = count - at < KOLO_LEAF ? count - at : KOLO_LEAF,
-                                       .sum = sum + at / KOLO_LEAF};
         sum += kolo_leaves(count);
+        if (count == 0 || p->home[t].arena < 0 || (exec_is_sharded(e) && e->shard_group != 0)) continue;
+        const int unit = kolo_plan_unit_of(p, p->graph->tensor[t].of);
+        const int64_t begin = (int64_t)((p->home[t].offset - p->reduced_front) / sizeof(float));
+        int64_t from = begin, to = begin + count;
+        exec_own_range(e, unit, &from, &to);
+        for (int64_t at = from; at < to; at += KOLO_LEAF)
+            all[n++] = (kolo_measured){.value = gradient_at(e, unit, at),
+                                       .count = to - at < KOLO_LEAF ? to - at : KOLO_LEAF,
+                                       .sum = sum - kolo_leaves(count) + (at - begin) / KOLO_LEAF};
     }
     return n;
 }
@@ -369,4 +392,7 @@ void exec_release(kolo_exec *e)
     if (e->squares) kolo_backend_free(b, (void **)&e->squares, squares_bytes(e));
     free(e->sum);
     free(e->bucket_number);
+    free(e->shard_rank);
+    free(e->share_number);
+    free(e->unit_number);
 }

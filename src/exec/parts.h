@@ -72,6 +72,12 @@ struct kolo_exec {
     int *first_slice;   /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
     double *squares;    /* [kolo_plan_leaves] backend memory: of gradients (NORM); pairs (LAYERS) */
     int *bucket_number; /* [plan->buckets] in comm */
+    /* shards: which is this rank's, of which group of ranks that have them all (-1: it has none); the ranks
+     * of all, [stages][groups][shards]; numbers in comm: of what groups give each other of a bucket's sum,
+     * [buckets], and of what is gathered, [units] */
+    int shard, shard_group, shard_groups;
+    int *shard_rank, *share_number, *unit_number;
+    bool swapped; /* of shards: in PARAM stand averages, and weights in their place */
     /* [sums] with stages: what is summed in f64 in the middle of a step, by kind of action and length */
     exec_sum *sum;
     int64_t sums;
@@ -99,6 +105,26 @@ int exec_resolve(kolo_exec *exec);
 int exec_add_variant(kolo_exec *exec, const kolo_plan *plan);
 int exec_declare(kolo_exec *exec); /* declare.c: buckets, groups and transfers to comm */
 void exec_release(kolo_exec *exec);
+/* shard.c: parts of what ranks share, where the plan has shards. */
+bool exec_is_sharded(const kolo_exec *exec);
+int exec_open_shards(kolo_exec *exec);
+int exec_declare_shards(kolo_exec *exec, int stage);
+/* Of elements of a unit (as homes count them): which are this rank's, and where it stores one; without shards
+ * all, and in their places. */
+void exec_own_range(const kolo_exec *exec, int unit, int64_t *from, int64_t *to);
+int64_t exec_stored_at(const kolo_exec *exec, int unit, int64_t element);
+/* Actions WAIT, CLEAR, COLLECT, GATHER, GATHERED. */
+int exec_wait_sum(kolo_exec *exec, int bucket);
+int exec_clear_gaps(kolo_exec *exec, int bucket);
+int exec_collect(kolo_exec *exec, int bucket);
+int exec_gather(kolo_exec *exec, int unit);
+int exec_gathered(kolo_exec *exec, int unit);
+/* In PARAM of shards stand averages, or (false) weights, which change places with them: collective. */
+int exec_show_averages(kolo_exec *exec, bool averages);
+int exec_begin_averages(kolo_exec *exec);
+/* As kolo_exec_get_parts and kolo_exec_set; 0: it is whole on every rank of its stage; 1: done. */
+int exec_get_sharded(kolo_exec *exec, const char *which, int tensor, float *values);
+int exec_set_sharded(kolo_exec *exec, const char *which, int tensor, const float *values);
 /* agree.c: the same plan on all ranks. Collective. */
 int exec_agree(kolo_exec *exec, const kolo_plan *plan);
 /* values.c: of the stage that has the tensor, one replica's. Collective. */

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "exec/parts.h"
+#include "plan/shard.h"
 #include "kolo/error.h"
 
 /* ---- whole arenas and the loss scale ---- */
@@ -53,9 +54,11 @@ static void initial_values(const kolo_tensor *t, uint64_t seed, float *values, i
 static int copy_to_average(kolo_exec *e)
 {
     char *average = e->arena[KOLO_ARENA_EMA];
-    size_t params = e->plan->arena_bytes[KOLO_ARENA_PARAM], buffers = e->plan->arena_bytes[KOLO_ARENA_BUFFER];
+    size_t params = kolo_plan_stored_bytes(e->plan), buffers = e->plan->arena_bytes[KOLO_ARENA_BUFFER];
     if (!average) return 0;
-    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average, e->arena[KOLO_ARENA_PARAM], params));
+    KOLO_TRY(exec_is_sharded(e) ? exec_begin_averages(e)
+                                : kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average,
+                                                    e->arena[KOLO_ARENA_PARAM], params));
     return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average + params, e->arena[KOLO_ARENA_BUFFER],
                              buffers);
 }
@@ -98,8 +101,8 @@ static void *values_place(const kolo_exec *e, const char *which, int *tensor)
     bool stored = home.arena == KOLO_ARENA_PARAM || home.arena == KOLO_ARENA_BUFFER;
     if (!strcmp(which, "param") && stored) return e->arena[home.arena] + home.offset;
     if (!strcmp(which, "ema") && stored && e->arena[KOLO_ARENA_EMA])
-        return e->arena[KOLO_ARENA_EMA] +
-               (home.arena == KOLO_ARENA_BUFFER ? p->arena_bytes[KOLO_ARENA_PARAM] : 0) + home.offset;
+        return e->arena[KOLO_ARENA_EMA] + (home.arena == KOLO_ARENA_BUFFER ? kolo_plan_stored_bytes(p) : 0) +
+               home.offset;
     if (!strcmp(which, "gradient")) {
         if (home.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
         home = p->home[*tensor];
@@ -112,7 +115,7 @@ static void *values_place(const kolo_exec *e, const char *which, int *tensor)
     }
     for (int k = 0; k < kolo_plan_states(p); k++)
         if (!strcmp(which, kolo_plan_state_name(p, k)) && home.arena == KOLO_ARENA_PARAM)
-            return e->arena[KOLO_ARENA_STATE] + (size_t)k * p->arena_bytes[KOLO_ARENA_PARAM] + home.offset;
+            return e->arena[KOLO_ARENA_STATE] + (size_t)k * kolo_plan_stored_bytes(p) + home.offset;
     kolo_fail(KOLO_EINTERNAL, "executor: %s has no \"%s\" here", name, which);
     return NULL;
 }
@@ -164,11 +167,18 @@ int exec_get_of(kolo_exec *e, const char *which, int tensor, int replica, float 
                                kolo_grid_rank(grid, stage, replica));
 }
 
+int kolo_exec_get_parts(kolo_exec *e, const char *which, int tensor, float *values)
+{
+    return exec_get_sharded(e->owner, which, tensor, values);
+}
+
 /* From the stage that has it, whose replicas all have the same. What belongs to a batch is read where it
  * is. */
 int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 {
     const kolo_program *program = e->plan->program;
+    const int rc = exec_get_sharded(e->owner, which, tensor, values);
+    if (rc != 0) return rc < 0 ? rc : 0;
     if (!program || tensor < 0 || tensor >= e->plan->graph->tensors || !strcmp(which, "activation"))
         return kolo_exec_get_own(e, which, tensor, values);
     return exec_get_of(e, which, tensor, 0, values);
@@ -179,6 +189,11 @@ int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *valu
     if (tensor >= 0 && tensor < e->plan->graph->tensors && !kolo_plan_owns(e->plan, tensor)) return 0;
     void *one = kept(e, which, tensor);
     if (one) return kolo_backend_write(e->backend, one, values, sizeof *values);
+    const int parts = exec_set_sharded(e, which, tensor, values);
+    if (parts != 0) {
+        e->owner->changes++;
+        return parts < 0 ? parts : 0;
+    }
     void *to = values_place(e, which, &tensor);
     if (!to) return KOLO_EINTERNAL;
     const kolo_tensor *t = &e->plan->graph->tensor[tensor];

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
+#include "plan/shard.h"
 
 /* What a stretch of the arenas ACTIVATION and TRANSFER holds. */
 typedef struct region {
@@ -37,6 +38,9 @@ typedef struct check {
     int *tensors;                               /* [buckets] reduced tensors in it */
     int *written;                               /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated, *stepped; /* [buckets] stepped: holds steps instead of gradients */
+    char *collected;                            /* [buckets] sharded gradients: this rank's part is in SUM */
+    char *gathered;                             /* [units] UNTOUCHED, STARTED, DONE */
+    bool windows;                               /* the last of the levels is a bucket's window */
     char *transfer;                             /* [transfers] UNTOUCHED, STARTED, DONE */
     char *ran;                                  /* [slots][nodes] */
     int squares;                                /* of buckets and micro-batches */
@@ -128,18 +132,62 @@ static content *content_of(check *c, int bucket, int level)
     return &c->content[(int64_t)bucket * c->levels + level];
 }
 
+static bool in_window(const check *c, int bucket) { return c->windows && c->plan->bucket[bucket].params > 0; }
+
+/* The level in which the sum of all micro-batches is formed. */
+static int last_level(const check *c, int bucket) { return in_window(c, bucket) ? c->levels - 1 : 0; }
+
+/* The level that a binding is in, where a tensor with its home at `home` has the place in it that it should;
+ * below 0: another place. */
+static int level_at(const check *c, const kolo_binding *b, size_t home, int bucket)
+{
+    const kolo_plan *p = c->plan;
+    const size_t front = p->reduced_front, all = p->param_bytes;
+    size_t size = p->arena_bytes[KOLO_ARENA_GRADIENT], begin = 0;
+    if (in_window(c, bucket)) {
+        const kolo_unit *u = &p->unit[p->bucket[bucket].unit];
+        size = (size_t)kolo_plan_rest(p) * sizeof(float);
+        if (b->arena == KOLO_ARENA_GRADIENT)
+            return b->offset - u->gradient == home - (size_t)u->param * sizeof(float) ? c->levels - 1 : -1;
+        if (b->arena != KOLO_ARENA_PART || size > all || b->offset % size != home - front) return -1;
+        return (int)(b->offset / size);
+    }
+    if (b->arena == KOLO_ARENA_GRADIENT) return b->offset == home ? 0 : -1;
+    if (b->arena != KOLO_ARENA_PART) return -1;
+    if (c->windows) { /* behind the levels of parameters */
+        size = front;
+        begin = p->arena_bytes[KOLO_ARENA_PART] - (size_t)(kolo_plan_levels(&p->config) - 1) * front;
+    }
+    if (b->offset < begin || (b->offset - begin) % size != home) return -1;
+    return 1 + (int)((b->offset - begin) / size);
+}
+
+/* No bucket that still needs its window meets that of `bucket`. */
+static int free_window(check *c, int bucket, int tensor, int slot)
+{
+    const kolo_plan *p = c->plan;
+    const kolo_unit *own = &p->unit[p->bucket[bucket].unit];
+    for (int b = 0; b < p->buckets; b++) {
+        if (b == bucket || !in_window(c, b) || !content_of(c, b, c->levels - 1)->end) continue;
+        const kolo_unit *u = &p->unit[p->bucket[b].unit];
+        if (overlap(own->gradient, (size_t)own->params * sizeof(float), u->gradient,
+                    (size_t)u->params * sizeof(float)))
+            return breach(c, "writes into the window of a bucket that is still needed", tensor, slot);
+    }
+    return 0;
+}
+
 static int write_reduced(check *c, const kolo_binding *b, int tensor, int slot)
 {
-    size_t size = c->plan->arena_bytes[KOLO_ARENA_GRADIENT], home = c->plan->home[tensor].offset;
-    int level = b->arena == KOLO_ARENA_GRADIENT ? 0
-                : b->arena == KOLO_ARENA_PART   ? 1 + (int)(b->offset / size)
-                                                : c->levels;
-    if (level >= c->levels || b->offset - (size_t)(level > 0 ? level - 1 : 0) * size != home)
+    const size_t home = c->plan->home[tensor].offset;
+    const int bucket = kolo_plan_bucket_of(c->plan, home), level = level_at(c, b, home, bucket);
+    if (level < 0 || level >= c->levels ||
+        b->offset + c->plan->layout[tensor].bytes > c->plan->arena_bytes[b->arena])
         return breach(c, "writes outside its place in the gradients", tensor, slot);
-    int bucket = kolo_plan_bucket_of(c->plan, home);
     content *k = content_of(c, bucket, level);
-    if (level == 0 && c->started[bucket])
+    if (level == last_level(c, bucket) && c->started[bucket])
         return breach(c, "writes into a bucket whose reduction has begun", tensor, slot);
+    if (in_window(c, bucket) && level == c->levels - 1) KOLO_TRY(free_window(c, bucket, tensor, slot));
     if (c->written[tensor] == slot + 1) return breach(c, "writes twice", tensor, slot);
     if (k->end && (k->begin != slot || k->end != slot + 1 || k->written == c->tensors[bucket]))
         return breach(c, "overwrites gradients that are not folded yet", tensor, slot);
@@ -158,45 +206,108 @@ static bool whole(check *c, int bucket, int level)
 
 static bool finished(check *c, int bucket) /* all slots summed on this rank */
 {
-    const content *k = content_of(c, bucket, 0);
-    for (int l = 1; l < c->levels; l++)
-        if (content_of(c, bucket, l)->end) return false;
-    return whole(c, bucket, 0) && k->begin == 0 && k->end == c->plan->config.slots;
+    const int last = last_level(c, bucket);
+    const content *k = content_of(c, bucket, last);
+    for (int l = 0; l < c->levels; l++)
+        if (l != last && content_of(c, bucket, l)->end) return false;
+    return whole(c, bucket, last) && k->begin == 0 && k->end == c->plan->config.slots;
 }
 
 /* summed over ranks too */
 static bool ready(check *c, int bucket)
 {
+    if (in_window(c, bucket)) return c->collected[bucket];
     return c->plan->config.ranks > 1 ? c->waited[bucket] : finished(c, bucket);
+}
+
+/* Of a fold: a level by its number in the list of actions. */
+static int level_number(const check *c, int bucket, int level)
+{
+    return level == KOLO_WINDOW && in_window(c, bucket) ? c->levels - 1 : level;
 }
 
 static int on_fold(check *c, const kolo_action *a)
 {
-    if (a->bucket < 0 || a->bucket >= c->plan->buckets || a->to < 0 || a->from != a->to + 1 ||
-        a->from >= c->levels)
-        return breach(c, "no such bucket or levels", -1, 0);
-    if (a->to == 0 && c->started[a->bucket])
-        return breach(c, "folds into a bucket whose reduction has begun", -1, 0);
-    if (!whole(c, a->bucket, a->from) || !whole(c, a->bucket, a->to))
+    if (a->bucket < 0 || a->bucket >= c->plan->buckets) return breach(c, "no such bucket", -1, 0);
+    const int last = c->levels - 1, t = level_number(c, a->bucket, a->to),
+              f = level_number(c, a->bucket, a->from);
+    const bool window = in_window(c, a->bucket) && (t == last) != (f == last);
+    if (t < 0 || f < 0 || t > last || f > last || (!window && f != t + 1))
+        return breach(c, "no such levels", -1, 0);
+    if (c->started[a->bucket]) return breach(c, "folds into a bucket whose reduction has begun", -1, 0);
+    if (!whole(c, a->bucket, f) || !whole(c, a->bucket, t))
         return breach(c, "folds a level whose gradients are not all written", -1, 0);
-    content *to = content_of(c, a->bucket, a->to), *from = content_of(c, a->bucket, a->from);
-    if (to->end != from->begin) return breach(c, "folds micro-batches that are not neighbours", -1, 0);
-    int n = from->end - to->begin, half = 1;
+    content *to = content_of(c, a->bucket, t), *from = content_of(c, a->bucket, f);
+    const content *before = to->begin < from->begin ? to : from, *after = before == to ? from : to;
+    if (before->end != after->begin) return breach(c, "folds micro-batches that are not neighbours", -1, 0);
+    int n = after->end - before->begin, half = 1;
     while (half * 2 < n) half *= 2;
-    if (c->plan->config.canonical && to->end - to->begin != half)
+    if (c->plan->config.canonical && before->end - before->begin != half)
         return breach(c, "leaves the canonical tree", -1, 0);
-    to->end = from->end;
+    *to = (content){before->begin, after->end, to->written};
     *from = (content){0};
     return 0;
 }
 
 /* ---- parameters ---- */
 
+/* A parameter where its unit has been gathered, or among those that all ranks have. */
+static int read_unit(check *c, const kolo_binding *b, int tensor, int slot)
+{
+    const kolo_plan *p = c->plan;
+    const size_t home = p->home[tensor].offset, width = p->layout[tensor].half ? 2 : 1;
+    for (int u = 0; u < p->units; u++) {
+        const kolo_unit *one = &p->unit[u];
+        const size_t begin = (size_t)one->param * sizeof(float), bytes = (size_t)one->params * sizeof(float);
+        if (home < begin || home >= begin + bytes) continue;
+        if (b->arena != (width == 2 ? KOLO_ARENA_SHADOW : KOLO_ARENA_GATHERED) ||
+            b->offset * width != one->gathered + home - begin)
+            return breach(c, "reads another place than the window of its unit", tensor, slot);
+        return c->gathered[u] == DONE ? 0 : breach(c, "reads what has not been gathered", tensor, slot);
+    }
+    return 0;
+}
+
+/* Into a window, where what stood there is gone; or, behind its update, where every rank keeps it. */
+static int on_gather(check *c, const kolo_action *a)
+{
+    const kolo_plan *p = c->plan;
+    if (a->unit < 0 || a->unit >= p->units) return breach(c, "no such unit", -1, 0);
+    const kolo_unit *own = &p->unit[a->unit];
+    char *state = &c->gathered[a->unit];
+    if (a->kind == KOLO_ACTION_GATHERED) {
+        if (*state != STARTED) return breach(c, "waits for parts that are not under way", -1, 0);
+        *state = DONE;
+        return 0;
+    }
+    if (*state == STARTED) return breach(c, "gathers twice", -1, 0);
+    *state = STARTED;
+    if (!kolo_plan_shards(p, KOLO_shard_parameters)) {
+        for (int b = 0; b < p->buckets; b++)
+            if (p->bucket[b].unit == a->unit && !c->updated[b])
+                return breach(c, "gathers what is not updated yet", -1, 0);
+        return 0;
+    }
+    const size_t bytes = (size_t)own->params * sizeof(float);
+    if (own->gathered + bytes > p->arena_bytes[KOLO_ARENA_GATHERED])
+        return breach(c, "gathers outside the arena", -1, 0);
+    for (int u = 0; u < p->units; u++) {
+        const kolo_unit *k = &p->unit[u];
+        if (u == a->unit || !overlap(own->gathered, bytes, k->gathered, (size_t)k->params * sizeof(float)))
+            continue;
+        if (c->gathered[u] == STARTED) return breach(c, "gathers into a window that is being filled", -1, 0);
+        c->gathered[u] = UNTOUCHED;
+    }
+    return 0;
+}
+
 static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
 {
     const kolo_plan *p = c->plan;
     const kolo_binding *h = &p->home[tensor];
-    if (h->arena == KOLO_ARENA_PARAM && p->layout[tensor].half) {
+    if (h->arena == KOLO_ARENA_PARAM && kolo_plan_shards(p, KOLO_shard_parameters)) {
+        KOLO_TRY(read_unit(c, b, tensor, slot));
+    } else if (h->arena == KOLO_ARENA_PARAM && p->layout[tensor].half) {
         if (b->arena != KOLO_ARENA_SHADOW || b->offset * 2 != h->offset)
             return breach(c, "reads another place than its 16-bit copy", tensor, slot);
     } else if (h->arena < 0 || b->arena != h->arena || b->offset != h->offset) {
@@ -352,7 +463,7 @@ static int on_update(check *c, int b)
 
 static int on_bucket(check *c, const kolo_action *a)
 {
-    int b = a->bucket;
+    int b = a->bucket, from;
     if (b < 0 || b >= c->plan->buckets) return breach(c, "no such bucket", -1, 0);
     switch (a->kind) {
     case KOLO_ACTION_REDUCE:
@@ -367,10 +478,21 @@ static int on_bucket(check *c, const kolo_action *a)
             return breach(c, "waits for a reduction that is not under way", -1, 0);
         c->waited[b] = 1;
         return 0;
+    case KOLO_ACTION_CLEAR:
+        if (!in_window(c, b) || !whole(c, b, c->levels - 1) || c->started[b])
+            return breach(c, "clears what is not complete in its window", -1, 0);
+        return 0;
+    case KOLO_ACTION_COLLECT:
+        if (!in_window(c, b) || !c->waited[b] || c->collected[b])
+            return breach(c, "collects what is not summed, or a second time", -1, 0);
+        c->collected[b] = 1;
+        *content_of(c, b, c->levels - 1) = (content){0};
+        return 0;
     case KOLO_ACTION_SQUARE:
-        if (a->from < 0 || a->from >= c->levels || !whole(c, b, a->from) || c->started[b])
+        from = level_number(c, b, a->from);
+        if (from < 0 || from >= c->levels || !whole(c, b, from) || c->started[b])
             return breach(c, "measures gradients that are not complete, or not there any more", -1, 0);
-        if (content_of(c, b, a->from)->begin != a->slot || content_of(c, b, a->from)->end != a->slot + 1)
+        if (content_of(c, b, from)->begin != a->slot || content_of(c, b, from)->end != a->slot + 1)
             return breach(c, "measures more than one micro-batch", -1, 0);
         if ((a->to != 0) != (c->squares++ > 0)) return breach(c, "adds to nothing, or begins anew", -1, 0);
         return 0;
@@ -421,6 +543,8 @@ static int play(check *c)
         case KOLO_ACTION_FOLD: KOLO_TRY(on_fold(c, a)); break;
         case KOLO_ACTION_REDUCE:
         case KOLO_ACTION_WAIT:
+        case KOLO_ACTION_CLEAR:
+        case KOLO_ACTION_COLLECT:
         case KOLO_ACTION_SQUARE:
         case KOLO_ACTION_DELTA:
         case KOLO_ACTION_APPLY:
@@ -428,6 +552,8 @@ static int play(check *c)
         case KOLO_ACTION_SEND:
         case KOLO_ACTION_RECEIVE:
         case KOLO_ACTION_TRANSFERRED: KOLO_TRY(on_transfer(c, a)); break;
+        case KOLO_ACTION_GATHER:
+        case KOLO_ACTION_GATHERED: KOLO_TRY(on_gather(c, a)); break;
         case KOLO_ACTION_NOISE:
         case KOLO_ACTION_NORM:
         case KOLO_ACTION_LAYERS:
@@ -440,15 +566,53 @@ static int play(check *c)
 
 /* ---- what stands still: homes, buckets, segments ---- */
 
+/* Homes are counted as if nothing were sharded. */
+static size_t home_room(const kolo_plan *p, int arena)
+{
+    if (arena == KOLO_ARENA_PARAM) return p->param_bytes;
+    if (arena == KOLO_ARENA_GRADIENT && p->units) return p->reduced_front + p->param_bytes;
+    return p->arena_bytes[arena];
+}
+
+/* Parts cover their units, one after the other, cut at leaves of 4,096 elements of tensors, and what a shard
+ * stores of them lies one behind the other. */
+static int check_parts(const kolo_plan *p)
+{
+    for (int u = 0; u < p->units; u++) {
+        int64_t next = p->unit[u].param;
+        for (int s = 0; s < p->config.shards; s++) {
+            const kolo_part *one = kolo_plan_part(p, u, s), *before = u ? kolo_plan_part(p, u - 1, s) : NULL;
+            if (one->first != next || one->count < 0 || one->at + one->count > p->stored ||
+                one->at != (before ? before->at + before->count : 0))
+                return kolo_fail(KOLO_EINTERNAL, "plan: part %d of unit %d does not follow the one before", s,
+                                 u);
+            next += one->count;
+            for (int t = 0; t < p->graph->tensors; t++) {
+                const int64_t begin = (int64_t)(p->home[t].offset / sizeof(float)),
+                              count = (int64_t)(p->layout[t].bytes / sizeof(float));
+                if (p->home[t].arena == KOLO_ARENA_PARAM && begin < next && next < begin + count &&
+                    (next - begin) % 4096)
+                    return kolo_fail(KOLO_EINTERNAL, "plan: %s is cut between leaves",
+                                     p->graph->tensor[t].name);
+            }
+        }
+        if (next != p->unit[u].param + p->unit[u].params)
+            return kolo_fail(KOLO_EINTERNAL, "plan: parts do not cover unit %d", u);
+    }
+    return 0;
+}
+
 static int check_homes(const kolo_plan *p)
 {
     for (int t = 0; t < p->graph->tensors; t++) {
         const kolo_binding *h = &p->home[t];
         if (h->arena < 0) continue;
-        if (h->offset % KOLO_ALIGN || h->offset + p->layout[t].bytes > p->arena_bytes[h->arena])
+        const size_t room = home_room(p, h->arena);
+        if (h->offset % KOLO_ALIGN || h->offset + p->layout[t].bytes > room)
             return kolo_fail(KOLO_EINTERNAL, "plan: the home of %s is outside its arena or unaligned",
                              p->graph->tensor[t].name);
-        bool half = h->arena == KOLO_ARENA_PARAM && p->layout[t].half;
+        bool half =
+            h->arena == KOLO_ARENA_PARAM && p->layout[t].half && !kolo_plan_shards(p, KOLO_shard_parameters);
         if (half && (h->offset + p->layout[t].bytes) / 2 > p->arena_bytes[KOLO_ARENA_SHADOW])
             return kolo_fail(KOLO_EINTERNAL, "plan: there is no room for the 16-bit copy of %s",
                              p->graph->tensor[t].name);
@@ -478,7 +642,8 @@ static int check_buckets(const kolo_plan *p)
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d covers other parameters than gradients", b);
         end = next;
     }
-    if (end != p->arena_bytes[KOLO_ARENA_GRADIENT])
+    if (end != (p->units && p->config.optimizer ? p->reduced_front + (size_t)kolo_plan_rest(p) * sizeof(float)
+                                                : p->arena_bytes[KOLO_ARENA_GRADIENT]))
         return kolo_fail(KOLO_EINTERNAL, "plan: buckets do not cover the gradients");
     for (int t = 0; t < p->graph->tensors; t++) {
         if (p->home[t].arena != KOLO_ARENA_GRADIENT) continue;
@@ -527,7 +692,7 @@ static int check_end(check *c)
     if (p->config.optimizer && !c->layers && kolo_is_layerwise(p->config.optimizer))
         return kolo_fail(KOLO_EINTERNAL, "plan: the tensors' factors are never known");
     for (int b = 0; b < p->buckets; b++) {
-        if (!finished(c, b))
+        if (in_window(c, b) ? !c->collected[b] : !finished(c, b))
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
         if (!p->config.optimizer) continue;
         if (p->config.ranks > 1 && !c->waited[b])
@@ -535,6 +700,9 @@ static int check_end(check *c)
         if (p->bucket[b].params > 0 && !c->updated[b])
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never updated", b);
     }
+    for (int u = 0; u < p->units && !kolo_plan_shards(p, KOLO_shard_parameters); u++)
+        if (p->config.optimizer && c->gathered[u] != DONE)
+            return kolo_fail(KOLO_EINTERNAL, "plan: unit %d is not gathered behind its update", u);
     for (int i = 0; i < p->transfers; i++)
         if (c->transfer[i] != DONE)
             return kolo_fail(KOLO_EINTERNAL,
@@ -570,20 +738,21 @@ static int make_room(check *c)
 {
     const kolo_plan *p = c->plan;
     size_t buckets = (size_t)p->buckets + 1;
-    c->levels = 1;
-    if (p->arena_bytes[KOLO_ARENA_GRADIENT])
-        c->levels += (int)(p->arena_bytes[KOLO_ARENA_PART] / p->arena_bytes[KOLO_ARENA_GRADIENT]);
+    c->windows = p->config.optimizer && kolo_plan_shards(p, KOLO_shard_gradients);
+    c->levels = kolo_plan_levels(&p->config) + c->windows;
     c->content = kolo_alloc(buckets * (size_t)c->levels * sizeof *c->content);
     c->tensors = kolo_alloc(buckets * sizeof *c->tensors);
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
-    c->started = kolo_alloc(4 * buckets);
+    c->started = kolo_alloc(5 * buckets);
+    c->gathered = kolo_alloc((size_t)p->units + 1);
     c->transfer = kolo_alloc((size_t)p->transfers + 1);
     c->ran = kolo_alloc((size_t)p->config.slots * (size_t)p->graph->nodes + 1);
-    if (!c->content || !c->tensors || !c->written || !c->started || !c->transfer || !c->ran)
+    if (!c->content || !c->tensors || !c->written || !c->started || !c->transfer || !c->ran || !c->gathered)
         return KOLO_ENOMEM;
     c->waited = c->started + buckets;
     c->updated = c->waited + buckets;
     c->stepped = c->updated + buckets;
+    c->collected = c->stepped + buckets;
     for (int t = 0; t < p->graph->tensors; t++)
         if (p->home[t].arena == KOLO_ARENA_GRADIENT) c->tensors[kolo_plan_bucket_of(p, p->home[t].offset)]++;
     return 0;
@@ -596,6 +765,7 @@ int kolo_plan_check(const kolo_plan *plan)
     KOLO_TRY(check_homes(plan));
     KOLO_TRY(check_buckets(plan));
     KOLO_TRY(check_segments(plan));
+    KOLO_TRY(check_parts(plan));
     KOLO_TRY(check_transfers(plan));
     KOLO_TRY_GOTO(rc, make_room(&c));
     KOLO_TRY_GOTO(rc, play(&c));
@@ -606,6 +776,7 @@ fail:
     free(c.tensors);
     free(c.written);
     free(c.started);
+    free(c.gathered);
     free(c.transfer);
     free(c.ran);
     return rc;

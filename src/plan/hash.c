@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "plan/parts.h"
+#include "plan/shard.h"
 
 static uint64_t word(uint64_t h, uint64_t value) { return kolo_hash_word(h, value); }
 static uint64_t text(uint64_t h, const char *s) { return word(h, kolo_hash_text(s)); }
@@ -51,6 +52,12 @@ static uint64_t frame(const kolo_plan *p)
         h = real(word(word(word(h, (uint64_t)p->segment[s].begin), (uint64_t)p->segment[s].count),
                       p->segment[s].decay),
                  (double)p->segment[s].rate);
+    for (int u = 0; u < p->units; u++) {
+        h = word(word(h, p->unit[u].gradient), p->unit[u].gathered);
+        for (int s = 0; s < p->config.shards; s++)
+            h = word(word(h, (uint64_t)kolo_plan_part(p, u, s)->first),
+                     (uint64_t)kolo_plan_part(p, u, s)->count);
+    }
     return word(h, p->reduced_front);
 }
 
@@ -70,6 +77,7 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
         if (a->again) h = word(h, 1);
     }
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
+    if (a->kind == KOLO_ACTION_GATHER || a->kind == KOLO_ACTION_GATHERED) h = word(h, (uint64_t)a->unit);
     const kolo_plan_config *c = &p->config;
     if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM)
         h = word(h, (uint64_t)c->ranks << 3 | (uint64_t)c->adasum << 2 | (uint64_t)c->average << 1 |

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
+#include "plan/shard.h"
 
 size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor)
 {
@@ -13,12 +14,8 @@ size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor)
 
 kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor)
 {
-    kolo_binding b = plan->home[tensor];
-    if (b.arena == KOLO_ARENA_PARAM && plan->layout[tensor].half) {
-        b.arena = KOLO_ARENA_SHADOW;
-        b.offset /= 2;
-    }
-    return b;
+    const kolo_binding b = plan->home[tensor];
+    return b.arena == KOLO_ARENA_PARAM ? kolo_plan_param(plan, b.offset, plan->layout[tensor].half) : b;
 }
 
 static void home_settle(kolo_plan *plan, int tensor, enum kolo_arena arena)
@@ -77,6 +74,7 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
         plan->home[t] = like->home[same];
     }
     plan->shares = true;
+    plan->param_bytes = like->param_bytes;
     plan->arena_bytes[KOLO_ARENA_PARAM] = like->arena_bytes[KOLO_ARENA_PARAM];
     plan->arena_bytes[KOLO_ARENA_BUFFER] = like->arena_bytes[KOLO_ARENA_BUFFER];
     plan->arena_bytes[KOLO_ARENA_EMA] = like->arena_bytes[KOLO_ARENA_EMA];
@@ -127,7 +125,7 @@ const char *kolo_plan_state_name(const kolo_plan *plan, int state)
 
 size_t kolo_plan_layers_offset(const kolo_plan *plan)
 {
-    return plan->arena_bytes[KOLO_ARENA_PARAM] * (size_t)kolo_plan_states(plan);
+    return kolo_plan_stored_bytes(plan) * (size_t)kolo_plan_states(plan);
 }
 
 int kolo_plan_layer(const kolo_plan *plan, int tensor)
@@ -155,9 +153,10 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
         }
     }
     size_t *bytes = plan->arena_bytes;
+    if (!like) plan->param_bytes = bytes[KOLO_ARENA_PARAM];
     for (int t = 0; t < g->tensors; t++)
         if (g->tensor[t].role == KOLO_ROLE_PARAM && plan->layout[t].half)
-            bytes[KOLO_ARENA_SHADOW] = bytes[KOLO_ARENA_PARAM] / 2;
+            bytes[KOLO_ARENA_SHADOW] = plan->param_bytes / 2;
     if (plan->config.optimizer) {
         KOLO_TRY(make_segments(plan));
         bytes[KOLO_ARENA_STATE] = kolo_plan_layers_offset(plan);

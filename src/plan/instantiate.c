@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
+#include "plan/shard.h"
 
 typedef struct list {
     kolo_plan *plan;
@@ -11,6 +12,8 @@ typedef struct list {
     int *missing;   /* [slots][buckets] reduced tensors still to be written */
     char *arrived;  /* [transfers] received and waited for */
     char *remade;   /* [slots][tensors] dropped ones that are there again */
+    char *started;  /* [buckets] gradients are sharded: being summed, in their window */
+    char *waited;   /* [buckets] likewise: this rank has its part */
     int statistics; /* bucket that holds the last batch statistic, or -1 */
     int squares;    /* measured so far */
 } list;
@@ -21,9 +24,12 @@ typedef struct list {
  * canonical: a binary counter. After s slots the levels hold one finished subtree for every 1 bit of s,
  * the largest lowest, so slot s writes level popcount(s) and then as many folds follow as s has trailing
  * ones. In the end what is left is folded from the top: the tree that splits n blocks at the largest
- * power of two below n. */
+ * power of two below n.
+ *
+ * Where gradients are sharded, a slot that is folded as soon as it is complete is written to its bucket's
+ * window, and so is the last one, to which all levels are added (shard.h). */
 
-static int level_of(const kolo_plan_config *config, int slot)
+int kolo_plan_level_of(const kolo_plan_config *config, int slot)
 {
     if (config->canonical) return __builtin_popcount((unsigned)slot);
     return slot > 0;
@@ -33,13 +39,13 @@ int kolo_plan_levels(const kolo_plan_config *config)
 {
     int most = 0;
     for (int s = 0; s < config->slots; s++)
-        if (level_of(config, s) > most) most = level_of(config, s);
+        if (kolo_plan_level_of(config, s) > most) most = kolo_plan_level_of(config, s);
     return most + 1;
 }
 
-static int folds_after(const kolo_plan_config *config, int slot)
+int kolo_plan_folds_after(const kolo_plan_config *config, int slot)
 {
-    if (!config->canonical || slot == config->slots - 1) return level_of(config, slot);
+    if (!config->canonical || slot == config->slots - 1) return kolo_plan_level_of(config, slot);
     return __builtin_ctz(~(unsigned)slot);
 }
 
@@ -65,11 +71,8 @@ static int bind(list *l, int value, int slot)
         enum kolo_role role = p->graph->tensor[value].role;
         const int arena = kolo_plan_placed_in(p, value);
         b = arena >= 0 ? (kolo_binding){(int16_t)arena, 0} : kolo_plan_read_home(p, value);
-        int level = arena < 0 && kolo_plan_is_reduced(role) ? level_of(&p->config, slot) : 0;
-        if (level > 0) {
-            b.arena = KOLO_ARENA_PART;
-            b.offset += (size_t)(level - 1) * p->arena_bytes[KOLO_ARENA_GRADIENT];
-        }
+        if (arena < 0 && b.arena >= 0 && kolo_plan_is_reduced(role))
+            b = kolo_plan_level(p, b.offset, kolo_plan_write_level(p, slot, b.offset < p->reduced_front));
         if (b.arena < 0)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s has no place", p->graph->tensor[value].name);
     }
@@ -175,13 +178,45 @@ static int add_delta(list *l, int bucket)
         l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
 }
 
+/* What the binary counter, or the running sum, adds when a slot's gradients of the bucket are complete. */
+static int add_folds(list *l, int bucket, int slot, bool window)
+{
+    const kolo_plan_config *c = &l->plan->config;
+    const int folds = kolo_plan_folds_after(c, slot), level = kolo_plan_level_of(c, slot);
+    for (int i = 0; i < folds; i++) {
+        kolo_action fold = {.kind = KOLO_ACTION_FOLD,
+                            .node = -1,
+                            .slot = slot,
+                            .bucket = bucket,
+                            .from = window && i == 0 ? KOLO_WINDOW : level - i,
+                            .to = level - i - 1};
+        if (window && slot == c->slots - 1) fold.from = fold.to, fold.to = KOLO_WINDOW;
+        KOLO_TRY(instantiate_add(l, fold));
+    }
+    return 0;
+}
+
+/* Tensors of the bucket do not fill the room that they have. */
+static bool has_gaps(const kolo_plan *p, int bucket)
+{
+    for (int t = 0; t < p->graph->tensors; t++)
+        if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT && p->home[t].arena >= 0 &&
+            kolo_plan_bucket_of(p, p->home[t].offset) == bucket &&
+            kolo_plan_tensor_bytes(p, t) > p->layout[t].bytes)
+            return true;
+    return false;
+}
+
 /* The last gradient of the bucket is written: fold it, and in the last slot start its reduction, so that it
  * runs beside the rest of the backward half. */
 static int instantiate_complete(list *l, int bucket, int slot)
 {
     const kolo_plan_config *c = &l->plan->config;
     const bool params = l->plan->bucket[bucket].params > 0;
-    int level = level_of(c, slot);
+    const int level = kolo_plan_write_level(l->plan, slot, !params);
+    if (level == KOLO_WINDOW && has_gaps(l->plan, bucket))
+        KOLO_TRY(instantiate_add(
+            l, (kolo_action){.kind = KOLO_ACTION_CLEAR, .node = -1, .slot = slot, .bucket = bucket}));
     if (c->noise && params)
         KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_SQUARE,
                                                   .node = -1,
@@ -189,18 +224,40 @@ static int instantiate_complete(list *l, int bucket, int slot)
                                                   .bucket = bucket,
                                                   .from = level,
                                                   .to = l->squares++ > 0}));
-    for (int folds = folds_after(c, slot); folds > 0; folds--, level--)
-        KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_FOLD,
-                                                  .node = -1,
-                                                  .slot = slot,
-                                                  .bucket = bucket,
-                                                  .from = level,
-                                                  .to = level - 1}));
+    KOLO_TRY(add_folds(l, bucket, slot, level == KOLO_WINDOW));
     if (slot < c->slots - 1 || !c->optimizer || c->ranks == 1 || (c->adasum && params && together(c)))
         return 0;
     if (c->adasum && params) return add_delta(l, bucket);
+    if (level == KOLO_WINDOW) l->started[bucket] = 1;
     return instantiate_add(
         l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
+}
+
+/* This rank's part of the bucket's sum is there; a window is free again. */
+static int add_wait(list *l, int bucket)
+{
+    kolo_action a = {.kind = KOLO_ACTION_WAIT,
+                     .node = -1,
+                     .slot = l->started[bucket] ? l->plan->config.slots - 1 : 0,
+                     .bucket = bucket};
+    if (l->waited[bucket]) return 0;
+    l->waited[bucket] = 1;
+    KOLO_TRY(instantiate_add(l, a));
+    a.kind = KOLO_ACTION_COLLECT;
+    return l->started[bucket] ? instantiate_add(l, a) : 0;
+}
+
+/* A gradient is about to be written: beside its bucket's window only that of the one before is in use. */
+static int take_window(list *l, int tensor, int slot)
+{
+    const kolo_plan *p = l->plan;
+    if (tensor < 0 || p->graph->tensor[tensor].role != KOLO_ROLE_GRADIENT ||
+        kolo_plan_write_level(p, slot, false) != KOLO_WINDOW)
+        return 0;
+    const int bucket = kolo_plan_bucket_of(p, p->home[tensor].offset);
+    for (int b = 0; b < p->buckets; b++)
+        if (l->started[b] && b != bucket - 1) KOLO_TRY(add_wait(l, b));
+    return 0;
 }
 
 /* The operation with its operands. */
@@ -241,6 +298,7 @@ static int add_run(list *l, int node, int slot)
     const kolo_node *n = &p->graph->node[node];
     KOLO_TRY(await_inputs(l, n, slot));
     for (int k = 0; k < n->n_in && n->backward; k++) KOLO_TRY(remake(l, n->in[k], slot));
+    for (int k = 0; k < n->n_out; k++) KOLO_TRY(take_window(l, n->out[k], slot));
     KOLO_TRY(add_operation(l, node, slot, false));
     for (int k = 0; k < n->n_out; k++) {
         if (n->out[k] < 0) continue;
@@ -291,6 +349,24 @@ static int add_judgement(list *l)
     return kolo_is_layerwise(c->optimizer) ? instantiate_add(l, layers) : 0;
 }
 
+/* What ranks have updated of a unit goes to all. */
+static int add_gather(list *l, enum kolo_action_kind kind, int unit)
+{
+    const kolo_plan *p = l->plan;
+    if (!kolo_plan_shards(p, KOLO_shard_optimizer) || kolo_plan_shards(p, KOLO_shard_parameters)) return 0;
+    return instantiate_add(l, (kolo_action){.kind = kind, .node = -1, .bucket = -1, .unit = unit});
+}
+
+/* Of bucket `bucket`, whose sum is there. */
+static int add_update(list *l, int bucket)
+{
+    const kolo_plan *p = l->plan;
+    const enum kolo_action_kind update = p->config.adasum ? KOLO_ACTION_APPLY : KOLO_ACTION_UPDATE;
+    if (p->bucket[bucket].params == 0) return 0;
+    KOLO_TRY(instantiate_add(l, (kolo_action){.kind = update, .node = -1, .bucket = bucket}));
+    return add_gather(l, KOLO_ACTION_GATHER, p->bucket[bucket].unit);
+}
+
 /* Updates follow the order of the buckets, each as soon as its sum is there; clipping, loss scaling and norms
  * of tensors need all sums first. */
 static int add_updates(list *l)
@@ -298,20 +374,17 @@ static int add_updates(list *l)
     const kolo_plan *p = l->plan;
     const kolo_plan_config *c = &p->config;
     const bool all = together(c), many = c->ranks > 1;
-    kolo_action wait = {.kind = KOLO_ACTION_WAIT, .node = -1};
-    kolo_action update = {.kind = c->adasum ? KOLO_ACTION_APPLY : KOLO_ACTION_UPDATE, .node = -1};
-    for (wait.bucket = 0; all && many && !c->adasum && wait.bucket < p->buckets; wait.bucket++)
-        KOLO_TRY(instantiate_add(l, wait));
+    for (int b = 0; all && many && !c->adasum && b < p->buckets; b++) KOLO_TRY(add_wait(l, b));
     KOLO_TRY(add_judgement(l));
     for (int b = 0; all && c->adasum && b < p->buckets; b++)
         if (p->bucket[b].params > 0) KOLO_TRY(add_delta(l, b));
     for (int b = 0; b < p->buckets; b++) {
-        wait.bucket = update.bucket = b;
-        if (many && (!all || c->adasum)) KOLO_TRY(instantiate_add(l, wait));
-        if (p->bucket[b].params > 0) KOLO_TRY(instantiate_add(l, update));
+        if (many && (!all || c->adasum)) KOLO_TRY(add_wait(l, b));
+        KOLO_TRY(add_update(l, b));
         if (b == l->statistics)
             KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_BUFFERS, .node = -1, .bucket = b}));
     }
+    for (int u = 0; u < p->units; u++) KOLO_TRY(add_gather(l, KOLO_ACTION_GATHERED, u));
     return 0;
 }
 
@@ -349,7 +422,9 @@ int kolo_plan_instantiate(kolo_plan *plan)
     l.missing = kolo_alloc((size_t)(plan->config.slots * plan->buckets + 1) * sizeof *l.missing);
     l.arrived = kolo_alloc((size_t)plan->transfers + 1);
     l.remade = kolo_alloc((size_t)plan->config.slots * (size_t)plan->graph->tensors + 1);
-    if (!l.missing || !l.arrived || !l.remade) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
+    l.started = kolo_alloc((size_t)plan->buckets + 1);
+    l.waited = kolo_alloc((size_t)plan->buckets + 1);
+    if (!l.missing || !l.arrived || !l.remade || !l.started || !l.waited) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
     count_missing(&l);
     for (int i = 0; i < plan->turns; i++) {
         KOLO_TRY_GOTO(rc, turn_begin(&l, i));
@@ -361,5 +436,7 @@ fail:
     free(l.missing);
     free(l.arrived);
     free(l.remade);
+    free(l.started);
+    free(l.waited);
     return rc;
 }

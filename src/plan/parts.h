@@ -18,8 +18,18 @@ int kolo_plan_bucket_of(const kolo_plan *plan, size_t offset); /* bytes in GRADI
 
 /* instantiate.c: the list of actions, with bindings of everything but the ACTIVATION arena. */
 int kolo_plan_instantiate(kolo_plan *plan);
-/* of GRADIENT's size: level 0 is GRADIENT, the others are PART */
+/* levels that hold sums of micro-batches; that which a slot's gradients are written to; how many folds follow
+ * when they are complete */
 int kolo_plan_levels(const kolo_plan_config *config);
+int kolo_plan_level_of(const kolo_plan_config *config, int slot);
+int kolo_plan_folds_after(const kolo_plan_config *config, int slot);
+
+/* shard.c: units, parts and windows; the arenas become what a rank stores. */
+int kolo_plan_make_shards(kolo_plan *plan, const kolo_plan *like);
+/* Every unit has a window of its own; bytes of GATHERED. */
+size_t kolo_plan_windows_apart(kolo_plan *plan);
+/* gather.c: shard=parameters: units are gathered before operations read them. */
+int kolo_plan_gathers(kolo_plan *plan);
 
 /* place.c: lifetimes over the actions, offsets in the ACTIVATION arena. */
 int kolo_plan_place(kolo_plan *plan);

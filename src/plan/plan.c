@@ -7,16 +7,19 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
+#include "plan/shard.h"
 
 const char *const kolo_arena_name[KOLO_ARENAS] = {
-    "parameters", "buffers",   "gradients", "parts",       "optimizer", "average",
-    "shadow",     "transfers", "input",     "activations", "workspace",
+    "parameters", "buffers",   "gradients", "parts", "optimizer",   "average",   "sums",
+    "shadow",     "transfers", "gathered",  "input", "activations", "workspace",
 };
 
 static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
 {
     if (c->ranks < 1 || c->slots < 1)
         return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks, %d micro-batches", c->ranks, c->slots);
+    if (c->shards > c->ranks || (c->shards > 1 && c->adasum))
+        return kolo_fail(KOLO_EINTERNAL, "plan: %d shards of %d ranks", c->shards, c->ranks);
     if (c->slots > KOLO_MAX_SLOTS)
         return kolo_fail(KOLO_ECONFIG,
                          "%d micro-batches a rank and step are more than %d; set a larger micro_batch",
@@ -77,6 +80,7 @@ static int start(kolo_plan **out, const kolo_graph *graph, const kolo_plan_confi
     if (!plan) return KOLO_ENOMEM;
     plan->graph = graph;
     plan->config = *config;
+    if (plan->config.shards < 1) plan->config.shards = 1;
     plan->layout = kolo_alloc((size_t)graph->tensors * sizeof *plan->layout);
     plan->kernel = kolo_alloc((size_t)graph->nodes * sizeof(kolo_kernel *));
     plan->scratch = kolo_alloc((size_t)graph->nodes * sizeof *plan->scratch);
@@ -90,7 +94,17 @@ size_t kolo_plan_transfer_base(const kolo_plan *plan)
 
 size_t kolo_plan_comm_bytes(const kolo_plan *plan)
 {
-    return kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_TRANSFER];
+    size_t gathered = plan->arena_bytes[KOLO_ARENA_GATHERED];
+    if (plan->config.optimizer && kolo_plan_shards(plan, KOLO_shard_optimizer) &&
+        !kolo_plan_shards(plan, KOLO_shard_parameters))
+        gathered = plan->arena_bytes[KOLO_ARENA_PARAM];
+    return gathered ? kolo_plan_gather_base(plan) + gathered
+                    : kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_TRANSFER];
+}
+
+size_t kolo_plan_gather_base(const kolo_plan *plan)
+{
+    return kolo_round_up(kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_TRANSFER], KOLO_ALIGN);
 }
 
 int64_t kolo_plan_largest(const kolo_plan *plan)
@@ -115,7 +129,9 @@ static int lay_out(kolo_plan *plan, const kolo_plan *like)
         if (plan->scratch[plan->node[i]] > *workspace) *workspace = plan->scratch[plan->node[i]];
     KOLO_TRY(kolo_plan_homes(plan, like));
     KOLO_TRY(kolo_plan_buckets(plan));
+    KOLO_TRY(kolo_plan_make_shards(plan, like));
     KOLO_TRY(kolo_plan_instantiate(plan));
+    KOLO_TRY(kolo_plan_gathers(plan));
     return kolo_plan_place(plan);
 }
 
@@ -195,6 +211,8 @@ void kolo_plan_destroy(kolo_plan **plan)
     free(p->binding);
     free(p->bucket);
     free(p->segment);
+    free(p->unit);
+    free(p->part);
     free(p->home);
     free(p);
     *plan = NULL;
@@ -228,7 +246,9 @@ int64_t kolo_plan_sum_count(const kolo_plan *plan, const kolo_action *a)
 {
     const kolo_graph *g = plan->graph;
     if (a->kind == KOLO_ACTION_SUM) return kolo_tensor_count(&g->tensor[g->node[a->node].out[a->from]]);
-    return a->kind == KOLO_ACTION_NORM && plan->config.placement ? kolo_plan_leaves(plan) : 0;
+    if (!plan->config.placement && plan->config.shards == 1) return 0;
+    if (a->kind == KOLO_ACTION_LAYERS && plan->config.shards > 1) return 2 * kolo_plan_leaves(plan);
+    return a->kind == KOLO_ACTION_NORM ? kolo_plan_leaves(plan) : 0;
 }
 
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)

@@ -19,23 +19,32 @@
 #include "plan/placement.h"
 
 enum kolo_arena {
-    /* f32 parameters, in the order in which their gradients are completed */
+    /* f32 parameters, in the order in which their gradients are completed. Where ranks shard the optimizer or
+     * gradients: in comm's memory, behind TRANSFER; where they shard parameters: this rank's parts
+     * (shard.h) */
     KOLO_ARENA_PARAM,
     /* running statistics */
     KOLO_ARENA_BUFFER,
-    /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory) */
+    /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory). With
+     * shard=gradients, parameters: windows in the place of gradients, which buckets use in turns */
     KOLO_ARENA_GRADIENT,
-    /* gradients of later micro-batches before they are folded: levels of GRADIENT's size */
+    /* gradients of micro-batches before they are folded: levels (shard.h, kolo_plan_level) */
     KOLO_ARENA_PART,
-    /* optimizer state: kolo_plan_states x PARAM's size, then a kolo_layer for every segment if layer-wise */
+    /* optimizer state: kolo_plan_states x kolo_plan_stored_bytes, then a kolo_layer for every segment if
+     * layer-wise */
     KOLO_ARENA_STATE,
-    /* moving average: PARAM then BUFFER */
+    /* moving average: of parameters (kolo_plan_stored_bytes), then BUFFER */
     KOLO_ARENA_EMA,
-    /* 16-bit copy of PARAM (layout.half), element for element; an evaluation has its own */
+    /* shard=gradients, parameters: sums of this rank's parts of the gradients */
+    KOLO_ARENA_SUM,
+    /* 16-bit copy of PARAM, or of GATHERED (layout.half), element for element; an evaluation has its own */
     KOLO_ARENA_SHADOW,
     /* pipelines: what is sent to other stages or comes from them, by lifetime; comm's memory, behind
      * GRADIENT */
     KOLO_ARENA_TRANSFER,
+    /* shard=parameters: windows in which units of parameters stand while they are read; comm's memory, behind
+     * TRANSFER */
+    KOLO_ARENA_GATHERED,
     /* device backends: images, then labels, of a rank's batch as the loader gave them */
     KOLO_ARENA_INPUT,
     /* input, labels, activations and their gradients, by lifetime */
@@ -81,6 +90,14 @@ enum kolo_action_kind {
     KOLO_ACTION_APPLY,
     /* running statistics from the averaged batch statistics; their EMA */
     KOLO_ACTION_BUFFERS,
+    /* shards: bucket `bucket` is complete in its window; what lies between its tensors becomes zero */
+    KOLO_ACTION_CLEAR,
+    /* shards: this rank's part of bucket `bucket`, which is summed, goes from its window to SUM */
+    KOLO_ACTION_COLLECT,
+    /* shards: start to bring the parts of unit `unit` together on all ranks */
+    KOLO_ACTION_GATHER,
+    /* until it is done */
+    KOLO_ACTION_GATHERED,
 };
 
 static inline bool kolo_action_transfers(enum kolo_action_kind kind)
@@ -98,6 +115,7 @@ typedef struct kolo_action {
     int node, slot, bucket;
     int from, to; /* FOLD: levels; SUM, from: which output of its node */
     int transfer;
+    int unit; /* GATHER, GATHERED */
     /* RUN: of a forward operation a second time in its slot, for the backward half: its outputs are values
      * of their own (kolo_plan_value) */
     bool again;
@@ -121,7 +139,20 @@ typedef struct kolo_bucket {
     size_t offset;         /* bytes in GRADIENT */
     int64_t count;         /* f32 elements, a multiple of 16 except where the arena ends */
     int64_t param, params; /* elements of PARAM it covers: [param, param + params) */
+    int unit;              /* of shards: that has them; -1: none */
 } kolo_bucket;
+
+/* Of shards: parameters that are brought together at once, those of a bucket. Elements are those of PARAM as
+ * homes count them. */
+typedef struct kolo_unit {
+    int64_t param, params;
+    size_t gradient, gathered; /* bytes behind reduced_front, and in GATHERED: where its windows begin */
+} kolo_unit;
+/* What a shard holds of a unit, from leaf border to leaf border of tensors (KOLO_LEAF); maybe nothing. */
+typedef struct kolo_part {
+    int64_t first, count; /* elements as of kolo_unit */
+    int64_t at;           /* in what the shard stores */
+} kolo_part;
 
 typedef struct kolo_plan_config {
     int ranks;
@@ -142,7 +173,10 @@ typedef struct kolo_plan_config {
     bool decay_norms;
     /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
     double layer_decay;
-    bool keep; /* every value has its own memory until the step ends: for inspection and tests */
+    /* KOLO_shard_*: what ranks hold parts of, and how many parts there are; 1: nothing is sharded */
+    int shard, shards;
+    bool reshard; /* parameters leave their windows between forward and backward half */
+    bool keep;    /* every value has its own memory until the step ends: for inspection and tests */
     /* [graph->tensors] activations that are not kept for the backward half, which makes them again from what
      * is kept (recompute.h). Borrowed, outlives the plan. NULL: all are kept. Changes no bit */
     const bool *dropped;
@@ -177,6 +211,11 @@ typedef struct kolo_plan {
     int buckets;
     kolo_segment *segment; /* of PARAM, ascending */
     int segments;
+    kolo_unit *unit; /* [units] ascending; of shards */
+    int units;
+    kolo_part *part;    /* [units][shards] */
+    int64_t stored;     /* elements of the largest shard */
+    size_t param_bytes; /* of all parameters, as homes count them */
     size_t arena_bytes[KOLO_ARENAS];
     /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
     kolo_binding *home;
@@ -216,11 +255,12 @@ static inline bool kolo_plan_owns(const kolo_plan *plan, int64_t tensor)
 static inline bool kolo_plan_loads(const kolo_plan *plan) { return plan->config.stage == 0; }
 /* In which turns operation `node` is done. */
 enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node);
-/* Bytes of comm's memory: GRADIENT where it is reduced, then TRANSFER. */
+/* Bytes of comm's memory: GRADIENT where it is reduced, then TRANSFER, then where units are gathered. */
 size_t kolo_plan_comm_bytes(const kolo_plan *plan);
 /* Elements of the largest parameter or buffer that is this plan's; at least 1. */
 int64_t kolo_plan_largest(const kolo_plan *plan);
 size_t kolo_plan_transfer_base(const kolo_plan *plan);
+size_t kolo_plan_gather_base(const kolo_plan *plan);
 
 /* Lower bounds of the arenas of any plan of `graph`, whatever layouts and algorithms a backend chooses for
  * it: those of a plan in row-major layouts, ACTIVATION as the most bytes alive at one action, and none for

@@ -48,7 +48,7 @@ static size_t *stored_bytes(const kolo_plan *plan)
  * written; the average and the 16-bit copy follow the weights. */
 static kolo_cost update_cost(const kolo_plan *plan, const kolo_action *a)
 {
-    const double word = sizeof(float), n = (double)plan->bucket[a->bucket].params,
+    const double word = sizeof(float), n = (double)plan->bucket[a->bucket].params / plan->config.shards,
                  states = kolo_plan_states(plan);
     const bool applies = a->kind != KOLO_ACTION_DELTA, states_too = a->kind != KOLO_ACTION_APPLY;
     kolo_cost c = {.read = word * n * 2, .written = word * n};
@@ -65,8 +65,7 @@ static kolo_cost judge_cost(const kolo_plan *plan, const kolo_action *a)
 {
     const double word = sizeof(float),
                  of_bucket = a->bucket >= 0 ? (double)plan->bucket[a->bucket].params : 0;
-    const double gradients = (double)(plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front) / word;
-    const double params = (double)plan->arena_bytes[KOLO_ARENA_PARAM] / word;
+    const double params = (double)plan->param_bytes / word / plan->config.shards, gradients = params;
     if (a->kind == KOLO_ACTION_SQUARE) return (kolo_cost){.read = word * of_bucket, .flops = 2 * of_bucket};
     if (a->kind == KOLO_ACTION_NORM) return (kolo_cost){.read = word * gradients, .flops = 2 * gradients};
     const bool lamb = plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB;
@@ -103,6 +102,18 @@ static kolo_cost send_cost(const kolo_plan *plan, double bytes)
     return (kolo_cost){.read = part, .written = part, .sent = part};
 }
 
+/* The half of it that a shard's part of a sum is, or all parts of the updated weights. */
+static kolo_cost part_cost(const kolo_plan *plan, double bytes)
+{
+    const double part = (double)(plan->config.shards - 1) / plan->config.shards * bytes;
+    return (kolo_cost){.read = part, .written = part, .sent = part};
+}
+
+static double unit_bytes(const kolo_plan *plan, const kolo_action *a)
+{
+    return (double)plan->unit[a->unit].params * sizeof(float);
+}
+
 static double sum_bytes(const kolo_plan *plan, const kolo_action *a)
 {
     return (double)plan->layout[plan->graph->node[a->node].out[a->from]].bytes;
@@ -124,7 +135,14 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
     case KOLO_ACTION_FOLD:
         *c = (kolo_cost){.read = 2 * bucket, .written = bucket, .flops = bucket / sizeof(float)};
         return KOLO_CLASS_FOLD;
-    case KOLO_ACTION_REDUCE: *c = send_cost(plan, bucket); return KOLO_CLASS_SEND;
+    case KOLO_ACTION_REDUCE:
+        *c = plan->units && plan->bucket[a->bucket].unit >= 0 ? part_cost(plan, bucket)
+                                                              : send_cost(plan, bucket);
+        return KOLO_CLASS_SEND;
+    case KOLO_ACTION_GATHER: *c = part_cost(plan, unit_bytes(plan, a)); return KOLO_CLASS_SEND;
+    case KOLO_ACTION_COLLECT:
+        *c = (kolo_cost){.read = bucket / plan->config.shards, .written = bucket / plan->config.shards};
+        return KOLO_CLASS_FOLD;
     case KOLO_ACTION_SUM: *c = send_cost(plan, sum_bytes(plan, a)); return KOLO_CLASS_SEND;
     case KOLO_ACTION_NOISE: *c = send_cost(plan, sizeof(double)); return KOLO_CLASS_SEND;
     case KOLO_ACTION_SQUARE:
@@ -147,6 +165,8 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
         *c = (kolo_cost){.written = (double)plan->transfer[a->transfer].bytes};
         return KOLO_CLASS_SEND;
     case KOLO_ACTION_TRANSFERRED:
+    case KOLO_ACTION_CLEAR:
+    case KOLO_ACTION_GATHERED:
     case KOLO_ACTION_WAIT: break;
     }
     return KOLO_CLASSES;
@@ -156,7 +176,7 @@ static int open_pricing(pricing *p, const kolo_plan *plan)
 {
     size_t *bytes = stored_bytes(plan);
     *p = (pricing){.plan = plan, .stored = {bytes, plan->on_device}};
-    p->done = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *p->done);
+    p->done = kolo_alloc((size_t)(plan->buckets + plan->units + 1) * sizeof *p->done);
     return bytes && p->done ? 0 : KOLO_ENOMEM;
 }
 
@@ -205,14 +225,17 @@ static void take_time(const pricing *p, enum kolo_class class, kolo_cost *c)
  * after what is in it. */
 static void pass_time(pricing *p, const kolo_action *a, const kolo_cost *c)
 {
-    double *done = a->bucket >= 0 && a->bucket < p->plan->buckets ? &p->done[a->bucket] : NULL;
+    const bool gathers = a->kind == KOLO_ACTION_GATHER || a->kind == KOLO_ACTION_GATHERED;
+    double *done = gathers                                          ? &p->done[p->plan->buckets + a->unit]
+                   : a->bucket >= 0 && a->bucket < p->plan->buckets ? &p->done[a->bucket]
+                                                                    : NULL;
     double until = p->now;
-    if (a->kind == KOLO_ACTION_REDUCE && done) {
+    if ((a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_GATHER) && done) {
         p->lane = (p->lane > p->now ? p->lane : p->now) + c->seconds;
         *done = p->lane;
         return;
     }
-    if (a->kind == KOLO_ACTION_WAIT && done) until = *done;
+    if ((a->kind == KOLO_ACTION_WAIT || a->kind == KOLO_ACTION_GATHERED) && done) until = *done;
     if (a->kind == KOLO_ACTION_SUM || a->kind == KOLO_ACTION_NOISE)
         until = p->lane = (p->lane > p->now ? p->lane : p->now) + c->seconds;
     else p->now += c->seconds, until += c->seconds;

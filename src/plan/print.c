@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
+#include "plan/shard.h"
 
 static void size_text(size_t bytes, char *text, size_t size)
 {
@@ -80,6 +81,40 @@ static void transfer_text(const kolo_plan *plan, const kolo_action *a, char *tex
              plan->graph->tensor[t->tensor].name, bytes, t->sends ? "to" : "from", t->peer, t->slot);
 }
 
+static void fold_text(const kolo_action *a, char *text, size_t size)
+{
+    char level[2][24];
+    for (int i = 0; i < 2; i++) {
+        const int number = i ? a->from : a->to;
+        if (number == KOLO_WINDOW) snprintf(level[i], sizeof level[i], "window");
+        else snprintf(level[i], sizeof level[i], "level %d", number);
+    }
+    snprintf(text, size, "fold bucket %d: %s += %s, micro-batch %d", a->bucket, level[0], level[1], a->slot);
+}
+
+/* First and last parameter of a unit, by the bucket that has it; an evaluation has none. */
+static void unit_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
+{
+    const char *verb = a->kind == KOLO_ACTION_GATHER ? "gather" : "wait until gathered:", *first = "",
+               *last = "";
+    char bytes[32];
+    if (a->unit < 0 || a->unit >= plan->units) {
+        snprintf(text, size, "%s unit %d", verb, a->unit);
+        return;
+    }
+    const kolo_unit *u = &plan->unit[a->unit];
+    const size_t begin = (size_t)u->param * sizeof(float), end = begin + (size_t)u->params * sizeof(float);
+    size_t low = SIZE_MAX, high = 0;
+    for (int t = 0; t < plan->graph->tensors; t++) {
+        const kolo_binding *h = &plan->home[t];
+        if (h->arena != KOLO_ARENA_PARAM || h->offset < begin || h->offset >= end) continue;
+        if (h->offset < low) low = h->offset, first = plan->graph->tensor[t].name;
+        if (h->offset >= high) high = h->offset, last = plan->graph->tensor[t].name;
+    }
+    size_text(end - begin, bytes, sizeof bytes);
+    snprintf(text, size, "%s unit %d (%s, %s .. %s)", verb, a->unit, bytes, first, last);
+}
+
 void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size)
 {
     if (i < 0 || i >= plan->actions) {
@@ -100,10 +135,7 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
         else snprintf(text, size, "%s %s %s", verb, kolo_op_table[n->op].name, out_name(plan, n));
         return;
     }
-    case KOLO_ACTION_FOLD:
-        snprintf(text, size, "fold bucket %d: level %d += level %d, micro-batch %d", a->bucket, a->to,
-                 a->from, a->slot);
-        return;
+    case KOLO_ACTION_FOLD: fold_text(a, text, size); return;
     case KOLO_ACTION_REDUCE:
         bucket_text(plan, combined(plan, a->bucket) ? "combine by Adasum" : "reduce", a->bucket, text, size);
         return;
@@ -126,6 +158,10 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
     case KOLO_ACTION_DELTA: bucket_text(plan, "this rank's step of", a->bucket, text, size); return;
     case KOLO_ACTION_APPLY: bucket_text(plan, "apply", a->bucket, text, size); return;
     case KOLO_ACTION_BUFFERS: snprintf(text, size, "update the running statistics"); return;
+    case KOLO_ACTION_CLEAR: snprintf(text, size, "clear gaps of bucket %d", a->bucket); return;
+    case KOLO_ACTION_COLLECT: bucket_text(plan, "collect this rank's part of", a->bucket, text, size); return;
+    case KOLO_ACTION_GATHER:
+    case KOLO_ACTION_GATHERED: unit_text(plan, a, text, size); return;
     }
     snprintf(text, size, "action %lld of kind %d", (long long)i, (int)a->kind);
 }

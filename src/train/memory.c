@@ -71,11 +71,11 @@ static int check_gpu(kolo_session *s, const need *n)
                      s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
 
-/* What rank 0 copies for a checkpoint; stages write theirs from where they are. */
+/* What rank 0 copies for a checkpoint; stages and shards write theirs from where they are. */
 static size_t snapshot_bytes(const kolo_session *s, const need *n)
 {
     const size_t *arena = n->arena;
-    if (s->program || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
+    if (s->program || s->shards > 1 || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
     return arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
            arena[KOLO_ARENA_EMA];
 }

@@ -11,6 +11,7 @@
 #include "comm/buckets/reducer.h"
 #include "train/compression.h"
 #include "train/parts.h"
+#include "train/shard.h"
 #include "train/pipeline.h"
 
 static int parse_channels(const char *key, const char *text, int64_t channels, float *values)
@@ -117,13 +118,14 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, 
                       kolo_comm **comm)
 {
     const kolo_options *o = s->options;
-    const kolo_comm_device device = {
-        .compute = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE) : NULL,
-        .comm = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMM) : NULL,
-        .uuid = s->device.uuid,
-        .deterministic = o->deterministic,
-        .reducer = o->reducer,
-        .host = kolo_is_adasum(o) || (o->compression != KOLO_compression_none && launch->nodes > 1)};
+    const kolo_comm_device device = {.compute =
+                                         s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE) : NULL,
+                                     .comm = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMM) : NULL,
+                                     .uuid = s->device.uuid,
+                                     .deterministic = o->deterministic,
+                                     .reducer = o->reducer,
+                                     .host = kolo_is_adasum(o) || s->shards > 1 ||
+                                             (o->compression != KOLO_compression_none && launch->nodes > 1)};
     const kolo_comm_config config = {.size = sizeof(kolo_comm_config),
                                      .arena_bytes = arena_bytes,
                                      .used_bytes = used_bytes,
@@ -157,7 +159,8 @@ static int make_executors(kolo_session *s)
     const kolo_options *o = s->options;
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
-    const size_t own = s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    const size_t own =
+        s->shards > 1 ? kolo_plan_comm_bytes(s->plan) : s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
     kolo_launch *launch = flat ? &s->flat : s->launch;
     KOLO_TRY(s->program ? open_comm_for(s, launch, s->program, &s->comm)
                         : session_open_comm(s, launch, own, own, &s->comm));
@@ -167,6 +170,9 @@ static int make_executors(kolo_session *s)
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(make_training_executor(s));
     if (s->eval_program) KOLO_TRY(open_comm_for(s, s->launch, s->eval_program, &s->eval_comm));
+    else if (s->eval_plan && s->eval_plan->arena_bytes[KOLO_ARENA_GATHERED])
+        KOLO_TRY(session_open_comm(s, s->launch, kolo_plan_comm_bytes(s->eval_plan),
+                                   kolo_plan_comm_bytes(s->eval_plan), &s->eval_comm));
     if (s->eval_plan)
         KOLO_TRY(kolo_exec_create(&s->eval_exec, &s->eval_plan, 1, s->backend, s->eval_comm, o, s->exec));
     session_report_device(s);
@@ -249,6 +255,7 @@ static int open_parts(kolo_session *s, int parts)
     s->elsewhere = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks;
     s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
     KOLO_TRY(session_open_grid(s));
+    KOLO_TRY(session_open_shards(s));
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(session_lay_phases(s));

@@ -1,7 +1,8 @@
-/* A checkpoint of a pipeline. The file is one for the whole network, the same bytes on any grid; each stage's
- * first rank writes its tensors into their places, all at the same time, and syncs them; rank 0 joins the
- * checksums and writes the manifest when all have. Where a rank cannot reach rank 0's folder (a disk of its
- * node), its tensors go through rank 0 piece by piece. */
+/* A checkpoint of ranks that have different things. The file is one for the whole network, the same bytes on
+ * any grid; each stage's first rank writes its tensors into their places, all at the same time, and syncs
+ * them; rank 0 joins the checksums and writes the manifest when all have. What ranks have parts of is brought
+ * together tensor by tensor, and they write in turns. Where a rank cannot reach rank 0's folder (a disk of
+ * its node), its tensors go through rank 0 piece by piece. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,24 +24,35 @@
 
 static const char FILE_NAME[] = "tensors.safetensors";
 
-typedef struct stage_writer {
+typedef struct together {
     struct saver *s;
     kolo_exec *exec;
     kolo_comm *comm;
-    const kolo_grid *grid;
-    int me, fd;          /* fd: of the file; -1: this rank writes nothing, or cannot reach it */
+    int me, ranks, fd;   /* fd: of the file; -1: this rank writes nothing, or cannot reach it */
     kolo_aside aside;    /* rank 0's folder, */
     char *path;          /* and that of the checkpoint that it is to be; NULL elsewhere */
     char text[PATH_MAX]; /* path of the file while it is written */
-    int64_t *reaches;    /* [stages] 1: the stage's first rank writes by itself */
+    int64_t *reaches;    /* [ranks] 1: it writes by itself */
     int64_t *crc;        /* [items] */
     uint64_t bytes;      /* of the file */
-} stage_writer;
+} together;
 
-static int first_rank(const stage_writer *w, int stage) { return kolo_grid_rank(w->grid, stage, 0); }
-static bool is_first(const stage_writer *w) { return w->grid->replica == 0; }
+/* The rank that writes an item. */
+static int writer_of(const together *w, int number)
+{
+    const kolo_plan *p = w->s->plan;
+    const int replica = p->config.shards > 1 ? number % p->config.ranks : 0;
+    return p->program ? kolo_grid_rank(p->program->grid, w->s->item[number].stage, replica) : replica;
+}
 
-static int write_at(const stage_writer *w, const void *data, size_t bytes, uint64_t at)
+static bool writes(const together *w)
+{
+    int i = 0;
+    while (i < w->s->items && writer_of(w, i) != w->me) i++;
+    return i < w->s->items;
+}
+
+static int write_at(const together *w, const void *data, size_t bytes, uint64_t at)
 {
     for (const char *from = data; bytes > 0;) {
         const ssize_t n = pwrite(w->fd, from, bytes, (off_t)at);
@@ -52,7 +64,7 @@ static int write_at(const stage_writer *w, const void *data, size_t bytes, uint6
 }
 
 /* Rank 0: the folder, and in it the file with its header. */
-static int create_file(stage_writer *w)
+static int create_file(together *w)
 {
     struct saver *s = w->s;
     KOLO_TRY(kolo_store_begin(s->run->checkpoints, s->position.step, &w->aside, &w->path));
@@ -65,44 +77,46 @@ static int create_file(stage_writer *w)
     return write_at(w, s->header, s->header_bytes, 0);
 }
 
-/* Each stage's first rank opens it, where it can: who can is known to all afterwards. */
-static int open_file(stage_writer *w)
+/* Those that write open it, where they can: who can is known to all afterwards. */
+static int open_file(together *w)
 {
-    const int stage = w->grid->stage;
     KOLO_TRY(kolo_comm_broadcast(w->comm, w->text, sizeof w->text, 0));
-    if (is_first(w) && w->me != 0) w->fd = open(w->text, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (is_first(w)) w->reaches[stage] = w->fd >= 0;
-    return kolo_comm_allreduce(w->comm, w->reaches, w->grid->stages, KOLO_I64, KOLO_MAX);
+    if (writes(w) && w->me != 0) w->fd = open(w->text, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    w->reaches[w->me] = w->fd >= 0;
+    return kolo_comm_allreduce(w->comm, w->reaches, w->ranks, KOLO_I64, KOLO_MAX);
 }
 
-/* The tensor in `canonical` of its stage's first rank goes to rank 0, which writes it. rc: what this rank
- * has met so far; it takes part all the same. */
-static int send_through(stage_writer *w, int stage, size_t bytes, uint64_t at, int *rc)
+/* The tensor in `canonical` of its writer goes to rank 0, which writes it. rc: what this rank has met so far;
+ * it takes part all the same. */
+static int send_through(together *w, int writer, size_t bytes, uint64_t at, int *rc)
 {
-    const int first = first_rank(w, stage);
     for (size_t done = 0; done < bytes; done += SAVER_PIECE) {
         const size_t n = bytes - done < SAVER_PIECE ? bytes - done : SAVER_PIECE;
-        char *piece = (char *)w->s->canonical + (w->me == first ? done : 0);
-        KOLO_TRY(kolo_comm_broadcast(w->comm, piece, n, first));
+        char *piece = (char *)w->s->canonical + (w->me == writer ? done : 0);
+        KOLO_TRY(kolo_comm_broadcast(w->comm, piece, n, writer));
         if (w->me == 0 && *rc == 0) *rc = write_at(w, piece, n, at + done);
     }
     return 0;
 }
 
 /* *rc: a failure of this rank alone. */
-static int write_items(stage_writer *w, int *rc)
+static int write_items(together *w, int *rc)
 {
     struct saver *s = w->s;
     uint64_t at = s->header_bytes;
     for (int i = 0; i < s->items; at += s->weight[i++].bytes) {
         const item *it = &s->item[i];
         const size_t bytes = s->weight[i].bytes;
-        if (w->me == first_rank(w, it->stage) && *rc == 0) {
-            *rc = kolo_exec_get_own(w->exec, it->which, it->tensor, s->canonical);
+        const int writer = writer_of(w, i);
+        const bool own = writer == w->me;
+        const int parts = kolo_exec_get_parts(w->exec, it->which, it->tensor, own ? s->canonical : NULL);
+        KOLO_TRY(parts);
+        if (own && *rc == 0) {
+            if (!parts) *rc = kolo_exec_get_own(w->exec, it->which, it->tensor, s->canonical);
             w->crc[i] = kolo_crc32c(0, s->canonical, bytes);
             if (*rc == 0 && w->fd >= 0) *rc = write_at(w, s->canonical, bytes, at);
         }
-        if (!w->reaches[it->stage]) KOLO_TRY(send_through(w, it->stage, bytes, at, rc));
+        if (!w->reaches[writer]) KOLO_TRY(send_through(w, writer, bytes, at, rc));
     }
     if (w->fd >= 0 && *rc == 0 && fsync(w->fd) < 0) *rc = kolo_fail_io("sync", w->text);
     if (w->fd >= 0 && close(w->fd) < 0 && *rc == 0) *rc = kolo_fail_io("close", w->text);
@@ -110,7 +124,7 @@ static int write_items(stage_writer *w, int *rc)
     return 0;
 }
 
-static int finish_file(stage_writer *w)
+static int finish_file(together *w)
 {
     struct saver *s = w->s;
     manifest m = {.bytes = w->bytes, .crc = kolo_crc32c(0, s->header, s->header_bytes)};
@@ -120,7 +134,7 @@ static int finish_file(stage_writer *w)
 }
 
 /* 0: all ranks have written theirs; else the first rank that has not is named. */
-static int write_together(stage_writer *w)
+static int write_together(together *w)
 {
     int mine = 0;
     KOLO_TRY(kolo_comm_agree(w->comm, w->me == 0 ? create_file(w) : 0));
@@ -130,20 +144,20 @@ static int write_together(stage_writer *w)
     return kolo_comm_allreduce(w->comm, w->crc, w->s->items, KOLO_I64, KOLO_SUM);
 }
 
-int saver_write_stages(struct saver *s, kolo_exec *exec)
+int saver_write_together(struct saver *s, kolo_exec *exec)
 {
     const double begin = kolo_time();
-    const kolo_grid *grid = s->plan->program->grid;
-    stage_writer w = {.s = s,
-                      .exec = exec,
-                      .comm = kolo_exec_comm(exec),
-                      .grid = grid,
-                      .me = kolo_grid_rank(grid, grid->stage, grid->replica),
-                      .fd = -1,
-                      .aside = {.folder = -1, .fd = -1},
-                      .reaches = kolo_alloc((size_t)grid->stages * sizeof *w.reaches),
-                      .crc = kolo_alloc((size_t)(s->items + 1) * sizeof *w.crc),
-                      .bytes = s->header_bytes};
+    const kolo_launch *launch = kolo_comm_launch(kolo_exec_comm(exec));
+    together w = {.s = s,
+                  .exec = exec,
+                  .comm = kolo_exec_comm(exec),
+                  .me = launch->rank,
+                  .ranks = launch->size,
+                  .fd = -1,
+                  .aside = {.folder = -1, .fd = -1},
+                  .reaches = kolo_alloc((size_t)launch->size * sizeof *w.reaches),
+                  .crc = kolo_alloc((size_t)(s->items + 1) * sizeof *w.crc),
+                  .bytes = s->header_bytes};
     for (int i = 0; i < s->items; i++) w.bytes += s->weight[i].bytes;
     int rc = kolo_comm_agree(w.comm, w.reaches && w.crc ? 0 : KOLO_ENOMEM);
     if (rc == 0) rc = write_together(&w);
@@ -153,7 +167,7 @@ int saver_write_stages(struct saver *s, kolo_exec *exec)
     free(w.reaches);
     free(w.crc);
     if (rc == 0 && w.me == 0)
-        kolo_debug("checkpoint of step %lld: written by %d stages in %.3f s", (long long)s->position.step,
-                   grid->stages, kolo_time() - begin);
+        kolo_debug("checkpoint of step %lld: written by %d ranks in %.3f s", (long long)s->position.step,
+                   launch->size, kolo_time() - begin);
     return rc;
 }

@@ -1,0 +1,122 @@
+/* shard=parameters: when units of parameters are brought together. Operations read them in windows, where two
+ * units may stand that follow one another; one that an operation needs is asked for as soon as a window is
+ * free, and no sooner than its forerunner was needed, so that it is under way while that one is read. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+#include "plan/shard.h"
+
+typedef struct asked {
+    int64_t at; /* the action in front of which it stands */
+    enum kolo_action_kind kind;
+    int unit;
+} asked;
+
+typedef struct gathering {
+    kolo_plan *plan;
+    asked *list;
+    int64_t n, capacity;
+    int64_t *used; /* [units] last action that read it where it stands; -1: it does not stand */
+    int64_t since; /* the action that needed the unit which came last */
+    bool apart;    /* every unit has a window of its own */
+} gathering;
+
+static int ask(gathering *g, enum kolo_action_kind kind, int64_t at, int unit)
+{
+    KOLO_TRY(kolo_grow(&g->list, &g->capacity, g->n, sizeof *g->list));
+    g->list[g->n++] = (asked){at, kind, unit};
+    return 0;
+}
+
+/* 1: an operation reads two units that cannot stand together. */
+static int need_unit(gathering *g, int unit, int64_t at)
+{
+    int64_t when = g->since;
+    if (g->used[unit] >= 0) {
+        g->used[unit] = at;
+        return 0;
+    }
+    for (int u = 0; u < g->plan->units && !g->apart; u++) {
+        if (g->used[u] < 0 || u == unit - 1 || u == unit + 1) continue;
+        if (g->used[u] == at) return 1;
+        if (g->used[u] + 1 > when) when = g->used[u] + 1;
+        g->used[u] = -1;
+    }
+    g->used[unit] = g->since = at;
+    KOLO_TRY(ask(g, KOLO_ACTION_GATHER, when, unit));
+    return ask(g, KOLO_ACTION_GATHERED, at, unit);
+}
+
+static int gather_all(gathering *g)
+{
+    const kolo_plan *p = g->plan;
+    int rc = 0;
+    for (int u = 0; u < p->units; u++) g->used[u] = -1;
+    g->since = g->n = 0;
+    for (int64_t i = 0; i < p->actions && rc == 0; i++) {
+        if (p->action[i].kind != KOLO_ACTION_RUN) continue;
+        const kolo_node *n = &p->graph->node[p->action[i].node];
+        for (int k = 0; k < n->n_in && rc == 0; k++) {
+            const int unit = kolo_plan_unit_of(p, n->in[k]);
+            if (unit >= 0) rc = need_unit(g, unit, i);
+        }
+    }
+    return rc;
+}
+
+/* Where an operation reads a parameter of a unit. */
+static void bind_windows(kolo_plan *plan)
+{
+    for (int64_t i = 0; i < plan->actions; i++) {
+        const kolo_action *a = &plan->action[i];
+        if (a->kind != KOLO_ACTION_RUN) continue;
+        const kolo_node *n = &plan->graph->node[a->node];
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] >= 0 && plan->graph->tensor[n->in[k]].role == KOLO_ROLE_PARAM)
+                plan->binding[a->binding + k] = kolo_plan_read_home(plan, n->in[k]);
+    }
+}
+
+static int insert(kolo_plan *plan, const gathering *g)
+{
+    kolo_action *action = kolo_alloc((size_t)(plan->actions + g->n + 1) * sizeof *action);
+    int64_t n = 0, next = 0;
+    if (!action) return KOLO_ENOMEM;
+    for (int64_t i = 0; i < plan->actions; i++) {
+        for (; next < g->n && g->list[next].at <= i; next++)
+            action[n++] = (kolo_action){.kind = g->list[next].kind,
+                                        .node = -1,
+                                        .slot = plan->action[i].slot,
+                                        .bucket = -1,
+                                        .unit = g->list[next].unit};
+        action[n++] = plan->action[i];
+    }
+    free(plan->action);
+    plan->action = action;
+    plan->actions = n;
+    return 0;
+}
+
+int kolo_plan_gathers(kolo_plan *plan)
+{
+    if (!kolo_plan_shards(plan, KOLO_shard_parameters)) return 0;
+    gathering g = {.plan = plan, .apart = !plan->config.reshard};
+    g.used = kolo_alloc((size_t)(plan->units + 1) * sizeof *g.used);
+    int rc = g.used ? gather_all(&g) : KOLO_ENOMEM;
+    if (rc == 1) {
+        g.apart = true;
+        plan->arena_bytes[KOLO_ARENA_GATHERED] = kolo_plan_windows_apart(plan);
+        if (plan->arena_bytes[KOLO_ARENA_SHADOW])
+            plan->arena_bytes[KOLO_ARENA_SHADOW] = kolo_plan_shadow_bytes(plan);
+        rc = gather_all(&g);
+    }
+    if (rc == 0) {
+        bind_windows(plan);
+        rc = insert(plan, &g);
+    }
+    free(g.list);
+    free(g.used);
+    return rc;
+}

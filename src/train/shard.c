@@ -1,0 +1,132 @@
+#include "train/shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/buckets/trainer.h"
+#include "kolo/error.h"
+#include "train/parts.h"
+
+static const char *shard_name(const kolo_options *o) { return kolo_option_find("shard")->choices[o->shard]; }
+
+static int check_shards(const kolo_options *o)
+{
+    const char *idle = *o->shard_group && o->shard == KOLO_shard_none    ? "shard_group="
+                       : !o->reshard && o->shard < KOLO_shard_parameters ? "reshard=false"
+                                                                         : NULL;
+    if (idle)
+        return kolo_fail(
+            KOLO_ECONFIG, "%s says how parts are shared, and shard=%s leaves nothing to it: give %s", idle,
+            shard_name(o), *idle == 'r' ? "shard=parameters, or leave it out" : "shard=, or leave it out");
+    if (o->shard == KOLO_shard_none) return 0;
+    if (kolo_is_adasum(o))
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "reduce=%s has every rank form a step of its own, shard=%s leaves it a part: take one of "
+            "them",
+            kolo_option_find("reduce")->choices[o->reduce], shard_name(o));
+    const bool keeps = o->compression == KOLO_compression_int8 || o->compression == KOLO_compression_topk ||
+                       o->compression == KOLO_compression_powersgd;
+    if (keeps || (o->compression != KOLO_compression_none && o->compression_within))
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "compression=%s%s keeps on each rank what it held back of whole buckets, and with shard=%s "
+            "no rank has them: give compression=bf16 or fp16 between nodes, or shard=none",
+            kolo_option_find("compression")->choices[o->compression], keeps ? "" : " within nodes",
+            shard_name(o));
+    return 0;
+}
+
+/* Ranks of a group as shard_group= says; 0: all. */
+static int parse_group(const kolo_session *s, int *ranks)
+{
+    const char *text = s->options->shard_group;
+    char *end;
+    *ranks = 0;
+    if (!*text) return 0;
+    if (!strcmp(text, "node")) {
+        if (s->elsewhere)
+            return kolo_fail(
+                KOLO_ECONFIG,
+                "shard_group=node with ranks=: nobody knows how many ranks its nodes have; give the "
+                "number");
+        *ranks = -1;
+        return 0;
+    }
+    const long number = strtol(text, &end, 10);
+    if (*end || number < 1 || number > s->replicas)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "shard_group=%s is neither node nor a number of ranks from 1 to %d, those that share a "
+            "batch",
+            text, s->replicas);
+    *ranks = (int)number;
+    return 0;
+}
+
+/* Those of a stage's ranks that are on the node of the first. */
+static int ranks_of_node(const kolo_launch *l, const int *rank, int count)
+{
+    int n = 0;
+    for (int i = 0; i < count; i++) n += l->node_of[rank[i]] == l->node_of[rank[0]];
+    return n;
+}
+
+/* Parts that the ranks of a stage can have. */
+static int count_shards(const kolo_session *s, const int *rank, int *owner, int group)
+{
+    const kolo_launch *l = s->launch;
+    if (group < 0) group = l->size > 1 ? ranks_of_node(l, rank, s->replicas) : 1;
+    if (group == 0 || group == s->replicas) return kolo_comm_owners(l, rank, s->replicas, owner);
+    if (s->replicas % group)
+        return kolo_fail(KOLO_ECONFIG, "shard_group=%d does not divide %d ranks that share a batch", group,
+                         s->replicas);
+    const int groups = kolo_shard_groups(l, rank, s->replicas, group, owner);
+    return groups < 0 ? groups : group;
+}
+
+static int count_all(kolo_session *s, int group)
+{
+    int *rank = kolo_alloc((size_t)s->replicas * sizeof *rank),
+        *owner = kolo_alloc((size_t)s->replicas * sizeof *owner);
+    int rc = rank && owner ? 0 : KOLO_ENOMEM;
+    for (int k = 0; rc >= 0 && k < s->grid.stages; k++) {
+        for (int r = 0; r < s->replicas; r++)
+            rank[r] = s->grid.stages > 1 ? kolo_grid_rank(&s->grid, k, r) : r;
+        rc = count_shards(s, rank, owner, group);
+        if (rc > 0 && k > 0 && rc != s->shards)
+            rc = kolo_fail(
+                KOLO_ECONFIG,
+                "shard=%s: the ranks of stage %d lie on the nodes so that they can have %d parts, those "
+                "of stage 0 %d; start as many ranks on every node",
+                shard_name(s->options), k, rc, s->shards);
+        if (rc > 0) s->shards = rc;
+    }
+    free(rank);
+    free(owner);
+    return rc < 0 ? rc : 0;
+}
+
+int session_open_shards(kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    int group;
+    s->shards = 1;
+    if (!(s->parts & KOLO_SESSION_TRAIN)) return 0;
+    KOLO_TRY(check_shards(o));
+    if (o->shard == KOLO_shard_none) return 0;
+    KOLO_TRY(parse_group(s, &group));
+    if (s->replicas == 1) {
+        kolo_log0(KOLO_LOG_INFO, "shard=%s: one rank has all of %s, there is nobody to share it with",
+                  shard_name(o), s->grid.stages > 1 ? "its stage" : "the network");
+        return 0;
+    }
+    if (!s->elsewhere) return count_all(s, group);
+    s->shards = group ? group : s->replicas;
+    if (s->replicas % s->shards)
+        return kolo_fail(KOLO_ECONFIG, "shard_group=%d does not divide %d ranks that share a batch", group,
+                         s->replicas);
+    return 0;
+}

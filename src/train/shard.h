@@ -1,0 +1,11 @@
+/* Shards: how many parts the ranks of a stage have of what shard= names. */
+#ifndef KOLO_TRAIN_SHARD_H
+#define KOLO_TRAIN_SHARD_H
+
+#include "plan/shard.h"
+#include "train/session.h"
+
+/* After the grid: session->shards; refuses what shards cannot do. */
+int session_open_shards(kolo_session *session);
+
+#endif
