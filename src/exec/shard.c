@@ -42,7 +42,7 @@ int exec_open_shards(kolo_exec *e)
     e->shard_rank = kolo_alloc((size_t)stages_of(e) * (size_t)launch->size * sizeof *e->shard_rank);
     int rc = all && e->shard_rank ? 0 : KOLO_ENOMEM;
     for (int s = 0; rc >= 0 && s < stages_of(e); s++) {
-        rc = kolo_shard_groups(launch, all, stage_ranks(e, s, all), shards,
+        rc = kolo_shard_groups(launch, all, stage_ranks(e, s, all), shards, e->plan->config.shard_groups > 1,
                                e->shard_rank + s * (s ? e->shard_groups : 0) * shards);
         if (rc >= 0) e->shard_groups = rc;
     }

@@ -175,6 +175,7 @@ typedef struct kolo_plan_config {
     double layer_decay;
     /* KOLO_shard_*: what ranks hold parts of, and how many parts there are; 1: nothing is sharded */
     int shard, shards;
+    int shard_groups; /* of a stage's ranks that have copies of all parts; 0 is 1 */
     bool reshard; /* parameters leave their windows between forward and backward half */
     bool keep;    /* every value has its own memory until the step ends: for inspection and tests */
     /* [graph->tensors] activations that are not kept for the backward half, which makes them again from what

@@ -35,13 +35,17 @@ static int nodes_before(const kolo_launch *l, const int *ranks, int count, int o
     return nodes;
 }
 
-int kolo_shard_groups(const kolo_launch *launch, const int *ranks, int count, int shards, int *rank)
+int kolo_shard_groups(const kolo_launch *launch, const int *ranks, int count, int shards, bool nodes,
+                      int *rank)
 {
-    const int owners = kolo_comm_owners(launch, ranks, count, rank), groups = count / shards;
-    if (owners < 0 || owners == shards) return owners < 0 ? owners : 1;
+    const int groups = count / shards;
     int first = 0;
+    if (!nodes) {
+        const int owners = kolo_comm_owners(launch, ranks, count, rank);
+        return owners < 0 ? owners : 1;
+    }
     within_node(launch, ranks, count, ranks[0], &first);
-    const int nodes = first > 0 ? count / first : 0;
+    const int all = first > 0 ? count / first : 0;
     for (int i = 0; i < count; i++) {
         int here;
         const int local = within_node(launch, ranks, count, ranks[i], &here);
@@ -51,7 +55,7 @@ int kolo_shard_groups(const kolo_launch *launch, const int *ranks, int count, in
                 "shard_group=: a node has %d ranks and another one %d of a stage, and groups are of %d: "
                 "start as many ranks on every node, a multiple of that",
                 here, first, shards);
-        const int group = local / shards * nodes + nodes_before(launch, ranks, count, ranks[i]);
+        const int group = local / shards * all + nodes_before(launch, ranks, count, ranks[i]);
         rank[group * shards + local % shards] = ranks[i];
     }
     return groups;

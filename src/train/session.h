@@ -49,6 +49,7 @@ typedef struct kolo_session {
     kolo_grid grid;      /* of them; one stage: every rank is a replica */
     int replicas;        /* grid.replicas: a batch is divided among so many */
     int shards;          /* parts that they have of what shard= names; 1: all have all */
+    int shard_groups;    /* of them that have copies of all parts */
     bool elsewhere;      /* PLAN_ONLY: for other machines, as ranks= says */
     bool dropped_given;  /* shape[].dropped are what rank 0 chose */
     bool trial;          /* of batch=auto: one batch that may be too large, of which nothing is reported */

@@ -192,6 +192,7 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
                               .bucket_bytes = o->bucket_mb * 1048576,
                               .shard = (int)o->shard,
                               .shards = s->shards,
+                              .shard_groups = s->shard_groups,
                               .reshard = o->reshard,
                               .optimizer = optimizer,
                               .ema = kolo_averages(o),

@@ -75,16 +75,18 @@ static int ranks_of_node(const kolo_launch *l, const int *rank, int count)
 }
 
 /* Parts that the ranks of a stage can have. */
-static int count_shards(const kolo_session *s, const int *rank, int *owner, int group)
+static int count_shards(kolo_session *s, const int *rank, int *owner, int group)
 {
     const kolo_launch *l = s->launch;
-    if (group < 0) group = l->size > 1 ? ranks_of_node(l, rank, s->replicas) : 1;
+    const bool node = group < 0;
+    if (node) group = l->size > 1 ? ranks_of_node(l, rank, s->replicas) : 1;
+    if (group == 1) return 1;
     if (group == 0 || group == s->replicas) return kolo_comm_owners(l, rank, s->replicas, owner);
-    if (s->replicas % group)
+    if (s->replicas % group && !node)
         return kolo_fail(KOLO_ECONFIG, "shard_group=%d does not divide %d ranks that share a batch", group,
                          s->replicas);
-    const int groups = kolo_shard_groups(l, rank, s->replicas, group, owner);
-    return groups < 0 ? groups : group;
+    s->shard_groups = kolo_shard_groups(l, rank, s->replicas, group, true, owner);
+    return s->shard_groups < 0 ? s->shard_groups : group;
 }
 
 static int count_all(kolo_session *s, int group)
@@ -113,7 +115,7 @@ int session_open_shards(kolo_session *s)
 {
     const kolo_options *o = s->options;
     int group;
-    s->shards = 1;
+    s->shards = s->shard_groups = 1;
     if (!(s->parts & KOLO_SESSION_TRAIN)) return 0;
     KOLO_TRY(check_shards(o));
     if (o->shard == KOLO_shard_none) return 0;
@@ -125,6 +127,7 @@ int session_open_shards(kolo_session *s)
     }
     if (!s->elsewhere) return count_all(s, group);
     s->shards = group ? group : s->replicas;
+    s->shard_groups = s->replicas / s->shards;
     if (s->replicas % s->shards)
         return kolo_fail(KOLO_ECONFIG, "shard_group=%d does not divide %d ranks that share a batch", group,
                          s->replicas);
