@@ -26,4 +26,31 @@ same 4 optimizer=lamb clip_norm=1 ema=0.9 shard=gradients stages=2 pipeline=zero
 same 2 optimizer=lamb clip_norm=1 ema=0.9 shard=parameters reshard=false
 held adam optimizer=adamw lookahead=2 swa=0.5 noise_scale=true recompute=all micro_batch=4
 same 2 optimizer=adamw lookahead=2 swa=0.5 noise_scale=true recompute=all micro_batch=4 shard=parameters
+
+# --- parts are no part of a checkpoint: other ranks go on with it, with other parts
+held steps optimizer=adamw clip_norm=1
+step=0
+for grid in "4 shard=parameters shard_group=2" "2 shard=gradients" "4 shard=optimizer stages=2" "1 shard=parameters"; do
+    read -ra words <<< "$grid"
+    step=$((step + 1))
+    timeout 60 mpiexec -n "${words[0]}" kolo train "${args[@]}" optimizer=adamw clip_norm=1 run="$ROOM/grids" \
+        stop_step=$step "${words[@]:1}" > "$ROOM/log" 2>&1
+    is $? $((step < 3 ? 75 : 0)) "$grid go on with it" "$ROOM/log"
+done
+cmp "$(tensors_of "$first")" "$(tensors_of "$ROOM/grids")" > "$ROOM/log" 2>&1
+ok $? "to the same bytes" "$ROOM/log"
+
+# --- what is wrong is named
+refused() { # STATUS PATTERN RANKS OPTIONS...
+    rm -rf "$ROOM/refused"
+    timeout 60 mpiexec -n "$3" kolo train "${args[@]}" run="$ROOM/refused" "${@:4}" > "$ROOM/log" 2>&1
+    is $? "$1" "${*:4}: exit $1" && like "$ROOM/log" "$2" "${*:4}: says why"
+}
+refused 78 'shard_group=3 does not divide 2 ranks|a number of ranks from 1 to 2' 2 shard=optimizer shard_group=3
+refused 78 'neither node nor a number' 2 shard=optimizer shard_group=rack
+refused 78 'leaves nothing to it: give shard=' 2 shard_group=2
+refused 78 'give shard=parameters' 2 shard=gradients reshard=false
+refused 78 'take one of them' 2 shard=gradients reduce=adasum bn=local
+refused 78 'compression=topk' 2 shard=gradients reduce=fast compression=topk
+refused 0 'nobody to share it with' 1 shard=parameters
 done_testing
