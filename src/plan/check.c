@@ -39,10 +39,12 @@ typedef struct check {
     int *written;                               /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated, *stepped; /* [buckets] stepped: holds steps instead of gradients */
     char *collected;                            /* [buckets] sharded gradients: this rank's part is in SUM */
+    char *unclear;                              /* [buckets] gaps of its window are not zero */
     char *gathered;                             /* [units] UNTOUCHED, STARTED, DONE */
     bool windows;                               /* the last of the levels is a bucket's window */
     char *transfer;                             /* [transfers] UNTOUCHED, STARTED, DONE */
     char *ran;                                  /* [slots][nodes] */
+    char *squared;                              /* [slots][buckets] */
     int squares;                                /* of buckets and micro-batches */
     int norms, layers, buffers, noises;
 } check;
@@ -194,6 +196,8 @@ static int write_reduced(check *c, const kolo_binding *b, int tensor, int slot)
     k->begin = slot;
     k->end = slot + 1;
     k->written++;
+    if (in_window(c, bucket) && level == c->levels - 1)
+        c->unclear[bucket] |= c->plan->layout[tensor].bytes % KOLO_ALIGN != 0;
     c->written[tensor] = slot + 1;
     return 0;
 }
@@ -201,7 +205,8 @@ static int write_reduced(check *c, const kolo_binding *b, int tensor, int slot)
 static bool whole(check *c, int bucket, int level)
 {
     const content *k = content_of(c, bucket, level);
-    return k->end && k->written == c->tensors[bucket];
+    const bool unclear = in_window(c, bucket) && level == c->levels - 1 && c->unclear[bucket];
+    return k->end && k->written == c->tensors[bucket] && !unclear;
 }
 
 static bool finished(check *c, int bucket) /* all slots summed on this rank */
@@ -479,8 +484,9 @@ static int on_bucket(check *c, const kolo_action *a)
         c->waited[b] = 1;
         return 0;
     case KOLO_ACTION_CLEAR:
-        if (!in_window(c, b) || !whole(c, b, c->levels - 1) || c->started[b])
+        if (!in_window(c, b) || c->started[b] || content_of(c, b, c->levels - 1)->written != c->tensors[b])
             return breach(c, "clears what is not complete in its window", -1, 0);
+        c->unclear[b] = 0;
         return 0;
     case KOLO_ACTION_COLLECT:
         if (!in_window(c, b) || !c->waited[b] || c->collected[b])
@@ -494,6 +500,9 @@ static int on_bucket(check *c, const kolo_action *a)
             return breach(c, "measures gradients that are not complete, or not there any more", -1, 0);
         if (content_of(c, b, from)->begin != a->slot || content_of(c, b, from)->end != a->slot + 1)
             return breach(c, "measures more than one micro-batch", -1, 0);
+        if (c->plan->bucket[b].params == 0) return breach(c, "measures no gradients", -1, 0);
+        if (c->squared[a->slot * c->plan->buckets + b]++)
+            return breach(c, "measures a micro-batch twice", -1, 0);
         if ((a->to != 0) != (c->squares++ > 0)) return breach(c, "adds to nothing, or begins anew", -1, 0);
         return 0;
     case KOLO_ACTION_APPLY:
@@ -743,16 +752,19 @@ static int make_room(check *c)
     c->content = kolo_alloc(buckets * (size_t)c->levels * sizeof *c->content);
     c->tensors = kolo_alloc(buckets * sizeof *c->tensors);
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
-    c->started = kolo_alloc(5 * buckets);
+    c->started = kolo_alloc(6 * buckets);
     c->gathered = kolo_alloc((size_t)p->units + 1);
     c->transfer = kolo_alloc((size_t)p->transfers + 1);
+    c->squared = kolo_alloc((size_t)p->config.slots * buckets);
     c->ran = kolo_alloc((size_t)p->config.slots * (size_t)p->graph->nodes + 1);
-    if (!c->content || !c->tensors || !c->written || !c->started || !c->transfer || !c->ran || !c->gathered)
+    if (!c->content || !c->tensors || !c->written || !c->started || !c->transfer || !c->ran || !c->gathered ||
+        !c->squared)
         return KOLO_ENOMEM;
     c->waited = c->started + buckets;
     c->updated = c->waited + buckets;
     c->stepped = c->updated + buckets;
     c->collected = c->stepped + buckets;
+    c->unclear = c->collected + buckets;
     for (int t = 0; t < p->graph->tensors; t++)
         if (p->home[t].arena == KOLO_ARENA_GRADIENT) c->tensors[kolo_plan_bucket_of(p, p->home[t].offset)]++;
     return 0;
@@ -779,5 +791,6 @@ fail:
     free(c.gathered);
     free(c.transfer);
     free(c.ran);
+    free(c.squared);
     return rc;
 }
