@@ -48,10 +48,10 @@ int saver_finish(struct saver *saver, int folder, const char *path, manifest *m)
 /* rc: of writing. 0: the folder gets its name, older ones go; else it goes. */
 int saver_commit(struct saver *saver, kolo_aside *a, char **path, int rc);
 
-/* Ranks have stages of the network, or parts (shards). */
+/* Ranks have stages of the network, or parts (shards), or less in memory than they hold. */
 static inline bool saver_is_together(const kolo_plan *plan)
 {
-    return plan->program || plan->config.shards > 1;
+    return plan->program || plan->config.shards > 1 || plan->config.offload;
 }
 /* Collective over all ranks, each of which writes some of the tensors; saver->run: rank 0's alone, and its
  * position and options are set there. */

@@ -57,7 +57,8 @@ static void print_kinds(const kolo_plan *plan, const kolo_cost *cost, const kolo
         [KOLO_ACTION_APPLY] = "apply",     [KOLO_ACTION_SEND] = "send",
         [KOLO_ACTION_RECEIVE] = "receive", [KOLO_ACTION_TRANSFERRED] = "transferred",
         [KOLO_ACTION_CLEAR] = "clear",     [KOLO_ACTION_COLLECT] = "collect",
-        [KOLO_ACTION_GATHER] = "gather",   [KOLO_ACTION_GATHERED] = "gathered"};
+        [KOLO_ACTION_GATHER] = "gather",   [KOLO_ACTION_GATHERED] = "gathered",
+        [KOLO_ACTION_FETCH] = "fetch",     [KOLO_ACTION_LET_GO] = "let go"};
     row rows[KOLO_OP_COUNT + sizeof kind / sizeof *kind] = {{0}};
     double sum = 0;
     for (int64_t i = 0; i < plan->actions; i++) {

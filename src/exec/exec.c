@@ -34,11 +34,13 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
     e->options = options;
     e->owner = share ? share : e;
     e->copied = -1;
+    e->offload = -1;
     e->dynamic = plan->config.scaled && options->loss_scale == 0;
     e->replays = options->replay;
     e->ahead = kolo_backend_is_host(backend) ? 0 : KOLO_EXEC_AHEAD;
     atomic_init(&e->position, -1);
     KOLO_TRY_GOTO(rc, exec_open_shards(e));
+    KOLO_TRY_GOTO(rc, exec_offload_open(e));
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
     KOLO_TRY_GOTO(rc, exec_resolve(e));
     for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_add_variant(e, plans[i]));
@@ -189,6 +191,8 @@ static bool is_idle(const kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_WAIT:
     case KOLO_ACTION_CLEAR:
     case KOLO_ACTION_COLLECT: return p->bucket[a->bucket].offset >= p->reduced_front;
+    case KOLO_ACTION_FETCH:
+    case KOLO_ACTION_LET_GO: return true;
     case KOLO_ACTION_GATHER:
     case KOLO_ACTION_GATHERED: return !p->arena_bytes[KOLO_ARENA_GATHERED];
     case KOLO_ACTION_SEND:
@@ -229,6 +233,8 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_WAIT: return exec_wait_sum(e, a->bucket);
     case KOLO_ACTION_CLEAR: return exec_clear_gaps(e, a->bucket);
     case KOLO_ACTION_COLLECT: return exec_collect(e, a->bucket);
+    case KOLO_ACTION_FETCH: exec_fetch(e, a->unit); return 0;
+    case KOLO_ACTION_LET_GO: exec_let_go(e, a->unit); return 0;
     case KOLO_ACTION_GATHER: return exec_gather(e, a->unit);
     case KOLO_ACTION_GATHERED: return exec_gathered(e, a->unit);
     case KOLO_ACTION_SEND:

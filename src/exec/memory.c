@@ -24,7 +24,7 @@ size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share)
 {
     size_t bytes = 0;
     for (int a = 0; a < KOLO_ARENAS; a++)
-        if (!is_shared(a, plan, share)) bytes += plan->arena_bytes[a];
+        if (!is_shared(a, plan, share)) bytes += kolo_plan_resident(plan, (enum kolo_arena)a);
     return bytes;
 }
 
@@ -384,6 +384,7 @@ void exec_release(kolo_exec *e)
     if (e->turn) kolo_backend_unpin(b, e->turn);
     kolo_pages_free(&e->turn, EXEC_STEPS_IN_FLIGHT * sizeof *e->turn);
     kolo_backend_free(b, (void **)&e->step, sizeof *e->step);
+    exec_offload_close(e);
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (e->own[a]) kolo_backend_free(b, (void **)&e->arena[a], e->plan->arena_bytes[a]);
     free(e->mark);

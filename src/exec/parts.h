@@ -77,6 +77,7 @@ struct kolo_exec {
      * [buckets], and of what is gathered, [units] */
     int shard, shard_group, shard_groups;
     int *shard_rank, *share_number, *unit_number;
+    int offload;  /* the file that STATE lies in; -1: in memory */
     bool swapped; /* of shards: in PARAM stand averages, and weights in their place */
     /* [sums] with stages: what is summed in f64 in the middle of a step, by kind of action and length */
     exec_sum *sum;
@@ -122,6 +123,13 @@ int exec_gathered(kolo_exec *exec, int unit);
 /* In PARAM of shards stand averages, or (false) weights, which change places with them: collective. */
 int exec_show_averages(kolo_exec *exec, bool averages);
 int exec_begin_averages(kolo_exec *exec);
+/* offload.c: STATE in a file, after all else is known of the plan; FETCH and LET_GO; what was read or written beside
+ * them is let go, where it is in STATE. */
+int exec_offload_open(kolo_exec *exec);
+void exec_offload_close(kolo_exec *exec);
+void exec_fetch(kolo_exec *exec, int unit);
+void exec_let_go(kolo_exec *exec, int unit);
+void exec_let_go_of(kolo_exec *exec, const void *at, size_t bytes);
 /* As kolo_exec_get_parts and kolo_exec_set; 0: it is whole on every rank of its stage; 1: done. */
 int exec_get_sharded(kolo_exec *exec, const char *which, int tensor, float *values);
 int exec_set_sharded(kolo_exec *exec, const char *which, int tensor, const float *values);

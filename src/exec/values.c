@@ -77,7 +77,7 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
     }
     free(values);
     KOLO_TRY(rc);
-    if (e->arena[KOLO_ARENA_STATE])
+    if (e->arena[KOLO_ARENA_STATE] && e->offload < 0) /* a file begins with zeros */
         KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0,
                                    e->plan->arena_bytes[KOLO_ARENA_STATE]));
     KOLO_TRY(copy_to_average(e));
@@ -139,8 +139,11 @@ int kolo_exec_get_own(kolo_exec *e, const char *which, int tensor, float *values
     if (!from) return KOLO_EINTERNAL;
     const kolo_tensor *t = &e->plan->graph->tensor[tensor];
     const kolo_layout *layout = &e->plan->layout[tensor];
-    if (kolo_backend_is_host(e->backend))
-        return kolo_backend_to_canonical(e->backend, t, layout, from, values);
+    if (kolo_backend_is_host(e->backend)) {
+        const int rc = kolo_backend_to_canonical(e->backend, t, layout, from, values);
+        exec_let_go_of(e, from, layout->bytes);
+        return rc;
+    }
     void *host = kolo_alloc(layout->bytes);
     if (!host) return KOLO_ENOMEM;
     int rc = kolo_backend_read(e->backend, host, from, layout->bytes);
@@ -199,8 +202,11 @@ int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *valu
     const kolo_tensor *t = &e->plan->graph->tensor[tensor];
     const kolo_layout *layout = &e->plan->layout[tensor];
     e->owner->changes++;
-    if (kolo_backend_is_host(e->backend))
-        return kolo_backend_from_canonical(e->backend, t, layout, values, to);
+    if (kolo_backend_is_host(e->backend)) {
+        const int rc = kolo_backend_from_canonical(e->backend, t, layout, values, to);
+        exec_let_go_of(e, to, layout->bytes);
+        return rc;
+    }
     void *host = kolo_alloc(layout->bytes);
     if (!host) return KOLO_ENOMEM;
     int rc = kolo_backend_from_canonical(e->backend, t, layout, values, host);

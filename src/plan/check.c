@@ -39,6 +39,7 @@ typedef struct check {
     int *written;                               /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated, *stepped; /* [buckets] stepped: holds steps instead of gradients */
     char *collected;                            /* [buckets] sharded gradients: this rank's part is in SUM */
+    char *fetched;                              /* [units] UNTOUCHED, STARTED: its state is here, DONE */
     char *unclear;                              /* [buckets] gaps of its window are not zero */
     char *gathered;                             /* [units] UNTOUCHED, STARTED, DONE */
     bool windows;                               /* the last of the levels is a bucket's window */
@@ -306,6 +307,23 @@ static int on_gather(check *c, const kolo_action *a)
     return 0;
 }
 
+/* The optimizer's state of a unit: at most two are here. */
+static int on_state(check *c, const kolo_action *a)
+{
+    const bool goes = a->kind == KOLO_ACTION_LET_GO;
+    int here = 0;
+    if (a->unit < 0 || a->unit >= c->plan->units || !c->plan->config.offload)
+        return breach(c, "no such unit, or nothing is in a file", -1, 0);
+    if (c->fetched[a->unit] != (goes ? STARTED : UNTOUCHED))
+        return breach(c, "fetches twice, or lets go what is not here", -1, 0);
+    for (int b = 0; goes && b < c->plan->buckets; b++)
+        if (c->plan->bucket[b].unit == a->unit && !c->updated[b])
+            return breach(c, "lets go what is still to be updated", -1, 0);
+    c->fetched[a->unit] = goes ? DONE : STARTED;
+    for (int u = 0; u < c->plan->units; u++) here += c->fetched[u] == STARTED;
+    return here > 2 ? breach(c, "has more than two units here", -1, 0) : 0;
+}
+
 static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
 {
     const kolo_plan *p = c->plan;
@@ -461,6 +479,8 @@ static int on_update(check *c, int b)
         return breach(c, "updates before the gradients are judged", -1, 0);
     if (kolo_is_layerwise(config->optimizer) && !c->layers)
         return breach(c, "updates before the tensors' factors are known", -1, 0);
+    if (config->offload && c->fetched[c->plan->bucket[b].unit] != STARTED)
+        return breach(c, "updates a state that is not here", -1, 0);
     if (combined(c, b)) c->stepped[b] = 1;
     else c->updated[b] = 1;
     return 0;
@@ -561,6 +581,8 @@ static int play(check *c)
         case KOLO_ACTION_SEND:
         case KOLO_ACTION_RECEIVE:
         case KOLO_ACTION_TRANSFERRED: KOLO_TRY(on_transfer(c, a)); break;
+        case KOLO_ACTION_FETCH:
+        case KOLO_ACTION_LET_GO: KOLO_TRY(on_state(c, a)); break;
         case KOLO_ACTION_GATHER:
         case KOLO_ACTION_GATHERED: KOLO_TRY(on_gather(c, a)); break;
         case KOLO_ACTION_NOISE:
@@ -709,7 +731,10 @@ static int check_end(check *c)
         if (p->bucket[b].params > 0 && !c->updated[b])
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never updated", b);
     }
-    for (int u = 0; u < p->units && !kolo_plan_shards(p, KOLO_shard_parameters); u++)
+    for (int u = 0; u < p->units && p->config.offload; u++)
+        if (c->fetched[u] != DONE)
+            return kolo_fail(KOLO_EINTERNAL, "plan: the state of unit %d stays here", u);
+    for (int u = 0; u < p->units && p->config.shards > 1 && !kolo_plan_shards(p, KOLO_shard_parameters); u++)
         if (p->config.optimizer && c->gathered[u] != DONE)
             return kolo_fail(KOLO_EINTERNAL, "plan: unit %d is not gathered behind its update", u);
     for (int i = 0; i < p->transfers; i++)
@@ -753,7 +778,7 @@ static int make_room(check *c)
     c->tensors = kolo_alloc(buckets * sizeof *c->tensors);
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
     c->started = kolo_alloc(6 * buckets);
-    c->gathered = kolo_alloc((size_t)p->units + 1);
+    c->gathered = kolo_alloc(2 * (size_t)p->units + 1);
     c->transfer = kolo_alloc((size_t)p->transfers + 1);
     c->squared = kolo_alloc((size_t)p->config.slots * buckets);
     c->ran = kolo_alloc((size_t)p->config.slots * (size_t)p->graph->nodes + 1);
@@ -763,6 +788,7 @@ static int make_room(check *c)
     c->waited = c->started + buckets;
     c->updated = c->waited + buckets;
     c->stepped = c->updated + buckets;
+    c->fetched = c->gathered + p->units;
     c->collected = c->stepped + buckets;
     c->unclear = c->collected + buckets;
     for (int t = 0; t < p->graph->tensors; t++)

@@ -77,7 +77,7 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
         if (a->again) h = word(h, 1);
     }
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
-    if (a->kind == KOLO_ACTION_GATHER || a->kind == KOLO_ACTION_GATHERED) h = word(h, (uint64_t)a->unit);
+    if (a->kind >= KOLO_ACTION_FETCH) h = word(h, (uint64_t)a->unit);
     const kolo_plan_config *c = &p->config;
     if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM)
         h = word(h, (uint64_t)c->ranks << 3 | (uint64_t)c->adasum << 2 | (uint64_t)c->average << 1 |

@@ -357,13 +357,23 @@ static int add_gather(list *l, enum kolo_action_kind kind, int unit)
     return instantiate_add(l, (kolo_action){.kind = kind, .node = -1, .bucket = -1, .unit = unit});
 }
 
+/* The optimizer's state of a unit comes from its file, or goes there. */
+static int add_state(list *l, enum kolo_action_kind kind, int unit)
+{
+    if (!l->plan->config.offload) return 0;
+    return instantiate_add(l, (kolo_action){.kind = kind, .node = -1, .bucket = -1, .unit = unit});
+}
+
 /* Of bucket `bucket`, whose sum is there. */
 static int add_update(list *l, int bucket)
 {
     const kolo_plan *p = l->plan;
     const enum kolo_action_kind update = p->config.adasum ? KOLO_ACTION_APPLY : KOLO_ACTION_UPDATE;
+    const int unit = p->bucket[bucket].unit;
     if (p->bucket[bucket].params == 0) return 0;
+    if (unit + 1 < p->units) KOLO_TRY(add_state(l, KOLO_ACTION_FETCH, unit + 1));
     KOLO_TRY(instantiate_add(l, (kolo_action){.kind = update, .node = -1, .bucket = bucket}));
+    KOLO_TRY(add_state(l, KOLO_ACTION_LET_GO, unit));
     return add_gather(l, KOLO_ACTION_GATHER, p->bucket[bucket].unit);
 }
 
@@ -375,6 +385,7 @@ static int add_updates(list *l)
     const kolo_plan_config *c = &p->config;
     const bool all = together(c), many = c->ranks > 1;
     for (int b = 0; all && many && !c->adasum && b < p->buckets; b++) KOLO_TRY(add_wait(l, b));
+    if (p->units > 0) KOLO_TRY(add_state(l, KOLO_ACTION_FETCH, 0));
     KOLO_TRY(add_judgement(l));
     for (int b = 0; all && c->adasum && b < p->buckets; b++)
         if (p->bucket[b].params > 0) KOLO_TRY(add_delta(l, b));

@@ -224,9 +224,21 @@ size_t kolo_plan_bytes(const kolo_plan *plan)
     for (int a = 0; a < KOLO_ARENAS; a++) {
         bool shared =
             plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
-        if (!shared) sum += plan->arena_bytes[a];
+        if (!shared) sum += kolo_plan_resident(plan, (enum kolo_arena)a);
     }
     return sum;
+}
+
+size_t kolo_plan_resident(const kolo_plan *plan, enum kolo_arena arena)
+{
+    if (arena != KOLO_ARENA_STATE || !plan->config.offload || !plan->config.optimizer ||
+        plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB) /* which measures by all of it */
+        return plan->arena_bytes[arena];
+    int64_t most = 0;
+    for (int u = 0; u < plan->units; u++)
+        for (int s = 0; s < plan->config.shards; s++)
+            if (kolo_plan_part(plan, u, s)->count > most) most = kolo_plan_part(plan, u, s)->count;
+    return (size_t)kolo_plan_states(plan) * (size_t)most * sizeof(float);
 }
 
 int64_t kolo_plan_gradient_count(const kolo_plan *plan, int tensor)

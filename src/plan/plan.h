@@ -94,6 +94,10 @@ enum kolo_action_kind {
     KOLO_ACTION_CLEAR,
     /* shards: this rank's part of bucket `bucket`, which is summed, goes from its window to SUM */
     KOLO_ACTION_COLLECT,
+    /* offload: the optimizer's state of unit `unit` is asked for; never waits */
+    KOLO_ACTION_FETCH,
+    /* it is written in the background, and no longer here */
+    KOLO_ACTION_LET_GO,
     /* shards: start to bring the parts of unit `unit` together on all ranks */
     KOLO_ACTION_GATHER,
     /* until it is done */
@@ -115,7 +119,7 @@ typedef struct kolo_action {
     int node, slot, bucket;
     int from, to; /* FOLD: levels; SUM, from: which output of its node */
     int transfer;
-    int unit; /* GATHER, GATHERED */
+    int unit; /* GATHER, GATHERED, FETCH, LET_GO */
     /* RUN: of a forward operation a second time in its slot, for the backward half: its outputs are values
      * of their own (kolo_plan_value) */
     bool again;
@@ -142,7 +146,7 @@ typedef struct kolo_bucket {
     int unit;              /* of shards: that has them; -1: none */
 } kolo_bucket;
 
-/* Of shards: parameters that are brought together at once, those of a bucket. Elements are those of PARAM as
+/* Of shards and offload: parameters that are brought together at once, those of a bucket. Elements are those of PARAM as
  * homes count them. */
 typedef struct kolo_unit {
     int64_t param, params;
@@ -176,6 +180,7 @@ typedef struct kolo_plan_config {
     /* KOLO_shard_*: what ranks hold parts of, and how many parts there are; 1: nothing is sharded */
     int shard, shards;
     int shard_groups; /* of a stage's ranks that have copies of all parts; 0 is 1 */
+    bool offload; /* the optimizer's state is in a file: units of it are asked for and let go */
     bool reshard; /* parameters leave their windows between forward and backward half */
     bool keep;    /* every value has its own memory until the step ends: for inspection and tests */
     /* [graph->tensors] activations that are not kept for the backward half, which makes them again from what
@@ -321,7 +326,9 @@ int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count);
  * depth for every matrix. */
 int kolo_plan_depths(const kolo_graph *graph, int *depth);
 
-size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of the arenas that are its own */
+/* Of an arena, what is in memory: with offload a unit's state. */
+size_t kolo_plan_resident(const kolo_plan *plan, enum kolo_arena arena);
+size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of that of the arenas that are its own */
 /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
 int kolo_plan_print(const kolo_plan *plan, void *file, bool all);
 /* One line for action `i` ("reduce bucket 3 (2.1 MiB, layer4.1.conv2.weight .. fc.bias)"), to `text`. */

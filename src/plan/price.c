@@ -136,8 +136,8 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
         *c = (kolo_cost){.read = 2 * bucket, .written = bucket, .flops = bucket / sizeof(float)};
         return KOLO_CLASS_FOLD;
     case KOLO_ACTION_REDUCE:
-        *c = plan->units && plan->bucket[a->bucket].unit >= 0 ? part_cost(plan, bucket)
-                                                              : send_cost(plan, bucket);
+        *c = plan->config.shards > 1 && plan->bucket[a->bucket].unit >= 0 ? part_cost(plan, bucket)
+                                                                          : send_cost(plan, bucket);
         return KOLO_CLASS_SEND;
     case KOLO_ACTION_GATHER: *c = part_cost(plan, unit_bytes(plan, a)); return KOLO_CLASS_SEND;
     case KOLO_ACTION_COLLECT:
@@ -166,6 +166,8 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
         return KOLO_CLASS_SEND;
     case KOLO_ACTION_TRANSFERRED:
     case KOLO_ACTION_CLEAR:
+    case KOLO_ACTION_FETCH:
+    case KOLO_ACTION_LET_GO:
     case KOLO_ACTION_GATHERED:
     case KOLO_ACTION_WAIT: break;
     }

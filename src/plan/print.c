@@ -160,6 +160,8 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
     case KOLO_ACTION_BUFFERS: snprintf(text, size, "update the running statistics"); return;
     case KOLO_ACTION_CLEAR: snprintf(text, size, "clear gaps of bucket %d", a->bucket); return;
     case KOLO_ACTION_COLLECT: bucket_text(plan, "collect this rank's part of", a->bucket, text, size); return;
+    case KOLO_ACTION_FETCH:
+    case KOLO_ACTION_LET_GO:
     case KOLO_ACTION_GATHER:
     case KOLO_ACTION_GATHERED: unit_text(plan, a, text, size); return;
     }
@@ -178,6 +180,8 @@ static void print_arenas(const kolo_plan *plan, FILE *f)
         size_text(bytes, text, sizeof text);
         fprintf(f, "  %-12s %12zu  %10s", kolo_arena_name[a], bytes, text);
         if (shared) fprintf(f, "  (the training plan's)");
+        if (kolo_plan_resident(plan, (enum kolo_arena)a) < bytes)
+            fprintf(f, "  in a file; %zu in memory", kolo_plan_resident(plan, (enum kolo_arena)a));
         if (a == KOLO_ARENA_SHADOW) fprintf(f, "  the parameters in %s", kolo_dtype_name(plan->graph->dtype));
         if (a == KOLO_ARENA_ACTIVATION)
             fprintf(f, "  at least %zu; %.2f %% lost between lifetimes", plan->least_activation,

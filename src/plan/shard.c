@@ -225,14 +225,14 @@ int kolo_plan_make_shards(kolo_plan *plan, const kolo_plan *like)
     const bool trains = plan->config.optimizer;
     for (int b = 0; b < plan->buckets; b++) plan->bucket[b].unit = -1;
     if (like && !trains && like->config.shards == 1) plan->config.shards = 1;
-    if (plan->config.shards == 1) return 0;
+    if (plan->config.shards == 1 && !(plan->config.offload && trains)) return 0;
     const size_t most = (size_t)(trains ? plan->buckets : like ? like->units : 0) + 1;
     plan->unit = kolo_alloc(most * sizeof *plan->unit);
     plan->part = kolo_alloc(most * (size_t)plan->config.shards * sizeof *plan->part);
     if (!plan->unit || !plan->part) return KOLO_ENOMEM;
     if (trains) KOLO_TRY(make_units(plan));
     else if (like) KOLO_TRY(take_units(plan, like));
-    size_arenas(plan, like);
+    if (plan->config.shards > 1) size_arenas(plan, like);
     return 0;
 }
 

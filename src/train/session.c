@@ -265,6 +265,7 @@ static int open_parts(kolo_session *s, int parts)
                    : kolo_fail(KOLO_ECONFIG, "batch=auto: whoever computes chooses it; give a number here");
     KOLO_TRY(choose_threads(s));
     KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
+    KOLO_TRY(session_check_offload(s));
     KOLO_TRY(session_choose_batch(s));
     return open_steps(s);
 }

@@ -194,6 +194,7 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
                               .shards = s->shards,
                               .shard_groups = s->shard_groups,
                               .reshard = o->reshard,
+                              .offload = trains && o->offload == KOLO_offload_optimizer,
                               .optimizer = optimizer,
                               .ema = kolo_averages(o),
                               .swa = trains && o->swa > 0,

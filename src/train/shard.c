@@ -111,6 +111,17 @@ static int count_all(kolo_session *s, int group)
     return rc < 0 ? rc : 0;
 }
 
+int session_check_offload(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    if (o->offload == KOLO_offload_none && *o->offload_path)
+        return kolo_fail(KOLO_ECONFIG, "offload_path= is of offload=, which is none: give both, or leave it out");
+    if (o->offload == KOLO_offload_none || !s->cuda || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "offload=%s is for CPUs: on GPUs give shard=optimizer on several ranks, or leave it out",
+                     kolo_option_find("offload")->choices[o->offload]);
+}
+
 int session_open_shards(kolo_session *s)
 {
     const kolo_options *o = s->options;

@@ -7,5 +7,7 @@
 
 /* After the grid: session->shards; refuses what shards cannot do. */
 int session_open_shards(kolo_session *session);
+/* After the device is chosen: offload= can be done here. */
+int session_check_offload(const kolo_session *session);
 
 #endif

@@ -9,6 +9,11 @@ for variable in $(compgen -e | grep -E '^(SLURM|PMI|PMIX)_'); do unset "$variabl
 COUNT=${COUNT:-100} SEED=${SEED:-$(($(date +%s) % 32768))}
 kills_prepare
 kills "$COUNT" "$SEED" mpiexec -n 2
+for KOLO_SHARD in gradients parameters; do # which write their checkpoints together
+    export KOLO_SHARD
+    kills $((COUNT / 4)) "$SEED" mpiexec -n 2
+done
+unset KOLO_SHARD
 cluster 2 2
 if srun --mpi=list 2>&1 | grep -q pmix; then
     kills "$COUNT" "$SEED" srun -Q -K1 --mpi=pmix -N 2 -n 2

@@ -28,7 +28,8 @@ network() { # NET
     local shard each
     net=$1
     read -ra words <<< "$(words_of "$net")"
-    for each in "" "optimizer=sgd lr=0.01" "optimizer=adamw lr=1e-3" "optimizer=lars lr=0.1" "optimizer=lamb lr=1e-3"; do
+    for each in "" "optimizer=sgd lr=0.01" "optimizer=adamw lr=1e-3 nesterov=false" "optimizer=lars lr=0.1" \
+        "optimizer=lamb lr=1e-3 nesterov=false"; do
         read -ra how <<< "$each"
         alone 8 || continue
         for shard in optimizer gradients parameters; do

@@ -27,6 +27,14 @@ same 2 optimizer=lamb clip_norm=1 ema=0.9 shard=parameters reshard=false
 held adam optimizer=adamw lookahead=2 swa=0.5 noise_scale=true recompute=all micro_batch=4
 same 2 optimizer=adamw lookahead=2 swa=0.5 noise_scale=true recompute=all micro_batch=4 shard=parameters
 
+# --- the optimizer's state in a file: the same bytes, of less memory
+same 1 optimizer=adamw lookahead=2 swa=0.5 noise_scale=true recompute=all micro_batch=4 offload=optimizer
+same 2 optimizer=adamw lookahead=2 swa=0.5 noise_scale=true recompute=all micro_batch=4 offload=optimizer \
+    shard=parameters offload_path="$ROOM"
+state=$(kolo plan "${args[@]}" optimizer=adamw offload=optimizer |
+    sed -n 's/^ *optimizer *\([0-9]*\) .*in a file; \([0-9]*\) in memory/\1 \2/p')
+ok $((${state% *} < 4 * ${state#* })) "kolo plan: a unit of its state is in memory: $state"
+
 # --- parts are no part of a checkpoint: other ranks go on with it, with other parts
 held steps optimizer=adamw clip_norm=1
 step=0
@@ -52,5 +60,13 @@ refused 78 'leaves nothing to it: give shard=' 2 shard_group=2
 refused 78 'give shard=parameters' 2 shard=gradients reshard=false
 refused 78 'take one of them' 2 shard=gradients reduce=adasum bn=local
 refused 78 'compression=topk' 2 shard=gradients reduce=fast compression=topk
+refused 78 'give both, or leave it out' 1 offload_path=/tmp
+refused 3 'missing: cannot write: No such file' 1 offload=optimizer offload_path="$ROOM/missing"
+mkdir -m 500 "$ROOM/closed"
+[ "$(id -u)" = 0 ] || refused 3 'Permission denied' 1 offload=optimizer offload_path="$ROOM/closed"
+(ulimit -f 200 && kolo train "${args[@]}" run="$ROOM/full" optimizer=adamw offload=optimizer offload_path="$ROOM") \
+    > "$ROOM/log" 2>&1
+is $? 3 "no room for the file: exit 3"
+like "$ROOM/log" 'no room for [0-9]* bytes of the optimizer.s state' "and says what it would be"
 refused 0 'nobody to share it with' 1 shard=parameters
 done_testing

@@ -63,6 +63,7 @@ static void test_networks(void)
             c.clip_norm = c.noise = i / 120 % 2;
             c.ema = i % 2;
             c.reshard = i % 5 > 0;
+            c.offload = i % 7 == 0;
             if (c.canonical && (c.slots & (c.slots - 1))) continue;
             kolo_plan *p = plan_of(g, &c);
             const int rc = p ? kolo_plan_check(p) : -1;
@@ -136,7 +137,7 @@ static void test_bytes(void)
 
 enum { DROPPED, DOUBLED, RETARGETED, WAYS };
 
-static bool is_shared(const kolo_action *a)
+static bool is_checked(const kolo_action *a)
 {
     return a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_LOAD;
 }
@@ -154,7 +155,7 @@ static void damage(kolo_plan *p, int64_t i, int way)
         p->action = more;
         memmove(more + i + 1, more + i, (behind + 1) * sizeof *more);
         p->actions++;
-    } else if (a->kind == KOLO_ACTION_GATHER || a->kind == KOLO_ACTION_GATHERED) {
+    } else if (a->kind >= KOLO_ACTION_FETCH) {
         a->unit = (a->unit + 1) % p->units;
     } else {
         a->bucket = (a->bucket + 1) % p->buckets;
@@ -173,9 +174,11 @@ static bool harmless(const kolo_action *a, int way)
 static void test_damage(void)
 {
     kolo_graph *g = graph_of("resnet20", 16, 3);
-    for (int shard = KOLO_shard_optimizer; g && shard <= KOLO_shard_parameters; shard++) {
+    for (int shard = KOLO_shard_none; g && shard <= KOLO_shard_parameters; shard++) {
         kolo_plan_config c = config_of(shard, 3, 4, "lamb");
         c.canonical = c.clip_norm = c.noise = true;
+        c.offload = shard == KOLO_shard_none || shard == KOLO_shard_gradients;
+        if (shard == KOLO_shard_none) c.shards = 1;
         kolo_plan *p = plan_of(g, &c);
         const int64_t actions = p ? p->actions : 0;
         int found = 0, all = 0;
@@ -183,7 +186,7 @@ static void test_damage(void)
         for (int64_t i = 0; i < actions * WAYS; i++) {
             p = plan_of(g, &c);
             const kolo_action a = p->action[i / WAYS];
-            if (is_shared(&a) && !harmless(&a, (int)(i % WAYS))) {
+            if (is_checked(&a) && !harmless(&a, (int)(i % WAYS))) {
                 damage(p, i / WAYS, (int)(i % WAYS));
                 const int rc = kolo_plan_check(p);
                 if (rc == 0)

@@ -1,0 +1,123 @@
+/* offload=optimizer: the optimizer's state lies in a file without a name, which is mapped. A unit of it is asked
+ * for ahead of its update, in the background; behind it its pages leave this process, and are written when the
+ * system gets to it. What fits into free memory stays in the system's cache and is not read again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "exec/parts.h"
+#include "kolo/error.h"
+#include "plan/shard.h"
+
+static int fail_room(const char *folder, size_t bytes)
+{
+    const int64_t free_bytes = kolo_file_free_bytes(folder);
+    return kolo_fail(
+        KOLO_EIO,
+        "offload_path=%s: no room for %zu bytes of the optimizer's state%s%lld are free: name another "
+        "folder, on a disk of the node",
+        folder, bytes, ", ", (long long)(free_bytes < 0 ? 0 : free_bytes));
+}
+
+/* Some file systems have no files without a name. */
+static int open_file(const char *folder)
+{
+    const int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
+    char *name = kolo_format("%s/.kolo-offload-XXXXXX", folder);
+    const int made = name ? mkostemp(name, O_CLOEXEC) : -1;
+    if (made >= 0) unlink(name);
+    free(name);
+    return made;
+}
+
+int exec_offload_open(kolo_exec *e)
+{
+    const size_t bytes = e->plan->arena_bytes[KOLO_ARENA_STATE];
+    const char *folder = e->options->offload_path;
+    e->offload = -1;
+    if (!e->plan->config.offload || !e->plan->config.optimizer || bytes == 0) return 0;
+    if (!*folder) folder = "/tmp";
+    e->offload = open_file(folder);
+    if (e->offload < 0) return kolo_fail_in(kolo_file_fail("write", folder), "offload_path=: ");
+    const int rc = posix_fallocate(e->offload, 0, (off_t)bytes);
+    if (rc == ENOSPC || rc == EFBIG || rc == EDQUOT) return fail_room(folder, bytes);
+    if (rc != 0) {
+        errno = rc;
+        return kolo_fail_in(kolo_file_fail("write", folder), "offload_path=: ");
+    }
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, e->offload, 0);
+    if (at == MAP_FAILED) return kolo_fail_in(kolo_file_fail("map", folder), "offload_path=: ");
+    e->arena[KOLO_ARENA_STATE] = at;
+    return 0;
+}
+
+void exec_offload_close(kolo_exec *e)
+{
+    if (e->offload < 0 || !e->plan->config.offload) return;
+    if (e->arena[KOLO_ARENA_STATE])
+        munmap(e->arena[KOLO_ARENA_STATE], e->plan->arena_bytes[KOLO_ARENA_STATE]);
+    e->arena[KOLO_ARENA_STATE] = NULL;
+    close(e->offload);
+}
+
+/* Whole pages around, or (within) inside of [from, from + bytes) of the arena. */
+static size_t pages(size_t *from, size_t bytes, bool within)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), end = *from + bytes;
+    *from = within ? kolo_round_up(*from, page) : *from / page * page;
+    const size_t last = within ? end / page * page : kolo_round_up(end, page);
+    return last > *from ? last - *from : 0;
+}
+
+/* Of advice the system may make what it likes. */
+static void let_go(kolo_exec *e, size_t from, size_t bytes)
+{
+    if ((bytes = pages(&from, bytes, true)) == 0) return;
+    madvise(e->arena[KOLO_ARENA_STATE] + from, bytes, MADV_DONTNEED);
+    sync_file_range(e->offload, (off_t)from, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+}
+
+static size_t unit_state(const kolo_exec *e, int unit, int state, size_t *bytes)
+{
+    const kolo_unit *u = &e->plan->unit[unit];
+    int64_t from = u->param, to = u->param + u->params;
+    exec_own_range(e, unit, &from, &to);
+    *bytes = to > from ? (size_t)(to - from) * sizeof(float) : 0;
+    return (size_t)state * kolo_plan_stored_bytes(e->plan) +
+           (size_t)exec_stored_at(e, unit, from) * sizeof(float);
+}
+
+void exec_fetch(kolo_exec *e, int unit)
+{
+    for (int i = 0; i < kolo_plan_states(e->plan); i++) {
+        size_t bytes, from = unit_state(e, unit, i, &bytes);
+        if (bytes && (bytes = pages(&from, bytes, false)) > 0)
+            madvise(e->arena[KOLO_ARENA_STATE] + from, bytes, MADV_WILLNEED);
+    }
+}
+
+void exec_let_go(kolo_exec *e, int unit)
+{
+    for (int i = 0; i < kolo_plan_states(e->plan); i++) {
+        size_t bytes;
+        const size_t from = unit_state(e, unit, i, &bytes);
+        if (bytes) let_go(e, from, bytes);
+    }
+}
+
+void exec_let_go_of(kolo_exec *e, const void *at, size_t bytes)
+{
+    const char *state = e->arena[KOLO_ARENA_STATE];
+    if (!e->plan->config.offload || !state || (const char *)at < state ||
+        (const char *)at >= state + e->plan->arena_bytes[KOLO_ARENA_STATE])
+        return;
+    let_go(e, (size_t)((const char *)at - state), bytes);
+}
