@@ -1,6 +1,7 @@
-/* offload=optimizer: the optimizer's state lies in a file without a name, which is mapped. A unit of it is asked
- * for ahead of its update, in the background; behind it its pages leave this process, and are written when the
- * system gets to it. What fits into free memory stays in the system's cache and is not read again. */
+/* offload=optimizer: the optimizer's state lies in a file without a name, which is mapped. A unit of it is
+ * asked for ahead of its update, in the background; behind it its pages leave this process, and are written
+ * when the system gets to it. What fits into free memory stays in the system's cache and is not read
+ * again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -123,8 +123,8 @@ int exec_gathered(kolo_exec *exec, int unit);
 /* In PARAM of shards stand averages, or (false) weights, which change places with them: collective. */
 int exec_show_averages(kolo_exec *exec, bool averages);
 int exec_begin_averages(kolo_exec *exec);
-/* offload.c: STATE in a file, after all else is known of the plan; FETCH and LET_GO; what was read or written beside
- * them is let go, where it is in STATE. */
+/* offload.c: STATE in a file, after all else is known of the plan; FETCH and LET_GO; what was read or written
+ * beside them is let go, where it is in STATE. */
 int exec_offload_open(kolo_exec *exec);
 void exec_offload_close(kolo_exec *exec);
 void exec_fetch(kolo_exec *exec, int unit);

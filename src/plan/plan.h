@@ -146,8 +146,8 @@ typedef struct kolo_bucket {
     int unit;              /* of shards: that has them; -1: none */
 } kolo_bucket;
 
-/* Of shards and offload: parameters that are brought together at once, those of a bucket. Elements are those of PARAM as
- * homes count them. */
+/* Of shards and offload: parameters that are brought together at once, those of a bucket. Elements are those
+ * of PARAM as homes count them. */
 typedef struct kolo_unit {
     int64_t param, params;
     size_t gradient, gathered; /* bytes behind reduced_front, and in GATHERED: where its windows begin */
@@ -180,9 +180,9 @@ typedef struct kolo_plan_config {
     /* KOLO_shard_*: what ranks hold parts of, and how many parts there are; 1: nothing is sharded */
     int shard, shards;
     int shard_groups; /* of a stage's ranks that have copies of all parts; 0 is 1 */
-    bool offload; /* the optimizer's state is in a file: units of it are asked for and let go */
-    bool reshard; /* parameters leave their windows between forward and backward half */
-    bool keep;    /* every value has its own memory until the step ends: for inspection and tests */
+    bool offload;     /* the optimizer's state is in a file: units of it are asked for and let go */
+    bool reshard;     /* parameters leave their windows between forward and backward half */
+    bool keep;        /* every value has its own memory until the step ends: for inspection and tests */
     /* [graph->tensors] activations that are not kept for the backward half, which makes them again from what
      * is kept (recompute.h). Borrowed, outlives the plan. NULL: all are kept. Changes no bit */
     const bool *dropped;

@@ -12,10 +12,10 @@
 #include "launch/launch.h"
 #include "plan/plan.h"
 
-/* The ranks that have the parts: rank[groups][shards], of the world, where `ranks`, ascending, share the buckets
- * of a stage; returns how many groups. One of all that can own parts of comm's buckets, or (nodes) groups of
- * `shards` ranks of a node, which have copies. KOLO_ECONFIG: nodes have different numbers of ranks, or no multiple
- * of the shards. */
+/* The ranks that have the parts: rank[groups][shards], of the world, where `ranks`, ascending, share the
+ * buckets of a stage; returns how many groups. One of all that can own parts of comm's buckets, or (nodes)
+ * groups of `shards` ranks of a node, which have copies. KOLO_ECONFIG: nodes have different numbers of ranks,
+ * or no multiple of the shards. */
 int kolo_shard_groups(const kolo_launch *launch, const int *ranks, int count, int shards, bool nodes,
                       int *rank);
 

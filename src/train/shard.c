@@ -115,7 +115,8 @@ int session_check_offload(const kolo_session *s)
 {
     const kolo_options *o = s->options;
     if (o->offload == KOLO_offload_none && *o->offload_path)
-        return kolo_fail(KOLO_ECONFIG, "offload_path= is of offload=, which is none: give both, or leave it out");
+        return kolo_fail(KOLO_ECONFIG,
+                         "offload_path= is of offload=, which is none: give both, or leave it out");
     if (o->offload == KOLO_offload_none || !s->cuda || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
     return kolo_fail(KOLO_ECONFIG,
                      "offload=%s is for CPUs: on GPUs give shard=optimizer on several ranks, or leave it out",

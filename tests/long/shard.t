@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Networks of all kinds with sharded optimizer, gradients and parameters: each optimizer, 2, 3 and 4 ranks, groups,
-# stages, ten steps to the bytes of one rank; and the memory of every rank beside its plan. NETS="resnet20 yolox"
-# are some of them, STEPS=2 is a quick look.
+# Networks of all kinds with sharded optimizer, gradients and parameters: each optimizer, 2, 3 and 4 ranks,
+# groups, stages, ten steps to the bytes of one rank; and the memory of every rank beside its plan.
+# NETS="resnet20 yolox" are some of them, STEPS=2 is a quick look.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/networks.sh

@@ -38,11 +38,12 @@ ok $((${state% *} < 4 * ${state#* })) "kolo plan: a unit of its state is in memo
 # --- parts are no part of a checkpoint: other ranks go on with it, with other parts
 held steps optimizer=adamw clip_norm=1
 step=0
-for grid in "4 shard=parameters shard_group=2" "2 shard=gradients" "4 shard=optimizer stages=2" "1 shard=parameters"; do
+for grid in "4 shard=parameters shard_group=2" "2 shard=gradients" "4 shard=optimizer stages=2" \
+    "1 shard=parameters"; do
     read -ra words <<< "$grid"
     step=$((step + 1))
-    timeout 60 mpiexec -n "${words[0]}" kolo train "${args[@]}" optimizer=adamw clip_norm=1 run="$ROOM/grids" \
-        stop_step=$step "${words[@]:1}" > "$ROOM/log" 2>&1
+    timeout 60 mpiexec -n "${words[0]}" kolo train "${args[@]}" optimizer=adamw clip_norm=1 \
+        run="$ROOM/grids" stop_step=$step "${words[@]:1}" > "$ROOM/log" 2>&1
     is $? $((step < 3 ? 75 : 0)) "$grid go on with it" "$ROOM/log"
 done
 cmp "$(tensors_of "$first")" "$(tensors_of "$ROOM/grids")" > "$ROOM/log" 2>&1
@@ -54,7 +55,7 @@ refused() { # STATUS PATTERN RANKS OPTIONS...
     timeout 60 mpiexec -n "$3" kolo train "${args[@]}" run="$ROOM/refused" "${@:4}" > "$ROOM/log" 2>&1
     is $? "$1" "${*:4}: exit $1" && like "$ROOM/log" "$2" "${*:4}: says why"
 }
-refused 78 'shard_group=3 does not divide 2 ranks|a number of ranks from 1 to 2' 2 shard=optimizer shard_group=3
+refused 78 'a number of ranks from 1 to 2' 2 shard=optimizer shard_group=3
 refused 78 'neither node nor a number' 2 shard=optimizer shard_group=rack
 refused 78 'leaves nothing to it: give shard=' 2 shard_group=2
 refused 78 'give shard=parameters' 2 shard=gradients reshard=false
@@ -64,8 +65,8 @@ refused 78 'give both, or leave it out' 1 offload_path=/tmp
 refused 3 'missing: cannot write: No such file' 1 offload=optimizer offload_path="$ROOM/missing"
 mkdir -m 500 "$ROOM/closed"
 [ "$(id -u)" = 0 ] || refused 3 'Permission denied' 1 offload=optimizer offload_path="$ROOM/closed"
-(ulimit -f 200 && kolo train "${args[@]}" run="$ROOM/full" optimizer=adamw offload=optimizer offload_path="$ROOM") \
-    > "$ROOM/log" 2>&1
+(ulimit -f 200 && kolo train "${args[@]}" run="$ROOM/full" optimizer=adamw offload=optimizer \
+    offload_path="$ROOM") > "$ROOM/log" 2>&1
 is $? 3 "no room for the file: exit 3"
 like "$ROOM/log" 'no room for [0-9]* bytes of the optimizer.s state' "and says what it would be"
 refused 0 'nobody to share it with' 1 shard=parameters

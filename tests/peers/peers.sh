@@ -79,7 +79,7 @@ if [ "$THREADS" -ge 2 ] && command -v mpiexec > /dev/null; then
             'BEGIN {printf "resnet50 b32 64px, 2 stages, %s: %.1f img/s, PyTorch %.1f img/s, ratio %.2f\n", o, a, b, (b > 0) ? a / b : 0}'
     done
 fi
-# parts of parameters, gradients and optimizer on two ranks, beside FSDP, ZeroRedundancyOptimizer and DeepSpeed
+# parts of parameters, optimizer, gradients on two ranks, beside FSDP, ZeroRedundancyOptimizer and DeepSpeed
 if [ "$THREADS" -ge 2 ] && command -v mpiexec > /dev/null; then
     peers_install deepspeed > /dev/null
     for pair in parameters:fsdp optimizer:zero gradients:deepspeed; do
@@ -87,13 +87,15 @@ if [ "$THREADS" -ge 2 ] && command -v mpiexec > /dev/null; then
         a=0 b=0
         for ((round = 0; round < ROUNDS; round++)); do
             mine=$(env -u MALLOC_MMAP_MAX_ -u MALLOC_TRIM_THRESHOLD_ mpiexec -n 2 kolo bench train \
-                model=resnet50 batch=16 size=224 shard="$shard" optimizer=adamw steps=4 threads=$((THREADS / 2)))
+                model=resnet50 batch=16 size=224 shard="$shard" optimizer=adamw steps=4 \
+                threads=$((THREADS / 2)))
             theirs=$("$PYTHON" tests/peers/shard.py resnet50 16 224 "$how" $((THREADS / 2)) 4 \
                 2> "$BUILD/peers.log")
             a=$(best "$a" "$(rate <<< "$mine")")
             b=$(best "$b" "$(rate <<< "$theirs")")
         done
-        awk -v s="$shard" -v h="$how" -v a="$a" -v b="$b" -v m="$(memory <<< "$mine")" -v n="$(memory <<< "$theirs")" \
+        awk -v s="$shard" -v h="$how" -v a="$a" -v b="$b" -v m="$(memory <<< "$mine")" \
+            -v n="$(memory <<< "$theirs")" \
             'BEGIN {printf "resnet50 b16, 2 ranks, shard=%s: %.1f img/s, %s %.1f img/s, ratio %.2f; %.0f MiB, %.0f MiB, ratio %.2f\n", s, a, h, b, (b > 0) ? a / b : 0, m, n, (n > 0) ? m / n : 0}'
     done
 fi

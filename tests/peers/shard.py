@@ -1,6 +1,6 @@
-"""Training steps of a network on two data-parallel ranks of the CPU that shard what they hold, over gloo; prints
-`pytorch ... X img/s` and the resident set of the larger rank, as `kolo bench train shard=` does. Starts the ranks
-itself.
+"""Training steps of a network on two data-parallel ranks of the CPU that shard what they hold, over gloo;
+prints `pytorch ... X img/s` and the resident set of the larger rank, as `kolo bench train shard=` does.
+Starts the ranks itself.
 
 usage: shard.py MODEL BATCH SIZE fsdp|zero|deepspeed THREADS STEPS
 fsdp: fully_shard of every block and of the whole; zero: DistributedDataParallel with ZeroRedundancyOptimizer;
@@ -99,8 +99,8 @@ def run(rank, store, name, batch, size, how, threads, steps):
     peak = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024])
     dist.all_reduce(peak, dist.ReduceOp.MAX)
     if rank == 0:
-        print(f"pytorch {torch.__version__} {how} {name} batch {batch} size {size}, {RANKS} ranks x {threads} "
-              f"threads, {1e3 * sum(times) / steps:.3f} ms/step (fastest {1e3 * min(times):.3f}), "
+        print(f"pytorch {torch.__version__} {how} {name} batch {batch} size {size}, {RANKS} ranks x {threads}"
+              f" threads, {1e3 * sum(times) / steps:.3f} ms/step (fastest {1e3 * min(times):.3f}), "
               f"peak {peak.item():.0f} MiB: {batch * steps / sum(times):.1f} img/s")
     dist.destroy_process_group()
 
@@ -108,5 +108,6 @@ def run(rank, store, name, batch, size, how, threads, steps):
 if __name__ == "__main__":
     model_name, total, side, mode, cores, count = sys.argv[1:7]
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(run, (os.path.join(folder, "store"), model_name, int(total), int(side), mode, int(cores),
-                       int(count)), nprocs=RANKS)
+        store_path = os.path.join(folder, "store")
+        mp.spawn(run, (store_path, model_name, int(total), int(side), mode, int(cores), int(count)),
+                 nprocs=RANKS)

@@ -18,7 +18,8 @@ train() { # RUN NODES RANKS OPTIONS...: as srun has them, 5 and 1 of 6; "3+3": a
         run="$ROOM/$1" "${@:4}" > "$ROOM/$1.log" 2>&1
 }
 result() { # RUN
-    echo "$(losses "$ROOM/$1") $(weights_sum "$ROOM/$1") $(grep -E '"(loss|top1|top5)"' "$ROOM/$1/summary.json")"
+    echo "$(losses "$ROOM/$1") $(weights_sum "$ROOM/$1")" \
+        "$(grep -E '"(loss|top1|top5)"' "$ROOM/$1/summary.json")"
 }
 train one 1 1
 is $? 0 "one rank has the whole network" "$ROOM/one.log"

@@ -1,5 +1,6 @@
-/* Plans with shards: they pass the checker for every network, number of ranks and micro-batches, take the bytes
- * that ZeRO's formulas give (reference: arXiv 1910.02054, table 1, for f32), and one broken action is named. */
+/* Plans with shards: they pass the checker for every network, number of ranks and micro-batches, take the
+ * bytes that ZeRO's formulas give (reference: arXiv 1910.02054, table 1, for f32), and one broken action is
+ * named. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,7 +134,7 @@ static void test_bytes(void)
     kolo_graph_destroy(&g);
 }
 
-/* ---- one action left out, done twice, or of another bucket or unit -------------------------------------- */
+/* ---- one action left out, done twice, or of another bucket or unit ------------------------------------- */
 
 enum { DROPPED, DOUBLED, RETARGETED, WAYS };
 
