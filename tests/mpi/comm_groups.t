@@ -9,9 +9,17 @@ need mpiexec
 SEED=${SEED:-$(($(date +%s) % 100000))}
 echo "# seed $SEED"
 for ranks in 2 3 4 7; do ran "$ranks ranks" mpiexec -n $ranks "$program" "$SEED"; done
+# side by side: the late are waited for
+pids=()
 for nodes in 'one node' 1+1; do
     for what in late late-transfer late-stop-transfer; do
-        ran "2 ranks $what, $nodes" mpiexec -n 2 "$program" $what "$nodes"
+        timeout $LIMIT mpiexec -n 2 "$program" $what "$nodes" > "$ROOM/$what, $nodes" 2>&1 & pids+=($!)
+    done
+done
+wait "${pids[@]}"
+for nodes in 'one node' 1+1; do
+    for what in late late-transfer late-stop-transfer; do
+        ran "2 ranks $what, $nodes" cat "$ROOM/$what, $nodes"
     done
 done
 done_testing

@@ -51,45 +51,46 @@ for how in --fail --fail-busy; do
         ! grep -q MPI_Abort "$OUT"
     ok $? "mpiexec $how: all ranks end, with that rank's message and exit code" "$OUT"
 done
-# --- ranks that do not come, or stop: the others name them
-named() { # CODE PATTERN SECONDS: of $OUT
-    local code=$? took=$(($(now) - began))
-    echo "# ended after $took ms with $code"
-    hydra || code=$1 took=0 # Open MPI's mpiexec may crash, or hang, where its ranks are killed
-    [[ $code == "$1" && $took -lt $(($3 * 1000)) ]] && grep -qE "error: launch: no progress in $2" "$OUT"
+# --- ranks that do not come, or stop: the others report them; side by side, since all of them wait
+hello() { # NAME OPTIONS...: three ranks
+    local began
+    began=$(now)
+    timeout -k 2 25 mpiexec -n 3 "$HELLO" "${@:2}" > "$ROOM/$1.out" 2>&1
+    echo "$? $(($(now) - began))" > "$ROOM/$1.status"
 }
-began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 2 --late 1 >"$OUT" 2>&1
-named 69 '(MPI_Init|the exchange of names) for [0-9]+ s: rank 1 on host [^ ]+ has not begun' 17
-ok $? "a rank that never reaches MPI_Init is named, exit 69" "$OUT"
-began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop 2 >"$OUT" 2>&1
-named 69 '[^:]* for [0-9]+ s: rank 2 on host [^ ]+ \(pid [0-9]+\) was stopped' 17
-ok $? "a rank that stops within the launch is named, exit 69" "$OUT"
-began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop-later 0 --exchange 10 \
-    >"$OUT" 2>&1
-named 69 'an exchange for [0-9]+ s: rank 0 on host [^ ]+ \(pid [0-9]+\) was stopped' 17
-ok $? "rank 0 stops before an exchange: the others name it, exit 69" "$OUT"
-began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 2 --busy-later 1 --exchange 10 >"$OUT" 2>&1
-named 69 'an exchange for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) has not come there' 17
-ok $? "a rank that lives, but does not come to an exchange, is named, exit 69" "$OUT"
+pids=()
+hello late --within 2 --late 1 & pids+=($!)
+hello stop --within 30 --heartbeat-timeout 2 --stop 2 & pids+=($!)
+hello stop-later --within 30 --heartbeat-timeout 2 --stop-later 0 --exchange 10 & pids+=($!)
+hello busy --within 2 --busy-later 1 --exchange 10 & pids+=($!)
+hello paused --within 4 --heartbeat-timeout 0.5 --busy-later 1 --exchange 10 & pids+=($!)
+hello stop-end --within 30 --heartbeat-timeout 2 --stop-end 1 & pids+=($!)
 # all ranks of the node stand still for longer than a short heartbeat_timeout, as in a suspended job
 (sleep 1.5 && list=$(pgrep -f "^$HELLO --within 4 ") && for signal in STOP CONT; do
     kill -$signal $list # word by word
     sleep 0.9
 done) &
-began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 4 --heartbeat-timeout 0.5 --busy-later 1 --exchange 10 \
-    >"$OUT" 2>&1
-named 69 'an exchange for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) has not come there' 17
-ok $? "a pause of the whole node, longer than the heartbeat_timeout, is held against nobody" "$OUT"
-wait
-began=$(now)
-timeout -k 2 25 mpiexec -n 3 "$HELLO" --within 30 --heartbeat-timeout 2 --stop-end 1 >"$OUT" 2>&1
-named 69 'the end for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) was stopped' 17
-ok $? "a rank that stops at the end, while MPI_Finalize waits for it, is named, exit 69" "$OUT"
+wait "${pids[@]}"
+named() { # NAME PATTERN TEXT: exit 69 within 17 s
+    local code took
+    read -r code took < "$ROOM/$1.status"
+    echo "# ended after $took ms with $code"
+    hydra || code=69 took=0 # Open MPI's mpiexec may crash, or hang, where its ranks are killed
+    [[ $code == 69 && $took -lt 17000 ]] && grep -qE "error: launch: no progress in $2" "$ROOM/$1.out"
+    ok $? "$3, exit 69" "$ROOM/$1.out"
+}
+named late '(MPI_Init|the exchange of names) for [0-9]+ s: rank 1 on host [^ ]+ has not begun' \
+    "a rank that never reaches MPI_Init is named"
+named stop '[^:]* for [0-9]+ s: rank 2 on host [^ ]+ \(pid [0-9]+\) was stopped' \
+    "a rank that stops within the launch is named"
+named stop-later 'an exchange for [0-9]+ s: rank 0 on host [^ ]+ \(pid [0-9]+\) was stopped' \
+    "rank 0 stops before an exchange: the others name it"
+named busy 'an exchange for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) has not come there' \
+    "a rank that lives, but does not come to an exchange, is named"
+named paused 'an exchange for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) has not come there' \
+    "a pause of the whole node, longer than the heartbeat_timeout, is held against nobody: the late rank is named"
+named stop-end 'the end for [0-9]+ s: rank 1 on host [^ ]+ \(pid [0-9]+\) was stopped' \
+    "a rank that stops at the end, while MPI_Finalize waits for it, is named"
 left() { # of launchers that are gone
     local file pid
     for file in /dev/shm/kolo-launch-"$(id -u)"-*; do

@@ -42,13 +42,10 @@ mpiexec -n 4 kolo train "${args[@]}" run="$ROOM/run" stages=2 ema=0.5 > "$ROOM/l
 is $? 0 "two stages of two replicas train" "$ROOM/log"
 alone "kolo eval" eval "$ROOM/run" "${fixed[@]}"
 like "$ROOM/whole" '^loss [0-9.]+  top-1 [0-9.]+  top-5 [0-9.]+  \(50 images' "  it has a loss and two rates"
-same 2 stages=2
-same 3 stages=3 stages_in_node=false
 same 4 stages=2
-same 3 stages=3 cut=conv1,layer3.2 # a stage of almost nothing
-alone "its mirror images too" eval "$ROOM/run" val_flip=true "${fixed[@]}"
-same 3 stages=3
-alone "batches of 3, a short last one" eval "$ROOM/run" micro_batch=3 "${fixed[@]}"
+same 3 stages=3 stages_in_node=false cut=conv1,layer3.2 # a stage of almost nothing
+alone "its mirror images too, batches of 3, a short last one" eval "$ROOM/run" val_flip=true micro_batch=3 \
+    "${fixed[@]}"
 same 2 stages=2
 mpiexec -n 1 kolo train "${args[@]}" run="$ROOM/one" ema=0.5 > "$ROOM/log" 2>&1
 for run in run one; do kolo export "$ROOM/$run" "$ROOM/$run.safetensors" > "$ROOM/log" 2>&1; done
@@ -63,13 +60,11 @@ small_images 33
 alone "kolo predict" predict run="$ROOM/run" "${fixed[@]}" logits="$ROOM/logits.json" "$ROOM/images"
 is "$(grep -c '^/' "$ROOM/whole")" 33 "  it prints every image"
 mv "$ROOM/logits.json" "$ROOM/whole.json"
-for stages in 2 3; do
-    same $stages stages=$stages
-    cmp "$ROOM/whole.json" "$ROOM/logits.json" > "$ROOM/log" 2>&1
-    ok $? "  and writes the same logits" "$ROOM/log"
-done
-alone "kolo predict of mirror images" predict run="$ROOM/run" val_flip=true "${fixed[@]}" "$ROOM/images"
 same 3 stages=3
+cmp "$ROOM/whole.json" "$ROOM/logits.json" > "$ROOM/log" 2>&1
+ok $? "  and writes the same logits" "$ROOM/log"
+alone "kolo predict of mirror images" predict run="$ROOM/run" val_flip=true "${fixed[@]}" "$ROOM/images"
+same 2 stages=2
 cp -r "$ROOM/images" "$ROOM/broken"
 echo no image > "$ROOM/broken/5.jpg"
 kolo predict run="$ROOM/run" "${fixed[@]}" "$ROOM/broken" > "$ROOM/whole" 2> "$ROOM/log"
@@ -96,10 +91,11 @@ for model in yolox_nano yolov3_tiny; do
     same 3 stages=3 "${cut[@]}"
     cmp "$ROOM/whole.json" "$ROOM/results.json" > "$ROOM/log" 2>&1
     ok $? "  and the same boxes" "$ROOM/log"
+    [ $model = yolox_nano ] || continue
     alone "$model draws" predict "${boxes[@]}" box_threshold=0 out="$ROOM/drawn" "$ROOM/set/train2017"
     like "$ROOM/whole" '^  [01]\.[0-9]+  [01]  [0-9.]+ ' "  it finds boxes"
-    rm -rf "$ROOM/drawn.whole" && mv "$ROOM/drawn" "$ROOM/drawn.whole"
-    same 3 stages=3 "${cut[@]}"
+    mv "$ROOM/drawn" "$ROOM/drawn.whole"
+    same 3 stages=3
     diff -r "$ROOM/drawn.whole" "$ROOM/drawn" > "$ROOM/log" 2>&1
     ok $? "  and draws them" "$ROOM/log"
 done
@@ -131,34 +127,14 @@ alone "pairs" eval model=resnet20 classes=10 size=16 weights="$ROOM/run.safetens
     pairs=dev_test roc="$ROOM/roc.svg" "${fixed[@]}"
 like "$ROOM/whole" '^dev_test: accuracy [0-9.]+ .* EER ' "  it has an accuracy"
 mv "$ROOM/roc.svg" "$ROOM/whole.svg"
-for grid in "3 stages=3" "3 stages=3 cut=layer2.0,linear" "4 stages=2"; do
+for grid in "3 stages=3 cut=layer2.0,linear" "4 stages=2"; do
     # shellcheck disable=SC2086
     same $grid
     cmp "$ROOM/whole.svg" "$ROOM/roc.svg" > "$ROOM/log" 2>&1
     ok $? "  and the same curve" "$ROOM/log"
 done
 
-# --- what cannot be
-refused() { # RANKS PATTERN COMMAND...
-    on "$1" "${@:3}"
-    is "$? $(grep -cE -- "$2" "$ROOM/log")" "78 1" "$1 ranks, ${*:3}: exit 78, and why" || diag < "$ROOM/log"
-}
-staged=(eval "$ROOM/run" "${fixed[@]}")
-refused 2 'stages=3 does not divide 2 ranks; start a multiple of 3' "${staged[@]}" stages=3
-refused 9 "stages=9 chunks=1: more parts than the network's [0-8] layers; use fewer" eval model=mlp \
-    weights="$ROOM/run.safetensors" val="$ROOM/data/val" size=16 stages=9
-refused 2 'no module layr3\.1; did you mean layer3\.1' "${staged[@]}" stages=2 cut=layr3.1
-refused 2 'names 2 modules; 2 parts .* need 1' "${staged[@]}" stages=2 cut=layer1.0,layer2.0
-refused 2 'cut= is of pipelines, and stages=1 is none' "${staged[@]}" cut=layer2.0
-refused 2 'its tensors are not those of resnet32 \(give the model and' eval "${weights[@]}" model=resnet32 \
-    stages=2
-refused 1 'pipeline= would be ignored here; it is an option of kolo train' "${staged[@]}" stages=1 \
-    pipeline=gpipe
-refused 4 'kolo predict is one pipeline; start 2 ranks' predict run="$ROOM/run" stages=2 "$ROOM/images"
-refused 3 'stages=2 does not divide 3 ranks; start a multiple of 2' predict run="$ROOM/run" stages=2 \
-    "$ROOM/images"
-
-# --- a stage dies, or stands still
+# --- a stage dies, or stands still, beside the next part
 strike_one() { # SIGNAL: from another process, its results in files
     local run=$ROOM/$1 job began
     mpiexec -n 3 kolo eval run="$run" "${fixed[@]}" stages=3 micro_batch=1 size=448 comm_timeout=6 \
@@ -173,7 +149,31 @@ strike_one() { # SIGNAL: from another process, its results in files
     wait
 }
 for signal in KILL STOP; do cp -r "$ROOM/run" "$ROOM/$signal"; done
-strike_one STOP & strike_one KILL & wait
+pids=()
+for signal in STOP KILL; do strike_one $signal & pids+=($!); done
+
+# --- what cannot be
+refused() { # RANKS PATTERN COMMAND...
+    on "$1" "${@:3}"
+    is "$? $(grep -cE -- "$2" "$ROOM/log")" "78 1" "$1 ranks, ${*:3}: exit 78, and why" || diag < "$ROOM/log"
+}
+staged=(eval "$ROOM/run" "${fixed[@]}")
+refused 2 'stages=3 does not divide 2 ranks; start a multiple of 3' "${staged[@]}" stages=3
+refused 6 "stages=6 chunks=1: more parts than the network's [0-5] layers; use fewer" eval model=mlp \
+    weights="$ROOM/run.safetensors" val="$ROOM/data/val" size=16 stages=6
+refused 2 'no module layr3\.1; did you mean layer3\.1' "${staged[@]}" stages=2 cut=layr3.1
+refused 2 'names 2 modules; 2 parts .* need 1' "${staged[@]}" stages=2 cut=layer1.0,layer2.0
+refused 2 'cut= is of pipelines, and stages=1 is none' "${staged[@]}" cut=layer2.0
+refused 2 'its tensors are not those of resnet32 \(give the model and' eval "${weights[@]}" model=resnet32 \
+    stages=2
+refused 1 'pipeline= would be ignored here; it is an option of kolo train' "${staged[@]}" stages=1 \
+    pipeline=gpipe
+refused 4 'kolo predict is one pipeline; start 2 ranks' predict run="$ROOM/run" stages=2 "$ROOM/images"
+refused 3 'stages=2 does not divide 3 ranks; start a multiple of 2' predict run="$ROOM/run" stages=2 \
+    "$ROOM/images"
+
+# --- the stage that was struck
+wait "${pids[@]}"
 for signal in KILL STOP; do
     read -r status took < "$ROOM/$signal.status"
     [ "$status" != 0 ] && [ "$took" -le $((1000 * KILLS_SOON)) ]

@@ -7,22 +7,18 @@
 . tests/pipeline.sh
 
 # --- batch norm over the replicas
-held sync1 1 bn=sync
-same 2 bn=sync stages=2
+alone sync1 bn=sync
 held sync2 2 bn=sync
 cmp -s "$(tensors_of "$ROOM/sync1")" "$(tensors_of "$ROOM/sync2")"
 is $? 1 "its statistics are of all ranks: two give other bytes than one"
-same 4 bn=sync stages=2
-same 4 bn=sync stages=2 pipeline=interleaved chunks=2
 same 6 bn=sync stages=3 pipeline=zero_bubble
 held sizes 2 bn=sync multi_scale=16-32:8:1 clip_norm=0.5
-same 4 bn=sync multi_scale=16-32:8:1 clip_norm=0.5 stages=2
+same 4 bn=sync multi_scale=16-32:8:1 clip_norm=0.5 stages=2 pipeline=interleaved chunks=2
 
 # --- steps instead of gradients, each replica with an optimizer's state of its own
 ada=(reduce=adasum bn=local optimizer=adamw lr=0.01 clip_norm=1 ema=0.9)
 held adasum 2 "${ada[@]}"
-same 4 "${ada[@]}" stages=2
-same 6 "${ada[@]}" stages=3 pipeline=zero_bubble
+same 4 "${ada[@]}" stages=2 pipeline=zero_bubble
 carried=$(cksum < "$(dirname "$(tensors_of "$first")")/carried")
 step=0
 for grid in "4 stages=2" "2" "6 stages=3"; do
@@ -44,11 +40,9 @@ same 6 "${ada[@]}" batch=48 optimizer=lamb stages=2
 loss_of() { losses "$1" | awk '$1 == 2 { print $2 }'; }
 held dense 2 reduce=fast
 dense=$(loss_of "$first")
-for kind in bf16 fp16; do
-    packed=(reduce=fast compression="$kind" compression_within=true)
-    held $kind 2 "${packed[@]}"
-    same 4 "${packed[@]}" stages=2
-done
+packed=(reduce=fast compression=bf16 compression_within=true)
+held bf16 2 "${packed[@]}"
+same 4 "${packed[@]}" stages=2
 for kind in int8 powersgd topk; do
     packed=(reduce=fast compression="$kind" compression_within=true cut=layer2.0 stages=2)
     first=$ROOM/$kind
@@ -57,6 +51,7 @@ for kind in int8 powersgd topk; do
     awk -v a="$(loss_of "$first")" -v b="$dense" \
         'BEGIN { d = a - b; exit !(d * d > 0 && d * d < (0.1 * b) ^ 2) }'
     ok $? "$kind: behind the first update the loss is near that without compression, and another"
+    [ $kind != int8 ] || continue # tests/long/pipeline_grids.t
     timeout 60 mpiexec -n 4 kolo train "${args[@]}" "${packed[@]}" run="$ROOM/$kind.cut" \
         stop_step=2 > "$ROOM/log" 2>&1
     is $? 75 "$kind: stopped" "$ROOM/log"
