@@ -159,8 +159,8 @@ refused() { # RANKS PATTERN COMMAND...
 }
 staged=(eval "$ROOM/run" "${fixed[@]}")
 refused 2 'stages=3 does not divide 2 ranks; start a multiple of 3' "${staged[@]}" stages=3
-refused 6 "stages=6 chunks=1: more parts than the network's [0-5] layers; use fewer" eval model=mlp \
-    weights="$ROOM/run.safetensors" val="$ROOM/data/val" size=16 stages=6
+refused 9 "stages=9 chunks=1: more parts than the network's [0-8] layers; use fewer" eval model=mlp \
+    weights="$ROOM/run.safetensors" val="$ROOM/data/val" size=16 stages=9
 refused 2 'no module layr3\.1; did you mean layer3\.1' "${staged[@]}" stages=2 cut=layr3.1
 refused 2 'names 2 modules; 2 parts .* need 1' "${staged[@]}" stages=2 cut=layer1.0,layer2.0
 refused 2 'cut= is of pipelines, and stages=1 is none' "${staged[@]}" cut=layer2.0

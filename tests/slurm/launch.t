@@ -6,7 +6,7 @@
 HELLO=$BUILD/tests/mpi/launch_hello OUT=$ROOM/out
 [ -x "$HELLO" ] || skip_all "$HELLO is not built"
 need mpiexec
-cluster 4 4
+cluster 4 8
 HAVE_PMIX=0
 if srun --mpi=list 2>&1 | grep -q pmix; then HAVE_PMIX=1; fi
 
@@ -120,65 +120,72 @@ for how in --fail --fail-busy; do
     ok $? "mpiexec $how: the same, with that rank's exit code" "$OUT"
 done
 
-# --- ranks that do not come, or stop: the others name them, and where they are
-named() { # PATTERN SECONDS: of $OUT
-    local code=$? took=$(($(now) - began))
-    echo "# ended after $took ms with $code"
-    [[ $code == 69 && $took -lt $(($2 * 1000)) ]] && grep -qE "error: launch: no progress in $1" "$OUT"
+# --- ranks that do not come, or stop: the others name them, and where they are; side by side, all of them wait
+pids=()
+hello() { # NAME WORDS-OF-SRUN... -- WORDS-OF-HELLO...
+    local name=$1 words=() began
+    shift
+    while [ "$1" != -- ]; do words+=("$1") && shift; done
+    began=$(now)
+    timeout 60 srun "${words[@]}" "$HELLO" "${@:2}" > "$ROOM/$name.out" 2>&1
+    echo "$? $(($(now) - began))" > "$ROOM/$name.status"
 }
+start() { hello "$@" & pids+=($!); }
+all_ended() { wait "${pids[@]}" && pids=(); }
+named() { # NAME PATTERN TEXT
+    local code took
+    read -r code took < "$ROOM/$1.status"
+    echo "# ended after $took ms with $code"
+    # with PMI-2, srun's own status is that of the tasks which it killed then
+    [[ $1 == pmix-* && $1 != *-end ]] || { ((code != 0 && code != 124)) &&
+        grep -q 'task 0: Exited with exit code 69' "$ROOM/$1.out" && code=69; }
+    [[ $code == 69 && $took -lt 18000 ]] && grep -qE "error: launch: no progress in $2" "$ROOM/$1.out"
+    ok $? "$3, exit 69" "$ROOM/$1.out"
+}
+two=(-w "n1,n2" -n2) four=(-w "n1,n2" --ntasks-per-node=2)
 if ((HAVE_PMIX)); then
-    began=$(now)
-    timeout 60 srun --mpi=pmix -w n1,n2 --ntasks-per-node=2 "$HELLO" --within 3 --late 1 >"$OUT" 2>&1
-    named "the exchange of names for [0-9]+ s: rank 1 on host n1 has not begun" 18
-    ok $? "pmix: a rank of the first node never comes: it is named, exit 69" "$OUT"
-    began=$(now)
-    timeout 60 srun --mpi=pmix -w n1,n2 --ntasks-per-node=2 "$HELLO" --within 3 --late 3 >"$OUT" 2>&1
-    named "the exchange of names for [0-9]+ s: rank 3 on host n2 has not (begun|come there)" 18
-    ok $? "pmix: a rank of the second node never comes: it is named, exit 69" "$OUT"
-    began=$(now)
-    timeout 60 srun --mpi=pmix -w n1,n2 -n2 "$HELLO" --within 3 --late 1 >"$OUT" 2>&1
-    named "the exchange of names for [0-9]+ s: rank 1 on host n2 has not come there" 18
-    ok $? "pmix: the only rank of its node never comes: it is named by the other node's, exit 69" "$OUT"
-    began=$(now)
-    timeout 60 srun --mpi=pmix -w n1,n2 -n2 "$HELLO" --within 3 --heartbeat-timeout 2 --stop 1 >"$OUT" 2>&1
-    named "[^:]* for [0-9]+ s: rank 1 on host n2 has not come there, or was stopped" 18
-    ok $? "pmix: the only rank of its node stops in the launch: it is named, exit 69" "$OUT"
-    began=$(now)
-    timeout 60 srun --mpi=pmix -w n1,n2 -n2 "$HELLO" --within 3 --stop-later 0 --exchange 10 >"$OUT" 2>&1
-    named "an exchange for [0-9]+ s: rank 0 on host n1 has not come there, or was stopped" 18
-    ok $? "pmix: rank 0, alone on its node, stops before an exchange: it is named, exit 69" "$OUT"
+    start pmix-first --mpi=pmix "${four[@]}" -- --within 3 --late 1
+    start pmix-second --mpi=pmix "${four[@]}" -- --within 3 --late 3
+    start pmix-only --mpi=pmix "${two[@]}" -- --within 3 --late 1
+    start pmix-stop --mpi=pmix "${two[@]}" -- --within 3 --heartbeat-timeout 2 --stop 1
+    start pmix-later --mpi=pmix "${two[@]}" -- --within 3 --stop-later 0 --exchange 10
+    all_ended
+    named pmix-first "the exchange of names for [0-9]+ s: rank 1 on host n1 has not begun" \
+        "pmix: a rank of the first node never comes: it is named"
+    named pmix-second "the exchange of names for [0-9]+ s: rank 3 on host n2 has not (begun|come there)" \
+        "pmix: a rank of the second node never comes: it is named"
+    named pmix-only "the exchange of names for [0-9]+ s: rank 1 on host n2 has not come there" \
+        "pmix: the only rank of its node never comes: it is named by the other node's"
+    named pmix-stop "[^:]* for [0-9]+ s: rank 1 on host n2 has not come there, or was stopped" \
+        "pmix: the only rank of its node stops in the launch: it is named"
+    named pmix-later "an exchange for [0-9]+ s: rank 0 on host n1 has not come there, or was stopped" \
+        "pmix: rank 0, alone on its node, stops before an exchange: it is named"
 else
     for ((i = 0; i < 5; i++)); do skip "this Slurm has no PMIx"; done
 fi
-task_ends() { # srun's own status is that of the tasks which it killed then
-    local code=$?
-    ((code != 0 && code != 124)) && grep -q 'task 0: Exited with exit code 69' "$OUT" && (exit 69)
-}
+kinds=()
 if hydra; then
-    began=$(now)
-    timeout 60 srun --mpi=pmi2 -w n1,n2 --ntasks-per-node=2 "$HELLO" --within 3 --late 1 >"$OUT" 2>&1
-    task_ends
-    named "MPI_Init for [0-9]+ s: rank 1 on host n1 has not begun" 18
-    ok $? "pmi2: a rank that never comes is named by those of its node, exit 69" "$OUT"
-    began=$(now)
-    timeout 60 srun --mpi=pmi2 -w n1,n2 -n2 "$HELLO" --within 3 --late 1 >"$OUT" 2>&1
-    task_ends
-    named "MPI_Init for [0-9]+ s: the ranks on host n1 are all there, so one on another node is missing" 18
-    ok $? "pmi2: the only rank of another node never comes: that much is said, exit 69" "$OUT"
+    kinds=(pmi2)
+    ((!HAVE_PMIX)) || kinds+=(pmix)
+    start pmi2-late --mpi=pmi2 "${four[@]}" -- --within 3 --late 1
+    start pmi2-only --mpi=pmi2 "${two[@]}" -- --within 3 --late 1
+    for kind in "${kinds[@]}"; do
+        : > "$ROOM/alive-$kind"
+        start $kind-end --mpi=$kind "${two[@]}" -- --heartbeat-timeout 2 --alive "$ROOM/alive-$kind" --stop-end 1
+    done
+    all_ended
+    named pmi2-late "MPI_Init for [0-9]+ s: rank 1 on host n1 has not begun" \
+        "pmi2: a rank that never comes is named by those of its node"
+    named pmi2-only \
+        "MPI_Init for [0-9]+ s: the ranks on host n1 are all there, so one on another node is missing" \
+        "pmi2: the only rank of another node never comes: that much is said"
 else
     for _ in 1 2; do skip "this MPI does not know PMI-2"; done
+    skip "the other rank is through: Open MPI's end waits for nobody"
 fi
-for kind in pmi2 pmix; do
-    hydra || { skip "the other rank is through: Open MPI's end waits for nobody" && continue; }
-    ((HAVE_PMIX)) || [ $kind = pmi2 ] || { skip "this Slurm has no PMIx" && continue; }
-    : > "$ROOM/alive"
-    began=$(now)
-    timeout 60 srun --mpi=$kind -w n1,n2 -n2 "$HELLO" --heartbeat-timeout 2 \
-        --alive "$ROOM/alive" --stop-end 1 \
-        >"$OUT" 2>&1
-    task_ends
-    named "the end for [0-9]+ s: rank 1 on host n2 was stopped, or its node is lost" 18
-    ok $? "$kind: the only rank of its node stops at the end: it is named, exit 69" "$OUT"
+for kind in "${kinds[@]}"; do
+    named $kind-end "the end for [0-9]+ s: rank 1 on host n2 was stopped, or its node is lost" \
+        "$kind: the only rank of its node stops at the end: it is named"
 done
 
 # --- binding
