@@ -130,7 +130,7 @@ if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
         "^# kolo bench gradients: buckets of training, 2 ranks on 1 node, Stand-in GPU, nccl [0-9.]+, in place" \
         "sums by NCCL"
     like "$ROOM/gpubench.out" "Out of bounds values : 0 OK" "gradients over NCCL: no value out of bounds"
-    export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_ARGS="steps=2 batch=16 threads=1"
+    export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_ARGS="steps=2 batch=16 threads=1 model=mlp size=16"
     KOLO_RUN=$ROOM/gpurun submit gputrain resnet_imagenet.sh --nodes=1 --gpus-per-task=1 --ntasks-per-node=2
     is $? 0 "resnet_imagenet.sh trains on 2 GPUs, even if each task was to see one"
     like "$ROOM/gputrain.out" "computing on Stand-in GPU .* allreduce: nccl" "every task took its own"

@@ -55,6 +55,13 @@ scancel --batch --signal=USR1 "$job" && scancel "$job"
 is "$(await "$job")" CANCELLED "the warning and then scancel: the job ends"
 gone="$gone $job"
 
+# --- packing, on the other node meanwhile
+packing=$(KOLO_SOURCE=shapes KOLO_DATASET=$ROOM/packed KOLO_SPLITS=train KOLO_ARGS="--count 8000" sbatch \
+    --parsable --nodes=1 \
+    --time=00:20:00 --output="$ROOM/packing.out" "$TOP/jobs/pack_dataset.sh")
+for ((i = 0; i < 600; i++)); do [ -e "$ROOM/packed/train/.pack/journal" ] && break; sleep 0.05; done
+scancel --batch --signal=USR1 "$packing"
+
 # --- a signal for the ranks alone, as of sbatch --signal=USR1@300, or of a user
 job=$(submit ranks)
 await_step ranks 10
@@ -67,6 +74,11 @@ await_step ranks $(($(checkpoint ranks) + 5))
 scancel --signal=TERM "$job"
 is "$(await "$job")" FAILED "SIGTERM to the ranks alone: the job ends"
 like "$ROOM/ranks.out" 'told, so not requeued' "SIGTERM to the ranks alone: the log says not requeued"
+
+is "$(await "$packing")" COMPLETED "packing that was warned of the time limit ends well"
+like "$ROOM/packing.out" 'requeued \(warned\); packing goes on where it stopped' \
+    "packing near its time limit: the log says requeued"
+is "$(starts packing)" 2 "packing near its time limit: two starts"
 
 # --- pre-emption with a time of grace: the ranks have SIGTERM, the job runs on
 job=$(submit grace --partition=grace)
@@ -90,17 +102,6 @@ like "$ROOM/abrupt.out" 'Slurm has requeued this job; it goes on from step [1-9]
 for ((i = 0; i < 300; i++)); do grep -q 'start 1, ' "$ROOM/abrupt.out" && break; sleep 0.1; done
 is "$(starts abrupt)" 2 "pre-empted without grace: requeued once"
 drop "$job"
-
-# --- packing
-job=$(KOLO_SOURCE=shapes KOLO_DATASET=$ROOM/packed KOLO_SPLITS=train KOLO_ARGS="--count 16000" sbatch \
-    --parsable --nodes=1 \
-    --time=00:20:00 --output="$ROOM/packing.out" "$TOP/jobs/pack_dataset.sh")
-for ((i = 0; i < 600; i++)); do [ -e "$ROOM/packed/train/.pack/journal" ] && break; sleep 0.05; done
-scancel --batch --signal=USR1 "$job"
-is "$(await "$job")" COMPLETED "packing that was warned of the time limit ends well"
-like "$ROOM/packing.out" 'requeued \(warned\); packing goes on where it stopped' \
-    "packing near its time limit: the log says requeued"
-is "$(starts packing)" 2 "packing near its time limit: two starts"
 
 # a requeued job is back after the 5 s that a credential lives
 for job in $gone; do is "$(state_of "$job")" CANCELLED "a cancelled job did not come back meanwhile"; done
