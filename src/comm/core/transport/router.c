@@ -320,7 +320,10 @@ int comm_router_make(comm_router **out, kolo_launch *launch, const comm_router_c
     if (!(router->config.heartbeat_timeout > 0)) router->config.heartbeat_timeout = 8;
     if (router->config.heartbeat_timeout > router->config.timeout)
         router->config.heartbeat_timeout = router->config.timeout;
-    router->now = router->turned_at = router->stood_up_at = kolo_time();
+    const double now = kolo_time();
+    router->now = now;
+    router->turned_at = now;
+    router->stood_up_at = now;
     pthread_mutex_init(&router->turn, NULL);
     pthread_mutex_init(&router->look, NULL);
     pthread_mutex_init(&router->sets, NULL);
