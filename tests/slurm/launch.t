@@ -120,7 +120,7 @@ for how in --fail --fail-busy; do
     ok $? "mpiexec $how: the same, with that rank's exit code" "$OUT"
 done
 
-# --- ranks that do not come, or stop: the others name them, and where they are; side by side, all of them wait
+# --- ranks that do not come, or stop: the others name them, and where they are; side by side: all wait
 pids=()
 hello() { # NAME WORDS-OF-SRUN... -- WORDS-OF-HELLO...
     local name=$1 words=() began
@@ -171,7 +171,8 @@ if hydra; then
     start pmi2-only --mpi=pmi2 "${two[@]}" -- --within 3 --late 1
     for kind in "${kinds[@]}"; do
         : > "$ROOM/alive-$kind"
-        start $kind-end --mpi=$kind "${two[@]}" -- --heartbeat-timeout 2 --alive "$ROOM/alive-$kind" --stop-end 1
+        start $kind-end --mpi=$kind "${two[@]}" -- --heartbeat-timeout 2 \
+            --alive "$ROOM/alive-$kind" --stop-end 1
     done
     all_ended
     named pmi2-late "MPI_Init for [0-9]+ s: rank 1 on host n1 has not begun" \
