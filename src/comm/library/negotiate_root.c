@@ -248,6 +248,22 @@ static int review(lib_core *core)
     return 0;
 }
 
+/* Enters the claim under its names; *entered: how many of them have it, and so own it. */
+static int claim_enter(lib_core *core, lib_claim *claim, lib_reader *from, lib_name **ripe, int64_t *entered)
+{
+    int rc = 0;
+    KOLO_TRY(lib_root_doom(core, &claim->wants));
+    for (; *entered < claim->wants.wants; ++*entered) {
+        lib_name *name = lib_root_name(core, claim->wants.want[*entered].r.name, true, &rc);
+        if (!name) return rc;
+        if (name->by[claim->member]) return from->bad = true, 0;
+        name->by[claim->member] = claim;
+        name->claimed++;
+        if (!*ripe && negotiate_root_complete(core, name)) *ripe = name;
+    }
+    return 0;
+}
+
 static int hear_claim(lib_core *core, int member, uint64_t seen, lib_reader *from)
 {
     lib_root *root = core->root;
@@ -262,16 +278,11 @@ static int hear_claim(lib_core *core, int member, uint64_t seen, lib_reader *fro
     if (over) lib_root_claim_free(root, claim);
     else rc = lib_root_fail_owed(core, claim, seen, &over);
     if (over) return rc;
-    KOLO_TRY(lib_root_doom(core, &claim->wants));
     lib_name *ripe = NULL;
-    for (int64_t i = 0; i < claim->wants.wants; i++) {
-        lib_name *name = lib_root_name(core, claim->wants.want[i].r.name, true, &rc);
-        if (!name) return rc;
-        if (name->by[member]) return from->bad = true, 0;
-        name->by[member] = claim;
-        name->claimed++;
-        if (!ripe && negotiate_root_complete(core, name)) ripe = name;
-    }
+    int64_t entered = 0;
+    rc = claim_enter(core, claim, from, &ripe, &entered);
+    if (!entered) lib_root_claim_free(root, claim);
+    if (rc < 0 || from->bad) return rc;
     return ripe ? negotiate_root_judge(core, ripe) : 0;
 }
 
