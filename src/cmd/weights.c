@@ -65,6 +65,21 @@ int kolo_command_export(int n, char **words)
     return rc;
 }
 
+/* One rank holds the whole network; with which stages the run is trained is recorded, and does not matter to
+ * the checkpoint. */
+static int open_whole(kolo_session *session, kolo_options *options, kolo_launch *launch)
+{
+    const int64_t stages = options->stages, chunks = options->chunks;
+    char *cut = options->cut, whole[] = "";
+    options->stages = options->chunks = 1;
+    options->cut = whole;
+    const int rc = kolo_session_open(session, options, launch, KOLO_SESSION_TRAIN);
+    options->stages = stages;
+    options->chunks = chunks;
+    options->cut = cut;
+    return rc;
+}
+
 static int import(kolo_options *options, const char *file)
 {
     kolo_session session;
@@ -82,7 +97,7 @@ static int import(kolo_options *options, const char *file)
                          options->run, (long)position.step);
     position = (kolo_position){.best = -1};
     KOLO_TRY(kolo_command_alone(&launch));
-    KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
+    KOLO_TRY(open_whole(&session, options, launch));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)options->seed));
     KOLO_TRY_GOTO(rc, kolo_weights_import(file, session.exec, session.plan, options->init_head));
     KOLO_TRY_GOTO(rc, kolo_run_open(&run, options->run));

@@ -65,6 +65,17 @@ mpiexec -n 2 kolo eval run="$ROOM/chain" threads=1 > "$ROOM/eval.2" 2>> "$ROOM/l
 like "$ROOM/eval.1" '^loss [0-9.]+  top-1 [0-9.]+' "kolo eval of it by one rank"
 is "$(cut -d'(' -f1 "$ROOM/eval.2")" "$(cut -d'(' -f1 "$ROOM/eval.1")" "two say the same"
 
+# --- weights from elsewhere: one rank imports them, whatever stages the run is trained with
+for stages in 1 3; do
+    kolo import "$ROOM/long.safetensors" "${args[@]}" stages=$stages run="$ROOM/import-$stages" > \
+        "$ROOM/log" 2>&1
+    is $? 0 "kolo import stages=$stages" "$ROOM/log"
+done
+cmp "$(tensors_of "$ROOM/import-1")" "$(tensors_of "$ROOM/import-3")" > "$ROOM/log" 2>&1
+ok $? "kolo import stages=3: the checkpoint of stages=1" "$ROOM/log"
+mpiexec -n 3 kolo train "${args[@]}" stages=3 run="$ROOM/import-3" > "$ROOM/log" 2>&1
+is $? 0 "kolo train stages=3 goes on from it" "$ROOM/log"
+
 # --- checkpoints are written by those who have the tensors
 if unshare -rm true 2> /dev/null; then
     mkdir -p "$ROOM/elsewhere" "$ROOM/apart" "$ROOM/full"
@@ -128,6 +139,8 @@ refused 2 'stages=2 and batch=auto: .*give batch= of about 4 x stages' stages=2 
     micro_batch=0 reduce=fast
 refused 2 "stages=2 chunks=40: more parts than the network's [0-9]+ layers; use fewer" stages=2 chunks=40 \
     pipeline=interleaved
+refused 3 'more than 4095 buckets and transfers of one rank; raise bucket_mb, with stages micro_batch' stages=3 \
+    model=mlp data=synthetic val=none size=8 batch=1024 micro_batch=1
 [ ! -e "$ROOM/refused" ]
 ok $? "none of them made a run folder"
 
