@@ -282,6 +282,7 @@ static int place_shape(kolo_session *s, kolo_shape *shape, const int *cut)
     KOLO_TRY(make_program(s, &shape->plan, shape->placement, shape == first ? NULL : first->program,
                           &shape->program));
     shape->scratch = kolo_plan_scratch(shape->plan);
+    if (shape == first) s->plan = shape->plan; /* the next shapes ask for its memory */
     return 0;
 }
 
