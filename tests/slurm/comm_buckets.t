@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sums of `kolo train` between the nodes of a real Slurm: a rank that stops or dies is named within 10
+# Sums of `kolo train` between the nodes of a real Slurm: a rank that stops or dies is reported within 10
 # s by all others, with default settings and without srun's --kill-on-bad-exit; one that only computes
 # for long is waited for.
 # shellcheck source=tests/lib.sh
@@ -17,12 +17,12 @@ go() { # NAME NODES RANKS-A-NODE PROGRAM WORDS...
     timeout 150 srun --mpi="$KIND" -K0 -N"$nodes" --ntasks-per-node="$each" "$@" > "$ROOM/$name.out" 2> \
         "$ROOM/$name.err"
 }
-gone() { # HOW: what the text says of it
+gone() { # HOW: how the report names it
     [ "$1" = KILL ] && echo 'died' || echo 'gave no sign of life for [0-9]+ s: it is stopped'
 }
 
-# --- a program of its own: what every survivor says
-judge() { # NAME HOW VICTIM SURVIVORS TEXT
+# --- a program of its own: what every survivor reports
+check_report() { # NAME HOW VICTIM SURVIVORS TEXT
     local text="^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank $3 on host n[0-9] \(pid [0-9]+\), which began"
     text+=" what follows step number 19 .*$(gone "$2").*; last begun: .*bucket 0, action 10 of step number 20"
     is "$(grep -cE "$text" "$ROOM/$1.out")" "$4" \
@@ -33,7 +33,7 @@ judge() { # NAME HOW VICTIM SURVIVORS TEXT
     ok $? "$5: within 10 s" || sed 's/^/# /' "$ROOM/$1.out" "$ROOM/$1.err"
 }
 
-# --- kolo train: what the job says
+# --- kolo train: what the job reports
 pid_of() { # NAME RANK
     local pid
     for pid in $(pgrep -f "kolo train .*run=$ROOM/$1( |\$)"); do
@@ -85,7 +85,7 @@ pause_run() { # NAME RANKS-A-NODE VICTIM TIMES
     wait "$job"
     echo $? > "$ROOM/$name.status"
 }
-judge_run() { # NAME HOW VICTIM TEXT
+check_run() { # NAME HOW VICTIM TEXT
     local said
     said=$(grep "error: kolo train" "$ROOM/$1.err")
     [ -n "$said" ] && [ "$(grep -vcE \
@@ -116,11 +116,11 @@ sleep 4
 go killed-3 3 1 "$DRILL" killed 0 & pids+=($!)
 go killed-4 2 2 "$DRILL" killed 3 & pids+=($!)
 wait "${pids[@]}"
-judge stopped-2 STOP 1 1 "2 nodes of 1, rank 1 stopped"
-judge stopped-4 STOP 3 3 "2 nodes of 2, rank 3 stopped"
-judge stopped-0 STOP 0 3 "2 nodes of 2, rank 0 stopped"
-judge killed-3 KILL 0 2 "3 nodes, rank 0 killed"
-judge killed-4 KILL 3 3 "2 nodes of 2, rank 3 killed"
+check_report stopped-2 STOP 1 1 "2 nodes of 1, rank 1 stopped"
+check_report stopped-4 STOP 3 3 "2 nodes of 2, rank 3 stopped"
+check_report stopped-0 STOP 0 3 "2 nodes of 2, rank 0 stopped"
+check_report killed-3 KILL 0 2 "3 nodes, rank 0 killed"
+check_report killed-4 KILL 3 3 "2 nodes of 2, rank 3 killed"
 for victim in 0 1; do
     missing=$([ "$KIND" = pmix ] && echo "rank $victim on host n[12] has not come there, or was stopped" ||
         echo 'one on another node is missing')
@@ -130,9 +130,9 @@ for victim in 0 1; do
 done
 is "$(grep -c 'ok$' "$ROOM/slow.out")" 4 \
     "a rank that computes longer than the heartbeat timeout is waited for"
-judge_run train-stopped-2 STOP 1 "2 nodes of 1, rank 1 stopped"
-judge_run train-stopped-4 STOP 3 "2 nodes of 2, rank 3 stopped"
-judge_run train-killed-2 KILL 1 "2 nodes of 1, rank 1 killed"
+check_run train-stopped-2 STOP 1 "2 nodes of 1, rank 1 stopped"
+check_run train-stopped-4 STOP 3 "2 nodes of 2, rank 3 stopped"
+check_run train-killed-2 KILL 1 "2 nodes of 1, rank 1 killed"
 is "$(cat "$ROOM/train-paused.status")" 75 \
     "rank 3 of 4 is stopped for 3 s, twice: the run goes on until it is asked to end" ||
     diag < "$ROOM/train-paused.err"
@@ -140,7 +140,7 @@ is "$(grep -cE '\[3 n[0-9]\] warning: this rank .*stood still for [2-9]\.[0-9] s
     2 "and says so once each time, with the rank" || diag < "$ROOM/train-paused.err"
 for run in nccl-STOP nccl-KILL staged-STOP; do
     [ -e "$KOLO_CUDA_LIBRARY" ] || { skip "no stand-in for a GPU" && continue; }
-    judge_run $run ${run#*-} 1 "2 nodes of 1 with GPUs, $run"
+    check_run $run ${run#*-} 1 "2 nodes of 1 with GPUs, $run"
 done
 is "$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)" "$before" "nothing is left in /dev/shm"
 done_testing

@@ -15,10 +15,10 @@ go() { # NAME NODES RANKS WORDS...
     timeout 60 srun --mpi="$KIND" -K0 -N"$nodes" -n"$ranks" "$DRILL" "$@" > "$ROOM/$name.out" 2> \
         "$ROOM/$name.err"
 }
-sentence() { # HOW: what the text says of it
+sentence() { # HOW: how the report names it
     [ "$1" = killed ] && echo 'died' || echo 'gave no sign of life for [0-9]+ s: it is stopped'
 }
-judge() { # NAME HOW TEXT: all three survivors name rank 1, in time, and tell of all ranks
+check_report() { # NAME HOW TEXT: all three survivors report rank 1, in time, and the position of all ranks
     local text="^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank 1 on host n[0-9] \(pid [0-9]+\), which began"
     text+=" step number 20 .*$(sentence "$2").*; last begun: rank .*step number"
     is "$(grep -cE "$text" "$ROOM/$1.out")" 3 "$3, one $2: every survivor names it"
@@ -36,8 +36,8 @@ go stopped-node 1 4 auto stopped & pids+=($!)
 wait "${pids[@]}"
 for transport in mpi tcp; do
     is "$(grep -c 'ok$' "$ROOM/well-$transport.out")" 7 "7 ranks on 3 nodes pass messages over $transport"
-    for how in killed stopped; do judge "$how-$transport" $how "$transport, 4 ranks on 3 nodes"; done
+    for how in killed stopped; do check_report "$how-$transport" $how "$transport, 4 ranks on 3 nodes"; done
 done
-judge stopped-node stopped "4 ranks of a node"
+check_report stopped-node stopped "4 ranks of a node"
 is "$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)" "$before" "nothing is left in /dev/shm"
 done_testing
