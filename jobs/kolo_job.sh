@@ -130,7 +130,7 @@ job_srun() { # COMMAND...
 
 # Why the ranks were stopped, as Slurm reports it: `warned` (USR1 before the time limit), `limit` (it has
 # come), `preempted` (within the time of grace), `requeued` (by Slurm itself, as where that time is over), or
-# `cancelled`. `told`: by somebody of whom Slurm knows nothing. scancel, pre-emption and the limit all send
+# `cancelled`. `signalled`: by a process unknown to Slurm. scancel, pre-emption and the limit all send
 # TERM; the state that Slurm shows tells them apart.
 job_cause() {
     local job
@@ -145,7 +145,7 @@ job_cause() {
         *" Reason=TimeLimit "*) echo limit ;;
         *JobState=RUNNING*" PreemptTime=2"*) echo preempted ;;
         USR1*JobState=RUNNING*) echo warned ;;
-        "$job_signal" | *JobState=RUNNING*) echo told ;;
+        "$job_signal" | *JobState=RUNNING*) echo signalled ;;
         *) echo cancelled ;;
     esac
 }

@@ -33,7 +33,7 @@ checkpoint() { # RUN: step of its newest one
     name=$(find "$ROOM/$1/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' | sort | tail -n 1)
     echo "$((10#${name#step-}))"
 }
-drop() { scancel "$1" && await "$1" 60 > /dev/null; } # a job that has told all
+drop() { scancel "$1" && await "$1" 60 > /dev/null; } # a job that is not needed any more
 
 # --- scancel
 job=$(submit cancelled)
@@ -73,7 +73,7 @@ like "$ROOM/ranks.out" 'requeued \(warned\); it goes on from step' \
 await_step ranks $(($(checkpoint ranks) + 5))
 scancel --signal=TERM "$job"
 is "$(await "$job")" FAILED "SIGTERM to the ranks alone: the job ends"
-like "$ROOM/ranks.out" 'told, so not requeued' "SIGTERM to the ranks alone: the log says not requeued"
+like "$ROOM/ranks.out" 'signalled, so not requeued' "SIGTERM to the ranks alone: the log says not requeued"
 
 is "$(await "$packing")" COMPLETED "packing that was warned of the time limit ends well"
 like "$ROOM/packing.out" 'requeued \(warned\); packing goes on where it stopped' \
