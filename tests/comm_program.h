@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "comm/buckets/trainer.h"
 #include "kolo/comm.h"
 #include "kolo/error.h"
 
@@ -42,6 +43,7 @@ typedef struct operation {
     size_t at, to_at; /* elements of the arena */
     int64_t count;
     int ranks, rank[8]; /* that take part */
+    uint64_t cut;       /* 0: its parts are the library's; else the dice that cut them */
     int number, phase;  /* phase: of its last start */
     bool started;
 } operation;
@@ -84,6 +86,7 @@ static inline void draw_operation(program *p, operation *op, dice *d)
         op->group = roll(d, p->groups);
         op->what = kinds[kind];
         op->ranks = p->ranks[op->group];
+        if (op->what != KOLO_ALLREDUCE && roll(d, 2)) op->cut = 1 + (uint64_t)roll(d, 1000000);
         memcpy(op->rank, p->rank[op->group], sizeof op->rank);
         return;
     }
@@ -107,6 +110,53 @@ static inline void draw(program *p, int me, int ranks, dice *d)
     for (int b = 0; b < PROGRAM_BUCKETS; b++) draw_operation(p, &p->op[b], d);
 }
 
+/* Parts of `count` elements at random: `slices` runs of `nodes` parts, in an order of their own; some are
+ * empty, some all there is. */
+static inline void cut_parts(dice *d, int64_t count, int slices, int nodes, int64_t *first, int64_t *length)
+{
+    int64_t border[9] = {0}, at = 0;
+    int order[8];
+    const int parts = slices * nodes, one = roll(d, 5) ? -1 : roll(d, parts);
+    for (int i = 1; i < parts; i++) border[i] = roll(d, 4) ? roll(d, (int)count + 1) : border[i - 1];
+    border[parts] = count;
+    for (int i = 1; i <= parts; i++) /* ascending */
+        for (int k = i; k > 0 && border[k] < border[k - 1]; k--) {
+            const int64_t kept = border[k];
+            border[k] = border[k - 1];
+            border[k - 1] = kept;
+        }
+    for (int s = 0; s < slices; s++) order[s] = s;
+    shuffle(d, order, slices);
+    for (int i = 0; i < parts; i++) {
+        const int part = order[i / nodes] * nodes + i % nodes;
+        first[part] = at;
+        length[part] = one < 0 ? border[i + 1] - border[i] : part == one ? count : 0;
+        at += length[part];
+    }
+}
+
+/* A bucket of a group, cut by these dice; its number. */
+static inline int declare_cut(kolo_comm *comm, int group, const int *members, int ranks,
+                              enum kolo_collective what, size_t offset, int64_t count, dice d)
+{
+    const kolo_launch *l = kolo_comm_launch(comm);
+    int owner[8], nodes = 1;
+    int64_t first[8], length[8];
+    const int owners = kolo_comm_owners(l, members, ranks, owner);
+    KOLO_TRY(owners);
+    while (nodes < owners && l->node_of[owner[nodes]] != l->node_of[owner[0]]) nodes++;
+    cut_parts(&d, count, owners / nodes, nodes, first, length);
+    const int number = kolo_comm_bucket_cut(comm, group, what, offset, count, first, length);
+    KOLO_TRY(number);
+    for (int i = 0; i < owners; i++) {
+        int64_t f, n;
+        if (kolo_comm_part(comm, number, owner[i], &f, &n) == 0 && (n != length[i] || f != first[i]))
+            return kolo_fail(KOLO_EINTERNAL, "part %d of bucket %d is %ld elements from %ld on", i, number,
+                             (long)n, (long)f);
+    }
+    return number;
+}
+
 /* In p->comm, which is open. */
 static inline int declare(program *p)
 {
@@ -116,7 +166,10 @@ static inline int declare(program *p)
     }
     for (int b = 0; b < PROGRAM_BUCKETS; b++) {
         operation *op = &p->op[b];
-        op->number = op->group >= 0
+        op->number = op->group >= 0 && op->cut
+                         ? declare_cut(p->comm, p->group[op->group], op->rank, op->ranks, op->what,
+                                       op->at * 4, op->count, (dice){.seed = op->cut})
+                     : op->group >= 0
                          ? kolo_comm_bucket_of(p->comm, p->group[op->group], op->what, op->at * 4, op->count)
                          : kolo_comm_transfer(p->comm, op->from, op->to, op->at * 4, op->to_at * 4,
                                               (size_t)op->count * 4);

@@ -84,13 +84,15 @@ int kolo_comm_group(kolo_comm *comm, const int *ranks, int count);
  * negative status. */
 int kolo_comm_bucket_of(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count);
 /* Ranks that can own parts of a group's buckets, in the order of these parts; returns how many. ranks: the
- * members, ascending; owner: [count]. Without a communicator, of the ranks that one stands on. Where nodes
- * have different numbers of members, those of a node above the smallest number own nothing. */
+ * members, ascending; owner: [count]. Without a communicator, of the ranks that one stands on; not
+ * collective. Where nodes have different numbers of members, those of a node above the smallest number own
+ * nothing. KOLO_EINTERNAL: ranks that are not ascending, or not of the launch. */
 int kolo_comm_owners(const kolo_launch *launch, const int *ranks, int count, int *owner);
-/* As kolo_comm_bucket_of for KOLO_REDUCE_SCATTER or KOLO_ALLGATHER, but owner i has the elements from
- * first[i] on, size[i] of them, maybe none. Parts cover the bucket; those of owners with the same place on
- * their nodes follow one another in the order of nodes. Anything else: KOLO_EINTERNAL. Buckets may lie on the
- * same bytes, where they are used in turns. */
+/* As kolo_comm_bucket_of for KOLO_REDUCE_SCATTER or KOLO_ALLGATHER, but owner i of kolo_comm_owners has the
+ * elements from first[i] on, size[i] of them, maybe none. Parts cover the bucket and do not overlap; those of
+ * owners with the same place on their nodes, also where they are empty, follow one another in the order of
+ * nodes, which is the order of owners. Anything else: KOLO_EINTERNAL, and nothing is declared. first, size:
+ * copied. Buckets may lie on the same bytes, where they are used in turns. */
 int kolo_comm_bucket_cut(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count,
                          const int64_t *first, const int64_t *size);
 /* `bytes` from rank to rank, arena to arena; its number among the buckets, or a negative status. Start: the

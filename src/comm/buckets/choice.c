@@ -42,16 +42,21 @@ void comm_choice_close(kolo_comm *comm)
 
 uint32_t comm_choice_digest(const kolo_comm *comm) { return comm_selector_digest(comm->choice.selector); }
 
+/* By all that it depends on: ranks of several groups ask in other orders than their peers. */
 static const comm_algorithm_row *choice_choose(comm_choice *c, comm_problem *p)
 {
-    int64_t bytes = p->count * (int64_t)p->width;
-    if (c->row && c->bytes == bytes && c->what == p->what && c->members == p->members) {
+    int64_t bytes = p->count * (int64_t)p->width, largest = 0;
+    for (int n = 0; n < p->members; n++)
+        if (p->counts[n] > largest) largest = p->counts[n];
+    if (c->row && c->bytes == bytes && c->largest == largest && c->what == p->what &&
+        c->members == p->members) {
         p->radix = c->radix;
         p->segment = c->segment;
         return c->row;
     }
     c->row = comm_algorithm_select(p, c->selector);
     c->bytes = bytes;
+    c->largest = largest;
     c->what = p->what;
     c->members = p->members;
     c->radix = p->radix;

@@ -1,7 +1,7 @@
 /* The compiled half with compressed sums between nodes: what a rank's slice of a bucket becomes on its
  * node is summed over nodes by a codec (compress/compress.h). Within a node nothing changes. It covers the
- * allreduces of f32 of the groups that ask for it, no transfers. A communicator without it takes none of
- * these paths. */
+ * allreduces and reduce_scatters of f32 of the groups that ask for it (these send as many bytes as those), no
+ * allgathers and no transfers. A communicator without it takes none of these paths. */
 #ifndef KOLO_COMM_COMPRESSED_H
 #define KOLO_COMM_COMPRESSED_H
 

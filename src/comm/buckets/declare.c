@@ -85,16 +85,21 @@ int kolo_comm_group_ranks(const kolo_comm *comm, int group, const int **ranks)
     return comm->group[group]->launch->size;
 }
 
-int kolo_comm_group(kolo_comm *comm, const int *ranks, int count)
+static int check_ranks(const kolo_launch *launch, const int *ranks, int count)
 {
-    KOLO_TRY(check_open(comm, "a group"));
     for (int i = 0; i < count; i++)
-        if (ranks[i] < 0 || ranks[i] >= comm->launch->size || (i > 0 && ranks[i] <= ranks[i - 1]))
+        if (ranks[i] < 0 || ranks[i] >= launch->size || (i > 0 && ranks[i] <= ranks[i - 1]))
             return kolo_fail(KOLO_EINTERNAL,
                              "comm: rank %d, number %d of a group of %d, is not above the one before, "
                              "or not below %d",
-                             ranks[i], i, count, comm->launch->size);
-    if (count < 1) return kolo_fail(KOLO_EINTERNAL, "comm: a group of %d ranks", count);
+                             ranks[i], i, count, launch->size);
+    return count > 0 ? 0 : kolo_fail(KOLO_EINTERNAL, "comm: a group of %d ranks", count);
+}
+
+int kolo_comm_group(kolo_comm *comm, const int *ranks, int count)
+{
+    KOLO_TRY(check_open(comm, "a group"));
+    KOLO_TRY(check_ranks(comm->launch, ranks, count));
     return find_group(comm, ranks, count, false);
 }
 
@@ -136,11 +141,7 @@ static bool is_within(const kolo_comm *comm, const comm_bucket *b, size_t offset
 static void member_part(const kolo_comm *comm, const comm_bucket *b, int r, int64_t *first, int64_t *count)
 {
     const kolo_launch *l = comm->group[b->declared]->launch;
-    if (l->size > 1 && b->part) {
-        comm_bucket_part(b, l->nodes, l->node_of[r], l->local_of[r], first, count);
-        return;
-    }
-    if (l->size > 1 && !(comm->device.type && comm->device.type->equal_parts)) {
+    if (l->size > 1 && (b->part || !(comm->device.type && comm->device.type->equal_parts))) {
         comm_bucket_part(b, l->nodes, l->node_of[r], l->local_of[r], first, count);
         return;
     }
@@ -161,7 +162,11 @@ static kolo_reducer_bucket show_bucket(const kolo_comm *comm, int number)
                                  .member = b->group ? l->rank : -1,
                                  .offset = transfer && l->rank > 0 ? b->to : b->offset,
                                  .type = transfer ? KOLO_U8 : b->type,
-                                 .count = transfer ? (int64_t)bytes : b->count};
+                                 .count = transfer ? (int64_t)bytes : b->count,
+                                 .parts = b->parts,
+                                 .owner = comm->group[b->declared]->owner,
+                                 .first = b->part,
+                                 .size = b->part ? b->part + b->parts : NULL};
     int64_t first = 0, count = 0;
     if (!b->group) return shown;
     shown.in.offset = shown.out.offset = shown.offset;
@@ -214,65 +219,76 @@ int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count)
     return number < 0 ? number : 0;
 }
 
+static int check_bucket(const kolo_comm *comm, int group, enum kolo_collective what)
+{
+    if (group >= 0 && group < comm->groups && !comm->group[group]->pair &&
+        (what == KOLO_ALLREDUCE || what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER))
+        return 0;
+    return kolo_fail(KOLO_EINTERNAL, "comm: a bucket of group %d of %lld, collective %d", group,
+                     (long long)comm->groups, (int)what);
+}
+
 int kolo_comm_bucket_of(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count)
 {
     KOLO_TRY(check_open(comm, "a bucket of a group"));
-    if (group < 0 || group >= comm->groups || comm->group[group]->pair ||
-        (what != KOLO_ALLREDUCE && what != KOLO_REDUCE_SCATTER && what != KOLO_ALLGATHER))
-        return kolo_fail(KOLO_EINTERNAL, "comm: a bucket of group %d of %lld, collective %d", group,
-                         (long long)comm->groups, (int)what);
+    KOLO_TRY(check_bucket(comm, group, what));
     return declare(comm, group,
                    &(comm_bucket){.what = what, .offset = offset, .count = count, .type = KOLO_F32});
 }
 
-/* Parts that are in order of owners: they cover `count`, and a slice's follow one another. */
+static int check_part(int64_t first, int64_t size, int part, int64_t count)
+{
+    if (size >= 0 && first >= 0 && first <= count - size) return 0;
+    return kolo_fail(KOLO_EINTERNAL, "comm: part %d of a bucket of %lld elements: %lld from %lld on", part,
+                     (long long)count, (long long)size, (long long)first);
+}
+
+/* Slices, whose parts follow one another, are all of the bucket, and none of it twice. */
 static int check_cut(const int64_t *first, const int64_t *size, int owners, int nodes, int64_t count)
 {
     int64_t covered = 0;
     for (int i = 0; i < owners; i++) {
-        const bool inside = size[i] >= 0 && first[i] >= 0 && first[i] <= count - size[i];
-        if (!inside || (i % nodes && first[i] != first[i - 1] + size[i - 1]))
-            return kolo_fail(KOLO_EINTERNAL, "comm: part %d of a bucket of %lld, %lld elements from %lld on",
-                             i, (long long)count, (long long)size[i], (long long)first[i]);
-        for (int k = 0; k < i; k++)
-            if (size[k] > 0 && size[i] > 0 && first[i] < first[k] + size[k] && first[k] < first[i] + size[i])
-                return kolo_fail(KOLO_EINTERNAL, "comm: parts %d and %d of a bucket overlap", k, i);
-        covered += size[i];
+        KOLO_TRY(check_part(first[i], size[i], i, count));
+        if (i % nodes && first[i] != first[i - 1] + size[i - 1])
+            return kolo_fail(KOLO_EINTERNAL, "comm: part %d of a bucket does not follow part %d", i, i - 1);
     }
-    return covered == count
-               ? 0
-               : kolo_fail(KOLO_EINTERNAL, "comm: the parts of a bucket have %lld of %lld elements",
-                           (long long)covered, (long long)count);
+    for (int s = 0; s < owners; s += nodes) {
+        const int64_t from = first[s], end = first[s + nodes - 1] + size[s + nodes - 1];
+        for (int t = 0; t < s; t += nodes)
+            if (from < end && first[t] < end && from < first[t + nodes - 1] + size[t + nodes - 1] &&
+                first[t] < first[t + nodes - 1] + size[t + nodes - 1])
+                return kolo_fail(KOLO_EINTERNAL, "comm: parts %d and %d of a bucket, or later ones, overlap",
+                                 t, s);
+        covered += end - from;
+    }
+    if (covered == count) return 0;
+    return kolo_fail(KOLO_EINTERNAL, "comm: the parts of a bucket have %lld of %lld elements",
+                     (long long)covered, (long long)count);
 }
 
 int kolo_comm_owners(const kolo_launch *launch, const int *ranks, int count, int *owner)
 {
     kolo_launch part;
-    int n = 0;
+    KOLO_TRY(check_ranks(launch, ranks, count));
     if (count == 1) return owner[0] = ranks[0], 1;
     KOLO_TRY(kolo_launch_part(&part, launch, ranks, count, launch->job));
-    int rails = comm_group_rails(&part);
-    for (int l = 0; l < rails; l++)
-        for (int node = 0; node < part.nodes; node++)
-            for (int r = 0; r < count; r++)
-                if (part.node_of[r] == node && part.local_of[r] == l) owner[n++] = ranks[r];
+    const int owners = comm_group_owners(&part, owner);
+    for (int i = 0; i < owners; i++) owner[i] = ranks[owner[i]];
     kolo_launch_finish(&part);
-    return rails < 0 ? rails : n;
+    return owners;
 }
 
 int kolo_comm_bucket_cut(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count,
                          const int64_t *first, const int64_t *size)
 {
     KOLO_TRY(check_open(comm, "a bucket of a group"));
-    if (group < 0 || group >= comm->groups || comm->group[group]->pair ||
-        (what != KOLO_REDUCE_SCATTER && what != KOLO_ALLGATHER))
-        return kolo_fail(KOLO_EINTERNAL, "comm: a bucket of group %d of %lld, collective %d", group,
-                         (long long)comm->groups, (int)what);
-    const kolo_launch *l = comm->group[group]->launch;
-    const int rails = l->size > 1 ? comm_group_rails(l) : 1, nodes = l->size > 1 ? l->nodes : 1,
-              parts = rails * nodes;
-    KOLO_TRY(rails);
-    KOLO_TRY(check_cut(first, size, parts, nodes, count));
+    if (what == KOLO_ALLREDUCE)
+        return kolo_fail(KOLO_EINTERNAL, "comm: parts of an allreduce, which has none");
+    KOLO_TRY(check_bucket(comm, group, what));
+    comm_group *of = comm->group[group];
+    const int parts = comm_group_own(of);
+    KOLO_TRY(parts);
+    KOLO_TRY(check_cut(first, size, parts, of->launch->size > 1 ? of->launch->nodes : 1, count));
     int64_t *part = kolo_alloc(2 * (size_t)parts * sizeof *part);
     if (!part) return KOLO_ENOMEM;
     memcpy(part, first, (size_t)parts * sizeof *part);

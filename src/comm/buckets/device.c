@@ -199,7 +199,7 @@ int comm_device_open(kolo_comm *comm, const kolo_comm_config *config, const kolo
     return comm_alone(comm) ? 0 : comm_watch_start(comm);
 }
 
-/* The arena is zero, and so are all its sums. */
+/* The arena is zero, and so are all its sums, also of buckets that lie on the same bytes. */
 static int reduce_once(kolo_comm *comm)
 {
     comm_device *d = &comm->device;

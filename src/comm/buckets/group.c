@@ -7,7 +7,7 @@
 #include "kolo/error.h"
 
 /* Smallest number of ranks on a node: so many slices have an owner on every node. */
-int comm_group_rails(const kolo_launch *l)
+static int count_rails(const kolo_launch *l)
 {
     int *ranks = kolo_alloc((size_t)l->nodes * sizeof *ranks);
     if (!ranks) return KOLO_ENOMEM;
@@ -17,6 +17,23 @@ int comm_group_rails(const kolo_launch *l)
         if (ranks[n] < rails) rails = ranks[n];
     free(ranks);
     return rails;
+}
+
+int comm_group_owners(const kolo_launch *l, int *owner)
+{
+    if (l->size == 1) return owner[0] = 0, 1;
+    const int rails = count_rails(l);
+    KOLO_TRY(rails);
+    for (int r = 0; r < l->size; r++)
+        if (l->local_of[r] < rails) owner[l->local_of[r] * l->nodes + l->node_of[r]] = r;
+    return rails * l->nodes;
+}
+
+int comm_group_own(comm_group *group)
+{
+    if (group->owner) return group->owners;
+    group->owner = kolo_alloc((size_t)group->launch->size * sizeof *group->owner);
+    return group->owner ? group->owners = comm_group_owners(group->launch, group->owner) : KOLO_ENOMEM;
 }
 
 static int add_fragment(comm_node *node, const int *local, int n)
@@ -67,7 +84,7 @@ static int make_node(comm_group *group)
         if (l->node_of[r] == l->node) node->rank_of[l->local_of[r]] = group->rank[r];
         if (l->local_of[r] == l->local_rank) group->rank_of[l->node_of[r]] = group->rank[r];
     }
-    node->rails = comm_group_rails(l);
+    node->rails = count_rails(l);
     return node->rails < 0 ? node->rails : 0;
 }
 
@@ -117,6 +134,7 @@ void comm_group_free(comm_group *group)
     free(node->rank_of);
     if (node->world != node) free(node->control), free(node->arena);
     free(group->rank_of);
+    free(group->owner);
     free(group->rank);
     comm_tree_free(&group->tree);
     free(group->matrix);

@@ -29,6 +29,7 @@ typedef struct comm_group {
     comm_node node;            /* its ranks of this node */
     comm_tree tree;            /* between its nodes */
     int *rank_of;              /* [nodes] owners of the same slice, in the communicator */
+    int *owner, owners;        /* members that own parts which the caller cuts; NULL: it cut none */
     comm_matrix *matrix;       /* [matrices] of its members' arenas; NULL: its sums are not compressed */
     int matrices;
     comm_lane lane[COMM_LANES];
@@ -40,8 +41,11 @@ typedef struct comm_group {
 int comm_group_world(comm_group *group, const kolo_launch *launch, bool canonical);
 /* Of these ranks of `world`, whose memory is open. Not collective. */
 int comm_group_make(comm_group *group, comm_group *world, const int *rank, int count);
-/* Slices of a bucket that every node has an owner for; or negative. */
-int comm_group_rails(const kolo_launch *launch);
+/* Members that can own parts, in the order of slices, and within one of nodes; returns how many, or negative.
+ * owner: [launch->size]. */
+int comm_group_owners(const kolo_launch *launch, int *owner);
+/* Fills group->owner, of any group; returns group->owners. */
+int comm_group_own(comm_group *group);
 /* All but lanes. */
 void comm_group_free(comm_group *group);
 

@@ -30,7 +30,7 @@ typedef struct comm_choice {
     const comm_algorithm_row *row;
     enum kolo_collective what; /* that it was chosen for */
     int members;
-    int64_t bytes, segment;
+    int64_t bytes, largest, segment; /* largest: part of a node */
     comm_radices radix;
 } comm_choice;
 

@@ -36,6 +36,10 @@ typedef struct kolo_reducer_bucket {
     struct {
         size_t offset, bytes;
     } in, out;
+    /* that the caller cut: member owner[i] has size[i] elements from first[i] on, maybe none; 0: it did not */
+    int parts;
+    const int *owner; /* these stay where they are */
+    const int64_t *first, *size;
 } kolo_reducer_bucket;
 
 typedef struct kolo_reducer kolo_reducer;
@@ -45,7 +49,7 @@ typedef struct kolo_reducer_type {
     bool own_gpu;      /* no two ranks on one GPU */
     bool ordered;      /* sums in the documented order: needed for canonical sums */
     bool through_host; /* works through the communicator's host half, which then has an arena and buckets */
-    bool equal_parts;  /* see kolo_comm_equal_part; else parts are those of the host half */
+    bool equal_parts;  /* see kolo_comm_equal_part; else the host half's, where nobody cut them */
     /* Can this process use it? 0 and a note that must be the same on all ranks ("2.28.9",
      * ""), or negative. Local. */
     int (*ready)(char *note, size_t bytes);

@@ -9,7 +9,8 @@
  *
  * All ranks get the same bits, always. From run to run they are the same for the same ranks, machines and
  * settings, except where NVLink switches do the sums (NVLS), whose order is not fixed: deterministic=true
- * leaves those out. A reduce_scatter and an allgather need not make an allreduce's bits. */
+ * leaves those out. A reduce_scatter and an allgather need not make an allreduce's bits. Parts that the
+ * caller cut go by a reduce or a broadcast each, grouped, unless they are what NCCL itself cuts. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 #include "comm/cuda/link.h"
 #include "comm/cuda/parts.h"
 
-enum { RANKS_A_ROOT = 128, CLOSE_SECONDS = 20 };
+/* CALLS: in a group; NCCL's manual allows 2048 */
+enum { RANKS_A_ROOT = 128, CLOSE_SECONDS = 20, CALLS = 1024 };
 
 /* What carries one group's buckets. */
 typedef struct nccl_channel {
@@ -111,6 +113,8 @@ static int nccl_status(kolo_reducer *r)
 static const char *const call_names[] = {
     [KOLO_ALLREDUCE] = "AllReduce", [KOLO_REDUCE_SCATTER] = "ReduceScatter", [KOLO_ALLGATHER] = "AllGather"};
 
+static bool goes_on(ncclResult_t rc) { return rc == ncclSuccess || rc == ncclInProgress; }
+
 /* In place: equal parts, and with the last member's what is left over (kolo_comm_equal_part). */
 static ncclResult_t move_parts(const nccl_channel *channel, const kolo_reducer_bucket *b, float *at)
 {
@@ -126,14 +130,36 @@ static ncclResult_t move_parts(const nccl_channel *channel, const kolo_reducer_b
     if (each)
         some = gathers ? calls->AllGather(mine, at, each, ncclFloat32, nccl, channel->stream)
                        : calls->ReduceScatter(at, mine, each, ncclFloat32, ncclSum, nccl, channel->stream);
-    if (rest && (some == ncclSuccess || some == ncclInProgress))
+    if (rest && goes_on(some))
         some = gathers ? calls->Broadcast(end, end, rest, ncclFloat32, last, nccl, channel->stream)
                        : calls->Reduce(end, end, rest, ncclFloat32, ncclSum, last, nccl, channel->stream);
     rc = calls->GroupEnd();
-    return some == ncclSuccess || some == ncclInProgress ? rc : some; /* the group's end says how it goes */
+    return goes_on(some) ? rc : some; /* the group's end says how it goes */
 }
 
-static ncclResult_t move(const nccl_channel *channel, const kolo_reducer_bucket *b, char *arena)
+/* In place: some of the parts that the caller cut, from *next on, each to its owner or from it. */
+static ncclResult_t move_cut(const nccl_channel *channel, const kolo_reducer_bucket *b, float *at, int *next)
+{
+    const comm_nccl_calls *calls = channel->link.calls;
+    ncclResult_t rc = calls->GroupStart(), some = ncclSuccess;
+    if (rc != ncclSuccess) return rc;
+    for (int i = 0; i < CALLS && *next < b->parts && goes_on(some); ++*next) {
+        const size_t count = (size_t)b->size[*next];
+        const int owner = b->owner[*next];
+        float *part = at + b->first[*next];
+        if (count == 0) continue;
+        i++;
+        some = b->what == KOLO_ALLGATHER ? calls->Broadcast(part, part, count, ncclFloat32, owner,
+                                                            channel->link.nccl, channel->stream)
+                                         : calls->Reduce(part, part, count, ncclFloat32, ncclSum, owner,
+                                                         channel->link.nccl, channel->stream);
+    }
+    rc = calls->GroupEnd();
+    return goes_on(some) ? rc : some;
+}
+
+/* *next: as in move_cut. */
+static ncclResult_t move(const nccl_channel *channel, const kolo_reducer_bucket *b, char *arena, int *next)
 {
     const comm_nccl_calls *calls = channel->link.calls;
     void *at = arena + b->offset;
@@ -142,6 +168,7 @@ static ncclResult_t move(const nccl_channel *channel, const kolo_reducer_bucket 
     if (b->what == KOLO_ALLREDUCE)
         return calls->AllReduce(at, at, count, b->type == KOLO_F64 ? ncclFloat64 : ncclFloat32, ncclSum, nccl,
                                 channel->stream);
+    if (b->parts) return move_cut(channel, b, at, next);
     if (b->what != KOLO_BROADCAST) return move_parts(channel, b, at);
     return b->member == 0 ? calls->Send(at, count, ncclUint8, 1, nccl, channel->stream)
                           : calls->Recv(at, count, ncclUint8, 0, nccl, channel->stream);
@@ -154,13 +181,16 @@ static int nccl_enqueue(kolo_reducer *r, const kolo_reducer_bucket *b, char *bas
     comm_cuda *c = &r->c;
     nccl_channel *channel = r->channel[b->group];
     const char *call = b->what != KOLO_BROADCAST ? call_names[b->what] : b->member ? "Recv" : "Send";
+    int next = 0;
     KOLO_TRY(comm_cuda_status(r));
     KOLO_TRY(comm_cuda_after(channel->stream, c->compute, ready));
-    pthread_mutex_lock(&channel->link.lock);
-    ncclResult_t rc = channel->link.nccl ? move(channel, b, base) : ncclInternalError;
-    pthread_mutex_unlock(&channel->link.lock);
-    KOLO_TRY(comm_cuda_status(r));
-    KOLO_TRY(cuda_nccl_settle(r, &channel->link, call, rc));
+    do {
+        pthread_mutex_lock(&channel->link.lock);
+        ncclResult_t rc = channel->link.nccl ? move(channel, b, base, &next) : ncclInternalError;
+        pthread_mutex_unlock(&channel->link.lock);
+        KOLO_TRY(comm_cuda_status(r));
+        KOLO_TRY(cuda_nccl_settle(r, &channel->link, call, rc));
+    } while (next < b->parts);
     return COMM_CUDA(cudaEventRecord(done, channel->stream));
 }
 
@@ -240,11 +270,23 @@ fail:
 
 /* ---- groups -------------------------------------------------------------------------------------------- */
 
+/* The cut is the one that NCCL makes by itself. */
+static bool is_equal_cut(const kolo_reducer_bucket *of)
+{
+    const int64_t each = of->count / of->members;
+    bool equal = of->parts == of->members && of->count % of->members == 0;
+    for (int i = 0; equal && i < of->parts; i++)
+        equal = of->size[i] == each && of->first[i] == each * of->owner[i];
+    return equal;
+}
+
 static int nccl_bucket(kolo_reducer *r, int bucket, const kolo_reducer_bucket *of)
 {
-    KOLO_TRY(need_channel(r, of->group));
-    r->channel[of->group]->used |= of->members > 1 && of->count > 0;
-    return comm_cuda_add(r, bucket, of);
+    kolo_reducer_bucket b = *of;
+    KOLO_TRY(need_channel(r, b.group));
+    r->channel[b.group]->used |= b.members > 1 && b.count > 0;
+    if (is_equal_cut(&b)) b.parts = 0;
+    return comm_cuda_add(r, bucket, &b);
 }
 
 /* Member of a group that this rank is; -1: none. *size: of the group. */
