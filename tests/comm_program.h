@@ -111,13 +111,15 @@ static inline void draw(program *p, int me, int ranks, dice *d)
 }
 
 /* Parts of `count` elements at random: `slices` runs of `nodes` parts, in an order of their own; some are
- * empty, some all there is. */
+ * empty, some all there is, some as even as can be. */
 static inline void cut_parts(dice *d, int64_t count, int slices, int nodes, int64_t *first, int64_t *length)
 {
     int64_t border[9] = {0}, at = 0;
     int order[8];
     const int parts = slices * nodes, one = roll(d, 5) ? -1 : roll(d, parts);
-    for (int i = 1; i < parts; i++) border[i] = roll(d, 4) ? roll(d, (int)count + 1) : border[i - 1];
+    const bool even = roll(d, 5) == 0;
+    for (int i = 1; i < parts; i++)
+        border[i] = even ? count * i / parts : roll(d, 4) ? roll(d, (int)count + 1) : border[i - 1];
     border[parts] = count;
     for (int i = 1; i <= parts; i++) /* ascending */
         for (int k = i; k > 0 && border[k] < border[k - 1]; k--) {
@@ -126,7 +128,7 @@ static inline void cut_parts(dice *d, int64_t count, int slices, int nodes, int6
             border[k - 1] = kept;
         }
     for (int s = 0; s < slices; s++) order[s] = s;
-    shuffle(d, order, slices);
+    if (!even) shuffle(d, order, slices);
     for (int i = 0; i < parts; i++) {
         const int part = order[i / nodes] * nodes + i % nodes;
         first[part] = at;

@@ -1,6 +1,7 @@
 /* Groups and transfers in a GPU's memory: random programs, matched on all ranks, which enqueue starts and
  * waits in orders of their own, one by one and as a replayed graph; the host waits only at the end of a
- * phase. Every element of every result is checked. On the stand-in, whose order of work is chance's.
+ * phase. Every element of every result is checked. And windows of the same memory, used in turns. On the
+ * stand-in, whose order of work is chance's.
  * comm_groups [SEED]; mpiexec -n 2, 3, 4 or 7 comm_groups apart SEED: ranks on several nodes, simulated by a
  * node map. */
 #ifdef KOLO_MPI
@@ -171,6 +172,70 @@ static int64_t play(rank *r, int number, int64_t (*how)(player *))
 static int64_t phases(rank *r, int number) { return play(r, number, play_phases); }
 static int64_t as_graph(rank *r, int number) { return play(r, number, play_graph); }
 
+/* ---- windows of the same memory ------------------------------------------------------------------------ */
+
+enum { WINDOWS = 3, LENGTH = 20160 };
+
+static int windows_declare(rank *r, int number, int scatter[WINDOWS], int gather[WINDOWS])
+{
+    int all[WORLD_MAX];
+    for (int i = 0; i < r->w.launch.size; i++) all[i] = i;
+    r->set.arena_bytes = (LENGTH + WINDOWS) * sizeof(float);
+    KOLO_TRY(rank_create(r));
+    for (int w = 0; w < WINDOWS; w++) {
+        const dice d = {.seed = seed + (uint64_t)(number * WINDOWS + w)};
+        scatter[w] = declare_cut(r->comm, 0, all, r->w.launch.size, KOLO_REDUCE_SCATTER,
+                                 (size_t)w * sizeof(float), LENGTH, d);
+        KOLO_TRY(scatter[w]);
+        gather[w] = declare_cut(r->comm, 0, all, r->w.launch.size, KOLO_ALLGATHER, (size_t)w * sizeof(float),
+                                LENGTH, d);
+        KOLO_TRY(gather[w]);
+    }
+    return kolo_comm_commit(r->comm);
+}
+
+/* One after the other, without the host: summed to parts, gathered. in, out: [WINDOWS][LENGTH]. */
+static int windows_enqueue(rank *r, const int *scatter, const int *gather, const float *in, float *out)
+{
+    const size_t bytes = LENGTH * sizeof(float);
+    for (int w = 0; w < WINDOWS; w++, in += LENGTH, out += LENGTH) {
+        float *at = (float *)kolo_comm_arena(r->comm) + w;
+        KOLO_TRY(check(cuda.copy(at, in, bytes, cudaMemcpyHostToDevice, r->compute)));
+        KOLO_TRY(kolo_comm_start(r->comm, scatter[w]));
+        KOLO_TRY(kolo_comm_wait(r->comm, scatter[w]));
+        KOLO_TRY(kolo_comm_start(r->comm, gather[w]));
+        KOLO_TRY(kolo_comm_wait(r->comm, gather[w]));
+        KOLO_TRY(check(cuda.copy(out, at, bytes, cudaMemcpyDeviceToHost, r->compute)));
+    }
+    return rank_wait(r);
+}
+
+static int64_t play_windows(rank *r, int number, float *in, float *out)
+{
+    const int n = r->w.launch.size;
+    int scatter[WINDOWS], gather[WINDOWS];
+    int64_t bad = 0;
+    KOLO_TRY(windows_declare(r, number, scatter, gather));
+    for (int i = 0; i < WINDOWS * LENGTH; i++) in[i] = (float)(r->w.launch.rank + i % 1009);
+    KOLO_TRY(windows_enqueue(r, scatter, gather, in, out));
+    for (int i = 0; i < WINDOWS * LENGTH; i++) bad += out[i] != (float)(n * (n - 1) / 2 + n * (i % 1009));
+    return bad;
+}
+
+static int64_t windows(rank *r, int number)
+{
+    void *in = NULL, *out = NULL;
+    const size_t bytes = sizeof(float) * WINDOWS * LENGTH;
+    int64_t bad = open_cuda();
+    if (bad == 0) bad = check(cuda.alloc_host(&in, bytes, cudaHostAllocPortable));
+    if (bad == 0) bad = check(cuda.alloc_host(&out, bytes, cudaHostAllocPortable));
+    if (bad == 0) bad = play_windows(r, number, in, out);
+    kolo_comm_destroy(&r->comm);
+    if (in) cuda.release_host(in);
+    if (out) cuda.release_host(out);
+    return bad;
+}
+
 /* ---- one node ------------------------------------------------------------------------------------------ */
 
 static void check_programs(const char *reducer, int size, bool canonical)
@@ -183,6 +248,9 @@ static void check_programs(const char *reducer, int size, bool canonical)
         say_outcomes(size);
         is_int(run_ranks(size, &set, as_graph, number), 0, "%s%s, %d ranks: as a replayed graph", reducer,
                order, size);
+        say_outcomes(size);
+        is_int(run_ranks(size, &set, windows, number), 0, "%s%s, %d ranks: windows of the same memory",
+               reducer, order, size);
         say_outcomes(size);
     }
 }
@@ -205,8 +273,10 @@ static void together(const world *place, const char *where, const char *reducer,
     rank_close(&r);
     MPI_Allreduce(&bad, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (me == 0)
-        is_int(all, 0, "%s%s, %d ranks as %s: a random program, %s", reducer, canonical ? ", canonical" : "",
-               size, where, what == as_graph ? "as a replayed graph" : "one by one");
+        is_int(all, 0, "%s%s, %d ranks as %s: %s", reducer, canonical ? ", canonical" : "", size, where,
+               what == windows    ? "windows of the same memory"
+               : what == as_graph ? "a random program, as a replayed graph"
+                                  : "a random program, one by one");
 }
 
 static int main_apart(int argc, char **argv)
@@ -230,6 +300,8 @@ static int main_apart(int argc, char **argv)
         world_fill(&place, me, size, maps[m].node_of, job);
         together(&place, maps[m].name, "staged", false, phases, number++);
         together(&place, maps[m].name, "staged", true, as_graph, number++);
+        together(&place, maps[m].name, "staged", false, windows, number++);
+        together(&place, maps[m].name, "nccl", false, windows, number++);
         together(&place, maps[m].name, "nccl", false, phases, number++);
         together(&place, maps[m].name, "nccl", false, as_graph, number++);
     }
