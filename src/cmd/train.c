@@ -85,7 +85,7 @@ static int evaluate(kolo_launch *launch, kolo_options *options, const char *file
     KOLO_TRY_GOTO(rc, kolo_comm_barrier(session.comm));
     const bool ema = kolo_averages(options) && !file;
     if (*options->pairs) KOLO_TRY_GOTO(rc, verify(&session, ema, launch->rank == 0));
-    else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, &e));
+    else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, NULL, &e));
     if (launch->rank == 0 && session.detector) print_boxes(&e);
     else if (launch->rank == 0 && !*options->pairs && kolo_session_tags(&session))
         printf("loss %.6f  mAP %.4f  micro AP %.4f  (%ld images, %ld of %ld classes shown, %.1f s, %.0f "

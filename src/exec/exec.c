@@ -73,6 +73,7 @@ int64_t kolo_exec_position(const kolo_exec *exec)
 }
 
 double kolo_exec_issue_seconds(const kolo_exec *exec) { return exec->issuing; }
+double kolo_exec_comm_seconds(const kolo_exec *exec) { return exec->waiting; }
 
 void kolo_exec_use_ema(kolo_exec *exec, bool ema)
 {
@@ -103,6 +104,15 @@ static int exec_load(kolo_exec *e, const kolo_action *a)
     return e->emptied && is_last_load(e, a) ? kolo_event_record(e->emptied, KOLO_LANE_COMPUTE) : 0;
 }
 
+/* The host's time counts; a device waits by itself. */
+int exec_await_ranks(kolo_exec *e, int number)
+{
+    const double start = kolo_time();
+    const int rc = kolo_comm_wait(e->comm, number);
+    e->waiting += kolo_time() - start;
+    return rc;
+}
+
 /* Over the ranks of this stage, or of this pipeline; without stages over all. The sum is formed in comm's
  * memory. */
 static int sum_among(kolo_exec *e, enum kolo_action_kind kind, double *data, int64_t count)
@@ -115,7 +125,7 @@ static int sum_among(kolo_exec *e, enum kolo_action_kind kind, double *data, int
     const size_t bytes = (size_t)count * sizeof *data;
     KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, place, data, bytes));
     KOLO_TRY(kolo_comm_start(e->comm, sum->number));
-    KOLO_TRY(kolo_comm_wait(e->comm, sum->number));
+    KOLO_TRY(exec_await_ranks(e, sum->number));
     return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, data, place, bytes);
 }
 
@@ -239,7 +249,7 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_GATHERED: return exec_gathered(e, a->unit);
     case KOLO_ACTION_SEND:
     case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, e->at->transfer_number[a->transfer]);
-    case KOLO_ACTION_TRANSFERRED: return kolo_comm_wait(e->comm, e->at->transfer_number[a->transfer]);
+    case KOLO_ACTION_TRANSFERRED: return exec_await_ranks(e, e->at->transfer_number[a->transfer]);
     case KOLO_ACTION_NORM: return norm(e);
     case KOLO_ACTION_LAYERS: return layers(e);
     case KOLO_ACTION_UPDATE:

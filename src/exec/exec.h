@@ -63,6 +63,9 @@ int kolo_exec_answer(kolo_exec *exec, const kolo_batch *batch);
 /* Seconds that the host has spent on steps since creation, without waiting for a device:
  * what launching costs. */
 double kolo_exec_issue_seconds(const kolo_exec *exec);
+/* Seconds that the host has waited in steps for sums and transfers between ranks, since creation: what
+ * computing did not hide. A device waits by itself: nothing is counted there. */
+double kolo_exec_comm_seconds(const kolo_exec *exec);
 
 /* Where the executor stands, for the watchdog; readable from another thread. */
 int64_t kolo_exec_position(const kolo_exec *exec); /* action, -1 between steps */

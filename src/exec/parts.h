@@ -94,6 +94,7 @@ struct kolo_exec {
     int64_t issued, told; /* steps since the start; steps whose metrics were given out */
     int ahead;            /* steps that may be issued and not told */
     double issuing;       /* seconds */
+    double waiting;       /* of the host for other ranks, seconds */
 
     kolo_exec_profile *profile;
     kolo_event **mark; /* [plan->actions + 1], made with the first profile */
@@ -140,6 +141,8 @@ int exec_get_of(kolo_exec *exec, const char *which, int tensor, int replica, flo
 /* turn.c: results on their way back. */
 /* enqueues them behind the step; it counts as issued */
 int exec_send_back(kolo_exec *exec);
+/* The sum or transfer of that number in comm is there; the time counts as one of waiting for other ranks. */
+int exec_await_ranks(kolo_exec *exec, int number);
 int exec_await(kolo_exec *exec, kolo_event *event); /* the host waits, as long as there is hope */
 /* waits for the oldest untold step; its errors are returned */
 int exec_report_next(kolo_exec *exec, kolo_metrics *metrics);

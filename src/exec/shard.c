@@ -215,11 +215,11 @@ void exec_own_range(const kolo_exec *e, int unit, int64_t *from, int64_t *to)
 
 int exec_wait_sum(kolo_exec *e, int bucket)
 {
-    KOLO_TRY(kolo_comm_wait(e->comm, e->bucket_number[bucket]));
+    KOLO_TRY(exec_await_ranks(e, e->bucket_number[bucket]));
     if (!exec_is_sharded(e) || e->shard_groups == 1 || e->plan->bucket[bucket].params == 0 || e->shard < 0)
         return 0;
     KOLO_TRY(kolo_comm_start(e->comm, e->share_number[bucket]));
-    return kolo_comm_wait(e->comm, e->share_number[bucket]);
+    return exec_await_ranks(e, e->share_number[bucket]);
 }
 
 /* Updates and norms expect zeros between tensors, where a window has what stood there before. */
@@ -273,7 +273,7 @@ int exec_gathered(kolo_exec *e, int unit)
     const kolo_unit *u = &e->plan->unit[unit];
     const bool windows = kolo_plan_shards(e->plan, KOLO_shard_parameters);
     const size_t at = windows ? u->gathered : (size_t)u->param * sizeof(float);
-    KOLO_TRY(kolo_comm_wait(e->comm, e->unit_number[unit]));
+    KOLO_TRY(exec_await_ranks(e, e->unit_number[unit]));
     if (!e->arena[KOLO_ARENA_SHADOW]) return 0;
     const char *from = e->arena[windows ? KOLO_ARENA_GATHERED : KOLO_ARENA_PARAM] + at;
     return kolo_backend_narrow(e->backend, e->arena[KOLO_ARENA_SHADOW] + at / 2, e->plan->graph->dtype,

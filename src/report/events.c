@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/aside.h"
@@ -164,6 +165,7 @@ int kolo_events_step(kolo_events *events, const kolo_step_event *event)
     put_number(f, "grad_norm", event->grad_norm);
     put_number(f, "seconds", event->seconds);
     put_number(f, "wait", event->wait);
+    if (event->comm >= 0) put_number(f, "comm", event->comm);
     if (event->useful_batch > 0) put_number(f, "useful_batch", event->useful_batch);
     fputs("}\n", f);
     return put_line(events, false);
@@ -214,12 +216,14 @@ static void put_members(FILE *f, const char *text)
 
 static void form_event(FILE *f, const char *name, const char *members)
 {
+    struct timespec now;
     rewind(f);
     fputs("{\"event\":", f);
     kolo_json_string(f, name);
     if (*members) fputc(',', f);
     put_members(f, members);
-    fputs("}\n", f);
+    clock_gettime(CLOCK_REALTIME, &now);
+    fprintf(f, ",\"time\":%lld.%03ld}\n", (long long)now.tv_sec, now.tv_nsec / 1000000);
     fflush(f);
 }
 

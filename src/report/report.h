@@ -21,11 +21,10 @@ void kolo_events_close(kolo_events **events);
 int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
-    double loss, lr, grad_norm, seconds, wait,
-        top1, /* negative: classes are not what it learns; not printed */
-        /* useful_batch: by the gradient noise scale; printed if above 0. loss: mean over the global batch,
-         * printed with 9 digits; wait: s in the loader */
-        useful_batch;
+    double loss, lr, grad_norm, seconds, wait, /* loss: mean over the global batch; wait: s in the loader */
+        comm,         /* s that this rank waited for others; negative: not measured, not printed */
+        top1,         /* negative: classes are not what it learns; not printed */
+        useful_batch; /* by the gradient noise scale; printed if above 0 */
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
 /* "data": what reading was like since the last one, over all ranks; once an epoch. */
@@ -39,7 +38,8 @@ typedef struct kolo_data_event {
 } kolo_data_event;
 int kolo_events_data(kolo_events *events, const kolo_data_event *event);
 /* Any other event: the members of the object behind "event": NAME, as JSON text: "\"step\":%ld,\"path\":%s"
- * (strings by kolo_json_quote of base/json.h where they may hold quotes). nan and inf become null. */
+ * (strings by kolo_json_quote of base/json.h where they may hold quotes). nan and inf become null. "time" is
+ * put behind them: s since 1970. At most 64 KiB. */
 int kolo_events_write(kolo_events *events, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

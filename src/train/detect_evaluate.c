@@ -135,7 +135,25 @@ static int measure_openimages(const detect_evaluator *e, double *mean)
     return rc;
 }
 
-static int detect_measure(detect_evaluator *e, const char *results, kolo_evaluation *result)
+/* COCO's AP, whatever rule the measure has. */
+static int keep_classes(const detect_evaluator *e, const kolo_ap *ap, kolo_by_class *by)
+{
+    KOLO_TRY(kolo_by_class_create(by, ap->classes, true));
+    for (int64_t i = 0; i < e->truth->truths; i++) {
+        const kolo_ap_truth *t = &e->truth->truth[i];
+        by->images[t->cls] += !t->crowd && !t->ignore;
+    }
+    for (int c = 0; c < ap->classes; c++) {
+        const double *at = ap->cls[c].ap[0];
+        double sum = 0;
+        for (int i = 0; i < KOLO_AP_IOUS; i++) sum += at[i];
+        by->ap[c] = at[0] < 0 ? -1 : sum / KOLO_AP_IOUS;
+    }
+    return 0;
+}
+
+static int detect_measure(detect_evaluator *e, const char *results, kolo_by_class *by,
+                          kolo_evaluation *result)
 {
     kolo_session *s = e->session;
     const double begin = kolo_time();
@@ -146,9 +164,10 @@ static int detect_measure(detect_evaluator *e, const char *results, kolo_evaluat
     KOLO_TRY(session_gather(s, &e->found, &e->founds, sizeof *e->found));
     if (results && *results && s->launch->rank == 0)
         KOLO_TRY(kolo_ap_write(results, e->found, e->founds, e->truth->category));
-    const int rc = kolo_ap_coco(&ap, e->truth->truth, e->truth->truths, e->found, e->founds,
-                                kolo_dataset_get_info(s->val_set)->classes);
+    int rc = kolo_ap_coco(&ap, e->truth->truth, e->truth->truths, e->found, e->founds,
+                          kolo_dataset_get_info(s->val_set)->classes);
     memcpy(result->line, ap.line, sizeof result->line);
+    if (rc == 0 && by) rc = keep_classes(e, &ap, by);
     kolo_ap_free(&ap);
     KOLO_TRY(rc);
     const int rule = rule_of(s);
@@ -162,12 +181,13 @@ static int detect_measure(detect_evaluator *e, const char *results, kolo_evaluat
     return 0;
 }
 
-int kolo_detect_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
+int kolo_detect_evaluate(kolo_session *s, bool ema, const char *results, kolo_by_class *by,
+                         kolo_evaluation *result)
 {
     detect_evaluator e;
     int rc = detect_evaluator_open(&e, s);
     kolo_exec_use_ema(kolo_session_eval_exec(s), ema);
-    if (rc >= 0) rc = detect_measure(&e, results, result);
+    if (rc >= 0) rc = detect_measure(&e, results, by, result);
     detect_evaluator_close(&e);
     return rc;
 }

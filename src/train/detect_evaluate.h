@@ -8,6 +8,7 @@
  * (N, channels, h, w) of the evaluation's graph. */
 int kolo_detect_answer(const kolo_session *session, const kolo_batch *batch, float *const *head);
 /* kolo_evaluate() of detectors. Collective. */
-int kolo_detect_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
+int kolo_detect_evaluate(kolo_session *session, bool ema, const char *results, kolo_by_class *by,
+                         kolo_evaluation *result);
 
 #endif

@@ -96,7 +96,17 @@ static int write_results(const kolo_session *s, const char *path, const kolo_ima
     return rc;
 }
 
-static int image_measure(image_evaluator *e, const char *results, kolo_evaluation *result)
+static int keep_classes(const kolo_session *s, const double *ap, int64_t classes, kolo_by_class *by)
+{
+    KOLO_TRY(kolo_by_class_create(by, classes, true));
+    for (int64_t c = 0; c < classes; c++) {
+        by->images[c] = s->image_labels[1]->positives[c];
+        by->ap[c] = ap[c];
+    }
+    return 0;
+}
+
+static int image_measure(image_evaluator *e, const char *results, kolo_by_class *by, kolo_evaluation *result)
 {
     kolo_session *s = e->session;
     const int classes = (int)e->graph->tensor[e->graph->logits].dim[1];
@@ -109,6 +119,7 @@ static int image_measure(image_evaluator *e, const char *results, kolo_evaluatio
     kolo_image_ap all;
     int rc = ap ? kolo_image_ap_form(&all, ap, e->score, e->scores, classes) : KOLO_ENOMEM;
     if (rc == 0 && results && *results && s->launch->rank == 0) rc = write_results(s, results, &all, ap);
+    if (rc == 0 && by) rc = keep_classes(s, ap, classes, by);
     free(ap);
     KOLO_TRY(rc);
     if ((int64_t)sum[1] != s->val_samples)
@@ -125,12 +136,13 @@ static int image_measure(image_evaluator *e, const char *results, kolo_evaluatio
     return 0;
 }
 
-int kolo_image_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
+int kolo_image_evaluate(kolo_session *s, bool ema, const char *results, kolo_by_class *by,
+                        kolo_evaluation *result)
 {
     image_evaluator e;
     int rc = image_evaluator_open(&e, s);
     kolo_exec_use_ema(kolo_session_eval_exec(s), ema);
-    if (rc >= 0) rc = image_measure(&e, results, result);
+    if (rc >= 0) rc = image_measure(&e, results, by, result);
     image_evaluator_close(&e);
     return rc;
 }

@@ -6,6 +6,7 @@
 
 /* Part of kolo_evaluate. results: NULL or "", or the file that rank 0 writes every class's average
  * precision to. Collective. */
-int kolo_image_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
+int kolo_image_evaluate(kolo_session *session, bool ema, const char *results, kolo_by_class *by,
+                        kolo_evaluation *result);
 
 #endif

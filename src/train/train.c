@@ -57,9 +57,11 @@ static int evaluate(trainer *t)
     if (!t->session.val_loader) return 0;
     kolo_evaluation *e = &t->evaluation;
     if (is_root(t)) kolo_progress_pause(t->progress);
-    KOLO_TRY(kolo_evaluate(&t->session, false, NULL, e));
+    const bool averages = kolo_averages(t->options);
+    kolo_by_class_free(&t->by_class);
+    KOLO_TRY(kolo_evaluate(&t->session, false, NULL, averages ? NULL : &t->by_class, e));
     t->raw_metric = kolo_evaluation_metric(&t->session, e);
-    if (kolo_averages(t->options)) KOLO_TRY(kolo_evaluate(&t->session, true, NULL, e));
+    if (averages) KOLO_TRY(kolo_evaluate(&t->session, true, NULL, &t->by_class, e));
     const double metric = kolo_evaluation_metric(&t->session, e);
     const bool best = metric > t->position.best;
     if (best) t->position.best = metric, t->position.best_step = t->position.step;
@@ -142,17 +144,20 @@ static int one_step(trainer *t)
                             .momentum = (float)kolo_momentum(t->options, time, all),
                             .weight_decay = (float)t->options->weight_decay,
                             .ema_decay = (float)kolo_ema_decay(t->options, step + 1, end, unit)};
+    const double before = kolo_exec_comm_seconds(s->exec);
     int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
     kolo_loader_release(s->loader, &batch);
     KOLO_TRY(rc);
     t->unreported++;
     t->position.step = step + 1;
     kolo_loader_get_stats(s->loader, &stats);
-    *record_of(t, step) = (step_record){.step = step,
-                                        .epoch = batch.epoch,
-                                        .lr = (double)parameters.lr,
-                                        .wait = t->waited_before + stats.wait_seconds - t->waited,
-                                        .whole = batch.valid_global == kolo_session_batch(s)};
+    *record_of(t, step) =
+        (step_record){.step = step,
+                      .epoch = batch.epoch,
+                      .lr = (double)parameters.lr,
+                      .wait = t->waited_before + stats.wait_seconds - t->waited,
+                      .comm = s->ranks > 1 && !s->cuda ? kolo_exec_comm_seconds(s->exec) - before : -1,
+                      .whole = batch.valid_global == kolo_session_batch(s)};
     t->waited = t->waited_before + stats.wait_seconds;
     t->images += kolo_session_batch(s);
     return trainer_report(t, &m);
@@ -298,6 +303,7 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
     kolo_events_close(&t.events);
     kolo_run_close(&t.run);
     kolo_session_close(&t.session);
+    kolo_by_class_free(&t.by_class);
     free(t.planned_by_rank);
     free(t.peak_by_rank);
     return kolo_error_restore(&first, rc);

@@ -3,6 +3,7 @@
 #define KOLO_TRAIN_H
 
 #include "ckpt/ckpt.h"
+#include "train/by_class.h"
 #include "train/session.h"
 
 /* Who asks a run to stop: the scheduler near the time limit, who wants it back in the queue; or somebody
@@ -31,8 +32,10 @@ typedef struct kolo_evaluation {
 /* What the best checkpoint is chosen by (kolo_session_metric): top-1, AP, or mean AP. */
 double kolo_evaluation_metric(const kolo_session *session, const kolo_evaluation *evaluation);
 /* results: NULL or "", or the file that rank 0 writes what a detector found to, in the form of COCO's
- * results; of image labels the average precision of every class. */
-int kolo_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
+ * results; of image labels the average precision of every class. by: NULL, or zeros, where the figures of
+ * every class go (the caller frees); batches of a device then follow each other without overlap. */
+int kolo_evaluate(kolo_session *session, bool ema, const char *results, kolo_by_class *by,
+                  kolo_evaluation *result);
 
 /* The checkpoint of a run folder that `which` names (kolo_checkpoint_pick): rank 0 looks for it and compares
  * its checksum, all ranks learn its position and its folder, path[size]. 1 found, 0 none; KOLO_ECONFIG: a

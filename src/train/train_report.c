@@ -1,8 +1,11 @@
 /* What a run reports: events, the progress line, the summary. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/failure.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -69,6 +72,35 @@ static void count_phase(trainer *t)
     kolo_progress_phase(t->progress, p->step, p->epoch, epochs, p->steps_per_epoch, p->batch);
 }
 
+/* before: the summary that the last start left, or NULL. One that says "running" was killed. */
+static int report_begin(trainer *t, const kolo_summary *before)
+{
+    const kolo_session *s = &t->session;
+    const kolo_phase *p = &s->phase[s->now];
+    const bool killed = before && !strcmp(before->state, "running");
+    char host[256] = "", *host_text, *after_text, *why_text;
+    gethostname(host, sizeof host - 1);
+    host_text = kolo_json_quote(host);
+    after_text = kolo_json_quote(!before ? NULL : killed ? "killed" : before->state);
+    why_text = kolo_json_quote(before && !strcmp(before->state, "failed") ? before->next : NULL);
+    int rc = KOLO_ENOMEM;
+    if (host_text && after_text && why_text)
+        rc = kolo_events_write(
+            t->events, "start",
+            "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,"
+            "\"version\":\"%s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\",\"run_id\":\"%s\",\"steps\":%ld,"
+            "\"epoch_steps\":%ld,\"batch\":%ld,\"images\":%ld,\"host\":%s,\"device\":\"%s\",\"job\":\"%s\","
+            "\"after\":%s,\"why\":%s",
+            (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
+            (long)t->options->threads, KOLO_VERSION, t->launch->method, (unsigned long)s->plan->hash,
+            t->position.run, (long)s->steps, (long)p->steps_per_epoch, (long)p->batch, (long)s->samples,
+            host_text, s->cuda ? s->device.name : "cpu", t->summary.job, after_text, why_text);
+    free(host_text);
+    free(after_text);
+    free(why_text);
+    return rc;
+}
+
 int trainer_report_start(trainer *t)
 {
     if (!is_root(t)) return 0;
@@ -84,13 +116,7 @@ int trainer_report_start(trainer *t)
     count_phase(t);
     fill_summary(t, "running", "wait, or stop it: it goes on from its last checkpoint");
     KOLO_TRY(kolo_summary_write(t->options->run, &t->summary)); /* what is counted here survives a kill */
-    return kolo_events_write(
-        t->events, "start",
-        "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%s\","
-        "\"launch\":\"%s\",\"plan_hash\":\"%016lx\",\"run_id\":\"%s\"",
-        (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
-        (long)t->options->threads, KOLO_VERSION, t->launch->method, (unsigned long)t->session.plan->hash,
-        t->position.run);
+    return report_begin(t, had ? &before : NULL);
 }
 
 int trainer_report(trainer *t, const kolo_metrics *m)
@@ -115,7 +141,8 @@ int trainer_report(trainer *t, const kolo_metrics *m)
                              .grad_norm = m->grad_norm,
                              .useful_batch = kolo_noise_batch(&t->noise),
                              .seconds = seconds,
-                             .wait = i->wait};
+                             .wait = i->wait,
+                             .comm = i->comm};
     kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started),
                        event.useful_batch);
     KOLO_TRY(kolo_events_step(t->events, &event));
@@ -164,8 +191,10 @@ static int report_boxes(trainer *t, long step, const char *so_far)
         e->line[0], e->line[1], e->line[2], e->line[8], said, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",
-        "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,%s\"ap_raw\":%.9g,\"rows\":%ld",
-        step, e->line[0], e->line[1], e->line[2], e->line[8], fields, t->raw_metric, (long)e->rows);
+        "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,%s\"ap_raw\":%.9g,\"rows\":%ld,"
+        "\"seconds\":%.6g",
+        step, e->line[0], e->line[1], e->line[2], e->line[8], fields, t->raw_metric, (long)e->rows,
+        e->seconds);
 }
 
 static int report_image_labels(trainer *t, long step, const char *so_far)
@@ -176,25 +205,33 @@ static int report_image_labels(trainer *t, long step, const char *so_far)
                        e->loss, e->map, e->ap_micro, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",
-        "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step,
-        e->loss, e->map, e->ap_micro, t->raw_metric, (long)e->rows);
+        "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld,"
+        "\"seconds\":%.6g",
+        step, e->loss, e->map, e->ap_micro, t->raw_metric, (long)e->rows, e->seconds);
 }
 
-int trainer_report_evaluation(trainer *t, bool best)
+static int report_classes(trainer *t, long step, const char *so_far)
 {
     const kolo_evaluation *e = &t->evaluation;
-    const char *so_far = best ? ", the best so far" : "";
-    const long step = (long)t->position.step;
-    if (!is_root(t)) return 0;
-    if (t->session.detector) return report_boxes(t, step, so_far);
-    if (kolo_session_tags(&t->session)) return report_image_labels(t, step, so_far);
     kolo_progress_note(t->progress,
                        "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld images, %.1f s)%s", step,
                        e->loss, e->top1, e->top5, (long)e->rows, e->seconds, so_far);
     return kolo_events_write(
         t->events, "eval",
-        "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld", step,
-        e->loss, e->top1, e->top5, t->raw_metric, (long)e->rows);
+        "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld,"
+        "\"seconds\":%.6g",
+        step, e->loss, e->top1, e->top5, t->raw_metric, (long)e->rows, e->seconds);
+}
+
+int trainer_report_evaluation(trainer *t, bool best)
+{
+    const char *so_far = best ? ", the best so far" : "";
+    const long step = (long)t->position.step;
+    if (!is_root(t)) return 0;
+    KOLO_TRY((t->session.detector              ? report_boxes
+              : kolo_session_tags(&t->session) ? report_image_labels
+                                               : report_classes)(t, step, so_far));
+    return kolo_by_class_report(&t->by_class, step, t->events);
 }
 
 static const char nothing[] = "nothing: the run is complete";

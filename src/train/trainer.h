@@ -12,8 +12,8 @@
 /* What is known of a step before its metrics are. */
 typedef struct step_record {
     int64_t step, epoch;
-    double lr, wait; /* wait: for its batch, seconds */
-    bool whole;      /* no row of its batch is without weight */
+    double lr, wait, comm; /* seconds for its batch, and for other ranks (negative: not measured) */
+    bool whole;            /* no row of its batch is without weight */
 } step_record;
 
 typedef struct trainer {
@@ -24,6 +24,7 @@ typedef struct trainer {
     enum kolo_stop stop; /* all ranks agreed on it */
     kolo_position position;
     kolo_evaluation evaluation; /* the last; rows 0: none yet */
+    kolo_by_class by_class;     /* of it; zeros: none yet */
     double raw_metric;          /* of the weights themselves when the averaged ones are evaluated too */
     /* rank 0 only */
     kolo_run *run;
