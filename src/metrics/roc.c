@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -217,6 +218,30 @@ static void draw_curve(FILE *f, const ranked *r, int64_t n, int64_t same)
     fputs("\"/>\n</svg>\n", f);
 }
 
+/* For `kolo report`, which finds it as RUN/roc.json. */
+static void write_points(FILE *f, const char *title, const ranked *r, int64_t n, int64_t same,
+                         const kolo_verification *v)
+{
+    int64_t hits = 0, wrong = 0;
+    fputs("{\"pairs\":", f);
+    kolo_json_string(f, title);
+    fprintf(f, ",\"count\":%lld,\"accuracy\":%.9g,\"error\":%.9g,\"eer\":%.9g,\"auc\":%.9g,\"tar\":%.9g",
+            (long long)n, v->accuracy, v->error, v->eer, v->auc, v->tar);
+    fputs(",\"points\":[[0,0]", f);
+    for (int64_t i = 0, end; i < n; i = end) {
+        end = run_end(r, n, i);
+        for (int64_t k = i; k < end; k++) *(r[k].same ? &hits : &wrong) += 1;
+        fprintf(f, ",[%.6g,%.6g]", (double)wrong / (double)(n - same), (double)hits / (double)same);
+    }
+    fputs("]}\n", f);
+}
+
+static bool is_json(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 5 && !strcmp(path + length - 5, ".json");
+}
+
 int kolo_roc_write(const char *path, const char *title, const kolo_pair_scores *s, const kolo_verification *v)
 {
     char *text = NULL;
@@ -226,7 +251,8 @@ int kolo_roc_write(const char *path, const char *title, const kolo_pair_scores *
     ranked *r = rank(s);
     FILE *f = r ? open_memstream(&text, &bytes) : NULL;
     int rc = r ? 0 : KOLO_ENOMEM;
-    if (f) {
+    if (f && is_json(path)) write_points(f, title, r, s->count, same, v);
+    else if (f) {
         draw_frame(f, title, v);
         draw_curve(f, r, s->count, same);
     }

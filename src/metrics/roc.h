@@ -28,7 +28,7 @@ typedef struct kolo_verification {
  * pairs, one fold and no other. */
 int kolo_roc_measure(const kolo_pair_scores *scores, const kolo_pair_scores *other,
                      kolo_verification *result);
-/* An SVG file, whole or not at all. */
+/* An SVG file, or, where the path ends in .json, the points; whole or not at all. */
 int kolo_roc_write(const char *path, const char *title, const kolo_pair_scores *scores,
                    const kolo_verification *measured);
 

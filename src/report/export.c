@@ -11,6 +11,12 @@
 #include "report/answers.h"
 #include "report/plots.h"
 
+/* Those of events; a time would lose its seconds. */
+static int digits(int kind, int column)
+{
+    return strcmp(report_columns_of[kind].key[column], "time") ? 9 : 13;
+}
+
 /* ---- CSV ---- */
 
 /* Quoted where it must be (RFC 4180). */
@@ -35,7 +41,7 @@ static void csv_cells(FILE *f, const report_run *run, int kind, int64_t row)
         if (c == 0) continue; /* the step, which stands in front */
         fputc(',', f);
         const double value = row < 0 ? NAN : report_cell(run, kind, row, c);
-        if (isfinite(value)) fprintf(f, "%.9g", value);
+        if (isfinite(value)) fprintf(f, "%.*g", digits(kind, c), value);
     }
 }
 
@@ -84,7 +90,7 @@ static void json_table(FILE *f, const report_run *run, int kind)
         fprintf(f, "%s\"%s\": [", any++ ? ", " : "", columns->key[c]);
         for (int64_t r = 0; r < rows; r++) {
             if (r) fputc(',', f);
-            kolo_json_number(f, report_cell(run, kind, r, c), kind == REPORT_start ? 13 : 9);
+            kolo_json_number(f, report_cell(run, kind, r, c), digits(kind, c));
         }
         fputc(']', f);
     }

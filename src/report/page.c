@@ -179,32 +179,43 @@ static void write_head_cell(FILE *f, const char *text)
     put(f, "<th scope=\"col\"><button type=\"button\">", text, "</button></th>");
 }
 
+/* The options that differ stand behind the first facts: the state, and what is best. */
+enum { FIRST_FACTS = 2 };
+
+static void write_differing(FILE *f, const report_run *runs, int n, int run)
+{
+    for (int i = 0; i < kolo_option_count; i++) {
+        const kolo_option_entry *e = &kolo_option_table[i];
+        if (!differs(runs, n, e)) continue;
+        char *value = run < 0 ? NULL : kolo_option_text(&runs[run].options, e);
+        if (run < 0) write_head_cell(f, e->key);
+        else put(f, "<td>", value, "</td>");
+        free(value);
+    }
+}
+
 static void write_comparison(FILE *f, const report_run *runs, int n)
 {
     page_fact fact[FACTS];
     const int facts = gather_facts(&runs[0], fact);
-    fputs(
-        "<h2>Runs, the best first</h2>\n<p class=\"soft\">A head sorts by its column. Options are those that "
-        "differ.</p>\n<div class=\"scroll\" tabindex=\"0\"><table class=\"runs\"><thead><tr>",
-        f);
+    fputs("<h2>Runs, the best first</h2>\n<p class=\"soft\">A head sorts by its column. Behind the best "
+          "evaluation stand the options that differ.</p>\n<div class=\"scroll\" tabindex=\"0\"><table "
+          "class=\"runs\"><thead><tr>",
+          f);
     write_head_cell(f, "run");
-    for (int k = 0; k < facts; k++) write_head_cell(f, fact[k].name);
-    for (int i = 0; i < kolo_option_count; i++)
-        if (differs(runs, n, &kolo_option_table[i])) write_head_cell(f, kolo_option_table[i].key);
+    for (int k = 0; k < facts; k++) {
+        if (k == FIRST_FACTS) write_differing(f, runs, n, -1);
+        write_head_cell(f, fact[k].name);
+    }
     fputs("</tr></thead><tbody>\n", f);
     for (int r = 0; r < n; r++) {
         gather_facts(&runs[r], fact);
         put(f, "<tr><th scope=\"row\">", runs[r].name, "</th>");
         for (int k = 0; k < facts; k++) {
+            if (k == FIRST_FACTS) write_differing(f, runs, n, r);
             if (isfinite(fact[k].value)) fprintf(f, "<td data-v=\"%.9g\">", fact[k].value);
             else fputs("<td>", f);
             put(f, "", fact[k].text, "</td>");
-        }
-        for (int i = 0; i < kolo_option_count; i++) {
-            if (!differs(runs, n, &kolo_option_table[i])) continue;
-            char *value = kolo_option_text(&runs[r].options, &kolo_option_table[i]);
-            put(f, "<td class=\"t\">", value, "</td>");
-            free(value);
         }
         fputs("</tr>\n", f);
     }
@@ -354,7 +365,10 @@ static int write_recipe(FILE *f, const report_run *run, const report_run *before
             put(f, "<td class=\"t\">", value, "</td>");
             put(f, "<td class=\"t\">", usual, "</td>");
             if (was)
-                put(f, strcmp(value, was) ? "<td class=\"t changed\">" : "<td class=\"t\">", was, "</td>");
+                put(f,
+                    strcmp(value, was) && !report_option_is_place(e) ? "<td class=\"t changed\">"
+                                                                     : "<td class=\"t\">",
+                    was, "</td>");
             fputs("</tr>\n", f);
         }
         free(value);

@@ -115,13 +115,44 @@ report_axis report_plot_x(const report_plot *p)
     return axis_of(low, high, false);
 }
 
-report_axis report_plot_y(const report_plot *p)
+static int by_number(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Beyond what the greatest of 19 in 20 values, and the span below it twice again, reach; HUGE_VAL: nothing is. */
+static double limit_of(const report_plot *p)
+{
+    int64_t n = 0, at = 0;
+    double limit = HUGE_VAL;
+    for (int i = 0; i < p->count; i++) n += p->series[i].count;
+    double *all =
+        p->kind == REPORT_CURVES && !p->zero && n >= 20 ? kolo_alloc((size_t)n * sizeof *all) : NULL;
+    for (int i = 0; all && i < p->count; i++)
+        for (int64_t k = 0; k < p->series[i].count; k++) all[at++] = p->series[i].y[k];
+    if (all) {
+        qsort(all, (size_t)n, sizeof *all, by_number);
+        const double most = all[n - 1 - n / 20], span = most - all[0];
+        if (span > 0 && all[n - 1] > most + 2 * span) limit = most + span / 4;
+    }
+    free(all);
+    return limit;
+}
+
+report_axis report_plot_y(const report_plot *p, int64_t *cut)
 {
     double low = NAN, high = NAN;
+    const double limit = limit_of(p);
+    int64_t above = 0;
     for (int i = 0; i < p->count; i++)
-        for (int64_t k = 0; k < p->series[i].count; k++) extend(p->series[i].y[k], &low, &high);
+        for (int64_t k = 0; k < p->series[i].count; k++) {
+            above += p->series[i].y[k] > limit;
+            extend(fmin(p->series[i].y[k], limit), &low, &high);
+        }
     if (p->zero && low > 0) low = 0;
     if (p->zero && !(high > 0)) high = 1;
+    if (cut) *cut = above;
     return axis_of(low, high, true);
 }
 
@@ -187,12 +218,13 @@ static void put_numbers(FILE *f, const char *key, const double *value, int64_t n
 
 void report_plot_json(FILE *f, const report_plot *p)
 {
-    const report_axis x = report_plot_x(p), y = report_plot_y(p);
+    const report_axis x = report_plot_x(p);
     fputs("{\"x\":", f);
     put_label(f, p->x_title);
     fputs(",\"unit\":", f);
     put_label(f, p->unit ? p->unit : "");
-    fprintf(f, ",\"axes\":[%.9g,%.9g,%.9g,%.9g],\"series\":[", x.low, x.high, y.low, y.high);
+    fprintf(f, ",\"low\":%.9g,\"high\":%.9g,\"frame\":[%d,%d,%d],\"series\":[", x.low, x.high, REPORT_LEFT,
+            REPORT_WIDTH - REPORT_LEFT - REPORT_RIGHT, REPORT_WIDTH);
     for (int i = 0; i < p->count; i++) {
         fprintf(f, "%s{\"label\":", i ? "," : "");
         put_label(f, p->series[i].label);

@@ -54,12 +54,17 @@ int report_plot_label(report_plot *plot, const char *label);
 void report_plot_thin(report_plot *plot, int64_t most);
 bool report_plot_empty(const report_plot *plot);
 
+/* Of a drawing of curves, in its own units: where it begins and ends within its width. */
+enum { REPORT_WIDTH = 560, REPORT_LEFT = 62, REPORT_RIGHT = 14 };
+
 /* Least and greatest of what is drawn along an axis, and a round step between marks. */
 typedef struct report_axis {
     double low, high, step;
 } report_axis;
 report_axis report_plot_x(const report_plot *plot);
-report_axis report_plot_y(const report_plot *plot);
+/* Of CURVES few values far above all others are left out, or nothing else could be seen: *cut becomes how many
+ * (may be NULL). */
+report_axis report_plot_y(const report_plot *plot, int64_t *cut);
 /* With as many digits as a reader wants. */
 void report_number(char *text, size_t size, double value);
 

@@ -5,17 +5,19 @@
 
 #include "report/plot.h"
 
-/* Of the drawing, in its own units; page.js counts with the same numbers of curves. */
+/* Of a drawing, in its own units; NAMES: of rows, at the left; NAME: letters of one. */
 enum {
-    WIDTH = 720,
-    HEIGHT = 300,
-    LEFT = 64,
-    RIGHT = 16,
+    WIDTH = REPORT_WIDTH,
+    HEIGHT = 270,
+    LEFT = REPORT_LEFT,
+    RIGHT = REPORT_RIGHT,
     TOP = 12,
     BOTTOM = 44,
     COLOURS = 8,
     ROW = 22,
-    CELL = 44
+    CELL = 38,
+    NAMES = 132,
+    NAME = 18
 };
 
 static const char style_alone[] =
@@ -38,7 +40,7 @@ static double across(const frame *r, double x)
 }
 static double down(const frame *r, double y)
 {
-    return r->bottom - (y - r->y.low) / (r->y.high - r->y.low) * (r->bottom - r->top);
+    return r->bottom - (fmin(y, r->y.high) - r->y.low) / (r->y.high - r->y.low) * (r->bottom - r->top);
 }
 
 static void begin(FILE *f, const report_plot *p, double width, double height, bool alone)
@@ -128,7 +130,7 @@ static double draw_legend(FILE *f, const report_plot *p)
 static void draw_curves(FILE *f, const report_plot *p, bool alone)
 {
     const double above = draw_legend(NULL, p);
-    const frame r = {f,           report_plot_x(p),       report_plot_y(p), LEFT, WIDTH - RIGHT,
+    const frame r = {f,           report_plot_x(p),       report_plot_y(p, NULL), LEFT, WIDTH - RIGHT,
                      TOP + above, HEIGHT + above - BOTTOM};
     begin(f, p, WIDTH, HEIGHT + above, alone);
     draw_legend(f, p);
@@ -151,9 +153,9 @@ static void shorten(char *to, size_t size, const char *text, size_t most)
 /* Lying bars, a group a category. */
 static void draw_bars(FILE *f, const report_plot *p, bool alone)
 {
-    const double above = draw_legend(NULL, p), each = 14, group = each * p->count + 8, left = 170;
+    const double above = draw_legend(NULL, p), each = 14, group = each * p->count + 8, left = NAMES;
     const double height = above + TOP + group * (double)p->labels + BOTTOM;
-    const report_axis y = report_plot_y(p);
+    const report_axis y = report_plot_y(p, NULL);
     const frame r = {f, y, y, left, WIDTH - RIGHT - 60, TOP + above, height - BOTTOM};
     char text[128];
     begin(f, p, WIDTH, height, alone);
@@ -161,11 +163,12 @@ static void draw_bars(FILE *f, const report_plot *p, bool alone)
     draw_x(&r, p->y_title);
     for (int64_t c = 0; c < p->labels; c++) {
         const double top = r.top + group * (double)c;
-        shorten(text, sizeof text, p->label[c], 24);
+        shorten(text, sizeof text, p->label[c], NAME);
         put_text(f, left - 8, top + group / 2, "end", text);
         for (int i = 0; i < p->count; i++) {
             const report_series *s = &p->series[i];
             const double value = c < s->count ? s->y[c] : 0, at = top + each * i;
+            if (c >= s->count) continue;
             fprintf(f, "<rect class=\"b c%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
                     s->colour % COLOURS, left, at, fmax(across(&r, value) - left, 0.5), each - 2);
             report_html(f, p->label[c]);
@@ -204,13 +207,13 @@ static void draw_cell(FILE *f, const report_plot *p, int64_t row, int64_t column
 
 static void draw_matrix(FILE *f, const report_plot *p, bool alone)
 {
-    const double left = 150, top = 28, cell = fmin(CELL, (WIDTH - left - 10) / (double)p->labels),
+    const double left = NAMES, top = 28, cell = fmin(CELL, (WIDTH - left - 10) / (double)p->labels),
                  side = cell * (double)p->labels;
     char text[64];
     begin(f, p, WIDTH, top + side + 110, alone);
     put_text(f, left, 16, "start", p->x_title);
     for (int64_t i = 0; i < p->labels; i++) {
-        shorten(text, sizeof text, p->label[i], 20);
+        shorten(text, sizeof text, p->label[i], NAME);
         const double middle = cell * ((double)i + .5);
         if (cell >= 9) put_text(f, left - 6, top + middle + 4, "end", text);
         if (cell >= 9) {
@@ -228,14 +231,14 @@ static void draw_matrix(FILE *f, const report_plot *p, bool alone)
 static void draw_spans(FILE *f, const report_plot *p, bool alone)
 {
     const double above = draw_legend(NULL, p), height = above + TOP + ROW * (double)p->labels + BOTTOM,
-                 left = 150;
+                 left = NAMES;
     const frame r = {f, report_plot_x(p), {0, 1, 1}, left, WIDTH - RIGHT, TOP + above, height - BOTTOM};
     char text[64];
     begin(f, p, WIDTH, height, alone);
     draw_legend(f, p);
     draw_x(&r, p->x_title);
     for (int64_t i = 0; i < p->labels; i++) {
-        shorten(text, sizeof text, p->label[i], 20);
+        shorten(text, sizeof text, p->label[i], NAME);
         put_text(f, left - 8, r.top + ROW * (double)i + 15, "end", text);
     }
     for (int64_t i = 0; i < p->spans; i++) {

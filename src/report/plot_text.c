@@ -56,7 +56,7 @@ static void print_canvas(FILE *f, const canvas *c, const report_axis *y, const r
 
 static void text_curves(FILE *f, const report_plot *p, int columns, bool braille)
 {
-    const report_axis x = report_plot_x(p), y = report_plot_y(p);
+    const report_axis x = report_plot_x(p), y = report_plot_y(p, NULL);
     canvas c = {.columns = columns - MARGIN, .braille = braille};
     c.across = c.columns * (braille ? 2 : 1);
     c.down = LINES * (braille ? 4 : 1);
@@ -67,7 +67,7 @@ static void text_curves(FILE *f, const report_plot *p, int columns, bool braille
         double from_x = 0, from_y = 0;
         for (int64_t k = 0; k < s->count; k++) {
             const double at_x = (s->x[k] - x.low) / (x.high - x.low) * (c.across - 1),
-                         at_y = (y.high - s->y[k]) / (y.high - y.low) * (c.down - 1);
+                         at_y = (y.high - fmin(s->y[k], y.high)) / (y.high - y.low) * (c.down - 1);
             draw_line(&c, k ? from_x : at_x, k ? from_y : at_y, at_x, at_y, (char)('a' + i % 26));
             from_x = at_x;
             from_y = at_y;
@@ -88,7 +88,7 @@ static void text_curves(FILE *f, const report_plot *p, int columns, bool braille
 
 static void text_bars(FILE *f, const report_plot *p, int columns, bool braille)
 {
-    const report_axis y = report_plot_y(p);
+    const report_axis y = report_plot_y(p, NULL);
     for (int64_t c = 0; c < p->labels && c < MOST_ROWS; c++)
         for (int i = 0; i < p->count; i++) {
             const report_series *s = &p->series[i];

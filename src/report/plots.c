@@ -413,6 +413,12 @@ int report_plot_make(report_plot *p, enum report_plot_id which, const report_run
                        .y_title = form[which].y,
                        .unit = form[which].unit};
     KOLO_TRY(form[which].make(p, runs, n));
-    if (p->kind == REPORT_CURVES) report_plot_thin(p, POINTS);
+    if (p->kind != REPORT_CURVES) return 0;
+    int64_t cut;
+    report_plot_thin(p, POINTS);
+    report_plot_y(p, &cut);
+    if (cut)
+        kolo_append(p->note, sizeof p->note,
+                    "%lld values far above all others are drawn at the upper border.", (long long)cut);
     return 0;
 }

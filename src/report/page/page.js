@@ -1,9 +1,8 @@
 'use strict';
-/* Curves: the values at the pointer, or at the point that the arrow keys have moved to. The numbers of the
-   drawing are those of plot_svg.c: 720 wide, 64 free at the left, 16 at the right. */
+/* Curves: the values at the pointer, or at the point that the arrow keys have moved to. */
 for (const figure of document.querySelectorAll('figure[data-curves]')) {
   const plot = JSON.parse(figure.querySelector('script').textContent);
-  const svg = figure.querySelector('svg'), [low, high] = plot.axes;
+  const svg = figure.querySelector('svg'), {low, high} = plot, [left, span, width] = plot.frame;
   const tip = figure.appendChild(document.createElement('div'));
   const rule = svg.appendChild(document.createElementNS('http://www.w3.org/2000/svg', 'path'));
   const points = [...new Set(plot.series.flatMap(s => s.x))].sort((a, b) => a - b);
@@ -12,7 +11,7 @@ for (const figure of document.querySelectorAll('figure[data-curves]')) {
   tip.setAttribute('role', 'status');
   tip.hidden = true;
   rule.setAttribute('class', 'rule');
-  const across = x => 64 + (x - low) / (high - low) * 640;
+  const across = x => left + (x - low) / (high - low) * span;
   const nearest = (list, x) => {
     let a = 0, b = list.length - 1;
     while (b - a > 1) { const m = (a + b) >> 1; if (list[m] < x) a = m; else b = m; }
@@ -27,14 +26,14 @@ for (const figure of document.querySelectorAll('figure[data-curves]')) {
     tip.textContent = [`${plot.x} ${number(x)}`].concat(plot.series.filter(s => s.x.length).map(s =>
       `${s.label}: ${number(s.y[nearest(s.x, x)])}${plot.unit}`)).join('\n');
     tip.hidden = false;
-    const left = box.left - outer.left + across(x) / 720 * box.width + 10;
-    tip.style.left = Math.max(0, Math.min(left, outer.width - tip.offsetWidth - 4)) + 'px';
+    const from = box.left - outer.left + across(x) / width * box.width + 10;
+    tip.style.left = Math.max(0, Math.min(from, outer.width - tip.offsetWidth - 4)) + 'px';
     tip.style.top = box.top - outer.top + 14 + 'px';
   };
   const hide = () => { tip.hidden = true; rule.removeAttribute('d'); };
   svg.addEventListener('pointermove', e => {
     const box = svg.getBoundingClientRect();
-    const x = low + ((e.clientX - box.left) / box.width * 720 - 64) / 640 * (high - low);
+    const x = low + ((e.clientX - box.left) / box.width * width - left) / span * (high - low);
     if (points.length) show(nearest(points, x));
   });
   svg.addEventListener('pointerleave', hide);
