@@ -177,6 +177,7 @@ static int json_run(FILE *f, const report_run *run, const report_run *before)
     KOLO_TRY(json_object(f, "peak_bytes_by_rank", run->memory[1]));
     KOLO_TRY(json_object(f, "starts", run->start));
     KOLO_TRY(json_object(f, "classes", run->classes));
+    KOLO_TRY(json_object(f, "examples", run->examples));
     for (int k = 0; k < REPORT_TABLES; k++)
         if (k != REPORT_start) json_table(f, run, k);
     fputc('}', f);

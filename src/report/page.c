@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "report/answers.h"
+#include "report/examples.h"
 #include "report/plots.h"
 
 static const char style[] =
@@ -416,6 +417,7 @@ int report_write_page(FILE *f, const report_run *runs, int n, const report_run *
     KOLO_TRY(write_answers(f, &runs[0], before[0], n > 1));
     if (n == 1) write_facts(f, &runs[0]);
     KOLO_TRY(write_plots(f, runs, n));
+    KOLO_TRY(report_write_examples(f, &runs[0]));
     for (int i = 0; i < n; i++) {
         if (n > 1) put(f, "<h2>", runs[i].name, "</h2>\n");
         write_evaluations(f, &runs[i]);

@@ -51,9 +51,10 @@ static int keep_event(report_run *run, cJSON **event)
         if (isnan(run->began)) run->began = number_of(*event, "time");
         cJSON_AddItemToArray(run->start, *event);
         *event = NULL;
-    } else if (!strcmp(name, "classes")) {
-        cJSON_Delete(run->classes);
-        run->classes = *event;
+    } else if (!strcmp(name, "classes") || !strcmp(name, "examples")) {
+        cJSON **last = *name == 'c' ? &run->classes : &run->examples;
+        cJSON_Delete(*last);
+        *last = *event;
         *event = NULL;
     }
     return 0;
@@ -224,7 +225,8 @@ int report_run_read(report_run *run, const char *folder)
 void report_run_free(report_run *run)
 {
     for (int k = 0; k < REPORT_TABLES; k++) free(run->table[k].cell);
-    cJSON *object[] = {run->start, run->classes, run->memory[0], run->memory[1], run->roc, run->timeline};
+    cJSON *object[] = {run->start,     run->classes, run->examples, run->memory[0],
+                       run->memory[1], run->roc,     run->timeline};
     for (size_t i = 0; i < sizeof object / sizeof *object; i++) cJSON_Delete(object[i]);
     kolo_options_free(&run->options);
     free(run->epoch);

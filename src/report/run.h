@@ -45,10 +45,10 @@ typedef struct report_run {
     char *folder;     /* as given, without slashes at its end */
     const char *name; /* its last part, in `folder` */
     report_table table[REPORT_TABLES];
-    double *epoch;       /* [step rows] how many epochs were done after the step */
-    cJSON *start;        /* array of the start events */
-    cJSON *classes;      /* the last event of classes; NULL: none */
-    int64_t lines, torn; /* lines of events.jsonl; those of them that are no event */
+    double *epoch;             /* [step rows] how many epochs were done after the step */
+    cJSON *start;              /* array of the start events */
+    cJSON *classes, *examples; /* the last event of each; NULL: none */
+    int64_t lines, torn;       /* lines of events.jsonl; those of them that are no event */
     kolo_summary summary;
     bool has_summary, has_options, has_events;
     cJSON *memory[2];     /* bytes by rank, planned and resident: arrays; NULL: not known */

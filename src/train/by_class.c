@@ -30,6 +30,7 @@ void kolo_by_class_free(kolo_by_class *by)
     free(by->right);
     free(by->answers);
     free(by->ap);
+    free(by->example);
     *by = (kolo_by_class){0};
 }
 
@@ -49,6 +50,13 @@ int kolo_by_class_sum(kolo_by_class *by, kolo_comm *comm)
     KOLO_TRY(kolo_comm_allreduce(comm, by->images, n, KOLO_I64, KOLO_SUM));
     KOLO_TRY(kolo_comm_allreduce(comm, by->right, n, KOLO_I64, KOLO_SUM));
     return by->answers ? kolo_comm_allreduce(comm, by->answers, n * n, KOLO_I64, KOLO_SUM) : 0;
+}
+
+int kolo_by_class_keep(kolo_by_class *by, const kolo_example *example)
+{
+    KOLO_TRY(kolo_grow(&by->example, &by->example_capacity, by->examples, sizeof *by->example));
+    by->example[by->examples++] = *example;
+    return 0;
 }
 
 static void put_counts(FILE *f, const char *key, const int64_t *count, int64_t n)
@@ -105,20 +113,44 @@ static int put_confusions(FILE *f, const kolo_by_class *by)
     return 0;
 }
 
-int kolo_by_class_report(const kolo_by_class *by, int64_t step, kolo_events *events)
+static int put_examples(FILE *f, const kolo_by_class *by)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    if (!by->classes || by->classes > MOST_TOLD) return 0;
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f) return kolo_fail(KOLO_ENOMEM, "out of memory for an event");
-    fprintf(f, "\"step\":%lld", (long long)step);
+    fprintf(f, ",\"apart\":%lld,\"found\":[", (long long)by->apart);
+    for (int64_t i = 0; i < by->examples; i++) {
+        const kolo_example *e = &by->example[i];
+        fprintf(f, "%s[%lld,%lld,%.3f,%.1f,%.1f,%.1f,%.1f]", i ? "," : "", (long long)e->sample,
+                (long long)e->cls, e->score, e->box[0], e->box[1], e->box[2], e->box[3]);
+    }
+    fputc(']', f);
+    return 0;
+}
+
+static int put_classes(FILE *f, const kolo_by_class *by)
+{
     put_counts(f, "images", by->images, by->classes);
     if (by->right) put_counts(f, "right", by->right, by->classes);
     if (by->ap) put_precisions(f, by->ap, by->classes);
-    int rc = by->answers ? put_confusions(f, by) : 0;
-    if (fclose(f) != 0 && rc == 0) rc = kolo_fail(KOLO_ENOMEM, "out of memory for an event");
-    if (rc == 0) rc = kolo_events_write(events, "classes", "%s", text);
+    return by->answers ? put_confusions(f, by) : 0;
+}
+
+static int write_event(kolo_events *events, const char *name, int64_t step, const kolo_by_class *by,
+                       int (*put)(FILE *f, const kolo_by_class *by))
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f) return kolo_no_memory(sizeof *f);
+    fprintf(f, "\"step\":%lld", (long long)step);
+    int rc = put(f, by);
+    if (fclose(f) != 0 && rc == 0) rc = kolo_no_memory(bytes);
+    if (rc == 0) rc = kolo_events_write(events, name, "%s", text);
     free(text);
     return rc;
+}
+
+int kolo_by_class_report(const kolo_by_class *by, int64_t step, kolo_events *events)
+{
+    if (by->classes && by->classes <= MOST_TOLD)
+        KOLO_TRY(write_event(events, "classes", step, by, put_classes));
+    return by->apart ? write_event(events, "examples", step, by, put_examples) : 0;
 }

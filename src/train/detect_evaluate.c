@@ -13,6 +13,8 @@
 #include "train/gather.h"
 #include "train/parts.h"
 
+enum { EXAMPLES = 6 };
+
 typedef struct detect_evaluator {
     kolo_session *session;
     const kolo_graph *graph; /* the evaluation's */
@@ -20,6 +22,7 @@ typedef struct detect_evaluator {
     const kolo_detect_truth *truth;
     float *head[KOLO_MAX_HEADS]; /* what the network put out for a micro-batch */
     kolo_found_list list;        /* of one image */
+    kolo_by_class *by;           /* NULL: examples are not kept */
     kolo_ap_found *found;        /* of all */
     int64_t founds, capacity;
 } detect_evaluator;
@@ -70,6 +73,23 @@ static int detect_evaluate_keep(detect_evaluator *e, int64_t sample, const kolo_
     return 0;
 }
 
+/* The surest of what was found in an example: `list` is by falling score. */
+static int keep_examples(detect_evaluator *e, int64_t sample)
+{
+    enum { MOST = 20 };
+    static const double least = 0.25;
+    int height, width;
+    if (!e->by || sample % e->by->apart) return 0;
+    kolo_dataset_size(e->session->val_set, sample, &height, &width);
+    for (int64_t i = 0; i < e->list.count && i < MOST && e->list.found[i].score >= least; i++) {
+        const kolo_found *f = &e->list.found[i];
+        kolo_example example = {.sample = sample, .cls = f->cls, .score = f->score};
+        kolo_detect_unfit(&e->fit, height, width, f->box, example.box);
+        KOLO_TRY(kolo_by_class_keep(e->by, &example));
+    }
+    return 0;
+}
+
 static int detect_evaluate_batch(void *argument, const kolo_batch *batch)
 {
     detect_evaluator *e = argument;
@@ -80,6 +100,7 @@ static int detect_evaluate_batch(void *argument, const kolo_batch *batch)
     for (int64_t n = 0; n < batch->valid; n++) {
         KOLO_TRY(kolo_detect_find(g, (const float *const *)e->head, n, s->options->conf, s->options->nms,
                                   &e->list));
+        KOLO_TRY(keep_examples(e, batch->samples[n]));
         for (int64_t i = 0; i < e->list.count; i++)
             KOLO_TRY(detect_evaluate_keep(e, batch->samples[n], &e->list.found[i]));
     }
@@ -136,9 +157,8 @@ static int measure_openimages(const detect_evaluator *e, double *mean)
 }
 
 /* COCO's AP, whatever rule the measure has. */
-static int keep_classes(const detect_evaluator *e, const kolo_ap *ap, kolo_by_class *by)
+static void keep_classes(const detect_evaluator *e, const kolo_ap *ap, kolo_by_class *by)
 {
-    KOLO_TRY(kolo_by_class_create(by, ap->classes, true));
     for (int64_t i = 0; i < e->truth->truths; i++) {
         const kolo_ap_truth *t = &e->truth->truth[i];
         by->images[t->cls] += !t->crowd && !t->ignore;
@@ -149,7 +169,6 @@ static int keep_classes(const detect_evaluator *e, const kolo_ap *ap, kolo_by_cl
         for (int i = 0; i < KOLO_AP_IOUS; i++) sum += at[i];
         by->ap[c] = at[0] < 0 ? -1 : sum / KOLO_AP_IOUS;
     }
-    return 0;
 }
 
 static int detect_measure(detect_evaluator *e, const char *results, kolo_by_class *by,
@@ -160,14 +179,20 @@ static int detect_measure(detect_evaluator *e, const char *results, kolo_by_clas
     kolo_ap ap = {0};
     *result =
         (kolo_evaluation){.rows = s->val_samples, .top1 = -1, .top5 = -1, .voc = {-1, -1}, .openimages = -1};
+    e->by = by;
+    if (by) {
+        KOLO_TRY(kolo_by_class_create(by, kolo_dataset_get_info(s->val_set)->classes, true));
+        by->apart = (s->val_samples + EXAMPLES - 1) / EXAMPLES;
+    }
     KOLO_TRY(session_each_val_batch(e->session, detect_evaluate_batch, e));
     KOLO_TRY(session_gather(s, &e->found, &e->founds, sizeof *e->found));
+    if (by) KOLO_TRY(session_gather(s, &by->example, &by->examples, sizeof *by->example));
     if (results && *results && s->launch->rank == 0)
         KOLO_TRY(kolo_ap_write(results, e->found, e->founds, e->truth->category));
     int rc = kolo_ap_coco(&ap, e->truth->truth, e->truth->truths, e->found, e->founds,
                           kolo_dataset_get_info(s->val_set)->classes);
     memcpy(result->line, ap.line, sizeof result->line);
-    if (rc == 0 && by) rc = keep_classes(e, &ap, by);
+    if (rc == 0 && by) keep_classes(e, &ap, by);
     kolo_ap_free(&ap);
     KOLO_TRY(rc);
     const int rule = rule_of(s);
