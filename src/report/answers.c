@@ -43,50 +43,65 @@ static double training_loss(const report_run *r, double epoch)
     return n > 0 ? sum / n : NAN;
 }
 
-/* By the validation loss where there is one, else by what the best checkpoint is chosen by. */
-static void answer_overfits(char *text, const report_run *r)
+/* The evaluations from the best one on: how much worse those behind it are on average and the last is, as
+ * parts of the best. */
+typedef struct decline {
+    int64_t best, behind; /* row; how many evaluations came after it */
+    double at, last, mean_worse, last_worse;
+} decline;
+
+static decline measure_decline(const report_run *r, int column, bool least)
 {
     const int64_t n = r->table[REPORT_eval].rows;
+    decline d = {.best = -1};
+    for (int64_t i = 0; i < n; i++) {
+        const double v = eval_cell(r, i, column);
+        if (isfinite(v) && (d.best < 0 || (least ? v < d.at : v > d.at))) d.best = i, d.at = v;
+    }
+    double sum = 0;
+    for (int64_t i = d.best + 1; d.best >= 0 && i < n; i++) {
+        const double v = eval_cell(r, i, column);
+        if (!isfinite(v)) continue;
+        d.last = v;
+        d.last_worse = (least ? v - d.at : d.at - v) / fabs(d.at);
+        sum += d.last_worse;
+        d.behind++;
+    }
+    d.mean_worse = d.behind ? sum / (double)d.behind : 0;
+    return d;
+}
+
+/* By the validation loss where there is one, else by what the best checkpoint is chosen by. One evaluation
+ * behind the best says nothing: they are unsteady. */
+static void answer_overfits(char *text, const report_run *r)
+{
+    static const double least = 0.02;
+    const int64_t n = r->table[REPORT_eval].rows;
     const bool by_loss = isfinite(report_last(r, REPORT_eval, REPORT_eval_loss));
-    const int column = by_loss ? REPORT_eval_loss : report_metric(r);
     const char *what = by_loss ? "validation loss" : report_metric_text(r);
-    int64_t best = -1;
-    if (n < 2) {
+    const decline d = measure_decline(r, by_loss ? REPORT_eval_loss : report_metric(r), by_loss);
+    if (n < 2 || d.best < 0) {
         SAY(n ? "One evaluation says nothing of that yet."
               : "Nothing was validated (val=), so nobody can say.");
         return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        const double v = eval_cell(r, i, column);
-        if (isfinite(v) &&
-            (best < 0 || (by_loss ? v < eval_cell(r, best, column) : v > eval_cell(r, best, column))))
-            best = i;
-    }
-    if (best < 0) {
-        SAY("The evaluations have no %s.", what);
-        return;
-    }
-    const double at = eval_cell(r, best, column), last = eval_cell(r, n - 1, column),
-                 epoch = report_epoch_of(r, eval_cell(r, best, REPORT_eval_step)),
+    const double epoch = report_epoch_of(r, eval_cell(r, d.best, REPORT_eval_step)),
                  end = report_epoch_of(r, eval_cell(r, n - 1, REPORT_eval_step)),
-                 before = training_loss(r, epoch), after = training_loss(r, end),
-                 worse = by_loss ? (last - at) / fabs(at) : (at - last) / fabs(at);
-    if (best == n - 1) {
-        SAY("None: the %s is at its best after the last epoch, %.3g (%.4g). More epochs may still help.",
-            what, end, at);
-    } else if (worse > 0.02 && after < before) {
-        SAY("From epoch %.0f on: the %s was best after epoch %.3g (%.4g) and is %.4g now, %.0f %% worse, "
+                 before = training_loss(r, epoch), after = training_loss(r, end);
+    if (d.behind == 0)
+        SAY("None: the %s is at its best after the last epoch, %.4g (%.4g). More epochs may still help.",
+            what, end, d.at);
+    else if (d.behind >= 2 && fmin(d.mean_worse, d.last_worse) > least && after < before)
+        SAY("From epoch %.0f on: the %s was best after epoch %.4g (%.4g) and is %.4g now, %.0f %% worse, "
             "while "
             "the training loss fell from %.4g to %.4g. The checkpoint `best` is of the best evaluation.",
-            floor(epoch + 1e-6) + 1, what, epoch, at, last, 100 * worse, before, after);
-    } else {
-        SAY("None clearly: the %s was best after epoch %.3g (%.4g) and is %.4g after epoch %.3g%s.", what,
-            epoch, at, last, end,
-            worse > 0.02
-                ? "; the training loss did not fall meanwhile, so that is no overfitting but an unsteady "
-                  "training"
-                : "");
-    }
+            floor(epoch + 1e-6) + 1, what, epoch, d.at, d.last, 100 * d.last_worse, before, after);
+    else
+        SAY("None clearly: the %s was best after epoch %.4g (%.4g) and is %.4g after epoch %.4g%s.", what,
+            epoch, d.at, d.last, end,
+            d.behind < 2           ? ", one evaluation later"
+            : d.last_worse > least ? "; it goes up and down, or the training loss did not fall meanwhile"
+                                   : "");
 }
 
 /* ---- which class is worst ---- */
@@ -163,6 +178,8 @@ bool report_option_is_place(const kolo_option_entry *e)
     return false;
 }
 
+enum { MOST_CHANGES = 12 };
+
 static int list_changes(char *text, const report_run *was, const report_run *now, int *count)
 {
     *count = 0;
@@ -175,11 +192,12 @@ static int list_changes(char *text, const report_run *was, const report_run *now
             free(b);
             return KOLO_ENOMEM;
         }
-        if (strcmp(a, b))
-            SAY("%s%s: %s, was %s", (*count)++ ? "; " : "", e->key, *b ? b : "none", *a ? a : "none");
+        if (strcmp(a, b) && (*count)++ < MOST_CHANGES)
+            SAY("%s%s: %s, was %s", *count > 1 ? "; " : "", e->key, *b ? b : "none", *a ? a : "none");
         free(a);
         free(b);
     }
+    if (*count > MOST_CHANGES) SAY("; and %d more (below)", *count - MOST_CHANGES);
     return 0;
 }
 
@@ -187,7 +205,7 @@ static int answer_changed(char *text, const report_run *r, const report_run *bef
 {
     int count;
     if (!before) {
-        SAY("There is no earlier run in the folder of this one. `kolo report A B` compares any.");
+        SAY("There is no earlier run on these data beside this one. `kolo report A B` compares any.");
         return 0;
     }
     if (!r->has_options || !before->has_options) {
@@ -212,6 +230,28 @@ static int answer_changed(char *text, const report_run *r, const report_run *bef
     return 0;
 }
 
+/* Did it begin before `run`, on the same data, and after the one that was found so far (NULL: none)? */
+static bool is_before(const report_run *other, const report_run *run, const report_run *found)
+{
+    return other->has_options && run->has_options && !strcmp(other->options.data, run->options.data) &&
+           other->began < run->began && (!found || other->began > found->began);
+}
+
+/* Takes the run of that folder over into *before if it is nearer. */
+static int try_before(report_run *before, bool *found, const report_run *run, const char *folder)
+{
+    report_run other;
+    const int rc = report_run_read(&other, folder);
+    if (rc < 0 || !is_before(&other, run, *found ? before : NULL)) {
+        report_run_free(&other);
+        return rc == KOLO_ENOMEM ? rc : 0; /* one that cannot be read is none to compare with */
+    }
+    if (*found) report_run_free(before);
+    *before = other;
+    *found = true;
+    return 0;
+}
+
 int report_find_before(report_run *before, const report_run *run)
 {
     kolo_folder_names names = {0};
@@ -226,17 +266,10 @@ int report_find_before(report_run *before, const report_run *run)
     /* a folder that cannot be listed has no runs to show */
     if (kolo_folder_list(real, &names) < 0) names = (kolo_folder_names){0};
     for (int64_t i = 0; i < names.count && rc == 0; i++) {
-        report_run other;
         char *path = kolo_format("%s/%s", real, names.list[i]);
         if (!path) rc = KOLO_ENOMEM;
-        if (rc == 0 && strcmp(names.list[i], slash + 1) && report_run_is(path)) {
-            rc = report_run_read(&other, path);
-            const bool newer =
-                rc == 0 && other.began < run->began && !(found && other.began <= before->began);
-            if (newer && found) report_run_free(before);
-            if (newer) *before = other, found = true;
-            else report_run_free(&other);
-        }
+        else if (strcmp(names.list[i], slash + 1) && report_run_is(path))
+            rc = try_before(before, &found, run, path);
         free(path);
     }
     kolo_folder_free(&names);

@@ -105,7 +105,7 @@ static int put_image(gallery *g, int64_t sample)
     int height, width;
     KOLO_TRY(read_jpeg(g, sample, &data, &bytes));
     kolo_dataset_size(g->set, sample, &height, &width);
-    const double unit = (height > width ? height : width) / 26.0;
+    const double unit = (height > width ? height : width) / 30.0;
     fprintf(
         g->f,
         "<figure class=\"example\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"sample %lld\"><image "

@@ -1,4 +1,5 @@
-/* Images of the validation data with their true boxes and those that the last evaluation found, for a page. */
+/* Images of the validation data with their true boxes and those that the last evaluation found, for a
+ * page. */
 #ifndef KOLO_REPORT_EXAMPLES_H
 #define KOLO_REPORT_EXAMPLES_H
 

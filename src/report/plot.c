@@ -121,7 +121,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Beyond what the greatest of 19 in 20 values, and the span below it twice again, reach; HUGE_VAL: nothing is. */
+/* Beyond what the greatest of 19 in 20 values, and the span below it twice again, reach; HUGE_VAL: nothing
+ * is. */
 static double limit_of(const report_plot *p)
 {
     int64_t n = 0, at = 0;

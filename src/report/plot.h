@@ -62,8 +62,8 @@ typedef struct report_axis {
     double low, high, step;
 } report_axis;
 report_axis report_plot_x(const report_plot *plot);
-/* Of CURVES few values far above all others are left out, or nothing else could be seen: *cut becomes how many
- * (may be NULL). */
+/* Of CURVES few values far above all others are left out, or nothing else could be seen: *cut becomes how
+ * many (may be NULL). */
 report_axis report_plot_y(const report_plot *plot, int64_t *cut);
 /* With as many digits as a reader wants. */
 void report_number(char *text, size_t size, double value);
@@ -72,7 +72,8 @@ void report_number(char *text, size_t size, double value);
 void report_plot_svg(FILE *f, const report_plot *plot, bool alone);
 /* Lines of text, `columns` wide; dots: by braille dots, else by ASCII. */
 void report_plot_text(FILE *f, const report_plot *plot, int columns, bool dots);
-/* {"kind", "title", "series": [{"label", "x", "y"}]}; every `<` as an escape, so that it may stand in HTML. */
+/* {"kind", "title", "series": [{"label", "x", "y"}]}; every `<` as an escape, so that it may stand in
+ * HTML. */
 void report_plot_json(FILE *f, const report_plot *plot);
 
 /* Text as HTML and SVG take it, in attributes, too; bytes that are not UTF-8, and control characters, as

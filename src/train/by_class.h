@@ -24,7 +24,8 @@ typedef struct kolo_by_class {
     int64_t examples, example_capacity;
 } kolo_by_class;
 
-/* Zeros; the arrays of a classifier, or (precisions) of a detector or of image labels. Freed by the caller. */
+/* Zeros; the arrays of a classifier, or (precisions) of a detector or of image labels. Freed by the
+ * caller. */
 int kolo_by_class_create(kolo_by_class *by, int64_t classes, bool precisions);
 void kolo_by_class_free(kolo_by_class *by);
 /* One image of a classifier. x: [classes] logits; of equal ones the first is the answer. */
@@ -33,7 +34,8 @@ void kolo_by_class_count(kolo_by_class *by, const float *x, int64_t label);
 int kolo_by_class_sum(kolo_by_class *by, kolo_comm *comm);
 /* An example: what was found in it. */
 int kolo_by_class_keep(kolo_by_class *by, const kolo_example *example);
-/* The events "classes" and, of a detector, "examples" (docs/reports.md); nothing where there are more classes than an event holds. */
+/* The events "classes" and, of a detector, "examples" (docs/reports.md); nothing where there are more
+ * classes than an event holds. */
 int kolo_by_class_report(const kolo_by_class *by, int64_t step, kolo_events *events);
 
 #endif

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The page of kolo report in a browser: no message in its console, every curve has its points, hover and arrow keys
-# show the values that the events have, tables sort, texts have contrast in light and dark, and it prints.
+# The page of kolo report in a browser: no message in its console, every curve has its points, hover and arrow
+# keys show the values that the events have, tables sort, texts have contrast in light and dark, it prints.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack python3
@@ -17,8 +17,8 @@ done
 kolo report runs/lr0.1 out=one.html > log && kolo report runs/lr0.1 runs/lr0.02 out=two.html > log
 ok $? "their pages" log
 
-# asks PAGE SCRIPT [FLAG...]: the page, with a script behind its own, as the browser leaves it; what the script
-# writes by say() goes to the file `said`, messages of the console to `console`
+# asks PAGE SCRIPT [FLAG...]: the page, with a script behind its own, as the browser leaves it; what the
+# script writes by say() goes to the file `said`, messages of the console to `console`
 asks() {
     local page=$1 script=$2
     shift 2
@@ -39,8 +39,9 @@ addEventListener('load', () => {
 </script></head>""" % open(sys.argv[2]).read()
 open("probed.html", "w").write(page.replace("</head>", probe, 1))
 EOF
-    timeout 100 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --enable-logging=stderr \
-        --user-data-dir="$ROOM/profile" --window-size=1200,900 "$@" --dump-dom "file://$ROOM/probed.html" \
+    timeout 100 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage \
+        --enable-logging=stderr --user-data-dir="$ROOM/profile" --window-size=1200,900 "$@" \
+        --dump-dom "file://$ROOM/probed.html" \
         > dom 2> browser.log
     grep -E 'CONSOLE' browser.log > console
     python3 -c '
@@ -61,14 +62,15 @@ for (const figure of document.querySelectorAll('figure[data-curves]')) {
       say('outside', figure.id);
   }
   const box = svg.getBoundingClientRect();
-  svg.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + box.width / 2, clientY: box.top + 50}));
+  const middle = {clientX: box.left + box.width / 2, clientY: box.top + 50};
+  svg.dispatchEvent(new PointerEvent('pointermove', middle));
   const tip = figure.querySelector('.tip');
   if (tip.hidden || tip.textContent.split('\n').length !== 1 + plot.series.length) say('no hover', figure.id);
   svg.dispatchEvent(new PointerEvent('pointerleave'));
   if (!tip.hidden) say('hover stays', figure.id);
   figure.focus();
   if (document.activeElement !== figure) say('no focus', figure.id);
-  const press = key => figure.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
+  const press = key => figure.dispatchEvent(new KeyboardEvent('keydown', {key, cancelable: true}));
   press('Home');
   say('first', figure.id, tip.textContent.split('\n').join(' | '));
   press('End');
@@ -113,14 +115,18 @@ heads[column].querySelector('button').click();
 say(values(), heads[column].getAttribute('aria-sort'));
 EOF
 asks two.html sort.js
-is "$(tr '\n' ' ' < said)$(wc -l < console)" "0.02,0.1 ascending 0.1,0.02 descending 0" "a head sorts, both ways"
+is "$(tr '\n' ' ' < said)$(wc -l < console)" "0.02,0.1 ascending 0.1,0.02 descending 0" \
+    "a head sorts, both ways"
 
 # WCAG 2: 4.5 for texts, 3 for lines
 cat > contrast.js << 'EOF'
 const channel = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
 const parse = c => (c.match(/[\d.]+/g) || []).map(Number);
 const light = c => 0.2126 * channel(c[0]) + 0.7152 * channel(c[1]) + 0.0722 * channel(c[2]);
-const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+const ratio = (a, b) => {
+  const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
+  return (x + 0.05) / (y + 0.05);
+};
 const ground = e => {
   for (; e; e = e.parentElement) {
     const c = parse(getComputedStyle(e).backgroundColor);
@@ -129,18 +135,21 @@ const ground = e => {
   return [255, 255, 255];
 };
 let n = 0;
-for (const e of document.querySelectorAll('h1,h2,p,dt,dd,td,th,button,summary,figcaption,small,.state,pre,svg text')) {
+const texts = 'h1,h2,p,dt,dd,td,th,button,summary,figcaption,small,.state,pre,svg text';
+for (const e of document.querySelectorAll(texts)) {
   if (e.classList.contains('mt')) continue;
-  const style = getComputedStyle(e), of = e.closest('svg') ? style.fill : style.color, r = ratio(parse(of), ground(e));
+  const style = getComputedStyle(e), r = ratio(parse(e.closest('svg') ? style.fill : style.color), ground(e));
   n++;
-  if (r < 4.5) say('contrast', e.tagName, e.className.baseVal ?? e.className, r.toFixed(2), e.textContent.slice(0, 30));
+  if (r < 4.5) say('contrast', e.tagName, r.toFixed(2), e.textContent.slice(0, 30));
 }
 for (const e of document.querySelectorAll('path[data-points],rect.b')) {
-  const style = getComputedStyle(e), r = ratio(parse(e.matches('rect') ? style.fill : style.stroke), ground(e));
+  const style = getComputedStyle(e), of = e.matches('rect') ? style.fill : style.stroke;
+  const r = ratio(parse(of), ground(e));
   n++;
   if (r < 3) say('contrast of a line', e.className.baseVal, r.toFixed(2));
 }
-say(n > 100 ? 'checked' : 'checked only ' + n, matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+say(n > 100 ? 'checked' : 'checked only ' + n, dark ? 'dark' : 'light');
 EOF
 asks one.html contrast.js
 is "$(cat said)" "checked light" "light: texts have a contrast of 4.5, lines one of 3"

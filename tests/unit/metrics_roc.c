@@ -1,4 +1,5 @@
 /* Verification's figures against sums done by hand, and against counting every pair of pairs. */
+#include <cjson/cJSON.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -51,6 +52,31 @@ static void test_folds(void)
 }
 
 /* Ties among scores: the area is the share of (same, different) pairs in the right order, ties half. */
+/* The points as JSON: the area below them is what was measured. */
+static void test_points(const kolo_pair_scores *s, const kolo_verification *v)
+{
+    const char *path = "roc.test.json";
+    char *text = NULL;
+    is_int(kolo_roc_write(path, "a\"b", s, v), 0, "a path that ends in .json: the points");
+    kolo_file_read(path, &text, NULL);
+    cJSON *object = cJSON_Parse(text), *points = cJSON_GetObjectItem(object, "points"), *one;
+    double area = 0, x = 0, y = 0;
+    cJSON_ArrayForEach(one, points)
+    {
+        const double to_x = cJSON_GetArrayItem(one, 0)->valuedouble,
+                     to_y = cJSON_GetArrayItem(one, 1)->valuedouble;
+        area += (to_x - x) * (y + to_y) / 2;
+        x = to_x;
+        y = to_y;
+    }
+    ok(fabs(area - v->auc) < 1e-4 && x == 1 && y == 1, "the area below them is the AUC (%.6f, %.6f)", area,
+       v->auc);
+    ok(!strcmp(cJSON_GetObjectItem(object, "pairs")->valuestring, "a\"b"), "their title");
+    cJSON_Delete(object);
+    free(text);
+    unlink(path);
+}
+
 static void test_curve(void)
 {
     enum { N = 400 };
@@ -95,6 +121,7 @@ static void test_curve(void)
        "as SVG, its title escaped");
     free(text);
     unlink(path);
+    test_points(&s, &v);
     ok(kolo_roc_write("/nowhere/roc.svg", "x", &s, &v) < 0, "a path that cannot be is an error: %s",
        kolo_error_text());
     kolo_pair_scores_free(&s);
