@@ -118,14 +118,13 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, 
                       kolo_comm **comm)
 {
     const kolo_options *o = s->options;
-    const kolo_comm_device device = {.compute =
-                                         s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE) : NULL,
-                                     .comm = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMM) : NULL,
-                                     .uuid = s->device.uuid,
-                                     .deterministic = o->deterministic,
-                                     .reducer = o->reducer,
-                                     .host = kolo_is_adasum(o) || s->shards > 1 ||
-                                             (o->compression != KOLO_compression_none && launch->nodes > 1)};
+    const kolo_comm_device device = {
+        .compute = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE) : NULL,
+        .comm = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMM) : NULL,
+        .uuid = s->device.uuid,
+        .deterministic = o->deterministic,
+        .reducer = o->reducer,
+        .host = kolo_is_adasum(o) || (o->compression != KOLO_compression_none && launch->nodes > 1)};
     const kolo_comm_config config = {.size = sizeof(kolo_comm_config),
                                      .arena_bytes = arena_bytes,
                                      .used_bytes = used_bytes,

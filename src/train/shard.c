@@ -27,15 +27,15 @@ static int check_shards(const kolo_options *o)
             "reduce=%s has every rank form a step of its own, shard=%s leaves it a part: take one of "
             "them",
             kolo_option_find("reduce")->choices[o->reduce], shard_name(o));
-    const bool keeps = o->compression == KOLO_compression_int8 || o->compression == KOLO_compression_topk ||
-                       o->compression == KOLO_compression_powersgd;
-    if (keeps || (o->compression != KOLO_compression_none && o->compression_within))
+    const char *compression = kolo_option_find("compression")->choices[o->compression];
+    const bool rounds = o->compression == KOLO_compression_bf16 || o->compression == KOLO_compression_fp16;
+    if (o->compression != KOLO_compression_none &&
+        (!rounds || o->compression_within || o->shard > KOLO_shard_optimizer))
         return kolo_fail(
             KOLO_ECONFIG,
-            "compression=%s%s keeps on each rank what it held back of whole buckets, and with shard=%s "
-            "no rank has them: give compression=bf16 or fp16 between nodes, or shard=none",
-            kolo_option_find("compression")->choices[o->compression], keeps ? "" : " within nodes",
-            shard_name(o));
+            "compression=%s%s goes by where gradients lie, and with shard=%s they have no place of their "
+            "own: give shard=optimizer with compression=bf16 or fp16 between nodes, or shard=none",
+            compression, o->compression_within ? " with compression_within=true" : "", shard_name(o));
     return 0;
 }
 
