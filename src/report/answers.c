@@ -154,6 +154,10 @@ static void answer_limits(char *text, const report_run *r)
         SAY("Reading the data: %.0f %% of a step is spent waiting for it. More reader threads (readers=), "
             "data_cache=ram, staging=auto, or smaller images in the shards help.",
             100 * s.wait);
+    else if (comm > 0.1 && r->has_options && r->options.stages > 1)
+        SAY("The pipeline: rank 0 spends %.0f %% of a step waiting for other stages. More micro-batches "
+            "(micro_batch= smaller) help; `kolo plan stages=%ld ranks=%ld` shows who waits for whom.",
+            100 * comm, (long)r->options.stages, (long)r->summary.ranks);
     else if (comm > 0.1)
         SAY("The ranks' sums: %.0f %% of a step is spent waiting for other ranks. A larger batch a rank, "
             "compression=bf16 or fewer ranks help.",
