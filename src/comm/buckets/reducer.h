@@ -36,7 +36,7 @@ typedef struct kolo_reducer_bucket {
     struct {
         size_t offset, bytes;
     } in, out;
-    /* that the caller cut: member owner[i] has size[i] elements from first[i] on, maybe none; 0: it did not */
+    /* that the caller cut: member owner[i] has size[i] elements from first[i] on, or none; 0: it did not */
     int parts;
     const int *owner; /* these stay where they are */
     const int64_t *first, *size;
