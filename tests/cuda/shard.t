@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sharded optimizer, gradients and parameters with device=cuda on the stand-in for a GPU, through host memory and
-# by NCCL: the bytes of the run without shards.
+# Sharded optimizer, gradients and parameters with device=cuda on the stand-in for a GPU, through host memory
+# and by NCCL: the bytes of the run without shards.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 standin_gpu
