@@ -7,6 +7,7 @@
 #include "cmd/cmd.h"
 #include "cmd/gpu.h"
 #include "cmd/plan_program.h"
+#include "cmd/plan_step.h"
 #include "kolo/error.h"
 #include "plan/matrices.h"
 #include "plan/price.h"
@@ -59,12 +60,11 @@ static int print_price(const kolo_session *s, const kolo_gpu_table *table, bool 
 
 static int print_json(const kolo_session *s)
 {
-    if (!s->program)
-        return kolo_fail(KOLO_ECONFIG, "kolo plan --json tells of pipelines: give stages=N");
+    if (!s->program) return kolo_fail(KOLO_ECONFIG, "kolo plan --json tells of pipelines: give stages=N");
     return kolo_plan_program_print(s, true);
 }
 
-static int print_plan(kolo_session *s, const kolo_gpu_table *given, bool all)
+static int print_plan(kolo_session *s, const kolo_gpu_table *given, bool all, int n, char **words)
 {
     kolo_gpu_table own = {0};
     const kolo_gpu_table *table = given;
@@ -84,6 +84,7 @@ static int print_plan(kolo_session *s, const kolo_gpu_table *given, bool all)
         printf(
             "checked: every value is written before it is read, no two live values overlap, every bucket is "
             "complete when it is sent\n");
+    if (rc == 0 && *s->options->memory) rc = kolo_plan_fit(s, n, words);
     if (rc == 0) rc = kolo_session_print_memory(s, stdout);
     kolo_gpu_close(&own);
     return rc;
@@ -117,7 +118,7 @@ int kolo_command_plan(int n, char **words)
     bool all = kolo_command_flag(&n, words, "--all"), json = kolo_command_flag(&n, words, "--json");
     KOLO_TRY(name_network(n, words, &network));
     int rc = kolo_command_options(&options, n, words, 0, NULL);
-    free(network);
+    if (rc < 0) free(network);
     KOLO_TRY(rc);
     int parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY;
     if (!*options.data || !strcmp(options.data, "synthetic")) parts |= KOLO_SESSION_NO_DATA;
@@ -126,10 +127,11 @@ int kolo_command_plan(int n, char **words)
     if (rc == 0)
         rc = kolo_session_open_for(&session, &options, launch, parts, table.name ? &table.gpu : NULL);
     if (rc == 0) {
-        rc = json ? print_json(&session) : print_plan(&session, &table, all);
+        rc = json ? print_json(&session) : print_plan(&session, &table, all, n, words);
         kolo_session_close(&session);
     }
     kolo_gpu_close(&table);
     kolo_options_free(&options);
+    free(network);
     return rc;
 }

@@ -217,8 +217,8 @@ static void print_json(const simulation *m)
 {
     const kolo_session *s = m->session;
     const kolo_grid *grid = &s->grid;
-    printf("{\"grid\":{\"stage\":%d,\"data\":%d,\"shard\":1,\"space\":1,\"tensor\":1},\"ranks\":[",
-           grid->stages, grid->replicas);
+    printf("{\"grid\":{\"stage\":%d,\"data\":%d,\"shard\":%d,\"space\":1,\"tensor\":1},\"ranks\":[",
+           grid->stages, grid->replicas / s->shards, s->shards);
     for (int r = 0; r < s->ranks; r++) {
         const int stage = kolo_grid_stage(grid, r);
         printf("%s{\"rank\":%d,\"stage\":%d,\"layers\":[", r ? "," : "", r, stage);
@@ -248,6 +248,15 @@ static int write_timeline(const simulation *m)
     if (!file) return kolo_fail(KOLO_EIO, "timeline=%s: %s", path, strerror(errno));
     int rc = kolo_timeline_write(m->timeline, &m->input, file);
     if (fclose(file) != 0 && rc == 0) rc = kolo_fail(KOLO_EIO, "timeline=%s: %s", path, strerror(errno));
+    return rc;
+}
+
+int kolo_plan_program_step(const kolo_session *s, double *seconds)
+{
+    simulation m;
+    const int rc = simulation_open(&m, s);
+    *seconds = m.step;
+    simulation_close(&m);
     return rc;
 }
 

@@ -6,5 +6,7 @@
 
 /* As a table to stdout, or as one JSON object; timeline=FILE is written, too. */
 int kolo_plan_program_print(const kolo_session *session, bool json);
+/* The simulated step alone. */
+int kolo_plan_program_step(const kolo_session *session, double *seconds);
 
 #endif

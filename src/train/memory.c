@@ -119,6 +119,21 @@ size_t kolo_session_peak_bytes(const kolo_session *s)
     return peak > others ? peak - others : peak;
 }
 
+size_t kolo_session_rank_bytes(const kolo_session *s)
+{
+    size_t most = 0;
+    for (int k = 0; k < (s->program ? s->grid.stages : 1); k++)
+        if (session_rank_bytes(s, k) > most) most = session_rank_bytes(s, k);
+    return most;
+}
+
+int kolo_session_memory(const kolo_session *s, size_t *bytes)
+{
+    KOLO_TRY(session_memory(s, bytes));
+    if (*bytes == 0) *bytes = session_rank_limit(s);
+    return 0;
+}
+
 size_t session_rank_limit(const kolo_session *s)
 {
     const char *source = "";
@@ -147,17 +162,16 @@ static int recompute_cure(const kolo_session *s, size_t bytes, size_t limit, cha
 /* memory=: what a rank of any stage may take. */
 static int check_given(const kolo_session *s)
 {
-    size_t limit, bytes = 0;
+    size_t limit;
+    const size_t bytes = kolo_session_rank_bytes(s);
     char cure[160] = "";
     KOLO_TRY(session_memory(s, &limit));
-    for (int k = 0; k < (s->program ? s->grid.stages : 1); k++)
-        if (session_rank_bytes(s, k) > bytes) bytes = session_rank_bytes(s, k);
     if (!limit || bytes <= limit) return 0;
     KOLO_TRY(recompute_cure(s, bytes, limit, cure, sizeof cure));
     return kolo_fail(
         KOLO_ECONFIG,
         "memory=%s: a rank needs %zu bytes, %zu bytes short; %slower micro_batch (now %ld)%s, or "
-        "use stages=",
+        "use shard= or stages= (kolo plan says what each would need)",
         s->options->memory, bytes, bytes - limit, cure, (long)s->rows,
         session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "");
 }

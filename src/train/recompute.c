@@ -135,6 +135,7 @@ static int report(const task *t, const char *what)
         kolo_append(text, sizeof text, "; %s, none could take less than %.3f ms",
                     t->choice.exact ? "the fastest of all cuts of the chain" : "near the fastest cut",
                     bound * 1e3);
+    if (t->session->parts & KOLO_SESSION_QUIET) return 0;
     if (t->session->parts & KOLO_SESSION_PLAN_ONLY) printf("%s\n", text);
     else if (t->session->launch->rank == 0) kolo_info("%s", text);
     return 0;

@@ -39,6 +39,7 @@ enum kolo_session_part {
     KOLO_SESSION_NO_DATA = 4,
     KOLO_SESSION_PLAN_ONLY = 8,  /* no memory, no comm, no executor */
     KOLO_SESSION_DATA_ONLY = 16, /* data sets alone: kolo_session_loader is all that one can ask for */
+    KOLO_SESSION_QUIET = 32,     /* with PLAN_ONLY: what was chosen is not printed */
 };
 
 typedef struct kolo_session {
@@ -148,6 +149,9 @@ static inline bool kolo_session_tags(const kolo_session *s)
 }
 /* What a loader of this session is made with; texts are the options'. */
 kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
+/* Bytes that the largest rank needs where it computes; what memory= allows each (without it: what there is). */
+size_t kolo_session_rank_bytes(const kolo_session *session);
+int kolo_session_memory(const kolo_session *session, size_t *bytes);
 /* Prints what a rank of the plan that was made needs, and whether that fits into memory_limit= or this
  * machine's memory. file: FILE *. KOLO_ECONFIG: it does not; but 0 where it was planned for other
  * machines. */

@@ -1,0 +1,154 @@
+/* kolo plan memory=: which ways of holding the network fit, and how fast each is. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/failure.h"
+#include "base/memory.h"
+#include "cmd/cmd.h"
+#include "cmd/plan_program.h"
+#include "cmd/plan_step.h"
+#include "exec/clock.h"
+#include "kolo/error.h"
+#include "plan/partition.h"
+
+/* Options that ways differ in, and those that only some of them have. */
+static const char *const varied[] = {"shard",  "shard_group", "reshard", "offload",        "offload_path",
+                                     "stages", "pipeline",    "chunks",  "stages_in_node", "cut",
+                                     "rank",   "timeline",    "memory",  "recompute"};
+
+typedef struct way {
+    char text[64]; /* its options, a word each */
+    size_t bytes;  /* of the largest rank */
+    double seconds;
+    bool fits;
+} way;
+
+typedef struct fitting {
+    const kolo_session *session; /* of the command */
+    int n;
+    char **words;
+    double *node; /* [nodes] seconds */
+    size_t limit;
+    int best; /* way number; -1: none fits */
+    double best_seconds;
+} fitting;
+
+static bool is_varied(const char *word)
+{
+    const char *name = strncmp(word, "--", 2) ? word : word + 2;
+    for (size_t i = 0; i < sizeof varied / sizeof *varied; i++) {
+        const size_t length = strlen(varied[i]);
+        if (!strncmp(name, varied[i], length) && name[length] == '=') return true;
+    }
+    return false;
+}
+
+/* The command's words but those that are varied, then the way's. [*count] owned, as its text. */
+static char **words_of(const fitting *f, char *text, int *count)
+{
+    char **words = kolo_alloc((size_t)(f->n + 8) * sizeof *words), *save;
+    *count = 0;
+    for (int i = 0; words && i < f->n; i++)
+        if (!is_varied(f->words[i])) words[(*count)++] = f->words[i];
+    for (char *word = strtok_r(text, " ", &save); words && word; word = strtok_r(NULL, " ", &save))
+        words[(*count)++] = word;
+    return words;
+}
+
+/* Of a session that is planned. */
+static int measure(fitting *f, const kolo_session *s, way *w)
+{
+    w->bytes = kolo_session_rank_bytes(s);
+    if (s->program) return kolo_plan_program_step(s, &w->seconds);
+    if (!f->node) {
+        f->node = kolo_alloc((size_t)(s->graph->nodes + 1) * sizeof *f->node);
+        KOLO_TRY(f->node ? kolo_exec_clock(s->plan, s->backend, s->untimed ? 0 : 3, f->node) : KOLO_ENOMEM);
+    }
+    return kolo_plan_step(s, f->node, &w->seconds);
+}
+
+static int plan_way(fitting *f, way *w)
+{
+    kolo_options options;
+    kolo_session session;
+    char text[sizeof w->text + 32];
+    int count;
+    const bool budget = strstr(w->text, "recompute=auto") != NULL;
+    snprintf(text, sizeof text, "%s", w->text);
+    if (budget) snprintf(text + strlen(text), sizeof text - strlen(text), " memory=%zu", f->limit);
+    char **words = words_of(f, text, &count);
+    int rc = words ? kolo_command_options(&options, count, words, 0, NULL) : KOLO_ENOMEM;
+    free(words);
+    KOLO_TRY(rc);
+    const int parts = f->session->parts | KOLO_SESSION_QUIET;
+    rc = kolo_session_open_for(&session, &options, f->session->launch, parts, f->session->gpu);
+    if (rc == 0) {
+        rc = measure(f, &session, w);
+        w->fits = w->bytes <= f->limit;
+        kolo_session_close(&session);
+    }
+    kolo_options_free(&options);
+    return rc;
+}
+
+static void print_way(fitting *f, way *w, int number, int rc)
+{
+    if (rc < 0) {
+        printf("  %-36s not possible: %.120s\n", *w->text ? w->text : "copies", kolo_error_text());
+        return;
+    }
+    printf("  %-36s %14zu  %-4s %12.3f\n", *w->text ? w->text : "copies", w->bytes, w->fits ? "yes" : "no",
+           w->seconds * 1e3);
+    const double better = 0.99; /* a clock is not surer: of equals the first, which does least */
+    if (!w->fits || (f->best >= 0 && w->seconds >= better * f->best_seconds)) return;
+    f->best = number;
+    f->best_seconds = w->seconds;
+}
+
+/* Ways that a number of ranks has; [*ways] */
+static void list_ways(const kolo_session *s, way *all, int *ways)
+{
+    static const char *const alone[] = {"", "offload=optimizer", "recompute=auto", "recompute=all"},
+                             *const many[] = {"shard=optimizer", "shard=gradients", "shard=parameters",
+                                              "shard=parameters recompute=auto"};
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
+        if (!s->cuda || strncmp(alone[i], "offload", 7))
+            snprintf(all[(*ways)++].text, sizeof all->text, "%s", alone[i]);
+    for (size_t i = 0; s->ranks > 1 && i < sizeof many / sizeof *many; i++)
+        snprintf(all[(*ways)++].text, sizeof all->text, "%s", many[i]);
+    for (int stages = 2, listed = 0; stages <= s->ranks && listed < 4; stages++) {
+        if (s->ranks % stages) continue;
+        listed++;
+        snprintf(all[(*ways)++].text, sizeof all->text, "stages=%d", stages);
+        if (stages < s->ranks)
+            snprintf(all[(*ways)++].text, sizeof all->text, "stages=%d shard=gradients", stages);
+    }
+}
+
+int kolo_plan_fit(const kolo_session *s, int n, char **words)
+{
+    way all[24] = {{{0}, 0, 0, false}};
+    int ways = 0;
+    fitting f = {.session = s, .n = n, .words = words, .best = -1};
+    KOLO_TRY(kolo_session_memory(s, &f.limit));
+    list_ways(s, all, &ways);
+    printf("\nways to hold it on %d rank%s, %zu bytes each\n  %-36s %14s  %-4s %12s\n", s->ranks,
+           s->ranks > 1 ? "s" : "", f.limit, "options", "bytes a rank", "fits", "ms a step");
+    for (int i = 0; i < ways; i++) {
+        const int rc = plan_way(&f, &all[i]);
+        if (rc < 0 && rc != KOLO_ECONFIG) {
+            free(f.node);
+            return rc;
+        }
+        print_way(&f, &all[i], i, rc);
+        fflush(stdout);
+    }
+    free(f.node);
+    if (f.best >= 0)
+        printf("the fastest that fits: %s\n", *all[f.best].text ? all[f.best].text : "copies, as it is");
+    else printf("none fits: lower micro_batch, use precision=bf16, or more ranks\n");
+    printf("(predicted: operations by a clock here, links of %g us and %g GB/s assumed)\n",
+           kolo_link_assumed.latency * 1e6, kolo_link_assumed.bandwidth * 1e-9);
+    return 0;
+}
