@@ -75,7 +75,7 @@ static int print_all_options(void)
 {
     printf("key=value or --key value; the default stands in brackets. `kolo COMMAND --help` lists those of "
            "one command.\n");
-    print_options("TLSEPXMDGAU");
+    print_options("TLSEPXMDGAUR");
     return 0;
 }
 

@@ -149,7 +149,8 @@ static inline bool kolo_session_tags(const kolo_session *s)
 }
 /* What a loader of this session is made with; texts are the options'. */
 kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
-/* Bytes that the largest rank needs where it computes; what memory= allows each (without it: what there is). */
+/* Bytes that the largest rank needs where it computes; what memory= allows each (without it: what there
+ * is). */
 size_t kolo_session_rank_bytes(const kolo_session *session);
 int kolo_session_memory(const kolo_session *session, size_t *bytes);
 /* Prints what a rank of the plan that was made needs, and whether that fits into memory_limit= or this

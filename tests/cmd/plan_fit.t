@@ -2,15 +2,16 @@
 # kolo plan memory=: the ways that fit, and the fastest of them, which then fits indeed.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-net=(model=resnet20 data=synthetic classes=10 channels=3 size=32 batch=32 micro_batch=8 optimizer=adamw threads=1
-    bucket_mb=0.1 deterministic=true)
+net=(model=resnet20 data=synthetic classes=10 channels=3 size=32 batch=32 micro_batch=8 optimizer=adamw
+    threads=1 bucket_mb=0.1 deterministic=true)
 plan() { kolo plan "${net[@]}" "$@" > "$ROOM/plan" 2> "$ROOM/log"; }
 row() { sed -n "s/^  $1  *\\([0-9]*\\)  *\\(yes\\|no\\)  *\\([0-9.]*\\)\$/\\1 \\2/p" "$ROOM/plan"; }
 need_of() { row "$1" | cut -d ' ' -f 1; }
 
 plan ranks=4 memory=100GiB
 is $? 0 "all fits into 100 GiB" "$ROOM/log"
-is "$(grep -c ' yes ' "$ROOM/plan")" "$(grep -cE '^  (copies|[a-z]+=).* (yes|no) ' "$ROOM/plan")" "every way does"
+is "$(grep -c ' yes ' "$ROOM/plan")" "$(grep -cE '^  (copies|[a-z]+=).* (yes|no) ' "$ROOM/plan")" \
+    "every way does"
 copies=$(need_of copies) parts=$(need_of shard=parameters)
 ok $((parts >= copies)) "parts of parameters take less than copies: $parts, $copies"
 middle=$(need_of shard=optimizer)

@@ -212,7 +212,7 @@ static void test_sections(void)
     int known = 1;
     for (int i = 0; i < kolo_option_count; i++)
         known &= *kolo_option_table[i].commands &&
-                 !kolo_option_table[i].commands[strspn(kolo_option_table[i].commands, "TLSEPXMDGAU")];
+                 !kolo_option_table[i].commands[strspn(kolo_option_table[i].commands, "TLSEPXMDGAUR")];
     ok(known, "somebody takes every option");
 }
 
