@@ -83,9 +83,10 @@ def run(rank, store, name, batch, size, how, threads, steps):
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS))
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
     model, classes = build(name)
-    model = model.to(memory_format=torch.channels_last).train()
+    layout = torch.channels_last if how == "zero" else torch.contiguous_format  # the others take no other
+    model = model.to(memory_format=layout).train()
     step = deepspeed_step(model, batch // RANKS) if how == "deepspeed" else plain_step(*globals()[how](model))
-    x = torch.rand(batch // RANKS, 3, size, size).to(memory_format=torch.channels_last)
+    x = torch.rand(batch // RANKS, 3, size, size).to(memory_format=layout)
     y = torch.randint(0, classes, (batch // RANKS,))
     for _ in range(WARM_UP):
         step(x, y)
