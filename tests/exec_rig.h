@@ -17,7 +17,7 @@ typedef struct rig {
     kolo_options options;
     uint8_t *pixels;
     int32_t *labels;
-    bool *dropped;       /* [graph->tensors] where the plan has a share of them */
+    kolo_form *form;     /* [graph->tensors] where the plan has a share of them */
     int64_t rows, image; /* of the batch; bytes of one image */
 } rig;
 
@@ -32,6 +32,8 @@ typedef struct rig_config {
     double drop_path, dropout; /* negative: the network's own */
     int percent;               /* of the tensors, drawn from `draw`, are dropped: made again in backward */
     uint32_t draw;
+    int (*choose)(const kolo_plan *plain, int how, kolo_form *form); /* instead: forms of the activations */
+    int how;
     enum kolo_dtype dtype;
 } rig_config;
 
@@ -85,9 +87,9 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                            .mean = {.5f, .5f, .5f},
                            .std = {.25f, .25f, .25f}};
     KOLO_TRY(c->build ? c->build(&r->graph, &m) : kolo_model_graph(&r->graph, c->model, &m));
-    r->dropped = calloc((size_t)r->graph->tensors + 1, sizeof *r->dropped);
+    r->form = calloc((size_t)r->graph->tensors + 1, sizeof *r->form);
     for (int t = 0; t < r->graph->tensors; t++)
-        r->dropped[t] = (int)(kolo_philox(c->draw, 9, (uint64_t)t).v[0] % 100) < c->percent;
+        r->form[t] = (int)(kolo_philox(c->draw, 9, (uint64_t)t).v[0] % 100) < c->percent;
     kolo_plan_config p = {.ranks = c->ranks ? c->ranks : 1,
                           .slots = c->slots ? c->slots : 1,
                           .bn = c->bn,
@@ -99,8 +101,16 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                           .scaled = c->scaled,
                           .adasum = c->adasum,
                           .noise = c->noise,
-                          .dropped = c->percent ? r->dropped : NULL,
+                          .form = c->percent ? r->form : NULL,
                           .optimizer = c->eval ? NULL : kolo_optimizer_find("sgd")};
+    if (c->choose) {
+        kolo_plan *plain = NULL;
+        int rc = kolo_plan_create(&plain, r->graph, backend, &p, NULL);
+        if (rc == 0) rc = c->choose(plain, c->how, r->form);
+        kolo_plan_destroy(&plain);
+        KOLO_TRY(rc);
+        p.form = r->form;
+    }
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &p, train ? train->plan : NULL));
     KOLO_TRY(kolo_plan_check(r->plan));
     r->rows = c->rows * p.slots;
@@ -120,7 +130,7 @@ static void rig_close(rig *r)
     kolo_options_free(&r->options);
     free(r->pixels);
     free(r->labels);
-    free(r->dropped);
+    free(r->form);
 }
 
 static kolo_step rig_step(int64_t t, double lr)

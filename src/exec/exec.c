@@ -219,9 +219,43 @@ static bool is_idle(const kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_DELTA:
     case KOLO_ACTION_APPLY:
     case KOLO_ACTION_SQUARE:
-    case KOLO_ACTION_NOISE: return true;
+    case KOLO_ACTION_NOISE:
+    case KOLO_ACTION_ENCODE:
+    case KOLO_ACTION_DECODE:
+    case KOLO_ACTION_STORE:
+    case KOLO_ACTION_STORED:
+    case KOLO_ACTION_RETRIEVE:
+    case KOLO_ACTION_RETRIEVED: return true;
     }
     return false;
+}
+
+/* To the form in which an activation is kept, or back. */
+static int change_form(kolo_exec *e, const kolo_action *a)
+{
+    const kolo_plan *p = e->at->plan;
+    void *const *args = &e->now->args[a->binding];
+    return (a->kind == KOLO_ACTION_ENCODE ? kolo_backend_encode : kolo_backend_decode)(
+        e->backend, (enum kolo_form_kind)p->config.form[a->tensor], p->graph->tensor[a->tensor].dtype,
+        args[1], args[0], kolo_plan_form_count(p, a->tensor));
+}
+
+/* Begins the copy of an activation to its place aside, or back. */
+static int copy_aside(kolo_exec *e, const kolo_action *a)
+{
+    const kolo_plan *p = e->at->plan;
+    const bool store = a->kind == KOLO_ACTION_STORE;
+    void *memory = e->now->args[a->binding + !store];
+    const kolo_binding *b = &p->binding[a->binding + store];
+    int64_t *copy = &e->at->copy[(int64_t)a->slot * p->graph->tensors + a->tensor];
+    return (store ? exec_aside_write : exec_aside_read)(e->aside, memory, b->offset,
+                                                        p->layout[a->tensor].bytes, copy);
+}
+
+static int await_aside(kolo_exec *e, const kolo_action *a)
+{
+    const kolo_plan *p = e->at->plan;
+    return exec_aside_wait(e->aside, e->at->copy[(int64_t)a->slot * p->graph->tensors + a->tensor]);
 }
 
 static int act(kolo_exec *e, const kolo_action *a)
@@ -260,6 +294,12 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_SQUARE: return square(e, a);
     case KOLO_ACTION_NOISE: return kolo_comm_sum(e->comm, &e->step->square, 1);
     case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater, e->step);
+    case KOLO_ACTION_ENCODE:
+    case KOLO_ACTION_DECODE: return change_form(e, a);
+    case KOLO_ACTION_STORE:
+    case KOLO_ACTION_RETRIEVE: return copy_aside(e, a);
+    case KOLO_ACTION_STORED:
+    case KOLO_ACTION_RETRIEVED: return await_aside(e, a);
     }
     return kolo_fail(KOLO_EINTERNAL, "unknown action");
 }

@@ -31,7 +31,7 @@ size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share)
 static int allocate(kolo_exec *e, enum kolo_arena a)
 {
     size_t bytes = e->plan->arena_bytes[a];
-    if (bytes == 0 || e->arena[a]) return 0;
+    if (bytes == 0 || e->arena[a] || !kolo_arena_is_memory(a)) return 0;
     e->arena[a] = kolo_backend_alloc(e->backend, bytes);
     if (!e->arena[a])
         return kolo_fail_in(kolo_error_status(), "memory for %s (%zu bytes): ", kolo_arena_name[a], bytes);
@@ -66,14 +66,20 @@ int exec_allocate(kolo_exec *e, kolo_exec *share)
         if (is_shared(a, e->plan, share ? share->plan : NULL)) e->arena[a] = share->arena[a];
         KOLO_TRY(allocate(e, (enum kolo_arena)a));
     }
-    return 0;
+    const size_t aside = e->plan->arena_bytes[KOLO_ARENA_OFFLOADED];
+    if (!aside) return 0;
+    int64_t copies = 0;
+    for (int64_t i = 0; i < e->plan->actions; i++)
+        copies +=
+            e->plan->action[i].kind == KOLO_ACTION_STORE || e->plan->action[i].kind == KOLO_ACTION_RETRIEVE;
+    return exec_aside_open(&e->aside, e->options->offload_path, aside, copies);
 }
 
 /* ---- bindings ---- */
 
 static void *pointer(const kolo_exec *e, kolo_binding b, bool average)
 {
-    if (b.arena < 0) return NULL;
+    if (b.arena < 0 || !kolo_arena_is_memory(b.arena)) return NULL;
     /* shards have them change places */
     if (average && b.arena == KOLO_ARENA_PARAM && !exec_is_sharded(e))
         return e->arena[KOLO_ARENA_EMA] + b.offset;
@@ -322,6 +328,10 @@ int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
     if (plan->graph->metrics >= 0) form->metrics = pointer(e, metrics_place(plan), false);
     if (!(form->transfer_number = kolo_alloc((size_t)(plan->transfers + 1) * sizeof *form->transfer_number)))
         return KOLO_ENOMEM;
+    if (plan->arena_bytes[KOLO_ARENA_OFFLOADED] &&
+        !(form->copy =
+              kolo_alloc((size_t)plan->config.slots * (size_t)plan->graph->tensors * sizeof *form->copy)))
+        return KOLO_ENOMEM;
     if (e->arena[KOLO_ARENA_EMA] && !(form->average.args = pointers(e, plan, true))) return KOLO_ENOMEM;
     return make_input(e, form);
 }
@@ -334,6 +344,7 @@ static void free_form(const kolo_exec *e, plan_variant *f)
     kolo_pages_free(&f->converted, f->input_bytes * (size_t)f->plan->config.slots);
     free(f->action_text);
     free(f->transfer_number);
+    free(f->copy);
     free(f->weights.args);
     free(f->average.args);
 }
@@ -375,6 +386,7 @@ void exec_release(kolo_exec *e)
     /* What was issued may still use all of this; but where a peer is gone it would never end. */
     const kolo_exec *owner = e->owner;
     if (e->issued && (!owner->comm || kolo_comm_status(owner->comm) == 0)) kolo_backend_finish(b);
+    exec_aside_close(&e->aside);
     for (int i = 0; i < e->forms; i++) free_form(e, &e->form[i]);
     kolo_updater_destroy(&e->updater);
     for (int i = 0; i < EXEC_STEPS_IN_FLIGHT; i++) kolo_event_destroy(&e->done[i]);

@@ -17,14 +17,14 @@
 #include "kolo/error.h"
 #include "plan/shard.h"
 
-static int fail_room(const char *folder, size_t bytes)
+static int fail_room(const char *folder, size_t bytes, const char *what)
 {
     const int64_t free_bytes = kolo_file_free_bytes(folder);
     return kolo_fail(
         KOLO_EIO,
-        "offload_path=%s: no room for %zu bytes of the optimizer's state%s%lld are free: name another "
-        "folder, on a disk of the node",
-        folder, bytes, ", ", (long long)(free_bytes < 0 ? 0 : free_bytes));
+        "offload_path=%s: no room for %zu bytes of %s, %lld are free: name another folder, on a disk of the "
+        "node",
+        folder, bytes, what, (long long)(free_bytes < 0 ? 0 : free_bytes));
 }
 
 /* Some file systems have no files without a name. */
@@ -39,21 +39,25 @@ static int open_file(const char *folder)
     return made;
 }
 
+int exec_offload_file(const char *folder, size_t bytes, const char *what, int *file)
+{
+    if (!*folder) folder = "/tmp";
+    *file = open_file(folder);
+    if (*file < 0) return kolo_fail_in(kolo_file_fail("write", folder), "offload_path=: ");
+    const int rc = posix_fallocate(*file, 0, (off_t)bytes);
+    if (rc == ENOSPC || rc == EFBIG || rc == EDQUOT) return fail_room(folder, bytes, what);
+    if (rc == 0) return 0;
+    errno = rc;
+    return kolo_fail_in(kolo_file_fail("write", folder), "offload_path=: ");
+}
+
 int exec_offload_open(kolo_exec *e)
 {
     const size_t bytes = e->plan->arena_bytes[KOLO_ARENA_STATE];
     const char *folder = e->options->offload_path;
     e->offload = -1;
     if (!e->plan->config.offload || !e->plan->config.optimizer || bytes == 0) return 0;
-    if (!*folder) folder = "/tmp";
-    e->offload = open_file(folder);
-    if (e->offload < 0) return kolo_fail_in(kolo_file_fail("write", folder), "offload_path=: ");
-    const int rc = posix_fallocate(e->offload, 0, (off_t)bytes);
-    if (rc == ENOSPC || rc == EFBIG || rc == EDQUOT) return fail_room(folder, bytes);
-    if (rc != 0) {
-        errno = rc;
-        return kolo_fail_in(kolo_file_fail("write", folder), "offload_path=: ");
-    }
+    KOLO_TRY(exec_offload_file(folder, bytes, "the optimizer's state", &e->offload));
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, e->offload, 0);
     if (at == MAP_FAILED) return kolo_fail_in(kolo_file_fail("map", folder), "offload_path=: ");
     e->arena[KOLO_ARENA_STATE] = at;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "exec/exec.h"
+#include "exec/aside.h"
 #include "plan/program.h"
 
 /* A step on its way, in pinned host memory: the host fills the first part of `step`, the backend sends back
@@ -38,6 +39,7 @@ typedef struct plan_variant {
     /* backend memory: 4, summed over micro-batches (and ranks, in training), or NULL: another stage's */
     const float *metrics;
     int *transfer_number; /* [plan->transfers] in comm */
+    int64_t *copy;        /* [slots][graph->tensors] of what goes aside: the last begun; NULL: nothing does */
     /* [plan->actions] what each is, for failure reports; NULL: its number says it, as all ranks have the
      * plan */
     char (*action_text)[EXEC_ACTION_TEXT];
@@ -62,6 +64,7 @@ struct kolo_exec {
 
     char *arena[KOLO_ARENAS]; /* backend memory */
     bool own[KOLO_ARENAS];
+    exec_aside *aside; /* the arena OFFLOADED; NULL: there is none */
     plan_variant *form;
     int forms;
     plan_variant *at; /* of the step that is carried out */
@@ -127,6 +130,9 @@ int exec_begin_averages(kolo_exec *exec);
 /* offload.c: STATE in a file, after all else is known of the plan; FETCH and LET_GO; what was read or written
  * beside them is let go, where it is in STATE. */
 int exec_offload_open(kolo_exec *exec);
+/* *file: a new one without a name, of so many bytes, in that folder ("": /tmp). KOLO_EIO: no room for `what`, or
+ * no such folder; *file -1 or the caller's. */
+int exec_offload_file(const char *folder, size_t bytes, const char *what, int *file);
 void exec_offload_close(kolo_exec *exec);
 void exec_fetch(kolo_exec *exec, int unit);
 void exec_let_go(kolo_exec *exec, int unit);

@@ -183,6 +183,8 @@ typedef struct kolo_op_info {
     kolo_traffic (*bytes)(const kolo_graph *graph, const kolo_node *node, const kolo_stored *stored);
 } kolo_op_info;
 extern const kolo_op_info kolo_op_table[KOLO_OP_COUNT];
+/* Input `input` of such an operation is asked only whether its elements are above 0. */
+bool kolo_op_reads_sign(enum kolo_op op, int input);
 enum kolo_class kolo_node_class(const kolo_graph *graph, const kolo_node *node);
 /* The input of such operations that may be added to out[0], or -1; and of this one that is. */
 static inline int kolo_op_addend(enum kolo_op op)

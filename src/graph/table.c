@@ -21,3 +21,14 @@ const kolo_op_info kolo_op_table[KOLO_OP_COUNT] = {
 #include "graph/ops.def"
 #undef OP
 };
+
+bool kolo_op_reads_sign(enum kolo_op op, int input)
+{
+    switch (op) {
+    case KOLO_OP_relu_grad: return input == 1;
+    case KOLO_OP_norm_grad_stats:
+    case KOLO_OP_norm_grad_apply:
+    case KOLO_OP_norms_grad_apply: return input == 2;
+    default: return false;
+    }
+}

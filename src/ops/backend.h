@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "graph/graph.h"
+#include "ops/form.h"
 #include "ops/target.h"
 
 /* Loss scaling (fp16): the factor on the loss, and how it came about. Kept by the backend from step to
@@ -200,5 +201,12 @@ int kolo_backend_fold(kolo_backend *backend, float *sum, const float *part, int6
 /* half[i] = from[i] rounded to dtype (BF16 or F16): the SHADOW of an arena. */
 int kolo_backend_narrow(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from,
                         int64_t count);
+/* `count` elements of an activation to an encoded form and back (kolo_form_takes); only on backends that
+ * encode. */
+bool kolo_backend_encodes(const kolo_backend *backend);
+int kolo_backend_encode(kolo_backend *backend, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
+                        const void *from, int64_t count);
+int kolo_backend_decode(kolo_backend *backend, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
+                        const void *from, int64_t count);
 
 #endif

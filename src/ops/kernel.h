@@ -78,6 +78,11 @@ typedef struct kolo_backend_type {
                           const float *from, void *to);
     int (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);
     int (*narrow)(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
+    /* ops/form.h; NULL: it has no encoded forms */
+    void (*encode)(kolo_backend *backend, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
+                   const void *from, int64_t count);
+    void (*decode)(kolo_backend *backend, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
+                   const void *from, int64_t count);
     const struct kolo_device_table *device; /* NULL: host memory, everything at once */
 } kolo_backend_type;
 

@@ -190,3 +190,31 @@ int kolo_backend_narrow(kolo_backend *b, void *half, enum kolo_dtype dtype, cons
         return kolo_fail(KOLO_EINTERNAL, "a copy of the parameters in %s", kolo_dtype_name(dtype));
     return b->type->narrow(b, half, dtype, from, count);
 }
+
+/* ---- forms of activations ---- */
+
+bool kolo_backend_encodes(const kolo_backend *b) { return b->type->encode && b->type->decode; }
+
+static int check_form(const kolo_backend *b, enum kolo_form_kind form, enum kolo_dtype dtype)
+{
+    return kolo_backend_encodes(b) && kolo_form_takes(form, dtype)
+               ? 0
+               : kolo_fail(KOLO_EINTERNAL, "%s: no form %d of %s", b->type->name, (int)form,
+                           kolo_dtype_name(dtype));
+}
+
+int kolo_backend_encode(kolo_backend *b, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
+                        const void *from, int64_t count)
+{
+    KOLO_TRY(check_form(b, form, dtype));
+    b->type->encode(b, form, dtype, to, from, count);
+    return 0;
+}
+
+int kolo_backend_decode(kolo_backend *b, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
+                        const void *from, int64_t count)
+{
+    KOLO_TRY(check_form(b, form, dtype));
+    b->type->decode(b, form, dtype, to, from, count);
+    return 0;
+}

@@ -13,7 +13,9 @@ typedef struct region {
     int arena;
     size_t offset, bytes;
     int tensor, slot;
-    bool again; /* made by an operation that ran a second time */
+    bool again;               /* made by an operation that ran a second time */
+    enum kolo_form_kind form; /* not the values but what they are kept as */
+    bool only_signs;          /* values that came back from their signs */
     bool summed;
     bool coming; /* a transfer writes there */
     int going;   /* transfers that read it */
@@ -79,18 +81,18 @@ static region *find_region(check *c, const kolo_binding *b, int tensor, int slot
     *elsewhere = false;
     for (int64_t i = 0; i < c->regions; i++) {
         region *r = &c->region[i];
-        if (r->tensor != tensor || r->slot != slot) continue;
+        if (r->tensor != tensor || r->slot != slot || r->form) continue;
         if (r->arena == b->arena && r->offset == b->offset) return r;
         *elsewhere = true;
     }
     return NULL;
 }
 
-static int write_region(check *c, const kolo_binding *b, int tensor, int slot, bool again)
+static int write_bytes(check *c, const kolo_binding *b, int tensor, int slot, size_t bytes)
 {
-    size_t bytes = c->plan->layout[tensor].bytes;
-    if ((b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER) || b->offset % KOLO_ALIGN ||
-        b->offset + bytes > c->plan->arena_bytes[b->arena])
+    const bool may = b->arena == KOLO_ARENA_ACTIVATION || b->arena == KOLO_ARENA_TRANSFER ||
+                     b->arena == KOLO_ARENA_OFFLOADED;
+    if (!may || b->offset % KOLO_ALIGN || b->offset + bytes > c->plan->arena_bytes[b->arena])
         return breach(c, "writes outside the arena of activations or unaligned", tensor, slot);
     int64_t left = 0;
     for (int64_t i = 0; i < c->regions; i++) {
@@ -104,12 +106,16 @@ static int write_region(check *c, const kolo_binding *b, int tensor, int slot, b
     }
     c->regions = left;
     KOLO_TRY(kolo_grow(&c->region, &c->capacity, c->regions, sizeof *c->region));
-    c->region[c->regions++] = (region){.arena = b->arena,
-                                       .offset = b->offset,
-                                       .bytes = bytes,
-                                       .tensor = tensor,
-                                       .slot = slot,
-                                       .again = again};
+    c->region[c->regions++] =
+        (region){.arena = b->arena, .offset = b->offset, .bytes = bytes, .tensor = tensor, .slot = slot};
+    return 0;
+}
+
+static int write_region(check *c, const kolo_binding *b, int tensor, int slot, bool again)
+{
+    if (b->arena == KOLO_ARENA_OFFLOADED) return breach(c, "computes aside", tensor, slot);
+    KOLO_TRY(write_bytes(c, b, tensor, slot, c->plan->layout[tensor].bytes));
+    c->region[c->regions - 1].again = again;
     return 0;
 }
 
@@ -398,6 +404,22 @@ static int write_output(check *c, const kolo_action *a, const kolo_binding *b, i
     return breach(c, "writes a tensor that operations must not write", tensor, a->slot);
 }
 
+/* Signs serve who asks for nothing else; what came back rounded is read by all of the backward half, and by
+ * nobody before. */
+static int read_operand(check *c, const kolo_action *a, int k, const kolo_binding *b)
+{
+    const kolo_node *n = &c->graph->node[a->node];
+    const int tensor = n->in[k];
+    bool elsewhere;
+    KOLO_TRY(read_region(c, b, tensor, a->slot));
+    const region *r = find_region(c, b, tensor, a->slot, &elsewhere);
+    if (r->only_signs && !kolo_op_reads_sign(n->op, k))
+        return breach(c, "reads numbers where nothing but signs was kept", tensor, a->slot);
+    if (!kolo_form_is_exact(kolo_plan_form(c->plan, tensor)) && r->again != (a->again || n->backward))
+        return breach(c, "reads other numbers than its half of the step", tensor, a->slot);
+    return 0;
+}
+
 static int on_run(check *c, const kolo_action *a)
 {
     if (a->node < 0 || a->node >= c->graph->nodes || !kolo_plan_has_node(c->plan, a->node) || a->slot < 0 ||
@@ -408,8 +430,7 @@ static int on_run(check *c, const kolo_action *a)
     KOLO_TRY(check_again(c, a));
     for (int k = 0; k < n->n_in; k++) {
         if (n->in[k] < 0) continue;
-        if (kolo_plan_placed(c->graph->tensor[n->in[k]].role))
-            KOLO_TRY(read_region(c, &b[k], n->in[k], a->slot));
+        if (kolo_plan_placed(c->graph->tensor[n->in[k]].role)) KOLO_TRY(read_operand(c, a, k, &b[k]));
         else KOLO_TRY(read_home(c, &b[k], n->in[k], a->slot));
     }
     KOLO_TRY(meet(c, n, b, a->slot));
@@ -423,7 +444,7 @@ static int on_sum(check *c, const kolo_action *a)
     const kolo_binding *b = &c->plan->binding[a->binding];
     for (int64_t i = 0; i < c->regions; i++) {
         region *r = &c->region[i];
-        if (b->arena != r->arena || r->offset != b->offset || r->slot != a->slot) continue;
+        if (b->arena != r->arena || r->offset != b->offset || r->slot != a->slot || r->form) continue;
         if (c->graph->tensor[r->tensor].role != KOLO_ROLE_PARTIAL)
             return breach(c, "sums what is no partial sum", r->tensor, a->slot);
         if (r->summed || r->again || !must_sum(c))
@@ -461,6 +482,73 @@ static int on_transfer(check *c, const kolo_action *a)
     if (t->sends) r->going += a->kind == KOLO_ACTION_SEND ? 1 : -1;
     else r->coming = a->kind == KOLO_ACTION_RECEIVE;
     return 0;
+}
+
+/* ---- forms ---- */
+
+/* What stands at a binding: values of action `a`'s tensor, or what they are kept as. */
+static region *find_formed(check *c, const kolo_action *a, int k, bool formed)
+{
+    const kolo_binding *b = &c->plan->binding[a->binding + k];
+    for (int64_t i = 0; i < c->regions; i++) {
+        region *r = &c->region[i];
+        if (r->tensor == a->tensor && r->slot == a->slot && (r->form != KOLO_FORM_KEPT) == formed &&
+            r->arena == b->arena && r->offset == b->offset)
+            return r;
+    }
+    return NULL;
+}
+
+/* A copy of values to what they are kept as, or back: begun, and with `done` finished too. */
+static int begin_form(check *c, const kolo_action *a, enum kolo_form_kind form, bool done)
+{
+    const bool back = kolo_action_unforms(a->kind);
+    const kolo_binding *b = &c->plan->binding[a->binding];
+    const size_t own = c->plan->layout[a->tensor].bytes;
+    const size_t formed =
+        kolo_form_is_encoded(form)
+            ? kolo_form_bytes(form, own / kolo_dtype_size(c->graph->tensor[a->tensor].dtype))
+            : own;
+    const region *from = find_formed(c, a, 0, back);
+    if (!from || from->coming || (back && from->form != form))
+        return breach(c, "changes the form of what does not stand there", a->tensor, a->slot);
+    if (!back && (from->again || from->only_signs))
+        return breach(c, "keeps what came back before", a->tensor, a->slot);
+    KOLO_TRY(write_bytes(c, &b[1], a->tensor, a->slot, back ? own : formed));
+    region *to = &c->region[c->regions - 1], *source = find_formed(c, a, 0, back);
+    if (!source) return breach(c, "writes over what it reads", a->tensor, a->slot);
+    to->form = back ? KOLO_FORM_KEPT : form;
+    to->again = back;
+    to->only_signs = back && form == KOLO_FORM_SIGNS;
+    to->coming = !done;
+    source->going += !done;
+    return 0;
+}
+
+static int end_form(check *c, const kolo_action *a)
+{
+    const bool back = kolo_action_unforms(a->kind);
+    region *from = find_formed(c, a, 0, back), *to = find_formed(c, a, 1, !back);
+    if (!from || !to || !from->going || !to->coming)
+        return breach(c, "waits for a copy that is not under way", a->tensor, a->slot);
+    from->going--;
+    to->coming = false;
+    return 0;
+}
+
+static int on_form(check *c, const kolo_action *a)
+{
+    if (a->tensor < 0 || a->tensor >= c->graph->tensors || a->slot < 0 || a->slot >= c->plan->config.slots)
+        return breach(c, "no such tensor or micro-batch", -1, 0);
+    const enum kolo_form_kind form = kolo_plan_form(c->plan, a->tensor);
+    const bool encodes = a->kind == KOLO_ACTION_ENCODE || a->kind == KOLO_ACTION_DECODE;
+    const bool aside =
+        c->plan->binding[a->binding + !kolo_action_unforms(a->kind)].arena == KOLO_ARENA_OFFLOADED;
+    if (encodes ? !kolo_form_takes(form, c->graph->tensor[a->tensor].dtype) : form != KOLO_FORM_ASIDE)
+        return breach(c, "has not this form", a->tensor, a->slot);
+    if (aside == encodes) return breach(c, "has another place than its form", a->tensor, a->slot);
+    if (a->kind == KOLO_ACTION_STORED || a->kind == KOLO_ACTION_RETRIEVED) return end_form(c, a);
+    return begin_form(c, a, form, encodes);
 }
 
 static bool combined(const check *c, int bucket)
@@ -589,6 +677,12 @@ static int play(check *c)
         case KOLO_ACTION_NORM:
         case KOLO_ACTION_LAYERS:
         case KOLO_ACTION_BUFFERS: KOLO_TRY(on_all(c, a)); break;
+        case KOLO_ACTION_ENCODE:
+        case KOLO_ACTION_DECODE:
+        case KOLO_ACTION_STORE:
+        case KOLO_ACTION_STORED:
+        case KOLO_ACTION_RETRIEVE:
+        case KOLO_ACTION_RETRIEVED: KOLO_TRY(on_form(c, a)); break;
         default: return breach(c, "unknown kind", -1, 0);
         }
     }
@@ -742,6 +836,10 @@ static int check_end(check *c)
             return kolo_fail(KOLO_EINTERNAL,
                              "plan: transfer %d (%s) is not waited for by the end of the step", i,
                              p->graph->tensor[p->transfer[i].tensor].name);
+    for (int64_t i = 0; i < c->regions; i++)
+        if (c->region[i].coming || c->region[i].going)
+            return kolo_fail(KOLO_EINTERNAL, "plan: a copy of %s is not waited for by the end of the step",
+                             p->graph->tensor[c->region[i].tensor].name);
     for (int t = 0; t < p->graph->tensors; t++) {
         bool reduced = p->home[t].arena == KOLO_ARENA_GRADIENT;
         if (reduced && c->written[t] != p->config.slots)

@@ -76,6 +76,10 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
         h = node(h, p, a->node);
         if (a->again) h = word(h, 1);
     }
+    if (kolo_action_forms(a->kind)) {
+        h = word(word(h, (uint64_t)a->tensor), kolo_plan_form(p, a->tensor));
+        n = 2;
+    }
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
     if (a->kind >= KOLO_ACTION_FETCH) h = word(h, (uint64_t)a->unit);
     const kolo_plan_config *c = &p->config;

@@ -281,7 +281,7 @@ static int add_operation(list *l, int node, int slot, bool again)
 static int remake(list *l, int tensor, int slot)
 {
     const kolo_plan *p = l->plan;
-    if (tensor < 0 || !kolo_plan_drops(p, tensor)) return 0;
+    if (tensor < 0 || kolo_plan_form(p, tensor) != KOLO_FORM_DROPPED) return 0;
     char *remade = l->remade + (int64_t)slot * p->graph->tensors;
     if (remade[tensor]) return 0;
     const int maker = p->graph->tensor[tensor].producer;

@@ -31,6 +31,11 @@ size_t kolo_plan_windows_apart(kolo_plan *plan);
 /* gather.c: shard=parameters: units are gathered before operations read them. */
 int kolo_plan_gathers(kolo_plan *plan);
 
+/* forms.c: encodings and copies aside are put around what lies between the two halves. */
+int kolo_plan_add_forms(kolo_plan *plan);
+/* Bytes of an activation in the form in which it is kept, rounded up to KOLO_ALIGN. */
+size_t kolo_plan_form_bytes(const kolo_plan *plan, int tensor);
+
 /* place.c: lifetimes over the actions, offsets in the ACTIVATION arena. */
 int kolo_plan_place(kolo_plan *plan);
 
@@ -64,23 +69,36 @@ static inline int kolo_plan_placed_in(const kolo_plan *plan, int tensor)
     if (!kolo_plan_placed(role) && !received) return -1;
     return plan->crosses[tensor] ? KOLO_ARENA_TRANSFER : KOLO_ARENA_ACTIVATION;
 }
-/* Activation `tensor` is made again in the backward half. What crosses a stage's border is kept. */
-static inline bool kolo_plan_drops(const kolo_plan *plan, int tensor)
+/* How activation `tensor` is kept for the backward half. What crosses a stage's border has a place until
+ * then, so that exact forms would spare nothing (and it cannot be made again); where everything is to be
+ * inspected nothing is aside. */
+static inline enum kolo_form_kind kolo_plan_form(const kolo_plan *plan, int tensor)
 {
     const kolo_graph *g = plan->graph;
-    if (!plan->config.dropped || !plan->config.dropped[tensor] || plan->crosses[tensor]) return false;
+    const enum kolo_form_kind form = plan->config.form ? plan->config.form[tensor] : KOLO_FORM_KEPT;
+    if (form == KOLO_FORM_KEPT || (kolo_form_is_exact(form) && plan->crosses[tensor]) ||
+        (form == KOLO_FORM_ASIDE && plan->config.keep))
+        return KOLO_FORM_KEPT;
     const int producer = g->tensor[tensor].producer;
-    return g->tensor[tensor].role == KOLO_ROLE_ACTIVATION && producer >= 0 && !g->node[producer].backward;
+    const bool may =
+        g->tensor[tensor].role == KOLO_ROLE_ACTIVATION && producer >= 0 && !g->node[producer].backward;
+    return may ? form : KOLO_FORM_KEPT;
+}
+/* The backward half has a value of its own of it. */
+static inline bool kolo_plan_returns(const kolo_plan *plan, int tensor)
+{
+    return kolo_plan_form(plan, tensor) != KOLO_FORM_KEPT;
 }
 /* What action `a` reads or writes of a tensor: the tensor as the forward half makes it has its own number, as
- * it is made again graph->tensors more. Outputs that nobody reads again (statistics, which were counted
- * before) are values like any, which end at once. */
+ * it is made again, or comes back from another form, graph->tensors more, and in that form
+ * (kolo_action_forms) twice as many. Outputs that nobody reads again (statistics, which were counted before)
+ * are values like any, which end at once. */
 static inline int kolo_plan_value(const kolo_plan *plan, const kolo_action *a, int tensor, bool output)
 {
     if (tensor < 0 || a->kind != KOLO_ACTION_RUN) return tensor;
     const bool later =
         output ? a->again
-               : (a->again || plan->graph->node[a->node].backward) && kolo_plan_drops(plan, tensor);
+               : (a->again || plan->graph->node[a->node].backward) && kolo_plan_returns(plan, tensor);
     return later ? tensor + (int)plan->graph->tensors : tensor;
 }
 static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */

@@ -15,7 +15,7 @@ typedef struct ranked {
     int64_t piece;
 } ranked;
 
-enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_BEGIN, ORDERS };
+enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_BEGIN, BY_END, ORDERS };
 
 static double key_of(const kolo_piece *p, enum order order)
 {
@@ -24,6 +24,7 @@ static double key_of(const kolo_piece *p, enum order order)
     case BY_SIZE: return -(double)p->bytes;
     case BY_AREA: return -(double)p->bytes * length;
     case BY_LENGTH: return -length;
+    case BY_END: return -(double)p->end;
     default: return (double)p->begin;
     }
 }
@@ -109,13 +110,14 @@ fail:
 }
 
 /* ---- the plan's values ----
- * A value is a tensor of one micro-batch, as the forward half makes it or as it is made again (parts.h).
+ * A value is a tensor of one micro-batch, as the forward half makes it, as it comes back, or in the form in
+ * which it is kept between (parts.h).
  * Where micro-batches are done one after another, the lifetimes of the first one are those of all, and so are
  * the places. */
 
 typedef struct life {
     int slots;      /* that are placed by themselves: all, or the first for all */
-    int64_t values; /* of a slot: 2 x tensors */
+    int64_t values; /* of a slot: 3 x tensors */
     kolo_piece *of; /* [slots][values] begin -1: has no memory here */
     int64_t *owner; /* [slots][values] the value whose memory this one takes over, or itself */
     int64_t *piece; /* [slots][values] */
@@ -128,18 +130,30 @@ static int64_t value_of(const life *l, int value, int slot)
 
 static int tensor_of(const kolo_plan *plan, int64_t value) { return (int)(value % plan->graph->tensors); }
 
+/* It is that in which an activation is kept. */
+static bool is_formed(const life *l, const kolo_plan *plan, int64_t value)
+{
+    return value % l->values >= 2 * plan->graph->tensors;
+}
+
 /* The arena of a value; -1: it has a fixed place. */
 static int arena_of(const life *l, const kolo_plan *plan, int64_t value)
 {
-    const bool again = value % l->values >= plan->graph->tensors;
-    return again ? KOLO_ARENA_ACTIVATION : kolo_plan_placed_in(plan, tensor_of(plan, value));
+    const int tensor = tensor_of(plan, value);
+    if (value % l->values < plan->graph->tensors) return kolo_plan_placed_in(plan, tensor);
+    const bool aside = is_formed(l, plan, value) && kolo_plan_form(plan, tensor) == KOLO_FORM_ASIDE;
+    return aside ? KOLO_ARENA_OFFLOADED : KOLO_ARENA_ACTIVATION;
 }
 
 static void seen(life *l, const kolo_plan *plan, int value, int slot, int64_t at)
 {
     if (value < 0 || arena_of(l, plan, value) < 0) return;
     kolo_piece *p = &l->of[value_of(l, value, slot)];
-    if (p->begin < 0) *p = (kolo_piece){at, at, kolo_plan_tensor_bytes(plan, tensor_of(plan, value)), 0};
+    const int tensor = tensor_of(plan, value);
+    const bool formed = is_formed(l, plan, value);
+    if (p->begin < 0)
+        *p = (kolo_piece){
+            at, at, formed ? kolo_plan_form_bytes(plan, tensor) : kolo_plan_tensor_bytes(plan, tensor), 0};
     p->end = at;
 }
 
@@ -157,6 +171,11 @@ static int values_of(const kolo_plan *plan, const kolo_action *a, int *value)
         for (int k = 0; k < node->n_out; k++) value[n++] = kolo_plan_value(plan, a, node->out[k], true);
     } else if (a->kind == KOLO_ACTION_SUM) {
         value[n++] = g->node[a->node].out[a->from];
+    } else if (kolo_action_forms(a->kind)) {
+        const int tensors = (int)g->tensors, formed = a->tensor + 2 * tensors;
+        const bool back = kolo_action_unforms(a->kind);
+        value[n++] = back ? formed : a->tensor;
+        value[n++] = back ? a->tensor + tensors : formed;
     } else if (kolo_action_transfers(a->kind)) {
         value[n++] = plan->transfer[a->transfer].tensor;
     }
@@ -232,7 +251,9 @@ static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
         int n = values_of(plan, a, value);
         for (int k = 0; k < n; k++) {
             kolo_binding *b = &plan->binding[a->binding + k];
-            if (b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER) continue;
+            if (b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER &&
+                b->arena != KOLO_ARENA_OFFLOADED)
+                continue;
             b->offset = l->of[value_of(l, value[k], a->slot)].offset + (size_t)a->slot * slot_bytes;
         }
         if (!kolo_action_transfers(a->kind)) continue;
@@ -253,7 +274,7 @@ static void live_to_the_end(life *l, const kolo_plan *plan, bool outputs_only)
 static int life_open(life *l, const kolo_plan *plan)
 {
     l->slots = plan->config.placement ? plan->config.slots : 1;
-    l->values = 2 * plan->graph->tensors;
+    l->values = 3 * plan->graph->tensors;
     const size_t values = (size_t)l->slots * (size_t)l->values + 1;
     l->of = kolo_alloc(values * sizeof *l->of);
     l->owner = kolo_alloc(values * sizeof *l->owner);
@@ -277,6 +298,7 @@ int kolo_plan_place(kolo_plan *plan)
     if (plan->config.keep) live_to_the_end(&l, plan, false);
     else take_over(&l, plan);
     KOLO_TRY_GOTO(rc, place_lives(&l, plan, KOLO_ARENA_TRANSFER, &bytes[KOLO_ARENA_TRANSFER], &least));
+    KOLO_TRY_GOTO(rc, place_lives(&l, plan, KOLO_ARENA_OFFLOADED, &bytes[KOLO_ARENA_OFFLOADED], &least));
     KOLO_TRY_GOTO(rc, place_lives(&l, plan, KOLO_ARENA_ACTIVATION, &bytes[KOLO_ARENA_ACTIVATION],
                                   &plan->least_activation));
     const bool apart = plan->config.keep && l.slots == 1;

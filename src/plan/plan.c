@@ -11,7 +11,7 @@
 
 const char *const kolo_arena_name[KOLO_ARENAS] = {
     "parameters", "buffers",   "gradients", "parts", "optimizer",   "average",   "sums",
-    "shadow",     "transfers", "gathered",  "input", "activations", "workspace",
+    "shadow",     "transfers", "gathered",  "input", "activations", "workspace", "offloaded",
 };
 
 static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
@@ -131,6 +131,7 @@ static int lay_out(kolo_plan *plan, const kolo_plan *like)
     KOLO_TRY(kolo_plan_buckets(plan));
     KOLO_TRY(kolo_plan_make_shards(plan, like));
     KOLO_TRY(kolo_plan_instantiate(plan));
+    KOLO_TRY(kolo_plan_add_forms(plan));
     KOLO_TRY(kolo_plan_gathers(plan));
     return kolo_plan_place(plan);
 }
@@ -173,11 +174,10 @@ int kolo_plan_create_stage(kolo_plan **out, const kolo_plan *of, const kolo_plac
     return create_of(out, of, &config, like);
 }
 
-int kolo_plan_create_dropping(kolo_plan **out, const kolo_plan *of, const bool *dropped,
-                              const kolo_plan *like)
+int kolo_plan_create_forms(kolo_plan **out, const kolo_plan *of, const kolo_form *form, const kolo_plan *like)
 {
     kolo_plan_config config = of->config;
-    config.dropped = dropped;
+    config.form = form;
     return create_of(out, of, &config, like);
 }
 
@@ -231,6 +231,7 @@ size_t kolo_plan_bytes(const kolo_plan *plan)
 
 size_t kolo_plan_resident(const kolo_plan *plan, enum kolo_arena arena)
 {
+    if (!kolo_arena_is_memory(arena)) return 0;
     if (arena != KOLO_ARENA_STATE || !plan->config.offload || !plan->config.optimizer ||
         plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB) /* which measures by all of it */
         return plan->arena_bytes[arena];

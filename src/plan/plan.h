@@ -51,6 +51,8 @@ enum kolo_arena {
     KOLO_ARENA_ACTIVATION,
     /* scratch of one running operation */
     KOLO_ARENA_WORKSPACE,
+    /* activations while they are kept aside (KOLO_FORM_ASIDE), by lifetime: no memory but a file */
+    KOLO_ARENA_OFFLOADED,
     KOLO_ARENAS
 };
 extern const char *const kolo_arena_name[KOLO_ARENAS];
@@ -102,11 +104,30 @@ enum kolo_action_kind {
     KOLO_ACTION_GATHER,
     /* until it is done */
     KOLO_ACTION_GATHERED,
+    /* activation `tensor` of micro-batch `slot` to the form it is kept in: binding[0] to binding[1] */
+    KOLO_ACTION_ENCODE,
+    /* and back, for the backward half */
+    KOLO_ACTION_DECODE,
+    /* the same for a form that is kept aside: the copy is started and, */
+    KOLO_ACTION_STORE,
+    /* until binding[0] may be written again, waited for */
+    KOLO_ACTION_STORED,
+    /* likewise back, */
+    KOLO_ACTION_RETRIEVE,
+    /* until binding[1] may be read */
+    KOLO_ACTION_RETRIEVED,
 };
 
 static inline bool kolo_action_transfers(enum kolo_action_kind kind)
 {
     return kind == KOLO_ACTION_SEND || kind == KOLO_ACTION_RECEIVE || kind == KOLO_ACTION_TRANSFERRED;
+}
+
+/* Binds an activation and the form it is kept in; it comes from the first, or goes back. */
+static inline bool kolo_action_forms(enum kolo_action_kind kind) { return kind >= KOLO_ACTION_ENCODE; }
+static inline bool kolo_action_unforms(enum kolo_action_kind kind)
+{
+    return kind == KOLO_ACTION_DECODE || kind == KOLO_ACTION_RETRIEVE || kind == KOLO_ACTION_RETRIEVED;
 }
 
 typedef struct kolo_binding {
@@ -119,11 +140,13 @@ typedef struct kolo_action {
     int node, slot, bucket;
     int from, to; /* FOLD: levels; SUM, from: which output of its node */
     int transfer;
-    int unit; /* GATHER, GATHERED, FETCH, LET_GO */
+    int unit;   /* GATHER, GATHERED, FETCH, LET_GO */
+    int tensor; /* ENCODE .. RETRIEVED */
     /* RUN: of a forward operation a second time in its slot, for the backward half: its outputs are values
      * of their own (kolo_plan_value) */
     bool again;
-    /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label), of one (SUM, transfers) */
+    /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label; ENCODE .. RETRIEVED: from, to), of one
+     * (SUM, transfers) */
     int64_t binding;
 } kolo_action;
 
@@ -183,9 +206,10 @@ typedef struct kolo_plan_config {
     bool offload;     /* the optimizer's state is in a file: units of it are asked for and let go */
     bool reshard;     /* parameters leave their windows between forward and backward half */
     bool keep;        /* every value has its own memory until the step ends: for inspection and tests */
-    /* [graph->tensors] activations that are not kept for the backward half, which makes them again from what
-     * is kept (recompute.h). Borrowed, outlives the plan. NULL: all are kept. Changes no bit */
-    const bool *dropped;
+    /* [graph->tensors] how activations are kept for the backward half (ops/form.h): dropped ones are made
+     * again from what is kept (recompute.h), others change their form (stash.h). Borrowed, outlives the plan.
+     * NULL: all are kept as they are. Exact forms change no bit */
+    const kolo_form *form;
     /* pipelines: where each operation is computed, and the stage that this plan is of; ranks: those of the
      * stage, which sum gradients. NULL: one stage */
     const kolo_placement *placement;
@@ -237,10 +261,10 @@ typedef struct kolo_plan {
 int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend,
                      const kolo_plan_config *config, const kolo_plan *like);
 void kolo_plan_destroy(kolo_plan **plan);
-/* The plan of the same network with other dropped activations: layouts and algorithms of `of`. like: as for
- * kolo_plan_create. */
-int kolo_plan_create_dropping(kolo_plan **plan, const kolo_plan *of, const bool *dropped,
-                              const kolo_plan *like);
+/* The plan of the same network with other forms of its activations: layouts and algorithms of `of`. like: as
+ * for kolo_plan_create. */
+int kolo_plan_create_forms(kolo_plan **plan, const kolo_plan *of, const kolo_form *form,
+                           const kolo_plan *like);
 /* The plan of a stage of that network: `of` is of all of it, or of another stage. like: the same stage's, as
  * for kolo_plan_create. */
 int kolo_plan_create_stage(kolo_plan **plan, const kolo_plan *of, const kolo_placement *placement, int stage,
@@ -263,6 +287,8 @@ static inline bool kolo_plan_loads(const kolo_plan *plan) { return plan->config.
 enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node);
 /* Bytes of comm's memory: GRADIENT where it is reduced, then TRANSFER, then where units are gathered. */
 size_t kolo_plan_comm_bytes(const kolo_plan *plan);
+/* Elements of an activation in its layout, with its padding: what changes its form. */
+int64_t kolo_plan_form_count(const kolo_plan *plan, int tensor);
 /* Elements of the largest parameter or buffer that is this plan's; at least 1. */
 int64_t kolo_plan_largest(const kolo_plan *plan);
 size_t kolo_plan_transfer_base(const kolo_plan *plan);
@@ -326,7 +352,8 @@ int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count);
  * depth for every matrix. */
 int kolo_plan_depths(const kolo_graph *graph, int *depth);
 
-/* Of an arena, what is in memory: with offload a unit's state. */
+/* Of an arena, what is in memory: with offload a unit's state, of OFFLOADED nothing. */
+static inline bool kolo_arena_is_memory(int arena) { return arena != KOLO_ARENA_OFFLOADED; }
 size_t kolo_plan_resident(const kolo_plan *plan, enum kolo_arena arena);
 size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of that of the arenas that are its own */
 /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */

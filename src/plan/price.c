@@ -169,7 +169,19 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
     case KOLO_ACTION_FETCH:
     case KOLO_ACTION_LET_GO:
     case KOLO_ACTION_GATHERED:
+    case KOLO_ACTION_STORE:
+    case KOLO_ACTION_STORED:
+    case KOLO_ACTION_RETRIEVE:
+    case KOLO_ACTION_RETRIEVED:
     case KOLO_ACTION_WAIT: break;
+    case KOLO_ACTION_ENCODE:
+    case KOLO_ACTION_DECODE: {
+        const double own = (double)plan->layout[a->tensor].bytes,
+                     formed = (double)kolo_plan_form_bytes(plan, a->tensor);
+        const bool back = a->kind == KOLO_ACTION_DECODE;
+        *c = (kolo_cost){.read = back ? formed : own, .written = back ? own : formed};
+        return KOLO_CLASS_ELEMENT;
+    }
     }
     return KOLO_CLASSES;
 }

@@ -115,6 +115,27 @@ static void unit_text(const kolo_plan *plan, const kolo_action *a, char *text, s
     snprintf(text, size, "%s unit %d (%s, %s .. %s)", verb, a->unit, bytes, first, last);
 }
 
+static void form_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
+{
+    static const char *const verb[] = {"encode",   "decode",  "copy aside", "wait until aside:",
+                                       "retrieve", "wait for"},
+                             *const name[KOLO_FORMS] = {[KOLO_FORM_SIGNS] = " as signs",
+                                                        [KOLO_FORM_NIBBLES] = " in 4 bits",
+                                                        [KOLO_FORM_FP16] = " in fp16",
+                                                        [KOLO_FORM_BF16] = " in bf16",
+                                                        [KOLO_FORM_FP8] = " in fp8"};
+    char bytes[32], slot[32] = "";
+    if (a->tensor < 0 || a->tensor >= plan->graph->tensors) {
+        snprintf(text, size, "%s tensor %d", verb[a->kind - KOLO_ACTION_ENCODE], a->tensor);
+        return;
+    }
+    const char *form = name[kolo_plan_form(plan, a->tensor)];
+    size_text(kolo_plan_form_bytes(plan, a->tensor), bytes, sizeof bytes);
+    if (plan->config.slots > 1) snprintf(slot, sizeof slot, ", micro-batch %d", a->slot);
+    snprintf(text, size, "%s %s%s (%s)%s", verb[a->kind - KOLO_ACTION_ENCODE],
+             plan->graph->tensor[a->tensor].name, form ? form : "", bytes, slot);
+}
+
 void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size)
 {
     if (i < 0 || i >= plan->actions) {
@@ -164,6 +185,12 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
     case KOLO_ACTION_LET_GO:
     case KOLO_ACTION_GATHER:
     case KOLO_ACTION_GATHERED: unit_text(plan, a, text, size); return;
+    case KOLO_ACTION_ENCODE:
+    case KOLO_ACTION_DECODE:
+    case KOLO_ACTION_STORE:
+    case KOLO_ACTION_STORED:
+    case KOLO_ACTION_RETRIEVE:
+    case KOLO_ACTION_RETRIEVED: form_text(plan, a, text, size); return;
     }
     snprintf(text, size, "action %lld of kind %d", (long long)i, (int)a->kind);
 }
@@ -278,9 +305,10 @@ static void print_kernels(const kolo_plan *plan, FILE *f)
     fprintf(f, "\n");
 }
 
-/* Of that half: what runs again does so for it. */
+/* Of that half: what runs again does so for it, and what comes back. */
 static bool is_backward(const kolo_plan *plan, const kolo_action *a)
 {
+    if (kolo_action_forms(a->kind)) return kolo_action_unforms(a->kind);
     return a->again || plan->graph->node[a->node].backward;
 }
 
@@ -291,7 +319,8 @@ static int64_t end_of_run(const kolo_plan *plan, int64_t i)
     int64_t end = i;
     for (; end < plan->actions; end++) {
         const kolo_action *a = &plan->action[end];
-        if ((a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_SUM) || a->slot != plan->action[i].slot)
+        if ((a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_SUM && !kolo_action_forms(a->kind)) ||
+            a->slot != plan->action[i].slot)
             break;
         if (end > i && is_backward(plan, a) != is_backward(plan, &plan->action[i])) break;
     }
@@ -315,11 +344,11 @@ static void print_actions(const kolo_plan *plan, FILE *f, bool all)
             fprintf(f, "  %5lld %s\n", (long long)i, text);
             continue;
         }
-        const kolo_node *first = &plan->graph->node[plan->action[i].node],
-                        *last = &plan->graph->node[plan->action[end - 1].node];
-        fprintf(f, "  %5lld .. %lld %s: %s %s .. %s %s\n", (long long)i, (long long)end - 1,
-                is_backward(plan, &plan->action[i]) ? "backward" : "forward", kolo_op_table[first->op].name,
-                out_name(plan, first), kolo_op_table[last->op].name, out_name(plan, last));
+        char last[512];
+        kolo_plan_action_text(plan, i, text, sizeof text);
+        kolo_plan_action_text(plan, end - 1, last, sizeof last);
+        fprintf(f, "  %5lld .. %lld %s: %s .. %s\n", (long long)i, (long long)end - 1,
+                is_backward(plan, &plan->action[i]) ? "backward" : "forward", text, last);
         i = end - 1;
     }
 }

@@ -425,25 +425,27 @@ int64_t kolo_recompute_least(const kolo_recompute *r)
 }
 
 /* first: [steps] as kolo_spans_solve says it */
-static void drop(const kolo_recompute *r, const int *first, bool *dropped)
+static void drop(const kolo_recompute *r, const int *first, kolo_form *form)
 {
     for (int i = 0, end = 0; i < r->steps; i++) {
         const kolo_node *n = node_of(r, r->node[i]);
         for (end = i > end ? i : end; end + 1 < r->steps && first[end + 1] == first[i];) end++;
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] >= 0)
-                dropped[n->out[k]] = first[i] >= 0 && may_drop(r, n->out[k]) && r->last[n->out[k]] <= end;
+                form[n->out[k]] = first[i] >= 0 && may_drop(r, n->out[k]) && r->last[n->out[k]] <= end
+                                      ? KOLO_FORM_DROPPED
+                                      : KOLO_FORM_KEPT;
     }
 }
 
-int kolo_recompute_choose(const kolo_recompute *r, int64_t budget, bool *dropped,
+int kolo_recompute_choose(const kolo_recompute *r, int64_t budget, kolo_form *form,
                           kolo_recompute_choice *choice)
 {
     const kolo_spans chain = chain_of(r);
     int *first = kolo_alloc((size_t)(r->steps + 1) * sizeof *first);
     int rc = first ? kolo_spans_solve(&chain, budget - r->base, first, &choice->seconds, &choice->exact)
                    : KOLO_ENOMEM;
-    if (rc == 0) drop(r, first, dropped);
+    if (rc == 0) drop(r, first, form);
     free(first);
     return rc;
 }
@@ -460,7 +462,7 @@ static void find_blocks(const kolo_recompute *r, const int *depth, int *block)
     }
 }
 
-int kolo_recompute_blocks(const kolo_recompute *r, bool *dropped, kolo_recompute_choice *choice)
+int kolo_recompute_blocks(const kolo_recompute *r, kolo_form *form, kolo_recompute_choice *choice)
 {
     const int n = r->steps;
     int *depth = kolo_alloc((size_t)(r->plan->graph->tensors + 1) * sizeof *depth),
@@ -476,7 +478,7 @@ int kolo_recompute_blocks(const kolo_recompute *r, bool *dropped, kolo_recompute
             for (int k = i; k < end; k++) first[k] = end == n ? -1 : i;
             if (end < n) choice->seconds += r->again[i * n + end - 1].seconds;
         }
-        drop(r, first, dropped);
+        drop(r, first, form);
     }
     free(depth);
     free(first);
@@ -559,7 +561,7 @@ int kolo_plan_recomputed(const kolo_plan *p, const double *seconds, kolo_recompu
         if (!read[t] || g->tensor[t].role != KOLO_ROLE_ACTIVATION || node < 0 || g->node[node].backward)
             continue;
         const double bytes = (double)p->layout[t].bytes;
-        const bool keeps = !kolo_plan_drops(p, t);
+        const bool keeps = !kolo_plan_returns(p, t);
         c->activations++, c->bytes += bytes;
         if (keeps) c->kept++, c->kept_bytes += bytes;
     }

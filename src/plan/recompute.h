@@ -29,13 +29,13 @@ typedef struct kolo_recompute_choice {
     bool exact;     /* no other cut into spans takes less */
 } kolo_recompute_choice;
 
-/* dropped: [graph->tensors] set for the tensors of the plan's forward operations, others are left as they
- * are. The cut of least seconds within `budget` bytes. 1: none fits. */
-int kolo_recompute_choose(const kolo_recompute *recompute, int64_t budget, bool *dropped,
+/* form: [graph->tensors] set to dropped or kept for the tensors of the plan's forward operations, others are
+ * left as they are. The cut of least seconds within `budget` bytes. 1: none fits. */
+int kolo_recompute_choose(const kolo_recompute *recompute, int64_t budget, kolo_form *form,
                           kolo_recompute_choice *choice);
 /* Every block of the network is done again from what goes into it. Blocks are those of kolo_plan_depths:
  * layers by the name of their parameters. The last is kept, as its gradients come at once. */
-int kolo_recompute_blocks(const kolo_recompute *recompute, bool *dropped, kolo_recompute_choice *choice);
+int kolo_recompute_blocks(const kolo_recompute *recompute, kolo_form *form, kolo_recompute_choice *choice);
 
 /* A lower bound of the seconds of any set of dropped activations that fits, cut into spans or not: what must
  * go where most is alive, each by the operation that makes it, the cheapest a byte first and the last in

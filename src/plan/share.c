@@ -8,7 +8,8 @@ size_t kolo_plan_scratch(const kolo_plan *plan)
 {
     size_t bytes = 0;
     for (int a = 0; a < KOLO_ARENAS; a++)
-        bytes += kolo_plan_is_scratch((enum kolo_arena)a) ? plan->arena_bytes[a] : 0;
+        if (kolo_plan_is_scratch((enum kolo_arena)a) && kolo_arena_is_memory(a))
+            bytes += plan->arena_bytes[a];
     return bytes;
 }
 

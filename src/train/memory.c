@@ -75,8 +75,8 @@ static int check_gpu(kolo_session *s, const need *n)
 static size_t snapshot_bytes(const kolo_session *s, const need *n)
 {
     const size_t *arena = n->arena;
-    if (s->program || s->shards > 1 || s->options->offload != KOLO_offload_none ||
-        !(s->parts & KOLO_SESSION_TRAIN))
+    if (s->program || s->shards > 1 || s->options->offload == KOLO_offload_optimizer ||
+        s->options->offload == KOLO_offload_all || !(s->parts & KOLO_SESSION_TRAIN))
         return 0;
     return arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
            arena[KOLO_ARENA_EMA];

@@ -9,7 +9,7 @@
 #include "exec/clock.h"
 #include "kolo/error.h"
 #include "train/parts.h"
-#include "train/recompute.h"
+#include "train/forms.h"
 
 int session_cut_parts(const kolo_session *s) { return (int)(s->options->stages * s->options->chunks); }
 
@@ -278,7 +278,7 @@ static int place_shape(kolo_session *s, kolo_shape *shape, const int *cut)
         KOLO_TRY(kolo_placement_create(&shape->placement, shape->graph, (int)o->stages, (int)o->chunks,
                                        (enum kolo_pipeline)o->pipeline, cut));
     else KOLO_TRY(kolo_placement_like(&shape->placement, shape->graph, first->graph, first->placement));
-    KOLO_TRY(session_recompute_stages(s, shape));
+    KOLO_TRY(session_choose_stage_forms(s, shape));
     KOLO_TRY(make_program(s, &shape->plan, shape->placement, shape == first ? NULL : first->program,
                           &shape->program));
     shape->scratch = kolo_plan_scratch(shape->plan);

@@ -13,11 +13,6 @@
 
 enum { TRIES = 16, TIMES = 3 };
 
-static bool wanted(const kolo_session *s)
-{
-    return (s->parts & KOLO_SESSION_TRAIN) && s->options->recompute != KOLO_recompute_none;
-}
-
 /* ---- memory= ---- */
 
 static double unit_of(const char *text)
@@ -59,7 +54,7 @@ typedef struct task {
     const kolo_plan *plain;
     const double *seconds;
     size_t budget; /* of its activations */
-    bool *dropped;
+    kolo_form *form;
     kolo_recompute *problem;
     kolo_plan *plan; /* with what is dropped */
     kolo_recompute_choice choice;
@@ -71,7 +66,7 @@ static size_t activation_bytes(const kolo_plan *p) { return p->arena_bytes[KOLO_
 static int make(task *t)
 {
     kolo_plan_destroy(&t->plan);
-    return kolo_plan_create_dropping(&t->plan, t->plain, t->dropped, NULL);
+    return kolo_plan_create_forms(&t->plan, t->plain, t->form, NULL);
 }
 
 /* The choice counts bytes that are alive in one micro-batch; placement loses a little, and stages have
@@ -80,7 +75,7 @@ static int fit(task *t)
 {
     double budget = (double)t->budget;
     for (int i = 0; i < TRIES; i++) {
-        const int rc = kolo_recompute_choose(t->problem, (int64_t)budget, t->dropped, &t->choice);
+        const int rc = kolo_recompute_choose(t->problem, (int64_t)budget, t->form, &t->choice);
         if (rc) return rc;
         KOLO_TRY(make(t));
         if (activation_bytes(t->plan) <= t->budget) {
@@ -96,7 +91,7 @@ static int fit(task *t)
 /* Keeps the least. */
 static int drop_most(task *t)
 {
-    KOLO_TRY(kolo_recompute_choose(t->problem, kolo_recompute_least(t->problem), t->dropped, &t->choice));
+    KOLO_TRY(kolo_recompute_choose(t->problem, kolo_recompute_least(t->problem), t->form, &t->choice));
     return make(t);
 }
 
@@ -105,7 +100,7 @@ static int solve(task *t)
     const int how = t->session->options->recompute;
     KOLO_TRY(kolo_recompute_create(&t->problem, t->plain, t->seconds));
     if (how == KOLO_recompute_blocks) {
-        KOLO_TRY(kolo_recompute_blocks(t->problem, t->dropped, &t->choice));
+        KOLO_TRY(kolo_recompute_blocks(t->problem, t->form, &t->choice));
         return make(t);
     }
     if (how == KOLO_recompute_all) return drop_most(t);
@@ -149,17 +144,8 @@ static void close_task(task *t)
 
 /* ---- a session ---- */
 
-int session_open_dropped(kolo_session *s)
-{
-    for (int i = 0; wanted(s) && i < s->shapes; i++) {
-        s->shape[i].dropped = kolo_alloc((size_t)s->shape[i].graph->tensors + 1);
-        if (!s->shape[i].dropped) return KOLO_ENOMEM;
-    }
-    return 0;
-}
-
 /* The activations may take what the rest of a rank leaves. */
-static int budget_beside(const kolo_session *s, size_t rest, size_t *budget)
+int session_activation_budget(const kolo_session *s, size_t rest, size_t *budget)
 {
     KOLO_TRY(session_memory(s, budget));
     if (!*budget) *budget = session_rank_limit(s);
@@ -167,53 +153,20 @@ static int budget_beside(const kolo_session *s, size_t rest, size_t *budget)
     return 0;
 }
 
-static int choose_shape(kolo_session *s, kolo_shape *shape, int times, bool trial)
+int session_recompute(kolo_session *s, kolo_shape *shape)
 {
+    const int times = s->untimed ? 0 : shape == s->shape ? TIMES : 1;
     double *seconds = kolo_alloc((size_t)(shape->graph->nodes + 1) * sizeof *seconds);
-    task t = {.session = s, .plain = shape->plan, .seconds = seconds, .dropped = shape->dropped};
+    task t = {.session = s, .plain = shape->plan, .seconds = seconds, .form = shape->form};
     int rc = seconds ? kolo_exec_clock(shape->plan, s->backend, times, seconds) : KOLO_ENOMEM;
-    if (rc == 0) rc = budget_beside(s, session_rank_bytes(s, 0) - activation_bytes(shape->plan), &t.budget);
+    if (rc == 0)
+        rc =
+            session_activation_budget(s, session_rank_bytes(s, 0) - activation_bytes(shape->plan), &t.budget);
     if (rc == 0) rc = solve(&t);
-    if (rc == 0 && !trial && shape == s->shape) rc = report(&t, "");
+    if (rc == 0 && !s->trial && shape == s->shape) rc = report(&t, "");
     close_task(&t);
     free(seconds);
     return rc;
-}
-
-/* An evaluation works in the memory of the training's activations. */
-static int make_room(kolo_session *s)
-{
-    const size_t bytes = s->eval_plan ? activation_bytes(s->eval_plan) : 0;
-    for (int i = 0; i < s->shapes; i++)
-        KOLO_TRY(kolo_plan_reserve(s->shape[i].plan, KOLO_ARENA_ACTIVATION, bytes));
-    return 0;
-}
-
-/* In the place of the plans that keep everything. */
-static int replace_plans(kolo_session *s)
-{
-    kolo_plan **all = kolo_alloc((size_t)s->shapes * sizeof *all);
-    int rc = all ? 0 : KOLO_ENOMEM;
-    for (int i = 0; rc == 0 && i < s->shapes; i++)
-        rc = kolo_plan_create_dropping(&all[i], s->shape[i].plan, s->shape[i].dropped, i ? all[0] : NULL);
-    for (int i = 0; rc == 0 && i < s->shapes; i++) {
-        kolo_plan_destroy(&s->shape[i].plan);
-        s->shape[i].plan = all[i];
-        s->shape[i].scratch = kolo_plan_scratch(all[i]);
-    }
-    if (rc == 0) rc = kolo_plan_share(all, s->shapes);
-    free(all);
-    if (rc < 0) return rc;
-    s->plan = s->shape[0].plan;
-    return make_room(s);
-}
-
-int session_recompute(kolo_session *s)
-{
-    if (!wanted(s)) return 0;
-    for (int i = 0; !s->dropped_given && i < s->shapes; i++)
-        KOLO_TRY(choose_shape(s, &s->shape[i], s->untimed ? 0 : i ? 1 : TIMES, s->trial));
-    return replace_plans(s);
 }
 
 /* ---- stages ---- */
@@ -237,13 +190,14 @@ static int evaluation_bytes(const kolo_session *s, const kolo_shape *shape, cons
 static int choose_stage(kolo_session *s, kolo_shape *shape, const double *seconds, int stage)
 {
     kolo_plan *plain = NULL;
-    task t = {.session = s, .seconds = seconds, .dropped = shape->dropped};
+    task t = {.session = s, .seconds = seconds, .form = shape->form};
     size_t evaluation = 0;
     char what[32];
     int rc = kolo_plan_create_stage(&plain, shape->plan, shape->placement, stage, NULL);
     if (rc == 0) rc = evaluation_bytes(s, shape, plain, &evaluation);
     if (rc == 0)
-        rc = budget_beside(s, kolo_exec_bytes(plain, NULL) - activation_bytes(plain) + evaluation, &t.budget);
+        rc = session_activation_budget(s, kolo_exec_bytes(plain, NULL) - activation_bytes(plain) + evaluation,
+                                       &t.budget);
     t.plain = plain;
     if (rc == 0) rc = solve(&t);
     snprintf(what, sizeof what, ", stage %d", stage);
@@ -255,35 +209,27 @@ static int choose_stage(kolo_session *s, kolo_shape *shape, const double *second
 
 int session_recompute_stages(kolo_session *s, kolo_shape *shape)
 {
-    kolo_plan *dropping = NULL;
-    if (!wanted(s)) return 0;
-    if (!s->dropped_given) {
-        double *seconds = kolo_alloc((size_t)(shape->graph->nodes + 1) * sizeof *seconds);
-        int rc =
-            seconds ? kolo_exec_clock(shape->plan, s->backend, s->untimed ? 0 : TIMES, seconds) : KOLO_ENOMEM;
-        for (int k = 0; rc == 0 && k < s->grid.stages; k++) rc = choose_stage(s, shape, seconds, k);
-        free(seconds);
-        KOLO_TRY(rc);
-    }
-    KOLO_TRY(kolo_plan_create_dropping(&dropping, shape->plan, shape->dropped, NULL));
-    kolo_plan_destroy(&shape->plan);
-    shape->plan = dropping;
-    return 0;
+    double *seconds = kolo_alloc((size_t)(shape->graph->nodes + 1) * sizeof *seconds);
+    int rc =
+        seconds ? kolo_exec_clock(shape->plan, s->backend, s->untimed ? 0 : TIMES, seconds) : KOLO_ENOMEM;
+    for (int k = 0; rc == 0 && k < s->grid.stages; k++) rc = choose_stage(s, shape, seconds, k);
+    free(seconds);
+    return rc;
 }
 
 int session_recompute_least(const kolo_session *s, size_t *bytes)
 {
     const kolo_plan *p = s->plan;
     *bytes = 0;
-    if (!(s->parts & KOLO_SESSION_TRAIN) || s->program || p->config.dropped) return 0;
-    bool *dropped = kolo_alloc((size_t)p->graph->tensors + 1);
+    if (!(s->parts & KOLO_SESSION_TRAIN) || s->program || p->config.form) return 0;
+    kolo_form *form = kolo_alloc((size_t)p->graph->tensors + 1);
     double *seconds = kolo_alloc((size_t)(p->graph->nodes + 1) * sizeof *seconds);
-    task t = {.session = s, .plain = p, .seconds = seconds, .dropped = dropped};
-    int rc = dropped && seconds ? kolo_recompute_create(&t.problem, p, seconds) : KOLO_ENOMEM;
+    task t = {.session = s, .plain = p, .seconds = seconds, .form = form};
+    int rc = form && seconds ? kolo_recompute_create(&t.problem, p, seconds) : KOLO_ENOMEM;
     if (rc == 0) rc = drop_most(&t);
     if (rc == 0) *bytes = session_rank_bytes(s, 0) - activation_bytes(p) + activation_bytes(t.plan);
     close_task(&t);
-    free(dropped);
+    free(form);
     free(seconds);
     return rc;
 }

@@ -26,8 +26,8 @@ typedef struct kolo_shape {
     /* with stages: the plan is of this rank's, of these */
     kolo_placement *placement;
     kolo_program *program;
-    size_t scratch; /* bytes of it that this one needs beside what all have */
-    bool *dropped; /* [graph->tensors] activations that its plan makes again, with recompute= (recompute.h) */
+    size_t scratch;  /* bytes of it that this one needs beside what all have */
+    kolo_form *form; /* [graph->tensors] how its plan keeps activations; NULL: as they are (forms.h) */
 } kolo_shape;
 
 enum kolo_session_part {
@@ -52,7 +52,7 @@ typedef struct kolo_session {
     int shards;          /* parts that they have of what shard= names; 1: all have all */
     int shard_groups;    /* of them that have copies of all parts */
     bool elsewhere;      /* PLAN_ONLY: for other machines, as ranks= says */
-    bool dropped_given;  /* shape[].dropped are what rank 0 chose */
+    bool forms_given;    /* shape[].form are what rank 0 chose */
     bool trial;          /* of batch=auto: one batch that may be too large, of which nothing is reported */
     bool untimed;        /* with it: too little memory here to time anything, algorithms are chosen by rule */
     /* computes on `device`, number device_index among those that this rank sees; else on the CPU */

@@ -9,7 +9,7 @@
 #include "kolo/error.h"
 #include "train/parts.h"
 #include "train/pipeline.h"
-#include "train/recompute.h"
+#include "train/forms.h"
 
 /* ---- shapes ---- */
 
@@ -144,7 +144,7 @@ int session_make_graphs(kolo_session *s)
         s->graph = s->shape[0].graph;
         KOLO_TRY(check_sizes(s, s->shape[i].graph, &s->shape[i]));
     }
-    KOLO_TRY(session_open_dropped(s));
+    KOLO_TRY(session_open_forms(s));
     if (alone || !(s->parts & KOLO_SESSION_EVAL)) return 0;
     KOLO_TRY(make_graph(s, &evaluation, false, &s->eval_graph));
     return check_sizes(s, s->eval_graph, &evaluation);
@@ -185,27 +185,28 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
 {
     const kolo_options *o = s->options;
     const bool trains = optimizer != NULL;
-    return (kolo_plan_config){.ranks = s->replicas,
-                              .slots = slots,
-                              .bn = o->bn,
-                              .canonical = o->reduce == KOLO_reduce_canonical,
-                              .bucket_bytes = o->bucket_mb * 1048576,
-                              .shard = (int)o->shard,
-                              .shards = s->shards,
-                              .shard_groups = s->shard_groups,
-                              .reshard = o->reshard,
-                              .offload = trains && o->offload == KOLO_offload_optimizer,
-                              .optimizer = optimizer,
-                              .ema = kolo_averages(o),
-                              .swa = trains && o->swa > 0,
-                              .lookahead = o->lookahead > 0,
-                              .clip_norm = trains && o->clip_norm > 0,
-                              .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),
-                              .adasum = trains && s->replicas > 1 && kolo_is_adasum(o),
-                              .average = trains && s->replicas > 1 && o->reduce == KOLO_reduce_adasum_nodes,
-                              .noise = trains && o->noise_scale && s->replicas * slots > 1,
-                              .decay_norms = o->decay_norms,
-                              .layer_decay = o->layer_decay};
+    return (kolo_plan_config){
+        .ranks = s->replicas,
+        .slots = slots,
+        .bn = o->bn,
+        .canonical = o->reduce == KOLO_reduce_canonical,
+        .bucket_bytes = o->bucket_mb * 1048576,
+        .shard = (int)o->shard,
+        .shards = s->shards,
+        .shard_groups = s->shard_groups,
+        .reshard = o->reshard,
+        .offload = trains && (o->offload == KOLO_offload_optimizer || o->offload == KOLO_offload_all),
+        .optimizer = optimizer,
+        .ema = kolo_averages(o),
+        .swa = trains && o->swa > 0,
+        .lookahead = o->lookahead > 0,
+        .clip_norm = trains && o->clip_norm > 0,
+        .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),
+        .adasum = trains && s->replicas > 1 && kolo_is_adasum(o),
+        .average = trains && s->replicas > 1 && o->reduce == KOLO_reduce_adasum_nodes,
+        .noise = trains && o->noise_scale && s->replicas * slots > 1,
+        .decay_norms = o->decay_norms,
+        .layer_decay = o->layer_decay};
 }
 
 static int make_plan(kolo_session *s, const kolo_optimizer *optimizer, kolo_shape *shape,
@@ -222,7 +223,7 @@ static int find_optimizer(const kolo_session *s, const kolo_optimizer **optimize
 }
 
 /* All plans are laid in one memory: of what they share the first's counts, of scratch the largest of each.
- * Activations that are made again may be few. */
+ * Of activations that are not kept as they are few may be left. */
 int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS])
 {
     const kolo_optimizer *optimizer;
@@ -238,7 +239,7 @@ int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS])
                 arena_bytes[a] = bytes[a];
         }
     }
-    if (s->options->recompute != KOLO_recompute_none) arena_bytes[KOLO_ARENA_ACTIVATION] = 0;
+    if (session_has_forms(s)) arena_bytes[KOLO_ARENA_ACTIVATION] = 0;
     return 0;
 }
 
@@ -271,22 +272,22 @@ static int make_plans(kolo_session *s, const char *choices)
 static int make_all(kolo_session *s, const char *choices, int *cut)
 {
     KOLO_TRY(make_plans(s, choices));
-    if (session_cut_parts(s) <= 1) return session_recompute(s);
+    if (session_cut_parts(s) <= 1) return session_choose_forms(s);
     if (cut[0] < 0) KOLO_TRY(session_choose_cut(s, cut));
     return session_place(s, cut);
 }
 
-static int hand_out_dropped(kolo_session *s, kolo_comm *comm)
+static int hand_out_forms(kolo_session *s, kolo_comm *comm)
 {
     for (int i = 0; i < s->shapes; i++)
-        if (s->shape[i].dropped)
-            KOLO_TRY(kolo_comm_broadcast(comm, s->shape[i].dropped, (size_t)s->shape[i].graph->tensors, 0));
-    s->dropped_given = true;
+        if (s->shape[i].form)
+            KOLO_TRY(kolo_comm_broadcast(comm, s->shape[i].form, (size_t)s->shape[i].graph->tensors, 0));
+    s->forms_given = true;
     return 0;
 }
 
-/* One rank chooses the algorithms for all, where stages are cut, and what is made again: rank 0 times them,
- * the others take its choices. */
+/* One rank chooses the algorithms for all, where stages are cut, and how activations are kept: rank 0 times
+ * them, the others take its choices. */
 static int agree_with_all(kolo_session *s, int *cut, int parts)
 {
     kolo_comm *comm = NULL;
@@ -316,7 +317,7 @@ static int agree_with_all(kolo_session *s, int *cut, int parts)
     }
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, choices, (size_t)bytes, 0));
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, cut, (size_t)parts * sizeof *cut, 0));
-    KOLO_TRY_GOTO(rc, hand_out_dropped(s, comm));
+    KOLO_TRY_GOTO(rc, hand_out_forms(s, comm));
     if (s->launch->rank != 0) KOLO_TRY_GOTO(rc, make_all(s, choices, cut));
     rc = kolo_comm_barrier(comm);
 fail:
@@ -341,7 +342,7 @@ int session_make_plans(kolo_session *s)
 int session_plan_trial(kolo_session *s)
 {
     KOLO_TRY(make_plans(s, NULL));
-    return session_recompute(s);
+    return session_choose_forms(s);
 }
 
 void session_free_plans(kolo_session *s)
@@ -353,10 +354,10 @@ void session_free_plans(kolo_session *s)
     kolo_graph_destroy(&s->eval_graph);
     for (int i = 0; i < s->shapes; i++) {
         kolo_graph_destroy(&s->shape[i].graph);
-        free(s->shape[i].dropped);
+        free(s->shape[i].form);
     }
     free(s->shape);
-    s->dropped_given = false;
+    s->forms_given = false;
     s->shape = NULL;
     s->shapes = 0;
     s->plan = NULL;

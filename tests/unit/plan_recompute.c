@@ -17,7 +17,7 @@ typedef struct network {
     kolo_plan *plain;
     double *seconds;
     kolo_recompute *recompute;
-    bool *dropped;
+    kolo_form *form;
 } network;
 
 static bool open_network(network *n, const char *model, int64_t rows, int64_t side)
@@ -37,7 +37,7 @@ static bool open_network(network *n, const char *model, int64_t rows, int64_t si
     int rc = kolo_model_graph(&n->graph, model, &c);
     if (rc == 0) rc = kolo_plan_create(&n->plain, n->graph, backend, &p, NULL);
     n->seconds = rc == 0 ? calloc((size_t)n->graph->nodes, sizeof *n->seconds) : NULL;
-    n->dropped = rc == 0 ? calloc((size_t)n->graph->tensors, sizeof *n->dropped) : NULL;
+    n->form = rc == 0 ? calloc((size_t)n->graph->tensors, sizeof *n->form) : NULL;
     for (int64_t i = 0; rc == 0 && i < n->graph->nodes; i++) {
         const kolo_node *node = &n->graph->node[i];
         for (int k = 0; k < node->n_in + node->n_out; k++) {
@@ -58,16 +58,15 @@ static void close_network(network *n)
     kolo_plan_destroy(&n->plain);
     kolo_graph_destroy(&n->graph);
     free(n->seconds);
-    free(n->dropped);
+    free(n->form);
 }
 
 static kolo_plan *half(const network *n)
 {
     kolo_recompute_choice choice;
     kolo_plan *p = NULL;
-    if (kolo_recompute_choose(n->recompute, kolo_recompute_plain(n->recompute) / 2, n->dropped, &choice) ==
-            0 &&
-        kolo_plan_create_dropping(&p, n->plain, n->dropped, NULL) < 0)
+    if (kolo_recompute_choose(n->recompute, kolo_recompute_plain(n->recompute) / 2, n->form, &choice) == 0 &&
+        kolo_plan_create_forms(&p, n->plain, n->form, NULL) < 0)
         diag("%s", kolo_error_text());
     return p;
 }
@@ -163,9 +162,9 @@ static void test_sums(void)
     c.bn = KOLO_bn_sync;
     c.ranks = 2;
     int sums = 0, plain = 0;
-    if (kolo_recompute_blocks(n.recompute, n.dropped, &choice) < 0 ||
+    if (kolo_recompute_blocks(n.recompute, n.form, &choice) < 0 ||
         kolo_plan_create(&sync, n.graph, backend, &c, NULL) < 0 ||
-        kolo_plan_create_dropping(&p, sync, n.dropped, NULL) < 0)
+        kolo_plan_create_forms(&p, sync, n.form, NULL) < 0)
         diag("%s", kolo_error_text());
     for (int64_t i = 0; p && i < p->actions; i++) sums += p->action[i].kind == KOLO_ACTION_SUM;
     for (int64_t i = 0; sync && i < sync->actions; i++) plain += sync->action[i].kind == KOLO_ACTION_SUM;
@@ -183,8 +182,8 @@ static void test_share(const network *n, int share)
     kolo_recomputed did = {0};
     kolo_plan *p = NULL;
     double bound = 0;
-    int rc = kolo_recompute_choose(n->recompute, (int64_t)budget, n->dropped, &choice);
-    if (rc == 0) rc = kolo_plan_create_dropping(&p, n->plain, n->dropped, NULL);
+    int rc = kolo_recompute_choose(n->recompute, (int64_t)budget, n->form, &choice);
+    if (rc == 0) rc = kolo_plan_create_forms(&p, n->plain, n->form, NULL);
     if (rc == 0) rc = kolo_recompute_bound(n->recompute, (int64_t)budget, &bound);
     if (rc == 0) rc = kolo_plan_recomputed(p, n->seconds, &did);
     if (rc == 0) rc = kolo_plan_check(p);
@@ -209,7 +208,7 @@ static void test_budgets(const char *model, int64_t side)
        "%s: %.0f bytes are counted, the plan has %.0f alive", model, counted, plain);
     ok(least < .5 * plain, "the least of all cuts is %.2f of that", least / plain);
     for (int share = 100; share >= 40; share -= 10) test_share(&n, share);
-    is_int(kolo_recompute_choose(n.recompute, (int64_t)least - 1, n.dropped, &choice), 1,
+    is_int(kolo_recompute_choose(n.recompute, (int64_t)least - 1, n.form, &choice), 1,
            "a byte less than the least: nothing fits");
     close_network(&n);
 }

@@ -101,6 +101,8 @@ const kolo_backend_type kolo_cpu_backend = {
     .from_canonical = kolo_cpu_from_canonical,
     .fold = kolo_cpu_fold,
     .narrow = kolo_cpu_narrow_arena,
+    .encode = kolo_cpu_encode,
+    .decode = kolo_cpu_decode,
 };
 
 kolo_view kolo_cpu_view(const kolo_tensor *t, const kolo_layout *layout)

@@ -80,5 +80,10 @@ void kolo_cpu_narrow(void *to_bf16, const float *from, int64_t count, int thread
 int kolo_cpu_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);
 int kolo_cpu_narrow_arena(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from,
                           int64_t count);
+/* form.c */
+void kolo_cpu_encode(kolo_backend *backend, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
+                     const void *from, int64_t count);
+void kolo_cpu_decode(kolo_backend *backend, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
+                     const void *from, int64_t count);
 
 #endif

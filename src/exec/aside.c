@@ -1,0 +1,153 @@
+#include "exec/aside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "base/failure.h"
+#include "exec/parts.h"
+#include "kolo/error.h"
+
+typedef struct job {
+    char *memory;
+    size_t offset, bytes;
+    bool writes;
+} job;
+
+struct exec_aside {
+    int fd;
+    job *job; /* [jobs] number n in job[n % jobs] */
+    int64_t jobs;
+    pthread_t thread;
+    bool runs;
+    pthread_mutex_t lock;
+    pthread_cond_t asked, finished;
+    int64_t given, done; /* jobs so far */
+    bool ends;
+    kolo_failure failure; /* the first; status 0: none */
+};
+
+/* Written pages leave for the disk at once, and what was read is not needed there again. */
+static int copy(const exec_aside *o, const job *j)
+{
+    if (j->writes) {
+        KOLO_TRY(kolo_file_pwrite(o->fd, "offload_path", j->memory, j->bytes, j->offset));
+        sync_file_range(o->fd, (off_t)j->offset, (off_t)j->bytes, SYNC_FILE_RANGE_WRITE);
+        return 0;
+    }
+    KOLO_TRY(kolo_file_pread(o->fd, "offload_path", j->memory, j->bytes, j->offset));
+    posix_fadvise(o->fd, (off_t)j->offset, (off_t)j->bytes, POSIX_FADV_DONTNEED);
+    return 0;
+}
+
+static void *work(void *of)
+{
+    exec_aside *o = of;
+    pthread_mutex_lock(&o->lock);
+    for (;;) {
+        while (o->done == o->given && !o->ends) pthread_cond_wait(&o->asked, &o->lock);
+        if (o->done == o->given) break;
+        const job j = o->job[o->done % o->jobs];
+        const bool well = o->failure.status == 0;
+        pthread_mutex_unlock(&o->lock);
+        const int rc = well ? copy(o, &j) : 0;
+        pthread_mutex_lock(&o->lock);
+        if (rc < 0) kolo_error_keep(&o->failure);
+        o->done++;
+        pthread_cond_broadcast(&o->finished);
+    }
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+/* ---- the file ---- */
+
+static int open_file(exec_aside *o, const char *folder, size_t bytes)
+{
+    struct statfs of;
+    KOLO_TRY(exec_offload_file(folder, bytes, "activations", &o->fd));
+    if (fstatfs(o->fd, &of) == 0 && (of.f_type == TMPFS_MAGIC || of.f_type == RAMFS_MAGIC))
+        kolo_warn("offload_path=%s is memory itself (tmpfs): give a folder on a disk", folder);
+    return 0;
+}
+
+int exec_aside_open(exec_aside **aside, const char *folder, size_t bytes, int64_t jobs)
+{
+    exec_aside *o = *aside = kolo_alloc(sizeof *o);
+    int rc;
+    if (!o) return KOLO_ENOMEM;
+    o->fd = -1;
+    o->jobs = jobs + 1;
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->asked, NULL);
+    pthread_cond_init(&o->finished, NULL);
+    o->job = kolo_alloc((size_t)o->jobs * sizeof *o->job);
+    rc = o->job ? open_file(o, folder, bytes) : KOLO_ENOMEM;
+    if (rc == 0) rc = kolo_thread_start(&o->thread, work, o, "exec: activations aside");
+    o->runs = rc == 0;
+    if (rc < 0) exec_aside_close(aside);
+    return rc;
+}
+
+void exec_aside_close(exec_aside **aside)
+{
+    exec_aside *o = *aside;
+    if (!o) return;
+    if (o->runs) {
+        pthread_mutex_lock(&o->lock);
+        o->ends = true;
+        pthread_cond_broadcast(&o->asked);
+        pthread_mutex_unlock(&o->lock);
+        pthread_join(o->thread, NULL);
+    }
+    if (o->fd >= 0) close(o->fd);
+    pthread_mutex_destroy(&o->lock);
+    pthread_cond_destroy(&o->asked);
+    pthread_cond_destroy(&o->finished);
+    free(o->job);
+    free(o);
+    *aside = NULL;
+}
+
+/* ---- copies ---- */
+
+static int ask(exec_aside *o, job j, int64_t *number)
+{
+    pthread_mutex_lock(&o->lock);
+    const bool room = o->given - o->done < o->jobs;
+    if (room) o->job[o->given % o->jobs] = j;
+    if (room) *number = o->given++;
+    pthread_cond_broadcast(&o->asked);
+    pthread_mutex_unlock(&o->lock);
+    return room ? 0 : kolo_fail(KOLO_EINTERNAL, "exec: more copies aside than the plan has");
+}
+
+int exec_aside_write(exec_aside *o, void *memory, size_t offset, size_t bytes, int64_t *number)
+{
+    return ask(o, (job){memory, offset, bytes, true}, number);
+}
+
+int exec_aside_read(exec_aside *o, void *memory, size_t offset, size_t bytes, int64_t *number)
+{
+    return ask(o, (job){memory, offset, bytes, false}, number);
+}
+
+int exec_aside_wait(exec_aside *o, int64_t number)
+{
+    pthread_mutex_lock(&o->lock);
+    while (o->done <= number) pthread_cond_wait(&o->finished, &o->lock);
+    const int status = o->failure.status;
+    if (status < 0) kolo_error_restore(&o->failure, status);
+    pthread_mutex_unlock(&o->lock);
+    return status < 0 ? kolo_fail_in(status, "offload=activations: ") : 0;
+}

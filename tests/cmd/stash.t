@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# stash= and offload=: exact forms give the bytes of the run that keeps its activations as they are, in every
+# mode; rounded ones a loss near it, the same on any grid; and what contradicts itself is refused.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo kolo-pack
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+shapes_data 96 50
+args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=16
+    epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
+tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
+start=() plain=
+run() { # NAME OPTIONS...
+    timeout 60 "${start[@]}" kolo train "${args[@]}" run="$ROOM/$1" "${@:2}" > "$ROOM/log" 2>&1
+}
+plainly() { # NAME OPTIONS...: what the runs that follow are held against
+    plain=$ROOM/$1
+    run "$@"
+    is $? 0 "held against: ${start[*]:2:1} ${*:2}" "$ROOM/log"
+}
+same() { # OPTIONS...
+    rm -rf "$ROOM/again"
+    run again "$@"
+    is $? 0 "${start[*]:2:1} ${*}" "$ROOM/log" || return
+    cmp "$(tensors_of "$plain")" "$(tensors_of "$ROOM/again")" > "$ROOM/cmp" 2>&1
+    ok $? "$*: weights, running statistics, optimizer's state byte for byte" "$ROOM/cmp"
+    is "$(losses "$ROOM/again")" "$(losses "$plain")" "$*: losses"
+    like "$ROOM/log" "${forms:-made again|as signs|in 4 bits| aside}" "$*: activations change their form"
+}
+planned() { # OPTIONS...: bytes of the arena of activations
+    kolo plan "${args[@]}" val=none "$@" 2> "$ROOM/log" | awk '$1 == "activations" && $2 > 0 { print $2 }'
+}
+
+# --- exact
+plainly all
+same stash=lossless
+same offload=activations offload_path="$ROOM"
+same stash=lossless offload=all offload_path="$ROOM"
+plainly pools model=lenet5 size=28
+forms='[0-9] as signs' same stash=lossless model=lenet5 size=28
+plainly scales multi_scale=16-48:16:1 steps=4 epochs=0 micro_batch=8
+same stash=lossless multi_scale=16-48:16:1 steps=4 epochs=0 micro_batch=8
+same offload=activations multi_scale=16-48:16:1 steps=4 epochs=0 micro_batch=8
+plainly rounded stash=fp8
+if ranks_start; then
+    start=(mpiexec -n 2)
+    forms='in fp8' same stash=fp8
+    forms='in fp8' same stash=fp8 stages=2
+    plain=$ROOM/all
+    same stash=lossless
+    same stash=lossless stages=2
+    same stash=lossless stages=2 pipeline=interleaved chunks=2
+    same offload=activations
+    same offload=activations stages=2
+    start=()
+else
+    skip "no mpiexec"
+fi
+
+# --- rounded: the first loss is that of the plain run, the tenth is near it; and bytes
+loss_of() { losses "$1" | awk -v step="$2" '$1 == step { print $2 }'; }
+ten=(epochs=0 steps=10 val=none lr=0.02)
+plainly plain10 "${ten[@]}"
+whole=$(planned)
+for form in fp16:0.02 bf16:0.05 fp8:0.1; do
+    key=stash=${form%:*} most=${form#*:} one=$ROOM/${form%:*}
+    run "${form%:*}" "$key" "${ten[@]}"
+    is "$? $(loss_of "$one" 1)" "0 $(loss_of "$plain" 1)" "$key: the first loss"
+    near=$(awk -v a="$(loss_of "$one" 10)" -v b="$(loss_of "$plain" 10)" -v most="$most" \
+        'BEGIN { d = a / b - 1; print !(a > 0 && b > 0 && d * d > 0 && d * d < most * most) }')
+    ok "$near" "$key: tenth loss $(loss_of "$one" 10), not $(loss_of "$plain" 10) but within $most"
+    bytes=$(planned "$key")
+    ok $((${bytes:-0} > 0 && bytes < whole * 3 / 4 ? 0 : 1)) "$key: $bytes bytes of $whole"
+done
+
+# --- plans
+kolo plan "${args[@]}" val=none stash=lossless > "$ROOM/plan" 2>&1
+is $? 0 "kolo plan stash=lossless" "$ROOM/plan"
+like "$ROOM/plan" '^stash=lossless: of [0-9]+ activations .* activations [0-9]+ bytes of [0-9]+ \(0\.' \
+    "says which forms, and the arena"
+like "$ROOM/plan" '^checked' "and is checked"
+some=$(kolo plan "${args[@]}" val=none 2> /dev/null | awk '/^  peak/ { print $2 - 200000 }')
+kolo plan "${args[@]}" val=none offload=activations memory="$some" > "$ROOM/plan" 2>&1
+is $? 0 "offload=activations memory=$some: a plan that fits" "$ROOM/plan"
+like "$ROOM/plan" ' [1-9][0-9]* kept, [1-9][0-9]* aside' "of which only as much is aside as must"
+like "$ROOM/plan" '^  offloaded +[1-9]' "and the arena is listed"
+
+# --- refusals
+refused() { # PATTERN OPTIONS...
+    run refused "${@:2}"
+    is "$? $(grep -cE -- "$1" "$ROOM/log")" "78 1" "${*:2}: exit 78, and why" || diag < "$ROOM/log"
+}
+refused 'stash=lossless and recompute=all both' stash=lossless recompute=all
+refused 'stash=bf16 and precision=bf16' stash=bf16 precision=bf16
+refused 'offload=activations and stash=fp8 both' stash=fp8 offload=activations
+refused 'offload=all and recompute=auto both' recompute=auto offload=all
+run refused offload=activations offload_path="$ROOM/nowhere"
+is "$? $(grep -c "$ROOM/nowhere" "$ROOM/log")" "3 1" "offload_path= that is not there: exit 3" "$ROOM/log"
+done_testing
