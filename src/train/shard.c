@@ -118,9 +118,11 @@ int session_check_offload(const kolo_session *s)
         return kolo_fail(KOLO_ECONFIG,
                          "offload_path= is of offload=, which is none: give both, or leave it out");
     if (o->offload == KOLO_offload_none || !s->cuda || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "offload=%s is for CPUs: on GPUs give shard=optimizer on several ranks, or leave it out",
-                     kolo_option_find("offload")->choices[o->offload]);
+    const bool state = o->offload == KOLO_offload_optimizer;
+    return kolo_fail(KOLO_ECONFIG, "offload=%s is for CPUs: on GPUs give %s, or leave it out",
+                     kolo_option_find("offload")->choices[o->offload],
+                     state ? "shard=optimizer on several ranks"
+                           : "stash=lossless, or recompute=auto with memory=");
 }
 
 int session_open_shards(kolo_session *s)

@@ -48,6 +48,7 @@ if ranks_start; then
     forms='in fp8' same stash=fp8 stages=2
     plain=$ROOM/all
     same stash=lossless
+    same stash=lossless shard=parameters
     same stash=lossless stages=2
     same stash=lossless stages=2 pipeline=interleaved chunks=2
     same offload=activations

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Activations in other forms, of whole networks: ResNet-50 and VGG-16 with stash=lossless to the bytes of the
+# plain run in at most 0.65 of its arena of activations and 1.03 of its time, and the loss of ten steps with
+# rounded forms. 10 minutes; NETS= are some of them.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need kolo kolo-pack
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+shapes_data 160 20
+common=(data="$ROOM/data/train" val=none crop=resized size=64 batch=16 micro_batch=8 bn=ghost
+    reduce=canonical epochs=100 lr=0.005 deterministic=true threads=1 stop_step=10)
+tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
+loss_of() { losses "$1" | awk '$1 == 10 { print $2 }'; }
+train() { # RUN OPTIONS...
+    timeout 900 "${start[@]}" kolo train "${@:2}" run="$1" > "$ROOM/log" 2>&1
+    is $? 75 "${start[*]} ${*:2:1}, ${*: -1}: stops after its steps" "$ROOM/log"
+}
+for net in ${NETS-resnet50 vgg16}; do
+    start=()
+    train "$ROOM/plain" model="$net" "${common[@]}" stash=none
+    for how in stash=lossless offload=activations "stash=lossless stages=2" "stash=lossless shard=parameters"; do
+        start=()
+        case $how in
+        *=2 | *parameters)
+            ranks_start || continue
+            start=(mpiexec -n 2)
+            ;;
+        esac
+        rm -rf "$ROOM/again"
+        read -ra words <<< "$how"
+        train "$ROOM/again" model="$net" "${common[@]}" "${words[@]}"
+        cmp "$(tensors_of "$ROOM/plain")" "$(tensors_of "$ROOM/again")" > "$ROOM/log" 2>&1
+        ok $? "$net, $how: weights, running statistics, optimizer's state byte for byte" "$ROOM/log"
+    done
+    start=()
+    for form in fp16:0.05 bf16:0.1 fp8:0.2; do
+        rm -rf "$ROOM/again"
+        train "$ROOM/again" model="$net" "${common[@]}" stash="${form%:*}"
+        near=$(awk -v a="$(loss_of "$ROOM/again")" -v b="$(loss_of "$ROOM/plain")" -v most="${form#*:}" \
+            'BEGIN { d = a / b - 1; print !(a > 0 && b > 0 && d * d < most * most) }')
+        ok "$near" "$net, ${form%:*}: loss $(loss_of "$ROOM/again") near $(loss_of "$ROOM/plain")"
+    done
+    rm -rf "$ROOM/plain" "$ROOM/again"
+done
+
+# --- memory and time: seconds of the processor, as others may work beside it
+TIMEFORMAT=%U
+user_seconds() { # STEPS OPTIONS...
+    rm -rf "$ROOM/run"
+    { time timeout 900 kolo train "${words[@]}" run="$ROOM/run" stop_step="$1" "${@:2}" > "$ROOM/log" 2>&1; } 2>&1 |
+        tail -n 1
+}
+arena() { kolo plan "${words[@]}" "$@" 2> "$ROOM/log" | awk '$1 == "activations" && $2 > 0 { print $2 }'; }
+for net in ${NETS-resnet50 vgg16}; do
+    words=(model="$net" data=synthetic val=none batch=4 size=224 threads=1 steps=100 progress=0
+        deterministic=true)
+    whole=$(arena) own=$(arena stash=lossless)
+    ok $((${own:-0} > 0 && own * 100 <= whole * 65 ? 0 : 1)) "$net: $own bytes of activations, plain $whole"
+    plain=0 lossless=0
+    for _ in 1 2 3; do
+        for how in none lossless; do
+            one=$(user_seconds 1 stash=$how) many=$(user_seconds 7 stash=$how)
+            sum=$(awk "BEGIN { print ($many - $one) / 6 }")
+            [ $how = none ] && plain=$(awk "BEGIN { print $plain + $sum }")
+            [ $how = lossless ] && lossless=$(awk "BEGIN { print $lossless + $sum }")
+        done
+    done
+    ok "$(awk "BEGIN { print !($lossless > 0 && $lossless <= 1.03 * $plain) }")" \
+        "$net: three times a step $lossless s, plain $plain"
+done
+done_testing
