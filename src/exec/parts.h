@@ -130,8 +130,8 @@ int exec_begin_averages(kolo_exec *exec);
 /* offload.c: STATE in a file, after all else is known of the plan; FETCH and LET_GO; what was read or written
  * beside them is let go, where it is in STATE. */
 int exec_offload_open(kolo_exec *exec);
-/* *file: a new one without a name, of so many bytes, in that folder ("": /tmp). KOLO_EIO: no room for `what`, or
- * no such folder; *file -1 or the caller's. */
+/* *file: a new one without a name, of so many bytes, in that folder ("": /tmp). KOLO_EIO: no room for `what`,
+ * or no such folder; *file -1 or the caller's. */
 int exec_offload_file(const char *folder, size_t bytes, const char *what, int *file);
 void exec_offload_close(kolo_exec *exec);
 void exec_fetch(kolo_exec *exec, int unit);

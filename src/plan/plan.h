@@ -145,8 +145,8 @@ typedef struct kolo_action {
     /* RUN: of a forward operation a second time in its slot, for the backward half: its outputs are values
      * of their own (kolo_plan_value) */
     bool again;
-    /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label; ENCODE .. RETRIEVED: from, to), of one
-     * (SUM, transfers) */
+    /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label; ENCODE .. RETRIEVED: from, to), of
+     * one (SUM, transfers) */
     int64_t binding;
 } kolo_action;
 

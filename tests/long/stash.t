@@ -18,7 +18,8 @@ train() { # RUN OPTIONS...
 for net in ${NETS-resnet50 vgg16}; do
     start=()
     train "$ROOM/plain" model="$net" "${common[@]}" stash=none
-    for how in stash=lossless offload=activations "stash=lossless stages=2" "stash=lossless shard=parameters"; do
+    for how in stash=lossless offload=activations "stash=lossless stages=2" \
+        "stash=lossless shard=parameters"; do
         start=()
         case $how in
         *=2 | *parameters)
@@ -47,8 +48,8 @@ done
 TIMEFORMAT=%U
 user_seconds() { # STEPS OPTIONS...
     rm -rf "$ROOM/run"
-    { time timeout 900 kolo train "${words[@]}" run="$ROOM/run" stop_step="$1" "${@:2}" > "$ROOM/log" 2>&1; } 2>&1 |
-        tail -n 1
+    { time timeout 900 kolo train "${words[@]}" run="$ROOM/run" stop_step="$1" "${@:2}" \
+        > "$ROOM/log" 2>&1; } 2>&1 | tail -n 1
 }
 arena() { kolo plan "${words[@]}" "$@" 2> "$ROOM/log" | awk '$1 == "activations" && $2 > 0 { print $2 }'; }
 for net in ${NETS-resnet50 vgg16}; do
