@@ -41,6 +41,9 @@ int kolo_plan_place(kolo_plan *plan);
 
 int kolo_plan_set_hash(kolo_plan *plan);
 
+/* check_still.c: the part of kolo_plan_check that knows no action. */
+int kolo_plan_check_still(const kolo_plan *plan);
+
 /* A piece of memory that is alive in [begin, end] (both included). */
 typedef struct kolo_piece {
     int64_t begin, end;
