@@ -25,6 +25,12 @@ typedef struct job {
 } job;
 
 struct exec_aside {
+    kolo_backend *backend;
+    /* devices: host memory, and events: the lane may begin, and copy number n is done, [jobs] */
+    void *host;
+    size_t bytes;
+    kolo_event *ready, **copied;
+    /* CPUs */
     int fd;
     job *job; /* [jobs] number n in job[n % jobs] */
     int64_t jobs;
@@ -81,20 +87,60 @@ static int open_file(exec_aside *o, const char *folder, size_t bytes)
     return 0;
 }
 
-int exec_aside_open(exec_aside **aside, const char *folder, size_t bytes, int64_t jobs)
+/* ---- devices ---- */
+
+static int open_host(exec_aside *o, size_t bytes)
+{
+    o->bytes = bytes;
+    o->host = kolo_pages_alloc(bytes);
+    o->copied = kolo_alloc((size_t)o->jobs * sizeof(kolo_event *));
+    if (!o->host || !o->copied) return KOLO_ENOMEM;
+    KOLO_TRY(kolo_backend_pin(o->backend, o->host, bytes));
+    KOLO_TRY(kolo_event_create(o->backend, &o->ready, false));
+    for (int64_t i = 0; i < o->jobs; i++) KOLO_TRY(kolo_event_create(o->backend, &o->copied[i], false));
+    return 0;
+}
+
+static void close_host(exec_aside *o)
+{
+    for (int64_t i = 0; o->copied && i < o->jobs; i++) kolo_event_destroy(&o->copied[i]);
+    kolo_event_destroy(&o->ready);
+    if (o->host) kolo_backend_unpin(o->backend, o->host);
+    kolo_pages_free(&o->host, o->bytes);
+    free(o->copied);
+}
+
+/* Behind all that was enqueued so far. */
+static int enqueue(exec_aside *o, const job *j, int64_t *number)
+{
+    char *host = (char *)o->host + j->offset;
+    *number = o->given++;
+    KOLO_TRY(kolo_event_record(o->ready, KOLO_LANE_COMPUTE));
+    KOLO_TRY(kolo_event_after(o->ready, KOLO_LANE_ASIDE));
+    KOLO_TRY(kolo_backend_copy(o->backend, KOLO_LANE_ASIDE, j->writes ? host : j->memory,
+                               j->writes ? j->memory : host, j->bytes));
+    return kolo_event_record(o->copied[*number % o->jobs], KOLO_LANE_ASIDE);
+}
+
+/* ---- both ---- */
+
+int exec_aside_open(exec_aside **aside, kolo_backend *backend, const char *folder, size_t bytes, int64_t jobs)
 {
     exec_aside *o = *aside = kolo_alloc(sizeof *o);
     int rc;
     if (!o) return KOLO_ENOMEM;
+    o->backend = backend;
     o->fd = -1;
     o->jobs = jobs + 1;
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->asked, NULL);
     pthread_cond_init(&o->finished, NULL);
-    o->job = kolo_alloc((size_t)o->jobs * sizeof *o->job);
-    rc = o->job ? open_file(o, folder, bytes) : KOLO_ENOMEM;
-    if (rc == 0) rc = kolo_thread_start(&o->thread, work, o, "exec: activations aside");
-    o->runs = rc == 0;
+    if (kolo_backend_is_host(backend)) {
+        o->job = kolo_alloc((size_t)o->jobs * sizeof *o->job);
+        rc = o->job ? open_file(o, folder, bytes) : KOLO_ENOMEM;
+        if (rc == 0) rc = kolo_thread_start(&o->thread, work, o, "exec: activations aside");
+        o->runs = rc == 0;
+    } else rc = open_host(o, bytes);
     if (rc < 0) exec_aside_close(aside);
     return rc;
 }
@@ -110,6 +156,7 @@ void exec_aside_close(exec_aside **aside)
         pthread_mutex_unlock(&o->lock);
         pthread_join(o->thread, NULL);
     }
+    close_host(o);
     if (o->fd >= 0) close(o->fd);
     pthread_mutex_destroy(&o->lock);
     pthread_cond_destroy(&o->asked);
@@ -123,6 +170,7 @@ void exec_aside_close(exec_aside **aside)
 
 static int ask(exec_aside *o, job j, int64_t *number)
 {
+    if (o->host) return enqueue(o, &j, number);
     pthread_mutex_lock(&o->lock);
     const bool room = o->given - o->done < o->jobs;
     if (room) o->job[o->given % o->jobs] = j;
@@ -144,6 +192,7 @@ int exec_aside_read(exec_aside *o, void *memory, size_t offset, size_t bytes, in
 
 int exec_aside_wait(exec_aside *o, int64_t number)
 {
+    if (o->host) return kolo_event_after(o->copied[number % o->jobs], KOLO_LANE_COMPUTE);
     pthread_mutex_lock(&o->lock);
     while (o->done <= number) pthread_cond_wait(&o->finished, &o->lock);
     const int status = o->failure.status;

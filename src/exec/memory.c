@@ -72,7 +72,7 @@ int exec_allocate(kolo_exec *e, kolo_exec *share)
     for (int64_t i = 0; i < e->plan->actions; i++)
         copies +=
             e->plan->action[i].kind == KOLO_ACTION_STORE || e->plan->action[i].kind == KOLO_ACTION_RETRIEVE;
-    return exec_aside_open(&e->aside, e->options->offload_path, aside, copies);
+    return exec_aside_open(&e->aside, e->backend, e->options->offload_path, aside, copies + 8);
 }
 
 /* ---- bindings ---- */

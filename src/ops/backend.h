@@ -150,10 +150,10 @@ int kolo_backend_from_canonical(kolo_backend *backend, const kolo_tensor *tensor
 
 /* ---- memory and order of work
  * ---------------------------------------------------------------------------------------- "cpu" lives
- * in host memory and does at once what it is given. "cuda" has its own memory and three streams
+ * in host memory and does at once what it is given. "cuda" has its own memory and four streams
  * (lanes); everything below and kolo_kernel_run only enqueues, on COMPUTE unless a lane is named. So
  * one executor serves both. */
-enum kolo_lane { KOLO_LANE_COMPUTE, KOLO_LANE_UPLOAD, KOLO_LANE_COMM, KOLO_LANES };
+enum kolo_lane { KOLO_LANE_COMPUTE, KOLO_LANE_UPLOAD, KOLO_LANE_COMM, KOLO_LANE_ASIDE, KOLO_LANES };
 bool kolo_backend_is_host(const kolo_backend *backend); /* its memory is the host's */
 /* Arenas: zeroed, KOLO_ALIGN aligned. NULL: error text with the bytes asked for. Never called in a step. */
 void *kolo_backend_alloc(kolo_backend *backend, size_t bytes);
@@ -187,7 +187,7 @@ int kolo_event_wait(kolo_event *event, double timeout);
 double kolo_event_seconds(const kolo_event *from, const kolo_event *to); /* both timed and done */
 
 /* A step as one replayable piece. begin .. end: what is enqueued meanwhile by this thread on COMPUTE, and on
- * COMM between events, is recorded instead of done. Events recorded inside may be waited for outside
+ * COMM and ASIDE between events, is recorded instead of done. Events recorded inside may be waited for outside
  * (stage_free). cpu: begin returns 1, "not here": go on eagerly. */
 typedef struct kolo_replay kolo_replay;
 int kolo_backend_capture(kolo_backend *backend);

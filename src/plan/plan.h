@@ -51,7 +51,7 @@ enum kolo_arena {
     KOLO_ARENA_ACTIVATION,
     /* scratch of one running operation */
     KOLO_ARENA_WORKSPACE,
-    /* activations while they are kept aside (KOLO_FORM_ASIDE), by lifetime: no memory but a file */
+    /* activations while they are kept aside (KOLO_FORM_ASIDE), by lifetime: a file, of GPUs host memory */
     KOLO_ARENA_OFFLOADED,
     KOLO_ARENAS
 };

@@ -118,11 +118,17 @@ int session_check_offload(const kolo_session *s)
         return kolo_fail(KOLO_ECONFIG,
                          "offload_path= is of offload=, which is none: give both, or leave it out");
     if (o->offload == KOLO_offload_none || !s->cuda || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
-    const bool state = o->offload == KOLO_offload_optimizer;
-    return kolo_fail(KOLO_ECONFIG, "offload=%s is for CPUs: on GPUs give %s, or leave it out",
-                     kolo_option_find("offload")->choices[o->offload],
-                     state ? "shard=optimizer on several ranks"
-                           : "stash=lossless, or recompute=auto with memory=");
+    if (*o->offload_path)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "offload_path=%s is for CPUs: a GPU's activations go to the host's memory; leave it out",
+            o->offload_path);
+    if (o->offload == KOLO_offload_activations) return 0;
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "offload=%s is for CPUs: on GPUs give offload=activations, or shard=optimizer on several "
+        "ranks",
+        kolo_option_find("offload")->choices[o->offload]);
 }
 
 int session_open_shards(kolo_session *s)

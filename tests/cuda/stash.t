@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# stash= with device=cuda on the stand-in for a GPU: what is made again gives the plain run's bytes, replayed
-# too; what needs encoders or a file is refused by name.
+# stash= and offload= with device=cuda on the stand-in for a GPU: what is made again, or comes back from the
+# host's memory, gives the plain run's bytes, replayed too; what needs encoders or a file is refused by name.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 standin_gpu
@@ -16,15 +16,19 @@ weights() { cksum < "$ROOM/$1/checkpoints/step-0000000004/tensors.safetensors"; 
 for precision in f32 fp16; do
     train "plain$precision" precision=$precision
     is $? 0 "$precision, plain" "$ROOM/log"
-    train "stash$precision" precision=$precision stash=lossless
-    is $? 0 "$precision, stash=lossless" "$ROOM/log"
-    like "$ROOM/log" 'stash=lossless: .* [1-9][0-9]* made again, .* \(0\.' "activations are made again"
-    is "$(weights stash$precision) $(losses "$ROOM/stash$precision")" \
-        "$(weights plain$precision) $(losses "$ROOM/plain$precision")" "the plain run's bytes"
-    is "$(cat "$ROOM/stash$precision".report.* 2>&1 | grep -E '^(defect|leak) |No such' | head -n 5)" "" \
-        "nothing that a GPU would not forgive, nothing left behind"
+    for how in stash=lossless offload=activations "offload=activations replay=false"; do
+        read -ra words <<< "$how"
+        name=${how// /_}$precision
+        train "$name" precision=$precision "${words[@]}"
+        is $? 0 "$precision, $how" "$ROOM/log"
+        like "$ROOM/log" ' [1-9][0-9]* (made again|aside), .* \(0\.' "activations are not kept"
+        is "$(weights "$name") $(losses "$ROOM/$name")" \
+            "$(weights plain$precision) $(losses "$ROOM/plain$precision")" "the plain run's bytes"
+        is "$(cat "$ROOM/$name".report.* 2>&1 | grep -E '^(defect|leak) |No such' | head -n 5)" "" \
+            "nothing that a GPU would not forgive, nothing left behind"
+    done
 done
-for how in stash=bf16 stash=fp8 offload=activations; do
+for how in stash=bf16 stash=fp8 offload=all; do
     train refused "$how"
     is "$? $(grep -c "$how is for CPUs" "$ROOM/log")" "78 1" "$how: refused by name" "$ROOM/log"
 done

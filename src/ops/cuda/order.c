@@ -262,7 +262,7 @@ static double event_seconds(void *from, void *to)
 
 /* ---- replay -------------------------------------------------------------------------------------------- */
 
-/* Only this thread's calls are recorded, so readers and others may go on. The COMM lane joins when it waits
+/* Only this thread's calls are recorded, so readers and others may go on. COMM and ASIDE join when they wait
  * for an event of COMPUTE, and must have been waited for by COMPUTE at the end. */
 static int capture(kolo_backend *b)
 {
