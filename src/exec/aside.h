@@ -1,6 +1,6 @@
 /* Activations aside, copied to and from beside the step. On CPUs: by a thread, in a file without a name, in a
- * folder of the user's choice, in the order in which copies are asked for. On devices: on a lane of their own,
- * in page-locked host memory, as part of what is replayed. */
+ * folder of the user's choice, in the order in which copies are asked for. On devices: on a lane of their
+ * own, in page-locked host memory, as part of what is replayed. */
 #ifndef KOLO_EXEC_ASIDE_H
 #define KOLO_EXEC_ASIDE_H
 
@@ -11,7 +11,8 @@
 
 typedef struct exec_aside exec_aside;
 
-/* folder: of CPUs; exists and may be written to; "": /tmp. jobs: most that are asked for and not waited for. KOLO_EIO: the folder has no room for `bytes`, or takes no files. */
+/* folder: of CPUs; exists and may be written to; "": /tmp. jobs: most that are asked for and not waited for.
+ * KOLO_EIO: the folder has no room for `bytes`, or takes no files. */
 int exec_aside_open(exec_aside **aside, kolo_backend *backend, const char *folder, size_t bytes,
                     int64_t jobs);
 /* After the copies that were asked for; the backend has finished. */

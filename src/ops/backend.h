@@ -187,8 +187,8 @@ int kolo_event_wait(kolo_event *event, double timeout);
 double kolo_event_seconds(const kolo_event *from, const kolo_event *to); /* both timed and done */
 
 /* A step as one replayable piece. begin .. end: what is enqueued meanwhile by this thread on COMPUTE, and on
- * COMM and ASIDE between events, is recorded instead of done. Events recorded inside may be waited for outside
- * (stage_free). cpu: begin returns 1, "not here": go on eagerly. */
+ * COMM and ASIDE between events, is recorded instead of done. Events recorded inside may be waited for
+ * outside (stage_free). cpu: begin returns 1, "not here": go on eagerly. */
 typedef struct kolo_replay kolo_replay;
 int kolo_backend_capture(kolo_backend *backend);
 int kolo_backend_capture_end(kolo_backend *backend, kolo_replay **replay);
