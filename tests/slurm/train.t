@@ -60,7 +60,7 @@ srun --mpi=none -N 2 -n 2 kolo train shapes data="$ROOM/data/train" run="$ROOM/n
     "$ROOM/none.log" 2>&1
 is $? 69 "srun without PMIx: exit 69, not two runs of one rank"
 like "$ROOM/none.log" "mpi=pmix" "srun without PMIx: the message names --mpi=pmix"
-srun --mpi=pmix -N 3 -n 3 kolo train shapes data="$ROOM/data/train" run="$ROOM/odd" batch=32 steps=1 > \
+srun --mpi=pmix -K0 -N 3 -n 3 kolo train shapes data="$ROOM/data/train" run="$ROOM/odd" batch=32 steps=1 > \
     "$ROOM/odd.log" 2>&1
 is $? 78 "a batch that the ranks do not divide: exit 78"
 is "$(grep -c 'nearest' "$ROOM/odd.log")" 1 \
