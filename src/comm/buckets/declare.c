@@ -455,7 +455,7 @@ int kolo_comm_commit(kolo_comm *comm)
         int rc = comm->launch->nodes > 1 && comm_on_host(comm) ? make_groups(comm) : 0;
         if (rc == 0) rc = comm_declarations_compare(comm);
         if (rc == 0) rc = comm_compressed_agree(comm);
-        else comm_node_break(&comm->world.node, kolo_error_text());
+        else rc = kolo_comm_host_fail(comm, rc); /* others may wait for this rank; its error is its own */
         KOLO_TRY(rc);
     }
     comm->committed = true;

@@ -10,16 +10,24 @@
 #include "comm/core/transport/inside.h"
 
 /* seconds; ABSENT: at most, a fourth of the heartbeat timeout */
-static const double LOOK_EVERY = 0.1, ABSENT = 2;
+static const double LOOK_EVERY = 0.1, ABSENT = 2, SAID_WITHIN = 1;
 
 static int64_t nanoseconds(double time) { return (int64_t)(1e9 * time); }
 
 /* ---- breaking ------------------------------------------------------------------------------------------ */
 
+const char *comm_life_reason(const comm_life *leader)
+{
+    const double until = kolo_time() + SAID_WITHIN;
+    while (atomic_load(&leader->broken) == 1 && kolo_time() < until) sched_yield();
+    return atomic_load(&leader->broken) == 1
+               ? "a rank of this node ended the job, and died before it said why"
+               : leader->head.text;
+}
+
 int comm_life_text(const comm_life *leader)
 {
-    for (int i = 0; i < 1000 && atomic_load(&leader->broken) == 1; i++) sched_yield();
-    return kolo_fail(KOLO_ELAUNCH, "%.*s", COMM_TEXT - 1, leader->head.text);
+    return kolo_fail(KOLO_ELAUNCH, "%.*s", COMM_TEXT - 1, comm_life_reason(leader));
 }
 
 bool comm_life_break(comm_life *leader, const char *text)

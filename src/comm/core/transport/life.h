@@ -49,7 +49,10 @@ static inline bool comm_life_broken(const comm_life *leader)
 {
     return atomic_load_explicit(&leader->broken, memory_order_acquire) != 0;
 }
-int comm_life_text(const comm_life *leader); /* KOLO_ELAUNCH, with the text of whoever broke it */
+/* The text of whoever broke it. He may be at writing it, and have lost his CPU: waits, for a second at most,
+ * for then he died, which is said instead. */
+const char *comm_life_reason(const comm_life *leader);
+int comm_life_text(const comm_life *leader); /* KOLO_ELAUNCH, with that text */
 /* True: nobody was faster. Who sleeps is to be woken by the caller. */
 bool comm_life_break(comm_life *leader, const char *text);
 

@@ -15,6 +15,7 @@ typedef struct herald {
     int fd, node, candidate; /* local rank that is told next; fd -1: over */
     bool sent;
     double since;
+    const char *why; /* the world is broken */
 } herald;
 
 int line_rank_at(const kolo_launch *l, int node, int local)
@@ -52,8 +53,8 @@ static bool deliver(const comm_router *router, herald *h)
     getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &error, &length);
     if (error) return false;
     line_greet(router, &word.hello, LINE_BREAK);
-    size_t bytes = strlen(router->life[0]->head.text);
-    memcpy(word.text, router->life[0]->head.text, bytes);
+    const size_t bytes = strlen(h->why);
+    memcpy(word.text, h->why, bytes);
     h->sent =
         send(h->fd, &word, sizeof word.hello + bytes, MSG_NOSIGNAL) > 0 && shutdown(h->fd, SHUT_WR) == 0;
     return h->sent;
@@ -86,11 +87,11 @@ void lines_spread(comm_router *router)
     uint32_t nobody = 0;
     int nodes = router->launch->nodes;
     if (!router->lines || !atomic_compare_exchange_strong(&router->life[0]->spread, &nobody, 1)) return;
-    for (int i = 0; i < 1000 && atomic_load(&router->life[0]->broken) == 1; i++) sched_yield();
+    const char *why = comm_life_reason(router->life[0]);
     herald *h = kolo_alloc((size_t)nodes * sizeof *h);
     struct pollfd *fds = kolo_alloc((size_t)nodes * sizeof *fds);
     for (int n = 0; h && fds && n < nodes; n++) {
-        h[n] = (herald){.fd = -1, .node = n};
+        h[n] = (herald){.fd = -1, .node = n, .why = why};
         if (n != router->launch->node) dial_next(router, &h[n]);
     }
     if (h && fds) tell_nodes(router, h, fds, nodes);
