@@ -111,13 +111,13 @@ static inline void draw(program *p, int me, int ranks, dice *d)
 }
 
 /* Parts of `count` elements at random: `slices` runs of `nodes` parts, in an order of their own; some are
- * empty, some all there is, some as even as can be. */
+ * empty, some all there is, some as even as can be, those of seed 0 always. */
 static inline void cut_parts(dice *d, int64_t count, int slices, int nodes, int64_t *first, int64_t *length)
 {
     int64_t border[9] = {0}, at = 0;
     int order[8];
-    const int parts = slices * nodes, one = roll(d, 5) ? -1 : roll(d, parts);
-    const bool even = roll(d, 5) == 0;
+    const int parts = slices * nodes, one = d->seed == 0 || roll(d, 5) ? -1 : roll(d, parts);
+    const bool even = d->seed == 0 || roll(d, 5) == 0;
     for (int i = 1; i < parts; i++)
         border[i] = even ? count * i / parts : roll(d, 4) ? roll(d, (int)count + 1) : border[i - 1];
     border[parts] = count;

@@ -183,7 +183,7 @@ static int windows_declare(rank *r, int number, int scatter[WINDOWS], int gather
     r->set.arena_bytes = (LENGTH + WINDOWS) * sizeof(float);
     KOLO_TRY(rank_create(r));
     for (int w = 0; w < WINDOWS; w++) {
-        const dice d = {.seed = seed + (uint64_t)(number * WINDOWS + w)};
+        const dice d = {.seed = w ? seed + (uint64_t)(number * WINDOWS + w) : 0}; /* the first: equal parts */
         scatter[w] = declare_cut(r->comm, 0, all, r->w.launch.size, KOLO_REDUCE_SCATTER,
                                  (size_t)w * sizeof(float), LENGTH, d);
         KOLO_TRY(scatter[w]);
@@ -194,15 +194,29 @@ static int windows_declare(rank *r, int number, int scatter[WINDOWS], int gather
     return kolo_comm_commit(r->comm);
 }
 
-/* One after the other, without the host: summed to parts, gathered. in, out: [WINDOWS][LENGTH]. */
+/* Of a window, what is not this rank's part becomes `junk`; kept: [LENGTH], of the host. */
+static int keep_part(rank *r, int bucket, float *at, const float *junk, float *kept)
+{
+    int64_t first, count;
+    KOLO_TRY(kolo_comm_part(r->comm, bucket, r->w.launch.rank, &first, &count));
+    const size_t bytes = (size_t)count * sizeof(float);
+    KOLO_TRY(check(cuda.copy(kept, at + first, bytes, cudaMemcpyDeviceToHost, r->compute)));
+    KOLO_TRY(check(cuda.copy(at, junk, LENGTH * sizeof(float), cudaMemcpyHostToDevice, r->compute)));
+    return check(cuda.copy(at + first, kept, bytes, cudaMemcpyHostToDevice, r->compute));
+}
+
+/* One after the other, without the host: summed to parts, gathered. in: [WINDOWS + 1][LENGTH], of which the
+ * last is junk; out: [WINDOWS][LENGTH]. */
 static int windows_enqueue(rank *r, const int *scatter, const int *gather, const float *in, float *out)
 {
     const size_t bytes = LENGTH * sizeof(float);
+    const float *junk = in + WINDOWS * LENGTH;
     for (int w = 0; w < WINDOWS; w++, in += LENGTH, out += LENGTH) {
         float *at = (float *)kolo_comm_arena(r->comm) + w;
         KOLO_TRY(check(cuda.copy(at, in, bytes, cudaMemcpyHostToDevice, r->compute)));
         KOLO_TRY(kolo_comm_start(r->comm, scatter[w]));
         KOLO_TRY(kolo_comm_wait(r->comm, scatter[w]));
+        KOLO_TRY(keep_part(r, scatter[w], at, junk, out));
         KOLO_TRY(kolo_comm_start(r->comm, gather[w]));
         KOLO_TRY(kolo_comm_wait(r->comm, gather[w]));
         KOLO_TRY(check(cuda.copy(out, at, bytes, cudaMemcpyDeviceToHost, r->compute)));
@@ -216,7 +230,8 @@ static int64_t play_windows(rank *r, int number, float *in, float *out)
     int scatter[WINDOWS], gather[WINDOWS];
     int64_t bad = 0;
     KOLO_TRY(windows_declare(r, number, scatter, gather));
-    for (int i = 0; i < WINDOWS * LENGTH; i++) in[i] = (float)(r->w.launch.rank + i % 1009);
+    for (int i = 0; i < (WINDOWS + 1) * LENGTH; i++)
+        in[i] = i < WINDOWS * LENGTH ? (float)(r->w.launch.rank + i % 1009) : -3;
     KOLO_TRY(windows_enqueue(r, scatter, gather, in, out));
     for (int i = 0; i < WINDOWS * LENGTH; i++) bad += out[i] != (float)(n * (n - 1) / 2 + n * (i % 1009));
     return bad;
@@ -225,7 +240,7 @@ static int64_t play_windows(rank *r, int number, float *in, float *out)
 static int64_t windows(rank *r, int number)
 {
     void *in = NULL, *out = NULL;
-    const size_t bytes = sizeof(float) * WINDOWS * LENGTH;
+    const size_t bytes = sizeof(float) * (WINDOWS + 1) * LENGTH;
     int64_t bad = open_cuda();
     if (bad == 0) bad = check(cuda.alloc_host(&in, bytes, cudaHostAllocPortable));
     if (bad == 0) bad = check(cuda.alloc_host(&out, bytes, cudaHostAllocPortable));
@@ -285,11 +300,9 @@ static int main_apart(int argc, char **argv)
         int size;
         const char *name;
         int node_of[8];
-    } maps[] = {{2, "1+1", {0, 1}},
-                {3, "2+1", {0, 0, 1}},
-                {4, "2+2 cyclic", {0, 1, 0, 1}},
-                {4, "1+1+1+1", {0, 1, 2, 3}},
-                {7, "cyclic over 4", {0, 1, 2, 3, 0, 1, 2}}};
+    } maps[] = {{2, "1+1", {0, 1}},           {3, "2+1", {0, 0, 1}},
+                {4, "2+2", {0, 0, 1, 1}},     {4, "2+2 cyclic", {0, 1, 0, 1}},
+                {4, "1+1+1+1", {0, 1, 2, 3}}, {7, "cyclic over 4", {0, 1, 2, 3, 0, 1, 2}}};
     int provided, me, size, number = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
