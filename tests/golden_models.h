@@ -19,7 +19,7 @@ typedef struct golden_net {
     float *input;
     int32_t *label;
     double loss, norm;  /* of the last step */
-    bool channels_last; /* maps are N,H,W,C in the files: Swin */
+    bool channels_last; /* maps are N,H,W,C in the files: Swin; or tokens: ViT */
 } golden_net;
 
 /* The case's network by this build's name; NULL: unknown here. */
@@ -32,6 +32,12 @@ static const kolo_model *golden_model(const cJSON *config)
         if (!strcmp(kolo_model_table[i].name, plain)) return &kolo_model_table[i];
     return NULL;
 }
+
+/* Rows and columns that maps are cut into (kolo_graph_split); 0: not. */
+static int golden_parts[2];
+
+/* Parts that channels are cut into (kolo_graph_split_channels); 0: not. */
+static int golden_channels;
 
 /* f32 images (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph
  * does after `normalize`. */
@@ -66,8 +72,24 @@ static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *con
     /* PyTorch's side goes by the number of axes, and a layer scale has three */
     for (int t = 0; t < g->tensors; t++)
         if (golden_ends(g->tensor[t].name, "layer_scale")) g->tensor[t].decay = true;
+    const char *freeze = golden_text(config, "freeze", "");
+    if (train && *freeze) KOLO_TRY(kolo_graph_freeze(g, freeze));
     KOLO_TRY(kolo_graph_fuse(g));
+    if (golden_channels) KOLO_TRY(kolo_graph_split_channels(g, golden_channels));
+    if (golden_parts[0])
+        KOLO_TRY(
+            kolo_graph_split(g, &(kolo_cuts){.parts = {golden_parts[0], golden_parts[1]}, .apart = true}));
     return train ? kolo_graph_backward(g) : 0;
+}
+
+/* A tensor by its name in the whole network: of one in slabs the first. */
+static int golden_named(const kolo_graph *g, const char *name)
+{
+    char slab[300];
+    const int t = kolo_graph_find(g, name);
+    snprintf(slab, sizeof slab, "%s:part0", name);
+    const int first = t < 0 ? kolo_graph_find(g, slab) : -1;
+    return first >= 0 && g->tensor[first].slab.runs ? first : t;
 }
 
 static bool golden_is_norm_bias(const kolo_graph *g, const char *name)
@@ -75,7 +97,7 @@ static bool golden_is_norm_bias(const kolo_graph *g, const char *name)
     char mean[300];
     if (!golden_ends(name, ".bias")) return false;
     snprintf(mean, sizeof mean, "%.*srunning_mean", (int)(strlen(name) - 4), name);
-    return kolo_graph_find(g, mean) >= 0;
+    return golden_named(g, mean) >= 0;
 }
 
 static int golden_weights(golden_net *n)
@@ -86,11 +108,18 @@ static int golden_weights(golden_net *n)
         const kolo_tensor *x = &g->tensor[t];
         if (x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) continue;
         double a, b;
-        int64_t count = kolo_tensor_count(x);
-        float *values = malloc((size_t)count * sizeof *values);
-        golden_coefficients(x->name, x->rank, x->dim, gain, &a, &b);
-        if (golden_is_norm_bias(g, x->name)) a = shift;
-        golden_fill(x->name, n->seed, a, b, values, count);
+        char name[256];
+        const kolo_tensor whole = kolo_tensor_whole(x, name);
+        int64_t count = kolo_tensor_count(&whole);
+        float *values = malloc((size_t)count * sizeof *values), *slab = malloc((size_t)count * sizeof *slab);
+        golden_coefficients(name, x->rank, whole.dim, gain, &a, &b);
+        if (golden_is_norm_bias(g, name)) a = shift;
+        golden_fill(name, n->seed, a, b, values, count);
+        if (x->slab.runs) {
+            kolo_slab_take(x, slab, values);
+            memcpy(values, slab, (size_t)kolo_tensor_count(x) * sizeof *values);
+        }
+        free(slab);
         int rc = kolo_exec_set(n->exec, "param", t, values);
         if (rc == 0 && n->plan->config.ema) rc = kolo_exec_set(n->exec, "ema", t, values);
         free(values);
@@ -105,7 +134,7 @@ static int golden_open(golden_net *n, const kolo_model *model, const cJSON *conf
 {
     memset(n, 0, sizeof *n);
     n->seed = seed;
-    n->channels_last = !strncmp(model->name, "swin", 4);
+    n->channels_last = !strncmp(model->name, "swin", 4) || !strncmp(model->name, "vit", 3);
     KOLO_TRY(golden_graph(n, model, config, smoothing, train));
     kolo_plan_config c = {.ranks = 1,
                           .slots = 1,
@@ -149,12 +178,62 @@ static int golden_step(golden_net *n, const char *input, const char *labels, kol
     return rc;
 }
 
+/* Of a tensor in slabs the whole, by its first. */
+static float *golden_get_slabs(golden_net *n, const char *which, int tensor, int64_t *count)
+{
+    char name[256];
+    const kolo_tensor whole = kolo_tensor_whole(&n->graph->tensor[tensor], name);
+    *count = kolo_tensor_count(&whole);
+    float *values = calloc((size_t)*count + 1, sizeof *values),
+          *slab = calloc((size_t)*count + 1, sizeof *slab);
+    for (int t = tensor; t >= 0; t = kolo_graph_next_slab(n->graph, t)) {
+        if (kolo_exec_get(n->exec, which, t, slab) < 0) slab[0] = NAN;
+        kolo_slab_put(&n->graph->tensor[t], slab, values);
+    }
+    free(slab);
+    return values;
+}
+
 static float *golden_get(golden_net *n, const char *which, int tensor, int64_t *count)
 {
+    if (tensor >= 0 && n->graph->tensor[tensor].slab.runs) return golden_get_slabs(n, which, tensor, count);
     *count = tensor >= 0 ? kolo_tensor_count(&n->graph->tensor[tensor]) : 0;
     float *values = calloc((size_t)*count + 1, sizeof *values);
     if (tensor < 0 || kolo_exec_get(n->exec, which, tensor, values) < 0) values[0] = NAN;
     return values;
+}
+
+/* Map `name` of a graph that is cut, put together: dim becomes its size. NULL: it has no parts. Caller frees.
+ * */
+static float *golden_whole(golden_net *n, const char *name, int64_t dim[4])
+{
+    const int parts = golden_parts[0] * golden_parts[1];
+    const kolo_tensor *of[KOLO_MAX_ARGS];
+    int number[KOLO_MAX_ARGS];
+    for (int p = 0; p < parts; p++) {
+        char part[300];
+        snprintf(part, sizeof part, "%s:part%d", name, p);
+        if ((number[p] = kolo_graph_find(n->graph, part)) < 0) return NULL;
+        of[p] = &n->graph->tensor[number[p]];
+    }
+    if (parts == 0 || of[0]->rank != 4) return NULL;
+    memcpy(dim, of[0]->dim, 4 * sizeof *dim);
+    dim[2] = dim[3] = 0;
+    for (int r = 0; r < golden_parts[0]; r++) dim[2] += of[r * golden_parts[1]]->dim[2];
+    for (int c = 0; c < golden_parts[1]; c++) dim[3] += of[c]->dim[3];
+    float *whole = calloc((size_t)(dim[0] * dim[1] * dim[2] * dim[3]) + 1, sizeof *whole);
+    for (int p = 0; p < parts; p++) {
+        int64_t count;
+        float *values = golden_get(n, "activation", number[p], &count);
+        const int64_t top = kolo_part_start(dim[2], golden_parts[0], p / golden_parts[1]),
+                      left = kolo_part_start(dim[3], golden_parts[1], p % golden_parts[1]),
+                      height = of[p]->dim[2], width = of[p]->dim[3];
+        for (int64_t i = 0; i < count; i++)
+            whole[(i / width / height * dim[2] + top + i / width % height) * dim[3] + left + i % width] =
+                values[i];
+        free(values);
+    }
+    return whole;
 }
 
 static double golden_l2(const float *x, int64_t n)
@@ -182,7 +261,7 @@ static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, cons
                        const char *tensor, const char *probe)
 {
     int64_t count;
-    const int t = kolo_graph_find(n->graph, tensor);
+    const int t = golden_named(n->graph, tensor);
     float *values = golden_get(n, which, t, &count);
     if (n->channels_last && t >= 0 && n->graph->tensor[t].rank == 4 && !strcmp(which, "activation"))
         golden_turn(&n->graph->tensor[t], values);
@@ -190,6 +269,17 @@ static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, cons
     const cJSON *rows = golden_at(record, "rows");
     if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count)
         golden_floats(w, rows, probe, n->seed, values, cJSON_GetArraySize(golden_at(rows, "f64")));
+    free(values);
+}
+
+/* The same of a map that is cut; what is not, or has no such name, is left out. */
+static void golden_cut(golden_net *n, golden_worst *w, const cJSON *record, const char *name)
+{
+    kolo_tensor t = {.rank = 4};
+    float *values = golden_whole(n, name, t.dim);
+    if (!values) return;
+    if (n->channels_last) golden_turn(&t, values);
+    golden_floats(w, record, name, n->seed, values, kolo_tensor_count(&t));
     free(values);
 }
 
@@ -225,7 +315,7 @@ static void golden_gradients(golden_net *n, const char *name, const cJSON *grads
             continue;
         }
         int64_t count;
-        float *values = golden_get(n, "gradient", kolo_graph_find(n->graph, record->string), &count);
+        float *values = golden_get(n, "gradient", golden_named(n->graph, record->string), &count);
         golden_note(&w, record->string, golden_l2(values, count) / largest, 1e-6);
         free(values);
     }
@@ -253,6 +343,10 @@ static void golden_train_mode(golden_net *n, const char *name, const cJSON *json
     golden_result(name, "logits_train", &logits);
     cJSON_ArrayForEach(record, golden_at(json, "activations"))
     {
+        if (golden_parts[0]) {
+            golden_cut(n, &inside, record, record->string);
+            continue;
+        }
         const char *tensor = golden_module(n->graph, record->string);
         /* else fused with its neighbour */
         if (tensor) golden_one(n, &inside, record, "activation", tensor, record->string);
@@ -348,7 +442,7 @@ static double golden_norm(golden_net *n)
 {
     double sum = 0;
     for (int t = 0; t < n->graph->tensors; t++) {
-        if (n->graph->tensor[t].role != KOLO_ROLE_PARAM) continue;
+        if (n->graph->tensor[t].role != KOLO_ROLE_PARAM || n->graph->tensor[t].frozen) continue;
         int64_t count;
         float *values = golden_get(n, "gradient", t, &count);
         sum += golden_l2(values, count) * golden_l2(values, count);

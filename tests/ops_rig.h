@@ -96,12 +96,11 @@ static int rig_backward(rig *r, int y)
     int dy = kolo_graph_tensor(g, "dy", KOLO_ROLE_ACTIVATION, g->tensor[y].dtype, g->tensor[y].rank,
                                g->tensor[y].dim);
     rig_check(dy, "dy");
-    g->grad = malloc(1024 * sizeof *g->grad);
-    for (int i = 0; i < 1024; i++) g->grad[i] = -1;
+    enum { MOST = 8192 };
+    g->grad = malloc(MOST * sizeof *g->grad);
+    for (int i = 0; i < MOST; i++) g->grad[i] = -1;
     g->grad[y] = dy;
-    for (int i = (int)g->nodes - 1; i >= 0; i--)
-        if (g->grad[g->node[i].out[0]] >= 0 && kolo_op_table[g->node[i].op].gradient)
-            rig_check(kolo_op_table[g->node[i].op].gradient(g, i), "gradient rule");
+    rig_check(kolo_gradient_walk(g), "gradient rules");
     rig_check(kolo_gradient_accumulate(g), "sums of gradients");
     return dy;
 }
@@ -159,6 +158,20 @@ static void rig_get(rig *r, int tensor, float *values)
     free(host);
 }
 
+/* A tensor's 16-bit copy becomes what it is a copy of. */
+static void rig_widen(rig *r, int tensor)
+{
+    const size_t count = r->layout[tensor].bytes / sizeof(float);
+    uint16_t *half = malloc(count * sizeof *half + 1);
+    float *wide = malloc(count * sizeof *wide + 1);
+    rig_check(kolo_backend_read(r->backend, half, r->half[tensor], count * sizeof *half), "read");
+    for (size_t i = 0; i < count; i++)
+        wide[i] = r->g->dtype == KOLO_BF16 ? kolo_from_bf16(half[i]) : kolo_from_f16(half[i]);
+    rig_check(kolo_backend_write(r->backend, r->buffer[tensor], wide, count * sizeof *wide), "write");
+    free(half);
+    free(wide);
+}
+
 /* Runs one node; the status of its run. */
 static int rig_run_node(rig *r, int i)
 {
@@ -170,6 +183,9 @@ static int rig_run_node(rig *r, int i)
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0) args[k] = r->half[n->in[k]] ? r->half[n->in[k]] : r->buffer[n->in[k]];
     for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? r->buffer[n->out[k]] : NULL;
+    /* a copy of a parameter is one of what operations read of it */
+    const bool halves = n->op == KOLO_OP_share && r->half[n->out[0]];
+    if (halves) args[1] = r->half[n->out[0]];
     int over = kolo_op_table[n->op].overwrite;
     /* a copy of the input stands in for both */
     if (r->in_place && over >= 0 && over < n->n_in && n->in[over] >= 0) {
@@ -183,6 +199,7 @@ static int rig_run_node(rig *r, int i)
     int rc = kolo_kernel_run(kernel, args, workspace, r->there ? r->there : &r->step, 0);
     if (rc >= 0) rc = kolo_backend_finish(r->backend);
     if (r->there) rig_check(kolo_backend_read(r->backend, &r->step, r->there, sizeof r->step), "step");
+    if (halves) rig_widen(r, n->out[0]);
     if (!rig_guard_is_whole(r, workspace, bytes))
         rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
     for (int k = 0; k < n->n_out; k++)

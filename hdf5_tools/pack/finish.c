@@ -62,7 +62,7 @@ static void make_stats(const totals *t, kolo_shard_stats *stats)
     }
 }
 
-/* From list, options and content: the same input gives the same name, whoever packs it. Form
+/* From list, options and content: the same input gives the same name. Form
  * of a version 8 UUID. */
 static void make_uuid(const uint64_t hash[2], char uuid[40])
 {

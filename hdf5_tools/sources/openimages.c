@@ -1,5 +1,5 @@
-/* Open Images: a folder of images called by their ImageID, and files of comma separated values, told apart
- * by their first line:
+/* Open Images: a folder of images called by their ImageID, and files of comma separated values, which
+ * differ in their first line:
  *   boxes         ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,
  *                 IsOccluded,IsTruncated,IsGroupOf,...
  *   image labels  ImageID,Source,LabelName,Confidence, which become tags
@@ -302,8 +302,8 @@ static int check_rows(const source *s, const openimages *x)
     if (x->rows == 0)
         return kolo_fail(KOLO_EINPUT, "no boxes and no image labels in the files that are given");
     if (x->rows == x->absent)
-        return kolo_fail(KOLO_EINPUT,
-                         "%s: not one of its images is in the annotations; is it another split?", s->root);
+        return kolo_fail(KOLO_EINPUT, "%s: not one of its images is in the annotations; is it another split?",
+                         s->root);
     if (x->absent)
         kolo_log0(KOLO_LOG_WARN, "%lld of %lld rows are of images that are not in %s", (long long)x->absent,
                   (long long)x->rows, s->root);

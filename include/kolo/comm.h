@@ -3,7 +3,7 @@
  *
  * The compiled way in: one arena per rank, in memory that the ranks of a node share; fixed buckets, which are
  * slices of it; start and wait. No negotiation, no copy, no allocation after kolo_comm_commit.
- * One progress thread per rank owns all MPI calls; another gives signs of life, to other nodes over sockets
+ * One progress thread per rank owns all MPI calls; another sends heartbeats, to other nodes over sockets
  * (KOLO_COMM_INTERFACE). On a node: each rank owns a slice of the bucket, reduces it over all local arenas in
  * rank order in 64 KiB blocks, and writes the result into every arena. Between nodes: the owners of the same
  * slice reduce among themselves over MPI, by the algorithm that the library's selector chooses.
@@ -56,6 +56,9 @@ typedef struct kolo_comm_config {
     /* of arena_bytes, from the front, those in which this rank's buckets and transfers lie: only they take
      * memory. 0: all */
     size_t used_bytes;
+    /* most buckets and transfers that a rank is in, at most 32000, equal on all ranks: each takes 128 bytes
+     * of memory of its node. 0: 4096 */
+    int buckets;
 } kolo_comm_config;
 
 /* Collective. With size 1 everything below is immediate. */

@@ -110,7 +110,7 @@ typedef struct kolo_world_config {
      * what was submitted grouped is fused, so every run forms the same batches */
     bool fixed_order;
 
-    /* -- seconds until somebody is told -- */
+    /* -- seconds until a report -- */
     /* KOLO_COMM_TIMEOUT [300]: until a wait gives up */
     double timeout;
     /* KOLO_COMM_HEARTBEAT_TIMEOUT [8, at most the timeout]; KOLO_COMM_PATIENCE, its earlier name: without a
@@ -135,7 +135,7 @@ int kolo_world_open(kolo_world **world, const kolo_world_config *config);
 /* Collective unless the world is broken. Requests still under way are completed first. What open began of MPI
  * or PMIx ends with the process, so that another world may be opened; MPI that the program began is left
  * alone. A program that ends (exit, return from main) without it does well if all ranks do; if others wait,
- * the world breaks after the heartbeat timeout, and they are told. */
+ * the world breaks after the heartbeat timeout, and they are notified. */
 void kolo_world_close(kolo_world **world);
 /* This rank cannot go on: every rank's waits end with `reason`. Not collective. */
 void kolo_world_abort(kolo_world *world, const char *reason);
@@ -298,7 +298,7 @@ int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int coun
 int kolo_test(kolo_world *world, kolo_handle handle);
 /* Waits, and says how it ended. A handle of a request with an `out` of the caller's is released by this;
  * otherwise kolo_release does. Threads may wait for one handle together: all of them get the same answer, and
- * the last one releases it; who comes later is told that there is no such handle. */
+ * the last one releases it; a later call fails: there is no such handle. */
 int kolo_wait(kolo_world *world, kolo_handle handle);
 
 typedef struct kolo_output {

@@ -30,6 +30,13 @@ $(TEST_DRIVER): $(BUILD)/tests/driver/cuda.o
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared $(KOLO_LDFLAGS) -Wl,-soname,$(@F) -o $@ $< -ldl
 
+# and of NVML
+TEST_NVML := $(BUILD)/tests/driver/libnvidia-ml.so.1
+tests: $(TEST_NVML)
+$(TEST_NVML): $(BUILD)/tests/driver/nvidia_ml.o
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(KOLO_LDFLAGS) -Wl,-soname,$(@F) -o $@ $<
+
 # libkolo_pmpi.so, for LD_PRELOAD with any MPI program: src/comm/pmpi over the same objects
 PMPI_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/comm/pmpi/*.c)))
 PMPI_LIBRARY := $(if $(filter-out 0,$(MPI)),$(BUILD)/lib/libkolo_pmpi.so)
@@ -43,4 +50,4 @@ $(BUILD)/lib/libkolo_pmpi.so: $(BUILD)/pmpi.map $(PMPI_OBJECTS) $(call room_obje
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(KOLO_LDFLAGS) -Wl,--version-script=$(BUILD)/pmpi.map -Wl,--no-undefined -o $@ \
 	  $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(COMM_LIBS)
--include $(wildcard $(PMPI_OBJECTS:.o=.d) $(BUILD)/tests/driver/cuda.d)
+-include $(wildcard $(PMPI_OBJECTS:.o=.d) $(BUILD)/tests/driver/*.d)

@@ -10,16 +10,16 @@
 #        tests/toolkit/ROOM_what.c   linked with what it needs of the library's C files and with the real
 #                                    libraries: what these say without a GPU
 
-NCCL_C   := $(addprefix src/comm/cuda/,carrier.c link.c nccl.c nccl_calls.c)
+NCCL_C   := $(addprefix src/comm/cuda/,gpu_channel.c link.c nccl.c nccl_calls.c)
 CUDA_C   := $(sort $(filter-out $(if $(filter-out 0,$(NCCL)),,$(NCCL_C)),$(wildcard src/*/cuda/*.c)))
 CUDA_CU  := $(sort $(wildcard src/*/cuda/*.cu))
 CUDA_OBJECTS := $(CUDA_C:%.c=$(BUILD)/%.o)
 CUDA_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/%.cu.o)
 HOST_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/standin/%.cu.o)
 CUDA_LIBRARY := $(BUILD)/lib/libkolo_cuda.so
-CARRIER_LIBRARY := $(if $(filter-out 0,$(NCCL)),$(BUILD)/lib/libkolo_comm_cuda.so)
-CARRIER_OBJECTS := $(addprefix $(BUILD)/src/,launch/cuda/version.o \
-               $(addprefix comm/cuda/,calls.o carrier.o link.o nccl_calls.o))
+COMM_CUDA_LIBRARY := $(if $(filter-out 0,$(NCCL)),$(BUILD)/lib/libkolo_comm_cuda.so)
+COMM_CUDA_OBJECTS := $(addprefix $(BUILD)/src/,launch/cuda/version.o \
+               $(addprefix comm/cuda/,calls.o gpu_channel.o link.o nccl_calls.o))
 CUDA_FLAGS    = $(CUDA_CFLAGS) $(CUDNN_CFLAGS) $(if $(filter-out 0,$(NCCL)),$(NCCL_CFLAGS) -DKOLO_NCCL=1)
 CUDA_LINK     = $(CUDNN_LIBS) $(CUDA_LIBS) $(if $(filter-out 0,$(NCCL)),$(NCCL_LIBS))
 CFLAGS_src_launch_cuda_version = -DKOLO_CONTRACT='"$(CONTRACT)"'
@@ -41,7 +41,7 @@ KOLO_NVCCFLAGS = -std=c++17 -ccbin $(lastword $(CXX)) \
 KOLO_CXXFLAGS  = -std=c++17 -fPIC -pthread $(ARCH) $(CUDA_WARN) $(SANITIZE) $(CUDA_CXXFLAGS)
 
 ifneq ($(filter-out 0,$(CUDA)),)
-all programs: $(CUDA_LIBRARY) $(CARRIER_LIBRARY)
+all programs: $(CUDA_LIBRARY) $(COMM_CUDA_LIBRARY)
 ifneq ($(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)),)
 ifneq ($(NVCC_KNOWS),)
 $(info this nvcc knows no code for compute capability $(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)); building for \
@@ -93,14 +93,14 @@ kernels: $(CUDA_KERNELS)
 $(CUDA_LIBRARY): $(CUDA_OBJECTS) $(CUDA_KERNELS) | $(BUILD)/bin/kolo
 	$(call link_library,$(CUDA_LINK))
 
-define link_carrier
+define link_comm_cuda
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -shared -pthread -Wl,--as-needed -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -Wl,-soname,$(@F) \
 	  $(if $(SANITIZE),$(SANITIZE),-Wl,--no-undefined) $(LDFLAGS) -o $@ $(filter %.o,$^) $(COMM_LIBRARY) $1
 endef
-$(BUILD)/lib/libkolo_comm_cuda.so: $(CARRIER_OBJECTS) $(BUILD)/src/comm/cuda/scale.cu.o $(COMM_LIBRARY)
-	$(call link_carrier,$(CUDA_LIBS) $(NCCL_LIBS) -ldl)
+$(BUILD)/lib/libkolo_comm_cuda.so: $(COMM_CUDA_OBJECTS) $(BUILD)/src/comm/cuda/scale.cu.o $(COMM_LIBRARY)
+	$(call link_comm_cuda,$(CUDA_LIBS) $(NCCL_LIBS) -ldl)
 
 # ---- the stand-in and the tests ----------------------------------------------------------------------------
 STANDIN := $(patsubst tests/standin/%,$(BUILD)/standin/%.o,$(sort \
@@ -117,9 +117,9 @@ $(BUILD)/standin/%.cc.o: tests/standin/%.cc $(BUILD)/flags.cuda
 $(STANDIN_LIBRARY): $(CUDA_OBJECTS) $(HOST_KERNELS) $(STANDIN) | $(BUILD)/bin/kolo
 	$(call link_library,-lm -ldl)
 
-STANDIN_CARRIER := $(BUILD)/standin/libkolo_comm_cuda.so
-$(STANDIN_CARRIER): $(CARRIER_OBJECTS) $(BUILD)/standin/src/comm/cuda/scale.cu.o $(STANDIN) $(COMM_LIBRARY)
-	$(call link_carrier,-lm -ldl)
+STANDIN_COMM := $(BUILD)/standin/libkolo_comm_cuda.so
+$(STANDIN_COMM): $(COMM_CUDA_OBJECTS) $(BUILD)/standin/src/comm/cuda/scale.cu.o $(STANDIN) $(COMM_LIBRARY)
+	$(call link_comm_cuda,-lm -ldl)
 
 CUDA_UNIT    := $(patsubst tests/cuda/%.c,$(BUILD)/tests/cuda/%,$(sort $(wildcard tests/cuda/*.c)))
 TOOLKIT_UNIT := $(patsubst tests/toolkit/%.c,$(BUILD)/tests/toolkit/%,$(sort $(wildcard tests/toolkit/*.c)))
@@ -148,7 +148,7 @@ ifneq ($(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),)
 CUDA_TESTS := $(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT))
 # by the address sanitizer; what the undefined one looks for stops kernels on the stand-in anyway
 CUDA_WATCHED := $(CUDA_UNIT)
-tests: $(STANDIN_LIBRARY) $(STANDIN_CARRIER) $(CUDA_TESTS)
+tests: $(STANDIN_LIBRARY) $(STANDIN_COMM) $(CUDA_TESTS)
 endif
 tests: $(BUILD)/tests/cuda.list
 $(BUILD)/tests/cuda.list: FORCE

@@ -56,6 +56,7 @@ if [ "$action" = install ]; then ln -sf libkolo_comm.so.1 "$root/lib/libkolo_com
 put_all 644 share/examples share/kolo/examples '*.c' Makefile
 put_all 644 share/recipes share/kolo/recipes '*.yaml'
 put_all 644 share/gpus share/kolo/gpus '*.yaml' '*.json'
+put_all 644 share/clusters share/kolo/clusters '*.yaml'
 put 755 share/minislurm share/kolo/minislurm
 put_all 644 share/site share/kolo/site '*'
 put_all 644 "$build/share/man/man1" share/man/man1 '*.1'
@@ -67,7 +68,7 @@ for program in kolo kolo-pack kolo-shards; do
         put 644 "$build/share/$path" "share/$path"
     done
 done
-put_all 644 . share/doc/kolo LICENSE NOTICE README.md
+put_all 644 . share/doc/kolo LICENSE NOTICE README.md CHANGELOG.md
 put_all 644 docs share/doc/kolo/docs '*.md'
 put_all 644 docs/reference share/doc/kolo/docs/reference '*.md'
 made=$(mktemp -d)
@@ -85,8 +86,8 @@ if [ "$action" = install ]; then
     echo "installed in $root"
 else
     # folders of this program alone, where nothing else lies in them
-    for folder in share/kolo/examples share/kolo/recipes share/kolo/gpus share/kolo/jobs share/kolo/site \
-        share/kolo share/modulefiles/kolo \
+    for folder in share/kolo/examples share/kolo/recipes share/kolo/gpus share/kolo/clusters share/kolo/jobs \
+        share/kolo/site share/kolo share/modulefiles/kolo \
         share/doc/kolo/docs/reference share/doc/kolo/docs share/doc/kolo include/kolo; do
         rmdir "$root/$folder" 2>/dev/null || true
     done

@@ -181,7 +181,9 @@ find_cuda() {
 }
 
 echo "PROBED := ${PROBE_KEY:-}"
-echo "PROBE_MACHINE := $(uname -m)"
+# that the compiler compiles for, not that it runs on
+machine=$($CC -dumpmachine 2>/dev/null) || machine=$(uname -m)
+echo "PROBE_MACHINE := ${machine%%-*}"
 program 'int main(void) { return 0; }'
 if ! links "" ""; then
     echo "PROBE_MISSING := CC"

@@ -1,6 +1,6 @@
 # The targets that are not building: run, tests, sanitizers, lint, installation. Part of the GNUmakefile.
-.PHONY: run check check-long check-scale scale-now bench peers asan ubsan tsan fuzz fuzzers lint format \
-        docs manuals install uninstall dist bundle bundle-now clean distclean deps help
+.PHONY: sbom deb run check check-long check-scale scale-now bench peers asan ubsan tsan fuzz fuzzers lint \
+        format docs manuals install uninstall dist bundle bundle-now clean distclean deps help
 
 # make starts itself again, with as many jobs as there are CPUs where the user named no number
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(nproc))
@@ -169,6 +169,14 @@ dist:
 	@mkdir -p $(BUILD)
 	$(Q)git archive --format=tar.gz --prefix=kolo-$(VERSION)/ -o $(BUILD)/kolo-$(VERSION).tar.gz HEAD
 	@echo $(BUILD)/kolo-$(VERSION).tar.gz
+# of what is built here, for this release of Debian or Ubuntu
+deb: programs manuals
+	$(Q)share/setup/deb.sh '$(BUILD)' '$(VERSION)' '$(BUILD)'
+# what the programs, and the GPU half where it is built, load
+sbom: programs
+	$(Q)share/setup/sbom.sh '$(VERSION)' $(PROGRAMS) $(wildcard $(BUILD)/lib/libkolo_*.so) \
+	  > $(BUILD)/kolo-$(VERSION).cdx.json
+	@echo $(BUILD)/kolo-$(VERSION).cdx.json
 clean distclean:
 	$(Q)rm -rf '$(BUILD)'
 
@@ -188,7 +196,9 @@ Targets
   lint format  rules of the sources; format lays them out by clang-format
   docs         manual pages and completions in $(BUILD)/share, and docs/reference anew from the programs
   install uninstall   PREFIX=$(PREFIX) DESTDIR=; the installed tree may be moved
-  dist         a source archive of the last commit
+  dist         a source archive of the last commit; the same commit gives the same bytes
+  deb          kolo_VERSION_ARCH.deb of this build, for this release of Debian or Ubuntu
+  sbom         a bill of materials (CycloneDX) of the libraries that the programs load
   bundle       a folder, and an archive of it, that runs on another Linux; tests/gpu/run in it does what
                needs a GPU (tests/gpu/README.md)
   deps         only installs what is missing

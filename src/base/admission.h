@@ -1,16 +1,16 @@
-/* How many strangers a listening socket lets in: a token bucket. Whoever proves to belong to the job gives
- * the token back, so only strangers are held up. While the bucket is empty they wait in the kernel's queue,
- * and the socket is not polled. Every listener of the project has one.
+/* How many unverified peers a listening socket accepts: a token bucket. A peer that proves to belong to the
+ * job gives the token back, so only unverified ones are held up. While the bucket is empty they wait in the
+ * kernel's queue, and the socket is not polled. Every listener of the project has one.
  *
- * The figures weigh two things. A stranger costs some 10 us (accept, one read, close), so a flood costs its
- * listener less than a hundredth of a core. A rank that calls in the midst of a flood waits behind it in
- * the queue, so a queue of some hundred strangers must be gone within a fraction of a second. */
+ * The figures weigh two things. An unverified peer costs some 10 us (accept, one read, close), so a flood
+ * costs its listener less than a hundredth of a core. A rank that calls in the midst of a flood waits behind
+ * it in the queue, so a queue of some hundred must be gone within a fraction of a second. */
 #ifndef KOLO_BASE_ADMISSION_H
 #define KOLO_BASE_ADMISSION_H
 
 #include <stdbool.h>
 
-#define KOLO_ADMISSION_RATE 500.0 /* strangers a second */
+#define KOLO_ADMISSION_RATE 500.0 /* unverified peers a second */
 enum { KOLO_ADMISSION_BURST = 128 };
 
 /* All zeros: a full bucket. */

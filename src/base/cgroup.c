@@ -96,6 +96,39 @@ int64_t kolo_cgroup_memory(const char *root)
     return limit >= INT64_MAX / 2 ? INT64_MAX : limit; /* v1 writes "no limit" as LONG_MAX rounded to pages */
 }
 
+/* A job's group counts the kills of all below it, with v2; so the largest of this group's and its job's. */
+static void count_kills(const char *root, const char *mount, const char *group, const char *file,
+                        int64_t *kills)
+{
+    char path[3 * PATH_BYTES], line[128];
+    long long count;
+    const char *last = strrchr(group, '/');
+    if (*kills >= 0 && !(last && !strncmp(last, "/job_", 5))) return;
+    snprintf(path, sizeof path, "%s/sys/fs/cgroup%s%s/%s", root, mount, group, file);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "oom_kill %lld", &count) == 1 && count > *kills) *kills = count;
+    if (f) fclose(f);
+}
+
+static void visit_kills_v1(const char *root, const char *mount, const char *group, void *context)
+{
+    count_kills(root, mount, group, "memory.oom_control", context);
+}
+
+static void visit_kills_v2(const char *root, const char *mount, const char *group, void *context)
+{
+    count_kills(root, mount, group, "memory.events", context);
+}
+
+int64_t kolo_cgroup_kills(const char *root)
+{
+    int64_t kills = -1;
+    walk(root, "memory", "/memory", visit_kills_v1, &kills);
+    walk(root, "", "", visit_kills_v2, &kills);
+    return kills;
+}
+
 static void lower_cpus(double quota, double period, double *cpus)
 {
     if (quota <= 0 || period <= 0) return;

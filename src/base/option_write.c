@@ -70,7 +70,7 @@ char *kolo_options_write(const kolo_options *options, bool all)
     return text;
 }
 
-/* A run's record names paths from the root; whoever goes on with it may name them from where it was
+/* A run's record names paths from the root; a later start may name them from where it was
  * started. */
 static bool same(const kolo_option_entry *e, const char *was, const char *now)
 {

@@ -6,11 +6,13 @@
  *   kolo_cuda_backend     const kolo_backend_type    ops/kernel.h
  *   kolo_cuda_updater     const kolo_updater_type    optim/optim.h
  *   kolo_cuda_reducer     const kolo_reducer_type *const []   comm/reducer.h
- *   kolo_cuda_carrier     const comm_carrier_type    comm/carrier.h
+ *   kolo_cuda_channel     const comm_gpu_channel_type    comm/core/gpu_channel.h
  *   kolo_cuda_devices     kolo_device_list           launch/device.h
+ *   kolo_cuda_peer        kolo_device_peer           launch/device.h
+ *   kolo_cuda_health      kolo_device_ask            launch/device.h
  *
  * libkolo_comm.so (and libkolo_pmpi.so), of whose rooms other programs hold nothing, has libkolo_comm_cuda.so
- * beside it in its place: the carrier alone. */
+ * beside it in its place: the channel alone. */
 #ifndef KOLO_BASE_PLUGIN_H
 #define KOLO_BASE_PLUGIN_H
 

@@ -1,8 +1,8 @@
 /* What programs of this kind put under names in /dev/shm: segments of the ranks of a node, caches of samples,
- * servers of batches, where the ranks of a node meet at their launch. Whoever uses one holds a lock on it,
- * which the kernel takes back when he dies in whatever way; so what nobody has locked has been left by killed
- * ones. Names that can be guessed hold the user's number; another user may put something there all the same,
- * so an object is looked at (owner, kind, mode) before anything is waited for. */
+ * servers of batches, where the ranks of a node meet at their launch. A process that uses one holds a lock on
+ * it, which the kernel takes back when it dies in whatever way; so what nobody has locked has been left by
+ * killed ones. Names that can be guessed hold the user's number; another user may put something there all the
+ * same, so an object is looked at (owner, kind, mode) before anything is waited for. */
 #ifndef KOLO_BASE_SHM_H
 #define KOLO_BASE_SHM_H
 

@@ -25,7 +25,7 @@ static int describe_items(struct saver *s)
     s->weight = kolo_alloc(sizeof *s->weight * (size_t)(s->items + 1));
     if (!s->weight) return KOLO_ENOMEM;
     for (int i = 0; i < s->items; i++) {
-        const kolo_tensor *t = kolo_item_tensor(s->plan->graph, &s->item[i]);
+        const kolo_tensor *t = kolo_item_tensor(&s->item[i]);
         kolo_weight *w = &s->weight[i];
         *w = (kolo_weight){.name = s->item[i].name, .type = KOLO_F32, .rank = t->rank};
         memcpy(w->dim, t->dim, sizeof w->dim);
@@ -94,13 +94,29 @@ int kolo_saver_destroy(struct saver **saver)
     return rc;
 }
 
+/* The slabs of an item into `canonical`, their places. from: the first one's. */
+static int put_slabs(struct saver *s, const item *it, const char *from)
+{
+    const kolo_plan *p = s->plan;
+    float *values = kolo_alloc((size_t)kolo_tensor_count(&it->whole) * sizeof *values);
+    int rc = values ? 0 : KOLO_ENOMEM;
+    for (int t = it->tensor; rc == 0 && t >= 0; t = kolo_graph_next_slab(p->graph, t)) {
+        const char *at = from - p->home[it->tensor].offset + p->home[t].offset;
+        rc = kolo_backend_to_canonical(s->backend, &p->graph->tensor[t], &p->layout[t], at, values);
+        if (rc == 0) kolo_slab_put(&p->graph->tensor[t], values, s->canonical);
+    }
+    free(values);
+    return rc;
+}
+
 static int write_tensors(struct saver *s, stream *out)
 {
     KOLO_TRY(kolo_stream_put(out, s->header, s->header_bytes));
     for (int i = 0; i < s->items; i++) { /* all F32: the order of the data is the order given */
         const item *it = &s->item[i];
         const char *from = s->snapshot + s->base[it->arena] + it->offset;
-        if (it->scalar) memcpy(s->canonical, from, s->weight[i].bytes);
+        if (it->slabs) KOLO_TRY(put_slabs(s, it, from));
+        else if (it->scalar) memcpy(s->canonical, from, s->weight[i].bytes);
         else
             KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor],
                                                &s->plan->layout[it->tensor], from, s->canonical));
@@ -146,7 +162,7 @@ static int write_files(struct saver *s, int folder, const char *path)
     return rc == 0 ? saver_finish(s, folder, path, &m) : rc;
 }
 
-/* What somebody put here of another run is for him to move away; so is what cannot be checked for lack of
+/* A checkpoint of another run is the user's to move away; so is what cannot be checked for lack of
  * memory. */
 static bool is_ours(const char *path, void *context)
 {

@@ -39,6 +39,7 @@ typedef struct kolo_position {
     char data_uuid[40];
     char model[64];
     uint64_t plan_hash;
+    char late[2048];  /* of weights that are late, how (kolo_plan_late_text); "": they are not */
     char run[RUN_ID]; /* "": of a version that did not note it */
 } kolo_position;
 
@@ -96,10 +97,13 @@ int kolo_export_form(const char *path, enum kolo_export_form *form);
 /* How weights are written and read for other programs. */
 typedef struct kolo_export {
     enum kolo_export_form form; /* of the first two */
-    bool ema;                   /* the averaged ones */
-    int64_t batches;            /* that batch norms have seen (num_batches_tracked) */
-    int names;                  /* KOLO_names_* */
-    int dtype;                  /* KOLO_export_dtype_* */
+    /* names of the classes, a JSON list, which goes into the metadata as "classes" (darknet's form has none);
+     * NULL: not known */
+    const char *classes;
+    bool ema;        /* the averaged ones */
+    int64_t batches; /* that batch norms have seen (num_batches_tracked) */
+    int names;       /* KOLO_names_* */
+    int dtype;       /* KOLO_export_dtype_* */
 } kolo_export;
 /* Parameters and buffers of exec to FILE: in darknet's form, or as safetensors that load_state_dict of the
  * program whose names they are takes strictly (counters of batch norms and index tables of windows are
@@ -109,7 +113,7 @@ int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan
 /* The graph of an evaluation with its weights as ONNX (opset 20), from normalised images "input"
  * (N,C,H,W), any N, to the network's outputs. KOLO_ECONFIG: an operation has no form there, or this program
  * was built without it. */
-int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, bool ema);
+int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how);
 /* From a file of any kind, under any known names, which are recognised. `head` (KOLO_init_head_*) says what
  * becomes of the layers that make the result: new: they stay as they are; auto: they do where only their
  * number of classes differs; load: they must fit. All else must fit: KOLO_ECONFIG lists what is missing,

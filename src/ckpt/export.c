@@ -106,7 +106,7 @@ static int add_tensor(bundle *b, kolo_exec *exec, int tensor, const kolo_tensor 
 static int write_safetensors(const char *path, kolo_exec *exec, const kolo_plan *plan, const item *items,
                              int n, const kolo_export *how)
 {
-    static const char *const metadata[] = {"format", "pt", NULL};
+    const char *const metadata[] = {"format", "pt", how->classes ? "classes" : NULL, how->classes, NULL};
     bundle b = {.how = how};
     KOLO_TRY(kolo_names_choose(plan->graph, how->names, &b.names));
     b.weight = kolo_alloc((size_t)(2 * n + 1) * sizeof *b.weight);

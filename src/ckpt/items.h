@@ -13,10 +13,14 @@ typedef struct item {
     enum kolo_arena arena;
     size_t offset; /* bytes in the arena */
     bool scalar;   /* one number of the tensor, not one an element */
+    /* shape of what the item holds; of a tensor in slabs (graph.h) the whole of it: `tensor` is the first,
+     * kolo_graph_next_slab has the others */
+    kolo_tensor whole;
+    bool slabs;
 } item;
 
 /* Shape of what the item holds. */
-const kolo_tensor *kolo_item_tensor(const kolo_graph *graph, const item *one);
+static inline const kolo_tensor *kolo_item_tensor(const item *one) { return &one->whole; }
 
 /* state: with optimizer states; ema: with averages (both: where the plan has them). */
 int kolo_items_make(const kolo_plan *plan, bool state, bool ema, item **items, int *n);

@@ -16,45 +16,28 @@
 #include "kolo/error.h"
 
 /* three shares, a path and some words fit in an error's text */
-enum { LISTED = 20, SHARE = 1100, ENTRY = 500 };
+enum { LISTED = 10, SHARE = 1100, ENTRY = 500 };
 
-/* Names that do not fit. Those that have no room in the error's text are printed in lines of their own. */
+/* Names that do not fit: the first ones, and how many. */
 typedef struct complaint {
     const char *what;
-    enum kolo_log_level level; /* of those lines */
     int count, listed;
-    char text[SHARE], more[SHARE];
+    char text[SHARE];
 } complaint;
-
-static bool add_name(char text[SHARE], const char *name)
-{
-    const size_t used = strlen(text), length = strlen(name);
-    if (used + length + 3 > SHARE) return false;
-    snprintf(text + used, SHARE - used, "%s%s", used ? ", " : "", name);
-    return true;
-}
-
-static void report_more(complaint *c)
-{
-    if (*c->more) kolo_log0(c->level, "%s: %s", c->what, c->more);
-    *c->more = 0;
-}
 
 static void complain(complaint *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void complain(complaint *c, const char *format, ...)
 {
     char name[ENTRY];
+    const size_t used = strlen(c->text);
     va_list list;
     va_start(list, format);
     vsnprintf(name, sizeof name, format, list);
     va_end(list);
-    if (c->listed == c->count++ && c->listed < LISTED && add_name(c->text, name)) {
-        c->listed++;
-        return;
-    }
-    if (add_name(c->more, name)) return;
-    report_more(c);
-    add_name(c->more, name);
+    /* one that found no room ends the list */
+    if (c->listed < c->count++ || c->listed == LISTED || used + strlen(name) + 3 > SHARE) return;
+    snprintf(c->text + used, SHARE - used, "%s%s", used ? ", " : "", name);
+    c->listed++;
 }
 
 static void shape_text(const int64_t *dim, int rank, char text[96])
@@ -71,7 +54,6 @@ static int fail_complaints(const char *path, const char *model, complaint *const
     for (int i = 0; i < 3; i++) {
         const size_t used = strlen(text);
         complaint *c = kind[i];
-        report_more(c);
         if (c->count == 0) continue;
         char more[32] = "";
         if (c->count > c->listed) snprintf(more, sizeof more, " and %d more", c->count - c->listed);
@@ -138,16 +120,13 @@ static int find_extra(const kolo_weights *weights, const item *items, int n, con
     return 0;
 }
 
-static int load_check(const kolo_weights *weights, const kolo_graph *g, const item *items, int n,
-                      const rules *r)
+static int load_check(const kolo_weights *weights, const item *items, int n, const rules *r)
 {
-    complaint missing = {.what = "missing", .level = KOLO_LOG_ERROR},
-              extra = {.what = "unknown", .level = KOLO_LOG_ERROR},
-              wrong = {.what = "of another shape", .level = KOLO_LOG_ERROR},
-              same = {.what = "as initialised", .level = KOLO_LOG_INFO};
+    complaint missing = {.what = "missing"}, extra = {.what = "unknown"},
+              wrong = {.what = "of another shape"}, same = {.what = "as initialised"};
     KOLO_TRY(find_extra(weights, items, n, r, &extra));
     for (int i = 0; i < n; i++) {
-        const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
+        const kolo_tensor *t = kolo_item_tensor(&items[i]);
         const kolo_weight *w = kolo_weights_find(weights, items[i].name);
         char is[96], wanted[96];
         if (left(r, &items[i], w, t)) complain(&same, "%.400s", items[i].name);
@@ -161,7 +140,6 @@ static int load_check(const kolo_weights *weights, const kolo_graph *g, const it
     }
     if (missing.count + extra.count + wrong.count)
         return fail_complaints(r->path, r->model, (complaint *const[]){&missing, &extra, &wrong});
-    report_more(&same);
     if (same.count)
         kolo_info("%s: %s: %d tensors stay as initialised: %s%s", r->path,
                   r->partial ? "it ends before the network does" : "the last layer begins anew", same.count,
@@ -181,25 +159,48 @@ static int check_finite(const rules *r, const char *name, const float *values, i
     return 0;
 }
 
+/* This rank has the item, or a slab of it. */
+static bool has_item(const kolo_plan *plan, const item *one)
+{
+    bool has = false;
+    for (int t = one->tensor; t >= 0; t = kolo_graph_next_slab(plan->graph, t))
+        has |= kolo_plan_owns(plan, t);
+    return has;
+}
+
+/* values: of the whole item. */
+static int set_item(kolo_exec *exec, const kolo_plan *plan, const item *one, const float *values)
+{
+    if (!one->slabs) return kolo_exec_set(exec, one->which, one->tensor, values);
+    float *slab = kolo_alloc((size_t)kolo_tensor_count(&one->whole) * sizeof *slab);
+    int rc = slab ? 0 : KOLO_ENOMEM;
+    for (int t = one->tensor; rc == 0 && t >= 0; t = kolo_graph_next_slab(plan->graph, t)) {
+        if (!kolo_plan_owns(plan, t)) continue;
+        kolo_slab_take(&plan->graph->tensor[t], slab, values);
+        rc = kolo_exec_set(exec, one->which, t, slab);
+    }
+    free(slab);
+    return rc;
+}
+
 /* Of a pipeline the stage's own tensors: the rest of the file is not read. */
 static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_plan *plan, const item *items,
                    int n, const rules *r)
 {
-    const kolo_graph *g = plan->graph;
     int64_t largest = 1;
     for (int i = 0; i < n; i++) {
-        int64_t count = kolo_tensor_count(&g->tensor[items[i].tensor]);
-        if (count > largest && kolo_plan_owns(plan, items[i].tensor)) largest = count;
+        int64_t count = kolo_tensor_count(kolo_item_tensor(&items[i]));
+        if (count > largest && has_item(plan, &items[i])) largest = count;
     }
     float *values = kolo_alloc((size_t)largest * sizeof *values);
     int rc = values ? 0 : KOLO_ENOMEM;
     for (int i = 0; rc == 0 && i < n; i++) {
-        const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
+        const kolo_tensor *t = kolo_item_tensor(&items[i]);
         const kolo_weight *w = kolo_weights_find(weights, items[i].name);
-        if (left(r, &items[i], w, t) || !kolo_plan_owns(plan, items[i].tensor)) continue;
+        if (left(r, &items[i], w, t) || !has_item(plan, &items[i])) continue;
         kolo_weight_to_f32(w, values, kolo_tensor_count(t));
         if (r->finite) rc = check_finite(r, items[i].name, values, kolo_tensor_count(t));
-        if (rc == 0) rc = kolo_exec_set(exec, items[i].which, items[i].tensor, values);
+        if (rc == 0) rc = set_item(exec, plan, &items[i], values);
     }
     free(values);
     return rc;
@@ -210,7 +211,7 @@ static int load_load(const kolo_weights *weights, kolo_exec *exec, const kolo_pl
 {
     item *items = NULL;
     int n = 0, rc = kolo_items_make(plan, state, ema, &items, &n);
-    if (rc == 0) rc = load_check(weights, plan->graph, items, n, r);
+    if (rc == 0) rc = load_check(weights, items, n, r);
     if (rc == 0) rc = set_all(weights, exec, plan, items, n, r);
     kolo_items_free(&items, n);
     return rc;
@@ -251,14 +252,15 @@ static int start_averages(kolo_exec *exec, const kolo_plan *plan)
     if (!plan->config.ema) return 0;
     KOLO_TRY_GOTO(rc, kolo_items_make(plan, false, false, &items, &n));
     for (int i = 0; i < n; i++) {
-        int64_t count = kolo_tensor_count(&plan->graph->tensor[items[i].tensor]);
+        int64_t count = kolo_tensor_count(kolo_item_tensor(&items[i]));
         if (count > largest) largest = count;
     }
     rc = (values = kolo_alloc((size_t)largest * sizeof *values)) ? 0 : KOLO_ENOMEM;
-    for (int i = 0; rc == 0 && i < n; i++) {
-        rc = kolo_exec_get(exec, "param", items[i].tensor, values);
-        if (rc == 0) rc = kolo_exec_set(exec, "ema", items[i].tensor, values);
-    }
+    for (int i = 0; rc == 0 && i < n; i++)
+        for (int t = items[i].tensor; rc == 0 && t >= 0; t = kolo_graph_next_slab(plan->graph, t)) {
+            rc = kolo_exec_get(exec, "param", t, values);
+            if (rc == 0) rc = kolo_exec_set(exec, "ema", t, values);
+        }
 fail:
     free(values);
     kolo_items_free(&items, n);

@@ -127,6 +127,7 @@ char *kolo_record_text(const manifest *m, const char *math, const char *run)
     fprintf(f, "  \"batch\": %" PRId64 ",\n  \"samples\": %" PRId64 ",\n  \"seed\": \"%" PRIu64 "\",\n",
             p->batch, p->samples, p->seed);
     write_string(f, "  ", "data_uuid", p->data_uuid);
+    if (*p->late) write_string(f, "  ", "late_weights", p->late);
     fprintf(f, "  \"metrics\": {\"metric\": \"%s\", \"best_%s\": ", metric_of(p), metric_of(p));
     kolo_json_number(f, p->best, 17);
     fprintf(f, ", \"best_step\": %" PRId64 "},\n", p->best_step);
@@ -222,6 +223,8 @@ static void read_members(reader *r, manifest *m)
            start = read_object(r, "this_start");
     snprintf(p->model, sizeof p->model, "%s", read_string(r, "model"));
     snprintf(p->data_uuid, sizeof p->data_uuid, "%s", read_string(r, "data_uuid"));
+    if (cJSON_HasObjectItem(r->object, "late_weights"))
+        snprintf(p->late, sizeof p->late, "%s", read_string(r, "late_weights"));
     p->step = read_count(r, "step");
     p->epoch = read_count(r, "epoch");
     p->epoch_step = read_count(r, "epoch_step");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "ckpt/reader.h"
@@ -131,41 +132,105 @@ bool kolo_names_made_anew(const char *name)
     return false;
 }
 
-static bool kept(const kolo_tensor *t) { return t->role == KOLO_ROLE_PARAM || t->role == KOLO_ROLE_BUFFER; }
+static bool kept(const kolo_tensor *t)
+{
+    return (t->role == KOLO_ROLE_PARAM || t->role == KOLO_ROLE_BUFFER) && !kolo_tensor_is_later_slab(t);
+}
 
 static int compare_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int fitting(const kolo_weights *weights, const name_map *map, const char *const *known, size_t n)
+/* What all names begin with, a few parts like "backbone."; counters of wrappers have a name of one part. */
+typedef struct prefix {
+    const char *text;
+    size_t length;
+} prefix;
+
+static const char *behind(const char *name, prefix p)
+{
+    return strncmp(name, p.text, p.length) ? name : name + p.length;
+}
+
+/* p with the next part that all have; the same length: there is none. */
+static prefix longer_prefix(const kolo_weights *w, prefix p)
+{
+    prefix more = p;
+    for (int64_t i = 0; i < w->count; i++) {
+        const char *name = w->weight[i].name, *end = strchr(behind(name, p), '.');
+        if (kolo_names_made_anew(name) && !end) continue;
+        if (!end || !end[1]) return p;
+        if (more.length == p.length) more = (prefix){name, (size_t)(end - name) + 1};
+        if (strncmp(name, more.text, more.length)) return p;
+    }
+    return more;
+}
+
+static int fitting(const kolo_weights *weights, prefix p, const name_map *map, const char *const *known,
+                   size_t n)
 {
     int fit = 0;
     for (int i = 0; i < kolo_weights_count(weights); i++) {
         char ours[NAME_LENGTH];
         const char *name = kolo_weights_at(weights, i)->name;
-        if (!convert(map, true, name, ours)) continue;
+        if (!convert(map, true, behind(name, p), ours)) continue;
         name = ours;
         fit += bsearch(&name, known, n, sizeof *known, compare_text) != NULL;
     }
     return fit;
 }
 
-int kolo_names_recognise(const kolo_weights *weights, const kolo_graph *graph, const name_map **map)
+/* Of all prefixes and maps those that fit best, the shorter prefix and the earlier map where others fit no
+ * better. */
+static prefix choose_names(const kolo_weights *weights, const char *const *known, size_t n,
+                           const name_map **map)
 {
+    prefix p = {"", 0}, best = p, last;
     int most = -1;
+    do {
+        for (int i = 0; i < ROWS; i++) {
+            const int fit = table[i].ours ? -1 : fitting(weights, p, &table[i], known, n);
+            if (fit > most) most = fit, *map = &table[i], best = p;
+        }
+        last = p;
+        p = longer_prefix(weights, p);
+    } while (p.length > last.length);
+    return best;
+}
+
+static int drop_prefix(kolo_weights *w, prefix p)
+{
+    if (p.length == 0) return 0;
+    char *text = kolo_weights_keep(w, p.length + 1);
+    if (!text) return KOLO_ENOMEM;
+    memcpy(text, p.text, p.length);
+    for (int64_t i = 0; i < w->count; i++) w->weight[i].name = behind(w->weight[i].name, p);
+    kolo_info("%s: names without \"%s\", which all have", w->path, text);
+    return kolo_weights_sort(w);
+}
+
+int kolo_names_recognise(kolo_weights *weights, const kolo_graph *graph, const name_map **map)
+{
     size_t n = 0;
     const char **known = kolo_alloc((size_t)graph->tensors * sizeof *known + 1);
-    if (!known) return KOLO_ENOMEM;
-    for (int64_t t = 0; t < graph->tensors; t++)
-        if (kept(&graph->tensor[t])) known[n++] = graph->tensor[t].name;
-    qsort(known, n, sizeof *known, compare_text);
-    for (int i = 0; i < ROWS; i++) {
-        const int fit = table[i].ours ? -1 : fitting(weights, &table[i], known, n);
-        if (fit > most) most = fit, *map = &table[i];
+    char(*name)[NAME_LENGTH] = kolo_alloc((size_t)graph->tensors * sizeof *name + 1);
+    for (int64_t t = 0; known && name && t < graph->tensors; t++)
+        if (kept(&graph->tensor[t])) {
+            kolo_tensor_whole(&graph->tensor[t], name[n]);
+            known[n] = name[n];
+            n++;
+        }
+    if (!known || !name) {
+        free(known);
+        free(name);
+        return KOLO_ENOMEM;
     }
+    qsort(known, n, sizeof *known, compare_text);
+    const prefix p = choose_names(weights, known, n, map);
     free(known);
-    return 0;
+    free(name);
+    return drop_prefix(weights, p);
 }
 
 int kolo_names_translate(kolo_weights *weights, const name_map *map)

@@ -11,8 +11,9 @@ enum name_shape { name_shape_as_is, name_shape_flat, name_shape_window, name_sha
 typedef struct name_map name_map;
 
 /* Whose names fit the network: those under which most of its tensors are in the file, ours where
- * others fit no better. */
-int kolo_names_recognise(const kolo_weights *weights, const kolo_graph *graph, const name_map **map);
+ * others fit no better. A prefix of all names ("backbone.", "model.encoder.") is dropped where more fit
+ * without. */
+int kolo_names_recognise(kolo_weights *weights, const kolo_graph *graph, const name_map **map);
 /* Tensors of the file get our names; those that no rule knows keep their own. */
 int kolo_names_translate(kolo_weights *weights, const name_map *map);
 /* For writing (names: KOLO_names_*): whose rules know all tensors of the network. KOLO_ECONFIG: nobody's. */

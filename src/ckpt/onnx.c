@@ -351,20 +351,23 @@ static const char *channels_of(const kolo_graph *g)
     return "";
 }
 
-static int write_model(onnx_writer *w, const char *path)
+static int write_model(onnx_writer *w, const char *path, const char *classes)
 {
     char mean[96], std[96];
     Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets = &opset;
-    Onnx__StringStringEntryProto entry[3] = {ONNX__STRING_STRING_ENTRY_PROTO__INIT,
-                                             ONNX__STRING_STRING_ENTRY_PROTO__INIT,
-                                             ONNX__STRING_STRING_ENTRY_PROTO__INIT};
-    Onnx__StringStringEntryProto *entries[3] = {&entry[0], &entry[1], &entry[2]};
+    enum { ENTRIES = 4 };
+    Onnx__StringStringEntryProto entry[ENTRIES], *entries[ENTRIES];
+    for (int i = 0; i < ENTRIES; i++) {
+        onnx__string_string_entry_proto__init(&entry[i]);
+        entries[i] = &entry[i];
+    }
     KOLO_TRY(scale_text(w->graph, false, mean, sizeof mean));
     KOLO_TRY(scale_text(w->graph, true, std, sizeof std));
     entry[0].key = keep_text(w, "mean"), entry[0].value = mean;
     entry[1].key = keep_text(w, "std"), entry[1].value = std;
     entry[2].key = keep_text(w, "channels"), entry[2].value = keep_text(w, channels_of(w->graph));
+    entry[3].key = keep_text(w, "classes"), entry[3].value = keep_text(w, classes ? classes : "");
     opset.domain = keep_text(w, "");
     opset.has_version = true, opset.version = OPSET;
     model.has_ir_version = true, model.ir_version = IR_VERSION;
@@ -372,7 +375,7 @@ static int write_model(onnx_writer *w, const char *path)
     model.producer_version = keep_text(w, KOLO_VERSION);
     model.graph = &w->proto;
     model.opset_import = &opsets, model.n_opset_import = 1;
-    model.metadata_props = entries, model.n_metadata_props = 3;
+    model.metadata_props = entries, model.n_metadata_props = classes ? ENTRIES : ENTRIES - 1;
     w->proto.name = keep_text(w, w->graph->name);
     KOLO_TRY(w->rc);
     const size_t bytes = onnx__model_proto__get_packed_size(&model);
@@ -388,9 +391,9 @@ static int write_model(onnx_writer *w, const char *path)
     return rc;
 }
 
-int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, bool ema)
+int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how)
 {
-    onnx_writer w = {.graph = plan->graph, .exec = exec, .ema = ema, .proto = ONNX__GRAPH_PROTO__INIT};
+    onnx_writer w = {.graph = plan->graph, .exec = exec, .ema = how->ema, .proto = ONNX__GRAPH_PROTO__INIT};
     bool *needed = kolo_alloc((size_t)plan->graph->tensors * sizeof *needed + 1);
     int rc = needed ? 0 : KOLO_ENOMEM;
     if (rc == 0) {
@@ -399,7 +402,7 @@ int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, b
     }
     if (rc == 0) rc = add_parameters(&w);
     if (rc == 0) rc = add_ends(&w);
-    if (rc == 0) rc = write_model(&w, path);
+    if (rc == 0) rc = write_model(&w, path, how->classes);
     free(needed);
     free(w.proto.node);
     free(w.proto.initializer);
@@ -412,9 +415,9 @@ int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, b
 
 #else
 
-int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, bool ema)
+int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how)
 {
-    (void)exec, (void)plan, (void)ema;
+    (void)exec, (void)plan, (void)how;
     return kolo_fail(KOLO_ECONFIG,
                      "%s: this program was built without ONNX: install protobuf-c (libprotobuf-c-dev, "
                      "protobuf-c-compiler) and build again",

@@ -104,8 +104,8 @@ const char *onnx_window_attention(onnx_writer *w, const onnx_operation *o)
     const char *q = onnx_two(w, "Mul", NULL, part_of(w, x, 0), onnx_floats(w, 0, NULL, &scale));
     const char *k = onnx_transpose(w, NULL, part_of(w, x, 1), 5, (int64_t[]){0, 1, 2, 4, 3}),
                *v = part_of(w, x, 2);
-    const char *s =
-        onnx_two(w, "Add", NULL, onnx_two(w, "MatMul", NULL, q, k), biases(w, &m, o->node->in[1]));
+    const char *s = onnx_two(w, "MatMul", NULL, q, k);
+    if (o->n_in > 1) s = onnx_two(w, "Add", NULL, s, biases(w, &m, o->node->in[1]));
     if (m.shift[0] || m.shift[1]) s = onnx_two(w, "Add", NULL, s, masks(w, &m));
     s = onnx_one(w, "Softmax", NULL, s);
     onnx_int(w, "axis", -1);

@@ -58,14 +58,14 @@ static const char *same(onnx_writer *w, const onnx_operation *o)
 static const char *max_pool(onnx_writer *w, const onnx_operation *o)
 {
     const char *y = onnx_one(w, "MaxPool", o->out, o->in[0]);
-    window(w, &o->node->a, o->node->a.beyond);
+    window(w, &o->node->a, o->node->a.beyond[0]);
     return y;
 }
 
 static const char *avg_pool(onnx_writer *w, const onnx_operation *o)
 {
     const char *y = onnx_one(w, "AveragePool", o->out, o->in[0]);
-    window(w, &o->node->a, o->node->a.beyond);
+    window(w, &o->node->a, o->node->a.beyond[0]);
     onnx_int(w, "count_include_pad", o->node->a.count_pad);
     return y;
 }
@@ -172,6 +172,11 @@ static const char *activation(onnx_writer *w, const onnx_operation *o)
     const enum kolo_activation which = o->node->a.activation;
     if (which == KOLO_SILU)
         return onnx_two(w, "Mul", o->out, o->in[0], onnx_one(w, "Sigmoid", NULL, o->in[0]));
+    if (which == KOLO_RELU6) {
+        const float low = 0, high = 6;
+        const char *in[] = {o->in[0], onnx_floats(w, 0, NULL, &low), onnx_floats(w, 0, NULL, &high)};
+        return onnx_node(w, "Clip", o->out, 3, in);
+    }
     const char *y = onnx_one(w, name[which], o->out, o->in[0]);
     if (which == KOLO_GELU_TANH) onnx_text(w, "approximate", "tanh");
     if (which == KOLO_LEAKY_RELU) onnx_real(w, "alpha", o->node->a.slope);
@@ -193,6 +198,20 @@ static const char *residual(onnx_writer *w, const onnx_operation *o)
 static const char *pad(onnx_writer *w, const onnx_operation *o)
 {
     return padded(w, o->out, o->in[0], (int64_t[]){0, 0, 0, 0, 0, 0, o->node->a.pad[0], o->node->a.pad[1]});
+}
+
+/* A zero token in front of the pixels, then the positions, then the first one. */
+static const char *embed(onnx_writer *w, const onnx_operation *o)
+{
+    const kolo_tensor *y = tensor_of(w, o->node->out[0]);
+    const int64_t channels = y->dim[1], tokens = y->dim[2];
+    const char *x = onnx_reshape(w, NULL, o->in[0], 4, (int64_t[]){-1, channels, tokens - 1, 1});
+    x = padded(w, NULL, x, (int64_t[]){0, 0, 1, 0, 0, 0, 0, 0});
+    const char *first = onnx_reshape(w, NULL, o->in[1], 4, (int64_t[]){1, channels, 1, 1});
+    first = padded(w, NULL, first, (int64_t[]){0, 0, 0, 0, 0, 0, tokens - 1, 0});
+    const char *position = onnx_transpose(w, NULL, o->in[2], 3, (int64_t[]){0, 2, 1});
+    position = onnx_reshape(w, NULL, position, 4, (int64_t[]){1, channels, tokens, 1});
+    return onnx_two(w, "Add", o->out, onnx_two(w, "Add", NULL, x, first), position);
 }
 
 static const char *crop(onnx_writer *w, const onnx_operation *o)
@@ -277,6 +296,7 @@ onnx_emit *const onnx_table[KOLO_OP_COUNT] = {
     [KOLO_OP_residual] = residual,
     [KOLO_OP_dropout] = same,
     [KOLO_OP_window_attention] = onnx_window_attention,
+    [KOLO_OP_embed] = embed,
     [KOLO_OP_pad] = pad,
     [KOLO_OP_crop] = crop,
     [KOLO_OP_space_to_depth] = space_to_depth,

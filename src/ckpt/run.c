@@ -61,6 +61,12 @@ void kolo_run_close(kolo_run **run)
 
 const char *kolo_run_folder(const kolo_run *run) { return run->folder; }
 
+/* What those want who train longer than a run was begun for. */
+static const char cure_longer[] =
+    "; to train longer than this run was begun for, begin from its weights: run= another folder, init= this "
+    "one, "
+    "epochs= those to come, and an lr= to go on with, for the schedule of this one ends where it ends";
+
 static int compare_recipe(const char *path, const kolo_options *options)
 {
     kolo_options was;
@@ -70,11 +76,12 @@ static int compare_recipe(const char *path, const kolo_options *options)
         rc = kolo_fail_in(rc, "the recipe of this run cannot be read (another version of this program?): ");
     } else {
         char *difference = kolo_options_difference(&was, options);
+        const bool longer = options->epochs > was.epochs || options->steps > was.steps;
         if (difference)
             rc = kolo_fail(KOLO_ECONFIG,
                            "%s: this run was started with other options that change its numbers: %s. "
-                           "Give the old values to go on, or choose another run= folder to begin anew",
-                           path, difference);
+                           "Give the old values to go on, or choose another run= folder to begin anew%s",
+                           path, difference, longer ? cure_longer : "");
         free(difference);
     }
     kolo_options_free(&was);

@@ -1,8 +1,8 @@
 /* A checkpoint of ranks that have different things. The file is one for the whole network, the same bytes on
  * any grid; each stage's first rank writes its tensors into their places, all at the same time, and syncs
  * them; rank 0 joins the checksums and writes the manifest when all have. What ranks have parts of is brought
- * together tensor by tensor, and they write in turns. Where a rank cannot reach rank 0's folder (a disk of
- * its node), its tensors go through rank 0 piece by piece. */
+ * together, a tensor for each of them, which they then write at the same time. Where a rank cannot reach
+ * rank 0's folder (a disk of its node), its tensors go through rank 0 piece by piece. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,7 +32,7 @@ typedef struct together {
     kolo_aside aside;    /* rank 0's folder, */
     char *path;          /* and that of the checkpoint that it is to be; NULL elsewhere */
     char text[PATH_MAX]; /* path of the file while it is written */
-    int64_t *reaches;    /* [ranks] 1: it writes by itself */
+    int64_t *reaches;    /* [ranks] 1: it writes what it writes by itself */
     int64_t *crc;        /* [items] */
     uint64_t bytes;      /* of the file */
 } together;
@@ -82,7 +82,7 @@ static int open_file(together *w)
 {
     KOLO_TRY(kolo_comm_broadcast(w->comm, w->text, sizeof w->text, 0));
     if (writes(w) && w->me != 0) w->fd = open(w->text, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    w->reaches[w->me] = w->fd >= 0;
+    w->reaches[w->me] = w->fd >= 0 || !writes(w);
     return kolo_comm_allreduce(w->comm, w->reaches, w->ranks, KOLO_I64, KOLO_MAX);
 }
 
@@ -99,24 +99,66 @@ static int send_through(together *w, int writer, size_t bytes, uint64_t at, int 
     return 0;
 }
 
-/* *rc: a failure of this rank alone. */
+/* What several ranks have slabs of comes together in `canonical` of its writer; collective. rc: as above. */
+static int bring_slabs(together *w, const item *it, bool own, int *rc)
+{
+    const kolo_graph *g = w->s->plan->graph;
+    float *values = kolo_alloc((size_t)kolo_tensor_count(&it->whole) * sizeof *values);
+    KOLO_TRY(kolo_comm_agree(w->comm, values ? 0 : KOLO_ENOMEM));
+    int bad = 0;
+    for (int t = it->tensor; bad == 0 && t >= 0; t = kolo_graph_next_slab(g, t)) {
+        bad = kolo_exec_get(w->exec, it->which, t, values);
+        if (own && bad == 0 && *rc == 0) kolo_slab_put(&g->tensor[t], values, w->s->canonical);
+    }
+    free(values);
+    return bad;
+}
+
+/* Items from `first` on that different ranks write. What goes through rank 0 is a round by itself: it comes
+ * into every rank's `canonical`. */
+static int end_of_round(const together *w, int first)
+{
+    int end = first + 1;
+    for (int r = 0; r < w->ranks; r++)
+        if (!w->reaches[r]) return end;
+    for (bool other = true; end < w->s->items && other; end += other)
+        for (int i = first; i < end && other; i++) other = writer_of(w, i) != writer_of(w, end);
+    return end;
+}
+
+/* Brings an item to its writer. *rc: a failure of this rank alone. */
+static int bring_item(together *w, int number, int *rc)
+{
+    const item *it = &w->s->item[number];
+    float *own = writer_of(w, number) == w->me ? w->s->canonical : NULL;
+    if (it->slabs) return bring_slabs(w, it, own != NULL, rc);
+    const int parts = kolo_exec_get_parts(w->exec, it->which, it->tensor, own);
+    KOLO_TRY(parts);
+    if (own && !parts && *rc == 0) *rc = kolo_exec_get_own(w->exec, it->which, it->tensor, own);
+    return 0;
+}
+
+static int write_item(together *w, int number, uint64_t at, int *rc)
+{
+    const int writer = writer_of(w, number);
+    const size_t bytes = w->s->weight[number].bytes;
+    if (writer == w->me && *rc == 0) {
+        w->crc[number] = kolo_crc32c(0, w->s->canonical, bytes);
+        if (w->fd >= 0) *rc = write_at(w, w->s->canonical, bytes, at);
+    }
+    return w->reaches[writer] ? 0 : send_through(w, writer, bytes, at, rc);
+}
+
+/* Round by round: all writers of one have theirs before the first writes, so that they do so at the same
+ * time. *rc: a failure of this rank alone. */
 static int write_items(together *w, int *rc)
 {
     struct saver *s = w->s;
     uint64_t at = s->header_bytes;
-    for (int i = 0; i < s->items; at += s->weight[i++].bytes) {
-        const item *it = &s->item[i];
-        const size_t bytes = s->weight[i].bytes;
-        const int writer = writer_of(w, i);
-        const bool own = writer == w->me;
-        const int parts = kolo_exec_get_parts(w->exec, it->which, it->tensor, own ? s->canonical : NULL);
-        KOLO_TRY(parts);
-        if (own && *rc == 0) {
-            if (!parts) *rc = kolo_exec_get_own(w->exec, it->which, it->tensor, s->canonical);
-            w->crc[i] = kolo_crc32c(0, s->canonical, bytes);
-            if (*rc == 0 && w->fd >= 0) *rc = write_at(w, s->canonical, bytes, at);
-        }
-        if (!w->reaches[writer]) KOLO_TRY(send_through(w, writer, bytes, at, rc));
+    for (int first = 0, end; first < s->items; first = end) {
+        end = end_of_round(w, first);
+        for (int i = first; i < end; i++) KOLO_TRY(bring_item(w, i, rc));
+        for (int i = first; i < end; at += s->weight[i++].bytes) KOLO_TRY(write_item(w, i, at, rc));
     }
     if (w->fd >= 0 && *rc == 0 && fsync(w->fd) < 0) *rc = kolo_fail_io("sync", w->text);
     if (w->fd >= 0 && close(w->fd) < 0 && *rc == 0) *rc = kolo_fail_io("close", w->text);

@@ -271,8 +271,7 @@ static int map_file(kolo_weights *w)
     return rc;
 }
 
-/* Tensors of a checkpoint are what its manifest says: nobody reads them unchecked, by whatever name he comes.
- */
+/* Tensors of a checkpoint are what its manifest says: none is read unchecked, by whatever name. */
 static int check_manifest(const kolo_weights *w)
 {
     manifest m;

@@ -10,6 +10,7 @@
 #include "cmd/cmd.h"
 #include "kolo/error.h"
 #include "train/session.h"
+#include "train/times.h"
 
 enum { WARM_UP = 3 }; /* at the third a GPU's step has been recorded */
 
@@ -65,6 +66,19 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
     fflush(stdout);
 }
 
+/* Beside what was measured, where `kolo bench --tune kernels` was here. */
+static int print_prediction(const kolo_session *session, int64_t steps, double seconds)
+{
+    kolo_play *play = NULL;
+    if (!kolo_session_is_measured(session)) return 0;
+    KOLO_TRY(kolo_session_play(session, &play, NULL));
+    const double took = seconds / (double)steps;
+    printf("predicted %.3f ms/step, %+.1f %% of what was measured\n", play->step * 1e3,
+           100 * (play->step / took - 1));
+    kolo_play_destroy(&play);
+    return 0;
+}
+
 static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled)
 {
     kolo_session session;
@@ -94,6 +108,7 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
     if (launch->rank == 0) {
         if (profile) KOLO_TRY_GOTO(rc, kolo_bench_profile(session.plan, profile, steps));
         print_result(&session, steps, seconds, fastest, host);
+        KOLO_TRY_GOTO(rc, print_prediction(&session, steps, seconds));
     }
 fail:
     free(profile);
@@ -109,6 +124,8 @@ int kolo_command_bench(int n, char **words)
     const char *way = n > 0 ? words[0] : "";
     if (kolo_bench_is_collective(way)) return kolo_command_letters = "A", kolo_bench_collective(n, words);
     if (!strcmp(way, "gradients")) return kolo_command_letters = "G", kolo_bench_gradients(n - 1, words + 1);
+    if (!strcmp(way, "--tune") && n > 1 && !strcmp(words[1], "kernels"))
+        return kolo_command_letters = "TL", kolo_bench_kernels(n - 2, words + 2);
     if (!strcmp(way, "--tune")) return kolo_command_letters = "U", kolo_bench_tune(n - 1, words + 1);
     if (n == 1 && !strcmp(way, "--algorithms")) return kolo_bench_algorithms();
     kolo_command_letters = "T";

@@ -205,7 +205,7 @@ static int open_comm(bench *b)
     KOLO_TRY(kolo_launch_bind(s->launch, (int)o->threads, o->bind != KOLO_bind_none));
     backend.device = s->device_index;
     if (s->cuda) KOLO_TRY(kolo_backend_create(&s->backend, "cuda", &backend));
-    KOLO_TRY(session_open_comm(s, s->launch, (size_t)b->max, 0, &s->comm));
+    KOLO_TRY(session_open_comm(s, s->launch, (size_t)b->max, 0, 0, &s->comm));
     for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++)
         KOLO_TRY(kolo_comm_bucket(s->comm, 0, size_at(b, i) / (int64_t)sizeof(float)));
     b->host = kolo_alloc((size_t)b->max);

@@ -47,28 +47,13 @@ static void print_rates(const row *r, int64_t steps)
 static void print_kinds(const kolo_plan *plan, const kolo_cost *cost, const kolo_exec_profile *profile,
                         int64_t steps)
 {
-    static const char *const kind[] = {
-        [KOLO_ACTION_LOAD] = "load",         [KOLO_ACTION_SUM] = "sum",
-        [KOLO_ACTION_FOLD] = "fold",         [KOLO_ACTION_REDUCE] = "reduce",
-        [KOLO_ACTION_WAIT] = "wait",         [KOLO_ACTION_NORM] = "norm",
-        [KOLO_ACTION_LAYERS] = "layers",     [KOLO_ACTION_UPDATE] = "update",
-        [KOLO_ACTION_BUFFERS] = "buffers",   [KOLO_ACTION_SQUARE] = "squares",
-        [KOLO_ACTION_NOISE] = "noise",       [KOLO_ACTION_DELTA] = "step",
-        [KOLO_ACTION_APPLY] = "apply",       [KOLO_ACTION_SEND] = "send",
-        [KOLO_ACTION_RECEIVE] = "receive",   [KOLO_ACTION_TRANSFERRED] = "transferred",
-        [KOLO_ACTION_CLEAR] = "clear",       [KOLO_ACTION_COLLECT] = "collect",
-        [KOLO_ACTION_GATHER] = "gather",     [KOLO_ACTION_GATHERED] = "gathered",
-        [KOLO_ACTION_FETCH] = "fetch",       [KOLO_ACTION_LET_GO] = "let go",
-        [KOLO_ACTION_ENCODE] = "encode",     [KOLO_ACTION_DECODE] = "decode",
-        [KOLO_ACTION_STORE] = "store",       [KOLO_ACTION_STORED] = "stored",
-        [KOLO_ACTION_RETRIEVE] = "retrieve", [KOLO_ACTION_RETRIEVED] = "retrieved"};
-    row rows[KOLO_OP_COUNT + sizeof kind / sizeof *kind] = {{0}};
+    row rows[KOLO_OP_COUNT + KOLO_ACTIONS] = {{0}};
     double sum = 0;
     for (int64_t i = 0; i < plan->actions; i++) {
         const kolo_action *a = &plan->action[i];
         int op = a->kind == KOLO_ACTION_RUN ? (int)plan->graph->node[a->node].op : -1;
         row *r = op >= 0 ? &rows[op] : &rows[KOLO_OP_COUNT + (int)a->kind];
-        r->name = op >= 0 ? kolo_op_table[op].name : kind[a->kind];
+        r->name = op >= 0 ? kolo_op_table[op].name : kolo_action_name(a->kind);
         bench_profile_add(r, &cost[i], &profile[i]);
         sum += profile[i].seconds;
     }

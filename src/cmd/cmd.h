@@ -81,6 +81,8 @@ int kolo_bench_gradients(int n, char **words);
 bool kolo_bench_is_collective(const char *name);
 int kolo_bench_collective(int n, char **words);
 int kolo_bench_tune(int n, char **words);
+/* The operations of a training, for `kolo plan`. */
+int kolo_bench_kernels(int n, char **words);
 int kolo_bench_algorithms(void);
 /* Takes KEY=NUMBER, with K, M or G for powers of 1024, out of the words; the number is at least `low`. */
 int kolo_bench_take(int *n, char **words, const char *key, int64_t low, int64_t *value);

@@ -1,4 +1,5 @@
-/* kolo doctor: what a support desk would ask for. One line a check: ok, warn or FAIL, the fact, the cure. */
+/* kolo doctor: what a support desk would ask for. One line a check: ok, warn or FAIL, the fact, the cure; or
+ * one JSON object a line. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,59 +8,73 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
-#include "base/plugin.h"
 #include "base/shm.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
-#include "comm/buckets/trainer.h"
-#include "comm/buckets/reducer.h"
-#include "data/shard/shard.h"
+#include "cmd/doctor.h"
 #include "kolo/error.h"
-#include "launch/device.h"
-#include "ops/backend.h"
 
 enum { LITTLE_LOCKED = 1 << 26 }; /* bytes: less is nobody's wish but a system's default */
 
-enum verdict { GOOD, WARN, BAD };
-
-typedef struct report {
-    const kolo_launch *launch;
-    int worst, status; /* status: of the first failure */
-} report;
-
-static void report_add(report *r, enum verdict verdict, int status, const char *check, const char *format,
-                       ...) __attribute__((format(printf, 5, 6)));
-static void report_add(report *r, enum verdict verdict, int status, const char *check, const char *format,
-                       ...)
+static void print_text(const doctor *d, const char *verdict, const char *check, const char *fact,
+                       const char *cure)
 {
-    static const char *const name[] = {"ok", "warn", "FAIL"};
-    char text[1024];
+    char who[300] = "", line[2600];
+    if (d->launch && d->launch->size > 1)
+        snprintf(who, sizeof who, "[rank %d %s] ", d->launch->rank, d->launch->host);
+    snprintf(line, sizeof line, "%-4s %-10s %s%s%s%s\n", verdict, check, who, fact, *cure ? ": " : "", cure);
+    fputs(line, stdout);
+}
+
+static void print_json(const doctor *d, const char *verdict, const char *check, const char *fact,
+                       const char *cure)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f) return;
+    fprintf(f, "{\"verdict\":\"%s\",\"check\":", verdict);
+    kolo_json_string(f, check);
+    fprintf(f, ",\"rank\":%d,\"host\":", d->launch ? d->launch->rank : 0);
+    kolo_json_string(f, d->launch ? d->launch->host : "");
+    fprintf(f, ",\"text\":");
+    kolo_json_string(f, fact);
+    fprintf(f, ",\"cure\":");
+    kolo_json_string(f, *cure ? cure : NULL);
+    fprintf(f, "}\n");
+    if (fclose(f) == 0) fputs(text, stdout);
+    free(text);
+}
+
+void doctor_add(doctor *d, enum doctor_verdict verdict, int status, const char *check, const char *format,
+                ...)
+{
+    static const char *const name[] = {"ok", "warn", "FAIL"}, *const key[] = {"ok", "warn", "fail"};
+    char text[2048], *cure;
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    if (verdict == BAD && r->worst < BAD) r->status = status;
-    if ((int)verdict > r->worst) r->worst = (int)verdict;
-    if (verdict == GOOD && r->launch && r->launch->rank != 0)
-        return; /* the other ranks report trouble only */
+    if (verdict == BAD && d->failures++ == 0) d->status = status;
+    if ((int)verdict > d->worst) d->worst = (int)verdict;
+    if (verdict == GOOD && d->launch && d->launch->rank != 0) return;
+    cure = strchr(text, '\t');
+    if (cure) *cure++ = 0;
     /* written at once: the lines of many ranks do not mix */
-    char who[300] = "", line[1400];
-    if (r->launch && r->launch->size > 1)
-        snprintf(who, sizeof who, "[rank %d %s] ", r->launch->rank, r->launch->host);
-    snprintf(line, sizeof line, "%-4s %-10s %s%s\n", name[verdict], check, who, text);
-    fputs(line, stdout);
+    if (d->json) print_json(d, key[verdict], check, text, cure ? cure : "");
+    else print_text(d, name[verdict], check, text, cure ? cure : "");
     fflush(stdout);
 }
 
-static void check_launch(report *r)
+static void check_launch(doctor *d)
 {
-    const kolo_launch *l = r->launch;
+    const kolo_launch *l = d->launch;
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *job = getenv("SLURM_JOB_ID");
-    report_add(r, GOOD, 0, "launcher", "%s: %d ranks on %d nodes", l->method, l->size, l->nodes);
+    doctor_add(d, GOOD, 0, "launcher", "%s: %d ranks on %d nodes", l->method, l->size, l->nodes);
     if (job && !tasks)
-        report_add(r, WARN, 0, "launcher", "in job %s but not in a step: start training by `srun --mpi=pmix`",
+        doctor_add(d, WARN, 0, "launcher", "in job %s but not in a step\tstart training by `srun --mpi=pmix`",
                    job);
     int least = l->size, most = 0;
     for (int node = 0; node < l->nodes; node++) {
@@ -68,63 +83,63 @@ static void check_launch(report *r)
         least = count < least ? count : least;
         most = count > most ? count : most;
     }
-    report_add(r, least == most ? GOOD : WARN, 0, "node map",
+    doctor_add(d, least == most ? GOOD : WARN, 0, "node map",
                least == most ? "%d ranks on every node"
-                             : "uneven: between %d and %d ranks a node (set --ntasks-per-node)",
+                             : "uneven: between %d and %d ranks a node\tset --ntasks-per-node",
                least, most);
 }
 
-static void check_cores(report *r)
+static void check_cores(doctor *d)
 {
-    int cpus = kolo_cpu_count(), here = r->launch->local_size;
+    int cpus = kolo_cpu_count(), here = d->launch->local_size;
     const char *asked = getenv("SLURM_CPUS_PER_TASK");
     if (asked && atoi(asked) > cpus)
-        report_add(
-            r, WARN, 0, "cores",
-            "this task may use %d CPUs, --cpus-per-task asked for %s: add `srun --cpus-per-task=%s` (not "
+        doctor_add(
+            d, WARN, 0, "cores",
+            "this task may use %d CPUs, --cpus-per-task asked for %s\tadd `srun --cpus-per-task=%s` (not "
             "inherited by Slurm 22.05 and 23.02)",
             cpus, asked, asked);
-    else report_add(r, GOOD, 0, "cores", "%d CPUs for this process, %d ranks on the node", cpus, here);
+    else doctor_add(d, GOOD, 0, "cores", "%d CPUs for this process, %d ranks on the node", cpus, here);
 }
 
 /* What this user's programs have in /dev/shm, by whether anybody holds its lock. */
 static void report_object(const kolo_shm_object *o, void *context)
 {
-    report *r = context;
+    doctor *d = context;
     char holder[64] = "";
     const double mib = (double)o->bytes / 0x1p20;
     if (o->holder) snprintf(holder, sizeof holder, " by process %ld", o->holder);
     if (o->state == KOLO_SHM_REMOVED)
-        report_add(r, WARN, 0, "shared",
+        doctor_add(d, WARN, 0, "shared",
                    "removed /dev/shm/%s, %.1f MiB, which killed processes of yours had left", o->name, mib);
     else if (o->state == KOLO_SHM_USED)
-        report_add(r, GOOD, 0, "shared", "/dev/shm/%s, %.1f MiB, is in use%s and stays", o->name, mib,
+        doctor_add(d, GOOD, 0, "shared", "/dev/shm/%s, %.1f MiB, is in use%s and stays", o->name, mib,
                    holder);
     else
-        report_add(r, WARN, 0, "shared",
+        doctor_add(d, WARN, 0, "shared",
                    "/dev/shm/%s has a name of yours and belongs to user %u: other names are taken", o->name,
                    o->uid);
 }
 
-static void check_memory(report *r)
+static void check_memory(doctor *d)
 {
     const char *source = "";
     size_t limit = kolo_memory_limit(&source);
     struct statvfs fs;
-    report_add(r, limit < ((size_t)1 << 30) ? WARN : GOOD, 0, "memory", "%.1f GiB (%s)",
+    doctor_add(d, limit < ((size_t)1 << 30) ? WARN : GOOD, 0, "memory", "%.1f GiB (%s)",
                (double)limit / 0x1p30, source);
-    if (r->launch->local_rank == 0)
-        kolo_shm_sweep(KOLO_SHM_ALL, report_object, r); /* before it is looked how much is free */
+    if (d->launch->local_rank == 0)
+        kolo_shm_sweep(KOLO_SHM_ALL, report_object, d); /* before it is looked how much is free */
     if (statvfs("/dev/shm", &fs) != 0) {
-        report_add(r, BAD, KOLO_ELAUNCH, "shared",
-                   "/dev/shm is not there: ranks of one node reduce through it");
+        doctor_add(d, BAD, KOLO_ELAUNCH, "shared",
+                   "/dev/shm is not there\tranks of one node reduce through it: mount a tmpfs there");
         return;
     }
     double free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
-    report_add(r, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s",
+    doctor_add(d, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s",
                free_bytes / 0x1p30,
                free_bytes < 0x1p28
-                   ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)"
+                   ? "\tgradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)"
                    : "");
 }
 
@@ -133,7 +148,7 @@ typedef struct limits {
 } limits;
 
 /* The least of all ranks, printed once: they are as a rule the same, and wrong, everywhere. Collective. */
-static int check_limits(report *r, kolo_launch *launch)
+static int check_limits(doctor *d, kolo_launch *launch)
 {
     struct rlimit files, locked;
     getrlimit(RLIMIT_NOFILE, &files);
@@ -148,173 +163,34 @@ static int check_limits(report *r, kolo_launch *launch)
     }
     free(all);
     if (rc < 0 || launch->rank != 0) return rc;
-    report_add(r, least.files < 1024 ? WARN : GOOD, 0, "limits", "%lu open files%s",
-               (unsigned long)least.files, least.files < 1024 ? ": raise `ulimit -n` to 1024" : "");
+    doctor_add(d, least.files < 1024 ? WARN : GOOD, 0, "limits", "%lu open files%s",
+               (unsigned long)least.files, least.files < 1024 ? "\traise `ulimit -n` to 1024" : "");
     if (few)
-        report_add(
-            r, WARN, 0, "limits",
-            "%lu KiB may be locked on %d of %d ranks: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK "
+        doctor_add(
+            d, WARN, 0, "limits",
+            "%lu KiB may be locked on %d of %d ranks\tInfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK "
             "of slurmd)",
             (unsigned long)least.locked >> 10, few, launch->size);
     return 0;
 }
 
-static void check_data(report *r, const char *key, const char *folder)
-{
-    if (!*folder || !strcmp(folder, "none") || !strcmp(folder, "synthetic")) return;
-    kolo_dataset *set = NULL;
-    double begin = kolo_time();
-    if (kolo_dataset_open(&set, folder) < 0) {
-        report_add(r, BAD, KOLO_EINPUT, key, "%s", kolo_error_text());
-        return;
-    }
-    const kolo_dataset_info *info = kolo_dataset_get_info(set);
-    report_add(r, GOOD, 0, key, "%s: %ld images, %d classes, %d shards, opened in %.0f ms", folder,
-               (long)info->count, info->classes, info->shards, (kolo_time() - begin) * 1e3);
-    kolo_dataset_close(&set);
-}
-
-static void check_run(report *r, const char *folder)
-{
-    if (!*folder || r->launch->rank != 0) return;
-    char path[4096];
-    if (kolo_folder_make(folder) < 0) {
-        report_add(r, BAD, KOLO_EIO, "run", "%s", kolo_error_text());
-        return;
-    }
-    snprintf(path, sizeof path, "%s/.doctor", folder);
-    double begin = kolo_time();
-    if (kolo_file_write_atomic(path, "kolo\n", 5) < 0) {
-        report_add(r, BAD, KOLO_EIO, "run", "%s", kolo_error_text());
-        return;
-    }
-    unlink(path);
-    int64_t free_bytes = kolo_file_free_bytes(folder);
-    report_add(r, GOOD, 0, "run", "%s: write, sync and rename in %.0f ms, %.1f GiB free", folder,
-               (kolo_time() - begin) * 1e3, (double)free_bytes / 0x1p30);
-}
-
-static void check_environment(report *r)
+static void check_environment(doctor *d)
 {
     static const char *const suspicious[] = {"NCCL_P2P_DISABLE", "NCCL_ALGO",  "CUDA_LAUNCH_BLOCKING",
                                              "MALLOC_CHECK_",    "LD_PRELOAD", "OMP_NUM_THREADS"};
     for (size_t i = 0; i < sizeof suspicious / sizeof *suspicious; i++)
         if (getenv(suspicious[i]))
-            report_add(r, WARN, 0, "environ", "%s=%s is set: intended?", suspicious[i],
+            doctor_add(d, WARN, 0, "environ", "%s=%s is set\tunset it, unless it is meant", suspicious[i],
                        getenv(suspicious[i]));
     if (getenv("SLURM_JOB_ID") && !getenv("SLURM_JOB_END_TIME") && !getenv("SLURM_RESTART_COUNT") &&
-        r->launch->rank == 0)
-        report_add(r, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"),
+        d->launch->rank == 0)
+        doctor_add(d, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"),
                    getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
 }
 
-/* ---- GPUs: a failure where the job was given some or device=cuda asks for them, else a remark ---------- */
-
-/* What the ways of gradients between GPUs say of themselves: a version, or why not. */
-static void report_reducers(report *r)
+static int check_sum(doctor *d)
 {
-    char note[128] = "";
-    const kolo_reducer_type *const *row = kolo_cuda_symbol("kolo_cuda_reducer");
-    for (; row && *row; row++) {
-        bool ready = (*row)->ready(note, sizeof note) == 0;
-        if (ready && *note)
-            report_add(r, GOOD, 0, "reducer", "gradients may travel by %s %s", (*row)->name, note);
-        if (!ready)
-            report_add(r, WARN, 0, "reducer", "gradients cannot travel by %s, but through host memory: %s",
-                       (*row)->name, kolo_error_text());
-        *note = 0;
-    }
-}
-
-/* Opens the backend on it: streams, cuDNN, cuBLASLt and a first kernel. */
-static void check_gpu(report *r, int index, const kolo_device *device)
-{
-    kolo_backend *backend = NULL;
-    kolo_backend_config config = {.threads = 1, .device = index};
-    const char *place = "";
-    double begin = kolo_time();
-    int rc = kolo_backend_create(&backend, "cuda", &config);
-    if (rc < 0) report_add(r, BAD, rc, "gpu", "%s", kolo_error_text());
-    else {
-        size_t bytes = kolo_backend_memory(backend, &place);
-        report_add(r, GOOD, 0, "gpu",
-                   "this rank's is %s, %s, capability %d.%d: %.1f of %.1f GiB may be used; opened in %.0f ms",
-                   place, device->uuid, device->major, device->minor, (double)bytes / 0x1p30,
-                   (double)device->memory_bytes / 0x1p30, (kolo_time() - begin) * 1e3);
-    }
-    kolo_backend_destroy(&backend);
-}
-
-/* Two ranks with one GPU: said by the later one. Collective. */
-static int check_shared(report *r, kolo_launch *launch, const kolo_device *mine, bool allowed)
-{
-    kolo_device *all = kolo_alloc((size_t)launch->size * sizeof *all);
-    int rc = all ? kolo_launch_exchange(launch, mine, sizeof *mine, all) : KOLO_ENOMEM, gpus = 0;
-    for (int rank = 0; rc >= 0 && rank < launch->size; rank++) {
-        int first = 0;
-        while (strcmp(all[first].uuid, all[rank].uuid) != 0) first++;
-        gpus += first == rank;
-        if (rank == launch->rank && first < rank)
-            report_add(
-                r, allowed ? WARN : BAD, KOLO_ECONFIG, "gpu",
-                "%s is rank %d's too: give every rank its own (--gpus-per-node), or set share_gpu=true",
-                mine->uuid, first);
-    }
-    if (rc >= 0) report_add(r, GOOD, 0, "gpu", "%d ranks use %d GPUs", launch->size, gpus);
-    free(all);
-    return rc;
-}
-
-static void list_gpus(report *r, const kolo_device *list, int n)
-{
-    uint8_t distance[KOLO_MAX_DEVICES];
-    kolo_device_distances(list, n, distance);
-    for (int i = 0; i < n; i++)
-        report_add(r, GOOD, 0, "gpu", "%d: %s, %.1f GiB, capability %d.%d, %s, %s, distance %d", i,
-                   list[i].name, (double)list[i].memory_bytes / 0x1p30, list[i].major, list[i].minor,
-                   list[i].bus, list[i].uuid, distance[i]);
-}
-
-static int check_gpus(report *r, kolo_launch *launch, const kolo_options *options, bool offline)
-{
-    kolo_device list[KOLO_MAX_DEVICES], mine;
-    bool asked = options->device == KOLO_device_cuda, given = kolo_device_granted();
-    int driver = 0, runtime = 0, index;
-    if (options->device == KOLO_device_cpu) return 0;
-    void *symbol = kolo_cuda_symbol("kolo_cuda_devices");
-    kolo_device_list devices;
-    memcpy(&devices, &symbol, sizeof devices);
-    int n = symbol ? devices(list, &driver, &runtime) : KOLO_ELAUNCH;
-    if (!asked && !given) {
-        if (n > 0) list_gpus(r, list, n);
-        report_add(r, GOOD, 0, "gpu", "this job was given none, so device=auto computes on CPUs%s%s",
-                   n > 0   ? "; device=cuda would use those above"
-                   : n < 0 ? ": "
-                           : "",
-                   n < 0 ? kolo_error_text() : "");
-        return 0;
-    }
-    if (n > 0) {
-        report_add(r, GOOD, 0, "cuda", "%s; driver for CUDA up to %d.%d", kolo_backend_version("cuda"),
-                   driver / 1000, driver % 1000 / 10);
-        report_reducers(r);
-        list_gpus(r, list, n);
-    }
-    if (offline) { /* a login node need not have what the job will have */
-        if (n < 0) report_add(r, asked ? BAD : WARN, n, "gpu", "%s", kolo_error_text());
-        return 0;
-    }
-    int rc = kolo_device_choose(launch, &index, &mine);
-    if (rc < 0) {
-        report_add(r, BAD, rc, "gpu", "%s", kolo_error_text());
-        return 0;
-    }
-    check_gpu(r, index, &mine);
-    return check_shared(r, launch, &mine, options->share_gpu);
-}
-
-static int check_sum(report *r, kolo_launch *launch)
-{
+    kolo_launch *launch = d->launch;
     kolo_comm *comm = NULL;
     int64_t sum = launch->rank + 1, want = (int64_t)launch->size * (launch->size + 1) / 2;
     int rc;
@@ -323,39 +199,94 @@ static int check_sum(report *r, kolo_launch *launch)
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     double begin = kolo_time();
     KOLO_TRY_GOTO(rc, kolo_comm_allreduce(comm, &sum, 1, KOLO_I64, KOLO_SUM));
-    report_add(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce",
+    doctor_add(d, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce",
                "allreduce over ranks is %ld, expected %ld (%.2f ms)", (long)sum, (long)want,
                (kolo_time() - begin) * 1e3);
+    rc = doctor_check_clocks(d, comm);
 fail:
     kolo_comm_destroy(&comm);
     return rc;
 }
 
+static void check_own(doctor *d)
+{
+    check_launch(d);
+    doctor_check_libraries(d);
+    check_cores(d);
+    doctor_check_processors(d);
+    check_memory(d);
+    doctor_check_cgroup(d);
+    doctor_check_network(d);
+    doctor_check_data(d, "data", d->options->data);
+    doctor_check_data(d, "val", d->options->val);
+    doctor_check_run(d, d->options->run);
+    check_environment(d);
+    doctor_measure(d);
+}
+
+static int check_together(doctor *d, bool pairs)
+{
+    KOLO_TRY(check_limits(d, d->launch));
+    KOLO_TRY(doctor_check_binding(d));
+    KOLO_TRY(doctor_compare_nodes(d));
+    const int before = d->failures;
+    KOLO_TRY(doctor_check_gpus(d));
+    d->gpu_failed = d->failures > before;
+    if (d->offline) {
+        doctor_add(d, GOOD, 0, "offline", "not checked: launcher, other ranks, reductions");
+        return 0;
+    }
+    KOLO_TRY(check_sum(d));
+    return doctor_check_traffic(d, pairs);
+}
+
+/* Takes `--site FILE` out of the words. */
+static int take_site(int *n, char **words, const char **path)
+{
+    for (int i = 0; i < *n; i++) {
+        if (strcmp(words[i], "--site") != 0) continue;
+        if (i + 1 == *n)
+            return kolo_fail(KOLO_ECONFIG, "--site wants the name of a file that is not there yet");
+        *path = words[i + 1];
+        memmove(&words[i], &words[i + 2], (size_t)(*n - i - 2) * sizeof *words);
+        *n -= 2;
+        return 0;
+    }
+    return 0;
+}
+
+static int write_findings(doctor *d, const char *site)
+{
+    if (*d->slow)
+        doctor_add(d, BAD, KOLO_ELAUNCH, "exclude", "slow nodes: %s\tsbatch --exclude=%s leaves them out",
+                   d->slow, d->slow);
+    if (!site) return 0;
+    KOLO_TRY(doctor_write_site(d, site));
+    doctor_add(d, GOOD, 0, "site", "%s holds options for this site: look through it, then KOLO_SITE=%s", site,
+               site);
+    return 0;
+}
+
 int kolo_command_doctor(int n, char **words)
 {
     kolo_options options;
-    kolo_launch *launch;
-    report r = {0};
-    bool offline = kolo_command_flag(&n, words, "--offline");
+    const char *site = NULL;
+    doctor d = {.options = &options};
+    d.offline = kolo_command_flag(&n, words, "--offline");
+    d.json = kolo_command_flag(&n, words, "--json");
+    const bool pairs = kolo_command_flag(&n, words, "--all-pairs");
+    KOLO_TRY(take_site(&n, words, &site));
+    if (pairs && d.offline)
+        return kolo_fail(KOLO_ECONFIG,
+                         "--all-pairs measures between ranks, --offline has one: leave one of them out");
     KOLO_TRY(kolo_command_words(&options, n, words, 0, NULL));
-    int rc = offline ? kolo_command_alone(&launch) : kolo_command_launch(&options, &launch);
+    int rc = d.offline ? kolo_command_alone(&d.launch) : kolo_command_launch(&options, &d.launch);
     if (rc == 0) {
-        r.launch = launch;
-        check_launch(&r);
-        check_cores(&r);
-        check_memory(&r);
-        check_data(&r, "data", options.data);
-        check_data(&r, "val", options.val);
-        check_run(&r, options.run);
-        check_environment(&r);
-        rc = check_limits(&r, launch);
-        if (rc >= 0) rc = check_gpus(&r, launch, &options, offline);
-        if (rc < 0) { /* the others did not answer */
-        } else if (offline)
-            report_add(&r, GOOD, 0, "offline", "not checked: launcher, other ranks, reductions");
-        else rc = check_sum(&r, launch);
+        check_own(&d);
+        rc = check_together(&d, pairs);
     }
+    if (rc == 0) rc = write_findings(&d, site);
     kolo_options_free(&options);
-    if (rc == 0 && r.worst == BAD) return kolo_fail(r.status, "a check failed; see the lines marked FAIL");
+    if (rc == 0 && d.worst == BAD) return kolo_fail(d.status, "a check failed; see the lines marked FAIL");
     return rc;
 }

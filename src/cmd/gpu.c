@@ -1,7 +1,6 @@
 #include "cmd/gpu.h"
 
 #include <cjson/cJSON.h>
-#include <ctype.h>
 #include <glob.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,85 +9,16 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/option.h"
 #include "cmd/cmd.h"
+#include "cmd/share_table.h"
 #include "kolo/error.h"
-
-static const char suffix[] = ".yaml";
-
-static bool is_suffixed(const char *word)
-{
-    const size_t length = strlen(word), end = sizeof suffix - 1;
-    return length > end && !strcmp(word + length - end, suffix);
-}
-
-/* "…/h200.yaml" -> "h200"; caller frees. */
-static char *stem_of(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *stem = kolo_strdup(name);
-    if (stem && is_suffixed(stem)) stem[strlen(stem) - (sizeof suffix - 1)] = 0;
-    return stem;
-}
-
-static int find_all(glob_t *found)
-{
-    char *pattern = kolo_format("%s/gpus/*%s", kolo_command_share(), suffix);
-    if (!pattern) return KOLO_ENOMEM;
-    const int rc = glob(pattern, 0, NULL, found);
-    free(pattern);
-    return rc == 0 || rc == GLOB_NOMATCH ? 0 : kolo_fail(KOLO_EIO, "share/kolo/gpus cannot be listed");
-}
-
-static int fail_unknown(const char *word)
-{
-    enum { MOST = 64 };
-    char *names[MOST];
-    int n = 0;
-    glob_t found = {0};
-    KOLO_TRY(find_all(&found));
-    for (; n < MOST && n < (int)found.gl_pathc; n++) names[n] = stem_of(found.gl_pathv[n]);
-    char *list = kolo_strdup("");
-    for (int i = 0; i < n && list; i++) {
-        char *longer = kolo_format("%s%s%s", list, i ? ", " : "", names[i] ? names[i] : "?");
-        free(list);
-        list = longer;
-    }
-    const char *near = kolo_nearest(word, (const char *const *)names, n);
-    const int rc =
-        kolo_fail(KOLO_ECONFIG,
-                  "gpu=%s: there is no such table of a GPU%s%s%s; there are %s, and any file: gpu=PATH.yaml",
-                  word, near ? "; is " : "", near ? near : "", near ? " meant?" : "",
-                  list && *list ? list : "none in share/kolo/gpus");
-    for (int i = 0; i < n; i++) free(names[i]);
-    free(list);
-    globfree(&found);
-    return rc;
-}
-
-/* The file that `word` stands for; NULL in *path: none. */
-static int find_table(const char *word, char **path)
-{
-    const bool file = strchr(word, '/') || is_suffixed(word);
-    char *low = kolo_strdup(word);
-    for (char *p = low; p && *p && !file; p++) *p = (char)tolower((unsigned char)*p);
-    *path = !low   ? NULL
-            : file ? kolo_strdup(word)
-                   : kolo_format("%s/gpus/%s%s", kolo_command_share(), low, suffix);
-    free(low);
-    if (!*path) return KOLO_ENOMEM;
-    if (file || kolo_file_exists(*path)) return 0;
-    free(*path);
-    *path = NULL;
-    return 0;
-}
 
 /* What tests/gpu/run and `kolo bench` found on such a GPU. Caller frees; NULL: nothing. */
 static char *find_measured(const char *name)
 {
     const char *cache = getenv("KOLO_CACHE"), *home = getenv("HOME");
-    char *path = cache && *cache ? kolo_format("%s/gpus/%s%s", cache, name, suffix)
-                 : home && *home ? kolo_format("%s/.cache/kolo/gpus/%s%s", home, name, suffix)
+    char *path = cache && *cache ? kolo_format("%s/gpus/%s.yaml", cache, name)
+                 : home && *home ? kolo_format("%s/.cache/kolo/gpus/%s.yaml", home, name)
                                  : NULL;
     if (path && kolo_file_exists(path)) return path;
     free(path);
@@ -100,7 +30,7 @@ static int read_table(kolo_gpu_table *t, const char *path)
     kolo_rates_begin(&t->rates);
     KOLO_TRY(kolo_rates_read(&t->rates, path));
     KOLO_TRY(kolo_rates_check(&t->rates, path));
-    t->name = stem_of(path);
+    t->name = kolo_table_name(path);
     if (!t->name) return KOLO_ENOMEM;
     char *measured = find_measured(t->name);
     int rc = measured ? kolo_rates_read(&t->rates, measured) : 0;
@@ -136,8 +66,9 @@ static int parse_description(kolo_gpu *gpu, const cJSON *object, const char *pat
 /* cuDNN's description lies beside the table. */
 static int read_description(kolo_gpu_table *t, const char *path)
 {
-    char *file =
-        kolo_format("%.*s.json", (int)(strlen(path) - (is_suffixed(path) ? sizeof suffix - 1 : 0)), path);
+    const size_t length = strlen(path), end = strlen(".yaml");
+    const bool suffixed = length > end && !strcmp(path + length - end, ".yaml");
+    char *file = kolo_format("%.*s.json", (int)(length - (suffixed ? end : 0)), path);
     int rc = file ? 0 : KOLO_ENOMEM;
     const bool there = file && kolo_file_exists(file);
     if (there) rc = kolo_file_read(file, &t->json, NULL);
@@ -155,8 +86,7 @@ int kolo_gpu_open(kolo_gpu_table *t, const char *word)
 {
     char *path = NULL;
     *t = (kolo_gpu_table){0};
-    KOLO_TRY(find_table(word, &path));
-    if (!path) return fail_unknown(word);
+    KOLO_TRY(kolo_table_find("gpus", "gpu", word, &path));
     int rc = read_table(t, path);
     if (rc == 0) rc = read_description(t, path);
     free(path);
@@ -169,9 +99,9 @@ int kolo_gpu_open_named(kolo_gpu_table *t, const char *device)
     glob_t found = {0};
     int rc = 1;
     *t = (kolo_gpu_table){0};
-    KOLO_TRY(find_all(&found));
+    KOLO_TRY(kolo_table_all("gpus", &found));
     for (size_t i = 0; i < found.gl_pathc && rc == 1; i++) {
-        char *name = stem_of(found.gl_pathv[i]);
+        char *name = kolo_table_name(found.gl_pathv[i]);
         if (name && strcasestr(device, name)) rc = kolo_gpu_open(t, name);
         free(name);
     }

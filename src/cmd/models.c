@@ -28,7 +28,8 @@ static int64_t state_entries(const kolo_graph *g)
         params += g->tensor[t].role == KOLO_ROLE_PARAM;
         buffers += g->tensor[t].role == KOLO_ROLE_BUFFER;
     }
-    for (int64_t i = 0; i < g->nodes; i++) tables += g->node[i].op == KOLO_OP_window_attention;
+    for (int64_t i = 0; i < g->nodes; i++)
+        tables += g->node[i].op == KOLO_OP_window_attention && g->node[i].n_in > 1;
     return params + buffers + buffers / 2 + tables;
 }
 

@@ -6,13 +6,17 @@
 #include "base/memory.h"
 #include "cmd/cmd.h"
 #include "cmd/gpu.h"
-#include "cmd/plan_program.h"
-#include "cmd/plan_step.h"
+#include "cmd/plan_fit.h"
+#include "cmd/plan_forecast.h"
+#include "cmd/plan_scale.h"
 #include "kolo/error.h"
 #include "plan/matrices.h"
 #include "plan/price.h"
+#include "train/auto_plan.h"
 #include "train/compression.h"
+#include "train/local.h"
 #include "train/session.h"
+#include "train/times.h"
 
 /* Where batch or image size change: every phase, and what each shape of a batch needs of the memory that
  * they share. The list above is of the first. */
@@ -34,6 +38,57 @@ static void print_shapes(const kolo_session *s)
                (double)k->scratch / 0x1p20);
     }
 }
+
+/* Bytes of what a rank's actions put on the links, where sums use them well. */
+static int bytes_sent(const kolo_plan *plan, double *bytes)
+{
+    kolo_cost *cost = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cost);
+    int rc = cost ? kolo_plan_costs(plan, cost) : KOLO_ENOMEM;
+    *bytes = 0;
+    for (int64_t i = 0; rc == 0 && i < plan->actions; i++) *bytes += cost[i].sent;
+    free(cost);
+    return rc;
+}
+
+/* With local steps, what ranks exchange in how many of the run's steps. The list above is of steps in which
+ * gradients are summed. */
+static int print_exchanges(const kolo_session *s)
+{
+    static const char *const what[KOLO_EXCHANGES] = {"gradients are summed", "nothing is exchanged",
+                                                     "weights are averaged within a node",
+                                                     "weights are averaged over all ranks"};
+    const int64_t start = kolo_local_start(s);
+    int64_t steps[KOLO_EXCHANGES] = {0};
+    if (!s->shape[0].exchange[KOLO_EXCHANGE_WEIGHTS] || !s->steps) return 0;
+    for (int64_t i = 0; i < s->steps; i++) steps[kolo_local_exchange(s->options, start, i, s->steps)]++;
+    printf("local steps: ranks have weights of their own from step %ld of %ld on\n", (long)start + 1,
+           (long)s->steps);
+    for (int x = 0; x < KOLO_EXCHANGES; x++) {
+        const kolo_plan *plan = x ? s->shape[0].exchange[x] : s->plan;
+        double bytes;
+        if (!plan || !steps[x]) continue;
+        KOLO_TRY(bytes_sent(plan, &bytes));
+        printf("  %s in %ld step%s, %.0f bytes a rank sent in each\n", what[x], (long)steps[x],
+               steps[x] > 1 ? "s" : "", bytes);
+    }
+    return 0;
+}
+
+static int check_plans(const kolo_session *s)
+{
+    for (int i = 0; i < s->shapes; i++) {
+        KOLO_TRY(kolo_plan_check(s->shape[i].plan));
+        for (int x = 0; x < KOLO_EXCHANGES; x++)
+            if (s->shape[i].exchange[x]) KOLO_TRY(kolo_plan_check(s->shape[i].exchange[x]));
+    }
+    return 0;
+}
+
+/* What the command line wants beside options. */
+typedef struct wants {
+    bool all, json, searches;
+    const char *write, *scale; /* FILE, A..B; or NULL */
+} wants;
 
 /* The GPU of gpu=, or where there is one its table, if Kolo has it; 1: nothing is known of rates. */
 static int open_table(kolo_gpu_table *table, const kolo_options *o)
@@ -58,18 +113,19 @@ static int print_price(const kolo_session *s, const kolo_gpu_table *table, bool 
     return 0;
 }
 
-static int print_json(const kolo_session *s)
+/* Playing a step takes the times of all operations: where those were measured, or are known already. */
+static bool is_played(const kolo_session *s)
 {
-    if (!s->program) return kolo_fail(KOLO_ECONFIG, "kolo plan --json tells of pipelines: give stages=N");
-    return kolo_plan_program_print(s, true);
+    return !s->cuda && s->plan->config.optimizer &&
+           (s->program || *s->options->timeline || *s->options->svg || kolo_session_is_measured(s));
 }
 
-static int print_plan(kolo_session *s, const kolo_gpu_table *given, bool all, int n, char **words)
+static int print_plan(kolo_session *s, const kolo_gpu_table *given, const wants *w, int n, char **words)
 {
     kolo_gpu_table own = {0};
     const kolo_gpu_table *table = given;
-    int named = 1, rc = s->program ? kolo_plan_program_print(s, false) : 0;
-    if (rc == 0) rc = kolo_plan_print(s->plan, stdout, all);
+    int named = 1, rc = w->write || is_played(s) ? kolo_plan_forecast(s, NULL, false, w->write) : 0;
+    if (rc == 0) rc = kolo_plan_print(s->plan, stdout, w->all);
     comm_compress compress = kolo_compression(s->options, s->phase[0].steps_per_epoch);
     if (rc == 0) rc = kolo_plan_print_compressed(s->plan, s->backend, &compress, stdout);
     if (rc == 0 && s->cuda && !given->name) {
@@ -79,7 +135,8 @@ static int print_plan(kolo_session *s, const kolo_gpu_table *given, bool all, in
     }
     if (rc == 0) rc = print_price(s, table, table->name != NULL);
     if (rc == 0 && s->shapes > 1) print_shapes(s);
-    for (int i = 0; i < s->shapes && rc == 0; i++) rc = kolo_plan_check(s->shape[i].plan);
+    if (rc == 0) rc = print_exchanges(s);
+    if (rc == 0) rc = check_plans(s);
     if (rc == 0)
         printf(
             "checked: every value is written before it is read, no two live values overlap, every bucket is "
@@ -108,30 +165,136 @@ static int name_network(int n, char **words, char **made)
     return 0;
 }
 
-int kolo_command_plan(int n, char **words)
+/* `--timeline FILE`, `--svg FILE`: as timeline=FILE, svg=FILE. Made words are [2], the caller's. */
+static int join_files(int *n, char **words, char **made)
 {
-    kolo_options options;
-    kolo_launch *launch;
+    static const char *const names[] = {"timeline", "svg"};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < *n; i++) {
+            if (strncmp(words[i], "--", 2) || strcmp(words[i] + 2, names[k])) continue;
+            if (i + 1 == *n) return kolo_fail(KOLO_ECONFIG, "--%s: give the FILE to write", names[k]);
+            free(made[k]);
+            words[i] = made[k] = kolo_format("%s=%s", names[k], words[i + 1]);
+            if (!made[k]) return KOLO_ENOMEM;
+            memmove(&words[i + 1], &words[i + 2], (size_t)(*n - i - 2) * sizeof *words);
+            --*n;
+        }
+    return 0;
+}
+
+/* plan=auto, --search: the options become those of the plan that was found. */
+static int search(kolo_options *o, const kolo_gpu *gpu, bool json)
+{
+    enum { SECONDS = 50 };
+    kolo_auto_plan r;
+    if (strcmp(o->plan, "auto")) return 0;
+    KOLO_TRY(kolo_auto_plan_choose(o, gpu, SECONDS, &r));
+    KOLO_TRY(kolo_option_set(o, "plan", "", "kolo plan"));
+    FILE *f = json ? stderr : stdout;
+    fprintf(f, "searched: %lld of %lld plans were played in %.1f s; ", (long long)r.priced,
+            (long long)r.plans, r.took);
+    if (r.bound >= r.seconds) fprintf(f, "no other can be faster\n");
+    else fprintf(f, "time was up, and none could take less than %.3f ms\n", r.bound * 1e3);
+    fprintf(f, "the best: %s, %.3f ms a step; %s\n", *r.text ? r.text : "plain data parallel",
+            r.seconds * 1e3, r.why);
+    return 0;
+}
+
+/* cluster= and what is told of it. */
+static int plan_for_cluster(kolo_options *options, kolo_launch *launch, int parts, const wants *w)
+{
+    kolo_cluster cluster;
+    kolo_session session;
+    if (w->all || options->rank >= 0)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "%s lists what a rank does, cluster=%s tells how long it takes; leave one of them out",
+            w->all ? "--all" : "rank=", options->cluster);
+    KOLO_TRY(kolo_cluster_open(&cluster, options, w->scale != NULL));
+    if (w->scale) {
+        const int scaled = kolo_plan_scale(options, launch, parts, &cluster, w->scale, w->json);
+        kolo_cluster_close(&cluster);
+        return scaled;
+    }
+    int rc = search(options, &cluster.gpu.gpu, w->json);
+    if (rc == 0)
+        rc = kolo_session_open_for(&session, options, launch, parts | (w->json ? KOLO_SESSION_QUIET : 0),
+                                   &cluster.gpu.gpu);
+    if (rc == 0) {
+        rc = kolo_plan_forecast(&session, &cluster, w->json, w->write);
+        kolo_session_close(&session);
+    }
+    kolo_cluster_close(&cluster);
+    return rc;
+}
+
+/* Without cluster=: the lists, and what is known of this machine or of gpu=. */
+static int plan_lists(kolo_options *options, kolo_launch *launch, int parts, const wants *w, int n,
+                      char **words)
+{
     kolo_session session;
     kolo_gpu_table table = {0};
-    char *network;
-    bool all = kolo_command_flag(&n, words, "--all"), json = kolo_command_flag(&n, words, "--json");
-    KOLO_TRY(name_network(n, words, &network));
-    int rc = kolo_command_options(&options, n, words, 0, NULL);
-    if (rc < 0) free(network);
-    KOLO_TRY(rc);
-    int parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY;
-    if (!*options.data || !strcmp(options.data, "synthetic")) parts |= KOLO_SESSION_NO_DATA;
-    rc = open_table(&table, &options);
-    if (rc >= 0) rc = kolo_command_alone(&launch);
-    if (rc == 0)
-        rc = kolo_session_open_for(&session, &options, launch, parts, table.name ? &table.gpu : NULL);
+    if (w->scale) return kolo_plan_scale(options, launch, parts, NULL, w->scale, w->json);
+    int rc = open_table(&table, options);
+    if (rc >= 0) rc = search(options, NULL, w->json);
+    if (rc < 0) {
+        kolo_gpu_close(&table);
+        return rc;
+    }
+    rc = kolo_session_open_for(&session, options, launch, parts | (w->json ? KOLO_SESSION_QUIET : 0),
+                               table.name ? &table.gpu : NULL);
     if (rc == 0) {
-        rc = json ? print_json(&session) : print_plan(&session, &table, all, n, words);
+        rc = w->json ? kolo_plan_forecast(&session, NULL, true, w->write)
+                     : print_plan(&session, &table, w, n, words);
         kolo_session_close(&session);
     }
     kolo_gpu_close(&table);
+    return rc;
+}
+
+static int plan_words(int n, char **words, const wants *w)
+{
+    kolo_options options;
+    kolo_launch *launch;
+    KOLO_TRY(kolo_command_options(&options, n, words, 0, NULL));
+    if (w->searches) KOLO_TRY(kolo_option_set(&options, "plan", "auto", "--search"));
+    int parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY;
+    if (!*options.data || !strcmp(options.data, "synthetic")) parts |= KOLO_SESSION_NO_DATA;
+    int rc = kolo_command_alone(&launch);
+    if (rc == 0)
+        rc = *options.cluster ? plan_for_cluster(&options, launch, parts, w)
+                              : plan_lists(&options, launch, parts, w, n, words);
     kolo_options_free(&options);
+    return rc;
+}
+
+/* `--write FILE`, `--scale A..B`. */
+static int take_word(int *n, char **words, const char *flag, const char *what, const char **value)
+{
+    for (int i = 0; i < *n; i++) {
+        if (strcmp(words[i], flag)) continue;
+        if (i + 1 == *n) return kolo_fail(KOLO_ECONFIG, "%s: give %s", flag, what);
+        *value = words[i + 1];
+        memmove(&words[i], &words[i + 2], (size_t)(*n - i - 2) * sizeof *words);
+        *n -= 2;
+        return 0;
+    }
+    return 0;
+}
+
+int kolo_command_plan(int n, char **words)
+{
+    char *network = NULL, *files[2] = {NULL, NULL};
+    wants w = {.all = kolo_command_flag(&n, words, "--all"),
+               .json = kolo_command_flag(&n, words, "--json"),
+               .searches = kolo_command_flag(&n, words, "--search")};
+    int rc = take_word(&n, words, "--write", "the FILE to write", &w.write);
+    if (rc == 0) rc = take_word(&n, words, "--scale", "numbers of ranks, such as 1..64", &w.scale);
+    if (rc == 0) rc = join_files(&n, words, files);
+    if (rc == 0) rc = name_network(n, words, &network);
+    if (rc == 0) rc = plan_words(n, words, &w);
     free(network);
+    free(files[0]);
+    free(files[1]);
     return rc;
 }

@@ -6,16 +6,14 @@
 #include "base/failure.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
-#include "cmd/plan_program.h"
-#include "cmd/plan_step.h"
-#include "exec/clock.h"
+#include "cmd/plan_fit.h"
 #include "kolo/error.h"
-#include "plan/partition.h"
+#include "train/times.h"
 
 /* Options that ways differ in, and those that only some of them have. */
 static const char *const varied[] = {"shard",  "shard_group", "reshard", "offload",        "offload_path",
                                      "stages", "pipeline",    "chunks",  "stages_in_node", "cut",
-                                     "rank",   "timeline",    "memory",  "recompute"};
+                                     "rank",   "timeline",    "memory",  "recompute",      "stash"};
 
 typedef struct way {
     char text[64]; /* its options, a word each */
@@ -28,7 +26,6 @@ typedef struct fitting {
     const kolo_session *session; /* of the command */
     int n;
     char **words;
-    double *node; /* [nodes] seconds */
     size_t limit;
     int best; /* way number; -1: none fits */
     double best_seconds;
@@ -57,26 +54,23 @@ static char **words_of(const fitting *f, char *text, int *count)
 }
 
 /* Of a session that is planned. */
-static int measure(fitting *f, const kolo_session *s, way *w)
+static int measure(const kolo_session *s, way *w)
 {
+    kolo_play *play = NULL;
     w->bytes = kolo_session_rank_bytes(s);
-    if (s->program) return kolo_plan_program_step(s, &w->seconds);
-    if (!f->node) {
-        f->node = kolo_alloc((size_t)(s->graph->nodes + 1) * sizeof *f->node);
-        KOLO_TRY(f->node ? kolo_exec_clock(s->plan, s->backend, s->untimed ? 0 : 3, f->node) : KOLO_ENOMEM);
-    }
-    return kolo_plan_step(s, f->node, &w->seconds);
+    KOLO_TRY(kolo_session_play(s, &play, NULL));
+    w->seconds = play->step;
+    kolo_play_destroy(&play);
+    return 0;
 }
 
 static int plan_way(fitting *f, way *w)
 {
     kolo_options options;
     kolo_session session;
-    char text[sizeof w->text + 32];
+    char text[sizeof w->text + 32] = "";
     int count;
-    const bool budget = strstr(w->text, "recompute=auto") != NULL;
-    snprintf(text, sizeof text, "%s", w->text);
-    if (budget) snprintf(text + strlen(text), sizeof text - strlen(text), " memory=%zu", f->limit);
+    kolo_append(text, sizeof text, "%s memory=%zu", w->text, f->limit);
     char **words = words_of(f, text, &count);
     int rc = words ? kolo_command_options(&options, count, words, 0, NULL) : KOLO_ENOMEM;
     free(words);
@@ -84,7 +78,7 @@ static int plan_way(fitting *f, way *w)
     const int parts = f->session->parts | KOLO_SESSION_QUIET;
     rc = kolo_session_open_for(&session, &options, f->session->launch, parts, f->session->gpu);
     if (rc == 0) {
-        rc = measure(f, &session, w);
+        rc = measure(&session, w);
         w->fits = w->bytes <= f->limit;
         kolo_session_close(&session);
     }
@@ -109,7 +103,8 @@ static void print_way(fitting *f, way *w, int number, int rc)
 /* Ways that a number of ranks has; [*ways] */
 static void list_ways(const kolo_session *s, way *all, int *ways)
 {
-    static const char *const alone[] = {"", "offload=optimizer", "recompute=auto", "recompute=all"},
+    static const char *const alone[] =
+        {"", "stash=lossless", "offload=optimizer", "offload=parameters", "recompute=auto", "recompute=all"},
                              *const many[] = {"shard=optimizer", "shard=gradients", "shard=parameters",
                                               "shard=parameters recompute=auto"};
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
@@ -121,6 +116,7 @@ static void list_ways(const kolo_session *s, way *all, int *ways)
         if (s->ranks % stages) continue;
         listed++;
         snprintf(all[(*ways)++].text, sizeof all->text, "stages=%d", stages);
+        snprintf(all[(*ways)++].text, sizeof all->text, "stages=%d recompute=auto", stages);
         if (stages < s->ranks)
             snprintf(all[(*ways)++].text, sizeof all->text, "stages=%d shard=gradients", stages);
     }
@@ -137,18 +133,13 @@ int kolo_plan_fit(const kolo_session *s, int n, char **words)
            s->ranks > 1 ? "s" : "", f.limit, "options", "bytes a rank", "fits", "ms a step");
     for (int i = 0; i < ways; i++) {
         const int rc = plan_way(&f, &all[i]);
-        if (rc < 0 && rc != KOLO_ECONFIG) {
-            free(f.node);
-            return rc;
-        }
+        if (rc < 0 && rc != KOLO_ECONFIG) return rc;
         print_way(&f, &all[i], i, rc);
         fflush(stdout);
     }
-    free(f.node);
     if (f.best >= 0)
         printf("the fastest that fits: %s\n", *all[f.best].text ? all[f.best].text : "copies, as it is");
     else printf("none fits: lower micro_batch, use precision=bf16, or more ranks\n");
-    printf("(predicted: operations by a clock here, links of %g us and %g GB/s assumed)\n",
-           kolo_link_assumed.latency * 1e6, kolo_link_assumed.bandwidth * 1e-9);
+    printf("(played for a node like this one; `kolo bench --tune kernels` measures what is priced)\n");
     return 0;
 }

@@ -1,12 +1,12 @@
-/* `kolo plan stages=`: what all stages of a pipeline do, and how long a step takes by simulation. */
 #ifndef KOLO_CMD_PLAN_PROGRAM_H
 #define KOLO_CMD_PLAN_PROGRAM_H
 
+#include "plan/play.h"
 #include "train/session.h"
 
-/* As a table to stdout, or as one JSON object; timeline=FILE is written, too. */
-int kolo_plan_program_print(const kolo_session *session, bool json);
-/* The simulated step alone. */
-int kolo_plan_program_step(const kolo_session *session, double *seconds);
+/* `kolo plan stages=`: what each stage of a pipeline does, as a table to stdout. */
+void kolo_plan_program_print(const kolo_session *session, const kolo_play *play);
+/* ,"layers":[[FIRST,LAST],...] of a stage, to stdout. */
+void kolo_plan_program_layers(const kolo_session *session, int stage);
 
 #endif

@@ -15,6 +15,7 @@
 #include "ckpt/ckpt.h"
 #include "ckpt/weights.h"
 #include "cmd/cmd.h"
+#include "cmd/predict_form.h"
 #include "train/class_names.h"
 #include "train/detect_predict.h"
 #include "train/predict.h"
@@ -22,12 +23,15 @@
 enum { ROWS = 8 }; /* images at a time */
 
 typedef struct output {
+    kolo_predict_form *form;
+    kolo_prediction *list; /* [capacity] of one image */
+    int64_t capacity;
     const char *const *path;
     int64_t classes, top;
     bool tags;        /* every class has a score of its own: the sigmoid of its logit */
     double threshold; /* of tags that are printed; 0: the `top` best */
     kolo_class_names names;
-    FILE *json;  /* NULL: nobody wants it */
+    FILE *json;  /* of logits=; NULL: nobody wants it */
     bool listed; /* something was written there */
 } output;
 
@@ -48,14 +52,13 @@ static int find_names(output *out, const kolo_options *o)
 
 /* The best classes with their probabilities (tags: their scores), best first; equal ones in
  * the order of classes. */
-static void print_top(const output *out, const char *path, const float *logits)
+static int show_top(output *out, int64_t file, const float *logits)
 {
     double sum = 0;
     float largest = -INFINITY;
-    int64_t last = -1;
+    int64_t last = -1, n = 0;
     for (int64_t c = 0; c < out->classes; c++) largest = logits[c] > largest ? logits[c] : largest;
     for (int64_t c = 0; c < out->classes; c++) sum += exp((double)(logits[c] - largest));
-    printf("%s\n", path);
     const bool all = out->tags && out->threshold > 0;
     for (int64_t k = 0; (all || k < out->top) && k < out->classes; k++) {
         int64_t best = -1;
@@ -68,16 +71,17 @@ static void print_top(const output *out, const char *path, const float *logits)
         const double score =
             out->tags ? 1 / (1 + exp(-(double)logits[best])) : exp((double)(logits[best] - largest)) / sum;
         if (all && score < out->threshold) break;
-        printf("  %6.2f %%  %ld%s%s\n", 100 * score, (long)best, out->names.count ? "  " : "",
-               out->names.count ? out->names.name[best] : "");
+        KOLO_TRY(kolo_grow(&out->list, &out->capacity, n, sizeof *out->list));
+        out->list[n++] = (kolo_prediction){.cls = best, .score = score};
         last = best;
     }
+    return kolo_predict_form_show(out->form, file, out->list, n);
 }
 
-static int predict_print(void *context, int64_t i, const float *logits)
+static int show_classes(void *context, int64_t i, const float *logits)
 {
     output *out = context;
-    print_top(out, out->path[i], logits);
+    KOLO_TRY(show_top(out, i, logits));
     if (!out->json) return 0;
     fprintf(out->json, "%s{\"path\":", out->listed ? ",\n " : "");
     out->listed = true;
@@ -91,21 +95,52 @@ static int predict_print(void *context, int64_t i, const float *logits)
     return 0;
 }
 
-static int show_boxes(kolo_session *session, const kolo_options *o, kolo_image_feed *feed)
+static int show_found(void *context, int64_t i, const kolo_found *found, int64_t n)
+{
+    output *out = context;
+    for (int64_t k = 0; k < n; k++) {
+        KOLO_TRY(kolo_grow(&out->list, &out->capacity, k, sizeof *out->list));
+        out->list[k] = (kolo_prediction){.cls = found[k].cls, .score = (double)found[k].score};
+        for (int j = 0; j < 4; j++) out->list[k].box[j] = (double)found[k].box[j];
+    }
+    return kolo_predict_form_show(out->form, i, out->list, n);
+}
+
+/* The form of what is printed; a stage that reads no images has nothing to print. */
+static int open_form(output *out, const kolo_session *s, kolo_image_feed *feed, enum kolo_predict_kind kind)
+{
+    if (!kolo_session_loads(s)) return 0;
+    KOLO_TRY(kolo_predict_form_open(&out->form, kind, feed->path, &out->names, s->detector));
+    feed->unreadable = kolo_predict_form_unreadable;
+    feed->context = out->form;
+    return 0;
+}
+
+static void close_output(output *out)
+{
+    kolo_predict_form_close(&out->form);
+    free(out->list);
+    kolo_class_names_free(&out->names);
+}
+
+static int show_boxes(kolo_session *session, const kolo_options *o, kolo_image_feed *feed,
+                      enum kolo_predict_kind kind)
 {
     output out = {.path = feed->path, .classes = o->classes};
     int rc = find_names(&out, o);
     if (rc == 0 && *o->logits)
         rc = kolo_fail(KOLO_ECONFIG, "logits= is for networks that classify; %s finds boxes", o->model);
-    if (rc == 0) rc = kolo_detect_predict(session, feed, out.names.count ? out.names.name : NULL);
-    fflush(stdout);
-    kolo_class_names_free(&out.names);
+    if (rc == 0) rc = open_form(&out, session, feed, kind);
+    if (rc == 0)
+        rc = kolo_detect_predict(session, feed, out.names.count ? out.names.name : NULL, show_found, &out);
+    close_output(&out);
     return rc;
 }
 
-static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *feed)
+static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *feed,
+                enum kolo_predict_kind kind)
 {
-    if (session->detector) return show_boxes(session, o, feed);
+    if (session->detector) return show_boxes(session, o, feed, kind);
     if (o->threshold > 0 && !kolo_session_tags(session))
         return kolo_fail(KOLO_ECONFIG,
                          "threshold= is for networks of image labels, whose classes have scores of their own;"
@@ -125,15 +160,15 @@ static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *f
     if (rc == 0 && *o->logits && kolo_session_loads(session) && !(out.json = open_memstream(&text, &bytes)))
         rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", o->logits);
     if (out.json) fputc('[', out.json);
-    if (rc == 0) rc = kolo_predict(session, feed, predict_print, &out);
-    fflush(stdout);
+    if (rc == 0) rc = open_form(&out, session, feed, kind);
+    if (rc == 0) rc = kolo_predict(session, feed, show_classes, &out);
     if (out.json) {
         fputs("]\n", out.json);
         if (fclose(out.json) != 0 && rc == 0) rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", o->logits);
         if (rc == 0) rc = kolo_file_write_atomic(o->logits, text, bytes);
     }
     free(text);
-    kolo_class_names_free(&out.names);
+    close_output(&out);
     return rc;
 }
 
@@ -231,20 +266,24 @@ static int check_same(kolo_launch *launch, const kolo_image_feed *feed)
     return rc;
 }
 
-/* One rank, or the ranks of one pipeline. */
+/* One rank, or the ranks of one pipeline and of the parts of images. */
 static int launch_ranks(const kolo_options *o, const kolo_image_feed *feed, kolo_launch **launch)
 {
-    if (o->stages == 1) return kolo_command_alone(launch);
+    if (o->stages == 1 && o->tensor == 1 && !strcmp(o->spatial, "1x1")) return kolo_command_alone(launch);
     KOLO_TRY(kolo_command_launch(o, launch));
-    if ((*launch)->size > o->stages && (*launch)->size % o->stages == 0)
-        return kolo_fail(KOLO_ECONFIG,
-                         "stages=%ld on %d ranks: kolo predict is one pipeline; start %ld ranks, or several "
-                         "commands with a part of the images each",
-                         (long)o->stages, (*launch)->size, (long)o->stages);
     return check_same(*launch, feed);
 }
 
-static int predict(kolo_options *o, const char *recipe, kolo_image_feed *feed)
+static int check_one(const kolo_session *s)
+{
+    if (s->replicas == 1) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "stages=%ld on %d ranks: kolo predict is one pipeline; start %d ranks, or several "
+                     "commands with a part of the images each",
+                     (long)s->options->stages, s->ranks, s->ranks / s->replicas);
+}
+
+static int predict(kolo_options *o, const char *recipe, kolo_image_feed *feed, enum kolo_predict_kind kind)
 {
     kolo_session session;
     kolo_launch *launch;
@@ -254,10 +293,11 @@ static int predict(kolo_options *o, const char *recipe, kolo_image_feed *feed)
     o->batch = o->micro_batch = feed->files < ROWS ? feed->files : ROWS;
     o->bn = KOLO_bn_local;
     KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
-    rc = kolo_command_weights(&session, *o->weights ? o->weights : NULL, o->run, NULL);
+    rc = check_one(&session);
+    if (rc == 0) rc = kolo_command_weights(&session, *o->weights ? o->weights : NULL, o->run, NULL);
     if (rc == 0) {
         kolo_exec_use_ema(session.exec, kolo_averages(o) && !*o->weights);
-        rc = show(&session, o, feed);
+        rc = show(&session, o, feed, kind);
     }
     kolo_session_close(&session);
     return rc < 0 ? rc : kolo_image_feed_end(feed);
@@ -266,6 +306,8 @@ static int predict(kolo_options *o, const char *recipe, kolo_image_feed *feed)
 int kolo_command_predict(int n, char **words)
 {
     kolo_options options;
+    const bool csv = kolo_command_flag(&n, words, "--csv"), json = kolo_command_flag(&n, words, "--json");
+    if (csv && json) return kolo_fail(KOLO_ECONFIG, "--csv and --json: one form at a time");
     const char *recipe, **path = kolo_alloc((size_t)(n + 1) * sizeof *path);
     if (!path) return KOLO_ENOMEM;
     int rc = kolo_command_first(&options, &recipe, n, words, n, path);
@@ -278,7 +320,10 @@ int kolo_command_predict(int n, char **words)
         if (rc == 0) rc = list_files(&files, given, path);
         if (rc == 0)
             rc = predict(&options, recipe,
-                         &(kolo_image_feed){.files = files.count, .path = (const char *const *)files.list});
+                         &(kolo_image_feed){.files = files.count, .path = (const char *const *)files.list},
+                         csv    ? KOLO_PREDICT_CSV
+                         : json ? KOLO_PREDICT_JSON
+                                : KOLO_PREDICT_TEXT);
         kolo_folder_free(&files);
         kolo_options_free(&options);
     }

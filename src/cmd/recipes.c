@@ -36,7 +36,7 @@ static const char *name_of(char *path)
 /* The leading comment, line by line: what it is, then what it reaches. */
 static int print_recipe(char *path)
 {
-    static const char target[] = "# target: ", small[] = "# small: ";
+    static const char target[] = "# target: ", small[] = "# small: ", took[] = "# took: ";
     char *text = NULL;
     KOLO_TRY(kolo_file_read(path, &text, NULL));
     printf("  %s\n", name_of(path));
@@ -45,6 +45,7 @@ static int print_recipe(char *path)
         next = *end ? end + 1 : end;
         *end = 0;
         if (!strncmp(line, target, sizeof target - 1)) printf("      reaches %s\n", line + sizeof target - 1);
+        else if (!strncmp(line, took, sizeof took - 1)) printf("      took %s\n", line + sizeof took - 1);
         else if (strncmp(line, small, sizeof small - 1))
             printf("      %s\n", line + 1 + strspn(line + 1, " "));
     }
@@ -159,4 +160,62 @@ int kolo_recipe_print(const char *word)
     free(path);
     free(text);
     return rc < 0 ? rc : !text;
+}
+
+/* ---- kolo recipes ---- */
+
+enum { NAME_WIDTH = 26, MODEL_WIDTH = 16, REACHES_WIDTH = 36 };
+
+/* What stands behind `key` at the beginning of a line, up to the end of its first clause; "": nothing. */
+static void find_clause(const char *text, const char *key, char *to, size_t size)
+{
+    static const char *const ends[] = {"\n", " (", ": ", "; ", ", "};
+    const char *at = text;
+    while (at && strncmp(at, key, strlen(key)) != 0) at = (at = strchr(at, '\n')) ? at + 1 : NULL;
+    *to = 0;
+    if (!at) return;
+    at += strlen(key);
+    size_t length = strlen(at);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const char *end = strstr(at, ends[i]);
+        if (end && (size_t)(end - at) < length) length = (size_t)(end - at);
+    }
+    snprintf(to, size, "%.*s", (int)length, at);
+}
+
+static int print_row(char *path)
+{
+    char *text = NULL, model[64], target[128], took[128];
+    KOLO_TRY(kolo_file_read(path, &text, NULL));
+    find_clause(text, "model: ", model, sizeof model);
+    find_clause(text, "# target: ", target, sizeof target);
+    find_clause(text, "# took: ", took, sizeof took);
+    free(text);
+    printf("%-*s %-*s %-*s %s\n", NAME_WIDTH, name_of(path), MODEL_WIDTH, model, REACHES_WIDTH,
+           *target ? target : "-", *took ? took : "-");
+    return 0;
+}
+
+int kolo_command_recipes(int n, char **words)
+{
+    glob_t found;
+    kolo_options options;
+    const char *name = NULL;
+    KOLO_TRY(kolo_command_words(&options, n, words, 1, &name));
+    kolo_options_free(&options);
+    if (name) {
+        const int missing = kolo_recipe_print(name);
+        KOLO_TRY(missing);
+        return missing ? fail_unknown(name) : kolo_stdout_flush();
+    }
+    int rc = find_all(&found);
+    printf("%-*s %-*s %-*s %s\n", NAME_WIDTH, "recipe", MODEL_WIDTH, "network", REACHES_WIDTH, "reaches",
+           "took");
+    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++) rc = print_row(found.gl_pathv[i]);
+    globfree(&found);
+    if (rc == 0)
+        printf(
+            "kolo recipes NAME prints one, kolo train NAME data=DIR val=DIR run=DIR trains it, kolo new NAME "
+            "data=DIR proposes one for your data\n");
+    return rc < 0 ? rc : kolo_stdout_flush();
 }

@@ -4,13 +4,34 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/ckpt.h"
 #include "cmd/cmd.h"
 #include "data/shard/manifest.h"
 #include "kolo/error.h"
+#include "train/class_names.h"
 #include "train/session.h"
+
+/* *list: the names of the run's classes as a JSON list; NULL: it has noted none, or the network has others.
+ * Caller frees. */
+static int list_classes(const char *run, int64_t classes, char **list)
+{
+    kolo_class_names names = {0};
+    size_t bytes;
+    *list = NULL;
+    int rc = run ? kolo_class_names_of_run(&names, run) : 0;
+    FILE *f = rc == 0 && names.count > 0 && names.count == classes ? open_memstream(list, &bytes) : NULL;
+    for (int64_t c = 0; f && c < classes; c++) {
+        fputc(c ? ',' : '[', f);
+        kolo_json_string(f, names.name[c]);
+    }
+    if (f) fputc(']', f);
+    if (f && fclose(f) != 0) rc = kolo_fail(KOLO_ENOMEM, "out of memory for the names of classes");
+    kolo_class_names_free(&names);
+    return rc;
+}
 
 /* With `run`: its checkpoint=; with weights=: that file; else the model as initialised from the seed. */
 static int export(kolo_options *o, const char *run, const char *file)
@@ -19,6 +40,7 @@ static int export(kolo_options *o, const char *run, const char *file)
     kolo_launch *launch;
     enum kolo_export_form form;
     int64_t step = 0;
+    char *classes = NULL;
     int rc;
     KOLO_TRY(kolo_export_form(file, &form));
     if (run && *o->weights)
@@ -29,21 +51,30 @@ static int export(kolo_options *o, const char *run, const char *file)
     o->deterministic = true; /* nothing is computed: no algorithm need be timed, and any machine will do */
     o->precision = KOLO_precision_f32;
     o->device = KOLO_device_cpu;
-    KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
+    char *parts = o->spatial, whole[] = "1x1"; /* what others read is cut into none */
+    const int64_t tensor = o->tensor;
+    o->spatial = whole;
+    o->tensor = 1;
+    rc = kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA);
+    o->spatial = parts;
+    o->tensor = tensor;
+    KOLO_TRY(rc);
     if (run || *o->weights)
         KOLO_TRY_GOTO(rc, kolo_command_weights(&session, run ? NULL : o->weights, run, &step));
     else KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)o->seed));
+    KOLO_TRY_GOTO(rc, list_classes(run, o->classes, &classes));
     const kolo_export how = {.form = form,
+                             .classes = classes,
                              .ema = kolo_averages(o) && run,
                              .batches = step,
                              .names = o->names,
                              .dtype = o->export_dtype};
-    if (form == KOLO_FORM_ONNX)
-        KOLO_TRY_GOTO(rc, kolo_onnx_export(file, session.exec, session.plan, how.ema));
+    if (form == KOLO_FORM_ONNX) KOLO_TRY_GOTO(rc, kolo_onnx_export(file, session.exec, session.plan, &how));
     else KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, &how));
     kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), o->model,
               run || *o->weights ? "" : " as initialised");
 fail:
+    free(classes);
     kolo_session_close(&session);
     return rc;
 }

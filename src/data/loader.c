@@ -60,6 +60,20 @@ static void next_step(kolo_loader *l)
     if (!l->recipe.config.train) l->finished = true;
 }
 
+/* Of the global batch, which every rank knows: what a replaced sample changes is left out. */
+static void weigh_batch(const kolo_loader *l, loader_slot *s, const int64_t *order)
+{
+    const kolo_loader_config *c = &l->recipe.config;
+    double sum = 0;
+    if (!c->train || !c->class_weight) return;
+    for (int64_t i = 0; i < s->valid_global; i++) {
+        const int64_t position = s->step * c->batch + i;
+        const int32_t label = kolo_dataset_label(c->dataset, order ? order[position / c->repeat] : position);
+        if (label >= 0) sum += (double)c->class_weight[label];
+    }
+    s->unit = sum > 0 ? (float)((double)s->valid_global / sum) : 0;
+}
+
 /* Which samples the next batch has. Lock held; the order of l->epoch is there. */
 static void open_batch(kolo_loader *l)
 {
@@ -73,6 +87,7 @@ static void open_batch(kolo_loader *l)
         const int64_t position = first + mine + i;
         s->samples[i] = !valid ? -1 : order ? order[position / c->repeat] : position;
     }
+    weigh_batch(l, s, order);
     loader_label(s, 0, l->rows);
     if (order) note_advice(l, order);
     s->taken = s->done = 0;

@@ -57,6 +57,10 @@ typedef struct kolo_loader_config {
     const kolo_image_labels *image_labels;
     const float *pos_weight; /* with them: [classes]; NULL: 1 */
     double smoothing;        /* with them: of the targets */
+    /* train, NULL or [classes of the data set]: a row's label has a factor, too: the weight of its class by
+     * the mean weight of the rows of the global batch that count, as torch's weighted mean has it; nothing is
+     * mixed then */
+    const float *class_weight;
     /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
     float mean[4], std[4];
     int resize; /* validation: short side before the centre crop; 0: none */
@@ -76,8 +80,8 @@ typedef struct kolo_loader_config {
 typedef struct kolo_batch {
     const uint8_t *pixels; /* (rows, height, width, channels) */
     int height, width;
-    /* (rows, words): a class; or two, and the weight of the first as the bits of an f32; or boxes; or bits
-     * of image labels' f32 */
+    /* (rows, words): a class; or one, and the factor on its loss as the bits of an f32; or two, and the
+     * weight of the first likewise; or boxes; or bits of image labels' f32 */
     const int32_t *labels;
     const int64_t *samples; /* (rows) global sample numbers, -1 for padding */
     int64_t words;

@@ -36,6 +36,7 @@ static int check_shape(const kolo_loader_config *c)
 static int64_t choose_words(const kolo_loader_config *c)
 {
     if (c->image_labels) return 2 * (int64_t)c->classes;
+    if (c->train && c->class_weight) return 2;
     return c->words ? c->words : c->train && kolo_mix_wanted(&c->mix) ? 3 : 1;
 }
 
@@ -84,7 +85,7 @@ int loader_check(const kolo_loader_config *c, int64_t count)
     const int64_t words = choose_words(c);
     if (c->image_labels) KOLO_TRY(check_image_labels(c));
     else if (kolo_loader_has_boxes(c)) KOLO_TRY(check_boxes(c));
-    else if (words != 3 && (words != 1 || mixes(c)))
+    else if (words != 3 && (words > 2 || mixes(c) || (words == 2) != (c->train && c->class_weight)))
         return kolo_fail(KOLO_EINTERNAL, "loader: labels of %lld words", (long long)words);
     const int64_t unit = 2 * (c->repeat > 0 ? c->repeat : 1);
     if (mixes(c) && c->batch / c->ranks % unit != 0)

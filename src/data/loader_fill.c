@@ -30,6 +30,10 @@ void loader_label(loader_slot *s, int64_t first, int64_t count)
         label[0] = s->samples[i] < 0 ? -1
                    : c->dataset      ? kolo_dataset_label(c->dataset, s->samples[i])
                                      : kolo_synthetic_label(c, s->samples[i]);
+        if (c->words == 2) {
+            const float factor = label[0] < 0 ? 0 : c->class_weight[label[0]] * s->unit;
+            memcpy(&label[1], &factor, sizeof label[1]);
+        }
         if (c->words != 3) continue;
         label[1] = label[0];
         memcpy(&label[2], &whole, sizeof label[2]);

@@ -19,6 +19,7 @@ typedef struct loader_slot {
     int32_t *labels; /* (rows, words) */
     int64_t *samples;
     int64_t epoch, step, valid, valid_global;
+    float unit;          /* with class_weight: 1 / the mean weight of the global batch's rows */
     int64_t taken, done; /* rows given to readers, rows finished */
     enum loader_slot_state state;
     int status; /* of the failed row with the lowest number */

@@ -7,9 +7,12 @@
 #include "kolo/error.h"
 
 /* Of a plan, over the ranks of a group that share it. own: it is this rank's. */
-static int declare_buckets(kolo_exec *e, const kolo_plan *p, int group, bool own)
+static int declare_buckets(kolo_exec *e, const kolo_plan *p, int group, bool own, int version)
 {
-    const size_t front = e->plan->program ? e->plan->program->sum_bytes : 0;
+    const size_t late = version
+                            ? kolo_plan_transfer_base(p) + (size_t)(version - 1) * kolo_plan_version_bytes(p)
+                            : 0,
+                 front = e->plan->program ? e->plan->program->sum_bytes : late;
     int64_t *count = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *count);
     int number = count ? 0 : KOLO_ENOMEM;
     for (int b = 0; b < p->buckets && p->config.optimizer && number >= 0; b++) {
@@ -19,32 +22,70 @@ static int declare_buckets(kolo_exec *e, const kolo_plan *p, int group, bool own
             number = kolo_comm_bucket_adasum(e->comm, group, front + k->offset, count,
                                              kolo_plan_bucket_tensors(p, b, count), p->config.average);
         else number = kolo_comm_bucket_of(e->comm, group, KOLO_ALLREDUCE, front + k->offset, k->count);
-        if (own) e->bucket_number[b] = number;
+        if (own) e->bucket_number[version * p->buckets + b] = number;
     }
     free(count);
     return number < 0 ? number : 0;
+}
+
+static int places_of(const kolo_transfer *t) { return t->ring.places ? t->ring.places : 1; }
+
+/* Pairs of a place at one end and one at the other, which a transfer takes in turns. */
+static int pairs_of(const kolo_transfer *a, const kolo_transfer *b)
+{
+    int x = places_of(a), y = places_of(b);
+    const int product = x * y;
+    while (y) {
+        const int rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return product / x;
+}
+
+int exec_transfer_pairs(const kolo_plan *plan, int transfer)
+{
+    const int other = plan->program ? kolo_program_match(plan->program, plan->config.stage, transfer) : -1;
+    if (other < 0) return 1;
+    const kolo_plan *peer = plan->program->plan[plan->transfer[transfer].peer];
+    return pairs_of(&plan->transfer[transfer], &peer->transfer[other]);
+}
+
+static size_t place_at(const kolo_program *program, const kolo_transfer *t, int pair)
+{
+    return program->sum_bytes + t->offset + (size_t)(pair % places_of(t)) * t->ring.stride;
+}
+
+/* Of one transfer of a stage, from a pair of places: of all replicas. */
+static int declare_pair(kolo_exec *e, plan_variant *variant, int stage, int i, int other, int pair)
+{
+    const kolo_program *program = variant->plan->program;
+    const kolo_grid *grid = program->grid;
+    const kolo_transfer *from = &program->plan[stage]->transfer[i],
+                        *to = &program->plan[from->peer]->transfer[other];
+    for (int r = 0; r < grid->replicas; r++) {
+        const int number =
+            kolo_comm_transfer(e->comm, kolo_grid_rank(grid, stage, r), kolo_grid_rank(grid, from->peer, r),
+                               place_at(program, from, pair), place_at(program, to, pair), from->bytes);
+        KOLO_TRY(number);
+        if (r != grid->replica) continue;
+        if (stage == grid->stage) variant->transfer_number[i * variant->transfer_places + pair] = number;
+        if (from->peer == grid->stage)
+            variant->transfer_number[other * variant->transfer_places + pair] = number;
+    }
+    return 0;
 }
 
 /* What a stage sends in one of the plans, of every replica. */
 static int declare_transfers(kolo_exec *e, plan_variant *variant, int stage)
 {
     const kolo_program *program = variant->plan->program;
-    const kolo_grid *grid = program->grid;
     const kolo_plan *p = program->plan[stage];
     for (int i = 0; i < p->transfers; i++) {
-        const kolo_transfer *from = &p->transfer[i];
-        if (!from->sends) continue;
+        if (!p->transfer[i].sends) continue;
         const int other = kolo_program_match(program, stage, i);
-        const kolo_transfer *to = &program->plan[from->peer]->transfer[other];
-        for (int r = 0; r < grid->replicas; r++) {
-            const int number = kolo_comm_transfer(
-                e->comm, kolo_grid_rank(grid, stage, r), kolo_grid_rank(grid, from->peer, r),
-                program->sum_bytes + from->offset, program->sum_bytes + to->offset, from->bytes);
-            KOLO_TRY(number);
-            if (r != grid->replica) continue;
-            if (stage == grid->stage) variant->transfer_number[i] = number;
-            if (from->peer == grid->stage) variant->transfer_number[other] = number;
-        }
+        const int pairs = pairs_of(&p->transfer[i], &program->plan[p->transfer[i].peer]->transfer[other]);
+        for (int pair = 0; pair < pairs; pair++) KOLO_TRY(declare_pair(e, variant, stage, i, other, pair));
     }
     return 0;
 }
@@ -77,7 +118,7 @@ static int declare_stage(kolo_exec *e, int stage, int64_t *capacity)
     const kolo_plan *p = program->plan[stage];
     const int group = kolo_comm_group(e->comm, &grid->rank[stage * grid->replicas], grid->replicas);
     KOLO_TRY(group);
-    KOLO_TRY(declare_buckets(e, p, group, stage == grid->stage));
+    KOLO_TRY(declare_buckets(e, p, group, stage == grid->stage, 0));
     if (exec_is_sharded(e)) KOLO_TRY(exec_declare_shards(e, stage));
     for (int64_t i = 0; i < p->actions; i++) {
         const int64_t count = kolo_plan_sum_count(p, &p->action[i]);
@@ -116,12 +157,42 @@ static int declare_norms(kolo_exec *e, int64_t *capacity)
     return rc < 0 ? rc : 0;
 }
 
+static bool exchanges_on_nodes(const kolo_exec *e)
+{
+    int i = 0;
+    while (i < e->forms && e->form[i].plan->config.exchange != KOLO_EXCHANGE_NODE) i++;
+    return i < e->forms;
+}
+
+/* The buckets once more, for the ranks of every node by themselves. */
+static int declare_nodes(kolo_exec *e)
+{
+    const kolo_launch *launch = kolo_comm_launch(e->comm);
+    int *all = e->bucket_number, *rank = kolo_alloc((size_t)launch->size * sizeof *rank), rc = 0;
+    e->node_number = kolo_alloc((size_t)(e->plan->buckets + 1) * sizeof *e->node_number);
+    if (!rank || !e->node_number) rc = KOLO_ENOMEM;
+    for (int n = 0; rc >= 0 && n < launch->nodes; n++) {
+        int count = 0;
+        for (int r = 0; r < launch->size; r++)
+            if (launch->node_of[r] == n) rank[count++] = r;
+        const bool own = launch->node_of[launch->rank] == n;
+        if (own) e->node_ranks = count, e->bucket_number = e->node_number;
+        rc = kolo_comm_group(e->comm, rank, count);
+        if (rc >= 0) rc = declare_buckets(e, e->plan, rc, own, 0);
+        e->bucket_number = all;
+    }
+    free(rank);
+    return rc < 0 ? rc : 0;
+}
+
 int exec_declare(kolo_exec *e)
 {
     const kolo_program *program = e->plan->program;
-    e->bucket_number = kolo_alloc((size_t)(e->plan->buckets + 1) * sizeof *e->bucket_number);
+    const size_t numbers = (size_t)(e->versions * e->plan->buckets + 1);
+    e->bucket_number = kolo_alloc(numbers * sizeof *e->bucket_number);
     if (!e->bucket_number) return KOLO_ENOMEM;
-    if (!program) KOLO_TRY(declare_buckets(e, e->plan, 0, true));
+    for (int v = 0; !program && v < e->versions; v++) KOLO_TRY(declare_buckets(e, e->plan, 0, true, v));
+    if (!program && exchanges_on_nodes(e)) KOLO_TRY(declare_nodes(e));
     if (!program) return exec_is_sharded(e) ? exec_declare_shards(e, 0) : 0;
     int64_t capacity = 0;
     for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_stage(e, s, &capacity));

@@ -34,9 +34,15 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
     e->options = options;
     e->owner = share ? share : e;
     e->copied = -1;
-    e->offload = -1;
+    e->exchange = plan->config.exchange;
+    e->blocks = 1 + kolo_plan_feed(plan);
+    e->first_batch = -1;
+    e->last_batch = INT64_MAX;
+    for (int a = 0; a < KOLO_ARENAS; a++) e->file[a] = -1;
     e->dynamic = plan->config.scaled && options->loss_scale == 0;
-    e->replays = options->replay;
+    e->versions = plan->config.optimizer ? kolo_plan_versions(plan) : 1;
+    /* what is recorded cannot wait for sums that were started before */
+    e->replays = options->replay && e->versions == 1;
     e->ahead = kolo_backend_is_host(backend) ? 0 : KOLO_EXEC_AHEAD;
     atomic_init(&e->position, -1);
     KOLO_TRY_GOTO(rc, exec_open_shards(e));
@@ -66,6 +72,8 @@ void kolo_exec_destroy(kolo_exec **exec)
     *exec = NULL;
     kolo_error_restore(&before, before.status);
 }
+
+int kolo_exec_feed(const kolo_exec *exec) { return kolo_plan_feed(exec->plan); }
 
 int64_t kolo_exec_position(const kolo_exec *exec)
 {
@@ -137,7 +145,8 @@ static int sum(kolo_exec *e, const kolo_action *a)
 static float *level(const kolo_exec *e, int number, size_t offset)
 {
     const kolo_binding b = kolo_plan_level(e->plan, offset, number);
-    return (float *)(e->arena[b.arena] + b.offset);
+    char *arena = b.arena == KOLO_ARENA_GRADIENT ? exec_gradients(e, e->begins) : e->arena[b.arena];
+    return (float *)(arena + b.offset);
 }
 
 /* Every sum of a leaf is formed by one rank; of copies by the first group's. */
@@ -154,9 +163,9 @@ static int norm(kolo_exec *e)
     const size_t bytes = (size_t)n * sizeof *e->squares;
     if (e->plan->program || exec_is_sharded(e))
         KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
-    KOLO_TRY(kolo_updater_measure(e->updater, e->squares));
+    KOLO_TRY(kolo_updater_measure(e->updater[e->applies], e->squares));
     KOLO_TRY(sum_leaves(e, KOLO_ACTION_NORM, n));
-    return kolo_updater_decide(e->updater, e->squares, n, e->step);
+    return kolo_updater_decide(e->updater[e->applies], e->squares, n, &e->step[e->applies]);
 }
 
 static int layers(kolo_exec *e)
@@ -165,19 +174,19 @@ static int layers(kolo_exec *e)
     if (exec_is_sharded(e))
         KOLO_TRY(
             kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, (size_t)n * sizeof *e->squares));
-    KOLO_TRY(kolo_updater_layers_measure(e->updater, e->step, e->squares));
+    KOLO_TRY(kolo_updater_layers_measure(e->updater[e->applies], &e->step[e->applies], e->squares));
     if (e->shard_group > 0)
         KOLO_TRY(
             kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, (size_t)n * sizeof *e->squares));
     if (exec_is_sharded(e)) KOLO_TRY(sum_leaves(e, KOLO_ACTION_LAYERS, n));
-    return kolo_updater_layers_decide(e->updater, e->step, e->squares);
+    return kolo_updater_layers_decide(e->updater[e->applies], &e->step[e->applies], e->squares);
 }
 
 static int square(kolo_exec *e, const kolo_action *a)
 {
     const kolo_bucket *b = &e->plan->bucket[a->bucket];
     size_t begin = e->plan->reduced_front + (size_t)b->param * sizeof(float);
-    return kolo_updater_square(e->updater, level(e, a->from, begin), b->params, a->to != 0, e->step);
+    return kolo_updater_square(e->updater[0], level(e, a->from, begin), b->params, a->to != 0, e->step);
 }
 
 static enum kolo_update how_of(const kolo_action *a)
@@ -202,7 +211,9 @@ static bool is_idle(const kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_CLEAR:
     case KOLO_ACTION_COLLECT: return p->bucket[a->bucket].offset >= p->reduced_front;
     case KOLO_ACTION_FETCH:
-    case KOLO_ACTION_LET_GO: return true;
+    case KOLO_ACTION_LET_GO:
+    case KOLO_ACTION_COPY:
+    case KOLO_ACTION_STASH: return true;
     case KOLO_ACTION_GATHER:
     case KOLO_ACTION_GATHERED: return !p->arena_bytes[KOLO_ARENA_GATHERED];
     case KOLO_ACTION_SEND:
@@ -212,7 +223,11 @@ static bool is_idle(const kolo_exec *e, const kolo_action *a)
         return maker >= 0 && p->graph->node[maker].backward;
     }
     case KOLO_ACTION_LOAD:
+    case KOLO_ACTION_FETCH_PARAM:
+    case KOLO_ACTION_LET_GO_PARAM:
     case KOLO_ACTION_BUFFERS: return false;
+    case KOLO_ACTION_SHARE:
+    case KOLO_ACTION_TAKE:
     case KOLO_ACTION_NORM:
     case KOLO_ACTION_LAYERS:
     case KOLO_ACTION_UPDATE:
@@ -240,6 +255,13 @@ static int change_form(kolo_exec *e, const kolo_action *a)
         args[1], args[0], kolo_plan_form_count(p, a->tensor));
 }
 
+static int copy_tensor(kolo_exec *e, const kolo_action *a)
+{
+    void *const *args = &e->now->args[a->binding];
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, args[1], args[0],
+                             e->at->plan->layout[a->tensor].bytes);
+}
+
 /* Begins the copy of an activation to its place aside, or back. */
 static int copy_aside(kolo_exec *e, const kolo_action *a)
 {
@@ -260,7 +282,7 @@ static int await_aside(kolo_exec *e, const kolo_action *a)
 
 static int act(kolo_exec *e, const kolo_action *a)
 {
-    if (is_idle(e, a)) return 0;
+    if (is_idle(e, a) || !exec_is_turn_of(e, a->kind)) return 0;
     const kolo_plan *p = e->at->plan;
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
     const int *slice = e->first_slice;
@@ -268,32 +290,38 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_LOAD: return exec_load(e, a);
     case KOLO_ACTION_RUN:
         return kolo_kernel_run(p->kernel[a->node], &e->now->args[a->binding], e->arena[KOLO_ARENA_WORKSPACE],
-                               e->step, a->slot);
+                               exec_block_of(e, a), a->slot);
     case KOLO_ACTION_SUM: return sum(e, a);
     case KOLO_ACTION_FOLD:
         return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset),
                                  b->count);
-    case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, e->bucket_number[a->bucket]);
+    case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, exec_sum_number(e, a->bucket, e->begins));
     case KOLO_ACTION_WAIT: return exec_wait_sum(e, a->bucket);
+    case KOLO_ACTION_SHARE: return exec_share(e, a->bucket, a->from);
+    case KOLO_ACTION_TAKE: return exec_take(e, a->bucket, a->from);
     case KOLO_ACTION_CLEAR: return exec_clear_gaps(e, a->bucket);
     case KOLO_ACTION_COLLECT: return exec_collect(e, a->bucket);
-    case KOLO_ACTION_FETCH: exec_fetch(e, a->unit); return 0;
-    case KOLO_ACTION_LET_GO: exec_let_go(e, a->unit); return 0;
+    case KOLO_ACTION_COPY: return copy_tensor(e, a);
+    case KOLO_ACTION_STASH: return exec_stash(e, a->bucket);
+    case KOLO_ACTION_FETCH: exec_fetch(e, KOLO_ARENA_STATE, a->unit); return 0;
+    case KOLO_ACTION_LET_GO: exec_let_go(e, KOLO_ARENA_STATE, a->unit); return 0;
+    case KOLO_ACTION_FETCH_PARAM: exec_fetch(e, KOLO_ARENA_PARAM, a->unit); return 0;
+    case KOLO_ACTION_LET_GO_PARAM: exec_let_go(e, KOLO_ARENA_PARAM, a->unit); return 0;
     case KOLO_ACTION_GATHER: return exec_gather(e, a->unit);
     case KOLO_ACTION_GATHERED: return exec_gathered(e, a->unit);
     case KOLO_ACTION_SEND:
-    case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, e->at->transfer_number[a->transfer]);
-    case KOLO_ACTION_TRANSFERRED: return exec_await_ranks(e, e->at->transfer_number[a->transfer]);
+    case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, exec_transfer_of(e, a));
+    case KOLO_ACTION_TRANSFERRED: return exec_await_ranks(e, exec_transfer_of(e, a));
     case KOLO_ACTION_NORM: return norm(e);
     case KOLO_ACTION_LAYERS: return layers(e);
     case KOLO_ACTION_UPDATE:
     case KOLO_ACTION_DELTA:
     case KOLO_ACTION_APPLY:
-        return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket],
-                                   how_of(a), e->step);
+        return kolo_updater_update(e->updater[e->applies], slice[a->bucket],
+                                   slice[a->bucket + 1] - slice[a->bucket], how_of(a), &e->step[e->applies]);
     case KOLO_ACTION_SQUARE: return square(e, a);
     case KOLO_ACTION_NOISE: return kolo_comm_sum(e->comm, &e->step->square, 1);
-    case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater, e->step);
+    case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater[e->applies], &e->step[e->applies]);
     case KOLO_ACTION_ENCODE:
     case KOLO_ACTION_DECODE: return change_form(e, a);
     case KOLO_ACTION_STORE:
@@ -304,11 +332,12 @@ static int act(kolo_exec *e, const kolo_action *a)
     return kolo_fail(KOLO_EINTERNAL, "unknown action");
 }
 
-static int act_all(kolo_exec *e, int64_t step)
+int exec_act_all(kolo_exec *e, int64_t step)
 {
     const kolo_plan *p = e->at->plan;
     if (e->profile) KOLO_TRY(kolo_event_record(e->mark[0], KOLO_LANE_COMPUTE));
     for (int64_t i = 0; i < p->actions; i++) {
+        if (p->ring && !exec_has_batch(e, &p->action[i])) continue;
         atomic_store_explicit(&e->position, i, memory_order_relaxed);
         if (e->comm) /* as errors and progress count them */
             kolo_comm_publish_text(e->comm, step + 1, i, e->at->action_text ? e->at->action_text[i] : "");
@@ -333,12 +362,14 @@ static bool takes(const plan_variant *f, const kolo_batch *batch, bool alone)
            (g->tensor[g->input].dim[1] == batch->height && g->tensor[g->input].dim[2] == batch->width);
 }
 
-/* The plan that is for batches of this shape. */
-static int exec_choose(kolo_exec *e, const kolo_batch *batch)
+/* The plan that is for batches of this shape, and for what ranks exchange now. */
+int exec_choose(kolo_exec *e, const kolo_batch *batch)
 {
+    int alike = 0;
+    for (int i = 0; i < e->forms; i++) alike += e->form[i].plan->config.exchange == e->exchange;
     for (e->at = e->form; e->at < e->form + e->forms; e->at++) {
-        if (!takes(e->at, batch, e->forms == 1)) continue;
-        e->now = e->averages ? &e->at->average : &e->at->weights;
+        if (e->at->plan->config.exchange != e->exchange || !takes(e->at, batch, alike == 1)) continue;
+        e->now = e->averages ? &e->at->average : &e->at->weights[e->begins];
         return 0;
     }
     return kolo_fail(KOLO_EINTERNAL,
@@ -348,7 +379,7 @@ static int exec_choose(kolo_exec *e, const kolo_batch *batch)
 }
 
 /* The host's part of the step block: the caller's, and which rows count. */
-static int exec_begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
+void exec_fill_block(const kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
 {
     const kolo_plan *p = e->at->plan;
     int64_t rows = p->graph->rows;
@@ -359,8 +390,14 @@ static int exec_begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *st
         block->row[s] = (int32_t)(batch->first + s * rows);
     }
     /* a rank's own mean, or its part of all */
-    block->valid_global = p->config.adasum ? batch->valid : batch->valid_global;
-    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, e->step, block, KOLO_STEP_HOST_BYTES);
+    block->valid_global = kolo_plan_steps_alone(&p->config) ? batch->valid : batch->valid_global;
+    if (p->config.local) block->ema_decay = 1; /* what is there is not of steps */
+}
+
+static int exec_begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
+{
+    exec_fill_block(e, batch, step, block);
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, &e->step[e->begins], block, KOLO_STEP_HOST_BYTES);
 }
 
 static int convert(kolo_exec *e, const kolo_batch *batch)
@@ -378,7 +415,7 @@ static int convert(kolo_exec *e, const kolo_batch *batch)
 
 /* Says where LOAD finds the batch; on a device it is sent to STAGE as soon as the step before has read
  * that. */
-static int offer(kolo_exec *e, const kolo_batch *batch)
+int exec_offer(kolo_exec *e, const kolo_batch *batch)
 {
     plan_variant *f = e->at;
     const char *pixels = f->converted ? f->converted : (const char *)batch->pixels;
@@ -390,7 +427,7 @@ static int offer(kolo_exec *e, const kolo_batch *batch)
         return 0;
     }
     const kolo_plan *p = f->plan;
-    if (e->issued > 0) KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD));
+    if (e->begun > 0) KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD));
     if (p->graph->input >= 0)
         KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->pixels, pixels,
                                    f->input_bytes * (size_t)p->config.slots));
@@ -416,6 +453,7 @@ static int copy_weights(kolo_exec *e)
         KOLO_TRY(kolo_backend_narrow(
             e->backend, e->arena[KOLO_ARENA_SHADOW] + p->arena_bytes[KOLO_ARENA_GATHERED] / 2,
             p->graph->dtype, (float *)(e->arena[from] + skip), (int64_t)(bytes / sizeof(float))));
+    exec_let_go_all(e, from);
     e->copied = e->owner->changes;
     return 0;
 }
@@ -436,16 +474,16 @@ static int carry_out(kolo_exec *e, int64_t step)
     exec_view *v = e->now;
     if (e->profile || !e->replays || v->times < EAGER_STEPS) {
         v->times++;
-        return act_all(e, step);
+        return exec_act_all(e, step);
     }
     if (!v->replay) {
         int rc = kolo_backend_capture(e->backend);
         KOLO_TRY(rc);
         if (rc == 1) {
             e->replays = false;
-            return act_all(e, step);
+            return exec_act_all(e, step);
         }
-        rc = act_all(e, step);
+        rc = exec_act_all(e, step);
         if (rc < 0) return give_up(e, rc);
         KOLO_TRY(kolo_backend_capture_end(e->backend, &v->replay));
     }
@@ -455,7 +493,7 @@ static int carry_out(kolo_exec *e, int64_t step)
 
 static int add_times(kolo_exec *e)
 {
-    KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % EXEC_STEPS_IN_FLIGHT]));
+    KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % e->turns]));
     for (int64_t i = 0; i < e->at->plan->actions; i++) {
         e->profile[i].seconds += kolo_event_seconds(e->mark[i], e->mark[i + 1]);
         e->profile[i].calls++;
@@ -467,16 +505,18 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
 {
     const double start = kolo_time();
     *metrics = (kolo_metrics){.step = -1};
+    if (e->plan->ring) return exec_step_late(e, batch, step, metrics);
     KOLO_TRY(exec_show_averages(e->owner, e->averages));
+    exec_begin_turn(e);
     KOLO_TRY(exec_choose(e, batch));
-    KOLO_TRY(exec_begin(e, batch, step, &e->turn[e->issued % EXEC_STEPS_IN_FLIGHT].step));
-    KOLO_TRY(offer(e, batch));
+    KOLO_TRY(exec_begin(e, batch, step, &e->turn[e->begun % e->turns].step));
+    KOLO_TRY(exec_offer(e, batch));
     KOLO_TRY(copy_weights(e));
     KOLO_TRY(carry_out(e, step->step));
-    KOLO_TRY(exec_send_back(e));
-    if (e->plan->config.optimizer) e->copied = ++e->changes;
+    e->begun++;
+    KOLO_TRY(exec_end_turn(e));
     e->issuing += kolo_time() - start;
-    if (e->profile) KOLO_TRY(add_times(e));
+    if (e->profile && e->issued) KOLO_TRY(add_times(e));
     if (e->full && kolo_plan_loads(e->at->plan)) KOLO_TRY(exec_await(e, e->full));
     if (e->issued - e->told > e->ahead) KOLO_TRY(exec_report_next(e, metrics));
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
@@ -486,7 +526,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
 
 bool kolo_exec_has_statistics(const kolo_exec *e)
 {
-    return e->updater && e->updater->config.runnings > 0 && e->plan->config.ema;
+    return e->updater && e->updater[0]->config.runnings > 0 && e->plan->config.ema;
 }
 
 int kolo_exec_statistics(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, int64_t number)
@@ -518,7 +558,8 @@ int kolo_exec_set_profile(kolo_exec *e, kolo_exec_profile *profile)
     int64_t marks = e->plan->actions + 1;
     for (int i = 0; i < e->forms && profile; i++)
         if (e->form[i].plan->actions != e->plan->actions)
-            return kolo_fail(KOLO_ECONFIG, "a profile is of steps that do the same: leave batch_ramp out");
+            return kolo_fail(KOLO_ECONFIG,
+                             "a profile is of steps that do the same: leave batch_ramp and local_steps out");
     if (profile && !e->mark) {
         e->mark = kolo_alloc((size_t)marks * sizeof *e->mark);
         if (!e->mark) return KOLO_ENOMEM;

@@ -53,6 +53,37 @@ typedef struct kolo_metrics {
     int64_t skipped;   /* updates left out so far (loss scaling) */
 } kolo_metrics;        /* sums, not means */
 int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_metrics *metrics);
+/* Steps from here on are taken by the plans with this exchange (plan.h); without a call by those with the
+ * first plan's. Metrics of steps in which ranks exchange nothing are of this rank's rows, of those in which
+ * they exchange weights within a node of the node's. */
+void kolo_exec_exchange(kolo_exec *exec, enum kolo_exchange exchange);
+/* Between steps, all told, where plans are `local`: EMA becomes the mean of all ranks' weights and running
+ * statistics. Those stay as they are. Collective. */
+int kolo_exec_average(kolo_exec *exec);
+/* The other way: the weights and running statistics of this rank become what is in EMA. */
+int kolo_exec_adopt_average(kolo_exec *exec);
+/* Between steps: the optimizer's state becomes 0. */
+int kolo_exec_forget(kolo_exec *exec);
+/* Of plans that apply gradients late (plan->config.late): steps are begun ahead, and *metrics of
+ * kolo_exec_step are of a step that is applied. Between steps, collective: applies the oldest of those under
+ * way, as the step behind it would have: 1, or 0 where there is none; its metrics are told in their turn. */
+int kolo_exec_flush(kolo_exec *exec);
+/* Waits for the sums of all steps under way; they stay to be applied. */
+int kolo_exec_arrive(kolo_exec *exec);
+/* What the steps under way have summed, for a checkpoint: so many elements, 0 where nothing is late. */
+int64_t kolo_exec_late_count(const kolo_exec *exec);
+int kolo_exec_late_read(kolo_exec *exec, float *to); /* collective: waits as kolo_exec_arrive does */
+/* Into an executor that has done no step: step[steps] are those under way, in their order, numbered as by
+ * kolo_step.step, and the next that is begun follows them. */
+int kolo_exec_late_write(kolo_exec *exec, const kolo_step *step, int steps, const float *from);
+/* Batches that the executor takes in front of the step that it carries out: of a pipeline whose weights
+ * are late (plan/order.h), else 0. Then kolo_exec_step is given batch t + feed with its own kolo_step, and
+ * carries out step t; the first `feed` calls of a start fill the pipeline, and have no metrics. Behind the
+ * last batch it is given NULL, as often, until the last step is done: steps end with the last batch that
+ * was given. Between steps batches are under way; an evaluation, a checkpoint leave them alone. A later
+ * start goes on from a checkpoint by the batch of the next step: what was under way is done again, by the
+ * versions of the weights that it was done with ("version0" .. of kolo_exec_set), to the same bits. */
+int kolo_exec_feed(const kolo_exec *exec);
 /* The next metrics still to be told, waited for; metrics->step -1 when there are none left: then all steps
  * are done and the arenas at rest. Before a checkpoint, an evaluation's result, the end. */
 int kolo_exec_drain(kolo_exec *exec, kolo_metrics *metrics);
@@ -90,7 +121,8 @@ int kolo_exec_get_own(kolo_exec *exec, const char *which, int tensor, float *val
  * done; 0: it is none of that, and nothing was done. */
 int kolo_exec_get_parts(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
-/* Between steps: the optimizer's state of the whole network as one vector of canonical tensors in the graph's
+/* Between steps: the optimizer's state (with local steps weights and running statistics, too) of the whole
+ * network as one vector of canonical tensors in the graph's
  * order. read: in a pipeline collective, of all stages of a replica, to rank 0's memory `to`, which others do
  * not read; else of this rank. write: in a pipeline what is another stage's is left alone. */
 int64_t kolo_exec_state_count(kolo_exec *exec);

@@ -17,6 +17,7 @@ static bool is_kept(int a) { return a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUF
 static bool is_shared(int a, const kolo_plan *plan, const kolo_plan *with)
 {
     if (!with) return false;
+    if (a == KOLO_ARENA_ACTIVATION && kolo_plan_is_late(with)) return false; /* micro-batches are under way */
     return is_kept(a) || (a >= KOLO_ARENA_INPUT && with->arena_bytes[a] >= plan->arena_bytes[a]);
 }
 
@@ -52,6 +53,8 @@ static int take_comm_memory(kolo_exec *e)
     if (!arena) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
     if (e->plan->program) arena += e->plan->program->sum_bytes;
     if (reduces) e->arena[KOLO_ARENA_GRADIENT] = arena;
+    if (reduces && bytes[KOLO_ARENA_LATE])
+        e->arena[KOLO_ARENA_LATE] = arena + kolo_plan_transfer_base(e->plan);
     if (bytes[KOLO_ARENA_TRANSFER]) e->arena[KOLO_ARENA_TRANSFER] = arena + kolo_plan_transfer_base(e->plan);
     if (gathers) e->arena[KOLO_ARENA_GATHERED] = arena + kolo_plan_gather_base(e->plan);
     else if (reduces && exec_is_sharded(e))
@@ -88,10 +91,18 @@ static void *pointer(const kolo_exec *e, kolo_binding b, bool average)
     return e->arena[b.arena] + b.offset;
 }
 
-static void **pointers(const kolo_exec *e, const kolo_plan *p, bool average)
+/* Where gradients, statistics and metrics are, of that version. */
+static void *pointer_of(const kolo_exec *e, kolo_binding b, bool average, int version)
+{
+    if (b.arena == KOLO_ARENA_GRADIENT) return exec_gradients(e, version) + b.offset;
+    return pointer(e, b, average);
+}
+
+static void **pointers(const kolo_exec *e, const kolo_plan *p, bool average, int version)
 {
     void **args = kolo_alloc((size_t)(p->bindings + 1) * sizeof(void *));
-    for (int64_t i = 0; args && i < p->bindings; i++) args[i] = pointer(e, p->binding[i], average);
+    for (int64_t i = 0; args && i < p->bindings; i++)
+        args[i] = pointer_of(e, p->binding[i], average, version);
     return args;
 }
 
@@ -100,6 +111,7 @@ static void **pointers(const kolo_exec *e, const kolo_plan *p, bool average)
 typedef struct slices {
     kolo_slice *slice;
     int64_t n, capacity;
+    int version;
     int64_t *leaf; /* [segments] layer-wise: number of each tensor's first leaf */
 } slices;
 
@@ -109,11 +121,11 @@ static kolo_layer *layers_of(const kolo_exec *e)
 }
 
 /* Where the sum of a gradient stands, of an element as parameters are counted. */
-static float *gradient_at(const kolo_exec *e, int unit, int64_t element)
+static float *gradient_at(const kolo_exec *e, int version, int unit, int64_t element)
 {
     if (kolo_plan_shards(e->plan, KOLO_shard_gradients))
         return (float *)e->arena[KOLO_ARENA_SUM] + exec_stored_at(e, unit, element);
-    return (float *)(e->arena[KOLO_ARENA_GRADIENT] + e->plan->reduced_front) + element;
+    return (float *)(exec_gradients(e, version) + e->plan->reduced_front) + element;
 }
 
 /* Elements [from, to) of a bucket that this rank updates. */
@@ -122,12 +134,12 @@ static int add_slice(const kolo_exec *e, slices *all, int unit, int64_t from, in
     const kolo_plan *p = e->plan;
     const int64_t at = exec_stored_at(e, unit, from);
     char *half = exec_is_sharded(e) ? NULL : e->arena[KOLO_ARENA_SHADOW];
-    float *average = p->config.ema ? (float *)e->arena[KOLO_ARENA_EMA] : NULL;
+    float *average = p->config.ema && !p->config.local ? (float *)e->arena[KOLO_ARENA_EMA] : NULL;
     KOLO_TRY(kolo_grow(&all->slice, &all->capacity, all->n, sizeof *all->slice));
     kolo_slice *k = &all->slice[all->n++];
     *k = (kolo_slice){.param = (float *)e->arena[KOLO_ARENA_PARAM] +
                                (kolo_plan_shards(p, KOLO_shard_parameters) ? at : from),
-                      .grad = gradient_at(e, unit, from),
+                      .grad = gradient_at(e, all->version, unit, from),
                       .ema = average ? average + at : NULL,
                       .half = half ? half + from * 2 : NULL,
                       .half_type = p->graph->dtype,
@@ -135,7 +147,7 @@ static int add_slice(const kolo_exec *e, slices *all, int unit, int64_t from, in
                       .decay = p->segment[segment].decay,
                       .rate = p->segment[segment].rate};
     for (int i = 0; i < kolo_plan_states(p); i++) {
-        float *state = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * kolo_plan_stored_bytes(p)) + at;
+        float *state = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * kolo_plan_state_bytes(p)) + at;
         *(i < p->config.optimizer->states ? &k->state[i] : &k->slow) = state;
     }
     if (!kolo_is_layerwise(p->config.optimizer)) return 0;
@@ -177,14 +189,14 @@ static int make_slices(kolo_exec *e, slices *all)
     return 0;
 }
 
-static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
+static int make_runnings(const kolo_exec *e, int version, kolo_running *all, int *count)
 {
     const kolo_graph *g = e->plan->graph;
     for (int t = 0; t < g->tensors; t++) {
         if (g->tensor[t].role != KOLO_ROLE_STATISTIC || g->tensor[t].of < 0 || e->plan->home[t].arena < 0)
             continue;
         kolo_running *k = &all[(*count)++];
-        k->statistic = pointer(e, e->plan->home[t], false);
+        k->statistic = pointer_of(e, e->plan->home[t], false, version);
         k->channels = kolo_tensor_count(&g->tensor[g->tensor[t].of]);
         k->momentum = (float)g->node[g->tensor[t].producer].a.momentum;
         for (int i = 0; i < 2; i++) {
@@ -200,7 +212,7 @@ static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
 
 /* The leaves of this stage's gradients that this rank has; where groups of ranks have copies, the first one's
  * count. all: [kolo_plan_leaves]. */
-static int64_t make_measured(const kolo_exec *e, kolo_measured *all)
+static int64_t make_measured(const kolo_exec *e, int version, kolo_measured *all)
 {
     const kolo_plan *p = e->plan;
     int64_t n = 0, sum = 0;
@@ -213,7 +225,7 @@ static int64_t make_measured(const kolo_exec *e, kolo_measured *all)
         int64_t from = begin, to = begin + count;
         exec_own_range(e, unit, &from, &to);
         for (int64_t at = from; at < to; at += KOLO_LEAF)
-            all[n++] = (kolo_measured){.value = gradient_at(e, unit, at),
+            all[n++] = (kolo_measured){.value = gradient_at(e, version, unit, at),
                                        .count = to - at < KOLO_LEAF ? to - at : KOLO_LEAF,
                                        .sum = sum - kolo_leaves(count) + (at - begin) / KOLO_LEAF};
     }
@@ -226,18 +238,18 @@ static size_t squares_bytes(const kolo_exec *e)
     return each * (size_t)(kolo_plan_leaves(e->plan) + 1) * sizeof *e->squares;
 }
 
-static int make_updater(kolo_exec *e)
+static int make_updater(kolo_exec *e, int version)
 {
     const kolo_plan *p = e->plan;
-    slices all = {0};
+    slices all = {.version = version};
     int runnings = 0, rc = KOLO_ENOMEM;
     kolo_running *running = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *running);
     kolo_measured *measured = kolo_alloc((size_t)(kolo_plan_leaves(p) + 1) * sizeof *measured);
-    e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
+    if (!e->first_slice) e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
     if (!running || !measured || !e->first_slice) goto fail;
     bool layerwise = kolo_is_layerwise(p->config.optimizer);
     KOLO_TRY_GOTO(rc, make_slices(e, &all));
-    KOLO_TRY_GOTO(rc, make_runnings(e, running, &runnings));
+    KOLO_TRY_GOTO(rc, make_runnings(e, version, running, &runnings));
     kolo_updater_config config = {.backend = e->backend,
                                   .optimizer = p->config.optimizer,
                                   .options = e->options,
@@ -250,9 +262,9 @@ static int make_updater(kolo_exec *e)
                                   .leaf = all.leaf,
                                   .layers = layerwise ? p->segments : 0,
                                   .measured = measured,
-                                  .measures = make_measured(e, measured),
+                                  .measures = make_measured(e, version, measured),
                                   .dynamic_scale = e->dynamic};
-    rc = kolo_updater_create(&e->updater, &config);
+    rc = kolo_updater_create(&e->updater[version], &config);
 fail:
     free(all.slice);
     free(all.leaf);
@@ -322,42 +334,59 @@ int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
     e->form = form;
     form += e->forms++;
     *form = (plan_variant){.plan = plan};
-    form->weights.args = pointers(e, plan, false);
-    if (!form->weights.args) return KOLO_ENOMEM;
+    form->weights = kolo_alloc((size_t)e->versions * sizeof *form->weights);
+    for (int v = 0; form->weights && v < e->versions; v++)
+        if (!(form->weights[v].args = pointers(e, plan, false, v))) return KOLO_ENOMEM;
+    if (!form->weights) return KOLO_ENOMEM;
     if (plan->program) KOLO_TRY(describe_actions(form));
     if (plan->graph->metrics >= 0) form->metrics = pointer(e, metrics_place(plan), false);
-    if (!(form->transfer_number = kolo_alloc((size_t)(plan->transfers + 1) * sizeof *form->transfer_number)))
+    if (!(form->transfer_pairs = kolo_alloc((size_t)(plan->transfers + 1) * sizeof *form->transfer_pairs)))
         return KOLO_ENOMEM;
+    for (int i = 0; i < plan->transfers; i++) {
+        form->transfer_pairs[i] = exec_transfer_pairs(plan, i);
+        if (form->transfer_pairs[i] > form->transfer_places) form->transfer_places = form->transfer_pairs[i];
+    }
+    form->transfer_number = kolo_alloc((size_t)(plan->transfers + 1) * (size_t)form->transfer_places *
+                                       sizeof *form->transfer_number);
+    if (!form->transfer_number) return KOLO_ENOMEM;
     if (plan->arena_bytes[KOLO_ARENA_OFFLOADED] &&
         !(form->copy =
               kolo_alloc((size_t)plan->config.slots * (size_t)plan->graph->tensors * sizeof *form->copy)))
         return KOLO_ENOMEM;
-    if (e->arena[KOLO_ARENA_EMA] && !(form->average.args = pointers(e, plan, true))) return KOLO_ENOMEM;
+    if (e->arena[KOLO_ARENA_EMA] && !(form->average.args = pointers(e, plan, true, 0))) return KOLO_ENOMEM;
     return make_input(e, form);
 }
 
 static void free_form(const kolo_exec *e, plan_variant *f)
 {
-    kolo_replay_destroy(&f->weights.replay);
+    for (int v = 0; f->weights && v < e->versions; v++) {
+        kolo_replay_destroy(&f->weights[v].replay);
+        free(f->weights[v].args);
+    }
     kolo_replay_destroy(&f->average.replay);
     if (f->converted) kolo_backend_unpin(e->backend, f->converted);
     kolo_pages_free(&f->converted, f->input_bytes * (size_t)f->plan->config.slots);
     free(f->action_text);
     free(f->transfer_number);
+    free(f->transfer_pairs);
     free(f->copy);
-    free(f->weights.args);
+    free(f->weights);
     free(f->average.args);
 }
 
 static int make_turns(kolo_exec *e)
 {
-    e->turn = kolo_pages_alloc(EXEC_STEPS_IN_FLIGHT * sizeof *e->turn);
-    if (!e->turn) return KOLO_ENOMEM;
-    KOLO_TRY(kolo_backend_pin(e->backend, e->turn, EXEC_STEPS_IN_FLIGHT * sizeof *e->turn));
-    for (int i = 0; i < EXEC_STEPS_IN_FLIGHT; i++)
-        KOLO_TRY(kolo_event_create(e->backend, &e->done[i], false));
-    e->step = kolo_backend_alloc(e->backend, sizeof *e->step);
-    if (!e->step) return kolo_error_status();
+    e->turns = KOLO_EXEC_AHEAD + e->versions;
+    const size_t bytes = (size_t)e->turns * sizeof *e->turn;
+    e->turn = kolo_pages_alloc(bytes);
+    e->done = kolo_alloc((size_t)e->turns * sizeof(kolo_event *));
+    e->arrived = kolo_alloc((size_t)e->versions * sizeof *e->arrived);
+    if (!e->turn || !e->done || !e->arrived) return KOLO_ENOMEM;
+    KOLO_TRY(kolo_backend_pin(e->backend, e->turn, bytes));
+    for (int i = 0; i < e->turns; i++) KOLO_TRY(kolo_event_create(e->backend, &e->done[i], false));
+    if (e->blocks < e->versions) e->blocks = e->versions;
+    e->step = e->block = kolo_backend_alloc(e->backend, (size_t)e->blocks * sizeof *e->block);
+    if (!e->block) return kolo_error_status();
     const double fixed = e->options->loss_scale;
     const kolo_scaler scaler = {.scale = !e->plan->config.scaled ? 1
                                          : e->dynamic            ? KOLO_SCALE_START
@@ -370,7 +399,9 @@ int exec_resolve(kolo_exec *e)
     if (e->plan->config.optimizer) {
         e->squares = kolo_backend_alloc(e->backend, squares_bytes(e));
         if (!e->squares) return kolo_error_status();
-        KOLO_TRY(make_updater(e));
+        e->updater = kolo_alloc((size_t)e->versions * sizeof(kolo_updater *));
+        if (!e->updater) return KOLO_ENOMEM;
+        for (int v = 0; v < e->versions; v++) KOLO_TRY(make_updater(e, v));
     }
     KOLO_TRY(make_turns(e));
     if (!kolo_backend_is_host(e->backend)) {
@@ -388,14 +419,17 @@ void exec_release(kolo_exec *e)
     if (e->issued && (!owner->comm || kolo_comm_status(owner->comm) == 0)) kolo_backend_finish(b);
     exec_aside_close(&e->aside);
     for (int i = 0; i < e->forms; i++) free_form(e, &e->form[i]);
-    kolo_updater_destroy(&e->updater);
-    for (int i = 0; i < EXEC_STEPS_IN_FLIGHT; i++) kolo_event_destroy(&e->done[i]);
+    for (int v = 0; e->updater && v < e->versions; v++) kolo_updater_destroy(&e->updater[v]);
+    free(e->updater);
+    for (int i = 0; e->done && i < e->turns; i++) kolo_event_destroy(&e->done[i]);
+    free(e->done);
+    free(e->arrived);
     for (int64_t i = 0; e->mark && i <= e->plan->actions; i++) kolo_event_destroy(&e->mark[i]);
     kolo_event_destroy(&e->full);
     kolo_event_destroy(&e->emptied);
     if (e->turn) kolo_backend_unpin(b, e->turn);
-    kolo_pages_free(&e->turn, EXEC_STEPS_IN_FLIGHT * sizeof *e->turn);
-    kolo_backend_free(b, (void **)&e->step, sizeof *e->step);
+    kolo_pages_free(&e->turn, (size_t)e->turns * sizeof *e->turn);
+    kolo_backend_free(b, (void **)&e->block, (size_t)e->blocks * sizeof *e->block);
     exec_offload_close(e);
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (e->own[a]) kolo_backend_free(b, (void **)&e->arena[a], e->plan->arena_bytes[a]);
@@ -405,6 +439,7 @@ void exec_release(kolo_exec *e)
     if (e->squares) kolo_backend_free(b, (void **)&e->squares, squares_bytes(e));
     free(e->sum);
     free(e->bucket_number);
+    free(e->node_number);
     free(e->shard_rank);
     free(e->share_number);
     free(e->unit_number);

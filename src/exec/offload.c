@@ -1,7 +1,7 @@
-/* offload=optimizer: the optimizer's state lies in a file without a name, which is mapped. A unit of it is
- * asked for ahead of its update, in the background; behind it its pages leave this process, and are written
- * when the system gets to it. What fits into free memory stays in the system's cache and is not read
- * again. */
+/* offload=optimizer, parameters: the optimizer's state, or parameters, lie in a file without a name, which is
+ * mapped. A unit of it is asked for ahead of its use, in the background; behind it its pages leave this
+ * process, and are written when the system gets to it. What fits into free memory stays in the system's cache
+ * and is not read again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -51,26 +51,34 @@ int exec_offload_file(const char *folder, size_t bytes, const char *what, int *f
     return kolo_fail_in(kolo_file_fail("write", folder), "offload_path=: ");
 }
 
+static int map_file(kolo_exec *e, enum kolo_arena arena, const char *what)
+{
+    const size_t bytes = e->plan->arena_bytes[arena];
+    const char *folder = e->options->offload_path;
+    if (bytes == 0) return 0;
+    KOLO_TRY(exec_offload_file(folder, bytes, what, &e->file[arena]));
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, e->file[arena], 0);
+    if (at == MAP_FAILED) return kolo_fail_in(kolo_file_fail("map", folder), "offload_path=: ");
+    e->arena[arena] = at;
+    return 0;
+}
+
 int exec_offload_open(kolo_exec *e)
 {
-    const size_t bytes = e->plan->arena_bytes[KOLO_ARENA_STATE];
-    const char *folder = e->options->offload_path;
-    e->offload = -1;
-    if (!e->plan->config.offload || !e->plan->config.optimizer || bytes == 0) return 0;
-    KOLO_TRY(exec_offload_file(folder, bytes, "the optimizer's state", &e->offload));
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, e->offload, 0);
-    if (at == MAP_FAILED) return kolo_fail_in(kolo_file_fail("map", folder), "offload_path=: ");
-    e->arena[KOLO_ARENA_STATE] = at;
-    return 0;
+    const int offload = e->plan->config.offload;
+    if (!e->plan->config.optimizer || e->owner != e) return 0;
+    if (offload & KOLO_OFFLOAD_STATE) KOLO_TRY(map_file(e, KOLO_ARENA_STATE, "the optimizer's state"));
+    return offload & KOLO_OFFLOAD_PARAM ? map_file(e, KOLO_ARENA_PARAM, "parameters") : 0;
 }
 
 void exec_offload_close(kolo_exec *e)
 {
-    if (e->offload < 0 || !e->plan->config.offload) return;
-    if (e->arena[KOLO_ARENA_STATE])
-        munmap(e->arena[KOLO_ARENA_STATE], e->plan->arena_bytes[KOLO_ARENA_STATE]);
-    e->arena[KOLO_ARENA_STATE] = NULL;
-    close(e->offload);
+    for (int a = 0; a < KOLO_ARENAS; a++) {
+        if (e->file[a] < 0) continue;
+        if (e->arena[a]) munmap(e->arena[a], e->plan->arena_bytes[a]);
+        e->arena[a] = NULL;
+        close(e->file[a]);
+    }
 }
 
 /* Whole pages around, or (within) inside of [from, from + bytes) of the arena. */
@@ -83,46 +91,60 @@ static size_t pages(size_t *from, size_t bytes, bool within)
 }
 
 /* Of advice the system may make what it likes. */
-static void let_go(kolo_exec *e, size_t from, size_t bytes)
+static void let_go(kolo_exec *e, enum kolo_arena arena, size_t from, size_t bytes)
 {
     if ((bytes = pages(&from, bytes, true)) == 0) return;
-    madvise(e->arena[KOLO_ARENA_STATE] + from, bytes, MADV_DONTNEED);
-    sync_file_range(e->offload, (off_t)from, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+    madvise(e->arena[arena] + from, bytes, MADV_DONTNEED);
+    sync_file_range(e->owner->file[arena], (off_t)from, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
 }
 
-static size_t unit_state(const kolo_exec *e, int unit, int state, size_t *bytes)
+/* Parameters, or one number of the state for each of them, stand one array behind the other. */
+static int arrays(const kolo_exec *e, enum kolo_arena arena)
+{
+    return arena == KOLO_ARENA_STATE ? kolo_plan_states(e->plan) : 1;
+}
+
+static size_t unit_at(const kolo_exec *e, enum kolo_arena arena, int unit, int array, size_t *bytes)
 {
     const kolo_unit *u = &e->plan->unit[unit];
     int64_t from = u->param, to = u->param + u->params;
-    exec_own_range(e, unit, &from, &to);
+    if (arena == KOLO_ARENA_STATE) exec_own_range(e, unit, &from, &to);
     *bytes = to > from ? (size_t)(to - from) * sizeof(float) : 0;
-    return (size_t)state * kolo_plan_stored_bytes(e->plan) +
+    if (arena == KOLO_ARENA_PARAM) return (size_t)from * sizeof(float);
+    return (size_t)array * kolo_plan_state_bytes(e->plan) +
            (size_t)exec_stored_at(e, unit, from) * sizeof(float);
 }
 
-void exec_fetch(kolo_exec *e, int unit)
+void exec_fetch(kolo_exec *e, enum kolo_arena arena, int unit)
 {
-    for (int i = 0; i < kolo_plan_states(e->plan); i++) {
-        size_t bytes, from = unit_state(e, unit, i, &bytes);
+    for (int i = 0; i < arrays(e, arena); i++) {
+        size_t bytes, from = unit_at(e, arena, unit, i, &bytes);
         if (bytes && (bytes = pages(&from, bytes, false)) > 0)
-            madvise(e->arena[KOLO_ARENA_STATE] + from, bytes, MADV_WILLNEED);
+            madvise(e->arena[arena] + from, bytes, MADV_WILLNEED);
     }
 }
 
-void exec_let_go(kolo_exec *e, int unit)
+void exec_let_go(kolo_exec *e, enum kolo_arena arena, int unit)
 {
-    for (int i = 0; i < kolo_plan_states(e->plan); i++) {
+    for (int i = 0; i < arrays(e, arena); i++) {
         size_t bytes;
-        const size_t from = unit_state(e, unit, i, &bytes);
-        if (bytes) let_go(e, from, bytes);
+        const size_t from = unit_at(e, arena, unit, i, &bytes);
+        if (bytes) let_go(e, arena, from, bytes);
     }
+}
+
+void exec_let_go_all(kolo_exec *e, enum kolo_arena arena)
+{
+    if (e->owner->file[arena] >= 0) let_go(e, arena, 0, e->plan->arena_bytes[arena]);
 }
 
 void exec_let_go_of(kolo_exec *e, const void *at, size_t bytes)
 {
-    const char *state = e->arena[KOLO_ARENA_STATE];
-    if (!e->plan->config.offload || !state || (const char *)at < state ||
-        (const char *)at >= state + e->plan->arena_bytes[KOLO_ARENA_STATE])
-        return;
-    let_go(e, (size_t)((const char *)at - state), bytes);
+    for (int a = 0; a < KOLO_ARENAS; a++) {
+        const char *arena = e->arena[a];
+        if (e->owner->file[a] < 0 || !arena || (const char *)at < arena ||
+            (const char *)at >= arena + e->plan->arena_bytes[a])
+            continue;
+        let_go(e, (enum kolo_arena)a, (size_t)((const char *)at - arena), bytes);
+    }
 }

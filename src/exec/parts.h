@@ -15,7 +15,6 @@ typedef struct exec_step_in_flight {
     kolo_step step;
     float metrics[4];
 } exec_step_in_flight;
-enum { EXEC_STEPS_IN_FLIGHT = KOLO_EXEC_AHEAD + 1 };
 
 /* A plan's actions on the weights themselves, or on their averages. */
 typedef struct exec_view {
@@ -29,17 +28,21 @@ enum { EXEC_ACTION_TEXT = 52 }; /* as much as comm's reports take */
 /* One of the plans, and what follows from the shape of its batches. */
 typedef struct plan_variant {
     const kolo_plan *plan;
-    exec_view weights, average; /* average.args: NULL without EMA */
-    size_t input_bytes;         /* of one micro-batch */
-    size_t label_bytes;         /* likewise */
+    exec_view *weights; /* [versions] of gradients */
+    exec_view average;  /* args: NULL without EMA */
+    size_t input_bytes; /* of one micro-batch */
+    size_t label_bytes; /* likewise */
     /* numbers instead of images in the input's layout, host memory; NULL: images */
     char *converted;
     const char *pixels;    /* where LOAD reads: the batch itself, or on a device its copy in STAGE */
     const int32_t *labels; /* likewise */
     /* backend memory: 4, summed over micro-batches (and ranks, in training), or NULL: another stage's */
     const float *metrics;
-    int *transfer_number; /* [plan->transfers] in comm */
-    int64_t *copy;        /* [slots][graph->tensors] of what goes aside: the last begun; NULL: nothing does */
+    /* [plan->transfers][transfer_places] in comm: of every pair of places that a late pipeline's transfer
+     * has, in the order of batches or micro-batches */
+    int *transfer_number;
+    int transfer_places, *transfer_pairs; /* pairs: [plan->transfers] */
+    int64_t *copy; /* [slots][graph->tensors] of what goes aside: the last begun; NULL: nothing does */
     /* [plan->actions] what each is, for failure reports; NULL: its number says it, as all ranks have the
      * plan */
     char (*action_text)[EXEC_ACTION_TEXT];
@@ -67,21 +70,37 @@ struct kolo_exec {
     exec_aside *aside; /* the arena OFFLOADED; NULL: there is none */
     plan_variant *form;
     int forms;
-    plan_variant *at; /* of the step that is carried out */
-    exec_view *now;   /* likewise */
-    bool averages;    /* steps use the averaged weights */
-    kolo_step *step;  /* backend memory */
-    kolo_updater *updater;
-    int *first_slice;   /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
-    double *squares;    /* [kolo_plan_leaves] backend memory: of gradients (NORM); pairs (LAYERS) */
-    int *bucket_number; /* [plan->buckets] in comm */
+    plan_variant *at;            /* of the step that is carried out */
+    exec_view *now;              /* likewise */
+    enum kolo_exchange exchange; /* of the plans that steps are taken by */
+    bool averages;               /* steps use the averaged weights */
+    /* versions of the gradients that steps take in turn (plan->config.late + 1), and of what is of each */
+    int versions;
+    kolo_step
+        *step; /* [versions] backend memory; of a late pipeline the block of its step, one of [blocks] */
+    kolo_step *block;
+    int blocks; /* batches that may be under way, or versions */
+    /* late pipelines: the first batch, and the first that is not there any more; the list that is next, of
+     * step `list`; whether older versions of the parameters were set */
+    int64_t first_batch, last_batch, list;
+    bool has_versions;
+    kolo_updater **updater; /* [versions] */
+    bool *arrived;          /* [versions] its sums were waited for ahead of the step that applies them */
+    int begins, applies;    /* the version that the step at hand writes, and that it applies; -1: none yet */
+    bool flushes;           /* it writes none */
+    int looks;              /* the version that "gradient" is of (values.c) */
+    int *first_slice;       /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
+    double *squares;        /* [kolo_plan_leaves] backend memory: of gradients (NORM); pairs (LAYERS) */
+    int *bucket_number;     /* [versions][plan->buckets] in comm */
+    /* [plan->buckets] likewise, among the node_ranks of this node; NULL: no plan has such sums */
+    int *node_number, node_ranks;
     /* shards: which is this rank's, of which group of ranks that have them all (-1: it has none); the ranks
      * of all, [stages][groups][shards]; numbers in comm: of what groups give each other of a bucket's sum,
      * [buckets], and of what is gathered, [units] */
     int shard, shard_group, shard_groups;
     int *shard_rank, *share_number, *unit_number;
-    int offload;  /* the file that STATE lies in; -1: in memory */
-    bool swapped; /* of shards: in PARAM stand averages, and weights in their place */
+    int file[KOLO_ARENAS]; /* that an arena lies in, STATE or PARAM; -1: in memory */
+    bool swapped;          /* of shards: in PARAM stand averages, and weights in their place */
     /* [sums] with stages: what is summed in f64 in the middle of a step, by kind of action and length */
     exec_sum *sum;
     int64_t sums;
@@ -92,22 +111,39 @@ struct kolo_exec {
 
     kolo_event *full, *emptied; /* STAGE holds the batch; its last LOAD is done. NULL on the host */
 
-    exec_step_in_flight *turn; /* [EXEC_STEPS_IN_FLIGHT] step number i in turn[i % EXEC_STEPS_IN_FLIGHT] */
-    kolo_event *done[EXEC_STEPS_IN_FLIGHT];
-    int64_t issued, told; /* steps since the start; steps whose metrics were given out */
-    int ahead;            /* steps that may be issued and not told */
-    double issuing;       /* seconds */
-    double waiting;       /* of the host for other ranks, seconds */
+    exec_step_in_flight *turn; /* [turns] step number i in turn[i % turns] */
+    kolo_event **done;         /* likewise */
+    int turns;
+    /* steps since the start: begun; issued to their ends, applied; whose metrics were given out */
+    int64_t begun, issued, told;
+    int ahead;      /* steps that may be issued and not told */
+    double issuing; /* seconds */
+    double waiting; /* of the host for other ranks, seconds */
 
     kolo_exec_profile *profile;
     kolo_event **mark; /* [plan->actions + 1], made with the first profile */
     _Atomic int64_t position;
 };
 
+/* pipeline.c: the step of a pipeline whose weights are late (order.h). */
+int exec_step_late(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_metrics *metrics);
+/* The batch that an action is of is there. */
+bool exec_has_batch(const kolo_exec *exec, const kolo_action *action);
+/* The step block that an action goes by, and the number in comm of its transfer. */
+kolo_step *exec_block_of(const kolo_exec *exec, const kolo_action *action);
+int exec_transfer_of(const kolo_exec *exec, const kolo_action *action);
+int exec_stash(kolo_exec *exec, int bucket);
+/* exec.c, for it: the plan for the batch, the batch where LOAD finds it, the actions of the list. */
+int exec_choose(kolo_exec *exec, const kolo_batch *batch);
+void exec_fill_block(const kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_step *block);
+int exec_offer(kolo_exec *exec, const kolo_batch *batch);
+
 /* memory.c: arenas, pointers, slices, steps in flight. */
 int exec_allocate(kolo_exec *exec, kolo_exec *share);
 int exec_resolve(kolo_exec *exec);
 int exec_add_variant(kolo_exec *exec, const kolo_plan *plan);
+/* Pairs of places that a plan's transfer has at both ends. */
+int exec_transfer_pairs(const kolo_plan *plan, int transfer);
 int exec_declare(kolo_exec *exec); /* declare.c: buckets, groups and transfers to comm */
 void exec_release(kolo_exec *exec);
 /* shard.c: parts of what ranks share, where the plan has shards. */
@@ -127,15 +163,27 @@ int exec_gathered(kolo_exec *exec, int unit);
 /* In PARAM of shards stand averages, or (false) weights, which change places with them: collective. */
 int exec_show_averages(kolo_exec *exec, bool averages);
 int exec_begin_averages(kolo_exec *exec);
-/* offload.c: STATE in a file, after all else is known of the plan; FETCH and LET_GO; what was read or written
- * beside them is let go, where it is in STATE. */
+/* Where a version of the gradients is. */
+static inline char *exec_gradients(const kolo_exec *e, int version)
+{
+    return version ? e->arena[KOLO_ARENA_LATE] + (size_t)(version - 1) * kolo_plan_version_bytes(e->plan)
+                   : e->arena[KOLO_ARENA_GRADIENT];
+}
+/* average.c: the number in comm of a bucket's sum in this step; actions SHARE and TAKE. */
+int exec_sum_number(const kolo_exec *exec, int bucket, int version);
+int exec_share(kolo_exec *exec, int bucket, int what);
+int exec_take(kolo_exec *exec, int bucket, int what);
+/* offload.c: STATE and PARAM in files, after all else is known of the plan; FETCH and LET_GO; what was read
+ * or written beside them is let go, where it is in one of the two. */
 int exec_offload_open(kolo_exec *exec);
 /* *file: a new one without a name, of so many bytes, in that folder ("": /tmp). KOLO_EIO: no room for `what`,
  * or no such folder; *file -1 or the caller's. */
 int exec_offload_file(const char *folder, size_t bytes, const char *what, int *file);
 void exec_offload_close(kolo_exec *exec);
-void exec_fetch(kolo_exec *exec, int unit);
-void exec_let_go(kolo_exec *exec, int unit);
+void exec_fetch(kolo_exec *exec, enum kolo_arena arena, int unit);
+void exec_let_go(kolo_exec *exec, enum kolo_arena arena, int unit);
+/* All of an arena, where it is in a file. */
+void exec_let_go_all(kolo_exec *exec, enum kolo_arena arena);
 void exec_let_go_of(kolo_exec *exec, const void *at, size_t bytes);
 /* As kolo_exec_get_parts and kolo_exec_set; 0: it is whole on every rank of its stage; 1: done. */
 int exec_get_sharded(kolo_exec *exec, const char *which, int tensor, float *values);
@@ -144,6 +192,13 @@ int exec_set_sharded(kolo_exec *exec, const char *which, int tensor, const float
 int exec_agree(kolo_exec *exec, const kolo_plan *plan);
 /* values.c: of the stage that has the tensor, one replica's. Collective. */
 int exec_get_of(kolo_exec *exec, const char *which, int tensor, int replica, float *values);
+/* exec.c: all actions of the step at hand. */
+int exec_act_all(kolo_exec *exec, int64_t step);
+/* late.c: which versions a step writes and applies; whether it does actions of that kind; what follows its
+ * actions. */
+void exec_begin_turn(kolo_exec *exec);
+bool exec_is_turn_of(const kolo_exec *exec, enum kolo_action_kind kind);
+int exec_end_turn(kolo_exec *exec);
 /* turn.c: results on their way back. */
 /* enqueues them behind the step; it counts as issued */
 int exec_send_back(kolo_exec *exec);

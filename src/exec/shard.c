@@ -215,7 +215,7 @@ void exec_own_range(const kolo_exec *e, int unit, int64_t *from, int64_t *to)
 
 int exec_wait_sum(kolo_exec *e, int bucket)
 {
-    KOLO_TRY(exec_await_ranks(e, e->bucket_number[bucket]));
+    KOLO_TRY(exec_await_ranks(e, exec_sum_number(e, bucket, e->applies)));
     if (!exec_is_sharded(e) || e->shard_groups == 1 || e->plan->bucket[bucket].params == 0 || e->shard < 0)
         return 0;
     KOLO_TRY(kolo_comm_start(e->comm, e->share_number[bucket]));
@@ -385,7 +385,7 @@ static bool find_sharded(const kolo_exec *e, const char *which, int tensor, shar
     }
     for (int k = 0; k < kolo_plan_states(p); k++)
         if (!strcmp(which, kolo_plan_state_name(p, k))) {
-            *found = (sharded){e->arena[KOLO_ARENA_STATE] + (size_t)k * kolo_plan_stored_bytes(p), true};
+            *found = (sharded){e->arena[KOLO_ARENA_STATE] + (size_t)k * kolo_plan_state_bytes(p), true};
             return true;
         }
     *found = kolo_plan_shards(p, KOLO_shard_gradients)

@@ -1,4 +1,5 @@
-/* The optimizer's state as one canonical vector: of a rank whose state is its own. */
+/* What a rank has of its own as one canonical vector: the optimizer's state, and with local steps weights and
+ * running statistics. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 static int64_t count_of(const kolo_exec *e, const char *kind, int tensor)
 {
     const kolo_tensor *t = &e->plan->graph->tensor[tensor];
-    if (t->role != KOLO_ROLE_PARAM) return 0;
+    if (!strcmp(kind, "param") && t->role == KOLO_ROLE_BUFFER) return kolo_tensor_count(t);
+    if (t->role != KOLO_ROLE_PARAM || t->frozen) return 0;
     return strcmp(kind, "layer") ? kolo_tensor_count(t)
                                  : kolo_plan_layer(kolo_program_owner(e->plan, tensor), tensor) >= 0;
 }
@@ -20,12 +22,14 @@ typedef int visitor(kolo_exec *e, const char *kind, int tensor, void *context, i
 
 static int visit(kolo_exec *e, visitor *one, void *context, int64_t *count)
 {
-    const int states = kolo_plan_states(e->plan),
-              kinds = states + kolo_is_layerwise(e->plan->config.optimizer);
+    const int states = kolo_plan_states(e->plan), layers = kolo_is_layerwise(e->plan->config.optimizer),
+              kinds = states + layers + e->plan->config.local;
     *count = 0;
     for (int k = 0; k < kinds; k++)
         for (int t = 0; t < e->plan->graph->tensors; t++) {
-            const char *kind = k < states ? kolo_plan_state_name(e->plan, k) : "layer";
+            const char *kind = k < states            ? kolo_plan_state_name(e->plan, k)
+                               : k < states + layers ? "layer"
+                                                     : "param";
             int64_t n = count_of(e, kind, t);
             if (n && one) KOLO_TRY(one(e, kind, t, context, *count));
             *count += n;

@@ -10,14 +10,16 @@
 
 int exec_send_back(kolo_exec *e)
 {
-    int i = (int)(e->issued % EXEC_STEPS_IN_FLIGHT);
+    int i = (int)(e->issued % e->turns);
     exec_step_in_flight *t = &e->turn[i];
-    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + KOLO_STEP_HOST_BYTES,
-                               (char *)e->step + KOLO_STEP_HOST_BYTES,
-                               sizeof t->step - KOLO_STEP_HOST_BYTES));
-    if (e->at->metrics)
-        KOLO_TRY(
-            kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, e->at->metrics, sizeof t->metrics));
+    const size_t own = e->plan->ring ? 0 : KOLO_STEP_HOST_BYTES; /* the host's part is of a later batch */
+    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + own,
+                               (char *)&e->step[e->applies] + own, sizeof t->step - own));
+    if (e->at->metrics) {
+        const ptrdiff_t at = exec_gradients(e, e->applies) - exec_gradients(e, 0);
+        const char *from = (const char *)e->at->metrics + at;
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, from, sizeof t->metrics));
+    }
     KOLO_TRY(kolo_event_record(e->done[i], KOLO_LANE_COMPUTE));
     e->issued++;
     return 0;
@@ -82,7 +84,7 @@ static int turn_judge(const kolo_exec *e, const exec_step_in_flight *t)
 
 int exec_report_next(kolo_exec *e, kolo_metrics *metrics)
 {
-    int i = (int)(e->told % EXEC_STEPS_IN_FLIGHT);
+    int i = (int)(e->told % e->turns);
     const exec_step_in_flight *t = &e->turn[i];
     *metrics = (kolo_metrics){.step = -1};
     int rc = exec_await(e, e->done[i]);

@@ -39,8 +39,11 @@ int kolo_exec_set_scaler(kolo_exec *e, const kolo_scaler *scaler)
     if (!(scaler->scale > 0) || (scaler->scale != 1 && !e->plan->config.scaled))
         return kolo_fail(KOLO_EINTERNAL, "executor: a loss scale of %g in a plan %s one",
                          (double)scaler->scale, e->plan->config.scaled ? "with" : "without");
-    return kolo_backend_write(e->backend, (char *)e->step + KOLO_STEP_HOST_BYTES,
-                              (char *)&block + KOLO_STEP_HOST_BYTES, sizeof block - KOLO_STEP_HOST_BYTES);
+    for (int i = 0; i < e->blocks; i++)
+        KOLO_TRY(kolo_backend_write(e->backend, (char *)&e->block[i] + KOLO_STEP_HOST_BYTES,
+                                    (char *)&block + KOLO_STEP_HOST_BYTES,
+                                    sizeof block - KOLO_STEP_HOST_BYTES));
+    return 0;
 }
 
 /* ---- initial values ---- */
@@ -77,10 +80,11 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
     }
     free(values);
     KOLO_TRY(rc);
-    if (e->arena[KOLO_ARENA_STATE] && e->offload < 0) /* a file begins with zeros */
+    if (e->arena[KOLO_ARENA_STATE] && e->file[KOLO_ARENA_STATE] < 0) /* a file begins with zeros */
         KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0,
                                    e->plan->arena_bytes[KOLO_ARENA_STATE]));
     KOLO_TRY(copy_to_average(e));
+    exec_let_go_all(e, KOLO_ARENA_PARAM);
     return kolo_backend_finish(e->backend);
 }
 
@@ -106,16 +110,20 @@ static void *values_place(const kolo_exec *e, const char *which, int *tensor)
     if (!strcmp(which, "gradient")) {
         if (home.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
         home = p->home[*tensor];
-        if (home.arena == KOLO_ARENA_GRADIENT) return e->arena[KOLO_ARENA_GRADIENT] + home.offset;
+        if (home.arena == KOLO_ARENA_GRADIENT) return exec_gradients(e, e->looks) + home.offset;
     }
     if (!strcmp(which, "activation") && (p->config.keep || (!g->train && kolo_graph_is_output(g, *tensor)))) {
         home = kolo_plan_binding(p, *tensor, 0);
         if (home.arena == KOLO_ARENA_ACTIVATION || home.arena == KOLO_ARENA_TRANSFER)
             return e->arena[home.arena] + home.offset;
     }
+    const int version = !strncmp(which, "version", 7) ? atoi(which + 7) : -1;
+    if (version >= 0 && version < kolo_plan_weight_versions(p) && home.arena == KOLO_ARENA_PARAM)
+        return e->arena[KOLO_ARENA_VERSION] + (size_t)version * p->param_bytes + home.offset;
     for (int k = 0; k < kolo_plan_states(p); k++)
-        if (!strcmp(which, kolo_plan_state_name(p, k)) && home.arena == KOLO_ARENA_PARAM)
-            return e->arena[KOLO_ARENA_STATE] + (size_t)k * kolo_plan_stored_bytes(p) + home.offset;
+        if (!strcmp(which, kolo_plan_state_name(p, k)) && home.arena == KOLO_ARENA_PARAM &&
+            !g->tensor[*tensor].frozen)
+            return e->arena[KOLO_ARENA_STATE] + (size_t)k * kolo_plan_state_bytes(p) + home.offset;
     kolo_fail(KOLO_EINTERNAL, "executor: %s has no \"%s\" here", name, which);
     return NULL;
 }
@@ -202,6 +210,7 @@ int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *valu
     const kolo_tensor *t = &e->plan->graph->tensor[tensor];
     const kolo_layout *layout = &e->plan->layout[tensor];
     e->owner->changes++;
+    e->has_versions |= !strncmp(which, "version", 7);
     if (kolo_backend_is_host(e->backend)) {
         const int rc = kolo_backend_from_canonical(e->backend, t, layout, values, to);
         exec_let_go_of(e, to, layout->bytes);

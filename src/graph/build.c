@@ -142,6 +142,14 @@ int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, 
     return linear(g, name, x, out, 2, bias, weight, bias_init);
 }
 
+int kolo_linear_of(kolo_graph *g, const char *name, int x, int weight, int bias)
+{
+    if (x < 0) return x;
+    if (weight < 0) return weight;
+    const int in[] = {x, weight, bias};
+    return kolo_build_output(g, KOLO_OP_linear, bias >= 0 ? 3 : 2, in, 1, NULL, name);
+}
+
 int kolo_pointwise(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight,
                    kolo_init bias_init)
 {
@@ -210,7 +218,7 @@ static int pool(kolo_graph *g, enum kolo_op op, const char *name, int x, int64_t
                          .stride = {stride, stride},
                          .pad = {pad, pad},
                          .dilation = {1, 1},
-                         .beyond = beyond,
+                         .beyond = {beyond, beyond},
                          .count_pad = count_pad};
     return kolo_build_output(g, op, 1, &x, op == KOLO_OP_max_pool ? 2 : 1, &a, name);
 }

@@ -20,7 +20,7 @@ double kolo_flops_linear(const kolo_graph *g, const kolo_node *node)
 
 double kolo_flops_conv_grad(const kolo_graph *g, const kolo_node *node)
 {
-    return node->out[0] >= 0 && g->tensor[node->out[0]].role == KOLO_ROLE_GRADIENT
+    return node->out[0] >= 0 && kolo_tensor_is_gradient(&g->tensor[node->out[0]])
                ? products(g, node->in[1], node->out[0])
                : products(g, node->in[0], node->in[1]);
 }

@@ -33,6 +33,7 @@ void kolo_graph_destroy(kolo_graph **graph)
     free(g->tensor);
     free(g->node);
     free(g->grad);
+    free(g->added);
     free(g);
     *graph = NULL;
 }
@@ -131,6 +132,7 @@ static int push_node(kolo_graph *g, const kolo_node *node)
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0) g->tensor[node->out[i]].producer = (int)g->nodes;
     g->node[g->nodes] = *node;
+    g->node[g->nodes].part = g->part;
     return (int)g->nodes++;
 }
 
@@ -155,6 +157,24 @@ int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in
     node.backward = true;
     node.of = g->differentiated;
     return push_node(g, &node);
+}
+
+void kolo_graph_exchange(kolo_graph *g, kolo_graph *made)
+{
+    kolo_graph other = *g;
+    g->tensor = made->tensor, g->node = made->node;
+    g->tensors = made->tensors, g->nodes = made->nodes;
+    g->tensor_capacity = made->tensor_capacity, g->node_capacity = made->node_capacity;
+    made->tensor = other.tensor, made->node = other.node;
+    made->tensors = other.tensors, made->nodes = other.nodes;
+    made->tensor_capacity = other.tensor_capacity, made->node_capacity = other.node_capacity;
+}
+
+int kolo_graph_node_as(kolo_graph *g, const kolo_node *node)
+{
+    kolo_node copy;
+    KOLO_TRY(prepare_node(g, &copy, node->op, node->n_in, node->in, node->n_out, node->out, &node->a));
+    return push_node(g, &copy);
 }
 
 static void print_shape(const kolo_tensor *t, FILE *file)

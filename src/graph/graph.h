@@ -14,7 +14,7 @@
 #include "kolo/dtype.h"
 
 #define KOLO_MAX_DIM 6
-#define KOLO_MAX_ARGS 12 /* inputs, or outputs, of one operation */
+#define KOLO_MAX_ARGS 16 /* inputs, or outputs, of one operation */
 
 enum kolo_role {
     /* (N, H, W, C) u8 images, filled by the loader */
@@ -35,6 +35,10 @@ enum kolo_role {
     KOLO_ROLE_METRIC,
     /* f64 sums over this rank's rows; summed over the norm's group before its first use */
     KOLO_ROLE_PARTIAL,
+    /* a copy of a parameter or buffer for other parts than its own (share; of: it), or of a sum that the
+     * graph forms (total): f32, a part of the gradient of a parameter that several operations read (of: the
+     * parameter), or f64, what a part of a map adds to a PARTIAL (of: -1) */
+    KOLO_ROLE_TERM,
 };
 
 enum kolo_init_kind { KOLO_INIT_CONSTANT, KOLO_INIT_NORMAL, KOLO_INIT_UNIFORM };
@@ -42,6 +46,16 @@ typedef struct kolo_init {
     enum kolo_init_kind kind;
     double a;
 } kolo_init; /* value; standard deviation; bound */
+
+/* Which part of a tensor of the whole network one is whose channels are cut (channels.c). The whole has
+ * `whole` elements along dimension `axis`, `runs` runs of equal length; of each run this has so many from
+ * `first` on. */
+typedef struct kolo_slab {
+    int runs; /* 0: it is whole */
+    int axis;
+    int named; /* so many characters of the name are the whole's */
+    int64_t whole, first;
+} kolo_slab;
 
 typedef struct kolo_tensor {
     /* parameters and buffers: the state-dict name; activations: their module's name; unique in the graph */
@@ -52,8 +66,11 @@ typedef struct kolo_tensor {
     int64_t dim[KOLO_MAX_DIM];
     kolo_init init; /* PARAM, BUFFER */
     bool decay;     /* PARAM: false for norm weights and all biases (subject to decay_norms=) */
+    bool frozen;    /* PARAM: it has no gradient (freeze.c) */
     int producer;   /* node, or -1 */
-    /* GRADIENT: its parameter; STATISTIC: the first of the buffers it updates (mean, then
+    int part;       /* PARAM, BUFFER of a graph that is cut: the part that has it (split.c) */
+    kolo_slab slab; /* PARAM, BUFFER: of a tensor whose channels are cut */
+    /* GRADIENT, and TERM of one: its parameter; STATISTIC: the first of the buffers it updates (mean, then
      * var = of + 1); else -1 */
     int of;
 } kolo_tensor;
@@ -72,6 +89,7 @@ enum kolo_activation {
     KOLO_LEAKY_RELU, /* a.slope below 0 */
     KOLO_HARD_SWISH,
     KOLO_HARD_SIGMOID,
+    KOLO_RELU6, /* min(max(x, 0), 6) */
     KOLO_SIGMOID,
     KOLO_TANH,
 };
@@ -82,12 +100,43 @@ enum kolo_overlap { KOLO_OVERLAP_IOU, KOLO_OVERLAP_GIOU, KOLO_OVERLAP_DIOU, KOLO
 #define KOLO_MAX_HEADS 5
 #define KOLO_METRICS 8 /* largest METRIC tensor */
 
+/* How an operation is cut into parts, each of some rows and columns of what it makes (split.c). */
+enum kolo_cut {
+    KOLO_CUT_WHOLE,  /* it is not: it takes whole maps */
+    KOLO_CUT_PIXEL,  /* a pixel is made of the pixels in its place */
+    KOLO_CUT_CONV,   /* of those in its window, beyond the border zeros */
+    KOLO_CUT_POOL,   /* of those in its window that lie inside */
+    KOLO_CUT_STRIDE, /* of every a.stride-th one */
+    KOLO_CUT_SQUARE, /* of 2 x 2 */
+    KOLO_CUT_TIMES,  /* a.stride times a.stride are made of one; cut where parts of both begin together */
+    /* of those of its window, all windows of a map after it is rolled by a.pad */
+    KOLO_CUT_WINDOWS,
+    KOLO_CUT_PLACE, /* it is the one in its place, or a zero: of a smaller or larger map */
+    KOLO_CUT_SUMS,  /* sums over pixels: those of the parts are added */
+    KOLO_CUT_MADE,  /* it only comes about when the graph is cut or differentiated */
+};
+
+/* How an operation is cut into parts of its maps' channels (channels.c), what it then needs and leaves. */
+enum kolo_channels {
+    KOLO_CHANNELS_WHOLE, /* it is not: a channel of y is made of all of x */
+    KOLO_CHANNELS_EACH,  /* a channel is made of those in its place, and of parameters of its own: nothing */
+    /* of all channels of x. Its own may be cut: it needs all of x, whose gradient is a sum over the parts; or
+     * those of x: y is a sum over the parts. With groups: as EACH, group by group */
+    KOLO_CHANNELS_PRODUCT,
+    KOLO_CHANNELS_HEADS,  /* as EACH, head by head, of queries, keys and values */
+    KOLO_CHANNELS_FLAT,   /* as EACH: a channel of x becomes all its pixels */
+    KOLO_CHANNELS_JOIN,   /* as EACH: maps of equally many channels stand behind each other */
+    KOLO_CHANNELS_SQUARE, /* as EACH: four pixels become four maps behind each other */
+    KOLO_CHANNELS_MADE,   /* it only comes about when the graph is cut or differentiated */
+};
+
 /* All attributes of all operations; each uses some. Lengths in pixels. */
 typedef struct kolo_attributes {
-    /* window_attention: kernel the window, pad the shift, groups the heads; adaptive_avg_pool:
-     * kernel the pixels of y */
+    /* window_attention: kernel the window, pad the rows and columns by which the map is rolled, beyond those
+     * of its last windows that came round, which the others do not see, groups the heads; adaptive_avg_pool:
+     * kernel the pixels of y, so tile */
     int64_t kernel[2], stride[2], pad[2], dilation[2], groups;
-    int64_t first, count; /* slice: channels */
+    int64_t first, count; /* slice: channels; dropout: first is the element of a row with which x begins */
     enum kolo_activation activation;
     double slope;
     /* residual, dropout: probability, in training; drawn from (seed, step, global row, draw) */
@@ -97,8 +146,12 @@ typedef struct kolo_attributes {
     double margin, scale; /* arc_margin */
     /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
     bool reverse;
-    /* pools: so many more rows below and columns on the right that windows may reach, besides pad */
-    int64_t beyond;
+    /* pools: so many more rows below, columns on the right that windows may reach, besides pad; below 0: less
+     * than pad */
+    int64_t beyond[2];
+    /* tile: row and column in the whole map with which the result and each input begin; tile_grad: from[0] is
+     * dy's, at is dx's */
+    int64_t at[2], from[KOLO_MAX_ARGS][2];
     /* detect_loss: which, a name in ops/detectors.def; the rest as it wants: */
     const char *detector;
     /* L1 term on; candidates by centre only (the later rule), else also inside the box */
@@ -119,7 +172,8 @@ typedef struct kolo_node {
     int in[KOLO_MAX_ARGS], out[KOLO_MAX_ARGS]; /* tensors; -1: an optional one that is not there */
     kolo_attributes a;
     bool backward;
-    int of; /* of the backward half: the forward node whose gradient rule emitted it; else -1 */
+    int of;   /* of the backward half: the forward node whose gradient rule emitted it; else -1 */
+    int part; /* of a graph that is cut: which part of the maps it works on */
 } kolo_node;
 
 typedef struct kolo_graph {
@@ -146,8 +200,23 @@ typedef struct kolo_graph {
     int classes;
     int *grad;          /* [tensors] gradient tensor of each tensor, or -1; after kolo_graph_backward */
     int differentiated; /* the node whose gradient rule is at work */
+    int part;           /* that new nodes are of */
+    /* that maps are cut into: rows, columns (split.c), channels (channels.c); 0: not */
+    int parts[3];
+    /* [tensors * parts] while a graph with channels in parts is differentiated: what parts add to the
+     * gradients of other parts' tensors */
+    int *added;
+    char uncut[256]; /* layers whose channels, groups or heads are no multiple of parts[2], as text */
     char name[64];
 } kolo_graph;
+
+/* Parts that the nodes of a graph are of. */
+static inline int kolo_graph_parts(const kolo_graph *g)
+{
+    int parts = 1;
+    for (int i = 0; i < 3; i++) parts *= g->parts[i] > 0 ? g->parts[i] : 1;
+    return parts;
+}
 
 /* What a step's time is counted as: classes.def. */
 enum kolo_class {
@@ -181,6 +250,8 @@ typedef struct kolo_op_info {
     double (*flops)(const kolo_graph *graph, const kolo_node *node);
     enum kolo_class class_of;
     kolo_traffic (*bytes)(const kolo_graph *graph, const kolo_node *node, const kolo_stored *stored);
+    enum kolo_cut cut;
+    enum kolo_channels channels;
 } kolo_op_info;
 extern const kolo_op_info kolo_op_table[KOLO_OP_COUNT];
 /* Input `input` of such an operation is asked only whether its elements are above 0. */
@@ -206,10 +277,11 @@ void kolo_graph_destroy(kolo_graph **graph);
  * fail with the same status, so models may be written without a check on every line and end with one. */
 /* u8 (N,H,W,C); also the label, `words` i32 a row:
  *   1: class
- *   3: class, class of the image mixed into it, weight of the first (bits of an f32): mixup, CutMix 1 + 5
- *   M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in pixels
- *   (bits of f32). Objects come first; behind them
- *            regions of class -1, crowds and groups: what lies mostly in one is no background */
+ *   2: class, factor on the loss of the row (bits of an f32): class weights
+ *   3: class, class of the image mixed into it, weight of the first (bits of an f32): mixup, CutMix
+ *   1 + 5 M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in
+ *     pixels (bits of f32). Objects come first; behind them regions of class -1, crowds and groups: what lies
+ *     mostly in one is no background */
 int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64_t channels, int64_t words);
 /* After kolo_input: its label is f32 (N,2,C) instead, what the positive term of each class weighs in the loss
  * of a row, then what the negative one does. For kolo_bce: several classes, or none, may be a row's, and of
@@ -245,6 +317,8 @@ int kolo_adaptive_avg_pool(kolo_graph *g, const char *name, int x, int64_t heigh
 int kolo_flatten(kolo_graph *g, const char *name, int x); /* (N,C,H,W) -> (N,C*H*W) */
 int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight,
                 kolo_init bias_init);
+/* With parameters that are made already: weight (out, F), bias (out) or -1. */
+int kolo_linear_of(kolo_graph *g, const char *name, int x, int weight, int bias);
 /* every second pixel, zero channels on both sides */
 int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels);
 /* (N,F) -> (N,out), or each pixel's channels (N,C,H,W) -> (N,out,H,W): kolo_linear. The same with a weight
@@ -263,6 +337,11 @@ int kolo_dropout(kolo_graph *g, const char *name, int x, double drop);
  * W are multiples of the window. qkv: (N,3C,H,W): queries, keys, values, each heads x C/heads */
 int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window,
                           const int64_t shift[2]);
+/* The same of all pixels of a map, as one window without a bias. */
+int kolo_attention_of_all(kolo_graph *g, const char *name, int qkv, int64_t heads);
+/* (N,C,H,W) -> tokens (N,C,1+H*W,1): the parameter `first` (1,1,C), then the pixels row by row, and to each
+ * its row of `position` (1,1+H*W,C) is added. */
+int kolo_embed(kolo_graph *g, const char *name, int x, int first, int position);
 int kolo_pad(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns);
 int kolo_crop(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns);
 int kolo_space_to_depth(kolo_graph *g, const char *name, int x);
@@ -286,9 +365,49 @@ int kolo_bce(kolo_graph *g, int logits, double smoothing);
 int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *head, int anchors, bool found,
                      const kolo_attributes *a);
 
+/* After building, before fusion: the parameters of these modules (comma separated) and of all that comes
+ * before them stay as they are, and what reads them computes as in an evaluation: batch norm by its running
+ * statistics, without dropping anything. KOLO_ECONFIG: there is no such module, or nothing is left to
+ * train. */
+int kolo_graph_freeze(kolo_graph *g, const char *modules);
 /* After building, before backward: norm + (add) + relu become one norm_apply / norm_infer where nothing else
  * reads between, with g->pools norm + relu + max pool one norm_max_pool. */
 int kolo_graph_fuse(kolo_graph *g);
+/* Layers that are cut otherwise than the image: from the first operation of a module on. */
+typedef struct kolo_cut_range {
+    char from[64];
+    int parts[2]; /* no more rows and columns than the image's */
+} kolo_cut_range;
+typedef struct kolo_cuts {
+    int parts[2];                /* rows, columns of the image: up to KOLO_MAX_ARGS parts */
+    const kolo_cut_range *range; /* [ranges], in the network's order */
+    int ranges;
+    int channels; /* parts of channels (kolo_graph_split_channels); 0: as 1 */
+    /* parts may be on several ranks: each parameter is one part's, which shares it with the others */
+    bool apart;
+    const kolo_graph *like; /* with it: whose parts have the parameters; NULL: as even as can be */
+} kolo_cuts;
+/* After fusion, before backward: maps are cut into parts, and every operation into one for each (split.c).
+ * KOLO_ECONFIG: this network and image cannot be cut so; the message lists the numbers that are possible. */
+int kolo_graph_split(kolo_graph *g, const kolo_cuts *cuts);
+/* Before kolo_graph_split: channels are cut into so many parts (channels.c), parameters with them. What is
+ * left whole for its number of channels stands in g->uncut. KOLO_ECONFIG: nothing can be cut so; the message
+ * lists the numbers that are possible. */
+int kolo_graph_split_channels(kolo_graph *g, int parts);
+/* Slabs (slab.c) of parameters and buffers. Shape of the tensor in the whole network; its name in `name`: */
+kolo_tensor kolo_tensor_whole(const kolo_tensor *tensor, char name[256]);
+/* The next slab of the tensor that `tensor` is the first slab of, or a later one; -1: there is none. */
+int kolo_graph_next_slab(const kolo_graph *g, int tensor);
+/* Slabs are counted once, by their first. */
+static inline bool kolo_tensor_is_later_slab(const kolo_tensor *t) { return t->slab.runs && t->slab.first; }
+/* Number in the whole of the slab's element i; i where it is whole. */
+int64_t kolo_slab_element(const kolo_tensor *tensor, int64_t i);
+/* Between canonical values of the slab and of the whole. */
+void kolo_slab_take(const kolo_tensor *tensor, float *slab, const float *whole);
+void kolo_slab_put(const kolo_tensor *tensor, const float *slab, float *whole);
+/* Where part i of n along a side of `size` pixels begins; i = n: where the last one ends. Sides of one size
+ * are cut alike. */
+static inline int64_t kolo_part_start(int64_t size, int n, int i) { return size * i / n; }
 /* After the gradients, for devices (fuse_conv.c): conv + norm_stats become conv_stats, the gradients of two
  * norms whose results were added norms_grad_apply. norms: a norm with relu that only convolutions read is
  * done by them, forward and in the weight's gradient. */
@@ -309,9 +428,23 @@ int kolo_graph_node(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int
                     /* runs the shape rule; the new node's index; outputs are named NAME, NAME:1, ... */
                     const char *name);
 int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const int *out,
-                         const kolo_attributes *a);         /* outputs already made (backward) */
+                         const kolo_attributes *a); /* outputs already made (backward) */
+/* For passes: such a node as it stands, of the forward half and of g->part. */
+int kolo_graph_node_as(kolo_graph *g, const kolo_node *node);
+/* Likewise: g takes the tensors and nodes of `made`, and `made` those that g had. */
+void kolo_graph_exchange(kolo_graph *g, kolo_graph *made);
 int kolo_graph_find(const kolo_graph *g, const char *name); /* tensor or -1 */
-int64_t kolo_tensor_count(const kolo_tensor *tensor);       /* elements */
+/* Of the first `nodes` operations the first one of a module: what makes a tensor of it, or reads a parameter
+ * of it. -1: none is; then KOLO_ECONFIG with the nearest name, key: of the option that asks for it. */
+int64_t kolo_graph_module(const kolo_graph *g, int64_t nodes, const char *module);
+int kolo_graph_module_unknown(const kolo_graph *g, int64_t nodes, const char *key, const char *module);
+const char *kolo_graph_node_name(const kolo_graph *g, int64_t node); /* its first output's, or "" */
+int64_t kolo_tensor_count(const kolo_tensor *tensor);                /* elements */
+/* A parameter's gradient, or a term of it: laid out as the parameter is. */
+static inline bool kolo_tensor_is_gradient(const kolo_tensor *t)
+{
+    return (t->role == KOLO_ROLE_GRADIENT || t->role == KOLO_ROLE_TERM) && t->of >= 0;
+}
 
 bool kolo_graph_is_output(const kolo_graph *g, int tensor); /* logits, features, or a head */
 /* Drops the nodes that are marked and the tensors that no node makes any more; all indices

@@ -103,17 +103,18 @@ int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin,
 
 /* ---- shapes -------------------------------------------------------------------------------------------- */
 
-/* (N) classes, (N,3) two classes and a weight, or (N,C) numbers */
+/* (N) classes, (N,2) a class and a factor, (N,3) two classes and a weight, or (N,C) numbers */
 static int want_labels(const kolo_graph *g, const kolo_node *node, int input, const char *module)
 {
     const kolo_tensor *x = &g->tensor[node->in[0]],
                       *label = node->in[input] < 0 ? NULL : &g->tensor[node->in[input]];
     if (!label)
         return kolo_fail(KOLO_EINTERNAL, "%s: %s lacks its labels", module, kolo_op_table[node->op].name);
-    bool classes = label->dtype == KOLO_I32 && (label->rank == 1 || (label->rank == 2 && label->dim[1] == 3));
+    bool classes = label->dtype == KOLO_I32 &&
+                   (label->rank == 1 || (label->rank == 2 && (label->dim[1] == 2 || label->dim[1] == 3)));
     bool numbers = label->dtype == KOLO_F32 && label->rank == 2 && label->dim[1] == x->dim[1];
     if ((classes || numbers) && label->dim[0] == x->dim[0]) return 0;
-    return kolo_fail(KOLO_EINTERNAL, "%s: labels are i32 (N) or (N,3), or f32 (N,C)", module);
+    return kolo_fail(KOLO_EINTERNAL, "%s: labels are i32 (N), (N,2) or (N,3), or f32 (N,C)", module);
 }
 
 int kolo_shape_cross_entropy(kolo_graph *g, kolo_node *node, const char *module)

@@ -150,3 +150,15 @@ int kolo_gradient_concat(kolo_graph *g, int index)
     }
     return 0;
 }
+
+/* Of each input: the pixels of dy that it gave. */
+int kolo_gradient_tile(kolo_graph *g, int index)
+{
+    const kolo_node n = g->node[index];
+    const int dy = g->grad[n.out[0]];
+    for (int i = 0; i < n.n_in; i++) {
+        kolo_attributes a = {.at = {n.a.from[i][0], n.a.from[i][1]}, .from = {{n.a.at[0], n.a.at[1]}}};
+        KOLO_TRY(kolo_gradient_emit(g, KOLO_OP_tile_grad, 1, &dy, &a, n.in[i]));
+    }
+    return 0;
+}

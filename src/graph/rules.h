@@ -7,11 +7,12 @@
 
 #include "graph/graph.h"
 
-#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops, kind, bytes) \
-    int kolo_shape_##shape(kolo_graph *graph, kolo_node *node, const char *module);                \
-    int kolo_gradient_##gradient(kolo_graph *graph, int node);                                     \
-    double kolo_flops_##flops(const kolo_graph *graph, const kolo_node *node);                     \
-    kolo_traffic kolo_bytes_##bytes(const kolo_graph *graph, const kolo_node *node,                \
+#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops, kind, bytes, cut, \
+           channels)                                                                                    \
+    int kolo_shape_##shape(kolo_graph *graph, kolo_node *node, const char *module);                     \
+    int kolo_gradient_##gradient(kolo_graph *graph, int node);                                          \
+    double kolo_flops_##flops(const kolo_graph *graph, const kolo_node *node);                          \
+    kolo_traffic kolo_bytes_##bytes(const kolo_graph *graph, const kolo_node *node,                     \
                                     const kolo_stored *stored);
 #include "graph/ops.def"
 #undef OP
@@ -47,6 +48,9 @@ int kolo_gradient_emit_all(kolo_graph *g, enum kolo_op op, int n_in, const int *
                            int n, const int *t);
 /* `op` of the gradient of the node's only output, for its first input. */
 int kolo_gradient_unary(kolo_graph *g, int node, enum kolo_op op);
+
+/* The rules of all nodes, the last first; g->grad says what is there already. */
+int kolo_gradient_walk(kolo_graph *g);
 
 /* After differentiation (accumulate.c): additions of gradients are left to the operations that
  * make the second part. */

@@ -73,7 +73,7 @@ static int64_t window_output(const kolo_attributes *a, int axis, int64_t size, c
                          " are out of range",
                          module, kernel, stride, pad, dilation);
     int64_t reach = dilation * (kernel - 1) + 1;
-    const int64_t room = size + 2 * pad + a->beyond;
+    const int64_t room = size + 2 * pad + a->beyond[axis];
     if (room < reach)
         return kolo_fail(KOLO_ECONFIG,
                          "%s: a window of %" PRId64 " does not fit into %" PRId64 " pixels with pad %" PRId64

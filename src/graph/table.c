@@ -6,18 +6,21 @@
 #define kolo_flops_NULL NULL
 
 const kolo_op_info kolo_op_table[KOLO_OP_COUNT] = {
-#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops, kind, bytes) \
-    {#name,                                                                                        \
-     min_in,                                                                                       \
-     max_in,                                                                                       \
-     min_out,                                                                                      \
-     max_out,                                                                                      \
-     overwrite,                                                                                    \
-     kolo_shape_##shape,                                                                           \
-     kolo_gradient_##gradient,                                                                     \
-     kolo_flops_##flops,                                                                           \
-     KOLO_CLASS_##kind,                                                                            \
-     kolo_bytes_##bytes},
+#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops, kind, bytes, cut, \
+           channels)                                                                                    \
+    {#name,                                                                                             \
+     min_in,                                                                                            \
+     max_in,                                                                                            \
+     min_out,                                                                                           \
+     max_out,                                                                                           \
+     overwrite,                                                                                         \
+     kolo_shape_##shape,                                                                                \
+     kolo_gradient_##gradient,                                                                          \
+     kolo_flops_##flops,                                                                                \
+     KOLO_CLASS_##kind,                                                                                 \
+     kolo_bytes_##bytes,                                                                                \
+     KOLO_CUT_##cut,                                                                                    \
+     KOLO_CHANNELS_##channels},
 #include "graph/ops.def"
 #undef OP
 };

@@ -89,9 +89,29 @@ int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t head
     int64_t dim[] = {(2 * window - 1) * (2 * window - 1), heads};
     int in[2] = {qkv, kolo_param(g, part, 2, dim, (kolo_init){KOLO_INIT_NORMAL, 0.02}, false)};
     if (in[1] < 0) return in[1];
-    const kolo_attributes a = {
-        .kernel = {window, window}, .stride = {1, 1}, .pad = {shift[0], shift[1]}, .groups = heads};
+    const kolo_attributes a = {.kernel = {window, window},
+                               .stride = {1, 1},
+                               .pad = {shift[0], shift[1]},
+                               .beyond = {shift[0], shift[1]},
+                               .groups = heads};
     return kolo_build_output(g, KOLO_OP_window_attention, 2, in, 1, &a, name);
+}
+
+int kolo_attention_of_all(kolo_graph *g, const char *name, int qkv, int64_t heads)
+{
+    if (qkv < 0) return qkv;
+    KOLO_TRY(heads < 1 ? kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " heads", name, heads) : 0);
+    const int64_t *dim = g->tensor[qkv].dim;
+    const kolo_attributes a = {.kernel = {dim[2], dim[3]}, .stride = {1, 1}, .groups = heads};
+    return kolo_build_output(g, KOLO_OP_window_attention, 1, &qkv, 1, &a, name);
+}
+
+int kolo_embed(kolo_graph *g, const char *name, int x, int first, int position)
+{
+    const int in[] = {x, first, position};
+    for (int i = 0; i < 3; i++)
+        if (in[i] < 0) return in[i];
+    return kolo_build_output(g, KOLO_OP_embed, 3, in, 1, NULL, name);
 }
 
 /* ---- shapes -------------------------------------------------------------------------------------------- */
@@ -129,8 +149,9 @@ int kolo_shape_gate(kolo_graph *g, kolo_node *node, const char *module)
 int kolo_shape_window_attention(kolo_graph *g, kolo_node *node, const char *module)
 {
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
-    KOLO_TRY(kolo_shape_want_rank(g, node, 1, 2, module));
-    const kolo_tensor *x = &g->tensor[node->in[0]], *table = &g->tensor[node->in[1]];
+    const bool biased = node->n_in > 1;
+    if (biased) KOLO_TRY(kolo_shape_want_rank(g, node, 1, 2, module));
+    const kolo_tensor *x = &g->tensor[node->in[0]], *table = biased ? &g->tensor[node->in[1]] : NULL;
     const kolo_attributes *a = &node->a;
     if (x->dim[1] % (3 * a->groups))
         return kolo_fail(KOLO_ECONFIG,
@@ -142,9 +163,23 @@ int kolo_shape_window_attention(kolo_graph *g, kolo_node *node, const char *modu
                              "%s: windows of %" PRId64 " pixels, shifted by %" PRId64
                              ", do not fill a map of %" PRId64,
                              module, a->kernel[axis], a->pad[axis], x->dim[2 + axis]);
-    if (table->dim[0] != (2 * a->kernel[0] - 1) * (2 * a->kernel[1] - 1) || table->dim[1] != a->groups)
+    if (!biased && (a->pad[0] || a->pad[1] || a->kernel[0] != x->dim[2] || a->kernel[1] != x->dim[3]))
+        return kolo_fail(KOLO_EINTERNAL, "%s: windows without a bias are no part of a map", module);
+    if (table &&
+        (table->dim[0] != (2 * a->kernel[0] - 1) * (2 * a->kernel[1] - 1) || table->dim[1] != a->groups))
         return kolo_fail(KOLO_EINTERNAL, "%s: the table of relative positions has another size", module);
     int64_t dim[] = {x->dim[0], x->dim[1] / 3, x->dim[2], x->dim[3]};
+    return kolo_shape_make_like(g, node, 0, module, 4, dim);
+}
+
+int kolo_shape_embed(kolo_graph *g, kolo_node *node, const char *module)
+{
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    const kolo_tensor *x = &g->tensor[node->in[0]];
+    const int64_t dim[] = {x->dim[0], x->dim[1], 1 + x->dim[2] * x->dim[3], 1};
+    if (kolo_tensor_count(&g->tensor[node->in[1]]) != dim[1] ||
+        kolo_tensor_count(&g->tensor[node->in[2]]) != dim[1] * dim[2])
+        return kolo_fail(KOLO_EINTERNAL, "%s: no position for each of %" PRId64 " tokens", module, dim[2]);
     return kolo_shape_make_like(g, node, 0, module, 4, dim);
 }
 
@@ -189,6 +224,14 @@ int kolo_gradient_gate(kolo_graph *g, int index)
 int kolo_gradient_window_attention(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
-    int in[] = {g->grad[n.out[0]], n.in[0], n.in[1]};
-    return kolo_gradient_emit_all(g, KOLO_OP_window_attention_grad, 3, in, &n.a, 2, n.in);
+    const int table = n.n_in > 1 ? n.in[1] : -1;
+    int in[] = {g->grad[n.out[0]], n.in[0], table}, t[] = {n.in[0], table};
+    return kolo_gradient_emit_all(g, KOLO_OP_window_attention_grad, 3, in, &n.a, 2, t);
+}
+
+int kolo_gradient_embed(kolo_graph *g, int index)
+{
+    kolo_node n = g->node[index];
+    int dy = g->grad[n.out[0]];
+    return kolo_gradient_emit_all(g, KOLO_OP_embed_grad, 1, &dy, &n.a, 3, n.in);
 }

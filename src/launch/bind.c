@@ -53,15 +53,15 @@ static int load_topology(hwloc_topology_t *topology, hwloc_bitmap_t given)
     return 0;
 }
 
-static void fill_seat(kolo_cpuset *seat, hwloc_const_bitmap_t given)
+static void bind_fill_cpuset(kolo_cpuset *cpuset, hwloc_const_bitmap_t given)
 {
     char *boot = NULL;
-    memset(seat, 0, sizeof *seat);
+    memset(cpuset, 0, sizeof *cpuset);
     if (kolo_file_read("/proc/sys/kernel/random/boot_id", &boot, NULL) == 0)
-        memcpy(seat->machine, boot, strnlen(boot, sizeof seat->machine - 1));
+        memcpy(cpuset->machine, boot, strnlen(boot, sizeof cpuset->machine - 1));
     free(boot);
     unsigned cpu;
-    hwloc_bitmap_foreach_begin(cpu, given) if (cpu < 64 * KOLO_MASK_WORDS) seat->mask[cpu / 64] |=
+    hwloc_bitmap_foreach_begin(cpu, given) if (cpu < 64 * KOLO_MASK_WORDS) cpuset->mask[cpu / 64] |=
         1ull << cpu % 64;
     hwloc_bitmap_foreach_end();
 }
@@ -117,17 +117,36 @@ static int choose_cores(hwloc_topology_t topology, hwloc_const_bitmap_t given, i
     return high - low;
 }
 
+int kolo_launch_overlap(kolo_launch *launch, bool *overlap, int *sharers)
+{
+    hwloc_topology_t topology = NULL;
+    hwloc_bitmap_t given = hwloc_bitmap_alloc();
+    kolo_cpuset mine, *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    int index, rc;
+    if (!given || !all) rc = kolo_fail(KOLO_ENOMEM, "bind: out of memory");
+    else rc = load_topology(&topology, given);
+    if (rc < 0) goto fail;
+    bind_fill_cpuset(&mine, given);
+    KOLO_TRY_GOTO(rc, kolo_launch_exchange(launch, &mine, sizeof mine, all));
+    *overlap = !kolo_cpuset_share(all, launch->rank, launch->size, &index, sharers);
+fail:
+    if (topology) hwloc_topology_destroy(topology);
+    hwloc_bitmap_free(given);
+    free(all);
+    return rc;
+}
+
 int kolo_launch_bind(kolo_launch *launch, int threads, bool bind)
 {
     hwloc_topology_t topology = NULL;
     int index, sharers, rc, cpus = kolo_cpu_count(); /* of all sharers, before binding */
     hwloc_bitmap_t given = hwloc_bitmap_alloc();
-    kolo_cpuset seat, *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    kolo_cpuset cpuset, *all = kolo_alloc((size_t)launch->size * sizeof *all);
     if (!given || !all) rc = kolo_fail(KOLO_ENOMEM, "bind: out of memory");
     else rc = load_topology(&topology, given);
     if (rc < 0) goto fail;
-    fill_seat(&seat, given);
-    KOLO_TRY_GOTO(rc, kolo_launch_exchange(launch, &seat, sizeof seat, all));
+    bind_fill_cpuset(&cpuset, given);
+    KOLO_TRY_GOTO(rc, kolo_launch_exchange(launch, &cpuset, sizeof cpuset, all));
     bool clean = kolo_cpuset_share(all, launch->rank, launch->size, &index, &sharers);
     if (!clean && bind && index == 0)
         kolo_warn(

@@ -6,6 +6,7 @@
 #ifndef KOLO_LAUNCH_DEVICE_H
 #define KOLO_LAUNCH_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,20 @@ typedef struct kolo_device {
  * major + 10 minor (driver 0: none). Negative: no driver, or one too old (the text says which).
  * Makes no context on any GPU. */
 typedef int (*kolo_device_list)(kolo_device *list, int *driver, int *runtime);
+
+/* Of libkolo_cuda.so, kolo_cuda_peer: 1: GPU a, of the list above, reads GPU b's memory directly; 0: it does
+ * not; negative: that cannot be asked. */
+typedef int (*kolo_device_peer)(int a, int b);
+
+/* What a GPU's driver states of its limits now. */
+typedef struct kolo_device_health {
+    int celsius;
+    double watts, limit, usual; /* of power: now, at most, by default */
+    bool hot, slowed;           /* clocks are held down: by heat; by the supply of power or another brake */
+} kolo_device_health;
+/* Of libkolo_cuda.so, kolo_cuda_health: by NVML, which comes with the driver. KOLO_ELAUNCH: no NVML, or it
+ * refuses; what it does not state is 0. */
+typedef int (*kolo_device_ask)(const char *uuid, kolo_device_health *health);
 
 /* Whether this job was given GPUs: what device=auto goes by. CUDA_VISIBLE_DEVICES decides where it is set
  * (empty, "-1", and Slurm's "NoDevFiles" of a step without GPUs mean no); else SLURM_STEP_GPUS,

@@ -97,7 +97,7 @@ void launch_far_beat(launch_far *f, bool looks)
     const int fd = beats || looks ? open_it(f) : -1;
     if (fd >= 0 && beats) count(f, fd, f->count + 1, now);
     if (fd >= 0 && looks) {
-        /* who was not looked at meanwhile is given his time anew */
+        /* a rank that was not looked at meanwhile is given its time anew */
         for (int r = 0; r < f->size && now - f->looked > 2 * f->every; r++)
             if (f->changed[r] > 0) f->changed[r] = now;
         far_check(f, fd, now);

@@ -1,4 +1,4 @@
-/* Signs of life between nodes by a small file that they share: a number for each rank, which it counts up.
+/* Heartbeats between nodes by a small file that they share: a number for each rank, which it counts up.
  * What counts is when this process saw another's number change, so no clocks are compared. */
 #ifndef KOLO_LAUNCH_FAR_H
 #define KOLO_LAUNCH_FAR_H

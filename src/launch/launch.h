@@ -27,8 +27,8 @@ typedef struct kolo_launch {
 
 /* How long to wait for other ranks; seconds. */
 typedef struct kolo_launch_limits {
-    double start;    /* in the launch; 0: as long as they live */
-    double later;    /* in an exchange, a barrier or the end; likewise */
+    double start;             /* in the launch; 0: as long as they live */
+    double later;             /* in an exchange, a barrier or the end; likewise */
     double heartbeat_timeout; /* seconds without a heartbeat of a rank of this node; 0: 8 */
     /* From a thread of its own: says it and ends the job (kolo_launch_abort). text: which ranks are missing
      * or have stopped, on which hosts, and a cure. NULL: nobody is watched. */
@@ -80,5 +80,20 @@ void kolo_launch_beat_at(kolo_launch *launch, const char *path);
  * of one machine (boot id) would overlap. Collective. threads: 0 = chosen. Returns the number of compute
  * threads this rank should use (>= 1) or a negative status. */
 int kolo_launch_bind(kolo_launch *launch, int threads, bool bind);
+
+/* A library that launches or carries messages. */
+typedef struct kolo_library {
+    const char *name;           /* "MPI", "PMIx" */
+    char built[64], loaded[64]; /* "MPICH 4.0.2": at build, and in this process */
+    char server[32];            /* PMIx: of the launcher's server; "": not stated */
+    bool differs;               /* another one was loaded than at build, or the server's major version is
+                                   another */
+} kolo_library;
+/* Fills list[0..2), without starting any of them; their number. */
+int kolo_launch_libraries(kolo_library list[2]);
+
+/* Whether ranks of this machine may use some of each other's processors but not all of them, as a mask of the
+ * launcher's that is wrong leaves them; *sharers: ranks that were given exactly this rank's. Collective. */
+int kolo_launch_overlap(kolo_launch *launch, bool *overlap, int *sharers);
 
 #endif

@@ -1,5 +1,5 @@
 /* Which classes are kinds of others: Open Images' hierarchy (bbox_labels_600_hierarchy.json), for
- * what is judged by it. */
+ * detections that are scored by it. */
 #ifndef KOLO_METRICS_HIERARCHY_H
 #define KOLO_METRICS_HIERARCHY_H
 

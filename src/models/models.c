@@ -95,7 +95,9 @@ static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model
     if (x < 0) return x;
     g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;
     g->blur = config->blur;
-    g->signs = g->pools = config->device;
+    const bool cut = config->cuts != NULL;
+    g->signs = config->device;
+    g->pools = config->device && !cut; /* a norm is of all parts, a pool of one */
     int y = model->build(g, x, model, config);
     if (y < 0) return y;
     if (config->blur && !g->blurred)
@@ -104,7 +106,10 @@ static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model
     if (classify && config->head == KOLO_head_arcface) KOLO_TRY(y = arc_head(g, y, config));
     if (classify)
         KOLO_TRY((config->loss == KOLO_loss_bce ? kolo_bce : kolo_cross_entropy)(g, y, config->smoothing));
+    if (config->train && config->freeze && *config->freeze) KOLO_TRY(kolo_graph_freeze(g, config->freeze));
     KOLO_TRY(kolo_graph_fuse(g));
+    if (cut && config->cuts->channels > 1) KOLO_TRY(kolo_graph_split_channels(g, config->cuts->channels));
+    if (cut) KOLO_TRY(kolo_graph_split(g, config->cuts));
     return config->train ? kolo_graph_backward(g) : 0;
 }
 

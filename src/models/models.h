@@ -13,6 +13,7 @@ typedef struct kolo_model_config {
     bool blur;                 /* before convolutions with a stride */
     double drop_path, dropout; /* probabilities; negative: as usual for the model */
     double smoothing;          /* label smoothing of the loss */
+    const char *freeze;        /* modules that keep their parameters (kolo_graph_freeze); NULL, "": none */
     bool image_labels;         /* of classifiers: labels are kolo_image_label_input's */
     int loss, head;            /* of classifiers: KOLO_loss_*, KOLO_head_* */
     double margin, scale;      /* head=arcface */
@@ -20,7 +21,8 @@ typedef struct kolo_model_config {
     enum kolo_overlap overlap; /* YOLOX: of the loss of boxes */
     bool centre;               /* YOLOX: candidates by centre only */
     float mean[4], std[4];
-    bool train, device; /* device: for memory that is slow and large, a GPU's: graph.h's signs and pools */
+    const kolo_cuts *cuts; /* maps are cut (kolo_graph_split); NULL: not */
+    bool train, device;    /* device: for memory that is slow and large, a GPU's: graph.h's signs and pools */
     enum kolo_dtype dtype;
 } kolo_model_config;
 

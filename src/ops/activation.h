@@ -85,6 +85,7 @@ KOLO_INLINED float kolo_activation1(enum kolo_activation kind, float slope, floa
     case KOLO_LEAKY_RELU: return x > 0 ? x : slope * x;
     case KOLO_HARD_SWISH: return x * kolo_clamp6(x + 3.0f) / 6.0f;
     case KOLO_HARD_SIGMOID: return kolo_clamp6(x + 3.0f) / 6.0f;
+    case KOLO_RELU6: return kolo_clamp6(x);
     case KOLO_SIGMOID: return kolo_sigmoid1(x);
     default: return kolo_tanh1(x);
     }
@@ -104,6 +105,7 @@ KOLO_INLINED float kolo_activation_grad1(enum kolo_activation kind, float slope,
     case KOLO_LEAKY_RELU: return x > 0 ? dy : slope * dy;
     case KOLO_HARD_SWISH: return x <= -3.0f ? 0.0f : x < 3.0f ? dy * (x / 3.0f + 0.5f) : dy;
     case KOLO_HARD_SIGMOID: return x > -3.0f && x < 3.0f ? dy / 6.0f : 0.0f;
+    case KOLO_RELU6: return x > 0 && x < 6.0f ? dy : 0.0f;
     case KOLO_SIGMOID: return dy * kolo_sigmoid_slope1(x);
     default: s = kolo_sigmoid_slope1(2.0f * x); return dy * (4.0f * s);
     }

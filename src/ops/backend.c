@@ -159,8 +159,12 @@ int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, c
                 KOLO_TRY(row->layout(&request, layout));
         }
     for (int64_t t = 0; t < g->tensors; t++)
-        if (g->tensor[t].role == KOLO_ROLE_GRADIENT && g->tensor[t].of >= 0)
+        if (kolo_tensor_is_gradient(&g->tensor[t])) {
             layout[t] = layout[g->tensor[t].of];
+            const int maker = g->tensor[t].producer; /* terms of gradients are read as they are */
+            if (maker >= 0 && g->node[maker].op != KOLO_OP_share && g->tensor[t].role == KOLO_ROLE_TERM)
+                layout[t].half = false;
+        }
     return 0;
 }
 
@@ -209,11 +213,16 @@ static char *make_key(const kolo_kernel_request *r)
     fprintf(f, " g%ld e%a m%a s%a %d%d", (long)a->groups, a->epsilon, a->momentum, a->smoothing, a->relu,
             a->count_pad);
     for (int i = 0; i < 4; i++) fprintf(f, " %a,%a", (double)a->mean[i], (double)a->std[i]);
-    fprintf(f, " %ld+%ld b%ld f%d,%a d%a,%d", (long)a->first, (long)a->count, (long)a->beyond, a->activation,
-            a->slope, a->drop, a->draw);
+    fprintf(f, " %ld+%ld b%ld f%d,%a d%a,%d", (long)a->first, (long)a->count, (long)a->beyond[0],
+            a->activation, a->slope, a->drop, a->draw);
     fprintf(f, " %a,%a %d %s%d%d%d", a->margin, a->scale, a->reverse, a->detector ? a->detector : "-", a->l1,
             a->centre, a->overlap);
     for (int i = 0; i < 9; i++) fprintf(f, " %a,%a", (double)a->anchor[i][0], (double)a->anchor[i][1]);
+    if (a->beyond[1] != a->beyond[0]) fprintf(f, " b%ld", (long)a->beyond[1]);
+    if (n->op == KOLO_OP_tile || n->op == KOLO_OP_tile_grad) {
+        fprintf(f, " at %ld,%ld", (long)a->at[0], (long)a->at[1]);
+        for (int i = 0; i < n->n_in; i++) fprintf(f, " %ld,%ld", (long)a->from[i][0], (long)a->from[i][1]);
+    }
     for (int i = 0; i < KOLO_MAX_HEADS; i++)
         fprintf(f, " %d,%d,%d", a->mask[i][0], a->mask[i][1], a->mask[i][2]);
     if (fclose(f) || !text) {
@@ -270,6 +279,7 @@ int kolo_kernel_run(kolo_kernel *k, void *const *args, void *workspace, const ko
     return k->run(k, args, workspace, step, slot);
 }
 
+const char *kolo_backend_machine(kolo_backend *b) { return b->type->machine(b); }
 const char *kolo_kernel_name(const kolo_kernel *k) { return k->name; }
 const char *kolo_kernel_key(const kolo_kernel *k) { return k->key; }
 char *kolo_backend_choices(const kolo_backend *b) { return kolo_choices_text(&b->choices); }

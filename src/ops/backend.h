@@ -30,6 +30,7 @@ typedef struct kolo_scaler {
 #define KOLO_MAX_SLOTS 1024
 typedef struct kolo_step {
     int64_t step, epoch;
+    int64_t origin;                   /* the step with which the optimizer's state began */
     int64_t valid_global;             /* valid rows of the global batch: the loss is their mean */
     float lr, momentum, weight_decay; /* of this step */
     float ema_decay;                  /* of this step (ramp applied) */
@@ -86,6 +87,9 @@ typedef struct kolo_kernel kolo_kernel;
 typedef struct kolo_gpu {
     const char *name; /* for messages */
     size_t memory;    /* bytes */
+    /* of a cluster that is planned for (plan/fabric.h, plan/rates.h): its links, what its GPUs do; or NULL */
+    const struct kolo_fabric *fabric;
+    const struct kolo_rates *rates;
     /* cuDNN's own description of it (share/gpus/NAME.json); NULL: there is none, nor what follows,
      * which is read from it */
     const char *json;
@@ -115,6 +119,8 @@ int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_bac
 void kolo_backend_destroy(kolo_backend **backend);
 /* Of a backend for a GPU that is not there: who planned, and what is not counted, a sentence. Else "". */
 const char *kolo_backend_note(const kolo_backend *backend);
+/* Processor, library and threads, on which times depend; static as long as it is. */
+const char *kolo_backend_machine(kolo_backend *backend);
 const char *kolo_backend_version(const char *name); /* of its library: "oneDNN 2.6.3"; static text */
 
 /* Chooses the layout of every tensor of `graph`: one channel block for all its activations, parameters in the
@@ -198,6 +204,8 @@ void kolo_replay_destroy(kolo_replay **replay);
 /* ---- vector arithmetic over arenas, for the plan's actions; the same bits every time, whatever
  * the number of threads */
 int kolo_backend_fold(kolo_backend *backend, float *sum, const float *part, int64_t count); /* sum += part */
+/* to[i] = from[i] / by: the mean of what was summed over so many ranks */
+int kolo_backend_divide(kolo_backend *backend, float *to, const float *from, float by, int64_t count);
 /* half[i] = from[i] rounded to dtype (BF16 or F16): the SHADOW of an arena. */
 int kolo_backend_narrow(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from,
                         int64_t count);

@@ -77,6 +77,7 @@ typedef struct kolo_backend_type {
     int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
                           const float *from, void *to);
     int (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);
+    int (*divide)(kolo_backend *backend, float *to, const float *from, float by, int64_t count);
     int (*narrow)(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
     /* ops/form.h; NULL: it has no encoded forms */
     void (*encode)(kolo_backend *backend, enum kolo_form_kind form, enum kolo_dtype dtype, void *to,
@@ -115,7 +116,7 @@ static inline const kolo_tensor *kolo_request_out(const kolo_kernel_request *r, 
     return i < r->node->n_out && r->node->out[i] >= 0 ? &r->graph->tensor[r->node->out[i]] : NULL;
 }
 
-/* Words of a label as the loader gives it (1 or 3); 0: numbers. */
+/* Words of a label as the loader gives it (1, 2 or 3); 0: numbers. */
 static inline int kolo_target_words(const kolo_tensor *labels)
 {
     return labels->dtype == KOLO_F32 ? 0 : labels->rank == 1 ? 1 : (int)labels->dim[1];

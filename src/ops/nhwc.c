@@ -85,7 +85,7 @@ int kolo_nhwc_weight_layout(const kolo_kernel_request *r, int tensor, kolo_layou
 {
     if (tensor < 0) return 0;
     const kolo_tensor *t = &r->graph->tensor[tensor];
-    int param = t->role == KOLO_ROLE_GRADIENT && t->of >= 0 ? t->of : tensor;
+    int param = kolo_tensor_is_gradient(t) ? t->of : tensor;
     enum kolo_dtype dtype = r->graph->dtype;
     if (!layout[param].opaque) {
         bool grouped = r->node->a.groups > 1;

@@ -184,6 +184,11 @@ int kolo_backend_fold(kolo_backend *b, float *sum, const float *part, int64_t co
     return b->type->fold(b, sum, part, count);
 }
 
+int kolo_backend_divide(kolo_backend *b, float *to, const float *from, float by, int64_t count)
+{
+    return b->type->divide(b, to, from, by, count);
+}
+
 int kolo_backend_narrow(kolo_backend *b, void *half, enum kolo_dtype dtype, const float *from, int64_t count)
 {
     if (dtype != KOLO_BF16 && dtype != KOLO_F16)

@@ -19,12 +19,14 @@ typedef struct kolo_target {
     int32_t heavier, lighter; /* of numbers: the largest and -1; of one class: it and -1 */
     float weight;             /* of the heavier class; the lighter has 1 - weight */
     const float *number;      /* [classes] or NULL */
+    float factor;             /* on the row's loss */
 } kolo_target;
 
-/* words: 1, or 3: two classes and the weight of the first */
+/* words: 1; 2: a class and the factor on the loss; 3: two classes and the weight of the first */
 KOLO_INLINE kolo_target kolo_target_of_classes(const int32_t *label, int64_t words)
 {
-    kolo_target t = {label[0], -1, 1, NULL};
+    kolo_target t = {label[0], -1, 1, NULL, 1};
+    if (words == 2) t.factor = kolo_bits_float((uint32_t)label[1]);
     if (words < 3) return t;
     t.lighter = label[1];
     t.weight = kolo_bits_float((uint32_t)label[2]);

@@ -90,8 +90,12 @@ KOLO_INLINE void kolo_running_add(float *running, float *ema, float statistic, f
     if (weight > 0) *running = kolo_rule_running(*running, statistic / weight, momentum);
     if (ema) *ema = kolo_rule_ema(*ema, *running, step->ema_decay);
 }
-/* Updates done before this step: steps that were skipped for an overflow do not count (Adam's t - 1). */
-KOLO_INLINE int64_t kolo_step_updates(const kolo_step *step) { return step->step - step->scaler.skipped; }
+/* Updates done before this step since the optimizer's state began: steps that were skipped for an overflow do
+ * not count (Adam's t - 1). */
+KOLO_INLINE int64_t kolo_step_updates(const kolo_step *step)
+{
+    return step->step - step->origin - step->scaler.skipped;
+}
 
 /* ---- updates, on the memory of any backend
  * -------------------------------------------------------------------------------- An updater
@@ -233,6 +237,12 @@ static inline bool kolo_is_adasum(const kolo_options *o)
 {
     return o->reduce == KOLO_reduce_adasum || o->reduce == KOLO_reduce_adasum_nodes;
 }
-static inline bool kolo_averages(const kolo_options *options) { return options->ema > 0 || options->swa > 0; }
+/* Ranks have weights of their own. */
+static inline bool kolo_is_local(const kolo_options *o) { return o->local_steps > 0 || o->swap > 0; }
+/* An average of the weights is kept beside them, of steps or of ranks. */
+static inline bool kolo_averages(const kolo_options *o)
+{
+    return o->ema > 0 || o->swa > 0 || kolo_is_local(o);
+}
 
 #endif

@@ -1,8 +1,8 @@
 /* Buckets: GRADIENT cut into slices in order of production. A slice closes when it holds bucket_bytes. The
  * last one, which nothing is left to hide behind, is at most an eighth of that: its reduction is what the
  * step waits for. With Adasum what is summed as ever (statistics, metrics) and what is combined are never in
- * one bucket; with swa what is summed also without a backward half, and gradients; with shards what all ranks
- * need, and gradients. */
+ * one bucket; with swa what is summed also without a backward half, and gradients; with local steps running
+ * statistics and weights; with shards what all ranks need, and gradients. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -57,8 +57,9 @@ int kolo_plan_buckets(kolo_plan *plan)
     while (tail > 0 && (double)(all - (tail > 1 ? e.end[tail - 2] : 0)) <= plan->config.bucket_bytes / 8)
         tail--;
     for (int64_t i = 0; i < e.n; i++) {
-        bool front = (plan->config.adasum || plan->config.swa || plan->config.shards > 1) &&
-                     e.end[i] == plan->reduced_front;
+        bool front =
+            (plan->config.adasum || plan->config.swa || plan->config.local || plan->config.shards > 1) &&
+            e.end[i] == plan->reduced_front;
         /* in a pipeline several micro-batches are under way; a bucket is complete within one turn */
         bool apart = plan->config.placement && i + 1 < e.n && e.class[i] != e.class[i + 1];
         if (!front && !apart && i != tail - 1 && i != e.n - 1 &&

@@ -31,8 +31,20 @@ static inline int64_t kolo_chain_ticks(const kolo_chain *c, int from, int to)
 {
     return c->ticks[to] - c->ticks[from];
 }
+/* More than any sum of bytes. */
+#define KOLO_CHAIN_OVERFULL (INT64_C(1) << 62)
+
+static inline bool kolo_chain_is_overfull(const kolo_chain *c, int part, int from, int to)
+{
+    for (int i = 0; i < c->in->overfulls && c->stages == c->in->stages; i++) {
+        const kolo_overfull *o = &c->in->overfull[i];
+        if (o->part == part && c->layer[from] <= o->first && c->layer[to] >= o->end) return true;
+    }
+    return false;
+}
 static inline int64_t kolo_chain_bytes(const kolo_chain *c, int part, int from, int to)
 {
+    if (kolo_chain_is_overfull(c, part, from, to)) return KOLO_CHAIN_OVERFULL;
     return c->weights[to] - c->weights[from] +
            c->in_flight[part] * (c->activations[to] - c->activations[from]);
 }

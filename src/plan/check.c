@@ -33,6 +33,12 @@ typedef struct check {
     const kolo_plan *plan;
     const kolo_graph *graph;
     int64_t at; /* action */
+    /* late pipelines are played for so many steps, one otherwise: which one, and of the action its batch
+     * and its micro-batch, counted through all */
+    int64_t steps, step, batch, micro;
+    kolo_binding bound[2 * KOLO_MAX_ARGS]; /* of the action, at the places of its micro-batch */
+    int64_t *version;                      /* [buckets][versions] updates before a copy */
+    char *stashed;                         /* [buckets] in this step */
     region *region;
     int64_t regions, capacity;
     int levels;
@@ -40,15 +46,18 @@ typedef struct check {
     int *tensors;                               /* [buckets] reduced tensors in it */
     int *written;                               /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated, *stepped; /* [buckets] stepped: holds steps instead of gradients */
-    char *collected;                            /* [buckets] sharded gradients: this rank's part is in SUM */
-    char *fetched;                              /* [units] UNTOUCHED, STARTED: its state is here, DONE */
-    char *unclear;                              /* [buckets] gaps of its window are not zero */
-    char *gathered;                             /* [units] UNTOUCHED, STARTED, DONE */
-    bool windows;                               /* the last of the levels is a bucket's window */
-    char *transfer;                             /* [transfers] UNTOUCHED, STARTED, DONE */
-    char *ran;                                  /* [slots][nodes] */
-    char *squared;                              /* [slots][buckets] */
-    int squares;                                /* of buckets and micro-batches */
+    char *shared;    /* [buckets] holds what ranks average, in the place of gradients */
+    char *averaged;  /* [buckets] how much of its own was: weights, then each state; of statistics 1 */
+    char *collected; /* [buckets] sharded gradients: this rank's part is in SUM */
+    char *fetched;   /* [units] UNTOUCHED, STARTED: its state is here, DONE */
+    char *here;      /* [units] of a file: its parameters are, or were asked for */
+    char *unclear;   /* [buckets] gaps of its window are not zero */
+    char *gathered;  /* [units] UNTOUCHED, STARTED, DONE */
+    bool windows;    /* the last of the levels is a bucket's window */
+    char *transfer;  /* [transfers][steps] UNTOUCHED, STARTED, DONE */
+    char *ran;       /* [steps][slots][nodes] */
+    char *squared;   /* [slots][buckets] */
+    int squares;     /* of buckets and micro-batches */
     int norms, layers, buffers, noises;
 } check;
 
@@ -65,6 +74,32 @@ static int breach(const check *c, const char *what, int tensor, int slot)
 static bool overlap(size_t a, size_t a_bytes, size_t b, size_t b_bytes)
 {
     return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* The batch of a late pipeline's action is there. What there is one of in a batch counts as its
+ * micro-batch 0. */
+static bool find_batch(check *c, const kolo_action *a)
+{
+    const kolo_plan *p = c->plan;
+    const bool transfers =
+        p->ring && kolo_action_transfers(a->kind) && a->transfer >= 0 && a->transfer < p->transfers;
+    const bool metrics = transfers && p->transfer[a->transfer].tensor == c->graph->metrics;
+    c->batch = c->step + (p->ring ? a->ahead : 0);
+    c->micro = c->batch * p->config.slots + (metrics ? 0 : a->slot);
+    return c->batch >= 0 && c->batch < c->steps;
+}
+
+static const kolo_binding *bindings_of(check *c, const kolo_action *a)
+{
+    const kolo_plan *p = c->plan;
+    for (int k = 0; k < kolo_action_bindings(p, a); k++) {
+        c->bound[k] = p->binding[a->binding + k];
+        if (p->ring)
+            c->bound[k].offset +=
+                (size_t)kolo_ring_place(&p->ring[a->binding + k], c->batch, p->config.slots, a->slot) *
+                p->ring[a->binding + k].stride;
+    }
+    return c->bound;
 }
 
 static bool must_sum(const check *c)
@@ -228,8 +263,10 @@ static bool finished(check *c, int bucket) /* all slots summed on this rank */
 /* summed over ranks too */
 static bool ready(check *c, int bucket)
 {
+    const kolo_plan_config *config = &c->plan->config;
     if (in_window(c, bucket)) return c->collected[bucket];
-    return c->plan->config.ranks > 1 ? c->waited[bucket] : finished(c, bucket);
+    if (config->ranks > 1 && config->exchange == KOLO_EXCHANGE_GRADIENTS) return c->waited[bucket];
+    return finished(c, bucket) && !c->shared[bucket] && !c->averaged[bucket];
 }
 
 /* Of a fold: a level by its number in the list of actions. */
@@ -318,7 +355,7 @@ static int on_state(check *c, const kolo_action *a)
 {
     const bool goes = a->kind == KOLO_ACTION_LET_GO;
     int here = 0;
-    if (a->unit < 0 || a->unit >= c->plan->units || !c->plan->config.offload)
+    if (a->unit < 0 || a->unit >= c->plan->units || !(c->plan->config.offload & KOLO_OFFLOAD_STATE))
         return breach(c, "no such unit, or nothing is in a file", -1, 0);
     if (c->fetched[a->unit] != (goes ? STARTED : UNTOUCHED))
         return breach(c, "fetches twice, or lets go what is not here", -1, 0);
@@ -328,6 +365,21 @@ static int on_state(check *c, const kolo_action *a)
     c->fetched[a->unit] = goes ? DONE : STARTED;
     for (int u = 0; u < c->plan->units; u++) here += c->fetched[u] == STARTED;
     return here > 2 ? breach(c, "has more than two units here", -1, 0) : 0;
+}
+
+static int on_file_param(check *c, const kolo_action *a)
+{
+    const bool goes = a->kind == KOLO_ACTION_LET_GO_PARAM;
+    if (a->unit < 0 || a->unit >= c->plan->units || !(c->plan->config.offload & KOLO_OFFLOAD_PARAM))
+        return breach(c, "no such unit, or parameters are in no file", -1, 0);
+    if (c->here[a->unit] != goes) return breach(c, "fetches twice, or lets go what is not here", -1, 0);
+    c->here[a->unit] = !goes;
+    return 0;
+}
+
+static bool is_away(const check *c, int unit)
+{
+    return (c->plan->config.offload & KOLO_OFFLOAD_PARAM) && unit >= 0 && !c->here[unit];
 }
 
 static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
@@ -341,6 +393,8 @@ static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
             return breach(c, "reads another place than its 16-bit copy", tensor, slot);
     } else if (h->arena < 0 || b->arena != h->arena || b->offset != h->offset) {
         return breach(c, "reads from a place that is not its home", tensor, slot);
+    } else if (h->arena == KOLO_ARENA_PARAM && is_away(c, kolo_plan_unit_of(p, tensor))) {
+        return breach(c, "reads a parameter that is still in its file", tensor, slot);
     }
     for (int k = 0; k < p->buckets; k++) {
         size_t begin = (size_t)p->bucket[k].param * sizeof(float),
@@ -351,13 +405,78 @@ static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
     return 0;
 }
 
+/* Which updates of a parameter its place shows. While a late pipeline fills, the newest weights are those of
+ * before the first step, among the versions. */
+static int64_t updates_at(const check *c, const kolo_binding *b, int bucket)
+{
+    const int versions = kolo_plan_weight_versions(c->plan);
+    const bool fills = c->step < 0 && versions > 0;
+    if (b->arena != KOLO_ARENA_VERSION && !fills) return c->step + c->updated[bucket];
+    const size_t place = fills && b->arena != KOLO_ARENA_VERSION ? (size_t)(c->batch % versions)
+                                                                 : b->offset / c->plan->param_bytes;
+    return place < (size_t)versions ? c->version[bucket * versions + (int64_t)place] : -1;
+}
+
+/* A late pipeline's operation reads the version of its batch (order.h). */
+static int read_version(check *c, const kolo_node *n, const kolo_binding *b, int tensor)
+{
+    const kolo_plan *p = c->plan;
+    const kolo_binding *h = &p->home[tensor];
+    const bool copy = b->arena == KOLO_ARENA_VERSION;
+    if ((!copy && b->arena != KOLO_ARENA_PARAM) || p->layout[tensor].half || h->arena != KOLO_ARENA_PARAM ||
+        (copy ? b->offset % p->param_bytes : b->offset) != h->offset)
+        return breach(c, "reads from a place that is not its home", tensor, (int)c->micro);
+    const bool stashes = kolo_pipeline[p->config.placement->order].stashes;
+    const int64_t late = c->batch - kolo_plan_staleness(p);
+    const int64_t want = n->backward && !stashes ? c->step : late > 0 ? late : 0;
+    for (int k = 0; k < p->buckets; k++) {
+        const size_t begin = (size_t)p->bucket[k].param * sizeof(float),
+                     bytes = (size_t)p->bucket[k].params * sizeof(float);
+        if (overlap(begin, bytes, h->offset, 1) && updates_at(c, b, k) != want)
+            return breach(c, "reads weights of another version than its batch's", tensor, (int)c->micro);
+    }
+    return 0;
+}
+
 /* ---- actions ---- */
 
 static int on_load(check *c, const kolo_action *a)
 {
-    const kolo_binding *b = &c->plan->binding[a->binding];
-    if (c->graph->input >= 0) KOLO_TRY(write_region(c, &b[0], c->graph->input, a->slot, false));
-    if (c->graph->label >= 0) KOLO_TRY(write_region(c, &b[1], c->graph->label, a->slot, false));
+    const kolo_binding *b = bindings_of(c, a);
+    if (c->graph->input >= 0) KOLO_TRY(write_region(c, &b[0], c->graph->input, (int)c->micro, false));
+    if (c->graph->label >= 0) KOLO_TRY(write_region(c, &b[1], c->graph->label, (int)c->micro, false));
+    return 0;
+}
+
+/* Statistics begin to count; metrics, summed, are put aside to be sent. */
+static int on_copy(check *c, const kolo_action *a)
+{
+    if (!c->plan->ring || a->tensor < 0 || a->tensor >= c->graph->tensors)
+        return breach(c, "copies nothing of this plan", -1, 0);
+    const enum kolo_role role = c->graph->tensor[a->tensor].role;
+    const kolo_binding *b = bindings_of(c, a), *home = &c->plan->home[a->tensor];
+    if (role == KOLO_ROLE_STATISTIC) {
+        KOLO_TRY(read_region(c, &b[0], a->tensor, (int)c->micro));
+        return write_reduced(c, &b[1], a->tensor, a->slot);
+    }
+    if (role != KOLO_ROLE_METRIC || b[0].arena != home->arena || b[0].offset != home->offset)
+        return breach(c, "copies what is neither a statistic nor summed", a->tensor, a->slot);
+    bool elsewhere;
+    if (find_region(c, &b[1], a->tensor, (int)c->micro, &elsewhere))
+        return breach(c, "is done twice", a->tensor, a->slot);
+    if (!ready(c, kolo_plan_bucket_of(c->plan, home->offset)))
+        return breach(c, "copies sums that are not complete", a->tensor, a->slot);
+    return write_region(c, &b[1], a->tensor, (int)c->micro, false);
+}
+
+static int on_stash(check *c, int b)
+{
+    const int versions = kolo_plan_weight_versions(c->plan);
+    if (b < 0 || b >= c->plan->buckets || versions == 0) return breach(c, "keeps no version", -1, 0);
+    if (c->step < 0 || c->updated[b] || c->stashed[b])
+        return breach(c, "keeps a version that is none", -1, 0);
+    c->version[(int64_t)b * versions + c->step % versions] = c->step;
+    c->stashed[b] = 1;
     return 0;
 }
 
@@ -386,7 +505,7 @@ static int meet(check *c, const kolo_node *n, const kolo_binding *b, int slot)
  * metrics, gradients) goes where nobody counts it: among the activations. */
 static int check_again(check *c, const kolo_action *a)
 {
-    char *ran = &c->ran[(int64_t)a->slot * c->graph->nodes + a->node];
+    char *ran = &c->ran[c->micro * c->graph->nodes + a->node];
     if (!a->again && *ran) return breach(c, "is done twice", -1, 0);
     if (a->again && c->graph->node[a->node].backward)
         return breach(c, "is of the backward half, which nothing does again", -1, 0);
@@ -398,8 +517,10 @@ static int check_again(check *c, const kolo_action *a)
 static int write_output(check *c, const kolo_action *a, const kolo_binding *b, int tensor)
 {
     const enum kolo_role role = c->graph->tensor[tensor].role;
-    if (kolo_plan_placed(role) || (a->again && kolo_plan_is_reduced(role)))
-        return write_region(c, b, tensor, a->slot, a->again);
+    const bool waits =
+        kolo_plan_ahead(c->plan) > 0 && role == KOLO_ROLE_STATISTIC && !c->graph->node[a->node].backward;
+    if (kolo_plan_placed(role) || waits || (a->again && kolo_plan_is_reduced(role)))
+        return write_region(c, b, tensor, (int)c->micro, a->again);
     if (kolo_plan_is_reduced(role)) return write_reduced(c, b, tensor, a->slot);
     return breach(c, "writes a tensor that operations must not write", tensor, a->slot);
 }
@@ -411,8 +532,8 @@ static int read_operand(check *c, const kolo_action *a, int k, const kolo_bindin
     const kolo_node *n = &c->graph->node[a->node];
     const int tensor = n->in[k];
     bool elsewhere;
-    KOLO_TRY(read_region(c, b, tensor, a->slot));
-    const region *r = find_region(c, b, tensor, a->slot, &elsewhere);
+    KOLO_TRY(read_region(c, b, tensor, (int)c->micro));
+    const region *r = find_region(c, b, tensor, (int)c->micro, &elsewhere);
     if (r->only_signs && !kolo_op_reads_sign(n->op, k))
         return breach(c, "reads numbers where nothing but signs was kept", tensor, a->slot);
     if (!kolo_form_is_exact(kolo_plan_form(c->plan, tensor)) && r->again != (a->again || n->backward))
@@ -426,11 +547,13 @@ static int on_run(check *c, const kolo_action *a)
         a->slot >= c->plan->config.slots)
         return breach(c, "no such operation or micro-batch", -1, 0);
     const kolo_node *n = &c->graph->node[a->node];
-    const kolo_binding *b = &c->plan->binding[a->binding];
+    const kolo_binding *b = bindings_of(c, a);
     KOLO_TRY(check_again(c, a));
     for (int k = 0; k < n->n_in; k++) {
         if (n->in[k] < 0) continue;
         if (kolo_plan_placed(c->graph->tensor[n->in[k]].role)) KOLO_TRY(read_operand(c, a, k, &b[k]));
+        else if (c->plan->ring && c->graph->tensor[n->in[k]].role == KOLO_ROLE_PARAM)
+            KOLO_TRY(read_version(c, n, &b[k], n->in[k]));
         else KOLO_TRY(read_home(c, &b[k], n->in[k], a->slot));
     }
     KOLO_TRY(meet(c, n, b, a->slot));
@@ -441,10 +564,10 @@ static int on_run(check *c, const kolo_action *a)
 
 static int on_sum(check *c, const kolo_action *a)
 {
-    const kolo_binding *b = &c->plan->binding[a->binding];
+    const kolo_binding *b = bindings_of(c, a);
     for (int64_t i = 0; i < c->regions; i++) {
         region *r = &c->region[i];
-        if (b->arena != r->arena || r->offset != b->offset || r->slot != a->slot || r->form) continue;
+        if (b->arena != r->arena || r->offset != b->offset || r->slot != c->micro || r->form) continue;
         if (c->graph->tensor[r->tensor].role != KOLO_ROLE_PARTIAL)
             return breach(c, "sums what is no partial sum", r->tensor, a->slot);
         if (r->summed || r->again || !must_sum(c))
@@ -458,29 +581,36 @@ static int on_sum(check *c, const kolo_action *a)
 static int on_transfer(check *c, const kolo_action *a)
 {
     if (a->transfer < 0 || a->transfer >= c->plan->transfers) return breach(c, "no such transfer", -1, 0);
-    const kolo_transfer *t = &c->plan->transfer[a->transfer];
-    const kolo_binding *b = &c->plan->binding[a->binding];
-    const kolo_binding *home = &c->plan->home[t->tensor];
-    const bool at_home = t->sends && home->arena >= 0; /* metrics */
-    const size_t place = at_home ? home->offset : t->offset - kolo_plan_transfer_base(c->plan);
-    char *state = &c->transfer[a->transfer];
+    const kolo_plan *p = c->plan;
+    const kolo_transfer *t = &p->transfer[a->transfer];
+    const kolo_binding *b = bindings_of(c, a);
+    const kolo_binding *home = &p->home[t->tensor];
+    const bool at_home = t->sends && home->arena >= 0 && !p->ring; /* metrics */
+    const size_t turn =
+                     (size_t)kolo_ring_place(&t->ring, c->batch, p->config.slots, t->slot) * t->ring.stride,
+                 place = at_home ? home->offset : t->offset - kolo_plan_transfer_base(p) + turn;
+    char *state = &c->transfer[a->transfer * c->steps + c->batch];
     const char before = a->kind == KOLO_ACTION_TRANSFERRED ? STARTED : UNTOUCHED;
+    const int slot = (int)c->micro;
     if (*state != before) return breach(c, "starts or waits for a transfer out of turn", t->tensor, t->slot);
     if (b->arena != (at_home ? home->arena : KOLO_ARENA_TRANSFER) || b->offset != place ||
         (at_home && t->offset != place) || a->slot != t->slot)
         return breach(c, "has another place than its transfer", t->tensor, t->slot);
     (*state)++;
     if (at_home) /* summed, and at rest from here on */
-        return ready(c, kolo_plan_bucket_of(c->plan, place))
+        return ready(c, kolo_plan_bucket_of(p, place))
                    ? 0
                    : breach(c, "sends sums that are not complete", t->tensor, t->slot);
-    if (a->kind == KOLO_ACTION_RECEIVE) KOLO_TRY(write_region(c, b, t->tensor, t->slot, false));
-    if (a->kind == KOLO_ACTION_SEND) KOLO_TRY(read_region(c, b, t->tensor, t->slot));
+    if (a->kind == KOLO_ACTION_RECEIVE) KOLO_TRY(write_region(c, b, t->tensor, slot, false));
+    if (a->kind == KOLO_ACTION_SEND) KOLO_TRY(read_region(c, b, t->tensor, slot));
     bool elsewhere;
-    region *r = find_region(c, b, t->tensor, t->slot, &elsewhere);
+    region *r = find_region(c, b, t->tensor, slot, &elsewhere);
     if (!r) return breach(c, "waits for what was overwritten", t->tensor, t->slot);
     if (t->sends) r->going += a->kind == KOLO_ACTION_SEND ? 1 : -1;
-    else r->coming = a->kind == KOLO_ACTION_RECEIVE;
+    else {
+        r->coming = a->kind == KOLO_ACTION_RECEIVE;
+        r->summed = !r->coming; /* who sends a partial sum has summed it over ranks */
+    }
     return 0;
 }
 
@@ -567,10 +697,56 @@ static int on_update(check *c, int b)
         return breach(c, "updates before the gradients are judged", -1, 0);
     if (kolo_is_layerwise(config->optimizer) && !c->layers)
         return breach(c, "updates before the tensors' factors are known", -1, 0);
-    if (config->offload && c->fetched[c->plan->bucket[b].unit] != STARTED)
+    if (is_away(c, c->plan->bucket[b].unit)) return breach(c, "updates what is still in its file", -1, 0);
+    if (kolo_plan_weight_versions(c->plan) > 0 && !c->stashed[b])
+        return breach(c, "updates weights of which a version is to be kept", -1, 0);
+    if ((config->offload & KOLO_OFFLOAD_STATE) && c->fetched[c->plan->bucket[b].unit] != STARTED)
         return breach(c, "updates a state that is not here", -1, 0);
     if (combined(c, b)) c->stepped[b] = 1;
     else c->updated[b] = 1;
+    return 0;
+}
+
+/* Something of the bucket is averaged over ranks. */
+static bool averages(const check *c, int bucket)
+{
+    const kolo_plan *p = c->plan;
+    if (!kolo_plan_exchanges_weights(&p->config)) return false;
+    if (p->bucket[bucket].params > 0) return true;
+    for (int t = 0; t < c->graph->tensors; t++)
+        if (c->graph->tensor[t].role == KOLO_ROLE_STATISTIC && p->home[t].arena == KOLO_ARENA_GRADIENT &&
+            kolo_plan_bucket_of(p, p->home[t].offset) == bucket)
+            return true;
+    return false;
+}
+
+/* How often: weights, and each of the optimizer's states. */
+static int averages_of(const check *c, int bucket)
+{
+    const kolo_plan *p = c->plan;
+    const bool states = p->config.average_state && p->bucket[bucket].params > 0;
+    return averages(c, bucket) ? 1 + (states ? kolo_plan_states(p) : 0) : 0;
+}
+
+/* What a rank has made by itself goes to the others, or comes back. */
+static int on_share(check *c, const kolo_action *a)
+{
+    const int b = a->bucket;
+    if (b < 0 || b >= c->plan->buckets || !averages(c, b)) return breach(c, "averages nothing here", -1, 0);
+    if (a->from != c->averaged[b] || a->from >= averages_of(c, b))
+        return breach(c, "averages out of turn", -1, 0);
+    if (a->kind == KOLO_ACTION_TAKE) {
+        if (!c->shared[b] || !c->waited[b]) return breach(c, "takes what is not averaged yet", -1, 0);
+        c->shared[b] = 0;
+        c->averaged[b]++;
+        return 0;
+    }
+    if (c->shared[b] || (c->started[b] && !c->waited[b]))
+        return breach(c, "writes into a bucket whose reduction has begun", -1, 0);
+    if (c->plan->bucket[b].params > 0 ? !c->updated[b] : !c->buffers)
+        return breach(c, "shares what this step has not changed yet", -1, 0);
+    c->shared[b] = 1;
+    c->started[b] = c->waited[b] = 0;
     return 0;
 }
 
@@ -582,6 +758,9 @@ static int on_bucket(check *c, const kolo_action *a)
     case KOLO_ACTION_REDUCE:
         if (c->started[b]) return breach(c, "the reduction has begun before", -1, 0);
         if (!finished(c, b)) return breach(c, "the bucket is not complete", -1, 0);
+        if (!kolo_plan_reduces(&c->plan->config)) return breach(c, "sums what is this rank's own", -1, 0);
+        if (averages(c, b) && !c->shared[b])
+            return breach(c, "gradients would be averaged instead of weights", -1, 0);
         if (combined(c, b) && !c->stepped[b])
             return breach(c, "gradients would be combined instead of steps", -1, 0);
         c->started[b] = 1;
@@ -640,51 +819,65 @@ static int on_all(check *c, const kolo_action *a)
         if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (statistics && role != KOLO_ROLE_STATISTIC))
             continue;
         int b = kolo_plan_bucket_of(c->plan, c->plan->home[t].offset);
-        if (combined(c, b)                  ? !finished(c, b) || c->stepped[b]
-            : !statistics && config->adasum ? false
-                                            : !ready(c, b))
+        const bool front = c->plan->bucket[b].params == 0;
+        if (combined(c, b)                                                ? !finished(c, b) || c->stepped[b]
+            : !statistics && config->adasum                               ? false
+            : !statistics && front && kolo_plan_exchanges_weights(config) ? false
+                                                                          : !ready(c, b))
             return breach(c, "uses sums that are not complete", t, 0);
     }
     if ((*done)++) return breach(c, "is done twice", -1, 0);
     return 0;
 }
 
+static int play_action(check *c, const kolo_action *a)
+{
+    switch (a->kind) {
+    case KOLO_ACTION_LOAD: return on_load(c, a);
+    case KOLO_ACTION_RUN: return on_run(c, a);
+    case KOLO_ACTION_SUM: return on_sum(c, a);
+    case KOLO_ACTION_FOLD: return on_fold(c, a);
+    case KOLO_ACTION_REDUCE:
+    case KOLO_ACTION_WAIT:
+    case KOLO_ACTION_CLEAR:
+    case KOLO_ACTION_COLLECT:
+    case KOLO_ACTION_SQUARE:
+    case KOLO_ACTION_DELTA:
+    case KOLO_ACTION_APPLY:
+    case KOLO_ACTION_UPDATE: return on_bucket(c, a);
+    case KOLO_ACTION_SHARE:
+    case KOLO_ACTION_TAKE: return on_share(c, a);
+    case KOLO_ACTION_COPY: return on_copy(c, a);
+    case KOLO_ACTION_STASH: return on_stash(c, a->bucket);
+    case KOLO_ACTION_SEND:
+    case KOLO_ACTION_RECEIVE:
+    case KOLO_ACTION_TRANSFERRED: return on_transfer(c, a);
+    case KOLO_ACTION_FETCH:
+    case KOLO_ACTION_LET_GO: return on_state(c, a);
+    case KOLO_ACTION_FETCH_PARAM:
+    case KOLO_ACTION_LET_GO_PARAM: return on_file_param(c, a);
+    case KOLO_ACTION_GATHER:
+    case KOLO_ACTION_GATHERED: return on_gather(c, a);
+    case KOLO_ACTION_NOISE:
+    case KOLO_ACTION_NORM:
+    case KOLO_ACTION_LAYERS:
+    case KOLO_ACTION_BUFFERS: return on_all(c, a);
+    case KOLO_ACTION_ENCODE:
+    case KOLO_ACTION_DECODE:
+    case KOLO_ACTION_STORE:
+    case KOLO_ACTION_STORED:
+    case KOLO_ACTION_RETRIEVE:
+    case KOLO_ACTION_RETRIEVED: return on_form(c, a);
+    default: return breach(c, "unknown kind", -1, 0);
+    }
+}
+
 static int play(check *c)
 {
     for (c->at = 0; c->at < c->plan->actions; c->at++) {
         const kolo_action *a = &c->plan->action[c->at];
-        switch (a->kind) {
-        case KOLO_ACTION_LOAD: KOLO_TRY(on_load(c, a)); break;
-        case KOLO_ACTION_RUN: KOLO_TRY(on_run(c, a)); break;
-        case KOLO_ACTION_SUM: KOLO_TRY(on_sum(c, a)); break;
-        case KOLO_ACTION_FOLD: KOLO_TRY(on_fold(c, a)); break;
-        case KOLO_ACTION_REDUCE:
-        case KOLO_ACTION_WAIT:
-        case KOLO_ACTION_CLEAR:
-        case KOLO_ACTION_COLLECT:
-        case KOLO_ACTION_SQUARE:
-        case KOLO_ACTION_DELTA:
-        case KOLO_ACTION_APPLY:
-        case KOLO_ACTION_UPDATE: KOLO_TRY(on_bucket(c, a)); break;
-        case KOLO_ACTION_SEND:
-        case KOLO_ACTION_RECEIVE:
-        case KOLO_ACTION_TRANSFERRED: KOLO_TRY(on_transfer(c, a)); break;
-        case KOLO_ACTION_FETCH:
-        case KOLO_ACTION_LET_GO: KOLO_TRY(on_state(c, a)); break;
-        case KOLO_ACTION_GATHER:
-        case KOLO_ACTION_GATHERED: KOLO_TRY(on_gather(c, a)); break;
-        case KOLO_ACTION_NOISE:
-        case KOLO_ACTION_NORM:
-        case KOLO_ACTION_LAYERS:
-        case KOLO_ACTION_BUFFERS: KOLO_TRY(on_all(c, a)); break;
-        case KOLO_ACTION_ENCODE:
-        case KOLO_ACTION_DECODE:
-        case KOLO_ACTION_STORE:
-        case KOLO_ACTION_STORED:
-        case KOLO_ACTION_RETRIEVE:
-        case KOLO_ACTION_RETRIEVED: KOLO_TRY(on_form(c, a)); break;
-        default: return breach(c, "unknown kind", -1, 0);
-        }
+        const int rc = find_batch(c, a) ? play_action(c, a) : 0;
+        if (rc < 0) return rc;
     }
     return 0;
 }
@@ -708,26 +901,21 @@ static int check_end(check *c)
         if (in_window(c, b) ? !c->collected[b] : !finished(c, b))
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
         if (!p->config.optimizer) continue;
-        if (p->config.ranks > 1 && !c->waited[b])
+        if (kolo_plan_reduces(&p->config) && !c->waited[b])
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never reduced", b);
+        if (c->averaged[b] != averages_of(c, b))
+            return kolo_fail(KOLO_EINTERNAL, "plan: not all of bucket %d is averaged", b);
         if (p->bucket[b].params > 0 && !c->updated[b])
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never updated", b);
     }
-    for (int u = 0; u < p->units && p->config.offload; u++)
+    for (int u = 0; u < p->units; u++)
+        if (c->here[u]) return kolo_fail(KOLO_EINTERNAL, "plan: the parameters of unit %d stay here", u);
+    for (int u = 0; u < p->units && (p->config.offload & KOLO_OFFLOAD_STATE); u++)
         if (c->fetched[u] != DONE)
             return kolo_fail(KOLO_EINTERNAL, "plan: the state of unit %d stays here", u);
     for (int u = 0; u < p->units && p->config.shards > 1 && !kolo_plan_shards(p, KOLO_shard_parameters); u++)
         if (p->config.optimizer && c->gathered[u] != DONE)
             return kolo_fail(KOLO_EINTERNAL, "plan: unit %d is not gathered behind its update", u);
-    for (int i = 0; i < p->transfers; i++)
-        if (c->transfer[i] != DONE)
-            return kolo_fail(KOLO_EINTERNAL,
-                             "plan: transfer %d (%s) is not waited for by the end of the step", i,
-                             p->graph->tensor[p->transfer[i].tensor].name);
-    for (int64_t i = 0; i < c->regions; i++)
-        if (c->region[i].coming || c->region[i].going)
-            return kolo_fail(KOLO_EINTERNAL, "plan: a copy of %s is not waited for by the end of the step",
-                             p->graph->tensor[c->region[i].tensor].name);
     for (int t = 0; t < p->graph->tensors; t++) {
         bool reduced = p->home[t].arena == KOLO_ARENA_GRADIENT;
         if (reduced && c->written[t] != p->config.slots)
@@ -739,29 +927,83 @@ static int check_end(check *c)
     return 0;
 }
 
+/* Of a late pipeline behind the last step. */
+static int check_transferred(const check *c)
+{
+    const kolo_plan *p = c->plan;
+    for (int64_t i = 0; i < p->transfers * c->steps; i++)
+        if (c->transfer[i] != DONE)
+            return kolo_fail(KOLO_EINTERNAL,
+                             "plan: transfer %d (%s) is not waited for by the end of the step",
+                             (int)(i / c->steps), p->graph->tensor[p->transfer[i / c->steps].tensor].name);
+    for (int64_t i = 0; i < c->regions; i++)
+        if (c->region[i].coming || c->region[i].going)
+            return kolo_fail(KOLO_EINTERNAL, "plan: a copy of %s is not waited for by the end of the step",
+                             p->graph->tensor[c->region[i].tensor].name);
+    return 0;
+}
+
+/* What a step begins with. */
+static void begin_step(check *c)
+{
+    const kolo_plan *p = c->plan;
+    const size_t buckets = (size_t)p->buckets + 1;
+    memset(c->content, 0, buckets * (size_t)c->levels * sizeof *c->content);
+    memset(c->written, 0, ((size_t)p->graph->tensors + 1) * sizeof *c->written);
+    memset(c->started, 0, 9 * buckets);
+    memset(c->squared, 0, (size_t)p->config.slots * buckets);
+    c->squares = c->norms = c->layers = c->buffers = c->noises = 0;
+}
+
+/* So many steps that every place of every ring is taken twice, the filling before and what is waited for
+ * behind. */
+static int play_all(check *c)
+{
+    const kolo_plan *p = c->plan;
+    int first = 0, last = 0;
+    for (int64_t i = 0; i < p->actions && p->ring; i++) {
+        if (p->action[i].ahead > first) first = p->action[i].ahead;
+        if (-p->action[i].ahead > last) last = -p->action[i].ahead;
+    }
+    for (c->step = -first; c->step < c->steps + last; c->step++) {
+        begin_step(c);
+        KOLO_TRY(play(c));
+        if (c->step >= 0 && c->step < c->steps) KOLO_TRY(check_end(c));
+    }
+    return check_transferred(c);
+}
+
 static int make_room(check *c)
 {
     const kolo_plan *p = c->plan;
     size_t buckets = (size_t)p->buckets + 1;
+    c->steps = 1;
+    for (int64_t i = 0; i < p->bindings && p->ring; i++)
+        if (2 * p->ring[i].places + 1 > c->steps) c->steps = 2 * p->ring[i].places + 1;
     c->windows = p->config.optimizer && kolo_plan_shards(p, KOLO_shard_gradients);
     c->levels = kolo_plan_levels(&p->config) + c->windows;
     c->content = kolo_alloc(buckets * (size_t)c->levels * sizeof *c->content);
     c->tensors = kolo_alloc(buckets * sizeof *c->tensors);
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
-    c->started = kolo_alloc(6 * buckets);
-    c->gathered = kolo_alloc(2 * (size_t)p->units + 1);
-    c->transfer = kolo_alloc((size_t)p->transfers + 1);
+    c->started = kolo_alloc(9 * buckets);
+    c->version = kolo_alloc(buckets * (size_t)(kolo_plan_weight_versions(p) + 1) * sizeof *c->version);
+    c->gathered = kolo_alloc(3 * (size_t)p->units + 1);
+    c->transfer = kolo_alloc((size_t)p->transfers * (size_t)c->steps + 1);
     c->squared = kolo_alloc((size_t)p->config.slots * buckets);
-    c->ran = kolo_alloc((size_t)p->config.slots * (size_t)p->graph->nodes + 1);
+    c->ran = kolo_alloc((size_t)c->steps * (size_t)p->config.slots * (size_t)p->graph->nodes + 1);
     if (!c->content || !c->tensors || !c->written || !c->started || !c->transfer || !c->ran || !c->gathered ||
-        !c->squared)
+        !c->squared || !c->version)
         return KOLO_ENOMEM;
     c->waited = c->started + buckets;
     c->updated = c->waited + buckets;
     c->stepped = c->updated + buckets;
     c->fetched = c->gathered + p->units;
+    c->here = c->fetched + p->units;
     c->collected = c->stepped + buckets;
     c->unclear = c->collected + buckets;
+    c->shared = c->unclear + buckets;
+    c->averaged = c->shared + buckets;
+    c->stashed = c->averaged + buckets;
     for (int t = 0; t < p->graph->tensors; t++)
         if (p->home[t].arena == KOLO_ARENA_GRADIENT) c->tensors[kolo_plan_bucket_of(p, p->home[t].offset)]++;
     return 0;
@@ -773,8 +1015,7 @@ int kolo_plan_check(const kolo_plan *plan)
     int rc;
     KOLO_TRY(kolo_plan_check_still(plan));
     KOLO_TRY_GOTO(rc, make_room(&c));
-    KOLO_TRY_GOTO(rc, play(&c));
-    KOLO_TRY_GOTO(rc, check_end(&c));
+    KOLO_TRY_GOTO(rc, play_all(&c));
 fail:
     free(c.region);
     free(c.content);
@@ -785,5 +1026,6 @@ fail:
     free(c.transfer);
     free(c.ran);
     free(c.squared);
+    free(c.version);
     return rc;
 }

@@ -24,7 +24,9 @@ static size_t block_of(const char *name)
         at = next + 1;
     }
     /* else a parameter of the block itself */
-    bool layer = leaf && (!strcmp(leaf, ".weight") || !strcmp(leaf, ".bias"));
+    const size_t length = leaf ? strcspn(leaf, ":") : 0; /* without the part of a slab */
+    bool layer = (length == 7 && !strncmp(leaf, ".weight", length)) ||
+                 (length == 5 && !strncmp(leaf, ".bias", length));
     return end < module || !layer ? end : before;
 }
 

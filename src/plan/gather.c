@@ -1,4 +1,5 @@
-/* shard=parameters: when units of parameters are brought together. Operations read them in windows, where two
+/* When units of parameters are brought to where operations read them: with shard=parameters from the ranks
+ * that have parts, with offload=parameters from a file. Of shards, operations read them in windows, where two
  * units may stand that follow one another; one that an operation needs is asked for as soon as a window is
  * free, and no sooner than its forerunner was needed, so that it is under way while that one is read. */
 #include <stdlib.h>
@@ -21,6 +22,7 @@ typedef struct gathering {
     int64_t *used; /* [units] last action that read it where it stands; -1: it does not stand */
     int64_t since; /* the action that needed the unit which came last */
     bool apart;    /* every unit has a window of its own */
+    bool file;     /* units come from a file, and are let go to make room */
 } gathering;
 
 static int ask(gathering *g, enum kolo_action_kind kind, int64_t at, int unit)
@@ -40,13 +42,32 @@ static int need_unit(gathering *g, int unit, int64_t at)
     }
     for (int u = 0; u < g->plan->units && !g->apart; u++) {
         if (g->used[u] < 0 || u == unit - 1 || u == unit + 1) continue;
+        if (g->used[u] == at && g->file) continue;
         if (g->used[u] == at) return 1;
         if (g->used[u] + 1 > when) when = g->used[u] + 1;
+    }
+    for (int u = 0; u < g->plan->units && !g->apart; u++) {
+        if (g->used[u] < 0 || g->used[u] == at || u == unit - 1 || u == unit + 1) continue;
         g->used[u] = -1;
+        if (g->file) KOLO_TRY(ask(g, KOLO_ACTION_LET_GO_PARAM, when, u));
     }
     g->used[unit] = g->since = at;
+    if (g->file) return ask(g, KOLO_ACTION_FETCH_PARAM, when, unit);
     KOLO_TRY(ask(g, KOLO_ACTION_GATHER, when, unit));
     return ask(g, KOLO_ACTION_GATHERED, at, unit);
+}
+
+/* Of an operation, the k-th that it reads: its unit, or -1. */
+static int unit_read(const gathering *g, const kolo_action *a, int k)
+{
+    const kolo_plan *p = g->plan;
+    if (g->file && p->binding[a->binding + k].arena != KOLO_ARENA_PARAM) return -1; /* its 16-bit copy */
+    return kolo_plan_unit_of(p, p->graph->node[a->node].in[k]);
+}
+
+static bool updates(const kolo_action *a)
+{
+    return a->kind == KOLO_ACTION_UPDATE || a->kind == KOLO_ACTION_DELTA || a->kind == KOLO_ACTION_APPLY;
 }
 
 static int gather_all(gathering *g)
@@ -56,13 +77,17 @@ static int gather_all(gathering *g)
     for (int u = 0; u < p->units; u++) g->used[u] = -1;
     g->since = g->n = 0;
     for (int64_t i = 0; i < p->actions && rc == 0; i++) {
-        if (p->action[i].kind != KOLO_ACTION_RUN) continue;
-        const kolo_node *n = &p->graph->node[p->action[i].node];
-        for (int k = 0; k < n->n_in && rc == 0; k++) {
-            const int unit = kolo_plan_unit_of(p, n->in[k]);
+        const kolo_action *a = &p->action[i];
+        if (g->file && updates(a) && p->bucket[a->bucket].unit >= 0)
+            rc = need_unit(g, p->bucket[a->bucket].unit, i);
+        if (a->kind != KOLO_ACTION_RUN) continue;
+        for (int k = 0; k < p->graph->node[a->node].n_in && rc == 0; k++) {
+            const int unit = unit_read(g, a, k);
             if (unit >= 0) rc = need_unit(g, unit, i);
         }
     }
+    for (int u = 0; u < p->units && g->file && rc == 0; u++)
+        if (g->used[u] >= 0) rc = ask(g, KOLO_ACTION_LET_GO_PARAM, p->actions, u);
     return rc;
 }
 
@@ -84,14 +109,14 @@ static int insert(kolo_plan *plan, const gathering *g)
     kolo_action *action = kolo_alloc((size_t)(plan->actions + g->n + 1) * sizeof *action);
     int64_t n = 0, next = 0;
     if (!action) return KOLO_ENOMEM;
-    for (int64_t i = 0; i < plan->actions; i++) {
+    for (int64_t i = 0; i <= plan->actions; i++) {
         for (; next < g->n && g->list[next].at <= i; next++)
             action[n++] = (kolo_action){.kind = g->list[next].kind,
                                         .node = -1,
-                                        .slot = plan->action[i].slot,
+                                        .slot = i < plan->actions ? plan->action[i].slot : 0,
                                         .bucket = -1,
                                         .unit = g->list[next].unit};
-        action[n++] = plan->action[i];
+        if (i < plan->actions) action[n++] = plan->action[i];
     }
     free(plan->action);
     plan->action = action;
@@ -101,8 +126,9 @@ static int insert(kolo_plan *plan, const gathering *g)
 
 int kolo_plan_gathers(kolo_plan *plan)
 {
-    if (!kolo_plan_shards(plan, KOLO_shard_parameters)) return 0;
-    gathering g = {.plan = plan, .apart = !plan->config.reshard};
+    const bool windows = kolo_plan_shards(plan, KOLO_shard_parameters);
+    gathering g = {.plan = plan, .apart = windows && !plan->config.reshard, .file = !windows};
+    if (!windows && !(plan->config.offload & KOLO_OFFLOAD_PARAM)) return 0;
     g.used = kolo_alloc((size_t)(plan->units + 1) * sizeof *g.used);
     int rc = g.used ? gather_all(&g) : KOLO_ENOMEM;
     if (rc == 1) {
@@ -113,10 +139,23 @@ int kolo_plan_gathers(kolo_plan *plan)
         rc = gather_all(&g);
     }
     if (rc == 0) {
-        bind_windows(plan);
+        if (windows) bind_windows(plan);
         rc = insert(plan, &g);
     }
     free(g.list);
     free(g.used);
     return rc;
+}
+
+size_t kolo_plan_resident_param(const kolo_plan *plan)
+{
+    const size_t all = plan->arena_bytes[KOLO_ARENA_PARAM];
+    int64_t most = 0;
+    if (plan->config.optimizer && kolo_is_layerwise(plan->config.optimizer))
+        return all; /* its norms read all */
+    for (int u = 0; u < plan->units; u++) {
+        const int64_t both = plan->unit[u].params + (u + 1 < plan->units ? plan->unit[u + 1].params : 0);
+        if (both > most) most = both;
+    }
+    return (size_t)most * sizeof(float) + all - (size_t)kolo_plan_rest(plan) * sizeof(float);
 }

@@ -21,6 +21,11 @@ static uint64_t binding(uint64_t h, const kolo_binding *b)
     return word(word(h, (uint64_t)b->arena), b->offset);
 }
 
+static uint64_t ring(uint64_t h, const kolo_ring *r)
+{
+    return word(word(word(h, (uint64_t)r->places), r->by_batch), r->stride);
+}
+
 static uint64_t node(uint64_t h, const kolo_plan *plan, int i)
 {
     const kolo_node *n = &plan->graph->node[i];
@@ -65,7 +70,9 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
 {
     h = word(word(word(h, (uint64_t)a->kind), (uint64_t)a->slot), (uint64_t)(int64_t)a->bucket);
     h = word(word(h, (uint64_t)a->from), (uint64_t)a->to);
-    int n = a->kind == KOLO_ACTION_LOAD ? 2 : a->kind == KOLO_ACTION_SUM ? 1 : 0;
+    int n = a->kind == KOLO_ACTION_LOAD || a->kind == KOLO_ACTION_COPY ? 2
+            : a->kind == KOLO_ACTION_SUM                               ? 1
+                                                                       : 0;
     if (kolo_action_transfers(a->kind)) {
         const kolo_transfer *t = &p->transfer[a->transfer];
         h = word(word(word(h, (uint64_t)t->tensor), (uint64_t)t->slot), (uint64_t)t->peer << 1 | t->sends);
@@ -81,11 +88,13 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
         n = 2;
     }
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
+    for (int k = 0; k < n && p->ring; k++) h = ring(h, &p->ring[a->binding + k]);
+    if (p->ring) h = word(word(h, (uint64_t)(int64_t)a->ahead), (uint64_t)(int64_t)a->tensor);
     if (a->kind >= KOLO_ACTION_FETCH) h = word(h, (uint64_t)a->unit);
     const kolo_plan_config *c = &p->config;
     if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM)
         h = word(h, (uint64_t)c->ranks << 3 | (uint64_t)c->adasum << 2 | (uint64_t)c->average << 1 |
-                        c->canonical);
+                        c->canonical | (uint64_t)c->exchange << 32 | (uint64_t)c->late << 40);
     if (a->kind == KOLO_ACTION_UPDATE || a->kind == KOLO_ACTION_DELTA || a->kind == KOLO_ACTION_APPLY)
         h = text(word(word(h, c->ema), c->lookahead), c->optimizer ? c->optimizer->name : "");
     return h;

@@ -55,6 +55,7 @@ static int settle_reduced(kolo_plan *plan)
             home_settle(plan, t, KOLO_ARENA_GRADIENT);
         }
     if (!gradients) plan->reduced_front = plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    plan->trained_bytes = plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front;
     return 0;
 }
 
@@ -125,7 +126,7 @@ const char *kolo_plan_state_name(const kolo_plan *plan, int state)
 
 size_t kolo_plan_layers_offset(const kolo_plan *plan)
 {
-    return kolo_plan_stored_bytes(plan) * (size_t)kolo_plan_states(plan);
+    return kolo_plan_state_bytes(plan) * (size_t)kolo_plan_states(plan);
 }
 
 int kolo_plan_layer(const kolo_plan *plan, int tensor)
@@ -163,7 +164,11 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
         if (kolo_is_layerwise(plan->config.optimizer))
             bytes[KOLO_ARENA_STATE] += (size_t)plan->segments * sizeof(kolo_layer);
     }
+    bytes[KOLO_ARENA_VERSION] = (size_t)kolo_plan_weight_versions(plan) * plan->param_bytes;
     if (plan->config.ema && !like) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
+    bytes[KOLO_ARENA_LATE] = plan->config.optimizer ? kolo_round_up(bytes[KOLO_ARENA_GRADIENT], KOLO_ALIGN) *
+                                                          (size_t)plan->config.late
+                                                    : 0;
     bytes[KOLO_ARENA_PART] = bytes[KOLO_ARENA_GRADIENT] * (size_t)(kolo_plan_levels(&plan->config) - 1);
     return 0;
 }

@@ -16,7 +16,13 @@ typedef struct list {
     char *waited;   /* [buckets] likewise: this rank has its part */
     int statistics; /* bucket that holds the last batch statistic, or -1 */
     int squares;    /* measured so far */
+    int front;      /* buckets of statistics and metrics that are still to be completed */
+    int turn;       /* whose actions are added; turns: behind the last */
+    int64_t ring_capacity;
 } list;
+
+/* Batches that the turn is ahead of the step. */
+static int list_ahead(const list *l) { return l->turn < l->plan->turns ? l->plan->turn[l->turn].ahead : 0; }
 
 /* ---- levels: where a slot's gradients are written, and how levels are folded ----
  *
@@ -55,7 +61,31 @@ static int instantiate_add(list *l, kolo_action action)
 {
     kolo_plan *p = l->plan;
     KOLO_TRY(kolo_grow(&p->action, &l->action_capacity, p->actions, sizeof *p->action));
+    if (!kolo_action_transfers(action.kind)) action.ahead = list_ahead(l);
+    action.turn = l->turn;
     p->action[p->actions++] = action;
+    return 0;
+}
+
+/* A parameter as a late pipeline's turn reads it: the newest, or a copy of before some updates. */
+static kolo_binding bind_version(const list *l, kolo_binding home, kolo_ring *ring)
+{
+    const kolo_plan *p = l->plan;
+    const kolo_turn *turn = &p->turn[l->turn];
+    const int versions = kolo_plan_weight_versions(p);
+    const bool newest = turn->pass == KOLO_PASS_FORWARD ? turn->ahead == versions
+                                                        : !kolo_pipeline[p->config.placement->order].stashes;
+    if (newest || versions == 0) return home;
+    *ring = (kolo_ring){.places = versions, .by_batch = true, .stride = p->param_bytes};
+    return (kolo_binding){KOLO_ARENA_VERSION, home.offset};
+}
+
+static int add_ring(list *l, kolo_ring ring)
+{
+    kolo_plan *p = l->plan;
+    if (!kolo_plan_is_late(p)) return 0;
+    KOLO_TRY(kolo_grow(&p->ring, &l->ring_capacity, p->bindings, sizeof *p->ring));
+    p->ring[p->bindings] = ring;
     return 0;
 }
 
@@ -65,8 +95,9 @@ static int bind(list *l, int value, int slot)
     kolo_plan *p = l->plan;
     KOLO_TRY(kolo_grow(&p->binding, &l->binding_capacity, p->bindings, sizeof *p->binding));
     kolo_binding b = {-1, 0};
+    kolo_ring ring = {0};
     if (value >= p->graph->tensors) {
-        b = (kolo_binding){KOLO_ARENA_ACTIVATION, 0};
+        b = (kolo_binding){(int16_t)kolo_plan_value_arena(p, value), 0};
     } else if (value >= 0) {
         enum kolo_role role = p->graph->tensor[value].role;
         const int arena = kolo_plan_placed_in(p, value);
@@ -75,7 +106,9 @@ static int bind(list *l, int value, int slot)
             b = kolo_plan_level(p, b.offset, kolo_plan_write_level(p, slot, b.offset < p->reduced_front));
         if (b.arena < 0)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s has no place", p->graph->tensor[value].name);
+        if (role == KOLO_ROLE_PARAM && kolo_plan_is_late(p)) b = bind_version(l, b, &ring);
     }
+    KOLO_TRY(add_ring(l, ring));
     p->binding[p->bindings++] = b;
     return 0;
 }
@@ -84,15 +117,20 @@ static int bind(list *l, int value, int slot)
 
 static int add_transfer(list *l, enum kolo_action_kind kind, int number)
 {
-    const kolo_transfer *t = &l->plan->transfer[number];
+    const kolo_plan *p = l->plan;
+    const kolo_transfer *t = &p->transfer[number];
     KOLO_TRY(instantiate_add(l, (kolo_action){.kind = kind,
                                               .node = -1,
                                               .slot = t->slot,
                                               .bucket = -1,
                                               .transfer = number,
-                                              .binding = l->plan->bindings}));
-    const bool fixed = t->sends && kolo_plan_placed_in(l->plan, t->tensor) < 0;
-    return bind(l, t->tensor, fixed ? 0 : t->slot);
+                                              .ahead = kind == KOLO_ACTION_SEND      ? list_ahead(l)
+                                                       : kind == KOLO_ACTION_RECEIVE ? t->start_ahead
+                                                                                     : t->end_ahead,
+                                              .binding = p->bindings}));
+    const bool fixed = t->sends && kolo_plan_placed_in(p, t->tensor) < 0;
+    const bool copied = fixed && kolo_plan_is_late(p); /* metrics */
+    return bind(l, copied ? t->tensor + (int)p->graph->tensors : t->tensor, fixed ? 0 : t->slot);
 }
 
 /* Before the operations of a turn (behind the last one: turn == turns): places are offered to what will come,
@@ -207,6 +245,25 @@ static bool has_gaps(const kolo_plan *p, int bucket)
     return false;
 }
 
+static int add_of_bucket(list *l, enum kolo_action_kind kind, int bucket, int from)
+{
+    return instantiate_add(l, (kolo_action){.kind = kind, .node = -1, .bucket = bucket, .from = from});
+}
+
+/* Ranks exchange weights. All statistics and metrics are there: what they say of this rank's batch goes into
+ * its running statistics, and those in their place to the other ranks, with the metrics. */
+static int add_front(list *l)
+{
+    const kolo_plan *p = l->plan;
+    if (--l->front > 0) return 0;
+    if (l->statistics >= 0) KOLO_TRY(add_of_bucket(l, KOLO_ACTION_BUFFERS, l->statistics, 0));
+    for (int b = 0; b < p->buckets && p->bucket[b].params == 0; b++) {
+        if (l->statistics >= b) KOLO_TRY(add_of_bucket(l, KOLO_ACTION_SHARE, b, KOLO_SHARE_WEIGHTS));
+        KOLO_TRY(add_of_bucket(l, KOLO_ACTION_REDUCE, b, 0));
+    }
+    return 0;
+}
+
 /* The last gradient of the bucket is written: fold it, and in the last slot start its reduction, so that it
  * runs beside the rest of the backward half. */
 static int instantiate_complete(list *l, int bucket, int slot)
@@ -225,8 +282,9 @@ static int instantiate_complete(list *l, int bucket, int slot)
                                                   .from = level,
                                                   .to = l->squares++ > 0}));
     KOLO_TRY(add_folds(l, bucket, slot, level == KOLO_WINDOW));
-    if (slot < c->slots - 1 || !c->optimizer || c->ranks == 1 || (c->adasum && params && together(c)))
+    if (slot < c->slots - 1 || !c->optimizer || !kolo_plan_reduces(c) || (c->adasum && params && together(c)))
         return 0;
+    if (kolo_plan_exchanges_weights(c)) return params ? 0 : add_front(l);
     if (c->adasum && params) return add_delta(l, bucket);
     if (level == KOLO_WINDOW) l->started[bucket] = 1;
     return instantiate_add(
@@ -313,7 +371,8 @@ static int add_run(list *l, int node, int slot)
                                                       .binding = p->bindings}));
             KOLO_TRY(bind(l, n->out[k], slot));
         }
-        if (kolo_plan_is_reduced(role)) {
+        const bool waits = !n->backward && role == KOLO_ROLE_STATISTIC && kolo_plan_ahead(p) > 0;
+        if (kolo_plan_is_reduced(role) && !waits) {
             int bucket = kolo_plan_bucket_of(p, p->home[n->out[k]].offset);
             if (--l->missing[slot * p->buckets + bucket] == 0)
                 KOLO_TRY(instantiate_complete(l, bucket, slot));
@@ -323,10 +382,40 @@ static int add_run(list *l, int node, int slot)
     return 0;
 }
 
+/* `tensor` as it was made in a forward turn, or formed, to another place of it. to_home: to where it is
+ * summed; else from there. */
+static int add_copy(list *l, int tensor, int slot, bool to_home)
+{
+    const int copy = tensor + (int)l->plan->graph->tensors;
+    KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_COPY,
+                                              .node = -1,
+                                              .slot = slot,
+                                              .bucket = -1,
+                                              .tensor = tensor,
+                                              .binding = l->plan->bindings}));
+    KOLO_TRY(bind(l, to_home ? copy : tensor, to_home ? slot : 0));
+    return bind(l, to_home ? tensor : copy, to_home ? slot : 0);
+}
+
+/* In the backward turn of a late pipeline the statistics of its micro-batch, whose forward turn is long past,
+ * begin to count: sums over micro-batches are of one batch. */
+static int add_statistics(list *l, int slot)
+{
+    const kolo_plan *p = l->plan;
+    for (int t = 0; t < p->graph->tensors && kolo_plan_ahead(p) > 0; t++) {
+        if (p->graph->tensor[t].role != KOLO_ROLE_STATISTIC || p->home[t].arena < 0) continue;
+        KOLO_TRY(add_copy(l, t, slot, true));
+        const int bucket = kolo_plan_bucket_of(p, p->home[t].offset);
+        if (--l->missing[slot * p->buckets + bucket] == 0) KOLO_TRY(instantiate_complete(l, bucket, slot));
+    }
+    return 0;
+}
+
 static void count_missing(list *l)
 {
     const kolo_plan *p = l->plan;
     l->statistics = -1;
+    for (int b = 0; b < p->buckets; b++) l->front += p->bucket[b].params == 0;
     for (int t = 0; t < p->graph->tensors; t++) {
         if (!kolo_plan_is_reduced(p->graph->tensor[t].role) || p->home[t].arena < 0) continue;
         int bucket = kolo_plan_bucket_of(p, p->home[t].offset);
@@ -360,7 +449,7 @@ static int add_gather(list *l, enum kolo_action_kind kind, int unit)
 /* The optimizer's state of a unit comes from its file, or goes there. */
 static int add_state(list *l, enum kolo_action_kind kind, int unit)
 {
-    if (!l->plan->config.offload) return 0;
+    if (!(l->plan->config.offload & KOLO_OFFLOAD_STATE)) return 0;
     return instantiate_add(l, (kolo_action){.kind = kind, .node = -1, .bucket = -1, .unit = unit});
 }
 
@@ -371,10 +460,42 @@ static int add_update(list *l, int bucket)
     const enum kolo_action_kind update = p->config.adasum ? KOLO_ACTION_APPLY : KOLO_ACTION_UPDATE;
     const int unit = p->bucket[bucket].unit;
     if (p->bucket[bucket].params == 0) return 0;
+    if (kolo_plan_weight_versions(p) > 0)
+        KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_STASH, .node = -1, .bucket = bucket}));
     if (unit + 1 < p->units) KOLO_TRY(add_state(l, KOLO_ACTION_FETCH, unit + 1));
     KOLO_TRY(instantiate_add(l, (kolo_action){.kind = update, .node = -1, .bucket = bucket}));
     KOLO_TRY(add_state(l, KOLO_ACTION_LET_GO, unit));
     return add_gather(l, KOLO_ACTION_GATHER, p->bucket[bucket].unit);
+}
+
+/* What each rank made of its weights (or of its optimizer's state) goes to the others, bucket behind bucket,
+ * and comes back as their mean. */
+static int add_average(list *l, int what)
+{
+    const kolo_plan *p = l->plan;
+    for (int b = 0; b < p->buckets; b++) {
+        if (p->bucket[b].params == 0) continue;
+        if (what == KOLO_SHARE_WEIGHTS) KOLO_TRY(add_update(l, b));
+        KOLO_TRY(add_of_bucket(l, KOLO_ACTION_SHARE, b, what));
+        KOLO_TRY(add_of_bucket(l, KOLO_ACTION_REDUCE, b, 0));
+    }
+    for (int b = 0; b < p->buckets; b++) {
+        const bool front = p->bucket[b].params == 0;
+        if (front && what != KOLO_SHARE_WEIGHTS) continue;
+        KOLO_TRY(add_of_bucket(l, KOLO_ACTION_WAIT, b, 0));
+        if (!front || l->statistics >= b) KOLO_TRY(add_of_bucket(l, KOLO_ACTION_TAKE, b, what));
+    }
+    return 0;
+}
+
+static int add_averages(list *l)
+{
+    const kolo_plan *p = l->plan;
+    KOLO_TRY(add_judgement(l));
+    KOLO_TRY(add_average(l, KOLO_SHARE_WEIGHTS));
+    for (int k = 0; p->config.average_state && k < kolo_plan_states(p); k++)
+        KOLO_TRY(add_average(l, KOLO_SHARE_STATE + k));
+    return 0;
 }
 
 /* Updates follow the order of the buckets, each as soon as its sum is there; clipping, loss scaling and norms
@@ -383,7 +504,8 @@ static int add_updates(list *l)
 {
     const kolo_plan *p = l->plan;
     const kolo_plan_config *c = &p->config;
-    const bool all = together(c), many = c->ranks > 1;
+    const bool all = together(c), many = kolo_plan_reduces(c);
+    if (kolo_plan_exchanges_weights(c)) return add_averages(l);
     for (int b = 0; all && many && !c->adasum && b < p->buckets; b++) KOLO_TRY(add_wait(l, b));
     if (p->units > 0) KOLO_TRY(add_state(l, KOLO_ACTION_FETCH, 0));
     KOLO_TRY(add_judgement(l));
@@ -403,12 +525,21 @@ static int add_updates(list *l)
 static int add_metrics(list *l)
 {
     const kolo_plan *p = l->plan;
+    const int metrics = p->graph->metrics;
+    const bool late = kolo_plan_is_late(p);
+    bool copied = !late;
     KOLO_TRY(turn_begin(l, p->turns));
+    for (int i = 0; i < p->transfers; i++) {
+        const kolo_transfer *t = &p->transfer[i];
+        if (!t->sends || (late ? t->tensor != metrics : t->start != p->turns)) continue;
+        if (!copied) KOLO_TRY(add_copy(l, metrics, 0, false));
+        copied = true;
+        KOLO_TRY(add_transfer(l, KOLO_ACTION_SEND, i));
+    }
     for (int i = 0; i < p->transfers; i++)
-        if (p->transfer[i].start == p->turns && p->transfer[i].sends)
-            KOLO_TRY(add_transfer(l, KOLO_ACTION_SEND, i));
-    for (int i = 0; i < p->transfers; i++)
-        if (p->transfer[i].start == p->turns) KOLO_TRY(add_transfer(l, KOLO_ACTION_TRANSFERRED, i));
+        if (late ? p->transfer[i].tensor == metrics && !p->transfer[i].sends
+                 : p->transfer[i].start == p->turns)
+            KOLO_TRY(add_transfer(l, KOLO_ACTION_TRANSFERRED, i));
     return 0;
 }
 
@@ -418,6 +549,7 @@ static int add_turn(list *l, const kolo_turn *turn)
     const kolo_placement *placement = p->config.placement;
     if (turn->pass == KOLO_PASS_FORWARD && turn->chunk == 0 && kolo_plan_loads(p))
         KOLO_TRY(add_load(l, turn->slot));
+    if (turn->pass == KOLO_PASS_BACKWARD) KOLO_TRY(add_statistics(l, turn->slot));
     for (int64_t i = 0; i < p->graph->nodes; i++) {
         if (!kolo_plan_has_node(p, i) || kolo_plan_pass(p, i) != turn->pass) continue;
         if (placement && kolo_placement_chunk(placement, placement->part[i]) != turn->chunk) continue;
@@ -437,9 +569,9 @@ int kolo_plan_instantiate(kolo_plan *plan)
     l.waited = kolo_alloc((size_t)plan->buckets + 1);
     if (!l.missing || !l.arrived || !l.remade || !l.started || !l.waited) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
     count_missing(&l);
-    for (int i = 0; i < plan->turns; i++) {
-        KOLO_TRY_GOTO(rc, turn_begin(&l, i));
-        KOLO_TRY_GOTO(rc, add_turn(&l, &plan->turn[i]));
+    for (l.turn = 0; l.turn < plan->turns; l.turn++) {
+        KOLO_TRY_GOTO(rc, turn_begin(&l, l.turn));
+        KOLO_TRY_GOTO(rc, add_turn(&l, &plan->turn[l.turn]));
     }
     if (plan->config.optimizer) KOLO_TRY_GOTO(rc, add_updates(&l));
     KOLO_TRY_GOTO(rc, add_metrics(&l));

@@ -43,11 +43,33 @@ static kolo_lead zero_bubble_lead(int stages, int stage, int chunks, int64_t all
     return (kolo_lead){.forward = stages - stage - 1, .weight = stage};
 }
 
+/* Late orders begin every step with a pair. */
+static kolo_lead late_lead(int stages, int stage, int chunks, int64_t all)
+{
+    (void)stages, (void)stage, (void)chunks, (void)all;
+    return (kolo_lead){0};
+}
+
+/* So many batches go in until the first is back, a batch a step. */
+static int to_the_end(int stages, int stage) { return stages - stage - 1; }
+static int to_the_end_and_back(int stages, int stage) { return 2 * (stages - stage - 1); }
+/* As many as one older version of the weights allows. */
+static int one_unless_last(int stages, int stage) { return stage < stages - 1; }
+static int one(int stages, int stage)
+{
+    (void)stages, (void)stage;
+    return 1;
+}
+
 const kolo_pipeline_order kolo_pipeline[KOLO_PIPELINES] = {
-    [KOLO_PIPELINE_GPIPE] = {"gpipe", gpipe_lead, false, false},
-    [KOLO_PIPELINE_1F1B] = {"1f1b", one_f_one_b_lead, false, false},
-    [KOLO_PIPELINE_INTERLEAVED] = {"interleaved", interleaved_lead, true, false},
-    [KOLO_PIPELINE_ZERO_BUBBLE] = {"zero_bubble", zero_bubble_lead, false, true},
+    [KOLO_PIPELINE_GPIPE] = {"gpipe", gpipe_lead, false, false, NULL, NULL, false},
+    [KOLO_PIPELINE_1F1B] = {"1f1b", one_f_one_b_lead, false, false, NULL, NULL, false},
+    [KOLO_PIPELINE_INTERLEAVED] = {"interleaved", interleaved_lead, true, false, NULL, NULL, false},
+    [KOLO_PIPELINE_ZERO_BUBBLE] = {"zero_bubble", zero_bubble_lead, false, true, NULL, NULL, false},
+    [KOLO_PIPELINE_PIPEDREAM] = {"pipedream", late_lead, false, false, to_the_end, to_the_end, true},
+    [KOLO_PIPELINE_TWO_BUFFERED] = {"two_buffered", late_lead, false, false, one_unless_last, one, true},
+    [KOLO_PIPELINE_PIPELINED] = {"pipelined", late_lead, false, false, to_the_end_and_back,
+                                 to_the_end_and_back, false},
 };
 
 int kolo_pipeline_find(const char *name)
@@ -59,7 +81,7 @@ int kolo_pipeline_find(const char *name)
 
 typedef struct list {
     kolo_turn *turn;
-    int turns, stages, chunks, slots;
+    int turns, stages, chunks, slots, ahead;
 } list;
 
 /* Turn `i` of a pass: groups of as many slots as there are stages, each through all chunks, forward from the
@@ -73,7 +95,7 @@ static void list_add(list *l, enum kolo_pass pass, int64_t i)
     int chunk = (int)(within / l->stages);
     if (slot >= l->slots) return;
     if (pass != KOLO_PASS_FORWARD) chunk = l->chunks - 1 - chunk;
-    l->turn[l->turns++] = (kolo_turn){pass, chunk, (int)slot};
+    l->turn[l->turns++] = (kolo_turn){pass, chunk, (int)slot, pass == KOLO_PASS_FORWARD ? l->ahead : 0};
 }
 
 static int order_check(enum kolo_pipeline order, int stages, int stage, int chunks, int slots, int passes)
@@ -117,6 +139,7 @@ static int order_create(enum kolo_pipeline order, int stages, int stage, int chu
     if (!l.turn) return KOLO_ENOMEM;
     const int64_t all = ((int64_t)slots + stages - 1) / stages * stages * chunks;
     const kolo_lead lead = row->lead(stages, stage, chunks, all);
+    if (row->ahead && trains) l.ahead = row->ahead(stages, stage);
     for (int64_t i = 0; i < all + lead.forward + lead.weight; i++) {
         const int64_t b = i - lead.forward, w = b - lead.weight;
         if (i < all) list_add(&l, KOLO_PASS_FORWARD, i);
@@ -140,11 +163,35 @@ int kolo_turns_create_forward(enum kolo_pipeline order, int stages, int stage, i
     return order_create(order, stages, stage, chunks, slots, false, turn, turns);
 }
 
+int kolo_turns_create_run(enum kolo_pipeline order, int stages, int stage, int slots, int steps,
+                          kolo_turn **turn, int *turns)
+{
+    kolo_turn *step = NULL;
+    int n = 0, ahead = 0;
+    *turn = NULL;
+    *turns = 0;
+    KOLO_TRY(kolo_turns_create(order, stages, stage, 1, slots, &step, &n));
+    for (int i = 0; i < n; i++)
+        if (step[i].ahead > ahead) ahead = step[i].ahead;
+    kolo_turn *all = kolo_alloc((size_t)n * (size_t)(steps + ahead) * sizeof *all);
+    for (int t = -ahead; all && t < steps; t++)
+        for (int i = 0; i < n; i++) {
+            const int batch = t + step[i].ahead;
+            if (batch >= 0 && batch < steps)
+                all[(*turns)++] = (kolo_turn){step[i].pass, 0, batch * slots + step[i].slot, 0};
+        }
+    free(step);
+    *turn = all;
+    return all ? 0 : KOLO_ENOMEM;
+}
+
 int kolo_turns_in_flight(const kolo_turn *turn, int turns, int chunk)
 {
     int last = KOLO_PASS_FORWARD, held = 0, most = 0;
     for (int i = 0; i < turns; i++)
         if ((int)turn[i].pass > last) last = turn[i].pass;
+    for (int i = 0; i < turns; i++) /* since earlier steps */
+        if (turn[i].pass == KOLO_PASS_FORWARD && (chunk < 0 || turn[i].chunk == chunk)) held += turn[i].ahead;
     for (int i = 0; i < turns; i++) {
         if (chunk >= 0 && turn[i].chunk != chunk) continue;
         if (turn[i].pass == KOLO_PASS_FORWARD) held++;

@@ -80,7 +80,7 @@ static int fewest_stages(const kolo_partition_input *in, int *stages)
 /* What a stage may hold beside `fixed`. */
 static int64_t room_of(const kolo_partition_input *in)
 {
-    return in->limit > 0 ? in->limit - in->fixed : INT64_MAX;
+    return in->limit > 0 ? in->limit - in->fixed : KOLO_CHAIN_OVERFULL - 1;
 }
 
 /* Fails with what is missing. who: what does not fit. */
@@ -180,7 +180,9 @@ int kolo_partition_create(kolo_partition **partition, const kolo_partition_input
     best.at = kolo_alloc(((size_t)c.parts + 1) * sizeof *best.at);
     KOLO_TRY_GOTO(rc, best.at ? kolo_chain_solve(&c, room_of(input), &best) : KOLO_ENOMEM);
     if (rc == KOLO_CHAIN_FOUND) KOLO_TRY_GOTO(rc, partition_open(partition, &c, best.at));
-    else {
+    else if (input->overfulls) {
+        rc = 1;
+    } else {
         const char *who = rc == KOLO_CHAIN_GAVE_UP ? "the best cut found" : "the best cut";
         KOLO_TRY_GOTO(rc, kolo_chain_least_room(&c, room_of(input), &room));
         rc = misfit_fail(&c, room + input->fixed - input->limit, who, misfit);

@@ -33,6 +33,11 @@ typedef struct kolo_link {
  * beside what follows from it. */
 static const kolo_link kolo_link_assumed = {2e-5, 5e9};
 
+/* What was found to need more than a stage may hold: layers [first, end) together in a part. */
+typedef struct kolo_overfull {
+    int part, first, end;
+} kolo_overfull;
+
 typedef struct kolo_partition_input {
     const kolo_chain_layer *layer; /* [layers] */
     int layers;
@@ -44,6 +49,9 @@ typedef struct kolo_partition_input {
     const kolo_link *link;
     /* bytes of a stage: what every one holds beside its layers, and what it may hold; limit 0: any number */
     int64_t fixed, limit;
+    /* [overfulls]: no part may hold what one of them says */
+    const kolo_overfull *overfull;
+    int overfulls;
     /* the most stages that an error may offer; 0: 256 */
     int most_stages;
 } kolo_partition_input;
@@ -80,7 +88,8 @@ typedef struct kolo_misfit {
  * with the earliest cuts. Times are compared in picoseconds, so that equal ones are equal. With one chunk a
  * stage O(parts * layers^2) at most. Several chunks share the memory of their stage, and a cut that just fits
  * may be missed where a search among very many gives up. KOLO_ECONFIG: more parts than the layers can be cut
- * into; nothing fits (*misfit, which may be NULL, says by how much). */
+ * into; nothing fits (*misfit, which may be NULL, says by how much). 1: nothing is left beside what is said
+ * to be overfull. */
 int kolo_partition_create(kolo_partition **partition, const kolo_partition_input *input, kolo_misfit *misfit);
 
 /* The same for stated cuts: first[parts - 1], the first layer of every part but the first, ascending.

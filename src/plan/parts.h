@@ -28,8 +28,10 @@ int kolo_plan_folds_after(const kolo_plan_config *config, int slot);
 int kolo_plan_make_shards(kolo_plan *plan, const kolo_plan *like);
 /* Every unit has a window of its own; bytes of GATHERED. */
 size_t kolo_plan_windows_apart(kolo_plan *plan);
-/* gather.c: shard=parameters: units are gathered before operations read them. */
+/* gather.c: units are gathered (shard=parameters) or fetched (offload=parameters) before they are read. */
 int kolo_plan_gathers(kolo_plan *plan);
+/* offload=parameters: bytes of PARAM that are in memory at a time. */
+size_t kolo_plan_resident_param(const kolo_plan *plan);
 
 /* forms.c: encodings and copies aside are put around what lies between the two halves. */
 int kolo_plan_add_forms(kolo_plan *plan);
@@ -38,6 +40,11 @@ size_t kolo_plan_form_bytes(const kolo_plan *plan, int tensor);
 
 /* place.c: lifetimes over the actions, offsets in the ACTIVATION arena. */
 int kolo_plan_place(kolo_plan *plan);
+
+/* rings.c: the same for late pipelines, whose values live on over steps. */
+int kolo_plan_place_rings(kolo_plan *plan);
+/* Values (kolo_plan_value) that an action binds, in the order of its bindings: at most 2 * KOLO_MAX_ARGS. */
+int kolo_plan_action_values(const kolo_plan *plan, const kolo_action *action, int *value);
 
 int kolo_plan_set_hash(kolo_plan *plan);
 
@@ -61,7 +68,7 @@ size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor);
 static inline bool kolo_plan_placed(enum kolo_role role) /* lives in ACTIVATION */
 {
     return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION ||
-           role == KOLO_ROLE_PARTIAL;
+           role == KOLO_ROLE_PARTIAL || role == KOLO_ROLE_TERM;
 }
 /* The arena of a tensor that has no fixed place: TRANSFER, where it comes from another stage or goes there.
  * What is sent and has a fixed place is sent from there. -1: it has one. */
@@ -95,14 +102,22 @@ static inline bool kolo_plan_returns(const kolo_plan *plan, int tensor)
 /* What action `a` reads or writes of a tensor: the tensor as the forward half makes it has its own number, as
  * it is made again, or comes back from another form, graph->tensors more, and in that form
  * (kolo_action_forms) twice as many. Outputs that nobody reads again (statistics, which were counted before)
- * are values like any, which end at once. */
+ * are values like any, which end at once. Where a late pipeline's forward turns are ahead, statistics wait as
+ * such values for the backward turn of their micro-batch, and metrics as one until they are sent. */
 static inline int kolo_plan_value(const kolo_plan *plan, const kolo_action *a, int tensor, bool output)
 {
     if (tensor < 0 || a->kind != KOLO_ACTION_RUN) return tensor;
-    const bool later =
-        output ? a->again
-               : (a->again || plan->graph->node[a->node].backward) && kolo_plan_returns(plan, tensor);
+    const kolo_node *n = &plan->graph->node[a->node];
+    if (output && !n->backward && kolo_plan_ahead(plan) > 0 &&
+        plan->graph->tensor[tensor].role == KOLO_ROLE_STATISTIC)
+        return tensor + (int)plan->graph->tensors;
+    const bool later = output ? a->again : (a->again || n->backward) && kolo_plan_returns(plan, tensor);
     return later ? tensor + (int)plan->graph->tensors : tensor;
+}
+/* The arena of a value that is not the tensor as it is first made. */
+static inline int kolo_plan_value_arena(const kolo_plan *plan, int value)
+{
+    return value - plan->graph->tensors == plan->graph->metrics ? KOLO_ARENA_TRANSFER : KOLO_ARENA_ACTIVATION;
 }
 static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */
 {

@@ -157,8 +157,7 @@ static void seen(life *l, const kolo_plan *plan, int value, int slot, int64_t at
     p->end = at;
 }
 
-/* Values that action `a` binds, in the order of its bindings: at most 2 * KOLO_MAX_ARGS. */
-static int values_of(const kolo_plan *plan, const kolo_action *a, int *value)
+int kolo_plan_action_values(const kolo_plan *plan, const kolo_action *a, int *value)
 {
     const kolo_graph *g = plan->graph;
     int n = 0;
@@ -171,13 +170,19 @@ static int values_of(const kolo_plan *plan, const kolo_action *a, int *value)
         for (int k = 0; k < node->n_out; k++) value[n++] = kolo_plan_value(plan, a, node->out[k], true);
     } else if (a->kind == KOLO_ACTION_SUM) {
         value[n++] = g->node[a->node].out[a->from];
+    } else if (a->kind == KOLO_ACTION_COPY) {
+        const bool sent = a->tensor == g->metrics;
+        value[n++] = sent ? a->tensor : a->tensor + (int)g->tensors;
+        value[n++] = sent ? a->tensor + (int)g->tensors : a->tensor;
     } else if (kolo_action_forms(a->kind)) {
         const int tensors = (int)g->tensors, formed = a->tensor + 2 * tensors;
         const bool back = kolo_action_unforms(a->kind);
         value[n++] = back ? formed : a->tensor;
         value[n++] = back ? a->tensor + tensors : formed;
     } else if (kolo_action_transfers(a->kind)) {
-        value[n++] = plan->transfer[a->transfer].tensor;
+        const kolo_transfer *t = &plan->transfer[a->transfer];
+        const bool copied = t->sends && kolo_plan_is_late(plan) && kolo_plan_placed_in(plan, t->tensor) < 0;
+        value[n++] = copied ? t->tensor + (int)g->tensors : t->tensor;
     }
     return n;
 }
@@ -187,7 +192,7 @@ static void find_lives(life *l, const kolo_plan *plan)
     int value[2 * KOLO_MAX_ARGS];
     for (int64_t i = 0; i < plan->actions; i++) {
         const kolo_action *a = &plan->action[i];
-        int n = a->slot < l->slots ? values_of(plan, a, value) : 0;
+        int n = a->slot < l->slots ? kolo_plan_action_values(plan, a, value) : 0;
         for (int k = 0; k < n; k++) seen(l, plan, value[k], a->slot, i);
     }
 }
@@ -248,7 +253,7 @@ static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
     int value[2 * KOLO_MAX_ARGS];
     for (int64_t i = 0; i < plan->actions; i++) {
         const kolo_action *a = &plan->action[i];
-        int n = values_of(plan, a, value);
+        int n = kolo_plan_action_values(plan, a, value);
         for (int k = 0; k < n; k++) {
             kolo_binding *b = &plan->binding[a->binding + k];
             if (b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER &&

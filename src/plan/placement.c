@@ -80,13 +80,14 @@ int kolo_placement_cuts(const kolo_graph *g, const size_t *tensor_bytes, bool *a
 
 /* ---- a placement --------------------------------------------------------------------------------------- */
 
-static int placement_alloc(kolo_placement **out, const kolo_graph *g, int stages, int chunks,
+static int placement_alloc(kolo_placement **out, const kolo_graph *g, int stages, int chunks, int across,
                            enum kolo_pipeline order)
 {
     kolo_placement *p = *out = kolo_alloc(sizeof *p);
     if (!p) return KOLO_ENOMEM;
     p->stages = stages;
     p->chunks = chunks;
+    p->across = across;
     p->order = order;
     p->part = kolo_alloc((size_t)(g->nodes + 1) * sizeof *p->part);
     p->owner = kolo_alloc((size_t)(g->tensors + 1) * sizeof *p->owner);
@@ -122,6 +123,15 @@ static void find_owners(kolo_placement *p, const kolo_graph *g)
     }
 }
 
+/* The part of the placement that has what node `i` does of part q of the chain: of those side by side the one
+ * with the node's part of the maps. */
+static int side_by_side(const kolo_placement *p, const kolo_graph *g, int64_t i, int q)
+{
+    const int groups = p->stages / p->across, parts = kolo_graph_parts(g);
+    const int place = p->across > 1 ? g->node[i].part * p->across / parts : 0;
+    return q / groups * p->stages + q % groups * p->across + place;
+}
+
 static const char *made_by(const kolo_graph *g, int64_t node)
 {
     for (int k = 0; k < g->node[node].n_out; k++)
@@ -152,17 +162,17 @@ static int check_cuts(const kolo_graph *g, int parts, const int *cut)
     return rc;
 }
 
-int kolo_placement_create(kolo_placement **out, const kolo_graph *g, int stages, int chunks,
+int kolo_placement_create(kolo_placement **out, const kolo_graph *g, int stages, int chunks, int across,
                           enum kolo_pipeline order, const int *cut)
 {
-    const int parts = stages * chunks;
+    const int parts = stages / across * chunks;
     *out = NULL;
     KOLO_TRY(check_cuts(g, parts, cut));
-    int rc = placement_alloc(out, g, stages, chunks, order);
+    int rc = placement_alloc(out, g, stages, chunks, across, order);
     for (int64_t i = 0; rc == 0 && i < g->nodes; i++) {
         int q = 0;
         while (q < parts - 1 && position(g, i) > cut[q]) q++;
-        (*out)->part[i] = q;
+        (*out)->part[i] = side_by_side(*out, g, i, q);
     }
     if (rc == 0) find_owners(*out, g);
     else kolo_placement_destroy(out);
@@ -175,23 +185,23 @@ int kolo_placement_like(kolo_placement **out, const kolo_graph *g, const kolo_gr
                         const kolo_placement *like)
 {
     *out = NULL;
-    int rc = placement_alloc(out, g, like->stages, like->chunks, like->order), last = 0;
+    int rc = placement_alloc(out, g, like->stages, like->chunks, like->across, like->order), last = 0;
     for (int64_t i = 0; rc == 0 && i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
-        int own = n->backward ? (*out)->part[n->of] : -1, same = -1;
+        int own = n->backward ? kolo_placement_link(like, (*out)->part[n->of]) : -1, same = -1;
         for (int k = 0; k < n->n_in && own < 0; k++) {
             const enum kolo_role role = n->in[k] >= 0 ? g->tensor[n->in[k]].role : KOLO_ROLE_ACTIVATION;
             if (role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) continue;
             const int t = kolo_graph_find(of, g->tensor[n->in[k]].name);
-            if (t >= 0) own = like->owner[t];
+            if (t >= 0) own = kolo_placement_link(like, like->owner[t]);
         }
         for (int k = 0; k < n->n_out && own < 0; k++) {
             const int t = n->out[k] >= 0 ? kolo_graph_find(of, g->tensor[n->out[k]].name) : -1;
-            if (t >= 0 && of->tensor[t].producer >= 0) same = like->owner[t];
+            if (t >= 0 && of->tensor[t].producer >= 0) same = kolo_placement_link(like, like->owner[t]);
         }
         const int q = own >= 0 ? own : same;
         if (q > last) last = q;
-        (*out)->part[i] = own >= 0 ? own : last;
+        (*out)->part[i] = side_by_side(*out, g, i, own >= 0 ? own : last);
     }
     if (rc == 0) find_owners(*out, g);
     else kolo_placement_destroy(out);

@@ -10,6 +10,9 @@
 
 typedef struct kolo_placement {
     int stages, chunks; /* of every stage */
+    /* of these stages so many, side by side, do the same layers, each for its share of the parts that maps
+     * are cut into (graph/split.c); 1: nothing is cut so */
+    int across;
     enum kolo_pipeline order;
     int *part; /* [graph->nodes] */
     /* [graph->tensors] part that makes the tensor, or has the parameter or buffer; 0: nobody reads it */
@@ -18,6 +21,11 @@ typedef struct kolo_placement {
 
 static inline int kolo_placement_stage(const kolo_placement *p, int part) { return part % p->stages; }
 static inline int kolo_placement_chunk(const kolo_placement *p, int part) { return part / p->stages; }
+/* The part of the chain that a part of the placement is of: the same for those side by side. */
+static inline int kolo_placement_link(const kolo_placement *p, int part)
+{
+    return part / p->stages * (p->stages / p->across) + part % p->stages / p->across;
+}
 
 /* Forward operations of the graph: they come first. */
 int64_t kolo_graph_forward_nodes(const kolo_graph *graph);
@@ -26,10 +34,10 @@ int64_t kolo_graph_forward_nodes(const kolo_graph *graph);
  * tensor_bytes[graph->tensors] that lie on both sides, forward and backward. */
 int kolo_placement_cuts(const kolo_graph *graph, const size_t *tensor_bytes, bool *allowed, double *crossing);
 
-/* cut: [stages * chunks - 1] ascending; part q ends behind forward operation cut[q]. KOLO_ECONFIG: a cut that
- * is not allowed, named. */
+/* The chain has stages / across * chunks parts. cut: one less, ascending; part q ends behind forward
+ * operation cut[q]. KOLO_ECONFIG: a cut that is not allowed, named. */
 int kolo_placement_create(kolo_placement **placement, const kolo_graph *graph, int stages, int chunks,
-                          enum kolo_pipeline order, const int *cut);
+                          int across, enum kolo_pipeline order, const int *cut);
 /* The same stages for another graph of the network, its evaluation or a training on images of another size:
  * parameters are where `of` has them. */
 int kolo_placement_like(kolo_placement **placement, const kolo_graph *graph, const kolo_graph *of,

@@ -10,8 +10,8 @@
 #include "plan/shard.h"
 
 const char *const kolo_arena_name[KOLO_ARENAS] = {
-    "parameters", "buffers",   "gradients", "parts", "optimizer",   "average",   "sums",
-    "shadow",     "transfers", "gathered",  "input", "activations", "workspace", "offloaded",
+    "parameters", "buffers", "gradients", "parts",    "optimizer", "average",     "versions",  "sums",
+    "late",       "shadow",  "transfers", "gathered", "input",     "activations", "workspace", "offloaded",
 };
 
 static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
@@ -20,6 +20,9 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
         return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks, %d micro-batches", c->ranks, c->slots);
     if (c->shards > c->ranks || (c->shards > 1 && c->adasum))
         return kolo_fail(KOLO_EINTERNAL, "plan: %d shards of %d ranks", c->shards, c->ranks);
+    if (c->late &&
+        (c->adasum || c->placement || c->shards > 1 || c->local || c->noise || c->scaled || c->swa))
+        return kolo_fail(KOLO_EINTERNAL, "plan: late gradients of ranks that do not sum whole gradients");
     if (c->slots > KOLO_MAX_SLOTS)
         return kolo_fail(KOLO_ECONFIG,
                          "%d micro-batches a rank and step are more than %d; set a larger micro_batch",
@@ -98,6 +101,8 @@ size_t kolo_plan_comm_bytes(const kolo_plan *plan)
     if (plan->config.optimizer && kolo_plan_shards(plan, KOLO_shard_optimizer) &&
         !kolo_plan_shards(plan, KOLO_shard_parameters))
         gathered = plan->arena_bytes[KOLO_ARENA_PARAM];
+    if (plan->config.late && plan->config.optimizer)
+        return kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_LATE];
     return gathered ? kolo_plan_gather_base(plan) + gathered
                     : kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_TRANSFER];
 }
@@ -133,7 +138,7 @@ static int lay_out(kolo_plan *plan, const kolo_plan *like)
     KOLO_TRY(kolo_plan_instantiate(plan));
     KOLO_TRY(kolo_plan_add_forms(plan));
     KOLO_TRY(kolo_plan_gathers(plan));
-    return kolo_plan_place(plan);
+    return kolo_plan_is_late(plan) ? kolo_plan_place_rings(plan) : kolo_plan_place(plan);
 }
 
 int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *backend,
@@ -181,6 +186,13 @@ int kolo_plan_create_forms(kolo_plan **out, const kolo_plan *of, const kolo_form
     return create_of(out, of, &config, like);
 }
 
+int kolo_plan_create_exchange(kolo_plan **out, const kolo_plan *of, enum kolo_exchange exchange)
+{
+    kolo_plan_config config = of->config;
+    config.exchange = exchange;
+    return create_of(out, of, &config, of);
+}
+
 int kolo_plan_least(const kolo_graph *graph, const kolo_plan_config *config, size_t arena_bytes[KOLO_ARENAS])
 {
     kolo_plan *plan;
@@ -209,6 +221,7 @@ void kolo_plan_destroy(kolo_plan **plan)
     free(p->crosses);
     free(p->action);
     free(p->binding);
+    free(p->ring);
     free(p->bucket);
     free(p->segment);
     free(p->unit);
@@ -232,7 +245,10 @@ size_t kolo_plan_bytes(const kolo_plan *plan)
 size_t kolo_plan_resident(const kolo_plan *plan, enum kolo_arena arena)
 {
     if (!kolo_arena_is_memory(arena)) return 0;
-    if (arena != KOLO_ARENA_STATE || !plan->config.offload || !plan->config.optimizer ||
+    if (arena == KOLO_ARENA_PARAM && (plan->config.offload & KOLO_OFFLOAD_PARAM))
+        return kolo_plan_resident_param(plan);
+    if (arena != KOLO_ARENA_STATE || !(plan->config.offload & KOLO_OFFLOAD_STATE) ||
+        !plan->config.optimizer ||
         plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB) /* which measures by all of it */
         return plan->arena_bytes[arena];
     int64_t most = 0;

@@ -30,13 +30,19 @@ enum kolo_arena {
     KOLO_ARENA_GRADIENT,
     /* gradients of micro-batches before they are folded: levels (shard.h, kolo_plan_level) */
     KOLO_ARENA_PART,
-    /* optimizer state: kolo_plan_states x kolo_plan_stored_bytes, then a kolo_layer for every segment if
+    /* optimizer state: kolo_plan_states x kolo_plan_state_bytes, then a kolo_layer for every segment if
      * layer-wise */
     KOLO_ARENA_STATE,
     /* moving average: of parameters (kolo_plan_stored_bytes), then BUFFER */
     KOLO_ARENA_EMA,
+    /* late pipelines: copies of PARAM before its last updates, kolo_plan_weight_versions of them; that
+     * after v updates lies at place v modulo their number */
+    KOLO_ARENA_VERSION,
     /* shard=gradients, parameters: sums of this rank's parts of the gradients */
     KOLO_ARENA_SUM,
+    /* gradients that are applied late: `late` times the room of GRADIENT, for the steps before this one;
+     * comm's memory, behind GRADIENT */
+    KOLO_ARENA_LATE,
     /* 16-bit copy of PARAM, or of GATHERED (layout.half), element for element; an evaluation has its own */
     KOLO_ARENA_SHADOW,
     /* pipelines: what is sent to other stages or comes from them, by lifetime; comm's memory, behind
@@ -70,6 +76,11 @@ enum kolo_action_kind {
     KOLO_ACTION_REDUCE,
     /* until it is done */
     KOLO_ACTION_WAIT,
+    /* ranks exchange weights: what `from` says of bucket `bucket` (KOLO_SHARE_*) is copied to the place of
+     * its gradients, of a bucket of statistics the running ones to that of the batch's; REDUCE follows */
+    KOLO_ACTION_SHARE,
+    /* the mean of the ranks comes back from there */
+    KOLO_ACTION_TAKE,
     /* pipelines: start transfer `transfer` to another stage: the tensor is written. Never waits */
     KOLO_ACTION_SEND,
     /* likewise from another stage: the place that binding[0] names is free */
@@ -96,10 +107,18 @@ enum kolo_action_kind {
     KOLO_ACTION_CLEAR,
     /* shards: this rank's part of bucket `bucket`, which is summed, goes from its window to SUM */
     KOLO_ACTION_COLLECT,
+    /* late pipelines: `tensor` as it was made, binding[0], to where sums of it are formed or from where it is
+     * sent, binding[1] */
+    KOLO_ACTION_COPY,
+    /* late pipelines: parameters of bucket `bucket` to VERSION, before they are updated */
+    KOLO_ACTION_STASH,
     /* offload: the optimizer's state of unit `unit` is asked for; never waits */
     KOLO_ACTION_FETCH,
     /* it is written in the background, and no longer here */
     KOLO_ACTION_LET_GO,
+    /* offload: likewise the parameters of unit `unit`, ahead of what reads or updates them; never waits */
+    KOLO_ACTION_FETCH_PARAM,
+    KOLO_ACTION_LET_GO_PARAM,
     /* shards: start to bring the parts of unit `unit` together on all ranks */
     KOLO_ACTION_GATHER,
     /* until it is done */
@@ -117,6 +136,22 @@ enum kolo_action_kind {
     /* until binding[1] may be read */
     KOLO_ACTION_RETRIEVED,
 };
+enum { KOLO_ACTIONS = KOLO_ACTION_RETRIEVED + 1 };
+const char *kolo_action_name(enum kolo_action_kind kind); /* "update" */
+
+/* What changes its place from batch to batch or from micro-batch to micro-batch, in turns: micro-batch
+ * number g, counted through all batches, or batch number g has place g modulo `places`, `stride` bytes
+ * behind the one before. */
+typedef struct kolo_ring {
+    int places; /* 0: it has one place */
+    bool by_batch;
+    size_t stride;
+} kolo_ring;
+
+static inline int64_t kolo_ring_place(const kolo_ring *r, int64_t batch, int slots, int slot)
+{
+    return r->places ? (r->by_batch ? batch : batch * slots + slot) % r->places : 0;
+}
 
 static inline bool kolo_action_transfers(enum kolo_action_kind kind)
 {
@@ -141,12 +176,15 @@ typedef struct kolo_action {
     int from, to; /* FOLD: levels; SUM, from: which output of its node */
     int transfer;
     int unit;   /* GATHER, GATHERED, FETCH, LET_GO */
-    int tensor; /* ENCODE .. RETRIEVED */
+    int tensor; /* COPY, ENCODE .. RETRIEVED */
+    /* of late pipelines: in the list of step t it is of batch t + ahead, and is left out where there is none;
+     * and which turn it belongs to (plan->turns: behind the last) */
+    int ahead, turn;
     /* RUN: of a forward operation a second time in its slot, for the backward half: its outputs are values
      * of their own (kolo_plan_value) */
     bool again;
-    /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label; ENCODE .. RETRIEVED: from, to), of
-     * one (SUM, transfers) */
+    /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label; COPY, ENCODE .. RETRIEVED: from, to),
+     * of one (SUM, transfers) */
     int64_t binding;
 } kolo_action;
 
@@ -158,7 +196,11 @@ typedef struct kolo_transfer {
     /* indices of turns: RECEIVE stands before turn `start`; of what is sent TRANSFERRED before turn `end`,
      * or behind the last one */
     int start, end;
+    /* of late pipelines: RECEIVE, and the TRANSFERRED of what is sent, stand in the list of step t for batch
+     * t + these */
+    int start_ahead, end_ahead;
     size_t offset; /* bytes from the beginning of comm's memory: GRADIENT, then TRANSFER */
+    kolo_ring ring;
     size_t bytes;
 } kolo_transfer;
 
@@ -181,6 +223,25 @@ typedef struct kolo_part {
     int64_t at;           /* in what the shard stores */
 } kolo_part;
 
+enum { KOLO_OFFLOAD_STATE = 1, KOLO_OFFLOAD_PARAM = 2 };
+
+/* What the ranks of a plan exchange in a step. Plans of a run that differ in nothing else take turns: local
+ * SGD (arXiv 1808.07217) */
+enum kolo_exchange {
+    KOLO_EXCHANGE_GRADIENTS,
+    /* every rank steps by its own gradients, metrics and statistics alone */
+    KOLO_EXCHANGE_NOTHING,
+    /* likewise, then the weights and running statistics become their mean over the ranks of each node, */
+    KOLO_EXCHANGE_NODE,
+    /* or over all ranks */
+    KOLO_EXCHANGE_WEIGHTS,
+    KOLO_EXCHANGES
+};
+/* Steps by which gradients may be applied late. */
+enum { KOLO_MOST_LATE = 8 };
+/* What SHARE and TAKE move: weights, or the optimizer's state number `from` - 1. */
+enum { KOLO_SHARE_WEIGHTS, KOLO_SHARE_STATE };
+
 typedef struct kolo_plan_config {
     int ranks;
     int slots; /* micro-batches a rank and step */
@@ -197,13 +258,21 @@ typedef struct kolo_plan_config {
     bool adasum;
     bool average; /* with it: between nodes; those of a node are averaged */
     bool noise;   /* squares of every micro-batch's gradients are measured */
+    /* stale gradients: what is summed is waited for and applied so many steps later, to the newest weights.
+     * The list is that of a step without: from the first WAIT on it works on the sums of an earlier step */
+    int late;
+    enum kolo_exchange exchange;
+    /* there are plans of this run with another exchange: ranks have weights of their own, and EMA is for
+     * their mean, which no step touches (kolo_exec_average) */
+    bool local;
+    bool average_state; /* with the weights the optimizer's state becomes its mean */
     bool decay_norms;
     /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
     double layer_decay;
     /* KOLO_shard_*: what ranks hold parts of, and how many parts there are; 1: nothing is sharded */
     int shard, shards;
     int shard_groups; /* of a stage's ranks that have copies of all parts; 0 is 1 */
-    bool offload;     /* the optimizer's state is in a file: units of it are asked for and let go */
+    int offload;      /* KOLO_OFFLOAD_* (a mask): in a file, of which units are asked for and let go */
     bool reshard;     /* parameters leave their windows between forward and backward half */
     bool keep;        /* every value has its own memory until the step ends: for inspection and tests */
     /* [graph->tensors] how activations are kept for the backward half (ops/form.h): dropped ones are made
@@ -237,6 +306,7 @@ typedef struct kolo_plan {
     int64_t actions;
     kolo_binding *binding;
     int64_t bindings;
+    kolo_ring *ring; /* [bindings] of late pipelines, else NULL */
     kolo_bucket *bucket;
     int buckets;
     kolo_segment *segment; /* of PARAM, ascending */
@@ -245,7 +315,8 @@ typedef struct kolo_plan {
     int units;
     kolo_part *part;    /* [units][shards] */
     int64_t stored;     /* elements of the largest shard */
-    size_t param_bytes; /* of all parameters, as homes count them */
+    size_t param_bytes;   /* of all parameters, as homes count them */
+    size_t trained_bytes; /* of those that have a gradient; they come first */
     size_t arena_bytes[KOLO_ARENAS];
     /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
     kolo_binding *home;
@@ -265,6 +336,9 @@ void kolo_plan_destroy(kolo_plan **plan);
  * for kolo_plan_create. */
 int kolo_plan_create_forms(kolo_plan **plan, const kolo_plan *of, const kolo_form *form,
                            const kolo_plan *like);
+/* The plan of the same network and batch in which ranks exchange something else: layouts, algorithms and
+ * homes of `of`, which must be `local`. */
+int kolo_plan_create_exchange(kolo_plan **plan, const kolo_plan *of, enum kolo_exchange exchange);
 /* The plan of a stage of that network: `of` is of all of it, or of another stage. like: the same stage's, as
  * for kolo_plan_create. */
 int kolo_plan_create_stage(kolo_plan **plan, const kolo_plan *of, const kolo_placement *placement, int stage,
@@ -281,8 +355,50 @@ static inline bool kolo_plan_owns(const kolo_plan *plan, int64_t tensor)
     const kolo_placement *p = plan->config.placement;
     return !p || kolo_placement_stage(p, p->owner[tensor]) == plan->config.stage;
 }
+/* Copies of GRADIENT that steps take in turn, bytes from one to the next. */
+static inline int kolo_plan_versions(const kolo_plan *plan) { return plan->config.late + 1; }
+static inline size_t kolo_plan_version_bytes(const kolo_plan *plan)
+{
+    return plan->config.late ? plan->arena_bytes[KOLO_ARENA_LATE] / (size_t)plan->config.late : 0;
+}
+/* An action of the second part of a step, which a late plan does for an earlier one. */
+static inline bool kolo_action_applies(enum kolo_action_kind kind)
+{
+    return kind == KOLO_ACTION_WAIT || kind == KOLO_ACTION_NORM || kind == KOLO_ACTION_LAYERS ||
+           kind == KOLO_ACTION_UPDATE || kind == KOLO_ACTION_BUFFERS;
+}
+/* Buckets are summed over ranks. */
+static inline bool kolo_plan_reduces(const kolo_plan_config *c)
+{
+    return c->ranks > 1 && c->exchange != KOLO_EXCHANGE_NOTHING;
+}
+/* Ranks exchange their weights, each having stepped by itself. */
+static inline bool kolo_plan_exchanges_weights(const kolo_plan_config *c)
+{
+    return c->ranks > 1 && c->exchange >= KOLO_EXCHANGE_NODE;
+}
+/* A rank's gradients are of its own batch, not of all ranks'. */
+static inline bool kolo_plan_steps_alone(const kolo_plan_config *c)
+{
+    return c->adasum || c->exchange != KOLO_EXCHANGE_GRADIENTS;
+}
 /* This rank's stage takes the batch. */
 static inline bool kolo_plan_loads(const kolo_plan *plan) { return plan->config.stage == 0; }
+/* Pipelines whose weights are late (order.h): batches by which the forward turns of this stage are ahead;
+ * updates by which the weights are old that these read; how many older versions of the parameters are kept;
+ * and by how much the furthest stage is ahead, which is the batch that a step takes. Otherwise 0. */
+bool kolo_plan_is_late(const kolo_plan *plan);
+int kolo_plan_ahead(const kolo_plan *plan);
+int kolo_plan_staleness(const kolo_plan *plan);
+int kolo_plan_weight_versions(const kolo_plan *plan);
+int kolo_plan_feed(const kolo_plan *plan);
+/* In checkpoints: of place `place` of VERSION. text: [16] */
+void kolo_plan_version_name(int place, char *text);
+/* "pipedream, 3 stages, cut=layer2.0.conv1,layer3.0.conv1": what decides which weights a batch is computed
+ * with; "" for a plan that is not late. text: [size] */
+void kolo_plan_late_text(const kolo_plan *plan, char *text, size_t size);
+/* How many bindings an action has, from `binding` on. */
+int kolo_action_bindings(const kolo_plan *plan, const kolo_action *action);
 /* In which turns operation `node` is done. */
 enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node);
 /* Bytes of comm's memory: GRADIENT where it is reduced, then TRANSFER, then where units are gathered. */
@@ -352,7 +468,8 @@ int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count);
  * depth for every matrix. */
 int kolo_plan_depths(const kolo_graph *graph, int *depth);
 
-/* Of an arena, what is in memory: with offload a unit's state, of OFFLOADED nothing. */
+/* Of an arena, what is in memory: with offload a unit's state, two units' parameters, of OFFLOADED
+ * nothing. */
 static inline bool kolo_arena_is_memory(int arena) { return arena != KOLO_ARENA_OFFLOADED; }
 size_t kolo_plan_resident(const kolo_plan *plan, enum kolo_arena arena);
 size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of that of the arenas that are its own */

@@ -65,7 +65,7 @@ static kolo_cost judge_cost(const kolo_plan *plan, const kolo_action *a)
 {
     const double word = sizeof(float),
                  of_bucket = a->bucket >= 0 ? (double)plan->bucket[a->bucket].params : 0;
-    const double params = (double)plan->param_bytes / word / plan->config.shards, gradients = params;
+    const double params = (double)plan->trained_bytes / word / plan->config.shards, gradients = params;
     if (a->kind == KOLO_ACTION_SQUARE) return (kolo_cost){.read = word * of_bucket, .flops = 2 * of_bucket};
     if (a->kind == KOLO_ACTION_NORM) return (kolo_cost){.read = word * gradients, .flops = 2 * gradients};
     const bool lamb = plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB;
@@ -126,6 +126,7 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
     const double bucket = a->bucket >= 0 && a->bucket < plan->buckets
                               ? (double)plan->bucket[a->bucket].count * sizeof(float)
                               : 0;
+    const double params = bucket > 0 ? (double)plan->bucket[a->bucket].params * sizeof(float) : 0;
     *c = (kolo_cost){0};
     switch (a->kind) {
     case KOLO_ACTION_RUN:
@@ -143,6 +144,14 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
     case KOLO_ACTION_COLLECT:
         *c = (kolo_cost){.read = bucket / plan->config.shards, .written = bucket / plan->config.shards};
         return KOLO_CLASS_FOLD;
+    case KOLO_ACTION_SHARE:
+    case KOLO_ACTION_TAKE: *c = (kolo_cost){.read = bucket, .written = bucket}; return KOLO_CLASS_FOLD;
+    case KOLO_ACTION_COPY: {
+        const double b = (double)plan->layout[a->tensor].bytes;
+        *c = (kolo_cost){.read = b, .written = b};
+        return KOLO_CLASS_FOLD;
+    }
+    case KOLO_ACTION_STASH: *c = (kolo_cost){.read = params, .written = params}; return KOLO_CLASS_UPDATE;
     case KOLO_ACTION_SUM: *c = send_cost(plan, sum_bytes(plan, a)); return KOLO_CLASS_SEND;
     case KOLO_ACTION_NOISE: *c = send_cost(plan, sizeof(double)); return KOLO_CLASS_SEND;
     case KOLO_ACTION_SQUARE:
@@ -168,6 +177,8 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
     case KOLO_ACTION_CLEAR:
     case KOLO_ACTION_FETCH:
     case KOLO_ACTION_LET_GO:
+    case KOLO_ACTION_FETCH_PARAM:
+    case KOLO_ACTION_LET_GO_PARAM:
     case KOLO_ACTION_GATHERED:
     case KOLO_ACTION_STORE:
     case KOLO_ACTION_STORED:
@@ -271,18 +282,49 @@ static void add_cost(kolo_cost *to, const kolo_cost *c)
     to->memory += c->memory;
 }
 
-int kolo_plan_price(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_price *price)
+static void take_rates(pricing *p, const kolo_rates *rates, bool tf32)
 {
-    const enum kolo_dtype dtype = plan->graph->dtype;
+    const enum kolo_dtype dtype = p->plan->graph->dtype;
+    p->rates = rates;
+    if (rates)
+        p->matrix = dtype == KOLO_BF16  ? rates->bf16
+                    : dtype == KOLO_F16 ? rates->fp16
+                    : tf32              ? rates->tf32
+                                        : rates->f32;
+}
+
+int kolo_plan_roofline(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_cost *cost)
+{
     pricing p;
     const int rc = open_pricing(&p, plan);
-    p.rates = rates;
+    take_rates(&p, rates, tf32);
+    for (int64_t i = 0; rc == 0 && i < plan->actions; i++) {
+        const enum kolo_class class = cost_of(&p, &plan->action[i], &cost[i]);
+        if (class < KOLO_CLASSES && class != KOLO_CLASS_SEND) take_time(&p, class, &cost[i]);
+    }
+    close_pricing(&p);
+    return rc;
+}
+
+int kolo_plan_roofline_nodes(const kolo_plan *plan, const kolo_rates *rates, bool tf32, double *seconds)
+{
+    kolo_cost *cost = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cost);
+    const int rc = cost ? kolo_plan_roofline(plan, rates, tf32, cost) : KOLO_ENOMEM;
+    for (int i = 0; i < plan->graph->nodes; i++) seconds[i] = 0;
+    for (int64_t i = 0; rc == 0 && i < plan->actions; i++) {
+        const kolo_action *a = &plan->action[i];
+        if (a->kind == KOLO_ACTION_RUN && a->slot == 0) seconds[a->node] = cost[i].seconds;
+    }
+    free(cost);
+    return rc;
+}
+
+int kolo_plan_price(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_price *price)
+{
+    pricing p;
+    const int rc = open_pricing(&p, plan);
+    take_rates(&p, rates, tf32);
     p.price = price;
-    if (rates)
-        p.matrix = dtype == KOLO_BF16  ? rates->bf16
-                   : dtype == KOLO_F16 ? rates->fp16
-                   : tf32              ? rates->tf32
-                                       : rates->f32;
     *price = (kolo_price){0};
     for (int64_t i = 0; rc == 0 && i < plan->actions; i++) {
         kolo_cost c;

@@ -25,6 +25,10 @@ typedef struct kolo_price {
 
 /* What each action moves and computes: cost[plan->actions], one call each, no times. */
 int kolo_plan_costs(const kolo_plan *plan, kolo_cost *cost);
+/* The same with the seconds of every action at these rates, but of messages: those are a fabric's. */
+int kolo_plan_roofline(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_cost *cost);
+/* Of one micro-batch of every operation: seconds[graph->nodes]. */
+int kolo_plan_roofline_nodes(const kolo_plan *plan, const kolo_rates *rates, bool tf32, double *seconds);
 /* rates: NULL where nothing is known of times. tf32: f32 products at that rate. */
 int kolo_plan_price(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_price *price);
 /* The table. where: what the rates are of and from, for its heading; rows: of the global batch. */

@@ -8,6 +8,46 @@
 #include "plan/parts.h"
 #include "plan/shard.h"
 
+const char *kolo_action_name(enum kolo_action_kind kind)
+{
+    static const char *const name[KOLO_ACTIONS] = {[KOLO_ACTION_RUN] = "run",
+                                                   [KOLO_ACTION_LOAD] = "load",
+                                                   [KOLO_ACTION_SUM] = "sum",
+                                                   [KOLO_ACTION_FOLD] = "fold",
+                                                   [KOLO_ACTION_REDUCE] = "reduce",
+                                                   [KOLO_ACTION_WAIT] = "wait",
+                                                   [KOLO_ACTION_NORM] = "norm",
+                                                   [KOLO_ACTION_LAYERS] = "layers",
+                                                   [KOLO_ACTION_UPDATE] = "update",
+                                                   [KOLO_ACTION_BUFFERS] = "buffers",
+                                                   [KOLO_ACTION_SQUARE] = "squares",
+                                                   [KOLO_ACTION_NOISE] = "noise",
+                                                   [KOLO_ACTION_DELTA] = "step",
+                                                   [KOLO_ACTION_APPLY] = "apply",
+                                                   [KOLO_ACTION_SEND] = "send",
+                                                   [KOLO_ACTION_RECEIVE] = "receive",
+                                                   [KOLO_ACTION_TRANSFERRED] = "transferred",
+                                                   [KOLO_ACTION_SHARE] = "share",
+                                                   [KOLO_ACTION_TAKE] = "take",
+                                                   [KOLO_ACTION_COPY] = "copy",
+                                                   [KOLO_ACTION_STASH] = "stash",
+                                                   [KOLO_ACTION_CLEAR] = "clear",
+                                                   [KOLO_ACTION_COLLECT] = "collect",
+                                                   [KOLO_ACTION_GATHER] = "gather",
+                                                   [KOLO_ACTION_GATHERED] = "gathered",
+                                                   [KOLO_ACTION_FETCH] = "fetch",
+                                                   [KOLO_ACTION_LET_GO] = "let go",
+                                                   [KOLO_ACTION_FETCH_PARAM] = "fetch",
+                                                   [KOLO_ACTION_LET_GO_PARAM] = "let go",
+                                                   [KOLO_ACTION_ENCODE] = "encode",
+                                                   [KOLO_ACTION_DECODE] = "decode",
+                                                   [KOLO_ACTION_STORE] = "store",
+                                                   [KOLO_ACTION_STORED] = "stored",
+                                                   [KOLO_ACTION_RETRIEVE] = "retrieve",
+                                                   [KOLO_ACTION_RETRIEVED] = "retrieved"};
+    return name[kind];
+}
+
 static void size_text(size_t bytes, char *text, size_t size)
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -95,8 +135,13 @@ static void fold_text(const kolo_action *a, char *text, size_t size)
 /* First and last parameter of a unit, by the bucket that has it; an evaluation has none. */
 static void unit_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
 {
-    const char *verb = a->kind == KOLO_ACTION_GATHER ? "gather" : "wait until gathered:", *first = "",
-               *last = "";
+    static const char *const verbs[] = {[KOLO_ACTION_FETCH] = "fetch the state of",
+                                        [KOLO_ACTION_LET_GO] = "let go the state of",
+                                        [KOLO_ACTION_FETCH_PARAM] = "fetch",
+                                        [KOLO_ACTION_LET_GO_PARAM] = "let go",
+                                        [KOLO_ACTION_GATHER] = "gather",
+                                        [KOLO_ACTION_GATHERED] = "wait until gathered:"};
+    const char *verb = verbs[a->kind], *first = "", *last = "";
     char bytes[32];
     if (a->unit < 0 || a->unit >= plan->units) {
         snprintf(text, size, "%s unit %d", verb, a->unit);
@@ -113,6 +158,20 @@ static void unit_text(const kolo_plan *plan, const kolo_action *a, char *text, s
     }
     size_text(end - begin, bytes, sizeof bytes);
     snprintf(text, size, "%s unit %d (%s, %s .. %s)", verb, a->unit, bytes, first, last);
+}
+
+/* What ranks average: weights, the optimizer's state, running statistics. */
+static void share_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
+{
+    const bool known = a->bucket >= 0 && a->bucket < plan->buckets, share = a->kind == KOLO_ACTION_SHARE;
+    const char *what = known && plan->bucket[a->bucket].params == 0 ? "running statistics"
+                       : a->from == KOLO_SHARE_WEIGHTS              ? "weights"
+                       : a->from - KOLO_SHARE_STATE < kolo_plan_states(plan)
+                           ? kolo_plan_state_name(plan, a->from - KOLO_SHARE_STATE)
+                           : "state";
+    char verb[96];
+    snprintf(verb, sizeof verb, share ? "offer the %s of" : "take the mean %s of", what);
+    bucket_text(plan, verb, a->bucket, text, size);
 }
 
 static void form_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
@@ -136,7 +195,14 @@ static void form_text(const kolo_plan *plan, const kolo_action *a, char *text, s
              plan->graph->tensor[a->tensor].name, form ? form : "", bytes, slot);
 }
 
-void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size)
+static void copy_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
+{
+    const bool there = a->tensor >= 0 && a->tensor < plan->graph->tensors;
+    snprintf(text, size, "copy %s, micro-batch %d", there ? plan->graph->tensor[a->tensor].name : "no tensor",
+             a->slot);
+}
+
+static void action_text(const kolo_plan *plan, int64_t i, char *text, size_t size)
 {
     if (i < 0 || i >= plan->actions) {
         snprintf(text, size, "%s", i < 0 ? "between steps" : "no such action");
@@ -158,9 +224,15 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
     }
     case KOLO_ACTION_FOLD: fold_text(a, text, size); return;
     case KOLO_ACTION_REDUCE:
-        bucket_text(plan, combined(plan, a->bucket) ? "combine by Adasum" : "reduce", a->bucket, text, size);
+        bucket_text(plan,
+                    combined(plan, a->bucket)                     ? "combine by Adasum"
+                    : plan->config.exchange == KOLO_EXCHANGE_NODE ? "reduce within the node"
+                                                                  : "reduce",
+                    a->bucket, text, size);
         return;
     case KOLO_ACTION_WAIT: bucket_text(plan, "wait for", a->bucket, text, size); return;
+    case KOLO_ACTION_SHARE:
+    case KOLO_ACTION_TAKE: share_text(plan, a, text, size); return;
     case KOLO_ACTION_SEND:
     case KOLO_ACTION_RECEIVE:
     case KOLO_ACTION_TRANSFERRED: transfer_text(plan, a, text, size); return;
@@ -181,8 +253,12 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
     case KOLO_ACTION_BUFFERS: snprintf(text, size, "update the running statistics"); return;
     case KOLO_ACTION_CLEAR: snprintf(text, size, "clear gaps of bucket %d", a->bucket); return;
     case KOLO_ACTION_COLLECT: bucket_text(plan, "collect this rank's part of", a->bucket, text, size); return;
+    case KOLO_ACTION_COPY: copy_text(plan, a, text, size); return;
+    case KOLO_ACTION_STASH: bucket_text(plan, "keep a version of", a->bucket, text, size); return;
     case KOLO_ACTION_FETCH:
     case KOLO_ACTION_LET_GO:
+    case KOLO_ACTION_FETCH_PARAM:
+    case KOLO_ACTION_LET_GO_PARAM:
     case KOLO_ACTION_GATHER:
     case KOLO_ACTION_GATHERED: unit_text(plan, a, text, size); return;
     case KOLO_ACTION_ENCODE:
@@ -193,6 +269,16 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
     case KOLO_ACTION_RETRIEVED: form_text(plan, a, text, size); return;
     }
     snprintf(text, size, "action %lld of kind %d", (long long)i, (int)a->kind);
+}
+
+void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size)
+{
+    const int ahead = plan->ring && i >= 0 && i < plan->actions ? plan->action[i].ahead : 0;
+    action_text(plan, i, text, size);
+    const size_t used = strlen(text);
+    if (ahead)
+        snprintf(text + used, size - used, ", %d batch%s %s", abs(ahead), abs(ahead) > 1 ? "es" : "",
+                 ahead > 0 ? "ahead" : "back");
 }
 
 static void print_arenas(const kolo_plan *plan, FILE *f)
@@ -370,6 +456,15 @@ int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
     if (c->placement)
         fprintf(f, "stage %d of %d, pipeline=%s, chunks=%d\n", c->stage, c->placement->stages,
                 kolo_pipeline[c->placement->order].name, c->placement->chunks);
+    if (c->late)
+        fprintf(
+            f, "gradients are applied %d step%s late: formed with weights of %d update%s before, %d copies\n",
+            c->late, c->late > 1 ? "s" : "", c->late, c->late > 1 ? "s" : "", c->late + 1);
+    if (c->local) {
+        static const char *const exchange[KOLO_EXCHANGES] = {"gradients", "nothing", "weights within a node",
+                                                             "weights"};
+        fprintf(f, "ranks have weights of their own; in this step they exchange %s\n", exchange[c->exchange]);
+    }
     fprintf(f, "%lld actions, %lld parameters, hash %016llx\n", (long long)plan->actions,
             (long long)kolo_graph_parameters(g), (unsigned long long)plan->hash);
     print_arenas(plan, f);

@@ -147,9 +147,16 @@ static int check_matches(const kolo_program *p)
 
 typedef struct game {
     const kolo_program *program;
+    int64_t steps;  /* that are played; late pipelines several */
     int64_t *at;    /* [stages] next action */
-    char **started; /* [stages][transfers] */
-    int64_t *begun; /* [stages][stages][2] transfers from and to another stage that one has started */
+    int64_t *step;  /* [stages] in the list of which step */
+    char **started; /* [stages][transfers][steps] */
+    /* [stages][stages][2] transfers from and to another stage that one has started, in their order */
+    struct starts {
+        int64_t n, capacity;
+        int *tensor;
+        int64_t *micro;
+    } * begun;
 } game;
 
 static int program_breach(const game *g, int stage, const char *what)
@@ -160,10 +167,26 @@ static int program_breach(const game *g, int stage, const char *what)
                      (long long)g->at[stage], text, what);
 }
 
+static int64_t batch_of(const game *g, int stage, const kolo_action *a)
+{
+    return g->step[stage] + (g->program->plan[stage]->ring ? a->ahead : 0);
+}
+
+/* The next action, of a batch that is there; NULL: behind the last step. */
 static const kolo_action *action_of(const game *g, int stage)
 {
     const kolo_plan *p = g->program->plan[stage];
-    return g->at[stage] < p->actions ? &p->action[g->at[stage]] : NULL;
+    const int64_t behind = p->ring ? g->steps : 0; /* lists in which what was sent is waited for */
+    while (g->step[stage] < g->steps + behind) {
+        for (; g->at[stage] < p->actions; g->at[stage]++) {
+            const kolo_action *a = &p->action[g->at[stage]];
+            const int64_t batch = batch_of(g, stage, a);
+            if (batch >= 0 && batch < g->steps) return a;
+        }
+        g->at[stage] = 0;
+        g->step[stage]++;
+    }
+    return NULL;
 }
 
 /* Sums over all ranks, in which all stages meet. */
@@ -178,7 +201,8 @@ static bool can_go(const game *g, int stage)
     const kolo_action *a = action_of(g, stage);
     if (a->kind == KOLO_ACTION_TRANSFERRED) {
         const kolo_transfer *t = &g->program->plan[stage]->transfer[a->transfer];
-        return g->started[t->peer][kolo_program_match(g->program, stage, a->transfer)];
+        return g->started[t->peer][kolo_program_match(g->program, stage, a->transfer) * g->steps +
+                                   batch_of(g, stage, a)];
     }
     for (int s = 0; meets(a) && s < g->program->grid->stages; s++) {
         const kolo_action *other = action_of(g, s);
@@ -187,30 +211,31 @@ static bool can_go(const game *g, int stage)
     return true;
 }
 
-/* The one of `number` transfers from `from` to `to` that stage `asked` starts. */
-static const kolo_transfer *nth_start(const game *g, int asked, int from, int to, int64_t number)
+static struct starts *begun_by(const game *g, int stage, int peer, bool sends)
 {
-    const kolo_plan *p = g->program->plan[asked];
-    for (int64_t i = 0; i < p->actions; i++) {
-        const kolo_action *a = &p->action[i];
-        if (a->kind != (asked == from ? KOLO_ACTION_SEND : KOLO_ACTION_RECEIVE)) continue;
-        const kolo_transfer *t = &p->transfer[a->transfer];
-        if (t->peer == (asked == from ? to : from) && number-- == 0) return t;
-    }
-    return NULL;
+    return &g->begun[(stage * g->program->grid->stages + peer) * 2 + sends];
 }
 
 /* Transfers from one stage to another begin in one order on both. */
 static int program_start(game *g, int stage)
 {
     const kolo_action *a = action_of(g, stage);
-    const kolo_transfer *t = &g->program->plan[stage]->transfer[a->transfer];
-    const int from = t->sends ? stage : t->peer, to = t->sends ? t->peer : stage;
-    int64_t *begun = &g->begun[(stage * g->program->grid->stages + t->peer) * 2 + t->sends];
-    const kolo_transfer *other = nth_start(g, t->peer, from, to, (*begun)++);
-    if (!other || other->tensor != t->tensor || other->slot != t->slot)
+    const kolo_plan *p = g->program->plan[stage];
+    const kolo_transfer *t = &p->transfer[a->transfer];
+    if ((a->kind == KOLO_ACTION_SEND) != t->sends)
+        return program_breach(g, stage, "is no action of its transfer");
+    struct starts *own = begun_by(g, stage, t->peer, t->sends),
+                  *other = begun_by(g, t->peer, stage, !t->sends);
+    const int64_t batch = batch_of(g, stage, a), micro = batch * p->config.slots + t->slot, n = own->n;
+    int64_t capacity = own->capacity;
+    KOLO_TRY(kolo_grow(&own->tensor, &capacity, n, sizeof *own->tensor));
+    KOLO_TRY(kolo_grow(&own->micro, &own->capacity, n, sizeof *own->micro));
+    own->tensor[n] = t->tensor;
+    own->micro[n] = micro;
+    own->n++;
+    if (n < other->n && (other->tensor[n] != t->tensor || other->micro[n] != micro))
         return program_breach(g, stage, "the other stage starts another transfer at this place of the order");
-    g->started[stage][a->transfer] = 1;
+    g->started[stage][a->transfer * g->steps + batch] = 1;
     return 0;
 }
 
@@ -236,17 +261,45 @@ static int program_play(game *g)
     return 0;
 }
 
+/* Late pipelines: as many steps as any place is old, twice. */
+static int64_t steps_of(const kolo_program *p)
+{
+    int64_t most = 0;
+    for (int s = 0; s < p->grid->stages && p->plan[s]->ring; s++)
+        for (int64_t i = 0; i < p->plan[s]->bindings; i++)
+            if (p->plan[s]->ring[i].places > most) most = p->plan[s]->ring[i].places;
+    return 2 * most + 1;
+}
+
 static int game_open(game *g, const kolo_program *p)
 {
     const size_t stages = (size_t)p->grid->stages;
-    *g = (game){.program = p};
+    *g = (game){.program = p, .steps = steps_of(p)};
     g->at = kolo_alloc(stages * sizeof *g->at);
+    g->step = kolo_alloc(stages * sizeof *g->step);
     g->started = kolo_alloc(stages * sizeof *g->started);
     g->begun = kolo_alloc(2 * stages * stages * sizeof *g->begun);
-    if (!g->at || !g->started || !g->begun) return KOLO_ENOMEM;
-    for (size_t s = 0; s < stages; s++)
-        if (!(g->started[s] = kolo_alloc((size_t)p->plan[s]->transfers + 1))) return KOLO_ENOMEM;
+    if (!g->at || !g->step || !g->started || !g->begun) return KOLO_ENOMEM;
+    for (size_t s = 0; s < stages; s++) {
+        if (!(g->started[s] = kolo_alloc((size_t)p->plan[s]->transfers * (size_t)g->steps + 1)))
+            return KOLO_ENOMEM;
+        g->step[s] = p->plan[s]->ring ? -g->steps : 0; /* the filling lies before the first */
+    }
     return 0;
+}
+
+static void game_close(game *g)
+{
+    const int stages = g->program->grid->stages;
+    for (int s = 0; g->started && s < stages; s++) free(g->started[s]);
+    for (int i = 0; g->begun && i < 2 * stages * stages; i++) {
+        free(g->begun[i].tensor);
+        free(g->begun[i].micro);
+    }
+    free(g->started);
+    free(g->at);
+    free(g->step);
+    free(g->begun);
 }
 
 int kolo_program_check(const kolo_program *p)
@@ -257,10 +310,7 @@ int kolo_program_check(const kolo_program *p)
     KOLO_TRY(check_matches(p));
     int rc = game_open(&g, p);
     if (rc == 0) rc = program_play(&g);
-    for (int s = 0; g.started && s < p->grid->stages; s++) free(g.started[s]);
-    free(g.started);
-    free(g.at);
-    free(g.begun);
+    game_close(&g);
     return rc;
 }
 
@@ -273,6 +323,14 @@ static int64_t longest_sum(const kolo_plan *p)
         if (count > longest) longest = count;
     }
     return longest;
+}
+
+int64_t kolo_program_transfers(const kolo_program *p)
+{
+    int64_t sent = 0;
+    for (int s = 0; s < p->grid->stages; s++)
+        for (int i = 0; i < p->plan[s]->transfers; i++) sent += p->plan[s]->transfer[i].sends;
+    return sent;
 }
 
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }

@@ -56,6 +56,8 @@ static inline const kolo_plan *kolo_program_owner(const kolo_plan *plan, int64_t
     const kolo_placement *p = plan->config.placement;
     return plan->program ? plan->program->plan[kolo_placement_stage(p, p->owner[tensor])] : plan;
 }
+/* What the stages of one replica send each other in a step. */
+int64_t kolo_program_transfers(const kolo_program *program);
 /* The transfer of plan `stage` at the other end of transfer `number` of plan `peer`; -1: none. */
 int kolo_program_match(const kolo_program *program, int peer, int number);
 

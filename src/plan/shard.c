@@ -156,6 +156,12 @@ size_t kolo_plan_stored_bytes(const kolo_plan *plan)
            (size_t)kolo_plan_rest(plan) * sizeof(float);
 }
 
+size_t kolo_plan_state_bytes(const kolo_plan *plan)
+{
+    if (!kolo_plan_shards(plan, KOLO_shard_optimizer) || !plan->units) return plan->trained_bytes;
+    return kolo_round_up((size_t)plan->stored * sizeof(float), KOLO_ALIGN);
+}
+
 size_t kolo_plan_shadow_bytes(const kolo_plan *plan)
 {
     return (plan->arena_bytes[KOLO_ARENA_GATHERED] + plan->param_bytes -
@@ -192,7 +198,7 @@ static void size_arenas(kolo_plan *plan, const kolo_plan *like)
         if (bytes[KOLO_ARENA_SHADOW]) bytes[KOLO_ARENA_SHADOW] = kolo_plan_shadow_bytes(plan);
     }
     if (c->optimizer) {
-        const size_t layers = bytes[KOLO_ARENA_STATE] - (size_t)kolo_plan_states(plan) * plan->param_bytes;
+        const size_t layers = bytes[KOLO_ARENA_STATE] - (size_t)kolo_plan_states(plan) * plan->trained_bytes;
         bytes[KOLO_ARENA_STATE] = kolo_plan_layers_offset(plan) + layers;
     }
     if (c->ema && !like) bytes[KOLO_ARENA_EMA] = kolo_plan_stored_bytes(plan) + bytes[KOLO_ARENA_BUFFER];
@@ -225,7 +231,8 @@ int kolo_plan_make_shards(kolo_plan *plan, const kolo_plan *like)
     const bool trains = plan->config.optimizer;
     for (int b = 0; b < plan->buckets; b++) plan->bucket[b].unit = -1;
     if (like && !trains && like->config.shards == 1) plan->config.shards = 1;
-    if (plan->config.shards == 1 && !(plan->config.offload && trains)) return 0;
+    if (!trains) plan->config.offload &= like ? like->config.offload & KOLO_OFFLOAD_PARAM : 0;
+    if (plan->config.shards == 1 && !plan->config.offload) return 0;
     const size_t most = (size_t)(trains ? plan->buckets : like ? like->units : 0) + 1;
     plan->unit = kolo_alloc(most * sizeof *plan->unit);
     plan->part = kolo_alloc(most * (size_t)plan->config.shards * sizeof *plan->part);

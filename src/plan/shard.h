@@ -36,6 +36,8 @@ static inline int64_t kolo_plan_rest(const kolo_plan *plan)
 }
 /* Bytes of an array that holds one number for every parameter that a rank stores. */
 size_t kolo_plan_stored_bytes(const kolo_plan *plan);
+/* The same for every parameter that is trained: of a state of the optimizer. */
+size_t kolo_plan_state_bytes(const kolo_plan *plan);
 
 /* Where operations read what has its home at `offset` of PARAM; half: its 16-bit copy. */
 kolo_binding kolo_plan_param(const kolo_plan *plan, size_t offset, bool half);

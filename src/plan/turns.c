@@ -26,7 +26,7 @@ enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node)
     if (!n->backward) return KOLO_PASS_FORWARD;
     if (!p || !kolo_pipeline[p->order].weights_apart) return KOLO_PASS_BACKWARD;
     for (int k = 0; k < n->n_out; k++)
-        if (n->out[k] >= 0 && plan->graph->tensor[n->out[k]].role != KOLO_ROLE_GRADIENT)
+        if (n->out[k] >= 0 && !kolo_tensor_is_gradient(&plan->graph->tensor[n->out[k]]))
             return KOLO_PASS_BACKWARD;
     return KOLO_PASS_WEIGHT;
 }
@@ -61,9 +61,10 @@ static int create_turns(const kolo_plan *plan, int stage, kolo_turn **turn, int 
 {
     const kolo_placement *p = plan->config.placement;
     const bool backward = plan->graph->train;
-    return (backward ? kolo_turns_create
-                     : kolo_turns_create_forward)(p ? p->order : KOLO_PIPELINE_1F1B, p ? p->stages : 1, stage,
-                                                  p ? p->chunks : 1, plan->config.slots, turn, turns);
+    const int across = p ? p->across : 1;
+    return (backward ? kolo_turns_create : kolo_turns_create_forward)(
+        p ? p->order : KOLO_PIPELINE_1F1B, p ? p->stages / across : 1, stage / across, p ? p->chunks : 1,
+        plan->config.slots, turn, turns);
 }
 
 static int find_turn(const kolo_turn *turn, int turns, enum kolo_pass pass, int chunk, int slot)
@@ -187,6 +188,21 @@ static int by_sender(const void *a, const void *b)
     return x->of.tensor - y->of.tensor;
 }
 
+/* What a late pipeline sends lies in a ring of places, and micro-batches follow one another over the
+ * borders of steps: the turn before which what was sent in the backward half has gone may be of a later
+ * step. */
+static void end_late(const kolo_plan *plan, const edge *e, kolo_transfer *t)
+{
+    const int slots = plan->config.slots, next = t->slot + 2;
+    if (!t->sends) {
+        t->end_ahead = plan->turn[t->end].ahead;
+        return;
+    }
+    if (e->made == KOLO_PASS_FORWARD) return; /* its backward turn, of this step's batch */
+    t->end = find_turn(plan->turn, plan->turns, e->made, e->made_chunk, next % slots);
+    t->end_ahead = -(next / slots);
+}
+
 /* The transfers of one edge, one a micro-batch; theirs: the sender's turns. */
 static int64_t rank_edge(const kolo_plan *plan, const edge *e, const kolo_turn *theirs, int turns, ranked *to)
 {
@@ -202,6 +218,7 @@ static int64_t rank_edge(const kolo_plan *plan, const edge *e, const kolo_turn *
                                    .end = e->sends ? end_of(plan, e, slot) : need},
                             .turn = find_turn(theirs, turns, e->made, e->made_chunk, slot),
                             .order = e->order};
+        if (kolo_plan_is_late(plan)) end_late(plan, e, &to[slot].of);
     }
     return plan->config.slots;
 }
@@ -220,21 +237,55 @@ static void begin_in_order(ranked *all, int64_t n)
     }
 }
 
-/* The metrics go from the stage that has them to all others, behind all else. */
+/* Turns counted through all steps, where those of batch 0 are done. */
+static int through(const kolo_plan *plan, int turn, int ahead) { return turn - ahead * plan->turns; }
+
+/* The same in a late pipeline, where what the first transfer of a batch follows is the last one of the batch
+ * before: so twice through those of a peer, from the last to the first. A place may be offered in the list of
+ * the step before, if the batch is known by then. */
+static void begin_in_order_late(const kolo_plan *plan, ranked *all, int64_t n)
+{
+    for (int64_t last = n - 1; last >= 0;) {
+        int64_t first = last;
+        while (first > 0 && all[first - 1].of.peer == all[last].of.peer &&
+               all[first - 1].of.sends == all[last].of.sends)
+            first--;
+        int bound = INT32_MAX;
+        for (int64_t k = 2 * (last - first + 1) - 1; k >= 0 && !all[last].of.sends; k--) {
+            kolo_transfer *t = &all[first + k % (last - first + 1)].of;
+            const bool again = k < last - first + 1;
+            int at = through(plan, t->start, again ? t->start_ahead : t->end_ahead);
+            if (at > bound) at = bound;
+            if (at < -kolo_plan_feed(plan) * plan->turns) at = -kolo_plan_feed(plan) * plan->turns;
+            t->start_ahead = at < 0 ? (-at + plan->turns - 1) / plan->turns : 0;
+            t->start = at + t->start_ahead * plan->turns;
+            bound = k == last - first + 1 ? at + plan->turns : at;
+        }
+        last = first - 1;
+    }
+}
+
+/* The metrics go from the stage that has them to all others, behind all else. In a late pipeline from a place
+ * of their own, as those of the next batch are formed before the furthest stage asks for these; it does so
+ * beside its last turn. */
 static void add_metrics(const kolo_plan *plan, ranked *all, int64_t *n)
 {
     const kolo_placement *p = plan->config.placement;
     const int metrics = plan->graph->metrics, slot = plan->config.slots - 1;
     if (!p || metrics < 0 || !plan->config.optimizer) return;
     const int from = kolo_placement_stage(p, p->owner[metrics]);
+    const bool late = kolo_plan_is_late(plan), mine = from == plan->config.stage;
     for (int s = 0; s < p->stages; s++)
         if (from == plan->config.stage ? s != from : s == from)
             all[(*n)++] = (ranked){.of = {.tensor = metrics,
                                           .slot = slot,
                                           .peer = s,
-                                          .sends = from == plan->config.stage,
-                                          .start = plan->turns,
-                                          .end = plan->turns},
+                                          .sends = mine,
+                                          .start = !late  ? plan->turns
+                                                   : mine ? -1
+                                                          : plan->turns - 1,
+                                          .end = late && mine ? 0 : plan->turns,
+                                          .end_ahead = late && mine ? -kolo_plan_feed(plan) - 1 : 0},
                                    .turn = INT32_MAX};
 }
 
@@ -264,7 +315,8 @@ static int create_transfers(kolo_plan *plan)
     if (rc == 0 && !(plan->transfer = kolo_alloc((size_t)(n + 1) * sizeof *plan->transfer))) rc = KOLO_ENOMEM;
     if (rc == 0) {
         qsort(list, (size_t)n, sizeof *list, by_sender);
-        begin_in_order(list, n);
+        if (kolo_plan_is_late(plan)) begin_in_order_late(plan, list, n);
+        else begin_in_order(list, n);
         for (int64_t i = 0; i < n; i++) {
             plan->transfer[i] = list[i].of;
             plan->transfer[i].bytes = plan->layout[list[i].of.tensor].bytes;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include "base/thread.h"
 #include "report/report.h"
 
-enum { BUFFER_BYTES = 64 << 10 };
+enum { BUFFER_BYTES = 64 << 10, DIGITS = 9 };
 static const double flush_seconds = 1;
 
 struct kolo_events {
@@ -30,6 +31,10 @@ struct kolo_events {
     size_t used;
     off_t whole;    /* size of the file: ends with a whole line */
     double flushed; /* when */
+    /* numbers go here, too; NULL: nowhere */
+    kolo_tensorboard *board;
+    const char *group; /* of the event that is formed */
+    int board_rc;      /* what that has met */
 };
 
 static int fail_errno(const char *verb, const char *path)
@@ -148,46 +153,114 @@ static int put_line(kolo_events *e, bool at_once)
     return at_once || kolo_time() - e->flushed >= flush_seconds ? flush(e) : 0;
 }
 
-static void put_number(FILE *f, const char *key, double value)
+/* ---- what goes to TensorBoard, too --------------------------------------------------------------------- */
+
+void kolo_events_mirror(kolo_events *events, kolo_tensorboard *board) { events->board = board; }
+
+/* A member's value as its reader has it. */
+static void mirror_number(kolo_events *e, const char *key, double value)
 {
-    fprintf(f, ",\"%s\":", key);
-    kolo_json_number(f, value, 9);
+    if (e->board && e->board_rc == 0 && isfinite(value))
+        e->board_rc = kolo_tensorboard_scalar(e->board, e->group, key, value);
+}
+
+static int end_mirror(kolo_events *e, int64_t step)
+{
+    const int rc = e->board_rc;
+    e->board_rc = 0;
+    if (!e->board) return 0;
+    return rc < 0 ? rc : kolo_tensorboard_event(e->board, step);
+}
+
+/* The numbers of an event that was written as text, but for where it stands. Those of events that no curve is
+ * drawn of stay out. */
+static int mirror_event(kolo_events *e, const char *name, const cJSON *event)
+{
+    static const char *const curves[] = {"eval", "phase", "loss_scale"};
+    const cJSON *step = cJSON_GetObjectItemCaseSensitive(event, "step"), *member;
+    bool drawn = false;
+    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++) drawn = drawn || !strcmp(name, curves[i]);
+    if (!e->board || !drawn || !cJSON_IsNumber(step)) return 0;
+    e->group = name;
+    cJSON_ArrayForEach(member, event)
+    {
+        if (cJSON_IsNumber(member) && member != step && strcmp(member->string, "time") != 0)
+            mirror_number(e, member->string, member->valuedouble);
+    }
+    KOLO_TRY(end_mirror(e, (int64_t)step->valuedouble));
+    return kolo_tensorboard_flush(e->board);
+}
+
+/* ---- events -------------------------------------------------------------------------------------------- */
+
+static void begin_event(kolo_events *e, const char *group)
+{
+    rewind(e->line);
+    e->group = group;
+}
+
+/* The last member is the time, in s since 1970. */
+static void end_event(FILE *f)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    fprintf(f, ",\"time\":%lld.%03ld}\n", (long long)now.tv_sec, now.tv_nsec / 1000000);
+}
+
+static void put_number(kolo_events *e, const char *key, double value)
+{
+    char text[40];
+    fprintf(e->line, ",\"%s\":", key);
+    kolo_json_number(e->line, value, DIGITS);
+    if (!e->board) return;
+    snprintf(text, sizeof text, "%.*g", DIGITS, value);
+    mirror_number(e, key, strtod(text, NULL));
+}
+
+static void put_count(kolo_events *e, const char *key, int64_t value)
+{
+    fprintf(e->line, ",\"%s\":%" PRId64, key, value);
+    mirror_number(e, key, (double)value);
 }
 
 int kolo_events_step(kolo_events *events, const kolo_step_event *event)
 {
     FILE *f = events->line;
-    rewind(f);
+    begin_event(events, "train");
     fprintf(f, "{\"event\":\"step\",\"step\":%" PRId64 ",\"epoch\":%" PRId64, event->step, event->epoch);
-    put_number(f, "loss", event->loss);
-    put_number(f, "lr", event->lr);
-    if (event->top1 >= 0) put_number(f, "top1", event->top1);
-    put_number(f, "grad_norm", event->grad_norm);
-    put_number(f, "seconds", event->seconds);
-    put_number(f, "wait", event->wait);
-    if (event->comm >= 0) put_number(f, "comm", event->comm);
-    if (event->useful_batch > 0) put_number(f, "useful_batch", event->useful_batch);
-    fputs("}\n", f);
-    return put_line(events, false);
+    put_number(events, "loss", event->loss);
+    put_number(events, "lr", event->lr);
+    if (event->top1 >= 0) put_number(events, "top1", event->top1);
+    put_number(events, "grad_norm", event->grad_norm);
+    put_number(events, "seconds", event->seconds);
+    put_number(events, "wait", event->wait);
+    if (event->comm >= 0) put_number(events, "comm", event->comm);
+    if (event->useful_batch > 0) put_number(events, "useful_batch", event->useful_batch);
+    end_event(f);
+    KOLO_TRY(put_line(events, false));
+    return end_mirror(events, event->step);
 }
 
 int kolo_events_data(kolo_events *events, const kolo_data_event *e)
 {
     FILE *f = events->line;
-    rewind(f);
-    fprintf(f, "{\"event\":\"data\",\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"steps\":%" PRId64, e->step,
-            e->epoch, e->steps);
-    put_number(f, "img_per_s", e->img_per_s);
-    put_number(f, "mb_per_s", e->mb_per_s);
-    put_number(f, "busy", e->busy);
-    put_number(f, "wait", e->wait);
-    put_number(f, "read_p50_us", e->read_p50 * 1e6);
-    put_number(f, "read_p99_us", e->read_p99 * 1e6);
-    put_number(f, "sample_p50_us", e->sample_p50 * 1e6);
-    put_number(f, "sample_p99_us", e->sample_p99 * 1e6);
-    fprintf(f, ",\"samples\":%" PRId64 ",\"cache_hits\":%" PRId64 ",\"bad_samples\":%" PRId64 "}\n",
-            e->samples, e->cache_hits, e->bad_samples);
-    return put_line(events, false);
+    begin_event(events, "data");
+    fprintf(f, "{\"event\":\"data\",\"step\":%" PRId64 ",\"epoch\":%" PRId64, e->step, e->epoch);
+    put_count(events, "steps", e->steps);
+    put_number(events, "img_per_s", e->img_per_s);
+    put_number(events, "mb_per_s", e->mb_per_s);
+    put_number(events, "busy", e->busy);
+    put_number(events, "wait", e->wait);
+    put_number(events, "read_p50_us", e->read_p50 * 1e6);
+    put_number(events, "read_p99_us", e->read_p99 * 1e6);
+    put_number(events, "sample_p50_us", e->sample_p50 * 1e6);
+    put_number(events, "sample_p99_us", e->sample_p99 * 1e6);
+    put_count(events, "samples", e->samples);
+    put_count(events, "cache_hits", e->cache_hits);
+    put_count(events, "bad_samples", e->bad_samples);
+    end_event(f);
+    KOLO_TRY(put_line(events, false));
+    return end_mirror(events, e->step);
 }
 
 /* Copies JSON text; outside strings nan and inf become null, inside them control characters are escaped. */
@@ -216,14 +289,12 @@ static void put_members(FILE *f, const char *text)
 
 static void form_event(FILE *f, const char *name, const char *members)
 {
-    struct timespec now;
     rewind(f);
     fputs("{\"event\":", f);
     kolo_json_string(f, name);
     if (*members) fputc(',', f);
     put_members(f, members);
-    clock_gettime(CLOCK_REALTIME, &now);
-    fprintf(f, ",\"time\":%lld.%03ld}\n", (long long)now.tv_sec, now.tv_nsec / 1000000);
+    end_event(f);
     fflush(f);
 }
 
@@ -244,14 +315,17 @@ int kolo_events_write(kolo_events *events, const char *name, const char *format,
         free(instead);
         free(quoted);
     }
+    int rc = put_line(events, true);
+    if (rc == 0) rc = mirror_event(events, name, check);
     cJSON_Delete(check);
     free(members);
-    return put_line(events, true);
+    return rc;
 }
 
 int kolo_events_flush(kolo_events *events)
 {
     KOLO_TRY(flush(events));
+    if (events->board) KOLO_TRY(kolo_tensorboard_flush(events->board));
     return fdatasync(events->fd) < 0 ? fail_errno("sync", events->path) : 0;
 }
 

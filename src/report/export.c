@@ -19,8 +19,7 @@ static int digits(int kind, int column)
 
 /* ---- CSV ---- */
 
-/* Quoted where it must be (RFC 4180). */
-static void csv_text(FILE *f, const char *text)
+void report_csv_text(FILE *f, const char *text)
 {
     if (!strpbrk(text, ",\"\r\n")) {
         fputs(text, f);
@@ -47,7 +46,7 @@ static void csv_cells(FILE *f, const report_run *run, int kind, int64_t row)
 
 static void csv_row(FILE *f, const report_run *run, double step, int64_t steps_row, int64_t eval_row)
 {
-    csv_text(f, run->folder);
+    report_csv_text(f, run->folder);
     fprintf(f, ",%.0f", step);
     csv_cells(f, run, REPORT_step, steps_row);
     csv_cells(f, run, REPORT_eval, eval_row);

@@ -6,6 +6,8 @@
 
 #include "report/run.h"
 
+/* A cell, quoted where it must be (RFC 4180). */
+void report_csv_text(FILE *f, const char *text);
 /* A row a step of a run: what it reported, and where the run was evaluated after it (or at a step of which no
  * event is left) eval_ columns. An empty cell: not reported. 9 digits, as events have them. */
 void report_write_csv(FILE *f, const report_run *runs, int n);

@@ -70,6 +70,8 @@ void report_number(char *text, size_t size, double value);
 
 /* <svg>...</svg>; alone: a file of its own, which brings its colours. */
 void report_plot_svg(FILE *f, const report_plot *plot, bool alone);
+/* A file of n CURVES, `across` beside each other. */
+void report_plot_sheet(FILE *f, const report_plot *plot, int n, int across);
 /* Lines of text, `columns` wide; dots: by braille dots, else by ASCII. */
 void report_plot_text(FILE *f, const report_plot *plot, int columns, bool dots);
 /* {"kind", "title", "series": [{"label", "x", "y"}]}; every `<` as an escape, so that it may stand in

@@ -258,3 +258,28 @@ void report_plot_svg(FILE *f, const report_plot *p, bool alone)
                                                                       draw_spans};
     draw[p->kind](f, p, alone);
 }
+
+/* Rows are as high as their highest drawing. */
+static double sheet_row(const report_plot *plot, int n)
+{
+    double most = 0;
+    for (int i = 0; i < n; i++) most = fmax(most, HEIGHT + draw_legend(NULL, &plot[i]));
+    return most;
+}
+
+void report_plot_sheet(FILE *f, const report_plot *plot, int n, int across)
+{
+    const double row = sheet_row(plot, n), width = (double)WIDTH * across,
+                 height = row * ((n + across - 1) / across);
+    fprintf(f,
+            "<svg viewBox=\"0 0 %g %g\" xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\">\n",
+            width, height, width, height);
+    fputs(style_alone, f);
+    for (int i = 0; i < n; i++) {
+        fprintf(f, "<svg x=\"%d\" y=\"%g\" width=\"%d\" height=\"%g\">\n", WIDTH * (i % across),
+                row * (i / across), WIDTH, HEIGHT + draw_legend(NULL, &plot[i]));
+        report_plot_svg(f, &plot[i], false);
+        fputs("</svg>\n", f);
+    }
+    fputs("</svg>\n", f);
+}

@@ -106,28 +106,16 @@ static int make_grad_norm(report_plot *p, const report_run *runs, int n)
     return 0;
 }
 
-/* The batch of a step: of the start, then of the last phase before it. */
-static double batch_at(const report_run *r, double step)
-{
-    double batch = NAN;
-    if (r->table[REPORT_start].rows) batch = report_cell(r, REPORT_start, 0, REPORT_start_batch);
-    if (isnan(batch) && r->has_options && r->options.batch > 0) batch = (double)r->options.batch;
-    for (int64_t i = 0; i < r->table[REPORT_phase].rows; i++)
-        if (report_cell(r, REPORT_phase, i, REPORT_phase_step) < step)
-            batch = report_cell(r, REPORT_phase, i, REPORT_phase_batch);
-    return batch;
-}
-
 static int make_batch(report_plot *p, const report_run *runs, int n)
 {
     for (int i = 0; i < n && !is_full(p); i++) {
         const report_run *r = &runs[i];
-        const bool known = isfinite(batch_at(r, HUGE_VAL));
+        const bool known = isfinite(report_batch_at(r, HUGE_VAL));
         report_series *s = known ? series_of(p, runs, n, i, "batch", 0) : NULL;
         if (known && !s) return KOLO_ENOMEM;
         for (int64_t k = 0; s && k < r->table[REPORT_step].rows; k++)
             KOLO_TRY(report_plot_point(s, r->epoch[k],
-                                       batch_at(r, report_cell(r, REPORT_step, k, REPORT_step_step))));
+                                       report_batch_at(r, report_cell(r, REPORT_step, k, REPORT_step_step))));
         KOLO_TRY(add_steps(p, runs, n, i, "useful batch", 1, REPORT_step_useful_batch, 1));
     }
     return 0;
@@ -141,8 +129,9 @@ static int add_windows(report_plot *p, const report_run *r, report_series *s, in
         double seconds = 0, sum = 0;
         const int64_t end = (w + 1) * rows / windows;
         for (int64_t i = w * rows / windows; i < end; i++) {
-            const double value = column < 0 ? batch_at(r, report_cell(r, REPORT_step, i, REPORT_step_step))
-                                            : 100 * report_cell(r, REPORT_step, i, column);
+            const double value = column < 0
+                                     ? report_batch_at(r, report_cell(r, REPORT_step, i, REPORT_step_step))
+                                     : 100 * report_cell(r, REPORT_step, i, column);
             seconds += report_cell(r, REPORT_step, i, REPORT_step_seconds);
             sum += value;
         }
@@ -155,7 +144,7 @@ static int add_windows(report_plot *p, const report_run *r, report_series *s, in
 static int make_speed(report_plot *p, const report_run *runs, int n)
 {
     for (int i = 0; i < n && !is_full(p); i++) {
-        if (!runs[i].table[REPORT_step].rows || isnan(batch_at(&runs[i], HUGE_VAL))) continue;
+        if (!runs[i].table[REPORT_step].rows || isnan(report_batch_at(&runs[i], HUGE_VAL))) continue;
         report_series *s = series_of(p, runs, n, i, "images a second", 0);
         if (!s) return KOLO_ENOMEM;
         KOLO_TRY(add_windows(p, &runs[i], s, -1));

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -14,7 +15,7 @@
 #include "kolo/error.h"
 #include "report/report.h"
 
-enum { LINE = 512, LOG_FACTOR = 10, BAR = 24, BAR_LEAST = 8, WIDTH = 80 };
+enum { LINE = 512, LOG_FACTOR = 10, BAR = 24, BAR_LEAST = 8, WIDTH = 80, TIME = 32 };
 static const double memory_seconds = 15; /* of the moving average of img/s */
 
 struct kolo_progress {
@@ -152,6 +153,14 @@ static void paint(kolo_progress *p)
     p->painted = true;
 }
 
+/* What other lines of a log begin with, too. */
+static size_t put_time(char line[static TIME])
+{
+    const time_t now = time(NULL);
+    struct tm local;
+    return strftime(line, TIME, "[%Y-%m-%d %H:%M:%S] ", localtime_r(&now, &local));
+}
+
 static void progress_print(kolo_progress *p, double now)
 {
     p->printed_at = now;
@@ -159,9 +168,9 @@ static void progress_print(kolo_progress *p, double now)
         paint(p);
         return;
     }
-    char line[LINE + 1];
-    int n = snprintf(line, sizeof line, "%s\n", p->text);
-    write_out(line, (size_t)n);
+    char line[TIME + LINE + 1];
+    const size_t n = put_time(line);
+    write_out(line, n + (size_t)snprintf(line + n, sizeof line - n, "%s\n", p->text));
 }
 
 static void progress_measure(kolo_progress *p, int64_t step, double now)
@@ -191,15 +200,19 @@ void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, doub
     progress_print(p, now);
 }
 
+const char *kolo_progress_text(const kolo_progress *progress) { return progress->text; }
+
 void kolo_progress_pause(kolo_progress *progress) { progress->paused = true; }
 
 void kolo_progress_note(kolo_progress *progress, const char *format, ...)
 {
-    char line[2 * LINE];
+    char line[2 * LINE] = "";
     va_list list;
-    int n = snprintf(line, sizeof line, "%s", progress->painted ? "\r\033[K" : "");
+    size_t n = 0;
+    if (progress->painted) n = (size_t)snprintf(line, sizeof line, "\r\033[K");
+    else if (!progress->in_place) n = put_time(line);
     va_start(list, format);
-    vsnprintf(line + n, sizeof line - (size_t)n - 1, format, list);
+    vsnprintf(line + n, sizeof line - n - 1, format, list);
     va_end(list);
     size_t length = strlen(line);
     line[length++] = '\n';

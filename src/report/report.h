@@ -8,6 +8,8 @@
 
 #include "base/option.h"
 #include "launch/launch.h"
+#include "report/slurm_comment.h"
+#include "report/tensorboard.h"
 
 /* RUN/events.jsonl: one JSON object a line, "event" first. Buffered, flushed at least every second and at
  * each non-step event. */
@@ -16,6 +18,9 @@ typedef struct kolo_events kolo_events;
  * dropped); step 0: kept from nothing. *repeated: number of step events cut. */
 int kolo_events_open(kolo_events **events, const char *run_folder, int64_t step, int64_t *repeated);
 void kolo_events_close(kolo_events **events);
+/* From here on the numbers of events go to `board`, too, as NAME/MEMBER (train/MEMBER of a step's). Borrowed;
+ * NULL: no more. */
+void kolo_events_mirror(kolo_events *events, kolo_tensorboard *board);
 /* What is buffered goes to the disk. Before a checkpoint is begun: no event of a step that it holds may be
  * lost with the machine. */
 int kolo_events_flush(kolo_events *events);
@@ -53,6 +58,8 @@ typedef struct kolo_summary {
     double loss, top1, top5;        /* of the last validation (or training loss); fractions; negative: none */
     double ap, ap50, map, ap_micro; /* likewise, of detectors and of image labels */
     double best_top1, best_ap, best_map; /* of that metric; the others are none */
+    /* step_seconds: of this start, mean; predicted: played before it (train/times.h), negative: not known */
+    double step_seconds, predicted_step_seconds;
     double img_per_s, wait_share, wall_seconds;
     double useful_batch;             /* by the gradient noise scale; negative: not measured */
     double mb_per_s;                 /* read, in the epochs of this start */
@@ -85,6 +92,8 @@ void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, doub
 /* The time until the next step belongs to something else (validation): it counts for the ETA, not for
  * img/s. */
 void kolo_progress_pause(kolo_progress *progress);
+/* What the line says, or would say now. In `progress`. */
+const char *kolo_progress_text(const kolo_progress *progress);
 /* a line of its own */
 void kolo_progress_note(kolo_progress *progress, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

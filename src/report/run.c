@@ -246,7 +246,7 @@ double report_last(const report_run *run, int table, int column)
     return NAN;
 }
 
-double report_epoch_of(const report_run *run, double step)
+int64_t report_row_of(const report_run *run, double step)
 {
     int64_t low = 0, high = run->table[REPORT_step].rows;
     while (low < high) {
@@ -256,7 +256,24 @@ double report_epoch_of(const report_run *run, double step)
     }
     const bool found =
         low < run->table[REPORT_step].rows && report_cell(run, REPORT_step, low, REPORT_step_step) == step;
-    return found ? run->epoch[low] : NAN;
+    return found ? low : -1;
+}
+
+double report_epoch_of(const report_run *run, double step)
+{
+    const int64_t row = report_row_of(run, step);
+    return row < 0 ? NAN : run->epoch[row];
+}
+
+double report_batch_at(const report_run *r, double step)
+{
+    double batch = NAN;
+    if (r->table[REPORT_start].rows) batch = report_cell(r, REPORT_start, 0, REPORT_start_batch);
+    if (isnan(batch) && r->has_options && r->options.batch > 0) batch = (double)r->options.batch;
+    for (int64_t i = 0; i < r->table[REPORT_phase].rows; i++)
+        if (report_cell(r, REPORT_phase, i, REPORT_phase_step) < step)
+            batch = report_cell(r, REPORT_phase, i, REPORT_phase_batch);
+    return batch;
 }
 
 static const struct {

@@ -79,8 +79,12 @@ static inline double report_cell(const report_run *run, int table, int64_t row, 
 }
 /* Of the last row that has it; NaN: none. */
 double report_last(const report_run *run, int table, int column);
+/* The row of a step in the table of steps; -1: the run did not say anything of it. */
+int64_t report_row_of(const report_run *run, double step);
 /* Epochs that were done after a step; NaN: not known. */
 double report_epoch_of(const report_run *run, double step);
+/* Images of a step: of the start, then of the last phase before it; NaN: not known. */
+double report_batch_at(const report_run *run, double step);
 /* The column of evaluations that the best checkpoint is chosen by, and how people call it. */
 int report_metric(const report_run *run);
 const char *report_metric_text(const report_run *run);

@@ -1,6 +1,7 @@
 #include "train/carry.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "comm/buckets/compressed.h"
@@ -8,18 +9,28 @@
 
 static size_t state_bytes(const kolo_session *s)
 {
-    return s->plan->config.adasum ? (size_t)kolo_exec_state_count(s->exec) * sizeof(float) : 0;
+    return s->plan->config.adasum || s->plan->config.local
+               ? (size_t)kolo_exec_state_count(s->exec) * sizeof(float)
+               : 0;
+}
+
+/* What steps under way have summed, the same on all ranks. */
+static size_t late_bytes(const kolo_session *s)
+{
+    return (size_t)kolo_exec_late_count(s->exec) * sizeof(float);
 }
 
 size_t kolo_rank_state_bytes(const kolo_session *s)
 {
-    size_t state = state_bytes(s);
-    return state ? state : kolo_comm_rank_state_bytes(s->comm); /* options allow one of them */
+    const size_t state = state_bytes(s), late = late_bytes(s); /* options allow one of them */
+    return state ? state : late ? late : kolo_comm_rank_state_bytes(s->comm);
 }
 
 int kolo_rank_state_parts(const kolo_session *s, int *part)
 {
     const bool of_replica = state_bytes(s);
+    *part = 0;
+    if (late_bytes(s)) return 1;
     *part = of_replica ? s->grid.replica : s->launch->rank;
     return of_replica ? s->replicas : s->ranks;
 }
@@ -40,6 +51,12 @@ int kolo_rank_state_gather(kolo_session *s, void *all)
     if (s->program && state_bytes(s)) return gather_state(s, s->launch->rank == 0 ? all : NULL, bytes);
     void *mine = kolo_alloc(bytes);
     int rc = mine ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && late_bytes(s)) {
+        rc = kolo_exec_late_read(s->exec, mine);
+        if (rc == 0 && s->launch->rank == 0) memcpy(all, mine, bytes);
+        free(mine);
+        return rc;
+    }
     if (rc == 0 && state_bytes(s)) rc = kolo_exec_state_read(s->exec, s->grid.replica, mine);
     else if (rc == 0) kolo_comm_rank_state_save(s->comm, mine);
     if (rc == 0) rc = kolo_comm_gather(s->comm, mine, bytes, all, 0);

@@ -1,5 +1,6 @@
 /* What a rank has for itself alone from step to step: what compressed sums held back, or with reduce=adasum
- * the state of its optimizer. */
+ * the state of its optimizer; with local steps that and its weights;
+ * with sync=stale, the same for all, what steps under way have summed. */
 #ifndef KOLO_TRAIN_CARRY_H
 #define KOLO_TRAIN_CARRY_H
 
@@ -12,7 +13,7 @@ int kolo_rank_state_parts(const kolo_session *session, int *part);
 /* Collective, between steps: all of it comes to rank 0, part after part, into `all` (kolo_rank_state_bytes
  * each); `all` is read at rank 0 only. */
 int kolo_rank_state_gather(kolo_session *session, void *all);
-/* KOLO_EINPUT: of another grid or recipe; nothing was changed. */
+/* Not of steps under way (late.h). KOLO_EINPUT: of another grid or recipe; nothing was changed. */
 int kolo_rank_state_load(kolo_session *session, const void *from);
 
 #endif

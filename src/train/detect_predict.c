@@ -22,6 +22,8 @@ typedef struct shown_image {
 typedef struct viewer {
     kolo_session *session;
     char *const *name;
+    kolo_detect_take *take;
+    void *context;
     kolo_loader_config config;
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
@@ -188,11 +190,10 @@ static int draw(viewer *v, const char *path, int64_t row, const kolo_found *foun
     return write_image(p, v->session->options->out, path);
 }
 
-/* The surest box is printed first and drawn last. */
+/* The surest box is given first and drawn last. */
 static int show(viewer *v, const char *path, int64_t row, const shown_image *shown, kolo_found *found,
                 int64_t boxes)
 {
-    printf("%s\n", path);
     for (int64_t i = 0; i < boxes; i++) {
         kolo_found *f = &found[i];
         double at[4];
@@ -201,10 +202,8 @@ static int show(viewer *v, const char *path, int64_t row, const shown_image *sho
             const double side = k % 2 ? shown->height : shown->width;
             f->box[k] = at[k] < 0 ? 0 : at[k] > side ? side : at[k];
         }
-        printf("  %.3f  %d%s%s  %.1f %.1f %.1f %.1f\n", f->score, f->cls, v->name ? "  " : "",
-               v->name ? v->name[f->cls] : "", f->box[0], f->box[1], f->box[2] - f->box[0],
-               f->box[3] - f->box[1]);
     }
+    KOLO_TRY(v->take(v->context, shown->file, found, boxes));
     return *v->session->options->out ? draw(v, path, row, found, boxes) : 0;
 }
 
@@ -261,11 +260,14 @@ static void close_viewer(viewer *v)
     free(v->found);
 }
 
-int kolo_detect_predict(kolo_session *s, kolo_image_feed *feed, char *const *name)
+int kolo_detect_predict(kolo_session *s, kolo_image_feed *feed, char *const *name, kolo_detect_take *take,
+                        void *context)
 {
     viewer v;
     if (*s->options->out) KOLO_TRY(check_stems(feed->files, feed->path));
     int rc = open_viewer(&v, s, name);
+    v.take = take;
+    v.context = context;
     const int64_t wave = kolo_predict_wave(s), batches = kolo_predict_batches(s, feed);
     for (int64_t done = 0; rc >= 0 && done < batches; done += wave)
         rc = view_wave(&v, feed, batches - done < wave ? batches - done : wave);

@@ -94,6 +94,7 @@ static int report(const kolo_session *s, const kolo_plan *plain, const kolo_plan
                                                  "in 4 bits", "in fp16",    "in bf16", "in fp8"};
     kolo_stashed did;
     char text[512];
+    if (s->parts & KOLO_SESSION_QUIET) return 0;
     KOLO_TRY(kolo_plan_stashed(plan, &did));
     snprintf(text, sizeof text, "stash=%s%s%s: of %d activations", choice_of("stash", (int)s->options->stash),
              puts_aside(s->options) ? " offload=activations" : "", what, did.activations);
@@ -188,7 +189,9 @@ int session_choose_stage_forms(kolo_session *s, kolo_shape *shape)
     if (!session_has_forms(s)) return 0;
     if (!s->forms_given) KOLO_TRY(recomputes ? session_recompute_stages(s, shape) : stash(s, shape));
     int rc = kolo_plan_create_forms(&formed, shape->plan, shape->form, NULL);
-    for (int k = 0; rc == 0 && !recomputes && !s->forms_given && shape == s->shape && k < s->grid.stages; k++)
+    for (int k = 0;
+         rc == 0 && !recomputes && !s->forms_given && !s->trial && shape == s->shape && k < s->grid.stages;
+         k++)
         rc = report_stage(s, shape, formed, k);
     kolo_plan_destroy(&shape->plan);
     shape->plan = formed;

@@ -9,6 +9,7 @@
 #include "kolo/error.h"
 #include "train/parts.h"
 #include "train/recompute.h"
+#include "train/shard.h"
 
 /* What a rank needs where it computes. */
 typedef struct need {
@@ -76,8 +77,7 @@ static int check_gpu(kolo_session *s, const need *n)
 static size_t snapshot_bytes(const kolo_session *s, const need *n)
 {
     const size_t *arena = n->arena;
-    if (s->program || s->shards > 1 || s->options->offload == KOLO_offload_optimizer ||
-        s->options->offload == KOLO_offload_all || !(s->parts & KOLO_SESSION_TRAIN))
+    if (s->program || s->shards > 1 || session_offloads(s->options) || !(s->parts & KOLO_SESSION_TRAIN))
         return 0;
     return arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
            arena[KOLO_ARENA_EMA];
@@ -119,6 +119,8 @@ size_t kolo_session_peak_bytes(const kolo_session *s)
     const size_t peak = kolo_memory_peak();
     return peak > others ? peak - others : peak;
 }
+
+size_t kolo_session_stage_bytes(const kolo_session *s, int stage) { return session_rank_bytes(s, stage); }
 
 size_t kolo_session_rank_bytes(const kolo_session *s)
 {

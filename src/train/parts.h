@@ -8,9 +8,9 @@
 /* device.c: fills cuda, device, device_index, gpu_ranks; refuses what the device cannot compute.
  * Collective. */
 int session_choose_device(kolo_session *session);
-/* A communicator of `launch`'s ranks, as the options say. Collective over them. */
+/* A communicator of `launch`'s ranks, as the options say; transfers: of one replica. Collective over them. */
 int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes, size_t used_bytes,
-                      kolo_comm **comm);
+                      int64_t transfers, kolo_comm **comm);
 enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
 const char *session_precision(const kolo_session *session);
 void session_report_device(const kolo_session *session);
@@ -32,6 +32,9 @@ int session_least_arenas(
 int session_make_plans(kolo_session *s); /* collective */
 int session_plan_trial(kolo_session *s); /* the same by this rank alone */
 void session_free_plans(kolo_session *s);
+
+/* KOLO_CACHE/NAME, in a folder that is there; NULL: there is none. Caller frees. */
+char *session_cache_file(const char *name);
 
 /* session_phase.c */
 /* with the data known: phases, steps, where the run stands */
@@ -61,6 +64,7 @@ int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const k
 int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);
 void session_close_data(kolo_session *s);
+int session_parse_spatial(kolo_session *s); /* spatial.c: spatial=, to spatial and cut_range */
 /* class_names.c: of validation data, against what is or was trained on */
 int session_check_classes(const kolo_session *s);
 

@@ -2,18 +2,84 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
-#include "exec/clock.h"
 #include "kolo/error.h"
+#include "plan/fabric.h"
 #include "train/parts.h"
 #include "train/forms.h"
+#include "train/late.h"
 
 int session_cut_parts(const kolo_session *s) { return (int)(s->options->stages * s->options->chunks); }
 
+int session_parts(const kolo_session *s) { return s->spatial[0] * s->spatial[1] * (int)s->options->tensor; }
+
+void session_parts_text(const kolo_session *s, char text[64])
+{
+    const bool spatial = s->spatial[0] * s->spatial[1] > 1, tensor = s->options->tensor > 1;
+    *text = 0;
+    if (spatial || !tensor) snprintf(text, 64, "spatial=%dx%d", s->spatial[0], s->spatial[1]);
+    const size_t used = strlen(text);
+    if (tensor) snprintf(text + used, 64 - used, "%stensor=%d", used ? " " : "", (int)s->options->tensor);
+}
+
 /* ---- the grid ------------------------------------------------------------------------------------------ */
+
+/* Ranks go to the parts of maps first; what is left of them to stages and replicas. Fewer ranks than parts
+ * have several parts each. */
+static int divide_parts(kolo_session *s)
+{
+    const int parts = session_parts(s), stages = (int)s->options->stages,
+              ranks = s->ranks / stages > 0 ? s->ranks / stages : 1;
+    s->across = ranks < parts ? ranks : parts;
+    if (parts == 1 || s->ranks % stages || ranks % s->across + parts % s->across == 0) return 0;
+    char text[64];
+    session_parts_text(s, text);
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s: %d ranks cannot be divided evenly among %d parts%s; start %d times a divisor of "
+                     "%d, or a multiple of %d",
+                     text, s->ranks, parts, stages > 1 ? " and the stages" : "", stages, parts,
+                     stages * parts);
+}
+
+/* Stages of the grid: those of the pipeline, and in each the ranks side by side. */
+static int grid_stages(const kolo_session *s) { return (int)s->options->stages * s->across; }
+
+/* What a pipeline with late weights does not go with, and why. */
+static int check_late(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    static const char step[] = "it is of one step, and micro-batches here are under way over several";
+    const struct {
+        bool given;
+        const char *name, *why;
+    } refused[] = {
+        {s->cuda || s->gpu, "device=cuda",
+         "the lists that a GPU records and replays repeat after every step"},
+        {s->spatial[0] * s->spatial[1] > 1, "spatial", "its parts are stages side by side"},
+        {o->tensor > 1, "tensor", "its parts are stages side by side"},
+        {o->shard != KOLO_shard_none, "shard", "versions of the weights are kept whole"},
+        {o->offload != KOLO_offload_none, "offload", step},
+        {o->recompute != KOLO_recompute_none, "recompute", step},
+        {o->stash != KOLO_stash_none, "stash", step},
+        {kolo_is_adasum(o), "reduce=adasum", "its steps are taken from weights that all ranks have just now"},
+        {kolo_late(o) > 0, "sync=stale", "weights would be late twice"},
+        {kolo_is_local(o), "local_steps or swap", "stages have other ranks' weights"},
+        {o->swa > 0, "swa", "it forms statistics by passes that this pipeline does not make"},
+        {o->loss_scale > 0 || o->precision == KOLO_precision_fp16, "precision=fp16 or loss_scale",
+         "what is skipped by a scale is decided before the next batch goes in"},
+        {s->phases > 1 || s->shapes > 1, "batch_ramp, size_ramp or multi_scale",
+         "batches of two shapes would be under way together"},
+    };
+    if (!kolo_pipeline_is_late((enum kolo_pipeline)o->pipeline)) return 0;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i].given)
+            return kolo_fail(KOLO_ECONFIG,
+                             "pipeline=%s and %s: not together: %s; leave one of them out, or take "
+                             "pipeline=1f1b",
+                             kolo_pipeline[o->pipeline].name, refused[i].name, refused[i].why);
+    return 0;
+}
 
 static int check_combination(const kolo_session *s)
 {
@@ -33,225 +99,70 @@ static int check_combination(const kolo_session *s)
 }
 
 /* What says something of stages alone would be read and forgotten. */
-static int check_alone(const kolo_options *o)
+static int check_alone(const kolo_session *s)
 {
-    const char *idle = *o->cut ? "cut" : *o->timeline ? "timeline" : o->rank >= 0 ? "rank" : NULL;
+    const kolo_options *o = s->options;
+    if (kolo_pipeline_is_late((enum kolo_pipeline)o->pipeline) && (s->parts & KOLO_SESSION_TRAIN))
+        return kolo_fail(KOLO_ECONFIG,
+                         "pipeline=%s is of stages, and stages=1 has none whose weights could be late: give "
+                         "stages=N",
+                         kolo_pipeline[o->pipeline].name);
+    const char *idle = *o->cut ? "cut" : s->across == 1 && o->rank >= 0 ? "rank" : NULL;
     if (!idle) return 0;
     return kolo_fail(KOLO_ECONFIG,
                      "%s= is of pipelines, and stages=1 is none: give stages=N, or leave %s= out", idle,
                      idle);
 }
 
-/* `kolo plan ranks=`: nobody knows the nodes. */
-static int grid_elsewhere(kolo_session *s)
-{
-    kolo_launch there = {.size = s->ranks, .nodes = 1};
-    there.node_of = kolo_alloc((size_t)s->ranks * sizeof *there.node_of);
-    there.local_of = kolo_alloc((size_t)s->ranks * sizeof *there.local_of);
-    int rc = there.node_of && there.local_of ? 0 : KOLO_ENOMEM;
-    for (int r = 0; rc == 0 && r < s->ranks; r++) there.local_of[r] = r;
-    if (rc == 0) rc = kolo_grid_create(&s->grid, &there, (int)s->options->stages, false);
-    free(there.node_of);
-    free(there.local_of);
-    return rc;
-}
-
 /* auto: within a node where every node has whole pipelines, as activations are most of what is sent. */
-static int grid_here(kolo_session *s)
+static int grid_on(kolo_session *s, const kolo_launch *launch)
 {
     const kolo_options *o = s->options;
     const bool within = o->stages_in_node != KOLO_stages_in_node_false;
-    const int rc = kolo_grid_create(&s->grid, s->launch, (int)o->stages, within);
+    const int rc = kolo_grid_create(&s->grid, launch, grid_stages(s), within);
     if (rc != KOLO_ECONFIG || o->stages_in_node != KOLO_stages_in_node_auto) return rc;
-    return kolo_grid_create(&s->grid, s->launch, (int)o->stages, false);
+    return kolo_grid_create(&s->grid, launch, grid_stages(s), false);
+}
+
+/* `kolo plan ranks=`: nobody knows the nodes, but for those of cluster=. */
+static int grid_elsewhere(kolo_session *s)
+{
+    const int of_node = s->gpu && s->gpu->fabric ? (int)s->gpu->fabric->gpus : s->ranks;
+    kolo_launch there = {.size = s->ranks, .nodes = (s->ranks + of_node - 1) / of_node};
+    there.node_of = kolo_alloc((size_t)s->ranks * sizeof *there.node_of);
+    there.local_of = kolo_alloc((size_t)s->ranks * sizeof *there.local_of);
+    int rc = there.node_of && there.local_of ? 0 : KOLO_ENOMEM;
+    for (int r = 0; rc == 0 && r < s->ranks; r++) {
+        there.node_of[r] = r / of_node;
+        there.local_of[r] = r % of_node;
+    }
+    if (rc == 0)
+        rc = of_node < s->ranks ? grid_on(s, &there)
+                                : kolo_grid_create(&s->grid, &there, grid_stages(s), false);
+    free(there.node_of);
+    free(there.local_of);
+    return rc;
 }
 
 int session_open_grid(kolo_session *s)
 {
     const kolo_options *o = s->options;
     s->replicas = s->ranks;
-    if (o->stages * o->chunks <= 1) {
-        KOLO_TRY(check_alone(o));
+    KOLO_TRY(divide_parts(s));
+    if (o->stages * o->chunks <= 1) KOLO_TRY(check_alone(s));
+    if (o->stages * o->chunks * s->across <= 1) {
         s->grid = (kolo_grid){.stages = 1, .replicas = s->ranks, .replica = s->launch->rank};
         return 0;
     }
     if (s->parts & KOLO_SESSION_TRAIN) KOLO_TRY(check_combination(s)); /* an evaluation sums no gradients */
     if (s->elsewhere && s->ranks % o->stages)
         return kolo_fail(KOLO_ECONFIG, "ranks=%d is no multiple of stages=%ld", s->ranks, (long)o->stages);
-    KOLO_TRY(s->elsewhere ? grid_elsewhere(s) : grid_here(s));
+    KOLO_TRY(s->elsewhere ? grid_elsewhere(s) : grid_on(s, s->launch));
     s->replicas = s->grid.replicas;
     if (o->rank >= s->ranks) return kolo_fail(KOLO_ECONFIG, "rank=%ld of %d ranks", (long)o->rank, s->ranks);
     if ((s->parts & KOLO_SESSION_PLAN_ONLY) && o->rank >= 0)
         s->grid.stage = kolo_grid_stage(&s->grid, (int)o->rank);
     return 0;
-}
-
-/* ---- where to cut -------------------------------------------------------------------------------------- */
-
-static const char *layer_name(const kolo_graph *g, int64_t node)
-{
-    const kolo_node *n = &g->node[node];
-    return n->out[0] >= 0 ? g->tensor[n->out[0]].name : "";
-}
-
-/* Is `name` the module, or of it? A norm's sums are "bn1:sums". */
-static bool is_of(const char *name, const char *module, size_t length)
-{
-    return !strncmp(name, module, length) && (!name[length] || name[length] == '.' || name[length] == ':');
-}
-
-/* The first operation of a module: what makes a tensor of it, or reads a parameter of it. -1: there is
- * none. */
-static int first_of(const kolo_graph *g, int64_t chain, const char *module, size_t length)
-{
-    for (int64_t i = 0; i < chain; i++) {
-        if (is_of(layer_name(g, i), module, length)) return (int)i;
-        for (int k = 0; k < g->node[i].n_in; k++) {
-            const int t = g->node[i].in[k];
-            if (t >= 0 && g->tensor[t].role == KOLO_ROLE_PARAM && is_of(g->tensor[t].name, module, length))
-                return (int)i;
-        }
-    }
-    return -1;
-}
-
-static int unknown_module(const kolo_graph *g, int64_t chain, const char *module)
-{
-    const char **names = kolo_alloc((size_t)(chain + 1) * sizeof *names);
-    if (!names) return KOLO_ENOMEM;
-    for (int64_t i = 0; i < chain; i++) names[i] = layer_name(g, i);
-    const char *near = kolo_nearest(module, names, (int)chain);
-    const int rc = kolo_fail(KOLO_ECONFIG, "cut=: %s has no module %s%s%s", g->name, module,
-                             near ? "; did you mean " : "", near ? near : "");
-    free(names);
-    return rc;
-}
-
-/* cut= to the first operations of parts 1, 2, ... */
-static int parse_cut(const kolo_session *s, int64_t chain, int parts, int *first)
-{
-    const char *at = s->options->cut;
-    int n = 0;
-    for (; *at; n++) {
-        const size_t length = strcspn(at, ",");
-        char module[256];
-        snprintf(module, sizeof module, "%.*s", (int)length, at);
-        const int node = n < parts - 1 ? first_of(s->graph, chain, module, strlen(module)) : 0;
-        if (node < 0) return unknown_module(s->graph, chain, module);
-        if (n > 0 && n < parts - 1 && node <= first[n - 1])
-            return kolo_fail(KOLO_ECONFIG,
-                             "cut=%s: %s is not behind the module in front of it; name them "
-                             "in the network's order",
-                             s->options->cut, module);
-        if (n < parts - 1) first[n] = node;
-        at += length + (at[length] == ',');
-    }
-    if (n == parts - 1) return 0;
-    return kolo_fail(KOLO_ECONFIG, "cut=%s names %d modules; %d parts (stages x chunks) need %d",
-                     s->options->cut, n, parts, parts - 1);
-}
-
-static double stored_each(const kolo_plan *p)
-{
-    const kolo_plan_config *c = &p->config;
-    return 1 + (c->optimizer ? 1 + kolo_plan_states(p) : 0) + c->ema +
-           (p->arena_bytes[KOLO_ARENA_SHADOW] ? .5 : 0);
-}
-
-/* The chain as a partition sees it. */
-static int describe_chain(kolo_session *s, int64_t chain, kolo_chain_layer *layer, bool *allowed,
-                          double *crossing)
-{
-    const kolo_plan *p = s->plan;
-    const kolo_graph *g = p->graph;
-    double *seconds = s->node_seconds = kolo_alloc((size_t)(g->nodes + 1) * sizeof *seconds);
-    size_t *bytes = kolo_alloc((size_t)(g->tensors + 1) * sizeof *bytes);
-    int rc = seconds && bytes ? kolo_exec_clock(p, s->backend, s->untimed ? 0 : 3, seconds) : KOLO_ENOMEM;
-    for (int64_t t = 0; rc == 0 && t < g->tensors; t++) bytes[t] = p->layout[t].bytes;
-    if (rc == 0) rc = kolo_placement_cuts(g, bytes, allowed, crossing);
-    for (int64_t i = 0; rc == 0 && i < chain; i++)
-        layer[i] = (kolo_chain_layer){.name = layer_name(g, i),
-                                      .forward = seconds[i],
-                                      .cut = allowed[i],
-                                      .crossing = (int64_t)crossing[i]};
-    for (int64_t i = 0; rc == 0 && i < g->nodes; i++) {
-        const kolo_node *n = &g->node[i];
-        kolo_chain_layer *l = &layer[n->backward ? n->of : i];
-        if (n->backward) l->backward += seconds[i];
-        for (int k = 0; k < n->n_in; k++) { /* what backward reads of forward is kept */
-            const int t = n->in[k];
-            if (t < 0) continue;
-            if (g->tensor[t].role == KOLO_ROLE_PARAM && !n->backward)
-                l->weights += (int64_t)((double)bytes[t] * stored_each(p));
-            const int from = g->tensor[t].producer;
-            if (n->backward && from >= 0 && !g->node[from].backward && bytes[t]) {
-                layer[from].activations += (int64_t)bytes[t];
-                bytes[t] = 0;
-            }
-        }
-    }
-    free(bytes);
-    return rc;
-}
-
-static int misfit(const kolo_session *s, const kolo_misfit *m, int rc)
-{
-    if (rc == 0 || m->shortfall <= 0) return rc;
-    if (m->stages)
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "stages=%ld: no cut fits into memory_limit=%g GiB a rank, %lld bytes short; stages=%d would",
-            (long)s->options->stages, s->options->memory_limit, (long long)m->shortfall, m->stages);
-    return rc;
-}
-
-static int partition(kolo_session *s, int64_t chain, const kolo_chain_layer *layer, int *cut)
-{
-    const kolo_options *o = s->options;
-    const int parts = session_cut_parts(s);
-    kolo_link *link = kolo_alloc((size_t)o->stages * sizeof *link);
-    if (!link) return KOLO_ENOMEM;
-    for (int64_t k = 0; k < o->stages; k++) link[k] = kolo_link_assumed;
-    const kolo_partition_input input = {.layer = layer,
-                                        .layers = (int)chain,
-                                        .stages = (int)o->stages,
-                                        .chunks = (int)o->chunks,
-                                        .slots = s->slots,
-                                        .order = (enum kolo_pipeline)o->pipeline,
-                                        .link = link,
-                                        .limit = (int64_t)(o->memory_limit * 0x1p30)};
-    kolo_misfit why = {0};
-    kolo_partition *found = NULL;
-    int rc = 0;
-    if (*o->cut) {
-        rc = parse_cut(s, chain, parts, cut);
-        if (rc == 0) rc = kolo_partition_create_at(&found, &input, cut, &why);
-    } else {
-        rc = kolo_partition_create(&found, &input, &why);
-    }
-    rc = misfit(s, &why, rc);
-    for (int q = 0; rc == 0 && q < parts - 1; q++) cut[q] = found->first[q + 1] - 1;
-    for (int q = 0; rc == 0 && q < parts; q++)
-        kolo_debug("part %d: %s .. %s, %.3f ms a micro-batch, %lld bytes cross behind it", q,
-                   layer[found->first[q]].name, layer[found->first[q + 1] - 1].name, found->seconds[q] * 1e3,
-                   (long long)found->crossing[q]);
-    kolo_partition_destroy(&found);
-    free(link);
-    return rc;
-}
-
-int session_choose_cut(kolo_session *s, int *cut)
-{
-    const int64_t chain = kolo_graph_forward_nodes(s->graph);
-    kolo_chain_layer *layer = kolo_alloc((size_t)(chain + 1) * sizeof *layer);
-    bool *allowed = kolo_alloc((size_t)(chain + 1) * sizeof *allowed);
-    double *crossing = kolo_alloc((size_t)(chain + 1) * sizeof *crossing);
-    int rc = layer && allowed && crossing ? describe_chain(s, chain, layer, allowed, crossing) : KOLO_ENOMEM;
-    if (rc == 0) rc = partition(s, chain, layer, cut);
-    free(layer);
-    free(allowed);
-    free(crossing);
-    return rc;
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------ */
@@ -275,8 +186,8 @@ static int place_shape(kolo_session *s, kolo_shape *shape, const int *cut)
     const kolo_options *o = s->options;
     const kolo_shape *first = &s->shape[0];
     if (shape == first)
-        KOLO_TRY(kolo_placement_create(&shape->placement, shape->graph, (int)o->stages, (int)o->chunks,
-                                       (enum kolo_pipeline)o->pipeline, cut));
+        KOLO_TRY(kolo_placement_create(&shape->placement, shape->graph, s->grid.stages, (int)o->chunks,
+                                       s->across, (enum kolo_pipeline)o->pipeline, cut));
     else KOLO_TRY(kolo_placement_like(&shape->placement, shape->graph, first->graph, first->placement));
     KOLO_TRY(session_choose_stage_forms(s, shape));
     KOLO_TRY(make_program(s, &shape->plan, shape->placement, shape == first ? NULL : first->program,
@@ -304,6 +215,7 @@ static int place_shapes(kolo_session *s, const int *cut)
 
 int session_place(kolo_session *s, const int *cut)
 {
+    if (s->parts & KOLO_SESSION_TRAIN) KOLO_TRY(check_late(s));
     KOLO_TRY(place_shapes(s, cut));
     if (!s->eval_graph) return 0;
     KOLO_TRY(kolo_placement_like(&s->eval_placement, s->eval_graph, s->graph, s->placement));

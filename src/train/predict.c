@@ -34,6 +34,7 @@ int kolo_image_feed_rows(kolo_image_feed *f, int64_t rows, kolo_image_read *read
         if (rc != KOLO_EINPUT && rc != KOLO_EIO) return rc;
         f->bad++;
         kolo_warn("%s; it is left out", kolo_error_text());
+        if (f->unreadable) KOLO_TRY(f->unreadable(f->context, f->next, kolo_error_text()));
     }
     return 0;
 }

@@ -9,6 +9,9 @@ typedef struct kolo_image_feed {
     int64_t files;
     const char *const *path;
     int64_t next, bad; /* tried so far; of these could not be read */
+    /* NULL, or given the number of each that could not, and why, before any later one is answered */
+    int (*unreadable)(void *context, int64_t file, const char *why);
+    void *context;
 } kolo_image_feed;
 typedef int kolo_image_read(void *context, const char *path, int64_t row);
 /* Reads files into rows 0, 1, ... until `rows` are filled or all files were tried. file[row]: the number

@@ -155,7 +155,7 @@ int session_activation_budget(const kolo_session *s, size_t rest, size_t *budget
 
 int session_recompute(kolo_session *s, kolo_shape *shape)
 {
-    const int times = s->untimed ? 0 : shape == s->shape ? TIMES : 1;
+    const int times = s->untimed ? 0 : shape == s->shape && !(s->parts & KOLO_SESSION_QUIET) ? TIMES : 1;
     double *seconds = kolo_alloc((size_t)(shape->graph->nodes + 1) * sizeof *seconds);
     task t = {.session = s, .plain = shape->plan, .seconds = seconds, .form = shape->form};
     int rc = seconds ? kolo_exec_clock(shape->plan, s->backend, times, seconds) : KOLO_ENOMEM;
@@ -201,7 +201,7 @@ static int choose_stage(kolo_session *s, kolo_shape *shape, const double *second
     t.plain = plain;
     if (rc == 0) rc = solve(&t);
     snprintf(what, sizeof what, ", stage %d", stage);
-    if (rc == 0 && shape == s->shape) rc = report(&t, what);
+    if (rc == 0 && !s->trial && shape == s->shape) rc = report(&t, what);
     close_task(&t);
     kolo_plan_destroy(&plain);
     return rc;
@@ -209,11 +209,14 @@ static int choose_stage(kolo_session *s, kolo_shape *shape, const double *second
 
 int session_recompute_stages(kolo_session *s, kolo_shape *shape)
 {
-    double *seconds = kolo_alloc((size_t)(shape->graph->nodes + 1) * sizeof *seconds);
-    int rc =
-        seconds ? kolo_exec_clock(shape->plan, s->backend, s->untimed ? 0 : TIMES, seconds) : KOLO_ENOMEM;
+    /* those by which the network was cut, where this rank did so */
+    const bool timed = s->node_seconds && shape->graph == s->graph;
+    double *seconds =
+        timed ? s->node_seconds : kolo_alloc((size_t)(shape->graph->nodes + 1) * sizeof *seconds);
+    int rc = seconds ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && !timed) rc = kolo_exec_clock(shape->plan, s->backend, s->untimed ? 0 : TIMES, seconds);
     for (int k = 0; rc == 0 && k < s->grid.stages; k++) rc = choose_stage(s, shape, seconds, k);
-    free(seconds);
+    if (!timed) free(seconds);
     return rc;
 }
 

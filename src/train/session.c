@@ -9,8 +9,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/buckets/reducer.h"
+#include "train/auto_plan.h"
 #include "train/compression.h"
+#include "train/late.h"
+#include "train/local.h"
 #include "train/parts.h"
+#include "train/plan_file.h"
 #include "train/shard.h"
 #include "train/pipeline.h"
 
@@ -114,8 +118,11 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     return 0;
 }
 
+/* Beside transfers: sums of gradients and of f64. */
+enum { BUCKETS = 4096 };
+
 int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, size_t used_bytes,
-                      kolo_comm **comm)
+                      int64_t transfers, kolo_comm **comm)
 {
     const kolo_options *o = s->options;
     const kolo_comm_device device = {
@@ -128,6 +135,7 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, 
     const kolo_comm_config config = {.size = sizeof(kolo_comm_config),
                                      .arena_bytes = arena_bytes,
                                      .used_bytes = used_bytes,
+                                     .buckets = (int)(transfers > 0 ? BUCKETS + transfers : 0),
                                      .canonical = o->reduce == KOLO_reduce_canonical,
                                      .timeout = o->comm_timeout,
                                      .heartbeat_timeout = o->heartbeat_timeout,
@@ -139,18 +147,23 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes, 
 
 static int make_training_executor(kolo_session *s)
 {
-    kolo_plan **plan = kolo_alloc((size_t)s->shapes * sizeof *plan);
-    int rc = plan ? 0 : KOLO_ENOMEM;
-    for (int i = 0; rc == 0 && i < s->shapes; i++) plan[i] = s->shape[i].plan;
-    if (rc == 0) rc = kolo_exec_create(&s->exec, plan, s->shapes, s->backend, s->comm, s->options, NULL);
+    kolo_plan **plan = kolo_alloc((size_t)(s->shapes * KOLO_EXCHANGES) * sizeof *plan);
+    int rc = plan ? 0 : KOLO_ENOMEM, n = 0;
+    for (int i = 0; rc == 0 && i < s->shapes; i++) plan[n++] = s->shape[i].plan;
+    for (int i = 0; rc == 0 && i < s->shapes; i++)
+        for (int x = 0; x < KOLO_EXCHANGES; x++)
+            if (s->shape[i].exchange[x]) plan[n++] = s->shape[i].exchange[x];
+    if (rc == 0) rc = kolo_exec_create(&s->exec, plan, n, s->backend, s->comm, s->options, NULL);
     free(plan);
     return rc;
 }
 
-static int open_comm_for(kolo_session *s, kolo_launch *launch, const kolo_program *p, kolo_comm **comm)
+/* For programs in one memory. */
+static int open_comm_for(kolo_session *s, kolo_launch *launch, const kolo_program *p, int64_t transfers,
+                         kolo_comm **comm)
 {
     const size_t used = p->sum_bytes + kolo_plan_comm_bytes(p->plan[s->grid.stage]);
-    return session_open_comm(s, launch, p->comm_bytes, used, comm);
+    return session_open_comm(s, launch, p->comm_bytes, used, transfers, comm);
 }
 
 static int make_executors(kolo_session *s)
@@ -158,20 +171,25 @@ static int make_executors(kolo_session *s)
     const kolo_options *o = s->options;
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
-    const size_t own =
-        s->shards > 1 ? kolo_plan_comm_bytes(s->plan) : s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    const size_t own = s->shards > 1 || s->plan->config.late ? kolo_plan_comm_bytes(s->plan)
+                                                             : s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
     kolo_launch *launch = flat ? &s->flat : s->launch;
-    KOLO_TRY(s->program ? open_comm_for(s, launch, s->program, &s->comm)
-                        : session_open_comm(s, launch, own, own, &s->comm));
+    int64_t transfers = 0;
+    for (int i = 0; s->program && i < s->shapes; i++)
+        transfers += kolo_program_transfers(s->shape[i].program);
+    KOLO_TRY(s->program ? open_comm_for(s, launch, s->program, transfers, &s->comm)
+                        : session_open_comm(s, launch, own, own, 0, &s->comm));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
     /* an executor that trains, or has transfers, does it when it has added its buckets and those */
     else if (!s->program) KOLO_TRY(kolo_comm_commit(s->comm));
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(make_training_executor(s));
-    if (s->eval_program) KOLO_TRY(open_comm_for(s, s->launch, s->eval_program, &s->eval_comm));
+    if (s->eval_program)
+        KOLO_TRY(open_comm_for(s, s->launch, s->eval_program, kolo_program_transfers(s->eval_program),
+                               &s->eval_comm));
     else if (s->eval_plan && s->eval_plan->arena_bytes[KOLO_ARENA_GATHERED])
         KOLO_TRY(session_open_comm(s, s->launch, kolo_plan_comm_bytes(s->eval_plan),
-                                   kolo_plan_comm_bytes(s->eval_plan), &s->eval_comm));
+                                   kolo_plan_comm_bytes(s->eval_plan), 0, &s->eval_comm));
     if (s->eval_plan)
         KOLO_TRY(kolo_exec_create(&s->eval_exec, &s->eval_plan, 1, s->backend, s->eval_comm, o, s->exec));
     session_report_device(s);
@@ -181,10 +199,13 @@ static int make_executors(kolo_session *s)
 static int choose_threads(kolo_session *s)
 {
     kolo_options *o = s->options;
+    if (s->elsewhere && o->threads) return 0;
     /* A sum over threads would make the bits depend on their number. */
     int64_t threads = o->threads ? o->threads : o->reduce == KOLO_reduce_canonical ? 1 : 0;
     int chosen = kolo_launch_bind(s->launch, (int)threads, o->bind != KOLO_bind_none);
     if (chosen < 0) return chosen;
+    /* as many ranks will divide a node like this one */
+    if (!threads && s->elsewhere && !s->gpu) chosen = chosen / s->ranks > 1 ? chosen / s->ranks : 1;
     o->threads = chosen;
     return 0;
 }
@@ -204,6 +225,31 @@ static int check_adasum(const kolo_options *o)
                      kolo_option_find("reduce")->choices[o->reduce], with);
 }
 
+/* What works on whole tensors has none of a parameter whose channels are cut. */
+static int check_tensor(const kolo_options *o)
+{
+    const kolo_optimizer *optimizer = kolo_optimizer_find(o->optimizer);
+    if (!optimizer) return KOLO_ECONFIG;
+    if (o->tensor > 1 && kolo_is_layerwise(optimizer))
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "optimizer=%s measures whole tensors, and tensor=%ld cuts them into parts on different "
+            "ranks: use another optimizer, such as sgd or adamw",
+            o->optimizer, (long)o->tensor);
+    if (o->tensor > 1 && strcmp(o->spatial, "1x1"))
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "tensor=%ld and spatial=%s: a map is cut into parts of its channels or of its pixels, "
+            "not of both: take one of them",
+            (long)o->tensor, o->spatial);
+    if (o->tensor > 1 && kolo_is_adasum(o))
+        return kolo_fail(KOLO_ECONFIG,
+                         "reduce=%s combines whole tensors, and tensor=%ld cuts them into parts on different "
+                         "ranks: use reduce=fast or reduce=canonical",
+                         kolo_option_find("reduce")->choices[o->reduce], (long)o->tensor);
+    return 0;
+}
+
 /* What each value allows but their combination does not. */
 static int check_options(const kolo_options *o)
 {
@@ -220,6 +266,7 @@ static int check_options(const kolo_options *o)
         return kolo_fail(KOLO_ECONFIG, "mosaic_scale_min=%g is larger than mosaic_scale_max=%g",
                          o->mosaic_scale_min, o->mosaic_scale_max);
     KOLO_TRY(check_adasum(o));
+    KOLO_TRY(check_tensor(o));
     KOLO_TRY(kolo_compression_check(o));
     return kolo_optim_check(o);
 }
@@ -235,6 +282,22 @@ static int open_steps(kolo_session *s)
     return make_executors(s);
 }
 
+static int open_plan_file(kolo_session *s)
+{
+    s->plan_file = kolo_alloc(sizeof *s->plan_file);
+    if (!s->plan_file) return KOLO_ENOMEM;
+    if (!(s->parts & KOLO_SESSION_TRAIN) || (s->parts & KOLO_SESSION_DATA_ONLY)) return 0;
+    return kolo_plan_file_read(s->plan_file, s->options, s->ranks);
+}
+
+/* What is wrong may be the file's fault. */
+static int in_plan_file(const kolo_session *s, int rc)
+{
+    const char *path = s->plan_file->path;
+    return rc != KOLO_ECONFIG || !path || strstr(kolo_error_text(), path) ? rc
+                                                                          : kolo_fail_in(rc, "%s: ", path);
+}
+
 static int open_parts(kolo_session *s, int parts)
 {
     kolo_options *o = s->options;
@@ -242,6 +305,8 @@ static int open_parts(kolo_session *s, int parts)
     if (!model) return kolo_error_status();
     s->detector = model->detector;
     KOLO_TRY(check_options(o));
+    KOLO_TRY(session_parse_spatial(s));
+    KOLO_TRY(session_auto_plan(s));
     if (s->detector && (*o->augment || o->crop != KOLO_crop_none || o->mixup > 0 || o->cutmix > 0))
         return kolo_fail(
             KOLO_ECONFIG,
@@ -253,8 +318,11 @@ static int open_parts(kolo_session *s, int parts)
                          o->model);
     s->elsewhere = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks;
     s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
-    KOLO_TRY(session_open_grid(s));
-    KOLO_TRY(session_open_shards(s));
+    KOLO_TRY(open_plan_file(s));
+    KOLO_TRY(in_plan_file(s, session_open_grid(s)));
+    KOLO_TRY(session_check_local(s));
+    KOLO_TRY(session_check_late(s));
+    KOLO_TRY(in_plan_file(s, session_open_shards(s)));
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(session_lay_phases(s));
@@ -266,7 +334,7 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
     KOLO_TRY(session_check_offload(s));
     KOLO_TRY(session_choose_batch(s));
-    return open_steps(s);
+    return in_plan_file(s, open_steps(s));
 }
 
 int kolo_session_answer_stage(const kolo_session *s, int tensor)
@@ -304,6 +372,9 @@ void kolo_session_close(kolo_session *s)
     session_free_plans(s);
     session_close_data(s);
     kolo_grid_free(&s->grid);
+    if (s->plan_file) kolo_plan_file_close(s->plan_file);
+    free(s->plan_file);
+    s->plan_file = NULL;
     free(s->phase);
     s->phase = NULL;
 }

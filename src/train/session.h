@@ -22,7 +22,8 @@ typedef struct kolo_shape {
     int slots;
     int64_t height, width;
     kolo_graph *graph;
-    kolo_plan *plan; /* all are laid in one memory, and take turns in one executor */
+    kolo_plan *plan;                     /* all are laid in one memory, and take turns in one executor */
+    kolo_plan *exchange[KOLO_EXCHANGES]; /* with local steps those in which ranks exchange that; else NULL */
     /* with stages: the plan is of this rank's, of these */
     kolo_placement *placement;
     kolo_program *program;
@@ -42,6 +43,7 @@ enum kolo_session_part {
     KOLO_SESSION_QUIET = 32,     /* with PLAN_ONLY: what was chosen is not printed */
 };
 
+enum { SESSION_CUT_RANGES = 16 };
 typedef struct kolo_session {
     /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
     kolo_options *options;
@@ -69,6 +71,10 @@ typedef struct kolo_session {
     int slots;                   /* micro-batches a rank and step, likewise */
     /* a rank's part of an evaluation's batch: the smallest micro-batch of the run */
     int64_t eval_rows;
+    int spatial[2]; /* rows, columns of parts that images and maps are cut into */
+    kolo_cut_range cut_range[SESSION_CUT_RANGES]; /* layers that are cut otherwise */
+    int cut_ranges;
+    int across; /* ranks of a stage among which these parts are divided; each is a stage of the grid */
     int64_t height, width; /* of images, where neither phases nor val_size say otherwise */
     float mean[4], std[4];
     kolo_dataset *train_set, *val_set;
@@ -99,7 +105,9 @@ typedef struct kolo_session {
     /* of training, validation, where the network learns them; else NULL */
     kolo_image_labels *image_labels[2];
     float *pos_weight;               /* [classes] of them in training, or NULL */
+    float *class_weight;             /* [classes of train_set] of a classifier's loss, or NULL: all alike */
     struct kolo_detect_truth *truth; /* of val_set, once a detector was judged by it */
+    struct kolo_plan_file *plan_file; /* plan=FILE, or NULL (plan_file.h) */
     char data_uuid[40];
 } kolo_session;
 
@@ -152,6 +160,8 @@ kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
 /* Bytes that the largest rank needs where it computes; what memory= allows each (without it: what there
  * is). */
 size_t kolo_session_rank_bytes(const kolo_session *session);
+/* The same of a rank of one stage. */
+size_t kolo_session_stage_bytes(const kolo_session *session, int stage);
 int kolo_session_memory(const kolo_session *session, size_t *bytes);
 /* Prints what a rank of the plan that was made needs, and whether that fits into memory_limit= or this
  * machine's memory. file: FILE *. KOLO_ECONFIG: it does not; but 0 where it was planned for other

@@ -4,11 +4,15 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/head.h"
 #include "kolo/error.h"
+#include "train/local.h"
 #include "train/parts.h"
 #include "train/pipeline.h"
+#include "train/plan_file.h"
+#include "train/shard.h"
 #include "train/forms.h"
 
 /* ---- shapes ---- */
@@ -89,17 +93,26 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                                 [KOLO_box_loss_giou] = KOLO_OVERLAP_GIOU,
                                                 [KOLO_box_loss_diou] = KOLO_OVERLAP_DIOU,
                                                 [KOLO_box_loss_ciou] = KOLO_OVERLAP_CIOU};
+    const bool cut = session_parts(s) > 1;
+    const kolo_cuts cuts = {.parts = {s->spatial[0], s->spatial[1]},
+                            .channels = (int)o->tensor,
+                            .range = s->cut_range,
+                            .ranges = s->cut_ranges,
+                            .apart = s->across > 1,
+                            .like = s->graph};
     const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->detector;
     kolo_model_config config = {.rows = shape->rows,
                                 .height = shape->height,
                                 .width = shape->width,
                                 .channels = o->channels,
                                 .classes = o->classes,
-                                .words = boxes   ? 1 + 5 * o->max_boxes
-                                         : mixes ? 3
-                                                 : 0,
+                                .words = boxes                      ? 1 + 5 * o->max_boxes
+                                         : mixes                    ? 3
+                                         : train && s->class_weight ? 2
+                                                                    : 0,
                                 .shortcut = o->shortcut,
                                 .zero_init_residual = o->zero_init_residual,
+                                .freeze = o->freeze,
                                 .blur = o->blur_pool,
                                 .drop_path = o->drop_path,
                                 .dropout = o->dropout,
@@ -112,13 +125,14 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                 .scale = o->arc_scale,
                                 .overlap = overlap[o->box_loss],
                                 .centre = o->simota == KOLO_simota_centre,
+                                .cuts = cut ? &cuts : NULL,
                                 .train = train,
                                 .device = s->cuda,
                                 .dtype = session_dtype(s)};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     KOLO_TRY(kolo_model_graph(graph, o->model, &config));
-    if (train && s->cuda) KOLO_TRY(fuse_for_device(s, *graph));
+    if (train && s->cuda && !cut) KOLO_TRY(fuse_for_device(s, *graph));
     return scale_head(*graph, o->head_init_scale);
 }
 
@@ -144,6 +158,10 @@ int session_make_graphs(kolo_session *s)
         s->graph = s->shape[0].graph;
         KOLO_TRY(check_sizes(s, s->shape[i].graph, &s->shape[i]));
     }
+    KOLO_TRY(kolo_plan_file_check(s->plan_file, kolo_graph_parameters(s->graph)));
+    if (*s->graph->uncut && s->launch->rank == 0 && !(s->parts & KOLO_SESSION_QUIET))
+        kolo_info("tensor=%ld: left whole, as their channels, groups or heads are no multiple: %s",
+                  (long)s->options->tensor, s->graph->uncut);
     KOLO_TRY(session_open_forms(s));
     if (alone || !(s->parts & KOLO_SESSION_EVAL)) return 0;
     KOLO_TRY(make_graph(s, &evaluation, false, &s->eval_graph));
@@ -152,13 +170,13 @@ int session_make_graphs(kolo_session *s)
 
 /* ---- plans ---- */
 
-static char *tuning_cache(void)
+char *session_cache_file(const char *name)
 {
     const char *cache = getenv("KOLO_CACHE"), *home = getenv("HOME");
     char *folder = cache && *cache ? kolo_strdup(cache)
                    : home && *home ? kolo_format("%s/.cache/kolo", home)
                                    : NULL;
-    char *file = folder && kolo_folder_make(folder) == 0 ? kolo_format("%s/choices", folder) : NULL;
+    char *file = folder && kolo_folder_make(folder) == 0 ? kolo_format("%s/%s", folder, name) : NULL;
     free(folder);
     return file;
 }
@@ -166,7 +184,7 @@ static char *tuning_cache(void)
 static int make_backend(kolo_session *s, const char *choices)
 {
     const kolo_options *o = s->options;
-    char *cache = choices ? NULL : tuning_cache();
+    char *cache = choices ? NULL : session_cache_file("choices");
     const kolo_backend_config config = {.threads = (int)o->threads,
                                         .direct = o->conv == KOLO_conv_direct,
                                         .deterministic = o->deterministic || s->untimed,
@@ -185,28 +203,30 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
 {
     const kolo_options *o = s->options;
     const bool trains = optimizer != NULL;
-    return (kolo_plan_config){
-        .ranks = s->replicas,
-        .slots = slots,
-        .bn = o->bn,
-        .canonical = o->reduce == KOLO_reduce_canonical,
-        .bucket_bytes = o->bucket_mb * 1048576,
-        .shard = (int)o->shard,
-        .shards = s->shards,
-        .shard_groups = s->shard_groups,
-        .reshard = o->reshard,
-        .offload = trains && (o->offload == KOLO_offload_optimizer || o->offload == KOLO_offload_all),
-        .optimizer = optimizer,
-        .ema = kolo_averages(o),
-        .swa = trains && o->swa > 0,
-        .lookahead = o->lookahead > 0,
-        .clip_norm = trains && o->clip_norm > 0,
-        .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),
-        .adasum = trains && s->replicas > 1 && kolo_is_adasum(o),
-        .average = trains && s->replicas > 1 && o->reduce == KOLO_reduce_adasum_nodes,
-        .noise = trains && o->noise_scale && s->replicas * slots > 1,
-        .decay_norms = o->decay_norms,
-        .layer_decay = o->layer_decay};
+    return (kolo_plan_config){.ranks = s->replicas,
+                              .slots = slots,
+                              .bn = o->bn,
+                              .canonical = o->reduce == KOLO_reduce_canonical,
+                              .bucket_bytes = o->bucket_mb * 1048576,
+                              .shard = (int)o->shard,
+                              .shards = s->shards,
+                              .shard_groups = s->shard_groups,
+                              .reshard = o->reshard,
+                              .offload = (s->parts & KOLO_SESSION_TRAIN) ? session_offloads(o) : 0,
+                              .optimizer = optimizer,
+                              .ema = kolo_averages(o),
+                              .swa = trains && o->swa > 0,
+                              .late = trains && o->sync == KOLO_sync_stale ? (int)o->staleness : 0,
+                              .local = trains && kolo_is_local(o),
+                              .average_state = o->local_momentum == KOLO_local_momentum_averaged,
+                              .lookahead = o->lookahead > 0,
+                              .clip_norm = trains && o->clip_norm > 0,
+                              .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),
+                              .adasum = trains && s->replicas > 1 && kolo_is_adasum(o),
+                              .average = trains && s->replicas > 1 && o->reduce == KOLO_reduce_adasum_nodes,
+                              .noise = trains && o->noise_scale && s->replicas * slots > 1,
+                              .decay_norms = o->decay_norms,
+                              .layer_decay = o->layer_decay};
 }
 
 static int make_plan(kolo_session *s, const kolo_optimizer *optimizer, kolo_shape *shape,
@@ -272,7 +292,10 @@ static int make_plans(kolo_session *s, const char *choices)
 static int make_all(kolo_session *s, const char *choices, int *cut)
 {
     KOLO_TRY(make_plans(s, choices));
-    if (session_cut_parts(s) <= 1) return session_choose_forms(s);
+    if (s->grid.stages * s->options->chunks <= 1) {
+        KOLO_TRY(session_choose_forms(s));
+        return session_make_exchanges(s);
+    }
     if (cut[0] < 0) KOLO_TRY(session_choose_cut(s, cut));
     return session_place(s, cut);
 }
@@ -302,7 +325,7 @@ static int agree_with_all(kolo_session *s, int *cut, int parts)
     KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     if (s->launch->rank == 0) {
-        KOLO_TRY_GOTO(rc, make_all(s, NULL, cut));
+        KOLO_TRY_GOTO(rc, make_all(s, s->plan_file->choices, cut));
         choices = kolo_backend_choices(s->backend);
         if (!choices) {
             rc = KOLO_ENOMEM;
@@ -333,7 +356,7 @@ int session_make_plans(kolo_session *s)
     if (!cut) return KOLO_ENOMEM;
     cut[0] = -1;
     const bool alone = (s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1;
-    const int rc = alone ? make_all(s, NULL, cut) : agree_with_all(s, cut, parts);
+    const int rc = alone ? make_all(s, s->plan_file->choices, cut) : agree_with_all(s, cut, parts);
     free(cut);
     kolo_trim(); /* plans that were tried, and memory that was timed */
     return rc;
@@ -349,7 +372,10 @@ void session_free_plans(kolo_session *s)
 {
     session_free_programs(s);
     kolo_plan_destroy(&s->eval_plan);
-    for (int i = 0; i < s->shapes; i++) kolo_plan_destroy(&s->shape[i].plan);
+    for (int i = 0; i < s->shapes; i++) {
+        for (int x = 0; x < KOLO_EXCHANGES; x++) kolo_plan_destroy(&s->shape[i].exchange[x]);
+        kolo_plan_destroy(&s->shape[i].plan);
+    }
     kolo_backend_destroy(&s->backend);
     kolo_graph_destroy(&s->eval_graph);
     for (int i = 0; i < s->shapes; i++) {

@@ -111,9 +111,26 @@ static int count_all(kolo_session *s, int group)
     return rc < 0 ? rc : 0;
 }
 
+int session_offloads(const kolo_options *o)
+{
+    switch (o->offload) {
+    case KOLO_offload_optimizer: return KOLO_OFFLOAD_STATE;
+    case KOLO_offload_parameters: return KOLO_OFFLOAD_PARAM;
+    case KOLO_offload_all: return KOLO_OFFLOAD_STATE | KOLO_OFFLOAD_PARAM;
+    default: return 0;
+    }
+}
+
 int session_check_offload(const kolo_session *s)
 {
     const kolo_options *o = s->options;
+    const bool trains = s->parts & KOLO_SESSION_TRAIN;
+    if (trains && o->shard != KOLO_shard_none && (session_offloads(o) & KOLO_OFFLOAD_PARAM))
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "offload=%s and %s: what ranks share of parameters is brought together in memory; give "
+            "offload=optimizer or activations, or leave shard= out",
+            kolo_option_find("offload")->choices[o->offload], shard_name(o));
     if (o->offload == KOLO_offload_none && *o->offload_path)
         return kolo_fail(KOLO_ECONFIG,
                          "offload_path= is of offload=, which is none: give both, or leave it out");

@@ -7,6 +7,8 @@
 
 /* After the grid: session->shards; refuses what shards cannot do. */
 int session_open_shards(kolo_session *session);
+/* KOLO_OFFLOAD_*: what offload= puts into a file. */
+int session_offloads(const kolo_options *options);
 /* After the device is chosen: offload= can be done here. */
 int session_check_offload(const kolo_session *session);
 

@@ -10,20 +10,20 @@
 #include "base/thread.h"
 #include "ckpt/carried.h"
 #include "data/shard/manifest.h"
-#include "ops/detector.h"
 #include "train/carry.h"
+#include "train/late.h"
+#include "train/local.h"
 #include "train/trainer.h"
 
 /* What every rank planned for itself, and the most that it has taken so far. Collective. */
 static int collect_memory(trainer *t)
 {
     const kolo_session *s = &t->session;
-    const size_t bytes = (size_t)s->ranks * sizeof(uint64_t);
     const uint64_t planned = kolo_session_planned_bytes(s), peak = kolo_session_peak_bytes(s);
     if (is_root(t) && !t->planned_by_rank) {
-        t->planned_by_rank = kolo_alloc(bytes);
-        t->peak_by_rank = kolo_alloc(bytes);
-        if (!t->planned_by_rank || !t->peak_by_rank) return KOLO_ENOMEM;
+        t->planned_by_rank = kolo_alloc(2 * (size_t)s->ranks * sizeof *t->planned_by_rank);
+        if (!t->planned_by_rank) return KOLO_ENOMEM;
+        t->peak_by_rank = t->planned_by_rank + s->ranks;
     }
     KOLO_TRY(kolo_comm_gather(s->comm, &planned, sizeof planned, t->planned_by_rank, 0));
     return kolo_comm_gather(s->comm, &peak, sizeof peak, t->peak_by_rank, 0);
@@ -32,6 +32,7 @@ static int collect_memory(trainer *t)
 /* A stop may come where a checkpoint was just written, or where the run was taken up. */
 static int save(trainer *t)
 {
+    const double begin = kolo_time();
     if (t->saved == t->position.step) return 0;
     size_t each = kolo_rank_state_bytes(&t->session);
     int part;
@@ -49,7 +50,8 @@ static int save(trainer *t)
     int rc =
         kolo_checkpoint_save(t->run, t->session.exec, t->session.plan, t->session.backend, t->options, &p);
     if (rc < 0) return kolo_fail_in(rc, "writing a checkpoint (those in place are whole): ");
-    return kolo_events_write(t->events, "checkpoint", "\"step\":%ld", (long)p.step);
+    return kolo_events_write(t->events, "checkpoint", "\"step\":%ld,\"seconds\":%.3f", (long)p.step,
+                             kolo_time() - begin);
 }
 
 static int evaluate(trainer *t)
@@ -68,14 +70,35 @@ static int evaluate(trainer *t)
     return trainer_report_evaluation(t, best);
 }
 
-/* Running means of other weights are no statistics of swa's average: they are formed anew, by a pass over the
- * last epoch's batches. Where that is long, the first so many: a mean of so many batches moves no more. */
+static bool is_evaluated(const trainer *t, int64_t epoch, int64_t within)
+{
+    const int64_t every = t->options->eval_epochs;
+    return t->position.step == t->session.steps || (within == 0 && every && epoch % every == 0);
+}
+
+/* Where the last evaluation stands: has early_stop= ended the run there? A matter of the position alone, so a
+ * run that is taken up again sees the same. */
+static bool has_stopped_early(const trainer *t)
+{
+    const kolo_session *s = &t->session;
+    int64_t epoch, within, best_epoch, best_within;
+    if (!t->options->early_stop || t->position.best_step <= 0) return false;
+    kolo_session_at(s, t->position.step, &epoch, &within);
+    if (!is_evaluated(t, epoch, within)) return false;
+    kolo_session_at(s, t->position.best_step, &best_epoch, &best_within);
+    return epoch - best_epoch >= t->options->early_stop;
+}
+
+/* Running means of other weights are no statistics of swa's or swap's average: they are formed anew, by a
+ * pass over the last epoch's batches. Where that is long, the first so many: a mean of so many batches moves
+ * no more. */
 static int form_statistics(trainer *t)
 {
     enum { MOST = 1000 };
     kolo_session *s = &t->session;
     int64_t epoch, within, batches = s->phase[s->now].steps_per_epoch;
-    if (t->options->swa <= 0 || !kolo_exec_has_statistics(s->exec)) return 0;
+    if ((t->options->swa <= 0 && t->options->swap <= 0) || !kolo_exec_has_statistics(s->exec)) return 0;
+    kolo_exec_exchange(s->exec, KOLO_EXCHANGE_GRADIENTS);
     kolo_session_at(s, s->steps - 1, &epoch, &within);
     KOLO_TRY(kolo_loader_seek(s->loader, epoch, 0));
     for (int64_t n = 0; n < batches && n < MOST; n++) {
@@ -100,8 +123,11 @@ static int train_settle(trainer *t)
     return 0;
 }
 
-/* Every rank stops after the same step: the flags are reduced about five times a second, at
- * steps all ranks agree on. */
+/* Seconds from one agreement to the next, at which ranks wait for each other: seldom where nothing else has
+ * them wait in every step. */
+static double agreement_seconds(const kolo_options *o) { return kolo_late(o) || kolo_is_local(o) ? 5 : 0.2; }
+
+/* Every rank stops after the same step: the flags are reduced about so often, at steps all ranks agree on. */
 static int agree_to_stop(trainer *t)
 {
     int64_t step = t->position.step;
@@ -109,9 +135,10 @@ static int agree_to_stop(trainer *t)
     if (step < t->next_poll) return 0;
     double now = kolo_time(),
            per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
-    double interval = per_step > 0 ? 0.2 / per_step : 1;
+    double interval = per_step > 0 ? agreement_seconds(t->options) / per_step : 1;
     /* no bucket is then on its way through the host's half of comm */
     if (t->session.staged) KOLO_TRY(train_settle(t));
+    if (t->session.staged) KOLO_TRY(kolo_exec_arrive(t->session.exec));
     int64_t word[2] = {t->asked(), -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
     KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_I64, KOLO_MAX));
     if (word[0]) t->stop = (enum kolo_stop)word[0];
@@ -121,46 +148,72 @@ static int agree_to_stop(trainer *t)
     return 0;
 }
 
-static int one_step(trainer *t)
+/* What ranks exchange in this step; swap= begins with an optimizer that remembers nothing. */
+static int choose_exchange(trainer *t, kolo_step *step)
+{
+    kolo_session *s = &t->session;
+    if (!kolo_is_local(t->options)) return 0;
+    if (s->replicas > 1)
+        kolo_exec_exchange(s->exec, kolo_local_exchange(t->options, t->local_start, step->step, s->steps));
+    if (t->options->swap <= 0 || step->step < t->local_start) return 0;
+    step->origin = t->local_start;
+    return step->step == t->local_start ? kolo_exec_forget(s->exec) : 0;
+}
+
+/* What is evaluated and saved with local steps is the mean of the ranks' weights. */
+static int form_average(trainer *t)
+{
+    return t->session.plan->config.local ? kolo_exec_average(t->session.exec) : 0;
+}
+
+/* Batch number `step` goes into the executor, which carries out the step that is due; in a pipeline with late
+ * weights that is an earlier one, and behind the last batch none goes in. */
+static int take_batch(trainer *t, int64_t step, kolo_metrics *m)
 {
     kolo_session *s = &t->session;
     kolo_batch batch;
+    if (step >= s->steps) return kolo_exec_step(s->exec, NULL, NULL, m);
+    KOLO_TRY(kolo_loader_next(s->loader, &batch));
+    kolo_step parameters = trainer_step(t, step, batch.epoch);
+    *record_of(t, step) = (step_record){.step = step,
+                                        .epoch = batch.epoch,
+                                        .lr = (double)parameters.lr,
+                                        .whole = batch.valid_global == kolo_session_batch(s)};
+    int rc = choose_exchange(t, &parameters);
+    if (rc == 0) rc = trainer_board_images(t, &batch, step + 1);
+    if (rc == 0) rc = kolo_exec_step(s->exec, &batch, &parameters, m);
+    kolo_loader_release(s->loader, &batch);
+    return rc;
+}
+
+static int one_step(trainer *t)
+{
+    kolo_session *s = &t->session;
     kolo_metrics m;
     kolo_loader_stats stats;
-    if (t->unreported == 0) t->reported_at = kolo_time();
-    KOLO_TRY(kolo_loader_next(s->loader, &batch));
-    int64_t step = t->position.step;
-    const double time = kolo_phase_time(s->phase, s->phases, step),
-                 end = kolo_phase_time(s->phase, s->phases, step + 1),
-                 all = kolo_phase_time(s->phase, s->phases, s->steps),
-                 unit = t->options->steps ? 1 : (double)s->phase[0].steps_per_epoch;
-    const kolo_detector *detector = kolo_detector_find(s->detector);
-    kolo_step parameters = {.step = step,
-                            .seed = (uint64_t)t->options->seed,
-                            .epoch = batch.epoch,
-                            .l1 = detector && detector->l1 && batch.epoch >= s->plain_epoch,
-                            .lr = (float)(kolo_learning_rate(t->options, time, all, unit) *
-                                          kolo_rate_scale(t->options, kolo_session_batch(s))),
-                            .momentum = (float)kolo_momentum(t->options, time, all),
-                            .weight_decay = (float)t->options->weight_decay,
-                            .ema_decay = (float)kolo_ema_decay(t->options, step + 1, end, unit)};
+    const int64_t step = t->position.step;
     const double before = kolo_exec_comm_seconds(s->exec);
-    int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
-    kolo_loader_release(s->loader, &batch);
-    KOLO_TRY(rc);
+    if (t->unreported == 0) t->reported_at = kolo_time();
+    KOLO_TRY(take_batch(t, step + kolo_exec_feed(s->exec), &m));
     t->unreported++;
     t->position.step = step + 1;
     kolo_loader_get_stats(s->loader, &stats);
-    *record_of(t, step) =
-        (step_record){.step = step,
-                      .epoch = batch.epoch,
-                      .lr = (double)parameters.lr,
-                      .wait = t->waited_before + stats.wait_seconds - t->waited,
-                      .comm = s->ranks > 1 && !s->cuda ? kolo_exec_comm_seconds(s->exec) - before : -1,
-                      .whole = batch.valid_global == kolo_session_batch(s)};
+    step_record *record = record_of(t, step);
+    record->wait = t->waited_before + stats.wait_seconds - t->waited;
+    record->comm = s->ranks > 1 && !s->cuda ? kolo_exec_comm_seconds(s->exec) - before : -1;
     t->waited = t->waited_before + stats.wait_seconds;
     t->images += kolo_session_batch(s);
     return trainer_report(t, &m);
+}
+
+/* Batches that a pipeline with late weights has under way before its first step ends: at the start of a run,
+ * and as often as it is taken up again. */
+static int fill_pipeline(trainer *t)
+{
+    kolo_metrics m;
+    for (int i = 0; i < kolo_exec_feed(t->session.exec); i++)
+        KOLO_TRY(take_batch(t, t->position.step + i, &m));
+    return 0;
 }
 
 /* The loader stands before the next batch. */
@@ -183,17 +236,33 @@ static int change_phase(trainer *t, int phase)
     return trainer_report_phase(t);
 }
 
+static int end_early(trainer *t)
+{
+    t->early = true;
+    t->unreported = 0;
+    kolo_log0(KOLO_LOG_INFO,
+              "early_stop=%ld ends the run after step %ld of %ld: %s %.4f after step %ld is still the best "
+              "(checkpoint=best)",
+              (long)t->options->early_stop, (long)t->position.step, (long)t->session.steps,
+              kolo_session_metric(&t->session), t->position.best, (long)t->position.best_step);
+    return 0;
+}
+
 static int loop(trainer *t)
 {
     kolo_session *s = &t->session;
     const kolo_options *o = t->options;
+    t->local_start = kolo_local_start(s);
     KOLO_TRY(begin_phase(t));
+    KOLO_TRY(fill_pipeline(t));
     while (t->position.step < s->steps) {
         KOLO_TRY(agree_to_stop(t));
         if (t->stop) {
             KOLO_TRY(train_settle(t));
             if (t->position.step > t->epoch.first) KOLO_TRY(trainer_report_epoch(t));
+            KOLO_TRY(form_average(t));
             KOLO_TRY(save(t));
+            t->unreported = 0; /* what is under way is saved */
             return kolo_fail(KOLO_EREQUEUE,
                              "stopped on request after step %ld of %ld; the same command goes on from there",
                              (long)t->position.step, (long)s->steps);
@@ -201,15 +270,21 @@ static int loop(trainer *t)
         KOLO_TRY(one_step(t));
         int64_t step = t->position.step, epoch, within;
         int phase = kolo_session_at(s, step, &epoch, &within);
+        const bool drawn = trainer_board_due(t, step);
         bool end = step == s->steps, epoch_end = within == 0;
-        bool evaluated = end || (epoch_end && o->eval_epochs && epoch % o->eval_epochs == 0);
+        bool evaluated = is_evaluated(t, epoch, within);
         bool saved = end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end);
         double best = t->position.best;
-        if (evaluated || saved || epoch_end) KOLO_TRY(train_settle(t));
+        if (end) KOLO_TRY(trainer_flush(t));
+        if (evaluated || saved || epoch_end || drawn) KOLO_TRY(train_settle(t));
+        if (drawn) KOLO_TRY(trainer_board_histograms(t, step));
         if (end || epoch_end) KOLO_TRY(trainer_report_epoch(t));
+        if (evaluated || saved) KOLO_TRY(form_average(t));
         if (end) KOLO_TRY(form_statistics(t));
         if (evaluated) KOLO_TRY(evaluate(t));
-        if (saved || t->position.best > best) KOLO_TRY(save(t));
+        const bool early = evaluated && has_stopped_early(t);
+        if (saved || early || t->position.best > best) KOLO_TRY(save(t));
+        if (early && !end) return end_early(t);
         if (!end && phase != s->now) KOLO_TRY(change_phase(t, phase));
         else if (epoch_end) kolo_epoch_begin(&t->epoch, s, step);
     }
@@ -258,9 +333,13 @@ static int train_run(trainer *t)
     KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch,
                                KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
     if (is_root(t) && !validates) kolo_info("no validation data (val=): top-1 is not measured");
+    t->records = TRAINER_RECORDS + kolo_exec_feed(t->session.exec);
+    if (!(t->issued = kolo_alloc((size_t)t->records * sizeof *t->issued))) return KOLO_ENOMEM;
     KOLO_TRY(trainer_begin(t));
-    if (t->position.step >= t->session.steps) {
-        kolo_info("%s is complete: %ld steps; nothing to do", t->options->run, (long)t->position.step);
+    const bool early = has_stopped_early(t);
+    if (t->position.step >= t->session.steps || early) {
+        kolo_info("%s is complete: %ld steps%s; nothing to do", t->options->run, (long)t->position.step,
+                  early ? ", where early_stop= has ended it" : "");
         t->complete = true;
         return trainer_report_complete(t);
     }
@@ -272,6 +351,22 @@ static int train_run(trainer *t)
     return loop(t);
 }
 
+/* What is never judged is never stopped early, and swa's average is formed at the planned end alone. */
+static int check_early_stop(const kolo_options *o)
+{
+    const bool validates = *o->val && strcmp(o->val, "none");
+    if (!o->early_stop) return 0;
+    if (!validates || !o->eval_epochs)
+        return kolo_fail(KOLO_ECONFIG, "early_stop=%ld wants validations to judge by: give %s",
+                         (long)o->early_stop, validates ? "eval_epochs=1" : "val=DIR");
+    if (o->swa > 0)
+        return kolo_fail(KOLO_ECONFIG,
+                         "early_stop=%ld and swa=%g: the average is complete only at the end of all "
+                         "epochs; leave one of them out, or take ema=",
+                         (long)o->early_stop, o->swa);
+    return 0;
+}
+
 int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*asked)(void))
 {
     if (!*options->run)
@@ -280,6 +375,7 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
             "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
     if (!options->steps && !options->epochs)
         return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
+    KOLO_TRY(check_early_stop(options));
     if (launch->rank == 0) KOLO_TRY(kolo_manifest_outside("run", options->run));
     trainer t = {.options = options,
                  .launch = launch,
@@ -300,11 +396,12 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
         }
     }
     kolo_progress_destroy(&t.progress);
+    trainer_board_close(&t, NULL);
     kolo_events_close(&t.events);
     kolo_run_close(&t.run);
     kolo_session_close(&t.session);
     kolo_by_class_free(&t.by_class);
     free(t.planned_by_rank);
-    free(t.peak_by_rank);
+    free(t.issued);
     return kolo_error_restore(&first, rc);
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "train/times.h"
 #include "train/trainer.h"
 
 /* Each under its own name; those of other kinds of networks are none. */
@@ -44,6 +45,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     /* detectors have no validation loss */
     s->loss = evaluated && !session->detector ? t->evaluation.loss : t->loss;
     fill_scores(t, evaluated);
+    if (t->reported > 0) s->step_seconds = t->reported_seconds / (double)t->reported;
     if (steps > 0) s->img_per_s = (double)t->images / seconds, s->wait_share = t->waited / seconds;
     s->wall_seconds = wall;
     s->ranks = t->launch->size;
@@ -90,15 +92,28 @@ static int report_begin(trainer *t, const kolo_summary *before)
             "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,"
             "\"version\":\"%s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\",\"run_id\":\"%s\",\"steps\":%ld,"
             "\"epoch_steps\":%ld,\"batch\":%ld,\"images\":%ld,\"host\":%s,\"device\":\"%s\",\"job\":\"%s\","
-            "\"after\":%s,\"why\":%s",
+            "\"load_seconds\":%.3f,\"after\":%s,\"why\":%s,\"late_weights\":\"%s\"",
             (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
             (long)t->options->threads, KOLO_VERSION, t->launch->method, (unsigned long)s->plan->hash,
             t->position.run, (long)s->steps, (long)p->steps_per_epoch, (long)p->batch, (long)s->samples,
-            host_text, s->cuda ? s->device.name : "cpu", t->summary.job, after_text, why_text);
+            host_text, s->cuda ? s->device.name : "cpu", t->summary.job, t->load_seconds, after_text,
+            why_text, t->position.late);
     free(host_text);
     free(after_text);
     free(why_text);
     return rc;
+}
+
+/* What a step should take, where its operations were measured here (`kolo bench --tune kernels`). */
+static int predict(trainer *t)
+{
+    kolo_play *play = NULL;
+    t->summary.predicted_step_seconds = -1;
+    if (!kolo_session_is_measured(&t->session)) return 0;
+    KOLO_TRY(kolo_session_play(&t->session, &play, NULL));
+    t->summary.predicted_step_seconds = play->step;
+    kolo_play_destroy(&play);
+    return 0;
 }
 
 int trainer_report_start(trainer *t)
@@ -109,13 +124,18 @@ int trainer_report_start(trainer *t)
     int had = kolo_summary_read(t->options->run, &before);
     KOLO_TRY(had);
     if (had) t->summary.repeated_steps = before.repeated_steps, t->position.restarts = before.restarts + 1;
-    KOLO_TRY(kolo_events_open(&t->events, t->options->run, t->position.step, &repeated));
+    /* those under way are reported when they are applied, whoever has done so before */
+    const int64_t reported = t->position.step - t->unreported;
+    KOLO_TRY(kolo_events_open(&t->events, t->options->run, reported, &repeated));
     t->summary.repeated_steps += repeated;
     kolo_summary_environment(&t->summary);
     KOLO_TRY(kolo_progress_create(&t->progress, t->options, t->session.steps));
     count_phase(t);
+    KOLO_TRY(predict(t));
     fill_summary(t, "running", "wait, or stop it: it goes on from its last checkpoint");
     KOLO_TRY(kolo_summary_write(t->options->run, &t->summary)); /* what is counted here survives a kill */
+    kolo_slurm_comment_begin(&t->comment, t->options->slurm_comment);
+    KOLO_TRY(trainer_board_open(t));
     return report_begin(t, had ? &before : NULL);
 }
 
@@ -125,6 +145,8 @@ int trainer_report(trainer *t, const kolo_metrics *m)
     const step_record *i = record_of(t, m->step);
     double now = kolo_time(), seconds = now - t->reported_at; /* where steps overlap: its share */
     t->reported_at = now;
+    t->reported_seconds += seconds;
+    t->reported++;
     t->unreported--;
     double rows = m->rows > 0 ? m->rows : 1;
     t->loss = m->loss / rows;
@@ -145,7 +167,11 @@ int trainer_report(trainer *t, const kolo_metrics *m)
                              .comm = i->comm};
     kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started),
                        event.useful_batch);
+    if (kolo_slurm_comment_due(&t->comment))
+        kolo_slurm_comment_set(&t->comment, kolo_progress_text(t->progress));
     KOLO_TRY(kolo_events_step(t->events, &event));
+    t->scale[0] = t->scale[1];
+    t->scale[1] = m->loss_scale;
     if (m->loss_scale == t->loss_scale) return 0;
     t->loss_scale = m->loss_scale;
     return kolo_events_write(t->events, "loss_scale", "\"step\":%ld,\"scale\":%.9g,\"skipped\":%ld",
@@ -234,7 +260,9 @@ int trainer_report_evaluation(trainer *t, bool best)
     return kolo_by_class_report(&t->by_class, step, t->events);
 }
 
-static const char nothing[] = "nothing: the run is complete";
+static const char nothing[] = "nothing: the run is complete",
+                  nothing_early[] =
+                      "nothing: early_stop= has ended the run; checkpoint=best has its best weights";
 
 int trainer_report_complete(const trainer *t)
 {
@@ -248,6 +276,16 @@ int trainer_report_complete(const trainer *t)
     return kolo_summary_write(t->options->run, &s);
 }
 
+static void comment_end(trainer *t, const char *state)
+{
+    char best[64] = "", text[640];
+    if (!t->comment.on) return;
+    if (t->position.best >= 0)
+        snprintf(best, sizeof best, ", best %s %.4f", kolo_session_metric(&t->session), t->position.best);
+    snprintf(text, sizeof text, "%s%s: %s", state, best, kolo_progress_text(t->progress));
+    kolo_slurm_comment_end(&t->comment, text);
+}
+
 int trainer_report_end(trainer *t, int rc)
 {
     kolo_failure reason;
@@ -256,7 +294,8 @@ int trainer_report_end(trainer *t, int rc)
                         : rc != KOLO_EREQUEUE          ? "failed"
                         : t->stop == KOLO_STOP_REQUEUE ? "requeue"
                                                        : "stopped";
-    const char *next = rc == 0               ? nothing
+    const char *next = rc == 0 && t->early   ? nothing_early
+                       : rc == 0             ? nothing
                        : rc != KOLO_EREQUEUE ? reason.text
                        : t->stop == KOLO_STOP_REQUEUE
                            ? "run the same command (or let Slurm requeue the job)"
@@ -264,5 +303,7 @@ int trainer_report_end(trainer *t, int rc)
     fill_summary(t, state, next);
     kolo_summary_write(t->options->run, &t->summary);
     if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);
+    trainer_board_close(t, state);
+    comment_end(t, state);
     return kolo_error_restore(&reason, rc);
 }

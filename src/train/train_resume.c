@@ -11,11 +11,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "ckpt/carried.h"
 #include "ckpt/manifest.h"
 #include "ckpt/store.h"
 #include "ckpt/weights.h"
 #include "train/carry.h"
+#include "train/late.h"
 #include "train/trainer.h"
 
 /* What rank 0 broadcasts. */
@@ -97,8 +99,9 @@ int kolo_train_find(kolo_session *s, const char *folder, const char *which, kolo
 
 /* What decides, beside what decides the numbers, when ranks meet (to validate, to save, to stop) and
  * what they tell together. */
-static const char *const common[] = {"eval_epochs", "checkpoint_steps", "stop_step", "val_flip",
-                                     "val_size",    "val_resize",       "conf",      "nms"};
+static const char *const common[] = {"eval_epochs", "early_stop", "checkpoint_steps",
+                                     "stop_step",   "val_flip",   "val_size",
+                                     "val_resize",  "conf",       "nms"};
 enum { MATH, TRAIN_SET, VAL_SET, COMMON, WORDS = COMMON + sizeof common / sizeof *common };
 
 static int64_t text_crc(const char *text) { return (int64_t)kolo_crc32c(0, text, strlen(text)); }
@@ -160,7 +163,9 @@ static int load_carried(trainer *t, const char *path)
     int part;
     const int parts = kolo_rank_state_parts(s, &part);
     const int found = kolo_checkpoint_read_rank_state(path, part, parts, mine, bytes),
-              rc = found > 0 ? kolo_rank_state_load(s, mine) : found;
+              rc = found <= 0              ? found
+                   : kolo_late(t->options) ? trainer_resume_late(t, mine)
+                                           : kolo_rank_state_load(s, mine);
     free(mine);
     int64_t outcome = found == 0 || (found > 0 && rc == KOLO_EINPUT) ? LOST : rc < 0 ? FAILED : LOADED;
     const bool own = outcome != LOADED, failed = outcome == FAILED;
@@ -174,9 +179,26 @@ static int load_carried(trainer *t, const char *path)
                          "%s: another rank found no rank-local state of its own in this checkpoint", path);
     if (outcome == LOST && is_root(t))
         kolo_warn("%s was written by another rank layout: %s", path,
-                  kolo_is_adasum(t->options) ? "every rank continues with the optimizer state of rank 0"
-                                             : "the residuals of compression are lost");
-    return 0;
+                  kolo_is_local(t->options)
+                      ? "every rank continues with the mean of the weights and the optimizer state of rank 0"
+                  : kolo_late(t->options)      ? "gradients that were under way are lost"
+                  : kolo_is_adasum(t->options) ? "every rank continues with the optimizer state of rank 0"
+                                               : "the residuals of compression are lost");
+    return outcome == LOST && kolo_is_local(t->options) ? kolo_exec_adopt_average(s->exec) : 0;
+}
+
+/* Which weights a batch is computed with does not change in a run. */
+static int check_late(const trainer *t)
+{
+    char here[sizeof t->position.late];
+    kolo_plan_late_text(t->session.plan, here, sizeof here);
+    if (!strcmp(here, t->position.late)) return 0;
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "%s was trained with %s%s, this start has %s%s: which weights a batch is computed with is "
+        "of the run; give the same pipeline=, stages= and cut=, or another run folder",
+        t->options->run, *t->position.late ? "late weights: " : "no late weights", t->position.late,
+        *here ? "late weights: " : "none", here);
 }
 
 static int resume(trainer *t, const char *path)
@@ -193,9 +215,12 @@ static int resume(trainer *t, const char *path)
             KOLO_ECONFIG,
             "%s was trained with seed=%llu, this run has seed=%lld: it is of another run; move it away", path,
             (unsigned long long)t->position.seed, (long long)t->options->seed);
+    KOLO_TRY(check_late(t));
     KOLO_TRY(kolo_session_enter(s, kolo_session_at(s, t->position.step, &epoch, &within)));
+    const double begin = kolo_time();
     KOLO_TRY(kolo_checkpoint_load(path, s->exec, s->plan));
     KOLO_TRY(load_carried(t, path));
+    t->load_seconds = kolo_time() - begin;
     t->position.restarts++;
     return 0;
 }
@@ -305,6 +330,7 @@ int trainer_begin(trainer *t)
     if (is_root(t)) KOLO_TRY(record_classes(t, !found));
     if (is_root(t)) KOLO_TRY(kolo_run_identify(t->run, !found, &t->position));
     t->position.plan_hash = t->session.plan->hash;
+    kolo_plan_late_text(t->session.plan, t->position.late, sizeof t->position.late);
     snprintf(t->position.metric, sizeof t->position.metric, "%s", kolo_session_metric(&t->session));
     t->first_step = t->position.step;
     t->saved = found ? t->position.step : -1;

@@ -16,6 +16,8 @@ typedef struct step_record {
     bool whole;            /* no row of its batch is without weight */
 } step_record;
 
+enum { TRAINER_RECORDS = KOLO_EXEC_AHEAD + 1 + KOLO_MOST_LATE };
+
 typedef struct trainer {
     kolo_session session;
     kolo_options *options;
@@ -29,9 +31,11 @@ typedef struct trainer {
     /* rank 0 only */
     kolo_run *run;
     kolo_events *events;
+    kolo_tensorboard *board; /* NULL: without tensorboard= */
     kolo_progress *progress;
+    kolo_slurm_comment comment;
     kolo_summary summary;
-    /* [ranks] of a pipeline, at rank 0, when something was last saved: else NULL */
+    /* [ranks], at rank 0, when something was last saved, in one allocation that the first owns: else NULL */
     uint64_t *planned_by_rank, *peak_by_rank;
     /* agreement to stop */
     int64_t next_poll, last_poll;
@@ -41,16 +45,24 @@ typedef struct trainer {
     double waited_before; /* of it, in the loaders of earlier phases */
     int64_t images;       /* of this start's steps */
     kolo_noise noise;
-    step_record issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
-    int unreported;                          /* steps issued whose metrics are not reported yet */
+    step_record *issued; /* [records] step number i in [i % records] */
+    int64_t records;
+    int unreported; /* steps issued whose metrics are not reported yet */
     /* time: when the last step was reported, or the first of a row was started */
     double reported_at;
-    double loss;        /* of the last reported step, mean */
-    double loss_scale;  /* after it */
-    int64_t first_step; /* of this start */
-    int64_t saved;      /* the step of the newest checkpoint, -1: there is none */
-    kolo_epoch epoch;   /* what its loaders did */
-    bool complete;      /* the run was complete already: its figures stand */
+    double reported_seconds; /* of all steps of this start that were reported */
+    int64_t reported;        /* so many */
+    double loss;             /* of the last reported step, mean */
+    double loss_scale;       /* after it, as events know it */
+    double scale[2];         /* with tensorboard=: what the loss was times in that step, and is in the next */
+    int64_t first_step;      /* of this start */
+    /* that its checkpoint took to read; 0: it had none */
+    double load_seconds;
+    int64_t saved;       /* the step of the newest checkpoint, -1: there is none */
+    kolo_epoch epoch;    /* what its loaders did */
+    int64_t local_start; /* the first step that ranks do by themselves; INT64_MAX: none */
+    bool early;          /* early_stop= ended the run */
+    bool complete;       /* the run was complete already: its figures stand */
 } trainer;
 
 static inline bool is_root(const trainer *t) { return t->launch->rank == 0; }
@@ -59,11 +71,17 @@ static inline bool is_root(const trainer *t) { return t->launch->rank == 0; }
  * folder then. Collective. */
 int trainer_begin(trainer *t);
 
+/* board.c: rank 0 but where stated. state: how the run ended, NULL: nothing is said of that. */
+int trainer_board_open(trainer *t);
+void trainer_board_close(trainer *t, const char *state);
+/* With step number `step` (1, 2, ...) images and histograms are written. Of all ranks. */
+bool trainer_board_due(const trainer *t, int64_t step);
+int trainer_board_images(trainer *t, const kolo_batch *batch, int64_t step);
+/* All steps are done and reported. Collective; rank 0 writes. */
+int trainer_board_histograms(trainer *t, int64_t step);
+
 /* train_report.c: rank 0 writes, all may call; but for the first two every step is done and reported. */
-static inline step_record *record_of(trainer *t, int64_t step)
-{
-    return &t->issued[step % (KOLO_EXEC_AHEAD + 1)];
-}
+static inline step_record *record_of(trainer *t, int64_t step) { return &t->issued[step % t->records]; }
 int trainer_report(trainer *t, const kolo_metrics *m); /* metrics of a step, which may lie some steps back */
 int trainer_report_start(trainer *t);
 int trainer_report_epoch(trainer *t);

@@ -14,7 +14,9 @@ cd / || exit 1
 env -i PATH=/usr/bin:/bin HOME="$ROOM" "$TREE/bin/kolo" version >"$ROOM/version" 2>&1
 ok $? "kolo version runs from the moved tree"
 for path in bin/kolo-pack bin/kolo-shards share/kolo/recipes/shapes.yaml share/kolo/gpus/h200.yaml \
+    share/kolo/clusters/eos.yaml \
     share/kolo/jobs/resnet_imagenet.sh share/kolo/jobs/resnet_pipeline.sh share/kolo/jobs/resnet_hybrid.sh \
+    share/kolo/jobs/highres_spatial.sh \
     share/kolo/jobs/kolo_job.sh share/kolo/minislurm share/man/man1/kolo.1 share/man/man1/kolo-pack.1 \
     share/man/man1/kolo-shards.1 share/man/man3/kolo_comm.3 \
     share/man/man3/kolo_allreduce.3 share/doc/kolo/docs/train.md share/doc/kolo/docs/reference/options.md \

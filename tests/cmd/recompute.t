@@ -27,8 +27,11 @@ same() { # OPTIONS...
     is "$(losses "$ROOM/again")" "$(losses "$plain")" "$*: losses"
     like "$ROOM/log" "recompute=.*; [1-9][0-9]* operations run again" "$*: operations run again"
 }
-planned() { # OPTIONS...: bytes of a rank's plan
-    kolo plan "${args[@]}" "$@" 2> "$ROOM/log" | awk '/^  peak/ { print $2 }'
+planned() { # OPTIONS...: bytes of a rank's plan, with stages of the largest
+    kolo plan "${args[@]}" "$@" 2> "$ROOM/log" | awk '/^  peak/ { if (!stages) print $2 }
+        /^stage  ranks/ { stages = 1 }
+        stages && /^ +[0-9]/ { if ($5 > most) most = $5; next }
+        stages && most && !said { print most; said = 1 }'
 }
 plainly all
 whole=$(planned val=none)
@@ -66,6 +69,13 @@ for share in 100 75 50 25 0; do
     budget=$((least + (whole - least) * share / 100))
     bytes=$(planned val=none recompute=auto memory=$budget)
     ok $((${bytes:-0} > 0 && bytes <= budget ? 0 : 1)) "memory=$budget: a plan of $bytes bytes"
+done
+# the fastest cut is a clock's, but one that keeps to memory= is taken where there is one
+for cut in layer1.1 layer3.1; do
+    budget=$(planned val=none stages=2 ranks=2 cut=$cut)
+    bytes=$(planned val=none stages=2 ranks=2 memory="$budget")
+    ok $((${bytes:-0} > 0 && bytes <= budget ? 0 : 1)) "cut=$cut needs $budget bytes: a cut of $bytes" \
+        "$ROOM/log"
 done
 kolo plan "${args[@]}" val=none recompute=auto memory=$some > "$ROOM/plan" 2>&1
 is $? 0 "kolo plan recompute=auto"

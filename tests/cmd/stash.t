@@ -35,6 +35,7 @@ planned() { # OPTIONS...: bytes of the arena of activations
 plainly all
 same stash=lossless
 same offload=activations offload_path="$ROOM"
+forms=. same offload=parameters offload_path="$ROOM" bucket_mb=0.02
 same stash=lossless offload=all offload_path="$ROOM"
 plainly pools model=lenet5 size=28
 forms='[0-9] as signs' same stash=lossless model=lenet5 size=28
@@ -95,6 +96,7 @@ refused 'stash=lossless and recompute=all both' stash=lossless recompute=all
 refused 'stash=bf16 and precision=bf16' stash=bf16 precision=bf16
 refused 'offload=activations and stash=fp8 both' stash=fp8 offload=activations
 refused 'offload=all and recompute=auto both' recompute=auto offload=all
+refused "offload=parameters and optimizer: what ranks share" offload=parameters shard=optimizer
 run refused offload=activations offload_path="$ROOM/nowhere"
 is "$? $(grep -c "$ROOM/nowhere" "$ROOM/log")" "3 1" "offload_path= that is not there: exit 3" "$ROOM/log"
 done_testing

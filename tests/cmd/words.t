@@ -13,7 +13,7 @@ refused() { # PATTERN WORDS...
 }
 refused 'ranks= would be ignored here; it is an option of kolo plan$' train shapes ranks=4 data=x run=y
 refused 'top= would be ignored here; it is an option of kolo predict$' train shapes --top 3 data=x run=y
-refused 'lr= would be ignored here; .* kolo train, plan, import, bench train, serve-data$' eval run=x lr=1
+refused 'lr= would be ignored here; .* kolo new, train, plan, .*bench train, serve-data$' eval run=x lr=1
 refused 'flip= would be ignored' eval run=x --no-flip
 refused 'serve_jobs= .* serve-data$' plan shapes serve_jobs=2
 refused 'device= .* bench gradients, serve-data, doctor$' bench allreduce device=cpu

@@ -30,6 +30,23 @@ is $? 0 "CUDA_VISIBLE_DEVICES=2 of four GPUs: exit 0"
 like "$ROOM/out" "^ok +gpu +this rank's is GPU 0 .*0000:12:00.0" \
     "CUDA_VISIBLE_DEVICES=2 of four GPUs: it is GPU 0, on the third's bus"
 
+# --- what holds clocks down, by a stand-in for NVML
+nvml() { doctor env LD_LIBRARY_PATH="$BUILD/tests/driver:${LD_LIBRARY_PATH:-}" "$@"; }
+nvml
+like "$ROOM/out" '^ok +power +GPU 0: 67 degrees Celsius, 350 W of at most 700 W$' \
+    "temperature and power are printed"
+nvml NVML_REASONS=0x40
+like "$ROOM/out" '^warn thermal .*slowed by its heat: see the node.s cooling' \
+    "thermal slowdown: warned, with a cure"
+nvml NVML_REASONS=0x80
+like "$ROOM/out" '^warn power .*slowed by its supply: ' "power brake: warned"
+nvml NVML_LIMIT=400
+like "$ROOM/out" '^warn power +GPU 0 is limited to 400 W, its default is 700 W' \
+    "a lowered power limit is named"
+doctor env
+like "$ROOM/out" '^ok +thermal +limits of GPUs are not readable: no libnvidia-ml' \
+    "without NVML that is printed"
+
 env KOLO_DEVICE=auto SLURM_JOB_GPUS=0 STANDIN_DEVICES=0 kolo doctor > "$ROOM/out" 2>&1
 is $? 69 "device=auto in a job that was given GPUs which are not there"
 like "$ROOM/out" '^FAIL +gpu .*sees no GPU' "a job with GPUs that sees none: FAIL gpu"
@@ -41,6 +58,20 @@ if ranks_start; then
     doctor env STANDIN_DEVICES=2 mpiexec -n 2
     is $? 0 "two ranks, two GPUs"
     like "$ROOM/out" '^ok +gpu .*2 ranks use 2 GPUs' "each has its own"
+    like "$ROOM/out" '^ok +p2p +.*all 2 GPUs read each other.s memory directly' "peer access is printed"
+    like "$ROOM/out" '^ok +nccl +.*nccl [0-9.]+ connects this rank by P2P/CUMEM; network: Socket' \
+        "what NCCL chose is read from its log"
+    none "and its log is removed" \
+        "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'kolo-nccl-*' -newer "$ROOM" 2> /dev/null)"
+    doctor env STANDIN_DEVICES=2 STANDIN_PEERS=0 STANDIN_NCCL_VIA=SHM/direct/direct mpiexec -n 2
+    like "$ROOM/out" '^warn p2p +.*GPUs 0-1, 1-0 cannot read each other.s memory' \
+        "no peer access: pairs are named"
+    like "$ROOM/out" '^warn nccl +\[rank 1 .*exchange through host memory' \
+        "NCCL over host memory: every rank warns"
+    mpiexec -n 2 env STANDIN_DEVICES=2 kolo doctor device=cuda --all-pairs > "$ROOM/out" 2>&1
+    is $? 0 "--all-pairs on GPUs"
+    like "$ROOM/out" '^ok +pairs +.*2 ranks of node .* GB/s between two' \
+        "--all-pairs on GPUs: the bandwidth is printed"
     doctor mpiexec -n 2
     is $? 78 "two ranks, one GPU"
     like "$ROOM/out" "^FAIL +gpu +\[rank 1 .*\] $uuid is rank 0's too.*share_gpu=true" \

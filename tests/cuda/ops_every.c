@@ -21,9 +21,9 @@ static const shape shapes[] = {
     {"no valid row", 2, 0, 10, 10, 3, 8, 5},
 };
 
-enum net { FUSED, SIGNS, APART, EVALUATED, TOKENS, FACES, YOLOX, YOLOV3, NETS };
-static const char *const net_name[] = {"fused",  "signs", "apart", "evaluated",
-                                       "tokens", "faces", "YOLOX", "YOLOv3"};
+enum net { FUSED, SIGNS, APART, PARTS, CHANNELS, EVALUATED, TOKENS, FACES, YOLOX, YOLOV3, NETS };
+static const char *const net_name[] = {"fused",     "signs",  "apart", "parts", "channels",
+                                       "evaluated", "tokens", "faces", "YOLOX", "YOLOv3"};
 
 typedef struct precision {
     const char *name;
@@ -63,6 +63,12 @@ static int tokens(kolo_graph *g, int x, int64_t c)
                         true, some, some);
     y = kolo_crop(g, "crop", kolo_window_attention(g, "attention", y, 2, 3, (const int64_t[]){1, 0}), below,
                   right);
+    const int64_t one[] = {1, 1, c}, all[] = {1, 1 + height * width, c};
+    int t = kolo_embed(g, "embed", y, kolo_param(g, "first", 3, one, some, false),
+                       kolo_param(g, "position", 3, all, some, false));
+    t = kolo_attention_of_all(g, "all", kolo_linear(g, "qkv of all", t, 3 * c, true, some, some), 2);
+    t = kolo_flatten(g, "first token", kolo_crop(g, "of one", t, height * width, 0));
+    y = kolo_gate(g, "by tokens", y, t);
     x = kolo_residual(g, "sum", x, y, kolo_param(g, "scale", 1, &c, some, false), 0.3);
     y = kolo_activate(g, "gelu", conv(g, "wide", x, 2 * c, 1, 1, true), KOLO_GELU, 0);
     y = kolo_concat(g, "both", 2, (const int[]){kolo_slice_channels(g, "some", y, 1, c), x});
@@ -141,7 +147,7 @@ static void build(rig *r, const shape *s, enum net net)
     const int64_t c = s->width_of_net, words = finds_boxes(net) ? 1 + 5 * BOXES : net == TOKENS ? 3 : 1;
     const int64_t height = finds_boxes(net) ? 16 : s->height, width = finds_boxes(net) ? 12 : s->width;
     g->train = net != EVALUATED;
-    g->signs = net == SIGNS;
+    g->signs = net == SIGNS || net == PARTS;
     g->pools = net == FUSED;
     int x = kolo_normalize(g, kolo_input(g, s->rows, height, width, s->channels, words), mean, std), loss;
     if (net <= EVALUATED) loss = classic(g, x, s, net);
@@ -154,6 +160,8 @@ static void build(rig *r, const shape *s, enum net net)
     }
     rig_check(loss, "network");
     if (net != APART) rig_check(kolo_graph_fuse(g), "fuse");
+    if (net == PARTS) rig_check(kolo_graph_split(g, &(kolo_cuts){.parts = {2, 2}, .apart = true}), "split");
+    if (net == CHANNELS) rig_check(kolo_graph_split_channels(g, 2), "split channels");
     if (net != EVALUATED) rig_check(kolo_graph_backward(g), "backward");
     if (net == FUSED) fuse_for_devices(g);
 }

@@ -5,8 +5,9 @@
 
 /* ---- classes ------------------------------------------------------------------------------------------- */
 
-enum form { ONE, TWO, NUMBERS, FORMS, IMAGE = FORMS };
-static const char *const form_name[] = {"classes", "pairs of classes", "numbers", "image labels"};
+enum form { ONE, WEIGHED, TWO, NUMBERS, FORMS, IMAGE = FORMS };
+static const char *const form_name[] = {"classes", "classes and their weights", "pairs of classes", "numbers",
+                                        "image labels"};
 
 typedef struct shape {
     int64_t rows, classes;
@@ -23,7 +24,7 @@ static int make_labels(rig *r, const shape *s, enum form form)
         return kolo_graph_tensor(r->g, "targets", KOLO_ROLE_LABEL, KOLO_F32, 3,
                                  (const int64_t[]){s->rows, 2, s->classes});
     if (form != NUMBERS) {
-        rig_check(kolo_input(r->g, s->rows, 1, 1, 1, form == ONE ? 1 : 3), "input");
+        rig_check(kolo_input(r->g, s->rows, 1, 1, 1, form == ONE ? 1 : form == WEIGHED ? 2 : 3), "input");
         return r->g->label;
     }
     const int64_t dim[2] = {s->rows, s->classes};
@@ -34,7 +35,11 @@ static int make_labels(rig *r, const shape *s, enum form form)
  * quarter of the classes unknown, an eighth mixed. */
 static void set_labels(pair *p, int t, const shape *s, enum form form)
 {
-    const int64_t each = form == ONE ? 1 : form == TWO ? 3 : form == IMAGE ? 2 * s->classes : s->classes;
+    const int64_t each = form == ONE       ? 1
+                         : form == WEIGHED ? 2
+                         : form == TWO     ? 3
+                         : form == IMAGE   ? 2 * s->classes
+                                           : s->classes;
     int32_t *label = calloc((size_t)(s->rows * each), sizeof *label);
     for (int64_t n = 0; n < s->rows; n++) {
         int32_t *row = label + n * each;
@@ -46,6 +51,10 @@ static void set_labels(pair *p, int t, const shape *s, enum form form)
             row[s->classes + c] = (int32_t)kolo_float_bits(kind >= 2 && kind < 6 ? 1 - weight / 2 : 0);
         }
         if (form < NUMBERS) row[0] = (int32_t)(a % (uint32_t)s->classes);
+        if (form == WEIGHED) {
+            const float factor = .25f * (float)(1 + a % 9);
+            memcpy(&row[1], &factor, sizeof factor);
+        }
         if (form == TWO) {
             row[1] = n % 3 == 2 ? row[0] : (int32_t)(b % (uint32_t)s->classes);
             row[2] = (int32_t)kolo_float_bits(n % 4 == 3 ? 1.0f : weight);

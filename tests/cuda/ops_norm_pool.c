@@ -44,8 +44,12 @@ static void set(rig *r, const char *name, enum fill fill, float base, int32_t va
 
 static rig open_one(kolo_backend *b, enum kolo_dtype dtype, const window *w, const int64_t *dim, bool joined)
 {
-    kolo_attributes a = {
-        .dilation = {1, 1}, .groups = 1, .beyond = w->beyond, .epsilon = 1e-3, .momentum = 0.1, .relu = true};
+    kolo_attributes a = {.dilation = {1, 1},
+                         .groups = 1,
+                         .beyond = {w->beyond, w->beyond},
+                         .epsilon = 1e-3,
+                         .momentum = 0.1,
+                         .relu = true};
     memcpy(a.kernel, w->kernel, sizeof a.kernel);
     memcpy(a.stride, w->stride, sizeof a.stride);
     memcpy(a.pad, w->pad, sizeof a.pad);
@@ -55,9 +59,14 @@ static rig open_one(kolo_backend *b, enum kolo_dtype dtype, const window *w, con
     r.g->node[r.g->tensor[map].producer].a.relu = true;
     const kolo_node norm = r.g->node[r.g->tensor[map].producer];
     const enum kolo_op op = joined ? KOLO_OP_norm_max_pool : KOLO_OP_max_pool;
-    const int made =
-        kolo_graph_node(r.g, op, joined ? 4 : 1, joined ? norm.in : &map, joined ? 3 : 2, &a, "y");
+    int made = kolo_graph_node(r.g, op, joined ? 4 : 1, joined ? norm.in : &map, joined ? 3 : 2, &a, "y");
     rig_check(made, "pool");
+    if (joined) { /* what it was made of has no other reader */
+        bool dead[8] = {false};
+        dead[r.g->tensor[map].producer] = true;
+        rig_check(kolo_graph_compact(r.g, dead), "compact");
+        made--;
+    }
     rig_backward(&r, r.g->node[made].out[0]);
     rig_layout(&r);
     return r;

@@ -42,6 +42,18 @@ static int attention(rig *r, int x, const int64_t *n)
 {
     return kolo_window_attention(r->g, "y", x, n[0], n[1], n + 2);
 }
+static int attention_of_all(rig *r, int x, const int64_t *n)
+{
+    return kolo_attention_of_all(r->g, "y", x, n[0]);
+}
+static int embed(rig *r, int x, const int64_t *n)
+{
+    (void)n;
+    const int64_t *dim = r->g->tensor[x].dim, first[] = {1, 1, dim[1]},
+                  all[] = {1, 1 + dim[2] * dim[3], dim[1]};
+    return kolo_embed(r->g, "y", x, kolo_param(r->g, "first", 3, first, rig_init, false),
+                      kolo_param(r->g, "position", 3, all, rig_init, false));
+}
 static int dropout(rig *r, int x, const int64_t *n)
 {
     (void)n;
@@ -88,6 +100,8 @@ static const layer_case sums[] = {
     {"depthwise 3, stride 2", depthwise, 4, {2, 12, 11, 12}, {3, 2, 1, 0}},
     {"depthwise 5, stride 2", depthwise, 4, {2, 72, 13, 12}, {5, 2, 2, 1}},
     {"depthwise 4", depthwise, 4, {2, 6, 7, 9}, {4, 1, 1, 0}},
+    {"tokens", embed, 4, {3, 16, 4, 5}, {0}},
+    {"tokens of 13 channels", embed, 4, {2, 13, 3, 3}, {0}},
     {"gate", gate, 4, {3, 12, 7, 5}, {0}},
     {"gate", gate, 4, {2, 130, 5, 5}, {0}},
     {"residual with scale", residual, 4, {3, 20, 6, 5}, {1, 1, 0}},
@@ -101,6 +115,9 @@ static const layer_case attentions[] = {
     {"attention, shifted along one axis", attention, 4, {2, 3 * 20, 8, 4}, {1, 4, 2, 0}},
     {"attention of 5 channels", attention, 4, {2, 3 * 10, 4, 4}, {2, 2, 1, 1}},
     {"attention of 64 channels", attention, 4, {1, 3 * 64, 4, 4}, {1, 4, 0, 0}},
+    {"attention of all", attention_of_all, 4, {2, 3 * 2 * 8, 5, 7}, {2}},
+    {"attention of all, 197 tokens", attention_of_all, 4, {1, 3 * 1 * 64, 197, 1}, {1}},
+    {"attention of all, odd", attention_of_all, 4, {3, 3 * 3 * 5, 3, 3}, {3}},
     {"attention, 12 x 12", attention, 4, {1, 3 * 6, 12, 12}, {1, 12, 6, 6}},
 };
 static const layer_case drawn[] = {

@@ -33,7 +33,7 @@ static float chance(void)
     return ((float)(seed >> 40) * 0x1p-24f - 0.5f) * 4;
 }
 
-/* ---- fold, narrow ---- */
+/* ---- fold, divide, narrow ---- */
 
 enum { MOST = 9000, AFTER = 64 };
 
@@ -57,6 +57,28 @@ static void test_fold(void)
         if (counts[k] && out[GPU][counts[k] - 1] == a[counts[k] - 1]) wrong++;
     }
     is_int(wrong, 0, "fold: the CPU's bits, nothing beyond the end");
+}
+
+static void test_divide(void)
+{
+    static const int64_t counts[] = {0, 1, 3, 4, 5, 1023, 4099, MOST};
+    float a[MOST + AFTER], out[SIDES][MOST + AFTER];
+    int wrong = 0;
+    for (int i = 0; i < MOST + AFTER; i++) a[i] = chance();
+    for (int k = 0; k < 8; k++) {
+        for (int s = 0; s < SIDES; s++) {
+            void *to = memory(backend[s], sizeof a), *from = memory(backend[s], sizeof a);
+            check(kolo_backend_write(backend[s], to, a, sizeof a), "write");
+            check(kolo_backend_write(backend[s], from, a, sizeof a), "write");
+            check(kolo_backend_divide(backend[s], to, from, 3, counts[k]), "divide");
+            check(kolo_backend_read(backend[s], out[s], to, sizeof a), "read");
+            kolo_backend_free(backend[s], &to, sizeof a);
+            kolo_backend_free(backend[s], &from, sizeof a);
+        }
+        wrong += memcmp(out[CPU], out[GPU], sizeof a) != 0;
+        for (int64_t i = 0; i < MOST + AFTER; i++) wrong += out[GPU][i] != (i < counts[k] ? a[i] / 3 : a[i]);
+    }
+    is_int(wrong, 0, "divide: the CPU's bits, nothing beyond the end");
 }
 
 static bool alike(uint16_t a, uint16_t b, uint16_t infinity)
@@ -209,6 +231,7 @@ int main(void)
     *(void **)&bias_grad = kolo_cuda_symbol("kolo_cuda_bias_grad");
     *(void **)&noise = kolo_cuda_symbol("kolo_cuda_noise");
     test_fold();
+    test_divide();
     test_noise(KOLO_F32);
     test_noise(KOLO_BF16);
     test_noise(KOLO_F16);

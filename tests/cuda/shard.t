@@ -24,10 +24,13 @@ same() { # NAME NAME: weights and losses
 how=(precision=fp16 optimizer=lamb clip_norm=0.5 ema=0.9)
 train 1 one reduce=canonical "${how[@]}"
 STANDIN_DEVICES=2 train 2 two reducer=nccl reduce=fast "${how[@]}"
-for shard in optimizer gradients parameters; do
-    train 2 staged_$shard reducer=staged share_gpu=true reduce=canonical "${how[@]}" shard=$shard
-    same staged_$shard one
-    STANDIN_DEVICES=2 train 2 nccl_$shard reducer=nccl reduce=fast "${how[@]}" shard=$shard
-    same nccl_$shard two
+# tests/long/shard_nodes.t has all levels both ways
+for shard in ${STAGED-gradients parameters}; do
+    train 2 "staged_$shard" reducer=staged share_gpu=true reduce=canonical "${how[@]}" shard="$shard"
+    same "staged_$shard" one
+done
+for shard in ${NCCL-optimizer parameters}; do
+    STANDIN_DEVICES=2 train 2 "nccl_$shard" reducer=nccl reduce=fast "${how[@]}" shard="$shard"
+    same "nccl_$shard" two
 done
 done_testing

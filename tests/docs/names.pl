@@ -8,6 +8,7 @@ sub complain { print "$page:$at: $_[0]\n" }
 sub output { my $text = qx($_[0] 2>/dev/null); return $text }
 
 # ---- what there is
+my %written; # by `kolo new` of the pages
 my %help; # of each command of kolo and kolo-shards, and of kolo-pack
 my %commands = map { $_ => 1 } output("$build/bin/kolo --help") =~ /^  kolo (\S+)/mg;
 my %shards = map { $_ => 1 } output("$build/bin/kolo-shards --help") =~ /^  ([a-z]+) /mg;
@@ -53,7 +54,10 @@ sub kolo {
         } elsif (/^--/) {
             complain("kolo $command has no $_") unless help("kolo $command") =~ /\Q$_\E/;
         } elsif ($first && $command =~ /^(train|plan|serve-data)$/ && !/^…$/) {
-            complain("no recipe or network $_") unless $recipe{$_} || $network{$_} || $_ eq "RECIPE";
+            complain("no recipe or network $_")
+                unless $recipe{$_} || $network{$_} || $_ eq "RECIPE" || $written{$_};
+        } elsif ($first && $command eq "new") {
+            $written{"$_.yaml"} = $written{"$_.sh"} = 1; # its recipe, its job script
         }
         $first = 0 unless /^-/;
     }
@@ -80,7 +84,8 @@ sub run { # the words of one command
     if ($program =~ /^(sbatch|srun|mpiexec)$/) {
         while (@words && $words[0] =~ /^-/) { shift @words if $words[0] eq "-n"; shift @words }
         return complain("$program starts nothing") unless @words;
-        return complain("$program: no template $words[0]") if $program eq "sbatch" && !-e $words[0];
+        return complain("$program: no template $words[0]")
+            if $program eq "sbatch" && !-e $words[0] && !$written{$words[0]};
         return $program eq "sbatch" ? () : run(@words);
     }
     return kolo(@words) if $program eq "kolo";

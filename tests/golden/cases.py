@@ -21,6 +21,13 @@ MODELS = {
     "convnext_tiny_224": dict(model="convnext_tiny", classes=1000, batch=2, size=[224, 224]),
     "swin_t_224": dict(model="swin_t", classes=1000, batch=2, size=[224, 224]),
     "swin_t_160": dict(model="swin_t", classes=10, batch=2, size=[160, 160]),
+    "vit_s_16_224": dict(model="vit_s_16", classes=1000, batch=2, size=[224, 224]),
+    "vit_s_16_64": dict(model="vit_s_16", classes=10, batch=3, size=[64, 64]),
+    "vit_b_16_96": dict(model="vit_b_16", classes=10, batch=2, size=[96, 96]),
+    "mobilenet_v2_96": dict(model="mobilenet_v2", classes=10, batch=4, size=[96, 96]),
+    "mobilenet_v2_64_bias": dict(model="mobilenet_v2", classes=10, batch=4, size=[64, 64], norm_bias=2.0),
+    "mobilenet_v3_small_96": dict(model="mobilenet_v3_small", classes=10, batch=4, size=[96, 96]),
+    "mobilenet_v3_large_96": dict(model="mobilenet_v3_large", classes=10, batch=4, size=[96, 96]),
     "yolox_nano_128": dict(model="yolox_nano", classes=80, batch=2, size=[128, 128], gain=2.0),
     "yolox_tiny_96x160": dict(model="yolox_tiny", classes=80, batch=2, size=[96, 160], gain=2.0),
     "yolox_s_128": dict(model="yolox_s", classes=80, batch=2, size=[128, 128], gain=2.0),
@@ -119,6 +126,7 @@ TRAIN = {
     "lenet5_sgd_ema": dict(_LENET, optimizer=_SGD, ema=dict(decay=0.9)),
     "resnet20_sgd_ema": dict(_CIFAR, optimizer=_SGD_WD, ema=dict(decay=0.9)),
     "resnet20_sgd_ema_ramp": dict(_CIFAR, optimizer=_SGD_WD, ema=dict(decay=0.9998, ramp=2000)),
+    "resnet20_sgd_freeze": dict(_CIFAR, optimizer=_SGD_WD, freeze="conv1,bn1,layer1"),
     "swin_t_adamw": dict(model="swin_t", classes=10, batch=2, size=[64, 64], steps=2,
                          optimizer={**_ADAMW, "clip_norm": 5.0}),
     "convnext_tiny_adamw": dict(model="convnext_tiny", classes=10, batch=2, size=[64, 64], steps=2,
@@ -247,7 +255,8 @@ INVENTORY = dict(
             "resnext101_32x8d",
             "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2", "convnext_tiny", "convnext_small",
             "convnext_base",
-            "convnext_large", "swin_t", "swin_s", "swin_b")},
+            "convnext_large", "swin_t", "swin_s", "swin_b", "vit_s_16", "vit_b_16", "mobilenet_v2",
+            "mobilenet_v3_small", "mobilenet_v3_large")},
         **{f"resnet{d}_10_classes": dict(name=f"resnet{d}", classes=10, size=224) for d in (18, 34, 50, 101,
             152)},
         **{f"resnet{d}_cifar_{o}": dict(name=f"resnet{d}_cifar", option=o, classes=10, size=32)
@@ -259,7 +268,8 @@ INVENTORY = dict(
     },
     names=["lenet5", "mlp", "resnet20_cifar_A", "resnet20_cifar_B", "resnet18", "resnet50", "resnext50_32x4d",
            "convnext_tiny",
-           "swin_t", "yolox_nano", "yolox_tiny", "yolox_s"])
+           "swin_t", "vit_s_16", "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "yolox_nano",
+           "yolox_tiny", "yolox_s"])
 
 KFAC = dict(rho=0.95, damping=[0.03, 0.001], lr=0.1, kappa=0.001, layers={
     "linear": dict(x=[8, 5], w=[4, 5], bias=True),
@@ -331,6 +341,7 @@ INPUTS = {
     "train/lenet5_sgd_ema": "input3",  # 0 flips, margin 8.88e-06
     "train/resnet20_sgd_ema": "input5",  # 0 flips, margin 4.82e-06
     "train/resnet20_sgd_ema_ramp": "input5",  # 0 flips, margin 4.82e-06
+    "train/resnet20_sgd_freeze": "input6",  # 0 flips, margin 3.63e-06
     "models/resnet18_64_bias": "input2",  # 0 flips, margin 3.39e-05
     "train/resnet20_rmsprop": "input3",  # 0 flips, margin 2.04e-06
     "train/lenet5_rmsprop": "input6",  # 0 flips, margin 5.7e-06

@@ -1,7 +1,7 @@
-/* golden [device=cuda] PATH...: checks every golden case that this build knows, in a folder of cases, a
- * folder of such folders, or one file; TAP. A case says by its own name ("models/lenet5") what kind it is.
- * Cases of other kinds are skipped with the reason. On a device optim/ is left out: it is the same
- * arithmetic in train/. */
+/* golden [device=cuda] [tensor=N] [spatial=RxC] PATH...: checks every golden case that this build knows, in a
+ * folder of cases, a folder of such folders, or one file; TAP. A case says by its own name ("models/lenet5")
+ * what kind it is. tensor, spatial: networks are cut into parts. Cases of other kinds are skipped with the
+ * reason. On a device optim/ is left out: it is the same arithmetic in train/. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -110,15 +110,20 @@ int main(int count, char **words)
 {
     kolo_backend_config config = {.threads = kolo_cpu_count(), .direct = true, .deterministic = true};
     const char *device = count > 1 && starts(words[1], "device=") ? words[1] + 7 : NULL;
-    if (count < (device ? 3 : 2)) {
-        fprintf(stderr, "usage: golden [device=cuda] PATH...   folders or files of golden cases\n");
+    int first = device ? 2 : 1;
+    if (count > first && sscanf(words[first], "tensor=%d", &golden_channels) == 1) first++;
+    if (count > first && sscanf(words[first], "spatial=%dx%d", &golden_parts[0], &golden_parts[1]) == 2)
+        first++;
+    if (count <= first) {
+        fprintf(stderr, "usage: golden [device=cuda] [tensor=N] [spatial=RxC] PATH...   folders or files of "
+                        "golden cases\n");
         return 2;
     }
     if (kolo_backend_create(&backend, device ? device : "cpu", &config) < 0) {
         ok(0, "backend: %s", kolo_error_text());
         return done_testing();
     }
-    for (int i = device ? 2 : 1; i < count; i++) check_path(words[i], 0);
+    for (int i = first; i < count; i++) check_path(words[i], 0);
     kolo_backend_destroy(&backend);
     golden_cases_end();
     return done_testing();

@@ -33,7 +33,8 @@ none "no private paths" \
 # what a redirection left lying about
 none "the top folder holds what it should" \
     "$(git ls-files 2> /dev/null | grep -v / |
-    grep -vxE '\.clang-format|\.gitattributes|\.gitignore|GNUmakefile|LICENSE|NOTICE|README\.md|VERSION')"
+    grep -vxE '\.clang-format|\.git(attributes|ignore)|CHANGELOG\.md|CITATION\.cff|GNUmakefile|VERSION' |
+    grep -vxE 'LICENSE|NOTICE|README\.md')"
 none "no file is empty" "$(sources . | perl -lne 'print if -f && -z')"
 none "no merge marks" "$(grep -nE '^(<<<<<<<|>>>>>>>) ' "${FILES[@]}")"
 # a header can be included twice

@@ -166,7 +166,7 @@ refused 2 'names 2 modules; 2 parts .* need 1' "${staged[@]}" stages=2 cut=layer
 refused 2 'cut= is of pipelines, and stages=1 is none' "${staged[@]}" cut=layer2.0
 refused 2 'its tensors are not those of resnet32 \(give the model and' eval "${weights[@]}" model=resnet32 \
     stages=2
-refused 1 'pipeline= would be ignored here; it is an option of kolo train' "${staged[@]}" stages=1 \
+refused 1 'pipeline= would be ignored here; it is an option of kolo new, train' "${staged[@]}" stages=1 \
     pipeline=gpipe
 refused 4 'kolo predict is one pipeline; start 2 ranks' predict run="$ROOM/run" stages=2 "$ROOM/images"
 refused 3 'stages=2 does not divide 3 ranks; start a multiple of 2' predict run="$ROOM/run" stages=2 \

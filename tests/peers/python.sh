@@ -40,5 +40,5 @@ peers_install() {
 [ "${BASH_SOURCE[0]}" = "$0" ] || return 0
 cd "$(dirname "$0")/../.." || exit 1
 rm -f "$BUILD"/peers/without-*
-peers_install torch torchvision timm safetensors onnx onnxruntime pycocotools h5py PIL yaml cv2 &&
+peers_install torch torchvision timm safetensors onnx onnxruntime pycocotools h5py PIL yaml cv2 tensorboard &&
     echo "$PYTHON has all that the long tests compare with"

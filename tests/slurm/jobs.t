@@ -137,4 +137,26 @@ if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
 else
     skip "the stand-in for a GPU is not built (make tests, with CUDA's headers)"
 fi
+# --- after training: evaluation, prediction, a sweep as an array
+unset KOLO_ARGS KOLO_SPLITS KOLO_SOURCE
+recipe=$ROOM/small.yaml
+printf '%s\n' "model: resnet20" "size: 32" "batch: 32" "epochs: 1" "threads: 1" "data: $ROOM/data/train" \
+    "val: $ROOM/data/val" > "$recipe"
+job=$(KOLO_RECIPE=$recipe KOLO_RUNS=$ROOM/sweep KOLO_SWEEP="lr=0.05 lr=0.1,momentum=0.8" \
+    KOLO_ARGS=slurm_comment=true sbatch --parsable --array=0-1 --time=00:20:00 --output="$ROOM/sweep-%a.out" \
+    "$TOP/jobs/sweep.sh")
+is "$(await "${job}_0") $(await "${job}_1")" "COMPLETED COMPLETED" "sweep.sh: all tasks of the array end well"
+is "$(sed -n 's/^momentum: //p' "$ROOM/sweep/lr=0.1,momentum=0.8/recipe.yaml")" 0.8 \
+    "  with the options of its number, in a folder of its own" || diag < "$ROOM/sweep-1.out"
+is "$(scontrol show job "${job}_1" | grep -c 'Comment=done, best top1 .*: 100%  epoch 1/1  step 8/8')" 1 \
+    "  slurm_comment=true: the comment of its job says how it ended" || scontrol show job "${job}_1" | diag
+KOLO_SWEEP="lr=1" KOLO_RECIPE=$recipe KOLO_RUNS=$ROOM/sweep submit no-array sweep.sh
+is "$? $(grep -c 'sbatch --array=0-0' "$ROOM/no-array.out")" "78 1" "  without an array: how to ask for one"
+KOLO_RUN=$ROOM/sweep/lr=0.05 submit evaluate evaluate.sh
+is $? 0 "evaluate.sh evaluates it" "$ROOM/evaluate.out"
+like "$ROOM/evaluate.out" 'top-?1' "  and prints what it reached"
+kolo-shards extract "$ROOM/data/val" --out "$ROOM/photos" > "$ROOM/log" 2>&1
+KOLO_RUN=$ROOM/sweep/lr=0.05 KOLO_IN=$ROOM/photos KOLO_PREDICTIONS=$ROOM/p.csv KOLO_ARGS=top=1 \
+    submit predict predict.sh
+is "$? $(wc -l < "$ROOM/p.csv")" "0 65" "predict.sh: a line of CSV for each of 64 images" "$ROOM/predict.out"
 done_testing

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sharded optimizer, gradients and parameters under srun on two nodes: the bytes of one rank that holds
-# everything; groups within the nodes; a killed rank leaves a checkpoint whole, and other ranks go on with it.
+# everything; groups within the nodes. tests/long/shard_nodes.t has all levels on all numbers of ranks.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cluster 2 8
@@ -25,15 +25,13 @@ train one 1 1
 is $? 0 "one rank has the whole network" "$ROOM/one.log"
 want=$(result one)
 runs=0
-for shard in optimizer gradients parameters; do
-    for ranks in 3 6 3+3; do
-        run=run-$((runs += 1))
-        train $run 2 $ranks shard=$shard
-        is $? 0 "2 nodes, $ranks ranks, shard=$shard" "$ROOM/$run.log"
-        is "$(result $run)" "$want" "2 nodes, $ranks ranks, shard=$shard: losses, weights, validation"
-    done
+for each in ${SHARDS-optimizer:3 gradients:6 parameters:3+3}; do
+    shard=${each%:*} count=${each#*:} run=run-$((runs += 1))
+    train $run 2 "$count" shard="$shard"
+    is $? 0 "2 nodes, $count ranks, shard=$shard" "$ROOM/$run.log"
+    is "$(result $run)" "$want" "2 nodes, $count ranks, shard=$shard: losses, weights, validation"
 done
-for group in node 3 1; do
+for group in ${GROUPS_OF-node}; do
     train group-$group 2 3+3 shard=gradients shard_group=$group
     is "$? $(result group-$group)" "0 $want" "2 nodes of 3, shard_group=$group: the same" ||
         sed 's/^/# /' "$ROOM/group-$group.log"

@@ -1,6 +1,6 @@
 /* Which GPUs there are: STANDIN_DEVICES of them (1), seen through CUDA_VISIBLE_DEVICES; STANDIN_UUID makes
  * other GPUs of them, STANDIN_DRIVER (13000; 0: none installed), STANDIN_CAPABILITY (90) and
- * STANDIN_MEMORY other kinds. */
+ * STANDIN_MEMORY other kinds. STANDIN_PEERS=0: none reads another's memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +130,17 @@ cudaError_t cudaGetDevice(int *device)
     STANDIN_ENTER(STANDIN_OTHER);
     *device = current_device;
     return standin_set_error(driver_state());
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    STANDIN_ENTER(STANDIN_OTHER);
+    cudaError_t rc = driver_state();
+    const int n = standin_devices();
+    if (rc == cudaSuccess && (device < 0 || device >= n || peer < 0 || peer >= n))
+        rc = cudaErrorInvalidDevice;
+    *can = rc == cudaSuccess && device != peer && standin_setting("STANDIN_PEERS", 1) != 0;
+    return standin_set_error(rc);
 }
 
 static int capability(void) { return (int)standin_setting("STANDIN_CAPABILITY", 90); }

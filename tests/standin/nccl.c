@@ -105,6 +105,21 @@ static bool all_here(struct ncclComm *c)
     return true;
 }
 
+/* What NCCL's log says of how a rank is connected: STANDIN_NCCL_VIA (P2P/CUMEM). */
+static void tell_log(const struct ncclComm *c)
+{
+    const char *level = getenv("NCCL_DEBUG"), *path = getenv("NCCL_DEBUG_FILE"),
+               *via = getenv("STANDIN_NCCL_VIA");
+    FILE *f = level && path && !strcmp(level, "INFO") && c->size > 1 ? fopen(path, "ae") : NULL;
+    if (!f) return;
+    const int next = (c->rank + 1) % c->size;
+    fprintf(f, "host:%d:%d [%d] NCCL INFO Using network Socket\n", (int)getpid(), (int)getpid(), c->rank);
+    for (int channel = 0; channel < 2; channel++)
+        fprintf(f, "host:%d:%d [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] via %s\n", (int)getpid(),
+                (int)getpid(), c->rank, channel, c->rank, c->rank, next, next, via ? via : "P2P/CUMEM");
+    fclose(f);
+}
+
 static void join(struct ncclComm *c)
 {
     if (!c->segment) c->segment = nccl_segment_open(c->name);
@@ -115,6 +130,7 @@ static void join(struct ncclComm *c)
         mine->pid = (int32_t)getpid();
     }
     c->joined = all_here(c);
+    if (c->joined) tell_log(c);
     if (c->joined && c->rank == 0) nccl_segment_remove(c->name);
 }
 

@@ -7,7 +7,7 @@ golden() { "$BUILD/tests/golden" "$@" >"$ROOM/out" 2>&1; }
 models=tests/golden/models
 
 for case in inventory lenet5 mlp resnet20_cifar_a_16 resnet20_cifar_b_16 resnet18_64 resnet50_64_bias \
-    convnext_tiny_96 swin_t_160 yolox_nano_128; do
+    convnext_tiny_96 swin_t_160 vit_s_16_64 mobilenet_v3_small_96 yolox_nano_128; do
     golden "$models/$case.json"
     status=$?
     ok $status "$case: $(grep -c '^ok' "$ROOM/out") checks pass"

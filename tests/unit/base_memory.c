@@ -34,6 +34,12 @@ static void test_cgroups(void)
     is_int(kolo_cgroup_memory(root), 4294967296, "v2: the tightest ancestor decides");
     is_near(kolo_cgroup_cpus(root), 1.5, 0, "v2: quota over period");
 
+    is_int(kolo_cgroup_kills(root), -1, "v2: no events, no count of kills");
+    put("sys/fs/cgroup/slurm/job_1/step_0/memory.events", "low 0\nmax 3\noom 1\noom_kill 0\n");
+    put("sys/fs/cgroup/slurm/job_1/memory.events", "oom 9\noom_kill 2\n");
+    put("sys/fs/cgroup/slurm/memory.events", "oom_kill 77\n");
+    is_int(kolo_cgroup_kills(root), 2, "v2: kills of the step's job, not of other jobs");
+
     put("proc/self/cgroup",
         "9:name=systemd:/\n4:memory:/box/7\n2:cpu,cpuacct:/box/7\n1:cpuset:/other\n0::/nowhere\n");
     put("sys/fs/cgroup/memory/box/7/memory.limit_in_bytes", "9223372036854771712\n");

@@ -123,7 +123,7 @@ static inline void play_speak(play *p, int m)
 {
     bool idle = play_draw(p, 3) > 0;
     lib_core *core = p->m[m].core;
-    if (lib_core_speak(core, p->now, idle) < 0) ok(0, "member %d speaks: %s", m, kolo_error_text());
+    if (lib_core_send(core, p->now, idle) < 0) ok(0, "member %d speaks: %s", m, kolo_error_text());
     play_batches(p, m);
     if (core->up.size) play_post(p, &p->m[m].up, &core->up);
 }

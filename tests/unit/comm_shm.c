@@ -241,6 +241,28 @@ static int64_t sizes(world *w, int argument)
     return bad;
 }
 
+/* As many buckets as are announced, beyond those of who announces none; one more is refused. */
+static int64_t many(world *w, int argument)
+{
+    enum { BUCKETS = 5000 };
+    kolo_comm *comm = NULL;
+    const kolo_comm_config config = {
+        .size = sizeof(kolo_comm_config), .arena_bytes = 4096, .timeout = 60, .spin = -1, .buckets = BUCKETS};
+    int64_t bad = 0;
+    KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
+    float *value = kolo_comm_arena(comm);
+    for (int i = 0; i < BUCKETS - 1; i++) bad += kolo_comm_bucket(comm, 0, 1) < 0;
+    if (argument) bad += kolo_comm_bucket(comm, 0, 1) != KOLO_ECONFIG || !strstr(kolo_error_text(), "4999");
+    else {
+        bad += kolo_comm_commit(comm) < 0;
+        value[0] = 1 + (float)w->launch.rank;
+        bad +=
+            kolo_comm_start(comm, BUCKETS - 2) < 0 || kolo_comm_wait(comm, BUCKETS - 2) < 0 || value[0] != 3;
+    }
+    kolo_comm_destroy(&comm);
+    return bad;
+}
+
 /* A second communicator right after the first, and one on top of segments that a dead job left. */
 static int64_t again(world *w, int argument)
 {
@@ -376,6 +398,8 @@ static void check_setup(void)
     is_int(run_ranks(3, again, 0), 0, "segments left by a dead job of the same name are replaced");
     ok(!world_leftovers(job), "nothing is left in /dev/shm");
     is_int(run_ranks(2, misuse, 0), 0, "misuse is refused; peers read what was published");
+    is_int(run_ranks(2, many, 0), 0, "4999 buckets where 5000 slots were asked for; the last one sums");
+    is_int(run_ranks(2, many, 1), 0, "  one more is refused, with their number");
     is_int(run_ranks(2, sizes, 0), 0,
            "a configuration of size 0, or of a later version, is refused; an earlier one is read as far as "
            "it goes");

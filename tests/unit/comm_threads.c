@@ -85,7 +85,7 @@ static void *rank_on_plain_memory(void *of)
         bucket[b].type = KOLO_F32;
         bucket[b].slices = comm_bucket_slices(bucket_count[b], ranks_now);
     }
-    wrong[me] = comm_engine_start(&engine) < 0;
+    wrong[me] = comm_engine_start(&engine, 2 * COMM_BUCKETS) < 0;
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         wrong[me] += round_of_buckets(&engine, bucket, &w, round);
         if (round % 8 == 0) wrong[me] += comm_node_meet(node, (uint32_t)round / 8, COMM_BARRIER) < 0;

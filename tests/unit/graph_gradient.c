@@ -117,8 +117,12 @@ static void shared_parameter(void)
     int in[] = {a, first.in[1]};
     int again = kolo_graph_node(g, KOLO_OP_conv, 2, in, 1, &first.a, "again");
     finish(g, g->node[again].out[0]);
-    is_int(kolo_graph_backward(g), KOLO_EINTERNAL, "a parameter of two operations is refused");
-    ok(strstr(kolo_error_text(), "a.weight"), "by its name: %s", kolo_error_text());
+    is_int(kolo_graph_backward(g), 0, "backward of a parameter that two operations read");
+    const kolo_node *sum = maker(g, "grad:a.weight");
+    ok(sum->op == KOLO_OP_total && sum->n_in == 2 && g->node[g->tensor[sum->in[0]].producer].in[0] == x,
+       "its gradient is the total of two terms, that of the first reader first");
+    const kolo_tensor *term = &g->tensor[sum->in[1]];
+    ok(term->role == KOLO_ROLE_TERM && term->of == first.in[1], "which are laid out as it is");
     kolo_graph_destroy(&g);
 }
 

@@ -47,8 +47,9 @@ static bool same_attributes(const kolo_attributes *a, const kolo_attributes *b)
 {
     return !memcmp(a->kernel, b->kernel, sizeof a->kernel) &&
            !memcmp(a->stride, b->stride, sizeof a->stride) && !memcmp(a->pad, b->pad, sizeof a->pad) &&
-           a->beyond == b->beyond && a->activation == b->activation && a->slope == b->slope &&
-           !memcmp(a->anchor, b->anchor, sizeof a->anchor) && !memcmp(a->mask, b->mask, sizeof a->mask);
+           !memcmp(a->beyond, b->beyond, sizeof a->beyond) && a->activation == b->activation &&
+           a->slope == b->slope && !memcmp(a->anchor, b->anchor, sizeof a->anchor) &&
+           !memcmp(a->mask, b->mask, sizeof a->mask);
 }
 
 static bool same(const kolo_graph *a, const kolo_graph *b)

@@ -184,6 +184,15 @@ static void moves(void)
     n = open_net("window attention");
     n.y = kolo_window_attention(n.r.g, "y", map(&n, 2, 18, 6, 9), 2, 3, (const int64_t[]){1, 2});
     check(&n, 0.01, 5e-3);
+    n = open_net("attention of all pixels");
+    n.y = kolo_attention_of_all(n.r.g, "y", map(&n, 2, 18, 5, 7), 2);
+    check(&n, 0.01, 5e-3);
+    n = open_net("tokens");
+    x = map(&n, 3, 20, 3, 4);
+    n.y =
+        kolo_embed(n.r.g, "y", x, kolo_param(n.r.g, "first", 3, (const int64_t[]){1, 1, 20}, rig_init, false),
+                   kolo_param(n.r.g, "position", 3, (const int64_t[]){1, 13, 20}, rig_init, false));
+    check(&n, 0.1, 2e-4);
     n = open_net("cosines");
     n.y = kolo_cosine(n.r.g, "y", rig_input(&n.r, "x", 2, (const int64_t[]){3, 11}), 7, rig_init);
     check(&n, 0.01, 2e-3);
@@ -191,8 +200,8 @@ static void moves(void)
 
 static void tokens(void)
 {
-    static const char *const name[] = {"gelu",       "gelu by tanh", "silu",    "leaky relu",
-                                       "hard swish", "hard sigmoid", "sigmoid", "tanh"};
+    static const char *const name[] = {"gelu",         "gelu by tanh", "silu",    "leaky relu", "hard swish",
+                                       "hard sigmoid", "relu6",        "sigmoid", "tanh"};
     for (int kind = KOLO_GELU; kind <= KOLO_TANH; kind++) {
         net n = open_net(name[kind]);
         n.y = kolo_activate(n.r.g, "y", map(&n, 2, 5, 4, 7), (enum kolo_activation)kind, 0.1);

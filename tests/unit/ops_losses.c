@@ -103,6 +103,47 @@ static void test_loss(kolo_backend *b, bool binary, enum form form, double eps)
     rig_close(&r);
 }
 
+/* torch 2.15, f64: CrossEntropyLoss(weight=[.5, 3, 1.25])(x, [0, 2, 2, 1]), x[n][c] = ((7 n + 3 c) % 5) / 2
+ * - 1. The factor of a row is its weight by the mean weight of the batch, 6 / 4. */
+static void test_class_weight(kolo_backend *b)
+{
+    enum { ROWS = 4, CLASSES = 3 };
+    static const double loss = 1.0233269094340323,
+                        gradient[ROWS * CLASSES] = {
+                            -0.07164630140282596, 0.052377643267646865, 0.019268658135179084,
+                            0.06906228342168572,  0.025406594231193506, -0.09446887765287923,
+                            0.1385918657864212,   0.05098509813641617,  -0.1895769639228374,
+                            0.07012219158304424,  -0.18573414039411879, 0.11561194881107452};
+    static const int32_t class[ROWS] = {0, 2, 2, 1};
+    static const float weight[CLASSES] = {.5f, 3, 1.25f};
+    rig r = rig_open(b, KOLO_F32, 1);
+    const int x = rig_input(&r, "x", 2, (const int64_t[]){ROWS, CLASSES});
+    r.g->label = kolo_graph_tensor(r.g, "label", KOLO_ROLE_LABEL, KOLO_I32, 2, (const int64_t[]){ROWS, 2});
+    const int m = kolo_cross_entropy(r.g, x, 0);
+    rig_check(m, "loss");
+    r.g->grad = malloc(64 * sizeof *r.g->grad);
+    for (int i = 0; i < 64; i++) r.g->grad[i] = -1;
+    rig_check(kolo_op_table[r.g->node[0].op].gradient(r.g, 0), "gradient");
+    rig_layout(&r);
+    int32_t *label = r.buffer[r.g->label];
+    for (int n = 0; n < ROWS; n++) {
+        const float factor = weight[class[n]] * ROWS / 6;
+        label[2 * n] = class[n];
+        memcpy(&label[2 * n + 1], &factor, sizeof factor);
+        for (int c = 0; c < CLASSES; c++)
+            ((float *)r.buffer[x])[n * CLASSES + c] = (float)((7 * n + 3 * c) % 5) / 2 - 1;
+    }
+    r.step.valid[0] = r.step.valid_global = ROWS;
+    rig_run(&r);
+    const float *metric = r.buffer[m], *dx = r.buffer[r.g->grad[x]];
+    double worst = 0;
+    for (int i = 0; i < ROWS * CLASSES; i++) worst = fmax(worst, fabs((double)dx[i] - gradient[i]));
+    ok(fabs((double)metric[0] / ROWS - loss) < 1e-6, "class weights: the loss is torch's (%.7f)",
+       (double)metric[0] / ROWS);
+    ok(worst < 1e-7, "  so is its gradient (%.2g)", worst);
+    rig_close(&r);
+}
+
 static void test_bad_labels(kolo_backend *b)
 {
     for (int word = 0; word < 2; word++) {
@@ -304,6 +345,7 @@ int main(void)
     for (int binary = 0; binary < 2; binary++)
         for (int form = CLASS; form <= NUMBERS; form++)
             for (int smooth = 0; smooth < 2; smooth++) test_loss(b, binary, (enum form)form, smooth ? .1 : 0);
+    test_class_weight(b);
     test_bad_labels(b);
     for (int dtype = KOLO_F32; dtype <= KOLO_BF16; dtype++) {
         test_image_labels(b, (enum kolo_dtype)dtype);

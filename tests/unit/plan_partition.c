@@ -8,12 +8,13 @@
 #include "kolo/error.h"
 #include "tap.h"
 
-enum { MAX_LAYERS = 12, MAX_STAGES = 5, MAX_PARTS = 12 };
+enum { MAX_LAYERS = 12, MAX_STAGES = 5, MAX_PARTS = 12, MAX_OVERFULL = 6 };
 
 typedef struct trial {
     kolo_partition_input in;
     kolo_chain_layer layer[MAX_LAYERS];
     kolo_link link[MAX_STAGES];
+    kolo_overfull overfull[MAX_OVERFULL];
 } trial;
 
 /* ---- exhaustive search --------------------------------------------------------------------------------- */
@@ -43,6 +44,14 @@ static int held_by(enum kolo_pipeline order, int stages, int chunks, int slots, 
     free(turn);
     return held;
 }
+static bool is_overfull(const oracle *o)
+{
+    for (int i = 0; i < o->c->in.overfulls && o->stages == o->c->in.stages; i++) {
+        const kolo_overfull *f = &o->c->overfull[i];
+        if (o->first[f->part] <= f->first && o->first[f->part + 1] >= f->end) return true;
+    }
+    return false;
+}
 static void oracle_weigh(oracle *o)
 {
     const kolo_partition_input *in = &o->c->in;
@@ -69,7 +78,7 @@ static void oracle_weigh(oracle *o)
     }
     if (!o->any || largest < o->least) o->least = largest;
     o->any = true;
-    if (in->limit && largest > in->limit) return;
+    if ((in->limit && largest > in->limit) || is_overfull(o)) return;
     int order = !o->found || bottleneck < o->bottleneck ? -1 : bottleneck > o->bottleneck;
     if (!order) order = crossing < o->crossing ? -1 : crossing > o->crossing;
     if (order >= 0) return; /* cuts come in ascending order: an equal one is later */
@@ -138,6 +147,19 @@ static void trial_random(trial *c, kolo_random *r, bool chunked, bool limited)
     c->in.limit = 1 + (o.any ? o.least * (80 + below(r, 60)) / 100 : below(r, 100));
 }
 
+/* Parts that may not hold some run of layers. */
+static void trial_overfull(trial *c, kolo_random *r)
+{
+    c->in.overfull = c->overfull;
+    c->in.overfulls = 1 + below(r, MAX_OVERFULL);
+    for (int i = 0; i < c->in.overfulls; i++) {
+        const int first = below(r, c->in.layers);
+        c->overfull[i] = (kolo_overfull){.part = below(r, c->in.stages * c->in.chunks),
+                                         .first = first,
+                                         .end = first + 1 + below(r, c->in.layers - first)};
+    }
+}
+
 typedef struct count {
     int cases, cut, apart, tight, refused, right;
 } count;
@@ -154,6 +176,9 @@ static bool is_right(const trial *c, count *n)
         n->tight += c->in.limit > 0 && o.least * 21 > c->in.limit * 20;
         right = p->bottleneck == o.bottleneck && p->all_crossing == o.crossing &&
                 !memcmp(p->first, o.best, (size_t)(o.parts + 1) * sizeof *p->first);
+    } else if (o.any && right && c->in.overfulls) {
+        n->refused++;
+        right = rc == 1;
     } else if (o.any && right) {
         n->refused++;
         right = rc == KOLO_ECONFIG && misfit.shortfall == o.least - c->in.limit &&
@@ -171,19 +196,21 @@ static bool is_right(const trial *c, count *n)
     kolo_partition_destroy(&p);
     return right;
 }
-static void exhaustive(kolo_random *r, bool chunked, bool limited, int cases)
+static void exhaustive(kolo_random *r, bool chunked, bool limited, bool overfull, int cases)
 {
     count n = {0};
     for (; n.cases < cases; n.cases++) {
         trial c;
         trial_random(&c, r, chunked, limited);
+        if (overfull) trial_overfull(&c, r);
         n.right += is_right(&c, &n);
     }
     diag("%d cut (%d with no twentieth to spare), %d short of memory, %d of places for cuts", n.cut, n.tight,
          n.refused, n.apart);
     ok(n.right == cases && n.cut > cases / 20 && n.apart > 0 && (!limited || (n.refused > 0 && n.tight > 0)),
-       "%s, %s: as by exhaustive search in %d of %d cases", chunked ? "chunks" : "no chunks",
-       limited ? "limited memory" : "any memory", n.right, cases);
+       "%s, %s%s: as by exhaustive search in %d of %d cases", chunked ? "chunks" : "no chunks",
+       limited ? "limited memory" : "any memory", overfull ? ", parts known to be overfull" : "", n.right,
+       cases);
 }
 
 /* ---- cases by hand ------------------------------------------------------------------------------------- */
@@ -396,10 +423,12 @@ int main(void)
     const uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
     diag("SEED=%llu", (unsigned long long)seed);
     kolo_random r = kolo_random_at(seed, 0, 0);
-    exhaustive(&r, false, false, 4000);
-    exhaustive(&r, false, true, 4000);
-    exhaustive(&r, true, false, 1000);
-    exhaustive(&r, true, true, 2000);
+    exhaustive(&r, false, false, false, 4000);
+    exhaustive(&r, false, true, false, 4000);
+    exhaustive(&r, true, false, false, 1000);
+    exhaustive(&r, true, true, false, 2000);
+    exhaustive(&r, false, false, true, 2000);
+    exhaustive(&r, true, false, true, 500);
     by_hand();
     stated(&r);
     quick(&r, 8, 1, 0, false, true);

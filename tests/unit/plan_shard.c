@@ -178,7 +178,9 @@ static void test_damage(void)
     for (int shard = KOLO_shard_none; g && shard <= KOLO_shard_parameters; shard++) {
         kolo_plan_config c = config_of(shard, 3, 4, "lamb");
         c.canonical = c.clip_norm = c.noise = true;
-        c.offload = shard == KOLO_shard_none || shard == KOLO_shard_gradients;
+        c.offload = shard == KOLO_shard_none        ? KOLO_OFFLOAD_STATE | KOLO_OFFLOAD_PARAM
+                    : shard == KOLO_shard_gradients ? KOLO_OFFLOAD_STATE
+                                                    : 0;
         if (shard == KOLO_shard_none) c.shards = 1;
         kolo_plan *p = plan_of(g, &c);
         const int64_t actions = p ? p->actions : 0;

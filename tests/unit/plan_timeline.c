@@ -324,7 +324,7 @@ static void second_simulation(kolo_random *r)
     static relaxation x;
     int same = 0, waits = 0;
     for (int i = 0; i < CASES; i++) {
-        const int order = i % KOLO_PIPELINES, p = 1 + (int)kolo_random_below(r, 6);
+        const int order = i % KOLO_PIPELINE_PIPEDREAM, p = 1 + (int)kolo_random_below(r, 6);
         const int v = kolo_pipeline[order].takes_chunks ? 1 + (int)kolo_random_below(r, 3) : 1;
         trial c;
         trial_open(&c, (enum kolo_pipeline)order, p, v, 1 + (int)kolo_random_below(r, 12), 0, 0, 0);
@@ -410,8 +410,8 @@ static void impossible(void)
             "chunk 0 on the same slot, which stage 0 does not do",
             "a forward turn that is not there, for which others wait too");
     trial_open(&c, KOLO_PIPELINE_GPIPE, 2, 1, 2, 1, 1, 0);
-    c.turn[0][1] = (kolo_turn){KOLO_PASS_BACKWARD, 0, 0};
-    c.turn[0][2] = (kolo_turn){KOLO_PASS_FORWARD, 0, 1};
+    c.turn[0][1] = (kolo_turn){KOLO_PASS_BACKWARD, 0, 0, 0};
+    c.turn[0][2] = (kolo_turn){KOLO_PASS_FORWARD, 0, 1, 0};
     refused(&c, KOLO_EINTERNAL, "turn 1 of stage 0, backward of chunk 0 on slot 0, can never start",
             "two stages that wait for each other");
     trial_open(&c, KOLO_PIPELINE_GPIPE, 2, 1, 2, 1, 1, 0);
@@ -483,6 +483,45 @@ static void trace(void)
     trial_close(&c);
 }
 
+/* Late orders are never drained: once the pipeline is full a step takes what the slowest stage takes. Uneven
+ * stages, several micro-batches; two_buffered of two stages, as more of them wait for each other. */
+static void late_bubble(kolo_random *r)
+{
+    enum { CASES = 300, STEPS = 40 };
+    for (int order = KOLO_PIPELINE_PIPEDREAM; order < KOLO_PIPELINES; order++) {
+        int good = 0;
+        for (int i = 0; i < CASES; i++) {
+            const bool two = order == KOLO_PIPELINE_TWO_BUFFERED;
+            const int p = 1 + (int)kolo_random_below(r, two ? 2 : MAX_STAGES),
+                      m = 1 + (int)kolo_random_below(r, 3);
+            double makespan[2] = {0}, slowest = 0;
+            for (int k = 0; k < 2; k++) {
+                trial c;
+                trial_open(&c, KOLO_PIPELINE_GPIPE, p, 1, m, 1, 1, 0);
+                c.in.slots = m * STEPS * (k + 1);
+                for (int s = 0; s < p; s++) {
+                    free(c.turn[s]);
+                    kolo_turns_create_run((enum kolo_pipeline)order, p, s, m, STEPS * (k + 1), &c.turn[s],
+                                          &c.turns[s]);
+                    c.seconds[s][KOLO_PASS_FORWARD] = 1 + (i * 7 + s * 3) % 5;
+                    c.seconds[s][KOLO_PASS_BACKWARD] = 2 * c.seconds[s][KOLO_PASS_FORWARD];
+                    slowest = fmax(slowest, 3 * m * c.seconds[s][KOLO_PASS_FORWARD]);
+                }
+                kolo_timeline *t = simulate(&c);
+                makespan[k] = t ? t->makespan : 0;
+                kolo_timeline_destroy(&t);
+                trial_close(&c);
+            }
+            good += (makespan[1] - makespan[0]) / STEPS == slowest;
+            if ((makespan[1] - makespan[0]) / STEPS != slowest && i < 4)
+                diag("%s, %d stages, %d micro-batches: %g a step, slowest stage %g",
+                     kolo_pipeline[order].name, p, m, (makespan[1] - makespan[0]) / STEPS, slowest);
+        }
+        is_int(good, CASES, "%s: a step in the steady state takes as long as the slowest stage",
+               kolo_pipeline[order].name);
+    }
+}
+
 int main(void)
 {
     const char *given = getenv("SEED");
@@ -497,6 +536,7 @@ int main(void)
     latencies();
     uneven(&r);
     second_simulation(&r);
+    late_bubble(&r);
     links_by_hand();
     impossible();
     trace();

@@ -44,7 +44,7 @@ typedef struct comm_problem {
     int me, members; /* in the group */
     int root;        /* broadcast, gather, scatter */
     bool in_place;
-    /* allreduce: whoever carries it can push (transport/router.h), where the members are of one node. Such a
+    /* allreduce: the transport can push (transport/router.h), where the members are of one node. Such a
      * choice has no schedule */
     bool shares;
     bool fixed; /* the order of sums must be the fixed one, even if the table says order free */
@@ -132,6 +132,7 @@ int comm_table_open(comm_selector **selector, const char *table, const char *for
 char *comm_table_path(void); /* of this cluster's; caller frees. NULL: no memory */
 void comm_selector_close(comm_selector **selector);
 const comm_cost *comm_selector_costs(const comm_selector *selector);
+bool comm_selector_is_measured(const comm_selector *selector); /* they are a table's */
 /* The measured links of a node, if `members` were measured; else NULL. For comm_problem.links. */
 const double *comm_selector_links(const comm_selector *selector, int members);
 /* Of all that the choice depends on: ranks whose digests differ would choose differently. */

@@ -60,7 +60,7 @@ static inline int comm_power_until(int n) /* largest power of two <= n, n >= 1 *
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem);
 /* Counts the team anew: the first member of every node, then the second, ... */
 void comm_build_deal(comm_build *b, const comm_problem *problem);
-/* Whoever added nothing to what it brought, copies it. Returns the schedule's status. */
+/* A member that added nothing to its input copies it. Returns the schedule's status. */
 int comm_build_end(comm_build *b, comm_range r);
 
 /* Of nothing: no action. to, from: numbers in the team. */

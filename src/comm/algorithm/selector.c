@@ -24,7 +24,7 @@ struct comm_selector {
     comm_cost cost;
     char *forced; /* its name */
     rule how;     /* radix and segment of it */
-    bool free_order;
+    bool free_order, measured; /* measured: it has costs of its own */
     rule *rules;
     int64_t count, capacity;
     double *links;
@@ -187,7 +187,10 @@ static int read_line(comm_selector *s, const line *l)
 {
     const char *first = l->word[0];
     if (s->rows < s->linked) return read_links_row(s, l);
-    if (strcmp(first, "cost") == 0) return read_cost(s, l);
+    if (strcmp(first, "cost") == 0) {
+        s->measured = true;
+        return read_cost(s, l);
+    }
     if (strcmp(first, "links") == 0) return read_links(s, l);
     if (strcmp(first, "use") == 0) return read_use(s, l);
     if (strcmp(first, "order") == 0 && l->words == 2) {
@@ -311,6 +314,7 @@ void comm_selector_close(comm_selector **selector)
 }
 
 const comm_cost *comm_selector_costs(const comm_selector *selector) { return &selector->cost; }
+bool comm_selector_is_measured(const comm_selector *selector) { return selector->measured; }
 const double *comm_selector_links(const comm_selector *selector, int members)
 {
     return members == selector->linked ? selector->links : NULL;
@@ -383,7 +387,7 @@ static void number_by_nodes(comm_problem *p, int **memory)
 }
 
 /* What is forced or measured, which it then does by the rule; NULL: neither. */
-static const comm_algorithm_row *told(comm_problem *problem, const comm_selector *selector)
+static const comm_algorithm_row *selector_chosen(comm_problem *problem, const comm_selector *selector)
 {
     const comm_problem as_forced = ruled(problem, &selector->how);
     for (const comm_algorithm_row *row = comm_algorithm_table; selector->forced && row->name; row++)
@@ -397,7 +401,7 @@ static const comm_algorithm_row *told(comm_problem *problem, const comm_selector
 
 static const comm_algorithm_row *selector_choose(comm_problem *problem, const comm_selector *selector)
 {
-    const comm_algorithm_row *best = told(problem, selector);
+    const comm_algorithm_row *best = selector_chosen(problem, selector);
     if (best) return best;
     comm_problem as_best = *problem;
     double least = INFINITY;

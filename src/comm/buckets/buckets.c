@@ -48,7 +48,8 @@ static int open_parts(kolo_comm *comm, const kolo_comm_config *config)
         size_t each = (size_t)comm->launch->size * 256;
         comm->collect_bytes = each > (256 << 10) ? each : 256 << 10;
     }
-    return comm_shm_open(&comm->world.node, comm->host_bytes, comm->host_used, comm->collect_bytes);
+    return comm_shm_open(&comm->world.node, comm->slots, comm->host_bytes, comm->host_used,
+                         comm->collect_bytes);
 }
 
 static int open_host(kolo_comm *comm, const kolo_comm_config *config)
@@ -70,7 +71,7 @@ static int open_host(kolo_comm *comm, const kolo_comm_config *config)
     if (comm->launch->nodes > 1)
         KOLO_TRY(comm_choice_make(comm, &comm->world, KOLO_ALLREDUCE, &comm->small, 1, NULL, 1));
     KOLO_TRY(comm_collective_open(comm));
-    KOLO_TRY(comm_engine_start(&comm->engine));
+    KOLO_TRY(comm_engine_start(&comm->engine, 2 * comm->slots));
     /* sums between nodes that choose differently would wait for each other */
     return comm->launch->nodes > 1 ? comm_declarations_compare(comm) : 0;
 }
@@ -84,6 +85,8 @@ static int create(kolo_comm *comm, const kolo_comm_config *config, const kolo_co
         return kolo_fail(KOLO_EINTERNAL, "comm: used_bytes %zu is more than arena_bytes %zu",
                          comm->used_bytes, comm->arena_bytes);
     comm->canonical = config->canonical;
+    comm->slots = config->buckets ? config->buckets : COMM_BUCKETS;
+    if (comm->slots > COMM_MAX_BUCKETS) comm->slots = COMM_MAX_BUCKETS;
     KOLO_TRY(comm_choice_open(comm, config));
     KOLO_TRY(comm_declare_open(comm));
     if (!device) return open_host(comm, config);
@@ -181,7 +184,7 @@ static void set_off(const comm_bucket *b, uint64_t round, bool at_once)
         return;
     }
     for (int s = 0; s < b->slices; s++) {
-        bool watching = atomic_load(&node->control[s]->slice[b->index].watching) == (uint32_t)round;
+        bool watching = atomic_load(&node->control[s]->slot[b->index].slice.watching) == (uint32_t)round;
         if (node->nodes > 1 || !watching) comm_node_ring(node, s);
     }
 }
@@ -210,7 +213,7 @@ int kolo_comm_host_start(kolo_comm *comm, int bucket)
     atomic_store_explicit(&own->number, bucket, memory_order_relaxed);
     atomic_store_explicit(&own->doing, (uint32_t)b->index + 1, memory_order_relaxed);
     if (atomic_load_explicit(&own->published, memory_order_relaxed) == 0) /* else the step says when */
-        atomic_store_explicit(&own->life.told_at, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
+        atomic_store_explicit(&own->life.reported_at, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
     bool at_once = node->nodes == 1 && bucket_bytes(b) * node->ranks <= INLINE_BYTES;
     if (!at_once && node->me < b->slices && !comm_engine_push(&comm->engine, bucket, round) &&
         node->nodes > 1)

@@ -200,11 +200,12 @@ static int declare(kolo_comm *comm, int group, const comm_bucket *like)
     KOLO_TRY(add_bucket(comm, group, like));
     comm->declared++;
     /* the last slot is for the bucket of KOLO_HOST_SUM, which commit adds */
-    if (comm->bucket[number].index >= COMM_MAX_BUCKETS - 1 || number >= COMM_MAX_DECLARED)
-        return kolo_fail(KOLO_ECONFIG,
-                         "comm: more than %d buckets and transfers of one rank; raise bucket_mb, with stages "
-                         "micro_batch, or have fewer sizes of batches and images",
-                         COMM_MAX_BUCKETS - 1);
+    if (comm->bucket[number].index >= comm->slots - 1 || number >= COMM_MAX_DECLARED)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "comm: more than %d buckets and transfers of one rank; raise bucket_mb, with stages= or "
+            "spatial= micro_batch, or have fewer sizes of batches and images",
+            comm->slots - 1);
     if (comm->device.type) {
         const kolo_reducer_bucket shown = show_bucket(comm, (int)number);
         KOLO_TRY(comm->device.type->bucket(comm->device.reducer, (int)number, &shown));

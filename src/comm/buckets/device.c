@@ -14,13 +14,13 @@
 enum { ROWS = 8, NOTE = 96, REASON = 256 };
 
 /* What a rank tells rank 0 about itself. */
-typedef struct card {
+typedef struct device_info {
     char uuid[48];
     struct {
         int32_t usable;
         char note[NOTE]; /* of a row that is usable; why not, of one that is not */
     } row[ROWS];
-} card;
+} device_info;
 
 /* What rank 0 tells all. */
 typedef struct decision {
@@ -32,15 +32,15 @@ typedef struct decision {
 
 static int by_uuid(const void *a, const void *b)
 {
-    const card *x = *(const card *const *)a, *y = *(const card *const *)b;
+    const device_info *x = *(const device_info *const *)a, *y = *(const device_info *const *)b;
     int order = strcmp(x->uuid, y->uuid);
     return order ? order : (x > y) - (x < y);
 }
 
 /* Two ranks with one GPU: their numbers, or false. */
-static bool find_shared(const card *all, int size, int *first, int *second)
+static bool find_shared(const device_info *all, int size, int *first, int *second)
 {
-    const card **sorted = kolo_alloc((size_t)size * sizeof *sorted);
+    const device_info **sorted = kolo_alloc((size_t)size * sizeof *sorted);
     bool shared = false;
     for (int r = 0; sorted && r < size; r++) sorted[r] = &all[r];
     if (sorted) qsort(sorted, (size_t)size, sizeof *sorted, by_uuid);
@@ -54,8 +54,8 @@ static bool find_shared(const card *all, int size, int *first, int *second)
 }
 
 /* True, or why the row cannot serve these ranks. */
-static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, bool host, const card *all,
-                 char *why)
+static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, bool host,
+                 const device_info *all, char *why)
 {
     int size = comm->launch->size, a, b;
     if (type->most && size > type->most) {
@@ -91,7 +91,7 @@ static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, 
 /* On rank 0: the first row that fits; why: what is said against the last one before it that
  * was meant for as many. */
 static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name,
-                       bool host, const card *all)
+                       bool host, const device_info *all)
 {
     decision d = {.row = -1};
     char why[REASON];
@@ -108,9 +108,9 @@ static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *ty
     return d;
 }
 
-/* Rows that come to be judged are asked, no others: that may open a library. */
-static void fill_card(card *mine, const kolo_comm *comm, const kolo_reducer_type *const *type,
-                      const char *name, const char *uuid)
+/* Rows that are candidates are asked, no others: that may open a library. */
+static void device_fill_info(device_info *mine, const kolo_comm *comm, const kolo_reducer_type *const *type,
+                             const char *name, const char *uuid)
 {
     snprintf(mine->uuid, sizeof mine->uuid, "%s", uuid ? uuid : "");
     for (int i = 0; type[i] && i < ROWS; i++) {
@@ -136,9 +136,9 @@ static int agree_on_row(kolo_comm *control, kolo_comm *comm, const kolo_comm_dev
     bool first = comm->launch->rank == 0;
     const char *name = device->reducer && strcmp(device->reducer, "auto") ? device->reducer : NULL;
     const kolo_reducer_type *const *type = kolo_cuda_symbol("kolo_cuda_reducer");
-    card mine = {.uuid = ""}, *all = NULL;
+    device_info mine = {.uuid = ""}, *all = NULL;
     int rc = !type ? KOLO_ELAUNCH : name ? check_name(type, name) : 0;
-    if (rc == 0) fill_card(&mine, comm, type, name, device->uuid);
+    if (rc == 0) device_fill_info(&mine, comm, type, name, device->uuid);
     if (rc == 0 && first && !(all = kolo_alloc((size_t)comm->launch->size * sizeof *all))) rc = KOLO_ENOMEM;
     KOLO_TRY_GOTO(rc, kolo_comm_agree(control, rc));
     KOLO_TRY_GOTO(rc, kolo_comm_gather(control, &mine, sizeof mine, all, 0));
@@ -317,12 +317,12 @@ int kolo_comm_agree(kolo_comm *comm, int status)
 
 int kolo_comm_host_fail(kolo_comm *comm, int status)
 {
-    char told[COMM_TEXT + 320];
+    char report[COMM_TEXT + 320];
     kolo_failure own;
     if (comm_alone(comm)) return status;
     kolo_error_keep(&own);
-    snprintf(told, sizeof told, "rank %d on host %s: %.*s", comm->launch->rank, comm->launch->host,
+    snprintf(report, sizeof report, "rank %d on host %s: %.*s", comm->launch->rank, comm->launch->host,
              COMM_TEXT - 1, own.text);
-    comm_node_break(&comm->world.node, told);
+    comm_node_break(&comm->world.node, report);
     return kolo_error_restore(&own, status);
 }

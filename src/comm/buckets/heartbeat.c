@@ -1,5 +1,5 @@
-/* Signs of life of the compiled half: what the ranks of this node do, and whom this rank waits for. Who
- * is dead, stopped or late is found, and told to all nodes, as in the library half: by a router, here
+/* Heartbeats of the compiled half: what the ranks of this node do, and whom this rank waits for. Who
+ * is dead, stopped or late is found, and reported to all nodes, as in the library half: by a router, here
  * one without messages. */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 static uint64_t reached(const comm_node *node, int local, int bucket, uint64_t round)
 {
-    if (bucket >= 0) return atomic_load(&node->control[local]->slice[bucket].started);
+    if (bucket >= 0) return atomic_load(&node->control[local]->slot[bucket].slice.started);
     uint32_t entered = atomic_load(&node->control[local]->entered);
     return round + (uint64_t)(int64_t)(int32_t)(entered - (uint32_t)round);
 }
@@ -31,7 +31,7 @@ static int awaits(void *of, double *late)
         if ((int64_t)(reached(node, l, bucket, round) - round) < 0) return node->rank_of[l];
     for (int l = 0; l < node->ranks; l++) {
         const comm_control *c = node->control[l];
-        const _Atomic int32_t *lagging = bucket >= 0 ? &c->slice[bucket].lagging : &c->lagging;
+        const _Atomic int32_t *lagging = bucket >= 0 ? &c->slot[bucket].slice.lagging : &c->lagging;
         const int rank = atomic_load_explicit(lagging, memory_order_relaxed);
         if (rank > 0) return rank - 1;
     }
@@ -66,10 +66,10 @@ static void word(void *of, int local, comm_word *word)
     const uint32_t doing = atomic_load_explicit(&c->doing, memory_order_relaxed);
     const int number = atomic_load_explicit(&c->number, memory_order_relaxed);
     const int64_t published = atomic_load_explicit(&c->published, memory_order_acquire),
-                  told = atomic_load_explicit(&c->life.told_at, memory_order_relaxed);
+                  reported = atomic_load_explicit(&c->life.reported_at, memory_order_relaxed);
     const long long step = atomic_load_explicit(&c->step, memory_order_relaxed),
                     action = atomic_load_explicit(&c->action, memory_order_relaxed);
-    const int64_t at = published && action >= 0 ? published : told > published ? told : published;
+    const int64_t at = published && action >= 0 ? published : reported > published ? reported : published;
     const bool bucket = doing > 0 && doing <= COMM_MAX_BUCKETS;
     char *text = word->operation, what[48] = "", own[8 * COMM_TOLD];
     const size_t bytes = sizeof word->operation;
@@ -82,8 +82,8 @@ static void word(void *of, int local, comm_word *word)
     else if (published && action >= 0) snprintf(text, bytes, "action %lld of step", action);
     else if (bucket && !published) {
         snprintf(text, bytes, "%s, round", what);
-        word->sequence = atomic_load_explicit(&c->slice[doing - 1].started, memory_order_relaxed);
-    } else if (doing && !bucket && told > published) {
+        word->sequence = atomic_load_explicit(&c->slot[doing - 1].slice.started, memory_order_relaxed);
+    } else if (doing && !bucket && reported > published) {
         const char *meeting = comm_meeting_name((enum comm_meeting)(doing - COMM_MEETINGS));
         if (published) snprintf(text, bytes, "%s after step %lld,", meeting, step);
         else snprintf(text, bytes, "%s", meeting);

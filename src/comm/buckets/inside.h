@@ -44,6 +44,7 @@ struct kolo_comm {
     comm_router *heartbeat; /* of life; heartbeat.c */
     comm_device device;
     bool canonical, committed;
+    int slots; /* of one rank: buckets and transfers that it can be in */
     comm_choice choice;
     size_t arena_bytes, collect_bytes;
     size_t used_bytes;            /* of the arena that are this rank's, and take memory */

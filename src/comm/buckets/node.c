@@ -54,12 +54,12 @@ void comm_bucket_cut(const int64_t *tensor, int tensors, int slices, int *first)
 
 static comm_shared_bucket *shared(const comm_node *node, const comm_bucket *b)
 {
-    return &node->control[0]->bucket[b->index];
+    return &node->control[0]->slot[b->index].bucket;
 }
 
 static comm_slice *slice_of(const comm_node *node, const comm_bucket *b, int s)
 {
-    return &node->control[s]->slice[b->index];
+    return &node->control[s]->slot[b->index].slice;
 }
 
 /* Blocks of work that a slice is on its node. */

@@ -15,7 +15,8 @@
 
 enum {
     COMM_MAX_LOCAL = COMM_FOLD_MAX, /* ranks on a node */
-    COMM_MAX_BUCKETS = 4096,        /* of one rank */
+    COMM_BUCKETS = 4096,            /* of one rank, where it does not say how many it declares */
+    COMM_MAX_BUCKETS = 32000,       /* of one rank, at most: their tags are below what MPI guarantees */
     COMM_MAX_DECLARED = 1 << 22,    /* of all groups */
     COMM_STAGE = 65536,             /* bytes a rank brings to one round of a small collective */
     COMM_BLOCK = 16384,             /* elements (64 KiB of f32) that one thread reduces at a time */
@@ -41,6 +42,12 @@ typedef struct comm_shared_bucket {
     _Atomic uint32_t sleepers;
 } comm_shared_bucket;
 
+/* Of one slot. */
+typedef struct comm_slot {
+    comm_slice slice;
+    comm_shared_bucket bucket; /* leader only */
+} comm_slot;
+
 /* Small collectives. */
 enum comm_meeting {
     COMM_BARRIER,
@@ -63,9 +70,8 @@ typedef struct comm_control {
     _Atomic int32_t lagging;
     _Alignas(64) _Atomic uint32_t entered; /* small collectives begun by this rank */
     _Alignas(64) _Atomic uint32_t gathered, released, result, sleepers; /* leader only: see collective.c */
-    comm_slice slice[COMM_MAX_BUCKETS];
-    comm_shared_bucket bucket[COMM_MAX_BUCKETS]; /* leader only */
     _Alignas(64) char staging[2][COMM_STAGE];
+    comm_slot slot[COMM_MAX_BUCKETS]; /* as many as the communicator has (kolo_comm_config) are there */
 } comm_control;
 
 typedef struct comm_members {

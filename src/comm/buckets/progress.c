@@ -17,9 +17,9 @@ bool comm_engine_push(comm_engine *e, int bucket, uint64_t round)
 {
     uint64_t at = atomic_load(&e->tail);
     do
-        if (atomic_load(&e->ring[at % COMM_RING_SLOTS]) != 0) return false;
+        if (atomic_load(&e->ring[at % (uint64_t)e->ring_slots]) != 0) return false;
     while (!atomic_compare_exchange_weak(&e->tail, &at, at + 1));
-    atomic_store(&e->ring[at % COMM_RING_SLOTS], round << BUCKET_BITS | (uint64_t)(bucket + 1));
+    atomic_store(&e->ring[at % (uint64_t)e->ring_slots], round << BUCKET_BITS | (uint64_t)(bucket + 1));
     return true;
 }
 
@@ -32,8 +32,8 @@ void comm_engine_small(comm_engine *e, uint32_t seq)
 
 static void drain(comm_engine *e)
 {
-    while (e->actives < COMM_RING_SLOTS) {
-        _Atomic uint64_t *slot = &e->ring[e->head % COMM_RING_SLOTS];
+    while (e->actives < e->ring_slots) {
+        _Atomic uint64_t *slot = &e->ring[e->head % (uint64_t)e->ring_slots];
         uint64_t value = atomic_load(slot);
         if (!value) return;
         atomic_store(slot, 0);
@@ -141,7 +141,7 @@ static int advance(comm_engine *e, comm_run *run, _Atomic int32_t *lagging, bool
 static enum outcome step_network(comm_engine *e, comm_entry *entry, const comm_bucket *b)
 {
     comm_lane *lane = &b->group->lane[entry->lane];
-    comm_slice *share = &e->node->control[e->node->me]->slice[b->index];
+    comm_slice *share = &e->node->control[e->node->me]->slot[b->index].slice;
     bool moved;
     if (advance(e, &lane->run, &share->lagging, &moved) <= 0) return moved ? PROGRESS : NOTHING;
     push_slice(b, lane);
@@ -205,7 +205,7 @@ static void rest(comm_engine *e, uint32_t bell, bool waiting, int idle)
     atomic_store(&own->asleep, 0);
 }
 
-/* MPI often notices first that a process is gone, but not which: signs of life say it a moment later. */
+/* MPI often notices first that a process is gone, but not which: heartbeats say it a moment later. */
 static const double EXPLAIN_WITHIN = 4; /* seconds */
 
 static void *engine_main(void *of)
@@ -231,10 +231,11 @@ static void *engine_main(void *of)
     return NULL;
 }
 
-int comm_engine_start(comm_engine *e)
+int comm_engine_start(comm_engine *e, int ring_slots)
 {
-    e->ring = kolo_alloc(COMM_RING_SLOTS * sizeof *e->ring);
-    e->active = kolo_alloc(COMM_RING_SLOTS * sizeof *e->active);
+    e->ring_slots = ring_slots;
+    e->ring = kolo_alloc((size_t)ring_slots * sizeof *e->ring);
+    e->active = kolo_alloc((size_t)ring_slots * sizeof *e->active);
     if (!e->ring || !e->active) return KOLO_ENOMEM;
     KOLO_TRY(kolo_thread_start(&e->thread, engine_main, e, "comm: progress"));
     e->running = true;

@@ -9,8 +9,6 @@
 #include "comm/compress/compress.h"
 #include "comm/buckets/group.h"
 
-enum { COMM_RING_SLOTS = 2 * COMM_MAX_BUCKETS };
-
 enum comm_phase { COMM_LOCAL, COMM_QUEUED, COMM_NETWORK };
 typedef struct comm_entry {
     int bucket, lane;
@@ -32,6 +30,7 @@ typedef struct comm_engine {
     _Atomic uint32_t stop;
     _Atomic uint64_t *ring, tail; /* bucket and round; 0: empty */
     uint64_t head;
+    int ring_slots;
     comm_entry *active;
     int actives;
     uint64_t pass;
@@ -41,14 +40,15 @@ typedef struct comm_engine {
     char text[COMM_TEXT];
 } comm_engine;
 
-int comm_engine_start(comm_engine *engine);
+/* ring_slots: more than can be started and not finished */
+int comm_engine_start(comm_engine *engine, int ring_slots);
 void comm_engine_stop(comm_engine *engine); /* waits for the thread; the lanes stay */
 int comm_engine_lane(comm_engine *engine, comm_lane *lane, int64_t requests, size_t scratch_bytes,
                      size_t result_bytes);
 void comm_engine_lane_free(comm_engine *engine, comm_lane *lane, bool *busy);
 void comm_engine_free(comm_engine *engine, bool *busy);
 
-/* False: the ring is full (the bucket is reduced by whoever waits for it). */
+/* False: the ring is full (the bucket is reduced by the thread that waits for it). */
 bool comm_engine_push(comm_engine *engine, int bucket, uint64_t round);
 /* small.run is set up: run it, then put up `seq` as the node's result. Leader only. */
 void comm_engine_small(comm_engine *engine, uint32_t seq);

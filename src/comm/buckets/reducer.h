@@ -88,8 +88,8 @@ int kolo_comm_host_status(kolo_comm *comm);
 /* A library says that something is wrong, but not which process is gone: waits some seconds for the host half
  * to find out. 0: it does not know. */
 int kolo_comm_host_explain(kolo_comm *comm);
-/* This rank has failed, as the error text says: whoever of its node waits in the host half, or asks for its
- * status, is told. Returns status. */
+/* This rank has failed, as the error text says: a rank of its node that waits in the host half, or asks for
+ * its status, learns it. Returns status. */
 int kolo_comm_host_fail(kolo_comm *comm, int status);
 int kolo_comm_rank(const kolo_comm *comm);
 /* Ranks of a group, ascending (of a pair: from, to); their number. */

@@ -1,16 +1,18 @@
 #include "comm/buckets/shm.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "kolo/error.h"
 
-int comm_shm_open(comm_node *node, size_t arena_bytes, size_t used_bytes, size_t collect_bytes)
+int comm_shm_open(comm_node *node, int slots, size_t arena_bytes, size_t used_bytes, size_t collect_bytes)
 {
     node->control = kolo_alloc((size_t)node->ranks * sizeof *node->control);
     node->arena = kolo_alloc((size_t)node->ranks * sizeof *node->arena);
     if (!node->control || !node->arena) return KOLO_ENOMEM;
-    node->collect_offset = kolo_round_up(sizeof(comm_control), 4096);
+    node->collect_offset =
+        kolo_round_up(offsetof(comm_control, slot) + (size_t)slots * sizeof(comm_slot), 4096);
     node->arena_offset = kolo_round_up(node->collect_offset + collect_bytes, 4096);
     node->segments = (comm_segments){.launch = node->launch,
                                      .kind = "",

@@ -33,11 +33,11 @@ int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int
 /* With a device, start, wait and sum only enqueue, in the order of its compute stream, and may be captured
  * into a graph that is replayed (in the same order on all ranks). They come from one thread. What then goes
  * wrong shows here: 0, or the first failure since create, from any thread. A failed communicator lets the
- * streams run on with wrong numbers, so that no host waits for ever: whoever waited for results must ask
- * before believing them. Graphs go before the communicator. */
+ * streams run on with wrong numbers, so that no host waits for ever: a caller that waited for results must
+ * ask before believing them. Graphs go before the communicator. */
 int kolo_comm_status(kolo_comm *comm);
 /* With a device: this rank goes no further, for the reason that stands in the error text. Sums under way
- * are given up, so that nothing here waits for them on the way out, and the other ranks are told. Returns
+ * are given up, so that nothing here waits for them on the way out, and the other ranks learn of it. Returns
  * rc, with the same text. */
 int kolo_comm_abort(kolo_comm *comm, int rc);
 

@@ -35,7 +35,7 @@ typedef struct cause {
     double since;
 } cause;
 
-/* Whoever is at fault is named when it is time; this is for the case that nobody is. */
+/* The rank at fault is named when it is time; this is for the case that none is. */
 static int fail_alone(comm_node *node, const cause *c)
 {
     char text[COMM_TEXT], what[48];
@@ -49,7 +49,7 @@ static int fail_alone(comm_node *node, const cause *c)
     return comm_node_break(node, text);
 }
 
-/* The signs of life are told what this rank waits for; 0: nobody is at fault yet. */
+/* The heartbeat carries what this rank waits for; 0: nobody is at fault yet. */
 static int wait_look(comm_node *node, const cause *c)
 {
     /* who waits for a rank that itself waits gives it as long again */
@@ -110,14 +110,14 @@ static bool poll(comm_node *node, _Atomic uint32_t *word, uint32_t value)
 
 int comm_node_wait(comm_node *node, const comm_bucket *b, uint64_t round)
 {
-    comm_shared_bucket *shared = &node->control[0]->bucket[b->index];
-    comm_slice *mine = &node->control[node->me]->slice[b->index];
+    comm_shared_bucket *shared = &node->control[0]->slot[b->index].bucket;
+    comm_slice *mine = &node->control[node->me]->slot[b->index].slice;
     atomic_store(&mine->watching, (uint32_t)round);
     for (int i = 0; i <= node->spin && !comm_node_done(node, b, round); i++) {
         while (comm_node_work(node, b, round)) i = 0;
         pause_briefly();
     }
-    /* whoever arrives last either still sees us watching, or we see here that it has arrived */
+    /* the last to arrive either still sees us watching, or we see here that it has arrived */
     atomic_store(&mine->watching, 0);
     while (comm_node_work(node, b, round)) continue;
     if (comm_node_done(node, b, round)) return 0;
@@ -128,7 +128,7 @@ int comm_node_meet(comm_node *node, uint32_t seq, enum comm_meeting what)
 {
     comm_control *leader = node->control[0], *own = node->control[node->me];
     atomic_store_explicit(&own->doing, COMM_MEETINGS + (uint32_t)what, memory_order_relaxed);
-    atomic_store_explicit(&own->life.told_at, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
+    atomic_store_explicit(&own->life.reported_at, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
     atomic_store(&own->entered, seq);
     if (atomic_fetch_add(&leader->gathered, 1) + 1 == seq * (uint32_t)node->ranks) {
         comm_node_release(node, &leader->released, seq, &leader->sleepers);

@@ -1,4 +1,4 @@
-/* f16 and bf16. Both instructions of F16C round as told and keep denormals whatever the processor's
+/* f16 and bf16. Both instructions of F16C round as specified and keep denormals whatever the processor's
  * mode; AVX512_BF16's flushes denormals, so bf16 is rounded in integers, which vector units do as
  * fast as memory delivers. */
 #include "comm/core/kernel_wide.h"

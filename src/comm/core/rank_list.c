@@ -50,11 +50,11 @@ void comm_rank_list(char *text, size_t bytes, const int *rank_of, int n, const c
     int kinds = 0, left = 0;
     text[0] = 0;
     for (int i = 0; i < n; i++) {
-        bool told = false;
+        bool listed = false;
         size_t before = l.at;
-        for (int k = 0; k < i && !told; k++)
-            told = strcmp(said + (size_t)k * stride, said + (size_t)i * stride) == 0;
-        if (told) continue;
+        for (int k = 0; k < i && !listed; k++)
+            listed = strcmp(said + (size_t)k * stride, said + (size_t)i * stride) == 0;
+        if (listed) continue;
         if (!l.full) {
             rank_list_add(&l, kinds++ ? "; rank " : "rank ");
             add_kind(&l, rank_of, i, n, said, stride);

@@ -1,5 +1,5 @@
 /* Memory that the ranks of a node share: one segment a rank, mapped by all of them. A segment is named after
- * the job, 0600, locked by its living owner from birth to death (the kernel lets go of the lock however he
+ * the job, 0600, locked by its living owner from birth to death (the kernel lets go of the lock however it
  * dies), and unlinked as soon as all have mapped it. */
 #ifndef KOLO_COMM_SEGMENT_H
 #define KOLO_COMM_SEGMENT_H
@@ -42,7 +42,8 @@ typedef struct comm_segments {
 /* Collective over the node. The caller fills everything down to `used`. Allocates nothing, so that no rank
  * is left waiting for one that lacks memory: all others allocate before. */
 int comm_segments_open(comm_segments *s);
-/* What the ranks of a job that nobody opens any more have left on this node: its names go, whoever lives. */
+/* What the ranks of a job that nobody opens any more have left on this node: its names go, whichever rank
+ * lives. */
 void comm_segments_forget(const kolo_launch *launch, const char *kind);
 /* Names of worlds, all of whose ranks on this node were killed while they opened: removed, where this user's.
  * Every opening begins with it. How many. */

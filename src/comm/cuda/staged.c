@@ -25,7 +25,7 @@
 #include "comm/cuda/parts.h"
 
 /* More than twice as many as starts can be in flight at a time. */
-enum { TICKETS = 16384 };
+enum { TICKETS = 1 << 17 };
 static const double IDLE_REST = 2e-4, BUSY_REST = 2e-5, FAULT_LOOK = 0.05; /* seconds */
 
 enum { SLOT_IDLE, SLOT_STARTED, SLOT_REDUCED, SLOT_LANDED };
@@ -49,11 +49,13 @@ struct kolo_reducer {
     staged_slot **slot; /* [slots] the last, from commit on: of the sums of f64 */
     int64_t slots, capacity;
     size_t sum_offset;
-    _Atomic uint32_t *flag; /* [slots] page-locked; a ticket: the data has come, not started yet; 0: none */
-    uint32_t *ticket;       /* [TICKETS] on the device: 1, 2, ... */
-    uint32_t next;          /* ticket */
-    int gpu, active;        /* slots started and not landed: */
-    staged_slot **at_work;  /* [slots] */
+    /* [slots] page-locked; a ticket: the data has come. 0 again when the slot is idle, not before: the copy
+     * of a ticket may store it more than once, but is complete when the bucket is waited for */
+    _Atomic uint32_t *flag;
+    uint32_t *ticket;      /* [TICKETS] on the device: 1, 2, ... */
+    uint32_t next;         /* ticket */
+    int gpu, active;       /* slots started and not landed: */
+    staged_slot **at_work; /* [slots] */
     pthread_t thread;
     bool running;
     _Atomic uint32_t stop, bell;
@@ -73,14 +75,15 @@ static void set_state(staged_slot *slot, uint32_t state)
     kolo_futex_wake(&slot->state);
 }
 
-/* The slot whose ticket is the oldest among those that have come; NULL: none. */
+/* The slot whose ticket is the oldest among those that have come and are not started; NULL: none. */
 static staged_slot *first_arrival(const kolo_reducer *r)
 {
     staged_slot *first = NULL;
     uint32_t oldest = 0;
     for (int64_t i = 0; i < r->slots; i++) {
         const uint32_t ticket = atomic_load_explicit(&r->flag[i], memory_order_acquire);
-        if (!ticket || (first && (ticket - oldest) % TICKETS < TICKETS / 2)) continue;
+        if (!ticket || atomic_load(&r->slot[i]->state) != SLOT_IDLE) continue;
+        if (first && (ticket - oldest) % TICKETS < TICKETS / 2) continue;
         first = r->slot[i];
         oldest = ticket;
     }
@@ -92,7 +95,6 @@ static int start_arrivals(kolo_reducer *r)
 {
     int moved = 0;
     for (staged_slot *slot; (slot = first_arrival(r)); moved = 1) {
-        atomic_store(&r->flag[slot->flag], 0);
         KOLO_TRY(kolo_comm_host_start(r->c.comm, slot->bucket));
         r->at_work[r->active++] = slot;
         set_state(slot, SLOT_STARTED);
@@ -179,7 +181,9 @@ static void host_wait(void *of)
     if (!reaches(slot, SLOT_STARTED)) return;
     /* helps, and says whom it waits for */
     if (kolo_comm_host_wait(r->c.comm, slot->bucket) < 0) comm_cuda_abort(r, kolo_error_text());
-    else if (reaches(slot, SLOT_LANDED)) atomic_store(&slot->state, SLOT_IDLE);
+    if (!reaches(slot, SLOT_LANDED)) return;
+    atomic_store(&r->flag[slot->flag], 0);
+    atomic_store(&slot->state, SLOT_IDLE);
 }
 
 /* ---- a step -------------------------------------------------------------------------------------------- */

@@ -56,14 +56,14 @@ void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement)
     slot->used = slot->doomed = false;
     slot->changed = agreement;
     slot->contributors = 0;
-    for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].told, number);
+    for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].reported, number);
     lib_bit_clear(core->passed, number);
 }
 
 int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken, bool free)
 {
     int64_t best = -1;
-    bool best_told = false;
+    bool best_reported = false;
     for (int64_t i = 0; i < core->c.capacity; i++) {
         const lib_slot *slot = core->slot[i];
         if (lib_bit(taken, i)) continue;
@@ -72,12 +72,13 @@ int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken, bool free)
             continue;
         }
         if (slot->doomed || lib_bit(core->passed, i)) continue;
-        bool told = false; /* somebody would have to say it anew */
-        for (int e = 0; e <= core->children; e++) told |= lib_bit(core->edge[e].told, i);
-        if (best >= 0 && (told > best_told || (told == best_told && slot->begun >= core->slot[best]->begun)))
+        bool reported = false; /* somebody would have to say it anew */
+        for (int e = 0; e <= core->children; e++) reported |= lib_bit(core->edge[e].reported, i);
+        if (best >= 0 && (reported > best_reported ||
+                          (reported == best_reported && slot->begun >= core->slot[best]->begun)))
             continue;
         best = i;
-        best_told = told;
+        best_reported = reported;
     }
     return best;
 }

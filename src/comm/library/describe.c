@@ -192,7 +192,7 @@ static void add_counts(char *text, size_t bytes, const kolo_request *r, int memb
     if (members > COUNTS_SHOWN) kolo_append(text, bytes, ", ... (%lld in all)", (long long)sum);
 }
 
-/* With as many digits as it takes to be told from any other. */
+/* With as many digits as it takes to be distinguished from any other. */
 static void add_factor(char *text, size_t bytes, const char *before, double factor)
 {
     char word[32];

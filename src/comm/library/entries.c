@@ -89,8 +89,8 @@ int lib_entry_take(kolo_world *world, lib_entry **out)
     return 0;
 }
 
-/* A small result's memory stays with its entry; large ones are kept for whoever needs one next, unless they
- * are too many or too large. */
+/* A small result's memory stays with its entry; large ones are kept for the next request that needs one,
+ * unless they are too many or too large. */
 static void keep_large(struct lib_entries *table, lib_entry *entry)
 {
     int at = 0;

@@ -1,6 +1,6 @@
-/* Batches of vectors on GPUs: what each request asks for as a list of cargo (comm/carrier.h), in three passes
- * over the batch, so that all that moves between ranks is one group: what comes before on this GPU, the
- * moves, what comes after. Batches of a stream go onto its lane in the order of their numbers. */
+/* Batches of vectors on GPUs: what each request asks for as a list of operations (comm/core/gpu_channel.h),
+ * in three passes over the batch, so that all that moves between ranks is one group: what comes before on
+ * this GPU, the moves, what comes after. Batches of a stream go onto its lane by number. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +18,11 @@ static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->o
 
 /* ---- the list ------------------------------------------------------------------------------------------ */
 
-static int execute_gpu_put(lib_execution *x, const comm_cargo *cargo)
+static int execute_gpu_put(lib_execution *x, const comm_gpu_op *op)
 {
-    if (cargo->count == 0) return 0;
-    KOLO_TRY(kolo_grow(&x->cargo, &x->cargo_room, x->cargos, sizeof *x->cargo));
-    x->cargo[x->cargos++] = *cargo;
+    if (op->count == 0) return 0;
+    KOLO_TRY(kolo_grow(&x->gpu_op, &x->gpu_op_room, x->gpu_ops, sizeof *x->gpu_op));
+    x->gpu_op[x->gpu_ops++] = *op;
     return 0;
 }
 
@@ -30,13 +30,13 @@ static int scale(lib_execution *x, void *to, const void *from, int64_t count, en
                  int64_t divisor, double factor)
 {
     if (to == from && divisor == 1 && factor == 1) return 0;
-    return execute_gpu_put(x, &(comm_cargo){.kind = COMM_CARGO_SCALE,
-                                            .to = to,
-                                            .from = from,
-                                            .count = count,
-                                            .type = type,
-                                            .divisor = divisor,
-                                            .factor = factor});
+    return execute_gpu_put(x, &(comm_gpu_op){.kind = COMM_GPU_SCALE,
+                                             .to = to,
+                                             .from = from,
+                                             .count = count,
+                                             .type = type,
+                                             .divisor = divisor,
+                                             .factor = factor});
 }
 
 static int execute_gpu_copy(lib_execution *x, void *to, const void *from, size_t bytes)
@@ -44,25 +44,25 @@ static int execute_gpu_copy(lib_execution *x, void *to, const void *from, size_t
     return scale(x, to, from, (int64_t)bytes, KOLO_U8, 1, 1);
 }
 
-static int move(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from,
+static int move(lib_execution *x, enum comm_gpu_op_kind kind, int peer, void *to, const void *from,
                 size_t bytes)
 {
     return execute_gpu_put(
-        x, &(comm_cargo){
+        x, &(comm_gpu_op){
                .kind = kind, .peer = peer, .to = to, .from = from, .count = (int64_t)bytes, .type = KOLO_U8});
 }
 
-static int reduce(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from,
+static int reduce(lib_execution *x, enum comm_gpu_op_kind kind, int peer, void *to, const void *from,
                   int64_t count)
 {
     const kolo_request *r = lib_request(x, 0); /* type and reduction are the batch's */
-    return execute_gpu_put(x, &(comm_cargo){.kind = kind,
-                                            .peer = peer,
-                                            .to = to,
-                                            .from = from,
-                                            .count = count,
-                                            .type = r->type,
-                                            .op = r->reduce == KOLO_AVERAGE ? KOLO_SUM : r->reduce});
+    return execute_gpu_put(x, &(comm_gpu_op){.kind = kind,
+                                             .peer = peer,
+                                             .to = to,
+                                             .from = from,
+                                             .count = count,
+                                             .type = r->type,
+                                             .op = r->reduce == KOLO_AVERAGE ? KOLO_SUM : r->reduce});
 }
 
 /* The quotient of an average, and the last factor. */
@@ -95,11 +95,11 @@ static int put_allreduce(lib_execution *x, int i, enum pass pass, size_t *stage)
     case BEFORE:
         if (!here)
             return execute_gpu_put(
-                x, &(comm_cargo){
-                       .kind = COMM_CARGO_FILL, .to = out, .count = count, .type = r->type, .op = r->reduce});
+                x, &(comm_gpu_op){
+                       .kind = COMM_GPU_FILL, .to = out, .count = count, .type = r->type, .op = r->reduce});
         return r->prescale == 1 ? 0 : scale(x, out, input_of(r), count, r->type, 1, r->prescale);
     case MOVES:
-        return reduce(x, COMM_CARGO_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : input_of(r), count);
+        return reduce(x, COMM_GPU_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : input_of(r), count);
     default: return here ? finish_reduction(x, r, out, count) : 0;
     }
 }
@@ -118,12 +118,12 @@ static int put_reduce_scatter(lib_execution *x, int i, enum pass pass, size_t *s
     if (pass == BEFORE)
         return staged ? scale(x, (void *)(uintptr_t)from, input_of(r), count, r->type, 1, r->prescale) : 0;
     if (pass == AFTER) return finish_reduction(x, r, r->out, mine);
-    if (rows % members == 0) return reduce(x, COMM_CARGO_REDUCE_SCATTER, 0, r->out, from, mine);
+    if (rows % members == 0) return reduce(x, COMM_GPU_REDUCE_SCATTER, 0, r->out, from, mine);
     for (int m = 0; m < members; m++) {
         const int64_t first = lib_cut(rows, members, m) * each,
                       some = lib_cut(rows, members, m + 1) * each - first;
         KOLO_TRY(
-            reduce(x, COMM_CARGO_REDUCE, m, r->out, from + (size_t)first * kolo_dtype_size(r->type), some));
+            reduce(x, COMM_GPU_REDUCE, m, r->out, from + (size_t)first * kolo_dtype_size(r->type), some));
     }
     return 0;
 }
@@ -133,7 +133,7 @@ static int put_broadcast(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     (void)stage;
     if (pass != MOVES) return 0;
-    return move(x, COMM_CARGO_BROADCAST, r->root, r->out, r->root == x->group->rank ? input_of(r) : r->out,
+    return move(x, COMM_GPU_BROADCAST, r->root, r->out, r->root == x->group->rank ? input_of(r) : r->out,
                 (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type));
 }
 
@@ -152,9 +152,9 @@ static int put_allgather(lib_execution *x, int i, enum pass pass, size_t *stage)
         if (m < me) mine += (size_t)rows[m] * each;
     }
     const void *from = r->in ? r->in : mine;
-    if (alike) return move(x, COMM_CARGO_ALLGATHER, 0, out, from, (size_t)rows[0] * each);
+    if (alike) return move(x, COMM_GPU_ALLGATHER, 0, out, from, (size_t)rows[0] * each);
     for (int m = 0; m < members; m++) {
-        KOLO_TRY(move(x, COMM_CARGO_BROADCAST, m, out, m == me ? from : out, (size_t)rows[m] * each));
+        KOLO_TRY(move(x, COMM_GPU_BROADCAST, m, out, m == me ? from : out, (size_t)rows[m] * each));
         out += (size_t)rows[m] * each;
     }
     return 0;
@@ -169,11 +169,11 @@ static int put_gather(lib_execution *x, int i, enum pass pass, size_t *stage)
     char *out = r->out;
     (void)stage;
     if (me != r->root)
-        return pass == MOVES ? move(x, COMM_CARGO_SEND, r->root, NULL, input_of(r), (size_t)rows[me] * each)
+        return pass == MOVES ? move(x, COMM_GPU_SEND, r->root, NULL, input_of(r), (size_t)rows[me] * each)
                              : 0;
     for (int m = 0; m < members; m++) {
         if (m != me && pass == MOVES)
-            KOLO_TRY(move(x, COMM_CARGO_RECEIVE, m, out, NULL, (size_t)rows[m] * each));
+            KOLO_TRY(move(x, COMM_GPU_RECEIVE, m, out, NULL, (size_t)rows[m] * each));
         if (m == me && pass == BEFORE && r->in)
             KOLO_TRY(execute_gpu_copy(x, out, r->in, (size_t)rows[m] * each));
         out += (size_t)rows[m] * each;
@@ -190,13 +190,12 @@ static int put_scatter(lib_execution *x, int i, enum pass pass, size_t *stage)
     const int members = x->group->size, me = x->group->rank;
     const size_t each = row_bytes(r);
     if (me != r->root)
-        return pass == MOVES ? move(x, COMM_CARGO_RECEIVE, r->root, r->out, NULL, (size_t)rows[me] * each)
-                             : 0;
+        return pass == MOVES ? move(x, COMM_GPU_RECEIVE, r->root, r->out, NULL, (size_t)rows[me] * each) : 0;
     const char *from = input_of(r);
     char *own = r->in ? r->out : execute_gpu_take(x, stage, (size_t)rows[me] * each);
     for (int m = 0; m < members; m++) {
         const size_t bytes = (size_t)rows[m] * each;
-        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_SEND, m, NULL, from, bytes));
+        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_GPU_SEND, m, NULL, from, bytes));
         if (m == me && pass == BEFORE) KOLO_TRY(execute_gpu_copy(x, own, from, bytes));
         if (m == me && pass == AFTER) KOLO_TRY(execute_gpu_copy(x, r->out, own, bytes));
         from += bytes;
@@ -220,8 +219,8 @@ static int put_alltoall(lib_execution *x, int i, enum pass pass, size_t *stage)
         const size_t to_m = (size_t)row[m] * each,
                      from_m = (size_t)x->batch.rows[(int64_t)m * members + me] * each;
         if (m == me && pass == BEFORE) KOLO_TRY(execute_gpu_copy(x, out, from, to_m));
-        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_SEND, m, NULL, from, to_m));
-        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_RECEIVE, m, out, NULL, from_m));
+        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_GPU_SEND, m, NULL, from, to_m));
+        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_GPU_RECEIVE, m, out, NULL, from_m));
         from += to_m;
         out += from_m;
     }
@@ -239,7 +238,7 @@ static const gpu_part parts[KOLO_COLLECTIVE_COUNT] = {
 static int put_all(lib_execution *x, size_t *bytes)
 {
     const gpu_part part = parts[lib_request(x, 0)->what];
-    x->cargos = 0;
+    x->gpu_ops = 0;
     for (enum pass pass = BEFORE; pass <= AFTER; pass++) {
         *bytes = 0;
         for (int i = 0; i < x->batch.entries; i++) KOLO_TRY(part(x, i, pass, bytes));
@@ -288,7 +287,7 @@ static int wait_for_gpu(lib_execution *x)
 {
     const kolo_world *world = x->group->world;
     const lib_gpu *g = x->stream->gpu;
-    int rc = g->failed > 0 ? KOLO_ELAUNCH : g->type->poll(g->carrier, track_of(x));
+    int rc = g->failed > 0 ? KOLO_ELAUNCH : g->type->poll(g->channel, track_of(x));
     if (rc == 0 && kolo_time() - x->enqueued > world->config.timeout)
         return kolo_fail(KOLO_ELAUNCH,
                          "comm: batch %llu of group %d made no progress on the GPU of rank %d within %.0f s, "
@@ -322,14 +321,14 @@ static int enqueue(lib_execution *x)
     x->work = NULL;
     KOLO_TRY(put_all(x, &bytes));
     if (bytes) {
-        KOLO_TRY(g->type->stage(g->carrier, track_of(x), bytes, &stage));
+        KOLO_TRY(g->type->stage(g->channel, track_of(x), bytes, &stage));
         x->work = stage;
         KOLO_TRY(put_all(x, &bytes));
     }
     x->enqueued = kolo_time();
     x->algorithm = g->type->name;
     x->step = wait_for_gpu;
-    int rc = g->type->begin(g->carrier, track_of(x), x->cargo, (int)x->cargos);
+    int rc = g->type->begin(g->channel, track_of(x), x->gpu_op, (int)x->gpu_ops);
     return rc < 0 ? lib_gpu_excuse(x, rc) : 1;
 }
 
@@ -337,6 +336,6 @@ int lib_gpu_carry(lib_execution *x)
 {
     if (lib_request(x, 0)->what == KOLO_SCATTER && lib_scatter_unequal(x)) return 1;
     if (!is_next(x)) return 0;
-    if (!x->stream->gpu || !x->stream->gpu->carrier) return lib_gpu_open(x);
+    if (!x->stream->gpu || !x->stream->gpu->channel) return lib_gpu_open(x);
     return enqueue(x);
 }

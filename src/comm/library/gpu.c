@@ -62,7 +62,7 @@ bool lib_gpu_check(const kolo_group *group, const kolo_request *r, char *text, s
         snprintf(text, bytes,
                  "memory of GPU %d, and this rank has brought that of GPU %d: it is served on one alone", gpu,
                  atomic_load(&group->world->gpu) - 1);
-    else if (!kolo_cuda_symbol("kolo_cuda_carrier"))
+    else if (!kolo_cuda_symbol("kolo_cuda_channel"))
         snprintf(text, bytes, "memory of a GPU, and %s", kolo_error_text());
     return true;
 }
@@ -71,9 +71,9 @@ bool lib_gpu_check(const kolo_group *group, const kolo_request *r, char *text, s
 
 static void drop(lib_gpu *g)
 {
-    free(g->card);
+    free(g->info);
     free(g->counts);
-    g->card = NULL;
+    g->info = NULL;
     g->counts = NULL;
 }
 
@@ -88,7 +88,7 @@ static int joined(lib_execution *x)
 {
     kolo_world *world = x->group->world;
     lib_gpu *g = x->stream->gpu;
-    int rc = g->type->joined(g->carrier);
+    int rc = g->type->joined(g->channel);
     if (rc == 0 && kolo_time() - g->began > world->config.timeout)
         return kolo_fail(KOLO_ELAUNCH,
                          "comm: NCCL did not join the %d ranks of group %d within %.0f s: is the network "
@@ -96,29 +96,29 @@ static int joined(lib_execution *x)
                          "NCCL_IB_HCA)? NCCL_DEBUG=INFO says more",
                          x->group->size, x->group->id, world->config.timeout);
     if (rc <= 0 || g->failed > 0) return lib_gpu_excuse(x, rc);
-    kolo_debug("group %d: vectors on %d GPUs by %s", x->group->id, x->group->size, g->card[0].note);
+    kolo_debug("group %d: vectors on %d GPUs by %s", x->group->id, x->group->size, g->info[0].note);
     drop(g);
     return x->step = lib_gpu_carry, 1;
 }
 
-/* Every member sees the same cards. text[0] = 0: they can join. */
+/* Every member sees the same infos. text[0] = 0: they can join. */
 static void gpu_judge(const lib_execution *x, char *text, size_t bytes)
 {
-    const comm_carrier_info *card = x->stream->gpu->card;
+    const comm_gpu_info *info = x->stream->gpu->info;
     const int *rank_of = x->group->rank_of, n = x->group->size;
     text[0] = 0;
     for (int m = 0; m < n && !text[0]; m++) {
-        if (card[m].status < 0)
+        if (info[m].status < 0)
             snprintf(text, bytes, "rank %d cannot use NCCL for vectors on GPUs: %.180s", rank_of[m],
-                     card[m].note);
-        else if (strcmp(card[m].note, card[0].note))
+                     info[m].note);
+        else if (strcmp(info[m].note, info[0].note))
             snprintf(text, bytes, "vectors on GPUs: rank %d has %.60s, rank %d has %.60s", rank_of[0],
-                     card[0].note, rank_of[m], card[m].note);
+                     info[0].note, rank_of[m], info[m].note);
         for (int k = 0; k < m && !text[0]; k++)
-            if (!strcmp(card[k].uuid, card[m].uuid))
+            if (!strcmp(info[k].uuid, info[m].uuid))
                 snprintf(text, bytes,
                          "vectors on GPUs: ranks %d and %d share one (%s), and NCCL wants one for each",
-                         rank_of[k], rank_of[m], card[m].uuid);
+                         rank_of[k], rank_of[m], info[m].uuid);
     }
 }
 
@@ -126,12 +126,12 @@ static int gpu_join(lib_execution *x)
 {
     lib_gpu *g = x->stream->gpu;
     g->began = kolo_time();
-    KOLO_TRY(g->type->open(&g->carrier, atomic_load(&x->group->world->gpu) - 1, g->id, x->group->rank,
+    KOLO_TRY(g->type->open(&g->channel, atomic_load(&x->group->world->gpu) - 1, g->id, x->group->rank,
                            x->group->size));
     return x->step = joined, 1;
 }
 
-static int told(lib_execution *x)
+static int gpu_reported(lib_execution *x)
 {
     char text[LIB_TEXT + 64];
     lib_gpu *g = x->stream->gpu;
@@ -148,18 +148,18 @@ static int told(lib_execution *x)
     return lib_run(x, &problem, g->id, g->id, KOLO_U8, KOLO_SUM, gpu_join);
 }
 
-static void fill_card(const lib_execution *x, comm_carrier_info *card)
+static void gpu_fill_info(const lib_execution *x, comm_gpu_info *info)
 {
     const lib_gpu *g = x->stream->gpu;
     const int gpu = atomic_load(&x->group->world->gpu) - 1;
-    memset(card, 0, sizeof *card);
-    if (gpu >= 0 && g->type) g->type->ready(gpu, card);
+    memset(info, 0, sizeof *info);
+    if (gpu >= 0 && g->type) g->type->ready(gpu, info);
     else
-        card->status = g->type
+        info->status = g->type
                            ? kolo_fail(KOLO_EINPUT,
                                        "it joined before it brought any, so it is not known which GPU is its")
                            : KOLO_ELAUNCH;
-    if (card->status < 0 && !card->note[0]) snprintf(card->note, sizeof card->note, "%s", kolo_error_text());
+    if (info->status < 0 && !info->note[0]) snprintf(info->note, sizeof info->note, "%s", kolo_error_text());
 }
 
 int lib_gpu_open(lib_execution *x)
@@ -167,12 +167,12 @@ int lib_gpu_open(lib_execution *x)
     const int me = x->group->rank, n = x->group->size;
     lib_gpu *g = x->stream->gpu;
     if (!g && !(g = x->stream->gpu = kolo_alloc(sizeof *g))) return KOLO_ENOMEM;
-    g->type = kolo_cuda_symbol("kolo_cuda_carrier");
-    g->card = kolo_alloc((size_t)n * sizeof *g->card);
+    g->type = kolo_cuda_symbol("kolo_cuda_channel");
+    g->info = kolo_alloc((size_t)n * sizeof *g->info);
     g->counts = kolo_alloc((size_t)n * sizeof *g->counts);
-    if (!g->card || !g->counts) return KOLO_ENOMEM;
-    fill_card(x, &g->card[me]);
-    for (int m = 0; m < n; m++) g->counts[m] = sizeof *g->card;
+    if (!g->info || !g->counts) return KOLO_ENOMEM;
+    gpu_fill_info(x, &g->info[me]);
+    for (int m = 0; m < n; m++) g->counts[m] = sizeof *g->info;
     const comm_problem problem = {.what = KOLO_ALLGATHER,
                                   .me = me,
                                   .members = n,
@@ -180,7 +180,7 @@ int lib_gpu_open(lib_execution *x)
                                   .counts = g->counts,
                                   .width = 1,
                                   .node_of = x->group->node_of};
-    return lib_run(x, &problem, g->card, &g->card[me], KOLO_U8, KOLO_SUM, told);
+    return lib_run(x, &problem, g->info, &g->info[me], KOLO_U8, KOLO_SUM, gpu_reported);
 }
 
 /* ---- faults and the end -------------------------------------------------------------------------------- */
@@ -201,13 +201,13 @@ int lib_gpu_excuse(lib_execution *x, int rc)
 
 void lib_gpu_abort(lib_stream *stream)
 {
-    if (stream && stream->gpu && stream->gpu->carrier) stream->gpu->type->abort(stream->gpu->carrier);
+    if (stream && stream->gpu && stream->gpu->channel) stream->gpu->type->abort(stream->gpu->channel);
 }
 
 void lib_gpu_close(lib_stream *stream, bool orderly)
 {
     lib_gpu *g = stream->gpu;
-    if (g->carrier) g->type->close(&g->carrier, orderly);
+    if (g->channel) g->type->close(&g->channel, orderly);
     drop(g);
     free(g);
     stream->gpu = NULL;

@@ -7,7 +7,7 @@ int lib_join_begin(lib_core *core, lib_entry *entry)
 {
     KOLO_TRY(lib_core_item(core, LIB_JOIN, 0));
     KOLO_TRY(lib_put_number(&core->item, 0));
-    KOLO_TRY(lib_core_say(core)); /* bits told before this one go before it */
+    KOLO_TRY(lib_core_say(core)); /* bits reported before this one go before it */
     core->joined = core->edge[core->children].joined = core->changed = true;
     core->joining = entry;
     return 0;

@@ -6,8 +6,8 @@
  *                 everywhere
  *   execute.c     engine: carries out batches: packs, runs the schedule or the push, unpacks, completes the
  *                 entries
- *   engine.c      does both, turn by turn: whoever waits for a request takes the turns (no thread has to be
- *                 woken), else a thread of the library
+ *   engine.c      does both, turn by turn: the thread that waits for a request takes the turns (no thread
+ *                 has to be woken), else a thread of the library
  *
  * An unnamed request goes straight to its group's queue, in the order of the calls. A blocking small unnamed
  * allreduce or barrier of a group that lies on one node is done by its caller (comm_push), without the
@@ -161,8 +161,8 @@ int64_t lib_awaits(const kolo_request *request, int me, int members);
 
 /* ---- timeline ------------------------------------------------------------------------------------------ */
 /* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap
- * enough to leave on: some 20 ns for whoever has an event, 170 ns of the thread. Beyond `most` bytes the
- * older half goes: that is rank-N.older.json. `host` stays the caller's. */
+ * enough to leave on: some 20 ns for the thread that has an event, 170 ns of the thread. Beyond `most` bytes
+ * the older half goes: that is rank-N.older.json. `host` stays the caller's. */
 int lib_timeline_open(struct lib_timeline **timeline, const char *folder, size_t most, int rank,
                       const char *host);
 /* Collective over the world; the turn is held: measures by pings how far this rank's clock is from rank 0's,

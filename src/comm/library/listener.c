@@ -1,4 +1,4 @@
-/* The door of a rank: a thread that answers whoever knocks, whatever the rank itself does. */
+/* A rank's listener: a thread that answers every connection, whatever the rank itself does. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "comm/library/membership.h"
 #include "kolo/error.h"
 
-enum { SEATS = 256, AT_ONCE = 64 /* connections accepted between two looks at the others */ };
+enum { PLACES = 256, AT_ONCE = 64 /* connections accepted between two looks at the others */ };
 static const char magic[8] = "kolo-m1";
-static const double STRANGER = 2, SLOW_PENDING_PEER = 60, CALLED = 10; /* seconds */
+static const double UNVERIFIED = 2, SLOW_PENDING_PEER = 60, CALLED = 10; /* seconds */
 
 typedef struct pending_peer {
     int fd;
@@ -64,9 +64,9 @@ void membership_adopt(lib_membership *m, membership_decision *d)
     d->next = m->decisions;
     m->decisions = d;
     m->epoch++;
-    m->token = d->told.token;
-    m->members = d->told.count;
-    for (int i = 0; i < m->members; i++) m->member[i] = d->told.member[i];
+    m->token = d->content.token;
+    m->members = d->content.count;
+    for (int i = 0; i < m->members; i++) m->member[i] = d->content.member[i];
     for (int r = 0; r < m->launch.size; r++) m->joined[r] = 0;
     for (int i = 0; i < 2; i++) clear_board(&m->board[i]);
     m->round = 0;
@@ -121,7 +121,7 @@ static enum membership_kind listener_judge(lib_membership *m, const pending_peer
         return w->round < (uint32_t)m->launch.size && membership_runs(m, (int)w->round) ? MEMBERSHIP_BUSY
                                                                                         : MEMBERSHIP_OUT;
     if (d) {
-        *data = &d->told;
+        *data = &d->content;
         *bytes = d->bytes;
         return MEMBERSHIP_DECIDED;
     }
@@ -142,7 +142,7 @@ static enum membership_kind listener_judge(lib_membership *m, const pending_peer
 
 /* ---- pending peers ------------------------------------------------------------------------------------- */
 
-static void show_out(pending_peer *g)
+static void listener_hang_up(pending_peer *g)
 {
     if (g->fd >= 0) close(g->fd);
     free(g->answer);
@@ -166,10 +166,11 @@ static void answer(lib_membership *m, pending_peer *g)
     }
     pthread_mutex_unlock(&m->lock);
     g->bytes = sizeof word + bytes;
-    if (!g->answer) show_out(g);
+    if (!g->answer) listener_hang_up(g);
 }
 
-/* Whoever knows the cookie is a rank, and keeps his seat; a stranger has it until another one needs it. */
+/* A peer that knows the cookie is a rank and keeps its place; an unverified one has it until another needs
+ * it. */
 static void listener_hear(lib_membership *m, pending_peer *g)
 {
     size_t whole = g->known ? sizeof g->asks.word + g->asks.word.bytes : sizeof g->asks.word;
@@ -177,8 +178,8 @@ static void listener_hear(lib_membership *m, pending_peer *g)
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n > 0) g->got += (size_t)n;
     if (n > 0 && !g->known && g->got == sizeof g->asks.word && (g->known = is_question(m, &g->asks.word)))
-        kolo_admission_give_back(&m->strangers);
-    if (n <= 0 || (g->got == sizeof g->asks.word && !g->known)) show_out(g);
+        kolo_admission_give_back(&m->unverified);
+    if (n <= 0 || (g->got == sizeof g->asks.word && !g->known)) listener_hang_up(g);
     else if (g->known && g->got == sizeof g->asks.word + g->asks.word.bytes) answer(m, g);
 }
 
@@ -187,44 +188,44 @@ static void say(pending_peer *g)
     ssize_t n = send(g->fd, g->answer + g->sent, g->bytes - g->sent, MSG_NOSIGNAL);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n > 0) g->sent += (size_t)n;
-    if (n <= 0 || g->sent == g->bytes) show_out(g);
+    if (n <= 0 || g->sent == g->bytes) listener_hang_up(g);
 }
 
-/* A free one, else that of the stranger who has said nothing for longest; NULL: all are ranks. */
-static pending_peer *find_seat(pending_peer *peers)
+/* A free one, else that of the unverified peer that has been silent for longest; NULL: all are ranks. */
+static pending_peer *listener_find_place(pending_peer *peers)
 {
     pending_peer *oldest = NULL;
-    for (int i = 0; i < SEATS; i++) {
+    for (int i = 0; i < PLACES; i++) {
         if (peers[i].fd < 0) return &peers[i];
         if (!peers[i].known && (!oldest || peers[i].since < oldest->since)) oldest = &peers[i];
     }
     return oldest;
 }
 
-/* While this rank gathers, or was called lately, the others' questions are urgent: then strangers are let
- * in, and shown out, as fast as they come, and the queue does not fill. */
+/* While this rank gathers, or was called lately, the others' questions are urgent: then unverified peers are
+ * let in, and shown out, as fast as they come, and the queue does not fill. */
 static bool urgent(const lib_membership *m, double now)
 {
     return now - 1e-9 * (double)atomic_load(&m->called) < CALLED;
 }
 
-static void let_in(lib_membership *m, pending_peer *peers, double now)
+static void listener_accept(lib_membership *m, pending_peer *peers, double now)
 {
     for (int i = 0; i < AT_ONCE; i++) {
         const bool hurry = urgent(m, now);
-        if (!hurry && !kolo_admission_take(&m->strangers, now)) {
+        if (!hurry && !kolo_admission_take(&m->unverified, now)) {
             m->deaf = true;
             return;
         }
-        pending_peer *seat = find_seat(peers);
-        int fd = seat ? accept4(m->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+        pending_peer *place = listener_find_place(peers);
+        int fd = place ? accept4(m->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
         if (fd < 0) {
-            if (!hurry) kolo_admission_give_back(&m->strangers);
+            if (!hurry) kolo_admission_give_back(&m->unverified);
             return;
         }
-        show_out(seat);
-        *seat = (pending_peer){.fd = fd, .since = now};
-        listener_hear(m, seat); /* the greeting of most ranks is there already */
+        listener_hang_up(place);
+        *place = (pending_peer){.fd = fd, .since = now};
+        listener_hear(m, place); /* the greeting of most ranks is there already */
     }
 }
 
@@ -240,12 +241,12 @@ bool membership_away(lib_membership *m)
 
 static void serve(lib_membership *m, pending_peer *peers, const struct pollfd *ready, double now)
 {
-    for (int i = 0; i < SEATS; i++) {
+    for (int i = 0; i < PLACES; i++) {
         pending_peer *g = &peers[i];
         if (g->fd < 0) continue;
         if (ready[i].revents && !g->answer) listener_hear(m, g);
         if (g->fd >= 0 && g->answer) say(g);
-        if (g->fd >= 0 && now - g->since > (g->known ? SLOW_PENDING_PEER : STRANGER)) show_out(g);
+        if (g->fd >= 0 && now - g->since > (g->known ? SLOW_PENDING_PEER : UNVERIFIED)) listener_hang_up(g);
     }
 }
 
@@ -253,34 +254,34 @@ static void serve(lib_membership *m, pending_peer *peers, const struct pollfd *r
 static bool listens(lib_membership *m, pending_peer *peers, int *wait)
 {
     const double now = kolo_time(),
-                 rest = m->deaf && !urgent(m, now) ? kolo_admission_wait(&m->strangers, now) : 0;
+                 rest = m->deaf && !urgent(m, now) ? kolo_admission_wait(&m->unverified, now) : 0;
     m->deaf = rest > 0;
     if (m->deaf && 1000 * rest < *wait) *wait = (int)(1000 * rest) + 1;
-    return !m->deaf && find_seat(peers);
+    return !m->deaf && listener_find_place(peers);
 }
 
 static void *door_main(void *of)
 {
     lib_membership *m = of;
-    pending_peer *peers = kolo_alloc(SEATS * sizeof *peers);
-    struct pollfd ready[SEATS + 2];
+    pending_peer *peers = kolo_alloc(PLACES * sizeof *peers);
+    struct pollfd ready[PLACES + 2];
     const int often = m->heartbeat_timeout < 4 ? (int)(250 * m->heartbeat_timeout) + 1 : 1000;
     prctl(PR_SET_NAME, "kolo-membership");
-    for (int i = 0; peers && i < SEATS; i++) peers[i].fd = -1;
+    for (int i = 0; peers && i < PLACES; i++) peers[i].fd = -1;
     while (peers) {
         int wait = often;
-        for (int i = 0; i < SEATS; i++)
+        for (int i = 0; i < PLACES; i++)
             ready[i] = (struct pollfd){.fd = peers[i].fd, .events = peers[i].answer ? POLLOUT : POLLIN};
-        ready[SEATS] = (struct pollfd){.fd = m->bell, .events = POLLIN};
-        ready[SEATS + 1] =
+        ready[PLACES] = (struct pollfd){.fd = m->bell, .events = POLLIN};
+        ready[PLACES + 1] =
             (struct pollfd){.fd = listens(m, peers, &wait) ? m->listener : -1, .events = POLLIN};
-        if (poll(ready, SEATS + 2, wait) < 0) continue;
+        if (poll(ready, PLACES + 2, wait) < 0) continue;
         membership_away(m);
-        if (ready[SEATS].revents) break;
+        if (ready[PLACES].revents) break;
         serve(m, peers, ready, kolo_time());
-        if (ready[SEATS + 1].revents) let_in(m, peers, kolo_time());
+        if (ready[PLACES + 1].revents) listener_accept(m, peers, kolo_time());
     }
-    for (int i = 0; peers && i < SEATS; i++) show_out(&peers[i]);
+    for (int i = 0; peers && i < PLACES; i++) listener_hang_up(&peers[i]);
     free(peers);
     return NULL;
 }

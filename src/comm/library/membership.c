@@ -19,7 +19,7 @@
 /* ---- asking: some ranks at a time, a connection each --------------------------------------------------- */
 
 enum { AT_ONCE = 128 };
-enum outcome { WAITING, ANSWERED, GONE /* nobody is behind that door */, SILENT, UNABLE /* to ask */ };
+enum outcome { WAITING, ANSWERED, GONE /* nothing listens there */, SILENT, UNABLE /* to ask */ };
 static const double
     AGAIN = 0.02,
     CONNECTS = 1; /* seconds until it is dialled again: after a failure; where no connection comes about */
@@ -151,9 +151,9 @@ static void greet(lib_membership *m, membership_message *word, enum membership_k
     word->away = membership_away(m);
 }
 
-/* ---- other ways than a rank's own door -------------------------------------------------------------- */
+/* ---- other ways than a rank's own listener --------------------------------------------------------- */
 
-/* A number that another process has by now is no harm: that one's door is closed, and refuses. */
+/* A number that another process has by now is no harm: that one's listener is closed, and refuses. */
 bool membership_runs(const lib_membership *m, int rank)
 {
     char path[64], text[512];
@@ -174,7 +174,7 @@ static bool asked_lately(lib_membership *m, int rank)
     return at > kolo_time() - m->heartbeat_timeout;
 }
 
-/* A rank that is silent at its door: does it live nevertheless? */
+/* A rank whose listener is silent: does it live nevertheless? */
 static bool lives(lib_membership *m, int rank)
 {
     const kolo_launch *l = &m->launch;
@@ -209,14 +209,14 @@ static int adopt(lib_membership *m, const question *q)
     membership_decision *d = kolo_alloc(sizeof *d + q->word.bytes);
     if (!d) return KOLO_ENOMEM;
     d->bytes = q->word.bytes;
-    if (d->bytes >= sizeof d->told) memcpy(&d->told, q->data, d->bytes);
-    if (d->bytes < sizeof d->told || d->told.count < 1 || d->told.count > m->launch.size ||
-        d->bytes != sizeof d->told + (size_t)d->told.count * sizeof *d->told.member) {
+    if (d->bytes >= sizeof d->content) memcpy(&d->content, q->data, d->bytes);
+    if (d->bytes < sizeof d->content || d->content.count < 1 || d->content.count > m->launch.size ||
+        d->bytes != sizeof d->content + (size_t)d->content.count * sizeof *d->content.member) {
         free(d);
-        return kolo_fail(KOLO_EINTERNAL, "comm: rank %d told a decision that is none", q->rank);
+        return kolo_fail(KOLO_EINTERNAL, "comm: rank %d sent a malformed decision", q->rank);
     }
     bool member = false;
-    for (int i = 0; i < d->told.count; i++) member |= d->told.member[i] == m->launch.rank;
+    for (int i = 0; i < d->content.count; i++) member |= d->content.member[i] == m->launch.rank;
     d->epoch = m->epoch;
     d->token = m->token;
     pthread_mutex_lock(&m->lock);
@@ -248,21 +248,21 @@ static int decide(lib_membership *m, const bool *dead)
     size_t most = (size_t)m->members * sizeof(int32_t);
     membership_decision *d = kolo_alloc(sizeof *d + most);
     if (!d) return KOLO_ENOMEM;
-    if (getrandom(&d->told.token, sizeof d->told.token, 0) != (ssize_t)sizeof d->told.token) {
+    if (getrandom(&d->content.token, sizeof d->content.token, 0) != (ssize_t)sizeof d->content.token) {
         free(d);
         return kolo_fail(KOLO_ELAUNCH, "comm: getrandom failed: %s", strerror(errno));
     }
     pthread_mutex_lock(&m->lock);
     d->epoch = m->epoch;
     d->token = m->token;
-    d->told.away = membership_away(m);
+    d->content.away = membership_away(m);
     for (int i = 0; i < m->members; i++) {
         int r = m->member[i];
         if (dead[i]) continue;
-        d->told.member[d->told.count++] = r;
-        if (r != m->launch.rank) d->told.away &= m->joined_away[r];
+        d->content.member[d->content.count++] = r;
+        if (r != m->launch.rank) d->content.away &= m->joined_away[r];
     }
-    d->bytes = sizeof d->told + (size_t)d->told.count * sizeof *d->told.member;
+    d->bytes = sizeof d->content + (size_t)d->content.count * sizeof *d->content.member;
     membership_adopt(m, d);
     pthread_mutex_unlock(&m->lock);
     return 1;
@@ -288,10 +288,10 @@ static int coordinate(lib_membership *m, bool *dead, bool late)
         greet(m, &word, MEMBERSHIP_LOOK);
         membership_ask(m, q, n, &word, NULL);
         for (int k = 0; k < n; k++) {
-            int told = rc == 0 ? weigh(m, &q[k], late, &dead[index[k]]) : 0;
+            int known = rc == 0 ? weigh(m, &q[k], late, &dead[index[k]]) : 0;
             if (rc == 0) awaited += !dead[index[k]];
             else free(q[k].data);
-            if (rc == 0) rc = told;
+            if (rc == 0) rc = known;
         }
     }
     return rc != 0 || awaited ? rc : decide(m, dead);
@@ -329,7 +329,7 @@ int lib_membership_gather(lib_membership *m, int least)
         return kolo_fail(KOLO_ELAUNCH,
                          "comm: %d of the ranks are left, which is less than the %d that were asked for",
                          m->members, least);
-    if (m->decisions->told.away)
+    if (m->decisions->content.away)
         return kolo_fail(
             KOLO_ELAUNCH,
             "comm: all that are left (%d) were themselves stopped for longer than the heartbeat_timeout "

@@ -1,7 +1,7 @@
 /* Who is left: the ranks of a world that broke agree on it among themselves, without the launcher, MPI or
- * anything of that world. Every rank has a door (a socket whose address all learn when the first world opens,
- * and a thread behind it that always answers), which goes from world to world and is closed with the last.
- * Ranks are numbered here as in the first world.
+ * anything of that world. Every rank has a listener (a socket whose address all learn when the first world
+ * opens, and a thread behind it that always answers), which goes from world to world and is closed with the
+ * last. Ranks are numbered here as in the first world.
  *
  * The agreement is that of a rotating coordinator (Chandra, Toueg, "Unreliable failure detectors for reliable
  * distributed systems", J. ACM 43(2), 1996, for the detector; Hursey, Naughton, Vallee, Graham, "A
@@ -17,12 +17,13 @@
  *           that fails there (because another died meanwhile) goes back to gather with the new world's epoch
  *           and token, and so do in the end all others.
  *
- * Dead is whose door is closed. Whoever does not answer at his door within the heartbeat_timeout is asked for
- * in every other way: has he asked us meanwhile, does his process run on our node, or on his, as another rank
- * there sees it (strangers may crowd a door, so silence at it is not death)? Without a sign he is held to be
- * dead, though he may only be stopped. What he asks when he wakes is about a world that others have left: he
- * is told that he is out. Worlds of one epoch have tokens, so two decisions, should there be two, are never
- * mixed up: no rank is in two worlds, and a world with a rank that is elsewhere does not open. */
+ * A rank is dead when its listener is closed. A rank that does not answer there within the heartbeat_timeout
+ * is asked for in every other way: has it asked us meanwhile, does its process run on our node, or on its
+ * own, as another rank there sees it (unverified peers may crowd a listener, so silence is not death)?
+ * Without a sign it is held to be dead, though it may only be stopped. What it asks when it wakes is about a
+ * world that others have left: the answer is that it is out. Worlds of one epoch have tokens, so two
+ * decisions, should there be two, are never mixed up: no rank is in two worlds, and a world with a rank that
+ * is elsewhere does not open. */
 #ifndef COMM_LIBRARY_MEMBERSHIP_H
 #define COMM_LIBRARY_MEMBERSHIP_H
 
@@ -67,7 +68,7 @@ typedef struct membership_decision {
         int32_t away;   /* all of them were */
         int32_t count;
         int32_t member[];
-    } told;
+    } content;
 } membership_decision;
 
 typedef struct exchange_buffer {
@@ -88,11 +89,11 @@ typedef struct lib_membership {
     double timeout, heartbeat_timeout;
     _Atomic int64_t beat; /* ns: the last look at the clock */
     _Atomic bool away;
-    _Atomic int64_t called;   /* ns: when this rank last asked the others */
-    kolo_admission strangers; /* the door's */
-    bool deaf;                /* likewise: the listener is not polled */
-    uint32_t round;           /* of exchanges; the caller's */
-    pthread_mutex_t lock;     /* of what follows, which the door looks at */
+    _Atomic int64_t called;    /* ns: when this rank last asked the others */
+    kolo_admission unverified; /* the listener's */
+    bool deaf;                 /* likewise: the listener is not polled */
+    uint32_t round;            /* of exchanges; the caller's */
+    pthread_mutex_t lock;      /* of what follows, which the listener looks at */
     uint32_t epoch;
     uint64_t token;
     bool gathering;
@@ -125,7 +126,7 @@ void membership_greet(const lib_membership *membership, membership_message *word
 /* it comes from a rank: the port of a dead one may be another program's by now */
 bool membership_known(const lib_membership *membership, const membership_message *word);
 /* Looks at the clock: a process that was away for longer than the heartbeat_timeout was held to be stopped,
- * if anybody looked. Whoever asks or decides looks by himself, as the door's thread may wake after him. */
+ * if anybody looked. A rank that asks or decides looks by itself, as the listener's thread may wake later. */
 bool membership_away(lib_membership *membership);
 /* The lock is held. Notes what rank `from` gives; NULL: not complete, no memory, or no such round. */
 const exchange_buffer *membership_give(lib_membership *membership, int from, uint32_t round, const void *data,

@@ -243,7 +243,7 @@ static int speak(lib_negotiator *n, double now, bool idle)
 {
     lib_core *core = n->core;
     int64_t heard = core->batches;
-    KOLO_TRY(lib_core_speak(core, now, idle));
+    KOLO_TRY(lib_core_send(core, now, idle));
     if (!core->root) core->batches = heard; /* they began by what the parent said */
     if (core->up.size) KOLO_TRY(lib_line_put(n->up, &core->up));
     core->up.size = 0;

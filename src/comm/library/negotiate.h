@@ -44,7 +44,7 @@ int64_t lib_take_number(lib_reader *from);                  /* 0: bad, or 0 */
 const char *lib_take_text(lib_reader *from, size_t *bytes); /* "": bad, or empty; bytes may be NULL */
 int lib_reader_end(const lib_reader *from);                 /* KOLO_EINTERNAL if bad or not read to its end */
 
-/* Things by hash; they hold their link, whoever looks compares the rest. */
+/* Things by hash; they hold their link, a look-up compares the rest. */
 typedef struct lib_link {
     struct lib_link *next;
     uint64_t hash;
@@ -122,7 +122,7 @@ typedef struct lib_slot {
     lib_descriptors wants;
     uint64_t changed;     /* agreement that gave or took it */
     uint64_t begun;       /* agreement in which it began last */
-    lib_bundle *mine;     /* of this member: told by this bit, and not agreed on yet */
+    lib_bundle *mine;     /* of this member: reported by this bit, and not agreed on yet */
     int64_t contributors; /* below and at this member, of those who are ready */
 } lib_slot;
 
@@ -144,7 +144,7 @@ struct lib_bundle {
     int64_t entries, capacity;
     lib_bytes key;
     double since;
-    int64_t slot;     /* told by this bit; -1: by a claim */
+    int64_t slot;     /* reported by this bit; -1: by a claim */
     bool anew;        /* its slot was taken: to be claimed */
     bool warned;      /* stall.c */
     lib_ready *ready; /* coordinator: all are */
@@ -152,7 +152,7 @@ struct lib_bundle {
 
 /* The members below one child, or this member alone (the last edge). */
 typedef struct lib_edge {
-    uint64_t *told; /* [words] bits */
+    uint64_t *reported; /* [words] bits */
     int members;
     bool joined, closing; /* all of them */
 } lib_edge;
@@ -182,8 +182,8 @@ struct lib_core {
     lib_bundle *first, *last, *spare;
 
     lib_edge *edge;                 /* [children + 1] */
-    uint64_t *passed;               /* [words] bits told upwards, or ready at the coordinator */
-    bool changed;                   /* told or joined, since bits were last passed */
+    uint64_t *passed;               /* [words] bits reported upwards, or ready at the coordinator */
+    bool changed;                   /* reported or joined, since bits were last passed */
     bool told_joined, told_closing; /* the parent knows */
     bool joined, closing, closed;
     lib_entry *joining;
@@ -221,12 +221,12 @@ void lib_core_close(lib_core **core);
 /* One entry, a bundle, or a join. */
 int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, double now);
 /* A message of a child (0, 1, ...), or of the parent (-1): then core->batch are the batches that begin, in
- * memory that is good until the next message of the parent, or the next lib_core_speak. Negative: the message
+ * memory that is good until the next message of the parent, or the next lib_core_send. Negative: the message
  * makes no sense, or there is no memory. */
 int lib_core_hear(lib_core *core, int child, const void *data, int64_t bytes, double now);
 /* Fills `up`; at the coordinator, if there is something to agree on, `down` and the batches. idle: no batch
  * of this group is under way, so begun requests would begin now: while one is, names gather. */
-int lib_core_speak(lib_core *core, double now, bool idle);
+int lib_core_send(lib_core *core, double now, bool idle);
 /* Orderly end: says good-bye; core->closed when all members have. */
 void lib_core_end(lib_core *core);
 
@@ -297,8 +297,8 @@ struct lib_ready {
 };
 
 /* Looks for the settings with which most bytes are agreed on per second of the caller's steps, computing
- * included: one setting at a time goes up or down a list as long as that pays (tune.c). A step is told by a
- * name that comes back. */
+ * included: one setting at a time goes up or down a list as long as that pays (tune.c). A step is reported by
+ * a name that comes back. */
 typedef struct lib_tune {
     bool settled;
     int at[2]; /* tried now: indices of the lists of fusion_bytes and cycle */
@@ -359,7 +359,7 @@ int lib_root_open(lib_core *core);
 void lib_root_close(lib_core *core);
 int lib_root_item(lib_core *core, enum lib_item kind, lib_reader *from); /* what a member says */
 int lib_root_ready_slot(lib_core *core, int64_t slot);
-int lib_root_speak(lib_core *core, bool idle);
+int lib_root_send(lib_core *core, bool idle);
 /* takes slots that hold one of these names */
 int lib_root_doom(lib_core *core, const lib_descriptors *wants);
 /* NULL: unknown, or (make) *rc < 0 */
@@ -368,8 +368,8 @@ void lib_root_name_drop(lib_root *root, lib_name *name, int members);
 void lib_root_claim_free(lib_root *root, lib_claim *claim);
 
 /* Fails `name`, and what was submitted together with it, on all members that have brought it (claimed it, or
- * have told its bit: name->killed); those that have not, joined ones excepted, fail when they do. So every
- * member has one failure. */
+ * have reported its bit: name->killed); those that have not, joined ones excepted, fail when they do. So
+ * every member has one failure. */
 int lib_root_fail(lib_core *core, lib_name *name, const char *text);
 /* All have brought it, but not the same; something that cannot be done while others have joined;
  * something wrong in itself: */

@@ -57,7 +57,7 @@ static int begin_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contrib
     KOLO_TRY(begin_unit(core, &slot->wants, slot->mine, contributors, -1));
     slot->begun = core->seen;
     slot->contributors = 0;
-    for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].told, s);
+    for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].reported, s);
     lib_bit_clear(core->passed, s);
     return 0;
 }
@@ -102,7 +102,7 @@ static int apply_new(lib_core *core, lib_reader *from)
     return s < 0 ? 0 : lib_slot_give(core, s, wants, core->seen);
 }
 
-/* [slot]. Who has told its bit claims anew, when the whole agreement is applied. */
+/* [slot]. Who has reported its bit claims anew, when the whole agreement is applied. */
 static void apply_drop(lib_core *core, lib_reader *from)
 {
     int64_t s = lib_take_number(from);

@@ -69,8 +69,8 @@ int lib_core_open(lib_core **out, const lib_core_config *config)
     core->passed = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
     rc = core->slot && core->passed ? 0 : KOLO_ENOMEM;
     for (int e = 0; e <= core->children && rc == 0; e++) {
-        core->edge[e].told = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
-        if (!core->edge[e].told) rc = KOLO_ENOMEM;
+        core->edge[e].reported = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
+        if (!core->edge[e].reported) rc = KOLO_ENOMEM;
     }
     if (rc < 0) goto fail;
     if (core->parent < 0) KOLO_TRY_GOTO(rc, lib_root_open(core));
@@ -102,7 +102,7 @@ void lib_core_close(lib_core **out)
             lib_descriptors_free(&core->slot[i]->wants);
             free(core->slot[i]);
         }
-    for (int e = 0; core->edge && e <= core->children; e++) free(core->edge[e].told);
+    for (int e = 0; core->edge && e <= core->children; e++) free(core->edge[e].reported);
     lib_map_free(&core->known);
     lib_map_free(&core->waiting);
     for (int64_t i = 0; i < core->heard_capacity; i++) lib_descriptors_free(&core->heard[i]);
@@ -190,7 +190,7 @@ int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, doubl
     unit->slot = number;
     slot->mine = unit;
     slot->contributors++;
-    lib_bit_set(core->edge[core->children].told, number);
+    lib_bit_set(core->edge[core->children].reported, number);
     core->changed = true;
     return 0;
 }
@@ -217,14 +217,14 @@ int lib_core_say(lib_core *core)
     return lib_reader_end(&from);
 }
 
-/* Bits that all edges have told, joined ones excepted, and that were not passed on yet. */
+/* Bits that all edges have reported, joined ones excepted, and that were not passed on yet. */
 static uint64_t complete_word(const lib_core *core, int64_t w)
 {
     uint64_t all = ~(uint64_t)0, any = 0;
     for (int e = 0; e <= core->children; e++) {
         const lib_edge *edge = &core->edge[e];
-        any |= edge->told[w];
-        if (!edge->joined) all &= edge->told[w];
+        any |= edge->reported[w];
+        if (!edge->joined) all &= edge->reported[w];
     }
     return all & any & ~core->passed[w];
 }
@@ -295,7 +295,7 @@ static int speak_up(lib_core *core)
     return 0;
 }
 
-int lib_core_speak(lib_core *core, double now, bool idle)
+int lib_core_send(lib_core *core, double now, bool idle)
 {
     core->now = now;
     core->begins = core->batches = 0;
@@ -304,7 +304,7 @@ int lib_core_speak(lib_core *core, double now, bool idle)
     if (core->changed) KOLO_TRY(pass_to_root(core));
     core->changed = false;
     core->root->all_closing = all_edges(core, true);
-    return lib_root_speak(core, idle);
+    return lib_root_send(core, idle);
 }
 
 /* ---- what comes up ------------------------------------------------------------------------------------- */
@@ -337,8 +337,8 @@ int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slo
 
 static int hear_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors, lib_slot_visit *visit)
 {
-    if (!slot || visit->seen < slot->changed || !slot->used || lib_bit(visit->edge->told, s)) return 0;
-    lib_bit_set(visit->edge->told, s);
+    if (!slot || visit->seen < slot->changed || !slot->used || lib_bit(visit->edge->reported, s)) return 0;
+    lib_bit_set(visit->edge->reported, s);
     slot->contributors += contributors;
     core->changed = true;
     return 0;

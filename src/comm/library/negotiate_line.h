@@ -1,4 +1,5 @@
-/* One edge of the tree of negotiation: messages of any length, in order. Calls by whoever holds the turn. */
+/* One edge of the tree of negotiation: messages of any length, in order. Calls by the thread that holds the
+ * turn. */
 #ifndef KOLO_COMM_NEGOTIATE_LINE_H
 #define KOLO_COMM_NEGOTIATE_LINE_H
 

@@ -129,7 +129,8 @@ void lib_root_claim_free(lib_root *root, lib_claim *claim)
     root->spare_claims = claim;
 }
 
-/* A slot that holds one of these names is taken: whoever has told its bit claims, and claims are compared. */
+/* A slot that holds one of these names is taken: a member that has reported its bit claims, and claims are
+ * compared. */
 static int doom(lib_core *core, lib_slot *slot)
 {
     if (slot->doomed) return 0;
@@ -208,7 +209,7 @@ int lib_root_ready_slot(lib_core *core, int64_t slot)
 }
 
 /* Everybody has claimed the name, or joined. */
-static int negotiate_root_judge(lib_core *core, lib_name *name)
+static int negotiate_root_check(lib_core *core, lib_name *name)
 {
     lib_root *root = core->root;
     const lib_claim *any = NULL;
@@ -242,7 +243,7 @@ static int review(lib_core *core)
 {
     for (lib_name *name = core->root->first; name;) {
         bool judged = negotiate_root_complete(core, name);
-        if (judged) KOLO_TRY(negotiate_root_judge(core, name));
+        if (judged) KOLO_TRY(negotiate_root_check(core, name));
         name = judged ? core->root->first : name->after;
     }
     return 0;
@@ -283,7 +284,7 @@ static int hear_claim(lib_core *core, int member, uint64_t seen, lib_reader *fro
     rc = claim_enter(core, claim, from, &ripe, &entered);
     if (!entered) lib_root_claim_free(root, claim);
     if (rc < 0 || from->bad) return rc;
-    return ripe ? negotiate_root_judge(core, ripe) : 0;
+    return ripe ? negotiate_root_check(core, ripe) : 0;
 }
 
 static int hear_join(lib_core *core, int member)

@@ -60,14 +60,14 @@ int lib_engine_open(kolo_world *world);  /* turns can be taken */
 int lib_engine_start(kolo_world *world); /* and are */
 void lib_engine_stop(kolo_world *world);
 void lib_engine_close(kolo_world *world);
-/* Whoever holds the turn makes all calls of the router, of lanes and of the negotiators. */
+/* The thread that holds the turn makes all calls of the router, of lanes and of the negotiators. */
 void lib_turn_take(kolo_world *world);
 void lib_turn_give(kolo_world *world);
 /* Something was submitted: its own thread sees to it unless somebody takes turns already. */
 void lib_engine_wake(kolo_world *world);
-void lib_entry_wake(kolo_world *world, lib_entry *entry); /* whoever sleeps until it is complete */
+void lib_entry_wake(kolo_world *world, lib_entry *entry); /* the thread that sleeps until it is complete */
 /* As kolo_test, but takes a turn, if one can be had: for who asks again and again. The library's thread
- * leaves the turns to him until he has not asked for a while. */
+ * leaves the turns to it until it has not asked for a while. */
 int lib_poll(kolo_world *world, kolo_handle handle);
 /* Takes turns until the entry is complete. */
 void lib_wait(kolo_world *world, lib_entry *entry);
@@ -136,12 +136,12 @@ struct lib_execution {
     int64_t *number; /* [3 members] for problems */
     bool met;        /* unnamed: the first round is its own */
     lib_step step, then;
-    comm_run *run;            /* what step = run waits for */
-    struct comm_cargo *cargo; /* of a batch on a GPU */
-    int64_t cargos, cargo_room;
+    comm_run *run;              /* what step = run waits for */
+    struct comm_gpu_op *gpu_op; /* of a batch on a GPU */
+    int64_t gpu_ops, gpu_op_room;
     double enqueued; /* when, on the GPU's lane, so that batches behind it may follow; 0: not yet */
     lib_packet packet;
-    char *texts;          /* [members][LIB_TEXT] while a mismatch is told */
+    char *texts;          /* [members][LIB_TEXT] while a mismatch is reported */
     char *words;          /* names and compressions of stand-ins: the negotiator's are good for a turn only */
     char *work;           /* vector that is reduced: stage, or the caller's */
     enum kolo_dtype type; /* of it */
@@ -182,7 +182,7 @@ int lib_broadcast(lib_execution *x);
 int lib_scatter(lib_execution *x);
 int lib_alltoall(lib_execution *x);
 int lib_sparse(lib_execution *x);
-/* Rows of every member of entry i of a gather, as told when all met, or as every member knows; and they
+/* Rows of every member of entry i of a gather, as exchanged when all met, or as every member knows; and they
  * are noted in the entry. */
 const int64_t *lib_rows_of(const lib_execution *x, int i);
 int lib_note_splits(lib_execution *x, int i, const int64_t *rows);

@@ -228,7 +228,7 @@ static bool all_gather(const lib_execution *x)
     return m == x->group->size;
 }
 
-static int told(lib_execution *x)
+static int signature_reported(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     int n = x->group->size;
@@ -261,6 +261,6 @@ int lib_tell_differences(lib_execution *x)
     x->texts = kolo_alloc((size_t)members * LIB_TEXT);
     if (!x->texts) return KOLO_ENOMEM;
     lib_describe(x->batch.entry[0], x->texts + (size_t)x->group->rank * LIB_TEXT, LIB_TEXT);
-    KOLO_TRY(lib_run(x, &problem, x->texts, x->texts, KOLO_U8, KOLO_MAX, told));
+    KOLO_TRY(lib_run(x, &problem, x->texts, x->texts, KOLO_U8, KOLO_MAX, signature_reported));
     return 1;
 }

@@ -1,5 +1,6 @@
-/* Names that some members have submitted and others not, for too long. Whoever waits tells the coordinator,
- * which asks all members what waits there and writes one report. After stall_end such names fail. */
+/* Names that some members have submitted and others not, for too long. The member that waits reports to the
+ * coordinator, which asks all members what waits there and writes one report. After stall_end such names
+ * fail. */
 #include "comm/library/negotiate.h"
 
 #include <stdio.h>

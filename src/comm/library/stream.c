@@ -66,7 +66,7 @@ static void execution_free(lib_execution *x)
     free(x->number);
     free(x->texts);
     free(x->words);
-    free(x->cargo);
+    free(x->gpu_op);
     free(x);
 }
 

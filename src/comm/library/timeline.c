@@ -1,6 +1,6 @@
-/* A Chrome trace of this rank. Whoever has an event puts it into a ring and goes on; a thread takes events
- * out, a few times a second, and writes them as text, so a file is readable whenever its process ends: the
- * format allows that the end of the array is missing. */
+/* A Chrome trace of this rank. A thread that has an event puts it into a ring and goes on; a thread takes
+ * events out, a few times a second, and writes them as text, so a file is readable whenever its process ends:
+ * the format allows that the end of the array is missing. */
 #include "comm/library/timeline.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ struct lib_timeline {
     _Atomic uint32_t bell;
     _Atomic bool stop;
     char apart[64];
-    uint64_t head, told; /* from here on the writer's; told: of the lost */
+    uint64_t head, reported; /* from here on the writer's; reported: of the lost */
     lib_event_rows rows;
     char *path;
     char name[32], older[32]; /* in folder, which is held open */
@@ -164,8 +164,8 @@ static void drain(struct lib_timeline *t)
         t->head++;
     }
     uint64_t lost = atomic_load_explicit(&t->lost, memory_order_relaxed);
-    if (lost > t->told) t->end = lib_event_put_lost(&t->rows, lost - t->told, kolo_time(), room(t));
-    t->told = lost;
+    if (lost > t->reported) t->end = lib_event_put_lost(&t->rows, lost - t->reported, kolo_time(), room(t));
+    t->reported = lost;
     write_text(t);
     if (t->fault && !before) kolo_warn("comm: %s: %s; the timeline ends here", t->path, strerror(t->fault));
 }
@@ -237,9 +237,9 @@ void lib_timeline_close(struct lib_timeline **out)
     }
     if (t->fd >= 0) end_file(t);
     if (t->folder >= 0) close(t->folder);
-    if (t->told)
+    if (t->reported)
         kolo_warn("comm: %s lacks %lu events that came faster than they could be written", t->path,
-                  (unsigned long)t->told);
+                  (unsigned long)t->reported);
     free(t->path);
     free(t->text);
     free(t->ring);

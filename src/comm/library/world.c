@@ -1,4 +1,4 @@
-/* The world: launch, router, the group of all ranks, and whoever takes the turns. */
+/* The world: launch, router, the group of all ranks, and the thread that takes the turns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,8 +88,8 @@ static int find_launch(const kolo_world_config *config, kolo_launch **launch, bo
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
 
-/* What needs no other rank: settings, the table, the door for a later shrink (of survivors, who have theirs:
- * not again), and all that the opening allocates before a rank that fails could break the world. */
+/* What needs no other rank: settings, the table, the listener for a later shrink (of survivors, who have
+ * theirs: not again), and all that the opening allocates before a rank that fails could break the world. */
 static int world_prepare(kolo_world *world, const kolo_world_config *asked, lib_exchange exchange, void *of)
 {
     kolo_launch *l = world->launch;
@@ -116,7 +116,7 @@ static int world_prepare(kolo_world *world, const kolo_world_config *asked, lib_
 typedef struct introduction {
     int32_t status; /* of preparing; negative: `settings` is why */
     char settings[LIB_TEXT];
-    line_address door;
+    line_address listener;
 } introduction;
 
 /* All could prepare, with settings that fit together; or it is said who could not, or differs. */
@@ -143,7 +143,7 @@ static int agree_on_settings(kolo_launch *launch, const kolo_world *world, int s
     const size_t bytes = (size_t)launch->size * sizeof(introduction);
     introduction mine = {.status = status};
     kolo_failure own;
-    if (world && world->membership) mine.door = world->membership->address;
+    if (world && world->membership) mine.listener = world->membership->address;
     if (status < 0) snprintf(mine.settings, LIB_TEXT, "%s", kolo_error_text());
     else
         snprintf(mine.settings, LIB_TEXT, "transport %s, table %08x, timeline %s, cache %d, fixed order %s",
@@ -158,8 +158,8 @@ static int agree_on_settings(kolo_launch *launch, const kolo_world *world, int s
     if (rc == 0) rc = compare(all, launch->size);
     if (status < 0) rc = kolo_error_restore(&own, status);
     if (rc == 0 && world->membership)
-        rc = lib_membership_begin(world->membership, &((introduction *)all)->door, sizeof mine, c->timeout,
-                                  c->heartbeat_timeout);
+        rc = lib_membership_begin(world->membership, &((introduction *)all)->listener, sizeof mine,
+                                  c->timeout, c->heartbeat_timeout);
     kolo_pages_free(&all, bytes);
     return rc;
 }

@@ -27,14 +27,14 @@ int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_O
     enum kolo_reduce reduce;
     bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) &&
                  pmpi_worth(PMPI_ALLREDUCE, type, count, pmpi_rounds(wire, reduce));
-    const pmpi_carrier *c = pmpi_serves(PMPI_ALLREDUCE, comm, known, true);
+    const pmpi_comm *c = pmpi_serves(PMPI_ALLREDUCE, comm, known, true);
     if (!c) return PMPI_Allreduce(in, out, count, type, op, comm);
     pmpi_enter();
     return pmpi_end(comm, kolo_allreduce(c->group, in == MPI_IN_PLACE ? NULL : in, out, count, wire, reduce));
 }
 
 /* On a node everybody sees all sums anyway. */
-static int part_of_sum(const pmpi_carrier *c, const void *in, void *out, int count, enum kolo_dtype wire,
+static int part_of_sum(const pmpi_comm *c, const void *in, void *out, int count, enum kolo_dtype wire,
                        enum kolo_reduce reduce)
 {
     _Alignas(64) char small[2048];
@@ -54,7 +54,7 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
     enum kolo_reduce reduce;
     bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) &&
                  pmpi_worth(PMPI_REDUCE_SCATTER_BLOCK, type, count * ranks(comm), pmpi_rounds(wire, reduce));
-    const pmpi_carrier *c = pmpi_serves(PMPI_REDUCE_SCATTER_BLOCK, comm, known, true);
+    const pmpi_comm *c = pmpi_serves(PMPI_REDUCE_SCATTER_BLOCK, comm, known, true);
     if (!c) return PMPI_Reduce_scatter_block(in, out, count, type, op, comm);
     pmpi_enter();
     if (in == MPI_IN_PLACE) in = NULL;
@@ -65,7 +65,7 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
 int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
     pmpi_flat f;
-    const pmpi_carrier *c = pmpi_serves(
+    const pmpi_comm *c = pmpi_serves(
         PMPI_BCAST, comm,
         root >= 0 && pmpi_countable(type, count, 1) && pmpi_worth(PMPI_BCAST, type, count, false), true);
     if (!c || root >= c->size) return PMPI_Bcast(data, count, type, root, comm);
@@ -79,7 +79,7 @@ int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
 
 /* What a rank sends must be what it awaits of every rank. Where it is not, the library tells all ranks so, as
  * long as only some are wrong. */
-static int gather(const pmpi_carrier *c, const pmpi_flat *mine, const pmpi_flat *all)
+static int gather(const pmpi_comm *c, const pmpi_flat *mine, const pmpi_flat *all)
 {
     const int each = all->bytes / c->size;
     char *own = all->data + (size_t)c->rank * (size_t)each;
@@ -99,7 +99,7 @@ int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out,
     MPI_Aint low, extent;
     bool known = in != out && pmpi_countable(type, count, pmpi_shim.size) &&
                  pmpi_worth(PMPI_ALLGATHER, type, count * ranks(comm), false);
-    const pmpi_carrier *c = pmpi_serves(PMPI_ALLGATHER, comm, known, true);
+    const pmpi_comm *c = pmpi_serves(PMPI_ALLGATHER, comm, known, true);
     if (!c) return PMPI_Allgather(in, in_count, in_type, out, count, type, comm);
     pmpi_enter();
     PMPI_Type_get_extent(type, &low, &extent);

@@ -1,8 +1,8 @@
-/* Which communicators are served, and by which carrier.
+/* Which communicators are served, and by what.
  *
- * A communicator gets its carrier at its first blocking call of ours, when all its ranks are there to make
+ * A communicator gets its pmpi_comm at its first blocking call of ours, when all its ranks are there to make
  * one: MPI's own reduction tells them which number is free on all. MPI_Comm_free may leave nobody waiting, so
- * nothing is closed then: the carrier is idle, and the next communicator with the same ranks takes it over,
+ * nothing is closed then: it is idle, and the next communicator with the same ranks takes it over,
  * whose collectives come behind those of the old one on every rank. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "comm/pmpi/pmpi.h"
 
 static struct {
-    int key;                /* of the attribute that leads from a communicator to its carrier */
-    _Atomic uint64_t taken; /* numbers of carriers, used or idle */
+    int key;                /* of the attribute that leads from a communicator to its pmpi_comm */
+    _Atomic uint64_t taken; /* numbers of those served, used or idle */
     _Atomic long long served[PMPI_CALLS], unknown[PMPI_CALLS], elsewhere[PMPI_CALLS];
 } book;
 
-static pmpi_carrier nobody; /* of communicators that are MPI's for good */
+static pmpi_comm nobody; /* of communicators that are MPI's for good */
 
-/* ---- making a carrier ---------------------------------------------------------------------------------- */
+/* ---- making one ---------------------------------------------------------------------------------- */
 
 /* Whether the library can carry `comm`: two ranks or more, in the order that they have in MPI_COMM_WORLD,
  * where they stand as `rank` tells, if there is memory for it. */
@@ -50,8 +50,8 @@ static bool can_carry(MPI_Comm comm, int *size, int **rank)
 static uint64_t idle_with(const int *rank, int size)
 {
     uint64_t mask = 0;
-    for (int id = 1; id < PMPI_CARRIERS; id++) {
-        const pmpi_carrier *c = pmpi_shim.carrier[id];
+    for (int id = 1; id < PMPI_COMMS; id++) {
+        const pmpi_comm *c = pmpi_shim.comm[id];
         if (c && !c->used && c->size == size && !memcmp(c->rank_of, rank, (size_t)size * sizeof *rank))
             mask |= 1ull << id;
     }
@@ -76,13 +76,13 @@ static uint64_t new_lot(void)
 static bool communicators_claim(int id, bool idle)
 {
     bool unused = false;
-    return idle ? atomic_compare_exchange_strong(&pmpi_shim.carrier[id]->used, &unused, true)
+    return idle ? atomic_compare_exchange_strong(&pmpi_shim.comm[id]->used, &unused, true)
                 : !(atomic_fetch_or(&book.taken, 1ull << id) >> id & 1);
 }
 
 static void give_back(int id, bool idle)
 {
-    if (idle) pmpi_shim.carrier[id]->used = false;
+    if (idle) pmpi_shim.comm[id]->used = false;
     else atomic_fetch_and(&book.taken, ~(1ull << id));
 }
 
@@ -109,10 +109,10 @@ static int agree(MPI_Comm comm, const int *rank, int size)
 }
 
 /* Collective over the ranks. NULL, on all: it cannot be, and nothing is left of it. */
-static pmpi_carrier *communicators_make(MPI_Comm comm, int id, int *rank, int size)
+static pmpi_comm *communicators_make(MPI_Comm comm, int id, int *rank, int size)
 {
     kolo_group *group = NULL;
-    pmpi_carrier *c = calloc(1, sizeof *c);
+    pmpi_comm *c = calloc(1, sizeof *c);
     int rc = c ? lib_group_open(pmpi_shim.world, rank, size, id, &group)
                : kolo_fail(KOLO_ENOMEM, "no memory for a communicator"),
         worst;
@@ -126,16 +126,16 @@ static pmpi_carrier *communicators_make(MPI_Comm comm, int id, int *rank, int si
         return NULL;
     }
     lib_group_place(group);
-    *c = (pmpi_carrier){
+    *c = (pmpi_comm){
         .group = group, .rank = kolo_group_rank(group), .size = size, .rank_of = rank, .used = true};
-    pmpi_shim.carrier[id] = c;
+    pmpi_shim.comm[id] = c;
     return c;
 }
 
-static pmpi_carrier *open_carrier(MPI_Comm comm)
+static pmpi_comm *communicators_open(MPI_Comm comm)
 {
     int size, *rank, id = can_carry(comm, &size, &rank) ? agree(comm, rank, size) : 0;
-    pmpi_carrier *c = id ? pmpi_shim.carrier[id] : NULL;
+    pmpi_comm *c = id ? pmpi_shim.comm[id] : NULL;
     if (id && !c) c = communicators_make(comm, id, rank, size);
     if (!c || c->rank_of != rank) free(rank);
     if (!c) c = &nobody;
@@ -147,31 +147,31 @@ static pmpi_carrier *open_carrier(MPI_Comm comm)
 
 static int is_freed(MPI_Comm comm, int key, void *of, void *unused)
 {
-    pmpi_carrier *c = of;
+    pmpi_comm *c = of;
     (void)comm, (void)key, (void)unused;
     if (c != &nobody) c->used = false;
     return MPI_SUCCESS;
 }
 
-static pmpi_carrier *carrier_of(MPI_Comm comm, bool blocks)
+static pmpi_comm *communicators_of(MPI_Comm comm, bool blocks)
 {
     int found;
     void *value;
-    if (comm == MPI_COMM_WORLD) return pmpi_shim.carrier[0];
+    if (comm == MPI_COMM_WORLD) return pmpi_shim.comm[0];
     if (comm == MPI_COMM_NULL || comm == MPI_COMM_SELF) return NULL;
     if (PMPI_Comm_get_attr(comm, book.key, &value, &found) != MPI_SUCCESS) return NULL;
     if (found) return value == &nobody ? NULL : value;
     if (!blocks) return NULL;
     pmpi_enter();
-    pmpi_carrier *c = open_carrier(comm);
+    pmpi_comm *c = communicators_open(comm);
     pmpi_leave();
     return c == &nobody ? NULL : c;
 }
 
-pmpi_carrier *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool is_known, bool blocks)
+pmpi_comm *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool is_known, bool blocks)
 {
     if (pmpi_inside || !pmpi_shim.world) return NULL;
-    pmpi_carrier *c = is_known ? carrier_of(comm, blocks) : NULL;
+    pmpi_comm *c = is_known ? communicators_of(comm, blocks) : NULL;
     atomic_fetch_add_explicit(c          ? &book.served[call]
                               : is_known ? &book.elsewhere[call]
                                          : &book.unknown[call],
@@ -181,18 +181,18 @@ pmpi_carrier *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool is_known, boo
 
 /* ---- all of them --------------------------------------------------------------------------------------- */
 
-int pmpi_carriers_open(void)
+int pmpi_comms_open(void)
 {
-    pmpi_carrier *c = calloc(1, sizeof *c);
+    pmpi_comm *c = calloc(1, sizeof *c);
     if (!c) return kolo_fail(KOLO_ENOMEM, "no memory for a communicator");
-    *c = (pmpi_carrier){.rank = pmpi_shim.rank, .size = pmpi_shim.size, .used = true};
-    pmpi_shim.carrier[0] = c;
+    *c = (pmpi_comm){.rank = pmpi_shim.rank, .size = pmpi_shim.size, .used = true};
+    pmpi_shim.comm[0] = c;
     book.taken = 1;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, is_freed, &book.key, NULL);
     return 0;
 }
 
-void pmpi_carriers_close(void) { PMPI_Comm_free_keyval(&book.key); }
+void pmpi_comms_close(void) { PMPI_Comm_free_keyval(&book.key); }
 
 void pmpi_report(void)
 {

@@ -1,7 +1,7 @@
 /* MPI_Iallreduce: a generalized request that MPI asks, when the program waits for it or tests it, whether it
- * is complete (MPICH's extension of them). So whoever waits takes the library's turns himself, and no thread
- * has to be woken; while the program computes the library's own thread takes them. With an MPI that does not
- * ask, nothing is served. */
+ * is complete (MPICH's extension of them). So the thread that waits takes the library's turns itself, and no
+ * thread has to be woken; while the program computes the library's own thread takes them. With an MPI that
+ * does not ask, nothing is served. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -73,7 +73,7 @@ static int ask_all(int count, void **of, double timeout, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-static int iallreduce_begin(const pmpi_carrier *c, const kolo_request *r, MPI_Request *request)
+static int iallreduce_begin(const pmpi_comm *c, const kolo_request *r, MPI_Request *request)
 {
     ticket *t = calloc(1, sizeof *t);
     int rc =
@@ -92,7 +92,7 @@ int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_
         .what = KOLO_ALLREDUCE, .in = in == MPI_IN_PLACE ? NULL : in, .out = out, .dims = 1, .dim = {count}};
     bool known = pmpi_reduction(in, out, count, type, op, &r.type, &r.reduce) &&
                  pmpi_worth(PMPI_IALLREDUCE, type, count, pmpi_rounds(r.type, r.reduce));
-    pmpi_carrier *c = pmpi_serves(PMPI_IALLREDUCE, comm, known, false);
+    pmpi_comm *c = pmpi_serves(PMPI_IALLREDUCE, comm, known, false);
     if (!c) return PMPI_Iallreduce(in, out, count, type, op, comm, request);
     pmpi_enter();
     return pmpi_end(comm, iallreduce_begin(c, &r, request));

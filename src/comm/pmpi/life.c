@@ -23,7 +23,7 @@ static int open_world(kolo_world **world)
     int worst, level, rc;
     PMPI_Query_thread(&level);
     /* the program calls MPI whenever it likes, and so do threads of ours */
-    rc = level == MPI_THREAD_MULTIPLE ? pmpi_carriers_open()
+    rc = level == MPI_THREAD_MULTIPLE ? pmpi_comms_open()
                                       : kolo_fail(KOLO_ECONFIG, "this MPI gives no MPI_THREAD_MULTIPLE");
     if (rc == 0) rc = pmpi_pump_open();
     PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -49,8 +49,8 @@ static void life_begin(void)
     PMPI_Comm_size(MPI_COMM_WORLD, &pmpi_shim.size);
     pmpi_inside++;
     if (open_world(&world) == 0) {
-        pmpi_shim.carrier[0]->group = kolo_world_group(world);
-        pmpi_shim.one_node = pmpi_shim.carrier[0]->group->one_node;
+        pmpi_shim.comm[0]->group = kolo_world_group(world);
+        pmpi_shim.one_node = pmpi_shim.comm[0]->group->one_node;
         /* ranks that wait for a core do not spin with us */
         all = !pmpi_shim.one_node || world->router->crowded || (wanted && !strcmp(wanted, "all"));
         PMPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
@@ -66,7 +66,7 @@ static void end(void)
     const char *report = getenv("KOLO_PMPI_REPORT");
     if (!pmpi_shim.world) return;
     pmpi_enter();
-    pmpi_carriers_close();
+    pmpi_comms_close();
     kolo_world_close(&pmpi_shim.world);
     pmpi_leave();
     pmpi_pump_close();

@@ -28,14 +28,14 @@
 #include "kolo/world.h"
 
 /* What carries the collectives of a communicator: a group with the same ranks in the same order. */
-typedef struct pmpi_carrier {
+typedef struct pmpi_comm {
     kolo_group *group;
     int rank, size;
     int *rank_of;      /* [size] in MPI_COMM_WORLD; NULL: all */
     _Atomic bool used; /* by a communicator that is not freed */
-} pmpi_carrier;
+} pmpi_comm;
 
-enum { PMPI_CARRIERS = 64 }; /* bits of the word in which ranks agree on one */
+enum { PMPI_COMMS = 64 }; /* bits of the word in which ranks agree on one */
 
 enum pmpi_call {
     PMPI_ALLREDUCE,
@@ -47,22 +47,22 @@ enum pmpi_call {
 };
 
 struct pmpi_shim {
-    kolo_world *world;                            /* NULL: nothing is served */
-    int rank, size;                               /* in MPI_COMM_WORLD */
-    bool one_node, all;                           /* all: every size is served */
-    pmpi_carrier *_Atomic carrier[PMPI_CARRIERS]; /* by the group's id; 0: of MPI_COMM_WORLD */
+    kolo_world *world;                   /* NULL: nothing is served */
+    int rank, size;                      /* in MPI_COMM_WORLD */
+    bool one_node, all;                  /* all: every size is served */
+    pmpi_comm *_Atomic comm[PMPI_COMMS]; /* by the group's id; 0: of MPI_COMM_WORLD */
 };
 extern struct pmpi_shim pmpi_shim;
 extern _Thread_local int pmpi_inside; /* positive: the library's own MPI calls come by here too */
 
 /* ---- communicators.c ----------------------------------------------------------------------------------- */
 
-/* The carrier of `comm`, or NULL: left to MPI. known: that the call is one of ours in all but its
- * communicator. blocks: the call may wait for the others, as it must where a carrier is yet to be made.
+/* The pmpi_comm of `comm`, or NULL: left to MPI. known: that the call is one of ours in all but its
+ * communicator. blocks: the call may wait for the others, as it must where one is yet to be made.
  * Counts. Collective over `comm`, as the call is. */
-pmpi_carrier *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool known, bool blocks);
-int pmpi_carriers_open(void);
-void pmpi_carriers_close(void); /* in front of the world's end: no rank is in a collective any more */
+pmpi_comm *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool known, bool blocks);
+int pmpi_comms_open(void);
+void pmpi_comms_close(void); /* in front of the world's end: no rank is in a collective any more */
 void pmpi_report(void);
 void pmpi_forget_counts(void); /* of what was served until now */
 

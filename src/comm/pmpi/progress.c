@@ -1,5 +1,5 @@
 /* MPI moves a rank's messages while the rank is in a call of MPI's, and a rank that waits in a collective of
- * MPI's is. In one of ours it is not, and somebody may wait for a message of it before he comes to the same
+ * MPI's is. In one of ours it is not, and somebody may wait for a message of it before it comes to the same
  * collective. So while a rank waits with us a thread of ours goes to MPI in its place. */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -249,8 +249,8 @@ static int await_batch(kolo_client *c, int64_t position)
 }
 
 /* At most BLOCK rows. The server may have taken the slot back meanwhile: what says which samples the rows
- * shall have is replaced only when all that was copied was of this batch. Labels follow from samples: whoever
- * fails writes them anew. */
+ * shall have is replaced only when all that was copied was of this batch. Labels follow from samples: a rank
+ * that fails writes them anew. */
 static bool copy_block(const kolo_client *c, int slot, int64_t position, loader_slot *to, int64_t first,
                        int64_t count, kolo_loader_stats *stats)
 {

@@ -89,6 +89,10 @@ int serve_key(const kolo_loader_config *c, char *text)
     put(&w, "augment=%s\n", c->augment ? c->augment : "");
     if (c->sides.low)
         put(&w, "multi_scale=%d-%d:%d:%d\n", c->sides.low, c->sides.high, c->sides.step, c->sides.every);
+    if (c->class_weight)
+        put(&w, "class_weight=%08x\n",
+            kolo_crc32c(0, c->class_weight,
+                        (size_t)kolo_dataset_get_info(c->dataset)->classes * sizeof(float)));
     if (c->image_labels) put_image_labels(&w, c);
     else if (c->words > 3) put_boxes(&w, c);
     if (rule.kind == KOLO_ORDER_LOCAL) put_nodes(&w, c);

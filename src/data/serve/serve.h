@@ -11,8 +11,8 @@
  * A job joins at its own position: at once if the ring holds it, else, in the epoch that the server is in, at
  * the start of the next epoch, where the others wait for it; until then, and in other epochs, it reads by
  * itself. It asks again at every epoch's begin. A ring that nobody has joined goes to where the first one is.
- * The first batches are kept until the rows of serve_jobs jobs have joined. Whoever keeps others waiting for
- * serve_wait seconds is let go.
+ * The first batches are kept until the rows of serve_jobs jobs have joined. A job that keeps others waiting
+ * for serve_wait seconds is left out.
  *
  * Nothing outlives a process: claims end with the connection, the segment with its last user, the server's
  * name with a record lock (data/share.h); the socket, mode 0600, is replaced by the next server of that

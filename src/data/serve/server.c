@@ -230,7 +230,7 @@ static int ready(kolo_server *s)
     for (int i = 0; i < s->clients; i++)
         if (s->client[i].fd >= 0 && s->client[i].joined >= 0 && s->client[i].joined <= p)
             mark(s, &s->client[i], p);
-    /* when all are counted: who is cut off here must not give it up for those behind him */
+    /* when all are counted: a client that is cut off here must not give it up for those behind it */
     for (int i = 0; i < s->clients; i++)
         if (s->client[i].fd >= 0 && s->client[i].needs[p % r->slots]) offer(s, &s->client[i], p);
     if (!r->running) return 0; /* the last one was cut off */

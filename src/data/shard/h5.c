@@ -19,10 +19,10 @@ static pthread_mutex_t h5_mutex = PTHREAD_MUTEX_INITIALIZER;
  * whose close has failed, as of a full disk, it would close once more and crash. */
 void kolo_h5_lock(void)
 {
-    static bool told;
+    static bool set;
     pthread_mutex_lock(&h5_mutex);
-    if (!told) H5dont_atexit();
-    told = true;
+    if (!set) H5dont_atexit();
+    set = true;
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
 

@@ -7,6 +7,7 @@
 #include "launch/device.h"
 
 int kolo_cuda_devices(kolo_device *list, int *driver, int *runtime);
+int kolo_cuda_peer(int a, int b);
 
 static void write_uuid(char *text, size_t size, const char bytes[16])
 {
@@ -65,4 +66,13 @@ int kolo_cuda_devices(kolo_device *list, int *driver, int *runtime)
         d->memory_bytes = p.totalGlobalMem;
     }
     return n;
+}
+
+int kolo_cuda_peer(int a, int b)
+{
+    int can = 0;
+    const cudaError_t rc = cudaDeviceCanAccessPeer(&can, a, b);
+    if (rc == cudaSuccess) return can;
+    cudaGetLastError();
+    return kolo_fail(KOLO_ELAUNCH, "GPUs %d and %d: %s", a, b, cudaGetErrorString(rc));
 }

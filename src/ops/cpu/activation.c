@@ -59,6 +59,7 @@ KOLO_ALWAYS void backward_loop(const piece *p, enum kolo_activation kind, float 
         KIND(loop, KOLO_LEAKY_RELU);   \
         KIND(loop, KOLO_HARD_SWISH);   \
         KIND(loop, KOLO_HARD_SIGMOID); \
+        KIND(loop, KOLO_RELU6);        \
         KIND(loop, KOLO_SIGMOID);      \
         KIND(loop, KOLO_TANH);         \
     }

@@ -22,6 +22,7 @@ static void set_up(kolo_attention *a, const kolo_kernel_request *r)
     a->y = backward ? kolo_cpu_view_in(r, 0) : kolo_cpu_view_out(r, 0);
     memcpy(a->window, n->kernel, sizeof a->window);
     memcpy(a->shift, n->pad, sizeof a->shift);
+    memcpy(a->round, n->beyond, sizeof a->round);
     a->heads = n->groups;
     a->depth = a->y.channels / a->heads;
     a->tokens = a->window[0] * a->window[1];
@@ -30,11 +31,14 @@ static void set_up(kolo_attention *a, const kolo_kernel_request *r)
     a->scale = (float)(1 / sqrt((double)a->depth));
     a->across = a->qkv.width / a->window[1];
     a->windows = a->qkv.height / a->window[0] * a->across;
+    const bool biased = kolo_request_in(r, backward ? 2 : 1) != NULL;
+    a->bias_row = biased ? a->wide : 0;
+    a->bias_one = biased ? a->tokens * a->wide : a->wide;
     a->chunks = a->windows * a->qkv.rows < CHUNKS ? a->windows * a->qkv.rows : CHUNKS;
     a->threads = kolo_cpu_threads(r->backend, kolo_view_count(&a->qkv));
 }
 
-static int64_t bias_floats(const kolo_attention *a) { return a->heads * a->tokens * a->wide; }
+static int64_t bias_floats(const kolo_attention *a) { return a->heads * a->bias_one; }
 static int64_t square(const kolo_attention *a) { return a->tokens * a->wide; }
 static int64_t tall(const kolo_attention *a) { return a->tokens * a->deep; }
 static int64_t turned(const kolo_attention *a) { return a->deep * a->wide; }
@@ -59,12 +63,12 @@ static void attend(const kolo_attention *a, int64_t window, int64_t head, const 
     kolo_attention_take(a, &w, qkv, &a->qkv, channels + at, 1, true, k);
     kolo_attention_take(a, &w, qkv, &a->qkv, 2 * channels + at, 1, false, v);
     kolo_attention_multiply(s, a->wide, q, a->deep, 1, k, a->wide, a->tokens, a->wide, a->depth);
-    kolo_attention_softmax(a, &w, bias + head * square(a), s);
+    kolo_attention_softmax(a, &w, bias + head * a->bias_one, s);
     kolo_attention_multiply(q, a->deep, s, a->wide, 1, v, a->deep, a->tokens, a->deep, a->tokens);
     kolo_attention_put(a, &w, q, 1, &a->y, at, y);
 }
 
-/* in: qkv, table; out: y */
+/* in: qkv[, table]; out: y */
 static int attention_run(const kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step,
                          int slot)
 {
@@ -72,12 +76,13 @@ static int attention_run(const kolo_kernel *kernel, void *const *args, void *wor
     (void)slot;
     const kolo_attention *a = kernel->state;
     float *bias = workspace, *scratch = bias + bias_floats(a);
-    kolo_attention_spread(a, args[1], bias);
+    void *y = args[a->bias_row ? 2 : 1];
+    kolo_attention_spread(a, a->bias_row ? args[1] : NULL, bias);
 #pragma omp parallel for schedule(static) num_threads(a->threads)
     for (int64_t t = 0; t < a->qkv.rows * a->windows * a->heads; t++)
-        attend(a, t / a->heads, t % a->heads, bias, args[0], args[2],
+        attend(a, t / a->heads, t % a->heads, bias, args[0], y,
                scratch + omp_get_thread_num() * a->scratch);
-    kolo_attention_zero_padding(a, &a->y, args[2]);
+    kolo_attention_zero_padding(a, &a->y, y);
     return 0;
 }
 
@@ -94,7 +99,7 @@ static void attend_back(const kolo_attention *a, int64_t window, int64_t head, c
     kolo_attention_take(a, &w, qkv, &a->qkv, at, a->scale, false, q);
     kolo_attention_take(a, &w, qkv, &a->qkv, channels + at, 1, true, across);
     kolo_attention_multiply(p, a->wide, q, a->deep, 1, across, a->wide, a->tokens, a->wide, a->depth);
-    kolo_attention_softmax(a, &w, bias + head * square(a), p);
+    kolo_attention_softmax(a, &w, bias + head * a->bias_one, p);
     kolo_attention_take(a, &w, dy, &a->y, at, 1, false, d);
     kolo_attention_take(a, &w, qkv, &a->qkv, 2 * channels + at, 1, true, across);
     kolo_attention_multiply(ds, a->wide, d, a->deep, 1, across, a->wide, a->tokens, a->wide, a->depth);
@@ -119,12 +124,12 @@ static int attention_run_grad(const kolo_kernel *kernel, void *const *args, void
     const kolo_attention *a = kernel->state;
     const int64_t windows = a->qkv.rows * a->windows;
     float *bias = workspace, *dbias = bias + bias_floats(a), *scratch = dbias + a->chunks * bias_floats(a);
-    kolo_attention_spread(a, args[2], bias);
+    kolo_attention_spread(a, a->bias_row ? args[2] : NULL, bias);
 #pragma omp parallel for schedule(dynamic) num_threads(a->threads)
     for (int64_t t = 0; t < a->chunks * a->heads; t++) {
         const int64_t chunk = t / a->heads, head = t % a->heads;
-        float *sum = dbias + t * square(a);
-        memset(sum, 0, (size_t)square(a) * sizeof *sum);
+        float *sum = dbias + t * a->bias_one;
+        memset(sum, 0, (size_t)a->bias_one * sizeof *sum);
         for (int64_t w = chunk * windows / a->chunks; w < (chunk + 1) * windows / a->chunks; w++)
             attend_back(a, w, head, bias, args[0], args[1], args[3], sum,
                         scratch + omp_get_thread_num() * a->scratch);

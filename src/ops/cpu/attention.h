@@ -10,7 +10,12 @@ typedef struct kolo_attention {
     kolo_view qkv, y;
     int64_t heads, depth, tokens, wide, deep;
     /* windows: of one row of the batch, across: of those side by side */
-    int64_t window[2], shift[2], across, windows;
+    int64_t window[2], across, windows;
+    /* rows and columns by which the map is rolled, and those of its last windows that came round */
+    int64_t shift[2], round[2];
+    /* floats from row to row of a head's bias, and of the bias of a head: `wide` and all rows; without a
+     * table 0 and one row, which all share */
+    int64_t bias_row, bias_one;
     /* groups of windows whose share of dtable is summed apart */
     int64_t chunks;
     int64_t scratch; /* floats of a thread */
@@ -28,7 +33,7 @@ typedef struct kolo_attention_window {
 /* Window `number` of the batch; memory: [2 tokens] */
 kolo_attention_window kolo_attention_find(const kolo_attention *a, int64_t number, int32_t *memory);
 
-/* bias[head][i][j] for all pairs of tokens, from the table ((2M-1)(2M'-1), heads); -infinity
+/* bias[head][i][j] for all pairs of tokens, from the table ((2M-1)(2M'-1), heads), or NULL: 0; -infinity
  * beyond the last token. */
 void kolo_attention_spread(const kolo_attention *a, const float *table, float *bias);
 /* The way back: dtable from chunks x heads x tokens x wide, in one order. sum: [heads x entries] */
@@ -49,7 +54,7 @@ void kolo_attention_multiply(float *c, int64_t c_row, const float *a, int64_t a_
 /* s := softmax of the rows of s + bias + mask */
 void kolo_attention_softmax(const kolo_attention *a, const kolo_attention_window *w, const float *bias,
                             float *s);
-/* ds := p (dp - sum p dp) over rows, in place of dp; sum += ds */
+/* ds := p (dp - sum p dp) over rows, in place of dp; sum += ds, in rows like those of the bias */
 void kolo_attention_softmax_backward(const kolo_attention *a, const float *p, float *ds, float *sum);
 
 #endif

@@ -78,7 +78,7 @@ void kolo_attention_softmax(const kolo_attention *a, const kolo_attention_window
                             float *s)
 {
     for (int64_t i = 0; i < a->tokens; i++)
-        soften(s + i * a->wide, bias + i * a->wide, w->masked ? w->part : NULL, w->part[i], a->tokens,
+        soften(s + i * a->wide, bias + i * a->bias_row, w->masked ? w->part : NULL, w->part[i], a->tokens,
                a->wide);
 }
 
@@ -97,7 +97,7 @@ KOLO_WIDE(harden, (const float *p, float *ds, float *sum, int64_t wide), (p, ds,
 void kolo_attention_softmax_backward(const kolo_attention *a, const float *p, float *ds, float *sum)
 {
     for (int64_t i = 0; i < a->tokens; i++)
-        harden(p + i * a->wide, ds + i * a->wide, sum + i * a->wide, a->wide);
+        harden(p + i * a->wide, ds + i * a->wide, sum + i * a->bias_row, a->wide);
 }
 
 /* ---- windows of maps ----------------------------------------------------------------------------------- */
@@ -106,15 +106,15 @@ kolo_attention_window kolo_attention_find(const kolo_attention *a, int64_t numbe
 {
     const int64_t at = number % a->windows, height = a->qkv.height, width = a->qkv.width;
     const int64_t top = at / a->across * a->window[0], left = at % a->across * a->window[1];
-    const bool last[2] = {a->shift[0] && top + a->window[0] == height,
-                          a->shift[1] && left + a->window[1] == width};
+    const bool last[2] = {a->round[0] && top + a->window[0] == height,
+                          a->round[1] && left + a->window[1] == width};
     kolo_attention_window w = {number / a->windows, last[0] || last[1], memory, memory + a->tokens};
     for (int64_t r = 0, t = 0; r < a->window[0]; r++)
         for (int64_t c = 0; c < a->window[1]; c++, t++) {
             memory[t] =
                 (int32_t)((top + r + a->shift[0]) % height * width + (left + c + a->shift[1]) % width);
-            memory[a->tokens + t] = (last[0] && r >= a->window[0] - a->shift[0] ? 2 : 0) +
-                                    (last[1] && c >= a->window[1] - a->shift[1] ? 1 : 0);
+            memory[a->tokens + t] = (last[0] && r >= a->window[0] - a->round[0] ? 2 : 0) +
+                                    (last[1] && c >= a->window[1] - a->round[1] ? 1 : 0);
         }
     return w;
 }
@@ -213,10 +213,12 @@ static int64_t entry(const kolo_attention *a, int64_t i, int64_t j)
 void kolo_attention_spread(const kolo_attention *a, const float *table, float *bias)
 {
 #pragma omp parallel for schedule(static) num_threads(a->threads)
-    for (int64_t t = 0; t < a->heads * a->tokens; t++) {
-        const int64_t head = t / a->tokens, i = t % a->tokens;
+    for (int64_t t = 0; t < a->heads * (a->bias_one / a->wide); t++) {
+        const int64_t rows = a->bias_one / a->wide, head = t / rows, i = t % rows;
         for (int64_t j = 0; j < a->wide; j++)
-            bias[t * a->wide + j] = j < a->tokens ? table[entry(a, i, j) * a->heads + head] : -INFINITY;
+            bias[t * a->wide + j] = j >= a->tokens ? -INFINITY
+                                    : table        ? table[entry(a, i, j) * a->heads + head]
+                                                   : 0;
     }
 }
 

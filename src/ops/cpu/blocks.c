@@ -17,17 +17,22 @@ static bool is_conv(enum kolo_op op)
     return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight;
 }
 
-/* Whether t is an image, normalised here or given so, that only convolutions read. */
+/* Whether t is an image, normalised here or given so, or a tile of some, that only convolutions read. */
 static bool *find_images(const kolo_graph *g)
 {
     bool *image = kolo_alloc((size_t)(g->tensors + 1) * sizeof *image);
     if (!image) return NULL;
     if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) image[g->input] = true;
-    for (int64_t i = 0; i < g->nodes; i++)
-        if (g->node[i].op == KOLO_OP_normalize) image[g->node[i].out[0]] = true;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        if (n->op == KOLO_OP_normalize || (n->op == KOLO_OP_tile && image[n->in[0]])) image[n->out[0]] = true;
+    }
+    bool others = false; /* one block for all of them */
     for (int64_t i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].n_in; k++)
-            if (g->node[i].in[k] >= 0 && !is_conv(g->node[i].op)) image[g->node[i].in[k]] = false;
+            others |= g->node[i].in[k] >= 0 && image[g->node[i].in[k]] && !is_conv(g->node[i].op) &&
+                      g->node[i].op != KOLO_OP_tile;
+    for (int64_t t = 0; t < g->tensors && others; t++) image[t] = false;
     return image;
 }
 
@@ -65,8 +70,7 @@ static void set_block(const kolo_graph *g, int64_t t, int64_t block, kolo_layout
 static void set_blocks(const kolo_graph *g, int64_t block, const bool *image, kolo_layout *layout)
 {
     for (int64_t t = 0; t < g->tensors; t++)
-        if (kolo_tensor_is_map(&g->tensor[t]))
-            set_block(g, t, image[t] && block != NHWC ? 1 : block, layout);
+        if (kolo_tensor_is_map(&g->tensor[t])) set_block(g, t, image[t] && block != NHWC ? 1 : block, layout);
 }
 
 /* Widest blocks that this CPU computes with. */

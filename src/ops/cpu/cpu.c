@@ -100,6 +100,7 @@ const kolo_backend_type kolo_cpu_backend = {
     .to_canonical = kolo_cpu_to_canonical,
     .from_canonical = kolo_cpu_from_canonical,
     .fold = kolo_cpu_fold,
+    .divide = kolo_cpu_divide,
     .narrow = kolo_cpu_narrow_arena,
     .encode = kolo_cpu_encode,
     .decode = kolo_cpu_decode,

@@ -78,6 +78,7 @@ void kolo_cpu_widen(float *to, const void *from_bf16, int64_t count, int threads
 void kolo_cpu_narrow(void *to_bf16, const float *from, int64_t count, int threads);
 /* reduce.c */
 int kolo_cpu_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);
+int kolo_cpu_divide(kolo_backend *backend, float *to, const float *from, float by, int64_t count);
 int kolo_cpu_narrow_arena(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from,
                           int64_t count);
 /* form.c */

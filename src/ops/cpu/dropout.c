@@ -12,6 +12,7 @@
 typedef struct dropout {
     kolo_view v;
     double drop;
+    int64_t first; /* element of the row with which x begins */
     int32_t draw;
     int threads;
 } dropout;
@@ -39,7 +40,7 @@ static void plane(const dropout *d, const kolo_step *step, int64_t row, int64_t 
     for (int64_t i = 0; i < v->pixels; i++)
         for (int64_t l = 0; l < v->block; l++) {
             int64_t at = i * v->block + l, channel = block * v->block + l;
-            bool on = channel < v->channels && kept(d, step, row, channel * v->pixels + i, &last);
+            bool on = channel < v->channels && kept(d, step, row, d->first + channel * v->pixels + i, &last);
             kolo_store(y, at, on ? kolo_load(x, at, bf16) * factor : 0, bf16);
         }
 }
@@ -65,6 +66,7 @@ static int dropout_prepare(const kolo_kernel_request *r, kolo_kernel *k)
     if (!d) return KOLO_ENOMEM;
     d->v = kolo_cpu_view_in(r, 0);
     d->drop = r->node->a.drop;
+    d->first = r->node->a.first;
     d->draw = r->node->a.draw;
     d->threads = kolo_cpu_threads(r->backend, kolo_view_count(&d->v));
     k->state = d;

@@ -117,6 +117,7 @@ static row_result row_loss(const loss *l, const void *x, const kolo_target *t, f
         const double log_sum = log(sum) + (double)largest;
         r.loss = (1 - eps) * (log_sum * mass - dot) + eps * (log_sum - total / classes);
     }
+    r.loss *= (double)t->factor;
     if (isnan(own)) r.rank = (int32_t)l->classes;
     return r;
 }
@@ -210,6 +211,7 @@ static void row_grad(const loss *l, void *dx, const void *x, const kolo_target *
     const float eps = (float)l->smoothing, classes = (float)l->classes;
     double sum, dot, mass;
     kolo_bad_label bad;
+    factor *= t->factor;
     logits(row, x, l->classes, l->bf16, &largest);
     if (l->binary) {
         sigmoid(p, row, l->classes);

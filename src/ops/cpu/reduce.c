@@ -18,6 +18,13 @@ int kolo_cpu_fold(kolo_backend *b, float *sum, const float *part, int64_t count)
     return 0;
 }
 
+int kolo_cpu_divide(kolo_backend *b, float *to, const float *from, float by, int64_t count)
+{
+#pragma omp parallel for schedule(static) num_threads(kolo_cpu_threads(b, count))
+    for (int64_t i = 0; i < count; i++) to[i] = from[i] / by;
+    return 0;
+}
+
 static void narrow_f16(uint16_t *half, const float *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) half[i] = kolo_to_f16(from[i]);

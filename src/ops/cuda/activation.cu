@@ -32,6 +32,7 @@ template <bool GRAD> KOLO_INLINE float activation_of(const activation &p, float 
         KIND(KOLO_LEAKY_RELU);
         KIND(KOLO_HARD_SWISH);
         KIND(KOLO_HARD_SIGMOID);
+        KIND(KOLO_RELU6);
         KIND(KOLO_SIGMOID);
     default:
         return GRAD ? kolo_activation_grad1(KOLO_TANH, p.slope, a, x)

@@ -78,7 +78,11 @@ static int cuda_attention_run(const kolo_kernel *k, void *const *args, void *, c
 static void cuda_attention_describe(kolo_attention *a, const kolo_attributes *n, const kolo_cuda_view *qkv,
                                     const kolo_cuda_view *y)
 {
-    for (int i = 0; i < 2; i++) a->window[i] = (int)n->kernel[i], a->shift[i] = (int)n->pad[i];
+    for (int i = 0; i < 2; i++) {
+        a->window[i] = (int)n->kernel[i];
+        a->shift[i] = (int)n->pad[i];
+        a->round[i] = (int)n->beyond[i];
+    }
     a->height = (int)qkv->height, a->width = (int)qkv->width;
     a->heads = (int)n->groups;
     a->channels = (int)y->channels;
@@ -132,6 +136,7 @@ int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const k
 static int cuda_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_cuda_view qkv = kolo_cuda_view_in(r, 0), y = kolo_cuda_view_out(r, 0);
+    if (!kolo_request_in(r, 1)) return kolo_attention_all_prepare(r, k, &qkv, &y);
     KOLO_TRY(kolo_attention_prepare(r, k, &qkv, &y, 3, 4, 1));
     const kolo_attention *a = (const kolo_attention *)k->state;
     k->run = cuda_attention_run;

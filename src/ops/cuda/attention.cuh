@@ -18,8 +18,9 @@ enum {
 };
 
 typedef struct kolo_attention {
-    /* pixels of a window; quads: their fours */
-    int height, width, window[2], shift[2], heads, depth, pixels, quads;
+    /* shift: by which the map is rolled, round: rows and columns of its last windows that came round;
+     * pixels: of a window, quads: their fours */
+    int height, width, window[2], shift[2], round[2], heads, depth, pixels, quads;
     /* windows of a map's row and column, and of all maps; relative positions */
     int across, down, windows, bins;
     int channels, stored_qkv, stored;
@@ -35,6 +36,10 @@ typedef struct kolo_attention {
 int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv,
                            const kolo_cuda_view *y, int arrays, int wide, int tables);
 
+/* attention_all.cu: the whole map is the window, without a bias. */
+int kolo_attention_all_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv,
+                               const kolo_cuda_view *y);
+
 /* Floats of an array of quads. */
 KOLO_INLINE int kolo_quads_floats(const kolo_attention &a) { return a.quads * (4 * a.depth + 4); }
 KOLO_INLINE int kolo_quad(const kolo_attention &a, int pixel, int channel)
@@ -48,9 +53,9 @@ typedef struct kolo_window_pixel {
 } kolo_window_pixel;
 
 /* Pixels of different regions come from different sides of the map and do not see each other. */
-KOLO_INLINE int kolo_window_region(int at, int size, int window, int shift)
+KOLO_INLINE int kolo_window_region(int at, int size, int window, int round)
 {
-    return shift == 0 || at < size - window ? 0 : at < size - shift ? 1 : 2;
+    return round == 0 || at < size - window ? 0 : at < size - round ? 1 : 2;
 }
 
 KOLO_INLINE kolo_window_pixel kolo_window_at(const kolo_attention &a, int window, int i)
@@ -60,8 +65,8 @@ KOLO_INLINE kolo_window_pixel kolo_window_at(const kolo_attention &a, int window
     const int from_h = h + a.shift[0] < a.height ? h + a.shift[0] : h + a.shift[0] - a.height,
               from_w = w + a.shift[1] < a.width ? w + a.shift[1] : w + a.shift[1] - a.width;
     kolo_window_pixel p = {(n * a.height + from_h) * a.width + from_w,
-                           kolo_window_region(h, a.height, a.window[0], a.shift[0]) * 3 +
-                               kolo_window_region(w, a.width, a.window[1], a.shift[1]),
+                           kolo_window_region(h, a.height, a.window[0], a.round[0]) * 3 +
+                               kolo_window_region(w, a.width, a.window[1], a.round[1]),
                            y * (2 * a.window[1] - 1) + x};
     return p;
 }

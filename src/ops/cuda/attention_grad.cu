@@ -195,6 +195,7 @@ static int cuda_attention_grad_prepare(const kolo_kernel_request *r, kolo_kernel
     const kolo_cuda_view dy = kolo_cuda_view_in(r, 0), qkv = kolo_cuda_view_in(r, 1);
     if (!kolo_request_out(r, 0))
         return kolo_fail(KOLO_EINTERNAL, "attention's table alone has no gradient here");
+    if (!kolo_request_in(r, 2)) return kolo_attention_all_prepare(r, k, &qkv, &dy);
     KOLO_TRY(kolo_attention_prepare(r, k, &qkv, &dy, 4, 8, WARPS + 1));
     kolo_attention *a = (kolo_attention *)k->state;
     k->run = cuda_attention_grad_run;

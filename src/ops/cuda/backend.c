@@ -147,6 +147,7 @@ const kolo_backend_type kolo_cuda_backend = {
     .to_canonical = kolo_nhwc_to_canonical,
     .from_canonical = kolo_nhwc_from_canonical,
     .fold = kolo_cuda_fold,
+    .divide = kolo_cuda_divide,
     .narrow = kolo_cuda_narrow,
     .device = &kolo_cuda_device,
 };

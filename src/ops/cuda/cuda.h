@@ -106,6 +106,7 @@ void kolo_cuda_tickets_close(kolo_cuda *cuda);
 
 /* vector.cu */
 int kolo_cuda_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);
+int kolo_cuda_divide(kolo_backend *backend, float *to, const float *from, float by, int64_t count);
 int kolo_cuda_narrow(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from,
                      int64_t count);
 /* bias.cu: y (rows, stored) += bias (channels f32) in place; dbias[c] = sum over rows of dy, in a fixed

@@ -63,6 +63,7 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     r.rank = own != own ? p.classes : rank;
     r.loss = p.binary ? (sum - (1 - eps) * dot - eps * total / classes) / classes
                       : (1 - eps) * (log_sum * mass - dot) + eps * (log_sum - total / classes);
+    r.loss *= (double)t.factor;
     result[n] = r;
 }
 
@@ -154,6 +155,7 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     const float scale = (float)(((1 - p.smoothing) * mass + p.smoothing) / sum);
     float inverse =
         step->valid_global > 0 ? (float)((double)step->scaler.scale / (double)step->valid_global) : 0;
+    inverse *= t.factor;
     if (p.binary) inverse /= classes;
     for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
         const float v = kolo_widen(x[i]), e = expf(p.binary ? (v > 0 ? -v : v) : v - largest);

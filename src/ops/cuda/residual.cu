@@ -182,6 +182,7 @@ typedef struct dropout {
     int64_t quads; /* of a row, its padding included; in all: rows times as many */
     int64_t items;
     int channels, stored, pixels;
+    int64_t first; /* element of the row with which x begins */
     double drop;
     int32_t draw;
     float share;
@@ -197,9 +198,12 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (item >= p.items) return;
     const int64_t row = item / p.quads, quad = item - row * p.quads;
-    const kolo_philox4 draws = kolo_draw4(step->seed, step->step, step->row[slot] + row, p.draw, quad);
+    const kolo_philox4 draws =
+        kolo_draw4(step->seed, step->step, step->row[slot] + row, p.draw, p.first / 4 + quad);
     for (int i = 0; i < 4; i++) {
-        const int64_t element = 4 * quad + i, c = element / p.pixels, at = element - c * p.pixels;
+        const int64_t element = 4 * quad + i - p.first % 4;
+        if (element < 0) continue;
+        const int64_t c = element / p.pixels, at = element - c * p.pixels;
         if (c >= p.stored) return;
         const int64_t place = (row * p.pixels + at) * p.stored + c;
         const bool keeps = c < p.channels && kolo_draw_keeps(draws.v[i], p.drop);
@@ -220,7 +224,8 @@ static int prepare_dropout(const kolo_kernel_request *r, kolo_kernel *k)
     const kolo_cuda_view v = kolo_cuda_view_in(r, 0);
     dropout *p = (dropout *)kolo_alloc(sizeof *p);
     if (!p) return KOLO_ENOMEM;
-    p->quads = (v.stored * v.pixels + 3) / 4;
+    p->first = r->node->a.first;
+    p->quads = (p->first % 4 + v.stored * v.pixels + 3) / 4;
     p->items = p->quads * v.rows;
     p->channels = (int)v.channels, p->stored = (int)v.stored, p->pixels = (int)v.pixels;
     p->drop = r->node->a.drop;

@@ -20,7 +20,7 @@ static __device__ kolo_target kolo_target_of(const void *labels, int row, int wo
 {
     if (words) return kolo_target_of_classes((const int32_t *)labels + (int64_t)row * words, words);
     const float *number = (const float *)labels + (int64_t)row * classes;
-    const kolo_target t = {kolo_row_first_largest(number, classes), -1, 1, number};
+    const kolo_target t = {kolo_row_first_largest(number, classes), -1, 1, number, 1};
     return t;
 }
 

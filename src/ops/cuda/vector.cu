@@ -1,6 +1,6 @@
-/* Vector arithmetic over arenas: the sum of two levels of gradients, the 16-bit copy of parameters. Both are
- * bound by memory: 12 and 6 bytes an element. Slices of arenas are multiples of 64 bytes apart, so vectors of
- * 16 are aligned; what is left at an end goes one by one. */
+/* Vector arithmetic over arenas: the sum of two levels of gradients, the mean over ranks, the 16-bit copy of
+ * parameters. All are bound by memory: 12, 8 and 6 bytes an element. Slices of arenas are multiples of 64
+ * bytes apart, so vectors of 16 are aligned; what is left at an end goes one by one. */
 #include "ops/cuda/vector.cuh"
 
 /* Vectors that a thread has under way together, and those of a block. */
@@ -42,6 +42,34 @@ int kolo_cuda_fold(kolo_backend *b, float *sum, const float *part, int64_t count
     if (count <= 0) return 0;
     return KOLO_LAUNCH(fold_kernel, blocks_of<float>(count), THREADS, 0,
                        kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE], sum, part, count);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    divide_kernel(float *to, const float *from, float by, int64_t count)
+{
+    const int64_t vectors = count / 4, first = (int64_t)blockIdx.x * TILE + threadIdx.x,
+                  rest = vectors * 4 + first;
+    kolo_words a[BATCH];
+#pragma unroll
+    for (int u = 0; u < BATCH; u++)
+        if (first + u * THREADS < vectors) a[u] = kolo_read16(from + 4 * (first + u * THREADS));
+#pragma unroll
+    for (int u = 0; u < BATCH; u++) {
+        int64_t i = first + u * THREADS;
+        if (i >= vectors) continue;
+        float x[4];
+        kolo_widen16(from, a[u], x);
+        for (int k = 0; k < 4; k++) x[k] /= by;
+        kolo_store16(to + 4 * i, x);
+    }
+    if (first < 4 && rest < count) to[rest] = from[rest] / by; /* of the first block */
+}
+
+int kolo_cuda_divide(kolo_backend *b, float *to, const float *from, float by, int64_t count)
+{
+    if (count <= 0) return 0;
+    return KOLO_LAUNCH(divide_kernel, blocks_of<float>(count), THREADS, 0,
+                       kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE], to, from, by, count);
 }
 
 /* 8 numbers a vector of T: two loads, one store. */

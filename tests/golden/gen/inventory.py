@@ -16,8 +16,15 @@ def macs(model, shape):
     def linear(m, _i, out):
         total["linear"] += out.numel() * m.in_features
 
+    def heads(m, inputs, _out):  # queries, keys, values and the output's layer are no modules that are called
+        tokens, width = inputs[0].shape[1], m.embed_dim
+        total["linear"] += inputs[0].shape[0] * tokens * 4 * width * width
+        total["attention"] += inputs[0].shape[0] * 2 * tokens * tokens * width
+
     hooks = []
     for m in model.modules():
+        if isinstance(m, nn.MultiheadAttention):
+            hooks.append(m.register_forward_hook(heads))
         if isinstance(m, nn.Conv2d):
             hooks.append(m.register_forward_hook(conv))
         elif isinstance(m, nn.Linear):
@@ -46,7 +53,7 @@ def macs(model, shape):
 
 def entry(name, classes, size, option="A", channels=3):
     with torch.device("meta"):
-        model = nets.build(name, classes, option)
+        model = nets.build(name, classes, option, (size, size))
     state = model.state_dict()
     out = {"classes": classes, "input": [1, channels, size, size],
            "parameters": sum(p.numel()
@@ -69,6 +76,6 @@ def make(case, seed):
     for name in case["names"]:
         spec = case["models"][name]
         with torch.device("meta"):
-            model = nets.build(spec["name"], spec["classes"], spec.get("option", "A"))
+            model = nets.build(spec["name"], spec["classes"], spec.get("option", "A"), (spec["size"], spec["size"]))
         out["names"][name] = {n: list(v.shape) for n, v in model.state_dict().items()}
     return out

@@ -12,7 +12,7 @@ def shape_of(case):
 def classify(case, seed, dtype):
     torch.set_default_dtype(dtype)
     name, gain = case["model"], case.get("gain", 1.0)
-    model = formula.fill(nets.build(name, case["classes"], case.get("option", "A")).to(dtype), seed, gain,
+    model = formula.fill(nets.build(name, case["classes"], case.get("option", "A"), case["size"]).to(dtype), seed, gain,
                          case.get("norm_bias", 0.0))
     x = formula.unit_input(case.get("input", "input"), shape_of(case), seed, dtype)
     y = formula.labels("labels", case["batch"], case["classes"], seed)

@@ -104,7 +104,17 @@ def yolox_raw(model, x):
     return feats, outs
 
 
-def build(name, classes, option="A"):
+VIT = {"vit_s_16": (6, 384), "vit_b_16": (12, 768)}
+
+
+def vit(name, classes, size):
+    heads, width = VIT[name]
+    return torchvision.models.VisionTransformer(image_size=size[0], patch_size=16, num_layers=12,
+                                                num_heads=heads, hidden_dim=width, mlp_dim=4 * width,
+                                                num_classes=classes)
+
+
+def build(name, classes, option="A", size=(224, 224)):
     if name == "mlp":
         return Mlp(classes)
     if name == "lenet5":
@@ -113,11 +123,25 @@ def build(name, classes, option="A"):
         return CifarResnet(int(name[6:-6]), option, classes)
     if name.startswith("yolox_"):
         return yolox(name[6:], classes)
-    model = getattr(torchvision.models, name)(num_classes=classes)
+    if name.startswith("vit"):
+        model = vit(name, classes, size)
+    else:
+        model = getattr(torchvision.models, name)(num_classes=classes)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
     for module in model.modules():
         if isinstance(module, torchvision.ops.StochasticDepth):
             module.p = 0.0
     return model
+
+
+def freeze(model, names):
+    """The modules of this list, comma separated, keep parameters and running statistics."""
+    for name in filter(None, names.split(",")):
+        module = model.get_submodule(name).eval()
+        for p in module.parameters():
+            p.requires_grad_(False)
 
 
 def stages(name):
@@ -130,25 +154,33 @@ def stages(name):
         return ["conv1", "bn1", "layer1", "layer2", "layer3"]
     if name.startswith("yolox"):
         return ["backbone.backbone." + s for s in ("stem", "dark2", "dark3", "dark4", "dark5")]
+    if name.startswith("vit"):
+        return [f"encoder.layers.encoder_layer_{i}" for i in range(12)] + ["encoder.ln"]
+    if name.startswith("mobilenet"):
+        return [f"features.{i}" for i in range({"v2": 19, "v3_small": 13, "v3_large": 17}[name[10:]])]
     if name.startswith(("convnext", "swin")):
         return [f"features.{i}" for i in range(8)]
     return ["conv1", "bn1", "maxpool", "layer1", "layer2", "layer3", "layer4", "avgpool"]
 
 
+# where slopes change
+KINKS = {nn.ReLU: (0,), nn.ReLU6: (0, 6), nn.Hardswish: (-3, 3), nn.Hardsigmoid: (-3, 3)}
+
+
 class ReluWatch:
-    """Notes the sign of every ReLU input and how near to 0 the nearest one is, in units of its tensor's
-    rms."""
+    """Notes on which side of its kinks (0 of a ReLU) every input lies and how near to one the nearest is, in
+    units of its tensor's rms."""
 
     def __init__(self, model):
         self.masks, self.margin, self.units = [], math.inf, 0
-        self.hooks = [m.register_forward_pre_hook(self.look) for m in model.modules() if isinstance(m,
-            nn.ReLU)]
+        self.hooks = [m.register_forward_pre_hook(self.look) for m in model.modules() if type(m) in KINKS]
 
-    def look(self, _module, inputs):
+    def look(self, module, inputs):
         x = inputs[0].detach()
-        self.masks.append(x > 0)
         self.units += x.numel()
-        self.margin = min(self.margin, float(x.abs().min() / x.pow(2).mean().sqrt()))
+        for kink in KINKS[type(module)]:
+            self.masks.append(x > kink)
+            self.margin = min(self.margin, float((x - kink).abs().min() / x.pow(2).mean().sqrt()))
 
     def close(self):
         for hook in self.hooks:

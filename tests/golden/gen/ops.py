@@ -200,6 +200,9 @@ def table(sizes):
     out["gelu_tanh"] = unary("gelu", shape, lambda x: F.gelu(x, approximate="tanh"),
                              form="0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))")
     out["silu"] = unary("silu", shape, F.silu)
+    out["hard_swish"] = unary("hard_swish", shape, F.hardswish)
+    out["hard_sigmoid"] = unary("hard_sigmoid", shape, F.hardsigmoid)
+    out["relu6"] = unary("relu6", shape, F.relu6)
     out["leaky_relu_0.1"] = unary("leaky_relu", shape, lambda x: F.leaky_relu(x, 0.1), slope=0.1)
     out["sigmoid"] = unary("sigmoid", shape, torch.sigmoid)
     out["tanh"] = unary("tanh", shape, torch.tanh)

@@ -11,7 +11,8 @@ def run(case, seed, dtype):
     torch.set_default_dtype(dtype)
     model = formula.fill(nets.build(case["model"], case["classes"], case.get("option", "A")).to(dtype), seed)
     model.train()
-    named = list(model.named_parameters())
+    nets.freeze(model, case.get("freeze", ""))
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     spec = case["optimizer"]
     optimizer = optim.make_optimizer(spec, named)
     floats = {n: b for n, b in model.state_dict().items() if b.is_floating_point()}

@@ -93,20 +93,20 @@ void comm_life_get_text(const comm_life *c, char text[8 * COMM_TOLD])
 void comm_router_report(comm_router *router, const char *operation, uint64_t sequence)
 {
     comm_life *own = router->life[router->me];
-    if (operation != router->told) {
+    if (operation != router->reported) {
         comm_life_set_text(own, operation ? operation : "");
-        router->told = operation;
+        router->reported = operation;
     }
     atomic_store_explicit(&own->sequence, sequence, memory_order_relaxed);
-    atomic_store_explicit(&own->told_at, nanoseconds(kolo_time()), memory_order_relaxed);
+    atomic_store_explicit(&own->reported_at, nanoseconds(kolo_time()), memory_order_relaxed);
 }
 
-/* What a rank of this node said last; told_at 0: nothing. */
+/* What a rank of this node said last; reported_at 0: nothing. */
 static void last_told(const comm_life *c, comm_word *word)
 {
     comm_life_get_text(c, word->operation);
     word->sequence = atomic_load_explicit(&c->sequence, memory_order_relaxed);
-    int64_t at = atomic_load_explicit(&c->told_at, memory_order_relaxed);
+    int64_t at = atomic_load_explicit(&c->reported_at, memory_order_relaxed);
     word->age = at ? kolo_time() - 1e-9 * (double)at : -1;
 }
 
@@ -130,7 +130,7 @@ static int look_at(comm_router *router, int local, double now)
 {
     comm_life *c = router->life[local];
     if (!comm_segment_alive(router->segments, local)) {
-        /* in this order: who leaves says so before he is gone */
+        /* in this order: a rank that leaves says so before it is gone */
         return atomic_load(&c->head.departed) ? 0 : router_accuse(router, router->rank_of[local], "died");
     }
     double beat = 1e-9 * (double)atomic_load_explicit(&c->beat, memory_order_relaxed);
@@ -141,7 +141,7 @@ static int look_at(comm_router *router, int local, double now)
                : router_accuse_silent(router, router->rank_of[local], silent);
 }
 
-/* This process itself was away for so long that others' silence may be its own; signs of life come twice as
+/* This process itself was away for so long that others' silence may be its own; heartbeats come twice as
  * often (pulse_rest). Others know only that it is late, so it says so, if it was long. A program of somebody
  * else's may have its reasons. */
 static void stand_up(comm_router *router, double now, double away)
@@ -161,7 +161,7 @@ int router_look(comm_router *router)
     _Atomic int64_t *beat = &router->life[router->me]->beat;
     double now = kolo_time();
     stand_up(router, now, now - 1e-9 * (double)atomic_load_explicit(beat, memory_order_relaxed));
-    /* whoever looks is alive */
+    /* a rank that looks is alive */
     atomic_store_explicit(beat, nanoseconds(now), memory_order_relaxed);
     if (now - router->looked_at >= LOOK_EVERY) {
         for (int l = 0; l < router->ranks && rc == 0; l++)
@@ -193,7 +193,7 @@ static int latest(const comm_router *router, double *late)
     return rank;
 }
 
-/* A rank that itself waits for another is not at fault: whoever waits for the one that is will say
+/* A rank that itself waits for another is not at fault: the rank that waits for the one that is will say
  * so; but not for ever. */
 static int check_late(comm_router *router)
 {
@@ -288,7 +288,7 @@ void router_pulse_stop(comm_router *router)
 /* ---- sleeping ------------------------------------------------------------------------------------------ */
 
 enum { YIELDS = 100 };
-/* seconds; nobody sleeps longer than a nap: he gives signs of life */
+/* seconds; no rank sleeps longer than a nap: it sends heartbeats */
 static const double SPIN = 50e-6, NAP = 0.25;
 
 /* MPI tells nobody when a message comes: while one is awaited, first yield, then sleep up to 100 us (1 ms for
@@ -323,7 +323,7 @@ static double prepare_to_rest(comm_router *router, double seconds)
         router->armed = false;
         return nap;
     }
-    /* who does something for us from now on rings; what was done before, the caller finds when he looks
+    /* who does something for us from now on rings; what was done before, the caller finds when it looks
      * again */
     router->bell = atomic_load(&own->doorbell);
     atomic_fetch_add(&own->asleep, 1);

@@ -6,14 +6,14 @@
 #include "kolo/error.h"
 
 /* A message that came before its place was posted. */
-typedef struct stranger {
-    struct stranger *next;
+typedef struct unexpected {
+    struct unexpected *next;
     int32_t tag;
     uint8_t kind;
     bool large; /* data: t->eager bytes, else SMALL */
     uint64_t serial, bytes, source;
     char data[];
-} stranger;
+} unexpected;
 
 enum { SMALL = 512, TAKE_AT_ONCE = 4 << 20, LEAST_DATA = 4096 };
 
@@ -45,7 +45,7 @@ static bool has_room(framing *t, size_t bytes)
 {
     if (!t->out) return false;
     if (room(t) >= bytes) return true;
-    atomic_store(&t->out->full, 1); /* the reader sees it, or we see his progress */
+    atomic_store(&t->out->full, 1); /* the reader sees it, or we see its progress */
     router_fence();
     return room(t) >= bytes;
 }
@@ -85,7 +85,7 @@ static int answer(framing *t, router_request *r, uint64_t serial, uint64_t bytes
 static int more_spare(framing *t, bool large)
 {
     for (int i = 0; i < (large ? 2 : 16); i++) {
-        stranger *s = kolo_alloc(sizeof *s + (large ? t->eager : SMALL));
+        unexpected *s = kolo_alloc(sizeof *s + (large ? t->eager : SMALL));
         if (!s) return KOLO_ENOMEM;
         s->next = t->spare[large];
         t->spare[large] = s;
@@ -98,7 +98,7 @@ static int framing_keep(framing *t, const frame *f, const char *payload, uint64_
     size_t data = f->kind == FRAME_EAGER ? f->length : 0;
     bool large = data > SMALL;
     if (!t->spare[large]) KOLO_TRY(more_spare(t, large));
-    stranger *s = t->spare[large];
+    unexpected *s = t->spare[large];
     t->spare[large] = s->next;
     s->next = NULL;
     s->large = large;
@@ -108,9 +108,9 @@ static int framing_keep(framing *t, const frame *f, const char *payload, uint64_
     s->bytes = f->bytes;
     s->source = source;
     if (data) memcpy(s->data, payload, data);
-    if (t->last_stranger) t->last_stranger->next = s;
-    else t->first_stranger = s;
-    t->last_stranger = s;
+    if (t->last_unexpected) t->last_unexpected->next = s;
+    else t->first_unexpected = s;
+    t->last_unexpected = s;
     return 0;
 }
 
@@ -128,13 +128,13 @@ static int receive_eager(framing *t, router_request *r, uint64_t bytes, const ch
     return 0;
 }
 
-static stranger *take_stranger(framing *t, int tag)
+static unexpected *take_unexpected(framing *t, int tag)
 {
-    for (stranger *s = t->first_stranger, *before = NULL; s; before = s, s = s->next) {
+    for (unexpected *s = t->first_unexpected, *before = NULL; s; before = s, s = s->next) {
         if (s->tag != tag) continue;
         if (before) before->next = s->next;
-        else t->first_stranger = s->next;
-        if (t->last_stranger == s) t->last_stranger = before;
+        else t->first_unexpected = s->next;
+        if (t->last_unexpected == s) t->last_unexpected = before;
         return s;
     }
     return NULL;
@@ -142,7 +142,7 @@ static stranger *take_stranger(framing *t, int tag)
 
 static int post_receive(framing *t, router_request *r)
 {
-    stranger *s = take_stranger(t, r->tag);
+    unexpected *s = take_unexpected(t, r->tag);
     if (!s) {
         queue_put(&t->receives, r);
         return 0;
@@ -327,9 +327,9 @@ int framing_open(framing *t, size_t ring_bytes)
     return t->unwrapped ? 0 : KOLO_ENOMEM;
 }
 
-static void free_strangers(stranger *s)
+static void free_unexpected(unexpected *s)
 {
-    for (stranger *next; s; s = next) {
+    for (unexpected *next; s; s = next) {
         next = s->next;
         free(s);
     }
@@ -337,7 +337,7 @@ static void free_strangers(stranger *s)
 
 void framing_close(framing *t)
 {
-    free_strangers(t->first_stranger);
-    for (int large = 0; large < 2; large++) free_strangers(t->spare[large]);
+    free_unexpected(t->first_unexpected);
+    for (int large = 0; large < 2; large++) free_unexpected(t->spare[large]);
     free(t->unwrapped);
 }

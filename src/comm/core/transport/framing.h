@@ -54,7 +54,7 @@ typedef struct framing {
     size_t eager; /* bytes of an eager message, at most: of a ring of full size */
     uint64_t serial;
     router_queue receives, sends, offered, granted, arriving, answers;
-    struct stranger *first_stranger, *last_stranger, *spare[2]; /* spare: small, large */
+    struct unexpected *first_unexpected, *last_unexpected, *spare[2]; /* spare: small, large */
     /* [eager] a payload that had to be copied out of the ring */
     char *unwrapped;
     /* since the owner looked: something stands in `out`, room was made in `in` */

@@ -3,7 +3,7 @@
  *   router.c    opens and closes it; lanes: numbers requests and gives each to the means
  *               that reaches its peer
  *   self.c      messages to oneself
- *   framing.c      messages to a peer through two rings of frames, whoever moves their bytes:
+ *   framing.c      messages to a peer through two rings of frames, however their bytes move:
  *   channel.c     rings in the node's shared memory
  *   tcp.c         rings behind sockets; line*.c make the connections (lines.h)
  *   (mpi        is comm_mpi of this room)
@@ -122,7 +122,7 @@ int heap_open(router_heap *heap, size_t offset, size_t bytes);
 void heap_close(router_heap *heap);
 int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *offset);
 void heap_give(router_heap *heap, uint64_t offset);
-/* the error text says what could not be taken, and had to be done without: told once */
+/* the error text says what could not be taken, and had to be done without: reported once */
 void router_starve(comm_router *router);
 
 /* ---- means: rows of a table in router.c ---------------------------------------------------------------- */
@@ -159,7 +159,7 @@ struct comm_router {
     double active_at;         /* when something last moved */
     bool mpi_busy;            /* a failing MPI may still use the memory */
     size_t ring_bytes;
-    _Atomic bool starved; /* told that it had to do without memory */
+    _Atomic bool starved; /* reported that it had to do without memory */
     uint32_t bell;        /* doorbell when the engine last rose */
     bool armed;
     _Atomic bool restless; /* a poll left something to do: no rest */
@@ -168,7 +168,7 @@ struct comm_router {
     double turned_at, looked_at;
     /* last return from an absence: this process was stopped, or its whole machine or job was */
     _Atomic double stood_up_at;
-    _Atomic(const char *) told;
+    _Atomic(const char *) reported;
     struct {
         _Atomic uint32_t state; /* 1: being written, 2: stands */
         int rank;
@@ -249,7 +249,7 @@ int router_look(comm_router *router);
 int router_accuse(comm_router *router, int rank, const char *how);
 /* it lives, or not, but has not come */
 int router_accuse_late(comm_router *router, int rank, double late);
-int router_accuse_silent(comm_router *router, int rank, double silent); /* it gives no signs of life */
+int router_accuse_silent(comm_router *router, int rank, double silent); /* it sends no heartbeat */
 /* Breaks the world. said: [size] words of ranks on other nodes, operation "" where there is none; NULL:
  * what lines heard last. */
 int router_failure_report(comm_router *router, int rank, const char *how, const struct line_beat *said);
@@ -259,18 +259,18 @@ int router_inquire(comm_router *router); /* of a turn: what an accusation waits 
 int channel_open(comm_router *router);
 void channel_close(comm_router *router);
 
-/* ---- lines to other nodes: for messages where MPI does not carry them, and for signs of life ----------- */
+/* ---- lines to other nodes: for messages where MPI does not carry them, and for heartbeats ----------- */
 int lines_open(comm_router *router, int status); /* collective; fails on all ranks where it fails on one */
 void lines_close(comm_router *router, bool orderly);
 /* as its last sign of life said */
 void lines_last_word(const comm_router *router, int rank, comm_word *word, int *pid);
-/* makes a line to it, if there is none: its signs of life will come */
+/* makes a line to it, if there is none: its heartbeats will come */
 void lines_want(comm_router *router, int rank);
 /* when it last was; 0: never */
 double lines_heard(const comm_router *router, int rank);
 /* it has closed in good order */
 bool lines_left(const comm_router *router, int rank);
-/* every second or so: signs of life, given and taken */
+/* every second or so: heartbeats, sent and received */
 int lines_beat(comm_router *router);
 /* tells the break to the other nodes */
 void lines_spread(comm_router *router);

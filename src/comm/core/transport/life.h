@@ -23,11 +23,11 @@ typedef struct comm_life {
     _Alignas(64) _Atomic int64_t beat;
     _Atomic int32_t waits_for; /* rank whose message the owner waits for; -1: none */
     _Atomic uint64_t sequence;
-    _Atomic int64_t told_at;               /* likewise; 0: nothing was told */
+    _Atomic int64_t reported_at;           /* likewise; 0: nothing was reported */
     _Atomic uint64_t operation[COMM_TOLD]; /* text, filled with zeros */
     /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
     _Alignas(64) _Atomic uint32_t broken;
-    /* leader's only: the break is told to the other nodes, or came from one */
+    /* leader's only: the break is reported to the other nodes, or came from one */
     _Atomic uint32_t spread;
     /* leader's only: when a rank of this node began to ask the others before it breaks the world; 0 */
     _Atomic int64_t accused_at;
@@ -37,7 +37,7 @@ typedef struct comm_life {
 typedef struct comm_word {
     char operation[8 * COMM_TOLD];
     uint64_t sequence;
-    double age; /* seconds since it began; negative: nothing was told */
+    double age; /* seconds since it began; negative: nothing was reported */
     int waits_for;
 } comm_word;
 
@@ -49,8 +49,8 @@ static inline bool comm_life_broken(const comm_life *leader)
 {
     return atomic_load_explicit(&leader->broken, memory_order_acquire) != 0;
 }
-/* The text of whoever broke it. He may be at writing it, and have lost his CPU: waits, for a second at most,
- * for then he died, which is said instead. */
+/* The text of the rank that broke it. It may be writing it, and have lost its CPU: waits, for a second at
+ * most, for then it died, which is said instead. */
 const char *comm_life_reason(const comm_life *leader);
 int comm_life_text(const comm_life *leader); /* KOLO_ELAUNCH, with that text */
 /* True: nobody was faster. Who sleeps is to be woken by the caller. */

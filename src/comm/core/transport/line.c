@@ -116,7 +116,7 @@ int line_dial(const comm_router *router, int rank)
 }
 
 /* Nobody answers there. Where the lines are not needed for messages the job goes on without that
- * one's signs of life. */
+ * one's heartbeats. */
 static int no_way(comm_router *router, tcp_line *l, const char *how)
 {
     line_end_close(&l->out);
@@ -189,7 +189,7 @@ static int line_settle(comm_router *router, line_pending_peer *pending, int rank
     l->heard_at = router->now;
     if (epoll_ctl(router->lines->epoll, EPOLL_CTL_MOD, l->in.fd, &event) < 0)
         return line_fail_system("epoll_ctl");
-    KOLO_TRY(line_connect(router, l)); /* signs of life go back */
+    KOLO_TRY(line_connect(router, l)); /* heartbeats go back */
     return line_fill(router, l);
 }
 
@@ -204,7 +204,7 @@ static int hear_pending(comm_router *router, line_pending_peer *pending)
     if (n > 0 && pending->got < sizeof hello) return 0;
     memcpy(&hello, pending->text, sizeof hello);
     bool friendly = pending->got >= sizeof hello && known(router, &hello);
-    if (friendly && !pending->known) kolo_admission_give_back(&router->lines->strangers);
+    if (friendly && !pending->known) kolo_admission_give_back(&router->lines->unverified);
     pending->known = friendly;
     if (friendly && hello.purpose == LINE_FRAMES) return line_settle(router, pending, hello.rank);
     if (friendly && hello.purpose == LINE_ASK) {
@@ -222,7 +222,7 @@ static int hear_pending(comm_router *router, line_pending_peer *pending)
     return 0;
 }
 
-/* A free one, else that of the stranger who has said nothing for longest; NULL: all are ranks. */
+/* A free one, else that of the unverified peer that has been silent for longest; NULL: all are ranks. */
 static line_pending_peer *find_seat(tcp_lines *lines)
 {
     line_pending_peer *oldest = NULL;
@@ -247,11 +247,11 @@ static void turn_deaf(tcp_lines *lines, bool deaf)
 static int accept_all(comm_router *router)
 {
     tcp_lines *lines = router->lines;
-    while (kolo_admission_take(&lines->strangers, router->now)) {
+    while (kolo_admission_take(&lines->unverified, router->now)) {
         line_pending_peer *pending = find_seat(lines);
         int fd = pending ? accept4(lines->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
         if (fd < 0) {
-            kolo_admission_give_back(&lines->strangers);
+            kolo_admission_give_back(&lines->unverified);
             return 0;
         }
         line_end_close(&pending->end);
@@ -333,7 +333,7 @@ static double waited(const comm_router *router, const line_end *end)
 int lines_expire(comm_router *router)
 {
     tcp_lines *lines = router->lines;
-    if (lines->deaf && kolo_admission_wait(&lines->strangers, router->now) == 0) turn_deaf(lines, false);
+    if (lines->deaf && kolo_admission_wait(&lines->unverified, router->now) == 0) turn_deaf(lines, false);
     for (int g = 0; g < LINE_PENDING_PEERS; g++) {
         line_pending_peer *pending = &lines->pending[g];
         if (pending->end.fd < 0) continue;

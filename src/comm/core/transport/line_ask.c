@@ -115,14 +115,14 @@ static void go_on(const comm_router *router, line_inquiry *i, int node, int but)
 {
     question *q = &i->of[node];
     struct pollfd ready = {.fd = q->fd, .events = q->asked ? POLLIN : POLLOUT};
-    bool stands = true, told = false;
+    bool stands = true, answered = false;
     if (poll(&ready, 1, 0) == 1) {
         stands = q->asked ? line_ask_hear(router, i, q) : line_ask_ask(router, q);
-        told = q->asked && !stands;
+        answered = q->asked && !stands;
         q->asked = true;
     }
     int someone = line_rank_at(router->launch, node, 0);
-    if (told && i->said[someone].rank >= 0) {
+    if (answered && i->said[someone].rank >= 0) {
         hang_up(q);
         q->over = true;
     } else if (!stands || kolo_time() - q->since > TRY) {

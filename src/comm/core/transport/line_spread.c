@@ -1,6 +1,6 @@
 /* Telling the other nodes that the world is broken: a connection for this one word to one rank of each; its
  * node sees it in shared memory. Who has read it hangs up; one that is stopped does not, and another rank
- * of its node is told. */
+ * of its node is notified. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 
 #include "comm/core/transport/lines.h"
 
-/* seconds: until another rank of the node is told; until all is over */
+/* seconds: until another rank of the node is notified; until all is over */
 static const double TRY = 0.3, GIVE_UP = 1;
 
 typedef struct herald {
-    int fd, node, candidate; /* local rank that is told next; fd -1: over */
+    int fd, node, candidate; /* local rank that is notified next; fd -1: over */
     bool sent;
     double since;
     const char *why; /* the world is broken */
@@ -62,7 +62,7 @@ static bool deliver(const comm_router *router, herald *h)
 
 static void go_on(const comm_router *router, herald *h, short happened)
 {
-    if (happened && h->sent) hang_up(h); /* so did he */
+    if (happened && h->sent) hang_up(h); /* so did the peer */
     else if (happened ? !deliver(router, h) : kolo_time() - h->since > TRY) dial_next(router, h);
 }
 

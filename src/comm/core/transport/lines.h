@@ -1,7 +1,7 @@
 /* Lines between ranks of different nodes: sockets, one for each direction of a pair, made when first needed.
- * Who accepts a line makes one back, so that signs of life go both ways. Leaders of nodes keep a line to the
+ * Who accepts a line makes one back, so that heartbeats go both ways. Leaders of nodes keep a line to the
  * next node's from the start: a ring in which every node has neighbours that see it die. They carry messages
- * where MPI does not (tcp.c), signs of life every second, and the news that the world is broken. */
+ * where MPI does not (tcp.c), heartbeats every second, and the news that the world is broken. */
 #ifndef KOLO_COMM_LINES_H
 #define KOLO_COMM_LINES_H
 
@@ -47,7 +47,7 @@ typedef struct line_end {
     double since;
 } line_end;
 
-/* Who has connected, but not yet said who he is. */
+/* A peer that has connected, but has not yet said which rank it is. */
 typedef struct line_pending_peer {
     line_end end;
     size_t got; /* bytes of hello and text */
@@ -68,15 +68,15 @@ typedef struct tcp_line {
     line_beat beat;
 } tcp_line;
 
-/* Pending peers: more than the bucket's burst, so that a stranger keeps his seat for some tenths of a second
- * before he must make room. */
+/* Pending peers: more than the bucket's burst, so that an unverified peer keeps its place for some tenths of
+ * a second before it must make room. */
 enum { LINE_PENDING_PEERS = 256, LINE_RING = 1 << 18 };
 
 typedef struct tcp_lines {
     int epoll;
     line_end listener, nudge;
-    kolo_admission strangers;
-    bool deaf; /* the listener is not watched: too many strangers have come */
+    kolo_admission unverified;
+    bool deaf; /* the listener is not watched: too many unverified peers have come */
     line_pending_peer pending[LINE_PENDING_PEERS];
     line_address *address;            /* [size] */
     tcp_line **line;                  /* [size] NULL: none */

@@ -168,7 +168,7 @@ int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank
     return rc;
 }
 
-/* Whoever has joined waits until all have closed, so that the memory and the name may be used again. */
+/* A rank that has joined waits until all have closed, so that the memory and the name may be used again. */
 static void part(comm_push *p)
 {
     const int *rank_of = p->router->rank_of;
@@ -190,7 +190,7 @@ void comm_push_close(comm_push **out)
 
 void push_publish(comm_push *p)
 {
-    router_fence(); /* either we see that somebody wants to be rung, or he sees what we did */
+    router_fence(); /* either we see that somebody wants to be woken, or it sees what we did */
     for (int i = 0; i < p->members; i++)
         if (i != p->me && atomic_load_explicit(&p->set->member[i].wants, memory_order_relaxed))
             router_ring(p->router, p->local[i]);
@@ -333,7 +333,7 @@ int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, cons
     if (p->members == 1) return 0;
     p->way = PUSH_MEETING;
     put_line(p, signature);
-    /* whoever comes last rings those who sleep: the others would wake them for nothing */
+    /* the last to come wakes those that sleep: the others would wake them for nothing */
     /* rounds wrap */
     if ((uint32_t)atomic_fetch_add(&p->set->arrived, 1) + 1 == (uint32_t)p->members * p->round)
         push_publish(p);
@@ -426,7 +426,7 @@ int comm_push_poll(comm_push *p)
     if (rc == PUSH_IDLE && router_broken(p->router)) return router_broken_text(p->router);
     if (rc == PUSH_IDLE && p->polls++ == 0) {
         atomic_store(&p->set->member[p->me].wants, 1);
-        router_fence(); /* the caller may sleep before he polls again */
+        router_fence(); /* the caller may sleep before it polls again */
         rc = poll(p);   /* what was done before they knew */
     }
     if (rc != PUSH_WORKED) return rc;

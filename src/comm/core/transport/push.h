@@ -6,7 +6,7 @@
  *   direct  all vectors lie in shared memory: members take blocks, their own slice first, and push the result
  *           into every member's vector
  *   staged  pieces travel through two staging blocks a member each way, two in turn (push_staged.c); where
- *           somebody had no memory for his, through the copies of small vectors, in small pieces
+ *           a rank had no memory for its own, through the copies of small vectors, in small pieces
  *
  * Lines alternate between two places: who writes line n + 2 has seen all lines n + 1, so everybody
  * is done with round n. */

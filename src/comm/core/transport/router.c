@@ -352,7 +352,7 @@ void comm_router_close(comm_router **out, bool orderly)
     if (!router) return;
     kolo_failure before;
     kolo_error_keep(&before);
-    /* its signs of life end here */
+    /* its heartbeat ends here */
     if (router->segments) atomic_store(&router->life[router->me]->head.departed, 1);
     router_pulse_stop(router);
     lines_close(router, orderly);

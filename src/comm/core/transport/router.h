@@ -22,7 +22,7 @@ typedef struct comm_router_config {
     int (*exchange)(void *of, const void *mine, size_t bytes, void *all);
     void *exchange_of;
     /* The compiled half has messages and memory of its own. For it a router carries none, makes no lane, push
-     * or memory, but sees who is dead, stopped or late, and says so, by the same signs of life. */
+     * or memory, but sees who is dead, stopped or late, and says so, by the same heartbeats. */
     /* open, the caller's; each begins with a comm_life. NULL: the router has its own, and
      * what follows is not used */
     const comm_segments *segments;
@@ -63,8 +63,8 @@ void comm_router_free(comm_router *router, void *memory);
 /* True: all `bytes` lie in this rank's shared memory; *offset as comm_push takes it. */
 bool comm_router_shared(const comm_router *router, const void *memory, size_t bytes, size_t *offset);
 
-/* Liveness. status: 0, or KOLO_ELAUNCH with the text of whoever broke first (peer dead, stopped, late,
- * or comm_router_break). Of the engine, in every turn: it also gives this rank's own signs of life,
+/* Liveness. status: 0, or KOLO_ELAUNCH with the text of the rank that broke first (peer dead, stopped, late,
+ * or comm_router_break). Of the engine, in every turn: it also gives this rank's own heartbeat,
  * whatever the program does. A peer that died or was stopped shows within 10 s (any transport). The text
  * says how far each rank came. */
 int comm_router_status(comm_router *router);
@@ -80,7 +80,7 @@ void comm_router_give_up(comm_router *router);
 /* What this rank does now, for others' messages: operation (a name that outlives the call), its number in its
  * group, and how far it came. */
 void comm_router_report(comm_router *router, const char *operation, uint64_t sequence);
-/* A sentence about rank `rank`: host, pid, last told operation and number, seconds since; for texts. */
+/* A sentence about rank `rank`: host, pid, last reported operation and number, seconds since; for texts. */
 void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes);
 
 /* Lets the engine sleep until a message may have come, a push of this node went on, somebody calls

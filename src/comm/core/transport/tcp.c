@@ -1,4 +1,4 @@
-/* Bytes between the rings of a line and its sockets; messages by lines; signs of life. */
+/* Bytes between the rings of a line and its sockets; messages by lines; heartbeats. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,7 +63,7 @@ int line_flush(comm_router *router, tcp_line *l)
 }
 
 /* Reads until the socket is empty, handling frames as they become whole. A sender that is always faster has
- * to wait: others want their turn, and signs of life. */
+ * to wait: others want their turn, and heartbeats. */
 int line_fill(comm_router *router, tcp_line *l)
 {
     ring *in = l->t.in;

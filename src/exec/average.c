@@ -1,0 +1,135 @@
+/* Weights that ranks average: actions SHARE and TAKE, and the mean of all ranks' weights as an evaluation, a
+ * checkpoint or an export has it. What travels stands in the place of gradients, which the step has used. */
+#include "exec/parts.h"
+#include "kolo/error.h"
+
+void kolo_exec_exchange(kolo_exec *e, enum kolo_exchange exchange) { e->exchange = exchange; }
+
+int exec_sum_number(const kolo_exec *e, int bucket, int version)
+{
+    const bool node = e->at->plan->config.exchange == KOLO_EXCHANGE_NODE;
+    return node ? e->node_number[bucket] : e->bucket_number[version * e->plan->buckets + bucket];
+}
+
+/* Of a bucket of parameters: its weights, its average, or a state of the optimizer. */
+static char *average_place(const kolo_exec *e, enum kolo_arena arena, int state, int bucket)
+{
+    const size_t begin = (size_t)e->plan->bucket[bucket].param * sizeof(float);
+    return e->arena[arena] + (size_t)state * e->plan->param_bytes + begin;
+}
+
+/* Where a bucket's gradients are, statistics and metrics that it may begin with aside. */
+static float *gradients(const kolo_exec *e, int bucket)
+{
+    const size_t begin = (size_t)e->plan->bucket[bucket].param * sizeof(float);
+    return (float *)(e->arena[KOLO_ARENA_GRADIENT] + e->plan->reduced_front + begin);
+}
+
+static bool is_in(const kolo_exec *e, const kolo_running *k, int bucket)
+{
+    const kolo_bucket *b = &e->plan->bucket[bucket];
+    const size_t at = (size_t)((const char *)k->statistic - e->arena[KOLO_ARENA_GRADIENT]);
+    return at >= b->offset && at < b->offset + (size_t)b->count * sizeof(float);
+}
+
+/* Running statistics to the place of the batch's. */
+static int share_running(kolo_exec *e, int bucket)
+{
+    const kolo_updater_config *u = &e->updater[0]->config;
+    for (int i = 0; i < u->runnings; i++) {
+        const kolo_running *k = &u->running[i];
+        const size_t bytes = (size_t)k->channels * sizeof(float);
+        for (int j = 0; j < 2 && is_in(e, k, bucket); j++)
+            KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE,
+                                       (float *)(uintptr_t)k->statistic + j * k->channels, k->running[j],
+                                       bytes));
+    }
+    return 0;
+}
+
+/* And back: to themselves, or to their average. */
+static int take_running(kolo_exec *e, int bucket, float ranks, bool average)
+{
+    const kolo_updater_config *u = &e->updater[0]->config;
+    for (int i = 0; i < u->runnings; i++) {
+        const kolo_running *k = &u->running[i];
+        for (int j = 0; j < 2 && is_in(e, k, bucket); j++)
+            KOLO_TRY(kolo_backend_divide(e->backend, average ? k->ema[j] : k->running[j],
+                                         k->statistic + j * k->channels, ranks, k->channels));
+    }
+    return 0;
+}
+
+int exec_share(kolo_exec *e, int bucket, int what)
+{
+    const size_t bytes = (size_t)e->plan->bucket[bucket].params * sizeof(float);
+    if (bytes == 0) return share_running(e, bucket);
+    const bool weights = what == KOLO_SHARE_WEIGHTS;
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, gradients(e, bucket),
+                             average_place(e, weights ? KOLO_ARENA_PARAM : KOLO_ARENA_STATE,
+                                           weights ? 0 : what - KOLO_SHARE_STATE, bucket),
+                             bytes);
+}
+
+int exec_take(kolo_exec *e, int bucket, int what)
+{
+    const int64_t count = e->plan->bucket[bucket].params;
+    const bool weights = what == KOLO_SHARE_WEIGHTS;
+    const bool node = e->at->plan->config.exchange == KOLO_EXCHANGE_NODE;
+    const float ranks = (float)(node ? e->node_ranks : e->plan->config.ranks);
+    if (count == 0) return take_running(e, bucket, ranks, false);
+    float *to = (float *)(void *)average_place(e, weights ? KOLO_ARENA_PARAM : KOLO_ARENA_STATE,
+                                               weights ? 0 : what - KOLO_SHARE_STATE, bucket);
+    KOLO_TRY(kolo_backend_divide(e->backend, to, gradients(e, bucket), ranks, count));
+    if (!weights || !e->arena[KOLO_ARENA_SHADOW]) return 0;
+    return kolo_backend_narrow(
+        e->backend, e->arena[KOLO_ARENA_SHADOW] + (size_t)e->plan->bucket[bucket].param * sizeof(uint16_t),
+        e->plan->graph->dtype, to, count);
+}
+
+static int take_average(kolo_exec *e, int bucket)
+{
+    const float ranks = (float)e->plan->config.ranks;
+    const int64_t count = e->plan->bucket[bucket].params;
+    if (count == 0) return take_running(e, bucket, ranks, true);
+    return kolo_backend_divide(e->backend, (float *)(void *)average_place(e, KOLO_ARENA_EMA, 0, bucket),
+                               gradients(e, bucket), ranks, count);
+}
+
+int kolo_exec_average(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    const bool many = p->config.ranks > 1;
+    if (!p->config.local || e->told < e->issued)
+        return kolo_fail(KOLO_EINTERNAL, "executor: no averages of ranks, or a step is under way");
+    for (int b = 0; b < p->buckets; b++) {
+        KOLO_TRY(exec_share(e, b, KOLO_SHARE_WEIGHTS));
+        if (many) KOLO_TRY(kolo_comm_start(e->comm, e->bucket_number[b]));
+    }
+    for (int b = 0; b < p->buckets; b++) {
+        if (many) KOLO_TRY(exec_await_ranks(e, e->bucket_number[b]));
+        KOLO_TRY(take_average(e, b));
+    }
+    e->changes++;
+    return kolo_backend_finish(e->backend);
+}
+
+int kolo_exec_adopt_average(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    const size_t params = p->param_bytes, buffers = p->arena_bytes[KOLO_ARENA_BUFFER];
+    const char *average = e->arena[KOLO_ARENA_EMA];
+    if (!p->config.local) return kolo_fail(KOLO_EINTERNAL, "executor: no averages of ranks");
+    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_PARAM], average, params));
+    if (buffers)
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_BUFFER],
+                                   average + params, buffers));
+    e->changes++;
+    return kolo_backend_finish(e->backend);
+}
+
+int kolo_exec_forget(kolo_exec *e)
+{
+    const size_t bytes = e->plan->arena_bytes[KOLO_ARENA_STATE];
+    return bytes ? kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0, bytes) : 0;
+}

@@ -1,0 +1,177 @@
+#include "exec/rehearse.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "exec/exec.h"
+#include "kolo/error.h"
+
+enum { WARM_UP = 2 };
+
+/* One rank. */
+typedef struct rank {
+    const kolo_rehearsal *of;
+    kolo_backend *backend;
+    kolo_plan *plan;
+    kolo_exec *exec;
+    char *pixels;
+    int32_t *labels;
+    kolo_batch batch;
+    int64_t step;
+} rank;
+
+/* Others at the same work: they go on until they are told to stop. */
+typedef struct beside {
+    rank rank;
+    pthread_t thread;
+    bool runs;
+    atomic_bool *stop;
+    atomic_int *ready;
+    int rc;
+} beside;
+
+/* Any image of any class: black ones would be zero everywhere behind the first norm. */
+static int make_batch(rank *r)
+{
+    const kolo_graph *g = r->plan->graph;
+    const int64_t slots = r->plan->config.slots;
+    const kolo_tensor *image = &g->tensor[g->input], *label = g->label >= 0 ? &g->tensor[g->label] : NULL;
+    const size_t pixels = (size_t)(kolo_tensor_count(image) * slots) * sizeof(float);
+    r->pixels = kolo_alloc(pixels);
+    r->labels = kolo_alloc((size_t)((label ? kolo_tensor_count(label) : 1) * slots) * sizeof(float));
+    if (!r->pixels || !r->labels) return KOLO_ENOMEM;
+    if (image->dtype == KOLO_U8)
+        for (size_t i = 0; i < pixels / sizeof(float); i++) r->pixels[i] = (char)(i * 2654435761u >> 13);
+    r->batch = (kolo_batch){.pixels = (const uint8_t *)r->pixels,
+                            .height = (int)image->dim[1],
+                            .width = (int)image->dim[2],
+                            .labels = r->labels,
+                            .rows = g->rows * slots,
+                            .valid = g->rows * slots,
+                            .valid_global = g->rows * slots};
+    return 0;
+}
+
+static int open_rank(rank *r, const kolo_rehearsal *of, kolo_backend *backend)
+{
+    kolo_plan *plans[1];
+    *r = (rank){.of = of, .backend = backend};
+    KOLO_TRY(kolo_plan_create(&r->plan, of->graph, backend, &of->config, NULL));
+    plans[0] = r->plan;
+    KOLO_TRY(make_batch(r));
+    KOLO_TRY(kolo_exec_create(&r->exec, plans, 1, backend, NULL, of->options, NULL));
+    return kolo_exec_initialise(r->exec, 0);
+}
+
+static void close_rank(rank *r)
+{
+    kolo_exec_destroy(&r->exec);
+    free(r->pixels);
+    free(r->labels);
+}
+
+/* The rate is 0: whatever the batch, the weights stay what they are. */
+static int do_step(rank *r)
+{
+    kolo_metrics metrics;
+    const kolo_step step = {.step = r->step++};
+    return kolo_exec_step(r->exec, &r->batch, &step, &metrics);
+}
+
+static void *beside_main(void *argument)
+{
+    beside *b = argument;
+    const kolo_rehearsal *of = b->rank.of;
+    kolo_backend *backend = NULL;
+    b->rc = kolo_backend_create(&backend, "cpu", &of->how);
+    if (b->rc == 0) b->rc = open_rank(&b->rank, of, backend);
+    for (int i = 0; b->rc == 0 && i < WARM_UP; i++) b->rc = do_step(&b->rank);
+    atomic_fetch_add(b->ready, 1);
+    while (b->rc == 0 && !atomic_load(b->stop)) b->rc = do_step(&b->rank);
+    close_rank(&b->rank);
+    kolo_plan_destroy(&b->rank.plan);
+    kolo_backend_destroy(&backend);
+    return NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double variation(double *step, int steps)
+{
+    double sum = 0;
+    qsort(step, (size_t)steps, sizeof *step, by_value);
+    for (int i = 0; i < steps; i++) sum += fabs(step[i] - step[steps / 2]);
+    return sum / steps / step[steps / 2];
+}
+
+static int measure(rank *r, int steps, double *seconds, double *varies)
+{
+    const int64_t n = r->plan->actions;
+    kolo_exec_profile *profile = kolo_alloc((size_t)n * sizeof *profile);
+    double *step = kolo_alloc((size_t)steps * sizeof *step), before = 0;
+    int rc = profile && step ? kolo_exec_set_profile(r->exec, profile) : KOLO_ENOMEM;
+    for (int s = 0; rc == 0 && s < steps; s++) {
+        rc = do_step(r);
+        double now = 0;
+        for (int64_t i = 0; i < n; i++) now += profile[i].seconds;
+        step[s] = now - before;
+        before = now;
+    }
+    for (int64_t i = 0; rc == 0 && i < n; i++) seconds[i] = profile[i].seconds / steps;
+    if (rc == 0) *varies = variation(step, steps);
+    if (rc == 0) rc = kolo_exec_set_profile(r->exec, NULL);
+    free(profile);
+    free(step);
+    return rc;
+}
+
+static int rehearse(const kolo_rehearsal *of, rank *r, double **seconds, double *varies, atomic_int *ready)
+{
+    KOLO_TRY(open_rank(r, of, of->backend));
+    for (int i = 0; i < WARM_UP; i++) KOLO_TRY(do_step(r));
+    while (atomic_load(ready) < of->beside) KOLO_TRY(do_step(r));
+    *seconds = kolo_alloc((size_t)r->plan->actions * sizeof **seconds);
+    return *seconds ? measure(r, of->steps, *seconds, varies) : KOLO_ENOMEM;
+}
+
+int kolo_exec_rehearse(const kolo_rehearsal *of, kolo_plan **plan, double **seconds, double *varies)
+{
+    atomic_bool stop = false;
+    atomic_int ready = 0;
+    rank own = {0};
+    beside *others = kolo_alloc((size_t)(of->beside + 1) * sizeof *others);
+    *plan = NULL;
+    *seconds = NULL;
+    *varies = 0;
+    int rc = others ? 0 : KOLO_ENOMEM;
+    for (int i = 0; rc == 0 && i < of->beside; i++) {
+        others[i] = (beside){.rank.of = of, .stop = &stop, .ready = &ready};
+        rc = kolo_thread_start(&others[i].thread, beside_main, &others[i], "a rehearsal");
+        others[i].runs = rc == 0;
+    }
+    if (rc == 0) rc = rehearse(of, &own, seconds, varies, &ready);
+    atomic_store(&stop, true);
+    for (int i = 0; others && i < of->beside; i++) {
+        if (!others[i].runs) continue;
+        pthread_join(others[i].thread, NULL);
+        if (rc == 0 && others[i].rc < 0)
+            rc = kolo_fail(others[i].rc, "a rank beside the one that was measured failed");
+    }
+    free(others);
+    close_rank(&own);
+    *plan = own.plan;
+    if (rc < 0) {
+        kolo_plan_destroy(plan);
+        free(*seconds);
+        *seconds = NULL;
+    }
+    return rc;
+}

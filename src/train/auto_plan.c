@@ -1,0 +1,402 @@
+#include "train/auto_plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "kolo/error.h"
+#include "plan/search.h"
+#include "train/parts.h"
+#include "train/times.h"
+
+enum { MOST_PAIRS = 64, MOST_VALUES = 8, TEXT = 48 };
+
+/* A way to cut a step in two directions: what all bounds are of. */
+typedef struct pair {
+    int stages;
+    int64_t rows; /* of a micro-batch */
+    double bound; /* seconds: the work of all ranks, evenly divided; -1: not yet known */
+} pair;
+
+/* The other axes: words each value stands for. A new one (tensor=) is a row of its own. */
+typedef struct axis {
+    const char *key;
+    const char *value[MOST_VALUES];
+    bool of_stages; /* but for its first value, of pipelines alone */
+} axis;
+static const axis axes[] = {
+    {"pipeline",
+     {"pipeline=1f1b", "pipeline=zero_bubble", "pipeline=gpipe", "pipeline=interleaved chunks=2"},
+     true},
+    {"shard", {"", "shard=optimizer", "shard=gradients", "shard=parameters"}, false},
+    {"recompute", {"", "recompute=auto"}, false},
+    {"bucket_mb", {"", "bucket_mb=4", "bucket_mb=64"}, false}};
+enum { AXES = sizeof axes / sizeof *axes };
+
+typedef struct task {
+    const kolo_options *options; /* as they were given */
+    const kolo_gpu *gpu;
+    kolo_launch alone; /* one rank, whatever was started */
+    int here[2];       /* its node, its number there */
+    int parts;
+    pair pair[MOST_PAIRS];
+    int pairs;
+    double until; /* when time is up */
+    double plain, best;
+    int priced;
+    double exposed, idle; /* of the plain one */
+    size_t plain_bytes, limit;
+} task;
+
+/* ---- points ---- */
+
+/* Options of a point as words; 1: it says the same as another one, or cannot be. */
+static int point_text(const task *t, const int *point, char *text, size_t size)
+{
+    const pair *p = &t->pair[point[0]];
+    const kolo_options *o = t->options;
+    *text = 0;
+    if (p->stages > 1) kolo_append(text, size, "stages=%d ", p->stages);
+    if (p->rows != o->micro_batch && p->rows * o->ranks != o->batch * p->stages)
+        kolo_append(text, size, "micro_batch=%ld ", (long)p->rows);
+    for (int i = 0; i < AXES; i++) {
+        const char *value = axes[i].value[point[1 + i]];
+        const bool of_stages = axes[i].of_stages;
+        if (of_stages && p->stages == 1 && point[1 + i] > 0) return 1;
+        if (!(of_stages && p->stages == 1) && *value) kolo_append(text, size, "%s ", value);
+    }
+    if (p->stages == o->ranks && strstr(text, "shard=")) return 1; /* nobody to share with */
+    const size_t length = strlen(text);
+    if (length) text[length - 1] = 0;
+    return 0;
+}
+
+static int set_words(kolo_options *o, const char *text)
+{
+    char copy[256], *save;
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        char *value = strchr(word, '=');
+        *value++ = 0;
+        KOLO_TRY(kolo_option_set(o, word, value, "plan=auto"));
+    }
+    return 0;
+}
+
+static int open_session(const task *t, kolo_options *o, kolo_session *s)
+{
+    kolo_launch *alone = (kolo_launch *)(uintptr_t)&t->alone;
+    return kolo_session_open_for(s, o, alone, t->parts, t->gpu);
+}
+
+/* ---- bounds ---- */
+
+/* Where time allows, steps tell more than a clock of single operations. */
+static int rehearse(const task *t, const kolo_session *s, double *seconds)
+{
+    const double takes = 50 * *seconds; /* two times a dozen steps of two micro-batches */
+    if (t->gpu || s->untimed || takes > (t->until - kolo_time()) / 2) return 0;
+    const int rc = kolo_session_rehearse(s, false);
+    if (rc == KOLO_ECONFIG) return 0; /* too little memory */
+    return rc < 0 ? rc : kolo_session_work(s, seconds);
+}
+
+/* The seconds of a micro-batch on one rank, and so of all of them on all ranks at once. Nothing is waited
+ * for, summed or updated. */
+static int work_of(const task *t, pair *p)
+{
+    kolo_options o;
+    kolo_session s;
+    char rows[24];
+    double seconds = 0;
+    KOLO_TRY(kolo_options_copy(&o, t->options));
+    snprintf(rows, sizeof rows, "%ld", (long)p->rows);
+    o.ranks = 1;
+    o.stages = 1;
+    int rc = kolo_option_set(&o, "batch", rows, "plan=auto");
+    if (rc == 0) rc = kolo_option_set(&o, "micro_batch", rows, "plan=auto");
+    if (rc == 0) rc = open_session(t, &o, &s);
+    if (rc == 0) {
+        rc = kolo_session_work(&s, &seconds);
+        if (rc == 0) rc = rehearse(t, &s, &seconds);
+        kolo_session_close(&s);
+    }
+    const double cores = t->gpu ? INFINITY : (double)kolo_cpu_count() / (double)o.threads,
+                 at_once = fmin((double)t->options->ranks, cores);
+    kolo_options_free(&o);
+    p->bound =
+        rc == KOLO_ECONFIG ? INFINITY : seconds * (double)t->options->batch / (double)p->rows / at_once;
+    return rc == KOLO_ECONFIG ? 0 : rc;
+}
+
+static int bound_of(void *of, const int *point, int set, double *bound)
+{
+    task *t = of;
+    pair *p = &t->pair[point[0]];
+    for (int i = 0; i < t->pairs && p->bound < 0; i++)
+        if (t->pair[i].rows == p->rows && t->pair[i].bound >= 0) p->bound = t->pair[i].bound;
+    if (p->bound < 0) KOLO_TRY(work_of(t, p));
+    *bound = p->bound;
+    for (int i = 0; i < set - 1; i++)
+        if (axes[i].of_stages && p->stages == 1 && point[1 + i] > 0) *bound = INFINITY;
+    return 0;
+}
+
+/* ---- prices ---- */
+
+static void remember_plain(task *t, const kolo_play *play, double seconds)
+{
+    t->plain = seconds;
+    t->exposed = play->stage[0].exposed;
+}
+
+static int price_words(task *t, const char *text, double *seconds, bool plain)
+{
+    kolo_options o;
+    kolo_session s;
+    kolo_play *play = NULL;
+    *seconds = INFINITY;
+    KOLO_TRY(kolo_options_copy(&o, t->options));
+    int rc = set_words(&o, text);
+    if (rc == 0) rc = open_session(t, &o, &s);
+    if (rc == 0) {
+        const size_t bytes = kolo_session_rank_bytes(&s);
+        rc = kolo_session_memory(&s, &t->limit);
+        if (t->gpu && t->gpu->memory < t->limit) t->limit = t->gpu->memory;
+        if (plain) t->plain_bytes = bytes;
+        if (rc == 0 && bytes <= t->limit) rc = kolo_session_play(&s, &play, NULL);
+        if (rc == 0 && play) *seconds = play->step;
+        if (rc == 0 && play && plain) remember_plain(t, play, *seconds);
+        kolo_play_destroy(&play);
+        kolo_session_close(&s);
+    }
+    kolo_options_free(&o);
+    t->priced++;
+    if (*seconds < t->best) t->best = *seconds;
+    return rc;
+}
+
+static int price_of(void *of, const int *point, double *seconds)
+{
+    task *t = of;
+    char text[256];
+    *seconds = INFINITY;
+    if (point_text(t, point, text, sizeof text)) return 0;
+    const int rc = price_words(t, text, seconds, false);
+    if (rc == 0) kolo_debug("plan=auto: %s: %.3f ms", *text ? text : "plain", *seconds * 1e3);
+    return rc == KOLO_ECONFIG ? 0 : rc; /* what cannot be is no plan */
+}
+
+static bool is_over(void *of) { return kolo_time() > ((const task *)of)->until; }
+
+/* ---- the space ---- */
+
+static void add_pair(task *t, int stages, int64_t rows)
+{
+    for (int i = 0; i < t->pairs; i++)
+        if (t->pair[i].stages == stages && t->pair[i].rows == rows) return;
+    if (t->pairs < MOST_PAIRS) t->pair[t->pairs++] = (pair){stages, rows, -1};
+}
+
+/* The plain one first. Micro-batches: as given, else powers of two of them a rank that leave batch norm its
+ * images. */
+static void list_pairs(task *t)
+{
+    enum { MOST_STAGES = 16, MOST_SLOTS = 64, LEAST_ROWS = 16 };
+    const kolo_options *o = t->options;
+    const int64_t each = o->batch / o->ranks;
+    add_pair(t, 1, o->micro_batch ? o->micro_batch : each);
+    for (int stages = 1; stages <= o->ranks && stages <= MOST_STAGES; stages++) {
+        if (o->ranks % stages || o->batch * stages % o->ranks) continue;
+        const int64_t local = o->batch / (o->ranks / stages);
+        if (o->micro_batch) {
+            if (local % o->micro_batch == 0) add_pair(t, stages, o->micro_batch);
+            continue;
+        }
+        for (int64_t slots = stages > 1 ? 2 : 1; slots <= MOST_SLOTS && local / slots >= LEAST_ROWS;
+             slots *= 2)
+            if (local % slots == 0) add_pair(t, stages, local / slots);
+    }
+}
+
+static kolo_search_space space_of(task *t)
+{
+    kolo_search_space space = {.axes = 1 + AXES,
+                               .choices = {t->pairs},
+                               .of = t,
+                               .bound = bound_of,
+                               .price = price_of,
+                               .over = is_over};
+    for (int i = 0; i < AXES; i++)
+        while (space.choices[1 + i] < MOST_VALUES && axes[i].value[space.choices[1 + i]])
+            space.choices[1 + i]++;
+    return space;
+}
+
+/* ---- what comes of it ---- */
+
+static void explain(const task *t, kolo_auto_plan *r)
+{
+    const double plain = t->plain;
+    if (!(plain < INFINITY))
+        snprintf(r->why, sizeof r->why, "plain data parallel needs %zu bytes a rank, %zu are there",
+                 t->plain_bytes, t->limit);
+    else if (!*r->text)
+        snprintf(r->why, sizeof r->why,
+                 "plain data parallel is the fastest: %.1f %% of its step is waited for sums",
+                 100 * t->exposed / plain);
+    else
+        snprintf(r->why, sizeof r->why,
+                 "plain data parallel takes %.3f ms a step, %.1f %% longer; %.1f %% of it is waited for sums",
+                 plain * 1e3, 100 * (plain / r->seconds - 1), 100 * t->exposed / plain);
+}
+
+static int check_given(const kolo_options *o, int64_t ranks)
+{
+    if (ranks < 1) return kolo_fail(KOLO_ECONFIG, "a search for how many ranks? give ranks=N");
+    if (!o->batch)
+        return kolo_fail(KOLO_ECONFIG,
+                         "a search wants a batch to divide: give batch=N instead of batch=auto");
+    if (o->batch % ranks == 0) return 0;
+    return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %ld ranks; the nearest that can: %ld",
+                     (long)o->batch, (long)ranks, (long)(o->batch / ranks * ranks));
+}
+
+/* What plain data parallel is: nothing of what is searched is given. */
+static int forget_given(kolo_options *o)
+{
+    static const char *const plain[][2] = {{"stages", "1"},   {"pipeline", "1f1b"}, {"chunks", "1"},
+                                           {"shard", "none"}, {"cut", ""},          {"rank", "-1"}};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        KOLO_TRY(kolo_option_set(o, plain[i][0], plain[i][1], "plan=auto"));
+    return 0;
+}
+
+static int search(task *t, kolo_auto_plan *r)
+{
+    kolo_search_result found;
+    kolo_failure first;
+    double seconds;
+    int rc = price_words(t, "", &seconds, true);
+    if (rc == KOLO_ECONFIG) t->plain = INFINITY;
+    else KOLO_TRY(rc);
+    kolo_error_keep(&first);
+    list_pairs(t);
+    const kolo_search_space space = space_of(t);
+    KOLO_TRY(kolo_search_run(&space, &found));
+    r->plans = 1;
+    for (int i = 0; i < space.axes; i++) r->plans *= space.choices[i];
+    r->priced = t->priced;
+    r->plain = t->plain < INFINITY ? t->plain : 0;
+    r->seconds = fmin(found.price, t->plain);
+    r->bound = fmin(found.bound, r->seconds);
+    if (found.price < t->plain * (1 - 1e-9)) point_text(t, found.point, r->text, sizeof r->text);
+    explain(t, r);
+    if (r->seconds < INFINITY) return 0;
+    if (rc < 0) return kolo_error_restore(&first, rc);
+    return kolo_fail(KOLO_ECONFIG, "none of %lld plans fits: %s; lower micro_batch or use more ranks",
+                     (long long)r->priced, r->why);
+}
+
+/* Of a rank, as session.c divides a node's cores. */
+static int64_t threads_of(const kolo_options *o)
+{
+    const int64_t threads = kolo_cpu_count() / o->ranks;
+    return o->reduce == KOLO_reduce_canonical || threads < 1 ? 1 : threads;
+}
+
+int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, double limit, kolo_auto_plan *r)
+{
+    kolo_options given;
+    const double start = kolo_time();
+    task t = {.options = &given,
+              .gpu = gpu,
+              .parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_QUIET,
+              .until = start + limit,
+              .plain = INFINITY,
+              .best = INFINITY};
+    *r = (kolo_auto_plan){.plain = 0};
+    KOLO_TRY(check_given(o, o->ranks));
+    KOLO_TRY(kolo_options_copy(&given, o));
+    if (!*o->data || !strcmp(o->data, "synthetic")) t.parts |= KOLO_SESSION_NO_DATA;
+    if (!given.threads) given.threads = threads_of(o);
+    if (!gpu) given.device = KOLO_device_cpu;
+    t.alone =
+        (kolo_launch){.size = 1, .nodes = 1, .local_size = 1, .node_of = &t.here[0], .local_of = &t.here[1]};
+    int rc = forget_given(&given);
+    if (rc == 0) rc = search(&t, r);
+    if (rc == 0) rc = forget_given(o);
+    if (rc == 0) rc = set_words(o, r->text);
+    r->took = kolo_time() - start;
+    kolo_options_free(&given);
+    return rc;
+}
+
+/* ---- of a job ---- */
+
+/* A run that is taken up again keeps the blocks that it began with. */
+static int keep_blocks(kolo_options *o)
+{
+    kolo_options was;
+    char *path = *o->run ? kolo_format("%s/recipe.yaml", o->run) : NULL;
+    if (!path || !kolo_file_exists(path) || o->micro_batch) {
+        free(path);
+        return 0;
+    }
+    kolo_options_default(&was);
+    const int rc = kolo_options_read_record(&was, path);
+    if (rc == 0) o->micro_batch = was.micro_batch;
+    kolo_options_free(&was);
+    free(path);
+    return rc;
+}
+
+/* What is priced here is a node of CPUs. */
+static int check_node(kolo_session *s)
+{
+    KOLO_TRY(session_choose_device(s));
+    if (!s->cuda && s->launch->nodes == 1) return 0;
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "plan=auto prices a node of CPUs, and this job has %s: search on a login node (kolo plan "
+        "RECIPE ranks=%d cluster=NAME --search --write FILE) and give plan=FILE",
+        s->cuda ? "GPUs" : "several nodes", s->launch->size);
+}
+
+int session_auto_plan(kolo_session *s)
+{
+    enum { SECONDS = 20 };
+    kolo_options *o = s->options;
+    kolo_auto_plan r = {.plain = 0}, *all;
+    int rc = 0;
+    const int trains = KOLO_SESSION_TRAIN, apart = KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_DATA_ONLY;
+    if (strcmp(o->plan, "auto") || !(s->parts & trains) || (s->parts & apart)) return 0;
+    KOLO_TRY(check_given(o, s->launch->size));
+    KOLO_TRY(check_node(s));
+    if (!(all = kolo_alloc((size_t)s->launch->size * sizeof *all))) return KOLO_ENOMEM;
+    const int64_t ranks = o->ranks;
+    if (s->launch->rank == 0) {
+        rc = keep_blocks(o);
+        o->ranks = s->launch->size;
+        if (rc == 0) rc = kolo_auto_plan_choose(o, NULL, SECONDS, &r);
+        o->ranks = ranks;
+        if (rc == 0)
+            kolo_info("plan=auto: %s; %.3f ms a step, played; %s (%lld plans played in %.1f s)",
+                      *r.text ? r.text : "plain data parallel", r.seconds * 1e3, r.why, (long long)r.priced,
+                      r.took);
+    }
+    if (rc == 0) rc = kolo_launch_exchange(s->launch, &r, sizeof r, all);
+    if (rc == 0 && s->launch->rank > 0) {
+        rc = keep_blocks(o);
+        if (rc == 0) rc = forget_given(o);
+        if (rc == 0) rc = set_words(o, all[0].text);
+    }
+    free(all);
+    return rc;
+}

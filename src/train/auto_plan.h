@@ -1,0 +1,25 @@
+/* plan=auto, `kolo plan --search`: of the ways to place a training on its ranks the one whose step, played
+ * (times.h), is the shortest. Where layers are cut, and what is made again, each plan chooses for itself
+ * (partition.h, recompute.h); what those exact searches leave open is searched here (plan/search.h). */
+#ifndef KOLO_TRAIN_AUTO_PLAN_H
+#define KOLO_TRAIN_AUTO_PLAN_H
+
+#include "train/session.h"
+
+typedef struct kolo_auto_plan {
+    char text[256];               /* options that were chosen, as words; empty: plain data parallel */
+    char why[512];                /* what plain data parallel loses, and where; or why it is kept */
+    double seconds, plain, bound; /* of a step: chosen, plain (0: it is not possible), of no plan less */
+    int64_t priced, plans;        /* plans that were played; that there are */
+    double took;                  /* seconds */
+} kolo_auto_plan;
+
+/* Of options->ranks ranks, for `gpu` or (NULL) a node like this, within `limit` seconds. options: the choice
+ * is set in them. Only what is placement: stages, pipeline, chunks, shard, recompute, bucket_mb;
+ * and micro_batch, where it is not given and nothing says that it has to stay: that is the block of local
+ * batch norm's statistics. KOLO_ECONFIG: no plan can be, or none fits; the text is that of the plain one. */
+int kolo_auto_plan_choose(kolo_options *options, const kolo_gpu *gpu, double limit, kolo_auto_plan *result);
+/* Of a job: rank 0 searches, all set what it has chosen. Collective. Nothing where plan= is not auto. */
+int session_auto_plan(kolo_session *session);
+
+#endif

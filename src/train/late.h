@@ -1,0 +1,23 @@
+/* sync=stale: gradients that are applied late (plan/plan.h, exec/late.c). */
+#ifndef KOLO_TRAIN_LATE_H
+#define KOLO_TRAIN_LATE_H
+
+#include "train/trainer.h"
+
+/* KOLO_ECONFIG: staleness= without sync=stale or the other way, or beside what says otherwise how the
+ * gradients of a step come together. */
+int session_check_late(const kolo_session *session);
+/* Updates that the weights lack with which a gradient is formed. */
+static inline int kolo_late(const kolo_options *o)
+{
+    return o->sync == KOLO_sync_stale ? (int)o->staleness : 0;
+}
+/* What changes from step to step, of step number `step` of the run; where: epoch of its batch. */
+kolo_step trainer_step(const trainer *t, int64_t step, int64_t epoch);
+/* A run is taken up: the steps that were under way are so again, with what they had summed (rank-local
+ * state). */
+int trainer_resume_late(trainer *t, const void *from);
+/* The run ends: all that is under way is applied. */
+int trainer_flush(trainer *t);
+
+#endif

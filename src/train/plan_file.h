@@ -1,0 +1,28 @@
+/* Plan files: where a training's layers and copies are, in which order its turns come and which algorithms
+ * it takes, as YAML that a person can change. No addresses: the plan is made anew from it, checked and
+ * priced. */
+#ifndef KOLO_TRAIN_PLAN_FILE_H
+#define KOLO_TRAIN_PLAN_FILE_H
+
+#include "plan/play.h"
+#include "train/session.h"
+
+/* What a file says beside options. */
+typedef struct kolo_plan_file {
+    char *path;
+    int64_t version, ranks, parameters;
+    char *network, *choices; /* choices: as kolo_backend_choices has them; NULL: none are said */
+} kolo_plan_file;
+
+/* plan=FILE: sets the options that it names. Nothing where plan= is auto or empty. KOLO_ECONFIG names file
+ * and line: no such key (the nearest is offered), a value that cannot be, one that the recipe or the command
+ * line says otherwise; a version that is not known; a plan for another network or number of ranks. */
+int kolo_plan_file_read(kolo_plan_file *file, kolo_options *options, int ranks);
+void kolo_plan_file_close(kolo_plan_file *file);
+/* With the network known: KOLO_ECONFIG where the plan is for another one of the same name. */
+int kolo_plan_file_check(const kolo_plan_file *file, int64_t parameters);
+
+/* Of a session that is planned; play: its step, or NULL. KOLO_EIO. */
+int kolo_plan_file_write(const kolo_session *session, const kolo_play *play, const char *path);
+
+#endif

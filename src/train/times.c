@@ -1,0 +1,374 @@
+#include "train/times.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/algorithm/algorithm.h"
+#include "exec/clock.h"
+#include "exec/rehearse.h"
+#include "kolo/error.h"
+#include "ops/choices.h"
+#include "plan/partition.h"
+#include "plan/price.h"
+#include "train/parts.h"
+
+enum { STEPS = 9 };
+
+/* ---- what is kept ---- */
+
+/* $KOLO_CACHE/kernels: seconds alone and with all cores busy, of a kernel; of other actions of a byte. */
+static int open_known(const kolo_session *s, kolo_choices *known)
+{
+    char *path = session_cache_file("kernels");
+    const int rc = kolo_choices_open(known, kolo_backend_machine(s->backend), path, NULL);
+    free(path);
+    known->announced = true; /* that algorithms are timed, which they are not here */
+    return rc;
+}
+
+static void kernel_key(const kolo_plan *p, int64_t node, char *key, size_t size)
+{
+    const kolo_kernel *k = p->kernel[node];
+    const char *name = kolo_kernel_name(k);
+    const uint64_t hash = kolo_hash_bytes(kolo_hash_text(kolo_kernel_key(k)), name, strlen(name));
+    snprintf(key, size, "%s %016llx", kolo_op_table[p->graph->node[node].op].name, (unsigned long long)hash);
+}
+
+static void action_key(const kolo_plan *p, enum kolo_action_kind kind, char *key, size_t size)
+{
+    snprintf(key, size, "a byte of %s, %s", kolo_action_name(kind),
+             p->config.optimizer ? p->config.optimizer->name : "-");
+}
+
+static bool find(kolo_choices *known, const char *key, kolo_play_time *t)
+{
+    const char *text = kolo_choices_find(known, key);
+    return text && sscanf(text, "%lf %lf", &t->alone, &t->crowded) == 2 && t->alone >= 0 &&
+           t->crowded >= t->alone / 2 && t->crowded < 1e6;
+}
+
+static int keep(kolo_choices *known, const char *key, kolo_play_time t)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%.5g %.5g", t.alone, t.crowded);
+    return kolo_choices_add(known, key, text);
+}
+
+/* ---- of a plan ---- */
+
+typedef struct times {
+    const kolo_session *session;
+    kolo_choices known;
+    kolo_play_time *node; /* [graph->nodes] */
+    double crowd;         /* how much longer things take with all cores busy, where that is not known */
+    double byte;          /* seconds */
+    double varies;        /* share of a step, on average; 0: not known */
+    kolo_times_from from;
+} times;
+
+/* Operations that were measured; of the rest those of all. */
+static void find_nodes(times *t)
+{
+    const kolo_plan *p = t->session->plan;
+    double alone = 0, crowded = 0;
+    for (int i = 0; i < p->graph->nodes; i++) {
+        char key[128];
+        kernel_key(p, i, key, sizeof key);
+        if (!find(&t->known, key, &t->node[i])) continue;
+        t->from.measured++;
+        alone += t->node[i].alone;
+        crowded += t->node[i].crowded;
+    }
+    t->from.operations = (int)p->graph->nodes;
+    kolo_play_time varies;
+    if (find(&t->known, "a step varies by", &varies)) t->varies = fmin(varies.crowded, .2);
+    t->crowd = alone > 0 ? crowded / alone : 1;
+}
+
+/* The others by a clock, or by bytes and arithmetic. */
+static int clock_nodes(times *t)
+{
+    const kolo_session *s = t->session;
+    const int nodes = (int)s->graph->nodes;
+    double *seconds = kolo_alloc((size_t)(nodes + 1) * sizeof *seconds);
+    if (!seconds) return KOLO_ENOMEM;
+    for (int i = 0; i < nodes; i++) seconds[i] = t->node[i].alone;
+    t->from.rates = s->untimed;
+    const int rc = kolo_exec_clock_rest(s->plan, s->backend, s->untimed ? 0 : 3, seconds);
+    for (int i = 0; i < nodes; i++)
+        if (t->node[i].alone <= 0) t->node[i] = (kolo_play_time){seconds[i], seconds[i] * t->crowd};
+    free(seconds);
+    return rc;
+}
+
+static int times_open(times *t, const kolo_session *s)
+{
+    *t = (times){.session = s, .crowd = 1};
+    t->node = kolo_alloc((size_t)(s->graph->nodes + 1) * sizeof *t->node);
+    if (!t->node) return KOLO_ENOMEM;
+    KOLO_TRY(open_known(s, &t->known));
+    find_nodes(t);
+    return 0;
+}
+
+static void times_close(times *t)
+{
+    kolo_choices_close(&t->known);
+    free(t->node);
+}
+
+/* What computes or moves memory, by what was measured of it, or by the rate of memory. */
+static kolo_play_time other(times *t, const kolo_plan *p, enum kolo_action_kind kind, const kolo_cost *cost)
+{
+    char key[128];
+    kolo_play_time byte;
+    const double bytes = cost->read + cost->written;
+    if (bytes <= 0) return (kolo_play_time){0, 0};
+    action_key(p, kind, key, sizeof key);
+    if (!find(&t->known, key, &byte)) byte = (kolo_play_time){t->byte, t->byte * t->crowd};
+    return (kolo_play_time){byte.alone * bytes, byte.crowded * bytes};
+}
+
+static int time_plan(times *t, const kolo_plan *p, kolo_play_time *time)
+{
+    const kolo_session *s = t->session;
+    const bool rates = s->gpu && s->gpu->rates;
+    kolo_cost *cost = kolo_alloc((size_t)(p->actions + 1) * sizeof *cost);
+    int rc = KOLO_ENOMEM;
+    if (cost)
+        rc = rates ? kolo_plan_roofline(p, s->gpu->rates, s->options->precision == KOLO_precision_tf32, cost)
+                   : kolo_plan_costs(p, cost);
+    for (int64_t i = 0; rc == 0 && i < p->actions; i++) {
+        const kolo_action *a = &p->action[i];
+        if (rates) time[i] = (kolo_play_time){cost[i].seconds, cost[i].seconds};
+        else if (a->kind == KOLO_ACTION_RUN) time[i] = t->node[a->node];
+        else time[i] = other(t, p, a->kind, &cost[i]);
+    }
+    free(cost);
+    return rc;
+}
+
+/* ---- the node ---- */
+
+/* What is added and copied between ranks: as `kolo bench --tune` found it, or by the rate of memory. Whoever
+ * copies is woken, and then wakes who waits for it. */
+static int describe_node(times *t, kolo_fabric *fabric)
+{
+    const kolo_session *s = t->session;
+    comm_selector *selector = NULL;
+    const double rate = kolo_exec_memory_rate(s->backend, s->untimed ? 0 : 3),
+                 wake = s->untimed ? 0 : kolo_exec_wake_seconds();
+    kolo_fabric_host h = {.cores = kolo_cpu_count(),
+                          .threads = (int)s->options->threads,
+                          .copy = 2 / rate,
+                          .add = 3 / rate,
+                          .latency = wake > 0 ? 2 * wake : kolo_link_assumed.latency};
+    t->byte = 1 / rate;
+    KOLO_TRY(comm_table_open(&selector, s->options->comm_table, NULL));
+    const comm_cost *c = comm_selector_costs(selector);
+    if (comm_selector_is_measured(selector)) {
+        h.copy = c->beta[0];
+        h.add = c->gamma;
+        if (c->alpha[0] > h.latency) h.latency = c->alpha[0];
+    }
+    comm_selector_close(&selector);
+    *fabric = kolo_fabric_node(&h);
+    return 0;
+}
+
+/* ---- playing ---- */
+
+static int play(times *t, const kolo_fabric *fabric, kolo_play **play)
+{
+    const kolo_session *s = t->session;
+    const int stages = s->program ? s->grid.stages : 1;
+    kolo_play_time **time = kolo_alloc((size_t)stages * sizeof *time);
+    int rc = time ? 0 : KOLO_ENOMEM;
+    for (int k = 0; rc == 0 && k < stages; k++) {
+        const kolo_plan *p = s->program ? s->program->plan[k] : s->plan;
+        time[k] = kolo_alloc((size_t)(p->actions + 1) * sizeof **time);
+        rc = time[k] ? time_plan(t, p, time[k]) : KOLO_ENOMEM;
+    }
+    const kolo_play_input in = {.program = s->program,
+                                .plan = s->plan,
+                                .ranks = s->ranks,
+                                .fabric = fabric,
+                                .time = time,
+                                .varies = t->varies};
+    if (rc == 0) rc = kolo_play_create(play, &in);
+    for (int k = 0; time && k < stages; k++) free(time[k]);
+    free(time);
+    return rc;
+}
+
+int kolo_session_play(const kolo_session *s, kolo_play **out, kolo_times_from *from)
+{
+    times t = {.session = s, .from.rates = true};
+    kolo_fabric node;
+    const bool there = s->gpu && s->gpu->rates;
+    *out = NULL;
+    if (s->cuda && !there)
+        return kolo_fail(KOLO_ECONFIG, "a step on GPUs is played for a cluster: give cluster=NAME ranks=N");
+    int rc = there ? 0 : times_open(&t, s);
+    if (rc == 0 && !there) rc = clock_nodes(&t);
+    if (rc == 0 && !there) rc = describe_node(&t, &node);
+    if (rc == 0) rc = play(&t, there ? s->gpu->fabric : &node, out);
+    if (from) *from = t.from;
+    times_close(&t);
+    return rc;
+}
+
+int kolo_session_work(const kolo_session *s, double *seconds)
+{
+    const int nodes = (int)s->graph->nodes;
+    const bool rates = s->gpu && s->gpu->rates;
+    times t = {.session = s};
+    double *each = kolo_alloc((size_t)(nodes + 1) * sizeof *each);
+    int rc = each ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && rates)
+        rc = kolo_plan_roofline_nodes(s->plan, s->gpu->rates, s->options->precision == KOLO_precision_tf32,
+                                      each);
+    if (rc == 0 && !rates) rc = times_open(&t, s);
+    if (rc == 0 && !rates) rc = clock_nodes(&t);
+    *seconds = 0;
+    for (int i = 0; rc == 0 && i < nodes; i++) *seconds += rates ? each[i] : t.node[i].alone;
+    times_close(&t);
+    free(each);
+    return rc;
+}
+
+bool kolo_session_is_measured(const kolo_session *s)
+{
+    times t = {0};
+    if (s->cuda || s->gpu || s->launch->nodes > 1 || !s->plan->config.optimizer) return false;
+    const bool all = times_open(&t, s) == 0 && t.from.measured == t.from.operations;
+    times_close(&t);
+    return all;
+}
+
+/* ---- measuring ---- */
+
+static bool is_priced(enum kolo_action_kind kind)
+{
+    return kind == KOLO_ACTION_LOAD || kind == KOLO_ACTION_FOLD || kind == KOLO_ACTION_NORM ||
+           kind == KOLO_ACTION_LAYERS || kind == KOLO_ACTION_UPDATE || kind == KOLO_ACTION_BUFFERS ||
+           kind == KOLO_ACTION_SQUARE;
+}
+
+/* Of equal kernels the mean; of other actions of a kind a byte's. */
+static int keep_times(kolo_choices *known, const kolo_plan *p, const double *alone, const double *crowded)
+{
+    kolo_cost *cost = kolo_alloc((size_t)(p->actions + 1) * sizeof *cost);
+    bool *done = kolo_alloc((size_t)(p->actions + 1) * sizeof *done);
+    int rc = cost && done ? kolo_plan_costs(p, cost) : KOLO_ENOMEM;
+    for (int64_t i = 0; rc == 0 && i < p->actions; i++) {
+        const kolo_action *a = &p->action[i], *b;
+        const bool runs = a->kind == KOLO_ACTION_RUN;
+        kolo_play_time sum = {0, 0};
+        double count = 0;
+        char key[128];
+        if (done[i] || (!runs && !is_priced(a->kind))) continue;
+        for (int64_t k = i; k < p->actions; k++) {
+            b = &p->action[k];
+            if (b->kind != a->kind || (runs && p->kernel[b->node] != p->kernel[a->node])) continue;
+            done[k] = true;
+            sum.alone += alone[k];
+            sum.crowded += crowded[k];
+            count += runs ? 1 : cost[k].read + cost[k].written;
+        }
+        if (count <= 0) continue;
+        if (runs) kernel_key(p, a->node, key, sizeof key);
+        else action_key(p, a->kind, key, sizeof key);
+        rc = keep(known, key, (kolo_play_time){sum.alone / count, fmax(sum.crowded, sum.alone) / count});
+    }
+    free(cost);
+    free(done);
+    return rc;
+}
+
+/* The whole network on one rank, as one of `ranks` that share the cores. */
+static kolo_rehearsal rehearsal_of(const kolo_session *s, int beside, char *choices)
+{
+    kolo_plan_config config = s->plan->config;
+    config.ranks = config.shards = 1;
+    config.shard = KOLO_shard_none;
+    config.shard_groups = config.offload = config.stage = 0;
+    config.adasum = config.noise = config.reshard = config.local = false;
+    config.late = 0;
+    config.exchange = KOLO_EXCHANGE_GRADIENTS;
+    config.form = NULL;
+    config.placement = NULL;
+    if (config.slots > 2) config.slots = 2;
+    return (kolo_rehearsal){.graph = s->graph,
+                            .config = config,
+                            .backend = s->backend,
+                            .how = {.threads = (int)s->options->threads,
+                                    .direct = s->options->conv == KOLO_conv_direct,
+                                    .deterministic = s->options->deterministic,
+                                    .choices = choices},
+                            .options = s->options,
+                            .beside = beside,
+                            .steps = STEPS};
+}
+
+static int check_room(const kolo_session *s, const kolo_rehearsal *r)
+{
+    size_t arena[KOLO_ARENAS], bytes = 0;
+    const char *source = "";
+    KOLO_TRY(kolo_plan_least(r->graph, &r->config, arena));
+    for (int a = 0; a < KOLO_ARENAS; a++) bytes += arena[a];
+    const size_t all = bytes * (size_t)(1 + r->beside) * 5 / 4, limit = kolo_memory_limit(&source);
+    if (all <= limit) return 0;
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "measuring kernels takes %zu bytes (%d ranks, each with the whole network), %s allows %zu; "
+        "lower micro_batch (now %ld)",
+        all, 1 + r->beside, source, limit, (long)s->graph->rows);
+}
+
+static int rehearse(const kolo_session *s, kolo_choices *known, char *choices)
+{
+    const int cores = kolo_cpu_count(), threads = (int)s->options->threads,
+              beside = cores > threads ? cores / threads - 1 : 0;
+    kolo_rehearsal r = rehearsal_of(s, 0, choices);
+    kolo_plan *plan = NULL, *same = NULL;
+    double *alone = NULL, *crowded = NULL, varies[2] = {0};
+    r.beside = beside;
+    KOLO_TRY(check_room(s, &r));
+    r.beside = 0;
+    int rc = kolo_exec_rehearse(&r, &plan, &alone, &varies[0]);
+    r.beside = beside;
+    if (rc == 0 && beside) rc = kolo_exec_rehearse(&r, &same, &crowded, &varies[1]);
+    if (rc == 0) rc = keep_times(known, plan, alone, beside ? crowded : alone);
+    if (rc == 0)
+        rc = keep(known, "a step varies by", (kolo_play_time){varies[0], fmax(varies[0], varies[1])});
+    free(alone);
+    free(crowded);
+    kolo_plan_destroy(&same);
+    kolo_plan_destroy(&plan);
+    return rc;
+}
+
+int kolo_session_rehearse(const kolo_session *s, bool again)
+{
+    times t = {0};
+    char *choices = NULL;
+    if (s->cuda || s->gpu || s->untimed || !s->plan->config.optimizer)
+        return kolo_fail(KOLO_ECONFIG,
+                         "kernels are measured where a training step can be made: on CPUs, with "
+                         "the memory that it needs");
+    int rc = times_open(&t, s);
+    const int lacking = t.from.operations - t.from.measured;
+    if (rc == 0 && (lacking || again)) {
+        choices = kolo_backend_choices(s->backend);
+        rc = choices ? rehearse(s, &t.known, choices) : KOLO_ENOMEM;
+    }
+    free(choices);
+    times_close(&t);
+    return rc < 0 ? rc : again ? t.from.operations : lacking;
+}

@@ -1,0 +1,28 @@
+/* Times: what the actions of a session's plans take, and the step that follows: on the cores of this machine
+ * by what was measured of its kernels, on the GPUs of a cluster by their rates. */
+#ifndef KOLO_TRAIN_TIMES_H
+#define KOLO_TRAIN_TIMES_H
+
+#include "plan/play.h"
+#include "train/session.h"
+
+/* Where the times of operations are from. */
+typedef struct kolo_times_from {
+    int operations, measured; /* of this rank's network; in steps here (kolo_session_rehearse) */
+    bool rates;               /* the others, or all: by rates; else by a clock, each alone */
+} kolo_times_from;
+
+/* The step of all ranks, played: of s->gpu's cluster, or of one node like this machine. from: may be NULL.
+ * KOLO_ECONFIG: a GPU of which no rates are known. */
+int kolo_session_play(const kolo_session *session, kolo_play **play, kolo_times_from *from);
+/* The seconds of all operations of the network on one micro-batch, one after the other. */
+int kolo_session_work(const kolo_session *session, double *seconds);
+/* Every operation of the network was measured here. */
+bool kolo_session_is_measured(const kolo_session *session);
+
+/* Steps of one rank are carried out here, alone and with all cores at the same work; what kernels took is
+ * kept in KOLO_CACHE, for every later plan on such a machine. Nothing is done where all of it is known,
+ * unless `again`. Returns how many operations were measured. KOLO_ECONFIG: no CPUs, or too little memory. */
+int kolo_session_rehearse(const kolo_session *session, bool again);
+
+#endif

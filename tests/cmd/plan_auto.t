@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# `kolo plan --write`, plan=FILE: a plan as a file, carried out, changed by hand, with mistakes; `--search`
+# and plan=auto: never worse than data parallel; `--scale`; measured kernels.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo mpiexec
+export KOLO_CACHE=$ROOM/cache
+cd "$ROOM" || exit
+small=(model=resnet20 data=synthetic val=none size=16 batch=16 conv=direct reduce=canonical bn=ghost \
+    micro_batch=4)
+plan() { # WORD...: to log
+    timeout 60 kolo plan "${small[@]}" "$@" > log 2>&1
+}
+refuse() { # TEXT PATTERN SED-SCRIPT WORD...: the plan, edited
+    sed "$3" plan.yaml > edited.yaml
+    plan ranks=4 plan=edited.yaml "${@:4}"
+    is $? 78 "$1: exit 78" || sed 's/^/#     /' log
+    like log "$2" "... named by its line"
+}
+
+plan ranks=4 stages=2 pipeline=gpipe shard=gradients --write plan.yaml
+ok $? "a plan is written" log
+for key in kolo_plan network parameters ranks stages cut pipeline shard micro_batch; do
+    grep -q "^$key: " plan.yaml || break
+    key=
+done
+is "$key" "" "it names what is placed, and what for"
+like plan.yaml '^#   turns: F0 F1' "turns stand beside it"
+hash=$(sed -n 's/.*actions, .* hash //p' log)
+plan ranks=4 plan=plan.yaml
+is "$(sed -n 's/.*actions, .* hash //p' log)" "$hash" "read again it is the same plan, to the byte" log
+sed 's/^pipeline: .*/pipeline: 1f1b/; s/^cut: .*/cut: [layer3.0]/' plan.yaml > edited.yaml
+plan ranks=4 plan=edited.yaml
+ok $? "changed by hand it is taken as it is" log
+like log '^ +1 .* layer3.0.conv1 .. metrics' "... its cut"
+at() { grep -n "^$1:" plan.yaml | cut -d: -f1; }
+refuse "a misspelt key" "edited.yaml:$(at shard):.*no key \"shrd\"; is \"shard\" meant" 's/^shard:/shrd:/'
+refuse "an order that there is none of" \
+    "edited.yaml:$(at pipeline):.*pipeline" 's/^pipeline:.*/pipeline: 2f2b/'
+refuse "stages that do not divide the ranks" "edited.yaml:$(at stages):.*3 do not divide the 4 ranks" \
+    's/^stages:.*/stages: 3/'
+refuse "more cuts than stages" \
+    "edited.yaml:$(at cut):.*2 names.* need 1" 's/^cut:.*/cut: [layer2.0, layer3.0]/'
+refuse "a cut at no module" "edited.yaml.*no module layer9" 's/^cut:.*/cut: [layer9.0]/'
+refuse "another version" "edited.yaml:$(at kolo_plan):.*version 7" 's/^kolo_plan:.*/kolo_plan: 7/'
+refuse "another network" "edited.yaml:$(at network):.*plan for resnet56, and model=resnet20" \
+    's/^network:.*/network: resnet56/'
+refuse "another number of ranks" "edited.yaml:$(at ranks):.*plan for 8 ranks, and 4" 's/^ranks:.*/ranks: 8/'
+refuse "other classes" 'edited.yaml: .*network of [0-9]+ parameters, and this one has' '' classes=7
+refuse "an option that says otherwise" "edited.yaml:$(at stages):.*stages=4 is given" '' stages=4
+refuse "no network" 'edited.yaml: network is missing' '/^network:/d'
+
+# ---- carried out ----
+plan ranks=2 stages=2 --write two.yaml
+for way in plan=two.yaml stages=2; do
+    timeout 60 mpiexec -n 2 kolo train "${small[@]}" run="run-$way" steps=2 threads=1 "$way" > log 2>&1
+    ok $? "two ranks train with $way" log
+done
+sum=$(weights_sum run-plan=two.yaml)
+[ -n "$sum" ]
+is "$? $sum" "0 $(weights_sum run-stages=2)" "and have the same weights"
+
+# ---- searched ----
+plan ranks=2 --search --json
+is $? 0 "a search" || sed 's/^/#     /' log
+like log '^searched: [0-9]+ of [0-9]+ plans were played' "... says how much it looked at"
+like log '^the best: .*plain data parallel' "... and compares with data parallel"
+timeout 60 kolo plan "${small[@]}" ranks=3 batch=16 --search > log 2>&1
+is $? 78 "a batch that ranks do not divide: exit 78"
+timeout 60 mpiexec -n 2 kolo train "${small[@]}" run=run-auto steps=2 plan=auto > log 2>&1
+ok $? "two ranks train with plan=auto" log
+like log 'plan=auto: .*ms a step, played' "... which says what it has chosen"
+
+# ---- scaled ----
+timeout 60 kolo plan resnet50 data=synthetic size=224 precision=bf16 batch=4096 micro_batch=64 epochs=1 \
+    cluster=perlmutter --scale 4..64 --json --svg scale.svg > log 2>&1
+ok $? "from 4 to 64 GPUs" log
+is "$(python3 -c 'import json
+s = json.load(open("log"))
+strong, weak = s["strong"], s["weak"]
+print([r["ranks"] for r in strong], strong[0]["efficiency"], weak[-1]["batch"],
+      all(a["hours"] > b["hours"] for a, b in zip(strong, strong[1:])),
+      all(0.5 < r["efficiency"] <= 1 for r in weak))')" \
+    "[4, 8, 16, 32, 64] 1 65536 True True" "each number of ranks, strongly and weakly"
+python3 -c 'import xml.dom.minidom as x; x.parse("scale.svg")'
+ok $? "and drawn"
+plan --scale 4-8
+is $? 78 "no range: exit 78"
+
+# ---- measured ----
+timeout 60 kolo bench --tune kernels "${small[@]}" ranks=2 > log 2>&1
+ok $? "kernels are measured" log
+plan ranks=2
+like log '^step, played: .* ([0-9]+) of \1 operations were measured' "a plan then goes by them"
+timeout 60 mpiexec -n 2 kolo bench train "${small[@]}" steps=3 > log 2>&1
+like log '^predicted [0-9.]+ ms/step' "the benchmark prints what was predicted"
+timeout 60 mpiexec -n 2 kolo train "${small[@]}" run=run-told steps=2 > log 2>&1
+is "$(python3 -c 'import json
+s = json.load(open("run-told/summary.json"))
+print(s["step_seconds"] > 0, s["predicted_step_seconds"] > 0)')" \
+    "True True" "and the summary has both"
+done_testing

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# What packages Kolo elsewhere, each by the other's own reader: EasyBuild parses the easyconfig, lintian
+# finds no error in the .deb, which can be unpacked and run, rpmspec reads the spec, Python the Spack package;
+# all are of this version and know the knobs of make.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo python3
+version=$(cat VERSION)
+
+# --- Debian
+if command -v lintian > /dev/null && command -v dpkg-shlibdeps > /dev/null; then
+    make -s BUILD="$BUILD" manuals > "$ROOM/log" 2>&1
+    share/setup/deb.sh "$BUILD" "$version" "$ROOM" > "$ROOM/log" 2>&1
+    ok $? "deb.sh makes a package" "$ROOM/log"
+    deb=$(find "$ROOM" -name "kolo_${version}_*.deb")
+    lintian --fail-on error "$deb" > "$ROOM/log" 2>&1
+    none "lintian has no error" "$(grep '^E:' "$ROOM/log")"
+    dpkg-deb -x "$deb" "$ROOM/root" && "$ROOM/root/usr/bin/kolo" version > "$ROOM/log" 2>&1
+    ok $? "what is in it runs" "$ROOM/log"
+    dpkg-deb -f "$deb" Depends > "$ROOM/depends"
+    like "$ROOM/depends" 'libhdf5[^ ]* .*libhwloc' "it depends on the packages whose libraries are loaded"
+    mkdir "$ROOM/again" && share/setup/deb.sh "$BUILD" "$version" "$ROOM/again" > "$ROOM/log" 2>&1
+    cmp "$deb" "$ROOM/again/${deb##*/}"
+    ok $? "made twice, the same bytes"
+else
+    skip "no lintian or dpkg-dev"
+fi
+
+# --- RPM
+if command -v rpmspec > /dev/null; then
+    is "$(rpmspec -q --qf '%{name} %{version} ' share/rpm/kolo.spec 2> "$ROOM/log")" "kolo $version " \
+        "rpmspec reads the spec, of this version" || diag < "$ROOM/log"
+    is "$(rpmspec -P share/rpm/kolo.spec 2> /dev/null | grep -o 'MPI=. CUDA=.' | sort -u)" "MPI=1 CUDA=0" \
+        "  with the knobs of make"
+else
+    skip "no rpmspec"
+fi
+
+# --- EasyBuild
+. "$TOP/tests/peers/python.sh"
+if peers_install easybuild > "$ROOM/log" 2>&1; then
+    cat > "$ROOM/parse.py" << 'END'
+import sys
+from easybuild.framework.easyconfig.parser import EasyConfigParser
+from easybuild.tools.options import set_up_configuration
+set_up_configuration(args=["--allow-use-as-root-and-accept-consequences", "--modules-tool=EnvironmentModules",
+                           "--module-syntax=Tcl"], silent=True)
+d = EasyConfigParser(sys.argv[1]).get_config_dict()
+print(d["name"], d["version"], d["easyblock"], d["sources"][0])
+missing = [k for k in ("homepage", "description", "toolchain", "moduleclass") if not d.get(k)]
+if missing: print("missing", missing)
+END
+    is "$("$PYTHON" "$ROOM/parse.py" share/easybuild/Kolo-*.eb 2> "$ROOM/log")" \
+        "Kolo $version MakeCp kolo-%(version)s.tar.gz" "EasyBuild parses the easyconfig, of this version" ||
+        diag < "$ROOM/log"
+else
+    skip "no EasyBuild from PyPI"
+fi
+
+# --- Spack: what it calls make with, by a stand-in of its package API
+none "the Spack package: Python reads it; its knobs are make's, its version this one" "$(python3 - << 'END'
+import re, sys, types
+seen = {"version": [], "variant": []}
+api = types.ModuleType("spack.package")
+def note(kind): return lambda name, *a, **k: seen.setdefault(kind, []).append(name)
+for kind in ("version", "variant", "depends_on", "license"): setattr(api, kind, note(kind))
+api.MakefilePackage = object
+calls = []
+api.make = lambda *words: calls.append(words)
+sys.modules["spack"], sys.modules["spack.package"] = types.ModuleType("spack"), api
+space = {}
+exec(open("share/spack/package.py").read(), space)
+class Spec:
+    def satisfies(self, what): return what != "+cuda"
+package = space["Kolo"]()
+package.build(Spec(), "/p")
+package.install(Spec(), "/p")
+make = open("GNUmakefile").read()
+knobs = [w for call in calls for w in call if "=" in w]
+for knob in knobs:
+    if not re.search("^%s +\\?=" % knob.split("=")[0], make, re.M): print(knob, "is no knob")
+if "CUDA=0" not in knobs or "MPI=1" not in knobs or "PREFIX=/p" not in knobs: print(knobs)
+if seen["version"] != [open("VERSION").read().strip()]: print(seen["version"])
+END
+)"
+is "$(sed -n 's/^version: //p' CITATION.cff)" "$version" "CITATION.cff is of this version"
+like CHANGELOG.md "^## $version" "CHANGELOG.md speaks of this version"
+done_testing

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Networks whose images are cut into parts: the bytes of one rank that computes all of them, ten steps, odd
+# sides, grids with stages, replicas, shards and what is dropped; and golden cases, cut. 5 minutes.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/pipeline.sh
+. tests/pipeline.sh
+alone parts spatial=2x2
+same 4 spatial=2x2
+same 2 spatial=2x2
+same 4 spatial=2x2 stages=2 pipeline=zero_bubble
+kolo train "${args[@]}" run="$ROOM/uncut" > "$ROOM/log" 2>&1
+cmp -s "$(tensors_of "$first")" "$(tensors_of "$ROOM/uncut")"
+is $? 1 "other sums than those of whole images: other last bits"
+same 8 spatial=2x2
+same 8 spatial=2x2 stages=2 shard=parameters recompute=blocks
+same 8 spatial=2x2 stages=2 pipeline=interleaved chunks=2
+same 8 spatial=2x2 shard=gradients stash=lossless
+held sync 4 bn=sync spatial=1x2
+same 8 bn=sync spatial=1x2 stages=2
+
+# sides that parts do not divide, rows and columns unlike, batches that micro-batches do not
+odd=(spatial=3x1 size=23 batch=25 micro_batch=5)
+alone odd "${odd[@]}"
+same 3 "${odd[@]}"
+norms=(spatial=1x2 clip_norm=0.5 ema=0.9 noise_scale=true optimizer=lamb lr=0.01)
+alone norms "${norms[@]}"
+same 4 "${norms[@]}"
+
+# one run on one number of ranks after the other
+first=$ROOM/parts
+step=0
+for ranks in 4 1; do
+    step=$((step + 1))
+    mpiexec -n $ranks kolo train "${args[@]}" spatial=2x2 run="$ROOM/chain" stop_step=$step > "$ROOM/log" 2>&1
+    is $? 75 "step $step by $ranks ranks" "$ROOM/log"
+done
+mpiexec -n 2 kolo train "${args[@]}" spatial=2x2 run="$ROOM/chain" > "$ROOM/log" 2>&1
+is $? 0 "the last step by 2" "$ROOM/log"
+cmp "$(tensors_of "$first")" "$(tensors_of "$ROOM/chain")" > "$ROOM/log" 2>&1
+ok $? "the bytes of the run that was never interrupted" "$ROOM/log"
+for run in parts chain; do kolo export "$ROOM/$run" "$ROOM/$run.safetensors" > "$ROOM/log" 2>&1; done
+cmp "$ROOM/parts.safetensors" "$ROOM/chain.safetensors" > "$ROOM/log" 2>&1
+ok $? "kolo export gives the same file" "$ROOM/log"
+kolo export "$ROOM/chain" "$ROOM/chain.onnx" > "$ROOM/log" 2>&1
+is $? 0 "and ONNX of the network in one piece" "$ROOM/log"
+
+# eight ranks are killed in the middle of a step; four go on, to the same bytes
+long=("${args[@]}" epochs=6)
+kolo train "${long[@]}" spatial=2x2 run="$ROOM/whole" > "$ROOM/log" 2>&1
+is $? 0 "six epochs on one rank" "$ROOM/log"
+mpiexec -n 8 kolo train "${long[@]}" spatial=2x2 run="$ROOM/killed" checkpoint_steps=2 > \
+    "$ROOM/killed.log" 2>&1 &
+job=$!
+for ((i = 0; i < 600; i++)); do
+    [ "$(losses "$ROOM/killed" 2> /dev/null | wc -l)" -ge 5 ] && break
+    sleep 0.1
+done
+victim=$(pgrep -f "kolo train .*run=$ROOM/killed" | tail -n 1)
+kill -9 "$victim"
+wait $job
+status=$?
+[ $status != 0 ]
+ok $? "8 ranks, of which one is killed with -9, end with $status" "$ROOM/killed.log"
+mpiexec -n 4 kolo train "${long[@]}" spatial=2x2 run="$ROOM/killed" checkpoint_steps=2 > "$ROOM/log" 2>&1
+is $? 0 "4 go on" "$ROOM/log"
+cmp "$(tensors_of "$ROOM/whole")" "$(tensors_of "$ROOM/killed")" > "$ROOM/log" 2>&1
+ok $? "to the bytes of one rank that was never interrupted" "$ROOM/log"
+
+common=(data=synthetic val=none classes=10 channels=3 batch=4 micro_batch=4 steps=10 lr=0.01 warmup=0
+    reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
+network() { # MODEL SIZE PARTS RANKS...
+    local ranks
+    rm -rf "$ROOM/one"
+    kolo train "${common[@]}" model="$1" size="$2" spatial="$3" run="$ROOM/one" > "$ROOM/log" 2>&1
+    is $? 0 "$1, $2 pixels, $3 parts on one rank" "$ROOM/log"
+    for ranks in "${@:4}"; do
+        rm -rf "$ROOM/several"
+        timeout 200 mpiexec -n "$ranks" kolo train "${common[@]}" model="$1" size="$2" spatial="$3" \
+            run="$ROOM/several" > "$ROOM/log" 2>&1
+        is $? 0 "  on $ranks ranks" "$ROOM/log"
+        cmp "$(tensors_of "$ROOM/one")" "$(tensors_of "$ROOM/several")" > "$ROOM/log" 2>&1
+        ok $? "  the same bytes after ten steps" "$ROOM/log"
+    done
+}
+network resnet20 45 2x2 2 4
+network resnet20 61 1x2 2
+network resnet50 64 2x2 4
+network resnet50 75 2x1 2
+network convnext_tiny 64 2x2 4
+network vgg11 64 1x2 2
+network swin_t 64 2x2 4
+network swin_t 160 1x2,features.5:1x1 2
+network resnet20 45 2x2,layer2:1x2,layer3:1x1 2 4
+network yolox_nano 64 2x2 2 4
+network efficientnet_b0 64 2x1 2
+
+for parts in 2x1 1x2 2x2; do
+    for case in resnet20_cifar_a resnet20_cifar_b resnet18_96 resnet50_64_bias resnet50_96 convnext_tiny_96 \
+        resnext50_32x4d_96 swin_t_160 lenet5; do
+        "$BUILD/tests/golden" spatial=$parts tests/golden/models/$case.json > "$ROOM/out" 2>&1
+        none "$case in $parts parts is as near to PyTorch's f64 as whole" "$(grep -A 1 '^not ok' "$ROOM/out")"
+        like "$ROOM/out" '^ok .* gradients: [1-9]' "  its gradients too"
+    done
+done
+
+# --- activations of one of four ranks: a quarter of the whole, and little more
+held_by() { # PARTS RANKS
+    kolo plan model=resnet50 data=synthetic classes=10 size=512 batch=1 micro_batch=1 spatial="$1" \
+        ranks="$2" threads=1 memory_limit=100 2> "$ROOM/log" | awk '/^  activations / { print $2 }'
+}
+whole=$(held_by 1x1 1)
+quarter=$(held_by 2x2 4)
+awk -v w="$whole" -v q="$quarter" 'BEGIN { exit !(q > w / 4 && q < 0.28 * w) }'
+ok $? "of 512 x 512 pixels $quarter bytes instead of $whole"
+big=(plan model=resnet50 data=synthetic classes=10 size=512 batch=1 micro_batch=1 threads=1 memory_limit=0.45)
+kolo "${big[@]}" ranks=1 > "$ROOM/log" 2>&1
+is $? 78 "it is too large for 0.45 GiB" "$ROOM/log"
+kolo "${big[@]}" ranks=4 spatial=2x2 > "$ROOM/log" 2>&1
+is $? 0 "four ranks hold it" "$ROOM/log"
+done_testing

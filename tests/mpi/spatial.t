@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Images and maps that are cut into parts (spatial=): ranks that compute a part each train to the bytes of one
+# rank that computes them all; what they send is what the formula says; what cannot be is refused.
+# tests/long/spatial.t has networks and grids, and what ranks hold.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/pipeline.sh
+. tests/pipeline.sh
+# shellcheck source=tests/tools/sources.sh
+. tests/tools/sources.sh
+
+# --- four parts, and fewer of the last layers: on four ranks, and on one
+parts=spatial=2x2,layer2:1x2,layer3.1:1x1
+alone parts "$parts"
+like "$first/summary.json" '"top1": 0\.[0-9]' "and a validation"
+same 4 "$parts"
+small_images 9
+for ranks in 1 4; do
+    mpiexec -n $ranks kolo eval run="$first" threads=1 deterministic=true > "$ROOM/eval.$ranks" 2> "$ROOM/log"
+    is "$? $(cut -d'(' -f1 "$ROOM/eval.$ranks")" "0 $(cut -d'(' -f1 "$ROOM/eval.1")" \
+        "kolo eval by $ranks" "$ROOM/log"
+    mpiexec -n $ranks kolo predict run="$first" threads=1 deterministic=true "$ROOM/images" > \
+        "$ROOM/predict.$ranks" 2> "$ROOM/log"
+    is $? 0 "kolo predict by $ranks" "$ROOM/log"
+done
+like "$ROOM/eval.1" '^loss [0-9.]+  top-1 [0-9.]+' "says loss and rates"
+is "$(grep -c '^/' "$ROOM/predict.1")" 9 "prints every image"
+cmp "$ROOM/predict.1" "$ROOM/predict.4" > "$ROOM/log" 2>&1
+ok $? "the same text" "$ROOM/log"
+
+# --- what crosses, of resnet20 on 2 x 1 parts of 16 x 16 pixels, 8 images, both ranks together, in bytes:
+# halos of a row, forward and back (the image's forward alone; of a convolution with stride 2 in one
+# direction), the lower half of the images and of the last map, f64 sums of norms, each parameter there and
+# its gradient back
+plan=(plan model=resnet20 data=synthetic classes=10 size=16 batch=8 micro_batch=8 spatial=2x1 ranks=2
+    threads=1)
+for rank in 0 1; do kolo "${plan[@]}" rank=$rank > "$ROOM/plan.$rank" 2> "$ROOM/log"; done
+sent=$(sed -n 's/.* transfers of \([0-9]*\) bytes to other stages/\1/p' "$ROOM"/plan.[01] |
+    awk '{ sum += $1 } END { print sum }')
+formula=$(awk 'BEGIN {
+    n = 8; f = 4
+    bytes = n * 8 * 16 * 3 + 2 * n * 3 * 16 * f + 2 * n * 64 * 2 * 4 * f + 4 * f
+    bytes += 2 * 2 * n * f * (6 * 16 * 16 + 5 * 32 * 8 + 5 * 64 * 4) + 2 * n * f * (16 * 16 + 32 * 8)
+    for (s = 0; s < 3; s++) {
+        c = 16 * 2 ^ s; norms = s ? 6 : 7
+        bytes += norms * (2 * (2 * c + 1) * 8 + 2 * 2 * c * 8 + 2 * 2 * c * f)
+        bytes += 2 * f * 9 * (s ? 5.5 : 6) * c * c
+    }
+    print bytes + 2 * f * 9 * 3 * 16
+}')
+is "$sent" "$formula" "what is sent in a step is the formula"
+moved() { # RANK: transfers of its plan, as a list
+    sed -nE "s/^ *[0-9]+ $1 ([^ ]+) \(.*/\1/p" "$ROOM/plan.$2" | sort
+}
+is "$(moved send 0)" "$(moved receive 1)" "what one sends the other receives"
+
+# --- refused
+refused() { # PATTERN TEXT OPTIONS...
+    kolo plan model=resnet20 data=synthetic classes=10 size=16 batch=4 "${@:3}" > "$ROOM/log" 2>&1
+    is $? 78 "$2: 78" "$ROOM/log"
+    like "$ROOM/log" "$1" "  and why"
+}
+refused '3 ranks cannot be divided evenly among 4 parts; start 1 times a divisor of 4, or a multiple of 4' \
+    "ranks that parts cannot be divided among" spatial=2x2 ranks=3
+refused 'up to 16 are possible' "too many parts" spatial=8x8
+refused 'spatial=2: no rows and columns; give the rows and the columns' "no rows and columns" spatial=2
+refused 'too small for so many parts of conv1; rows: 1, 2, 3, 4, 5, 6, 7, 8; columns: 1, 2, 3' \
+    "more parts than rows, with the numbers that are possible" spatial=16x1 size=8
+refused 'begins with no operation that works on parts' "a network that takes images whole" spatial=2x2 \
+    model=mlp
+refused 'features.7:2x2: .* in 1 x 1 windows cannot be cut so; rows: 1; columns: 1' \
+    "attention in one window, cut" spatial=2x2,features.7:2x2 model=swin_t size=224
+refused 'resnet20 has no module layer4; did you mean layer' "an unknown module" spatial=2x2,layer4:1x1
+refused 'layer3:4x1 is finer than the image' "more rows than the image's" spatial=2x2,layer3:4x1
+kolo train "${args[@]}" epochs=3 run="$first" spatial=1x2 > "$ROOM/log" 2>&1
+is $? 78 "other parts than a run began with: 78" "$ROOM/log"
+like "$ROOM/log" 'spatial' "  by the name of the key"
+done_testing

@@ -1,0 +1,246 @@
+/* Ranks that step by themselves: what is sent, what is averaged, and that looking changes nothing. Ranks are
+ * forked processes. */
+#include "exec_rig.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "comm_world.h"
+
+enum { ROWS = 2, STEPS = 16, RANKS = 3, PARAMS = 269722 };
+
+typedef struct result {
+    _Atomic int done;
+    int64_t bytes;
+    float param[PARAMS], average[PARAMS], momentum[PARAMS];
+    float running[64], averaged[64];
+    char text[1024];
+} result;
+static result *results; /* [RANKS], shared */
+
+typedef struct task {
+    int every;    /* weights are averaged behind so many steps; 0: gradients are summed */
+    int node;     /* and within the node behind so many; 0: never */
+    int steps;    /* of which */
+    int looks;    /* behind every so many the mean of all ranks is formed; 0: never */
+    bool plain;   /* SGD without momentum */
+    bool state;   /* momentum is averaged */
+    bool forgets; /* before the last step */
+} task;
+
+static kolo_plan *plans[KOLO_EXCHANGES];
+
+static int open_plans(rig *r, kolo_backend *backend, kolo_comm **comm, const task *t, world *w)
+{
+    const kolo_model_config m = {.rows = ROWS,
+                                 .height = 16,
+                                 .width = 16,
+                                 .channels = 3,
+                                 .classes = 10,
+                                 .train = true,
+                                 .std = {1, 1, 1}};
+    const kolo_plan_config c = {.ranks = w->launch.size,
+                                .slots = 1,
+                                .bucket_bytes = 1 << 17,
+                                .ema = true,
+                                .local = true,
+                                .average_state = t->state,
+                                .optimizer = kolo_optimizer_find("sgd")};
+    memset(r, 0, sizeof *r);
+    kolo_options_default(&r->options);
+    KOLO_TRY(kolo_model_graph(&r->graph, "resnet20", &m));
+    KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &c, NULL));
+    plans[0] = r->plan;
+    for (int x = 1; x < KOLO_EXCHANGES; x++)
+        KOLO_TRY(kolo_plan_create_exchange(&plans[x], r->plan, (enum kolo_exchange)x));
+    KOLO_TRY(kolo_plan_share(plans, KOLO_EXCHANGES));
+    const kolo_comm_config k = {.size = sizeof(kolo_comm_config),
+                                .arena_bytes = r->plan->arena_bytes[KOLO_ARENA_GRADIENT],
+                                .timeout = 30,
+                                .spin = -1};
+    KOLO_TRY(kolo_comm_create(comm, &w->launch, &k));
+    KOLO_TRY(kolo_exec_create(&r->exec, plans, KOLO_EXCHANGES, backend, *comm, &r->options, NULL));
+    r->rows = ROWS;
+    r->image = 16 * 16 * 3;
+    r->pixels = calloc((size_t)r->rows, (size_t)r->image);
+    r->labels = calloc((size_t)r->rows, sizeof *r->labels);
+    return kolo_exec_initialise(r->exec, 1);
+}
+
+static enum kolo_exchange exchange_of(const task *t, int step)
+{
+    return !t->every                              ? KOLO_EXCHANGE_GRADIENTS
+           : (step + 1) % t->every == 0           ? KOLO_EXCHANGE_WEIGHTS
+           : t->node && (step + 1) % t->node == 0 ? KOLO_EXCHANGE_NODE
+                                                  : KOLO_EXCHANGE_NOTHING;
+}
+
+static void keep(rig *r, const char *which, float *to)
+{
+    int64_t n;
+    float *all = rig_all(r, which, &n);
+    memcpy(to, all, PARAMS * sizeof *to);
+    free(all);
+}
+
+static int train(result *to, const task *t, world *w)
+{
+    kolo_backend *backend = rig_backend(1, true);
+    kolo_comm *comm = NULL;
+    kolo_comm_stats before, after;
+    rig r;
+    int rc;
+    KOLO_TRY_GOTO(rc, open_plans(&r, backend, &comm, t, w));
+    kolo_batch b = rig_batch(&r);
+    b.valid_global = ROWS * w->launch.size;
+    kolo_comm_get_stats(comm, &before);
+    for (int s = 0; s < t->steps; s++) {
+        kolo_metrics m;
+        kolo_step step = rig_step(s, .05);
+        if (t->plain) step.momentum = 0;
+        rig_fill(&r, (s * RANKS + w->launch.rank) * ROWS);
+        if (t->forgets && s == t->steps - 1) KOLO_TRY_GOTO(rc, kolo_exec_forget(r.exec));
+        kolo_exec_exchange(r.exec, exchange_of(t, s));
+        KOLO_TRY_GOTO(rc, kolo_exec_step(r.exec, &b, &step, &m));
+        if (t->looks && (s + 1) % t->looks == 0) KOLO_TRY_GOTO(rc, kolo_exec_average(r.exec));
+    }
+    kolo_comm_get_stats(comm, &after);
+    to->bytes = after.bytes - before.bytes;
+    keep(&r, "param", to->param);
+    keep(&r, "momentum", to->momentum);
+    KOLO_TRY_GOTO(rc, kolo_exec_average(r.exec));
+    keep(&r, "ema", to->average);
+    const int norm = kolo_graph_find(r.graph, "layer3.2.bn2.running_var");
+    KOLO_TRY_GOTO(rc, kolo_exec_get(r.exec, "param", norm, to->running));
+    rc = kolo_exec_get(r.exec, "ema", norm, to->averaged);
+fail:
+    if (rc < 0) snprintf(to->text, sizeof to->text, "%s", kolo_error_text());
+    return rc;
+}
+
+/* 0, or how many ranks failed. */
+static int run(const task *t)
+{
+    pid_t child[RANKS];
+    int failed = 0;
+    char job[64];
+    snprintf(job, sizeof job, "exec-local-%d", (int)getpid());
+    fflush(stdout);
+    for (int r = 0; r < RANKS; r++) {
+        memset((void *)&results[r], 0, sizeof results[r]);
+        child[r] = fork();
+        if (child[r]) continue;
+        world w;
+        alarm(120);
+        world_fill(&w, r, RANKS, NULL, job);
+        results[r].done = train(&results[r], t, &w) == 0;
+        _exit(0);
+    }
+    for (int r = 0; r < RANKS; r++) waitpid(child[r], NULL, 0);
+    for (int r = 0; r < RANKS; r++) {
+        failed += !results[r].done;
+        if (!results[r].done) diag("rank %d of %d: %s", r, RANKS, results[r].text);
+    }
+    return failed;
+}
+
+static bool same(size_t at, size_t bytes)
+{
+    bool all = true;
+    for (int r = 1; r < RANKS; r++) all &= !memcmp((char *)&results[r] + at, (char *)&results[0] + at, bytes);
+    return all;
+}
+#define SAME(what) same(offsetof(result, what), sizeof results[0].what)
+
+/* The mean of the ranks' numbers, by hand. */
+static double apart_from_mean(const float *got, size_t at, int n)
+{
+    double far = 0, size = 0;
+    for (int i = 0; i < n; i++) {
+        double mean = 0;
+        for (int r = 0; r < RANKS; r++) mean += (double)((float *)((char *)&results[r] + at))[i] / RANKS;
+        far += ((double)got[i] - mean) * ((double)got[i] - mean);
+        size += mean * mean;
+    }
+    return sqrt(far / size);
+}
+
+static void test_bytes(void)
+{
+    task t = {.steps = STEPS};
+    int failed = run(&t);
+    const int64_t each_step = results[0].bytes;
+    ok(!failed && each_step > (int64_t)(STEPS * PARAMS * sizeof(float)) && SAME(param),
+       "gradients summed in each of %d steps: %lld bytes", STEPS, (long long)each_step);
+    t.every = STEPS;
+    failed = run(&t);
+    ok(!failed && results[0].bytes * STEPS == each_step,
+       "weights averaged once in %d steps: %lld bytes, a sixteenth", STEPS, (long long)results[0].bytes);
+    ok(SAME(param) && SAME(running), "then all ranks have the same weights and running statistics");
+    ok(!SAME(momentum), "and a momentum of their own");
+    t.state = true;
+    failed = run(&t);
+    ok(!failed && SAME(param) && SAME(momentum), "the momentum too, where it is averaged");
+    ok(results[0].bytes * STEPS > each_step, "which sends more: %lld bytes", (long long)results[0].bytes);
+}
+
+static void test_mean(void)
+{
+    static float mean[PARAMS], kept[PARAMS], momentum[PARAMS];
+    task t = {.every = STEPS, .steps = 5};
+    int failed = run(&t);
+    memcpy(mean, results[0].average, sizeof mean);
+    memcpy(kept, results[1].param, sizeof kept);
+    memcpy(momentum, results[1].momentum, sizeof momentum);
+    double apart = apart_from_mean(mean, offsetof(result, param), PARAMS);
+    ok(!failed && !SAME(param) && SAME(average) && apart < 1e-6,
+       "ranks apart: their mean, by hand, on all ranks; apart by %.2g", apart);
+    apart = apart_from_mean(results[0].averaged, offsetof(result, running), 64);
+    ok(!SAME(running) && SAME(averaged) && apart < 1e-6, "of running statistics, too; apart by %.2g", apart);
+    t.looks = 1;
+    failed = run(&t);
+    ok(!failed && !memcmp(kept, results[1].param, sizeof kept) &&
+           !memcmp(momentum, results[1].momentum, sizeof momentum),
+       "a mean formed behind every step changes no weight and no momentum");
+    t = (task){.every = STEPS, .node = 5, .steps = 5};
+    failed = run(&t);
+    ok(!failed && SAME(param) && !memcmp(results[0].param, mean, sizeof mean),
+       "an average within a node of all ranks is that of all");
+}
+
+/* Without momentum the mean of weights that each rank moved by its own gradient is moved by the mean. */
+static void test_one(void)
+{
+    static float summed[PARAMS];
+    task t = {.steps = 1, .plain = true};
+    int failed = run(&t);
+    memcpy(summed, results[0].param, sizeof summed);
+    t.every = 1;
+    failed += run(&t);
+    const double apart = rig_apart(results[0].param, summed, PARAMS);
+    ok(!failed && apart < 1e-6, "averages behind a step of SGD are steps by the mean; apart by %.2g", apart);
+}
+
+static void test_forget(void)
+{
+    task t = {.every = STEPS, .steps = 3, .forgets = true};
+    int failed = run(&t);
+    static float momentum[PARAMS];
+    memcpy(momentum, results[2].momentum, sizeof momentum);
+    t.forgets = false;
+    failed += run(&t);
+    ok(!failed && memcmp(momentum, results[2].momentum, sizeof momentum) != 0,
+       "an optimizer that forgets before a step goes on from nothing");
+}
+
+int main(void)
+{
+    results = mmap(NULL, RANKS * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (results == MAP_FAILED) skip_all("no shared memory");
+    setenv("OMP_NUM_THREADS", "1", 1);
+    test_bytes();
+    test_mean();
+    test_one();
+    test_forget();
+    return done_testing();
+}
