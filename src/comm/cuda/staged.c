@@ -75,14 +75,17 @@ static void set_state(staged_slot *slot, uint32_t state)
     kolo_futex_wake(&slot->state);
 }
 
-/* The slot whose ticket is the oldest among those that have come and are not started; NULL: none. */
+/* The slot whose ticket is the oldest among those that have come and are not started; NULL: none. The state
+ * is read before the flag: host_wait() clears the flag first, so a flag that is read after SLOT_IDLE is 0 or
+ * a new ticket, never the one of the start that has just ended. */
 static staged_slot *first_arrival(const kolo_reducer *r)
 {
     staged_slot *first = NULL;
     uint32_t oldest = 0;
     for (int64_t i = 0; i < r->slots; i++) {
+        if (atomic_load(&r->slot[i]->state) != SLOT_IDLE) continue;
         const uint32_t ticket = atomic_load_explicit(&r->flag[i], memory_order_acquire);
-        if (!ticket || atomic_load(&r->slot[i]->state) != SLOT_IDLE) continue;
+        if (!ticket) continue;
         if (first && (ticket - oldest) % TICKETS < TICKETS / 2) continue;
         first = r->slot[i];
         oldest = ticket;
