@@ -36,13 +36,57 @@ static int place_compare(const void *a, const void *b)
     return x->piece < y->piece ? -1 : x->piece > y->piece;
 }
 
-/* placed: [n] pieces by offset. Chooses the lowest gap that fits, or the tightest. */
-static size_t gap_for(const kolo_piece *piece, const int64_t *placed, int64_t n, const kolo_piece *p,
-                      bool tightest)
+/* Pieces that were placed, by offset: all of them, and those that are alive in each of some spans of time, so
+ * that a short-lived one is held against its contemporaries alone. */
+enum { SPANS = 64 };
+typedef struct shelf {
+    int64_t *piece; /* [n] */
+    int64_t count;
+} shelf;
+
+typedef struct shelves {
+    shelf of[SPANS + 1]; /* the last one has all */
+    int64_t *memory;
+    int64_t last; /* moment */
+} shelves;
+
+static int shelves_open(shelves *s, int64_t n, const kolo_piece *piece)
 {
+    s->last = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (piece[i].end > s->last) s->last = piece[i].end;
+    s->memory = kolo_alloc((size_t)(SPANS + 1) * (size_t)(n + 1) * sizeof *s->memory);
+    for (int k = 0; s->memory && k <= SPANS; k++) s->of[k] = (shelf){s->memory + k * (n + 1), 0};
+    return s->memory ? 0 : KOLO_ENOMEM;
+}
+
+static int span_of(const shelves *s, int64_t moment)
+{
+    return moment <= 0 ? 0 : (int)(moment * SPANS / (s->last + 1));
+}
+
+/* Behind those of the same offset. */
+static void shelf_add(shelf *s, const kolo_piece *piece, int64_t number)
+{
+    int64_t low = 0, high = s->count++;
+    const int64_t end = high;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (piece[s->piece[middle]].offset > piece[number].offset) high = middle;
+        else low = middle + 1;
+    }
+    memmove(&s->piece[low + 1], &s->piece[low], (size_t)(end - low) * sizeof *s->piece);
+    s->piece[low] = number;
+}
+
+/* Chooses the lowest gap that fits, or the tightest. */
+static size_t gap_for(const kolo_piece *piece, const shelves *s, const kolo_piece *p, bool tightest)
+{
+    const int first = span_of(s, p->begin), last = span_of(s, p->end);
+    const shelf *placed = &s->of[first == last ? first : SPANS];
     size_t end = 0, best = SIZE_MAX, slack = SIZE_MAX;
-    for (int64_t i = 0; i < n; i++) {
-        const kolo_piece *q = &piece[placed[i]];
+    for (int64_t i = 0; i < placed->count; i++) {
+        const kolo_piece *q = &piece[placed->piece[i]];
         if (q->begin > p->end || q->end < p->begin) continue;
         if (q->offset >= end + p->bytes && q->offset - end - p->bytes < slack) {
             best = end;
@@ -54,31 +98,39 @@ static size_t gap_for(const kolo_piece *piece, const int64_t *placed, int64_t n,
     return best == SIZE_MAX ? end : best;
 }
 
-static size_t try_order(int64_t n, kolo_piece *piece, enum order order, bool tightest, ranked *rank,
-                        int64_t *placed)
+/* The peak; as soon as it is not below `most`, SIZE_MAX. */
+static size_t try_order(int64_t n, kolo_piece *piece, enum order order, bool tightest, size_t most,
+                        ranked *rank, shelves *s)
 {
     for (int64_t i = 0; i < n; i++) rank[i] = (ranked){key_of(&piece[i], order), i};
     qsort(rank, (size_t)n, sizeof *rank, place_compare);
+    for (int k = 0; k <= SPANS; k++) s->of[k].count = 0;
     size_t peak = 0;
     for (int64_t i = 0; i < n; i++) {
         kolo_piece *p = &piece[rank[i].piece];
-        p->offset = gap_for(piece, placed, i, p, tightest);
-        int64_t at = i;
-        for (; at > 0 && piece[placed[at - 1]].offset > p->offset; at--) placed[at] = placed[at - 1];
-        placed[at] = rank[i].piece;
+        p->offset = gap_for(piece, s, p, tightest);
         if (p->offset + p->bytes > peak) peak = p->offset + p->bytes;
+        if (peak >= most) return SIZE_MAX;
+        for (int k = span_of(s, p->begin); k <= span_of(s, p->end); k++)
+            shelf_add(&s->of[k], piece, rank[i].piece);
+        shelf_add(&s->of[SPANS], piece, rank[i].piece);
     }
     return peak;
 }
 
 /* The most bytes alive together; it is reached where some piece begins. */
-static size_t most_alive(int64_t n, const kolo_piece *piece)
+static size_t most_alive(int64_t n, const kolo_piece *piece, ranked *begin, ranked *end)
 {
-    size_t most = 0;
+    size_t most = 0, alive = 0;
     for (int64_t i = 0; i < n; i++) {
-        size_t alive = 0;
-        for (int64_t k = 0; k < n; k++)
-            if (piece[k].begin <= piece[i].begin && piece[k].end >= piece[i].begin) alive += piece[k].bytes;
+        begin[i] = (ranked){(double)piece[i].begin, i};
+        end[i] = (ranked){(double)piece[i].end, i};
+    }
+    qsort(begin, (size_t)n, sizeof *begin, place_compare);
+    qsort(end, (size_t)n, sizeof *end, place_compare);
+    for (int64_t i = 0, ended = 0; i < n; i++) {
+        for (; ended < i && end[ended].key < begin[i].key; ended++) alive -= piece[end[ended].piece].bytes;
+        alive += piece[begin[i].piece].bytes;
         if (alive > most) most = alive;
     }
     return most;
@@ -86,26 +138,27 @@ static size_t most_alive(int64_t n, const kolo_piece *piece)
 
 int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least)
 {
-    int rc = KOLO_ENOMEM;
-    ranked *rank = kolo_alloc((size_t)(n + 1) * sizeof *rank);
-    int64_t *placed = kolo_alloc((size_t)(n + 1) * sizeof *placed);
+    shelves s = {.memory = NULL};
+    ranked *rank = kolo_alloc((size_t)(n + 1) * sizeof *rank),
+           *end = kolo_alloc((size_t)(n + 1) * sizeof *end);
     size_t *best = kolo_alloc((size_t)(n + 1) * sizeof *best);
-    if (!rank || !placed || !best) goto fail;
+    int rc = rank && end && best ? shelves_open(&s, n, piece) : KOLO_ENOMEM;
+    if (rc < 0) goto fail;
     *peak = SIZE_MAX;
-    *least = most_alive(n, piece);
+    *least = most_alive(n, piece, rank, end);
     for (int trial = 0; trial<2 * ORDERS && * peak> * least; trial++) {
-        size_t got = try_order(n, piece, (enum order)(trial / 2), trial % 2, rank, placed);
+        const size_t got = try_order(n, piece, (enum order)(trial / 2), trial % 2, *peak, rank, &s);
         if (got >= *peak) continue;
         *peak = got;
         for (int64_t i = 0; i < n; i++) best[i] = piece[i].offset;
     }
     for (int64_t i = 0; i < n; i++) piece[i].offset = best[i];
     if (n == 0) *peak = 0;
-    rc = 0;
 fail:
     free(rank);
-    free(placed);
+    free(end);
     free(best);
+    free(s.memory);
     return rc;
 }
 

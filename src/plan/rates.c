@@ -10,6 +10,7 @@ static const kolo_number_key keys[] = {
 #define KEY(name, least, most, what) {#name, offsetof(kolo_rates, name), least, most, what, true, false},
     KOLO_RATES(KEY)
 #undef KEY
+        {"winograd", offsetof(kolo_rates, winograd), 2, 6, "pixels, a side of a tile", false, true},
 /* up to 10 of what a copy reaches: measured in part out of caches */
 #define CLASS(id, name, ...)                                                                \
     {"bytes_" #name,                                                                        \

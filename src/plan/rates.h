@@ -27,6 +27,8 @@ typedef struct kolo_rates {
     KOLO_RATES(KEY)
 #undef KEY
     double bytes_of[KOLO_CLASSES], flops_of[KOLO_CLASSES]; /* bytes_CLASS, flops_CLASS; 0: as all */
+    double
+        winograd; /* its library has Winograd's convolutions of 3x3 in f32, of tiles up to so many pixels */
 } kolo_rates;
 
 void kolo_rates_begin(kolo_rates *rates); /* nothing is known */

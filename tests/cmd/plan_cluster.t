@@ -73,7 +73,7 @@ ok $((SECONDS - start > 10)) "take seconds"
 like "$ROOM/plan" '^communication: [0-9.]+ GB a step, [0-9.]+ ms exposed' "what is exposed is printed"
 for file in share/clusters/*.yaml; do
     name=${file##*/}
-    plan batch=1024 ranks=16 cluster="${name%.yaml}" || break
+    plan batch=1024 ranks=8 cluster="${name%.yaml}" || break
     grep -q 'Source of .*: ' "$file" || break
     name=
 done

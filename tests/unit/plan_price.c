@@ -287,6 +287,34 @@ static void test_times(void)
     drop(&r);
 }
 
+/* VGG-11 in f32, arithmetic far above memory: all its convolutions are 3x3 of stride 1, so tiles of 2 x 2
+ * take
+ * 16 products of 36, and of 4 x 4 36 of 144; where memory is slow the larger ones do not pay. */
+static void test_winograd(void)
+{
+    const kolo_plan_config one = usual(1);
+    const struct {
+        double tile, bandwidth, times;
+        const char *text;
+    } row[] = {{2, 1e6, 36. / 16, "in tiles of 2 x 2 they take 16 of 36 products"},
+               {4, 1e6, 144. / 36, "of 4 x 4 a quarter"},
+               {4, 100, 36. / 16, "which have to be written first, where memory is slow"}};
+    for (int i = 0; i < 3; i++) {
+        kolo_rates rates = simple();
+        rates.f32 = i < 2 ? 1e-3 : 1;
+        rates.bandwidth = row[i].bandwidth;
+        priced direct = price_model("vgg11", 2, 64, KOLO_F32, &one, &rates);
+        rates.winograd = row[i].tile;
+        priced tiled = price_model("vgg11", 2, 64, KOLO_F32, &one, &rates);
+        const double was = direct.price.of[KOLO_CLASS_CONV].seconds,
+                     is = tiled.price.of[KOLO_CLASS_CONV].seconds;
+        ok(i < 2 ? near(was / is, row[i].times, .02) : was / is > 1 && was / is < row[i].times,
+           "Winograd's convolutions: %s", row[i].text);
+        drop(&direct);
+        drop(&tiled);
+    }
+}
+
 /* ---- tables ---- */
 
 static char folder[] = "/tmp/kolo-rates-XXXXXX", path[64];
@@ -352,6 +380,7 @@ int main(void)
     test_rules();
     test_masked();
     test_times();
+    test_winograd();
     test_tables();
     kolo_backend_destroy(&backend);
     unlink(path);
