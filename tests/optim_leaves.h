@@ -116,12 +116,12 @@ static void leaves_open_rank(leaves_world *w, int rank, const char *optimizer, c
     r->sum = leaves_memory(w->backend, 2 * LEAVES_ALL * sizeof *r->sum);
     leaves_check(kolo_backend_write(w->backend, r->layer, none, sizeof none));
     kolo_segment segment[LEAVES_TENSORS];
-    int64_t first[LEAVES_TENSORS];
+    kolo_leaf_run leaves[LEAVES_TENSORS];
     for (int t = 0; t < LEAVES_TENSORS; t++) {
         segment[t] = (kolo_segment){leaves_begin(t), leaves_size[t], true, 1};
-        first[t] = leaves_first(t);
+        leaves[t] = (kolo_leaf_run){leaves_first(t), kolo_leaves(leaves_size[t])};
         for (int64_t from = 0; from < leaves_size[t]; from += KOLO_LEAF) {
-            const int64_t leaf = first[t] + from / KOLO_LEAF;
+            const int64_t leaf = leaves[t].first + from / KOLO_LEAF;
             if (rank == (way->dealt ? leaf % way->ranks : leaf * way->ranks / LEAVES_ALL))
                 leaves_take(w, r, way, t, from);
         }
@@ -133,7 +133,7 @@ static void leaves_open_rank(leaves_world *w, int rank, const char *optimizer, c
                                         .slices = r->slices,
                                         .layer = r->layer,
                                         .segment = segment,
-                                        .leaf = first,
+                                        .leaf = leaves,
                                         .layers = LEAVES_TENSORS,
                                         .measured = r->measured,
                                         .measures = r->measures};

@@ -30,16 +30,17 @@ static int items_add(const kolo_plan *plan, item *to, const char *prefix, const 
     return to->name ? 0 : KOLO_ENOMEM;
 }
 
-/* What NovoGrad keeps of every tensor. */
+/* What NovoGrad keeps of every tensor; its slabs have the same. */
 static int fill_layers(const kolo_plan *whole, item *items, int *n)
 {
     for (int t = 0; t < whole->graph->tensors; t++) {
         const kolo_plan *plan = kolo_program_owner(whole, t);
         int layer = plan->config.optimizer->layer.kind == KOLO_LAYER_NOVOGRAD ? kolo_plan_layer(plan, t) : -1;
-        if (layer < 0) continue;
+        if (layer < 0 || !saved(plan, t)) continue;
         item *to = &items[(*n)++];
         KOLO_TRY(items_add(plan, to, "layer", "layer", t, KOLO_ARENA_STATE, 0));
         to->scalar = true;
+        to->slabs = false;
         to->whole = (kolo_tensor){.name = to->name, .rank = 1, .dim = {1}};
         to->offset =
             kolo_plan_layers_offset(plan) + (size_t)layer * sizeof(kolo_layer) + offsetof(kolo_layer, kept);

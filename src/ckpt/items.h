@@ -16,7 +16,7 @@ typedef struct item {
     /* shape of what the item holds; of a tensor in slabs (graph.h) the whole of it: `tensor` is the first,
      * kolo_graph_next_slab has the others */
     kolo_tensor whole;
-    bool slabs;
+    bool slabs; /* elements of it are in several; not of a scalar */
 } item;
 
 /* Shape of what the item holds. */

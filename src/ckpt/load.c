@@ -168,9 +168,18 @@ static bool has_item(const kolo_plan *plan, const item *one)
     return has;
 }
 
+/* One number of a tensor, which all its slabs have. */
+static int set_scalar(kolo_exec *exec, const kolo_plan *plan, const item *one, const float *values)
+{
+    for (int t = one->tensor; t >= 0; t = kolo_graph_next_slab(plan->graph, t))
+        if (kolo_plan_owns(plan, t)) KOLO_TRY(kolo_exec_set(exec, one->which, t, values));
+    return 0;
+}
+
 /* values: of the whole item. */
 static int set_item(kolo_exec *exec, const kolo_plan *plan, const item *one, const float *values)
 {
+    if (one->scalar) return set_scalar(exec, plan, one, values);
     if (!one->slabs) return kolo_exec_set(exec, one->which, one->tensor, values);
     float *slab = kolo_alloc((size_t)kolo_tensor_count(&one->whole) * sizeof *slab);
     int rc = slab ? 0 : KOLO_ENOMEM;

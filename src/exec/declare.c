@@ -122,39 +122,38 @@ static int declare_stage(kolo_exec *e, int stage, int64_t *capacity)
     if (exec_is_sharded(e)) KOLO_TRY(exec_declare_shards(e, stage));
     for (int64_t i = 0; i < p->actions; i++) {
         const int64_t count = kolo_plan_sum_count(p, &p->action[i]);
-        if (p->action[i].kind != KOLO_ACTION_NORM && count > 0 && is_first(p, i, count))
+        if (!kolo_plan_meets(p, p->action[i].kind) && count > 0 && is_first(p, i, count))
             KOLO_TRY(declare_sum(e, group, stage == grid->stage, &p->action[i], count, capacity));
     }
     return 0;
 }
 
-static bool has_norm(const kolo_plan *p)
-{
-    int64_t i = 0;
-    while (i < p->actions && p->action[i].kind != KOLO_ACTION_NORM) i++;
-    return i < p->actions;
-}
-
 static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* Over the stages of every replica; all ranks, where replicas have parts. */
-static int declare_norms(kolo_exec *e, int64_t *capacity)
+static int declare_meeting(kolo_exec *e, const kolo_action *a, int64_t *capacity)
 {
     const kolo_grid *grid = e->plan->program->grid;
-    const kolo_action whole = {.kind = KOLO_ACTION_NORM};
-    if (exec_is_sharded(e))
-        return declare_sum(e, 0, true, &whole, kolo_plan_sum_count(e->plan, &whole), capacity);
+    const int64_t count = kolo_plan_sum_count(e->plan, a);
+    if (exec_is_sharded(e)) return declare_sum(e, 0, true, a, count, capacity);
     int *rank = kolo_alloc((size_t)grid->stages * sizeof *rank), rc = rank ? 0 : KOLO_ENOMEM;
-    const kolo_action norm = {.kind = KOLO_ACTION_NORM};
-    const int64_t count = kolo_plan_sum_count(e->plan, &norm);
     for (int r = 0; rc >= 0 && r < grid->replicas; r++) {
         for (int s = 0; s < grid->stages; s++) rank[s] = kolo_grid_rank(grid, s, r);
         qsort(rank, (size_t)grid->stages, sizeof *rank, ascending);
         const int group = rc = kolo_comm_group(e->comm, rank, grid->stages);
-        if (rc >= 0) rc = declare_sum(e, group, r == grid->replica, &norm, count, capacity);
+        if (rc >= 0) rc = declare_sum(e, group, r == grid->replica, a, count, capacity);
     }
     free(rank);
     return rc < 0 ? rc : 0;
+}
+
+static int declare_meetings(kolo_exec *e, int64_t *capacity)
+{
+    const kolo_plan *p = e->plan;
+    for (int64_t i = 0; i < p->actions; i++)
+        if (kolo_plan_meets(p, p->action[i].kind) && kolo_plan_sum_count(p, &p->action[i]) > 0)
+            KOLO_TRY(declare_meeting(e, &p->action[i], capacity));
+    return 0;
 }
 
 static bool exchanges_on_nodes(const kolo_exec *e)
@@ -196,7 +195,7 @@ int exec_declare(kolo_exec *e)
     if (!program) return exec_is_sharded(e) ? exec_declare_shards(e, 0) : 0;
     int64_t capacity = 0;
     for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_stage(e, s, &capacity));
-    if (has_norm(e->plan)) KOLO_TRY(declare_norms(e, &capacity));
+    KOLO_TRY(declare_meetings(e, &capacity));
     for (int i = 0; i < e->forms; i++)
         for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_transfers(e, &e->form[i], s));
     return 0;

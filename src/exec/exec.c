@@ -171,14 +171,12 @@ static int norm(kolo_exec *e)
 static int layers(kolo_exec *e)
 {
     const int64_t n = 2 * kolo_plan_leaves(e->plan);
-    if (exec_is_sharded(e))
-        KOLO_TRY(
-            kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, (size_t)n * sizeof *e->squares));
+    const size_t bytes = (size_t)n * sizeof *e->squares;
+    const bool apart = exec_is_sharded(e) || kolo_plan_meets(e->plan, KOLO_ACTION_LAYERS);
+    if (apart) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
     KOLO_TRY(kolo_updater_layers_measure(e->updater[e->applies], &e->step[e->applies], e->squares));
-    if (e->shard_group > 0)
-        KOLO_TRY(
-            kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, (size_t)n * sizeof *e->squares));
-    if (exec_is_sharded(e)) KOLO_TRY(sum_leaves(e, KOLO_ACTION_LAYERS, n));
+    if (e->shard_group > 0) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
+    if (apart) KOLO_TRY(sum_leaves(e, KOLO_ACTION_LAYERS, n));
     return kolo_updater_layers_decide(e->updater[e->applies], &e->step[e->applies], e->squares);
 }
 

@@ -112,7 +112,9 @@ typedef struct slices {
     kolo_slice *slice;
     int64_t n, capacity;
     int version;
-    int64_t *leaf; /* [segments] layer-wise: number of each tensor's first leaf */
+    kolo_leaf_run *own, *whole; /* [tensors] of gradients: their leaves, and those of all slabs */
+    kolo_leaf_run *leaf;        /* [segments] layer-wise: leaves of each tensor, of slabs all of them */
+    int64_t *first;             /* [segments] likewise: its own first one */
 } slices;
 
 static kolo_layer *layers_of(const kolo_exec *e)
@@ -152,19 +154,25 @@ static int add_slice(const kolo_exec *e, slices *all, int unit, int64_t from, in
     }
     if (!kolo_is_layerwise(p->config.optimizer)) return 0;
     k->layer = layers_of(e) + segment;
-    k->leaf = all->leaf[segment] + (from - p->segment[segment].begin) / KOLO_LEAF;
+    k->leaf = all->first[segment] + (from - p->segment[segment].begin) / KOLO_LEAF;
     return 0;
 }
 
 static int number_leaves(const kolo_plan *p, slices *all)
 {
-    int64_t leaf = 0;
-    if (!(all->leaf = kolo_alloc((size_t)(p->segments + 1) * sizeof *all->leaf))) return KOLO_ENOMEM;
+    const size_t tensors = (size_t)p->graph->tensors + 1, segments = (size_t)p->segments + 1;
+    all->own = kolo_alloc(tensors * sizeof *all->own);
+    all->whole = kolo_alloc(tensors * sizeof *all->whole);
+    all->leaf = kolo_alloc(segments * sizeof *all->leaf);
+    all->first = kolo_alloc(segments * sizeof *all->first);
+    if (!all->own || !all->whole || !all->leaf || !all->first) return KOLO_ENOMEM;
+    KOLO_TRY(kolo_plan_number_leaves(p, all->own, all->whole));
     for (int t = 0; t < p->graph->tensors; t++) {
         const int64_t count = kolo_plan_gradient_count(p, t);
         const int layer = count ? kolo_plan_layer(p, p->graph->tensor[t].of) : -1;
-        if (layer >= 0) all->leaf[layer] = leaf;
-        leaf += kolo_leaves(count);
+        if (layer < 0) continue;
+        all->leaf[layer] = all->whole[t];
+        all->first[layer] = all->own[t].first;
     }
     return 0;
 }
@@ -212,13 +220,12 @@ static int make_runnings(const kolo_exec *e, int version, kolo_running *all, int
 
 /* The leaves of this stage's gradients that this rank has; where groups of ranks have copies, the first one's
  * count. all: [kolo_plan_leaves]. */
-static int64_t make_measured(const kolo_exec *e, int version, kolo_measured *all)
+static int64_t make_measured(const kolo_exec *e, int version, const kolo_leaf_run *leaf, kolo_measured *all)
 {
     const kolo_plan *p = e->plan;
-    int64_t n = 0, sum = 0;
+    int64_t n = 0;
     for (int t = 0; t < p->graph->tensors; t++) {
         const int64_t count = kolo_plan_gradient_count(p, t);
-        sum += kolo_leaves(count);
         if (count == 0 || p->home[t].arena < 0 || (exec_is_sharded(e) && e->shard_group != 0)) continue;
         const int unit = kolo_plan_unit_of(p, p->graph->tensor[t].of);
         const int64_t begin = (int64_t)((p->home[t].offset - p->reduced_front) / sizeof(float));
@@ -227,7 +234,7 @@ static int64_t make_measured(const kolo_exec *e, int version, kolo_measured *all
         for (int64_t at = from; at < to; at += KOLO_LEAF)
             all[n++] = (kolo_measured){.value = gradient_at(e, version, unit, at),
                                        .count = to - at < KOLO_LEAF ? to - at : KOLO_LEAF,
-                                       .sum = sum - kolo_leaves(count) + (at - begin) / KOLO_LEAF};
+                                       .sum = leaf[t].first + (at - begin) / KOLO_LEAF};
     }
     return n;
 }
@@ -262,12 +269,15 @@ static int make_updater(kolo_exec *e, int version)
                                   .leaf = all.leaf,
                                   .layers = layerwise ? p->segments : 0,
                                   .measured = measured,
-                                  .measures = make_measured(e, version, measured),
+                                  .measures = make_measured(e, version, all.own, measured),
                                   .dynamic_scale = e->dynamic};
     rc = kolo_updater_create(&e->updater[version], &config);
 fail:
     free(all.slice);
+    free(all.own);
+    free(all.whole);
     free(all.leaf);
+    free(all.first);
     free(running);
     free(measured);
     return rc;

@@ -14,9 +14,14 @@
 /* Norms are sums over leaves: runs of so many elements of a tensor, in the order of its layout, with its
  * padding; the last one is shorter. A leaf is summed by one thread or block of threads in an order that its
  * length alone decides, and leaves are added in their order, so that whoever holds any whole leaves forms the
- * same bits of them. Leaves are numbered through all gradients of a network, in the graph's order. */
+ * same bits of them. Leaves are numbered through all gradients of a network, in the graph's order; those of
+ * the slabs of a parameter follow each other, in the order of its parts, as if it were whole. */
 enum { KOLO_LEAF = 4096 };
 static inline int64_t kolo_leaves(int64_t count) { return (count + KOLO_LEAF - 1) / KOLO_LEAF; }
+/* Leaves that follow each other. */
+typedef struct kolo_leaf_run {
+    int64_t first, count;
+} kolo_leaf_run;
 
 /* A run of elements that are treated alike: consecutive parameters with the same decay and rate; of
  * layer-wise optimizers one parameter, whose number among the segments is that of its kolo_layer. */
@@ -126,8 +131,9 @@ typedef struct kolo_updater_config {
     const kolo_running *running; /* [runnings] copied */
     int runnings;
     kolo_layer *layer;           /* [layers] in backend memory: every tensor's; NULL with 0 layers */
-    const kolo_segment *segment; /* [layers] copied: their length, decay and rate */
-    const int64_t *leaf;         /* [layers] copied: number of each one's first leaf */
+    const kolo_segment *segment; /* [layers] copied: their decay and rate */
+    /* [layers] copied: leaves of each one's tensor, also of those parts of it that are elsewhere */
+    const kolo_leaf_run *leaf;
     int layers;
     const kolo_measured *measured; /* [measures] copied: leaves of gradients */
     int64_t measures;

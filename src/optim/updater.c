@@ -152,9 +152,9 @@ static int layers_decide(kolo_updater *u, const kolo_step *step, const double *s
     const kolo_rule_layer rule = kolo_layer_rule(c->optimizer, c->options);
     for (int i = 0; i < c->layers && !step->skip; i++) {
         kolo_layer *of = &c->layer[i];
-        const int64_t end = c->leaf[i] + kolo_leaves(c->segment[i].count);
+        const int64_t end = c->leaf[i].first + c->leaf[i].count;
         of->sum[0] = of->sum[1] = 0;
-        for (int64_t leaf = c->leaf[i]; leaf < end; leaf++)
+        for (int64_t leaf = c->leaf[i].first; leaf < end; leaf++)
             of->sum[0] += sum[2 * leaf], of->sum[1] += sum[2 * leaf + 1];
         kolo_layer_decide(&rule, c->segment[i].decay ? step->weight_decay : 0, step->lr * c->segment[i].rate,
                           of);

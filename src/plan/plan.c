@@ -271,12 +271,59 @@ int64_t kolo_plan_leaves(const kolo_plan *plan)
     return n;
 }
 
+/* Of a parameter the leaves of its gradient, which begin with number `first`. */
+static int64_t number_one(const kolo_plan *plan, const int *gradient, int param, int64_t first,
+                          kolo_leaf_run *own)
+{
+    const int64_t leaves = kolo_leaves(kolo_plan_gradient_count(plan, gradient[param]));
+    own[gradient[param]] = (kolo_leaf_run){first, leaves};
+    return leaves;
+}
+
+/* Of a parameter, or of all slabs of one. */
+static int64_t number_parameter(const kolo_plan *plan, const int *gradient, int param, int64_t first,
+                                kolo_leaf_run *own, kolo_leaf_run *whole)
+{
+    const kolo_graph *g = plan->graph;
+    int64_t leaves = 0;
+    for (int t = param; t >= 0; t = kolo_graph_next_slab(g, t))
+        leaves += number_one(plan, gradient, t, first + leaves, own);
+    for (int t = param; t >= 0; t = kolo_graph_next_slab(g, t))
+        whole[gradient[t]] = (kolo_leaf_run){first, leaves};
+    return leaves;
+}
+
+int kolo_plan_number_leaves(const kolo_plan *plan, kolo_leaf_run *own, kolo_leaf_run *whole)
+{
+    const kolo_graph *g = plan->graph;
+    int64_t next = 0;
+    int *gradient = kolo_alloc((size_t)(g->tensors + 1) * sizeof *gradient);
+    if (!gradient) return KOLO_ENOMEM;
+    for (int t = 0; t < g->tensors; t++)
+        if (g->tensor[t].role == KOLO_ROLE_GRADIENT) gradient[g->tensor[t].of] = t;
+    for (int t = 0; t < g->tensors; t++) {
+        if (g->tensor[t].role != KOLO_ROLE_GRADIENT || kolo_tensor_is_later_slab(&g->tensor[g->tensor[t].of]))
+            continue;
+        next += number_parameter(plan, gradient, g->tensor[t].of, next, own, whole);
+    }
+    free(gradient);
+    return 0;
+}
+
+bool kolo_plan_meets(const kolo_plan *plan, enum kolo_action_kind kind)
+{
+    if (!plan->config.placement) return false;
+    return kind == KOLO_ACTION_NORM || kind == KOLO_ACTION_NOISE ||
+           (kind == KOLO_ACTION_LAYERS && plan->graph->parts[2] > 1);
+}
+
 int64_t kolo_plan_sum_count(const kolo_plan *plan, const kolo_action *a)
 {
     const kolo_graph *g = plan->graph;
     if (a->kind == KOLO_ACTION_SUM) return kolo_tensor_count(&g->tensor[g->node[a->node].out[a->from]]);
     if (!plan->config.placement && plan->config.shards == 1) return 0;
-    if (a->kind == KOLO_ACTION_LAYERS && plan->config.shards > 1) return 2 * kolo_plan_leaves(plan);
+    if (a->kind == KOLO_ACTION_LAYERS && (plan->config.shards > 1 || kolo_plan_meets(plan, a->kind)))
+        return 2 * kolo_plan_leaves(plan);
     return a->kind == KOLO_ACTION_NORM ? kolo_plan_leaves(plan) : 0;
 }
 

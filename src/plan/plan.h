@@ -313,8 +313,8 @@ typedef struct kolo_plan {
     int segments;
     kolo_unit *unit; /* [units] ascending; of shards */
     int units;
-    kolo_part *part;    /* [units][shards] */
-    int64_t stored;     /* elements of the largest shard */
+    kolo_part *part;      /* [units][shards] */
+    int64_t stored;       /* elements of the largest shard */
     size_t param_bytes;   /* of all parameters, as homes count them */
     size_t trained_bytes; /* of those that have a gradient; they come first */
     size_t arena_bytes[KOLO_ARENAS];
@@ -444,12 +444,18 @@ void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
 
 /* Elements that an action sums in f64, over the ranks of this plan's stage (SUM), or with stages over
- * those of a pipeline (NORM: one for every leaf of the network's gradients); 0: it does no such thing. */
+ * those of a pipeline (kolo_plan_meets; NORM: one for every leaf of the network's gradients, LAYERS two); 0: it
+ * does no such thing. */
 int64_t kolo_plan_sum_count(const kolo_plan *plan, const kolo_action *action);
 /* Elements of a gradient in its layout with its padding, of whichever stage it is; 0: it is no gradient. */
 int64_t kolo_plan_gradient_count(const kolo_plan *plan, int tensor);
 /* Leaves (KOLO_LEAF) of all gradients of the network, of whichever stages they are. */
 int64_t kolo_plan_leaves(const kolo_plan *plan);
+/* own: [tensors] of every gradient its leaves; whole: [tensors] those of the parameter that it is a slab's
+ * gradient of, else the same. */
+int kolo_plan_number_leaves(const kolo_plan *plan, kolo_leaf_run *own, kolo_leaf_run *whole);
+/* What an action of this kind sums is formed by all stages of a pipeline together. */
+bool kolo_plan_meets(const kolo_plan *plan, enum kolo_action_kind kind);
 
 /* Optimizer states of PARAM's size (Lookahead's slow weights among them), their names in checkpoints, and
  * where the layers' records begin in STATE. */

@@ -206,9 +206,9 @@ static int wait_for(player *p, double *until, bool sums)
 }
 
 /* Sums over all ranks, in which all stages meet. */
-static bool is_meeting(const game *g, enum kolo_action_kind kind)
+static bool is_meeting(const game *g, const player *p, enum kolo_action_kind kind)
 {
-    return g->stages > 1 && (kind == KOLO_ACTION_NORM || kind == KOLO_ACTION_NOISE);
+    return g->stages > 1 && kolo_plan_meets(p->plan, kind);
 }
 
 /* The next action of a stage; 1: it cannot go on for now. What computes is counted when it has ended. */
@@ -241,7 +241,7 @@ static int act(game *g, int stage)
     }
     case KOLO_ACTION_SUM:
     case KOLO_ACTION_NOISE:
-        if (is_meeting(g, a->kind)) return compute(g, stage) < 0 ? KOLO_ENOMEM : 1;
+        if (is_meeting(g, p, a->kind)) return compute(g, stage) < 0 ? KOLO_ENOMEM : 1;
         if (!p->summing) KOLO_TRY(sum_over(g, stage, &p->all, p->cost[p->at].sent, true, &p->sum));
         p->summing = wait_for(p, &p->sum, true);
         if (p->summing) return 1;
@@ -327,7 +327,7 @@ static int finish(game *g, task t)
     if (t.span.lane == KOLO_PLAY_COMPUTE) {
         const enum kolo_action_kind kind = p->plan->action[p->at].kind;
         p->computes = false;
-        if (is_meeting(g, kind)) p->met = true;
+        if (is_meeting(g, p, kind)) p->met = true;
         else p->at++;
         return note(g, t.span);
     }

@@ -189,12 +189,6 @@ static const kolo_action *action_of(const game *g, int stage)
     return NULL;
 }
 
-/* Sums over all ranks, in which all stages meet. */
-static bool meets(const kolo_action *a)
-{
-    return a->kind == KOLO_ACTION_NORM || a->kind == KOLO_ACTION_NOISE;
-}
-
 /* The next action of a stage needs nothing that another one has still to do. */
 static bool can_go(const game *g, int stage)
 {
@@ -204,7 +198,7 @@ static bool can_go(const game *g, int stage)
         return g->started[t->peer][kolo_program_match(g->program, stage, a->transfer) * g->steps +
                                    batch_of(g, stage, a)];
     }
-    for (int s = 0; meets(a) && s < g->program->grid->stages; s++) {
+    for (int s = 0; kolo_plan_meets(g->program->plan[stage], a->kind) && s < g->program->grid->stages; s++) {
         const kolo_action *other = action_of(g, s);
         if (!other || other->kind != a->kind) return false;
     }
@@ -250,7 +244,7 @@ static int program_play(game *g)
                 if (a->kind == KOLO_ACTION_SEND || a->kind == KOLO_ACTION_RECEIVE)
                     KOLO_TRY(program_start(g, s));
                 moved = true;
-                if (meets(a)) /* all at once */
+                if (kolo_plan_meets(g->program->plan[s], a->kind)) /* all at once */
                     for (int k = 0; k < stages; k++) g->at[k]++;
                 else g->at[s]++;
             }

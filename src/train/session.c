@@ -228,20 +228,6 @@ static int check_adasum(const kolo_options *o)
 /* What works on whole tensors has none of a parameter whose channels are cut. */
 static int check_tensor(const kolo_options *o)
 {
-    const kolo_optimizer *optimizer = kolo_optimizer_find(o->optimizer);
-    if (!optimizer) return KOLO_ECONFIG;
-    if (o->tensor > 1 && kolo_is_layerwise(optimizer))
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "optimizer=%s measures whole tensors, and tensor=%ld cuts them into parts on different "
-            "ranks: use another optimizer, such as sgd or adamw",
-            o->optimizer, (long)o->tensor);
-    if (o->tensor > 1 && strcmp(o->spatial, "1x1"))
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "tensor=%ld and spatial=%s: a map is cut into parts of its channels or of its pixels, "
-            "not of both: take one of them",
-            (long)o->tensor, o->spatial);
     if (o->tensor > 1 && kolo_is_adasum(o))
         return kolo_fail(KOLO_ECONFIG,
                          "reduce=%s combines whole tensors, and tensor=%ld cuts them into parts on different "

@@ -72,10 +72,12 @@ static void open_side(world *w, int s)
 {
     kolo_layer *layer = w->arena[s][LAYER];
     kolo_segment segment[SLICES];
-    int64_t leaf[SLICES + 1] = {0};
+    kolo_leaf_run leaf[SLICES];
+    int64_t leaves_before = 0;
     for (int i = 0; i < SLICES; i++) {
         segment[i] = (kolo_segment){.count = slices[i][1], .decay = i % 2, .rate = rate_of(i)};
-        leaf[i + 1] = leaf[i] + kolo_leaves(slices[i][1]);
+        leaf[i] = (kolo_leaf_run){leaves_before, kolo_leaves(slices[i][1])};
+        leaves_before += leaf[i].count;
     }
     kolo_slice slice[SLICES];
     kolo_running running[RUNNINGS];
@@ -89,7 +91,7 @@ static void open_side(world *w, int s)
                                 .ema = w->ema ? base[EMA] : NULL,
                                 .slow = w->options.lookahead ? base[SLOW] : NULL,
                                 .layer = layer + i,
-                                .leaf = leaf[i],
+                                .leaf = leaf[i].first,
                                 .count = slices[i][1],
                                 .decay = i % 2};
         if (w->half != KOLO_F32)

@@ -35,7 +35,7 @@ typedef struct running_piece {
 
 /* Which leaves are of a tensor. */
 typedef struct layer_leaves {
-    int64_t first, count;
+    kolo_leaf_run leaf;
     bool decay;
     float rate;
 } layer_leaves;
@@ -236,8 +236,8 @@ static __global__ void __launch_bounds__(THREADS)
     if (step->skip) return;
     const layer_leaves l = layers[blockIdx.x];
     double sum[2] = {0, 0};
-    for (int64_t i = (int64_t)threadIdx.x; i < l.count; i += THREADS)
-        for (int j = 0; j < 2; j++) sum[j] += sums[2 * (l.first + i) + j];
+    for (int64_t i = (int64_t)threadIdx.x; i < l.leaf.count; i += THREADS)
+        for (int j = 0; j < 2; j++) sum[j] += sums[2 * (l.leaf.first + i) + j];
     for (int j = 0; j < 2; j++) sum[j] = block_sum(sum[j]);
     if (threadIdx.x != 0) return;
     kolo_layer *of = &layer[blockIdx.x];
@@ -464,7 +464,7 @@ static int running_cut(const kolo_updater_config *c, running_piece *piece)
 static void layers_list(const kolo_updater_config *c, layer_leaves *to)
 {
     for (int i = 0; i < c->layers; i++)
-        to[i] = {c->leaf[i], kolo_leaves(c->segment[i].count), c->segment[i].decay, c->segment[i].rate};
+        to[i] = {c->leaf[i], c->segment[i].decay, c->segment[i].rate};
 }
 
 /* Memory of the GPU, and the tables in it. */
