@@ -148,10 +148,10 @@ static bool adds(const kolo_node *n)
     }
 }
 
-/* So many channels, groups or heads must be a multiple of the parts; least: that a part has at least. */
-static void need(const survey *s, region *r, int64_t units, int64_t least)
+/* So many channels, groups or heads must be a multiple of the parts. */
+static void need(const survey *s, region *r, int64_t units)
 {
-    if (units % s->parts == 0 && units / s->parts >= least) return;
+    if (units % s->parts == 0) return;
     r->fits = false;
     if (!r->units || units < r->units) r->units = units;
 }
@@ -162,7 +162,7 @@ static void need_map(const survey *s, int t)
     region *r = &s->region[region_of(s, t)];
     if (kolo_graph_is_output(s->g, t) || x->producer < 0) r->possible = false;
     if (x->role == KOLO_ROLE_ACTIVATION && x->dtype != KOLO_U8 && x->rank > 1)
-        need(s, r, x->dim[1] / s->runs[t], 2);
+        need(s, r, x->dim[1] / s->runs[t]);
 }
 
 /* Parameters of a product, or of an operation inside a region, are its own. */
@@ -203,7 +203,7 @@ static void survey_inside(const survey *s, const kolo_node *n)
         if (is_map_input(s, n, k)) need_map(s, n->in[k]);
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0) need_map(s, n->out[k]);
-    if (n->op == KOLO_OP_conv || n->op == KOLO_OP_window_attention) need(s, r, n->a.groups, 1);
+    if (n->op == KOLO_OP_conv || n->op == KOLO_OP_window_attention) need(s, r, n->a.groups);
 }
 
 static void survey_whole(const survey *s, const kolo_node *n)

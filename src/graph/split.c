@@ -12,6 +12,9 @@
  * need nothing of each other's parts but halos. Attention over windows is cut by windows: where the map is
  * rolled, part p reads its windows of the rolled map, and what they make is rolled back.
  *
+ * Channels may have been cut before (split_channels.c): an operation on one part of them is cut like any
+ * other, and what is made of part c of the channels and part p of the image is part p x channel parts + c.
+ *
  * The parts are mathematics: which rank computes which is no affair of the graph, but every node says of
  * which part it is. Where parts may be on several ranks, a parameter is one part's and the others read a
  * copy (share). */
@@ -93,18 +96,28 @@ typedef struct work {
     int home[KOLO_MAX_ARGS]; /* of each part */
 } work;
 
-/* Where parts of the image lie, so do the parts of a coarser grid: with the first of them. */
+/* The part of the image, and of the channels there, as one number. */
+static int home_of(const kolo_split *s, int image, int channels)
+{
+    return image * kolo_split_channel_parts(s) + channels;
+}
+
+/* Where parts of the image lie, so do the parts of a coarser grid: with the first of them; each part of the
+ * channels (split_channels.c) by itself. */
 static work work_of(const kolo_split *s, int64_t node)
 {
     const kolo_node *n = &s->from->node[node];
     work w = {.n = n, .cut = kolo_op_table[n->op].cut, .grid = {1, 1}, .parts = 1};
-    if (!can_cut(s, node)) return w;
     const int *grid = kolo_split_grid(s, node), *image = s->cuts->parts;
+    w.home[0] = home_of(s, 0, n->part);
+    if (!can_cut(s, node)) return w;
     memcpy(w.grid, grid, sizeof w.grid);
     w.parts = grid[0] * grid[1];
     for (int p = 0; p < w.parts; p++)
-        w.home[p] = (int)kolo_part_start(image[0], grid[0], p / grid[1]) * image[1] +
-                    (int)kolo_part_start(image[1], grid[1], p % grid[1]);
+        w.home[p] = home_of(s,
+                            (int)kolo_part_start(image[0], grid[0], p / grid[1]) * image[1] +
+                                (int)kolo_part_start(image[1], grid[1], p % grid[1]),
+                            n->part);
     return w;
 }
 
@@ -240,11 +253,12 @@ static int add_sums(kolo_split *s, int t)
     const kolo_tensor *x = &s->from->tensor[t];
     kolo_spread *there = &s->spread[t];
     kolo_node total = {.op = KOLO_OP_total, .n_in = there->parts, .n_out = 1};
+    const int home = there->home[0];
     memcpy(total.in, there->of, sizeof total.in);
-    s->to->part = 0;
+    s->to->part = home;
     total.out[0] = kolo_graph_tensor(s->to, x->name, x->role, x->dtype, x->rank, x->dim);
     if (total.out[0] < 0) return total.out[0];
-    *there = (kolo_spread){.parts = 1, .of = {total.out[0]}};
+    *there = (kolo_spread){.parts = 1, .of = {total.out[0]}, .home = {home}};
     return kolo_graph_node_as(s->to, &total);
 }
 
@@ -321,9 +335,13 @@ static int copy_stored(kolo_split *s)
         if (x->producer >= 0) continue;
         const int made = kolo_graph_tensor(s->to, x->name, x->role, x->dtype, x->rank, x->dim);
         if (made < 0) return made;
-        s->to->tensor[made].init = x->init;
-        s->to->tensor[made].decay = x->decay;
-        s->spread[t] = (kolo_spread){.parts = 1, .of = {made}};
+        kolo_tensor *y = &s->to->tensor[made];
+        y->init = x->init;
+        y->decay = x->decay;
+        y->frozen = x->frozen;
+        y->slab = x->slab;
+        y->part = home_of(s, 0, x->part);
+        s->spread[t] = (kolo_spread){.parts = 1, .of = {made}, .home = {y->part}};
         if (kolo_split_is_map(x)) s->spread[t].area[0] = kolo_split_area(x, whole, 0);
     }
     return 0;

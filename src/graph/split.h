@@ -14,7 +14,7 @@ typedef struct kolo_area {
 typedef struct kolo_spread {
     int parts; /* 1: whole */
     int of[KOLO_MAX_ARGS];
-    int home[KOLO_MAX_ARGS]; /* the part of the image beside which each is computed */
+    int home[KOLO_MAX_ARGS]; /* the part, of image and channels, beside which each is computed */
     /* of maps: what each has. Together they are the map, after `roll` rows and columns went from its top
      * and left to its end (window attention); else 0 */
     kolo_area area[KOLO_MAX_ARGS];
@@ -42,6 +42,11 @@ static inline bool kolo_split_is_image(const kolo_tensor *t)
 static inline bool kolo_split_is_map(const kolo_tensor *t)
 {
     return t->rank == 4 && (t->role == KOLO_ROLE_ACTIVATION || t->role == KOLO_ROLE_INPUT);
+}
+/* Parts of the channels of the graph that is cut. */
+static inline int kolo_split_channel_parts(const kolo_split *s)
+{
+    return s->from->parts[2] > 1 ? s->from->parts[2] : 1;
 }
 /* The first of the two dimensions of pixels. */
 static inline int kolo_split_axis(const kolo_tensor *t) { return kolo_split_is_image(t) ? 1 : 2; }

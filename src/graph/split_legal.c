@@ -72,12 +72,18 @@ static void list_legal(legal is_legal, const kolo_graph *g, const kolo_node *n, 
             length += snprintf(text + length, 64 - (size_t)length, "%s%d", parts > 1 ? ", " : "", parts);
 }
 
-static int check_image(const kolo_graph *g, const int *parts)
+static int check_image(const kolo_split *s)
 {
+    const kolo_graph *g = s->from;
+    const int *parts = s->cuts->parts, channels = kolo_split_channel_parts(s);
     const kolo_node *n = first_window(g);
-    if (parts[0] * parts[1] > KOLO_MAX_ARGS)
-        return kolo_fail(KOLO_ECONFIG, "spatial=%dx%d are %d parts; up to %d are possible", parts[0],
-                         parts[1], parts[0] * parts[1], KOLO_MAX_ARGS);
+    if (parts[0] * parts[1] * channels > KOLO_MAX_ARGS)
+        return channels > 1
+                   ? kolo_fail(KOLO_ECONFIG,
+                               "spatial=%dx%d with tensor=%d are %d parts; up to %d are possible in all",
+                               parts[0], parts[1], channels, parts[0] * parts[1] * channels, KOLO_MAX_ARGS)
+                   : kolo_fail(KOLO_ECONFIG, "spatial=%dx%d are %d parts; up to %d are possible", parts[0],
+                               parts[1], parts[0] * parts[1], KOLO_MAX_ARGS);
     if (!n)
         return kolo_fail(KOLO_ECONFIG,
                          "spatial=%dx%d: %s begins with no operation that works on parts of an image; use "
@@ -85,8 +91,8 @@ static int check_image(const kolo_graph *g, const int *parts)
                          parts[0], parts[1], g->name);
     if (image_is_legal(g, n, 0, parts[0]) && image_is_legal(g, n, 1, parts[1])) return 0;
     char rows[64] = "", columns[64] = "";
-    list_legal(image_is_legal, g, n, 0, KOLO_MAX_ARGS, rows);
-    list_legal(image_is_legal, g, n, 1, KOLO_MAX_ARGS, columns);
+    list_legal(image_is_legal, g, n, 0, KOLO_MAX_ARGS / channels, rows);
+    list_legal(image_is_legal, g, n, 1, KOLO_MAX_ARGS / channels, columns);
     const int64_t *dim = g->tensor[n->in[0]].dim;
     return kolo_fail(KOLO_ECONFIG,
                      "spatial=%dx%d: images of %" PRId64 " x %" PRId64
@@ -169,7 +175,7 @@ static void find_whole(kolo_split *s)
 
 int kolo_split_check(kolo_split *s)
 {
-    KOLO_TRY(check_image(s->from, s->cuts->parts));
+    KOLO_TRY(check_image(s));
     KOLO_TRY(find_ranges(s));
     for (int64_t i = 0; i < s->from->nodes; i++) KOLO_TRY(check_range(s, i));
     find_whole(s);
