@@ -1,6 +1,7 @@
 /* The channel block of a graph's activations: one for all, so that nothing is ever rearranged between
  * operations. All channels together where an operation asks for it; else chosen by the time of the graph's
  * convolutions, or by a fixed rule. The image itself may have its own: only first convolutions read it. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,13 +98,13 @@ static census count(const kolo_graph *g)
     return c;
 }
 
-static int64_t block_by_rule(const kolo_graph *g, const census *c)
+static int64_t usual_block(const kolo_graph *g, const census *c)
 {
     if (!c->convs || c->most_channels < 32) return 1; /* lanes would be wasted on padding */
     return g->dtype == KOLO_BF16 && kolo_dnnl_has_tiles() ? NHWC : wide_block();
 }
 
-/* ---- by the clock -------------------------------------------------------------------------------------- */
+/* ---- what all convolutions cost ------------------------------------------------------------------------ */
 
 static bool same_conv(const kolo_graph *g, const kolo_node *a, const kolo_node *b)
 {
@@ -116,13 +117,17 @@ static bool same_conv(const kolo_graph *g, const kolo_node *a, const kolo_node *
     return a->n_in == b->n_in && a->n_out == b->n_out;
 }
 
-/* Seconds of all convolutions under `layout`, each distinct one timed once; weights get their layouts on the
- * way. Gives up at `most`. */
-static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layout, double most)
+/* Of one convolution: kolo_cpu_conv_seconds, kolo_cpu_conv_reference. */
+typedef double cost(const kolo_kernel_request *r);
+
+/* Of all convolutions under `layout`, each distinct one looked at once; weights get their layouts on the way.
+ * Gives up at `most`. */
+static double cost_of(kolo_backend *b, const kolo_graph *g, cost *of_one, kolo_layout *layout, double most)
 {
     double total = 0;
     double *took = kolo_alloc((size_t)(g->nodes + 1) * sizeof *took);
     if (!took) return KOLO_ENOMEM;
+    for (int64_t i = 0; i < g->nodes; i++) took[i] = -1;
     /* the weight gradients, which decide the weights' layout, come last in a graph */
     for (int64_t i = g->nodes - 1; i >= 0; i--) {
         const kolo_node *n = &g->node[i];
@@ -130,9 +135,9 @@ static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layo
         kolo_kernel_request r = {b, g, n, layout};
         if (!is_conv(n->op)) continue;
         int rc = row->layout ? row->layout(&r, layout) : 0;
-        for (int64_t j = g->nodes - 1; j > i && !took[i]; j--)
-            if (took[j] > 0 && same_conv(g, n, &g->node[j])) took[i] = took[j];
-        if (rc >= 0 && !took[i]) took[i] = kolo_cpu_conv_seconds(&r);
+        for (int64_t j = g->nodes - 1; j > i && took[i] < 0; j--)
+            if (took[j] >= 0 && same_conv(g, n, &g->node[j])) took[i] = took[j];
+        if (rc >= 0 && took[i] < 0) took[i] = of_one(&r);
         if (rc < 0 || took[i] < 0) total = rc < 0 ? rc : took[i];
         if (total < 0 || total >= most) break;
         total += took[i];
@@ -141,16 +146,59 @@ static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layo
     return total;
 }
 
-static double try_block(kolo_backend *b, const kolo_graph *g, int64_t block, const bool *image, double most)
+static double try_block(kolo_backend *b, const kolo_graph *g, cost *of_one, int64_t block, const bool *image,
+                        double most)
 {
     kolo_layout *trial = kolo_alloc((size_t)g->tensors * sizeof *trial);
     if (!trial) return KOLO_ENOMEM;
     for (int64_t t = 0; t < g->tensors; t++) trial[t] = kolo_layout_plain(&g->tensor[t]);
     set_blocks(g, block, image, trial);
-    double s = seconds_of(b, g, trial, most);
+    double s = cost_of(b, g, of_one, trial, most);
     free(trial);
     return s;
 }
+
+/* Of some layouts the first one that costs least. */
+static void cheapest(kolo_backend *b, const kolo_graph *g, cost *of_one, const bool *image, double most,
+                     int n, const int64_t *candidate, int64_t *best)
+{
+    double least = most;
+    for (int i = 0; i < n; i++) {
+        double s = try_block(b, g, of_one, candidate[i], image, least);
+        if (s < 0 || s >= least) continue; /* below 0: oneDNN has nothing for this layout */
+        least = s;
+        *best = candidate[i];
+    }
+}
+
+/* ---- by a fixed rule ----------------------------------------------------------------------------------- */
+
+/* Some convolution reads, or makes, fewer channels than a block, beside images. */
+static bool is_narrow(const kolo_graph *g, const bool *image, int64_t block)
+{
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        for (int k = 0; k < n->n_in + n->n_out && is_conv(n->op); k++) {
+            const int t = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+            if (t >= 0 && !image[t] && kolo_tensor_is_map(&g->tensor[t]) && g->tensor[t].dim[1] < block)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Where channels do not fill a block oneDNN may have no fast code: the layout that leaves least to the slow
+ * one. */
+static int64_t block_by_rule(kolo_backend *b, const kolo_graph *g, const bool *image, const census *c)
+{
+    int64_t best = usual_block(g, c);
+    const int64_t candidate[] = {best, NHWC, 1};
+    if (best > 1 && is_narrow(g, image, best))
+        cheapest(b, g, kolo_cpu_conv_reference, image, HUGE_VAL, 3, candidate, &best);
+    return best;
+}
+
+/* ---- by the clock -------------------------------------------------------------------------------------- */
 
 /* What the choice depends on, as text: the shapes of all convolutions, hashed. */
 static void key_of(const kolo_graph *g, const kolo_backend *b, char *text, size_t size)
@@ -174,17 +222,9 @@ static const double clock_flops = 1e10;
 static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *image, const char *key,
                           int64_t *best)
 {
-    int64_t candidate[] = {wide_block(), NHWC, 1};
-    double least = 1e5;
+    const int64_t candidate[] = {wide_block(), NHWC, 1};
     char value[32];
-    for (int i = 0; i < 3; i++) {
-        double s = try_block(b, g, candidate[i], image, least);
-        if (s < 0) continue; /* oneDNN has nothing for this layout */
-        if (s < least) {
-            least = s;
-            *best = candidate[i];
-        }
-    }
+    cheapest(b, g, kolo_cpu_conv_seconds, image, 1e5, 3, candidate, best);
     snprintf(value, sizeof value, "%ld", (long)*best);
     return kolo_choices_add(&b->choices, key, value);
 }
@@ -208,12 +248,10 @@ static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *image,
 {
     char key[96];
     census c = count(g);
-    *block = block_by_rule(g, &c);
-    if (b->deterministic || !c.convs) return 0;
     key_of(g, b, key, sizeof key);
-    const char *known = kolo_choices_find(&b->choices, key);
-    if (known) *block = atol(known);
-    if (known || b->choices.given || c.flops > clock_flops) return 0;
+    const char *known = b->deterministic || !c.convs ? NULL : kolo_choices_find(&b->choices, key);
+    *block = known ? atol(known) : block_by_rule(b, g, image, &c);
+    if (known || b->deterministic || !c.convs || b->choices.given || c.flops > clock_flops) return 0;
     return block_by_clock(b, g, image, key, block);
 }
 

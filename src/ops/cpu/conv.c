@@ -443,6 +443,16 @@ double kolo_cpu_conv_seconds(const kolo_kernel_request *r)
     return s;
 }
 
+double kolo_cpu_conv_reference(const kolo_kernel_request *r)
+{
+    conv *c = NULL;
+    int rc = select_by_rule(r, &c);
+    if (rc < 0) return rc;
+    const bool reference = is_reference(c);
+    conv_release(c);
+    return reference ? kolo_op_table[r->node->op].flops(r->graph, r->node) : 0;
+}
+
 /* ---- rows ---------------------------------------------------------------------------------------------- */
 
 static int conv_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)

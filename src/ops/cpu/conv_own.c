@@ -9,8 +9,7 @@ static bool small_fits(const kolo_conv_shape *s, kolo_conv_small *small)
     *small = (kolo_conv_small){
         x[0],      x[1], y[1], x[2], x[3], y[2], y[3], {a->kernel[0], a->kernel[1]}, {a->pad[0], a->pad[1]},
         s->threads};
-    bool plain = (s->lx->block == 1 || x[1] == 1) && (s->ly->block == 1 || y[1] == 1) &&
-                 s->x->dtype == KOLO_F32 && a->groups == 1;
+    bool plain = s->lx->block == 1 && s->ly->block == 1 && s->x->dtype == KOLO_F32 && a->groups == 1;
     bool unit = a->stride[0] == 1 && a->stride[1] == 1 && a->dilation[0] == 1 && a->dilation[1] == 1;
     return plain && unit && kolo_conv_small_fits(small);
 }

@@ -67,6 +67,8 @@ bool kolo_cpu_wants_channels_last(const kolo_graph *graph);
 /* conv.c: seconds of this node of the graph under `layout`, its algorithms chosen; negative status on
  * failure */
 double kolo_cpu_conv_seconds(const kolo_kernel_request *request);
+/* What of its FLOP is left to oneDNN's reference code, by the rule: all or none. */
+double kolo_cpu_conv_reference(const kolo_kernel_request *request);
 /* element.c: out may be a */
 void kolo_cpu_sum(void *out, const void *a, const void *b, int64_t count, bool bf16, int threads);
 /* convert.c */
