@@ -16,7 +16,7 @@ figures() { # RUN: what its summary says of the training itself
 first=
 held() { # NAME RANKS OPTIONS...: a run without stages, which the runs that follow are held against
     first=$ROOM/$1
-    timeout 60 mpiexec -n "$2" kolo train "${args[@]}" run="$first" "${@:3}" > "$ROOM/log" 2>&1
+    timeout 300 mpiexec -n "$2" kolo train "${args[@]}" run="$first" "${@:3}" > "$ROOM/log" 2>&1
     is $? 0 "$2 ranks without stages, ${*:3}" "$ROOM/log"
 }
 alone() { # NAME OPTIONS...: one rank with the whole network
@@ -27,10 +27,34 @@ alone() { # NAME OPTIONS...: one rank with the whole network
 same() { # RANKS OPTIONS...
     local run=$ROOM/staged text="$1 ranks, ${*:2}"
     rm -rf "$run"
-    timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$run" "${@:2}" > "$ROOM/log" 2>&1
+    timeout 300 mpiexec -n "$1" kolo train "${args[@]}" run="$run" "${@:2}" > "$ROOM/log" 2>&1
     is $? 0 "$text" "$ROOM/log" || return
     cmp "$(tensors_of "$first")" "$(tensors_of "$run")" > "$ROOM/log" 2>&1
     ok $? "$text: weights, running statistics, optimizer's state byte for byte" "$ROOM/log"
     is "$(losses "$run") $(figures "$run")" "$(losses "$first") $(figures "$first")" \
         "$text: losses, and figures of the validation"
+}
+# RANKS RANKS OPTIONS...: a run, of which one rank is killed with -9 in the middle, goes on by so many ranks; and
+# one rank that is never interrupted makes the same bytes
+killed() {
+    local name=$ROOM/killed job victim status i many=("${args[@]}" epochs=6 checkpoint_steps=2 "${@:3}")
+    rm -rf "$name" "$name.whole"
+    kolo train "${many[@]}" run="$name.whole" > "$ROOM/log" 2>&1
+    is $? 0 "six epochs by one rank, ${*:3}" "$ROOM/log"
+    mpiexec -n "$1" kolo train "${many[@]}" run="$name" > "$name.log" 2>&1 &
+    job=$!
+    for ((i = 0; i < 6000; i++)); do
+        [ "$(losses "$name" 2> /dev/null | wc -l)" -ge 5 ] && break
+        sleep 0.1
+    done
+    victim=$(pgrep -f "kolo train .*run=$name\$" | tail -n 1)
+    kill -9 "$victim"
+    wait $job
+    status=$?
+    [ $status != 0 ]
+    ok $? "$1 ranks, of which one is killed with -9, end with $status" "$name.log"
+    timeout 300 mpiexec -n "$2" kolo train "${many[@]}" run="$name" > "$ROOM/log" 2>&1
+    is $? 0 "$2 go on" "$ROOM/log"
+    cmp "$(tensors_of "$name.whole")" "$(tensors_of "$name")" > "$ROOM/log" 2>&1
+    ok $? "to the bytes of one rank that was never interrupted" "$ROOM/log"
 }

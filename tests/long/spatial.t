@@ -5,6 +5,8 @@
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/pipeline.sh
 . tests/pipeline.sh
+# shellcheck source=tests/parts.sh
+. tests/parts.sh
 alone parts spatial=2x2
 same 4 spatial=2x2
 same 2 spatial=2x2
@@ -45,55 +47,25 @@ ok $? "kolo export gives the same file" "$ROOM/log"
 kolo export "$ROOM/chain" "$ROOM/chain.onnx" > "$ROOM/log" 2>&1
 is $? 0 "and ONNX of the network in one piece" "$ROOM/log"
 
-# eight ranks are killed in the middle of a step; four go on, to the same bytes
-long=("${args[@]}" epochs=6)
-kolo train "${long[@]}" spatial=2x2 run="$ROOM/whole" > "$ROOM/log" 2>&1
-is $? 0 "six epochs on one rank" "$ROOM/log"
-mpiexec -n 8 kolo train "${long[@]}" spatial=2x2 run="$ROOM/killed" checkpoint_steps=2 > \
-    "$ROOM/killed.log" 2>&1 &
-job=$!
-for ((i = 0; i < 600; i++)); do
-    [ "$(losses "$ROOM/killed" 2> /dev/null | wc -l)" -ge 5 ] && break
-    sleep 0.1
-done
-victim=$(pgrep -f "kolo train .*run=$ROOM/killed" | tail -n 1)
-kill -9 "$victim"
-wait $job
-status=$?
-[ $status != 0 ]
-ok $? "8 ranks, of which one is killed with -9, end with $status" "$ROOM/killed.log"
-mpiexec -n 4 kolo train "${long[@]}" spatial=2x2 run="$ROOM/killed" checkpoint_steps=2 > "$ROOM/log" 2>&1
-is $? 0 "4 go on" "$ROOM/log"
-cmp "$(tensors_of "$ROOM/whole")" "$(tensors_of "$ROOM/killed")" > "$ROOM/log" 2>&1
-ok $? "to the bytes of one rank that was never interrupted" "$ROOM/log"
+killed 8 4 spatial=2x2 # with -9, of two replicas; one goes on
 
-common=(data=synthetic val=none classes=10 channels=3 batch=4 micro_batch=4 steps=10 lr=0.01 warmup=0
-    reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
-network() { # MODEL SIZE PARTS RANKS...
-    local ranks
-    rm -rf "$ROOM/one"
-    kolo train "${common[@]}" model="$1" size="$2" spatial="$3" run="$ROOM/one" > "$ROOM/log" 2>&1
-    is $? 0 "$1, $2 pixels, $3 parts on one rank" "$ROOM/log"
-    for ranks in "${@:4}"; do
-        rm -rf "$ROOM/several"
-        timeout 200 mpiexec -n "$ranks" kolo train "${common[@]}" model="$1" size="$2" spatial="$3" \
-            run="$ROOM/several" > "$ROOM/log" 2>&1
-        is $? 0 "  on $ranks ranks" "$ROOM/log"
-        cmp "$(tensors_of "$ROOM/one")" "$(tensors_of "$ROOM/several")" > "$ROOM/log" 2>&1
-        ok $? "  the same bytes after ten steps" "$ROOM/log"
-    done
-}
-network resnet20 45 2x2 2 4
-network resnet20 61 1x2 2
-network resnet50 64 2x2 4
-network resnet50 75 2x1 2
-network convnext_tiny 64 2x2 4
-network vgg11 64 1x2 2
-network swin_t 64 2x2 4
-network swin_t 160 1x2,features.5:1x1 2
-network resnet20 45 2x2,layer2:1x2,layer3:1x1 2 4
-network yolox_nano 64 2x2 2 4
-network efficientnet_b0 64 2x1 2
+odd_images
+network "resnet20 $noise batch=4 micro_batch=2" spatial=2x2 2 4
+network "resnet20 $noise batch=4 micro_batch=4" spatial=2x1 2
+network "resnet20 $noise batch=4 micro_batch=4" spatial=1x2 2
+network "convnext_tiny $noise batch=1 micro_batch=1" spatial=2x2 4
+network "vgg11 $noise batch=1 micro_batch=1" spatial=2x2 2
+network "resnet20 size=61 batch=4 micro_batch=4" spatial=1x2 2
+network "resnet50 size=64 batch=4 micro_batch=4" spatial=2x2 4
+network "resnet50 size=75 batch=4 micro_batch=4" spatial=2x1 2
+network "convnext_tiny size=64 batch=4 micro_batch=4" spatial=2x2 4
+network "vgg11 size=64 batch=4 micro_batch=4" spatial=1x2 2
+network "swin_t size=64 batch=4 micro_batch=4" spatial=2x2 4
+network "swin_t size=160 batch=4 micro_batch=4" spatial=1x2,features.5:1x1 2
+network "resnet20 size=45 batch=4 micro_batch=4" spatial=2x2,layer2:1x2,layer3:1x1 2 4
+network "yolox_nano size=64 batch=4 micro_batch=4" spatial=2x2 2 4
+network "yolox_nano size=96 batch=1 micro_batch=1" spatial=1x2 2
+network "efficientnet_b0 size=64 batch=4 micro_batch=4" spatial=2x1 2
 
 for parts in 2x1 1x2 2x2; do
     for case in resnet20_cifar_a resnet20_cifar_b resnet18_96 resnet50_64_bias resnet50_96 convnext_tiny_96 \

@@ -7,6 +7,8 @@
 . tests/pipeline.sh
 # shellcheck source=tests/tensor.sh
 . tests/tensor.sh
+# shellcheck source=tests/parts.sh
+. tests/parts.sh
 alone four tensor=4 clip_norm=0.5 ema=0.9
 same 4 tensor=4 clip_norm=0.5 ema=0.9
 alone two tensor=2 optimizer=adamw lr=0.001
@@ -19,39 +21,52 @@ same 4 tensor=4 shard=gradients stash=lossless
 held sync 4 bn=sync tensor=2
 same 8 bn=sync tensor=2 stages=2
 
-common=(data=synthetic val=none classes=10 channels=3 steps=10 lr=0.01 warmup=0
-    reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
-network() { # MODEL SIZE BATCH PARTS RANKS...
-    local ranks
-    rm -rf "$ROOM/one"
-    kolo train "${common[@]}" model="$1" size="$2" batch="$3" micro_batch="$3" tensor="$4" run="$ROOM/one" \
-        > "$ROOM/log" 2>&1
-    is $? 0 "$1, $2 pixels, batch $3, $4 parts on one rank" "$ROOM/log"
-    for ranks in "${@:5}"; do
-        rm -rf "$ROOM/several"
-        timeout 300 mpiexec -n "$ranks" kolo train "${common[@]}" model="$1" size="$2" batch="$3" \
-            micro_batch="$3" tensor="$4" run="$ROOM/several" > "$ROOM/log" 2>&1
-        is $? 0 "  on $ranks ranks" "$ROOM/log"
-        cmp "$(tensors_of "$ROOM/one")" "$(tensors_of "$ROOM/several")" > "$ROOM/log" 2>&1
-        ok $? "  the same bytes after ten steps" "$ROOM/log"
-    done
-}
-network resnet20 45 4 2 2
-network resnet20 16 1 4 2 4
-network resnet50 64 2 2 2
-network resnet50 64 2 4 4
-network convnext_tiny 64 1 4 2 4
-network vgg11 61 2 2 2
-network swin_t 64 2 3 3
-network swin_t 75 1 4 2 4
-network yolox_nano 64 2 2 2
-network yolox_nano 64 1 4 4
-network efficientnet_b0 64 2 2 2
+# factors of whole tensors, and of all gradients
+for optimizer in lars lamb novograd; do
+    alone "$optimizer" tensor=4 optimizer=$optimizer lr=0.01 clip_norm=0.5
+    same 4 tensor=4 optimizer=$optimizer lr=0.01 clip_norm=0.5
+    same 8 tensor=4 optimizer=$optimizer lr=0.01 clip_norm=0.5 stages=2 shard=optimizer
+done
 
-for parts in 2 4; do
+# a short last batch; of channels and of pixels
+alone short tensor=2 batch=25 micro_batch=5
+same 2 tensor=2 batch=25 micro_batch=5
+for what in "tensor=2 spatial=2x1" "tensor=4 spatial=1x2,layer3:1x1" "tensor=2 spatial=2x2 optimizer=lamb lr=0.01"; do
+    read -ra words <<< "$what"
+    alone both "${words[@]}"
+    same 2 "${words[@]}"
+    same 4 "${words[@]}" shard=gradients
+    same 8 "${words[@]}" stages=2
+    rm -rf "$first"
+done
+
+odd_images
+network "resnet20 $noise batch=4 micro_batch=2" tensor=4 2 4
+network "resnet20 $noise batch=4 micro_batch=2" "tensor=2 spatial=2x1" 2 4
+network "resnet20 size=45 batch=4 micro_batch=4" tensor=2 2
+network "resnet20 size=16 batch=1 micro_batch=1" tensor=4 2 4
+network "resnet50 size=64 batch=2 micro_batch=2" tensor=2 2
+network "resnet50 size=64 batch=2 micro_batch=2" tensor=4 4
+network "convnext_tiny $noise batch=1 micro_batch=1" tensor=2 2
+network "convnext_tiny size=64 batch=1 micro_batch=1" tensor=4 2 4
+network "convnext_tiny size=64 batch=1 micro_batch=1" "tensor=2 spatial=1x2" 4
+network "vgg11 size=61 batch=2 micro_batch=2" tensor=2 2
+network "vgg11 $noise batch=1 micro_batch=1" tensor=4 4
+network "swin_t size=64 batch=2 micro_batch=2" tensor=3 3
+network "swin_t size=61 batch=1 micro_batch=1" tensor=2 2
+network "swin_t size=75 batch=1 micro_batch=1" tensor=4 2 4
+network "swin_t size=64 batch=1 micro_batch=1" "tensor=3 spatial=2x1" 2 3
+network "yolox_nano size=64 batch=2 micro_batch=2" tensor=2 2
+network "yolox_nano size=64 batch=1 micro_batch=1" tensor=4 4
+network "yolox_nano size=64 batch=2 micro_batch=2" "tensor=2 spatial=2x1" 4
+network "efficientnet_b0 size=64 batch=2 micro_batch=2" tensor=2 2
+network "efficientnet_b0 size=64 batch=2 micro_batch=2" tensor=8 2 # of some maps one channel a part
+
+for parts in 2 4 "2 spatial=2x1"; do
+    read -ra words <<< "tensor=$parts"
     for case in resnet20_cifar_a resnet20_cifar_b resnet18_96 resnet50_64_bias resnet50_96 convnext_tiny_96 \
         resnext50_32x4d_96 swin_t_160; do
-        "$BUILD/tests/golden" tensor=$parts tests/golden/models/$case.json > "$ROOM/out" 2>&1
+        "$BUILD/tests/golden" "${words[@]}" tests/golden/models/$case.json > "$ROOM/out" 2>&1
         none "$case in $parts parts is as near to PyTorch's f64 as whole" "$(grep -A 1 '^not ok' "$ROOM/out")"
         like "$ROOM/out" '^ok .* gradients: [1-9]' "  its gradients too"
     done

@@ -14,6 +14,8 @@ args=(shapes model=resnet20 size=8 data="$ROOM/data/train" val="$ROOM/data/val" 
 # --- one rank, two, clipped and averaged
 alone clipped tensor=2 clip_norm=0.5 ema=0.9
 same 2 tensor=2 clip_norm=0.5 ema=0.9
+alone lamb tensor=2 spatial=1x2 optimizer=lamb lr=0.01
+same 4 tensor=2 spatial=1x2 optimizer=lamb lr=0.01
 alone parts tensor=2
 
 # --- interrupted on two ranks, gone on with on one
@@ -46,6 +48,36 @@ done
 is "$(head -c 4096 "$ROOM/init.safetensors" | cksum)" "$(head -c 4096 "$ROOM/plain.safetensors" | cksum)" \
     "the same names and places"
 
+# --- a factor of a tensor is of all its parts: one step of LARS and of LAMB is that of a network in one piece,
+# up to rounding
+numbers() { # FILE: what stands in it behind its header, one a line
+    od -An -v -tf4 -w4 -j $((8 + $(od -An -tu8 -N8 "$1"))) "$1"
+}
+flat() { # RUN: its weights
+    kolo export "$1" "$ROOM/flat.safetensors" > "$ROOM/log" 2>&1
+    numbers "$ROOM/flat.safetensors"
+}
+kolo export model=resnet20 classes=10 seed=0 "$ROOM/begin.safetensors" > "$ROOM/log" 2>&1
+step=(model=resnet20 data=synthetic val=none classes=10 size=8 batch=4 steps=1 lr=0.01 warmup=0 threads=1
+    deterministic=true conv=direct init="$ROOM/begin.safetensors")
+for optimizer in lars lamb; do
+    for parts in 1 2; do
+        kolo train "${step[@]}" optimizer=$optimizer tensor=$parts run="$ROOM/$optimizer.$parts" > \
+            "$ROOM/log" 2>&1
+        is $? 0 "$optimizer in $parts parts" "$ROOM/log"
+        flat "$ROOM/$optimizer.$parts" > "$ROOM/weights.$parts"
+    done
+    far=$(numbers "$ROOM/begin.safetensors" | paste - "$ROOM/weights.1" "$ROOM/weights.2" |
+        awk '{ moved += ($2 - $1) ^ 2; apart += ($3 - $2) ^ 2 } END { print sqrt(apart / moved) }')
+    awk -v far="$far" 'BEGIN { exit !(far > 0 && far < 1e-3) }'
+    ok $? "$optimizer: what two parts move differs by $far of it"
+done
+
+# --- channels that fill no block of the CPU's vectors find fast code
+kolo plan model=resnet20 data=synthetic classes=10 size=32 batch=8 tensor=4 threads=1 deterministic=true > \
+    "$ROOM/log" 2> /dev/null
+is "$? $(grep -c 'conv.* ref' "$ROOM/log")" "0 0" "no convolution of 4 channels is left to reference code"
+
 # --- what crosses of a ConvNeXt-T, 2 images of 64 pixels on 2 ranks, in messages and bytes: of a
 # block's pair its input and the other part's product, forward, and the gradients of both, backward
 is "$(sent_by convnext_tiny)" \
@@ -61,8 +93,8 @@ refused() { # RANKS PATTERN TEXT OPTIONS...
 refused 1 'cut into 3 parts: .* possible: 1, 2, 4, 8' "a number that divides nothing" tensor=3
 refused 3 'tensor=2: 3 ranks cannot be divided evenly among 2 parts' \
     "ranks that parts cannot be divided among" tensor=2
-refused 1 'optimizer=lamb measures whole tensors' "an optimizer of whole tensors" tensor=2 optimizer=lamb
-refused 1 'not of both' "parts of pixels beside it" tensor=2 spatial=2x1
+refused 1 'spatial=4x1 with tensor=8 are 32 parts; up to 16 are possible in all' \
+    "too many parts of both kinds" tensor=8 spatial=4x1
 refused 1 'reduce=adasum combines whole tensors' "a sum of whole tensors" tensor=2 reduce=adasum
 kolo train "${args[@]}" epochs=3 run="$ROOM/chain" tensor=4 > "$ROOM/log" 2>&1
 is $? 78 "other parts than a run began with: 78" "$ROOM/log"
