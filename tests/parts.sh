@@ -6,14 +6,13 @@ network() { # "MODEL OPTIONS ..." "PARTS ..." RANKS...: ten steps, the bytes of 
     local ranks words parts
     read -ra words <<< "$1"
     read -ra parts <<< "$2"
+    words=("${common[@]}" data=synthetic model="${words[0]}" "${words[@]:1}" "${parts[@]}")
     rm -rf "$ROOM/one"
-    kolo train "${common[@]}" data=synthetic model="${words[0]}" "${words[@]:1}" "${parts[@]}" run="$ROOM/one" \
-        > "$ROOM/log" 2>&1
+    kolo train "${words[@]}" run="$ROOM/one" > "$ROOM/log" 2>&1
     is $? 0 "$1, $2 on one rank" "$ROOM/log"
     for ranks in "${@:3}"; do
         rm -rf "$ROOM/several"
-        timeout 300 mpiexec -n "$ranks" kolo train "${common[@]}" data=synthetic model="${words[0]}" \
-            "${words[@]:1}" "${parts[@]}" run="$ROOM/several" > "$ROOM/log" 2>&1
+        timeout 300 mpiexec -n "$ranks" kolo train "${words[@]}" run="$ROOM/several" > "$ROOM/log" 2>&1
         is $? 0 "  on $ranks ranks" "$ROOM/log"
         cmp "$(tensors_of "$ROOM/one")" "$(tensors_of "$ROOM/several")" > "$ROOM/log" 2>&1
         ok $? "  the same bytes after ten steps" "$ROOM/log"

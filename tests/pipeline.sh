@@ -34,13 +34,15 @@ same() { # RANKS OPTIONS...
     is "$(losses "$run") $(figures "$run")" "$(losses "$first") $(figures "$first")" \
         "$text: losses, and figures of the validation"
 }
-# RANKS RANKS OPTIONS...: a run, of which one rank is killed with -9 in the middle, goes on by so many ranks; and
-# one rank that is never interrupted makes the same bytes
-killed() {
-    local name=$ROOM/killed job victim status i many=("${args[@]}" epochs=6 checkpoint_steps=2 "${@:3}")
+# A run whose ranks end because one is killed with -9 in the middle, gone on with by other ranks: the bytes of
+# one rank that is never interrupted.
+killed() { # RANKS RANKS OPTIONS...
+    local name=$ROOM/killed job victim status i word whole=(epochs=6) many
+    for word in "${@:3}"; do [[ $word == stages=* || $word == pipeline=* ]] || whole+=("$word"); done
+    many=("${args[@]}" epochs=6 checkpoint_steps=2 "${@:3}")
     rm -rf "$name" "$name.whole"
-    kolo train "${many[@]}" run="$name.whole" > "$ROOM/log" 2>&1
-    is $? 0 "six epochs by one rank, ${*:3}" "$ROOM/log"
+    kolo train "${args[@]}" "${whole[@]}" run="$name.whole" > "$ROOM/log" 2>&1
+    is $? 0 "one rank, ${whole[*]}" "$ROOM/log"
     mpiexec -n "$1" kolo train "${many[@]}" run="$name" > "$name.log" 2>&1 &
     job=$!
     for ((i = 0; i < 6000; i++)); do

@@ -444,8 +444,8 @@ void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
 
 /* Elements that an action sums in f64, over the ranks of this plan's stage (SUM), or with stages over
- * those of a pipeline (kolo_plan_meets; NORM: one for every leaf of the network's gradients, LAYERS two); 0: it
- * does no such thing. */
+ * those of a pipeline (kolo_plan_meets; NORM: one for every leaf of the network's gradients, LAYERS two);
+ * 0: it does no such thing. */
 int64_t kolo_plan_sum_count(const kolo_plan *plan, const kolo_action *action);
 /* Elements of a gradient in its layout with its padding, of whichever stage it is; 0: it is no gradient. */
 int64_t kolo_plan_gradient_count(const kolo_plan *plan, int tensor);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Grids of three dimensions: 2 parts x 2 stages x 2 replicas, and parts of both kinds, killed with -9 and gone on
-# with by other grids of the same parts. 3 minutes.
+# Grids of three dimensions: 2 parts x 2 stages x 2 replicas, and parts of both kinds, killed with -9 and gone
+# on with by other grids of the same parts. 3 minutes.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/pipeline.sh

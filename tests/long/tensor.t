@@ -31,7 +31,8 @@ done
 # a short last batch; of channels and of pixels
 alone short tensor=2 batch=25 micro_batch=5
 same 2 tensor=2 batch=25 micro_batch=5
-for what in "tensor=2 spatial=2x1" "tensor=4 spatial=1x2,layer3:1x1" "tensor=2 spatial=2x2 optimizer=lamb lr=0.01"; do
+for what in "tensor=2 spatial=2x1" "tensor=4 spatial=1x2,layer3:1x1" \
+    "tensor=2 spatial=2x2 optimizer=lamb lr=0.01"; do
     read -ra words <<< "$what"
     alone both "${words[@]}"
     same 2 "${words[@]}"

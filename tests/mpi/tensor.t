@@ -48,8 +48,8 @@ done
 is "$(head -c 4096 "$ROOM/init.safetensors" | cksum)" "$(head -c 4096 "$ROOM/plain.safetensors" | cksum)" \
     "the same names and places"
 
-# --- a factor of a tensor is of all its parts: one step of LARS and of LAMB is that of a network in one piece,
-# up to rounding
+# --- a factor of a tensor is of all its parts: one step of LARS and of LAMB is, up to rounding, that of a
+# network in one piece
 numbers() { # FILE: what stands in it behind its header, one a line
     od -An -v -tf4 -w4 -j $((8 + $(od -An -tu8 -N8 "$1"))) "$1"
 }
