@@ -77,7 +77,7 @@ static int sum_up(const packing *p, kolo_shard_stats *stats, char uuid[40])
     source_mix(t.hash, p->fingerprint, sizeof p->fingerprint);
     t.keys = kolo_alloc(sizeof *t.keys * (size_t)p->count + 8);
     int rc = t.keys ? pack_journal_each(p, 0, p->slot_count, add_record, &t) : KOLO_ENOMEM;
-    if (rc == 0) rc = pack_tell_twins(p, t.keys);
+    if (rc == 0) rc = pack_report_duplicates(p, t.keys);
     free(t.keys);
     make_stats(&t, stats);
     if (p->stats_given) *stats = p->stats;

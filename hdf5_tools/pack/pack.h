@@ -126,7 +126,7 @@ int pack_layout(packing *p); /* what goes where; shards are created */
 int pack_write(packing *p);
 int pack_finish(packing *p);
 /* Rank 0: warns of images that are there twice. keys [count]: checksum and length of every sample. */
-int pack_tell_twins(const packing *p, const uint64_t *keys);
+int pack_report_duplicates(const packing *p, const uint64_t *keys);
 void pack_free(packing *p);
 
 /* Which samples, in which order: --limit, --subset, --holdout, --shuffle-seed. Fills order and slot_count. */

@@ -53,8 +53,8 @@ static bool is_jpeg_end(const char *end)
     return strcasecmp(end, ".jpg") == 0 || strcasecmp(end, ".jpeg") == 0;
 }
 
-/* twin: the name is taken, so the sample's number goes into it. */
-static char *make_name(const extracting *e, int64_t sample, bool twin)
+/* duplicate: the name is taken, so the sample's number goes into it. */
+static char *make_name(const extracting *e, int64_t sample, bool duplicate)
 {
     int64_t index;
     const shards_part *p = extract_part(e, sample, &index);
@@ -74,7 +74,7 @@ static char *make_name(const extracting *e, int64_t sample, bool twin)
     else fputs("images", out);
     fputc('/', out);
     put_component(out, file, stem_of(file, &end));
-    if (twin) fprintf(out, "-%" PRId64, sample);
+    if (duplicate) fprintf(out, "-%" PRId64, sample);
     if (kolo_dataset_codec(e->dataset, sample) != KOLO_CODEC_JPEG) end = ".png";
     else if (!is_jpeg_end(end)) end = ".jpg";
     fputs(end, out);

@@ -54,7 +54,7 @@ void kolo_drawn_trace(FILE *f, const kolo_session *s, const kolo_play *p)
     fprintf(f, "\n]}\n");
 }
 
-/* ---- the picture ---- */
+/* ---- the SVG image ---- */
 
 enum { LEFT = 90, TOP = 40, WIDE = 1000, HIGH = 640, LEAST = 2, MOST = 26 };
 

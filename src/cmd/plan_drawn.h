@@ -1,4 +1,4 @@
-/* A step that was played, as files: a Chrome trace, a picture. */
+/* A step that was played, as files: a Chrome trace, an SVG image. */
 #ifndef KOLO_CMD_PLAN_DRAWN_H
 #define KOLO_CMD_PLAN_DRAWN_H
 

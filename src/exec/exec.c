@@ -341,7 +341,7 @@ int exec_act_all(kolo_exec *e, int64_t step)
             kolo_comm_publish_text(e->comm, step + 1, i, e->at->action_text ? e->at->action_text[i] : "");
         int rc = act(e, &p->action[i]);
         if (rc >= 0 && e->profile) rc = kolo_event_record(e->mark[i + 1], KOLO_LANE_COMPUTE);
-        if (rc < 0) { /* the position stays, for whoever asks where */
+        if (rc < 0) { /* the position stays: a failure report names it */
             char text[256];
             kolo_plan_action_text(p, i, text, sizeof text);
             return kolo_fail_in(rc, "step %" PRId64 ", action %" PRId64 " (%s): ", step + 1, i, text);

@@ -4,8 +4,8 @@
  * norm_grad_stats and norm_grad_apply, of one norm or, where the residual has its own, of two, and each first
  * makes g of it: dx where the relu let something through. conv_grad_norm makes g and forms the sums; dx is
  * never stored, g is read by norm_grad_apply, and is what a residual added as it is has for a gradient: it
- * lies where norm_grad_apply would have written it, so that all its readers come later than that. Whoever
- * overwrites it there is among those.
+ * lies where norm_grad_apply would have written it, so that all its readers come later than that; so
+ * does what overwrites it there.
  *
  * Only in fp16, for which cuDNN has such engines on sm_90 (cuDNN 9.19; for bf16 it has none). Where it
  * declines all the same the operation is done as those that it was made of (ops/compose.h). */

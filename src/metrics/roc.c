@@ -74,7 +74,7 @@ static int64_t run_end(const ranked *r, int64_t n, int64_t i)
 }
 
 /* The least score that counts as the same person, so that most pairs outside of fold `but` (-1: of all)
- * are told apart rightly: in the middle between two of their scores. right: how many more are than if all
+ * are classified correctly: in the middle between two of their scores. right: how many more are than if all
  * were called different. */
 static double best_threshold(const ranked *r, int64_t n, int but)
 {

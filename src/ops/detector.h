@@ -1,5 +1,5 @@
-/* What one detector has otherwise than another, beside its loss: a row of detectors.def each. Whoever finds
- * boxes, fits images in or trains asks the row. */
+/* What one detector has otherwise than another, beside its loss: a row of detectors.def each. Finding
+ * boxes, fitting images in and training read that row. */
 #ifndef KOLO_OPS_DETECTOR_H
 #define KOLO_OPS_DETECTOR_H
 

@@ -13,9 +13,9 @@
 
 /* Norms are sums over leaves: runs of so many elements of a tensor, in the order of its layout, with its
  * padding; the last one is shorter. A leaf is summed by one thread or block of threads in an order that its
- * length alone decides, and leaves are added in their order, so that whoever holds any whole leaves forms the
- * same bits of them. Leaves are numbered through all gradients of a network, in the graph's order; those of
- * the slabs of a parameter follow each other, in the order of its parts, as if it were whole. */
+ * length alone decides, and leaves are added in their order, so that a rank that has any whole leaves forms
+ * the same bits of them. Leaves are numbered through all gradients of a network, in the graph's order; those
+ * of the slabs of a parameter follow each other, in the order of its parts, as if it were whole. */
 enum { KOLO_LEAF = 4096 };
 static inline int64_t kolo_leaves(int64_t count) { return (count + KOLO_LEAF - 1) / KOLO_LEAF; }
 /* Leaves that follow each other. */

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-/* of cuts that end at one step; so many are told apart */
+/* of cuts that end at one step; at most so many are distinguished */
 enum { MOST = 1024 };
 
 /* A cut of the steps before one. */

@@ -130,7 +130,7 @@ static int check_noise(const kolo_session *s)
 /* What cannot fit is refused before anything is timed; a plan for other machines is made without a clock. */
 static int check_bounds(kolo_session *s)
 {
-    if (s->gpu) return 0; /* nothing is timed, and what does not fit is refused when it was told what for */
+    if (s->gpu) return 0; /* nothing is timed, what does not fit is refused with its reason */
     const int rc = session_check_least(s);
     s->untimed = rc < 0 && s->elsewhere && s->options->memory_limit <= 0;
     /* the bounds are of the whole network, of which a stage is a part */

@@ -15,10 +15,10 @@ typedef struct kolo_example {
 typedef struct kolo_by_class {
     int64_t classes; /* 0: nothing was counted */
     int64_t *images; /* [classes] of a class; of a detector its boxes, of image labels those that show it */
-    int64_t *right;  /* [classes] top-1; NULL: classes are not told apart */
+    int64_t *right;  /* [classes] top-1; NULL: not counted by class */
     int64_t
         *answers;  /* [classes][classes] row: the label; column: the answer. NULL: no or too many classes */
-    double *ap;    /* [classes] average precision, -1: none; NULL: classes are told apart */
+    double *ap;    /* [classes] average precision, -1: none; NULL: counted by class */
     int64_t apart; /* of a detector: every so many-th sample is an example; 0: none is */
     kolo_example *example;
     int64_t examples, example_capacity;

@@ -45,7 +45,7 @@ int session_largest(const kolo_session *s)
     return stated ? largest : 0;
 }
 
-/* Rank 0's word: another node may have a folder of its own under this name, which is told later. */
+/* Rank 0's word: another node may have a folder of its own under this name, reported later. */
 int session_position(const kolo_session *s, kolo_position *position)
 {
     typedef struct word {

@@ -80,7 +80,7 @@ static void test_orders(void)
     for (int t = 0; t < 2; t++) MPI_Comm_free(&twin[t]); /* under way */
     for (int t = 0; t < 2; t++) MPI_Wait(&request[t], MPI_STATUS_IGNORE);
     agree(sum[0] == want && sum[1] == 10 * want,
-          "twins in another order on every second rank, freed while their sums are under way");
+          "duplicates in another order on every second rank, freed while their sums are under way");
 }
 
 /* Rank 0 waits for the younger communicator before the others begin with the older. */

@@ -48,7 +48,7 @@ bad && : > "$ROOM/bad/a/x" && echo hello > "$ROOM/bad/README.txt" && : > "$ROOM/
 kolo-pack "${IN[@]}" --out "$ROOM/out2" > "$ROOM/log" 2>&1
 ok $? "other files beside the images are passed over"
 bad && cp "$ROOM/good/a/1.jpg" "$ROOM/bad/b/copy.jpg" && cp "$ROOM/good/a/1.jpg" "$ROOM/bad/a/other.jpg"
-kolo-pack "${IN[@]}" --out "$ROOM/twins" > "$ROOM/log" 2>&1
+kolo-pack "${IN[@]}" --out "$ROOM/duplicates" > "$ROOM/log" 2>&1
 is $? 0 "an image that is there twice is packed twice"
 like "$ROOM/log" \
     '2 images are in this split twice, 1 of them with two classes: for example (a/1|a/other|b/copy).jpg and ' \

@@ -103,8 +103,8 @@ is $? 78 "--out is there already: exit 78"
 kolo-shards extract "$ROOM/raw" --out "$ROOM/few" --limit 5 --json > "$ROOM/log" 2>&1
 like "$ROOM/log" '"samples":5,' "--limit"
 kolo-shards merge "$ROOM/raw" "$ROOM/raw2" --out "$ROOM/double" > "$ROOM/log" 2>&1 &&
-    kolo-shards extract "$ROOM/double" --out "$ROOM/twins" > "$ROOM/log" 2>&1
-is "$(find "$ROOM/twins" -name '*.png' | wc -l)" 80 "two samples of one name become two files"
+    kolo-shards extract "$ROOM/double" --out "$ROOM/duplicates" > "$ROOM/log" 2>&1
+is "$(find "$ROOM/duplicates" -name '*.png' | wc -l)" 80 "two samples of one name become two files"
 if command -v h5dump > /dev/null; then
     printf '\000\377\001' | dd of="$ROOM/raw2/$(basename "$ROOM/raw2"/*.h5)" bs=1 seek="$(h5dump -H -p -d \
         /images "$ROOM/raw2"/*.h5 2> /dev/null |

@@ -55,8 +55,8 @@ void kolo_attention_multiply(float *c, int64_t c_row, const float *a, int64_t a_
 }
 
 /* One row; part: of the tokens, or NULL without a mask; own: this row's. */
-KOLO_BODY soften_body(float *s, const float *bias, const int32_t *part, int32_t own, int64_t tokens,
-                      int64_t wide)
+KOLO_BODY softmax_row_body(float *s, const float *bias, const int32_t *part, int32_t own, int64_t tokens,
+                           int64_t wide)
 {
     float most = -INFINITY, sum = 0;
     for (int64_t j = 0; part && j < tokens; j++) s[j] -= part[j] != own ? 100.0f : 0.0f;
@@ -70,7 +70,7 @@ KOLO_BODY soften_body(float *s, const float *bias, const int32_t *part, int32_t 
     const float inverse = 1 / sum;
     for (int64_t j = 0; j < wide; j++) s[j] *= inverse;
 }
-KOLO_WIDE(soften,
+KOLO_WIDE(softmax_row,
           (float *s, const float *bias, const int32_t *part, int32_t own, int64_t tokens, int64_t wide),
           (s, bias, part, own, tokens, wide))
 
@@ -78,11 +78,11 @@ void kolo_attention_softmax(const kolo_attention *a, const kolo_attention_window
                             float *s)
 {
     for (int64_t i = 0; i < a->tokens; i++)
-        soften(s + i * a->wide, bias + i * a->bias_row, w->masked ? w->part : NULL, w->part[i], a->tokens,
-               a->wide);
+        softmax_row(s + i * a->wide, bias + i * a->bias_row, w->masked ? w->part : NULL, w->part[i],
+                    a->tokens, a->wide);
 }
 
-KOLO_BODY harden_body(const float *p, float *ds, float *sum, int64_t wide)
+KOLO_BODY softmax_row_backward_body(const float *p, float *ds, float *sum, int64_t wide)
 {
     float dot = 0;
 #pragma omp simd reduction(+ : dot)
@@ -92,12 +92,12 @@ KOLO_BODY harden_body(const float *p, float *ds, float *sum, int64_t wide)
         sum[j] += ds[j];
     }
 }
-KOLO_WIDE(harden, (const float *p, float *ds, float *sum, int64_t wide), (p, ds, sum, wide))
+KOLO_WIDE(softmax_row_backward, (const float *p, float *ds, float *sum, int64_t wide), (p, ds, sum, wide))
 
 void kolo_attention_softmax_backward(const kolo_attention *a, const float *p, float *ds, float *sum)
 {
     for (int64_t i = 0; i < a->tokens; i++)
-        harden(p + i * a->wide, ds + i * a->wide, sum + i * a->bias_row, a->wide);
+        softmax_row_backward(p + i * a->wide, ds + i * a->wide, sum + i * a->bias_row, a->wide);
 }
 
 /* ---- windows of maps ----------------------------------------------------------------------------------- */

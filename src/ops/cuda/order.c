@@ -22,7 +22,7 @@ void kolo_cuda_enter(kolo_backend *b)
 static cudaStream_t stream_of(kolo_backend *b, enum kolo_lane lane) { return kolo_cuda_of(b)->stream[lane]; }
 static void *stream(kolo_backend *b, enum kolo_lane lane) { return stream_of(b, lane); }
 
-/* Whoever frees memory or closes the backend in the middle of a capture has given it up; it
+/* A caller that frees memory or closes the backend during a capture has abandoned it; it
  * would forbid that, too. */
 static void drop_capture(kolo_cuda *c)
 {

@@ -1,4 +1,4 @@
-/* A first kernel: whether this library holds code for the GPU, and whether the GPU does what it is told. Said
+/* A first kernel: whether this library holds code for the GPU, and whether the GPU runs it. Said
  * when the backend opens and not in the middle of a plan. */
 #include "ops/cuda/launch.cuh"
 

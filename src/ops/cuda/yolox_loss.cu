@@ -179,7 +179,7 @@ static __device__ void cuda_yolox_loss_claim(candidate *list, int candidates, co
     for (int i = lane; i < candidates; i += 32)
         best_add(&b, wanted, cost<T>(y, maps, n, &list[i], cls, box), i);
     b = best_merge(b, wanted);
-    if (lane < b.count) { /* of several truths the last; whoever has more than one claim is settled below */
+    if (lane < b.count) { /* of several truths the last; more than one claim is settled below */
         atomicMax(&list[b.which[lane]].owner, g);
         atomicAdd(&list[b.which[lane]].claims, 1);
     }
