@@ -15,11 +15,10 @@ draw() { local of=("$@") && drawn=${of[RANDOM % $#]}; } # one of these words
 chance() { ((RANDOM % 100 < $1)); }                     # PERCENT
 
 read -r -a networks <<< "${NETWORKS:-lenet5:28 resnet20:16 resnet20:21 resnet18:32 vgg11:32 \
-    mobilenet_v2:32 mobilenet_v3_small:32 efficientnet_b0:32 convnext_tiny:32 swin_t:32 vit_s_16:32 yolox_darknet53:64 mlp:28}"
+    mobilenet_v2:32 mobilenet_v3_small:32 efficientnet_b0:32 convnext_tiny:32 swin_t:32 vit_s_16:32 mlp:28}"
 plain() { # what the mathematics is: into `math`
     draw "${networks[@]}"
     math=(model="${drawn%:*}" size="${drawn#*:}")
-    [[ $drawn == lenet5* || $drawn == mlp* ]] && math+=(channels=1)
     draw 4 6 8 && batch=$drawn
     draw 1 2 && micro=$drawn
     math+=(batch="$batch" micro_batch="$micro")
