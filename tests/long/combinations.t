@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Random networks, hyper-parameters and placements: whatever ranks, stages, orders, shards, recomputation and
 # forms of activations a run has, its weights, state and losses are those of one rank with nothing of these,
-# byte for byte; or it is refused (78), before it starts, in one line that names an option of it.
+# byte for byte (on as many threads); or it is refused (78), before it starts, in one line that names an option of it.
 # SEED=N COUNT=N: other ones, more of them. NETWORKS='resnet20:16': only these.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -44,7 +44,6 @@ placed() { # where it is computed, and how it is kept: into `ranks` and `place`
     chance 25 && draw blocks all && place+=(recompute="$drawn")
     chance 25 && place+=(stash=lossless)
     chance 20 && draw optimizer parameters activations all && place+=(offload="$drawn" offload_path="$ROOM")
-    chance 20 && place+=(threads=2)
 }
 common=(shapes data="$ROOM/data/train" val="$ROOM/data/val" steps=3 warmup=0 reduce=canonical bn=ghost \
     conv=direct deterministic=true threads=1 lr=0.001)
