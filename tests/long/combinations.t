@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Random networks, hyper-parameters and placements: whatever ranks, stages, orders, shards, recomputation and
-# forms of activations a run has, its weights, state and losses are those of one rank with nothing of these,
-# byte for byte (on as many threads); or it is refused (78), before it starts, in one line that names an option of it.
+# forms of activations a run has, its weights, state and losses are those of one rank with nothing of these
+# (and as many threads), byte for byte; or it is refused (78), before it starts, in one line that names an
+# option of it.
 # SEED=N COUNT=N: other ones, more of them. NETWORKS='resnet20:16': only these.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
