@@ -27,6 +27,7 @@ typedef struct rig_config {
     int64_t rows, side, channels;                                      /* of a micro-batch */
     int slots, ranks, rank;
     int bn;
+    int lag, backup;
     bool canonical, eval, clip, ema, scaled, adasum, noise, swa;
     double loss_scale;
     double drop_path, dropout; /* negative: the network's own */
@@ -93,6 +94,8 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
     kolo_plan_config p = {.ranks = c->ranks ? c->ranks : 1,
                           .slots = c->slots ? c->slots : 1,
                           .bn = c->bn,
+                          .lag = c->lag,
+                          .backup = c->backup,
                           .canonical = c->canonical,
                           .ema = c->ema,
                           .swa = c->swa,

@@ -110,6 +110,7 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
         print_result(&session, steps, seconds, fastest, host);
         KOLO_TRY_GOTO(rc, print_prediction(&session, steps, seconds));
     }
+    rc = kolo_exec_leave(session.exec);
 fail:
     free(profile);
     kolo_session_close(&session);

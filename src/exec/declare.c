@@ -190,7 +190,8 @@ int exec_declare(kolo_exec *e)
     const size_t numbers = (size_t)(e->versions * e->plan->buckets + 1);
     e->bucket_number = kolo_alloc(numbers * sizeof *e->bucket_number);
     if (!e->bucket_number) return KOLO_ENOMEM;
-    for (int v = 0; !program && v < e->versions; v++) KOLO_TRY(declare_buckets(e, e->plan, 0, true, v));
+    for (int v = e->plan->config.lag ? 1 : 0; !program && v < e->versions; v++)
+        KOLO_TRY(declare_buckets(e, e->plan, 0, true, v));
     if (!program && exchanges_on_nodes(e)) KOLO_TRY(declare_nodes(e));
     if (!program) return exec_is_sharded(e) ? exec_declare_shards(e, 0) : 0;
     int64_t capacity = 0;

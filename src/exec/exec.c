@@ -52,6 +52,7 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
     for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_add_variant(e, plans[i]));
     if (comm && (plan->config.optimizer || plan->program || plan->arena_bytes[KOLO_ARENA_GATHERED])) {
         KOLO_TRY_GOTO(rc, exec_declare(e));
+        KOLO_TRY_GOTO(rc, exec_backup_open(e));
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
         for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_agree(e, plans[i]));
     }
@@ -293,8 +294,10 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_FOLD:
         return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset),
                                  b->count);
-    case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, exec_sum_number(e, a->bucket, e->begins));
-    case KOLO_ACTION_WAIT: return exec_wait_sum(e, a->bucket);
+    case KOLO_ACTION_REDUCE:
+        return e->backup ? exec_backup_offer(e, a->bucket)
+                         : kolo_comm_start(e->comm, exec_sum_number(e, a->bucket, e->begins));
+    case KOLO_ACTION_WAIT: return e->backup ? exec_backup_wait(e) : exec_wait_sum(e, a->bucket);
     case KOLO_ACTION_SHARE: return exec_share(e, a->bucket, a->from);
     case KOLO_ACTION_TAKE: return exec_take(e, a->bucket, a->from);
     case KOLO_ACTION_CLEAR: return exec_clear_gaps(e, a->bucket);
@@ -506,6 +509,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     if (e->plan->ring) return exec_step_late(e, batch, step, metrics);
     KOLO_TRY(exec_show_averages(e->owner, e->averages));
     exec_begin_turn(e);
+    if (e->backup) KOLO_TRY(exec_backup_begin(e, step->step));
     KOLO_TRY(exec_choose(e, batch));
     KOLO_TRY(exec_begin(e, batch, step, &e->turn[e->begun % e->turns].step));
     KOLO_TRY(exec_offer(e, batch));

@@ -76,6 +76,21 @@ int kolo_exec_late_read(kolo_exec *exec, float *to); /* collective: waits as kol
 /* Into an executor that has done no step: step[steps] are those under way, in their order, numbered as by
  * kolo_step.step, and the next that is begun follows them. */
 int kolo_exec_late_write(kolo_exec *exec, const kolo_step *step, int steps, const float *from);
+/* Of plans with backup ranks (plan->config.lag): which ranks' gradients count in a step is agreed on beside
+ * the steps, so that a rank that lags keeps nobody waiting. reach: before step number `step`, its first or
+ * one behind those done; steps below `limit` may be agreed on and summed before this rank comes to them: up
+ * to the next one before which all ranks meet in comm. Without a call that is the step itself. Not
+ * collective,
+ * but limits are the same on all ranks. */
+int kolo_exec_reach(kolo_exec *exec, int64_t step, int64_t limit);
+/* Before the first step, on all ranks: what counts is not whoever comes first, but what a record says.
+ * counted: [steps][(ranks + 63) / 64] words with a bit for each rank; borrowed; only rank 0 reads it. */
+void kolo_exec_replay(kolo_exec *exec, const uint64_t *counted, int64_t steps);
+/* Of the step done last: ranks whose gradients did not count, ascending, at most plan->config.backup; their
+ * number, -1: of other plans. */
+int kolo_exec_dropped(const kolo_exec *exec, int64_t step, int *ranks);
+/* Collective, between steps: there will be no more. */
+int kolo_exec_leave(kolo_exec *exec);
 /* Batches that the executor takes in front of the step that it carries out: of a pipeline whose weights
  * are late (plan/order.h), else 0. Then kolo_exec_step is given batch t + feed with its own kolo_step, and
  * carries out step t; the first `feed` calls of a start fill the pipeline, and have no metrics. Behind the

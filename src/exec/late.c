@@ -18,6 +18,7 @@ void exec_begin_turn(kolo_exec *e)
 bool exec_is_turn_of(const kolo_exec *e, enum kolo_action_kind kind)
 {
     if (e->versions == 1) return true;
+    if (e->backup) return kolo_action_applies(kind) || !exec_backup_drops(e);
     if (!kolo_action_applies(kind)) return !e->flushes;
     return e->applies >= 0 && !(kind == KOLO_ACTION_WAIT && e->arrived[e->applies]);
 }
@@ -26,6 +27,7 @@ int exec_end_turn(kolo_exec *e)
 {
     if (e->applies < 0) return 0;
     e->arrived[e->applies] = false;
+    if (e->backup) exec_backup_end(e);
     KOLO_TRY(exec_send_back(e));
     if (e->plan->config.optimizer) e->copied = ++e->changes;
     return 0;
@@ -60,9 +62,9 @@ int64_t kolo_exec_late_count(const kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
     int64_t count = 0;
-    for (int t = 0; t < p->graph->tensors && e->versions > 1; t++)
+    for (int t = 0; t < p->graph->tensors && p->config.late; t++)
         if (p->home[t].arena == KOLO_ARENA_GRADIENT) count += kolo_tensor_count(&p->graph->tensor[t]);
-    return count * (e->versions - 1);
+    return count * p->config.late;
 }
 
 typedef int late_one(kolo_exec *e, int tensor, float *values);

@@ -427,6 +427,7 @@ void exec_release(kolo_exec *e)
     /* What was issued may still use all of this; but where a peer is gone it would never end. */
     const kolo_exec *owner = e->owner;
     if (e->issued && (!owner->comm || kolo_comm_status(owner->comm) == 0)) kolo_backend_finish(b);
+    exec_backup_close(e);
     exec_aside_close(&e->aside);
     for (int i = 0; i < e->forms; i++) free_form(e, &e->form[i]);
     for (int v = 0; e->updater && v < e->versions; v++) kolo_updater_destroy(&e->updater[v]);

@@ -55,6 +55,8 @@ typedef struct exec_sum {
     int number;
 } exec_sum;
 
+typedef struct exec_backup exec_backup;
+
 struct kolo_exec {
     /* the first; weights, gradients, buckets and the sizes of arenas are those of all */
     const kolo_plan *plan;
@@ -74,7 +76,8 @@ struct kolo_exec {
     exec_view *now;              /* likewise */
     enum kolo_exchange exchange; /* of the plans that steps are taken by */
     bool averages;               /* steps use the averaged weights */
-    /* versions of the gradients that steps take in turn (plan->config.late + 1), and of what is of each */
+    /* versions of the gradients that steps take in turn (kolo_plan_versions), and of what is of each; with
+     * backup ranks steps compute in the first, and take the others in turn for their sums */
     int versions;
     kolo_step
         *step; /* [versions] backend memory; of a late pipeline the block of its step, one of [blocks] */
@@ -87,6 +90,8 @@ struct kolo_exec {
     kolo_updater **updater; /* [versions] */
     bool *arrived;          /* [versions] its sums were waited for ahead of the step that applies them */
     int begins, applies;    /* the version that the step at hand writes, and that it applies; -1: none yet */
+    exec_backup *backup;    /* which ranks' gradients count in a step (backup.c); NULL: all */
+    bool is_summed;         /* of the step at hand all sums are there, and its block is that of what counts */
     bool flushes;           /* it writes none */
     int looks;              /* the version that "gradient" is of (values.c) */
     int *first_slice;       /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
@@ -199,6 +204,15 @@ int exec_act_all(kolo_exec *exec, int64_t step);
 void exec_begin_turn(kolo_exec *exec);
 bool exec_is_turn_of(const kolo_exec *exec, enum kolo_action_kind kind);
 int exec_end_turn(kolo_exec *exec);
+/* backup.c: transfers, before comm is committed; step number `step` is at hand; REDUCE; WAIT; what it still
+ * computes does not count; it is applied. close: also where ranks are still at it, which breaks comm. */
+int exec_backup_open(kolo_exec *exec);
+int exec_backup_begin(kolo_exec *exec, int64_t step);
+int exec_backup_offer(kolo_exec *exec, int bucket);
+int exec_backup_wait(kolo_exec *exec);
+bool exec_backup_drops(const kolo_exec *exec);
+void exec_backup_end(kolo_exec *exec);
+void exec_backup_close(kolo_exec *exec);
 /* turn.c: results on their way back. */
 /* enqueues them behind the step; it counts as issued */
 int exec_send_back(kolo_exec *exec);

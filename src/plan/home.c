@@ -167,7 +167,7 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
     bytes[KOLO_ARENA_VERSION] = (size_t)kolo_plan_weight_versions(plan) * plan->param_bytes;
     if (plan->config.ema && !like) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
     bytes[KOLO_ARENA_LATE] = plan->config.optimizer ? kolo_round_up(bytes[KOLO_ARENA_GRADIENT], KOLO_ALIGN) *
-                                                          (size_t)plan->config.late
+                                                          (size_t)(kolo_plan_versions(plan) - 1)
                                                     : 0;
     bytes[KOLO_ARENA_PART] = bytes[KOLO_ARENA_GRADIENT] * (size_t)(kolo_plan_levels(&plan->config) - 1);
     return 0;

@@ -20,7 +20,9 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
         return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks, %d micro-batches", c->ranks, c->slots);
     if (c->shards > c->ranks || (c->shards > 1 && c->adasum))
         return kolo_fail(KOLO_EINTERNAL, "plan: %d shards of %d ranks", c->shards, c->ranks);
-    if (c->late &&
+    if (c->lag && (c->late || c->backup < 0 || c->backup >= c->ranks))
+        return kolo_fail(KOLO_EINTERNAL, "plan: %d backup ranks of %d", c->backup, c->ranks);
+    if ((c->late || c->lag) &&
         (c->adasum || c->placement || c->shards > 1 || c->local || c->noise || c->scaled || c->swa))
         return kolo_fail(KOLO_EINTERNAL, "plan: late gradients of ranks that do not sum whole gradients");
     if (c->slots > KOLO_MAX_SLOTS)
@@ -101,8 +103,9 @@ size_t kolo_plan_comm_bytes(const kolo_plan *plan)
     if (plan->config.optimizer && kolo_plan_shards(plan, KOLO_shard_optimizer) &&
         !kolo_plan_shards(plan, KOLO_shard_parameters))
         gathered = plan->arena_bytes[KOLO_ARENA_PARAM];
-    if (plan->config.late && plan->config.optimizer)
-        return kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_LATE];
+    if (kolo_plan_versions(plan) > 1 && plan->config.optimizer)
+        return kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_LATE] +
+               (plan->config.lag ? kolo_agreement_bytes(plan->config.ranks) : 0);
     return gathered ? kolo_plan_gather_base(plan) + gathered
                     : kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_TRANSFER];
 }

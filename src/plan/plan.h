@@ -237,7 +237,7 @@ enum kolo_exchange {
     KOLO_EXCHANGE_WEIGHTS,
     KOLO_EXCHANGES
 };
-/* Steps by which gradients may be applied late. */
+/* Steps by which gradients may be applied late, or by which a rank may lag behind the others (backup). */
 enum { KOLO_MOST_LATE = 8 };
 /* What SHARE and TAKE move: weights, or the optimizer's state number `from` - 1. */
 enum { KOLO_SHARE_WEIGHTS, KOLO_SHARE_STATE };
@@ -261,6 +261,10 @@ typedef struct kolo_plan_config {
     /* stale gradients: what is summed is waited for and applied so many steps later, to the newest weights.
      * The list is that of a step without: from the first WAIT on it works on the sums of an earlier step */
     int late;
+    /* backup ranks (arXiv 1604.00981): above 0 the sum of a step is of the gradients of the first ranks -
+     * backup, and the others go so many steps on before they wait for a rank that lags. The list is that of a
+     * step without: what REDUCE sums is a copy, whether WAIT finds this rank's in it is decided meanwhile */
+    int lag, backup;
     enum kolo_exchange exchange;
     /* there are plans of this run with another exchange: ranks have weights of their own, and EMA is for
      * their mean, which no step touches (kolo_exec_average) */
@@ -356,10 +360,23 @@ static inline bool kolo_plan_owns(const kolo_plan *plan, int64_t tensor)
     return !p || kolo_placement_stage(p, p->owner[tensor]) == plan->config.stage;
 }
 /* Copies of GRADIENT that steps take in turn, bytes from one to the next. */
-static inline int kolo_plan_versions(const kolo_plan *plan) { return plan->config.late + 1; }
+static inline int kolo_plan_versions(const kolo_plan *plan)
+{
+    return plan->config.late + plan->config.lag + 1;
+}
 static inline size_t kolo_plan_version_bytes(const kolo_plan *plan)
 {
-    return plan->config.late ? plan->arena_bytes[KOLO_ARENA_LATE] / (size_t)plan->config.late : 0;
+    const int copies = kolo_plan_versions(plan) - 1;
+    return copies ? plan->arena_bytes[KOLO_ARENA_LATE] / (size_t)copies : 0;
+}
+/* Of backup ranks, in comm's memory: bytes of an arrival, which says a step; of a decision, which says a step
+ * and has a bit for each rank that counts; and of all that a rank has, from where LATE ends: its arrival, the
+ * decision it gets, and as the first rank the one that it sends, and everybody's arrivals. */
+enum { KOLO_ARRIVAL_BYTES = 64 };
+static inline size_t kolo_decision_bytes(int ranks) { return 64 * (size_t)(1 + (ranks + 511) / 512); }
+static inline size_t kolo_agreement_bytes(int ranks)
+{
+    return KOLO_ARRIVAL_BYTES * (size_t)(1 + ranks) + 2 * kolo_decision_bytes(ranks);
 }
 /* An action of the second part of a step, which a late plan does for an earlier one. */
 static inline bool kolo_action_applies(enum kolo_action_kind kind)

@@ -460,6 +460,13 @@ int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
         fprintf(
             f, "gradients are applied %d step%s late: formed with weights of %d update%s before, %d copies\n",
             c->late, c->late > 1 ? "s" : "", c->late, c->late > 1 ? "s" : "", c->late + 1);
+    if (c->lag)
+        fprintf(
+            f,
+            "backup ranks: the first %d gradients of a step count, those of %d rank%s are dropped; others go "
+            "%d step%s on without a rank that lags, %d copies\n",
+            c->ranks - c->backup, c->backup, c->backup == 1 ? "" : "s", c->lag, c->lag > 1 ? "s" : "",
+            c->lag + 1);
     if (c->local) {
         static const char *const exchange[KOLO_EXCHANGES] = {"gradients", "nothing", "weights within a node",
                                                              "weights"};

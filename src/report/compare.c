@@ -120,6 +120,9 @@ static void staleness_text(const report_run *r, char *text, size_t size)
     if (o->sync == KOLO_sync_stale)
         snprintf(text, size, "gradients lack %ld update%s (sync=stale)", (long)o->staleness,
                  o->staleness > 1 ? "s" : "");
+    else if (o->sync == KOLO_sync_backup)
+        snprintf(text, size, "the last %ld rank%s of a step are dropped (sync=backup)", (long)o->backup,
+                 o->backup == 1 ? "" : "s");
     else if (o->local_steps)
         snprintf(text, size, "ranks are apart for %ld steps (local_steps)", (long)o->local_steps);
     else if (o->swap > 0) snprintf(text, size, "ranks are apart from %g on to the end (swap)", o->swap);

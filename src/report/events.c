@@ -236,6 +236,11 @@ int kolo_events_step(kolo_events *events, const kolo_step_event *event)
     put_number(events, "wait", event->wait);
     if (event->comm >= 0) put_number(events, "comm", event->comm);
     if (event->useful_batch > 0) put_number(events, "useful_batch", event->useful_batch);
+    if (event->dropped) {
+        fputs(",\"dropped\":[", f);
+        for (int i = 0; i < event->drops; i++) fprintf(f, "%s%d", i ? "," : "", event->dropped[i]);
+        fputs("]", f);
+    }
     end_event(f);
     KOLO_TRY(put_line(events, false));
     return end_mirror(events, event->step);

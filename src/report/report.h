@@ -30,6 +30,8 @@ typedef struct kolo_step_event {
         comm,         /* s that this rank waited for others; negative: not measured, not printed */
         top1,         /* negative: classes are not what it learns; not printed */
         useful_batch; /* by the gradient noise scale; printed if above 0 */
+    const int *dropped; /* [drops] ranks whose gradients did not count (sync=backup); NULL: not printed */
+    int drops;
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
 /* "data": what reading was like since the last one, over all ranks; once an epoch. */

@@ -6,36 +6,77 @@
 #include "kolo/error.h"
 #include "ops/detector.h"
 
-/* What else decides how the gradients of a step come together, and why not beside late ones; *why. */
-static const char *in_the_way(const kolo_session *s, const char **why)
+static const char *sync_name(const kolo_options *o) { return kolo_option_find("sync")->choices[o->sync]; }
+
+/* What else decides how the gradients of a step come together, and why not beside this; NULL: it may. */
+typedef struct refusal {
+    bool given;
+    const char *name, *stale, *backup;
+} refusal;
+
+static int check_together(const kolo_session *s)
 {
     const kolo_options *o = s->options;
-    *why = "ranks form steps of their own";
-    if (kolo_is_adasum(o)) return "reduce=adasum";
-    if (kolo_is_local(o)) return o->swap > 0 ? "swap=" : "local_steps=";
-    *why = "what it holds back belongs to the next step's sum, and several are under way";
-    if (o->compression != KOLO_compression_none) return "compression=";
-    *why = "ranks wait for each other in every norm, so that nothing is gained";
-    if (o->bn == KOLO_bn_sync) return "bn=sync";
-    *why = "the scale follows the newest gradients, and those are applied later";
-    if (o->loss_scale > 0 || o->precision == KOLO_precision_fp16) return "loss scaling";
-    *why = "it measures gradients of one version of the weights";
-    if (o->noise_scale) return "noise_scale=true";
-    *why = "parts of gradients have one place, and late ones need several";
-    if (o->shard != KOLO_shard_none) return "shard=";
-    if (o->offload != KOLO_offload_none && o->offload != KOLO_offload_activations)
-        return "offload= of the optimizer or parameters";
-    *why = "pipeline= has late weights of its own kind";
-    if (s->grid.stages > 1 || o->chunks > 1)
-        return o->tensor > 1 ? "tensor=" : s->across > 1 ? "spatial=" : "stages=";
-    *why = "statistics are formed anew when nothing is under way";
-    return o->swa > 0 ? "swa=" : NULL;
+    const char *parts = o->tensor > 1 ? "tensor=" : s->across > 1 ? "spatial=" : "stages=";
+    const refusal refused[] = {
+        {kolo_is_adasum(o), "reduce=adasum", "ranks form steps of their own",
+         "ranks form steps of their own"},
+        {kolo_is_local(o), o->swap > 0 ? "swap=" : "local_steps=", "ranks form steps of their own",
+         "ranks form steps of their own"},
+        {o->compression != KOLO_compression_none,
+         "compression=", "what it holds back belongs to the next step's sum, and several are under way",
+         "what it holds back of a rank would be lost with the gradients that are dropped"},
+        {o->bn == KOLO_bn_sync, "bn=sync",
+         "ranks wait for each other in every norm, so that nothing is gained",
+         "ranks wait for each other in every norm, so that nothing is gained"},
+        {o->loss_scale > 0 || o->precision == KOLO_precision_fp16, "loss scaling",
+         "the scale follows the newest gradients, and those are applied later",
+         "the mean over the ranks that count is formed by that scale"},
+        {o->noise_scale, "noise_scale=true", "it measures gradients of one version of the weights",
+         "it measures gradients of as many ranks in every step"},
+        {o->shard != KOLO_shard_none,
+         "shard=", "parts of gradients have one place, and late ones need several",
+         "ranks wait for the parts of one that lags"},
+        {o->offload != KOLO_offload_none && o->offload != KOLO_offload_activations,
+         "offload= of the optimizer or parameters",
+         "parts of gradients have one place, and late ones need several",
+         "its files hold up the steps that a rank which lags catches up by"},
+        {s->grid.stages > 1 || o->chunks > 1, parts, "pipeline= has late weights of its own kind",
+         "the parts of a network wait for each other within a step"},
+        {o->reduce == KOLO_reduce_canonical, "reduce=canonical", NULL,
+         "it promises the same bits on any number of ranks, and here it matters which ranks were first"},
+        {o->swa > 0, "swa=", "statistics are formed anew when nothing is under way",
+         "statistics are formed anew from the batches of all ranks"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const char *why = o->sync == KOLO_sync_stale ? refused[i].stale : refused[i].backup;
+        if (refused[i].given && why)
+            return kolo_fail(KOLO_ECONFIG, "sync=%s does not go with %s: %s; leave one of them out",
+                             sync_name(o), refused[i].name, why);
+    }
+    return 0;
+}
+
+static int check_backup(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    if (o->sync != KOLO_sync_backup && (o->backup || *o->backup_replay))
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "%s: with sync=%s the gradients of all ranks count; give sync=backup, or leave it out",
+            o->backup ? "backup=" : "backup_replay=", sync_name(o));
+    if (o->sync == KOLO_sync_backup && o->backup >= s->ranks)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "backup=%ld of %d rank%s: the gradients of at least one must count; give backup=%d or "
+            "less, or start more ranks",
+            (long)o->backup, s->ranks, s->ranks > 1 ? "s" : "", s->ranks - 1);
+    return 0;
 }
 
 int session_check_late(const kolo_session *s)
 {
     const kolo_options *o = s->options;
-    const char *why;
     if (!(s->parts & KOLO_SESSION_TRAIN)) return 0;
     if (o->sync == KOLO_sync_synchronous && o->staleness)
         return kolo_fail(
@@ -43,13 +84,20 @@ int session_check_late(const kolo_session *s)
             "staleness=%ld: with sync=synchronous no gradient is late; give sync=stale, or leave "
             "staleness= out",
             (long)o->staleness);
+    KOLO_TRY(check_backup(s));
     if (o->sync == KOLO_sync_synchronous) return 0;
-    if (!o->staleness)
+    if (o->sync == KOLO_sync_stale && !o->staleness)
         return kolo_fail(KOLO_ECONFIG, "sync=stale: by how many updates? give staleness=1 to %d",
                          KOLO_MOST_LATE);
-    const char *with = in_the_way(s, &why);
-    if (!with) return 0;
-    return kolo_fail(KOLO_ECONFIG, "sync=stale does not go with %s: %s; leave one of them out", with, why);
+    return check_together(s);
+}
+
+int session_check_late_device(const kolo_session *s)
+{
+    if (!(s->parts & KOLO_SESSION_TRAIN) || s->options->sync != KOLO_sync_backup || !(s->cuda || s->gpu))
+        return 0;
+    return kolo_fail(KOLO_ECONFIG, "sync=backup does not go with device=cuda: what a GPU has begun it cannot "
+                                   "leave out any more; give device=cpu, or leave sync= out");
 }
 
 kolo_step trainer_step(const trainer *t, int64_t step, int64_t epoch)

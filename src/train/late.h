@@ -7,10 +7,17 @@
 /* KOLO_ECONFIG: staleness= without sync=stale or the other way, or beside what says otherwise how the
  * gradients of a step come together. */
 int session_check_late(const kolo_session *session);
+/* Likewise of the device, once it is chosen. */
+int session_check_late_device(const kolo_session *session);
 /* Updates that the weights lack with which a gradient is formed. */
 static inline int kolo_late(const kolo_options *o)
 {
     return o->sync == KOLO_sync_stale ? (int)o->staleness : 0;
+}
+/* sync=backup: steps that the other ranks go on without one that lags; else 0. */
+static inline int kolo_lag(const kolo_options *o)
+{
+    return o->sync != KOLO_sync_backup ? 0 : o->staleness ? (int)o->staleness : 4;
 }
 /* What changes from step to step, of step number `step` of the run; where: epoch of its batch. */
 kolo_step trainer_step(const trainer *t, int64_t step, int64_t epoch);

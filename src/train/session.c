@@ -171,14 +171,16 @@ static int make_executors(kolo_session *s)
     const kolo_options *o = s->options;
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
-    const size_t own = s->shards > 1 || s->plan->config.late ? kolo_plan_comm_bytes(s->plan)
-                                                             : s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    const size_t own = s->shards > 1 || kolo_plan_versions(s->plan) > 1
+                           ? kolo_plan_comm_bytes(s->plan)
+                           : s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
     kolo_launch *launch = flat ? &s->flat : s->launch;
-    int64_t transfers = 0;
+    const kolo_plan_config *c = &s->plan->config; /* backup: sums of every version, arrivals and decisions */
+    int64_t transfers = c->lag ? (int64_t)c->lag * s->plan->buckets + 2 * c->ranks : 0;
     for (int i = 0; s->program && i < s->shapes; i++)
         transfers += kolo_program_transfers(s->shape[i].program);
     KOLO_TRY(s->program ? open_comm_for(s, launch, s->program, transfers, &s->comm)
-                        : session_open_comm(s, launch, own, own, 0, &s->comm));
+                        : session_open_comm(s, launch, own, own, transfers, &s->comm));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
     /* an executor that trains, or has transfers, does it when it has added its buckets and those */
     else if (!s->program) KOLO_TRY(kolo_comm_commit(s->comm));
@@ -318,6 +320,7 @@ static int open_parts(kolo_session *s, int parts)
                    : kolo_fail(KOLO_ECONFIG, "batch=auto: whoever computes chooses it; give a number here");
     KOLO_TRY(choose_threads(s));
     KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
+    KOLO_TRY(session_check_late_device(s));
     KOLO_TRY(session_check_offload(s));
     KOLO_TRY(session_choose_batch(s));
     return in_plan_file(s, open_steps(s));

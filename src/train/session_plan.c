@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "ckpt/head.h"
 #include "kolo/error.h"
+#include "train/late.h"
 #include "train/local.h"
 #include "train/parts.h"
 #include "train/pipeline.h"
@@ -217,6 +218,8 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
                               .ema = kolo_averages(o),
                               .swa = trains && o->swa > 0,
                               .late = trains && o->sync == KOLO_sync_stale ? (int)o->staleness : 0,
+                              .lag = trains && s->replicas > 1 ? kolo_lag(o) : 0,
+                              .backup = trains && s->replicas > 1 && kolo_lag(o) ? (int)o->backup : 0,
                               .local = trains && kolo_is_local(o),
                               .average_state = o->local_momentum == KOLO_local_momentum_averaged,
                               .lookahead = o->lookahead > 0,

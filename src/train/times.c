@@ -299,7 +299,7 @@ static kolo_rehearsal rehearsal_of(const kolo_session *s, int beside, char *choi
     config.shard = KOLO_shard_none;
     config.shard_groups = config.offload = config.stage = 0;
     config.adasum = config.noise = config.reshard = config.local = false;
-    config.late = 0;
+    config.late = config.lag = config.backup = 0;
     config.exchange = KOLO_EXCHANGE_GRADIENTS;
     config.form = NULL;
     config.placement = NULL;

@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "ckpt/carried.h"
 #include "data/shard/manifest.h"
+#include "train/backup.h"
 #include "train/carry.h"
 #include "train/late.h"
 #include "train/local.h"
@@ -70,10 +71,26 @@ static int evaluate(trainer *t)
     return trainer_report_evaluation(t, best);
 }
 
-static bool is_evaluated(const trainer *t, int64_t epoch, int64_t within)
+/* Behind so many steps. */
+static bool is_evaluated(const trainer *t, int64_t step, int64_t epoch, int64_t within)
 {
     const int64_t every = t->options->eval_epochs;
-    return t->position.step == t->session.steps || (within == 0 && every && epoch % every == 0);
+    return step == t->session.steps || (within == 0 && every && epoch % every == 0);
+}
+
+static bool is_saved(const trainer *t, int64_t step, int64_t within)
+{
+    const int64_t every = t->options->checkpoint_steps;
+    return step == t->session.steps || (every ? step % every == 0 : within == 0);
+}
+
+/* All ranks do something together there. */
+static bool is_meeting(const trainer *t, int64_t step)
+{
+    int64_t epoch, within;
+    kolo_session_at(&t->session, step, &epoch, &within);
+    return step >= t->next_poll || step == t->options->stop_step || within == 0 ||
+           is_evaluated(t, step, epoch, within) || is_saved(t, step, within) || trainer_board_due(t, step);
 }
 
 /* Where the last evaluation stands: has early_stop= ended the run there? A matter of the position alone, so a
@@ -84,7 +101,7 @@ static bool has_stopped_early(const trainer *t)
     int64_t epoch, within, best_epoch, best_within;
     if (!t->options->early_stop || t->position.best_step <= 0) return false;
     kolo_session_at(s, t->position.step, &epoch, &within);
-    if (!is_evaluated(t, epoch, within)) return false;
+    if (!is_evaluated(t, t->position.step, epoch, within)) return false;
     kolo_session_at(s, t->position.best_step, &best_epoch, &best_within);
     return epoch - best_epoch >= t->options->early_stop;
 }
@@ -125,7 +142,10 @@ static int train_settle(trainer *t)
 
 /* Seconds from one agreement to the next, at which ranks wait for each other: seldom where nothing else has
  * them wait in every step. */
-static double agreement_seconds(const kolo_options *o) { return kolo_late(o) || kolo_is_local(o) ? 5 : 0.2; }
+static double agreement_seconds(const kolo_options *o)
+{
+    return kolo_late(o) || kolo_lag(o) || kolo_is_local(o) ? 5 : 0.2;
+}
 
 /* Every rank stops after the same step: the flags are reduced about so often, at steps all ranks agree on. */
 static int agree_to_stop(trainer *t)
@@ -186,6 +206,15 @@ static int take_batch(trainer *t, int64_t step, kolo_metrics *m)
     return rc;
 }
 
+/* With backup ranks others go on without this one, until all meet. */
+static int reach(trainer *t)
+{
+    const int64_t step = t->position.step, most = step + kolo_lag(t->options);
+    int64_t limit = step + 1;
+    while (limit < most && !is_meeting(t, limit)) limit++;
+    return kolo_exec_reach(t->session.exec, step, limit);
+}
+
 static int one_step(trainer *t)
 {
     kolo_session *s = &t->session;
@@ -194,6 +223,7 @@ static int one_step(trainer *t)
     const int64_t step = t->position.step;
     const double before = kolo_exec_comm_seconds(s->exec);
     if (t->unreported == 0) t->reported_at = kolo_time();
+    KOLO_TRY(reach(t));
     KOLO_TRY(take_batch(t, step + kolo_exec_feed(s->exec), &m));
     t->unreported++;
     t->position.step = step + 1;
@@ -251,7 +281,6 @@ static int end_early(trainer *t)
 static int loop(trainer *t)
 {
     kolo_session *s = &t->session;
-    const kolo_options *o = t->options;
     t->local_start = kolo_local_start(s);
     KOLO_TRY(begin_phase(t));
     KOLO_TRY(fill_pipeline(t));
@@ -272,8 +301,8 @@ static int loop(trainer *t)
         int phase = kolo_session_at(s, step, &epoch, &within);
         const bool drawn = trainer_board_due(t, step);
         bool end = step == s->steps, epoch_end = within == 0;
-        bool evaluated = is_evaluated(t, epoch, within);
-        bool saved = end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end);
+        bool evaluated = is_evaluated(t, step, epoch, within);
+        bool saved = is_saved(t, step, within);
         double best = t->position.best;
         if (end) KOLO_TRY(trainer_flush(t));
         if (evaluated || saved || epoch_end || drawn) KOLO_TRY(train_settle(t));
@@ -336,6 +365,7 @@ static int train_run(trainer *t)
     t->records = TRAINER_RECORDS + kolo_exec_feed(t->session.exec);
     if (!(t->issued = kolo_alloc((size_t)t->records * sizeof *t->issued))) return KOLO_ENOMEM;
     KOLO_TRY(trainer_begin(t));
+    KOLO_TRY(trainer_open_backup(t));
     const bool early = has_stopped_early(t);
     if (t->position.step >= t->session.steps || early) {
         kolo_info("%s is complete: %ld steps%s; nothing to do", t->options->run, (long)t->position.step,
@@ -389,7 +419,8 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
     /* A launcher may kill the job when the first rank exits: nobody leaves before rank 0 has written. */
     if (rc == 0 || rc == KOLO_EREQUEUE) {
         show_alive(&t);
-        const int met = kolo_comm_barrier(t.session.comm);
+        int met = t.session.exec ? kolo_exec_leave(t.session.exec) : 0;
+        if (met == 0) met = kolo_comm_barrier(t.session.comm);
         if (met < 0) {
             rc = met;
             kolo_error_keep(&first);
@@ -403,5 +434,6 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
     kolo_by_class_free(&t.by_class);
     free(t.planned_by_rank);
     free(t.issued);
+    trainer_close_backup(&t);
     return kolo_error_restore(&first, rc);
 }

@@ -154,17 +154,19 @@ int trainer_report(trainer *t, const kolo_metrics *m)
     if (t->options->noise_scale && t->session.replicas * t->session.slots > 1 && i->whole && m->square > 0)
         kolo_noise_add(&t->noise, t->session.replicas * t->session.slots, t->session.rows, m->square,
                        m->grad_norm);
-    kolo_step_event event = {.step = i->step + 1,
-                             .epoch = i->epoch,
-                             .loss = t->loss,
-                             .lr = i->lr,
-                             .top1 =
-                                 t->session.detector || kolo_session_tags(&t->session) ? -1 : m->top1 / rows,
-                             .grad_norm = m->grad_norm,
-                             .useful_batch = kolo_noise_batch(&t->noise),
-                             .seconds = seconds,
-                             .wait = i->wait,
-                             .comm = i->comm};
+    kolo_step_event event = {
+        .step = i->step + 1,
+        .epoch = i->epoch,
+        .loss = t->loss,
+        .lr = i->lr,
+        .top1 = t->session.detector || kolo_session_tags(&t->session) ? -1 : m->top1 / rows,
+        .grad_norm = m->grad_norm,
+        .useful_batch = kolo_noise_batch(&t->noise),
+        .seconds = seconds,
+        .wait = i->wait,
+        .dropped = t->dropped,
+        .drops = t->dropped ? kolo_exec_dropped(t->session.exec, m->step, t->dropped) : 0,
+        .comm = i->comm};
     kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started),
                        event.useful_batch);
     if (kolo_slurm_comment_due(&t->comment))

@@ -61,6 +61,8 @@ typedef struct trainer {
     int64_t saved;       /* the step of the newest checkpoint, -1: there is none */
     kolo_epoch epoch;    /* what its loaders did */
     int64_t local_start; /* the first step that ranks do by themselves; INT64_MAX: none */
+    int *dropped;        /* [backup + 1] ranks whose gradients a step did without; NULL: all count */
+    uint64_t *counted;   /* at rank 0 with backup_replay=: [steps][words], which ranks count */
     bool early;          /* early_stop= ended the run */
     bool complete;       /* the run was complete already: its figures stand */
 } trainer;

@@ -279,10 +279,9 @@ int kolo_comm_status(kolo_comm *comm)
 int kolo_comm_abort(kolo_comm *comm, int rc)
 {
     kolo_failure first;
-    if (!comm->device.reducer) return rc;
     kolo_error_keep(&first);
     kolo_comm_host_fail(comm, rc); /* the others read whose text it is */
-    comm_device_abort(comm, first.text);
+    if (comm->device.reducer) comm_device_abort(comm, first.text);
     return kolo_error_restore(&first, rc);
 }
 

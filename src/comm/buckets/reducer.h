@@ -105,7 +105,6 @@ static inline int64_t kolo_comm_equal_part(int64_t count, int members, int membe
  * as wait. */
 void *kolo_comm_host_arena(kolo_comm *comm, size_t *bytes);
 int kolo_comm_host_start(kolo_comm *comm, int bucket);
-int kolo_comm_host_test(kolo_comm *comm, int bucket);
 int kolo_comm_host_wait(kolo_comm *comm, int bucket);
 /* One more bucket, made by commit, of KOLO_HOST_SUM f64 at this offset of the host arena; its number. */
 enum { KOLO_HOST_SUM = 8192 };

@@ -36,10 +36,13 @@ int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int
  * streams run on with wrong numbers, so that no host waits for ever: a caller that waited for results must
  * ask before believing them. Graphs go before the communicator. */
 int kolo_comm_status(kolo_comm *comm);
-/* With a device: this rank goes no further, for the reason that stands in the error text. Sums under way
- * are given up, so that nothing here waits for them on the way out, and the other ranks learn of it. Returns
- * rc, with the same text. */
+/* This rank goes no further, for the reason that stands in the error text. Sums under way are given up, so
+ * that nothing here waits for them on the way out, and the other ranks learn of it. Returns rc, with the same
+ * text. */
 int kolo_comm_abort(kolo_comm *comm, int rc);
+/* Without a device: is a bucket or transfer that was started complete? 1: kolo_comm_wait returns at once;
+ * 0: not yet; or the error that it would end with. */
+int kolo_comm_host_test(kolo_comm *comm, int bucket);
 
 /* Collective: 0 where all ranks gave 0; else each failing rank's own status, and on the others that
  * of the first, named. */
