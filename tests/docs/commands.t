@@ -31,7 +31,7 @@ for page in "${PAGES[@]}"; do
     place=$ROOM/${page//\//-}
     mkdir "$place" && ln -s "$TOP/jobs" "$TOP/share" "$place/"
     script "$page" > "$place.sh"
-    (cd "$place" && timeout 200 bash -eu "$place.sh") > "$place.log" 2>&1
+    (cd "$place" && timeout 600 bash -eu "$place.sh") > "$place.log" 2>&1
     status=$?
     for line in "${lines[@]}"; do
         blocks=$((blocks + 1))
