@@ -100,6 +100,8 @@ static int delayed_line_plan(delayed_case *c)
 
 static int delayed_line_open(delayed_case *c)
 {
+    if (!strcmp(golden_text(c->config, "correction", ""), "spike") && strcmp(c->how.wrong, "late"))
+        c->options.late_correction = KOLO_late_correction_spike;
     KOLO_TRY(delayed_line_plan(c));
     KOLO_TRY(kolo_program_create(&delayed_line.program, &delayed_line.grid, c->net.plan, NULL));
     KOLO_TRY(kolo_program_check(delayed_line.program));
@@ -109,6 +111,25 @@ static int delayed_line_open(delayed_case *c)
                                      .spin = -1};
     KOLO_TRY(kolo_comm_create(&c->comm, c->launch, &config));
     return kolo_exec_create(&c->net.exec, &c->net.plan, 1, c->backend, c->comm, &c->options, NULL);
+}
+
+/* The mistake "stash": older versions of the weights are lost, and the newest stand in their places. */
+static int delayed_line_forget(delayed_case *c)
+{
+    const kolo_graph *g = c->net.graph;
+    char version[16];
+    for (int t = 0; t < g->tensors; t++) {
+        if (g->tensor[t].role != KOLO_ROLE_PARAM || !kolo_plan_owns(c->net.plan, t)) continue;
+        float *values = calloc((size_t)kolo_tensor_count(&g->tensor[t]), sizeof *values);
+        int rc = kolo_exec_get_own(c->net.exec, "param", t, values);
+        for (int v = 0; rc == 0 && v < kolo_plan_weight_versions(c->net.plan); v++) {
+            kolo_plan_version_name(v, version);
+            rc = kolo_exec_set(c->net.exec, version, t, values);
+        }
+        free(values);
+        KOLO_TRY(rc);
+    }
+    return 0;
 }
 
 /* Batches go in ahead of the steps that end with them. */
@@ -124,6 +145,7 @@ static int delayed_line_run(delayed_case *c)
         delayed_sleep(c, t);
         KOLO_TRY(kolo_exec_step(c->net.exec, more ? &batch : NULL, more ? &step : NULL, &m));
         if (m.step >= 0) c->losses[m.step] = m.loss / (double)rows;
+        if (!strcmp(c->how.wrong, "stash")) KOLO_TRY(delayed_line_forget(c));
     }
     return 0;
 }
@@ -138,6 +160,8 @@ static void delayed_line_close(delayed_case *c)
 
 static const delayed_mode delayed_pipedream = {"pipedream",      delayed_line_ranks, delayed_line_open,
                                                delayed_line_run, delayed_line_close, NULL};
+static const delayed_mode delayed_vertical = {"pipedream_vertical", delayed_line_ranks, delayed_line_open,
+                                              delayed_line_run,     delayed_line_close, NULL};
 static const delayed_mode delayed_two_buffered = {"two_buffered",   delayed_line_ranks, delayed_line_open,
                                                   delayed_line_run, delayed_line_close, NULL};
 static const delayed_mode delayed_pipelined = {"pipelined",      delayed_line_ranks, delayed_line_open,

@@ -20,6 +20,18 @@ static bool delayed_is_swap(const delayed_case *c)
     return !strcmp(golden_text(c->config, "mode", ""), "swap");
 }
 
+/* What the case makes of averages. */
+static int delayed_outer(delayed_case *c)
+{
+    const cJSON *outer = golden_at(c->config, "outer");
+    if (!outer) return 0;
+    c->options.local_outer = !strcmp(golden_text(outer, "kind", ""), "nesterov") ? KOLO_local_outer_nesterov
+                                                                                 : KOLO_local_outer_slowmo;
+    c->options.local_outer_rate = golden_number(outer, "rate", 1);
+    c->options.local_outer_momentum = golden_number(outer, "momentum", 0);
+    return strcmp(c->how.wrong, "mean") ? c->options.local_outer : 0;
+}
+
 static int delayed_local_plans(delayed_case *c)
 {
     const kolo_plan_config config = {.ranks = c->launch->size,
@@ -29,6 +41,7 @@ static int delayed_local_plans(delayed_case *c)
                                      .clip_norm = c->options.clip_norm > 0,
                                      .ema = true,
                                      .local = true,
+                                     .outer = delayed_outer(c),
                                      .optimizer = kolo_optimizer_find(c->options.optimizer)};
     KOLO_TRY(kolo_plan_create(&c->net.plan, c->net.graph, c->backend, &config, NULL));
     KOLO_TRY(kolo_plan_check(c->net.plan));
@@ -81,6 +94,7 @@ static int delayed_local_run(delayed_case *c)
         if (!strcmp(c->how.wrong, "always")) exchange = KOLO_EXCHANGE_GRADIENTS;
         kolo_exec_exchange(c->net.exec, exchange);
         if (swap && t >= start && strcmp(c->how.wrong, "remember")) step.origin = start;
+        if (t == start) KOLO_TRY(kolo_exec_anchor(c->net.exec));
         if (step.origin && t == start) KOLO_TRY(kolo_exec_forget(c->net.exec));
         delayed_sleep(c, t);
         KOLO_TRY(kolo_exec_step(c->net.exec, &b, &step, &m));

@@ -26,10 +26,11 @@ enum kolo_random_purpose {
     KOLO_RANDOM_SHAPES = 5,    /* procedural images      */
     KOLO_RANDOM_SYNTHETIC = 6, /* synthetic batches        */
     KOLO_RANDOM_DROPOUT = 7,
-    KOLO_RANDOM_WINDOW = 8,    /* mixing within a window of an epoch's order */
-    KOLO_RANDOM_EXCHANGE = 9,  /* samples that change nodes for an epoch     */
-    KOLO_RANDOM_COMPRESS = 10, /* rounding and start matrices of compressed sums */
-    KOLO_RANDOM_SIDE = 11,     /* sides of training images               */
+    KOLO_RANDOM_WINDOW = 8,      /* mixing within a window of an epoch's order */
+    KOLO_RANDOM_EXCHANGE = 9,    /* samples that change nodes for an epoch     */
+    KOLO_RANDOM_COMPRESS = 10,   /* rounding and start matrices of compressed sums */
+    KOLO_RANDOM_SIDE = 11,       /* sides of training images               */
+    KOLO_RANDOM_TOURNAMENT = 12, /* pairs of ranks, and what losers go on with */
 };
 
 KOLO_INLINE kolo_philox4 kolo_philox(uint64_t key, uint64_t counter_high, uint64_t counter_low)

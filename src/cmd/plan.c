@@ -10,6 +10,7 @@
 #include "cmd/plan_forecast.h"
 #include "cmd/plan_scale.h"
 #include "kolo/error.h"
+#include "optim/outer.h"
 #include "plan/matrices.h"
 #include "plan/price.h"
 #include "train/auto_plan.h"
@@ -17,6 +18,7 @@
 #include "train/local.h"
 #include "train/session.h"
 #include "train/times.h"
+#include "train/tournament.h"
 
 /* Where batch or image size change: every phase, and what each shape of a batch needs of the memory that
  * they share. The list above is of the first. */
@@ -50,6 +52,18 @@ static int bytes_sent(const kolo_plan *plan, double *bytes)
     return rc;
 }
 
+/* What becomes of averages, where it is not the mean. */
+static void print_outer(const kolo_session *s)
+{
+    const kolo_outer outer = kolo_outer_of(s->options, s->replicas);
+    const char *name = kolo_option_find("local_outer")->choices[outer.kind];
+    if (outer.kind == KOLO_local_outer_none) return;
+    printf("  local_outer=%s: rate %g", name, (double)outer.rate);
+    if (outer.kind != KOLO_local_outer_easgd) printf(", momentum %g", (double)outer.momentum);
+    printf(", %d vector%s of the weights' size kept by every rank\n", kolo_outer_states(outer.kind),
+           kolo_outer_states(outer.kind) > 1 ? "s" : "");
+}
+
 /* With local steps, what ranks exchange in how many of the run's steps. The list above is of steps in which
  * gradients are summed. */
 static int print_exchanges(const kolo_session *s)
@@ -59,10 +73,11 @@ static int print_exchanges(const kolo_session *s)
                                                      "weights are averaged over all ranks"};
     const int64_t start = kolo_local_start(s);
     int64_t steps[KOLO_EXCHANGES] = {0};
-    if (!s->shape[0].exchange[KOLO_EXCHANGE_WEIGHTS] || !s->steps) return 0;
+    if (!s->shape[0].exchange[KOLO_EXCHANGE_NOTHING] || !s->steps) return 0;
     for (int64_t i = 0; i < s->steps; i++) steps[kolo_local_exchange(s->options, start, i, s->steps)]++;
     printf("local steps: ranks have weights of their own from step %ld of %ld on\n", (long)start + 1,
            (long)s->steps);
+    print_outer(s);
     for (int x = 0; x < KOLO_EXCHANGES; x++) {
         const kolo_plan *plan = x ? s->shape[0].exchange[x] : s->plan;
         double bytes;
@@ -72,6 +87,24 @@ static int print_exchanges(const kolo_session *s)
                steps[x] > 1 ? "s" : "", bytes);
     }
     return 0;
+}
+
+/* Who meets how often, and what then goes from rank to rank. */
+static void print_tournament(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    int messages;
+    const size_t bytes = kolo_exec_hand_over_bytes(s->plan, &messages);
+    if (!s->tournament || s->replicas == 1) return;
+    const int64_t all = s->steps > 0 ? (s->steps - 1) / o->tournament : 0;
+    printf("tournament: %d ranks have networks of their own; %ld meeting%s of %d pair%s after every %ld "
+           "steps%s\n",
+           s->replicas, (long)all, all == 1 ? "" : "s", s->replicas / 2, s->replicas > 3 ? "s" : "",
+           (long)o->tournament, s->replicas % 2 ? ", one rank sits out" : "");
+    printf(
+        "  every rank evaluates its network on all tournament images, and losses are exchanged: %zu bytes; "
+        "a loser is sent %zu bytes in %d messages by its winner\n",
+        (size_t)s->replicas * sizeof(double), bytes, messages);
 }
 
 static int check_plans(const kolo_session *s)
@@ -136,6 +169,7 @@ static int print_plan(kolo_session *s, const kolo_gpu_table *given, const wants 
     if (rc == 0) rc = print_price(s, table, table->name != NULL);
     if (rc == 0 && s->shapes > 1) print_shapes(s);
     if (rc == 0) rc = print_exchanges(s);
+    if (rc == 0) print_tournament(s);
     if (rc == 0) rc = check_plans(s);
     if (rc == 0)
         printf(

@@ -64,6 +64,10 @@ static void print_late(const kolo_session *s)
         printf("%5d  %5d  %5d  %5d  %5d\n", k, kolo_plan_ahead(p), late,
                kolo_pipeline[s->placement->order].stashes ? late : 0, kolo_plan_weight_versions(p) + 1);
     }
+    if (s->options->late_correction == KOLO_late_correction_spike)
+        printf("late_correction=spike: a gradient of D updates ago counts (1 - m^D) / (1 - m) times at once, "
+               "and "
+               "the momentum m^D times\n");
 }
 
 void kolo_plan_program_print(const kolo_session *s, const kolo_play *play)

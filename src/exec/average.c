@@ -1,7 +1,10 @@
 /* Weights that ranks average: actions SHARE and TAKE, and the mean of all ranks' weights as an evaluation, a
  * checkpoint or an export has it. What travels stands in the place of gradients, which the step has used. */
 #include "exec/parts.h"
+#include "optim/outer.h"
 #include "kolo/error.h"
+
+enum { ANCHOR, MOMENTUM }; /* of an outer optimizer */
 
 void kolo_exec_exchange(kolo_exec *e, enum kolo_exchange exchange) { e->exchange = exchange; }
 
@@ -71,6 +74,47 @@ int exec_share(kolo_exec *e, int bucket, int what)
                              bytes);
 }
 
+static float *outer_state(const kolo_exec *e, int state, int bucket)
+{
+    const kolo_plan *p = e->plan;
+    if (state >= kolo_outer_states(p->config.outer)) return NULL;
+    return (float *)(void *)average_place(e, KOLO_ARENA_STATE, kolo_plan_own_states(p) + state, bucket);
+}
+
+/* The mean stands in the place of gradients; host memory. */
+static void outer_step(kolo_exec *e, int bucket, float *param, int64_t count)
+{
+    const kolo_outer outer = kolo_outer_of(e->options, e->plan->config.ranks);
+    kolo_outer_update(&outer, e->turn[e->begun % e->turns].step.lr, param, outer_state(e, ANCHOR, bucket),
+                      outer_state(e, MOMENTUM, bucket), gradients(e, bucket), count);
+}
+
+int kolo_exec_anchor(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    for (int b = 0; b < p->buckets && p->config.outer; b++) {
+        const size_t bytes = (size_t)p->bucket[b].params * sizeof(float);
+        float *momentum = outer_state(e, MOMENTUM, b);
+        if (!bytes) continue;
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, outer_state(e, ANCHOR, b),
+                                   average_place(e, KOLO_ARENA_PARAM, 0, b), bytes));
+        if (momentum) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, momentum, 0, bytes));
+    }
+    return 0;
+}
+
+int kolo_exec_average_at_anchor(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    KOLO_TRY(kolo_exec_average(e));
+    for (int b = 0; b < p->buckets && p->config.outer; b++)
+        if (p->bucket[b].params)
+            KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average_place(e, KOLO_ARENA_EMA, 0, b),
+                                       outer_state(e, ANCHOR, b),
+                                       (size_t)p->bucket[b].params * sizeof(float)));
+    return kolo_backend_finish(e->backend);
+}
+
 int exec_take(kolo_exec *e, int bucket, int what)
 {
     const int64_t count = e->plan->bucket[bucket].params;
@@ -80,38 +124,57 @@ int exec_take(kolo_exec *e, int bucket, int what)
     if (count == 0) return take_running(e, bucket, ranks, false);
     float *to = (float *)(void *)average_place(e, weights ? KOLO_ARENA_PARAM : KOLO_ARENA_STATE,
                                                weights ? 0 : what - KOLO_SHARE_STATE, bucket);
-    KOLO_TRY(kolo_backend_divide(e->backend, to, gradients(e, bucket), ranks, count));
+    const bool outer = weights && !node && e->plan->config.outer;
+    KOLO_TRY(kolo_backend_divide(e->backend, outer ? gradients(e, bucket) : to, gradients(e, bucket), ranks,
+                                 count));
+    if (outer) outer_step(e, bucket, to, count);
     if (!weights || !e->arena[KOLO_ARENA_SHADOW]) return 0;
     return kolo_backend_narrow(
         e->backend, e->arena[KOLO_ARENA_SHADOW] + (size_t)e->plan->bucket[bucket].param * sizeof(uint16_t),
         e->plan->graph->dtype, to, count);
 }
 
-static int take_average(kolo_exec *e, int bucket)
+static int take_average(kolo_exec *e, int bucket, float ranks)
 {
-    const float ranks = (float)e->plan->config.ranks;
     const int64_t count = e->plan->bucket[bucket].params;
     if (count == 0) return take_running(e, bucket, ranks, true);
     return kolo_backend_divide(e->backend, (float *)(void *)average_place(e, KOLO_ARENA_EMA, 0, bucket),
                                gradients(e, bucket), ranks, count);
 }
 
-int kolo_exec_average(kolo_exec *e)
+/* The bucket takes no part in a sum. */
+static int share_nothing(kolo_exec *e, int bucket)
+{
+    const kolo_bucket *b = &e->plan->bucket[bucket];
+    return kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_GRADIENT] + b->offset, 0,
+                             (size_t)b->count * sizeof(float));
+}
+
+/* EMA becomes the sum of what those that share have, divided by their number. */
+static int form_average(kolo_exec *e, bool shares, float number)
 {
     const kolo_plan *p = e->plan;
     const bool many = p->config.ranks > 1;
     if (!p->config.local || e->told < e->issued)
         return kolo_fail(KOLO_EINTERNAL, "executor: no averages of ranks, or a step is under way");
     for (int b = 0; b < p->buckets; b++) {
-        KOLO_TRY(exec_share(e, b, KOLO_SHARE_WEIGHTS));
+        KOLO_TRY(shares ? exec_share(e, b, KOLO_SHARE_WEIGHTS) : share_nothing(e, b));
         if (many) KOLO_TRY(kolo_comm_start(e->comm, e->bucket_number[b]));
     }
     for (int b = 0; b < p->buckets; b++) {
         if (many) KOLO_TRY(exec_await_ranks(e, e->bucket_number[b]));
-        KOLO_TRY(take_average(e, b));
+        KOLO_TRY(take_average(e, b, number));
     }
     e->changes++;
     return kolo_backend_finish(e->backend);
+}
+
+int kolo_exec_average(kolo_exec *e) { return form_average(e, true, (float)e->plan->config.ranks); }
+
+int kolo_exec_average_of(kolo_exec *e, int replica)
+{
+    const int own = e->plan->config.ranks > 1 ? kolo_comm_launch(e->comm)->rank : 0;
+    return form_average(e, own == replica, 1);
 }
 
 int kolo_exec_adopt_average(kolo_exec *e)

@@ -193,6 +193,7 @@ int exec_declare(kolo_exec *e)
     for (int v = e->plan->config.lag ? 1 : 0; !program && v < e->versions; v++)
         KOLO_TRY(declare_buckets(e, e->plan, 0, true, v));
     if (!program && exchanges_on_nodes(e)) KOLO_TRY(declare_nodes(e));
+    if (!program && e->plan->config.pairs) KOLO_TRY(exec_declare_pairs(e));
     if (!program) return exec_is_sharded(e) ? exec_declare_shards(e, 0) : 0;
     int64_t capacity = 0;
     for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_stage(e, s, &capacity));

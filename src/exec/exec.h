@@ -60,6 +60,19 @@ void kolo_exec_exchange(kolo_exec *exec, enum kolo_exchange exchange);
 /* Between steps, all told, where plans are `local`: EMA becomes the mean of all ranks' weights and running
  * statistics. Those stay as they are. Collective. */
 int kolo_exec_average(kolo_exec *exec);
+/* Likewise, but the weights are those that an outer optimizer has as its anchor: of easgd the centre. */
+int kolo_exec_average_at_anchor(kolo_exec *exec);
+/* Between steps, before the first that a rank does by itself: an outer optimizer goes out from these weights.
+ * Nothing without one. */
+int kolo_exec_anchor(kolo_exec *exec);
+/* As kolo_exec_average those of replica `replica`. */
+int kolo_exec_average_of(kolo_exec *exec, int replica);
+/* Between steps, all told, where plans have `pairs`: rank `to` gets the weights, buffers and optimizer's
+ * state
+ * of rank `from`, so many bytes in so many messages. Called by these two alone, in one order where there are
+ * several. */
+int kolo_exec_hand_over(kolo_exec *exec, int from, int to);
+size_t kolo_exec_hand_over_bytes(const kolo_plan *plan, int *messages);
 /* The other way: the weights and running statistics of this rank become what is in EMA. */
 int kolo_exec_adopt_average(kolo_exec *exec);
 /* Between steps: the optimizer's state becomes 0. */

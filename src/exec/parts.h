@@ -99,6 +99,7 @@ struct kolo_exec {
     int *bucket_number;     /* [versions][plan->buckets] in comm */
     /* [plan->buckets] likewise, among the node_ranks of this node; NULL: no plan has such sums */
     int *node_number, node_ranks;
+    int *pair_number; /* [ranks][2][2] likewise: to or from that rank, a whole piece or what is left of one */
     /* shards: which is this rank's, of which group of ranks that have them all (-1: it has none); the ranks
      * of all, [stages][groups][shards]; numbers in comm: of what groups give each other of a bucket's sum,
      * [buckets], and of what is gathered, [units] */
@@ -178,6 +179,7 @@ static inline char *exec_gradients(const kolo_exec *e, int version)
 int exec_sum_number(const kolo_exec *exec, int bucket, int version);
 int exec_share(kolo_exec *exec, int bucket, int what);
 int exec_take(kolo_exec *exec, int bucket, int what);
+int exec_declare_pairs(kolo_exec *exec); /* hand_over.c */
 /* offload.c: STATE and PARAM in files, after all else is known of the plan; FETCH and LET_GO; what was read
  * or written beside them is let go, where it is in one of the two. */
 int exec_offload_open(kolo_exec *exec);

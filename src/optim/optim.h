@@ -46,6 +46,7 @@ typedef struct kolo_slice {
     int64_t count;
     bool decay, delta; /* delta: the step goes to grad, and param stays (set by an updater) */
     float rate;        /* times the learning rate */
+    int late;          /* updates that its gradients lack and the rule makes up for; 0: none (sgd alone) */
 } kolo_slice;
 /* The learning rate of a slice in this step. */
 KOLO_INLINE float kolo_slice_rate(const kolo_slice *slice, const kolo_step *step)
@@ -244,7 +245,10 @@ static inline bool kolo_is_adasum(const kolo_options *o)
     return o->reduce == KOLO_reduce_adasum || o->reduce == KOLO_reduce_adasum_nodes;
 }
 /* Ranks have weights of their own. */
-static inline bool kolo_is_local(const kolo_options *o) { return o->local_steps > 0 || o->swap > 0; }
+static inline bool kolo_is_local(const kolo_options *o)
+{
+    return o->local_steps > 0 || o->swap > 0 || o->tournament > 0;
+}
 /* An average of the weights is kept beside them, of steps or of ranks. */
 static inline bool kolo_averages(const kolo_options *o)
 {

@@ -23,14 +23,30 @@ typedef struct kolo_rule_sgd {
     /* buffer = keep * buffer + take * d; at the first update 0 and 1 (no dampening there) */
     float keep, take;
     float nesterov; /* momentum, or 0: not Nesterov's */
+    /* of a gradient that is late, and of the buffer; of_gradient 0: it is not */
+    float of_gradient, of_buffer;
 } kolo_rule_sgd;
 
 /* Of one step. take: 1 - dampening. */
 KOLO_INLINE kolo_rule_sgd kolo_rule_sgd_at(float rate, float decay, float momentum, float take, bool nesterov,
                                            bool first)
 {
-    const kolo_rule_sgd r = {rate, decay, first ? 0 : momentum, first ? 1 : take, nesterov ? momentum : 0};
+    const kolo_rule_sgd r = {rate, decay, first ? 0 : momentum, first ? 1 : take, nesterov ? momentum : 0,
+                             0,    0};
     return r;
+}
+
+/* Spike compensation (Kosson et al., arXiv 2003.11666): a gradient that is D updates late adds at once what
+ * it would have added in D + 1, (1 - m^D) / (1 - m) of itself beside m^D of the buffer. */
+KOLO_INLINE void kolo_rule_sgd_late(kolo_rule_sgd *r, float momentum, int late)
+{
+    double kept = 1, sum = 0;
+    for (int i = 0; i < late; i++) {
+        sum += kept;
+        kept *= (double)momentum;
+    }
+    r->of_gradient = (float)sum;
+    r->of_buffer = (float)kept;
 }
 
 /* state[0]: the momentum buffer; none without momentum. */
@@ -45,6 +61,7 @@ KOLO_INLINE float kolo_rule_sgd_momentum(const kolo_rule_sgd *r, float w, float 
     float d = g + r->decay * w;
     float b = r->keep * state[0] + r->take * d;
     state[0] = b;
+    if (r->of_gradient > 0) return w - r->rate * (r->of_gradient * d + r->of_buffer * b);
     return w - r->rate * (r->nesterov > 0 ? d + r->nesterov * b : b);
 }
 

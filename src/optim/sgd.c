@@ -8,8 +8,9 @@ void kolo_sgd_update(const kolo_slice *slice, const kolo_options *options, const
 {
     bool momentum = step->momentum != 0;
     const loop l = kolo_loop_of(slice, options, step);
-    const kolo_rule_sgd rule =
+    kolo_rule_sgd rule =
         kolo_rule_sgd_at(kolo_slice_rate(slice, step), slice->decay ? step->weight_decay : 0, step->momentum,
                          (float)(1 - options->dampening), options->nesterov, kolo_step_updates(step) == 0);
+    if (slice->late) kolo_rule_sgd_late(&rule, step->momentum, slice->late);
     kolo_loop_update(slice, &l, &rule, momentum, momentum ? run_momentum : run_plain);
 }

@@ -725,7 +725,7 @@ static int averages_of(const check *c, int bucket)
 {
     const kolo_plan *p = c->plan;
     const bool states = p->config.average_state && p->bucket[bucket].params > 0;
-    return averages(c, bucket) ? 1 + (states ? kolo_plan_states(p) : 0) : 0;
+    return averages(c, bucket) ? 1 + (states ? kolo_plan_own_states(p) : 0) : 0;
 }
 
 /* What a rank has made by itself goes to the others, or comes back. */

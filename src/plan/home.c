@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "optim/outer.h"
 #include "plan/parts.h"
 #include "plan/shard.h"
 
@@ -114,13 +115,22 @@ static int make_segments(kolo_plan *plan)
     return rc;
 }
 
-int kolo_plan_states(const kolo_plan *plan)
+int kolo_plan_own_states(const kolo_plan *plan)
 {
     return plan->config.optimizer ? plan->config.optimizer->states + plan->config.lookahead : 0;
 }
 
+int kolo_plan_states(const kolo_plan *plan)
+{
+    const int own = kolo_plan_own_states(plan);
+    return plan->config.optimizer ? own + kolo_outer_states(plan->config.outer) : 0;
+}
+
 const char *kolo_plan_state_name(const kolo_plan *plan, int state)
 {
+    static const char *const outer[] = {"anchor", "outer_momentum"};
+    const int own = kolo_plan_own_states(plan);
+    if (state >= own) return outer[state - own];
     return state < plan->config.optimizer->states ? plan->config.optimizer->state_name[state] : "slow";
 }
 

@@ -493,7 +493,7 @@ static int add_averages(list *l)
     const kolo_plan *p = l->plan;
     KOLO_TRY(add_judgement(l));
     KOLO_TRY(add_average(l, KOLO_SHARE_WEIGHTS));
-    for (int k = 0; p->config.average_state && k < kolo_plan_states(p); k++)
+    for (int k = 0; p->config.average_state && k < kolo_plan_own_states(p); k++)
         KOLO_TRY(add_average(l, KOLO_SHARE_STATE + k));
     return 0;
 }

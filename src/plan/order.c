@@ -52,6 +52,11 @@ static kolo_lead late_lead(int stages, int stage, int chunks, int64_t all)
 
 /* So many batches go in until the first is back, a batch a step. */
 static int to_the_end(int stages, int stage) { return stages - stage - 1; }
+static int as_the_first(int stages, int stage)
+{
+    (void)stage;
+    return stages - 1;
+}
 static int to_the_end_and_back(int stages, int stage) { return 2 * (stages - stage - 1); }
 /* As many as one older version of the weights allows. */
 static int one_unless_last(int stages, int stage) { return stage < stages - 1; }
@@ -67,6 +72,8 @@ const kolo_pipeline_order kolo_pipeline[KOLO_PIPELINES] = {
     [KOLO_PIPELINE_INTERLEAVED] = {"interleaved", interleaved_lead, true, false, NULL, NULL, false},
     [KOLO_PIPELINE_ZERO_BUBBLE] = {"zero_bubble", zero_bubble_lead, false, true, NULL, NULL, false},
     [KOLO_PIPELINE_PIPEDREAM] = {"pipedream", late_lead, false, false, to_the_end, to_the_end, true},
+    [KOLO_PIPELINE_PIPEDREAM_VERTICAL] = {"pipedream_vertical", late_lead, false, false, to_the_end,
+                                          as_the_first, true},
     [KOLO_PIPELINE_TWO_BUFFERED] = {"two_buffered", late_lead, false, false, one_unless_last, one, true},
     [KOLO_PIPELINE_PIPELINED] = {"pipelined", late_lead, false, false, to_the_end_and_back,
                                  to_the_end_and_back, false},

@@ -7,6 +7,8 @@
  * weights that are some updates old, by the stage and the order alone; no clock decides:
  *   pipedream     forward and backward turns of batch t by the weights after max(0, t - (p-1-s)) updates, of
  *                 which a stage keeps copies (Narayanan et al. 2019, "PipeDream", weight stashing)
+ *   pipedream_vertical  all stages: after max(0, t - (p-1)), so that a batch sees one version everywhere
+ *                 (PipeDream's vertical sync)
  *   two_buffered  all stages: after max(0, t-1) updates (Narayanan et al. 2021, "Memory-efficient
  *                 pipeline-parallel DNN training", PipeDream-2BW)
  *   pipelined     forward turns after max(0, t - 2(p-1-s)) updates, backward turns by the newest weights
@@ -39,6 +41,7 @@ enum kolo_pipeline {
     KOLO_PIPELINE_INTERLEAVED,
     KOLO_PIPELINE_ZERO_BUBBLE,
     KOLO_PIPELINE_PIPEDREAM,
+    KOLO_PIPELINE_PIPEDREAM_VERTICAL,
     KOLO_PIPELINE_TWO_BUFFERED,
     KOLO_PIPELINE_PIPELINED,
     KOLO_PIPELINES
@@ -68,7 +71,9 @@ typedef struct kolo_pipeline_order {
     bool stashes;
 } kolo_pipeline_order;
 
-/* One row an order: gpipe, 1f1b, interleaved, zero_bubble; late ones: pipedream, two_buffered, pipelined. */
+/* One row an order: gpipe, 1f1b, interleaved, zero_bubble; late ones: pipedream, pipedream_vertical,
+ * two_buffered,
+ * pipelined. */
 extern const kolo_pipeline_order kolo_pipeline[KOLO_PIPELINES];
 
 /* The row of that name, an enum kolo_pipeline; -1: there is none. */

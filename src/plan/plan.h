@@ -270,6 +270,8 @@ typedef struct kolo_plan_config {
      * their mean, which no step touches (kolo_exec_average) */
     bool local;
     bool average_state; /* with the weights the optimizer's state becomes its mean */
+    int outer;          /* KOLO_local_outer_*: what weights become where those of all ranks are averaged */
+    bool pairs;         /* with `local`: a rank may give all it has to any other (kolo_exec_hand_over) */
     bool decay_norms;
     /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
     double layer_decay;
@@ -477,6 +479,7 @@ bool kolo_plan_meets(const kolo_plan *plan, enum kolo_action_kind kind);
 /* Optimizer states of PARAM's size (Lookahead's slow weights among them), their names in checkpoints, and
  * where the layers' records begin in STATE. */
 int kolo_plan_states(const kolo_plan *plan);
+int kolo_plan_own_states(const kolo_plan *plan); /* of them, first, those of a rank's own steps */
 const char *kolo_plan_state_name(const kolo_plan *plan, int state);
 size_t kolo_plan_layers_offset(const kolo_plan *plan);
 /* which layer (segment) a parameter is; -1: the optimizer is not layer-wise */

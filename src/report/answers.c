@@ -284,6 +284,16 @@ int report_find_before(report_run *before, const report_run *run)
 
 /* ---- how to go on ---- */
 
+/* Of ranks that meet in tournaments: who was best in the last meeting. */
+static void say_tournament(char *text, const report_run *r)
+{
+    const int64_t meetings = r->table[REPORT_tournament].rows;
+    if (!meetings) return;
+    SAY(" Of %ld meeting%s of ranks rank %.0f had the lowest loss in the last, %.4f.", (long)meetings,
+        meetings > 1 ? "s" : "", report_last(r, REPORT_tournament, REPORT_tournament_best),
+        report_last(r, REPORT_tournament, REPORT_tournament_best_loss));
+}
+
 static void answer_next(char *text, const report_run *r)
 {
     report_speed s;
@@ -298,6 +308,7 @@ static void answer_next(char *text, const report_run *r)
             "the "
             "same command goes on.%s%s",
             isfinite(step) ? step : 0, s.total, eta, *r->why ? " State: " : "", r->why);
+        say_tournament(text, r);
         return;
     case REPORT_DONE: {
         const int64_t best = report_best(r);
@@ -309,6 +320,7 @@ static void answer_next(char *text, const report_run *r)
             "this "
             "one is laid over the whole run.",
             r->folder);
+        say_tournament(text, r);
         return;
     }
     case REPORT_STOPPED:

@@ -125,9 +125,13 @@ static void staleness_text(const report_run *r, char *text, size_t size)
                  o->backup == 1 ? "" : "s");
     else if (o->local_steps)
         snprintf(text, size, "ranks are apart for %ld steps (local_steps)", (long)o->local_steps);
+    else if (o->tournament)
+        snprintf(text, size, "ranks meet in pairs after every %ld steps (tournament)", (long)o->tournament);
     else if (o->swap > 0) snprintf(text, size, "ranks are apart from %g on to the end (swap)", o->swap);
     else if (last > 0 && !strcmp(pipeline, "pipedream"))
         snprintf(text, size, "stage s lacks %ld - s updates (pipeline=pipedream)", last);
+    else if (last > 0 && !strcmp(pipeline, "pipedream_vertical"))
+        snprintf(text, size, "gradients lack %ld updates (pipeline=pipedream_vertical)", last);
     else if (last > 0 && !strcmp(pipeline, "two_buffered"))
         snprintf(text, size, "gradients lack 1 update (pipeline=two_buffered)");
     else if (last > 0 && !strcmp(pipeline, "pipelined"))

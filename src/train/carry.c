@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "comm/buckets/compressed.h"
 #include "kolo/error.h"
+#include "train/tournament.h"
 
 static size_t state_bytes(const kolo_session *s)
 {
@@ -23,7 +24,7 @@ static size_t late_bytes(const kolo_session *s)
 size_t kolo_rank_state_bytes(const kolo_session *s)
 {
     const size_t state = state_bytes(s), late = late_bytes(s); /* options allow one of them */
-    return state ? state : late ? late : kolo_comm_rank_state_bytes(s->comm);
+    return state ? state + kolo_tournament_bytes(s) : late ? late : kolo_comm_rank_state_bytes(s->comm);
 }
 
 int kolo_rank_state_parts(const kolo_session *s, int *part)
@@ -57,8 +58,10 @@ int kolo_rank_state_gather(kolo_session *s, void *all)
         free(mine);
         return rc;
     }
-    if (rc == 0 && state_bytes(s)) rc = kolo_exec_state_read(s->exec, s->grid.replica, mine);
-    else if (rc == 0) kolo_comm_rank_state_save(s->comm, mine);
+    if (rc == 0 && state_bytes(s)) {
+        rc = kolo_exec_state_read(s->exec, s->grid.replica, mine);
+        kolo_tournament_save(s, (char *)mine + state_bytes(s));
+    } else if (rc == 0) kolo_comm_rank_state_save(s->comm, mine);
     if (rc == 0) rc = kolo_comm_gather(s->comm, mine, bytes, all, 0);
     free(mine);
     return rc;
@@ -66,5 +69,7 @@ int kolo_rank_state_gather(kolo_session *s, void *all)
 
 int kolo_rank_state_load(kolo_session *s, const void *from)
 {
-    return state_bytes(s) ? kolo_exec_state_write(s->exec, from) : kolo_comm_rank_state_load(s->comm, from);
+    if (!state_bytes(s)) return kolo_comm_rank_state_load(s->comm, from);
+    kolo_tournament_load(s, (const char *)from + state_bytes(s));
+    return kolo_exec_state_write(s->exec, from);
 }

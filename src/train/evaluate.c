@@ -59,14 +59,14 @@ static int counted_batch(void *argument, const kolo_batch *batch)
 }
 
 /* The network's own metrics, which come some steps after their batch. */
-static int sum_metrics(kolo_session *s, kolo_by_class *by, double *sum)
+static int sum_metrics(kolo_session *s, kolo_loader *loader, kolo_by_class *by, double *sum)
 {
     const kolo_graph *g = kolo_session_eval_graph(s);
     counted c = {.session = s, .exec = kolo_session_eval_exec(s), .sum = sum, .by = by};
     int rc = 0;
     if (by && !(c.logits = kolo_alloc((size_t)kolo_tensor_count(&g->tensor[g->logits]) * sizeof *c.logits)))
         return KOLO_ENOMEM;
-    rc = session_each_val_batch(s, counted_batch, &c);
+    rc = session_each_batch(loader, counted_batch, &c);
     if (rc >= 0) rc = drain(&c);
     free(c.logits);
     return rc;
@@ -140,6 +140,15 @@ double kolo_evaluation_metric(const kolo_session *s, const kolo_evaluation *e)
     return s->detector ? e->measure : kolo_session_tags(s) ? e->map : e->top1;
 }
 
+int kolo_evaluate_alone(kolo_session *s, kolo_loader *loader, double *loss)
+{
+    double sum[SUMS] = {0};
+    kolo_exec_use_ema(kolo_session_eval_exec(s), false);
+    KOLO_TRY(sum_metrics(s, loader, NULL, sum));
+    *loss = sum[LOSS] / sum[ROWS];
+    return 0;
+}
+
 int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_by_class *by, kolo_evaluation *result)
 {
     if (s->detector) return kolo_detect_evaluate(s, ema, results, by, result);
@@ -148,7 +157,7 @@ int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_by_class 
     double sum[SUMS] = {0}, begin = kolo_time();
     kolo_exec_use_ema(kolo_session_eval_exec(s), ema);
     if (by) KOLO_TRY(kolo_by_class_create(by, g->tensor[g->logits].dim[1], false));
-    KOLO_TRY((s->options->val_flip ? sum_mirrored : sum_metrics)(s, by, sum));
+    KOLO_TRY(s->options->val_flip ? sum_mirrored(s, by, sum) : sum_metrics(s, s->val_loader, by, sum));
     if (by) KOLO_TRY(kolo_by_class_sum(by, s->comm));
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, SUMS, KOLO_F64, KOLO_SUM));
     if ((int64_t)sum[ROWS] != s->val_samples)

@@ -21,8 +21,11 @@ static int check_together(const kolo_session *s)
     const refusal refused[] = {
         {kolo_is_adasum(o), "reduce=adasum", "ranks form steps of their own",
          "ranks form steps of their own"},
-        {kolo_is_local(o), o->swap > 0 ? "swap=" : "local_steps=", "ranks form steps of their own",
-         "ranks form steps of their own"},
+        {kolo_is_local(o),
+         o->tournament ? "tournament="
+         : o->swap > 0 ? "swap="
+                       : "local_steps=",
+         "ranks form steps of their own", "ranks form steps of their own"},
         {o->compression != KOLO_compression_none,
          "compression=", "what it holds back belongs to the next step's sum, and several are under way",
          "what it holds back of a rank would be lost with the gradients that are dropped"},

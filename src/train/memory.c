@@ -48,6 +48,8 @@ static size_t host_bytes(const kolo_session *s, const need *n)
         if (all > pixels) pixels = all;
     }
     size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(pixels * o->channels);
+    if (s->tournament) /* a loader of its own, and pieces of as many rows as an evaluation's */
+        bytes += (size_t)(o->prefetch + 1) * (size_t)(s->eval_rows * s->height * s->width * o->channels);
     if (s->cuda && !n->bound) bytes += n->arena[KOLO_ARENA_OFFLOADED];
     if (s->cuda && s->launch->size > 1 && (s->gpu_ranks > 1 || !strcmp(o->reducer, "staged")))
         bytes += n->arena[KOLO_ARENA_GRADIENT];

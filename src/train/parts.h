@@ -61,6 +61,9 @@ int session_make_loaders(kolo_session *s);
  * `visit` ends it and is returned. The batch belongs to the loader again when `visit` returns. */
 int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch),
                            void *argument);
+/* The same of a loader that gives every image once. */
+int session_each_batch(kolo_loader *loader, int (*visit)(void *argument, const kolo_batch *batch),
+                       void *argument);
 int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);
 void session_close_data(kolo_session *s);

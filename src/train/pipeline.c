@@ -45,6 +45,21 @@ static int divide_parts(kolo_session *s)
 /* Stages of the grid: those of the pipeline, and in each the ranks side by side. */
 static int grid_stages(const kolo_session *s) { return (int)s->options->stages * s->across; }
 
+/* Spike compensation is a form of SGD's momentum. */
+static int check_correction(const kolo_options *o)
+{
+    const char *with = o->pipeline != KOLO_pipeline_pipelined ? "pipeline= other than pipelined"
+                       : strcmp(o->optimizer, "sgd")          ? "optimizer= other than sgd"
+                       : o->nesterov                          ? "nesterov=true"
+                       : o->dampening > 0                     ? "dampening="
+                                                              : NULL;
+    if (o->late_correction == KOLO_late_correction_none || !with) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "late_correction=%s is a form of SGD's momentum, for pipeline=pipelined; it does not go "
+                     "with %s: leave one of them out",
+                     kolo_option_find("late_correction")->choices[o->late_correction], with);
+}
+
 /* What a pipeline with late weights does not go with, and why. */
 static int check_late(const kolo_session *s)
 {
@@ -64,7 +79,7 @@ static int check_late(const kolo_session *s)
         {o->stash != KOLO_stash_none, "stash", step},
         {kolo_is_adasum(o), "reduce=adasum", "its steps are taken from weights that all ranks have just now"},
         {kolo_late(o) > 0, "sync=stale", "weights would be late twice"},
-        {kolo_is_local(o), "local_steps or swap", "stages have other ranks' weights"},
+        {kolo_is_local(o), "local_steps, swap or tournament", "stages have other ranks' weights"},
         {o->swa > 0, "swa", "it forms statistics by passes that this pipeline does not make"},
         {o->loss_scale > 0 || o->precision == KOLO_precision_fp16, "precision=fp16 or loss_scale",
          "what is skipped by a scale is decided before the next batch goes in"},
@@ -149,6 +164,7 @@ int session_open_grid(kolo_session *s)
     const kolo_options *o = s->options;
     s->replicas = s->ranks;
     KOLO_TRY(divide_parts(s));
+    if (s->parts & KOLO_SESSION_TRAIN) KOLO_TRY(check_correction(o));
     if (o->stages * o->chunks <= 1) KOLO_TRY(check_alone(s));
     if (o->stages * o->chunks * s->across <= 1) {
         s->grid = (kolo_grid){.stages = 1, .replicas = s->ranks, .replica = s->launch->rank};

@@ -17,6 +17,7 @@
 #include "train/plan_file.h"
 #include "train/shard.h"
 #include "train/pipeline.h"
+#include "train/tournament.h"
 
 static int parse_channels(const char *key, const char *text, int64_t channels, float *values)
 {
@@ -179,6 +180,7 @@ static int make_executors(kolo_session *s)
     int64_t transfers = c->lag ? (int64_t)c->lag * s->plan->buckets + 2 * c->ranks : 0;
     for (int i = 0; s->program && i < s->shapes; i++)
         transfers += kolo_program_transfers(s->shape[i].program);
+    if (s->plan->config.pairs) transfers = 4 * (int64_t)s->replicas; /* whole pieces and rests, to and from */
     KOLO_TRY(s->program ? open_comm_for(s, launch, s->program, transfers, &s->comm)
                         : session_open_comm(s, launch, own, own, transfers, &s->comm));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
@@ -308,10 +310,12 @@ static int open_parts(kolo_session *s, int parts)
     s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
     KOLO_TRY(open_plan_file(s));
     KOLO_TRY(in_plan_file(s, session_open_grid(s)));
+    KOLO_TRY(session_check_tournament(s));
     KOLO_TRY(session_check_local(s));
     KOLO_TRY(session_check_late(s));
     KOLO_TRY(in_plan_file(s, session_open_shards(s)));
     KOLO_TRY(session_open_data(s, parts));
+    KOLO_TRY(session_open_tournament(s));
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(session_lay_phases(s));
     if (parts & KOLO_SESSION_DATA_ONLY)
@@ -359,6 +363,7 @@ void kolo_session_close(kolo_session *s)
     kolo_compression_flat_free(&s->flat);
     kolo_comm_destroy(&s->eval_comm);
     session_free_plans(s);
+    session_close_tournament(s);
     session_close_data(s);
     kolo_grid_free(&s->grid);
     if (s->plan_file) kolo_plan_file_close(s->plan_file);

@@ -107,7 +107,8 @@ typedef struct kolo_session {
     float *pos_weight;               /* [classes] of them in training, or NULL */
     float *class_weight;             /* [classes of train_set] of a classifier's loss, or NULL: all alike */
     struct kolo_detect_truth *truth; /* of val_set, once a detector was judged by it */
-    struct kolo_plan_file *plan_file; /* plan=FILE, or NULL (plan_file.h) */
+    struct kolo_tournament *tournament; /* NULL: none (tournament.h) */
+    struct kolo_plan_file *plan_file;   /* plan=FILE, or NULL (plan_file.h) */
     char data_uuid[40];
 } kolo_session;
 

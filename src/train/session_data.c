@@ -14,6 +14,7 @@
 #include "metrics/detect_truth.h"
 #include "ops/detector.h"
 #include "train/parts.h"
+#include "train/tournament.h"
 
 /* For a look at a split at the start: some ten thousand small samples, or some dozen on a cold file
  * system. */
@@ -295,7 +296,7 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                  .train = train,
                                  .seed = (uint64_t)o->seed,
                                  .shuffle = o->shuffle,
-                                 .node_of = s->launch->node_of,
+                                 .node_of = s->tournament ? s->tournament->share : s->launch->node_of,
                                  .max_bad = o->max_bad,
                                  .batch = train ? kolo_session_batch(s) : s->eval_rows * s->replicas,
                                  .rank = s->grid.replica,
@@ -373,26 +374,34 @@ int session_make_loaders(kolo_session *s)
         KOLO_TRY(kolo_loader_create(&s->val_loader, &config));
         KOLO_TRY(pin(s, s->val_loader));
     }
-    return 0;
+    KOLO_TRY(session_make_tournament_loader(s));
+    return s->tournament ? pin(s, s->tournament->loader) : 0;
 }
 
 void session_close_loaders(kolo_session *s)
 {
     close_loader(s, &s->loader);
     close_loader(s, &s->val_loader);
+    if (s->tournament) close_loader(s, &s->tournament->loader);
+}
+
+int session_each_batch(kolo_loader *loader, int (*visit)(void *argument, const kolo_batch *batch),
+                       void *argument)
+{
+    KOLO_TRY(kolo_loader_seek(loader, 0, 0));
+    for (;;) {
+        kolo_batch batch;
+        int rc = kolo_loader_next(loader, &batch);
+        if (rc == 1) return 0;
+        KOLO_TRY(rc);
+        rc = visit(argument, &batch);
+        kolo_loader_release(loader, &batch);
+        KOLO_TRY(rc);
+    }
 }
 
 int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch),
                            void *argument)
 {
-    KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
-    for (;;) {
-        kolo_batch batch;
-        int rc = kolo_loader_next(s->val_loader, &batch);
-        if (rc == 1) return 0;
-        KOLO_TRY(rc);
-        rc = visit(argument, &batch);
-        kolo_loader_release(s->val_loader, &batch);
-        KOLO_TRY(rc);
-    }
+    return session_each_batch(s->val_loader, visit, argument);
 }

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "ckpt/head.h"
 #include "kolo/error.h"
+#include "optim/outer.h"
 #include "train/late.h"
 #include "train/local.h"
 #include "train/parts.h"
@@ -222,6 +223,8 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
                               .backup = trains && s->replicas > 1 && kolo_lag(o) ? (int)o->backup : 0,
                               .local = trains && kolo_is_local(o),
                               .average_state = o->local_momentum == KOLO_local_momentum_averaged,
+                              .outer = trains && kolo_is_local(o) ? kolo_outer_kind(o) : 0,
+                              .pairs = trains && o->tournament > 0,
                               .lookahead = o->lookahead > 0,
                               .clip_norm = trains && o->clip_norm > 0,
                               .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),

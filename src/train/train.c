@@ -14,6 +14,7 @@
 #include "train/carry.h"
 #include "train/late.h"
 #include "train/local.h"
+#include "train/tournament.h"
 #include "train/trainer.h"
 
 /* What every rank planned for itself, and the most that it has taken so far. Collective. */
@@ -175,15 +176,27 @@ static int choose_exchange(trainer *t, kolo_step *step)
     if (!kolo_is_local(t->options)) return 0;
     if (s->replicas > 1)
         kolo_exec_exchange(s->exec, kolo_local_exchange(t->options, t->local_start, step->step, s->steps));
+    if (step->step == t->local_start) KOLO_TRY(kolo_exec_anchor(s->exec));
     if (t->options->swap <= 0 || step->step < t->local_start) return 0;
     step->origin = t->local_start;
     return step->step == t->local_start ? kolo_exec_forget(s->exec) : 0;
 }
 
-/* What is evaluated and saved with local steps is the mean of the ranks' weights. */
+/* What is evaluated and saved with local steps is the mean of the ranks' weights, of a tournament its best.
+ * */
 static int form_average(trainer *t)
 {
-    return t->session.plan->config.local ? kolo_exec_average(t->session.exec) : 0;
+    const kolo_session *s = &t->session;
+    if (s->tournament) return kolo_exec_average_of(s->exec, s->tournament->best);
+    if (s->plan->config.outer == KOLO_local_outer_easgd && t->position.step > t->local_start)
+        return kolo_exec_average_at_anchor(s->exec);
+    return s->plan->config.local ? kolo_exec_average(s->exec) : 0;
+}
+
+static int meet(trainer *t)
+{
+    KOLO_TRY(kolo_tournament_meet(&t->session, t->position.step));
+    return trainer_report_meeting(t);
 }
 
 /* Batch number `step` goes into the executor, which carries out the step that is due; in a pipeline with late
@@ -195,6 +208,7 @@ static int take_batch(trainer *t, int64_t step, kolo_metrics *m)
     if (step >= s->steps) return kolo_exec_step(s->exec, NULL, NULL, m);
     KOLO_TRY(kolo_loader_next(s->loader, &batch));
     kolo_step parameters = trainer_step(t, step, batch.epoch);
+    kolo_tournament_apply(s, &parameters);
     *record_of(t, step) = (step_record){.step = step,
                                         .epoch = batch.epoch,
                                         .lr = (double)parameters.lr,
@@ -305,7 +319,9 @@ static int loop(trainer *t)
         bool saved = is_saved(t, step, within);
         double best = t->position.best;
         if (end) KOLO_TRY(trainer_flush(t));
-        if (evaluated || saved || epoch_end || drawn) KOLO_TRY(train_settle(t));
+        const bool meets = kolo_meets(t->options, step, s->steps);
+        if (evaluated || saved || epoch_end || drawn || meets) KOLO_TRY(train_settle(t));
+        if (meets) KOLO_TRY(meet(t));
         if (drawn) KOLO_TRY(trainer_board_histograms(t, step));
         if (end || epoch_end) KOLO_TRY(trainer_report_epoch(t));
         if (evaluated || saved) KOLO_TRY(form_average(t));
@@ -360,7 +376,8 @@ static int train_run(trainer *t)
 {
     bool validates = *t->options->val && strcmp(t->options->val, "none");
     KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch,
-                               KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
+                               KOLO_SESSION_TRAIN |
+                                   (validates || t->options->tournament ? KOLO_SESSION_EVAL : 0)));
     if (is_root(t) && !validates) kolo_info("no validation data (val=): top-1 is not measured");
     t->records = TRAINER_RECORDS + kolo_exec_feed(t->session.exec);
     if (!(t->issued = kolo_alloc((size_t)t->records * sizeof *t->issued))) return KOLO_ENOMEM;

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "train/times.h"
+#include "train/tournament.h"
 #include "train/trainer.h"
 
 /* Each under its own name; those of other kinds of networks are none. */
@@ -200,6 +201,54 @@ int trainer_report_phase(trainer *t)
     return kolo_events_write(t->events, "phase",
                              "\"step\":%ld,\"epoch\":%ld,\"batch\":%ld,\"width\":%ld,\"height\":%ld",
                              (long)t->position.step, (long)p->epoch, (long)p->batch, width, height);
+}
+
+/* [a, b, ...] of numbers */
+static void put_numbers(FILE *f, const char *name, const double *number, size_t apart, int n)
+{
+    fprintf(f, ",\"%s\":[", name);
+    for (int i = 0; i < n; i++) {
+        if (i) fputc(',', f);
+        kolo_json_number(f, *(const double *)((const char *)number + (size_t)i * apart), 9);
+    }
+    fputc(']', f);
+}
+
+/* Who met whom, and who won: the first of a pair is its winner. */
+static void put_pairs(FILE *f, const kolo_tournament *t)
+{
+    fprintf(f, ",\"pairs\":[");
+    for (int i = 0; i + 1 < t->ranks; i += 2) {
+        const int winner = kolo_tournament_winner(t, i);
+        fprintf(f, "%s[%d,%d]", i ? "," : "", winner, t->order[i] + t->order[i + 1] - winner);
+    }
+    fputc(']', f);
+    if (t->ranks % 2) fprintf(f, ",\"out\":%d", t->order[t->ranks - 1]);
+}
+
+int trainer_report_meeting(trainer *t)
+{
+    const kolo_tournament *k = t->session.tournament;
+    const long step = (long)t->position.step;
+    const bool last = step == t->session.steps;
+    char *text = NULL;
+    size_t length = 0;
+    if (!is_root(t)) return 0;
+    FILE *f = open_memstream(&text, &length);
+    if (!f) return KOLO_ENOMEM;
+    fprintf(f, "\"step\":%ld,\"best\":%d,\"best_loss\":%.9g", step, k->best, k->loss[k->best]);
+    if (!last) put_pairs(f, k);
+    put_numbers(f, "losses", k->loss, sizeof *k->loss, k->ranks);
+    put_numbers(f, "lr", &k->own[0].lr, sizeof *k->own, k->ranks);
+    put_numbers(f, "momentum", &k->own[0].momentum, sizeof *k->own, k->ranks);
+    put_numbers(f, "weight_decay", &k->own[0].decay, sizeof *k->own, k->ranks);
+    int rc = fclose(f) == 0 ? kolo_events_write(t->events, "tournament", "%s", text) : KOLO_ENOMEM;
+    free(text);
+    kolo_progress_pause(t->progress);
+    kolo_progress_note(t->progress, "step %ld: %s, rank %d has the lowest loss, %.4f, with lr %g", step,
+                       last ? "the end of the tournament" : "ranks met", k->best, k->loss[k->best],
+                       k->own[k->best].lr);
+    return rc;
 }
 
 /* COCO's figures, and those of other rules where they were asked for. */

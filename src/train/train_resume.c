@@ -18,6 +18,7 @@
 #include "ckpt/weights.h"
 #include "train/carry.h"
 #include "train/late.h"
+#include "train/tournament.h"
 #include "train/trainer.h"
 
 /* What rank 0 broadcasts. */
@@ -179,12 +180,16 @@ static int load_carried(trainer *t, const char *path)
                          "%s: another rank found no rank-local state of its own in this checkpoint", path);
     if (outcome == LOST && is_root(t))
         kolo_warn("%s was written by another rank layout: %s", path,
-                  kolo_is_local(t->options)
+                  s->tournament
+                      ? "every rank continues with the best network of the last meeting, the optimizer state "
+                        "of rank 0 and the values of tournament_lr= and the like"
+                  : kolo_is_local(t->options)
                       ? "every rank continues with the mean of the weights and the optimizer state of rank 0"
                   : kolo_late(t->options)      ? "gradients that were under way are lost"
                   : kolo_is_adasum(t->options) ? "every rank continues with the optimizer state of rank 0"
                                                : "the residuals of compression are lost");
-    return outcome == LOST && kolo_is_local(t->options) ? kolo_exec_adopt_average(s->exec) : 0;
+    if (outcome == LOADED) return kolo_tournament_tell(s);
+    return kolo_is_local(t->options) ? kolo_exec_adopt_average(s->exec) : 0;
 }
 
 /* Which weights a batch is computed with does not change in a run. */

@@ -88,6 +88,7 @@ int trainer_report(trainer *t, const kolo_metrics *m); /* metrics of a step, whi
 int trainer_report_start(trainer *t);
 int trainer_report_epoch(trainer *t);
 int trainer_report_phase(trainer *t);
+int trainer_report_meeting(trainer *t); /* of a tournament */
 int trainer_report_evaluation(trainer *t, bool best);
 /* it was before this start; who ended it may have been killed before he could say so */
 int trainer_report_complete(const trainer *t);

@@ -64,6 +64,15 @@ is "$(tensors "$(newest swap)/tensors.safetensors" \
     'all((w("ema:" + k) != w(k)) == ("running" in k) for k in names if ":" not in k)')" True \
     "the mean has the weights, and statistics that were formed anew for it"
 
+E=(local_steps=4 local_start=1 local_outer=easgd)
+ranks 2 elastic "${E[@]}" steps=9
+ranks 2 elastics "${E[@]}" steps=9 stop_step=5
+ranks 2 elastics "${E[@]}" steps=9
+alike elastics elastic "elastic averaging, stopped and taken up again: the same bits, its centre with them"
+is "$(tensors "$(newest elastic)/tensors.safetensors" \
+    'all(w("ema:" + k) == w("anchor:" + k) for k in names if k.endswith("weight") and ":" not in k)')" True \
+    "what it evaluates and saves is the centre"
+
 kolo plan shapes model=resnet20 data=data/train batch=32 ranks=4 epochs=4 local_steps=3 local_start=1 > log
 is $? 0 "kolo plan of local steps"
 like log 'weights of their own from step 4 of 12' "  says when they start"
@@ -87,4 +96,10 @@ refused 'local_steps=4 averages every so many steps, swap=1' local_steps=4 swap=
 refused 'local_nodes=6: .* a multiple' local_steps=4 local_nodes=6
 refused 'local_start= says how local steps are averaged, and there are none' local_start=1
 refused 'local_momentum= says how' local_momentum=averaged
+refused 'local_outer= says how' local_outer=slowmo
+refused 'local_outer_rate= is not read with local_outer=none' local_steps=4 local_outer_rate=1
+refused 'local_outer_momentum= is not read with local_outer=easgd' local_steps=4 local_outer=easgd \
+    local_outer_momentum=.5
+refused 'local_momentum=global is local_outer=slowmo' local_steps=4 local_momentum=global local_outer=easgd
+refused 'the centre would go 1.2 times' local_steps=4 local_outer=easgd local_outer_rate=.6
 done_testing

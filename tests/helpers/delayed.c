@@ -11,8 +11,9 @@
 #include "delayed_ranks.h"
 
 /* A row for every mode. */
-static const delayed_mode *const modes[] = {&delayed_pipedream, &delayed_two_buffered, &delayed_pipelined,
-                                            &delayed_local_sgd, &delayed_swap,         &delayed_stale};
+static const delayed_mode *const modes[] = {&delayed_pipedream, &delayed_vertical,  &delayed_two_buffered,
+                                            &delayed_pipelined, &delayed_local_sgd, &delayed_swap,
+                                            &delayed_stale};
 
 static const delayed_mode *mode_of(const cJSON *json)
 {

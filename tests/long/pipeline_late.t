@@ -23,12 +23,19 @@ for options in "slots=2 slow=2" "slots=3" "slots=12 slow=3"; do
     is $? 0 "the same arithmetic in micro-batches: $options" "$ROOM/out"
 done
 
+mkdir -p "$ROOM/stashes/delayed"
+cp tests/golden/delayed/lenet5_{pipedream,two}*.json "$ROOM/stashes/delayed"
+for wrong in drain stash; do
+    "$BUILD/tests/delayed" wrong="$wrong" "$ROOM/stashes" > "$ROOM/out" 2>&1
+    is "$(grep -c '^ok .*quantities' "$ROOM/out")" 0 "wrong=$wrong: no case of orders that stash passes"
+done
+
 # --- runs. 5 steps of 16 images; what is under way at a checkpoint is done again
 args+=(batch=16 epochs=1 micro_batch=8 reduce=fast clip_norm=1 momentum=0.9 dropout=0.1 ema=0.9)
 train() { # RANKS RUN OPTIONS...
     timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$ROOM/$2" "${@:3}" > "$ROOM/log" 2>&1
 }
-for mode in "pipedream 3" "two_buffered 3" "pipelined 3" "pipedream 2"; do
+for mode in "pipedream 3" "pipedream_vertical 3" "two_buffered 3" "pipelined 3" "pipedream 2"; do
     # shellcheck disable=SC2086 # two words
     set -- $mode
     cuts=(layer2 layer3)
@@ -63,6 +70,9 @@ refused() { # PATTERN RANKS OPTIONS...
     like "$ROOM/log" "$1" "and why"
 }
 refused 'of stages' 1 pipeline=pipedream
+refused 'late_correction=spike .*other than pipelined' 2 stages=2 pipeline=pipedream late_correction=spike
+refused 'late_correction=spike .*nesterov=true' 2 stages=2 pipeline=pipelined late_correction=spike \
+    nesterov=true
 refused 'shard: not together' 4 stages=2 pipeline=pipedream shard=optimizer
 refused 'recompute: not together' 2 stages=2 pipeline=two_buffered recompute=blocks
 refused 'adasum: not together' 4 stages=2 pipeline=pipelined reduce=adasum

@@ -3,7 +3,7 @@
 # three steps of them.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
-need kolo kolo-pack
+need kolo kolo-pack mpiexec
 export OMP_NUM_THREADS=1
 BOXES=$KOLO_SHARED/data/detection/coco-json
 shapes_data 512 64
@@ -21,9 +21,14 @@ for recipe in $(sed -n 's/^# small: *//p' share/recipes/*.yaml | sort -u); do
     *cifar* | *_lfw_* | *_lars_* | *_lamb_* | *_adasum_*) data=$ROOM/even ;;
     yolo* | *_openimages_*) data=$ROOM/boxes ;;
     esac
+    ranks=1 more=()
+    case $recipe in
+    *_pipedream_*) ranks=2 ;;
+    *_tournament_*) more=("tournament_data=$data") ;;
+    esac
     [ -d "$data" ] || { skip "$recipe: no photos with boxes here" && continue; }
-    kolo train "share/recipes/$recipe.yaml" data="$data" val=none threads=1 deterministic=true tail=pad \
-        stop_step=3 progress=0 run="$ROOM/$recipe" > "$ROOM/log" 2>&1
+    mpiexec -n "$ranks" kolo train "share/recipes/$recipe.yaml" data="$data" val=none threads=1 \
+        deterministic=true tail=pad stop_step=3 progress=0 run="$ROOM/$recipe" "${more[@]}" > "$ROOM/log" 2>&1
     is $? 75 "$recipe trains, as far as it is told" || tail -n 3 "$ROOM/log" | sed 's/^/# /'
     is "$(losses "$ROOM/$recipe" | grep -cE ' [0-9.]+$')" 3 "$recipe: three losses"
 done

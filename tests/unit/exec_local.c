@@ -26,6 +26,10 @@ typedef struct task {
     bool plain;   /* SGD without momentum */
     bool state;   /* momentum is averaged */
     bool forgets; /* before the last step */
+    /* what becomes of averages: KOLO_local_outer_*, by these or its own rates */
+    int outer;
+    double rate, momentum;
+    bool alone; /* nothing is exchanged in the last step */
 } task;
 
 static kolo_plan *plans[KOLO_EXCHANGES];
@@ -45,9 +49,13 @@ static int open_plans(rig *r, kolo_backend *backend, kolo_comm **comm, const tas
                                 .ema = true,
                                 .local = true,
                                 .average_state = t->state,
+                                .outer = t->outer,
                                 .optimizer = kolo_optimizer_find("sgd")};
     memset(r, 0, sizeof *r);
     kolo_options_default(&r->options);
+    r->options.local_outer = t->outer;
+    r->options.local_outer_rate = t->rate;
+    r->options.local_outer_momentum = t->momentum;
     KOLO_TRY(kolo_model_graph(&r->graph, "resnet20", &m));
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &c, NULL));
     plans[0] = r->plan;
@@ -70,6 +78,7 @@ static int open_plans(rig *r, kolo_backend *backend, kolo_comm **comm, const tas
 static enum kolo_exchange exchange_of(const task *t, int step)
 {
     return !t->every                              ? KOLO_EXCHANGE_GRADIENTS
+           : t->alone && step == t->steps - 1     ? KOLO_EXCHANGE_NOTHING
            : (step + 1) % t->every == 0           ? KOLO_EXCHANGE_WEIGHTS
            : t->node && (step + 1) % t->node == 0 ? KOLO_EXCHANGE_NODE
                                                   : KOLO_EXCHANGE_NOTHING;
@@ -93,6 +102,7 @@ static int train(result *to, const task *t, world *w)
     KOLO_TRY_GOTO(rc, open_plans(&r, backend, &comm, t, w));
     kolo_batch b = rig_batch(&r);
     b.valid_global = ROWS * w->launch.size;
+    KOLO_TRY_GOTO(rc, kolo_exec_anchor(r.exec));
     kolo_comm_get_stats(comm, &before);
     for (int s = 0; s < t->steps; s++) {
         kolo_metrics m;
@@ -221,6 +231,84 @@ static void test_one(void)
     ok(!failed && apart < 1e-6, "averages behind a step of SGD are steps by the mean; apart by %.2g", apart);
 }
 
+/* The rules in f64 of an element, by the papers: anchor, momentum and, with easgd, the centre. */
+static void outer_rule(int kind, double rate, double momentum, double lr, double mean, double *anchor,
+                       double *kept)
+{
+    const double away = *anchor - mean;
+    if (kind == KOLO_local_outer_easgd) {
+        *anchor += RANKS * rate * (mean - *anchor);
+    } else if (kind == KOLO_local_outer_slowmo) {
+        *kept = momentum * *kept + away / lr;
+        *anchor -= rate * lr * *kept;
+    } else {
+        *kept = momentum * *kept + away;
+        *anchor -= rate * (away + momentum * *kept);
+    }
+}
+
+/* Root of the mean of squares of (a - b), by that of (b - from). */
+static double apart_by(const float *a, const double *b, const float *from)
+{
+    double far = 0, size = 0;
+    for (int i = 0; i < PARAMS; i++) {
+        far += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += (b[i] - (double)from[i]) * (b[i] - (double)from[i]);
+    }
+    return sqrt(far / size);
+}
+
+static double mean_of(int i)
+{
+    double mean = 0;
+    for (int r = 0; r < RANKS; r++) mean += (double)results[r].param[i] / RANKS;
+    return mean;
+}
+
+/* Two averages, the ranks' own steps taken from runs whose last step exchanges nothing. */
+static void test_outer(int kind, const char *name, double rate, double momentum)
+{
+    enum { EVERY = 3 };
+    static float begin[PARAMS], own[RANKS][PARAMS];
+    static double anchor[PARAMS], kept[PARAMS];
+    const bool keeps = kind == KOLO_local_outer_easgd;
+    task t = {.every = EVERY, .outer = kind, .rate = rate, .momentum = momentum};
+    int failed = run(&t);
+    memcpy(begin, results[0].param, sizeof begin);
+    for (int i = 0; i < PARAMS; i++) anchor[i] = (double)begin[i], kept[i] = 0;
+    for (int round = 1; round <= 2; round++) {
+        t.steps = EVERY * round;
+        t.alone = true;
+        failed += run(&t);
+        for (int r = 0; r < RANKS; r++)
+            for (int i = 0; i < PARAMS; i++)
+                own[r][i] = (float)((double)results[r].param[i] -
+                                    (keeps ? rate * ((double)results[r].param[i] - anchor[i]) : 0));
+        for (int i = 0; i < PARAMS; i++)
+            outer_rule(kind, rate, momentum, .05, mean_of(i), &anchor[i], &kept[i]);
+        t.alone = false;
+        failed += run(&t);
+        double apart = keeps ? 0 : apart_by(results[0].param, anchor, begin);
+        for (int r = 0; keeps && r < RANKS; r++)
+            apart = fmax(apart, rig_apart(results[r].param, own[r], PARAMS));
+        ok(!failed && apart < 1e-5 && SAME(param) == !keeps,
+           "%s, average %d: as a computation in f64 says; apart by %.2g", name, round, apart);
+    }
+}
+
+static void test_outer_is_mean(void)
+{
+    static float mean[PARAMS];
+    task t = {.every = 3, .steps = 6};
+    int failed = run(&t), same = 0;
+    memcpy(mean, results[0].param, sizeof mean);
+    for (t.outer = KOLO_local_outer_slowmo, t.rate = 1; t.outer <= KOLO_local_outer_nesterov; t.outer++) {
+        failed += run(&t);
+        same += !memcmp(mean, results[0].param, sizeof mean);
+    }
+    ok(!failed && same == 2, "slowmo and nesterov with rate 1 and momentum 0 make the mean, to the bit");
+}
+
 static void test_forget(void)
 {
     task t = {.every = STEPS, .steps = 3, .forgets = true};
@@ -242,5 +330,9 @@ int main(void)
     test_mean();
     test_one();
     test_forget();
+    test_outer(KOLO_local_outer_slowmo, "slowmo", .9, .6);
+    test_outer(KOLO_local_outer_nesterov, "nesterov", .7, .8);
+    test_outer(KOLO_local_outer_easgd, "easgd", .2, -1);
+    test_outer_is_mean();
     return done_testing();
 }

@@ -698,7 +698,8 @@ static void test_damage_late(void)
                          .slots = 1 + draw(2),
                          .chunks = 1,
                          .replicas = 1,
-                         .order = (enum kolo_pipeline)(KOLO_PIPELINE_PIPEDREAM + i % 3),
+                         .order = (enum kolo_pipeline)(KOLO_PIPELINE_PIPEDREAM +
+                                                       i % (KOLO_PIPELINES - KOLO_PIPELINE_PIPEDREAM)),
                          .blocks = 1};
         rig r;
         if (rig_open(&r, &t) == 0 && r.program) {

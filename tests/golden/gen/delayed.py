@@ -13,13 +13,18 @@ from . import formula, nets, optim, record
 RULES = {
     "pipedream": "stage s of p (from 0): batch t is computed forward and backward with the weights that stage s had after max(0, t-(p-1-s)) updates "
                  "(weight stashing); the update is applied to the newest weights",
+    "pipedream_vertical": "all stages: batch t is computed with the weights after max(0, t-(p-1)) updates (vertical sync); the update is applied to the "
+                          "newest weights",
     "two_buffered": "all stages: batch t is computed with the weights after max(0, t-1) updates; the update is applied to the newest weights (PipeDream-2BW)",
     "pipelined": "stage s of p: forward of batch t with the weights after max(0, t-2(p-1-s)) updates, backward with the newest weights, after t updates "
                  "(no stashing: dx by the newest weights, dw by the stored input); the update is applied to the newest weights",
+    "spike": "correction spike: with D = 2(p-1-s), d = g + wd*w, v = mu*v + d: w -= lr * (mu^D v + (1-mu^D)/(1-mu) d)",
     "stale": "all tensors: the gradient of batch t is formed with the weights after max(0, t-tau) updates and applied to the newest weights",
     "local_sgd": "R ranks, rank r takes rows [r b/R, (r+1) b/R) of every batch, mean loss over its own rows. The first `sync_steps` steps: one step of all with "
                  "the mean gradient. Then each rank steps alone (its own momentum, never averaged) and after every H of these steps the weights are averaged; "
                  "at the end they are averaged. losses: mean over ranks, before the update",
+    "outer": "outer: of an average m and the weights a that ranks went out from nesterov makes a step of torch's SGD from a by the gradient a - m; "
+             "slowmo u = momentum u + (a - m)/lr, w = a - rate lr u",
     "swap": "the first `sync_steps` steps as local_sgd; then each rank goes on alone, momentum starting at 0, and the weights are averaged once, at the end",
 }
 
@@ -58,6 +63,41 @@ def stage_of(case, name):
     raise ValueError(f"{name} belongs to no stage")
 
 
+@torch.no_grad()
+def spike(case, named, late, velocity):
+    """A step of SGD in which each tensor makes up for as many updates as its gradients lack."""
+    o = case["optimizer"]
+    mu, wd = o["momentum"], o.get("weight_decay", 0.0)
+    for n, p in named:
+        d = p.grad + wd * p
+        velocity[n] = mu * velocity[n] + d if n in velocity else d
+        keep = mu ** late[n]
+        p.sub_(o["lr"] * (keep * velocity[n] + (1 - keep) / (1 - mu) * d))
+
+
+class Outer:
+    """What weights become behind an average: they are on all ranks the same before and after."""
+
+    def __init__(self, spec, lr, named):
+        self.spec, self.lr = spec, lr
+        self.anchor = [p.detach().clone().requires_grad_() for _, p in named]
+        self.slow = [torch.zeros_like(p) for p in self.anchor]
+        self.sgd = torch.optim.SGD(self.anchor, lr=spec["rate"], momentum=spec["momentum"],
+                                   nesterov=spec["kind"] == "nesterov")
+
+    @torch.no_grad()
+    def step(self, means):
+        if self.spec["kind"] == "nesterov":
+            for a, m in zip(self.anchor, means):
+                a.grad = a - m
+            self.sgd.step()
+        else:
+            for a, u, m in zip(self.anchor, self.slow, means):
+                u.mul_(self.spec["momentum"]).add_((a - m) / self.lr)
+                a.sub_(self.spec["rate"] * self.lr * u)
+        return [a.detach().clone() for a in self.anchor]
+
+
 def run_delayed(case, seed, dtype):
     model = formula.fill(nets.build(case["model"], case["classes"], case.get("option", "A")).to(dtype), seed)
     model.train()
@@ -74,9 +114,11 @@ def run_delayed(case, seed, dtype):
         if mode in ("pipedream", "pipelined"):
             d = len(case["stages"]) - 1 - stage_of(case, n)
             delay[n] = d if mode == "pipedream" else 2 * d
+        elif mode == "pipedream_vertical":
+            delay[n] = len(case["stages"]) - 1
         else:
             delay[n] = 1 if mode == "two_buffered" else case["tau"]
-    optimizer = optim.make_optimizer(case["optimizer"], named)
+    optimizer, velocity = optim.make_optimizer(case["optimizer"], named), {}
     start = {n: p.detach().clone() for n, p in named}
     history, losses, watch = [{n: p.detach().clone() for n, p in named}], [], nets.ReluWatch(model)
     for t in range(case["steps"]):
@@ -97,7 +139,10 @@ def run_delayed(case, seed, dtype):
             for n, p in named:
                 p.copy_(newest[n])
         optim.clip(case["optimizer"], [p for _, p in named])
-        optimizer.step()
+        if case.get("correction") == "spike":
+            spike(case, named, delay, velocity)
+        else:
+            optimizer.step()
         history.append({n: p.detach().clone() for n, p in named})
     running = {n: b for n, b in model.state_dict().items() if "running_" in n}
     return {"watch": watch.close(), "losses": torch.tensor(losses, dtype=dtype),
@@ -114,17 +159,22 @@ def run_local(case, seed, dtype):
     start = {n: p.detach().clone() for n, p in named[0]}
     watch = nets.ReluWatch(models[0])
     losses, alone, rows = [], 0, case["batch"] // ranks
+    outer = None
 
     @torch.no_grad()
     def average():
-        for entries in zip(*named):
-            mean = sum(p.detach() for _, p in entries) / ranks
+        means = [sum(p.detach() for _, p in entries) / ranks for entries in zip(*named)]
+        if outer:
+            means = outer.step(means)
+        for entries, mean in zip(zip(*named), means):
             for _, p in entries:
                 p.copy_(mean)
 
     for t in range(case["steps"]):
         x, y = batch(case, seed, t, dtype)
         total, sync = 0.0, t < case["sync_steps"]
+        if t == case["sync_steps"] and "outer" in case:
+            outer = Outer(case["outer"], case["optimizer"]["lr"], named[0])
         for r, model in enumerate(models):
             model.train()
             for _, p in named[r]:
@@ -144,9 +194,10 @@ def run_local(case, seed, dtype):
             o.step()
         if not sync and case["mode"] == "local_sgd":
             alone += 1
-            if alone % case["every"] == 0:
+            if alone % case["every"] == 0 or t == case["steps"] - 1:
                 average()
-    average()
+    if case["mode"] == "swap" or not alone:
+        average()
     return {"watch": watch.close(), "losses": torch.tensor(losses, dtype=dtype),
             "weights": {n: p.detach() for n, p in named[0]}, "start": start, "running": {}}
 
@@ -159,7 +210,8 @@ def run(case, seed, dtype):
 def make(case, seed):
     low, high = run(case, seed, torch.float32), run(case, seed, torch.float64)
     torch.set_default_dtype(torch.float32)
-    out = {"config": case, "rule": RULES[case["mode"]],
+    more = [RULES[k] for k in ("spike", "outer") if k in (case.get("correction"), "outer" if "outer" in case else "")]
+    out = {"config": case, "rule": ". ".join([RULES[case["mode"]], *more]),
            "optimizer_rule": optim.RULES[case["optimizer"]["kind"]],
            "losses": record.full(low["losses"],
                                  high["losses"]), "relu": high["watch"].report(low["watch"]), "weights": {}, "change": {}}

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# tournament=: ranks with networks of their own, of which the better one of a pair goes on on both. What is
+# drawn is a matter of the seed, a run that stops goes on with the bits of one that never did.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo kolo-pack kolo-shards mpiexec python3
+cd "$ROOM" || exit 1
+shapes_data 96 32
+kolo-shards subset data/val --out data/held --limit 20 > log 2>&1
+export OMP_NUM_THREADS=1
+T=(kolo train shapes data=data/train val=data/val model=resnet20 size=16 batch=24 threads=1 deterministic=true
+    steps=12 checkpoint_steps=3 eval_epochs=3 tournament=3)
+O=("tournament_lr=0.05,0.002,0.2" "tournament_momentum=0.9,0.5" tournament_vary=1.25)
+ranks() { # NUMBER RUN WORDS...
+    timeout 100 mpiexec -n "$1" "${T[@]}" run="$2" "${@:3}" > log 2>&1
+}
+newest() { find "$1/checkpoints" -maxdepth 1 -name 'step-*' | sort | tail -n 1; }
+alike() { # RUN RUN TEXT: all that the newest checkpoints hold, and what was said of meetings
+    local a b
+    a=$(newest "$1") b=$(newest "$2")
+    cmp -s "$a/tensors.safetensors" "$b/tensors.safetensors" && cmp -s "$a/carried" "$b/carried" &&
+        [[ $(meetings "$1") == "$(meetings "$2")" ]]
+    ok $? "$3"
+}
+meetings() { sed -n 's/^{"event":"tournament",\(.*\),"time".*/\1/p' "$1/events.jsonl"; }
+
+ranks 3 whole "${O[@]}"
+ok $? "three ranks, each with a learning rate of its own" log
+is "$(meetings whole | wc -l)" 4 "they meet after every three steps"
+ranks 3 again "${O[@]}"
+alike again whole "once more: the same pairs, winners and bits"
+ranks 3 parts "${O[@]}" stop_step=5
+is $? 75 "the same, stopped between two meetings"
+ranks 3 parts "${O[@]}"
+ok $? "  and taken up again" log
+alike parts whole "  all bits of all networks are the same, and all meetings"
+ranks 3 other "${O[@]}" seed=7
+[[ $(meetings other | grep -o '"pairs":[^a-z]*') != $(meetings whole | grep -o '"pairs":[^a-z]*') ]]
+ok $? "another seed draws other pairs"
+
+# What events say, against the rules: of two the lower loss goes on with its values, losers' rates are varied.
+python3 - whole/events.jsonl > said << 'PY'
+import json, sys
+rate, momentum = [.05, .002, .2], [.9, .5, .9]
+meetings = [json.loads(l) for l in open(sys.argv[1])]
+meetings = [m for m in meetings if m["event"] == "tournament"]
+for m in meetings[:-1]:
+    seen = sum(m["pairs"], []) + [m["out"]]
+    assert sorted(seen) == [0, 1, 2], seen
+    for winner, loser in m["pairs"]:
+        assert m["losses"][winner] <= m["losses"][loser]
+        factor = m["lr"][loser] / rate[winner]
+        assert min(abs(factor - 1.25), abs(factor - .8)) < 1e-6, factor
+        assert m["momentum"][loser] == momentum[winner]
+        rate[loser], momentum[loser] = m["lr"][loser], momentum[winner]
+    assert all(abs(a - b) < 1e-9 for a, b in zip(rate, m["lr"])), (rate, m["lr"])
+assert "pairs" not in meetings[-1]
+for m in meetings: assert m["losses"][m["best"]] == min(m["losses"]) == m["best_loss"]
+print("kept")
+PY
+is "$(cat said)" kept "winners, values and rates are as the rules say"
+
+kolo report whole > log 2>&1
+like whole/report.html 'Of 4 meetings of ranks rank [0-2] had the lowest loss' "kolo report says who was best"
+
+# The best network is what the run leaves: kolo eval of it on the tournament's images has the meeting's loss.
+ranks 3 held "${O[@]}" tournament_data=data/held
+ok $? "compared by images of another folder" log
+loss=$(meetings held | tail -n 1 | sed 's/.*"best_loss":\([0-9.]*\).*/\1/')
+kolo eval run=held val=data/held threads=1 > log 2>&1
+like log "$(printf 'loss %.3f' "$loss")" "kolo eval evaluates the network that was best at the end: $loss"
+ranks 1 held "${O[@]}" tournament_data=data/held steps=12
+like log 'is complete' "it is complete"
+
+ranks 2 two tournament=100
+ok $? "a tournament of one meeting, at the end" log
+is "$(meetings two | grep -c '"pairs"')" 0 "  has no pairs"
+
+kolo plan shapes model=resnet20 data=data/train val=data/val batch=32 ranks=4 steps=20 tournament=4 > log 2>&1
+is $? 0 "kolo plan of a tournament"
+like log 'tournament: .* 4 meetings' "  says how often ranks meet"
+like log 'a loser is sent [0-9]* bytes in [0-9]* messages' "  and what is sent"
+
+refused() { # PATTERN WORDS...
+    kolo plan shapes data=data/train val=data/val batch=32 ranks=2 epochs=2 "${@:2}" > log 2>&1
+    is "$? $(grep -cE -- "$1" log)" "78 1" "${*:2}: refused, $1" || sed 's/^/# /' log
+}
+refused 'tournament= does not go with reduce=canonical' tournament=4 reduce=canonical
+refused 'tournament= does not go with bn=sync' tournament=4 bn=sync
+refused 'tournament= does not go with stages=: replicas are single ranks' tournament=4 stages=2
+refused 'tournament=4 lets the better network of two go on, local_steps=' tournament=4 local_steps=2
+refused 'tournament=4: by which images are networks compared' tournament=4 val=none
+refused 'tournament_vary= is of tournaments' tournament_vary=1.2
+refused 'tournament_lr=0.1,x: give numbers' tournament=4 tournament_lr=0.1,x
+done_testing
