@@ -86,6 +86,7 @@ static int delayed_line_plan(delayed_case *c)
                                .bucket_bytes = 1 << 18,
                                .decay_norms = c->options.decay_norms,
                                .clip_norm = c->options.clip_norm > 0,
+                               .predict = c->options.late_correction >= KOLO_late_correction_predict,
                                .optimizer = kolo_optimizer_find(c->options.optimizer)};
     KOLO_TRY(kolo_grid_create(&delayed_line.grid, c->launch, stages, false));
     KOLO_TRY(delayed_line_cuts(c, stages, cut));
@@ -100,8 +101,9 @@ static int delayed_line_plan(delayed_case *c)
 
 static int delayed_line_open(delayed_case *c)
 {
-    if (!strcmp(golden_text(c->config, "correction", ""), "spike") && strcmp(c->how.wrong, "late"))
-        c->options.late_correction = KOLO_late_correction_spike;
+    static const char *const how[] = {"none", "spike", "predict", "both"};
+    for (int i = 0; i < 4 && strcmp(c->how.wrong, "late"); i++)
+        if (!strcmp(golden_text(c->config, "correction", ""), how[i])) c->options.late_correction = i;
     KOLO_TRY(delayed_line_plan(c));
     KOLO_TRY(kolo_program_create(&delayed_line.program, &delayed_line.grid, c->net.plan, NULL));
     KOLO_TRY(kolo_program_check(delayed_line.program));

@@ -64,10 +64,14 @@ static void print_late(const kolo_session *s)
         printf("%5d  %5d  %5d  %5d  %5d\n", k, kolo_plan_ahead(p), late,
                kolo_pipeline[s->placement->order].stashes ? late : 0, kolo_plan_weight_versions(p) + 1);
     }
-    if (s->options->late_correction == KOLO_late_correction_spike)
-        printf("late_correction=spike: a gradient of D updates ago counts (1 - m^D) / (1 - m) times at once, "
-               "and "
-               "the momentum m^D times\n");
+    const int how = s->options->late_correction;
+    if (how == KOLO_late_correction_spike || how == KOLO_late_correction_both)
+        printf("spike compensation: a gradient of D updates ago counts (1 - m^D) / (1 - m) times at once, "
+               "and the "
+               "momentum m^D times\n");
+    if (how == KOLO_late_correction_predict || how == KOLO_late_correction_both)
+        printf("weight prediction: forward turns read weights of D updates on, by the momentum; one more "
+               "copy\n");
 }
 
 void kolo_plan_program_print(const kolo_session *s, const kolo_play *play)

@@ -212,6 +212,7 @@ static bool is_idle(const kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_FETCH:
     case KOLO_ACTION_LET_GO:
     case KOLO_ACTION_COPY:
+    case KOLO_ACTION_PREDICT:
     case KOLO_ACTION_STASH: return true;
     case KOLO_ACTION_GATHER:
     case KOLO_ACTION_GATHERED: return !p->arena_bytes[KOLO_ARENA_GATHERED];
@@ -304,6 +305,7 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_COLLECT: return exec_collect(e, a->bucket);
     case KOLO_ACTION_COPY: return copy_tensor(e, a);
     case KOLO_ACTION_STASH: return exec_stash(e, a->bucket);
+    case KOLO_ACTION_PREDICT: exec_predict(e, a->bucket); return 0;
     case KOLO_ACTION_FETCH: exec_fetch(e, KOLO_ARENA_STATE, a->unit); return 0;
     case KOLO_ACTION_LET_GO: exec_let_go(e, KOLO_ARENA_STATE, a->unit); return 0;
     case KOLO_ACTION_FETCH_PARAM: exec_fetch(e, KOLO_ARENA_PARAM, a->unit); return 0;

@@ -130,6 +130,12 @@ static float *gradient_at(const kolo_exec *e, int version, int unit, int64_t ele
     return (float *)(exec_gradients(e, version) + e->plan->reduced_front) + element;
 }
 
+static bool corrects_spikes(const kolo_exec *e)
+{
+    const int how = e->options->late_correction;
+    return how == KOLO_late_correction_spike || how == KOLO_late_correction_both;
+}
+
 /* Elements [from, to) of a bucket that this rank updates. */
 static int add_slice(const kolo_exec *e, slices *all, int unit, int64_t from, int64_t to, int segment)
 {
@@ -139,17 +145,16 @@ static int add_slice(const kolo_exec *e, slices *all, int unit, int64_t from, in
     float *average = p->config.ema && !p->config.local ? (float *)e->arena[KOLO_ARENA_EMA] : NULL;
     KOLO_TRY(kolo_grow(&all->slice, &all->capacity, all->n, sizeof *all->slice));
     kolo_slice *k = &all->slice[all->n++];
-    *k = (kolo_slice){
-        .param =
-            (float *)e->arena[KOLO_ARENA_PARAM] + (kolo_plan_shards(p, KOLO_shard_parameters) ? at : from),
-        .grad = gradient_at(e, all->version, unit, from),
-        .ema = average ? average + at : NULL,
-        .half = half ? half + from * 2 : NULL,
-        .half_type = p->graph->dtype,
-        .count = to - from,
-        .decay = p->segment[segment].decay,
-        .late = e->options->late_correction == KOLO_late_correction_spike ? kolo_plan_staleness(p) : 0,
-        .rate = p->segment[segment].rate};
+    *k = (kolo_slice){.param = (float *)e->arena[KOLO_ARENA_PARAM] +
+                               (kolo_plan_shards(p, KOLO_shard_parameters) ? at : from),
+                      .grad = gradient_at(e, all->version, unit, from),
+                      .ema = average ? average + at : NULL,
+                      .half = half ? half + from * 2 : NULL,
+                      .half_type = p->graph->dtype,
+                      .count = to - from,
+                      .decay = p->segment[segment].decay,
+                      .late = corrects_spikes(e) ? kolo_plan_staleness(p) : 0,
+                      .rate = p->segment[segment].rate};
     for (int i = 0; i < kolo_plan_own_states(p); i++) {
         float *state = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * kolo_plan_state_bytes(p)) + at;
         *(i < p->config.optimizer->states ? &k->state[i] : &k->slow) = state;

@@ -139,6 +139,7 @@ bool exec_has_batch(const kolo_exec *exec, const kolo_action *action);
 kolo_step *exec_block_of(const kolo_exec *exec, const kolo_action *action);
 int exec_transfer_of(const kolo_exec *exec, const kolo_action *action);
 int exec_stash(kolo_exec *exec, int bucket);
+void exec_predict(kolo_exec *exec, int bucket);
 /* exec.c, for it: the plan for the batch, the batch where LOAD finds it, the actions of the list. */
 int exec_choose(kolo_exec *exec, const kolo_batch *batch);
 void exec_fill_block(const kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_step *block);

@@ -31,6 +31,18 @@ int exec_transfer_of(const kolo_exec *e, const kolo_action *a)
     return number[kolo_ring_place(&pairs, batch_of(e, a), v->plan->config.slots, a->slot)];
 }
 
+/* It is bound to what its weights will be, behind the versions. */
+static bool is_predicted(const kolo_plan *p, const kolo_binding *b)
+{
+    return kolo_plan_predicts(p) && b->arena == KOLO_ARENA_VERSION &&
+           b->offset >= (size_t)kolo_plan_weight_versions(p) * p->param_bytes;
+}
+
+static char *foreseen(const kolo_exec *e)
+{
+    return e->arena[KOLO_ARENA_VERSION] + (size_t)kolo_plan_weight_versions(e->plan) * e->plan->param_bytes;
+}
+
 /* Where the operands of the list are. While the pipeline fills the newest weights are those of a step
  * before the first, which stand among the versions. */
 static void set_places(kolo_exec *e)
@@ -44,13 +56,27 @@ static void set_places(kolo_exec *e)
         const int n = exec_has_batch(e, a) ? kolo_action_bindings(p, a) : 0;
         for (int64_t k = a->binding; k < a->binding + n; k++) {
             const kolo_binding *b = &p->binding[k];
-            const bool old = fills && versions > 0 && b->arena == KOLO_ARENA_PARAM;
+            const bool predicted = is_predicted(p, b),
+                       old = fills && versions > 0 && (predicted || b->arena == KOLO_ARENA_PARAM);
             const kolo_ring *ring = old ? &version : &p->ring[k];
-            if (b->arena < 0 || (!ring->places && b->arena != KOLO_ARENA_PARAM)) continue;
+            if (b->arena < 0 || (!ring->places && !predicted && b->arena != KOLO_ARENA_PARAM)) continue;
+            const size_t offset = b->offset - (old && predicted ? (size_t)versions * p->param_bytes : 0);
             e->now->args[k] =
-                e->arena[old ? KOLO_ARENA_VERSION : b->arena] + b->offset +
+                e->arena[old ? KOLO_ARENA_VERSION : b->arena] + offset +
                 (size_t)kolo_ring_place(ring, batch_of(e, a), p->config.slots, a->slot) * ring->stride;
         }
+    }
+}
+
+/* Linear weight prediction: w - lr D v, for SGD's momentum v, D updates ahead; host memory. */
+void exec_predict(kolo_exec *e, int bucket)
+{
+    const kolo_updater_config *u = &e->updater[e->applies]->config;
+    float *weights = (float *)(void *)e->arena[KOLO_ARENA_PARAM], *predicted = (float *)(void *)foreseen(e);
+    for (int s = e->first_slice[bucket]; s < e->first_slice[bucket + 1]; s++) {
+        const kolo_slice *k = &u->slice[s];
+        kolo_sgd_predict(k, &e->step[e->applies], kolo_plan_staleness(e->plan),
+                         predicted + (k->param - weights));
     }
 }
 
@@ -58,10 +84,11 @@ int exec_stash(kolo_exec *e, int bucket)
 {
     const kolo_plan *p = e->plan;
     const kolo_bucket *b = &p->bucket[bucket];
+    const char *now = kolo_plan_predicts(p) ? foreseen(e) : e->arena[KOLO_ARENA_PARAM];
     const size_t from = (size_t)b->param * sizeof(float),
                  place = (size_t)(e->list % kolo_plan_weight_versions(p)) * p->param_bytes;
     return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_VERSION] + place + from,
-                             e->arena[KOLO_ARENA_PARAM] + from, (size_t)b->params * sizeof(float));
+                             now + from, (size_t)b->params * sizeof(float));
 }
 
 /* All versions of a run that begins are its first weights; a checkpoint has set them. */
@@ -72,7 +99,9 @@ static int begin_versions(kolo_exec *e)
                                    e->arena[KOLO_ARENA_VERSION] + (size_t)v * e->plan->param_bytes,
                                    e->arena[KOLO_ARENA_PARAM], e->plan->param_bytes));
     e->has_versions = true;
-    return 0;
+    if (!kolo_plan_predicts(e->plan)) return 0;
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, foreseen(e), e->arena[KOLO_ARENA_PARAM],
+                             e->plan->param_bytes); /* what is not trained stays so */
 }
 
 /* The batch goes in, or there is none any more. */

@@ -153,6 +153,8 @@ enum kolo_update {
 };
 int kolo_updater_update(kolo_updater *updater, int first, int count, enum kolo_update how,
                         const kolo_step *step);
+/* What weights will be so many updates on, by SGD's momentum as it is: to[slice->count]; host memory. */
+void kolo_sgd_predict(const kolo_slice *slice, const kolo_step *step, int updates, float *to);
 /* SQUARE: the sum of squares of grad[count], in f64 in a fixed order, to step->square: in the place of what
  * stands there, or added. */
 int kolo_updater_square(kolo_updater *updater, const float *grad, int64_t count, bool more, kolo_step *step);

@@ -4,6 +4,13 @@
 LOOP_RUN(run_plain, kolo_rule_sgd, kolo_rule_sgd_plain, 0)
 LOOP_RUN(run_momentum, kolo_rule_sgd, kolo_rule_sgd_momentum, 1)
 
+void kolo_sgd_predict(const kolo_slice *slice, const kolo_step *step, int updates, float *to)
+{
+    const float far = kolo_slice_rate(slice, step) * (float)updates;
+    const float *w = slice->param, *v = slice->state[0];
+    for (int64_t i = 0; i < slice->count; i++) to[i] = w[i] - far * v[i];
+}
+
 void kolo_sgd_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
 {
     bool momentum = step->momentum != 0;

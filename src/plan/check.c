@@ -38,7 +38,7 @@ typedef struct check {
     int64_t steps, step, batch, micro;
     kolo_binding bound[2 * KOLO_MAX_ARGS]; /* of the action, at the places of its micro-batch */
     int64_t *version;                      /* [buckets][versions] updates before a copy */
-    char *stashed;                         /* [buckets] in this step */
+    char *stashed, *predicted;             /* [buckets] in this step */
     region *region;
     int64_t regions, capacity;
     int levels;
@@ -411,9 +411,12 @@ static int64_t updates_at(const check *c, const kolo_binding *b, int bucket)
 {
     const int versions = kolo_plan_weight_versions(c->plan);
     const bool fills = c->step < 0 && versions > 0;
-    if (b->arena != KOLO_ARENA_VERSION && !fills) return c->step + c->updated[bucket];
-    const size_t place = fills && b->arena != KOLO_ARENA_VERSION ? (size_t)(c->batch % versions)
-                                                                 : b->offset / c->plan->param_bytes;
+    const bool foreseen = kolo_plan_predicts(c->plan) && b->arena == KOLO_ARENA_VERSION &&
+                          b->offset / c->plan->param_bytes == (size_t)versions,
+               now = b->arena != KOLO_ARENA_VERSION || foreseen;
+    if (foreseen && !fills) return c->predicted[bucket] ? c->step : -1;
+    if (now && !fills) return c->step + c->updated[bucket];
+    const size_t place = fills && now ? (size_t)(c->batch % versions) : b->offset / c->plan->param_bytes;
     return place < (size_t)versions ? c->version[bucket * versions + (int64_t)place] : -1;
 }
 
@@ -473,10 +476,19 @@ static int on_stash(check *c, int b)
 {
     const int versions = kolo_plan_weight_versions(c->plan);
     if (b < 0 || b >= c->plan->buckets || versions == 0) return breach(c, "keeps no version", -1, 0);
-    if (c->step < 0 || c->updated[b] || c->stashed[b])
+    if (c->step < 0 || c->updated[b] || c->stashed[b] || (kolo_plan_predicts(c->plan) && !c->predicted[b]))
         return breach(c, "keeps a version that is none", -1, 0);
     c->version[(int64_t)b * versions + c->step % versions] = c->step;
     c->stashed[b] = 1;
+    return 0;
+}
+
+static int on_predict(check *c, int b)
+{
+    if (b < 0 || b >= c->plan->buckets || !kolo_plan_predicts(c->plan))
+        return breach(c, "predicts nothing here", -1, 0);
+    if (c->step < 0 || c->updated[b] || c->predicted[b]) return breach(c, "predicts out of turn", -1, 0);
+    c->predicted[b] = 1;
     return 0;
 }
 
@@ -849,6 +861,7 @@ static int play_action(check *c, const kolo_action *a)
     case KOLO_ACTION_TAKE: return on_share(c, a);
     case KOLO_ACTION_COPY: return on_copy(c, a);
     case KOLO_ACTION_STASH: return on_stash(c, a->bucket);
+    case KOLO_ACTION_PREDICT: return on_predict(c, a->bucket);
     case KOLO_ACTION_SEND:
     case KOLO_ACTION_RECEIVE:
     case KOLO_ACTION_TRANSFERRED: return on_transfer(c, a);
@@ -950,7 +963,7 @@ static void begin_step(check *c)
     const size_t buckets = (size_t)p->buckets + 1;
     memset(c->content, 0, buckets * (size_t)c->levels * sizeof *c->content);
     memset(c->written, 0, ((size_t)p->graph->tensors + 1) * sizeof *c->written);
-    memset(c->started, 0, 9 * buckets);
+    memset(c->started, 0, 10 * buckets);
     memset(c->squared, 0, (size_t)p->config.slots * buckets);
     c->squares = c->norms = c->layers = c->buffers = c->noises = 0;
 }
@@ -985,7 +998,7 @@ static int make_room(check *c)
     c->content = kolo_alloc(buckets * (size_t)c->levels * sizeof *c->content);
     c->tensors = kolo_alloc(buckets * sizeof *c->tensors);
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
-    c->started = kolo_alloc(9 * buckets);
+    c->started = kolo_alloc(10 * buckets);
     c->version = kolo_alloc(buckets * (size_t)(kolo_plan_weight_versions(p) + 1) * sizeof *c->version);
     c->gathered = kolo_alloc(3 * (size_t)p->units + 1);
     c->transfer = kolo_alloc((size_t)p->transfers * (size_t)c->steps + 1);
@@ -1004,6 +1017,7 @@ static int make_room(check *c)
     c->shared = c->unclear + buckets;
     c->averaged = c->shared + buckets;
     c->stashed = c->averaged + buckets;
+    c->predicted = c->stashed + buckets;
     for (int t = 0; t < p->graph->tensors; t++)
         if (p->home[t].arena == KOLO_ARENA_GRADIENT) c->tensors[kolo_plan_bucket_of(p, p->home[t].offset)]++;
     return 0;

@@ -174,7 +174,8 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
         if (kolo_is_layerwise(plan->config.optimizer))
             bytes[KOLO_ARENA_STATE] += (size_t)plan->segments * sizeof(kolo_layer);
     }
-    bytes[KOLO_ARENA_VERSION] = (size_t)kolo_plan_weight_versions(plan) * plan->param_bytes;
+    bytes[KOLO_ARENA_VERSION] =
+        (size_t)(kolo_plan_weight_versions(plan) + kolo_plan_predicts(plan)) * plan->param_bytes;
     if (plan->config.ema && !like) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
     bytes[KOLO_ARENA_LATE] = plan->config.optimizer ? kolo_round_up(bytes[KOLO_ARENA_GRADIENT], KOLO_ALIGN) *
                                                           (size_t)(kolo_plan_versions(plan) - 1)

@@ -75,6 +75,8 @@ static kolo_binding bind_version(const list *l, kolo_binding home, kolo_ring *ri
     const int versions = kolo_plan_weight_versions(p);
     const bool newest = turn->pass == KOLO_PASS_FORWARD ? turn->ahead == versions
                                                         : !kolo_pipeline[p->config.placement->order].stashes;
+    if (newest && kolo_plan_predicts(p) && turn->pass == KOLO_PASS_FORWARD)
+        return (kolo_binding){KOLO_ARENA_VERSION, home.offset + (size_t)versions * p->param_bytes};
     if (newest || versions == 0) return home;
     *ring = (kolo_ring){.places = versions, .by_batch = true, .stride = p->param_bytes};
     return (kolo_binding){KOLO_ARENA_VERSION, home.offset};
@@ -558,6 +560,18 @@ static int add_turn(list *l, const kolo_turn *turn)
     return await_outputs(l, (int)(turn - p->turn));
 }
 
+/* Of the newest weights, before this step's first turn. */
+static int add_predictions(list *l)
+{
+    const kolo_plan *p = l->plan;
+    for (int b = 0; kolo_plan_predicts(p) && b < p->buckets; b++) {
+        if (p->bucket[b].params == 0) continue;
+        KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_PREDICT, .node = -1, .bucket = b}));
+        l->plan->action[p->actions - 1].ahead = 0; /* it is of the step, whatever the first turn is of */
+    }
+    return 0;
+}
+
 int kolo_plan_instantiate(kolo_plan *plan)
 {
     list l = {.plan = plan};
@@ -569,6 +583,7 @@ int kolo_plan_instantiate(kolo_plan *plan)
     l.waited = kolo_alloc((size_t)plan->buckets + 1);
     if (!l.missing || !l.arrived || !l.remade || !l.started || !l.waited) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
     count_missing(&l);
+    KOLO_TRY_GOTO(rc, add_predictions(&l));
     for (l.turn = 0; l.turn < plan->turns; l.turn++) {
         KOLO_TRY_GOTO(rc, turn_begin(&l, l.turn));
         KOLO_TRY_GOTO(rc, add_turn(&l, &plan->turn[l.turn]));

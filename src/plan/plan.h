@@ -36,7 +36,8 @@ enum kolo_arena {
     /* moving average: of parameters (kolo_plan_stored_bytes), then BUFFER */
     KOLO_ARENA_EMA,
     /* late pipelines: copies of PARAM before its last updates, kolo_plan_weight_versions of them; that
-     * after v updates lies at place v modulo their number */
+     * after v updates lies at place v modulo their number. Where weights are predicted these are copies of
+     * predictions, and behind them is that of this step */
     KOLO_ARENA_VERSION,
     /* shard=gradients, parameters: sums of this rank's parts of the gradients */
     KOLO_ARENA_SUM,
@@ -112,6 +113,9 @@ enum kolo_action_kind {
     KOLO_ACTION_COPY,
     /* late pipelines: parameters of bucket `bucket` to VERSION, before they are updated */
     KOLO_ACTION_STASH,
+    /* late pipelines: what those parameters will be when gradients of this step's forward turns come in, by
+     * their momentum: what the turns read */
+    KOLO_ACTION_PREDICT,
     /* offload: the optimizer's state of unit `unit` is asked for; never waits */
     KOLO_ACTION_FETCH,
     /* it is written in the background, and no longer here */
@@ -272,6 +276,7 @@ typedef struct kolo_plan_config {
     bool average_state; /* with the weights the optimizer's state becomes its mean */
     int outer;          /* KOLO_local_outer_*: what weights become where those of all ranks are averaged */
     bool pairs;         /* with `local`: a rank may give all it has to any other (kolo_exec_hand_over) */
+    bool predict;       /* late pipelines that stash nothing: forward turns read predicted weights */
     bool decay_norms;
     /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
     double layer_decay;
@@ -410,6 +415,7 @@ bool kolo_plan_is_late(const kolo_plan *plan);
 int kolo_plan_ahead(const kolo_plan *plan);
 int kolo_plan_staleness(const kolo_plan *plan);
 int kolo_plan_weight_versions(const kolo_plan *plan);
+bool kolo_plan_predicts(const kolo_plan *plan); /* of this stage */
 int kolo_plan_feed(const kolo_plan *plan);
 /* In checkpoints: of place `place` of VERSION. text: [16] */
 void kolo_plan_version_name(int place, char *text);

@@ -152,6 +152,9 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
         *c = (kolo_cost){.read = b, .written = b};
         return KOLO_CLASS_FOLD;
     }
+    case KOLO_ACTION_PREDICT:
+        *c = (kolo_cost){.read = 2 * params, .written = params};
+        return KOLO_CLASS_UPDATE;
     case KOLO_ACTION_STASH: *c = (kolo_cost){.read = params, .written = params}; return KOLO_CLASS_UPDATE;
     case KOLO_ACTION_SUM: *c = send_cost(plan, sum_bytes(plan, a)); return KOLO_CLASS_SEND;
     case KOLO_ACTION_NOISE: *c = send_cost(plan, sizeof(double)); return KOLO_CLASS_SEND;

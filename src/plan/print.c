@@ -31,6 +31,7 @@ const char *kolo_action_name(enum kolo_action_kind kind)
                                                    [KOLO_ACTION_TAKE] = "take",
                                                    [KOLO_ACTION_COPY] = "copy",
                                                    [KOLO_ACTION_STASH] = "stash",
+                                                   [KOLO_ACTION_PREDICT] = "predict",
                                                    [KOLO_ACTION_CLEAR] = "clear",
                                                    [KOLO_ACTION_COLLECT] = "collect",
                                                    [KOLO_ACTION_GATHER] = "gather",
@@ -254,6 +255,7 @@ static void action_text(const kolo_plan *plan, int64_t i, char *text, size_t siz
     case KOLO_ACTION_CLEAR: snprintf(text, size, "clear gaps of bucket %d", a->bucket); return;
     case KOLO_ACTION_COLLECT: bucket_text(plan, "collect this rank's part of", a->bucket, text, size); return;
     case KOLO_ACTION_COPY: copy_text(plan, a, text, size); return;
+    case KOLO_ACTION_PREDICT: bucket_text(plan, "predict", a->bucket, text, size); return;
     case KOLO_ACTION_STASH: bucket_text(plan, "keep a version of", a->bucket, text, size); return;
     case KOLO_ACTION_FETCH:
     case KOLO_ACTION_LET_GO:

@@ -34,6 +34,11 @@ int kolo_plan_staleness(const kolo_plan *plan)
  * done again. */
 int kolo_plan_weight_versions(const kolo_plan *plan) { return kolo_plan_staleness(plan); }
 
+bool kolo_plan_predicts(const kolo_plan *plan)
+{
+    return plan->config.predict && kolo_plan_weight_versions(plan) > 0;
+}
+
 int kolo_action_bindings(const kolo_plan *plan, const kolo_action *a)
 {
     const kolo_node *n = a->node >= 0 ? &plan->graph->node[a->node] : NULL;

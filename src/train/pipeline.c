@@ -45,7 +45,7 @@ static int divide_parts(kolo_session *s)
 /* Stages of the grid: those of the pipeline, and in each the ranks side by side. */
 static int grid_stages(const kolo_session *s) { return (int)s->options->stages * s->across; }
 
-/* Spike compensation is a form of SGD's momentum. */
+/* Spike compensation is a form of SGD's momentum, and by it weights are predicted. */
 static int check_correction(const kolo_options *o)
 {
     const char *with = o->pipeline != KOLO_pipeline_pipelined ? "pipeline= other than pipelined"
@@ -55,7 +55,7 @@ static int check_correction(const kolo_options *o)
                                                               : NULL;
     if (o->late_correction == KOLO_late_correction_none || !with) return 0;
     return kolo_fail(KOLO_ECONFIG,
-                     "late_correction=%s is a form of SGD's momentum, for pipeline=pipelined; it does not go "
+                     "late_correction=%s is of SGD's momentum, and for pipeline=pipelined; it does not go "
                      "with %s: leave one of them out",
                      kolo_option_find("late_correction")->choices[o->late_correction], with);
 }

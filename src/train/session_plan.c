@@ -231,6 +231,8 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
                               .adasum = trains && s->replicas > 1 && kolo_is_adasum(o),
                               .average = trains && s->replicas > 1 && o->reduce == KOLO_reduce_adasum_nodes,
                               .noise = trains && o->noise_scale && s->replicas * slots > 1,
+                              .predict = trains && (o->late_correction == KOLO_late_correction_predict ||
+                                                    o->late_correction == KOLO_late_correction_both),
                               .decay_norms = o->decay_norms,
                               .layer_decay = o->layer_decay};
 }

@@ -314,6 +314,8 @@ DELAYED = {
     "lenet5_local_sgd_3": dict(_LATE, mode="local_sgd", ranks=3, every=3, sync_steps=0),
     "lenet5_pipedream_vertical_3": dict(_LATE, mode="pipedream_vertical", stages=_THREE),
     "lenet5_pipelined_spike_3": dict(_LATE, mode="pipelined", stages=_THREE, correction="spike"),
+    "lenet5_pipelined_predict_3": dict(_LATE, mode="pipelined", stages=_THREE, correction="predict"),
+    "lenet5_pipelined_both_3": dict(_LATE, mode="pipelined", stages=_THREE, correction="both"),
     "lenet5_diloco_2": dict(_LATE, mode="local_sgd", ranks=2, every=2, sync_steps=2,
         outer=dict(kind="nesterov", rate=0.7, momentum=0.9)),
     "lenet5_slowmo_3": dict(_LATE, mode="local_sgd", ranks=3, every=3, sync_steps=0,
@@ -362,6 +364,8 @@ INPUTS = {
     "delayed/lenet5_local_sgd_2": "input12",  # 0 flips, margin 9.27e-06
     "delayed/lenet5_local_sgd_3": "input1",  # 0 flips, margin 9.79e-06
     "delayed/lenet5_swap_2": "input6",  # 0 flips, margin 1.19e-05
+    "delayed/lenet5_pipelined_predict_3": "input9",  # 0 flips, margin 9.93e-06
+    "delayed/lenet5_pipelined_both_3": "input5",  # 0 flips, margin 5.91e-06
     "delayed/lenet5_pipedream_vertical_3": "input3",  # 0 flips, margin 4.52e-06
     "delayed/lenet5_pipelined_spike_3": "input5",  # 0 flips, margin 5.19e-06
     "delayed/lenet5_diloco_2": "input",  # 0 flips, margin 1.15e-05

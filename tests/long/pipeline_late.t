@@ -35,13 +35,15 @@ args+=(batch=16 epochs=1 micro_batch=8 reduce=fast clip_norm=1 momentum=0.9 drop
 train() { # RANKS RUN OPTIONS...
     timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$ROOM/$2" "${@:3}" > "$ROOM/log" 2>&1
 }
-for mode in "pipedream 3" "pipedream_vertical 3" "two_buffered 3" "pipelined 3" "pipedream 2"; do
-    # shellcheck disable=SC2086 # two words
+for mode in "pipedream 3" "pipedream_vertical 3" "two_buffered 3" "pipelined 3" "pipedream 2" \
+    "pipelined 2 late_correction=both"; do
+    # shellcheck disable=SC2086 # words
     set -- $mode
     cuts=(layer2 layer3)
-    late=(stages="$2" pipeline="$1" cut="$(IFS=, && echo "${cuts[*]:0:$2-1}")") # by a clock: another run
+    # a cut by a clock is another run
+    late=("${@:3}" stages="$2" pipeline="$1" cut="$(IFS=, && echo "${cuts[*]:0:$2-1}")")
     train "$2" "$1-$2" "${late[@]}"
-    is $? 0 "pipeline=$1, $2 stages" "$ROOM/log"
+    is $? 0 "pipeline=$1, $2 stages ${*:3}" "$ROOM/log"
     train "$2" "$1-$2-stopped" "${late[@]}" stop_step=2
     is $? 75 "stopped behind step 2" "$ROOM/log"
     train "$2" "$1-$2-stopped" "${late[@]}" checkpoint_steps=1

@@ -23,6 +23,8 @@ RULES = {
     "local_sgd": "R ranks, rank r takes rows [r b/R, (r+1) b/R) of every batch, mean loss over its own rows. The first `sync_steps` steps: one step of all with "
                  "the mean gradient. Then each rank steps alone (its own momentum, never averaged) and after every H of these steps the weights are averaged; "
                  "at the end they are averaged. losses: mean over ranks, before the update",
+    "predict": "correction predict: instead of weights after t updates forward uses w - lr D v, as momentum v is after t updates",
+    "both": "both corrections: w -= lr * (mu^D v + (1-mu^D)/(1-mu) d), and forward uses w - lr D v",
     "outer": "outer: of an average m and the weights a that ranks went out from nesterov makes a step of torch's SGD from a by the gradient a - m; "
              "slowmo u = momentum u + (a - m)/lr, w = a - rate lr u",
     "swap": "the first `sync_steps` steps as local_sgd; then each rank goes on alone, momentum starting at 0, and the weights are averaged once, at the end",
@@ -139,11 +141,14 @@ def run_delayed(case, seed, dtype):
             for n, p in named:
                 p.copy_(newest[n])
         optim.clip(case["optimizer"], [p for _, p in named])
-        if case.get("correction") == "spike":
-            spike(case, named, delay, velocity)
+        correction = case.get("correction")
+        if correction:
+            spike(case, named, {n: 0 for n in names} if correction == "predict" else delay, velocity)
         else:
             optimizer.step()
-        history.append({n: p.detach().clone() for n, p in named})
+        ahead = case["optimizer"]["lr"] if correction in ("predict", "both") else 0.0
+        history.append({n: p.detach() - ahead * delay[n] * velocity[n] if ahead else p.detach().clone()
+                        for n, p in named})
     running = {n: b for n, b in model.state_dict().items() if "running_" in n}
     return {"watch": watch.close(), "losses": torch.tensor(losses, dtype=dtype),
             "weights": {n: p.detach() for n, p in named}, "start": start,
@@ -210,7 +215,7 @@ def run(case, seed, dtype):
 def make(case, seed):
     low, high = run(case, seed, torch.float32), run(case, seed, torch.float64)
     torch.set_default_dtype(torch.float32)
-    more = [RULES[k] for k in ("spike", "outer") if k in (case.get("correction"), "outer" if "outer" in case else "")]
+    more = [RULES[k] for k in ("spike", "predict", "both", "outer") if k in (case.get("correction"), "outer" if "outer" in case else "")]
     out = {"config": case, "rule": ". ".join([RULES[case["mode"]], *more]),
            "optimizer_rule": optim.RULES[case["optimizer"]["kind"]],
            "losses": record.full(low["losses"],
