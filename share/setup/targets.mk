@@ -76,8 +76,8 @@ tsan:
 	$(call sanitized,tsan,-fsanitize=thread) prove-tsan
 .PHONY: prove-asan prove-ubsan prove-tsan
 prove-asan: $(UNIT) $(CUDA_WATCHED)
-	$(Q)ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$(abspath tests/lsan.supp):print_suppressions=0 \
-	  OMP_NUM_THREADS=2 prove -j2 $^
+	$(Q)ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 \
+	  LSAN_OPTIONS=suppressions=$(abspath tests/lsan.supp):print_suppressions=0 OMP_NUM_THREADS=2 prove -j2 $^
 prove-ubsan: $(UNIT)
 	$(Q)UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=2 prove -j2 $^
 # setarch: the thread sanitizer of older compilers cannot start under strong address randomisation; UCX
