@@ -1,7 +1,8 @@
 /* Attention within windows (Liu et al., arXiv:2103.14030): what the forward and the backward kernel
  * share. A block takes one head of one window; queries, keys, values lie in shared memory as f32, four
  * pixels of a channel side by side ("quads"): read at once where a lane wants four pixels of one
- * channel, and without conflicts by lanes that are pixels. Scores exist in registers only, four queries (or keys)
+ * channel, and without conflicts by lanes that are pixels. Scores exist in registers only, four queries (or
+ * keys)
  * of a warp at a time. Products are f32 multiply-adds: they are 3 % of a Swin-T's, and tensor cores would
  * want 49 padded to 64. */
 #ifndef KOLO_OPS_CUDA_ATTENTION_CUH
