@@ -252,9 +252,8 @@ static const kolo_tensor *winograd_weights(const pricing *p, const kolo_action *
 }
 
 /* The fastest of what a library has for a convolution, as its clock chooses: products as they are; in tiles
- * of
- * 2 x 2 pixels of y, which stay in registers and take 16 products instead of 36; in larger ones, which take
- * fewer still, but whose maps and weights are written and read once more in the transformed form. */
+ * of 2 x 2 pixels of y, which stay in registers and take 16 products instead of 36; in larger ones, which
+ * take fewer still, but whose maps and weights are written and read once more in the transformed form. */
 static double conv_seconds(const pricing *p, const kolo_tensor *w, const kolo_cost *c, double memory,
                            double arithmetic)
 {
