@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # sync=backup: the last ranks of a step are dropped. What was is recorded, and a record gives the same bits
-# again; also when a rank is slow, and where a run stops. The arithmetic: tests/unit/exec_backup.c.
+# again, also where a run stops. The arithmetic: tests/unit/exec_backup.c; ranks that are slow, and two nodes:
+# tests/long/backup.t.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack mpiexec
@@ -48,16 +49,6 @@ ok $? "  and taken up again" log
 is "$(drops parts)" "12 x 1" "  the record has every step once"
 ranks whole sync=backup backup=1 backup_replay=parts
 alike whole parts "  one run that goes by it: the same bits"
-
-# rank 1 computes four times as long, and sleeps now and then
-slow=(env LD_PRELOAD="$BUILD/tests/preload/slow_rank.so" SLOW_TIMES=4 SLOW_NAPS=3)
-w=(sync=backup backup=1 epochs=6)
-timeout 100 mpiexec -n 1 "${T[@]}" run=slow "${w[@]}" : -n 1 "${slow[@]}" "${T[@]}" run=slow "${w[@]}" : \
-    -n 1 "${T[@]}" run=slow "${w[@]}" > log 2>&1
-ok $? "a rank that is slow" log
-is "$(drops slow)" "24 x 1" "one rank was dropped in each step"
-ranks fast "${w[@]}" backup_replay=slow
-alike fast slow "replayed without it: the same bits"
 
 kolo compare one plain > log 2>&1
 like log 'the last 1 rank of a step are dropped \(sync=backup\)' "kolo compare says so"
