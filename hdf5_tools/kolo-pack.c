@@ -35,10 +35,12 @@ static int pack_one(packing *p)
     return rc;
 }
 
-/* --holdout without --split: the rest first, as the part that is held out takes its mean from there. */
+/* Without --split. Training first, as what is held out, or val of --data, takes its mean and classes from
+ * there. */
 static int pack_both(const pack_options *options, const kolo_launch *launch)
 {
-    const char *const parts[] = {"train", options->holdout};
+    const bool apart = !options->holdout[0]; /* the parts are folders of the source */
+    const char *const parts[] = {"train", apart ? "val" : options->holdout};
     char *folders[2] = {NULL, NULL};
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++) {
@@ -48,6 +50,7 @@ static int pack_both(const pack_options *options, const kolo_launch *launch)
         if (!folders[i]) return KOLO_ENOMEM;
         o->out = folders[i];
         snprintf(o->out_split, sizeof o->out_split, "%s", parts[i]);
+        if (apart) snprintf(o->split, sizeof o->split, "%s", parts[i]);
         if (o->default_seed) o->shuffle_seed = i == 0 ? 42 : 0;
         if (i == 1 && !o->stats_from && !o->dry_run) o->stats_from = folders[0];
         rc = pack_one(&p);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "kolo/error.h"
@@ -13,6 +14,7 @@
 enum field {
     SOURCE_KIND,
     IN,
+    DATA,
     ANNOTATIONS,
     SPLIT,
     OUT,
@@ -56,6 +58,10 @@ typedef struct option {
 static const option table[] = {
     {"--source", SOURCE_KIND, "KIND", "what --in is (below)"},
     {"--in", IN, "PATH", "folder or file of the source; may be given several times"},
+    {"--data", DATA, "DIR",
+     "folder with folders train and val (or valid, validation, test), in each a folder a class: packs both, "
+     "to "
+     "train and val in --out; the same as --source imagefolder --in DIR, once for each --split"},
     {"--annotations", ANNOTATIONS, "FILE",
      "file of labels or boxes, for sources that ask for one; may be given several times"},
     {"--split", SPLIT, "train|val|test", "which split this is [train]"},
@@ -126,7 +132,8 @@ static void print_wrapped(const char *left, int column, const char *text)
 
 void pack_options_help(void)
 {
-    printf("usage: kolo-pack --source KIND --in PATH --out DIR [options]\n\n"
+    printf("usage: kolo-pack --source KIND --in PATH --out DIR [options]\n"
+           "       kolo-pack data=FOLDER out=DIR [options]      (key=value is --key value)\n\n"
            "Packs images into HDF5 shards for kolo. Runs alone, under mpiexec or srun; any number of ranks "
            "and threads\n"
            "writes the same bytes. Ctrl-C, SIGTERM and SIGUSR1 stop it cleanly (exit 75); --resume goes "
@@ -310,6 +317,7 @@ static int options_set(pack_options *o, const option *e, const char *v, given *g
     if (p->type != NOT_PLAIN) return set_plain(o, e, p, v);
     switch (e->field) {
     case SOURCE_KIND: return set_kind(o, v);
+    case DATA: o->data = true; /* fall through */
     case IN: return add_input(e->name, o->in, &o->in_count, v);
     case ANNOTATIONS: return add_input(e->name, o->annotations, &o->annotation_count, v);
     case HOLDOUT: return holdout(o, e->name, v);
@@ -352,8 +360,30 @@ static void name_from(pack_options *o)
     if (o->name[0] == 0 || o->name[0] == '.' || o->name[0] == '-') snprintf(o->name, sizeof o->name, "data");
 }
 
+/* Of --data: both parts are there, before one of them is packed. */
+static int check_parts(const pack_options *o)
+{
+    static const char *const val[] = {"val", "valid", "validation", "test"};
+    char path[4096];
+    bool there = false;
+    snprintf(path, sizeof path, "%s/train", o->in[0]);
+    const bool train = kolo_folder_exists(path);
+    for (int i = 0; i < 4 && !there; i++) {
+        snprintf(path, sizeof path, "%s/%s", o->in[0], val[i]);
+        there = kolo_folder_exists(path);
+    }
+    if (train && there) return 0;
+    return kolo_fail(KOLO_EINPUT,
+                     "--data %s: there is no folder %s in it; it packs train and val, each with a folder a "
+                     "class. Of a folder of classes --holdout val=0.1 holds out a tenth",
+                     o->in[0], train ? "val" : "train");
+}
+
 static int check_source(const pack_options *o)
 {
+    if (o->data && (o->in_count != 1 || strcmp(o->kind->name, "imagefolder") != 0))
+        return kolo_fail(KOLO_ECONFIG, "--data is one folder of --source imagefolder; for other sources say "
+                                       "--source, --in and --split");
     if (!o->kind) return kolo_fail(KOLO_ECONFIG, "--source is missing; kolo-pack --help lists them");
     if (!o->out && !o->dry_run) return kolo_fail(KOLO_ECONFIG, "--out is missing: the folder for the shards");
     if (o->in_count == 0 && !o->kind->made)
@@ -395,6 +425,7 @@ static int check_together(const pack_options *o, const given *g)
 
 static int options_complete(pack_options *o, const given *g)
 {
+    if (o->data && !o->kind) o->kind = source_find("imagefolder");
     KOLO_TRY(check_source(o));
     if (!g->resize) o->resize = o->size ? PACK_RESIZE_SHORTER : PACK_RESIZE_NONE;
     if (!g->encoding) o->encoding = o->kind->pixels || o->size ? KOLO_ENCODING_RAW : KOLO_ENCODING_JPEG;
@@ -405,6 +436,10 @@ static int options_complete(pack_options *o, const given *g)
         snprintf(o->split, sizeof o->split, "train");
         o->both = !g->split;
         o->holdout_seed = o->shuffle_seed >= 0 ? o->shuffle_seed : 42;
+    }
+    if (o->data && !o->holdout[0] && !g->split) {
+        KOLO_TRY(check_parts(o));
+        o->both = true;
     }
     o->default_seed = o->shuffle_seed < 0;
     if (o->shuffle_seed < 0) o->shuffle_seed = strcmp(o->out_split, "train") == 0 ? 42 : 0;
@@ -422,7 +457,11 @@ int pack_options_read(pack_options *o, int argc, char **argv)
         char name[32];
         const char *equal = strchr(argv[i], '='), *value = equal ? equal + 1 : NULL;
         const option *e = NULL;
-        snprintf(name, sizeof name, "%.*s", equal ? (int)(equal - argv[i]) : (int)strlen(argv[i]), argv[i]);
+        /* key=value is --key value, as kolo has it */
+        snprintf(name, sizeof name, "%s%.*s", equal && argv[i][0] != '-' ? "--" : "",
+                 equal ? (int)(equal - argv[i]) : (int)strlen(argv[i]), argv[i]);
+        for (char *c = name; equal && argv[i][0] != '-' && *c; c++)
+            if (*c == '_') *c = '-';
         for (int k = 0; k < OPTIONS && !e; k++)
             if (strcmp(name, table[k].name) == 0) e = &table[k];
         if (!e) return unknown(argv[i]);

@@ -35,7 +35,8 @@ typedef struct pack_options {
     enum pack_color color;
     int filter; /* KOLO_interpolation_* */
     bool crop, skip, decode_all, resume, force, dry_run, json, help, version;
-    bool both;         /* --holdout without --split: OUT/train, then OUT/<holdout> */
+    bool data;         /* --data: the one --in has folders train and val */
+    bool both;         /* --holdout or --data without --split: OUT/train, then OUT/<holdout>, or OUT/val */
     bool default_seed; /* of the order: 42 for train, else 0 */
     int size, quality, shards, threads;
     int64_t shuffle_seed, holdout_seed, max_bad, count, limit, min_faces; /* max_bad -1: no limit */

@@ -34,6 +34,16 @@ pack --holdout val=0.1 --split val --stats-from "$ROOM/train" --out "$ROOM/val"
 is "$(sums "$ROOM/train")
 $(sums "$ROOM/val")" "$(sums "$ROOM/both/train")
 $(sums "$ROOM/both/val")" "two runs with --split make the same two"
+mkdir -p "$ROOM/parts/validation" && cp -r "$ROOM/photos" "$ROOM/parts/train" &&
+    cp -r "$ROOM/photos/a" "$ROOM/photos/b" "$ROOM/parts/validation"
+kolo-pack data="$ROOM/parts" out="$ROOM/data" on_error=skip > "$ROOM/log" 2>&1
+ok $? "data= packs the train and val of a folder in one command" "$ROOM/log"
+is "$(per_class "$ROOM/data/train")/$(per_class "$ROOM/data/val")" " 60 a 40 b 20 c / 60 a 40 b " "  each its own"
+is "$(kolo-shards info "$ROOM/data/val" | grep -oE '\b3 classes')" "3 classes" "  val has the classes of train"
+mv "$ROOM/parts/validation" "$ROOM/parts/other"
+kolo-pack data="$ROOM/parts" out="$ROOM/none" > "$ROOM/log" 2>&1
+is "$? $(grep -c 'no folder val in it.*--holdout' "$ROOM/log") $([ -e "$ROOM/none" ] || echo nothing)" \
+    "2 1 nothing" "  without a val: refused with the cure, before anything is packed"
 pack --holdout val=0.1 --shuffle-seed 7 --split val --out "$ROOM/other"
 [ "$(paths "$ROOM/other" | sort)" != "$(paths "$ROOM/val" | sort)" ]
 ok $? "another seed holds out others"
