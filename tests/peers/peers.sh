@@ -56,6 +56,7 @@ for case in "${cases[@]}"; do
 done
 
 [ $# = 0 ] || exit 0
+ROUNDS=$ROUNDS THREADS=$THREADS tests/peers/onednn.sh # both versions of oneDNN
 # two ranks of one thread beside one rank of two threads, same global batch
 if [ "$THREADS" -ge 2 ] && command -v mpiexec > /dev/null; then
     one=$(own resnet50 16 224 f32 4 | rate)
