@@ -156,7 +156,7 @@ static void golden_heads_train(golden_net *n, const char *name, const cJSON *jso
     golden_scalar(&loss, golden_at(json, "loss"), "loss", n->loss * (double)n->rows);
     golden_result(name, "loss", &loss);
     golden_maps(n, name, "activations", golden_at(json, "activations"));
-    golden_gradients(n, name, golden_at(json, "grads"));
+    golden_gradients(n, name, json);
     cJSON_ArrayForEach(record, golden_at(json, "running"))
         golden_one(n, &running, record, "param", record->string, record->string);
     golden_result(name, "running statistics", &running);

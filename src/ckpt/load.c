@@ -114,6 +114,7 @@ static int find_extra(const kolo_weights *weights, const item *items, int n, con
     for (int i = 0; i < kolo_weights_count(weights); i++) {
         const char *name = kolo_weights_at(weights, i)->name;
         if (kolo_names_made_anew(name) || (r->plain_only && strchr(name, ':'))) continue;
+        if (r->plain_only && kolo_names_auxiliary(name)) continue;
         if (!bsearch(&name, known, (size_t)n, sizeof *known, compare_text)) complain(extra, "%.400s", name);
     }
     free(known);

@@ -117,6 +117,12 @@ static const name_map *convert(const name_map *map, bool from_theirs, const char
 
 /* ---- reading ---- */
 
+bool kolo_names_auxiliary(const char *name)
+{
+    static const char head[] = "AuxLogits."; /* torchvision's and timm's Inception-v3 */
+    return !strncmp(name, head, sizeof head - 1);
+}
+
 bool kolo_names_made_anew(const char *name)
 {
     static const char *const tail[] = {"num_batches_tracked", "relative_position_index",

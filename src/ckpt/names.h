@@ -24,5 +24,7 @@ bool kolo_names_theirs(const name_map *map, kolo_weight *w, char name[NAME_LENGT
 const char *kolo_names_whose(const name_map *map);
 /* What other programs save beside what was learned and can be made again: counters, index tables, masks. */
 bool kolo_names_made_anew(const char *name);
+/* Of a head that only trainings have, which a network may be without (auxiliary=0). */
+bool kolo_names_auxiliary(const char *name);
 
 #endif

@@ -15,6 +15,7 @@ static int models_build(kolo_graph **g, const char *name, const kolo_options *o)
                                       .channels = o ? o->channels : 0,
                                       .classes = o ? o->classes : 0,
                                       .shortcut = o ? o->shortcut : "",
+                                      .auxiliary = o ? o->auxiliary : -1,
                                       .std = {1, 1, 1, 1}};
     return kolo_model_graph(g, name, &config);
 }
@@ -113,7 +114,7 @@ static void print_stages(const kolo_graph *g)
 
 static int print_one(const char *name, const kolo_options *o)
 {
-    static const char *const pixels[] = {"minus mean, by standard deviation", "0 to 1",
+    static const char *const pixels[] = {"minus mean, by standard deviation", "0 to 1", "-1 to 1",
                                          "blue, green, red, 0 to 255"};
     const kolo_model *m = kolo_model_find(name);
     kolo_graph *g;

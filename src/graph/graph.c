@@ -19,7 +19,7 @@ int kolo_graph_create(kolo_graph **graph, const char *name, bool train, enum kol
     if (!g) return KOLO_ENOMEM;
     g->train = train;
     g->dtype = dtype;
-    g->input = g->label = g->logits = g->features = g->metrics = -1;
+    g->input = g->label = g->logits = g->features = g->metrics = g->auxiliary = -1;
     snprintf(g->name, sizeof g->name, "%s", name);
     *graph = g;
     return 0;
@@ -193,6 +193,7 @@ static void print_attributes(const kolo_node *node, FILE *file)
     if (a->groups > 1) fprintf(file, " groups %" PRId64, a->groups);
     if (a->epsilon > 0) fprintf(file, "  eps %g", a->epsilon);
     if (a->smoothing > 0) fprintf(file, "  smoothing %g", a->smoothing);
+    if (a->weight > 0) fprintf(file, "  weight %g", a->weight);
     if (a->relu) fputs("  relu", file);
 }
 
@@ -305,9 +306,31 @@ int kolo_graph_compact(kolo_graph *g, const bool *dead)
             if (n->out[k] >= 0) g->tensor[n->out[k]].producer = (int)i;
         }
     }
-    int *const result[] = {&g->input, &g->label, &g->logits, &g->features, &g->metrics};
-    for (int i = 0; i < 5; i++) renumber(result[i], to);
+    int *const result[] = {&g->input, &g->label, &g->logits, &g->features, &g->metrics, &g->auxiliary};
+    for (int i = 0; i < 6; i++) renumber(result[i], to);
     for (int i = 0; i < g->heads; i++) renumber(&g->head[i], to);
     free(to);
     return 0;
+}
+
+int kolo_graph_prune(kolo_graph *g)
+{
+    bool *dead = kolo_alloc((size_t)(g->nodes + 1) * sizeof *dead),
+         *wanted = kolo_alloc((size_t)(g->tensors + 1) * sizeof *wanted);
+    int rc = KOLO_ENOMEM;
+    if (!dead || !wanted) goto fail;
+    for (int64_t t = 0; t < g->tensors; t++) wanted[t] = t == g->metrics || kolo_graph_is_output(g, (int)t);
+    for (int64_t i = g->nodes; i-- > 0;) {
+        const kolo_node *n = &g->node[i];
+        dead[i] = true;
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k] >= 0 && wanted[n->out[k]]) dead[i] = false;
+        for (int k = 0; !dead[i] && k < n->n_in; k++)
+            if (n->in[k] >= 0) wanted[n->in[k]] = true;
+    }
+    rc = kolo_graph_compact(g, dead);
+fail:
+    free(dead);
+    free(wanted);
+    return rc;
 }

@@ -144,6 +144,7 @@ typedef struct kolo_attributes {
     /* residual, dropout: number of the operation among those of its graph that draw */
     int32_t draw;
     double margin, scale; /* arc_margin */
+    double weight;        /* losses of classes: of the auxiliary logits; their gradients: a factor, 0: 1 */
     /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
     bool reverse;
     /* pools: so many more rows below, columns on the right that windows may reach, besides pad; below 0: less
@@ -185,6 +186,10 @@ typedef struct kolo_graph {
     bool train;
     enum kolo_dtype dtype;             /* of activations: F32, BF16 or F16 */
     int input, label, logits, metrics; /* tensors */
+    /* (N,C) of an auxiliary head, whose loss counts so much beside that of logits; -1: none. Set by a builder
+     * that has one, read by the loss */
+    int auxiliary;
+    double auxiliary_weight;
     int features;                      /* (N,F) what a classifier's last layer takes; -1: none such */
     const char *detector;              /* what finds boxes, a name in ops/detectors.def; NULL: a classifier */
     int heads, head[KOLO_MAX_HEADS];   /* a detector's outputs, finest first: (N, channels, h, w) */
@@ -354,8 +359,8 @@ int kolo_cosine(kolo_graph *g, const char *name, int x, int64_t out, kolo_init w
 /* needs the label */
 int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin, double scale);
 
-/* Last, one of these: sets g->metrics, sums over rows, and the outputs. Classes: 4: loss, top-1,
- * top-5 hits, rows; boxes: 8: loss, foreground anchors, boxes, rows, then the parts of the loss:
+/* Last, one of these: sets g->metrics, sums over rows, and the outputs. Classes: 4: loss (in training with
+ * that of g->auxiliary, times its weight), top-1, top-5 hits, rows; boxes: 8: loss, foreground anchors, boxes, rows, then the parts of the loss:
  * overlap, object, class, L1. */
 int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing);
 int kolo_bce(kolo_graph *g, int logits, double smoothing);
@@ -365,6 +370,9 @@ int kolo_bce(kolo_graph *g, int logits, double smoothing);
 int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *head, int anchors, bool found,
                      const kolo_attributes *a);
 
+/* After building, before fusion: operations of which nothing that is wanted is made go; their parameters
+ * stay, so that a graph for evaluation has those of the training's. */
+int kolo_graph_prune(kolo_graph *g);
 /* After building, before fusion: the parameters of these modules (comma separated) and of all that comes
  * before them stay as they are, and what reads them computes as in an evaluation: batch norm by its running
  * statistics, without dropping anything. KOLO_ECONFIG: there is no such module, or nothing is left to

@@ -22,9 +22,10 @@ static int classes_loss(kolo_graph *g, enum kolo_op op, int logits, double smoot
         return kolo_fail(KOLO_EINTERNAL, "graph %s has no labels: kolo_input comes first", g->name);
     if (!(smoothing >= 0 && smoothing <= 1))
         return kolo_fail(KOLO_ECONFIG, "label smoothing is %g; it lies in [0, 1]", smoothing);
-    kolo_attributes a = {.smoothing = smoothing};
-    int in[] = {logits, g->label};
-    int metrics = kolo_build_output(g, op, 2, in, 1, &a, "metrics");
+    const bool two = g->train && g->auxiliary >= 0;
+    kolo_attributes a = {.smoothing = smoothing, .weight = two ? g->auxiliary_weight : 0};
+    int in[] = {logits, g->label, g->auxiliary};
+    int metrics = kolo_build_output(g, op, two ? 3 : 2, in, 1, &a, "metrics");
     if (metrics < 0) return metrics;
     if (g->tensor[logits].dim[1] > INT32_MAX)
         return kolo_fail(KOLO_ECONFIG, "graph %s: too many classes", g->name);
@@ -126,6 +127,9 @@ int kolo_shape_cross_entropy(kolo_graph *g, kolo_node *node, const char *module)
     if (!weights) KOLO_TRY(want_labels(g, node, 1, module));
     else if (label->dim[0] != x->dim[0] || label->dim[1] != 2 || label->dim[2] != x->dim[1])
         return kolo_fail(KOLO_EINTERNAL, "%s: image labels are f32 (N,2,C)", module);
+    const kolo_tensor *second = node->n_in > 2 ? &g->tensor[node->in[2]] : x;
+    if (second->rank != 2 || second->dim[0] != x->dim[0] || second->dim[1] != x->dim[1])
+        return kolo_fail(KOLO_EINTERNAL, "%s: auxiliary logits have the shape of logits", module);
     int64_t dim = 4;
     return kolo_shape_make(g, node, 0, module, KOLO_ROLE_METRIC, KOLO_F32, 1, &dim);
 }
@@ -161,17 +165,23 @@ int kolo_shape_detect_loss(kolo_graph *g, kolo_node *node, const char *module)
 
 /* ---- gradients ----------------------------------------------------------------------------------------- */
 
-int kolo_gradient_cross_entropy(kolo_graph *g, int index)
+/* Of the logits, and of the auxiliary ones so much less. */
+static int classes_gradient(kolo_graph *g, int index, enum kolo_op op)
 {
     kolo_node n = g->node[index];
-    return kolo_gradient_emit(g, KOLO_OP_cross_entropy_grad, 2, n.in, &n.a, n.in[0]);
+    const int second[] = {n.in[2], n.in[1]};
+    kolo_attributes whole = n.a;
+    whole.weight = 0;
+    KOLO_TRY(kolo_gradient_emit(g, op, 2, n.in, &whole, n.in[0]));
+    return n.n_in > 2 ? kolo_gradient_emit(g, op, 2, second, &n.a, n.in[2]) : 0;
 }
 
-int kolo_gradient_bce(kolo_graph *g, int index)
+int kolo_gradient_cross_entropy(kolo_graph *g, int index)
 {
-    kolo_node n = g->node[index];
-    return kolo_gradient_emit(g, KOLO_OP_bce_grad, 2, n.in, &n.a, n.in[0]);
+    return classes_gradient(g, index, KOLO_OP_cross_entropy_grad);
 }
+
+int kolo_gradient_bce(kolo_graph *g, int index) { return classes_gradient(g, index, KOLO_OP_bce_grad); }
 
 int kolo_gradient_arc_margin(kolo_graph *g, int index)
 {

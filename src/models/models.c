@@ -42,9 +42,13 @@ const kolo_model *kolo_model_find(const char *name)
 
 bool kolo_model_pixels(const kolo_model *model, float mean[4], float std[4])
 {
+    const float middle = model->pixels == KOLO_PIXELS_SIGNED ? 0.5f : 0,
+                unit = model->pixels == KOLO_PIXELS_SIGNED ? 0.5f
+                       : model->pixels == KOLO_PIXELS_BGR  ? 1 / 255.f
+                                                           : 1;
     for (int c = 0; c < 4 && model->pixels != KOLO_PIXELS_NORMAL; c++) {
-        mean[c] = 0;
-        std[c] = model->pixels == KOLO_PIXELS_BGR ? 1 / 255.f : 1;
+        mean[c] = middle;
+        std[c] = unit;
     }
     return model->pixels != KOLO_PIXELS_NORMAL;
 }
@@ -62,6 +66,7 @@ static kolo_model_config models_complete(const kolo_model *model, const kolo_mod
     if (!c.words) c.words = model->detector ? 1 + 5 * BOXES : 1;
     if (c.drop_path < 0) c.drop_path = model->drop_path;
     if (c.dropout < 0) c.dropout = model->dropout;
+    if (c.auxiliary < 0) c.auxiliary = model->auxiliary;
     return c;
 }
 
@@ -89,6 +94,10 @@ static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model
     if (config->classes < (classify ? 2 : 1))
         return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes are too few; at least %d %s needed",
                          config->classes, classify ? 2 : 1, classify ? "are" : "is");
+    if (config->auxiliary > 0 && !(model->auxiliary > 0))
+        return kolo_fail(KOLO_ECONFIG,
+                         "auxiliary=%g: the network has no auxiliary head; leave auxiliary= out",
+                         config->auxiliary);
     int x = kolo_input(g, config->rows, config->height, config->width, config->channels, config->words);
     if (x >= 0 && config->image_labels) KOLO_TRY(kolo_image_label_input(g, config->classes));
     x = kolo_normalize(g, x, config->mean, config->std);
@@ -106,6 +115,7 @@ static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model
     if (classify && config->head == KOLO_head_arcface) KOLO_TRY(y = arc_head(g, y, config));
     if (classify)
         KOLO_TRY((config->loss == KOLO_loss_bce ? kolo_bce : kolo_cross_entropy)(g, y, config->smoothing));
+    if (g->auxiliary >= 0 && !config->train) KOLO_TRY(kolo_graph_prune(g));
     if (config->train && config->freeze && *config->freeze) KOLO_TRY(kolo_graph_freeze(g, config->freeze));
     KOLO_TRY(kolo_graph_fuse(g));
     if (cut && config->cuts->channels > 1) KOLO_TRY(kolo_graph_split_channels(g, config->cuts->channels));

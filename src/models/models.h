@@ -13,6 +13,7 @@ typedef struct kolo_model_config {
     bool blur;                 /* before convolutions with a stride */
     double drop_path, dropout; /* probabilities; negative: as usual for the model */
     double smoothing;          /* label smoothing of the loss */
+    double auxiliary;          /* weight of an auxiliary head's loss; 0: no such head; negative: as usual */
     const char *freeze;        /* modules that keep their parameters (kolo_graph_freeze); NULL, "": none */
     bool image_labels;         /* of classifiers: labels are kolo_image_label_input's */
     int loss, head;            /* of classifiers: KOLO_loss_*, KOLO_head_* */
@@ -30,6 +31,7 @@ typedef struct kolo_model_config {
 enum kolo_pixels {
     KOLO_PIXELS_NORMAL, /* minus mean, by standard deviation, of the data set or ImageNet */
     KOLO_PIXELS_UNIT,   /* 0 to 1 */
+    KOLO_PIXELS_SIGNED, /* -1 to 1 */
     KOLO_PIXELS_BGR,    /* blue, green, red, 0 to 255 */
 };
 
@@ -46,6 +48,7 @@ typedef struct kolo_model {
     double wide, deep;         /* factors on channels and blocks of a base network */
     const char *variant;       /* one word where a family has another form */
     double drop_path, dropout; /* usual ones */
+    double auxiliary;          /* usual weight of its auxiliary head's loss; 0: it cannot have one */
 } kolo_model;
 
 extern const kolo_model kolo_model_table[];

@@ -218,6 +218,7 @@ static char *make_key(const kolo_kernel_request *r)
     fprintf(f, " %a,%a %d %s%d%d%d", a->margin, a->scale, a->reverse, a->detector ? a->detector : "-", a->l1,
             a->centre, a->overlap);
     for (int i = 0; i < 9; i++) fprintf(f, " %a,%a", (double)a->anchor[i][0], (double)a->anchor[i][1]);
+    if (a->weight > 0) fprintf(f, " w%a", a->weight);
     if (a->beyond[1] != a->beyond[0]) fprintf(f, " b%ld", (long)a->beyond[1]);
     if (n->op == KOLO_OP_tile || n->op == KOLO_OP_tile_grad) {
         fprintf(f, " at %ld,%ld", (long)a->at[0], (long)a->at[1]);

@@ -116,6 +116,7 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                 .zero_init_residual = o->zero_init_residual,
                                 .freeze = o->freeze,
                                 .blur = o->blur_pool,
+                                .auxiliary = o->auxiliary,
                                 .drop_path = o->drop_path,
                                 .dropout = o->dropout,
                                 /* image labels have it in their weights */

@@ -29,6 +29,7 @@ efficientnet_b3 12233232
 efficientnet_b4 19341616 4.394 706
 vit_b_16 86567656 17.564 152
 vit_s_16 22050664 4.599 152
+inception_v3 27161264 5.713 580
 mobilenet_v2 3504872 0.301 314
 mobilenet_v3_small 2542856 0.0565 244
 mobilenet_v3_large 5483032 0.217 312
@@ -61,6 +62,13 @@ status=$?
 ok $? "an unknown name: exit 78, the nearest is offered"
 kolo models vgg16 size=161 > "$ROOM/vgg"
 like "$ROOM/vgg" '512x7x7' "VGG takes any size of 32 pixels or more"
+kolo models inception_v3 auxiliary=0 > "$ROOM/plain"
+like "$ROOM/plain" ' 23834568 parameters, 5.713 GMACs' "Inception without its auxiliary head: torchvision's figure"
+kolo models resnet18 auxiliary=0.4 > "$ROOM/wrong" 2>&1
+is "$? $(grep -c 'no auxiliary head' "$ROOM/wrong")" "78 1" "auxiliary= of a network without such a head is refused"
+kolo plan model=inception_v3 size=224 batch=2 data=synthetic val=none > "$ROOM/wrong" 2>&1
+is "$? $(grep -c 'size=299 or more, or auxiliary=0' "$ROOM/wrong")" "78 1" \
+    "images too small for the auxiliary head are refused with both cures"
 kolo models yolox_s size=100 > "$ROOM/wrong" 2>&1
 status=$?
 [ $status = 78 ] && grep -q 'size=' "$ROOM/wrong"

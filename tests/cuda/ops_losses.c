@@ -80,30 +80,36 @@ static void loss(enum kolo_dtype dtype, const shape *s, bool binary, enum form f
 {
     pair p = pair_open(dtype, binary ? "bce" : "cross_entropy");
     const int64_t dim[2] = {s->rows, s->classes};
-    int x = 0, labels = 0, dx = 0, metrics = 0;
+    const bool two = (form + binary) % 2; /* auxiliary logits */
+    int x = 0, second = 0, labels = 0, dx = 0, dsecond = 0, metrics = 0;
     for (int i = 0; i < 2; i++) {
         rig *r = &p.side[i];
         labels = make_labels(r, s, form);
         x = rig_input(r, "logits", 2, dim);
         dx = rig_input(r, "dlogits", 2, dim);
-        const int in[] = {x, labels};
-        const kolo_attributes a = {.smoothing = s->smoothing};
-        int node =
-            kolo_graph_node(r->g, binary ? KOLO_OP_bce : KOLO_OP_cross_entropy, 2, in, 1, &a, "metrics");
+        second = rig_input(r, "second", 2, dim);
+        dsecond = rig_input(r, "dsecond", 2, dim);
+        const int in[] = {x, labels, second}, of_second[] = {second, labels};
+        const kolo_attributes a = {.smoothing = s->smoothing},
+                              weighed = {.smoothing = s->smoothing, .weight = .4};
+        const enum kolo_op back = binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad;
+        int node = kolo_graph_node(r->g, binary ? KOLO_OP_bce : KOLO_OP_cross_entropy, two ? 3 : 2, in, 1,
+                                   two ? &weighed : &a, "metrics");
         rig_check(node, "loss");
         metrics = r->g->node[node].out[0];
-        rig_check(kolo_graph_node_with(r->g, binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad, 2, in, 1,
-                                       &dx, &a),
-                  "grad");
+        rig_check(kolo_graph_node_with(r->g, back, 2, in, 1, &dx, &a), "grad");
+        rig_check(kolo_graph_node_with(r->g, back, 2, of_second, 1, &dsecond, &weighed), "auxiliary grad");
         step_of(r, s);
         rig_layout(r);
     }
     snprintf(p.shape, sizeof p.shape, "%ld rows of %ld classes, %s", (long)s->rows, (long)s->classes,
              form_name[form]);
     pair_fill(&p, x, s->fill);
+    pair_fill(&p, second, s->fill);
     set_labels(&p, labels, s, form);
     for (int i = 0; i < 2; i++) rig_run(&p.side[i]);
     failures += unlike(&p, metrics, 4e-6, 1) > 0;
+    failures += unlike(&p, dsecond, 2 * ulp(dtype), form == IMAGE ? .1 : 1e-3) > 0;
     /* of image labels a difference of two weights */
     failures += unlike(&p, dx, 2 * ulp(dtype), form == IMAGE ? .1 : 1e-3) > 0;
     pair_close(&p);

@@ -26,6 +26,10 @@ MODELS = {
     "vit_b_16_96": dict(model="vit_b_16", classes=10, batch=2, size=[96, 96]),
     "mobilenet_v2_96": dict(model="mobilenet_v2", classes=10, batch=4, size=[96, 96]),
     "mobilenet_v2_64_bias": dict(model="mobilenet_v2", classes=10, batch=4, size=[64, 64], norm_bias=2.0),
+    "inception_v3_299": dict(model="inception_v3", classes=10, batch=2, size=[299, 299], auxiliary=0.4),
+    "inception_v3_299_bias": dict(model="inception_v3", classes=10, batch=2, size=[299, 299], norm_bias=4.0,
+                                  auxiliary=0.4),
+    "inception_v3_128x96_bias": dict(model="inception_v3", classes=10, batch=4, size=[128, 96], norm_bias=4.0),
     "mobilenet_v3_small_96": dict(model="mobilenet_v3_small", classes=10, batch=4, size=[96, 96]),
     "mobilenet_v3_large_96": dict(model="mobilenet_v3_large", classes=10, batch=4, size=[96, 96]),
     "yolox_nano_128": dict(model="yolox_nano", classes=80, batch=2, size=[128, 128], gain=2.0),
@@ -263,12 +267,14 @@ INVENTORY = dict(
            for d in (20, 32, 44, 56, 110) for o in "AB"},
         **{f"yolox_{s}": dict(name=f"yolox_{s}", classes=80, size=z) for s, z in
            (("nano", 416), ("tiny", 416), ("s", 640), ("m", 640), ("l", 640), ("x", 640))},
+        "inception_v3": dict(name="inception_v3", classes=1000, size=299),
         "lenet5": dict(name="lenet5", classes=10, size=28, channels=1),
         "mlp": dict(name="mlp", classes=10, size=28, channels=1),
     },
     names=["lenet5", "mlp", "resnet20_cifar_A", "resnet20_cifar_B", "resnet18", "resnet50", "resnext50_32x4d",
            "convnext_tiny",
-           "swin_t", "vit_s_16", "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "yolox_nano",
+           "swin_t", "vit_s_16", "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "inception_v3",
+           "yolox_nano",
            "yolox_tiny", "yolox_s"])
 
 KFAC = dict(rho=0.95, damping=[0.03, 0.001], lr=0.1, kappa=0.001, layers={

@@ -25,6 +25,7 @@ static void check_inventory(const cJSON *json)
         kolo_model_config c = {.rows = 1,
                                .classes = (int64_t)golden_number(entry, "classes", 10),
                                .shortcut = shortcut,
+                               .auxiliary = -1,
                                .mean = {.5f, .5f, .5f},
                                .std = {.5f, .5f, .5f}};
         kolo_graph *g = NULL;

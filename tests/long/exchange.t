@@ -14,7 +14,7 @@ image=$(find "$KOLO_SHARED/data/imagenet-sample" -name '*.JPEG' 2> /dev/null | s
 [ -n "$image" ] || skip_all "no photo here"
 export KOLO_CACHE=$ROOM/cache
 usual="resnet18 resnet50 resnext50_32x4d resnet50d vgg11 vgg16_bn efficientnet_b0 efficientnet_b3"
-usual+=" convnext_tiny swin_t yolox_nano yolox_tiny yolox_s yolov3_tiny yolov3"
+usual+=" convnext_tiny swin_t inception_v3 yolox_nano yolox_tiny yolox_s yolov3_tiny yolov3"
 networks=${NETWORKS:-$usual}
 [ "$networks" != all ] || networks=
 # shellcheck disable=SC2086

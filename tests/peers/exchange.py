@@ -44,6 +44,7 @@ OTHER_SIZES = 32, 64, 96, 160, 161, 288  # of SIZED
 SIZED = ["vgg11", "vgg16_bn"]
 STEPS = {"vgg11": [(161, 97), (224, 224)]}  # width, height
 TIMM_ONLY = ["resnet50d", "resnet101d"]
+TORCHVISION_ONLY = ["inception_v3"]  # of timm the same names
 DETECTORS = "yolox_nano yolox_tiny yolox_s yolox_m yolox_l yolox_x yolox_darknet53 yolov3_tiny yolov3".split()
 ANCHORS = {
     "yolov3": [[(10, 13), (16, 30), (33, 23)], [(30, 61), (62, 45), (59, 119)],
@@ -57,11 +58,15 @@ TIMM = {f"swin_{k}": f"swin_{w}_patch4_window7_224" for k, w in (("t", "tiny"), 
 
 
 def size_of(name):
+    if name == "inception_v3":
+        return 299
     return {"1": 240, "2": 260, "3": 300, "4": 380}.get(name[-1],
                                                         224) if name.startswith("efficientnet") else 224
 
 
 def theirs(name, names):
+    if name == "inception_v3":  # as with its published weights
+        return torchvision.models.inception_v3(weights=None, transform_input=True, init_weights=False)
     if names == "torchvision":
         return getattr(torchvision.models, name)(weights=None)
     import timm
@@ -154,6 +159,7 @@ def row(program, name, names, image, folder, graph):
     strict.load_state_dict(state, strict=True)
     equal = all(torch.equal(v, strict.state_dict()[k]) for k, v in model.state_dict().items()
                 if v.is_floating_point())
+    x = model._transform_input(x) if name == "inception_v3" else x
     onnx = by_onnx(program, name, file, x, want, folder, size) if graph else None
     good = equal and got < LIMIT and (onnx is None or onnx < LIMIT)
     print(f"{name:18s} {names:12s} in yes  out {'equal' if equal else 'DIFFERS'}  logits {got:.1e}  onnx "
@@ -403,7 +409,7 @@ def worst_box(ask, answers):
 
 def main():
     program, folder, image = sys.argv[1:4]
-    wanted = sys.argv[4:] or BOTH + WITH_PAPER + TIMM_ONLY + DETECTORS
+    wanted = sys.argv[4:] or BOTH + WITH_PAPER + TIMM_ONLY + TORCHVISION_ONLY + DETECTORS
     good = True
     for name in wanted:
         if name in DETECTORS:
@@ -413,8 +419,8 @@ def main():
                 good = False
                 print(f"{name:18s} FAILED: {str(e)[:400]}", flush=True)
             continue
-        all_names = ["timm"] if name in TIMM_ONLY else ["torchvision",
-                                                        "timm"] + ["paper"] * (name in WITH_PAPER)
+        all_names = (["timm"] if name in TIMM_ONLY else ["torchvision"] if name in TORCHVISION_ONLY else
+                     ["torchvision", "timm"] + ["paper"] * (name in WITH_PAPER))
         for names in all_names:
             try:
                 good &= row(program, name, names, image, folder, names == all_names[0])

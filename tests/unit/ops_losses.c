@@ -103,6 +103,59 @@ static void test_loss(kolo_backend *b, bool binary, enum form form, double eps)
     rig_close(&r);
 }
 
+/* Auxiliary logits: their loss counts a.weight times, hits do not; the logits' gradient is as without them. */
+static void test_auxiliary(kolo_backend *b, bool binary)
+{
+    const double weight = .3;
+    rig r = rig_open(b, KOLO_F32, 1);
+    kolo_graph *g = r.g;
+    const int x = rig_input(&r, "x", 2, (const int64_t[]){N, C}),
+              second = rig_input(&r, "second", 2, (const int64_t[]){N, C});
+    g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_I32, 1, (const int64_t[]){N});
+    g->train = true;
+    g->auxiliary = second;
+    g->auxiliary_weight = weight;
+    const int m = (binary ? kolo_bce : kolo_cross_entropy)(g, x, .1);
+    rig_check(m, "loss");
+    g->grad = malloc(64 * sizeof *g->grad);
+    for (int i = 0; i < 64; i++) g->grad[i] = -1;
+    rig_check(kolo_op_table[g->node[0].op].gradient(g, 0), "gradient");
+    rig_layout(&r);
+    golden_fill("x", 3, 0, 6, r.buffer[x], N * C);
+    golden_fill("x", 4, 0, 6, r.buffer[second], N * C);
+    fill_labels(CLASS, r.buffer[g->label]);
+    r.step.valid[0] = VALID;
+    r.step.valid_global = GLOBAL;
+    rig_run(&r);
+    int alone, metrics, top = 0, zero = 1;
+    rig one = open_loss(b, binary, CLASS, .1, &alone, &metrics);
+    rig_run(&one);
+    const float *metric = r.buffer[m], *dx = r.buffer[g->grad[x]], *d2 = r.buffer[g->grad[second]],
+                *without = one.buffer[one.g->grad[alone]], *logit = r.buffer[second];
+    double sum = (double)((float *)one.buffer[metrics])[0], worst = 0, row[C];
+    for (int n = 0; n < VALID; n++) {
+        for (int c = 0; c < C; c++) row[c] = (double)logit[n * C + c];
+        sum += weight * loss_of(binary, .1, CLASS, r.buffer[g->label], row, n);
+        for (int c = 0; c < C; c++) {
+            const double was = row[c], h = 1e-5;
+            row[c] = was + h;
+            const double up = loss_of(binary, .1, CLASS, r.buffer[g->label], row, n);
+            row[c] = was - h;
+            const double slope = (up - loss_of(binary, .1, CLASS, r.buffer[g->label], row, n)) / (2 * h);
+            row[c] = was;
+            worst = fmax(worst, fabs(weight * slope / GLOBAL - (double)d2[n * C + c]));
+        }
+    }
+    for (int i = 0; i < N * C; i++) zero &= dx[i] == without[i];
+    for (int i = 1; i < 4; i++) top += metric[i] == ((float *)one.buffer[metrics])[i];
+    ok(fabs((double)metric[0] - sum) < 1e-5 * sum && top == 3,
+       "%s with auxiliary logits: %g of their loss is added, their hits are not", binary ? "bce" : "softmax",
+       weight);
+    ok(worst < 1e-7 && zero, "  their gradient is so much of it (%.2g), that of the logits as it was", worst);
+    rig_close(&one);
+    rig_close(&r);
+}
+
 /* torch 2.15, f64: CrossEntropyLoss(weight=[.5, 3, 1.25])(x, [0, 2, 2, 1]), x[n][c] = ((7 n + 3 c) % 5) / 2
  * - 1. The factor of a row is its weight by the mean weight of the batch, 6 / 4. */
 static void test_class_weight(kolo_backend *b)
@@ -345,6 +398,7 @@ int main(void)
     for (int binary = 0; binary < 2; binary++)
         for (int form = CLASS; form <= NUMBERS; form++)
             for (int smooth = 0; smooth < 2; smooth++) test_loss(b, binary, (enum form)form, smooth ? .1 : 0);
+    for (int binary = 0; binary < 2; binary++) test_auxiliary(b, binary);
     test_class_weight(b);
     test_bad_labels(b);
     for (int dtype = KOLO_F32; dtype <= KOLO_BF16; dtype++) {

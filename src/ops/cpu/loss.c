@@ -15,6 +15,8 @@
 typedef struct loss {
     int64_t rows, classes, words; /* of a label; 0: numbers */
     double smoothing;
+    double weight;             /* of the auxiliary logits; of a gradient: a factor, 0: 1 */
+    bool two;                  /* there are auxiliary logits */
     bool bf16, binary, weighs; /* weighs: labels are image labels */
     int threads;
 } loss;
@@ -144,24 +146,27 @@ static int64_t valid_rows(const loss *l, const kolo_step *step, int slot)
     return step->valid[slot] < l->rows ? step->valid[slot] : l->rows;
 }
 
-/* in: logits, labels; out: metrics */
+static row_result one_row(const loss *l, const void *logits, const void *labels, int64_t n, float *row)
+{
+    const void *x = kolo_at(logits, n * l->classes, l->bf16);
+    if (l->weighs) return row_loss_weighed(l, x, (const float *)labels + 2 * n * l->classes, row);
+    const kolo_target t = kolo_target_of(labels, n, l->words, l->classes);
+    return row_loss(l, x, &t, row);
+}
+
+/* in: logits, labels[, auxiliary logits]; out: metrics */
 static int loss_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     const loss *l = k->state;
-    float *metric = args[2];
+    float *metric = args[l->two ? 3 : 2];
     row_result *result = workspace;
     float *space = (float *)(result + l->rows);
     int64_t rows = valid_rows(l, step, slot), top1 = 0, top5 = 0;
 #pragma omp parallel for schedule(static) num_threads(l->threads)
     for (int64_t n = 0; n < rows; n++) {
-        const void *x = kolo_at(args[0], n * l->classes, l->bf16);
         float *own = space + omp_get_thread_num() * row_floats(l);
-        if (l->weighs) {
-            result[n] = row_loss_weighed(l, x, (const float *)args[1] + 2 * n * l->classes, own);
-            continue;
-        }
-        const kolo_target t = kolo_target_of(args[1], n, l->words, l->classes);
-        result[n] = row_loss(l, x, &t, own);
+        result[n] = one_row(l, args[0], args[1], n, own);
+        if (l->two) result[n].loss += l->weight * one_row(l, args[2], args[1], n, own).loss;
     }
     double sum = 0;
     for (int64_t n = 0; n < rows; n++) {
@@ -252,6 +257,7 @@ static int loss_run_grad(const kolo_kernel *k, void *const *args, void *workspac
     int64_t rows = valid_rows(l, step, slot);
     float inverse = step->valid_global > 0 ? (float)(1 / (double)step->valid_global) : 0;
     inverse *= step->scaler.scale;
+    if (l->weight > 0) inverse *= (float)l->weight;
 #pragma omp parallel for schedule(static) num_threads(l->threads)
     for (int64_t n = 0; n < l->rows; n++) {
         void *dx = kolo_at_out(args[2], n * l->classes, l->bf16);
@@ -282,6 +288,8 @@ static int loss_prepare(const kolo_kernel_request *r, kolo_kernel *k)
                 .classes = x->dim[1],
                 .words = kolo_target_words(kolo_request_in(r, 1)),
                 .smoothing = r->node->a.smoothing,
+                .weight = r->node->a.weight,
+                .two = !backward && r->node->n_in > 2,
                 .bf16 = x->dtype == KOLO_BF16,
                 .binary = op == KOLO_OP_bce || op == KOLO_OP_bce_grad,
                 .weighs = kolo_target_weighs(kolo_request_in(r, 1))};

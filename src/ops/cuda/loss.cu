@@ -13,6 +13,8 @@ enum { FINISH_THREADS = 256 };
 typedef struct entropy {
     int rows, classes, words; /* words: of a label; 0: numbers */
     double smoothing;
+    double weight;       /* of the auxiliary logits; of a gradient: a factor, 0: 1 */
+    bool two;            /* there are auxiliary logits */
     bool binary, weighs; /* weighs: labels are image labels */
     int threads;         /* of a row's block */
     enum kolo_dtype dtype;
@@ -27,6 +29,8 @@ static __device__ int valid_rows(const entropy &p, const kolo_step *step, int sl
 {
     return step->valid[slot] < p.rows ? step->valid[slot] : p.rows;
 }
+
+static __device__ float weight_of(const entropy &p) { return p.weight > 0 ? (float)p.weight : 1; }
 
 /* Block n: row n. */
 template <typename T>
@@ -99,7 +103,7 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     result[n] = r;
 }
 
-/* One block: the metrics of all valid rows, and the first label out of range, unless an earlier slot had
+/* One block: the metrics of all valid rows, behind which are those of auxiliary logits, and the first label out of range, unless an earlier slot had
  * one. */
 __global__ void __launch_bounds__(FINISH_THREADS)
     finish_kernel(float *metric, const row_result *result, entropy p, const kolo_step *step, int slot)
@@ -114,6 +118,7 @@ __global__ void __launch_bounds__(FINISH_THREADS)
             continue;
         }
         loss += r.loss;
+        if (p.two) loss += p.weight * result[p.rows + n].loss;
         top1 += r.rank < 1;
         top5 += r.rank < 5;
     }
@@ -155,7 +160,7 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     const float scale = (float)(((1 - p.smoothing) * mass + p.smoothing) / sum);
     float inverse =
         step->valid_global > 0 ? (float)((double)step->scaler.scale / (double)step->valid_global) : 0;
-    inverse *= t.factor;
+    inverse *= t.factor * weight_of(p);
     if (p.binary) inverse /= classes;
     for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
         const float v = kolo_widen(x[i]), e = expf(p.binary ? (v > 0 ? -v : v) : v - largest);
@@ -174,30 +179,37 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     T *dx = gradient + (int64_t)n * p.classes;
     const float *yes = labels + 2 * (int64_t)n * p.classes, *no = yes + p.classes;
     const bool valid = n < valid_rows(p, step, slot);
-    const float inverse =
+    float inverse =
         step->valid_global > 0 ? (float)((double)step->scaler.scale / (double)step->valid_global) : 0;
+    inverse *= weight_of(p);
     for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
         const float v = kolo_widen(x[i]), e = expf(v > 0 ? -v : v), share = (v > 0 ? 1 : e) / (1 + e);
         kolo_round(valid ? kolo_bce_weighed_grad(share, yes[i], no[i], inverse) : 0.0f, dx + i);
     }
 }
 
-/* in: logits, labels; out: metrics */
+static int run_rows(const entropy *p, cudaStream_t stream, row_result *result, const void *logits,
+                    const void *labels, const kolo_step *step, int slot)
+{
+    if (p->weighs)
+        KOLO_FOR_DTYPE(p->dtype, T,
+                       return KOLO_LAUNCH(weighed_kernel<T>, p->rows, p->threads, 0, stream, result,
+                                          (const T *)logits, (const float *)labels, *p, step, slot));
+    KOLO_FOR_DTYPE(p->dtype, T,
+                   return KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result,
+                                      (const T *)logits, labels, *p, step, slot));
+}
+
+/* in: logits, labels[, auxiliary logits]; out: metrics */
 static int cuda_loss_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step,
                          int slot)
 {
     const entropy *p = (const entropy *)k->state;
     row_result *result = (row_result *)workspace;
     cudaStream_t stream = kolo_cuda_stream(k);
-    if (p->weighs)
-        KOLO_FOR_DTYPE(p->dtype, T,
-                       KOLO_TRY(KOLO_LAUNCH(weighed_kernel<T>, p->rows, p->threads, 0, stream, result,
-                                            (const T *)args[0], (const float *)args[1], *p, step, slot)));
-    else
-        KOLO_FOR_DTYPE(p->dtype, T,
-                       KOLO_TRY(KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result,
-                                            (const T *)args[0], (const void *)args[1], *p, step, slot)));
-    return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[2],
+    KOLO_TRY(run_rows(p, stream, result, args[0], args[1], step, slot));
+    if (p->two) KOLO_TRY(run_rows(p, stream, result + p->rows, args[2], args[1], step, slot));
+    return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[p->two ? 3 : 2],
                        (const row_result *)result, *p, step, slot);
 }
 
@@ -228,15 +240,17 @@ static int cuda_loss_prepare(const kolo_kernel_request *r, kolo_kernel *k)
     p->classes = (int)x->dim[1];
     p->words = kolo_target_words(kolo_request_in(r, 1));
     p->smoothing = r->node->a.smoothing;
+    p->weight = r->node->a.weight;
     p->binary = op == KOLO_OP_bce || op == KOLO_OP_bce_grad;
     p->weighs = kolo_target_weighs(kolo_request_in(r, 1));
     p->threads = kolo_row_threads(p->classes);
     p->dtype = x->dtype;
     const bool backward = op == KOLO_OP_cross_entropy_grad || op == KOLO_OP_bce_grad;
+    p->two = !backward && r->node->n_in > 2;
     k->state = p;
     k->release = free;
     k->run = backward ? cuda_loss_run_grad : cuda_loss_run;
-    k->workspace = backward ? 0 : (size_t)p->rows * sizeof(row_result);
+    k->workspace = backward ? 0 : (size_t)p->rows * (p->two ? 2 : 1) * sizeof(row_result);
     snprintf(k->name, sizeof k->name, "own %s, %d threads a row", kolo_dtype_name(p->dtype), p->threads);
     return 0;
 }

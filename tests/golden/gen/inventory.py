@@ -53,7 +53,7 @@ def macs(model, shape):
 
 def entry(name, classes, size, option="A", channels=3):
     with torch.device("meta"):
-        model = nets.build(name, classes, option, (size, size))
+        model = nets.build(name, classes, option, (size, size), True)
     state = model.state_dict()
     out = {"classes": classes, "input": [1, channels, size, size],
            "parameters": sum(p.numel()
@@ -76,6 +76,7 @@ def make(case, seed):
     for name in case["names"]:
         spec = case["models"][name]
         with torch.device("meta"):
-            model = nets.build(spec["name"], spec["classes"], spec.get("option", "A"), (spec["size"], spec["size"]))
+            model = nets.build(spec["name"], spec["classes"], spec.get("option", "A"),
+                               (spec["size"], spec["size"]), True)
         out["names"][name] = {n: list(v.shape) for n, v in model.state_dict().items()}
     return out

@@ -12,8 +12,8 @@ def shape_of(case):
 def classify(case, seed, dtype):
     torch.set_default_dtype(dtype)
     name, gain = case["model"], case.get("gain", 1.0)
-    model = formula.fill(nets.build(name, case["classes"], case.get("option", "A"), case["size"]).to(dtype), seed, gain,
-                         case.get("norm_bias", 0.0))
+    net = nets.build(name, case["classes"], case.get("option", "A"), case["size"], "auxiliary" in case)
+    model = formula.fill(net.to(dtype), seed, gain, case.get("norm_bias", 0.0))
     x = formula.unit_input(case.get("input", "input"), shape_of(case), seed, dtype)
     y = formula.labels("labels", case["batch"], case["classes"], seed)
     model.eval()
@@ -27,12 +27,15 @@ def classify(case, seed, dtype):
              for m in nets.stages(name)]
     watch = nets.ReluWatch(model)
     x.requires_grad_(True)
-    logits = model(x)
+    made = model(x)
+    logits, second = made if "auxiliary" in case else (made, None)
     watch.close()
     for hook in hooks:
         hook.remove()
-    loss = F.cross_entropy(logits, y)
-    smooth = F.cross_entropy(logits, y, label_smoothing=0.1)
+    loss, smooth = F.cross_entropy(logits, y), F.cross_entropy(logits, y, label_smoothing=0.1)
+    if second is not None:
+        loss = loss + case["auxiliary"] * F.cross_entropy(second, y)
+        smooth = smooth + case["auxiliary"] * F.cross_entropy(second, y, label_smoothing=0.1)
     loss.backward()
     return {"watch": watch, "labels": y, "scalars": {"loss": loss, "loss_smooth_0.1": smooth},
             "logits": {"train": logits, "eval": eval_logits},

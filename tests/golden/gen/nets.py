@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 import torchvision
 from torch import nn
+from torchvision.models.inception import BasicConv2d
 
 
 class Mlp(nn.Module):
@@ -114,7 +115,7 @@ def vit(name, classes, size):
                                                 num_classes=classes)
 
 
-def build(name, classes, option="A", size=(224, 224)):
+def build(name, classes, option="A", size=(224, 224), auxiliary=False):
     if name == "mlp":
         return Mlp(classes)
     if name == "lenet5":
@@ -125,6 +126,8 @@ def build(name, classes, option="A", size=(224, 224)):
         return yolox(name[6:], classes)
     if name.startswith("vit"):
         model = vit(name, classes, size)
+    elif name == "inception_v3":  # its initial weights take long, and are replaced
+        model = torchvision.models.inception_v3(num_classes=classes, aux_logits=auxiliary, init_weights=False)
     else:
         model = getattr(torchvision.models, name)(num_classes=classes)
     for module in model.modules():
@@ -156,6 +159,9 @@ def stages(name):
         return ["backbone.backbone." + s for s in ("stem", "dark2", "dark3", "dark4", "dark5")]
     if name.startswith("vit"):
         return [f"encoder.layers.encoder_layer_{i}" for i in range(12)] + ["encoder.ln"]
+    if name == "inception_v3":
+        return ["Conv2d_1a_3x3", "Conv2d_2a_3x3", "Conv2d_2b_3x3", "maxpool1", "Conv2d_3b_1x1", "Conv2d_4a_3x3",
+                "maxpool2", *(f"Mixed_{m}" for m in "5b 5c 5d 6a 6b 6c 6d 6e 7a 7b 7c".split()), "avgpool"]
     if name.startswith("mobilenet"):
         return [f"features.{i}" for i in range({"v2": 19, "v3_small": 13, "v3_large": 17}[name[10:]])]
     if name.startswith(("convnext", "swin")):
@@ -174,11 +180,19 @@ class ReluWatch:
     def __init__(self, model):
         self.masks, self.margin, self.units = [], math.inf, 0
         self.hooks = [m.register_forward_pre_hook(self.look) for m in model.modules() if type(m) in KINKS]
+        self.hooks += [m.bn.register_forward_hook(self.look_behind) for m in model.modules()
+                       if isinstance(m, BasicConv2d)]
 
     def look(self, module, inputs):
-        x = inputs[0].detach()
+        self.note(inputs[0].detach(), KINKS[type(module)])
+
+    def look_behind(self, _module, _inputs, out):
+        """Of a norm whose ReLU is no module."""
+        self.note(out.detach(), (0,))
+
+    def note(self, x, kinks):
         self.units += x.numel()
-        for kink in KINKS[type(module)]:
+        for kink in kinks:
             self.masks.append(x > kink)
             self.margin = min(self.margin, float((x - kink).abs().min() / x.pow(2).mean().sqrt()))
 
