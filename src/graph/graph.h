@@ -360,7 +360,8 @@ int kolo_cosine(kolo_graph *g, const char *name, int x, int64_t out, kolo_init w
 int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin, double scale);
 
 /* Last, one of these: sets g->metrics, sums over rows, and the outputs. Classes: 4: loss (in training with
- * that of g->auxiliary, times its weight), top-1, top-5 hits, rows; boxes: 8: loss, foreground anchors, boxes, rows, then the parts of the loss:
+ * that of g->auxiliary, times its weight), top-1, top-5 hits, rows; boxes: 8: loss, foreground anchors,
+ * boxes, rows, then the parts of the loss:
  * overlap, object, class, L1. */
 int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing);
 int kolo_bce(kolo_graph *g, int logits, double smoothing);

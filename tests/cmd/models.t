@@ -63,9 +63,11 @@ ok $? "an unknown name: exit 78, the nearest is offered"
 kolo models vgg16 size=161 > "$ROOM/vgg"
 like "$ROOM/vgg" '512x7x7' "VGG takes any size of 32 pixels or more"
 kolo models inception_v3 auxiliary=0 > "$ROOM/plain"
-like "$ROOM/plain" ' 23834568 parameters, 5.713 GMACs' "Inception without its auxiliary head: torchvision's figure"
+like "$ROOM/plain" ' 23834568 parameters, 5.713 GMACs' \
+    "Inception without its auxiliary head: torchvision's figure"
 kolo models resnet18 auxiliary=0.4 > "$ROOM/wrong" 2>&1
-is "$? $(grep -c 'no auxiliary head' "$ROOM/wrong")" "78 1" "auxiliary= of a network without such a head is refused"
+is "$? $(grep -c 'no auxiliary head' "$ROOM/wrong")" "78 1" \
+    "auxiliary= of a network without such a head is refused"
 kolo plan model=inception_v3 size=224 batch=2 data=synthetic val=none > "$ROOM/wrong" 2>&1
 is "$? $(grep -c 'size=299 or more, or auxiliary=0' "$ROOM/wrong")" "78 1" \
     "images too small for the auxiliary head are refused with both cures"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Kolo for aarch64: cross-built against Debian's packages, which lie in a folder of the test, and run by qemu:
-# unit tests of most rooms and golden figures of small networks, by the very sources that x86 has. A build, and
-# a machine that is imitated: an hour.
+# Kolo for aarch64: cross-built against Debian's packages, which lie in a folder of the test, and run by
+# qemu: unit tests of most rooms and golden figures of small networks, by the very sources that x86 has. A
+# build, and a machine that is imitated: an hour.
 #   AARCH64=FOLDER keeps the packages and the build between runs; UNITS="ops_golden base_json": these alone
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"

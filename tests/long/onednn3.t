@@ -23,7 +23,8 @@ like "$ROOM/loaded" "libdnnl\\.so\\.3 => $home/lib/" "its program loads it"
 for unit in "${units[@]}"; do
     timeout 600 "$unit" > "$ROOM/out" 2>&1
     status=$?
-    ok $status "${unit##*/}: $(grep -c '^ok' "$ROOM/out") checks pass" || grep -A 2 '^not ok' "$ROOM/out" | diag
+    ok $status "${unit##*/}: $(grep -c '^ok' "$ROOM/out") checks pass" || grep -A 2 '^not ok' "$ROOM/out" |
+    diag
 done
 for group in ops optim train models; do
     timeout 1800 "$own/tests/golden" "tests/golden/$group" > "$ROOM/out" 2>&1

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# To be sourced: Debian's packages for aarch64 in a folder, a compiler for it and qemu, with nothing installed:
-# an apt of its own whose lists, cache and status are in that folder, and dpkg-deb -x. Needs apt, and what
-# apt takes its packages from.
-aarch64_libraries="libc6-dev libgcc-12-dev libgomp1 libdnnl-dev libhdf5-dev libhwloc-dev libjpeg-dev libpng-dev
+# To be sourced: Debian's packages for aarch64 in a folder, a compiler for it and qemu, with nothing
+# installed: an apt of its own whose lists, cache and status are in that folder, and dpkg-deb -x. Needs apt,
+# and what apt takes its packages from.
+aarch64_libraries="libc6-dev libgcc-12-dev libgomp1 libdnnl-dev libhdf5-dev libhwloc-dev libjpeg-dev
+libpng-dev
     libyaml-dev libcjson-dev zlib1g-dev libtiff-dev libwebp-dev liblmdb-dev libxml2-dev libprotobuf-c-dev
     libmpich-dev libpmix-dev"
 

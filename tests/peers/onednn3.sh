@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # To be sourced: another version of oneDNN beside the system's, and a build of Kolo on it.
-# The C library 3.2 and its headers on GNU OpenMP are the packages onednn-cpu-gomp and onednn-devel-cpu-gomp of
-# PyPI; they are taken apart, nothing is installed. Needs python3 with pip.
+# The C library 3.2 and its headers on GNU OpenMP are the packages onednn-cpu-gomp and onednn-devel-cpu-gomp
+# of PyPI; they are taken apart, nothing is installed. Needs python3 with pip.
 
 # onednn3_home FOLDER LOG: FOLDER/include and FOLDER/lib; 1: the packages cannot be had, LOG says why.
 onednn3_home() {
@@ -14,7 +14,8 @@ onednn3_home() {
     for wheel in "$1"/wheels/*.whl; do
         python3 -m zipfile -e "$wheel" "$1/apart" >> "$2" 2>&1 || return 1
     done
-    cp -r "$1"/apart/*.data/data/include "$1"/apart/*.data/data/lib "$1" 2>> "$2" && rm -rf "$1/apart" "$1/wheels"
+    cp -r "$1"/apart/*.data/data/include "$1"/apart/*.data/data/lib "$1" 2>> "$2" && rm -rf "$1/apart"
+    "$1/wheels"
 }
 
 # onednn3_build HOME BUILD LOG [TARGET...]: targets below BUILD, default the programs; without GPUs
