@@ -157,9 +157,9 @@ static int write_recipe(const new_run *n, const kolo_data_facts *f, const kolo_d
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return KOLO_ENOMEM;
+    if (!to) return kolo_no_memory(sizeof *to);
     int rc = put_recipe(to, n, f, set);
-    if (fclose(to) != 0 && rc == 0) rc = KOLO_ENOMEM;
+    if (fclose(to) != 0 && rc == 0) rc = kolo_no_memory(bytes);
     return write_text(n->recipe, text, bytes, rc);
 }
 
@@ -209,7 +209,7 @@ static int write_job(const new_run *n)
     char *path = jobs ? kolo_format("%s/train_recipe.sh", jobs) : NULL;
     int rc = path ? kolo_file_read(path, &script, NULL) : kolo_error_status();
     FILE *to = rc == 0 ? open_memstream(&made, &bytes) : NULL;
-    if (rc == 0 && !to) rc = KOLO_ENOMEM;
+    if (rc == 0 && !to) rc = kolo_no_memory(sizeof *to);
     for (char *line = script; to && *line;) {
         char *end = strchrnul(line, '\n');
         const bool last = !*end;
@@ -217,7 +217,7 @@ static int write_job(const new_run *n)
         put_job_line(to, n, line, jobs);
         line = last ? end : end + 1;
     }
-    if (to && fclose(to) != 0) rc = KOLO_ENOMEM;
+    if (to && fclose(to) != 0) rc = kolo_no_memory(bytes);
     rc = write_text(n->job, made, bytes, rc);
     if (rc == 0 && chmod(n->job, 0755) < 0) rc = kolo_file_fail("chmod", n->job);
     free(script);

@@ -22,13 +22,15 @@ static int list_classes(const char *run, int64_t classes, char **list)
     size_t bytes;
     *list = NULL;
     int rc = run ? kolo_class_names_of_run(&names, run) : 0;
-    FILE *f = rc == 0 && names.count > 0 && names.count == classes ? open_memstream(list, &bytes) : NULL;
+    const bool named = rc == 0 && names.count > 0 && names.count == classes;
+    FILE *f = named ? open_memstream(list, &bytes) : NULL;
     for (int64_t c = 0; f && c < classes; c++) {
         fputc(c ? ',' : '[', f);
         kolo_json_string(f, names.name[c]);
     }
     if (f) fputc(']', f);
-    if (f && fclose(f) != 0) rc = kolo_fail(KOLO_ENOMEM, "out of memory for the names of classes");
+    if (named && (!f || fclose(f) != 0))
+        rc = kolo_fail(KOLO_ENOMEM, "out of memory for the names of classes");
     kolo_class_names_free(&names);
     return rc;
 }

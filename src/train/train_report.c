@@ -235,14 +235,14 @@ int trainer_report_meeting(trainer *t)
     size_t length = 0;
     if (!is_root(t)) return 0;
     FILE *f = open_memstream(&text, &length);
-    if (!f) return KOLO_ENOMEM;
+    if (!f) return kolo_no_memory(sizeof *f);
     fprintf(f, "\"step\":%ld,\"best\":%d,\"best_loss\":%.9g", step, k->best, k->loss[k->best]);
     if (!last) put_pairs(f, k);
     put_numbers(f, "losses", k->loss, sizeof *k->loss, k->ranks);
     put_numbers(f, "lr", &k->own[0].lr, sizeof *k->own, k->ranks);
     put_numbers(f, "momentum", &k->own[0].momentum, sizeof *k->own, k->ranks);
     put_numbers(f, "weight_decay", &k->own[0].decay, sizeof *k->own, k->ranks);
-    int rc = fclose(f) == 0 ? kolo_events_write(t->events, "tournament", "%s", text) : KOLO_ENOMEM;
+    int rc = fclose(f) == 0 ? kolo_events_write(t->events, "tournament", "%s", text) : kolo_no_memory(length);
     free(text);
     kolo_progress_pause(t->progress);
     kolo_progress_note(t->progress, "step %ld: %s, rank %d has the lowest loss, %.4f, with lr %g", step,

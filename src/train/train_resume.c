@@ -306,7 +306,9 @@ static int record_classes(const trainer *t, bool begins)
     char *path = set ? kolo_format("%s/classes.txt", t->options->run) : NULL, *text = NULL;
     size_t length = 0;
     int rc = set && !path ? KOLO_ENOMEM : 0;
-    FILE *file = path && (begins || !kolo_file_exists(path)) ? open_memstream(&text, &length) : NULL;
+    const bool wanted = path && (begins || !kolo_file_exists(path));
+    FILE *file = wanted ? open_memstream(&text, &length) : NULL;
+    if (wanted && !file) rc = kolo_no_memory(sizeof *file);
     if (file) {
         for (int c = 0; c < kolo_dataset_get_info(set)->classes; c++)
             fprintf(file, "%s\n", kolo_dataset_class_name(set, c));
