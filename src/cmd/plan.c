@@ -231,6 +231,7 @@ static int search(kolo_options *o, const kolo_gpu *gpu, bool json)
     else fprintf(f, "time was up, and none could take less than %.3f ms\n", r.bound * 1e3);
     fprintf(f, "the best: %s, %.3f ms a step; %s\n", *r.text ? r.text : "plain data parallel",
             r.seconds * 1e3, r.why);
+    if (*r.uneven) fprintf(f, "beyond that: %s\n", r.uneven);
     return 0;
 }
 

@@ -137,8 +137,9 @@ static void print_text(const forecast *f)
            rows / f->play->step / s->ranks);
     if (c) printf("nothing was timed\n");
     else
-        printf("%d of %d operations were measured in steps here, the others %s\n", f->from.measured,
-               f->from.operations, f->from.rates ? "are estimated" : "by a clock, each alone");
+        printf("%d of %d operations were measured in steps here, %d timed alone, %d estimated\n",
+               f->from.measured, f->from.operations, f->from.timed,
+               f->from.operations - f->from.measured - f->from.timed);
     printf("communication: %.3f GB a step, %.3f ms exposed (%.1f %%); bubble %.1f %%\n", f->bytes / 1e9,
            f->exposed * 1e3, 100 * f->exposed / f->play->step, 100 * f->play->bubble);
     if (c) printf("memory: %zu bytes of the %zu of a GPU\n", kolo_session_rank_bytes(s), c->gpu.gpu.memory);

@@ -13,6 +13,10 @@
 /* Of GPUs of these years: bytes and arithmetic a second that operations reach. Good for shares of stages; a
  * step that is simulated by them is a rough guess. */
 static const double DEVICE_BYTES = 2e12, DEVICE_FLOPS = 3e14;
+/* Of a core: only their ratio counts, in which of two estimates is the longer. */
+static const double CORE_BYTES = 1e10, CORE_FLOPS = 5e10;
+/* Seconds after which nothing more is timed. */
+static const double BUDGET = 2, LONG_ENOUGH = .05;
 
 static size_t bytes_of(const kolo_plan *p, int tensor)
 {
@@ -79,7 +83,7 @@ static int clock_node(const kolo_plan *p, int64_t node, int times, char *memory,
     lay_operands(p, node, memory, args);
     fill_operands(p, node, args);
     const bool cold = weights_are_cold(p);
-    for (int i = 0; i < times; i++) {
+    for (int i = 0; i < times && (i == 0 || *seconds < LONG_ENOUGH); i++) {
         if (cold) evict_weights(p, node, args);
         const double begin = kolo_time();
         KOLO_TRY(kolo_kernel_run(p->kernel[node], args, workspace, &step, 0));
@@ -89,48 +93,131 @@ static int clock_node(const kolo_plan *p, int64_t node, int times, char *memory,
     return 0;
 }
 
-static int clock_host(const kolo_plan *p, kolo_backend *backend, int times, double *seconds)
-{
-    size_t most = 0, scratch = 0;
-    for (int64_t i = 0; i < p->graph->nodes; i++) {
-        const size_t bytes = lay_operands(p, i, NULL, NULL);
-        if (bytes > most) most = bytes;
-        if (p->scratch[i] > scratch) scratch = p->scratch[i];
-    }
-    char *memory = kolo_backend_alloc(backend, most + KOLO_ALIGN),
-         *workspace = kolo_backend_alloc(backend, scratch + KOLO_ALIGN);
-    int rc = memory && workspace ? 0 : kolo_error_status();
-    for (int64_t i = 0; rc == 0 && i < p->graph->nodes; i++)
-        if (seconds[i] <= 0) rc = clock_node(p, i, times, memory, workspace, &seconds[i]);
-    kolo_backend_free(backend, (void **)&memory, most + KOLO_ALIGN);
-    kolo_backend_free(backend, (void **)&workspace, scratch + KOLO_ALIGN);
-    return rc;
-}
+/* ---- what was not timed ---- */
 
-static int estimate(const kolo_plan *p, double *seconds)
+/* At rates, each node's. */
+static int estimate(const kolo_plan *p, double bytes, double flops, double *guess)
 {
     kolo_cost *cost = kolo_alloc((size_t)(p->actions + 1) * sizeof *cost);
     const int rc = cost ? kolo_plan_costs(p, cost) : KOLO_ENOMEM;
+    for (int64_t i = 0; i < p->graph->nodes; i++) guess[i] = 0;
     for (int64_t i = 0; rc == 0 && i < p->actions; i++) {
-        if (p->action[i].kind != KOLO_ACTION_RUN || seconds[p->action[i].node] > 0) continue;
-        const double memory = (cost[i].read + cost[i].written) / DEVICE_BYTES,
-                     work = cost[i].flops / DEVICE_FLOPS;
-        seconds[p->action[i].node] = memory > work ? memory : work;
+        if (p->action[i].kind != KOLO_ACTION_RUN) continue;
+        const double memory = (cost[i].read + cost[i].written) / bytes, work = cost[i].flops / flops;
+        guess[p->action[i].node] = memory > work ? memory : work;
     }
     free(cost);
     return rc;
 }
 
-int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds)
+/* Seconds of a class, or of all, and what had been guessed of them. */
+typedef struct known {
+    double took[KOLO_CLASSES + 1], guessed[KOLO_CLASSES + 1];
+} known;
+
+static void learn(known *k, enum kolo_class class, double took, double guessed)
 {
-    memset(seconds, 0, (size_t)plan->graph->nodes * sizeof *seconds);
-    return kolo_exec_clock_rest(plan, backend, times, seconds);
+    k->took[class] += took, k->took[KOLO_CLASSES] += took;
+    k->guessed[class] += guessed, k->guessed[KOLO_CLASSES] += guessed;
 }
 
-int kolo_exec_clock_rest(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds)
+static double expect(const known *k, enum kolo_class class, double guess)
 {
-    return times > 0 && kolo_backend_is_host(backend) ? clock_host(plan, backend, times, seconds)
-                                                      : estimate(plan, seconds);
+    const int of = k->guessed[class] > 0 ? (int)class : KOLO_CLASSES;
+    return k->guessed[of] > 0 ? guess * k->took[of] / k->guessed[of] : guess;
+}
+
+/* ---- the clock ---- */
+
+typedef struct timing {
+    const kolo_plan *plan;
+    kolo_backend *backend;
+    int times;
+    double *seconds, *guess; /* [nodes] */
+    bool *timed;             /* [nodes] */
+    int64_t *order;          /* [nodes] the shortest first: most of them tell of the others of their class */
+    known known;
+    double until;
+} timing;
+
+static enum kolo_class class_of(const timing *t, int64_t node)
+{
+    return kolo_node_class(t->plan->graph, &t->plan->graph->node[node]);
+}
+
+static int sort_nodes(timing *t)
+{
+    const int64_t n = t->plan->graph->nodes;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i;
+        for (; at > 0 && t->guess[t->order[at - 1]] > t->guess[i]; at--) t->order[at] = t->order[at - 1];
+        t->order[at] = i;
+    }
+    return 0;
+}
+
+/* The node, if there is time for it, and all whose kernel is the same. */
+static int clock_kernel(timing *t, int64_t node)
+{
+    const kolo_plan *p = t->plan;
+    const enum kolo_class class = class_of(t, node);
+    double took = 0;
+    if (kolo_time() + expect(&t->known, class, t->guess[node]) > t->until && t->known.took[KOLO_CLASSES] > 0)
+        return 0;
+    const size_t bytes = lay_operands(p, node, NULL, NULL) + KOLO_ALIGN,
+                 scratch = p->scratch[node] + KOLO_ALIGN;
+    char *memory = kolo_backend_alloc(t->backend, bytes),
+         *workspace = kolo_backend_alloc(t->backend, scratch);
+    int rc =
+        memory && workspace ? clock_node(p, node, t->times, memory, workspace, &took) : kolo_error_status();
+    kolo_backend_free(t->backend, (void **)&memory, bytes);
+    kolo_backend_free(t->backend, (void **)&workspace, scratch);
+    for (int64_t i = 0; rc == 0 && i < p->graph->nodes; i++) {
+        if (t->seconds[i] > 0 || p->kernel[i] != p->kernel[node]) continue;
+        t->seconds[i] = took;
+        t->timed[i] = true;
+        learn(&t->known, class, took, t->guess[i]);
+    }
+    return rc;
+}
+
+static int clock_host(timing *t)
+{
+    const int64_t n = t->plan->graph->nodes;
+    KOLO_TRY(estimate(t->plan, CORE_BYTES, CORE_FLOPS, t->guess));
+    KOLO_TRY(sort_nodes(t));
+    for (int64_t i = 0; i < n; i++)
+        if (t->seconds[i] > 0) learn(&t->known, class_of(t, i), t->seconds[i], t->guess[i]);
+    t->until = kolo_time() + BUDGET;
+    for (int64_t i = 0; i < n; i++)
+        if (t->seconds[t->order[i]] <= 0) KOLO_TRY(clock_kernel(t, t->order[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (t->seconds[i] <= 0) t->seconds[i] = expect(&t->known, class_of(t, i), t->guess[i]);
+    return 0;
+}
+
+int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds, bool *timed)
+{
+    const size_t n = (size_t)plan->graph->nodes + 1;
+    timing t = {.plan = plan,
+                .backend = backend,
+                .times = times,
+                .seconds = seconds,
+                .guess = kolo_alloc(n * sizeof *t.guess),
+                .timed = kolo_alloc(n * sizeof *t.timed),
+                .order = kolo_alloc(n * sizeof *t.order)};
+    int rc = t.guess && t.timed && t.order ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && times > 0 && kolo_backend_is_host(backend)) rc = clock_host(&t);
+    else if (rc == 0) {
+        rc = estimate(plan, DEVICE_BYTES, DEVICE_FLOPS, t.guess);
+        for (int64_t i = 0; i < plan->graph->nodes; i++)
+            if (seconds[i] <= 0) seconds[i] = t.guess[i];
+    }
+    if (rc == 0 && timed) memcpy(timed, t.timed, (size_t)plan->graph->nodes * sizeof *timed);
+    free(t.guess);
+    free(t.timed);
+    free(t.order);
+    return rc;
 }
 
 double kolo_exec_memory_rate(kolo_backend *backend, int times)

@@ -4,12 +4,12 @@
 
 #include "plan/plan.h"
 
-/* seconds: [graph->nodes] of one micro-batch, the best of `times`. Backend memory for the largest operation
- * is allocated meanwhile. times 0, or a device that is not the host: estimated from bytes and arithmetic. */
-int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds);
-
-/* The same of those operations alone whose seconds are 0. */
-int kolo_exec_clock_rest(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds);
+/* Those operations whose seconds are 0 are timed, each kernel once, the best of `times`: seconds:
+ * [graph->nodes], of one micro-batch. After two seconds of that the rest is estimated by bytes and
+ * arithmetic, as long as those of its class that were timed took; so are all with times 0, and on a device
+ * that is not the host. timed: [graph->nodes] which ones were, or NULL. Backend memory for the largest
+ * operation that is timed is allocated meanwhile. */
+int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds, bool *timed);
 
 /* Bytes a second, read and written, of an addition of arrays that no cache holds; times, devices as above. */
 double kolo_exec_memory_rate(kolo_backend *backend, int times);

@@ -14,6 +14,7 @@
 #include "plan/search.h"
 #include "train/parts.h"
 #include "train/times.h"
+#include "train/uneven.h"
 
 enum { MOST_PAIRS = 64, MOST_VALUES = 8, TEXT = 48 };
 
@@ -52,6 +53,7 @@ typedef struct task {
     int priced;
     double exposed, idle; /* of the plain one */
     size_t plain_bytes, limit;
+    kolo_auto_plan *result;
 } task;
 
 /* ---- points ---- */
@@ -173,6 +175,7 @@ static int price_words(task *t, const char *text, double *seconds, bool plain)
         if (rc == 0 && bytes <= t->limit) rc = kolo_session_play(&s, &play, NULL);
         if (rc == 0 && play) *seconds = play->step;
         if (rc == 0 && play && plain) remember_plain(t, play, *seconds);
+        if (rc == 0 && plain) rc = session_uneven(&s, t->result->uneven, sizeof t->result->uneven);
         kolo_play_destroy(&play);
         kolo_session_close(&s);
     }
@@ -320,7 +323,8 @@ int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, double limit, ko
               .parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_QUIET,
               .until = start + limit,
               .plain = INFINITY,
-              .best = INFINITY};
+              .best = INFINITY,
+              .result = r};
     *r = (kolo_auto_plan){.plain = 0};
     KOLO_TRY(check_given(o, o->ranks));
     KOLO_TRY(kolo_options_copy(&given, o));

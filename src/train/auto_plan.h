@@ -7,8 +7,9 @@
 #include "train/session.h"
 
 typedef struct kolo_auto_plan {
-    char text[256];               /* options that were chosen, as words; empty: plain data parallel */
-    char why[512];                /* what plain data parallel loses, and where; or why it is kept */
+    char text[256];   /* options that were chosen, as words; empty: plain data parallel */
+    char why[512];    /* what plain data parallel loses, and where; or why it is kept */
+    char uneven[512]; /* what stages of unequally many ranks would be worth (uneven.h), or empty */
     double seconds, plain, bound; /* of a step: chosen, plain (0: it is not possible), of no plan less */
     int64_t priced, plans;        /* plans that were played; that there are */
     double took;                  /* seconds */

@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/ckpt.h"
-#include "exec/clock.h"
 #include "kolo/error.h"
 #include "plan/fabric.h"
 #include "plan/price.h"
 #include "train/parts.h"
+#include "train/times.h"
 #include "train/pipeline.h"
 #include "train/recompute.h"
 
@@ -98,7 +98,7 @@ static int time_nodes(const kolo_session *s, double *seconds)
         return kolo_plan_roofline_nodes(s->plan, s->gpu->rates, s->options->precision == KOLO_precision_tf32,
                                         seconds);
     const int times = s->parts & KOLO_SESSION_QUIET ? 1 : 3; /* one of many ways that are looked at */
-    return kolo_exec_clock(s->plan, s->backend, s->untimed ? 0 : times, seconds);
+    return kolo_session_clock(s, s->plan, times, seconds, NULL);
 }
 
 /* The chain as a partition sees it. */

@@ -6,10 +6,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "exec/clock.h"
 #include "kolo/error.h"
 #include "plan/recompute.h"
 #include "train/parts.h"
+#include "train/times.h"
 
 enum { TRIES = 16, TIMES = 3 };
 
@@ -155,10 +155,10 @@ int session_activation_budget(const kolo_session *s, size_t rest, size_t *budget
 
 int session_recompute(kolo_session *s, kolo_shape *shape)
 {
-    const int times = s->untimed ? 0 : shape == s->shape && !(s->parts & KOLO_SESSION_QUIET) ? TIMES : 1;
+    const int times = shape == s->shape && !(s->parts & KOLO_SESSION_QUIET) ? TIMES : 1;
     double *seconds = kolo_alloc((size_t)(shape->graph->nodes + 1) * sizeof *seconds);
     task t = {.session = s, .plain = shape->plan, .seconds = seconds, .form = shape->form};
-    int rc = seconds ? kolo_exec_clock(shape->plan, s->backend, times, seconds) : KOLO_ENOMEM;
+    int rc = seconds ? kolo_session_clock(s, shape->plan, times, seconds, NULL) : KOLO_ENOMEM;
     if (rc == 0)
         rc =
             session_activation_budget(s, session_rank_bytes(s, 0) - activation_bytes(shape->plan), &t.budget);
@@ -214,7 +214,7 @@ int session_recompute_stages(kolo_session *s, kolo_shape *shape)
     double *seconds =
         timed ? s->node_seconds : kolo_alloc((size_t)(shape->graph->nodes + 1) * sizeof *seconds);
     int rc = seconds ? 0 : KOLO_ENOMEM;
-    if (rc == 0 && !timed) rc = kolo_exec_clock(shape->plan, s->backend, s->untimed ? 0 : TIMES, seconds);
+    if (rc == 0 && !timed) rc = kolo_session_clock(s, shape->plan, TIMES, seconds, NULL);
     for (int k = 0; rc == 0 && k < s->grid.stages; k++) rc = choose_stage(s, shape, seconds, k);
     if (!timed) free(seconds);
     return rc;

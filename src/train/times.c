@@ -90,19 +90,78 @@ static void find_nodes(times *t)
     t->crowd = alone > 0 ? crowded / alone : 1;
 }
 
-/* The others by a clock, or by bytes and arithmetic. */
+/* ---- alone ---- */
+
+static void alone_key(const kolo_plan *p, int64_t node, char *key, size_t size)
+{
+    char kernel[96];
+    kernel_key(p, node, kernel, sizeof kernel);
+    snprintf(key, size, "alone %s", kernel);
+}
+
+/* What was timed now; of equal kernels one. */
+static int keep_alone(kolo_choices *known, const kolo_plan *p, const double *seconds, const bool *timed)
+{
+    int rc = 0;
+    for (int64_t i = 0; rc == 0 && i < p->graph->nodes; i++) {
+        char key[128];
+        kolo_play_time was;
+        alone_key(p, i, key, sizeof key);
+        if (timed[i] && !find(known, key, &was))
+            rc = keep(known, key, (kolo_play_time){seconds[i], seconds[i]});
+    }
+    return rc;
+}
+
+static int clock_rest(const kolo_session *s, kolo_choices *known, const kolo_plan *p, int tries,
+                      double *seconds, bool *timed)
+{
+    const int64_t nodes = p->graph->nodes;
+    bool *now = kolo_alloc((size_t)(nodes + 1) * sizeof *now);
+    if (!now) return KOLO_ENOMEM;
+    for (int64_t i = 0; i < nodes; i++) {
+        char key[128];
+        kolo_play_time t;
+        alone_key(p, i, key, sizeof key);
+        timed[i] = seconds[i] <= 0 && find(known, key, &t) && t.alone > 0;
+        if (timed[i]) seconds[i] = t.alone;
+    }
+    int rc = kolo_exec_clock(p, s->backend, s->untimed ? 0 : tries, seconds, now);
+    if (rc == 0) rc = keep_alone(known, p, seconds, now);
+    for (int64_t i = 0; i < nodes; i++) timed[i] = timed[i] || now[i];
+    free(now);
+    return rc;
+}
+
+int kolo_session_clock(const kolo_session *s, const kolo_plan *p, int tries, double *seconds, bool *timed)
+{
+    kolo_choices known;
+    bool *all = kolo_alloc((size_t)(p->graph->nodes + 1) * sizeof *all);
+    if (!all) return KOLO_ENOMEM;
+    int rc = open_known(s, &known);
+    if (rc == 0) rc = clock_rest(s, &known, p, tries, seconds, all);
+    if (rc == 0 && timed) memcpy(timed, all, (size_t)p->graph->nodes * sizeof *all);
+    kolo_choices_close(&known);
+    free(all);
+    return rc;
+}
+
+/* What was not measured in steps. */
 static int clock_nodes(times *t)
 {
     const kolo_session *s = t->session;
     const int nodes = (int)s->graph->nodes;
     double *seconds = kolo_alloc((size_t)(nodes + 1) * sizeof *seconds);
-    if (!seconds) return KOLO_ENOMEM;
-    for (int i = 0; i < nodes; i++) seconds[i] = t->node[i].alone;
-    t->from.rates = s->untimed;
-    const int rc = kolo_exec_clock_rest(s->plan, s->backend, s->untimed ? 0 : 3, seconds);
-    for (int i = 0; i < nodes; i++)
+    bool *timed = kolo_alloc((size_t)(nodes + 1) * sizeof *timed);
+    int rc = seconds && timed ? 0 : KOLO_ENOMEM;
+    for (int i = 0; rc == 0 && i < nodes; i++) seconds[i] = t->node[i].alone;
+    if (rc == 0) rc = clock_rest(s, &t->known, s->plan, 3, seconds, timed);
+    for (int i = 0; rc == 0 && i < nodes; i++) {
+        t->from.timed += timed[i];
         if (t->node[i].alone <= 0) t->node[i] = (kolo_play_time){seconds[i], seconds[i] * t->crowd};
+    }
     free(seconds);
+    free(timed);
     return rc;
 }
 
@@ -208,7 +267,7 @@ static int play(times *t, const kolo_fabric *fabric, kolo_play **play)
 
 int kolo_session_play(const kolo_session *s, kolo_play **out, kolo_times_from *from)
 {
-    times t = {.session = s, .from.rates = true};
+    times t = {.session = s};
     kolo_fabric node;
     const bool there = s->gpu && s->gpu->rates;
     *out = NULL;

@@ -9,8 +9,14 @@
 /* Where the times of operations are from. */
 typedef struct kolo_times_from {
     int operations, measured; /* of this rank's network; in steps here (kolo_session_rehearse) */
-    bool rates;               /* the others, or all: by rates; else by a clock, each alone */
+    int timed;                /* each alone, here (now or earlier); the others, or all: estimated */
 } kolo_times_from;
+
+/* Seconds of the operations of one of its plans on a micro-batch, each alone: as kept in KOLO_CACHE, else by
+ * a clock, the best of `tries`, for some seconds (kolo_exec_clock), then kept. seconds: [graph->nodes],
+ * those above 0 are known. timed: [graph->nodes] not estimated, or NULL. */
+int kolo_session_clock(const kolo_session *session, const kolo_plan *plan, int tries, double *seconds,
+                       bool *timed);
 
 /* The step of all ranks, played: of s->gpu's cluster, or of one node like this machine. from: may be NULL.
  * KOLO_ECONFIG: a GPU of which no rates are known. */

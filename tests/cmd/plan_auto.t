@@ -26,6 +26,9 @@ for key in kolo_plan network parameters ranks stages cut pipeline shard micro_ba
 done
 is "$key" "" "it names what is placed, and what for"
 like plan.yaml '^#   turns: F0 F1' "turns stand beside it"
+like log "^step, played: .* 0 of [0-9]+ operations were measured in steps here, [0-9]+ timed alone" \
+    "where times are from is said"
+like cache/kernels ' alone conv ' "and what was timed is kept"
 hash=$(sed -n 's/.*actions, .* hash //p' log)
 plan ranks=4 plan=plan.yaml
 is "$(sed -n 's/.*actions, .* hash //p' log)" "$hash" "read again it is the same plan, to the byte" log
