@@ -36,14 +36,27 @@ static size_t lay_operands(const kolo_plan *p, int64_t node, char *memory, void 
     return at;
 }
 
-/* Numbers that are no special case of the arithmetic; whatever is not f32 stays zero. */
+/* The place in a window that lies within the map wherever the window stands; -1: none does, or there is no
+ * window. */
+static int centre_of(const kolo_node *n)
+{
+    const kolo_attributes *a = &n->a;
+    if (!a->kernel[0] || a->pad[0] > (a->kernel[0] - 1) / 2 || a->pad[1] > (a->kernel[1] - 1) / 2) return -1;
+    return a->kernel[0] / 2 * a->kernel[1] + a->kernel[1] / 2;
+}
+
+/* Bytes are signs, or the places of maxima in their windows: one that is not there would be written to. */
+static bool is_place(const kolo_tensor *t) { return t->dtype == KOLO_U8 && t->role == KOLO_ROLE_ACTIVATION; }
+
+/* Numbers that are no special case of the arithmetic, places that are there; whatever else is not f32 is
+ * zero. */
 static void fill_operands(const kolo_plan *p, int64_t node, void *const *args)
 {
     const kolo_node *n = &p->graph->node[node];
     for (int k = 0; k < n->n_in; k++) {
         const int t = n->in[k];
         if (t < 0) continue;
-        memset(args[k], 0, bytes_of(p, t));
+        memset(args[k], is_place(&p->graph->tensor[t]) ? centre_of(n) : 0, bytes_of(p, t));
         if (p->graph->tensor[t].dtype != KOLO_F32 || p->graph->tensor[t].role == KOLO_ROLE_LABEL) continue;
         float *x = args[k];
         for (size_t i = 0; i < p->layout[t].bytes / sizeof(float); i++) x[i] = 0.125f * (float)(1 + i % 7);
@@ -156,10 +169,21 @@ static int sort_nodes(timing *t)
     return 0;
 }
 
+/* A window of which no place is always there has none that could be made up. */
+static bool can_be_timed(const kolo_plan *p, int64_t node)
+{
+    const kolo_node *n = &p->graph->node[node];
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] >= 0 && is_place(&p->graph->tensor[n->in[k]]) && n->a.kernel[0] && centre_of(n) < 0)
+            return false;
+    return true;
+}
+
 /* The node, if there is time for it, and all whose kernel is the same. */
 static int clock_kernel(timing *t, int64_t node)
 {
     const kolo_plan *p = t->plan;
+    if (!can_be_timed(p, node)) return 0;
     const enum kolo_class class = class_of(t, node);
     double took = 0;
     if (kolo_time() + expect(&t->known, class, t->guess[node]) > t->until && t->known.took[KOLO_CLASSES] > 0)
