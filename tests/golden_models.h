@@ -20,6 +20,7 @@ typedef struct golden_net {
     int32_t *label;
     double loss, norm;  /* of the last step */
     bool channels_last; /* maps are N,H,W,C in the files: Swin; or tokens: ViT */
+    char logits[64];    /* their name in the whole network */
 } golden_net;
 
 /* The case's network by this build's name; NULL: unknown here. */
@@ -69,6 +70,7 @@ static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *con
     n->config = config;
     int logits = model->build(g, x, model, &c);
     KOLO_TRY(logits);
+    snprintf(n->logits, sizeof n->logits, "%s", g->tensor[logits].name);
     if (!boxes) KOLO_TRY(kolo_cross_entropy(g, logits, smoothing));
     if (g->auxiliary >= 0 && !train) KOLO_TRY(kolo_graph_prune(g));
     /* PyTorch's side goes by the number of axes, and a layer scale has three */
@@ -259,6 +261,15 @@ static void golden_turn(const kolo_tensor *t, float *values)
     free(turned);
 }
 
+static void golden_all(golden_net *n, golden_worst *w, const cJSON *record, const char *probe,
+                       const float *values, int64_t count)
+{
+    golden_floats(w, record, probe, n->seed, values, count);
+    const cJSON *rows = golden_at(record, "rows");
+    if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count)
+        golden_floats(w, rows, probe, n->seed, values, cJSON_GetArraySize(golden_at(rows, "f64")));
+}
+
 static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which,
                        const char *tensor, const char *probe)
 {
@@ -267,11 +278,33 @@ static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, cons
     float *values = golden_get(n, which, t, &count);
     if (n->channels_last && t >= 0 && n->graph->tensor[t].rank == 4 && !strcmp(which, "activation"))
         golden_turn(&n->graph->tensor[t], values);
-    golden_floats(w, record, probe, n->seed, values, count);
-    const cJSON *rows = golden_at(record, "rows");
-    if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count)
-        golden_floats(w, rows, probe, n->seed, values, cJSON_GetArraySize(golden_at(rows, "f64")));
+    golden_all(n, w, record, probe, values, count);
     free(values);
+}
+
+/* Logits of a training, whose classes may be in parts. */
+static void golden_logits(golden_net *n, golden_worst *w, const cJSON *record)
+{
+    static const char probe[] = "logits.train";
+    if (n->graph->logits >= 0) {
+        golden_one(n, w, record, "activation", n->logits, probe);
+        return;
+    }
+    const int64_t all = n->rows * n->classes;
+    float *whole = malloc((size_t)all * sizeof *whole);
+    int64_t count, first = 0;
+    for (int p = 0; first < n->classes; p++) {
+        char name[300];
+        snprintf(name, sizeof name, "%s:part%d", n->logits, p);
+        float *part = golden_get(n, "activation", kolo_graph_find(n->graph, name), &count);
+        const int64_t classes = count / n->rows;
+        for (int64_t i = 0; i < n->rows; i++)
+            memcpy(whole + i * n->classes + first, part + i * classes, (size_t)classes * sizeof *part);
+        first += classes;
+        free(part);
+    }
+    golden_all(n, w, record, probe, whole, all);
+    free(whole);
 }
 
 /* The same of a map that is cut; what is not, or has no such name, is left out. */
@@ -356,8 +389,7 @@ static void golden_train_mode(golden_net *n, const char *name, const cJSON *json
     const cJSON *record;
     golden_loss(&loss, json, "loss", n->loss);
     golden_result(name, "loss", &loss);
-    golden_one(n, &logits, golden_at(json, "logits_train"), "activation",
-               n->graph->tensor[n->graph->logits].name, "logits.train");
+    golden_logits(n, &logits, golden_at(json, "logits_train"));
     golden_result(name, "logits_train", &logits);
     cJSON_ArrayForEach(record, golden_at(json, "activations"))
     {

@@ -9,7 +9,8 @@ sent_by() { # MODEL: "messages bytes" that both ranks send
     done | sed -nE 's/.* transfers of ([0-9]+) bytes to other stages/\1/p; s/^ *[0-9]+ send .*/send/p' |
         awk '/send/ { n++; next } { sum += $1 } END { print n + 0, sum + 0 }'
 }
-# a message there and one back for each pair, both ways; the metrics
+# a message there and one back for each pair, both ways; of a head of 768 features the features, and their
+# gradient back, the labels, two peaks of each row there and back, five sums likewise; the metrics
 formula() { # PAIRS ELEMENTS: of pairs of layers whose maps have so many in all, of 2 images
-    echo "$((4 * $1 + 1)) $((4 * $2 * 2 * 4 + 16))"
+    echo "$((4 * $1 + 7 + 1)) $((2 * (4 * $2 * 4 + 2 * 768 * 4 + 4 + 2 * 2 * 4 + 2 * 5 * 8) + 16))"
 }

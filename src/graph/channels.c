@@ -5,6 +5,7 @@
  * cut: those that make it give every part its own output channels (column-parallel), those that read it add
  * up what the parts make of theirs (row-parallel), and nothing is sent in between (Shoeybi et al.,
  * arXiv:1909.08053, of a transformer's two pairs). A convolution between two such regions serves one of them.
+ * Classes are such channels, too: what reads them is the softmax's loss, a sum over the parts.
  *
  * Regions are chosen in this order: those in which no maps are added before residual trunks; those with at
  * least as many channels as what is sent for them, before narrow ones; those read by fewer products; those
@@ -36,6 +37,7 @@ typedef struct region {
 typedef struct survey {
     const kolo_graph *g;
     int parts;
+    int answer;     /* tensor that a loss of classes reads, and so may be put out in parts; -1: none such */
     int *root;      /* [tensors] a tensor of the same region: a forest */
     int *runs;      /* [tensors] */
     int *readers;   /* [tensors] */
@@ -54,21 +56,30 @@ static bool is_stored(const kolo_tensor *t)
     return t->role == KOLO_ROLE_PARAM || t->role == KOLO_ROLE_BUFFER;
 }
 
+/* A loss that adds that of auxiliary logits reads both whole. */
+static enum kolo_channels kind_of(const kolo_node *n)
+{
+    const enum kolo_channels c = kolo_op_table[n->op].channels;
+    return c == KOLO_CHANNELS_CLASSES && n->n_in > 2 ? KOLO_CHANNELS_WHOLE : c;
+}
+
 static bool is_product(const kolo_node *n)
 {
-    return kolo_op_table[n->op].channels == KOLO_CHANNELS_PRODUCT && n->a.groups <= 1;
+    return (kind_of(n) == KOLO_CHANNELS_PRODUCT || kind_of(n) == KOLO_CHANNELS_COLUMNS) && n->a.groups <= 1;
 }
 
 static bool is_inside(const kolo_node *n)
 {
-    const enum kolo_channels c = kolo_op_table[n->op].channels;
-    return c != KOLO_CHANNELS_WHOLE && c != KOLO_CHANNELS_MADE && !is_product(n);
+    const enum kolo_channels c = kind_of(n);
+    return c != KOLO_CHANNELS_WHOLE && c != KOLO_CHANNELS_MADE && c != KOLO_CHANNELS_CLASSES &&
+           !is_product(n);
 }
 
 /* An input that is a map, or what was made of one. */
 static bool is_map_input(const survey *s, const kolo_node *n, int k)
 {
-    return n->in[k] >= 0 && !is_stored(&s->g->tensor[n->in[k]]);
+    const kolo_tensor *t = n->in[k] < 0 ? NULL : &s->g->tensor[n->in[k]];
+    return t && !is_stored(t) && t->role != KOLO_ROLE_LABEL;
 }
 
 /* ---- regions ------------------------------------------------------------------------------------------- */
@@ -106,7 +117,7 @@ static bool find_runs(const survey *s, const kolo_node *n)
     const int from = s->runs[n->in[0]];
     const int64_t channels = g->tensor[n->in[0]].dim[1];
     int runs = from;
-    switch (kolo_op_table[n->op].channels) {
+    switch (kind_of(n)) {
     case KOLO_CHANNELS_HEADS: { /* of what makes it: queries, keys, values */
         const int maker = g->tensor[n->in[0]].producer;
         if (maker < 0 || !is_product(&g->node[maker]) || s->readers[n->in[0]] != 1) return false;
@@ -160,7 +171,7 @@ static void need_map(const survey *s, int t)
 {
     const kolo_tensor *x = &s->g->tensor[t];
     region *r = &s->region[region_of(s, t)];
-    if (kolo_graph_is_output(s->g, t) || x->producer < 0) r->possible = false;
+    if ((kolo_graph_is_output(s->g, t) && t != s->answer) || x->producer < 0) r->possible = false;
     if (x->role == KOLO_ROLE_ACTIVATION && x->dtype != KOLO_U8 && x->rank > 1)
         need(s, r, x->dim[1] / s->runs[t]);
 }
@@ -186,6 +197,7 @@ static void survey_product(const survey *s, int node)
     const int in = region_of(s, n->in[0]), out = region_of(s, n->out[0]);
     region *from = &s->region[in], *to = &s->region[out];
     if (in == out || !has_own_parameters(s, n)) from->possible = to->possible = false;
+    if (kind_of(n) == KOLO_CHANNELS_COLUMNS) from->possible = false;
     need_map(s, n->in[0]);
     need_map(s, n->out[0]);
     widen(from, g->tensor[n->in[0]].dim[1], g->tensor[n->out[0]].dim[1]);
@@ -204,6 +216,17 @@ static void survey_inside(const survey *s, const kolo_node *n)
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0) need_map(s, n->out[k]);
     if (n->op == KOLO_OP_conv || n->op == KOLO_OP_window_attention) need(s, r, n->a.groups);
+}
+
+/* A loss reads the region; what stands behind it are metrics. */
+static void survey_classes(const survey *s, const kolo_node *n)
+{
+    const int64_t classes = s->g->tensor[n->in[0]].dim[1];
+    region *r = &s->region[region_of(s, n->in[0])];
+    need_map(s, n->in[0]);
+    widen(r, classes, 0);
+    if (s->runs[n->in[0]] != 1 || s->readers[n->in[0]] > 1) r->possible = false;
+    r->rows++;
 }
 
 static void survey_whole(const survey *s, const kolo_node *n)
@@ -228,6 +251,7 @@ static void survey_nodes(const survey *s)
         const kolo_node *n = &g->node[i];
         if (is_product(n)) survey_product(s, (int)i);
         else if (is_inside(n)) survey_inside(s, n);
+        else if (kind_of(n) == KOLO_CHANNELS_CLASSES) survey_classes(s, n);
         else survey_whole(s, n);
     }
 }
@@ -305,6 +329,8 @@ static void take_region(const survey *s, int r, kolo_channel_plan *plan)
             plan->role[i] = region_of(s, n->out[0]) == r ? KOLO_CHANNEL_COLUMNS : KOLO_CHANNEL_ROWS;
         } else if (is_inside(n) && region_of(s, n->out[0]) == r) {
             plan->role[i] = KOLO_CHANNEL_INSIDE;
+        } else if (kind_of(n) == KOLO_CHANNELS_CLASSES && region_of(s, n->in[0]) == r) {
+            plan->role[i] = KOLO_CHANNEL_CLASSES;
         }
     }
 }
@@ -343,7 +369,7 @@ void kolo_channel_plan_free(kolo_channel_plan *plan)
 int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts)
 {
     const size_t tensors = (size_t)g->tensors + 1, nodes = (size_t)g->nodes + 1;
-    survey s = {.g = g, .parts = parts};
+    survey s = {.g = g, .parts = parts, .answer = -1};
     *plan = (kolo_channel_plan){
         .parts = parts, .runs = kolo_alloc(tensors * sizeof *plan->runs), .role = kolo_alloc(nodes)};
     s.root = kolo_alloc(tensors * sizeof *s.root);
@@ -353,6 +379,8 @@ int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int p
     s.used = kolo_alloc(nodes * sizeof *s.used);
     const bool there = plan->runs && plan->role && s.root && s.runs && s.readers && s.region && s.used;
     for (int t = 0; there && t < g->tensors; t++) s.root[t] = t;
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (kind_of(&g->node[i]) == KOLO_CHANNELS_CLASSES) s.answer = g->node[i].in[0];
     if (there) {
         find_regions(&s);
         survey_nodes(&s);

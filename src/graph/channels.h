@@ -10,6 +10,7 @@ enum kolo_channel_role {
     KOLO_CHANNEL_INSIDE,  /* maps in parts to maps in parts: every part by itself */
     KOLO_CHANNEL_COLUMNS, /* a product of a whole map: every part makes its own channels */
     KOLO_CHANNEL_ROWS,    /* a product of a map in parts: what they make is added */
+    KOLO_CHANNEL_CLASSES, /* a loss of classes in parts */
 };
 
 typedef struct kolo_channel_plan {

@@ -37,7 +37,7 @@ enum kolo_role {
     KOLO_ROLE_PARTIAL,
     /* a copy of a parameter or buffer for other parts than its own (share; of: it), or of a sum that the
      * graph forms (total): f32, a part of the gradient of a parameter that several operations read (of: the
-     * parameter), or f64, what a part of a map adds to a PARTIAL (of: -1) */
+     * parameter), or f64, what a part of a map adds to a PARTIAL; or peaks and terms of classes (of: -1) */
     KOLO_ROLE_TERM,
 };
 
@@ -100,6 +100,14 @@ enum kolo_overlap { KOLO_OVERLAP_IOU, KOLO_OVERLAP_GIOU, KOLO_OVERLAP_DIOU, KOLO
 #define KOLO_MAX_HEADS 5
 #define KOLO_METRICS 8 /* largest METRIC tensor */
 
+/* Of a row of logits whose classes are in parts (split_channels.c), what the parts tell each other.
+ * Peaks, f32: the largest logit, and that of the label's class;
+ * -infinity where the part has none. */
+enum { KOLO_PEAKS = 2 };
+/* Terms, f64: sums over the classes of e^(x - largest), y x, y and x, with y the target; classes before the
+ * label's. */
+enum { KOLO_TERM_POWERS, KOLO_TERM_DOT, KOLO_TERM_MASS, KOLO_TERM_TOTAL, KOLO_TERM_RANK, KOLO_TERMS };
+
 /* How an operation is cut into parts, each of some rows and columns of what it makes (split.c). */
 enum kolo_cut {
     KOLO_CUT_WHOLE,  /* it is not: it takes whole maps */
@@ -123,11 +131,13 @@ enum kolo_channels {
     /* of all channels of x. Its own may be cut: it needs all of x, whose gradient is a sum over the parts; or
      * those of x: y is a sum over the parts. With groups: as EACH, group by group */
     KOLO_CHANNELS_PRODUCT,
-    KOLO_CHANNELS_HEADS,  /* as EACH, head by head, of queries, keys and values */
-    KOLO_CHANNELS_FLAT,   /* as EACH: a channel of x becomes all its pixels */
-    KOLO_CHANNELS_JOIN,   /* as EACH: maps of equally many channels stand behind each other */
-    KOLO_CHANNELS_SQUARE, /* as EACH: four pixels become four maps behind each other */
-    KOLO_CHANNELS_MADE,   /* it only comes about when the graph is cut or differentiated */
+    KOLO_CHANNELS_COLUMNS, /* as PRODUCT, but a channel wants all of x: only its own may be cut */
+    KOLO_CHANNELS_CLASSES, /* a loss of x: its largest, then sums over the parts */
+    KOLO_CHANNELS_HEADS,   /* as EACH, head by head, of queries, keys and values */
+    KOLO_CHANNELS_FLAT,    /* as EACH: a channel of x becomes all its pixels */
+    KOLO_CHANNELS_JOIN,    /* as EACH: maps of equally many channels stand behind each other */
+    KOLO_CHANNELS_SQUARE,  /* as EACH: four pixels become four maps behind each other */
+    KOLO_CHANNELS_MADE,    /* it only comes about when the graph is cut or differentiated */
 };
 
 /* All attributes of all operations; each uses some. Lengths in pixels. */
@@ -136,7 +146,8 @@ typedef struct kolo_attributes {
      * of its last windows that came round, which the others do not see, groups the heads; adaptive_avg_pool:
      * kernel the pixels of y, so tile */
     int64_t kernel[2], stride[2], pad[2], dilation[2], groups;
-    int64_t first, count; /* slice: channels; dropout: first is the element of a row with which x begins */
+    int64_t first, count; /* slice: channels; dropout: first is the element of a row with which x begins;
+                           * of classes in parts: a part's first, all classes */
     enum kolo_activation activation;
     double slope;
     /* residual, dropout: probability, in training; drawn from (seed, step, global row, draw) */

@@ -181,6 +181,19 @@ int kolo_gradient_cross_entropy(kolo_graph *g, int index)
     return classes_gradient(g, index, KOLO_OP_cross_entropy_grad);
 }
 
+/* One node for each part of the classes. */
+int kolo_gradient_class_loss(kolo_graph *g, int index)
+{
+    const kolo_node loss = g->node[index], total = g->node[g->tensor[loss.in[0]].producer];
+    for (int p = total.n_in - 1; p >= 0; p--) {
+        const kolo_node terms = g->node[g->tensor[total.in[p]].producer];
+        const int in[] = {terms.in[0], terms.in[1], terms.in[2], loss.in[0]};
+        g->part = terms.part;
+        KOLO_TRY(kolo_gradient_emit(g, KOLO_OP_class_grad, 4, in, &terms.a, terms.in[0]));
+    }
+    return 0;
+}
+
 int kolo_gradient_bce(kolo_graph *g, int index) { return classes_gradient(g, index, KOLO_OP_bce_grad); }
 
 int kolo_gradient_arc_margin(kolo_graph *g, int index)

@@ -54,6 +54,7 @@ static void find_slabs(const channels *c)
     for (int64_t i = 0; i < c->from->nodes; i++) {
         const kolo_node *n = &c->from->node[i];
         const int role = c->plan.role[i];
+        if (role == KOLO_CHANNEL_CLASSES) continue;
         if (role == KOLO_CHANNEL_ROWS) cut_stored(c, n->in[1], 1, c->plan.runs[n->in[0]]);
         for (int k = 1; k < n->n_in; k++) {
             if (role == KOLO_CHANNEL_COLUMNS) cut_stored(c, n->in[k], 0, c->plan.runs[n->out[0]]);
@@ -161,6 +162,10 @@ static void cut_attributes(const channels *c, const kolo_node *n, int part, kolo
 {
     const kolo_tensor *x = &c->from->tensor[n->in[0]];
     if (n->op == KOLO_OP_conv || n->op == KOLO_OP_window_attention) a->groups /= c->plan.parts;
+    if (n->op == KOLO_OP_arc_margin) {
+        a->count = x->dim[1];
+        part_channels(c, x->dim[1], 1, part, &a->first);
+    }
     if (n->op != KOLO_OP_dropout) return;
     part_channels(c, x->dim[1], 1, part, &a->first);
     for (int i = 2; i < x->rank; i++) a->first *= x->dim[i];
@@ -202,6 +207,78 @@ static int add_products(channels *c, const kolo_node *n)
     return kolo_graph_node_as(c->to, &total);
 }
 
+/* ---- losses of classes in parts ---- */
+
+/* op(inputs) of `part`: a new tensor (N, width). Returns it. */
+static int make_rows(channels *c, const kolo_node *n, enum kolo_op op, int part, int n_in, const int *in,
+                     enum kolo_dtype dtype, int64_t width)
+{
+    const kolo_tensor *x = &c->from->tensor[n->in[0]];
+    const int64_t dim[] = {x->dim[0], width};
+    kolo_node own = {.op = op, .n_in = n_in, .n_out = 1, .a = n->a};
+    char name[300], place[24] = "";
+    if (part >= 0) snprintf(place, sizeof place, ":part%d", part);
+    snprintf(name, sizeof name, "%.200s:%s%s", x->name, kolo_op_table[op].name, place);
+    memcpy(own.in, in, (size_t)n_in * sizeof *in);
+    own.a.count = x->dim[1];
+    part_channels(c, x->dim[1], 1, part > 0 ? part : 0, &own.a.first);
+    c->to->part = part > 0 ? part : 0;
+    own.out[0] = kolo_graph_tensor(c->to, name, KOLO_ROLE_TERM, dtype, 2, dim);
+    if (own.out[0] < 0) return own.out[0];
+    KOLO_TRY(kolo_graph_node_as(c->to, &own));
+    return own.out[0];
+}
+
+/* Training: what is largest in each part, and in all; sums over each part relative to it, and over all; the
+ * loss of these. No rank has the logits of all classes. */
+static int sum_classes(channels *c, const kolo_node *n)
+{
+    const int label = input_of(c, n->in[1], 0), parts = c->plan.parts;
+    int peaks[KOLO_MAX_ARGS], terms[KOLO_MAX_ARGS], all, sums;
+    for (int p = 0; p < parts; p++) {
+        const int in[] = {input_of(c, n->in[0], p), label};
+        KOLO_TRY(peaks[p] = make_rows(c, n, KOLO_OP_class_peaks, p, 2, in, KOLO_F32, KOLO_PEAKS));
+    }
+    KOLO_TRY(all = make_rows(c, n, KOLO_OP_largest, -1, parts, peaks, KOLO_F32, KOLO_PEAKS));
+    for (int p = 0; p < parts; p++) {
+        const int in[] = {input_of(c, n->in[0], p), label, all};
+        KOLO_TRY(terms[p] = make_rows(c, n, KOLO_OP_class_terms, p, 3, in, KOLO_F64, KOLO_TERMS));
+    }
+    KOLO_TRY(sums = make_rows(c, n, KOLO_OP_total, -1, parts, terms, KOLO_F64, KOLO_TERMS));
+    kolo_node loss = {.op = KOLO_OP_class_loss, .n_in = 3, .n_out = 1, .in = {sums, all, label}, .a = n->a};
+    loss.a.count = c->from->tensor[n->in[0]].dim[1];
+    KOLO_TRY(loss.out[0] = copy_output(c, n->out[0]));
+    return kolo_graph_node_as(c->to, &loss);
+}
+
+/* Evaluation: its answers are the logits. As few at once as concat takes. */
+static int gather_classes(channels *c, const kolo_node *n)
+{
+    const int most = kolo_op_table[KOLO_OP_concat].max_in;
+    kolo_node join = {.op = KOLO_OP_concat, .n_out = 1};
+    const kolo_tensor *x = &c->from->tensor[n->in[0]];
+    int64_t dim[KOLO_MAX_DIM];
+    memcpy(dim, x->dim, sizeof dim);
+    c->to->part = 0;
+    for (int p = 0; p < c->plan.parts; p++) {
+        const bool last = p + 1 == c->plan.parts;
+        join.in[join.n_in++] = input_of(c, n->in[0], p);
+        if (join.n_in < most && !last) continue;
+        char name[300];
+        snprintf(name, sizeof name, last ? "%s" : "%s:to%d", x->name, p);
+        int64_t first;
+        dim[1] = part_channels(c, x->dim[1], 1, p, &first) + first;
+        join.out[0] = kolo_graph_tensor(c->to, name, x->role, x->dtype, x->rank, dim);
+        if (join.out[0] < 0) return join.out[0];
+        KOLO_TRY(kolo_graph_node_as(c->to, &join));
+        join.in[0] = join.out[0];
+        join.n_in = 1;
+    }
+    c->plan.runs[n->in[0]] = 0;
+    c->spread[n->in[0]].of[0] = join.out[0];
+    return 0;
+}
+
 static int copy_node(channels *c, const kolo_node *n)
 {
     kolo_node own = *n;
@@ -212,14 +289,22 @@ static int copy_node(channels *c, const kolo_node *n)
     return kolo_graph_node_as(c->to, &own);
 }
 
+static int split_loss(channels *c, const kolo_node *n)
+{
+    if (c->from->train) return sum_classes(c, n);
+    KOLO_TRY(gather_classes(c, n));
+    return copy_node(c, n);
+}
+
 static int split_nodes(channels *c)
 {
     for (int64_t i = 0; i < c->from->nodes; i++) {
         const kolo_node *n = &c->from->node[i];
         const int role = c->plan.role[i];
-        KOLO_TRY(role == KOLO_CHANNEL_WHOLE  ? copy_node(c, n)
-                 : role == KOLO_CHANNEL_ROWS ? add_products(c, n)
-                                             : cut_node(c, n, role == KOLO_CHANNEL_INSIDE));
+        KOLO_TRY(role == KOLO_CHANNEL_WHOLE     ? copy_node(c, n)
+                 : role == KOLO_CHANNEL_CLASSES ? split_loss(c, n)
+                 : role == KOLO_CHANNEL_ROWS    ? add_products(c, n)
+                                                : cut_node(c, n, role == KOLO_CHANNEL_INSIDE));
     }
     return 0;
 }
@@ -252,8 +337,8 @@ static int fail_parts(const kolo_graph *g, int parts)
 static void finish(channels *c, kolo_graph *g)
 {
     int *const result[] = {&g->input, &g->label, &g->logits, &g->features, &g->metrics};
-    for (int i = 0; i < 5; i++)
-        if (*result[i] >= 0) *result[i] = c->spread[*result[i]].of[0];
+    for (int i = 0; i < 5; i++) /* logits that are not put together are nobody's answer */
+        if (*result[i] >= 0) *result[i] = c->plan.runs[*result[i]] ? -1 : c->spread[*result[i]].of[0];
     for (int i = 0; i < g->heads; i++) g->head[i] = c->spread[g->head[i]].of[0];
     kolo_graph_exchange(g, c->to);
     g->parts[2] = c->plan.parts;

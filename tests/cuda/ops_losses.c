@@ -128,6 +128,73 @@ static void losses(enum kolo_dtype dtype)
     is_int(failures, 0, "%s: binary cross entropy of image labels", kolo_dtype_name(dtype));
 }
 
+/* ---- classes in parts ---------------------------------------------------------------------------------- */
+
+enum { PARTS = 2 };
+
+/* A tensor (N, width) that op makes of `in`, of part i of the classes. */
+static int part_node(rig *r, const shape *s, enum kolo_op op, int i, int n_in, const int *in,
+                     enum kolo_dtype dtype, int64_t width)
+{
+    const int64_t dim[] = {s->rows, width}, first = i * (s->classes / 3);
+    const kolo_attributes a = {.smoothing = s->smoothing, .first = first, .count = s->classes};
+    char name[40];
+    snprintf(name, sizeof name, "%s:%d", kolo_op_table[op].name, i);
+    const int made = kolo_graph_tensor(r->g, name, dtype == KOLO_F64 ? KOLO_ROLE_TERM : KOLO_ROLE_ACTIVATION,
+                                       dtype, 2, dim);
+    rig_check(made, name);
+    rig_check(kolo_graph_node_with(r->g, op, n_in, in, 1, &made, &a), name);
+    return made;
+}
+
+static void loss_in_parts(enum kolo_dtype dtype, const shape *s, enum form form)
+{
+    pair p = pair_open(dtype, "class_loss");
+    int x[PARTS], dx[PARTS], labels = 0, metrics = 0;
+    for (int i = 0; i < 2; i++) {
+        rig *r = &p.side[i];
+        const int64_t size[PARTS] = {s->classes / 3, s->classes - s->classes / 3}, four = 4;
+        int peaks[PARTS], terms[PARTS];
+        labels = make_labels(r, s, form);
+        for (int k = 0; k < PARTS; k++)
+            x[k] = rig_input(r, k ? "second" : "first", 2, (const int64_t[]){s->rows, size[k]});
+        for (int k = 0; k < PARTS; k++)
+            peaks[k] =
+                part_node(r, s, KOLO_OP_class_peaks, k, 2, (const int[]){x[k], labels}, KOLO_F32, KOLO_PEAKS);
+        const int all = part_node(r, s, KOLO_OP_largest, 0, PARTS, peaks, KOLO_F32, KOLO_PEAKS);
+        for (int k = 0; k < PARTS; k++)
+            terms[k] = part_node(r, s, KOLO_OP_class_terms, k, 3, (const int[]){x[k], labels, all}, KOLO_F64,
+                                 KOLO_TERMS);
+        const int sums = part_node(r, s, KOLO_OP_total, 0, PARTS, terms, KOLO_F64, KOLO_TERMS);
+        const kolo_attributes a = {.smoothing = s->smoothing, .count = s->classes};
+        metrics = kolo_graph_tensor(r->g, "metrics", KOLO_ROLE_METRIC, KOLO_F32, 1, &four);
+        rig_check(kolo_graph_node_with(r->g, KOLO_OP_class_loss, 3, (const int[]){sums, all, labels}, 1,
+                                       &metrics, &a),
+                  "loss");
+        for (int k = 0; k < PARTS; k++)
+            dx[k] = part_node(r, s, KOLO_OP_class_grad, k, 4, (const int[]){x[k], labels, all, sums},
+                              r->g->tensor[x[k]].dtype, size[k]);
+        step_of(r, s);
+        rig_layout(r);
+    }
+    snprintf(p.shape, sizeof p.shape, "%ld rows of %ld classes in parts, %s", (long)s->rows, (long)s->classes,
+             form_name[form]);
+    for (int k = 0; k < PARTS; k++) pair_fill(&p, x[k], s->fill);
+    set_labels(&p, labels, s, form);
+    for (int i = 0; i < 2; i++) rig_run(&p.side[i]);
+    failures += unlike(&p, metrics, 4e-6, 1) > 0;
+    for (int k = 0; k < PARTS; k++) failures += unlike(&p, dx[k], 2 * ulp(dtype), 1e-3) > 0;
+    pair_close(&p);
+}
+
+static void parts_of_classes(enum kolo_dtype dtype)
+{
+    failures = 0;
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+        for (int form = 0; form < FORMS; form++) loss_in_parts(dtype, &shapes[k], (enum form)form);
+    is_int(failures, 0, "%s: cross entropy of classes in two parts", kolo_dtype_name(dtype));
+}
+
 /* ---- faces --------------------------------------------------------------------------------------------- */
 
 static void margin(enum kolo_dtype dtype, const shape *s, enum form form)
@@ -294,6 +361,7 @@ int main(void)
     pair_backends();
     for (int i = 0; i < 3; i++) {
         losses(types[i]);
+        parts_of_classes(types[i]);
         faces(types[i]);
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             failures = 0;

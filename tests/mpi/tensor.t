@@ -90,7 +90,7 @@ refused() { # RANKS PATTERN TEXT OPTIONS...
     is $? 78 "$3: 78" "$ROOM/log"
     like "$ROOM/log" "$2" "  and why"
 }
-refused 1 'cut into 3 parts: .* possible: 1, 2, 4, 8' "a number that divides nothing" tensor=3
+refused 1 'cut into 3 parts: .* possible: 1, 2, 4, 5, 8, 10, 16' "a number that divides nothing" tensor=3
 refused 3 'tensor=2: 3 ranks cannot be divided evenly among 2 parts' \
     "ranks that parts cannot be divided among" tensor=2
 refused 1 'spatial=4x1 with tensor=8 are 32 parts; up to 16 are possible in all' \

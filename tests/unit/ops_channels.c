@@ -270,7 +270,7 @@ static void table(void)
         }
     }
     is_int(made, KOLO_OP_COUNT, "what only comes about by cutting or differentiation is in no network");
-    ok(cut == 22, "%d operations are cut by channel; the others take whole maps", cut);
+    ok(cut == 25, "%d operations are cut by channel; the others take whole maps", cut);
 }
 
 int main(void)

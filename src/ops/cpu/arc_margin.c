@@ -12,7 +12,7 @@
 #include "ops/margin.h"
 
 typedef struct arc {
-    int64_t rows, classes, words;
+    int64_t rows, first, count, classes, words; /* count classes of all, from the first one on */
     kolo_arc_margin1 margin;
     float scale;
     bool bf16, backward;
@@ -48,13 +48,14 @@ static int arc_margin_run(const kolo_kernel *k, void *const *args, void *workspa
     void *out = args[a->backward + 2];
 #pragma omp parallel for schedule(static) num_threads(a->threads)
     for (int64_t n = 0; n < a->rows; n++) {
-        const int64_t at = n * a->classes;
+        const int64_t at = n * a->count;
         kolo_bad_label bad;
-        times(kolo_at_out(out, at, a->bf16), kolo_at(args[0], at, a->bf16), a->classes, a->scale, a->bf16);
+        times(kolo_at_out(out, at, a->bf16), kolo_at(args[0], at, a->bf16), a->count, a->scale, a->bf16);
         if (n >= step->valid[slot]) continue;
         const kolo_target t = kolo_target_of(labels, n, a->words, a->classes);
         if (!kolo_target_fits(&t, a->words, a->classes, &bad)) continue;
-        const int64_t own = at + t.heavier;
+        if (t.heavier < a->first || t.heavier >= a->first + a->count) continue;
+        const int64_t own = at + t.heavier - a->first;
         const float cosine = get(cosines, own, a->bf16);
         arc_margin_put(out, own,
                        a->backward
@@ -73,12 +74,14 @@ static int arc_margin_prepare(const kolo_kernel_request *r, kolo_kernel *k)
     if (!a) return KOLO_ENOMEM;
     *a = (arc){.rows = x->dim[0],
                .backward = backward,
-               .classes = x->dim[1],
+               .first = r->node->a.first,
+               .count = x->dim[1],
+               .classes = r->node->a.count ? r->node->a.count : x->dim[1],
                .words = kolo_target_words(labels),
                .margin = kolo_arc_margin1_of((float)r->node->a.margin),
                .scale = (float)r->node->a.scale,
                .bf16 = x->dtype == KOLO_BF16};
-    a->threads = kolo_cpu_threads(r->backend, a->rows * a->classes);
+    a->threads = kolo_cpu_threads(r->backend, a->rows * a->count);
     k->state = a;
     k->release = free;
     k->run = arc_margin_run;

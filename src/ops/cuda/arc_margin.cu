@@ -8,7 +8,7 @@ extern "C" {
 }
 
 typedef struct arc {
-    int rows, classes, words, threads;
+    int rows, first, count, classes, words, threads; /* count classes of all, from the first one on */
     kolo_arc_margin1 margin;
     float scale;
     enum kolo_dtype dtype;
@@ -21,11 +21,12 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
                       const kolo_step *step, int slot)
 {
     const int n = (int)blockIdx.x;
-    const int64_t at = (int64_t)n * a.classes;
+    const int64_t at = (int64_t)n * a.count;
     const kolo_target t = kolo_target_of(labels, n, a.words, a.classes);
     kolo_bad_label bad;
-    const int own = n < step->valid[slot] && kolo_target_fits(&t, a.words, a.classes, &bad) ? t.heavier : -1;
-    for (int i = (int)threadIdx.x; i < a.classes; i += (int)blockDim.x) {
+    const bool fits = n < step->valid[slot] && kolo_target_fits(&t, a.words, a.classes, &bad);
+    const int own = fits ? t.heavier - a.first : -1; /* may be another part's */
+    for (int i = (int)threadIdx.x; i < a.count; i += (int)blockDim.x) {
         const float v = kolo_widen(from[at + i]);
         float y = a.scale * v;
         if (i == own)
@@ -65,9 +66,11 @@ static int cuda_arc_margin_prepare(const kolo_kernel_request *r, kolo_kernel *k)
     arc *a = (arc *)kolo_alloc(sizeof *a);
     if (!a) return KOLO_ENOMEM;
     a->rows = (int)x->dim[0];
-    a->classes = (int)x->dim[1];
+    a->first = (int)r->node->a.first;
+    a->count = (int)x->dim[1];
+    a->classes = r->node->a.count ? (int)r->node->a.count : a->count;
     a->words = kolo_target_words(kolo_request_in(r, backward ? 2 : 1));
-    a->threads = kolo_row_threads(a->classes);
+    a->threads = kolo_row_threads(a->count);
     a->margin = kolo_arc_margin1_of((float)r->node->a.margin);
     a->scale = (float)r->node->a.scale;
     a->dtype = x->dtype;
