@@ -132,6 +132,7 @@ static inline void push_stream(const comm_push *p, char *to, const char *from, s
     memcpy(to, from, bytes);
     _mm_sfence();
 #else
+    (void)p;
     memcpy(to, from, bytes);
 #endif
 }
