@@ -181,6 +181,14 @@ static int layers(kolo_exec *e)
     return kolo_updater_layers_decide(e->updater[e->applies], &e->step[e->applies], e->squares);
 }
 
+/* A stage without parameters has measured nothing: what is there is the sum of the step before. */
+static int sum_noise(kolo_exec *e, const kolo_action *a)
+{
+    double *mine = &e->step->square;
+    if (!a->to) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, mine, 0, sizeof *mine));
+    return kolo_comm_sum(e->comm, mine, 1);
+}
+
 static int square(kolo_exec *e, const kolo_action *a)
 {
     const kolo_bucket *b = &e->plan->bucket[a->bucket];
@@ -323,7 +331,7 @@ static int act(kolo_exec *e, const kolo_action *a)
         return kolo_updater_update(e->updater[e->applies], slice[a->bucket],
                                    slice[a->bucket + 1] - slice[a->bucket], how_of(a), &e->step[e->applies]);
     case KOLO_ACTION_SQUARE: return square(e, a);
-    case KOLO_ACTION_NOISE: return kolo_comm_sum(e->comm, &e->step->square, 1);
+    case KOLO_ACTION_NOISE: return sum_noise(e, a);
     case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater[e->applies], &e->step[e->applies]);
     case KOLO_ACTION_ENCODE:
     case KOLO_ACTION_DECODE: return change_form(e, a);

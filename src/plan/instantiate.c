@@ -433,6 +433,7 @@ static int add_judgement(list *l)
     const kolo_action all = {.node = -1, .bucket = -1};
     kolo_action noise = all, norm = all, layers = all;
     noise.kind = KOLO_ACTION_NOISE;
+    noise.to = l->squares > 0;
     norm.kind = KOLO_ACTION_NORM;
     layers.kind = KOLO_ACTION_LAYERS;
     if (c->noise && (c->ranks > 1 || c->placement)) KOLO_TRY(instantiate_add(l, noise));

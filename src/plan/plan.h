@@ -90,7 +90,7 @@ enum kolo_action_kind {
     KOLO_ACTION_TRANSFERRED,
     /* squares of micro-batch `slot` in slice `bucket`, level `from`, for the noise scale */
     KOLO_ACTION_SQUARE,
-    /* their sum over ranks */
+    /* their sum over ranks; to: this one has measured some */
     KOLO_ACTION_NOISE,
     /* global gradient norm -> step->clip, step->skip, loss scale */
     KOLO_ACTION_NORM,
