@@ -92,8 +92,11 @@ check_run() { # NAME HOW VICTIM TEXT
         "rank $3 on host n[0-9] \(pid [0-9]+\), which began .* step (number )?[0-9]+,? .*$(gone "$2")" <<< \
         "$said")" = 0 ]
     ok $? "$4: kolo train names the rank, its host and its step" "$ROOM/$1.err"
-    [ "$(cat "$ROOM/$1.ms" 2> /dev/null || echo 99999)" -le 10000 ]
-    ok $? "$4: within 10 s" "$ROOM/$1.err"
+    # a stopped one is late after 8 s by the report's own clock; that it is seen here may take a busy machine
+    # longer
+    [ "$(cat "$ROOM/$1.ms" 2> /dev/null || echo 99999)" -le "$([ "$2" = KILL ] && echo 10000 || echo 20000)" ]
+    ok $? "$4: seen in time" "$ROOM/$1.err"
+    [ "$2" = KILL ] || is "$(grep -oE '[0-9.]+ s ago' <<< "$said" | awk '$1 > 10')" "" "$4: within 10 s"
 }
 pids=() # side by side: the stopped are waited for
 go stopped-2 2 1 "$DRILL" stopped 1 & pids+=($!)
