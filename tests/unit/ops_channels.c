@@ -1,31 +1,7 @@
 /* Networks whose channels are cut into parts beside the same networks in one piece: on whole numbers, which
  * f32 adds exactly in any order, every activation and every gradient has the same bits. */
 #include "graph/channels.h"
-#include "ops_rig.h"
-
-/* Small whole numbers that depend on name and place alone. */
-static void whole_numbers(const char *name, int low, float *value, int64_t n)
-{
-    uint32_t seed = 2463534242u;
-    for (; *name; name++) seed = (seed ^ (uint8_t)*name) * 16777619u;
-    for (int64_t i = 0; i < n; i++) {
-        seed ^= seed << 13, seed ^= seed >> 17, seed ^= seed << 5;
-        value[i] = (float)(low + (int)(seed % (uint32_t)(2 - low)));
-    }
-}
-
-static int conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
-                int64_t groups)
-{
-    const kolo_conv_spec s = {.out = out,
-                              .kernel = {kernel, kernel},
-                              .stride = {stride, stride},
-                              .pad = {kernel / 2, kernel / 2},
-                              .groups = groups,
-                              .bias = true,
-                              .weight = rig_init};
-    return kolo_conv(g, name, x, &s);
-}
+#include "parts_rig.h"
 
 static int relu(kolo_graph *g, const char *name, int x) { return kolo_relu(g, name, x); }
 
@@ -108,7 +84,7 @@ static net open_net(kolo_backend *b, builder *build, int64_t block, int channels
         const kolo_tensor whole = kolo_tensor_whole(x, name);
         const int64_t count = kolo_tensor_count(&whole);
         float *v = malloc((size_t)count * sizeof *v), *slab = malloc((size_t)count * sizeof *slab);
-        whole_numbers(name, x->role == KOLO_ROLE_PARAM ? -1 : 0, v, count);
+        whole_numbers(name, x->role == KOLO_ROLE_PARAM ? -1 : 0, 1, v, count);
         if (x->slab.runs) kolo_slab_take(x, slab, v);
         rig_set(&n.r, t, x->slab.runs ? slab : v);
         free(v);

@@ -1,30 +1,6 @@
 /* A network that is cut into parts beside the same network in one piece: on whole numbers, which f32 adds
  * exactly in any order, every activation and every gradient has the same bits. */
-#include "ops_rig.h"
-
-/* Small whole numbers that depend on name and place alone. */
-static void whole_numbers(const char *name, int low, int high, float *value, int64_t n)
-{
-    uint32_t seed = 2463534242u;
-    for (; *name; name++) seed = (seed ^ (uint8_t)*name) * 16777619u;
-    for (int64_t i = 0; i < n; i++) {
-        seed ^= seed << 13, seed ^= seed >> 17, seed ^= seed << 5;
-        value[i] = (float)(low + (int)(seed % (uint32_t)(high - low + 1)));
-    }
-}
-
-static int conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
-                int64_t groups)
-{
-    const kolo_conv_spec s = {.out = out,
-                              .kernel = {kernel, kernel},
-                              .stride = {stride, stride},
-                              .pad = {kernel / 2, kernel / 2},
-                              .groups = groups,
-                              .bias = true,
-                              .weight = rig_init};
-    return kolo_conv(g, name, x, &s);
-}
+#include "parts_rig.h"
 
 /* All windows that networks have: kernels 1, 2, 3 and 7, strides 1 and 2, with borders and without, pools of
  * both kinds, two readers of a map, a shortcut of every second pixel, squares, channels apart and joined. */

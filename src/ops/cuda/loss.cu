@@ -104,8 +104,7 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
 }
 
 /* One block: the metrics of all valid rows, behind which are those of auxiliary logits, and the first label
- * out of range, unless an earlier slot had
- * one. */
+ * out of range, unless an earlier slot had one. */
 __global__ void __launch_bounds__(FINISH_THREADS)
     finish_kernel(float *metric, const row_result *result, entropy p, const kolo_step *step, int slot)
 {
