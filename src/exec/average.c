@@ -155,7 +155,7 @@ static int form_average(kolo_exec *e, bool shares, float number)
 {
     const kolo_plan *p = e->plan;
     const bool many = p->config.ranks > 1;
-    if (!p->config.local || e->told < e->issued)
+    if (!p->config.local || e->reported < e->issued)
         return kolo_fail(KOLO_EINTERNAL, "executor: no averages of ranks, or a step is under way");
     for (int b = 0; b < p->buckets; b++) {
         KOLO_TRY(shares ? exec_share(e, b, KOLO_SHARE_WEIGHTS) : share_nothing(e, b));

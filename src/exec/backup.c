@@ -383,7 +383,7 @@ int exec_backup_wait(kolo_exec *e)
 void exec_backup_end(kolo_exec *e)
 {
     exec_backup *b = e->backup;
-    e->step[e->applies].scaler.scale = 1; /* as it is told of */
+    e->step[e->applies].scaler.scale = 1; /* as it is reported */
     e->looks = e->applies;
     e->is_summed = false;
     pthread_mutex_lock(&b->lock);

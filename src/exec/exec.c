@@ -530,7 +530,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     e->issuing += kolo_time() - start;
     if (e->profile && e->issued) KOLO_TRY(add_times(e));
     if (e->full && kolo_plan_loads(e->at->plan)) KOLO_TRY(exec_await(e, e->full));
-    if (e->issued - e->told > e->ahead) KOLO_TRY(exec_report_next(e, metrics));
+    if (e->issued - e->reported > e->ahead) KOLO_TRY(exec_report_next(e, metrics));
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     if (e->comm) kolo_comm_publish(e->comm, step->step + 1, -1);
     return 0;
@@ -548,7 +548,7 @@ int kolo_exec_statistics(kolo_exec *e, const kolo_batch *batch, const kolo_step 
     own.swa = 1.0f / (float)(number + 1);
     kolo_exec_use_ema(e, true);
     int rc = kolo_exec_step(e, batch, &own, &m);
-    while (rc >= 0 && e->told < e->issued) rc = exec_report_next(e, &m);
+    while (rc >= 0 && e->reported < e->issued) rc = exec_report_next(e, &m);
     kolo_exec_use_ema(e, false);
     return rc;
 }

@@ -75,7 +75,7 @@ int kolo_exec_hand_over(kolo_exec *e, int from, int to)
     const kolo_plan *p = e->plan;
     int messages;
     const size_t all = kolo_exec_hand_over_bytes(p, &messages), piece = piece_bytes(p);
-    if (!e->pair_number || e->told < e->issued)
+    if (!e->pair_number || e->reported < e->issued)
         return kolo_fail(KOLO_EINTERNAL, "executor: no pairs of ranks, or a step is under way");
     const int way = kolo_comm_launch(e->comm)->rank == from ? TO : FROM, peer = way == TO ? to : from;
     for (size_t at = 0; at < all; at += piece) {

@@ -107,7 +107,7 @@ int kolo_exec_late_write(kolo_exec *e, const kolo_step *step, int steps, const f
         return kolo_fail(KOLO_EINTERNAL, "executor: %d steps under way, of at most %d", steps,
                          e->versions - 1);
     if (!steps) return 0;
-    e->issued = e->told = step[0].step;
+    e->issued = e->reported = step[0].step;
     e->begun = step[0].step + steps;
     for (int i = 0; i < steps; i++) {
         const int v = (int)(step[i].step % e->versions);

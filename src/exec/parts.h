@@ -120,9 +120,9 @@ struct kolo_exec {
     exec_step_in_flight *turn; /* [turns] step number i in turn[i % turns] */
     kolo_event **done;         /* likewise */
     int turns;
-    /* steps since the start: begun; issued to their ends, applied; whose metrics were given out */
-    int64_t begun, issued, told;
-    int ahead;      /* steps that may be issued and not told */
+    /* steps since the start: begun; issued to their end, the update applied; metrics returned to the caller */
+    int64_t begun, issued, reported;
+    int ahead;      /* steps that may be issued and not yet reported */
     double issuing; /* seconds */
     double waiting; /* of the host for other ranks, seconds */
 
@@ -222,7 +222,7 @@ int exec_send_back(kolo_exec *exec);
 /* The sum or transfer of that number in comm is there; the time counts as one of waiting for other ranks. */
 int exec_await_ranks(kolo_exec *exec, int number);
 int exec_await(kolo_exec *exec, kolo_event *event); /* the host waits, as long as there is hope */
-/* waits for the oldest untold step; its errors are returned */
+/* waits for the oldest unreported step; its errors are returned */
 int exec_report_next(kolo_exec *exec, kolo_metrics *metrics);
 
 #endif

@@ -84,12 +84,12 @@ static int turn_judge(const kolo_exec *e, const exec_step_in_flight *t)
 
 int exec_report_next(kolo_exec *e, kolo_metrics *metrics)
 {
-    int i = (int)(e->told % e->turns);
+    int i = (int)(e->reported % e->turns);
     const exec_step_in_flight *t = &e->turn[i];
     *metrics = (kolo_metrics){.step = -1};
     int rc = exec_await(e, e->done[i]);
     if (rc < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step + 1);
-    e->told++;
+    e->reported++;
     if ((rc = comm_status(e)) < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step + 1);
     *metrics = (kolo_metrics){.step = t->step.step,
                               .grad_norm = t->step.norm,
@@ -107,7 +107,7 @@ int exec_report_next(kolo_exec *e, kolo_metrics *metrics)
 
 int kolo_exec_drain(kolo_exec *e, kolo_metrics *metrics)
 {
-    if (e->told < e->issued) return exec_report_next(e, metrics);
+    if (e->reported < e->issued) return exec_report_next(e, metrics);
     *metrics = (kolo_metrics){.step = -1};
     return 0;
 }

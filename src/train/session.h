@@ -118,7 +118,7 @@ int kolo_session_open(kolo_session *session, kolo_options *options, kolo_launch 
 int kolo_session_open_for(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts,
                           const kolo_gpu *gpu);
 /* Leaves the phase that is open for another: from here on the training loader is that one's. All
- * steps are done and told. */
+ * steps are done and reported. */
 int kolo_session_enter(kolo_session *session, int phase);
 /* This rank takes images from the loader: it is of the first stage. Others know of a batch how large it
  * is. */
