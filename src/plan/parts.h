@@ -48,7 +48,7 @@ int kolo_plan_action_values(const kolo_plan *plan, const kolo_action *action, in
 
 int kolo_plan_set_hash(kolo_plan *plan);
 
-/* check_still.c: the part of kolo_plan_check that knows no action. */
+/* check/still.c: the part of kolo_plan_check that knows no action. */
 int kolo_plan_check_still(const kolo_plan *plan);
 
 /* A piece of memory that is alive in [begin, end] (both included). */

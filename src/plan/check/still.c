@@ -2,13 +2,8 @@
  * transfers. */
 #include "base/memory.h"
 #include "kolo/error.h"
-#include "plan/parts.h"
+#include "plan/check/check.h"
 #include "plan/shard.h"
-
-static bool overlap(size_t a, size_t a_bytes, size_t b, size_t b_bytes)
-{
-    return a < b + b_bytes && b < a + a_bytes;
-}
 
 /* Homes are counted as if nothing were sharded. */
 static size_t home_room(const kolo_plan *p, int arena)
@@ -62,7 +57,7 @@ static int check_homes(const kolo_plan *p)
                              p->graph->tensor[t].name);
         for (int u = 0; u < t; u++)
             if (p->home[u].arena == h->arena &&
-                overlap(h->offset, p->layout[t].bytes, p->home[u].offset, p->layout[u].bytes))
+                check_overlap(h->offset, p->layout[t].bytes, p->home[u].offset, p->layout[u].bytes))
                 return kolo_fail(KOLO_EINTERNAL, "plan: the homes of %s and %s overlap",
                                  p->graph->tensor[t].name, p->graph->tensor[u].name);
         if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT &&
