@@ -65,6 +65,8 @@ hydra() { mpiexec --version 2>&1 | grep -qi hydra; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     OMPI_MCA_mpi_yield_when_idle=1
 built_without() { kolo version 2> /dev/null | grep -qE "^without .*\b$1\b"; } # NAME: of this build, as `ONNX`
+# RUN: its newest checkpoint's weights, statistics and state
+tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
 # TEXT COMMAND...: its TAP lines become lines of this test; a run that ends without a plan is a failure of its
 # own
 ran() {

@@ -28,7 +28,6 @@ train() { # RANKS RUN OPTIONS...
     timeout 900 "${start[@]}" kolo train "${@:3}" "${common[@]}" run="$2" > "$ROOM/log" 2>&1
     is $? 75 "$title: stops after $STEPS steps" "$ROOM/log"
 }
-tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
 numbers_of() { sed -n "s/.*\"$2\": *\[*\([0-9][0-9, ]*\).*/\1/p" "$1/summary.json" | tr -d ' ' | tr , ' '; }
 
 # What a process takes beside what it foresaw: heap that grows in the first steps.

@@ -8,7 +8,6 @@ shapes_data 96 50
 args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=8
     epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
 
-tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
 figures() { # RUN: what its summary says of the training itself
     tr -d , < "$1/summary.json" |
         grep -E '"(state|steps|epochs|loss|top1|top5|best_top1|bad_samples|useful_batch)"'

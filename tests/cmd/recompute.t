@@ -3,30 +3,9 @@
 # a plan within memory= where one is there, and refused with the least that would do where none is.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
-need kolo kolo-pack
-export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-shapes_data 96 50
-args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=16
-    epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
-tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
-start=() plain=
-run() { # NAME OPTIONS...
-    timeout 60 "${start[@]}" kolo train "${args[@]}" run="$ROOM/$1" "${@:2}" > "$ROOM/log" 2>&1
-}
-plainly() { # NAME OPTIONS...: what the runs that follow are held against
-    plain=$ROOM/$1
-    run "$@"
-    is $? 0 "plain: ${*:2}" "$ROOM/log"
-}
-same() { # OPTIONS...
-    rm -rf "$ROOM/again"
-    run again "$@"
-    is $? 0 "${start[*]:2:1} ${*}" "$ROOM/log" || return
-    cmp "$(tensors_of "$plain")" "$(tensors_of "$ROOM/again")" > "$ROOM/cmp" 2>&1
-    ok $? "$*: weights, running statistics, optimizer's state byte for byte" "$ROOM/cmp"
-    is "$(losses "$ROOM/again")" "$(losses "$plain")" "$*: losses"
-    like "$ROOM/log" "recompute=.*; [1-9][0-9]* operations run again" "$*: operations run again"
-}
+# shellcheck source=tests/forms.sh
+. tests/forms.sh
+forms='recompute=.*; [1-9][0-9]* operations run again'
 planned() { # OPTIONS...: bytes of a rank's plan, with stages of the largest
     kolo plan "${args[@]}" "$@" 2> "$ROOM/log" | awk '/^  peak/ { if (!stages) print $2 }
         /^stage  ranks/ { stages = 1 }
@@ -84,10 +63,6 @@ like "$ROOM/plan" \
     "says what is kept, and the time"
 like "$ROOM/plan" "none could take less than [0-9.]+ ms" "and a bound of it"
 like "$ROOM/plan" "^checked" "and is checked"
-refused() { # PATTERN OPTIONS...
-    run refused "${@:2}"
-    is "$? $(grep -cE -- "$1" "$ROOM/log")" "78 1" "${*:2}: exit 78, and why" || diag < "$ROOM/log"
-}
 refused "memory=$some: a rank needs [0-9]+ bytes, .* short; use recompute=auto \(down to [0-9]+\)" \
     memory=$some
 refused "memory=64KiB: a rank needs .* short; recompute=all would need [0-9]+" memory=64KiB

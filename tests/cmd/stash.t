@@ -3,30 +3,9 @@
 # mode; rounded ones a loss near it, the same on any grid; and what contradicts itself is refused.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
-need kolo kolo-pack
-export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-shapes_data 96 50
-args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=16
-    epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
-tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
-start=() plain=
-run() { # NAME OPTIONS...
-    timeout 60 "${start[@]}" kolo train "${args[@]}" run="$ROOM/$1" "${@:2}" > "$ROOM/log" 2>&1
-}
-plainly() { # NAME OPTIONS...: what the runs that follow are held against
-    plain=$ROOM/$1
-    run "$@"
-    is $? 0 "held against: ${start[*]:2:1} ${*:2}" "$ROOM/log"
-}
-same() { # OPTIONS...
-    rm -rf "$ROOM/again"
-    run again "$@"
-    is $? 0 "${start[*]:2:1} ${*}" "$ROOM/log" || return
-    cmp "$(tensors_of "$plain")" "$(tensors_of "$ROOM/again")" > "$ROOM/cmp" 2>&1
-    ok $? "$*: weights, running statistics, optimizer's state byte for byte" "$ROOM/cmp"
-    is "$(losses "$ROOM/again")" "$(losses "$plain")" "$*: losses"
-    like "$ROOM/log" "${forms:-made again|as signs|in 4 bits| aside}" "$*: activations change their form"
-}
+# shellcheck source=tests/forms.sh
+. tests/forms.sh
+forms='made again|as signs|in 4 bits| aside'
 planned() { # OPTIONS...: bytes of the arena of activations
     kolo plan "${args[@]}" val=none "$@" 2> "$ROOM/log" | awk '$1 == "activations" && $2 > 0 { print $2 }'
 }
@@ -88,10 +67,6 @@ like "$ROOM/plan" ' [1-9][0-9]* kept, [1-9][0-9]* aside' "of which only as much 
 like "$ROOM/plan" '^  offloaded +[1-9]' "and the arena is listed"
 
 # --- refusals
-refused() { # PATTERN OPTIONS...
-    run refused "${@:2}"
-    is "$? $(grep -cE -- "$1" "$ROOM/log")" "78 1" "${*:2}: exit 78, and why" || diag < "$ROOM/log"
-}
 refused 'stash=lossless and recompute=all both' stash=lossless recompute=all
 refused 'stash=bf16 and precision=bf16' stash=bf16 precision=bf16
 refused 'offload=activations and stash=fp8 both' stash=fp8 offload=activations

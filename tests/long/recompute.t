@@ -22,7 +22,6 @@ words_of() { # NET
         micro_batch=4 ;;
     esac
 }
-tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
 train() { # RUN OPTIONS...
     timeout 600 kolo train "${@:2}" run="$1" > "$ROOM/log" 2>&1
     is $? 75 "$title: stops after its steps" "$ROOM/log"

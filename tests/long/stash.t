@@ -9,7 +9,6 @@ export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
 shapes_data 160 20
 common=(data="$ROOM/data/train" val=none crop=resized size=64 batch=16 micro_batch=8 bn=ghost
     reduce=canonical epochs=100 lr=0.0005 deterministic=true threads=1 stop_step=10)
-tensors_of() { find "$1/checkpoints" -name tensors.safetensors | sort | tail -n 1; }
 loss_of() { losses "$1" | awk '$1 == 10 { print $2 }'; }
 train() { # RUN OPTIONS...
     timeout 900 "${start[@]}" kolo train "${@:2}" run="$1" > "$ROOM/log" 2>&1

@@ -101,15 +101,7 @@ __global__ void __launch_bounds__(FINISH_THREADS)
         top1 += sum[KOLO_TERM_RANK] < 1;
         top5 += sum[KOLO_TERM_RANK] < 5;
     }
-    loss = kolo_row_sum(loss);
-    top1 = kolo_row_sum(top1);
-    top5 = kolo_row_sum(top5);
-    bad = kolo_row_max(bad);
-    if (threadIdx.x) return;
-    metric[0] = (float)loss;
-    metric[1] = (float)top1;
-    metric[2] = (float)top5;
-    metric[3] = (float)(rows > 0 ? rows : 0);
+    bad = kolo_class_metrics(metric, loss, top1, top5, bad, rows);
     if (!bad) return;
     const int n = rows - bad;
     const kolo_target t = kolo_target_of_classes((const int32_t *)labels + (int64_t)n * c.words, c.words);

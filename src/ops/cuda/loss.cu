@@ -122,15 +122,7 @@ __global__ void __launch_bounds__(FINISH_THREADS)
         top1 += r.rank < 1;
         top5 += r.rank < 5;
     }
-    loss = kolo_row_sum(loss);
-    top1 = kolo_row_sum(top1);
-    top5 = kolo_row_sum(top5);
-    bad = kolo_row_max(bad);
-    if (threadIdx.x) return;
-    metric[0] = (float)loss;
-    metric[1] = (float)top1;
-    metric[2] = (float)top5;
-    metric[3] = (float)(rows > 0 ? rows : 0);
+    bad = kolo_class_metrics(metric, loss, top1, top5, bad, rows);
     if (bad) kolo_report_bad(step, result[rows - bad].bad, slot, rows - bad);
 }
 

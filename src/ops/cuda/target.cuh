@@ -31,4 +31,21 @@ KOLO_INLINE float kolo_target_at(const kolo_target &t, int i)
     return (i == t.heavier ? t.weight : 0) + (i == t.lighter ? 1 - t.weight : 0);
 }
 
+/* Rows' metrics, loss and hits, from each thread's share, and the number of rows; all threads of the block.
+ * bad: the rows less the number of the first with a bad label, 0 for none. Returns that of the block in its
+ * first thread, 0 in the others. */
+static __device__ int kolo_class_metrics(float *metric, double loss, int top1, int top5, int bad, int rows)
+{
+    loss = kolo_row_sum(loss);
+    top1 = kolo_row_sum(top1);
+    top5 = kolo_row_sum(top5);
+    bad = kolo_row_max(bad);
+    if (threadIdx.x) return 0;
+    metric[0] = (float)loss;
+    metric[1] = (float)top1;
+    metric[2] = (float)top5;
+    metric[3] = (float)(rows > 0 ? rows : 0);
+    return bad;
+}
+
 #endif
