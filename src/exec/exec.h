@@ -57,8 +57,8 @@ int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, const kolo_step *st
  * first plan's. Metrics of steps in which ranks exchange nothing are of this rank's rows, of those in which
  * they exchange weights within a node of the node's. */
 void kolo_exec_exchange(kolo_exec *exec, enum kolo_exchange exchange);
-/* Between steps, all reported, where plans are `local`: EMA becomes the mean of all ranks' weights and running
- * statistics. Those stay as they are. Collective. */
+/* Between steps, all reported, where plans are `local`: EMA becomes the mean of all ranks' weights and
+ * running statistics. Those stay as they are. Collective. */
 int kolo_exec_average(kolo_exec *exec);
 /* Likewise, but the weights are those that an outer optimizer has as its anchor: of easgd the centre. */
 int kolo_exec_average_at_anchor(kolo_exec *exec);
@@ -68,8 +68,8 @@ int kolo_exec_anchor(kolo_exec *exec);
 /* As kolo_exec_average those of replica `replica`. */
 int kolo_exec_average_of(kolo_exec *exec, int replica);
 /* Between steps, all reported, where plans have `pairs`: rank `to` gets the weights, buffers and optimizer's
- * state of rank `from`, so many bytes in so many messages. Called by these two alone, in one order where there
- * are several. */
+ * state of rank `from`, so many bytes in so many messages. Called by these two alone, in one order where
+ * there are several. */
 int kolo_exec_hand_over(kolo_exec *exec, int from, int to);
 size_t kolo_exec_hand_over_bytes(const kolo_plan *plan, int *messages);
 /* The other way: the weights and running statistics of this rank become what is in EMA. */
@@ -78,7 +78,8 @@ int kolo_exec_adopt_average(kolo_exec *exec);
 int kolo_exec_forget(kolo_exec *exec);
 /* Of plans that apply gradients late (plan->config.late): steps are begun ahead, and *metrics of
  * kolo_exec_step are of a step that is applied. Between steps, collective: applies the oldest of those under
- * way, as the step behind it would have: 1, or 0 where there is none; its metrics are reported in their turn. */
+ * way, as the step behind it would have: 1, or 0 where there is none; its metrics are reported in their turn.
+ * */
 int kolo_exec_flush(kolo_exec *exec);
 /* Waits for the sums of all steps under way; they stay to be applied. */
 int kolo_exec_arrive(kolo_exec *exec);
@@ -111,8 +112,8 @@ int kolo_exec_leave(kolo_exec *exec);
  * start goes on from a checkpoint by the batch of the next step: what was under way is done again, by the
  * versions of the weights that it was done with ("version0" .. of kolo_exec_set), to the same bits. */
 int kolo_exec_feed(const kolo_exec *exec);
-/* The next metrics still to be reported, waited for; metrics->step -1 when there are none left: then all steps
- * are done and the arenas at rest. Before a checkpoint, an evaluation's result, the end. */
+/* The next metrics still to be reported, waited for; metrics->step -1 when there are none left: then all
+ * steps are done and the arenas at rest. Before a checkpoint, an evaluation's result, the end. */
 int kolo_exec_drain(kolo_exec *exec, kolo_metrics *metrics);
 /* An evaluation of one batch whose outputs are to be read (kolo_exec_get "activation"): done when it returns;
  * the metrics are nobody's. */
