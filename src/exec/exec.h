@@ -77,9 +77,9 @@ int kolo_exec_adopt_average(kolo_exec *exec);
 /* Between steps: the optimizer's state becomes 0. */
 int kolo_exec_forget(kolo_exec *exec);
 /* Of plans that apply gradients late (plan->config.late): steps are begun ahead, and *metrics of
- * kolo_exec_step are of a step that is applied. Between steps, collective: applies the oldest of those under
- * way, as the step behind it would have: 1, or 0 where there is none; its metrics are reported in their turn.
- * */
+ * kolo_exec_step are of a step that is applied. Between steps, collective: applies the oldest of those
+ * under way, as the step behind it would have: 1, or 0 where there is none; its metrics are reported in
+ * their turn. */
 int kolo_exec_flush(kolo_exec *exec);
 /* Waits for the sums of all steps under way; they stay to be applied. */
 int kolo_exec_arrive(kolo_exec *exec);

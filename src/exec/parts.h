@@ -120,8 +120,8 @@ struct kolo_exec {
     exec_step_in_flight *turn; /* [turns] step number i in turn[i % turns] */
     kolo_event **done;         /* likewise */
     int turns;
-    /* steps since the start: begun; issued to their end, the update applied; metrics returned to the caller
-     * */
+    /* steps since the start: begun; issued to their end, the update applied; metrics returned to the
+     * caller */
     int64_t begun, issued, reported;
     int ahead;      /* steps that may be issued and not yet reported */
     double issuing; /* seconds */

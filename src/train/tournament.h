@@ -47,8 +47,8 @@ double kolo_tournament_factor(uint64_t seed, int64_t meeting, int rank, double v
  * rank. */
 int kolo_tournament_winner(const kolo_tournament *tournament, int i);
 
-/* Between steps, all reported, after `step` of them: losses are formed and compared; but in the end losers take
- * over the network and values of winners. Collective. */
+/* Between steps, all reported, after `step` of them: losses are formed and compared; but in the end losers
+ * take over the network and values of winners. Collective. */
 int kolo_tournament_meet(kolo_session *session, int64_t step);
 /* The step as this rank takes it. */
 void kolo_tournament_apply(const kolo_session *session, kolo_step *step);
