@@ -203,9 +203,9 @@ static enum kolo_update how_of(const kolo_action *a)
                                           : KOLO_UPDATE;
 }
 
-/* Of a training step on the averages only the forward half counts, and what it tells of them; gradients are
- * those of the last step, summed already. */
-static bool is_idle(const kolo_exec *e, const kolo_action *a)
+/* Whether this step leaves the action out. A training step on averaged weights (kolo_exec_statistics) does
+ * the forward half alone; gradients are still those of the step before, reduced already. */
+static bool is_skipped(const kolo_exec *e, const kolo_action *a)
 {
     const kolo_plan *p = e->at->plan;
     if (!e->averages || !e->plan->config.optimizer) return false;
@@ -290,7 +290,7 @@ static int await_aside(kolo_exec *e, const kolo_action *a)
 
 static int act(kolo_exec *e, const kolo_action *a)
 {
-    if (is_idle(e, a) || !exec_is_turn_of(e, a->kind)) return 0;
+    if (is_skipped(e, a) || !exec_is_turn_of(e, a->kind)) return 0;
     const kolo_plan *p = e->at->plan;
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
     const int *slice = e->first_slice;

@@ -179,6 +179,7 @@ static inline char *exec_gradients(const kolo_exec *e, int version)
 }
 /* average.c: the number in comm of a bucket's sum in this step; actions SHARE and TAKE. */
 int exec_sum_number(const kolo_exec *exec, int bucket, int version);
+/* SHARE: copies what ranks average (KOLO_SHARE_*) of a bucket to the place of its gradients. */
 int exec_share(kolo_exec *exec, int bucket, int what);
 int exec_take(kolo_exec *exec, int bucket, int what);
 int exec_declare_pairs(kolo_exec *exec); /* hand_over.c */
