@@ -267,7 +267,7 @@ void kolo_tournament_load(kolo_session *s, const void *from)
     t->own[s->grid.replica] = k.own;
 }
 
-int kolo_tournament_tell(kolo_session *s)
+int kolo_tournament_exchange(kolo_session *s)
 {
     kolo_tournament *t = s->tournament;
     enum { NUMBERS = sizeof *t->own / sizeof(double) };

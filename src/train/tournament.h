@@ -57,6 +57,6 @@ void kolo_tournament_apply(const kolo_session *session, kolo_step *step);
 size_t kolo_tournament_bytes(const kolo_session *session);
 void kolo_tournament_save(const kolo_session *session, void *to);
 void kolo_tournament_load(kolo_session *session, const void *from);
-int kolo_tournament_tell(kolo_session *session); /* its values to all others; collective */
+int kolo_tournament_exchange(kolo_session *session); /* its values to all others; collective */
 
 #endif

@@ -11,7 +11,7 @@
 #include "ckpt/carried.h"
 #include "data/shard/manifest.h"
 #include "train/backup.h"
-#include "train/carry.h"
+#include "train/rank_state.h"
 #include "train/late.h"
 #include "train/local.h"
 #include "train/tournament.h"

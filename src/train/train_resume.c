@@ -16,7 +16,7 @@
 #include "ckpt/manifest.h"
 #include "ckpt/store.h"
 #include "ckpt/weights.h"
-#include "train/carry.h"
+#include "train/rank_state.h"
 #include "train/late.h"
 #include "train/tournament.h"
 #include "train/trainer.h"
@@ -188,7 +188,7 @@ static int load_carried(trainer *t, const char *path)
                   : kolo_late(t->options)      ? "gradients that were under way are lost"
                   : kolo_is_adasum(t->options) ? "every rank continues with the optimizer state of rank 0"
                                                : "the residuals of compression are lost");
-    if (outcome == LOADED) return kolo_tournament_tell(s);
+    if (outcome == LOADED) return kolo_tournament_exchange(s);
     return kolo_is_local(t->options) ? kolo_exec_adopt_average(s->exec) : 0;
 }
 

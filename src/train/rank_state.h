@@ -1,8 +1,8 @@
 /* What a rank has for itself alone from step to step: what compressed sums held back, or with reduce=adasum
  * the state of its optimizer; with local steps that and its weights;
  * with sync=stale, the same for all, what steps under way have summed. */
-#ifndef KOLO_TRAIN_CARRY_H
-#define KOLO_TRAIN_CARRY_H
+#ifndef KOLO_TRAIN_RANK_STATE_H
+#define KOLO_TRAIN_RANK_STATE_H
 
 #include "train/session.h"
 

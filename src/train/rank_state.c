@@ -1,4 +1,4 @@
-#include "train/carry.h"
+#include "train/rank_state.h"
 
 #include <stdlib.h>
 #include <string.h>
