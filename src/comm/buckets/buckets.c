@@ -299,8 +299,8 @@ void kolo_comm_publish_text(kolo_comm *comm, int64_t step, int64_t action, const
 {
     if (comm_alone(comm)) return;
     comm_control *own = comm->world.node.control[comm->world.node.me];
-    if (*text || comm->told_text) comm_life_set_text(&own->life, text);
-    comm->told_text = *text != 0;
+    if (*text || comm->published_text) comm_life_set_text(&own->life, text);
+    comm->published_text = *text != 0;
     atomic_store_explicit(&own->step, step, memory_order_relaxed);
     atomic_store_explicit(&own->action, action, memory_order_relaxed);
     atomic_store_explicit(&own->published, (int64_t)(1e9 * kolo_time()), memory_order_release);

@@ -52,7 +52,7 @@ struct kolo_comm {
     void *alone;                  /* the host arena when there is one rank */
     comm_bucket *bucket;
     int64_t declared, buckets, capacity; /* by the caller; with the host half's own one */
-    bool told_text;                      /* the last position that was published has a text */
+    bool published_text;                 /* the last position that was published has a text */
     uint32_t seq;                        /* meetings so far; the same on all ranks of the node */
     comm_schedule small;                 /* of the network part of a small collective */
     comm_compress compress;              /* between nodes; compressed.c */

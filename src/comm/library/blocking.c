@@ -40,7 +40,8 @@ static void give(kolo_group *g, lib_track *t, const kolo_request *r, double bega
 
 /* The request stands in front of the queue with the number that it has already, then the track is given
  * back. */
-static int blocking_tell(kolo_group *g, lib_track *t, const kolo_request *request, uint64_t number)
+static int blocking_report_difference(kolo_group *g, lib_track *t, const kolo_request *request,
+                                      uint64_t number)
 {
     kolo_world *world = g->world;
     lib_entry *e;
@@ -51,7 +52,7 @@ static int blocking_tell(kolo_group *g, lib_track *t, const kolo_request *reques
     }
     e->sequence = number;
     lib_turn_take(world);
-    rc = lib_stream_unnamed(g->unnamed, e, true);
+    rc = lib_stream_append_unnamed(g->unnamed, e, true);
     pthread_mutex_lock(&world->lock);
     t->claimed = false;
     pthread_mutex_unlock(&world->lock);
@@ -79,7 +80,7 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     comm_router_report(g->world->router, comm_collective_name(r->what), number);
     int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
-    if (rc == COMM_PUSH_DIFFERS) return blocking_tell(g, t, request, number);
+    if (rc == COMM_PUSH_DIFFERS) return blocking_report_difference(g, t, request, number);
     give(g, t, r, rc < 0 ? 0 : began, bytes);
     return rc;
 }

@@ -39,7 +39,7 @@ static int poll_push(lib_execution *x)
 {
     int rc = comm_push_poll(x->track->push);
     if (rc <= 0) return rc;
-    x->step = rc == COMM_PUSH_DIFFERS ? lib_tell_differences : x->then;
+    x->step = rc == COMM_PUSH_DIFFERS ? lib_report_differences : x->then;
     return 1;
 }
 
@@ -57,7 +57,7 @@ int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const c
 
 static const char *phase_of(const lib_execution *x) { return comm_collective_name(lib_request(x, 0)->what); }
 
-static void tell_timeline(lib_execution *x)
+static void record_event(lib_execution *x)
 {
     struct lib_timeline *timeline = x->group->world->timeline;
     if (!timeline) return;
@@ -77,7 +77,7 @@ void lib_fail_all(lib_execution *x, int status, const char *text)
 
 int lib_finish(lib_execution *x)
 {
-    tell_timeline(x);
+    record_event(x);
     for (int i = 0; i < x->batch.entries; i++)
         if (x->batch.entry[i]) lib_complete(x->batch.entry[i], 0, NULL);
     return x->step = NULL, 1;
@@ -122,7 +122,7 @@ static const struct row {
 };
 
 /* All members have brought the same, faults included. */
-int lib_carry(lib_execution *x)
+int lib_execute_batch(lib_execution *x)
 {
     const lib_entry *first = x->batch.entry[0];
     char text[LIB_TEXT + 64];
@@ -134,6 +134,6 @@ int lib_carry(lib_execution *x)
     }
     if (!first && !x->batch.stand_in) return x->step = NULL, 1;
     comm_router_report(x->group->world->router, phase_of(x), x->batch.number);
-    if (x->batch.gpu) return x->step = lib_gpu_carry, 1;
+    if (x->batch.gpu) return x->step = lib_gpu_execute_batch, 1;
     return x->step = table[lib_request(x, 0)->what].carry, 1;
 }

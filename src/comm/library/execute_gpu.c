@@ -332,7 +332,7 @@ static int enqueue(lib_execution *x)
     return rc < 0 ? lib_gpu_excuse(x, rc) : 1;
 }
 
-int lib_gpu_carry(lib_execution *x)
+int lib_gpu_execute_batch(lib_execution *x)
 {
     if (lib_request(x, 0)->what == KOLO_SCATTER && lib_scatter_unequal(x)) return 1;
     if (!is_next(x)) return 0;

@@ -82,7 +82,7 @@ int lib_broadcast(lib_execution *x)
 
 /* ---- gather, allgather --------------------------------------------------------------------------------- */
 
-/* Rows of every member of entry i: as exchanged when all met, or as every member knows. */
+/* Rows of every member of entry i: as exchanged with the signatures, or as every member knows. */
 const int64_t *lib_rows_of(const lib_execution *x, int i)
 {
     const kolo_request *r = lib_request(x, i);

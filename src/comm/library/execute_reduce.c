@@ -96,7 +96,7 @@ static int by_push(lib_execution *x, bool alone)
     const kolo_request *r = lib_request(x, 0);
     comm_folding how = lib_folding(r, x->batch.contributors);
     bool joined = x->batch.contributors < x->group->size;
-    uint64_t signature = x->met ? lib_signature(x->batch.entry[0]) : x->batch.number + 1;
+    uint64_t signature = x->signature_checked ? lib_signature(x->batch.entry[0]) : x->batch.number + 1;
     if (alone && !joined) {
         char *out;
         KOLO_TRY(lib_result_memory(x, 0, -1, &out));

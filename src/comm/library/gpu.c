@@ -98,7 +98,7 @@ static int joined(lib_execution *x)
     if (rc <= 0 || g->failed > 0) return lib_gpu_excuse(x, rc);
     kolo_debug("group %d: vectors on %d GPUs by %s", x->group->id, x->group->size, g->info[0].note);
     drop(g);
-    return x->step = lib_gpu_carry, 1;
+    return x->step = lib_gpu_execute_batch, 1;
 }
 
 /* Every member sees the same infos. text[0] = 0: they can join. */

@@ -31,7 +31,7 @@ typedef struct lib_gpu {
 /* As a part of lib_check: whether the vectors lie on a GPU, and what is wrong with that (text, empty
  * before). */
 bool lib_gpu_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
-/* A step that makes the lane; then comes lib_gpu_carry again, or the end of the batch on all members,
+/* A step that makes the lane; then comes lib_gpu_execute_batch again, or the end of the batch on all members,
  * where one of them cannot. */
 int lib_gpu_open(lib_execution *x);
 /* rc: what the channel returned, with its text. Steps that wait return this: 0 as long as nothing is wrong,
@@ -42,6 +42,6 @@ void lib_gpu_close(lib_stream *stream, bool orderly);
 
 /* ---- execute_gpu.c ------------------------------------------------------------------------------------- */
 
-int lib_gpu_carry(lib_execution *x); /* the step of a batch of such vectors */
+int lib_gpu_execute_batch(lib_execution *x); /* the step of a batch of such vectors */
 
 #endif

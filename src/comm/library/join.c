@@ -16,7 +16,7 @@ int lib_join_begin(lib_core *core, lib_entry *entry)
 void lib_join_end(lib_core *core, int last)
 {
     for (int e = 0; e <= core->children; e++) core->edge[e].joined = false;
-    core->joined = core->told_joined = false;
+    core->joined = core->sent_joined = false;
     core->joins = core->seen;
     lib_entry *entry = core->joining;
     core->joining = NULL;

@@ -201,7 +201,7 @@ static int fetch(lib_negotiator *n, double now)
     return 0;
 }
 
-static int tell_children(lib_negotiator *n)
+static int send_to_children(lib_negotiator *n)
 {
     lib_core *core = n->core;
     for (int c = 0; c < core->children && core->down.size; c++)
@@ -219,7 +219,7 @@ static int hear_parent(lib_negotiator *n, double now)
     n->core->batches = 0;
     while (n->up && !n->core->batches && (rc = lib_line_take(n->up, &message, &bytes)) > 0) {
         KOLO_TRY(lib_core_hear(n->core, -1, message, bytes, now));
-        KOLO_TRY(tell_children(n));
+        KOLO_TRY(send_to_children(n));
         KOLO_TRY(lib_line_taken(n->up, n->core->closed));
     }
     return rc < 0 ? rc : 0;
@@ -247,7 +247,7 @@ static int speak(lib_negotiator *n, double now, bool idle)
     if (!core->root) core->batches = heard; /* they began by what the parent said */
     if (core->up.size) KOLO_TRY(lib_line_put(n->up, &core->up));
     core->up.size = 0;
-    return tell_children(n);
+    return send_to_children(n);
 }
 
 /* Returns whether messages of this member are still under way. */

@@ -184,7 +184,7 @@ struct lib_core {
     lib_edge *edge;                 /* [children + 1] */
     uint64_t *passed;               /* [words] bits reported upwards, or ready at the coordinator */
     bool changed;                   /* reported or joined, since bits were last passed */
-    bool told_joined, told_closing; /* the parent knows */
+    bool sent_joined, sent_closing; /* the parent knows */
     bool joined, closing, closed;
     lib_entry *joining;
     uint64_t joins; /* agreement that ended the last join */

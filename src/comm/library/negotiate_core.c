@@ -284,14 +284,14 @@ static int speak_up(lib_core *core)
     bool joined = all_edges(core, false), closing = all_edges(core, true);
     if (core->changed) KOLO_TRY(write_ready(core));
     core->changed = false;
-    if (!core->saying.size && joined == core->told_joined && closing == core->told_closing) return 0;
+    if (!core->saying.size && joined == core->sent_joined && closing == core->sent_closing) return 0;
     KOLO_TRY(lib_put_number(&core->up, (int64_t)core->seen));
     KOLO_TRY(lib_put_number(&core->up, joined));
     KOLO_TRY(lib_put_number(&core->up, closing));
     KOLO_TRY(lib_put(&core->up, core->saying.data, (size_t)core->saying.size));
     core->saying.size = 0;
-    core->told_joined = joined;
-    core->told_closing = closing;
+    core->sent_joined = joined;
+    core->sent_closing = closing;
     return 0;
 }
 

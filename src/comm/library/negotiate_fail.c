@@ -183,8 +183,8 @@ static size_t add_brought(const char *name, const lib_claim *claim, char *text, 
 }
 
 /* Of the first two kinds that say all counts (because their texts do not): where they differ. */
-static void tell_counts(const lib_core *core, const lib_name *name, const char *about, const int *kind,
-                        char *text, size_t bytes)
+static void print_counts(const lib_core *core, const lib_name *name, const char *about, const int *kind,
+                         char *text, size_t bytes)
 {
     const int64_t *first = NULL;
     int whose = 0;
@@ -203,8 +203,8 @@ static void tell_counts(const lib_core *core, const lib_name *name, const char *
 }
 
 /* kind[m]: first member that brought the same as m, -1: none */
-static void tell_kinds(const lib_core *core, const lib_name *name, const char *about, const int *kind,
-                       char *text, size_t bytes)
+static void print_kinds(const lib_core *core, const lib_name *name, const char *about, const int *kind,
+                        char *text, size_t bytes)
 {
     char ranks[256];
     int shown = 0, left = 0;
@@ -222,7 +222,7 @@ static void tell_kinds(const lib_core *core, const lib_name *name, const char *a
     if (left)
         at += (size_t)snprintf(text + at, bytes - at, "; %d other%s brought something else again", left,
                                left > 1 ? "s" : "");
-    tell_counts(core, name, about, kind, text + at, bytes - at);
+    print_counts(core, name, about, kind, text + at, bytes - at);
 }
 
 int lib_root_fail_different(lib_core *core, lib_name *name)
@@ -236,7 +236,7 @@ int lib_root_fail_different(lib_core *core, lib_name *name)
             if (name->by[k] && lib_descriptors_equal(&name->by[k]->wants, &name->by[m]->wants)) kind[m] = k;
     }
     const char *about = differing(core, name);
-    tell_kinds(core, name, about, kind, kinds, sizeof kinds);
+    print_kinds(core, name, about, kind, kinds, sizeof kinds);
     free(kind);
     snprintf(text, sizeof text, "\"%.200s\" is not the same on all ranks of group %d: %s", about,
              core->c.group, kinds);

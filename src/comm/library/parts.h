@@ -112,7 +112,7 @@ void lib_stream_close(lib_stream **stream);
 int lib_stream_turn(lib_stream *stream, bool *work);
 /* Appends a batch of one unnamed request. differs: it is known that the members brought different
  * ones; it comes first. */
-int lib_stream_unnamed(lib_stream *stream, lib_entry *entry, bool differs);
+int lib_stream_append_unnamed(lib_stream *stream, lib_entry *entry, bool differs);
 /* At least so many bytes of the track's stage, in node-shared memory where there is room. */
 int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **stage);
 
@@ -133,8 +133,8 @@ struct lib_execution {
     lib_track *track;
     lib_batch batch; /* its arrays are the execution's own */
     int64_t entries_room, rows_room, words_room;
-    int64_t *number; /* [3 members] for problems */
-    bool met;        /* unnamed: the first round is its own */
+    int64_t *number;        /* [3 members] for problems */
+    bool signature_checked; /* unnamed: a round of its own compared what all members passed */
     lib_step step, then;
     comm_run *run;              /* what step = run waits for */
     struct comm_gpu_op *gpu_op; /* of a batch on a GPU */
@@ -172,9 +172,9 @@ int lib_finish(lib_execution *x); /* a step: what has not failed has succeeded *
 int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out);
 
 int lib_signature_check(lib_execution *x); /* the first step of an unnamed request */
-int lib_tell_differences(lib_execution *x);
+int lib_report_differences(lib_execution *x);
 /* the first step of a named one, and of an unnamed one when all have brought the same */
-int lib_carry(lib_execution *x);
+int lib_execute_batch(lib_execution *x);
 int lib_reduce_all(lib_execution *x);
 int lib_reduce_scatter(lib_execution *x);
 int lib_gather(lib_execution *x); /* allgather too */
@@ -182,8 +182,8 @@ int lib_broadcast(lib_execution *x);
 int lib_scatter(lib_execution *x);
 int lib_alltoall(lib_execution *x);
 int lib_sparse(lib_execution *x);
-/* Rows of every member of entry i of a gather, as exchanged when all met, or as every member knows; and they
- * are noted in the entry. */
+/* Rows of every member of entry i of a gather, as exchanged with the signatures, or as every member knows;
+ * and they are noted in the entry. */
 const int64_t *lib_rows_of(const lib_execution *x, int i);
 int lib_note_splits(lib_execution *x, int i, const int64_t *rows);
 /* Some ranks have room for other parts than the root of a scatter deals: then the batch has

@@ -102,7 +102,7 @@ static int take_vector(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     char *out;
-    if (packet_differs(&x->packet)) return x->step = lib_tell_differences, 1;
+    if (packet_differs(&x->packet)) return x->step = lib_report_differences, 1;
     int64_t count = x->packet.count, divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     KOLO_TRY(lib_result_memory(x, 0, -1, &out));
     if (divisor != 1 || r->postscale != 1)
@@ -114,14 +114,14 @@ static int take_vector(lib_execution *x)
     return x->step = lib_finish, 1;
 }
 
-static int rows_stand(lib_execution *x) { return x->step = lib_carry, 1; }
+static int rows_received(lib_execution *x) { return x->step = lib_execute_batch, 1; }
 
-static int column_stands(lib_execution *x)
+static int column_received(lib_execution *x)
 {
     int64_t *rows = (int64_t *)(uintptr_t)x->batch.rows;
     int me = x->group->rank, members = x->group->size;
     for (int m = 0; m < members; m++) rows[(int64_t)m * members + me] = x->number[members + m];
-    return x->step = lib_carry, 1;
+    return x->step = lib_execute_batch, 1;
 }
 
 /* Of an alltoall a member needs to know its own row and column alone. */
@@ -138,7 +138,7 @@ static int exchange_rows(lib_execution *x)
     bring_rows(x);
     for (int m = 0; m < members; m++) x->number[m] = 1;
     return lib_run(x, &problem, x->number + members, x->batch.rows + (int64_t)me * members, KOLO_I64,
-                   KOLO_SUM, column_stands);
+                   KOLO_SUM, column_received);
 }
 
 /* All have brought the same; their rows did not fit into the packet. */
@@ -153,18 +153,18 @@ static int gather_rows(lib_execution *x)
                             .width = sizeof(int64_t),
                             .node_of = x->group->node_of};
     void *rows = (void *)(uintptr_t)x->batch.rows;
-    KOLO_TRY(lib_run(x, &problem, rows, rows, KOLO_I64, KOLO_SUM, rows_stand));
+    KOLO_TRY(lib_run(x, &problem, rows, rows, KOLO_I64, KOLO_SUM, rows_received));
     return 1;
 }
 
-static int met(lib_execution *x)
+static int signature_matched(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    if (packet_differs(&x->packet)) return x->step = lib_tell_differences, 1;
+    if (packet_differs(&x->packet)) return x->step = lib_report_differences, 1;
     if (needs_rows(r) && !x->packet.count) return x->step = gather_rows, 1;
     if (needs_rows(r))
         memcpy((void *)(uintptr_t)x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
-    return x->step = lib_carry, 1;
+    return x->step = lib_execute_batch, 1;
 }
 
 int lib_signature_check(lib_execution *x)
@@ -174,26 +174,26 @@ int lib_signature_check(lib_execution *x)
     uint64_t signature = lib_signature(x->batch.entry[0]);
     void *rows = (void *)(uintptr_t)x->batch.rows;
     int64_t n = needs_rows(r) && !x->batch.entry[0]->fault ? bring_rows(x) : 0;
-    if (x->group->size == 1) return x->step = lib_carry, 1;
+    if (x->group->size == 1) return x->step = lib_execute_batch, 1;
     if (x->track->push && lib_pushes(r) && !x->batch.gpu && !x->batch.entry[0]->fault &&
         lib_takes_push(x->group, r, lib_elements(r, 0)))
-        return x->step = lib_carry, 1; /* the reduction compares, too */
-    if (x->track->push) return lib_push(x, rows, rows, n, &sum, signature, rows_stand);
+        return x->step = lib_execute_batch, 1; /* the reduction compares, too */
+    if (x->track->push) return lib_push(x, rows, rows, n, &sum, signature, rows_received);
     memset(&x->packet, 0, sizeof x->packet);
     x->packet.type = KOLO_I64;
-    if (x->batch.entry[0]->fault) return signature_packet(x, signature, met);
+    if (x->batch.entry[0]->fault) return signature_packet(x, signature, signature_matched);
     if (n) {
         x->packet.count = n * (int64_t)sizeof(int64_t) <= (int64_t)sizeof x->packet.data ? (int32_t)n : 0;
         memcpy(x->packet.data, rows, (size_t)x->packet.count * sizeof(int64_t));
-        return signature_packet(x, signature, met);
+        return signature_packet(x, signature, signature_matched);
     }
     return bring_vector(x) ? signature_packet(x, signature, take_vector)
-                           : signature_packet(x, signature, met);
+                           : signature_packet(x, signature, signature_matched);
 }
 
 /* ---- where members differ ------------------------------------------------------------------------------ */
 
-static int signature_tell(lib_execution *x, const char *more)
+static int signature_report(lib_execution *x, const char *more)
 {
     char text[2048], what[1600];
     comm_rank_list(what, sizeof what, x->group->rank_of, x->group->size, x->texts, LIB_TEXT);
@@ -204,7 +204,7 @@ static int signature_tell(lib_execution *x, const char *more)
 }
 
 /* number: the greatest count of every member, then the greatest of the negative ones. */
-static int told_counts(lib_execution *x)
+static int counts_exchanged(lib_execution *x)
 {
     char more[160] = "";
     const int64_t *most = x->number, *least = most + x->group->size;
@@ -213,7 +213,7 @@ static int told_counts(lib_execution *x)
     if (m < n)
         snprintf(more, sizeof more, "; counts differ first for rank %d: some say %lld, some %lld",
                  x->group->rank_of[m], (long long)-least[m], (long long)most[m]);
-    return signature_tell(x, more);
+    return signature_report(x, more);
 }
 
 /* All brought the same kind of gather, by their texts, which all see: counts may differ behind
@@ -232,7 +232,7 @@ static int signature_reported(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     int n = x->group->size;
-    if (!all_gather(x)) return signature_tell(x, "");
+    if (!all_gather(x)) return signature_report(x, "");
     comm_problem problem = {.what = KOLO_ALLREDUCE,
                             .me = x->group->rank,
                             .members = n,
@@ -244,10 +244,10 @@ static int signature_reported(lib_execution *x)
         x->number[m] = r->splits ? r->splits[m] : INT64_MIN;
         x->number[n + m] = r->splits ? -r->splits[m] : INT64_MIN;
     }
-    return lib_run(x, &problem, x->number, x->number, KOLO_I64, KOLO_MAX, told_counts);
+    return lib_run(x, &problem, x->number, x->number, KOLO_I64, KOLO_MAX, counts_exchanged);
 }
 
-int lib_tell_differences(lib_execution *x)
+int lib_report_differences(lib_execution *x)
 {
     int members = x->group->size;
     comm_problem problem = {.what = KOLO_ALLREDUCE,

@@ -202,13 +202,13 @@ int lib_execute_begin(const lib_batch *batch)
     own->contributors = batch->contributors;
     own->gpu = batch->gpu;
     own->number = batch->number;
-    x->step = lib_carry;
-    x->met = false;
+    x->step = lib_execute_batch;
+    x->signature_checked = false;
     stream_append(s, x);
     return 0;
 }
 
-int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
+int lib_stream_append_unnamed(lib_stream *s, lib_entry *entry, bool differs)
 {
     lib_execution *x;
     KOLO_TRY(stream_take(s, 1, lib_row_numbers(entry->r.what, s->group->size), false, &x));
@@ -219,8 +219,8 @@ int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
     x->batch.contributors = s->group->size;
     x->batch.gpu = entry->gpu;
     x->batch.number = entry->sequence;
-    x->step = differs ? lib_tell_differences : lib_signature_check;
-    x->met = true;
+    x->step = differs ? lib_report_differences : lib_signature_check;
+    x->signature_checked = true;
     if (!differs || !s->first) {
         stream_append(s, x);
     } else {
@@ -232,8 +232,8 @@ int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
 
 /* ---- turns --------------------------------------------------------------------------------------------- */
 
-/* Unnamed requests that came since the last turn. */
-static int fetch(lib_stream *s)
+/* Appends the unnamed requests that were made since the last call. */
+static int fetch_unnamed(lib_stream *s)
 {
     kolo_group *g = s->group;
     if (g->unnamed != s) return 0;
@@ -244,7 +244,7 @@ static int fetch(lib_stream *s)
         if (!g->first) g->last = NULL;
         pthread_mutex_unlock(&g->world->lock);
         if (!entry) return 0;
-        KOLO_TRY(lib_stream_unnamed(s, entry, false));
+        KOLO_TRY(lib_stream_append_unnamed(s, entry, false));
     }
 }
 
@@ -299,7 +299,7 @@ static int poll(lib_execution *x)
 int lib_stream_turn(lib_stream *s, bool *work)
 {
     int moved = 0;
-    KOLO_TRY(fetch(s));
+    KOLO_TRY(fetch_unnamed(s));
     while (s->first && track_free(s, s->first)) {
         stream_begin(s, s->first);
         moved = 1;

@@ -145,8 +145,8 @@ static void begin_half(struct lib_timeline *t)
     if (!t->fault) begin_file(t);
 }
 
-/* For one more event. */
-static char *room(struct lib_timeline *t)
+/* Where the text of one more event goes: LIB_EVENT_TEXT bytes are free there, after a write if need be. */
+static char *reserve_event(struct lib_timeline *t)
 {
     if (t->end > t->text + TEXT - LIB_EVENT_TEXT) write_text(t);
     if (t->end == t->text && t->written > t->most && !t->fault) begin_half(t);
@@ -159,12 +159,13 @@ static void drain(struct lib_timeline *t)
     for (int count = 0; count < RING; count++) {
         place *p = &t->ring[t->head % RING];
         if (atomic_load_explicit(&p->turn, memory_order_acquire) != t->head + 1) break;
-        if (!t->fault) t->end = lib_event_put(&t->rows, &p->event, room(t));
+        if (!t->fault) t->end = lib_event_put(&t->rows, &p->event, reserve_event(t));
         atomic_store_explicit(&p->turn, t->head + RING, memory_order_release);
         t->head++;
     }
     uint64_t lost = atomic_load_explicit(&t->lost, memory_order_relaxed);
-    if (lost > t->reported) t->end = lib_event_put_lost(&t->rows, lost - t->reported, kolo_time(), room(t));
+    if (lost > t->reported)
+        t->end = lib_event_put_lost(&t->rows, lost - t->reported, kolo_time(), reserve_event(t));
     t->reported = lost;
     write_text(t);
     if (t->fault && !before) kolo_warn("comm: %s: %s; the timeline ends here", t->path, strerror(t->fault));

@@ -66,7 +66,7 @@ static void go_on(const comm_router *router, herald *h, short happened)
     else if (happened ? !deliver(router, h) : kolo_time() - h->since > TRY) dial_next(router, h);
 }
 
-static void tell_nodes(comm_router *router, herald *h, struct pollfd *fds, int nodes)
+static void notify_nodes(comm_router *router, herald *h, struct pollfd *fds, int nodes)
 {
     double until = kolo_time() + GIVE_UP;
     for (int left = 1; left > 0 && kolo_time() < until;) {
@@ -94,7 +94,7 @@ void lines_spread(comm_router *router)
         h[n] = (herald){.fd = -1, .node = n, .why = why};
         if (n != router->launch->node) dial_next(router, &h[n]);
     }
-    if (h && fds) tell_nodes(router, h, fds, nodes);
+    if (h && fds) notify_nodes(router, h, fds, nodes);
     free(h);
     free(fds);
 }
