@@ -99,8 +99,9 @@ int kolo_option_note(kolo_option_spelling *spelling, const char *key, const char
  * caller sees to it that one rank of a job does so. */
 void kolo_options_report_renamed(void);
 
-/* Fails if `key` is what another program calls an option (aliases.def), and says what it is here; else 0. */
-int kolo_option_alias(const char *key, const char *where);
+/* Fails with KOLO_ECONFIG if `key` is another program's name of an option (aliases.def), and names the option
+ * of Kolo; else 0. where: where the key stands, for the message. */
+int kolo_option_reject_alias(const char *key, const char *where);
 /* Fails: `key` is no option; offers what an alias means, or the nearest. */
 int kolo_option_unknown(const char *key, const char *where);
 /* The known name nearest to `word` by edit distance, or NULL if none is near; names: n strings. */

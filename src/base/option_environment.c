@@ -49,7 +49,7 @@ static bool variable_known(const char *variable)
 static int variable_refuse(const char *name, const char *where)
 {
     const char *nearest = kolo_nearest(name, known, KNOWN);
-    KOLO_TRY(kolo_option_alias(name, where));
+    KOLO_TRY(kolo_option_reject_alias(name, where));
     if (!nearest || kolo_option_find(nearest)) return kolo_option_unknown(name, where);
     return kolo_fail(KOLO_ECONFIG, "%s: there is no such variable; did you mean KOLO_%s?", where, nearest);
 }

@@ -133,7 +133,7 @@ static bool same(const char *a, const char *b)
     return !*a && !*b;
 }
 
-int kolo_option_alias(const char *key, const char *where)
+int kolo_option_reject_alias(const char *key, const char *where)
 {
     for (size_t i = 0; i < sizeof alias / sizeof *alias; i++) {
         if (!same(key, alias[i].name)) continue;
@@ -148,7 +148,7 @@ int kolo_option_alias(const char *key, const char *where)
 
 int kolo_option_unknown(const char *key, const char *where)
 {
-    KOLO_TRY(kolo_option_alias(key, where));
+    KOLO_TRY(kolo_option_reject_alias(key, where));
     const char *nearest = kolo_nearest(key, name, sizeof name / sizeof *name);
     if (nearest)
         return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; did you mean \"%s\"?", where, key,

@@ -212,7 +212,7 @@ static int help_word(const char *word)
     if (e) print_option(e);
     if (e && !strcmp(word, "model")) print_models();
     if (command || topic == 0 || named || recipe == 0 || e) return 0;
-    KOLO_TRY(kolo_option_alias(word, "command line"));
+    KOLO_TRY(kolo_option_reject_alias(word, "command line"));
     return no_such_word(word);
 }
 

@@ -167,7 +167,7 @@ static void test_renamed(void)
         for (int k = 0; k < kolo_option_count; k++)
             if (!strcmp(kolo_option_table[k].key, row[i].old))
                 table = (diag("%s is an option", row[i].old), 0);
-        if (kolo_option_alias(row[i].old, "here") < 0) offered = (diag("%s", kolo_error_text()), 0);
+        if (kolo_option_reject_alias(row[i].old, "here") < 0) offered = (diag("%s", kolo_error_text()), 0);
         if (!e || kolo_option_set(&o, row[i].old, e->default_value, "here") < 0)
             read = (diag("%s", row[i].old), 0);
     }
