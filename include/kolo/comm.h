@@ -112,7 +112,7 @@ int kolo_comm_commit(kolo_comm *comm);
 /* The bucket's last gradient of this rank is written: the reduction may begin. Returns at once. A group's
  * buckets must be started in the same order on all its ranks (any order). */
 int kolo_comm_start(kolo_comm *comm, int bucket);
-/* Returns when the sum over ranks stands in this rank's arena. Error: a peer is dead, stopped or late: named
+/* Returns when the reduced values are in this rank's arena. Error: a peer is dead, stopped or late: named
  * within 10 s (of the deadline), with how far every rank came. */
 int kolo_comm_wait(kolo_comm *comm, int bucket);
 

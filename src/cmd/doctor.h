@@ -45,7 +45,7 @@ void doctor_check_data(doctor *d, const char *key, const char *folder);
 void doctor_check_run(doctor *d, const char *folder);
 /* doctor_gpu.c, collective */
 int doctor_check_gpus(doctor *d);
-/* doctor_pairs.c, collective: sums over ranks on GPUs, by what NCCL connects them, and with `pairs` how fast
+/* doctor_pairs.c, collective: an allreduce on GPUs, by what NCCL connects them, and with `pairs` how fast
  * every two nodes, and every two ranks of a node, send to each other */
 int doctor_check_traffic(doctor *d, bool pairs);
 /* doctor_nodes.c, collective: which node's figures are far from the others'; which clock is wrong */

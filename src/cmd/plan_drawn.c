@@ -21,7 +21,7 @@ static const char *const lane_name[] = {"", ", sums", ", links"};
 static const char *span_name(const kolo_play_span *p)
 {
     if (p->lane == KOLO_PLAY_LINK) return "send";
-    if (p->lane == KOLO_PLAY_SUM) return p->kind == KOLO_ACTION_GATHER ? "gather" : "sum over ranks";
+    if (p->lane == KOLO_PLAY_SUM) return p->kind == KOLO_ACTION_GATHER ? "gather" : "reduction";
     return p->pass >= 0 ? kolo_pass_name[p->pass] : "rest";
 }
 

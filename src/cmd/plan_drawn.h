@@ -11,7 +11,7 @@
 void kolo_drawn_ranks(const kolo_session *session, int stage, char *text, size_t size);
 /* A row for every lane of every stage; its ranks are alike. */
 void kolo_drawn_trace(FILE *file, const kolo_session *session, const kolo_play *play);
-/* Ranks down, time to the right; a colour a stage, backward turns darker, sums over ranks below each rank's
+/* Ranks down, time to the right; a colour a stage, backward turns darker, reductions below each rank's
  * bar. */
 void kolo_drawn_svg(FILE *file, const kolo_session *session, const kolo_play *play);
 

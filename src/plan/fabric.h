@@ -17,7 +17,7 @@
     KEY(link_latency, 1e-3, 1e6, true, false, "microseconds from GPU to GPU within a node")               \
     KEY(network, 1e-3, 1e5, true, false, "GB/s each way of a node to others, all its ports together")     \
     KEY(network_latency, 1e-3, 1e6, true, false, "microseconds from GPU to GPU of another node")          \
-    KEY(start, 0, 1e6, true, false, "microseconds to begin a sum over ranks")                             \
+    KEY(start, 0, 1e6, true, false, "microseconds to start a collective")                                 \
     KEY(memory, 1e6, 1e15, false, false, "bytes of a GPU, where they differ from its table's")            \
     KEY(bandwidth, 1e-3, 1e7, false, false, "GB/s of a GPU's memory, where they differ from its table's") \
     KEY(power, 1, 1e6, false, false, "watts of a node that computes")

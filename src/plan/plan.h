@@ -69,11 +69,11 @@ enum kolo_action_kind {
     KOLO_ACTION_LOAD,
     /* operation `node` on micro-batch `slot` */
     KOLO_ACTION_RUN,
-    /* blocking sum over ranks of the PARTIAL that binding[0] names */
+    /* blocking allreduce of the PARTIAL that binding[0] names */
     KOLO_ACTION_SUM,
     /* slice `bucket`: level `to` += level `from` (level 0 is GRADIENT, i > 0 is PART level i-1) */
     KOLO_ACTION_FOLD,
-    /* start the sum over ranks of bucket `bucket` */
+    /* start the reduction over ranks of bucket `bucket` */
     KOLO_ACTION_REDUCE,
     /* until it is done */
     KOLO_ACTION_WAIT,
@@ -90,7 +90,7 @@ enum kolo_action_kind {
     KOLO_ACTION_TRANSFERRED,
     /* squares of micro-batch `slot` in slice `bucket`, level `from`, for the noise scale */
     KOLO_ACTION_SQUARE,
-    /* their sum over ranks; to: this one has measured some */
+    /* their allreduce; to: this rank has measured some */
     KOLO_ACTION_NOISE,
     /* global gradient norm -> step->clip, step->skip, loss scale */
     KOLO_ACTION_NORM,

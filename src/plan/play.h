@@ -40,7 +40,7 @@ typedef struct kolo_play_span {
 
 typedef struct kolo_play_stage {
     double busy;    /* seconds of computing */
-    double sums;    /* of sums over ranks, beside it or not */
+    double sums;    /* of communication, beside it or not */
     double exposed; /* in which nothing is done but wait for sums */
     double idle;    /* likewise for other stages */
     double sent;    /* bytes that leave a rank of it */

@@ -27,7 +27,7 @@ typedef struct pricing {
     kolo_stored stored;
     double matrix;    /* TFLOP/s of products */
     bool vector;      /* they are done in f32, without tensor cores */
-    double now, lane; /* seconds: this rank's operations are done; sums over ranks are done */
+    double now, lane; /* seconds: this rank's operations are done; its communication is done */
     double *done;     /* [buckets] when its sum is there */
 } pricing;
 
@@ -289,8 +289,8 @@ static void take_time(const pricing *p, enum kolo_class class, const kolo_action
     if (memory > arithmetic) c->memory = c->seconds;
 }
 
-/* Two lanes, as the executor has them: operations one after the other, and beside them sums over ranks, each
- * after what is in it. */
+/* Two lanes, as the executor has them: operations one after the other, and beside them reductions over ranks,
+ * each after what is in it. */
 static void pass_time(pricing *p, const kolo_action *a, const kolo_cost *c)
 {
     const bool gathers = a->kind == KOLO_ACTION_GATHER || a->kind == KOLO_ACTION_GATHERED;

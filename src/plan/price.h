@@ -18,8 +18,8 @@ typedef struct kolo_cost {
 } kolo_cost;
 
 typedef struct kolo_price {
-    kolo_cost of[KOLO_CLASSES], all; /* all: but sums over ranks, which run beside */
-    double waited;                   /* seconds in which the step waits for sums over ranks */
+    kolo_cost of[KOLO_CLASSES], all; /* all: without communication, which runs beside */
+    double waited;                   /* seconds in which the step waits for communication */
     double step;                     /* seconds */
 } kolo_price;
 

@@ -216,7 +216,7 @@ static void action_text(const kolo_plan *plan, int64_t i, char *text, size_t siz
     case KOLO_ACTION_SUM: {
         if (a->node < 0 || a->node >= plan->graph->nodes) break;
         const kolo_node *n = &plan->graph->node[a->node];
-        const char *verb = a->kind == KOLO_ACTION_SUM ? "sum over ranks" : a->again ? "run again" : "run";
+        const char *verb = a->kind == KOLO_ACTION_SUM ? "allreduce" : a->again ? "run again" : "run";
         if (plan->config.slots > 1)
             snprintf(text, size, "%s %s %s, micro-batch %d", verb, kolo_op_table[n->op].name,
                      out_name(plan, n), a->slot);
@@ -240,7 +240,7 @@ static void action_text(const kolo_plan *plan, int64_t i, char *text, size_t siz
     case KOLO_ACTION_SQUARE:
         snprintf(text, size, "squares of bucket %d, micro-batch %d", a->bucket, a->slot);
         return;
-    case KOLO_ACTION_NOISE: snprintf(text, size, "sum over ranks of the micro-batches' squares"); return;
+    case KOLO_ACTION_NOISE: snprintf(text, size, "allreduce of the micro-batches' squares"); return;
     case KOLO_ACTION_NORM:
         snprintf(text, size, "norm of all gradients:%s%s%s", plan->config.clip_norm ? " clip" : "",
                  plan->config.scaled ? " loss scale" : "", plan->config.noise ? " noise scale" : "");

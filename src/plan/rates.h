@@ -17,7 +17,7 @@
     KEY(gpus, 1, 1e6, "GPUs of a node")                              \
     KEY(link, 1e-3, 1e6, "GB/s each way between GPUs of a node")     \
     KEY(network, 1e-3, 1e6, "GB/s each way of a GPU to other nodes") \
-    KEY(latency, 0, 1e6, "microseconds of a small sum over ranks")   \
+    KEY(latency, 0, 1e6, "microseconds of a small allreduce")        \
     KEY(link_share, 1e-3, 1, "of link or network that sums reach")   \
     KEY(bytes, 1e-3, 1, "of the bandwidth that is reached")          \
     KEY(flops, 1e-3, 1, "of the rate that is reached")

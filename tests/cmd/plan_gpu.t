@@ -55,7 +55,7 @@ ok $? "an A100 in fp16" "$ROOM/said"
 plan "${bar[@]}" precision=bf16 gpu=h200 ranks=8
 ok $? "eight ranks" "$ROOM/said"
 like "$ROOM/plan" \
-    'sums over ranks +[0-9]+ +[0-9.]+ GB leave this rank, [0-9.]+ ms beside the rest, [0-9.]+ ms waited for' \
+    'communication between ranks +[0-9]+ +[0-9.]+ GB leave this rank, [0-9.]+ ms beside the rest, [0-9.]+ ms waited for' \
     "what they send, and how long it is waited for"
 plan "${bar[@]}" precision=fp16 gpu=h200 ranks=2 bn=sync
 like "$ROOM/plan" '106 batch-norm sums of' \

@@ -398,7 +398,7 @@ static void test_broken(void)
         {"an update left out", break_update, "never updated", false},
         {"an update twice", break_twice, "before the gradients are complete", false},
         {"an update before the wait", break_early_update, "before the gradients are complete", false},
-        {"a sum over ranks left out", break_sum, "before it is summed", false},
+        {"an allreduce left out", break_sum, "before it is summed", false},
         {"running statistics left out", break_buffers, "running statistics", false},
         {"a gradient on another micro-batch's", break_level, "gradients", false},
         {"clipping before a sum is there", break_clip, "not complete", false},
