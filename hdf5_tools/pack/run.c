@@ -68,6 +68,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
+/* Returns how many run; 0: none, and an error is noted. */
 static int start_threads(pass *t, pthread_t *threads)
 {
     sigset_t all, old;
@@ -244,7 +245,9 @@ static int probe_once(packing *p, const char *phase)
     return pack_agree(p, pack_journal_brief(p));
 }
 
-static int open_cache(packing *p)
+/* The packed images that this rank keeps in memory between passes: at most a quarter of the memory limit,
+ * shared by the ranks of the node. */
+static int allocate_cache(packing *p)
 {
     const int ranks = p->launch.local_size > 0 ? p->launch.local_size : 1;
     p->cache_left = (int64_t)(kolo_memory_limit(NULL) / 4 / (size_t)ranks);
@@ -257,7 +260,7 @@ static int open_cache(packing *p)
 int pack_probe(packing *p)
 {
     if (!pack_needs_probe(p)) return 0;
-    KOLO_TRY(pack_agree(p, open_cache(p)));
+    KOLO_TRY(pack_agree(p, allocate_cache(p)));
     KOLO_TRY(probe_once(p, "check"));
     if (p->channels) return 0;
     /* --color keep: gray only if all are gray; then what was measured as gray is measured again in colour */

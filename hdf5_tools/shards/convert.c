@@ -107,7 +107,8 @@ static int find_shape(convert *c)
     return 0;
 }
 
-static int check_numbers(convert *c)
+/* The element type of the images: integer or float; sets bytes and the default of scale. */
+static int check_element_type(convert *c)
 {
     const hid_t type = H5Dget_type(c->set);
     const H5T_class_t kind = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
@@ -142,7 +143,7 @@ static int open_images(convert *c)
     if (access >= 0) H5Pclose(access);
     if (c->set < 0) return kolo_fail(KOLO_EINPUT, "%s: /%s is no array", c->f.path, c->f.images);
     KOLO_TRY(find_shape(c));
-    KOLO_TRY(check_numbers(c));
+    KOLO_TRY(check_element_type(c));
     const size_t n = (size_t)c->height * (size_t)c->width * (size_t)c->channels;
     c->row = kolo_alloc(sizeof *c->row * n);
     c->plane = kolo_alloc(n);

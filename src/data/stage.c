@@ -45,7 +45,7 @@ static int fail_errno(const char *verb, const char *path)
     return kolo_fail(KOLO_EIO, "staging: cannot %s %s: %s", verb, path, strerror(errno));
 }
 
-static int64_t time_of(const struct stat *s)
+static int64_t mtime_ns(const struct stat *s)
 {
     return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
 }
@@ -85,8 +85,8 @@ static bool is_staged(const kolo_stage *s, const kolo_manifest_shard *m)
     stamp t;
     const bool staged = from && stat(from, &source) == 0 && stat_in(s, m->file, &copy) == 0 &&
                         S_ISREG(copy.st_mode) && read_stamp(s, m, &t) && t.bytes == source.st_size &&
-                        t.bytes == copy.st_size && t.source_time == time_of(&source) &&
-                        t.copy_time == time_of(&copy);
+                        t.bytes == copy.st_size && t.source_time == mtime_ns(&source) &&
+                        t.copy_time == mtime_ns(&copy);
     free(from);
     return staged;
 }
@@ -155,7 +155,7 @@ static int put_stamp(const kolo_stage *s, const kolo_manifest_shard *m, stamp *t
     int rc = name && path ? 0 : KOLO_ENOMEM;
     if (rc == 0 && stat_in(s, m->file, &info) < 0) rc = fail_errno("find", path);
     if (rc == 0 && (rc = kolo_aside_open_in(&a, s->held, name, path)) == 0) {
-        t->copy_time = time_of(&info);
+        t->copy_time = mtime_ns(&info);
         const int n =
             snprintf(text, sizeof text, "kolo-stage 1 %" PRId64 " %" PRId64 " %" PRId64 " %08" PRIx32 "\n",
                      t->bytes, t->source_time, t->copy_time, t->crc);
@@ -188,7 +188,7 @@ static int copy_shard(kolo_stage *s, const kolo_manifest_shard *m, const char *f
     int rc = in < 0 || fstat(in, &source) < 0 ? fail_errno("open", from) : 0;
     if (rc == 0 && kolo_file_free_bytes(s->folder) < source.st_size + SPARE) rc = 1;
     if (rc == 0) {
-        stamp t = {.bytes = source.st_size, .source_time = time_of(&source)};
+        stamp t = {.bytes = source.st_size, .source_time = mtime_ns(&source)};
         rc = copy_open(s, m, in, from, to, &t);
         if (rc == 0) rc = put_stamp(s, m, &t);
         if (rc == 0) s->info.copied++, s->info.bytes += (uint64_t)t.bytes;

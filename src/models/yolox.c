@@ -39,8 +39,8 @@ static void backbone(const kolo_yolox *y, int x, int64_t c, int n, int map[3])
     }
 }
 
-/* a, twice as large if `up`, and b beside it. name: the unit that made a */
-static int beside(const kolo_yolox *y, const char *name, int a, int b, bool up)
+/* Concatenates a, first upsampled by 2 if `up`, and b along the channels. name: of the module that made a */
+static int concat_with(const kolo_yolox *y, const char *name, int a, int b, bool up)
 {
     if (up) a = kolo_upsample(y->g, kolo_part_of(name, "upsample").text, a, 2);
     const int both[] = {a, b};
@@ -51,14 +51,15 @@ static int beside(const kolo_yolox *y, const char *name, int a, int b, bool up)
 static void pyramid(const kolo_yolox *y, int64_t c, int n, int map[3])
 {
     int top = kolo_yolox_unit(y, "backbone.lateral_conv0", map[2], 8 * c, 1, 1);
-    int x = csp(y, "backbone.C3_p4", beside(y, "backbone.lateral_conv0", top, map[1], true), 8 * c, n, false);
+    int x = csp(y, "backbone.C3_p4", concat_with(y, "backbone.lateral_conv0", top, map[1], true), 8 * c, n,
+                false);
     int middle = kolo_yolox_unit(y, "backbone.reduce_conv1", x, 4 * c, 1, 1);
-    map[0] =
-        csp(y, "backbone.C3_p3", beside(y, "backbone.reduce_conv1", middle, map[0], true), 4 * c, n, false);
+    map[0] = csp(y, "backbone.C3_p3", concat_with(y, "backbone.reduce_conv1", middle, map[0], true), 4 * c, n,
+                 false);
     x = kolo_yolox_spatial(y, "backbone.bu_conv2", map[0], 4 * c, 2);
-    map[1] = csp(y, "backbone.C3_n3", beside(y, "backbone.bu_conv2", x, middle, false), 8 * c, n, false);
+    map[1] = csp(y, "backbone.C3_n3", concat_with(y, "backbone.bu_conv2", x, middle, false), 8 * c, n, false);
     x = kolo_yolox_spatial(y, "backbone.bu_conv1", map[1], 8 * c, 2);
-    map[2] = csp(y, "backbone.C3_n4", beside(y, "backbone.bu_conv1", x, top, false), 16 * c, n, false);
+    map[2] = csp(y, "backbone.C3_n4", concat_with(y, "backbone.bu_conv1", x, top, false), 16 * c, n, false);
 }
 
 int kolo_build_yolox(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)

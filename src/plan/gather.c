@@ -104,7 +104,8 @@ static void bind_windows(kolo_plan *plan)
     }
 }
 
-static int insert(kolo_plan *plan, const gathering *g)
+/* Puts the actions of g->list into the list of the plan. */
+static int insert_actions(kolo_plan *plan, const gathering *g)
 {
     kolo_action *action = kolo_alloc((size_t)(plan->actions + g->n + 1) * sizeof *action);
     int64_t n = 0, next = 0;
@@ -140,7 +141,7 @@ int kolo_plan_gathers(kolo_plan *plan)
     }
     if (rc == 0) {
         if (windows) bind_windows(plan);
-        rc = insert(plan, &g);
+        rc = insert_actions(plan, &g);
     }
     free(g.list);
     free(g.used);

@@ -76,7 +76,7 @@ static int no_memory(const kolo_tensorboard *b)
     return kolo_fail(KOLO_ENOMEM, "%s: out of memory", b->path);
 }
 
-/* Whole records or none, as events.jsonl has lines. */
+/* Writes the buffered records, all or, on an error, none: the file is truncated to whole records. */
 int kolo_tensorboard_flush(kolo_tensorboard *b)
 {
     b->flushed = kolo_time();

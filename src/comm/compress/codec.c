@@ -125,7 +125,7 @@ static int codec_call(void *context, comm_run *run, const comm_action *action)
     return 1;
 }
 
-/* What lies between the matrices. */
+/* The elements outside all matrices: exchanged uncompressed. */
 static int find_exact(comm_codec *c)
 {
     int64_t at = 0;

@@ -52,9 +52,9 @@ static int lane_make(void *state, int64_t requests, void **out)
     return l->message ? 0 : KOLO_ENOMEM;
 }
 
-/* A receive that has not met its message is cancelled at once, wherever its sender is; one that has, and a
- * send, MPI may go on with. */
-static bool cancelled(MPI_Request *request, bool sends)
+/* Whether MPI is done with the request's buffer. A receive without a matching message is try_cancel at once,
+ * whether or not its sender is alive; one that is matched, and a send, may still be in progress. */
+static bool try_cancel(MPI_Request *request, bool sends)
 {
     int over = 0;
     if (*request == MPI_REQUEST_NULL) return true;
@@ -66,7 +66,7 @@ void comm_mpi_give_up(void *of)
 {
     lane *l = of;
     for (int64_t i = l->first; i < l->posted; i++)
-        for (int part = 0; part < 2; part++) cancelled(&l->message[i].part[part], l->message[i].sends);
+        for (int part = 0; part < 2; part++) try_cancel(&l->message[i].part[part], l->message[i].sends);
 }
 
 static void lane_free(void **out, bool *busy)
