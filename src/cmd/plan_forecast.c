@@ -94,7 +94,7 @@ static int forecast_open(forecast *f, const kolo_session *s, const kolo_cluster 
         f->bytes += f->play->stage[k].sent * s->replicas;
         if (f->play->stage[k].exposed > f->exposed) f->exposed = f->play->stage[k].exposed;
     }
-    f->hours = f->play->step * (double)s->steps / 3600 * f->nodes;
+    if (kolo_session_length_known(s)) f->hours = f->play->step * (double)s->steps / 3600 * f->nodes;
     f->energy = c ? f->hours * c->fabric.power / 1000 : 0;
     return 0;
 }
@@ -125,6 +125,19 @@ static void print_where(const forecast *f)
                (long)s->options->threads, s->options->threads > 1 ? "s" : "", kolo_cpu_count());
 }
 
+static void print_run(const forecast *f)
+{
+    const kolo_session *s = f->session;
+    if (f->hours > 0) {
+        printf("run: %lld steps, %.3f hours, %.2f node hours", (long long)s->steps, f->hours / f->nodes,
+               f->hours);
+        if (f->energy > 0) printf(", at most %.2f kWh (%g W a node)", f->energy, f->cluster->fabric.power);
+        printf("\n");
+    } else if (s->options->epochs)
+        printf("run: give data=DIR or images=N, the training images, for its steps and hours\n");
+    else printf("run: give epochs=N or steps=N for its hours\n");
+}
+
 static void print_text(const forecast *f)
 {
     const kolo_session *s = f->session;
@@ -143,12 +156,7 @@ static void print_text(const forecast *f)
     printf("communication: %.3f GB a step, %.3f ms exposed (%.1f %%); bubble %.1f %%\n", f->bytes / 1e9,
            f->exposed * 1e3, 100 * f->exposed / f->play->step, 100 * f->play->bubble);
     if (c) printf("memory: %zu bytes of the %zu of a GPU\n", kolo_session_rank_bytes(s), c->gpu.gpu.memory);
-    if (c && s->steps > 0) {
-        printf("run: %lld steps, %.3f hours, %.2f node hours", (long long)s->steps, f->hours / f->nodes,
-               f->hours);
-        if (f->energy > 0) printf(", at most %.2f kWh (%g W a node)", f->energy, c->fabric.power);
-        printf("\n");
-    }
+    if (c) print_run(f);
 }
 
 static void print_number(const char *name, double value)
@@ -178,7 +186,7 @@ static void print_json(const forecast *f)
     kolo_json_number(stdout, f->bytes, 15);
     print_number("exposed_seconds", f->exposed);
     printf("}");
-    if (s->steps > 0) print_number("node_hours", f->hours);
+    if (f->hours > 0) print_number("node_hours", f->hours);
     if (f->energy > 0) print_number("kilowatt_hours", f->energy);
     printf("}\n");
 }

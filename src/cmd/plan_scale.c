@@ -20,7 +20,7 @@ typedef struct row {
     int ranks, nodes;
     long batch;
     double step, rate, exposed; /* seconds; images a second; share of the step */
-    double hours;               /* to the recipe's end; 0: its length is not known */
+    double hours;               /* to what the recipe reaches; 0: its length is not known */
     char why[160];
 } row;
 
@@ -49,6 +49,14 @@ static int parse_range(scaling *s, const char *range)
 
 /* ---- one number of ranks ---- */
 
+/* Epochs to the same loss, against those of the recipe's batch: of a batch B they are in proportion to
+ * 1 + B / critical_batch (McCandlish et al. 2018, arXiv 1812.06162, eq. 2.11). */
+static double epochs_of(const scaling *s, long batch)
+{
+    const double critical = (double)s->options->critical_batch, recipe = (double)s->options->batch;
+    return critical > 0 ? (1 + (double)batch / critical) / (1 + recipe / critical) : 1;
+}
+
 static void read_play(const scaling *s, const kolo_session *session, const kolo_play *play, row *r)
 {
     const int of_node = s->cluster ? (int)s->cluster->fabric.gpus : r->ranks;
@@ -58,8 +66,8 @@ static void read_play(const scaling *s, const kolo_session *session, const kolo_
     r->step = play->step;
     r->rate = (double)r->batch / play->step;
     r->exposed = exposed / play->step;
-    /* with as many images as the recipe's steps are of */
-    r->hours = (double)session->steps * play->step / 3600;
+    if (kolo_session_length_known(session))
+        r->hours = epochs_of(s, r->batch) * (double)session->steps * play->step / 3600;
 }
 
 static int plan_row(const scaling *s, row *r)
@@ -124,17 +132,39 @@ static double efficiency(const scaling *s, int way, const row *r)
     return r->step > 0 ? r->rate / r->ranks / (base->rate / base->ranks) : 0;
 }
 
-/* The most ranks up to which each doubling has brought half as much again, at least. */
+/* The most ranks up to which each doubling has brought half as much again, at least, of what counts: images a
+ * second, less those that a batch takes more of to come as far. */
 static const row *knee_of(const scaling *s, int way)
 {
     const row *knee = base_of(s, way);
     for (int i = 0; knee && i < s->rows; i++) {
         const row *r = &s->row[way][i];
         if (r->step <= 0 || r->ranks <= knee->ranks) continue;
-        if (r->rate < knee->rate * pow(1.5, log2((double)r->ranks / knee->ranks))) break;
+        if (r->rate / epochs_of(s, r->batch) <
+            knee->rate / epochs_of(s, knee->batch) * pow(1.5, log2((double)r->ranks / knee->ranks)))
+            break;
         knee = r;
     }
     return knee;
+}
+
+static void print_length(const scaling *s)
+{
+    const kolo_options *o = s->options;
+    if (base_of(s, STRONG) ? base_of(s, STRONG)->hours == 0 : base_of(s, WEAK)->hours == 0)
+        printf("hours: give the length of the run, epochs=N and data=DIR or images=N, or steps=N\n");
+    else if (o->critical_batch)
+        printf("hours: to the loss that batch=%ld reaches, by a critical batch of %ld\n", (long)o->batch,
+               (long)o->critical_batch);
+    else
+        printf(
+            "hours: of as many epochs with every batch; critical_batch=N counts what a larger one loses\n");
+}
+
+static void print_hours(double hours, int width, int digits)
+{
+    if (hours > 0) printf(" %*.*f", width, digits, hours);
+    else printf(" %*s", width, "-");
 }
 
 static void print_table(const scaling *s)
@@ -147,15 +177,19 @@ static void print_table(const scaling *s)
         for (int i = 0; i < s->rows; i++) {
             const row *r = &s->row[w][i];
             if (r->step <= 0) printf("%7d  not possible: %.120s\n", r->ranks, r->why);
-            else
-                printf("%7d %6d %9ld %12.3f %12.0f %9.1f %% %7.1f %% %10.3f %12.2f\n", r->ranks, r->nodes,
-                       r->batch, r->step * 1e3, r->rate, 100 * efficiency(s, w, r), 100 * r->exposed,
-                       r->hours, r->hours * r->nodes);
+            else {
+                printf("%7d %6d %9ld %12.3f %12.0f %9.1f %% %7.1f %%", r->ranks, r->nodes, r->batch,
+                       r->step * 1e3, r->rate, 100 * efficiency(s, w, r), 100 * r->exposed);
+                print_hours(r->hours, 10, 3);
+                print_hours(r->hours * r->nodes, 12, 2);
+                printf("\n");
+            }
         }
         const row *knee = knee_of(s, w);
         printf("the knee: %d ranks, behind which twice as many bring less than half as much again\n",
                knee->ranks);
     }
+    print_length(s);
 }
 
 static void print_json(const scaling *s)
@@ -174,8 +208,10 @@ static void print_json(const scaling *s)
             kolo_json_number(stdout, r->rate, 9);
             printf(",\"efficiency\":");
             kolo_json_number(stdout, efficiency(s, w, r), 9);
-            printf(",\"hours\":");
-            kolo_json_number(stdout, r->hours, 9);
+            if (r->hours > 0) {
+                printf(",\"hours\":");
+                kolo_json_number(stdout, r->hours, 9);
+            }
             printf("}");
             first = false;
         }

@@ -123,6 +123,12 @@ int kolo_session_enter(kolo_session *session, int phase);
 /* This rank takes images from the loader: it is of the first stage. Others know of a batch how large it
  * is. */
 static inline bool kolo_session_loads(const kolo_session *session) { return session->grid.stage == 0; }
+/* session->steps are those of the run: given, or of a training set whose images are counted (images= where
+ * nothing is read); else of so many batches an epoch as synthetic data has. */
+static inline bool kolo_session_length_known(const kolo_session *s)
+{
+    return s->steps > 0 && (s->options->steps || s->train_set || s->options->images);
+}
 /* What an evaluation computes with, and of what. */
 static inline kolo_exec *kolo_session_eval_exec(const kolo_session *s)
 {

@@ -92,7 +92,9 @@ int session_lay_phases(kolo_session *s)
         s->phase[0] = (kolo_phase){.batch = o->batch = (rows ? rows : 1) * s->replicas};
         s->phases = 1;
     }
-    s->samples = s->train_set ? kolo_dataset_get_info(s->train_set)->count : s->phase[0].batch * 64;
+    s->samples = s->train_set                                     ? kolo_dataset_get_info(s->train_set)->count
+                 : (s->parts & KOLO_SESSION_NO_DATA) && o->images ? o->images
+                                                                  : s->phase[0].batch * 64;
     s->val_samples = s->val_set ? kolo_dataset_get_info(s->val_set)->count : 0;
     if (s->height != s->width && session_largest(s))
         return kolo_fail(KOLO_ECONFIG,

@@ -75,8 +75,9 @@ ok $? "two ranks train with plan=auto" log
 like log 'plan=auto: .*ms a step, played' "... which says what it has chosen"
 
 # ---- scaled ----
-timeout 60 kolo plan resnet50 data=synthetic size=224 precision=bf16 batch=4096 micro_batch=64 epochs=1 \
-    cluster=perlmutter --scale 4..64 --json --svg scale.svg > log 2>&1
+scaled=(resnet50 images=1000000 size=224 precision=bf16 batch=4096 micro_batch=64 epochs=1
+    cluster=perlmutter --json)
+timeout 60 kolo plan "${scaled[@]}" --scale 4..64 --svg scale.svg > log 2>&1
 ok $? "from 4 to 64 GPUs" log
 is "$(python3 -c 'import json
 s = json.load(open("log"))
@@ -87,6 +88,13 @@ print([r["ranks"] for r in strong], strong[0]["efficiency"], weak[-1]["batch"],
     "[4, 8, 16, 32, 64] 1 65536 True True" "each number of ranks, strongly and weakly"
 python3 -c 'import xml.dom.minidom as x; x.parse("scale.svg")'
 ok $? "and drawn"
+timeout 60 kolo plan "${scaled[@]}" --scale 4..8 critical_batch=4096 > noise 2>&1
+is "$(python3 -c 'import json
+a, b = json.load(open("log")), json.load(open("noise"))
+print([round(y["hours"] / x["hours"], 3) for w in ("strong", "weak") for x, y in zip(a[w], b[w])])' 2>&1)" \
+    "[1.0, 1.0, 1.0, 1.5]" "twice the critical batch takes half as many epochs again as the critical batch"
+timeout 60 kolo plan "${scaled[@]}" --scale 4..8 images=0 > log 2>&1
+is "$(grep -c hours log)" 0 "hours of an unknown number of images are not made up"
 plan --scale 4-8
 is $? 78 "no range: exit 78"
 

@@ -78,9 +78,11 @@ for file in share/clusters/*.yaml; do
     name=
 done
 is "$name" "" "every table of share/clusters is read, and says where it is from"
-timeout 60 kolo plan resnet50_imagenet data=synthetic ranks=64 cluster=selene > "$ROOM/plan" 2> "$ROOM/said"
-like "$ROOM/plan" '^run: [0-9]+ steps, .* node hours, at most [0-9.]+ kWh' \
-    "a recipe's run has its hours and energy"
+timeout 60 kolo plan resnet50_imagenet ranks=64 cluster=selene > "$ROOM/plan" 2> "$ROOM/said"
+like "$ROOM/plan" "^run: $((90 * (1281167 / 256))) steps, .* node hours, at most [0-9.]+ kWh" \
+    "a recipe's run has its steps, hours and energy"
+timeout 60 kolo plan resnet50_imagenet ranks=64 cluster=selene images=0 > "$ROOM/plan" 2> "$ROOM/said"
+like "$ROOM/plan" '^run: give data=DIR or images=N' "without the number of images it has none, and says so"
 
 refuse "a misspelt cluster" 'is perlmutter meant' ranks=8 batch=512 cluster=perlmuter
 refuse "no number of ranks" 'for how many GPUs.*ranks=N' batch=512 cluster=eos
