@@ -47,7 +47,7 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
     char where[64], busy[32] = "";
     double peak = (double)(session->cuda ? kolo_session_taken(session) : kolo_session_peak_bytes(session));
     double planned =
-        (double)(session->cuda ? kolo_exec_bytes(plan, NULL) : kolo_session_planned_bytes(session));
+        (double)(session->cuda ? kolo_exec_bytes(plan, NULL) : kolo_session_planned_bytes(session, false));
     printf("arenas (MiB):");
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (plan->arena_bytes[a])

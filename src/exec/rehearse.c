@@ -10,7 +10,7 @@
 #include "exec/exec.h"
 #include "kolo/error.h"
 
-enum { WARM_UP = 2 };
+enum { WARM_UP = 2, SECONDS = 2 };
 
 /* One rank. */
 typedef struct rank {
@@ -104,32 +104,58 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double variation(double *step, int steps)
+static double quartile(double *values, int count)
 {
-    double sum = 0;
-    qsort(step, (size_t)steps, sizeof *step, by_value);
-    for (int i = 0; i < steps; i++) sum += fabs(step[i] - step[steps / 2]);
-    return sum / steps / step[steps / 2];
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 4];
 }
 
-static int measure(rank *r, int steps, double *seconds, double *varies)
+/* Whoever else uses the machine makes actions longer, and none shorter, and hardly a step of a busy machine is
+ * spared: of each action the lower quartile counts. Steps that take hardly more than all of these together were
+ * spared. What they take more is in every action by the same share, and by how much they differ is how much
+ * steps do; where there are too few of them neither is known. each: [steps][actions] */
+static int summarise(const double *each, int steps, int64_t n, double *seconds, double *varies)
+{
+    enum { FEW = 4 };
+    const double most = 1.15;
+    double *column = kolo_alloc((size_t)steps * sizeof *column), sum = 0, mean = 0, differ = 0;
+    int spared = 0;
+    if (!column) return KOLO_ENOMEM;
+    for (int64_t i = 0; i < n; i++) {
+        for (int s = 0; s < steps; s++) column[s] = each[s * n + i];
+        sum += seconds[i] = quartile(column, steps);
+    }
+    for (int s = 0; s < steps; s++) {
+        double whole = 0;
+        for (int64_t i = 0; i < n; i++) whole += each[s * n + i];
+        if (whole <= most * sum) column[spared++] = whole;
+    }
+    for (int s = 0; s < spared; s++) mean += column[s] / spared;
+    for (int s = 0; s < spared; s++) differ += fabs(column[s] - mean) / spared;
+    for (int64_t i = 0; spared >= FEW && i < n; i++) seconds[i] *= mean / sum;
+    *varies = spared >= FEW ? differ / mean : 0;
+    free(column);
+    return 0;
+}
+
+static int measure(rank *r, int least, double *seconds, double *varies)
 {
     const int64_t n = r->plan->actions;
+    const int most = 4 * least;
     kolo_exec_profile *profile = kolo_alloc((size_t)n * sizeof *profile);
-    double *step = kolo_alloc((size_t)steps * sizeof *step), before = 0;
-    int rc = profile && step ? kolo_exec_set_profile(r->exec, profile) : KOLO_ENOMEM;
-    for (int s = 0; rc == 0 && s < steps; s++) {
+    double *each = kolo_alloc((size_t)(most * n) * sizeof *each);
+    const double until = kolo_time() + SECONDS;
+    int rc = profile && each ? kolo_exec_set_profile(r->exec, profile) : KOLO_ENOMEM, steps = 0;
+    while (rc == 0 && steps < most && (steps < least || kolo_time() < until)) {
+        for (int64_t i = 0; i < n; i++) each[steps * n + i] = -profile[i].seconds;
         rc = do_step(r);
-        double now = 0;
-        for (int64_t i = 0; i < n; i++) now += profile[i].seconds;
-        step[s] = now - before;
-        before = now;
+        for (int64_t i = 0; i < n; i++) each[steps * n + i] += profile[i].seconds;
+        steps++;
     }
-    for (int64_t i = 0; rc == 0 && i < n; i++) seconds[i] = profile[i].seconds / steps;
-    if (rc == 0) *varies = variation(step, steps);
+    if (rc == 0) rc = summarise(each, steps, n, seconds, varies);
     if (rc == 0) rc = kolo_exec_set_profile(r->exec, NULL);
     free(profile);
-    free(step);
+    free(each);
     return rc;
 }
 

@@ -1,8 +1,10 @@
 /* The plan's hash: everything that decides which bits come out and what is sent, and nothing that differs
  * between equal ranks. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include "plan/parts.h"
 #include "plan/shard.h"
 
@@ -26,10 +28,12 @@ static uint64_t ring(uint64_t h, const kolo_ring *r)
     return word(word(word(h, (uint64_t)r->places), r->by_batch), r->stride);
 }
 
-static uint64_t node(uint64_t h, const kolo_plan *plan, int i)
+/* kernels: hashes of what says which kernel a node has, [nodes][2]; NULL: not known */
+static uint64_t node(uint64_t h, const kolo_plan *plan, int i, const uint64_t *kernels)
 {
     const kolo_node *n = &plan->graph->node[i];
-    h = text(text(h, kolo_kernel_key(plan->kernel[i])), kolo_kernel_name(plan->kernel[i]));
+    h = kernels ? word(word(h, kernels[2 * i]), kernels[2 * i + 1])
+                : text(text(h, kolo_kernel_key(plan->kernel[i])), kolo_kernel_name(plan->kernel[i]));
     h = word(h, n->backward);
     for (int k = 0; k < n->n_in; k++) h = word(h, (uint64_t)(int64_t)n->in[k]);
     for (int k = 0; k < n->n_out; k++) h = word(h, (uint64_t)(int64_t)n->out[k]);
@@ -66,7 +70,7 @@ static uint64_t frame(const kolo_plan *p)
     return word(h, p->reduced_front);
 }
 
-static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
+static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a, const uint64_t *kernels)
 {
     h = word(word(word(h, (uint64_t)a->kind), (uint64_t)a->slot), (uint64_t)(int64_t)a->bucket);
     h = word(word(h, (uint64_t)a->from), (uint64_t)a->to);
@@ -80,7 +84,7 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
     }
     if (a->kind == KOLO_ACTION_RUN) {
         n = p->graph->node[a->node].n_in + p->graph->node[a->node].n_out;
-        h = node(h, p, a->node);
+        h = node(h, p, a->node, kernels);
         if (a->again) h = word(h, 1);
     }
     if (kolo_action_forms(a->kind)) {
@@ -103,7 +107,14 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
 
 void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative)
 {
+    const int nodes = plan->graph->nodes;
+    uint64_t *kernels = kolo_alloc(2 * (size_t)nodes * sizeof *kernels); /* each is in a list many times */
+    for (int i = 0; kernels && i < nodes; i++) {
+        kernels[2 * i] = kolo_hash_text(kolo_kernel_key(plan->kernel[i]));
+        kernels[2 * i + 1] = kolo_hash_text(kolo_kernel_name(plan->kernel[i]));
+    }
     cumulative[0] = frame(plan);
     for (int64_t i = 0; i < plan->actions; i++)
-        cumulative[i + 1] = action(cumulative[i], plan, &plan->action[i]);
+        cumulative[i + 1] = action(cumulative[i], plan, &plan->action[i], kernels);
+    free(kernels);
 }

@@ -61,8 +61,9 @@ typedef struct game {
     double now;
     kolo_play *play;
     player *player;
-    queue *link; /* [stages * stages] */
-    task *task;  /* under way */
+    queue *link;      /* [stages * stages] */
+    int *open, opens; /* links on which something waits */
+    task *task;       /* under way */
     int64_t tasks, room;
 } game;
 
@@ -192,6 +193,7 @@ static int send(game *g, int stage)
                          .ready = other >= 0 ? &g->player[t->peer].posted[other] : NULL,
                          .flight = l.latency};
     g->play->stage[stage].sent += (double)t->bytes;
+    if (g->link[link].next == g->link[link].count) g->open[g->opens++] = link;
     return enqueue(&g->link[link], &item);
 }
 
@@ -391,7 +393,13 @@ static int start_all(game *g, bool *any)
             KOLO_TRY(go_on(g, s, &moved));
             KOLO_TRY(dequeue(g, &g->player[s].sums, &moved));
         }
-        for (int i = 0; i < g->stages * g->stages; i++) KOLO_TRY(dequeue(g, &g->link[i], &moved));
+        int opens = 0;
+        for (int i = 0; i < g->opens; i++) {
+            queue *q = &g->link[g->open[i]];
+            KOLO_TRY(dequeue(g, q, &moved));
+            if (q->next < q->count) g->open[opens++] = g->open[i];
+        }
+        g->opens = opens;
         KOLO_TRY(meet(g, &moved));
     }
     for (int s = 0; s < g->stages; s++) {
@@ -461,6 +469,7 @@ static void game_close(game *g)
     for (int i = 0; g->link && i < g->stages * g->stages; i++) free(g->link[i].item);
     free(g->player);
     free(g->link);
+    free(g->open);
     free(g->task);
 }
 
@@ -490,11 +499,12 @@ int kolo_play_create(kolo_play **play, const kolo_play_input *in)
     *play = g.play = kolo_alloc(sizeof **play);
     g.player = kolo_alloc((size_t)stages * sizeof *g.player);
     g.link = kolo_alloc((size_t)stages * (size_t)stages * sizeof *g.link);
+    g.open = kolo_alloc((size_t)stages * (size_t)stages * sizeof *g.open);
     if (g.play) {
         g.play->stages = stages;
         g.play->stage = kolo_alloc((size_t)stages * sizeof *g.play->stage);
     }
-    int rc = g.play && g.player && g.link && g.play->stage ? 0 : KOLO_ENOMEM;
+    int rc = g.play && g.player && g.link && g.open && g.play->stage ? 0 : KOLO_ENOMEM;
     for (int s = 0; rc == 0 && s < stages; s++) rc = player_open(&g, s);
     if (rc == 0) rc = play_all(&g);
     if (rc == 0) conclude(&g);

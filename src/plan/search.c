@@ -9,7 +9,7 @@
 
 /* A beginning of points. */
 typedef struct node {
-    double bound;
+    double bound, guess;
     int set;
     int point[KOLO_SEARCH_AXES];
 } node;
@@ -28,10 +28,10 @@ static int compare_points(const int *a, const int *b, int n)
     return 0;
 }
 
-/* The least bound first; of equals what is further on, so that a point is found soon, and in their order. */
+/* The least guess first; of equals what is further on, so that a point is found soon, and in their order. */
 static bool is_before(const node *a, const node *b)
 {
-    if (a->bound < b->bound || a->bound > b->bound) return a->bound < b->bound;
+    if (a->guess < b->guess || a->guess > b->guess) return a->guess < b->guess;
     if (a->set != b->set) return a->set > b->set;
     return compare_points(a->point, b->point, a->set) < 0;
 }
@@ -67,6 +67,7 @@ static int branch(search *s, const node *n)
         child.point[child.set++] = c;
         KOLO_TRY(space->bound(space->of, child.point, child.set, &bound));
         child.bound = bound > n->bound ? bound : n->bound;
+        child.guess = space->guess ? space->guess(space->of, child.point, child.set) : child.bound;
         if (child.bound <= s->best->price && isfinite(child.bound)) KOLO_TRY(push(s, &child));
     }
     return 0;

@@ -1,5 +1,7 @@
-/* Search: of a grid of choices the point with the least price, by branch and bound, best bound first. Bounds
- * are the caller's: no price of a point may be below that of any of its beginnings. */
+/* Search: of a grid of choices the point with the least price, by branch and bound. Bounds are the caller's:
+ * no price of a point may be below that of any of its beginnings. What comes first is what is guessed to take
+ * least, so that where time is short something good is found; what is found with enough of it does not depend
+ * on guesses. */
 #ifndef KOLO_PLAN_SEARCH_H
 #define KOLO_PLAN_SEARCH_H
 
@@ -14,6 +16,7 @@ typedef struct kolo_search_space {
     void *of; /* the caller's, handed to all */
     /* the least that any point takes whose first `set` choices these are; INFINITY: there is none */
     int (*bound)(void *of, const int *point, int set, double *bound);
+    double (*guess)(void *of, const int *point, int set);    /* what it may take; NULL: its bound */
     int (*price)(void *of, const int *point, double *price); /* INFINITY: it cannot be */
     bool (*over)(void *of);                                  /* no more is to be priced; NULL: never */
 } kolo_search_space;

@@ -11,21 +11,31 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "kolo/error.h"
+#include "plan/fabric.h"
 #include "plan/search.h"
 #include "train/parts.h"
 #include "train/times.h"
 #include "train/uneven.h"
 
-enum { MOST_PAIRS = 64, MOST_VALUES = 8, TEXT = 48 };
+enum { MOST_DIVISIONS = 256, MOST_VALUES = 8 };
 
-/* A way to cut a step in two directions: what all bounds are of. */
-typedef struct pair {
-    int stages;
+/* Layers in parts on ranks side by side: another network to the last bit, so none but the first where the
+ * recipe gives parts, and on GPUs alone. */
+static const struct {
+    const char *words;
+    int parts;
+} cuts[] = {{"", 1},          {"spatial=2x1 ", 2}, {"spatial=2x2 ", 4}, {"spatial=4x2 ", 8},
+            {"tensor=2 ", 2}, {"tensor=4 ", 4},    {"tensor=8 ", 8}};
+enum { CUTS = sizeof cuts / sizeof *cuts };
+
+/* How a step is divided: what all bounds are of. */
+typedef struct division {
+    int stages, cut;
     int64_t rows; /* of a micro-batch */
-    double bound; /* seconds: the work of all ranks, evenly divided; -1: not yet known */
-} pair;
+    double work;  /* seconds: that of all ranks, evenly divided; -1: not yet known */
+} division;
 
-/* The other axes: words each value stands for. A new one (tensor=) is a row of its own. */
+/* The other axes: words each value stands for. */
 typedef struct axis {
     const char *key;
     const char *value[MOST_VALUES];
@@ -38,7 +48,7 @@ static const axis axes[] = {
     {"shard", {"", "shard=optimizer", "shard=gradients", "shard=parameters"}, false},
     {"recompute", {"", "recompute=auto"}, false},
     {"bucket_mb", {"", "bucket_mb=4", "bucket_mb=64"}, false}};
-enum { AXES = sizeof axes / sizeof *axes };
+enum { AXES = sizeof axes / sizeof *axes, RECOMPUTE = 2 };
 
 typedef struct task {
     const kolo_options *options; /* as they were given */
@@ -46,10 +56,14 @@ typedef struct task {
     kolo_launch alone; /* one rank, whatever was started */
     int here[2];       /* its node, its number there */
     int parts;
-    pair pair[MOST_PAIRS];
-    int pairs;
+    division division[MOST_DIVISIONS];
+    int divisions;
+    int given;  /* parts that the recipe cuts layers into */
+    char *fits; /* [plans] 1: its bytes do, 2: they do not; 0: not yet known */
+    kolo_search_space space;
     double until; /* when time is up */
     double plain, best;
+    double param_bytes; /* of the whole network */
     int priced;
     double exposed, idle; /* of the plain one */
     size_t plain_bytes, limit;
@@ -58,14 +72,29 @@ typedef struct task {
 
 /* ---- points ---- */
 
+/* Ranks side by side: of a pipeline, of the parts of its layers. */
+static int across_of(const task *t, int stages, int cut)
+{
+    return stages * (cut ? cuts[cut].parts : t->given);
+}
+
+static int64_t number_of(const task *t, const int *point)
+{
+    int64_t number = 0;
+    for (int i = 0; i < t->space.axes; i++) number = number * t->space.choices[i] + point[i];
+    return number;
+}
+
 /* Options of a point as words; 1: it says the same as another one, or cannot be. */
 static int point_text(const task *t, const int *point, char *text, size_t size)
 {
-    const pair *p = &t->pair[point[0]];
+    const division *p = &t->division[point[0]];
     const kolo_options *o = t->options;
+    const int64_t across = across_of(t, p->stages, p->cut);
     *text = 0;
     if (p->stages > 1) kolo_append(text, size, "stages=%d ", p->stages);
-    if (p->rows != o->micro_batch && p->rows * o->ranks != o->batch * p->stages)
+    kolo_append(text, size, "%s", cuts[p->cut].words);
+    if (p->rows != o->micro_batch && p->rows * o->ranks != o->batch * across)
         kolo_append(text, size, "micro_batch=%ld ", (long)p->rows);
     for (int i = 0; i < AXES; i++) {
         const char *value = axes[i].value[point[1 + i]];
@@ -73,7 +102,11 @@ static int point_text(const task *t, const int *point, char *text, size_t size)
         if (of_stages && p->stages == 1 && point[1 + i] > 0) return 1;
         if (!(of_stages && p->stages == 1) && *value) kolo_append(text, size, "%s ", value);
     }
-    if (p->stages == o->ranks && strstr(text, "shard=")) return 1; /* nobody to share with */
+    if (across == o->ranks && strstr(text, "shard=")) return 1; /* nobody to share with */
+    int kept[KOLO_SEARCH_AXES];
+    memcpy(kept, point, sizeof kept);
+    kept[1 + RECOMPUTE] = 0;
+    if (point[1 + RECOMPUTE] > 0 && t->fits[number_of(t, kept)] == 1) return 1; /* nothing is to be dropped */
     const size_t length = strlen(text);
     if (length) text[length - 1] = 0;
     return 0;
@@ -111,43 +144,68 @@ static int rehearse(const task *t, const kolo_session *s, double *seconds)
 
 /* The seconds of a micro-batch on one rank, and so of all of them on all ranks at once. Nothing is waited
  * for, summed or updated. */
-static int work_of(const task *t, pair *p)
+static int work_of(task *t, division *p)
 {
     kolo_options o;
     kolo_session s;
-    char rows[24];
+    char words[128];
     double seconds = 0;
     KOLO_TRY(kolo_options_copy(&o, t->options));
-    snprintf(rows, sizeof rows, "%ld", (long)p->rows);
+    snprintf(words, sizeof words, "%sbatch=%ld micro_batch=%ld", cuts[p->cut].words, (long)p->rows,
+             (long)p->rows);
     o.ranks = 1;
     o.stages = 1;
-    int rc = kolo_option_set(&o, "batch", rows, "plan=auto");
-    if (rc == 0) rc = kolo_option_set(&o, "micro_batch", rows, "plan=auto");
+    int rc = set_words(&o, words);
     if (rc == 0) rc = open_session(t, &o, &s);
     if (rc == 0) {
         rc = kolo_session_work(&s, &seconds);
+        t->param_bytes = (double)s.plan->param_bytes;
         if (rc == 0) rc = rehearse(t, &s, &seconds);
         kolo_session_close(&s);
     }
     const double cores = t->gpu ? INFINITY : (double)kolo_cpu_count() / (double)o.threads,
                  at_once = fmin((double)t->options->ranks, cores);
     kolo_options_free(&o);
-    p->bound =
-        rc == KOLO_ECONFIG ? INFINITY : seconds * (double)t->options->batch / (double)p->rows / at_once;
+    p->work = rc == KOLO_ECONFIG ? INFINITY : seconds * (double)t->options->batch / (double)p->rows / at_once;
     return rc == KOLO_ECONFIG ? 0 : rc;
+}
+
+/* Gradients that nodes exchange: each sends all that its ranks have of them twice, but for its own part. */
+static double sums_of(const task *t, const division *p)
+{
+    const kolo_options *o = t->options;
+    const int across = across_of(t, p->stages, p->cut);
+    if (!t->gpu || !t->gpu->fabric || o->compression != KOLO_compression_none || across >= o->ranks) return 0;
+    const kolo_fabric *f = t->gpu->fabric;
+    const double nodes = ceil((double)o->ranks / f->gpus), here = fmin(1, f->gpus / across);
+    return 2 * (nodes - 1) / nodes * t->param_bytes * here / (f->network * 1e9 * f->share);
 }
 
 static int bound_of(void *of, const int *point, int set, double *bound)
 {
     task *t = of;
-    pair *p = &t->pair[point[0]];
-    for (int i = 0; i < t->pairs && p->bound < 0; i++)
-        if (t->pair[i].rows == p->rows && t->pair[i].bound >= 0) p->bound = t->pair[i].bound;
-    if (p->bound < 0) KOLO_TRY(work_of(t, p));
-    *bound = p->bound;
+    division *p = &t->division[point[0]];
+    for (int i = 0; i < t->divisions && p->work < 0; i++) {
+        const division *d = &t->division[i];
+        if (d->rows == p->rows && d->cut == p->cut && d->work >= 0) p->work = d->work;
+    }
+    if (p->work < 0) KOLO_TRY(work_of(t, p));
+    *bound = fmax(p->work, sums_of(t, p));
     for (int i = 0; i < set - 1; i++)
         if (axes[i].of_stages && p->stages == 1 && point[1 + i] > 0) *bound = INFINITY;
     return 0;
+}
+
+/* With what a pipeline waits to be filled and emptied, and what parts of layers send. */
+static double guess_of(void *of, const int *point, int set)
+{
+    const task *t = of;
+    const division *p = &t->division[point[0]];
+    const int across = across_of(t, p->stages, p->cut);
+    const double slots = (double)t->options->batch * across / t->options->ranks / (double)p->rows,
+                 parts = cuts[p->cut].parts;
+    (void)set;
+    return p->work * (1 + (p->stages - 1) / fmax(slots, 1) + (parts - 1) / 4) + sums_of(t, p) / 2;
 }
 
 /* ---- prices ---- */
@@ -158,7 +216,8 @@ static void remember_plain(task *t, const kolo_play *play, double seconds)
     t->exposed = play->stage[0].exposed;
 }
 
-static int price_words(task *t, const char *text, double *seconds, bool plain)
+/* fits: as task's, or NULL. */
+static int price_words(task *t, const char *text, double *seconds, char *fits, bool plain)
 {
     kolo_options o;
     kolo_session s;
@@ -172,6 +231,7 @@ static int price_words(task *t, const char *text, double *seconds, bool plain)
         rc = kolo_session_memory(&s, &t->limit);
         if (t->gpu && t->gpu->memory < t->limit) t->limit = t->gpu->memory;
         if (plain) t->plain_bytes = bytes;
+        if (fits) *fits = bytes <= t->limit ? 1 : 2;
         if (rc == 0 && bytes <= t->limit) rc = kolo_session_play(&s, &play, NULL);
         if (rc == 0 && play) *seconds = play->step;
         if (rc == 0 && play && plain) remember_plain(t, play, *seconds);
@@ -191,7 +251,7 @@ static int price_of(void *of, const int *point, double *seconds)
     char text[256];
     *seconds = INFINITY;
     if (point_text(t, point, text, sizeof text)) return 0;
-    const int rc = price_words(t, text, seconds, false);
+    const int rc = price_words(t, text, seconds, &t->fits[number_of(t, point)], false);
     if (rc == 0) kolo_debug("plan=auto: %s: %.3f ms", *text ? text : "plain", *seconds * 1e3);
     return rc == KOLO_ECONFIG ? 0 : rc; /* what cannot be is no plan */
 }
@@ -200,40 +260,53 @@ static bool is_over(void *of) { return kolo_time() > ((const task *)of)->until; 
 
 /* ---- the space ---- */
 
-static void add_pair(task *t, int stages, int64_t rows)
+static void add_division(task *t, int stages, int cut, int64_t rows)
 {
-    for (int i = 0; i < t->pairs; i++)
-        if (t->pair[i].stages == stages && t->pair[i].rows == rows) return;
-    if (t->pairs < MOST_PAIRS) t->pair[t->pairs++] = (pair){stages, rows, -1};
+    for (int i = 0; i < t->divisions; i++) {
+        const division *d = &t->division[i];
+        if (d->stages == stages && d->cut == cut && d->rows == rows) return;
+    }
+    if (t->divisions < MOST_DIVISIONS) t->division[t->divisions++] = (division){stages, cut, rows, -1};
 }
 
-/* The plain one first. Micro-batches: as given, else powers of two of them a rank that leave batch norm its
- * images. */
-static void list_pairs(task *t)
+/* Micro-batches: as given, else powers of two of them a rank that leave batch norm its images. */
+static void list_rows(task *t, int stages, int cut)
 {
-    enum { MOST_STAGES = 16, MOST_SLOTS = 64, LEAST_ROWS = 16 };
+    enum { MOST_SLOTS = 64, LEAST_ROWS = 16 };
     const kolo_options *o = t->options;
-    const int64_t each = o->batch / o->ranks;
-    add_pair(t, 1, o->micro_batch ? o->micro_batch : each);
-    for (int stages = 1; stages <= o->ranks && stages <= MOST_STAGES; stages++) {
-        if (o->ranks % stages || o->batch * stages % o->ranks) continue;
-        const int64_t local = o->batch / (o->ranks / stages);
-        if (o->micro_batch) {
-            if (local % o->micro_batch == 0) add_pair(t, stages, o->micro_batch);
-            continue;
-        }
-        for (int64_t slots = stages > 1 ? 2 : 1; slots <= MOST_SLOTS && local / slots >= LEAST_ROWS;
-             slots *= 2)
-            if (local % slots == 0) add_pair(t, stages, local / slots);
+    const int64_t across = across_of(t, stages, cut), local = o->batch * across / o->ranks;
+    if (o->ranks % across || o->batch * across % o->ranks) return;
+    if (o->micro_batch) {
+        if (local % o->micro_batch == 0) add_division(t, stages, cut, o->micro_batch);
+        return;
     }
+    int64_t slots = stages > 1 && local >= 2 * LEAST_ROWS ? 2 : 1; /* fewer images are one block anyway */
+    do {
+        if (local % slots == 0) add_division(t, stages, cut, local / slots);
+        slots *= 2;
+    } while (slots <= MOST_SLOTS && local / slots >= LEAST_ROWS);
+}
+
+/* The plain one first. Parts stay in a node. */
+static void list_divisions(task *t)
+{
+    enum { MOST_STAGES = 16 };
+    const kolo_options *o = t->options;
+    const int64_t all = o->batch * t->given;
+    const int node = t->gpu && t->gpu->fabric && t->given == 1 ? (int)t->gpu->fabric->gpus : 1;
+    if (all % o->ranks == 0) add_division(t, 1, 0, o->micro_batch ? o->micro_batch : all / o->ranks);
+    for (int cut = 0; cut < CUTS; cut++)
+        for (int stages = 1; stages <= o->ranks && stages <= MOST_STAGES; stages++)
+            if (cuts[cut].parts <= node) list_rows(t, stages, cut);
 }
 
 static kolo_search_space space_of(task *t)
 {
     kolo_search_space space = {.axes = 1 + AXES,
-                               .choices = {t->pairs},
+                               .choices = {t->divisions},
                                .of = t,
                                .bound = bound_of,
+                               .guess = guess_of,
                                .price = price_of,
                                .over = is_over};
     for (int i = 0; i < AXES; i++)
@@ -247,7 +320,9 @@ static kolo_search_space space_of(task *t)
 static void explain(const task *t, kolo_auto_plan *r)
 {
     const double plain = t->plain;
-    if (!(plain < INFINITY))
+    if (!(plain < INFINITY) && !t->plain_bytes)
+        snprintf(r->why, sizeof r->why, "plain data parallel cannot divide the batch over its ranks");
+    else if (!(plain < INFINITY))
         snprintf(r->why, sizeof r->why, "plain data parallel needs %zu bytes a rank, %zu are there",
                  t->plain_bytes, t->limit);
     else if (!*r->text)
@@ -263,12 +338,17 @@ static void explain(const task *t, kolo_auto_plan *r)
 static int check_given(const kolo_options *o, int64_t ranks)
 {
     if (ranks < 1) return kolo_fail(KOLO_ECONFIG, "a search for how many ranks? give ranks=N");
-    if (!o->batch)
-        return kolo_fail(KOLO_ECONFIG,
-                         "a search wants a batch to divide: give batch=N instead of batch=auto");
-    if (o->batch % ranks == 0) return 0;
-    return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %ld ranks; the nearest that can: %ld",
-                     (long)o->batch, (long)ranks, (long)(o->batch / ranks * ranks));
+    if (o->batch) return 0;
+    return kolo_fail(KOLO_ECONFIG, "a search wants a batch to divide: give batch=N instead of batch=auto");
+}
+
+/* Parts of spatial= and tensor= as they were given; fewer ranks have several each. */
+static int given_parts(const kolo_options *o)
+{
+    int rows = 1, columns = 1;
+    if (sscanf(o->spatial, "%dx%d", &rows, &columns) != 2 || rows < 1 || columns < 1) rows = columns = 1;
+    const int64_t parts = (int64_t)rows * columns * o->tensor;
+    return (int)(parts < o->ranks ? parts : o->ranks);
 }
 
 /* What plain data parallel is: nothing of what is searched is given. */
@@ -286,15 +366,16 @@ static int search(task *t, kolo_auto_plan *r)
     kolo_search_result found;
     kolo_failure first;
     double seconds;
-    int rc = price_words(t, "", &seconds, true);
+    int rc = price_words(t, "", &seconds, NULL, true);
     if (rc == KOLO_ECONFIG) t->plain = INFINITY;
     else KOLO_TRY(rc);
     kolo_error_keep(&first);
-    list_pairs(t);
-    const kolo_search_space space = space_of(t);
-    KOLO_TRY(kolo_search_run(&space, &found));
+    list_divisions(t);
+    const kolo_search_space space = t->space = space_of(t);
     r->plans = 1;
     for (int i = 0; i < space.axes; i++) r->plans *= space.choices[i];
+    if (!(t->fits = kolo_alloc((size_t)r->plans + 1))) return KOLO_ENOMEM;
+    KOLO_TRY(kolo_search_run(&space, &found));
     r->priced = t->priced;
     r->plain = t->plain < INFINITY ? t->plain : 0;
     r->seconds = fmin(found.price, t->plain);
@@ -331,6 +412,7 @@ int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, double limit, ko
     if (!*o->data || !strcmp(o->data, "synthetic")) t.parts |= KOLO_SESSION_NO_DATA;
     if (!given.threads) given.threads = threads_of(o);
     if (!gpu) given.device = KOLO_device_cpu;
+    t.given = given_parts(&given);
     t.alone =
         (kolo_launch){.size = 1, .nodes = 1, .local_size = 1, .node_of = &t.here[0], .local_of = &t.here[1]};
     int rc = forget_given(&given);
@@ -338,6 +420,7 @@ int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, double limit, ko
     if (rc == 0) rc = forget_given(o);
     if (rc == 0) rc = set_words(o, r->text);
     r->took = kolo_time() - start;
+    free(t.fits);
     kolo_options_free(&given);
     return rc;
 }

@@ -104,13 +104,13 @@ static size_t node_limit(const kolo_session *s, const char **source)
     return (size_t)(s->options->memory_limit * 0x1p30);
 }
 
-size_t kolo_session_planned_bytes(const kolo_session *s)
+size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
 {
     const need n = need_of_plans(s);
     const size_t bytes = s->held_bytes + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
                          /* in and out, one at a time; of parts it is brought together as it is laid out */
                          (size_t)kolo_plan_largest(s->plan) * sizeof(float) * (s->shards > 1 ? 2 : 1) +
-                         (s->launch->rank == 0 ? snapshot_bytes(s, &n) : 0);
+                         (saves && s->launch->rank == 0 ? snapshot_bytes(s, &n) : 0);
     return bytes > s->highest_bytes ? bytes : s->highest_bytes;
 }
 

@@ -175,9 +175,9 @@ int kolo_session_memory(const kolo_session *session, size_t *bytes);
  * machines. */
 int kolo_session_print_memory(kolo_session *session, void *file);
 /* Of this rank's process, in bytes, once it is open: what it will take at most (held before the first arena,
- * arenas in host memory, batches, a checkpoint's copy), as known before the first arena; and what it has
- * taken, without pages that belong to other ranks of its node. */
-size_t kolo_session_planned_bytes(const kolo_session *session);
+ * arenas in host memory, batches and, where it saves, a checkpoint's copy), as known before the first arena;
+ * and what it has taken, without pages that belong to other ranks of its node. */
+size_t kolo_session_planned_bytes(const kolo_session *session, bool saves);
 size_t kolo_session_peak_bytes(const kolo_session *session);
 /* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */
 size_t kolo_session_taken(const kolo_session *session);

@@ -214,20 +214,39 @@ static int time_plan(times *t, const kolo_plan *p, kolo_play_time *time)
 
 /* ---- the node ---- */
 
+/* A byte read or written, and a wake from one rank to another, which all messages of a node go by: measured
+ * once and kept, so that all plans are priced by the same. */
+static int measure_node(const kolo_session *s, kolo_choices *known, bool again, double *byte, double *wake)
+{
+    static const char *const key[] = {"a byte of memory", "a wake"};
+    kolo_play_time kept[2];
+    const bool all = find(known, key[0], &kept[0]) && find(known, key[1], &kept[1]);
+    if (!all || again) {
+        kept[0].alone = 1 / kolo_exec_memory_rate(s->backend, s->untimed ? 0 : 5);
+        kept[1].alone = s->untimed ? 0 : kolo_exec_wake_seconds();
+        for (int i = 0; i < 2 && !s->untimed; i++) {
+            kept[i].crowded = kept[i].alone;
+            KOLO_TRY(keep(known, key[i], kept[i]));
+        }
+    }
+    *byte = kept[0].alone;
+    *wake = kept[1].alone > 0 ? kept[1].alone : kolo_link_assumed.latency / 2;
+    return 0;
+}
+
 /* What is added and copied between ranks: as `kolo bench --tune` found it, or by the rate of memory. Whoever
  * copies is woken, and then wakes who waits for it. */
 static int describe_node(times *t, kolo_fabric *fabric)
 {
     const kolo_session *s = t->session;
     comm_selector *selector = NULL;
-    const double rate = kolo_exec_memory_rate(s->backend, s->untimed ? 0 : 3),
-                 wake = s->untimed ? 0 : kolo_exec_wake_seconds();
+    double wake;
+    KOLO_TRY(measure_node(s, &t->known, false, &t->byte, &wake));
     kolo_fabric_host h = {.cores = kolo_cpu_count(),
                           .threads = (int)s->options->threads,
-                          .copy = 2 / rate,
-                          .add = 3 / rate,
-                          .latency = wake > 0 ? 2 * wake : kolo_link_assumed.latency};
-    t->byte = 1 / rate;
+                          .copy = 2 * t->byte,
+                          .add = 3 * t->byte,
+                          .latency = 2 * wake};
     KOLO_TRY(comm_table_open(&selector, s->options->comm_table, NULL));
     const comm_cost *c = comm_selector_costs(selector);
     if (comm_selector_is_measured(selector)) {
@@ -396,7 +415,7 @@ static int rehearse(const kolo_session *s, kolo_choices *known, char *choices)
               beside = cores > threads ? cores / threads - 1 : 0;
     kolo_rehearsal r = rehearsal_of(s, 0, choices);
     kolo_plan *plan = NULL, *same = NULL;
-    double *alone = NULL, *crowded = NULL, varies[2] = {0};
+    double *alone = NULL, *crowded = NULL, varies[2] = {0}, byte, wake;
     r.beside = beside;
     KOLO_TRY(check_room(s, &r));
     r.beside = 0;
@@ -406,6 +425,7 @@ static int rehearse(const kolo_session *s, kolo_choices *known, char *choices)
     if (rc == 0) rc = keep_times(known, plan, alone, beside ? crowded : alone);
     if (rc == 0)
         rc = keep(known, "a step varies by", (kolo_play_time){varies[0], fmax(varies[0], varies[1])});
+    if (rc == 0) rc = measure_node(s, known, true, &byte, &wake);
     free(alone);
     free(crowded);
     kolo_plan_destroy(&same);

@@ -21,7 +21,7 @@
 static int collect_memory(trainer *t)
 {
     const kolo_session *s = &t->session;
-    const uint64_t planned = kolo_session_planned_bytes(s), peak = kolo_session_peak_bytes(s);
+    const uint64_t planned = kolo_session_planned_bytes(s, true), peak = kolo_session_peak_bytes(s);
     if (is_root(t) && !t->planned_by_rank) {
         t->planned_by_rank = kolo_alloc(2 * (size_t)s->ranks * sizeof *t->planned_by_rank);
         if (!t->planned_by_rank) return KOLO_ENOMEM;

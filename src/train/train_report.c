@@ -53,7 +53,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     s->nodes = t->launch->nodes;
     s->threads = (int)t->options->threads;
     s->peak_bytes = kolo_session_peak_bytes(session);
-    s->planned_bytes = kolo_session_planned_bytes(session);
+    s->planned_bytes = kolo_session_planned_bytes(session, true);
     s->stages = t->planned_by_rank ? session->grid.stages : 0;
     s->replicas = session->grid.replicas;
     s->planned_by_rank = t->planned_by_rank;

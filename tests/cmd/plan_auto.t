@@ -68,11 +68,18 @@ plan ranks=2 --search --json
 is $? 0 "a search" || sed 's/^/#     /' log
 like log '^searched: [0-9]+ of [0-9]+ plans were played' "... says how much it looked at"
 like log '^the best: .*plain data parallel' "... and compares with data parallel"
-timeout 60 kolo plan "${small[@]}" ranks=3 batch=16 --search > log 2>&1
-is $? 78 "a batch that ranks do not divide: exit 78"
+timeout 60 kolo plan "${small[@]}" ranks=3 --search > log 2>&1
+is $? 0 "a batch that copies on all ranks do not divide"
+like log '^the best: stages=3.*plain data parallel cannot divide the batch' "... is one of stages"
+timeout 60 kolo plan "${small[@]}" ranks=5 batch=4 micro_batch=3 --search > log 2>&1
+is $? 78 "a batch that nothing divides: exit 78"
 timeout 60 mpiexec -n 2 kolo train "${small[@]}" run=run-auto steps=2 plan=auto > log 2>&1
 ok $? "two ranks train with plan=auto" log
 like log 'plan=auto: .*ms a step, played' "... which says what it has chosen"
+
+timeout 60 kolo plan resnet18 data=synthetic val=none size=1024 batch=1 ranks=4 cluster=perlmutter \
+    --search > log 2>&1
+like log '^the best: spatial=2x2 ' "one large image, four GPUs: maps are cut into parts"
 
 # ---- scaled ----
 scaled=(resnet50 images=1000000 size=224 precision=bf16 batch=4096 micro_batch=64 epochs=1

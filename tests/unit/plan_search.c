@@ -54,6 +54,13 @@ static int bound(void *of, const int *point, int set, double *least)
     return 0;
 }
 
+/* Any number: an order to look in, nothing more. */
+static double guess(void *of, const int *point, int set)
+{
+    const grid *g = of;
+    return (number(g, point) * 13 + set) % 11;
+}
+
 static bool is_over(void *of)
 {
     const grid *g = of;
@@ -72,6 +79,7 @@ static grid make_grid(void)
 static kolo_search_space space_of(grid *g)
 {
     kolo_search_space s = {.axes = g->axes, .of = g, .bound = bound, .price = price, .over = is_over};
+    if (draw(2)) s.guess = guess;
     memcpy(s.choices, g->choices, sizeof g->choices);
     return s;
 }
