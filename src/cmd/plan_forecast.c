@@ -170,12 +170,15 @@ static void print_json(const forecast *f)
     const kolo_session *s = f->session;
     printf("{\"cluster\":");
     kolo_json_string(stdout, f->cluster ? f->cluster->name : "here");
-    printf(",\"nodes\":%d,\"grid\":{\"stage\":%d,\"data\":%d,\"shard\":%d,\"space\":%d,\"tensor\":1}",
-           f->nodes, f->stages / s->across, s->replicas / s->shards, s->shards, s->across);
+    /* parts are counted space by space, in each channel by channel; ranks take them in that order */
+    const int spaces = s->spatial[0] * s->spatial[1], space = s->across % spaces ? s->across : spaces;
+    printf(",\"nodes\":%d,\"grid\":{\"stage\":%d,\"data\":%d,\"shard\":%d,\"space\":%d,\"tensor\":%d}",
+           f->nodes, f->stages / s->across, s->replicas / s->shards, s->shards, space, s->across / space);
     printf(",\"ranks\":[");
     for (int r = 0; r < s->ranks; r++) {
         const int stage = f->stages > 1 ? kolo_grid_stage(&s->grid, r) : 0;
-        printf("%s{\"rank\":%d,\"stage\":%d", r ? "," : "", r, stage);
+        printf("%s{\"rank\":%d,\"stage\":%d", r ? "," : "", r, stage / s->across);
+        if (s->across > 1) printf(",\"part\":%d", stage % s->across);
         if (s->program) kolo_plan_program_layers(s, stage);
         printf(",\"bytes\":%zu}", kolo_session_stage_bytes(s, stage));
     }

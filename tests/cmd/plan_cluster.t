@@ -26,6 +26,11 @@ refuse() { # TEXT PATTERN WORD...: 78, and the words say it
 plan batch=64 micro_batch=4 ranks=16 stages=2 spatial=2x2 cluster=selene --json
 is "$(json '[p["grid"][k] for k in ("stage", "data", "space")]')" "[2, 2, 4]" \
     "spatial=2x2 and stages=2: the grid's parts are no stages"
+is "$(json '[(r["stage"], r["part"]) for r in p["ranks"]][2:6]')" "[(0, 2), (0, 3), (1, 0), (1, 1)]" \
+    "and ranks of a stage have theirs"
+plan batch=64 micro_batch=16 ranks=8 tensor=2 spatial=2x1 cluster=selene --json
+is "$(json '[p["grid"][k] for k in ("stage", "data", "space", "tensor")]')" "[1, 2, 2, 2]" \
+    "tensor=2 and spatial=2x1: two by two"
 plan batch=32768 ranks=512 cluster=perlmutter --json
 ok $? "ResNet-50 on 512 GPUs" "$ROOM/said"
 is "$(json 'len(p["ranks"]), p["nodes"], len({r["bytes"] for r in p["ranks"]})')" "512 128 1" \
