@@ -38,8 +38,14 @@ static int drain(kolo_session *session)
     return kolo_comm_barrier(session->comm);
 }
 
-/* By arena, and what the process or the GPU really holds. */
-static void print_result(const kolo_session *session, int64_t steps, double seconds, double fastest,
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* By arena, and what the process or the GPU really holds. step: seconds of each, the least first. */
+static void print_result(const kolo_session *session, int64_t steps, double seconds, const double *step,
                          double host)
 {
     const kolo_options *o = session->options;
@@ -58,23 +64,24 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
     } else {
         snprintf(where, sizeof where, "%d ranks x %ld threads", session->launch->size, (long)o->threads);
     }
-    printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f%s), peak %.0f MiB (planned "
+    printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f, median %.3f%s), peak %.0f "
+           "MiB (planned "
            "%.0f MiB): %.1f img/s\n",
            o->model, (long)o->batch, (long)session->height, (long)session->width,
            kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps,
-           fastest * 1e3, busy, peak / 0x1p20, planned / 0x1p20, (double)(steps * o->batch) / seconds);
+           step[0] * 1e3, step[steps / 2] * 1e3, busy, peak / 0x1p20, planned / 0x1p20,
+           (double)(steps * o->batch) / seconds);
     fflush(stdout);
 }
 
 /* Beside what was measured, where `kolo bench --tune kernels` was here. */
-static int print_prediction(const kolo_session *session, int64_t steps, double seconds)
+static int print_prediction(const kolo_session *session, double median)
 {
     kolo_play *play = NULL;
     if (!kolo_session_is_measured(session)) return 0;
     KOLO_TRY(kolo_session_play(session, &play, NULL));
-    const double took = seconds / (double)steps;
-    printf("predicted %.3f ms/step, %+.1f %% of what was measured\n", play->step * 1e3,
-           100 * (play->step / took - 1));
+    printf("predicted %.3f ms/step, %+.1f %% of the median measured\n", play->step * 1e3,
+           100 * (play->step / median - 1));
     kolo_play_destroy(&play);
     return 0;
 }
@@ -83,36 +90,39 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
 {
     kolo_session session;
     kolo_exec_profile *profile = NULL;
+    double *step = NULL;
     int rc;
     int64_t steps = options->steps ? options->steps : 20;
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, 0));
     KOLO_TRY_GOTO(rc, kolo_loader_seek(session.loader, 0, 0));
     for (int64_t i = 0; i < WARM_UP; i++) KOLO_TRY_GOTO(rc, one(&session, i));
-    if (profiled && !(profile = kolo_alloc((size_t)session.plan->actions * sizeof *profile))) {
+    step = kolo_alloc((size_t)steps * sizeof *step);
+    if (!step || (profiled && !(profile = kolo_alloc((size_t)session.plan->actions * sizeof *profile)))) {
         rc = KOLO_ENOMEM;
         goto fail;
     }
     KOLO_TRY_GOTO(rc, kolo_exec_set_profile(session.exec, profile));
     KOLO_TRY_GOTO(rc, drain(&session));
-    double begin = kolo_time(), fastest = 1e30, host = kolo_exec_issue_seconds(session.exec);
+    double begin = kolo_time(), host = kolo_exec_issue_seconds(session.exec);
     for (int64_t i = 0; i < steps; i++) {
-        double t = kolo_time();
+        const double t = kolo_time();
         KOLO_TRY_GOTO(rc, one(&session, WARM_UP + i));
-        t = kolo_time() - t;
-        if (t < fastest) fastest = t;
+        step[i] = kolo_time() - t;
     }
     KOLO_TRY_GOTO(rc, drain(&session));
     double seconds = kolo_time() - begin;
     host = kolo_exec_issue_seconds(session.exec) - host;
     if (launch->rank == 0) {
         if (profile) KOLO_TRY_GOTO(rc, kolo_bench_profile(session.plan, profile, steps));
-        print_result(&session, steps, seconds, fastest, host);
-        KOLO_TRY_GOTO(rc, print_prediction(&session, steps, seconds));
+        qsort(step, (size_t)steps, sizeof *step, by_value);
+        print_result(&session, steps, seconds, step, host);
+        KOLO_TRY_GOTO(rc, print_prediction(&session, step[steps / 2]));
     }
     rc = kolo_exec_leave(session.exec);
 fail:
     free(profile);
+    free(step);
     kolo_session_close(&session);
     return rc;
 }

@@ -110,10 +110,10 @@ static double quartile(double *values, int count)
     return values[count / 4];
 }
 
-/* Whoever else uses the machine makes actions longer, and none shorter, and hardly a step of a busy machine is
- * spared: of each action the lower quartile counts. Steps that take hardly more than all of these together were
- * spared. What they take more is in every action by the same share, and by how much they differ is how much
- * steps do; where there are too few of them neither is known. each: [steps][actions] */
+/* Others at work on the machine make actions longer, and none shorter, and of a busy machine hardly a step is
+ * spared: of each action the lower quartile counts. Steps that take hardly more than all of these together
+ * were spared. What they take more is in every action by the same share, and by how much they differ is how
+ * much steps do; where there are too few of them neither is known. each: [steps][actions] */
 static int summarise(const double *each, int steps, int64_t n, double *seconds, double *varies)
 {
     enum { FEW = 4 };

@@ -1,4 +1,4 @@
-/* For play.c: which ranks of a step that is played are on one node; steps that overlap. */
+/* For play.c: which ranks of a step that is played are on one node. */
 #ifndef KOLO_PLAN_PLAY_RANKS_H
 #define KOLO_PLAN_PLAY_RANKS_H
 
@@ -10,8 +10,5 @@ kolo_fabric_group kolo_play_group(const kolo_play_input *in, int stage, int firs
 /* The most ranks of a stage on one node. */
 int kolo_play_here(const kolo_play_input *in, int stage, int replicas);
 bool kolo_play_same_node(const kolo_play_input *in, int from, int to);
-/* Late weights (play_steady.c): the step, the bubble and the idle times of stages whose actions were played.
- * */
-int kolo_play_steady(kolo_play *play, const kolo_plan *plan);
 
 #endif
