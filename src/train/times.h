@@ -12,9 +12,9 @@ typedef struct kolo_times_from {
     int timed;                /* each alone, here (now or earlier); the others, or all: estimated */
 } kolo_times_from;
 
-/* Seconds of the operations of one of its plans on a micro-batch, each alone: as kept in KOLO_CACHE, else by
- * a clock, the best of `tries`, for some seconds (kolo_exec_clock), then kept. seconds: [graph->nodes],
- * those above 0 are known. timed: [graph->nodes] not estimated, or NULL. */
+/* Seconds of the operations of one of its plans on a micro-batch: as measured in steps, or alone, and kept in
+ * KOLO_CACHE, else alone by a clock, the best of `tries`, for some seconds (kolo_exec_clock), then kept.
+ * seconds: [graph->nodes], those above 0 are known. timed: [graph->nodes] not estimated, or NULL. */
 int kolo_session_clock(const kolo_session *session, const kolo_plan *plan, int tries, double *seconds,
                        bool *timed);
 
