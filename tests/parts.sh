@@ -18,6 +18,15 @@ network() { # "MODEL OPTIONS ..." "PARTS ..." RANKS...: ten steps, the bytes of 
         ok $? "  the same bytes after ten steps" "$ROOM/log"
     done
 }
+recounted() { # PARTS SIDE RANK: by the plan, and recounted from shapes and kernels
+    local got want
+    got=$(kolo plan model=resnet50 data=synthetic classes=10 size="$2" batch=1 micro_batch=1 threads=1 \
+        conv=direct deterministic=true memory_limit=100 spatial="$1" ranks=$((${1%x*} * ${1#*x})) \
+        rank="$3" 2> "$ROOM/log" |
+        awk '/^  activations  / { a = $2 } /^  activations and halos / { print a, $NF }')
+    want=$(awk -v rows="${1%x*}" -v columns="${1#*x}" -v size="$2" -v part="$3" -f tests/recount.awk)
+    is "$got" "$want" "part $3 of $1 of $2 x $2 pixels: activations, and halos received, are the formula"
+}
 odd_images() { # $ROOM/odd: 13 images of 45 x 61 pixels, so that batches of 4 end with one of 1
     local class i
     for class in a b; do

@@ -60,6 +60,37 @@ static int settle_reduced(kolo_plan *plan)
     return 0;
 }
 
+/* The first of a gradient's terms that this stage makes, in the same turn as their sum, and sends to nobody
+ * stands where the sum will. Not in windows, which are taken when the sum is made. */
+static void settle_terms(kolo_plan *plan, const kolo_node *n)
+{
+    const kolo_graph *g = plan->graph;
+    const int sum = n->out[0];
+    if (n->op != KOLO_OP_total || g->tensor[sum].role != KOLO_ROLE_GRADIENT) return;
+    const enum kolo_pass pass = kolo_plan_pass(plan, g->tensor[sum].producer);
+    for (int k = 0; k < n->n_in; k++) {
+        const int t = n->in[k];
+        const int64_t maker = g->tensor[t].producer;
+        if (g->tensor[t].role != KOLO_ROLE_TERM || plan->crosses[t] || !kolo_plan_owns(plan, t) ||
+            kolo_plan_pass(plan, maker) != pass || plan->layout[t].bytes != plan->layout[sum].bytes)
+            continue;
+        plan->sum[t] = sum;
+        return;
+    }
+}
+
+static int make_sums(kolo_plan *plan)
+{
+    const kolo_plan_config *c = &plan->config;
+    const bool windows = c->optimizer && kolo_plan_shards(plan, KOLO_shard_gradients);
+    plan->sum = kolo_alloc((size_t)plan->graph->tensors * sizeof *plan->sum);
+    if (!plan->sum) return KOLO_ENOMEM;
+    for (int64_t t = 0; t < plan->graph->tensors; t++) plan->sum[t] = -1;
+    for (int64_t i = 0; i < plan->nodes && !windows && !c->keep; i++)
+        settle_terms(plan, &plan->graph->node[plan->node[i]]);
+    return 0;
+}
+
 static int settle_like(kolo_plan *plan, const kolo_plan *like)
 {
     const kolo_graph *g = plan->graph;
@@ -154,6 +185,7 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
     if (!plan->home) return KOLO_ENOMEM;
     for (int t = 0; t < g->tensors; t++) plan->home[t].arena = -1;
     KOLO_TRY(settle_reduced(plan));
+    KOLO_TRY(make_sums(plan));
     if (like) {
         KOLO_TRY(settle_like(plan, like));
     } else {

@@ -18,6 +18,8 @@ typedef struct list {
     int squares;    /* measured so far */
     int front;      /* buckets of statistics and metrics that are still to be completed */
     int turn;       /* whose actions are added; turns: behind the last */
+    int *within; /* [withins] transfers within turns, in the order in which they come; `passed` have come */
+    int withins, passed;
     int64_t ring_capacity;
 } list;
 
@@ -101,9 +103,9 @@ static int bind(list *l, int value, int slot)
     if (value >= p->graph->tensors) {
         b = (kolo_binding){(int16_t)kolo_plan_value_arena(p, value), 0};
     } else if (value >= 0) {
-        enum kolo_role role = p->graph->tensor[value].role;
-        const int arena = kolo_plan_placed_in(p, value);
-        b = arena >= 0 ? (kolo_binding){(int16_t)arena, 0} : kolo_plan_read_home(p, value);
+        const int tensor = p->sum[value] >= 0 ? p->sum[value] : value, arena = kolo_plan_placed_in(p, value);
+        const enum kolo_role role = p->graph->tensor[tensor].role;
+        b = arena >= 0 ? (kolo_binding){(int16_t)arena, 0} : kolo_plan_read_home(p, tensor);
         if (arena < 0 && b.arena >= 0 && kolo_plan_is_reduced(role))
             b = kolo_plan_level(p, b.offset, kolo_plan_write_level(p, slot, b.offset < p->reduced_front));
         if (b.arena < 0)
@@ -141,11 +143,52 @@ static int turn_begin(list *l, int turn)
 {
     const kolo_plan *p = l->plan;
     for (int i = 0; i < p->transfers; i++)
-        if (p->transfer[i].sends && p->transfer[i].end == turn && p->transfer[i].start < turn)
+        if (p->transfer[i].sends && p->transfer[i].end == turn && p->transfer[i].start < turn &&
+            p->transfer[i].gone < 0)
             KOLO_TRY(add_transfer(l, KOLO_ACTION_TRANSFERRED, i));
     for (int i = 0; i < p->transfers; i++)
-        if (!p->transfer[i].sends && p->transfer[i].start == turn)
+        if (!p->transfer[i].sends && p->transfer[i].start == turn && p->transfer[i].post < 0)
             KOLO_TRY(add_transfer(l, KOLO_ACTION_RECEIVE, i));
+    return 0;
+}
+
+/* ---- transfers within turns (plan.h: post, gone) ---- */
+
+/* The first operation that transfer `i` stands before, and its turn. */
+static int64_t moment(const kolo_transfer *t) { return t->sends ? t->gone + 1 : t->post; }
+static int turn_of(const kolo_transfer *t) { return t->sends ? t->end : t->start; }
+
+static int by_moment(const void *a, const void *b, void *plan)
+{
+    const kolo_transfer *all = ((const kolo_plan *)plan)->transfer;
+    const int x = *(const int *)a, y = *(const int *)b;
+    if (turn_of(&all[x]) != turn_of(&all[y])) return turn_of(&all[x]) - turn_of(&all[y]);
+    if (moment(&all[x]) != moment(&all[y])) return moment(&all[x]) < moment(&all[y]) ? -1 : 1;
+    return x - y;
+}
+
+static int list_within(list *l)
+{
+    const kolo_plan *p = l->plan;
+    l->within = kolo_alloc((size_t)(p->transfers + 1) * sizeof *l->within);
+    if (!l->within) return KOLO_ENOMEM;
+    for (int i = 0; i < p->transfers; i++)
+        if (moment(&p->transfer[i]) > (p->transfer[i].sends ? 0 : -1)) l->within[l->withins++] = i;
+    qsort_r(l->within, (size_t)l->withins, sizeof *l->within, by_moment, l->plan);
+    return 0;
+}
+
+/* Before operation `node` of the turn; INT64_MAX: behind its last one. */
+static int pass_within(list *l, int64_t node)
+{
+    const kolo_plan *p = l->plan;
+    while (l->passed < l->withins) {
+        const int i = l->within[l->passed];
+        const kolo_transfer *t = &p->transfer[i];
+        if (turn_of(t) != l->turn || moment(t) > node) return 0;
+        l->passed++;
+        KOLO_TRY(add_transfer(l, t->sends ? KOLO_ACTION_TRANSFERRED : KOLO_ACTION_RECEIVE, i));
+    }
     return 0;
 }
 
@@ -157,7 +200,9 @@ static int await_inputs(list *l, const kolo_node *n, int slot)
         if (n->in[k] < 0 || !p->crosses[n->in[k]]) continue;
         for (int i = 0; i < p->transfers; i++) {
             const kolo_transfer *t = &p->transfer[i];
-            if (t->sends || t->tensor != n->in[k] || t->slot != slot || l->arrived[i]) continue;
+            if (t->sends || t->tensor != n->in[k] || l->arrived[i] ||
+                t->slot != kolo_plan_slot(p, n->in[k], slot))
+                continue;
             l->arrived[i] = 1;
             KOLO_TRY(add_transfer(l, KOLO_ACTION_TRANSFERRED, i));
         }
@@ -556,8 +601,13 @@ static int add_turn(list *l, const kolo_turn *turn)
     for (int64_t i = 0; i < p->graph->nodes; i++) {
         if (!kolo_plan_has_node(p, i) || kolo_plan_pass(p, i) != turn->pass) continue;
         if (placement && kolo_placement_chunk(placement, placement->part[i]) != turn->chunk) continue;
+        if (turn->slot > 0 && p->graph->node[i].n_out == 1 &&
+            kolo_plan_is_shared(p, p->graph->node[i].out[0]))
+            continue;
+        KOLO_TRY(pass_within(l, i));
         KOLO_TRY(add_run(l, (int)i, turn->slot));
     }
+    KOLO_TRY(pass_within(l, INT64_MAX));
     return await_outputs(l, (int)(turn - p->turn));
 }
 
@@ -583,6 +633,7 @@ int kolo_plan_instantiate(kolo_plan *plan)
     l.started = kolo_alloc((size_t)plan->buckets + 1);
     l.waited = kolo_alloc((size_t)plan->buckets + 1);
     if (!l.missing || !l.arrived || !l.remade || !l.started || !l.waited) KOLO_TRY_GOTO(rc, KOLO_ENOMEM);
+    KOLO_TRY_GOTO(rc, list_within(&l));
     count_missing(&l);
     KOLO_TRY_GOTO(rc, add_predictions(&l));
     for (l.turn = 0; l.turn < plan->turns; l.turn++) {
@@ -597,5 +648,6 @@ fail:
     free(l.remade);
     free(l.started);
     free(l.waited);
+    free(l.within);
     return rc;
 }

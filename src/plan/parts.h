@@ -46,6 +46,9 @@ int kolo_plan_place_rings(kolo_plan *plan);
 /* Values (kolo_plan_value) that an action binds, in the order of its bindings: at most 2 * KOLO_MAX_ARGS. */
 int kolo_plan_action_values(const kolo_plan *plan, const kolo_action *action, int *value);
 
+/* print_sent.c: a table of the transfers. */
+void kolo_plan_print_transfers(const kolo_plan *plan, void *file);
+
 int kolo_plan_set_hash(kolo_plan *plan);
 
 /* check/still.c: the part of kolo_plan_check that knows no action. */
@@ -76,8 +79,22 @@ static inline int kolo_plan_placed_in(const kolo_plan *plan, int tensor)
 {
     const enum kolo_role role = plan->graph->tensor[tensor].role;
     const bool received = plan->crosses[tensor] && !kolo_plan_owns(plan, tensor);
+    if (plan->sum && plan->sum[tensor] >= 0) return -1;
     if (!kolo_plan_placed(role) && !received) return -1;
     return plan->crosses[tensor] ? KOLO_ARENA_TRANSFER : KOLO_ARENA_ACTIVATION;
+}
+/* A copy of a parameter for other parts: made in the step's first micro-batch for all of them. Where weights
+ * are late those of a step differ. */
+static inline bool kolo_plan_is_shared(const kolo_plan *plan, int tensor)
+{
+    const kolo_graph *g = plan->graph;
+    return g->tensor[tensor].role == KOLO_ROLE_TERM && g->tensor[tensor].producer >= 0 &&
+           g->node[g->tensor[tensor].producer].op == KOLO_OP_share && !kolo_plan_is_late(plan);
+}
+/* The micro-batch whose value of tensor `tensor` micro-batch `slot` reads. */
+static inline int kolo_plan_slot(const kolo_plan *plan, int tensor, int slot)
+{
+    return kolo_plan_is_shared(plan, tensor) ? 0 : slot;
 }
 /* How activation `tensor` is kept for the backward half. What crosses a stage's border has a place until
  * then, so that exact forms would spare nothing (and it cannot be made again); where everything is to be

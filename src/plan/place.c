@@ -201,8 +201,8 @@ static int arena_of(const life *l, const kolo_plan *plan, int64_t value)
 static void seen(life *l, const kolo_plan *plan, int value, int slot, int64_t at)
 {
     if (value < 0 || arena_of(l, plan, value) < 0) return;
-    kolo_piece *p = &l->of[value_of(l, value, slot)];
     const int tensor = tensor_of(plan, value);
+    kolo_piece *p = &l->of[value_of(l, value, kolo_plan_slot(plan, tensor, slot))];
     const bool formed = is_formed(l, plan, value);
     if (p->begin < 0)
         *p = (kolo_piece){
@@ -312,7 +312,8 @@ static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
             if (b->arena != KOLO_ARENA_ACTIVATION && b->arena != KOLO_ARENA_TRANSFER &&
                 b->arena != KOLO_ARENA_OFFLOADED)
                 continue;
-            b->offset = l->of[value_of(l, value[k], a->slot)].offset + (size_t)a->slot * slot_bytes;
+            const int slot = value[k] < 0 ? 0 : kolo_plan_slot(plan, tensor_of(plan, value[k]), a->slot);
+            b->offset = l->of[value_of(l, value[k], slot)].offset + (size_t)slot * slot_bytes;
         }
         if (!kolo_action_transfers(a->kind)) continue;
         const kolo_binding *b = &plan->binding[a->binding];

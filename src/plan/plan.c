@@ -230,6 +230,7 @@ void kolo_plan_destroy(kolo_plan **plan)
     free(p->unit);
     free(p->part);
     free(p->home);
+    free(p->sum);
     free(p);
     *plan = NULL;
 }

@@ -203,6 +203,10 @@ typedef struct kolo_transfer {
     /* of late pipelines: RECEIVE, and the TRANSFERRED of what is sent, stand in the list of step t for batch
      * t + these */
     int start_ahead, end_ahead;
+    /* between stages side by side (spatial=, tensor=), which do the same turns: in turn `start` RECEIVE stands
+     * before this stage's first operation from number `post` on, in turn `end` the TRANSFERRED of what is sent
+     * before its first one behind number `gone`; -1: before all of them */
+    int64_t post, gone;
     size_t offset; /* bytes from the beginning of comm's memory: GRADIENT, then TRANSFER */
     kolo_ring ring;
     size_t bytes;
@@ -331,6 +335,9 @@ typedef struct kolo_plan {
     size_t arena_bytes[KOLO_ARENAS];
     /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
     kolo_binding *home;
+    /* [graph->tensors] of a term of a gradient that stands in the gradient's own place until they are added:
+     * the gradient; of others -1 */
+    int *sum;
     bool shares;             /* made with `like`: PARAM, BUFFER and EMA belong to the training plan */
     size_t least_activation; /* lower bound of the ACTIVATION arena: the most bytes alive at one action */
     size_t reduced_front;    /* bytes of GRADIENT before the first parameter gradient (statistics, metrics) */

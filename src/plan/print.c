@@ -361,6 +361,7 @@ static void print_sent(const kolo_plan *plan, FILE *f)
     if (sends) fprintf(f, "; %d transfers of %zu bytes to other stages", sends, sent);
     if (sums) fprintf(f, "; %lld batch-norm sums of %zu bytes", (long long)sums, summed);
     fprintf(f, "\n");
+    kolo_plan_print_transfers(plan, f);
 }
 
 static void print_kernels(const kolo_plan *plan, FILE *f)

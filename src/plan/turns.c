@@ -83,8 +83,9 @@ typedef struct edge {
     /* of the turns in which it is made and, by the receiver, first read */
     enum kolo_pass made, read;
     int made_chunk, read_chunk;
-    int from, to;  /* parts */
-    int64_t order; /* of what the sender makes in a turn */
+    int from, to;   /* parts */
+    int64_t order;  /* of what the sender makes in a turn */
+    int64_t reader; /* the first operation that reads it */
 } edge;
 
 typedef struct edges {
@@ -120,7 +121,8 @@ static int add_read(const kolo_plan *plan, edges *all, int64_t node, int t)
                                 .read_chunk = chunk_of(plan, node),
                                 .from = loaded ? 0 : plan->config.placement->part[maker],
                                 .to = plan->config.placement->part[node],
-                                .order = loaded ? t == g->label : maker + 2});
+                                .order = loaded ? t == g->label : maker + 2,
+                                .reader = node});
 }
 
 /* An evaluation ends with a detector's heads, which several stages may make and which are looked at together:
@@ -203,10 +205,31 @@ static void end_late(const kolo_plan *plan, const edge *e, kolo_transfer *t)
     t->end_ahead = -(next / slots);
 }
 
+/* Stages side by side do the same turns, and in each of them operations in the order of the graph, so what one
+ * makes and the other reads in one turn needs its places for so long only: the receiver's from when it is
+ * made, the sender's until it is read, and a few operations more, so that nobody waits. No two stages wait in
+ * a circle, as each waits for operations of smaller number alone. */
+enum { SLACK = 16 };
+static void within_turn(const kolo_plan *plan, const edge *e, int need, kolo_transfer *t)
+{
+    const kolo_placement *p = plan->config.placement;
+    if (kolo_plan_is_late(plan) || e->made != e->read || e->made_chunk != e->read_chunk ||
+        e->peer / p->across != plan->config.stage / p->across)
+        return;
+    if (t->sends) {
+        t->end = find_turn(plan->turn, plan->turns, e->made, e->made_chunk, t->slot);
+        t->gone = e->reader + SLACK;
+    } else if (e->order >= 2) {
+        t->start = need;
+        t->post = e->order - 2;
+    }
+}
+
 /* The transfers of one edge, one a micro-batch; theirs: the sender's turns. */
 static int64_t rank_edge(const kolo_plan *plan, const edge *e, const kolo_turn *theirs, int turns, ranked *to)
 {
-    for (int slot = 0; slot < plan->config.slots; slot++) {
+    const int slots = kolo_plan_is_shared(plan, e->tensor) ? 1 : plan->config.slots;
+    for (int slot = 0; slot < slots; slot++) {
         const int need = find_turn(plan->turn, plan->turns, e->read, e->read_chunk, slot);
         to[slot] = (ranked){.of = {.tensor = e->tensor,
                                    .slot = slot,
@@ -215,25 +238,29 @@ static int64_t rank_edge(const kolo_plan *plan, const edge *e, const kolo_turn *
                                    .to = e->to,
                                    .sends = e->sends,
                                    .start = e->sends ? -1 : need - 1,
-                                   .end = e->sends ? end_of(plan, e, slot) : need},
+                                   .end = e->sends ? end_of(plan, e, slot) : need,
+                                   .post = -1,
+                                   .gone = -1},
                             .turn = find_turn(theirs, turns, e->made, e->made_chunk, slot),
                             .order = e->order};
         if (kolo_plan_is_late(plan)) end_late(plan, e, &to[slot].of);
+        within_turn(plan, e, need, &to[slot].of);
     }
-    return plan->config.slots;
+    return slots;
 }
 
 /* Transfers from one stage begin in the order in which it sends them, so none may begin later than one that
- * follows it; each at least a turn before it is read, to come beside that turn's work. */
+ * follows it; each at least a turn before it is read, to come beside that turn's work, but within_turn. */
 static void begin_in_order(ranked *all, int64_t n)
 {
     for (int64_t i = n - 1; i >= 0; i--) {
         kolo_transfer *t = &all[i].of;
+        const kolo_transfer *next = i + 1 < n ? &all[i + 1].of : NULL;
         if (t->sends) continue;
         if (t->start < 0) t->start = 0;
-        if (i + 1 < n && all[i + 1].of.peer == t->peer && !all[i + 1].of.sends &&
-            all[i + 1].of.start < t->start)
-            t->start = all[i + 1].of.start;
+        if (!next || next->sends || next->peer != t->peer || next->start > t->start) continue;
+        if (next->start < t->start || next->post < t->post) t->post = next->post;
+        t->start = next->start;
     }
 }
 
@@ -285,7 +312,9 @@ static void add_metrics(const kolo_plan *plan, ranked *all, int64_t *n)
                                                    : mine ? -1
                                                           : plan->turns - 1,
                                           .end = late && mine ? 0 : plan->turns,
-                                          .end_ahead = late && mine ? -kolo_plan_feed(plan) - 1 : 0},
+                                          .end_ahead = late && mine ? -kolo_plan_feed(plan) - 1 : 0,
+                                          .post = -1,
+                                          .gone = -1},
                                    .turn = INT32_MAX};
 }
 

@@ -76,15 +76,13 @@ for parts in 2x1 1x2 2x2; do
     done
 done
 
-# --- activations of one of four ranks: a quarter of the whole, and little more
-held_by() { # PARTS RANKS
-    kolo plan model=resnet50 data=synthetic classes=10 size=512 batch=1 micro_batch=1 spatial="$1" \
-        ranks="$2" threads=1 memory_limit=100 2> "$ROOM/log" | awk '/^  activations / { print $2 }'
-}
-whole=$(held_by 1x1 1)
-quarter=$(held_by 2x2 4)
-awk -v w="$whole" -v q="$quarter" 'BEGIN { exit !(q > w / 4 && q < 0.28 * w) }'
-ok $? "of 512 x 512 pixels $quarter bytes instead of $whole"
+# --- what a rank holds: its part of every map that is kept, and the halos that it receives, to the byte
+for rank in 1 2 3; do recounted 2x2 512 $rank; done
+recounted 2x2 333 1
+recounted 1x3 500 2
+whole_bytes=$(awk -v rows=1 -v columns=1 -v size=512 -v part=0 -f tests/recount.awk)
+quarter_bytes=$(awk -v rows=2 -v columns=2 -v size=512 -v part=3 -f tests/recount.awk)
+is "${quarter_bytes% *}" $((${whole_bytes% *} / 4)) "and of 512 x 512 pixels that is a quarter, and halos"
 big=(plan model=resnet50 data=synthetic classes=10 size=512 batch=1 micro_batch=1 threads=1 memory_limit=0.45)
 kolo "${big[@]}" ranks=1 > "$ROOM/log" 2>&1
 is $? 78 "it is too large for 0.45 GiB" "$ROOM/log"

@@ -8,12 +8,14 @@
 . tests/pipeline.sh
 # shellcheck source=tests/tools/sources.sh
 . tests/tools/sources.sh
+# shellcheck source=tests/parts.sh
+. tests/parts.sh
 
 # --- four parts, and fewer of the last layers: on four ranks, and on one
-parts=spatial=2x2,layer2:1x2,layer3.1:1x1
-alone parts "$parts"
+cut=spatial=2x2,layer2:1x2,layer3.1:1x1
+alone parts "$cut"
 like "$first/summary.json" '"top1": 0\.[0-9]' "and a validation"
-same 4 "$parts"
+same 4 "$cut"
 small_images 9
 for ranks in 1 4; do
     mpiexec -n $ranks kolo eval run="$first" threads=1 deterministic=true > "$ROOM/eval.$ranks" 2> "$ROOM/log"
@@ -53,6 +55,8 @@ moved() { # RANK: transfers of its plan, as a list
     sed -nE "s/^ *[0-9]+ $1 ([^ ]+) \(.*/\1/p" "$ROOM/plan.$2" | sort
 }
 is "$(moved send 0)" "$(moved receive 1)" "what one sends the other receives"
+
+recounted 2x2 160 3
 
 # --- refused
 refused() { # PATTERN TEXT OPTIONS...

@@ -162,7 +162,7 @@ typedef struct total {
     int64_t count;
     int terms, threads;
 } total;
-enum { PIECE = 16384 };
+enum { BLOCK = 1024 };
 
 /* One after the other: ((a + b) + c) + ... */
 #define TOTAL(type)                                                                                         \
@@ -173,16 +173,17 @@ enum { PIECE = 16384 };
         (void)step;                                                                                         \
         (void)slot;                                                                                         \
         const total *t = k->state;                                                                          \
-        type *sum = args[t->terms];                                                                         \
         _Pragma("omp parallel for schedule(static) num_threads(t->threads)") for (int64_t i = 0;            \
-                                                                                  i < t->count; i += PIECE) \
+                                                                                  i < t->count; i += BLOCK) \
         {                                                                                                   \
-            const int64_t end = t->count - i < PIECE ? t->count : i + PIECE;                                \
-            memcpy(sum + i, (const type *)args[0] + i, (size_t)(end - i) * sizeof *sum);                    \
+            const int64_t count = t->count - i < BLOCK ? t->count - i : BLOCK;                              \
+            type sum[BLOCK]; /* it may become what one of the terms is now */                               \
+            memcpy(sum, (const type *)args[0] + i, (size_t)count * sizeof *sum);                            \
             for (int m = 1; m < t->terms; m++) {                                                            \
-                const type *b = args[m];                                                                    \
-                for (int64_t j = i; j < end; j++) sum[j] += b[j];                                           \
+                const type *b = (const type *)args[m] + i;                                                  \
+                for (int64_t j = 0; j < count; j++) sum[j] += b[j];                                         \
             }                                                                                               \
+            memcpy((type *)args[t->terms] + i, sum, (size_t)count * sizeof *sum);                           \
         }                                                                                                   \
         return 0;                                                                                           \
     }

@@ -66,6 +66,9 @@ bool check_overlap(size_t a, size_t a_bytes, size_t b, size_t b_bytes);
 bool check_must_sum(const check *c);
 /* What stands at a place; else, if the tensor stands anywhere, *elsewhere. */
 region *check_find(check *c, const kolo_binding *b, int tensor, int slot, bool *elsewhere);
+/* What stood in these bytes is there no longer; then `tensor` stands there. */
+int check_place(check *c, const kolo_binding *b, int tensor, int slot, size_t bytes);
+int check_forget(check *c, const kolo_binding *b, int tensor, int slot, size_t bytes);
 int check_write_bytes(check *c, const kolo_binding *b, int tensor, int slot, size_t bytes);
 int check_write(check *c, const kolo_binding *b, int tensor, int slot, bool again);
 int check_read(check *c, const kolo_binding *b, int tensor, int slot);
@@ -79,6 +82,8 @@ bool check_finished(check *c, int bucket);
 bool check_ready(check *c, int bucket);
 int check_level(const check *c, int bucket, int level);
 int check_write_reduced(check *c, const kolo_binding *b, int tensor, int slot);
+/* A term in the place of the gradient `sum`, to which it is added. */
+int check_write_term(check *c, const kolo_binding *b, int tensor, int sum, int slot);
 
 /* parameters.c */
 bool check_is_away(const check *c, int unit);

@@ -75,7 +75,22 @@ int check_write_reduced(check *c, const kolo_binding *b, int tensor, int slot)
     if (check_in_window(c, bucket) && level == c->levels - 1)
         c->unclear[bucket] |= c->plan->layout[tensor].bytes % KOLO_ALIGN != 0;
     c->written[tensor] = slot + 1;
-    return 0;
+    return check_forget(c, b, tensor, slot, c->plan->layout[tensor].bytes); /* terms of it */
+}
+
+int check_write_term(check *c, const kolo_binding *b, int tensor, int sum, int slot)
+{
+    const size_t home = c->plan->home[sum].offset, bytes = c->plan->layout[tensor].bytes;
+    const int bucket = kolo_plan_bucket_of(c->plan, home), level = level_at(c, b, home, bucket);
+    if (check_in_window(c, bucket) || level < 0 || level >= c->levels || c->graph->tensor[sum].of < 0 ||
+        c->graph->tensor[sum].of != c->graph->tensor[tensor].of || bytes > c->plan->layout[sum].bytes)
+        return check_breach(c, "writes outside the place of its sum", tensor, slot);
+    const content *k = check_content(c, bucket, level);
+    if (level == last_level(c, bucket) && c->started[bucket])
+        return check_breach(c, "writes into a bucket whose reduction has begun", tensor, slot);
+    if (c->written[sum] == slot + 1 || (k->end && (k->begin != slot || k->end != slot + 1)))
+        return check_breach(c, "overwrites gradients that are not folded yet", tensor, slot);
+    return check_place(c, b, tensor, slot, bytes);
 }
 
 bool check_whole(check *c, int bucket, int level)

@@ -32,10 +32,12 @@ int check_on_copy(check *c, const kolo_action *a)
     return check_write(c, &b[1], a->tensor, (int)c->micro, false);
 }
 
-/* Inputs and outputs of one operation must not meet, but for out[0] on the input that it may overwrite. */
+/* Inputs and outputs of one operation must not meet, but for out[0] on the input that it may overwrite; of a
+ * sum that is any of its terms. */
 static int meet(check *c, const kolo_node *n, const kolo_binding *b, int slot)
 {
-    int may = kolo_op_table[n->op].overwrite, all = n->n_in + n->n_out;
+    const int may = kolo_op_table[n->op].overwrite, all = n->n_in + n->n_out;
+    const bool any = n->op == KOLO_OP_total;
     for (int o = n->n_in; o < all; o++) {
         int out = n->out[o - n->n_in];
         if (out < 0) continue;
@@ -45,7 +47,7 @@ static int meet(check *c, const kolo_node *n, const kolo_binding *b, int slot)
             if (!check_overlap(b[i].offset, c->plan->layout[other].bytes, b[o].offset,
                                c->plan->layout[out].bytes))
                 continue;
-            if (o == n->n_in && i == may && b[i].offset == b[o].offset &&
+            if (o == n->n_in && (i == may || (any && i < n->n_in)) && b[i].offset == b[o].offset &&
                 c->plan->layout[other].bytes == c->plan->layout[out].bytes)
                 continue;
             return check_breach(c, "writes over its own operand", out, slot);
@@ -72,6 +74,7 @@ static int write_output(check *c, const kolo_action *a, const kolo_binding *b, i
     const enum kolo_role role = c->graph->tensor[tensor].role;
     const bool waits =
         kolo_plan_ahead(c->plan) > 0 && role == KOLO_ROLE_STATISTIC && !c->graph->node[a->node].backward;
+    if (c->plan->sum[tensor] >= 0) return check_write_term(c, b, tensor, c->plan->sum[tensor], a->slot);
     if (kolo_plan_placed(role) || waits || (a->again && kolo_plan_is_reduced(role)))
         return check_write(c, b, tensor, (int)c->micro, a->again);
     if (kolo_plan_is_reduced(role)) return check_write_reduced(c, b, tensor, a->slot);
@@ -83,10 +86,10 @@ static int write_output(check *c, const kolo_action *a, const kolo_binding *b, i
 static int read_operand(check *c, const kolo_action *a, int k, const kolo_binding *b)
 {
     const kolo_node *n = &c->graph->node[a->node];
-    const int tensor = n->in[k];
+    const int tensor = n->in[k], slot = kolo_plan_slot(c->plan, tensor, (int)c->micro);
     bool elsewhere;
-    KOLO_TRY(check_read(c, b, tensor, (int)c->micro));
-    const region *r = check_find(c, b, tensor, (int)c->micro, &elsewhere);
+    KOLO_TRY(check_read(c, b, tensor, slot));
+    const region *r = check_find(c, b, tensor, slot, &elsewhere);
     if (r->only_signs && !kolo_op_reads_sign(n->op, k))
         return check_breach(c, "reads numbers where nothing but signs was kept", tensor, a->slot);
     if (!kolo_form_is_exact(kolo_plan_form(c->plan, tensor)) && r->again != (a->again || n->backward))

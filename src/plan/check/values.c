@@ -28,12 +28,8 @@ region *check_find(check *c, const kolo_binding *b, int tensor, int slot, bool *
     return NULL;
 }
 
-int check_write_bytes(check *c, const kolo_binding *b, int tensor, int slot, size_t bytes)
+int check_forget(check *c, const kolo_binding *b, int tensor, int slot, size_t bytes)
 {
-    const bool may = b->arena == KOLO_ARENA_ACTIVATION || b->arena == KOLO_ARENA_TRANSFER ||
-                     b->arena == KOLO_ARENA_OFFLOADED;
-    if (!may || b->offset % KOLO_ALIGN || b->offset + bytes > c->plan->arena_bytes[b->arena])
-        return check_breach(c, "writes outside the arena of activations or unaligned", tensor, slot);
     int64_t left = 0;
     for (int64_t i = 0; i < c->regions; i++) {
         const region *r = &c->region[i];
@@ -45,10 +41,25 @@ int check_write_bytes(check *c, const kolo_binding *b, int tensor, int slot, siz
         c->region[left++] = c->region[i];
     }
     c->regions = left;
+    return 0;
+}
+
+int check_place(check *c, const kolo_binding *b, int tensor, int slot, size_t bytes)
+{
+    KOLO_TRY(check_forget(c, b, tensor, slot, bytes));
     KOLO_TRY(kolo_grow(&c->region, &c->capacity, c->regions, sizeof *c->region));
     c->region[c->regions++] =
         (region){.arena = b->arena, .offset = b->offset, .bytes = bytes, .tensor = tensor, .slot = slot};
     return 0;
+}
+
+int check_write_bytes(check *c, const kolo_binding *b, int tensor, int slot, size_t bytes)
+{
+    const bool may = b->arena == KOLO_ARENA_ACTIVATION || b->arena == KOLO_ARENA_TRANSFER ||
+                     b->arena == KOLO_ARENA_OFFLOADED;
+    if (!may || b->offset % KOLO_ALIGN || b->offset + bytes > c->plan->arena_bytes[b->arena])
+        return check_breach(c, "writes outside the arena of activations or unaligned", tensor, slot);
+    return check_place(c, b, tensor, slot, bytes);
 }
 
 int check_write(check *c, const kolo_binding *b, int tensor, int slot, bool again)
