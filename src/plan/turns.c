@@ -205,8 +205,8 @@ static void end_late(const kolo_plan *plan, const edge *e, kolo_transfer *t)
     t->end_ahead = -(next / slots);
 }
 
-/* Stages side by side do the same turns, and in each of them operations in the order of the graph, so what one
- * makes and the other reads in one turn needs its places for so long only: the receiver's from when it is
+/* Stages side by side do the same turns, and in each of them operations in the order of the graph, so what
+ * one makes and the other reads in one turn needs its places for so long only: the receiver's from when it is
  * made, the sender's until it is read, and a few operations more, so that nobody waits. No two stages wait in
  * a circle, as each waits for operations of smaller number alone. */
 enum { SLACK = 16 };
