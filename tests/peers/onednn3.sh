@@ -14,8 +14,8 @@ onednn3_home() {
     for wheel in "$1"/wheels/*.whl; do
         python3 -m zipfile -e "$wheel" "$1/apart" >> "$2" 2>&1 || return 1
     done
-    cp -r "$1"/apart/*.data/data/include "$1"/apart/*.data/data/lib "$1" 2>> "$2" && rm -rf "$1/apart"
-    "$1/wheels"
+    cp -r "$1"/apart/*.data/data/include "$1"/apart/*.data/data/lib "$1" 2>> "$2" &&
+        rm -rf "$1/apart" "$1/wheels"
 }
 
 # onednn3_build HOME BUILD LOG [TARGET...]: targets below BUILD, default the programs; without GPUs
