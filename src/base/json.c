@@ -62,3 +62,9 @@ void kolo_json_number(FILE *file, double value, int digits)
     if (isfinite(value)) fprintf(file, "%.*g", digits, value);
     else fputs("null", file);
 }
+
+void kolo_json_span(FILE *file, double begin, double end)
+{
+    const double from = round(begin * 1e9), to = round(end * 1e9);
+    fprintf(file, "\"ts\":%.3f,\"dur\":%.3f", from / 1e3, (to - from) / 1e3);
+}

@@ -10,5 +10,8 @@ void kolo_json_string(FILE *file, const char *text);
 char *kolo_json_quote(const char *text);
 /* A number with so many digits (17 reads back exactly); NaN and infinities, which JSON lacks: null. */
 void kolo_json_number(FILE *file, double value, int digits);
+/* "ts":T,"dur":D of a Chrome trace, from seconds. Both ends are rounded to nanoseconds, which is what viewers
+ * count in, so that spans that meet meet there, too: of spans of a row that overlap they show one. */
+void kolo_json_span(FILE *file, double begin, double end);
 
 #endif

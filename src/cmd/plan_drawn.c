@@ -43,12 +43,9 @@ void kolo_drawn_trace(FILE *f, const kolo_session *s, const kolo_play *p)
     }
     for (int64_t i = 0; i < p->spans; i++) {
         const kolo_play_span *a = &p->span[i];
-        fprintf(f,
-                ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":", span_name(a),
+        fprintf(f, ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,", span_name(a),
                 span_name(a), a->stage, (int)a->lane);
-        kolo_json_number(f, a->start * 1e6, 12);
-        fprintf(f, ",\"dur\":");
-        kolo_json_number(f, (a->end - a->start) * 1e6, 12);
+        kolo_json_span(f, a->start, a->end);
         fprintf(f, ",\"args\":{\"micro_batch\":%d}}", a->slot);
     }
     fprintf(f, "\n]}\n");

@@ -4,6 +4,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static int merge_line(merge *m, char *line, double *offset, bool *aligned)
         m->broken++;
     } else if (is_clock(event)) {
         const cJSON *clock = cJSON_GetObjectItemCaseSensitive(event, "args");
-        *offset = number_in(clock, "offset");
+        *offset = round(number_in(clock, "offset") * 1e9) / 1e9; /* times are whole nanoseconds */
         *aligned = true;
         if (number_in(clock, "error") > m->error) m->error = number_in(clock, "error");
     } else {

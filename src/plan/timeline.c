@@ -334,10 +334,8 @@ enum { ROWS_STAGES, ROWS_LINKS };
 /* The start of an event, seconds as microseconds; the caller writes the rest. */
 static void write_span(FILE *file, int rows, int64_t row, const kolo_span *span)
 {
-    fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%lld,\"ts\":", rows, (long long)row);
-    kolo_json_number(file, span->start * 1e6, 15);
-    fputs(",\"dur\":", file);
-    kolo_json_number(file, (span->end - span->start) * 1e6, 15);
+    fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%lld,", rows, (long long)row);
+    kolo_json_span(file, span->start, span->end);
 }
 static void write_turn(FILE *file, const kolo_timeline_input *in, int stage, const kolo_turn *turn,
                        const kolo_span *span)

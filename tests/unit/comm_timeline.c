@@ -82,6 +82,29 @@ static void test_events(void)
     ok(1, "without a timeline an event is nothing");
 }
 
+/* More at once than a phase has rows: of two that overlap in one viewers would drop one. */
+static void test_crowd(void)
+{
+    enum { CROWD = LIB_EVENT_ROWS + 20 };
+    struct lib_timeline *t;
+    int of_row[2 * LIB_EVENT_ROWS] = {0}, most = 0;
+    if (lib_timeline_open(&t, folder, PLENTY, 0, "n") < 0) return (void)ok(0, "open: %s", kolo_error_text());
+    snprintf(path, sizeof path, "%s/rank-0.json", folder);
+    for (int i = 0; i < CROWD; i++) lib_timeline_add(t, "negotiate", "layer.weight", 1 + i * 1e-3, 9, 0);
+    lib_timeline_close(&t);
+    cJSON *array = read_events(false), *event = NULL;
+    cJSON_ArrayForEach(event, array)
+    {
+        const int row = cJSON_GetObjectItem(event, "tid")->valueint;
+        if (strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X") != 0) continue;
+        if (row >= 0 && row < 2 * LIB_EVENT_ROWS && ++of_row[row] > most) most = of_row[row];
+    }
+    is_int(most, 1, "%d events at once: no two in a row", (int)CROWD);
+    is_int(count_of(array, "X"), LIB_EVENT_ROWS, "  as many as there are rows");
+    is_int(count_of(array, "i"), CROWD - LIB_EVENT_ROWS, "  and marks for the others");
+    cJSON_Delete(array);
+}
+
 enum { THREADS = 4, EACH = 3000 };
 static void *many(void *of)
 {
@@ -256,6 +279,7 @@ int main(void)
     if (!mkdtemp(folder)) skip_all("no temporary folder");
     snprintf(path, sizeof path, "%s/rank-3.json", folder);
     test_events();
+    test_crowd();
     test_threads();
     test_killed();
     test_lost();

@@ -19,7 +19,7 @@ enum {
     /* bytes that a head, or the text of one event with what precedes it, takes at most */
     LIB_EVENT_TEXT = 1024,
     LIB_EVENT_PHASES = 24,
-    LIB_EVENT_ROWS = 16, /* of a phase: events that overlap stand in different ones */
+    LIB_EVENT_ROWS = 256, /* of a phase: events that overlap stand in different ones */
 };
 
 typedef struct lib_event {

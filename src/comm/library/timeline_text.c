@@ -44,10 +44,11 @@ static char *put_digits(char *to, uint64_t value, int least)
     return to;
 }
 
-/* Microseconds to the nanosecond. */
-static char *put_time(char *to, double seconds)
+static uint64_t nanoseconds(double seconds) { return seconds > 0 ? (uint64_t)(seconds * 1e9 + 0.5) : 0; }
+
+/* As microseconds. */
+static char *put_time(char *to, uint64_t ns)
 {
-    uint64_t ns = seconds > 0 ? (uint64_t)(seconds * 1e9 + 0.5) : 0;
     to = put_digits(to, ns / 1000, 1);
     *to++ = '.';
     return put_digits(to, ns % 1000, 3);
@@ -118,11 +119,13 @@ static int phase_of(lib_event_rows *rows, const char *phase)
     return p;
 }
 
-/* The first row of the phase where the event overlaps no other; one that was not used yet is named. */
+/* The first row of the phase where the event overlaps no other; one that was not used yet is named. NULL: all
+ * are taken. */
 static char *put_start(lib_event_rows *rows, const lib_event *e, char *to)
 {
     int p = phase_of(rows, e->phase), r = 0;
-    while (r < LIB_EVENT_ROWS - 1 && rows->end[p][r] > e->begin) r++;
+    while (r < LIB_EVENT_ROWS && rows->end[p][r] > e->begin) r++;
+    if (r == LIB_EVENT_ROWS) return NULL;
     if (!rows->start[p][r].bytes) {
         int thread = p * LIB_EVENT_ROWS + r + 1;
         to = put_note(rows, thread, "thread_name", rows->phase[p], to);
@@ -135,6 +138,13 @@ static char *put_start(lib_event_rows *rows, const lib_event *e, char *to)
     return timeline_text_put(to, rows->start[p][r].text, (size_t)rows->start[p][r].bytes);
 }
 
+/* Of two events that overlap in a row viewers drop one, so what has no row is a mark. */
+static char *put_mark(lib_event_rows *rows, const lib_event *e, char *to)
+{
+    return put_format(to, ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%d,\"cat\":\"%.32s\",\"ts\":",
+                      rows->rank, (phase_of(rows, e->phase) + 1) * LIB_EVENT_ROWS, e->phase);
+}
+
 char *lib_event_put(lib_event_rows *rows, const lib_event *e, char *to)
 {
     if (!e->phase) {
@@ -143,8 +153,10 @@ char *lib_event_put(lib_event_rows *rows, const lib_event *e, char *to)
         rows->error = e->end;
         return put_clock(rows, to);
     }
-    to = put_time(put_start(rows, e, to), e->begin);
-    to = put_time(PUT(to, ",\"dur\":"), e->end - e->begin);
+    const uint64_t begin = nanoseconds(e->begin), end = nanoseconds(e->end);
+    char *start = put_start(rows, e, to);
+    to = put_time(start ? start : put_mark(rows, e, to), begin);
+    if (start) to = put_time(PUT(to, ",\"dur\":"), end > begin ? end - begin : 0);
     to = put_name(PUT(to, ",\"name\":"), e->name[0] ? e->name : e->phase);
     if (e->bytes <= 0) return PUT(to, "}");
     to = put_digits(PUT(to, ",\"args\":{\"bytes\":"), (uint64_t)e->bytes, 1);
