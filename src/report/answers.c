@@ -139,6 +139,38 @@ static void answer_worst(char *text, const report_run *r)
 
 /* ---- what limits speed ---- */
 
+/* The speed of the slowest and of the fastest of equal parts of a run, images a second; false: too few steps,
+ * or not all of one shape. */
+static bool speed_of_parts(const report_run *r, double batch, double *low, double *high)
+{
+    enum { PARTS = 8, LEAST = 8 };
+    const int64_t rows = r->table[REPORT_step].rows, each = rows / PARTS;
+    if (each < LEAST || r->table[REPORT_phase].rows || !r->has_options || *r->options.multi_scale)
+        return false;
+    *low = INFINITY, *high = 0;
+    for (int part = 0; part < PARTS; part++) {
+        double seconds = 0;
+        for (int64_t i = part * each; i < (part + 1) * each; i++)
+            seconds += report_cell(r, REPORT_step, i, REPORT_step_seconds);
+        if (!(seconds > 0)) return false;
+        *low = fmin(*low, batch * (double)each / seconds);
+        *high = fmax(*high, batch * (double)each / seconds);
+    }
+    return true;
+}
+
+static void say_uneven(char *text, const report_run *r, double batch)
+{
+    char slow[32], fast[32];
+    double low, high;
+    if (!speed_of_parts(r, batch, &low, &high) || high < 2 * low) return;
+    report_number(slow, sizeof slow, low);
+    report_number(fast, sizeof fast, high);
+    SAY(" It was uneven, from %s to %s images a second: other programs on the node, starts on more or fewer "
+        "ranks, or clocks that were lowered (`kolo doctor`).",
+        slow, fast);
+}
+
 static void answer_limits(char *text, const report_run *r)
 {
     report_speed s;
@@ -170,6 +202,7 @@ static void answer_limits(char *text, const report_run *r)
     SAY(" (%s images a second; waiting for data %.1f %%", number, 100 * s.wait);
     if (isfinite(s.comm)) SAY(", for other ranks %.1f %%", 100 * comm);
     SAY(".)");
+    say_uneven(text, r, s.batch);
 }
 
 /* ---- what was changed ---- */

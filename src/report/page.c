@@ -244,9 +244,8 @@ static void write_figure(FILE *f, const report_plot *p)
 static int write_plots(FILE *f, const report_run *runs, int n)
 {
     int rc = 0;
-    fputs("<h2>Curves</h2>\n<p class=\"soft\">Point at a curve, or go to a figure by Tab and along it by the "
-          "arrow "
-          "keys, for its values.</p>\n<div class=\"figures\">\n",
+    fputs("<h2>Curves</h2>\n<p class=\"soft screen\">Point at a curve, or go to a figure by Tab and along it "
+          "by the arrow keys, for its values.</p>\n<div class=\"figures\">\n",
           f);
     for (int k = 0; k < REPORT_PLOTS && rc == 0; k++) {
         report_plot plot;

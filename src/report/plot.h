@@ -55,7 +55,7 @@ void report_plot_thin(report_plot *plot, int64_t most);
 bool report_plot_empty(const report_plot *plot);
 
 /* Of a drawing of curves, in its own units: where it begins and ends within its width. */
-enum { REPORT_WIDTH = 560, REPORT_LEFT = 62, REPORT_RIGHT = 14 };
+enum { REPORT_WIDTH = 560, REPORT_LEFT = 70, REPORT_RIGHT = 14 };
 
 /* Least and greatest of what is drawn along an axis, and a round step between marks. */
 typedef struct report_axis {

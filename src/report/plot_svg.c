@@ -16,7 +16,7 @@ enum {
     COLOURS = 8,
     ROW = 22,
     CELL = 38,
-    NAMES = 132,
+    NAMES = 146,
     NAME = 18
 };
 
@@ -74,7 +74,7 @@ static void draw_y(const frame *r, const char *title)
         fprintf(r->f, "<path class=\"g\" d=\"M%.1f %.1fH%.1f\"/>\n", r->left, down(r, y), r->right);
         put_number(r->f, r->left - 8, down(r, y) + 4, "end", y);
     }
-    fprintf(r->f, "<text transform=\"translate(14 %.1f) rotate(-90)\" text-anchor=\"middle\">",
+    fprintf(r->f, "<text transform=\"translate(12 %.1f) rotate(-90)\" text-anchor=\"middle\">",
             (r->top + r->bottom) / 2);
     report_html(r->f, title);
     fputs("</text>\n", r->f);

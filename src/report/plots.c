@@ -403,6 +403,7 @@ int report_plot_make(report_plot *p, enum report_plot_id which, const report_run
                        .unit = form[which].unit};
     KOLO_TRY(form[which].make(p, runs, n));
     if (p->kind != REPORT_CURVES) return 0;
+    if (n > 1 && p->count == 1) kolo_append(p->note, sizeof p->note, "Of the run %s. ", p->series[0].label);
     int64_t cut;
     report_plot_thin(p, POINTS);
     report_plot_y(p, &cut);
