@@ -74,7 +74,10 @@ static int add_person(source *s, lfw *l, const char *person, int64_t min_faces)
     if (rc == 0 && images < min_faces) label = SOURCE_LEFT_OUT;
     else if (rc == 0) rc = source_find_class(s, person, -1, &label);
     for (int64_t i = 0; i < files.count && rc == 0; i++) rc = add_image(s, l, label, person, files.list[i]);
-    if (rc == 0 && s->count == before) rc = kolo_fail(KOLO_EINPUT, "%s: a person without images", folder);
+    if (rc == 0 && s->count == before)
+        rc = kolo_fail(KOLO_EINPUT,
+                       "%s: a person without images; --in is the folder with a folder for each person",
+                       folder);
     kolo_folder_free(&files);
     free(folder);
     return rc;

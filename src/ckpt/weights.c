@@ -253,6 +253,9 @@ static int map_file(kolo_weights *w)
 {
     struct stat st;
     int fd = open(w->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* or a pipe that nobody writes to keeps us */
+    if (fd < 0 && errno == ENOENT)
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: there is no such file; give one of weights, or the folder of a run", w->path);
     if (fd < 0) return kolo_fail_io("open", w->path), KOLO_EINPUT;
     int rc = 0;
     if (fstat(fd, &st) < 0) rc = kolo_fail_io("read", w->path);

@@ -23,6 +23,7 @@ typedef struct new_run {
     const kolo_options *given;
     const kolo_option_entry *said[256]; /* options of the command line but for data=, val=, run= */
     int n_said;
+    bool val_said;
 } new_run;
 
 static int note_option(void *context, const kolo_option_entry *e)
@@ -31,6 +32,7 @@ static int note_option(void *context, const kolo_option_entry *e)
     const bool place = !strcmp(e->key, "data") || !strcmp(e->key, "val") || !strcmp(e->key, "run");
     for (int i = 0; i < n->n_said; i++)
         if (n->said[i] == e) return 0;
+    if (!strcmp(e->key, "val")) n->val_said = true;
     if (!place && n->n_said < (int)(sizeof n->said / sizeof *n->said)) n->said[n->n_said++] = e;
     return 0;
 }
@@ -74,19 +76,26 @@ static void put_facts(FILE *to, const kolo_data_facts *f, const kolo_dataset *se
 {
     char text[1024];
     const char *of = f->detection ? "boxes" : f->tags ? "tags" : "images";
-    snprintf(text, sizeof text,
-             "%s: %lld images for %s, %d classes, %s; short sides of %d to %d pixels, half below %d.",
-             f->info.name, (long long)f->info.count,
+    snprintf(text, sizeof text, "%s: %lld images for %s, %d classes, %s; short sides of ", f->info.name,
+             (long long)f->info.count,
              f->detection ? "detection"
              : f->tags    ? "image labels"
                           : "classification",
-             f->info.classes, f->info.channels == 1 ? "gray" : "colour", f->side_low, f->side_high,
-             f->side + 1);
+             f->info.classes, f->info.channels == 1 ? "gray" : "colour");
+    const size_t used = strlen(text);
+    if (f->side_low == f->side_high) snprintf(text + used, sizeof text - used, "%d pixels.", f->side);
+    else
+        snprintf(text + used, sizeof text - used, "%d to %d pixels, half below %d.", f->side_low,
+                 f->side_high, f->side + 1);
     put_comment(to, text);
     if (f->rarest < 0) return;
-    snprintf(text, sizeof text, "The commonest class (%.100s) has %llu %s, the rarest (%.100s) %llu.",
-             kolo_dataset_class_name(set, f->commonest), (unsigned long long)f->most, of,
-             kolo_dataset_class_name(set, f->rarest), (unsigned long long)f->fewest);
+    if (f->most == f->fewest)
+        snprintf(text, sizeof text, "%s class has %llu %s.", f->empty ? "Any other" : "Every",
+                 (unsigned long long)f->most, of);
+    else
+        snprintf(text, sizeof text, "The commonest class (%.100s) has %llu %s, the rarest (%.100s) %llu.",
+                 kolo_dataset_class_name(set, f->commonest), (unsigned long long)f->most, of,
+                 kolo_dataset_class_name(set, f->rarest), (unsigned long long)f->fewest);
     put_comment(to, text);
     if (!f->empty) return;
     snprintf(text, sizeof text, "%d of the classes have none.", f->empty);
@@ -234,18 +243,30 @@ static int resolve(const char *key, const char *folder, char **path)
                      strerror(errno), key);
 }
 
-/* data=DIR is a split, or the folder that holds the splits train and val. */
+/* The split val in the folder where the split train is; "": there is none. */
+static int find_val(const char *train, char **path)
+{
+    static const char name[] = "/train";
+    const size_t length = strlen(train), end = sizeof name - 1;
+    char *val = NULL;
+    if (length > end && !strcmp(train + length - end, name)) {
+        if (!(val = kolo_format("%.*s/val", (int)(length - end), train))) return KOLO_ENOMEM;
+        if (kolo_manifest_in(val)) return (*path = val), 0;
+    }
+    free(val);
+    return (*path = kolo_strdup("")) ? 0 : KOLO_ENOMEM;
+}
+
+/* data=DIR is a split, beside which another may lie, or the folder that holds the splits train and val. */
 static int find_splits(new_run *n, const kolo_options *o)
 {
-    char *train = kolo_format("%s/train", o->data), *val = kolo_format("%s/val", o->data);
+    char *train = kolo_format("%s/train", o->data);
     const bool both = train && !kolo_manifest_in(o->data) && kolo_manifest_in(train);
-    const bool said = *o->val && strcmp(o->val, "none") != 0;
-    int rc = train && val ? resolve("data", both ? train : o->data, &n->data) : KOLO_ENOMEM;
-    if (rc == 0 && said) rc = resolve("val", o->val, &n->val);
-    else if (rc == 0 && both && kolo_manifest_in(val)) rc = resolve("val", val, &n->val);
-    else if (rc == 0 && !(n->val = kolo_strdup(""))) rc = KOLO_ENOMEM;
+    int rc = train ? resolve("data", both ? train : o->data, &n->data) : KOLO_ENOMEM;
+    if (rc == 0 && *o->val && strcmp(o->val, "none") != 0) rc = resolve("val", o->val, &n->val);
+    else if (rc == 0 && n->val_said) rc = (n->val = kolo_strdup("")) ? 0 : KOLO_ENOMEM;
+    else if (rc == 0) rc = find_val(n->data, &n->val);
     free(train);
-    free(val);
     return rc;
 }
 

@@ -40,8 +40,12 @@ static int check_option(void *context, const kolo_option_entry *e)
     (void)context;
     if (strpbrk(e->commands, kolo_command_letters)) return 0;
     list_commands(e, commands, sizeof commands);
-    return kolo_fail(KOLO_ECONFIG, "command line: %s= would be ignored here; it is an option of %s", e->key,
-                     commands);
+    const bool of_train = strchr(kolo_command_letters, 'T') && !strcmp(e->key, "weights");
+    return kolo_fail(KOLO_ECONFIG, "command line: %s= would be ignored here; it is an option of %s%s", e->key,
+                     commands,
+                     of_train ? "; to start from a file of weights give init=FILE, to weigh classes "
+                                "class_weight=balanced"
+                              : "");
 }
 
 typedef struct collector {

@@ -238,7 +238,9 @@ static int check_words(const kolo_options *o, const char *recipe, int64_t n)
 {
     if (recipe && *o->run)
         return kolo_fail(KOLO_ECONFIG, "run=%s has its own options: leave recipe %s out", o->run, recipe);
-    if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
+    if (!*o->weights && !*o->run)
+        return kolo_fail(KOLO_ECONFIG,
+                         "no weights: kolo predict RUN IMAGE..., with the folder of a run, or weights=FILE");
     if (n == 0)
         return kolo_fail(KOLO_ECONFIG,
                          "no images: name them, or folders of them, behind the options: IMAGE|FOLDER...");
@@ -303,6 +305,25 @@ static int predict(kolo_options *o, const char *recipe, kolo_image_feed *feed, e
     return rc < 0 ? rc : kolo_image_feed_end(feed);
 }
 
+/* `kolo predict RUN IMAGE...`: a first word that is the folder of a run, where neither run= nor weights= is
+ * given. Its own recipe holds then. */
+static int take_run(kolo_options *o, const char **path)
+{
+    if (!path[0] || *o->run || *o->weights || !kolo_folder_exists(path[0])) return 0;
+    char *recipe = kolo_format("%s/recipe.yaml", path[0]);
+    const bool is_run = recipe && kolo_file_exists(recipe);
+    int rc = recipe ? 0 : KOLO_ENOMEM;
+    free(recipe);
+    if (rc == 0 && is_run) rc = kolo_option_set(o, "run", path[0], "command line");
+    return rc < 0 ? rc : is_run;
+}
+
+/* Takes the first of the words out. */
+static void drop_first(const char **path)
+{
+    for (; path[0]; path++) path[0] = path[1];
+}
+
 int kolo_command_predict(int n, char **words)
 {
     kolo_options options;
@@ -311,7 +332,10 @@ int kolo_command_predict(int n, char **words)
     const char *recipe, **path = kolo_alloc((size_t)(n + 1) * sizeof *path);
     if (!path) return KOLO_ENOMEM;
     int rc = kolo_command_first(&options, &recipe, n, words, n, path);
+    const int run_first = rc == 0 && !recipe ? take_run(&options, path) : 0;
+    if (run_first < 0) rc = run_first;
     if (rc == 0 && *options.run && !recipe) rc = kolo_command_run(&options, options.run, n, words, n, path);
+    if (rc == 0 && run_first) drop_first(path);
     if (rc == 0) {
         int64_t given = 0;
         kolo_folder_names files = {0};

@@ -164,7 +164,11 @@ int kolo_recipe_print(const char *word)
 
 /* ---- kolo recipes ---- */
 
-enum { NAME_WIDTH = 26, MODEL_WIDTH = 16, REACHES_WIDTH = 36 };
+enum { COLUMNS = 4, CELL = 128 };
+static const char *const column_head[COLUMNS] = {"recipe", "network", "reaches", "took"};
+typedef struct recipe_row {
+    char cell[COLUMNS][CELL];
+} recipe_row;
 
 /* What stands behind `key` at the beginning of a line, up to the end of its first clause; "": nothing. */
 static void find_clause(const char *text, const char *key, char *to, size_t size)
@@ -183,17 +187,37 @@ static void find_clause(const char *text, const char *key, char *to, size_t size
     snprintf(to, size, "%.*s", (int)length, at);
 }
 
-static int print_row(char *path)
+static int read_row(recipe_row *row, char *path)
 {
-    char *text = NULL, model[64], target[128], took[128];
+    static const char *const key[COLUMNS] = {NULL, "model: ", "# target: ", "# took: "};
+    char *text = NULL;
     KOLO_TRY(kolo_file_read(path, &text, NULL));
-    find_clause(text, "model: ", model, sizeof model);
-    find_clause(text, "# target: ", target, sizeof target);
-    find_clause(text, "# took: ", took, sizeof took);
+    snprintf(row->cell[0], CELL, "%s", name_of(path));
+    for (int i = 1; i < COLUMNS; i++) {
+        find_clause(text, key[i], row->cell[i], CELL);
+        if (!*row->cell[i]) snprintf(row->cell[i], CELL, "-");
+    }
     free(text);
-    printf("%-*s %-*s %-*s %s\n", NAME_WIDTH, name_of(path), MODEL_WIDTH, model, REACHES_WIDTH,
-           *target ? target : "-", *took ? took : "-");
     return 0;
+}
+
+/* Columns as wide as what stands in them. */
+static int print_table(glob_t *found)
+{
+    const int count = (int)found->gl_pathc + 1;
+    recipe_row *row = kolo_alloc((size_t)count * sizeof *row);
+    int width[COLUMNS] = {0}, rc = row ? 0 : KOLO_ENOMEM;
+    for (int i = 0; rc == 0 && i < COLUMNS; i++) snprintf(row->cell[i], CELL, "%s", column_head[i]);
+    for (int r = 1; rc == 0 && r < count; r++) rc = read_row(&row[r], found->gl_pathv[r - 1]);
+    for (int r = 0; rc == 0 && r < count; r++)
+        for (int i = 0; i < COLUMNS; i++)
+            if ((int)strlen(row[r].cell[i]) > width[i]) width[i] = (int)strlen(row[r].cell[i]);
+    for (int r = 0; rc == 0 && r < count; r++) {
+        for (int i = 0; i < COLUMNS - 1; i++) printf("%-*s  ", width[i], row[r].cell[i]);
+        puts(row[r].cell[COLUMNS - 1]);
+    }
+    free(row);
+    return rc;
 }
 
 int kolo_command_recipes(int n, char **words)
@@ -209,9 +233,7 @@ int kolo_command_recipes(int n, char **words)
         return missing ? fail_unknown(name) : kolo_stdout_flush();
     }
     int rc = find_all(&found);
-    printf("%-*s %-*s %-*s %s\n", NAME_WIDTH, "recipe", MODEL_WIDTH, "network", REACHES_WIDTH, "reaches",
-           "took");
-    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++) rc = print_row(found.gl_pathv[i]);
+    if (rc == 0) rc = print_table(&found);
     globfree(&found);
     if (rc == 0)
         printf(

@@ -153,6 +153,14 @@ static const char *colour_of(const row *r)
                               : "\033[33m";
 }
 
+/* Columns of a terminal: UTF-8's continuing bytes take none. */
+static int columns_of(const char *text)
+{
+    int columns = 0;
+    for (; *text; text++) columns += ((unsigned char)*text & 0xc0) != 0x80;
+    return columns;
+}
+
 static void print_row(const row *r, int width, bool colour)
 {
     char step[64], eta[32], speed[32], score[64] = "-", line[64], *next;
@@ -162,8 +170,8 @@ static void print_row(const row *r, int width, bool colour)
     report_number(speed, sizeof speed, r->img_per_s);
     if (isfinite(r->best)) snprintf(score, sizeof score, "%.2f %% %s", 100 * r->best, r->metric);
     snprintf(line, sizeof line, "%-8s", r->state);
-    printf("%s%s%s %-*s %15s %12s %15s %8s %8s\n", colour ? colour_of(r) : "", line, colour ? "\033[0m" : "",
-           width, r->folder, step, eta, score, speed, *r->job ? r->job : "-");
+    printf("%s%s%s %s%*s %15s %12s %15s %8s %8s\n", colour ? colour_of(r) : "", line, colour ? "\033[0m" : "",
+           r->folder, width - columns_of(r->folder), "", step, eta, score, speed, *r->job ? r->job : "-");
     next = kolo_format("%s%s%s", r->why, *r->why && *r->next ? "; " : "", r->next);
     if (next && *next) printf("         %s\n", kolo_plain(next));
     free(next);
@@ -173,7 +181,7 @@ static void print_table(row *rows, int64_t count, const char *folder, bool colou
 {
     int width = 3;
     for (int64_t i = 0; i < count; i++) {
-        const int length = (int)strlen(kolo_plain(rows[i].folder));
+        const int length = columns_of(kolo_plain(rows[i].folder));
         if (length > width) width = length;
     }
     if (!count)

@@ -42,9 +42,12 @@ is $? 78 "only the job script is there: 78"
 [ ! -e "$HERE/first.yaml" ]
 ok $? "  and no recipe is written"
 
-kolo_here new second data="$ROOM/data/train" lr=0.25 ema=0.99 > "$ROOM/log" 2>&1
+kolo_here new second data="$ROOM/data/train" lr=0.25 ema=0.99 val=none > "$ROOM/log" 2>&1
 is "$? $(value second lr) $(value second ema) $(value second val)" "0 0.25 0.99 none" \
-    "data= a split, lr= and ema= given: they stand in the recipe, once, and val is none"
+    "data= a split, lr=, ema= and val=none given: they stand in the recipe, once"
+kolo_here new third data="$ROOM/data/train" > "$ROOM/log" 2>&1
+is "$? $(value third val)" "0 $(realpath "$ROOM/data/val")" "the split val beside the split train is found"
+rm -f "$HERE"/third.*
 for wrong in "" "third" "a/b data=$ROOM/data" "third data=$ROOM"; do
     # shellcheck disable=SC2086 # words
     kolo_here new $wrong > "$ROOM/log" 2>&1

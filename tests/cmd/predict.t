@@ -46,6 +46,11 @@ for d in data:
 if len(said) != 11: print(len(said), "images")
 END
 )"
+kolo predict run "a,b" top=3 --csv 2> log | cmp - csv
+ok $? "the run may be the first word, as of kolo eval" log
+kolo train shapes weights=balanced > log 2>&1
+is "$? $(grep -c 'init=FILE.*class_weight=balanced' log)" "78 1" \
+    "weights= of a training: 78, and what is meant"
 kolo predict run=run "a,b" --csv --json > log 2>&1
 is $? 78 "--csv and --json together are refused"
 
@@ -68,6 +73,9 @@ kolo recipes > table
 is "$(tail -n +2 table | grep -c '^[a-z]')" \
     "$(($(find "$TOP/share/recipes" -name '*.yaml' | wc -l) + 1))" "kolo recipes: a row for each"
 like table '^resnet50_imagenet +resnet50 +0.761 top-1 after 90 epochs ' "  what it reaches"
+none "  columns as wide as what stands in them" "$(awk '/^kolo / {next}
+    NR == 1 {n = index($0, "network"); r = index($0, "reaches")}
+    substr($0, n - 2, 2) != "  " || substr($0, n, 1) == " " || substr($0, r - 2, 2) != "  "' table)"
 kolo recipes shapes | cmp - "$TOP/share/recipes/shapes.yaml"
 ok $? "kolo recipes NAME: the recipe as it stands"
 kolo recipes shape > log 2>&1

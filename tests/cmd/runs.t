@@ -70,6 +70,12 @@ ln -s ../one one/loop
 is "$(kolo runs one | grep -c '^done ')" 1 "a link back is not followed"
 is "$(kolo runs one/done --json | grep -o '"folder": "[^"]*"')" '"folder": "one/done"' \
     "a folder that is a run"
+mkdir -p wide && cp -r one/done wide/done && cp -r one/done wide/dönä
+is "$(kolo runs wide | python3 -c '
+import sys
+rows = sys.stdin.buffer.read().decode().split("\n")
+print(*{r.index("8/8") for r in rows if r.startswith("done")}, sep=",")')" 31 \
+    "columns stand below each other whatever the letters of a name"
 mkdir "$ROOM/"$'bad\e[31m' && cp one/done/{events.jsonl,summary.json} "$ROOM/"$'bad\e[31m/'
 is "$(kolo runs | grep -c $'\e')" 0 "no escape sequence of a name comes to a terminal"
 kolo runs --json | python3 -c 'import json, sys; json.load(sys.stdin)' 2> log
