@@ -17,6 +17,7 @@
 #include "train/compression.h"
 #include "train/local.h"
 #include "train/session.h"
+#include "train/strategy.h"
 #include "train/times.h"
 #include "train/tournament.h"
 
@@ -120,7 +121,7 @@ static int check_plans(const kolo_session *s)
 /* What the command line wants beside options. */
 typedef struct wants {
     bool all, json, searches;
-    const char *write, *scale; /* FILE, A..B; or NULL */
+    const char *write, *strategy, *scale; /* FILE, FILE, A..B; or NULL */
 } wants;
 
 /* The GPU of gpu=, or where there is one its table, if Kolo has it; 1: nothing is known of rates. */
@@ -157,7 +158,8 @@ static int print_plan(kolo_session *s, const kolo_gpu_table *given, const wants 
 {
     kolo_gpu_table own = {0};
     const kolo_gpu_table *table = given;
-    int named = 1, rc = w->write || is_played(s) ? kolo_plan_forecast(s, NULL, false, w->write) : 0;
+    int named = 1, rc = w->strategy ? kolo_strategy_write(s, w->strategy) : 0;
+    if (rc == 0 && (w->write || is_played(s))) rc = kolo_plan_forecast(s, NULL, false, w->write);
     if (rc == 0) rc = kolo_plan_print(s->plan, stdout, w->all);
     comm_compress compress = kolo_compression(s->options, s->phase[0].steps_per_epoch);
     if (rc == 0) rc = kolo_plan_print_compressed(s->plan, s->backend, &compress, stdout);
@@ -256,7 +258,8 @@ static int plan_for_cluster(kolo_options *options, kolo_launch *launch, int part
         rc = kolo_session_open_for(&session, options, launch, parts | (w->json ? KOLO_SESSION_QUIET : 0),
                                    &cluster.gpu.gpu);
     if (rc == 0) {
-        rc = kolo_plan_forecast(&session, &cluster, w->json, w->write);
+        rc = w->strategy ? kolo_strategy_write(&session, w->strategy) : 0;
+        if (rc == 0) rc = kolo_plan_forecast(&session, &cluster, w->json, w->write);
         kolo_session_close(&session);
     }
     kolo_cluster_close(&cluster);
@@ -279,8 +282,10 @@ static int plan_lists(kolo_options *options, kolo_launch *launch, int parts, con
     rc = kolo_session_open_for(&session, options, launch, parts | (w->json ? KOLO_SESSION_QUIET : 0),
                                table.name ? &table.gpu : NULL);
     if (rc == 0) {
-        rc = w->json ? kolo_plan_forecast(&session, NULL, true, w->write)
-                     : print_plan(&session, &table, w, n, words);
+        if (w->json && w->strategy) rc = kolo_strategy_write(&session, w->strategy);
+        if (rc == 0)
+            rc = w->json ? kolo_plan_forecast(&session, NULL, true, w->write)
+                         : print_plan(&session, &table, w, n, words);
         kolo_session_close(&session);
     }
     kolo_gpu_close(&table);
@@ -303,7 +308,7 @@ static int plan_words(int n, char **words, const wants *w)
     return rc;
 }
 
-/* `--write FILE`, `--scale A..B`. */
+/* `--write FILE`, `--export-strategy FILE`, `--scale A..B`. */
 static int take_word(int *n, char **words, const char *flag, const char *what, const char **value)
 {
     for (int i = 0; i < *n; i++) {
@@ -324,6 +329,7 @@ int kolo_command_plan(int n, char **words)
                .json = kolo_command_flag(&n, words, "--json"),
                .searches = kolo_command_flag(&n, words, "--search")};
     int rc = take_word(&n, words, "--write", "the FILE to write", &w.write);
+    if (rc == 0) rc = take_word(&n, words, "--export-strategy", "the FILE to write", &w.strategy);
     if (rc == 0) rc = take_word(&n, words, "--scale", "numbers of ranks, such as 1..64", &w.scale);
     if (rc == 0) rc = join_files(&n, words, files);
     if (rc == 0) rc = name_network(n, words, &network);

@@ -29,7 +29,8 @@ static const part parts[] = {
     {"bucket_mb", "MiB of gradients that are summed at once", false},
     {"micro_batch", "images of a micro-batch; 0: a rank's part of the batch. Block of local batch norm",
      true},
-    {"spatial", "rows x columns of parts that maps are cut into", true}};
+    {"spatial", "rows x columns of parts that maps are cut into", true},
+    {"tensor", "parts that channels of layers are cut into", true}};
 enum { PARTS = sizeof parts / sizeof *parts };
 
 /* ---- reading ---- */
@@ -40,6 +41,7 @@ typedef struct reader {
     int ranks;
     char where[PARTS][LINE]; /* of each option; empty: it is not there */
     bool seen[4];            /* kolo_plan, network, ranks, parameters */
+    bool strategy;           /* the file is one: kolo_strategy instead of kolo_plan */
 } reader;
 static const char *const heads[] = {"kolo_plan", "network", "ranks", "parameters"};
 
@@ -107,19 +109,32 @@ static int read_choices(kolo_plan_file *f, const char *value)
     return f->choices ? 0 : KOLO_ENOMEM;
 }
 
-static int plan_file_set(void *context, const char *key, const char *value, const char *where)
+/* An option of a plan; 1: it is none. */
+static int give(void *context, const char *key, const char *value, const char *where)
 {
     reader *r = context;
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(key, heads[i])) return read_head(r, i, value, where);
-    if (!strcmp(key, "choices")) return read_choices(r->file, value);
     for (int i = 0; i < PARTS; i++) {
         if (strcmp(key, parts[i].key)) continue;
         snprintf(r->where[i], LINE, "%s", where);
         KOLO_TRY(check_given(r, kolo_option_find(key), value, where));
         return kolo_option_set(r->options, key, value, where);
     }
-    return unknown_key(key, where);
+    return 1;
+}
+
+static int plan_file_set(void *context, const char *key, const char *value, const char *where)
+{
+    reader *r = context;
+    if (!strcmp(key, "kolo_strategy")) {
+        r->strategy = true;
+        return read_head(r, 0, value, where);
+    }
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(key, heads[i])) return read_head(r, i, value, where);
+    if (r->strategy) return kolo_strategy_add(&r->file->strategy, r->ranks, key, value, where);
+    if (!strcmp(key, "choices")) return read_choices(r->file, value);
+    const int rc = give(r, key, value, where);
+    return rc == 1 ? unknown_key(key, where) : rc;
 }
 
 static const char *where_of(const reader *r, const char *key)
@@ -168,6 +183,7 @@ int kolo_plan_file_read(kolo_plan_file *f, kolo_options *o, int ranks)
     }
     *r = (reader){.file = f, .options = o, .ranks = ranks};
     int rc = kolo_yaml_read(f->path, &form, r);
+    if (rc == 0 && r->strategy) rc = kolo_strategy_apply(f->strategy, f->path, give, r);
     if (rc == 0) rc = check_together(r);
     free(r);
     return rc;
@@ -187,6 +203,7 @@ void kolo_plan_file_close(kolo_plan_file *f)
 {
     free(f->path);
     free(f->choices);
+    kolo_strategy_destroy(&f->strategy);
     *f = (kolo_plan_file){0};
 }
 

@@ -6,12 +6,14 @@
 
 #include "plan/play.h"
 #include "train/session.h"
+#include "train/strategy.h"
 
 /* What a file says beside options. */
 typedef struct kolo_plan_file {
     char *path;
     int64_t version, ranks, parameters;
     char *network, *choices; /* choices: as kolo_backend_choices has them; NULL: none are said */
+    kolo_strategy *strategy; /* NULL: it is none */
 } kolo_plan_file;
 
 /* plan=FILE: sets the options that it names. Nothing where plan= is auto or empty. KOLO_ECONFIG names file
@@ -19,7 +21,8 @@ typedef struct kolo_plan_file {
  * line says otherwise; a version that is not known; a plan for another network or number of ranks. */
 int kolo_plan_file_read(kolo_plan_file *file, kolo_options *options, int ranks);
 void kolo_plan_file_close(kolo_plan_file *file);
-/* With the network known: KOLO_ECONFIG where the plan is for another one of the same name. */
+/* With the network known: KOLO_ECONFIG where the plan is for another one of the same name. (With all plans
+ * made, kolo_strategy_check.) */
 int kolo_plan_file_check(const kolo_plan_file *file, int64_t parameters);
 
 /* Of a session that is planned; play: its step, or NULL. KOLO_EIO. */

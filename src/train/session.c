@@ -17,6 +17,7 @@
 #include "train/plan_file.h"
 #include "train/shard.h"
 #include "train/pipeline.h"
+#include "train/strategy.h"
 #include "train/tournament.h"
 
 static int parse_channels(const char *key, const char *text, int64_t channels, float *values)
@@ -264,6 +265,7 @@ static int check_options(const kolo_options *o)
 static int open_steps(kolo_session *s)
 {
     KOLO_TRY(session_fit_plans(s));
+    KOLO_TRY(kolo_strategy_check(s->plan_file->strategy, s->plan_file->path, s));
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
     s->held_bytes = kolo_memory_resident();
     s->highest_bytes = kolo_memory_peak();
@@ -295,7 +297,6 @@ static int open_parts(kolo_session *s, int parts)
     if (!model) return kolo_error_status();
     s->detector = model->detector;
     KOLO_TRY(check_options(o));
-    KOLO_TRY(session_parse_spatial(s));
     KOLO_TRY(session_auto_plan(s));
     if (s->detector && (*o->augment || o->crop != KOLO_crop_none || o->mixup > 0 || o->cutmix > 0))
         return kolo_fail(
@@ -309,6 +310,7 @@ static int open_parts(kolo_session *s, int parts)
     s->elsewhere = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks;
     s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
     KOLO_TRY(open_plan_file(s));
+    KOLO_TRY(session_parse_spatial(s)); /* the plan's, where it has one */
     KOLO_TRY(in_plan_file(s, session_open_grid(s)));
     KOLO_TRY(session_check_tournament(s));
     KOLO_TRY(session_check_local(s));
