@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `kolo plan --export-strategy`: a plan as a table of operations, degrees and ranks; read by plan=FILE it is the
-# same plan, to the byte. Mistakes are named by their line.
+# `kolo plan --export-strategy`: a plan as a table of operations, degrees and ranks; read by plan=FILE it is
+# the same plan, to the byte. Mistakes are named by their line.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
@@ -11,8 +11,8 @@ plan() { # WORD...: to log
     timeout 60 kolo plan "${small[@]}" "$@" > log 2>&1
 }
 hash() { sed -n 's/.*actions, .* hash //p' log; }
-for grid in "ranks=4 spatial=2x1 stages=2" "ranks=4 tensor=2" "ranks=4 stages=2 pipeline=interleaved chunks=2" \
-    "ranks=4 stages=2"; do
+for grid in "ranks=4 spatial=2x1 stages=2" "ranks=4 tensor=2" \
+    "ranks=4 stages=2 pipeline=interleaved chunks=2" "ranks=4 stages=2"; do
     read -r -a words <<< "$grid"
     plan "${words[@]}" --export-strategy table.yaml
     ok $? "$grid: written" log
