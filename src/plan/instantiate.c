@@ -591,6 +591,14 @@ static int add_metrics(list *l)
     return 0;
 }
 
+/* A copy of a parameter is made once a step, for other stages alone. */
+static bool is_needless(const kolo_plan *p, const kolo_node *n, int slot)
+{
+    const int made = n->out[0];
+    return n->op == KOLO_OP_share && kolo_plan_is_shared(p, made) &&
+           (slot > 0 || (!p->crosses[made] && kolo_plan_read(p, made) != made));
+}
+
 static int add_turn(list *l, const kolo_turn *turn)
 {
     const kolo_plan *p = l->plan;
@@ -601,9 +609,7 @@ static int add_turn(list *l, const kolo_turn *turn)
     for (int64_t i = 0; i < p->graph->nodes; i++) {
         if (!kolo_plan_has_node(p, i) || kolo_plan_pass(p, i) != turn->pass) continue;
         if (placement && kolo_placement_chunk(placement, placement->part[i]) != turn->chunk) continue;
-        if (turn->slot > 0 && p->graph->node[i].n_out == 1 &&
-            kolo_plan_is_shared(p, p->graph->node[i].out[0]))
-            continue;
+        if (is_needless(p, &p->graph->node[i], turn->slot)) continue;
         KOLO_TRY(pass_within(l, i));
         KOLO_TRY(add_run(l, (int)i, turn->slot));
     }

@@ -91,6 +91,17 @@ static inline bool kolo_plan_is_shared(const kolo_plan *plan, int tensor)
     return g->tensor[tensor].role == KOLO_ROLE_TERM && g->tensor[tensor].producer >= 0 &&
            g->node[g->tensor[tensor].producer].op == KOLO_OP_share && !kolo_plan_is_late(plan);
 }
+/* What operations of this stage read for tensor `tensor`: for a copy of a parameter that is its own, the
+ * parameter, as long as that stands there all step. */
+static inline int kolo_plan_read(const kolo_plan *plan, int tensor)
+{
+    if (!kolo_plan_is_shared(plan, tensor) || !kolo_plan_owns(plan, tensor) || plan->config.shards > 1 ||
+        plan->config.offload)
+        return tensor;
+    const int of = plan->graph->tensor[tensor].of;
+    const kolo_layout *a = &plan->layout[tensor], *b = &plan->layout[of];
+    return a->bytes == b->bytes && a->hash == b->hash && a->half == b->half ? of : tensor;
+}
 /* The micro-batch whose value of tensor `tensor` micro-batch `slot` reads. */
 static inline int kolo_plan_slot(const kolo_plan *plan, int tensor, int slot)
 {
@@ -128,6 +139,7 @@ static inline int kolo_plan_value(const kolo_plan *plan, const kolo_action *a, i
     if (output && !n->backward && kolo_plan_ahead(plan) > 0 &&
         plan->graph->tensor[tensor].role == KOLO_ROLE_STATISTIC)
         return tensor + (int)plan->graph->tensors;
+    if (!output) tensor = kolo_plan_read(plan, tensor);
     const bool later = output ? a->again : (a->again || n->backward) && kolo_plan_returns(plan, tensor);
     return later ? tensor + (int)plan->graph->tensors : tensor;
 }

@@ -107,7 +107,9 @@ int check_on_run(check *c, const kolo_action *a)
     KOLO_TRY(check_again(c, a));
     for (int k = 0; k < n->n_in; k++) {
         if (n->in[k] < 0) continue;
-        if (kolo_plan_placed(c->graph->tensor[n->in[k]].role)) KOLO_TRY(read_operand(c, a, k, &b[k]));
+        const int read = kolo_plan_read(c->plan, n->in[k]);
+        if (read != n->in[k]) KOLO_TRY(check_read_home(c, &b[k], read, a->slot));
+        else if (kolo_plan_placed(c->graph->tensor[n->in[k]].role)) KOLO_TRY(read_operand(c, a, k, &b[k]));
         else if (c->plan->ring && c->graph->tensor[n->in[k]].role == KOLO_ROLE_PARAM)
             KOLO_TRY(check_read_version(c, n, &b[k], n->in[k]));
         else KOLO_TRY(check_read_home(c, &b[k], n->in[k], a->slot));
