@@ -42,7 +42,7 @@ enum { CHANNELS = 8, MOST_BLOCKS = 10, MOST_STAGES = 5 };
 
 /* Convolutions, norms, and additions of what any block before has made: chains with skips over any number of
  * cuts. */
-static inline int random_graph(kolo_graph **out, int blocks, bool train)
+static inline int random_graph(kolo_graph **out, int blocks, bool train, int parts)
 {
     static const float mean[3] = {.5f, .5f, .5f}, deviation[3] = {.25f, .25f, .25f};
     const kolo_conv_spec spec = {.out = CHANNELS, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}};
@@ -65,6 +65,8 @@ static inline int random_graph(kolo_graph **out, int blocks, bool train)
     const kolo_init zero = {0};
     KOLO_TRY(kolo_cross_entropy(g, kolo_linear(g, "fc", x, 10, true, zero, zero), 0));
     if (draw(2)) KOLO_TRY(kolo_graph_fuse(g));
+    const kolo_cuts rows = {.parts = {parts, 1}, .apart = true};
+    if (parts > 1) KOLO_TRY(kolo_graph_split(g, &rows));
     return train ? kolo_graph_backward(g) : 0;
 }
 
@@ -86,6 +88,7 @@ typedef struct trial {
     int stages, slots, chunks, replicas, blocks;
     enum kolo_pipeline order;
     bool evaluates;
+    int parts; /* rows of the images, on as many stages side by side; 0: as 1 */
 } trial;
 
 typedef struct rig {
@@ -107,8 +110,9 @@ static inline int rig_open(rig *r, const trial *t)
     r->grid.rank = r->rank;
     for (int i = 0; i < t->stages * t->replicas; i++) r->rank[i] = i;
     r->grid.stage = draw(t->stages);
-    KOLO_TRY(random_graph(&r->graph, t->blocks, !t->evaluates));
-    if (!random_cut(r->graph, t->stages * t->chunks, cut)) return 0;
+    const int across = t->parts > 1 ? t->parts : 1, chain = t->stages / across * t->chunks;
+    KOLO_TRY(random_graph(&r->graph, t->blocks, !t->evaluates, across));
+    if (!random_cut(r->graph, chain, cut)) return 0;
     const kolo_plan_config c = {.ranks = t->replicas,
                                 .slots = t->slots,
                                 .bn = draw(2) ? KOLO_bn_ghost : KOLO_bn_local,
@@ -118,7 +122,7 @@ static inline int rig_open(rig *r, const trial *t)
                                 .ema = !t->evaluates && draw(2),
                                 .clip_norm = !t->evaluates && draw(2),
                                 .noise = !t->evaluates && !draw(3)};
-    KOLO_TRY(kolo_placement_create(&r->placement, r->graph, t->stages, t->chunks, 1, t->order, cut));
+    KOLO_TRY(kolo_placement_create(&r->placement, r->graph, t->stages, t->chunks, across, t->order, cut));
     int rc = kolo_plan_create(&whole, r->graph, backend, &c, NULL);
     if (rc == 0) rc = kolo_plan_create_stage(&r->own, whole, r->placement, r->grid.stage, NULL);
     if (rc == 0) rc = kolo_program_create(&r->program, &r->grid, r->own, NULL);

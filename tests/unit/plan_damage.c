@@ -313,10 +313,44 @@ static void test_damage_late(void)
        made);
 }
 
+/* Images in parts: stages side by side do the same layers, and share parameters once a step. Some of the
+ * actions, as these lists are long. */
+static void test_damage_parts(void)
+{
+    enum { PROGRAMS = 12 };
+    campaign c = {0};
+    int programs = 0, made = 0, missed = 0;
+    for (int i = 0; programs < PROGRAMS && i < 10 * PROGRAMS; i++) {
+        drawn = (3ULL << 32) + 100000 * (uint64_t)i;
+        trial t = {.slots = 1 + draw(3), .chunks = 1, .replicas = 1, .blocks = 1 + draw(2)};
+        t.parts = 2 + draw(2);
+        t.stages = t.parts * (1 + draw(2));
+        t.order = (enum kolo_pipeline)(i % KOLO_PIPELINE_PIPEDREAM);
+        rig r;
+        if (t.stages <= MOST_STAGES && rig_open(&r, &t) == 0 && r.program) {
+            programs += kolo_program_check(r.program) == 0;
+            c.program = r.program;
+            for (c.stage = 0; c.stage < t.stages; c.stage++) {
+                const kolo_plan *p = c.plan = r.program->plan[c.stage];
+                for (int64_t k = draw(13); k < p->actions; k += 1 + draw(13)) {
+                    kolo_plan_action_text(p, k, c.what, sizeof c.what);
+                    if (kolo_action_transfers(p->action[k].kind)) damage_action(&c, k);
+                    else with_dropped(&c, p->action[k].kind == KOLO_ACTION_RUN ? DROP_RUN : DROP_OTHER, k);
+                }
+            }
+            rig_close(&r);
+        }
+    }
+    for (int k = 0; k < DAMAGES; k++) made += c.made[k], missed += c.missed[k];
+    is_int(programs, PROGRAMS, "programs of images in parts pass");
+    ok(made > 50 * PROGRAMS && missed == 0, "images in parts: %d of %d damages found", made - missed, made);
+}
+
 int main(void)
 {
     if (!rig_begin()) return 1;
     test_damage();
+    test_damage_parts();
     test_damage_late();
     return rig_end();
 }
