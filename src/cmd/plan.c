@@ -229,7 +229,7 @@ static int search(kolo_options *o, const kolo_gpu *gpu, bool json)
     FILE *f = json ? stderr : stdout;
     fprintf(f, "searched: %lld of %lld plans were played in %.1f s; ", (long long)r.priced,
             (long long)r.plans, r.took);
-    if (r.bound >= r.seconds) fprintf(f, "no other can be faster\n");
+    if (r.bound >= .99 * r.seconds) fprintf(f, "no other can be faster by a hundredth\n");
     else fprintf(f, "time was up, and none could take less than %.3f ms\n", r.bound * 1e3);
     fprintf(f, "the best: %s, %.3f ms a step; %s\n", *r.text ? r.text : "plain data parallel",
             r.seconds * 1e3, r.why);

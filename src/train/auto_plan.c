@@ -18,6 +18,8 @@
 #include "train/uneven.h"
 
 enum { MOST_DIVISIONS = 256, MOST_VALUES = 8 };
+/* What another plan must gain at least, as a share of the plain one's step: prices are no more exact. */
+static const double GAIN = .01;
 
 /* Layers in parts on ranks side by side: another network to the last bit, so none but the first where the
  * recipe gives parts, and on GPUs alone. */
@@ -366,11 +368,13 @@ static int search(task *t, kolo_auto_plan *r)
     kolo_search_result found;
     kolo_failure first;
     double seconds;
+    list_divisions(t);
+    /* the plain one is measured as the others will be */
+    if (!t->gpu && t->divisions && t->division[0].stages == 1) KOLO_TRY(work_of(t, &t->division[0]));
     int rc = price_words(t, "", &seconds, NULL, true);
     if (rc == KOLO_ECONFIG) t->plain = INFINITY;
     else KOLO_TRY(rc);
     kolo_error_keep(&first);
-    list_divisions(t);
     const kolo_search_space space = t->space = space_of(t);
     r->plans = 1;
     for (int i = 0; i < space.axes; i++) r->plans *= space.choices[i];
@@ -378,9 +382,10 @@ static int search(task *t, kolo_auto_plan *r)
     KOLO_TRY(kolo_search_run(&space, &found));
     r->priced = t->priced;
     r->plain = t->plain < INFINITY ? t->plain : 0;
-    r->seconds = fmin(found.price, t->plain);
-    r->bound = fmin(found.bound, r->seconds);
-    if (found.price < t->plain * (1 - 1e-9)) point_text(t, found.point, r->text, sizeof r->text);
+    r->bound = fmin(found.bound, fmin(found.price, t->plain));
+    const bool pays = found.price < t->plain * (1 - GAIN);
+    r->seconds = pays ? found.price : t->plain;
+    if (pays) point_text(t, found.point, r->text, sizeof r->text);
     explain(t, r);
     if (r->seconds < INFINITY) return 0;
     if (rc < 0) return kolo_error_restore(&first, rc);

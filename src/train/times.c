@@ -85,9 +85,10 @@ static void find_nodes(times *t)
         crowded += t->node[i].crowded;
     }
     t->from.operations = (int)p->graph->nodes;
-    kolo_play_time varies;
+    kolo_play_time varies, beside;
     if (find(&t->known, "a step varies by", &varies)) t->varies = fmin(varies.crowded, .2);
-    t->crowd = alone > 0 ? crowded / alone : 1;
+    if (find(&t->known, "others beside", &beside)) t->crowd = beside.crowded;
+    if (alone > 0) t->crowd = crowded / alone;
 }
 
 /* ---- alone ---- */
@@ -357,12 +358,14 @@ static bool is_priced(enum kolo_action_kind kind)
            kind == KOLO_ACTION_SQUARE;
 }
 
-/* Of equal kernels the mean; of other actions of a kind a byte's. */
+/* Of equal kernels the mean; of other actions of a kind a byte's; and how much longer all take beside others,
+ * for what is not measured. */
 static int keep_times(kolo_choices *known, const kolo_plan *p, const double *alone, const double *crowded)
 {
     kolo_cost *cost = kolo_alloc((size_t)(p->actions + 1) * sizeof *cost);
     bool *done = kolo_alloc((size_t)(p->actions + 1) * sizeof *done);
     int rc = cost && done ? kolo_plan_costs(p, cost) : KOLO_ENOMEM;
+    kolo_play_time all = {0, 0};
     for (int64_t i = 0; rc == 0 && i < p->actions; i++) {
         const kolo_action *a = &p->action[i], *b;
         const bool runs = a->kind == KOLO_ACTION_RUN;
@@ -382,7 +385,11 @@ static int keep_times(kolo_choices *known, const kolo_plan *p, const double *alo
         if (runs) kernel_key(p, a->node, key, sizeof key);
         else action_key(p, a->kind, key, sizeof key);
         rc = keep(known, key, (kolo_play_time){sum.alone / count, fmax(sum.crowded, sum.alone) / count});
+        all.alone += runs ? sum.alone : 0;
+        all.crowded += runs ? fmax(sum.crowded, sum.alone) : 0;
     }
+    if (rc == 0 && all.alone > 0)
+        rc = keep(known, "others beside", (kolo_play_time){1, all.crowded / all.alone});
     free(cost);
     free(done);
     return rc;
