@@ -28,6 +28,10 @@ typedef struct rig_config {
     int slots, ranks, rank;
     int bn;
     int lag, backup;
+    int servers;
+    int64_t bound;
+    const char *optimizer; /* NULL: sgd */
+    bool lookahead;
     bool canonical, eval, clip, ema, scaled, adasum, noise, swa;
     double loss_scale;
     double drop_path, dropout; /* negative: the network's own */
@@ -76,6 +80,7 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
     kolo_options_default(&r->options);
     r->options.clip_norm = c->clip ? 1 : 0;
     r->options.loss_scale = c->loss_scale;
+    if (c->lookahead) r->options.lookahead = 3;
     kolo_model_config m = {.rows = c->rows,
                            .height = c->side,
                            .width = c->side,
@@ -91,11 +96,15 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
     r->form = calloc((size_t)r->graph->tensors + 1, sizeof *r->form);
     for (int t = 0; t < r->graph->tensors; t++)
         r->form[t] = (int)(kolo_philox(c->draw, 9, (uint64_t)t).v[0] % 100) < c->percent;
+    const char *optimizer = c->optimizer ? c->optimizer : "sgd";
     kolo_plan_config p = {.ranks = c->ranks ? c->ranks : 1,
                           .slots = c->slots ? c->slots : 1,
                           .bn = c->bn,
                           .lag = c->lag,
                           .backup = c->backup,
+                          .servers = c->servers,
+                          .bound = c->bound,
+                          .lookahead = c->lookahead,
                           .canonical = c->canonical,
                           .ema = c->ema,
                           .swa = c->swa,
@@ -105,7 +114,7 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                           .adasum = c->adasum,
                           .noise = c->noise,
                           .form = c->percent ? r->form : NULL,
-                          .optimizer = c->eval ? NULL : kolo_optimizer_find("sgd")};
+                          .optimizer = c->eval ? NULL : kolo_optimizer_find(optimizer)};
     if (c->choose) {
         kolo_plan *plain = NULL;
         int rc = kolo_plan_create(&plain, r->graph, backend, &p, NULL);
@@ -120,7 +129,8 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
     r->image = c->side * c->side * c->channels;
     r->pixels = calloc((size_t)r->rows, (size_t)r->image);
     r->labels = calloc((size_t)r->rows, sizeof *r->labels);
-    if (c->ranks > 1 && !comm) return 0; /* the caller makes comm from the plan, then the executor */
+    /* the caller makes comm from the plan, then the executor */
+    if ((c->ranks > 1 || c->servers) && !comm) return 0;
     KOLO_TRY(kolo_exec_create(&r->exec, &r->plan, 1, backend, comm, &r->options, train ? train->exec : NULL));
     return train ? 0 : kolo_exec_initialise(r->exec, 1);
 }

@@ -28,7 +28,7 @@ static int64_t distinct_rows(const kolo_loader_config *c)
 static void note_advice(kolo_loader *l, const int64_t *order)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    if (!l->advice || l->advised || (l->client && kolo_client_serves(l->client)) ||
+    if (!l->advice || l->advised || c->assigned || (l->client && kolo_client_serves(l->client)) ||
         distinct_rows(c) * c->repeat != c->batch)
         return;
     const int64_t first = c->rank * l->rows / c->repeat,
@@ -42,10 +42,11 @@ static void note_advice(kolo_loader *l, const int64_t *order)
 static void count_rows(const kolo_loader *l, loader_slot *s)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    const int64_t left = l->count - l->step * c->batch, mine = c->rank * l->rows;
+    const int64_t left = l->count - l->step * c->batch, mine = l->rank * l->rows;
     s->recipe = l->sized ? &l->sized[kolo_sides_draw(&c->sides, c->seed, l->epoch, l->step)] : &l->recipe;
     s->epoch = l->epoch;
     s->step = l->step;
+    s->rank = l->rank;
     s->valid_global = left < c->batch ? left : c->batch;
     s->valid = s->valid_global - mine;
     if (s->valid < 0) s->valid = 0;
@@ -54,6 +55,7 @@ static void count_rows(const kolo_loader *l, loader_slot *s)
 
 static void next_step(kolo_loader *l)
 {
+    if (l->recipe.config.assigned) return;
     if (++l->step < l->steps) return;
     l->step = 0;
     l->epoch++;
@@ -80,7 +82,7 @@ static void open_batch(kolo_loader *l)
     const kolo_loader_config *c = &l->recipe.config;
     loader_slot *s = slot_of(l, l->opened);
     const int64_t *order = l->sampler ? l->order[l->epoch % 2] : NULL;
-    const int64_t first = l->step * c->batch, mine = c->rank * l->rows;
+    const int64_t first = l->step * c->batch, mine = l->rank * l->rows;
     count_rows(l, s);
     for (int64_t i = 0; i < l->rows; i++) {
         const bool valid = i < s->valid;
@@ -132,6 +134,19 @@ static bool has_order(const kolo_loader *l, int64_t epoch)
     return !l->sampler || l->order_epoch[epoch % 2] == epoch;
 }
 
+/* There is a place for another batch, and it is known which. Lock held. */
+static bool can_open(kolo_loader *l)
+{
+    if (l->finished || slot_of(l, l->opened)->state != SLOT_FREE) return false;
+    if (!l->recipe.config.assigned) return true;
+    if (l->opened == l->tasks) return false;
+    const loader_task *t = &l->task[l->opened % KOLO_LOADER_ASSIGNED];
+    l->epoch = t->epoch;
+    l->step = t->step;
+    l->rank = t->rank;
+    return true;
+}
+
 /* The next rows to fill, or NULL when the loader stops. Lock held. */
 static loader_slot *claim_rows(kolo_loader *l, int64_t *first, int64_t *count)
 {
@@ -139,7 +154,7 @@ static loader_slot *claim_rows(kolo_loader *l, int64_t *first, int64_t *count)
         if (l->stop) return NULL;
         loader_slot *s = l->opened > 0 ? slot_of(l, l->opened - 1) : NULL;
         const bool rows = s && s->state == SLOT_FILLING && s->taken < l->rows;
-        const bool full = l->finished || slot_of(l, l->opened)->state != SLOT_FREE;
+        const bool full = !can_open(l);
         if (l->pause) {
             pthread_cond_wait(&l->work, &l->lock);
         } else if (l->advised && !l->advising) {
@@ -305,6 +320,7 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
     pthread_cond_init(&l->ready, NULL);
     l->count = count;
     l->rows = config->batch / config->ranks;
+    l->rank = config->rank;
     l->steps = config->train && config->tail == KOLO_tail_drop ? count / config->batch
                                                                : (count + config->batch - 1) / config->batch;
     l->shared_pixels = !config->dataset && l->steps * config->batch <= count;
@@ -367,7 +383,7 @@ int kolo_loader_seek(kolo_loader *l, int64_t epoch, int64_t step)
     if (l->client) kolo_client_interrupt(l->client);
     while (l->busy > 0 || l->ordering) pthread_cond_wait(l->ordering ? &l->work : &l->ready, &l->lock);
     for (int i = 0; i < l->slots; i++) l->slot[i].state = SLOT_FREE;
-    l->opened = l->consumed = l->advised = 0;
+    l->opened = l->consumed = l->advised = l->tasks = 0;
     l->finished = !l->recipe.config.train && step == l->steps;
     l->epoch = step == l->steps ? epoch + 1 : epoch;
     l->step = step == l->steps ? 0 : step;
@@ -389,7 +405,7 @@ static void show(const kolo_loader *l, const loader_slot *s, kolo_batch *batch)
                           .rows = l->rows,
                           .valid = s->valid,
                           .valid_global = s->valid_global,
-                          .first = l->recipe.config.rank * l->rows,
+                          .first = s->rank * l->rows,
                           .epoch = s->epoch,
                           .step = s->step,
                           .slot = (int)(s - l->slot)};
@@ -416,12 +432,15 @@ int kolo_loader_next(kolo_loader *l, kolo_batch *batch)
     loader_slot *s = slot_of(l, l->consumed);
     const bool held = s->state == SLOT_HELD;
     double begin = 0;
-    while (!held && s->state != SLOT_READY && !(l->finished && l->consumed == l->opened)) {
+    const bool none = l->recipe.config.assigned && l->consumed == l->tasks;
+    while (!held && !none && s->state != SLOT_READY && !(l->finished && l->consumed == l->opened)) {
         if (begin == 0) begin = kolo_time();
         pthread_cond_wait(&l->ready, &l->lock);
     }
     if (begin != 0) l->stats.wait_seconds += kolo_time() - begin;
-    if (held) {
+    if (none) {
+        rc = kolo_fail(KOLO_EINTERNAL, "loader: no batch is assigned");
+    } else if (held) {
         rc = kolo_fail(KOLO_EINTERNAL,
                        "loader: all %d batches are held; release one before asking for the next", l->slots);
     } else if (s->state != SLOT_READY) {
@@ -445,6 +464,22 @@ void kolo_loader_release(kolo_loader *l, const kolo_batch *batch)
     l->slot[batch->slot].state = SLOT_FREE;
     pthread_cond_signal(&l->work);
     pthread_mutex_unlock(&l->lock);
+}
+
+int kolo_loader_assign(kolo_loader *l, int64_t epoch, int64_t step, int rank)
+{
+    const kolo_loader_config *c = &l->recipe.config;
+    int rc = 0;
+    pthread_mutex_lock(&l->lock);
+    if (!c->assigned || l->tasks - l->consumed >= KOLO_LOADER_ASSIGNED || rank < 0 || rank >= c->ranks ||
+        epoch < 0 || step < 0 || step >= l->steps)
+        rc = kolo_fail(KOLO_EINTERNAL,
+                       "loader: rank %d's rows of step %lld of epoch %lld cannot be assigned, %lld are", rank,
+                       (long long)step, (long long)epoch, (long long)(l->tasks - l->consumed));
+    else l->task[l->tasks++ % KOLO_LOADER_ASSIGNED] = (loader_task){epoch, step, rank};
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
 }
 
 int kolo_loader_memory(const kolo_loader *l, int i, void **base, size_t *bytes)

@@ -65,6 +65,9 @@ typedef struct kolo_loader_config {
     float mean[4], std[4];
     int resize; /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
+    /* train: batches are those that kolo_loader_assign names, of any rank's rows, instead of this rank's of
+     * one step after the other. Not with `serve`, nor with an order in which nodes own samples */
+    bool assigned;
     /* train: name of a server whose batches are taken (data/serve/serve.h); NULL or "": none */
     const char *serve;
     double serve_wait; /* seconds, as data/serve/serve.h has them */
@@ -110,6 +113,10 @@ int kolo_loader_seek(kolo_loader *loader, int64_t epoch, int64_t step);
  * sample, file, cause). */
 int kolo_loader_next(kolo_loader *loader, kolo_batch *batch);
 void kolo_loader_release(kolo_loader *loader, const kolo_batch *batch);
+/* With `assigned`: this rank reads the rows of rank `rank` of that global batch next; at most
+ * KOLO_LOADER_ASSIGNED that kolo_loader_next has not given yet. A seek forgets them. */
+enum { KOLO_LOADER_ASSIGNED = 4 };
+int kolo_loader_assign(kolo_loader *loader, int64_t epoch, int64_t step, int rank);
 
 /* Of the memory that batches of this configuration lie in. */
 size_t kolo_loader_memory_bytes(const kolo_loader_config *config);

@@ -12,7 +12,7 @@
 
 int64_t loader_position(const kolo_loader *l, const loader_slot *s, int64_t row)
 {
-    return s->step * l->recipe.config.batch + l->recipe.config.rank * l->rows + row;
+    return s->step * l->recipe.config.batch + s->rank * l->rows + row;
 }
 
 void loader_label(loader_slot *s, int64_t first, int64_t count)

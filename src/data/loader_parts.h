@@ -19,6 +19,7 @@ typedef struct loader_slot {
     int32_t *labels; /* (rows, words) */
     int64_t *samples;
     int64_t epoch, step, valid, valid_global;
+    int rank;            /* whose rows of the global batch they are */
     float unit;          /* with class_weight: 1 / the mean weight of the global batch's rows */
     int64_t taken, done; /* rows given to readers, rows finished */
     enum loader_slot_state state;
@@ -27,6 +28,12 @@ typedef struct loader_slot {
     kolo_failure failure;
     kolo_loader_stats stats; /* of its making */
 } loader_slot;
+
+/* A batch that was assigned. */
+typedef struct loader_task {
+    int64_t epoch, step;
+    int rank;
+} loader_task;
 
 /* Where the arrays of a slot begin, bytes behind its pixels, and where the next slot does. */
 typedef struct loader_layout {
@@ -55,8 +62,11 @@ struct kolo_loader {
     bool ordering; /* a reader makes an order, without the lock */
     /* samples that will soon be read; their number. NULL: none are announced */
     int64_t *advice, advised;
-    bool advising;              /* a reader announces them, without the lock */
-    int64_t epoch, step;        /* of the batch that is opened next */
+    bool advising;                          /* a reader announces them, without the lock */
+    int64_t epoch, step;                    /* of the batch that is opened next */
+    int rank;                               /* likewise: whose rows */
+    loader_task task[KOLO_LOADER_ASSIGNED]; /* with `assigned`: batch i of those since seek in [i % size] */
+    int64_t tasks;
     int64_t opened, consumed;   /* batches since seek; batch i lives in slot i % slots */
     int busy;                   /* readers at work on a chunk */
     bool stop, pause, finished; /* finished: no batch is left to open (validation) */

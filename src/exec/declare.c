@@ -190,6 +190,7 @@ int exec_declare(kolo_exec *e)
     const size_t numbers = (size_t)(e->versions * e->plan->buckets + 1);
     e->bucket_number = kolo_alloc(numbers * sizeof *e->bucket_number);
     if (!e->bucket_number) return KOLO_ENOMEM;
+    if (e->plan->config.servers) return 0; /* async.c */
     for (int v = e->plan->config.lag ? 1 : 0; !program && v < e->versions; v++)
         KOLO_TRY(declare_buckets(e, e->plan, 0, true, v));
     if (!program && exchanges_on_nodes(e)) KOLO_TRY(declare_nodes(e));

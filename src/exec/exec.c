@@ -53,6 +53,7 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
     if (comm && (plan->config.optimizer || plan->program || plan->arena_bytes[KOLO_ARENA_GATHERED])) {
         KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, exec_backup_open(e));
+        KOLO_TRY_GOTO(rc, exec_async_open(e));
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
         for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_agree(e, plans[i]));
     }

@@ -17,6 +17,8 @@ void exec_begin_turn(kolo_exec *e)
 
 bool exec_is_turn_of(const kolo_exec *e, enum kolo_action_kind kind)
 {
+    if (e->async)
+        return kind != KOLO_ACTION_LAYERS && kind != KOLO_ACTION_UPDATE && kind != KOLO_ACTION_BUFFERS;
     if (e->versions == 1) return true;
     if (e->backup) return kolo_action_applies(kind) || !exec_backup_drops(e);
     if (!kolo_action_applies(kind)) return !e->flushes;

@@ -53,6 +53,8 @@ static int take_comm_memory(kolo_exec *e)
     if (!arena) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
     if (e->plan->program) arena += e->plan->program->sum_bytes;
     if (reduces) e->arena[KOLO_ARENA_GRADIENT] = arena;
+    if (reduces && e->plan->config.servers)
+        e->arena[KOLO_ARENA_PARAM] = arena + kolo_plan_gather_base(e->plan);
     if (reduces && bytes[KOLO_ARENA_LATE])
         e->arena[KOLO_ARENA_LATE] = arena + kolo_plan_transfer_base(e->plan);
     if (bytes[KOLO_ARENA_TRANSFER]) e->arena[KOLO_ARENA_TRANSFER] = arena + kolo_plan_transfer_base(e->plan);
@@ -112,6 +114,7 @@ typedef struct slices {
     kolo_slice *slice;
     int64_t n, capacity;
     int version;
+    const exec_served *served;  /* NULL: all of them, where arenas have them */
     kolo_leaf_run *own, *whole; /* [tensors] of gradients: their leaves, and those of all slabs */
     kolo_leaf_run *leaf;        /* [segments] layer-wise: leaves of each tensor, of slabs all of them */
     int64_t *first;             /* [segments] likewise: its own first one */
@@ -141,13 +144,16 @@ static int add_slice(const kolo_exec *e, slices *all, int unit, int64_t from, in
 {
     const kolo_plan *p = e->plan;
     const int64_t at = exec_stored_at(e, unit, from);
-    char *half = exec_is_sharded(e) ? NULL : e->arena[KOLO_ARENA_SHADOW];
+    const exec_served *served = all->served;
+    char *half = exec_is_sharded(e) || served ? NULL : e->arena[KOLO_ARENA_SHADOW];
     float *average = p->config.ema && !p->config.local ? (float *)e->arena[KOLO_ARENA_EMA] : NULL;
     KOLO_TRY(kolo_grow(&all->slice, &all->capacity, all->n, sizeof *all->slice));
     kolo_slice *k = &all->slice[all->n++];
-    *k = (kolo_slice){.param = (float *)e->arena[KOLO_ARENA_PARAM] +
-                               (kolo_plan_shards(p, KOLO_shard_parameters) ? at : from),
-                      .grad = gradient_at(e, all->version, unit, from),
+    *k = (kolo_slice){.param = served ? served->param + (from - served->first)
+                                      : (float *)e->arena[KOLO_ARENA_PARAM] +
+                                            (kolo_plan_shards(p, KOLO_shard_parameters) ? at : from),
+                      .grad = served ? served->grad + (from - served->first)
+                                     : gradient_at(e, all->version, unit, from),
                       .ema = average ? average + at : NULL,
                       .half = half ? half + from * 2 : NULL,
                       .half_type = p->graph->dtype,
@@ -191,27 +197,32 @@ static int make_slices(kolo_exec *e, slices *all)
     KOLO_TRY(number_leaves(p, all));
     for (int b = 0; b < p->buckets; b++) {
         int64_t begin = p->bucket[b].param, end = begin + p->bucket[b].params;
-        e->first_slice[b] = (int)all->n;
+        if (!all->served) e->first_slice[b] = (int)all->n;
         if (begin < end) exec_own_range(e, p->bucket[b].unit, &begin, &end);
+        if (all->served && begin < all->served->first) begin = all->served->first;
+        if (all->served && end > all->served->last) end = all->served->last;
         for (int s = 0; s < p->segments; s++) {
             int64_t from = p->segment[s].begin, to = from + p->segment[s].count;
             from = from > begin ? from : begin;
             to = to < end ? to : end;
             if (from < to) KOLO_TRY(add_slice(e, all, p->bucket[b].unit, from, to, s));
         }
-        e->first_slice[b + 1] = (int)all->n;
+        if (!all->served) e->first_slice[b + 1] = (int)all->n;
     }
     return 0;
 }
 
-static int make_runnings(const kolo_exec *e, int version, kolo_running *all, int *count)
+static int make_runnings(const kolo_exec *e, const slices *of, kolo_running *all, int *count)
 {
     const kolo_graph *g = e->plan->graph;
+    const bool served = of->served != NULL;
+    if (served && !of->served->front) return 0;
     for (int t = 0; t < g->tensors; t++) {
         if (g->tensor[t].role != KOLO_ROLE_STATISTIC || g->tensor[t].of < 0 || e->plan->home[t].arena < 0)
             continue;
         kolo_running *k = &all[(*count)++];
-        k->statistic = pointer_of(e, e->plan->home[t], false, version);
+        k->statistic = served ? (void *)(of->served->front + e->plan->home[t].offset)
+                              : pointer_of(e, e->plan->home[t], false, of->version);
         k->channels = kolo_tensor_count(&g->tensor[g->tensor[t].of]);
         k->momentum = (float)g->node[g->tensor[t].producer].a.momentum;
         for (int i = 0; i < 2; i++) {
@@ -246,16 +257,16 @@ static int64_t make_measured(const kolo_exec *e, int version, const kolo_leaf_ru
     return n;
 }
 
-static size_t squares_bytes(const kolo_exec *e)
+size_t exec_squares_bytes(const kolo_exec *e)
 {
     const size_t each = kolo_is_layerwise(e->plan->config.optimizer) ? 2 : 1;
     return each * (size_t)(kolo_plan_leaves(e->plan) + 1) * sizeof *e->squares;
 }
 
-static int make_updater(kolo_exec *e, int version)
+int exec_make_updater(kolo_exec *e, int version, const exec_served *served, kolo_updater **updater)
 {
     const kolo_plan *p = e->plan;
-    slices all = {.version = version};
+    slices all = {.version = version, .served = served};
     int runnings = 0, rc = KOLO_ENOMEM;
     kolo_running *running = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *running);
     kolo_measured *measured = kolo_alloc((size_t)(kolo_plan_leaves(p) + 1) * sizeof *measured);
@@ -263,7 +274,7 @@ static int make_updater(kolo_exec *e, int version)
     if (!running || !measured || !e->first_slice) goto fail;
     bool layerwise = kolo_is_layerwise(p->config.optimizer);
     KOLO_TRY_GOTO(rc, make_slices(e, &all));
-    KOLO_TRY_GOTO(rc, make_runnings(e, version, running, &runnings));
+    KOLO_TRY_GOTO(rc, make_runnings(e, &all, running, &runnings));
     kolo_updater_config config = {.backend = e->backend,
                                   .optimizer = p->config.optimizer,
                                   .options = e->options,
@@ -276,9 +287,9 @@ static int make_updater(kolo_exec *e, int version)
                                   .leaf = all.leaf,
                                   .layers = layerwise ? p->segments : 0,
                                   .measured = measured,
-                                  .measures = make_measured(e, version, all.own, measured),
+                                  .measures = served ? 0 : make_measured(e, version, all.own, measured),
                                   .dynamic_scale = e->dynamic};
-    rc = kolo_updater_create(&e->updater[version], &config);
+    rc = kolo_updater_create(updater, &config);
 fail:
     free(all.slice);
     free(all.own);
@@ -414,11 +425,11 @@ static int make_turns(kolo_exec *e)
 int exec_resolve(kolo_exec *e)
 {
     if (e->plan->config.optimizer) {
-        e->squares = kolo_backend_alloc(e->backend, squares_bytes(e));
+        e->squares = kolo_backend_alloc(e->backend, exec_squares_bytes(e));
         if (!e->squares) return kolo_error_status();
         e->updater = kolo_alloc((size_t)e->versions * sizeof(kolo_updater *));
         if (!e->updater) return KOLO_ENOMEM;
-        for (int v = 0; v < e->versions; v++) KOLO_TRY(make_updater(e, v));
+        for (int v = 0; v < e->versions; v++) KOLO_TRY(exec_make_updater(e, v, NULL, &e->updater[v]));
     }
     KOLO_TRY(make_turns(e));
     if (!kolo_backend_is_host(e->backend)) {
@@ -435,6 +446,7 @@ void exec_release(kolo_exec *e)
     const kolo_exec *owner = e->owner;
     if (e->issued && (!owner->comm || kolo_comm_status(owner->comm) == 0)) kolo_backend_finish(b);
     exec_backup_close(e);
+    exec_async_close(e);
     exec_aside_close(&e->aside);
     for (int i = 0; i < e->forms; i++) free_form(e, &e->form[i]);
     for (int v = 0; e->updater && v < e->versions; v++) kolo_updater_destroy(&e->updater[v]);
@@ -454,7 +466,7 @@ void exec_release(kolo_exec *e)
     free(e->mark);
     free(e->form);
     free(e->first_slice);
-    if (e->squares) kolo_backend_free(b, (void **)&e->squares, squares_bytes(e));
+    if (e->squares) kolo_backend_free(b, (void **)&e->squares, exec_squares_bytes(e));
     free(e->sum);
     free(e->bucket_number);
     free(e->node_number);

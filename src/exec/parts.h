@@ -56,6 +56,15 @@ typedef struct exec_sum {
 } exec_sum;
 
 typedef struct exec_backup exec_backup;
+typedef struct exec_async exec_async;
+
+/* What a server updates (async.c): elements [first, last) of PARAM, these and their gradients where they
+ * stand; front: the statistics in front of the gradients of all, NULL: another's. */
+typedef struct exec_served {
+    int64_t first, last;
+    float *param, *grad;
+    const char *front;
+} exec_served;
 
 struct kolo_exec {
     /* the first; weights, gradients, buckets and the sizes of arenas are those of all */
@@ -91,6 +100,7 @@ struct kolo_exec {
     bool *arrived;          /* [versions] its sums were waited for ahead of the step that applies them */
     int begins, applies;    /* the version that the step at hand writes, and that it applies; -1: none yet */
     exec_backup *backup;    /* which ranks' gradients count in a step (backup.c); NULL: all */
+    exec_async *async;      /* servers of the weights (async.c); NULL: every rank has all updates */
     bool is_summed;         /* of the step at hand all sums are there, and its block is that of what counts */
     bool flushes;           /* it writes none */
     int looks;              /* the version that "gradient" is of (values.c) */
@@ -150,6 +160,9 @@ int exec_offer(kolo_exec *exec, const kolo_batch *batch);
 int exec_allocate(kolo_exec *exec, kolo_exec *share);
 int exec_resolve(kolo_exec *exec);
 int exec_add_variant(kolo_exec *exec, const kolo_plan *plan);
+/* served: NULL, or that part alone, without norms of gradients. */
+int exec_make_updater(kolo_exec *exec, int version, const exec_served *served, kolo_updater **updater);
+size_t exec_squares_bytes(const kolo_exec *exec); /* that NORM and LAYERS add up in */
 /* Pairs of places that a plan's transfer has at both ends. */
 int exec_transfer_pairs(const kolo_plan *plan, int transfer);
 int exec_declare(kolo_exec *exec); /* declare.c: buckets, groups and transfers to comm */
@@ -218,6 +231,10 @@ int exec_backup_wait(kolo_exec *exec);
 bool exec_backup_drops(const kolo_exec *exec);
 void exec_backup_end(kolo_exec *exec);
 void exec_backup_close(kolo_exec *exec);
+/* async.c: transfers, before comm is committed. */
+int exec_async_open(kolo_exec *exec);
+int exec_async_leave(kolo_exec *exec);
+void exec_async_close(kolo_exec *exec);
 /* turn.c: results on their way back. */
 /* enqueues them behind the step; it counts as issued */
 int exec_send_back(kolo_exec *exec);

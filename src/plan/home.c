@@ -6,6 +6,7 @@
 #include "kolo/error.h"
 #include "optim/outer.h"
 #include "plan/parts.h"
+#include "plan/servers.h"
 #include "plan/shard.h"
 
 size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor)
@@ -212,6 +213,7 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
     bytes[KOLO_ARENA_LATE] = plan->config.optimizer ? kolo_round_up(bytes[KOLO_ARENA_GRADIENT], KOLO_ALIGN) *
                                                           (size_t)(kolo_plan_versions(plan) - 1)
                                                     : 0;
+    if (plan->config.servers) bytes[KOLO_ARENA_LATE] = kolo_plan_servers(plan).bytes;
     bytes[KOLO_ARENA_PART] = bytes[KOLO_ARENA_GRADIENT] * (size_t)(kolo_plan_levels(&plan->config) - 1);
     return 0;
 }

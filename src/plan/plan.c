@@ -22,7 +22,9 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
         return kolo_fail(KOLO_EINTERNAL, "plan: %d shards of %d ranks", c->shards, c->ranks);
     if (c->lag && (c->late || c->backup < 0 || c->backup >= c->ranks))
         return kolo_fail(KOLO_EINTERNAL, "plan: %d backup ranks of %d", c->backup, c->ranks);
-    if ((c->late || c->lag) &&
+    if (c->servers && (c->ranks != 1 || c->late || c->lag || !c->optimizer))
+        return kolo_fail(KOLO_EINTERNAL, "plan: %d servers of %d ranks", c->servers, c->ranks);
+    if ((c->late || c->lag || c->servers) &&
         (c->adasum || c->placement || c->shards > 1 || c->local || c->noise || c->scaled || c->swa))
         return kolo_fail(KOLO_EINTERNAL, "plan: late gradients of ranks that do not sum whole gradients");
     if (c->slots > KOLO_MAX_SLOTS)
@@ -103,6 +105,7 @@ size_t kolo_plan_comm_bytes(const kolo_plan *plan)
     if (plan->config.optimizer && kolo_plan_shards(plan, KOLO_shard_optimizer) &&
         !kolo_plan_shards(plan, KOLO_shard_parameters))
         gathered = plan->arena_bytes[KOLO_ARENA_PARAM];
+    if (plan->config.servers) return kolo_plan_gather_base(plan) + plan->arena_bytes[KOLO_ARENA_PARAM];
     if (kolo_plan_versions(plan) > 1 && plan->config.optimizer)
         return kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_LATE] +
                (plan->config.lag ? kolo_agreement_bytes(plan->config.ranks) : 0);
@@ -112,7 +115,8 @@ size_t kolo_plan_comm_bytes(const kolo_plan *plan)
 
 size_t kolo_plan_gather_base(const kolo_plan *plan)
 {
-    return kolo_round_up(kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_TRANSFER], KOLO_ALIGN);
+    const enum kolo_arena before = plan->config.servers ? KOLO_ARENA_LATE : KOLO_ARENA_TRANSFER;
+    return kolo_round_up(kolo_plan_transfer_base(plan) + plan->arena_bytes[before], KOLO_ALIGN);
 }
 
 int64_t kolo_plan_largest(const kolo_plan *plan)

@@ -273,6 +273,12 @@ typedef struct kolo_plan_config {
      * backup, and the others go so many steps on before they wait for a rank that lags. The list is that of a
      * step without: what REDUCE sums is a copy, whether WAIT finds this rank's in it is decided meanwhile */
     int lag, backup;
+    /* asynchronous: above 0 so many ranks, of which each serves a part of the parameters (servers.h). `ranks`
+     * is then 1, for a rank waits for no other. The list is that of one rank alone, but LAYERS, UPDATE and
+     * BUFFERS are the servers', of the gradients of any rank in the order in which they are there. bound: the
+     * most updates of others between the weights of a gradient and its own update; 0: any number */
+    int servers;
+    int64_t bound;
     enum kolo_exchange exchange;
     /* there are plans of this run with another exchange: ranks have weights of their own, and EMA is for
      * their mean, which no step touches (kolo_exec_average) */
@@ -411,7 +417,7 @@ static inline bool kolo_plan_exchanges_weights(const kolo_plan_config *c)
 /* A rank's gradients are of its own batch, not of all ranks'. */
 static inline bool kolo_plan_steps_alone(const kolo_plan_config *c)
 {
-    return c->adasum || c->exchange != KOLO_EXCHANGE_GRADIENTS;
+    return c->adasum || c->servers || c->exchange != KOLO_EXCHANGE_GRADIENTS;
 }
 /* This rank's stage takes the batch. */
 static inline bool kolo_plan_loads(const kolo_plan *plan) { return plan->config.stage == 0; }

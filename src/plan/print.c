@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
+#include "plan/servers.h"
 #include "plan/shard.h"
 
 const char *kolo_action_name(enum kolo_action_kind kind)
@@ -310,6 +311,25 @@ static void print_arenas(const kolo_plan *plan, FILE *f)
     fprintf(f, "  %-12s %12zu  %10s\n", "peak", kolo_plan_bytes(plan), text);
 }
 
+static void print_servers(const kolo_plan *plan, FILE *f)
+{
+    const kolo_plan_config *c = &plan->config;
+    size_t most = 0, from;
+    for (int r = 0; r < c->servers; r++) {
+        const size_t pushed = kolo_plan_pushed(plan, r, &from) - from;
+        if (pushed > most) most = pushed;
+    }
+    fprintf(f,
+            "asynchronous: %d ranks push gradients and pull weights, at most %zu bytes each way of each that "
+            "serves "
+            "them; a gradient lacks ",
+            c->servers, most);
+    if (c->bound)
+        fprintf(f, "at most %lld update%s, for which ranks wait\n", (long long)c->bound,
+                c->bound > 1 ? "s" : "");
+    else fprintf(f, "any number of updates, %d where all ranks are alike\n", c->servers - 1);
+}
+
 static void print_buckets(const kolo_plan *plan, FILE *f)
 {
     fprintf(f, "\nbucket      offset       bytes   complete after action  tensors\n");
@@ -470,6 +490,7 @@ int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
             "%d step%s on without a rank that lags, %d copies\n",
             c->ranks - c->backup, c->backup, c->backup == 1 ? "" : "s", c->lag, c->lag > 1 ? "s" : "",
             c->lag + 1);
+    if (c->servers) print_servers(plan, f);
     if (c->local) {
         static const char *const exchange[KOLO_EXCHANGES] = {"gradients", "nothing", "weights within a node",
                                                              "weights"};

@@ -123,6 +123,12 @@ static void staleness_text(const report_run *r, char *text, size_t size)
     else if (o->sync == KOLO_sync_backup)
         snprintf(text, size, "the last %ld rank%s of a step are dropped (sync=backup)", (long)o->backup,
                  o->backup == 1 ? "" : "s");
+    else if (o->sync == KOLO_sync_async && o->staleness)
+        snprintf(text, size, "ranks push gradients as they come, and lack at most %ld update%s (sync=async)",
+                 (long)o->staleness, o->staleness > 1 ? "s" : "");
+    else if (o->sync == KOLO_sync_async)
+        snprintf(text, size,
+                 "ranks push gradients as they come, and lack any number of updates (sync=async)");
     else if (o->local_steps)
         snprintf(text, size, "ranks are apart for %ld steps (local_steps)", (long)o->local_steps);
     else if (o->tournament)

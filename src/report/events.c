@@ -236,6 +236,12 @@ int kolo_events_step(kolo_events *events, const kolo_step_event *event)
     put_number(events, "wait", event->wait);
     if (event->comm >= 0) put_number(events, "comm", event->comm);
     if (event->useful_batch > 0) put_number(events, "useful_batch", event->useful_batch);
+    if (event->stale) {
+        fputs(",\"staleness\":[", f);
+        for (int i = 0; i < event->stales; i++)
+            fprintf(f, "%s%lld", i ? "," : "", (long long)event->stale[i]);
+        fputc(']', f);
+    }
     if (event->dropped) {
         fputs(",\"dropped\":[", f);
         for (int i = 0; i < event->drops; i++) fprintf(f, "%s%d", i ? "," : "", event->dropped[i]);

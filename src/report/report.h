@@ -32,6 +32,9 @@ typedef struct kolo_step_event {
         useful_batch; /* by the gradient noise scale; printed if above 0 */
     const int *dropped; /* [drops] ranks whose gradients did not count (sync=backup); NULL: not printed */
     int drops;
+    /* [stales] updates that the weights of each rank's rows lacked (sync=async); NULL: not printed */
+    const int64_t *stale;
+    int stales;
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
 /* "data": what reading was like since the last one, over all ranks; once an epoch. */

@@ -1,6 +1,7 @@
 #include "train/late.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "kolo/error.h"
@@ -11,53 +12,85 @@ static const char *sync_name(const kolo_options *o) { return kolo_option_find("s
 /* What else decides how the gradients of a step come together, and why not beside this; NULL: it may. */
 typedef struct refusal {
     bool given;
-    const char *name, *stale, *backup;
+    const char *name, *stale, *backup, *async;
 } refusal;
+
+static const char *why_not(const refusal *r, int sync)
+{
+    return sync == KOLO_sync_stale ? r->stale : sync == KOLO_sync_backup ? r->backup : r->async;
+}
 
 static int check_together(const kolo_session *s)
 {
     const kolo_options *o = s->options;
     const char *parts = o->tensor > 1 ? "tensor=" : s->across > 1 ? "spatial=" : "stages=";
+    const char *shuffle = o->shuffle ? o->shuffle : "";
     const refusal refused[] = {
-        {kolo_is_adasum(o), "reduce=adasum", "ranks form steps of their own",
-         "ranks form steps of their own"},
+        {kolo_is_adasum(o), "reduce=adasum", "ranks form steps of their own", "ranks form steps of their own",
+         "it combines the steps of all ranks, and none waits for another"},
         {kolo_is_local(o),
          o->tournament ? "tournament="
          : o->swap > 0 ? "swap="
                        : "local_steps=",
-         "ranks form steps of their own", "ranks form steps of their own"},
+         "ranks form steps of their own", "ranks form steps of their own",
+         "there ranks have weights of their own, here all have those of the servers"},
         {o->compression != KOLO_compression_none,
          "compression=", "what it holds back belongs to the next step's sum, and several are under way",
-         "what it holds back of a rank would be lost with the gradients that are dropped"},
+         "what it holds back of a rank would be lost with the gradients that are dropped",
+         "it is of sums over ranks, and none are formed"},
         {o->bn == KOLO_bn_sync, "bn=sync",
          "ranks wait for each other in every norm, so that nothing is gained",
-         "ranks wait for each other in every norm, so that nothing is gained"},
+         "ranks wait for each other in every norm, so that nothing is gained",
+         "ranks would wait for each other in every norm"},
         {o->loss_scale > 0 || o->precision == KOLO_precision_fp16, "loss scaling",
          "the scale follows the newest gradients, and those are applied later",
-         "the mean over the ranks that count is formed by that scale"},
+         "the mean over the ranks that count is formed by that scale",
+         "the scale follows the gradients of all ranks in every step"},
         {o->noise_scale, "noise_scale=true", "it measures gradients of one version of the weights",
-         "it measures gradients of as many ranks in every step"},
+         "it measures gradients of as many ranks in every step",
+         "it measures gradients of one version of the weights"},
         {o->shard != KOLO_shard_none,
          "shard=", "parts of gradients have one place, and late ones need several",
-         "ranks wait for the parts of one that lags"},
+         "ranks wait for the parts of one that lags", "every rank serves a part of the state already"},
         {o->offload != KOLO_offload_none && o->offload != KOLO_offload_activations,
          "offload= of the optimizer or parameters",
          "parts of gradients have one place, and late ones need several",
-         "its files hold up the steps that a rank which lags catches up by"},
+         "its files hold up the steps that a rank which lags catches up by",
+         "a server updates its part at any moment, not where the list of a step asks for it"},
         {s->grid.stages > 1 || o->chunks > 1, parts, "pipeline= has late weights of its own kind",
+         "the parts of a network wait for each other within a step",
          "the parts of a network wait for each other within a step"},
         {o->reduce == KOLO_reduce_canonical, "reduce=canonical", NULL,
-         "it promises the same bits on any number of ranks, and here it matters which ranks were first"},
+         "it promises the same bits on any number of ranks, and here it matters which ranks were first",
+         "it promises the same bits on any number of ranks, and here it matters which rank is first"},
         {o->swa > 0, "swa=", "statistics are formed anew when nothing is under way",
+         "statistics are formed anew from the batches of all ranks",
          "statistics are formed anew from the batches of all ranks"},
+        {!strncmp(shuffle, "local", 5), "shuffle=local", NULL, NULL,
+         "any rank may get any rows of a batch, so that none owns samples"},
+        {o->data_server && *o->data_server, "data_server=", NULL, NULL,
+         "it serves the rows of a rank in the order of steps, and any rank may get any rows"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        const char *why = o->sync == KOLO_sync_stale ? refused[i].stale : refused[i].backup;
+        const char *why = why_not(&refused[i], o->sync);
         if (refused[i].given && why)
             return kolo_fail(KOLO_ECONFIG, "sync=%s does not go with %s: %s; leave one of them out",
                              sync_name(o), refused[i].name, why);
     }
     return 0;
+}
+
+static int check_staleness(const kolo_options *o)
+{
+    if (o->staleness_lr && o->sync != KOLO_sync_async)
+        return kolo_fail(KOLO_ECONFIG,
+                         "staleness_lr=true: with sync=%s all gradients are as late as another; give "
+                         "sync=async, or leave it out",
+                         sync_name(o));
+    if (o->sync == KOLO_sync_async || o->staleness <= KOLO_MOST_LATE) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "staleness=%ld: sync=%s keeps as many copies of the gradients, %d at most; give less",
+                     (long)o->staleness, sync_name(o), KOLO_MOST_LATE);
 }
 
 static int check_backup(const kolo_session *s)
@@ -88,6 +121,7 @@ int session_check_late(const kolo_session *s)
             "staleness= out",
             (long)o->staleness);
     KOLO_TRY(check_backup(s));
+    KOLO_TRY(check_staleness(o));
     if (o->sync == KOLO_sync_synchronous) return 0;
     if (o->sync == KOLO_sync_stale && !o->staleness)
         return kolo_fail(KOLO_ECONFIG, "sync=stale: by how many updates? give staleness=1 to %d",
@@ -97,10 +131,14 @@ int session_check_late(const kolo_session *s)
 
 int session_check_late_device(const kolo_session *s)
 {
-    if (!(s->parts & KOLO_SESSION_TRAIN) || s->options->sync != KOLO_sync_backup || !(s->cuda || s->gpu))
-        return 0;
-    return kolo_fail(KOLO_ECONFIG, "sync=backup does not go with device=cuda: what a GPU has begun it cannot "
-                                   "leave out any more; give device=cpu, or leave sync= out");
+    const int sync = s->options->sync;
+    if (!(s->parts & KOLO_SESSION_TRAIN) || !(s->cuda || s->gpu)) return 0;
+    if (sync != KOLO_sync_backup && sync != KOLO_sync_async) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "sync=%s does not go with device=cuda: %s; give device=cpu, or leave sync= out",
+                     sync_name(s->options),
+                     sync == KOLO_sync_backup ? "what a GPU has begun it cannot leave out any more"
+                                              : "weights are served from host memory");
 }
 
 kolo_step trainer_step(const trainer *t, int64_t step, int64_t epoch)

@@ -13,6 +13,7 @@
 #include "kolo/error.h"
 #include "metrics/detect_truth.h"
 #include "ops/detector.h"
+#include "train/async.h"
 #include "train/parts.h"
 #include "train/tournament.h"
 
@@ -317,6 +318,7 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                          .by_pair = o->mix == KOLO_mix_pair},
                                  .readers = (int)o->readers,
                                  .prefetch = (int)o->prefetch,
+                                 .assigned = train && kolo_is_async(s),
                                  .serve = train ? o->data_server : NULL,
                                  .serve_wait = o->serve_wait};
     memcpy(config.mean, s->mean, sizeof config.mean);

@@ -9,6 +9,7 @@
 #include "ckpt/head.h"
 #include "kolo/error.h"
 #include "optim/outer.h"
+#include "train/async.h"
 #include "train/late.h"
 #include "train/local.h"
 #include "train/parts.h"
@@ -205,8 +206,10 @@ static int make_backend(kolo_session *s, const char *choices)
 static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer *optimizer, int slots)
 {
     const kolo_options *o = s->options;
-    const bool trains = optimizer != NULL;
-    return (kolo_plan_config){.ranks = s->replicas,
+    const bool trains = optimizer != NULL, async = trains && kolo_is_async(s);
+    return (kolo_plan_config){.ranks = async ? 1 : s->replicas,
+                              .servers = async ? s->replicas : 0,
+                              .bound = async ? o->staleness : 0,
                               .slots = slots,
                               .bn = o->bn,
                               .canonical = o->reduce == KOLO_reduce_canonical,

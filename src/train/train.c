@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "ckpt/carried.h"
 #include "data/shard/manifest.h"
+#include "train/async.h"
 #include "train/backup.h"
 #include "train/rank_state.h"
 #include "train/late.h"
@@ -145,7 +146,7 @@ static int train_settle(trainer *t)
  * them wait in every step. */
 static double agreement_seconds(const kolo_options *o)
 {
-    return kolo_late(o) || kolo_lag(o) || kolo_is_local(o) ? 5 : 0.2;
+    return o->sync != KOLO_sync_synchronous || kolo_is_local(o) ? 5 : 0.2;
 }
 
 /* Every rank stops after the same step: the flags are reduced about so often, at steps all ranks agree on. */
@@ -250,6 +251,15 @@ static int one_step(trainer *t)
     return trainer_report(t, &m);
 }
 
+/* A step; or, where ranks do not wait for each other, all until they next do. */
+static int advance(trainer *t)
+{
+    int64_t end = t->position.step + 1;
+    if (!kolo_is_async(&t->session)) return one_step(t);
+    while (!is_meeting(t, end)) end++;
+    return trainer_async_steps(t, end);
+}
+
 /* Batches that a pipeline with late weights has under way before its first step ends: at the start of a run,
  * and as often as it is taken up again. */
 static int fill_pipeline(trainer *t)
@@ -310,7 +320,7 @@ static int loop(trainer *t)
                              "stopped on request after step %ld of %ld; the same command goes on from there",
                              (long)t->position.step, (long)s->steps);
         }
-        KOLO_TRY(one_step(t));
+        KOLO_TRY(advance(t));
         int64_t step = t->position.step, epoch, within;
         int phase = kolo_session_at(s, step, &epoch, &within);
         const bool drawn = trainer_board_due(t, step);

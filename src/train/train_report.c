@@ -167,6 +167,8 @@ int trainer_report(trainer *t, const kolo_metrics *m)
         .wait = i->wait,
         .dropped = t->dropped,
         .drops = t->dropped ? kolo_exec_dropped(t->session.exec, m->step, t->dropped) : 0,
+        .stale = t->stale,
+        .stales = t->stale ? t->session.replicas : 0,
         .comm = i->comm};
     kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started),
                        event.useful_batch);

@@ -63,8 +63,11 @@ typedef struct trainer {
     int64_t local_start; /* the first step that ranks do by themselves; INT64_MAX: none */
     int *dropped;        /* [backup + 1] ranks whose gradients a step did without; NULL: all count */
     uint64_t *counted;   /* at rank 0 with backup_replay=: [steps][words], which ranks count */
-    bool early;          /* early_stop= ended the run */
-    bool complete;       /* the run was complete already: its figures stand */
+    /* at rank 0 with sync=async: [ranks] staleness of the gradients of the step that is reported */
+    const int64_t *stale;
+    double comm;   /* likewise: seconds that were waited for others when a step was last reported */
+    bool early;    /* early_stop= ended the run */
+    bool complete; /* the run was complete already: its figures stand */
 } trainer;
 
 static inline bool is_root(const trainer *t) { return t->launch->rank == 0; }
