@@ -219,9 +219,9 @@ static void within_turn(const kolo_plan *plan, const edge *e, int need, kolo_tra
     if (t->sends) {
         t->end = find_turn(plan->turn, plan->turns, e->made, e->made_chunk, t->slot);
         t->gone = e->reader + SLACK;
-    } else if (e->order >= 2) {
+    } else {
         t->start = need;
-        t->post = e->order - 2;
+        t->post = e->order >= 2 ? e->order - 2 : -1; /* a batch is loaded as the turn begins */
     }
 }
 
