@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/failure.h"
 #include "base/memory.h"
@@ -344,17 +345,31 @@ static int act(kolo_exec *e, const kolo_action *a)
     return kolo_fail(KOLO_EINTERNAL, "unknown action");
 }
 
+double exec_used_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int mark(kolo_exec *e, int64_t at)
+{
+    if (!e->used) return kolo_event_record(e->mark[at], KOLO_LANE_COMPUTE);
+    e->used[at] = exec_used_seconds();
+    return 0;
+}
+
 int exec_act_all(kolo_exec *e, int64_t step)
 {
     const kolo_plan *p = e->at->plan;
-    if (e->profile) KOLO_TRY(kolo_event_record(e->mark[0], KOLO_LANE_COMPUTE));
+    if (e->profile) KOLO_TRY(mark(e, 0));
     for (int64_t i = 0; i < p->actions; i++) {
         if (p->ring && !exec_has_batch(e, &p->action[i])) continue;
         atomic_store_explicit(&e->position, i, memory_order_relaxed);
         if (e->comm) /* as errors and progress count them */
             kolo_comm_publish_text(e->comm, step + 1, i, e->at->action_text ? e->at->action_text[i] : "");
         int rc = act(e, &p->action[i]);
-        if (rc >= 0 && e->profile) rc = kolo_event_record(e->mark[i + 1], KOLO_LANE_COMPUTE);
+        if (rc >= 0 && e->profile) rc = mark(e, i + 1);
         if (rc < 0) { /* the position stays: a failure report names it */
             char text[256];
             kolo_plan_action_text(p, i, text, sizeof text);
@@ -507,7 +522,8 @@ static int add_times(kolo_exec *e)
 {
     KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % e->turns]));
     for (int64_t i = 0; i < e->at->plan->actions; i++) {
-        e->profile[i].seconds += kolo_event_seconds(e->mark[i], e->mark[i + 1]);
+        e->profile[i].seconds +=
+            e->used ? e->used[i + 1] - e->used[i] : kolo_event_seconds(e->mark[i], e->mark[i + 1]);
         e->profile[i].calls++;
     }
     return 0;
@@ -565,6 +581,12 @@ int kolo_exec_answer(kolo_exec *e, const kolo_batch *batch)
 }
 
 /* ---- times ---- */
+
+int exec_profile_used(kolo_exec *e)
+{
+    if (!e->used) e->used = kolo_alloc((size_t)(e->plan->actions + 1) * sizeof *e->used);
+    return e->used ? 0 : KOLO_ENOMEM;
+}
 
 int kolo_exec_set_profile(kolo_exec *e, kolo_exec_profile *profile)
 {

@@ -464,6 +464,7 @@ void exec_release(kolo_exec *e)
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (e->own[a]) kolo_backend_free(b, (void **)&e->arena[a], e->plan->arena_bytes[a]);
     free(e->mark);
+    free(e->used);
     free(e->form);
     free(e->first_slice);
     if (e->squares) kolo_backend_free(b, (void **)&e->squares, exec_squares_bytes(e));

@@ -139,6 +139,7 @@ struct kolo_exec {
 
     kolo_exec_profile *profile;
     kolo_event **mark; /* [plan->actions + 1], made with the first profile */
+    double *used;      /* [plan->actions + 1] seconds that this thread has computed by then; NULL: not asked */
     _Atomic int64_t position;
 };
 
@@ -217,6 +218,10 @@ int exec_agree(kolo_exec *exec, const kolo_plan *plan);
 int exec_get_of(kolo_exec *exec, const char *which, int tensor, int replica, float *values);
 /* exec.c: all actions of the step at hand. */
 int exec_act_all(kolo_exec *exec, int64_t step);
+/* A profile is then of the seconds that this thread computes, whatever else the machine does meanwhile: of a
+ * host's rank of one thread. */
+int exec_profile_used(kolo_exec *exec);
+double exec_used_seconds(void);
 /* late.c: which versions a step writes and applies; whether it does actions of that kind; what follows its
  * actions. */
 void exec_begin_turn(kolo_exec *exec);

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "exec/exec.h"
+#include "exec/parts.h"
 #include "kolo/error.h"
 
 enum { WARM_UP = 2, SECONDS = 2 };
@@ -110,10 +111,11 @@ static double quartile(double *values, int count)
     return values[count / 4];
 }
 
-/* Others at work on the machine make actions longer, and none shorter, and of a busy machine hardly a step is
- * spared: of each action the lower quartile counts. Steps that take hardly more than all of these together
- * were spared. What they take more is in every action by the same share, and by how much they differ is how
- * much steps do; where there are too few of them neither is known. each: [steps][actions] */
+/* Others at work on the machine make actions longer, and none shorter (of ranks of one thread what it
+ * computes is counted, which they hardly change), and of a busy machine hardly a step is spared: of each
+ * action the lower quartile counts. Steps that take hardly more than all of these together were spared. What
+ * they take more is in every action by the same share, and by how much they differ is how much steps do;
+ * where there are too few of them neither is known. each: [steps][actions] */
 static int summarise(const double *each, int steps, int64_t n, double *seconds, double *varies)
 {
     enum { FEW = 4 };
@@ -146,6 +148,7 @@ static int measure(rank *r, int least, double *seconds, double *varies)
     double *each = kolo_alloc((size_t)(most * n) * sizeof *each);
     const double until = kolo_time() + SECONDS;
     int rc = profile && each ? kolo_exec_set_profile(r->exec, profile) : KOLO_ENOMEM, steps = 0;
+    if (rc == 0 && r->of->how.threads == 1) rc = exec_profile_used(r->exec);
     while (rc == 0 && steps < most && (steps < least || kolo_time() < until)) {
         for (int64_t i = 0; i < n; i++) each[steps * n + i] = -profile[i].seconds;
         rc = do_step(r);

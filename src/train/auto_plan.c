@@ -137,8 +137,9 @@ static int open_session(const task *t, kolo_options *o, kolo_session *s)
 /* Where time allows, steps tell more than a clock of single operations. */
 static int rehearse(const task *t, const kolo_session *s, double *seconds)
 {
-    const double takes = 50 * *seconds; /* two times a dozen steps of two micro-batches */
-    if (t->gpu || s->untimed || takes > (t->until - kolo_time()) / 2) return 0;
+    const double takes = 24 * *seconds; /* two times a dozen steps of a micro-batch */
+    const bool plain = !(t->best < INFINITY);
+    if (t->gpu || s->untimed || takes > (t->until - kolo_time()) * (plain ? 1 : .5)) return 0;
     const int rc = kolo_session_rehearse(s, false);
     if (rc == KOLO_ECONFIG) return 0; /* too little memory */
     return rc < 0 ? rc : kolo_session_work(s, seconds);
