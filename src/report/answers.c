@@ -171,6 +171,14 @@ static void say_uneven(char *text, const report_run *r, double batch)
         slow, fast);
 }
 
+static void say_late(char *text, const report_run *r)
+{
+    char stale[600], dropped[600];
+    kolo_late_counts_text(&r->late, stale, dropped, sizeof stale);
+    if (*stale) SAY(" Updates that gradients lacked: %s.", stale);
+    if (*dropped) SAY(" Gradients dropped: %s.", dropped);
+}
+
 static void answer_limits(char *text, const report_run *r)
 {
     report_speed s;
@@ -203,6 +211,7 @@ static void answer_limits(char *text, const report_run *r)
     if (isfinite(s.comm)) SAY(", for other ranks %.1f %%", 100 * comm);
     SAY(".)");
     say_uneven(text, r, s.batch);
+    say_late(text, r);
 }
 
 /* ---- what was changed ---- */

@@ -174,6 +174,7 @@ static int json_run(FILE *f, const report_run *run, const report_run *before)
     KOLO_TRY(json_options(f, run));
     KOLO_TRY(json_object(f, "planned_bytes_by_rank", run->memory[0]));
     KOLO_TRY(json_object(f, "peak_bytes_by_rank", run->memory[1]));
+    kolo_late_counts_write(&run->late, f);
     KOLO_TRY(json_object(f, "starts", run->start));
     KOLO_TRY(json_object(f, "classes", run->classes));
     KOLO_TRY(json_object(f, "examples", run->examples));

@@ -81,10 +81,10 @@ static int write_answers(FILE *f, const report_run *run, const report_run *befor
 
 typedef struct page_fact {
     const char *name;
-    char text[96];
+    char text[512];
     double value; /* by which a table sorts; NaN: by the text */
 } page_fact;
-enum { FACTS = 16 };
+enum { FACTS = 18 };
 
 static void say_number(page_fact *to, const char *name, double value, const char *unit)
 {
@@ -144,6 +144,10 @@ static int gather_facts(const report_run *r, page_fact fact[FACTS])
     say_number(&fact[n++], "memory resident, of the largest rank", most_of(r->memory[1]) / 0x1p30, " GiB");
     say_number(&fact[n++], "restarts", r->has_summary ? (double)s->restarts : NAN, "");
     say_number(&fact[n++], "steps done twice", r->has_summary ? (double)s->repeated_steps : NAN, "");
+    char stale[sizeof fact->text], dropped[sizeof fact->text];
+    kolo_late_counts_text(&r->late, stale, dropped, sizeof stale);
+    if (*stale) say_text(&fact[n++], "updates that gradients lacked", stale);
+    if (*dropped) say_text(&fact[n++], "gradients dropped", dropped);
     say_number(&fact[n++], "damaged images", r->has_summary ? (double)s->bad_samples : NAN, "");
     return n;
 }

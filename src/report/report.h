@@ -8,6 +8,7 @@
 
 #include "base/option.h"
 #include "launch/launch.h"
+#include "report/late_counts.h"
 #include "report/slurm_comment.h"
 #include "report/tensorboard.h"
 
@@ -27,9 +28,9 @@ int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
     double loss, lr, grad_norm, seconds, wait, /* loss: mean over the global batch; wait: s in the loader */
-        comm,         /* s that this rank waited for others; negative: not measured, not printed */
-        top1,         /* negative: classes are not what it learns; not printed */
-        useful_batch; /* by the gradient noise scale; printed if above 0 */
+        comm,           /* s that this rank waited for others; negative: not measured, not printed */
+        top1,           /* negative: classes are not what it learns; not printed */
+        useful_batch;   /* by the gradient noise scale; printed if above 0 */
     const int *dropped; /* [drops] ranks whose gradients did not count (sync=backup); NULL: not printed */
     int drops;
     /* [stales] updates that the weights of each rank's rows lacked (sync=async); NULL: not printed */
@@ -76,6 +77,8 @@ typedef struct kolo_summary {
     /* of a pipeline: its grid, and what every rank planned and took; 0 stages: none. Written, never read */
     int stages, replicas;
     const uint64_t *planned_by_rank, *peak_by_rank; /* [stages * replicas] the caller's */
+    /* of late gradients, the caller's; NULL: none, or not known yet. Written, never read */
+    const kolo_late_counts *late;
 } kolo_summary;
 int kolo_summary_write(const char *run_folder, const kolo_summary *summary);
 int kolo_summary_read(const char *run_folder, kolo_summary *summary); /* 1 read, 0 none */

@@ -47,6 +47,7 @@ static int keep_event(report_run *run, cJSON **event)
     }
     for (int k = 0; k < REPORT_TABLES; k++)
         if (!strcmp(name, report_columns_of[k].event)) KOLO_TRY(add_row(run, k, *event));
+    if (!strcmp(name, "step")) KOLO_TRY(kolo_late_counts_add(&run->late, *event));
     if (!strcmp(name, "start")) {
         if (isnan(run->began)) run->began = number_of(*event, "time");
         cJSON_AddItemToArray(run->start, *event);
@@ -229,6 +230,7 @@ void report_run_free(report_run *run)
                        run->memory[1], run->roc,     run->timeline};
     for (size_t i = 0; i < sizeof object / sizeof *object; i++) cJSON_Delete(object[i]);
     kolo_options_free(&run->options);
+    kolo_late_counts_close(&run->late);
     free(run->epoch);
     free(run->class_name);
     free(run->class_text);

@@ -51,9 +51,10 @@ typedef struct report_run {
     int64_t lines, torn;       /* lines of events.jsonl; those of them that are no event */
     kolo_summary summary;
     bool has_summary, has_options, has_events;
-    cJSON *memory[2];     /* bytes by rank, planned and resident: arrays; NULL: not known */
-    kolo_options options; /* by recipe.yaml */
-    char *recipe_error;   /* why it cannot be read; NULL: it can */
+    kolo_late_counts late; /* of its steps */
+    cJSON *memory[2];      /* bytes by rank, planned and resident: arrays; NULL: not known */
+    kolo_options options;  /* by recipe.yaml */
+    char *recipe_error;    /* why it cannot be read; NULL: it can */
     char **class_name;
     char *class_text; /* what class_name points into */
     int64_t class_names;

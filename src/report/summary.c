@@ -107,6 +107,7 @@ int kolo_summary_write(const char *run_folder, const kolo_summary *summary)
             write_value(f, &fields[i], (const char *)summary + fields[i].offset);
         }
         write_pipeline(f, summary);
+        if (summary->late) kolo_late_counts_write(summary->late, f);
         fputs("\n}\n", f);
         if (fclose(f) != 0) rc = kolo_fail(KOLO_ENOMEM, "%s: out of memory", path);
     }

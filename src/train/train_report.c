@@ -339,6 +339,15 @@ static void comment_end(trainer *t, const char *state)
     kolo_slurm_comment_end(&t->comment, text);
 }
 
+/* Of all starts, as the events say. */
+static int count_late(const trainer *t, kolo_late_counts *late)
+{
+    KOLO_TRY(kolo_late_counts_open(late, t->dropped ? t->session.ranks : 0));
+    if (t->options->sync != KOLO_sync_async && t->options->sync != KOLO_sync_backup) return 0;
+    KOLO_TRY(kolo_events_flush(t->events));
+    return kolo_late_counts_read(late, t->options->run);
+}
+
 int trainer_report_end(trainer *t, int rc)
 {
     kolo_failure reason;
@@ -354,7 +363,11 @@ int trainer_report_end(trainer *t, int rc)
                            ? "run the same command (or let Slurm requeue the job)"
                            : "run the same command: it goes on from its last checkpoint";
     fill_summary(t, state, next);
+    kolo_late_counts late;
+    if (count_late(t, &late) == 0) t->summary.late = &late;
     kolo_summary_write(t->options->run, &t->summary);
+    t->summary.late = NULL;
+    kolo_late_counts_close(&late);
     if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);
     trainer_board_close(t, state);
     comment_end(t, state);

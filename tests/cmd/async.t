@@ -25,6 +25,10 @@ ranks 3 three sync=async ema=0.9 clip_norm=5
 ok $? "three ranks" log
 is "$(staleness three | cut -d' ' -f2)" 36 "  the staleness of every gradient is told of"
 is "$(losses three | wc -l)" 12 "  and the loss of every step"
+is "$(sed -n 's/.*"counts": \[\(.*\)\].*/\1/p' three/summary.json | tr , '\n' |
+    awk '{ n += $1 } END { print n }')" 36 "  summary.json counts them"
+kolo report three > log 2>&1
+like three/report.html 'Updates that gradients lacked: mean' "  and so does the report"
 ranks 3 bound sync=async staleness=2 optimizer=adamw staleness_lr=true lr=0.001
 ok $? "staleness=2, adamw, rates by staleness" log
 is "$(staleness bound)" "2 36" "  no gradient lacks more than 2 updates"

@@ -27,6 +27,8 @@ is "$(drops none)" "12 x 0" "  nobody was dropped"
 ranks one sync=backup backup=1
 ok $? "backup=1" log
 is "$(drops one)" "12 x 1" "one rank was dropped in each step"
+is "$(sed -n 's/.*"dropped_by_rank": \[\(.*\)\].*/\1/p' one/summary.json | tr , '\n' |
+    awk '{ n += $1 } END { print n, NR }')" "12 3" "  summary.json says how often each of three"
 ranks again sync=backup backup=1 backup_replay=one staleness=1
 ok $? "replayed" log
 alike again one "  the same bits"
