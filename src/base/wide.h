@@ -1,8 +1,8 @@
 /* Loops compiled several times, chosen at load: for the machine the build targets and for AVX2, without FMA,
- * so both give the same bits; also for AVX-512, which has FMA in it, in files that neither add what they
- * multiply nor, by -ffp-contract=off, let the compiler do so. Such a function holds no OpenMP (the outlined
- * part would not be cloned): a parallel caller cuts the work. Its name is its own in all files: clang 14
- * makes the chooser of a static one global. */
+ * so both give the same bits; also for AVX-512, which has FMA in it, in files that do not add what they
+ * multiply, nor does the compiler then (-ffp-contract=off, of all but operations). Such a function holds no
+ * OpenMP (the outlined part would not be cloned): a parallel caller cuts the work. Its name is its own in all
+ * files: clang 14 makes the chooser of a static one global. */
 #ifndef KOLO_BASE_WIDE_H
 #define KOLO_BASE_WIDE_H
 
