@@ -78,7 +78,9 @@ comm_place comm_build_mine(const comm_build *b, int64_t at);
 comm_place comm_build_sum(const comm_build *b, int64_t at);
 /* Results travel from here and to here, behind comm_build_settle. */
 comm_place comm_build_result(const comm_build *b, int64_t at);
-/* The sums of a range are done. half: they are rounded, once, on the one member that owns them. */
+/* The sums of a range are complete. half: they are rounded to COMM_OWN, once, on the one member that owns
+ * them. Every member calls it before results travel (comm_build_result); one that owns none with an empty
+ * range, or it would round sums of its own at the end. */
 void comm_build_settle(comm_build *b, comm_range r);
 /* half: behind the first exchange of a team all have f32; who added nothing yet widens what it brought. */
 void comm_build_widen(comm_build *b, comm_range r);
