@@ -27,7 +27,7 @@ static void cosine_release(void *state)
     free(c);
 }
 
-KOLO_ALWAYS void unit_loop(float *u, const void *x, int64_t n, float *length, bool bf16)
+KOLO_ALWAYS void cosine_normalize_loop(float *u, const void *x, int64_t n, float *length, bool bf16)
 {
     double square = 0;
 #pragma omp simd reduction(+ : square)
@@ -37,13 +37,15 @@ KOLO_ALWAYS void unit_loop(float *u, const void *x, int64_t n, float *length, bo
     for (int64_t i = 0; i < n; i++) u[i] = kolo_load(x, i, bf16) * inverse;
     *length = inverse;
 }
-KOLO_BODY unit_body(float *u, const void *x, int64_t n, float *inverse, bool bf16)
+KOLO_BODY cosine_normalize_body(float *u, const void *x, int64_t n, float *inverse, bool bf16)
 {
-    KOLO_FOR_TYPE(bf16, unit_loop(u, x, n, inverse, bf16_));
+    KOLO_FOR_TYPE(bf16, cosine_normalize_loop(u, x, n, inverse, bf16_));
 }
-KOLO_WIDE(unit, (float *u, const void *x, int64_t n, float *inverse, bool bf16), (u, x, n, inverse, bf16))
+KOLO_WIDE(cosine_normalize, (float *u, const void *x, int64_t n, float *inverse, bool bf16),
+          (u, x, n, inverse, bf16))
 
-KOLO_ALWAYS void across_loop(void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16)
+KOLO_ALWAYS void cosine_normalize_grad_loop(void *dx, const float *du, const float *u, int64_t n,
+                                            float inverse, bool bf16)
 {
     double dot = 0;
 #pragma omp simd reduction(+ : dot)
@@ -52,27 +54,30 @@ KOLO_ALWAYS void across_loop(void *dx, const float *du, const float *u, int64_t 
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) kolo_store(dx, i, (du[i] - u[i] * along) * inverse, bf16);
 }
-KOLO_BODY across_body(void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16)
+KOLO_BODY cosine_normalize_grad_body(void *dx, const float *du, const float *u, int64_t n, float inverse,
+                                     bool bf16)
 {
-    KOLO_FOR_TYPE(bf16, across_loop(dx, du, u, n, inverse, bf16_));
+    KOLO_FOR_TYPE(bf16, cosine_normalize_grad_loop(dx, du, u, n, inverse, bf16_));
 }
-KOLO_WIDE(across, (void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16),
+KOLO_WIDE(cosine_normalize_grad,
+          (void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16),
           (dx, du, u, n, inverse, bf16))
 
-static void units(const cosine *c, float *u, const void *x, int64_t rows, float *inverse, bool bf16)
+/* x [rows][width] to rows of length 1: u [rows][width]; inverse [rows]: 1 / length, at most 1e12. */
+static void normalize_rows(const cosine *c, float *u, const void *x, int64_t rows, float *inverse, bool bf16)
 {
 #pragma omp parallel for schedule(static) num_threads(c->threads)
     for (int64_t n = 0; n < rows; n++)
-        unit(u + n * c->width, kolo_at(x, n * c->width, bf16), c->width, inverse + n, bf16);
+        cosine_normalize(u + n * c->width, kolo_at(x, n * c->width, bf16), c->width, inverse + n, bf16);
 }
 
-static void all_across(const cosine *c, void *dx, const float *du, const float *u, int64_t rows,
-                       const float *inverse, bool bf16)
+static void normalize_rows_grad(const cosine *c, void *dx, const float *du, const float *u, int64_t rows,
+                                const float *inverse, bool bf16)
 {
 #pragma omp parallel for schedule(static) num_threads(c->threads)
     for (int64_t n = 0; n < rows; n++)
-        across(kolo_at_out(dx, n * c->width, bf16), du + n * c->width, u + n * c->width, c->width, inverse[n],
-               bf16);
+        cosine_normalize_grad(kolo_at_out(dx, n * c->width, bf16), du + n * c->width, u + n * c->width,
+                              c->width, inverse[n], bf16);
 }
 
 static int64_t sixteens(int64_t n) { return (n + 15) / 16 * 16; }
@@ -105,8 +110,8 @@ static int cosine_run(const kolo_kernel *k, void *const *args, void *workspace, 
     const cosine *c = k->state;
     space s;
     lay(c, false, workspace, &s);
-    units(c, s.x, args[0], c->rows, s.x_inverse, c->bf16);
-    units(c, s.w, args[1], c->out, s.w_inverse, false);
+    normalize_rows(c, s.x, args[0], c->rows, s.x_inverse, c->bf16);
+    normalize_rows(c, s.w, args[1], c->out, s.w_inverse, false);
     void *pointer[] = {s.x, s.w, c->bf16 ? s.y : args[2]};
     KOLO_TRY(kolo_dnnl_run(c->product, pointer, (char *)workspace + c->scratch_at));
     if (c->bf16) kolo_cpu_narrow(args[2], s.y, c->rows * c->out, c->threads);
@@ -123,18 +128,18 @@ static int cosine_run_grad(const kolo_kernel *k, void *const *args, void *worksp
     space s;
     lay(c, true, workspace, &s);
     void *scratch = (char *)workspace + c->scratch_at, *dy = args[0];
-    units(c, s.x, args[2], c->rows, s.x_inverse, c->bf16);
-    units(c, s.w, args[3], c->out, s.w_inverse, false);
+    normalize_rows(c, s.x, args[2], c->rows, s.x_inverse, c->bf16);
+    normalize_rows(c, s.w, args[3], c->out, s.w_inverse, false);
     if (c->bf16) kolo_cpu_widen(dy = s.y, args[0], c->rows * c->out, c->threads);
     if (args[4]) {
         void *pointer[] = {s.dx, s.w, dy};
         KOLO_TRY(kolo_dnnl_run(c->data, pointer, scratch));
-        all_across(c, args[4], s.dx, s.x, c->rows, s.x_inverse, c->bf16);
+        normalize_rows_grad(c, args[4], s.dx, s.x, c->rows, s.x_inverse, c->bf16);
     }
     if (!args[5]) return 0;
     void *pointer[] = {s.x, s.dw, dy};
     KOLO_TRY(kolo_dnnl_run(c->weight, pointer, scratch));
-    all_across(c, args[5], s.dw, s.w, c->out, s.w_inverse, false);
+    normalize_rows_grad(c, args[5], s.dw, s.w, c->out, s.w_inverse, false);
     return 0;
 }
 

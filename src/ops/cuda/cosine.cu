@@ -11,8 +11,8 @@ typedef struct cosine {
     int rows, out, width, threads;
     enum kolo_dtype dtype;
     kolo_product product[2]; /* forward, or of data and weight */
-    /* places in the workspace: units of x and w, one over their lengths, gradient of the
-     * units, scratch of products */
+    /* places in the workspace: normalize_rows of x and w, one over their lengths, gradient of the
+     * normalize_rows, scratch of products */
     size_t unit[2], inverse[2], du, scratch;
 } cosine;
 
@@ -62,7 +62,8 @@ static places places_of(const cosine *c, void *workspace)
 }
 
 template <typename T>
-static int units(const kolo_kernel *k, const cosine *c, const places *p, const void *x, const void *w)
+static int normalize_rows(const kolo_kernel *k, const cosine *c, const places *p, const void *x,
+                          const void *w)
 {
     KOLO_TRY(KOLO_LAUNCH((unit_kernel<T, T>), c->rows, c->threads, 0, kolo_cuda_stream(k), (T *)p->unit[0],
                          p->inverse[0], (const T *)x, c->width));
@@ -76,14 +77,14 @@ static int cuda_cosine_run(const kolo_kernel *k, void *const *args, void *worksp
     const cosine *c = (const cosine *)k->state;
     const places p = places_of(c, workspace);
     void *const part[KOLO_PRODUCT_PARTS] = {p.unit[0], p.unit[1], args[2], NULL};
-    KOLO_FOR_DTYPE(c->dtype, T, KOLO_TRY(units<T>(k, c, &p, args[0], args[1])));
+    KOLO_FOR_DTYPE(c->dtype, T, KOLO_TRY(normalize_rows<T>(k, c, &p, args[0], args[1])));
     return kolo_product_run(&c->product[0], k->backend, part, p.scratch);
 }
 
 template <typename T>
 static int gradients(const kolo_kernel *k, const cosine *c, const places *p, void *const *args)
 {
-    KOLO_TRY(units<T>(k, c, p, args[2], args[3]));
+    KOLO_TRY(normalize_rows<T>(k, c, p, args[2], args[3]));
     if (args[4]) {
         void *const part[KOLO_PRODUCT_PARTS] = {p->du, p->unit[1], args[0], NULL};
         KOLO_TRY(kolo_product_run(&c->product[0], k->backend, part, p->scratch));
