@@ -237,7 +237,7 @@ static int search(kolo_options *o, const kolo_gpu *gpu, bool json)
     return 0;
 }
 
-/* cluster= and what is told of it. */
+/* cluster=: the forecast of the plan on it. */
 static int plan_for_cluster(kolo_options *options, kolo_launch *launch, int parts, const wants *w)
 {
     kolo_cluster cluster;

@@ -72,7 +72,7 @@ void kolo_cluster_close(kolo_cluster *c)
     *c = (kolo_cluster){0};
 }
 
-/* ---- what is told of a plan ---- */
+/* ---- the forecast of a plan ---- */
 
 typedef struct forecast {
     const kolo_session *session;

@@ -40,14 +40,14 @@ int kolo_command_weights(kolo_session *session, const char *file, const char *ru
     return kolo_checkpoint_load(path, session->exec, session->plan);
 }
 
-static int verify(kolo_session *session, bool ema, bool tells)
+static int verify(kolo_session *session, bool ema, bool prints)
 {
     const kolo_options *o = session->options;
     kolo_pair_scores scores;
     kolo_verification v;
     KOLO_TRY(kolo_verify(session, ema, o->pairs, &scores, &v));
-    int rc = tells && *o->roc ? kolo_roc_write(o->roc, o->pairs, &scores, &v) : 0;
-    if (tells && rc == 0)
+    int rc = prints && *o->roc ? kolo_roc_write(o->roc, o->pairs, &scores, &v) : 0;
+    if (prints && rc == 0)
         printf(
             "%s: accuracy %.4f +- %.4f  EER %.4f  AUC %.4f  TAR %.4f at FAR 0.01  (%ld pairs, folds: %d)\n",
             o->pairs, v.accuracy, v.error, v.eer, v.auc, v.tar, (long)scores.count, v.folds);

@@ -246,7 +246,7 @@ static int add_load(list *l, int slot)
     return add_sends(l, g->label, slot);
 }
 
-/* All gradients are needed before the first update: they are judged, or tensors have factors. */
+/* All gradients are needed before the first update: their norm is measured, or tensors have factors. */
 static bool together(const kolo_plan_config *c)
 {
     return c->clip_norm || c->scaled || c->noise || kolo_is_layerwise(c->optimizer);

@@ -261,7 +261,7 @@ typedef struct kolo_plan_config {
     /* running statistics of the average are formed anew (exec.h): what they are summed in holds no
      * gradients */
     bool swa;
-    bool scaled; /* the loss is scaled: NORM judges every step */
+    bool scaled; /* the loss is scaled: NORM checks every step for overflow */
     /* several ranks: each forms its own step, and the steps are combined by Adasum (comm/adasum.h) */
     bool adasum;
     bool average; /* with it: between nodes; those of a node are averaged */

@@ -1,7 +1,7 @@
 /* Where the network is cut into the parts of a pipeline: as cut= says, or by a clock so that the slowest part
  * is as fast as any cut allows (plan/partition.h). With memory= of the cuts whose stages keep to it: what a
  * stage needs is what its plans say, so a cut is tried with them, and what they find too much for a stage is
- * told to the next search. */
+ * a bound of the next search. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

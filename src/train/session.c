@@ -322,9 +322,9 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(session_lay_phases(s));
     if (parts & KOLO_SESSION_DATA_ONLY)
-        return o->batch
-                   ? session_resolve_batch(s)
-                   : kolo_fail(KOLO_ECONFIG, "batch=auto: whoever computes chooses it; give a number here");
+        return o->batch ? session_resolve_batch(s)
+                        : kolo_fail(KOLO_ECONFIG, "batch=auto: a server of batches measures no memory; give "
+                                                  "the number of the training");
     KOLO_TRY(choose_threads(s));
     KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
     KOLO_TRY(session_check_late_device(s));

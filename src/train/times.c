@@ -254,8 +254,8 @@ static int measure_node(const kolo_session *s, kolo_choices *known, bool again, 
     return 0;
 }
 
-/* What is added and copied between ranks: as `kolo bench --tune` found it, or by the rate of memory. Whoever
- * copies is woken, and then wakes who waits for it. */
+/* What is added and copied between ranks: as `kolo bench --tune` found it, or by the rate of memory. A
+ * thread that copies is woken, and then wakes the thread that waits for the copy. */
 static int describe_node(times *t, kolo_fabric *fabric)
 {
     const kolo_session *s = t->session;

@@ -408,14 +408,14 @@ static int train_run(trainer *t)
     return loop(t);
 }
 
-/* What is never judged is never stopped early, and swa's average is formed at the planned end alone. */
+/* A run without validations is never stopped early, and swa's average is formed at the planned end alone. */
 static int check_early_stop(const kolo_options *o)
 {
     const bool validates = *o->val && strcmp(o->val, "none");
     if (!o->early_stop) return 0;
     if (!validates || !o->eval_epochs)
-        return kolo_fail(KOLO_ECONFIG, "early_stop=%ld wants validations to judge by: give %s",
-                         (long)o->early_stop, validates ? "eval_epochs=1" : "val=DIR");
+        return kolo_fail(KOLO_ECONFIG, "early_stop=%ld needs validations: give %s", (long)o->early_stop,
+                         validates ? "eval_epochs=1" : "val=DIR");
     if (o->swa > 0)
         return kolo_fail(KOLO_ECONFIG,
                          "early_stop=%ld and swa=%g: the average is complete only at the end of all "

@@ -125,7 +125,7 @@ int trainer_report_start(trainer *t)
     int had = kolo_summary_read(t->options->run, &before);
     KOLO_TRY(had);
     if (had) t->summary.repeated_steps = before.repeated_steps, t->position.restarts = before.restarts + 1;
-    /* those under way are reported when they are applied, whoever has done so before */
+    /* steps under way are reported when they are applied, also if the start before reported them */
     const int64_t reported = t->position.step - t->unreported;
     KOLO_TRY(kolo_events_open(&t->events, t->options->run, reported, &repeated));
     t->summary.repeated_steps += repeated;

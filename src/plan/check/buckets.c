@@ -16,7 +16,7 @@ static int on_update(check *c, int b)
         return check_breach(c, "updates before the gradients are complete", -1, 0);
     if (c->updated[b] || c->stepped[b]) return check_breach(c, "updates twice", -1, 0);
     if ((config->clip_norm || config->scaled || config->noise) && !c->norms)
-        return check_breach(c, "updates before the gradients are judged", -1, 0);
+        return check_breach(c, "updates before the norm of the gradients is measured", -1, 0);
     if (kolo_is_layerwise(config->optimizer) && !c->layers)
         return check_breach(c, "updates before the tensors' factors are known", -1, 0);
     if (check_is_away(c, c->plan->bucket[b].unit))
@@ -141,7 +141,7 @@ int check_on_all(check *c, const kolo_action *a)
                                                : &c->layers;
     const kolo_plan_config *config = &c->plan->config;
     if (a->kind == KOLO_ACTION_LAYERS && (config->clip_norm || config->scaled || config->noise) && !c->norms)
-        return check_breach(c, "measures gradients before they are judged", -1, 0);
+        return check_breach(c, "measures gradients before their norm is measured", -1, 0);
     for (int t = 0; t < c->graph->tensors; t++) {
         enum kolo_role role = c->graph->tensor[t].role;
         if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (statistics && role != KOLO_ROLE_STATISTIC))

@@ -110,7 +110,7 @@ static int check_end(check *c)
         return kolo_fail(KOLO_EINTERNAL, "plan: %d of %d parts are measured for the noise scale", c->squares,
                          measured);
     if (p->config.optimizer && !c->norms && (p->config.clip_norm || p->config.scaled || p->config.noise))
-        return kolo_fail(KOLO_EINTERNAL, "plan: the gradients are never judged");
+        return kolo_fail(KOLO_EINTERNAL, "plan: the norm of the gradients is never measured");
     if (p->config.optimizer && !c->layers && kolo_is_layerwise(p->config.optimizer))
         return kolo_fail(KOLO_EINTERNAL, "plan: the tensors' factors are never known");
     for (int b = 0; b < p->buckets; b++) {
