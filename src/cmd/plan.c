@@ -95,7 +95,7 @@ static void print_tournament(const kolo_session *s)
 {
     const kolo_options *o = s->options;
     int messages;
-    const size_t bytes = kolo_exec_hand_over_bytes(s->plan, &messages);
+    const size_t bytes = kolo_exec_transfer_state_bytes(s->plan, &messages);
     if (!s->tournament || s->replicas == 1) return;
     const int64_t all = s->steps > 0 ? (s->steps - 1) / o->tournament : 0;
     printf("tournament: %d ranks have networks of their own; %ld meeting%s of %d pair%s after every %ld "

@@ -160,7 +160,7 @@ enum { VECTOR = 30011, WAYS = 4 };
  * All on the same bytes: what codecs carry from round to round is each bucket's own. */
 static int declare_ways(kolo_comm *comm, int kind, int owners, int nodes, int *way)
 {
-    const int64_t lanes = comm_compress_plain(kind) ? 1 : 100;
+    const int64_t lanes = comm_compress_is_elementwise(kind) ? 1 : 100;
     const comm_matrix matrix = {.groups = 1, .columns = 30000 / lanes, .lanes = lanes};
     const comm_compress config = {
         .kind = kind, .density = 0.05, .rank = 2, .start = kind == COMM_TOPK, .seed = 11};
@@ -178,7 +178,7 @@ static int declare_ways(kolo_comm *comm, int kind, int owners, int nodes, int *w
     KOLO_TRY(way[ways++] = kolo_comm_bucket_of(comm, 0, KOLO_ALLREDUCE, 0, VECTOR));
     KOLO_TRY(way[ways++] = kolo_comm_bucket_of(comm, 0, KOLO_REDUCE_SCATTER, 0, VECTOR));
     KOLO_TRY(way[ways++] = kolo_comm_bucket_cut(comm, 0, KOLO_REDUCE_SCATTER, 0, VECTOR, first, length));
-    if (comm_compress_plain(kind))
+    if (comm_compress_is_elementwise(kind))
         KOLO_TRY(way[ways++] = declare_cut(comm, 0, all, size, KOLO_REDUCE_SCATTER, 0, VECTOR, d));
     KOLO_TRY(kolo_comm_commit(comm));
     return ways;

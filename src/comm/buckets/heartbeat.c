@@ -58,7 +58,7 @@ static void name_bucket(const kolo_comm *comm, int number, int rank, char *text,
 /* Where a rank stands: in a step, by that rank's own program and its own words for the action, else by the
  * bucket it started last. Equal numbers of actions mean nothing, as ranks of a pipeline run different
  * programs. */
-static void word(void *of, int local, comm_word *word)
+static void position(void *of, int local, comm_position *position)
 {
     const kolo_comm *comm = of;
     const comm_node *node = &comm->world.node;
@@ -71,10 +71,10 @@ static void word(void *of, int local, comm_word *word)
                     action = atomic_load_explicit(&c->action, memory_order_relaxed);
     const int64_t at = published && action >= 0 ? published : reported > published ? reported : published;
     const bool bucket = doing > 0 && doing <= COMM_MAX_BUCKETS;
-    char *text = word->operation, what[48] = "", own[8 * COMM_TOLD];
-    const size_t bytes = sizeof word->operation;
-    word->sequence = (uint64_t)step;
-    word->age = at ? kolo_time() - 1e-9 * (double)at : -1;
+    char *text = position->operation, what[48] = "", own[8 * COMM_OPERATION_WORDS];
+    const size_t bytes = sizeof position->operation;
+    position->sequence = (uint64_t)step;
+    position->age = at ? kolo_time() - 1e-9 * (double)at : -1;
     comm_life_get_text(&c->life, own);
     if (bucket) name_bucket(comm, number, node->rank_of[local], what, sizeof what);
     if (published && action >= 0 && (*own || bucket))
@@ -82,12 +82,12 @@ static void word(void *of, int local, comm_word *word)
     else if (published && action >= 0) snprintf(text, bytes, "action %lld of step", action);
     else if (bucket && !published) {
         snprintf(text, bytes, "%s, round", what);
-        word->sequence = atomic_load_explicit(&c->slot[doing - 1].slice.started, memory_order_relaxed);
+        position->sequence = atomic_load_explicit(&c->slot[doing - 1].slice.started, memory_order_relaxed);
     } else if (doing && !bucket && reported > published) {
         const char *meeting = comm_meeting_name((enum comm_meeting)(doing - COMM_MEETINGS));
         if (published) snprintf(text, bytes, "%s after step %lld,", meeting, step);
         else snprintf(text, bytes, "%s", meeting);
-        word->sequence = atomic_load_explicit(&c->entered, memory_order_relaxed);
+        position->sequence = atomic_load_explicit(&c->entered, memory_order_relaxed);
     } else snprintf(text, bytes, "what follows step");
 }
 
@@ -105,7 +105,7 @@ int comm_heartbeat_open(kolo_comm *comm, const kolo_comm_config *config)
                                       .exchange_of = comm->engine.network,
                                       .segments = &node->segments,
                                       .awaits = awaits,
-                                      .word = word,
+                                      .position = position,
                                       .of = comm};
     return comm_router_open(&comm->heartbeat, comm->launch, &signs);
 }

@@ -183,7 +183,7 @@ int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int m
             KOLO_ECONFIG,
             "comm: compression %s of %lld elements; fewer than %d in a vector, so lower bucket_mb",
             comm_compress_name(config->kind), (long long)count, COMM_MESSAGE_MAX);
-    if (comm_compress_plain(config->kind) && members > COMM_FOLD_MAX)
+    if (comm_compress_is_elementwise(config->kind) && members > COMM_FOLD_MAX)
         return kolo_fail(
             KOLO_ECONFIG,
             "comm: compression %s among %d members; at most %d, int8, topk and powersgd among any",

@@ -68,9 +68,12 @@ int comm_compress_check(const comm_compress *config);
  * rank 4, the others 0. KOLO_EINPUT or KOLO_ECONFIG with what is wrong. */
 int comm_compress_parse(comm_compress *config, const char *text);
 /* Element by element: what stands beside one does not matter, and nothing is kept from round to round. */
-static inline bool comm_compress_plain(int kind) { return kind == COMM_BF16 || kind == COMM_FP16; }
-/* What is left out is sent later, so it belongs to one vector. */
-static inline bool comm_compress_owes(int kind) { return kind == COMM_TOPK || kind == COMM_POWERSGD; }
+static inline bool comm_compress_is_elementwise(int kind) { return kind == COMM_BF16 || kind == COMM_FP16; }
+/* With error feedback: what is left out is added to the next round, so a state belongs to one vector. */
+static inline bool comm_compress_has_error_feedback(int kind)
+{
+    return kind == COMM_TOPK || kind == COMM_POWERSGD;
+}
 
 /* matrix: ascending, within count, not overlapping; copied. The same on all members but for
  * `me`. Not collective. */

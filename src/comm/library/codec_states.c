@@ -76,7 +76,7 @@ static int make_codec(lib_codec_state *s, const kolo_group *g, const lib_codec_s
     comm_compress config;
     KOLO_TRY(comm_compress_parse(&config, w->words));
     /* the others: named or not, the same draws */
-    if (comm_compress_owes(config.kind)) config.seed = lib_hash(w->name, strlen(w->name));
+    if (comm_compress_has_error_feedback(config.kind)) config.seed = lib_hash(w->name, strlen(w->name));
     return comm_codec_make(&s->codec, &config, g->rank, g->size, w->elements, &matrix, w->elements ? 1 : 0);
 }
 

@@ -86,7 +86,7 @@ static void check_reduce(const kolo_request *r, char *text, size_t bytes)
                  r->compression);
     else if (r->compression && comm_compress_parse(&compression, r->compression) < 0)
         snprintf(text, bytes, "%s", kolo_error_text());
-    else if (r->compression && !r->name && comm_compress_owes(compression.kind))
+    else if (r->compression && !r->name && comm_compress_has_error_feedback(compression.kind))
         snprintf(text, bytes,
                  "compression \"%s\" sends later what it leaves out now: the request needs a name",
                  r->compression);

@@ -24,7 +24,7 @@ static int execute_special_find(lib_execution *x, lib_codec_state **out)
     }
     KOLO_TRY(comm_compress_parse(&config, r->compression));
     want.words = r->compression;
-    if (!comm_compress_plain(config.kind)) {
+    if (!comm_compress_is_elementwise(config.kind)) {
         if (r->dims > 1 && r->dim[0]) want.rows = r->dim[0];
         if (r->name) want.name = r->name, want.track = 0; /* one request of a name at a time */
     }

@@ -12,7 +12,7 @@ static bool compressed_alike(const char *x, const char *y)
 {
     comm_compress config;
     return strcmp(x, y) == 0 &&
-           (!*x || (comm_compress_parse(&config, x) == 0 && comm_compress_plain(config.kind)));
+           (!*x || (comm_compress_parse(&config, x) == 0 && comm_compress_is_elementwise(config.kind)));
 }
 
 bool lib_fuses(enum kolo_collective what)

@@ -74,17 +74,17 @@ int comm_router_break_by(comm_router *router, int rc)
 
 void comm_life_set_text(comm_life *own, const char *text)
 {
-    uint64_t word[COMM_TOLD] = {0};
+    uint64_t word[COMM_OPERATION_WORDS] = {0};
     const size_t bytes = strnlen(text, sizeof word - 1);
     memcpy(word, text, bytes);
-    for (int i = 0; i < COMM_TOLD; i++)
+    for (int i = 0; i < COMM_OPERATION_WORDS; i++)
         atomic_store_explicit(&own->operation[i], word[i], memory_order_relaxed);
 }
 
-void comm_life_get_text(const comm_life *c, char text[8 * COMM_TOLD])
+void comm_life_get_text(const comm_life *c, char text[8 * COMM_OPERATION_WORDS])
 {
-    uint64_t word[COMM_TOLD];
-    for (int i = 0; i < COMM_TOLD; i++)
+    uint64_t word[COMM_OPERATION_WORDS];
+    for (int i = 0; i < COMM_OPERATION_WORDS; i++)
         word[i] = atomic_load_explicit(&c->operation[i], memory_order_relaxed);
     memcpy(text, word, sizeof word);
     text[sizeof word - 1] = 0;
@@ -102,20 +102,20 @@ void comm_router_report(comm_router *router, const char *operation, uint64_t seq
 }
 
 /* What a rank of this node said last; reported_at 0: nothing. */
-static void last_told(const comm_life *c, comm_word *word)
+static void last_reported(const comm_life *c, comm_position *position)
 {
-    comm_life_get_text(c, word->operation);
-    word->sequence = atomic_load_explicit(&c->sequence, memory_order_relaxed);
+    comm_life_get_text(c, position->operation);
+    position->sequence = atomic_load_explicit(&c->sequence, memory_order_relaxed);
     int64_t at = atomic_load_explicit(&c->reported_at, memory_order_relaxed);
-    word->age = at ? kolo_time() - 1e-9 * (double)at : -1;
+    position->age = at ? kolo_time() - 1e-9 * (double)at : -1;
 }
 
-void router_last_word(const comm_router *router, int local, comm_word *word)
+void router_last_position(const comm_router *router, int local, comm_position *position)
 {
     const comm_life *c = router->life[local];
-    if (router->config.word) router->config.word(router->config.of, local, word);
-    else last_told(c, word);
-    word->waits_for = atomic_load_explicit(&c->waits_for, memory_order_relaxed);
+    if (router->config.position) router->config.position(router->config.of, local, position);
+    else last_reported(c, position);
+    position->waits_for = atomic_load_explicit(&c->waits_for, memory_order_relaxed);
 }
 
 const char *router_host(const comm_router *router, int rank)
@@ -131,14 +131,15 @@ static int look_at(comm_router *router, int local, double now)
     comm_life *c = router->life[local];
     if (!comm_segment_alive(router->segments, local)) {
         /* in this order: a rank that leaves says so before it is gone */
-        return atomic_load(&c->head.departed) ? 0 : router_accuse(router, router->rank_of[local], "died");
+        return atomic_load(&c->head.departed) ? 0
+                                              : router_report_failed(router, router->rank_of[local], "died");
     }
     double beat = 1e-9 * (double)atomic_load_explicit(&c->beat, memory_order_relaxed);
     if (beat == 0 || atomic_load(&c->head.departed)) return 0;
     const double silent = router_since(router, now, beat);
     return silent < router->config.heartbeat_timeout
                ? 0
-               : router_accuse_silent(router, router->rank_of[local], silent);
+               : router_report_silent(router, router->rank_of[local], silent);
 }
 
 /* This process itself was away for so long that others' silence may be its own; heartbeats come twice as
@@ -148,13 +149,13 @@ static void stand_up(comm_router *router, double now, double away)
 {
     if (away <= ABSENT && away <= router->config.heartbeat_timeout / 4) return;
     atomic_store_explicit(&router->stood_up_at, now, memory_order_relaxed);
-    if (away <= ABSENT || router->looked_at == 0 || !router->config.word) return;
+    if (away <= ABSENT || router->looked_at == 0 || !router->config.position) return;
     kolo_warn("this rank (pid %d) stood still for %.1f s, and kept the others waiting: it was stopped, or "
               "found no CPU or memory",
               (int)getpid(), away);
 }
 
-int router_look(comm_router *router)
+int router_check_peers(comm_router *router)
 {
     int rc = 0;
     if (pthread_mutex_trylock(&router->look) != 0) return 0;
@@ -201,7 +202,7 @@ static int check_late(comm_router *router)
     int rank =
         router->config.segments ? router->config.awaits(router->config.of, &late) : latest(router, &late);
     late = router_since(router, router->now, router->now - late);
-    comm_word word = {.age = -1, .waits_for = -1};
+    comm_position position = {.age = -1, .waits_for = -1};
     int pid;
     atomic_store_explicit(&router->life[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1,
                           memory_order_relaxed);
@@ -209,13 +210,14 @@ static int check_late(comm_router *router)
     int local = router_local(router, rank);
     if (local < 0 && (late > ABSENT || late > router->config.timeout / 2)) lines_want(router, rank);
     bool left = local >= 0 ? atomic_load(&router->life[local]->head.departed) : lines_left(router, rank);
-    if (left && late > ABSENT) return router_accuse(router, rank, "left before the end");
+    if (left && late > ABSENT) return router_report_failed(router, rank, "left before the end");
     if (late < router->config.timeout) return 0;
-    if (local >= 0) router_last_word(router, local, &word);
-    else lines_last_word(router, rank, &word, &pid);
-    if (word.waits_for >= 0 && word.waits_for != router->launch->rank && late < 2 * router->config.timeout)
+    if (local >= 0) router_last_position(router, local, &position);
+    else lines_last_position(router, rank, &position, &pid);
+    if (position.waits_for >= 0 && position.waits_for != router->launch->rank &&
+        late < 2 * router->config.timeout)
         return 0;
-    return router_accuse_late(router, rank, late);
+    return router_report_late(router, rank, late);
 }
 
 /* Of the engine's turn. */
@@ -228,7 +230,7 @@ int router_watch(comm_router *router)
     KOLO_TRY(router_inquire(router));
     if (router->now - router->turned_at < LOOK_EVERY / 4) return 0;
     router->turned_at = router->now;
-    KOLO_TRY(router_look(router));
+    KOLO_TRY(router_check_peers(router));
     if (router->lines) KOLO_TRY(lines_beat(router));
     return check_late(router);
 }

@@ -28,7 +28,7 @@ static void make_ring(comm_router *router, framing *t, int local)
     uint64_t at;
     size_t bytes = router->ring_bytes;
     if (heap_take(router, &router->inner, ring_size(bytes), &at) < 0) {
-        router_starve(router);
+        router_note_no_memory(router);
         bytes = ROUTER_SMALL_RING;
         at = router_small_ring(local);
     }

@@ -12,41 +12,41 @@ enum { HOW = 256, LIST = 600, SAID = 128 };
 
 void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes)
 {
-    comm_word word = {.age = -1, .waits_for = -1};
+    comm_position position = {.age = -1, .waits_for = -1};
     int local = router_local(router, rank), pid = 0;
     if (local >= 0) {
-        router_last_word(router, local, &word);
+        router_last_position(router, local, &position);
         pid = router->life[local]->head.pid;
     } else {
-        lines_last_word(router, rank, &word, &pid);
+        lines_last_position(router, rank, &position, &pid);
     }
     int n = snprintf(text, bytes, "rank %d on host %s", rank, router_host(router, rank));
     if (pid && n < (int)bytes) n += snprintf(text + n, bytes - (size_t)n, " (pid %d)", pid);
-    if (word.age >= 0 && n < (int)bytes)
-        snprintf(text + n, bytes - (size_t)n, ", which began %s number %llu %.1f s ago", word.operation,
-                 (unsigned long long)word.sequence, word.age);
+    if (position.age >= 0 && n < (int)bytes)
+        snprintf(text + n, bytes - (size_t)n, ", which began %s number %llu %.1f s ago", position.operation,
+                 (unsigned long long)position.sequence, position.age);
     else if (n < (int)bytes) snprintf(text + n, bytes - (size_t)n, ", of which no operation is known");
 }
 
 /* "allreduce number 12", "nothing yet", "no word" */
 static void say(const comm_router *router, int rank, const line_beat *said, char *text)
 {
-    comm_word word = {.age = -1};
+    comm_position position = {.age = -1};
     int local = router_local(router, rank), pid;
     if (local >= 0) {
-        router_last_word(router, local, &word);
+        router_last_position(router, local, &position);
         snprintf(text, SAID, "nothing yet");
     } else if (said && said[rank].rank == rank) {
-        memcpy(word.operation, said[rank].operation, sizeof word.operation);
-        word.sequence = said[rank].sequence;
-        word.age = said[rank].age;
+        memcpy(position.operation, said[rank].operation, sizeof position.operation);
+        position.sequence = said[rank].sequence;
+        position.age = said[rank].age;
         snprintf(text, SAID, "nothing yet");
     } else {
-        lines_last_word(router, rank, &word, &pid);
+        lines_last_position(router, rank, &position, &pid);
         snprintf(text, SAID, "no word");
     }
-    if (word.age >= 0)
-        snprintf(text, SAID, "%.95s number %llu", word.operation, (unsigned long long)word.sequence);
+    if (position.age >= 0)
+        snprintf(text, SAID, "%.95s number %llu", position.operation, (unsigned long long)position.sequence);
 }
 
 int router_failure_report(comm_router *router, int rank, const char *how, const line_beat *said)
@@ -65,9 +65,9 @@ int router_failure_report(comm_router *router, int rank, const char *how, const 
     return comm_router_break(router, text);
 }
 
-int router_accuse(comm_router *router, int rank, const char *how)
+int router_report_failed(comm_router *router, int rank, const char *how)
 {
-    _Atomic int64_t *claim = &router->life[0]->accused_at;
+    _Atomic int64_t *claim = &router->life[0]->suspected_at;
     int64_t before = atomic_load(claim), now = (int64_t)(1e9 * kolo_time());
     uint32_t none = 0;
     if (!router->lines) return router_failure_report(router, rank, how, NULL);
@@ -81,7 +81,7 @@ int router_accuse(comm_router *router, int rank, const char *how)
     return 0;
 }
 
-int router_accuse_silent(comm_router *router, int rank, double silent)
+int router_report_silent(comm_router *router, int rank, double silent)
 {
     char how[HOW];
     snprintf(how, sizeof how,
@@ -89,11 +89,11 @@ int router_accuse_silent(comm_router *router, int rank, double silent)
              "its node is; heartbeat_timeout=SECONDS (KOLO_COMM_HEARTBEAT_TIMEOUT for programs with "
              "libkolo_comm.so) waits longer",
              silent);
-    return router_accuse(router, rank, how);
+    return router_report_failed(router, rank, how);
 }
 
 /* It has not come for that long: because it is stopped, or because it does something else? */
-int router_accuse_late(comm_router *router, int rank, double late)
+int router_report_late(comm_router *router, int rank, double late)
 {
     char how[HOW];
     int local = router_local(router, rank);
@@ -103,9 +103,9 @@ int router_accuse_late(comm_router *router, int rank, double late)
                                                                                 memory_order_relaxed);
     const double silent = router_since(router, now, heard);
     if (heard > 0 && silent > router->config.heartbeat_timeout / 2)
-        return router_accuse_silent(router, rank, silent);
+        return router_report_silent(router, rank, silent);
     snprintf(how, sizeof how, "%sdid not come for %.0f s", heard > 0 ? "is alive but " : "", late);
-    return router_accuse(router, rank, how);
+    return router_report_failed(router, rank, how);
 }
 
 int router_inquire(comm_router *router)

@@ -109,7 +109,7 @@ void heap_give(router_heap *heap, uint64_t offset)
     pthread_mutex_unlock(&heap->lock);
 }
 
-void router_starve(comm_router *router)
+void router_note_no_memory(comm_router *router)
 {
     if (!atomic_exchange(&router->starved, true))
         kolo_warn("what rank %d sends to or sums with ranks of its node is slow: %s", router->launch->rank,

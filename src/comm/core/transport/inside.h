@@ -122,8 +122,8 @@ int heap_open(router_heap *heap, size_t offset, size_t bytes);
 void heap_close(router_heap *heap);
 int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *offset);
 void heap_give(router_heap *heap, uint64_t offset);
-/* the error text says what could not be taken, and had to be done without: reported once */
-void router_starve(comm_router *router);
+/* logs once, with the error text, that memory is missing and is done without */
+void router_note_no_memory(comm_router *router);
 
 /* ---- means: rows of a table in router.c ---------------------------------------------------------------- */
 typedef struct router_means {
@@ -200,7 +200,7 @@ static inline double router_since(const comm_router *router, double now, double 
     const double up = atomic_load_explicit(&router->stood_up_at, memory_order_relaxed);
     return now - (at > up ? at : up);
 }
-void router_last_word(const comm_router *router, int local, comm_word *word);
+void router_last_position(const comm_router *router, int local, comm_position *position);
 const char *router_host(const comm_router *router, int rank);
 /* One turn of all means; negative: broken. Engine only. */
 int router_turn(comm_router *router);
@@ -240,16 +240,16 @@ bool router_broken(const comm_router *router);
 int router_broken_text(const comm_router *router);
 /* Looks for dead and stopped ranks of this node, at most every 0.1 s, and shows that this one
  * is alive; any thread. */
-int router_look(comm_router *router);
+int router_check_peers(comm_router *router);
 
 /* ---- failure_report.c ---------------------------------------------------------------------------------- */
-/* A rank keeps all from going on; how: "died". Any thread. On one node that breaks the world at once; on
+/* Reports a rank as failed; how: "died". Any thread. On one node that breaks the world at once; on
  * several the world breaks in one of the next turns, when the other nodes have said how far they came (0
  * until then). Negative: it is broken. */
-int router_accuse(comm_router *router, int rank, const char *how);
+int router_report_failed(comm_router *router, int rank, const char *how);
 /* it lives, or not, but has not come */
-int router_accuse_late(comm_router *router, int rank, double late);
-int router_accuse_silent(comm_router *router, int rank, double silent); /* it sends no heartbeat */
+int router_report_late(comm_router *router, int rank, double late);
+int router_report_silent(comm_router *router, int rank, double silent); /* it sends no heartbeat */
 /* Breaks the world. said: [size] words of ranks on other nodes, operation "" where there is none; NULL:
  * what lines heard last. */
 int router_failure_report(comm_router *router, int rank, const char *how, const struct line_beat *said);
@@ -263,7 +263,7 @@ void channel_close(comm_router *router);
 int lines_open(comm_router *router, int status); /* collective; fails on all ranks where it fails on one */
 void lines_close(comm_router *router, bool orderly);
 /* as its last sign of life said */
-void lines_last_word(const comm_router *router, int rank, comm_word *word, int *pid);
+void lines_last_position(const comm_router *router, int rank, comm_position *position, int *pid);
 /* makes a line to it, if there is none: its heartbeats will come */
 void lines_want(comm_router *router, int rank);
 /* when it last was; 0: never */

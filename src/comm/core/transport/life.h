@@ -10,7 +10,7 @@
 
 #include "comm/core/segment.h"
 
-enum { COMM_TOLD = 12 };
+enum { COMM_OPERATION_WORDS = 12 };
 
 /* Written by its owner, except where noted. */
 typedef struct comm_life {
@@ -23,27 +23,27 @@ typedef struct comm_life {
     _Alignas(64) _Atomic int64_t beat;
     _Atomic int32_t waits_for; /* rank whose message the owner waits for; -1: none */
     _Atomic uint64_t sequence;
-    _Atomic int64_t reported_at;           /* likewise; 0: nothing was reported */
-    _Atomic uint64_t operation[COMM_TOLD]; /* text, filled with zeros */
+    _Atomic int64_t reported_at;                      /* likewise; 0: nothing was reported */
+    _Atomic uint64_t operation[COMM_OPERATION_WORDS]; /* text, filled with zeros */
     /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
     _Alignas(64) _Atomic uint32_t broken;
     /* leader's only: the break is reported to the other nodes, or came from one */
     _Atomic uint32_t spread;
     /* leader's only: when a rank of this node began to ask the others before it breaks the world; 0 */
-    _Atomic int64_t accused_at;
+    _Atomic int64_t suspected_at;
 } comm_life;
 
-/* What a rank does. */
-typedef struct comm_word {
-    char operation[8 * COMM_TOLD];
+/* The operation that a rank has reported last. */
+typedef struct comm_position {
+    char operation[8 * COMM_OPERATION_WORDS];
     uint64_t sequence;
     double age; /* seconds since it began; negative: nothing was reported */
     int waits_for;
-} comm_word;
+} comm_position;
 
 /* The text of `operation`; cut to what it holds. Relaxed: a reader may see parts of two. */
 void comm_life_set_text(comm_life *own, const char *text);
-void comm_life_get_text(const comm_life *c, char text[8 * COMM_TOLD]);
+void comm_life_get_text(const comm_life *c, char text[8 * COMM_OPERATION_WORDS]);
 
 static inline bool comm_life_broken(const comm_life *leader)
 {

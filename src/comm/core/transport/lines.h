@@ -29,7 +29,7 @@ typedef struct line_hello {
 enum { LINE_FRAMES = 1, LINE_BREAK = 2, LINE_ASK = 3 };
 
 typedef struct line_beat {
-    char operation[8 * COMM_TOLD];
+    char operation[8 * COMM_OPERATION_WORDS];
     uint64_t sequence;
     double age;
     int32_t waits_for, rank;

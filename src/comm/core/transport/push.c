@@ -79,7 +79,7 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
         if (i > 100) nanosleep(&nap, NULL);
         else sched_yield();
         if (router_broken(p->router)) return router_broken_text(p->router);
-        KOLO_TRY(router_look(p->router));
+        KOLO_TRY(router_check_peers(p->router));
         if (router_since(p->router, kolo_time(), begin) > p->router->config.timeout)
             return router_failure_report(p->router, rank, "did not come to open or close a group", NULL);
     }
@@ -392,12 +392,12 @@ static int push_look(comm_push *p)
 {
     comm_router *router = p->router;
     if (router_broken(router)) return router_broken_text(router);
-    KOLO_TRY(router_look(router));
+    KOLO_TRY(router_check_peers(router));
     int late = latest(p), rank = router->rank_of[p->local[late]];
     double waited = router_since(router, kolo_time(), p->moved_at);
     if (atomic_load(&router->life[p->local[late]]->head.departed))
-        return router_accuse(router, rank, "left before the end");
-    return waited < router->config.timeout ? 0 : router_accuse_late(router, rank, waited);
+        return router_report_failed(router, rank, "left before the end");
+    return waited < router->config.timeout ? 0 : router_report_late(router, rank, waited);
 }
 
 static int sleep_once(comm_push *p)

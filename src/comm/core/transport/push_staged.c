@@ -44,7 +44,7 @@ bool push_staged_ready(comm_push *p)
     if (atomic_load(&mine->stage)) return true;
     if (heap_take(p->router, &p->router->inner, 4 * (size_t)PUSH_PIECE, &at) == 0)
         return atomic_store(&mine->stage, at), true;
-    router_starve(p->router);
+    router_note_no_memory(p->router);
     return false;
 }
 

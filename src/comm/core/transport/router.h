@@ -29,7 +29,7 @@ typedef struct comm_router_config {
     /* rank whose part this rank lacks, -1: none; seconds it has waited. Any thread */
     int (*awaits)(void *of, double *late);
     /* what that rank of the node does; waits_for is filled by the router. Any thread */
-    void (*word)(void *of, int local, comm_word *word);
+    void (*position)(void *of, int local, comm_position *position);
     void *of;
 } comm_router_config;
 

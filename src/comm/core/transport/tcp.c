@@ -104,16 +104,16 @@ int line_other(framing *t, const frame *f, const char *payload)
     return 0;
 }
 
-void lines_last_word(const comm_router *router, int rank, comm_word *word, int *pid)
+void lines_last_position(const comm_router *router, int rank, comm_position *position, int *pid)
 {
     const tcp_lines *lines = router->lines;
     *pid = lines ? lines->address[rank].pid : 0;
     const tcp_line *l = lines ? lines->line[rank] : NULL;
     if (!l || !l->beat.operation[0]) return;
-    memcpy(word->operation, l->beat.operation, sizeof word->operation);
-    word->sequence = l->beat.sequence;
-    word->age = l->beat.age + kolo_time() - l->heard_at;
-    word->waits_for = l->beat.waits_for;
+    memcpy(position->operation, l->beat.operation, sizeof position->operation);
+    position->sequence = l->beat.sequence;
+    position->age = l->beat.age + kolo_time() - l->heard_at;
+    position->waits_for = l->beat.waits_for;
 }
 
 void lines_want(comm_router *router, int rank)
@@ -128,7 +128,7 @@ static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
     char how[160];
     if (l->lost_at > 0 && !l->left && router->now - l->lost_at > EXPLAIN_WITHIN) {
         snprintf(how, sizeof how, "died, or its node is lost (%s)", l->how);
-        return router_accuse(router, l->t.rank, how);
+        return router_report_failed(router, l->t.rank, how);
     }
     bool news = mine->sequence != l->said || mine->waits_for != l->said_waits;
     double heartbeat_timeout = router->config.heartbeat_timeout,
@@ -143,18 +143,18 @@ static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
     }
     const double silent = router_since(router, router->now, l->heard_at);
     if (l->in.fd < 0 || l->left || silent < heartbeat_timeout) return 0;
-    return router_accuse_silent(router, l->t.rank, silent);
+    return router_report_silent(router, l->t.rank, silent);
 }
 
 line_beat line_word(const comm_router *router, int local)
 {
-    comm_word word;
-    router_last_word(router, local, &word);
-    line_beat said = {.sequence = word.sequence,
-                      .age = word.age,
-                      .waits_for = word.waits_for,
+    comm_position position;
+    router_last_position(router, local, &position);
+    line_beat said = {.sequence = position.sequence,
+                      .age = position.age,
+                      .waits_for = position.waits_for,
                       .rank = router->rank_of[local]};
-    memcpy(said.operation, word.operation, sizeof said.operation);
+    memcpy(said.operation, position.operation, sizeof said.operation);
     return said;
 }
 
