@@ -279,14 +279,14 @@ fail:
 
 static void load_report(const char *path, const kolo_weights *weights, const name_map *names)
 {
-    const char *taken = kolo_weights_taken(weights), *beside = kolo_weights_beside(weights);
+    const char *taken = kolo_weights_chosen_set(weights), *beside = kolo_weights_other_set(weights);
     char more[512] = "";
     if (beside)
         snprintf(more, sizeof more, ", %s%.100s%s; it also holds %s, which FILE:%s takes",
                  taken ? "of its \"" : "the weights", taken ? taken : "", taken ? "\"" : " themselves",
                  beside, beside);
     kolo_info("%s: %d tensors in %s's form, under %s names%s", path, kolo_weights_count(weights),
-              kolo_weights_kind(weights), kolo_names_whose(names), more);
+              kolo_weights_kind(weights), kolo_names_program(names), more);
 }
 
 int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan, int head)

@@ -285,7 +285,7 @@ bool kolo_names_theirs(const name_map *map, kolo_weight *w, char name[NAME_LENGT
     return true;
 }
 
-const char *kolo_names_whose(const name_map *map)
+const char *kolo_names_program(const name_map *map)
 {
     return map->names == KOLO_names_torchvision ? "torchvision's"
            : map->names == KOLO_names_timm      ? "timm's"

@@ -21,7 +21,7 @@ int kolo_names_choose(const kolo_graph *graph, int names, const name_map **map);
 /* Their name and shape of our tensor; w has ours. false: no rule knows it, or it is too long. */
 bool kolo_names_theirs(const name_map *map, kolo_weight *w, char name[NAME_LENGTH]);
 /* "timm's" */
-const char *kolo_names_whose(const name_map *map);
+const char *kolo_names_program(const name_map *map);
 /* What other programs save beside what was learned and can be made again: counters, index tables, masks. */
 bool kolo_names_made_anew(const char *name);
 /* Of a head that only trainings have, which a network may be without (auxiliary=0). */

@@ -343,8 +343,8 @@ void kolo_weights_close(kolo_weights **weights)
 }
 
 const char *kolo_weights_kind(const kolo_weights *weights) { return weights->kind; }
-const char *kolo_weights_taken(const kolo_weights *weights) { return weights->taken; }
-const char *kolo_weights_beside(const kolo_weights *weights) { return weights->beside; }
+const char *kolo_weights_chosen_set(const kolo_weights *weights) { return weights->taken; }
+const char *kolo_weights_other_set(const kolo_weights *weights) { return weights->beside; }
 bool kolo_weights_partial(const kolo_weights *weights) { return weights->partial; }
 int kolo_weights_count(const kolo_weights *weights) { return (int)weights->count; }
 

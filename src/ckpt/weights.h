@@ -39,8 +39,8 @@ void kolo_weights_close(kolo_weights **weights);
  * checkpoint=WHICH takes. NULL: error text set (KOLO_EINPUT: a folder without a checkpoint). */
 char *kolo_weights_file(const char *word, const char **key);
 /* Of several sets: the one that was taken, and another; NULL: the file has one. */
-const char *kolo_weights_taken(const kolo_weights *weights);
-const char *kolo_weights_beside(const kolo_weights *weights);
+const char *kolo_weights_chosen_set(const kolo_weights *weights);
+const char *kolo_weights_other_set(const kolo_weights *weights);
 const char *kolo_weights_kind(const kolo_weights *weights); /* "safetensors", "PyTorch", "darknet" */
 /* darknet: it ends at the border of an earlier layer than the network's last */
 bool kolo_weights_partial(const kolo_weights *weights);

@@ -222,7 +222,7 @@ int kolo_graph_print(const kolo_graph *g, void *stream)
     return ferror(file) ? kolo_fail(KOLO_EIO, "graph %s: cannot print it", g->name) : 0;
 }
 
-int kolo_graph_drop(kolo_graph *g)
+int kolo_graph_undo_node(kolo_graph *g)
 {
     const kolo_node *n = &g->node[g->nodes - 1];
     int64_t first = g->tensors;

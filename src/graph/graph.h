@@ -201,10 +201,10 @@ typedef struct kolo_graph {
      * that has one, read by the loss */
     int auxiliary;
     double auxiliary_weight;
-    int features;                      /* (N,F) what a classifier's last layer takes; -1: none such */
-    const char *detector;              /* what finds boxes, a name in ops/detectors.def; NULL: a classifier */
-    int heads, head[KOLO_MAX_HEADS];   /* a detector's outputs, finest first: (N, channels, h, w) */
-    float anchor[9][2];                /* of detectors that have some: in pixels; mask: those of each head */
+    int features;                    /* (N,F) what a classifier's last layer takes; -1: none such */
+    const char *detector;            /* what finds boxes, a name in ops/detectors.def; NULL: a classifier */
+    int heads, head[KOLO_MAX_HEADS]; /* a detector's outputs, finest first: (N, channels, h, w) */
+    float anchor[9][2];              /* of detectors that have some: in pixels; mask: those of each head */
     int32_t mask[KOLO_MAX_HEADS][3];
     bool blur, blurred; /* kolo_conv blurs before a stride; it did */
     /* a relu after a sum keeps its signs, a bit each, for its gradient, which then reads no y:
@@ -470,8 +470,8 @@ bool kolo_graph_is_output(const kolo_graph *g, int tensor); /* logits, features,
 /* Drops the nodes that are marked and the tensors that no node makes any more; all indices
  * follow. dead: [nodes] */
 int kolo_graph_compact(kolo_graph *g, const bool *dead);
-/* Takes back the node made last, its outputs and the parameters that were made for it. */
-int kolo_graph_drop(kolo_graph *g);
+/* Removes the node added last, its outputs and the parameters that were added for it. */
+int kolo_graph_undo_node(kolo_graph *g);
 int64_t kolo_graph_parameters(const kolo_graph *g);    /* elements of PARAM tensors */
 double kolo_graph_macs(const kolo_graph *g);           /* multiply-accumulates of the forward part, one row */
 int kolo_graph_print(const kolo_graph *g, void *file); /* FILE *; one line a node */

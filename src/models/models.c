@@ -83,7 +83,7 @@ static int arc_head(kolo_graph *g, int logits, const kolo_model_config *config)
     const int64_t out = g->tensor[n->in[1]].dim[0];
     snprintf(name, sizeof name, "%.200s", g->tensor[n->in[1]].name);
     name[strlen(name) - strlen(".weight")] = 0;
-    KOLO_TRY(kolo_graph_drop(g));
+    KOLO_TRY(kolo_graph_undo_node(g));
     const int cosines = kolo_cosine(g, name, x, out, (kolo_init){KOLO_INIT_NORMAL, 0.01});
     return kolo_arc_margin(g, "margin", cosines, config->train ? config->margin : 0, config->scale);
 }

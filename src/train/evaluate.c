@@ -107,7 +107,7 @@ static int mirrored_batch(void *argument, const kolo_batch *batch)
 {
     mirrored *m = argument;
     const int64_t classes = m->graph->tensor[m->graph->logits].dim[1];
-    KOLO_TRY(kolo_mirror_ask(&m->mirror, m->session, batch, m->logits));
+    KOLO_TRY(kolo_mirror_logits(&m->mirror, m->session, batch, m->logits));
     if (!kolo_session_answers(m->session, m->graph->logits)) return 0;
     for (int64_t i = 0; i < batch->valid; i++) {
         add_row(m->sum, m->logits + i * classes, classes, batch->labels[i], m->binary);

@@ -41,11 +41,11 @@ static int read_logits(const kolo_session *s, const kolo_batch *batch, float *lo
 {
     const int tensor = kolo_session_eval_graph(s)->logits;
     kolo_exec *exec = kolo_session_eval_exec(s);
-    KOLO_TRY(kolo_exec_answer(exec, batch));
+    KOLO_TRY(kolo_exec_infer(exec, batch));
     return kolo_session_answers(s, tensor) ? kolo_exec_get(exec, "activation", tensor, logits) : 0;
 }
 
-int kolo_mirror_ask(kolo_mirror *m, const kolo_session *s, const kolo_batch *batch, float *logits)
+int kolo_mirror_logits(kolo_mirror *m, const kolo_session *s, const kolo_batch *batch, float *logits)
 {
     const kolo_graph *g = kolo_session_eval_graph(s);
     const int64_t count = kolo_tensor_count(&g->tensor[g->logits]);

@@ -18,6 +18,7 @@ kolo_batch kolo_mirror_batch(kolo_mirror *mirror, const kolo_batch *batch);
 
 /* Network outputs (rows, classes) of `batch`, the mean of an image's and its mirror image's, where the
  * session answers with them. logits: space for two batches of them; the mean stands in the first. */
-int kolo_mirror_ask(kolo_mirror *mirror, const kolo_session *session, const kolo_batch *batch, float *logits);
+int kolo_mirror_logits(kolo_mirror *mirror, const kolo_session *session, const kolo_batch *batch,
+                       float *logits);
 
 #endif

@@ -83,8 +83,8 @@ static int compute(kolo_session *s, reader *r, const int64_t *samples, int64_t v
                               .rows = s->rows,
                               .valid = s->program ? s->rows : valid,
                               .valid_global = s->program ? s->rows : valid};
-    if (s->options->val_flip) return kolo_mirror_ask(&r->mirror, s, &batch, logits);
-    KOLO_TRY(kolo_exec_answer(s->exec, &batch));
+    if (s->options->val_flip) return kolo_mirror_logits(&r->mirror, s, &batch, logits);
+    KOLO_TRY(kolo_exec_infer(s->exec, &batch));
     if (!kolo_session_answers(s, s->graph->logits)) return 0;
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
 }

@@ -89,8 +89,9 @@ static void averages(void)
                          "uX\5\0\0\0model}(X\1\0\0\0w" W "X\1\0\0\0b" B "uu." KEYS NUMBERS),
            0, "weights and their average in one file (%s)", kolo_error_text());
     const kolo_weight *t = w ? kolo_weights_find(w, "w") : NULL;
-    ok(t && t->rank == 2 && !strcmp(kolo_weights_taken(w), "model"), "the weights are taken, which is known");
-    ok(w && kolo_weights_beside(w) && !strcmp(kolo_weights_beside(w), "model_ema"),
+    ok(t && t->rank == 2 && !strcmp(kolo_weights_chosen_set(w), "model"),
+       "the weights are taken, which is known");
+    ok(w && kolo_weights_other_set(w) && !strcmp(kolo_weights_other_set(w), "model_ema"),
        "and that there is another set");
     kolo_weights_close(&w);
     snprintf(named, sizeof named, "%s:model_ema", path);

@@ -116,7 +116,7 @@ static void sets(void)
     kolo_weights_write(other, both, 2, NULL);
     kolo_weights_open(&w, other, NULL);
     ok(w && kolo_weights_count(w) == 1 && *(const float *)kolo_weights_find(w, "a")->data == 2 &&
-           !strcmp(kolo_weights_taken(w), "model") && !strcmp(kolo_weights_beside(w), "model_ema"),
+           !strcmp(kolo_weights_chosen_set(w), "model") && !strcmp(kolo_weights_other_set(w), "model_ema"),
        "of weights and their average the weights are taken, and both known");
     kolo_weights_close(&w);
     snprintf(key, sizeof key, "%s:model_ema", other);
@@ -126,12 +126,13 @@ static void sets(void)
     kolo_weights_close(&w);
     kolo_weights_write(other, both, 1, NULL);
     kolo_weights_open(&w, other, NULL);
-    ok(w && kolo_weights_find(w, "model_ema.a") && !kolo_weights_beside(w),
+    ok(w && kolo_weights_find(w, "model_ema.a") && !kolo_weights_other_set(w),
        "of one set names stay as they are");
     kolo_weights_close(&w);
     kolo_weights_write(other, kept, 2, NULL);
     kolo_weights_open(&w, other, NULL);
-    ok(w && kolo_weights_count(w) == 2 && !kolo_weights_taken(w) && !strcmp(kolo_weights_beside(w), "ema"),
+    ok(w && kolo_weights_count(w) == 2 && !kolo_weights_chosen_set(w) &&
+           !strcmp(kolo_weights_other_set(w), "ema"),
        "a checkpoint's own file is whole");
     kolo_weights_close(&w);
     snprintf(key, sizeof key, "%s:ema", other);
