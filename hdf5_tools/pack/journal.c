@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "kolo/error.h"

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "kolo/error.h"

@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -169,16 +169,16 @@ char *kolo_file_parent(const char *path)
 
 int kolo_file_write_atomic(const char *path, const void *data, size_t bytes)
 {
-    kolo_aside a;
+    kolo_temp_file a;
     int rc = 0;
-    KOLO_TRY(kolo_aside_open(&a, path));
+    KOLO_TRY(kolo_temp_open(&a, path));
     for (size_t done = 0; rc == 0 && done < bytes;) {
         ssize_t n = write(a.fd, (const char *)data + done, bytes - done);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) rc = kolo_file_fail("write", path);
         else done += (size_t)n;
     }
-    return kolo_aside_commit(&a, path, rc);
+    return kolo_temp_commit(&a, path, rc);
 }
 
 static int make_one(const char *path)

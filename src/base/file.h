@@ -14,9 +14,9 @@ int kolo_file_read(const char *path, char **data, size_t *length);
 int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t offset);
 int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
 
-/* Written aside (base/aside.h), synced, renamed, folder synced: after a crash either the old or the new file
- * is there, whole. Disk full leaves the old one. A link stays one: the file that it leads to is replaced.
- * Devices and pipes are written to. */
+/* Written under a temporary name (base/temp_file.h), synced, renamed, folder synced: after a crash either the
+ * old or the new file is there, whole. Disk full leaves the old one. A link stays one: the file that it leads
+ * to is replaced. Devices and pipes are written to. */
 int kolo_file_write_atomic(const char *path, const void *data, size_t bytes);
 int kolo_file_sync(int fd, const char *path);
 int kolo_folder_sync(const char *path);

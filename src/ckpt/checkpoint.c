@@ -186,7 +186,7 @@ static int checkpoint_settle(struct saver *s)
     return 0;
 }
 
-int saver_commit(struct saver *s, kolo_aside *a, char **path, int rc)
+int saver_commit(struct saver *s, kolo_temp_file *a, char **path, int rc)
 {
     KOLO_TRY(kolo_store_commit(a, path, rc));
     return checkpoint_settle(s);
@@ -194,7 +194,7 @@ int saver_commit(struct saver *s, kolo_aside *a, char **path, int rc)
 
 static int write_checkpoint(struct saver *s)
 {
-    kolo_aside a;
+    kolo_temp_file a;
     char *path;
     const double begin = kolo_time();
     KOLO_TRY(kolo_store_begin(s->run->checkpoints, s->position.step, &a, &path));

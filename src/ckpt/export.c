@@ -143,7 +143,7 @@ static int write_darknet(const char *path, kolo_exec *exec, const kolo_graph *g,
     if (how->dtype != KOLO_export_dtype_f32)
         return kolo_fail(KOLO_ECONFIG, "%s: darknet's weights are f32: leave export_dtype=f32", path);
     KOLO_TRY(kolo_darknet_order(g, &order));
-    int rc = kolo_stream_aside(&s, path);
+    int rc = kolo_stream_open_temp(&s, path);
     if (rc == 0) {
         rc = kolo_stream_put(&s, &head, sizeof head);
         for (int i = 0; rc == 0 && i < order.tensors; i++)

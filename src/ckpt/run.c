@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/failure.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -36,7 +36,7 @@ int kolo_run_open(kolo_run **run, const char *folder)
     KOLO_TRY_GOTO(rc, kolo_lock_take(&r->lock, folder, "lock", "run= folder"));
     KOLO_TRY_GOTO(rc, check_space(folder));
     KOLO_TRY_GOTO(rc, kolo_folder_make(r->checkpoints));
-    kolo_aside_sweep(r->folder);
+    kolo_temp_sweep(r->folder);
     KOLO_TRY_GOTO(rc, kolo_store_sweep(r->checkpoints));
     return 0;
 fail:

@@ -90,7 +90,7 @@ int kolo_weights_write(const char *path, const kolo_weight *weight, int n, const
     size_t bytes = 0;
     int *order = kolo_alloc(sizeof *order * (size_t)(n + 1));
     int rc = order ? kolo_weights_header(weight, n, metadata, &header, &bytes) : KOLO_ENOMEM;
-    if (rc == 0 && (rc = kolo_stream_aside(&s, path)) == 0) {
+    if (rc == 0 && (rc = kolo_stream_open_temp(&s, path)) == 0) {
         kolo_weights_order(weight, n, order);
         rc = kolo_stream_put(&s, header, bytes);
         for (int i = 0; rc == 0 && i < n; i++)

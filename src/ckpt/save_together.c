@@ -29,7 +29,7 @@ typedef struct together {
     kolo_exec *exec;
     kolo_comm *comm;
     int me, ranks, fd;   /* fd: of the file; -1: this rank writes nothing, or cannot reach it */
-    kolo_aside aside;    /* rank 0's folder, */
+    kolo_temp_file temp; /* rank 0's folder, */
     char *path;          /* and that of the checkpoint that it is to be; NULL elsewhere */
     char text[PATH_MAX]; /* path of the file while it is written */
     int64_t *reaches;    /* [ranks] 1: it writes what it writes by itself */
@@ -67,11 +67,10 @@ static int write_at(const together *w, const void *data, size_t bytes, uint64_t 
 static int create_file(together *w)
 {
     struct saver *s = w->s;
-    KOLO_TRY(kolo_store_begin(s->run->checkpoints, s->position.step, &w->aside, &w->path));
-    const int n =
-        snprintf(w->text, sizeof w->text, "%s/%s/%s", s->run->checkpoints, w->aside.name, FILE_NAME);
+    KOLO_TRY(kolo_store_begin(s->run->checkpoints, s->position.step, &w->temp, &w->path));
+    const int n = snprintf(w->text, sizeof w->text, "%s/%s/%s", s->run->checkpoints, w->temp.name, FILE_NAME);
     if (n >= (int)sizeof w->text) return kolo_fail(KOLO_EIO, "%s: the name is too long", w->path);
-    w->fd = openat(w->aside.fd, FILE_NAME, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    w->fd = openat(w->temp.fd, FILE_NAME, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (w->fd < 0) return kolo_fail_io("create", w->text);
     if (ftruncate(w->fd, (off_t)w->bytes) < 0) return kolo_fail_io("size", w->text);
     return write_at(w, s->header, s->header_bytes, 0);
@@ -172,7 +171,7 @@ static int finish_file(together *w)
     manifest m = {.bytes = w->bytes, .crc = kolo_crc32c(0, s->header, s->header_bytes)};
     for (int i = 0; i < s->items; i++)
         m.crc = kolo_crc32c_join(m.crc, (uint32_t)w->crc[i], s->weight[i].bytes);
-    return saver_finish(s, w->aside.fd, w->path, &m);
+    return saver_finish(s, w->temp.fd, w->path, &m);
 }
 
 /* 0: all ranks have written theirs; else the first rank that has not is named. */
@@ -196,7 +195,7 @@ int saver_write_together(struct saver *s, kolo_exec *exec)
                   .me = launch->rank,
                   .ranks = launch->size,
                   .fd = -1,
-                  .aside = {.folder = -1, .fd = -1},
+                  .temp = {.folder = -1, .fd = -1},
                   .reaches = kolo_alloc((size_t)launch->size * sizeof *w.reaches),
                   .crc = kolo_alloc((size_t)(s->items + 1) * sizeof *w.crc),
                   .bytes = s->header_bytes};
@@ -205,7 +204,7 @@ int saver_write_together(struct saver *s, kolo_exec *exec)
     if (rc == 0) rc = write_together(&w);
     if (w.fd >= 0) close(w.fd);
     if (rc == 0 && w.path) rc = finish_file(&w);
-    if (w.path) rc = saver_commit(s, &w.aside, &w.path, rc);
+    if (w.path) rc = saver_commit(s, &w.temp, &w.path, rc);
     free(w.reaches);
     free(w.crc);
     if (rc == 0 && w.me == 0)

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/failure.h"
 #include "ckpt/carried.h"
 #include "ckpt/items.h"
@@ -46,7 +46,7 @@ int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *pla
 /* With tensors.safetensors in the open folder, as m says: the other files, the manifest last. */
 int saver_finish(struct saver *saver, int folder, const char *path, manifest *m);
 /* rc: of writing. 0: the folder gets its name, older ones go; else it goes. */
-int saver_commit(struct saver *saver, kolo_aside *a, char **path, int rc);
+int saver_commit(struct saver *saver, kolo_temp_file *a, char **path, int rc);
 
 /* Ranks have stages of the network, or parts (shards), or less in memory than they hold. */
 static inline bool saver_is_together(const kolo_plan *plan)

@@ -109,7 +109,7 @@ static int sweep_begun(const char *checkpoints)
     DIR *dir = opendir(checkpoints);
     if (!dir) return kolo_fail_io("list", checkpoints);
     for (struct dirent *e; (e = readdir(dir));)
-        if (is_begun(e->d_name) && kolo_aside_sweep_folder(dirfd(dir), e->d_name, checkpoints) < 0)
+        if (is_begun(e->d_name) && kolo_temp_sweep_folder(dirfd(dir), e->d_name, checkpoints) < 0)
             kolo_warn("%s: left by a killed run: %s", e->d_name, kolo_error_text()); /* it only takes space */
     closedir(dir);
     return 0;
@@ -128,23 +128,23 @@ int kolo_store_sweep(const char *checkpoints)
     return rc < 0 ? rc : sweep_begun(checkpoints);
 }
 
-int kolo_store_begin(const char *checkpoints, int64_t step, kolo_aside *a, char **path)
+int kolo_store_begin(const char *checkpoints, int64_t step, kolo_temp_file *a, char **path)
 {
     char name[STORE_NAME];
-    *a = (kolo_aside){.folder = -1, .fd = -1};
+    *a = (kolo_temp_file){.folder = -1, .fd = -1};
     kolo_store_name(step, name);
     if (!(*path = kolo_format("%s/%s", checkpoints, name))) return KOLO_ENOMEM;
     /* not mkdir -p: a run folder that somebody moved away must not come back without its recipe and lock */
     const int folder = open(checkpoints, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = folder < 0 ? kolo_fail_io("make the folder", *path) : 0;
-    if (rc == 0) rc = kolo_aside_open_folder(a, folder, name, *path);
+    if (rc == 0) rc = kolo_temp_open_folder(a, folder, name, *path);
     if (folder >= 0) close(folder);
     if (rc < 0) free(*path);
     if (rc < 0) *path = NULL;
     return rc;
 }
 
-static int replace(const kolo_aside *a, const char *path, const char *old)
+static int replace(const kolo_temp_file *a, const char *path, const char *old)
 {
     const bool replaces = faccessat(a->folder, a->target, F_OK, 0) == 0;
     if (replaces && renameat(a->folder, a->target, a->folder, old) < 0) return kolo_fail_io("rename", path);
@@ -153,7 +153,7 @@ static int replace(const kolo_aside *a, const char *path, const char *old)
     return replaces ? kolo_folder_remove_in(a->folder, old, path) : 0;
 }
 
-int kolo_store_commit(kolo_aside *a, char **path, int rc)
+int kolo_store_commit(kolo_temp_file *a, char **path, int rc)
 {
     kolo_failure first;
     kolo_error_keep(&first);
@@ -163,7 +163,7 @@ int kolo_store_commit(kolo_aside *a, char **path, int rc)
         kolo_folder_remove_in(a->folder, a->name, *path); /* its space may be what is lacking */
         kolo_error_restore(&first, rc);
     }
-    kolo_aside_release(a);
+    kolo_temp_release(a);
     free(old);
     free(*path);
     *path = NULL;

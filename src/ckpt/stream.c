@@ -22,7 +22,7 @@ int kolo_fail_io(const char *verb, const char *path)
 static int stream_begin(stream *s, char *path)
 {
     *s = (stream){
-        .fd = -1, .path = path, .aside = {.fd = -1, .folder = -1}, .buffer = kolo_alloc(BUFFER_BYTES)};
+        .fd = -1, .path = path, .temp = {.fd = -1, .folder = -1}, .buffer = kolo_alloc(BUFFER_BYTES)};
     if (s->path && s->buffer) return 0;
     return kolo_stream_close(s, KOLO_ENOMEM);
 }
@@ -79,19 +79,19 @@ int kolo_stream_close(stream *s, int rc)
     return rc;
 }
 
-int kolo_stream_aside(stream *s, const char *path)
+int kolo_stream_open_temp(stream *s, const char *path)
 {
     KOLO_TRY(stream_begin(s, kolo_strdup(path)));
-    const int rc = kolo_aside_open(&s->aside, path);
-    s->fd = s->aside.fd;
+    const int rc = kolo_temp_open(&s->temp, path);
+    s->fd = s->temp.fd;
     return rc < 0 ? kolo_stream_close(s, rc) : 0;
 }
 
 int kolo_stream_commit(stream *s, const char *path, int rc)
 {
-    kolo_aside aside = s->aside; /* it closes the file */
+    kolo_temp_file temp = s->temp; /* it closes the file */
     if (rc == 0) rc = flush(s);
     s->fd = -1;
     kolo_stream_close(s, rc);
-    return kolo_aside_commit(&aside, path, rc);
+    return kolo_temp_commit(&temp, path, rc);
 }

@@ -5,13 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 
 typedef struct stream {
-    int fd;           /* -1: closed */
-    char *path;       /* owned, as is the buffer */
-    kolo_aside aside; /* what is written in the place of a file, which has fd */
-    char *buffer;     /* small pieces gather here */
+    int fd;              /* -1: closed */
+    char *path;          /* owned, as is the buffer */
+    kolo_temp_file temp; /* what is written in the place of a file, which has fd */
+    char *buffer;        /* small pieces gather here */
     size_t used;
     uint64_t bytes; /* put so far */
     uint32_t crc;
@@ -26,10 +26,10 @@ int kolo_stream_sync(stream *s); /* everything is on the disk */
  * (network file systems may report a full disk only here). */
 int kolo_stream_close(stream *s, int rc);
 
-/* A file that replaces `path` when it is whole: opened aside of it; committed: synced, renamed, the folder
- * synced; if `rc` is negative, or on a failure, it is removed and the old one stays. Links, devices and
- * pipes: as kolo_file_write_atomic. */
-int kolo_stream_aside(stream *s, const char *path);
+/* A file that replaces `path` when it is whole: opened under a temporary name; committed: synced, renamed,
+ * the folder synced; if `rc` is negative, or on a failure, it is removed and the old one stays. Links,
+ * devices and pipes: as kolo_file_write_atomic. */
+int kolo_stream_open_temp(stream *s, const char *path);
 int kolo_stream_commit(stream *s, const char *path, int rc);
 
 /* KOLO_EIO: "PATH: cannot VERB: errno's text", and a cure where errno suggests one. */

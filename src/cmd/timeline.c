@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "comm/library/timeline.h"
@@ -125,15 +125,15 @@ static int merge_folder(const char *folder)
 {
     merge m = {0};
     char *path = kolo_format("%s/timeline.json", folder);
-    kolo_aside aside;
-    int rc = path ? kolo_aside_open(&aside, path) : KOLO_ENOMEM;
+    kolo_temp_file temp;
+    int rc = path ? kolo_temp_open(&temp, path) : KOLO_ENOMEM;
     if (rc == 0) {
-        const int own = dup(aside.fd);
+        const int own = dup(temp.fd);
         if (own >= 0) m.out = fdopen(own, "w");
         rc = m.out ? merge_all(&m, folder) : kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
         if (m.out && (ferror(m.out) | fclose(m.out)) && rc == 0)
             rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
-        rc = kolo_aside_commit(&aside, path, rc);
+        rc = kolo_temp_commit(&temp, path, rc);
     }
     if (rc == 0) {
         printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.ranks,

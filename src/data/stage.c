@@ -11,7 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/failure.h"
 #include "base/file.h"
 #include "base/folder.h"
@@ -151,15 +151,15 @@ static int put_stamp(const kolo_stage *s, const kolo_manifest_shard *m, stamp *t
 {
     char *name = kolo_format("%s.stamp", m->file), *path = path_in(s->folder, m->file, ".stamp"), text[128];
     struct stat info;
-    kolo_aside a;
+    kolo_temp_file a;
     int rc = name && path ? 0 : KOLO_ENOMEM;
     if (rc == 0 && stat_in(s, m->file, &info) < 0) rc = fail_errno("find", path);
-    if (rc == 0 && (rc = kolo_aside_open_in(&a, s->held, name, path)) == 0) {
+    if (rc == 0 && (rc = kolo_temp_open_in(&a, s->held, name, path)) == 0) {
         t->copy_time = mtime_ns(&info);
         const int n =
             snprintf(text, sizeof text, "kolo-stage 1 %" PRId64 " %" PRId64 " %" PRId64 " %08" PRIx32 "\n",
                      t->bytes, t->source_time, t->copy_time, t->crc);
-        rc = kolo_aside_commit(&a, path, kolo_file_pwrite(a.fd, path, text, (size_t)n, 0));
+        rc = kolo_temp_commit(&a, path, kolo_file_pwrite(a.fd, path, text, (size_t)n, 0));
     }
     free(name);
     free(path);
@@ -170,13 +170,13 @@ static int put_stamp(const kolo_stage *s, const kolo_manifest_shard *m, stamp *t
 static int copy_open(kolo_stage *s, const kolo_manifest_shard *m, int in, const char *from, const char *to,
                      stamp *t)
 {
-    kolo_aside a;
+    kolo_temp_file a;
     char *part = kolo_format("%s.part", m->file); /* of an older version that was killed */
     if (part) unlinkat(s->held, part, 0);
     free(part);
-    KOLO_TRY(kolo_aside_open_in(&a, s->held, m->file, to));
+    KOLO_TRY(kolo_temp_open_in(&a, s->held, m->file, to));
     const int rc = copy_checked(in, from, a.fd, to, t),
-              done = kolo_aside_commit(&a, to, rc == 1 ? KOLO_EIO : rc);
+              done = kolo_temp_commit(&a, to, rc == 1 ? KOLO_EIO : rc);
     return rc == 1 ? rc : done;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/failure.h"
 #include "base/file.h"
 #include "base/memory.h"

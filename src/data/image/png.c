@@ -10,7 +10,7 @@
 
 #include <png.h>
 
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 

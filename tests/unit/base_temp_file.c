@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "../tap.h"
-#include "base/aside.h"
+#include "base/temp_file.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/lock.h"
@@ -118,23 +118,23 @@ static void check_other_user(void)
 
 static void killed_writer(void)
 {
-    kolo_aside a;
-    if (kolo_aside_open(&a, out) == 0 && write(a.fd, "half", 4) == 4) kill(getpid(), SIGKILL);
+    kolo_temp_file a;
+    if (kolo_temp_open(&a, out) == 0 && write(a.fd, "half", 4) == 4) kill(getpid(), SIGKILL);
 }
 
 static void check_leftovers(void)
 {
     static const char *const kept[] = {"out.tmp-12345", "out.tmp-00000000000000fg",
                                        "out.tmp-00000000000000ff0", "other.tmp-00000000000000ff"};
-    kolo_aside living;
+    kolo_temp_file living;
     as(geteuid(), killed_writer);
     is_int(entries("out.tmp-"), 1, "a writer that is killed leaves its file");
     for (int i = 0; i < 4; i++) put(in(kept[i]), "x");
-    is_int(kolo_aside_open(&living, out), 0, "the next writer of OUT begins");
+    is_int(kolo_temp_open(&living, out), 0, "the next writer of OUT begins");
     is_int(entries("out.tmp-"), 4, "and has removed it: there are its own and three that only look alike");
     is_int(kolo_file_write_atomic(out, "second", 6), 0, "another writer comes while the first is at it");
     is_int(write(living.fd, "first", 5), 5, "the first still has its file");
-    is_int(kolo_aside_commit(&living, out, 0), 0, "and puts it in place (%s)", kolo_error_text());
+    is_int(kolo_temp_commit(&living, out, 0), 0, "and puts it in place (%s)", kolo_error_text());
     ok(holds(out, "first"), "whole");
     is_int(entries("out.tmp-"), 3, "nothing of theirs is left");
     for (int i = 0; i < 4; i++) is_int(unlink(in(kept[i])), 0, "%s is still there", kept[i]);
@@ -142,8 +142,8 @@ static void check_leftovers(void)
 
 static void killed_elsewhere(void)
 {
-    kolo_aside a;
-    if (kolo_aside_open(&a, in("elsewhere")) == 0 && write(a.fd, "half", 4) == 4) kill(getpid(), SIGKILL);
+    kolo_temp_file a;
+    if (kolo_temp_open(&a, in("elsewhere")) == 0 && write(a.fd, "half", 4) == 4) kill(getpid(), SIGKILL);
 }
 
 static void aged(const char *name)
@@ -155,18 +155,18 @@ static void aged(const char *name)
 
 static void check_leftovers_of_others(void)
 {
-    kolo_aside living;
+    kolo_temp_file living;
     char mine[64];
     as(geteuid(), killed_elsewhere);
     is_int(entries("elsewhere.tmp-"), 1, "a writer of ELSEWHERE is killed");
-    is_int(kolo_aside_open(&living, in("long")), 0, "one of LONG lives");
+    is_int(kolo_temp_open(&living, in("long")), 0, "one of LONG lives");
     is_int(entries("elsewhere.tmp-") + 10 * entries("long.tmp-"), 10,
            "which removes what the other has left in the folder");
     if (geteuid() == 0) as(OTHER, killed_elsewhere);
     is_int(kolo_file_write_atomic(out, "x", 1), 0, "one of OUT comes and goes");
     is_int(entries("long.tmp-"), 1, "the living one's file stays");
     is_int(entries("elsewhere.tmp-"), geteuid() == 0, "so does what another user's has left");
-    is_int(kolo_aside_commit(&living, in("long"), 0), 0, "the living one has its file still (%s)",
+    is_int(kolo_temp_commit(&living, in("long"), 0), 0, "the living one has its file still (%s)",
            kolo_error_text());
     snprintf(mine, sizeof mine, "out.tmp-%d", (int)getpid());
     aged(mine);
@@ -178,7 +178,7 @@ static void check_leftovers_of_others(void)
            "an older version's OUT.tmp-PID of a process that is gone is removed");
     is_int(entries(mine) + entries("out.tmp-4194306") + entries("other.tmp-"), 3,
            "that of one that lives, a fresh one, and another file's stay");
-    kolo_aside_sweep(room);
+    kolo_temp_sweep(room);
     is_int(entries(mine) + entries("out.tmp-4194306"), 2, "in a folder of the program's own, too");
     is_int(entries("other.tmp-"), 0, "where that of any file is removed");
     unlink(in(mine));
@@ -187,9 +187,9 @@ static void check_leftovers_of_others(void)
 
 static void killed_folder(void)
 {
-    kolo_aside a;
+    kolo_temp_file a;
     const int held = open(room, O_RDONLY | O_DIRECTORY);
-    if (kolo_aside_open_folder(&a, held, "step", in("step")) < 0) _exit(1);
+    if (kolo_temp_open_folder(&a, held, "step", in("step")) < 0) _exit(1);
     close(openat(a.fd, "tensors", O_WRONLY | O_CREAT, 0666));
     kill(getpid(), SIGKILL);
 }
@@ -208,25 +208,25 @@ static const char *left_folder(void)
 
 static void check_folder(void)
 {
-    kolo_aside a;
+    kolo_temp_file a;
     const int held = open(room, O_RDONLY | O_DIRECTORY);
     as(geteuid(), killed_folder);
-    is_int(kolo_aside_sweep_folder(held, left_folder(), room), 1,
+    is_int(kolo_temp_sweep_folder(held, left_folder(), room), 1,
            "a folder that a killed writer has left is removed");
     is_int(entries("step.tmp-"), 0, "with what is in it");
-    is_int(kolo_aside_open_folder(&a, held, "step", in("step")), 0, "another is begun");
-    is_int(kolo_aside_sweep_folder(held, left_folder(), room), 0, "and stays while its writer lives");
+    is_int(kolo_temp_open_folder(&a, held, "step", in("step")), 0, "another is begun");
+    is_int(kolo_temp_sweep_folder(held, left_folder(), room), 0, "and stays while its writer lives");
     kolo_folder_remove_in(held, a.name, room);
-    kolo_aside_release(&a);
+    kolo_temp_release(&a);
     if (geteuid() == 0) {
         as(OTHER, killed_folder);
-        is_int(kolo_aside_sweep_folder(held, left_folder(), room), 0, "another user's stays");
+        is_int(kolo_temp_sweep_folder(held, left_folder(), room), 0, "another user's stays");
         kolo_folder_remove(in(left_folder()));
     } else skip("only root can be two users");
     mkdir(in("precious"), 0777);
     put(in("precious/file"), "mine");
     is_int(symlink(in("precious"), in("step.tmp")), 0, "a link to another folder");
-    is_int(kolo_aside_sweep_folder(held, "step.tmp", room), 0, "is no folder of a killed writer's");
+    is_int(kolo_temp_sweep_folder(held, "step.tmp", room), 0, "is no folder of a killed writer's");
     is_int(kolo_folder_remove(in("step.tmp")), 0, "where a link is removed");
     ok(holds(in("precious/file"), "mine"), "what it leads to stays");
     close(held);
@@ -234,24 +234,24 @@ static void check_folder(void)
 
 static void check_failure(void)
 {
-    kolo_aside a;
+    kolo_temp_file a;
     put(out, "old");
-    is_int(kolo_aside_open(&a, out), 0, "a writer");
-    is_int(kolo_aside_commit(&a, out, KOLO_EIO), KOLO_EIO, "that fails gets its error back");
+    is_int(kolo_temp_open(&a, out), 0, "a writer");
+    is_int(kolo_temp_commit(&a, out, KOLO_EIO), KOLO_EIO, "that fails gets its error back");
     ok(holds(out, "old") && entries("out.tmp-") == 0, "the old file stays, the new one is gone");
 }
 
 static void check_held_folder(void)
 {
-    kolo_aside a;
+    kolo_temp_file a;
     char inside[256];
     mkdir(in("folder"), 0777);
     snprintf(inside, sizeof inside, "%s", in("folder/file"));
-    is_int(kolo_aside_open(&a, inside), 0, "a file in a folder is begun");
+    is_int(kolo_temp_open(&a, inside), 0, "a file in a folder is begun");
     rename(in("folder"), in("moved"));
     mkdir(in("folder"), 0777);
     is_int(write(a.fd, "x", 1), 1, "the folder is exchanged for another of its name");
-    is_int(kolo_aside_commit(&a, inside, 0), 0, "the file is committed");
+    is_int(kolo_temp_commit(&a, inside, 0), 0, "the file is committed");
     ok(kolo_file_exists(in("moved/file")) && !kolo_file_exists(inside),
        "it is in the folder in which it was begun");
 }

@@ -1,4 +1,4 @@
-#include "base/aside.h"
+#include "base/temp_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -106,7 +106,7 @@ static void remove_left_ones(int folder, const char *target)
     if (dir) closedir(dir);
 }
 
-void kolo_aside_sweep(const char *folder)
+void kolo_temp_sweep(const char *folder)
 {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
@@ -114,7 +114,7 @@ void kolo_aside_sweep(const char *folder)
     close(fd);
 }
 
-int kolo_aside_sweep_folder(int folder, const char *name, const char *path)
+int kolo_temp_sweep_folder(int folder, const char *name, const char *path)
 {
     struct stat info;
     const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -169,7 +169,7 @@ static int open_folder(const char *target, const char *path)
 }
 
 /* A file or a folder that was not there before. */
-static int aside_make(const kolo_aside *a, bool folder)
+static int temp_make(const kolo_temp_file *a, bool folder)
 {
     const int flags = O_NOFOLLOW | O_CLOEXEC;
     if (!folder) return openat(a->folder, a->name, O_RDWR | O_CREAT | O_EXCL | flags, 0666);
@@ -180,13 +180,13 @@ static int aside_make(const kolo_aside *a, bool folder)
 }
 
 /* What another process took for a leftover, in the moment before it was locked, is given up for a new one. */
-static int make_new(kolo_aside *a, const char *path, bool folder)
+static int make_new(kolo_temp_file *a, const char *path, bool folder)
 {
     struct stat info;
     for (int i = 0; i < TRIES; i++) {
         free(a->name);
         if (!(a->name = random_name(a->target))) return KOLO_ENOMEM;
-        a->fd = aside_make(a, folder);
+        a->fd = temp_make(a, folder);
         if (a->fd < 0 && errno == EEXIST) continue;
         if (a->fd < 0) return kolo_file_fail(folder ? "make the folder" : "create", path), KOLO_EIO;
         const bool taken = flock(a->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
@@ -200,7 +200,7 @@ static int make_new(kolo_aside *a, const char *path, bool folder)
                      path, TRIES);
 }
 
-static int open_itself(kolo_aside *a, const char *target, const char *path)
+static int open_itself(kolo_temp_file *a, const char *target, const char *path)
 {
     struct stat info;
     a->fd = open(target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
@@ -209,24 +209,24 @@ static int open_itself(kolo_aside *a, const char *target, const char *path)
     return kolo_fail(KOLO_EIO, "%s: became a file while it was opened; try again", path);
 }
 
-void kolo_aside_release(kolo_aside *a)
+void kolo_temp_release(kolo_temp_file *a)
 {
     if (a->fd >= 0) close(a->fd);
     if (a->folder >= 0) close(a->folder);
     free(a->target);
     free(a->name);
-    *a = (kolo_aside){.folder = -1, .fd = -1};
+    *a = (kolo_temp_file){.folder = -1, .fd = -1};
 }
 
 /* a->folder is open. */
-static int open_beside(kolo_aside *a, const char *name, const char *path, bool folder)
+static int open_beside(kolo_temp_file *a, const char *name, const char *path, bool folder)
 {
     if (!(a->target = kolo_strdup(name))) return KOLO_ENOMEM;
     remove_left_ones(a->folder, a->target);
     return make_new(a, path, folder);
 }
 
-static int open_new(kolo_aside *a, const char *target, const char *path)
+static int open_new(kolo_temp_file *a, const char *target, const char *path)
 {
     const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
     if (!*name) return errno = ENOENT, kolo_file_fail("create", path);
@@ -234,33 +234,33 @@ static int open_new(kolo_aside *a, const char *target, const char *path)
     return open_beside(a, name, path, false);
 }
 
-static int open_held(kolo_aside *a, int folder, const char *name, const char *path, bool is_folder)
+static int open_held(kolo_temp_file *a, int folder, const char *name, const char *path, bool is_folder)
 {
-    *a = (kolo_aside){.folder = fcntl(folder, F_DUPFD_CLOEXEC, 0), .fd = -1};
+    *a = (kolo_temp_file){.folder = fcntl(folder, F_DUPFD_CLOEXEC, 0), .fd = -1};
     const int rc = a->folder < 0 ? kolo_file_fail("create", path) : open_beside(a, name, path, is_folder);
-    if (rc < 0) kolo_aside_release(a);
+    if (rc < 0) kolo_temp_release(a);
     return rc;
 }
 
-int kolo_aside_open_in(kolo_aside *a, int folder, const char *name, const char *path)
+int kolo_temp_open_in(kolo_temp_file *a, int folder, const char *name, const char *path)
 {
     return open_held(a, folder, name, path, false);
 }
 
-int kolo_aside_open_folder(kolo_aside *a, int folder, const char *name, const char *path)
+int kolo_temp_open_folder(kolo_temp_file *a, int folder, const char *name, const char *path)
 {
     return open_held(a, folder, name, path, true);
 }
 
-int kolo_aside_open(kolo_aside *a, const char *path)
+int kolo_temp_open(kolo_temp_file *a, const char *path)
 {
     char *target;
     bool replaced;
-    *a = (kolo_aside){.folder = -1, .fd = -1};
+    *a = (kolo_temp_file){.folder = -1, .fd = -1};
     KOLO_TRY(find_target(path, &target, &replaced));
     const int rc = replaced ? open_new(a, target, path) : open_itself(a, target, path);
     free(target);
-    if (rc < 0) kolo_aside_release(a);
+    if (rc < 0) kolo_temp_release(a);
     return rc < 0 ? rc : 0;
 }
 
@@ -272,7 +272,7 @@ static int close_second(int fd, const char *path)
     return second >= 0 && close(second) < 0 ? kolo_file_fail("close", path) : 0;
 }
 
-int kolo_aside_commit(kolo_aside *a, const char *path, int rc)
+int kolo_temp_commit(kolo_temp_file *a, const char *path, int rc)
 {
     const bool replaces = a->name != NULL;
     if (rc == 0 && replaces) rc = kolo_file_sync(a->fd, path);
@@ -281,7 +281,7 @@ int kolo_aside_commit(kolo_aside *a, const char *path, int rc)
         rc = (kolo_file_fail("replace", path), KOLO_EIO);
     if (rc < 0 && replaces) unlinkat(a->folder, a->name, 0);
     if (rc == 0 && replaces) rc = kolo_folder_sync_held(a->folder, path);
-    kolo_aside_release(a);
+    kolo_temp_release(a);
     return rc;
 }
 
