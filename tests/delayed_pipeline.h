@@ -138,7 +138,7 @@ static int delayed_line_forget(delayed_case *c)
 static int delayed_line_run(delayed_case *c)
 {
     const int64_t rows = (int64_t)golden_number(c->config, "batch", 1);
-    for (int t = 0; t < c->steps + kolo_exec_feed(c->net.exec); t++) {
+    for (int t = 0; t < c->steps + kolo_exec_batches_ahead(c->net.exec); t++) {
         const bool more = t < c->steps;
         kolo_batch batch = {0};
         kolo_step step = {0};

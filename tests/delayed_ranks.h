@@ -95,7 +95,7 @@ static int delayed_local_run(delayed_case *c)
         kolo_exec_exchange(c->net.exec, exchange);
         if (swap && t >= start && strcmp(c->how.wrong, "remember")) step.origin = start;
         if (t == start) KOLO_TRY(kolo_exec_anchor(c->net.exec));
-        if (step.origin && t == start) KOLO_TRY(kolo_exec_forget(c->net.exec));
+        if (step.origin && t == start) KOLO_TRY(kolo_exec_reset_optimizer(c->net.exec));
         delayed_sleep(c, t);
         KOLO_TRY(kolo_exec_step(c->net.exec, &b, &step, &m));
         const bool own = exchange == KOLO_EXCHANGE_NOTHING;

@@ -119,7 +119,7 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
         print_result(&session, steps, seconds, step, host);
         KOLO_TRY_GOTO(rc, print_prediction(&session, step[steps / 2]));
     }
-    rc = kolo_exec_leave(session.exec);
+    rc = kolo_exec_finish(session.exec);
 fail:
     free(profile);
     free(step);

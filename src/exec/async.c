@@ -381,7 +381,7 @@ static void end_thread(exec_async *a, bool at_once)
     a->runs = false;
 }
 
-int exec_async_leave(kolo_exec *e)
+int exec_async_finish(kolo_exec *e)
 {
     exec_async *a = e->async;
     if (!a->runs) return 0;

@@ -191,7 +191,7 @@ int kolo_exec_adopt_average(kolo_exec *e)
     return kolo_backend_finish(e->backend);
 }
 
-int kolo_exec_forget(kolo_exec *e)
+int kolo_exec_reset_optimizer(kolo_exec *e)
 {
     const size_t bytes = e->plan->arena_bytes[KOLO_ARENA_STATE];
     return bytes ? kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0, bytes) : 0;

@@ -432,10 +432,10 @@ static int say_goodbye(exec_backup *b)
     return 0;
 }
 
-int kolo_exec_leave(kolo_exec *e)
+int kolo_exec_finish(kolo_exec *e)
 {
     exec_backup *b = e->backup;
-    if (e->async) return exec_async_leave(e);
+    if (e->async) return exec_async_finish(e);
     if (!b || !b->runs || b->left) return 0;
     if (b->limit > b->applied)
         return kolo_fail(KOLO_EINTERNAL,

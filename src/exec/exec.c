@@ -76,7 +76,7 @@ void kolo_exec_destroy(kolo_exec **exec)
     kolo_error_restore(&before, before.status);
 }
 
-int kolo_exec_feed(const kolo_exec *exec) { return kolo_plan_feed(exec->plan); }
+int kolo_exec_batches_ahead(const kolo_exec *exec) { return kolo_plan_feed(exec->plan); }
 
 int64_t kolo_exec_position(const kolo_exec *exec)
 {
@@ -317,9 +317,9 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_STASH: return exec_stash(e, a->bucket);
     case KOLO_ACTION_PREDICT: exec_predict(e, a->bucket); return 0;
     case KOLO_ACTION_FETCH: exec_fetch(e, KOLO_ARENA_STATE, a->unit); return 0;
-    case KOLO_ACTION_LET_GO: exec_let_go(e, KOLO_ARENA_STATE, a->unit); return 0;
+    case KOLO_ACTION_LET_GO: exec_evict(e, KOLO_ARENA_STATE, a->unit); return 0;
     case KOLO_ACTION_FETCH_PARAM: exec_fetch(e, KOLO_ARENA_PARAM, a->unit); return 0;
-    case KOLO_ACTION_LET_GO_PARAM: exec_let_go(e, KOLO_ARENA_PARAM, a->unit); return 0;
+    case KOLO_ACTION_LET_GO_PARAM: exec_evict(e, KOLO_ARENA_PARAM, a->unit); return 0;
     case KOLO_ACTION_GATHER: return exec_gather(e, a->unit);
     case KOLO_ACTION_GATHERED: return exec_gathered(e, a->unit);
     case KOLO_ACTION_SEND:
@@ -480,7 +480,7 @@ static int copy_weights(kolo_exec *e)
         KOLO_TRY(kolo_backend_narrow(
             e->backend, e->arena[KOLO_ARENA_SHADOW] + p->arena_bytes[KOLO_ARENA_GATHERED] / 2,
             p->graph->dtype, (float *)(e->arena[from] + skip), (int64_t)(bytes / sizeof(float))));
-    exec_let_go_all(e, from);
+    exec_evict_all(e, from);
     e->copied = e->owner->changes;
     return 0;
 }
@@ -570,7 +570,7 @@ int kolo_exec_statistics(kolo_exec *e, const kolo_batch *batch, const kolo_step 
     return rc;
 }
 
-int kolo_exec_answer(kolo_exec *e, const kolo_batch *batch)
+int kolo_exec_infer(kolo_exec *e, const kolo_batch *batch)
 {
     const kolo_step step = {0};
     kolo_metrics m;

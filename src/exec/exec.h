@@ -70,22 +70,22 @@ int kolo_exec_average_of(kolo_exec *exec, int replica);
 /* Between steps, all reported, where plans have `pairs`: rank `to` gets the weights, buffers and optimizer's
  * state of rank `from`, so many bytes in so many messages. Called by these two alone, in one order where
  * there are several. */
-int kolo_exec_hand_over(kolo_exec *exec, int from, int to);
-size_t kolo_exec_hand_over_bytes(const kolo_plan *plan, int *messages);
+int kolo_exec_transfer_state(kolo_exec *exec, int from, int to);
+size_t kolo_exec_transfer_state_bytes(const kolo_plan *plan, int *messages);
 /* The other way: the weights and running statistics of this rank become what is in EMA. */
 int kolo_exec_adopt_average(kolo_exec *exec);
-/* Between steps: the optimizer's state becomes 0. */
-int kolo_exec_forget(kolo_exec *exec);
+/* Between steps: sets the optimizer's state to 0. */
+int kolo_exec_reset_optimizer(kolo_exec *exec);
 /* Of plans that apply gradients late (plan->config.late): steps are begun ahead, and *metrics of
  * kolo_exec_step are of a step that is applied. Between steps, collective: applies the oldest of those
  * under way, as the step behind it would have: 1, or 0 where there is none; its metrics are reported in
  * their turn. */
 int kolo_exec_flush(kolo_exec *exec);
 /* Waits for the sums of all steps under way; they stay to be applied. */
-int kolo_exec_arrive(kolo_exec *exec);
+int kolo_exec_wait_late(kolo_exec *exec);
 /* What the steps under way have summed, for a checkpoint: so many elements, 0 where nothing is late. */
 int64_t kolo_exec_late_count(const kolo_exec *exec);
-int kolo_exec_late_read(kolo_exec *exec, float *to); /* collective: waits as kolo_exec_arrive does */
+int kolo_exec_late_read(kolo_exec *exec, float *to); /* collective: waits as kolo_exec_wait_late does */
 /* Into an executor that has done no step: step[steps] are those under way, in their order, numbered as by
  * kolo_step.step, and the next that is begun follows them. */
 int kolo_exec_late_write(kolo_exec *exec, const kolo_step *step, int steps, const float *from);
@@ -122,8 +122,8 @@ int kolo_exec_close_blocks(kolo_exec *exec);
  * step, (*staleness)[servers] updates that the weights of each lacked, valid until the next open; 0: not
  * yet. */
 int kolo_exec_pushed(kolo_exec *exec, kolo_metrics *metrics, const int64_t **staleness);
-/* Collective, between steps: there will be no more. */
-int kolo_exec_leave(kolo_exec *exec);
+/* Collective, after the last step: ends the threads of backup ranks and servers; of other plans nothing. */
+int kolo_exec_finish(kolo_exec *exec);
 /* Batches that the executor takes in front of the step that it carries out: of a pipeline whose weights
  * are late (plan/order.h), else 0. Then kolo_exec_step is given batch t + feed with its own kolo_step, and
  * carries out step t; the first `feed` calls of a start fill the pipeline, and have no metrics. Behind the
@@ -131,13 +131,13 @@ int kolo_exec_leave(kolo_exec *exec);
  * was given. Between steps batches are under way; an evaluation, a checkpoint leave them alone. A later
  * start goes on from a checkpoint by the batch of the next step: what was under way is done again, by the
  * versions of the weights that it was done with ("version0" .. of kolo_exec_set), to the same bits. */
-int kolo_exec_feed(const kolo_exec *exec);
+int kolo_exec_batches_ahead(const kolo_exec *exec);
 /* The next metrics still to be reported, waited for; metrics->step -1 when there are none left: then all
  * steps are done and the arenas at rest. Before a checkpoint, an evaluation's result, the end. */
 int kolo_exec_drain(kolo_exec *exec, kolo_metrics *metrics);
 /* An evaluation of one batch whose outputs are to be read (kolo_exec_get "activation"): done when it returns;
  * the metrics are nobody's. */
-int kolo_exec_answer(kolo_exec *exec, const kolo_batch *batch);
+int kolo_exec_infer(kolo_exec *exec, const kolo_batch *batch);
 
 /* Seconds that the host has spent on steps since creation, without waiting for a device:
  * what launching costs. */

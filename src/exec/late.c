@@ -49,7 +49,7 @@ int kolo_exec_flush(kolo_exec *e)
     return rc < 0 ? rc : 1;
 }
 
-int kolo_exec_arrive(kolo_exec *e)
+int kolo_exec_wait_late(kolo_exec *e)
 {
     for (int64_t i = e->issued; i < e->begun; i++) {
         const int v = (int)(i % e->versions);
@@ -97,7 +97,7 @@ static int late_each(kolo_exec *e, int64_t step, late_one *one, float **values)
 int kolo_exec_late_read(kolo_exec *e, float *to)
 {
     memset(to, 0, (size_t)kolo_exec_late_count(e) * sizeof *to);
-    KOLO_TRY(kolo_exec_arrive(e));
+    KOLO_TRY(kolo_exec_wait_late(e));
     for (int64_t i = e->issued; i < e->begun; i++) KOLO_TRY(late_each(e, i, late_get, &to));
     return 0;
 }

@@ -91,7 +91,7 @@ static size_t pages(size_t *from, size_t bytes, bool within)
 }
 
 /* Of advice the system may make what it likes. */
-static void let_go(kolo_exec *e, enum kolo_arena arena, size_t from, size_t bytes)
+static void evict(kolo_exec *e, enum kolo_arena arena, size_t from, size_t bytes)
 {
     if ((bytes = pages(&from, bytes, true)) == 0) return;
     madvise(e->arena[arena] + from, bytes, MADV_DONTNEED);
@@ -124,27 +124,27 @@ void exec_fetch(kolo_exec *e, enum kolo_arena arena, int unit)
     }
 }
 
-void exec_let_go(kolo_exec *e, enum kolo_arena arena, int unit)
+void exec_evict(kolo_exec *e, enum kolo_arena arena, int unit)
 {
     for (int i = 0; i < arrays(e, arena); i++) {
         size_t bytes;
         const size_t from = unit_at(e, arena, unit, i, &bytes);
-        if (bytes) let_go(e, arena, from, bytes);
+        if (bytes) evict(e, arena, from, bytes);
     }
 }
 
-void exec_let_go_all(kolo_exec *e, enum kolo_arena arena)
+void exec_evict_all(kolo_exec *e, enum kolo_arena arena)
 {
-    if (e->owner->file[arena] >= 0) let_go(e, arena, 0, e->plan->arena_bytes[arena]);
+    if (e->owner->file[arena] >= 0) evict(e, arena, 0, e->plan->arena_bytes[arena]);
 }
 
-void exec_let_go_of(kolo_exec *e, const void *at, size_t bytes)
+void exec_evict_pages(kolo_exec *e, const void *at, size_t bytes)
 {
     for (int a = 0; a < KOLO_ARENAS; a++) {
         const char *arena = e->arena[a];
         if (e->owner->file[a] < 0 || !arena || (const char *)at < arena ||
             (const char *)at >= arena + e->plan->arena_bytes[a])
             continue;
-        let_go(e, (enum kolo_arena)a, (size_t)((const char *)at - arena), bytes);
+        evict(e, (enum kolo_arena)a, (size_t)((const char *)at - arena), bytes);
     }
 }

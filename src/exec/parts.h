@@ -196,19 +196,19 @@ int exec_sum_number(const kolo_exec *exec, int bucket, int version);
 /* SHARE: copies what ranks average (KOLO_SHARE_*) of a bucket to the place of its gradients. */
 int exec_share(kolo_exec *exec, int bucket, int what);
 int exec_take(kolo_exec *exec, int bucket, int what);
-int exec_declare_pairs(kolo_exec *exec); /* hand_over.c */
-/* offload.c: STATE and PARAM in files, after all else is known of the plan; FETCH and LET_GO; what was read
- * or written beside them is let go, where it is in one of the two. */
+int exec_declare_pairs(kolo_exec *exec); /* transfer_state.c */
+/* offload.c: STATE and PARAM in files, after all else is known of the plan; FETCH and LET_GO, which drops
+ * pages from memory; exec_evict_pages: of a range, where it is in one of the two files. */
 int exec_offload_open(kolo_exec *exec);
 /* *file: a new one without a name, of so many bytes, in that folder ("": /tmp). KOLO_EIO: no room for `what`,
  * or no such folder; *file -1 or the caller's. */
 int exec_offload_file(const char *folder, size_t bytes, const char *what, int *file);
 void exec_offload_close(kolo_exec *exec);
 void exec_fetch(kolo_exec *exec, enum kolo_arena arena, int unit);
-void exec_let_go(kolo_exec *exec, enum kolo_arena arena, int unit);
+void exec_evict(kolo_exec *exec, enum kolo_arena arena, int unit);
 /* All of an arena, where it is in a file. */
-void exec_let_go_all(kolo_exec *exec, enum kolo_arena arena);
-void exec_let_go_of(kolo_exec *exec, const void *at, size_t bytes);
+void exec_evict_all(kolo_exec *exec, enum kolo_arena arena);
+void exec_evict_pages(kolo_exec *exec, const void *at, size_t bytes);
 /* As kolo_exec_get_parts and kolo_exec_set; 0: it is whole on every rank of its stage; 1: done. */
 int exec_get_sharded(kolo_exec *exec, const char *which, int tensor, float *values);
 int exec_set_sharded(kolo_exec *exec, const char *which, int tensor, const float *values);
@@ -238,7 +238,7 @@ void exec_backup_end(kolo_exec *exec);
 void exec_backup_close(kolo_exec *exec);
 /* async.c: transfers, before comm is committed. */
 int exec_async_open(kolo_exec *exec);
-int exec_async_leave(kolo_exec *exec);
+int exec_async_finish(kolo_exec *exec);
 void exec_async_close(kolo_exec *exec);
 /* turn.c: results on their way back. */
 /* enqueues them behind the step; it counts as issued */

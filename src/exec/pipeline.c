@@ -107,7 +107,7 @@ static int begin_versions(kolo_exec *e)
 /* The batch goes in, or there is none any more. */
 static int take_batch(kolo_exec *e, const kolo_batch *batch, const kolo_step *step)
 {
-    const int64_t number = e->list + kolo_exec_feed(e);
+    const int64_t number = e->list + kolo_exec_batches_ahead(e);
     if (!batch) {
         if (number < e->last_batch) e->last_batch = number;
         return 0;
@@ -145,7 +145,7 @@ int exec_step_late(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     const double start = kolo_time();
     if (e->first_batch < 0 && batch) {
         e->first_batch = step->step;
-        e->list = e->first_batch - kolo_exec_feed(e);
+        e->list = e->first_batch - kolo_exec_batches_ahead(e);
         KOLO_TRY(begin_versions(e));
     }
     if (e->first_batch < 0 || e->list >= e->last_batch)

@@ -476,7 +476,7 @@ int exec_set_sharded(kolo_exec *e, const char *which, int tensor, const float *v
                    : KOLO_ENOMEM;
     if (rc >= 0)
         rc = kolo_backend_write(e->backend, piece_place(&what, &piece), whole + piece.offset, piece.bytes);
-    exec_let_go_of(e, piece_place(&what, &piece), piece.bytes);
+    exec_evict_pages(e, piece_place(&what, &piece), piece.bytes);
     free(whole);
     return rc < 0 ? rc : 1;
 }

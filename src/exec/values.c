@@ -84,7 +84,7 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
         KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0,
                                    e->plan->arena_bytes[KOLO_ARENA_STATE]));
     KOLO_TRY(copy_to_average(e));
-    exec_let_go_all(e, KOLO_ARENA_PARAM);
+    exec_evict_all(e, KOLO_ARENA_PARAM);
     return kolo_backend_finish(e->backend);
 }
 
@@ -149,7 +149,7 @@ int kolo_exec_get_own(kolo_exec *e, const char *which, int tensor, float *values
     const kolo_layout *layout = &e->plan->layout[tensor];
     if (kolo_backend_is_host(e->backend)) {
         const int rc = kolo_backend_to_canonical(e->backend, t, layout, from, values);
-        exec_let_go_of(e, from, layout->bytes);
+        exec_evict_pages(e, from, layout->bytes);
         return rc;
     }
     void *host = kolo_alloc(layout->bytes);
@@ -213,7 +213,7 @@ int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *valu
     e->has_versions |= !strncmp(which, "version", 7);
     if (kolo_backend_is_host(e->backend)) {
         const int rc = kolo_backend_from_canonical(e->backend, t, layout, values, to);
-        exec_let_go_of(e, to, layout->bytes);
+        exec_evict_pages(e, to, layout->bytes);
         return rc;
     }
     void *host = kolo_alloc(layout->bytes);

@@ -285,7 +285,7 @@ typedef struct kolo_plan_config {
     bool local;
     bool average_state; /* with the weights the optimizer's state becomes its mean */
     int outer;          /* KOLO_local_outer_*: what weights become where those of all ranks are averaged */
-    bool pairs;         /* with `local`: a rank may give all it has to any other (kolo_exec_hand_over) */
+    bool pairs;         /* with `local`: a rank may give all it has to any other (kolo_exec_transfer_state) */
     bool predict;       /* late pipelines that stash nothing: forward turns read predicted weights */
     bool decay_norms;
     /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */

@@ -52,7 +52,7 @@ int kolo_detect_answer(const kolo_session *s, const kolo_batch *batch, float *co
 {
     const kolo_graph *g = kolo_session_eval_graph(s);
     kolo_exec *exec = kolo_session_eval_exec(s);
-    KOLO_TRY(kolo_exec_answer(exec, batch));
+    KOLO_TRY(kolo_exec_infer(exec, batch));
     for (int i = 0; i < g->heads && kolo_session_answers(s, g->head[i]); i++)
         KOLO_TRY(kolo_exec_get(exec, "activation", g->head[i], head[i]));
     return 0;

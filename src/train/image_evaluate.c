@@ -62,9 +62,9 @@ static int image_evaluate_batch(void *argument, const kolo_batch *batch)
     kolo_exec *exec = kolo_session_eval_exec(e->session);
     const bool answers = kolo_session_answers(e->session, g->logits);
     if (e->session->options->val_flip) {
-        KOLO_TRY(kolo_mirror_ask(&e->mirror, e->session, batch, e->logits));
+        KOLO_TRY(kolo_mirror_logits(&e->mirror, e->session, batch, e->logits));
     } else {
-        KOLO_TRY(kolo_exec_answer(exec, batch));
+        KOLO_TRY(kolo_exec_infer(exec, batch));
         if (answers) KOLO_TRY(kolo_exec_get(exec, "activation", g->logits, e->logits));
     }
     for (int64_t i = 0; answers && i < batch->valid; i++)

@@ -216,7 +216,7 @@ static int settle_pair(kolo_session *s, int64_t meeting, int i)
     t->own[loser] = t->own[winner];
     if (o->tournament_vary > 1)
         t->own[loser].lr *= kolo_tournament_factor((uint64_t)o->seed, meeting, loser, o->tournament_vary);
-    return own == winner || own == loser ? kolo_exec_hand_over(s->exec, winner, loser) : 0;
+    return own == winner || own == loser ? kolo_exec_transfer_state(s->exec, winner, loser) : 0;
 }
 
 int kolo_tournament_meet(kolo_session *s, int64_t step)

@@ -160,7 +160,7 @@ static int agree_to_stop(trainer *t)
     double interval = per_step > 0 ? agreement_seconds(t->options) / per_step : 1;
     /* no bucket is then on its way through the host's half of comm */
     if (t->session.staged) KOLO_TRY(train_settle(t));
-    if (t->session.staged) KOLO_TRY(kolo_exec_arrive(t->session.exec));
+    if (t->session.staged) KOLO_TRY(kolo_exec_wait_late(t->session.exec));
     int64_t word[2] = {t->asked(), -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
     KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_I64, KOLO_MAX));
     if (word[0]) t->stop = (enum kolo_stop)word[0];
@@ -180,7 +180,7 @@ static int choose_exchange(trainer *t, kolo_step *step)
     if (step->step == t->local_start) KOLO_TRY(kolo_exec_anchor(s->exec));
     if (t->options->swap <= 0 || step->step < t->local_start) return 0;
     step->origin = t->local_start;
-    return step->step == t->local_start ? kolo_exec_forget(s->exec) : 0;
+    return step->step == t->local_start ? kolo_exec_reset_optimizer(s->exec) : 0;
 }
 
 /* What is evaluated and saved with local steps is the mean of the ranks' weights, of a tournament its best.
@@ -239,7 +239,7 @@ static int one_step(trainer *t)
     const double before = kolo_exec_comm_seconds(s->exec);
     if (t->unreported == 0) t->reported_at = kolo_time();
     KOLO_TRY(reach(t));
-    KOLO_TRY(take_batch(t, step + kolo_exec_feed(s->exec), &m));
+    KOLO_TRY(take_batch(t, step + kolo_exec_batches_ahead(s->exec), &m));
     t->unreported++;
     t->position.step = step + 1;
     kolo_loader_get_stats(s->loader, &stats);
@@ -265,7 +265,7 @@ static int advance(trainer *t)
 static int fill_pipeline(trainer *t)
 {
     kolo_metrics m;
-    for (int i = 0; i < kolo_exec_feed(t->session.exec); i++)
+    for (int i = 0; i < kolo_exec_batches_ahead(t->session.exec); i++)
         KOLO_TRY(take_batch(t, t->position.step + i, &m));
     return 0;
 }
@@ -389,7 +389,7 @@ static int train_run(trainer *t)
                                KOLO_SESSION_TRAIN |
                                    (validates || t->options->tournament ? KOLO_SESSION_EVAL : 0)));
     if (is_root(t) && !validates) kolo_info("no validation data (val=): top-1 is not measured");
-    t->records = TRAINER_RECORDS + kolo_exec_feed(t->session.exec);
+    t->records = TRAINER_RECORDS + kolo_exec_batches_ahead(t->session.exec);
     if (!(t->issued = kolo_alloc((size_t)t->records * sizeof *t->issued))) return KOLO_ENOMEM;
     KOLO_TRY(trainer_begin(t));
     KOLO_TRY(trainer_open_backup(t));
@@ -446,7 +446,7 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
     /* A launcher may kill the job when the first rank exits: nobody leaves before rank 0 has written. */
     if (rc == 0 || rc == KOLO_EREQUEUE) {
         show_alive(&t);
-        int met = t.session.exec ? kolo_exec_leave(t.session.exec) : 0;
+        int met = t.session.exec ? kolo_exec_finish(t.session.exec) : 0;
         if (met == 0) met = kolo_comm_barrier(t.session.comm);
         if (met < 0) {
             rc = met;

@@ -52,7 +52,7 @@ static int collect_batch(void *argument, const kolo_batch *batch)
     for (int side = 0; side < 2; side++) {
         kolo_batch shown = side ? kolo_mirror_batch(c->mirror, batch) : *batch;
         shown.labels = c->labels;
-        KOLO_TRY(kolo_exec_answer(exec, &shown));
+        KOLO_TRY(kolo_exec_infer(exec, &shown));
         if (!kolo_session_answers(s, tensor)) continue;
         KOLO_TRY(kolo_exec_get(exec, "activation", tensor, c->values));
         for (int64_t i = 0; i < batch->valid; i++)

@@ -135,7 +135,7 @@ static int train(result *to, const task *t, world *w)
     }
     KOLO_TRY(keep(to, &r, !t->alone));
     if (t->alone) return 0;
-    KOLO_TRY(kolo_exec_leave(r.exec));
+    KOLO_TRY(kolo_exec_finish(r.exec));
     rig_close(&r);
     kolo_comm_destroy(&comm);
     kolo_backend_destroy(&backend);

@@ -100,7 +100,7 @@ static int train(result *to, const task *t, world *w)
         to->rows[s] = m.rows;
         to->drops[s] = kolo_exec_dropped(r.exec, s, to->dropped[s]);
     }
-    KOLO_TRY(kolo_exec_leave(r.exec));
+    KOLO_TRY(kolo_exec_finish(r.exec));
     float *all = rig_all(&r, "param", &n);
     memcpy(to->param, all, sizeof to->param);
     free(all);

@@ -109,7 +109,7 @@ static int train(result *to, const task *t, world *w)
         kolo_step step = rig_step(s, .05);
         if (t->plain) step.momentum = 0;
         rig_fill(&r, (s * RANKS + w->launch.rank) * ROWS);
-        if (t->forgets && s == t->steps - 1) KOLO_TRY_GOTO(rc, kolo_exec_forget(r.exec));
+        if (t->forgets && s == t->steps - 1) KOLO_TRY_GOTO(rc, kolo_exec_reset_optimizer(r.exec));
         kolo_exec_exchange(r.exec, exchange_of(t, s));
         KOLO_TRY_GOTO(rc, kolo_exec_step(r.exec, &b, &step, &m));
         if (t->looks && (s + 1) % t->looks == 0) KOLO_TRY_GOTO(rc, kolo_exec_average(r.exec));

@@ -13,7 +13,7 @@ static size_t piece_bytes(const kolo_plan *p) { return p->arena_bytes[KOLO_ARENA
 static const enum kolo_arena moved[] = {KOLO_ARENA_PARAM, KOLO_ARENA_BUFFER, KOLO_ARENA_STATE};
 enum { MOVED = sizeof moved / sizeof *moved };
 
-size_t kolo_exec_hand_over_bytes(const kolo_plan *p, int *messages)
+size_t kolo_exec_transfer_state_bytes(const kolo_plan *p, int *messages)
 {
     size_t all = 0;
     for (int i = 0; i < MOVED; i++) all += p->arena_bytes[moved[i]];
@@ -40,7 +40,7 @@ int exec_declare_pairs(kolo_exec *e)
 {
     const int ranks = e->plan->config.ranks;
     int messages;
-    const size_t piece = piece_bytes(e->plan), all = kolo_exec_hand_over_bytes(e->plan, &messages);
+    const size_t piece = piece_bytes(e->plan), all = kolo_exec_transfer_state_bytes(e->plan, &messages);
     e->pair_number = kolo_alloc((size_t)ranks * 4 * sizeof *e->pair_number);
     if (!e->pair_number) return KOLO_ENOMEM;
     for (int a = 0; a < ranks; a++)
@@ -70,11 +70,11 @@ static int copy_piece(kolo_exec *e, size_t at, size_t bytes, int way)
     return 0;
 }
 
-int kolo_exec_hand_over(kolo_exec *e, int from, int to)
+int kolo_exec_transfer_state(kolo_exec *e, int from, int to)
 {
     const kolo_plan *p = e->plan;
     int messages;
-    const size_t all = kolo_exec_hand_over_bytes(p, &messages), piece = piece_bytes(p);
+    const size_t all = kolo_exec_transfer_state_bytes(p, &messages), piece = piece_bytes(p);
     if (!e->pair_number || e->reported < e->issued)
         return kolo_fail(KOLO_EINTERNAL, "executor: no pairs of ranks, or a step is under way");
     const int way = kolo_comm_launch(e->comm)->rank == from ? TO : FROM, peer = way == TO ? to : from;
