@@ -14,14 +14,14 @@ comm_compress kolo_compression(const kolo_options *o, int64_t steps_per_epoch)
         [KOLO_compression_none] = COMM_NONE, [KOLO_compression_bf16] = COMM_BF16,
         [KOLO_compression_fp16] = COMM_FP16, [KOLO_compression_int8] = COMM_INT8,
         [KOLO_compression_topk] = COMM_TOPK, [KOLO_compression_powersgd] = COMM_POWERSGD};
-    bool owes = comm_compress_has_error_feedback(kind[o->compression]);
+    bool feedback = comm_compress_has_error_feedback(kind[o->compression]);
     return (comm_compress){.kind = kind[o->compression],
                            .density = o->compression_density,
                            .momentum = o->compression_momentum,
                            .clip = o->compression_clip,
                            .warmup = o->compression_warmup * steps_per_epoch,
                            .rank = (int)o->compression_rank,
-                           .start = owes ? llround(o->compression_start * (double)steps_per_epoch) : 0,
+                           .start = feedback ? llround(o->compression_start * (double)steps_per_epoch) : 0,
                            .seed = (uint64_t)o->seed};
 }
 

@@ -278,11 +278,12 @@ typedef struct lib_name {
     struct lib_name *before, *after;
     lib_bytes name;
     lib_claim **by; /* [members] */
-    /* [members] so often the others failed, with `text`: when this one brings the name, it fails too */
-    int *owes;
-    bool *killed;          /* [members] fails now, with what it had brought */
-    int claimed, owing;    /* members */
-    uint64_t made, failed; /* agreements */
+    /* [members] failures of the name, with `text`, that this member has not seen: when it submits the name,
+     * it fails, too */
+    int *unacknowledged;
+    bool *killed;                 /* [members] fails now, with what it had brought */
+    int claimed, waiting_members; /* members that submitted it; that have unacknowledged failures */
+    uint64_t made, failed;        /* agreements */
     char *text;
 } lib_name;
 
@@ -376,9 +377,9 @@ int lib_root_fail(lib_core *core, lib_name *name, const char *text);
 int lib_root_fail_different(lib_core *core, lib_name *name);
 int lib_root_fail_joined(lib_core *core, lib_name *name);
 int lib_root_fail_fault(lib_core *core, lib_name *name);
-/* A claim of somebody who owes a failure gets it; one that is older than the failure is forgotten. *over: it
- * was so, and the claim is freed. */
-int lib_root_fail_owed(lib_core *core, lib_claim *claim, uint64_t seen, bool *over);
+/* The claim of a member with an unacknowledged failure fails; one that is older than the failure is
+ * forgotten. *over: it was so, and the claim is freed. */
+int lib_root_fail_late(lib_core *core, lib_claim *claim, uint64_t seen, bool *over);
 int lib_root_fail_acknowledged(lib_core *core, int member, lib_reader *from);
 /* "rank 3", "ranks 0-2, 5": world ranks of the members whose number in of[] is `value`. */
 void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes);

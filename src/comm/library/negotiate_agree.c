@@ -128,19 +128,19 @@ static int say_acknowledged(lib_core *core, const char *name)
     return lib_core_say(core);
 }
 
-/* [member or -1: all, name, text, how many owe it, these members...] */
+/* [member or -1: all, name, text, number of members that must acknowledge it, these members...] */
 static int apply_fail(lib_core *core, lib_reader *from)
 {
     int64_t only = lib_take_number(from);
     const char *name = lib_take_text(from, NULL), *text = lib_take_text(from, NULL);
-    int64_t owing = lib_take_number(from);
-    bool owe = false;
-    for (int64_t i = 0; i < owing && !from->bad; i++) owe |= lib_take_number(from) == core->c.me;
-    lib_bundle *unit = from->bad || (only >= 0 && only != core->c.me) ? NULL : lib_bundle_named(core, name);
-    if (!unit) return 0;
-    for (int64_t i = 0; i < unit->entries; i++) core->c.complete(unit->entry[i], KOLO_EINPUT, text);
-    lib_bundle_drop(core, unit);
-    return owe ? say_acknowledged(core, name) : 0;
+    int64_t failing = lib_take_number(from);
+    bool acknowledges = false;
+    for (int64_t i = 0; i < failing && !from->bad; i++) acknowledges |= lib_take_number(from) == core->c.me;
+    lib_bundle *bundle = from->bad || (only >= 0 && only != core->c.me) ? NULL : lib_bundle_named(core, name);
+    if (!bundle) return 0;
+    for (int64_t i = 0; i < bundle->entries; i++) core->c.complete(bundle->entry[i], KOLO_EINPUT, text);
+    lib_bundle_drop(core, bundle);
+    return acknowledges ? say_acknowledged(core, name) : 0;
 }
 
 static int apply_item(lib_core *core, lib_reader *from)

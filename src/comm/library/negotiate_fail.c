@@ -56,21 +56,21 @@ static void detach(lib_core *core, const lib_claim *claim)
     }
 }
 
-static int put_owing(lib_core *core, lib_name *name, const char *text)
+static int put_unacknowledged(lib_core *core, lib_name *name, const char *text)
 {
     lib_bytes *urgent = &core->root->urgent;
     int64_t at = urgent->size;
     KOLO_TRY(lib_put_number(urgent, 0));
-    name->owing = 0;
+    name->waiting_members = 0;
     for (int m = 0; m < core->c.members; m++) {
-        bool owes = !name->killed[m] && !core->root->joined[m];
+        bool fails_later = !name->killed[m] && !core->root->joined[m];
         name->killed[m] = false;
-        name->owes[m] += owes;
-        name->owing += name->owes[m] > 0;
-        if (owes) KOLO_TRY(lib_put_number(urgent, m));
+        name->unacknowledged[m] += fails_later;
+        name->waiting_members += name->unacknowledged[m] > 0;
+        if (fails_later) KOLO_TRY(lib_put_number(urgent, m));
     }
-    int64_t owing = (urgent->size - at) / 8 - 1;
-    memcpy(urgent->data + at, &owing, sizeof owing);
+    int64_t count = (urgent->size - at) / 8 - 1;
+    memcpy(urgent->data + at, &count, sizeof count);
     free(name->text);
     name->text = kolo_strdup(text);
     return name->text ? 0 : KOLO_ENOMEM;
@@ -86,7 +86,7 @@ int lib_root_fail(lib_core *core, lib_name *name, const char *text)
     for (int m = 0; m < members; m++)
         if (claim[m]) detach(core, claim[m]);
     KOLO_TRY_GOTO(rc, put_fail(core, -1, name->name.data + 8, text));
-    KOLO_TRY_GOTO(rc, put_owing(core, name, text));
+    KOLO_TRY_GOTO(rc, put_unacknowledged(core, name, text));
     for (int m = 0; m < members; m++) {
         for (int64_t i = 0; claim[m] && i < claim[m]->wants.wants; i++) {
             lib_name *other = lib_root_name(core, claim[m]->wants.want[i].r.name, false, NULL);
@@ -94,38 +94,38 @@ int lib_root_fail(lib_core *core, lib_name *name, const char *text)
         }
         if (claim[m]) lib_root_claim_free(core->root, claim[m]);
     }
-    if (!name->owing) lib_root_name_drop(core->root, name, members);
+    if (!name->waiting_members) lib_root_name_drop(core->root, name, members);
 fail:
     free(claim);
     return rc < 0 ? rc : 0;
 }
 
-static void pay(lib_core *core, lib_name *name, int member)
+static void acknowledge(lib_core *core, lib_name *name, int member)
 {
-    if (--name->owes[member]) return;
-    if (!--name->owing && !name->claimed) lib_root_name_drop(core->root, name, core->c.members);
+    if (--name->unacknowledged[member]) return;
+    if (!--name->waiting_members && !name->claimed) lib_root_name_drop(core->root, name, core->c.members);
 }
 
-int lib_root_fail_owed(lib_core *core, lib_claim *claim, uint64_t seen, bool *over)
+int lib_root_fail_late(lib_core *core, lib_claim *claim, uint64_t seen, bool *over)
 {
     const lib_descriptors *wants = &claim->wants;
-    const lib_name *owed = NULL;
+    const lib_name *failed = NULL;
     bool old = false;
     int rc = 0;
     for (int64_t i = 0; i < wants->wants; i++) {
         const lib_name *name = lib_root_name(core, wants->want[i].r.name, false, NULL);
         if (!name) continue;
         old |= seen < name->failed;
-        if (name->owes[claim->member]) owed = name;
+        if (name->unacknowledged[claim->member]) failed = name;
     }
-    *over = old || owed;
-    if (owed && !old) {
-        rc = put_fail(core, claim->member, owed->name.data + 8, owed->text);
+    *over = old || failed;
+    if (failed && !old) {
+        rc = put_fail(core, claim->member, failed->name.data + 8, failed->text);
         if (rc == 0) rc = lib_put_number(&core->root->urgent, 0);
         for (int64_t i = 0; i < wants->wants; i++) {
             lib_name *name = lib_root_name(core, wants->want[i].r.name, false, NULL);
-            if (!name || !name->owes[claim->member]) continue;
-            pay(core, name, claim->member);
+            if (!name || !name->unacknowledged[claim->member]) continue;
+            acknowledge(core, name, claim->member);
         }
     }
     if (*over) lib_root_claim_free(core->root, claim);
@@ -136,7 +136,7 @@ int lib_root_fail_acknowledged(lib_core *core, int member, lib_reader *from)
 {
     const char *text = lib_take_text(from, NULL);
     lib_name *name = lib_root_name(core, text, false, NULL);
-    if (name && name->owes[member]) pay(core, name, member);
+    if (name && name->unacknowledged[member]) acknowledge(core, name, member);
     return 0;
 }
 

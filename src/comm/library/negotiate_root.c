@@ -78,8 +78,8 @@ static lib_name *name_make(lib_core *core, const char *text, size_t length, uint
             return NULL;
         }
         name->by = (lib_claim **)(void *)memory;
-        name->owes = (int *)(name->by + n);
-        name->killed = (bool *)(name->owes + n);
+        name->unacknowledged = (int *)(name->by + n);
+        name->killed = (bool *)(name->unacknowledged + n);
         name->after = NULL;
         root->spare_names = name;
     }
@@ -115,7 +115,7 @@ void lib_root_name_drop(lib_root *root, lib_name *name, int members)
     *name = (lib_name){.after = root->spare_names,
                        .name = {name->name.data, 0, name->name.capacity},
                        .by = name->by,
-                       .owes = name->owes,
+                       .unacknowledged = name->unacknowledged,
                        .killed = name->killed};
     memset(name->by, 0, (size_t)members * (sizeof(lib_claim *) + sizeof(int) + sizeof(bool)));
     root->spare_names = name;
@@ -234,7 +234,7 @@ static int negotiate_root_check(lib_core *core, lib_name *name)
         lib_name *done = lib_root_name(core, any->wants.want[i].r.name, false, NULL);
         memset(done->by, 0, (size_t)core->c.members * sizeof *done->by);
         done->claimed = 0;
-        if (!done->owing) lib_root_name_drop(root, done, core->c.members);
+        if (!done->waiting_members) lib_root_name_drop(root, done, core->c.members);
     }
     return 0;
 }
@@ -277,7 +277,7 @@ static int hear_claim(lib_core *core, int member, uint64_t seen, lib_reader *fro
     int rc = lib_read_wants(&claim->wants, from);
     bool over = rc < 0;
     if (over) lib_root_claim_free(root, claim);
-    else rc = lib_root_fail_owed(core, claim, seen, &over);
+    else rc = lib_root_fail_late(core, claim, seen, &over);
     if (over) return rc;
     lib_name *ripe = NULL;
     int64_t entered = 0;

@@ -252,7 +252,7 @@ static void pulse_rest(comm_router *router)
     const bool listens = router->lines && router->config.segments;
     const double often = router->config.heartbeat_timeout / 8, most = listens ? 0.25 : 0.5, soon = 0.01;
     double nap = often < most ? often : most;
-    if (atomic_load_explicit(&router->accused.state, memory_order_relaxed) == 2 && !router_broken(router))
+    if (atomic_load_explicit(&router->suspected.state, memory_order_relaxed) == 2 && !router_broken(router))
         nap = soon;
     if (listens) lines_listen(router, nap);
     else kolo_futex_wait(&router->pulse.stop, 0, nap, 0);

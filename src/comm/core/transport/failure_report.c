@@ -74,10 +74,10 @@ int router_report_failed(comm_router *router, int rank, const char *how)
     if (before && now - before < (int64_t)(1e9 * CLAIM)) return 0; /* a rank of this node is at it */
     if (!atomic_compare_exchange_strong(claim, &before, now)) return 0;
     if (before) return router_failure_report(router, rank, how, NULL); /* and did not come to an end */
-    if (!atomic_compare_exchange_strong(&router->accused.state, &none, 1)) return 0;
-    router->accused.rank = rank;
-    snprintf(router->accused.how, sizeof router->accused.how, "%s", how);
-    atomic_store(&router->accused.state, 2);
+    if (!atomic_compare_exchange_strong(&router->suspected.state, &none, 1)) return 0;
+    router->suspected.rank = rank;
+    snprintf(router->suspected.how, sizeof router->suspected.how, "%s", how);
+    atomic_store(&router->suspected.state, 2);
     return 0;
 }
 
@@ -111,7 +111,7 @@ int router_report_late(comm_router *router, int rank, double late)
 int router_inquire(comm_router *router)
 {
     const line_beat *said;
-    if (atomic_load_explicit(&router->accused.state, memory_order_acquire) != 2) return 0;
-    if (!lines_inquire(router, router->accused.rank, &said)) return 0;
-    return router_failure_report(router, router->accused.rank, router->accused.how, said);
+    if (atomic_load_explicit(&router->suspected.state, memory_order_acquire) != 2) return 0;
+    if (!lines_inquire(router, router->suspected.rank, &said)) return 0;
+    return router_failure_report(router, router->suspected.rank, router->suspected.how, said);
 }

@@ -76,7 +76,7 @@ static int answer(framing *t, router_request *r, uint64_t serial, uint64_t bytes
     if (bytes != r->bytes) return fail_length(t, r, bytes);
     r->serial = serial;
     r->source = source;
-    r->owes = source ? FRAME_TAKEN : FRAME_GRANT;
+    r->reply = source ? FRAME_TAKEN : FRAME_GRANT;
     queue_put(&t->answers, r);
     return 0;
 }
@@ -243,11 +243,11 @@ static bool framing_take(framing *t, router_request *r)
 static void write_answers(framing *t)
 {
     for (router_request *r; (r = t->answers.first) != NULL;) {
-        frame f = {.kind = r->owes, .tag = r->tag, .serial = r->serial};
-        if (r->owes == FRAME_TAKEN && r->moved < r->bytes && !framing_take(t, r)) return;
+        frame f = {.kind = r->reply, .tag = r->tag, .serial = r->serial};
+        if (r->reply == FRAME_TAKEN && r->moved < r->bytes && !framing_take(t, r)) return;
         if (!framing_put(t, &f, NULL)) return;
         queue_cut(&t->answers, NULL, r);
-        if (r->owes == FRAME_TAKEN) framing_complete(t, r);
+        if (r->reply == FRAME_TAKEN) framing_complete(t, r);
         else queue_put(&t->arriving, r);
     }
 }

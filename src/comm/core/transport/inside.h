@@ -54,7 +54,7 @@ typedef struct router_request {
     uint64_t serial; /* the sender's */
     int64_t mpi;     /* number in the MPI lane; -1: of another means */
     bool sends, complete;
-    uint8_t owes;    /* enum frame_kind of the answer that is due */
+    uint8_t reply;   /* enum frame_kind of the answer that is due */
     uint64_t source; /* where the data lies in the sender's segment */
 } router_request;
 
@@ -173,7 +173,7 @@ struct comm_router {
         _Atomic uint32_t state; /* 1: being written, 2: stands */
         int rank;
         char how[256];
-    } accused;
+    } suspected;
     struct {
         pthread_t thread;
         bool runs;
