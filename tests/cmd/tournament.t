@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tournament=: ranks with networks of their own, of which the better one of a pair goes on on both. What is
+# tournament=: ranks with networks of their own, of a pair the better one replaces the other. What is
 # drawn is a matter of the seed, a run that stops goes on with the bits of one that never did.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
