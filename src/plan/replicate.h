@@ -2,7 +2,11 @@
  * full (pipeline=pipedream): the planner of Narayanan et al., SOSP 2019, on one level of bandwidth. A rank
  * of a stage does every `ranks`-th batch, and sums its gradients with the others of the stage. Found
  * exactly, by dynamic programming. Plans of Kolo have equally many ranks a stage: this says what another
- * division would be worth. */
+ * division would be worth. What is missing to carry one out: a transfer whose peer follows from the number of
+ * the batch (kolo_transfer has one, and kolo_program_match pairs lists by it), a grid whose stages have sizes
+ * of their own (kolo_grid_rank), rings of versions and places as deep as the round through unequal stages
+ * (order.h's ahead and staleness know stages alone), and a loader that hands a first stage's rank every r-th
+ * batch. */
 #ifndef KOLO_PLAN_REPLICATE_H
 #define KOLO_PLAN_REPLICATE_H
 
