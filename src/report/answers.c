@@ -145,7 +145,7 @@ static bool speed_of_parts(const report_run *r, double batch, double *low, doubl
 {
     enum { PARTS = 8, LEAST = 8 };
     const int64_t rows = r->table[REPORT_step].rows, each = rows / PARTS;
-    if (each < LEAST || r->table[REPORT_phase].rows || !r->has_options || *r->options.multi_scale)
+    if (each < LEAST || r->table[REPORT_phase].rows || (r->has_options && *r->options.multi_scale))
         return false;
     *low = INFINITY, *high = 0;
     for (int part = 0; part < PARTS; part++) {

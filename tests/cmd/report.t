@@ -196,6 +196,15 @@ made known/b 0.4 0.1 && answer known/b limits
 like log '^Reading the data: 40 %' "what limits speed: 40 % of a step waits for data"
 made known/c 0.1 0.3 && answer known/c limits
 like log "^The ranks' sums: 30 %" "what limits speed: 30 % of a step waits for other ranks"
+mkdir -p known/d && python3 -c '
+print("{\"event\":\"start\",\"step\":0,\"ranks\":1,\"batch\":8,\"steps\":80,\"epoch_steps\":10,\"time\":1e9}")
+for s in range(1, 81):
+    print("{\"event\":\"step\",\"step\":%d,\"epoch\":%d,\"loss\":1,\"lr\":0.1,\"seconds\":%g,\"wait\":0}" %
+          (s, (s - 1) // 10, 0.5 if s <= 40 else 0.1))' > known/d/events.jsonl
+answer known/d limits
+like log 'uneven, from 16 to 80 images a second' "and that the speed changed on the way"
+kolo report known/a known/d out=pair.html > log 2>&1
+is "$(grep -c 'Accuracy <small>Of the run a\. ' pair.html)" 1 "a curve that one of two runs has names it"
 
 # ---- runs that did not end ----
 made torn && printf '{"event":"step","step":25,"epo' >> torn/events.jsonl
