@@ -6,6 +6,7 @@
 #include <malloc.h>
 #endif
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "kolo/error.h"
 
 static const size_t page_bytes = 4096, huge_bytes = 2 << 20;
+static atomic_size_t pages_there; /* bytes of kolo_pages_alloc */
 
 int kolo_no_memory(size_t bytes)
 {
@@ -114,6 +116,7 @@ void *kolo_pages_alloc(size_t bytes)
     if (!p) return no_memory(bytes);
     madvise(p, whole, MADV_HUGEPAGE); /* advice: a kernel without it is only slower */
     kolo_pages_touch(p, whole);
+    atomic_fetch_add_explicit(&pages_there, whole, memory_order_relaxed);
     return p;
 }
 
@@ -121,7 +124,8 @@ void kolo_pages_free(void *pages, size_t bytes)
 {
     void *p, *none = NULL;
     memcpy(&p, pages, sizeof p);
-    if (p) munmap(p, kolo_round_up(bytes ? bytes : 1, page_bytes));
+    const size_t whole = kolo_round_up(bytes ? bytes : 1, page_bytes);
+    if (p && munmap(p, whole) == 0) atomic_fetch_sub_explicit(&pages_there, whole, memory_order_relaxed);
     memcpy(pages, &none, sizeof none);
 }
 
@@ -209,6 +213,15 @@ size_t kolo_memory_resident_at(const void *at, size_t bytes)
     }
     fclose(f);
     return (size_t)all * 1024;
+}
+
+size_t kolo_memory_shared(void) { return proc_bytes("/proc/self/status", "RssShmem:"); }
+
+size_t kolo_memory_beside_pages(void)
+{
+    const size_t all = kolo_memory_resident(),
+                 apart = kolo_memory_shared() + atomic_load_explicit(&pages_there, memory_order_relaxed);
+    return all > apart ? all - apart : 0;
 }
 
 size_t kolo_memory_peak(void) { return proc_bytes("/proc/self/status", "VmHWM:"); }

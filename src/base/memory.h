@@ -37,6 +37,10 @@ size_t kolo_memory_limit(const char **source);
 /* Resident set of this process now and at its peak, bytes (/proc/self/status). */
 size_t kolo_memory_resident(void);
 size_t kolo_memory_peak(void);
+/* Of what is resident now: what this process may share with others (/dev/shm, shared mappings without a
+ * file); and what is neither that nor pages: libraries, heap, stacks, generated code. */
+size_t kolo_memory_shared(void);
+size_t kolo_memory_beside_pages(void);
 /* Of the mappings that lie within at .. at + bytes: resident in this process (/proc/self/smaps). */
 size_t kolo_memory_resident_at(const void *at, size_t bytes);
 

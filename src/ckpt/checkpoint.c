@@ -44,9 +44,14 @@ static int reserve_memory(struct saver *s)
         s->snapshot_bytes += kolo_round_up(s->plan->arena_bytes[saved_arena[i]], KOLO_ALIGN);
     }
     s->snapshot = kolo_pages_alloc(s->snapshot_bytes);
-    if (s->canonical_bytes < SAVER_PIECE) s->canonical_bytes = SAVER_PIECE;
+    s->canonical_bytes = kolo_checkpoint_scratch(s->canonical_bytes, true);
     s->canonical = kolo_pages_alloc(s->canonical_bytes);
     return s->snapshot && s->canonical ? 0 : KOLO_ENOMEM;
+}
+
+size_t kolo_checkpoint_scratch(size_t largest, bool together)
+{
+    return (largest < SAVER_PIECE ? SAVER_PIECE : largest) + (together ? 0 : KOLO_STREAM_BUFFER);
 }
 
 int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan, kolo_backend *backend)

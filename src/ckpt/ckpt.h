@@ -70,6 +70,10 @@ int kolo_checkpoint_pick(const char *run_folder, const char *which, kolo_positio
  * shaped tensors are listed). */
 int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *plan);
 
+/* Bytes beside the copy that a rank writes by: a tensor (the largest: so many bytes) in canonical order and,
+ * where one rank writes it all, what gathers small pieces. */
+size_t kolo_checkpoint_scratch(size_t largest, bool together);
+
 /* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and
  * waits for its pages. */
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend);

@@ -10,8 +10,6 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-enum { BUFFER_BYTES = 1 << 20 };
-
 int kolo_fail_io(const char *verb, const char *path)
 {
     kolo_file_fail(verb, path);
@@ -22,7 +20,7 @@ int kolo_fail_io(const char *verb, const char *path)
 static int stream_begin(stream *s, char *path)
 {
     *s = (stream){
-        .fd = -1, .path = path, .temp = {.fd = -1, .folder = -1}, .buffer = kolo_alloc(BUFFER_BYTES)};
+        .fd = -1, .path = path, .temp = {.fd = -1, .folder = -1}, .buffer = kolo_alloc(KOLO_STREAM_BUFFER)};
     if (s->path && s->buffer) return 0;
     return kolo_stream_close(s, KOLO_ENOMEM);
 }
@@ -57,8 +55,8 @@ int kolo_stream_put(stream *s, const void *data, size_t bytes)
 {
     s->crc = kolo_crc32c(s->crc, data, bytes);
     s->bytes += bytes;
-    if (s->used + bytes > BUFFER_BYTES) KOLO_TRY(flush(s));
-    if (bytes > BUFFER_BYTES) return write_through(s, data, bytes);
+    if (s->used + bytes > KOLO_STREAM_BUFFER) KOLO_TRY(flush(s));
+    if (bytes > KOLO_STREAM_BUFFER) return write_through(s, data, bytes);
     if (bytes) memcpy(s->buffer + s->used, data, bytes);
     s->used += bytes;
     return 0;

@@ -7,6 +7,8 @@
 
 #include "base/temp_file.h"
 
+enum { KOLO_STREAM_BUFFER = 1 << 20 };
+
 typedef struct stream {
     int fd;              /* -1: closed */
     char *path;          /* owned, as is the buffer */

@@ -75,12 +75,17 @@ static int check_gpu(kolo_session *s, const need *n)
                      s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
 
-/* What rank 0 copies for a checkpoint; stages and shards write theirs from where they are. */
+/* Stages and shards write their part of a checkpoint from where it is; else rank 0 does, from a copy. */
+static bool saves_together(const kolo_session *s)
+{
+    return s->program || s->shards > 1 || session_offloads(s->options);
+}
+
+/* What rank 0 copies for a checkpoint. */
 static size_t snapshot_bytes(const kolo_session *s, const need *n)
 {
     const size_t *arena = n->arena;
-    if (s->program || s->shards > 1 || session_offloads(s->options) || !(s->parts & KOLO_SESSION_TRAIN))
-        return 0;
+    if (saves_together(s) || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
     return arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
            arena[KOLO_ARENA_EMA];
 }
@@ -104,12 +109,28 @@ static size_t node_limit(const kolo_session *s, const char **source)
     return (size_t)(s->options->memory_limit * 0x1p30);
 }
 
+void kolo_session_settle(kolo_session *s)
+{
+    kolo_trim(); /* what initial values took is free again, and planned for as canonical_bytes */
+    const size_t now = s->shared_bytes + kolo_memory_beside_pages();
+    if (now > s->held_bytes) s->held_bytes = now;
+}
+
+/* What this rank takes to read and write tensors in canonical order, one at a time; of parts a tensor is
+ * brought together as it is laid out. */
+static size_t canonical_bytes(const kolo_session *s, bool saves)
+{
+    const size_t largest = (size_t)kolo_plan_largest(s->plan) * sizeof(float);
+    const size_t all = largest * (s->shards > 1 ? 2 : 1);
+    if (!saves || (s->launch->rank > 0 && !saves_together(s))) return all;
+    return kolo_checkpoint_scratch(largest, saves_together(s)) + all - largest;
+}
+
 size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
 {
     const need n = need_of_plans(s);
     const size_t bytes = s->held_bytes + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
-                         /* in and out, one at a time; of parts it is brought together as it is laid out */
-                         (size_t)kolo_plan_largest(s->plan) * sizeof(float) * (s->shards > 1 ? 2 : 1) +
+                         canonical_bytes(s, saves) +
                          (saves && s->launch->rank == 0 ? snapshot_bytes(s, &n) : 0);
     return bytes > s->highest_bytes ? bytes : s->highest_bytes;
 }

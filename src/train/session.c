@@ -268,11 +268,14 @@ static int open_steps(kolo_session *s)
     KOLO_TRY(session_fit_plans(s));
     KOLO_TRY(kolo_strategy_check(s->plan_file->strategy, s->plan_file->path, s));
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
+    s->shared_bytes = kolo_memory_shared();
     s->held_bytes = kolo_memory_resident();
     s->highest_bytes = kolo_memory_peak();
     /* readers fill while memory is touched */
     if (!(s->parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(session_make_loaders(s));
-    return make_executors(s);
+    KOLO_TRY(make_executors(s));
+    kolo_session_settle(s);
+    return 0;
 }
 
 static int open_plan_file(kolo_session *s)

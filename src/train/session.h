@@ -93,8 +93,9 @@ typedef struct kolo_session {
     kolo_backend *backend;
     kolo_plan *plan, *eval_plan;
     kolo_placement *placement, *eval_placement; /* with stages; placement, program: of shape[0] */
-    /* resident before the first arena: libraries, kernels, data sets; and the most until then */
-    size_t held_bytes, highest_bytes;
+    /* resident beside arenas and batches before the first step: libraries, kernels, heap, stacks; the most
+     * until the first arena was made; and what was shared then (the launcher's; later it is comm's, planned) */
+    size_t held_bytes, highest_bytes, shared_bytes;
     double *node_seconds; /* [graph->nodes] where this rank chose the cut: of every operation; else NULL */
     kolo_program *program, *eval_program;
     kolo_comm *eval_comm; /* of them: what an evaluation sends from stage to stage */
@@ -178,6 +179,8 @@ int kolo_session_print_memory(kolo_session *session, void *file);
  * arenas in host memory, batches and, where it saves, a checkpoint's copy), as known before the first arena;
  * and what it has taken, without pages that belong to other ranks of its node. */
 size_t kolo_session_planned_bytes(const kolo_session *session, bool saves);
+/* What is beside arenas and batches now belongs to the plan, too: once all is ready for the first step. */
+void kolo_session_settle(kolo_session *session);
 size_t kolo_session_peak_bytes(const kolo_session *session);
 /* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */
 size_t kolo_session_taken(const kolo_session *session);

@@ -44,8 +44,10 @@ static int save(trainer *t)
     if (is_root(t) && each && !all) return KOLO_EIO;
     KOLO_TRY(kolo_rank_state_gather(&t->session, all));
     t->saved = t->position.step;
-    KOLO_TRY(collect_memory(t));
-    if (!is_root(t)) return kolo_checkpoint_take_part(t->session.exec, t->session.plan, t->session.backend);
+    if (!is_root(t)) {
+        KOLO_TRY(kolo_checkpoint_take_part(t->session.exec, t->session.plan, t->session.backend));
+        return collect_memory(t);
+    }
     kolo_position p = t->position;
     p.wall_seconds += kolo_time() - t->started;
     kolo_session_at(&t->session, p.step, &p.epoch, &p.epoch_step);
@@ -53,6 +55,7 @@ static int save(trainer *t)
     int rc =
         kolo_checkpoint_save(t->run, t->session.exec, t->session.plan, t->session.backend, t->options, &p);
     if (rc < 0) return kolo_fail_in(rc, "writing a checkpoint (those in place are whole): ");
+    KOLO_TRY(collect_memory(t)); /* with what writing takes */
     return kolo_events_write(t->events, "checkpoint", "\"step\":%ld,\"seconds\":%.3f", (long)p.step,
                              kolo_time() - begin);
 }

@@ -341,5 +341,6 @@ int trainer_begin(trainer *t)
     snprintf(t->position.metric, sizeof t->position.metric, "%s", kolo_session_metric(&t->session));
     t->first_step = t->position.step;
     t->saved = found ? t->position.step : -1;
+    kolo_session_settle(&t->session);
     return 0;
 }

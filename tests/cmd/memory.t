@@ -61,6 +61,11 @@ need_mib=$(kolo plan "${small[@]}" batch=64 size=32 memory_limit=64 deterministi
     awk '/^memory of a rank/ { print int($5 / 1048576) + 1 }')
 SLURM_MEM_PER_NODE=$need_mib "${train[@]}" batch=64 size=32 deterministic=true > "$ROOM/log" 2>&1
 is $? 0 "a job that fits to the MiB (${need_mib}) is trained"
+number_of() { sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" "$ROOM/run/summary.json"; }
+planned=$(number_of planned_bytes) peak=$(number_of peak_bytes)
+apart=$((peak > planned ? peak - planned : planned - peak))
+ok $((peak > 0 && apart <= planned / 50 + (2 << 20) ? 0 : 1)) \
+    "planned $planned bytes, taken $peak: within 2 % and 2 MiB"
 SLURM_MEM_PER_NODE=$((need_mib - 1)) "${train[@]}" batch=64 size=32 deterministic=true > "$ROOM/log" 2>&1
 is $? 78 "one MiB less than the plan needs: exit 78"
 done_testing

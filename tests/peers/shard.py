@@ -25,11 +25,13 @@ WARM_UP = 3
 OPTIONS = {"lr": 1e-3, "weight_decay": 0.05}
 
 
-def blocks(model):
-    """What a residual network is made of: each is gathered by itself."""
-    for module in model.modules():
-        if isinstance(module, nn.Sequential):
-            yield from (part for part in module if any(True for _ in part.parameters()))
+def blocks(module):
+    """What a residual network is made of: each is gathered by itself, with all that it consists of."""
+    for part in module.children():
+        if isinstance(module, nn.Sequential) and any(True for _ in part.parameters()):
+            yield part
+        else:
+            yield from blocks(part)
 
 
 def fsdp(model):

@@ -79,10 +79,11 @@ static void test_limit(void)
 
 static void test_pages(void)
 {
-    size_t bytes = (5 << 20) + 123, before = kolo_memory_resident();
+    size_t bytes = (5 << 20) + 123, before = kolo_memory_resident(), beside = kolo_memory_beside_pages();
     char *pages = kolo_pages_alloc(bytes), sum = 0;
     ok(pages && (uintptr_t)pages % (2 << 20) == 0, "a large mapping starts on a huge page");
     ok(kolo_memory_resident() >= before + bytes, "and is resident before anybody writes to it");
+    ok(kolo_memory_beside_pages() < beside + (1 << 20), "what is beside pages is no more than before");
     size_t resident = kolo_memory_resident(), peak = kolo_memory_peak();
     ok(peak >= resident, "the peak is no less than now");
     for (size_t i = 0; i < bytes; i++) sum |= pages[i];

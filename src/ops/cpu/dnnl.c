@@ -25,6 +25,7 @@ struct dnnl_engine_of_kolo {
     dnnl_primitive_attr_t attr; /* scratch memory comes from the caller */
     kolo_dnnl_desc **desc;
     int64_t descs, capacity;
+    bool warm[2]; /* products in f32, in bf16 */
 };
 
 struct kolo_dnnl_primitive {
@@ -434,6 +435,31 @@ int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_
     if (s != dnnl_success) return fail("describing a change of layout", s);
     const int rc = dnnl_finish(d, pd, list, primitive);
     return rc > 0 ? fail("making a change of layout", dnnl_runtime_error) : rc;
+}
+
+enum { WARM_SIDE = 16 };
+
+int kolo_dnnl_warm(const kolo_dnnl_primitive *like, enum kolo_dtype dtype)
+{
+    static const int64_t dim[2] = {WARM_SIDE, WARM_SIDE};
+    static float zero[3][WARM_SIDE * WARM_SIDE];
+    kolo_dnnl *d = like->dnnl;
+    kolo_dnnl_primitive *p = NULL;
+    bool *done = &d->warm[dtype == KOLO_BF16];
+    if (*done) return 0;
+    const kolo_dnnl_desc *square = kolo_dnnl_plain(d, dtype, 2, dim);
+    void *pointer[3] = {zero[0], zero[1], zero[2]}, *scratch = NULL;
+    if (!square) return kolo_error_status();
+    int rc = kolo_dnnl_make_linear(d, KOLO_DNNL_FORWARD, square, square, NULL, square, &p);
+    *done = true;
+    if (rc != 0) return rc < 0 ? rc : 0;
+    if (!strcmp(p->name, like->name)) { /* others generate theirs when they are made */
+        scratch = kolo_alloc(p->scratch);
+        rc = scratch ? kolo_dnnl_run(p, pointer, scratch) : KOLO_ENOMEM;
+    }
+    free(scratch);
+    kolo_dnnl_destroy(&p);
+    return rc;
 }
 
 const kolo_dnnl_desc *kolo_dnnl_weight_of(const kolo_dnnl_primitive *p) { return p->weight; }
