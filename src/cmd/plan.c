@@ -230,7 +230,8 @@ static int search(kolo_options *o, const kolo_gpu *gpu, bool json)
     fprintf(f, "searched: %lld of %lld plans were played in %.1f s; ", (long long)r.priced,
             (long long)r.plans, r.took);
     if (r.bound >= .99 * r.seconds) fprintf(f, "no other can be faster by a hundredth\n");
-    else fprintf(f, "time was up, and none could take less than %.3f ms\n", r.bound * 1e3);
+    else if (r.bound > 0) fprintf(f, "time was up, and none could take less than %.3f ms\n", r.bound * 1e3);
+    else fprintf(f, "time was up before anything was ruled out\n");
     fprintf(f, "the best: %s, %.3f ms a step; %s\n", *r.text ? r.text : "plain data parallel",
             r.seconds * 1e3, r.why);
     if (*r.uneven) fprintf(f, "beyond that: %s\n", r.uneven);

@@ -11,7 +11,8 @@
 #include "exec/parts.h"
 #include "kolo/error.h"
 
-enum { WARM_UP = 2, SECONDS = 2 };
+/* Steps in front, and at least; seconds for as many steps as they take, and for those that are asked for. */
+enum { WARM_UP = 2, FEWEST = 3, SECONDS = 2, PATIENCE = 6 };
 
 /* One rank. */
 typedef struct rank {
@@ -146,10 +147,11 @@ static int measure(rank *r, int least, double *seconds, double *varies)
     const int most = 4 * least;
     kolo_exec_profile *profile = kolo_alloc((size_t)n * sizeof *profile);
     double *each = kolo_alloc((size_t)(most * n) * sizeof *each);
-    const double until = kolo_time() + SECONDS;
+    const double until = kolo_time() + SECONDS, late = until + PATIENCE;
     int rc = profile && each ? kolo_exec_set_profile(r->exec, profile) : KOLO_ENOMEM, steps = 0;
     if (rc == 0 && r->of->how.threads == 1) rc = exec_profile_used(r->exec);
-    while (rc == 0 && steps < most && (steps < least || kolo_time() < until)) {
+    while (rc == 0 && steps < most &&
+           (steps < FEWEST || kolo_time() < until || (steps < least && kolo_time() < late))) {
         for (int64_t i = 0; i < n; i++) each[steps * n + i] = -profile[i].seconds;
         rc = do_step(r);
         for (int64_t i = 0; i < n; i++) each[steps * n + i] += profile[i].seconds;
