@@ -278,6 +278,8 @@ static int put_together(kolo_split *s, int t, const int grid[2], const int *home
         KOLO_TRY(made.of[p]);
     }
     s->spread[t] = made;
+    for (int64_t i = 0; i < s->pieces; i++) /* were of the other parts, or moved by another roll */
+        if (s->piece[i].map == t) s->piece[i].map = -1;
     return 0;
 }
 
@@ -385,6 +387,7 @@ int kolo_graph_split(kolo_graph *g, const kolo_cuts *cuts)
     free(s.spread);
     free(s.owned);
     free(s.copy);
+    free(s.piece);
     if (s.to) kolo_graph_destroy(&s.to);
     return rc;
 }

@@ -21,6 +21,13 @@ typedef struct kolo_spread {
     int64_t roll[2];
 } kolo_spread;
 
+/* What of a map was put together beside a part of the image (kolo_split_piece). */
+typedef struct kolo_piece_made {
+    int map, home, tensor;
+    kolo_area area;
+    int64_t roll[2];
+} kolo_piece_made;
+
 typedef struct kolo_split {
     const kolo_graph *from;
     kolo_graph *to;
@@ -33,6 +40,8 @@ typedef struct kolo_split {
     bool *owned;
     int *copy;
     double load[KOLO_MAX_ARGS]; /* elements of parameters that a part has */
+    kolo_piece_made *piece;     /* [pieces] */
+    int64_t pieces, piece_capacity;
 } kolo_split;
 
 static inline bool kolo_split_is_image(const kolo_tensor *t)
@@ -61,7 +70,7 @@ static inline const int *kolo_split_grid(const kolo_split *s, int64_t node)
 kolo_area kolo_split_area(const kolo_tensor *t, const int grid[2], int part);
 /* What `want` holds of map t, after it is rolled by `roll`, beside part `home` of the image: what is beside
  * other parts goes there as it is cut. Beyond a map that is not rolled are zeros. name: of the new tensors.
- * Returns the tensor. */
+ * Returns the tensor; operations that want the same share one. */
 int kolo_split_piece(kolo_split *s, int t, int home, const kolo_area *want, const int64_t roll[2],
                      const char *name);
 /* A new tensor like `t`, but of the pixels of `where`. */

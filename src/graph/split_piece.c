@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "graph/split.h"
 #include "kolo/error.h"
 
@@ -88,8 +89,19 @@ static int add_piece(kolo_split *s, int t, int q, int home, const kolo_area *wan
     return 0;
 }
 
-int kolo_split_piece(kolo_split *s, int t, int home, const kolo_area *want, const int64_t roll[2],
-                     const char *name)
+static int find_piece(const kolo_split *s, int t, int home, const kolo_area *want, const int64_t roll[2])
+{
+    for (int64_t i = 0; i < s->pieces; i++) {
+        const kolo_piece_made *p = &s->piece[i];
+        if (p->map == t && p->home == home && equal(&p->area, want) && p->roll[0] == roll[0] &&
+            p->roll[1] == roll[1])
+            return p->tensor;
+    }
+    return -1;
+}
+
+static int make_piece(kolo_split *s, int t, int home, const kolo_area *want, const int64_t roll[2],
+                      const char *name)
 {
     const kolo_tensor *map = &s->from->tensor[t];
     const kolo_spread *there = &s->spread[t];
@@ -108,4 +120,17 @@ int kolo_split_piece(kolo_split *s, int t, int home, const kolo_area *want, cons
             }
     s->to->part = home;
     return all.n == 1 && equal(&all.area[0], want) ? all.of[0] : make_tile(s, name, map, want, &all);
+}
+
+int kolo_split_piece(kolo_split *s, int t, int home, const kolo_area *want, const int64_t roll[2],
+                     const char *name)
+{
+    int made = find_piece(s, t, home, want, roll);
+    s->to->part = home;
+    if (made >= 0) return made;
+    if ((made = make_piece(s, t, home, want, roll, name)) < 0) return made;
+    KOLO_TRY(kolo_grow(&s->piece, &s->piece_capacity, s->pieces, sizeof *s->piece));
+    s->piece[s->pieces++] =
+        (kolo_piece_made){.map = t, .home = home, .tensor = made, .area = *want, .roll = {roll[0], roll[1]}};
+    return made;
 }
