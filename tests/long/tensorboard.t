@@ -19,6 +19,8 @@ train() { # RUN RANKS WORDS...
 cat > read.py << 'END'
 import glob, json, math, struct, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tb_logging
+tb_logging.get_logger().setLevel("ERROR") # it tells that it leaves out what was done again
 def read(run):
     sizes = dict.fromkeys(("scalars", "histograms", "images", "tensors"), 0)
     board = EventAccumulator(run + "/tensorboard", size_guidance=sizes)
