@@ -17,7 +17,8 @@ submit() { # NAME NODES PARTS: state of the job
         "$TOP/jobs/highres_spatial.sh")" 600
 }
 is "$(submit whole 1 1x1)" FAILED "one rank, a node of $limit MiB: the job fails"
-like "$ROOM/whole.out" "this node cannot hold the job: 1 rank needs .* GiB, Slurm's memory request allows 1\.86 GiB" \
+like "$ROOM/whole.out" \
+    "this node cannot hold the job: 1 rank needs .* GiB, Slurm's memory request allows 1\.86 GiB" \
     "  before the first step, and says why"
 is "$(submit parts 4 2x2)" COMPLETED "spatial=2x2 on four such nodes: it trains" "$ROOM/parts.out"
 is "$(losses "$ROOM/parts" | cut -d' ' -f1 | xargs)" "1 2" "  two steps, each with a loss"
