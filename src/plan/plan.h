@@ -203,9 +203,9 @@ typedef struct kolo_transfer {
     /* of late pipelines: RECEIVE, and the TRANSFERRED of what is sent, stand in the list of step t for batch
      * t + these */
     int start_ahead, end_ahead;
-    /* between stages side by side (spatial=, tensor=), which do the same turns: in turn `start` RECEIVE stands
-     * before this stage's first operation from number `post` on, in turn `end` the TRANSFERRED of what is sent
-     * before its first one behind number `gone`; -1: before all of them */
+    /* between stages side by side (spatial=, tensor=), which do the same turns: in turn `start` RECEIVE
+     * stands before this stage's first operation from number `post` on, in turn `end` the TRANSFERRED of what
+     * is sent before its first one behind number `gone`; -1: before all of them */
     int64_t post, gone;
     size_t offset; /* bytes from the beginning of comm's memory: GRADIENT, then TRANSFER */
     kolo_ring ring;
