@@ -5,7 +5,6 @@
 #include "exec/async_order.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "kolo/error.h"
@@ -25,12 +24,31 @@ void async_order_destroy(async_order *o)
 
 void async_order_open(async_order *o, int64_t first, int64_t end)
 {
-    memset(o->of, 0, (size_t)o->ranks * sizeof *o->of);
+    for (int r = 0; r < o->ranks; r++) o->of[r] = (async_rank){.pace = o->of[r].pace};
     o->next = o->updates = first;
     o->end = end;
 }
 
 bool async_order_is_over(const async_order *o) { return o->updates == o->end; }
+
+/* Would all wait for this rank in the end, if it took one more block? Not if it is the fastest of those that
+ * are still at work, so somebody always takes what is left. */
+static bool is_too_slow(const async_order *o, int rank)
+{
+    const async_rank *r = &o->of[rank];
+    double work = (double)(o->end - o->next), rate = 0, soonest = 0;
+    for (int i = 0; i < o->ranks; i++) {
+        const async_rank *other = &o->of[i];
+        if (i == rank || other->held == 0) continue;
+        if (!(other->pace > 0)) return false;
+        const double next = (double)(other->held + 1) * other->pace;
+        work += other->held;
+        rate += 1 / other->pace;
+        if (soonest == 0 || next < soonest) soonest = next;
+    }
+    const double others = rate > 0 ? work / rate : 0;
+    return rate > 0 && (double)(r->held + 1) * r->pace > (others > soonest ? others : soonest);
+}
 
 int async_order_give(async_order *o, int rank, int64_t *block)
 {
@@ -38,7 +56,7 @@ int async_order_give(async_order *o, int rank, int64_t *block)
     int n = 0;
     while (o->next < o->end && r->held < ASYNC_BLOCKS) {
         /* towards the end a block that waits behind another's is one that nobody else can take */
-        if (r->held > 0 && o->end - o->next <= 2 * o->ranks) break;
+        if ((r->held > 0 && o->end - o->next <= 2 * o->ranks) || is_too_slow(o, rank)) break;
         block[n++] = o->next++;
         r->held++;
     }
@@ -65,7 +83,7 @@ void async_order_ask(async_order *o, int rank)
     o->of[rank].since = o->asked++;
 }
 
-bool async_order_begin(async_order *o, int rank)
+bool async_order_begin(async_order *o, int rank, double now)
 {
     async_rank *r = &o->of[rank];
     int64_t computing = 0;
@@ -76,17 +94,20 @@ bool async_order_begin(async_order *o, int rank)
     if (o->bound && computing > o->bound) return false;
     r->begins = false;
     r->computes = true;
+    r->began = now;
     r->pulled = o->updates;
     return true;
 }
 
-bool async_order_push(async_order *o, int rank, int64_t *update, int64_t *staleness)
+bool async_order_push(async_order *o, int rank, double now, int64_t *update, int64_t *staleness)
 {
     async_rank *r = &o->of[rank];
     if (o->bound && !in_time(o, rank, 1)) return false;
     *update = o->updates++;
     *staleness = *update - r->pulled;
-    r->computes = r->pushes = false;
+    r->computes = false;
+    const double took = now - r->began;
+    r->pace = r->pace > 0 && took > 2 * r->pace ? 2 * r->pace : took; /* once is no pace */
     r->held--;
     return true;
 }

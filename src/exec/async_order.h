@@ -19,6 +19,7 @@ typedef struct async_rank {
     bool begins;   /* wants to: since `since` */
     bool pushes;   /* its gradients are there */
     int64_t pulled, since;
+    double began, pace; /* when it began to compute; seconds that it takes for a block, 0: not known yet */
 } async_rank;
 
 typedef struct async_order {
@@ -36,14 +37,15 @@ void async_order_destroy(async_order *order);
 void async_order_open(async_order *order, int64_t first, int64_t end);
 /* All are done. */
 bool async_order_is_over(const async_order *order);
-/* Blocks for a rank, into block[ASYNC_BLOCKS]; their number, 0: it has as many as it gets now. */
+/* Blocks for a rank, into block[ASYNC_BLOCKS]; their number, 0: it has as many as it gets. A rank that holds
+ * none and gets none is done: others are through with what is left before it would be with one. */
 int async_order_give(async_order *order, int rank, int64_t *block);
 /* The rank has blocks and the newest weights: may it begin with one now? Then it has begun. Whoever asked
  * before goes first. */
 void async_order_ask(async_order *order, int rank);
-bool async_order_begin(async_order *order, int rank);
+bool async_order_begin(async_order *order, int rank, double now);
 /* Its gradients are there: may they be applied now? Then *update is their number, and *staleness how many
  * updates their weights lack; it computes no more. */
-bool async_order_push(async_order *order, int rank, int64_t *update, int64_t *staleness);
+bool async_order_push(async_order *order, int rank, double now, int64_t *update, int64_t *staleness);
 
 #endif

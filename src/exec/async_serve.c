@@ -45,14 +45,14 @@ static int take_ready(exec_async *a, int rank, bool *moved)
 {
     const async_message m = a->peer[rank].request;
     async_reply reply = {0};
-    if (!async_order_push(&a->order, rank, &reply.update, &reply.staleness)) return 0;
+    if (!async_order_push(&a->order, rank, kolo_time(), &reply.update, &reply.staleness)) return 0;
     *moved = true;
     reply.turn = a->turns++;
     record(a, &m, reply.staleness);
     reply.given = async_order_give(&a->order, rank, reply.block);
     if (a->order.of[rank].held > 0) {
         async_order_ask(&a->order, rank);
-        reply.begins = async_order_begin(&a->order, rank);
+        reply.begins = async_order_begin(&a->order, rank, kolo_time());
         a->order.of[rank].begins = false; /* else it asks when it has done this */
     }
     return send_reply(a, rank, &reply);
@@ -68,7 +68,7 @@ static int take_begin(exec_async *a, int rank, bool *moved)
         if (r->held == 0) given->given = async_order_give(&a->order, rank, given->block);
         if (r->held > 0) async_order_ask(&a->order, rank);
     }
-    if (r->held > 0 && !async_order_begin(&a->order, rank)) return 0;
+    if (r->held > 0 && !async_order_begin(&a->order, rank, kolo_time())) return 0;
     *moved = true;
     given->begins = r->held > 0;
     given->turn = given->begins && a->order.updates > a->peer[rank].request.update ? a->turns++ : -1;

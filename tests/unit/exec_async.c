@@ -347,7 +347,7 @@ int main(void)
     test_all("lenet5", 4, 0, 2, 4);
     test_all("lenet5", 3, 1, 0, 2);
     test_all("lenet5", 3, 2, 1, STEPS);
-    test_all("resnet20", 2, 1, 0, STEPS);
+    test_all("lenet5", 2, 1, 0, STEPS);
     test_death(3, 0);
     test_death(3, 2);
     return done_testing();

@@ -16,6 +16,7 @@ typedef struct game {
     int64_t ends[RANKS]; /* moment at which the rank has computed; -1: it does not compute */
     int given[BLOCKS], done[RANKS], pushed;
     int64_t most; /* staleness */
+    int64_t last, late; /* moment of the last push of a rank but the slow one; from then to the end */
     bool right;
 } game;
 
@@ -33,17 +34,18 @@ static void take(game *g, int rank)
 
 static void begin(game *g, int rank, int64_t now)
 {
-    if (async_order_begin(&g->order, rank)) g->ends[rank] = now + g->pace[rank];
+    if (async_order_begin(&g->order, rank, (double)now)) g->ends[rank] = now + g->pace[rank];
 }
 
-static void push(game *g, int rank)
+static void push(game *g, int rank, int64_t now)
 {
     int64_t update, staleness;
-    if (!async_order_push(&g->order, rank, &update, &staleness)) return;
+    if (!async_order_push(&g->order, rank, (double)now, &update, &staleness)) return;
     g->right = g->right && update == g->pushed++;
     if (staleness > g->most) g->most = staleness;
     g->ends[rank] = -1;
     g->done[rank]++;
+    if (rank < g->ranks - 1) g->last = now;
     take(g, rank);
     if (g->order.of[rank].held > 0) async_order_ask(&g->order, rank);
 }
@@ -62,9 +64,10 @@ static bool play(game *g, int64_t first, int64_t end, uint64_t seed)
     for (; !async_order_is_over(&g->order) && now < 100000; now++)
         for (int i = 0; i < g->ranks; i++) {
             const int r = (int)draw(seed + (uint64_t)now, (uint64_t)i, (uint32_t)g->ranks);
-            if (g->ends[r] >= 0 && g->ends[r] <= now) push(g, r);
+            if (g->ends[r] >= 0 && g->ends[r] <= now) push(g, r, now);
             else if (g->order.of[r].begins) begin(g, r, now);
         }
+    g->late = now - g->last;
     return async_order_is_over(&g->order);
 }
 
@@ -73,6 +76,7 @@ static void test(int ranks, int64_t bound, int slow)
     static game g;
     bool ended = true, once = true;
     int64_t most = 0;
+    int64_t late = 0;
     int least = BLOCKS, fast = 0;
     for (uint64_t seed = 0; seed < 20 && ended; seed++) {
         memset(&g, 0, sizeof g);
@@ -84,12 +88,16 @@ static void test(int ranks, int64_t bound, int slow)
         for (int b = 0; b < BLOCKS; b++) once = once && g.given[b] == 1;
         once = once && g.right && g.pushed == BLOCKS;
         if (g.most > most) most = g.most;
+        if (g.late > late) late = g.late;
         if (g.done[ranks - 1] < least) least = g.done[ranks - 1], fast = g.done[0];
         async_order_destroy(&g.order);
     }
     ok(ended && once, "%d ranks, bound %ld: all blocks are given and pushed once, updates in a row", ranks,
        (long)bound);
     ok(!bound || most <= bound, "the stalest gradient lacks %ld", (long)most);
+    if (slow && !bound)
+        ok(late < 10 * slow, "the slow one keeps nobody waiting in the end: %ld of %d", (long)late,
+           10 * slow);
     if (slow && !bound) ok(least * 3 < fast, "a slow rank did %d blocks, another %d", least, fast);
     if (ranks > 1 && !bound) ok(most >= ranks - 1, "without a bound ranks go on");
 }
