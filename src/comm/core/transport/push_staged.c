@@ -105,7 +105,8 @@ static bool fold(comm_push *p, uint64_t end)
     bool through_staging = false;
     slice_of(p, g, p->me, &in_piece, &bytes);
     vector += in_piece;
-    p->target[0] = p->out + vector;
+    char *const staged = staging(p, p->me, true, g) + in_piece, *const out = p->out + vector;
+    p->target[0] = out;
     for (int i = 0; i < p->members; i++) {
         const push_line *line = push_line_of(p, i);
         p->source[i] = i == p->me        ? p->in + vector
@@ -115,9 +116,10 @@ static bool fold(comm_push *p, uint64_t end)
         if (line->out_shared) p->target[targets++] = push_at(p, i, line->out) + vector;
         else through_staging = true;
     }
-    char *const staged = staging(p, p->me, true, g) + in_piece;
+    /* in the same pass, unless it is to go past the caches */
+    if (through_staging && !p->apart) p->target[targets++] = staged;
     if (bytes) comm_fold(&p->how, p->target, targets, p->source, p->members, (int64_t)(bytes / p->width));
-    if (through_staging) push_stream(p, staged, p->out + vector, bytes);
+    if (through_staging && p->apart) push_stream(p, staged, out, bytes);
     atomic_store_explicit(&mine->folded, g + 1, memory_order_release);
     return true;
 }
