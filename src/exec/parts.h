@@ -139,7 +139,7 @@ struct kolo_exec {
 
     kolo_exec_profile *profile;
     kolo_event **mark; /* [plan->actions + 1], made with the first profile */
-    double *used;      /* [plan->actions + 1] seconds that this thread has computed by then; NULL: not asked */
+    double *used; /* [plan->actions + 1] seconds that this thread has computed by then; NULL: not asked */
     _Atomic int64_t position;
 };
 
@@ -212,6 +212,8 @@ void exec_evict_pages(kolo_exec *exec, const void *at, size_t bytes);
 /* As kolo_exec_get_parts and kolo_exec_set; 0: it is whole on every rank of its stage; 1: done. */
 int exec_get_sharded(kolo_exec *exec, const char *which, int tensor, float *values);
 int exec_set_sharded(kolo_exec *exec, const char *which, int tensor, const float *values);
+/* This rank has all of it, or a part. */
+bool exec_stores(const kolo_exec *exec, const char *which, int tensor);
 /* agree.c: the same plan on all ranks. Collective. */
 int exec_agree(kolo_exec *exec, const kolo_plan *plan);
 /* values.c: of the stage that has the tensor, one replica's. Collective. */

@@ -460,6 +460,21 @@ int exec_get_sharded(kolo_exec *e, const char *which, int tensor, float *values)
 }
 
 /* Likewise, of this rank's stage: what is its part. Not collective. */
+/* 0 bytes: this rank has nothing of it. */
+static tensor_piece own_piece(const kolo_exec *e, int tensor)
+{
+    const kolo_plan *p = e->plan;
+    const bool rest = (int64_t)(p->home[tensor].offset / sizeof(float)) >= kolo_plan_rest(p);
+    if (!rest && e->shard < 0) return (tensor_piece){0};
+    return piece_of(p, tensor, rest ? 0 : e->shard);
+}
+
+bool exec_stores(const kolo_exec *e, const char *which, int tensor)
+{
+    sharded what;
+    return !find_sharded(e, which, tensor, &what) || own_piece(e, tensor).bytes > 0;
+}
+
 int exec_set_sharded(kolo_exec *e, const char *which, int tensor, const float *values)
 {
     sharded what;
@@ -467,9 +482,8 @@ int exec_set_sharded(kolo_exec *e, const char *which, int tensor, const float *v
     if (!strcmp(which, "activation")) return 0;
     KOLO_TRY(exec_show_averages(e, false));
     if (!find_sharded(e, which, tensor, &what)) return 0;
-    const bool rest = (int64_t)(p->home[tensor].offset / sizeof(float)) >= kolo_plan_rest(p);
-    const tensor_piece piece = piece_of(p, tensor, rest || e->shard < 0 ? 0 : e->shard);
-    if (piece.bytes == 0 || (e->shard < 0 && !rest)) return 1;
+    const tensor_piece piece = own_piece(e, tensor);
+    if (piece.bytes == 0) return 1;
     char *whole = kolo_alloc(p->layout[tensor].bytes);
     int rc = whole ? kolo_backend_from_canonical(e->backend, &p->graph->tensor[tensor], &p->layout[tensor],
                                                  values, whole)

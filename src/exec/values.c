@@ -50,8 +50,10 @@ int kolo_exec_set_scaler(kolo_exec *e, const kolo_scaler *scaler)
 
 static void initial_values(const kolo_tensor *t, uint64_t seed, float *values, int64_t count)
 {
-#pragma omp parallel for schedule(static) if (count > 1 << 14)
-    for (int64_t i = 0; i < count; i++) values[i] = kolo_initial_value(t, seed, i);
+    enum { PIECE = 4096 };
+#pragma omp parallel for schedule(static) if (count > 4 * PIECE)
+    for (int64_t i = 0; i < count; i += PIECE)
+        kolo_initial_values(t, seed, i, count - i < PIECE ? count - i : PIECE, values + i);
 }
 
 static int copy_to_average(kolo_exec *e)
@@ -73,7 +75,8 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
     int rc = values ? 0 : KOLO_ENOMEM;
     for (int t = 0; t < g->tensors && rc == 0; t++) {
         const kolo_tensor *x = &g->tensor[t];
-        if ((x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) || !kolo_plan_owns(e->plan, t))
+        if ((x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) || !kolo_plan_owns(e->plan, t) ||
+            !exec_stores(e, "param", t))
             continue;
         initial_values(x, seed, values, kolo_tensor_count(x));
         rc = kolo_exec_set(e, "param", t, values);

@@ -476,8 +476,10 @@ int64_t kolo_graph_parameters(const kolo_graph *g);    /* elements of PARAM tens
 double kolo_graph_macs(const kolo_graph *g);           /* multiply-accumulates of the forward part, one row */
 int kolo_graph_print(const kolo_graph *g, void *file); /* FILE *; one line a node */
 
-/* Initial value of element i (canonical order) of a parameter or buffer: a pure function of (seed, name,
- * i). */
-float kolo_initial_value(const kolo_tensor *tensor, uint64_t seed, int64_t i);
+/* Initial values of elements first .. first + count - 1 (canonical order) of a parameter or buffer: each a
+ * pure function of seed, name and number. Any thread. */
+void kolo_initial_values(const kolo_tensor *tensor, uint64_t seed, int64_t first, int64_t count,
+                         float *values);
+float kolo_initial_value(const kolo_tensor *tensor, uint64_t seed, int64_t i); /* of one */
 
 #endif

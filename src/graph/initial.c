@@ -13,16 +13,36 @@ static double open_uniform(uint32_t high, uint32_t low)
     return ((double)bits + 0.5) * 0x1p-52;
 }
 
-float kolo_initial_value(const kolo_tensor *tensor, uint64_t seed, int64_t i)
+/* Box-Muller */
+static float normal(double a, const kolo_philox4 *r)
 {
-    if (tensor->init.kind == KOLO_INIT_CONSTANT) return (float)tensor->init.a;
+    const double u = open_uniform(r->v[0], r->v[1]), angle = 2 * M_PI * open_uniform(r->v[2], r->v[3]);
+    return (float)(a * sqrt(-2 * log(u)) * cos(angle));
+}
+
+void kolo_initial_values(const kolo_tensor *tensor, uint64_t seed, int64_t first, int64_t count,
+                         float *values)
+{
+    const double a = tensor->init.a;
     const uint64_t name = tensor->slab.runs
                               ? kolo_hash_bytes(KOLO_HASH, tensor->name, (size_t)tensor->slab.named)
-                              : kolo_hash_text(tensor->name);
-    kolo_philox4 r = kolo_philox(kolo_random_key(seed, KOLO_RANDOM_INIT), name,
-                                 (uint64_t)kolo_slab_element(tensor, i));
-    double u = open_uniform(r.v[0], r.v[1]);
-    if (tensor->init.kind == KOLO_INIT_UNIFORM) return (float)(tensor->init.a * (2 * u - 1));
-    double angle = 2 * M_PI * open_uniform(r.v[2], r.v[3]);
-    return (float)(tensor->init.a * sqrt(-2 * log(u)) * cos(angle)); /* Box-Muller */
+                              : kolo_hash_text(tensor->name),
+                   key = kolo_random_key(seed, KOLO_RANDOM_INIT);
+    for (int64_t i = 0; i < count; i++) {
+        if (tensor->init.kind == KOLO_INIT_CONSTANT) {
+            values[i] = (float)a;
+            continue;
+        }
+        const kolo_philox4 r = kolo_philox(key, name, (uint64_t)kolo_slab_element(tensor, first + i));
+        values[i] = tensor->init.kind == KOLO_INIT_UNIFORM
+                        ? (float)(a * (2 * open_uniform(r.v[0], r.v[1]) - 1))
+                        : normal(a, &r);
+    }
+}
+
+float kolo_initial_value(const kolo_tensor *tensor, uint64_t seed, int64_t i)
+{
+    float value;
+    kolo_initial_values(tensor, seed, i, 1, &value);
+    return value;
 }

@@ -94,7 +94,8 @@ typedef struct kolo_session {
     kolo_plan *plan, *eval_plan;
     kolo_placement *placement, *eval_placement; /* with stages; placement, program: of shape[0] */
     /* resident beside arenas and batches before the first step: libraries, kernels, heap, stacks; the most
-     * until the first arena was made; and what was shared then (the launcher's; later it is comm's, planned) */
+     * until the first arena was made; and what was shared then (the launcher's; later it is comm's,
+     * planned) */
     size_t held_bytes, highest_bytes, shared_bytes;
     double *node_seconds; /* [graph->nodes] where this rank chose the cut: of every operation; else NULL */
     kolo_program *program, *eval_program;
