@@ -133,6 +133,17 @@ static void golden_decoded(golden_net *n, golden_worst *w, const cJSON *record)
     free(box);
 }
 
+/* Of a graph that is cut: the map `tensor`, a part of it, is put together; parts of channels are left out. */
+static bool golden_map_in_parts(golden_net *n, golden_worst *w, const cJSON *record, const char *tensor)
+{
+    char map[300];
+    const char *part = tensor ? strstr(tensor, ":part") : NULL;
+    if (!part) return false;
+    snprintf(map, sizeof map, "%.*s", (int)(part - tensor), tensor);
+    if (golden_parts[0]) golden_cut(n, w, record, map, record->string);
+    return true;
+}
+
 static void golden_maps(golden_net *n, const char *name, const char *part, const cJSON *records)
 {
     golden_worst w = {0};
@@ -144,7 +155,8 @@ static void golden_maps(golden_net *n, const char *name, const char *part, const
             continue;
         }
         const char *tensor = golden_map(n->graph, record->string);
-        golden_one(n, &w, record, "activation", tensor ? tensor : "", record->string);
+        if (!golden_map_in_parts(n, &w, record, tensor))
+            golden_one(n, &w, record, "activation", tensor ? tensor : "", record->string);
     }
     golden_result(name, part, &w);
 }
