@@ -43,7 +43,7 @@ scale-now: $(call room_archive,comm) $(call room_archive,base)
 # tests share the cores.
 prove = $(Q)KOLO_BUILD='$(abspath $(BUILD))' KOLO_CACHE='$(abspath $(BUILD))/tests/cache' \
                OMP_WAIT_POLICY=passive HARNESS_RULESFILE=tests/testrules.yml \
-          tests/prove.sh '$(abspath $(BUILD))/tests/tap' -j5 --timer $1
+          tests/prove.sh '$(abspath $(BUILD))/tests/tap' -j4 --timer $1
 
 # `make bench` is quick; tests/peers/NAME.sh is `make bench-NAME`
 bench: programs
