@@ -78,6 +78,16 @@ static int show_top(output *out, int64_t file, const float *logits)
     return kolo_predict_form_show(out->form, file, out->list, n);
 }
 
+/* Before anything is computed: a file can be made there. */
+static int check_place(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[4096];
+    if (slash) snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    if (access(slash ? folder : ".", W_OK) == 0) return 0;
+    return kolo_fail(KOLO_EIO, "logits=%s: cannot write there: %s", path, strerror(errno));
+}
+
 static int show_classes(void *context, int64_t i, const float *logits)
 {
     output *out = context;
@@ -156,8 +166,10 @@ static int show(kolo_session *session, const kolo_options *o, kolo_image_feed *f
                   .threshold = o->threshold};
     char *text = NULL;
     size_t bytes = 0;
+    const bool keeps = *o->logits && kolo_session_loads(session);
     int rc = find_names(&out, o);
-    if (rc == 0 && *o->logits && kolo_session_loads(session) && !(out.json = open_memstream(&text, &bytes)))
+    if (rc == 0 && keeps) rc = check_place(o->logits);
+    if (rc == 0 && keeps && !(out.json = open_memstream(&text, &bytes)))
         rc = kolo_fail(KOLO_ENOMEM, "out of memory for %s", o->logits);
     if (out.json) fputc('[', out.json);
     if (rc == 0) rc = open_form(&out, session, feed, kind);

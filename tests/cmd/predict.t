@@ -20,6 +20,9 @@ kolo predict run=run "a,b" top=3 --csv > csv 2> log
 is $? 2 "  --csv: likewise"
 kolo predict run=run "a,b" top=3 --json > json 2> log
 is $? 2 "  --json: likewise"
+kolo predict run=run "a,b" logits=nowhere/l.json > early 2> log
+is "$? $(wc -c < early) $(grep -c 'logits=nowhere/l.json: cannot write there: No such' log)" "3 0 1" \
+    "logits= where no file can be: exit 3, before any image" log
 none "text, CSV, JSON agree; every image is there once, in order, those that cannot be read with the cause" \
     "$(python3 - << 'END'
 import csv, json, os, re
