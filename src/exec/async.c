@@ -227,7 +227,7 @@ static int start(exec_async *a, int64_t first)
     return 0;
 }
 
-/* Rank 0: places for what is told of these steps. */
+/* Rank 0: places for what is reported of these steps. */
 static int open_records(exec_async *a, int64_t first, int64_t end)
 {
     const int64_t steps = (end - first) / a->ranks;
@@ -240,7 +240,7 @@ static int open_records(exec_async *a, int64_t first, int64_t end)
         if (!a->done || !a->stale) return KOLO_ENOMEM;
     }
     memset(a->done, 0, (size_t)steps * sizeof *a->done);
-    a->base = a->told = first / a->ranks;
+    a->base = a->reported = first / a->ranks;
     async_order_open(&a->order, first, end);
     return 0;
 }
@@ -292,11 +292,11 @@ int kolo_exec_pushed(kolo_exec *e, kolo_metrics *metrics, const int64_t **stalen
 {
     exec_async *a = e->async;
     pthread_mutex_lock(&a->lock);
-    const int64_t i = a->told - a->base;
-    const bool is_whole = a->me == 0 && a->told * a->ranks < a->end && a->done[i].pushed == a->ranks;
+    const int64_t i = a->reported - a->base;
+    const bool is_whole = a->me == 0 && a->reported * a->ranks < a->end && a->done[i].pushed == a->ranks;
     if (is_whole) {
         *metrics = a->done[i].sum;
-        metrics->step = a->told++;
+        metrics->step = a->reported++;
         metrics->loss_scale = 1;
         *staleness = a->stale + i * a->ranks;
     }
@@ -360,7 +360,7 @@ int kolo_exec_close_blocks(kolo_exec *e)
 
 /* ---- the end ---- */
 
-static int say_goodbye(exec_async *a)
+static int send_goodbye(exec_async *a)
 {
     const async_message m = {.kind = ASYNC_GOODBYE};
     for (int s = 0; s < a->ranks; s++)
@@ -385,7 +385,7 @@ int exec_async_finish(kolo_exec *e)
 {
     exec_async *a = e->async;
     if (!a->runs) return 0;
-    KOLO_TRY(say_goodbye(a));
+    KOLO_TRY(send_goodbye(a));
     end_thread(a, false);
     return fail_of_thread(a, a->rc);
 }

@@ -79,7 +79,7 @@ struct exec_async {
     int64_t turns;     /* likewise: given out */
     async_step *done;  /* likewise: of the steps of these blocks */
     int64_t *stale;    /* [steps][ranks] */
-    int64_t capacity, base, told;
+    int64_t capacity, base, reported;
     bool stops;
     int rc;
     kolo_failure why;

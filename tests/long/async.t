@@ -15,7 +15,7 @@ seconds() { # RUN: of all its steps
     sed -n 's/.*"event":"step".*"seconds":\([0-9.e+-]*\).*/\1/p' "$1/events.jsonl" |
         awk '{ s += $1 } END { print s }'
 }
-staleness() { # RUN: how many gradients are told of
+staleness() { # RUN: how many gradients are reported
     sed -n 's/.*"event":"step".*"staleness":\[\([^]]*\)\].*/\1/p' "$1/events.jsonl" | tr , '\n' | wc -l
 }
 slow=(env LD_PRELOAD="$BUILD/tests/preload/slow_rank.so" SLOW_TIMES=4)
@@ -30,7 +30,7 @@ for i in 1 2; do
     of=$(echo "$of $(seconds sync$i)" | awk '{ print $1 < $2 ? $1 : $2 }')
     beside_slow async$i sync=async
     ok $? "sync=async" log
-    is "$(staleness async$i)" 48 "every gradient is told of once"
+    is "$(staleness async$i)" 48 "every gradient is reported once"
     takes=$(echo "$takes $(seconds async$i)" | awk '{ print $1 < $2 ? $1 : $2 }')
 done
 awk "BEGIN { exit !($takes < $of) }"
@@ -40,7 +40,7 @@ cluster 2 2
 T+=(model=lenet5 size=28)
 nodes() { timeout 120 srun -N 2 -n 4 --mpi=pmix "${T[@]}" run="$ROOM/$1" "${@:2}" > log 2>&1; }
 nodes first sync=async
-is "$? $(staleness first)" "0 96" "two nodes: every gradient is told of once" log
+is "$? $(staleness first)" "0 96" "two nodes: every gradient is reported once" log
 nodes parts sync=async staleness=2 optimizer=lamb lr=0.001 stop_step=7
 is $? 75 "staleness=2, stopped" log
 nodes parts sync=async staleness=2 optimizer=lamb lr=0.001

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm_world.h"
+#include "exec_forks.h"
 
 enum { STEPS = 12, RANKS = 5, PARAMS = 269722 };
 
@@ -118,21 +118,15 @@ static int train(result *to, const task *t, world *w)
 /* 0, or how many ranks failed. */
 static int run(const task *t, int ranks)
 {
-    pid_t child[RANKS];
+    pid_t child[RANKS] = {0};
     int failed = 0;
-    char job[64];
-    snprintf(job, sizeof job, "exec-backup-%d", (int)getpid());
-    fflush(stdout);
-    for (int r = 0; r < ranks; r++) {
-        memset((void *)&results[r], 0, sizeof results[r]);
-        child[r] = fork();
-        if (child[r]) continue;
-        world w;
-        alarm(120);
-        world_fill(&w, r, ranks, NULL, job);
-        results[r].done = train(&results[r], t, &w) == 0;
-        if (!results[r].done) results[r].ended = kolo_time();
-        if (!results[r].done) snprintf(results[r].text, sizeof results[r].text, "%s", kolo_error_text());
+    world w;
+    memset((void *)results, 0, (size_t)ranks * sizeof *results);
+    const int me = exec_fork(child, ranks, "exec-backup", &w);
+    if (me >= 0) {
+        results[me].done = train(&results[me], t, &w) == 0;
+        if (!results[me].done) results[me].ended = kolo_time();
+        if (!results[me].done) snprintf(results[me].text, sizeof results[me].text, "%s", kolo_error_text());
         _exit(0);
     }
     for (int r = 0; r < ranks; r++) waitpid(child[r], NULL, 0);

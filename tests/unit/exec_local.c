@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "comm_world.h"
+#include "exec_forks.h"
 
 enum { ROWS = 2, STEPS = 16, RANKS = 3, PARAMS = 269722 };
 
@@ -131,19 +131,13 @@ fail:
 /* 0, or how many ranks failed. */
 static int run(const task *t)
 {
-    pid_t child[RANKS];
+    pid_t child[RANKS] = {0};
     int failed = 0;
-    char job[64];
-    snprintf(job, sizeof job, "exec-local-%d", (int)getpid());
-    fflush(stdout);
-    for (int r = 0; r < RANKS; r++) {
-        memset((void *)&results[r], 0, sizeof results[r]);
-        child[r] = fork();
-        if (child[r]) continue;
-        world w;
-        alarm(120);
-        world_fill(&w, r, RANKS, NULL, job);
-        results[r].done = train(&results[r], t, &w) == 0;
+    world w;
+    memset((void *)results, 0, (size_t)RANKS * sizeof *results);
+    const int me = exec_fork(child, RANKS, "exec-local", &w);
+    if (me >= 0) {
+        results[me].done = train(&results[me], t, &w) == 0;
         _exit(0);
     }
     for (int r = 0; r < RANKS; r++) waitpid(child[r], NULL, 0);
