@@ -5,7 +5,7 @@
 # RESULTS/logs. The shares, in seconds of a whole run: the parts are sure of them, and what one leaves is the
 # next one's. What does not fit is left out, and said.
 declare -A PART_BUDGET=([facts]=15 [ops]=55 [bench]=215 [golden]=35 [train]=35 [peer]=100 [parity]=25 \
-    [speed]=25 [graph]=10 [determinism]=10 [share]=5 [sanitizer]=10)
+    [speed]=25 [graph]=10 [determinism]=10 [share]=15 [memory]=15 [sanitizer]=10)
 
 about() { sed -n '1s/^# *//p' "$HERE/parts/$1.sh"; } # PART
 

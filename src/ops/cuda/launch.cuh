@@ -19,10 +19,13 @@
 #define KOLO_SHARED(type, name)                                 \
     extern __shared__ __align__(16) unsigned char name##_raw[]; \
     type *name = (type *)name##_raw
-/* 0 or a negative status. kernel: in parentheses if it is a template with several arguments. */
-#define KOLO_LAUNCH(kernel, grid, block, shared, stream, ...)                                              \
-    ((kernel) < < < dim3((unsigned)(grid)), dim3((unsigned)(block)), (shared), (stream) >>> (__VA_ARGS__), \
+/* 0 or a negative status. kernel: in parentheses if it is a template with several arguments. clang-format,
+ * which does not know CUDA in a macro, would part the brackets of the launch. */
+/* clang-format off */
+#define KOLO_LAUNCH(kernel, grid, block, shared, stream, ...)                                                \
+    ((kernel)<<<dim3((unsigned)(grid)), dim3((unsigned)(block)), (shared), (stream)>>>(__VA_ARGS__),         \
      kolo_cuda_check(cudaGetLastError(), "launch of " #kernel, __FILE__, __LINE__))
+/* clang-format on */
 #endif
 
 #define KOLO_FULL_WARP 0xffffffffu

@@ -1,4 +1,4 @@
-# two ranks on one GPU: gradients travel through host memory
+# two ranks on one GPU, what they send travels through host memory: data, stages, shards, parts of images, of layers
 # shellcheck shell=bash
 need_data
 if ! with sh -c 'command -v mpiexec' > /dev/null; then
@@ -24,6 +24,15 @@ else
         grep -qiE 'staged|host memory' "$LOGS/share.two"
         ok $? "and it is said that gradients go through host memory"
     fi
+    # the same bits from ranks that hold layers, or shards of the parameters
+    for plan in stages=2 shard=parameters; do
+        ranks $plan 2 "${args[@]}" $plan && [ -z "$SHOW" ] && same_bits one $plan "one rank, two with $plan"
+    done
+    # parts of images and of layers are other sums: the same on one rank as on two
+    for plan in spatial=2x1 tensor=2; do
+        ranks $plan.one 1 "${args[@]}" $plan && ranks $plan.two 2 "${args[@]}" $plan && [ -z "$SHOW" ] &&
+            same_bits $plan.one $plan.two "$plan, one rank and two"
+    done
     # one GPU given to two ranks by mistake is refused, by name
     if ! shown mpiexec -n 2 kolo train "${args[@]}" share_gpu=false run=refused; then
         limited 60 mpiexec -n 2 kolo train "${args[@]}" share_gpu=false run="$ROOM/refused" > \
