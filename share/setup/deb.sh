@@ -20,7 +20,7 @@ share/setup/install.sh install "$root/usr" "$build" "$version" /usr >/dev/null
 find "$root/usr/bin" "$root/usr/lib" -type f \( -perm -100 -o -name '*.so*' \) | while read -r file; do
     strip --strip-unneeded "$file"
 done
-chmod 644 "$root"/usr/lib/*.so.* 2>/dev/null || true
+chmod 644 "$root"/usr/lib/*.so* 2>/dev/null || true
 find "$root/usr/share/man" -type f -exec gzip -9n {} +
 find "$root/usr/share/man" -type l | while read -r link; do
     ln -s "$(readlink "$link").gz" "$link.gz" && rm "$link"
@@ -66,6 +66,11 @@ cat >"$root/usr/share/lintian/overrides/kolo" <<'END'
 kolo: custom-library-search-path *pmix*
 # preloaded by its path, never linked against
 kolo: sharedobject-in-library-directory-missing-soname *libkolo_pmpi.so*
+END
+[ ! -e "$root/usr/lib/libkolo_cuda.so" ] || cat >>"$root/usr/share/lintian/overrides/kolo" <<'END'
+# opened by its path, never linked against; finds CUDA where NVIDIA's own packages put it
+kolo: sharedobject-in-library-directory-missing-soname *libkolo_cuda.so*
+kolo: custom-library-search-path *cuda*
 END
 printf 'activate-noawait ldconfig\n' >"$root/DEBIAN/triggers"
 (cd "$root" && find usr -type f | sort | xargs md5sum) >"$root/DEBIAN/md5sums"

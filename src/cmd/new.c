@@ -14,6 +14,7 @@
 #include "cmd/propose.h"
 #include "data/shard/manifest.h"
 #include "kolo/error.h"
+#include "models/models.h"
 
 enum { WIDTH = 100 }; /* of comments */
 
@@ -124,7 +125,11 @@ static int put_said(FILE *to, const new_run *n)
 static int put_recipe(FILE *to, const new_run *n, const kolo_data_facts *f, const kolo_dataset *set)
 {
     kolo_proposal p;
-    kolo_propose(f, &p);
+    kolo_propose(f,
+                 &(kolo_wishes){.model = is_said(n, "model") ? n->given->model : NULL,
+                                .batch = is_said(n, "batch") ? n->given->batch : 0,
+                                .epochs = is_said(n, "epochs") ? n->given->epochs : 0},
+                 &p);
     put_facts(to, f, set);
     fprintf(to, "#   kolo plan %s        what a step does and takes\n", n->recipe);
     fprintf(to, "#   kolo train %s       here; or sbatch %s\n", n->recipe, n->job);
@@ -303,6 +308,18 @@ static int check_words(const char *name, const kolo_options *o)
     return 0;
 }
 
+/* A network that is given must be one for these data. */
+static int check_model(const new_run *n, const kolo_data_facts *f)
+{
+    if (!is_said(n, "model")) return 0;
+    const kolo_model *model = kolo_model_find(n->given->model);
+    if (!model) return kolo_error_status();
+    if (f->detection == (model->detector != NULL)) return 0;
+    return kolo_fail(KOLO_ECONFIG, "model=%s %s, and %s holds %s; `kolo models` says what each finds",
+                     n->given->model, model->detector ? "finds boxes" : "finds classes", n->data,
+                     f->detection ? "boxes" : "classes");
+}
+
 static int write_both(new_run *n)
 {
     kolo_dataset *set = NULL;
@@ -310,6 +327,7 @@ static int write_both(new_run *n)
     KOLO_TRY(kolo_dataset_open(&set, n->data));
     int rc = kolo_data_facts_read(&facts, set);
     if (rc == 0 && facts.info.count == 0) rc = kolo_fail(KOLO_EINPUT, "%s holds no images", n->data);
+    if (rc == 0) rc = check_model(n, &facts);
     if (rc == 0) rc = write_recipe(n, &facts, set);
     if (rc == 0) rc = write_job(n);
     kolo_dataset_close(&set);

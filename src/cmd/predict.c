@@ -246,13 +246,23 @@ static int list_files(kolo_folder_names *files, int64_t n, const char *const *wo
     return 0;
 }
 
-static int check_words(const kolo_options *o, const char *recipe, int64_t n)
+/* Neither run= nor weights=, and the first word is no run. */
+static int fail_no_weights(const char *first)
+{
+    static const char how[] = "kolo predict RUN IMAGE..., with the folder of a run, or weights=FILE";
+    if (!first) return kolo_fail(KOLO_ECONFIG, "no weights: %s", how);
+    if (!kolo_file_exists(first))
+        return kolo_fail(KOLO_EINPUT, "%s: there is no such run folder (`kolo runs FOLDER` lists them); %s",
+                         first, how);
+    return kolo_fail(KOLO_ECONFIG, "no weights, for %s is no run folder: it holds no recipe.yaml; %s", first,
+                     how);
+}
+
+static int check_words(const kolo_options *o, const char *recipe, int64_t n, const char *first)
 {
     if (recipe && *o->run)
         return kolo_fail(KOLO_ECONFIG, "run=%s has its own options: leave recipe %s out", o->run, recipe);
-    if (!*o->weights && !*o->run)
-        return kolo_fail(KOLO_ECONFIG,
-                         "no weights: kolo predict RUN IMAGE..., with the folder of a run, or weights=FILE");
+    if (!*o->weights && !*o->run) return fail_no_weights(first);
     if (n == 0)
         return kolo_fail(KOLO_ECONFIG,
                          "no images: name them, or folders of them, behind the options: IMAGE|FOLDER...");
@@ -352,7 +362,7 @@ int kolo_command_predict(int n, char **words)
         int64_t given = 0;
         kolo_folder_names files = {0};
         while (given < n && path[given]) given++;
-        rc = check_words(&options, recipe, given);
+        rc = check_words(&options, recipe, given, path[0]);
         if (rc == 0) rc = list_files(&files, given, path);
         if (rc == 0)
             rc = predict(&options, recipe,

@@ -102,10 +102,12 @@ static int64_t between(int64_t low, int64_t value, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* The largest power of two within count / steps, in [low, high], but no more than there are images. */
-static int64_t choose_batch(int64_t count, int64_t steps, int64_t low, int64_t high)
+/* The one that was chosen; else the largest power of two within count / steps, in [low, high]. No more than
+ * there are images. */
+static int64_t choose_batch(int64_t chosen, int64_t count, int64_t steps, int64_t low, int64_t high)
 {
     int64_t batch = low;
+    if (chosen > 0) return between(1, chosen, count);
     while (2 * batch <= high && 2 * batch * steps <= count) batch *= 2;
     return between(1, batch, count);
 }
@@ -117,15 +119,44 @@ static void propose_length(kolo_proposal *p, int64_t epochs, int64_t count, int6
             (long long)(epochs * (count / batch)));
 }
 
-static void propose_sgd(kolo_proposal *p, double lr, const char *decay, const char *why)
+/* Epochs of a warm-up: of a short run no more than a fifth. */
+static int64_t warmup_of(int64_t epochs) { return between(0, epochs / 5, 5); }
+
+static void propose_lr(kolo_proposal *p, double lr, const char *decay, int64_t epochs, const char *why)
 {
-    propose(p, "optimizer", "sgd", "SGD with momentum is what the figures of these networks come from.");
-    propose(p, "momentum", "0.9", "%s", "");
     propose(p, "lr", real(lr).text,
             "%s Too high: the loss stays where it began, or is not a number; then a third.", why);
     propose(p, "weight_decay", decay, "%s", "");
     propose(p, "schedule", "cosine", "Rises in the warm-up's epochs, then falls to 0 at the end.");
-    propose(p, "warmup", "5", "%s", "");
+    propose(p, "warmup", integer(warmup_of(epochs)).text, "%s", "");
+}
+
+/* Transformers, and networks that were trained as they are: they learn little by SGD. */
+static bool is_of_adam(const char *model)
+{
+    static const char *const family[] = {"vit_", "swin_", "convnext_"};
+    for (size_t i = 0; i < sizeof family / sizeof *family; i++)
+        if (!strncmp(model, family[i], strlen(family[i]))) return true;
+    return false;
+}
+
+static void propose_optimizer(kolo_proposal *p, const char *model, int64_t batch, int64_t epochs, bool photos,
+                              bool large)
+{
+    const double of = (double)batch;
+    if (is_of_adam(model)) {
+        propose(p, "optimizer", "adamw",
+                "As DeiT, Swin and ConvNeXt were trained; by SGD they learn little.");
+        propose_lr(p, 5e-4 * of / 512, "0.05", epochs, "0.0005 for a batch of 512, linear in it.");
+        propose(p, "decay_norms", "false", "%s", "");
+        propose(p, "clip_norm", "5", "%s", "");
+        return;
+    }
+    propose(p, "optimizer", "sgd", "SGD with momentum is what the figures of these networks come from.");
+    propose(p, "momentum", "0.9", "%s", "");
+    if (!photos) propose_lr(p, 0.1 * of / 128, "1e-4", epochs, "0.1 for a batch of 128, linear in it.");
+    else if (large) propose_lr(p, 0.1 * of / 256, "1e-4", epochs, "0.1 for a batch of 256, linear in it.");
+    else propose_lr(p, 0.05 * of / 64, "5e-4", epochs, "0.05 for a batch of 64, linear in it.");
 }
 
 static void propose_views(kolo_proposal *p, bool photos, int64_t count)
@@ -142,11 +173,14 @@ static void propose_views(kolo_proposal *p, bool photos, int64_t count)
             "Mirror images. false where left and right differ: letters, digits, traffic signs.");
 }
 
-static void propose_classifier(const kolo_data_facts *f, kolo_proposal *p)
+static void propose_classifier(const kolo_data_facts *f, const kolo_wishes *w, kolo_proposal *p)
 {
     const int64_t n = f->info.count;
     const bool photos = f->side >= SMALL, large = n >= MANY;
-    const int64_t batch = choose_batch(n, 32, 8, photos ? 256 : 128);
+    const int64_t batch = choose_batch(w->batch, n, 32, 8, photos ? 256 : 128), steps = n / batch,
+                  epochs = w->epochs > 0 ? w->epochs
+                           : large       ? 90
+                                         : between(30, (6000 + steps - 1) / steps, 200);
     const int size =
         photos ? (int)between(SMALL, f->side / 32 * 32, 224) : (int)between(16, f->side / 4 * 4, 64);
     const char *model = photos ? (large ? "resnet50" : "resnet18") : n < 20000 ? "resnet20" : "resnet56";
@@ -164,20 +198,16 @@ static void propose_classifier(const kolo_data_facts *f, kolo_proposal *p)
     }
     propose(p, "size", integer(size).text,
             "Half of the images have a short side below %d pixels. Less is faster.", f->side + 1);
-    propose(p, "batch", integer(batch).text, "Of all ranks together; %lld steps an epoch.",
-            (long long)(n / batch));
-    propose_length(p, large ? 90 : between(30, (6000 + n / batch - 1) / (n / batch), 200), n, batch);
-    if (!photos) propose_sgd(p, 0.1 * (double)batch / 128, "1e-4", "0.1 for a batch of 128, linear in it.");
-    else if (large)
-        propose_sgd(p, 0.1 * (double)batch / 256, "1e-4", "0.1 for a batch of 256, linear in it.");
-    else propose_sgd(p, 0.05 * (double)batch / 64, "5e-4", "0.05 for a batch of 64, linear in it.");
+    propose(p, "batch", integer(batch).text, "Of all ranks together; %lld steps an epoch.", (long long)steps);
+    propose_length(p, epochs, n, batch);
+    propose_optimizer(p, w->model ? w->model : model, batch, epochs, photos, large);
     propose_views(p, photos, n);
 }
 
-static void propose_detector(const kolo_data_facts *f, kolo_proposal *p)
+static void propose_detector(const kolo_data_facts *f, const kolo_wishes *w, kolo_proposal *p)
 {
-    const int64_t n = f->info.count, batch = choose_batch(n, 16, 4, 64), steps = n / batch,
-                  epochs = between(50, (20000 + steps - 1) / steps, 300);
+    const int64_t n = f->info.count, batch = choose_batch(w->batch, n, 16, 4, 64), steps = n / batch,
+                  epochs = w->epochs > 0 ? w->epochs : between(50, (20000 + steps - 1) / steps, 300);
     const int most = n < 20000 ? 416 : 640, size = (int)between(96, (f->side + 31) / 32 * 32, most);
     const double lr = 0.01 * (double)batch / 64;
     propose(p, "model",
@@ -200,7 +230,7 @@ static void propose_detector(const kolo_data_facts *f, kolo_proposal *p)
     propose(p, "weight_decay", "5e-4", "%s", "");
     propose(p, "decay_norms", "false", "%s", "");
     propose(p, "schedule", "cosine", "%s", "");
-    propose(p, "warmup", "5", "%s", "");
+    propose(p, "warmup", integer(warmup_of(epochs)).text, "%s", "");
     propose(p, "warmup_shape", "quadratic", "%s", "");
     propose(p, "ema", "0.9998", "The average of the weights finds more than the weights themselves.");
     propose(p, "ema_ramp", "2000", "%s", "");
@@ -211,14 +241,14 @@ static void propose_detector(const kolo_data_facts *f, kolo_proposal *p)
             "The last epochs are without it: whole images, as validation has them.");
     propose(p, "hsv", "1", "Other colours. 0 where the colour tells the class.");
     propose(p, "flip", "true", "Mirror images. false where left and right differ: letters, traffic signs.");
-    propose(p, "eval_epochs", "10", "Validation takes time: every tenth epoch.");
+    if (epochs >= 20) propose(p, "eval_epochs", "10", "Validation takes time: every tenth epoch.");
 }
 
-void kolo_propose(const kolo_data_facts *f, kolo_proposal *p)
+void kolo_propose(const kolo_data_facts *f, const kolo_wishes *w, kolo_proposal *p)
 {
     p->count = 0;
-    if (f->detection) propose_detector(f, p);
-    else propose_classifier(f, p);
+    if (f->detection) propose_detector(f, w, p);
+    else propose_classifier(f, w, p);
     if (!f->detection && f->fewest > 0 && f->most >= UNBALANCED * f->fewest)
         propose(p, "class_weight", "balanced", "Otherwise the commonest class outweighs the rarest.");
 }

@@ -31,6 +31,12 @@ typedef struct kolo_proposal {
     } of[KOLO_PROPOSALS];
 } kolo_proposal;
 
-void kolo_propose(const kolo_data_facts *facts, kolo_proposal *proposal);
+/* What the user has chosen: the other options follow from it. */
+typedef struct kolo_wishes {
+    const char *model;     /* NULL: none chosen */
+    int64_t batch, epochs; /* 0: none chosen */
+} kolo_wishes;
+
+void kolo_propose(const kolo_data_facts *facts, const kolo_wishes *wishes, kolo_proposal *proposal);
 
 #endif

@@ -86,6 +86,15 @@ static void offer(const char *word, glob_t *found, char *text, size_t size)
     if (!used && (nearest = kolo_nearest(word, names, n))) snprintf(text, size, "%s", nearest);
 }
 
+/* As `kolo new` leaves it. */
+static bool lies_here(const char *word)
+{
+    char *path = kolo_format("%s%s", word, suffix);
+    const bool there = path && kolo_file_exists(path);
+    free(path);
+    return there;
+}
+
 static int fail_unknown(const char *word)
 {
     glob_t found;
@@ -94,6 +103,8 @@ static int fail_unknown(const char *word)
     const bool none = found.gl_pathc == 0;
     offer(word, &found, near, sizeof near);
     globfree(&found);
+    if (lies_here(word))
+        return kolo_fail(KOLO_ECONFIG, "no recipe %s; did you mean the file %s%s?", word, word, suffix);
     if (none)
         return kolo_fail(KOLO_ECONFIG,
                          "no recipe %s: there is no such file, and this program has no share/kolo/recipes "

@@ -1,6 +1,5 @@
 /* kolo report: what runs have reported, as a page, a table, a plot, or text. */
-#include <errno.h>
-#include <math.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +128,11 @@ static int write_text(const report *r, FILE *f)
         KOLO_TRY(report_answer_all(answer, &r->run[i], r->before[i]));
         for (int k = 0; k < REPORT_ANSWERS; k++)
             fprintf(f, "  %s\n    %s\n", answer[k].question, answer[k].text);
+        if (r->run[i].torn)
+            fprintf(f,
+                    "  %" PRId64 " of %" PRId64
+                    " lines of events.jsonl are no whole events and were left out.\n",
+                    r->run[i].torn, r->run[i].lines);
     }
     for (int k = 0; k < REPORT_PLOTS; k++) {
         report_plot plot;
@@ -156,6 +160,14 @@ static char *default_out(const report *r)
     return r->n == 1 ? kolo_format("%s/report.html", r->run[0].folder) : kolo_strdup("report.html");
 }
 
+/* A run of somebody else's can be read, and not written into. */
+static int write_file(const report *r, const char *path, const char *text, size_t bytes)
+{
+    const int rc = kolo_file_write_atomic(path, text, bytes);
+    if (rc >= 0 || rc == KOLO_ENOMEM || *r->out) return rc;
+    return kolo_fail(rc, "%s; out=FILE.html writes the page elsewhere", kolo_error_text());
+}
+
 /* To out=, and the page to a file in any case; else to standard output. */
 static int write_report(const report *r)
 {
@@ -165,7 +177,7 @@ static int write_report(const report *r)
     FILE *f = path ? open_memstream(&text, &bytes) : NULL;
     int rc = !path ? KOLO_ENOMEM : f ? write_form(r, f) : kolo_no_memory(sizeof *f);
     if (f && fclose(f) != 0 && rc == 0) rc = kolo_no_memory(bytes);
-    if (rc == 0 && *path) rc = kolo_file_write_atomic(path, text, bytes);
+    if (rc == 0 && *path) rc = write_file(r, path, text, bytes);
     else if (rc == 0) {
         if (r->text) kolo_plain(text); /* names may hold anything */
         fputs(text, stdout);

@@ -62,7 +62,7 @@ typedef struct row {
 /* The state decides first: what runs or waits, then what wants a hand, then what is done; newest first. */
 static int by_state(const void *a, const void *b)
 {
-    static const char order[] = "rqfsbd"; /* initials of report_state_name */
+    static const char order[] = "rqfusbd"; /* initials of report_state_name; u: unread */
     const row *x = a, *y = b;
     const char *p = strchr(order, *x->state), *q = strchr(order, *y->state);
     if (p != q) return p < q ? -1 : 1;
@@ -101,22 +101,65 @@ static int fill_row(row *to, const char *folder)
     return rc;
 }
 
-/* *rows: the caller's. A run that is taken away meanwhile is none. */
-static int gather(const char *folder, row **rows, int64_t *count)
+/* A run whose files are there and cannot be read: others' may be closed. */
+static void fill_unreadable(row *to, const char *folder)
+{
+    *to = (row){.state = "unread",
+                .step = NAN,
+                .total = NAN,
+                .eta = NAN,
+                .score = NAN,
+                .best = NAN,
+                .img_per_s = NAN};
+    snprintf(to->folder, sizeof to->folder, "%s", folder);
+    snprintf(to->why, sizeof to->why, "%s", kolo_error_text());
+}
+
+/* Rows of the runs that were found, sorted. */
+typedef struct run_list {
+    row *of;
+    int64_t count;
+} run_list;
+
+/* The row that a run had when it was looked at last, if it had ended then and has written nothing since. */
+static const row *find_ended(const run_list *before, const char *folder)
+{
+    for (int64_t i = 0; before && i < before->count; i++) {
+        const row *r = &before->of[i];
+        if (strcmp(r->folder, folder) != 0) continue;
+        const bool ended = !strcmp(r->state, report_state_name[REPORT_DONE]) ||
+                           !strcmp(r->state, report_state_name[REPORT_FAILED]);
+        return ended && r->changed == report_run_changed(folder) ? r : NULL;
+    }
+    return NULL;
+}
+
+/* 1: a row; 0: there is no such run any more. */
+static int fill(row *to, const run_list *before, const char *folder)
+{
+    const row *same = find_ended(before, folder);
+    if (same) return (*to = *same), 1;
+    const int rc = fill_row(to, folder);
+    if (rc == KOLO_ENOMEM) return rc;
+    if (rc < 0 && !report_run_is(folder)) return 0;
+    if (rc < 0) fill_unreadable(to, folder);
+    return 1;
+}
+
+/* now->of: the caller's. before: the rows of a moment ago, or NULL. */
+static int gather(const char *folder, const run_list *before, run_list *now)
 {
     kolo_folder_names names = {0};
-    *count = 0;
+    *now = (run_list){NULL, 0};
     int rc = find(&names, folder, 0);
-    *rows = rc == 0 ? kolo_alloc((size_t)(names.count + 1) * sizeof **rows) : NULL;
-    if (rc == 0 && !*rows) rc = KOLO_ENOMEM;
-    for (int64_t i = 0; i < names.count && rc == 0; i++) {
-        rc = fill_row(&(*rows)[*count], names.list[i]);
-        if (rc == 0) ++*count;
-        else if (rc != KOLO_ENOMEM) rc = 0;
+    if (rc == 0 && !(now->of = kolo_alloc((size_t)(names.count + 1) * sizeof *now->of))) rc = KOLO_ENOMEM;
+    for (int64_t i = 0; i < names.count && rc >= 0; i++) {
+        rc = fill(&now->of[now->count], before, names.list[i]);
+        now->count += rc > 0;
     }
     kolo_folder_free(&names);
-    if (rc == 0 && *count) qsort(*rows, (size_t)*count, sizeof **rows, by_state);
-    return rc;
+    if (rc >= 0 && now->count) qsort(now->of, (size_t)now->count, sizeof *now->of, by_state);
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- forms ---- */
@@ -193,25 +236,26 @@ static void print_table(row *rows, int64_t count, const char *folder, bool colou
     for (int64_t i = 0; i < count; i++) print_row(&rows[i], width, colour);
 }
 
-static int print_once(const char *folder, bool json, bool colour)
+/* *shown: the rows before, then those printed; the caller's. */
+static int print_once(const char *folder, bool json, bool colour, run_list *shown)
 {
-    row *rows;
-    int64_t count;
-    const int rc = gather(folder, &rows, &count);
-    if (rc == 0 && json) print_json(rows, count);
-    else if (rc == 0) print_table(rows, count, folder, colour);
-    free(rows);
+    run_list now;
+    const int rc = gather(folder, shown, &now);
+    if (rc == 0 && json) print_json(now.of, now.count);
+    else if (rc == 0) print_table(now.of, now.count, folder, colour);
+    free(shown->of);
+    *shown = now;
     return rc;
 }
 
 /* Until a key that ends it, Ctrl-C, or the end of standard input where that is no terminal. */
-static int watch(const char *folder)
+static int watch(const char *folder, run_list *shown)
 {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     for (;;) {
         char key = 0;
         fputs("\033[H\033[2J", stdout);
-        KOLO_TRY(print_once(folder, false, true));
+        KOLO_TRY(print_once(folder, false, true, shown));
         printf("\n(again every %d s; q and Enter, or Ctrl-C, ends)\n", WATCH_MS / 1000);
         KOLO_TRY(kolo_stdout_flush());
         const int ready = poll(&in, 1, WATCH_MS);
@@ -223,6 +267,7 @@ int kolo_command_runs(int n, char **words)
 {
     const bool watches = kolo_command_flag(&n, words, "--watch"),
                json = kolo_command_flag(&n, words, "--json");
+    run_list shown = {NULL, 0};
     const char *folder = NULL, *no_color = getenv("NO_COLOR");
     kolo_options options;
     if (watches && json) return kolo_fail(KOLO_ECONFIG, "--watch and --json: one form at a time");
@@ -232,8 +277,9 @@ int kolo_command_runs(int n, char **words)
                  ? 0
                  : kolo_fail(KOLO_EINPUT, "%s: there is no such folder; kolo runs FOLDER", folder);
     if (rc == 0)
-        rc = watches ? watch(folder)
-                     : print_once(folder, json, isatty(STDOUT_FILENO) && !(no_color && *no_color));
+        rc = watches ? watch(folder, &shown)
+                     : print_once(folder, json, isatty(STDOUT_FILENO) && !(no_color && *no_color), &shown);
+    free(shown.of);
     kolo_options_free(&options);
     return rc;
 }

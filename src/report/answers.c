@@ -283,11 +283,11 @@ static bool is_before(const report_run *other, const report_run *run, const repo
            other->began < run->began && (!found || other->began > found->began);
 }
 
-/* Takes the run of that folder over into *before if it is nearer. */
+/* Takes the start of that folder's run over into *before if it is nearer. */
 static int try_before(report_run *before, bool *found, const report_run *run, const char *folder)
 {
     report_run other;
-    const int rc = report_run_read(&other, folder);
+    const int rc = report_run_read_start(&other, folder);
     if (rc < 0 || !is_before(&other, run, *found ? before : NULL)) {
         report_run_free(&other);
         return rc == KOLO_ENOMEM ? rc : 0; /* one that cannot be read is none to compare with */
@@ -298,7 +298,8 @@ static int try_before(report_run *before, bool *found, const report_run *run, co
     return 0;
 }
 
-int report_find_before(report_run *before, const report_run *run)
+/* 1: *before is read but for the rest of its events; 0: there is none. */
+static int find_before(report_run *before, const report_run *run)
 {
     kolo_folder_names names = {0};
     char *real = realpath(run->folder, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -322,6 +323,18 @@ int report_find_before(report_run *before, const report_run *run)
     free(real);
     if (rc < 0 && found) report_run_free(before);
     return rc < 0 ? rc : found;
+}
+
+int report_find_before(report_run *before, const report_run *run)
+{
+    const int found = find_before(before, run);
+    if (found <= 0) return found;
+    char *folder = kolo_strdup(before->folder);
+    report_run_free(before);
+    const int rc = folder ? report_run_read(before, folder) : KOLO_ENOMEM;
+    free(folder);
+    if (rc < 0) report_run_free(before);
+    return rc == KOLO_ENOMEM ? rc : rc == 0;
 }
 
 /* ---- how to go on ---- */
@@ -354,7 +367,8 @@ static void answer_next(char *text, const report_run *r)
         return;
     case REPORT_DONE: {
         const int64_t best = report_best(r);
-        SAY("Done. `kolo export %s checkpoint=best FILE` writes the weights", r->folder);
+        SAY("Done. `kolo export %s%s FILE` writes the weights", r->folder,
+            best >= 0 ? " checkpoint=best" : "");
         if (best >= 0)
             SAY(" of the best evaluation (step %.0f, %s %.2f %%)", eval_cell(r, best, REPORT_eval_step),
                 report_metric_text(r), 100 * eval_cell(r, best, report_metric(r)));

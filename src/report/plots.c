@@ -409,6 +409,7 @@ int report_plot_make(report_plot *p, enum report_plot_id which, const report_run
     report_plot_y(p, &cut);
     if (cut)
         kolo_append(p->note, sizeof p->note,
-                    "%lld values far above all others are drawn at the upper border.", (long long)cut);
+                    "%lld value%s far above all others %s drawn at the upper border.", (long long)cut,
+                    cut == 1 ? "" : "s", cut == 1 ? "is" : "are");
     return 0;
 }

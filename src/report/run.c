@@ -1,5 +1,6 @@
 #include "report/run.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,16 +62,17 @@ static int keep_event(report_run *run, cJSON **event)
     return 0;
 }
 
-/* A line of a run that is still writing, or was killed, may end anywhere. */
-static int read_events(report_run *run)
+/* A line of a run that is still writing, or was killed, may end anywhere. `start`: up to when it began. */
+static int read_events(report_run *run, bool start)
 {
     char *path = kolo_format("%s/events.jsonl", run->folder), *line = NULL;
     size_t capacity = 0;
     ssize_t n;
     int rc = 0;
     FILE *f = path ? fopen(path, "r") : NULL;
+    if (path && !f && errno != ENOENT) rc = kolo_file_fail("open", path);
     run->has_events = f;
-    while (f && rc == 0 && (n = getline(&line, &capacity, f)) > 0) {
+    while (f && rc == 0 && !(start && isfinite(run->began)) && (n = getline(&line, &capacity, f)) > 0) {
         run->lines++;
         cJSON *event = line[n - 1] == '\n' ? cJSON_Parse(line) : NULL;
         rc = keep_event(run, &event);
@@ -163,18 +165,20 @@ static int count_epochs(report_run *run)
     return 0;
 }
 
-static void note_change(report_run *run)
+double report_run_changed(const char *folder)
 {
     static const char *const name[] = {"events.jsonl", "summary.json", "recipe.yaml"};
     struct stat st;
+    double changed = NAN;
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
-        char *path = kolo_format("%s/%s", run->folder, name[i]);
+        char *path = kolo_format("%s/%s", folder, name[i]);
         if (path && stat(path, &st) == 0) {
             const double at = (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9;
-            if (!(run->changed >= at)) run->changed = at;
+            if (!(changed >= at)) changed = at;
         }
         free(path);
     }
+    return changed;
 }
 
 static bool holds(const char *folder, const char *name)
@@ -206,18 +210,30 @@ static int find_folder(report_run *run, const char *folder)
                      folder, folder);
 }
 
-int report_run_read(report_run *run, const char *folder)
+static int open_run(report_run *run, const char *folder)
 {
     *run = (report_run){.began = NAN, .changed = NAN};
     kolo_options_default(&run->options);
     KOLO_TRY(find_folder(run, folder));
-    if (!(run->start = cJSON_CreateArray())) return kolo_no_memory(sizeof(cJSON));
-    KOLO_TRY(read_events(run));
+    return (run->start = cJSON_CreateArray()) ? 0 : kolo_no_memory(sizeof(cJSON));
+}
+
+int report_run_read_start(report_run *run, const char *folder)
+{
+    KOLO_TRY(open_run(run, folder));
+    KOLO_TRY(read_events(run, true));
+    return read_recipe(run);
+}
+
+int report_run_read(report_run *run, const char *folder)
+{
+    KOLO_TRY(open_run(run, folder));
+    run->changed = report_run_changed(folder); /* before they are read: what comes later is a change */
+    KOLO_TRY(read_events(run, false));
     KOLO_TRY(read_summary(run));
     KOLO_TRY(read_recipe(run));
     KOLO_TRY(read_classes(run));
     KOLO_TRY(count_epochs(run));
-    note_change(run);
     run->roc = read_object(run, "roc.json");
     run->timeline = read_object(run, "timeline.json");
     return report_run_state(run);

@@ -65,12 +65,16 @@ typedef struct report_run {
 } report_run;
 
 /* KOLO_EINPUT: no such folder, or it is none of a run (neither events.jsonl, summary.json nor recipe.yaml);
- * KOLO_EIO. Damage within its files is no error: what can be read is there. Freed by the caller, after an
- * error too. */
+ * KOLO_EIO: they may not be read. Damage within its files is no error: what can be read is there. Freed by
+ * the caller, after an error too. */
 int report_run_read(report_run *run, const char *folder);
+/* Likewise, but only when it began and by which recipe: of a run of any length in no time. */
+int report_run_read_start(report_run *run, const char *folder);
 void report_run_free(report_run *run);
 /* It holds events.jsonl, or summary.json and recipe.yaml. */
 bool report_run_is(const char *folder);
+/* When its files changed last, s since 1970; NaN: it has none. */
+double report_run_changed(const char *folder);
 /* What state it is in, by its summary, its lock and Slurm; of report_run_read, for `kolo runs --watch`. */
 int report_run_state(report_run *run);
 

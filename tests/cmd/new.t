@@ -22,6 +22,9 @@ for key in model size batch epochs lr; do
 done
 kolo_here train first.yaml stop_step=3 threads=1 > "$ROOM/log" 2>&1
 is $? 75 "the recipe trains as it is, from the folder it was written to: three steps" || diag < "$ROOM/log"
+kolo_here train first stop_step=3 threads=1 > "$ROOM/log" 2>&1
+is $? 78 "its name without .yaml is no recipe: 78"
+like "$ROOM/log" 'did you mean the file first.yaml' "  and the file is offered"
 kolo_here report runs/first > "$ROOM/log" 2>&1
 ok $? "kolo report of its run: exit 0" "$ROOM/log"
 
@@ -48,7 +51,12 @@ is "$? $(value second lr) $(value second ema) $(value second val)" "0 0.25 0.99 
 kolo_here new third data="$ROOM/data/train" > "$ROOM/log" 2>&1
 is "$? $(value third val)" "0 $(realpath "$ROOM/data/val")" "the split val beside the split train is found"
 rm -f "$HERE"/third.*
-for wrong in "" "third" "a/b data=$ROOM/data" "third data=$ROOM"; do
+kolo_here new third data="$ROOM/data" model=vit_s_16 batch=16 epochs=2 > "$ROOM/log" 2>&1
+is "$? $(value third optimizer) $(value third lr) $(value third warmup)" "0 adamw 1.56e-05 0" \
+    "model=, batch= and epochs= given: optimizer, lr and warm-up follow from them"
+rm -f "$HERE"/third.*
+for wrong in "third data=$ROOM/data model=nosuch" "third data=$ROOM/data model=yolox_nano" "" "third" \
+    "a/b data=$ROOM/data" "third data=$ROOM"; do
     # shellcheck disable=SC2086 # words
     kolo_here new $wrong > "$ROOM/log" 2>&1
     status=$?

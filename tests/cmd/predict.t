@@ -57,6 +57,13 @@ is "$? $(grep -c 'init=FILE.*class_weight=balanced' log)" "78 1" \
 kolo predict run=run "a,b" --csv --json > log 2>&1
 is $? 78 "--csv and --json together are refused"
 
+kolo predict nowhere run > log 2>&1
+is $? 2 "the first word is no folder: exit 2"
+like log 'nowhere: there is no such run folder' "  and it is named"
+kolo predict "$ROOM" > log 2>&1
+is $? 78 "the first word is a folder without a recipe: exit 78"
+like log 'is no run folder: it holds no recipe.yaml' "  and why it is no run"
+
 kolo export run run.safetensors > log 2>&1 && python3 - > names << 'END'
 import json, struct
 data = open("run.safetensors", "rb").read()

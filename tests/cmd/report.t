@@ -82,6 +82,10 @@ kolo report runs/a > log 2>&1
 is "$? $(wc -c < runs/a/report.html)" \
     "0 $(sed -n 's/^runs.a.report.html: \([0-9]*\) bytes, 1 run$/\1/p' log)" \
     "the page goes into the run"
+(ulimit -f 1 && kolo report runs/a) > log 2>&1
+is $? 3 "the run folder cannot be written: exit 3" || diag < log
+like log 'runs/a/report.html: cannot write: .*; out=FILE.html writes the page elsewhere$' \
+    "  and out= is the cure"
 cat > page.py << 'EOF'
 # FILE: complains where the page is not well formed, or needs anything but itself; prints its figures
 import sys, json, re
@@ -148,6 +152,23 @@ LC_ALL=C kolo report runs/a --text > text
 is "$? $(grep -c 'Which epoch overfits' text) $(LC_ALL=C grep -c '[^ -~]' text)" "0 1 0" \
     "--text without UTF-8: answers and plots in ASCII"
 like text '^Loss \(loss\)$' "--text: its plots"
+
+# ---- files that are damaged ----
+cp -r runs/a cut && sed -i '3s/.*/{"event":"step","step":/; $s/.$//' cut/events.jsonl
+kolo report cut --text > text
+is "$? $(grep -c 'lines of events.jsonl are no whole events' text)" "0 1" "torn lines: --text says how many"
+kolo report cut --json > cut.json
+is "$(python3 -c 'import json; print(json.load(open("cut.json"))["runs"][0]["torn_lines"])')" 2 "  and --json"
+ln -sf events.jsonl cut/events.jsonl
+kolo report cut > log 2>&1
+is $? 3 "events.jsonl is there and cannot be opened: exit 3" || diag < log
+like log 'cut/events.jsonl: cannot open: ' "  by its name"
+kolo runs . --json > rows.json
+is "$(python3 -c '
+import json
+rows = [r for r in json.load(open("rows.json"))["runs"] if r["folder"] == "cut"]
+print(*[(r["state"], r["why"][:31]) for r in rows])')" "('unread', 'cut/events.jsonl: cannot open: ')" \
+    "kolo runs: its state is unread, and why"
 
 # ---- names that are code ----
 evil="runs/<script>alert(1)<!--'\"&"
