@@ -28,7 +28,7 @@ typedef struct rig_config {
     int slots, ranks, rank;
     int bn;
     int lag, backup;
-    int servers;
+    int servers, first_server;
     int64_t bound;
     const char *optimizer; /* NULL: sgd */
     bool lookahead;
@@ -103,6 +103,7 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                           .lag = c->lag,
                           .backup = c->backup,
                           .servers = c->servers,
+                          .first_server = c->first_server,
                           .bound = c->bound,
                           .lookahead = c->lookahead,
                           .canonical = c->canonical,

@@ -12,6 +12,7 @@
 #include "cmd/plan_program.h"
 #include "cmd/share_table.h"
 #include "kolo/error.h"
+#include "train/async.h"
 #include "train/plan_file.h"
 #include "train/times.h"
 
@@ -142,7 +143,7 @@ static void print_text(const forecast *f)
 {
     const kolo_session *s = f->session;
     const kolo_cluster *c = f->cluster;
-    const double rows = (double)s->graph->rows * s->plan->config.slots * s->replicas;
+    const double rows = (double)s->graph->rows * s->plan->config.slots * kolo_session_workers(s);
     print_where(f);
     if (s->program && !c) kolo_plan_program_print(s, f->play);
     print_stages(f);

@@ -1,7 +1,8 @@
 /* sync=async: asynchronous SGD with a parameter server that is sharded over the ranks (Dean et al. 2012; the
- * bound: Ho et al. 2013). Every rank has two parts. By its own step it computes the gradients of a block of
+ * bound: Ho et al. 2013). A rank has two parts. By its own step it computes the gradients of a block of
  * rows, pushes them to the ranks that serve the weights, each its part, and pulls the newest; its thread
- * serves a part to all (async_serve.c). No rank waits for another's step.
+ * serves a part to all (async_serve.c). No rank waits for another's step. Where servers are ranks of their
+ * own (config.first_server) each rank has one of the two, and the thread of rank 0 only says in which order.
  *
  *     this rank's step                          threads
  *     forward, backward, NORM
@@ -39,8 +40,21 @@ static int declare(exec_async *a, int from, int to, size_t from_offset, size_t t
     return 0;
 }
 
-/* Between a rank and a server of a part. */
-static int declare_pair(exec_async *a, int rank, int server)
+/* Messages of a worker to a server, or to rank 0, which answers. */
+static int declare_messages(exec_async *a, int rank, int to)
+{
+    const kolo_servers *at = &a->at;
+    async_peer *from = &a->peer[rank];
+    KOLO_TRY(declare(a, rank, to, arena_of(a, at->heads, KOLO_MESSAGE_BYTES, to),
+                     arena_of(a, at->headed, KOLO_MESSAGE_BYTES, rank), KOLO_MESSAGE_BYTES,
+                     &a->peer[to].to_head, &from->head));
+    if (to) return 0;
+    return declare(a, 0, rank, arena_of(a, at->replies, KOLO_MESSAGE_BYTES, rank),
+                   arena_of(a, at->reply, 0, 0), KOLO_MESSAGE_BYTES, &from->reply, &a->own_reply);
+}
+
+/* Between a worker and a server of a part. */
+static int declare_part(exec_async *a, int rank, int server)
 {
     const kolo_plan *p = a->exec->plan;
     const kolo_servers *at = &a->at;
@@ -48,27 +62,24 @@ static int declare_pair(exec_async *a, int rank, int server)
     size_t first, end = kolo_plan_pushed(p, server, &first);
     const int64_t begin = kolo_plan_served(p, server), params = kolo_plan_served(p, server + 1) - begin;
     to->serves |= a->me == rank;
-    KOLO_TRY(declare(a, rank, server, arena_of(a, at->heads, KOLO_MESSAGE_BYTES, server),
-                     arena_of(a, at->headed, KOLO_MESSAGE_BYTES, rank), KOLO_MESSAGE_BYTES, &to->to_head,
-                     &from->head));
     KOLO_TRY(declare(a, rank, server, first, arena_of(a, at->gradients, at->gradient_stride, rank),
                      end - first, &to->to_gradient, &from->gradient));
-    if (params)
-        KOLO_TRY(declare(a, server, rank, arena_of(a, at->weights, at->weight_stride, rank),
-                         kolo_plan_gather_base(p) + (size_t)begin * sizeof(float),
-                         (size_t)params * sizeof(float), &from->weights, &to->to_weights));
-    if (server) return 0;
-    return declare(a, 0, rank, arena_of(a, at->replies, KOLO_MESSAGE_BYTES, rank),
-                   arena_of(a, at->reply, 0, 0), KOLO_MESSAGE_BYTES, &from->reply, &a->own_reply);
+    if (!params) return 0;
+    return declare(a, server, rank, arena_of(a, at->weights, at->weight_stride, rank),
+                   kolo_plan_gather_base(p) + (size_t)begin * sizeof(float), (size_t)params * sizeof(float),
+                   &from->weights, &to->to_weights);
 }
 
 static int declare_all(exec_async *a)
 {
     for (int r = 0; r < a->ranks; r++)
         a->peer[r].head = a->peer[r].weights = a->peer[r].to_weights = a->peer[r].to_head = -1;
-    for (int r = 0; r < a->ranks; r++)
-        for (int s = 0; s < a->ranks; s++)
-            if (r != s && async_is_part(a, s)) KOLO_TRY(declare_pair(a, r, s));
+    for (int r = 0; r < a->workers; r++)
+        for (int s = 0; s < a->ranks; s++) {
+            if (r == s) continue;
+            if (s == 0 || async_is_part(a, s)) KOLO_TRY(declare_messages(a, r, s));
+            if (async_is_part(a, s)) KOLO_TRY(declare_part(a, r, s));
+        }
     return 0;
 }
 
@@ -76,16 +87,18 @@ static int declare_all(exec_async *a)
 static int make_updaters(exec_async *a)
 {
     kolo_exec *e = a->exec;
+    const bool front = a->me == e->plan->config.first_server;
     size_t from;
+    if (!async_is_part(a, a->me)) return 0;
     kolo_plan_pushed(e->plan, a->me, &from);
-    for (int r = 0; r < a->ranks; r++) {
+    for (int r = 0; r < a->workers; r++) {
         char *at = r == a->me ? e->arena[KOLO_ARENA_GRADIENT] + from
                               : async_place(a, a->at.gradients, a->at.gradient_stride, r);
         const exec_served served = {.first = a->first,
                                     .last = a->last,
                                     .param = a->own,
-                                    .grad = (float *)(void *)(at + (a->me ? 0 : e->plan->reduced_front)),
-                                    .front = a->me ? NULL : at};
+                                    .grad = (float *)(void *)(at + (front ? e->plan->reduced_front : 0)),
+                                    .front = front ? at : NULL};
         KOLO_TRY(exec_make_updater(e, 0, &served, &a->peer[r].updater));
     }
     return 0;
@@ -98,7 +111,8 @@ int exec_async_open(kolo_exec *e)
     exec_async *a = e->async = kolo_alloc(sizeof *a);
     if (!a) return KOLO_ENOMEM;
     *a = (exec_async){.exec = e,
-                      .ranks = p->config.servers,
+                      .ranks = p->config.first_server + p->config.servers,
+                      .workers = kolo_workers(&p->config),
                       .me = kolo_comm_launch(e->comm)->rank,
                       .at = kolo_plan_servers(p),
                       .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -109,7 +123,7 @@ int exec_async_open(kolo_exec *e)
     a->peer = kolo_alloc((size_t)a->ranks * sizeof *a->peer);
     a->squares = kolo_alloc(exec_squares_bytes(e));
     if (!a->peer || !a->squares) return KOLO_ENOMEM;
-    KOLO_TRY(async_order_create(&a->order, a->ranks, p->config.bound));
+    KOLO_TRY(async_order_create(&a->order, a->workers, p->config.bound));
     KOLO_TRY(make_updaters(a));
     return declare_all(a);
 }
@@ -222,7 +236,8 @@ static int start(exec_async *a, int64_t first)
     if (a->runs) return 0;
     memcpy(a->own, param + a->first, (size_t)(a->last - a->first) * sizeof *param);
     a->updates = a->end = first;
-    KOLO_TRY(kolo_thread_start(&a->thread, exec_async_serve, a, "a server of weights"));
+    if (async_has_thread(a))
+        KOLO_TRY(kolo_thread_start(&a->thread, exec_async_serve, a, "a server of weights"));
     a->runs = true;
     return 0;
 }
@@ -230,17 +245,17 @@ static int start(exec_async *a, int64_t first)
 /* Rank 0: places for what is reported of these steps. */
 static int open_records(exec_async *a, int64_t first, int64_t end)
 {
-    const int64_t steps = (end - first) / a->ranks;
+    const int64_t steps = (end - first) / a->workers;
     if (steps > a->capacity) {
         free(a->done);
         free(a->stale);
         a->capacity = steps;
         a->done = kolo_alloc((size_t)steps * sizeof *a->done);
-        a->stale = kolo_alloc((size_t)(steps * a->ranks) * sizeof *a->stale);
+        a->stale = kolo_alloc((size_t)(steps * a->workers) * sizeof *a->stale);
         if (!a->done || !a->stale) return KOLO_ENOMEM;
     }
     memset(a->done, 0, (size_t)steps * sizeof *a->done);
-    a->base = a->reported = first / a->ranks;
+    a->base = a->reported = first / a->workers;
     async_order_open(&a->order, first, end);
     return 0;
 }
@@ -255,7 +270,8 @@ int kolo_exec_open_blocks(kolo_exec *e, int64_t first, int64_t end, kolo_blocks 
     pthread_cond_broadcast(&a->moved);
     pthread_mutex_unlock(&a->lock);
     KOLO_TRY(rc);
-    return begin(a, first, blocks);
+    *blocks = (kolo_blocks){0};
+    return a->me < a->workers ? begin(a, first, blocks) : 0;
 }
 
 int kolo_exec_push(kolo_exec *e, int64_t block, const kolo_metrics *metrics, kolo_blocks *blocks)
@@ -293,12 +309,12 @@ int kolo_exec_pushed(kolo_exec *e, kolo_metrics *metrics, const int64_t **stalen
     exec_async *a = e->async;
     pthread_mutex_lock(&a->lock);
     const int64_t i = a->reported - a->base;
-    const bool is_whole = a->me == 0 && a->reported * a->ranks < a->end && a->done[i].pushed == a->ranks;
+    const bool is_whole = a->me == 0 && a->reported * a->workers < a->end && a->done[i].pushed == a->workers;
     if (is_whole) {
         *metrics = a->done[i].sum;
         metrics->step = a->reported++;
         metrics->loss_scale = 1;
-        *staleness = a->stale + i * a->ranks;
+        *staleness = a->stale + i * a->workers;
     }
     pthread_mutex_unlock(&a->lock);
     return is_whole;
@@ -337,10 +353,12 @@ static int share_buffers(exec_async *a)
 {
     const kolo_exec *e = a->exec;
     const size_t bytes = e->plan->arena_bytes[KOLO_ARENA_BUFFER];
+    const int from = e->plan->config.first_server;
     if (!bytes) return 0;
-    KOLO_TRY(kolo_comm_broadcast(e->comm, e->arena[KOLO_ARENA_BUFFER], bytes, 0));
+    KOLO_TRY(kolo_comm_broadcast(e->comm, e->arena[KOLO_ARENA_BUFFER], bytes, from));
     if (!e->arena[KOLO_ARENA_EMA]) return 0;
-    return kolo_comm_broadcast(e->comm, e->arena[KOLO_ARENA_EMA] + kolo_plan_stored_bytes(e->plan), bytes, 0);
+    return kolo_comm_broadcast(e->comm, e->arena[KOLO_ARENA_EMA] + kolo_plan_stored_bytes(e->plan), bytes,
+                               from);
 }
 
 int kolo_exec_close_blocks(kolo_exec *e)
@@ -352,7 +370,7 @@ int kolo_exec_close_blocks(kolo_exec *e)
     KOLO_TRY(fail_of_thread(a, rc));
     memcpy((float *)(void *)e->arena[KOLO_ARENA_PARAM] + a->first, a->own,
            (size_t)(a->last - a->first) * sizeof *a->own);
-    for (int r = 0; r < a->ranks; r++) KOLO_TRY(share_part(a, r));
+    for (int r = e->plan->config.first_server; r < a->ranks; r++) KOLO_TRY(share_part(a, r));
     KOLO_TRY(share_buffers(a));
     e->changes++;
     return 0;
@@ -364,9 +382,9 @@ static int send_goodbye(exec_async *a)
 {
     const async_message m = {.kind = ASYNC_GOODBYE};
     for (int s = 0; s < a->ranks; s++)
-        if (a->peer[s].serves) KOLO_TRY(send_head(a, s, &m));
+        if (a->peer[s].to_head >= 0) KOLO_TRY(send_head(a, s, &m));
     for (int s = 0; s < a->ranks; s++)
-        if (a->peer[s].serves) KOLO_TRY(exec_await_ranks(a->exec, a->peer[s].to_head));
+        if (a->peer[s].to_head >= 0) KOLO_TRY(exec_await_ranks(a->exec, a->peer[s].to_head));
     return 0;
 }
 
@@ -377,7 +395,7 @@ static void end_thread(exec_async *a, bool at_once)
     a->stops = at_once;
     pthread_cond_broadcast(&a->moved);
     pthread_mutex_unlock(&a->lock);
-    pthread_join(a->thread, NULL);
+    if (async_has_thread(a)) pthread_join(a->thread, NULL);
     a->runs = false;
 }
 

@@ -9,7 +9,7 @@
 #include "exec/parts.h"
 #include "plan/servers.h"
 
-/* From a rank to rank 0: it has weights after so many updates and wants to begin (BEGIN), its gradients are
+/* From a worker to rank 0: it has weights after so many updates and wants to begin (BEGIN), its gradients are
  * there (READY). To a server: apply these, then send the weights (PUSH); send them (PULL); there will be no
  * more (GOODBYE). Pushes and pulls are in one order, which rank 0 makes, and all servers keep to it turn by
  * turn: so their parts of the weights are of one moment. Every message but the last is answered, and a rank
@@ -58,7 +58,7 @@ typedef struct async_step {
 
 struct exec_async {
     kolo_exec *exec;
-    int ranks, me;
+    int ranks, workers, me; /* workers: the first of the ranks, or all */
     kolo_servers at;
     int64_t first, last; /* elements of PARAM that this rank serves */
     float *own;          /* their newest values */
@@ -66,11 +66,11 @@ struct exec_async {
     double *squares;
     kolo_step step; /* that an update goes by */
     pthread_t thread;
-    bool runs, left;
+    bool runs, left; /* runs: also where there is no thread for it */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     /* under the lock */
-    async_peer *peer; /* [ranks] */
+    async_peer *peer; /* [ranks]; of workers what they send, of servers what they are sent */
     int64_t turn;     /* that this server is at; updates that it has applied, */
     int64_t updates;
     int64_t end;       /* and may */
@@ -78,21 +78,25 @@ struct exec_async {
     async_order order; /* at rank 0 */
     int64_t turns;     /* likewise: given out */
     async_step *done;  /* likewise: of the steps of these blocks */
-    int64_t *stale;    /* [steps][ranks] */
+    int64_t *stale;    /* [steps][workers] */
     int64_t capacity, base, reported;
     bool stops;
     int rc;
     kolo_failure why;
 };
 
+/* Serves, if only the statistics. */
 static inline bool async_is_part(const exec_async *a, int rank)
 {
-    return rank == 0 || kolo_plan_served(a->exec->plan, rank) < kolo_plan_served(a->exec->plan, rank + 1);
+    return rank == a->exec->plan->config.first_server ||
+           kolo_plan_served(a->exec->plan, rank) < kolo_plan_served(a->exec->plan, rank + 1);
 }
 static inline char *async_place(const exec_async *a, size_t offset, size_t stride, int rank)
 {
     return a->exec->arena[KOLO_ARENA_LATE] + offset + (size_t)rank * stride;
 }
+/* Servers have a thread, and rank 0, which says in which order they go. */
+static inline bool async_has_thread(const exec_async *a) { return a->me == 0 || async_is_part(a, a->me); }
 /* The thread, of an exec_async. */
 void *exec_async_serve(void *of);
 

@@ -1,7 +1,7 @@
-/* sync=async, a rank's thread. It serves a part of the weights: gradients of all ranks come to it, it applies
- * them in their order and sends back what the weights are then. At rank 0 it also says what that order is
- * (async_order.h). All servers apply all gradients in one order, so a rank always has weights that were whole
- * at some moment, and how many updates they lack is known. */
+/* sync=async, a rank's thread. It serves a part of the weights: gradients of all workers come to it, it
+ * applies them in their order and sends back what the weights are then. At rank 0 it also says what that
+ * order is (async_order.h). All servers apply all gradients in one order, so a rank always has weights that
+ * were whole at some moment, and how many updates they lack is known. */
 #include <errno.h>
 #include <omp.h>
 #include <string.h>
@@ -29,13 +29,13 @@ static int send_reply(exec_async *a, int rank, const async_reply *reply)
 
 static void record(exec_async *a, const async_message *m, int64_t staleness)
 {
-    const int64_t block = m->block - a->base * a->ranks, step = block / a->ranks;
+    const int64_t block = m->block - a->base * a->workers, step = block / a->workers;
     kolo_metrics *sum = &a->done[step].sum;
     sum->loss += m->loss;
     sum->top1 += m->top1;
     sum->top5 += m->top5;
     sum->rows += m->rows;
-    sum->grad_norm += m->norm / a->ranks;
+    sum->grad_norm += m->norm / a->workers;
     a->stale[block] = staleness;
     a->done[step].pushed++;
 }
@@ -77,7 +77,7 @@ static int take_begin(exec_async *a, int rank, bool *moved)
 
 static int decide(exec_async *a, bool *moved)
 {
-    for (int r = 0; r < a->ranks; r++) {
+    for (int r = 0; r < a->workers; r++) {
         const int64_t kind = a->peer[r].request.kind;
         if (kind == ASYNC_READY) KOLO_TRY(take_ready(a, r, moved));
         if (kind == ASYNC_BEGIN) KOLO_TRY(take_begin(a, r, moved));
@@ -194,9 +194,9 @@ static void rest(exec_async *a, int idle)
 
 static int round_of(exec_async *a, bool *moved)
 {
-    for (int r = 0; r < a->ranks; r++) KOLO_TRY(look_at(a, r, moved));
+    for (int r = 0; r < a->workers; r++) KOLO_TRY(look_at(a, r, moved));
     if (a->me == 0) KOLO_TRY(decide(a, moved));
-    for (int r = 0; r < a->ranks; r++) KOLO_TRY(serve(a, r, moved));
+    for (int r = 0; r < a->workers; r++) KOLO_TRY(serve(a, r, moved));
     return 0;
 }
 

@@ -103,8 +103,9 @@ void kolo_exec_replay(kolo_exec *exec, const uint64_t *counted, int64_t steps);
  * number, -1: of other plans. */
 int kolo_exec_dropped(const kolo_exec *exec, int64_t step, int *ranks);
 /* Of plans with servers (plan->config.servers): ranks push the gradients of blocks of rows, numbered over
- * the run: block b is of step b / servers, the rows of rank b % servers. open: blocks [first, end) are to
- * be done, of whole steps; collective, in that rank 0 must do it, too. Then as long as this rank holds
+ * the run: block b is of step b / workers, the rows of worker b % workers. open: blocks [first, end) are to
+ * be done, of whole steps; collective, in that rank 0 must do it, too; a rank that only serves gets none,
+ * and closes at once. Then as long as this rank holds
  * any: kolo_exec_step of the first, which changes no weights, and push, which has its gradients applied,
  * brings the newest weights, and may give more blocks: then others to read meanwhile. close: when no block
  * is held; collective; all are applied, and every rank has weights, averages and state as after a step. */
@@ -119,7 +120,7 @@ int kolo_exec_open_blocks(kolo_exec *exec, int64_t first, int64_t end, kolo_bloc
 int kolo_exec_push(kolo_exec *exec, int64_t block, const kolo_metrics *metrics, kolo_blocks *blocks);
 int kolo_exec_close_blocks(kolo_exec *exec);
 /* At rank 0, from open on until the next: 1: of the next step all blocks are pushed: *metrics are of the
- * step, (*staleness)[servers] updates that the weights of each lacked, valid until the next open; 0: not
+ * step, (*staleness)[workers] updates that the weights of each lacked, valid until the next open; 0: not
  * yet. */
 int kolo_exec_pushed(kolo_exec *exec, kolo_metrics *metrics, const int64_t **staleness);
 /* Collective, after the last step: ends the threads of backup ranks and servers; of other plans nothing. */

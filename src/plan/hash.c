@@ -100,7 +100,8 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a, con
         h = word(h, (uint64_t)c->ranks << 3 | (uint64_t)c->adasum << 2 | (uint64_t)c->average << 1 |
                         c->canonical | (uint64_t)c->exchange << 32 | (uint64_t)c->late << 40);
     if (a->kind == KOLO_ACTION_REDUCE && c->lag) h = word(word(h, (uint64_t)c->lag), (uint64_t)c->backup);
-    if (a->kind == KOLO_ACTION_UPDATE && c->servers) h = word(h, (uint64_t)c->servers);
+    if (a->kind == KOLO_ACTION_UPDATE && c->servers)
+        h = word(h, (uint64_t)c->servers | (uint64_t)c->first_server << 32);
     if (a->kind == KOLO_ACTION_UPDATE || a->kind == KOLO_ACTION_DELTA || a->kind == KOLO_ACTION_APPLY)
         h = text(word(word(h, c->ema), c->lookahead), c->optimizer ? c->optimizer->name : "");
     return h;

@@ -22,7 +22,7 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
         return kolo_fail(KOLO_EINTERNAL, "plan: %d shards of %d ranks", c->shards, c->ranks);
     if (c->lag && (c->late || c->backup < 0 || c->backup >= c->ranks))
         return kolo_fail(KOLO_EINTERNAL, "plan: %d backup ranks of %d", c->backup, c->ranks);
-    if (c->servers && (c->ranks != 1 || c->late || c->lag || !c->optimizer))
+    if (c->servers && (c->ranks != 1 || c->first_server < 0 || c->late || c->lag || !c->optimizer))
         return kolo_fail(KOLO_EINTERNAL, "plan: %d servers of %d ranks", c->servers, c->ranks);
     if ((c->late || c->lag || c->servers) &&
         (c->adasum || c->placement || c->shards > 1 || c->local || c->noise || c->scaled || c->swa))

@@ -276,8 +276,9 @@ typedef struct kolo_plan_config {
     /* asynchronous: above 0 so many ranks, of which each serves a part of the parameters (servers.h). `ranks`
      * is then 1, for a rank waits for no other. The list is that of one rank alone, but LAYERS, UPDATE and
      * BUFFERS are the servers', of the gradients of any rank in the order in which they are there. bound: the
-     * most updates of others between the weights of a gradient and its own update; 0: any number */
-    int servers;
+     * most updates of others between the weights of a gradient and its own update; 0: any number.
+     * first_server: above 0 the ranks before it compute, and the servers, which follow, do not */
+    int servers, first_server;
     int64_t bound;
     enum kolo_exchange exchange;
     /* there are plans of this run with another exchange: ranks have weights of their own, and EMA is for

@@ -314,20 +314,24 @@ static void print_arenas(const kolo_plan *plan, FILE *f)
 static void print_servers(const kolo_plan *plan, FILE *f)
 {
     const kolo_plan_config *c = &plan->config;
+    const int first = c->first_server, last = first + c->servers - 1, workers = kolo_workers(c);
     size_t most = 0, from;
-    for (int r = 0; r < c->servers; r++) {
+    for (int r = first; r <= last; r++) {
         const size_t pushed = kolo_plan_pushed(plan, r, &from) - from;
         if (pushed > most) most = pushed;
     }
+    if (first && c->servers == 1)
+        fprintf(f, "servers: rank %d serves the weights and does not train\n", first);
+    else if (first)
+        fprintf(f, "servers: ranks %d to %d serve the weights, a part each, and do not train\n", first, last);
     fprintf(f,
-            "asynchronous: %d ranks push gradients and pull weights, at most %zu bytes each way of each that "
-            "serves "
-            "them; a gradient lacks ",
-            c->servers, most);
+            "asynchronous: %d rank%s gradients and pull%s weights, at most %zu bytes each way of each that "
+            "serves them; a gradient lacks ",
+            workers, workers > 1 ? "s push" : " pushes", workers > 1 ? "" : "s", most);
     if (c->bound)
         fprintf(f, "at most %lld update%s, for which ranks wait\n", (long long)c->bound,
                 c->bound > 1 ? "s" : "");
-    else fprintf(f, "any number of updates, %d where all ranks are alike\n", c->servers - 1);
+    else fprintf(f, "any number of updates, %d where all ranks are alike\n", workers - 1);
 }
 
 static void print_buckets(const kolo_plan *plan, FILE *f)

@@ -22,15 +22,16 @@ static int64_t border(const kolo_plan *p, int64_t at)
 int64_t kolo_plan_served(const kolo_plan *p, int rank)
 {
     const int64_t all = elements(p), line = KOLO_ALIGN / sizeof(float);
-    if (rank >= p->config.servers) return all;
-    const int64_t at = all / p->config.servers * rank;
-    return rank == 0 ? 0 : kolo_is_layerwise(p->config.optimizer) ? border(p, at) : at / line * line;
+    const int part = rank - p->config.first_server;
+    if (part >= p->config.servers) return all;
+    const int64_t at = all / p->config.servers * part;
+    return part <= 0 ? 0 : kolo_is_layerwise(p->config.optimizer) ? border(p, at) : at / line * line;
 }
 
 size_t kolo_plan_pushed(const kolo_plan *p, int rank, size_t *from)
 {
     const int64_t begin = kolo_plan_served(p, rank), end = kolo_plan_served(p, rank + 1);
-    *from = rank == 0 ? 0 : p->reduced_front + (size_t)begin * sizeof(float);
+    *from = rank == p->config.first_server ? 0 : p->reduced_front + (size_t)begin * sizeof(float);
     return p->reduced_front + (size_t)end * sizeof(float);
 }
 
@@ -43,15 +44,17 @@ static size_t take(size_t *at, size_t bytes)
 
 kolo_servers kolo_plan_servers(const kolo_plan *p)
 {
-    const size_t n = (size_t)p->config.servers;
+    const int first = p->config.first_server, end = first + p->config.servers;
+    const size_t n = (size_t)kolo_workers(&p->config);
     kolo_servers s = {0};
-    for (int r = 0; r < p->config.servers; r++) {
-        size_t from, end = kolo_plan_pushed(p, r, &from);
+    for (int r = first; r < end; r++) {
+        size_t from;
+        const size_t pushed = kolo_plan_pushed(p, r, &from) - from;
         const size_t weights = (size_t)(kolo_plan_served(p, r + 1) - kolo_plan_served(p, r)) * sizeof(float);
-        if (end - from > s.gradient_stride) s.gradient_stride = kolo_round_up(end - from, KOLO_ALIGN);
+        if (pushed > s.gradient_stride) s.gradient_stride = kolo_round_up(pushed, KOLO_ALIGN);
         if (weights > s.weight_stride) s.weight_stride = kolo_round_up(weights, KOLO_ALIGN);
     }
-    s.heads = take(&s.bytes, n * KOLO_MESSAGE_BYTES);
+    s.heads = take(&s.bytes, (size_t)end * KOLO_MESSAGE_BYTES);
     s.headed = take(&s.bytes, n * KOLO_MESSAGE_BYTES);
     s.replies = take(&s.bytes, n * KOLO_MESSAGE_BYTES);
     s.gradients = take(&s.bytes, n * s.gradient_stride);

@@ -15,11 +15,12 @@ typedef struct work {
 static int assign(trainer *t, work *w)
 {
     const kolo_session *s = &t->session;
+    const int workers = kolo_session_workers(s);
     for (int i = 0; i < w->blocks.given; i++) {
         const int64_t block = w->blocks.block[i];
         int64_t epoch, within;
-        kolo_session_at(s, block / s->replicas, &epoch, &within);
-        KOLO_TRY(kolo_loader_assign(s->loader, epoch, within, (int)(block % s->replicas)));
+        kolo_session_at(s, block / workers, &epoch, &within);
+        KOLO_TRY(kolo_loader_assign(s->loader, epoch, within, (int)(block % workers)));
         w->block[w->blocks.held - w->blocks.given + i] = block;
     }
     return 0;
@@ -29,13 +30,13 @@ static int assign(trainer *t, work *w)
 static kolo_step block_step(const trainer *t, int64_t step, int64_t epoch)
 {
     kolo_step s = trainer_step(t, step, epoch);
-    s.ema_decay = powf(s.ema_decay, 1.0f / (float)t->session.replicas);
+    s.ema_decay = powf(s.ema_decay, 1.0f / (float)kolo_session_workers(&t->session));
     return s;
 }
 
 static int one_block(trainer *t, work *w)
 {
-    const int64_t block = w->block[0], step = block / t->session.replicas;
+    const int64_t block = w->block[0], step = block / kolo_session_workers(&t->session);
     kolo_session *s = &t->session;
     kolo_batch batch;
     kolo_metrics m;
@@ -78,10 +79,10 @@ static int report(trainer *t)
 int trainer_async_steps(trainer *t, int64_t end)
 {
     kolo_session *s = &t->session;
-    const int64_t first = t->position.step;
+    const int64_t first = t->position.step, workers = kolo_session_workers(s);
     work w = {0};
     t->reported_at = kolo_time();
-    KOLO_TRY(kolo_exec_open_blocks(s->exec, first * s->replicas, end * s->replicas, &w.blocks));
+    KOLO_TRY(kolo_exec_open_blocks(s->exec, first * workers, end * workers, &w.blocks));
     KOLO_TRY(assign(t, &w));
     while (w.blocks.held > 0) {
         KOLO_TRY(one_block(t, &w));

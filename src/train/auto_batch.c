@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "train/async.h"
 #include "train/parts.h"
 
 enum { ROWS = 8, MOST = 1 << 14, HALVINGS = 3 };
@@ -70,8 +71,9 @@ static int64_t least_rows(const kolo_session *s, int64_t *most)
 {
     const int64_t given = s->options->micro_batch;
     *most = s->train_set ? s->samples / 4 : MOST;
-    if (given && *most > given * s->replicas * KOLO_MAX_SLOTS) *most = given * s->replicas * KOLO_MAX_SLOTS;
-    return given ? given : ROWS * s->replicas > *most ? 1 : ROWS;
+    const int workers = kolo_session_workers(s);
+    if (given && *most > given * workers * KOLO_MAX_SLOTS) *most = given * workers * KOLO_MAX_SLOTS;
+    return given ? given : ROWS * workers > *most ? 1 : ROWS;
 }
 
 static int too_little(const kolo_session *s)
@@ -79,7 +81,7 @@ static int too_little(const kolo_session *s)
     return kolo_fail(KOLO_ECONFIG,
                      "batch=auto: not even %ld images (%ld a rank) fit; lower micro_batch or size, or use "
                      "precision=bf16",
-                     (long)s->unit, (long)(s->unit / s->replicas));
+                     (long)s->unit, (long)(s->unit / kolo_session_workers(s)));
 }
 
 int session_choose_batch(kolo_session *s)
@@ -95,7 +97,7 @@ int session_choose_batch(kolo_session *s)
         return session_lay_phases(s);
     }
     int64_t most, batch = 0;
-    s->unit = least_rows(s, &most) * s->replicas;
+    s->unit = least_rows(s, &most) * kolo_session_workers(s);
     int rc = search(s, s->unit, most, &batch);
     if (rc < 0) batch = rc;
     KOLO_TRY(least_of_all(s, &batch));

@@ -110,6 +110,23 @@ static int check_backup(const kolo_session *s)
     return 0;
 }
 
+static int check_servers(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    if (!o->servers) return 0;
+    if (o->sync != KOLO_sync_async)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "servers=%ld: with sync=%s no rank serves the weights to others; give sync=async, or "
+            "leave servers= out",
+            (long)o->servers, sync_name(o));
+    if (o->servers < s->ranks) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "servers=%ld of %d rank%s: servers do not train, and at least one rank must; give "
+                     "servers=%d or less, start more ranks, or leave servers= out: then every rank does both",
+                     (long)o->servers, s->ranks, s->ranks > 1 ? "s" : "", s->ranks - 1);
+}
+
 int session_check_late(const kolo_session *s)
 {
     const kolo_options *o = s->options;
@@ -121,6 +138,7 @@ int session_check_late(const kolo_session *s)
             "staleness= out",
             (long)o->staleness);
     KOLO_TRY(check_backup(s));
+    KOLO_TRY(check_servers(s));
     KOLO_TRY(check_staleness(o));
     if (o->sync == KOLO_sync_synchronous) return 0;
     if (o->sync == KOLO_sync_stale && !o->staleness)

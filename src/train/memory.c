@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "train/async.h"
 #include "train/parts.h"
 #include "train/recompute.h"
 #include "train/shard.h"
@@ -41,10 +42,11 @@ static need need_of_plans(const kolo_session *s)
 static size_t host_bytes(const kolo_session *s, const need *n)
 {
     const kolo_options *o = s->options;
+    const int workers = kolo_session_workers(s);
     int64_t pixels = 0; /* of a batch, in the phase with most */
     for (int i = 0; i < s->phases; i++) {
         const int64_t side = s->phase[i].sides.high,
-                      all = s->phase[i].batch / s->replicas * (side ? side * side : s->height * s->width);
+                      all = s->phase[i].batch / workers * (side ? side * side : s->height * s->width);
         if (all > pixels) pixels = all;
     }
     size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(pixels * o->channels);

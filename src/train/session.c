@@ -179,7 +179,7 @@ static int make_executors(kolo_session *s)
     kolo_launch *launch = flat ? &s->flat : s->launch;
     const kolo_plan_config *c = &s->plan->config; /* backup: sums of every version, arrivals and decisions */
     int64_t transfers = c->lag ? (int64_t)c->lag * s->plan->buckets + 2 * c->ranks : 0;
-    if (c->servers) transfers = 8 * (int64_t)c->servers; /* to and from each as a server, and rank 0's */
+    if (c->servers) transfers = 8 * (int64_t)s->replicas; /* to and from each as a server, and rank 0's */
     for (int i = 0; s->program && i < s->shapes; i++)
         transfers += kolo_program_transfers(s->shape[i].program);
     if (s->plan->config.pairs) transfers = 4 * (int64_t)s->replicas; /* whole pieces and rests, to and from */

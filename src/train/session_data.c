@@ -287,6 +287,7 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
     const kolo_options *o = s->options;
     const kolo_sides sides = train ? s->phase[s->now].sides : (kolo_sides){0};
     const int64_t side = train ? sides.high : o->val_size;
+    const int workers = kolo_session_workers(s);
     kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set,
                                  .synthetic_count = s->samples,
                                  .channels = (int)o->channels,
@@ -300,8 +301,8 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                  .node_of = s->tournament ? s->tournament->share : s->launch->node_of,
                                  .max_bad = o->max_bad,
                                  .batch = train ? kolo_session_batch(s) : s->eval_rows * s->replicas,
-                                 .rank = s->grid.replica,
-                                 .ranks = s->replicas,
+                                 .rank = train && s->grid.replica >= workers ? 0 : s->grid.replica,
+                                 .ranks = train ? workers : s->replicas,
                                  .tail = train ? o->tail : KOLO_tail_pad,
                                  .crop = o->crop,
                                  .crop_pad = (int)o->crop_pad,

@@ -3,16 +3,19 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "train/async.h"
 #include "train/parts.h"
 
 int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
 {
     const kolo_options *o = s->options;
     const kolo_phase *p = &s->phase[phase];
-    int64_t below = p->batch - p->batch % s->replicas, local = p->batch / s->replicas;
+    const int ranks = kolo_session_workers(s);
+    int64_t below = p->batch - p->batch % ranks, local = p->batch / ranks;
     if (p->batch != below)
-        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld",
-                         (long)p->batch, s->replicas, (long)(below ? below : s->replicas));
+        return kolo_fail(
+            KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks%s; the nearest that can: %ld",
+            (long)p->batch, ranks, ranks < s->replicas ? " that train" : "", (long)(below ? below : ranks));
     if (!o->micro_batch && (o->bn == KOLO_bn_ghost || o->reduce == KOLO_reduce_canonical))
         return kolo_fail(
             KOLO_ECONFIG,
@@ -23,7 +26,7 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
     if (local % *rows)
         return kolo_fail(KOLO_ECONFIG,
                          "micro_batch=%ld does not divide the %ld images of a rank (batch=%ld on %d ranks)",
-                         (long)*rows, (long)local, (long)p->batch, s->replicas);
+                         (long)*rows, (long)local, (long)p->batch, ranks);
     if (local / *rows > KOLO_MAX_SLOTS)
         return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch",
                          (long)(local / *rows), KOLO_MAX_SLOTS);

@@ -207,8 +207,12 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
 {
     const kolo_options *o = s->options;
     const bool trains = optimizer != NULL, async = trains && kolo_is_async(s);
+    const int apart = async ? (int)o->servers : 0;
     return (kolo_plan_config){.ranks = async ? 1 : s->replicas,
-                              .servers = async ? s->replicas : 0,
+                              .servers = !async  ? 0
+                                         : apart ? apart
+                                                 : s->replicas,
+                              .first_server = apart ? s->replicas - apart : 0,
                               .bound = async ? o->staleness : 0,
                               .slots = slots,
                               .bn = o->bn,

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "train/async.h"
 #include "train/times.h"
 #include "train/tournament.h"
 #include "train/trainer.h"
@@ -168,7 +169,7 @@ int trainer_report(trainer *t, const kolo_metrics *m)
         .dropped = t->dropped,
         .drops = t->dropped ? kolo_exec_dropped(t->session.exec, m->step, t->dropped) : 0,
         .stale = t->stale,
-        .stales = t->stale ? t->session.replicas : 0,
+        .stales = t->stale ? kolo_session_workers(&t->session) : 0,
         .comm = i->comm};
     kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started),
                        event.useful_batch);

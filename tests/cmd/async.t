@@ -43,12 +43,30 @@ is "$(staleness parts | cut -d' ' -f2)" 24 "  every gradient is told of once"
 ranks 3 more sync=async momentum=0.9
 ok $? "  or on three ranks" log
 
+# servers of their own
+ranks 3 served sync=async servers=2
+is "$? $(weights_sum served)" "0 $(weights_sum plain)" "one rank trains, two serve: plain SGD's bytes" log
+is "$(losses served)" "$(losses plain)" "  and its losses"
+ranks 3 apart sync=async servers=1 optimizer=adamw lr=0.001 ema=0.9 stop_step=5
+is $? 75 "two train, one serves; stopped behind step 5" log
+cp -r apart others
+ranks 3 apart sync=async servers=1 optimizer=adamw lr=0.001 ema=0.9
+is "$? $(staleness apart | cut -d' ' -f2)" "0 24" "  and taken up again: every gradient is told of once" log
+ranks 4 others sync=async servers=2 optimizer=adamw lr=0.001 ema=0.9
+is "$? $(losses others | wc -l)" "0 12" "  or by two that train and two that serve" log
+ranks 3 refused sync=async servers=1 batch=25
+is $? 78 "a batch is divided among those that train"
+like log 'batch=25 cannot be divided over 2 ranks that train' "  which 25 cannot be"
+
 kolo compare three plain > log 2>&1
 like log 'ranks push gradients as they come, and lack any number of updates \(sync=async\)' \
     "kolo compare says so"
 kolo plan shapes data=data/train batch=32 ranks=4 epochs=2 sync=async staleness=6 > log 2>&1
 like log 'asynchronous: 4 ranks push gradients and pull weights.*a gradient lacks at most 6 updates' \
     "kolo plan says what is late"
+kolo plan shapes data=data/train batch=32 ranks=6 epochs=2 sync=async servers=2 > log 2>&1
+like log 'servers: ranks 4 to 5 serve the weights, a part each, and do not' "  and who serves"
+like log 'asynchronous: 4 ranks push gradients.* 3 where all ranks are alike' "  and who trains"
 refused() { # PATTERN WORDS...
     kolo plan shapes data=data/train batch=32 ranks=2 epochs=2 "${@:2}" > log 2>&1
     is "$? $(grep -cE -- "$1" log)" "78 1" "${*:2}: refused, $1" || sed 's/^/# /' log
@@ -60,4 +78,6 @@ done
 refused 'staleness_lr=true: with sync=stale' sync=stale staleness=1 staleness_lr=true
 refused 'staleness=9: sync=stale keeps as many copies' sync=stale staleness=9
 refused 'backup=: with sync=async' sync=async backup=1
+refused 'servers=2 of 2 ranks: servers do not train' sync=async servers=2
+refused 'servers=1: with sync=synchronous no rank serves' servers=1
 done_testing

@@ -32,6 +32,7 @@ typedef struct task {
     int64_t bound;
     bool clip, lookahead;
     bool alone;     /* rank 0 computes all, the others only serve */
+    int apart;      /* so many ranks, the last, are servers and do not compute */
     int slow, dies; /* 1 + the rank that sleeps before each block, and that is killed; 0: none */
     int meets;      /* every so many steps all meet */
 } task;
@@ -61,7 +62,8 @@ static rig_config config_of(const task *t, int ranks)
                         .rows = ROWS,
                         .side = strcmp(t->model, "lenet5") ? 16 : 28,
                         .channels = strcmp(t->model, "lenet5") ? 3 : 1,
-                        .servers = ranks,
+                        .servers = ranks && t->apart ? t->apart : ranks,
+                        .first_server = ranks && t->apart ? ranks - t->apart : 0,
                         .bound = ranks ? t->bound : 0,
                         .optimizer = t->optimizer,
                         .lookahead = t->lookahead,
@@ -69,18 +71,24 @@ static rig_config config_of(const task *t, int ranks)
                         .ema = true};
 }
 
+static int workers_of(const task *t, int ranks) { return ranks - t->apart; }
+
+static void die(result *to)
+{
+    to->ended = kolo_time();
+    raise(SIGKILL);
+}
+
 static int one_block(result *to, const task *t, rig *r, const world *w, int64_t block, kolo_blocks *blocks)
 {
     kolo_metrics m;
-    const kolo_step step = rig_step(block / w->launch.size, .05);
+    const int workers = workers_of(t, w->launch.size);
+    const kolo_step step = rig_step(block / workers, .05);
     if (t->slow == w->launch.rank + 1) usleep(20000);
-    if (t->dies == w->launch.rank + 1 && to->pushes == 2) {
-        to->ended = kolo_time();
-        raise(SIGKILL);
-    }
+    if (t->dies == w->launch.rank + 1 && to->pushes == 2) die(to);
     rig_fill(r, block * r->rows);
     kolo_batch b = rig_batch(r);
-    b.valid_global = r->rows * w->launch.size; /* a block's mean is its own all the same */
+    b.valid_global = r->rows * workers; /* a block's mean is its own all the same */
     KOLO_TRY(kolo_exec_step(r->exec, &b, &step, &m));
     KOLO_TRY(kolo_exec_push(r->exec, block, &m, blocks));
     to->block[to->pushes] = block;
@@ -94,10 +102,15 @@ static int do_blocks(result *to, const task *t, rig *r, const world *w, int64_t 
     kolo_blocks blocks = {0};
     kolo_metrics m;
     const int64_t *stale;
+    const int workers = workers_of(t, w->launch.size);
     int64_t queue[BLOCKS], at = 0, n = 0;
     /* blocks behind the end are never given: until then a rank waits, and serves */
     const bool serves = t->alone && w->launch.rank;
     KOLO_TRY(kolo_exec_open_blocks(r->exec, first, serves ? end + w->launch.size : end, &blocks));
+    if (t->dies == w->launch.rank + 1 && w->launch.rank >= workers) { /* while it serves */
+        usleep(5000);
+        die(to);
+    }
     for (int i = 0; i < blocks.given; i++) queue[n++] = blocks.block[i];
     while (blocks.held > 0) {
         KOLO_TRY(one_block(to, t, r, w, queue[at++], &blocks));
@@ -109,7 +122,7 @@ static int do_blocks(result *to, const task *t, rig *r, const world *w, int64_t 
         if (m.step != to->known++) return kolo_fail(KOLO_EINTERNAL, "step %d is told", (int)m.step);
         to->rows += m.rows;
         to->loss += m.loss;
-        memcpy(to->stale + m.step * w->launch.size, stale, (size_t)w->launch.size * sizeof *stale);
+        memcpy(to->stale + m.step * workers, stale, (size_t)workers * sizeof *stale);
     }
     return 0;
 }
@@ -117,7 +130,7 @@ static int do_blocks(result *to, const task *t, rig *r, const world *w, int64_t 
 static int train(result *to, const task *t, world *w)
 {
     const rig_config c = config_of(t, w->launch.size);
-    const int ranks = w->launch.size;
+    const int workers = workers_of(t, w->launch.size);
     kolo_backend *backend = rig_backend(1, true);
     kolo_comm *comm = NULL;
     rig r;
@@ -131,7 +144,7 @@ static int train(result *to, const task *t, world *w)
     KOLO_TRY(kolo_exec_initialise(r.exec, 1));
     for (int s = 0; s < STEPS; s += t->meets) {
         const int end = s + t->meets < STEPS ? s + t->meets : STEPS;
-        KOLO_TRY(do_blocks(to, t, &r, w, s * ranks, end * ranks));
+        KOLO_TRY(do_blocks(to, t, &r, w, s * workers, end * workers));
     }
     KOLO_TRY(keep(to, &r, !t->alone));
     if (t->alone) return 0;
@@ -188,6 +201,23 @@ static int plain(result *to, const task *t, int ranks)
     rig_close(&r);
     kolo_backend_destroy(&backend);
     return 0;
+}
+
+static void test_apart(const char *optimizer, int servers)
+{
+    static result want;
+    const task t = {.model = "resnet20", .optimizer = optimizer, .apart = servers, .meets = 4, .clip = true};
+    is_int(plain(&want, &t, 1), 0, "resnet20 by %s on one rank", optimizer);
+    is_int(run(&t, 1 + servers), 0, "a rank computes, %d others serve", servers);
+    const result *r = &results[0];
+    bool same = true;
+    for (int i = 0; i <= servers; i++)
+        same = same && !memcmp(results[i].param, want.param, sizeof want.param) &&
+               !memcmp(results[i].running, want.running, sizeof want.running) &&
+               !memcmp(results[i].ema, want.ema, sizeof want.ema);
+    ok(same && r->pushes == STEPS && r->known == STEPS, "the same bytes on all (%.1e apart)",
+       rig_apart(r->param, want.param, PARAMS));
+    for (int i = 1; i <= servers; i++) is_int(results[i].pushes, 0, "rank %d computes nothing", i);
 }
 
 static void test_alone(const char *model, const char *optimizer, int ranks, bool clip, bool lookahead)
@@ -294,34 +324,36 @@ static bool all_alike(int ranks)
     return true;
 }
 
-static void test_all(const char *model, int ranks, int64_t bound, int slow, int meets)
+static void test_all(const char *model, int ranks, int apart, int64_t bound, int slow, int meets)
 {
     static float want[PARAMS];
     int64_t block[BLOCKS], staleness[BLOCKS], most;
-    const task t = {.model = model, .optimizer = "sgd", .bound = bound, .slow = slow, .meets = meets};
-    is_int(run(&t, ranks), 0, "%s on %d ranks, bound %ld%s, all meet every %d steps", model, ranks,
-           (long)bound, slow ? ", one sleeps" : "", meets);
-    const bool whole = collect(ranks, block, staleness, &most);
+    const task t = {
+        .model = model, .optimizer = "sgd", .apart = apart, .bound = bound, .slow = slow, .meets = meets};
+    const int workers = workers_of(&t, ranks);
+    is_int(run(&t, ranks), 0, "%s on %d ranks, %d only serve, bound %ld%s, all meet every %d steps", model,
+           ranks, apart, (long)bound, slow ? ", one sleeps" : "", meets);
+    const bool whole = collect(workers, block, staleness, &most);
     ok(whole, "every block is pushed once, updates are in a row, and rank 0 knows their staleness");
     ok(!bound || most <= bound, "none is staler than it may be: %ld", (long)most);
-    ok(results[0].known == STEPS && results[0].rows == STEPS * ranks * ROWS, "rank 0 is told of all steps");
+    ok(results[0].known == STEPS && results[0].rows == STEPS * workers * ROWS, "rank 0 is told of all steps");
     ok(all_alike(ranks), "all ranks have the same weights, averages, statistics and state");
     if (slow && !bound)
         ok(results[slow - 1].pushes < STEPS, "the slow one did %d of %d blocks", results[slow - 1].pushes,
-           STEPS * ranks);
+           STEPS * workers);
     if (!whole) return;
-    is_int(replay(&t, ranks, block, staleness, want), 0, "the same gradients by plain arithmetic");
+    is_int(replay(&t, workers, block, staleness, want), 0, "the same gradients by plain arithmetic");
     const double far = rig_apart(results[0].param, want, PARAMS);
     ok(far < 1e-5, "%.1e apart", far);
 }
 
-static void test_death(int ranks, int rank)
+static void test_death(int ranks, int apart, int rank)
 {
-    const task t = {.model = "lenet5", .optimizer = "sgd", .meets = STEPS, .dies = 1 + rank};
+    const task t = {.model = "lenet5", .optimizer = "sgd", .apart = apart, .meets = STEPS, .dies = 1 + rank};
     char name[32];
     double longest = 0;
     snprintf(name, sizeof name, "rank %d on host", rank);
-    is_int(run(&t, ranks), ranks, "rank %d of %d is killed: all fail", rank, ranks);
+    is_int(run(&t, ranks), ranks, "rank %d of %d, %d only serve, is killed: all fail", rank, ranks, apart);
     for (int r = 0; r < ranks; r++)
         if (r != rank) ok(strstr(results[r].text, name) != NULL, "rank %d names it: %s", r, results[r].text);
     for (int r = 0; r < ranks; r++)
@@ -337,12 +369,18 @@ int main(void)
     test_alone("resnet20", "sgd", 3, true, true);
     for (int i = 0; i < kolo_optimizer_count; i++)
         test_alone("lenet5", kolo_optimizer_table[i].name, i % 2 ? 2 : 4, false, false);
-    test_all("lenet5", 2, 0, 0, STEPS);
-    test_all("lenet5", 4, 0, 2, 4);
-    test_all("lenet5", 3, 1, 0, 2);
-    test_all("lenet5", 3, 2, 1, STEPS);
-    test_all("lenet5", 2, 1, 0, STEPS);
-    test_death(3, 0);
-    test_death(3, 2);
+    test_apart("sgd", 2);
+    test_apart("lamb", 3);
+    test_all("lenet5", 2, 0, 0, 0, STEPS);
+    test_all("lenet5", 4, 0, 0, 2, 4);
+    test_all("lenet5", 3, 0, 1, 0, 2);
+    test_all("lenet5", 3, 0, 2, 1, STEPS);
+    test_all("lenet5", 2, 0, 1, 0, STEPS);
+    test_all("lenet5", 4, 1, 0, 1, 4);
+    test_all("lenet5", 4, 2, 1, 0, 2);
+    test_death(3, 0, 0);
+    test_death(3, 0, 2);
+    test_death(3, 1, 2);
+    test_death(3, 2, 0);
     return done_testing();
 }
