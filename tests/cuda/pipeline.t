@@ -36,10 +36,12 @@ same sync_staged sync
 STANDIN_DEVICES=2 train 2 sync_nccl2 reducer=nccl reduce=fast bn=sync clip_norm=0.5
 STANDIN_DEVICES=4 train 4 sync_nccl reducer=nccl reduce=fast bn=sync clip_norm=0.5 stages=2 cut=layer2.0
 same sync_nccl sync_nccl2
-train 1 parts reduce=canonical precision=bf16 spatial=2x1
-train 2 parts_staged "${staged[@]}" precision=bf16 spatial=2x1
+parts=(batch=8 precision=bf16 spatial=2x1) # many small operations: half the micro-batches
+train 1 parts reduce=canonical "${parts[@]}"
+train 2 parts_staged "${staged[@]}" "${parts[@]}"
 same parts_staged parts
-train 1 parts4 reduce=canonical precision=fp16 spatial=2x2
-train 2 parts4_staged "${staged[@]}" precision=fp16 spatial=2x2
+parts=(batch=8 precision=fp16 spatial=2x2)
+train 1 parts4 reduce=canonical "${parts[@]}"
+train 2 parts4_staged "${staged[@]}" "${parts[@]}"
 same parts4_staged parts4
 done_testing

@@ -183,10 +183,20 @@ void standin_track(const char *what, const void *object)
     pthread_mutex_unlock(&lock);
 }
 
+static bool thing_is(int64_t i, const char *what, const void *object)
+{
+    return things[i].object == object && !strcmp(things[i].what, what);
+}
+
+/* Most are asked for again and again: first where one of its hash was found the last time. */
 static int64_t find_thing(const char *what, const void *object)
 {
+    enum { HINTS = 4096 };
+    static int64_t hints[HINTS];
+    int64_t *hint = &hints[((uintptr_t)object >> 4) % HINTS];
+    if (*hint < things_alive && thing_is(*hint, what, object)) return *hint;
     for (int64_t i = things_alive - 1; i >= 0; i--)
-        if (things[i].object == object && !strcmp(things[i].what, what)) return i;
+        if (thing_is(i, what, object)) return *hint = i;
     return -1;
 }
 

@@ -269,7 +269,7 @@ static void store(void *p, int64_t i, cudnnDataType_t type, float x)
     else ((uint16_t *)p)[i] = type == CUDNN_DATA_HALF ? standin_to_half(x) : standin_to_bf16(x);
 }
 
-/* Element i of those packed as (0, 2, 3, 1), NHWC and KRSC: where it lies. */
+/* Element i of those packed as (0, 2, 3, 1), NHWC and KRSC: where it lies. Seven divisions: once a pixel. */
 static int64_t place(const dnn_tensor *t, int64_t i)
 {
     const int64_t *d = t->dim, *s = t->stride, b = i % d[1], pixel = i / d[1];
@@ -295,21 +295,29 @@ static float *room(evaluation *e, int t)
 static void gather(evaluation *e, int t)
 {
     const dnn_tensor *x = &e->g->tensor[t];
+    const int64_t channels = x->dim[1];
     if (e->value[t]) return;
     float *v = room(e, t);
-    for (int64_t i = 0, n = dnn_tensor_elements(x); i < n; i++) {
-        v[i] = load(e->pointer[t], place(x, i), x->type);
-        if (e->g->conv.flavour == DNN_TF32) v[i] = standin_to_tf32(v[i]);
+    for (int64_t i = 0, n = dnn_tensor_elements(x); i < n; i += channels) {
+        const int64_t at = place(x, i);
+        for (int64_t b = 0; b < channels; b++) {
+            v[i + b] = load(e->pointer[t], at + b * x->stride[1], x->type);
+            if (e->g->conv.flavour == DNN_TF32) v[i + b] = standin_to_tf32(v[i + b]);
+        }
     }
 }
 
 static void finish(evaluation *e, int t)
 {
     const dnn_tensor *x = &e->g->tensor[t];
+    const int64_t channels = x->dim[1];
     float *v = e->value[t];
-    for (int64_t i = 0, n = dnn_tensor_elements(x); i < n; i++) {
-        if (x->between) v[i] = rounded(v[i], x->type);
-        else store(e->pointer[t], place(x, i), x->type, v[i]);
+    for (int64_t i = 0, n = dnn_tensor_elements(x); i < n; i += channels) {
+        const int64_t at = place(x, i);
+        for (int64_t b = 0; b < channels; b++) {
+            if (x->between) v[i + b] = rounded(v[i + b], x->type);
+            else store(e->pointer[t], at + b * x->stride[1], x->type, v[i + b]);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 #include "ops/cuda/dnn.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +47,20 @@ static void destroy(descriptor *d)
     *d = NULL;
 }
 
+/* For every plan without a handle cuDNN 9.19 opens NVRTC, 100 MB, and closes it again, which takes most of
+ * the time of a plan. It is held open as long as the process lives; where it is missing nothing changes. */
+static void hold_compiler(void)
+{
+    char name[32];
+    snprintf(name, sizeof name, "libnvrtc.so.%d", CUDART_VERSION / 1000);
+    (void)dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
 int kolo_dnn_profile(descriptor *profile, const char *json)
 {
+    static pthread_once_t held = PTHREAD_ONCE_INIT;
     int rc;
+    pthread_once(&held, hold_compiler);
     KOLO_TRY_GOTO(rc, cuda_dnn_make(profile, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
     KOLO_TRY_GOTO(rc, cuda_dnn_set(*profile, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
                                    (int64_t)strlen(json) + 1, json));
