@@ -41,6 +41,9 @@ void comm_cuda_close(comm_cuda *c); /* events and buckets; the arena is its make
 /* `to` goes on when `from` has come as far as it is now. */
 int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event);
 
+/* Waits for what was enqueued before the event; fails when a rank is gone, or after comm_timeout=. */
+int comm_cuda_await(comm_cuda *c, cudaEvent_t event);
+
 /* Entries of rows that need no other. */
 void *comm_cuda_arena(kolo_reducer *reducer);
 int comm_cuda_add(kolo_reducer *reducer, int bucket, const kolo_reducer_bucket *of);

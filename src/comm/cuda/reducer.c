@@ -84,13 +84,11 @@ int comm_cuda_wait(kolo_reducer *r, int bucket)
     return COMM_CUDA(cudaStreamWaitEvent(c->compute, c->bucket[bucket].done, 0));
 }
 
-int comm_cuda_finish(kolo_reducer *r)
+int comm_cuda_await(comm_cuda *c, cudaEvent_t event)
 {
-    comm_cuda *c = comm_cuda_of(r);
-    double begin = kolo_time();
-    KOLO_TRY(COMM_CUDA(cudaEventRecord(c->idle, c->compute)));
+    const double begin = kolo_time();
     for (int polls = 0;; polls++) {
-        cudaError_t rc = cudaEventQuery(c->idle);
+        const cudaError_t rc = cudaEventQuery(event);
         if (rc != cudaErrorNotReady) return comm_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
         KOLO_TRY(kolo_comm_status(c->comm));
         if (kolo_time() - begin > c->timeout)
@@ -100,6 +98,13 @@ int comm_cuda_finish(kolo_reducer *r)
                 c->timeout);
         comm_cuda_rest(polls);
     }
+}
+
+int comm_cuda_finish(kolo_reducer *r)
+{
+    comm_cuda *c = comm_cuda_of(r);
+    KOLO_TRY(COMM_CUDA(cudaEventRecord(c->idle, c->compute)));
+    return comm_cuda_await(c, c->idle);
 }
 
 int comm_cuda_status(kolo_reducer *r)

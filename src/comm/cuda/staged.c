@@ -9,7 +9,9 @@
  * CUDA may run all host functions on one thread, so one that waits holds up every other. Therefore none is
  * enqueued before the program waits (compute itself can go no further until it returns), and what other ranks
  * may wait for, starts, needs none: the ranks wait for each other as programs in host memory do, whatever the
- * order in which they start buckets of different groups. Tickets are numbered in the order of the calls,
+ * order in which they start buckets of different groups. And only in a graph, whose kernels have all been
+ * loaded: the first launch of a kernel may wait for all streams, so for such a host function, while it keeps
+ * the thread from its copy back. Outside of graphs the program itself waits, and enqueues what follows then. Tickets are numbered in the order of the calls,
  * which the starts of a group must keep; they are constants, so that a captured graph can be replayed. What
  * is started in a graph is waited for in it, with nothing in flight from before.
  *
@@ -163,7 +165,7 @@ static void *staged_main(void *of)
     return NULL;
 }
 
-/* ---- on CUDA's own thread ------------------------------------------------------------------------------ */
+/* ---- on CUDA's own thread, or the program's ------------------------------------------------------------ */
 
 /* Until the slot has come so far. False: something failed. */
 static bool reaches(staged_slot *slot, uint32_t state)
@@ -209,7 +211,14 @@ static int bring(kolo_reducer *r, const staged_slot *slot, const void *device, s
 
 static int get(kolo_reducer *r, staged_slot *slot, cudaEvent_t done)
 {
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     KOLO_TRY(comm_cuda_status(r));
+    KOLO_TRY(COMM_CUDA(cudaStreamIsCapturing(r->c.compute, &status)));
+    if (status == cudaStreamCaptureStatusNone) {
+        KOLO_TRY(comm_cuda_await(&r->c, done));
+        host_wait(slot);
+        return comm_cuda_status(r);
+    }
     KOLO_TRY(COMM_CUDA(cudaStreamWaitEvent(r->c.compute, done, 0)));
     return COMM_CUDA(cudaLaunchHostFunc(r->c.compute, host_wait, slot));
 }
