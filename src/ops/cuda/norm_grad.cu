@@ -34,14 +34,13 @@ static __device__ kolo_moments moments_at(const backward &b, const kolo_columns 
 }
 
 /* A few lines of a source, loaded. */
-template <typename T, int W, int SIGN> struct lines {
-    enum { BATCH = KOLO_COLUMN_BATCH };
+template <typename T, int W, int SIGN, int BATCH = KOLO_COLUMN_BATCH> struct lines {
     kolo_loaded<T, W> dy[BATCH], x[BATCH], y[SIGN == FROM_Y ? BATCH : 1];
     uint8_t signs[SIGN == FROM_BITS ? BATCH : 1];
 };
 
-template <typename T, int W, int SIGN>
-KOLO_INLINE void lines_load(lines<T, W, SIGN> *to, const source<T> &s, const kolo_columns &c,
+template <typename T, int W, int SIGN, int BATCH>
+KOLO_INLINE void lines_load(lines<T, W, SIGN, BATCH> *to, const source<T> &s, const kolo_columns &c,
                             const kolo_place &p, int64_t at, int l)
 {
     kolo_columns_load_batch(to->dy, s.dy + at, c, l, p.end);
@@ -49,7 +48,7 @@ KOLO_INLINE void lines_load(lines<T, W, SIGN> *to, const source<T> &s, const kol
     if constexpr (SIGN == FROM_Y) kolo_columns_load_batch(to->y, s.y + at, c, l, p.end);
     if constexpr (SIGN == FROM_BITS) {
 #pragma unroll
-        for (int u = 0; u < KOLO_COLUMN_BATCH; u++)
+        for (int u = 0; u < BATCH; u++)
             if (l + u * c.down < p.end) to->signs[u] = s.signs[(at + (int64_t)u * c.down * c.stored) / W];
     }
 }
@@ -76,9 +75,9 @@ template <int W> struct channels_of {
 };
 
 /* g and x of line u. */
-template <typename T, int W, int SIGN>
-KOLO_INLINE void lines_take(const lines<T, W, SIGN> &from, int u, const channels_of<W> &c, float (&g)[W],
-                            float (&x)[W])
+template <typename T, int W, int SIGN, int BATCH>
+KOLO_INLINE void lines_take(const lines<T, W, SIGN, BATCH> &from, int u, const channels_of<W> &c,
+                            float (&g)[W], float (&x)[W])
 {
     kolo_columns_widen(g, from.dy[u]);
     kolo_columns_widen(x, from.x[u]);
@@ -222,7 +221,9 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
     }
 }
 
-/* Of two norms whose results were added: dy and its sign are read once. dx may be dy. */
+/* Of two norms whose results were added: dy and its sign are read once. dx may be dy. What both know of their
+ * channels takes 64 registers, so fewer lines are under way; with KOLO_COLUMN_BATCH of them 100 to 150 values
+ * were spilled, and half of the bandwidth was lost (1,983 GB/s on an H200). */
 template <typename T, int W, int SIGN>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
     norms_backward_kernel(kolo_columns c, backward first, backward second, source<T> s, const T *x2, T *dx,
@@ -234,8 +235,9 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
     const int64_t line = (int64_t)c.down * c.stored;
     const int thread = (int)threadIdx.x, channel = p.tile * c.across * W + thread,
               valid = kolo_columns_valid(c, first.step->valid[first.slot]);
-    lines<T, W, SIGN> v;
-    kolo_loaded<T, W> other[KOLO_COLUMN_BATCH];
+    enum { BATCH = KOLO_COLUMN_BATCH / 2 };
+    lines<T, W, SIGN, BATCH> v;
+    kolo_loaded<T, W> other[BATCH];
     int64_t at = p.at;
     lines_load(&v, s, c, p, at, p.first);
     kolo_columns_load_batch(other, x2 + at, c, p.first, p.end);
@@ -259,7 +261,7 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
     }
     for (int l = p.first; l < p.end;) {
 #pragma unroll
-        for (int u = 0; u < KOLO_COLUMN_BATCH; u++) {
+        for (int u = 0; u < BATCH; u++) {
             if (l + u * c.down >= p.end) continue;
             float g[W], x[2][W];
             if (l + u * c.down < valid) {
@@ -275,8 +277,8 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
             kolo_columns_store(dx + at + u * line, x[0]);
             kolo_columns_store(dx2 + at + u * line, x[1]);
         }
-        l += KOLO_COLUMN_BATCH * c.down;
-        at += KOLO_COLUMN_BATCH * line;
+        l += BATCH * c.down;
+        at += BATCH * line;
         lines_load(&v, s, c, p, at, l);
         kolo_columns_load_batch(other, x2 + at, c, l, p.end);
     }
