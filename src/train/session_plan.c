@@ -81,10 +81,10 @@ static int scale_head(kolo_graph *g, double scale)
 
 /* cuDNN 9.19's engines for a data gradient with a norm's sums keep it to themselves on sm_90 alone: on sm_80
  * and sm_100 most work through hundreds of MiB beside it, which spares nothing. Those for a norm in front of
- * a convolution round its scale and bias to f16. */
+ * a convolution round its scale and bias to f16. What they add up is in another order every time. */
 static int fuse_for_device(const kolo_session *s, kolo_graph *g)
 {
-    const bool engines = s->device.major == 9;
+    const bool engines = s->device.major == 9 && !s->options->deterministic;
     if (engines) KOLO_TRY(kolo_graph_fuse_grad(g));
     return kolo_graph_fuse_conv(g, engines && g->dtype == KOLO_F16 && s->options->conv != KOLO_conv_direct);
 }
