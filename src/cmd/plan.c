@@ -94,18 +94,21 @@ static int print_exchanges(const kolo_session *s)
 static void print_tournament(const kolo_session *s)
 {
     const kolo_options *o = s->options;
+    const kolo_tournament *t = s->tournament;
     int messages;
     const size_t bytes = kolo_exec_transfer_state_bytes(s->plan, &messages);
-    if (!s->tournament || s->replicas == 1) return;
+    if (!t || s->replicas == 1) return;
     const int64_t all = s->steps > 0 ? (s->steps - 1) / o->tournament : 0;
-    printf("tournament: %d ranks have networks of their own; %ld meeting%s of %d pair%s after every %ld "
-           "steps%s\n",
-           s->replicas, (long)all, all == 1 ? "" : "s", s->replicas / 2, s->replicas > 3 ? "s" : "",
-           (long)o->tournament, s->replicas % 2 ? ", one rank sits out" : "");
-    printf(
-        "  every rank evaluates its network on all tournament images, and losses are exchanged: %zu bytes; "
-        "a loser is sent %zu bytes in %d messages by its winner\n",
-        (size_t)s->replicas * sizeof(double), bytes, messages);
+    const char *who = t->group > 1 ? "group" : "rank";
+    printf("tournament: %d %ss", t->members, who);
+    if (t->group > 1) printf(" of %d ranks", t->group);
+    printf(" have networks of their own; %ld meeting%s of %d pair%s after every %ld steps%s%s%s\n", (long)all,
+           all == 1 ? "" : "s", t->members / 2, t->members > 3 ? "s" : "", (long)o->tournament,
+           t->members % 2 ? ", one " : "", t->members % 2 ? who : "", t->members % 2 ? " sits out" : "");
+    printf("  every %s evaluates its network on all tournament images, and losses are exchanged: %zu bytes; "
+           "a loser%s is sent %zu bytes in %d messages by its winner%s\n",
+           who, 2 * (size_t)s->replicas * sizeof(double), t->group > 1 ? "'s rank" : "", bytes, messages,
+           t->group > 1 ? "'s" : "");
 }
 
 static int check_plans(const kolo_session *s)

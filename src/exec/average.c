@@ -10,8 +10,10 @@ void kolo_exec_exchange(kolo_exec *e, enum kolo_exchange exchange) { e->exchange
 
 int exec_sum_number(const kolo_exec *e, int bucket, int version)
 {
-    const bool node = e->at->plan->config.exchange == KOLO_EXCHANGE_NODE;
-    return node ? e->node_number[bucket] : e->bucket_number[version * e->plan->buckets + bucket];
+    const enum kolo_exchange exchange = e->at->plan->config.exchange;
+    if (exchange == KOLO_EXCHANGE_NODE) return e->node.number[bucket];
+    if (exchange == KOLO_EXCHANGE_GRADIENTS && e->group.number) return e->group.number[bucket];
+    return e->bucket_number[version * e->plan->buckets + bucket];
 }
 
 /* Of a bucket of parameters: its weights, its average, or a state of the optimizer. */
@@ -120,7 +122,7 @@ int exec_take(kolo_exec *e, int bucket, int what)
     const int64_t count = e->plan->bucket[bucket].params;
     const bool weights = what == KOLO_SHARE_WEIGHTS;
     const bool node = e->at->plan->config.exchange == KOLO_EXCHANGE_NODE;
-    const float ranks = (float)(node ? e->node_ranks : e->plan->config.ranks);
+    const float ranks = (float)(node ? e->node.ranks : e->plan->config.ranks);
     if (count == 0) return take_running(e, bucket, ranks, false);
     float *to = (float *)(void *)average_place(e, weights ? KOLO_ARENA_PARAM : KOLO_ARENA_STATE,
                                                weights ? 0 : what - KOLO_SHARE_STATE, bucket);

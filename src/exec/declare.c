@@ -1,5 +1,6 @@
 /* What a program sends, to comm: every rank declares the buckets and transfers of all, in one order. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "exec/parts.h"
@@ -163,25 +164,43 @@ static bool exchanges_on_nodes(const kolo_exec *e)
     return i < e->forms;
 }
 
-/* The buckets once more, for the ranks of every node by themselves. */
-static int declare_nodes(kolo_exec *e)
+/* The buckets once more, for sets of ranks by themselves. set_of: [ranks]; *own: this rank's. */
+static int declare_sets(kolo_exec *e, const int *set_of, int sets, exec_set *own)
 {
     const kolo_launch *launch = kolo_comm_launch(e->comm);
     int *all = e->bucket_number, *rank = kolo_alloc((size_t)launch->size * sizeof *rank), rc = 0;
-    e->node_number = kolo_alloc((size_t)(e->plan->buckets + 1) * sizeof *e->node_number);
-    if (!rank || !e->node_number) rc = KOLO_ENOMEM;
-    for (int n = 0; rc >= 0 && n < launch->nodes; n++) {
+    own->number = kolo_alloc((size_t)(e->plan->buckets + 1) * sizeof *own->number);
+    own->rank = kolo_alloc((size_t)launch->size * sizeof *own->rank);
+    if (!rank || !own->number || !own->rank) rc = KOLO_ENOMEM;
+    for (int n = 0; rc >= 0 && n < sets; n++) {
         int count = 0;
         for (int r = 0; r < launch->size; r++)
-            if (launch->node_of[r] == n) rank[count++] = r;
-        const bool own = launch->node_of[launch->rank] == n;
-        if (own) e->node_ranks = count, e->bucket_number = e->node_number;
+            if (set_of[r] == n) rank[count++] = r;
+        const bool is_own = set_of[launch->rank] == n;
+        if (is_own) {
+            memcpy(own->rank, rank, (size_t)count * sizeof *rank);
+            own->ranks = count;
+            e->bucket_number = own->number;
+        }
         rc = kolo_comm_group(e->comm, rank, count);
-        if (rc >= 0) rc = declare_buckets(e, e->plan, rc, own, 0);
+        if (rc >= 0) rc = declare_buckets(e, e->plan, rc, is_own, 0);
         e->bucket_number = all;
     }
     free(rank);
     return rc < 0 ? rc : 0;
+}
+
+/* Of plans in which groups of ranks share a network. */
+static int declare_groups(kolo_exec *e)
+{
+    const kolo_launch *launch = kolo_comm_launch(e->comm);
+    const int group = e->plan->config.group;
+    int *of = group > 1 ? kolo_alloc((size_t)launch->size * sizeof *of) : NULL;
+    if (group <= 1) return 0;
+    for (int r = 0; of && r < launch->size; r++) of[r] = kolo_launch_by_node(launch, r) / group;
+    const int rc = of ? declare_sets(e, of, launch->size / group, &e->group) : KOLO_ENOMEM;
+    free(of);
+    return rc;
 }
 
 int exec_declare(kolo_exec *e)
@@ -193,7 +212,10 @@ int exec_declare(kolo_exec *e)
     if (e->plan->config.servers) return 0; /* async.c */
     for (int v = e->plan->config.lag ? 1 : 0; !program && v < e->versions; v++)
         KOLO_TRY(declare_buckets(e, e->plan, 0, true, v));
-    if (!program && exchanges_on_nodes(e)) KOLO_TRY(declare_nodes(e));
+    const kolo_launch *launch = kolo_comm_launch(e->comm);
+    if (!program && exchanges_on_nodes(e))
+        KOLO_TRY(declare_sets(e, launch->node_of, launch->nodes, &e->node));
+    if (!program) KOLO_TRY(declare_groups(e));
     if (!program && e->plan->config.pairs) KOLO_TRY(exec_declare_pairs(e));
     if (!program) return exec_is_sharded(e) ? exec_declare_shards(e, 0) : 0;
     int64_t capacity = 0;

@@ -415,6 +415,19 @@ int exec_choose(kolo_exec *e, const kolo_batch *batch)
                      e->forms > 1 ? ", or another plan" : "");
 }
 
+/* Rows of those whose gradients are summed with this rank's. */
+static int64_t rows_summed(const kolo_exec *e, const kolo_batch *batch)
+{
+    int64_t rows = 0;
+    if (kolo_plan_steps_alone(&e->at->plan->config)) return batch->valid;
+    if (!e->group.number) return batch->valid_global;
+    for (int i = 0; i < e->group.ranks; i++) {
+        const int64_t left = batch->valid_global - e->group.rank[i] * batch->rows;
+        rows += left < 0 ? 0 : left > batch->rows ? batch->rows : left;
+    }
+    return rows;
+}
+
 /* The host's part of the step block: the caller's, and which rows count. */
 void exec_fill_block(const kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
 {
@@ -426,9 +439,8 @@ void exec_fill_block(const kolo_exec *e, const kolo_batch *batch, const kolo_ste
         block->valid[s] = (int32_t)(valid < 0 ? 0 : valid > rows ? rows : valid);
         block->row[s] = (int32_t)(batch->first + s * rows);
     }
-    /* a rank's own mean, or its part of all */
-    block->valid_global = kolo_plan_steps_alone(&p->config) ? batch->valid : batch->valid_global;
-    if (p->config.local) block->ema_decay = 1; /* what is there is not of steps */
+    block->valid_global = rows_summed(e, batch); /* a rank's own mean, or its part of all */
+    if (p->config.local) block->ema_decay = 1;   /* what is there is not of steps */
 }
 
 static int exec_begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)

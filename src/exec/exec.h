@@ -55,7 +55,8 @@ typedef struct kolo_metrics {
 int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_metrics *metrics);
 /* Steps from here on are taken by the plans with this exchange (plan.h); without a call by those with the
  * first plan's. Metrics of steps in which ranks exchange nothing are of this rank's rows, of those in which
- * they exchange weights within a node of the node's. */
+ * they exchange weights within a node of the node's, and of those in which groups sum gradients
+ * (plan->config.group: ranks in the order of their nodes) of the group's. */
 void kolo_exec_exchange(kolo_exec *exec, enum kolo_exchange exchange);
 /* Between steps, all reported, where plans are `local`: EMA becomes the mean of all ranks' weights and
  * running statistics. Those stay as they are. Collective. */

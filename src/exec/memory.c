@@ -470,7 +470,10 @@ void exec_release(kolo_exec *e)
     if (e->squares) kolo_backend_free(b, (void **)&e->squares, exec_squares_bytes(e));
     free(e->sum);
     free(e->bucket_number);
-    free(e->node_number);
+    free(e->node.number);
+    free(e->node.rank);
+    free(e->group.number);
+    free(e->group.rank);
     free(e->pair_number);
     free(e->shard_rank);
     free(e->share_number);

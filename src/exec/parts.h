@@ -55,6 +55,12 @@ typedef struct exec_sum {
     int number;
 } exec_sum;
 
+/* Some of the ranks, ascending, and of every bucket its number in comm among them; NULL: no plan has such
+ * sums. */
+typedef struct exec_set {
+    int *number, *rank, ranks;
+} exec_set;
+
 typedef struct exec_backup exec_backup;
 typedef struct exec_async exec_async;
 
@@ -107,8 +113,7 @@ struct kolo_exec {
     int *first_slice;       /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
     double *squares;        /* [kolo_plan_leaves] backend memory: of gradients (NORM); pairs (LAYERS) */
     int *bucket_number;     /* [versions][plan->buckets] in comm */
-    /* [plan->buckets] likewise, among the node_ranks of this node; NULL: no plan has such sums */
-    int *node_number, node_ranks;
+    exec_set node, group;   /* this node's ranks, and those whose gradients are summed (plan->config.group) */
     int *pair_number; /* [ranks][2][2] likewise: to or from that rank, a whole piece or what is left of one */
     /* shards: which is this rank's, of which group of ranks that have them all (-1: it has none); the ranks
      * of all, [stages][groups][shards]; numbers in comm: of what groups give each other of a bucket's sum,

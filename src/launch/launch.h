@@ -25,6 +25,9 @@ typedef struct kolo_launch {
     void *state; /* of the method */
 } kolo_launch;
 
+/* Number of a rank where they are counted node by node. */
+int kolo_launch_by_node(const kolo_launch *launch, int rank);
+
 /* How long to wait for other ranks; seconds. */
 typedef struct kolo_launch_limits {
     double start;             /* in the launch; 0: as long as they live */

@@ -116,3 +116,11 @@ char *kolo_node_vector(const int *node_of, int size, size_t longest)
     free(text);
     return NULL;
 }
+
+int kolo_launch_by_node(const kolo_launch *l, int rank)
+{
+    int before = 0;
+    for (int r = 0; r < l->size; r++)
+        before += l->node_of[r] < l->node_of[rank] || (l->node_of[r] == l->node_of[rank] && r < rank);
+    return before;
+}

@@ -99,6 +99,7 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a, con
     if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM)
         h = word(h, (uint64_t)c->ranks << 3 | (uint64_t)c->adasum << 2 | (uint64_t)c->average << 1 |
                         c->canonical | (uint64_t)c->exchange << 32 | (uint64_t)c->late << 40);
+    if (a->kind == KOLO_ACTION_REDUCE && c->group > 1) h = word(h, (uint64_t)c->group);
     if (a->kind == KOLO_ACTION_REDUCE && c->lag) h = word(word(h, (uint64_t)c->lag), (uint64_t)c->backup);
     if (a->kind == KOLO_ACTION_UPDATE && c->servers)
         h = word(h, (uint64_t)c->servers | (uint64_t)c->first_server << 32);

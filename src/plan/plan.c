@@ -24,6 +24,8 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
         return kolo_fail(KOLO_EINTERNAL, "plan: %d backup ranks of %d", c->backup, c->ranks);
     if (c->servers && (c->ranks != 1 || c->first_server < 0 || c->late || c->lag || !c->optimizer))
         return kolo_fail(KOLO_EINTERNAL, "plan: %d servers of %d ranks", c->servers, c->ranks);
+    if (c->group > 1 && (!c->local || c->ranks % c->group))
+        return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks in groups of %d", c->ranks, c->group);
     if ((c->late || c->lag || c->servers) &&
         (c->adasum || c->placement || c->shards > 1 || c->local || c->noise || c->scaled || c->swa))
         return kolo_fail(KOLO_EINTERNAL, "plan: late gradients of ranks that do not sum whole gradients");

@@ -286,8 +286,10 @@ typedef struct kolo_plan_config {
     bool local;
     bool average_state; /* with the weights the optimizer's state becomes its mean */
     int outer;          /* KOLO_local_outer_*: what weights become where those of all ranks are averaged */
-    bool pairs;         /* with `local`: a rank may give all it has to any other (kolo_exec_transfer_state) */
-    bool predict;       /* late pipelines that stash nothing: forward turns read predicted weights */
+    /* with `local`: gradients are summed among groups of so many ranks, which share a network; 0, 1: all */
+    int group;
+    bool pairs;   /* with `local`: a rank may give all it has to any other (kolo_exec_transfer_state) */
+    bool predict; /* late pipelines that stash nothing: forward turns read predicted weights */
     bool decay_norms;
     /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
     double layer_decay;
@@ -410,6 +412,8 @@ static inline bool kolo_plan_reduces(const kolo_plan_config *c)
 {
     return c->ranks > 1 && c->exchange != KOLO_EXCHANGE_NOTHING;
 }
+/* Ranks whose gradients are summed. */
+static inline int kolo_plan_summed(const kolo_plan_config *c) { return c->group > 1 ? c->group : c->ranks; }
 /* Ranks exchange their weights, each having stepped by itself. */
 static inline bool kolo_plan_exchanges_weights(const kolo_plan_config *c)
 {

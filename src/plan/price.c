@@ -99,7 +99,8 @@ static kolo_cost run_cost(const pricing *p, const kolo_node *n)
 /* An all-reduce that uses its links well sends 2 (n-1)/n of what it sums, and takes as much in. */
 static kolo_cost send_cost(const kolo_plan *plan, double bytes)
 {
-    const double part = 2.0 * (plan->config.ranks - 1) / plan->config.ranks * bytes;
+    const int ranks = kolo_plan_summed(&plan->config);
+    const double part = 2.0 * (ranks - 1) / ranks * bytes;
     return (kolo_cost){.read = part, .written = part, .sent = part};
 }
 
@@ -276,7 +277,7 @@ static void take_time(const pricing *p, enum kolo_class class, const kolo_action
     const kolo_rates *r = p->rates;
     if (!r) return;
     if (class == KOLO_CLASS_SEND) {
-        c->seconds = send_seconds(r, p->plan->config.ranks, c->sent);
+        c->seconds = send_seconds(r, kolo_plan_summed(&p->plan->config), c->sent);
         return;
     }
     const double share = r->bytes_of[class] > 0 ? r->bytes_of[class] : r->bytes,

@@ -375,9 +375,8 @@ static void print_sent(const kolo_plan *plan, FILE *f)
     size_text(reduced, text, sizeof text);
     fprintf(f, "\nsent a step: %lld bucket reductions of %zu bytes (%s) in all", (long long)reductions,
             reduced, text);
-    if (plan->config.ranks > 1)
-        fprintf(f, ", %.0f bytes a rank each way",
-                2.0 * (plan->config.ranks - 1) / plan->config.ranks * (double)reduced);
+    const int ranks = kolo_plan_summed(&plan->config);
+    if (ranks > 1) fprintf(f, ", %.0f bytes a rank each way", 2.0 * (ranks - 1) / ranks * (double)reduced);
     size_t sent = 0;
     int sends = 0;
     for (int i = 0; i < plan->transfers; i++)
@@ -498,7 +497,9 @@ int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
     if (c->local) {
         static const char *const exchange[KOLO_EXCHANGES] = {"gradients", "nothing", "weights within a node",
                                                              "weights"};
-        fprintf(f, "ranks have weights of their own; in this step they exchange %s\n", exchange[c->exchange]);
+        if (c->group > 1) fprintf(f, "groups of %d ranks have weights of their own", c->group);
+        else fprintf(f, "ranks have weights of their own");
+        fprintf(f, "; in this step they exchange %s\n", exchange[c->exchange]);
     }
     fprintf(f, "%lld actions, %lld parameters, hash %016llx\n", (long long)plan->actions,
             (long long)kolo_graph_parameters(g), (unsigned long long)plan->hash);

@@ -344,8 +344,9 @@ static void say_tournament(char *text, const report_run *r)
 {
     const int64_t meetings = r->table[REPORT_tournament].rows;
     if (!meetings) return;
-    SAY(" Of %ld meeting%s of ranks rank %.0f had the lowest loss in the last, %.4f.", (long)meetings,
-        meetings > 1 ? "s" : "", report_last(r, REPORT_tournament, REPORT_tournament_best),
+    const char *member = report_last(r, REPORT_tournament, REPORT_tournament_group) > 1 ? "group" : "rank";
+    SAY(" Of %ld meeting%s of %ss %s %.0f had the lowest loss in the last, %.4f.", (long)meetings,
+        meetings > 1 ? "s" : "", member, member, report_last(r, REPORT_tournament, REPORT_tournament_best),
         report_last(r, REPORT_tournament, REPORT_tournament_best_loss));
 }
 

@@ -131,6 +131,9 @@ static void staleness_text(const report_run *r, char *text, size_t size)
                  "ranks push gradients as they come, and lack any number of updates (sync=async)");
     else if (o->local_steps)
         snprintf(text, size, "ranks are apart for %ld steps (local_steps)", (long)o->local_steps);
+    else if (o->tournament && o->tournament_group > 1)
+        snprintf(text, size, "groups of %ld ranks meet in pairs after every %ld steps (tournament)",
+                 (long)o->tournament_group, (long)o->tournament);
     else if (o->tournament)
         snprintf(text, size, "ranks meet in pairs after every %ld steps (tournament)", (long)o->tournament);
     else if (o->swap > 0) snprintf(text, size, "ranks are apart from %g on to the end (swap)", o->swap);

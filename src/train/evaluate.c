@@ -140,12 +140,13 @@ double kolo_evaluation_metric(const kolo_session *s, const kolo_evaluation *e)
     return s->detector ? e->measure : kolo_session_tags(s) ? e->map : e->top1;
 }
 
-int kolo_evaluate_alone(kolo_session *s, kolo_loader *loader, double *loss)
+int kolo_evaluate_alone(kolo_session *s, kolo_loader *loader, double *loss, double *rows)
 {
     double sum[SUMS] = {0};
     kolo_exec_use_ema(kolo_session_eval_exec(s), false);
     KOLO_TRY(sum_metrics(s, loader, NULL, sum));
-    *loss = sum[LOSS] / sum[ROWS];
+    *loss = sum[LOSS];
+    *rows = sum[ROWS];
     return 0;
 }
 

@@ -132,7 +132,7 @@ int session_make_exchanges(kolo_session *s)
             "local_outer=%s and device=cuda: its step is done by the host, and a GPU replays what "
             "it has recorded; leave local_outer= out, or give device=cpu",
             kolo_option_find("local_outer")->choices[s->plan->config.outer]);
-    if (!s->plan->config.local || s->replicas == 1) return 0;
+    if (!s->plan->config.local || s->replicas == 1 || s->plan->config.group > 1) return 0;
     for (int i = 0; i < s->shapes; i++)
         for (int x = KOLO_EXCHANGE_NOTHING; x < KOLO_EXCHANGES; x++) {
             if (x == KOLO_EXCHANGE_NODE && !o->local_nodes) continue;
@@ -164,7 +164,7 @@ enum kolo_exchange kolo_local_exchange(const kolo_options *o, int64_t start, int
 {
     const int64_t alone = step - start + 1;
     if (!kolo_is_local(o) || alone < 1) return KOLO_EXCHANGE_GRADIENTS;
-    if (o->tournament) return KOLO_EXCHANGE_NOTHING;
+    if (o->tournament) return o->tournament_group > 1 ? KOLO_EXCHANGE_GRADIENTS : KOLO_EXCHANGE_NOTHING;
     if (step == steps - 1) return KOLO_EXCHANGE_WEIGHTS;
     if (o->swap > 0 || alone % o->local_steps) return KOLO_EXCHANGE_NOTHING;
     return o->local_nodes && alone % o->local_nodes ? KOLO_EXCHANGE_NODE : KOLO_EXCHANGE_WEIGHTS;

@@ -232,6 +232,7 @@ static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer 
                               .local = trains && kolo_is_local(o),
                               .average_state = o->local_momentum == KOLO_local_momentum_averaged,
                               .outer = trains && kolo_is_local(o) ? kolo_outer_kind(o) : 0,
+                              .group = trains && o->tournament ? (int)o->tournament_group : 0,
                               .pairs = trains && o->tournament > 0,
                               .lookahead = o->lookahead > 0,
                               .clip_norm = trains && o->clip_norm > 0,

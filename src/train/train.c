@@ -191,7 +191,8 @@ static int choose_exchange(trainer *t, kolo_step *step)
 static int form_average(trainer *t)
 {
     const kolo_session *s = &t->session;
-    if (s->tournament) return kolo_exec_average_of(s->exec, s->tournament->best);
+    if (s->tournament)
+        return kolo_exec_average_of(s->exec, kolo_tournament_rank(s->tournament, s->tournament->best, 0));
     if (s->plan->config.outer == KOLO_local_outer_easgd && t->position.step > t->local_start)
         return kolo_exec_average_at_anchor(s->exec);
     return s->plan->config.local ? kolo_exec_average(s->exec) : 0;

@@ -37,8 +37,9 @@ double kolo_evaluation_metric(const kolo_session *session, const kolo_evaluation
 int kolo_evaluate(kolo_session *session, bool ema, const char *results, kolo_by_class *by,
                   kolo_evaluation *result);
 
-/* The mean loss of a classifier's own weights over all that `loader` gives, formed by this rank alone. */
-int kolo_evaluate_alone(kolo_session *session, kolo_loader *loader, double *loss);
+/* The sum of a classifier's losses, by its own weights, over all that `loader` gives this rank, and of how
+ * many images. */
+int kolo_evaluate_alone(kolo_session *session, kolo_loader *loader, double *loss, double *rows);
 
 /* The checkpoint of a run folder that `which` names (kolo_checkpoint_pick): rank 0 looks for it and compares
  * its checksum, all ranks learn its position and its folder, path[size]. 1 found, 0 none; KOLO_ECONFIG: a

@@ -221,12 +221,12 @@ static void put_numbers(FILE *f, const char *name, const double *number, size_t 
 static void put_pairs(FILE *f, const kolo_tournament *t)
 {
     fprintf(f, ",\"pairs\":[");
-    for (int i = 0; i + 1 < t->ranks; i += 2) {
+    for (int i = 0; i + 1 < t->members; i += 2) {
         const int winner = kolo_tournament_winner(t, i);
         fprintf(f, "%s[%d,%d]", i ? "," : "", winner, t->order[i] + t->order[i + 1] - winner);
     }
     fputc(']', f);
-    if (t->ranks % 2) fprintf(f, ",\"out\":%d", t->order[t->ranks - 1]);
+    if (t->members % 2) fprintf(f, ",\"out\":%d", t->order[t->members - 1]);
 }
 
 int trainer_report_meeting(trainer *t)
@@ -239,18 +239,21 @@ int trainer_report_meeting(trainer *t)
     if (!is_root(t)) return 0;
     FILE *f = open_memstream(&text, &length);
     if (!f) return kolo_no_memory(sizeof *f);
-    fprintf(f, "\"step\":%ld,\"best\":%d,\"best_loss\":%.9g", step, k->best, k->loss[k->best]);
+    fprintf(f, "\"step\":%ld,\"group\":%d,\"best\":%d,\"best_loss\":%.9g", step, k->group, k->best,
+            k->loss[k->best]);
     if (!last) put_pairs(f, k);
-    put_numbers(f, "losses", k->loss, sizeof *k->loss, k->ranks);
-    put_numbers(f, "lr", &k->own[0].lr, sizeof *k->own, k->ranks);
-    put_numbers(f, "momentum", &k->own[0].momentum, sizeof *k->own, k->ranks);
-    put_numbers(f, "weight_decay", &k->own[0].decay, sizeof *k->own, k->ranks);
+    put_numbers(f, "losses", k->loss, sizeof *k->loss, k->members);
+    put_numbers(f, "lr", &k->own[0].lr, sizeof *k->own, k->members);
+    put_numbers(f, "momentum", &k->own[0].momentum, sizeof *k->own, k->members);
+    put_numbers(f, "weight_decay", &k->own[0].decay, sizeof *k->own, k->members);
     int rc = fclose(f) == 0 ? kolo_events_write(t->events, "tournament", "%s", text) : kolo_no_memory(length);
     free(text);
     kolo_progress_pause(t->progress);
-    kolo_progress_note(t->progress, "step %ld: %s, rank %d has the lowest loss, %.4f, with lr %g", step,
-                       last ? "the end of the tournament" : "ranks met", k->best, k->loss[k->best],
-                       k->own[k->best].lr);
+    kolo_progress_note(t->progress, "step %ld: %s, %s %d has the lowest loss, %.4f, with lr %g", step,
+                       last           ? "the end of the tournament"
+                       : k->group > 1 ? "groups met"
+                                      : "ranks met",
+                       k->group > 1 ? "group" : "rank", k->best, k->loss[k->best], k->own[k->best].lr);
     return rc;
 }
 

@@ -81,6 +81,36 @@ is $? 0 "kolo plan of a tournament"
 like log 'tournament: .* 4 meetings' "  says how often ranks meet"
 like log 'a loser is sent [0-9]* bytes in [0-9]* messages' "  and what is sent"
 
+# --- groups of two ranks: three networks. Who has whose after a meeting, by the ranks' weights and state
+G=("${O[@]}" tournament_group=2)
+counted() { python3 "$TOP/tests/tournament.py" meetings "$1/events.jsonl" "$2" 0 1.25 .05,.002,.2 2>&1; }
+alike_ranks() { python3 "$TOP/tests/tournament.py" ranks "$(newest "$1")/carried" 2>&1; }
+is "$(counted whole 1)" "4 meetings of 3" "pairs, winners and rates of three ranks, by another program"
+ranks 6 groups "${G[@]}"
+is "$? $(counted groups 2)" "0 4 meetings of 3" "three groups of two ranks: likewise" log
+ranks 6 meet "${G[@]}" stop_step=5
+is "$? $(alike_ranks meet)" "75 0 0 2 2 4 4" "between meetings the ranks of a group have one network" log
+ranks 6 meet "${G[@]}" stop_step=6
+pair=$(sed -n 's/.*"step":6,.*"pairs":\[\[\([0-9],[0-9]\)\]\].*/\1/p' meet/events.jsonl)
+has=(0 0 2 2 4 4) winner=${pair%,*} loser=${pair#*,}
+for place in 0 1; do # who comes first of those that have it
+    to=$((2 * loser + place)) from=$((2 * (winner < loser ? winner : loser)))
+    has[to]=$from has[2 * winner + place]=$from
+done
+is "$(alike_ranks meet)" "${has[*]}" "group $winner won against $loser, and all four ranks have its network"
+ranks 6 meet "${G[@]}"
+alike meet groups "stopped twice and taken up: all bits of all networks, and all meetings"
+loss=$(meetings groups | tail -n 1 | sed 's/.*"best_loss":\([0-9.]*\).*/\1/')
+kolo eval run=groups val=data/val threads=1 > log 2>&1
+like log "$(printf 'loss %.3f' "$loss")" "kolo eval evaluates the network that was best at the end: $loss"
+kolo report groups > log 2>&1
+like groups/report.html 'Of 4 meetings of groups group [0-2] had the lowest loss' "kolo report says who"
+kolo compare groups whole > log 2>&1
+like log 'groups of 2 ranks meet in pairs after every 3 steps' "and kolo compare who meets"
+kolo plan shapes model=resnet20 data=data/train val=data/val batch=24 ranks=6 steps=20 tournament=4 \
+    tournament_group=2 > log 2>&1
+like log 'tournament: 3 groups of 2 ranks .* 4 meetings of 1 pair .* one group sits out' "kolo plan of groups"
+
 refused() { # PATTERN WORDS...
     kolo plan shapes data=data/train val=data/val batch=32 ranks=2 epochs=2 "${@:2}" > log 2>&1
     is "$? $(grep -cE -- "$1" log)" "78 1" "${*:2}: refused, $1" || sed 's/^/# /' log
@@ -92,4 +122,7 @@ refused 'tournament=4 lets the better network of two go on, local_steps=' tourna
 refused 'tournament=4: by which images are networks compared' tournament=4 val=none
 refused 'tournament_vary= is of tournaments' tournament_vary=1.2
 refused 'tournament_lr=0.1,x: give numbers' tournament=4 tournament_lr=0.1,x
+refused 'tournament_group=2 of 2 ranks: one group has nobody to meet' tournament=4 tournament_group=2
+refused 'tournament_group=3 does not divide 2 ranks' tournament=4 tournament_group=3
+refused 'tournament_group= is of tournaments' tournament_group=2
 done_testing

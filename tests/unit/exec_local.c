@@ -7,7 +7,7 @@
 
 #include "exec_forks.h"
 
-enum { ROWS = 2, STEPS = 16, RANKS = 3, PARAMS = 269722 };
+enum { ROWS = 2, STEPS = 16, RANKS = 3, MOST = 4, PARAMS = 269722 };
 
 typedef struct result {
     _Atomic int done;
@@ -16,7 +16,7 @@ typedef struct result {
     float running[64], averaged[64];
     char text[1024];
 } result;
-static result *results; /* [RANKS], shared */
+static result *results; /* [MOST], shared */
 
 typedef struct task {
     int every;    /* weights are averaged behind so many steps; 0: gradients are summed */
@@ -30,6 +30,10 @@ typedef struct task {
     int outer;
     double rate, momentum;
     bool alone; /* nothing is exchanged in the last step */
+    int ranks;  /* 0: RANKS */
+    int group;  /* gradients are summed among so many of them; 0: among all */
+    int first;  /* rank r has the images of rank first + r */
+    int lacks;  /* so many rows are missing in the batch of the last step */
 } task;
 
 static kolo_plan *plans[KOLO_EXCHANGES];
@@ -50,6 +54,7 @@ static int open_plans(rig *r, kolo_backend *backend, kolo_comm **comm, const tas
                                 .local = true,
                                 .average_state = t->state,
                                 .outer = t->outer,
+                                .group = t->group,
                                 .optimizer = kolo_optimizer_find("sgd")};
     memset(r, 0, sizeof *r);
     kolo_options_default(&r->options);
@@ -108,7 +113,11 @@ static int train(result *to, const task *t, world *w)
         kolo_metrics m;
         kolo_step step = rig_step(s, .05);
         if (t->plain) step.momentum = 0;
-        rig_fill(&r, (s * RANKS + w->launch.rank) * ROWS);
+        rig_fill(&r, (s * RANKS + t->first + w->launch.rank) * ROWS);
+        if (t->lacks && s == t->steps - 1) {
+            const int64_t left = (b.valid_global -= t->lacks) - w->launch.rank * ROWS;
+            b.valid = left < 0 ? 0 : left > ROWS ? ROWS : left;
+        }
         if (t->forgets && s == t->steps - 1) KOLO_TRY_GOTO(rc, kolo_exec_reset_optimizer(r.exec));
         kolo_exec_exchange(r.exec, exchange_of(t, s));
         KOLO_TRY_GOTO(rc, kolo_exec_step(r.exec, &b, &step, &m));
@@ -131,19 +140,20 @@ fail:
 /* 0, or how many ranks failed. */
 static int run(const task *t)
 {
-    pid_t child[RANKS] = {0};
+    pid_t child[MOST] = {0};
+    const int ranks = t->ranks ? t->ranks : RANKS;
     int failed = 0;
     world w;
-    memset((void *)results, 0, (size_t)RANKS * sizeof *results);
-    const int me = exec_fork(child, RANKS, "exec-local", &w);
+    memset((void *)results, 0, (size_t)ranks * sizeof *results);
+    const int me = exec_fork(child, ranks, "exec-local", &w);
     if (me >= 0) {
         results[me].done = train(&results[me], t, &w) == 0;
         _exit(0);
     }
-    for (int r = 0; r < RANKS; r++) waitpid(child[r], NULL, 0);
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < ranks; r++) waitpid(child[r], NULL, 0);
+    for (int r = 0; r < ranks; r++) {
         failed += !results[r].done;
-        if (!results[r].done) diag("rank %d of %d: %s", r, RANKS, results[r].text);
+        if (!results[r].done) diag("rank %d of %d: %s", r, ranks, results[r].text);
     }
     return failed;
 }
@@ -315,9 +325,28 @@ static void test_forget(void)
        "an optimizer that forgets before a step goes on from nothing");
 }
 
+/* Each of two groups of two ranks is what two ranks by themselves are. */
+static void test_groups(void)
+{
+    static float param[MOST][PARAMS];
+    task t = {.ranks = 4, .group = 2, .steps = 4, .lacks = 3};
+    int failed = run(&t);
+    for (int r = 0; r < MOST; r++) memcpy(param[r], results[r].param, sizeof param[r]);
+    const int64_t bytes = results[0].bytes;
+    ok(!failed && memcmp(param[0], param[2], sizeof param[0]) != 0, "groups of two ranks go apart");
+    for (int g = 0; g < 2; g++) {
+        t = (task){.ranks = 2, .first = 2 * g, .steps = 4, .lacks = g ? 3 : 0};
+        failed = run(&t);
+        ok(!failed && !memcmp(param[2 * g], results[0].param, sizeof param[0]) &&
+               !memcmp(param[2 * g + 1], results[1].param, sizeof param[0]),
+           "group %d: the bytes of two ranks that have its images", g);
+        ok(results[0].bytes == bytes, "  and its messages: %lld bytes", (long long)bytes);
+    }
+}
+
 int main(void)
 {
-    results = mmap(NULL, RANKS * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    results = mmap(NULL, MOST * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (results == MAP_FAILED) skip_all("no shared memory");
     setenv("OMP_NUM_THREADS", "1", 1);
     test_bytes();
@@ -328,5 +357,6 @@ int main(void)
     test_outer(KOLO_local_outer_nesterov, "nesterov", .7, .8);
     test_outer(KOLO_local_outer_easgd, "easgd", .2, -1);
     test_outer_is_mean();
+    test_groups();
     return done_testing();
 }
