@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # A kernel's file compiled by nvcc: the stand-in's compiler sees another form of a launch
-# (ops/cuda/launch.cuh).
-# tests/long/cuda.t compiles all of them.
+# (ops/cuda/launch.cuh). tests/long/cuda.t compiles all of them.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 grep -q '^NVCC ?=' "$BUILD/probe.mk" 2> /dev/null || skip_all "no nvcc"

@@ -1,5 +1,4 @@
-# two ranks on one GPU, what they send travels through host memory: data, stages, shards, parts of images, of
-# layers
+# two ranks on one GPU, by way of host memory: data, stages, shards, parts of images, of layers
 # shellcheck shell=bash
 need_data
 if ! with sh -c 'command -v mpiexec' > /dev/null; then

@@ -2,17 +2,6 @@
 # ConvNeXt, Swin, EfficientNet
 # shellcheck shell=bash
 need_data
-rate_of synthetic.256 bench_big synthetic.256 256 precision=bf16
-base=$rate
-bench_big synthetic.512 512 precision=bf16
-if bench_big packed 256 precision=bf16 data="$DATA/photos/train"; then note "packed images: $(ratio \
-    "$rate" "$base") of the synthetic speed"; fi
-bench_small resnet20.bf16 precision=bf16
-bench_small resnet20.f32 precision=f32
-if bench_big eager 256 precision=bf16 replay=false; then note "launched kernel by kernel: $(ratio "$rate" \
-    "$base") of the replayed speed"; fi
-bench_big tf32.128 128 precision=tf32
-bench_big synthetic.128 128 precision=bf16
 # depthwise LOG: the rates of its 7 x 7 depthwise convolutions, of the bytes that they cannot but move, as
 # shares of what a copy moves
 depthwise() {
@@ -28,8 +17,21 @@ depthwise() {
     done < "$ROOM/depthwise"
 }
 if [ -z "$DRY" ]; then
-    for model in convnext_tiny swin_t efficientnet_b0; do bench "$model.128" model=$model size=224 steps=20 \
-        precision=bf16 batch=128; done
-    bench convnext_tiny.profile model=convnext_tiny size=224 steps=20 precision=bf16 batch=128 --profile &&
-        [ -z "$SHOW" ] && depthwise "$LOGS/bench.convnext_tiny.profile"
+    for model in convnext_tiny swin_t efficientnet_b0; do
+        bench "$model.128" model=$model size=224 steps=20 precision=bf16 batch=128 &&
+            bench $model.profile model=$model size=224 steps=20 precision=bf16 batch=128 --profile &&
+            [ -z "$SHOW" ] && record_profile "$LOGS/bench.$model.profile"
+    done
+    [ ! -s "$LOGS/bench.convnext_tiny.profile" ] || depthwise "$LOGS/bench.convnext_tiny.profile"
 fi
+rate_of synthetic.256 bench_big synthetic.256 256 precision=bf16
+base=$rate
+bench_big synthetic.512 512 precision=bf16
+if bench_big packed 256 precision=bf16 data="$DATA/photos/train"; then note "packed images: $(ratio \
+    "$rate" "$base") of the synthetic speed"; fi
+bench_small resnet20.bf16 precision=bf16
+bench_small resnet20.f32 precision=f32
+if bench_big eager 256 precision=bf16 replay=false; then note "launched kernel by kernel: $(ratio "$rate" \
+    "$base") of the replayed speed"; fi
+bench_big tf32.128 128 precision=tf32
+bench_big synthetic.128 128 precision=bf16
