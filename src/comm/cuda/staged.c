@@ -9,11 +9,12 @@
  * CUDA may run all host functions on one thread, so one that waits holds up every other. Therefore none is
  * enqueued before the program waits (compute itself can go no further until it returns), and what other ranks
  * may wait for, starts, needs none: the ranks wait for each other as programs in host memory do, whatever the
- * order in which they start buckets of different groups. And only in a graph, whose kernels have all been
- * loaded: the first launch of a kernel may wait for all streams, so for such a host function, while it keeps
- * the thread from its copy back. Outside of graphs the program itself waits, and enqueues what follows then. Tickets are numbered in the order of the calls,
- * which the starts of a group must keep; they are constants, so that a captured graph can be replayed. What
- * is started in a graph is waited for in it, with nothing in flight from before.
+ * order in which they start buckets of different groups. And only graphs have them, whose kernels have all
+ * been loaded: the first launch of a kernel may wait for all streams, so for such a host function, while it
+ * keeps the thread from its copy back. Outside of graphs the program itself waits, and enqueues what follows
+ * then. Tickets are numbered in the order of the calls, which the starts of a group must keep; they are
+ * constants, so that a captured graph can be replayed. What is started in a graph is waited for in it, with
+ * nothing in flight from before.
  *
  * Host functions may not call CUDA, nor can they fail the stream: an error is kept for status(), and what
  * follows passes through unsummed. */

@@ -218,8 +218,8 @@ static int recall(const kolo_kernel_request *r, const kolo_dnn_rules *rules, con
     return 1;
 }
 
-/* Sums that cuDNN forms are not the same twice on an H200 (9.19: losses of a first step in fp16 were 1e-5 apart),
- * although no note of its engines says so. */
+/* Sums that cuDNN forms are not the same twice on an H200 (9.19: losses of a first step in fp16 were 1e-5
+ * apart), although no note of its engines says so. */
 static bool keeps_bits(const kolo_dnn_conv *c) { return !c->statistics && c->mask == KOLO_DNN_NO_MASK; }
 
 int kolo_cuda_engine_choose(const kolo_kernel_request *r, const kolo_dnn_conv *c,
