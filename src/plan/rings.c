@@ -65,6 +65,16 @@ static int period_of(const rings *r, int64_t value)
     return TURN * (is_by_batch(r, value) ? p->turns : p->turns / p->config.slots);
 }
 
+/* Both ends of a transfer take their places in turns, and comm is told of every pair of places that meet: as
+ * many as the least common multiple of their numbers, 325 of 25 and 13. So long rings have 2^n or 3 x 2^n. */
+static int even_places(int places)
+{
+    int even = 8;
+    if (places <= even) return places;
+    while (even < places) even += even % 3 ? even / 2 : even / 3;
+    return even;
+}
+
 static void find_spans(rings *r)
 {
     const kolo_plan *p = r->plan;
@@ -84,8 +94,10 @@ static void find_spans(rings *r)
             if (slot == 0) s->last = i;
         }
     }
-    for (int64_t v = 0; v < r->values; v++)
-        r->of[v].places = (r->of[v].end - r->of[v].begin) / period_of(r, v) + 1;
+    for (int64_t v = 0; v < r->values; v++) {
+        const int places = (r->of[v].end - r->of[v].begin) / period_of(r, v) + 1;
+        r->of[v].places = arena_of(r, v) == KOLO_ARENA_TRANSFER ? even_places(places) : places;
+    }
 }
 
 /* out[0] takes the memory of an input that dies there, where the operation allows it. */

@@ -47,14 +47,14 @@ nodes parts sync=async staleness=2 optimizer=lamb lr=0.001
 is "$? $(staleness parts)" "0 96" "  and taken up again" log
 is "$(grep -o '"staleness": {.*"most": [0-9]*' parts/summary.json | grep -oE '[0-9]+$')" 2 \
     "  no gradient lacks more than 2 updates"
-nodes apart sync=async servers=2 momentum=0.9 stop_step=7
+nodes apart sync=async servers=2 batch=48 momentum=0.9 stop_step=7
 is $? 75 "two ranks of four serve only, stopped" log
-nodes apart sync=async servers=1 momentum=0.9
-is "$? $(losses apart | wc -l)" "0 24" "  and taken up again with one of four" log
+nodes apart sync=async servers=1 batch=48 momentum=0.9
+is "$? $(losses apart | wc -l)" "0 32" "  and taken up again with one of four" log
 for rank in 0 3; do
     # rank 3 only serves
     timeout 120 srun -N 2 -n 4 --mpi=pmix --kill-on-bad-exit=0 "${T[@]}" run="$ROOM/killed$rank" sync=async \
-        servers=$((rank / 3)) epochs=50 > log 2>&1 &
+        servers=$((rank / 3)) batch=48 epochs=50 > log 2>&1 &
     job=$!
     until grep -q '"event":"step"' "killed$rank/events.jsonl" 2> /dev/null || ! kill -0 $job; do
         sleep 0.2
