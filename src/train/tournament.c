@@ -58,9 +58,9 @@ static int check_groups(const kolo_session *s)
     if (group < s->replicas) return 0;
     return kolo_fail(
         KOLO_ECONFIG,
-        "tournament_group=%ld of %d ranks: one group has nobody to meet; give %d or less, or leave "
-        "tournament= out",
-        (long)group, s->replicas, s->replicas / 2);
+        "tournament_group=%ld of %d ranks: one group has nobody to meet; give a smaller one, or start "
+        "more ranks",
+        (long)group, s->replicas);
 }
 
 int session_check_tournament(const kolo_session *s)

@@ -1,0 +1,95 @@
+/* Late pipelines played on a clock: once they are full a step takes what the slowest stage takes, and of those
+ * that are drained it takes longer. Times of operations are drawn; messages take next to nothing. */
+#include "plan/play.h"
+#include "program_rig.h"
+
+enum { TRIALS = 60 };
+
+/* Clipping and the like: all stages wait for one another in every step. */
+static bool meets(const kolo_program *p)
+{
+    for (int64_t i = 0; i < p->plan[0]->actions; i++)
+        if (kolo_plan_meets(p->plan[0], p->plan[0]->action[i].kind)) return true;
+    return false;
+}
+
+/* Seconds of every action of a stage, whole numbers; returns their sum. */
+static double draw_times(const kolo_plan *plan, kolo_play_time *time)
+{
+    double all = 0;
+    for (int64_t i = 0; i < plan->actions; i++) {
+        const enum kolo_action_kind kind = plan->action[i].kind;
+        const double t = kind == KOLO_ACTION_RUN || kind == KOLO_ACTION_UPDATE ? draw(9) : 0;
+        time[i] = (kolo_play_time){t, t};
+        all += t;
+    }
+    return all;
+}
+
+/* The step by what the slowest stage takes; 0: no such program was drawn. */
+static double play(const kolo_program *p, const kolo_fabric *fabric)
+{
+    kolo_play_time *time[MOST_STAGES];
+    kolo_play *played = NULL;
+    double slowest = 0, step = 0;
+    for (int s = 0; s < p->grid->stages; s++) {
+        time[s] = calloc((size_t)p->plan[s]->actions + 1, sizeof **time);
+        const double all = draw_times(p->plan[s], time[s]);
+        if (all > slowest) slowest = all;
+    }
+    const kolo_play_input in = {.program = p, .ranks = p->grid->stages, .fabric = fabric, .time = time};
+    if (kolo_play_create(&played, &in) == 0) step = played->step;
+    else diag("%s", kolo_error_text());
+    for (int s = 0; s < p->grid->stages; s++) free(time[s]);
+    kolo_play_destroy(&played);
+    return slowest > 0 ? step / slowest : 1;
+}
+
+static void test(enum kolo_pipeline order, int stages, int slots, bool full)
+{
+    const kolo_fabric fabric = {.gpus = 8, .link = 1e9, .link_latency = 1e-9, .network = 1e9, .share = 1};
+    int n = 0, equal = 0;
+    double most = 0, least = 1e9;
+    for (int i = 0; i < TRIALS; i++) {
+        rig r;
+        const trial t = {.stages = stages,
+                         .slots = slots,
+                         .chunks = 1,
+                         .replicas = 1,
+                         .blocks = 3 + draw(MOST_BLOCKS - 2),
+                         .order = order};
+        drawn = (uint64_t)(100000 * (order + 1) + 1000 * i + 10 * stages + slots) * 1000;
+        if (rig_open(&r, &t) == 0 && r.program && !meets(r.program)) {
+            const double by = play(r.program, &fabric);
+            n++;
+            equal += fabs(by - 1) < 1e-6;
+            if (by > most) most = by;
+            if (by < least) least = by;
+        }
+        rig_close(&r);
+    }
+    if (full)
+        ok(n > TRIALS / 10 && equal == n,
+           "%s, %d stages, %d micro-batches: %d of %d steps are the slowest stage's (%.7f to %.7f)",
+           kolo_pipeline[order].name, stages, slots, equal, n, least, most);
+    else
+        ok(n > TRIALS / 10 && equal < n && least > 1 - 1e-6,
+           "%s, %d stages, %d micro-batches: steps take %.3f to %.3f times as long",
+           kolo_pipeline[order].name, stages, slots, least, most);
+}
+
+int main(void)
+{
+    const kolo_backend_config config = {.threads = 1, .direct = true, .deterministic = true};
+    if (kolo_backend_create(&backend, "cpu", &config) < 0) return 1;
+    for (int stages = 2; stages <= 4; stages++)
+        for (int slots = 1; slots <= 3; slots++) {
+            test(KOLO_PIPELINE_PIPEDREAM, stages, slots, true);
+            test(KOLO_PIPELINE_PIPELINED, stages, slots, true);
+        }
+    test(KOLO_PIPELINE_TWO_BUFFERED, 2, 2, true);
+    test(KOLO_PIPELINE_1F1B, 2, 2, false);
+    test(KOLO_PIPELINE_1F1B, 4, 3, false);
+    kolo_backend_destroy(&backend);
+    return done_testing();
+}
