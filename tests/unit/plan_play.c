@@ -1,5 +1,5 @@
-/* Late pipelines played on a clock: once they are full a step takes what the slowest stage takes, and of those
- * that are drained it takes longer. Times of operations are drawn; messages take next to nothing. */
+/* Late pipelines played on a clock: once they are full a step takes what the slowest stage takes, and of
+ * those that are drained longer. Times of operations are drawn; messages take next to nothing. */
 #include "plan/play.h"
 #include "program_rig.h"
 
