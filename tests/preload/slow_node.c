@@ -53,6 +53,19 @@ __attribute__((constructor)) static void start(void)
     arm();
 }
 
+/* kolo starts itself once more, and a timer outlives that, its handler does not. */
+int execv(const char *path, char *const *argv)
+{
+    static int (*next)(const char *, char *const *);
+    const struct itimerval never = {{0, 0}, {0, 0}};
+    if (!next) {
+        void *found = dlsym(RTLD_NEXT, "execv");
+        memcpy(&next, &found, sizeof next);
+    }
+    if (slow) signal(SIGALRM, SIG_IGN), setitimer(ITIMER_REAL, &never, NULL);
+    return next(path, argv);
+}
+
 /* Types of MPI are numbers or pointers, which go the same way. */
 int MPI_Isend(const void *data, int count, void *type, int to, int tag, void *comm, void *request);
 int MPI_Isend(const void *data, int count, void *type, int to, int tag, void *comm, void *request)
