@@ -2,6 +2,11 @@
 # `spack install kolo`. Without a release archive: `spack dev-build kolo@VERSION` in the source tree.
 from spack.package import *
 
+try:  # where Spack has it from 1.0 on; before, the line above brings it
+    from spack_repo.builtin.build_systems.makefile import MakefilePackage
+except ImportError:
+    pass
+
 
 class Kolo(MakefilePackage):
     """Trains vision networks on Slurm supercomputers from one C program: packing of images, training,

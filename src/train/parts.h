@@ -56,6 +56,9 @@ int session_fit_plans(kolo_session *s);
 int session_open_data(kolo_session *s, int parts);
 /* targets=auto and unverified=auto are resolved; image labels are read where they are learnt */
 int session_read_targets(kolo_session *s);
+/* class_weight.c: does class_weight= go with the loss and the labels; to s->class_weight or s->pos_weight */
+int session_check_class_weight(const kolo_session *s);
+int session_weigh_classes(kolo_session *s);
 int session_make_loaders(kolo_session *s);
 /* Calls `visit` with every batch of this rank's part of the validation data, from the first on. An error of
  * `visit` ends it and is returned. The batch belongs to the loader again when `visit` returns. */

@@ -145,25 +145,6 @@ static void choose_targets(kolo_session *s)
     else if (has_task(set, "detection")) o->targets = KOLO_targets_boxes;
 }
 
-/* Of one class a sample. What torch does with weights there is no factor on a row. */
-static int check_class_weight(const kolo_session *s)
-{
-    const kolo_options *o = s->options;
-    if (s->detector || o->loss != KOLO_loss_cross_entropy)
-        return kolo_fail(KOLO_ECONFIG,
-                         "class_weight=balanced weighs the classes of loss=cross_entropy, or image labels "
-                         "(targets=tags, boxes); leave it out");
-    if (o->mixup > 0 || o->cutmix > 0 || o->label_smoothing > 0)
-        return kolo_fail(KOLO_ECONFIG,
-                         "class_weight=balanced wants the one class of an image: give mixup=0 cutmix=0 "
-                         "label_smoothing=0");
-    if ((s->parts & KOLO_SESSION_TRAIN) && !s->train_set)
-        return kolo_fail(KOLO_ECONFIG,
-                         "class_weight=balanced counts the classes of a data set; give data=DIR or "
-                         "class_weight=none");
-    return 0;
-}
-
 /* Image labels need a loss for each class, and a head without a margin for one. */
 static int check_targets(const kolo_session *s)
 {
@@ -176,7 +157,7 @@ static int check_targets(const kolo_session *s)
                 "pos_weight= weighs image labels, but targets=%s; give loss=bce and targets=tags "
                 "or boxes",
                 targets);
-        return o->class_weight == KOLO_class_weight_none ? 0 : check_class_weight(s);
+        return session_check_class_weight(s);
     }
     if (o->loss != KOLO_loss_bce)
         return kolo_fail(KOLO_ECONFIG,
@@ -187,37 +168,6 @@ static int check_targets(const kolo_session *s)
         return kolo_fail(KOLO_ECONFIG,
                          "head=arcface has a margin for the one class of a sample; targets=%s has any number",
                          targets);
-    return 0;
-}
-
-/* Every class weighs alike over an epoch: samples / (classes that there are x samples of the class). */
-static int balance_classes(kolo_session *s)
-{
-    const kolo_dataset_info *info = kolo_dataset_get_info(s->train_set);
-    const size_t classes = (size_t)info->classes;
-    uint64_t *count = kolo_alloc(sizeof *count * classes + 1), all = 0, there = 0;
-    s->class_weight = kolo_alloc(sizeof *s->class_weight * classes + 1);
-    if (count && s->class_weight) {
-        kolo_dataset_count_classes(s->train_set, count);
-        for (size_t c = 0; c < classes; c++) all += count[c], there += count[c] > 0;
-        for (size_t c = 0; c < classes; c++)
-            s->class_weight[c] = count[c] ? (float)((double)all / ((double)there * (double)count[c])) : 0;
-    }
-    const bool done = count && s->class_weight;
-    free(count);
-    return done ? 0 : KOLO_ENOMEM;
-}
-
-static int weigh_classes(kolo_session *s)
-{
-    const kolo_options *o = s->options;
-    const kolo_image_labels *l = s->image_labels[0];
-    const bool balanced = o->class_weight == KOLO_class_weight_balanced;
-    if (balanced && !kolo_session_tags(s) && s->train_set) return balance_classes(s);
-    if (!l || (!balanced && o->pos_weight == 1)) return 0;
-    s->pos_weight = kolo_alloc(sizeof *s->pos_weight * (size_t)l->classes);
-    if (!s->pos_weight) return KOLO_ENOMEM;
-    kolo_image_labels_weigh(l, balanced, o->pos_weight, s->pos_weight);
     return 0;
 }
 
@@ -241,7 +191,7 @@ int session_read_targets(kolo_session *s)
             o->unverified = negative ? KOLO_unverified_negative : KOLO_unverified_ignore;
             config.unnamed = negative ? KOLO_UNNAMED_NEGATIVE : KOLO_UNNAMED_UNKNOWN;
         }
-    return weigh_classes(s);
+    return session_weigh_classes(s);
 }
 
 void session_close_data(kolo_session *s)

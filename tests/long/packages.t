@@ -9,7 +9,7 @@ version=$(cat VERSION)
 
 # --- Debian
 if command -v lintian > /dev/null && command -v dpkg-shlibdeps > /dev/null; then
-    make -s BUILD="$BUILD" manuals > "$ROOM/log" 2>&1
+    make -s BUILD="$BUILD" WERROR="$(grep -c -e -Werror "$BUILD/flags")" manuals > "$ROOM/log" 2>&1
     share/setup/deb.sh "$BUILD" "$version" "$ROOM" > "$ROOM/log" 2>&1
     ok $? "deb.sh makes a package" "$ROOM/log"
     deb=$(find "$ROOM" -name "kolo_${version}_*.deb")
@@ -57,17 +57,39 @@ else
     skip "no EasyBuild from PyPI"
 fi
 
-# --- Spack: what it calls make with, by a stand-in of its package API
-none "the Spack package: Python reads it; its knobs are make's, its version this one" "$(python3 - << 'END'
-import re, sys, types
+# --- Spack: its own audit, where SPACK_ROOT is a copy; else, and for what it calls make with, a stand-in of
+# its package API, as it is up to 0.23 and from 1.0 on
+if [ -x "${SPACK_ROOT:-}/bin/spack" ]; then
+    mkdir -p "$ROOM/repo/packages/kolo" "$ROOM/scope"
+    printf 'repo:\n  namespace: koloaudit\n' > "$ROOM/repo/repo.yaml"
+    cp share/spack/package.py "$ROOM/repo/packages/kolo"
+    # shellcheck disable=SC2016 # Spack's own $spack
+    printf 'repos:\n- %s\n- $spack/var/spack/repos/builtin\n' "$ROOM/repo" > "$ROOM/scope/repos.yaml"
+    SPACK_USER_CACHE_PATH=$ROOM/spack SPACK_DISABLE_LOCAL_CONFIG=1 \
+        timeout 900 "$SPACK_ROOT/bin/spack" -C "$ROOM/scope" audit packages kolo > "$ROOM/log" 2>&1
+    ok $? "spack audit packages kolo: no issue" "$ROOM/log"
+    like "$ROOM/log" '^PKG-DIRECTIVES: passed' "  of its directives, either"
+else
+    skip "no SPACK_ROOT, a copy of Spack"
+fi
+for release in 0 1; do
+    none "the Spack package, Spack $release: Python reads it; its knobs are make's, its version this one" \
+        "$(RELEASE=$release python3 - 2>&1 << 'END'
+import os, re, sys, types
 seen = {"version": [], "variant": []}
-api = types.ModuleType("spack.package")
+def module(name):
+    sys.modules[name] = types.ModuleType(name)
+    return sys.modules[name]
+module("spack")
+api = module("spack.package")
 def note(kind): return lambda name, *a, **k: seen.setdefault(kind, []).append(name)
 for kind in ("version", "variant", "depends_on", "license"): setattr(api, kind, note(kind))
-api.MakefilePackage = object
+if os.environ["RELEASE"] == "0": api.MakefilePackage = object
+else:
+    for name in ("spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"): module(name)
+    module("spack_repo.builtin.build_systems.makefile").MakefilePackage = object
 calls = []
 api.make = lambda *words: calls.append(words)
-sys.modules["spack"], sys.modules["spack.package"] = types.ModuleType("spack"), api
 space = {}
 exec(open("share/spack/package.py").read(), space)
 class Spec:
@@ -82,7 +104,8 @@ for knob in knobs:
 if "CUDA=0" not in knobs or "MPI=1" not in knobs or "PREFIX=/p" not in knobs: print(knobs)
 if seen["version"] != [open("VERSION").read().strip()]: print(seen["version"])
 END
-)"
+        )"
+done
 is "$(sed -n 's/^version: //p' CITATION.cff)" "$version" "CITATION.cff is of this version"
 like CHANGELOG.md "^## $version" "CHANGELOG.md speaks of this version"
 done_testing
