@@ -40,8 +40,10 @@ ok $? "class_weight= a number for each class: exit 0" "$ROOM/log"
 losses "$ROOM/listed" > "$ROOM/listed.loss"
 near "$ROOM/listed.loss" "$ROOM/one.loss"
 ok $? "  three times what balanced gives: its losses" "$ROOM/listed.loss"
-"${T[@]}" data="$ROOM/odd" class_weight=0,1,1,1,1,1,1,1,1,1 lr=0.02 epochs=1 run="$ROOM/nine" > "$ROOM/log" 2>&1
-is "$? $(losses "$ROOM/nine" | grep -c '^[0-9]')" "0 5" "  a class that counts nothing: every loss is a number"
+"${T[@]}" data="$ROOM/odd" class_weight=0,1,1,1,1,1,1,1,1,1 lr=0.02 epochs=1 run="$ROOM/nine" \
+    > "$ROOM/log" 2>&1
+is "$? $(losses "$ROOM/nine" | grep -c '^[0-9]')" "0 5" \
+    "  a class that counts nothing: every loss is a number"
 for wrong in 1,2,3 1,2,x,4,5,6,7,8,9,10 -1,2,3,4,5,6,7,8,9,10 0,0,0,0,0,0,0,0,0,0 often; do
     "${T[@]}" data="$ROOM/odd" class_weight=$wrong epochs=1 run="$ROOM/no" > "$ROOM/log" 2>&1
     is "$? $(grep -c 'error: .*class_weight' "$ROOM/log")" "78 1" "class_weight=$wrong: 78, by name"
