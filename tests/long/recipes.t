@@ -23,7 +23,7 @@ for recipe in $(sed -n 's/^# small: *//p' share/recipes/*.yaml | sort -u); do
     esac
     ranks=1 more=()
     case $recipe in
-    *_pipedream_*) ranks=2 ;;
+    *_pipedream_* | *_two_buffered_*) ranks=2 ;;
     *_tournament_*) more=("tournament_data=$data") ;;
     esac
     [ -d "$data" ] || { skip "$recipe: no photos with boxes here" && continue; }
