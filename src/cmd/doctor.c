@@ -48,6 +48,16 @@ static void print_json(const doctor *d, const char *verdict, const char *check, 
     free(text);
 }
 
+/* Of an error's text, which ends with it: "what is wrong; the cure". NULL: it has none. */
+static char *cut_cure(char *text)
+{
+    char *cure = NULL;
+    for (char *at = text; (at = strstr(at, "; ")); at++) cure = at;
+    if (!cure) return NULL;
+    *cure = 0;
+    return cure + 2;
+}
+
 void doctor_add(doctor *d, enum doctor_verdict verdict, int status, const char *check, const char *format,
                 ...)
 {
@@ -62,6 +72,7 @@ void doctor_add(doctor *d, enum doctor_verdict verdict, int status, const char *
     if (verdict == GOOD && d->launch && d->launch->rank != 0) return;
     cure = strchr(text, '\t');
     if (cure) *cure++ = 0;
+    else if (d->json && verdict != GOOD) cure = cut_cure(text);
     /* written at once: the lines of many ranks do not mix */
     if (d->json) print_json(d, key[verdict], check, text, cure ? cure : "");
     else print_text(d, name[verdict], check, text, cure ? cure : "");

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/temp_file.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/temp_file.h"
 #include "comm/library/timeline.h"
 #include "kolo/error.h"
 
@@ -124,6 +125,9 @@ static int merge_all(merge *m, const char *folder)
 static int merge_folder(const char *folder)
 {
     merge m = {0};
+    if (!kolo_folder_exists(folder))
+        return kolo_fail(KOLO_EINPUT, "%s: there is no such folder; give what KOLO_COMM_TIMELINE named",
+                         folder);
     char *path = kolo_format("%s/timeline.json", folder);
     kolo_temp_file temp;
     int rc = path ? kolo_temp_open(&temp, path) : KOLO_ENOMEM;
@@ -152,6 +156,6 @@ int kolo_command_timeline(int n, char **words)
 {
     if (n != 2 || strcmp(words[0], "merge") != 0)
         return kolo_fail(KOLO_ECONFIG,
-                         "kolo timeline: merge FOLDER; the folder is what KOLO_COMM_TIMELINE named");
+                         "which folder? kolo timeline merge FOLDER, what KOLO_COMM_TIMELINE named");
     return merge_folder(words[1]);
 }

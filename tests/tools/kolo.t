@@ -64,6 +64,11 @@ like "$ROOM/doc" "^ok +data" "doctor looked at the data"
 kolo doctor --offline data="$ROOM/nowhere" > "$ROOM/doc" 2>&1
 is $? 2 "doctor fails where the data is missing"
 like "$ROOM/doc" "^FAIL data" "missing data: doctor prints FAIL data"
+kolo doctor --offline --json data="$ROOM/nowhere" > "$ROOM/doc" 2> /dev/null
+like "$ROOM/doc" '"verdict":"fail","check":"data".*"cure":"give the folder ' "  and --json its cure"
+kolo timeline merge "$ROOM/nowhere" > "$ROOM/doc" 2>&1
+is "$? $(grep -c 'nowhere: there is no such folder' "$ROOM/doc")" "2 1" \
+    "timeline merge: no such folder, exit 2"
 if ranks_start; then
     (ulimit -l 64 && timeout 60 mpiexec -n 3 kolo doctor > "$ROOM/doc" 2>&1)
     is "$(grep -c '^warn limits' "$ROOM/doc") $(grep -c \
