@@ -23,8 +23,8 @@ for recipe in $(sed -n 's/^# small: *//p' share/recipes/*.yaml | sort -u); do
     esac
     ranks=1 more=()
     case $recipe in
-    *_pipedream_* | *_two_buffered_*) ranks=2 ;;
-    *_tournament_*) more=("tournament_data=$data") ;;
+    *_pipedream* | *_two_buffered* | *_backup*) ranks=2 ;;
+    *_tournament*) more=("tournament_data=$data") ;;
     esac
     [ -d "$data" ] || { skip "$recipe: no photos with boxes here" && continue; }
     mpiexec -n "$ranks" kolo train "share/recipes/$recipe.yaml" data="$data" val=none threads=1 \
