@@ -27,7 +27,7 @@
 
 static size_t arena_of(const exec_async *a, size_t offset, size_t stride, int rank)
 {
-    return kolo_plan_transfer_base(a->exec->plan) + offset + (size_t)rank * stride;
+    return kolo_plan_late_base(a->exec->plan) + offset + (size_t)rank * stride;
 }
 
 static int declare(exec_async *a, int from, int to, size_t from_offset, size_t to_offset, size_t bytes,

@@ -11,7 +11,7 @@
 static int declare_buckets(kolo_exec *e, const kolo_plan *p, int group, bool own, int version)
 {
     const size_t late = version
-                            ? kolo_plan_transfer_base(p) + (size_t)(version - 1) * kolo_plan_version_bytes(p)
+                            ? kolo_plan_late_base(p) + (size_t)(version - 1) * kolo_plan_version_bytes(p)
                             : 0,
                  front = e->plan->program ? e->plan->program->sum_bytes : late;
     int64_t *count = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *count);

@@ -56,7 +56,7 @@ static int take_comm_memory(kolo_exec *e)
     if (reduces && e->plan->config.servers)
         e->arena[KOLO_ARENA_PARAM] = arena + kolo_plan_gather_base(e->plan);
     if (reduces && bytes[KOLO_ARENA_LATE])
-        e->arena[KOLO_ARENA_LATE] = arena + kolo_plan_transfer_base(e->plan);
+        e->arena[KOLO_ARENA_LATE] = arena + kolo_plan_late_base(e->plan);
     if (bytes[KOLO_ARENA_TRANSFER]) e->arena[KOLO_ARENA_TRANSFER] = arena + kolo_plan_transfer_base(e->plan);
     if (gathers) e->arena[KOLO_ARENA_GATHERED] = arena + kolo_plan_gather_base(e->plan);
     else if (reduces && exec_is_sharded(e))

@@ -107,7 +107,7 @@ size_t kolo_plan_comm_bytes(const kolo_plan *plan)
     if (plan->config.optimizer && kolo_plan_shards(plan, KOLO_shard_optimizer) &&
         !kolo_plan_shards(plan, KOLO_shard_parameters))
         gathered = plan->arena_bytes[KOLO_ARENA_PARAM];
-    if (plan->config.servers) return kolo_plan_gather_base(plan) + plan->arena_bytes[KOLO_ARENA_PARAM];
+    if (plan->config.servers) return kolo_plan_late_base(plan) + plan->arena_bytes[KOLO_ARENA_LATE];
     if (kolo_plan_versions(plan) > 1 && plan->config.optimizer)
         return kolo_plan_transfer_base(plan) + plan->arena_bytes[KOLO_ARENA_LATE] +
                (plan->config.lag ? kolo_agreement_bytes(plan->config.ranks) : 0);
@@ -117,8 +117,14 @@ size_t kolo_plan_comm_bytes(const kolo_plan *plan)
 
 size_t kolo_plan_gather_base(const kolo_plan *plan)
 {
-    const enum kolo_arena before = plan->config.servers ? KOLO_ARENA_LATE : KOLO_ARENA_TRANSFER;
-    return kolo_round_up(kolo_plan_transfer_base(plan) + plan->arena_bytes[before], KOLO_ALIGN);
+    const size_t before = plan->config.servers ? 0 : plan->arena_bytes[KOLO_ARENA_TRANSFER];
+    return kolo_round_up(kolo_plan_transfer_base(plan) + before, KOLO_ALIGN);
+}
+
+size_t kolo_plan_late_base(const kolo_plan *plan)
+{
+    const size_t before = plan->config.servers ? plan->arena_bytes[KOLO_ARENA_PARAM] : 0;
+    return kolo_round_up(kolo_plan_transfer_base(plan) + before, KOLO_ALIGN);
 }
 
 int64_t kolo_plan_largest(const kolo_plan *plan)

@@ -444,7 +444,8 @@ void kolo_plan_late_text(const kolo_plan *plan, char *text, size_t size);
 int kolo_action_bindings(const kolo_plan *plan, const kolo_action *action);
 /* In which turns operation `node` is done. */
 enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node);
-/* Bytes of comm's memory: GRADIENT where it is reduced, then TRANSFER, then where units are gathered. */
+/* Bytes of comm's memory: GRADIENT where it is reduced, then TRANSFER or LATE, then where units are gathered;
+ * with servers PARAM, then LATE. */
 size_t kolo_plan_comm_bytes(const kolo_plan *plan);
 /* Elements of an activation in its layout, with its padding: what changes its form. */
 int64_t kolo_plan_form_count(const kolo_plan *plan, int tensor);
@@ -452,6 +453,7 @@ int64_t kolo_plan_form_count(const kolo_plan *plan, int tensor);
 int64_t kolo_plan_largest(const kolo_plan *plan);
 size_t kolo_plan_transfer_base(const kolo_plan *plan);
 size_t kolo_plan_gather_base(const kolo_plan *plan);
+size_t kolo_plan_late_base(const kolo_plan *plan);
 
 /* Lower bounds of the arenas of any plan of `graph`, whatever layouts and algorithms a backend chooses for
  * it: those of a plan in row-major layouts, ACTIVATION as the most bytes alive at one action, and none for

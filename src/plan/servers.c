@@ -57,9 +57,16 @@ kolo_servers kolo_plan_servers(const kolo_plan *p)
     s.heads = take(&s.bytes, (size_t)end * KOLO_MESSAGE_BYTES);
     s.headed = take(&s.bytes, n * KOLO_MESSAGE_BYTES);
     s.replies = take(&s.bytes, n * KOLO_MESSAGE_BYTES);
+    s.reply = take(&s.bytes, KOLO_MESSAGE_BYTES);
     s.gradients = take(&s.bytes, n * s.gradient_stride);
     s.weights = take(&s.bytes, n * s.weight_stride);
-    s.reply = take(&s.bytes, KOLO_MESSAGE_BYTES);
     s.own = take(&s.bytes, s.weight_stride);
     return s;
+}
+
+size_t kolo_plan_spared(const kolo_plan *p, int rank)
+{
+    if (rank >= p->config.first_server) return 0;
+    const kolo_servers at = kolo_plan_servers(p);
+    return at.bytes - at.gradients;
 }

@@ -23,10 +23,14 @@ typedef struct kolo_servers {
     size_t heads;   /* [ranks] what is sent to a server in front of gradients, or to rank 0 */
     size_t headed;  /* [workers] what has come of them */
     size_t replies; /* [workers] of rank 0 to them */
+    size_t reply;   /* of rank 0 to this one */
+    /* from here on of servers */
     size_t gradients, gradient_stride; /* [workers] that have come */
     size_t weights, weight_stride;     /* [workers] to be sent back */
-    size_t reply, own, bytes;          /* of rank 0 to this one; the newest weights of this rank's part */
+    size_t own, bytes;                 /* the newest weights of this rank's part */
 } kolo_servers;
 kolo_servers kolo_plan_servers(const kolo_plan *plan);
+/* What `rank`, which only computes, has no use for at the end of that. */
+size_t kolo_plan_spared(const kolo_plan *plan, int rank);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "plan/servers.h"
 #include "train/async.h"
 #include "train/parts.h"
 #include "train/recompute.h"
@@ -130,7 +131,8 @@ static size_t canonical_bytes(const kolo_session *s, bool saves)
 
 size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
 {
-    const need n = need_of_plans(s);
+    need n = need_of_plans(s);
+    if (s->plan->config.servers && !s->elsewhere) n.bytes -= kolo_plan_spared(s->plan, s->launch->rank);
     const size_t bytes = s->held_bytes + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
                          canonical_bytes(s, saves) +
                          (saves && s->launch->rank == 0 ? snapshot_bytes(s, &n) : 0);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/buckets/reducer.h"
+#include "plan/servers.h"
 #include "train/auto_plan.h"
 #include "train/compression.h"
 #include "train/late.h"
@@ -176,6 +177,7 @@ static int make_executors(kolo_session *s)
     const size_t own = s->shards > 1 || kolo_plan_versions(s->plan) > 1 || s->plan->config.servers
                            ? kolo_plan_comm_bytes(s->plan)
                            : s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    const size_t used = own - (s->plan->config.servers ? kolo_plan_spared(s->plan, s->launch->rank) : 0);
     kolo_launch *launch = flat ? &s->flat : s->launch;
     const kolo_plan_config *c = &s->plan->config; /* backup: sums of every version, arrivals and decisions */
     int64_t transfers = c->lag ? (int64_t)c->lag * s->plan->buckets + 2 * c->ranks : 0;
@@ -184,7 +186,7 @@ static int make_executors(kolo_session *s)
         transfers += kolo_program_transfers(s->shape[i].program);
     if (s->plan->config.pairs) transfers = 4 * (int64_t)s->replicas; /* whole pieces and rests, to and from */
     KOLO_TRY(s->program ? open_comm_for(s, launch, s->program, transfers, &s->comm)
-                        : session_open_comm(s, launch, own, own, transfers, &s->comm));
+                        : session_open_comm(s, launch, own, used, transfers, &s->comm));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
     /* an executor that trains, or has transfers, does it when it has added its buckets and those */
     else if (!s->program) KOLO_TRY(kolo_comm_commit(s->comm));
