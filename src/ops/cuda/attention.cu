@@ -67,6 +67,8 @@ __global__ void __launch_bounds__(THREADS)
 static int cuda_attention_run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
     const kolo_attention *a = (const kolo_attention *)k->state;
+    if (a->tensor)
+        return kolo_attention_tensor_run(a, kolo_cuda_stream(k), args[2], args[0], (const float *)args[1]);
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_LAUNCH(attention_kernel<T>, a->windows * a->heads, THREADS, a->shared,
                                       kolo_cuda_stream(k), (T *)args[2], (const T *)args[0],
@@ -140,7 +142,7 @@ static int cuda_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k)
     KOLO_TRY(kolo_attention_prepare(r, k, &qkv, &y, 3, 4, 1));
     const kolo_attention *a = (const kolo_attention *)k->state;
     k->run = cuda_attention_run;
-    if (r->backend->gpu) return 0; /* it is not there */
+    if (kolo_attention_tensor_prepare(k, false) || r->backend->gpu) return 0; /* gpu: it is not there */
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_CUDA(cudaFuncSetAttribute(
                        attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));

@@ -2,9 +2,8 @@
  * share. A block takes one head of one window; queries, keys, values lie in shared memory as f32, four
  * pixels of a channel side by side ("quads"): read at once where a lane wants four pixels of one
  * channel, and without conflicts by lanes that are pixels. Scores exist in registers only, four queries (or
- * keys)
- * of a warp at a time. Products are f32 multiply-adds: they are 3 % of a Swin-T's, and tensor cores would
- * want 49 padded to 64. */
+ * keys) of a warp at a time. Products are f32 multiply-adds; attention_tensor.cu has what tensor cores can do,
+ * eight times as fast. */
 #ifndef KOLO_OPS_CUDA_ATTENTION_CUH
 #define KOLO_OPS_CUDA_ATTENTION_CUH
 
@@ -16,6 +15,7 @@ enum {
     KOLO_ATTENTION_PIXELS = 144, /* most of a window: 12 x 12 */
     KOLO_ATTENTION_DEPTH = 64,   /* most channels of a head */
     KOLO_ATTENTION_TURNS = (KOLO_ATTENTION_PIXELS + 31) / 32,
+    KOLO_ATTENTION_TENSOR = 64, /* pixels of a window for tensor cores, most or padded */
 };
 
 typedef struct kolo_attention {
@@ -27,6 +27,7 @@ typedef struct kolo_attention {
     int channels, stored_qkv, stored;
     int each, chunks; /* backward: windows of a block; blocks of a head */
     float scale;
+    bool tensor; /* by attention_tensor.cu */
     size_t shared;
     int allowed; /* of shared memory, on this GPU: the same for all windows, since a kernel has one limit */
     enum kolo_dtype dtype;
@@ -36,6 +37,14 @@ typedef struct kolo_attention {
  * bins. qkv, y: arguments' views. attention.cu */
 int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv,
                            const kolo_cuda_view *y, int arrays, int wide, int tables);
+
+/* attention_tensor.cu: after kolo_attention_prepare, whether tensor cores can do it; then `shared` and the name
+ * are theirs. partial: (chunks, heads, bins) f64 */
+bool kolo_attention_tensor_prepare(kolo_kernel *k, bool gradient);
+int kolo_attention_tensor_run(const kolo_attention *a, cudaStream_t stream, void *y, const void *qkv,
+                              const float *table);
+int kolo_attention_tensor_grad(const kolo_attention *a, cudaStream_t stream, void *dqkv, double *partial,
+                               const void *dy, const void *qkv, const float *table);
 
 /* attention_all.cu: the whole map is the window, without a bias. */
 int kolo_attention_all_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv,

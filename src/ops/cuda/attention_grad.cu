@@ -12,7 +12,8 @@ enum {
     THREADS = KOLO_ATTENTION_THREADS,
     WARPS = KOLO_ATTENTION_WARPS,
     TURNS = KOLO_ATTENTION_TURNS,
-    BLOCKS = 4096
+    BLOCKS = 4096,
+    TENSOR_BLOCKS = 1024
 };
 
 typedef struct window {
@@ -181,10 +182,15 @@ static int cuda_attention_grad_run(const kolo_kernel *k, void *const *args, void
     const kolo_attention *a = (const kolo_attention *)k->state;
     const kolo_columns c = columns_of(a);
     double *partial = (double *)workspace;
-    KOLO_FOR_DTYPE(a->dtype, T,
-                   KOLO_TRY(KOLO_LAUNCH(attention_grad_kernel<T>, a->chunks * a->heads, THREADS, a->shared,
-                                        kolo_cuda_stream(k), (T *)args[3], partial, (const T *)args[0],
-                                        (const T *)args[1], (const float *)args[2], *a)));
+    if (a->tensor)
+        KOLO_TRY(kolo_attention_tensor_grad(a, kolo_cuda_stream(k), args[3], partial, args[0], args[1],
+                                            (const float *)args[2]));
+    else
+        KOLO_FOR_DTYPE(
+            a->dtype, T,
+            KOLO_TRY(KOLO_LAUNCH(attention_grad_kernel<T>, a->chunks * a->heads, THREADS, a->shared,
+                                 kolo_cuda_stream(k), (T *)args[3], partial, (const T *)args[0],
+                                 (const T *)args[1], (const float *)args[2], *a)));
     if (!args[4]) return 0;
     return KOLO_LAUNCH(attention_finish_kernel, kolo_columns_finish_blocks(&c, 1), KOLO_COLUMN_THREADS, 0,
                        kolo_cuda_stream(k), c, (float *)args[4], (const double *)partial, a->bins, a->heads);
@@ -198,12 +204,13 @@ static int cuda_attention_grad_prepare(const kolo_kernel_request *r, kolo_kernel
     if (!kolo_request_in(r, 2)) return kolo_attention_all_prepare(r, k, &qkv, &dy);
     KOLO_TRY(kolo_attention_prepare(r, k, &qkv, &dy, 4, 8, WARPS + 1));
     kolo_attention *a = (kolo_attention *)k->state;
+    const bool tensor = kolo_attention_tensor_prepare(k, true);
     k->run = cuda_attention_grad_run;
-    a->each = (int)kolo_columns_ceil((int64_t)a->windows * a->heads, BLOCKS);
+    a->each = (int)kolo_columns_ceil((int64_t)a->windows * a->heads, tensor ? TENSOR_BLOCKS : BLOCKS);
     a->chunks = (int)kolo_columns_ceil(a->windows, a->each);
     const kolo_columns c = columns_of(a);
     k->workspace = kolo_columns_workspace(&c, 1);
-    if (r->backend->gpu) return 0; /* it is not there */
+    if (tensor || r->backend->gpu) return 0; /* gpu: it is not there */
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_CUDA(cudaFuncSetAttribute(
                        attention_grad_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
