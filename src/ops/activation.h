@@ -28,11 +28,10 @@ KOLO_INLINED float kolo_exp1(float x)
     return p * kolo_bits_float((kolo_float_bits(shifted) << 23) + 0x3F800000u);
 }
 
-/* The distribution function and the density of the standard normal distribution. The tail is e^(-x^2/2) t
- * P(t), t = 1 / (1 + 0.3 |x|). */
-KOLO_INLINED float kolo_normal1(float x, float *density)
+/* The distribution function of the standard normal distribution. The tail is e t P(t), e = e^(-x^2/2),
+ * t = 1 / (1 + 0.3 |x|). */
+KOLO_INLINED float kolo_normal_of1(float x, float e, float t)
 {
-    float size = x < 0 ? -x : x, e = kolo_exp1(-0.5f * x * x), t = 1.0f / (1.0f + 0.3f * size);
     float p = -0.020623466f;
     p = p * t + 0.112435594f;
     p = p * t - 0.22821356f;
@@ -44,8 +43,15 @@ KOLO_INLINED float kolo_normal1(float x, float *density)
     p = p * t + 0.11957181f;
     p = p * t + 0.11968669f;
     float tail = p * t * e;
-    *density = 0.398942280f * e;
     return x < 0 ? tail : 1.0f - tail;
+}
+
+/* And its density. */
+KOLO_INLINED float kolo_normal1(float x, float *density)
+{
+    float size = x < 0 ? -x : x, e = kolo_exp1(-0.5f * x * x), t = 1.0f / (1.0f + 0.3f * size);
+    *density = 0.398942280f * e;
+    return kolo_normal_of1(x, e, t);
 }
 
 KOLO_INLINED float kolo_sigmoid1(float x) { return 1.0f / (1.0f + kolo_exp1(-x)); }

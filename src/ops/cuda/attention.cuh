@@ -2,8 +2,7 @@
  * share. A block takes one head of one window; queries, keys, values lie in shared memory as f32, four
  * pixels of a channel side by side ("quads"): read at once where a lane wants four pixels of one
  * channel, and without conflicts by lanes that are pixels. Scores exist in registers only, four queries (or
- * keys) of a warp at a time. Products are f32 multiply-adds; attention_tensor.cu has what tensor cores can do,
- * eight times as fast. */
+ * keys) of a warp at a time. Products are f32 multiply-adds; attention_tensor.cu has what tensor cores do. */
 #ifndef KOLO_OPS_CUDA_ATTENTION_CUH
 #define KOLO_OPS_CUDA_ATTENTION_CUH
 
@@ -38,8 +37,8 @@ typedef struct kolo_attention {
 int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv,
                            const kolo_cuda_view *y, int arrays, int wide, int tables);
 
-/* attention_tensor.cu: after kolo_attention_prepare, whether tensor cores can do it; then `shared` and the name
- * are theirs. partial: (chunks, heads, bins) f64 */
+/* attention_tensor.cu: after kolo_attention_prepare, whether tensor cores can do it; then `shared` and the
+ * name are theirs. partial: (chunks, heads, bins) f64 */
 bool kolo_attention_tensor_prepare(kolo_kernel *k, bool gradient);
 int kolo_attention_tensor_run(const kolo_attention *a, cudaStream_t stream, void *y, const void *qkv,
                               const float *table);

@@ -122,7 +122,7 @@ static __device__ float four_lanes_sum(float v)
     return v;
 }
 
-/* Scores become exp(score - the row's largest), 0 beyond the last key; most, sum: of rows `row` and row + 8. */
+/* Scores become exp(score - the row's largest), 0 beyond the last key; most, sum: of rows `row`, row + 8. */
 static __device__ __forceinline__ void tensor_exponents(float (&s)[TILES][4], float (&most)[2],
                                                         float (&sum)[2], const float *bias,
                                                         const kolo_window_pixel *pixel,
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     tensor_bins(partial + (int64_t)blockIdx.x * a.bins, pair, a);
 }
 
-/* ---- for attention.cu and attention_grad.cu ------------------------------------------------------------- */
+/* ---- for attention.cu and attention_grad.cu ------------------------------------------------------------ */
 
 /* Calls `body` with the constants T and D; 16-bit types. */
 #define FOR_DEPTH(a, T, D, ...)              \

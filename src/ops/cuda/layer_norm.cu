@@ -1,7 +1,7 @@
 /* Layer norm over the channels of every pixel of a map, or of every row of (N, C), and its gradients (Ba et
  * al., arXiv:1607.06450).
  *
- * A row is taken by a group of threads, a power of 2 of them, each of which keeps up to 32 of its channels in
+ * A row is taken by a group of threads, a power of 2 of them, each of which keeps up to 16 of its channels in
  * registers, so every number is read once: 4 bytes an element pass through the memory in 16-bit types, 6 in
  * the gradient (f32: twice as many). Groups walk over the rows; the gradients of weight and bias are summed
  * on the way in f32, over a block's groups in f64, and over the blocks, whose number follows from the shape
@@ -14,7 +14,7 @@ extern "C" {
 
 enum {
     THREADS = KOLO_COLUMN_THREADS,
-    OWN = 32 /* channels of a thread */,
+    OWN = 16 /* channels of a thread */,
     BLOCKS = 1024,
     STEPS = 128 /* most rows of a group */
 };

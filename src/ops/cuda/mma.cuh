@@ -1,6 +1,6 @@
-/* Tensor cores for kernels of our own: products of 16 x 16 and 16 x 8 numbers of 16 bits, added in f32, by all
- * lanes of a warp (PTX: mma.m16n8k16, ldmatrix). With lane = 4 g + t a lane has, two numbers a word, the lower
- * half first,
+/* Tensor cores for kernels of our own: products of 16 x 16 and 16 x 8 numbers of 16 bits, added in f32, by
+ * all lanes of a warp (PTX: mma.m16n8k16, ldmatrix). With lane = 4 g + t a lane has, two numbers a word, the
+ * lower half first,
  *
  *     a[0] row g, columns 2t, 2t + 1    a[1] row g + 8       a[2], a[3] the same, columns 8 further
  *     b[0] column g, rows 2t, 2t + 1    b[1] rows 8 further
@@ -82,8 +82,8 @@ static __device__ __forceinline__ void kolo_mma(const kolo_f16 *, float (&d)[4],
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Four squares of 8 x 8 from shared memory; lane 8 m + i has the address of row i of square m. turned: columns
- * become rows. */
+/* Four squares of 8 x 8 from shared memory; lane 8 m + i has the address of row i of square m. turned:
+ * columns become rows. */
 template <typename T>
 static __device__ __forceinline__ void kolo_load_squares(uint32_t (&to)[4], const T *row, bool turned)
 {
