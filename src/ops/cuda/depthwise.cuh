@@ -17,10 +17,10 @@ typedef struct kolo_depthwise {
     int rows, channels, stored;
     int height, width, out_height, out_width; /* of x, of y */
     int kernel[2], stride[2], pad[2], dilation[2], taps;
-    int groups;                      /* lines of a pixel */
-    int tiles[2], tall;              /* tiles of an image; rows of one */
-    int warps, chunks, splits, each; /* of the weight's gradient */
-    int at[4];                       /* args of x, w, y, bias; -1: not there */
+    int groups;                                 /* lines of a pixel */
+    int tiles[2], tall;                         /* tiles of an image; rows of one */
+    int warps, chunks, splits, each, each_taps; /* of the weight's gradient */
+    int at[4];                                  /* args of x, w, y, bias; -1: not there */
     enum kolo_dtype dtype;
 } kolo_depthwise;
 
