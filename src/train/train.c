@@ -310,6 +310,7 @@ static int loop(trainer *t)
 {
     kolo_session *s = &t->session;
     t->local_start = kolo_local_start(s);
+    t->reported_at = kolo_time(); /* steps that were under way in a checkpoint are reported first */
     KOLO_TRY(begin_phase(t));
     KOLO_TRY(fill_pipeline(t));
     while (t->position.step < s->steps) {

@@ -28,6 +28,8 @@ ranks 2 parts sync=stale staleness=2 stop_step=5
 is $? 75 "the same, stopped after step 5"
 ranks 2 parts sync=stale staleness=2
 alike parts whole "  and taken up again: the same bits"
+none "  no step is said to have taken a minute" \
+    "$(sed -n 's/.*"event":"step".*"seconds":\([0-9.e+-]*\).*/\1/p' parts/events.jsonl | awk '$1 > 60')"
 is "$(losses parts)" "$(losses whole)" "  and the losses of all steps, each once"
 ranks 2 lost sync=stale staleness=2
 newest lost | xargs rm -rf
