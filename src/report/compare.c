@@ -182,9 +182,24 @@ int report_compare_table(FILE *f, const report_run *runs, int n)
 
 /* ---- the drawing ---- */
 
+/* The run and, where not all ranks have the newest weights, which they have; where that is long the option. */
+static void put_label(const report_run *r, char *label, size_t size)
+{
+    enum { LEGEND = 84 };
+    char text[128];
+    staleness_text(r, text, sizeof text);
+    const char *option = strrchr(text, '(');
+    if (!*text) snprintf(label, size, "%s", r->name);
+    else if (strlen(r->name) + strlen(text) > LEGEND && option)
+        snprintf(label, size, "%s %s", r->name, option);
+    else snprintf(label, size, "%s: %s", r->name, text);
+}
+
 static int add_run(report_plot *loss, report_plot *metric, const report_run *r, int colour, int measure)
 {
-    report_series *losses = report_plot_series(loss, r->name, colour),
+    char label[512];
+    put_label(r, label, sizeof label);
+    report_series *losses = report_plot_series(loss, label, colour),
                   *evaluations = report_plot_series(metric, r->name, colour);
     taken *sum = losses && evaluations ? add_up(r) : NULL;
     int rc = sum ? 0 : KOLO_ENOMEM;

@@ -58,7 +58,8 @@ ranks 3 refused sync=async servers=1 batch=25
 is $? 78 "a batch is divided among those that train"
 like log 'batch=25 cannot be divided over 2 ranks that train' "  which 25 cannot be"
 
-kolo compare three plain > log 2>&1
+kolo compare three plain out=both.svg > log 2>&1
+like both.svg 'three.*(sync=async)' "the drawing of kolo compare says which weights are late"
 like log 'ranks push gradients as they come, and lack any number of updates \(sync=async\)' \
     "kolo compare says so"
 kolo plan shapes data=data/train batch=32 ranks=4 epochs=2 sync=async staleness=6 > log 2>&1
