@@ -83,6 +83,16 @@ ok $? "and its JSON can be read" log
 
 kolo runs --watch < /dev/null > screen
 is "$? $(grep -c 'state  ' screen)" "0 1" "--watch: a screen; it ends where there is no input"
+seen() { for ((i = 0; i < 200; i++)); do grep -q "$1" screen && return; sleep 0.05; done; }
+: > screen
+{
+    seen again
+    echo '{"event":"eval","step":8,"loss":1,"top1":0.9871,"rows":48}' >> wide/done/events.jsonl
+    seen '98.71 %'
+    echo q
+} | kolo runs --watch wide > screen
+is "$? $(grep -c ' wide/done .* 98.71 %' screen) $(grep -c ' wide/dönä .* 98.71 %' screen)" "0 1 0" \
+    "--watch: what a run that had ended writes is on the next screen; the rows of others stay"
 refused() { # STATUS PATTERN WORDS...
     local status=$1 pattern=$2
     shift 2
