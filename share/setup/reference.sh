@@ -128,21 +128,23 @@ page recipes 'Recipes'
 add <<END
 
 \`kolo train NAME data=… val=… run=…\` takes a recipe by its name, or a file of your own by its path. A line
-\`# target:\` states what the recipe reaches, \`# small:\` which recipe tries it on a desk.
+\`# target:\` states what the recipe reaches, \`# took:\` what was measured of it and where, \`# small:\`
+which recipe tries it on a desk.
 
-| recipe | network | reaches | small |
-|---|---|---|---|
+| recipe | network | reaches | took | small |
+|---|---|---|---|---|
 END
 for recipe in share/recipes/*.yaml; do
     name=$(basename "$recipe" .yaml)
     awk -v name="$name" '
-        /^# target: / { target = substr($0, 11); more = 1; next }
-        /^# small: / { small = substr($0, 10); more = 0; next }
-        /^# / && more { target = target " " substr($0, 3); next }
+        /^# target: / { at = "target"; said[at] = substr($0, 11); next }
+        /^# took: / { at = "took"; said[at] = substr($0, 9); next }
+        /^# small: / { small = substr($0, 10); at = ""; next }
+        /^# / && at { said[at] = said[at] " " substr($0, 3); next }
         /^model:/ { model = $2 }
         END {
-            gsub(/\|/, "\\|", target)
-            printf "| [%s](#%s) | %s | %s | %s |\n", name, name, model, target,
+            gsub(/\|/, "\\|", said["target"])
+            printf "| [%s](#%s) | %s | %s | %s | %s |\n", name, name, model, said["target"], said["took"],
                 small == name ? "itself" : small
         }' "$recipe"
 done | add
