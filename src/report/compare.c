@@ -182,10 +182,10 @@ int report_compare_table(FILE *f, const report_run *runs, int n)
 
 /* ---- the drawing ---- */
 
-/* The run and, where not all ranks have the newest weights, which they have; where that is long the option. */
+/* The run and, where not all ranks have the newest weights, which they have; if that is long its option. */
 static void put_label(const report_run *r, char *label, size_t size)
 {
-    enum { LEGEND = 84 };
+    enum { LEGEND = 72 };
     char text[128];
     staleness_text(r, text, sizeof text);
     const char *option = strrchr(text, '(');
