@@ -22,6 +22,8 @@ typedef struct fixture {
     int shards, height, width, channels, classes;
     enum kolo_encoding encoding;
     int orientation; /* EXIF, put into every JPEG; 0: none */
+    /* JPEG: makes sample number i instead; *blob is freed here */
+    int (*encode)(int64_t i, uint8_t **blob, size_t *bytes);
     const char *task, *box_form;
     /* Fills in what samples first .. first + n - 1 have beside their label; returns how many tables. Their
      * data are freed here. */
@@ -74,7 +76,9 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
         sources[i + 1] =
             sources[i] + (uint64_t)sprintf(text + sources[i], "pic%06lld", (long long)(first + i));
         fixture_pixels(f, first + i, image.pixels);
-        if (f->encoding == KOLO_ENCODING_JPEG) {
+        if (f->encoding == KOLO_ENCODING_JPEG && f->encode) {
+            if (f->encode(first + i, &blobs[i], &bytes) < 0) return -1;
+        } else if (f->encoding == KOLO_ENCODING_JPEG) {
             if (kolo_jpeg_encode(&image, 95, &blobs[i], &capacity, &bytes) < 0) return -1;
             if (f->orientation) fixture_orient(&blobs[i], &bytes, f->orientation);
         } else {

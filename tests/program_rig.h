@@ -65,7 +65,7 @@ static inline int random_graph(kolo_graph **out, int blocks, bool train, int par
     const kolo_init zero = {0};
     KOLO_TRY(kolo_cross_entropy(g, kolo_linear(g, "fc", x, 10, true, zero, zero), 0));
     if (draw(2)) KOLO_TRY(kolo_graph_fuse(g));
-    const kolo_cuts rows = {.parts = {parts, 1}, .apart = true};
+    const kolo_cuts rows = {.parts = {parts, 1}, .apart = true, .load_parts = true};
     if (parts > 1) KOLO_TRY(kolo_graph_split(g, &rows));
     return train ? kolo_graph_backward(g) : 0;
 }

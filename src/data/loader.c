@@ -183,6 +183,7 @@ static void add_stats(kolo_loader_stats *to, const kolo_loader_stats *from)
 {
     to->samples += from->samples;
     to->bytes += from->bytes;
+    to->decoded += from->decoded;
     to->hits += from->hits;
     to->served += from->served;
     to->bad += from->bad;

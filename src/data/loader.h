@@ -17,6 +17,7 @@
 #include "data/sides.h"
 
 typedef struct kolo_loader kolo_loader;
+enum { KOLO_LOADER_PARTS = 16 };
 
 typedef struct kolo_loader_config {
     /* NULL: synthetic (uniform noise images and labels, keyed by sample number) */
@@ -74,6 +75,9 @@ typedef struct kolo_loader_config {
     /* no image is read: a batch is how many rows there are and which of them count, in validation their
      * samples and labels too (boxes: none) */
     bool counts_only;
+    /* parts > 0: of the images only those parts of grid[0] x grid[1] (rows, columns, as kolo_part_start cuts
+     * them) are made, and a row of a batch has them one behind the other. Only where kolo_loader_cuts */
+    int grid[2], parts, part[KOLO_LOADER_PARTS];
     /* [kolo_loader_memory_bytes] for the batches, zeroed, page aligned; NULL: the loader's own */
     void *memory;
 } kolo_loader_config;
@@ -81,8 +85,8 @@ typedef struct kolo_loader_config {
 /* One batch of this rank, valid until kolo_loader_release. Rows >= valid are zero with
  * label -1; valid may be 0. */
 typedef struct kolo_batch {
-    const uint8_t *pixels; /* (rows, height, width, channels) */
-    int height, width;
+    const uint8_t *pixels; /* (rows, height, width, channels), or of the parts that are made */
+    int height, width;     /* of whole images */
     /* (rows, words): a class; or one, and the factor on its loss as the bits of an f32; or two, and the
      * weight of the first likewise; or boxes; or bits of image labels' f32 */
     const int32_t *labels;
@@ -101,6 +105,9 @@ static inline bool kolo_loader_has_boxes(const kolo_loader_config *c)
     return c->words > 3 && !c->image_labels;
 }
 
+/* Parts of images can be made by themselves: of a data set, in training, with crops and mirror images but
+ * without augmentations, mixing, boxes or a server, which see whole images. */
+bool kolo_loader_cuts(const kolo_loader_config *config);
 int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config);
 void kolo_loader_destroy(kolo_loader **loader);       /* also in the middle of an epoch */
 int64_t kolo_loader_steps(const kolo_loader *loader); /* per epoch */
@@ -129,6 +136,7 @@ int kolo_loader_memory(const kolo_loader *loader, int i, void **base, size_t *by
 typedef struct kolo_loader_stats { /* of the batches that kolo_loader_next has given */
     double wait_seconds;           /* the consumer waited in kolo_loader_next */
     int64_t samples, bytes;        /* read */
+    int64_t decoded;               /* pixels, of JPEG, by the decoder */
     int64_t hits;                  /* samples that came from the RAM cache */
     /* samples that came from a server; they count neither as bytes nor as hits */
     int64_t served;

@@ -1,6 +1,7 @@
 /* What a loader can do with a configuration, and what it chooses where the configuration leaves it open. */
 #include "base/memory.h"
 #include "base/option.h"
+#include "base/part.h"
 #include "base/thread.h"
 #include "data/augment/augment.h"
 #include "data/loader_parts.h"
@@ -95,7 +96,30 @@ int loader_check(const kolo_loader_config *c, int64_t count)
             "multiple of %lld (2 x repeat); use a batch that is a multiple of %lld",
             (long long)c->batch, c->ranks, (long long)(c->batch / c->ranks), (long long)unit,
             (long long)(unit * c->ranks));
+    if (c->parts && !(c->dataset && kolo_loader_cuts(c)))
+        return kolo_fail(KOLO_EINTERNAL, "loader: parts of images that are changed as a whole");
     return check_shape(c);
+}
+
+bool kolo_loader_cuts(const kolo_loader_config *c)
+{
+    const bool changed = (c->augment && *c->augment) || kolo_mix_wanted(&c->mix) || kolo_loader_has_boxes(c);
+    return c->train && !changed && !(c->serve && *c->serve);
+}
+
+static size_t sample_bytes(const kolo_loader_config *c, kolo_window window[KOLO_LOADER_PARTS])
+{
+    size_t bytes = c->parts ? 0 : (size_t)c->height * (size_t)c->width * (size_t)c->channels;
+    for (int i = 0; i < c->parts; i++) {
+        const int *g = c->grid, row = c->part[i] / g[1], column = c->part[i] % g[1];
+        kolo_window *w = &window[i];
+        w->top = (int)kolo_part_start(c->height, g[0], row);
+        w->left = (int)kolo_part_start(c->width, g[1], column);
+        w->height = (int)kolo_part_start(c->height, g[0], row + 1) - w->top;
+        w->width = (int)kolo_part_start(c->width, g[1], column + 1) - w->left;
+        bytes += (size_t)w->height * (size_t)w->width * (size_t)c->channels;
+    }
+    return bytes;
 }
 
 static size_t next_line(size_t at, size_t bytes) { return kolo_round_up(at + bytes, KOLO_ALIGN); }
@@ -119,7 +143,8 @@ int loader_choose_slots(const kolo_loader_config *c) { return (c->prefetch > 0 ?
 size_t kolo_loader_memory_bytes(const kolo_loader_config *c)
 {
     loader_layout layout;
-    const size_t sample = (size_t)c->height * (size_t)c->width * (size_t)c->channels;
+    kolo_window window[KOLO_LOADER_PARTS];
+    const size_t sample = sample_bytes(c, window);
     const int64_t rows = c->batch / c->ranks;
     loader_lay_slot(&layout, rows, choose_words(c), sample * (size_t)rows);
     return layout.bytes * (size_t)loader_choose_slots(c);
@@ -133,7 +158,8 @@ int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
     if (!config->train || config->repeat < 1) r->config.repeat = 1;
     if (!mixes(config)) r->config.mix = (kolo_mix_config){0};
     r->config.words = choose_words(config);
-    r->sample_bytes = (size_t)config->height * (size_t)config->width * (size_t)config->channels;
+    r->windows = config->parts;
+    r->sample_bytes = sample_bytes(config, r->window);
     if (config->train)
         KOLO_TRY(kolo_augment_parse(config->augment, r->augment, KOLO_AUGMENT_MOST, &r->augments));
     if (!config->dataset) return 0;
@@ -141,7 +167,7 @@ int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
     kolo_view view;
     kolo_view_center(&view, config->height, config->width, config->height, config->width,
                      config->train ? 0 : config->resize);
-    r->direct = !kolo_loader_has_boxes(config) && info->encoding == KOLO_ENCODING_RAW &&
+    r->direct = !kolo_loader_has_boxes(config) && !r->windows && info->encoding == KOLO_ENCODING_RAW &&
                 info->height == config->height && info->width == config->width &&
                 info->channels == config->channels &&
                 kolo_view_is_whole(&view, config->height, config->width);

@@ -116,6 +116,51 @@ static kolo_jpeg_window needed_window(const kolo_view *view, int height, int wid
     return w;
 }
 
+/* The whole output, or those parts of it that are wanted. */
+static int render(kolo_worker *w, const kolo_view *view, int denominator, int origin_top, int origin_left,
+                  uint8_t *to)
+{
+    const kolo_recipe *r = w->recipe;
+    const kolo_loader_config *c = &r->config;
+    for (int i = 0; i < r->windows; i++) {
+        const kolo_window *p = &r->window[i];
+        const kolo_view cut = kolo_view_cut(view, p);
+        KOLO_TRY(kolo_view_render(&cut, w->resampler, &w->image, denominator, origin_top, origin_left,
+                                  p->height, p->width, to));
+        to += (size_t)p->height * (size_t)p->width * (size_t)c->channels;
+    }
+    if (r->windows) return 0;
+    return kolo_view_render(view, w->resampler, &w->image, denominator, origin_top, origin_left, c->height,
+                            c->width, to);
+}
+
+/* Of the output what holds all parts that are wanted. */
+static kolo_view wanted_view(const kolo_recipe *r, const kolo_view *view)
+{
+    int end[2] = {0};
+    kolo_window all = r->window[0];
+    for (int i = 0; i < r->windows; i++) {
+        const kolo_window *p = &r->window[i];
+        if (p->top < all.top) all.top = p->top;
+        if (p->left < all.left) all.left = p->left;
+        if (p->top + p->height > end[0]) end[0] = p->top + p->height;
+        if (p->left + p->width > end[1]) end[1] = p->left + p->width;
+    }
+    all.height = end[0] - all.top;
+    all.width = end[1] - all.left;
+    return r->windows ? kolo_view_cut(view, &all) : *view;
+}
+
+/* What of the file is decoded for that; where it lies beside the image, next to nothing: the file is read all
+ * the same, so that it is found damaged on every rank. */
+static kolo_jpeg_window wanted_window(const kolo_recipe *r, const kolo_view *view, int height, int width,
+                                      const kolo_jpeg_window *within)
+{
+    const kolo_view wanted = wanted_view(r, view);
+    if (wanted.resize.rows > 0 && wanted.resize.columns > 0) return needed_window(&wanted, height, width);
+    return (kolo_jpeg_window){within->top, within->left, 1, 1};
+}
+
 static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_t pass, int64_t sample,
                        uint8_t *to)
 {
@@ -127,7 +172,8 @@ static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_
         KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, 1, NULL, &w->turned, NULL));
         KOLO_TRY(kolo_image_turn(&w->turned, info.orientation, &w->image));
         kolo_view_choose(&view, c, w->image.height, w->image.width, pass, sample);
-        return kolo_view_render(&view, w->resampler, &w->image, 1, 0, 0, c->height, c->width, to);
+        w->stats->decoded += (int64_t)w->image.height * w->image.width;
+        return render(w, &view, 1, 0, 0, to);
     }
     kolo_view_choose(&view, c, info.height, info.width, pass, sample);
     if (view.resize.rows < 1 || view.resize.columns < 1) {
@@ -135,11 +181,13 @@ static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_
         return 0;
     }
     const int denominator = choose_denominator(c, &view);
-    const kolo_jpeg_window window = needed_window(&view, info.height, info.width);
+    const kolo_jpeg_window within = needed_window(&view, info.height, info.width),
+                           window = wanted_window(w->recipe, &view, info.height, info.width, &within);
     kolo_jpeg_window origin;
-    KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, denominator, &window, &w->image, &origin));
-    return kolo_view_render(&view, w->resampler, &w->image, denominator, origin.top, origin.left, c->height,
-                            c->width, to);
+    KOLO_TRY(kolo_jpeg_decode_part(w->jpeg, blob, bytes, c->channels, denominator, &window, &within,
+                                   &w->image, &origin));
+    w->stats->decoded += (int64_t)w->image.height * w->image.width;
+    return render(w, &view, denominator, origin.top, origin.left, to);
 }
 
 static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
@@ -156,7 +204,7 @@ static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
     KOLO_TRY(kolo_image_shape(&w->image, height, width, info->channels));
     KOLO_TRY(read_sample(w, sample, w->image.pixels));
     KOLO_TRY(kolo_image_convert(&w->image, c->channels));
-    return kolo_view_render(&view, w->resampler, &w->image, 1, 0, 0, c->height, c->width, to);
+    return render(w, &view, 1, 0, 0, to);
 }
 
 int64_t kolo_worker_failed(const kolo_worker *w) { return w->failed; }

@@ -12,6 +12,8 @@ typedef struct kolo_recipe {
     kolo_loader_config config;
     kolo_augment_step augment[KOLO_AUGMENT_MOST];
     int augments;
+    int windows; /* of the output that are made, one behind the other; 0: all of it */
+    kolo_window window[KOLO_LOADER_PARTS];
     bool direct;         /* a raw sample is the input as it lies on disk (but for flip and augmentations) */
     size_t sample_bytes; /* of the output */
 } kolo_recipe;

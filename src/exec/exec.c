@@ -110,18 +110,34 @@ static bool is_last_load(const kolo_exec *e, const kolo_action *a)
     return a->slot == e->at->plan->config.slots - 1;
 }
 
+/* from: of the first row, where several parts of an image lie one behind the other in a row. */
+static int load_image(kolo_exec *e, int tensor, char *to, const char *from)
+{
+    const plan_variant *f = e->at;
+    const size_t bytes = f->plan->layout[tensor].bytes;
+    if (bytes == f->input_bytes) return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to, from, bytes);
+    const size_t rows = (size_t)f->plan->graph->rows, row = bytes / rows, stride = f->input_bytes / rows;
+    for (size_t r = 0; r < rows; r++)
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to + r * row, from + r * stride, row));
+    return 0;
+}
+
 static int exec_load(kolo_exec *e, const kolo_action *a)
 {
     const plan_variant *f = e->at;
-    const kolo_graph *g = f->plan->graph;
+    const kolo_plan *p = f->plan;
+    int loaded[KOLO_MAX_LOADED];
+    const int n = kolo_plan_loaded(p, loaded);
+    const char *from = f->pixels + (size_t)a->slot * f->input_bytes;
     void *const *to = &e->now->args[a->binding];
-    if (g->input >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0],
-                                   f->pixels + (size_t)a->slot * f->input_bytes, f->input_bytes));
-    if (g->label >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1],
-                                   (const char *)f->labels + f->label_bytes * (size_t)a->slot,
-                                   f->label_bytes));
+    for (int i = 0; i < n; i++) {
+        const size_t bytes = p->layout[loaded[i]].bytes;
+        if (loaded[i] == p->graph->label)
+            KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[i],
+                                       (const char *)f->labels + bytes * (size_t)a->slot, bytes));
+        else KOLO_TRY(load_image(e, loaded[i], to[i], from));
+        from += p->graph->input_grid[0] ? bytes / (size_t)p->graph->rows : 0;
+    }
     return e->emptied && is_last_load(e, a) ? kolo_event_record(e->emptied, KOLO_LANE_COMPUTE) : 0;
 }
 
@@ -395,8 +411,9 @@ static bool takes(const plan_variant *f, const kolo_batch *batch, bool alone)
 {
     const kolo_graph *g = f->plan->graph;
     if (batch->rows != g->rows * f->plan->config.slots) return false;
-    return alone || g->input < 0 ||
-           (g->tensor[g->input].dim[1] == batch->height && g->tensor[g->input].dim[2] == batch->width);
+    if (alone || g->input < 0) return true;
+    const int64_t *side = g->input_grid[0] ? g->image : &g->tensor[g->input].dim[1];
+    return side[0] == batch->height && side[1] == batch->width;
 }
 
 /* The plan that is for batches of this shape, and for what ranks exchange now. */
@@ -477,10 +494,10 @@ int exec_offer(kolo_exec *e, const kolo_batch *batch)
     }
     const kolo_plan *p = f->plan;
     if (e->begun > 0) KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD));
-    if (p->graph->input >= 0)
+    if (f->input_bytes > 0)
         KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->pixels, pixels,
                                    f->input_bytes * (size_t)p->config.slots));
-    if (p->graph->label >= 0)
+    if (f->label_bytes > 0)
         KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->labels, batch->labels,
                                    f->label_bytes * (size_t)p->config.slots));
     KOLO_TRY(kolo_event_record(e->full, KOLO_LANE_UPLOAD));

@@ -307,8 +307,10 @@ static int make_input(const kolo_exec *e, plan_variant *f)
 {
     const kolo_plan *p = f->plan;
     const kolo_graph *g = p->graph;
-    if (g->input >= 0) f->input_bytes = p->layout[g->input].bytes;
-    if (g->label >= 0) f->label_bytes = p->layout[g->label].bytes;
+    int loaded[KOLO_MAX_LOADED];
+    const int n = kolo_plan_loaded(p, loaded);
+    for (int i = 0; i < n; i++)
+        *(loaded[i] == g->label ? &f->label_bytes : &f->input_bytes) += p->layout[loaded[i]].bytes;
     size_t bytes = f->input_bytes * (size_t)p->config.slots;
     if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8 && kolo_plan_loads(p)) {
         f->converted = kolo_pages_alloc(bytes);

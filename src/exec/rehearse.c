@@ -42,15 +42,18 @@ static int make_batch(rank *r)
     const kolo_graph *g = r->plan->graph;
     const int64_t slots = r->plan->config.slots;
     const kolo_tensor *image = &g->tensor[g->input], *label = g->label >= 0 ? &g->tensor[g->label] : NULL;
-    const size_t pixels = (size_t)(kolo_tensor_count(image) * slots) * sizeof(float);
+    const int64_t *side = g->input_grid[0] ? g->image : &image->dim[1];
+    size_t pixels = 0;
+    for (int i = 0; i < kolo_graph_inputs(g); i++)
+        pixels += (size_t)(kolo_tensor_count(&g->tensor[kolo_graph_input(g, i)]) * slots) * sizeof(float);
     r->pixels = kolo_alloc(pixels);
     r->labels = kolo_alloc((size_t)((label ? kolo_tensor_count(label) : 1) * slots) * sizeof(float));
     if (!r->pixels || !r->labels) return KOLO_ENOMEM;
     if (image->dtype == KOLO_U8)
         for (size_t i = 0; i < pixels / sizeof(float); i++) r->pixels[i] = (char)(i * 2654435761u >> 13);
     r->batch = (kolo_batch){.pixels = (const uint8_t *)r->pixels,
-                            .height = (int)image->dim[1],
-                            .width = (int)image->dim[2],
+                            .height = (int)side[0],
+                            .width = (int)side[1],
                             .labels = r->labels,
                             .rows = g->rows * slots,
                             .valid = g->rows * slots,

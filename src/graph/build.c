@@ -31,6 +31,8 @@ int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64
     int label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_I32, words > 1 ? 2 : 1, label_dim);
     if (label < 0) return label;
     g->rows = rows;
+    g->image[0] = height;
+    g->image[1] = width;
     g->input = input;
     g->label = label;
     return input;

@@ -308,6 +308,7 @@ int kolo_graph_compact(kolo_graph *g, const bool *dead)
     }
     int *const result[] = {&g->input, &g->label, &g->logits, &g->features, &g->metrics, &g->auxiliary};
     for (int i = 0; i < 6; i++) renumber(result[i], to);
+    for (int i = 0; i < g->input_grid[0] * g->input_grid[1]; i++) renumber(&g->image_part[i], to);
     for (int i = 0; i < g->heads; i++) renumber(&g->head[i], to);
     free(to);
     return 0;

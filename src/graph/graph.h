@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/part.h"
 #include "kolo/dtype.h"
 
 #define KOLO_MAX_DIM 6
@@ -197,6 +198,10 @@ typedef struct kolo_graph {
     bool train;
     enum kolo_dtype dtype;             /* of activations: F32, BF16 or F16 */
     int input, label, logits, metrics; /* tensors */
+    /* of images: rows and columns. Where they are loaded in parts (kolo_cuts), input_grid[0] x input_grid[1],
+     * image_part[] are the parts' tensors and `input` the first; else the grid is 0 */
+    int64_t image[2];
+    int input_grid[2], image_part[KOLO_MAX_ARGS];
     /* (N,C) of an auxiliary head, whose loss counts so much beside that of logits; -1: none. Set by a builder
      * that has one, read by the loss */
     int auxiliary;
@@ -225,6 +230,16 @@ typedef struct kolo_graph {
     char uncut[256]; /* layers whose channels, groups or heads are no multiple of parts[2], as text */
     char name[64];
 } kolo_graph;
+
+/* Tensors that the image is loaded to: their number, and number i of them. */
+static inline int kolo_graph_inputs(const kolo_graph *g)
+{
+    return g->input < 0 ? 0 : g->input_grid[0] ? g->input_grid[0] * g->input_grid[1] : 1;
+}
+static inline int kolo_graph_input(const kolo_graph *g, int i)
+{
+    return g->input_grid[0] ? g->image_part[i] : g->input;
+}
 
 /* Parts that the nodes of a graph are of. */
 static inline int kolo_graph_parts(const kolo_graph *g)
@@ -405,6 +420,8 @@ typedef struct kolo_cuts {
     int channels; /* parts of channels (kolo_graph_split_channels); 0: as 1 */
     /* parts may be on several ranks: each parameter is one part's, which shares it with the others */
     bool apart;
+    /* the image is loaded in parts, as its first reader is cut: each is an input of its own */
+    bool load_parts;
     const kolo_graph *like; /* with it: whose parts have the parameters; NULL: as even as can be */
 } kolo_cuts;
 /* After fusion, before backward: maps are cut into parts, and every operation into one for each (split.c).
@@ -425,9 +442,6 @@ int64_t kolo_slab_element(const kolo_tensor *tensor, int64_t i);
 /* Between canonical values of the slab and of the whole. */
 void kolo_slab_take(const kolo_tensor *tensor, float *slab, const float *whole);
 void kolo_slab_put(const kolo_tensor *tensor, const float *slab, float *whole);
-/* Where part i of n along a side of `size` pixels begins; i = n: where the last one ends. Sides of one size
- * are cut alike. */
-static inline int64_t kolo_part_start(int64_t size, int n, int i) { return size * i / n; }
 /* After the gradients, for devices (fuse_conv.c): conv + norm_stats become conv_stats, the gradients of two
  * norms whose results were added norms_grad_apply. norms: a norm with relu that only convolutions read is
  * done by them, forward and in the weight's gradient. */

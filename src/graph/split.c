@@ -328,13 +328,44 @@ static int split_node(kolo_split *s, int64_t node)
 
 /* ---- the graph ----------------------------------------------------------------------------------------- */
 
+/* The first operation that reads the image; -1: none. */
+static int64_t reader_of_image(const kolo_split *s)
+{
+    const kolo_graph *g = s->from;
+    for (int64_t i = 0; g->input >= 0 && i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_in; k++)
+            if (g->node[i].in[k] == g->input) return i;
+    return -1;
+}
+
+/* The parts of the image as inputs, each beside what reads it; g: the graph that will have them. */
+static int load_parts(kolo_split *s, kolo_graph *g)
+{
+    const int64_t reader = s->cuts->load_parts ? reader_of_image(s) : -1;
+    if (reader < 0 || !can_cut(s, reader)) return 0;
+    const work w = work_of(s, reader);
+    const kolo_tensor *x = &s->from->tensor[g->input];
+    kolo_spread *there = &s->spread[g->input];
+    for (int p = 0; p < w.parts; p++) {
+        char name[300];
+        snprintf(name, sizeof name, "%s:part%d", x->name, p);
+        there->area[p] = kolo_split_area(x, w.grid, p);
+        there->home[p] = w.home[p];
+        KOLO_TRY(there->of[p] = g->image_part[p] = kolo_split_map(s, name, x, &there->area[p]));
+        s->to->tensor[there->of[p]].part = w.home[p];
+    }
+    there->parts = w.parts;
+    memcpy(g->input_grid, w.grid, sizeof w.grid);
+    return 0;
+}
+
 /* Parameters, buffers, images and labels are in the new graph as they were. */
 static int copy_stored(kolo_split *s)
 {
     static const int whole[2] = {1, 1};
     for (int64_t t = 0; t < s->from->tensors; t++) {
         const kolo_tensor *x = &s->from->tensor[t];
-        if (x->producer >= 0) continue;
+        if (x->producer >= 0 || s->spread[t].parts) continue;
         const int made = kolo_graph_tensor(s->to, x->name, x->role, x->dtype, x->rank, x->dim);
         if (made < 0) return made;
         kolo_tensor *y = &s->to->tensor[made];
@@ -357,7 +388,7 @@ static void rename_results(const kolo_split *s, kolo_graph *to)
     for (int i = 0; i < to->heads; i++) to->head[i] = s->spread[to->head[i]].of[0];
 }
 
-static int open_split(kolo_split *s)
+static int open_split(kolo_split *s, kolo_graph *g)
 {
     const size_t tensors = (size_t)s->from->tensors + 1;
     KOLO_TRY(kolo_graph_create(&s->to, s->from->name, s->from->train, s->from->dtype));
@@ -367,6 +398,7 @@ static int open_split(kolo_split *s)
     s->copy = kolo_alloc(tensors * sizeof *s->copy);
     if (!s->range || !s->spread || !s->owned || !s->copy) return KOLO_ENOMEM;
     KOLO_TRY(kolo_split_check(s));
+    KOLO_TRY(load_parts(s, g));
     return copy_stored(s);
 }
 
@@ -375,7 +407,7 @@ int kolo_graph_split(kolo_graph *g, const kolo_cuts *cuts)
     kolo_split s = {.from = g, .cuts = cuts};
     if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients: it is cut before", g->name);
     if (cuts->parts[0] * cuts->parts[1] == 1) return 0;
-    int rc = open_split(&s);
+    int rc = open_split(&s, g);
     for (int64_t i = 0; rc >= 0 && i < g->nodes; i++) rc = split_node(&s, i);
     if (rc >= 0) {
         rc = 0;

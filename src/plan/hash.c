@@ -74,9 +74,10 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a, con
 {
     h = word(word(word(h, (uint64_t)a->kind), (uint64_t)a->slot), (uint64_t)(int64_t)a->bucket);
     h = word(word(h, (uint64_t)a->from), (uint64_t)a->to);
-    int n = a->kind == KOLO_ACTION_LOAD || a->kind == KOLO_ACTION_COPY ? 2
-            : a->kind == KOLO_ACTION_SUM                               ? 1
-                                                                       : 0;
+    int n = a->kind == KOLO_ACTION_LOAD   ? kolo_plan_loaded(p, NULL)
+            : a->kind == KOLO_ACTION_COPY ? 2
+            : a->kind == KOLO_ACTION_SUM  ? 1
+                                          : 0;
     if (kolo_action_transfers(a->kind)) {
         const kolo_transfer *t = &p->transfer[a->transfer];
         h = word(word(word(h, (uint64_t)t->tensor), (uint64_t)t->slot), (uint64_t)t->peer << 1 | t->sends);

@@ -234,16 +234,16 @@ static int add_sends(list *l, int tensor, int slot)
 
 static int add_load(list *l, int slot)
 {
-    const kolo_graph *g = l->plan->graph;
-    if (g->input < 0 && g->label < 0) return 0;
+    int loaded[KOLO_MAX_LOADED];
+    const int n = kolo_plan_loaded(l->plan, loaded);
+    if (n == 0) return 0;
     KOLO_TRY(instantiate_add(
         l,
         (kolo_action){
             .kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
-    KOLO_TRY(bind(l, g->input, slot));
-    KOLO_TRY(bind(l, g->label, slot));
-    KOLO_TRY(add_sends(l, g->input, slot));
-    return add_sends(l, g->label, slot);
+    for (int i = 0; i < n; i++) KOLO_TRY(bind(l, loaded[i], slot));
+    for (int i = 0; i < n; i++) KOLO_TRY(add_sends(l, loaded[i], slot));
+    return 0;
 }
 
 /* All gradients are needed before the first update: their norm is measured, or tensors have factors. */

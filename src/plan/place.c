@@ -215,8 +215,7 @@ int kolo_plan_action_values(const kolo_plan *plan, const kolo_action *a, int *va
     const kolo_graph *g = plan->graph;
     int n = 0;
     if (a->kind == KOLO_ACTION_LOAD) {
-        value[n++] = g->input;
-        value[n++] = g->label;
+        n = kolo_plan_loaded(plan, value);
     } else if (a->kind == KOLO_ACTION_RUN) {
         const kolo_node *node = &g->node[a->node];
         for (int k = 0; k < node->n_in; k++) value[n++] = kolo_plan_value(plan, a, node->in[k], false);

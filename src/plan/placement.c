@@ -48,8 +48,8 @@ static void find_spans(const kolo_graph *g, span *of)
             if (t->role == KOLO_ROLE_STATISTIC) widen(&of[t->of + 1], position(g, i));
         }
     }
-    for (int i = 0; i < 2; i++) { /* read by LOAD, which is of the first part */
-        const int t = i ? g->label : g->input;
+    for (int i = -1; i < kolo_graph_inputs(g); i++) { /* read by LOAD, which is of the first part */
+        const int t = i < 0 ? g->label : kolo_graph_input(g, i);
         if (t >= 0 && of[t].last >= 0) of[t].first = 0;
     }
 }

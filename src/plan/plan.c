@@ -49,13 +49,34 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
     return 0;
 }
 
+int kolo_plan_loaded(const kolo_plan *plan, int *tensor)
+{
+    const kolo_graph *g = plan->graph;
+    const kolo_placement *p = plan->config.placement;
+    const int stage = plan->config.stage;
+    int n = 0;
+    for (int i = 0; i < kolo_graph_inputs(g); i++) {
+        const int t = kolo_graph_input(g, i);
+        const bool apart = p && g->input_grid[0];
+        if (stage != (apart ? kolo_placement_stage(p, p->owner[t]) : 0)) continue;
+        if (tensor) tensor[n] = t;
+        n++;
+    }
+    if (g->label >= 0 && stage == 0) {
+        if (tensor) tensor[n] = g->label;
+        n++;
+    }
+    return n;
+}
+
 static size_t input_bytes(const kolo_plan *plan)
 {
     const kolo_graph *g = plan->graph;
-    size_t slots = (size_t)plan->config.slots, bytes = 0;
-    if (g->input >= 0) bytes += kolo_round_up(plan->layout[g->input].bytes * slots, KOLO_ALIGN);
-    if (g->label >= 0) bytes += kolo_round_up(plan->layout[g->label].bytes * slots, KOLO_ALIGN);
-    return bytes;
+    size_t slots = (size_t)plan->config.slots, bytes[2] = {0};
+    int loaded[KOLO_MAX_LOADED];
+    const int n = kolo_plan_loaded(plan, loaded);
+    for (int i = 0; i < n; i++) bytes[loaded[i] == g->label] += plan->layout[loaded[i]].bytes * slots;
+    return kolo_round_up(bytes[0], KOLO_ALIGN) + kolo_round_up(bytes[1], KOLO_ALIGN);
 }
 
 static int plan_prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like)
@@ -351,8 +372,12 @@ kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)
         if (a->slot != slot) continue;
         if (a->kind == KOLO_ACTION_RECEIVE && plan->transfer[a->transfer].tensor == tensor)
             return plan->binding[a->binding];
-        if (a->kind == KOLO_ACTION_LOAD && (tensor == g->input || tensor == g->label))
-            return plan->binding[a->binding + (tensor == g->label)];
+        if (a->kind == KOLO_ACTION_LOAD) {
+            int loaded[KOLO_MAX_LOADED];
+            const int n = kolo_plan_loaded(plan, loaded);
+            for (int k = 0; k < n; k++)
+                if (loaded[k] == tensor) return plan->binding[a->binding + k];
+        }
         if (a->kind != KOLO_ACTION_RUN || a->again) continue;
         const kolo_node *n = &g->node[a->node];
         for (int k = 0; k < n->n_out; k++)

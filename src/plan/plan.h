@@ -424,8 +424,15 @@ static inline bool kolo_plan_steps_alone(const kolo_plan_config *c)
 {
     return c->adasum || c->servers || c->exchange != KOLO_EXCHANGE_GRADIENTS;
 }
+/* What LOAD brings to this rank's stage, in its order: of the image the tensors that are here, and with the
+ * first stage the labels. Their number; tensor: [KOLO_MAX_LOADED] or NULL. */
+enum { KOLO_MAX_LOADED = KOLO_MAX_ARGS + 1 };
+int kolo_plan_loaded(const kolo_plan *plan, int *tensor);
 /* This rank's stage takes the batch. */
-static inline bool kolo_plan_loads(const kolo_plan *plan) { return plan->config.stage == 0; }
+static inline bool kolo_plan_loads(const kolo_plan *plan)
+{
+    return plan->config.stage == 0 || kolo_plan_loaded(plan, NULL) > 0;
+}
 /* Pipelines whose weights are late (order.h): batches by which the forward turns of this stage are ahead;
  * updates by which the weights are old that these read; how many older versions of the parameters are kept;
  * and by how much the furthest stage is ahead, which is the batch that a step takes. Otherwise 0. */

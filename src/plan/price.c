@@ -77,10 +77,10 @@ static kolo_cost judge_cost(const kolo_plan *plan, const kolo_action *a)
 
 static kolo_cost load_cost(const pricing *p)
 {
-    const kolo_graph *g = p->plan->graph;
     double bytes = 0;
-    if (g->input >= 0) bytes += (double)p->stored.bytes[g->input];
-    if (g->label >= 0) bytes += (double)p->stored.bytes[g->label];
+    int loaded[KOLO_MAX_LOADED];
+    const int n = kolo_plan_loaded(p->plan, loaded);
+    for (int i = 0; i < n; i++) bytes += (double)p->stored.bytes[loaded[i]];
     return (kolo_cost){.read = bytes,
                        .written =
                            p->stored.device ? 2 * bytes : bytes}; /* uploaded, then copied to its slot */

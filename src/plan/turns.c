@@ -107,7 +107,8 @@ static int add_edge(edges *all, edge one)
 static int add_read(const kolo_plan *plan, edges *all, int64_t node, int t)
 {
     const kolo_graph *g = plan->graph;
-    const bool loaded = t == g->input || t == g->label;
+    const bool loaded =
+        t == g->label || (t == g->input && !g->input_grid[0]); /* parts: where they are read */
     if (t < 0 || (g->tensor[t].producer < 0 && !loaded)) return 0;
     const int64_t maker = loaded ? -1 : g->tensor[t].producer;
     const int from = loaded ? 0 : stage_of(plan, maker), to = stage_of(plan, node), me = plan->config.stage;

@@ -10,6 +10,7 @@
 #include "plan/servers.h"
 #include "train/async.h"
 #include "train/parts.h"
+#include "train/pipeline.h"
 #include "train/recompute.h"
 #include "train/shard.h"
 
@@ -50,6 +51,7 @@ static size_t host_bytes(const kolo_session *s, const need *n)
                       all = s->phase[i].batch / workers * (side ? side * side : s->height * s->width);
         if (all > pixels) pixels = all;
     }
+    if (session_loads_parts(s)) pixels = (pixels + s->across - 1) / s->across;
     size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(pixels * o->channels);
     if (s->tournament) /* a loader of its own, and pieces of as many rows as an evaluation's */
         bytes += (size_t)(o->prefetch + 1) * (size_t)(s->eval_rows * s->height * s->width * o->channels);

@@ -13,6 +13,8 @@ int session_open_grid(
 int session_choose_cut(kolo_session *session, int *cut);
 /* Parts that maps, their channels too, are cut into. */
 int session_parts(const kolo_session *session);
+/* Ranks load the parts of the images that they compute, instead of being sent them by the first. */
+bool session_loads_parts(const kolo_session *session);
 /* "spatial=2x2 tensor=2": what says so. */
 void session_parts_text(const kolo_session *session, char text[64]);
 int session_cut_parts(const kolo_session *session); /* stages x chunks */

@@ -232,6 +232,21 @@ static void set_boxes(const kolo_session *s, kolo_loader_config *c)
     c->detect.crowd = o->crowd;
 }
 
+/* Of training images those parts that this rank computes, where they are loaded by themselves. */
+static void set_parts(const kolo_session *s, kolo_loader_config *c)
+{
+    const kolo_graph *g = s->graph;
+    int loaded[KOLO_MAX_LOADED];
+    c->counts_only = !kolo_session_loads(s);
+    if (!c->train || !s->plan || !g->input_grid[0]) return;
+    const int n = kolo_plan_loaded(s->plan, loaded);
+    memcpy(c->grid, g->input_grid, sizeof c->grid);
+    for (int i = 0; i < n; i++)
+        for (int p = 0; p < kolo_graph_inputs(g); p++)
+            if (loaded[i] == g->image_part[p]) c->part[c->parts++] = p;
+    c->counts_only = c->parts == 0;
+}
+
 kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
 {
     const kolo_options *o = s->options;
@@ -274,7 +289,7 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                  .serve_wait = o->serve_wait};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
-    config.counts_only = !kolo_session_loads(s);
+    set_parts(s, &config);
     if (s->detector) set_boxes(s, &config);
     config.image_labels = s->image_labels[!train];
     config.pos_weight = train ? s->pos_weight : NULL;

@@ -89,6 +89,19 @@ static int fuse_for_device(const kolo_session *s, kolo_graph *g)
     return kolo_graph_fuse_conv(g, engines && g->dtype == KOLO_F16 && s->options->conv != KOLO_conv_direct);
 }
 
+bool session_loads_parts(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    const kolo_loader_config c = {.train = true,
+                                  .augment = o->augment,
+                                  .mix = {.mixup = o->mixup, .cutmix = o->cutmix},
+                                  .words = s->detector ? 6 : 0,
+                                  .serve = o->data_server};
+    /* TensorBoard is shown whole images */
+    return s->across > 1 && (s->parts & KOLO_SESSION_TRAIN) && strcmp(o->data, "synthetic") &&
+           !o->tensorboard && kolo_loader_cuts(&c);
+}
+
 static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train, kolo_graph **graph)
 {
     const kolo_options *o = s->options;
@@ -102,6 +115,7 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                             .range = s->cut_range,
                             .ranges = s->cut_ranges,
                             .apart = s->across > 1,
+                            .load_parts = train && session_loads_parts(s),
                             .like = s->graph};
     const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->detector;
     kolo_model_config config = {.rows = shape->rows,

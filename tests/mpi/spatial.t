@@ -58,6 +58,19 @@ is "$(moved send 0)" "$(moved receive 1)" "what one sends the other receives"
 
 recounted 2x2 160 3
 
+# --- files: every rank makes its own part of the images, and none is sent; where they are changed as a whole
+# the first makes them
+kolo-pack --source shapes --split train --count 40 --encoding jpeg --out "$ROOM/files" > "$ROOM/log" 2>&1
+files=(data="$ROOM/files" val=none epochs=0 steps=2 size=29 batch=8 crop=resized flip=true spatial=2x2)
+for way in augment= augment=erase; do
+    alone "$way" "${files[@]}" $way
+    same 4 "${files[@]}" $way
+    same 2 "${files[@]}" $way
+    kolo plan "${args[@]}" "${files[@]}" $way ranks=4 rank=3 > "$ROOM/plan" 2> "$ROOM/log"
+    is "$(grep -c ' load micro-batch 0' "$ROOM/plan")" $([ $way = augment= ]; echo $((1 - $?))) \
+        "the last of 4 ranks loads its part, unless images are augmented: $way"
+done
+
 # --- refused
 refused() { # PATTERN TEXT OPTIONS...
     kolo plan model=resnet20 data=synthetic classes=10 size=16 batch=4 "${@:3}" > "$ROOM/log" 2>&1

@@ -121,7 +121,12 @@ static int64_t action_of(const kolo_plan *p, enum kolo_action_kind kind, int tra
 
 static bool has(const kolo_plan *p, const kolo_action *a, int tensor, bool makes)
 {
-    if (a->kind == KOLO_ACTION_LOAD) return makes && (tensor == p->graph->input || tensor == p->graph->label);
+    if (a->kind == KOLO_ACTION_LOAD) {
+        int loaded[KOLO_MAX_LOADED], n = makes ? kolo_plan_loaded(p, loaded) : 0;
+        for (int k = 0; k < n; k++)
+            if (loaded[k] == tensor) return true;
+        return false;
+    }
     if (a->kind != KOLO_ACTION_RUN) return false;
     const kolo_node *n = &p->graph->node[a->node];
     for (int k = 0; k < (makes ? n->n_out : n->n_in); k++)

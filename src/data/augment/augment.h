@@ -99,6 +99,13 @@ void kolo_view_flip(kolo_view *view, int out_width);
 /* True if the view is the whole image, pixel by pixel. */
 bool kolo_view_is_whole(const kolo_view *view, int height, int width);
 
+/* A part of the output. */
+typedef struct kolo_window {
+    int top, left, height, width;
+} kolo_window;
+/* Of the view what makes that part, whose pixels are then the whole's; its rows or columns may be none. */
+kolo_view kolo_view_cut(const kolo_view *view, const kolo_window *window);
+
 /* Makes the output from an image in which the box of the view was taken down by `denominator` and which
  * begins at (origin_top, origin_left) of the so reduced image. to: (out_height, out_width, channels). */
 int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_image *image,

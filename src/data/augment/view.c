@@ -141,6 +141,25 @@ void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, 
     if (kolo_random_u32(&random) >> 31) kolo_view_flip(view, c->width);
 }
 
+/* Pixels from..from + count - 1 of an axis go to `to` and on; of these are left what lies in a window. */
+static void cut_axis(int first, int size, int *from, int *count, int *to, bool flip)
+{
+    const int begin = *to > first ? *to : first, all = *to + *count,
+              end = all < first + size ? all : first + size, left = end > begin ? end - begin : 0;
+    *from += left == 0 ? 0 : flip ? all - end : begin - *to;
+    *count = left;
+    *to = left == 0 ? 0 : begin - first;
+}
+
+kolo_view kolo_view_cut(const kolo_view *view, const kolo_window *w)
+{
+    kolo_view cut = *view;
+    kolo_resize *q = &cut.resize;
+    cut_axis(w->top, w->height, &q->row, &q->rows, &cut.top, false);
+    cut_axis(w->left, w->width, &q->column, &q->columns, &cut.left, q->flip);
+    return cut;
+}
+
 static void copy_row(const uint8_t *from, uint8_t *to, int columns, int channels, bool flip)
 {
     if (!flip) {
@@ -162,6 +181,7 @@ int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kol
     kolo_resize q = view->resize;
     const size_t channels = (size_t)image->channels, stride = (size_t)out_width * channels;
     if (q.rows < out_height || q.columns < out_width) memset(to, 0, (size_t)out_height * stride);
+    if (q.rows < 1 || q.columns < 1) return 0;
     uint8_t *part = to + (size_t)view->top * stride + (size_t)view->left * channels;
     const bool same = denominator == 1 && q.height == q.full_height && q.width == q.full_width;
     if (!same) {

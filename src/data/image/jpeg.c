@@ -18,8 +18,8 @@ struct kolo_jpeg {
     struct jpeg_progress_mgr progress;
     jmp_buf escape;
     char message[JMSG_LENGTH_MAX];
-    uint8_t *cmyk; /* one row of four components */
-    size_t cmyk_bytes;
+    uint8_t *row; /* one, of up to four components */
+    size_t row_bytes;
 };
 
 static void fail_exit(j_common_ptr cinfo)
@@ -76,7 +76,7 @@ void kolo_jpeg_destroy(kolo_jpeg **jpeg)
 {
     if (!*jpeg) return;
     jpeg_destroy_decompress(&(*jpeg)->cinfo);
-    free((*jpeg)->cmyk);
+    free((*jpeg)->row);
     free(*jpeg);
     *jpeg = NULL;
 }
@@ -162,14 +162,26 @@ static kolo_jpeg_window scaled_window(const kolo_jpeg *j, int denominator, const
     return s;
 }
 
-static int grow_cmyk(kolo_jpeg *j)
+static int grow_row(kolo_jpeg *j)
 {
     size_t need = (size_t)j->cinfo.output_width * 4;
-    if (j->cinfo.out_color_space != JCS_CMYK || need <= j->cmyk_bytes) return 0;
-    free(j->cmyk);
-    j->cmyk = kolo_alloc(need);
-    j->cmyk_bytes = j->cmyk ? need : 0;
-    return j->cmyk ? 0 : KOLO_ENOMEM;
+    if (need <= j->row_bytes) return 0;
+    free(j->row);
+    j->row = kolo_alloc(need);
+    j->row_bytes = j->row ? need : 0;
+    return j->row ? 0 : KOLO_ENOMEM;
+}
+
+/* Longjmps on error. Rows of which nothing is wanted: their data are read. To skip to the last row would pass
+ * over them. */
+static int pass_rows(kolo_jpeg *j, int rows)
+{
+    if (rows < 1) return 0;
+    KOLO_TRY(grow_row(j));
+    JSAMPROW row = j->row;
+    if (rows > 1) jpeg_skip_scanlines(&j->cinfo, (JDIMENSION)rows - 1);
+    jpeg_read_scanlines(&j->cinfo, &row, 1);
+    return 0;
 }
 
 /* Longjmps on error. `top` rows were skipped; image->height rows follow. */
@@ -181,9 +193,9 @@ static void read_rows(kolo_jpeg *j, kolo_image *p, int top)
         JSAMPROW rows[16];
         int y = (int)j->cinfo.output_scanline - top, n = p->height - y < 16 ? p->height - y : 16;
         if (cmyk) {
-            rows[0] = j->cmyk;
+            rows[0] = j->row;
             if (jpeg_read_scanlines(&j->cinfo, rows, 1) == 1)
-                cmyk_row(j->cmyk, p->pixels + (size_t)y * stride, p->width, p->channels);
+                cmyk_row(j->row, p->pixels + (size_t)y * stride, p->width, p->channels);
             continue;
         }
         for (int i = 0; i < n; i++) rows[i] = p->pixels + (size_t)(y + i) * stride;
@@ -205,7 +217,7 @@ static void choose_output(kolo_jpeg *j, int channels, int denominator)
 /* What is read, for setjmp: locals that live over it must not change. */
 typedef struct request {
     int channels, denominator;
-    const kolo_jpeg_window *window;
+    const kolo_jpeg_window *window, *within;
     kolo_image *image;
     kolo_jpeg_window *origin;
 } request;
@@ -224,12 +236,14 @@ static int decode(kolo_jpeg *j, const request *r)
     }
     const int stored = j->cinfo.out_color_space == JCS_RGB ? 3 : r->channels;
     KOLO_TRY(kolo_image_shape(r->image, w.height, w.width, stored));
-    KOLO_TRY(grow_cmyk(j));
+    if (j->cinfo.out_color_space == JCS_CMYK) KOLO_TRY(grow_row(j));
     if (w.top > 0) jpeg_skip_scanlines(&j->cinfo, (JDIMENSION)w.top);
     read_rows(j, r->image, w.top);
     if (r->origin) *r->origin = (kolo_jpeg_window){w.top, w.left, whole.height, whole.width};
+    const kolo_jpeg_window all = scaled_window(j, r->denominator, r->within);
+    KOLO_TRY(pass_rows(j, all.top + all.height - w.top - w.height));
     /* the tail of a whole image is read to its end marker, so that a cut-off file is noticed */
-    if (w.top + w.height == whole.height) jpeg_finish_decompress(&j->cinfo);
+    if (all.top + all.height == whole.height) jpeg_finish_decompress(&j->cinfo);
     else jpeg_abort_decompress(&j->cinfo);
     return stored == r->channels ? 0 : kolo_image_convert(r->image, r->channels);
 }
@@ -237,7 +251,14 @@ static int decode(kolo_jpeg *j, const request *r)
 int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator,
                      const kolo_jpeg_window *window, kolo_image *image, kolo_jpeg_window *origin)
 {
-    const request r = {channels, denominator, window, image, origin};
+    return kolo_jpeg_decode_part(jpeg, data, bytes, channels, denominator, window, window, image, origin);
+}
+
+int kolo_jpeg_decode_part(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator,
+                          const kolo_jpeg_window *window, const kolo_jpeg_window *within, kolo_image *image,
+                          kolo_jpeg_window *origin)
+{
+    const request r = {channels, denominator, window, within, image, origin};
     KOLO_TRY(check_bytes(data, bytes));
     if (setjmp(jpeg->escape)) return refuse(jpeg);
     read_header(jpeg, data, bytes);

@@ -26,10 +26,14 @@ typedef struct kolo_jpeg_window {
  * scaled image. channels 1 or 3. A JPEG that ends early or has damaged data is an error. */
 int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator,
                      const kolo_jpeg_window *window, kolo_image *image, kolo_jpeg_window *origin);
+/* The same; the data are read as far as for `within`, which holds the window: so they are found damaged
+ * whichever part of it is decoded. */
+int kolo_jpeg_decode_part(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator,
+                          const kolo_jpeg_window *window, const kolo_jpeg_window *within, kolo_image *image,
+                          kolo_jpeg_window *origin);
 
 /* Baseline, 4:2:0, optimised tables off: the same bytes for the same pixels and library. *data grows as
  * needed (kept by the caller, freed with free()), *bytes is the length. */
-int kolo_jpeg_encode(const kolo_image *image, int quality, uint8_t **data, size_t *capacity,
-                     size_t *bytes);
+int kolo_jpeg_encode(const kolo_image *image, int quality, uint8_t **data, size_t *capacity, size_t *bytes);
 
 #endif

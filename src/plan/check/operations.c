@@ -6,8 +6,9 @@
 int check_on_load(check *c, const kolo_action *a)
 {
     const kolo_binding *b = check_bindings(c, a);
-    if (c->graph->input >= 0) KOLO_TRY(check_write(c, &b[0], c->graph->input, (int)c->micro, false));
-    if (c->graph->label >= 0) KOLO_TRY(check_write(c, &b[1], c->graph->label, (int)c->micro, false));
+    int loaded[KOLO_MAX_LOADED];
+    const int n = kolo_plan_loaded(c->plan, loaded);
+    for (int i = 0; i < n; i++) KOLO_TRY(check_write(c, &b[i], loaded[i], (int)c->micro, false));
     return 0;
 }
 
