@@ -38,7 +38,7 @@ within "$sum" "$(awk -v g="$gb" 'BEGIN { print g - .1 }')" "$(awk -v g="$gb" 'BE
 ok $? "its GB are the sum over the classes: $sum"
 like "$ROOM/plan" 'roofline of the step: [0-9.]+ ms, [0-9]+ img/s .*nothing was timed' \
     "the roofline of the step is printed"
-like "$ROOM/plan" '^memory of a rank: [0-9]+ bytes .* h200 has 131.32 GiB' \
+like "$ROOM/plan" '^memory of a rank: [0-9]+ bytes .* h200 has 139.79 GiB' \
     "the memory of a rank is printed beside the GPU's"
 like "$ROOM/plan" '^h200: workspaces .* are not counted: .*no such file' \
     "workspaces that are not counted are named, with the reason"
@@ -69,7 +69,7 @@ like "$ROOM/plan" '^  loss +2 ' "a detector's loss too"
 plan "${bar[@]}" batch=16384 precision=bf16 gpu=h200
 is $? 78 "what does not fit is printed and refused" "$ROOM/said"
 like "$ROOM/said" \
-    'h200: the plan needs [0-9]+ bytes .*141000000000 are there, [0-9]+ bytes short; lower micro_batch' \
+    'h200: the plan needs [0-9]+ bytes .*150100000000 are there, [0-9]+ bytes short; lower micro_batch' \
     "a batch beyond gpu= memory: the message has the shortfall"
 plan "${bar[@]}" batch=auto precision=bf16 gpu=h200
 ok $? "batch=auto" "$ROOM/said"

@@ -93,7 +93,7 @@ record_profile() { # LOG
 
 # class_shares LOG BANDWIDTH RATE VECTOR: "key share" of the kernels of a profile, as share/gpus has them: of
 # a class of operations (src/graph/classes.def) what was reached of the bandwidth (GB/s) by the kernels that
-# it bounds, of the rate (TFLOP/s; VECTOR: of f32, for attention) by the others.
+# it bounds, of the rate (TFLOP/s; VECTOR: of f32, for what has no products) by the others.
 class_shares() {
     awk -v bandwidth="$2" -v matrix="$3" -v vector="$4" '
         function class(op, how) {
@@ -114,7 +114,7 @@ class_shares() {
         kernels && $2 ~ /^[0-9.]+$/ && $4 ~ /^[0-9.]+$/ {
             c = class($1, $0)
             if (c == "") next
-            rate = c ~ /^(conv|linear)/ ? matrix : vector
+            rate = c ~ /^(conv|linear|attention)/ ? matrix : vector
             of_bytes = bandwidth > 0 ? $4 / bandwidth : 0
             of_flops = $5 ~ /^[0-9.]+$/ && rate > 0 ? $5 / rate : 0
             key = (of_flops > of_bytes ? "flops_" : "bytes_") c
