@@ -4,7 +4,7 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 mkdir "$ROOM/tmp" && export TMPDIR=$ROOM/tmp # what is left behind is seen there, whoever else is at work
-PARTS="facts ops bench golden train peer parity speed graph determinism share memory sanitizer"
+PARTS="facts ops bench golden train share peer parity speed graph determinism memory sanitizer"
 tests/gpu/run --list > "$ROOM/list"
 is "$(awk '{print $1}' "$ROOM/list" | paste -sd ' ')" "$PARTS" "its parts, in their order"
 [ "$(awk '{sum += $2} END {print sum}' "$ROOM/list")" -le 540 ]

@@ -59,7 +59,7 @@ else
     rate_of resnet20.bf16 bench_small resnet20.bf16 precision=bf16
     beside resnet20 "$rate" 3
     for network in convnext_tiny swin_t; do
-        peer $network.eager 30 $network 128 224 eager bf16 --warmup 5 --steps 15 --rounds 2
+        peer $network.eager 60 $network 128 224 eager bf16 --warmup 5 --steps 15 --rounds 2
         rate_of $network.128 bench $network.128 model=$network size=224 steps=20 precision=bf16 batch=128
         beside $network "$rate" ''
     done
