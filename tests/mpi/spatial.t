@@ -67,7 +67,7 @@ for way in augment= augment=erase; do
     same 4 "${files[@]}" $way
     same 2 "${files[@]}" $way
     kolo plan "${args[@]}" "${files[@]}" $way ranks=4 rank=3 > "$ROOM/plan" 2> "$ROOM/log"
-    is "$(grep -c ' load micro-batch 0' "$ROOM/plan")" $([ $way = augment= ]; echo $((1 - $?))) \
+    is "$(grep -c ' load micro-batch 0' "$ROOM/plan")" "$([ $way = augment= ]; echo $((1 - $?)))" \
         "the last of 4 ranks loads its part, unless images are augmented: $way"
 done
 
