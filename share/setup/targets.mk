@@ -66,6 +66,8 @@ sanitized = +@$(MAKE) --no-print-directory BUILD=$(BUILD)/$1 SANITIZE='$2' CFLAG
 # libgomp is not built for the thread sanitizer and looks like a race to it: these tests do without OpenMP
 TSAN_ROOMS := base data comm ckpt
 TSAN_UNIT  := $(filter $(foreach r,$(TSAN_ROOMS),$(BUILD)/tests/unit/$r_%),$(UNIT))
+# threads of ranks that do not wait for each other; their ranks are processes
+TSAN_RANKS := $(addprefix $(BUILD)/tests/unit/exec_,async backup local)
 # the watch of a launch is a thread, too: what it reads while MPI starts
 TSAN_MPI   := $(if $(filter-out 0,$(MPI)),tests/mpi/launch.t)
 asan:
@@ -82,12 +84,15 @@ prove-ubsan: $(UNIT)
 	$(Q)UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=2 prove -j2 $^
 # setarch: the thread sanitizer of older compilers cannot start under strong address randomisation; UCX
 # (below MPICH) hooks madvise, which the sanitizer meets before a thread is ready
-prove-tsan: $(TSAN_UNIT) $(if $(TSAN_MPI),$(BUILD)/tests/mpi/launch_hello)
+prove-tsan: $(TSAN_UNIT) $(TSAN_RANKS) $(if $(TSAN_MPI),$(BUILD)/tests/mpi/launch_hello)
 	$(Q)export KOLO_BUILD='$(abspath $(BUILD))'; \
 	  UCX_MEM_MMAP_HOOK_MODE=none OMP_NUM_THREADS=1 \
 	  TSAN_OPTIONS='suppressions=$(abspath tests/tsan.supp) halt_on_error=1 history_size=7' \
 	  $$(setarch "$$(uname -m)" -R true 2>/dev/null && echo setarch "$$(uname -m)" -R) prove -j2 $(TSAN_UNIT) \
 	  $(TSAN_MPI)
+	$(Q)OMP_NUM_THREADS=1 \
+	  TSAN_OPTIONS='suppressions=$(abspath tests/tsan_ranks.supp) history_size=7 report_thread_leaks=0' \
+	  $$(setarch "$$(uname -m)" -R true 2>/dev/null && echo setarch "$$(uname -m)" -R) prove $(TSAN_RANKS)
 
 # ---- readers of untrusted files: tests/fuzz/NAME.c is a harness for libFuzzer, or for tests/fuzz/mutate.c --
 FUZZ_ALL     := $(filter-out input mutate,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))

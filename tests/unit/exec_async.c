@@ -12,6 +12,11 @@
 
 #include "exec_forks.h"
 
+#ifdef __SANITIZE_THREAD__
+enum { SLEEP = 400000 }; /* microseconds, many times what a block takes */
+#else
+enum { SLEEP = 20000 };
+#endif
 enum { STEPS = 6, RANKS = 4, BLOCKS = STEPS * RANKS, PARAMS = 269722, FIRST = 650, ROWS = 4 };
 
 typedef struct result {
@@ -84,7 +89,7 @@ static int one_block(result *to, const task *t, rig *r, const world *w, int64_t 
     kolo_metrics m;
     const int workers = workers_of(t, w->launch.size);
     const kolo_step step = rig_step(block / workers, .05);
-    if (t->slow == w->launch.rank + 1) usleep(20000);
+    if (t->slow == w->launch.rank + 1) usleep(SLEEP);
     if (t->dies == w->launch.rank + 1 && to->pushes == 2) die(to);
     rig_fill(r, block * r->rows);
     kolo_batch b = rig_batch(r);

@@ -21,7 +21,7 @@ static int awaits(void *of, double *late)
 {
     const kolo_comm *comm = of;
     const comm_node *world = &comm->world.node,
-                    *node = atomic_load_explicit(&world->waits.of, memory_order_relaxed);
+                    *node = atomic_load_explicit(&world->waits.of, memory_order_acquire);
     int64_t since = atomic_load_explicit(&world->waits.since, memory_order_relaxed);
     int bucket = atomic_load_explicit(&world->waits.bucket, memory_order_relaxed);
     uint64_t round = atomic_load_explicit(&world->waits.round, memory_order_relaxed);
@@ -38,10 +38,12 @@ static int awaits(void *of, double *late)
     return -1;
 }
 
-/* "bucket 3", "bucket 3 of ranks 0, 2", "send 5 to rank 1", "receive 5 from rank 0": of rank `rank`. */
+/* "bucket 3", "bucket 3 of ranks 0, 2", "send 5 to rank 1", "receive 5 from rank 0": of rank `rank`. Until
+ * all are declared their list may still move. */
 static void name_bucket(const kolo_comm *comm, int number, int rank, char *text, size_t bytes)
 {
-    const comm_bucket *b = number >= 0 && number < comm->buckets ? &comm->bucket[number] : NULL;
+    const bool there = comm->committed && number >= 0 && number < comm->buckets;
+    const comm_bucket *b = there ? &comm->bucket[number] : NULL;
     const comm_group *group = b ? comm->group[b->declared] : &comm->world;
     const int *ranks = group->rank, size = group->launch->size;
     if (group->pair && ranks[0] == rank) snprintf(text, bytes, "send %d to rank %d", number, ranks[1]);

@@ -43,7 +43,8 @@ struct kolo_comm {
     comm_engine engine;
     comm_router *heartbeat; /* of life; heartbeat.c */
     comm_device device;
-    bool canonical, committed;
+    bool canonical;
+    _Atomic bool committed; /* nothing is declared any more: other threads may read what is */
     int slots; /* of one rank: buckets and transfers that it can be in */
     comm_choice choice;
     size_t arena_bytes, collect_bytes;

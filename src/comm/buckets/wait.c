@@ -56,7 +56,7 @@ static int wait_look(comm_node *node, const cause *c)
     const double most = 2 * node->timeout + 5;
     if (comm_node_broken(node)) return comm_node_broken_text(node);
     comm_node *world = node->world;
-    atomic_store_explicit(&world->waits.of, node, memory_order_relaxed);
+    atomic_store_explicit(&world->waits.of, node, memory_order_release); /* with all that was declared */
     atomic_store_explicit(&world->waits.bucket, c->bucket ? c->bucket->index : -1, memory_order_relaxed);
     atomic_store_explicit(&world->waits.round, c->round, memory_order_relaxed);
     atomic_store_explicit(&world->waits.since, (int64_t)(1e9 * c->since), memory_order_relaxed);
