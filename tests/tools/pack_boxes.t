@@ -117,7 +117,7 @@ else
     skip "no mpiexec"
 fi
 for encoding in raw jpeg; do
-    MORE=(--count 400 --shards 3 --encoding "$encoding")
+    MORE=(--count 240 --shards 3 --encoding "$encoding")
     [ $encoding = raw ] && MORE+=(--size 64)
     pack "${MORE[@]}" --out "$ROOM/whole-$encoding"
     kolo-pack --source scenes "${MORE[@]}" --threads 1 --out "$ROOM/killed-$encoding" > "$ROOM/log" 2>&1 &

@@ -2,7 +2,7 @@
 # kolo-pack stopped in every way, and resumed: the bytes of a run that was never stopped.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards
-ARGS=(--source shapes --count 2400 --shards 2 --encoding raw --size 64)
+ARGS=(--source shapes --count 1400 --shards 2 --encoding raw --size 64)
 sums() { (cd "$1" && sha256sum -- *); }
 kolo-pack "${ARGS[@]}" --out "$ROOM/whole" > "$ROOM/log" 2>&1 || { sed 's/^/# /' "$ROOM/log" && exit 1; }
 want=$(sums "$ROOM/whole")
