@@ -3,7 +3,7 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 shapes_data 256 64
-small=(data="$ROOM/data/train" val="$ROOM/data/val" batch=32 epochs=2 threads=1)
+small=(data="$ROOM/data/train" val="$ROOM/data/val" size=16 batch=32 epochs=2 threads=1)
 expect() { # STATUS PATTERN TEXT COMMAND...
     local status=$1 pattern=$2 text=$3
     shift 3
