@@ -10,8 +10,8 @@ export OMP_NUM_THREADS=1
 train() { # RUN WORDS...
     local run=$1
     shift
-    timeout 100 kolo train shapes data=data/train val=data/val run="$run" epochs=3 batch=32 size=16 threads=1 \
-        "$@" > train.log 2>&1
+    timeout 100 kolo train shapes data=data/train val=data/val run="$run" epochs=3 batch=32 size=16 \
+        threads=1 "$@" > train.log 2>&1
 }
 train runs/a
 ok $? "a run to report" train.log
