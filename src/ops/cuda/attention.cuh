@@ -146,17 +146,18 @@ KOLO_INLINE float kolo_window_bias(const float *bias, const kolo_window_pixel &i
     return bias[i.code - j.code + origin] + (i.region == j.region ? 0.0f : -100.0f);
 }
 
-static __device__ float kolo_lanes_max(float v)
+/* Over as many lanes side by side, a power of 2. */
+static __device__ float kolo_lanes_max(float v, int lanes = 32)
 {
-    for (int d = 16; d; d /= 2) {
+    for (int d = lanes / 2; d; d /= 2) {
         const float other = __shfl_xor_sync(KOLO_FULL_WARP, v, d);
         v = other > v ? other : v;
     }
     return v;
 }
-static __device__ float kolo_lanes_sum(float v)
+static __device__ float kolo_lanes_sum(float v, int lanes = 32)
 {
-    for (int d = 16; d; d /= 2) v += __shfl_xor_sync(KOLO_FULL_WARP, v, d);
+    for (int d = lanes / 2; d; d /= 2) v += __shfl_xor_sync(KOLO_FULL_WARP, v, d);
     return v;
 }
 

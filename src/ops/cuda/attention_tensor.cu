@@ -108,20 +108,6 @@ static __device__ void tensor_pad(T *to, int stored, int channels, const kolo_wi
         kolo_round(0.0f, to + (int64_t)pixel[i / padding].at * stored + channels + i % padding);
 }
 
-static __device__ float four_lanes_max(float v)
-{
-    for (int d = 2; d; d /= 2) {
-        const float other = __shfl_xor_sync(KOLO_FULL_WARP, v, d);
-        v = other > v ? other : v;
-    }
-    return v;
-}
-static __device__ float four_lanes_sum(float v)
-{
-    for (int d = 2; d; d /= 2) v += __shfl_xor_sync(KOLO_FULL_WARP, v, d);
-    return v;
-}
-
 /* Scores become exp(score - the row's largest), 0 beyond the last key; most, sum: of rows `row`, row + 8. */
 static __device__ __forceinline__ void tensor_exponents(float (&s)[TILES][4], float (&most)[2],
                                                         float (&sum)[2], const float *bias,
@@ -149,12 +135,12 @@ static __device__ __forceinline__ void tensor_exponents(float (&s)[TILES][4], fl
         }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        most[half] = four_lanes_max(most[half]);
+        most[half] = kolo_lanes_max(most[half], 4);
 #pragma unroll
         for (int n = 0; n < TILES; n++)
 #pragma unroll
             for (int c = 2 * half; c < 2 * half + 2; c++) sum[half] += s[n][c] = expf(s[n][c] - most[half]);
-        sum[half] = four_lanes_sum(sum[half]);
+        sum[half] = kolo_lanes_sum(sum[half], 4);
     }
 }
 
@@ -213,7 +199,7 @@ static __device__ void tensor_queries(const tensor_grad<T, D> &w, const kolo_att
         for (int n = 0; n < TILES; n++)
 #pragma unroll
             for (int c = 2 * half; c < 2 * half + 2; c++) along += (p[n][c] *= share) * dp[n][c];
-        along = four_lanes_sum(along);
+        along = kolo_lanes_sum(along, 4);
 #pragma unroll
         for (int n = 0; n < TILES; n++)
 #pragma unroll
