@@ -33,7 +33,8 @@ for case in "${cases[@]}"; do
         a=$(best "$a" "$(rate "$BUILD" "$case")")
         b=$(best "$b" "$(rate "$BUILD/onednn3" "$case")")
     done
-    awk -v c="$case" -v v="$(version "$BUILD")" -v w="$(version "$BUILD/onednn3")" -v a="$a" -v b="$b" 'BEGIN {
+    v=$(version "$BUILD") w=$(version "$BUILD/onednn3")
+    awk -v c="$case" -v v="$v" -v w="$w" -v a="$a" -v b="$b" 'BEGIN {
         split(c, p, ":")
         printf "%s b%s %spx %s, oneDNN %s: %.1f img/s, oneDNN %s: %.1f img/s, ratio %.2f\n", p[1], p[2], p[3],
             p[4], v, a, w, b, (a > 0) ? b / a : 0}'
