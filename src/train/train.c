@@ -146,10 +146,11 @@ static int train_settle(trainer *t)
 }
 
 /* Seconds from one agreement to the next, at which ranks wait for each other: seldom where nothing else has
- * them wait in every step. */
+ * them wait in every step, as the stages of a late pipeline, which are a batch apart. */
 static double agreement_seconds(const kolo_options *o)
 {
-    return o->sync != KOLO_sync_synchronous || kolo_is_local(o) ? 5 : 0.2;
+    const bool late = kolo_pipeline_is_late((enum kolo_pipeline)o->pipeline);
+    return o->sync != KOLO_sync_synchronous || kolo_is_local(o) || late ? 5 : 0.2;
 }
 
 /* Every rank stops after the same step: the flags are reduced about so often, at steps all ranks agree on. */
