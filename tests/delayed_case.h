@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "golden_models.h"
+#include "golden_train.h"
 #include "launch/launch.h"
 
 enum { DELAYED_STEPS = 64 };

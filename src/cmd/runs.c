@@ -138,7 +138,10 @@ static const row *find_ended(const run_list *before, const char *folder)
 static int fill(row *to, const run_list *before, const char *folder)
 {
     const row *same = find_ended(before, folder);
-    if (same) return (*to = *same), 1;
+    if (same) {
+        *to = *same;
+        return 1;
+    }
     const int rc = fill_row(to, folder);
     if (rc == KOLO_ENOMEM) return rc;
     if (rc < 0 && !report_run_is(folder)) return 0;

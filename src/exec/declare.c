@@ -10,9 +10,8 @@
 /* Of a plan, over the ranks of a group that share it. own: it is this rank's. */
 static int declare_buckets(kolo_exec *e, const kolo_plan *p, int group, bool own, int version)
 {
-    const size_t late = version
-                            ? kolo_plan_late_base(p) + (size_t)(version - 1) * kolo_plan_version_bytes(p)
-                            : 0,
+    const size_t late = version ? kolo_plan_late_base(p) + (size_t)(version - 1) * kolo_plan_version_bytes(p)
+                                : 0,
                  front = e->plan->program ? e->plan->program->sum_bytes : late;
     int64_t *count = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *count);
     int number = count ? 0 : KOLO_ENOMEM;
@@ -195,8 +194,8 @@ static int declare_groups(kolo_exec *e)
 {
     const kolo_launch *launch = kolo_comm_launch(e->comm);
     const int group = e->plan->config.group;
-    int *of = group > 1 ? kolo_alloc((size_t)launch->size * sizeof *of) : NULL;
     if (group <= 1) return 0;
+    int *of = kolo_alloc((size_t)launch->size * sizeof *of);
     for (int r = 0; of && r < launch->size; r++) of[r] = kolo_launch_by_node(launch, r) / group;
     const int rc = of ? declare_sets(e, of, launch->size / group, &e->group) : KOLO_ENOMEM;
     free(of);

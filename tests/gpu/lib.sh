@@ -4,7 +4,7 @@
 # is said. ROOM: scratch, removed at the end. RESULTS, in it: what OUT/results.tar.gz is made of. LOGS:
 # RESULTS/logs. The shares, in seconds of a whole run: the parts are sure of them, and what one leaves is the
 # next one's. What does not fit is left out, and said.
-declare -A PART_BUDGET=([facts]=10 [ops]=100 [bench]=75 [golden]=60 [train]=30 [share]=30 [peer]=120 \
+declare -A PART_BUDGET=([facts]=10 [ops]=100 [bench]=75 [golden]=60 [train]=30 [share]=30 [peer]=110 \
     [parity]=40 [speed]=30 [graph]=15 [determinism]=15 [memory]=15 [sanitizer]=10)
 
 about() { sed -n '1s/^# *//p' "$HERE/parts/$1.sh"; } # PART

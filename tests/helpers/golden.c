@@ -7,7 +7,7 @@
 
 #include "base/thread.h"
 #include "golden_heads.h"
-#include "golden_models.h"
+#include "golden_train.h"
 #include "golden_ops.h"
 #include "golden_optim.h"
 #include "golden_yolox.h"

@@ -1,5 +1,5 @@
 /* Training through plan and executor against PyTorch: every loss, gradient norm and weight of some steps. */
-#include "golden_models.h"
+#include "golden_train.h"
 
 int main(void)
 {
