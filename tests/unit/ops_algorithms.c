@@ -1,6 +1,7 @@
 /* The error of every algorithm of a convolution, against sums in f64: an algorithm may be chosen by a clock
  * only if it is right. */
 #include "golden_file.h"
+#include "ops/cpu/conv_winograd.h"
 #include "ops/cpu/dnnl.h"
 #include "ops_rig.h"
 
@@ -54,8 +55,9 @@ static kolo_backend *told(const shape *s, const char *algorithm)
         snprintf(text + strlen(text), sizeof text - strlen(text),
                  "%s f32 x %ld %ld %ld %ld w %ld %ld %ld %ld s 1 1 p %ld %ld d 1 1 g 1 b %ld %ld = %s\n",
                  op[i], (long)s->rows, (long)s->in, (long)s->size, (long)s->size, (long)s->out, (long)s->in,
-                 (long)s->kernel, (long)s->kernel, (long)s->pad, (long)s->pad, (long)s->block, (long)s->block,
-                 algorithm);
+                 (long)s->kernel, (long)s->kernel, (long)s->pad, (long)s->pad,
+                 (long)(s->block == RIG_NHWC ? s->in : s->block),
+                 (long)(s->block == RIG_NHWC ? s->out : s->block), algorithm);
     kolo_backend_config config = {.threads = 2, .choices = text};
     kolo_backend *b = NULL;
     rig_check(kolo_backend_create(&b, "cpu", &config), "backend");
@@ -191,6 +193,28 @@ static void check_trials(void)
     unsetenv("SLURM_MEM_PER_NODE");
 }
 
+/* The gradient of x in two parts of the batch, the second with the weight that the first has transformed, is
+ * that of the whole batch, by any number of threads. */
+static void check_arranged(void)
+{
+    enum { ROWS = 4, CHANNELS = 32, SIDE = 9, MAP = CHANNELS * SIDE * SIDE };
+    static float w[CHANNELS * CHANNELS * 9], dy[ROWS * MAP], whole[ROWS * MAP], part[ROWS * MAP];
+    kolo_view v = {ROWS, CHANNELS, SIDE, SIDE, CHANNELS / 16, 16, SIDE * SIDE, false};
+    golden_fill("w", 5, 0, golden_unit, w, (int64_t)(sizeof w / sizeof *w));
+    golden_fill("dy", 5, 0, golden_unit, dy, ROWS * MAP);
+    kolo_conv_winograd s = {v, v, {1, 1}, 3}, half = {v, v, {1, 1}, 2};
+    half.x.rows = half.y.rows = ROWS / 2;
+    void *space = malloc(kolo_conv_winograd_bytes(&s, KOLO_DNNL_DATA));
+    kolo_conv_winograd_data(&s, whole, w, dy, space, false);
+    free(space);
+    space = malloc(kolo_conv_winograd_bytes(&half, KOLO_DNNL_DATA));
+    for (int i = 0; i < 2; i++)
+        kolo_conv_winograd_data(&half, part + i * ROWS / 2 * MAP, w, dy + i * ROWS / 2 * MAP, space, i > 0);
+    free(space);
+    ok(whole[0] != 0 && !memcmp(whole, part, sizeof whole),
+       "own winograd, gradient of x: two parts of a batch have the bytes of the whole");
+}
+
 static void check_limits(void)
 {
     kolo_dnnl *d = NULL;
@@ -208,12 +232,17 @@ static void check_limits(void)
 int main(void)
 {
     const shape wide = {2, 64, 64, 28, 3, 1, 16}, few = {9, 6, 16, 14, 5, 2, 1}, one = {9, 1, 6, 28, 5, 2, 1};
+    const shape odd = {3, 48, 80, 13, 3, 1, 16}, whole_pixels = {2, 32, 48, 7, 3, 1, RIG_NHWC};
     check_trials(); /* before anything else takes memory: it goes by the peak */
     check(&wide, "direct", 1e-6);
     check(&wide, "winograd", 1e-5);
+    check(&wide, "own winograd", 1e-5);
+    check(&odd, "own winograd", 1e-5);
+    check(&whole_pixels, "own winograd", 1e-5);
     check(&few, "small", 1e-6);
     check(&few, "direct", 1e-6);
     check(&one, "small", 1e-6);
+    check_arranged();
     check_limits();
     return done_testing();
 }

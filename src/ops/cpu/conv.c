@@ -40,30 +40,33 @@ static void conv_release(void *state)
     free(c);
 }
 
+static int run_main(const conv *c, void *const *pointer, void *scratch, bool arranged)
+{
+    if (!c->own.kind) return kolo_dnnl_run(c->main, pointer, scratch);
+    kolo_conv_own_run(&c->own, pointer, scratch, arranged);
+    return 0;
+}
+
 /* The weight is rearranged around the main part. pointer: X, W, Y, BIAS; arranged: it has
  * been, for an earlier part */
 static int execute_main(const conv *c, void *const *pointer, void *workspace, bool arranged)
 {
     void *inner[4] = {pointer[X], pointer[W], pointer[Y], pointer[BIAS]},
          *scratch = (char *)workspace + c->scratch_at;
-    if (!c->reorder) return kolo_dnnl_run(c->main, inner, scratch);
+    if (!c->reorder) return run_main(c, inner, scratch, arranged);
     inner[W] = workspace;
     if (c->pass == KOLO_DNNL_WEIGHT) {
         void *copy[2] = {workspace, pointer[W]};
-        KOLO_TRY(kolo_dnnl_run(c->main, inner, scratch));
+        KOLO_TRY(run_main(c, inner, scratch, arranged));
         return kolo_dnnl_run(c->reorder, copy, scratch);
     }
     void *copy[2] = {pointer[W], workspace};
     if (!arranged) KOLO_TRY(kolo_dnnl_run(c->reorder, copy, scratch));
-    return kolo_dnnl_run(c->main, inner, scratch);
+    return run_main(c, inner, scratch, arranged);
 }
 
 static int execute(const conv *c, void *const *pointer, void *workspace, bool arranged)
 {
-    if (c->own.kind) {
-        kolo_conv_own_run(&c->own, pointer, workspace);
-        return 0;
-    }
     if (!c->widened) return execute_main(c, pointer, workspace, arranged);
     float *x = (float *)((char *)workspace + c->wide_at), *y = x + kolo_round_up((size_t)c->x_count, 16);
     void *inner[4] = {x, pointer[W], y, pointer[BIAS]};
@@ -212,6 +215,7 @@ static const candidate candidates[] = {{"small", KOLO_CONV_SMALL, false, false, 
                                        {"direct in place", KOLO_CONV_LIBRARY, false, true, false},
                                        {"winograd", KOLO_CONV_LIBRARY, true, false, false},
                                        {"winograd in place", KOLO_CONV_LIBRARY, true, true, false},
+                                       {"own winograd", KOLO_CONV_WINOGRAD, true, false, false},
                                        {"widened", KOLO_CONV_LIBRARY, false, true, true},
                                        {"widened winograd", KOLO_CONV_LIBRARY, true, true, true}};
 #define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))
@@ -244,45 +248,51 @@ static void conv_finish(conv *c, const parts *p, const kolo_dnnl_desc *param)
     c->workspace = c->part_at + p->lx.bytes;
 }
 
-/* Own loops want the weight as it is in the file: row-major. */
+/* What rearranges the parameter for the main part, which has its weight as w, and the places in the
+ * workspace; scratch: of the main part. */
+static int place_parts(const kolo_kernel_request *r, const kolo_dnnl_desc *param, const kolo_dnnl_desc *w,
+                       size_t scratch, conv *c)
+{
+    kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
+    if (w != param) {
+        if (c->pass == KOLO_DNNL_WEIGHT) KOLO_TRY(kolo_dnnl_make_reorder(d, w, param, &c->reorder));
+        else KOLO_TRY(kolo_dnnl_make_reorder(d, param, w, &c->reorder));
+        c->wide_at = kolo_round_up(kolo_dnnl_bytes(w), KOLO_ALIGN);
+    }
+    size_t wide =
+        c->widened ? kolo_round_up((size_t)c->x_count, 16) + kolo_round_up((size_t)c->y_count, 16) : 0;
+    size_t other = c->reorder ? kolo_dnnl_scratch(c->reorder) : 0;
+    c->scratch_at = c->wide_at + wide * sizeof(float);
+    c->workspace = c->scratch_at + (scratch > other ? scratch : other);
+    return 0;
+}
+
+/* Own loops want the weight as it is in the file, row-major; Winograd's in blocks. */
 static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_conv_own_kind kind,
                      const kolo_dnnl_desc *param, conv **out)
 {
     int64_t dim[5];
     kolo_conv_shape shape = shape_of(r, p);
     kolo_conv_own own = {0};
+    kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     int rank = weight_dims(p, r->node->a.groups, dim);
     if (!kolo_conv_own_fits(&shape, kind, &own)) return 1;
-    const kolo_dnnl_desc *plain = kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
-    if (!plain) return kolo_error_status();
-    if (param != plain) return 1;
-    conv *c = *out = kolo_alloc(sizeof *c);
+    const bool blocks = kind == KOLO_CONV_WINOGRAD;
+    const kolo_dnnl_desc *w =
+        blocks ? kolo_dnnl_blocked_weight(d, dim) : kolo_dnnl_plain(d, KOLO_F32, rank, dim);
+    if (!w) return kolo_error_status();
+    if (param != w && !blocks) return 1;
+    conv *c = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ENOMEM;
     conv_describe(c, r, p);
     c->own = own;
-    c->workspace = kolo_conv_own_bytes(&own);
-    conv_finish(c, p, param);
-    return 0;
-}
-
-/* The primitive, what rearranges its weight, and their places in the workspace. */
-static int build_main(const kolo_kernel_request *r, const kolo_dnnl_conv *spec, const kolo_dnnl_desc *param,
-                      conv *c)
-{
-    kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
-    int rc = kolo_dnnl_make_conv(d, spec, &c->main);
-    if (rc) return rc;
-    const kolo_dnnl_desc *w = kolo_dnnl_weight_of(c->main);
-    if (w != param) {
-        if (spec->pass == KOLO_DNNL_WEIGHT) KOLO_TRY(kolo_dnnl_make_reorder(d, w, param, &c->reorder));
-        else KOLO_TRY(kolo_dnnl_make_reorder(d, param, w, &c->reorder));
-        c->wide_at = kolo_round_up(kolo_dnnl_bytes(w), KOLO_ALIGN);
+    int rc = place_parts(r, param, w, kolo_conv_own_bytes(&own), c);
+    if (rc) {
+        conv_release(c);
+        return rc;
     }
-    size_t wide =
-        c->widened ? kolo_round_up((size_t)c->x_count, 16) + kolo_round_up((size_t)c->y_count, 16) : 0;
-    size_t scratch = kolo_dnnl_scratch(c->main), other = c->reorder ? kolo_dnnl_scratch(c->reorder) : 0;
-    c->scratch_at = c->wide_at + wide * sizeof(float);
-    c->workspace = c->scratch_at + (scratch > other ? scratch : other);
+    conv_finish(c, p, param);
+    *out = c;
     return 0;
 }
 
@@ -304,7 +314,8 @@ static int conv_build(const kolo_kernel_request *r, const candidate *choice, con
     if (!c) return KOLO_ENOMEM;
     conv_describe(c, r, &p);
     c->widened = choice->wide;
-    int rc = build_main(r, &spec, param, c);
+    int rc = kolo_dnnl_make_conv(kolo_cpu_dnnl(r->backend), &spec, &c->main);
+    if (rc == 0) rc = place_parts(r, param, kolo_dnnl_weight_of(c->main), kolo_dnnl_scratch(c->main), c);
     if (rc) {
         conv_release(c);
         return rc;

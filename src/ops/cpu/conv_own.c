@@ -26,15 +26,27 @@ static bool depthwise_fits(const kolo_conv_shape *s, kolo_conv_depthwise *d)
     return a->groups == s->x->dim[1] && kolo_conv_depthwise_fits(d);
 }
 
+static bool winograd_fits(const kolo_conv_shape *s, kolo_conv_winograd *w)
+{
+    const kolo_attributes *a = s->a;
+    *w = (kolo_conv_winograd){
+        kolo_cpu_view(s->x, s->lx), kolo_cpu_view(s->y, s->ly), {a->pad[0], a->pad[1]}, s->threads};
+    const bool three = a->kernel[0] == 3 && a->kernel[1] == 3 && a->groups == 1;
+    const bool unit = a->stride[0] == 1 && a->stride[1] == 1 && a->dilation[0] == 1 && a->dilation[1] == 1;
+    return three && unit && kolo_conv_winograd_fits(w);
+}
+
 bool kolo_conv_own_fits(const kolo_conv_shape *s, enum kolo_conv_own_kind kind, kolo_conv_own *own)
 {
     own->kind = kind;
     own->pass = s->pass;
+    if (kind == KOLO_CONV_WINOGRAD) return winograd_fits(s, &own->winograd);
     return kind == KOLO_CONV_SMALL ? small_fits(s, &own->small) : depthwise_fits(s, &own->depthwise);
 }
 
 size_t kolo_conv_own_bytes(const kolo_conv_own *o)
 {
+    if (o->kind == KOLO_CONV_WINOGRAD) return kolo_conv_winograd_bytes(&o->winograd, o->pass);
     if (o->kind == KOLO_CONV_DEPTHWISE) return kolo_conv_depthwise_bytes(&o->depthwise, o->pass);
     return o->pass == KOLO_DNNL_FORWARD ? kolo_conv_small_forward_bytes(&o->small)
            : o->pass == KOLO_DNNL_DATA  ? kolo_conv_small_data_bytes(&o->small)
@@ -51,9 +63,19 @@ static void run_small(const kolo_conv_own *o, void *const *p, void *workspace)
     else kolo_conv_small_weight(&o->small, p[X], p[W], p[BIAS], p[Y], workspace);
 }
 
-void kolo_conv_own_run(const kolo_conv_own *o, void *const p[4], void *workspace)
+static void run_winograd(const kolo_conv_own *o, void *const *p, void *workspace, bool arranged)
+{
+    const kolo_conv_winograd *w = &o->winograd;
+    if (o->pass == KOLO_DNNL_FORWARD)
+        kolo_conv_winograd_forward(w, p[X], p[W], p[BIAS], p[Y], workspace, arranged);
+    else if (o->pass == KOLO_DNNL_DATA) kolo_conv_winograd_data(w, p[X], p[W], p[Y], workspace, arranged);
+    else kolo_conv_winograd_weight(w, p[X], p[W], p[BIAS], p[Y], workspace);
+}
+
+void kolo_conv_own_run(const kolo_conv_own *o, void *const p[4], void *workspace, bool arranged)
 {
     if (o->kind == KOLO_CONV_SMALL) run_small(o, p, workspace);
+    else if (o->kind == KOLO_CONV_WINOGRAD) run_winograd(o, p, workspace, arranged);
     else if (o->pass == KOLO_DNNL_FORWARD)
         kolo_conv_depthwise_forward(&o->depthwise, p[X], p[W], p[BIAS], p[Y], workspace);
     else if (o->pass == KOLO_DNNL_DATA) kolo_conv_depthwise_data(&o->depthwise, p[X], p[W], p[Y], workspace);
@@ -62,5 +84,7 @@ void kolo_conv_own_run(const kolo_conv_own *o, void *const p[4], void *workspace
 
 const char *kolo_conv_own_name(enum kolo_conv_own_kind kind)
 {
-    return kind == KOLO_CONV_SMALL ? "own small" : "own depthwise";
+    return kind == KOLO_CONV_SMALL      ? "own small"
+           : kind == KOLO_CONV_WINOGRAD ? "own winograd"
+                                        : "own depthwise";
 }

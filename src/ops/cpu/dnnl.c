@@ -212,6 +212,11 @@ const kolo_dnnl_desc *kolo_dnnl_any(kolo_dnnl *d, enum kolo_dtype dtype, int ran
     return by_tag(d, dtype, rank, dim, dnnl_format_tag_any);
 }
 
+const kolo_dnnl_desc *kolo_dnnl_blocked_weight(kolo_dnnl *d, const int64_t *dim)
+{
+    return by_tag(d, KOLO_F32, 4, dim, dnnl_OIhw16i16o);
+}
+
 const kolo_dnnl_desc *kolo_dnnl_as(kolo_dnnl *d, const kolo_dnnl_desc *desc, enum kolo_dtype dtype)
 {
     md_owned m;

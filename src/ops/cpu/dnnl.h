@@ -27,6 +27,8 @@ const kolo_dnnl_desc *kolo_dnnl_map(kolo_dnnl *dnnl, enum kolo_dtype dtype, cons
                                     bool nhwc);
 /* Layout for the primitive to choose. */
 const kolo_dnnl_desc *kolo_dnnl_any(kolo_dnnl *dnnl, enum kolo_dtype dtype, int rank, const int64_t *dim);
+/* f32 (O, C, KH, KW) as (O/16, C/16, KH, KW, 16 C, 16 O). */
+const kolo_dnnl_desc *kolo_dnnl_blocked_weight(kolo_dnnl *dnnl, const int64_t *dim);
 /* The same arrangement of elements of another type. */
 const kolo_dnnl_desc *kolo_dnnl_as(kolo_dnnl *dnnl, const kolo_dnnl_desc *desc, enum kolo_dtype dtype);
 /* f32 of the same logical shape in row-major order. */
