@@ -67,7 +67,7 @@ static void gather_block(comm_build *b, const blocks *v, comm_range whole)
     }
 }
 
-int comm_make_allreduce_binary_blocks(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, binary_blocks)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_range whole = {0, p->count};

@@ -6,23 +6,23 @@
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"
 
+void *comm_build_memory(comm_build *b, size_t bytes)
+{
+    comm_memory *made = kolo_alloc(sizeof *made + bytes);
+    if (!made) return b->s->status = KOLO_ENOMEM, NULL;
+    made->before = b->s->memory;
+    b->s->memory = made;
+    return made->data;
+}
+
 static void number(comm_build *b, const comm_problem *p, void (*how)(const comm_problem *p, int *order))
 {
-    comm_schedule *s = b->s;
-    int n = b->n, in_order = 0;
-    if (s->orders < 3 * n + 1) {
-        free(s->order);
-        s->order = kolo_alloc((size_t)(3 * n + 1) * sizeof *s->order);
-        s->orders = s->order ? 3 * n + 1 : 0;
-        if (!s->order) {
-            s->status = KOLO_ENOMEM;
-            return;
-        }
-    }
-    how(p, s->order);
-    while (in_order < n && s->order[in_order] == in_order) in_order++;
-    b->member = in_order < n ? s->order : NULL;
-    for (b->me = 0; s->order[b->me] != p->me; b->me++) continue;
+    int n = b->n, in_order = 0, *order = comm_build_memory(b, (size_t)(3 * n + 1) * sizeof *order);
+    if (!order) return;
+    how(p, order);
+    while (in_order < n && order[in_order] == in_order) in_order++;
+    b->member = in_order < n ? order : NULL;
+    for (b->me = 0; order[b->me] != p->me; b->me++) continue;
 }
 
 void comm_build_deal(comm_build *b, const comm_problem *p)
@@ -42,6 +42,7 @@ comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem
         b.sum = comm_scratch(0);
         b.spare = problem->count;
     }
+    comm_schedule_forget(schedule);
     schedule->half = b.half;
     schedule->actions = schedule->posts = schedule->scratch = 0;
     schedule->status = 0;
@@ -165,18 +166,6 @@ comm_place comm_build_slot(int64_t at, int64_t count, bool raw)
     return raw ? (comm_place){COMM_RAW, 2 * at + count} : comm_scratch(at);
 }
 
-comm_place *comm_build_places(comm_build *b, int n)
-{
-    comm_schedule *s = b->s;
-    if (s->places < n) {
-        free(s->place);
-        s->place = kolo_alloc((size_t)n * sizeof *s->place);
-        s->places = s->place ? n : 0;
-        if (!s->place) s->status = KOLO_ENOMEM;
-    }
-    return s->place;
-}
-
 /* The sum of place[first .. first + n - 1] then stands at place[first]. */
 static void fold(comm_build *b, comm_place *place, int first, int n, int mine, comm_place out, int64_t count)
 {
@@ -200,7 +189,7 @@ static int in_circle(const comm_subgroup *c, int i) { return c->first + i * c->s
 comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_range r)
 {
     comm_range mine = c->me < c->owners ? comm_cut(r, c->owners, c->me) : (comm_range){r.from, r.from};
-    comm_place *place = comm_build_places(b, c->size);
+    comm_place *place = comm_build_memory(b, (size_t)c->size * sizeof *place);
     if (!place) return mine;
     int64_t slot = b->spare;
     bool raw = comm_build_raw(b);
@@ -238,31 +227,22 @@ void comm_subgroup_spread(comm_build *b, const comm_subgroup *c, comm_range r)
     comm_build_wait_all(b);
 }
 
-int64_t *comm_offsets(const int64_t *counts, int n)
+int64_t *comm_offsets(comm_build *b, const int64_t *counts, int n)
 {
-    int64_t *offset = kolo_alloc((size_t)(n + 1) * sizeof *offset);
+    int64_t *offset = comm_build_memory(b, (size_t)(n + 1) * sizeof *offset);
     for (int i = 0; offset && i < n; i++) offset[i + 1] = offset[i] + counts[i];
     return offset;
 }
 
 comm_parts comm_parts_of(comm_build *b, const int64_t *counts)
 {
-    int64_t *offset = comm_offsets(counts, b->n), *memory = kolo_alloc((size_t)(2 * b->n) * sizeof *memory);
-    comm_parts parts = {memory, memory ? memory + b->n : NULL};
-    for (int i = 0; offset && memory && i < b->n; i++) {
+    int64_t *offset = comm_offsets(b, counts, b->n),
+            *memory = comm_build_memory(b, (size_t)(2 * b->n) * sizeof *memory);
+    if (!offset || !memory) return (comm_parts){NULL, NULL};
+    comm_parts parts = {memory, memory + b->n};
+    for (int i = 0; i < b->n; i++) {
         parts.at[i] = offset[comm_member(b, i)];
         parts.count[i] = counts[comm_member(b, i)];
     }
-    if (!offset || !memory) {
-        b->s->status = KOLO_ENOMEM;
-        comm_parts_free(&parts);
-    }
-    free(offset);
     return parts;
-}
-
-void comm_parts_free(comm_parts *parts)
-{
-    free(parts->at);
-    *parts = (comm_parts){0};
 }

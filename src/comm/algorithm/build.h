@@ -89,8 +89,8 @@ static inline bool comm_build_raw(const comm_build *b) { return b->half && b->br
 /* Scratch for `count` elements from element `at` on that come in: raw ones at the end of the room
  * that their sum takes. */
 comm_place comm_build_slot(int64_t at, int64_t count, bool raw);
-/* n places, memory of the schedule, good until the next call. NULL: the schedule's status says so. */
-comm_place *comm_build_places(comm_build *b, int n);
+/* For the maker: zeros, good until the schedule is made anew. NULL: the schedule's status says so. */
+void *comm_build_memory(comm_build *b, size_t bytes);
 /* Sums n >= 1 places (which it changes) in the tree that splits at the largest power of two below n.
  * What place[mine] goes into is written to `out`, the rest to the places themselves, which must be
  * scratch (comm_build_slot). */
@@ -120,11 +120,10 @@ void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_pla
 /* Parts are of COMM_OWN. Those of members i .. i + held[i] - 1 stand there already at
  * member i; NULL: its own. */
 void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held);
-/* counts: by the numbers of the group. Caller frees; in vain: zeros, and the schedule's status says so. */
+/* counts: by the numbers of the group. In vain: zeros, and the schedule's status says so. */
 comm_parts comm_parts_of(comm_build *b, const int64_t *counts);
-void comm_parts_free(comm_parts *parts);
-/* Sums of counts[0 .. i - 1], n + 1 of them; caller frees. NULL: error text. */
-int64_t *comm_offsets(const int64_t *counts, int n);
+/* Sums of counts[0 .. i - 1], n + 1 of them. NULL: the schedule's status says so. */
+int64_t *comm_offsets(comm_build *b, const int64_t *counts, int n);
 
 /* One member's place in a tree along which segments of a range flow, up to the root as sums,
  * down from it as results. */
@@ -141,8 +140,10 @@ typedef struct comm_tree_node {
 void comm_flow(comm_build *b, const comm_tree_node *limb, int limbs, int64_t segment, int deepest,
                comm_place from);
 
-#define ROW(collective, name, ordered, fits, cost, takes, help) \
-    int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *problem);
+/* The head of the function that makes the schedules of a row. */
+#define COMM_MAKE(collective, name) \
+    int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *p)
+#define ROW(collective, name, ordered, fits, cost, takes, help) COMM_MAKE(collective, name);
 #include "comm/algorithm/algorithms.def"
 #undef ROW
 

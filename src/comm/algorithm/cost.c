@@ -111,7 +111,7 @@ static int log2_up(int n)
 /* ---- allreduce ----------------------------------------------------------------------------------------- */
 
 /* Each reads its part of all vectors and writes it once: no message is cheaper. */
-double comm_cost_push(const comm_problem *p, const comm_cost *c)
+COMM_COST(push)
 {
     double part = vector(p) / p->members;
     return c->alpha[0] + part * c->beta[0] + (p->members - 1) * part * c->gamma;
@@ -140,20 +140,11 @@ static double by_groups_of(const comm_problem *p, const comm_cost *c, const comm
     return seconds;
 }
 
-double comm_cost_doubling(const comm_problem *p, const comm_cost *c)
-{
-    return by_groups_of(p, c, &(comm_radices){{2}});
-}
+COMM_COST(doubling) { return by_groups_of(p, c, &(comm_radices){{2}}); }
 
-double comm_cost_multiplying(const comm_problem *p, const comm_cost *c)
-{
-    return by_groups_of(p, c, &p->radix);
-}
+COMM_COST(multiplying) { return by_groups_of(p, c, &p->radix); }
 
-double comm_cost_one_shot(const comm_problem *p, const comm_cost *c)
-{
-    return all_to_all(p, c, vector(p)) + (p->members - 1) * vector(p) * c->gamma;
-}
+COMM_COST(one_shot) { return all_to_all(p, c, vector(p)) + (p->members - 1) * vector(p) * c->gamma; }
 
 /* Steps of halving; where a right half of m < d is short, its holders send all that they have to d / m
  * members, and get it back. */
@@ -177,12 +168,9 @@ static double halving_steps(const comm_problem *p, const comm_cost *c, double by
     return seconds;
 }
 
-double comm_cost_halving(const comm_problem *p, const comm_cost *c)
-{
-    return halving_steps(p, c, vector(p), true);
-}
+COMM_COST(halving) { return halving_steps(p, c, vector(p), true); }
 
-double comm_cost_halving_far(const comm_problem *p, const comm_cost *c)
+COMM_COST(halving_far)
 {
     double seconds = 0, held = vector(p);
     int64_t d = 1, rest = p->members;
@@ -197,7 +185,7 @@ double comm_cost_halving_far(const comm_problem *p, const comm_cost *c)
     return seconds;
 }
 
-double comm_cost_direct_allreduce(const comm_problem *p, const comm_cost *c)
+COMM_COST(direct_allreduce)
 {
     double part = vector(p) / p->members;
     return 2 * all_to_all(p, c, part) + (p->members - 1) * part * c->gamma;
@@ -227,7 +215,7 @@ static double rails(const comm_problem *p, const comm_cost *c, int size, int str
     return seconds;
 }
 
-double comm_cost_two_level(const comm_problem *p, const comm_cost *c)
+COMM_COST(two_level)
 {
     int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix), nodes = nodes_of(p),
                             stride = 1;
@@ -244,7 +232,7 @@ double comm_cost_two_level(const comm_problem *p, const comm_cost *c)
     return seconds + rails(p, c, radix[steps - 1], stride, held);
 }
 
-double comm_cost_butterfly(const comm_problem *p, const comm_cost *c)
+COMM_COST(butterfly)
 {
     int radix[COMM_STAGES], stages = comm_radices_factors(p->members, &p->radix, radix), stride = 1;
     double seconds = 0, held = vector(p);
@@ -255,7 +243,7 @@ double comm_cost_butterfly(const comm_problem *p, const comm_cost *c)
     return seconds;
 }
 
-double comm_cost_elimination(const comm_problem *p, const comm_cost *c)
+COMM_COST(elimination)
 {
     comm_problem pairs = *p;
     pairs.members = 1;
@@ -269,13 +257,13 @@ static double along_ring(const comm_problem *p, const comm_cost *c, double part)
     return (p->members - 1) * step(p, c, SHIFT, 1, part);
 }
 
-double comm_cost_ring_allreduce(const comm_problem *p, const comm_cost *c)
+COMM_COST(ring_allreduce)
 {
     double part = vector(p) / p->members;
     return (1 + widths(p)) * along_ring(p, c, part) + (p->members - 1) * part * c->gamma;
 }
 
-double comm_cost_segmented_ring(const comm_problem *p, const comm_cost *c)
+COMM_COST(segmented_ring)
 {
     double part = vector(p) / p->members, move = along_ring(p, c, part * (1 + widths(p)) / 2),
            sum = (p->members - 1) * part * c->gamma;
@@ -283,7 +271,7 @@ double comm_cost_segmented_ring(const comm_problem *p, const comm_cost *c)
     return move + most(move, sum) + (p->members - 1) * segments * c->alpha[0];
 }
 
-double comm_cost_double_tree(const comm_problem *p, const comm_cost *c)
+COMM_COST(double_tree)
 {
     const double segment = 131072;
     double bytes = vector(p), first = bytes < segment ? bytes : segment;
@@ -307,7 +295,7 @@ static bool links_alike(const comm_problem *p)
 
 /* Over links alike any tree does. A rank sends over one link after the other; the first segment goes
  * through the deepest tree. */
-double comm_cost_packed(const comm_problem *p, const comm_cost *c)
+COMM_COST(packed)
 {
     const double segment = 131072;
     bool both = p->what == KOLO_ALLREDUCE;
@@ -324,29 +312,20 @@ double comm_cost_packed(const comm_problem *p, const comm_cost *c)
 
 /* ---- halves of it, and moves --------------------------------------------------------------------------- */
 
-double comm_cost_direct_half(const comm_problem *p, const comm_cost *c)
-{
-    return all_to_all(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma;
-}
+COMM_COST(direct_half) { return all_to_all(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma; }
 
-double comm_cost_halving_half(const comm_problem *p, const comm_cost *c)
+COMM_COST(halving_half)
 {
     return halving_steps(p, c, total(p), false) +
            (p->members > 1 ? step(p, c, SHIFT, p->members / 2, largest(p)) : 0);
 }
 
-double comm_cost_ring_half(const comm_problem *p, const comm_cost *c)
-{
-    return along_ring(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma;
-}
+COMM_COST(ring_half) { return along_ring(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma; }
 
-double comm_cost_ring_gather(const comm_problem *p, const comm_cost *c)
-{
-    return along_ring(p, c, largest(p));
-}
+COMM_COST(ring_gather) { return along_ring(p, c, largest(p)); }
 
 /* Members in turns: a step of whole turns stays within the nodes. Then parts are put where they belong. */
-double comm_cost_bruck_gather(const comm_problem *p, const comm_cost *c)
+COMM_COST(bruck_gather)
 {
     int n = p->members, nodes = nodes_of(p), share = (n + nodes - 1) / nodes;
     double seconds = nodes > 1 ? total(p) * c->gamma : 0, part = total(p) / n;
@@ -357,10 +336,7 @@ double comm_cost_bruck_gather(const comm_problem *p, const comm_cost *c)
     return seconds;
 }
 
-double comm_cost_direct_gather(const comm_problem *p, const comm_cost *c)
-{
-    return all_to_all(p, c, largest(p));
-}
+COMM_COST(direct_gather) { return all_to_all(p, c, largest(p)); }
 
 static double tree_steps(const comm_problem *p, const comm_cost *c, const comm_radices *radices)
 {
@@ -376,13 +352,10 @@ static double tree_steps(const comm_problem *p, const comm_cost *c, const comm_r
     return seconds;
 }
 
-double comm_cost_binomial(const comm_problem *p, const comm_cost *c)
-{
-    return tree_steps(p, c, &(comm_radices){{2}});
-}
-double comm_cost_knomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, &p->radix); }
+COMM_COST(binomial) { return tree_steps(p, c, &(comm_radices){{2}}); }
+COMM_COST(knomial) { return tree_steps(p, c, &p->radix); }
 
-double comm_cost_scatter_allgather(const comm_problem *p, const comm_cost *c)
+COMM_COST(scatter_allgather)
 {
     double seconds = along_ring(p, c, vector(p) / p->members), bytes = vector(p) / 2;
     for (int64_t d = 1; d < p->members; d *= 2, bytes /= 2)
@@ -392,7 +365,7 @@ double comm_cost_scatter_allgather(const comm_problem *p, const comm_cost *c)
 
 /* The steps of an allreduce by halving, but for the sums; where a half is short it only
  * gets, which costs less. */
-double comm_cost_scatter_doubling(const comm_problem *p, const comm_cost *c)
+COMM_COST(scatter_doubling)
 {
     comm_cost moved = *c;
     moved.gamma = 0;
@@ -401,7 +374,7 @@ double comm_cost_scatter_doubling(const comm_problem *p, const comm_cost *c)
 
 /* Two binary trees, half of the vector each: a segment goes to two children one after the other at every
  * level. A member hands on each byte once; a node, whose members are inner ones of either tree, twice. */
-double comm_cost_pipelined(const comm_problem *p, const comm_cost *c)
+COMM_COST(pipelined)
 {
     const double segment = 131072;
     double bytes = vector(p), first = bytes < segment ? bytes : segment, out = nodes_of(p) > 1 ? 2 : 1;
@@ -409,7 +382,7 @@ double comm_cost_pipelined(const comm_problem *p, const comm_cost *c)
            bytes / segment * c->alpha[0];
 }
 
-double comm_cost_binomial_gather(const comm_problem *p, const comm_cost *c)
+COMM_COST(binomial_gather)
 {
     int levels = log2_up(p->members);
     bool far = nodes_of(p) > 1;
@@ -417,31 +390,25 @@ double comm_cost_binomial_gather(const comm_problem *p, const comm_cost *c)
     return levels * c->alpha[far] + 2 * total(p) * c->beta[far];
 }
 
-double comm_cost_direct_rooted(const comm_problem *p, const comm_cost *c)
+COMM_COST(direct_rooted)
 {
     bool far = nodes_of(p) > 1;
     return c->alpha[far] * (1 + EXTRA * (p->members - 1)) + total(p) * c->beta[far];
 }
 
 /* Of uneven exchanges each member knows its own part only, so only the number of messages counts. */
-double comm_cost_direct_alltoall(const comm_problem *p, const comm_cost *c)
-{
-    return all_to_all(p, c, vector(p));
-}
+COMM_COST(direct_alltoall) { return all_to_all(p, c, vector(p)); }
 
-double comm_cost_pairwise(const comm_problem *p, const comm_cost *c)
-{
-    return (p->members - 1) * step(p, c, SHIFT, p->members / 2, vector(p));
-}
+COMM_COST(pairwise) { return (p->members - 1) * step(p, c, SHIFT, p->members / 2, vector(p)); }
 
-double comm_cost_bruck_alltoall(const comm_problem *p, const comm_cost *c)
+COMM_COST(bruck_alltoall)
 {
     double seconds = 0, half = vector(p) * p->members / 2;
     for (int64_t d = 1; d < p->members; d *= 2) seconds += step(p, c, SHIFT, d, half) + 2 * half * c->gamma;
     return seconds;
 }
 
-double comm_cost_dissemination(const comm_problem *p, const comm_cost *c)
+COMM_COST(dissemination)
 {
     double seconds = 0;
     for (int64_t d = 1; d < p->members; d *= 2) seconds += step(p, c, SHIFT, d, 1);

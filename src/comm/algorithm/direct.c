@@ -26,7 +26,7 @@ static void reduce_parts(comm_build *b, const parts *cut, const comm_tree *tree,
     comm_range mine = part_of(b, cut, b->me);
     int64_t count = comm_length(mine), slots = 0;
     bool raw = comm_build_raw(b);
-    comm_place *place = comm_build_places(b, tree->fragments);
+    comm_place *place = comm_build_memory(b, (size_t)tree->fragments * sizeof *place);
     if (!place) return;
     for (int f = 0; f < tree->fragments; f++) {
         const comm_fragment *fragment = &tree->fragment[f];
@@ -81,14 +81,14 @@ int comm_direct(comm_build *b, comm_range r, const comm_tree *tree)
     return b->s->status;
 }
 
-int comm_make_allreduce_direct(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, direct)
 {
     comm_build b = comm_build_begin(schedule, p);
     KOLO_TRY(comm_direct(&b, all_of(p->count), NULL));
     return comm_build_end(&b, all_of(p->count));
 }
 
-int comm_make_reduce_scatter_direct(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(reduce_scatter, direct)
 {
     comm_build b = comm_build_begin(schedule, p);
     int64_t mine = p->counts[p->me];
@@ -101,22 +101,20 @@ int comm_make_reduce_scatter_direct(comm_schedule *schedule, const comm_problem 
     if (p->members == 1) sum = comm_input(0);
     if (p->in_place != (p->members == 1)) comm_build_copy(&b, comm_own(0), sum, mine);
     comm_tree_free(&tree);
-    comm_parts_free(&of);
     return schedule->status;
 }
 
-int comm_make_allgather_direct(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allgather, direct)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts of = comm_parts_of(&b, p->counts);
     if (!of.at) return KOLO_ENOMEM;
     if (!p->in_place) comm_build_copy(&b, comm_own(of.at[b.me]), comm_input(0), of.count[b.me]);
     spread_parts(&b, &(parts){.of = &of});
-    comm_parts_free(&of);
     return schedule->status;
 }
 
-int comm_make_gather_direct(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(gather, direct)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts of = comm_parts_of(&b, p->counts);
@@ -125,11 +123,10 @@ int comm_make_gather_direct(comm_schedule *schedule, const comm_problem *p)
     else if (!p->in_place) comm_build_copy(&b, comm_own(of.at[0]), comm_input(0), of.count[0]);
     for (int i = 1; !b.me && i < b.n; i++) comm_build_receive(&b, i, comm_own(of.at[i]), of.count[i]);
     comm_build_wait_all(&b);
-    comm_parts_free(&of);
     return schedule->status;
 }
 
-int comm_make_scatter_direct(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(scatter, direct)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts of = comm_parts_of(&b, p->counts);
@@ -139,6 +136,5 @@ int comm_make_scatter_direct(comm_schedule *schedule, const comm_problem *p)
     comm_build_wait_all(&b);
     if (!b.me && !(p->in_place && of.at[0] == 0))
         comm_build_copy(&b, comm_own(0), comm_input(of.at[0]), of.count[0]);
-    comm_parts_free(&of);
     return schedule->status;
 }

@@ -1,8 +1,6 @@
 /* Everybody with everybody: allgather by doubling, alltoall, barrier. */
 #include "comm/algorithm/build.h"
 
-#include <stdlib.h>
-
 static int after(const comm_build *b, int d) { return (b->me + d) % b->n; }
 static int before(const comm_build *b, int d) { return (b->me + b->n - d) % b->n; }
 
@@ -44,71 +42,51 @@ static int allgather(comm_schedule *schedule, const comm_problem *p, bool pairs)
     comm_build b = comm_build_begin(schedule, p);
     comm_build_deal(&b, p);
     comm_parts part = comm_parts_of(&b, p->counts);
-    int64_t *offset = part.at ? comm_offsets(part.count, b.n) : NULL;
+    int64_t *offset = part.at ? comm_offsets(&b, part.count, b.n) : NULL;
     comm_place home = b.member ? comm_scratch(0) : comm_own(0);
-    if (offset) {
-        if (b.member || !p->in_place)
-            comm_build_copy(&b, comm_shift(home, offset[b.me]), comm_input(0), part.count[b.me]);
-        gather_parts(&b, pairs, home, offset);
-        for (int i = 0; b.member && i < b.n; i++)
-            comm_build_copy(&b, comm_own(part.at[i]), comm_scratch(offset[i]), part.count[i]);
-    } else {
-        schedule->status = KOLO_ENOMEM;
-    }
-    comm_parts_free(&part);
-    free(offset);
+    if (!offset) return schedule->status;
+    if (b.member || !p->in_place)
+        comm_build_copy(&b, comm_shift(home, offset[b.me]), comm_input(0), part.count[b.me]);
+    gather_parts(&b, pairs, home, offset);
+    for (int i = 0; b.member && i < b.n; i++)
+        comm_build_copy(&b, comm_own(part.at[i]), comm_scratch(offset[i]), part.count[i]);
     return schedule->status;
 }
 
-int comm_make_allgather_recursive_doubling(comm_schedule *schedule, const comm_problem *p)
-{
-    return allgather(schedule, p, true);
-}
+COMM_MAKE(allgather, recursive_doubling) { return allgather(schedule, p, true); }
 
 /* Bruck et al., IEEE TPDS 1997; every part goes to its place at once. */
-int comm_make_allgather_bruck(comm_schedule *schedule, const comm_problem *p)
-{
-    return allgather(schedule, p, false);
-}
+COMM_MAKE(allgather, bruck) { return allgather(schedule, p, false); }
 
 static int alltoall(comm_schedule *schedule, const comm_problem *p, bool one_by_one)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts to = comm_parts_of(&b, p->send), from = comm_parts_of(&b, p->receive);
     comm_place input = comm_input(0);
-    if (to.at && from.at) {
-        if (p->in_place) {
-            int64_t all = 0;
-            for (int i = 0; i < b.n; i++) all += to.count[i];
-            input = comm_scratch(0);
-            comm_build_copy(&b, input, comm_own(0), all);
-        }
-        comm_build_copy(&b, comm_own(from.at[b.me]), comm_shift(input, to.at[b.me]), to.count[b.me]);
-        for (int d = 1; d < b.n; d++) {
-            int next = after(&b, d), previous = before(&b, d);
-            comm_build_receive(&b, previous, comm_own(from.at[previous]), from.count[previous]);
-            comm_build_send(&b, next, comm_shift(input, to.at[next]), to.count[next]);
-            if (one_by_one) comm_build_wait_all(&b);
-        }
-        comm_build_wait_all(&b);
+    if (!to.at || !from.at) return schedule->status;
+    if (p->in_place) {
+        int64_t all = 0;
+        for (int i = 0; i < b.n; i++) all += to.count[i];
+        input = comm_scratch(0);
+        comm_build_copy(&b, input, comm_own(0), all);
     }
-    comm_parts_free(&to);
-    comm_parts_free(&from);
+    comm_build_copy(&b, comm_own(from.at[b.me]), comm_shift(input, to.at[b.me]), to.count[b.me]);
+    for (int d = 1; d < b.n; d++) {
+        int next = after(&b, d), previous = before(&b, d);
+        comm_build_receive(&b, previous, comm_own(from.at[previous]), from.count[previous]);
+        comm_build_send(&b, next, comm_shift(input, to.at[next]), to.count[next]);
+        if (one_by_one) comm_build_wait_all(&b);
+    }
+    comm_build_wait_all(&b);
     return schedule->status;
 }
 
-int comm_make_alltoall_direct(comm_schedule *schedule, const comm_problem *p)
-{
-    return alltoall(schedule, p, false);
-}
-int comm_make_alltoall_pairwise(comm_schedule *schedule, const comm_problem *p)
-{
-    return alltoall(schedule, p, true);
-}
+COMM_MAKE(alltoall, direct) { return alltoall(schedule, p, false); }
+COMM_MAKE(alltoall, pairwise) { return alltoall(schedule, p, true); }
 
 /* Block i is for the member i further; those with bit d set in i travel d members at a time (Bruck et
  * al., IEEE TPDS 1997). */
-int comm_make_alltoall_bruck(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(alltoall, bruck)
 {
     comm_build b = comm_build_begin(schedule, p);
     int n = p->members;
@@ -138,7 +116,7 @@ int comm_make_alltoall_bruck(comm_schedule *schedule, const comm_problem *p)
     return schedule->status;
 }
 
-int comm_make_barrier_dissemination(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(barrier, dissemination)
 {
     comm_build b = comm_build_begin(schedule, p);
     for (int d = 1; d < p->members; d *= 2) {

@@ -146,7 +146,7 @@ static void two_trees(comm_tree_node limb[2], int v, int n, comm_range whole)
     }
 }
 
-int comm_make_allreduce_double_binary_tree(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, double_binary_tree)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_tree_node limb[2];
@@ -159,7 +159,7 @@ int comm_make_allreduce_double_binary_tree(comm_schedule *schedule, const comm_p
 }
 
 /* The root feeds both trees: it stands on top of them, above the two trees over the other members. */
-int comm_make_broadcast_pipelined_tree(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(broadcast, pipelined_tree)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_tree_node limb[2];

@@ -130,7 +130,7 @@ void comm_halve(comm_build *b, comm_range r)
     gather_levels(b, r, mine, before, levels);
 }
 
-int comm_make_allreduce_rabenseifner(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, rabenseifner)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_halve(&b, (comm_range){0, p->count});
@@ -140,7 +140,7 @@ int comm_make_allreduce_rabenseifner(comm_schedule *schedule, const comm_problem
 
 /* Sums are formed in scratch; pieces are halves of halves, wherever the parts' borders lie. Then the holders
  * send the parts to their owners. */
-int comm_make_reduce_scatter_recursive_halving(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(reduce_scatter, recursive_halving)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts part = comm_parts_of(&b, p->counts);
@@ -167,7 +167,6 @@ int comm_make_reduce_scatter_recursive_halving(comm_schedule *schedule, const co
             comm_build_copy(&b, comm_own(r.from - own.from), comm_build_mine(&b, r.from), comm_length(r));
     }
     comm_build_wait_all(&b);
-    comm_parts_free(&part);
     return schedule->status;
 }
 
@@ -209,7 +208,7 @@ static void scatter_halves(comm_build *b, comm_range piece)
     comm_build_wait_all(b);
 }
 
-int comm_make_broadcast_scatter_doubling(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(broadcast, scatter_doubling)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_range whole = {0, p->count}, before[LEVELS], mine;

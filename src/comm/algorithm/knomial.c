@@ -1,9 +1,6 @@
 /* Trees from a root: broadcasts, gather and scatter. The builder counts members from the root on. */
 #include "comm/algorithm/build.h"
 
-#include <stdlib.h>
-
-#include "base/memory.h"
 #include "comm/algorithm/stages.h"
 
 /* Each receives from the member that lacks its lowest digit in base k (or in mixed bases), and sends to those
@@ -37,15 +34,9 @@ static int broadcast(comm_schedule *schedule, const comm_problem *p, const comm_
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_broadcast_binomial(comm_schedule *schedule, const comm_problem *p)
-{
-    return broadcast(schedule, p, &(comm_radices){{2}});
-}
+COMM_MAKE(broadcast, binomial) { return broadcast(schedule, p, &(comm_radices){{2}}); }
 
-int comm_make_broadcast_knomial(comm_schedule *schedule, const comm_problem *p)
-{
-    return broadcast(schedule, p, &p->radix);
-}
+COMM_MAKE(broadcast, knomial) { return broadcast(schedule, p, &p->radix); }
 
 /* Members v, v + 1, ... below `end` are under v: as many as v's lowest bit. */
 static int end_of(int v, int n)
@@ -56,16 +47,12 @@ static int end_of(int v, int n)
 
 /* van de Geijn: part v goes to member v of a binomial tree, whose inner members then hold more of the
  * ring than their own. */
-int comm_make_broadcast_scatter_allgather(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(broadcast, scatter_allgather)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int n = p->members, v = b.me, *held = kolo_alloc((size_t)n * sizeof *held);
-    int64_t *at = kolo_alloc((size_t)(2 * n + 1) * sizeof *at), *count = at ? at + n + 1 : NULL;
-    if (!held || !at) {
-        free(held);
-        free(at);
-        return KOLO_ENOMEM;
-    }
+    int n = p->members, v = b.me, *held = comm_build_memory(&b, (size_t)n * sizeof *held);
+    int64_t *at = comm_build_memory(&b, (size_t)(2 * n + 1) * sizeof *at), *count = at ? at + n + 1 : NULL;
+    if (!held || !at) return schedule->status;
     for (int i = 0; i < n; i++) {
         held[i] = end_of(i, n) - i;
         at[i + 1] = comm_part(p->count, n, i + 1);
@@ -82,8 +69,6 @@ int comm_make_broadcast_scatter_allgather(comm_schedule *schedule, const comm_pr
         if (v + d < n) comm_build_send(&b, v + d, comm_own(at[v + d]), at[end_of(v + d, n)] - at[v + d]);
     comm_build_wait_all(&b);
     comm_ring_gather(&b, &(comm_parts){at, count}, held);
-    free(held);
-    free(at);
     return schedule->status;
 }
 
@@ -94,19 +79,11 @@ typedef struct rooted {
     int64_t *at;     /* [n + 1] elements of the members before one */
 } rooted;
 
-static int open_rooted(rooted *t, comm_build *b, const comm_problem *p)
+static bool find_parts(rooted *t, comm_build *b, const comm_problem *p)
 {
-    *t = (rooted){.part = comm_parts_of(b, p->counts)};
-    if (t->part.at) t->at = comm_offsets(t->part.count, b->n);
-    if (t->at) return 0;
-    comm_parts_free(&t->part);
-    return KOLO_ENOMEM;
-}
-
-static void close_rooted(rooted *t)
-{
-    comm_parts_free(&t->part);
-    free(t->at);
+    t->part = comm_parts_of(b, p->counts);
+    t->at = t->part.at ? comm_offsets(b, t->part.count, b->n) : NULL;
+    return t->at != NULL;
 }
 
 /* Where what lies in one piece in the root's memory, from the part of `from` on, ends. */
@@ -151,11 +128,11 @@ static void knomial_put(comm_build *b, const rooted *t, int child, bool together
     }
 }
 
-int comm_make_gather_binomial(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(gather, binomial)
 {
     comm_build b = comm_build_begin(schedule, p);
     rooted t;
-    if (open_rooted(&t, &b, p) < 0) return KOLO_ENOMEM;
+    if (!find_parts(&t, &b, p)) return schedule->status;
     int n = b.n, v = b.me, end = end_of(v, n);
     if (v == 0 && !p->in_place) comm_build_copy(&b, comm_own(t.part.at[0]), comm_input(0), t.part.count[0]);
     if (v > 0 && end > v + 1) comm_build_copy(&b, comm_scratch(0), comm_input(0), t.part.count[v]);
@@ -165,15 +142,14 @@ int comm_make_gather_binomial(comm_schedule *schedule, const comm_problem *p)
     for (int d = 1; v == 0 && d < n; d *= 2) knomial_put(&b, &t, d, false);
     if (v > 0) move(&b, &t, true, v & (v - 1), v, end, COMM_OWN, comm_input(0));
     comm_build_wait_all(&b);
-    close_rooted(&t);
     return schedule->status;
 }
 
-int comm_make_scatter_binomial(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(scatter, binomial)
 {
     comm_build b = comm_build_begin(schedule, p);
     rooted t;
-    if (open_rooted(&t, &b, p) < 0) return KOLO_ENOMEM;
+    if (!find_parts(&t, &b, p)) return schedule->status;
     int n = b.n, v = b.me, end = end_of(v, n);
     if (v > 0) {
         move(&b, &t, false, v & (v - 1), v, end, COMM_INPUT, comm_own(0));
@@ -188,6 +164,5 @@ int comm_make_scatter_binomial(comm_schedule *schedule, const comm_problem *p)
     if (v > 0 && end > v + 1) comm_build_copy(&b, comm_own(0), comm_scratch(0), t.part.count[v]);
     if (v == 0 && !(p->in_place && t.part.at[0] == 0))
         comm_build_copy(&b, comm_own(0), comm_input(t.part.at[0]), t.part.count[0]);
-    close_rooted(&t);
     return schedule->status;
 }

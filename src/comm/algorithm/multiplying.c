@@ -43,7 +43,7 @@ void comm_multiply(comm_build *b, comm_range r, const int *radix, int steps)
     int64_t d = 1;
     bool raw = comm_build_raw(b);
     for (int i = 0; i < steps; i++) largest = radix[i] > largest ? radix[i] : largest;
-    comm_place *place = comm_build_places(b, largest);
+    comm_place *place = comm_build_memory(b, (size_t)largest * sizeof *place);
     for (int i = 0; place && i < steps; d *= radix[i++]) {
         block v = {(int)(b->me - b->me % (d * radix[i])), (int)d, b->n};
         if (i > 0) comm_build_widen(b, r);
@@ -66,16 +66,10 @@ static int multiplying_make(comm_schedule *schedule, const comm_problem *p, cons
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_recursive_doubling(comm_schedule *schedule, const comm_problem *p)
-{
-    return multiplying_make(schedule, p, &(comm_radices){{2}});
-}
-int comm_make_allreduce_recursive_multiplying(comm_schedule *schedule, const comm_problem *p)
-{
-    return multiplying_make(schedule, p, &p->radix);
-}
+COMM_MAKE(allreduce, recursive_doubling) { return multiplying_make(schedule, p, &(comm_radices){{2}}); }
+COMM_MAKE(allreduce, recursive_multiplying) { return multiplying_make(schedule, p, &p->radix); }
 
-int comm_make_allreduce_one_shot(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, one_shot)
 {
     comm_radices all = {{2}};
     while (all.k[0] < p->members) all.k[0] *= 2;

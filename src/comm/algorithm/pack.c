@@ -214,42 +214,32 @@ static void limb_of(comm_tree_node *l, const int *parent, int n, int me)
 }
 
 /* The vector is cut in proportion to the trees' weights. */
+static int64_t share_before(const comm_packing *packing, int64_t count, int64_t weights)
+{
+    return count / packing->units * weights + count % packing->units * weights / packing->units;
+}
+
 static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
 {
     comm_build b = comm_build_begin(schedule, p);
-    comm_packing *packing = kolo_alloc(sizeof *packing);
-    comm_tree_node *limb = kolo_alloc(COMM_PACK_TREES * sizeof *limb);
+    comm_packing *packing = comm_build_memory(&b, sizeof *packing);
+    comm_tree_node *limb = comm_build_memory(&b, COMM_PACK_TREES * sizeof *limb);
     bool source = up || p->me == p->root;
+    int64_t before = 0;
     b.member = NULL; /* links are those of members by their numbers */
     b.me = p->me;
-    if (packing && limb) {
-        comm_pack(packing, p->links, p->members, up ? 0 : p->root, up);
-        int64_t before = 0;
-        for (int t = 0; t < packing->trees; t++) {
-            limb_of(&limb[t], packing->parent[t], p->members, p->me);
-            int64_t from =
-                p->count / packing->units * before + p->count % packing->units * before / packing->units;
-            before += packing->weight[t];
-            limb[t].range.from = from;
-            limb[t].range.to =
-                p->count / packing->units * before + p->count % packing->units * before / packing->units;
-        }
-        comm_flow(&b, limb, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1,
-                  source && !p->in_place ? comm_input(0) : comm_own(0));
-    } else {
-        schedule->status = KOLO_ENOMEM;
+    if (!packing || !limb) return schedule->status;
+    comm_pack(packing, p->links, p->members, up ? 0 : p->root, up);
+    for (int t = 0; t < packing->trees; t++) {
+        limb_of(&limb[t], packing->parent[t], p->members, p->me);
+        limb[t].range.from = share_before(packing, p->count, before);
+        limb[t].range.to = share_before(packing, p->count, before += packing->weight[t]);
     }
-    free(packing);
-    free(limb);
+    comm_flow(&b, limb, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1,
+              source && !p->in_place ? comm_input(0) : comm_own(0));
     b.brought = source && !p->in_place && (!up || p->members == 1);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_packed_trees(comm_schedule *schedule, const comm_problem *p)
-{
-    return packed(schedule, p, true);
-}
-int comm_make_broadcast_packed_trees(comm_schedule *schedule, const comm_problem *p)
-{
-    return packed(schedule, p, false);
-}
+COMM_MAKE(allreduce, packed_trees) { return packed(schedule, p, true); }
+COMM_MAKE(broadcast, packed_trees) { return packed(schedule, p, false); }

@@ -87,18 +87,15 @@ static int allreduce(comm_schedule *schedule, const comm_problem *p, int64_t seg
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_ring(comm_schedule *schedule, const comm_problem *p)
-{
-    return allreduce(schedule, p, 0);
-}
+COMM_MAKE(allreduce, ring) { return allreduce(schedule, p, 0); }
 
-int comm_make_allreduce_segmented_ring(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, segmented_ring)
 {
     return allreduce(schedule, p, p->segment > 0 ? p->segment : RING_SEGMENT);
 }
 
 /* The part of the member before me is the first that I send: so my own is the last that I receive. */
-int comm_make_reduce_scatter_ring(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(reduce_scatter, ring)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts part = comm_parts_of(&b, p->counts);
@@ -123,7 +120,6 @@ int comm_make_reduce_scatter_ring(comm_schedule *schedule, const comm_problem *p
         comm_build_send(&b, next, step ? sum : brought, count);
         comm_build_wait_all(&b);
     }
-    comm_parts_free(&part);
     return schedule->status;
 }
 
@@ -144,13 +140,12 @@ void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held)
     }
 }
 
-int comm_make_allgather_ring(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allgather, ring)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_parts part = comm_parts_of(&b, p->counts);
     if (!part.at) return KOLO_ENOMEM;
     if (!p->in_place) comm_build_copy(&b, comm_own(part.at[b.me]), comm_input(0), part.count[b.me]);
     comm_ring_gather(&b, &part, NULL);
-    comm_parts_free(&part);
     return schedule->status;
 }

@@ -4,9 +4,10 @@
 
 #include "comm/algorithm/algorithm.h"
 
+/* The head of a cost in seconds. */
+#define COMM_COST(name) double comm_cost_##name(const comm_problem *p, const comm_cost *c)
 /* Rows may share a cost: then this declares it again. */
-#define ROW(collective, name, ordered, fits, cost, takes, help) \
-    double comm_cost_##cost(const comm_problem *problem, const comm_cost *by);
+#define ROW(collective, name, ordered, fits, cost, takes, help) COMM_COST(cost);
 #include "comm/algorithm/algorithms.def"
 #undef ROW
 

@@ -22,8 +22,8 @@ typedef struct rule {
 
 struct comm_selector {
     comm_cost cost;
-    char *forced; /* its name */
-    rule how;     /* radix and segment of it */
+    char *forced;              /* its name */
+    rule how;                  /* radix and segment of it */
     bool free_order, measured; /* measured: it has costs of its own */
     rule *rules;
     int64_t count, capacity;

@@ -4,13 +4,9 @@
  * and Träff, EuroPVM/MPI 2004). */
 #include "comm/algorithm/build.h"
 
-#include <stdlib.h>
-
-#include "base/memory.h"
 #include "comm/algorithm/stages.h"
-#include "kolo/error.h"
 
-int comm_make_allreduce_butterfly(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, butterfly)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_range r = {0, p->count}, before[COMM_STAGES];
@@ -69,19 +65,18 @@ static void by_groups(comm_build *b, comm_range whole, size_t width, const int *
     comm_subgroup_spread(b, &circle, whole);
 }
 
-int comm_make_allreduce_elimination_32(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, elimination_32)
 {
     comm_build b = comm_build_begin(schedule, p);
     int n = p->members, groups = n > 1 ? comm_power_until(n) / 2 : 1, extra = n - 2 * groups;
-    int *first = kolo_alloc((size_t)(3 * n + 1) * sizeof *first);
+    int *first = comm_build_memory(&b, (size_t)(3 * n + 1) * sizeof *first);
     const int none[2] = {0};
-    if (!first) return KOLO_ENOMEM;
+    if (!first) return schedule->status;
     for (int g = 0; g < groups; g++) {
         int size = n == 1 ? 1 : 2 + extra / groups + (g < extra % groups);
         first[g + 1] = first[g] + size;
     }
     by_groups(&b, (comm_range){0, p->count}, p->width, first, groups, n > 1 ? 2 : 1, none, first + n + 1);
-    free(first);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
@@ -151,20 +146,20 @@ int comm_nodes(const int *node_of, int n)
     return nodes;
 }
 
-int comm_make_allreduce_two_level(comm_schedule *schedule, const comm_problem *p)
+COMM_MAKE(allreduce, two_level)
 {
     comm_build b = comm_build_begin(schedule, p);
     int n = p->members, owners, radix[COMM_STAGES + 1] = {0},
         steps = comm_radices_levels(n, &p->radix, radix);
-    int *order = kolo_alloc((size_t)(4 * n + 1) * sizeof *order), *first = order ? order + n : NULL;
+    int *order = comm_build_memory(&b, (size_t)(4 * n + 1) * sizeof *order),
+        *first = order ? order + n : NULL;
     comm_range whole = {0, p->count};
-    if (!order) return KOLO_ENOMEM;
+    if (!order) return schedule->status;
     if (steps) {
         by_groups(&b, whole, p->width, NULL, steps > 1 ? n / radix[0] : 1, radix[0], radix, first + n + 1);
     } else { /* nodes may be of unlike sizes */
         int groups = comm_group_nodes(p->node_of, n, order, first, &owners);
         by_groups(&b, whole, p->width, first, groups, owners, radix, first + n + 1);
     }
-    free(order);
     return comm_build_end(&b, whole);
 }

@@ -111,10 +111,9 @@ const comm_algorithm_row comm_algorithm_table[] = {
 #undef ROW
     {.name = NULL}};
 
-int comm_make_allreduce_push(comm_schedule *schedule, const comm_problem *problem)
+COMM_MAKE(allreduce, push)
 {
-    (void)schedule;
-    (void)problem;
+    (void)schedule, (void)p;
     return kolo_fail(KOLO_EINTERNAL, "comm: the push is carried out without a schedule");
 }
 

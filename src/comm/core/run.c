@@ -1,5 +1,6 @@
 #include "comm/core/transport.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { TILE = 512 }; /* elements */
@@ -75,6 +76,21 @@ static void combine(const comm_run *run, const comm_action *a)
 {
     if (run->schedule->half) combine_half(run, a);
     else run->combine(address(run, a->out), address(run, a->left), address(run, a->right), a->count);
+}
+
+void comm_schedule_forget(comm_schedule *schedule)
+{
+    for (comm_memory *before; schedule->memory; schedule->memory = before) {
+        before = schedule->memory->before;
+        free(schedule->memory);
+    }
+}
+
+void comm_schedule_free(comm_schedule *schedule)
+{
+    comm_schedule_forget(schedule);
+    free(schedule->action);
+    *schedule = (comm_schedule){0};
 }
 
 int comm_run_poll(comm_run *run)

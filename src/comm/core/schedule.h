@@ -34,21 +34,29 @@ typedef struct comm_action {
 typedef struct comm_schedule {
     comm_action *action;
     int64_t actions, capacity;
-    int64_t posts;     /* sends and receives */
-    int64_t scratch;   /* elements */
-    comm_place *place; /* where what is to be summed stands, while the schedule is made */
-    int64_t places;
-    int *order; /* members as the builder counts them, likewise */
-    int64_t orders;
+    int64_t posts;              /* sends and receives */
+    int64_t scratch;            /* elements */
+    struct comm_memory *memory; /* of its maker (comm_build_memory) */
     /* COMM_OWN, COMM_INPUT and COMM_RAW are of 16 bits, COMM_SCRATCH is f32, and a copy or sum
      * between them converts */
     bool half;
     int status; /* of the first failed allocation while it was made */
 } comm_schedule;
 
+/* Of a maker, one block behind the other. */
+typedef struct comm_memory {
+    struct comm_memory *before;
+    _Alignas(16) char data[];
+} comm_memory;
+
+void comm_schedule_forget(comm_schedule *schedule); /* frees its maker's memory */
 void comm_schedule_free(comm_schedule *schedule);
 
 /* First element of part i of `parts`; parts differ by at most 16 elements and start on multiples of 16. */
-int64_t comm_part(int64_t count, int parts, int i);
+static inline int64_t comm_part(int64_t count, int parts, int i)
+{
+    int64_t at = (count + 15) / 16 * i / parts * 16;
+    return at < count ? at : count;
+}
 
 #endif
