@@ -70,7 +70,7 @@ void comm_scale(void *out, const void *in, int64_t count, enum kolo_dtype type, 
         [KOLO_I32] = scale_i32, [KOLO_I64] = scale_i64, [KOLO_F32] = scale_f32, [KOLO_F64] = scale_f64,
     };
     if ((divisor == 1 && factor == 1) || type == KOLO_BOOL) {
-        if (out != in) memcpy(out, in, (size_t)count * kolo_dtype_size(type));
+        if (out != in && count) memcpy(out, in, (size_t)count * kolo_dtype_size(type));
     } else if (kolo_dtype_is_half(type)) {
         scale_16(out, in, count, type, divisor, factor);
     } else {

@@ -78,7 +78,7 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     /* as lib_signature_check's */
     comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_I64} : lib_folding(r, g->size);
     comm_router_report(g->world->router, comm_collective_name(r->what), number);
-    int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
+    int rc = comm_push_start(t->push, lib_input(r), r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
     if (rc == COMM_PUSH_DIFFERS) return blocking_report_difference(g, t, request, number);
     give(g, t, r, rc < 0 ? 0 : began, bytes);
@@ -95,9 +95,7 @@ static bool loses(const kolo_group *g, const kolo_request *r)
     case KOLO_BROADCAST: return r->dim[0] > 0;
     case KOLO_REDUCE_SCATTER: return r->dim[0] > g->rank;
     case KOLO_SCATTER:
-        return (r->splits
-                    ? r->splits[g->rank]
-                    : lib_cut(r->dim[0], g->size, g->rank + 1) - lib_cut(r->dim[0], g->size, g->rank)) > 0;
+        return (r->splits ? r->splits[g->rank] : lib_cut_rows(r->dim[0], g->size, g->rank)) > 0;
     case KOLO_ALLGATHER:
     case KOLO_GATHER:
         for (int m = 0; m < g->size; m++) sum |= r->splits[m];

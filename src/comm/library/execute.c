@@ -35,6 +35,16 @@ int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void
     return lib_run_schedule(x, schedule, own, input, problem->width, type, reduce, then);
 }
 
+int lib_run_sum(lib_execution *x, void *data, int64_t count, enum kolo_dtype type, enum kolo_reduce reduce,
+                lib_step then)
+{
+    comm_problem problem = lib_problem(x->group, KOLO_ALLREDUCE);
+    problem.in_place = true;
+    problem.count = count;
+    problem.width = kolo_dtype_size(type);
+    return lib_run(x, &problem, data, data, type, reduce, then);
+}
+
 static int poll_push(lib_execution *x)
 {
     int rc = comm_push_poll(x->track->push);
@@ -63,8 +73,7 @@ static void record_event(lib_execution *x)
     if (!timeline) return;
     double now = kolo_time();
     int64_t bytes = 0;
-    for (int i = 0; i < x->batch.entries; i++)
-        bytes += lib_elements(lib_request(x, i), 0) * (int64_t)kolo_dtype_size(lib_request(x, i)->type);
+    for (int i = 0; i < x->batch.entries; i++) bytes += (int64_t)lib_request_bytes(lib_request(x, i));
     lib_timeline_carried(timeline, phase_of(x), lib_request(x, 0)->name, x->algorithm, x->began, now, bytes);
 }
 
@@ -98,9 +107,9 @@ int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out)
     lib_entry *entry = x->batch.entry[i];
     const kolo_request *r = &entry->r;
     void *memory = r->out;
-    int64_t each = r->dims ? lib_elements(r, 1) : 1, count = rows < 0 ? lib_elements(r, 0) : rows * each;
+    const size_t bytes = rows < 0 ? lib_request_bytes(r) : (size_t)rows * lib_row_bytes(r);
     note_shape(entry, rows);
-    if (!memory) KOLO_TRY(lib_entry_memory(entry, (size_t)count * kolo_dtype_size(r->type), &memory));
+    if (!memory) KOLO_TRY(lib_entry_memory(entry, bytes, &memory));
     entry->output.data = memory;
     *out = memory;
     return 0;
@@ -111,14 +120,12 @@ int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out)
 static int carry_nothing(lib_execution *x) { return x->step = lib_finish, 1; }
 
 /* A row for every collective. */
-static const struct row {
-    lib_step carry;
-} table[KOLO_COLLECTIVE_COUNT] = {
-    [KOLO_ALLREDUCE] = {lib_reduce_all}, [KOLO_REDUCE_SCATTER] = {lib_reduce_scatter},
-    [KOLO_ALLGATHER] = {lib_gather},     [KOLO_BROADCAST] = {lib_broadcast},
-    [KOLO_GATHER] = {lib_gather},        [KOLO_SCATTER] = {lib_scatter},
-    [KOLO_ALLTOALL] = {lib_alltoall},    [KOLO_BARRIER] = {carry_nothing},
-    [KOLO_JOIN] = {carry_nothing},       [KOLO_SPARSE_ALLREDUCE] = {lib_sparse},
+static const lib_step carry[KOLO_COLLECTIVE_COUNT] = {
+    [KOLO_ALLREDUCE] = lib_reduce_all, [KOLO_REDUCE_SCATTER] = lib_reduce_scatter,
+    [KOLO_ALLGATHER] = lib_gather,     [KOLO_BROADCAST] = lib_broadcast,
+    [KOLO_GATHER] = lib_gather,        [KOLO_SCATTER] = lib_scatter,
+    [KOLO_ALLTOALL] = lib_alltoall,    [KOLO_BARRIER] = carry_nothing,
+    [KOLO_JOIN] = carry_nothing,       [KOLO_SPARSE_ALLREDUCE] = lib_sparse,
 };
 
 /* All members have brought the same, faults included. */
@@ -135,5 +142,5 @@ int lib_execute_batch(lib_execution *x)
     if (!first && !x->batch.stand_in) return x->step = NULL, 1;
     comm_router_report(x->group->world->router, phase_of(x), x->batch.number);
     if (x->batch.gpu) return x->step = lib_gpu_execute_batch, 1;
-    return x->step = table[lib_request(x, 0)->what].carry, 1;
+    return x->step = carry[lib_request(x, 0)->what], 1;
 }

@@ -10,12 +10,6 @@
 
 enum pass { BEFORE, MOVES, AFTER };
 
-static size_t row_bytes(const kolo_request *r)
-{
-    return (size_t)(r->dims ? lib_elements(r, 1) : 1) * kolo_dtype_size(r->type);
-}
-static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
-
 /* ---- the list ------------------------------------------------------------------------------------------ */
 
 static int execute_gpu_put(lib_execution *x, const comm_gpu_op *op)
@@ -97,9 +91,9 @@ static int put_allreduce(lib_execution *x, int i, enum pass pass, size_t *stage)
             return execute_gpu_put(
                 x, &(comm_gpu_op){
                        .kind = COMM_GPU_FILL, .to = out, .count = count, .type = r->type, .op = r->reduce});
-        return r->prescale == 1 ? 0 : scale(x, out, input_of(r), count, r->type, 1, r->prescale);
+        return r->prescale == 1 ? 0 : scale(x, out, lib_input(r), count, r->type, 1, r->prescale);
     case MOVES:
-        return reduce(x, COMM_GPU_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : input_of(r), count);
+        return reduce(x, COMM_GPU_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : lib_input(r), count);
     default: return here ? finish_reduction(x, r, out, count) : 0;
     }
 }
@@ -110,18 +104,17 @@ static int put_reduce_scatter(lib_execution *x, int i, enum pass pass, size_t *s
 {
     const kolo_request *r = lib_request(x, i);
     const int members = x->group->size, me = x->group->rank;
-    const int64_t each = r->dims > 1 ? lib_elements(r, 1) : 1, rows = r->dim[0], count = lib_elements(r, 0);
-    const int64_t mine = (lib_cut(rows, members, me + 1) - lib_cut(rows, members, me)) * each;
+    const int64_t each = lib_row_elements(r), rows = r->dim[0], count = lib_elements(r, 0),
+                  mine = lib_cut_rows(rows, members, me) * each;
     const bool staged = !r->in || r->prescale != 1;
     const char *from =
-        staged ? execute_gpu_take(x, stage, (size_t)count * kolo_dtype_size(r->type)) : input_of(r);
+        staged ? execute_gpu_take(x, stage, (size_t)count * kolo_dtype_size(r->type)) : lib_input(r);
     if (pass == BEFORE)
-        return staged ? scale(x, (void *)(uintptr_t)from, input_of(r), count, r->type, 1, r->prescale) : 0;
+        return staged ? scale(x, (void *)(uintptr_t)from, lib_input(r), count, r->type, 1, r->prescale) : 0;
     if (pass == AFTER) return finish_reduction(x, r, r->out, mine);
     if (rows % members == 0) return reduce(x, COMM_GPU_REDUCE_SCATTER, 0, r->out, from, mine);
     for (int m = 0; m < members; m++) {
-        const int64_t first = lib_cut(rows, members, m) * each,
-                      some = lib_cut(rows, members, m + 1) * each - first;
+        const int64_t first = lib_cut(rows, members, m) * each, some = lib_cut_rows(rows, members, m) * each;
         KOLO_TRY(
             reduce(x, COMM_GPU_REDUCE, m, r->out, from + (size_t)first * kolo_dtype_size(r->type), some));
     }
@@ -133,8 +126,8 @@ static int put_broadcast(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     (void)stage;
     if (pass != MOVES) return 0;
-    return move(x, COMM_GPU_BROADCAST, r->root, r->out, r->root == x->group->rank ? input_of(r) : r->out,
-                (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type));
+    return move(x, COMM_GPU_BROADCAST, r->root, r->out, r->root == x->group->rank ? lib_input(r) : r->out,
+                lib_request_bytes(r));
 }
 
 static int put_allgather(lib_execution *x, int i, enum pass pass, size_t *stage)
@@ -142,7 +135,7 @@ static int put_allgather(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     const int64_t *rows = lib_rows_of(x, i);
     const int members = x->group->size, me = x->group->rank;
-    const size_t each = row_bytes(r);
+    const size_t each = lib_row_bytes(r);
     char *out = r->out, *mine = out;
     bool alike = true;
     (void)stage;
@@ -165,11 +158,11 @@ static int put_gather(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     const int64_t *rows = lib_rows_of(x, i);
     const int members = x->group->size, me = x->group->rank;
-    const size_t each = row_bytes(r);
+    const size_t each = lib_row_bytes(r);
     char *out = r->out;
     (void)stage;
     if (me != r->root)
-        return pass == MOVES ? move(x, COMM_GPU_SEND, r->root, NULL, input_of(r), (size_t)rows[me] * each)
+        return pass == MOVES ? move(x, COMM_GPU_SEND, r->root, NULL, lib_input(r), (size_t)rows[me] * each)
                              : 0;
     for (int m = 0; m < members; m++) {
         if (m != me && pass == MOVES)
@@ -188,10 +181,10 @@ static int put_scatter(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     const int64_t *rows = x->batch.rows;
     const int members = x->group->size, me = x->group->rank;
-    const size_t each = row_bytes(r);
+    const size_t each = lib_row_bytes(r);
     if (me != r->root)
         return pass == MOVES ? move(x, COMM_GPU_RECEIVE, r->root, r->out, NULL, (size_t)rows[me] * each) : 0;
-    const char *from = input_of(r);
+    const char *from = lib_input(r);
     char *own = r->in ? r->out : execute_gpu_take(x, stage, (size_t)rows[me] * each);
     for (int m = 0; m < members; m++) {
         const size_t bytes = (size_t)rows[m] * each;
@@ -207,7 +200,7 @@ static int put_alltoall(lib_execution *x, int i, enum pass pass, size_t *stage)
 {
     const kolo_request *r = lib_request(x, i);
     const int members = x->group->size, me = x->group->rank;
-    const size_t each = row_bytes(r);
+    const size_t each = lib_row_bytes(r);
     const int64_t *row = x->batch.rows + (int64_t)me * members;
     char *out = r->out;
     size_t bytes = 0;
@@ -248,13 +241,6 @@ static int put_all(lib_execution *x, size_t *bytes)
 
 /* ---- results ------------------------------------------------------------------------------------------- */
 
-static int64_t sum_of(const int64_t *rows, int members)
-{
-    int64_t sum = 0;
-    for (int m = 0; m < members; m++) sum += rows[m];
-    return sum;
-}
-
 /* The shape of what entry i has got, and whose rows it is. */
 static int note_result(lib_execution *x, int i)
 {
@@ -264,18 +250,17 @@ static int note_result(lib_execution *x, int i)
     char *out;
     if (r->what == KOLO_GATHER && me != r->root) return 0;
     if (lib_gathers(r->what)) {
-        KOLO_TRY(lib_result_memory(x, i, sum_of(lib_rows_of(x, i), members), &out));
+        KOLO_TRY(lib_result_memory(x, i, lib_total(lib_rows_of(x, i), members), &out));
         return lib_note_splits(x, i, lib_rows_of(x, i));
     }
     if (r->what == KOLO_ALLTOALL) {
         for (int m = 0; m < members; m++) x->number[m] = rows[(int64_t)m * members + me];
-        KOLO_TRY(lib_result_memory(x, i, sum_of(x->number, members), &out));
+        KOLO_TRY(lib_result_memory(x, i, lib_total(x->number, members), &out));
         return lib_note_splits(x, i, x->number);
     }
     int64_t mine = -1;
     if (r->what == KOLO_SCATTER) mine = rows[me];
-    if (r->what == KOLO_REDUCE_SCATTER)
-        mine = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me);
+    if (r->what == KOLO_REDUCE_SCATTER) mine = lib_cut_rows(r->dim[0], members, me);
     return lib_result_memory(x, i, mine, &out);
 }
 

@@ -6,22 +6,6 @@
 #include "base/memory.h"
 #include "comm/library/parts.h"
 
-static size_t row_bytes(const kolo_request *r)
-{
-    return (size_t)(r->dims ? lib_elements(r, 1) : 1) * kolo_dtype_size(r->type);
-}
-static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
-
-static comm_problem problem_of(const lib_execution *x, enum kolo_collective what)
-{
-    return (comm_problem){.what = what,
-                          .me = x->group->rank,
-                          .members = x->group->size,
-                          .root = lib_request(x, 0)->root,
-                          .width = 1,
-                          .node_of = x->group->node_of};
-}
-
 /* Rows that came from every member stand in the entry. */
 int lib_note_splits(lib_execution *x, int i, const int64_t *rows)
 {
@@ -39,10 +23,10 @@ static int unpack_broadcast(lib_execution *x)
     const char *at = x->work;
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);
-        size_t bytes = (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type);
+        size_t bytes = lib_request_bytes(r);
         char *out;
         KOLO_TRY(lib_result_memory(x, i, -1, &out));
-        if (bytes && (r->root != x->group->rank || input_of(r) != out)) memcpy(out, at, bytes);
+        if (bytes && (r->root != x->group->rank || lib_input(r) != out)) memcpy(out, at, bytes);
         at += bytes;
     }
     return x->step = lib_finish, 1;
@@ -53,14 +37,13 @@ static int broadcast_packed(lib_execution *x, comm_problem *problem)
 {
     char *at;
     for (int i = 0; i < x->batch.entries; i++)
-        problem->count +=
-            lib_elements(lib_request(x, i), 0) * (int64_t)kolo_dtype_size(lib_request(x, i)->type);
+        problem->count += (int64_t)lib_request_bytes(lib_request(x, i));
     KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem->count, &x->work));
     at = x->work;
     for (int i = 0; i < x->batch.entries && problem->root == x->group->rank; i++) {
         const kolo_request *r = lib_request(x, i);
-        size_t bytes = (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type);
-        if (bytes) memcpy(at, input_of(r), bytes);
+        size_t bytes = lib_request_bytes(r);
+        if (bytes) memcpy(at, lib_input(r), bytes);
         at += bytes;
     }
     problem->in_place = true;
@@ -70,12 +53,13 @@ static int broadcast_packed(lib_execution *x, comm_problem *problem)
 int lib_broadcast(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    comm_problem problem = problem_of(x, KOLO_BROADCAST);
+    comm_problem problem = lib_problem(x->group, KOLO_BROADCAST);
     char *out;
+    problem.root = r->root;
     if (x->batch.fused) return broadcast_packed(x, &problem);
-    problem.count = lib_elements(r, 0) * (int64_t)kolo_dtype_size(r->type);
+    problem.count = (int64_t)lib_request_bytes(r);
     KOLO_TRY(lib_result_memory(x, 0, -1, &out));
-    const void *in = r->root == x->group->rank ? input_of(r) : out;
+    const void *in = r->root == x->group->rank ? lib_input(r) : out;
     problem.in_place = in == out;
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
@@ -89,13 +73,6 @@ const int64_t *lib_rows_of(const lib_execution *x, int i)
     return r->splits ? r->splits : x->batch.rows + (int64_t)i * x->group->size;
 }
 
-static int64_t total(const int64_t *n, int members)
-{
-    int64_t sum = 0;
-    for (int m = 0; m < members; m++) sum += n[m];
-    return sum;
-}
-
 /* From blocks by member to results by request. */
 static int unpack_gathered(lib_execution *x)
 {
@@ -104,9 +81,9 @@ static int unpack_gathered(lib_execution *x)
     for (int m = 0; m < members; m++) at[m] = m ? at[m - 1] + x->number[m - 1] : 0;
     for (int i = 0; i < x->batch.entries; i++) {
         const int64_t *rows = lib_rows_of(x, i);
-        size_t each = row_bytes(lib_request(x, i));
+        size_t each = lib_row_bytes(lib_request(x, i));
         char *out = NULL;
-        if (x->batch.entry[i]) KOLO_TRY(lib_result_memory(x, i, total(rows, members), &out));
+        if (x->batch.entry[i]) KOLO_TRY(lib_result_memory(x, i, lib_total(rows, members), &out));
         for (int m = 0; m < members; m++) {
             size_t bytes = (size_t)rows[m] * each;
             if (out) memcpy(out, x->work + at[m], bytes);
@@ -122,38 +99,41 @@ static int gather_packed(lib_execution *x, comm_problem *problem)
 {
     char *at;
     int me = x->group->rank;
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)total(x->number, x->group->size), &x->work));
-    at = x->work + total(x->number, me);
+    KOLO_TRY(
+        lib_track_stage(x->track, x->group->world, (size_t)lib_total(x->number, x->group->size), &x->work));
+    at = x->work + lib_total(x->number, me);
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);
-        size_t bytes = (size_t)lib_rows_of(x, i)[me] * row_bytes(r);
-        if (x->batch.entry[i]) memcpy(at, input_of(r), bytes);
+        size_t bytes = (size_t)lib_rows_of(x, i)[me] * lib_row_bytes(r);
+        if (x->batch.entry[i]) memcpy(at, lib_input(r), bytes);
         at += bytes;
     }
     problem->in_place = true;
-    return lib_run(x, problem, x->work, x->work + total(x->number, me), KOLO_U8, KOLO_SUM, unpack_gathered);
+    return lib_run(x, problem, x->work, x->work + lib_total(x->number, me), KOLO_U8, KOLO_SUM,
+                   unpack_gathered);
 }
 
 int lib_gather(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     int members = x->group->size, me = x->group->rank;
-    comm_problem problem = problem_of(x, r->what);
+    comm_problem problem = lib_problem(x->group, r->what);
     char *out = NULL;
+    problem.root = r->root;
     for (int m = 0; m < members; m++) {
         x->number[m] = 0;
         for (int i = 0; i < x->batch.entries; i++)
-            x->number[m] += lib_rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
+            x->number[m] += lib_rows_of(x, i)[m] * (int64_t)lib_row_bytes(lib_request(x, i));
     }
     problem.counts = x->number;
     if (x->batch.fused) return gather_packed(x, &problem);
     bool has = r->what == KOLO_ALLGATHER || me == r->root;
     if (has) {
         const int64_t *rows = lib_rows_of(x, 0);
-        KOLO_TRY(lib_result_memory(x, 0, total(rows, members), &out));
+        KOLO_TRY(lib_result_memory(x, 0, lib_total(rows, members), &out));
         KOLO_TRY(lib_note_splits(x, 0, rows));
     }
-    const char *in = r->in ? r->in : has ? out + total(x->number, me) : r->out;
+    const char *in = r->in ? r->in : has ? out + lib_total(x->number, me) : r->out;
     problem.in_place = !r->in && has;
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
@@ -183,13 +163,14 @@ bool lib_scatter_unequal(lib_execution *x)
 int lib_scatter(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    comm_problem problem = problem_of(x, KOLO_SCATTER);
+    comm_problem problem = lib_problem(x->group, KOLO_SCATTER);
     char *out;
     if (lib_scatter_unequal(x)) return 1;
-    for (int m = 0; m < x->group->size; m++) x->number[m] = x->batch.rows[m] * (int64_t)row_bytes(r);
+    for (int m = 0; m < x->group->size; m++) x->number[m] = x->batch.rows[m] * (int64_t)lib_row_bytes(r);
     problem.counts = x->number;
+    problem.root = r->root;
     KOLO_TRY(lib_result_memory(x, 0, x->batch.rows[x->group->rank], &out));
-    const void *in = x->group->rank == r->root ? input_of(r) : out;
+    const void *in = x->group->rank == r->root ? lib_input(r) : out;
     problem.in_place = in == out;
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
@@ -201,8 +182,8 @@ int lib_alltoall(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int members = x->group->size, me = x->group->rank;
     int64_t *send = x->number, *receive = send + members, *rows = receive + members,
-            each = (int64_t)row_bytes(r);
-    comm_problem problem = problem_of(x, KOLO_ALLTOALL);
+            each = (int64_t)lib_row_bytes(r);
+    comm_problem problem = lib_problem(x->group, KOLO_ALLTOALL);
     char *out;
     for (int m = 0; m < members; m++) {
         send[m] = x->batch.rows[(int64_t)me * members + m] * each;
@@ -211,8 +192,8 @@ int lib_alltoall(lib_execution *x)
     }
     problem.send = send;
     problem.receive = receive;
-    KOLO_TRY(lib_result_memory(x, 0, total(rows, members), &out));
+    KOLO_TRY(lib_result_memory(x, 0, lib_total(rows, members), &out));
     KOLO_TRY(lib_note_splits(x, 0, rows));
     problem.in_place = !r->in;
-    return lib_run(x, &problem, out, input_of(r), KOLO_U8, KOLO_SUM, lib_finish);
+    return lib_run(x, &problem, out, lib_input(r), KOLO_U8, KOLO_SUM, lib_finish);
 }

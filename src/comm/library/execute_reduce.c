@@ -6,7 +6,6 @@
 #include "comm/library/parts.h"
 
 static bool rounds(enum kolo_reduce op) { return op != KOLO_MIN && op != KOLO_MAX; }
-static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
 static enum kolo_reduce plain(enum kolo_reduce op) { return op == KOLO_AVERAGE ? KOLO_SUM : op; }
 
 comm_folding lib_folding(const kolo_request *r, int64_t contributors)
@@ -21,37 +20,26 @@ comm_folding lib_folding(const kolo_request *r, int64_t contributors)
 
 /* ---- packing ------------------------------------------------------------------------------------------- */
 
-/* Elements `from` .. `from + count` of a request's vector, scaled where asked, into a vector of `type`;
- * neutral elements where this rank has nothing. */
-static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_dtype type,
-                 bool scaled)
+void lib_bring(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_dtype type,
+               bool scaled)
 {
     const kolo_request *r = lib_request(x, i);
     if (!x->batch.entry[i]) {
         comm_fill_neutral(out, count, type, r->reduce);
         return;
     }
-    const char *in = (const char *)input_of(r) + (size_t)from * kolo_dtype_size(r->type);
+    const char *in = (const char *)lib_input(r) + (size_t)from * kolo_dtype_size(r->type);
     if (type != r->type) comm_widen((float *)(void *)out, in, count, r->type);
-    else if (!scaled || r->prescale == 1) memcpy(out, in, (size_t)count * kolo_dtype_size(type));
-    if (!scaled || r->prescale == 1) return;
-    comm_scale(out, type != r->type ? out : in, count, type, 1, r->prescale);
+    comm_scale(out, type != r->type ? out : in, count, type, 1, scaled ? r->prescale : 1);
 }
 
-/* The way back; divides and scales where asked. */
-static void unpack(const lib_execution *x, int i, char *out, char *in, int64_t count, enum kolo_dtype type,
-                   bool scaled)
+void lib_deliver(const lib_execution *x, int i, char *out, char *in, int64_t count, enum kolo_dtype type,
+                 bool scaled)
 {
     const kolo_request *r = lib_request(x, i);
-    int64_t divisor = scaled && r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
-    double factor = scaled ? r->postscale : 1;
-    if (type == r->type) {
-        if (divisor != 1 || factor != 1) comm_scale(out, in, count, type, divisor, factor);
-        else if (out != in) memcpy(out, in, (size_t)count * kolo_dtype_size(type));
-        return;
-    }
-    if (divisor != 1 || factor != 1) comm_scale(in, in, count, type, divisor, factor);
-    comm_narrow(out, (const float *)(void *)in, count, r->type);
+    comm_scale(type == r->type ? out : in, in, count, type,
+               scaled && r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1, scaled ? r->postscale : 1);
+    if (type != r->type) comm_narrow(out, (const float *)(void *)in, count, r->type);
 }
 
 /* ---- allreduce ----------------------------------------------------------------------------------------- */
@@ -65,7 +53,7 @@ static int unpack_all(lib_execution *x, bool scaled)
         int64_t count = lib_elements(lib_request(x, i), 0);
         if (x->batch.entry[i]) {
             KOLO_TRY(lib_result_memory(x, i, -1, &out));
-            unpack(x, i, out, at, count, x->type, scaled);
+            lib_deliver(x, i, out, at, count, x->type, scaled);
         }
         at += (size_t)count * kolo_dtype_size(x->type);
     }
@@ -82,7 +70,7 @@ static int pack_all(lib_execution *x, enum kolo_dtype type, bool scaled)
     x->work = at;
     for (int i = 0; i < x->batch.entries; i++) {
         int64_t count = lib_elements(lib_request(x, i), 0);
-        pack(x, i, 0, count, at, type, scaled);
+        lib_bring(x, i, 0, count, at, type, scaled);
         at += (size_t)count * kolo_dtype_size(type);
     }
     return 0;
@@ -100,7 +88,7 @@ static int by_push(lib_execution *x, bool alone)
     if (alone && !joined) {
         char *out;
         KOLO_TRY(lib_result_memory(x, 0, -1, &out));
-        return lib_push(x, input_of(r), out, x->count, &how, signature, lib_finish);
+        return lib_push(x, lib_input(r), out, x->count, &how, signature, lib_finish);
     }
     if (joined) how.prescale = 1;
     KOLO_TRY(pack_all(x, r->type, joined));
@@ -110,13 +98,11 @@ static int by_push(lib_execution *x, bool alone)
 /* Sums of 16 bits: partial ones are of f32. */
 static comm_problem problem_of(const kolo_group *g, const kolo_request *r, int64_t count)
 {
-    return (comm_problem){.what = KOLO_ALLREDUCE,
-                          .me = g->rank,
-                          .members = g->size,
-                          .count = count,
-                          .width = kolo_dtype_size(r->type),
-                          .half = kolo_dtype_is_half(r->type) && rounds(r->reduce),
-                          .node_of = g->node_of};
+    comm_problem problem = lib_problem(g, KOLO_ALLREDUCE);
+    problem.count = count;
+    problem.width = kolo_dtype_size(r->type);
+    problem.half = kolo_dtype_is_half(r->type) && rounds(r->reduce);
+    return problem;
 }
 
 bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count)
@@ -137,7 +123,7 @@ static int by_halves(lib_execution *x, bool alone, comm_problem *problem)
     x->half = lib_folding(r, x->batch.contributors);
     if (alone) KOLO_TRY(lib_result_memory(x, 0, -1, &x->work));
     else KOLO_TRY(pack_all(x, r->type, false));
-    in = alone ? input_of(r) : x->work;
+    in = alone ? lib_input(r) : x->work;
     problem->in_place = in == x->work;
     int rc = lib_run(x, problem, x->work, in, KOLO_F32, plain(r->reduce), alone ? lib_finish : unpack_pushed);
     if (rc == 1) x->run->half = &x->half;
@@ -156,12 +142,11 @@ static int by_schedule(lib_execution *x, bool alone)
     if (alone && type == r->type && r->prescale == 1) {
         x->type = type;
         KOLO_TRY(lib_result_memory(x, 0, -1, &x->work));
-        problem.in_place = input_of(r) == x->work;
-        return lib_run(x, &problem, x->work, input_of(r), type, plain(r->reduce), lib_unpack);
+        problem.in_place = lib_input(r) == x->work;
+        return lib_run(x, &problem, x->work, lib_input(r), type, plain(r->reduce), lib_unpack);
     }
     KOLO_TRY(lib_pack(x, type));
-    problem.in_place = true;
-    return lib_run(x, &problem, x->work, x->work, type, plain(r->reduce), lib_unpack);
+    return lib_run_sum(x, x->work, x->count, type, plain(r->reduce), lib_unpack);
 }
 
 int lib_reduce_all(lib_execution *x)
@@ -175,19 +160,16 @@ int lib_reduce_all(lib_execution *x)
 
 /* ---- reduce_scatter ------------------------------------------------------------------------------------ */
 
-static int64_t row_elements(const kolo_request *r) { return r->dims ? lib_elements(r, 1) : 1; }
-
 static int unpack_part(lib_execution *x)
 {
     int me = x->group->rank, members = x->group->size;
     char *at = x->work, *out;
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);
-        int64_t rows = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me),
-                count = rows * row_elements(r);
+        int64_t rows = lib_cut_rows(r->dim[0], members, me), count = rows * lib_row_elements(r);
         if (x->batch.entry[i]) {
             KOLO_TRY(lib_result_memory(x, i, rows, &out));
-            unpack(x, i, out, at, count, x->type, true);
+            lib_deliver(x, i, out, at, count, x->type, true);
         }
         at += (size_t)count * kolo_dtype_size(x->type);
     }
@@ -202,13 +184,10 @@ int lib_reduce_scatter(lib_execution *x)
     enum kolo_dtype type = kolo_dtype_is_half(first->type) && rounds(first->reduce) ? KOLO_F32 : first->type;
     int members = x->group->size;
     char *at;
-    comm_problem problem = {.what = KOLO_REDUCE_SCATTER,
-                            .me = x->group->rank,
-                            .members = members,
-                            .in_place = true,
-                            .counts = x->number,
-                            .width = kolo_dtype_size(type),
-                            .node_of = x->group->node_of};
+    comm_problem problem = lib_problem(x->group, KOLO_REDUCE_SCATTER);
+    problem.in_place = true;
+    problem.counts = x->number;
+    problem.width = kolo_dtype_size(type);
     for (int i = 0; i < x->batch.entries; i++) problem.count += lib_elements(lib_request(x, i), 0);
     x->type = type;
     KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem.count * kolo_dtype_size(type), &at));
@@ -217,9 +196,9 @@ int lib_reduce_scatter(lib_execution *x)
         x->number[m] = 0;
         for (int i = 0; i < x->batch.entries; i++) {
             const kolo_request *r = lib_request(x, i);
-            int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each,
-                    count = lib_cut(r->dim[0], members, m + 1) * each - from;
-            pack(x, i, from, count, at, type, true);
+            int64_t each = lib_row_elements(r), from = lib_cut(r->dim[0], members, m) * each,
+                    count = lib_cut_rows(r->dim[0], members, m) * each;
+            lib_bring(x, i, from, count, at, type, true);
             at += (size_t)count * kolo_dtype_size(type);
             x->number[m] += count;
         }

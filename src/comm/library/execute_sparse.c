@@ -42,7 +42,6 @@ static void add_up(const lib_execution *x, const pair *p, int64_t n, int64_t eac
 {
     const kolo_request *r = lib_request(x, 0);
     enum kolo_dtype type = kolo_dtype_is_half(r->type) ? KOLO_F32 : r->type;
-    int64_t divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     comm_combine sum = comm_combine_of(type, KOLO_SUM);
     char *into = kolo_dtype_is_half(r->type) ? (char *)wide : out;
     for (int64_t i = 0; i < n; i++) {
@@ -56,8 +55,7 @@ static void add_up(const lib_execution *x, const pair *p, int64_t n, int64_t eac
             memcpy(out, p[i].row, (size_t)each * kolo_dtype_size(type));
         }
     }
-    if (divisor != 1 || r->postscale != 1) comm_scale(into, into, each, type, divisor, r->postscale);
-    if (kolo_dtype_is_half(r->type)) comm_narrow(out, wide, each, r->type);
+    lib_deliver(x, 0, out, into, each, type, true);
 }
 
 /* Blocks of members: k row numbers, k rows. */
@@ -130,12 +128,11 @@ static int merge(lib_execution *x)
 static int give_all(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    int64_t count = r->rows * r->dim[1], divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
+    int64_t count = r->rows * r->dim[1];
     lib_entry *entry = x->batch.entry[0];
     void *out = r->out;
     if (!out) KOLO_TRY(lib_entry_memory(entry, (size_t)count * kolo_dtype_size(r->type), &out));
-    comm_scale(kolo_dtype_is_half(r->type) ? x->work : out, x->work, count, x->type, divisor, r->postscale);
-    if (kolo_dtype_is_half(r->type)) comm_narrow(out, (const float *)(void *)x->work, count, r->type);
+    lib_deliver(x, 0, out, x->work, count, x->type, true);
     entry->output = (kolo_output){.data = out, .dims = 2, .dim = {r->rows, r->dim[1]}, .last = -1};
     return x->step = lib_finish, 1;
 }
@@ -149,7 +146,7 @@ static int add_all(lib_execution *x)
     enum kolo_dtype type = kolo_dtype_is_half(r->type) ? KOLO_F32 : r->type;
     size_t width = kolo_dtype_size(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN),
            all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
-    const char *in = r->in ? r->in : r->out;
+    const char *in = lib_input(r);
     comm_combine sum = comm_combine_of(type, KOLO_SUM);
     KOLO_TRY(lib_track_stage(x->track, x->group->world, all + 2 * row, &x->work));
     char *scaled = x->work + all, *wide = scaled + row;
@@ -168,14 +165,7 @@ static int by_all_rows(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     KOLO_TRY(add_all(x));
-    comm_problem problem = {.what = KOLO_ALLREDUCE,
-                            .me = x->group->rank,
-                            .members = x->group->size,
-                            .in_place = true,
-                            .count = r->rows * r->dim[1],
-                            .width = kolo_dtype_size(x->type),
-                            .node_of = x->group->node_of};
-    return lib_run(x, &problem, x->work, x->work, x->type, KOLO_SUM, give_all);
+    return lib_run_sum(x, x->work, r->rows * r->dim[1], x->type, KOLO_SUM, give_all);
 }
 
 /* An allreduce sends about twice its vector. */
@@ -194,13 +184,9 @@ int lib_sparse(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int64_t each_bytes = r->dim[1] * (int64_t)kolo_dtype_size(r->type), total = 0, mine = 0, pairs = 0;
     int members = x->group->size, me = x->group->rank;
-    comm_problem problem = {.what = KOLO_ALLGATHER,
-                            .me = me,
-                            .members = members,
-                            .in_place = true,
-                            .counts = x->number,
-                            .width = 1,
-                            .node_of = x->group->node_of};
+    comm_problem problem = lib_problem(x->group, KOLO_ALLGATHER);
+    problem.in_place = true;
+    problem.counts = x->number;
     for (int m = 0; m < members; m++) {
         x->number[m] = x->batch.rows[m] * (8 + each_bytes);
         if (m == me) mine = total;
@@ -212,10 +198,8 @@ int lib_sparse(lib_execution *x)
     int64_t k = x->batch.rows[me];
     char *at = x->work + mine;
     if (x->batch.entry[0] && k) {
-        const void *in = r->in ? r->in : r->out;
         memcpy(at, r->index, (size_t)k * 8);
-        if (r->prescale != 1) comm_scale(at + k * 8, in, k * r->dim[1], r->type, 1, r->prescale);
-        else memcpy(at + k * 8, in, (size_t)(k * each_bytes));
+        comm_scale(at + k * 8, lib_input(r), k * r->dim[1], r->type, 1, r->prescale);
     }
     return lib_run(x, &problem, x->work, at, KOLO_U8, KOLO_SUM, merge);
 }

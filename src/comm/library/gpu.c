@@ -135,13 +135,9 @@ static int gpu_reported(lib_execution *x)
 {
     char text[LIB_TEXT + 64];
     lib_gpu *g = x->stream->gpu;
-    const comm_problem problem = {.what = KOLO_BROADCAST,
-                                  .me = x->group->rank,
-                                  .members = x->group->size,
-                                  .in_place = true,
-                                  .count = sizeof g->id,
-                                  .width = 1,
-                                  .node_of = x->group->node_of};
+    comm_problem problem = lib_problem(x->group, KOLO_BROADCAST);
+    problem.in_place = true;
+    problem.count = sizeof g->id;
     gpu_judge(x, text, sizeof text);
     if (text[0]) return fail_all(x, text);
     if (x->group->rank == 0) KOLO_TRY(g->type->make_id(g->id));
@@ -173,13 +169,9 @@ int lib_gpu_open(lib_execution *x)
     if (!g->info || !g->counts) return KOLO_ENOMEM;
     gpu_fill_info(x, &g->info[me]);
     for (int m = 0; m < n; m++) g->counts[m] = sizeof *g->info;
-    const comm_problem problem = {.what = KOLO_ALLGATHER,
-                                  .me = me,
-                                  .members = n,
-                                  .in_place = true,
-                                  .counts = g->counts,
-                                  .width = 1,
-                                  .node_of = x->group->node_of};
+    comm_problem problem = lib_problem(x->group, KOLO_ALLGATHER);
+    problem.in_place = true;
+    problem.counts = g->counts;
     return lib_run(x, &problem, g->info, &g->info[me], KOLO_U8, KOLO_SUM, gpu_reported);
 }
 

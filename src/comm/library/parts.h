@@ -162,6 +162,9 @@ int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void
             enum kolo_reduce reduce, lib_step then);
 int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input,
                      size_t width, enum kolo_dtype type, enum kolo_reduce reduce, lib_step then);
+/* An allreduce in place. */
+int lib_run_sum(lib_execution *x, void *data, int64_t count, enum kolo_dtype type, enum kolo_reduce reduce,
+                lib_step then);
 int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how,
              uint64_t signature, lib_step then);
 /* The end: of one entry, and of the batch. */
@@ -191,6 +194,12 @@ int lib_note_splits(lib_execution *x, int i, const int64_t *rows);
 bool lib_scatter_unequal(lib_execution *x);
 int lib_codec_state_allreduce(lib_execution *x);
 void lib_codec_states_free(struct lib_codec_states **specials);
+/* Elements `from` .. `from + count` of a request's vector as `type`, with prescale where `scaled`; neutral
+ * elements where this rank has nothing. And the way back, divided and scaled; changes `in`. */
+void lib_bring(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_dtype type,
+               bool scaled);
+void lib_deliver(const lib_execution *x, int i, char *out, char *in, int64_t count, enum kolo_dtype type,
+                 bool scaled);
 /* All requests of the batch, one behind the other, as `type` on the stage (x->work), with prescale; and a
  * step that brings the sums back, divided and scaled. */
 int lib_pack(lib_execution *x, enum kolo_dtype type);
@@ -204,10 +213,36 @@ static inline bool lib_pushes(const kolo_request *r)
  * that bring the same. */
 bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count);
 comm_folding lib_folding(const kolo_request *request, int64_t contributors);
+/* What a request brings, and how much. */
+static inline const void *lib_input(const kolo_request *r) { return r->in ? r->in : r->out; }
+static inline int64_t lib_row_elements(const kolo_request *r) { return r->dims ? lib_elements(r, 1) : 1; }
+static inline size_t lib_row_bytes(const kolo_request *r)
+{
+    return (size_t)lib_row_elements(r) * kolo_dtype_size(r->type);
+}
+static inline size_t lib_request_bytes(const kolo_request *r)
+{
+    return (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type);
+}
+static inline int64_t lib_total(const int64_t *rows, int members)
+{
+    int64_t sum = 0;
+    for (int m = 0; m < members; m++) sum += rows[m];
+    return sum;
+}
+/* A problem of this group, in bytes, out of place; the rest is the caller's. */
+static inline comm_problem lib_problem(const kolo_group *g, enum kolo_collective what)
+{
+    return (comm_problem){.what = what, .me = g->rank, .members = g->size, .width = 1, .node_of = g->node_of};
+}
 /* First row of part i of `rows` cut into `parts`: the first (rows mod parts) have one more. */
 static inline int64_t lib_cut(int64_t rows, int parts, int i)
 {
     return rows / parts * i + (rows % parts < i ? rows % parts : i);
+}
+static inline int64_t lib_cut_rows(int64_t rows, int parts, int i)
+{
+    return rows / parts + (i < rows % parts);
 }
 
 /* ---- schedules.c --------------------------------------------------------------------------------------- */

@@ -34,14 +34,11 @@ static void join_packets(void *out, const void *left, const void *right, int64_t
 
 static int signature_packet(lib_execution *x, uint64_t signature, lib_step then)
 {
-    comm_problem problem = {.what = KOLO_ALLREDUCE,
-                            .me = x->group->rank,
-                            .members = x->group->size,
-                            .in_place = true,
-                            .count = 1,
-                            .width = sizeof x->packet,
-                            .node_of = x->group->node_of};
+    comm_problem problem = lib_problem(x->group, KOLO_ALLREDUCE);
     const comm_schedule *schedule;
+    problem.in_place = true;
+    problem.count = 1;
+    problem.width = sizeof x->packet;
     x->packet.high = signature;
     x->packet.low_not = ~signature;
     KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, &problem, &schedule, &x->algorithm));
@@ -73,8 +70,7 @@ static int64_t bring_rows(lib_execution *x)
     else if (r->what != KOLO_SCATTER) rows[me] = r->dims ? r->dim[0] : 1;
     else rows[members + me] = lib_awaits(r, me, members);
     for (int i = 0; r->what == KOLO_SCATTER && me == r->root && i < members; i++)
-        rows[i] =
-            r->splits ? r->splits[i] : lib_cut(r->dim[0], members, i + 1) - lib_cut(r->dim[0], members, i);
+        rows[i] = r->splits ? r->splits[i] : lib_cut_rows(r->dim[0], members, i);
     return n;
 }
 
@@ -83,7 +79,6 @@ static int64_t bring_rows(lib_execution *x)
 static bool bring_vector(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    const void *in = r->in ? r->in : r->out;
     enum kolo_dtype type = kolo_dtype_is_half(r->type) ? KOLO_F32 : r->type;
     if (!lib_pushes(r) || x->batch.gpu) return false;
     int64_t count = lib_elements(r, 0);
@@ -91,26 +86,17 @@ static bool bring_vector(lib_execution *x)
     x->packet.type = type;
     x->packet.op = r->reduce == KOLO_AVERAGE ? KOLO_SUM : r->reduce;
     x->packet.count = (int32_t)count;
-    if (kolo_dtype_is_half(r->type)) comm_widen((float *)(void *)x->packet.data, in, count, r->type);
-    else if (count) memcpy(x->packet.data, in, (size_t)count * kolo_dtype_size(type));
-    if (r->prescale != 1) comm_scale(x->packet.data, x->packet.data, count, type, 1, r->prescale);
+    lib_bring(x, 0, 0, count, x->packet.data, type, true);
     return true;
 }
 
 /* The packet holds the whole sum. */
 static int take_vector(lib_execution *x)
 {
-    const kolo_request *r = lib_request(x, 0);
     char *out;
     if (packet_differs(&x->packet)) return x->step = lib_report_differences, 1;
-    int64_t count = x->packet.count, divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     KOLO_TRY(lib_result_memory(x, 0, -1, &out));
-    if (divisor != 1 || r->postscale != 1)
-        comm_scale(x->packet.data, x->packet.data, count, (enum kolo_dtype)x->packet.type, divisor,
-                   r->postscale);
-    if (kolo_dtype_is_half(r->type))
-        comm_narrow(out, (const float *)(const void *)x->packet.data, count, r->type);
-    else if (count) memcpy(out, x->packet.data, (size_t)count * kolo_dtype_size(r->type));
+    lib_deliver(x, 0, out, x->packet.data, x->packet.count, (enum kolo_dtype)x->packet.type, true);
     return x->step = lib_finish, 1;
 }
 
@@ -128,13 +114,9 @@ static int column_received(lib_execution *x)
 static int exchange_rows(lib_execution *x)
 {
     int me = x->group->rank, members = x->group->size;
-    const comm_problem problem = {.what = KOLO_ALLTOALL,
-                                  .me = me,
-                                  .members = members,
-                                  .send = x->number,
-                                  .receive = x->number,
-                                  .width = sizeof(int64_t),
-                                  .node_of = x->group->node_of};
+    comm_problem problem = lib_problem(x->group, KOLO_ALLTOALL);
+    problem.send = problem.receive = x->number;
+    problem.width = sizeof(int64_t);
     bring_rows(x);
     for (int m = 0; m < members; m++) x->number[m] = 1;
     return lib_run(x, &problem, x->number + members, x->batch.rows + (int64_t)me * members, KOLO_I64,
@@ -145,16 +127,7 @@ static int exchange_rows(lib_execution *x)
 static int gather_rows(lib_execution *x)
 {
     if (lib_request(x, 0)->what == KOLO_ALLTOALL) return exchange_rows(x);
-    comm_problem problem = {.what = KOLO_ALLREDUCE,
-                            .me = x->group->rank,
-                            .members = x->group->size,
-                            .in_place = true,
-                            .count = bring_rows(x),
-                            .width = sizeof(int64_t),
-                            .node_of = x->group->node_of};
-    void *rows = (void *)(uintptr_t)x->batch.rows;
-    KOLO_TRY(lib_run(x, &problem, rows, rows, KOLO_I64, KOLO_SUM, rows_received));
-    return 1;
+    return lib_run_sum(x, (void *)(uintptr_t)x->batch.rows, bring_rows(x), KOLO_I64, KOLO_SUM, rows_received);
 }
 
 static int signature_matched(lib_execution *x)
@@ -233,34 +206,19 @@ static int signature_reported(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int n = x->group->size;
     if (!all_gather(x)) return signature_report(x, "");
-    comm_problem problem = {.what = KOLO_ALLREDUCE,
-                            .me = x->group->rank,
-                            .members = n,
-                            .in_place = true,
-                            .count = 2 * (int64_t)n,
-                            .width = sizeof(int64_t),
-                            .node_of = x->group->node_of};
     for (int m = 0; m < n; m++) {
         x->number[m] = r->splits ? r->splits[m] : INT64_MIN;
         x->number[n + m] = r->splits ? -r->splits[m] : INT64_MIN;
     }
-    return lib_run(x, &problem, x->number, x->number, KOLO_I64, KOLO_MAX, counts_exchanged);
+    return lib_run_sum(x, x->number, 2 * (int64_t)n, KOLO_I64, KOLO_MAX, counts_exchanged);
 }
 
 int lib_report_differences(lib_execution *x)
 {
-    int members = x->group->size;
-    comm_problem problem = {.what = KOLO_ALLREDUCE,
-                            .me = x->group->rank,
-                            .members = members,
-                            .in_place = true,
-                            .count = (int64_t)members * LIB_TEXT,
-                            .width = 1,
-                            .node_of = x->group->node_of};
+    const int64_t bytes = (int64_t)x->group->size * LIB_TEXT;
     free(x->texts);
-    x->texts = kolo_alloc((size_t)members * LIB_TEXT);
+    x->texts = kolo_alloc((size_t)bytes);
     if (!x->texts) return KOLO_ENOMEM;
     lib_describe(x->batch.entry[0], x->texts + (size_t)x->group->rank * LIB_TEXT, LIB_TEXT);
-    KOLO_TRY(lib_run(x, &problem, x->texts, x->texts, KOLO_U8, KOLO_MAX, signature_reported));
-    return 1;
+    return lib_run_sum(x, x->texts, bytes, KOLO_U8, KOLO_MAX, signature_reported);
 }
