@@ -1,69 +1,26 @@
 /* f16 and bf16. Both instructions of F16C round as specified and keep denormals whatever the processor's
  * mode; AVX512_BF16's flushes denormals, so bf16 is rounded in integers, which vector units do as
  * fast as memory delivers. */
+#include "base/half.h"
 #include "comm/core/kernel_wide.h"
-
-#include <string.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-static inline uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* ---- bf16 ---------------------------------------------------------------------------------------------- */
 
 KOLO_CLONES_512 static void widen_bf16(float *restrict out, const uint16_t *restrict in, int64_t count)
 {
-    uint32_t *restrict o = (uint32_t *)(void *)out;
-    for (int64_t i = 0; i < count; i++) o[i] = (uint32_t)in[i] << 16;
+    for (int64_t i = 0; i < count; i++) out[i] = kolo_from_bf16(in[i]);
 }
 
 KOLO_CLONES_512 static void narrow_bf16(uint16_t *restrict out, const float *restrict in, int64_t count)
 {
-    const uint32_t *restrict v = (const uint32_t *)(const void *)in;
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t rounded = v[i] + 0x7fff + (v[i] >> 16 & 1), quiet = v[i] | 0x400000;
-        bool nan = (v[i] & 0x7fffffff) > 0x7f800000;
-        out[i] = (uint16_t)((nan ? quiet : rounded) >> 16);
-    }
+    for (int64_t i = 0; i < count; i++) out[i] = kolo_to_bf16(in[i]);
 }
 
 /* ---- f16 ----------------------------------------------------------------------------------------------- */
-
-static inline float widen_one(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;
-    if (rest >= 0x7c00) { /* infinity; NaN, made quiet */
-        uint32_t mantissa = (rest & 0x3ff) << 13;
-        return float_of(sign | 0x7f800000 | mantissa | (mantissa ? 0x400000 : 0));
-    }
-    if (rest < 0x400) return float_of(sign | bits_of((float)rest * 0x1p-24f));
-    return float_of(sign | ((rest << 13) + (112u << 23)));
-}
-
-static inline uint16_t narrow_one(float value)
-{
-    uint32_t v = bits_of(value), sign = v >> 16 & 0x8000, rest = v & 0x7fffffff;
-    if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (rest >> 13 & 0x3ff));
-    if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* 65520 and more */
-    /* the units of .5 are those of a denormal f16: the addition rounds, and what it leaves
-     * above .5 is the result */
-    if (rest < 0x38800000) return (uint16_t)(sign | (bits_of(float_of(rest) + 0.5f) - 0x3f000000));
-    return (uint16_t)(sign | ((rest + 0xfff + (rest >> 13 & 1) - (112u << 23)) >> 13));
-}
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,f16c"))) static int64_t widen_f16c(float *out, const uint16_t *in, int64_t count)
@@ -120,12 +77,12 @@ static int64_t narrow_many(uint16_t *out, const float *in, int64_t count) { retu
 
 static void widen_f16(float *out, const uint16_t *in, int64_t count)
 {
-    for (int64_t i = widen_many(out, in, count); i < count; i++) out[i] = widen_one(in[i]);
+    for (int64_t i = widen_many(out, in, count); i < count; i++) out[i] = kolo_from_f16(in[i]);
 }
 
 static void narrow_f16(uint16_t *out, const float *in, int64_t count)
 {
-    for (int64_t i = narrow_many(out, in, count); i < count; i++) out[i] = narrow_one(in[i]);
+    for (int64_t i = narrow_many(out, in, count); i < count; i++) out[i] = kolo_to_f16(in[i]);
 }
 
 /* ---- both ---------------------------------------------------------------------------------------------- */
