@@ -9,9 +9,9 @@
 /* A request in a message; then name, text, compression and splits. */
 typedef struct wire_want {
     uint64_t signature;
-    int64_t dim[KOLO_REQUEST_DIMS], rows, splits;
-    double prescale, postscale;
-    int32_t what, type, dims, reduce, root, compressed, faulty, gpu;
+    kolo_request r; /* its pointers say nothing */
+    int64_t splits;
+    int32_t compressed, faulty, gpu, spare;
 } wire_want;
 
 bool lib_has_rows(enum kolo_collective what) { return lib_row_numbers(what, 1) > 0; }
@@ -46,19 +46,12 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
                                     lib_describes_part(r, members));
     bool compressed = r->compression && *r->compression;
     wire_want want = {.signature = lib_signature(entry),
-                      .rows = r->what == KOLO_SCATTER ? lib_awaits(r, me, members) : r->rows,
+                      .r = *r,
                       .splits = splits ? members : 0,
-                      .prescale = r->prescale,
-                      .postscale = r->postscale,
-                      .what = (int32_t)r->what,
-                      .type = (int32_t)r->type,
-                      .dims = r->dims,
-                      .reduce = (int32_t)r->reduce,
-                      .root = r->root,
                       .compressed = compressed,
                       .faulty = entry->fault != NULL,
                       .gpu = entry->gpu};
-    for (int d = 0; d < r->dims && d < KOLO_REQUEST_DIMS; d++) want.dim[d] = r->dim[d];
+    if (r->what == KOLO_SCATTER) want.r.rows = lib_awaits(r, me, members);
     lib_describe(entry, text, sizeof text);
     KOLO_TRY(lib_put(to, &want, sizeof want));
     KOLO_TRY(lib_put_text(to, r->name, strlen(r->name)));
@@ -83,23 +76,16 @@ static int read_want(lib_want *want, lib_bytes *key, lib_reader *from)
     const wire_want *wire = lib_take(from, sizeof *wire);
     size_t length = 0;
     const char *name = lib_take_text(from, &length);
-    *want = (lib_want){.r.name = name, .text = lib_take_text(from, NULL)};
+    const char *text = lib_take_text(from, NULL);
     if (from->bad || wire->splits < 0) {
         from->bad = true;
         return 0;
     }
-    want->signature = wire->signature;
-    want->faulty = wire->faulty;
-    want->gpu = wire->gpu;
-    want->r.what = (enum kolo_collective)wire->what;
-    want->r.type = (enum kolo_dtype)wire->type;
-    want->r.reduce = (enum kolo_reduce)wire->reduce;
-    want->r.dims = wire->dims;
-    memcpy(want->r.dim, wire->dim, sizeof wire->dim);
-    want->r.prescale = wire->prescale;
-    want->r.postscale = wire->postscale;
-    want->r.root = wire->root;
-    want->r.rows = wire->rows;
+    *want = (lib_want){wire->r, wire->signature, text, wire->gpu, wire->faulty};
+    want->r.name = name;
+    want->r.in = want->r.out = NULL;
+    want->r.compression = NULL;
+    want->r.splits = want->r.index = NULL;
     if (wire->compressed) want->r.compression = lib_take_text(from, NULL);
     if (wire->splits) want->r.splits = lib_take(from, (size_t)wire->splits * sizeof(int64_t));
     return lib_put_text(key, name, length);

@@ -113,9 +113,19 @@ static void last_reported(const comm_life *c, comm_position *position)
 void router_last_position(const comm_router *router, int local, comm_position *position)
 {
     const comm_life *c = router->life[local];
+    *position = (comm_position){.rank = router->rank_of[local]};
     if (router->config.position) router->config.position(router->config.of, local, position);
     else last_reported(c, position);
     position->waits_for = atomic_load_explicit(&c->waits_for, memory_order_relaxed);
+}
+
+void router_position(const comm_router *router, int rank, comm_position *position, int *pid)
+{
+    int local = router_local(router, rank);
+    *position = (comm_position){.age = -1, .waits_for = -1, .rank = rank};
+    *pid = local >= 0 ? router->life[local]->head.pid : 0;
+    if (local >= 0) router_last_position(router, local, position);
+    else lines_last_position(router, rank, position, pid);
 }
 
 const char *router_host(const comm_router *router, int rank)
@@ -202,7 +212,7 @@ static int check_late(comm_router *router)
     int rank =
         router->config.segments ? router->config.awaits(router->config.of, &late) : latest(router, &late);
     late = router_since(router, router->now, router->now - late);
-    comm_position position = {.age = -1, .waits_for = -1};
+    comm_position position;
     int pid;
     atomic_store_explicit(&router->life[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1,
                           memory_order_relaxed);
@@ -212,8 +222,7 @@ static int check_late(comm_router *router)
     bool left = local >= 0 ? atomic_load(&router->life[local]->head.departed) : lines_left(router, rank);
     if (left && late > ABSENT) return router_report_failed(router, rank, "left before the end");
     if (late < router->config.timeout) return 0;
-    if (local >= 0) router_last_position(router, local, &position);
-    else lines_last_position(router, rank, &position, &pid);
+    router_position(router, rank, &position, &pid);
     if (position.waits_for >= 0 && position.waits_for != router->launch->rank &&
         late < 2 * router->config.timeout)
         return 0;

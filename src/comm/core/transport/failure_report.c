@@ -12,14 +12,9 @@ enum { HOW = 256, LIST = 600, SAID = 128 };
 
 void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes)
 {
-    comm_position position = {.age = -1, .waits_for = -1};
-    int local = router_local(router, rank), pid = 0;
-    if (local >= 0) {
-        router_last_position(router, local, &position);
-        pid = router->life[local]->head.pid;
-    } else {
-        lines_last_position(router, rank, &position, &pid);
-    }
+    comm_position position;
+    int pid;
+    router_position(router, rank, &position, &pid);
     int n = snprintf(text, bytes, "rank %d on host %s", rank, router_host(router, rank));
     if (pid && n < (int)bytes) n += snprintf(text + n, bytes - (size_t)n, " (pid %d)", pid);
     if (position.age >= 0 && n < (int)bytes)
@@ -29,27 +24,19 @@ void comm_router_describe(comm_router *router, int rank, char *text, size_t byte
 }
 
 /* "allreduce number 12", "nothing yet", "no word" */
-static void say(const comm_router *router, int rank, const line_beat *said, char *text)
+static void say(const comm_router *router, int rank, const comm_position *said, char *text)
 {
-    comm_position position = {.age = -1};
-    int local = router_local(router, rank), pid;
-    if (local >= 0) {
-        router_last_position(router, local, &position);
-        snprintf(text, SAID, "nothing yet");
-    } else if (said && said[rank].rank == rank) {
-        memcpy(position.operation, said[rank].operation, sizeof position.operation);
-        position.sequence = said[rank].sequence;
-        position.age = said[rank].age;
-        snprintf(text, SAID, "nothing yet");
-    } else {
-        lines_last_position(router, rank, &position, &pid);
-        snprintf(text, SAID, "no word");
-    }
+    comm_position position;
+    int pid;
+    const bool local = router_local(router, rank) >= 0, answered = !local && said && said[rank].rank == rank;
+    router_position(router, rank, &position, &pid);
+    if (answered) position = said[rank];
     if (position.age >= 0)
         snprintf(text, SAID, "%.95s number %llu", position.operation, (unsigned long long)position.sequence);
+    else snprintf(text, SAID, local || answered ? "nothing yet" : "no word");
 }
 
-int router_failure_report(comm_router *router, int rank, const char *how, const line_beat *said)
+int router_failure_report(comm_router *router, int rank, const char *how, const comm_position *said)
 {
     char text[COMM_TEXT + LIST], peer[320], list[LIST] = "";
     int size = router->launch->size;
@@ -110,7 +97,7 @@ int router_report_late(comm_router *router, int rank, double late)
 
 int router_inquire(comm_router *router)
 {
-    const line_beat *said;
+    const comm_position *said;
     if (atomic_load_explicit(&router->suspected.state, memory_order_acquire) != 2) return 0;
     if (!lines_inquire(router, router->suspected.rank, &said)) return 0;
     return router_failure_report(router, router->suspected.rank, router->suspected.how, said);

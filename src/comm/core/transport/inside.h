@@ -130,13 +130,11 @@ typedef struct router_means {
     const char *name;
     bool (*reaches)(const comm_router *router, int rank);
     int (*post)(comm_router *router, router_request *request);
-    int (*turn)(comm_router *router); /* moves what can be moved */
-    /* an incomplete request goes; the world is broken */
+    int (*turn)(comm_router *router); /* moves what can be moved; NULL: `done` does */
+    /* an incomplete request goes; the world is broken. NULL: the MPI lane knows */
     void (*forget)(comm_router *router, router_request *request);
 } router_means;
 extern const router_means means_self, means_channel, means_mpi, means_tcp;
-
-struct line_beat; /* lines.h */
 
 struct comm_router {
     kolo_launch *launch;
@@ -200,7 +198,10 @@ static inline double router_since(const comm_router *router, double now, double 
     const double up = atomic_load_explicit(&router->stood_up_at, memory_order_relaxed);
     return now - (at > up ? at : up);
 }
+/* What a rank of this node said last. */
 void router_last_position(const comm_router *router, int local, comm_position *position);
+/* The same of any rank, as far as it is known here: else its age is negative. pid: 0, or its process. */
+void router_position(const comm_router *router, int rank, comm_position *position, int *pid);
 const char *router_host(const comm_router *router, int rank);
 /* One turn of all means; negative: broken. Engine only. */
 int router_turn(comm_router *router);
@@ -252,7 +253,7 @@ int router_report_late(comm_router *router, int rank, double late);
 int router_report_silent(comm_router *router, int rank, double silent); /* it sends no heartbeat */
 /* Breaks the world. said: [size] words of ranks on other nodes, operation "" where there is none; NULL:
  * what lines heard last. */
-int router_failure_report(comm_router *router, int rank, const char *how, const struct line_beat *said);
+int router_failure_report(comm_router *router, int rank, const char *how, const comm_position *said);
 int router_inquire(comm_router *router); /* of a turn: what an accusation waits for */
 
 /* ---- talk ---------------------------------------------------------------------------------------------- */
@@ -276,7 +277,7 @@ int lines_beat(comm_router *router);
 void lines_spread(comm_router *router);
 /* Asks a rank of every other node, but not this one, how far those of its node came. 1: said[size] is what
  * they answered in time (memory of the lines); 0: not yet, ask again in the next turn. Engine. */
-int lines_inquire(comm_router *router, int but, const struct line_beat **said);
+int lines_inquire(comm_router *router, int but, const comm_position **said);
 void lines_sleep(comm_router *router, uint32_t bell, double seconds);
 void lines_listen(comm_router *router, double seconds);
 /* a rank of this node that sleeps in lines_sleep or lines_listen */

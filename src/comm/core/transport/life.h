@@ -33,12 +33,12 @@ typedef struct comm_life {
     _Atomic int64_t suspected_at;
 } comm_life;
 
-/* The operation that a rank has reported last. */
+/* The operation that a rank has reported last, as other nodes hear it, too. */
 typedef struct comm_position {
     char operation[8 * COMM_OPERATION_WORDS];
     uint64_t sequence;
     double age; /* seconds since it began; negative: nothing was reported */
-    int waits_for;
+    int32_t waits_for, rank;
 } comm_position;
 
 /* The text of `operation`; cut to what it holds. Relaxed: a reader may see parts of two. */

@@ -182,7 +182,7 @@ void lines_close(comm_router *router, bool orderly)
     line_end_close(&lines->listener);
     line_end_close(&lines->nudge);
     if (lines->epoll >= 0) close(lines->epoll);
-    line_inquiry_free(&lines->inquiry);
+    line_calls_free(&lines->inquiry);
     free(lines->address);
     free(lines->line);
     free(lines->dirty);

@@ -25,15 +25,8 @@ typedef struct line_hello {
     int32_t rank, purpose;
 } line_hello;
 /* Purpose. Break: a text follows, then the end. Ask: the words of the ranks of this node come back
- * (line_beat), then the end. */
+ * (comm_position), then the end. */
 enum { LINE_FRAMES = 1, LINE_BREAK = 2, LINE_ASK = 3 };
-
-typedef struct line_beat {
-    char operation[8 * COMM_OPERATION_WORDS];
-    uint64_t sequence;
-    double age;
-    int32_t waits_for, rank;
-} line_beat;
 
 enum end_kind { END_LISTENER, END_NUDGE, END_PENDING_PEER, END_IN, END_OUT };
 
@@ -65,7 +58,7 @@ typedef struct tcp_line {
     /* left: closed in good order; failed: there is no way to it (not an end of the world with MPI) */
     bool left, failed, dirty;
     char how[64]; /* it was lost */
-    line_beat beat;
+    comm_position beat;
 } tcp_line;
 
 /* Pending peers: more than the bucket's burst, so that an unverified peer keeps its place for some tenths of
@@ -82,7 +75,7 @@ typedef struct tcp_lines {
     tcp_line **line;                  /* [size] NULL: none */
     int *dirty, first_dirty, dirties; /* a circle of [size]: ranks with something to write, each once */
     _Atomic double polled_at;
-    struct line_inquiry *inquiry; /* under way; NULL: none */
+    struct line_calls *inquiry; /* under way; NULL: none */
 } tcp_lines;
 
 tcp_line *line_find(comm_router *router, int rank); /* NULL: no memory, broken */
@@ -94,8 +87,7 @@ int line_flush(comm_router *router, tcp_line *l);
 int line_fill(comm_router *router, tcp_line *l);
 int line_lost(comm_router *router, tcp_line *l, const char *how);
 int line_other(framing *t, const frame *f, const char *payload);
-line_beat line_word(const comm_router *router, int local); /* what that rank of this node said last */
-void line_inquiry_free(struct line_inquiry **inquiry);
+void line_calls_free(struct line_calls **calls);
 void line_answer(const comm_router *router, int fd); /* to LINE_ASK: the words of this node's ranks */
 int line_dial(const comm_router *router, int rank);  /* a socket that is being connected, or -1 */
 void line_greet(const comm_router *router, line_hello *hello, int purpose);

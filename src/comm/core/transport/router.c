@@ -174,7 +174,8 @@ void queue_drop(router_queue *q, router_request *r)
 int router_turn(comm_router *router)
 {
     router->now = kolo_time();
-    for (int i = 0; i < MEANS && router->control; i++) KOLO_TRY(table[i]->turn(router));
+    for (int i = 0; i < MEANS && router->control; i++)
+        if (table[i]->turn) KOLO_TRY(table[i]->turn(router));
     if (!router->control) KOLO_TRY(means_tcp.turn(router));
     return router_watch(router);
 }
@@ -196,19 +197,7 @@ static int mpi_post(comm_router *router, router_request *r)
     return comm_mpi.receive(lane->mpi, r->rank, r->tag, r->data, (int64_t)r->bytes, 1);
 }
 
-static int mpi_turn(comm_router *router)
-{
-    (void)router;
-    return 0; /* done() asks for what it waits for */
-}
-
-static void mpi_forget(comm_router *router, router_request *r)
-{
-    (void)router;
-    (void)r; /* the MPI lane knows */
-}
-
-const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, mpi_turn, mpi_forget};
+const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, NULL, NULL};
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
 

@@ -22,16 +22,10 @@ static int self_post(comm_router *router, router_request *r)
     return 0;
 }
 
-static int turn(comm_router *router)
-{
-    (void)router;
-    return 0;
-}
-
 static void self_forget(comm_router *router, router_request *r)
 {
     queue_drop(&router->to_self, r);
     queue_drop(&router->from_self, r);
 }
 
-const router_means means_self = {"self", reaches, self_post, turn, self_forget};
+const router_means means_self = {"self", reaches, self_post, NULL, self_forget};

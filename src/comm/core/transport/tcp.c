@@ -110,10 +110,8 @@ void lines_last_position(const comm_router *router, int rank, comm_position *pos
     *pid = lines ? lines->address[rank].pid : 0;
     const tcp_line *l = lines ? lines->line[rank] : NULL;
     if (!l || !l->beat.operation[0]) return;
-    memcpy(position->operation, l->beat.operation, sizeof position->operation);
-    position->sequence = l->beat.sequence;
-    position->age = l->beat.age + kolo_time() - l->heard_at;
-    position->waits_for = l->beat.waits_for;
+    *position = l->beat;
+    position->age += kolo_time() - l->heard_at;
 }
 
 void lines_want(comm_router *router, int rank)
@@ -123,7 +121,7 @@ void lines_want(comm_router *router, int rank)
 }
 
 /* One line's part of a beat: says that we live, and looks whether the other side does. */
-static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
+static int beat(comm_router *router, tcp_line *l, const comm_position *mine)
 {
     char how[160];
     if (l->lost_at > 0 && !l->left && router->now - l->lost_at > EXPLAIN_WITHIN) {
@@ -146,21 +144,10 @@ static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
     return router_report_silent(router, l->t.rank, silent);
 }
 
-line_beat line_word(const comm_router *router, int local)
-{
-    comm_position position;
-    router_last_position(router, local, &position);
-    line_beat said = {.sequence = position.sequence,
-                      .age = position.age,
-                      .waits_for = position.waits_for,
-                      .rank = router->rank_of[local]};
-    memcpy(said.operation, position.operation, sizeof said.operation);
-    return said;
-}
-
 int lines_beat(comm_router *router)
 {
-    const line_beat mine = line_word(router, router->me);
+    comm_position mine;
+    router_last_position(router, router->me, &mine);
     for (int r = 0; r < router->launch->size; r++)
         if (router->lines->line[r]) KOLO_TRY(beat(router, router->lines->line[r], &mine));
     return lines_expire(router);
