@@ -179,6 +179,17 @@ static void say_late(char *text, const report_run *r)
     if (*dropped) SAY(" Gradients dropped: %s.", dropped);
 }
 
+/* What the run has already is not advised. */
+static void say_computing(char *text, const report_run *r, double share)
+{
+    const bool f32 = !r->has_options || r->options.precision == KOLO_precision_f32;
+    const cJSON *start = cJSON_GetArrayItem(r->start, cJSON_GetArraySize(r->start) - 1);
+    const char *device = cJSON_GetStringValue(cJSON_GetObjectItem(start, "device"));
+    const bool gpu = device && strcmp(device, "cpu") != 0;
+    SAY("Computing: %.0f %% of a step. More ranks%s%s or smaller images (size=) make it faster.", 100 * share,
+        gpu ? "" : " or threads, a GPU", f32 ? ", precision=bf16" : "");
+}
+
 static void answer_limits(char *text, const report_run *r)
 {
     report_speed s;
@@ -202,11 +213,7 @@ static void answer_limits(char *text, const report_run *r)
         SAY("The ranks' sums: %.0f %% of a step is spent waiting for other ranks. A larger batch a rank, "
             "compression=bf16 or fewer ranks help.",
             100 * comm);
-    else
-        SAY("Computing: %.0f %% of a step. More ranks or threads, a GPU, precision=bf16 or smaller images "
-            "(size=) "
-            "make it faster.",
-            100 * compute);
+    else say_computing(text, r, compute);
     SAY(" (%s images a second; waiting for data %.1f %%", number, 100 * s.wait);
     if (isfinite(s.comm)) SAY(", for other ranks %.1f %%", 100 * comm);
     SAY(".)");

@@ -212,7 +212,9 @@ answer known/a worst
 like log '^class 1: 20.0 % of its 5 images .* taken for class 0 \(4\)' \
     "so is the worst class, and what it is taken for"
 answer known/a limits
-like log '^Computing: 100 %' "what limits speed: computing"
+like log '^Computing: 100 %.* or threads, a GPU, precision=bf16 or smaller' "what limits speed: computing"
+echo 'precision: bf16' >> known/a/recipe.yaml && answer known/a limits
+like log '^Computing: 100 %.* or threads, a GPU or smaller' "  bf16 is not advised to a run that has it"
 made known/b 0.4 0.1 && answer known/b limits
 like log '^Reading the data: 40 %' "what limits speed: 40 % of a step waits for data"
 made known/c 0.1 0.3 && answer known/c limits

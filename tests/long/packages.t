@@ -35,6 +35,23 @@ if command -v rpmspec > /dev/null; then
 else
     skip "no rpmspec"
 fi
+# its dependencies have other names here, so it is built without asking for them
+if command -v rpmbuild > /dev/null && command -v cpio > /dev/null && git rev-parse -q --verify HEAD > /dev/null 2>&1; then
+    make -s dist BUILD="$ROOM/dist" > "$ROOM/log" 2>&1
+    env -u MAKEFLAGS -u MAKELEVEL rpmbuild -tb --nodeps --define "_topdir $ROOM/rpm" \
+        "$ROOM/dist/kolo-$version.tar.gz" > "$ROOM/log" 2>&1
+    ok $? "rpmbuild makes a package of the archive of make dist" || tail -n 20 "$ROOM/log" | diag
+    rpm=$(find "$ROOM/rpm/RPMS" -name "kolo-$version-*.rpm")
+    mkdir "$ROOM/rpm/root" && rpm2cpio "$rpm" | (cd "$ROOM/rpm/root" && cpio -idm --quiet) &&
+        "$ROOM/rpm/root/usr/bin/kolo" version > "$ROOM/log" 2>&1
+    ok $? "what is in it runs" "$ROOM/log"
+    make -s install BUILD="$BUILD" DESTDIR="$ROOM/plain" PREFIX=/usr > "$ROOM/log" 2>&1
+    none "it holds what make install puts there" \
+        "$(diff <(cd "$ROOM/plain/usr" && find . ! -type d | sed 's/\.gz$//' | sort) \
+            <(cd "$ROOM/rpm/root/usr" && find . ! -type d | sed 's/\.gz$//' | sort) | grep '^<')"
+else
+    skip "no rpmbuild or cpio, or no repository"
+fi
 
 # --- EasyBuild
 . "$TOP/tests/peers/python.sh"
@@ -106,6 +123,23 @@ if seen["version"] != [open("VERSION").read().strip()]: print(seen["version"])
 END
         )"
 done
+# SPACK_PACKAGES: a copy of spack/spack-packages, whose packages Spack has from 1.0 on
+builtin=${SPACK_PACKAGES:-}/repos/spack_repo/builtin
+if [ -d "$builtin/packages" ]; then
+    missing=
+    while read -r name variants; do
+        folder=$builtin/packages/${name//-/_}/package.py
+        [ -e "$folder" ] || grep -rqE "provides\(\"${name}[\"@]" "$builtin/packages" || missing+=" $name"
+        for variant in $variants; do
+            grep -qE "^ +(variant\()?\"$variant\"," "$folder" || missing+=" $name+$variant"
+        done
+    done < <(sed -n 's/.*depends_on("\([^"]*\)".*/\1/p' share/spack/package.py |
+        sed -E 's/@[0-9:.]+//; s/[~+]/ /g')
+    none "Spack 1: what the package depends on is there, with the variants it asks for" "$missing"
+    like "$builtin/build_systems/makefile.py" '^class MakefilePackage' "  and so is what it is made of"
+else
+    skip "no SPACK_PACKAGES, a copy of spack/spack-packages"
+fi
 is "$(sed -n 's/^version: //p' CITATION.cff)" "$version" "CITATION.cff is of this version"
 like CHANGELOG.md "^## $version" "CHANGELOG.md speaks of this version"
 done_testing
