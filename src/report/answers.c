@@ -380,9 +380,8 @@ static void answer_next(char *text, const report_run *r)
         if (best >= 0)
             SAY(" of the best evaluation (step %.0f, %s %.2f %%)", eval_cell(r, best, REPORT_eval_step),
                 report_metric_text(r), 100 * eval_cell(r, best, report_metric(r)));
-        SAY(". For more epochs begin a new run with init=%s and those to come as epochs=: the schedule of "
-            "this "
-            "one is laid over the whole run.",
+        SAY(". To train longer, start a new run with init=%s and epochs= of the further epochs: the learning "
+            "rate of this one has come to its end.",
             r->folder);
         say_tournament(text, r);
         return;

@@ -71,7 +71,11 @@ static int write_answers(FILE *f, const report_run *run, const report_run *befor
     fputs("<dl class=\"answers\">\n", f);
     for (int i = 0; i < REPORT_ANSWERS; i++) {
         fprintf(f, "<dt>%s</dt>", answer[i].question);
-        put(f, "<dd>", answer[i].text, "</dd>\n");
+        const bool first = several && !before && !strcmp(answer[i].name, "changed");
+        put(f, "<dd>",
+            first ? "Nothing came before it on these data; the table shows what the others changed."
+                  : answer[i].text,
+            "</dd>\n");
     }
     fputs("</dl>\n", f);
     return 0;

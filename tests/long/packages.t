@@ -36,7 +36,7 @@ else
     skip "no rpmspec"
 fi
 # its dependencies have other names here, so it is built without asking for them
-if command -v rpmbuild > /dev/null && command -v cpio > /dev/null && git rev-parse -q --verify HEAD > /dev/null 2>&1; then
+if command -v rpmbuild > /dev/null && command -v cpio > /dev/null && git rev-parse HEAD > /dev/null 2>&1; then
     make -s dist BUILD="$ROOM/dist" > "$ROOM/log" 2>&1
     env -u MAKEFLAGS -u MAKELEVEL rpmbuild -tb --nodeps --define "_topdir $ROOM/rpm" \
         "$ROOM/dist/kolo-$version.tar.gz" > "$ROOM/log" 2>&1
