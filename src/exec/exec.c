@@ -51,8 +51,8 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
     for (int a = 0; a < KOLO_ARENAS; a++) e->file[a] = -1;
     e->dynamic = plan->config.scaled && options->loss_scale == 0;
     e->versions = plan->config.optimizer ? kolo_plan_versions(plan) : 1;
-    /* what is recorded cannot wait for sums that were started before */
-    e->replays = options->replay && e->versions == 1;
+    /* what is recorded cannot wait for sums that were started before, nor the host for other ranks in it */
+    e->replays = options->replay && e->versions == 1 && !(comm && kolo_comm_host_waits(comm));
     e->ahead = kolo_backend_is_host(backend) ? 0 : KOLO_EXEC_AHEAD;
     atomic_init(&e->position, -1);
     KOLO_TRY_GOTO(rc, exec_open_shards(e));

@@ -38,8 +38,9 @@ static void check_sums(const char *reducer, int size, bool one_gpu)
     is_int(run_ranks(size, &set, one_by_one, exact), 0, "%s, %d ranks: the right sums, one by one", reducer,
            size);
     say_outcomes(size);
-    is_int(run_ranks(size, &set, as_graph, exact), 0, "%s, %d ranks: the right sums, as a replayed graph",
-           reducer, size);
+    if (strcmp(reducer, "staged")) /* by which the host waits */
+        is_int(run_ranks(size, &set, as_graph, exact), 0, "%s, %d ranks: the right sums, as a replayed graph",
+               reducer, size);
     say_outcomes(size);
     ok(!strncmp(outcomes[0].name, reducer, strlen(reducer)), "it is %s (%s)", reducer, outcomes[0].name);
 }
@@ -182,7 +183,6 @@ static int main_apart(int argc, char **argv)
         if (maps[m].size != size) continue;
         setting set = {.reducer = "staged"};
         together(me, size, maps[m].node_of, maps[m].name, &set, one_by_one, false, "one by one");
-        together(me, size, maps[m].node_of, maps[m].name, &set, as_graph, false, "as a replayed graph");
         set.canonical = true;
         together(me, size, maps[m].node_of, maps[m].name, &set, one_by_one, false, "in the canonical order");
         /* fp16 is as bf16 */

@@ -292,6 +292,8 @@ const char *kolo_comm_name(const kolo_comm *comm)
     return comm->launch->nodes > 1 ? "shared memory + MPI" : "shared memory";
 }
 
+bool kolo_comm_host_waits(const kolo_comm *comm) { return comm_on_host(comm); }
+
 /* ---- what reducers ask of the host half ---------------------------------------------------------------- */
 
 int kolo_comm_agree(kolo_comm *comm, int status)

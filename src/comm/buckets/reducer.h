@@ -63,10 +63,11 @@ typedef struct kolo_reducer_type {
     int (*bucket)(kolo_reducer *reducer, int bucket, const kolo_reducer_bucket *of);
     /* Collective; NULL: nothing is to be done. All buckets are declared, the same on all ranks. */
     int (*commit)(kolo_reducer *reducer);
-    /* after what is enqueued on compute so far; may be captured. Waits for no other rank, and what is
-     * started of one group waits for no other group */
+    /* after what is enqueued on compute so far; may be captured, unless through_host. Waits for no other
+     * rank, and what is started of one group waits for no other group */
     int (*start)(kolo_reducer *reducer, int bucket);
-    /* compute goes on when the bucket's result stands in the arena, or the sender may write there again */
+    /* compute goes on when the bucket's result stands in the arena, or the sender may write there again;
+     * through_host: the host waits for it */
     int (*wait)(kolo_reducer *reducer, int bucket);
     /* device memory, in place, in compute's order */
     int (*sum)(kolo_reducer *reducer, double *data, int64_t count);

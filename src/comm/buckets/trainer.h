@@ -30,9 +30,12 @@ int kolo_comm_bucket_f64(kolo_comm *comm, int group, size_t offset, int64_t coun
 int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int64_t *count, int tensors,
                             bool average);
 
-/* With a device, start, wait and sum only enqueue, in the order of its compute stream, and may be captured
- * into a graph that is replayed (in the same order on all ranks). They come from one thread. What then goes
- * wrong shows here: 0, or the first failure since create, from any thread. A failed communicator lets the
+/* kolo_comm_wait and kolo_comm_sum have the host wait: without a device, and with one whose sums go through
+ * host memory. */
+bool kolo_comm_host_waits(const kolo_comm *comm);
+/* With a device, start, wait and sum come from one thread and go in the order of its compute stream; unless
+ * the host waits they only enqueue, and may be captured into a graph that is replayed (in the same order on
+ * all ranks). What goes wrong shows here: 0, or the first failure since create, from any thread. A failed communicator lets the
  * streams run on with wrong numbers, so that no host waits for ever: a caller that waited for results must
  * ask before believing them. Graphs go before the communicator. */
 int kolo_comm_status(kolo_comm *comm);

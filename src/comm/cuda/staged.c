@@ -2,44 +2,34 @@
  * NCCL, for canonical sums. The arena of the communicator's host half is page-locked; a bucket crosses to it
  * and back:
  *
- *   side     bucket ready -> copy to the host arena -> copy of a ticket to the bucket's flag
- *   thread   sees the flag: starts the bucket in host memory; when it is done: copy back on its own stream
- *   compute  host function: waits until the copy back has landed
+ *   side     bucket ready -> copy to the host arena -> event
+ *   thread   sees the event: starts the bucket in host memory; when it is done: copy back on its own stream
+ *   program  waits until the copy back has landed, and enqueues what follows then
  *
- * CUDA may run all host functions on one thread, so one that waits holds up every other. Therefore none is
- * enqueued before the program waits (compute itself can go no further until it returns), and what other ranks
- * may wait for, starts, needs none: the ranks wait for each other as programs in host memory do, whatever the
- * order in which they start buckets of different groups. And only graphs have them, whose kernels have all
- * been loaded: the first launch of a kernel may wait for all streams, so for such a host function, while it
- * keeps the thread from its copy back. Outside of graphs the program itself waits, and enqueues what follows
- * then. Tickets are numbered in the order of the calls, which the starts of a group must keep; they are
- * constants, so that a captured graph can be replayed. What is started in a graph is waited for in it, with
- * nothing in flight from before.
+ * The program waits, not a host function on compute: CUDA forbids one to depend on work that is not ordered
+ * before it, and what a rank waits for here depends on all that other ranks wait for, and on the copy back.
+ * (On an H200 a graph with the halos of spatial= came to a stand by it.) So nothing of this can be captured.
+ * Starts of a group keep the order of the calls, which the copies on side have, too.
  *
- * Host functions may not call CUDA, nor can they fail the stream: an error is kept for status(), and what
- * follows passes through unsummed. */
+ * An error is kept for status(), and what follows passes through unsummed. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/cuda/parts.h"
 
-/* More than twice as many as starts can be in flight at a time. */
-enum { TICKETS = 1 << 17 };
 static const double IDLE_REST = 2e-4, BUSY_REST = 2e-5, FAULT_LOOK = 0.05; /* seconds */
 
-enum { SLOT_IDLE, SLOT_STARTED, SLOT_REDUCED, SLOT_LANDED };
-/* A bucket, or the sums of f64. Its address is part of captured graphs. */
+enum { SLOT_IDLE, SLOT_GIVEN, SLOT_STARTED, SLOT_REDUCED, SLOT_LANDED };
+/* A bucket, or the sums of f64. */
 typedef struct staged_slot {
-    kolo_reducer *reducer;
     int bucket;       /* of the host half */
-    int flag;         /* its place among the flags */
+    uint64_t turn;    /* the how manieth start it is */
     size_t out_bytes; /* that the thread copies back to the device, from out_offset on; 0: none */
     size_t out_offset;
-    cudaEvent_t landed;
+    cudaEvent_t given, landed; /* what it brings is in host memory; the result is on the device */
     _Atomic uint32_t state;
 } staged_slot;
 
@@ -52,11 +42,7 @@ struct kolo_reducer {
     staged_slot **slot; /* [slots] the last, from commit on: of the sums of f64 */
     int64_t slots, capacity;
     size_t sum_offset;
-    /* [slots] page-locked; a ticket: the data has come. 0 again when the slot is idle, not before: the copy
-     * of a ticket may store it more than once, but is complete when the bucket is waited for */
-    _Atomic uint32_t *flag;
-    uint32_t *ticket;      /* [TICKETS] on the device: 1, 2, ... */
-    uint32_t next;         /* ticket */
+    uint64_t starts;
     int gpu, active;       /* slots started and not landed: */
     staged_slot **at_work; /* [slots] */
     pthread_t thread;
@@ -78,29 +64,32 @@ static void set_state(staged_slot *slot, uint32_t state)
     kolo_futex_wake(&slot->state);
 }
 
-/* The slot whose ticket is the oldest among those that have come and are not started; NULL: none. The state
- * is read before the flag: host_wait() clears the flag first, so a flag that is read after SLOT_IDLE is 0 or
- * a new ticket, never the one of the start that has just ended. */
-static staged_slot *first_arrival(const kolo_reducer *r)
+/* The one that was given first; NULL: none is. */
+static staged_slot *first_given(const kolo_reducer *r)
 {
     staged_slot *first = NULL;
-    uint32_t oldest = 0;
-    for (int64_t i = 0; i < r->slots; i++) {
-        if (atomic_load(&r->slot[i]->state) != SLOT_IDLE) continue;
-        const uint32_t ticket = atomic_load_explicit(&r->flag[i], memory_order_acquire);
-        if (!ticket) continue;
-        if (first && (ticket - oldest) % TICKETS < TICKETS / 2) continue;
-        first = r->slot[i];
-        oldest = ticket;
-    }
+    for (int64_t i = 0; i < r->slots; i++)
+        if (atomic_load(&r->slot[i]->state) == SLOT_GIVEN && (!first || r->slot[i]->turn < first->turn))
+            first = r->slot[i];
     return first;
+}
+
+/* 1: yes, 0: not yet. */
+static int has_come(cudaEvent_t event, const char *what)
+{
+    const cudaError_t rc = cudaEventQuery(event);
+    return rc == cudaErrorNotReady ? 0
+           : rc == cudaSuccess     ? 1
+                                   : comm_cuda_check(rc, what, __FILE__, __LINE__);
 }
 
 /* 1: moved, 0: not. */
 static int start_arrivals(kolo_reducer *r)
 {
     int moved = 0;
-    for (staged_slot *slot; (slot = first_arrival(r)); moved = 1) {
+    for (staged_slot *slot; (slot = first_given(r)); moved = 1) {
+        const int come = has_come(slot->given, "copy to host memory");
+        if (come <= 0) return come < 0 ? come : moved;
         KOLO_TRY(kolo_comm_host_start(r->c.comm, slot->bucket));
         r->at_work[r->active++] = slot;
         set_state(slot, SLOT_STARTED);
@@ -125,9 +114,8 @@ static int slot_step(kolo_reducer *r, staged_slot *slot)
         set_state(slot, slot->out_bytes ? SLOT_REDUCED : SLOT_LANDED);
         return slot->out_bytes ? 1 : 2;
     }
-    const cudaError_t rc = cudaEventQuery(slot->landed);
-    if (rc == cudaErrorNotReady) return 0;
-    KOLO_TRY(comm_cuda_check(rc, "copy to the GPU", __FILE__, __LINE__));
+    const int landed = has_come(slot->landed, "copy to the GPU");
+    if (landed <= 0) return landed;
     set_state(slot, SLOT_LANDED);
     return 2;
 }
@@ -150,12 +138,9 @@ static int staged_step(kolo_reducer *r)
 static void *staged_main(void *of)
 {
     kolo_reducer *r = of;
-    enum cudaStreamCaptureMode mode =
-        cudaStreamCaptureModeRelaxed; /* what others capture is not this thread's */
     prctl(PR_SET_NAME, "kolo-staged");
     prctl(PR_SET_TIMERSLACK, 1000);
     int rc = COMM_CUDA(cudaSetDevice(r->gpu));
-    if (rc == 0) rc = COMM_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
     while (!atomic_load(&r->stop)) {
         const uint32_t bell = atomic_load(&r->bell);
         if (rc >= 0 && comm_cuda_status(r) == 0) rc = staged_step(r);
@@ -166,37 +151,21 @@ static void *staged_main(void *of)
     return NULL;
 }
 
-/* ---- on CUDA's own thread, or the program's ------------------------------------------------------------ */
-
-/* Until the slot has come so far. False: something failed. */
-static bool reaches(staged_slot *slot, uint32_t state)
-{
-    for (uint32_t now; (now = atomic_load(&slot->state)) < state;) {
-        if (comm_cuda_status(slot->reducer) < 0) return false;
-        kolo_futex_wait(&slot->state, now, FAULT_LOOK, 0);
-    }
-    return comm_cuda_status(slot->reducer) == 0;
-}
-
-static void host_wait(void *of)
-{
-    staged_slot *slot = of;
-    kolo_reducer *r = slot->reducer;
-    atomic_fetch_add(&r->bell, 1);
-    kolo_futex_wake(&r->bell);
-    if (!reaches(slot, SLOT_STARTED)) return;
-    /* helps, and says whom it waits for */
-    if (kolo_comm_host_wait(r->c.comm, slot->bucket) < 0) comm_cuda_abort(r, kolo_error_text());
-    if (!reaches(slot, SLOT_LANDED)) return;
-    atomic_store(&r->flag[slot->flag], 0);
-    atomic_store(&slot->state, SLOT_IDLE);
-}
-
 /* ---- a step -------------------------------------------------------------------------------------------- */
 
+/* Until the slot has come so far. */
+static int await_state(kolo_reducer *r, staged_slot *slot, uint32_t state)
+{
+    for (uint32_t now; (now = atomic_load(&slot->state)) < state;) {
+        KOLO_TRY(comm_cuda_status(r));
+        kolo_futex_wait(&slot->state, now, FAULT_LOOK, 0);
+    }
+    return comm_cuda_status(r);
+}
+
 /* To `offset` of the host arena, and from there on. bytes: may be 0, a receive. */
-static int bring(kolo_reducer *r, const staged_slot *slot, const void *device, size_t offset, size_t bytes,
-                 cudaEvent_t ready, cudaEvent_t done)
+static int give(kolo_reducer *r, staged_slot *slot, const void *device, size_t offset, size_t bytes,
+                cudaEvent_t ready, cudaEvent_t done)
 {
     comm_cuda *c = &r->c;
     KOLO_TRY(comm_cuda_status(r));
@@ -204,37 +173,37 @@ static int bring(kolo_reducer *r, const staged_slot *slot, const void *device, s
     if (bytes)
         KOLO_TRY(
             COMM_CUDA(cudaMemcpyAsync(r->host + offset, device, bytes, cudaMemcpyDeviceToHost, c->side)));
-    KOLO_TRY(COMM_CUDA(cudaMemcpyAsync((void *)&r->flag[slot->flag], &r->ticket[r->next], sizeof *r->ticket,
-                                       cudaMemcpyDeviceToHost, c->side)));
-    r->next = (r->next + 1) % TICKETS;
-    return COMM_CUDA(cudaEventRecord(done, c->side));
+    KOLO_TRY(COMM_CUDA(cudaEventRecord(done, c->side)));
+    slot->given = done;
+    slot->turn = r->starts++;
+    atomic_store(&slot->state, SLOT_GIVEN);
+    return 0;
 }
 
-static int get(kolo_reducer *r, staged_slot *slot, cudaEvent_t done)
+static int take(kolo_reducer *r, staged_slot *slot)
 {
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    KOLO_TRY(comm_cuda_status(r));
-    KOLO_TRY(COMM_CUDA(cudaStreamIsCapturing(r->c.compute, &status)));
-    if (status == cudaStreamCaptureStatusNone) {
-        KOLO_TRY(comm_cuda_await(&r->c, done));
-        host_wait(slot);
+    KOLO_TRY(comm_cuda_await(&r->c, slot->given));
+    atomic_fetch_add(&r->bell, 1);
+    kolo_futex_wake(&r->bell);
+    KOLO_TRY(await_state(r, slot, SLOT_STARTED));
+    const int rc = kolo_comm_host_wait(r->c.comm, slot->bucket); /* helps, and says whom it waits for */
+    if (rc < 0) {
+        comm_cuda_abort(r, kolo_error_text());
         return comm_cuda_status(r);
     }
-    KOLO_TRY(COMM_CUDA(cudaStreamWaitEvent(r->c.compute, done, 0)));
-    return COMM_CUDA(cudaLaunchHostFunc(r->c.compute, host_wait, slot));
+    KOLO_TRY(await_state(r, slot, SLOT_LANDED));
+    atomic_store(&slot->state, SLOT_IDLE);
+    return 0;
 }
 
 static int staged_start(kolo_reducer *r, int bucket)
 {
     const comm_cuda_bucket *b = &r->c.bucket[bucket];
-    return bring(r, r->slot[bucket], r->c.arena + b->of.in.offset, b->of.in.offset, b->of.in.bytes, b->ready,
-                 b->done);
+    return give(r, r->slot[bucket], r->c.arena + b->of.in.offset, b->of.in.offset, b->of.in.bytes, b->ready,
+                b->done);
 }
 
-static int staged_wait(kolo_reducer *r, int bucket)
-{
-    return get(r, r->slot[bucket], r->c.bucket[bucket].done);
-}
+static int staged_wait(kolo_reducer *r, int bucket) { return take(r, r->slot[bucket]); }
 
 /* The host half sums the whole slot; what lies behind `count` is whatever stood there, and nobody reads
  * it. */
@@ -243,8 +212,8 @@ static int staged_sum(kolo_reducer *r, double *data, int64_t count)
     staged_slot *slot = r->slot[r->slots - 1];
     for (int64_t at = 0; at < count; at += KOLO_HOST_SUM) {
         size_t some = (size_t)(count - at < KOLO_HOST_SUM ? count - at : KOLO_HOST_SUM) * sizeof *data;
-        KOLO_TRY(bring(r, slot, data + at, r->sum_offset, some, r->sum_ready, r->sum_done));
-        KOLO_TRY(get(r, slot, r->sum_done));
+        KOLO_TRY(give(r, slot, data + at, r->sum_offset, some, r->sum_ready, r->sum_done));
+        KOLO_TRY(take(r, slot));
         KOLO_TRY(COMM_CUDA(
             cudaMemcpyAsync(data + at, r->host + r->sum_offset, some, cudaMemcpyHostToDevice, r->c.compute)));
     }
@@ -258,9 +227,8 @@ static int add_slot(kolo_reducer *r, int bucket, size_t out_offset, size_t out_b
     KOLO_TRY(kolo_grow(&r->slot, &r->capacity, r->slots, sizeof *r->slot));
     staged_slot *slot = r->slot[r->slots] = kolo_alloc(sizeof *slot);
     if (!slot) return KOLO_ENOMEM;
-    slot->reducer = r;
+    r->slots++;
     slot->bucket = bucket;
-    slot->flag = (int)r->slots++;
     slot->out_offset = out_offset;
     slot->out_bytes = out_bytes;
     return out_bytes ? comm_cuda_event(&slot->landed) : 0;
@@ -272,30 +240,9 @@ static int staged_bucket(kolo_reducer *r, int bucket, const kolo_reducer_bucket 
     return comm_cuda_add(r, bucket, of);
 }
 
-static int make_tickets(kolo_reducer *r)
-{
-    uint32_t *number = kolo_alloc(TICKETS * sizeof *number);
-    void *ticket = NULL, *flag = NULL;
-    if (!number) return KOLO_ENOMEM;
-    for (uint32_t t = 0; t < TICKETS; t++) number[t] = t + 1;
-    int rc = COMM_CUDA(cudaMalloc(&ticket, TICKETS * sizeof *number));
-    r->ticket = ticket;
-    if (rc == 0)
-        rc = COMM_CUDA(
-            cudaMemcpyAsync(ticket, number, TICKETS * sizeof *number, cudaMemcpyHostToDevice, r->c.compute));
-    if (rc == 0) rc = COMM_CUDA(cudaStreamSynchronize(r->c.compute));
-    if (rc == 0)
-        rc = COMM_CUDA(cudaHostAlloc(&flag, (size_t)r->slots * sizeof *r->flag, cudaHostAllocPortable));
-    if (rc == 0) memset(flag, 0, (size_t)r->slots * sizeof *r->flag);
-    r->flag = flag;
-    free(number);
-    return rc;
-}
-
 static int staged_commit(kolo_reducer *r)
 {
     KOLO_TRY(add_slot(r, kolo_comm_host_sum(r->c.comm, &r->sum_offset), 0, 0));
-    KOLO_TRY(make_tickets(r));
     r->at_work = kolo_alloc((size_t)r->slots * sizeof *r->at_work);
     if (!r->at_work) return KOLO_ENOMEM;
     KOLO_TRY(COMM_CUDA(cudaGetDevice(&r->gpu)));
@@ -328,8 +275,6 @@ static void staged_close(kolo_reducer **out, bool orderly)
     if (r->sum_ready) cudaEventDestroy(r->sum_ready);
     if (r->sum_done) cudaEventDestroy(r->sum_done);
     if (r->c.arena) cudaFree(r->c.arena);
-    if (r->ticket) cudaFree(r->ticket);
-    if (r->flag) cudaFreeHost((void *)r->flag);
     for (int64_t i = 0; i < r->slots; i++) {
         if (r->slot[i]->landed) cudaEventDestroy(r->slot[i]->landed);
         free(r->slot[i]);
