@@ -409,8 +409,10 @@ static int64_t rows_summed(const kolo_exec *e, const kolo_batch *batch)
     return rows;
 }
 
-/* The host's part of the step block: the caller's, and which rows count. */
-void exec_fill_block(const kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
+/* The host's part of the step block: the caller's, and which rows count. It goes by way of `block`, which is
+ * page-locked, to `to`, in backend memory. */
+int exec_send_block(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block,
+                    kolo_step *to)
 {
     const kolo_plan *p = e->at->plan;
     int64_t rows = p->graph->rows;
@@ -422,12 +424,7 @@ void exec_fill_block(const kolo_exec *e, const kolo_batch *batch, const kolo_ste
     }
     block->valid_global = rows_summed(e, batch); /* a rank's own mean, or its part of all */
     if (p->config.local) block->ema_decay = 1;   /* what is there is not of steps */
-}
-
-static int exec_begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
-{
-    exec_fill_block(e, batch, step, block);
-    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, &e->step[e->begins], block, KOLO_STEP_HOST_BYTES);
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to, block, KOLO_STEP_HOST_BYTES);
 }
 
 /* SHADOW follows its weights by itself in UPDATE; here after any other change of them. Outside
@@ -503,7 +500,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     exec_begin_turn(e);
     if (e->backup) KOLO_TRY(exec_backup_begin(e, step->step));
     KOLO_TRY(exec_choose(e, batch));
-    KOLO_TRY(exec_begin(e, batch, step, &e->turn[e->begun % e->turns].step));
+    KOLO_TRY(exec_send_block(e, batch, step, &e->turn[e->begun % e->turns].step, &e->step[e->begins]));
     KOLO_TRY(exec_offer(e, batch));
     KOLO_TRY(copy_weights(e));
     KOLO_TRY(carry_out(e, step->step));
@@ -511,7 +508,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     KOLO_TRY(exec_end_turn(e));
     e->issuing += kolo_time() - start;
     if (e->profile && e->issued) KOLO_TRY(add_times(e));
-    if (e->full && kolo_plan_loads(e->at->plan)) KOLO_TRY(exec_await(e, e->full));
+    KOLO_TRY(exec_taken(e));
     if (e->issued - e->reported > e->ahead) KOLO_TRY(exec_report_next(e, metrics));
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     if (e->comm) kolo_comm_publish(e->comm, step->step + 1, -1);

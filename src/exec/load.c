@@ -31,7 +31,7 @@ int exec_offer(kolo_exec *e, const kolo_batch *batch)
         return 0;
     }
     const kolo_plan *p = f->plan;
-    if (e->begun > 0) KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD));
+    KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD)); /* at first there is nothing to wait for */
     if (f->input_bytes > 0)
         KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->pixels, pixels,
                                    f->input_bytes * (size_t)p->config.slots));
@@ -41,6 +41,8 @@ int exec_offer(kolo_exec *e, const kolo_batch *batch)
     KOLO_TRY(kolo_event_record(e->full, KOLO_LANE_UPLOAD));
     return kolo_event_after(e->full, KOLO_LANE_COMPUTE);
 }
+
+int exec_taken(kolo_exec *e) { return e->full && kolo_plan_loads(e->at->plan) ? exec_await(e, e->full) : 0; }
 
 /* ---- in it ---- */
 

@@ -55,8 +55,7 @@ static int take_comm_memory(kolo_exec *e)
     if (reduces) e->arena[KOLO_ARENA_GRADIENT] = arena;
     if (reduces && e->plan->config.servers)
         e->arena[KOLO_ARENA_PARAM] = arena + kolo_plan_gather_base(e->plan);
-    if (reduces && bytes[KOLO_ARENA_LATE])
-        e->arena[KOLO_ARENA_LATE] = arena + kolo_plan_late_base(e->plan);
+    if (reduces && bytes[KOLO_ARENA_LATE]) e->arena[KOLO_ARENA_LATE] = arena + kolo_plan_late_base(e->plan);
     if (bytes[KOLO_ARENA_TRANSFER]) e->arena[KOLO_ARENA_TRANSFER] = arena + kolo_plan_transfer_base(e->plan);
     if (gathers) e->arena[KOLO_ARENA_GATHERED] = arena + kolo_plan_gather_base(e->plan);
     else if (reduces && exec_is_sharded(e))
@@ -406,7 +405,9 @@ static void free_form(const kolo_exec *e, plan_variant *f)
 
 static int make_turns(kolo_exec *e)
 {
+    if (e->blocks < e->versions) e->blocks = e->versions;
     e->turns = KOLO_EXEC_AHEAD + e->versions;
+    if (e->turns < e->blocks) e->turns = e->blocks; /* batches on their way in go by these, too */
     const size_t bytes = (size_t)e->turns * sizeof *e->turn;
     e->turn = kolo_pages_alloc(bytes);
     e->done = kolo_alloc((size_t)e->turns * sizeof(kolo_event *));
@@ -414,7 +415,6 @@ static int make_turns(kolo_exec *e)
     if (!e->turn || !e->done || !e->arrived) return KOLO_ENOMEM;
     KOLO_TRY(kolo_backend_pin(e->backend, e->turn, bytes));
     for (int i = 0; i < e->turns; i++) KOLO_TRY(kolo_event_create(e->backend, &e->done[i], false));
-    if (e->blocks < e->versions) e->blocks = e->versions;
     e->step = e->block = kolo_backend_alloc(e->backend, (size_t)e->blocks * sizeof *e->block);
     if (!e->block) return kolo_error_status();
     const double fixed = e->options->loss_scale;

@@ -159,9 +159,11 @@ int exec_stash(kolo_exec *exec, int bucket);
 void exec_predict(kolo_exec *exec, int bucket);
 /* exec.c, for it: the plan for the batch, the actions of the list. */
 int exec_choose(kolo_exec *exec, const kolo_batch *batch);
-void exec_fill_block(const kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_step *block);
-/* load.c: the batch where LOAD finds it, and LOAD. */
+int exec_send_block(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_step *block,
+                    kolo_step *to);
+/* load.c: the batch where LOAD finds it; the host waits until it may be changed again; LOAD. */
 int exec_offer(kolo_exec *exec, const kolo_batch *batch);
+int exec_taken(kolo_exec *exec);
 int exec_load(kolo_exec *exec, const kolo_action *action);
 
 /* memory.c: arenas, pointers, slices, steps in flight. */

@@ -116,7 +116,8 @@ static int take_batch(kolo_exec *e, const kolo_batch *batch, const kolo_step *st
         return kolo_fail(KOLO_EINTERNAL, "executor: batch %lld comes where batch %lld is due",
                          (long long)step->step, (long long)number);
     KOLO_TRY(exec_choose(e, batch));
-    exec_fill_block(e, batch, step, &e->block[number % e->blocks]);
+    KOLO_TRY(
+        exec_send_block(e, batch, step, &e->turn[number % e->turns].step, &e->block[number % e->blocks]));
     return exec_offer(e, batch);
 }
 
@@ -158,6 +159,7 @@ int exec_step_late(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
         e->begun++;
         KOLO_TRY(exec_end_turn(e));
     }
+    if (batch) KOLO_TRY(exec_taken(e));
     if (e->list == e->last_batch) KOLO_TRY(end_lists(e));
     e->issuing += kolo_time() - start;
     if (e->issued > e->reported) KOLO_TRY(exec_report_next(e, metrics));

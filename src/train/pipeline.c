@@ -65,12 +65,14 @@ static int check_late(const kolo_session *s)
 {
     const kolo_options *o = s->options;
     static const char step[] = "it is of one step, and micro-batches here are under way over several";
+    const bool predicts =
+        o->late_correction == KOLO_late_correction_predict || o->late_correction == KOLO_late_correction_both;
     const struct {
         bool given;
         const char *name, *why;
     } refused[] = {
-        {s->cuda || s->gpu, "device=cuda",
-         "the lists that a GPU records and replays repeat after every step"},
+        {(s->cuda || s->gpu) && predicts, "late_correction=predict or both and device=cuda",
+         "weights are predicted in host memory"},
         {s->spatial[0] * s->spatial[1] > 1, "spatial", "its parts are stages side by side"},
         {o->tensor > 1, "tensor", "its parts are stages side by side"},
         {o->shard != KOLO_shard_none, "shard", "versions of the weights are kept whole"},
