@@ -35,9 +35,9 @@ int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int
 bool kolo_comm_host_waits(const kolo_comm *comm);
 /* With a device, start, wait and sum come from one thread and go in the order of its compute stream; unless
  * the host waits they only enqueue, and may be captured into a graph that is replayed (in the same order on
- * all ranks). What goes wrong shows here: 0, or the first failure since create, from any thread. A failed communicator lets the
- * streams run on with wrong numbers, so that no host waits for ever: a caller that waited for results must
- * ask before believing them. Graphs go before the communicator. */
+ * all ranks). What goes wrong shows here: 0, or the first failure since create, from any thread. A failed
+ * communicator lets the streams run on with wrong numbers, so that no host waits for ever: a caller that
+ * waited for results must ask before believing them. Graphs go before the communicator. */
 int kolo_comm_status(kolo_comm *comm);
 /* This rank goes no further, for the reason that stands in the error text. Sums under way are given up, so
  * that nothing here waits for them on the way out, and the other ranks learn of it. Returns rc, with the same
