@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/plugin.h"
 #include "base/thread.h"
-#include "comm/buckets/compressed.h"
+#include "comm/buckets/trainer.h"
 #include "comm/buckets/reducer.h"
 #include "cuda_rig.h"
 #include "unit/comm_world.h"

@@ -2,7 +2,7 @@
 #ifndef KOLO_TRAIN_COMPRESSION_H
 #define KOLO_TRAIN_COMPRESSION_H
 
-#include "comm/buckets/compressed.h"
+#include "comm/buckets/trainer.h"
 #include "train/session.h"
 
 comm_compress kolo_compression(const kolo_options *options, int64_t steps_per_epoch);

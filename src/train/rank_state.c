@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/buckets/compressed.h"
+#include "comm/buckets/trainer.h"
 #include "kolo/error.h"
 #include "train/tournament.h"
 

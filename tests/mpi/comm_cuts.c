@@ -4,7 +4,7 @@
 #include "comm_maps.h"
 
 #include "../comm_program.h"
-#include "comm/buckets/compressed.h"
+#include "comm/buckets/trainer.h"
 #include "comm/core/schedule.h"
 
 enum { MOST = 40000, ARENA = 2 * MOST + 256, CUTS = 6, ROUNDS = 2 };

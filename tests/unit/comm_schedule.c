@@ -1,6 +1,6 @@
 /* Network schedules for 1 to 33 members, run in this process over a transport that
  * delivers as late as it may. */
-#include "comm/buckets/bucket_schedule.h"
+#include "comm/buckets/group.h"
 #include "comm/algorithm/algorithm.h"
 
 #include "base/philox.h"

@@ -5,7 +5,7 @@
 #define KOLO_COMM_BUILD_H
 
 #include "comm/algorithm/algorithm.h"
-#include "comm/core/tree.h"
+#include "comm/core/schedule.h"
 
 typedef struct comm_range {
     int64_t from, to;
@@ -140,10 +140,14 @@ typedef struct comm_tree_node {
 void comm_flow(comm_build *b, const comm_tree_node *limb, int limbs, int64_t segment, int deepest,
                comm_place from);
 
-/* The head of the function that makes the schedules of a row. */
+/* The heads of what algorithms.def names: of a function that makes a row's schedules, and of a cost in seconds.
+ * Rows may share a cost. */
 #define COMM_MAKE(collective, name) \
     int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *p)
-#define ROW(collective, name, ordered, fits, cost, takes, help) COMM_MAKE(collective, name);
+#define COMM_COST(name) double comm_cost_##name(const comm_problem *p, const comm_cost *c)
+#define ROW(collective, name, ordered, fits, cost, takes, help) \
+    COMM_MAKE(collective, name);                                \
+    COMM_COST(cost);
 #include "comm/algorithm/algorithms.def"
 #undef ROW
 

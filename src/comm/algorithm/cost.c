@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "comm/algorithm/pack.h"
-#include "comm/algorithm/rows.h"
+#include "comm/algorithm/build.h"
 #include "comm/algorithm/stages.h"
 
 #define EXTRA .5 /* of alpha: each further message that is under way at the same time */

@@ -5,7 +5,6 @@
 #include "base/option.h"
 #include "comm/algorithm/build.h"
 #include "comm/algorithm/pack.h"
-#include "comm/algorithm/rows.h"
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"
 

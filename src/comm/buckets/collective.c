@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/buckets/bucket_schedule.h"
+#include "comm/buckets/group.h"
 #include "comm/buckets/inside.h"
 #include "kolo/error.h"
 

@@ -1,4 +1,4 @@
-#include "comm/buckets/compressed.h"
+#include "comm/buckets/trainer.h"
 
 #include <stdlib.h>
 #include <string.h>

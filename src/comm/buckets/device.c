@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/plugin.h"
-#include "comm/buckets/compressed.h"
+#include "comm/buckets/trainer.h"
 #include "comm/buckets/inside.h"
 
 enum { ROWS = 8, NOTE = 96, REASON = 256 };

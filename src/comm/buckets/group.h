@@ -7,7 +7,7 @@
 #include "comm/buckets/node.h"
 #include "comm/compress/compress.h"
 #include "comm/core/transport.h"
-#include "comm/core/tree.h"
+#include "comm/core/schedule.h"
 
 enum { COMM_LANES = 4 };
 
@@ -48,5 +48,18 @@ int comm_group_owners(const kolo_launch *launch, int *owner);
 int comm_group_own(comm_group *group);
 /* All but lanes. */
 void comm_group_free(comm_group *group);
+
+/* ---- choice.c: schedules between nodes for buckets, which are summed within a node by themselves;
+ * members are nodes */
+/* Each replaces the actions of `schedule` (memory is kept). In place on COMM_OWN. Returns 0 or negative.
+ *
+ * An allreduce over fragments of any tree: everybody sums a part; this member's fragment i stands in
+ * COMM_PART + i. Those over whole vectors: algorithm/. */
+int comm_schedule_direct(comm_schedule *schedule, int me, int members, int64_t count, const comm_tree *tree);
+int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count);
+/* Every rank's `count` elements, COMM_PART + local rank here, go to the root's node, rank after rank in
+ * COMM_OWN (ranks of the root's own node excepted). */
+int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size,
+                         const int *node_of, const int *local_of);
 
 #endif

@@ -7,10 +7,10 @@
 #include "comm/compress/compress.h"
 #include "comm/buckets/progress.h"
 #include "comm/buckets/reducer.h"
-#include "comm/buckets/shm.h"
+#include "comm/buckets/node.h"
 #include "comm/core/config.h"
 #include "comm/core/transport/router.h"
-#include "comm/core/tree.h"
+#include "comm/core/schedule.h"
 
 /* The half that sums in a GPU's memory, and the thread that watches it: device.c, watch.c. */
 typedef struct comm_device {
@@ -45,7 +45,7 @@ struct kolo_comm {
     comm_device device;
     bool canonical;
     _Atomic bool committed; /* nothing is declared any more: other threads may read what is */
-    int slots; /* of one rank: buckets and transfers that it can be in */
+    int slots;              /* of one rank: buckets and transfers that it can be in */
     comm_choice choice;
     size_t arena_bytes, collect_bytes;
     size_t used_bytes;            /* of the arena that are this rank's, and take memory */

@@ -1,4 +1,4 @@
-#include "comm/buckets/shm.h"
+#include "comm/buckets/node.h"
 
 #include <stddef.h>
 #include <stdlib.h>

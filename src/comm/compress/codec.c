@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/algorithm/rows.h"
+#include "comm/algorithm/build.h"
 #include "kolo/error.h"
 
 /* Calls of every codec; a row's own are smaller. */

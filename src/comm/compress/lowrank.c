@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/philox.h"
 #include "comm/compress/codec.h"
-#include "comm/compress/matrix.h"
 #include "kolo/error.h"
 
 enum { LEFT, RIGHT, FINISH };

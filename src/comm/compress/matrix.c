@@ -1,4 +1,4 @@
-#include "comm/compress/matrix.h"
+#include "comm/compress/codec.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "comm/compress/select.h"
+#include "comm/compress/codec.h"
 
 #include <stdbool.h>
 

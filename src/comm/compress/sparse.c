@@ -1,4 +1,4 @@
-#include "comm/compress/sparse.h"
+#include "comm/compress/codec.h"
 
 #include <string.h>
 

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/compress/select.h"
-#include "comm/compress/sparse.h"
+#include "comm/compress/codec.h"
 #include "comm/core/kernel_wide.h"
 #include "kolo/error.h"
 

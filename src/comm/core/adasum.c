@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/core/adasum_pair.h"
 #include "comm/algorithm/build.h"
 #include "kolo/error.h"
 

@@ -53,4 +53,15 @@ void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_
  * result stands in vector[0]; the other vectors are used for what is between. */
 void comm_adasum_members(void *const *vector, int members, enum kolo_dtype type, int64_t count);
 
+/* ---- adasum_pair.c: a stretch of one tensor */
+typedef struct adasum_dots {
+    double ab, aa, bb;
+} adasum_dots;
+
+/* Sums over a stretch; of all stretches together they make the coefficients. f64 is scaled by 2^-256, so that
+ * squares do not overflow. */
+adasum_dots adasum_dots_of(const void *a, const void *b, int64_t count, enum kolo_dtype type);
+void adasum_apply(void *out, const void *a, const void *b, int64_t count, enum kolo_dtype type,
+                  const adasum_dots *whole);
+
 #endif

@@ -1,4 +1,4 @@
-#include "comm/core/adasum_pair.h"
+#include "comm/core/adasum.h"
 
 #include <float.h>
 #include <math.h>

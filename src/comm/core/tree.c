@@ -1,4 +1,4 @@
-#include "comm/core/tree.h"
+#include "comm/core/schedule.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,36 @@
-#include "comm/library/codec_states.h"
-
+/* What allreduces that are more than a sum by elements need from call to call, of one stream: Adasum's
+ * schedules and the codecs. A codec that counts rounds or holds something back belongs to a name and stays as
+ * long as the group does; the others can be made again, so only those used last are kept. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "comm/core/adasum.h"
+#include "comm/compress/compress.h"
+#include "comm/library/negotiate.h"
+#include "comm/library/parts.h"
+
+/* What one is made for; the same on all members. */
+typedef struct lib_codec_state_want {
+    const char *words; /* compression; "": Adasum */
+    const char *name;  /* "": can be made again */
+    int64_t elements;  /* together */
+    int64_t rows;      /* codec: of a matrix that stands row by row; 1: no matrix */
+    int64_t track;     /* without a name: one run at a time */
+    enum kolo_dtype type;
+    const int64_t *count; /* [tensors] Adasum's tensors */
+    int tensors;
+} lib_codec_state_want;
+
+typedef struct lib_codec_state {
+    lib_link link;
+    struct lib_codec_state *before, *after; /* of those without a name, the last used one first */
+    char *key;                              /* [key_bytes] of what it is made for; begins with the name */
+    int64_t key_bytes, rows, elements;
+    comm_adasum *adasum;
+    comm_codec *codec;
+} lib_codec_state;
 
 enum { SPECIALS = 1024 }; /* without a name */
 
@@ -141,7 +167,7 @@ static int codec_states_find(struct lib_codec_states *all, const kolo_group *g, 
     return codec_states_make(all, g, w, hash, out);
 }
 
-int lib_codec_state_find(lib_stream *stream, const lib_codec_state_want *want, lib_codec_state **out)
+static int lib_codec_state_find(lib_stream *stream, const lib_codec_state_want *want, lib_codec_state **out)
 {
     if (!stream->specials && !(stream->specials = kolo_alloc(sizeof *stream->specials))) return KOLO_ENOMEM;
     return codec_states_find(stream->specials, stream->group, want, out);
@@ -274,4 +300,53 @@ int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes)
     lib_turn_give(group->world);
     lib_codec_states_free(&all);
     return rc;
+}
+
+/* ---- allreduces that are more than a sum by elements: in place on the stage ------------------------------ */
+
+static int execute_special_find(lib_execution *x, lib_codec_state **out)
+{
+    const kolo_request *r = lib_request(x, 0);
+    lib_stream *s = x->stream;
+    lib_codec_state_want want = {.words = "",
+                                 .name = "",
+                                 .elements = x->count,
+                                 .rows = 1,
+                                 .track = x->track - s->track,
+                                 .type = r->type};
+    comm_compress config;
+    if (!r->compression) {
+        KOLO_TRY(kolo_grow(&s->counts, &s->counts_room, x->batch.entries, sizeof *s->counts));
+        for (int i = 0; i < x->batch.entries; i++) s->counts[i] = lib_elements(lib_request(x, i), 0);
+        want.count = s->counts;
+        want.tensors = x->batch.entries;
+        return lib_codec_state_find(s, &want, out);
+    }
+    KOLO_TRY(comm_compress_parse(&config, r->compression));
+    want.words = r->compression;
+    if (!comm_compress_is_elementwise(config.kind)) {
+        if (r->dims > 1 && r->dim[0]) want.rows = r->dim[0];
+        if (r->name) want.name = r->name, want.track = 0; /* one request of a name at a time */
+    }
+    return lib_codec_state_find(s, &want, out);
+}
+
+int lib_codec_state_allreduce(lib_execution *x)
+{
+    const kolo_request *first = lib_request(x, 0);
+    lib_codec_state *special = NULL;
+    const int rc = execute_special_find(x, &special);
+    if (rc == KOLO_ENOMEM) return rc; /* of this member alone, and the others wait for it: the world breaks */
+    if (rc < 0) {                     /* all members have brought the same, so all end here */
+        lib_fail_all(x, KOLO_EINPUT, kolo_error_text());
+        return x->step = NULL, 1;
+    }
+    KOLO_TRY(lib_pack(x, first->type));
+    const comm_schedule *schedule =
+        special->codec ? comm_codec_schedule(special->codec) : comm_adasum_schedule(special->adasum);
+    KOLO_TRY(lib_run_schedule(x, schedule, x->work, x->work, kolo_dtype_size(first->type), first->type,
+                              KOLO_SUM, lib_unpack));
+    if (special->codec) comm_codec_begin(special->codec, x->run);
+    else comm_adasum_begin(special->adasum, x->run);
+    return 1;
 }

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "comm/library/negotiate_line.h"
+#include "comm/library/negotiate.h"
 #include "comm/library/parts.h"
 #include "kolo/error.h"
 

@@ -394,4 +394,18 @@ int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes
 /* coordinator: when all have answered, or will not */
 int lib_stall_report(lib_core *core);
 
+/* ---- an edge of the tree: messages of any length, in order (negotiate_line.c) ---------------------------- */
+/* Calls by the thread that holds the turn. */
+typedef struct lib_line lib_line;
+/* rank: of the world. A place for the first frame is posted. */
+int lib_line_open(lib_line **line, comm_router *router, int rank, int tag);
+void lib_line_close(lib_line **line);
+/* Copies a message; lib_line_send sends what waits. 1: nothing is under way, 0: something
+ * is, negative: broken. */
+int lib_line_put(lib_line *line, const lib_bytes *message);
+int lib_line_send(lib_line *line);
+/* 1: *message, good until lib_line_taken, which must follow; last: nothing will come any more. */
+int lib_line_take(lib_line *line, const void **message, int64_t *bytes);
+int lib_line_taken(lib_line *line, bool last);
+
 #endif

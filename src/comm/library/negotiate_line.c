@@ -1,7 +1,7 @@
 /* An edge of the tree: messages of any length to and from one member, in order, over two lanes of the
  * router. A frame is a head of fixed length and, where that does not hold all, the rest; it carries all
  * messages that were waiting. */
-#include "comm/library/negotiate_line.h"
+#include "comm/library/negotiate.h"
 
 #include <stdlib.h>
 #include <string.h>
