@@ -19,6 +19,14 @@ int kolo_cpu_count(void);
 bool kolo_futex_wait(_Atomic uint32_t *word, uint32_t value, double seconds, int spin);
 void kolo_futex_wake(_Atomic uint32_t *word); /* all waiters */
 
+/* Between two polls: lets the other thread of the core go first. */
+static inline void kolo_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 /* A thread of Kolo's own: signals from outside are for the threads that know what to do with them, so it has
  * all of them blocked. KOLO_EINTERNAL: there is none; the text says what it was for ("comm: heartbeats"). */
 int kolo_thread_start(pthread_t *thread, void *(*main)(void *), void *of, const char *purpose);

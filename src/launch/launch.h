@@ -25,6 +25,11 @@ typedef struct kolo_launch {
     void *state; /* of the method */
 } kolo_launch;
 
+/* Host of a rank. */
+static inline const char *kolo_launch_host(const kolo_launch *l, int rank)
+{
+    return l->host_of ? l->host_of[l->node_of[rank]] : l->host;
+}
 /* Number of a rank where they are counted node by node. */
 int kolo_launch_by_node(const kolo_launch *launch, int rank);
 

@@ -1,7 +1,5 @@
 #include "comm/algorithm/build.h"
 
-#include <stdlib.h>
-
 #include "base/memory.h"
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"

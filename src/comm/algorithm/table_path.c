@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "comm/algorithm/algorithm.h"
 #include "kolo/error.h"

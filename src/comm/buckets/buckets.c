@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/failure.h"
-#include "base/hash.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/buckets/inside.h"

@@ -313,7 +313,7 @@ int kolo_comm_agree(kolo_comm *comm, int status)
     KOLO_TRY(rc);
     if (first == none) return 0;
     return kolo_fail(word.status, "rank %lld on host %s: %s", (long long)first,
-                     comm_node_host(&comm->world.node, (int)first), word.text);
+                     kolo_launch_host(comm->launch, (int)first), word.text);
 }
 
 int kolo_comm_host_fail(kolo_comm *comm, int status)

@@ -6,7 +6,6 @@
 
 #include "base/thread.h"
 #include "comm/buckets/inside.h"
-#include "kolo/error.h"
 
 static uint64_t reached(const comm_node *node, int local, int bucket, uint64_t round)
 {

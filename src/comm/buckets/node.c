@@ -94,9 +94,8 @@ bool comm_node_done(const comm_node *node, const comm_bucket *b, uint64_t round)
     return (int32_t)(done - (uint32_t)round) >= 0;
 }
 
-void comm_node_release(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers)
+void comm_node_release(_Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers)
 {
-    (void)node;
     atomic_store(word, value);
     if (atomic_load(sleepers)) kolo_futex_wake(word);
 }
@@ -108,7 +107,7 @@ void comm_node_slice_done(comm_node *node, const comm_bucket *b, uint64_t round)
     for (int i = 0; i < b->slices && b->part && node->nodes == 1; i++)
         slices -= comm_bucket_slice(b, i) == comm_bucket_slice_end(b, i);
     if (atomic_fetch_add(&s->slices, 1) + 1 == round * (uint64_t)slices)
-        comm_node_release(node, &s->done, (uint32_t)round, &s->sleepers);
+        comm_node_release(&s->done, (uint32_t)round, &s->sleepers);
 }
 
 void comm_node_ring(comm_node *node, int local)

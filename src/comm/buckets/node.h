@@ -167,7 +167,7 @@ int comm_node_meet(comm_node *node, uint32_t seq, enum comm_meeting what);
 /* Waits until the leader has put up the result of meeting seq. */
 int comm_node_result(comm_node *node, uint32_t seq);
 const char *comm_meeting_name(enum comm_meeting what);
-void comm_node_release(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers);
+void comm_node_release(_Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers);
 
 /* Breaks the communicator for all ranks of the node; the first text wins. Returns status
  * with the winning text. */
@@ -180,7 +180,6 @@ static inline int comm_node_broken_text(const comm_node *node)
 {
     return comm_life_text(&node->world->control[0]->life);
 }
-const char *comm_node_host(const comm_node *node, int rank);
 
 /* ---- shm.c: segments of control, collecting space, arena */
 /* Collective over the node. collect_bytes: for gathering on the leader. Needs node->{launch, me, ranks,

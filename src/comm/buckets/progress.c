@@ -184,7 +184,7 @@ static bool step_small(comm_engine *e, bool *waiting)
     if (rc <= 0) return moved;
     comm_control *leader = e->node->control[0];
     atomic_store(&e->small_seq, 0);
-    comm_node_release(e->node, &leader->result, seq, &leader->sleepers);
+    comm_node_release(&leader->result, seq, &leader->sleepers);
     return true;
 }
 

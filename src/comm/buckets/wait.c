@@ -16,12 +16,6 @@ int comm_node_break(comm_node *node, const char *text)
     return comm_node_broken_text(node);
 }
 
-const char *comm_node_host(const comm_node *node, int rank)
-{
-    const kolo_launch *launch = node->world->launch;
-    return launch->host_of ? launch->host_of[launch->node_of[rank]] : launch->host;
-}
-
 const char *comm_meeting_name(enum comm_meeting what)
 {
     static const char *const name[] = {"barrier", "allreduce", "broadcast", "gather"};
@@ -92,18 +86,11 @@ static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, 
     return rc;
 }
 
-static void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static bool poll(comm_node *node, _Atomic uint32_t *word, uint32_t value)
 {
     for (int i = 0; i < node->spin; i++) {
         if (reached_value(word, value)) return true;
-        pause_briefly();
+        kolo_pause();
     }
     return reached_value(word, value);
 }
@@ -115,7 +102,7 @@ int comm_node_wait(comm_node *node, const comm_bucket *b, uint64_t round)
     atomic_store(&mine->watching, (uint32_t)round);
     for (int i = 0; i <= node->spin && !comm_node_done(node, b, round); i++) {
         while (comm_node_work(node, b, round)) i = 0;
-        pause_briefly();
+        kolo_pause();
     }
     /* the last to arrive either still sees us watching, or we see here that it has arrived */
     atomic_store(&mine->watching, 0);
@@ -131,7 +118,7 @@ int comm_node_meet(comm_node *node, uint32_t seq, enum comm_meeting what)
     atomic_store_explicit(&own->life.reported_at, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
     atomic_store(&own->entered, seq);
     if (atomic_fetch_add(&leader->gathered, 1) + 1 == seq * (uint32_t)node->ranks) {
-        comm_node_release(node, &leader->released, seq, &leader->sleepers);
+        comm_node_release(&leader->released, seq, &leader->sleepers);
         return 0;
     }
     if (poll(node, &leader->released, seq)) return 0;

@@ -1,7 +1,6 @@
 /* The watchdog of a communicator on a device. Streams wait without looking whether the communicator is
  * broken, so a thread looks, ten times a second; when it finds something wrong it breaks both halves: the
  * streams run on, and every wait on the host ends. */
-#include <stdio.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 

@@ -20,7 +20,6 @@ enum { CODEC_STATES = 4, CODEC_CALLS = 16, CODEC_LINE = 16 }; /* words of a cach
 
 /* A row of the table. */
 typedef struct comm_compressor {
-    const char *name;
     /* this matrix, rather than leave it exact; NULL: all */
     bool (*takes)(const comm_compress *config, const comm_matrix *matrix);
     /* Memory, and the part of the schedule that is its own; there is at least one element to compress. */

@@ -170,5 +170,4 @@ static double bytes(const comm_compress *config, int members, int64_t compressed
     return codec_allreduce_bytes(members, p) + codec_allreduce_bytes(members, q);
 }
 
-const comm_compressor comm_lowrank = {"powersgd",   shrinks,         lowrank_make,
-                                      lowrank_call, lowrank_release, bytes};
+const comm_compressor comm_lowrank = {shrinks, lowrank_make, lowrank_call, lowrank_release, bytes};

@@ -238,5 +238,4 @@ static double bytes(const comm_compress *config, int members, int64_t compressed
     return 2.0 * (members - 1) / members * each * (double)compressed;
 }
 
-const comm_compressor comm_quantised = {"quantised",       NULL, quantised_make, quantised_call,
-                                        quantised_release, bytes};
+const comm_compressor comm_quantised = {NULL, quantised_make, quantised_call, quantised_release, bytes};

@@ -1,7 +1,5 @@
 #include "comm/compress/codec.h"
 
-#include <stdbool.h>
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

@@ -237,4 +237,4 @@ static double bytes(const comm_compress *config, int members, int64_t compressed
     return splits(config->density, members, compressed) ? (n - 1) / n * (pairs + sum) : (n - 1) * pairs;
 }
 
-const comm_compressor comm_topk = {"topk", NULL, topk_make, topk_call, topk_release, bytes};
+const comm_compressor comm_topk = {NULL, topk_make, topk_call, topk_release, bytes};

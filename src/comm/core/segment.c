@@ -4,13 +4,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -22,12 +20,6 @@
 
 /* Each rank publishes how far it is; nobody goes on before all local ranks are there. */
 enum stage { READY = 1, ATTACHED, ALLOCATED, MAPPED, UNLINKED, FAILED = 1000 };
-
-static void pause_ms(int ms)
-{
-    struct timespec t = {0, ms * 1000000L};
-    nanosleep(&t, NULL);
-}
 
 static int job_name(const kolo_launch *launch, const char *kind, int local, char *name, size_t bytes)
 {
@@ -65,7 +57,7 @@ static int check_owner(const char *name)
 /* What a killed job of the same name may have left in the moment before its segments were unlinked. */
 static int remove_stale(const char *name)
 {
-    for (int i = 0; i < 50; i++, pause_ms(10)) {
+    for (int i = 0; i < 50; i++, usleep(10000)) {
         KOLO_TRY(check_owner(name));
         int fd = shm_open(name, O_RDWR, 0);
         if (fd < 0) return errno == ENOENT ? 0 : fail_system("opening", name);
@@ -134,7 +126,7 @@ static int attach(comm_segments *s, int local, double deadline)
 {
     char name[NAME_MAX];
     KOLO_TRY(segment_name(s, local, name, sizeof name));
-    for (int wait = 1;; wait = wait < 10 ? wait + 1 : wait, pause_ms(wait)) {
+    for (int wait = 1;; wait = wait < 10 ? wait + 1 : wait, usleep(1000u * (useconds_t)wait)) {
         if (kolo_time() > deadline) return fail_late(s, local, "did not appear");
         KOLO_TRY(check_owner(name));
         int fd = shm_open(name, O_RDWR, 0);

@@ -21,7 +21,7 @@ typedef struct comm_transport {
     int (*send)(void *lane, int rank, int tag, const void *data, int64_t count, size_t width);
     int (*receive)(void *lane, int rank, int tag, void *data, int64_t count, size_t width);
     int (*done)(void *lane, int64_t serial); /* 1: all requests up to this number are complete; 0: not yet */
-    /* rank at the other end of the first incomplete request, or -1 */
+    /* rank at the other end of the first incomplete request, or -1; NULL: the router looks itself */
     int (*lagging)(void *lane);
 } comm_transport;
 

@@ -11,7 +11,6 @@
  * settings, except where NVLink switches do the sums (NVLS), whose order is not fixed: deterministic=true
  * leaves those out. A reduce_scatter and an allgather need not make an allreduce's bits. Parts that the
  * caller cut go by a reduce or a broadcast each, grouped, unless they are what NCCL itself cuts. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -188,9 +188,7 @@ static int put_special(lib_bytes *to, const lib_codec_state *s)
     size_t bytes = comm_codec_state_bytes(s->codec);
     KOLO_TRY(lib_put_text(to, s->key, strlen(s->key)));
     KOLO_TRY(lib_put_text(to, words_of(s), strlen(words_of(s))));
-    KOLO_TRY(lib_put_number(to, s->elements));
-    KOLO_TRY(lib_put_number(to, s->rows));
-    KOLO_TRY(lib_put_number(to, (int64_t)bytes));
+    KOLO_TRY(LIB_PUT(to, s->elements, s->rows, (int64_t)bytes));
     KOLO_TRY(lib_put(to, NULL, bytes));
     comm_codec_save(s->codec, to->data + to->size - kolo_round_up(bytes, 8));
     return 0;

@@ -1,7 +1,5 @@
 /* The table of requests: entries in chunks that never move, taken and freed under the world's lock, named by
  * handles that outlive them. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

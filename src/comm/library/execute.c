@@ -1,9 +1,7 @@
 /* Batches, step by step: what all collectives share. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/thread.h"
 #include "comm/library/gpu.h"
 

@@ -1,7 +1,6 @@
 /* Batches of vectors on GPUs: what each request asks for as a list of operations (comm/core/gpu_channel.h),
  * in three passes over the batch, so that all that moves between ranks is one group: what comes before on
  * this GPU, the moves, what comes after. Batches of a stream go onto its lane by number. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,6 +1,5 @@
 /* Collectives that only move bytes: lengths in bytes, width 1. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

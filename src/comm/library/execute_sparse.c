@@ -6,7 +6,6 @@
  * evenly (1.00 to 1.01 times less of 4,096 out of 1,000,000 on 2 to 16 members), and 1.06, 1.13, 1.22 times
  * less on 4, 8, 16 members where they follow Zipf's law and nobody names a row twice, for log2(members) sums
  * that wait for one another in the place of one. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

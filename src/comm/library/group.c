@@ -114,9 +114,9 @@ void lib_group_close(kolo_group **out)
     kolo_error_restore(&before, before.status);
 }
 
-/* ---- making one ---------------------------------------------------------------------------------------- */
+int lib_ascending(const void *left, const void *right) { return *(const int *)left - *(const int *)right; }
 
-static int ascending(const void *left, const void *right) { return *(const int *)left - *(const int *)right; }
+/* ---- making one ---------------------------------------------------------------------------------------- */
 
 static bool same_members(const kolo_group *g, const int *rank, int count)
 {
@@ -195,7 +195,7 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
     int *rank = kolo_alloc(((size_t)count + 1) * sizeof *rank);
     if (!rank) return KOLO_ENOMEM;
     if (count) memcpy(rank, ranks, (size_t)count * sizeof *rank);
-    qsort(rank, (size_t)count, sizeof *rank, ascending);
+    qsort(rank, (size_t)count, sizeof *rank, lib_ascending);
     group_check(world, rank, count, fault, sizeof fault);
     /* the others have to learn of it */
     if (given < 1) snprintf(fault, sizeof fault, "a group of %d ranks", given);

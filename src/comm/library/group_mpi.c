@@ -10,8 +10,6 @@
 #if defined(KOLO_MPI) && KOLO_MPI
 #include <mpi.h>
 
-static int ascending(const void *left, const void *right) { return *(const int *)left - *(const int *)right; }
-
 /* World ranks of the communicator's processes, ascending; those outside of the world are -1. */
 static int members_of(const kolo_launch *launch, MPI_Comm comm, int **rank, int *count)
 {
@@ -30,7 +28,7 @@ static int members_of(const kolo_launch *launch, MPI_Comm comm, int **rank, int 
         MPI_Group_translate_ranks(members, *count, own + *count, all, own);
         for (int i = 0; i < *count; i++)
             if (own[i] == MPI_UNDEFINED) own[i] = -1;
-        qsort(own, (size_t)*count, sizeof *own, ascending);
+        qsort(own, (size_t)*count, sizeof *own, lib_ascending);
     }
     MPI_Group_free(&members);
     MPI_Group_free(&all);

@@ -1,13 +1,5 @@
-/* The library half, for the files of this folder: include/kolo/comm.h in front, comm_schedule, comm_algorithm
- * and comm_router behind.
- *
- *   submit.c      any thread: checks a request, copies it into an entry, hands it on
- *   negotiate*.c  engine: which named entries are ready on all ranks of a group, in an order that is the same
- *                 everywhere
- *   execute.c     engine: carries out batches: packs, runs the schedule or the push, unpacks, completes the
- *                 entries
- *   engine.c      does both, turn by turn: the thread that waits for a request takes the turns (no thread
- *                 has to be woken), else a thread of the library
+/* The library half, for the files of this folder: include/kolo/world.h in front, comm_schedule, comm_algorithm
+ * and comm_router behind (README.md goes through the files).
  *
  * An unnamed request goes straight to its group's queue, in the order of the calls. A blocking small unnamed
  * allreduce or barrier of a group that lies on one node is done by its caller (comm_push), without the

@@ -136,12 +136,7 @@ static question ask_one(lib_membership *m, int rank, membership_message *word, c
 }
 
 /* Others need not be asked more often: in a large world each would else be asked by too many. */
-static void pause_between(const lib_membership *m)
-{
-    double seconds = 0.01 + 0.001 * m->members;
-    struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    nanosleep(&nap, NULL);
-}
+static void pause_between(const lib_membership *m) { usleep(10000u + 1000u * (useconds_t)m->members); }
 
 static void greet(lib_membership *m, membership_message *word, enum membership_kind kind)
 {
@@ -379,7 +374,7 @@ static int await_all(lib_membership *m, const void *mine, size_t bytes, void *al
             if (!may_come(m, &q) || kolo_time() - begin > m->timeout) return fail_open(m, missing);
             looked = kolo_time();
         }
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        usleep(1000);
     }
 }
 

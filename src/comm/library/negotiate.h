@@ -32,6 +32,7 @@ typedef struct lib_bytes {
 } lib_bytes;
 int lib_put(lib_bytes *to, const void *data, size_t bytes); /* padded to 8 with zeros; data NULL: all zeros */
 int lib_put_number(lib_bytes *to, int64_t number);
+#define LIB_PUT(to, ...) lib_put(to, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}))
 int lib_put_text(lib_bytes *to, const char *text, size_t bytes); /* length, bytes, NUL */
 void lib_bytes_free(lib_bytes *bytes);
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/core/kernel.h"
 #include "kolo/error.h"
 
 static int64_t bytes_of(const kolo_request *r, const int64_t *rows, int members)

@@ -202,9 +202,7 @@ void lib_core_end(lib_core *core) { core->closing = core->edge[core->children].c
 int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number)
 {
     core->item.size = 0;
-    KOLO_TRY(lib_put_number(&core->item, (int64_t)kind));
-    KOLO_TRY(lib_put_number(&core->item, core->c.me));
-    return lib_put_number(&core->item, (int64_t)number);
+    return LIB_PUT(&core->item, (int64_t)kind, core->c.me, (int64_t)number);
 }
 
 int lib_core_say(lib_core *core)
@@ -234,8 +232,7 @@ static uint64_t complete_word(const lib_core *core, int64_t w)
 static int write_ready(lib_core *core)
 {
     int64_t at = core->saying.size, last = 0;
-    KOLO_TRY(lib_put_number(&core->saying, LIB_READY));
-    KOLO_TRY(lib_put_number(&core->saying, 0));
+    KOLO_TRY(LIB_PUT(&core->saying, LIB_READY, 0));
     for (int64_t w = 0; w < core->words; w++) {
         uint64_t bits = complete_word(core, w);
         if (bits) last = w + 1;
@@ -254,8 +251,7 @@ static int write_ready(lib_core *core)
         for (; bits; bits &= bits - 1) {
             int64_t s = w * 64 + __builtin_ctzll(bits);
             if (core->slot[s]->contributors == core->below) continue;
-            KOLO_TRY(lib_put_number(&core->saying, s + 1));
-            KOLO_TRY(lib_put_number(&core->saying, core->slot[s]->contributors));
+            KOLO_TRY(LIB_PUT(&core->saying, s + 1, core->slot[s]->contributors));
         }
     }
     return lib_put_number(&core->saying, 0);
@@ -285,9 +281,7 @@ static int speak_up(lib_core *core)
     if (core->changed) KOLO_TRY(write_ready(core));
     core->changed = false;
     if (!core->saying.size && joined == core->sent_joined && closing == core->sent_closing) return 0;
-    KOLO_TRY(lib_put_number(&core->up, (int64_t)core->seen));
-    KOLO_TRY(lib_put_number(&core->up, joined));
-    KOLO_TRY(lib_put_number(&core->up, closing));
+    KOLO_TRY(LIB_PUT(&core->up, (int64_t)core->seen, joined, closing));
     KOLO_TRY(lib_put(&core->up, core->saying.data, (size_t)core->saying.size));
     core->saying.size = 0;
     core->sent_joined = joined;

@@ -63,8 +63,7 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
 int lib_write_entries(lib_bytes *to, lib_entry *const *entry, int64_t entries, int me, int members)
 {
     int64_t at = to->size;
-    KOLO_TRY(lib_put_number(to, 0));
-    KOLO_TRY(lib_put_number(to, entries));
+    KOLO_TRY(LIB_PUT(to, 0, entries));
     for (int64_t i = 0; i < entries; i++) KOLO_TRY(write_entry(to, entry[i], me, members));
     int64_t bytes = to->size - at - 8;
     memcpy(to->data + at, &bytes, sizeof bytes);

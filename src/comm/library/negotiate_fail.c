@@ -39,8 +39,7 @@ void lib_write_ranks(const lib_core *core, const int *of, int value, char *text,
 static int put_fail(lib_core *core, int only, const char *name, const char *text)
 {
     lib_bytes *urgent = &core->root->urgent;
-    KOLO_TRY(lib_put_number(urgent, LIB_FAIL));
-    KOLO_TRY(lib_put_number(urgent, only));
+    KOLO_TRY(LIB_PUT(urgent, LIB_FAIL, only));
     KOLO_TRY(lib_put_text(urgent, name, strlen(name)));
     return lib_put_text(urgent, text, strlen(text));
 }

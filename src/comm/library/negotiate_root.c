@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -135,8 +134,7 @@ static int doom(lib_core *core, lib_slot *slot)
 {
     if (slot->doomed) return 0;
     slot->doomed = true;
-    KOLO_TRY(lib_put_number(&core->root->urgent, LIB_DROP));
-    return lib_put_number(&core->root->urgent, slot->number);
+    return LIB_PUT(&core->root->urgent, LIB_DROP, slot->number);
 }
 
 static bool shares_name(const lib_descriptors *a, const lib_descriptors *b)

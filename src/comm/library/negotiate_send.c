@@ -11,8 +11,7 @@ static int put_run(lib_core *core, const lib_ready *ready, bool all)
 {
     lib_bytes *down = &core->down;
     int64_t at = down->size, last = 0;
-    KOLO_TRY(lib_put_number(down, LIB_RUN));
-    KOLO_TRY(lib_put_number(down, 0));
+    KOLO_TRY(LIB_PUT(down, LIB_RUN, 0));
     KOLO_TRY(lib_put(down, NULL, (size_t)core->words * 8));
     for (const lib_ready *r = ready; r; r = all ? r->next : NULL) {
         if (r->slot < 0) continue;
@@ -28,8 +27,7 @@ static int put_run(lib_core *core, const lib_ready *ready, bool all)
         for (; bits; bits &= bits - 1) {
             int64_t s = w * 64 + __builtin_ctzll(bits);
             if (core->slot[s]->contributors == core->c.members) continue;
-            KOLO_TRY(lib_put_number(down, s + 1));
-            KOLO_TRY(lib_put_number(down, core->slot[s]->contributors));
+            KOLO_TRY(LIB_PUT(down, s + 1, core->slot[s]->contributors));
         }
     }
     return lib_put_number(down, 0);
@@ -47,8 +45,7 @@ static int put_drop(lib_core *core, lib_slot *old)
     core->root->evicted = old->doomed = true;
     core->root->room += old->wants.bytes.size;
     lib_bit_set(core->root->taken, old->number);
-    KOLO_TRY(lib_put_number(&core->down, LIB_DROP));
-    return lib_put_number(&core->down, old->number);
+    return LIB_PUT(&core->down, LIB_DROP, old->number);
 }
 
 /* The slot that the name gets, after the end of those for whom there is no room then; *number = -1: none. */
@@ -97,10 +94,7 @@ static int put_new(lib_core *core, const lib_ready *ready)
     const lib_descriptors *wants = &ready->any->wants;
     int64_t slot;
     KOLO_TRY(put_slot(core, wants, &slot));
-    KOLO_TRY(lib_put_number(&core->down, LIB_NEW));
-    KOLO_TRY(lib_put_number(&core->down, slot));
-    KOLO_TRY(lib_put_number(&core->down, ready->contributors));
-    KOLO_TRY(lib_put_number(&core->down, wants->bytes.size));
+    KOLO_TRY(LIB_PUT(&core->down, LIB_NEW, slot, ready->contributors, wants->bytes.size));
     KOLO_TRY(lib_put(&core->down, wants->bytes.data, (size_t)wants->bytes.size));
     return put_rows(core, ready);
 }
@@ -182,8 +176,7 @@ static int put_begins(lib_core *core)
 
 static int put_number_item(lib_core *core, enum lib_item kind, int64_t number)
 {
-    KOLO_TRY(lib_put_number(&core->down, (int64_t)kind));
-    return lib_put_number(&core->down, number);
+    return LIB_PUT(&core->down, (int64_t)kind, number);
 }
 
 static void tune(lib_core *core)
@@ -221,8 +214,7 @@ int lib_root_send(lib_core *core, bool idle)
     bool bye = root->all_closing && !root->ready && !core->closed;
     if (!begin && !ask && !joined && !bye && !root->urgent.size) return 0;
     core->down.size = 0;
-    KOLO_TRY(lib_put_number(&core->down, (int64_t)core->seen + 1));
-    KOLO_TRY(lib_put_number(&core->down, (int64_t)root->fusion_bytes));
+    KOLO_TRY(LIB_PUT(&core->down, (int64_t)core->seen + 1, (int64_t)root->fusion_bytes));
     KOLO_TRY(lib_put(&core->down, root->urgent.data, (size_t)root->urgent.size));
     root->urgent.size = 0;
     if (begin) KOLO_TRY(put_begins(core));

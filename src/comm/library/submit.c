@@ -1,6 +1,4 @@
 /* Submitting: a request becomes an entry of its group's queue, or of its group's negotiator. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

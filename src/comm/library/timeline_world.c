@@ -24,8 +24,6 @@ static int rank_of(const char *name)
     return -1;
 }
 
-static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
-
 int lib_timeline_ranks(const char *folder, int **list)
 {
     int64_t count = 0, room = 0, kept = 0;
@@ -39,7 +37,7 @@ int lib_timeline_ranks(const char *folder, int **list)
         if (rc == 0) rank[count++] = of;
     }
     closedir(all);
-    if (count) qsort(rank, (size_t)count, sizeof *rank, ascending);
+    if (count) qsort(rank, (size_t)count, sizeof *rank, lib_ascending);
     for (int64_t i = 0; i < count; i++)
         if (!kept || rank[i] != rank[kept - 1]) rank[kept++] = rank[i];
     *list = rank;

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "comm/pmpi/pmpi.h"
@@ -18,15 +18,9 @@ static struct {
     _Atomic uint32_t asleep;
 } pump = {.own = MPI_COMM_NULL};
 
-static void nap(long ns)
-{
-    const struct timespec t = {0, ns};
-    nanosleep(&t, NULL);
-}
-
 static void *pump_main(void *unused)
 {
-    enum { LOOKS = 8, SHORT = 20000, CALM = 1000000, PATIENCE = 20, MOST = 40 };
+    enum { LOOKS = 8, SHORT = 20, CALM = 1000 /* us */, PATIENCE = 20, MOST = 40 };
     uint32_t last = 0;
     int calm = 0, same = 0;
     prctl(PR_SET_NAME, "kolo-pmpi");
@@ -37,7 +31,7 @@ static void *pump_main(void *unused)
         if (begun == ended) { /* nobody waits, and for long: a call has to wake us */
             same = 0;
             if (calm++ < PATIENCE) {
-                nap(CALM);
+                usleep(CALM);
                 continue;
             }
             pump.asleep = 1;
@@ -50,7 +44,8 @@ static void *pump_main(void *unused)
         same = ended != last ? 0 : same < MOST ? same + 1 : MOST;
         last = ended;
         for (int i = 0; i < LOOKS && same && pump.ended == ended; i++) pmpi_look();
-        nap(same ? SHORT * (1 + same / 4) : CALM); /* calls that end by themselves are let alone */
+        usleep((useconds_t)(same ? SHORT * (1 + same / 4)
+                                 : CALM)); /* calls that end by themselves are let alone */
     }
     return unused;
 }

@@ -65,7 +65,7 @@ int comm_router_break_by(comm_router *router, int rc)
     kolo_failure own;
     kolo_error_keep(&own);
     snprintf(text, sizeof text, "rank %d on host %s: %.*s", router->launch->rank,
-             router_host(router, router->launch->rank), COMM_TEXT - 320, own.text);
+             kolo_launch_host(router->launch, router->launch->rank), COMM_TEXT - 320, own.text);
     const int broken = router_broken(router) ? router_broken_text(router) : comm_router_break(router, text);
     return rc == KOLO_ENOMEM ? kolo_error_restore(&own, rc) : broken;
 }
@@ -126,12 +126,6 @@ void router_position(const comm_router *router, int rank, comm_position *positio
     *pid = local >= 0 ? router->life[local]->head.pid : 0;
     if (local >= 0) router_last_position(router, local, position);
     else lines_last_position(router, rank, position, pid);
-}
-
-const char *router_host(const comm_router *router, int rank)
-{
-    const kolo_launch *l = router->launch;
-    return l->host_of ? l->host_of[l->node_of[rank]] : l->host;
 }
 
 /* ---- looking ------------------------------------------------------------------------------------------- */

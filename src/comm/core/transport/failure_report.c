@@ -5,7 +5,6 @@
 
 #include "comm/core/rank_list.h"
 #include "comm/core/transport/lines.h"
-#include "kolo/error.h"
 
 static const double CLAIM = 3; /* seconds that a rank of this node has to ask the other nodes */
 enum { HOW = 256, LIST = 600, SAID = 128 };
@@ -15,7 +14,7 @@ void comm_router_describe(comm_router *router, int rank, char *text, size_t byte
     comm_position position;
     int pid;
     router_position(router, rank, &position, &pid);
-    int n = snprintf(text, bytes, "rank %d on host %s", rank, router_host(router, rank));
+    int n = snprintf(text, bytes, "rank %d on host %s", rank, kolo_launch_host(router->launch, rank));
     if (pid && n < (int)bytes) n += snprintf(text + n, bytes - (size_t)n, " (pid %d)", pid);
     if (position.age >= 0 && n < (int)bytes)
         snprintf(text + n, bytes - (size_t)n, ", which began %s number %llu %.1f s ago", position.operation,

@@ -1,16 +1,4 @@
-/* The router, for the files of this folder.
- *
- *   router.c    opens and closes it; lanes: numbers requests and gives each to the means
- *               that reaches its peer
- *   self.c      messages to oneself
- *   framing.c      messages to a peer through two rings of frames, however their bytes move:
- *   channel.c     rings in the node's shared memory
- *   tcp.c         rings behind sockets; line*.c make the connections (lines.h)
- *   (mpi        is comm_mpi of this room)
- *   heap.c      memory in this rank's segment
- *   alive.c     who is dead or late, breaking, sleeping
- *   failure_report.c     what is said when the world breaks: who, how, and how far each rank came
- *   push*.c     reductions within a node without messages (push.h) */
+/* The router, for the files of this folder (README.md goes through them). */
 #ifndef KOLO_COMM_ROUTER_INSIDE_H
 #define KOLO_COMM_ROUTER_INSIDE_H
 
@@ -202,7 +190,6 @@ static inline double router_since(const comm_router *router, double now, double 
 void router_last_position(const comm_router *router, int local, comm_position *position);
 /* The same of any rank, as far as it is known here: else its age is negative. pid: 0, or its process. */
 void router_position(const comm_router *router, int rank, comm_position *position, int *pid);
-const char *router_host(const comm_router *router, int rank);
 /* One turn of all means; negative: broken. Engine only. */
 int router_turn(comm_router *router);
 /* Between telling and looking whether somebody sleeps, and between lying down and looking once more. */
@@ -218,12 +205,6 @@ static inline void router_fence(void)
 /* The last-level cache of the CPUs that this thread may use: 1 + the lowest CPU that shares it; 0: they have
  * several, or it is not known. */
 uint32_t router_cache(void);
-static inline void router_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
 /* Something of this request has moved. */
 static inline void router_moved(comm_router *router, router_request *r)
 {

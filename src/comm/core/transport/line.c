@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -124,7 +123,7 @@ static int no_way(comm_router *router, tcp_line *l, const char *how)
         if (!l->failed)
             kolo_warn("no connection to rank %d on host %s (%s): its death would be seen late; "
                       "KOLO_COMM_INTERFACE chooses another interface",
-                      l->t.rank, router_host(router, l->t.rank), how);
+                      l->t.rank, kolo_launch_host(router->launch, l->t.rank), how);
         l->failed = true;
         return 0;
     }

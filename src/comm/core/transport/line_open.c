@@ -4,7 +4,6 @@
 #include "comm/core/transport/lines.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -102,7 +101,7 @@ static int exchange_addresses(comm_router *router, const line_address *mine)
         if (lines->address[r].status < 0 && mine->status == 0)
             return kolo_fail(lines->address[r].status,
                              "comm: rank %d on host %s could not set up; its own message says why", r,
-                             router_host(router, r));
+                             kolo_launch_host(router->launch, r));
     return 0;
 }
 

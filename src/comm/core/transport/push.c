@@ -1,9 +1,8 @@
 #include "comm/core/transport/push.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/core/claim.h"
 #include "kolo/error.h"
@@ -75,8 +74,7 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
 {
     double begin = kolo_time();
     for (int i = 0; !there(p); i++) {
-        struct timespec nap = {0, 100000};
-        if (i > 100) nanosleep(&nap, NULL);
+        if (i > 100) usleep(100);
         else sched_yield();
         if (router_broken(p->router)) return router_broken_text(p->router);
         KOLO_TRY(router_check_peers(p->router));
@@ -441,7 +439,7 @@ int comm_push_wait(comm_push *p)
     for (int i = 0;;) {
         int rc = poll(p);
         if (rc == PUSH_IDLE && i++ < spin) {
-            router_pause();
+            kolo_pause();
             continue;
         }
         if (rc == PUSH_IDLE) {

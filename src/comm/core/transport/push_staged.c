@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "comm/core/transport/push.h"
-#include "kolo/error.h"
 
 static bool all_reached(const comm_push *p, size_t word, uint64_t value)
 {

@@ -145,14 +145,8 @@ static int done(void *of, int64_t serial)
     return rc;
 }
 
-static int lagging(void *of)
-{
-    router_lane *lane = of;
-    return lane->first < lane->posted ? lane->request[lane->first].rank : -1;
-}
-
 const comm_transport comm_routed = {"router",  lane_make,    lane_free, reset,
-                                    lane_send, lane_receive, done,      lagging};
+                                    lane_send, lane_receive, done,      NULL};
 
 void comm_router_patient(void *of, bool patient)
 {
