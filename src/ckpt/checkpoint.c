@@ -106,7 +106,7 @@ static int put_slabs(struct saver *s, const item *it, const char *from)
     float *values = kolo_alloc((size_t)kolo_tensor_count(&it->whole) * sizeof *values);
     int rc = values ? 0 : KOLO_ENOMEM;
     for (int t = it->tensor; rc == 0 && t >= 0; t = kolo_graph_next_slab(p->graph, t)) {
-        const char *at = from - p->home[it->tensor].offset + p->home[t].offset;
+        const char *at = from - p->fixed[it->tensor].offset + p->fixed[t].offset;
         rc = kolo_backend_to_canonical(s->backend, &p->graph->tensor[t], &p->layout[t], at, values);
         if (rc == 0) kolo_slab_put(&p->graph->tensor[t], values, s->canonical);
     }

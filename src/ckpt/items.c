@@ -22,7 +22,7 @@ static int items_add(const kolo_plan *plan, item *to, const char *prefix, const 
                  .tensor = t,
                  .stage = plan->config.stage,
                  .arena = arena,
-                 .offset = base + plan->home[t].offset,
+                 .offset = base + plan->fixed[t].offset,
                  .whole = kolo_tensor_whole(&plan->graph->tensor[t], name),
                  .slabs = plan->graph->tensor[t].slab.runs > 0};
     to->name = prefix ? kolo_format("%s:%s", prefix, name) : kolo_strdup(name);
@@ -55,7 +55,7 @@ static int items_fill(const kolo_plan *whole, int states, int versions, bool ema
         const kolo_plan *plan = kolo_program_owner(whole, t);
         if (saved(plan, t))
             KOLO_TRY(
-                items_add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->home[t].arena, 0));
+                items_add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->fixed[t].arena, 0));
     }
     for (int s = 0; s < states; s++)
         for (int t = 0; t < g->tensors; t++) {

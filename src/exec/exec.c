@@ -210,7 +210,7 @@ static bool is_skipped(const kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_CLEAR:
     case KOLO_ACTION_COLLECT: return p->bucket[a->bucket].offset >= p->reduced_front;
     case KOLO_ACTION_FETCH:
-    case KOLO_ACTION_LET_GO:
+    case KOLO_ACTION_EVICT:
     case KOLO_ACTION_COPY:
     case KOLO_ACTION_PREDICT:
     case KOLO_ACTION_STASH: return true;
@@ -224,7 +224,7 @@ static bool is_skipped(const kolo_exec *e, const kolo_action *a)
     }
     case KOLO_ACTION_LOAD:
     case KOLO_ACTION_FETCH_PARAM:
-    case KOLO_ACTION_LET_GO_PARAM:
+    case KOLO_ACTION_EVICT_PARAM:
     case KOLO_ACTION_BUFFERS: return false;
     case KOLO_ACTION_SHARE:
     case KOLO_ACTION_TAKE:
@@ -262,22 +262,22 @@ static int copy_tensor(kolo_exec *e, const kolo_action *a)
                              e->at->plan->layout[a->tensor].bytes);
 }
 
-/* Begins the copy of an activation to its place aside, or back. */
-static int copy_aside(kolo_exec *e, const kolo_action *a)
+/* Begins the copy of an activation to its offloaded place, or back. */
+static int copy_offloaded(kolo_exec *e, const kolo_action *a)
 {
     const kolo_plan *p = e->at->plan;
     const bool store = a->kind == KOLO_ACTION_STORE;
     void *memory = e->now->args[a->binding + !store];
     const kolo_binding *b = &p->binding[a->binding + store];
     int64_t *copy = &e->at->copy[(int64_t)a->slot * p->graph->tensors + a->tensor];
-    return (store ? exec_aside_write : exec_aside_read)(e->aside, memory, b->offset,
-                                                        p->layout[a->tensor].bytes, copy);
+    return (store ? exec_offloaded_write : exec_offloaded_read)(e->offloaded, memory, b->offset,
+                                                                p->layout[a->tensor].bytes, copy);
 }
 
-static int await_aside(kolo_exec *e, const kolo_action *a)
+static int await_offloaded(kolo_exec *e, const kolo_action *a)
 {
     const kolo_plan *p = e->at->plan;
-    return exec_aside_wait(e->aside, e->at->copy[(int64_t)a->slot * p->graph->tensors + a->tensor]);
+    return exec_offloaded_wait(e->offloaded, e->at->copy[(int64_t)a->slot * p->graph->tensors + a->tensor]);
 }
 
 static int act(kolo_exec *e, const kolo_action *a)
@@ -307,9 +307,9 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_STASH: return exec_stash(e, a->bucket);
     case KOLO_ACTION_PREDICT: exec_predict(e, a->bucket); return 0;
     case KOLO_ACTION_FETCH: exec_fetch(e, KOLO_ARENA_STATE, a->unit); return 0;
-    case KOLO_ACTION_LET_GO: exec_evict(e, KOLO_ARENA_STATE, a->unit); return 0;
+    case KOLO_ACTION_EVICT: exec_evict(e, KOLO_ARENA_STATE, a->unit); return 0;
     case KOLO_ACTION_FETCH_PARAM: exec_fetch(e, KOLO_ARENA_PARAM, a->unit); return 0;
-    case KOLO_ACTION_LET_GO_PARAM: exec_evict(e, KOLO_ARENA_PARAM, a->unit); return 0;
+    case KOLO_ACTION_EVICT_PARAM: exec_evict(e, KOLO_ARENA_PARAM, a->unit); return 0;
     case KOLO_ACTION_GATHER: return exec_gather(e, a->unit);
     case KOLO_ACTION_GATHERED: return exec_gathered(e, a->unit);
     case KOLO_ACTION_SEND:
@@ -328,9 +328,9 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_ENCODE:
     case KOLO_ACTION_DECODE: return change_form(e, a);
     case KOLO_ACTION_STORE:
-    case KOLO_ACTION_RETRIEVE: return copy_aside(e, a);
+    case KOLO_ACTION_RETRIEVE: return copy_offloaded(e, a);
     case KOLO_ACTION_STORED:
-    case KOLO_ACTION_RETRIEVED: return await_aside(e, a);
+    case KOLO_ACTION_RETRIEVED: return await_offloaded(e, a);
     }
     return kolo_fail(KOLO_EINTERNAL, "unknown action");
 }

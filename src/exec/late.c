@@ -65,7 +65,7 @@ int64_t kolo_exec_late_count(const kolo_exec *e)
     const kolo_plan *p = e->plan;
     int64_t count = 0;
     for (int t = 0; t < p->graph->tensors && p->config.late; t++)
-        if (p->home[t].arena == KOLO_ARENA_GRADIENT) count += kolo_tensor_count(&p->graph->tensor[t]);
+        if (p->fixed[t].arena == KOLO_ARENA_GRADIENT) count += kolo_tensor_count(&p->graph->tensor[t]);
     return count * p->config.late;
 }
 
@@ -86,7 +86,7 @@ static int late_each(kolo_exec *e, int64_t step, late_one *one, float **values)
     int rc = 0;
     e->looks = (int)(step % e->versions);
     for (int t = 0; rc >= 0 && t < p->graph->tensors; t++) {
-        if (p->home[t].arena != KOLO_ARENA_GRADIENT) continue;
+        if (p->fixed[t].arena != KOLO_ARENA_GRADIENT) continue;
         rc = one(e, t, *values);
         *values += kolo_tensor_count(&p->graph->tensor[t]);
     }

@@ -70,13 +70,13 @@ int exec_allocate(kolo_exec *e, kolo_exec *share)
         if (is_shared(a, e->plan, share ? share->plan : NULL)) e->arena[a] = share->arena[a];
         KOLO_TRY(allocate(e, (enum kolo_arena)a));
     }
-    const size_t aside = e->plan->arena_bytes[KOLO_ARENA_OFFLOADED];
-    if (!aside) return 0;
+    const size_t offloaded = e->plan->arena_bytes[KOLO_ARENA_OFFLOADED];
+    if (!offloaded) return 0;
     int64_t copies = 0;
     for (int64_t i = 0; i < e->plan->actions; i++)
         copies +=
             e->plan->action[i].kind == KOLO_ACTION_STORE || e->plan->action[i].kind == KOLO_ACTION_RETRIEVE;
-    return exec_aside_open(&e->aside, e->backend, e->options->offload_path, aside, copies + 8);
+    return exec_offloaded_open(&e->offloaded, e->backend, e->options->offload_path, offloaded, copies + 8);
 }
 
 /* ---- bindings ---- */
@@ -217,17 +217,17 @@ static int make_runnings(const kolo_exec *e, const slices *of, kolo_running *all
     const bool served = of->served != NULL;
     if (served && !of->served->front) return 0;
     for (int t = 0; t < g->tensors; t++) {
-        if (g->tensor[t].role != KOLO_ROLE_STATISTIC || g->tensor[t].of < 0 || e->plan->home[t].arena < 0)
+        if (g->tensor[t].role != KOLO_ROLE_STATISTIC || g->tensor[t].of < 0 || e->plan->fixed[t].arena < 0)
             continue;
         kolo_running *k = &all[(*count)++];
-        k->statistic = served ? (void *)(of->served->front + e->plan->home[t].offset)
-                              : pointer_of(e, e->plan->home[t], false, of->version);
+        k->statistic = served ? (void *)(of->served->front + e->plan->fixed[t].offset)
+                              : pointer_of(e, e->plan->fixed[t], false, of->version);
         k->channels = kolo_tensor_count(&g->tensor[g->tensor[t].of]);
         k->momentum = (float)g->node[g->tensor[t].producer].a.momentum;
         for (int i = 0; i < 2; i++) {
-            k->running[i] = pointer(e, e->plan->home[g->tensor[t].of + i], false);
+            k->running[i] = pointer(e, e->plan->fixed[g->tensor[t].of + i], false);
             k->ema[i] =
-                e->arena[KOLO_ARENA_EMA] ? pointer(e, e->plan->home[g->tensor[t].of + i], true) : NULL;
+                e->arena[KOLO_ARENA_EMA] ? pointer(e, e->plan->fixed[g->tensor[t].of + i], true) : NULL;
         }
         if (kolo_tensor_count(&g->tensor[t]) != 2 * k->channels + 1 || !k->running[0] || !k->running[1])
             return kolo_fail(KOLO_EINTERNAL, "executor: %s does not fit its buffers", g->tensor[t].name);
@@ -243,9 +243,9 @@ static int64_t make_measured(const kolo_exec *e, int version, const kolo_leaf_ru
     int64_t n = 0;
     for (int t = 0; t < p->graph->tensors; t++) {
         const int64_t count = kolo_plan_gradient_count(p, t);
-        if (count == 0 || p->home[t].arena < 0 || (exec_is_sharded(e) && e->shard_group != 0)) continue;
+        if (count == 0 || p->fixed[t].arena < 0 || (exec_is_sharded(e) && e->shard_group != 0)) continue;
         const int unit = kolo_plan_unit_of(p, p->graph->tensor[t].of);
-        const int64_t begin = (int64_t)((p->home[t].offset - p->reduced_front) / sizeof(float));
+        const int64_t begin = (int64_t)((p->fixed[t].offset - p->reduced_front) / sizeof(float));
         int64_t from = begin, to = begin + count;
         exec_own_range(e, unit, &from, &to);
         for (int64_t at = from; at < to; at += KOLO_LEAF)
@@ -352,7 +352,7 @@ static kolo_binding metrics_place(const kolo_plan *p)
         if (p->action[i].kind == KOLO_ACTION_RECEIVE &&
             p->transfer[p->action[i].transfer].tensor == p->graph->metrics)
             return p->binding[p->action[i].binding];
-    return p->home[p->graph->metrics];
+    return p->fixed[p->graph->metrics];
 }
 
 int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
@@ -449,7 +449,7 @@ void exec_release(kolo_exec *e)
     if (e->issued && (!owner->comm || kolo_comm_status(owner->comm) == 0)) kolo_backend_finish(b);
     exec_backup_close(e);
     exec_async_close(e);
-    exec_aside_close(&e->aside);
+    exec_offloaded_close(&e->offloaded);
     for (int i = 0; i < e->forms; i++) free_form(e, &e->form[i]);
     for (int v = 0; e->updater && v < e->versions; v++) kolo_updater_destroy(&e->updater[v]);
     free(e->updater);

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "exec/exec.h"
-#include "exec/aside.h"
+#include "exec/offloaded.h"
 #include "plan/program.h"
 
 /* A step on its way, in pinned host memory: the host fills the first part of `step`, the backend sends back
@@ -42,7 +42,7 @@ typedef struct plan_variant {
      * has, in the order of batches or micro-batches */
     int *transfer_number;
     int transfer_places, *transfer_pairs; /* pairs: [plan->transfers] */
-    int64_t *copy; /* [slots][graph->tensors] of what goes aside: the last begun; NULL: nothing does */
+    int64_t *copy; /* [slots][graph->tensors] of what is offloaded: the last begun; NULL: nothing does */
     /* [plan->actions] what each is, for failure reports; NULL: its number says it, as all ranks have the
      * plan */
     char (*action_text)[EXEC_ACTION_TEXT];
@@ -84,7 +84,7 @@ struct kolo_exec {
 
     char *arena[KOLO_ARENAS]; /* backend memory */
     bool own[KOLO_ARENAS];
-    exec_aside *aside; /* the arena OFFLOADED; NULL: there is none */
+    exec_offloaded *offloaded; /* the arena OFFLOADED; NULL: there is none */
     plan_variant *form;
     int forms;
     plan_variant *at;            /* of the step that is carried out */
@@ -181,8 +181,8 @@ void exec_release(kolo_exec *exec);
 bool exec_is_sharded(const kolo_exec *exec);
 int exec_open_shards(kolo_exec *exec);
 int exec_declare_shards(kolo_exec *exec, int stage);
-/* Of elements of a unit (as homes count them): which are this rank's, and where it stores one; without shards
- * all, and in their places. */
+/* Of elements of a unit (as fixed bindings count them): which are this rank's, and where it stores one;
+ * without shards all, and in their places. */
 void exec_own_range(const kolo_exec *exec, int unit, int64_t *from, int64_t *to);
 int64_t exec_stored_at(const kolo_exec *exec, int unit, int64_t element);
 /* Actions WAIT, CLEAR, COLLECT, GATHER, GATHERED. */
@@ -206,7 +206,7 @@ int exec_sum_number(const kolo_exec *exec, int bucket, int version);
 int exec_share(kolo_exec *exec, int bucket, int what);
 int exec_take(kolo_exec *exec, int bucket, int what);
 int exec_declare_pairs(kolo_exec *exec); /* transfer_state.c */
-/* offload.c: STATE and PARAM in files, after all else is known of the plan; FETCH and LET_GO, which drops
+/* offload.c: STATE and PARAM in files, after all else is known of the plan; FETCH and EVICT, which drops
  * pages from memory; exec_evict_pages: of a range, where it is in one of the two files. */
 int exec_offload_open(kolo_exec *exec);
 /* *file: a new one without a name, of so many bytes, in that folder ("": /tmp). KOLO_EIO: no room for `what`,

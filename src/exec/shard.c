@@ -228,7 +228,7 @@ int exec_clear_gaps(kolo_exec *e, int bucket)
     const kolo_plan *p = e->plan;
     const kolo_bucket *b = &p->bucket[bucket];
     for (int t = 0; t < p->graph->tensors; t++) {
-        const kolo_binding *h = &p->home[t];
+        const kolo_binding *h = &p->fixed[t];
         if (h->arena != KOLO_ARENA_GRADIENT || h->offset < b->offset ||
             h->offset >= b->offset + (size_t)b->count * sizeof(float))
             continue;
@@ -402,7 +402,7 @@ typedef struct tensor_piece {
 
 static tensor_piece piece_of(const kolo_plan *p, int tensor, int shard)
 {
-    const int64_t begin = (int64_t)(p->home[tensor].offset / sizeof(float)),
+    const int64_t begin = (int64_t)(p->fixed[tensor].offset / sizeof(float)),
                   count = (int64_t)(p->layout[tensor].bytes / sizeof(float)), rest = kolo_plan_rest(p);
     if (begin >= rest) /* every rank has it: the first shard's counts */
         return (tensor_piece){0, shard == 0 ? p->layout[tensor].bytes : 0, begin,
@@ -464,7 +464,7 @@ int exec_get_sharded(kolo_exec *e, const char *which, int tensor, float *values)
 static tensor_piece own_piece(const kolo_exec *e, int tensor)
 {
     const kolo_plan *p = e->plan;
-    const bool rest = (int64_t)(p->home[tensor].offset / sizeof(float)) >= kolo_plan_rest(p);
+    const bool rest = (int64_t)(p->fixed[tensor].offset / sizeof(float)) >= kolo_plan_rest(p);
     if (!rest && e->shard < 0) return (tensor_piece){0};
     return piece_of(p, tensor, rest ? 0 : e->shard);
 }

@@ -1,4 +1,4 @@
-/* What comes back from a step: metrics, the judgement of its gradients, and whether something went wrong.
+/* What comes back from a step: metrics, the norms of its gradients, and whether something went wrong.
  * Nobody waits for it in the step itself: it is copied behind the step's last action, and looked at when the
  * host is KOLO_EXEC_AHEAD further. */
 #include <inttypes.h>
@@ -51,7 +51,7 @@ int exec_await(kolo_exec *e, kolo_event *event)
 
 /* Errors that a step leaves behind, which is counted from 1 as in progress and events; a skipped update under
  * a dynamic loss scale is none. */
-static int turn_judge(const kolo_exec *e, const exec_step_in_flight *t)
+static int turn_check(const kolo_exec *e, const exec_step_in_flight *t)
 {
     const kolo_step *s = &t->step;
     const kolo_graph *g = e->plan->graph;
@@ -102,7 +102,7 @@ int exec_report_next(kolo_exec *e, kolo_metrics *metrics)
         metrics->top5 = (double)t->metrics[2];
         metrics->rows = (double)t->metrics[3];
     }
-    return turn_judge(e, t);
+    return turn_check(e, t);
 }
 
 int kolo_exec_drain(kolo_exec *e, kolo_metrics *metrics)

@@ -104,29 +104,29 @@ static void *values_place(const kolo_exec *e, const char *which, int *tensor)
         return NULL;
     }
     const char *name = g->tensor[*tensor].name;
-    kolo_binding home = p->home[*tensor];
-    bool stored = home.arena == KOLO_ARENA_PARAM || home.arena == KOLO_ARENA_BUFFER;
-    if (!strcmp(which, "param") && stored) return e->arena[home.arena] + home.offset;
+    kolo_binding fixed = p->fixed[*tensor];
+    bool stored = fixed.arena == KOLO_ARENA_PARAM || fixed.arena == KOLO_ARENA_BUFFER;
+    if (!strcmp(which, "param") && stored) return e->arena[fixed.arena] + fixed.offset;
     if (!strcmp(which, "ema") && stored && e->arena[KOLO_ARENA_EMA])
-        return e->arena[KOLO_ARENA_EMA] + (home.arena == KOLO_ARENA_BUFFER ? kolo_plan_stored_bytes(p) : 0) +
-               home.offset;
+        return e->arena[KOLO_ARENA_EMA] + (fixed.arena == KOLO_ARENA_BUFFER ? kolo_plan_stored_bytes(p) : 0) +
+               fixed.offset;
     if (!strcmp(which, "gradient")) {
-        if (home.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
-        home = p->home[*tensor];
-        if (home.arena == KOLO_ARENA_GRADIENT) return exec_gradients(e, e->looks) + home.offset;
+        if (fixed.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
+        fixed = p->fixed[*tensor];
+        if (fixed.arena == KOLO_ARENA_GRADIENT) return exec_gradients(e, e->looks) + fixed.offset;
     }
     if (!strcmp(which, "activation") && (p->config.keep || (!g->train && kolo_graph_is_output(g, *tensor)))) {
-        home = kolo_plan_binding(p, *tensor, 0);
-        if (home.arena == KOLO_ARENA_ACTIVATION || home.arena == KOLO_ARENA_TRANSFER)
-            return e->arena[home.arena] + home.offset;
+        fixed = kolo_plan_binding(p, *tensor, 0);
+        if (fixed.arena == KOLO_ARENA_ACTIVATION || fixed.arena == KOLO_ARENA_TRANSFER)
+            return e->arena[fixed.arena] + fixed.offset;
     }
     const int version = !strncmp(which, "version", 7) ? atoi(which + 7) : -1;
-    if (version >= 0 && version < kolo_plan_weight_versions(p) && home.arena == KOLO_ARENA_PARAM)
-        return e->arena[KOLO_ARENA_VERSION] + (size_t)version * p->param_bytes + home.offset;
+    if (version >= 0 && version < kolo_plan_weight_versions(p) && fixed.arena == KOLO_ARENA_PARAM)
+        return e->arena[KOLO_ARENA_VERSION] + (size_t)version * p->param_bytes + fixed.offset;
     for (int k = 0; k < kolo_plan_states(p); k++)
-        if (!strcmp(which, kolo_plan_state_name(p, k)) && home.arena == KOLO_ARENA_PARAM &&
+        if (!strcmp(which, kolo_plan_state_name(p, k)) && fixed.arena == KOLO_ARENA_PARAM &&
             !g->tensor[*tensor].frozen)
-            return e->arena[KOLO_ARENA_STATE] + (size_t)k * kolo_plan_state_bytes(p) + home.offset;
+            return e->arena[KOLO_ARENA_STATE] + (size_t)k * kolo_plan_state_bytes(p) + fixed.offset;
     kolo_fail(KOLO_EINTERNAL, "executor: %s has no \"%s\" here", name, which);
     return NULL;
 }

@@ -13,14 +13,14 @@
 
 typedef uint8_t kolo_form; /* enum kolo_form_kind */
 enum kolo_form_kind {
-    KOLO_FORM_KEPT,    /* as it is */
-    KOLO_FORM_DROPPED, /* not at all: what makes it runs again */
-    KOLO_FORM_ASIDE,   /* as it is, in the file or host memory of the arena OFFLOADED */
-    KOLO_FORM_SIGNS,   /* f32, bf16: a bit, 1 where it is above 0; comes back as 1 or 0 */
-    KOLO_FORM_NIBBLES, /* u8 below 16: four bits */
-    KOLO_FORM_FP16,    /* f32: IEEE half precision */
-    KOLO_FORM_BF16,    /* f32 */
-    KOLO_FORM_FP8,     /* f32, bf16: E4M3 of Micikevicius et al., arXiv:2209.05433; too large becomes 448 */
+    KOLO_FORM_KEPT,      /* as it is */
+    KOLO_FORM_DROPPED,   /* not at all: what makes it runs again */
+    KOLO_FORM_OFFLOADED, /* as it is, in the file or host memory of the arena OFFLOADED */
+    KOLO_FORM_SIGNS,     /* f32, bf16: a bit, 1 where it is above 0; comes back as 1 or 0 */
+    KOLO_FORM_NIBBLES,   /* u8 below 16: four bits */
+    KOLO_FORM_FP16,      /* f32: IEEE half precision */
+    KOLO_FORM_BF16,      /* f32 */
+    KOLO_FORM_FP8,       /* f32, bf16: E4M3 of Micikevicius et al., arXiv:2209.05433; too large becomes 448 */
     KOLO_FORMS
 };
 

@@ -26,7 +26,7 @@ static int buckets_collect(const kolo_plan *plan, ends *e)
             KOLO_TRY(kolo_grow(&e->end, &e->capacity, e->n, sizeof *e->end));
             KOLO_TRY(kolo_grow(&e->class, &capacity, e->n, sizeof *e->class));
             e->class[e->n] = kolo_plan_class(plan, plan->node[i]);
-            e->end[e->n++] = plan->home[t].offset + kolo_plan_tensor_bytes(plan, t);
+            e->end[e->n++] = plan->fixed[t].offset + kolo_plan_tensor_bytes(plan, t);
         }
     return 0;
 }
@@ -85,7 +85,7 @@ int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count)
         for (int k = 0; k < g->node[plan->node[i]].n_out; k++) {
             int t = g->node[plan->node[i]].out[k];
             if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
-            if (plan->home[t].offset >= b->offset && plan->home[t].offset < end)
+            if (plan->fixed[t].offset >= b->offset && plan->fixed[t].offset < end)
                 count[n++] = (int64_t)(kolo_plan_tensor_bytes(plan, t) / sizeof(float));
         }
     return n;

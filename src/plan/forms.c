@@ -1,7 +1,7 @@
 /* Forms that activations have between the two halves: encoded behind the last reader of the forward half and
- * decoded in front of the first of the backward half; or copied aside and retrieved, beside other work.
+ * decoded in front of the first of the backward half; or offloaded and retrieved, beside other work.
  *
- * Of what goes aside two copies are under way at most each way. A copy is waited for when the next but one
+ * Of what is offloaded two copies are under way at most each way. A copy is waited for when the next but one
  * begins, or when the backward half does, and retrieved when the second before it is needed. Each micro-batch
  * by itself, so that all do the same. */
 #include <stdlib.h>
@@ -25,7 +25,7 @@ typedef struct insertion {
 typedef struct formed {
     int tensor;
     int64_t after, before;    /* the action that reads it last, and the one that reads it first again */
-    int64_t stored, retrieve; /* aside: in front of which actions these stand */
+    int64_t stored, retrieve; /* offloaded: in front of which actions these stand */
 } formed;
 
 typedef struct forming {
@@ -34,8 +34,8 @@ typedef struct forming {
     int64_t back;          /* where the slot's backward half begins, -1 */
     insertion *list;
     int64_t n, capacity;
-    formed *aside;
-    int64_t asides, aside_capacity;
+    formed *offloaded;
+    int64_t offloads, offloaded_capacity;
 } forming;
 
 int64_t kolo_plan_form_count(const kolo_plan *plan, int tensor)
@@ -110,11 +110,11 @@ static int by_first(const void *a, const void *b)
     return x->before != y->before ? (x->before < y->before ? -1 : 1) : x->tensor - y->tensor;
 }
 
-/* Those of a slot that go aside. */
-static int insert_aside(forming *f, int slot)
+/* Those of a slot that are offloaded. */
+static int insert_offloaded(forming *f, int slot)
 {
-    formed *all = f->aside;
-    const int64_t n = f->asides;
+    formed *all = f->offloaded;
+    const int64_t n = f->offloads;
     if (n > 1) qsort(all, (size_t)n, sizeof *all, by_last);
     for (int64_t i = 0; i < n; i++)
         all[i].stored =
@@ -139,7 +139,7 @@ static int form_slot(forming *f, int slot)
 {
     const kolo_plan *p = f->plan;
     see_slot(f, slot);
-    f->asides = 0;
+    f->offloads = 0;
     for (int t = 0; t < p->graph->tensors; t++) {
         const enum kolo_form_kind form = kolo_plan_form(p, t);
         const int64_t after = f->last[t], before = f->first[t];
@@ -147,23 +147,23 @@ static int form_slot(forming *f, int slot)
         if (before <= after)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s is read in the backward half before the forward half",
                              p->graph->tensor[t].name);
-        if (form == KOLO_FORM_ASIDE) {
-            KOLO_TRY(kolo_grow(&f->aside, &f->aside_capacity, f->asides, sizeof *f->aside));
-            f->aside[f->asides++] = (formed){.tensor = t, .after = after, .before = before};
+        if (form == KOLO_FORM_OFFLOADED) {
+            KOLO_TRY(kolo_grow(&f->offloaded, &f->offloaded_capacity, f->offloads, sizeof *f->offloaded));
+            f->offloaded[f->offloads++] = (formed){.tensor = t, .after = after, .before = before};
             continue;
         }
         KOLO_TRY(insert(f, after + 1, START_STORE, KOLO_ACTION_ENCODE, t, slot));
         KOLO_TRY(insert(f, before, WAIT_RETRIEVE, KOLO_ACTION_DECODE, t, slot));
     }
-    return insert_aside(f, slot);
+    return insert_offloaded(f, slot);
 }
 
 /* Its two bindings, which place.c completes. */
 static int add_action(kolo_plan *plan, const insertion *one, kolo_action *action, int64_t *capacity)
 {
-    const bool aside = kolo_plan_form(plan, one->tensor) == KOLO_FORM_ASIDE;
+    const bool offloaded = kolo_plan_form(plan, one->tensor) == KOLO_FORM_OFFLOADED;
     const bool back = kolo_action_unforms(one->kind), crosses = plan->crosses[one->tensor];
-    const kolo_binding form = {aside ? KOLO_ARENA_OFFLOADED : KOLO_ARENA_ACTIVATION, 0},
+    const kolo_binding form = {offloaded ? KOLO_ARENA_OFFLOADED : KOLO_ARENA_ACTIVATION, 0},
                        own = {!back && crosses ? KOLO_ARENA_TRANSFER : KOLO_ARENA_ACTIVATION, 0};
     KOLO_TRY(kolo_grow(&plan->binding, capacity, plan->bindings + 1, sizeof *plan->binding));
     *action = (kolo_action){.kind = one->kind,
@@ -213,6 +213,6 @@ int kolo_plan_add_forms(kolo_plan *plan)
     free(f.last);
     free(f.first);
     free(f.list);
-    free(f.aside);
+    free(f.offloaded);
     return rc;
 }

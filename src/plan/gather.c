@@ -22,7 +22,7 @@ typedef struct gathering {
     int64_t *used; /* [units] last action that read it where it stands; -1: it does not stand */
     int64_t since; /* the action that needed the unit which came last */
     bool apart;    /* every unit has a window of its own */
-    bool file;     /* units come from a file, and are let go to make room */
+    bool file;     /* units come from a file, and are evicted to make room */
 } gathering;
 
 static int ask(gathering *g, enum kolo_action_kind kind, int64_t at, int unit)
@@ -49,7 +49,7 @@ static int need_unit(gathering *g, int unit, int64_t at)
     for (int u = 0; u < g->plan->units && !g->apart; u++) {
         if (g->used[u] < 0 || g->used[u] == at || u == unit - 1 || u == unit + 1) continue;
         g->used[u] = -1;
-        if (g->file) KOLO_TRY(ask(g, KOLO_ACTION_LET_GO_PARAM, when, u));
+        if (g->file) KOLO_TRY(ask(g, KOLO_ACTION_EVICT_PARAM, when, u));
     }
     g->used[unit] = g->since = at;
     if (g->file) return ask(g, KOLO_ACTION_FETCH_PARAM, when, unit);
@@ -87,7 +87,7 @@ static int gather_all(gathering *g)
         }
     }
     for (int u = 0; u < p->units && g->file && rc == 0; u++)
-        if (g->used[u] >= 0) rc = ask(g, KOLO_ACTION_LET_GO_PARAM, p->actions, u);
+        if (g->used[u] >= 0) rc = ask(g, KOLO_ACTION_EVICT_PARAM, p->actions, u);
     return rc;
 }
 
@@ -100,7 +100,7 @@ static void bind_windows(kolo_plan *plan)
         const kolo_node *n = &plan->graph->node[a->node];
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0 && plan->graph->tensor[n->in[k]].role == KOLO_ROLE_PARAM)
-                plan->binding[a->binding + k] = kolo_plan_read_home(plan, n->in[k]);
+                plan->binding[a->binding + k] = kolo_plan_read_binding(plan, n->in[k]);
     }
 }
 

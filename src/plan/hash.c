@@ -53,7 +53,7 @@ static uint64_t frame(const kolo_plan *p)
         for (int k = 0; k < g->tensor[t].rank; k++) h = word(h, (uint64_t)g->tensor[t].dim[k]);
         h = word(word(word(h, (uint64_t)p->layout[t].block), p->layout[t].hash), p->layout[t].bytes);
         h = word(h, p->layout[t].half);
-        h = binding(h, &p->home[t]);
+        h = binding(h, &p->fixed[t]);
     }
     for (int a = 0; a < KOLO_ARENAS; a++) h = word(h, p->arena_bytes[a]);
     for (int b = 0; b < p->buckets; b++) h = word(word(h, p->bucket[b].offset), (uint64_t)p->bucket[b].count);

@@ -70,7 +70,7 @@ static int instantiate_add(list *l, kolo_action action)
 }
 
 /* A parameter as a late pipeline's turn reads it: the newest, or a copy of before some updates. */
-static kolo_binding bind_version(const list *l, kolo_binding home, kolo_ring *ring)
+static kolo_binding bind_version(const list *l, kolo_binding fixed, kolo_ring *ring)
 {
     const kolo_plan *p = l->plan;
     const kolo_turn *turn = &p->turn[l->turn];
@@ -78,10 +78,10 @@ static kolo_binding bind_version(const list *l, kolo_binding home, kolo_ring *ri
     const bool newest = turn->pass == KOLO_PASS_FORWARD ? turn->ahead == versions
                                                         : !kolo_pipeline[p->config.placement->order].stashes;
     if (newest && kolo_plan_predicts(p) && turn->pass == KOLO_PASS_FORWARD)
-        return (kolo_binding){KOLO_ARENA_VERSION, home.offset + (size_t)versions * p->param_bytes};
-    if (newest || versions == 0) return home;
+        return (kolo_binding){KOLO_ARENA_VERSION, fixed.offset + (size_t)versions * p->param_bytes};
+    if (newest || versions == 0) return fixed;
     *ring = (kolo_ring){.places = versions, .by_batch = true, .stride = p->param_bytes};
-    return (kolo_binding){KOLO_ARENA_VERSION, home.offset};
+    return (kolo_binding){KOLO_ARENA_VERSION, fixed.offset};
 }
 
 static int add_ring(list *l, kolo_ring ring)
@@ -105,7 +105,7 @@ static int bind(list *l, int value, int slot)
     } else if (value >= 0) {
         const int tensor = p->sum[value] >= 0 ? p->sum[value] : value, arena = kolo_plan_placed_in(p, value);
         const enum kolo_role role = p->graph->tensor[tensor].role;
-        b = arena >= 0 ? (kolo_binding){(int16_t)arena, 0} : kolo_plan_read_home(p, tensor);
+        b = arena >= 0 ? (kolo_binding){(int16_t)arena, 0} : kolo_plan_read_binding(p, tensor);
         if (arena < 0 && b.arena >= 0 && kolo_plan_is_reduced(role))
             b = kolo_plan_level(p, b.offset, kolo_plan_write_level(p, slot, b.offset < p->reduced_front));
         if (b.arena < 0)
@@ -285,8 +285,8 @@ static int add_folds(list *l, int bucket, int slot, bool window)
 static bool has_gaps(const kolo_plan *p, int bucket)
 {
     for (int t = 0; t < p->graph->tensors; t++)
-        if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT && p->home[t].arena >= 0 &&
-            kolo_plan_bucket_of(p, p->home[t].offset) == bucket &&
+        if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT && p->fixed[t].arena >= 0 &&
+            kolo_plan_bucket_of(p, p->fixed[t].offset) == bucket &&
             kolo_plan_tensor_bytes(p, t) > p->layout[t].bytes)
             return true;
     return false;
@@ -359,7 +359,7 @@ static int take_window(list *l, int tensor, int slot)
     if (tensor < 0 || p->graph->tensor[tensor].role != KOLO_ROLE_GRADIENT ||
         kolo_plan_write_level(p, slot, false) != KOLO_WINDOW)
         return 0;
-    const int bucket = kolo_plan_bucket_of(p, p->home[tensor].offset);
+    const int bucket = kolo_plan_bucket_of(p, p->fixed[tensor].offset);
     for (int b = 0; b < p->buckets; b++)
         if (l->started[b] && b != bucket - 1) KOLO_TRY(add_wait(l, b));
     return 0;
@@ -420,7 +420,7 @@ static int add_run(list *l, int node, int slot)
         }
         const bool waits = !n->backward && role == KOLO_ROLE_STATISTIC && kolo_plan_ahead(p) > 0;
         if (kolo_plan_is_reduced(role) && !waits) {
-            int bucket = kolo_plan_bucket_of(p, p->home[n->out[k]].offset);
+            int bucket = kolo_plan_bucket_of(p, p->fixed[n->out[k]].offset);
             if (--l->missing[slot * p->buckets + bucket] == 0)
                 KOLO_TRY(instantiate_complete(l, bucket, slot));
         }
@@ -450,9 +450,9 @@ static int add_statistics(list *l, int slot)
 {
     const kolo_plan *p = l->plan;
     for (int t = 0; t < p->graph->tensors && kolo_plan_ahead(p) > 0; t++) {
-        if (p->graph->tensor[t].role != KOLO_ROLE_STATISTIC || p->home[t].arena < 0) continue;
+        if (p->graph->tensor[t].role != KOLO_ROLE_STATISTIC || p->fixed[t].arena < 0) continue;
         KOLO_TRY(add_copy(l, t, slot, true));
-        const int bucket = kolo_plan_bucket_of(p, p->home[t].offset);
+        const int bucket = kolo_plan_bucket_of(p, p->fixed[t].offset);
         if (--l->missing[slot * p->buckets + bucket] == 0) KOLO_TRY(instantiate_complete(l, bucket, slot));
     }
     return 0;
@@ -464,15 +464,15 @@ static void count_missing(list *l)
     l->statistics = -1;
     for (int b = 0; b < p->buckets; b++) l->front += p->bucket[b].params == 0;
     for (int t = 0; t < p->graph->tensors; t++) {
-        if (!kolo_plan_is_reduced(p->graph->tensor[t].role) || p->home[t].arena < 0) continue;
-        int bucket = kolo_plan_bucket_of(p, p->home[t].offset);
+        if (!kolo_plan_is_reduced(p->graph->tensor[t].role) || p->fixed[t].arena < 0) continue;
+        int bucket = kolo_plan_bucket_of(p, p->fixed[t].offset);
         for (int slot = 0; slot < p->config.slots; slot++) l->missing[slot * p->buckets + bucket]++;
         if (p->graph->tensor[t].role == KOLO_ROLE_STATISTIC && bucket > l->statistics) l->statistics = bucket;
     }
 }
 
 /* What is decided of all gradients together, once their sums are there (with Adasum: of this rank's own). */
-static int add_judgement(list *l)
+static int add_gradient_norms(list *l)
 {
     const kolo_plan_config *c = &l->plan->config;
     const kolo_action all = {.node = -1, .bucket = -1};
@@ -512,7 +512,7 @@ static int add_update(list *l, int bucket)
         KOLO_TRY(instantiate_add(l, (kolo_action){.kind = KOLO_ACTION_STASH, .node = -1, .bucket = bucket}));
     if (unit + 1 < p->units) KOLO_TRY(add_state(l, KOLO_ACTION_FETCH, unit + 1));
     KOLO_TRY(instantiate_add(l, (kolo_action){.kind = update, .node = -1, .bucket = bucket}));
-    KOLO_TRY(add_state(l, KOLO_ACTION_LET_GO, unit));
+    KOLO_TRY(add_state(l, KOLO_ACTION_EVICT, unit));
     return add_gather(l, KOLO_ACTION_GATHER, p->bucket[bucket].unit);
 }
 
@@ -539,7 +539,7 @@ static int add_average(list *l, int what)
 static int add_averages(list *l)
 {
     const kolo_plan *p = l->plan;
-    KOLO_TRY(add_judgement(l));
+    KOLO_TRY(add_gradient_norms(l));
     KOLO_TRY(add_average(l, KOLO_SHARE_WEIGHTS));
     for (int k = 0; p->config.average_state && k < kolo_plan_own_states(p); k++)
         KOLO_TRY(add_average(l, KOLO_SHARE_STATE + k));
@@ -556,7 +556,7 @@ static int add_updates(list *l)
     if (kolo_plan_exchanges_weights(c)) return add_averages(l);
     for (int b = 0; all && many && !c->adasum && b < p->buckets; b++) KOLO_TRY(add_wait(l, b));
     if (p->units > 0) KOLO_TRY(add_state(l, KOLO_ACTION_FETCH, 0));
-    KOLO_TRY(add_judgement(l));
+    KOLO_TRY(add_gradient_norms(l));
     for (int b = 0; all && c->adasum && b < p->buckets; b++)
         if (p->bucket[b].params > 0) KOLO_TRY(add_delta(l, b));
     for (int b = 0; b < p->buckets; b++) {

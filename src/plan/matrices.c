@@ -46,12 +46,12 @@ int kolo_plan_matrices(const kolo_plan *plan, kolo_backend *backend, comm_matrix
     *matrix = kolo_alloc((size_t)(g->tensors + 1) * sizeof **matrix);
     if (!*matrix) return KOLO_ENOMEM;
     for (int t = 0; t < g->tensors; t++) {
-        if (g->tensor[t].role != KOLO_ROLE_GRADIENT || plan->home[t].arena != KOLO_ARENA_GRADIENT) continue;
+        if (g->tensor[t].role != KOLO_ROLE_GRADIENT || plan->fixed[t].arena != KOLO_ARENA_GRADIENT) continue;
         int of = g->tensor[t].of;
         if (g->tensor[of].rank < 2 || kolo_tensor_count(&g->tensor[of]) == 0) continue;
         comm_matrix *m = &(*matrix)[*matrices];
         KOLO_TRY(find_lanes(plan, backend, of, m)); /* *matrix is the caller's also after a failure */
-        m->at = (int64_t)(plan->home[t].offset / sizeof(float));
+        m->at = (int64_t)(plan->fixed[t].offset / sizeof(float));
         ++*matrices;
     }
     qsort(*matrix, (size_t)*matrices, sizeof **matrix, matrices_compare);

@@ -9,8 +9,8 @@ int kolo_plan_create_turns(kolo_plan *plan);
 /* A number for every kind of turn, (pass, chunk), in the order of completion: that of operation `node`. */
 int kolo_plan_class(const kolo_plan *plan, int64_t node);
 
-/* home.c: PARAM, BUFFER, GRADIENT homes, segments, reduced_front, the arenas' sizes. */
-int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like);
+/* fixed.c: PARAM, BUFFER, GRADIENT fixed bindings, segments, reduced_front, the arenas' sizes. */
+int kolo_plan_bind_fixed(kolo_plan *plan, const kolo_plan *like);
 
 /* buckets.c: cuts GRADIENT into slices. */
 int kolo_plan_buckets(kolo_plan *plan);
@@ -33,7 +33,7 @@ int kolo_plan_gathers(kolo_plan *plan);
 /* offload=parameters: bytes of PARAM that are in memory at a time. */
 size_t kolo_plan_resident_param(const kolo_plan *plan);
 
-/* forms.c: encodings and copies aside are put around what lies between the two halves. */
+/* forms.c: encodings and copies of what is offloaded are put around what lies between the two halves. */
 int kolo_plan_add_forms(kolo_plan *plan);
 /* Bytes of an activation in the form in which it is kept, rounded up to KOLO_ALIGN. */
 size_t kolo_plan_form_bytes(const kolo_plan *plan, int tensor);
@@ -63,8 +63,9 @@ typedef struct kolo_piece {
  * a lower bound of it. */
 int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least);
 
-/* Where operations read a parameter: its home, or its 16-bit copy, element for element at half the offset. */
-kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor);
+/* Where operations read a parameter: its fixed binding, or its 16-bit copy, element for element at half
+ * the offset. */
+kolo_binding kolo_plan_read_binding(const kolo_plan *plan, int tensor);
 
 /* Bytes of a tensor in its layout, rounded up to KOLO_ALIGN. */
 size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor);
@@ -109,13 +110,13 @@ static inline int kolo_plan_slot(const kolo_plan *plan, int tensor, int slot)
 }
 /* How activation `tensor` is kept for the backward half. What crosses a stage's border has a place until
  * then, so that exact forms would spare nothing (and it cannot be made again); where everything is to be
- * inspected nothing is aside. */
+ * inspected nothing is offloaded. */
 static inline enum kolo_form_kind kolo_plan_form(const kolo_plan *plan, int tensor)
 {
     const kolo_graph *g = plan->graph;
     const enum kolo_form_kind form = plan->config.form ? plan->config.form[tensor] : KOLO_FORM_KEPT;
     if (form == KOLO_FORM_KEPT || (kolo_form_is_exact(form) && plan->crosses[tensor]) ||
-        (form == KOLO_FORM_ASIDE && plan->config.keep))
+        (form == KOLO_FORM_OFFLOADED && plan->config.keep))
         return KOLO_FORM_KEPT;
     const int producer = g->tensor[tensor].producer;
     const bool may =

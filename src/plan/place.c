@@ -194,8 +194,8 @@ static int arena_of(const life *l, const kolo_plan *plan, int64_t value)
 {
     const int tensor = tensor_of(plan, value);
     if (value % l->values < plan->graph->tensors) return kolo_plan_placed_in(plan, tensor);
-    const bool aside = is_formed(l, plan, value) && kolo_plan_form(plan, tensor) == KOLO_FORM_ASIDE;
-    return aside ? KOLO_ARENA_OFFLOADED : KOLO_ARENA_ACTIVATION;
+    const bool offloaded = is_formed(l, plan, value) && kolo_plan_form(plan, tensor) == KOLO_FORM_OFFLOADED;
+    return offloaded ? KOLO_ARENA_OFFLOADED : KOLO_ARENA_ACTIVATION;
 }
 
 static void seen(life *l, const kolo_plan *plan, int value, int slot, int64_t at)

@@ -1,4 +1,4 @@
-/* A plan is made: layouts, kernels, homes, buckets, actions, placement, hash. */
+/* A plan is made: layouts, kernels, fixed bindings, buckets, actions, placement, hash. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -168,7 +168,7 @@ static int lay_out(kolo_plan *plan, const kolo_plan *like)
     size_t *workspace = &plan->arena_bytes[KOLO_ARENA_WORKSPACE];
     for (int64_t i = 0; i < plan->nodes; i++)
         if (plan->scratch[plan->node[i]] > *workspace) *workspace = plan->scratch[plan->node[i]];
-    KOLO_TRY(kolo_plan_homes(plan, like));
+    KOLO_TRY(kolo_plan_bind_fixed(plan, like));
     KOLO_TRY(kolo_plan_buckets(plan));
     KOLO_TRY(kolo_plan_make_shards(plan, like));
     KOLO_TRY(kolo_plan_instantiate(plan));
@@ -262,7 +262,7 @@ void kolo_plan_destroy(kolo_plan **plan)
     free(p->segment);
     free(p->unit);
     free(p->part);
-    free(p->home);
+    free(p->fixed);
     free(p->sum);
     free(p);
     *plan = NULL;
@@ -383,5 +383,5 @@ kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] == tensor) return plan->binding[a->binding + n->n_in + k];
     }
-    return plan->home[tensor];
+    return plan->fixed[tensor];
 }

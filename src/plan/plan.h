@@ -58,7 +58,7 @@ enum kolo_arena {
     KOLO_ARENA_ACTIVATION,
     /* scratch of one running operation */
     KOLO_ARENA_WORKSPACE,
-    /* activations while they are kept aside (KOLO_FORM_ASIDE), by lifetime: a file, of GPUs host memory */
+    /* activations while they are offloaded (KOLO_FORM_OFFLOADED), by lifetime: a file, of GPUs host memory */
     KOLO_ARENA_OFFLOADED,
     KOLO_ARENAS
 };
@@ -119,10 +119,10 @@ enum kolo_action_kind {
     /* offload: the optimizer's state of unit `unit` is asked for; never waits */
     KOLO_ACTION_FETCH,
     /* it is written in the background, and no longer here */
-    KOLO_ACTION_LET_GO,
+    KOLO_ACTION_EVICT,
     /* offload: likewise the parameters of unit `unit`, ahead of what reads or updates them; never waits */
     KOLO_ACTION_FETCH_PARAM,
-    KOLO_ACTION_LET_GO_PARAM,
+    KOLO_ACTION_EVICT_PARAM,
     /* shards: start to bring the parts of unit `unit` together on all ranks */
     KOLO_ACTION_GATHER,
     /* until it is done */
@@ -131,7 +131,7 @@ enum kolo_action_kind {
     KOLO_ACTION_ENCODE,
     /* and back, for the backward half */
     KOLO_ACTION_DECODE,
-    /* the same for a form that is kept aside: the copy is started and, */
+    /* the same for a form that is offloaded: the copy is started and, */
     KOLO_ACTION_STORE,
     /* until binding[0] may be written again, waited for */
     KOLO_ACTION_STORED,
@@ -179,7 +179,7 @@ typedef struct kolo_action {
     int node, slot, bucket;
     int from, to; /* FOLD: levels; SUM, from: which output of its node */
     int transfer;
-    int unit;   /* GATHER, GATHERED, FETCH, LET_GO */
+    int unit;   /* GATHER, GATHERED, FETCH, EVICT */
     int tensor; /* COPY, ENCODE .. RETRIEVED */
     /* of late pipelines: in the list of step t it is of batch t + ahead, and is left out where there is none;
      * and which turn it belongs to (plan->turns: behind the last) */
@@ -220,7 +220,7 @@ typedef struct kolo_bucket {
 } kolo_bucket;
 
 /* Of shards and offload: parameters that are brought together at once, those of a bucket. Elements are those
- * of PARAM as homes count them. */
+ * of PARAM as fixed bindings count them. */
 typedef struct kolo_unit {
     int64_t param, params;
     size_t gradient, gathered; /* bytes behind reduced_front, and in GATHERED: where its windows begin */
@@ -296,7 +296,7 @@ typedef struct kolo_plan_config {
     /* KOLO_shard_*: what ranks hold parts of, and how many parts there are; 1: nothing is sharded */
     int shard, shards;
     int shard_groups; /* of a stage's ranks that have copies of all parts; 0 is 1 */
-    int offload;      /* KOLO_OFFLOAD_* (a mask): in a file, of which units are asked for and let go */
+    int offload;      /* KOLO_OFFLOAD_* (a mask): in a file, of which units are fetched and evicted */
     bool reshard;     /* parameters leave their windows between forward and backward half */
     bool keep;        /* every value has its own memory until the step ends: for inspection and tests */
     /* [graph->tensors] how activations are kept for the backward half (ops/form.h): dropped ones are made
@@ -339,11 +339,11 @@ typedef struct kolo_plan {
     int units;
     kolo_part *part;      /* [units][shards] */
     int64_t stored;       /* elements of the largest shard */
-    size_t param_bytes;   /* of all parameters, as homes count them */
+    size_t param_bytes;   /* of all parameters, as fixed bindings count them */
     size_t trained_bytes; /* of those that have a gradient; they come first */
     size_t arena_bytes[KOLO_ARENAS];
     /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
-    kolo_binding *home;
+    kolo_binding *fixed;
     /* [graph->tensors] of a term of a gradient that stands in the gradient's own place until they are added:
      * the gradient; of others -1 */
     int *sum;
@@ -354,8 +354,8 @@ typedef struct kolo_plan {
     const struct kolo_program *program; /* of a pipeline that it is part of (program.h), or NULL */
 } kolo_plan;
 
-/* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers it shares (same homes and
- * layouts): an evaluation's, or one for batches of another shape. */
+/* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers it shares (same fixed
+ * bindings and layouts): an evaluation's, or one for batches of another shape. */
 int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend,
                      const kolo_plan_config *config, const kolo_plan *like);
 void kolo_plan_destroy(kolo_plan **plan);
@@ -364,7 +364,7 @@ void kolo_plan_destroy(kolo_plan **plan);
 int kolo_plan_create_forms(kolo_plan **plan, const kolo_plan *of, const kolo_form *form,
                            const kolo_plan *like);
 /* The plan of the same network and batch in which ranks exchange something else: layouts, algorithms and
- * homes of `of`, which must be `local`. */
+ * fixed bindings of `of`, which must be `local`. */
 int kolo_plan_create_exchange(kolo_plan **plan, const kolo_plan *of, enum kolo_exchange exchange);
 /* The plan of a stage of that network: `of` is of all of it, or of another stage. like: the same stage's, as
  * for kolo_plan_create. */

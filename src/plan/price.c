@@ -62,7 +62,7 @@ static kolo_cost update_cost(const kolo_plan *plan, const kolo_action *a)
 
 /* Gradients are looked at before they are used: once for the norm of all; with their weights for the norms of
  * every tensor, and by LAMB, whose step is what is measured, with its two states, which it writes. */
-static kolo_cost judge_cost(const kolo_plan *plan, const kolo_action *a)
+static kolo_cost grad_norm_cost(const kolo_plan *plan, const kolo_action *a)
 {
     const double word = sizeof(float),
                  of_bucket = a->bucket >= 0 ? (double)plan->bucket[a->bucket].params : 0;
@@ -161,7 +161,7 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
     case KOLO_ACTION_NOISE: *c = send_cost(plan, sizeof(double)); return KOLO_CLASS_SEND;
     case KOLO_ACTION_SQUARE:
     case KOLO_ACTION_NORM:
-    case KOLO_ACTION_LAYERS: *c = judge_cost(plan, a); return KOLO_CLASS_JUDGE;
+    case KOLO_ACTION_LAYERS: *c = grad_norm_cost(plan, a); return KOLO_CLASS_GRAD_NORM;
     case KOLO_ACTION_UPDATE:
     case KOLO_ACTION_DELTA:
     case KOLO_ACTION_APPLY: *c = update_cost(plan, a); return KOLO_CLASS_UPDATE;
@@ -181,9 +181,9 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
     case KOLO_ACTION_TRANSFERRED:
     case KOLO_ACTION_CLEAR:
     case KOLO_ACTION_FETCH:
-    case KOLO_ACTION_LET_GO:
+    case KOLO_ACTION_EVICT:
     case KOLO_ACTION_FETCH_PARAM:
-    case KOLO_ACTION_LET_GO_PARAM:
+    case KOLO_ACTION_EVICT_PARAM:
     case KOLO_ACTION_GATHERED:
     case KOLO_ACTION_STORE:
     case KOLO_ACTION_STORED:

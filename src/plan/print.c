@@ -38,9 +38,9 @@ const char *kolo_action_name(enum kolo_action_kind kind)
                                                    [KOLO_ACTION_GATHER] = "gather",
                                                    [KOLO_ACTION_GATHERED] = "gathered",
                                                    [KOLO_ACTION_FETCH] = "fetch",
-                                                   [KOLO_ACTION_LET_GO] = "let go",
+                                                   [KOLO_ACTION_EVICT] = "evict",
                                                    [KOLO_ACTION_FETCH_PARAM] = "fetch",
-                                                   [KOLO_ACTION_LET_GO_PARAM] = "let go",
+                                                   [KOLO_ACTION_EVICT_PARAM] = "evict",
                                                    [KOLO_ACTION_ENCODE] = "encode",
                                                    [KOLO_ACTION_DECODE] = "decode",
                                                    [KOLO_ACTION_STORE] = "store",
@@ -69,7 +69,7 @@ static void bucket_ends(const kolo_plan *plan, int bucket, const char **first, c
     size_t low = SIZE_MAX, high = 0;
     *first = *last = "-";
     for (int t = 0; t < g->tensors; t++) {
-        const kolo_binding *h = &plan->home[t];
+        const kolo_binding *h = &plan->fixed[t];
         if (h->arena != KOLO_ARENA_GRADIENT || kolo_plan_bucket_of(plan, h->offset) != bucket) continue;
         const char *name = g->tensor[t].of >= 0 && g->tensor[t].role == KOLO_ROLE_GRADIENT
                                ? g->tensor[g->tensor[t].of].name
@@ -138,9 +138,9 @@ static void fold_text(const kolo_action *a, char *text, size_t size)
 static void unit_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
 {
     static const char *const verbs[] = {[KOLO_ACTION_FETCH] = "fetch the state of",
-                                        [KOLO_ACTION_LET_GO] = "let go the state of",
+                                        [KOLO_ACTION_EVICT] = "evict the state of",
                                         [KOLO_ACTION_FETCH_PARAM] = "fetch",
-                                        [KOLO_ACTION_LET_GO_PARAM] = "let go",
+                                        [KOLO_ACTION_EVICT_PARAM] = "evict",
                                         [KOLO_ACTION_GATHER] = "gather",
                                         [KOLO_ACTION_GATHERED] = "wait until gathered:"};
     const char *verb = verbs[a->kind], *first = "", *last = "";
@@ -153,7 +153,7 @@ static void unit_text(const kolo_plan *plan, const kolo_action *a, char *text, s
     const size_t begin = (size_t)u->param * sizeof(float), end = begin + (size_t)u->params * sizeof(float);
     size_t low = SIZE_MAX, high = 0;
     for (int t = 0; t < plan->graph->tensors; t++) {
-        const kolo_binding *h = &plan->home[t];
+        const kolo_binding *h = &plan->fixed[t];
         if (h->arena != KOLO_ARENA_PARAM || h->offset < begin || h->offset >= end) continue;
         if (h->offset < low) low = h->offset, first = plan->graph->tensor[t].name;
         if (h->offset >= high) high = h->offset, last = plan->graph->tensor[t].name;
@@ -178,7 +178,7 @@ static void share_text(const kolo_plan *plan, const kolo_action *a, char *text, 
 
 static void form_text(const kolo_plan *plan, const kolo_action *a, char *text, size_t size)
 {
-    static const char *const verb[] = {"encode",   "decode",  "copy aside", "wait until aside:",
+    static const char *const verb[] = {"encode",   "decode",  "offload", "wait until offloaded:",
                                        "retrieve", "wait for"},
                              *const name[KOLO_FORMS] = {[KOLO_FORM_SIGNS] = " as signs",
                                                         [KOLO_FORM_NIBBLES] = " in 4 bits",
@@ -259,9 +259,9 @@ static void action_text(const kolo_plan *plan, int64_t i, char *text, size_t siz
     case KOLO_ACTION_PREDICT: bucket_text(plan, "predict", a->bucket, text, size); return;
     case KOLO_ACTION_STASH: bucket_text(plan, "keep a version of", a->bucket, text, size); return;
     case KOLO_ACTION_FETCH:
-    case KOLO_ACTION_LET_GO:
+    case KOLO_ACTION_EVICT:
     case KOLO_ACTION_FETCH_PARAM:
-    case KOLO_ACTION_LET_GO_PARAM:
+    case KOLO_ACTION_EVICT_PARAM:
     case KOLO_ACTION_GATHER:
     case KOLO_ACTION_GATHERED: unit_text(plan, a, text, size); return;
     case KOLO_ACTION_ENCODE:
@@ -346,9 +346,9 @@ static void print_buckets(const kolo_plan *plan, FILE *f)
             const kolo_action *a = &plan->action[i];
             const kolo_node *n = a->kind == KOLO_ACTION_RUN ? &plan->graph->node[a->node] : NULL;
             for (int k = 0; n && k < n->n_out; k++)
-                if (n->out[k] >= 0 && plan->home[n->out[k]].arena == KOLO_ARENA_GRADIENT &&
-                    plan->home[n->out[k]].offset < end &&
-                    plan->home[n->out[k]].offset >= plan->bucket[b].offset)
+                if (n->out[k] >= 0 && plan->fixed[n->out[k]].arena == KOLO_ARENA_GRADIENT &&
+                    plan->fixed[n->out[k]].offset < end &&
+                    plan->fixed[n->out[k]].offset >= plan->bucket[b].offset)
                     at = i;
         }
         fprintf(f, "  %4d %11zu %11zu   %21lld  %s .. %s\n", b, plan->bucket[b].offset,

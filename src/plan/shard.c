@@ -82,7 +82,7 @@ static int unit_tensors(const kolo_plan *plan, const kolo_unit *unit, int64_t *t
         for (int k = 0; k < g->node[plan->node[i]].n_out; k++) {
             const int t = g->node[plan->node[i]].out[k];
             if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
-            const int64_t at = (int64_t)(plan->home[g->tensor[t].of].offset / sizeof(float));
+            const int64_t at = (int64_t)(plan->fixed[g->tensor[t].of].offset / sizeof(float));
             if (at >= unit->param && at < unit->param + unit->params) tensor[n++] = at;
         }
     tensor[n] = unit->param + unit->params;
@@ -248,7 +248,7 @@ int kolo_plan_make_shards(kolo_plan *plan, const kolo_plan *like)
 int kolo_plan_unit_of(const kolo_plan *plan, int tensor)
 {
     if (tensor < 0 || plan->graph->tensor[tensor].role != KOLO_ROLE_PARAM) return -1;
-    const int64_t at = (int64_t)(plan->home[tensor].offset / sizeof(float));
+    const int64_t at = (int64_t)(plan->fixed[tensor].offset / sizeof(float));
     for (int u = 0; u < plan->units; u++)
         if (at >= plan->unit[u].param && at < plan->unit[u].param + plan->unit[u].params) return u;
     return -1;

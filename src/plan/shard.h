@@ -39,7 +39,7 @@ size_t kolo_plan_stored_bytes(const kolo_plan *plan);
 /* The same for every parameter that is trained: of a state of the optimizer. */
 size_t kolo_plan_state_bytes(const kolo_plan *plan);
 
-/* Where operations read what has its home at `offset` of PARAM; half: its 16-bit copy. */
+/* Where operations read what has its fixed binding at `offset` of PARAM; half: its 16-bit copy. */
 kolo_binding kolo_plan_param(const kolo_plan *plan, size_t offset, bool half);
 /* Of SHADOW with shard=parameters: windows, then what all ranks have. */
 size_t kolo_plan_shadow_bytes(const kolo_plan *plan);
@@ -47,7 +47,7 @@ size_t kolo_plan_shadow_bytes(const kolo_plan *plan);
 /* Where gradients stand before they are summed over ranks. Levels 0, 1, ... hold sums of micro-batches;
  * KOLO_WINDOW is where a bucket is written that is folded at once, and where its whole sum is formed. */
 enum { KOLO_WINDOW = -1 };
-/* The place of what has its home at `offset` of the gradients: in GRADIENT or PART. */
+/* The place of what has its fixed binding at `offset` of the gradients: in GRADIENT or PART. */
 kolo_binding kolo_plan_level(const kolo_plan *plan, size_t offset, int level);
 /* The level that micro-batch `slot` writes, gradients of parameters or (front) what stands before them. */
 int kolo_plan_write_level(const kolo_plan *plan, int slot, bool front);

@@ -216,20 +216,20 @@ int kolo_stash_choose(const kolo_plan *plan, enum kolo_form_kind numbers, bool e
     return rc;
 }
 
-/* ---- aside ---- */
+/* ---- offloaded ---- */
 
-/* The first `count` operations of the list have what they make, and gradients read, aside. */
-static void put_aside(stash *s, int count)
+/* The first `count` operations of the list have what they make, and gradients read, offloaded. */
+static void offload_first(stash *s, int count)
 {
     for (int i = 0; i < s->nodes; i++) {
         const kolo_node *n = &s->graph->node[s->node[i]];
         for (int k = 0; k < n->n_out; k++)
-            if (n->out[k] >= 0 && s->wanted[n->out[k]] == KOLO_FORM_ASIDE)
-                s->form[n->out[k]] = i < count ? KOLO_FORM_ASIDE : KOLO_FORM_KEPT;
+            if (n->out[k] >= 0 && s->wanted[n->out[k]] == KOLO_FORM_OFFLOADED)
+                s->form[n->out[k]] = i < count ? KOLO_FORM_OFFLOADED : KOLO_FORM_KEPT;
     }
 }
 
-int kolo_stash_put_aside(const kolo_plan *plan, size_t budget, kolo_form *form)
+int kolo_stash_offload(const kolo_plan *plan, size_t budget, kolo_form *form)
 {
     stash s;
     size_t bytes = 0;
@@ -240,7 +240,7 @@ int kolo_stash_put_aside(const kolo_plan *plan, size_t budget, kolo_form *form)
         for (int k = 0; k < n->n_out && !n->backward; k++) {
             const int t = n->out[k];
             if (t < 0 || s.use[t] == UNREAD || form[t] != KOLO_FORM_KEPT || !is_forward(&s, t)) continue;
-            s.wanted[t] = KOLO_FORM_ASIDE;
+            s.wanted[t] = KOLO_FORM_OFFLOADED;
             any = true;
         }
         if (any) s.node[s.nodes++] = (int)i;
@@ -248,12 +248,12 @@ int kolo_stash_put_aside(const kolo_plan *plan, size_t budget, kolo_form *form)
     int low = 0, high = s.nodes; /* the least that fits is in [low, high], if any does */
     while (rc == 0 && low < high) {
         const int middle = (low + high) / 2;
-        put_aside(&s, middle);
+        offload_first(&s, middle);
         rc = weigh(&s, form, &bytes);
         if (bytes <= budget) high = middle;
         else low = middle + 1;
     }
-    if (rc == 0) put_aside(&s, low);
+    if (rc == 0) offload_first(&s, low);
     stash_close(&s);
     return rc;
 }
@@ -272,7 +272,7 @@ int kolo_plan_stashed(const kolo_plan *plan, kolo_stashed *count)
         count->activations++;
         count->of[form]++;
         count->bytes += bytes;
-        if (form == KOLO_FORM_ASIDE) count->aside += bytes;
+        if (form == KOLO_FORM_OFFLOADED) count->offloaded += bytes;
         else if (kolo_form_is_encoded(form)) count->waiting += (double)kolo_plan_form_bytes(plan, t);
         else if (form == KOLO_FORM_KEPT) count->waiting += bytes;
     }

@@ -17,9 +17,9 @@
  * [graph->tensors], filled. plan: one that keeps everything. */
 int kolo_stash_choose(const kolo_plan *plan, enum kolo_form_kind numbers, bool encodes, kolo_form *form);
 
-/* Of what `form` keeps as it is, puts aside as few as let ACTIVATION have `budget` bytes, the first of the
+/* Of what `form` keeps as it is, offloads as few as let ACTIVATION have `budget` bytes, the first of the
  * forward half first, as they wait longest; all, if none do. */
-int kolo_stash_put_aside(const kolo_plan *plan, size_t budget, kolo_form *form);
+int kolo_stash_offload(const kolo_plan *plan, size_t budget, kolo_form *form);
 
 /* What a plan does with its activations, one micro-batch of it. */
 typedef struct kolo_stashed {
@@ -27,7 +27,7 @@ typedef struct kolo_stashed {
     int of[KOLO_FORMS]; /* those of each form */
     double bytes;       /* as they are */
     double waiting;     /* of memory between the halves */
-    double aside;       /* not of memory */
+    double offloaded;   /* not of memory */
     int operations;     /* that run again */
 } kolo_stashed;
 int kolo_plan_stashed(const kolo_plan *plan, kolo_stashed *count);

@@ -10,7 +10,7 @@
 #include "train/parts.h"
 #include "train/recompute.h"
 
-static bool puts_aside(const kolo_options *o)
+static bool offloads_activations(const kolo_options *o)
 {
     return o->offload == KOLO_offload_activations || o->offload == KOLO_offload_all;
 }
@@ -19,7 +19,7 @@ bool session_has_forms(const kolo_session *s)
 {
     const kolo_options *o = s->options;
     return (s->parts & KOLO_SESSION_TRAIN) &&
-           (o->recompute != KOLO_recompute_none || o->stash != KOLO_stash_none || puts_aside(o));
+           (o->recompute != KOLO_recompute_none || o->stash != KOLO_stash_none || offloads_activations(o));
 }
 
 /* ---- what goes together ---- */
@@ -64,7 +64,7 @@ static int check_stash(const kolo_session *s)
 static int check_offload(const kolo_session *s)
 {
     const kolo_options *o = s->options;
-    if (!puts_aside(o) || (o->recompute == KOLO_recompute_none && !rounded(o))) return 0;
+    if (!offloads_activations(o) || (o->recompute == KOLO_recompute_none && !rounded(o))) return 0;
     return kolo_fail(KOLO_ECONFIG,
                      "offload=%s and %s=%s both say how activations wait for the gradients: take one of them "
                      "(stash=lossless goes with it)",
@@ -90,18 +90,18 @@ int session_open_forms(kolo_session *s)
 
 static int report(const kolo_session *s, const kolo_plan *plain, const kolo_plan *plan, const char *what)
 {
-    static const char *const name[KOLO_FORMS] = {"kept",      "made again", "aside",   "as signs",
-                                                 "in 4 bits", "in fp16",    "in bf16", "in fp8"};
+    static const char *const name[KOLO_FORMS] = {"kept",      "made again", "offloaded", "as signs",
+                                                 "in 4 bits", "in fp16",    "in bf16",   "in fp8"};
     kolo_stashed did;
     char text[512];
     if (s->parts & KOLO_SESSION_QUIET) return 0;
     KOLO_TRY(kolo_plan_stashed(plan, &did));
     snprintf(text, sizeof text, "stash=%s%s%s: of %d activations", choice_of("stash", (int)s->options->stash),
-             puts_aside(s->options) ? " offload=activations" : "", what, did.activations);
+             offloads_activations(s->options) ? " offload=activations" : "", what, did.activations);
     for (int f = 0; f < KOLO_FORMS; f++)
         if (did.of[f]) kolo_append(text, sizeof text, " %d %s,", did.of[f], name[f]);
     kolo_append(text, sizeof text, " %.1f of %.1f MiB in memory", did.waiting / 0x1p20, did.bytes / 0x1p20);
-    if (did.aside > 0) kolo_append(text, sizeof text, ", %.1f MiB aside", did.aside / 0x1p20);
+    if (did.offloaded > 0) kolo_append(text, sizeof text, ", %.1f MiB offloaded", did.offloaded / 0x1p20);
     const size_t own = plan->arena_bytes[KOLO_ARENA_ACTIVATION],
                  all = plain->arena_bytes[KOLO_ARENA_ACTIVATION];
     kolo_append(text, sizeof text, "; %d operations run again; arena of activations %zu bytes of %zu (%.3f)",
@@ -117,13 +117,13 @@ static int stash(kolo_session *s, kolo_shape *shape)
     const kolo_options *o = s->options;
     if (o->stash != KOLO_stash_none)
         KOLO_TRY(kolo_stash_choose(shape->plan, rounded(o), kolo_backend_encodes(s->backend), shape->form));
-    if (!puts_aside(o)) return 0;
+    if (!offloads_activations(o)) return 0;
     size_t budget = 0;
     KOLO_TRY(session_memory(s, &budget)); /* without it all that can go does */
     if (budget)
         KOLO_TRY(session_activation_budget(
             s, session_rank_bytes(s, 0) - shape->plan->arena_bytes[KOLO_ARENA_ACTIVATION], &budget));
-    return kolo_stash_put_aside(shape->plan, budget, shape->form);
+    return kolo_stash_offload(shape->plan, budget, shape->form);
 }
 
 /* ---- a session ---- */

@@ -5,7 +5,7 @@
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 # shellcheck source=tests/forms.sh
 . tests/forms.sh
-forms='made again|as signs|in 4 bits| aside'
+forms='made again|as signs|in 4 bits| offloaded'
 planned() { # OPTIONS...: bytes of the arena of activations
     kolo plan "${args[@]}" val=none "$@" 2> "$ROOM/log" | awk '$1 == "activations" && $2 > 0 { print $2 }'
 }
@@ -63,7 +63,7 @@ like "$ROOM/plan" '^checked' "and is checked"
 some=$(kolo plan "${args[@]}" val=none 2> /dev/null | awk '/^  peak/ { print $2 - 200000 }')
 kolo plan "${args[@]}" val=none offload=activations memory="$some" > "$ROOM/plan" 2>&1
 is $? 0 "offload=activations memory=$some: a plan that fits" "$ROOM/plan"
-like "$ROOM/plan" ' [1-9][0-9]* kept, [1-9][0-9]* aside' "of which only as much is aside as must"
+like "$ROOM/plan" ' [1-9][0-9]* kept, [1-9][0-9]* offloaded' "of which only as much is offloaded as must"
 like "$ROOM/plan" '^  offloaded +[1-9]' "and the arena is listed"
 
 # --- refusals

@@ -21,7 +21,7 @@ for precision in f32 fp16; do
         name=${how// /_}$precision
         train "$name" precision=$precision "${words[@]}"
         is $? 0 "$precision, $how" "$ROOM/log"
-        like "$ROOM/log" ' [1-9][0-9]* (made again|aside), .* \(0\.' "activations are not kept"
+        like "$ROOM/log" ' [1-9][0-9]* (made again|offloaded), .* \(0\.' "activations are not kept"
         is "$(weights "$name") $(losses "$ROOM/$name")" \
             "$(weights plain$precision) $(losses "$ROOM/plain$precision")" "the plain run's bytes"
         is "$(cat "$ROOM/$name".report.* 2>&1 | grep -E '^(defect|leak) |No such' | head -n 5)" "" \

@@ -75,8 +75,8 @@ static void share_memory(bench *b)
 {
     const kolo_graph *g = b->g;
     int64_t *last = calloc((size_t)g->tensors, sizeof *last);
-    int *home = malloc((size_t)g->tensors * sizeof *home);
-    for (int t = 0; t < (int)g->tensors; t++) home[t] = t;
+    int *fixed = malloc((size_t)g->tensors * sizeof *fixed);
+    for (int t = 0; t < (int)g->tensors; t++) fixed[t] = t;
     for (int64_t i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].n_in; k++)
             if (g->node[i].in[k] >= 0) last[g->node[i].in[k]] = i;
@@ -86,10 +86,10 @@ static void share_memory(bench *b)
         if (from < 0 || last[from] != i || g->tensor[from].role != KOLO_ROLE_ACTIVATION ||
             b->layout[from].bytes != b->layout[to].bytes)
             continue;
-        home[to] = home[from];
+        fixed[to] = fixed[from];
     }
     for (int64_t t = 0; t < g->tensors; t++) {
-        int h = home[t];
+        int h = fixed[t];
         if (!b->buffer[h]) {
             b->buffer[h] = kolo_pages_alloc(kolo_round_up(b->layout[h].bytes, 64));
             if (b->buffer[h]) fill(b->buffer[h], &g->tensor[h], kolo_round_up(b->layout[h].bytes, 64));
@@ -97,7 +97,7 @@ static void share_memory(bench *b)
         b->buffer[t] = b->buffer[h];
     }
     free(last);
-    free(home);
+    free(fixed);
 }
 
 static int prepare(bench *b)

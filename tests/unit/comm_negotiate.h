@@ -137,7 +137,7 @@ static inline bool play_take(play *p, play_queue *q, int m, int child)
     memcpy(copy, q->data + q->at + 8, bytes);
     q->at += 8 + bytes;
     if (q->at == q->size) q->at = q->size = 0;
-    if (lib_core_hear(p->m[m].core, child, copy, (int64_t)bytes, p->now) < 0)
+    if (lib_core_receive(p->m[m].core, child, copy, (int64_t)bytes, p->now) < 0)
         ok(0, "member %d hears: %s", m, kolo_error_text());
     free(copy);
     if (child < 0) play_batches(p, m);

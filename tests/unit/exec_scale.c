@@ -159,7 +159,7 @@ static void test_told(void)
     is_int(kolo_exec_read_arena(r.exec, KOLO_ARENA_PARAM, arena), 0, "an arena comes out whole");
     int t = kolo_graph_find(r.graph, "linear.bias");
     kolo_exec_get(r.exec, "param", t, all);
-    ok(!memcmp(arena + r.plan->home[t].offset, all, 10 * sizeof *all),
+    ok(!memcmp(arena + r.plan->fixed[t].offset, all, 10 * sizeof *all),
        "with its tensors where the plan has them");
     ok(kolo_exec_bytes(r.plan, NULL) == kolo_plan_bytes(r.plan), "it takes the bytes that are planned");
     free(arena);

@@ -190,17 +190,18 @@ static void test_plan(void)
     ok(p->arena_bytes[KOLO_ARENA_SHADOW] * 2 == p->arena_bytes[KOLO_ARENA_PARAM],
        "the copy has two bytes an element");
     ok(read >= 0 && p->binding[read].arena == KOLO_ARENA_SHADOW &&
-           p->binding[read].offset * 2 == p->home[t].offset,
+           p->binding[read].offset * 2 == p->fixed[t].offset,
        "a weight is read there, at half its offset");
-    ok(plain >= 0 && p->binding[plain].arena == KOLO_ARENA_PARAM, "what stays f32 is read at home");
+    ok(plain >= 0 && p->binding[plain].arena == KOLO_ARENA_PARAM,
+       "what stays f32 is read at its fixed binding");
     ok(kolo_exec_bytes(q, p) >= q->arena_bytes[KOLO_ARENA_SHADOW] && q->arena_bytes[KOLO_ARENA_SHADOW] > 0,
        "an evaluation's own copy is counted");
     ok(p->hash != train[0].plan->hash, "the hash knows of it");
     if (read < 0) return;
     kolo_binding was = p->binding[read];
-    p->binding[read] = p->home[t];
+    p->binding[read] = p->fixed[t];
     ok(kolo_plan_check(p) == KOLO_EINTERNAL && strstr(kolo_error_text(), "16-bit copy"),
-       "reading at home is a breach: %s", kolo_error_text());
+       "reading at the fixed binding is a breach: %s", kolo_error_text());
     p->binding[read] = was;
     is_int(kolo_plan_check(p), 0, "the plan as it was passes");
 }

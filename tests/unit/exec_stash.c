@@ -7,13 +7,13 @@
 
 static kolo_backend *backend;
 
-enum { ALONE = -1, BESIDE = -2 }; /* all aside, alone or with exact forms; else the form of numbers */
+enum { ALONE = -1, BESIDE = -2 }; /* all offloaded, alone or with exact forms; else the form of numbers */
 
 static int choose(const kolo_plan *plain, int how, kolo_form *form)
 {
     if (how != ALONE)
         KOLO_TRY(kolo_stash_choose(plain, how > 0 ? (enum kolo_form_kind)how : KOLO_FORM_KEPT, true, form));
-    return how < 0 ? kolo_stash_put_aside(plain, 0, form) : 0;
+    return how < 0 ? kolo_stash_offload(plain, 0, form) : 0;
 }
 
 /* Convolutions with relus and pools between, as VGG has them. */
@@ -81,7 +81,7 @@ static result train(rig_config c)
 static void same_bits(rig_config c, const char *what)
 {
     static const int how[] = {KOLO_FORM_KEPT, ALONE, BESIDE};
-    static const char *const name[] = {"exact forms", "aside", "both"};
+    static const char *const name[] = {"exact forms", "offloaded", "both"};
     const result plain = train(c);
     c.choose = choose;
     for (int i = 0; i < 3; i++) {
@@ -91,9 +91,9 @@ static void same_bits(rig_config c, const char *what)
         ok(plain.param && got.param && got.loss == plain.loss &&
                !memcmp(got.param, plain.param, (size_t)plain.count * sizeof(float)) &&
                of[KOLO_FORM_KEPT] < got.stashed.activations && got.activation < plain.activation,
-           "%s, %s: the plain run's bits; %d again, %d signs, %d in 4 bits, %d aside; %.2f of the arena",
+           "%s, %s: the plain run's bits; %d again, %d signs, %d in 4 bits, %d offloaded; %.2f of the arena",
            what, name[i], of[KOLO_FORM_DROPPED], of[KOLO_FORM_SIGNS], of[KOLO_FORM_NIBBLES],
-           of[KOLO_FORM_ASIDE], (double)got.activation / (double)plain.activation);
+           of[KOLO_FORM_OFFLOADED], (double)got.activation / (double)plain.activation);
         free(got.param);
     }
     free(plain.param);
@@ -250,7 +250,7 @@ static void test_checker(void)
 {
     check_all(KOLO_FORM_FP16, "rounded");
     check_all(KOLO_FORM_KEPT, "exact");
-    check_all(ALONE, "aside");
+    check_all(ALONE, "offloaded");
     rig_config c = {.build = build_pools, .rows = 2, .side = 16, .channels = 3, .choose = signs_only};
     rig r;
     const int rc = rig_open(&r, &c, backend, NULL, NULL);

@@ -87,7 +87,7 @@ static void test_evaluation(void)
     for (int i = 0; q && i < eval->tensors; i++)
         if (eval->tensor[i].role == KOLO_ROLE_PARAM || eval->tensor[i].role == KOLO_ROLE_BUFFER) {
             int u = kolo_graph_find(train, eval->tensor[i].name);
-            same &= q->home[i].arena == p->home[u].arena && q->home[i].offset == p->home[u].offset;
+            same &= q->fixed[i].arena == p->fixed[u].arena && q->fixed[i].offset == p->fixed[u].offset;
         }
     ok(q && t >= 0 && same, "its parameters live where training keeps them");
     ok(q && kolo_plan_bytes(q) < q->arena_bytes[KOLO_ARENA_PARAM] + kolo_plan_bytes(q),
@@ -139,8 +139,8 @@ static void folded_text(const kolo_plan *p, char level[8][1024])
         if (a->kind == KOLO_ACTION_RUN) {
             const kolo_node *n = &p->graph->node[a->node];
             for (int k = 0; k < n->n_out; k++) {
-                if (n->out[k] < 0 || p->home[n->out[k]].arena != KOLO_ARENA_GRADIENT) continue;
-                if (p->home[n->out[k]].offset < p->bucket[last].offset) continue;
+                if (n->out[k] < 0 || p->fixed[n->out[k]].arena != KOLO_ARENA_GRADIENT) continue;
+                if (p->fixed[n->out[k]].offset < p->bucket[last].offset) continue;
                 kolo_binding b = p->binding[a->binding + n->n_in + k];
                 int to = b.arena == KOLO_ARENA_GRADIENT
                              ? 0
@@ -233,13 +233,13 @@ static void break_level(kolo_plan *p)
 {
     int64_t i = run_of(p, KOLO_OP_linear_grad_weight, 1);
     const kolo_action *a = &p->action[i];
-    p->binding[a->binding + p->graph->node[a->node].n_in] = p->home[p->graph->node[a->node].out[0]];
+    p->binding[a->binding + p->graph->node[a->node].n_in] = p->fixed[p->graph->node[a->node].out[0]];
 }
 static void break_clip(kolo_plan *p)
 {
     swap(p, action_at(p, KOLO_ACTION_NORM, 0), action_at(p, KOLO_ACTION_WAIT, 0));
 }
-static void break_home(kolo_plan *p) { p->home[kolo_graph_find(p->graph, "conv1.weight")].offset += 64; }
+static void break_fixed(kolo_plan *p) { p->fixed[kolo_graph_find(p->graph, "conv1.weight")].offset += 64; }
 static void break_bucket(kolo_plan *p) { p->bucket[1].count += 16; }
 static void break_segment(kolo_plan *p) { p->segment[0].decay = !p->segment[0].decay; }
 static void break_early_update(kolo_plan *p)
@@ -402,7 +402,7 @@ static void test_broken(void)
         {"running statistics left out", break_buffers, "running statistics", false},
         {"a gradient on another micro-batch's", break_level, "gradients", false},
         {"clipping before a sum is there", break_clip, "not complete", false},
-        {"a parameter away from its gradient", break_home, "home of conv1.weight", false},
+        {"a parameter away from its gradient", break_fixed, "fixed binding of conv1.weight", false},
         {"buckets that overlap", break_bucket, "bucket", false},
         {"a segment with the wrong decay", break_segment, "segment", false},
     };

@@ -216,7 +216,7 @@ static void test_buckets(void)
     ok(p->buckets >= 5 && large >= p->buckets - 2,
        "buckets hold at least bucket_mb, but for the last two: %d of %d", large, p->buckets);
     ok((double)p->bucket[p->buckets - 1].count * 4 <= c.bucket_bytes / 8, "the last one is small");
-    const kolo_binding *h = p->home;
+    const kolo_binding *h = p->fixed;
     int conv1 = kolo_graph_find(g, "conv1.weight"), fc = kolo_graph_find(g, "fc.weight");
     ok(h[fc].offset < h[conv1].offset, "what backward makes first stands first");
     ok(h[g->grad[conv1]].offset == h[conv1].offset + p->reduced_front,

@@ -53,8 +53,8 @@ static bool held_once(const kolo_program *p, const kolo_graph *g)
         if (role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) continue;
         int holders = 0;
         for (int s = 0; s < p->grid->stages; s++) {
-            holders += p->plan[s]->home[t].arena >= 0;
-            good &= (p->plan[s]->home[t].arena >= 0) == kolo_plan_owns(p->plan[s], t);
+            holders += p->plan[s]->fixed[t].arena >= 0;
+            good &= (p->plan[s]->fixed[t].arena >= 0) == kolo_plan_owns(p->plan[s], t);
         }
         good &= holders == 1;
     }

@@ -99,7 +99,7 @@ static bool counted(kolo_plan *p, const kolo_action *a)
     const kolo_node *n = &p->graph->node[a->node];
     kolo_binding *b = &p->binding[a->binding + n->n_in + 1];
     const kolo_binding kept = *b;
-    *b = p->home[n->out[1]];
+    *b = p->fixed[n->out[1]];
     const bool right = refuses(p, "outside the arena of activations");
     *b = kept;
     return right;

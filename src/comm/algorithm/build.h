@@ -140,8 +140,8 @@ typedef struct comm_tree_node {
 void comm_flow(comm_build *b, const comm_tree_node *limb, int limbs, int64_t segment, int deepest,
                comm_place from);
 
-/* The heads of what algorithms.def names: of a function that makes a row's schedules, and of a cost in seconds.
- * Rows may share a cost. */
+/* The heads of what algorithms.def names: of a function that makes the schedules of a row, and of a cost in
+ * seconds. Rows may share a cost. */
 #define COMM_MAKE(collective, name) \
     int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *p)
 #define COMM_COST(name) double comm_cost_##name(const comm_problem *p, const comm_cost *c)

@@ -4,30 +4,30 @@
 static int after(const comm_build *b, int d) { return (b->me + d) % b->n; }
 static int before(const comm_build *b, int d) { return (b->me + b->n - d) % b->n; }
 
-/* Parts of `parts` members from `first` on, around the end: two messages there. home: where those of member
+/* Parts of `parts` members from `first` on, around the end: two messages there. base: where those of member
  * 0, 1, ... begin; offset: behind it. */
-static void move_parts(comm_build *b, bool sending, int peer, int first, int parts, comm_place home,
+static void move_parts(comm_build *b, bool sending, int peer, int first, int parts, comm_place base,
                        const int64_t *offset)
 {
     int head = first + parts <= b->n ? parts : b->n - first;
     for (int i = 0; i < 2; i++) {
         int from = i ? 0 : first, to = i ? parts - head : first + head;
-        comm_place at = comm_shift(home, offset[from]);
+        comm_place at = comm_shift(base, offset[from]);
         if (sending) comm_build_send(b, peer, at, offset[to] - offset[from]);
         else comm_build_receive(b, peer, at, offset[to] - offset[from]);
     }
 }
 
-static void gather_parts(comm_build *b, bool pairs, comm_place home, const int64_t *offset)
+static void gather_parts(comm_build *b, bool pairs, comm_place base, const int64_t *offset)
 {
     for (int d = 1; d < b->n; d *= 2) {
         if (pairs) { /* this member holds the parts of its block of d */
-            move_parts(b, false, b->me ^ d, (b->me ^ d) & ~(d - 1), d, home, offset);
-            move_parts(b, true, b->me ^ d, b->me & ~(d - 1), d, home, offset);
+            move_parts(b, false, b->me ^ d, (b->me ^ d) & ~(d - 1), d, base, offset);
+            move_parts(b, true, b->me ^ d, b->me & ~(d - 1), d, base, offset);
         } else { /* its own and those of the d - 1 members behind it */
             int parts = d < b->n - d ? d : b->n - d;
-            move_parts(b, false, after(b, d), after(b, d), parts, home, offset);
-            move_parts(b, true, before(b, d), b->me, parts, home, offset);
+            move_parts(b, false, after(b, d), after(b, d), parts, base, offset);
+            move_parts(b, true, before(b, d), b->me, parts, base, offset);
         }
         comm_build_wait_all(b);
     }
@@ -43,11 +43,11 @@ static int allgather(comm_schedule *schedule, const comm_problem *p, bool pairs)
     comm_build_deal(&b, p);
     comm_parts part = comm_parts_of(&b, p->counts);
     int64_t *offset = part.at ? comm_offsets(&b, part.count, b.n) : NULL;
-    comm_place home = b.member ? comm_scratch(0) : comm_own(0);
+    comm_place base = b.member ? comm_scratch(0) : comm_own(0);
     if (!offset) return schedule->status;
     if (b.member || !p->in_place)
-        comm_build_copy(&b, comm_shift(home, offset[b.me]), comm_input(0), part.count[b.me]);
-    gather_parts(&b, pairs, home, offset);
+        comm_build_copy(&b, comm_shift(base, offset[b.me]), comm_input(0), part.count[b.me]);
+    gather_parts(&b, pairs, base, offset);
     for (int i = 0; b.member && i < b.n; i++)
         comm_build_copy(&b, comm_own(part.at[i]), comm_scratch(offset[i]), part.count[i]);
     return schedule->status;

@@ -42,7 +42,7 @@ static int across(kolo_comm *comm, char *own, int type, int op)
     return comm_node_result(&comm->world.node, comm->seq);
 }
 
-/* Sums this node's fragments in their homes and starts the schedule between the leaders. */
+/* Sums this node's fragments, each at one rank, and starts the schedule between the leaders. */
 static int reduce_across(kolo_comm *comm, int64_t count, int type, int op)
 {
     comm_node *node = &comm->world.node;
@@ -50,10 +50,10 @@ static int reduce_across(kolo_comm *comm, int64_t count, int type, int op)
     for (int f = 0; node->me == 0 && f < node->fragments; f++) {
         const void *source[COMM_MAX_LOCAL];
         for (int i = 0; i < node->fragment[f].n; i++) source[i] = stage_of(comm, node->fragment[f].local[i]);
-        void *home = stage_of(comm, comm_node_home(node, f, 0));
-        comm_fold(&(comm_folding){.type = type, .op = op, .tree = node->tree}, &home, 1, source,
+        void *sum = stage_of(comm, comm_node_sum_rank(node, f, 0));
+        comm_fold(&(comm_folding){.type = type, .op = op, .tree = node->tree}, &sum, 1, source,
                   node->fragment[f].n, count);
-        comm->engine.small.buffer[COMM_PART + f] = home;
+        comm->engine.small.buffer[COMM_PART + f] = sum;
     }
     if (node->me == 0)
         KOLO_TRY(comm_choice_make(comm, &comm->world, KOLO_ALLREDUCE, &comm->small, count, NULL, width));

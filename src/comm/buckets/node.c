@@ -117,7 +117,7 @@ void comm_node_ring(comm_node *node, int local)
     if (atomic_load(&c->asleep)) kolo_futex_wake(&c->doorbell);
 }
 
-int comm_node_home(const comm_node *node, int f, int slice)
+int comm_node_sum_rank(const comm_node *node, int f, int slice)
 {
     return node->fragments == 1 ? slice : node->fragment[f].local[0];
 }
@@ -135,7 +135,7 @@ static void copy_block(const comm_node *node, const comm_bucket *b, int s, int64
 }
 
 /* Elements from .. from + count - 1 of slice s: one node pushes the sum into every arena; of several, each
- * fragment's sum goes to its home, from where the network takes it. */
+ * fragment's sum goes to one rank, from where the network takes it. */
 static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int64_t from, int64_t count)
 {
     const comm_folding sum = {.type = b->type, .op = KOLO_SUM, .tree = node->tree};
@@ -147,7 +147,7 @@ static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int
         int outs = 1;
         for (int i = 0; i < m->n; i++) source[i] = node->arena[m->local[i]] + at;
         if (node->nodes > 1 || b->what == KOLO_REDUCE_SCATTER)
-            out[0] = node->arena[comm_node_home(node, f, s)] + at;
+            out[0] = node->arena[comm_node_sum_rank(node, f, s)] + at;
         else
             for (outs = 0; outs < m->n; outs++) out[outs] = node->arena[m->local[outs]] + at;
         comm_fold(&sum, out, outs, source, m->n, count);

@@ -155,7 +155,7 @@ bool comm_node_reduced(const comm_node *node, const comm_bucket *bucket, uint64_
 void comm_node_slice_done(comm_node *node, const comm_bucket *bucket, uint64_t round);
 bool comm_node_done(const comm_node *node, const comm_bucket *bucket, uint64_t round);
 /* Where fragment f of this node is summed: the arena of this local rank. */
-int comm_node_home(const comm_node *node, int f, int slice);
+int comm_node_sum_rank(const comm_node *node, int f, int slice);
 /* Helps, then sleeps until the round is done. */
 int comm_node_wait(comm_node *node, const comm_bucket *bucket, uint64_t round);
 

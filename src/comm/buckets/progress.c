@@ -68,7 +68,7 @@ static void place_slice(comm_lane *lane, const comm_bucket *b, bool apart)
     lane->buffer[COMM_SCRATCH] = lane->scratch;
     lane->buffer[COMM_OWN] = apart ? lane->result : node->arena[node->me] + at;
     for (int f = 0; f < node->fragments; f++)
-        lane->buffer[COMM_PART + f] = node->arena[comm_node_home(node, f, node->me)] + at;
+        lane->buffer[COMM_PART + f] = node->arena[comm_node_sum_rank(node, f, node->me)] + at;
     if (b->what != KOLO_ALLGATHER) return;
     comm_bucket_part(b, node->nodes, b->group->launch->node, node->me, &first, &count);
     lane->buffer[COMM_INPUT] = node->arena[node->me] + b->offset + (size_t)first * width;

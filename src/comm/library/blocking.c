@@ -299,7 +299,7 @@ int kolo_join(kolo_group *group, int *last)
     return 0;
 }
 
-/* ---- objects: bytes whose number only the root knows ----------------------------------------------------- */
+/* ---- objects: bytes whose number only the root knows --------------------------------------------------- */
 
 int kolo_broadcast_object(kolo_group *group, const void *mine, size_t bytes, int root, void **data,
                           size_t *got)

@@ -300,7 +300,7 @@ int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes)
     return rc;
 }
 
-/* ---- allreduces that are more than a sum by elements: in place on the stage ------------------------------ */
+/* ---- allreduces that are more than a sum by elements: in place on the stage ---------------------------- */
 
 static int execute_special_find(lib_execution *x, lib_codec_state **out)
 {

@@ -105,7 +105,7 @@ static int joined(lib_execution *x)
 }
 
 /* Every member sees the same infos. text[0] = 0: they can join. */
-static void gpu_judge(const lib_execution *x, char *text, size_t bytes)
+static void gpu_compare(const lib_execution *x, char *text, size_t bytes)
 {
     const comm_gpu_info *info = x->stream->gpu->info;
     const int *rank_of = x->group->rank_of, n = x->group->size;
@@ -141,7 +141,7 @@ static int gpu_reported(lib_execution *x)
     comm_problem problem = lib_problem(x->group, KOLO_BROADCAST);
     problem.in_place = true;
     problem.count = sizeof g->id;
-    gpu_judge(x, text, sizeof text);
+    gpu_compare(x, text, sizeof text);
     if (text[0]) return fail_all(x, text);
     if (x->group->rank == 0) KOLO_TRY(g->type->make_id(g->id));
     return lib_run(x, &problem, g->id, g->id, KOLO_U8, KOLO_SUM, gpu_join);

@@ -1,9 +1,8 @@
-/* The library half, for the files of this folder: include/kolo/world.h in front, comm_schedule, comm_algorithm
- * and comm_router behind (README.md goes through the files).
- *
- * An unnamed request goes straight to its group's queue, in the order of the calls. A blocking small unnamed
- * allreduce or barrier of a group that lies on one node is done by its caller (comm_push), without the
- * engine, when nothing of that group is under way. */
+/* The library half, for the files of this folder: include/kolo/world.h in front, comm_schedule,
+ * comm_algorithm and comm_router behind (README.md goes through the files). An unnamed request goes
+ * straight to its group's queue, in the order of the calls. A blocking small unnamed allreduce or barrier
+ * of a group that lies on one node is done by its caller (comm_push), without the engine, when nothing of
+ * that group is under way. */
 #ifndef KOLO_COMM_LIBRARY_H
 #define KOLO_COMM_LIBRARY_H
 

@@ -110,7 +110,7 @@ static const membership_decision *decision_about(const lib_membership *m, const 
 }
 
 /* What is answered; *data, *bytes: what follows it. */
-static enum membership_kind listener_judge(lib_membership *m, const pending_peer *g, const void **data,
+static enum membership_kind listener_reply(lib_membership *m, const pending_peer *g, const void **data,
                                            size_t *bytes)
 {
     const membership_message *w = &g->asks.word;
@@ -155,7 +155,7 @@ static void answer(lib_membership *m, pending_peer *g)
     const void *data = NULL;
     size_t bytes;
     pthread_mutex_lock(&m->lock);
-    enum membership_kind kind = listener_judge(m, g, &data, &bytes);
+    enum membership_kind kind = listener_reply(m, g, &data, &bytes);
     membership_greet(m, &word, kind);
     word.bytes = (uint32_t)bytes;
     g->answer = kolo_alloc(sizeof word + bytes);

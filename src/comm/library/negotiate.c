@@ -211,27 +211,27 @@ static int send_to_children(lib_negotiator *n)
 }
 
 /* Up to the first agreement with which something begins. */
-static int hear_parent(lib_negotiator *n, double now)
+static int receive_parent(lib_negotiator *n, double now)
 {
     const void *message;
     int64_t bytes;
     int rc = 0;
     n->core->batches = 0;
     while (n->up && !n->core->batches && (rc = lib_line_take(n->up, &message, &bytes)) > 0) {
-        KOLO_TRY(lib_core_hear(n->core, -1, message, bytes, now));
+        KOLO_TRY(lib_core_receive(n->core, -1, message, bytes, now));
         KOLO_TRY(send_to_children(n));
         KOLO_TRY(lib_line_taken(n->up, n->core->closed));
     }
     return rc < 0 ? rc : 0;
 }
 
-static int hear_children(lib_negotiator *n, double now)
+static int receive_children(lib_negotiator *n, double now)
 {
     const void *message;
     int64_t bytes;
     for (int c = 0, rc; c < n->core->children; c++) {
         while ((rc = lib_line_take(n->down[c], &message, &bytes)) > 0) {
-            KOLO_TRY(lib_core_hear(n->core, c, message, bytes, now));
+            KOLO_TRY(lib_core_receive(n->core, c, message, bytes, now));
             KOLO_TRY(lib_line_taken(n->down[c], n->core->edge[c].closing));
         }
         KOLO_TRY(rc);
@@ -239,7 +239,7 @@ static int hear_children(lib_negotiator *n, double now)
     return 0;
 }
 
-static int speak(lib_negotiator *n, double now, bool idle)
+static int send_messages(lib_negotiator *n, double now, bool idle)
 {
     lib_core *core = n->core;
     int64_t heard = core->batches;
@@ -301,9 +301,9 @@ int lib_negotiator_turn(lib_negotiator *n, lib_batch **batch, bool *busy)
     lib_core *core = n->core;
     note_finished(n, now);
     KOLO_TRY(fetch(n, now));
-    KOLO_TRY(hear_parent(n, now));
-    KOLO_TRY(hear_children(n, now));
-    KOLO_TRY(speak(n, now, tracks_idle(n->group->named, false)));
+    KOLO_TRY(receive_parent(n, now));
+    KOLO_TRY(receive_children(n, now));
+    KOLO_TRY(send_messages(n, now, tracks_idle(n->group->named, false)));
     int sends = send_lines(n);
     KOLO_TRY(sends);
     /* who waits for messages of its node is woken by them; between nodes somebody has to look */
@@ -316,7 +316,7 @@ int lib_negotiator_turn(lib_negotiator *n, lib_batch **batch, bool *busy)
 /* ---- closing ------------------------------------------------------------------------------------------- */
 
 /* Good-byes, so that no message is expected any more: up the tree when all below have said it, then down. */
-static int say_goodbye(lib_negotiator *n)
+static int send_goodbye(lib_negotiator *n)
 {
     comm_router *router = n->group->world->router;
     double begin = kolo_time(),
@@ -326,9 +326,9 @@ static int say_goodbye(lib_negotiator *n)
     for (;;) {
         double now = kolo_time();
         KOLO_TRY(comm_router_status(router));
-        KOLO_TRY(hear_parent(n, now));
-        KOLO_TRY(hear_children(n, now));
-        KOLO_TRY(speak(n, now, true));
+        KOLO_TRY(receive_parent(n, now));
+        KOLO_TRY(receive_children(n, now));
+        KOLO_TRY(send_messages(n, now, true));
         int sends = send_lines(n);
         KOLO_TRY(sends);
         if (n->core->closed && !sends) return 0;
@@ -342,6 +342,6 @@ static int say_goodbye(lib_negotiator *n)
 void lib_negotiator_close(lib_negotiator **out)
 {
     if (!*out) return;
-    if (comm_router_status((*out)->group->world->router) == 0) say_goodbye(*out);
+    if (comm_router_status((*out)->group->world->router) == 0) send_goodbye(*out);
     negotiator_free(out);
 }

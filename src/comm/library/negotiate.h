@@ -191,8 +191,8 @@ struct lib_core {
     uint64_t joins; /* agreement that ended the last join */
 
     uint64_t seen;      /* agreements applied */
-    lib_bytes item;     /* being written, for lib_core_say */
-    lib_bytes saying;   /* items for the next message upwards */
+    lib_bytes item;     /* being written, for lib_core_submit */
+    lib_bytes outgoing; /* items for the next message upwards */
     lib_bytes up, down; /* messages to the parent, to every child: the caller sends and empties them */
 
     lib_begin *begin; /* of the agreement being applied */
@@ -205,9 +205,9 @@ struct lib_core {
     lib_entry **entry;
     kolo_request *stand_in;
     int64_t entry_capacity, stand_capacity;
-    uint64_t number;        /* of batches */
-    lib_descriptors *heard; /* of this agreement, of names without a slot */
-    int64_t heards, heard_capacity;
+    uint64_t number;           /* of batches */
+    lib_descriptors *received; /* of this agreement, of names without a slot */
+    int64_t received_count, received_capacity;
 
     double now;         /* of the call under way */
     double next_look;   /* stall.c */
@@ -224,7 +224,7 @@ int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, doubl
 /* A message of a child (0, 1, ...), or of the parent (-1): then core->batch are the batches that begin, in
  * memory that is good until the next message of the parent, or the next lib_core_send. Negative: the message
  * makes no sense, or there is no memory. */
-int lib_core_hear(lib_core *core, int child, const void *data, int64_t bytes, double now);
+int lib_core_receive(lib_core *core, int child, const void *data, int64_t bytes, double now);
 /* Fills `up`; at the coordinator, if there is something to agree on, `down` and the batches. idle: no batch
  * of this group is under way, so begun requests would begin now: while one is, names gather. */
 int lib_core_send(lib_core *core, double now, bool idle);
@@ -252,7 +252,7 @@ int lib_core_claim(lib_core *core, lib_bundle *unit);
 /* What this member says: begun in core->item, filled by the caller, then said upwards, or to the
  * coordinator if this is it. */
 int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number);
-int lib_core_say(lib_core *core);
+int lib_core_submit(lib_core *core);
 int lib_core_apply(lib_core *core, const void *data, int64_t bytes); /* an agreement */
 void lib_bundle_drop(lib_core *core, lib_bundle *unit);
 lib_bundle *lib_bundle_named(const lib_core *core, const char *name);
@@ -391,11 +391,11 @@ int lib_stall_look(lib_core *core);
 /* member: what waits here */
 int lib_stall_answer(lib_core *core, uint64_t question);
 /* coordinator */
-int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from);
+int lib_stall_answered(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from);
 /* coordinator: when all have answered, or will not */
 int lib_stall_report(lib_core *core);
 
-/* ---- an edge of the tree: messages of any length, in order (negotiate_line.c) ---------------------------- */
+/* ---- an edge of the tree: messages of any length, in order (negotiate_line.c) -------------------------- */
 /* Calls by the thread that holds the turn. */
 typedef struct lib_line lib_line;
 /* rank: of the world. A place for the first frame is posted. */

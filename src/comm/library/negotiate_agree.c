@@ -82,8 +82,9 @@ static lib_bundle *unit_of(const lib_core *core, const lib_descriptors *wants)
 static int apply_new(lib_core *core, lib_reader *from)
 {
     int64_t s = lib_take_number(from), contributors = lib_take_number(from), at = core->rows_count;
-    KOLO_TRY(kolo_grow(&core->heard, &core->heard_capacity, core->heards, sizeof *core->heard));
-    lib_descriptors *wants = &core->heard[core->heards++];
+    KOLO_TRY(
+        kolo_grow(&core->received, &core->received_capacity, core->received_count, sizeof *core->received));
+    lib_descriptors *wants = &core->received[core->received_count++];
     KOLO_TRY(lib_read_wants(wants, from));
     int64_t rows = lib_take_number(from);
     const int64_t *row = rows >= 0 ? lib_take(from, (size_t)rows * 8) : NULL;
@@ -118,13 +119,13 @@ static void apply_drop(lib_core *core, lib_reader *from)
     lib_slot_take(core, s, core->seen);
 }
 
-static int say_acknowledged(lib_core *core, const char *name)
+static int send_acknowledged(lib_core *core, const char *name)
 {
     size_t length = strlen(name);
     KOLO_TRY(lib_core_item(core, LIB_ACKNOWLEDGED, 0));
     KOLO_TRY(lib_put_number(&core->item, (int64_t)(8 + kolo_round_up(length + 1, 8))));
     KOLO_TRY(lib_put_text(&core->item, name, length));
-    return lib_core_say(core);
+    return lib_core_submit(core);
 }
 
 /* [member or -1: all, name, text, number of members that must acknowledge it, these members...] */
@@ -139,7 +140,7 @@ static int apply_fail(lib_core *core, lib_reader *from)
     if (!bundle) return 0;
     for (int64_t i = 0; i < bundle->entries; i++) core->c.complete(bundle->entry[i], KOLO_EINPUT, text);
     lib_bundle_drop(core, bundle);
-    return acknowledges ? say_acknowledged(core, name) : 0;
+    return acknowledges ? send_acknowledged(core, name) : 0;
 }
 
 static int apply_item(lib_core *core, lib_reader *from)
@@ -206,7 +207,7 @@ int lib_core_apply(lib_core *core, const void *data, int64_t bytes)
     size_t fusion_bytes = (size_t)lib_take_number(&from);
     if (number != core->seen + 1) from.bad = true;
     core->seen = number;
-    core->begins = core->batches = core->units = core->rows_count = core->heards = 0;
+    core->begins = core->batches = core->units = core->rows_count = core->received_count = 0;
     if (!core->root) KOLO_TRY(lib_put(&core->down, data, (size_t)bytes));
     while (!from.bad && from.at < from.end) KOLO_TRY(apply_item(core, &from));
     KOLO_TRY(lib_reader_end(&from));
@@ -215,13 +216,13 @@ int lib_core_apply(lib_core *core, const void *data, int64_t bytes)
     return make_batches(core, fusion_bytes);
 }
 
-/* ---- joins ----------------------------------------------------------------------------------------------- */
+/* ---- joins --------------------------------------------------------------------------------------------- */
 
 int lib_join_begin(lib_core *core, lib_entry *entry)
 {
     KOLO_TRY(lib_core_item(core, LIB_JOIN, 0));
     KOLO_TRY(lib_put_number(&core->item, 0));
-    KOLO_TRY(lib_core_say(core)); /* bits reported before this one go before it */
+    KOLO_TRY(lib_core_submit(core)); /* bits reported before this one go before it */
     core->joined = core->edge[core->children].joined = core->changed = true;
     core->joining = entry;
     return 0;

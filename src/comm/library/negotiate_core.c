@@ -105,13 +105,14 @@ void lib_core_close(lib_core **out)
     for (int e = 0; core->edge && e <= core->children; e++) free(core->edge[e].reported);
     lib_map_free(&core->known);
     lib_map_free(&core->waiting);
-    for (int64_t i = 0; i < core->heard_capacity; i++) lib_descriptors_free(&core->heard[i]);
+    for (int64_t i = 0; i < core->received_capacity; i++) lib_descriptors_free(&core->received[i]);
     lib_bytes_free(&core->item);
-    lib_bytes_free(&core->saying);
+    lib_bytes_free(&core->outgoing);
     lib_bytes_free(&core->up);
     lib_bytes_free(&core->down);
-    void *memory[] = {core->slot,  core->passed, core->edge,  core->child,    core->begin, core->rows,
-                      core->order, core->batch,  core->entry, core->stand_in, core->heard, core->rows_dealt};
+    void *memory[] = {core->slot,  core->passed,   core->edge,     core->child,
+                      core->begin, core->rows,     core->order,    core->batch,
+                      core->entry, core->stand_in, core->received, core->rows_dealt};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
     free(core);
     *out = NULL;
@@ -174,7 +175,7 @@ int lib_core_claim(lib_core *core, lib_bundle *unit)
     unit->anew = false;
     KOLO_TRY(lib_core_item(core, LIB_CLAIM, core->seen));
     KOLO_TRY(lib_write_entries(&core->item, unit->entry, unit->entries, core->c.me, core->c.members));
-    return lib_core_say(core);
+    return lib_core_submit(core);
 }
 
 int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, double now)
@@ -205,10 +206,10 @@ int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number)
     return LIB_PUT(&core->item, (int64_t)kind, core->c.me, (int64_t)number);
 }
 
-int lib_core_say(lib_core *core)
+int lib_core_submit(lib_core *core)
 {
     const lib_bytes *item = &core->item;
-    if (!core->root) return lib_put(&core->saying, item->data, (size_t)item->size);
+    if (!core->root) return lib_put(&core->outgoing, item->data, (size_t)item->size);
     lib_reader from = {.at = item->data, .end = item->data + item->size};
     enum lib_item kind = (enum lib_item)lib_take_number(&from);
     KOLO_TRY(lib_root_item(core, kind, &from));
@@ -231,30 +232,30 @@ static uint64_t complete_word(const lib_core *core, int64_t w)
  * some below have joined. */
 static int write_ready(lib_core *core)
 {
-    int64_t at = core->saying.size, last = 0;
-    KOLO_TRY(LIB_PUT(&core->saying, LIB_READY, 0));
+    int64_t at = core->outgoing.size, last = 0;
+    KOLO_TRY(LIB_PUT(&core->outgoing, LIB_READY, 0));
     for (int64_t w = 0; w < core->words; w++) {
         uint64_t bits = complete_word(core, w);
         if (bits) last = w + 1;
-        KOLO_TRY(lib_put(&core->saying, &bits, sizeof bits));
+        KOLO_TRY(lib_put(&core->outgoing, &bits, sizeof bits));
         core->passed[w] |= bits;
     }
     if (!last) {
-        core->saying.size = at;
+        core->outgoing.size = at;
         return 0;
     }
-    memcpy(core->saying.data + at + 8, &last, sizeof last);
-    core->saying.size = at + 16 + last * 8;
+    memcpy(core->outgoing.data + at + 8, &last, sizeof last);
+    core->outgoing.size = at + 16 + last * 8;
     for (int64_t w = 0; w < last; w++) {
         uint64_t bits;
-        memcpy(&bits, core->saying.data + at + 16 + w * 8, sizeof bits);
+        memcpy(&bits, core->outgoing.data + at + 16 + w * 8, sizeof bits);
         for (; bits; bits &= bits - 1) {
             int64_t s = w * 64 + __builtin_ctzll(bits);
             if (core->slot[s]->contributors == core->below) continue;
-            KOLO_TRY(LIB_PUT(&core->saying, s + 1, core->slot[s]->contributors));
+            KOLO_TRY(LIB_PUT(&core->outgoing, s + 1, core->slot[s]->contributors));
         }
     }
-    return lib_put_number(&core->saying, 0);
+    return lib_put_number(&core->outgoing, 0);
 }
 
 static int pass_to_root(lib_core *core)
@@ -275,15 +276,15 @@ static bool all_edges(const lib_core *core, bool closing)
 }
 
 /* An up message: [agreements applied, all joined, all closing, items...]. */
-static int speak_up(lib_core *core)
+static int write_up(lib_core *core)
 {
     bool joined = all_edges(core, false), closing = all_edges(core, true);
     if (core->changed) KOLO_TRY(write_ready(core));
     core->changed = false;
-    if (!core->saying.size && joined == core->sent_joined && closing == core->sent_closing) return 0;
+    if (!core->outgoing.size && joined == core->sent_joined && closing == core->sent_closing) return 0;
     KOLO_TRY(LIB_PUT(&core->up, (int64_t)core->seen, joined, closing));
-    KOLO_TRY(lib_put(&core->up, core->saying.data, (size_t)core->saying.size));
-    core->saying.size = 0;
+    KOLO_TRY(lib_put(&core->up, core->outgoing.data, (size_t)core->outgoing.size));
+    core->outgoing.size = 0;
     core->sent_joined = joined;
     core->sent_closing = closing;
     return 0;
@@ -294,7 +295,7 @@ int lib_core_send(lib_core *core, double now, bool idle)
     core->now = now;
     core->begins = core->batches = 0;
     KOLO_TRY(lib_stall_look(core));
-    if (!core->root) return core->up.size ? 0 : speak_up(core);
+    if (!core->root) return core->up.size ? 0 : write_up(core);
     if (core->changed) KOLO_TRY(pass_to_root(core));
     core->changed = false;
     core->root->all_closing = all_edges(core, true);
@@ -329,7 +330,8 @@ int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slo
     return 0;
 }
 
-static int hear_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors, lib_slot_visit *visit)
+static int receive_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors,
+                        lib_slot_visit *visit)
 {
     if (!slot || visit->seen < slot->changed || !slot->used || lib_bit(visit->edge->reported, s)) return 0;
     lib_bit_set(visit->edge->reported, s);
@@ -338,31 +340,31 @@ static int hear_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contribu
     return 0;
 }
 
-static int hear_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
+static int receive_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
 {
-    return lib_read_slots(core, edge->members, hear_slot,
+    return lib_read_slots(core, edge->members, receive_slot,
                           &(lib_slot_visit){.from = from, .edge = edge, .seen = seen});
 }
 
-static int hear_item(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
+static int receive_item(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
 {
     const char *begin = from->at;
     enum lib_item kind = (enum lib_item)lib_take_number(from);
-    if (kind == LIB_READY) return hear_ready(core, edge, seen, from);
+    if (kind == LIB_READY) return receive_ready(core, edge, seen, from);
     if (core->root) return lib_root_item(core, kind, from);
     /* what a single member says goes on as it is: member, number, and the rest counted in bytes */
     lib_take(from, 16);
     int64_t bytes = lib_take_number(from);
     if (bytes < 0) from->bad = true;
     else lib_take(from, (size_t)bytes);
-    return from->bad ? 0 : lib_put(&core->saying, begin, (size_t)(from->at - begin));
+    return from->bad ? 0 : lib_put(&core->outgoing, begin, (size_t)(from->at - begin));
 }
 
-static int hear_child(lib_core *core, lib_edge *edge, lib_reader *from)
+static int receive_child(lib_core *core, lib_edge *edge, lib_reader *from)
 {
     uint64_t seen = (uint64_t)lib_take_number(from);
     bool joined = lib_take_number(from), closing = lib_take_number(from);
-    while (!from->bad && from->at < from->end) KOLO_TRY(hear_item(core, edge, seen, from));
+    while (!from->bad && from->at < from->end) KOLO_TRY(receive_item(core, edge, seen, from));
     if (seen >= core->joins && joined != edge->joined) {
         edge->joined = joined;
         core->changed = true;
@@ -371,10 +373,10 @@ static int hear_child(lib_core *core, lib_edge *edge, lib_reader *from)
     return lib_reader_end(from);
 }
 
-int lib_core_hear(lib_core *core, int child, const void *data, int64_t bytes, double now)
+int lib_core_receive(lib_core *core, int child, const void *data, int64_t bytes, double now)
 {
     lib_reader from = {.at = data, .end = (const char *)data + bytes};
     core->now = now;
-    if (child >= 0) return hear_child(core, &core->edge[child], &from);
+    if (child >= 0) return receive_child(core, &core->edge[child], &from);
     return lib_core_apply(core, data, bytes);
 }

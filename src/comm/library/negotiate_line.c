@@ -37,7 +37,7 @@ int lib_line_open(lib_line **out, comm_router *router, int rank, int tag)
     line->open = true;
     KOLO_TRY(comm_routed.lane_make(router, 2, &line->in));
     KOLO_TRY(comm_routed.lane_make(router, 2, &line->out));
-    comm_router_patient(line->in, true);
+    comm_router_no_timeout(line->in);
     return post_head(line);
 }
 

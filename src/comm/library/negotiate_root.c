@@ -240,9 +240,9 @@ static int negotiate_root_check(lib_core *core, lib_name *name)
 static int review(lib_core *core)
 {
     for (lib_name *name = core->root->first; name;) {
-        bool judged = negotiate_root_complete(core, name);
-        if (judged) KOLO_TRY(negotiate_root_check(core, name));
-        name = judged ? core->root->first : name->after;
+        bool complete = negotiate_root_complete(core, name);
+        if (complete) KOLO_TRY(negotiate_root_check(core, name));
+        name = complete ? core->root->first : name->after;
     }
     return 0;
 }
@@ -263,7 +263,7 @@ static int claim_enter(lib_core *core, lib_claim *claim, lib_reader *from, lib_n
     return 0;
 }
 
-static int hear_claim(lib_core *core, int member, uint64_t seen, lib_reader *from)
+static int receive_claim(lib_core *core, int member, uint64_t seen, lib_reader *from)
 {
     lib_root *root = core->root;
     lib_claim *claim = root->spare_claims;
@@ -285,7 +285,7 @@ static int hear_claim(lib_core *core, int member, uint64_t seen, lib_reader *fro
     return ripe ? negotiate_root_check(core, ripe) : 0;
 }
 
-static int hear_join(lib_core *core, int member)
+static int receive_join(lib_core *core, int member)
 {
     lib_root *root = core->root;
     if (root->joined[member]) return 0;
@@ -302,12 +302,12 @@ int lib_root_item(lib_core *core, enum lib_item kind, lib_reader *from)
     uint64_t number = (uint64_t)lib_take_number(from);
     if (member < 0 || member >= core->c.members) from->bad = true;
     if (from->bad) return 0;
-    if (kind == LIB_CLAIM) return hear_claim(core, (int)member, number, from);
+    if (kind == LIB_CLAIM) return receive_claim(core, (int)member, number, from);
     int64_t bytes = lib_take_number(from);
     switch (kind) {
-    case LIB_JOIN: return hear_join(core, (int)member);
+    case LIB_JOIN: return receive_join(core, (int)member);
     case LIB_ACKNOWLEDGED: return lib_root_fail_acknowledged(core, (int)member, from);
-    case LIB_ANSWER: return lib_stall_heard(core, (int)member, number, bytes, from);
+    case LIB_ANSWER: return lib_stall_answered(core, (int)member, number, bytes, from);
     case LIB_STALLED: core->root->ask = true; return 0;
     default: from->bad = true; return 0;
     }

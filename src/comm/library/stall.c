@@ -31,7 +31,7 @@ int lib_stall_look(lib_core *core)
     if (!late) return 0;
     KOLO_TRY(lib_core_item(core, LIB_STALLED, 0));
     KOLO_TRY(lib_put_number(&core->item, 0));
-    return lib_core_say(core);
+    return lib_core_submit(core);
 }
 
 /* [host, last finished, seconds since, joined, (name, seconds)...] */
@@ -59,11 +59,11 @@ int lib_stall_answer(lib_core *core, uint64_t question)
     KOLO_TRY(put_answer(core, item));
     int64_t bytes = item->size - 32;
     memcpy(item->data + 24, &bytes, sizeof bytes);
-    return lib_core_say(core);
+    return lib_core_submit(core);
 }
 
 /* lib_root_item has read the number of bytes: the answer is all that is left of its item. */
-int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from)
+int lib_stall_answered(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from)
 {
     lib_root *root = core->root;
     const void *data = bytes > 0 ? lib_take(from, (size_t)bytes) : NULL;

@@ -113,7 +113,7 @@ int kolo_timeline_stop(kolo_world *world)
     return 0;
 }
 
-/* ---- clocks ---------------------------------------------------------------------------------------------- */
+/* ---- clocks -------------------------------------------------------------------------------------------- */
 
 enum { PINGS = 12, TAG = LIB_CHANNELS - 1 }; /* the last channel of group 0, which has fewer lanes */
 

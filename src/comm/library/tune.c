@@ -71,7 +71,7 @@ static int median(const double *score)
     return order[WINDOWS / 2];
 }
 
-static void tune_judge(lib_tune *tune)
+static void tune_compare(lib_tune *tune)
 {
     int middle = median(tune->score);
     bool better = !tune->based || tune->score[middle] > tune->best_score * worth;
@@ -110,6 +110,6 @@ bool lib_tune_note(lib_tune *tune, int64_t bytes, bool step, double now)
     tune->bytes = bytes;
     if (++tune->windows < WINDOWS) return false;
     tune->windows = -1;
-    tune_judge(tune);
+    tune_compare(tune);
     return true;
 }

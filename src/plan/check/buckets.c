@@ -37,8 +37,8 @@ static bool averages(const check *c, int bucket)
     if (!kolo_plan_exchanges_weights(&p->config)) return false;
     if (p->bucket[bucket].params > 0) return true;
     for (int t = 0; t < c->graph->tensors; t++)
-        if (c->graph->tensor[t].role == KOLO_ROLE_STATISTIC && p->home[t].arena == KOLO_ARENA_GRADIENT &&
-            kolo_plan_bucket_of(p, p->home[t].offset) == bucket)
+        if (c->graph->tensor[t].role == KOLO_ROLE_STATISTIC && p->fixed[t].arena == KOLO_ARENA_GRADIENT &&
+            kolo_plan_bucket_of(p, p->fixed[t].offset) == bucket)
             return true;
     return false;
 }
@@ -144,9 +144,9 @@ int check_on_all(check *c, const kolo_action *a)
         return check_breach(c, "measures gradients before their norm is measured", -1, 0);
     for (int t = 0; t < c->graph->tensors; t++) {
         enum kolo_role role = c->graph->tensor[t].role;
-        if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (statistics && role != KOLO_ROLE_STATISTIC))
+        if (c->plan->fixed[t].arena != KOLO_ARENA_GRADIENT || (statistics && role != KOLO_ROLE_STATISTIC))
             continue;
-        int b = kolo_plan_bucket_of(c->plan, c->plan->home[t].offset);
+        int b = kolo_plan_bucket_of(c->plan, c->plan->fixed[t].offset);
         const bool front = c->plan->bucket[b].params == 0;
         if (combined(c, b)                  ? !check_finished(c, b) || c->stepped[b]
             : !statistics && config->adasum ? false

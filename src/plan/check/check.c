@@ -69,9 +69,9 @@ static int play_action(check *c, const kolo_action *a)
     case KOLO_ACTION_RECEIVE:
     case KOLO_ACTION_TRANSFERRED: return check_on_transfer(c, a);
     case KOLO_ACTION_FETCH:
-    case KOLO_ACTION_LET_GO: return check_on_state(c, a);
+    case KOLO_ACTION_EVICT: return check_on_state(c, a);
     case KOLO_ACTION_FETCH_PARAM:
-    case KOLO_ACTION_LET_GO_PARAM: return check_on_file_param(c, a);
+    case KOLO_ACTION_EVICT_PARAM: return check_on_file_param(c, a);
     case KOLO_ACTION_GATHER:
     case KOLO_ACTION_GATHERED: return check_on_gather(c, a);
     case KOLO_ACTION_NOISE:
@@ -133,7 +133,7 @@ static int check_end(check *c)
         if (p->config.optimizer && c->gathered[u] != DONE)
             return kolo_fail(KOLO_EINTERNAL, "plan: unit %d is not gathered behind its update", u);
     for (int t = 0; t < p->graph->tensors; t++) {
-        bool reduced = p->home[t].arena == KOLO_ARENA_GRADIENT;
+        bool reduced = p->fixed[t].arena == KOLO_ARENA_GRADIENT;
         if (reduced && c->written[t] != p->config.slots)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s is not written in every micro-batch",
                              p->graph->tensor[t].name);
@@ -222,7 +222,8 @@ static int make_room(check *c)
     c->stashed = c->averaged + buckets;
     c->predicted = c->stashed + buckets;
     for (int t = 0; t < p->graph->tensors; t++)
-        if (p->home[t].arena == KOLO_ARENA_GRADIENT) c->tensors[kolo_plan_bucket_of(p, p->home[t].offset)]++;
+        if (p->fixed[t].arena == KOLO_ARENA_GRADIENT)
+            c->tensors[kolo_plan_bucket_of(p, p->fixed[t].offset)]++;
     return 0;
 }
 

@@ -87,7 +87,7 @@ int check_write_term(check *c, const kolo_binding *b, int tensor, int sum, int s
 
 /* parameters.c */
 bool check_is_away(const check *c, int unit);
-int check_read_home(check *c, const kolo_binding *b, int tensor, int slot);
+int check_read_binding(check *c, const kolo_binding *b, int tensor, int slot);
 int check_read_version(check *c, const kolo_node *n, const kolo_binding *b, int tensor);
 
 /* buckets.c: how often something of a bucket is averaged over ranks, weights and each of the optimizer's

@@ -59,11 +59,11 @@ int check_on_form(check *c, const kolo_action *a)
         return check_breach(c, "no such tensor or micro-batch", -1, 0);
     const enum kolo_form_kind form = kolo_plan_form(c->plan, a->tensor);
     const bool encodes = a->kind == KOLO_ACTION_ENCODE || a->kind == KOLO_ACTION_DECODE;
-    const bool aside =
+    const bool offloaded =
         c->plan->binding[a->binding + !kolo_action_unforms(a->kind)].arena == KOLO_ARENA_OFFLOADED;
-    if (encodes ? !kolo_form_takes(form, c->graph->tensor[a->tensor].dtype) : form != KOLO_FORM_ASIDE)
+    if (encodes ? !kolo_form_takes(form, c->graph->tensor[a->tensor].dtype) : form != KOLO_FORM_OFFLOADED)
         return check_breach(c, "has not this form", a->tensor, a->slot);
-    if (aside == encodes) return check_breach(c, "has another place than its form", a->tensor, a->slot);
+    if (offloaded == encodes) return check_breach(c, "has another place than its form", a->tensor, a->slot);
     if (a->kind == KOLO_ACTION_STORED || a->kind == KOLO_ACTION_RETRIEVED) return end_form(c, a);
     return begin_form(c, a, form, encodes);
 }

@@ -15,9 +15,9 @@ bool check_in_window(const check *c, int bucket) { return c->windows && c->plan-
 /* The level in which the sum of all micro-batches is formed. */
 static int last_level(const check *c, int bucket) { return check_in_window(c, bucket) ? c->levels - 1 : 0; }
 
-/* The level that a binding is in, where a tensor with its home at `home` has the place in it that it should;
- * below 0: another place. */
-static int level_at(const check *c, const kolo_binding *b, size_t home, int bucket)
+/* The level that a binding is in, where a tensor with its fixed binding at `fixed` has the place in it that
+ * it should; below 0: another place. */
+static int level_at(const check *c, const kolo_binding *b, size_t fixed, int bucket)
 {
     const kolo_plan *p = c->plan;
     const size_t front = p->reduced_front, all = p->param_bytes;
@@ -26,17 +26,17 @@ static int level_at(const check *c, const kolo_binding *b, size_t home, int buck
         const kolo_unit *u = &p->unit[p->bucket[bucket].unit];
         size = (size_t)kolo_plan_rest(p) * sizeof(float);
         if (b->arena == KOLO_ARENA_GRADIENT)
-            return b->offset - u->gradient == home - (size_t)u->param * sizeof(float) ? c->levels - 1 : -1;
-        if (b->arena != KOLO_ARENA_PART || size > all || b->offset % size != home - front) return -1;
+            return b->offset - u->gradient == fixed - (size_t)u->param * sizeof(float) ? c->levels - 1 : -1;
+        if (b->arena != KOLO_ARENA_PART || size > all || b->offset % size != fixed - front) return -1;
         return (int)(b->offset / size);
     }
-    if (b->arena == KOLO_ARENA_GRADIENT) return b->offset == home ? 0 : -1;
+    if (b->arena == KOLO_ARENA_GRADIENT) return b->offset == fixed ? 0 : -1;
     if (b->arena != KOLO_ARENA_PART) return -1;
     if (c->windows) { /* behind the levels of parameters */
         size = front;
         begin = p->arena_bytes[KOLO_ARENA_PART] - (size_t)(kolo_plan_levels(&p->config) - 1) * front;
     }
-    if (b->offset < begin || (b->offset - begin) % size != home) return -1;
+    if (b->offset < begin || (b->offset - begin) % size != fixed) return -1;
     return 1 + (int)((b->offset - begin) / size);
 }
 
@@ -57,8 +57,8 @@ static int free_window(check *c, int bucket, int tensor, int slot)
 
 int check_write_reduced(check *c, const kolo_binding *b, int tensor, int slot)
 {
-    const size_t home = c->plan->home[tensor].offset;
-    const int bucket = kolo_plan_bucket_of(c->plan, home), level = level_at(c, b, home, bucket);
+    const size_t fixed = c->plan->fixed[tensor].offset;
+    const int bucket = kolo_plan_bucket_of(c->plan, fixed), level = level_at(c, b, fixed, bucket);
     if (level < 0 || level >= c->levels ||
         b->offset + c->plan->layout[tensor].bytes > c->plan->arena_bytes[b->arena])
         return check_breach(c, "writes outside its place in the gradients", tensor, slot);
@@ -80,8 +80,8 @@ int check_write_reduced(check *c, const kolo_binding *b, int tensor, int slot)
 
 int check_write_term(check *c, const kolo_binding *b, int tensor, int sum, int slot)
 {
-    const size_t home = c->plan->home[sum].offset, bytes = c->plan->layout[tensor].bytes;
-    const int bucket = kolo_plan_bucket_of(c->plan, home), level = level_at(c, b, home, bucket);
+    const size_t fixed = c->plan->fixed[sum].offset, bytes = c->plan->layout[tensor].bytes;
+    const int bucket = kolo_plan_bucket_of(c->plan, fixed), level = level_at(c, b, fixed, bucket);
     if (check_in_window(c, bucket) || level < 0 || level >= c->levels || c->graph->tensor[sum].of < 0 ||
         c->graph->tensor[sum].of != c->graph->tensor[tensor].of || bytes > c->plan->layout[sum].bytes)
         return check_breach(c, "writes outside the place of its sum", tensor, slot);

@@ -18,17 +18,17 @@ int check_on_copy(check *c, const kolo_action *a)
     if (!c->plan->ring || a->tensor < 0 || a->tensor >= c->graph->tensors)
         return check_breach(c, "copies nothing of this plan", -1, 0);
     const enum kolo_role role = c->graph->tensor[a->tensor].role;
-    const kolo_binding *b = check_bindings(c, a), *home = &c->plan->home[a->tensor];
+    const kolo_binding *b = check_bindings(c, a), *fixed = &c->plan->fixed[a->tensor];
     if (role == KOLO_ROLE_STATISTIC) {
         KOLO_TRY(check_read(c, &b[0], a->tensor, (int)c->micro));
         return check_write_reduced(c, &b[1], a->tensor, a->slot);
     }
-    if (role != KOLO_ROLE_METRIC || b[0].arena != home->arena || b[0].offset != home->offset)
+    if (role != KOLO_ROLE_METRIC || b[0].arena != fixed->arena || b[0].offset != fixed->offset)
         return check_breach(c, "copies what is neither a statistic nor summed", a->tensor, a->slot);
     bool elsewhere;
     if (check_find(c, &b[1], a->tensor, (int)c->micro, &elsewhere))
         return check_breach(c, "is done twice", a->tensor, a->slot);
-    if (!check_ready(c, kolo_plan_bucket_of(c->plan, home->offset)))
+    if (!check_ready(c, kolo_plan_bucket_of(c->plan, fixed->offset)))
         return check_breach(c, "copies sums that are not complete", a->tensor, a->slot);
     return check_write(c, &b[1], a->tensor, (int)c->micro, false);
 }
@@ -109,11 +109,11 @@ int check_on_run(check *c, const kolo_action *a)
     for (int k = 0; k < n->n_in; k++) {
         if (n->in[k] < 0) continue;
         const int read = kolo_plan_read(c->plan, n->in[k]);
-        if (read != n->in[k]) KOLO_TRY(check_read_home(c, &b[k], read, a->slot));
+        if (read != n->in[k]) KOLO_TRY(check_read_binding(c, &b[k], read, a->slot));
         else if (kolo_plan_placed(c->graph->tensor[n->in[k]].role)) KOLO_TRY(read_operand(c, a, k, &b[k]));
         else if (c->plan->ring && c->graph->tensor[n->in[k]].role == KOLO_ROLE_PARAM)
             KOLO_TRY(check_read_version(c, n, &b[k], n->in[k]));
-        else KOLO_TRY(check_read_home(c, &b[k], n->in[k], a->slot));
+        else KOLO_TRY(check_read_binding(c, &b[k], n->in[k], a->slot));
     }
     KOLO_TRY(meet(c, n, b, a->slot));
     for (int k = 0; k < n->n_out; k++)

@@ -8,13 +8,13 @@
 static int read_unit(check *c, const kolo_binding *b, int tensor, int slot)
 {
     const kolo_plan *p = c->plan;
-    const size_t home = p->home[tensor].offset, width = p->layout[tensor].half ? 2 : 1;
+    const size_t fixed = p->fixed[tensor].offset, width = p->layout[tensor].half ? 2 : 1;
     for (int u = 0; u < p->units; u++) {
         const kolo_unit *one = &p->unit[u];
         const size_t begin = (size_t)one->param * sizeof(float), bytes = (size_t)one->params * sizeof(float);
-        if (home < begin || home >= begin + bytes) continue;
+        if (fixed < begin || fixed >= begin + bytes) continue;
         if (b->arena != (width == 2 ? KOLO_ARENA_SHADOW : KOLO_ARENA_GATHERED) ||
-            b->offset * width != one->gathered + home - begin)
+            b->offset * width != one->gathered + fixed - begin)
             return check_breach(c, "reads another place than the window of its unit", tensor, slot);
         return c->gathered[u] == DONE ? 0 : check_breach(c, "reads what has not been gathered", tensor, slot);
     }
@@ -59,7 +59,7 @@ int check_on_gather(check *c, const kolo_action *a)
 /* The optimizer's state of a unit: at most two are here. */
 int check_on_state(check *c, const kolo_action *a)
 {
-    const bool goes = a->kind == KOLO_ACTION_LET_GO;
+    const bool goes = a->kind == KOLO_ACTION_EVICT;
     int here = 0;
     if (a->unit < 0 || a->unit >= c->plan->units || !(c->plan->config.offload & KOLO_OFFLOAD_STATE))
         return check_breach(c, "no such unit, or nothing is in a file", -1, 0);
@@ -75,7 +75,7 @@ int check_on_state(check *c, const kolo_action *a)
 
 int check_on_file_param(check *c, const kolo_action *a)
 {
-    const bool goes = a->kind == KOLO_ACTION_LET_GO_PARAM;
+    const bool goes = a->kind == KOLO_ACTION_EVICT_PARAM;
     if (a->unit < 0 || a->unit >= c->plan->units || !(c->plan->config.offload & KOLO_OFFLOAD_PARAM))
         return check_breach(c, "no such unit, or parameters are in no file", -1, 0);
     if (c->here[a->unit] != goes) return check_breach(c, "fetches twice, or lets go what is not here", -1, 0);
@@ -88,17 +88,17 @@ bool check_is_away(const check *c, int unit)
     return (c->plan->config.offload & KOLO_OFFLOAD_PARAM) && unit >= 0 && !c->here[unit];
 }
 
-int check_read_home(check *c, const kolo_binding *b, int tensor, int slot)
+int check_read_binding(check *c, const kolo_binding *b, int tensor, int slot)
 {
     const kolo_plan *p = c->plan;
-    const kolo_binding *h = &p->home[tensor];
+    const kolo_binding *h = &p->fixed[tensor];
     if (h->arena == KOLO_ARENA_PARAM && kolo_plan_shards(p, KOLO_shard_parameters)) {
         KOLO_TRY(read_unit(c, b, tensor, slot));
     } else if (h->arena == KOLO_ARENA_PARAM && p->layout[tensor].half) {
         if (b->arena != KOLO_ARENA_SHADOW || b->offset * 2 != h->offset)
             return check_breach(c, "reads another place than its 16-bit copy", tensor, slot);
     } else if (h->arena < 0 || b->arena != h->arena || b->offset != h->offset) {
-        return check_breach(c, "reads from a place that is not its home", tensor, slot);
+        return check_breach(c, "reads from a place that is not its fixed binding", tensor, slot);
     } else if (h->arena == KOLO_ARENA_PARAM && check_is_away(c, kolo_plan_unit_of(p, tensor))) {
         return check_breach(c, "reads a parameter that is still in its file", tensor, slot);
     }
@@ -130,11 +130,11 @@ static int64_t updates_at(const check *c, const kolo_binding *b, int bucket)
 int check_read_version(check *c, const kolo_node *n, const kolo_binding *b, int tensor)
 {
     const kolo_plan *p = c->plan;
-    const kolo_binding *h = &p->home[tensor];
+    const kolo_binding *h = &p->fixed[tensor];
     const bool copy = b->arena == KOLO_ARENA_VERSION;
     if ((!copy && b->arena != KOLO_ARENA_PARAM) || p->layout[tensor].half || h->arena != KOLO_ARENA_PARAM ||
         (copy ? b->offset % p->param_bytes : b->offset) != h->offset)
-        return check_breach(c, "reads from a place that is not its home", tensor, (int)c->micro);
+        return check_breach(c, "reads from a place that is not its fixed binding", tensor, (int)c->micro);
     const bool stashes = kolo_pipeline[p->config.placement->order].stashes;
     const int64_t late = c->batch - kolo_plan_staleness(p);
     const int64_t want = n->backward && !stashes ? c->step : late > 0 ? late : 0;

@@ -1,12 +1,12 @@
-/* What stands still in a plan, for the checker (check.c): homes, units and their parts, buckets, segments,
- * transfers. */
+/* What stands still in a plan, for the checker (check.c): fixed bindings, units and their parts, buckets,
+ * segments, transfers. */
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/check/check.h"
 #include "plan/shard.h"
 
 /* Homes are counted as if nothing were sharded. */
-static size_t home_room(const kolo_plan *p, int arena)
+static size_t arena_room(const kolo_plan *p, int arena)
 {
     if (arena == KOLO_ARENA_PARAM) return p->param_bytes;
     if (arena == KOLO_ARENA_GRADIENT && p->units) return p->reduced_front + p->param_bytes;
@@ -27,9 +27,9 @@ static int check_parts(const kolo_plan *p)
                                  u);
             next += one->count;
             for (int t = 0; t < p->graph->tensors; t++) {
-                const int64_t begin = (int64_t)(p->home[t].offset / sizeof(float)),
+                const int64_t begin = (int64_t)(p->fixed[t].offset / sizeof(float)),
                               count = (int64_t)(p->layout[t].bytes / sizeof(float));
-                if (p->home[t].arena == KOLO_ARENA_PARAM && begin < next && next < begin + count &&
+                if (p->fixed[t].arena == KOLO_ARENA_PARAM && begin < next && next < begin + count &&
                     (next - begin) % 4096)
                     return kolo_fail(KOLO_EINTERNAL, "plan: %s is cut between leaves",
                                      p->graph->tensor[t].name);
@@ -41,14 +41,15 @@ static int check_parts(const kolo_plan *p)
     return 0;
 }
 
-static int check_homes(const kolo_plan *p)
+static int check_fixed_bindings(const kolo_plan *p)
 {
     for (int t = 0; t < p->graph->tensors; t++) {
-        const kolo_binding *h = &p->home[t];
+        const kolo_binding *h = &p->fixed[t];
         if (h->arena < 0) continue;
-        const size_t room = home_room(p, h->arena);
+        const size_t room = arena_room(p, h->arena);
         if (h->offset % KOLO_ALIGN || h->offset + p->layout[t].bytes > room)
-            return kolo_fail(KOLO_EINTERNAL, "plan: the home of %s is outside its arena or unaligned",
+            return kolo_fail(KOLO_EINTERNAL,
+                             "plan: the fixed binding of %s is outside its arena or unaligned",
                              p->graph->tensor[t].name);
         bool half =
             h->arena == KOLO_ARENA_PARAM && p->layout[t].half && !kolo_plan_shards(p, KOLO_shard_parameters);
@@ -56,12 +57,12 @@ static int check_homes(const kolo_plan *p)
             return kolo_fail(KOLO_EINTERNAL, "plan: there is no room for the 16-bit copy of %s",
                              p->graph->tensor[t].name);
         for (int u = 0; u < t; u++)
-            if (p->home[u].arena == h->arena &&
-                check_overlap(h->offset, p->layout[t].bytes, p->home[u].offset, p->layout[u].bytes))
-                return kolo_fail(KOLO_EINTERNAL, "plan: the homes of %s and %s overlap",
+            if (p->fixed[u].arena == h->arena &&
+                check_overlap(h->offset, p->layout[t].bytes, p->fixed[u].offset, p->layout[u].bytes))
+                return kolo_fail(KOLO_EINTERNAL, "plan: the fixed bindings of %s and %s overlap",
                                  p->graph->tensor[t].name, p->graph->tensor[u].name);
         if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT &&
-            p->home[p->graph->tensor[t].of].offset + p->reduced_front != h->offset)
+            p->fixed[p->graph->tensor[t].of].offset + p->reduced_front != h->offset)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s does not stand where its parameter does",
                              p->graph->tensor[t].name);
     }
@@ -85,10 +86,10 @@ static int check_buckets(const kolo_plan *p)
                                                 : p->arena_bytes[KOLO_ARENA_GRADIENT]))
         return kolo_fail(KOLO_EINTERNAL, "plan: buckets do not cover the gradients");
     for (int t = 0; t < p->graph->tensors; t++) {
-        if (p->home[t].arena != KOLO_ARENA_GRADIENT) continue;
-        const kolo_bucket *k = &p->bucket[kolo_plan_bucket_of(p, p->home[t].offset)];
-        if (p->home[t].offset < k->offset ||
-            p->home[t].offset + p->layout[t].bytes > k->offset + (size_t)k->count * sizeof(float))
+        if (p->fixed[t].arena != KOLO_ARENA_GRADIENT) continue;
+        const kolo_bucket *k = &p->bucket[kolo_plan_bucket_of(p, p->fixed[t].offset)];
+        if (p->fixed[t].offset < k->offset ||
+            p->fixed[t].offset + p->layout[t].bytes > k->offset + (size_t)k->count * sizeof(float))
             return kolo_fail(KOLO_EINTERNAL, "plan: %s lies across two buckets", p->graph->tensor[t].name);
     }
     return 0;
@@ -101,8 +102,8 @@ static int check_segments(const kolo_plan *p)
             return kolo_fail(KOLO_EINTERNAL, "plan: segment %d overlaps the one before", s);
     for (int t = 0; t < p->graph->tensors && p->config.optimizer; t++) {
         const kolo_tensor *x = &p->graph->tensor[t];
-        if (x->role != KOLO_ROLE_GRADIENT || p->home[t].arena < 0) continue;
-        int64_t begin = (int64_t)(p->home[x->of].offset / sizeof(float)),
+        if (x->role != KOLO_ROLE_GRADIENT || p->fixed[t].arena < 0) continue;
+        int64_t begin = (int64_t)(p->fixed[x->of].offset / sizeof(float)),
                 count = (int64_t)(p->layout[x->of].bytes / sizeof(float));
         bool decay = p->graph->tensor[x->of].decay || p->config.decay_norms, in = false;
         for (int s = 0; s < p->segments; s++)
@@ -132,7 +133,7 @@ static int check_transfers(const kolo_plan *p)
 
 int kolo_plan_check_still(const kolo_plan *plan)
 {
-    KOLO_TRY(check_homes(plan));
+    KOLO_TRY(check_fixed_bindings(plan));
     KOLO_TRY(check_buckets(plan));
     KOLO_TRY(check_segments(plan));
     KOLO_TRY(check_parts(plan));

@@ -10,21 +10,21 @@ int check_on_transfer(check *c, const kolo_action *a)
     const kolo_plan *p = c->plan;
     const kolo_transfer *t = &p->transfer[a->transfer];
     const kolo_binding *b = check_bindings(c, a);
-    const kolo_binding *home = &p->home[t->tensor];
-    const bool at_home = t->sends && home->arena >= 0 && !p->ring; /* metrics */
+    const kolo_binding *fixed = &p->fixed[t->tensor];
+    const bool at_fixed = t->sends && fixed->arena >= 0 && !p->ring; /* metrics */
     const size_t turn =
                      (size_t)kolo_ring_place(&t->ring, c->batch, p->config.slots, t->slot) * t->ring.stride,
-                 place = at_home ? home->offset : t->offset - kolo_plan_transfer_base(p) + turn;
+                 place = at_fixed ? fixed->offset : t->offset - kolo_plan_transfer_base(p) + turn;
     char *state = &c->transfer[a->transfer * c->steps + c->batch];
     const char before = a->kind == KOLO_ACTION_TRANSFERRED ? STARTED : UNTOUCHED;
     const int slot = (int)c->micro;
     if (*state != before)
         return check_breach(c, "starts or waits for a transfer out of turn", t->tensor, t->slot);
-    if (b->arena != (at_home ? home->arena : KOLO_ARENA_TRANSFER) || b->offset != place ||
-        (at_home && t->offset != place) || a->slot != t->slot)
+    if (b->arena != (at_fixed ? fixed->arena : KOLO_ARENA_TRANSFER) || b->offset != place ||
+        (at_fixed && t->offset != place) || a->slot != t->slot)
         return check_breach(c, "has another place than its transfer", t->tensor, t->slot);
     (*state)++;
-    if (at_home) /* summed, and at rest from here on */
+    if (at_fixed) /* summed, and at rest from here on */
         return check_ready(c, kolo_plan_bucket_of(p, place))
                    ? 0
                    : check_breach(c, "sends sums that are not complete", t->tensor, t->slot);

@@ -64,7 +64,8 @@ int check_write_bytes(check *c, const kolo_binding *b, int tensor, int slot, siz
 
 int check_write(check *c, const kolo_binding *b, int tensor, int slot, bool again)
 {
-    if (b->arena == KOLO_ARENA_OFFLOADED) return check_breach(c, "computes aside", tensor, slot);
+    if (b->arena == KOLO_ARENA_OFFLOADED)
+        return check_breach(c, "computes where activations are offloaded to", tensor, slot);
     KOLO_TRY(check_write_bytes(c, b, tensor, slot, c->plan->layout[tensor].bytes));
     c->region[c->regions - 1].again = again;
     return 0;

@@ -184,13 +184,13 @@ static int awaited(const router_lane *lane)
     return i < lane->posted ? lane->request[i].rank : -1;
 }
 
-/* Rank that keeps an impatient lane waiting longest, and for how long. */
+/* Rank that keeps a lane with a timeout waiting longest, and for how long. */
 static int latest(const comm_router *router, double *late)
 {
     int rank = -1;
     *late = 0;
     for (const router_lane *lane = router->lanes; lane; lane = lane->next) {
-        int whom = lane->patient || router->now - lane->moved_at < *late ? -1 : awaited(lane);
+        int whom = lane->no_timeout || router->now - lane->moved_at < *late ? -1 : awaited(lane);
         if (whom < 0) continue;
         *late = router->now - lane->moved_at;
         rank = whom;
@@ -300,15 +300,15 @@ static const double SPIN = 50e-6, NAP = 0.25;
  * messages that may be late) at a time. */
 static double nap_with_mpi(comm_router *router)
 {
-    bool pending = false, patient = true;
+    bool pending = false, untimed = true;
     for (const router_lane *lane = router->lanes; lane; lane = lane->next) {
         if (!lane->mpi || lane->first == lane->posted || lane->mpi_posted == 0) continue;
         pending = true;
-        patient = patient && lane->patient;
+        untimed = untimed && lane->no_timeout;
     }
     if (!pending) return NAP;
     int more = (router->idle - YIELDS) / 8;
-    double most = patient ? 1e-3 : 1e-4, nap = 1e-5 * (more < 0 ? 1 : more + 1);
+    double most = untimed ? 1e-3 : 1e-4, nap = 1e-5 * (more < 0 ? 1 : more + 1);
     return router->idle < YIELDS ? 0 : nap < most ? nap : most;
 }
 

@@ -96,7 +96,7 @@ typedef struct router_lane {
     int64_t posted, first, capacity; /* requests before `first` are complete */
     void *mpi;                       /* NULL: not in use */
     int64_t mpi_posted;
-    bool patient;
+    bool no_timeout; /* of its messages */
     double moved_at; /* when something was last posted or completed */
 } router_lane;
 

@@ -1,7 +1,7 @@
-/* Calls to one rank of every other node, and to the next one of a node where nobody answers in time. Before the
- * world is broken they ask how far the node's ranks came: that never waits, as others may ask at the same time.
- * Then they tell that it is broken, which the node sees in shared memory. Who was asked answers for all ranks
- * of its node and hangs up; who was told has read it and hangs up. */
+/* Calls to one rank of every other node, and to the next one of a node where nobody answers in time. Before
+ * the world is broken they ask how far the node's ranks came: that never waits, as others may ask at the
+ * same time. Then they tell that it is broken, which the node sees in shared memory. Who was asked answers
+ * for all ranks of its node and hangs up; who was told has read it and hangs up. */
 #include <poll.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -148,11 +148,11 @@ static int done(void *of, int64_t serial)
 const comm_transport comm_routed = {"router",  lane_make,    lane_free, reset,
                                     lane_send, lane_receive, done,      NULL};
 
-void comm_router_patient(void *of, bool patient)
+void comm_router_no_timeout(void *of)
 {
     router_lane *lane = of;
     pthread_mutex_lock(&lane->router->turn);
-    lane->patient = patient;
+    lane->no_timeout = true;
     pthread_mutex_unlock(&lane->router->turn);
 }
 

@@ -37,10 +37,10 @@ typedef struct comm_router comm_router; /* the `state` of comm_routed */
 
 extern const comm_transport comm_routed;
 
-/* The messages of a patient lane may be late for any time, as long as their sender lives: those that come
- * only when somebody has something to say (negotiation). Of other lanes a message that is `timeout` late
- * breaks the world. Right after lane_make. */
-void comm_router_patient(void *lane, bool patient);
+/* The messages of this lane may be late for any time, as long as their sender lives: those that come only
+ * when somebody has something to send (negotiation). Of other lanes a message that is `timeout` late breaks
+ * the world. Right after lane_make. */
+void comm_router_no_timeout(void *lane);
 
 /* Whether MPI serves between the nodes: the same on all ranks, because all have the same launcher.
  * KOLO_ECONFIG: no such transport. */

@@ -14,15 +14,15 @@ size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor)
     return kolo_round_up(plan->layout[tensor].bytes, KOLO_ALIGN);
 }
 
-kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor)
+kolo_binding kolo_plan_read_binding(const kolo_plan *plan, int tensor)
 {
-    const kolo_binding b = plan->home[tensor];
+    const kolo_binding b = plan->fixed[tensor];
     return b.arena == KOLO_ARENA_PARAM ? kolo_plan_param(plan, b.offset, plan->layout[tensor].half) : b;
 }
 
-static void home_settle(kolo_plan *plan, int tensor, enum kolo_arena arena)
+static void bind_fixed(kolo_plan *plan, int tensor, enum kolo_arena arena)
 {
-    plan->home[tensor] = (kolo_binding){(int16_t)arena, plan->arena_bytes[arena]};
+    plan->fixed[tensor] = (kolo_binding){(int16_t)arena, plan->arena_bytes[arena]};
     plan->arena_bytes[arena] += kolo_plan_tensor_bytes(plan, tensor);
 }
 
@@ -36,25 +36,25 @@ static int settle_reduced(kolo_plan *plan)
         for (int k = 0; k < g->node[plan->node[i]].n_out; k++) {
             int t = g->node[plan->node[i]].out[k];
             if (t < 0 || !kolo_plan_is_reduced(g->tensor[t].role)) continue;
-            if (plan->home[t].arena >= 0)
+            if (plan->fixed[t].arena >= 0)
                 return kolo_fail(KOLO_EINTERNAL, "plan: %s is written by two operations", g->tensor[t].name);
             if (g->tensor[t].role == KOLO_ROLE_GRADIENT) {
                 if (!gradients) plan->reduced_front = plan->arena_bytes[KOLO_ARENA_GRADIENT];
                 gradients = true;
                 int of = g->tensor[t].of;
-                if (of < 0 || plan->home[of].arena >= 0)
+                if (of < 0 || plan->fixed[of].arena >= 0)
                     return kolo_fail(KOLO_EINTERNAL,
                                      "plan: %s is no gradient of a parameter, or the second one",
                                      g->tensor[t].name);
                 if (plan->layout[of].bytes != plan->layout[t].bytes)
                     return kolo_fail(KOLO_EINTERNAL, "plan: %s and its parameter differ in layout",
                                      g->tensor[t].name);
-                home_settle(plan, of, KOLO_ARENA_PARAM);
+                bind_fixed(plan, of, KOLO_ARENA_PARAM);
             } else if (gradients) {
                 return kolo_fail(KOLO_EINTERNAL, "plan: %s is made after the first gradient",
                                  g->tensor[t].name);
             }
-            home_settle(plan, t, KOLO_ARENA_GRADIENT);
+            bind_fixed(plan, t, KOLO_ARENA_GRADIENT);
         }
     if (!gradients) plan->reduced_front = plan->arena_bytes[KOLO_ARENA_GRADIENT];
     plan->trained_bytes = plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front;
@@ -105,7 +105,7 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
         if (a->hash != b->hash || a->bytes != b->bytes || a->half != b->half)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s has another layout in the training plan",
                              g->tensor[t].name);
-        plan->home[t] = like->home[same];
+        plan->fixed[t] = like->fixed[same];
     }
     plan->shares = true;
     plan->param_bytes = like->param_bytes;
@@ -141,7 +141,7 @@ static int make_segments(kolo_plan *plan)
             rc = kolo_grow(&plan->segment, &capacity, plan->segments, sizeof *plan->segment);
             if (rc == 0)
                 plan->segment[plan->segments++] =
-                    (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay, rate};
+                    (kolo_segment){(int64_t)(plan->fixed[of].offset / sizeof(float)), count, decay, rate};
         }
     free(depth);
     return rc;
@@ -173,27 +173,28 @@ size_t kolo_plan_layers_offset(const kolo_plan *plan)
 
 int kolo_plan_layer(const kolo_plan *plan, int tensor)
 {
-    if (!kolo_is_layerwise(plan->config.optimizer) || plan->home[tensor].arena != KOLO_ARENA_PARAM) return -1;
+    if (!kolo_is_layerwise(plan->config.optimizer) || plan->fixed[tensor].arena != KOLO_ARENA_PARAM)
+        return -1;
     for (int s = 0; s < plan->segments; s++)
-        if (plan->segment[s].begin * (int64_t)sizeof(float) == (int64_t)plan->home[tensor].offset) return s;
+        if (plan->segment[s].begin * (int64_t)sizeof(float) == (int64_t)plan->fixed[tensor].offset) return s;
     return -1;
 }
 
-int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
+int kolo_plan_bind_fixed(kolo_plan *plan, const kolo_plan *like)
 {
     const kolo_graph *g = plan->graph;
-    plan->home = kolo_alloc((size_t)g->tensors * sizeof *plan->home);
-    if (!plan->home) return KOLO_ENOMEM;
-    for (int t = 0; t < g->tensors; t++) plan->home[t].arena = -1;
+    plan->fixed = kolo_alloc((size_t)g->tensors * sizeof *plan->fixed);
+    if (!plan->fixed) return KOLO_ENOMEM;
+    for (int t = 0; t < g->tensors; t++) plan->fixed[t].arena = -1;
     KOLO_TRY(settle_reduced(plan));
     KOLO_TRY(make_sums(plan));
     if (like) {
         KOLO_TRY(settle_like(plan, like));
     } else {
         for (int t = 0; t < g->tensors; t++) {
-            if (plan->home[t].arena >= 0 || !kolo_plan_owns(plan, t)) continue;
-            if (g->tensor[t].role == KOLO_ROLE_PARAM) home_settle(plan, t, KOLO_ARENA_PARAM);
-            if (g->tensor[t].role == KOLO_ROLE_BUFFER) home_settle(plan, t, KOLO_ARENA_BUFFER);
+            if (plan->fixed[t].arena >= 0 || !kolo_plan_owns(plan, t)) continue;
+            if (g->tensor[t].role == KOLO_ROLE_PARAM) bind_fixed(plan, t, KOLO_ARENA_PARAM);
+            if (g->tensor[t].role == KOLO_ROLE_BUFFER) bind_fixed(plan, t, KOLO_ARENA_BUFFER);
         }
     }
     size_t *bytes = plan->arena_bytes;

@@ -1,4 +1,4 @@
-#include "exec/aside.h"
+#include "exec/offloaded.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ typedef struct job {
     bool writes;
 } job;
 
-struct exec_aside {
+struct exec_offloaded {
     kolo_backend *backend;
     /* devices: host memory, and events: the lane may begin, and copy number n is done, [jobs] */
     void *host;
@@ -44,7 +44,7 @@ struct exec_aside {
 };
 
 /* Written pages leave for the disk at once, and what was read is not needed there again. */
-static int copy(const exec_aside *o, const job *j)
+static int copy(const exec_offloaded *o, const job *j)
 {
     if (j->writes) {
         KOLO_TRY(kolo_file_pwrite(o->fd, "offload_path", j->memory, j->bytes, j->offset));
@@ -58,7 +58,7 @@ static int copy(const exec_aside *o, const job *j)
 
 static void *work(void *of)
 {
-    exec_aside *o = of;
+    exec_offloaded *o = of;
     pthread_mutex_lock(&o->lock);
     for (;;) {
         while (o->done == o->given && !o->ends) pthread_cond_wait(&o->asked, &o->lock);
@@ -78,7 +78,7 @@ static void *work(void *of)
 
 /* ---- the file ---- */
 
-static int open_file(exec_aside *o, const char *folder, size_t bytes)
+static int open_file(exec_offloaded *o, const char *folder, size_t bytes)
 {
     struct statfs of;
     KOLO_TRY(exec_offload_file(folder, bytes, "activations", &o->fd));
@@ -89,7 +89,7 @@ static int open_file(exec_aside *o, const char *folder, size_t bytes)
 
 /* ---- devices ---- */
 
-static int open_host(exec_aside *o, size_t bytes)
+static int open_host(exec_offloaded *o, size_t bytes)
 {
     o->bytes = bytes;
     o->host = kolo_pages_alloc(bytes);
@@ -101,7 +101,7 @@ static int open_host(exec_aside *o, size_t bytes)
     return 0;
 }
 
-static void close_host(exec_aside *o)
+static void close_host(exec_offloaded *o)
 {
     for (int64_t i = 0; o->copied && i < o->jobs; i++) kolo_event_destroy(&o->copied[i]);
     kolo_event_destroy(&o->ready);
@@ -111,7 +111,7 @@ static void close_host(exec_aside *o)
 }
 
 /* Behind all that was enqueued so far. */
-static int enqueue(exec_aside *o, const job *j, int64_t *number)
+static int enqueue(exec_offloaded *o, const job *j, int64_t *number)
 {
     char *host = (char *)o->host + j->offset;
     *number = o->given++;
@@ -124,9 +124,10 @@ static int enqueue(exec_aside *o, const job *j, int64_t *number)
 
 /* ---- both ---- */
 
-int exec_aside_open(exec_aside **aside, kolo_backend *backend, const char *folder, size_t bytes, int64_t jobs)
+int exec_offloaded_open(exec_offloaded **offloaded, kolo_backend *backend, const char *folder, size_t bytes,
+                        int64_t jobs)
 {
-    exec_aside *o = *aside = kolo_alloc(sizeof *o);
+    exec_offloaded *o = *offloaded = kolo_alloc(sizeof *o);
     int rc;
     if (!o) return KOLO_ENOMEM;
     o->backend = backend;
@@ -138,16 +139,16 @@ int exec_aside_open(exec_aside **aside, kolo_backend *backend, const char *folde
     if (kolo_backend_is_host(backend)) {
         o->job = kolo_alloc((size_t)o->jobs * sizeof *o->job);
         rc = o->job ? open_file(o, folder, bytes) : KOLO_ENOMEM;
-        if (rc == 0) rc = kolo_thread_start(&o->thread, work, o, "exec: activations aside");
+        if (rc == 0) rc = kolo_thread_start(&o->thread, work, o, "exec: offloaded activations");
         o->runs = rc == 0;
     } else rc = open_host(o, bytes);
-    if (rc < 0) exec_aside_close(aside);
+    if (rc < 0) exec_offloaded_close(offloaded);
     return rc;
 }
 
-void exec_aside_close(exec_aside **aside)
+void exec_offloaded_close(exec_offloaded **offloaded)
 {
-    exec_aside *o = *aside;
+    exec_offloaded *o = *offloaded;
     if (!o) return;
     if (o->runs) {
         pthread_mutex_lock(&o->lock);
@@ -163,12 +164,12 @@ void exec_aside_close(exec_aside **aside)
     pthread_cond_destroy(&o->finished);
     free(o->job);
     free(o);
-    *aside = NULL;
+    *offloaded = NULL;
 }
 
 /* ---- copies ---- */
 
-static int ask(exec_aside *o, job j, int64_t *number)
+static int ask(exec_offloaded *o, job j, int64_t *number)
 {
     if (o->host) return enqueue(o, &j, number);
     pthread_mutex_lock(&o->lock);
@@ -177,20 +178,21 @@ static int ask(exec_aside *o, job j, int64_t *number)
     if (room) *number = o->given++;
     pthread_cond_broadcast(&o->asked);
     pthread_mutex_unlock(&o->lock);
-    return room ? 0 : kolo_fail(KOLO_EINTERNAL, "exec: more copies aside than the plan has");
+    return room ? 0
+                : kolo_fail(KOLO_EINTERNAL, "exec: more copies of offloaded activations than the plan has");
 }
 
-int exec_aside_write(exec_aside *o, void *memory, size_t offset, size_t bytes, int64_t *number)
+int exec_offloaded_write(exec_offloaded *o, void *memory, size_t offset, size_t bytes, int64_t *number)
 {
     return ask(o, (job){memory, offset, bytes, true}, number);
 }
 
-int exec_aside_read(exec_aside *o, void *memory, size_t offset, size_t bytes, int64_t *number)
+int exec_offloaded_read(exec_offloaded *o, void *memory, size_t offset, size_t bytes, int64_t *number)
 {
     return ask(o, (job){memory, offset, bytes, false}, number);
 }
 
-int exec_aside_wait(exec_aside *o, int64_t number)
+int exec_offloaded_wait(exec_offloaded *o, int64_t number)
 {
     if (o->host) return kolo_event_after(o->copied[number % o->jobs], KOLO_LANE_COMPUTE);
     pthread_mutex_lock(&o->lock);
