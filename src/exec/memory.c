@@ -26,7 +26,7 @@ size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share)
     size_t bytes = 0;
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (!is_shared(a, plan, share)) bytes += kolo_plan_resident(plan, (enum kolo_arena)a);
-    return bytes;
+    return bytes - kolo_plan_resident_apart(plan);
 }
 
 static int allocate(kolo_exec *e, enum kolo_arena a)

@@ -148,15 +148,16 @@ int kolo_plan_gathers(kolo_plan *plan)
     return rc;
 }
 
-size_t kolo_plan_resident_param(const kolo_plan *plan)
+size_t kolo_plan_resident_param(const kolo_plan *plan, int units)
 {
     const size_t all = plan->arena_bytes[KOLO_ARENA_PARAM];
     int64_t most = 0;
     if (plan->config.optimizer && kolo_is_layerwise(plan->config.optimizer))
         return all; /* its norms read all */
     for (int u = 0; u < plan->units; u++) {
-        const int64_t both = plan->unit[u].params + (u + 1 < plan->units ? plan->unit[u + 1].params : 0);
-        if (both > most) most = both;
+        int64_t params = 0;
+        for (int v = u; v < u + units && v < plan->units; v++) params += plan->unit[v].params;
+        if (params > most) most = params;
     }
     return (size_t)most * sizeof(float) + all - (size_t)kolo_plan_rest(plan) * sizeof(float);
 }

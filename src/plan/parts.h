@@ -30,8 +30,8 @@ int kolo_plan_make_shards(kolo_plan *plan, const kolo_plan *like);
 size_t kolo_plan_windows_apart(kolo_plan *plan);
 /* gather.c: units are gathered (shard=parameters) or fetched (offload=parameters) before they are read. */
 int kolo_plan_gathers(kolo_plan *plan);
-/* offload=parameters: bytes of PARAM that are in memory at a time. */
-size_t kolo_plan_resident_param(const kolo_plan *plan);
+/* offload=parameters: bytes of PARAM that are in memory, of so many units at a time. */
+size_t kolo_plan_resident_param(const kolo_plan *plan, int units);
 
 /* forms.c: encodings and copies of what is offloaded are put around what lies between the two halves. */
 int kolo_plan_add_forms(kolo_plan *plan);

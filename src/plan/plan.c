@@ -276,14 +276,24 @@ size_t kolo_plan_bytes(const kolo_plan *plan)
             plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
         if (!shared) sum += kolo_plan_resident(plan, (enum kolo_arena)a);
     }
-    return sum;
+    return sum - kolo_plan_resident_apart(plan);
+}
+
+size_t kolo_plan_resident_apart(const kolo_plan *plan)
+{
+    const int both = KOLO_OFFLOAD_PARAM | KOLO_OFFLOAD_STATE;
+    if ((plan->config.offload & both) != both || !plan->config.optimizer) return 0;
+    const size_t read = kolo_plan_resident(plan, KOLO_ARENA_PARAM),
+                 state = kolo_plan_resident(plan, KOLO_ARENA_STATE),
+                 updated = kolo_plan_resident_param(plan, 1) + state;
+    return read + state - (read > updated ? read : updated);
 }
 
 size_t kolo_plan_resident(const kolo_plan *plan, enum kolo_arena arena)
 {
     if (!kolo_arena_is_memory(arena)) return 0;
     if (arena == KOLO_ARENA_PARAM && (plan->config.offload & KOLO_OFFLOAD_PARAM))
-        return kolo_plan_resident_param(plan);
+        return kolo_plan_resident_param(plan, 2);
     if (arena != KOLO_ARENA_STATE || !(plan->config.offload & KOLO_OFFLOAD_STATE) ||
         !plan->config.optimizer ||
         plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB) /* which measures by all of it */

@@ -531,7 +531,10 @@ int kolo_plan_depths(const kolo_graph *graph, int *depth);
  * nothing. */
 static inline bool kolo_arena_is_memory(int arena) { return arena != KOLO_ARENA_OFFLOADED; }
 size_t kolo_plan_resident(const kolo_plan *plan, enum kolo_arena arena);
-size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of that of the arenas that are its own */
+/* What of offloaded parameters and state is not in memory at the same time: a unit is updated when one unit's
+ * parameters are left. */
+size_t kolo_plan_resident_apart(const kolo_plan *plan);
+size_t kolo_plan_bytes(const kolo_plan *plan); /* in memory, of the arenas that are its own */
 /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
 int kolo_plan_print(const kolo_plan *plan, void *file, bool all);
 /* One line for action `i` ("reduce bucket 3 (2.1 MiB, layer4.1.conv2.weight .. fc.bias)"), to `text`. */

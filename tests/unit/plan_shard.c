@@ -134,6 +134,66 @@ static void test_bytes(void)
     kolo_graph_destroy(&g);
 }
 
+/* ---- parameters and state in a file --------------------------------------------------------------------- */
+
+static int unit_of(const kolo_plan *p, int64_t param)
+{
+    for (int u = 0; u < p->units; u++)
+        if (param >= p->unit[u].param && param < p->unit[u].param + p->unit[u].params) return u;
+    return -1;
+}
+
+/* Of parameters and state (the counts of the unit's numbers) the most that is in memory, action by action: a
+ * unit's parameters from the first use on until they are let go, its state while it is updated. */
+static int64_t most_resident(const kolo_plan *p)
+{
+    bool *in = calloc((size_t)p->units, sizeof *in);
+    const int states = kolo_plan_states(p);
+    int64_t now = 0, most = 0;
+    for (int64_t i = 0; in && i < p->actions; i++) {
+        const kolo_action *a = &p->action[i];
+        for (int64_t k = a->binding;
+             a->kind == KOLO_ACTION_RUN && k < a->binding + kolo_action_bindings(p, a); k++) {
+            const kolo_binding *b = &p->binding[k];
+            const int u =
+                b->arena == KOLO_ARENA_PARAM ? unit_of(p, (int64_t)(b->offset / sizeof(float))) : -1;
+            if (u >= 0 && !in[u]) in[u] = true, now += p->unit[u].params;
+        }
+        if (a->kind == KOLO_ACTION_LET_GO) { /* it has just been updated */
+            const int64_t updated = now + p->unit[a->unit].params * (states + !in[a->unit]);
+            if (updated > most) most = updated;
+        }
+        if (now > most) most = now;
+        if (a->kind == KOLO_ACTION_LET_GO_PARAM && in[a->unit])
+            in[a->unit] = false, now -= p->unit[a->unit].params;
+    }
+    free(in);
+    return most;
+}
+
+static void test_offload(void)
+{
+    static const char *const net[] = {"resnet20", "resnet50", "vgg11", "swin_t"}, *const rule[] = {"sgd",
+                                                                                                   "adamw"};
+    for (size_t i = 0; i < 2 * sizeof net / sizeof *net; i++) {
+        kolo_graph *g = graph_of(net[i / 2], 64, 3);
+        kolo_plan_config c = config_of(KOLO_shard_none, 1, 1, rule[i % 2]);
+        c.shards = 1;
+        c.offload = KOLO_OFFLOAD_STATE | KOLO_OFFLOAD_PARAM;
+        kolo_plan *p = g ? plan_of(g, &c) : NULL;
+        const double planned =
+                         p ? (double)(kolo_plan_resident(p, KOLO_ARENA_PARAM) +
+                                      kolo_plan_resident(p, KOLO_ARENA_STATE) - kolo_plan_resident_apart(p))
+                           : 0,
+                     played = p ? (double)most_resident(p) * sizeof(float) : 1;
+        ok(planned >= played && planned <= 1.1 * played + 65536,
+           "%s, %s: parameters and state in a file: %.0f bytes in memory at a time, %.0f played", net[i / 2],
+           rule[i % 2], planned, played);
+        kolo_plan_destroy(&p);
+        kolo_graph_destroy(&g);
+    }
+}
+
 /* ---- one action left out, done twice, or of another bucket or unit ------------------------------------- */
 
 enum { DROPPED, DOUBLED, RETARGETED, WAYS };
@@ -212,6 +272,7 @@ int main(void)
     }
     test_networks();
     test_bytes();
+    test_offload();
     test_damage();
     kolo_backend_destroy(&backend);
     return done_testing();
