@@ -134,7 +134,7 @@ static void test_bytes(void)
     kolo_graph_destroy(&g);
 }
 
-/* ---- parameters and state in a file --------------------------------------------------------------------- */
+/* ---- parameters and state in a file -------------------------------------------------------------------- */
 
 static int unit_of(const kolo_plan *p, int64_t param)
 {
