@@ -12,7 +12,7 @@ else
         local name=$1 n=$2
         shift 2
         shown mpiexec -n "$n" kolo train "$@" && return
-        limited 90 mpiexec -n "$n" kolo train "$@" run="$ROOM/$name" > "$LOGS/share.$name" 2>&1
+        limited 40 mpiexec -n "$n" kolo train "$@" run="$ROOM/$name" > "$LOGS/share.$name" 2>&1
         status=$?
         [ $status = 0 ] || { fail "$name: $n ranks ended with status $status" &&
             tail_of "$LOGS/share.$name"; }
@@ -33,6 +33,10 @@ else
         ranks $plan.one 1 "${args[@]}" $plan && ranks $plan.two 2 "${args[@]}" $plan && [ -z "$SHOW" ] &&
             same_bits $plan.one $plan.two "$plan, one rank and two"
     done
+    # a pipeline that is not drained: twice the same
+    late=(reduce=fast bn=local stages=2 cut=layer2.0 pipeline=pipedream)
+    ranks late.one 2 "${args[@]}" "${late[@]}" && ranks late.two 2 "${args[@]}" "${late[@]}" &&
+        [ -z "$SHOW" ] && same_bits late.one late.two "stages=2 pipeline=pipedream, twice"
     # one GPU given to two ranks by mistake is refused, by name
     if ! shown mpiexec -n 2 kolo train "${args[@]}" share_gpu=false run=refused; then
         limited 60 mpiexec -n 2 kolo train "${args[@]}" share_gpu=false run="$ROOM/refused" > \
