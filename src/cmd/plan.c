@@ -221,12 +221,24 @@ static int join_files(int *n, char **words, char **made)
     return 0;
 }
 
+/* halo=auto: likewise. */
+static int choose_halo(kolo_options *o, const kolo_gpu *gpu, bool json)
+{
+    kolo_auto_halo r;
+    KOLO_TRY(kolo_auto_halo_choose(o, gpu, &r));
+    if (r.chosen < 0) return 0;
+    fprintf(json ? stderr : stdout,
+            "halo=auto: %s; played, a step takes %.3f ms with narrow halos, %.3f with wide ones\n",
+            r.chosen == KOLO_halo_wide ? "wide" : "narrow", r.seconds[0] * 1e3, r.seconds[1] * 1e3);
+    return 0;
+}
+
 /* plan=auto, --search: the options become those of the plan that was found. */
 static int search(kolo_options *o, const kolo_gpu *gpu, bool json)
 {
     enum { SECONDS = 50 };
     kolo_auto_plan r;
-    if (strcmp(o->plan, "auto")) return 0;
+    if (strcmp(o->plan, "auto")) return choose_halo(o, gpu, json);
     KOLO_TRY(kolo_auto_plan_choose(o, gpu, SECONDS, &r));
     KOLO_TRY(kolo_option_set(o, "plan", "", "kolo plan"));
     FILE *f = json ? stderr : stdout;

@@ -227,6 +227,12 @@ typedef struct kolo_graph {
     /* [tensors * parts] while a graph with channels in parts is differentiated: what parts add to the
      * gradients of other parts' tensors */
     int *added;
+    /* where halos are wide (halo.c): maps that parts read beyond their borders, those whose halos are made
+     * again; of all parts, messages and bytes of halos before and after, operations computed again */
+    struct {
+        int maps, made, messages[2];
+        double bytes[2], flops;
+    } halo;
     char uncut[256]; /* layers whose channels, groups or heads are no multiple of parts[2], as text */
     char name[64];
 } kolo_graph;
@@ -422,11 +428,16 @@ typedef struct kolo_cuts {
     bool apart;
     /* the image is loaded in parts, as its first reader is cut: each is an input of its own */
     bool load_parts;
+    double wide;            /* kolo_graph_widen's share; 0: halos are narrow */
     const kolo_graph *like; /* with it: whose parts have the parameters; NULL: as even as can be */
 } kolo_cuts;
 /* After fusion, before backward: maps are cut into parts, and every operation into one for each (split.c).
  * KOLO_ECONFIG: this network and image cannot be cut so; the message lists the numbers that are possible. */
 int kolo_graph_split(kolo_graph *g, const kolo_cuts *cuts);
+/* After the gradients, where there are any: parts make what they read beyond their borders themselves, of
+ * wider halos of maps further up, where that spares messages and no strip is more than `share` of a part
+ * (halo.c). */
+int kolo_graph_widen(kolo_graph *g, double share);
 /* Before kolo_graph_split: channels are cut into so many parts (channels.c), parameters with them. What is
  * left whole for its number of channels stands in g->uncut. KOLO_ECONFIG: nothing can be cut so; the message
  * lists the numbers that are possible. */

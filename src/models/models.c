@@ -120,7 +120,8 @@ static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model
     KOLO_TRY(kolo_graph_fuse(g));
     if (cut && config->cuts->channels > 1) KOLO_TRY(kolo_graph_split_channels(g, config->cuts->channels));
     if (cut) KOLO_TRY(kolo_graph_split(g, config->cuts));
-    return config->train ? kolo_graph_backward(g) : 0;
+    if (config->train) KOLO_TRY(kolo_graph_backward(g));
+    return cut && config->cuts->wide > 0 ? kolo_graph_widen(g, config->cuts->wide) : 0;
 }
 
 int kolo_model_graph(kolo_graph **graph, const char *name, const kolo_model_config *config)

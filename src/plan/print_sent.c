@@ -21,6 +21,20 @@ static enum sent_kind kind_of(const kolo_graph *g, int tensor)
     return t->role == KOLO_ROLE_INPUT ? MAPS : OTHERS;
 }
 
+/* Of the whole network, a micro-batch, forward. */
+static void print_halos(const kolo_graph *g, FILE *file)
+{
+    double flops = 0;
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (kolo_op_table[g->node[i].op].flops) flops += kolo_op_table[g->node[i].op].flops(g, &g->node[i]);
+    if (!g->halo.maps) return;
+    fprintf(file,
+            "halo=wide: of %d of %d maps parts make what they read beyond their borders: between parts %d "
+            "messages a micro-batch instead of %d, %.0f bytes instead of %.0f, %.2f %% more computed\n",
+            g->halo.made, g->halo.maps, g->halo.messages[1], g->halo.messages[0], g->halo.bytes[1],
+            g->halo.bytes[0], flops > 0 ? 100 * g->halo.flops / (flops - g->halo.flops) : 0);
+}
+
 void kolo_plan_print_transfers(const kolo_plan *plan, void *file)
 {
     size_t bytes[KINDS][2] = {{0}};
@@ -31,6 +45,7 @@ void kolo_plan_print_transfers(const kolo_plan *plan, void *file)
         messages[kind][t->sends]++;
         bytes[kind][t->sends] += t->bytes;
     }
+    print_halos(plan->graph, file);
     if (plan->transfers == 0) return;
     fprintf(file, "\nto and from other stages    sent         bytes  received         bytes\n");
     for (int k = 0; k < KINDS; k++)

@@ -49,8 +49,9 @@ static const axis axes[] = {
      true},
     {"shard", {"", "shard=optimizer", "shard=gradients", "shard=parameters"}, false},
     {"recompute", {"", "recompute=auto"}, false},
-    {"bucket_mb", {"", "bucket_mb=4", "bucket_mb=64"}, false}};
-enum { AXES = sizeof axes / sizeof *axes, RECOMPUTE = 2 };
+    {"bucket_mb", {"", "bucket_mb=4", "bucket_mb=64"}, false},
+    {"halo", {"halo=narrow", "halo=wide"}, false}};
+enum { AXES = sizeof axes / sizeof *axes, RECOMPUTE = 2, HALO = 4 };
 
 typedef struct task {
     const kolo_options *options; /* as they were given */
@@ -93,6 +94,7 @@ static int point_text(const task *t, const int *point, char *text, size_t size)
     const division *p = &t->division[point[0]];
     const kolo_options *o = t->options;
     const int64_t across = across_of(t, p->stages, p->cut);
+    const bool maps = p->cut ? strstr(cuts[p->cut].words, "spatial") != NULL : strcmp(o->spatial, "1x1") != 0;
     *text = 0;
     if (p->stages > 1) kolo_append(text, size, "stages=%d ", p->stages);
     kolo_append(text, size, "%s", cuts[p->cut].words);
@@ -102,6 +104,11 @@ static int point_text(const task *t, const int *point, char *text, size_t size)
         const char *value = axes[i].value[point[1 + i]];
         const bool of_stages = axes[i].of_stages;
         if (of_stages && p->stages == 1 && point[1 + i] > 0) return 1;
+        if (i == HALO && !maps) {
+            if (point[1 + i] > 0) return 1;
+            continue;
+        }
+        if (i == HALO && o->halo != KOLO_halo_auto) continue;
         if (!(of_stages && p->stages == 1) && *value) kolo_append(text, size, "%s ", value);
     }
     if (across == o->ranks && strstr(text, "shard=")) return 1; /* nobody to share with */
@@ -315,6 +322,7 @@ static kolo_search_space space_of(task *t)
     for (int i = 0; i < AXES; i++)
         while (space.choices[1 + i] < MOST_VALUES && axes[i].value[space.choices[1 + i]])
             space.choices[1 + i]++;
+    if (t->options->halo != KOLO_halo_auto) space.choices[1 + HALO] = 1;
     return space;
 }
 
@@ -401,26 +409,31 @@ static int64_t threads_of(const kolo_options *o)
     return o->reduce == KOLO_reduce_canonical || threads < 1 ? 1 : threads;
 }
 
+/* A search by one rank of its own. given: the options, copied; the caller frees them. */
+static int open_task(task *t, const kolo_options *o, kolo_options *given, const kolo_gpu *gpu)
+{
+    t->options = given;
+    t->gpu = gpu;
+    t->parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_QUIET;
+    t->plain = t->best = INFINITY;
+    KOLO_TRY(kolo_options_copy(given, o));
+    if (!*o->data || !strcmp(o->data, "synthetic")) t->parts |= KOLO_SESSION_NO_DATA;
+    if (!given->threads) given->threads = threads_of(o);
+    if (!gpu) given->device = KOLO_device_cpu;
+    t->given = given_parts(given);
+    t->alone = (kolo_launch){
+        .size = 1, .nodes = 1, .local_size = 1, .node_of = &t->here[0], .local_of = &t->here[1]};
+    return 0;
+}
+
 int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, double limit, kolo_auto_plan *r)
 {
     kolo_options given;
     const double start = kolo_time();
-    task t = {.options = &given,
-              .gpu = gpu,
-              .parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_QUIET,
-              .until = start + limit,
-              .plain = INFINITY,
-              .best = INFINITY,
-              .result = r};
+    task t = {.until = start + limit, .result = r};
     *r = (kolo_auto_plan){.plain = 0};
     KOLO_TRY(check_given(o, o->ranks));
-    KOLO_TRY(kolo_options_copy(&given, o));
-    if (!*o->data || !strcmp(o->data, "synthetic")) t.parts |= KOLO_SESSION_NO_DATA;
-    if (!given.threads) given.threads = threads_of(o);
-    if (!gpu) given.device = KOLO_device_cpu;
-    t.given = given_parts(&given);
-    t.alone =
-        (kolo_launch){.size = 1, .nodes = 1, .local_size = 1, .node_of = &t.here[0], .local_of = &t.here[1]};
+    KOLO_TRY(open_task(&t, o, &given, gpu));
     int rc = forget_given(&given);
     if (rc == 0) rc = search(&t, r);
     if (rc == 0) rc = forget_given(o);
@@ -431,48 +444,71 @@ int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, double limit, ko
     return rc;
 }
 
+int kolo_auto_halo_choose(kolo_options *o, const kolo_gpu *gpu, kolo_auto_halo *r)
+{
+    kolo_options given;
+    kolo_auto_plan unused;
+    task t = {.result = &unused};
+    *r = (kolo_auto_halo){.chosen = -1};
+    if (o->halo != KOLO_halo_auto || !strcmp(o->spatial, "1x1")) return 0;
+    KOLO_TRY(open_task(&t, o, &given, gpu));
+    int rc = price_words(&t, "halo=narrow", &r->seconds[0], NULL, false);
+    if (rc == 0) rc = price_words(&t, "halo=wide", &r->seconds[1], NULL, false);
+    r->chosen = r->seconds[1] < r->seconds[0] ? KOLO_halo_wide : KOLO_halo_narrow;
+    if (rc == 0) o->halo = r->chosen;
+    kolo_options_free(&given);
+    return rc;
+}
+
 /* ---- of a job ---- */
+
+/* Of a run that is taken up again, the options that it began with; 1: it is a new one. */
+static int read_begun(const kolo_options *o, kolo_options *was)
+{
+    char *path = *o->run ? kolo_format("%s/recipe.yaml", o->run) : NULL;
+    const bool there = path && kolo_file_exists(path);
+    int rc = 1;
+    if (there) {
+        kolo_options_default(was);
+        rc = kolo_options_read_record(was, path);
+        if (rc < 0) kolo_options_free(was);
+    }
+    free(path);
+    return rc;
+}
 
 /* A run that is taken up again keeps the blocks that it began with. */
 static int keep_blocks(kolo_options *o)
 {
     kolo_options was;
-    char *path = *o->run ? kolo_format("%s/recipe.yaml", o->run) : NULL;
-    if (!path || !kolo_file_exists(path) || o->micro_batch) {
-        free(path);
-        return 0;
-    }
-    kolo_options_default(&was);
-    const int rc = kolo_options_read_record(&was, path);
-    if (rc == 0) o->micro_batch = was.micro_batch;
+    const int rc = o->micro_batch ? 1 : read_begun(o, &was);
+    if (rc) return rc < 0 ? rc : 0;
+    o->micro_batch = was.micro_batch;
     kolo_options_free(&was);
-    free(path);
-    return rc;
+    return 0;
 }
 
 /* What is priced here is a node of CPUs. */
-static int check_node(kolo_session *s)
+static int check_node(kolo_session *s, const char *key)
 {
     KOLO_TRY(session_choose_device(s));
     if (!s->cuda && s->launch->nodes == 1) return 0;
-    return kolo_fail(
-        KOLO_ECONFIG,
-        "plan=auto prices a node of CPUs, and this job has %s: search on a login node (kolo plan "
-        "RECIPE ranks=%d cluster=NAME --search --write FILE) and give plan=FILE",
-        s->cuda ? "GPUs" : "several nodes", s->launch->size);
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s=auto prices a node of CPUs, and this job has %s: search on a login node (kolo plan "
+                     "RECIPE ranks=%d cluster=NAME %s --write FILE) and give plan=FILE",
+                     key, s->cuda ? "GPUs" : "several nodes", s->launch->size,
+                     strcmp(key, "plan") ? "halo=auto" : "--search");
 }
 
-int session_auto_plan(kolo_session *s)
+/* plan=auto. */
+static int search_plan(kolo_session *s, kolo_auto_plan *all)
 {
     enum { SECONDS = 20 };
     kolo_options *o = s->options;
-    kolo_auto_plan r = {.plain = 0}, *all;
+    kolo_auto_plan r = {.plain = 0};
     int rc = 0;
-    const int trains = KOLO_SESSION_TRAIN, apart = KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_DATA_ONLY;
-    if (strcmp(o->plan, "auto") || !(s->parts & trains) || (s->parts & apart)) return 0;
     KOLO_TRY(check_given(o, s->launch->size));
-    KOLO_TRY(check_node(s));
-    if (!(all = kolo_alloc((size_t)s->launch->size * sizeof *all))) return KOLO_ENOMEM;
+    KOLO_TRY(check_node(s, "plan"));
     const int64_t ranks = o->ranks;
     if (s->launch->rank == 0) {
         rc = keep_blocks(o);
@@ -490,6 +526,51 @@ int session_auto_plan(kolo_session *s)
         if (rc == 0) rc = forget_given(o);
         if (rc == 0) rc = set_words(o, all[0].text);
     }
+    return rc;
+}
+
+/* By rank 0. A run that is taken up again keeps the halos that it began with. */
+static int find_halo(kolo_session *s, kolo_auto_halo *r)
+{
+    kolo_options *o = s->options, was;
+    const int rc = read_begun(o, &was);
+    if (rc < 0) return rc;
+    if (rc == 0) {
+        r->chosen = was.halo;
+        kolo_options_free(&was);
+        return 0;
+    }
+    const int64_t ranks = o->ranks;
+    o->ranks = s->launch->size;
+    KOLO_TRY(kolo_auto_halo_choose(o, NULL, r));
+    o->ranks = ranks;
+    kolo_info("halo=auto: %s; played, a step takes %.3f ms with narrow halos, %.3f with wide ones",
+              r->chosen == KOLO_halo_wide ? "wide" : "narrow", r->seconds[0] * 1e3, r->seconds[1] * 1e3);
+    return 0;
+}
+
+/* halo=auto. */
+static int choose_halo(kolo_session *s, kolo_auto_halo *all)
+{
+    kolo_auto_halo r = {.chosen = -1};
+    KOLO_TRY(check_node(s, "halo"));
+    if (s->launch->rank == 0) KOLO_TRY(find_halo(s, &r));
+    KOLO_TRY(kolo_launch_exchange(s->launch, &r, sizeof r, all));
+    s->options->halo = all[0].chosen;
+    return 0;
+}
+
+int session_auto_plan(kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    const bool plan = !strcmp(o->plan, "auto"),
+               halo = !plan && o->halo == KOLO_halo_auto && strcmp(o->spatial, "1x1");
+    const int trains = KOLO_SESSION_TRAIN, apart = KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_DATA_ONLY;
+    if ((!plan && !halo) || !(s->parts & trains) || (s->parts & apart)) return 0;
+    const size_t each = plan ? sizeof(kolo_auto_plan) : sizeof(kolo_auto_halo);
+    void *all = kolo_alloc((size_t)s->launch->size * each);
+    if (!all) return KOLO_ENOMEM;
+    const int rc = plan ? search_plan(s, all) : choose_halo(s, all);
     free(all);
     return rc;
 }

@@ -30,7 +30,8 @@ static const part parts[] = {
     {"micro_batch", "images of a micro-batch; 0: a rank's part of the batch. Block of local batch norm",
      true},
     {"spatial", "rows x columns of parts that maps are cut into", true},
-    {"tensor", "parts that channels of layers are cut into", true}};
+    {"tensor", "parts that channels of layers are cut into", true},
+    {"halo", "what parts read of their neighbours' maps: narrow, all is sent; wide, some is made", true}};
 enum { PARTS = sizeof parts / sizeof *parts };
 
 /* ---- reading ---- */

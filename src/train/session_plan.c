@@ -102,6 +102,9 @@ bool session_loads_parts(const kolo_session *s)
            !o->tensorboard && kolo_loader_cuts(&c);
 }
 
+/* Of a wide halo, the most: this share of a part. */
+static const double WIDE = .25;
+
 static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train, kolo_graph **graph)
 {
     const kolo_options *o = s->options;
@@ -116,6 +119,7 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                             .ranges = s->cut_ranges,
                             .apart = s->across > 1,
                             .load_parts = train && session_loads_parts(s),
+                            .wide = o->halo == KOLO_halo_wide ? WIDE : 0,
                             .like = s->graph};
     const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->detector;
     kolo_model_config config = {.rows = shape->rows,

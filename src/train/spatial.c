@@ -43,5 +43,11 @@ int session_parse_spatial(kolo_session *s)
     if (!parse_parts(image, s->spatial)) return malformed(s, "no rows and columns");
     s->cut_ranges = 0;
     while (rest) KOLO_TRY(parse_range(s, strsep(&rest, ",")));
+    if (s->options->halo == KOLO_halo_wide && (s->parts & KOLO_SESSION_TRAIN) &&
+        s->spatial[0] * s->spatial[1] == 1)
+        return kolo_fail(KOLO_ECONFIG,
+                         "halo=wide: spatial=%s cuts no images, so there are no halos; give "
+                         "parts, such as spatial=2x2, or leave halo= out",
+                         s->options->spatial);
     return 0;
 }

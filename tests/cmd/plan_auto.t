@@ -81,6 +81,17 @@ timeout 60 kolo plan resnet18 data=synthetic val=none size=1024 batch=1 ranks=4 
     --search > log 2>&1
 like log '^the best: spatial=2x2 ' "one large image, four GPUs: maps are cut into parts"
 
+halos() { # RANKS PARTS SIZE: what halo=auto takes, on a cluster
+    timeout 60 kolo plan resnet18 data=synthetic val=none size="$3" batch=1 ranks="$1" spatial="$2" \
+        cluster=polaris halo=auto 2>&1 |
+        sed -nE 's/^halo=auto: (wide|narrow); played, a step takes ([0-9.]+) ms .* ([0-9.]+) with.*/\1 \2 \3/p'
+}
+for words in "2 2x1 512" "16 4x4 1024"; do
+    read -ra words <<< "$words"
+    awk '{ exit !($1 == ($3 < $2 ? "wide" : "narrow")) }' <<< "$(halos "${words[@]}")"
+    ok $? "halo=auto, ${words[1]} parts of ${words[2]} pixels: what is played shorter: $(halos "${words[@]}")"
+done
+
 # ---- scaled ----
 scaled=(resnet50 images=1000000 size=224 precision=bf16 batch=4096 micro_batch=64 epochs=1
     cluster=perlmutter --json)

@@ -30,6 +30,29 @@ is "$(grep -c '^/' "$ROOM/predict.1")" 9 "prints every image"
 cmp "$ROOM/predict.1" "$ROOM/predict.4" > "$ROOM/log" 2>&1
 ok $? "the same text" "$ROOM/log"
 
+# --- wide halos: fewer messages, on any number of ranks the same bytes; what is sent is what the plan says
+wide=("spatial=2x2,layer3:1x2" halo=wide size=32 batch=16 epochs=0 steps=3 val=none)
+alone wide "${wide[@]}"
+same 4 "${wide[@]}"
+same 2 "${wide[@]}"
+halos() { # OPTIONS...: messages of maps that four ranks send, and receive; what `kolo plan` says of them
+    local rank
+    for rank in 0 1 2 3; do
+        kolo plan model=resnet20 data=synthetic classes=10 size=32 batch=8 spatial=2x2 ranks=4 rank=$rank \
+            threads=1 "$@" 2> "$ROOM/log"
+    done > "$ROOM/plan"
+    awk '/^  activations and halos/ { sent += $4; got += $6 } END { print sent, got }' "$ROOM/plan"
+}
+narrow=$(halos)
+less=$(halos halo=wide)
+is "${less#* }" "${less% *}" "with wide ones what is sent is received"
+said=$(sed -nE 's/^halo=wide: .* ([0-9]+) messages a micro-batch instead of ([0-9]+),.*/\2 \1/p' \
+    "$ROOM/plan" | sort -u)
+is "$((${narrow% *} - ${less% *}))" "$((${said% *} - ${said#* }))" "as many fewer as kolo plan says: $said"
+ok $((${less% *} < ${narrow% *} ? 0 : 1)) "and they are fewer: ${less% *}"
+kolo train "${args[@]}" "${wide[@]}" halo=narrow steps=4 run="$first" > "$ROOM/log" 2>&1
+is $? 78 "other halos than a run began with: 78" "$ROOM/log"
+
 # --- what crosses, of resnet20 on 2 x 1 parts of 16 x 16 pixels, 8 images, both ranks together, in bytes:
 # halos of a row, forward and back (the image's forward alone; of a convolution with stride 2 in one
 # direction), the lower half of the images and of the last map, f64 sums of norms, each parameter there and
@@ -88,6 +111,7 @@ refused 'begins with no operation that works on parts' "a network that takes ima
 refused 'features.7:2x2: .* in 1 x 1 windows cannot be cut so; rows: 1; columns: 1' \
     "attention in one window, cut" spatial=2x2,features.7:2x2 model=swin_t size=224
 refused 'resnet20 has no module layer4; did you mean layer' "an unknown module" spatial=2x2,layer4:1x1
+refused 'halo=wide: spatial=1x1 cuts no images' "wide halos of images that are whole" halo=wide
 refused 'layer3:4x1 is finer than the image' "more rows than the image's" spatial=2x2,layer3:4x1
 kolo train "${args[@]}" epochs=3 run="$first" spatial=1x2 > "$ROOM/log" 2>&1
 is $? 78 "other parts than a run began with: 78" "$ROOM/log"

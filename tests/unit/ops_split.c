@@ -48,9 +48,9 @@ typedef struct net {
 } net;
 typedef int (*body)(kolo_graph *g, int x);
 
-/* apart: for parts on several ranks */
+/* apart: for parts on several ranks; wide: of halos, the share of a part (0: narrow) */
 static net open_net(kolo_backend *b, body made_of, int64_t block, int64_t height, int64_t width,
-                    const int parts[2], bool apart)
+                    const int parts[2], bool apart, double wide)
 {
     net n = {.r = rig_open(b, KOLO_F32, block)};
     kolo_graph *g = n.r.g;
@@ -61,6 +61,8 @@ static net open_net(kolo_backend *b, body made_of, int64_t block, int64_t height
         rig_check(kolo_graph_split(g, &(kolo_cuts){.parts = {parts[0], parts[1]}, .apart = apart}), "split");
     n.y = g->logits;
     rig_backward(&n.r, n.y);
+    if (wide > 0) rig_check(kolo_graph_widen(g, wide), "wide halos");
+    n.y = g->logits;
     rig_layout(&n.r);
     for (int t = 0; t < (int)g->tensors; t++) {
         const kolo_tensor *x = &g->tensor[t];
@@ -138,11 +140,12 @@ static void count(tally *t, int64_t wrong, int *compared, const char *where)
     snprintf(t->where, sizeof t->where, "%s: %ld", where, (long)wrong);
 }
 
-static void compare(kolo_backend *b, int64_t block, int64_t height, int64_t width, int rows, int columns)
+static void compare(kolo_backend *b, int64_t block, int64_t height, int64_t width, int rows, int columns,
+                    double wide)
 {
     const int parts[] = {rows, columns};
-    net whole = open_net(b, network, block, height, width, NULL, false),
-        cut = open_net(b, network, block, height, width, parts, width % 2 == 1);
+    net whole = open_net(b, network, block, height, width, NULL, false, 0),
+        cut = open_net(b, network, block, height, width, parts, width % 2 == 1, wide);
     tally sum = {0};
     rig_run(&whole.r);
     rig_run(&cut.r);
@@ -157,6 +160,10 @@ static void compare(kolo_backend *b, int64_t block, int64_t height, int64_t widt
         if (whole.r.g->grad[t] >= 0)
             count(&sum, map_differs(&whole, &cut, t, parts, true), &sum.gradients, x->name);
     }
+    if (wide > 0)
+        ok(cut.r.g->halo.made > 0 && cut.r.g->halo.messages[1] < cut.r.g->halo.messages[0],
+           "halos of %d of %d maps are made, %d messages instead of %d", cut.r.g->halo.made,
+           cut.r.g->halo.maps, cut.r.g->halo.messages[1], cut.r.g->halo.messages[0]);
     ok(sum.wrong == 0 && sum.maps == 19 && sum.gradients > 12 && sum.parameters == 12,
        "%ld x %ld pixels in %d x %d parts, blocks of %ld: %d maps, %d of their gradients, %d parameters' "
        "have the "
@@ -183,11 +190,11 @@ static int64_t apart_by(rig *a, int t, rig *b, int u)
 
 /* Windows are computed as ever, whoever has them: the result is that of the whole map. */
 static void windows(kolo_backend *b, int64_t block, int64_t height, int64_t width, int rows, int columns,
-                    int cut_windows)
+                    int cut_windows, double wide)
 {
     const int parts[] = {rows, columns};
-    net whole = open_net(b, attentive, block, height, width, NULL, false),
-        cut = open_net(b, attentive, block, height, width, parts, width % 2 == 1);
+    net whole = open_net(b, attentive, block, height, width, NULL, false, 0),
+        cut = open_net(b, attentive, block, height, width, parts, width % 2 == 1, wide);
     int made = 0;
     rig_run(&whole.r);
     rig_run(&cut.r);
@@ -264,19 +271,24 @@ int main(void)
     static const int64_t blocks[] = {1, 8, 16, RIG_NHWC};
     kolo_backend *b = rig_backend(2);
     for (int i = 0; i < 4; i++) {
-        compare(b, blocks[i], 48, 64, 2, 2);
-        compare(b, blocks[i], 45, 61, 1, 2);
+        compare(b, blocks[i], 48, 64, 2, 2, 0);
+        compare(b, blocks[i], 45, 61, 1, 2, 0);
     }
-    compare(b, 16, 45, 61, 2, 1);
-    compare(b, 8, 45, 61, 3, 2);
-    compare(b, RIG_NHWC, 61, 45, 2, 3);
-    compare(b, 8, 64, 50, 4, 4);
-    compare(b, 16, 128, 97, 2, 3); /* large enough for what is behind the last pool */
-    windows(b, 1, 21, 28, 2, 2, 8);
-    windows(b, 16, 19, 25, 2, 2, 8);
-    windows(b, RIG_NHWC, 23, 39, 3, 1, 6);
-    windows(b, 8, 15, 40, 1, 5, 10);
-    windows(b, 8, 7, 40, 2, 2, 2); /* one window a column: whole */
+    compare(b, 16, 45, 61, 2, 1, 0);
+    compare(b, 8, 45, 61, 3, 2, 0);
+    compare(b, RIG_NHWC, 61, 45, 2, 3, 0);
+    compare(b, 8, 64, 50, 4, 4, 0);
+    compare(b, 16, 128, 97, 2, 3, 0); /* large enough for what is behind the last pool */
+    compare(b, 8, 48, 64, 2, 2, .5);
+    compare(b, 16, 45, 61, 1, 2, .5);
+    compare(b, RIG_NHWC, 128, 97, 2, 3, .5);
+    compare(b, 1, 109, 150, 3, 3, .5);
+    windows(b, 1, 21, 28, 2, 2, 8, 0);
+    windows(b, 16, 19, 25, 2, 2, 8, 0);
+    windows(b, RIG_NHWC, 23, 39, 3, 1, 6, 0);
+    windows(b, 8, 15, 40, 1, 5, 10, 0);
+    windows(b, 8, 7, 40, 2, 2, 2, 0); /* one window a column: whole */
+    windows(b, 8, 19, 25, 2, 2, 8, .5);
     kolo_backend_destroy(&b);
     ranges();
     refused();
