@@ -5,9 +5,9 @@
  *   wide     it sends 3 rows of x; the part beside it makes 2 rows of y of them, and 1 row of z of these
  *
  * What is made again are strips beside a part's own map, which stays as it was: sums of norms, gradients of
- * What is made again are strips beside a part's own map, which stays as it was: sums of norms, gradients of
- * weights and of maps are formed of its own pixels alone, and gradients of halos go back as ever. A pixel
- * of a strip has the bits that the part it belongs to has made of it, where the kernel adds up a window in one
+ * weights and of maps are formed of its own pixels alone, and gradients of halos go back as ever. A pixel of
+ * a strip has the bits that the part it belongs to has made of it, where the kernel adds up a window in one
+ * order whatever the map's size. Kolo's own do (tests/unit/ops_strips.c), oneDNN's convolutions most often;
  * so a run's last bits depend on halo=.
  *
  * Gradients of halos are not made again: that takes the maps in front of every norm and relu in strips that

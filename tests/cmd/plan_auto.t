@@ -88,8 +88,9 @@ halos() { # RANKS PARTS SIZE: what halo=auto takes, on a cluster
 }
 for words in "2 2x1 512" "16 4x4 1024"; do
     read -ra words <<< "$words"
-    awk '{ exit !($1 == ($3 < $2 ? "wide" : "narrow")) }' <<< "$(halos "${words[@]}")"
-    ok $? "halo=auto, ${words[1]} parts of ${words[2]} pixels: what is played shorter: $(halos "${words[@]}")"
+    said=$(halos "${words[@]}")
+    awk '{ exit !($1 == ($3 < $2 ? "wide" : "narrow")) }' <<< "$said"
+    ok $? "halo=auto, ${words[1]} parts of ${words[2]} pixels: what is played shorter: $said"
 done
 
 # ---- scaled ----
