@@ -38,6 +38,8 @@ static int golden_parts[2];
 
 /* Parts that channels are cut into (kolo_graph_split_channels); 0: not. */
 static int golden_channels;
+/* spatial=RxC,MODULE:tensor: the module from which on channels are cut instead of maps */
+static char golden_late[64];
 
 /* f32 images (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph
  * does after `normalize`. */
@@ -79,9 +81,15 @@ static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *con
     if (train && *freeze) KOLO_TRY(kolo_graph_freeze(g, freeze));
     KOLO_TRY(kolo_graph_fuse(g));
     if (golden_channels) KOLO_TRY(kolo_graph_split_channels(g, golden_channels));
-    if (golden_parts[0])
-        KOLO_TRY(
-            kolo_graph_split(g, &(kolo_cuts){.parts = {golden_parts[0], golden_parts[1]}, .apart = true}));
+    kolo_cut_range late = {.parts = {1, 1}, .channels = true};
+    snprintf(late.from, sizeof late.from, "%s", golden_late);
+    const kolo_cuts cuts = {.parts = {golden_parts[0], golden_parts[1]},
+                            .range = &late,
+                            .ranges = *golden_late != 0,
+                            .apart = true};
+    if (*golden_late)
+        KOLO_TRY(kolo_graph_split_channels_from(g, golden_parts[0] * golden_parts[1], golden_late));
+    if (golden_parts[0]) KOLO_TRY(kolo_graph_split(g, &cuts));
     return train ? kolo_graph_backward(g) : 0;
 }
 
@@ -220,6 +228,8 @@ static float *golden_whole(golden_net *n, const char *name, int64_t dim[4])
         of[p] = &n->graph->tensor[number[p]];
     }
     if (parts == 0 || of[0]->rank != 4) return NULL;
+    if (*golden_late && of[0]->producer >= kolo_graph_module(n->graph, n->graph->nodes, golden_late))
+        return NULL; /* of its channels */
     memcpy(dim, of[0]->dim, 4 * sizeof *dim);
     dim[2] = dim[3] = 0;
     for (int r = 0; r < golden_parts[0]; r++) dim[2] += of[r * golden_parts[1]]->dim[2];

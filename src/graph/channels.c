@@ -37,6 +37,7 @@ typedef struct region {
 typedef struct survey {
     const kolo_graph *g;
     int parts;
+    int64_t first;  /* node; those in front of it stay whole */
     int answer;     /* tensor that a loss of classes reads, and so may be put out in parts; -1: none such */
     int *root;      /* [tensors] a tensor of the same region: a forest */
     int *runs;      /* [tensors] */
@@ -249,7 +250,8 @@ static void survey_nodes(const survey *s)
             made_region(s, &g->node[i])->possible = false;
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
-        if (is_product(n)) survey_product(s, (int)i);
+        if (i < s->first) survey_whole(s, n);
+        else if (is_product(n)) survey_product(s, (int)i);
         else if (is_inside(n)) survey_inside(s, n);
         else if (kind_of(n) == KOLO_CHANNELS_CLASSES) survey_classes(s, n);
         else survey_whole(s, n);
@@ -366,10 +368,10 @@ void kolo_channel_plan_free(kolo_channel_plan *plan)
     *plan = (kolo_channel_plan){0};
 }
 
-int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts)
+int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts, int64_t first)
 {
     const size_t tensors = (size_t)g->tensors + 1, nodes = (size_t)g->nodes + 1;
-    survey s = {.g = g, .parts = parts, .answer = -1};
+    survey s = {.g = g, .parts = parts, .first = first, .answer = -1};
     *plan = (kolo_channel_plan){
         .parts = parts, .runs = kolo_alloc(tensors * sizeof *plan->runs), .role = kolo_alloc(nodes)};
     s.root = kolo_alloc(tensors * sizeof *s.root);

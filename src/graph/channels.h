@@ -22,7 +22,8 @@ typedef struct kolo_channel_plan {
     char uncut[256]; /* what is not for its number of channels, groups or heads */
 } kolo_channel_plan;
 
-int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts);
+/* first: nodes in front of it stay as they are. */
+int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts, int64_t first);
 void kolo_channel_plan_free(kolo_channel_plan *plan);
 
 #endif

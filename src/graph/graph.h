@@ -224,6 +224,7 @@ typedef struct kolo_graph {
     int part;           /* that new nodes are of */
     /* that maps are cut into: rows, columns (split.c), channels (channels.c); 0: not */
     int parts[3];
+    bool either; /* no layer is cut both ways: a part of the channels is where one of the image is */
     /* [tensors * parts] while a graph with channels in parts is differentiated: what parts add to the
      * gradients of other parts' tensors */
     int *added;
@@ -251,7 +252,7 @@ static inline int kolo_graph_input(const kolo_graph *g, int i)
 static inline int kolo_graph_parts(const kolo_graph *g)
 {
     int parts = 1;
-    for (int i = 0; i < 3; i++) parts *= g->parts[i] > 0 ? g->parts[i] : 1;
+    for (int i = 0; i < (g->either ? 2 : 3); i++) parts *= g->parts[i] > 0 ? g->parts[i] : 1;
     return parts;
 }
 
@@ -418,6 +419,9 @@ int kolo_graph_fuse(kolo_graph *g);
 typedef struct kolo_cut_range {
     char from[64];
     int parts[2]; /* no more rows and columns than the image's */
+    /* the last one: instead of its maps, which are whole, its channels are cut into as many parts as the
+     * image */
+    bool channels;
 } kolo_cut_range;
 typedef struct kolo_cuts {
     int parts[2];                /* rows, columns of the image: up to KOLO_MAX_ARGS parts */
@@ -431,6 +435,11 @@ typedef struct kolo_cuts {
     double wide;            /* kolo_graph_widen's share; 0: halos are narrow */
     const kolo_graph *like; /* with it: whose parts have the parameters; NULL: as even as can be */
 } kolo_cuts;
+/* The range whose channels are cut, or NULL. */
+static inline const kolo_cut_range *kolo_cuts_channels(const kolo_cuts *c)
+{
+    return c->ranges && c->range[c->ranges - 1].channels ? &c->range[c->ranges - 1] : NULL;
+}
 /* After fusion, before backward: maps are cut into parts, and every operation into one for each (split.c).
  * KOLO_ECONFIG: this network and image cannot be cut so; the message lists the numbers that are possible. */
 int kolo_graph_split(kolo_graph *g, const kolo_cuts *cuts);
@@ -442,6 +451,8 @@ int kolo_graph_widen(kolo_graph *g, double share);
  * left whole for its number of channels stands in g->uncut. KOLO_ECONFIG: nothing can be cut so; the message
  * lists the numbers that are possible. */
 int kolo_graph_split_channels(kolo_graph *g, int parts);
+/* Likewise, of the layers from a module on. */
+int kolo_graph_split_channels_from(kolo_graph *g, int parts, const char *module);
 /* Slabs (slab.c) of parameters and buffers. Shape of the tensor in the whole network; its name in `name`: */
 kolo_tensor kolo_tensor_whole(const kolo_tensor *tensor, char name[256]);
 /* The next slab of the tensor that `tensor` is the first slab of, or a later one; -1: there is none. */

@@ -96,7 +96,8 @@ typedef struct work {
     int home[KOLO_MAX_ARGS]; /* of each part */
 } work;
 
-/* The part of the image, and of the channels there, as one number. */
+/* The part of the image, and of the channels there, as one number. Where channels are cut only behind the
+ * last map that is, one of both is 0. */
 static int home_of(const kolo_split *s, int image, int channels)
 {
     return image * kolo_split_channel_parts(s) + channels;
@@ -414,6 +415,7 @@ int kolo_graph_split(kolo_graph *g, const kolo_cuts *cuts)
         rename_results(&s, g);
         kolo_graph_exchange(g, s.to);
         memcpy(g->parts, cuts->parts, sizeof cuts->parts);
+        g->either = kolo_cuts_channels(cuts) != NULL;
     }
     free(s.range);
     free(s.spread);

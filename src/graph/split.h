@@ -52,9 +52,10 @@ static inline bool kolo_split_is_map(const kolo_tensor *t)
 {
     return t->rank == 4 && (t->role == KOLO_ROLE_ACTIVATION || t->role == KOLO_ROLE_INPUT);
 }
-/* Parts of the channels of the graph that is cut. */
+/* Parts of the channels beside each part of the image. */
 static inline int kolo_split_channel_parts(const kolo_split *s)
 {
+    if (kolo_cuts_channels(s->cuts)) return 1; /* where maps are whole */
     return s->from->parts[2] > 1 ? s->from->parts[2] : 1;
 }
 /* The first of the two dimensions of pixels. */

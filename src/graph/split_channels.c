@@ -311,22 +311,28 @@ static int split_nodes(channels *c)
 
 /* ---- the graph ----------------------------------------------------------------------------------------- */
 
-static int list_possible(const kolo_graph *g, char text[64])
+static int list_possible(const kolo_graph *g, int64_t first, char text[64])
 {
     int length = snprintf(text, 64, "1");
     for (int parts = 2; parts <= KOLO_MAX_ARGS && length < 56; parts++) {
         kolo_channel_plan plan;
-        KOLO_TRY(kolo_channel_plan_create(&plan, g, parts));
+        KOLO_TRY(kolo_channel_plan_create(&plan, g, parts, first));
         if (plan.regions) length += snprintf(text + length, 64 - (size_t)length, ", %d", parts);
         kolo_channel_plan_free(&plan);
     }
     return 0;
 }
 
-static int fail_parts(const kolo_graph *g, int parts)
+/* module: behind which layers are cut; NULL: all. */
+static int fail_parts(const kolo_graph *g, int parts, int64_t first, const char *module)
 {
     char possible[64];
-    KOLO_TRY(list_possible(g, possible));
+    KOLO_TRY(list_possible(g, first, possible));
+    if (module)
+        return kolo_fail(KOLO_ECONFIG,
+                         "spatial=: %s:tensor: no layers of %s from there on can be cut into %d parts: none "
+                         "whose channels, groups or heads are a multiple of it; possible: %s",
+                         module, g->name, parts, possible);
     return kolo_fail(
         KOLO_ECONFIG,
         "tensor=%d: no layers of %s can be cut into %d parts: none whose channels, groups or heads "
@@ -345,14 +351,15 @@ static void finish(channels *c, kolo_graph *g)
     memcpy(g->uncut, c->plan.uncut, sizeof g->uncut);
 }
 
-int kolo_graph_split_channels(kolo_graph *g, int parts)
+static int split_from(kolo_graph *g, int parts, int64_t first, const char *module)
 {
     channels c = {.from = g};
     if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients: it is cut before", g->name);
     if (parts == 1) return 0;
-    if (parts > KOLO_MAX_ARGS) return fail_parts(g, parts);
-    KOLO_TRY(kolo_channel_plan_create(&c.plan, g, parts));
-    int rc = c.plan.regions ? kolo_graph_create(&c.to, g->name, g->train, g->dtype) : fail_parts(g, parts);
+    if (parts > KOLO_MAX_ARGS) return fail_parts(g, parts, first, module);
+    KOLO_TRY(kolo_channel_plan_create(&c.plan, g, parts, first));
+    int rc = c.plan.regions ? kolo_graph_create(&c.to, g->name, g->train, g->dtype)
+                            : fail_parts(g, parts, first, module);
     if (rc == 0 && !(c.spread = kolo_alloc(((size_t)g->tensors + 1) * sizeof *c.spread))) rc = KOLO_ENOMEM;
     if (rc == 0) {
         find_slabs(&c);
@@ -364,4 +371,13 @@ int kolo_graph_split_channels(kolo_graph *g, int parts)
     kolo_channel_plan_free(&c.plan);
     if (c.to) kolo_graph_destroy(&c.to);
     return rc < 0 ? rc : 0;
+}
+
+int kolo_graph_split_channels(kolo_graph *g, int parts) { return split_from(g, parts, 0, NULL); }
+
+int kolo_graph_split_channels_from(kolo_graph *g, int parts, const char *module)
+{
+    const int64_t first = kolo_graph_module(g, g->nodes, module);
+    if (first < 0) return kolo_graph_module_unknown(g, g->nodes, "spatial", module);
+    return split_from(g, parts, first, module);
 }

@@ -169,6 +169,14 @@ static int check_sizes(const kolo_session *s, const kolo_graph *g, const kolo_sh
                      (long)s->shape[0].height);
 }
 
+static void tell_uncut(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    if (!*s->graph->uncut || s->launch->rank > 0 || (s->parts & KOLO_SESSION_QUIET)) return;
+    kolo_info("%s, %d parts of channels: left whole, as their channels, groups or heads are no multiple: %s",
+              o->tensor > 1 ? "tensor=" : "spatial=", s->graph->parts[2], s->graph->uncut);
+}
+
 int session_make_graphs(kolo_session *s)
 {
     const bool alone = evaluates_only(s->parts);
@@ -181,9 +189,7 @@ int session_make_graphs(kolo_session *s)
         KOLO_TRY(check_sizes(s, s->shape[i].graph, &s->shape[i]));
     }
     KOLO_TRY(kolo_plan_file_check(s->plan_file, kolo_graph_parameters(s->graph)));
-    if (*s->graph->uncut && s->launch->rank == 0 && !(s->parts & KOLO_SESSION_QUIET))
-        kolo_info("tensor=%ld: left whole, as their channels, groups or heads are no multiple: %s",
-                  (long)s->options->tensor, s->graph->uncut);
+    tell_uncut(s);
     KOLO_TRY(session_open_forms(s));
     if (alone || !(s->parts & KOLO_SESSION_EVAL)) return 0;
     KOLO_TRY(make_graph(s, &evaluation, false, &s->eval_graph));

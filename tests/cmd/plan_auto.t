@@ -84,7 +84,7 @@ like log '^the best: spatial=2x2 ' "one large image, four GPUs: maps are cut int
 halos() { # RANKS PARTS SIZE: what halo=auto takes, on a cluster
     timeout 60 kolo plan resnet18 data=synthetic val=none size="$3" batch=1 ranks="$1" spatial="$2" \
         cluster=polaris halo=auto 2>&1 |
-        sed -nE 's/^halo=auto: (wide|narrow); played, a step takes ([0-9.]+) ms .* ([0-9.]+) with.*/\1 \2 \3/p'
+        sed -nE 's/^halo=auto: (wide|narrow); .* takes ([0-9.]+) ms .* ([0-9.]+) with.*/\1 \2 \3/p'
 }
 for words in "2 2x1 512" "16 4x4 1024"; do
     read -ra words <<< "$words"

@@ -67,6 +67,21 @@ network "yolox_nano size=64 batch=4 micro_batch=4" spatial=2x2 2 4
 network "yolox_nano size=96 batch=1 micro_batch=1" spatial=1x2 2
 network "efficientnet_b0 size=64 batch=4 micro_batch=4" spatial=2x1 2
 
+network "resnet20 size=45 batch=4 micro_batch=4" "spatial=2x2,layer2:1x2 halo=wide" 2 4
+network "resnet50 size=97 batch=2 micro_batch=2" "spatial=2x2 halo=wide" 2 4
+network "vgg11 size=96 batch=2 micro_batch=2" "spatial=2x1 halo=wide" 2
+network "yolox_nano size=128 batch=2 micro_batch=2" "spatial=2x2 halo=wide" 4
+network "convnext_tiny size=96 batch=1 micro_batch=1" "spatial=1x2 halo=wide" 2
+network "resnet50 size=64 batch=4 micro_batch=4" spatial=2x2,layer4:tensor 2 4
+network "swin_t size=64 batch=2 micro_batch=2" spatial=2x2,features.5:tensor 2 4
+network "convnext_tiny size=64 batch=2 micro_batch=2" spatial=2x1,features.5:tensor 2
+
+for case in resnet20_cifar_a:layer3 resnet18_96:layer4 swin_t_160:features.5 convnext_tiny_96:features.5; do
+    "$BUILD/tests/golden" spatial=2x2,${case#*:}:tensor tests/golden/models/${case%:*}.json > \
+        "$ROOM/out" 2>&1
+    none "${case%:*}, channels from ${case#*:} on: as near to f64 as whole" "$(grep -A 1 '^not ok' "$ROOM/out")"
+    like "$ROOM/out" '^ok .* gradients: [1-9]' "  its gradients too"
+done
 for parts in 2x1 1x2 2x2; do
     for case in resnet20_cifar_a resnet20_cifar_b resnet18_96 resnet50_64_bias resnet50_96 convnext_tiny_96 \
         resnext50_32x4d_96 swin_t_160 lenet5; do

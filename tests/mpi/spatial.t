@@ -30,6 +30,12 @@ is "$(grep -c '^/' "$ROOM/predict.1")" 9 "prints every image"
 cmp "$ROOM/predict.1" "$ROOM/predict.4" > "$ROOM/log" 2>&1
 ok $? "the same text" "$ROOM/log"
 
+# --- maps early, channels late, on the same ranks
+late="spatial=2x2,layer3:tensor"
+alone late "$late" epochs=0 steps=3 val=none
+same 4 "$late" epochs=0 steps=3 val=none
+same 2 "$late" epochs=0 steps=3 val=none
+
 # --- wide halos: fewer messages, on any number of ranks the same bytes; what is sent is what the plan says
 wide=("spatial=2x2,layer3:1x2" halo=wide size=32 batch=16 epochs=0 steps=3 val=none)
 alone wide "${wide[@]}"
@@ -112,6 +118,12 @@ refused 'features.7:2x2: .* in 1 x 1 windows cannot be cut so; rows: 1; columns:
     "attention in one window, cut" spatial=2x2,features.7:2x2 model=swin_t size=224
 refused 'resnet20 has no module layer4; did you mean layer' "an unknown module" spatial=2x2,layer4:1x1
 refused 'halo=wide: spatial=1x1 cuts no images' "wide halos of images that are whole" halo=wide
+refused 'layer3:tensor: no layers of resnet20 from there on can be cut into 3 parts.*possible: 1, 2, 4, 5' \
+    "channels late in parts that divide nothing" spatial=3x1,layer3:tensor
+refused 'channels from layer3 on, and tensor=2: channels of all layers' "channels twice" \
+    spatial=2x2,layer3:tensor tensor=2
+refused 'the image is in one part' "channels of an image in one part" spatial=1x1,layer3:tensor
+refused 'where channels are cut maps are whole' "maps behind channels" spatial=2x2,layer2:tensor,layer3:1x2
 refused 'layer3:4x1 is finer than the image' "more rows than the image's" spatial=2x2,layer3:4x1
 kolo train "${args[@]}" epochs=3 run="$first" spatial=1x2 > "$ROOM/log" 2>&1
 is $? 78 "other parts than a run began with: 78" "$ROOM/log"
