@@ -22,13 +22,16 @@ enum { MOST_DIVISIONS = 256, MOST_VALUES = 8 };
 static const double GAIN = .01;
 
 /* Layers in parts on ranks side by side: another network to the last bit, so none but the first where the
- * recipe gives parts, and on GPUs alone. */
-static const struct {
-    const char *words;
+ * recipe gives parts, and on GPUs alone. Behind these: maps up to one of the network's last modules, channels
+ * from there on (list_switches). */
+typedef struct layer_cut {
+    char words[128];
     int parts;
-} cuts[] = {{"", 1},          {"spatial=2x1 ", 2}, {"spatial=2x2 ", 4}, {"spatial=4x2 ", 8},
-            {"tensor=2 ", 2}, {"tensor=4 ", 4},    {"tensor=8 ", 8}};
-enum { CUTS = sizeof cuts / sizeof *cuts };
+} layer_cut;
+static const layer_cut cuts[] = {
+    {"", 1},          {"spatial=2x1 ", 2}, {"spatial=2x2 ", 4}, {"spatial=4x2 ", 8},
+    {"tensor=2 ", 2}, {"tensor=4 ", 4},    {"tensor=8 ", 8}};
+enum { CUTS = sizeof cuts / sizeof *cuts, MODULES = 12, MOST_CUTS = CUTS + 3 * MODULES };
 
 /* How a step is divided: what all bounds are of. */
 typedef struct division {
@@ -61,6 +64,8 @@ typedef struct task {
     int parts;
     division division[MOST_DIVISIONS];
     int divisions;
+    layer_cut cut[MOST_CUTS]; /* cuts, and switches of this network */
+    int cuts;
     int given;  /* parts that the recipe cuts layers into */
     char *fits; /* [plans] 1: its bytes do, 2: they do not; 0: not yet known */
     kolo_search_space space;
@@ -78,7 +83,7 @@ typedef struct task {
 /* Ranks side by side: of a pipeline, of the parts of its layers. */
 static int across_of(const task *t, int stages, int cut)
 {
-    return stages * (cut ? cuts[cut].parts : t->given);
+    return stages * (cut ? t->cut[cut].parts : t->given);
 }
 
 static int64_t number_of(const task *t, const int *point)
@@ -94,10 +99,11 @@ static int point_text(const task *t, const int *point, char *text, size_t size)
     const division *p = &t->division[point[0]];
     const kolo_options *o = t->options;
     const int64_t across = across_of(t, p->stages, p->cut);
-    const bool maps = p->cut ? strstr(cuts[p->cut].words, "spatial") != NULL : strcmp(o->spatial, "1x1") != 0;
+    const bool maps =
+        p->cut ? strstr(t->cut[p->cut].words, "spatial") != NULL : strcmp(o->spatial, "1x1") != 0;
     *text = 0;
     if (p->stages > 1) kolo_append(text, size, "stages=%d ", p->stages);
-    kolo_append(text, size, "%s", cuts[p->cut].words);
+    kolo_append(text, size, "%s", t->cut[p->cut].words);
     if (p->rows != o->micro_batch && p->rows * o->ranks != o->batch * across)
         kolo_append(text, size, "micro_batch=%ld ", (long)p->rows);
     for (int i = 0; i < AXES; i++) {
@@ -161,7 +167,7 @@ static int work_of(task *t, division *p)
     char words[128];
     double seconds = 0;
     KOLO_TRY(kolo_options_copy(&o, t->options));
-    snprintf(words, sizeof words, "%sbatch=%ld micro_batch=%ld", cuts[p->cut].words, (long)p->rows,
+    snprintf(words, sizeof words, "%sbatch=%ld micro_batch=%ld", t->cut[p->cut].words, (long)p->rows,
              (long)p->rows);
     o.ranks = 1;
     o.stages = 1;
@@ -213,7 +219,7 @@ static double guess_of(void *of, const int *point, int set)
     const division *p = &t->division[point[0]];
     const int across = across_of(t, p->stages, p->cut);
     const double slots = (double)t->options->batch * across / t->options->ranks / (double)p->rows,
-                 parts = cuts[p->cut].parts;
+                 parts = t->cut[p->cut].parts;
     (void)set;
     return p->work * (1 + (p->stages - 1) / fmax(slots, 1) + (parts - 1) / 4) + sums_of(t, p) / 2;
 }
@@ -297,17 +303,72 @@ static void list_rows(task *t, int stages, int cut)
     } while (slots <= MOST_SLOTS && local / slots >= LEAST_ROWS);
 }
 
+/* The first `depth` words of a parameter's name: its module; "": it has no more. */
+static void module_of(const char *name, int depth, char module[64])
+{
+    const char *end = name;
+    for (int i = 0; i < depth && end; i++) end = strchr(end + (i > 0), '.');
+    snprintf(module, 64, "%.*s", end ? (int)(end - name) : 0, name);
+}
+
+/* Modules of the network, in its order, up to MODULES, the last ones; their number. */
+static int list_modules(const kolo_graph *g, int depth, char module[MODULES][64])
+{
+    int64_t all = 0;
+    char last[64] = "";
+    for (int64_t t = 0; t < g->tensors; t++) {
+        char name[64];
+        if (g->tensor[t].role != KOLO_ROLE_PARAM) continue;
+        module_of(g->tensor[t].name, depth, name);
+        if (!*name || !strcmp(name, last)) continue;
+        memcpy(last, name, sizeof last);
+        memcpy(module[all++ % MODULES], name, sizeof name);
+    }
+    return (int)(all < MODULES ? all : MODULES);
+}
+
+/* Maps in parts up to a module, channels from there on. */
+static int list_switches(task *t)
+{
+    enum { FEW = 3 }; /* modules: then those inside them */
+    char module[MODULES][64];
+    kolo_options o;
+    kolo_session s;
+    int n = 0;
+    KOLO_TRY(kolo_options_copy(&o, t->options));
+    o.batch = o.micro_batch = o.ranks = o.stages = 1;
+    int rc = open_session(t, &o, &s);
+    if (rc == 0) {
+        n = list_modules(s.graph, 1, module);
+        if (n <= FEW) n = list_modules(s.graph, 2, module);
+        kolo_session_close(&s);
+    }
+    kolo_options_free(&o);
+    for (int i = 0; rc == 0 && i < n; i++)
+        for (int k = 1; k < CUTS; k++) {
+            const size_t length = strlen(cuts[k].words);
+            if (strncmp(cuts[k].words, "spatial=", 8)) continue;
+            layer_cut *made = &t->cut[t->cuts++];
+            made->parts = cuts[k].parts;
+            snprintf(made->words, sizeof made->words, "%.*s,%.63s:tensor ", (int)length - 1, cuts[k].words,
+                     module[i]);
+        }
+    return rc == KOLO_ECONFIG ? 0 : rc; /* as it is, it cannot be: the price of the plain one says why */
+}
+
 /* The plain one first. Parts stay in a node. */
-static void list_divisions(task *t)
+static int list_divisions(task *t)
 {
     enum { MOST_STAGES = 16 };
     const kolo_options *o = t->options;
     const int64_t all = o->batch * t->given;
     const int node = t->gpu && t->gpu->fabric && t->given == 1 ? (int)t->gpu->fabric->gpus : 1;
     if (all % o->ranks == 0) add_division(t, 1, 0, o->micro_batch ? o->micro_batch : all / o->ranks);
-    for (int cut = 0; cut < CUTS; cut++)
-        for (int stages = 1; stages <= o->ranks && stages <= MOST_STAGES; stages++)
-            if (cuts[cut].parts <= node) list_rows(t, stages, cut);
+    if (node > 1) KOLO_TRY(list_switches(t));
+    for (int cut = 0; cut < t->cuts; cut++)
+        for (int stages = 1; stages <= o->ranks && stages <= (cut < CUTS ? MOST_STAGES : 1); stages++)
+            if (t->cut[cut].parts <= node) list_rows(t, stages, cut);
+    return 0;
 }
 
 static kolo_search_space space_of(task *t)
@@ -377,7 +438,9 @@ static int search(task *t, kolo_auto_plan *r)
     kolo_search_result found;
     kolo_failure first;
     double seconds;
-    list_divisions(t);
+    memcpy(t->cut, cuts, sizeof cuts);
+    t->cuts = CUTS;
+    KOLO_TRY(list_divisions(t));
     /* the plain one is measured as the others will be */
     if (!t->gpu && t->divisions && t->division[0].stages == 1) KOLO_TRY(work_of(t, &t->division[0]));
     int rc = price_words(t, "", &seconds, NULL, true);

@@ -79,7 +79,18 @@ like log 'plan=auto: .*ms a step, played' "... which says what it has chosen"
 
 timeout 60 kolo plan resnet18 data=synthetic val=none size=1024 batch=1 ranks=4 cluster=perlmutter \
     --search > log 2>&1
-like log '^the best: spatial=2x2 ' "one large image, four GPUs: maps are cut into parts"
+like log '^the best: spatial=2x2,layer[34]:tensor ' \
+    "one large image, four GPUs: maps are cut into parts, late layers' channels"
+played() { # PARTS...: milliseconds of the same training's step
+    timeout 60 kolo plan resnet18 data=synthetic val=none size=1024 batch=1 ranks=4 cluster=perlmutter "$@" \
+        2>&1 | sed -n 's/^step, played: \([0-9.]*\) ms.*/\1/p'
+}
+best=$(sed -nE 's/^the best: .*, ([0-9.]+) ms a step.*/\1/p' log)
+for parts in spatial=2x2 tensor=4 spatial=2x2,layer2:tensor; do
+    took=$(played $parts)
+    awk -v best="$best" -v took="$took" 'BEGIN { exit !(best > 0 && best <= took * 1.01) }'
+    ok $? "$best ms, and $parts takes $took"
+done
 
 halos() { # RANKS PARTS SIZE: what halo=auto takes, on a cluster
     timeout 60 kolo plan resnet18 data=synthetic val=none size="$3" batch=1 ranks="$1" spatial="$2" \

@@ -1,7 +1,7 @@
 /* golden [device=cuda] [tensor=N] [spatial=RxC[,MODULE:tensor]] PATH...: checks every golden case that this
  * build knows, in a folder of cases, a folder of such folders, or one file; TAP. A case says by its own name
- * ("models/lenet5")  what kind it is. tensor, spatial: networks are cut into parts. Cases of other kinds are skipped with the
- * reason. On a device optim/ is left out: it is the same arithmetic in train/. */
+ * ("models/lenet5") what kind it is. tensor, spatial: networks are cut into parts. Cases of other kinds are
+ * skipped with the reason. On a device optim/ is left out: it is the same arithmetic in train/. */
 #include <dirent.h>
 #include <sys/stat.h>
 

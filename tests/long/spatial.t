@@ -79,7 +79,8 @@ network "convnext_tiny size=64 batch=2 micro_batch=2" spatial=2x1,features.5:ten
 for case in resnet20_cifar_a:layer3 resnet18_96:layer4 swin_t_160:features.5 convnext_tiny_96:features.5; do
     "$BUILD/tests/golden" spatial=2x2,${case#*:}:tensor tests/golden/models/${case%:*}.json > \
         "$ROOM/out" 2>&1
-    none "${case%:*}, channels from ${case#*:} on: as near to f64 as whole" "$(grep -A 1 '^not ok' "$ROOM/out")"
+    none "${case%:*}, channels from ${case#*:} on: as near to f64 as whole" \
+        "$(grep -A 1 '^not ok' "$ROOM/out")"
     like "$ROOM/out" '^ok .* gradients: [1-9]' "  its gradients too"
 done
 for parts in 2x1 1x2 2x2; do
