@@ -159,12 +159,12 @@ static int64_t most_resident(const kolo_plan *p)
                 b->arena == KOLO_ARENA_PARAM ? unit_of(p, (int64_t)(b->offset / sizeof(float))) : -1;
             if (u >= 0 && !in[u]) in[u] = true, now += p->unit[u].params;
         }
-        if (a->kind == KOLO_ACTION_LET_GO) { /* it has just been updated */
+        if (a->kind == KOLO_ACTION_EVICT) { /* it has just been updated */
             const int64_t updated = now + p->unit[a->unit].params * (states + !in[a->unit]);
             if (updated > most) most = updated;
         }
         if (now > most) most = now;
-        if (a->kind == KOLO_ACTION_LET_GO_PARAM && in[a->unit])
+        if (a->kind == KOLO_ACTION_EVICT_PARAM && in[a->unit])
             in[a->unit] = false, now -= p->unit[a->unit].params;
     }
     free(in);
