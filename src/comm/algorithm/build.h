@@ -98,11 +98,11 @@ void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_pla
 
 /* Members first, first + stride, ... of the team; the first `owners` get a part each of what all bring. */
 typedef struct comm_subgroup {
-    int first, stride, size, owners, me; /* me: in the circle */
+    int first, stride, size, owners, me; /* me: in the subgroup */
 } comm_subgroup;
-/* All at once; sums in the order of the circle. Returns this member's part, empty if it owns none. */
+/* All at once; sums in the order of the subgroup. Returns this member's part, empty if it owns none. */
 comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_range r);
-/* The owners' parts go to all of the circle. */
+/* The owners' parts go to all of the subgroup. */
 void comm_subgroup_spread(comm_build *b, const comm_subgroup *c, comm_range r);
 
 /* ---- algorithms that others consist of: allreduce of a range, in COMM_OWN at the end ------------------- */
@@ -137,7 +137,7 @@ typedef struct comm_tree_node {
 /* Several trees side by side, segment by segment (0: a size of its own). deepest: no member of any
  * tree stands lower, and sums flow up first; -1: what the root has flows down only. from: element 0 of
  * what this member brings. */
-void comm_flow(comm_build *b, const comm_tree_node *limb, int limbs, int64_t segment, int deepest,
+void comm_flow(comm_build *b, const comm_tree_node *node, int trees, int64_t segment, int deepest,
                comm_place from);
 
 /* The heads of what algorithms.def names: of a function that makes the schedules of a row, and of a cost in

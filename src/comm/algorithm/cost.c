@@ -9,7 +9,7 @@
 
 #define EXTRA .5 /* of alpha: each further message that is under way at the same time */
 
-typedef int pattern; /* XOR, SHIFT, or the radix of a circle */
+typedef int pattern; /* XOR, SHIFT, or the radix of a subgroup */
 enum { XOR, SHIFT };
 
 static double most(double a, double b) { return a > b ? a : b; }
@@ -22,7 +22,7 @@ static int64_t partner(int64_t i, pattern how, int64_t d, int n)
 {
     if (how == XOR) return i ^ d;
     if (how == SHIFT) return (i + d) % n;
-    int64_t radix = how, digit = i / d % radix; /* the next one in a circle of `radix` members d apart */
+    int64_t radix = how, digit = i / d % radix; /* the next one in a subgroup of `radix` members d apart */
     return i + ((digit + 1) % radix - digit) * d;
 }
 
@@ -193,7 +193,7 @@ COMM_COST(direct_allreduce)
 
 /* Circles of `radix` members `stride` apart, of which each gets and sums its part, and gives it
  * back: there and back. */
-static double circles(const comm_problem *p, const comm_cost *c, int radix, int stride, double part)
+static double subgroups(const comm_problem *p, const comm_cost *c, int radix, int stride, double part)
 {
     if (radix < 2) return 0;
     double bytes = part * (radix - 1), up = bytes * (stride > 1 ? widths(p) : 1);
@@ -227,7 +227,7 @@ COMM_COST(two_level)
     }
     for (int i = 0; i < steps - 1; stride *= radix[i++]) {
         held /= radix[i];
-        seconds += circles(p, c, radix[i], stride, held);
+        seconds += subgroups(p, c, radix[i], stride, held);
     }
     return seconds + rails(p, c, radix[steps - 1], stride, held);
 }
@@ -238,7 +238,7 @@ COMM_COST(butterfly)
     double seconds = 0, held = vector(p);
     for (int i = 0; i < stages; stride *= radix[i++]) {
         held /= radix[i];
-        seconds += circles(p, c, radix[i], stride, held);
+        seconds += subgroups(p, c, radix[i], stride, held);
     }
     return seconds;
 }

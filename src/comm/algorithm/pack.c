@@ -206,7 +206,7 @@ double comm_pack_seconds(const double *links, int n, int root, bool both, double
     return most;
 }
 
-static void limb_of(comm_tree_node *l, const int *parent, int n, int me)
+static void tree_node_of(comm_tree_node *l, const int *parent, int n, int me)
 {
     *l = (comm_tree_node){.parent = parent[me], .depth = depth_of(parent, me)};
     for (int v = 0; v < n; v++)
@@ -223,19 +223,19 @@ static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_packing *packing = comm_build_memory(&b, sizeof *packing);
-    comm_tree_node *limb = comm_build_memory(&b, COMM_PACK_TREES * sizeof *limb);
+    comm_tree_node *node = comm_build_memory(&b, COMM_PACK_TREES * sizeof *node);
     bool source = up || p->me == p->root;
     int64_t before = 0;
     b.member = NULL; /* links are those of members by their numbers */
     b.me = p->me;
-    if (!packing || !limb) return schedule->status;
+    if (!packing || !node) return schedule->status;
     comm_pack(packing, p->links, p->members, up ? 0 : p->root, up);
     for (int t = 0; t < packing->trees; t++) {
-        limb_of(&limb[t], packing->parent[t], p->members, p->me);
-        limb[t].range.from = share_before(packing, p->count, before);
-        limb[t].range.to = share_before(packing, p->count, before += packing->weight[t]);
+        tree_node_of(&node[t], packing->parent[t], p->members, p->me);
+        node[t].range.from = share_before(packing, p->count, before);
+        node[t].range.to = share_before(packing, p->count, before += packing->weight[t]);
     }
-    comm_flow(&b, limb, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1,
+    comm_flow(&b, node, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1,
               source && !p->in_place ? comm_input(0) : comm_own(0));
     b.brought = source && !p->in_place && (!up || p->members == 1);
     return comm_build_end(&b, (comm_range){0, p->count});

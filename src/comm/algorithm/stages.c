@@ -1,4 +1,4 @@
-/* Reduce-scatter and allgather in stages, each within small circles of members: butterflies of mixed
+/* Reduce-scatter and allgather in stages, each within small subgroups of members: butterflies of mixed
  * radix (gloo's Bcube), and groups whose owners go on alone. Groups are nodes, or levels of any factors
  * (split rail; BlueConnect, Cho et al., SysML 2019), or twos and threes (3-2 elimination, Rabenseifner
  * and Träff, EuroPVM/MPI 2004). */
@@ -10,17 +10,17 @@ COMM_MAKE(allreduce, butterfly)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_range r = {0, p->count}, before[COMM_STAGES];
-    comm_subgroup circle[COMM_STAGES];
+    comm_subgroup subgroup[COMM_STAGES];
     int radix[COMM_STAGES], stages = comm_radices_factors(p->members, &p->radix, radix);
     for (int i = 0, stride = 1; i < stages; stride *= radix[i++]) {
         int digit = b.me / stride % radix[i];
-        circle[i] = (comm_subgroup){b.me - digit * stride, stride, radix[i], radix[i], digit};
+        subgroup[i] = (comm_subgroup){b.me - digit * stride, stride, radix[i], radix[i], digit};
         before[i] = r;
-        r = comm_subgroup_reduce(&b, &circle[i], r);
+        r = comm_subgroup_reduce(&b, &subgroup[i], r);
     }
     comm_build_widen(&b, r);
     comm_build_settle(&b, r);
-    for (int i = stages - 1; i >= 0; i--) comm_subgroup_spread(&b, &circle[i], before[i]);
+    for (int i = stages - 1; i >= 0; i--) comm_subgroup_spread(&b, &subgroup[i], before[i]);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
@@ -46,14 +46,14 @@ static void by_groups(comm_build *b, comm_range whole, size_t width, const int *
         start = first[mine];
         size = first[mine + 1] - start;
     }
-    comm_subgroup circle = {start, 1, size, owners, b->me - start};
-    comm_range part = comm_subgroup_reduce(b, &circle, whole);
+    comm_subgroup subgroup = {start, 1, size, owners, b->me - start};
+    comm_range part = comm_subgroup_reduce(b, &subgroup, whole);
     comm_build_widen(b, part);
     if (groups == 1) comm_build_settle(b, part);
-    if (circle.me < owners && groups > 1) {
+    if (subgroup.me < owners && groups > 1) {
         comm_build r = *b;
         for (int g = 0; g < groups; g++)
-            memory[g] = comm_member(b, (first ? first[g] : g * owners) + circle.me);
+            memory[g] = comm_member(b, (first ? first[g] : g * owners) + subgroup.me);
         r.member = memory;
         r.me = mine;
         r.n = groups;
@@ -62,7 +62,7 @@ static void by_groups(comm_build *b, comm_range whole, size_t width, const int *
         b->brought = false;
     }
     b->settled = true;
-    comm_subgroup_spread(b, &circle, whole);
+    comm_subgroup_spread(b, &subgroup, whole);
 }
 
 COMM_MAKE(allreduce, elimination_32)
