@@ -3,12 +3,13 @@
 # operations, networks and plans and the golden figures pass as they do on the other. A build of its own,
 # about ten minutes.
 #   DNNL3=FOLDER with include/ and lib/ of one, instead of the packages of PyPI
+#   DNNL3_BUILD=FOLDER keeps the build between runs
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 # shellcheck source=tests/peers/onednn3.sh
 . tests/peers/onednn3.sh
 need kolo make
-home=${DNNL3:-$ROOM/onednn3} own=$ROOM/build
+home=${DNNL3:-$ROOM/onednn3} own=${DNNL3_BUILD:-$ROOM/build}
 onednn3_home "$home" "$ROOM/log" || skip_all "no oneDNN 3: $(tail -n 1 "$ROOM/log")"
 units=()
 for unit in tests/unit/{ops,models,exec,plan,graph}_*.c; do
