@@ -173,8 +173,11 @@ static void tell_uncut(const kolo_session *s)
 {
     const kolo_options *o = s->options;
     if (!*s->graph->uncut || s->launch->rank > 0 || (s->parts & KOLO_SESSION_QUIET)) return;
-    kolo_info("%s, %d parts of channels: left whole, as their channels, groups or heads are no multiple: %s",
-              o->tensor > 1 ? "tensor=" : "spatial=", s->graph->parts[2], s->graph->uncut);
+    char text[1100];
+    if (o->tensor > 1) snprintf(text, sizeof text, "tensor=%ld", (long)o->tensor);
+    else snprintf(text, sizeof text, "spatial=%.1080s", o->spatial);
+    kolo_info("%s: left whole, as their channels, groups or heads are no multiple of %d: %s", text,
+              s->graph->parts[2], s->graph->uncut);
 }
 
 int session_make_graphs(kolo_session *s)

@@ -83,6 +83,8 @@ for case in resnet20_cifar_a:layer3 resnet18_96:layer4 swin_t_160:features.5 con
         "$(grep -A 1 '^not ok' "$ROOM/out")"
     like "$ROOM/out" '^ok .* gradients: [1-9]' "  its gradients too"
 done
+"$BUILD/tests/golden" spatial=2x2 tests/golden/models/inception_v3_299_bias.json > "$ROOM/out" 2>&1
+none "inception_v3_299_bias in 2x2 parts" "$(grep -A 1 '^not ok' "$ROOM/out")"
 for parts in 2x1 1x2 2x2; do
     for case in resnet20_cifar_a resnet20_cifar_b resnet18_96 resnet50_64_bias resnet50_96 convnext_tiny_96 \
         resnext50_32x4d_96 swin_t_160 lenet5; do
