@@ -106,11 +106,8 @@ comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_rang
 void comm_subgroup_spread(comm_build *b, const comm_subgroup *c, comm_range r);
 
 /* ---- algorithms that others consist of: allreduce of a range, in COMM_OWN at the end ------------------- */
-/* recursive multiplying; the product of radix: members or more */
-void comm_multiply(comm_build *b, comm_range r, const int *radix, int steps);
-void comm_double(comm_build *b, comm_range r); /* the same by twos */
+void comm_double(comm_build *b, comm_range r); /* recursive multiplying by twos */
 void comm_halve(comm_build *b, comm_range r);  /* Rabenseifner */
-void comm_ring(comm_build *b, comm_range r, int64_t segment);
 /* Part k of the range is summed by member k. tree: NULL for that over members; else its fragments stand in
  * COMM_PART + index (schedule.h). */
 int comm_direct(comm_build *b, comm_range r, const comm_tree *tree);

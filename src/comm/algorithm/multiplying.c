@@ -37,7 +37,8 @@ static void level(comm_build *b, comm_range r, const block *v, int k, bool raw, 
     b->brought = false;
 }
 
-void comm_multiply(comm_build *b, comm_range r, const int *radix, int steps)
+/* The product of radix: members or more. */
+static void multiply(comm_build *b, comm_range r, const int *radix, int steps)
 {
     int largest = 2;
     int64_t d = 1;
@@ -55,14 +56,14 @@ void comm_double(comm_build *b, comm_range r)
 {
     const comm_radices twos = {{2}};
     int radix[COMM_STAGES], steps = comm_radices_powers(b->n, &twos, radix);
-    comm_multiply(b, r, radix, steps);
+    multiply(b, r, radix, steps);
 }
 
 static int multiplying_make(comm_schedule *schedule, const comm_problem *p, const comm_radices *k)
 {
     comm_build b = comm_build_begin(schedule, p);
     int radix[COMM_STAGES], steps = comm_radices_powers(p->members, k, radix);
-    comm_multiply(&b, (comm_range){0, p->count}, radix, steps);
+    multiply(&b, (comm_range){0, p->count}, radix, steps);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 

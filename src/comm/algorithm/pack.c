@@ -152,7 +152,10 @@ static double round_down(net *g)
     return unit;
 }
 
-void comm_pack(comm_packing *packing, const double *links, int n, int root, bool both)
+/* Trees of which no link carries more than it can, with `rate` close to the bound; 0 trees: some rank cannot
+ * be reached. Where results and sums flow at the same time, a link may be taken by a tree's sums and by
+ * another's results, and carry up to twice as much. */
+static void pack(comm_packing *packing, const double *links, int n, int root, bool both)
 {
     net g;
     *packing = (comm_packing){0};
@@ -191,7 +194,7 @@ double comm_pack_seconds(const double *links, int n, int root, bool both, double
 {
     comm_packing *packing = kolo_alloc(sizeof *packing);
     double sends[RANKS] = {0}, most = -1;
-    if (packing) comm_pack(packing, links, n, root, both);
+    if (packing) pack(packing, links, n, root, both);
     for (int t = 0; packing && t < packing->trees; t++)
         for (int v = 0; v < n; v++) {
             int up = packing->parent[t][v];
@@ -229,7 +232,7 @@ static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
     b.member = NULL; /* links are those of members by their numbers */
     b.me = p->me;
     if (!packing || !node) return schedule->status;
-    comm_pack(packing, p->links, p->members, up ? 0 : p->root, up);
+    pack(packing, p->links, p->members, up ? 0 : p->root, up);
     for (int t = 0; t < packing->trees; t++) {
         tree_node_of(&node[t], packing->parent[t], p->members, p->me);
         node[t].range.from = share_before(packing, p->count, before);

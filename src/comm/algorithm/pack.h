@@ -17,10 +17,6 @@ typedef struct comm_packing {
  * [n][n], from, to; negative or no numbers count as 0. both: a link counts as its slower direction (sums flow
  * up the trees, results down). */
 double comm_pack_bound(const double *links, int n, int root, bool both);
-/* Trees of which no link carries more than it can, with `rate` close to the bound; 0 trees: some rank cannot
- * be reached. Where results and sums flow at the same time, a link may be taken by a tree's sums and by
- * another's results, and carry up to twice as much. */
-void comm_pack(comm_packing *packing, const double *links, int n, int root, bool both);
 /* Seconds for which the busiest rank sends its shares of a vector of so many bytes, one link after the other;
  * negative: no memory, or no trees. both: sums up and results down. */
 double comm_pack_seconds(const double *links, int n, int root, bool both, double bytes, int *deepest);

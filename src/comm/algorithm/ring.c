@@ -43,7 +43,7 @@ static int64_t ring_ahead(comm_build *b, const ring *g, int64_t t, int64_t items
 }
 
 /* One segment is received ahead, so that combining and the network overlap. */
-void comm_ring(comm_build *b, comm_range r, int64_t segment)
+static void allreduce_ring(comm_build *b, comm_range r, int64_t segment)
 {
     ring g = {r, 0, 1};
     int64_t largest = 1;
@@ -83,7 +83,7 @@ void comm_ring(comm_build *b, comm_range r, int64_t segment)
 static int allreduce(comm_schedule *schedule, const comm_problem *p, int64_t segment)
 {
     comm_build b = comm_build_begin(schedule, p);
-    comm_ring(&b, (comm_range){0, p->count}, segment);
+    allreduce_ring(&b, (comm_range){0, p->count}, segment);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 

@@ -37,8 +37,5 @@ int comm_nodes(const int *node_of, int n); /* distinct ones */
 void comm_number_members(const comm_problem *problem, int *order);
 /* The first of every node, then the second of every node, ... order: [3 n + 1], of which n are the answer. */
 void comm_deal_members(const comm_problem *problem, int *order);
-/* Whether node_of cuts the tree over members into one whole subtree a node, in order: then sums by nodes have
- * the bits of the tree. */
-bool comm_nodes_plain(const int *node_of, int n);
 
 #endif

@@ -32,11 +32,31 @@ static int plain_factors(const comm_problem *p)
     return plain_radices(radix, steps);
 }
 
+/* Whether node_of cuts the tree over members into one whole subtree a node, in order: then sums by nodes have
+ * the bits of the tree. */
+static bool nodes_plain(const int *node_of, int n)
+{
+    /* members of the first node: a power of two, and so have all others, but the last may have fewer */
+    int first = 0;
+    while (first < n && (!node_of || node_of[first] == node_of[0])) first++;
+    if (first == n) return true;
+    if (first & (first - 1)) return false;
+    for (int i = first; i < n; i++) {
+        if (i % first) {
+            if (node_of[i] != node_of[i - 1]) return false;
+            continue;
+        }
+        for (int k = 0; k < i; k += first)
+            if (node_of[k] == node_of[i]) return false;
+    }
+    return true;
+}
+
 /* Sums by nodes continue the tree over members where every node is a whole subtree of it, in order. */
 static int plain_levels(const comm_problem *p)
 {
     int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix);
-    return steps ? plain_radices(radix, steps) : comm_nodes_plain(p->node_of, p->members);
+    return steps ? plain_radices(radix, steps) : nodes_plain(p->node_of, p->members);
 }
 
 /* Levels are given, or there are several nodes, and some with several members. */
@@ -61,24 +81,6 @@ static int linked(const comm_problem *p)
     return p->links && p->members > 1 && p->members <= COMM_PACK_RANKS &&
            comm_pack_bound(p->links, p->members, p->what == KOLO_ALLREDUCE ? 0 : p->root,
                            p->what == KOLO_ALLREDUCE) > 0;
-}
-
-bool comm_nodes_plain(const int *node_of, int n)
-{
-    /* members of the first node: a power of two, and so have all others, but the last may have fewer */
-    int first = 0;
-    while (first < n && (!node_of || node_of[first] == node_of[0])) first++;
-    if (first == n) return true;
-    if (first & (first - 1)) return false;
-    for (int i = first; i < n; i++) {
-        if (i % first) {
-            if (node_of[i] != node_of[i - 1]) return false;
-            continue;
-        }
-        for (int k = 0; k < i; k += first)
-            if (node_of[k] == node_of[i]) return false;
-    }
-    return true;
 }
 
 #define allreduce_collective KOLO_ALLREDUCE

@@ -116,8 +116,6 @@ typedef struct sparse_slot {
 } sparse_slot;
 
 sparse_slot sparse_slot_make(comm_build *build, comm_range range);
-sparse_head *sparse_head_of(const comm_run *run, const sparse_slot *slot);
-void *sparse_body(const comm_run *run, const sparse_slot *slot);
 
 /* Writes those of the numbers (ascending, within the slot's range) with their values; dense where
  * pairs would be longer. */

@@ -8,11 +8,11 @@ sparse_slot sparse_slot_make(comm_build *b, comm_range range)
     return (sparse_slot){comm_shift(at, CODEC_LINE), range};
 }
 
-sparse_head *sparse_head_of(const comm_run *run, const sparse_slot *s)
+static sparse_head *head_of(const comm_run *run, const sparse_slot *s)
 {
     return (sparse_head *)(void *)codec_words(run, comm_shift(s->at, -CODEC_LINE));
 }
-void *sparse_body(const comm_run *run, const sparse_slot *s) { return codec_words(run, s->at); }
+static void *body_of(const comm_run *run, const sparse_slot *s) { return codec_words(run, s->at); }
 
 static bool dense_is_shorter(const sparse_slot *s, int64_t pairs)
 {
@@ -22,16 +22,15 @@ static bool dense_is_shorter(const sparse_slot *s, int64_t pairs)
 static void set_head(const comm_run *run, const sparse_slot *s, bool dense, int64_t pairs)
 {
     int64_t words = dense ? comm_length(s->range) : 2 * pairs;
-    *sparse_head_of(run, s) =
-        (sparse_head){(uint32_t)(words ? words : 1), dense ? SPARSE_DENSE : (uint32_t)pairs};
+    *head_of(run, s) = (sparse_head){(uint32_t)(words ? words : 1), dense ? SPARSE_DENSE : (uint32_t)pairs};
 }
 
 void sparse_write(const comm_run *run, const sparse_slot *s, const uint32_t *index, int64_t count,
                   const float *value)
 {
     bool dense = dense_is_shorter(s, count);
-    sparse_pair *pair = sparse_body(run, s);
-    float *all = sparse_body(run, s);
+    sparse_pair *pair = body_of(run, s);
+    float *all = body_of(run, s);
     set_head(run, s, dense, count);
     if (dense) memset(all, 0, (size_t)comm_length(s->range) * sizeof *all);
     for (int64_t i = 0; i < count; i++) {
@@ -43,7 +42,7 @@ void sparse_write(const comm_run *run, const sparse_slot *s, const uint32_t *ind
 void sparse_pack(const comm_run *run, const sparse_slot *s, const float *value)
 {
     int64_t length = comm_length(s->range), count = 0;
-    sparse_pair *pair = sparse_body(run, s);
+    sparse_pair *pair = body_of(run, s);
     for (int64_t i = 0; i < length; i++) count += value[i] != 0;
     bool dense = dense_is_shorter(s, count);
     set_head(run, s, dense, count);
@@ -57,8 +56,8 @@ void sparse_pack(const comm_run *run, const sparse_slot *s, const float *value)
 
 void sparse_add(const comm_run *run, const sparse_slot *s, float *sum)
 {
-    const sparse_head *head = sparse_head_of(run, s);
-    const void *body = sparse_body(run, s);
+    const sparse_head *head = head_of(run, s);
+    const void *body = body_of(run, s);
     if (head->pairs == SPARSE_DENSE) {
         comm_combine_of(KOLO_F32, KOLO_SUM)(sum, sum, body, comm_length(s->range));
         return;
@@ -87,15 +86,14 @@ static int64_t merge_pairs(sparse_pair *out, const sparse_pair *a, int64_t as, c
 void sparse_merge(const comm_run *run, const sparse_slot *out, const sparse_slot *left,
                   const sparse_slot *right)
 {
-    const sparse_head *l = sparse_head_of(run, left), *r = sparse_head_of(run, right);
+    const sparse_head *l = head_of(run, left), *r = head_of(run, right);
     if (l->pairs != SPARSE_DENSE && r->pairs != SPARSE_DENSE &&
         !dense_is_shorter(out, (int64_t)l->pairs + r->pairs)) {
         set_head(run, out, false,
-                 merge_pairs(sparse_body(run, out), sparse_body(run, left), l->pairs, sparse_body(run, right),
-                             r->pairs));
+                 merge_pairs(body_of(run, out), body_of(run, left), l->pairs, body_of(run, right), r->pairs));
         return;
     }
-    float *sum = sparse_body(run, out);
+    float *sum = body_of(run, out);
     set_head(run, out, true, 0);
     memset(sum, 0, (size_t)comm_length(out->range) * sizeof *sum);
     sparse_add(run, left, sum);

@@ -22,7 +22,7 @@ bool lib_fuses(enum kolo_collective what)
 }
 
 /* Adasum has coefficients for every tensor, so two of them are no longer vector. */
-bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
+static bool fuse_together(const lib_begin *a, const lib_begin *b)
 {
     const kolo_request *x = a->r, *y = b->r;
     if (!lib_fuses(x->what) || x->what != y->what || a->contributors != b->contributors || a->gpu != b->gpu)
@@ -51,7 +51,7 @@ static open_batch *fuse_find(fusing *f, const lib_begin *begin, int64_t i, int64
 {
     open_batch *found = NULL;
     for (int o = 0; o < f->opens && !found; o++)
-        if (lib_fuse_together(&begin[f->open[o].first], &begin[i])) found = &f->open[o];
+        if (fuse_together(&begin[f->open[o].first], &begin[i])) found = &f->open[o];
     if (found && found->bytes + bytes <= f->limit) return found;
     if (!found && f->opens < OPEN_MAX) found = &f->open[f->opens++];
     if (!found) found = &f->open[f->oldest++ % OPEN_MAX];
@@ -64,16 +64,16 @@ static void deal(fusing *f, const lib_begin *begin, int64_t i, int64_t end, int6
 {
     for (; i < end; i++) {
         if (of_batch[i] >= 0) continue;
-        if (!lib_fuse_together(&begin[i], &begin[i])) {
+        if (!fuse_together(&begin[i], &begin[i])) {
             of_batch[i] = f->batches++;
             continue;
         }
         int64_t bytes = begin[i].bytes;
         for (int64_t j = i + 1; j < end; j++)
-            if (of_batch[j] < 0 && lib_fuse_together(&begin[i], &begin[j])) bytes += begin[j].bytes;
+            if (of_batch[j] < 0 && fuse_together(&begin[i], &begin[j])) bytes += begin[j].bytes;
         open_batch *open = fuse_find(f, begin, i, bytes);
         for (int64_t j = end - 1; j >= i; j--) /* i last: the others are compared with it */
-            if (of_batch[j] < 0 && lib_fuse_together(&begin[i], &begin[j])) of_batch[j] = open->batch;
+            if (of_batch[j] < 0 && fuse_together(&begin[i], &begin[j])) of_batch[j] = open->batch;
         open->bytes += bytes;
     }
 }

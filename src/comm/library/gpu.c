@@ -18,6 +18,56 @@
 
 /* ---- where vectors lie --------------------------------------------------------------------------------- */
 
+/* Whose memory is whose. What lies on a GPU alone goes another way (gpu.h): a processor that reached for it
+ * would end the program. Pinned and managed memory are the host's, too. Nothing of CUDA is needed to build or
+ * run this: the driver is asked only where the program has loaded it, and whether it has is looked at again
+ * only when something else was loaded. */
+
+/* CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer), of
+ * CUDA's driver interface. */
+typedef int pointer_attribute(void *data, int attribute, unsigned long long pointer);
+enum { MEMORY_TYPE = 2, IS_MANAGED = 8, ORDINAL = 9, DEVICE = 2 };
+
+static _Atomic(pointer_attribute *) ask;
+static _Atomic unsigned long long loads; /* of shared objects by this process, when it was looked at last */
+
+static int count_loads(struct dl_phdr_info *info, size_t bytes, void *count)
+{
+    (void)bytes;
+    *(unsigned long long *)count = info->dlpi_adds;
+    return 1; /* the first knows it */
+}
+
+/* Some 20 ns where nothing was loaded since. */
+static void look(void)
+{
+    unsigned long long now = 0;
+    dl_iterate_phdr(count_loads, &now);
+    if (atomic_exchange(&loads, now) == now) return;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept, so it stays */
+    if (driver) atomic_store(&ask, (pointer_attribute *)dlsym(driver, "cuPointerGetAttribute"));
+}
+
+/* The program has loaded CUDA's driver. */
+static bool gpu_any(void)
+{
+    if (!atomic_load_explicit(&ask, memory_order_acquire)) look();
+    return atomic_load_explicit(&ask, memory_order_acquire) != NULL;
+}
+
+/* Number of the GPU that alone reaches this memory, or -1: the processor does. After gpu_any. */
+static int gpu_of(const void *memory)
+{
+    uint64_t type = 0, managed = 0, number = 0; /* of 32 bits, or fewer */
+    pointer_attribute *driver = atomic_load_explicit(&ask, memory_order_acquire);
+    if (!memory || !driver) return -1;
+    const unsigned long long at = (unsigned long long)(uintptr_t)memory;
+    /* an error: the driver does not know it */
+    if (driver(&type, MEMORY_TYPE, at) != 0 || type != DEVICE) return -1;
+    if (driver(&managed, IS_MANAGED, at) == 0 && managed) return -1;
+    return driver(&number, ORDINAL, at) == 0 ? (int)number : 0;
+}
+
 static bool reduces(const kolo_request *r)
 {
     return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER;
@@ -49,12 +99,12 @@ static bool is_own(kolo_world *world, int gpu)
 
 bool lib_gpu_check(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
 {
-    if (!lib_gpu_any()) return false;
+    if (!gpu_any()) return false;
     const bool root = r->root == group->rank;
     const void *in = (r->what != KOLO_BROADCAST && r->what != KOLO_SCATTER) || root ? r->in : NULL;
     const void *out = r->what != KOLO_GATHER || root || !r->in ? r->out : NULL;
-    const int from = lib_gpu_of(in), to = lib_gpu_of(out), gpu = from >= 0 ? from : to;
-    const bool index = r->what == KOLO_SPARSE_ALLREDUCE && lib_gpu_of(r->index) >= 0;
+    const int from = gpu_of(in), to = gpu_of(out), gpu = from >= 0 ? from : to;
+    const bool index = r->what == KOLO_SPARSE_ALLREDUCE && gpu_of(r->index) >= 0;
     if (gpu < 0 && !index) return false;
     check_kind(group, r, text, bytes);
     if (text[0]) return true;
@@ -206,52 +256,4 @@ void lib_gpu_close(lib_stream *stream, bool orderly)
     drop(g);
     free(g);
     stream->gpu = NULL;
-}
-
-/* Whose memory is whose. What lies on a GPU alone goes another way (gpu.h): a processor that reached for it
- * would end the program. Pinned and managed memory are the host's, too. Nothing of CUDA is needed to build or
- * run this: the driver is asked only where the program has loaded it, and whether it has is looked at again
- * only when something else was loaded. */
-
-/* CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer), of
- * CUDA's driver interface. */
-typedef int pointer_attribute(void *data, int attribute, unsigned long long pointer);
-enum { MEMORY_TYPE = 2, IS_MANAGED = 8, ORDINAL = 9, DEVICE = 2 };
-
-static _Atomic(pointer_attribute *) ask;
-static _Atomic unsigned long long loads; /* of shared objects by this process, when it was looked at last */
-
-static int count_loads(struct dl_phdr_info *info, size_t bytes, void *count)
-{
-    (void)bytes;
-    *(unsigned long long *)count = info->dlpi_adds;
-    return 1; /* the first knows it */
-}
-
-/* Some 20 ns where nothing was loaded since. */
-static void device_look(void)
-{
-    unsigned long long now = 0;
-    dl_iterate_phdr(count_loads, &now);
-    if (atomic_exchange(&loads, now) == now) return;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept, so it stays */
-    if (driver) atomic_store(&ask, (pointer_attribute *)dlsym(driver, "cuPointerGetAttribute"));
-}
-
-bool lib_gpu_any(void)
-{
-    if (!atomic_load_explicit(&ask, memory_order_acquire)) device_look();
-    return atomic_load_explicit(&ask, memory_order_acquire) != NULL;
-}
-
-int lib_gpu_of(const void *memory)
-{
-    uint64_t type = 0, managed = 0, number = 0; /* of 32 bits, or fewer */
-    pointer_attribute *driver = atomic_load_explicit(&ask, memory_order_acquire);
-    if (!memory || !driver) return -1;
-    const unsigned long long at = (unsigned long long)(uintptr_t)memory;
-    /* an error: the driver does not know it */
-    if (driver(&type, MEMORY_TYPE, at) != 0 || type != DEVICE) return -1;
-    if (driver(&managed, IS_MANAGED, at) == 0 && managed) return -1;
-    return driver(&number, ORDINAL, at) == 0 ? (int)number : 0;
 }

@@ -7,15 +7,6 @@
 #include "comm/core/gpu_channel.h"
 #include "comm/library/parts.h"
 
-/* ---- device.c: what the driver knows ------------------------------------------------------------------- */
-
-/* The program has loaded CUDA's driver. Some 20 ns until it has. */
-bool lib_gpu_any(void);
-/* Number of the GPU that alone reaches this memory, or -1: the processor does. After lib_gpu_any. */
-int lib_gpu_of(const void *memory);
-
-/* ---- gpu.c --------------------------------------------------------------------------------------------- */
-
 /* A stream's lane over NCCL, made when its first batch of such vectors comes: that is the
  * same one on all members. */
 typedef struct lib_gpu {

@@ -156,9 +156,6 @@ int64_t lib_awaits(const kolo_request *request, int me, int members);
  * the older half goes: that is rank-N.older.json. `host` stays the caller's. */
 int lib_timeline_open(struct lib_timeline **timeline, const char *folder, size_t most, int rank,
                       const char *host);
-/* Collective over the world; the turn is held: measures by pings how far this rank's clock is from rank 0's,
- * for `kolo timeline merge`. timeline may be NULL. */
-int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world);
 void lib_timeline_close(struct lib_timeline **timeline);
 /* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL;
  * algorithm: a constant that carried it, or NULL; times by kolo_time(). */

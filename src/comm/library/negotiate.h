@@ -1,4 +1,4 @@
-/* How names are agreed on, without any transport: for negotiate*.c, cache.c, fuse.c, join.c, stall.c, tune.c,
+/* How names are agreed on, without any transport: for negotiate*.c, cache.c, fuse.c, stall.c, tune.c,
  * and tests that play all members in one process.
  *
  * The members of a group form a tree: members of a node hang below the node's lowest member, these leaders
@@ -107,7 +107,6 @@ typedef struct lib_begin {
  * of its arguments, so all members make the same batches. */
 int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order,
                  int64_t *start, int64_t *scratch);
-bool lib_fuse_together(const lib_begin *a, const lib_begin *b);
 
 /* ---- names that are known (cache.c) -------------------------------------------------------------------- */
 
@@ -260,9 +259,8 @@ static inline bool lib_bit(const uint64_t *word, int64_t i) { return word[i / 64
 static inline void lib_bit_set(uint64_t *word, int64_t i) { word[i / 64] |= (uint64_t)1 << (i % 64); }
 static inline void lib_bit_clear(uint64_t *word, int64_t i) { word[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
-/* ---- joins (join.c) ------------------------------------------------------------------------------------ */
+/* ---- joins (negotiate_agree.c) ------------------------------------------------------------------------- */
 int lib_join_begin(lib_core *core, lib_entry *entry);
-void lib_join_end(lib_core *core, int last); /* by agreement */
 
 /* ---- the coordinator (negotiate_root.c, negotiate_fail.c) ---------------------------------------------- */
 

@@ -143,6 +143,33 @@ static int apply_fail(lib_core *core, lib_reader *from)
     return acknowledges ? send_acknowledged(core, name) : 0;
 }
 
+int lib_join_begin(lib_core *core, lib_entry *entry)
+{
+    KOLO_TRY(lib_core_item(core, LIB_JOIN, 0));
+    KOLO_TRY(lib_put_number(&core->item, 0));
+    KOLO_TRY(lib_core_submit(core)); /* bits reported before this one go before it */
+    core->joined = core->edge[core->children].joined = core->changed = true;
+    core->joining = entry;
+    return 0;
+}
+
+/* By agreement. */
+static void join_end(lib_core *core, int last)
+{
+    for (int e = 0; e <= core->children; e++) core->edge[e].joined = false;
+    core->joined = core->sent_joined = false;
+    core->joins = core->seen;
+    lib_entry *entry = core->joining;
+    core->joining = NULL;
+    if (core->root) {
+        for (int m = 0; m < core->c.members; m++) core->root->joined[m] = false;
+        core->root->joins = 0;
+    }
+    if (!entry) return;
+    entry->output.last = last;
+    core->c.complete(entry, 0, NULL);
+}
+
 static int apply_item(lib_core *core, lib_reader *from)
 {
     switch (lib_take_number(from)) {
@@ -150,7 +177,7 @@ static int apply_item(lib_core *core, lib_reader *from)
     case LIB_NEW: return apply_new(core, from);
     case LIB_DROP: return apply_drop(core, from), 0;
     case LIB_FAIL: return apply_fail(core, from);
-    case LIB_JOINED: return lib_join_end(core, (int)lib_take_number(from)), 0;
+    case LIB_JOINED: return join_end(core, (int)lib_take_number(from)), 0;
     case LIB_ASK: return lib_stall_answer(core, (uint64_t)lib_take_number(from));
     case LIB_BYE: core->closed = true; return 0;
     default: from->bad = true; return 0;
@@ -214,32 +241,4 @@ int lib_core_apply(lib_core *core, const void *data, int64_t bytes)
     for (lib_bundle *unit = core->first; unit; unit = unit->after)
         if (unit->anew) KOLO_TRY(lib_core_claim(core, unit));
     return make_batches(core, fusion_bytes);
-}
-
-/* ---- joins --------------------------------------------------------------------------------------------- */
-
-int lib_join_begin(lib_core *core, lib_entry *entry)
-{
-    KOLO_TRY(lib_core_item(core, LIB_JOIN, 0));
-    KOLO_TRY(lib_put_number(&core->item, 0));
-    KOLO_TRY(lib_core_submit(core)); /* bits reported before this one go before it */
-    core->joined = core->edge[core->children].joined = core->changed = true;
-    core->joining = entry;
-    return 0;
-}
-
-void lib_join_end(lib_core *core, int last)
-{
-    for (int e = 0; e <= core->children; e++) core->edge[e].joined = false;
-    core->joined = core->sent_joined = false;
-    core->joins = core->seen;
-    lib_entry *entry = core->joining;
-    core->joining = NULL;
-    if (core->root) {
-        for (int m = 0; m < core->c.members; m++) core->root->joined[m] = false;
-        core->root->joins = 0;
-    }
-    if (!entry) return;
-    entry->output.last = last;
-    core->c.complete(entry, 0, NULL);
 }

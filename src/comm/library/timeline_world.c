@@ -57,62 +57,6 @@ static void remove_others(const char *folder, int size)
     free(list);
 }
 
-/* ---- beginning and end --------------------------------------------------------------------------------- */
-
-/* The turn is held. */
-static void exchange(kolo_world *world, struct lib_timeline **timeline)
-{
-    struct lib_timeline *was = world->timeline;
-    pthread_mutex_lock(&world->lock);
-    world->timeline = *timeline;
-    pthread_mutex_unlock(&world->lock);
-    *timeline = was;
-}
-
-int lib_timeline_begin(kolo_world *world, const char *folder)
-{
-    const kolo_launch *l = world->launch;
-    struct lib_timeline *timeline;
-    if (l->rank == 0) remove_others(folder, l->size);
-    if (lib_timeline_open(&timeline, folder, world->config.timeline_bytes, l->rank, l->host) < 0)
-        kolo_warn("comm: no timeline of rank %d: %s", l->rank, kolo_error_text()); /* no reason to stop */
-    lib_turn_take(world);
-    int rc = lib_timeline_align(timeline, world);
-    exchange(world, &timeline);
-    lib_turn_give(world);
-    return rc;
-}
-
-void lib_timeline_next(const char **folder)
-{
-    char *next = *folder && **folder ? kolo_format("%s/shrunk", *folder) : NULL;
-    if (!next) return;
-    free((char *)(uintptr_t)*folder);
-    *folder = next;
-}
-
-int kolo_timeline_start(kolo_world *world, const char *folder)
-{
-    char fault[LIB_TEXT] = "";
-    if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
-    if (!folder || !*folder) snprintf(fault, sizeof fault, "no folder is given");
-    else if (world->timeline) snprintf(fault, sizeof fault, "a timeline is being written already");
-    KOLO_TRY(lib_agree(world->all, "the beginning of a timeline", fault));
-    return lib_timeline_begin(world, folder);
-}
-
-int kolo_timeline_stop(kolo_world *world)
-{
-    if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
-    KOLO_TRY(lib_agree(world->all, "the end of the timeline", ""));
-    struct lib_timeline *timeline = NULL;
-    lib_turn_take(world);
-    exchange(world, &timeline);
-    lib_turn_give(world);
-    lib_timeline_close(&timeline);
-    return 0;
-}
-
 /* ---- clocks -------------------------------------------------------------------------------------------- */
 
 enum { PINGS = 12, TAG = LIB_CHANNELS - 1 }; /* the last channel of group 0, which has fewer lanes */
@@ -166,7 +110,9 @@ static int answer(line *l, double *result)
     return carry(l, false, 0, result, 2);
 }
 
-int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world)
+/* Collective over the world; the turn is held: measures by pings how far this rank's clock is from rank 0's,
+ * for `kolo timeline merge`. timeline may be NULL. */
+static int align(struct lib_timeline *timeline, kolo_world *world)
 {
     const kolo_launch *launch = world->launch;
     line l = {.world = world};
@@ -181,5 +127,61 @@ int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world)
     KOLO_TRY(rc);
     /* what has to be added to this rank's times */
     lib_timeline_clock(timeline, -offset[0], offset[1]);
+    return 0;
+}
+
+/* ---- beginning and end --------------------------------------------------------------------------------- */
+
+/* The turn is held. */
+static void exchange(kolo_world *world, struct lib_timeline **timeline)
+{
+    struct lib_timeline *was = world->timeline;
+    pthread_mutex_lock(&world->lock);
+    world->timeline = *timeline;
+    pthread_mutex_unlock(&world->lock);
+    *timeline = was;
+}
+
+int lib_timeline_begin(kolo_world *world, const char *folder)
+{
+    const kolo_launch *l = world->launch;
+    struct lib_timeline *timeline;
+    if (l->rank == 0) remove_others(folder, l->size);
+    if (lib_timeline_open(&timeline, folder, world->config.timeline_bytes, l->rank, l->host) < 0)
+        kolo_warn("comm: no timeline of rank %d: %s", l->rank, kolo_error_text()); /* no reason to stop */
+    lib_turn_take(world);
+    int rc = align(timeline, world);
+    exchange(world, &timeline);
+    lib_turn_give(world);
+    return rc;
+}
+
+void lib_timeline_next(const char **folder)
+{
+    char *next = *folder && **folder ? kolo_format("%s/shrunk", *folder) : NULL;
+    if (!next) return;
+    free((char *)(uintptr_t)*folder);
+    *folder = next;
+}
+
+int kolo_timeline_start(kolo_world *world, const char *folder)
+{
+    char fault[LIB_TEXT] = "";
+    if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
+    if (!folder || !*folder) snprintf(fault, sizeof fault, "no folder is given");
+    else if (world->timeline) snprintf(fault, sizeof fault, "a timeline is being written already");
+    KOLO_TRY(lib_agree(world->all, "the beginning of a timeline", fault));
+    return lib_timeline_begin(world, folder);
+}
+
+int kolo_timeline_stop(kolo_world *world)
+{
+    if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
+    KOLO_TRY(lib_agree(world->all, "the end of the timeline", ""));
+    struct lib_timeline *timeline = NULL;
+    lib_turn_take(world);
+    exchange(world, &timeline);
+    lib_turn_give(world);
+    lib_timeline_close(&timeline);
     return 0;
 }
