@@ -134,10 +134,11 @@ int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all,
 int kolo_comm_barrier(kolo_comm *comm);
 
 /* Totals since create: bytes reduced (by NCCL: as enqueued, replays not counted), seconds the host waited in
- * kolo_comm_wait. */
+ * kolo_comm_wait; transfers from this rank that are over, and their bytes. */
 typedef struct kolo_comm_stats {
     double wait_seconds;
     int64_t bytes, calls;
+    int64_t sent, sent_bytes;
 } kolo_comm_stats;
 void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats);
 

@@ -343,6 +343,16 @@ static void comment_end(trainer *t, const char *state)
     kolo_slurm_comment_end(&t->comment, text);
 }
 
+/* With what rank 0 has sent to other stages and parts, as comm counted it. */
+static void write_end(const trainer *t, const char *state)
+{
+    kolo_comm_stats stats = {0};
+    if (!t->events) return;
+    if (t->session.comm) kolo_comm_get_stats(t->session.comm, &stats);
+    kolo_events_write(t->events, state, "\"step\":%ld,\"transfers\":%ld,\"transfer_bytes\":%ld",
+                      (long)t->position.step, (long)stats.sent, (long)stats.sent_bytes);
+}
+
 /* Of all starts, as the events say. */
 static int count_late(const trainer *t, kolo_late_counts *late)
 {
@@ -372,7 +382,7 @@ int trainer_report_end(trainer *t, int rc)
     kolo_summary_write(t->options->run, &t->summary);
     t->summary.late = NULL;
     kolo_late_counts_close(&late);
-    if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);
+    write_end(t, state);
     trainer_board_close(t, state);
     comment_end(t, state);
     return kolo_error_restore(&reason, rc);

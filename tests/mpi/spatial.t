@@ -56,6 +56,23 @@ said=$(sed -nE 's/^halo=wide: .* ([0-9]+) messages a micro-batch instead of ([0-
     "$ROOM/plan" | sort -u)
 is "$((${narrow% *} - ${less% *}))" "$((${said% *} - ${said#* }))" "as many fewer as kolo plan says: $said"
 ok $((${less% *} < ${narrow% *} ? 0 : 1)) "and they are fewer: ${less% *}"
+# what the first rank sends in a run of 3 steps, as comm counts it, is what its plan says of a step
+counted() { # OPTIONS...: transfers and bytes, of the run and of three such plans
+    local run=$ROOM/counted
+    local small=(model=resnet20 data=synthetic classes=10 size=32 batch=8 spatial=2x2 threads=1)
+    rm -rf "$run"
+    mpiexec -n 4 kolo train "${small[@]}" val=none steps=3 run="$run" "$@" > "$ROOM/log" 2>&1
+    sed -nE 's/.*"event":"done".*"transfers":([0-9]+),"transfer_bytes":([0-9]+).*/\1 \2/p' \
+        "$run/events.jsonl"
+    kolo plan "${small[@]}" ranks=4 rank=0 "$@" 2> /dev/null |
+        sed -nE 's/.*; ([0-9]+) transfers of ([0-9]+) bytes to other stages.*/\1 \2/p' |
+        awk '{ print 3 * $1, 3 * $2 }'
+}
+for halo in narrow wide; do
+    counted halo=$halo > "$ROOM/counts"
+    is "$(sed -n 1p "$ROOM/counts")" "$(sed -n 2p "$ROOM/counts")" \
+        "halo=$halo: sent in three steps, as planned"
+done
 kolo train "${args[@]}" "${wide[@]}" halo=narrow steps=4 run="$first" > "$ROOM/log" 2>&1
 is $? 78 "other halos than a run began with: 78" "$ROOM/log"
 

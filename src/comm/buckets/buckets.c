@@ -194,6 +194,9 @@ static void count_call(kolo_comm *comm, const comm_bucket *b)
 {
     atomic_fetch_add_explicit(&comm->bytes, bucket_bytes(b), memory_order_relaxed);
     atomic_fetch_add_explicit(&comm->calls, 1, memory_order_relaxed);
+    if (b->what != KOLO_BROADCAST || b->group->launch->rank != 0) return; /* a transfer is from its first */
+    atomic_fetch_add_explicit(&comm->sent_bytes, bucket_bytes(b), memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->sent, 1, memory_order_relaxed);
 }
 
 int kolo_comm_host_start(kolo_comm *comm, int bucket)
@@ -276,6 +279,8 @@ void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats)
     stats->wait_seconds = 1e-9 * (double)atomic_load(&comm->wait_ns);
     stats->bytes = atomic_load(&comm->bytes);
     stats->calls = atomic_load(&comm->calls);
+    stats->sent = atomic_load(&comm->sent);
+    stats->sent_bytes = atomic_load(&comm->sent_bytes);
 }
 
 size_t kolo_comm_peer_bytes(const kolo_comm *comm)

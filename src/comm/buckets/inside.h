@@ -58,7 +58,7 @@ struct kolo_comm {
     comm_schedule small;                 /* of the network part of a small collective */
     comm_compress compress;              /* between nodes; compressed.c */
     size_t carried_bytes;                /* from step to step, the largest of all ranks */
-    _Atomic int64_t wait_ns, bytes, calls;
+    _Atomic int64_t wait_ns, bytes, calls, sent, sent_bytes;
 };
 
 static inline bool comm_alone(const kolo_comm *comm) { return comm->launch->size == 1; }
