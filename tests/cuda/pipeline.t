@@ -55,7 +55,7 @@ parts=(batch=8 precision=bf16 spatial=2x1) # many small operations: half the mic
 train 1 parts reduce=canonical "${parts[@]}"
 train 2 parts_staged "${staged[@]}" "${parts[@]}"
 same parts_staged parts
-parts=(batch=8 precision=fp16 "spatial=2x2,layer3:tensor" halo=wide size=16)
+parts=(batch=8 precision=fp16 "spatial=2x2,layer3:tensor" halo=wide size=24)
 train 1 parts4 reduce=canonical "${parts[@]}"
 train 2 parts4_staged "${staged[@]}" "${parts[@]}"
 same parts4_staged parts4
