@@ -21,6 +21,10 @@ typedef struct kolo_auto_plan {
  * nothing says that it has to stay: that is the block of local batch norm's statistics. KOLO_ECONFIG: no plan
  * can be, or none fits; the text is that of the plain one. */
 int kolo_auto_plan_choose(kolo_options *options, const kolo_gpu *gpu, double limit, kolo_auto_plan *result);
+/* KOLO_ECONFIG: nothing can be searched, for there is no number of ranks, or no batch. */
+int kolo_auto_plan_check(const kolo_options *options, int64_t ranks);
+/* Sets what a search has chosen, kolo_auto_plan.text, in options, and what it searches to its default. */
+int kolo_auto_plan_take(kolo_options *options, const char *text);
 /* halo=auto: that of the two whose step, played, is shorter; set in options. Nothing where it is not auto or
  * no map is cut. as above */
 typedef struct kolo_auto_halo {
@@ -28,8 +32,8 @@ typedef struct kolo_auto_halo {
     double seconds[2]; /* of a step: narrow, wide */
 } kolo_auto_halo;
 int kolo_auto_halo_choose(kolo_options *options, const kolo_gpu *gpu, kolo_auto_halo *result);
-/* Of a job: rank 0 searches, all set what it has chosen. Collective. Nothing where neither plan= nor halo= is
- * auto. */
+/* auto_plan_job.c. Of a job: rank 0 searches, all set what it has chosen. Collective. Nothing where neither
+ * plan= nor halo= is auto. */
 int session_auto_plan(kolo_session *session);
 
 #endif
