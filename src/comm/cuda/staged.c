@@ -26,7 +26,7 @@ enum { SLOT_IDLE, SLOT_GIVEN, SLOT_STARTED, SLOT_REDUCED, SLOT_LANDED };
 /* A bucket, or the sums of f64. */
 typedef struct staged_slot {
     int bucket;       /* of the host half */
-    uint64_t turn;    /* the how manieth start it is */
+    uint64_t turn;    /* starts before this one */
     size_t out_bytes; /* that the thread copies back to the device, from out_offset on; 0: none */
     size_t out_offset;
     cudaEvent_t given, landed; /* what it brings is in host memory; the result is on the device */
