@@ -16,6 +16,7 @@
 #include "train/times.h"
 #include "train/pipeline.h"
 #include "train/recompute.h"
+#include "train/strategy.h"
 
 /* Cuts that are tried to keep to memory=; how many it takes depends on how far they are from the fastest. */
 enum { TRIES = 256 };
@@ -101,6 +102,16 @@ static int time_nodes(const kolo_session *s, double *seconds)
     return kolo_session_clock(s, s->plan, times, seconds, NULL);
 }
 
+/* A clock cuts where cut= can: behind node i if the next operation's name leads there, and not among what its
+ * parts send each other. */
+static bool has_name(const kolo_graph *g, int64_t chain, int64_t i)
+{
+    char name[KOLO_OPERATION_NAME];
+    for (int64_t next = i + 1; next < chain; next++)
+        if (kolo_operation_name(g, next, name)) return kolo_graph_module(g, chain, name) == i + 1;
+    return false;
+}
+
 /* The chain as a partition sees it. */
 static int describe_chain(kolo_session *s, int64_t chain, kolo_chain_layer *layer, bool *allowed,
                           double *crossing)
@@ -115,7 +126,7 @@ static int describe_chain(kolo_session *s, int64_t chain, kolo_chain_layer *laye
     for (int64_t i = 0; rc == 0 && i < chain; i++)
         layer[i] = (kolo_chain_layer){.name = kolo_graph_node_name(g, i),
                                       .forward = seconds[i],
-                                      .cut = allowed[i],
+                                      .cut = allowed[i] && has_name(g, chain, i),
                                       .crossing = (int64_t)crossing[i]};
     for (int64_t i = 0; rc == 0 && i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];

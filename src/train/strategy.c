@@ -12,12 +12,12 @@
 #include "train/parts.h"
 #include "train/pipeline.h"
 
-enum { SAMPLES, ROWS, COLUMNS, CHANNELS, DEGREES, NAME = 128 };
+enum { SAMPLES, ROWS, COLUMNS, CHANNELS, DEGREES };
 static const char *const degree_name[DEGREES] = {"samples", "rows", "columns", "channels"};
 
 /* An operation, of all parts that it is cut into. */
 typedef struct row {
-    char name[NAME];
+    char name[KOLO_OPERATION_NAME];
     char *where; /* NULL: of a session, not of a file */
     int degree[DEGREES];
     int *rank, ranks; /* ascending */
@@ -68,25 +68,27 @@ static void add_rank(row *r, int rank)
 
 /* ---- of a session ---- */
 
-/* What is sent and put together between parts is no operation of the network. */
-static bool is_listed(const kolo_node *n)
+bool kolo_operation_name(const kolo_graph *g, int64_t node, char name[KOLO_OPERATION_NAME])
 {
-    return n->op != KOLO_OP_tile && n->op != KOLO_OP_share && n->op != KOLO_OP_total;
+    const enum kolo_op op = g->node[node].op;
+    if (op == KOLO_OP_tile || op == KOLO_OP_share || op == KOLO_OP_total) return false;
+    snprintf(name, KOLO_OPERATION_NAME, "%s", kolo_graph_node_name(g, node));
+    char *part = strstr(name, ":part");
+    if (part) *part = 0;
+    return true;
 }
 
 static int describe_node(const kolo_session *s, int64_t i, kolo_strategy *all, int *parts)
 {
+    char name[KOLO_OPERATION_NAME];
+    if (!kolo_operation_name(s->graph, i, name)) return 0;
     const int stage = s->placement ? kolo_placement_stage(s->placement, s->placement->part[i]) : 0,
               replicas = s->program ? s->replicas : s->ranks;
-    char name[NAME];
-    snprintf(name, sizeof name, "%s", kolo_graph_node_name(s->graph, i));
-    char *part = strstr(name, ":part");
-    if (part) *part = 0;
     row *r = NULL;
     for (int64_t k = 0; k < all->rows && !r; k++)
         if (!strcmp(all->row[k].name, name)) r = &all->row[k];
     if (!r && !(r = another(all, name, NULL, s->ranks))) return KOLO_ENOMEM;
-    parts[r - all->row] += part != NULL;
+    parts[r - all->row] += strstr(kolo_graph_node_name(s->graph, i), ":part") != NULL;
     r->degree[SAMPLES] = replicas;
     for (int k = 0; k < replicas; k++) add_rank(r, s->program ? kolo_grid_rank(&s->grid, stage, k) : k);
     return 0;
@@ -109,8 +111,7 @@ static int describe(const kolo_session *s, kolo_strategy **strategy)
     kolo_strategy *all = *strategy = kolo_alloc(sizeof *all);
     int *parts = kolo_alloc((size_t)(chain + 1) * sizeof *parts);
     int rc = all && parts ? 0 : KOLO_ENOMEM;
-    for (int64_t i = 0; rc == 0 && i < chain; i++)
-        if (is_listed(&s->graph->node[i])) rc = describe_node(s, i, all, parts);
+    for (int64_t i = 0; rc == 0 && i < chain; i++) rc = describe_node(s, i, all, parts);
     for (int64_t k = 0; rc == 0 && k < all->rows; k++) {
         row *r = &all->row[k];
         if (parts[k] < 2) continue;

@@ -21,6 +21,10 @@ int kolo_strategy_apply(const kolo_strategy *strategy, const char *path,
 int kolo_strategy_check(const kolo_strategy *strategy, const char *path, const kolo_session *session);
 void kolo_strategy_destroy(kolo_strategy **strategy);
 
+/* The network's operation that a node is, or is a part of; false: it is none, but what parts send each other
+ * and put together. */
+enum { KOLO_OPERATION_NAME = 128 };
+bool kolo_operation_name(const kolo_graph *graph, int64_t node, char name[KOLO_OPERATION_NAME]);
 /* That of a session. KOLO_ECONFIG: it cannot be said as one. KOLO_EIO. */
 int kolo_strategy_write(const kolo_session *session, const char *path);
 
