@@ -75,6 +75,9 @@ int kolo_options_copy(kolo_options *to, const kolo_options *from); /* `to` is fr
 int kolo_option_set(kolo_options *options, const char *key, const char *value, const char *where);
 /* Value as text that kolo_option_set reads back exactly; caller frees. */
 char *kolo_option_text(const kolo_options *options, const kolo_option_entry *entry);
+/* Fails with KOLO_ECONFIG if the option only says how another one works (option_needs.def) that `options` do
+ * not have, and is not at its default there. KOLO_ENOMEM. */
+int kolo_option_check_needs(const kolo_options *options, const kolo_option_entry *entry);
 /* The option of that key, or whose old name it is; NULL: there is none. */
 const kolo_option_entry *kolo_option_find(const char *key);
 

@@ -22,11 +22,13 @@ extern const int kolo_command_count;
  * several things, says which. */
 extern const char *kolo_command_letters;
 
+/* For kolo_option_hooks.positional: takes any word. */
+int kolo_command_skip_word(void *context, const char *word);
 /* Removes WORD from words if it is there. */
 bool kolo_command_flag(int *n, char **words, const char *word);
 /* Recipe (if the first word is no key=value) < site < environment < the other words. At most `extra` further
  * positional words go to positional[]; the rest is an error. A recipe is a path, or a name in share/recipes.
- * Caller frees options. */
+ * Of commands that train, an option that has no effect beside the others is refused. Caller frees options. */
 int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional);
 /* As above without a recipe word: all positional words go to positional[]. */
 int kolo_command_words(kolo_options *options, int n, char **words, int extra, const char **positional);

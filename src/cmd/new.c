@@ -38,13 +38,6 @@ static int note_option(void *context, const kolo_option_entry *e)
     return 0;
 }
 
-static int skip_word(void *context, const char *word)
-{
-    (void)context;
-    (void)word;
-    return 0;
-}
-
 /* Its lines after "# ". */
 static void put_comment(FILE *to, const char *text)
 {
@@ -347,7 +340,7 @@ int kolo_command_new(int count, char **words)
     n.given = &said;
     int rc = kolo_options_read_arguments(
         &said, count, words,
-        &(kolo_option_hooks){.positional = skip_word, .option = note_option, .context = &n});
+        &(kolo_option_hooks){.positional = kolo_command_skip_word, .option = note_option, .context = &n});
     if (rc == 0) rc = check_words(n.name, &options);
     if (rc == 0) rc = find_splits(&n, &options);
     if (rc == 0) rc = name_files(&n, &options);

@@ -68,6 +68,32 @@ static int options_read_words(kolo_options *options, int n, char **words, collec
     return kolo_options_read_arguments(options, n, words, &hooks);
 }
 
+int kolo_command_skip_word(void *context, const char *word)
+{
+    (void)context;
+    (void)word;
+    return 0;
+}
+
+static int check_needs(void *context, const kolo_option_entry *e)
+{
+    const kolo_options *options = context;
+    return kolo_option_check_needs(options, e);
+}
+
+/* What a user gives to train with works, or is a mistake; what a recipe has may wait for its use. */
+static int check_words(kolo_options *options, int n, char **words)
+{
+    const kolo_option_hooks hooks = {
+        .positional = kolo_command_skip_word, .option = check_needs, .context = options};
+    kolo_options given;
+    if (!strchr(kolo_command_letters, 'T')) return 0;
+    kolo_options_default(&given);
+    const int rc = kolo_options_read_arguments(&given, n, words, &hooks);
+    kolo_options_free(&given);
+    return rc;
+}
+
 /* What a run was trained with, but for the machine it was trained on. */
 static int read_run(kolo_options *options, const char *run)
 {
@@ -147,7 +173,9 @@ int kolo_command_options(kolo_options *options, int n, char **words, int extra, 
     KOLO_TRY(find_recipe_word(n, words, extra, &recipe));
     KOLO_TRY(read_all(options, NULL, recipe, n, words, &c));
     for (int i = 0; i < extra; i++) positional[i] = all[i];
-    return 0;
+    const int rc = check_words(options, n, words);
+    if (rc < 0) kolo_options_free(options);
+    return rc;
 }
 
 int kolo_command_run(kolo_options *options, const char *run, int n, char **words, int extra,

@@ -101,13 +101,6 @@ fail:
     return rc;
 }
 
-static int no_matter(void *context, const char *word)
-{
-    (void)context;
-    (void)word;
-    return 0;
-}
-
 /* A recipe may say init=, which is what the run began with. Beside run= on the command line it says something
  * else than run= does. */
 static int check_eval(const kolo_options *o, int n, char **words)
@@ -118,7 +111,8 @@ static int check_eval(const kolo_options *o, int n, char **words)
     if (!*o->val || !strcmp(o->val, "none"))
         return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     kolo_options_default(&said);
-    int rc = kolo_options_read_arguments(&said, n, words, &(kolo_option_hooks){.positional = no_matter});
+    const kolo_option_hooks hooks = {.positional = kolo_command_skip_word};
+    int rc = kolo_options_read_arguments(&said, n, words, &hooks);
     if (rc == 0 && *said.init && *o->run)
         rc = kolo_fail(KOLO_ECONFIG,
                        "init= and run=: evaluate which? weights=FILE is a file, run=DIR a run's checkpoint");

@@ -296,6 +296,36 @@ static int in_plan_file(const kolo_session *s, int rc)
                                                                           : kolo_fail_in(rc, "%s: ", path);
 }
 
+static int check_detector(const kolo_options *o)
+{
+    if (*o->augment || o->crop != KOLO_crop_none || o->mixup > 0 || o->cutmix > 0)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "augment=, crop=, mixup= and cutmix= move pixels without their boxes; model=%s has mosaic=, "
+            "mosaic_mixup=, hsv=, flip=",
+            o->model);
+    if (o->val_flip)
+        return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes",
+                         o->model);
+    if (o->label_smoothing > 0 || o->loss != KOLO_loss_cross_entropy || o->head != KOLO_head_softmax)
+        return kolo_fail(KOLO_ECONFIG,
+                         "label_smoothing=, loss= and head= are of classifiers, and model=%s finds boxes; "
+                         "leave them out",
+                         o->model);
+    return 0;
+}
+
+static int check_classifier(const kolo_options *o)
+{
+    if (o->mosaic > 0 || o->mosaic_mixup > 0 || o->hsv > 0 || *o->hierarchy)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "mosaic=, mosaic_mixup=, hsv= and hierarchy= are of detectors, and model=%s finds no boxes; "
+            "leave them out (augment=, crop=, mixup= and cutmix= are a classifier's)",
+            o->model);
+    return 0;
+}
+
 static int open_parts(kolo_session *s, int parts)
 {
     kolo_options *o = s->options;
@@ -304,15 +334,7 @@ static int open_parts(kolo_session *s, int parts)
     s->detector = model->detector;
     KOLO_TRY(check_options(o));
     KOLO_TRY(session_auto_plan(s));
-    if (s->detector && (*o->augment || o->crop != KOLO_crop_none || o->mixup > 0 || o->cutmix > 0))
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "augment=, crop=, mixup= and cutmix= move pixels without their boxes; model=%s has mosaic=, "
-            "mosaic_mixup=, hsv=, flip=",
-            o->model);
-    if (s->detector && o->val_flip)
-        return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes",
-                         o->model);
+    KOLO_TRY(s->detector ? check_detector(o) : check_classifier(o));
     s->elsewhere = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks;
     s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
     KOLO_TRY(open_plan_file(s));

@@ -102,6 +102,43 @@ bool session_loads_parts(const kolo_session *s)
            !o->tensorboard && kolo_loader_cuts(&c);
 }
 
+static bool has_operation(const kolo_graph *g, enum kolo_op op)
+{
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (g->node[i].op == op) return true;
+    return false;
+}
+
+/* Weights that start at 0 are those of norms. */
+static bool has_zero_weights(const kolo_graph *g)
+{
+    for (int64_t i = 0; i < g->tensors; i++) {
+        const kolo_tensor *t = &g->tensor[i];
+        const char *end = t->role == KOLO_ROLE_PARAM ? strrchr(t->name, '.') : NULL;
+        if (end && !strcmp(end, ".weight") && t->init.kind == KOLO_INIT_CONSTANT && t->init.a == 0)
+            return true;
+    }
+    return false;
+}
+
+static int no_layer(const kolo_options *o, const char *option, const char *layer, const char *off)
+{
+    return kolo_fail(KOLO_ECONFIG, "%s: model=%s has no %s; give %s", option, o->model, layer, off);
+}
+
+/* What is said of layers that the network does not have is a mistake. Frozen ones have lost theirs. */
+static int check_layers(const kolo_options *o, const kolo_graph *g)
+{
+    if (o->dropout > 0 && !*o->freeze && !has_operation(g, KOLO_OP_dropout))
+        return no_layer(o, "dropout=", "dropout", "dropout=0");
+    if (o->drop_path > 0 && !has_operation(g, KOLO_OP_residual))
+        return no_layer(o, "drop_path=", "stochastic depth", "drop_path=0");
+    if (o->zero_init_residual && !has_zero_weights(g))
+        return no_layer(o, "zero_init_residual=true", "residual block that ends in a norm",
+                        "zero_init_residual=false");
+    return 0;
+}
+
 /* Of a wide halo, the most: this share of a part. */
 static const double WIDE = .25;
 
@@ -154,6 +191,7 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     KOLO_TRY(kolo_model_graph(graph, o->model, &config));
+    if (train) KOLO_TRY(check_layers(o, *graph));
     if (train && s->cuda && !cut) KOLO_TRY(fuse_for_device(s, *graph));
     return scale_head(*graph, o->head_init_scale);
 }

@@ -28,8 +28,8 @@ plainly scales multi_scale=16-48:16:1 steps=4 epochs=0
 same recompute=all multi_scale=16-48:16:1 steps=4 epochs=0
 if ranks_start; then
     start=(mpiexec -n 2)
-    plainly sync bn=sync reduce=fast micro_batch=0 dropout=0.2
-    same recompute=all bn=sync reduce=fast micro_batch=0 dropout=0.2
+    plainly sync bn=sync reduce=fast micro_batch=0 model=mobilenet_v3_small dropout=0.2
+    same recompute=all bn=sync reduce=fast micro_batch=0 model=mobilenet_v3_small dropout=0.2
     plain=$ROOM/all
     same recompute=blocks
     same recompute=all stages=2 micro_batch=16

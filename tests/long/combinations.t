@@ -29,7 +29,17 @@ plain() { # what the mathematics is: into `math`
     chance 15 && math+=(lookahead=2)
     chance 20 && math+=(precision=bf16)
     chance 15 && math+=(tail=pad)
+    chance 15 && math+=(nesterov=true)
+    chance 15 && math+=(label_smoothing=0.1)
+    chance 15 && draw mixup=0.3 cutmix=1 && math+=("$drawn")
+    chance 15 && draw dropout=0.3 drop_path=0.2 && math+=("$drawn")
+    chance 10 && math+=(swa=1)
+    chance 10 && math+=(layer_decay=0.8)
+    chance 10 && math+=(blur_pool=true)
+    chance 10 && math+=(clip_value=0.01)
+    chance 10 && math+=(class_weight=balanced)
     chance 30 && draw 1x2 2x1 2x2 && math+=(spatial="$drawn")
+    [[ ${math[*]} == *spatial* ]] && chance 20 && math+=(halo=wide)
     chance 30 && draw 2 4 && math+=(tensor="$drawn")
 }
 placed() { # where it is computed, and how it is kept: into `ranks` and `place`
@@ -48,6 +58,10 @@ placed() { # where it is computed, and how it is kept: into `ranks` and `place`
 }
 common=(shapes data="$ROOM/data/train" val="$ROOM/data/val" steps=3 warmup=0 reduce=canonical bn=ghost \
     conv=direct deterministic=true threads=1 lr=0.001)
+trained() { # RANKS OPTIONS...: in $ROOM/placed
+    timeout 300 mpiexec -n "$1" kolo train "${common[@]}" "${math[@]}" "${@:2}" run="$ROOM/placed" > \
+        "$ROOM/log" 2>&1
+}
 refused() { # LOG OPTIONS...: in one line, which names one of the options
     local word
     [ "$(grep -c . "$1")" -le 3 ] || return
@@ -68,12 +82,18 @@ for ((i = 0; i < COUNT; i++)); do
     is $status 0 "1 rank, ${math[*]}" || { diag < "$ROOM/log" && continue; }
     want="$(losses "$ROOM/plain") $(figures "$ROOM/plain")"
     for ((k = 0; k < 3; k++)); do
-        placed
         rm -rf "$ROOM/placed"
-        timeout 300 mpiexec -n "$ranks" kolo train "${common[@]}" "${math[@]}" "${place[@]}" \
-            run="$ROOM/placed" > "$ROOM/log" 2>&1
+        before=
+        if chance 30; then # the first steps are made elsewhere
+            placed
+            draw 1 2
+            trained "$ranks" "${place[@]}" stop_step="$drawn"
+            [ $? != 75 ] || before="$drawn of 3 steps on $ranks ranks ${place[*]}, then "
+        fi
+        placed
+        trained "$ranks" "${place[@]}"
         status=$?
-        text="$ranks ranks, ${math[*]} ${place[*]}"
+        text="$before$ranks ranks, ${math[*]} ${place[*]}"
         if [ $status = 78 ]; then
             refused "$ROOM/log" "${math[@]}" "${place[@]}" ranks
             ok $? "refused: $text" "$ROOM/log"

@@ -31,7 +31,7 @@ for wrong in drain stash; do
 done
 
 # --- runs. 5 steps of 16 images; what is under way at a checkpoint is done again
-args+=(batch=16 epochs=1 micro_batch=8 reduce=fast clip_norm=1 momentum=0.9 dropout=0.1 ema=0.9)
+args+=(batch=16 epochs=1 micro_batch=8 reduce=fast clip_norm=1 momentum=0.9 ema=0.9)
 train() { # RANKS RUN OPTIONS...
     timeout 60 mpiexec -n "$1" kolo train "${args[@]}" run="$ROOM/$2" "${@:3}" > "$ROOM/log" 2>&1
 }

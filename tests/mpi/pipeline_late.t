@@ -17,7 +17,7 @@ rm "$ROOM"/some/delayed/*pipelined*
 "$BUILD/tests/delayed" wrong=drain "$ROOM/some" > "$ROOM/out" 2>&1
 is "$(grep -c '^not ok' "$ROOM/out")" 2 "a pipeline that is drained behind every step: every case fails"
 
-args+=(batch=16 micro_batch=8 reduce=fast clip_norm=1 momentum=0.9 dropout=0.1 ema=0.9
+args+=(batch=16 micro_batch=8 reduce=fast clip_norm=1 momentum=0.9 ema=0.9
     stages=3 pipeline=pipedream "cut=layer2,layer3") # a cut by a clock is another run
 train() { # RUN OPTIONS...
     timeout 60 mpiexec -n 3 kolo train "${args[@]}" run="$ROOM/$1" "${@:2}" > "$ROOM/log" 2>&1

@@ -282,6 +282,66 @@ static void test_yaml(void)
     kolo_options_default(&o);
 }
 
+/* ---- options that only say how others work ---- */
+
+static const struct {
+    const char *key, *needs;
+} needs[] = {
+#define NEEDS(key, needs) {#key, needs},
+#include "base/option_needs.def"
+#undef NEEDS
+};
+
+static void set_other(const char *key)
+{
+    const kolo_option_entry *e = kolo_option_find(key);
+    char number[64];
+    const char *text = "x";
+    if (e->type == KOLO_OPTION_BOOL) text = strcmp(e->default_value, "true") ? "true" : "false";
+    if (e->type == KOLO_OPTION_CHOICE) text = e->choices[!strcmp(e->choices[0], e->default_value)];
+    if (e->type == KOLO_OPTION_INT || e->type == KOLO_OPTION_REAL) {
+        const bool low = atof(e->default_value) != e->low;
+        snprintf(number, sizeof number, "%.17g", low ? e->low : e->high);
+        text = number;
+    }
+    is_int(kolo_option_set(&o, key, text, "test"), 0, "%s=%s", key, text);
+}
+
+/* Gives what the first word of the row asks for. */
+static void satisfy(const char *row)
+{
+    char word[128];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(row, " "), row);
+    char *value = strchr(word, '=');
+    if (value) *value++ = 0;
+    if (value) is_int(kolo_option_set(&o, word, value, "test"), 0, "  with %s=%s", word, value);
+    else set_other(word);
+}
+
+static void test_needs(void)
+{
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        const kolo_option_entry *e = kolo_option_find(needs[i].key);
+        kolo_options_free(&o);
+        kolo_options_default(&o);
+        is_int(kolo_option_check_needs(&o, e), 0, "%s= at its default needs nothing", e->key);
+        set_other(e->key);
+        if (strcmp(e->key, "lr_end")) /* the default schedule has it */
+            is_int(kolo_option_check_needs(&o, e), KOLO_ECONFIG, "%s= needs %s", e->key, needs[i].needs);
+        for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)
+            if (!strcmp(needs[k].key, e->key)) satisfy(needs[k].needs);
+        is_int(kolo_option_check_needs(&o, e), 0, "  which is then there");
+    }
+    kolo_options_free(&o);
+    kolo_options_default(&o);
+    kolo_option_set(&o, "gamma", "0.5", "test");
+    kolo_option_check_needs(&o, kolo_option_find("gamma"));
+    ok(!strcmp(kolo_error_text(),
+               "command line: gamma=0.5 has no effect without schedule=step or schedule=multistep or "
+               "schedule=exponential: give that, or leave gamma= out"),
+       "the message names all that would do");
+}
+
 int main(void)
 {
     kolo_options_default(&o);
@@ -293,6 +353,7 @@ int main(void)
     test_renamed();
     test_sections();
     test_yaml();
+    test_needs();
     kolo_options copy;
     is_int(kolo_options_copy(&copy, &o), 0, "options are copied");
     kolo_option_set(&o, "model", "lenet5", "here");
