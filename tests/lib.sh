@@ -129,13 +129,15 @@ cluster() {
     need slurmctld slurmd munged srun
     built_without PMIx && skip_all "built without PMIx"
     export KOLO_MINISLURM_DIR=$ROOM/slurm
-    printf '%s\n' "${4:-}" > "$ROOM/slurm.lines"
+    JOBS=$(($$ % 60000 + 1)) # its jobs are JOBS000 and on, so that what they leave can be told from others'
+    printf '%s\n' "FirstJobId=${JOBS}000" "${4:-}" > "$ROOM/slurm.lines"
     "$TOP/share/minislurm" up --nodes "$1" --cpus "$2" --gpus "${3:-0}" --conf "$ROOM/slurm.lines" --owner \
         $$ > "$ROOM/slurm.log" 2>&1 ||
         { sed 's/^/# /' "$ROOM/slurm.log" && echo "Bail out! no cluster" && exit 1; }
     at_end "'$TOP/share/minislurm' down > /dev/null 2>&1"
     eval "$("$TOP/share/minislurm" env)"
 }
+shm_left() { find /dev/shm -maxdepth 1 -name "kolo-kolo.${JOBS}[0-9][0-9][0-9].*"; } # by jobs of the cluster
 state_of() { scontrol show job "$1" 2> /dev/null | sed -n 's/^ *JobState=\([A-Z]*\).*/\1/p' | head -n 1; }
 await() { # JOB [SECONDS]: until it has ended, at most 150 s; its state
     local i state

@@ -10,7 +10,6 @@ need pgrep
 cluster 3 32
 KIND=pmi2
 srun --mpi=list 2>&1 | grep -q pmix && KIND=pmix
-before=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)
 go() { # NAME NODES RANKS-A-NODE PROGRAM WORDS...
     local name=$1 nodes=$2 each=$3
     shift 3
@@ -145,5 +144,5 @@ for run in nccl-STOP nccl-KILL staged-STOP; do
     [ -e "$KOLO_CUDA_LIBRARY" ] || { skip "no stand-in for a GPU" && continue; }
     check_run $run ${run#*-} 1 "2 nodes of 1 with GPUs, $run"
 done
-is "$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)" "$before" "nothing is left in /dev/shm"
+none "nothing is left in /dev/shm" "$(shm_left)"
 done_testing

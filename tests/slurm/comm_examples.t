@@ -51,12 +51,7 @@ for kind in pmix pmi2; do
     lost $kind 2 3
     lost $kind 1 3
 done
-for ((i = 0; i < 50; i++)); do # others' worlds may be opening
-    left=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' -newer "$ROOM/log")
-    [ -z "$left" ] && break
-    sleep 0.1
-done
-none "nothing is left in /dev/shm" "$left"
+none "nothing is left in /dev/shm" "$(shm_left)"
 if hydra; then
     KOLO_COMM_TRANSPORT=mpi go --mpi=pmi2 -N 2 -n 2 "$ROOM/in_mpi" > "$ROOM/out"
     like "$ROOM/out" "^kolo_world_open: comm: the program's MPI has less than thread level MULTIPLE" \

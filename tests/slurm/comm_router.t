@@ -8,7 +8,6 @@ DRILL=$BUILD/tests/mpi/comm_router_drill
 cluster 3 16
 KIND=pmi2
 srun --mpi=list 2>&1 | grep -q pmix && KIND=pmix
-before=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)
 go() { # NAME NODES RANKS WORDS...
     local name=$1 nodes=$2 ranks=$3
     shift 3
@@ -39,5 +38,5 @@ for transport in mpi tcp; do
     for how in killed stopped; do check_report "$how-$transport" $how "$transport, 4 ranks on 3 nodes"; done
 done
 check_report stopped-node stopped "4 ranks of a node"
-is "$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)" "$before" "nothing is left in /dev/shm"
+none "nothing is left in /dev/shm" "$(shm_left)"
 done_testing

@@ -10,7 +10,6 @@ srun --mpi=list 2>&1 | grep -q pmix && KIND=pmix
 shapes_data 96 50
 args=(shapes model=resnet20 size=16 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 micro_batch=8
     epochs=1 warmup=0 reduce=canonical bn=ghost conv=direct deterministic=true threads=1)
-before=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)
 
 train() { # RUN NODES RANKS-A-NODE DISTRIBUTION OPTIONS...
     timeout 60 srun --mpi="$KIND" -K0 -N"$2" --ntasks-per-node="$3" --distribution="$4" kolo train \
@@ -100,5 +99,5 @@ for run in KILL-1 STOP-2; do
     pids=("${pids[@]:1}")
     is "$(bytes_of "$run")" "$(bytes_of whole)" "$run: to the bytes of one rank that nothing befell"
 done
-is "$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)" "$before" "nothing is left in /dev/shm"
+none "nothing is left in /dev/shm" "$(shm_left)"
 done_testing
