@@ -394,6 +394,9 @@ static int train_run(trainer *t)
     KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch,
                                KOLO_SESSION_TRAIN |
                                    (validates || t->options->tournament ? KOLO_SESSION_EVAL : 0)));
+    if (is_root(t) && t->session.detector && t->options->mosaic > 0 && t->session.plain_epoch <= 0)
+        kolo_info("close_mosaic=%ld: the run has no more epochs than that, so none has mosaics",
+                  (long)t->options->close_mosaic);
     if (is_root(t) && !validates) kolo_info("no validation data (val=): top-1 is not measured");
     t->records = TRAINER_RECORDS + kolo_exec_batches_ahead(t->session.exec);
     if (!(t->issued = kolo_alloc((size_t)t->records * sizeof *t->issued))) return KOLO_ENOMEM;

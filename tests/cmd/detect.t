@@ -18,6 +18,11 @@ common+=" deterministic=true conv=direct threads=1 readers=2 data=$ROOM/out val=
 kolo train $common epochs=2 run="$ROOM/a" > "$ROOM/log" 2>&1
 ok $? "two epochs of mosaics, the last without"
 like "$ROOM/log" 'AP [0-9.]*, AP50 ' "the average precision after each"
+none "the first of them has mosaics" "$(grep 'none has mosaics' "$ROOM/log")"
+# shellcheck disable=SC2086
+kolo train $common epochs=1 val=none run="$ROOM/plain" > "$ROOM/log" 2>&1
+like "$ROOM/log" 'close_mosaic=1: the run has no more epochs than that, so none has mosaics' \
+    "one epoch: that mosaics are closed from the first on is said"
 like "$ROOM"/a/events.jsonl '"ap50":' "events.jsonl has the average precision, too"
 is "$(sed -n 's/^  "loss": \([0-9.]*\),/\1/p' "$ROOM/a/summary.json" | cut -c1-5)" "$(losses "$ROOM/a" |
     tail -n 1 | cut -d' ' -f2 | cut -c1-5)" "the summary has the last loss: detectors are judged by none"
