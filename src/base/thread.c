@@ -47,6 +47,16 @@ int kolo_cpu_count(void)
     return count > 0 ? count : 1;
 }
 
+static atomic_int node_cpus;
+
+int kolo_node_cpu_count(void)
+{
+    const int cpus = atomic_load(&node_cpus);
+    return cpus > 0 ? cpus : kolo_cpu_count();
+}
+
+void kolo_node_set_cpu_count(int cpus) { atomic_store(&node_cpus, cpus); }
+
 static void relax(void)
 {
 #if defined(__x86_64__)

@@ -12,6 +12,10 @@ double kolo_time(void);
 
 /* CPUs in this process's affinity mask, limited by the cgroup quota (rounded up); at least 1. */
 int kolo_cpu_count(void);
+/* CPUs of all processes of this job on this node together, which a binding of this process leaves as they are:
+ * as its launch has counted them, else kolo_cpu_count. */
+int kolo_node_cpu_count(void);
+void kolo_node_set_cpu_count(int cpus);
 
 /* Waits while *word == value, at most `seconds` (negative: for ever). Works across processes on
  * shared memory. Returns true if the word changed, false at the time-out. `spin` is how many polls

@@ -40,6 +40,25 @@ bool kolo_cpuset_share(const kolo_cpuset *all, int rank, int size, int *index, i
     return clean;
 }
 
+int kolo_cpuset_count(const kolo_cpuset *all, int rank, int size)
+{
+    int count = 0;
+    for (int w = 0; w < KOLO_MASK_WORDS; w++) {
+        uint64_t any = 0;
+        for (int r = 0; r < size; r++)
+            if (same_machine(&all[r], &all[rank])) any |= all[r].mask[w];
+        count += __builtin_popcountll(any);
+    }
+    return count;
+}
+
+/* What plans are priced by. A quota that is tighter than this process's mask is the job's on this node. */
+static void count_node(const kolo_launch *launch, const kolo_cpuset *all, int given)
+{
+    const int quota = kolo_cpu_count(), node = kolo_cpuset_count(all, launch->rank, launch->size);
+    if (launch->size > 1) kolo_node_set_cpu_count(quota < given ? quota : node);
+}
+
 static int load_topology(hwloc_topology_t *topology, hwloc_bitmap_t given)
 {
     if (hwloc_topology_init(topology) != 0)
@@ -117,19 +136,25 @@ static int choose_cores(hwloc_topology_t topology, hwloc_const_bitmap_t given, i
     return high - low;
 }
 
+/* The processors that this rank and all others were given. Collective. */
+static int gather(kolo_launch *launch, hwloc_topology_t *topology, hwloc_bitmap_t given, kolo_cpuset *all)
+{
+    kolo_cpuset mine;
+    if (!given || !all) return kolo_fail(KOLO_ENOMEM, "bind: out of memory");
+    KOLO_TRY(load_topology(topology, given));
+    bind_fill_cpuset(&mine, given);
+    KOLO_TRY(kolo_launch_exchange(launch, &mine, sizeof mine, all));
+    count_node(launch, all, hwloc_bitmap_weight(given));
+    return 0;
+}
+
 int kolo_launch_overlap(kolo_launch *launch, bool *overlap, int *sharers)
 {
     hwloc_topology_t topology = NULL;
     hwloc_bitmap_t given = hwloc_bitmap_alloc();
-    kolo_cpuset mine, *all = kolo_alloc((size_t)launch->size * sizeof *all);
-    int index, rc;
-    if (!given || !all) rc = kolo_fail(KOLO_ENOMEM, "bind: out of memory");
-    else rc = load_topology(&topology, given);
-    if (rc < 0) goto fail;
-    bind_fill_cpuset(&mine, given);
-    KOLO_TRY_GOTO(rc, kolo_launch_exchange(launch, &mine, sizeof mine, all));
-    *overlap = !kolo_cpuset_share(all, launch->rank, launch->size, &index, sharers);
-fail:
+    kolo_cpuset *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    int index, rc = gather(launch, &topology, given, all);
+    if (rc == 0) *overlap = !kolo_cpuset_share(all, launch->rank, launch->size, &index, sharers);
     if (topology) hwloc_topology_destroy(topology);
     hwloc_bitmap_free(given);
     free(all);
@@ -141,12 +166,8 @@ int kolo_launch_bind(kolo_launch *launch, int threads, bool bind)
     hwloc_topology_t topology = NULL;
     int index, sharers, rc, cpus = kolo_cpu_count(); /* of all sharers, before binding */
     hwloc_bitmap_t given = hwloc_bitmap_alloc();
-    kolo_cpuset cpuset, *all = kolo_alloc((size_t)launch->size * sizeof *all);
-    if (!given || !all) rc = kolo_fail(KOLO_ENOMEM, "bind: out of memory");
-    else rc = load_topology(&topology, given);
-    if (rc < 0) goto fail;
-    bind_fill_cpuset(&cpuset, given);
-    KOLO_TRY_GOTO(rc, kolo_launch_exchange(launch, &cpuset, sizeof cpuset, all));
+    kolo_cpuset *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    KOLO_TRY_GOTO(rc, gather(launch, &topology, given, all));
     bool clean = kolo_cpuset_share(all, launch->rank, launch->size, &index, &sharers);
     if (!clean && bind && index == 0)
         kolo_warn(

@@ -17,4 +17,7 @@ typedef struct kolo_cpuset {
  * nothing may be bound there. */
 bool kolo_cpuset_share(const kolo_cpuset *all, int rank, int size, int *index, int *sharers);
 
+/* Processors that the ranks on the machine of `rank` were given, all together. */
+int kolo_cpuset_count(const kolo_cpuset *all, int rank, int size);
+
 #endif

@@ -178,7 +178,7 @@ static int work_of(task *t, division *p)
         if (rc == 0) rc = rehearse(t, &s, &seconds);
         kolo_session_close(&s);
     }
-    const double cores = t->gpu ? INFINITY : (double)kolo_cpu_count() / (double)o.threads,
+    const double cores = t->gpu ? INFINITY : (double)kolo_node_cpu_count() / (double)o.threads,
                  at_once = fmin((double)t->options->ranks, cores);
     kolo_options_free(&o);
     p->work = rc == KOLO_ECONFIG ? INFINITY : seconds * (double)t->options->batch / (double)p->rows / at_once;
@@ -467,7 +467,7 @@ static int search(task *t, kolo_auto_plan *r)
 /* Of a rank, as session.c divides a node's cores. */
 static int64_t threads_of(const kolo_options *o)
 {
-    const int64_t threads = kolo_cpu_count() / o->ranks;
+    const int64_t threads = kolo_node_cpu_count() / o->ranks;
     return o->reduce == KOLO_reduce_canonical || threads < 1 ? 1 : threads;
 }
 

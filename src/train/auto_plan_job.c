@@ -38,7 +38,10 @@ static int keep_blocks(kolo_options *o)
 /* What is priced here is a node of CPUs. */
 static int check_node(kolo_session *s, const char *key)
 {
+    bool overlap;
+    int sharers;
     KOLO_TRY(session_choose_device(s));
+    KOLO_TRY(kolo_launch_overlap(s->launch, &overlap, &sharers)); /* it counts the node's processors */
     if (!s->cuda && s->launch->nodes == 1) return 0;
     return kolo_fail(KOLO_ECONFIG,
                      "%s=auto prices a node of CPUs, and this job has %s: search on a login node (kolo plan "

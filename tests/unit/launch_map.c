@@ -124,10 +124,13 @@ static void test_seats(void)
     ok(kolo_cpuset_share(all, 3, 4, &index, &sharers), "two disjoint pairs may be bound");
     is_int(index, 1, "second of its pair");
     is_int(sharers, 2, "pairs");
+    is_int(kolo_cpuset_count(all, 3, 4), 8, "all four together have all eight processors");
     all[0].mask[0] = 0x1f;
     ok(!kolo_cpuset_share(all, 3, 4, &index, &sharers), "partly the same processors: not bound");
     memcpy(all[0].machine, "m2", 3);
     ok(kolo_cpuset_share(all, 3, 4, &index, &sharers), "on another machine they do not matter");
+    is_int(kolo_cpuset_count(all, 3, 4), 8, "nor are those counted that only it has");
+    is_int(kolo_cpuset_count(all, 0, 4), 5, "and it has its own");
 }
 
 int main(void)
