@@ -11,10 +11,4 @@
  * operation that is timed is allocated meanwhile. */
 int kolo_exec_clock(const kolo_plan *plan, kolo_backend *backend, int times, double *seconds, bool *timed);
 
-/* Bytes a second, read and written, of an addition of arrays that no cache holds; times, devices as above. */
-double kolo_exec_memory_rate(kolo_backend *backend, int times);
-
-/* Seconds until a thread that sleeps goes on when another wakes it; 0: it could not be measured. */
-double kolo_exec_wake_seconds(void);
-
 #endif

@@ -1,6 +1,7 @@
 #include "plan/fabric.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +66,9 @@ kolo_fabric kolo_fabric_node(const kolo_fabric_host *h)
                          .cores = h->cores,
                          .threads = h->threads,
                          .copy = h->copy,
-                         .add = h->add};
+                         .add = h->add,
+                         .crowd = h->crowd,
+                         .sharing = h->sharing};
 }
 
 /* ---- messages ---- */
@@ -82,9 +85,12 @@ static kolo_fabric_load sum_in_memory(const kolo_fabric *f, const kolo_fabric_gr
                                       bool whole)
 {
     const double part = sent / (whole ? 2 : 1); /* (n-1)/n of all: what others have of a rank's part */
+    const double at_once = (double)g->ranks * g->beside,
+                 others = f->cores > 1 ? fmin((at_once - 1) / (f->cores - 1), 1) : 0,
+                 crowd = 1 + (f->crowd > 1 ? f->crowd - 1 : 0) * others;
     return (kolo_fabric_load){.latency = f->link_latency * 1e-6,
-                              .seconds = part * (f->add + (whole ? f->copy : 0)),
-                              .cores = (double)g->ranks * g->beside};
+                              .seconds = part * (f->add + (whole ? f->copy : 0)) * crowd,
+                              .cores = at_once};
 }
 
 kolo_fabric_load kolo_fabric_sum(const kolo_fabric *f, const kolo_fabric_group *g, double sent, bool whole)

@@ -29,10 +29,23 @@ static int note(game *g, const task *t)
     return 0;
 }
 
-/* How fast a task goes on where all together use so much of a node. */
-static double rate_of(const game *g, const task *t, double cores, double network)
+/* What all tasks use of a node together. */
+typedef struct usage {
+    double cores, computing, network; /* computing: of the cores */
+} usage;
+
+/* How many times longer what needs cores is where they are asked for more than there are. Where the kernel
+ * leaves every rank on its core, the fullest one decides. */
+static double shared(const kolo_fabric *f, const usage *u)
 {
-    const double all = g->in->fabric->cores;
+    const double even = u->cores / f->cores, fullest = ceil(u->computing / f->cores - 1e-9);
+    return u->cores <= f->cores ? 1 : even + f->sharing * fmax(fullest - even, 0);
+}
+
+/* How fast a task goes on beside all others. */
+static double rate_of(const game *g, const task *t, const usage *u)
+{
+    const double all = g->in->fabric->cores, cores = u->cores, network = u->network;
     double rate = 1;
     if (t->network > 0 && network > 1) rate = 1 / network;
     if (t->cores <= 0) return rate;
@@ -41,7 +54,7 @@ static double rate_of(const game *g, const task *t, double cores, double network
                      room = all - fmin(g->in->fabric->threads, all);
         if (room > 0) rate /= 1 + (t->crowded - 1) * fmax(others, 0) / room;
     }
-    return cores > all ? rate * all / cores : rate;
+    return rate / shared(g->in->fabric, u);
 }
 
 static void account(game *g, double dt)
@@ -95,12 +108,18 @@ static int finish(game *g, task t)
 /* To the next end of a task. */
 static int pass_time(game *g)
 {
-    double cores = 0, network = 0, dt = INFINITY;
-    for (int64_t i = 0; i < g->tasks; i++)
-        if (g->task[i].latency <= 0) cores += g->task[i].cores, network += g->task[i].network;
+    usage u = {0};
+    double dt = INFINITY;
     for (int64_t i = 0; i < g->tasks; i++) {
         const task *t = &g->task[i];
-        const double to = t->latency > 0 ? t->latency : t->left / rate_of(g, t, cores, network);
+        if (t->latency > 0) continue;
+        u.cores += t->cores;
+        u.computing += t->span.lane == KOLO_PLAY_COMPUTE ? t->cores : 0;
+        u.network += t->network;
+    }
+    for (int64_t i = 0; i < g->tasks; i++) {
+        const task *t = &g->task[i];
+        const double to = t->latency > 0 ? t->latency : t->left / rate_of(g, t, &u);
         if (to < dt) dt = to;
     }
     g->now += dt;
@@ -109,7 +128,7 @@ static int pass_time(game *g)
     for (int64_t i = 0; i < before; i++) {
         task *t = &g->task[i];
         if (t->latency > 0) t->latency = t->latency - dt <= dt * 1e-12 ? 0 : t->latency - dt;
-        else t->left -= dt * rate_of(g, t, cores, network);
+        else t->left -= dt * rate_of(g, t, &u);
     }
     int64_t kept = 0;
     for (int64_t i = 0; i < g->tasks; i++) { /* those that begin meanwhile stand behind them */

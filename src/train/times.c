@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "comm/algorithm/algorithm.h"
 #include "exec/clock.h"
+#include "exec/node_clock.h"
 #include "exec/rehearse.h"
 #include "kolo/error.h"
 #include "ops/choices.h"
@@ -66,8 +67,8 @@ typedef struct times {
     kolo_choices known;
     kolo_play_time *node; /* [graph->nodes] */
     double crowd;         /* how much longer things take with all cores busy, where that is not known */
-    double byte;          /* seconds */
-    double varies;        /* share of a step, on average; 0: not known */
+    kolo_byte_seconds byte;
+    double varies; /* share of a step, on average; 0: not known */
     kolo_times_from from;
 } times;
 
@@ -138,7 +139,7 @@ static int clock_rest(const kolo_session *s, kolo_choices *known, const kolo_pla
 static int find_measured(const kolo_session *s, kolo_choices *known, const kolo_plan *p, double *seconds,
                          bool *measured)
 {
-    const bool crowded = s->ranks * s->options->threads >= kolo_cpu_count();
+    const bool crowded = s->ranks * s->options->threads >= kolo_node_cpu_count();
     int count = 0;
     for (int64_t i = 0; i < p->graph->nodes; i++) {
         char key[128];
@@ -209,7 +210,7 @@ static kolo_play_time other(times *t, const kolo_plan *p, enum kolo_action_kind 
     const double bytes = cost->read + cost->written;
     if (bytes <= 0) return (kolo_play_time){0, 0};
     action_key(p, kind, key, sizeof key);
-    if (!find(&t->known, key, &byte)) byte = (kolo_play_time){t->byte, t->byte * t->crowd};
+    if (!find(&t->known, key, &byte)) byte = (kolo_play_time){t->byte.alone, t->byte.crowded};
     return (kolo_play_time){byte.alone * bytes, byte.crowded * bytes};
 }
 
@@ -234,23 +235,47 @@ static int time_plan(times *t, const kolo_plan *p, kolo_play_time *time)
 
 /* ---- the node ---- */
 
-/* A byte read or written, and a wake from one rank to another, which all messages of a node go by: measured
- * once and kept, so that all plans are priced by the same. */
-static int measure_node(const kolo_session *s, kolo_choices *known, bool again, double *byte, double *wake)
+/* A byte read or written, a wake from one rank to another, which all messages of a node go by, and how more
+ * ranks than processors share them (kolo_exec_sharing): measured once and kept, so that all plans are priced
+ * by the same. */
+typedef struct node_times {
+    kolo_byte_seconds byte;
+    double wake, sharing;
+} node_times;
+
+enum { BYTE, WAKE, SHARING, NODE_KEYS };
+static const char *const node_key[NODE_KEYS] = {"a byte of memory", "a wake", "ranks share processors"};
+
+static int beside_one(const kolo_session *s)
 {
-    static const char *const key[] = {"a byte of memory", "a wake"};
-    kolo_play_time kept[2];
-    const bool all = find(known, key[0], &kept[0]) && find(known, key[1], &kept[1]);
-    if (!all || again) {
-        kept[0].alone = 1 / kolo_exec_memory_rate(s->backend, s->untimed ? 0 : 5);
-        kept[1].alone = s->untimed ? 0 : kolo_exec_wake_seconds();
-        for (int i = 0; i < 2 && !s->untimed; i++) {
-            kept[i].crowded = kept[i].alone;
-            KOLO_TRY(keep(known, key[i], kept[i]));
-        }
+    const int cores = kolo_node_cpu_count(), threads = (int)s->options->threads;
+    return cores > threads ? cores / threads - 1 : 0;
+}
+
+static int keep_node(const kolo_session *s, kolo_choices *known, kolo_play_time time[NODE_KEYS])
+{
+    const kolo_byte_seconds byte = kolo_exec_byte_seconds(s->backend, 5, beside_one(s));
+    const double wake = kolo_exec_wake_seconds();
+    time[BYTE] = (kolo_play_time){byte.alone, byte.crowded};
+    time[WAKE] = (kolo_play_time){wake, wake};
+    time[SHARING] = (kolo_play_time){1, 1 + kolo_exec_sharing(kolo_node_cpu_count())};
+    for (int i = 0; i < NODE_KEYS; i++) KOLO_TRY(keep(known, node_key[i], time[i]));
+    return 0;
+}
+
+static int measure_node(const kolo_session *s, kolo_choices *known, bool again, node_times *node)
+{
+    kolo_play_time time[NODE_KEYS];
+    bool all = true;
+    for (int i = 0; i < NODE_KEYS; i++) all = all && find(known, node_key[i], &time[i]);
+    *node = (node_times){.byte = kolo_exec_byte_seconds(s->backend, 0, 0)};
+    if (!s->untimed) {
+        if (!all || again) KOLO_TRY(keep_node(s, known, time));
+        *node = (node_times){{time[BYTE].alone, time[BYTE].crowded},
+                             time[WAKE].alone,
+                             time[SHARING].crowded - time[SHARING].alone};
     }
-    *byte = kept[0].alone;
-    *wake = kept[1].alone > 0 ? kept[1].alone : kolo_link_assumed.latency / 2;
+    if (node->wake <= 0) node->wake = kolo_link_assumed.latency / 2;
     return 0;
 }
 
@@ -260,18 +285,22 @@ static int describe_node(times *t, kolo_fabric *fabric)
 {
     const kolo_session *s = t->session;
     comm_selector *selector = NULL;
-    double wake;
-    KOLO_TRY(measure_node(s, &t->known, false, &t->byte, &wake));
-    kolo_fabric_host h = {.cores = kolo_cpu_count(),
+    node_times node;
+    KOLO_TRY(measure_node(s, &t->known, false, &node));
+    t->byte = node.byte;
+    kolo_fabric_host h = {.cores = kolo_node_cpu_count(),
                           .threads = (int)s->options->threads,
-                          .copy = 2 * t->byte,
-                          .add = 3 * t->byte,
-                          .latency = 2 * wake};
+                          .copy = 2 * node.byte.alone,
+                          .add = 3 * node.byte.alone,
+                          .crowd = node.byte.crowded / node.byte.alone,
+                          .latency = 2 * node.wake,
+                          .sharing = node.sharing};
     KOLO_TRY(comm_table_open(&selector, s->options->comm_table, NULL));
     const comm_cost *c = comm_selector_costs(selector);
     if (comm_selector_is_measured(selector)) {
         h.copy = c->beta[0];
         h.add = c->gamma;
+        h.crowd = 1; /* they were measured between ranks */
         if (c->alpha[0] > h.latency) h.latency = c->alpha[0];
     }
     comm_selector_close(&selector);
@@ -437,11 +466,11 @@ static int check_room(const kolo_session *s, const kolo_rehearsal *r)
 
 static int rehearse(const kolo_session *s, kolo_choices *known, char *choices)
 {
-    const int cores = kolo_cpu_count(), threads = (int)s->options->threads,
-              beside = cores > threads ? cores / threads - 1 : 0;
+    const int beside = beside_one(s);
     kolo_rehearsal r = rehearsal_of(s, 0, choices);
     kolo_plan *plan = NULL, *same = NULL;
-    double *alone = NULL, *crowded = NULL, varies[2] = {0}, byte, wake;
+    double *alone = NULL, *crowded = NULL, varies[2] = {0};
+    node_times node;
     r.beside = beside;
     KOLO_TRY(check_room(s, &r));
     r.beside = 0;
@@ -451,7 +480,7 @@ static int rehearse(const kolo_session *s, kolo_choices *known, char *choices)
     if (rc == 0) rc = keep_times(known, plan, alone, beside ? crowded : alone);
     if (rc == 0)
         rc = keep(known, "a step varies by", (kolo_play_time){varies[0], fmax(varies[0], varies[1])});
-    if (rc == 0) rc = measure_node(s, known, true, &byte, &wake);
+    if (rc == 0) rc = measure_node(s, known, true, &node);
     free(alone);
     free(crowded);
     kolo_plan_destroy(&same);

@@ -52,5 +52,13 @@ int main(void)
     const kolo_fabric_load sum = kolo_fabric_sum(&cores, &four, 1.5e8, true);
     near(sum, 1e-5 + 0.75e8 * 3e-10, "100 MB in the memory of a node: 3/4 are added and copied by each of 4");
     near_seconds(sum.cores, 4, "which takes a core of each");
+    const kolo_fabric_host crowd = {
+        .cores = 4, .threads = 1, .copy = 1e-10, .add = 2e-10, .latency = 1e-5, .crowd = 1.6};
+    const kolo_fabric wide = kolo_fabric_node(&crowd);
+    const kolo_fabric_group pair = {2, 1, 1};
+    near(kolo_fabric_sum(&wide, &four, 1.5e8, true), 1e-5 + 1.6 * 0.75e8 * 3e-10,
+         "four at once on four cores take as long as memory does that all use");
+    near(kolo_fabric_sum(&wide, &pair, 1e8, true), 1e-5 + 1.2 * 0.5e8 * 3e-10,
+         "two of them a third of what that is more");
     return done_testing();
 }

@@ -78,6 +78,38 @@ static void test(enum kolo_pipeline order, int stages, int slots, bool full)
            kolo_pipeline[order].name, stages, slots, least, most);
 }
 
+/* Three stages on two cores: shared evenly, and core by core, where two of them have one. */
+static void test_sharing(void)
+{
+    const kolo_fabric even = {.gpus = 8, .share = 1, .cores = 2, .threads = 1};
+    kolo_fabric apart = even;
+    int n = 0, longer = 0, wrong = 0;
+    apart.sharing = 1;
+    for (int i = 0; i < TRIALS; i++) {
+        rig r;
+        const trial t = {.stages = 3,
+                         .slots = 2,
+                         .chunks = 1,
+                         .replicas = 1,
+                         .blocks = 4,
+                         .order = KOLO_PIPELINE_PIPEDREAM};
+        drawn = (uint64_t)(i + 1) * 7919;
+        if (rig_open(&r, &t) == 0 && r.program && !meets(r.program)) {
+            const uint64_t start = drawn;
+            const double by = play(r.program, &even);
+            drawn = start;
+            const double more = play(r.program, &apart) / by;
+            n++;
+            longer += more > 1.01;
+            wrong += more < 1 - 1e-9 || more > 4. / 3 + 1e-9;
+        }
+        rig_close(&r);
+    }
+    ok(n > TRIALS / 10 && longer > n / 2 && wrong == 0,
+       "three stages on two cores: core by core up to 4/3 of shared evenly (%d of %d longer, %d wrong)",
+       longer, n, wrong);
+}
+
 int main(void)
 {
     const kolo_backend_config config = {.threads = 1, .direct = true, .deterministic = true};
@@ -90,6 +122,7 @@ int main(void)
     test(KOLO_PIPELINE_TWO_BUFFERED, 2, 2, true);
     test(KOLO_PIPELINE_1F1B, 2, 2, false);
     test(KOLO_PIPELINE_1F1B, 4, 3, false);
+    test_sharing();
     kolo_backend_destroy(&backend);
     return done_testing();
 }
