@@ -79,11 +79,12 @@ static void close_rank(rank *r)
     free(r->labels);
 }
 
-/* The rate is 0: whatever the batch, the weights stay what they are. */
+/* The rate is 0: whatever the batch, the weights stay what they are. Momentum is what a training has: without
+ * it an update reads and writes less. */
 static int do_step(rank *r)
 {
     kolo_metrics metrics;
-    const kolo_step step = {.step = r->step++};
+    const kolo_step step = {.step = r->step++, .momentum = (float)r->of->options->momentum};
     return kolo_exec_step(r->exec, &r->batch, &step, &metrics);
 }
 
