@@ -122,12 +122,14 @@ void kolo_session_settle(kolo_session *s)
 }
 
 /* What this rank takes to read and write tensors in canonical order, one at a time; of parts a tensor is
- * brought together as it is laid out. */
-static size_t canonical_bytes(const kolo_session *s, bool saves)
+ * brought together as it is laid out. Initial values are gone before the optimizer's state is first touched. */
+static size_t canonical_bytes(const kolo_session *s, const need *n, bool saves)
 {
     const size_t largest = (size_t)kolo_plan_largest(s->plan) * sizeof(float);
     const size_t all = largest * (s->shards > 1 ? 2 : 1);
-    if (!saves || (s->launch->rank > 0 && !saves_together(s))) return all;
+    const size_t later = session_offloads(s->options) ? 0 : n->arena[KOLO_ARENA_STATE];
+    if (!saves) return all > later ? all - later : 0;
+    if (s->launch->rank > 0 && !saves_together(s)) return all;
     return kolo_checkpoint_scratch(largest, saves_together(s)) + all - largest;
 }
 
@@ -136,7 +138,7 @@ size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
     need n = need_of_plans(s);
     if (s->plan->config.servers && !s->elsewhere) n.bytes -= kolo_plan_spared(s->plan, s->launch->rank);
     const size_t bytes = s->held_bytes + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
-                         canonical_bytes(s, saves) +
+                         canonical_bytes(s, &n, saves) +
                          (saves && s->launch->rank == 0 ? snapshot_bytes(s, &n) : 0);
     return bytes > s->highest_bytes ? bytes : s->highest_bytes;
 }
@@ -145,8 +147,9 @@ size_t kolo_session_peak_bytes(const kolo_session *s)
 {
     size_t others = kolo_comm_peer_bytes(s->comm);
     if (s->eval_comm) others += kolo_comm_peer_bytes(s->eval_comm);
-    const size_t peak = kolo_memory_peak();
-    return peak > others ? peak - others : peak;
+    const size_t peak = kolo_memory_peak(), own = peak > others ? peak - others : peak;
+    /* before it had seen others' memory it may have held more: where plans were made */
+    return own > s->highest_bytes ? own : s->highest_bytes;
 }
 
 size_t kolo_session_stage_bytes(const kolo_session *s, int stage) { return session_rank_bytes(s, stage); }
