@@ -64,12 +64,11 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
     } else {
         snprintf(where, sizeof where, "%d ranks x %ld threads", session->launch->size, (long)o->threads);
     }
-    printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f, median %.3f%s), peak %.0f "
-           "MiB (planned "
-           "%.0f MiB): %.1f img/s\n",
+    printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f, lower quartile %.3f, "
+           "median %.3f%s), peak %.0f MiB (planned %.0f MiB): %.1f img/s\n",
            o->model, (long)o->batch, (long)session->height, (long)session->width,
            kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps,
-           step[0] * 1e3, step[steps / 2] * 1e3, busy, peak / 0x1p20, planned / 0x1p20,
+           step[0] * 1e3, step[steps / 4] * 1e3, step[steps / 2] * 1e3, busy, peak / 0x1p20, planned / 0x1p20,
            (double)(steps * o->batch) / seconds);
     fflush(stdout);
 }
