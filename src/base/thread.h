@@ -12,8 +12,8 @@ double kolo_time(void);
 
 /* CPUs in this process's affinity mask, limited by the cgroup quota (rounded up); at least 1. */
 int kolo_cpu_count(void);
-/* CPUs of all processes of this job on this node together, which a binding of this process leaves as they are:
- * as its launch has counted them, else kolo_cpu_count. */
+/* CPUs of all processes of this job on this node, as its launch has counted them before it bound any; else
+ * kolo_cpu_count. */
 int kolo_node_cpu_count(void);
 void kolo_node_set_cpu_count(int cpus);
 

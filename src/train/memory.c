@@ -122,7 +122,7 @@ void kolo_session_settle(kolo_session *s)
 }
 
 /* What this rank takes to read and write tensors in canonical order, one at a time; of parts a tensor is
- * brought together as it is laid out. Initial values are gone before the optimizer's state is first touched. */
+ * brought together as it is laid out. Initial values are gone before the optimizer's state is touched. */
 static size_t canonical_bytes(const kolo_session *s, const need *n, bool saves)
 {
     const size_t largest = (size_t)kolo_plan_largest(s->plan) * sizeof(float);

@@ -58,7 +58,8 @@ run_once() { # RANKS OPTIONS...
     : > "$ROOM/log"
     alone bench --tune kernels "$@" ranks="$ranks" >> "$ROOM/log" 2>&1 || return
     alone plan "$@" ranks="$ranks" --json > "$ROOM/plan" 2>> "$ROOM/log" || return
-    mpiexec -n "$ranks" "${FRONT[@]}" kolo bench train "$@" steps="${STEPS:-20}" >> "$ROOM/log" 2>&1 || return
+    mpiexec -n "$ranks" "${FRONT[@]}" kolo bench train "$@" steps="${STEPS:-20}" >> "$ROOM/log" 2>&1 ||
+        return
     python3 - "$ROOM/plan" "$ROOM/log" << 'PY' >> "$ROOM/runs"
 import json, re, sys
 predicted = json.load(open(sys.argv[1]))["step_seconds"] * 1e3
@@ -82,7 +83,8 @@ runs = [list(map(float, run.split())) for run in open(sys.argv[1])]
 print(sys.argv[2], *(min(run[i] for run in runs) for i in range(4)), sep="\t")
 PY
     tail -1 "$TABLE" |
-        awk -F '\t' '{printf "# %-78s %9.2f %9.2f %+6.1f%% %6d %8d\n", $1, $2, $3, 100 * ($2 / $3 - 1), $4, $5}'
+        awk -F '\t' '{printf "# %-78s %9.2f %9.2f %+6.1f%% %6d %8d\n",
+            $1, $2, $3, 100 * ($2 / $3 - 1), $4, $5}'
 done
 python3 - "$TABLE" > "$ROOM/verdict" << 'PY'
 import collections, statistics, sys
