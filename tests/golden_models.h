@@ -38,8 +38,9 @@ static int golden_parts[2];
 
 /* Parts that channels are cut into (kolo_graph_split_channels); 0: not. */
 static int golden_channels;
-/* spatial=RxC,MODULE:tensor: the module from which on channels are cut instead of maps */
+/* spatial=RxC,MODULE:tensor[=N]: from which on channels are cut instead of maps */
 static char golden_late[64];
+static int golden_late_parts;
 
 /* f32 images (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph
  * does after `normalize`. */
@@ -81,14 +82,13 @@ static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *con
     if (train && *freeze) KOLO_TRY(kolo_graph_freeze(g, freeze));
     KOLO_TRY(kolo_graph_fuse(g));
     if (golden_channels) KOLO_TRY(kolo_graph_split_channels(g, golden_channels));
-    kolo_cut_range late = {.parts = {1, 1}, .channels = true};
+    kolo_cut_range late = {.parts = {1, 1}, .channels = golden_late_parts};
     snprintf(late.from, sizeof late.from, "%s", golden_late);
     const kolo_cuts cuts = {.parts = {golden_parts[0], golden_parts[1]},
                             .range = &late,
                             .ranges = *golden_late != 0,
                             .apart = true};
-    if (*golden_late)
-        KOLO_TRY(kolo_graph_split_channels_from(g, golden_parts[0] * golden_parts[1], golden_late));
+    KOLO_TRY(kolo_graph_split_late(g, &cuts));
     if (golden_parts[0]) KOLO_TRY(kolo_graph_split(g, &cuts));
     return train ? kolo_graph_backward(g) : 0;
 }

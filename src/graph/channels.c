@@ -7,6 +7,9 @@
  * arXiv:1909.08053, of a transformer's two pairs). A convolution between two such regions serves one of them.
  * Classes are such channels, too: what reads them is the softmax's loss, a sum over the parts.
  *
+ * Where the layers that may be cut begin further on, the maps that they read of those in front are a border:
+ * of such a map, too, each part may read its own channels, as if a product had made them.
+ *
  * Regions are chosen in this order: those in which no maps are added before residual trunks; those with at
  * least as many channels as what is sent for them, before narrow ones; those read by fewer products; those
  * that come first. But none all of whose products another one has as well (squeeze and excitation inside an
@@ -37,13 +40,14 @@ typedef struct region {
 typedef struct survey {
     const kolo_graph *g;
     int parts;
-    int64_t first;  /* node; those in front of it stay whole */
+    int64_t first, last; /* nodes; those in front of the first, and from the last on, stay as they are */
     int answer;     /* tensor that a loss of classes reads, and so may be put out in parts; -1: none such */
     int *root;      /* [tensors] a tensor of the same region: a forest */
     int *runs;      /* [tensors] */
     int *readers;   /* [tensors] */
     region *region; /* [tensors] at roots */
     bool *used;     /* [nodes] products of a region that is cut */
+    bool borders;   /* regions may begin with maps that layers in front made */
 } survey;
 
 static int region_of(const survey *s, int t)
@@ -92,13 +96,15 @@ static void join(const survey *s, int a, int b)
     else s->root[x] = y;
 }
 
+static bool is_in_range(const survey *s, int64_t node) { return node >= s->first && node < s->last; }
+
 static void find_regions(const survey *s)
 {
     for (int64_t i = 0; i < s->g->nodes; i++) {
         const kolo_node *n = &s->g->node[i];
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0) s->readers[n->in[k]]++;
-        if (!is_inside(n)) continue;
+        if (!is_inside(n) || !is_in_range(s, i)) continue;
         for (int k = 0; k < n->n_in; k++)
             if (is_map_input(s, n, k)) join(s, n->out[0], n->in[k]);
         for (int k = 1; k < n->n_out; k++)
@@ -121,7 +127,8 @@ static bool find_runs(const survey *s, const kolo_node *n)
     switch (kind_of(n)) {
     case KOLO_CHANNELS_HEADS: { /* of what makes it: queries, keys, values */
         const int maker = g->tensor[n->in[0]].producer;
-        if (maker < 0 || !is_product(&g->node[maker]) || s->readers[n->in[0]] != 1) return false;
+        if (maker < s->first || maker < 0 || !is_product(&g->node[maker]) || s->readers[n->in[0]] != 1)
+            return false;
         s->runs[n->in[0]] = 3;
         runs = 1;
         break;
@@ -238,6 +245,29 @@ static void survey_whole(const survey *s, const kolo_node *n)
         if (n->out[k] >= 0) s->region[region_of(s, n->out[k])].possible = false;
 }
 
+/* Tensor t is made in front of all that may be cut: a region may begin with a map, but with no sums. */
+static void survey_border(const survey *s, int t)
+{
+    const kolo_tensor *x = &s->g->tensor[t];
+    region *r = &s->region[region_of(s, t)];
+    if (x->role != KOLO_ROLE_ACTIVATION || x->rank != 4) r->possible = false;
+    need_map(s, t);
+    widen(r, x->dim[1], 0);
+    if (!r->columns || x->producer < r->first) r->first = x->producer;
+    r->columns++;
+}
+
+static void survey_borders(const survey *s)
+{
+    for (int64_t i = s->first; i < s->last; i++) {
+        const kolo_node *n = &s->g->node[i];
+        for (int k = 0; k < n->n_in; k++) {
+            const int maker = n->in[k] < 0 ? -1 : s->g->tensor[n->in[k]].producer;
+            if (maker >= 0 && maker < s->first) survey_border(s, n->in[k]);
+        }
+    }
+}
+
 static void survey_nodes(const survey *s)
 {
     const kolo_graph *g = s->g;
@@ -245,12 +275,13 @@ static void survey_nodes(const survey *s)
         s->runs[t] = 1;
         s->region[t] = (region){.possible = true, .fits = true};
     }
-    for (int64_t i = 0; i < g->nodes; i++)
+    for (int64_t i = s->first; i < s->last; i++)
         if (is_inside(&g->node[i]) && !find_runs(s, &g->node[i]))
             made_region(s, &g->node[i])->possible = false;
-    for (int64_t i = 0; i < g->nodes; i++) {
+    survey_borders(s);
+    for (int64_t i = s->first; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
-        if (i < s->first) survey_whole(s, n);
+        if (i >= s->last) survey_whole(s, n);
         else if (is_product(n)) survey_product(s, (int)i);
         else if (is_inside(n)) survey_inside(s, n);
         else if (kind_of(n) == KOLO_CHANNELS_CLASSES) survey_classes(s, n);
@@ -265,17 +296,20 @@ static bool touches(const survey *s, const kolo_node *n, int r)
     return is_product(n) && (region_of(s, n->in[0]) == r || region_of(s, n->out[0]) == r);
 }
 
+static bool has_border(const survey *s, int r) { return s->region[r].first < s->first; }
+
 static bool is_candidate(const survey *s, int t)
 {
     const region *r = &s->region[t];
-    return s->root[t] == t && r->possible && r->rows && r->columns;
+    return s->root[t] == t && r->possible && r->rows && r->columns && (s->borders || !has_border(s, t));
 }
 
 /* Whether region `other` has all products of region `r`, and more. */
 static bool contains(const survey *s, int other, int r)
 {
     bool more = false;
-    for (int64_t i = 0; i < s->g->nodes; i++) {
+    if (has_border(s, r)) return false;
+    for (int64_t i = s->first; i < s->last; i++) {
         const bool own = touches(s, &s->g->node[i], r), also = touches(s, &s->g->node[i], other);
         if (own && !also) return false;
         more |= also && !own;
@@ -313,7 +347,7 @@ static int next_region(const survey *s)
 
 static bool is_free(const survey *s, int r)
 {
-    for (int64_t i = 0; i < s->g->nodes; i++)
+    for (int64_t i = s->first; i < s->last; i++)
         if (s->used[i] && touches(s, &s->g->node[i], r)) return false;
     return true;
 }
@@ -324,7 +358,7 @@ static void take_region(const survey *s, int r, kolo_channel_plan *plan)
     plan->regions++;
     for (int64_t t = 0; t < g->tensors; t++)
         if (region_of(s, (int)t) == r) plan->runs[t] = s->runs[t];
-    for (int64_t i = 0; i < g->nodes; i++) {
+    for (int64_t i = s->first; i < s->last; i++) {
         const kolo_node *n = &g->node[i];
         if (touches(s, n, r)) {
             s->used[i] = true;
@@ -351,12 +385,44 @@ static void note_uncut(const survey *s, int r, kolo_channel_plan *plan)
 
 static void choose(const survey *s, kolo_channel_plan *plan)
 {
+    plan->regions = 0;
+    *plan->uncut = 0;
+    memset(plan->runs, 0, (size_t)s->g->tensors * sizeof *plan->runs);
+    memset(plan->role, 0, (size_t)s->g->nodes);
+    memset(s->used, 0, (size_t)s->g->nodes * sizeof *s->used);
+    for (int64_t t = 0; t < s->g->tensors; t++) s->region[t].seen = false;
     for (int r; (r = next_region(s)) >= 0;) {
         s->region[r].seen = true;
         if (s->region[r].fits && is_free(s, r) && !is_contained(s, r)) take_region(s, r, plan);
     }
     for (int t = 0; t < s->g->tensors; t++)
-        if (is_candidate(s, t) && !s->region[t].fits && is_free(s, t)) note_uncut(s, t, plan);
+        if (is_candidate(s, t) && !s->region[t].fits && !has_border(s, t) && is_free(s, t))
+            note_uncut(s, t, plan);
+}
+
+/* Weights of products that are left whole. */
+static double left_whole(const survey *s)
+{
+    double sum = 0;
+    for (int64_t i = s->first; i < s->last; i++) {
+        const kolo_node *n = &s->g->node[i];
+        if (is_product(n) && !s->used[i]) sum += (double)kolo_tensor_count(&s->g->tensor[n->in[1]]);
+    }
+    return sum;
+}
+
+/* What begins at the border has another pairing behind it. It is taken unless that leaves more weights
+ * whole. */
+static void choose_border(survey *s, kolo_channel_plan *plan)
+{
+    choose(s, plan);
+    if (s->first == 0) return;
+    const double without = left_whole(s);
+    s->borders = true;
+    choose(s, plan);
+    if (left_whole(s) <= without) return;
+    s->borders = false;
+    choose(s, plan);
 }
 
 /* ---- the plan ------------------------------------------------------------------------------------------ */
@@ -368,10 +434,11 @@ void kolo_channel_plan_free(kolo_channel_plan *plan)
     *plan = (kolo_channel_plan){0};
 }
 
-int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts, int64_t first)
+int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts, int64_t first,
+                             int64_t last)
 {
     const size_t tensors = (size_t)g->tensors + 1, nodes = (size_t)g->nodes + 1;
-    survey s = {.g = g, .parts = parts, .first = first, .answer = -1};
+    survey s = {.g = g, .parts = parts, .first = first, .last = last, .answer = -1};
     *plan = (kolo_channel_plan){
         .parts = parts, .runs = kolo_alloc(tensors * sizeof *plan->runs), .role = kolo_alloc(nodes)};
     s.root = kolo_alloc(tensors * sizeof *s.root);
@@ -381,12 +448,12 @@ int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int p
     s.used = kolo_alloc(nodes * sizeof *s.used);
     const bool there = plan->runs && plan->role && s.root && s.runs && s.readers && s.region && s.used;
     for (int t = 0; there && t < g->tensors; t++) s.root[t] = t;
-    for (int64_t i = 0; i < g->nodes; i++)
+    for (int64_t i = first; i < last; i++)
         if (kind_of(&g->node[i]) == KOLO_CHANNELS_CLASSES) s.answer = g->node[i].in[0];
     if (there) {
         find_regions(&s);
         survey_nodes(&s);
-        choose(&s, plan);
+        choose_border(&s, plan);
     } else kolo_channel_plan_free(plan);
     free(s.root);
     free(s.runs);

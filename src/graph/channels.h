@@ -22,8 +22,16 @@ typedef struct kolo_channel_plan {
     char uncut[256]; /* what is not for its number of channels, groups or heads */
 } kolo_channel_plan;
 
-/* first: nodes in front of it stay as they are. */
-int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts, int64_t first);
+/* Of nodes first .. last - 1; the others stay as they are. Maps that are made in front of these and read by
+ * them may be cut where they are read (kolo_channel_is_border). */
+int kolo_channel_plan_create(kolo_channel_plan *plan, const kolo_graph *g, int parts, int64_t first,
+                             int64_t last);
+/* Tensor t is made in front of node `first`, and its channels are cut behind it. */
+static inline bool kolo_channel_is_border(const kolo_channel_plan *plan, const kolo_graph *g, int64_t first,
+                                          int64_t t)
+{
+    return plan->runs[t] && g->tensor[t].producer < first;
+}
 void kolo_channel_plan_free(kolo_channel_plan *plan);
 
 #endif

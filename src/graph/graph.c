@@ -174,6 +174,7 @@ int kolo_graph_node_as(kolo_graph *g, const kolo_node *node)
 {
     kolo_node copy;
     KOLO_TRY(prepare_node(g, &copy, node->op, node->n_in, node->in, node->n_out, node->out, &node->a));
+    copy.channels = node->channels;
     return push_node(g, &copy);
 }
 

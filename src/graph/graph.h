@@ -145,7 +145,8 @@ enum kolo_channels {
 typedef struct kolo_attributes {
     /* window_attention: kernel the window, pad the rows and columns by which the map is rolled, beyond those
      * of its last windows that came round, which the others do not see, groups the heads; adaptive_avg_pool:
-     * kernel the pixels of y, so tile */
+     * kernel the pixels of y, so tile; slice: groups, where above 1: so many, in their order, are all of a
+     * map, and all are read */
     int64_t kernel[2], stride[2], pad[2], dilation[2], groups;
     int64_t first, count; /* slice: channels; dropout: first is the element of a row with which x begins;
                            * of classes in parts: a part's first, all classes */
@@ -185,8 +186,9 @@ typedef struct kolo_node {
     int in[KOLO_MAX_ARGS], out[KOLO_MAX_ARGS]; /* tensors; -1: an optional one that is not there */
     kolo_attributes a;
     bool backward;
-    int of;   /* of the backward half: the forward node whose gradient rule emitted it; else -1 */
-    int part; /* of a graph that is cut: which part of the maps it works on */
+    int of;        /* of the backward half: the forward node whose gradient rule emitted it; else -1 */
+    int part;      /* of a graph that is cut: which part of the maps it works on */
+    bool channels; /* it works on a part of the channels, or makes one (split_channels.c) */
 } kolo_node;
 
 typedef struct kolo_graph {
@@ -224,7 +226,7 @@ typedef struct kolo_graph {
     int part;           /* that new nodes are of */
     /* that maps are cut into: rows, columns (split.c), channels (channels.c); 0: not */
     int parts[3];
-    bool either; /* no layer is cut both ways: a part of the channels is where one of the image is */
+    bool either; /* no layer is cut both ways: parts[2] are those of the graph (kolo_cuts_parts) */
     /* [tensors * parts] while a graph with channels in parts is differentiated: what parts add to the
      * gradients of other parts' tensors */
     int *added;
@@ -252,7 +254,7 @@ static inline int kolo_graph_input(const kolo_graph *g, int i)
 static inline int kolo_graph_parts(const kolo_graph *g)
 {
     int parts = 1;
-    for (int i = 0; i < (g->either ? 2 : 3); i++) parts *= g->parts[i] > 0 ? g->parts[i] : 1;
+    for (int i = g->either ? 2 : 0; i < 3; i++) parts *= g->parts[i] > 0 ? g->parts[i] : 1;
     return parts;
 }
 
@@ -419,9 +421,8 @@ int kolo_graph_fuse(kolo_graph *g);
 typedef struct kolo_cut_range {
     char from[64];
     int parts[2]; /* no more rows and columns than the image's */
-    /* the last one: instead of its maps, which are whole, its channels are cut into as many parts as the
-     * image */
-    bool channels;
+    /* the last ones: instead of their maps, which are whole, channels are cut into so many parts; 0: maps */
+    int channels;
 } kolo_cut_range;
 typedef struct kolo_cuts {
     int parts[2];                /* rows, columns of the image: up to KOLO_MAX_ARGS parts */
@@ -435,10 +436,19 @@ typedef struct kolo_cuts {
     double wide;            /* kolo_graph_widen's share; 0: halos are narrow */
     const kolo_graph *like; /* with it: whose parts have the parameters; NULL: as even as can be */
 } kolo_cuts;
-/* The range whose channels are cut, or NULL. */
-static inline const kolo_cut_range *kolo_cuts_channels(const kolo_cuts *c)
+/* The most parts that channels of a range are cut into; 0: of none. */
+static inline int kolo_cuts_late(const kolo_cuts *c)
 {
-    return c->ranges && c->range[c->ranges - 1].channels ? &c->range[c->ranges - 1] : NULL;
+    int most = 0;
+    for (int r = 0; r < c->ranges; r++)
+        if (c->range[r].channels > most) most = c->range[r].channels;
+    return most;
+}
+/* Parts of the graph where no layer is cut both ways: of a layer part p of n is part p * all / n of them */
+static inline int kolo_cuts_parts(const kolo_cuts *c)
+{
+    const int image = c->parts[0] * c->parts[1], late = kolo_cuts_late(c);
+    return image > late ? image : late;
 }
 /* After fusion, before backward: maps are cut into parts, and every operation into one for each (split.c).
  * KOLO_ECONFIG: this network and image cannot be cut so; the message lists the numbers that are possible. */
@@ -451,8 +461,8 @@ int kolo_graph_widen(kolo_graph *g, double share);
  * left whole for its number of channels stands in g->uncut. KOLO_ECONFIG: nothing can be cut so; the message
  * lists the numbers that are possible. */
 int kolo_graph_split_channels(kolo_graph *g, int parts);
-/* Likewise, of the layers from a module on. */
-int kolo_graph_split_channels_from(kolo_graph *g, int parts, const char *module);
+/* Likewise, of the ranges that say so. */
+int kolo_graph_split_late(kolo_graph *g, const kolo_cuts *cuts);
 /* Slabs (slab.c) of parameters and buffers. Shape of the tensor in the whole network; its name in `name`: */
 kolo_tensor kolo_tensor_whole(const kolo_tensor *tensor, char name[256]);
 /* The next slab of the tensor that `tensor` is the first slab of, or a later one; -1: there is none. */

@@ -1,6 +1,8 @@
 /* Operations that move numbers and compute none: builders, shapes, gradients. Each one's
  * gradient is the way back. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "graph/rules.h"
 #include "kolo/error.h"
@@ -137,7 +139,52 @@ int kolo_gradient_upsample(kolo_graph *g, int node)
 {
     return kolo_gradient_unary(g, node, KOLO_OP_upsample_grad);
 }
-int kolo_gradient_slice(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_slice_grad); }
+/* The slices that with node `index` are all of a map (a.groups), in their order. */
+static void find_slices(const kolo_graph *g, int index, int slice[])
+{
+    const kolo_node *own = &g->node[index];
+    int n = 0;
+    for (int i = 0; n < own->a.groups; i++)
+        if (g->node[i].op == KOLO_OP_slice && g->node[i].in[0] == own->in[0]) slice[n++] = i;
+}
+
+/* d[0..n) behind each other, as few at once as concat takes. Of them all: the gradient of x. */
+static int join_gradients(kolo_graph *g, int x, int n, const int *d)
+{
+    const int most = kolo_op_table[KOLO_OP_concat].max_in;
+    int in[KOLO_MAX_ARGS], k = 0;
+    int64_t dim[KOLO_MAX_DIM];
+    memcpy(dim, g->tensor[x].dim, sizeof dim);
+    dim[1] = 0;
+    for (int i = 0; i < n; i++) {
+        const bool last = i + 1 == n;
+        in[k++] = d[i];
+        dim[1] += g->tensor[d[i]].dim[1];
+        if (k < most && !last) continue;
+        char name[300];
+        snprintf(name, sizeof name, "grad:%s:to%d", g->tensor[x].name, i);
+        const int sum = last ? kolo_gradient_tensor(g, x)
+                             : kolo_graph_tensor(g, name, KOLO_ROLE_ACTIVATION, g->tensor[x].dtype,
+                                                 g->tensor[x].rank, dim);
+        if (sum < 0) return sum;
+        KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_concat, k, in, 1, &sum, NULL));
+        in[0] = sum;
+        k = 1;
+    }
+    return kolo_gradient_contribute(g, x, in[0]);
+}
+
+/* Of slices that are all of a map, when the walk has come to the first: their gradients behind each other. */
+int kolo_gradient_slice(kolo_graph *g, int node)
+{
+    const int x = g->node[node].in[0], n = (int)g->node[node].a.groups;
+    int slice[KOLO_MAX_ARGS], d[KOLO_MAX_ARGS];
+    if (n < 2) return kolo_gradient_unary(g, node, KOLO_OP_slice_grad);
+    find_slices(g, node, slice);
+    if (node != slice[0] || !kolo_gradient_wanted(g, x)) return 0;
+    for (int i = 0; i < n; i++) d[i] = g->grad[g->node[slice[i]].out[0]];
+    return join_gradients(g, x, n, d);
+}
 
 int kolo_gradient_concat(kolo_graph *g, int index)
 {

@@ -97,10 +97,12 @@ typedef struct work {
 } work;
 
 /* The part of the image, and of the channels there, as one number. Where channels are cut only behind the
- * last map that is, one of both is 0. */
+ * last map that is, one of both is 0, and parts of the channels are numbered already. */
 static int home_of(const kolo_split *s, int image, int channels)
 {
-    return image * kolo_split_channel_parts(s) + channels;
+    if (!kolo_cuts_late(s->cuts)) return image * kolo_split_channel_parts(s) + channels;
+    const int parts = s->cuts->parts[0] * s->cuts->parts[1];
+    return (int)kolo_part_start(kolo_cuts_parts(s->cuts), parts, image) + channels;
 }
 
 /* Where parts of the image lie, so do the parts of a coarser grid: with the first of them; each part of the
@@ -415,7 +417,7 @@ int kolo_graph_split(kolo_graph *g, const kolo_cuts *cuts)
         rename_results(&s, g);
         kolo_graph_exchange(g, s.to);
         memcpy(g->parts, cuts->parts, sizeof cuts->parts);
-        g->either = kolo_cuts_channels(cuts) != NULL;
+        g->either = kolo_cuts_late(cuts) > 0;
     }
     free(s.range);
     free(s.spread);

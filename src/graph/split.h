@@ -32,7 +32,8 @@ typedef struct kolo_split {
     const kolo_graph *from;
     kolo_graph *to;
     const kolo_cuts *cuts;
-    int *range; /* [from->nodes] of cuts->range, that each operation is of; -1: as the image is cut */
+    int *range;   /* [from->nodes] of cuts->range, that each operation is of; -1: as the image is cut */
+    int64_t late; /* the first operation of ranges whose channels are cut */
     /* maps with no more rows and columns stay whole: attention cannot be cut there */
     int64_t whole[2];
     kolo_spread *spread; /* [from->tensors] */
@@ -55,7 +56,7 @@ static inline bool kolo_split_is_map(const kolo_tensor *t)
 /* Parts of the channels beside each part of the image. */
 static inline int kolo_split_channel_parts(const kolo_split *s)
 {
-    if (kolo_cuts_channels(s->cuts)) return 1; /* where maps are whole */
+    if (kolo_cuts_late(s->cuts)) return 1; /* where maps are whole */
     return s->from->parts[2] > 1 ? s->from->parts[2] : 1;
 }
 /* The first of the two dimensions of pixels. */

@@ -6,7 +6,16 @@
  *
  * So autodiff gives the backward half: the gradient of x is a total over the parts, that of z goes to all
  * (gradient.c), and what lies between stays with each part. The first part has what is whole. A parameter of
- * what is cut is a slab for each part, which nobody else reads: the bias of z is the first part's. */
+ * what is cut is a slab for each part, which nobody else reads: the bias of z is the first part's.
+ *
+ * Where only the layers from a module on are cut, a region may begin with a map that those in front made:
+ *
+ *   z = conv(relu(x))                            x_p = slice(x)               the channels of part p
+ *                                                z_p = conv(relu(x_p))
+ *
+ * A slice is an operation of the layers in front. If these have x in parts of its pixels (split.c), each of
+ * them slices what it has, and part p puts together the slices of all: from part i to part j of both go the
+ * pixels of i of the channels of j, and nothing else; the gradients go the same way back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +35,12 @@ typedef struct channels {
     const kolo_graph *from;
     kolo_graph *to;
     kolo_channel_plan plan;
-    spread *spread; /* [from->tensors] */
+    int64_t first, last; /* nodes that may be cut */
+    int all;             /* parts of the graph: part p of these is its part p * all / parts */
+    spread *spread;      /* [from->tensors] */
 } channels;
+
+static int home_of(const channels *c, int part) { return (int)kolo_part_start(c->all, c->plan.parts, part); }
 
 /* Of `size` channels in `runs` runs those of a part, and with which of a run they begin. */
 static int64_t part_channels(const channels *c, int64_t size, int runs, int part, int64_t *first)
@@ -84,7 +97,7 @@ static int make_slab(channels *c, int t, int part)
     y->init = x->init;
     y->decay = x->decay;
     y->frozen = x->frozen;
-    y->part = part;
+    y->part = home_of(c, part);
     y->slab = (kolo_slab){s->runs, s->axis, (int)strlen(x->name), x->dim[s->axis], first};
     return s->of[part] = made;
 }
@@ -97,6 +110,8 @@ static int copy_whole(channels *c, int t)
     c->to->tensor[made].init = x->init;
     c->to->tensor[made].decay = x->decay;
     c->to->tensor[made].frozen = x->frozen;
+    c->to->tensor[made].part = x->part;
+    c->to->tensor[made].slab = x->slab;
     return c->spread[t].of[0] = made;
 }
 
@@ -176,7 +191,8 @@ static int cut_node(channels *c, const kolo_node *n, bool inside)
 {
     for (int p = 0; p < c->plan.parts; p++) {
         kolo_node own = *n;
-        c->to->part = p;
+        c->to->part = home_of(c, p);
+        own.channels = true;
         for (int k = 0; k < n->n_in; k++) own.in[k] = input_of(c, n->in[k], p);
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] >= 0 && (own.out[k] = make_part(c, n, k, p)) < 0) return own.out[k];
@@ -195,7 +211,8 @@ static int add_products(channels *c, const kolo_node *n)
         kolo_node own = *n;
         char name[300];
         snprintf(name, sizeof name, "%s:term%d", y->name, p);
-        c->to->part = p;
+        c->to->part = home_of(c, p);
+        own.channels = true;
         for (int k = 0; k < n->n_in; k++) own.in[k] = input_of(c, n->in[k], p);
         if (p > 0) own.n_in = 2;
         own.out[0] = total.in[p] = kolo_graph_tensor(c->to, name, y->role, y->dtype, y->rank, y->dim);
@@ -222,7 +239,7 @@ static int make_rows(channels *c, const kolo_node *n, enum kolo_op op, int part,
     memcpy(own.in, in, (size_t)n_in * sizeof *in);
     own.a.count = x->dim[1];
     part_channels(c, x->dim[1], 1, part > 0 ? part : 0, &own.a.first);
-    c->to->part = part > 0 ? part : 0;
+    c->to->part = part > 0 ? home_of(c, part) : 0;
     own.out[0] = kolo_graph_tensor(c->to, name, KOLO_ROLE_TERM, dtype, 2, dim);
     if (own.out[0] < 0) return own.out[0];
     KOLO_TRY(kolo_graph_node_as(c->to, &own));
@@ -282,7 +299,7 @@ static int gather_classes(channels *c, const kolo_node *n)
 static int copy_node(channels *c, const kolo_node *n)
 {
     kolo_node own = *n;
-    c->to->part = 0;
+    c->to->part = n->part;
     for (int k = 0; k < n->n_in; k++) own.in[k] = input_of(c, n->in[k], 0);
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0) KOLO_TRY(own.out[k] = copy_output(c, n->out[k]));
@@ -296,9 +313,34 @@ static int split_loss(channels *c, const kolo_node *n)
     return copy_node(c, n);
 }
 
+/* Of every map at the border that is cut behind it, the channels of each part. */
+static int slice_borders(channels *c)
+{
+    for (int64_t t = 0; t < c->from->tensors; t++) {
+        const kolo_tensor *x = &c->from->tensor[t];
+        if (x->producer < 0 || !kolo_channel_is_border(&c->plan, c->from, c->first, t)) continue;
+        kolo_node slice = {.op = KOLO_OP_slice, .n_in = 1, .n_out = 1, .in = {c->spread[t].of[0]}};
+        slice.a.groups = c->plan.parts;
+        c->to->part = c->from->node[x->producer].part;
+        for (int p = 0; p < c->plan.parts; p++) {
+            char name[300];
+            int64_t dim[KOLO_MAX_DIM];
+            memcpy(dim, x->dim, sizeof dim);
+            slice.a.count = dim[1] = part_channels(c, x->dim[1], 1, p, &slice.a.first);
+            snprintf(name, sizeof name, "%s:channels%d", x->name, p);
+            slice.out[0] = kolo_graph_tensor(c->to, name, x->role, x->dtype, x->rank, dim);
+            if (slice.out[0] < 0) return slice.out[0];
+            KOLO_TRY(kolo_graph_node_as(c->to, &slice));
+            c->spread[t].of[p] = slice.out[0];
+        }
+    }
+    return 0;
+}
+
 static int split_nodes(channels *c)
 {
     for (int64_t i = 0; i < c->from->nodes; i++) {
+        if (i == c->first) KOLO_TRY(slice_borders(c));
         const kolo_node *n = &c->from->node[i];
         const int role = c->plan.role[i];
         KOLO_TRY(role == KOLO_CHANNEL_WHOLE     ? copy_node(c, n)
@@ -311,33 +353,40 @@ static int split_nodes(channels *c)
 
 /* ---- the graph ----------------------------------------------------------------------------------------- */
 
-static int list_possible(const kolo_graph *g, int64_t first, char text[64])
+static int list_possible(const kolo_graph *g, int64_t first, int64_t last, char text[64])
 {
     int length = snprintf(text, 64, "1");
     for (int parts = 2; parts <= KOLO_MAX_ARGS && length < 56; parts++) {
         kolo_channel_plan plan;
-        KOLO_TRY(kolo_channel_plan_create(&plan, g, parts, first));
+        KOLO_TRY(kolo_channel_plan_create(&plan, g, parts, first, last));
         if (plan.regions) length += snprintf(text + length, 64 - (size_t)length, ", %d", parts);
         kolo_channel_plan_free(&plan);
     }
     return 0;
 }
 
-/* module: behind which layers are cut; NULL: all. */
-static int fail_parts(const kolo_graph *g, int parts, int64_t first, const char *module)
+/* What is cut of a graph: the layers from a module on (NULL: all), up to another one (NULL: the end). */
+typedef struct layers {
+    const char *from, *to;
+    int parts;
+    int64_t first, last; /* nodes */
+} layers;
+
+static int fail_parts(const kolo_graph *g, const layers *l)
 {
     char possible[64];
-    KOLO_TRY(list_possible(g, first, possible));
-    if (module)
+    KOLO_TRY(list_possible(g, l->first, l->last, possible));
+    if (l->from)
         return kolo_fail(KOLO_ECONFIG,
-                         "spatial=: %s:tensor: no layers of %s from there on can be cut into %d parts: none "
-                         "whose channels, groups or heads are a multiple of it; possible: %s",
-                         module, g->name, parts, possible);
+                         "spatial=: %s:tensor=%d: no layers of %s from there %s%s can be cut into %d parts: "
+                         "none whose channels, groups or heads are a multiple of it; possible: %s",
+                         l->from, l->parts, g->name, l->to ? "to " : "on", l->to ? l->to : "", l->parts,
+                         possible);
     return kolo_fail(
         KOLO_ECONFIG,
         "tensor=%d: no layers of %s can be cut into %d parts: none whose channels, groups or heads "
         "are a multiple of it; possible: %s",
-        parts, g->name, parts, possible);
+        l->parts, g->name, l->parts, possible);
 }
 
 static void finish(channels *c, kolo_graph *g)
@@ -347,19 +396,19 @@ static void finish(channels *c, kolo_graph *g)
         if (*result[i] >= 0) *result[i] = c->plan.runs[*result[i]] ? -1 : c->spread[*result[i]].of[0];
     for (int i = 0; i < g->heads; i++) g->head[i] = c->spread[g->head[i]].of[0];
     kolo_graph_exchange(g, c->to);
-    g->parts[2] = c->plan.parts;
-    memcpy(g->uncut, c->plan.uncut, sizeof g->uncut);
+    g->parts[2] = c->all;
+    if (!*g->uncut) memcpy(g->uncut, c->plan.uncut, sizeof g->uncut);
 }
 
-static int split_from(kolo_graph *g, int parts, int64_t first, const char *module)
+/* all: parts of the graph. */
+static int split_layers(kolo_graph *g, const layers *l, int all)
 {
-    channels c = {.from = g};
+    channels c = {.from = g, .first = l->first, .last = l->last, .all = all};
     if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients: it is cut before", g->name);
-    if (parts == 1) return 0;
-    if (parts > KOLO_MAX_ARGS) return fail_parts(g, parts, first, module);
-    KOLO_TRY(kolo_channel_plan_create(&c.plan, g, parts, first));
-    int rc = c.plan.regions ? kolo_graph_create(&c.to, g->name, g->train, g->dtype)
-                            : fail_parts(g, parts, first, module);
+    if (l->parts == 1) return 0;
+    if (l->parts > KOLO_MAX_ARGS) return fail_parts(g, l);
+    KOLO_TRY(kolo_channel_plan_create(&c.plan, g, l->parts, l->first, l->last));
+    int rc = c.plan.regions ? kolo_graph_create(&c.to, g->name, g->train, g->dtype) : fail_parts(g, l);
     if (rc == 0 && !(c.spread = kolo_alloc(((size_t)g->tensors + 1) * sizeof *c.spread))) rc = KOLO_ENOMEM;
     if (rc == 0) {
         find_slabs(&c);
@@ -373,11 +422,28 @@ static int split_from(kolo_graph *g, int parts, int64_t first, const char *modul
     return rc < 0 ? rc : 0;
 }
 
-int kolo_graph_split_channels(kolo_graph *g, int parts) { return split_from(g, parts, 0, NULL); }
-
-int kolo_graph_split_channels_from(kolo_graph *g, int parts, const char *module)
+int kolo_graph_split_channels(kolo_graph *g, int parts)
 {
-    const int64_t first = kolo_graph_module(g, g->nodes, module);
-    if (first < 0) return kolo_graph_module_unknown(g, g->nodes, "spatial", module);
-    return split_from(g, parts, first, module);
+    return split_layers(g, &(layers){.parts = parts, .last = g->nodes}, parts);
+}
+
+/* The last ones first: what is not cut yet stands in front of them. */
+int kolo_graph_split_late(kolo_graph *g, const kolo_cuts *cuts)
+{
+    layers l = {.last = g->nodes};
+    for (int r = cuts->ranges - 1; r >= 0 && cuts->range[r].channels; r--) {
+        l.from = cuts->range[r].from;
+        l.parts = cuts->range[r].channels;
+        l.first = kolo_graph_module(g, g->nodes, l.from);
+        if (l.first < 0) return kolo_graph_module_unknown(g, g->nodes, "spatial", l.from);
+        if (l.first >= l.last)
+            return kolo_fail(KOLO_ECONFIG,
+                             "spatial=: %s is not behind the module in front of it; name them in the "
+                             "network's order",
+                             l.to);
+        KOLO_TRY(split_layers(g, &l, kolo_cuts_parts(cuts)));
+        l.to = l.from;
+        l.last = l.first;
+    }
+    return 0;
 }

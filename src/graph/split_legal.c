@@ -103,12 +103,26 @@ static int check_image(const kolo_split *s)
 
 /* ---- ranges -------------------------------------------------------------------------------------------- */
 
+/* Whether operation `node`, of a range whose channels are cut, has to do with parts of them: it works on one,
+ * or on what comes of one. What does not stays in parts of its pixels: the maps that products take whole go
+ * from each part that has pixels of them to each that multiplies. */
+static bool follows_channels(const kolo_split *s, int64_t node)
+{
+    const kolo_node *n = &s->from->node[node];
+    for (int k = 0; k < n->n_in; k++) {
+        const int maker = n->in[k] < 0 ? -1 : s->from->tensor[n->in[k]].producer;
+        if (maker >= 0 && s->range[maker] >= 0 && s->cuts->range[s->range[maker]].channels) return true;
+    }
+    return n->channels;
+}
+
 /* Fills s->range. */
 static int find_ranges(kolo_split *s)
 {
     const kolo_graph *g = s->from;
     const kolo_cuts *c = s->cuts;
     int64_t at = 0;
+    s->late = g->nodes;
     for (int64_t i = 0; i < g->nodes; i++) s->range[i] = -1;
     for (int r = 0; r < c->ranges; r++) {
         const kolo_cut_range *range = &c->range[r];
@@ -125,7 +139,9 @@ static int find_ranges(kolo_split *s)
                              "columns than that",
                              range->from, range->parts[0], range->parts[1], c->parts[0], c->parts[1]);
         at = first;
-        for (int64_t i = first; i < g->nodes; i++) s->range[i] = r;
+        if (range->channels && first < s->late) s->late = first;
+        for (int64_t i = first; i < g->nodes; i++)
+            if (!range->channels || follows_channels(s, i)) s->range[i] = r;
     }
     return 0;
 }
@@ -144,7 +160,9 @@ static int check_range(const kolo_split *s, int64_t node)
     const int *parts = kolo_split_grid(s, node);
     const kolo_tensor *y = &g->tensor[n->out[0]];
     char rows[64] = "", columns[64] = "", windows[80] = "";
-    if (s->range[node] < 0 || !is_cut_by_pixels(n) || !kolo_split_is_map(&g->tensor[n->in[0]])) return 0;
+    if (s->range[node] < 0 || node >= s->late || !is_cut_by_pixels(n) ||
+        !kolo_split_is_map(&g->tensor[n->in[0]]))
+        return 0;
     if (kolo_split_can_cut(g, n, 0, parts[0]) && kolo_split_can_cut(g, n, 1, parts[1])) return 0;
     list_legal(kolo_split_can_cut, g, n, 0, s->cuts->parts[0], rows);
     list_legal(kolo_split_can_cut, g, n, 1, s->cuts->parts[1], columns);

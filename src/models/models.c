@@ -119,10 +119,7 @@ static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model
     if (config->train && config->freeze && *config->freeze) KOLO_TRY(kolo_graph_freeze(g, config->freeze));
     KOLO_TRY(kolo_graph_fuse(g));
     if (cut && config->cuts->channels > 1) KOLO_TRY(kolo_graph_split_channels(g, config->cuts->channels));
-    const kolo_cut_range *late = cut ? kolo_cuts_channels(config->cuts) : NULL;
-    if (late)
-        KOLO_TRY(
-            kolo_graph_split_channels_from(g, config->cuts->parts[0] * config->cuts->parts[1], late->from));
+    if (cut) KOLO_TRY(kolo_graph_split_late(g, config->cuts));
     if (cut) KOLO_TRY(kolo_graph_split(g, config->cuts));
     if (config->train) KOLO_TRY(kolo_graph_backward(g));
     return cut && config->cuts->wide > 0 ? kolo_graph_widen(g, config->cuts->wide) : 0;

@@ -12,12 +12,21 @@
 
 int session_cut_parts(const kolo_session *s) { return (int)(s->options->stages * s->options->chunks); }
 
-int session_parts(const kolo_session *s) { return s->spatial[0] * s->spatial[1] * (int)s->options->tensor; }
+int session_parts(const kolo_session *s)
+{
+    const kolo_cuts cuts = {
+        .parts = {s->spatial[0], s->spatial[1]}, .range = s->cut_range, .ranges = s->cut_ranges};
+    return kolo_cuts_parts(&cuts) * (int)s->options->tensor;
+}
 
 void session_parts_text(const kolo_session *s, char text[64])
 {
     const bool spatial = s->spatial[0] * s->spatial[1] > 1, tensor = s->options->tensor > 1;
     *text = 0;
+    if (s->cut_ranges && s->cut_range[s->cut_ranges - 1].channels) {
+        snprintf(text, 64, "spatial=%.50s", s->options->spatial);
+        return;
+    }
     if (spatial || !tensor) snprintf(text, 64, "spatial=%dx%d", s->spatial[0], s->spatial[1]);
     const size_t used = strlen(text);
     if (tensor) snprintf(text + used, 64 - used, "%stensor=%d", used ? " " : "", (int)s->options->tensor);
@@ -73,7 +82,7 @@ static int check_late(const kolo_session *s)
     } refused[] = {
         {(s->cuda || s->gpu) && predicts, "late_correction=predict or both and device=cuda",
          "weights are predicted in host memory"},
-        {s->spatial[0] * s->spatial[1] > 1, "spatial", "its parts are stages side by side"},
+        {session_parts(s) > o->tensor, "spatial", "its parts are stages side by side"},
         {o->tensor > 1, "tensor", "its parts are stages side by side"},
         {o->shard != KOLO_shard_none, "shard", "versions of the weights are kept whole"},
         {o->offload != KOLO_offload_none, "offload", step},

@@ -216,8 +216,8 @@ static void tell_uncut(const kolo_session *s)
     char text[1100];
     if (o->tensor > 1) snprintf(text, sizeof text, "tensor=%ld", (long)o->tensor);
     else snprintf(text, sizeof text, "spatial=%.1080s", o->spatial);
-    kolo_info("%s: left whole, as their channels, groups or heads are no multiple of %d: %s", text,
-              s->graph->parts[2], s->graph->uncut);
+    kolo_info("%s: left whole, as their channels, groups or heads are no multiple of the parts: %s", text,
+              s->graph->uncut);
 }
 
 int session_make_graphs(kolo_session *s)

@@ -1,7 +1,7 @@
-/* golden [device=cuda] [tensor=N] [spatial=RxC[,MODULE:tensor]] PATH...: checks every golden case that this
- * build knows, in a folder of cases, a folder of such folders, or one file; TAP. A case says by its own name
- * ("models/lenet5") what kind it is. tensor, spatial: networks are cut into parts. Cases of other kinds are
- * skipped with the reason. On a device optim/ is left out: it is the same arithmetic in train/. */
+/* golden [device=cuda] [tensor=N] [spatial=RxC[,MODULE:tensor[=N]]] PATH...: checks every golden case that
+ * this build knows, in a folder of cases, a folder of such folders, or one file; TAP. A case says by its own
+ * name ("models/lenet5") what kind it is. tensor, spatial: networks are cut into parts. Cases of other kinds
+ * are skipped with the reason. On a device optim/ is left out: it is the same arithmetic in train/. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -113,11 +113,13 @@ int main(int count, char **words)
     const char *device = count > 1 && starts(words[1], "device=") ? words[1] + 7 : NULL;
     int first = device ? 2 : 1;
     if (count > first && sscanf(words[first], "tensor=%d", &golden_channels) == 1) first++;
-    if (count > first && sscanf(words[first], "spatial=%dx%d,%63[^:]:tensor", &golden_parts[0],
-                                &golden_parts[1], golden_late) >= 2)
+    if (count > first && sscanf(words[first], "spatial=%dx%d,%63[^:]:tensor=%d", &golden_parts[0],
+                                &golden_parts[1], golden_late, &golden_late_parts) >= 2)
         first++;
+    if (!golden_late_parts) golden_late_parts = golden_parts[0] * golden_parts[1];
     if (count <= first) {
-        fprintf(stderr, "usage: golden [device=cuda] [tensor=N] [spatial=RxC] PATH...   folders or files of "
+        fprintf(stderr, "usage: golden [device=cuda] [tensor=N] [spatial=RxC[,MODULE:tensor]] PATH...   "
+                        "folders or files of "
                         "golden cases\n");
         return 2;
     }

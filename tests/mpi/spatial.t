@@ -30,8 +30,8 @@ is "$(grep -c '^/' "$ROOM/predict.1")" 9 "prints every image"
 cmp "$ROOM/predict.1" "$ROOM/predict.4" > "$ROOM/log" 2>&1
 ok $? "the same text" "$ROOM/log"
 
-# --- maps early, channels late, on the same ranks
-late="spatial=2x2,layer3:tensor"
+# --- maps early, channels late, on the same ranks, of one module in two parts, of the next in four
+late="spatial=2x2,layer2:tensor=2,layer3:tensor"
 alone late "$late" epochs=0 steps=3 val=none
 same 4 "$late" epochs=0 steps=3 val=none
 same 2 "$late" epochs=0 steps=3 val=none
@@ -75,6 +75,23 @@ for halo in narrow wide; do
 done
 kolo train "${args[@]}" "${wide[@]}" halo=narrow steps=4 run="$first" > "$ROOM/log" 2>&1
 is $? 78 "other halos than a run began with: 78" "$ROOM/log"
+counted spatial=2x2,layer2:tensor=2,layer3:tensor > "$ROOM/counts"
+is "$(sed -n 1p "$ROOM/counts")" "$(sed -n 2p "$ROOM/counts")" "maps, then channels: sent as planned, too"
+
+# --- where maps become channels: part i of a map of 512 channels and 4 x 4 pixels sends part j its pixels of
+# their channels, and they send as much back; nobody sends or receives the whole
+for rank in 0 1 2 3; do
+    kolo plan model=vgg11 data=synthetic classes=10 size=64 batch=2 micro_batch=2 threads=1 ranks=4 \
+        rank=$rank spatial=2x2,features.18:tensor 2> "$ROOM/log"
+done > "$ROOM/plan"
+switch() { # PREFIX: messages and KiB of what is sliced for the channels' parts
+    sed -nE "s/^ *[0-9]+ send $1features.17:channels[^ ]* \(([0-9.]+) KiB\).*/\1/p" "$ROOM/plan" |
+        awk '{ n++; sum += $1 } END { print n + 0, sum + 0 }'
+}
+all_to_all="12 $((2 * 512 * 4 * 4 * 4 * 3 / 4 / 1024))"
+is "$(switch '')" "$all_to_all" "each to each: messages, and three quarters of the map"
+is "$(switch grad:)" "$all_to_all" "and of its gradient"
+is "$(grep -cE 'send features.17:part' "$ROOM/plan")" 0 "and nobody sends its pixels of all channels"
 
 # --- what crosses, of resnet20 on 2 x 1 parts of 16 x 16 pixels, 8 images, both ranks together, in bytes:
 # halos of a row, forward and back (the image's forward alone; of a convolution with stride 2 in one
@@ -135,11 +152,18 @@ refused 'features.7:2x2: .* in 1 x 1 windows cannot be cut so; rows: 1; columns:
     "attention in one window, cut" spatial=2x2,features.7:2x2 model=swin_t size=224
 refused 'resnet20 has no module layer4; did you mean layer' "an unknown module" spatial=2x2,layer4:1x1
 refused 'halo=wide: spatial=1x1 cuts no images' "wide halos of images that are whole" halo=wide
-refused 'layer3:tensor: no layers of resnet20 from there on can be cut into 3 parts.*possible: 1, 2, 4, 5' \
+refused 'layer3:tensor=3: no layers of resnet20 from there on can be cut into 3 parts.*possible: 1, 2, 4, 5' \
     "channels late in parts that divide nothing" spatial=3x1,layer3:tensor
 refused 'channels from layer3 on, and tensor=2: channels of all layers' "channels twice" \
     spatial=2x2,layer3:tensor tensor=2
-refused 'the image is in one part' "channels of an image in one part" spatial=1x1,layer3:tensor
+refused 'say how many, tensor=PARTS' "channels of an image in one part" spatial=1x1,layer3:tensor
+refused 'layer2:tensor=32: up to 16 parts are possible' "channels in too many parts" \
+    spatial=2x2,layer2:tensor=32
+refused 'neither rows and columns nor tensor=PARTS' "parts that are no number" spatial=2x2,layer3:tensor=two
+refused 'layer2:tensor=3: no layers of resnet20 from there to layer3 can be cut .*possible: 1, 2, 4' \
+    "channels of a range in parts that divide nothing" spatial=2x2,layer2:tensor=3,layer3:tensor=4
+refused 'layer2 is not behind the module in front of it' "channels in another order than the network's" \
+    spatial=2x2,layer3:tensor=2,layer2:tensor=4
 refused 'where channels are cut maps are whole' "maps behind channels" spatial=2x2,layer2:tensor,layer3:1x2
 refused 'layer3:4x1 is finer than the image' "more rows than the image's" spatial=2x2,layer3:4x1
 kolo train "${args[@]}" epochs=3 run="$first" spatial=1x2 > "$ROOM/log" 2>&1

@@ -170,7 +170,7 @@ static void compare(kolo_backend *b, int which, int64_t block, int parts)
         kolo_graph_tensor(plain, "x", KOLO_ROLE_ACTIVATION, KOLO_F32, 4, (const int64_t[]){2, 3, 8, 8});
     plain->logits = network[which].build(plain, x);
     kolo_channel_plan plan;
-    rig_check(kolo_channel_plan_create(&plan, plain, parts, 0), "plan");
+    rig_check(kolo_channel_plan_create(&plan, plain, parts, 0, plain->nodes), "plan");
     tally sum = {0};
     rig_run(&whole.r);
     rig_run(&cut.r);

@@ -229,16 +229,14 @@ static int ranges_of(const kolo_cut_range *range, int ranges)
 
 static void ranges(void)
 {
-    is_int(
-        ranges_of((const kolo_cut_range[]){{"attention0", {1, 2}, false}, {"attention1", {1, 1}, false}}, 2),
-        0, "layers in fewer parts than the image");
-    is_int(ranges_of((const kolo_cut_range[]){{"attention2", {1, 2}, false}}, 1), KOLO_ECONFIG,
+    is_int(ranges_of((const kolo_cut_range[]){{"attention0", {1, 2}, 0}, {"attention1", {1, 1}, 0}}, 2), 0,
+           "layers in fewer parts than the image");
+    is_int(ranges_of((const kolo_cut_range[]){{"attention2", {1, 2}, 0}}, 1), KOLO_ECONFIG,
            "an unknown module");
     ok(strstr(kolo_error_text(), "did you mean attention"), "  with the nearest one: %s", kolo_error_text());
-    is_int(
-        ranges_of((const kolo_cut_range[]){{"attention1", {1, 2}, false}, {"attention0", {1, 1}, false}}, 2),
-        KOLO_ECONFIG, "modules in another order than the network's");
-    is_int(ranges_of((const kolo_cut_range[]){{"attention1", {4, 1}, false}}, 1), KOLO_ECONFIG,
+    is_int(ranges_of((const kolo_cut_range[]){{"attention1", {1, 2}, 0}, {"attention0", {1, 1}, 0}}, 2),
+           KOLO_ECONFIG, "modules in another order than the network's");
+    is_int(ranges_of((const kolo_cut_range[]){{"attention1", {4, 1}, 0}}, 1), KOLO_ECONFIG,
            "more rows than the image's");
     ok(strstr(kolo_error_text(), "finer than the image's 2x2"), "  says so: %s", kolo_error_text());
 }
