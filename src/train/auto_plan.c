@@ -21,8 +21,8 @@ enum { MOST_DIVISIONS = 256, MOST_VALUES = 8 };
 static const double GAIN = .01;
 
 /* Layers in parts on ranks side by side: another network to the last bit, so none but the first where the
- * recipe gives parts, and on GPUs alone. Behind these: maps up to one of the network's last modules, channels
- * from there on (list_switches). */
+ * recipe gives parts, or search_parts= says so. Behind these: maps up to one of the network's last modules,
+ * channels from there on (list_switches). */
 typedef struct layer_cut {
     char words[128];
     int parts;
@@ -68,7 +68,7 @@ typedef struct task {
     int given;  /* parts that the recipe cuts layers into */
     char *fits; /* [plans] 1: its bytes do, 2: they do not; 0: not yet known */
     kolo_search_space space;
-    double until; /* when time is up */
+    double until, limit_seconds; /* when time is up; of all */
     double plain, best;
     double param_bytes; /* of the whole network */
     int priced;
@@ -146,12 +146,13 @@ static int open_session(const task *t, kolo_options *o, kolo_session *s)
 
 /* ---- bounds ---- */
 
-/* Where time allows, steps tell more than a clock of single operations. */
-static int rehearse(const task *t, const kolo_session *s, double *seconds)
+/* Where time allows, steps tell more than a clock of single operations. Of many cuts each may take but little
+ * of it. */
+static int rehearse(const task *t, const kolo_session *s, bool cut, double *seconds)
 {
     const double takes = 24 * *seconds; /* two times a dozen steps of a micro-batch */
-    const bool plain = !(t->best < INFINITY);
-    if (t->gpu || s->untimed || takes > (t->until - kolo_time()) * (plain ? 1 : .5)) return 0;
+    const double share = cut ? .1 : t->best < INFINITY ? .5 : 1;
+    if (t->gpu || s->untimed || takes > (t->until - kolo_time()) * share) return 0;
     const int rc = kolo_session_rehearse(s, false);
     if (rc == KOLO_ECONFIG) return 0; /* too little memory */
     return rc < 0 ? rc : kolo_session_work(s, seconds);
@@ -175,7 +176,7 @@ static int work_of(task *t, division *p)
     if (rc == 0) {
         rc = kolo_session_work(&s, &seconds);
         t->param_bytes = (double)s.plan->param_bytes;
-        if (rc == 0) rc = rehearse(t, &s, &seconds);
+        if (rc == 0) rc = rehearse(t, &s, p->cut > 0, &seconds);
         kolo_session_close(&s);
     }
     const double cores = t->gpu ? INFINITY : (double)kolo_node_cpu_count() / (double)o.threads,
@@ -196,6 +197,21 @@ static double sums_of(const task *t, const division *p)
     return 2 * (nodes - 1) / nodes * t->param_bytes * here / (f->network * 1e9 * f->share);
 }
 
+/* On CPUs a clock tells: of a switch that would take longer than all else. It takes about what parts of maps
+ * do, or parts of channels, whichever are less; LESS: or a little less still. -1: neither is known. */
+static double work_of_switch(const task *t, const division *p)
+{
+    static const double LESS = .9;
+    double least = -1;
+    for (int i = 0; i < t->divisions; i++) {
+        const division *d = &t->division[i];
+        const bool alike =
+            d->cut < CUTS && d->rows == p->rows && t->cut[d->cut].parts == t->cut[p->cut].parts;
+        if (alike && d->work >= 0 && (least < 0 || d->work < least)) least = d->work;
+    }
+    return LESS * least;
+}
+
 static int bound_of(void *of, const int *point, int set, double *bound)
 {
     task *t = of;
@@ -204,6 +220,7 @@ static int bound_of(void *of, const int *point, int set, double *bound)
         const division *d = &t->division[i];
         if (d->rows == p->rows && d->cut == p->cut && d->work >= 0) p->work = d->work;
     }
+    if (p->work < 0 && p->cut >= CUTS && !t->gpu) p->work = work_of_switch(t, p);
     if (p->work < 0) KOLO_TRY(work_of(t, p));
     *bound = fmax(p->work, sums_of(t, p));
     for (int i = 0; i < set - 1; i++)
@@ -271,7 +288,13 @@ static int price_of(void *of, const int *point, double *seconds)
     return rc == KOLO_ECONFIG ? 0 : rc; /* what cannot be is no plan */
 }
 
-static bool is_over(void *of) { return kolo_time() > ((const task *)of)->until; }
+/* While nothing is found that can be it goes on: no plan at all is worse than a longer search. */
+static bool is_over(void *of)
+{
+    enum { LONGER = 3 };
+    const task *t = of;
+    return kolo_time() > t->until + (t->best < INFINITY ? 0 : LONGER * t->limit_seconds);
+}
 
 /* ---- the space ---- */
 
@@ -327,7 +350,7 @@ static int list_modules(const kolo_graph *g, int depth, char module[MODULES][64]
 }
 
 /* Maps in parts up to a module, channels from there on. */
-static int list_switches(task *t)
+static int list_switches(task *t, int most)
 {
     enum { FEW = 3 }; /* modules: then those inside them */
     char module[MODULES][64];
@@ -346,7 +369,7 @@ static int list_switches(task *t)
     for (int i = 0; rc == 0 && i < n; i++)
         for (int k = 1; k < CUTS; k++) {
             const size_t length = strlen(cuts[k].words);
-            if (strncmp(cuts[k].words, "spatial=", 8)) continue;
+            if (strncmp(cuts[k].words, "spatial=", 8) || cuts[k].parts > most) continue;
             layer_cut *made = &t->cut[t->cuts++];
             made->parts = cuts[k].parts;
             snprintf(made->words, sizeof made->words, "%.*s,%.63s:tensor ", (int)length - 1, cuts[k].words,
@@ -355,18 +378,32 @@ static int list_switches(task *t)
     return rc == KOLO_ECONFIG ? 0 : rc; /* as it is, it cannot be: the price of the plain one says why */
 }
 
-/* The plain one first. Parts stay in a node. */
+/* Ranks that parts of layers may be on: those of a node; 1: none are searched. */
+static int most_parts(const task *t)
+{
+    const kolo_options *o = t->options;
+    if (t->given > 1 || o->search_parts == KOLO_search_parts_never) return 1;
+    if (t->gpu) return t->gpu->fabric ? (int)t->gpu->fabric->gpus : 1;
+    return o->search_parts == KOLO_search_parts_always || !(t->plain < INFINITY) ? (int)o->ranks : 1;
+}
+
+static void list_plain(task *t)
+{
+    const kolo_options *o = t->options;
+    const int64_t all = o->batch * t->given;
+    if (all % o->ranks == 0) add_division(t, 1, 0, o->micro_batch ? o->micro_batch : all / o->ranks);
+}
+
+/* Behind the plain one. */
 static int list_divisions(task *t)
 {
     enum { MOST_STAGES = 16 };
     const kolo_options *o = t->options;
-    const int64_t all = o->batch * t->given;
-    const int node = t->gpu && t->gpu->fabric && t->given == 1 ? (int)t->gpu->fabric->gpus : 1;
-    if (all % o->ranks == 0) add_division(t, 1, 0, o->micro_batch ? o->micro_batch : all / o->ranks);
-    if (node > 1) KOLO_TRY(list_switches(t));
+    const int most = most_parts(t);
+    if (most > 1) KOLO_TRY(list_switches(t, most));
     for (int cut = 0; cut < t->cuts; cut++)
         for (int stages = 1; stages <= o->ranks && stages <= (cut < CUTS ? MOST_STAGES : 1); stages++)
-            if (t->cut[cut].parts <= node) list_rows(t, stages, cut);
+            if (t->cut[cut].parts <= most) list_rows(t, stages, cut);
     return 0;
 }
 
@@ -416,9 +453,12 @@ int kolo_auto_plan_check(const kolo_options *o, int64_t ranks)
 /* Parts of spatial= and tensor= as they were given; fewer ranks have several each. */
 static int given_parts(const kolo_options *o)
 {
-    int rows = 1, columns = 1;
+    int rows = 1, columns = 1, late;
     if (sscanf(o->spatial, "%dx%d", &rows, &columns) != 2 || rows < 1 || columns < 1) rows = columns = 1;
-    const int64_t parts = (int64_t)rows * columns * o->tensor;
+    int64_t parts = (int64_t)rows * columns;
+    for (const char *at = o->spatial; (at = strstr(at, ":tensor=")); at++)
+        if (sscanf(at, ":tensor=%d", &late) == 1 && late > parts) parts = late;
+    parts *= o->tensor;
     return (int)(parts < o->ranks ? parts : o->ranks);
 }
 
@@ -439,13 +479,14 @@ static int search(task *t, kolo_auto_plan *r)
     double seconds;
     memcpy(t->cut, cuts, sizeof cuts);
     t->cuts = CUTS;
-    KOLO_TRY(list_divisions(t));
+    list_plain(t);
     /* the plain one is measured as the others will be */
-    if (!t->gpu && t->divisions && t->division[0].stages == 1) KOLO_TRY(work_of(t, &t->division[0]));
+    if (!t->gpu && t->divisions) KOLO_TRY(work_of(t, &t->division[0]));
     int rc = price_words(t, "", &seconds, NULL, true);
     if (rc == KOLO_ECONFIG) t->plain = INFINITY;
     else KOLO_TRY(rc);
     kolo_error_keep(&first);
+    KOLO_TRY(list_divisions(t));
     const kolo_search_space space = t->space = space_of(t);
     r->plans = 1;
     for (int i = 0; i < space.axes; i++) r->plans *= space.choices[i];
@@ -460,7 +501,8 @@ static int search(task *t, kolo_auto_plan *r)
     explain(t, r);
     if (r->seconds < INFINITY) return 0;
     if (rc < 0) return kolo_error_restore(&first, rc);
-    return kolo_fail(KOLO_ECONFIG, "none of %lld plans fits: %s; lower micro_batch or use more ranks",
+    return kolo_fail(KOLO_ECONFIG,
+                     "none of %lld plans that were looked at fits: %s; lower micro_batch or use more ranks",
                      (long long)r->priced, r->why);
 }
 
@@ -498,7 +540,7 @@ int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, double limit, ko
 {
     kolo_options given;
     const double start = kolo_time();
-    task t = {.until = start + limit, .result = r};
+    task t = {.until = start + limit, .limit_seconds = limit, .result = r};
     *r = (kolo_auto_plan){.plain = 0};
     KOLO_TRY(kolo_auto_plan_check(o, o->ranks));
     KOLO_TRY(open_task(&t, o, &given, gpu));

@@ -16,10 +16,10 @@ typedef struct kolo_auto_plan {
 } kolo_auto_plan;
 
 /* Of options->ranks ranks, for `gpu` or (NULL) a node like this, within `limit` seconds. options: the choice
- * is set in them. Only what is placement: stages, pipeline, chunks, shard, recompute, bucket_mb; on GPUs
- * layers in parts (spatial, tensor), where none are given; and micro_batch, where it is not given and
- * nothing says that it has to stay: that is the block of local batch norm's statistics. KOLO_ECONFIG: no plan
- * can be, or none fits; the text is that of the plain one. */
+ * is set in them. Only what is placement: stages, pipeline, chunks, shard, recompute, bucket_mb;
+ * layers in parts (spatial, tensor), where none are given, as search_parts says; and micro_batch, where it is
+ * not given and nothing says that it has to stay: that is the block of local batch norm's statistics.
+ * KOLO_ECONFIG: no plan can be, or none fits; the text is that of the plain one. */
 int kolo_auto_plan_choose(kolo_options *options, const kolo_gpu *gpu, double limit, kolo_auto_plan *result);
 /* KOLO_ECONFIG: nothing can be searched, for there is no number of ranks, or no batch. */
 int kolo_auto_plan_check(const kolo_options *options, int64_t ranks);

@@ -24,15 +24,22 @@ static int read_begun(const kolo_options *o, kolo_options *was)
     return rc;
 }
 
-/* A run that is taken up again keeps the blocks that it began with. */
-static int keep_blocks(kolo_options *o)
+/* A run that is taken up again keeps the blocks and the parts that it began with. */
+static int keep_numbers(kolo_options *o)
 {
     kolo_options was;
-    const int rc = o->micro_batch ? 1 : read_begun(o, &was);
+    const int rc = read_begun(o, &was);
     if (rc) return rc < 0 ? rc : 0;
-    o->micro_batch = was.micro_batch;
+    if (!o->micro_batch) o->micro_batch = was.micro_batch;
+    if (o->halo == KOLO_halo_auto) o->halo = was.halo;
+    int kept = 0;
+    if (!strcmp(o->spatial, "1x1") && o->tensor == 1) {
+        kept = kolo_option_set(o, "spatial", was.spatial, "plan=auto");
+        o->tensor = was.tensor;
+    }
+    o->search_parts = KOLO_search_parts_never;
     kolo_options_free(&was);
-    return 0;
+    return kept;
 }
 
 /* What is priced here is a node of CPUs. */
@@ -61,7 +68,7 @@ static int search_plan(kolo_session *s, kolo_auto_plan *all)
     KOLO_TRY(check_node(s, "plan"));
     const int64_t ranks = o->ranks;
     if (s->launch->rank == 0) {
-        rc = keep_blocks(o);
+        rc = keep_numbers(o);
         o->ranks = s->launch->size;
         if (rc == 0) rc = kolo_auto_plan_choose(o, NULL, SECONDS, &r);
         o->ranks = ranks;
@@ -72,7 +79,7 @@ static int search_plan(kolo_session *s, kolo_auto_plan *all)
     }
     if (rc == 0) rc = kolo_launch_exchange(s->launch, &r, sizeof r, all);
     if (rc == 0 && s->launch->rank > 0) {
-        rc = keep_blocks(o);
+        rc = keep_numbers(o);
         if (rc == 0) rc = kolo_auto_plan_take(o, all[0].text);
     }
     return rc;
