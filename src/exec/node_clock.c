@@ -143,12 +143,12 @@ double kolo_exec_wake_seconds(void)
 
 /* ---- sharing ---- */
 
-enum { ROUNDS = 16 };
-static const double work = 10e-3; /* of a round and thread: longer than the kernel's slices */
+enum { ROUNDS = 12 };
 
 typedef struct meeting {
     _Atomic uint32_t round;
     atomic_int arrived, threads;
+    double work;
 } meeting;
 
 static double used_here(void)
@@ -162,7 +162,7 @@ static double used_here(void)
 static void take_round(meeting *m)
 {
     const uint32_t round = atomic_load(&m->round);
-    const double until = used_here() + work;
+    const double until = used_here() + m->work;
     while (used_here() < until) {
     }
     if (atomic_fetch_add(&m->arrived, 1) >= atomic_load(&m->threads) - 1) {
@@ -180,9 +180,9 @@ static void *share_main(void *argument)
     return NULL;
 }
 
-double kolo_exec_sharing(int processors)
+double kolo_exec_sharing(int processors, double work)
 {
-    meeting m = {.round = 0};
+    meeting m = {.work = work};
     double took[ROUNDS];
     pthread_t *thread = kolo_alloc((size_t)processors * sizeof *thread);
     int started = 0;
@@ -204,6 +204,6 @@ double kolo_exec_sharing(int processors)
     free(thread);
     if (started < processors) return 0;
     qsort(took, ROUNDS, sizeof *took, by_value);
-    const double even = 1 + 1 / (double)processors, found = (took[ROUNDS / 2] / work - even) / (2 - even);
+    const double even = 1 + 1 / (double)processors, found = (took[ROUNDS / 4] / work - even) / (2 - even);
     return fmin(1, fmax(0, found));
 }

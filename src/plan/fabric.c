@@ -68,7 +68,8 @@ kolo_fabric kolo_fabric_node(const kolo_fabric_host *h)
                          .copy = h->copy,
                          .add = h->add,
                          .crowd = h->crowd,
-                         .sharing = h->sharing};
+                         .sharing = h->sharing,
+                         .sharing_turns = h->sharing_turns};
 }
 
 /* ---- messages ---- */

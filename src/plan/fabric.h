@@ -31,15 +31,17 @@ typedef struct kolo_fabric {
     /* Of one node whose ranks compute on its cores and exchange through its memory, as those of this machine
      * do; cores 0: every rank has a GPU. threads: of a rank; seconds a byte copied, a byte added. */
     double cores, threads, copy, add;
-    double crowd;   /* as many times longer that is where all cores do it; 0: as one alone */
-    double sharing; /* of cores by more ranks than there are: 0 evenly, 1: core by core (kolo_exec_sharing) */
+    double crowd; /* as many times longer that is where all cores do it; 0: as one alone */
+    /* of cores by more ranks than there are: 0 evenly, 1: core by core (kolo_exec_sharing); of ranks that meet
+     * once a step, and of stages, which do so turn by turn */
+    double sharing, sharing_turns;
 } kolo_fabric;
 
 /* The node that ranks are on where there is no cluster: kolo_fabric_node. */
 typedef struct kolo_fabric_host {
     int cores, threads;
     double copy, add; /* seconds a byte, alone */
-    double crowd, sharing;
+    double crowd, sharing, sharing_turns;
     double latency; /* seconds from one rank to another that sleeps */
 } kolo_fabric_host;
 kolo_fabric kolo_fabric_node(const kolo_fabric_host *host);

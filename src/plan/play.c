@@ -31,15 +31,40 @@ static int note(game *g, const task *t)
 
 /* What all tasks use of a node together. */
 typedef struct usage {
-    double cores, computing, network; /* computing: of the cores */
+    double cores, network;
 } usage;
 
-/* How many times longer what needs cores is where they are asked for more than there are. Where the kernel
- * leaves every rank on its core, the fullest one decides. */
-static double shared(const kolo_fabric *f, const usage *u)
+/* Where the kernel leaves ranks where they are: those that compute, place by place. */
+static void count_places(game *g)
 {
-    const double even = u->cores / f->cores, fullest = ceil(u->computing / f->cores - 1e-9);
-    return u->cores <= f->cores ? 1 : even + f->sharing * fmax(fullest - even, 0);
+    for (int i = 0; i < g->places; i++) g->load[i] = 0;
+    for (int64_t i = 0; g->places && i < g->tasks; i++) {
+        const task *t = &g->task[i];
+        if (t->latency > 0 || t->span.lane != KOLO_PLAY_COMPUTE) continue;
+        for (int r = 0; r < g->player[t->span.stage].here; r++)
+            g->load[kolo_play_rank(g->in, t->span.stage, r) % g->places]++;
+    }
+}
+
+/* Ranks of the fullest place of a stage's. */
+static int fullest(const game *g, int stage)
+{
+    int most = 1;
+    for (int r = 0; r < g->player[stage].here; r++) {
+        const int load = g->load[kolo_play_rank(g->in, stage, r) % g->places];
+        if (load > most) most = load;
+    }
+    return most;
+}
+
+/* How many times longer what needs cores is where others do, too. */
+static double shared(const game *g, const task *t, const usage *u)
+{
+    const kolo_fabric *f = g->in->fabric;
+    const double even = fmax(u->cores / f->cores, 1);
+    if (!g->places || t->span.lane != KOLO_PLAY_COMPUTE) return even;
+    const double sharing = g->stages > 1 ? f->sharing_turns : f->sharing;
+    return even + sharing * fmax(fullest(g, t->span.stage) - even, 0);
 }
 
 /* How fast a task goes on beside all others. */
@@ -54,7 +79,7 @@ static double rate_of(const game *g, const task *t, const usage *u)
                      room = all - fmin(g->in->fabric->threads, all);
         if (room > 0) rate /= 1 + (t->crowded - 1) * fmax(others, 0) / room;
     }
-    return rate / shared(g->in->fabric, u);
+    return rate / shared(g, t, u);
 }
 
 static void account(game *g, double dt)
@@ -110,11 +135,11 @@ static int pass_time(game *g)
 {
     usage u = {0};
     double dt = INFINITY;
+    count_places(g);
     for (int64_t i = 0; i < g->tasks; i++) {
         const task *t = &g->task[i];
         if (t->latency > 0) continue;
         u.cores += t->cores;
-        u.computing += t->span.lane == KOLO_PLAY_COMPUTE ? t->cores : 0;
         u.network += t->network;
     }
     for (int64_t i = 0; i < g->tasks; i++) {
@@ -185,6 +210,16 @@ static int player_open(game *g, int stage)
     return kolo_plan_costs(plan, p->cost);
 }
 
+/* Ranks that have to share cores have a place among them each. */
+static int places_open(game *g)
+{
+    const kolo_fabric *f = g->in->fabric;
+    if (f->cores <= 0 || g->in->ranks * f->threads <= f->cores) return 0;
+    g->places = (int)fmax(f->cores / fmax(f->threads, 1), 1);
+    g->load = kolo_alloc((size_t)g->places * sizeof *g->load);
+    return g->load ? 0 : KOLO_ENOMEM;
+}
+
 static void game_close(game *g)
 {
     for (int s = 0; g->player && s < g->stages; s++) {
@@ -198,6 +233,7 @@ static void game_close(game *g)
         free(p->sums.item);
     }
     for (int i = 0; g->link && i < g->stages * g->stages; i++) free(g->link[i].item);
+    free(g->load);
     free(g->player);
     free(g->link);
     free(g->open);
@@ -286,6 +322,7 @@ int kolo_play_create(kolo_play **play, const kolo_play_input *in)
     }
     int rc = g.play && g.player && g.link && g.open && g.play->stage ? 0 : KOLO_ENOMEM;
     if (rc == 0) choose_steps(&g);
+    if (rc == 0) rc = places_open(&g);
     for (int s = 0; rc == 0 && s < stages; s++) rc = player_open(&g, s);
     if (rc == 0) rc = play_all(&g);
     if (rc == 0) conclude(&g);

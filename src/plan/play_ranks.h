@@ -1,9 +1,10 @@
-/* For play.c: which ranks of a step that is played are on one node. */
+/* For play.c: the ranks of a step that is played, and which of them are on one node. */
 #ifndef KOLO_PLAN_PLAY_RANKS_H
 #define KOLO_PLAN_PLAY_RANKS_H
 
 #include "plan/play.h"
 
+int kolo_play_rank(const kolo_play_input *in, int stage, int replica);
 /* `count` replicas of a stage, side by side, from `first` on; others of the stage on their nodes sum beside
  * them. */
 kolo_fabric_group kolo_play_group(const kolo_play_input *in, int stage, int first, int count);

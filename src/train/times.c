@@ -240,11 +240,13 @@ static int time_plan(times *t, const kolo_plan *p, kolo_play_time *time)
  * by the same. */
 typedef struct node_times {
     kolo_byte_seconds byte;
-    double wake, sharing;
+    double wake, sharing, sharing_turns;
 } node_times;
 
 enum { BYTE, WAKE, SHARING, NODE_KEYS };
-static const char *const node_key[NODE_KEYS] = {"a byte of memory", "a wake", "ranks share processors"};
+static const double STEP = 40e-3, TURN = 10e-3; /* between meetings of ranks, of stages */
+static const char *const node_key[NODE_KEYS] = {"a byte of memory", "a wake",
+                                                "processors shared by step, by turn"};
 
 static int beside_one(const kolo_session *s)
 {
@@ -258,7 +260,8 @@ static int keep_node(const kolo_session *s, kolo_choices *known, kolo_play_time 
     const double wake = kolo_exec_wake_seconds();
     time[BYTE] = (kolo_play_time){byte.alone, byte.crowded};
     time[WAKE] = (kolo_play_time){wake, wake};
-    time[SHARING] = (kolo_play_time){1, 1 + kolo_exec_sharing(kolo_node_cpu_count())};
+    const int cpus = kolo_node_cpu_count();
+    time[SHARING] = (kolo_play_time){1 + kolo_exec_sharing(cpus, STEP), 1 + kolo_exec_sharing(cpus, TURN)};
     for (int i = 0; i < NODE_KEYS; i++) KOLO_TRY(keep(known, node_key[i], time[i]));
     return 0;
 }
@@ -273,7 +276,8 @@ static int measure_node(const kolo_session *s, kolo_choices *known, bool again, 
         if (!all || again) KOLO_TRY(keep_node(s, known, time));
         *node = (node_times){{time[BYTE].alone, time[BYTE].crowded},
                              time[WAKE].alone,
-                             time[SHARING].crowded - time[SHARING].alone};
+                             time[SHARING].alone - 1,
+                             time[SHARING].crowded - 1};
     }
     if (node->wake <= 0) node->wake = kolo_link_assumed.latency / 2;
     return 0;
@@ -294,7 +298,8 @@ static int describe_node(times *t, kolo_fabric *fabric)
                           .add = 3 * node.byte.alone,
                           .crowd = node.byte.crowded / node.byte.alone,
                           .latency = 2 * node.wake,
-                          .sharing = node.sharing};
+                          .sharing = node.sharing,
+                          .sharing_turns = node.sharing_turns};
     KOLO_TRY(comm_table_open(&selector, s->options->comm_table, NULL));
     const comm_cost *c = comm_selector_costs(selector);
     if (comm_selector_is_measured(selector)) {
