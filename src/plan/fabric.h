@@ -32,8 +32,8 @@ typedef struct kolo_fabric {
      * do; cores 0: every rank has a GPU. threads: of a rank; seconds a byte copied, a byte added. */
     double cores, threads, copy, add;
     double crowd; /* as many times longer that is where all cores do it; 0: as one alone */
-    /* of cores by more ranks than there are: 0 evenly, 1: core by core (kolo_exec_sharing); of ranks that meet
-     * once a step, and of stages, which do so turn by turn */
+    /* of cores by more ranks than there are: 0 evenly, 1: core by core (kolo_exec_sharing): of ranks, which
+     * meet once a step, and of stages, which do so turn by turn */
     double sharing, sharing_turns;
 } kolo_fabric;
 

@@ -36,7 +36,10 @@ for ranks in ${RANKS:-2 3 4}; do
         run "$ranks" "${words[@]}" plan=auto || exit 1
         chosen=$(sed -nE 's/.*plan=auto: ([^;]*); .*/\1/p' "$ROOM/log" | head -n 1)
         read -r -a choice <<< "$chosen"
-        [ "$chosen" != "plain data parallel" ] || choice=()
+        if [ "$chosen" = "plain data parallel" ]; then
+            printf '%-5s %-36s %10s %10s %6s  %s\n' "$ranks" "$network" - - 1 "$chosen: the same plan"
+            continue
+        fi
         : > "$ROOM/plain" && : > "$ROOM/auto"
         for _ in $(seq "${PAIRS:-3}"); do
             steps "$ROOM/plain" "$ranks" "${words[@]}" stages=1 || exit 1
