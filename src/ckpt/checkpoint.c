@@ -39,7 +39,7 @@ static int describe_items(struct saver *s)
 
 static int reserve_memory(struct saver *s)
 {
-    for (int i = 0; i < SAVED_ARENAS && !saver_is_together(s->plan); i++) {
+    for (int i = 0; i < SAVED_ARENAS && !kolo_checkpoint_in_place(s->plan); i++) {
         s->base[saved_arena[i]] = s->snapshot_bytes;
         s->snapshot_bytes += kolo_round_up(s->plan->arena_bytes[saved_arena[i]], KOLO_ALIGN);
     }
@@ -49,9 +49,14 @@ static int reserve_memory(struct saver *s)
     return s->snapshot && s->canonical ? 0 : KOLO_ENOMEM;
 }
 
-size_t kolo_checkpoint_scratch(size_t largest, bool together)
+size_t kolo_checkpoint_scratch(size_t largest, bool in_place)
 {
-    return (largest < SAVER_PIECE ? SAVER_PIECE : largest) + (together ? 0 : KOLO_STREAM_BUFFER);
+    return (largest < SAVER_PIECE ? SAVER_PIECE : largest) + (in_place ? 0 : KOLO_STREAM_BUFFER);
+}
+
+bool kolo_checkpoint_in_place(const kolo_plan *plan)
+{
+    return plan->program || plan->config.shards > 1 || plan->config.offload || plan->config.in_place;
 }
 
 int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
@@ -239,7 +244,7 @@ static int take_snapshot(struct saver *s, kolo_exec *exec)
 int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend)
 {
     struct saver *s;
-    if (!saver_is_together(plan)) return 0;
+    if (!kolo_checkpoint_in_place(plan)) return 0;
     int rc = kolo_comm_agree(kolo_exec_comm(exec), saver_create(&s, NULL, plan, backend));
     if (rc == 0) rc = saver_write_together(s, exec);
     kolo_saver_destroy(&s);
@@ -258,17 +263,17 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
                          const kolo_options *options, const kolo_position *position)
 {
     const int ready = kolo_checkpoint_prepare(run, plan, backend);
-    KOLO_TRY(saver_is_together(plan) ? kolo_comm_agree(kolo_exec_comm(exec), ready) : ready);
+    KOLO_TRY(kolo_checkpoint_in_place(plan) ? kolo_comm_agree(kolo_exec_comm(exec), ready) : ready);
     struct saver *s = run->saver;
-    if (!saver_is_together(plan)) KOLO_TRY(take_snapshot(s, exec));
+    if (!kolo_checkpoint_in_place(plan)) KOLO_TRY(take_snapshot(s, exec));
     KOLO_TRY(kolo_exec_get_scaler(exec, &s->scaler));
     s->position = *position;
     s->math = kolo_record_options(options, true);
     s->runtime = kolo_record_options(options, false);
-    int rc = !s->math || !s->runtime   ? KOLO_ENOMEM
-             : saver_is_together(plan) ? saver_write_together(s, exec)
-                                       : start_writer(s);
-    if (rc < 0 || saver_is_together(plan)) forget_options(s);
+    int rc = !s->math || !s->runtime          ? KOLO_ENOMEM
+             : kolo_checkpoint_in_place(plan) ? saver_write_together(s, exec)
+                                              : start_writer(s);
+    if (rc < 0 || kolo_checkpoint_in_place(plan)) forget_options(s);
     return rc;
 }
 

@@ -72,18 +72,23 @@ int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *pla
 
 /* Bytes beside the copy that a rank writes by: a tensor (the largest: so many bytes) in canonical order and,
  * where one rank writes it all, what gathers small pieces. */
-size_t kolo_checkpoint_scratch(size_t largest, bool together);
+size_t kolo_checkpoint_scratch(size_t largest, bool in_place);
+
+/* Ranks write what they hold from where it is, together, and train on when all have: those of stages, of
+ * parts (shards), those that have less in memory than they hold, and where the plan says so. Else rank 0
+ * copies it and writes while training goes on. */
+bool kolo_checkpoint_in_place(const kolo_plan *plan);
 
 /* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and
  * waits for its pages. */
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend);
-/* Ranks other than 0, when that saves: those of a pipeline write what their stage holds. */
+/* Ranks other than 0, when that saves: they take part where checkpoints are written in place. */
 int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend);
 /* Rank 0. Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written)
- * and writes in a thread of its own; in a pipeline, collectively with take_part, every stage's first rank
- * writes its tensors into their places of the one file, no rank holds more than one of another, and the
- * checkpoint is there when it returns. An error of the thread (disk full: KOLO_EIO; the older
- * checkpoints stay) is returned by the next save or wait. */
+ * and writes in a thread of its own; in place, collectively with take_part, every stage's first rank writes
+ * its tensors into their places of the one file, no rank holds more than one of another, and the checkpoint
+ * is there when it returns. An error of the thread (disk full: KOLO_EIO; the older checkpoints stay) is
+ * returned by the next save or wait. */
 int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
                          const kolo_options *options, const kolo_position *position);
 int kolo_checkpoint_wait(kolo_run *run);

@@ -25,7 +25,8 @@ struct saver {
     int items;
     char *header; /* of tensors.safetensors */
     size_t header_bytes;
-    char *snapshot; /* copies of the saved arenas, one behind the other; none where ranks write together */
+    char *
+        snapshot; /* copies of the saved arenas, one behind the other; none where they are written in place */
     size_t snapshot_bytes;
     size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
     float *canonical;         /* one tensor of this rank's, as it goes to the file; or a piece of another's */
@@ -48,11 +49,6 @@ int saver_finish(struct saver *saver, int folder, const char *path, manifest *m)
 /* rc: of writing. 0: the folder gets its name, older ones go; else it goes. */
 int saver_commit(struct saver *saver, kolo_temp_file *a, char **path, int rc);
 
-/* Ranks have stages of the network, or parts (shards), or less in memory than they hold. */
-static inline bool saver_is_together(const kolo_plan *plan)
-{
-    return plan->program || plan->config.shards > 1 || plan->config.offload;
-}
 /* Collective over all ranks, each of which writes some of the tensors; saver->run: rank 0's alone, and its
  * position and options are set there. */
 int saver_write_together(struct saver *saver, kolo_exec *exec);

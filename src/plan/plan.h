@@ -297,6 +297,7 @@ typedef struct kolo_plan_config {
     int shard, shards;
     int shard_groups; /* of a stage's ranks that have copies of all parts; 0 is 1 */
     int offload;      /* KOLO_OFFLOAD_* (a mask): in a file, of which units are fetched and evicted */
+    bool in_place;    /* checkpoints are written from where things are (kolo_checkpoint_in_place) */
     bool reshard;     /* parameters leave their windows between forward and backward half */
     bool keep;        /* every value has its own memory until the step ends: for inspection and tests */
     /* [graph->tensors] how activations are kept for the backward half (ops/form.h): dropped ones are made

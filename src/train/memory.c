@@ -21,8 +21,8 @@ typedef struct need {
     bool bound;          /* a lower bound */
 } need;
 
-/* Of a rank of a stage. */
-size_t session_rank_bytes(const kolo_session *s, int stage)
+/* Where it computes, of a rank of a stage: its arenas. */
+static size_t arena_bytes(const kolo_session *s, int stage)
 {
     const kolo_plan *plan = s->program ? s->program->plan[stage] : s->plan,
                     *evaluation = s->eval_program ? s->eval_program->plan[stage] : s->eval_plan;
@@ -34,13 +34,13 @@ size_t session_rank_bytes(const kolo_session *s, int stage)
 /* Planned for other machines: the largest rank's. */
 static need need_of_plans(const kolo_session *s)
 {
-    need n = {session_rank_bytes(s, s->grid.stage), s->plan->arena_bytes, false};
+    need n = {arena_bytes(s, s->grid.stage), s->plan->arena_bytes, false};
     for (int k = 0; s->elsewhere && k < s->grid.stages; k++)
-        if (session_rank_bytes(s, k) > n.bytes) n.bytes = session_rank_bytes(s, k);
+        if (arena_bytes(s, k) > n.bytes) n.bytes = arena_bytes(s, k);
     return n;
 }
 
-/* On the host of one rank, beside what computes. */
+/* On the host of one rank, beside its plan and its process. */
 static size_t host_bytes(const kolo_session *s, const need *n)
 {
     const kolo_options *o = s->options;
@@ -80,28 +80,91 @@ static int check_gpu(kolo_session *s, const need *n)
                      s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
 
-/* Stages and shards write their part of a checkpoint from where it is; else rank 0 does, from a copy. */
-static bool saves_together(const kolo_session *s)
+static const char in_place_text[] =
+    "a copy of what is saved does not fit: training waits while a checkpoint is written";
+
+/* What rank 0 copies for a checkpoint, and writes it by, unless that is written in place. */
+static size_t copy_bytes(const kolo_session *s)
 {
-    return s->program || s->shards > 1 || session_offloads(s->options);
+    const size_t *arena = s->plan->arena_bytes;
+    if (kolo_checkpoint_in_place(s->plan) || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
+    return arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
+           arena[KOLO_ARENA_EMA] + kolo_checkpoint_scratch(0, false) - kolo_checkpoint_scratch(0, true);
 }
 
-/* What rank 0 copies for a checkpoint. */
-static size_t snapshot_bytes(const kolo_session *s, const need *n)
+/* What a rank takes to read, and to save, tensors of a plan in canonical order, one at a time; of parts a
+ * tensor is brought together as it is laid out. */
+static size_t canonical_bytes(const kolo_session *s, const kolo_plan *plan, bool saves)
 {
-    const size_t *arena = n->arena;
-    if (saves_together(s) || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
-    return arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
-           arena[KOLO_ARENA_EMA];
+    const size_t largest = (size_t)kolo_plan_largest(plan) * sizeof(float);
+    const size_t all = largest * (s->shards > 1 ? 2 : 1);
+    return saves ? kolo_checkpoint_scratch(largest, true) + all - largest : all;
+}
+
+/* The same where no checkpoint is read or written: initial values are gone before the optimizer's state is
+ * touched. */
+static size_t initial_bytes(const kolo_session *s)
+{
+    const size_t all = canonical_bytes(s, s->plan, false),
+                 later = session_offloads(s->options) ? 0 : s->plan->arena_bytes[KOLO_ARENA_STATE];
+    return all > later ? all - later : 0;
+}
+
+/* ---- a process ---- */
+
+/* Beside arenas and batches a process will hold this more than when its data is open: 14 to 24 MB (code that
+ * is generated for operations, plans, what steps read of the program), of which 2 MB are to come when its
+ * plans are there; what timing left (up to 16 MB of depthwise convolutions) is there then, too. And MPI,
+ * where it is not started: 13 MB. Measured with seven networks, by steps of 4 to 64 images. */
+static const size_t ahead_of_plans = 24 << 20, behind_plans = 2 << 20, of_mpi = 16 << 20;
+
+/* It is planned for ranks that are not here. */
+static bool adds_mpi(const kolo_session *s) { return s->elsewhere && s->ranks > 1 && s->launch->size == 1; }
+
+static size_t held_now(void)
+{
+    kolo_trim();
+    return kolo_memory_shared() + kolo_memory_beside_pages();
+}
+
+void session_weigh_process(kolo_session *s, bool planned)
+{
+    static size_t opened; /* once: plans that were tried before leave some behind */
+    const bool other = s->parts & KOLO_SESSION_PLAN_ONLY; /* another process will train */
+    if (!opened) opened = held_now();
+    size_t bytes = opened + ahead_of_plans;
+    if (adds_mpi(s)) bytes += of_mpi;
+    if (planned && !other && held_now() + behind_plans > bytes) bytes = held_now() + behind_plans;
+    /* coarse, as pages of libraries come and go: the same plan for the same command */
+    bytes = kolo_round_up(bytes, 4 << 20);
+    if (bytes > s->process_bytes) s->process_bytes = bytes;
+}
+
+/* Of a rank on the host: 0 where the budget is a GPU's. */
+size_t session_beside_bytes(const kolo_session *s, const kolo_plan *plan)
+{
+    const need n = {0, plan->arena_bytes, false};
+    return s->cuda ? 0 : host_bytes(s, &n) + s->process_bytes + canonical_bytes(s, plan, true);
+}
+
+size_t session_rank_bytes(const kolo_session *s, int stage)
+{
+    return arena_bytes(s, stage) + session_beside_bytes(s, s->program ? s->program->plan[stage] : s->plan);
+}
+
+/* Of a node: what a rank takes there. */
+static size_t on_node(const kolo_session *s, const need *n)
+{
+    const size_t process = n->bound || s->cuda ? 0 : s->process_bytes + canonical_bytes(s, s->plan, true);
+    return host_bytes(s, n) + process + (s->cuda ? 0 : n->bytes);
 }
 
 /* All ranks of this node. */
 static size_t node_bytes(const kolo_session *s, const need *n)
 {
     const kolo_launch *l = s->launch;
-    size_t bytes = host_bytes(s, n) * (size_t)l->local_size + (l->rank == 0 ? snapshot_bytes(s, n) : 0);
-    if (s->cuda) return bytes;
-    if (!s->program || s->elsewhere || l->size == 1) return bytes + n->bytes * (size_t)l->local_size;
+    size_t bytes = 0;
+    if (!s->program || s->elsewhere || l->size == 1 || s->cuda) return on_node(s, n) * (size_t)l->local_size;
     for (int r = 0; r < l->size; r++)
         if (l->node_of[r] == l->node) bytes += session_rank_bytes(s, kolo_grid_stage(&s->grid, r));
     return bytes;
@@ -121,25 +184,14 @@ void kolo_session_settle(kolo_session *s)
     if (now > s->held_bytes) s->held_bytes = now;
 }
 
-/* What this rank takes to read and write tensors in canonical order, one at a time; of parts a tensor is
- * brought together as it is laid out. Initial values are gone before the optimizer's state is touched. */
-static size_t canonical_bytes(const kolo_session *s, const need *n, bool saves)
-{
-    const size_t largest = (size_t)kolo_plan_largest(s->plan) * sizeof(float);
-    const size_t all = largest * (s->shards > 1 ? 2 : 1);
-    const size_t later = session_offloads(s->options) ? 0 : n->arena[KOLO_ARENA_STATE];
-    if (!saves) return all > later ? all - later : 0;
-    if (s->launch->rank > 0 && !saves_together(s)) return all;
-    return kolo_checkpoint_scratch(largest, saves_together(s)) + all - largest;
-}
-
 size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
 {
     need n = need_of_plans(s);
     if (s->plan->config.servers && !s->elsewhere) n.bytes -= kolo_plan_spared(s->plan, s->launch->rank);
+    const bool root = s->launch->rank == 0, writes = saves && (root || kolo_checkpoint_in_place(s->plan));
     const size_t bytes = s->held_bytes + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
-                         canonical_bytes(s, &n, saves) +
-                         (saves && s->launch->rank == 0 ? snapshot_bytes(s, &n) : 0);
+                         (saves ? canonical_bytes(s, s->plan, writes) : initial_bytes(s)) +
+                         (saves && root ? copy_bytes(s) : 0);
     return bytes > s->highest_bytes ? bytes : s->highest_bytes;
 }
 
@@ -172,13 +224,25 @@ int kolo_session_memory(const kolo_session *s, size_t *bytes)
 size_t session_rank_limit(const kolo_session *s)
 {
     const char *source = "";
-    const need n = need_of_plans(s);
-    size_t limit = node_limit(s, &source), beside = node_bytes(s, &n);
     if (s->cuda)
         return (s->backend ? kolo_backend_memory(s->backend, &source) : s->device.memory_bytes) /
                (size_t)s->gpu_ranks;
-    for (int r = 0; r < s->launch->local_size; r++) beside -= beside > n.bytes ? n.bytes : 0;
-    return limit > beside ? (limit - beside) / (size_t)s->launch->local_size : 0;
+    return node_limit(s, &source) / (size_t)s->launch->local_size;
+}
+
+/* Memory goes to a copy last: training then goes on while rank 0 writes. */
+int session_choose_copy(kolo_session *s)
+{
+    const char *source = "";
+    size_t given;
+    const size_t copy = copy_bytes(s);
+    if (!copy) return 0;
+    KOLO_TRY(session_memory(s, &given));
+    const need n = need_of_plans(s);
+    const bool here = !s->gpu || s->options->memory_limit > 0;
+    s->plan->config.in_place = (given && !s->cuda && session_rank_bytes(s, 0) + copy > given) ||
+                               (here && node_bytes(s, &n) + copy > node_limit(s, &source));
+    return 0;
 }
 
 /* What would bring a rank's bytes down to the limit, or nearer. */
@@ -205,9 +269,9 @@ static int check_given(const kolo_session *s)
     KOLO_TRY(recompute_cure(s, bytes, limit, cure, sizeof cure));
     return kolo_fail(
         KOLO_ECONFIG,
-        "memory=%s: a rank needs %zu bytes, %zu bytes short; %slower micro_batch (now %ld)%s, or "
-        "use shard= or stages= (kolo plan says what each would need)",
-        s->options->memory, bytes, bytes - limit, cure, (long)s->rows,
+        "memory=%s: a rank needs %zu bytes, %zu of them beside its plan, %zu bytes short; %slower "
+        "micro_batch (now %ld)%s, or use shard= or stages= (kolo plan says what each would need)",
+        s->options->memory, bytes, session_beside_bytes(s, s->plan), bytes - limit, cure, (long)s->rows,
         session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "");
 }
 
@@ -228,6 +292,11 @@ static int memory_check(kolo_session *s, const need *n)
         s->cuda ? "lower prefetch" : "lower micro_batch, use precision=bf16");
 }
 
+void kolo_session_report_copy(const kolo_session *s)
+{
+    if (s->plan->config.in_place) kolo_log0(KOLO_LOG_INFO, "%s", in_place_text);
+}
+
 int session_check_least(kolo_session *s)
 {
     size_t arena[KOLO_ARENAS];
@@ -243,6 +312,19 @@ int session_check_memory(kolo_session *s)
     return memory_check(s, &n);
 }
 
+/* What that is made of, beside the plan. */
+static void print_beside(const kolo_session *s, const need *n, FILE *file)
+{
+    const size_t copy = copy_bytes(s);
+    fprintf(file,
+            "  beside its plan: %zu bytes of batches, %zu of a tensor as files have it, about %zu of the "
+            "process (as much as this one has now, %zu MiB that training adds%s)\n",
+            host_bytes(s, n), canonical_bytes(s, s->plan, true), s->process_bytes, ahead_of_plans >> 20,
+            adds_mpi(s) ? ", MPI" : "");
+    if (copy) fprintf(file, "  rank 0, where there is room: %zu bytes, a copy of what it saves\n", copy);
+    else if (s->plan->config.in_place) fprintf(file, "  %s\n", in_place_text);
+}
+
 int kolo_session_print_memory(kolo_session *s, void *file)
 {
     const char *source = "";
@@ -252,9 +334,11 @@ int kolo_session_print_memory(kolo_session *s, void *file)
     if (s->cuda)
         fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) on its GPU; %s has %.2f GiB\n", n.bytes,
                 (double)n.bytes / 0x1p30, s->device.name, (double)s->device.memory_bytes / 0x1p30);
-    if (!s->gpu || s->options->memory_limit > 0)
+    if (!s->gpu || s->options->memory_limit > 0) {
         fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) of its node; %s allows %.2f GiB\n", bytes,
                 (double)bytes / 0x1p30, source, (double)limit / 0x1p30);
+        if (!s->cuda) print_beside(s, &n, file);
+    }
     fflush(file); /* before the words of an error */
     if (rc == 0 || s->gpu || !s->elsewhere || s->options->memory_limit > 0 || *s->options->memory) return rc;
     fprintf(file,

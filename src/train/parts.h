@@ -19,10 +19,15 @@ void session_report_device(const kolo_session *session);
 int session_check_least(
     kolo_session *session); /* by lower bounds, once there are graphs: before anything is timed */
 int session_check_memory(kolo_session *session); /* by the plans, before any arena is allocated */
-/* Bytes of backend memory that a rank of that stage needs; how many each rank can have: of this rank's GPU,
- * or of its node beside what ranks hold outside their plans. */
+/* Bytes that a rank of that stage needs where it computes: on CPUs all that its process holds; how many each
+ * rank can have: of this rank's GPU, or its share of the node. And what of it is beside the plan. */
 size_t session_rank_bytes(const kolo_session *session, int stage);
 size_t session_rank_limit(const kolo_session *session);
+size_t session_beside_bytes(const kolo_session *session, const kolo_plan *plan);
+/* What the process will hold beside those, to process_bytes: before the plans are made, and when they are. */
+void session_weigh_process(kolo_session *session, bool planned);
+/* Does rank 0 copy what it saves, or is there no room: to plan->config.in_place. */
+int session_choose_copy(kolo_session *session);
 
 /* session_plan.c: shapes of all phases and their graphs; then backend and plans. */
 int session_make_graphs(kolo_session *s);

@@ -196,7 +196,9 @@ static int choose_stage(kolo_session *s, kolo_shape *shape, const double *second
     int rc = kolo_plan_create_stage(&plain, shape->plan, shape->placement, stage, NULL);
     if (rc == 0) rc = evaluation_bytes(s, shape, plain, &evaluation);
     if (rc == 0)
-        rc = session_activation_budget(s, kolo_exec_bytes(plain, NULL) - activation_bytes(plain) + evaluation,
+        rc = session_activation_budget(s,
+                                       kolo_exec_bytes(plain, NULL) - activation_bytes(plain) + evaluation +
+                                           session_beside_bytes(s, plain),
                                        &t.budget);
     t.plain = plain;
     if (rc == 0) rc = solve(&t);

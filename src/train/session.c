@@ -267,6 +267,7 @@ static int check_options(const kolo_options *o)
 
 static int open_steps(kolo_session *s)
 {
+    session_weigh_process(s, false);
     KOLO_TRY(session_fit_plans(s));
     KOLO_TRY(kolo_strategy_check(s->plan_file->strategy, s->plan_file->path, s));
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;

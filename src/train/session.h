@@ -97,6 +97,8 @@ typedef struct kolo_session {
      * until the first arena was made; and what was shared then (the launcher's; later it is comm's,
      * planned) */
     size_t held_bytes, highest_bytes, shared_bytes;
+    /* before that: what is planned with, of rank 0's process for all */
+    size_t process_bytes;
     double *node_seconds; /* [graph->nodes] where this rank chose the cut: of every operation; else NULL */
     kolo_program *program, *eval_program;
     kolo_comm *eval_comm; /* of them: what an evaluation sends from stage to stage */
@@ -166,8 +168,8 @@ static inline bool kolo_session_tags(const kolo_session *s)
 }
 /* What a loader of this session is made with; texts are the options'. */
 kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
-/* Bytes that the largest rank needs where it computes; what memory= allows each (without it: what there
- * is). */
+/* Bytes that the largest rank needs where it computes, on CPUs with all else of its process; what memory=
+ * allows each (without it: what there is). */
 size_t kolo_session_rank_bytes(const kolo_session *session);
 /* The same of a rank of one stage. */
 size_t kolo_session_stage_bytes(const kolo_session *session, int stage);
@@ -182,6 +184,8 @@ int kolo_session_print_memory(kolo_session *session, void *file);
 size_t kolo_session_planned_bytes(const kolo_session *session, bool saves);
 /* What is beside arenas and batches now belongs to the plan, too: once all is ready for the first step. */
 void kolo_session_settle(kolo_session *session);
+/* Where there is no room for a copy of what is saved. */
+void kolo_session_report_copy(const kolo_session *session);
 size_t kolo_session_peak_bytes(const kolo_session *session);
 /* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */
 size_t kolo_session_taken(const kolo_session *session);

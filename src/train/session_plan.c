@@ -376,6 +376,7 @@ static int make_plans(kolo_session *s, const char *choices)
 static int make_all(kolo_session *s, const char *choices, int *cut)
 {
     KOLO_TRY(make_plans(s, choices));
+    if (!s->forms_given) session_weigh_process(s, true);
     if (s->grid.stages * s->options->chunks <= 1) {
         KOLO_TRY(session_choose_forms(s));
         return session_make_exchanges(s);
@@ -386,6 +387,9 @@ static int make_all(kolo_session *s, const char *choices, int *cut)
 
 static int hand_out_forms(kolo_session *s, kolo_comm *comm)
 {
+    int64_t process = (int64_t)s->process_bytes;
+    KOLO_TRY(kolo_comm_broadcast(comm, &process, sizeof process, 0));
+    s->process_bytes = (size_t)process;
     for (int i = 0; i < s->shapes; i++)
         if (s->shape[i].form)
             KOLO_TRY(kolo_comm_broadcast(comm, s->shape[i].form, (size_t)s->shape[i].graph->tensors, 0));
@@ -399,7 +403,7 @@ static int agree_with_all(kolo_session *s, int *cut, int parts)
 {
     kolo_comm *comm = NULL;
     char *choices = NULL;
-    int64_t bytes = 0;
+    int64_t bytes = 0, in_place;
     int rc;
     kolo_comm_config config = {.size = sizeof(kolo_comm_config),
                                .timeout = s->options->comm_timeout,
@@ -426,6 +430,10 @@ static int agree_with_all(kolo_session *s, int *cut, int parts)
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, cut, (size_t)parts * sizeof *cut, 0));
     KOLO_TRY_GOTO(rc, hand_out_forms(s, comm));
     if (s->launch->rank != 0) KOLO_TRY_GOTO(rc, make_all(s, choices, cut));
+    KOLO_TRY_GOTO(rc, session_choose_copy(s));
+    in_place = s->plan->config.in_place;
+    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, &in_place, sizeof in_place, 0));
+    s->plan->config.in_place = in_place;
     rc = kolo_comm_barrier(comm);
 fail:
     free(choices);
@@ -440,7 +448,8 @@ int session_make_plans(kolo_session *s)
     if (!cut) return KOLO_ENOMEM;
     cut[0] = -1;
     const bool alone = (s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1;
-    const int rc = alone ? make_all(s, s->plan_file->choices, cut) : agree_with_all(s, cut, parts);
+    int rc = alone ? make_all(s, s->plan_file->choices, cut) : agree_with_all(s, cut, parts);
+    if (rc == 0 && alone) rc = session_choose_copy(s);
     free(cut);
     kolo_trim(); /* plans that were tried, and memory that was timed */
     return rc;

@@ -325,10 +325,7 @@ int trainer_begin(trainer *t)
     const char *folder = t->options->run;
     char path[PATH_MAX];
     KOLO_TRY(check_ranks(t));
-    if (is_root(t)) {
-        KOLO_TRY(kolo_run_open(&t->run, folder));
-        KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
-    }
+    if (is_root(t)) KOLO_TRY(kolo_run_open(&t->run, folder));
     const int found = kolo_train_find(&t->session, folder, "newest", &t->position, path, sizeof path);
     KOLO_TRY(found);
     if (found && is_root(t)) KOLO_TRY(kolo_run_record(t->run, t->options));
@@ -342,5 +339,7 @@ int trainer_begin(trainer *t)
     t->first_step = t->position.step;
     t->saved = found ? t->position.step : -1;
     kolo_session_settle(&t->session);
-    return 0;
+    kolo_session_report_copy(&t->session);
+    /* now that what brought tensors here is free again */
+    return is_root(t) ? kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend) : 0;
 }

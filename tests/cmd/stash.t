@@ -60,8 +60,9 @@ is $? 0 "kolo plan stash=lossless" "$ROOM/plan"
 like "$ROOM/plan" '^stash=lossless: of [0-9]+ activations .* activations [0-9]+ bytes of [0-9]+ \(0\.' \
     "says which forms, and the arena"
 like "$ROOM/plan" '^checked' "and is checked"
-some=$(kolo plan "${args[@]}" val=none 2> /dev/null | awk '/^  peak/ { print $2 - 200000 }')
-kolo plan "${args[@]}" val=none offload=activations memory="$some" > "$ROOM/plan" 2>&1
+large=(size=32 batch=64 micro_batch=32 val=none)
+some=$(kolo plan "${args[@]}" "${large[@]}" 2> /dev/null | awk '/^memory of a rank/ { print $5 - 6000000 }')
+kolo plan "${args[@]}" "${large[@]}" offload=activations memory="$some" > "$ROOM/plan" 2>&1
 is $? 0 "offload=activations memory=$some: a plan that fits" "$ROOM/plan"
 like "$ROOM/plan" ' [1-9][0-9]* kept, [1-9][0-9]* offloaded' "of which only as much is offloaded as must"
 like "$ROOM/plan" '^  offloaded +[1-9]' "and the arena is listed"
