@@ -73,10 +73,15 @@ network "vgg11 size=96 batch=2 micro_batch=2" "spatial=2x1 halo=wide" 2
 network "yolox_nano size=128 batch=2 micro_batch=2" "spatial=2x2 halo=wide" 4
 network "convnext_tiny size=96 batch=1 micro_batch=1" "spatial=1x2 halo=wide" 2
 network "resnet50 size=64 batch=4 micro_batch=4" spatial=2x2,layer4:tensor 2 4
+network "resnet20 size=45 batch=4 micro_batch=2" spatial=2x2,layer2:tensor=2,layer3:tensor=4 2 4
+network "resnet20 size=32 batch=4 micro_batch=4" spatial=1x1,layer3:tensor=4 4
+network "vgg11 size=64 batch=1 micro_batch=1" spatial=2x2,features.18:tensor 2 4
+network "vgg11 size=64 batch=1 micro_batch=1" spatial=2x1,features.18:tensor=4 4
 network "swin_t size=64 batch=2 micro_batch=2" spatial=2x2,features.5:tensor 2 4
 network "convnext_tiny size=64 batch=2 micro_batch=2" spatial=2x1,features.5:tensor 2
 
-for case in resnet20_cifar_a:layer3 resnet18_96:layer4 swin_t_160:features.5 convnext_tiny_96:features.5; do
+for case in resnet20_cifar_a:layer3 resnet18_96:layer4 swin_t_160:features.5 convnext_tiny_96:features.5 \
+    resnet20_cifar_a:layer2; do
     "$BUILD/tests/golden" spatial=2x2,${case#*:}:tensor tests/golden/models/${case%:*}.json > \
         "$ROOM/out" 2>&1
     none "${case%:*}, channels from ${case#*:} on: as near to f64 as whole" \
