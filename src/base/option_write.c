@@ -70,11 +70,17 @@ char *kolo_options_write(const kolo_options *options, bool all)
     return text;
 }
 
+/* stash=lossless has the bits of none. */
+static bool is_exact(const kolo_option_entry *e, const char *value)
+{
+    return !strcmp(e->key, "stash") && (!strcmp(value, "none") || !strcmp(value, "lossless"));
+}
+
 /* A run's record names paths from the root; a later start may name them from where it was
  * started. */
 static bool same(const kolo_option_entry *e, const char *was, const char *now)
 {
-    if (!strcmp(was, now)) return true;
+    if (!strcmp(was, now) || (is_exact(e, was) && is_exact(e, now))) return true;
     if (e->path && !strncmp(now, "./", 2)) now += 2;
     const size_t n = strlen(was), m = strlen(now);
     return e->path && *was == '/' && m && n > m && was[n - m - 1] == '/' && !strcmp(was + n - m, now);

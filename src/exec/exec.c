@@ -515,11 +515,6 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     return 0;
 }
 
-bool kolo_exec_has_statistics(const kolo_exec *e)
-{
-    return e->updater && e->updater[0]->config.runnings > 0 && e->plan->config.ema;
-}
-
 int kolo_exec_statistics(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, int64_t number)
 {
     kolo_step own = *step;

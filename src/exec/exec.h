@@ -183,8 +183,6 @@ int kolo_exec_state_write(kolo_exec *exec, const float *from);
  * batches' (Izmailov et al. 2018, section 3; torch's update_bn). Nothing else changes. Between steps,
  * all reported; collective. */
 int kolo_exec_statistics(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, int64_t number);
-/* there are averaged weights, and norms with running statistics */
-bool kolo_exec_has_statistics(const kolo_exec *exec);
 /* Evaluate with the averaged weights (EMA) instead of PARAM and BUFFER; for evaluation executors. */
 void kolo_exec_use_ema(kolo_exec *exec, bool ema);
 

@@ -57,6 +57,13 @@ int64_t kolo_graph_parameters(const kolo_graph *g)
     return sum;
 }
 
+int64_t kolo_graph_buffers(const kolo_graph *g)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < g->tensors; i++) count += g->tensor[i].role == KOLO_ROLE_BUFFER;
+    return count;
+}
+
 double kolo_graph_macs(const kolo_graph *g)
 {
     double flops = 0;

@@ -125,6 +125,8 @@ static int models_build(kolo_graph *g, const kolo_model *model, const kolo_model
     return cut && config->cuts->wide > 0 ? kolo_graph_widen(g, config->cuts->wide) : 0;
 }
 
+bool kolo_model_has_shortcuts(const kolo_model *model) { return model->build == kolo_build_resnet_cifar; }
+
 int kolo_model_graph(kolo_graph **graph, const char *name, const kolo_model_config *config)
 {
     *graph = NULL;

@@ -56,6 +56,7 @@ extern const int kolo_model_count;
 /* A row of the table or, for a name that ends in ".cfg", what that file of darknet describes (valid until the
  * next file is asked for). NULL: error text set, nearest name offered (KOLO_ECONFIG). */
 const kolo_model *kolo_model_find(const char *name);
+bool kolo_model_has_shortcuts(const kolo_model *model); /* shortcut= chooses among its own */
 
 /* What the loader has to scale pixels by when nobody says otherwise; false: the data set's
  * own mean and deviation. */

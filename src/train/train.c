@@ -112,14 +112,15 @@ static bool has_stopped_early(const trainer *t)
 }
 
 /* Running means of other weights are no statistics of swa's or swap's average: they are formed anew, by a
- * pass over the last epoch's batches. Where that is long, the first so many: a mean of so many batches moves
- * no more. */
+ * pass over the last epoch's batches, which all ranks make if the network has any: those whose part has none
+ * send the others what it makes. Where that is long, the first so many: a mean of so many batches moves no
+ * more. */
 static int form_statistics(trainer *t)
 {
     enum { MOST = 1000 };
     kolo_session *s = &t->session;
     int64_t epoch, within, batches = s->phase[s->now].steps_per_epoch;
-    if ((t->options->swa <= 0 && t->options->swap <= 0) || !kolo_exec_has_statistics(s->exec)) return 0;
+    if ((t->options->swa <= 0 && t->options->swap <= 0) || !kolo_graph_buffers(s->graph)) return 0;
     kolo_exec_exchange(s->exec, KOLO_EXCHANGE_GRADIENTS);
     kolo_session_at(s, s->steps - 1, &epoch, &within);
     KOLO_TRY(kolo_loader_seek(s->loader, epoch, 0));

@@ -67,6 +67,17 @@ is $? 0 "offload=activations memory=$some: a plan that fits" "$ROOM/plan"
 like "$ROOM/plan" ' [1-9][0-9]* kept, [1-9][0-9]* offloaded' "of which only as much is offloaded as must"
 like "$ROOM/plan" '^  offloaded +[1-9]' "and the arena is listed"
 
+# --- bits that are the same: a run goes on in the other form
+for forms in "lossless none" "none lossless"; do
+    rm -rf "$ROOM/again"
+    run again stash="${forms% *}" stop_step=2
+    is $? 75 "stash=${forms% *} until step 2" "$ROOM/log"
+    run again stash="${forms#* }"
+    is $? 0 "  then stash=${forms#* }" "$ROOM/log"
+    cmp "$(tensors_of "$ROOM/all")" "$(tensors_of "$ROOM/again")" > "$ROOM/cmp" 2>&1
+    ok $? "  byte for byte" "$ROOM/cmp"
+done
+
 # --- refusals
 refused 'stash=lossless and recompute=all both' stash=lossless recompute=all
 refused 'stash=bf16 and precision=bf16' stash=bf16 precision=bf16

@@ -34,8 +34,8 @@ head -c 65536 "$(tensors_of "$first")" | tr -d '\0' > "$ROOM/head"
 like "$ROOM/head" 'ema' "its checkpoint has the average"
 same 3 "${norms[@]}" stages=3 cut=conv1,layer1.0 # the first stage has no parameters
 same 4 "${norms[@]}" stages=2 pipeline=zero_bubble
-alone lamb optimizer=lamb lr=0.01
-same 4 optimizer=lamb lr=0.01 stages=2
+alone lamb optimizer=lamb lr=0.01 swa=0.5
+same 4 optimizer=lamb lr=0.01 swa=0.5 stages=2 cut=linear # the last stage has no norms
 
 # --- one run on one grid after the other
 first=$ROOM/all

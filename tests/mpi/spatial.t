@@ -13,9 +13,9 @@
 
 # --- four parts, and fewer of the last layers: on four ranks, and on one
 cut=spatial=2x2,layer2:1x2,layer3.1:1x1
-alone parts "$cut"
+alone parts "$cut" swa=0.5
 like "$first/summary.json" '"top1": 0\.[0-9]' "and a validation"
-same 4 "$cut"
+same 4 "$cut" swa=0.5
 small_images 9
 for ranks in 1 4; do
     mpiexec -n $ranks kolo eval run="$first" threads=1 deterministic=true > "$ROOM/eval.$ranks" 2> "$ROOM/log"
