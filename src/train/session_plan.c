@@ -134,7 +134,7 @@ static int check_layers(const kolo_options *o, const kolo_graph *g)
     if (o->drop_path > 0 && !has_operation(g, KOLO_OP_residual))
         return no_layer(o, "drop_path=", "stochastic depth", "drop_path=0");
     if (*o->shortcut && !kolo_model_has_shortcuts(kolo_model_find(o->model)))
-        return no_layer(o, "shortcut=", "choice of shortcuts, as CIFAR's ResNets have", "shortcut=");
+        return no_layer(o, "shortcut=", "choice of shortcuts", "shortcut=");
     if (o->zero_init_residual && !has_zero_weights(g))
         return no_layer(o, "zero_init_residual=true", "residual block that ends in a norm",
                         "zero_init_residual=false");

@@ -31,7 +31,7 @@ refused 'model=resnet20 has no stochastic depth; give drop_path=0' "${small[@]}"
 taken model=convnext_tiny size=32 drop_path=0.3
 refused 'model=vgg11 has no residual block that ends in a norm' model=vgg11 size=32 zero_init_residual=true
 taken "${small[@]}" zero_init_residual=true
-refused "model=resnet18 has no choice of shortcuts, as CIFAR's ResNets have" model=resnet18 size=32 shortcut=b
+refused "model=resnet18 has no choice of shortcuts; give shortcut=" model=resnet18 size=32 shortcut=b
 taken "${small[@]}" shortcut=b
 refused 'mosaic=, .* are of detectors, and model=resnet20 finds no boxes' "${small[@]}" mosaic=1
 refused 'label_smoothing=, .* are of classifiers, and model=yolox_nano finds boxes' model=yolox_nano size=64 \

@@ -144,7 +144,7 @@ ok $? "none of them made a run folder"
 
 # --- what does not fit one rank
 large=(vgg16 data=synthetic batch=8 micro_batch=2 size=32 classes=1000 bn=ghost reduce=canonical \
-    deterministic=true threads=1 memory_limit=3.2)
+    deterministic=true threads=1 memory_limit=2.5)
 kolo plan "${large[@]}" ranks=1 > "$ROOM/log" 2>&1
 is $? 78 "kolo plan, a network larger than memory_limit= on one rank: exit 78"
 kolo plan "${large[@]}" ranks=3 stages=3 > "$ROOM/log" 2>&1
