@@ -78,19 +78,20 @@ ok $? "two ranks train with plan=auto" log
 like log 'plan=auto: .*ms a step, played' "... which says what it has chosen"
 
 # one image, which copies on two ranks cannot divide
-large=(model=resnet20 data=synthetic val=none size=64 batch=1 micro_batch=1 conv=direct reduce=canonical
+large=(model=resnet20 data=synthetic val=none size=192 batch=1 micro_batch=1 conv=direct reduce=canonical
     bn=ghost)
 timeout 100 kolo plan "${large[@]}" ranks=2 --search > log 2>&1
 is $? 0 "a search for one image on two ranks of a node of CPUs" || sed 's/^/#     /' log
-like log '^the best: spatial=2x1' "... takes parts, as copies cannot divide it"
+like log '^the best: (spatial=(2x1|1x2)|tensor=2)' "... takes parts, as copies cannot divide it"
 timeout 100 kolo plan "${large[@]}" ranks=2 --search search_parts=never > log 2>&1
 like log '^the best: stages=2' "... stages where no parts are to be taken"
 timeout 100 mpiexec -n 2 kolo train "${large[@]}" run=run-parts steps=2 stop_step=1 plan=auto > log 2>&1
 is $? 75 "... and plan=auto trains so" || sed 's/^/#     /' log
-parts=$(grep '^spatial:' run-parts/recipe.yaml)
-like run-parts/recipe.yaml '^spatial: "2x1' "... which the run's record says"
+parts=$(grep -E '^(spatial|tensor):' run-parts/recipe.yaml)
+like run-parts/recipe.yaml '^(spatial: "(2x1|1x2)|tensor: 2)' "... which the run's record says"
 timeout 100 kolo train "${large[@]}" run=run-parts steps=2 plan=auto > log 2>&1
-is "$? $(grep '^spatial:' run-parts/recipe.yaml)" "0 $parts" "one rank goes on with the same parts" log
+is "$? $(grep -E '^(spatial|tensor):' run-parts/recipe.yaml)" "0 $parts" \
+    "one rank goes on with the same parts" log
 
 timeout 60 kolo plan resnet18 data=synthetic val=none size=1024 batch=1 ranks=4 cluster=perlmutter \
     --search > log 2>&1

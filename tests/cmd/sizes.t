@@ -17,7 +17,7 @@ same() { [ -d "$ROOM/$1/checkpoints" ] && [ "$(weights_sum "$ROOM/$1")" = "$(wei
 
 # shellcheck disable=SC2086
 {
-    SLURM_MEM_PER_NODE=64 train whole $ramp
+    SLURM_MEM_PER_NODE=128 train whole $ramp
     is $? 0 "a ramp of batch and image size"
     like "$ROOM/whole/events.jsonl" '"event":"phase","step":3,"epoch":1,"batch":24,"width":24,"height":24' \
         "changes at its border"
@@ -27,7 +27,7 @@ same() { [ -d "$ROOM/$1/checkpoints" ] && [ "$(weights_sum "$ROOM/$1")" = "$(wei
     is $? 0 "the interrupted run with size_ramp resumes: exit 0"
     same whole cut
     ok $? "interrupted and whole run with size_ramp: the same weights"
-    SLURM_MEM_PER_NODE=64 train large $ramp size_ramp=0:16,1:512
+    SLURM_MEM_PER_NODE=128 train large $ramp size_ramp=0:16,1:512
     is $? 78 "a later phase that does not fit"
     like "$ROOM/large.log" 'cannot hold the job' "a later phase that does not fit: the message says so"
     ok "$([ -e "$ROOM/large/events.jsonl" ] && echo 1 || echo 0)" \

@@ -12,7 +12,7 @@ train() { # RUN RANKS ARGS...
     local run=$ROOM/$1 ranks=$2
     shift 2
     mpiexec -n "$ranks" kolo train lenet5_mnist data="$ROOM/data" val=none run="$run" threads=1 steps=100 \
-        warmup=0 compression_within=true "$@" > "$run.log" 2>&1
+        warmup=0 "$@" > "$run.log" 2>&1
 }
 tail_loss() { losses "$1" | tail -n 20 | awk '{ s += $2 } END { printf "%.4f\n", s / NR }'; }
 within() { awk -v a="$1" -v b="$2" -v m="$3" 'BEGIN { exit !(a != "" && a <= b + m) }'; }
@@ -22,6 +22,7 @@ declare -A args=([bf16]="compression=bf16" [fp16]="compression=fp16" [int8]="com
     [topk]="compression=topk compression_density=0.05"
     [dgc]="compression=topk compression_density=0.01 compression_momentum=0.9 compression_clip=4 momentum=0 \
 lr=0.15")
+for name in "${!args[@]}"; do args[$name]+=" compression_within=true"; done
 train dense 2 compression=none
 dense=$(tail_loss "$ROOM/dense")
 for kind in bf16:0.05 fp16:0.05 int8:0.05 powersgd:0.15 topk:0.3 dgc:0.3; do
