@@ -239,7 +239,7 @@ static int search(kolo_options *o, const kolo_gpu *gpu, bool json)
     enum { SECONDS = 50 };
     kolo_auto_plan r;
     if (strcmp(o->plan, "auto")) return choose_halo(o, gpu, json);
-    KOLO_TRY(kolo_auto_plan_choose(o, gpu, SECONDS, &r));
+    KOLO_TRY(kolo_auto_plan_choose(o, gpu, false, SECONDS, &r));
     KOLO_TRY(kolo_option_set(o, "plan", "", "kolo plan"));
     FILE *f = json ? stderr : stdout;
     fprintf(f, "searched: %lld of %lld plans were played in %.1f s; ", (long long)r.priced,

@@ -54,11 +54,12 @@ static const axis axes[] = {
     {"recompute", {"", "recompute=auto"}, false},
     {"bucket_mb", {"", "bucket_mb=4", "bucket_mb=64"}, false},
     {"halo", {"halo=narrow", "halo=wide"}, false}};
-enum { AXES = sizeof axes / sizeof *axes, RECOMPUTE = 2, HALO = 4 };
+enum { AXES = sizeof axes / sizeof *axes, RECOMPUTE = 2, BUCKETS = 3, HALO = 4 };
 
 typedef struct task {
     const kolo_options *options; /* as they were given */
     const kolo_gpu *gpu;
+    bool begun;        /* the run keeps what changes its numbers */
     kolo_launch alone; /* one rank, whatever was started */
     int here[2];       /* its node, its number there */
     int parts;
@@ -383,7 +384,7 @@ static int list_switches(task *t, int most)
 static int most_parts(const task *t)
 {
     const kolo_options *o = t->options;
-    if (t->given > 1 || o->search_parts == KOLO_search_parts_never) return 1;
+    if (t->given > 1 || t->begun || o->search_parts == KOLO_search_parts_never) return 1;
     if (t->gpu) return t->gpu->fabric ? (int)t->gpu->fabric->gpus : 1;
     return o->search_parts == KOLO_search_parts_always || !(t->plain < INFINITY) ? (int)o->ranks : 1;
 }
@@ -421,6 +422,7 @@ static kolo_search_space space_of(task *t)
         while (space.choices[1 + i] < MOST_VALUES && axes[i].value[space.choices[1 + i]])
             space.choices[1 + i]++;
     if (t->options->halo != KOLO_halo_auto) space.choices[1 + HALO] = 1;
+    if (t->begun) space.choices[1 + BUCKETS] = 1;
     return space;
 }
 
@@ -537,11 +539,11 @@ int kolo_auto_plan_take(kolo_options *o, const char *text)
     return set_words(o, text);
 }
 
-int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, double limit, kolo_auto_plan *r)
+int kolo_auto_plan_choose(kolo_options *o, const kolo_gpu *gpu, bool begun, double limit, kolo_auto_plan *r)
 {
     kolo_options given;
     const double start = kolo_time();
-    task t = {.until = start + limit, .limit_seconds = limit, .result = r};
+    task t = {.begun = begun, .until = start + limit, .limit_seconds = limit, .result = r};
     *r = (kolo_auto_plan){.plain = 0};
     KOLO_TRY(kolo_auto_plan_check(o, o->ranks));
     KOLO_TRY(open_task(&t, o, &given, gpu));

@@ -19,8 +19,10 @@ typedef struct kolo_auto_plan {
  * is set in them. Only what is placement: stages, pipeline, chunks, shard, recompute, bucket_mb;
  * layers in parts (spatial, tensor), where none are given, as search_parts says; and micro_batch, where it is
  * not given and nothing says that it has to stay: that is the block of local batch norm's statistics.
- * KOLO_ECONFIG: no plan can be, or none fits; the text is that of the plain one. */
-int kolo_auto_plan_choose(kolo_options *options, const kolo_gpu *gpu, double limit, kolo_auto_plan *result);
+ * begun: of a run that goes on, which keeps its buckets and parts. KOLO_ECONFIG: no plan can be, or none
+ * fits; the text is that of the plain one. */
+int kolo_auto_plan_choose(kolo_options *options, const kolo_gpu *gpu, bool begun, double limit,
+                          kolo_auto_plan *result);
 /* KOLO_ECONFIG: nothing can be searched, for there is no number of ranks, or no batch. */
 int kolo_auto_plan_check(const kolo_options *options, int64_t ranks);
 /* Sets what a search has chosen, kolo_auto_plan.text, in options, and what it searches to its default. */

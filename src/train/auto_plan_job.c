@@ -24,12 +24,14 @@ static int read_begun(const kolo_options *o, kolo_options *was)
     return rc;
 }
 
-/* A run that is taken up again keeps the blocks and the parts that it began with. */
-static int keep_numbers(kolo_options *o)
+/* A run that is taken up again keeps the blocks, parts and buckets that it began with. *begun: it is one. */
+static int keep_numbers(kolo_options *o, bool *begun)
 {
     kolo_options was;
     const int rc = read_begun(o, &was);
+    *begun = rc == 0;
     if (rc) return rc < 0 ? rc : 0;
+    o->bucket_mb = was.bucket_mb;
     if (!o->micro_batch) o->micro_batch = was.micro_batch;
     if (o->halo == KOLO_halo_auto) o->halo = was.halo;
     int kept = 0;
@@ -37,7 +39,6 @@ static int keep_numbers(kolo_options *o)
         kept = kolo_option_set(o, "spatial", was.spatial, "plan=auto");
         o->tensor = was.tensor;
     }
-    o->search_parts = KOLO_search_parts_never;
     kolo_options_free(&was);
     return kept;
 }
@@ -67,10 +68,11 @@ static int search_plan(kolo_session *s, kolo_auto_plan *all)
     KOLO_TRY(kolo_auto_plan_check(o, s->launch->size));
     KOLO_TRY(check_node(s, "plan"));
     const int64_t ranks = o->ranks;
+    bool begun;
     if (s->launch->rank == 0) {
-        rc = keep_numbers(o);
+        rc = keep_numbers(o, &begun);
         o->ranks = s->launch->size;
-        if (rc == 0) rc = kolo_auto_plan_choose(o, NULL, SECONDS, &r);
+        if (rc == 0) rc = kolo_auto_plan_choose(o, NULL, begun, SECONDS, &r);
         o->ranks = ranks;
         if (rc == 0)
             kolo_info("plan=auto: %s; %.3f ms a step, played; %s (%lld plans played in %.1f s)",
@@ -79,7 +81,7 @@ static int search_plan(kolo_session *s, kolo_auto_plan *all)
     }
     if (rc == 0) rc = kolo_launch_exchange(s->launch, &r, sizeof r, all);
     if (rc == 0 && s->launch->rank > 0) {
-        rc = keep_numbers(o);
+        rc = keep_numbers(o, &begun);
         if (rc == 0) rc = kolo_auto_plan_take(o, all[0].text);
     }
     return rc;

@@ -77,6 +77,12 @@ timeout 60 mpiexec -n 2 kolo train "${small[@]}" run=run-auto steps=2 plan=auto 
 ok $? "two ranks train with plan=auto" log
 like log 'plan=auto: .*ms a step, played' "... which says what it has chosen"
 
+# another size of bucket is other numbers with reduce=fast
+timeout 60 kolo train "${small[@]}" run=run-bucket steps=2 stop_step=1 bucket_mb=4 > log 2>&1
+is $? 75 "a run with bucket_mb=4 is stopped"
+timeout 60 kolo train "${small[@]}" run=run-bucket steps=2 plan=auto > log 2>&1
+is "$? $(grep '^bucket_mb:' run-bucket/recipe.yaml)" "0 bucket_mb: 4" "... plan=auto goes on with it" log
+
 # one image, which copies on two ranks cannot divide
 large=(model=resnet20 data=synthetic val=none size=192 batch=1 micro_batch=1 conv=direct reduce=canonical
     bn=ghost)
