@@ -29,4 +29,30 @@ static int conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t ker
     return kolo_conv(g, name, x, &s);
 }
 
+/* Whole numbers into all that no operation makes, by their names in the whole network. */
+static void rig_fill_whole(rig *r)
+{
+    for (int t = 0; t < (int)r->g->tensors; t++) {
+        const kolo_tensor *x = &r->g->tensor[t];
+        if (x->producer >= 0) continue;
+        char name[256];
+        const kolo_tensor whole = kolo_tensor_whole(x, name);
+        const int64_t count = kolo_tensor_count(&whole);
+        float *v = malloc((size_t)count * sizeof *v), *slab = malloc((size_t)count * sizeof *slab);
+        whole_numbers(name, x->role == KOLO_ROLE_PARAM ? -1 : 0, 1, v, count);
+        if (x->slab.runs) kolo_slab_take(x, slab, v);
+        rig_set(r, t, x->slab.runs ? slab : v);
+        free(v);
+        free(slab);
+    }
+}
+
+/* A copy of a tensor; the caller frees it. */
+static float *values_of(rig *r, int t)
+{
+    float *v = malloc((size_t)kolo_tensor_count(&r->g->tensor[t]) * sizeof *v + 1);
+    rig_get(r, t, v);
+    return v;
+}
+
 #endif

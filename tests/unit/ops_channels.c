@@ -77,27 +77,8 @@ static net open_net(kolo_backend *b, builder *build, int64_t block, int channels
     n.y = g->logits;
     rig_backward(&n.r, n.y);
     rig_layout(&n.r);
-    for (int t = 0; t < (int)g->tensors; t++) {
-        const kolo_tensor *x = &g->tensor[t];
-        if (x->producer >= 0) continue;
-        char name[256];
-        const kolo_tensor whole = kolo_tensor_whole(x, name);
-        const int64_t count = kolo_tensor_count(&whole);
-        float *v = malloc((size_t)count * sizeof *v), *slab = malloc((size_t)count * sizeof *slab);
-        whole_numbers(name, x->role == KOLO_ROLE_PARAM ? -1 : 0, 1, v, count);
-        if (x->slab.runs) kolo_slab_take(x, slab, v);
-        rig_set(&n.r, t, x->slab.runs ? slab : v);
-        free(v);
-        free(slab);
-    }
+    rig_fill_whole(&n.r);
     return n;
-}
-
-static float *values_of(rig *r, int t)
-{
-    float *v = malloc((size_t)kolo_tensor_count(&r->g->tensor[t]) * sizeof *v + 1);
-    rig_get(r, t, v);
-    return v;
 }
 
 static int tensor_of(const kolo_graph *g, const char *name, int part)

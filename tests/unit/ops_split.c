@@ -64,23 +64,8 @@ static net open_net(kolo_backend *b, body made_of, int64_t block, int64_t height
     if (wide > 0) rig_check(kolo_graph_widen(g, wide), "wide halos");
     n.y = g->logits;
     rig_layout(&n.r);
-    for (int t = 0; t < (int)g->tensors; t++) {
-        const kolo_tensor *x = &g->tensor[t];
-        if (x->producer >= 0) continue;
-        const int64_t count = kolo_tensor_count(x);
-        float *v = malloc((size_t)count * sizeof *v);
-        whole_numbers(x->name, x->role == KOLO_ROLE_PARAM ? -1 : 0, 1, v, count);
-        rig_set(&n.r, t, v);
-        free(v);
-    }
+    rig_fill_whole(&n.r);
     return n;
-}
-
-static float *values_of(rig *r, int t)
-{
-    float *v = malloc((size_t)kolo_tensor_count(&r->g->tensor[t]) * sizeof *v + 1);
-    rig_get(r, t, v);
-    return v;
 }
 
 /* Numbers of map t of the whole network that are not those of its parts; gradients: of their gradients. */
