@@ -94,6 +94,7 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
     int64_t steps = options->steps ? options->steps : 20;
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, 0));
+    kolo_session_settle(&session);
     KOLO_TRY_GOTO(rc, kolo_loader_seek(session.loader, 0, 0));
     for (int64_t i = 0; i < WARM_UP; i++) KOLO_TRY_GOTO(rc, one(&session, i));
     step = kolo_alloc((size_t)steps * sizeof *step);

@@ -91,7 +91,7 @@ kolo_byte_seconds kolo_exec_byte_seconds(kolo_backend *b, int times, int beside)
 {
     kolo_byte_seconds s = {assumed_byte, assumed_byte};
     if (times <= 0 || !kolo_backend_is_host(b)) return s;
-    const int64_t all = 8 << 20, least = 1 << 20, share = all / (1 + beside); /* elements */
+    const int64_t all = 16 << 20, least = 1 << 20, share = all / (1 + beside); /* elements */
     adder *a = kolo_alloc((size_t)(beside + 1) * sizeof *a);
     bool there = a && adder_open(&a[0], b, all);
     if (there) s.alone = s.crowded = add_times(a, times);

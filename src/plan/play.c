@@ -104,6 +104,7 @@ static int finish(game *g, task t)
         const enum kolo_action_kind kind = p->plan->action[p->at].kind;
         p->computes = false;
         if (game_meets(g, p, kind)) p->met = true;
+        else if (kind == KOLO_ACTION_GATHER) p->copied = true;
         else game_next(g, s);
         return note(g, &t);
     }

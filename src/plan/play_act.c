@@ -160,6 +160,8 @@ static int act(game *g, int stage)
     switch (a->kind) {
     case KOLO_ACTION_REDUCE: KOLO_TRY(reduce(g, stage, &p->bucket[a->bucket])); break;
     case KOLO_ACTION_GATHER:
+        if (!p->copied && p->time[p->at].alone > 0) return compute(g, stage) < 0 ? KOLO_ENOMEM : 1;
+        p->copied = false;
         KOLO_TRY(sum_over(g, stage, &p->group, p->cost[p->at].sent, false, &p->unit[a->unit]));
         break;
     case KOLO_ACTION_WAIT:

@@ -46,6 +46,7 @@ typedef struct player {
     double *posted, *sent, *there;
     double sum; /* a blocking one, which has been started (summing) */
     bool summing;
+    bool copied; /* its own part of the unit that is gathered next */
     double *waits;                /* for what it waits; NULL: it does not */
     bool for_sums;                /* likewise: a sum, not another stage */
     bool met;                     /* it is in a sum in which all stages meet */

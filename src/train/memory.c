@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/servers.h"
+#include "plan/shard.h"
 #include "train/async.h"
 #include "train/parts.h"
 #include "train/pipeline.h"
@@ -92,22 +93,13 @@ static size_t copy_bytes(const kolo_session *s)
            arena[KOLO_ARENA_EMA] + kolo_checkpoint_scratch(0, false) - kolo_checkpoint_scratch(0, true);
 }
 
-/* What a rank takes to read, and to save, tensors of a plan in canonical order, one at a time; of parts a
- * tensor is brought together as it is laid out. */
-static size_t canonical_bytes(const kolo_session *s, const kolo_plan *plan, bool saves)
+/* What a rank takes for initial values, and to read and save tensors of a plan, in canonical order, one at a
+ * time; of parts a tensor is brought together as it is laid out. */
+static size_t canonical_bytes(const kolo_plan *plan, bool reads, bool saves)
 {
     const size_t largest = (size_t)kolo_plan_largest(plan) * sizeof(float);
-    const size_t all = largest * (s->shards > 1 ? 2 : 1);
-    return saves ? kolo_checkpoint_scratch(largest, true) + all - largest : all;
-}
-
-/* The same where no checkpoint is read or written: initial values are gone before the optimizer's state is
- * touched. */
-static size_t initial_bytes(const kolo_session *s)
-{
-    const size_t all = canonical_bytes(s, s->plan, false),
-                 later = session_offloads(s->options) ? 0 : s->plan->arena_bytes[KOLO_ARENA_STATE];
-    return all > later ? all - later : 0;
+    const bool parts = kolo_plan_shards(plan, reads ? KOLO_shard_optimizer : KOLO_shard_parameters);
+    return (saves ? kolo_checkpoint_scratch(largest, true) : largest) + (parts ? largest : 0);
 }
 
 /* ---- a process ---- */
@@ -144,7 +136,7 @@ void session_weigh_process(kolo_session *s, bool planned)
 size_t session_beside_bytes(const kolo_session *s, const kolo_plan *plan)
 {
     const need n = {0, plan->arena_bytes, false};
-    return s->cuda ? 0 : host_bytes(s, &n) + s->process_bytes + canonical_bytes(s, plan, true);
+    return s->cuda ? 0 : host_bytes(s, &n) + s->process_bytes + canonical_bytes(plan, true, true);
 }
 
 size_t session_rank_bytes(const kolo_session *s, int stage)
@@ -155,7 +147,7 @@ size_t session_rank_bytes(const kolo_session *s, int stage)
 /* Of a node: what a rank takes there. */
 static size_t on_node(const kolo_session *s, const need *n)
 {
-    const size_t process = n->bound || s->cuda ? 0 : s->process_bytes + canonical_bytes(s, s->plan, true);
+    const size_t process = n->bound || s->cuda ? 0 : s->process_bytes + canonical_bytes(s->plan, true, true);
     return host_bytes(s, n) + process + (s->cuda ? 0 : n->bytes);
 }
 
@@ -182,6 +174,7 @@ void kolo_session_settle(kolo_session *s)
     kolo_trim(); /* what initial values took is free again, and planned for as canonical_bytes */
     const size_t now = s->shared_bytes + kolo_memory_beside_pages();
     if (now > s->held_bytes) s->held_bytes = now;
+    s->unshared_peak = kolo_memory_peak();
 }
 
 size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
@@ -190,7 +183,7 @@ size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
     if (s->plan->config.servers && !s->elsewhere) n.bytes -= kolo_plan_spared(s->plan, s->launch->rank);
     const bool root = s->launch->rank == 0, writes = saves && (root || kolo_checkpoint_in_place(s->plan));
     const size_t bytes = s->held_bytes + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
-                         (saves ? canonical_bytes(s, s->plan, writes) : initial_bytes(s)) +
+                         canonical_bytes(s->plan, saves, writes) +
                          (saves && root ? copy_bytes(s) : 0);
     return bytes > s->highest_bytes ? bytes : s->highest_bytes;
 }
@@ -200,8 +193,8 @@ size_t kolo_session_peak_bytes(const kolo_session *s)
     size_t others = kolo_comm_peer_bytes(s->comm);
     if (s->eval_comm) others += kolo_comm_peer_bytes(s->eval_comm);
     const size_t peak = kolo_memory_peak(), own = peak > others ? peak - others : peak;
-    /* before it had seen others' memory it may have held more: where plans were made */
-    return own > s->highest_bytes ? own : s->highest_bytes;
+    /* before it had seen others' memory it may have held more: of plans, of initial values */
+    return own > s->unshared_peak ? own : s->unshared_peak;
 }
 
 size_t kolo_session_stage_bytes(const kolo_session *s, int stage) { return session_rank_bytes(s, stage); }
@@ -319,7 +312,7 @@ static void print_beside(const kolo_session *s, const need *n, FILE *file)
     fprintf(file,
             "  beside its plan: %zu bytes of batches, %zu of a tensor as files have it, about %zu of the "
             "process (as much as this one has now, %zu MiB that training adds%s)\n",
-            host_bytes(s, n), canonical_bytes(s, s->plan, true), s->process_bytes, ahead_of_plans >> 20,
+            host_bytes(s, n), canonical_bytes(s->plan, true, true), s->process_bytes, ahead_of_plans >> 20,
             adds_mpi(s) ? ", MPI" : "");
     if (copy) fprintf(file, "  rank 0, where there is room: %zu bytes, a copy of what it saves\n", copy);
     else if (s->plan->config.in_place) fprintf(file, "  %s\n", in_place_text);

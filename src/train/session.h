@@ -97,6 +97,7 @@ typedef struct kolo_session {
      * until the first arena was made; and what was shared then (the launcher's; later it is comm's,
      * planned) */
     size_t held_bytes, highest_bytes, shared_bytes;
+    size_t unshared_peak; /* the most that was held before the first step, which reads others' memory */
     /* before that: what is planned with, of rank 0's process for all */
     size_t process_bytes;
     double *node_seconds; /* [graph->nodes] where this rank chose the cut: of every operation; else NULL */

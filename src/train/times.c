@@ -16,6 +16,7 @@
 #include "ops/choices.h"
 #include "plan/partition.h"
 #include "plan/price.h"
+#include "plan/shard.h"
 #include "train/parts.h"
 
 enum { STEPS = 9 };
@@ -202,14 +203,33 @@ static void times_close(times *t)
     free(t->node);
 }
 
-/* What computes or moves memory, by what was measured of it, or by the rate of memory. */
-static kolo_play_time other(times *t, const kolo_plan *p, enum kolo_action_kind kind, const kolo_cost *cost)
+/* A byte that is copied: memory is read, and what is written is read, too, before it is written. */
+enum { COPIED = 3 };
+
+/* Bytes through memory of what is no operation. A rank first copies its own part of what it gathers. */
+static double bytes_of(const kolo_plan *p, const kolo_action *a, const kolo_cost *cost)
+{
+    switch (a->kind) {
+    case KOLO_ACTION_GATHER:
+        if (!kolo_plan_shards(p, KOLO_shard_parameters)) return 0;
+        return COPIED * (double)p->unit[a->unit].params * sizeof(float) / p->config.shards;
+    case KOLO_ACTION_COLLECT:
+    case KOLO_ACTION_SHARE:
+    case KOLO_ACTION_TAKE:
+    case KOLO_ACTION_COPY:
+    case KOLO_ACTION_STASH: return COPIED * cost->written;
+    default: return cost->read + cost->written;
+    }
+}
+
+/* By what was measured of it, or by the rate of memory. */
+static kolo_play_time other(times *t, const kolo_plan *p, const kolo_action *a, const kolo_cost *cost)
 {
     char key[128];
     kolo_play_time byte;
-    const double bytes = cost->read + cost->written;
+    const double bytes = bytes_of(p, a, cost);
     if (bytes <= 0) return (kolo_play_time){0, 0};
-    action_key(p, kind, key, sizeof key);
+    action_key(p, a->kind, key, sizeof key);
     if (!find(&t->known, key, &byte)) byte = (kolo_play_time){t->byte.alone, t->byte.crowded};
     return (kolo_play_time){byte.alone * bytes, byte.crowded * bytes};
 }
@@ -225,9 +245,10 @@ static int time_plan(times *t, const kolo_plan *p, kolo_play_time *time)
                    : kolo_plan_costs(p, cost);
     for (int64_t i = 0; rc == 0 && i < p->actions; i++) {
         const kolo_action *a = &p->action[i];
-        if (rates) time[i] = (kolo_play_time){cost[i].seconds, cost[i].seconds};
+        if (rates && a->kind == KOLO_ACTION_GATHER) time[i] = (kolo_play_time){0, 0};
+        else if (rates) time[i] = (kolo_play_time){cost[i].seconds, cost[i].seconds};
         else if (a->kind == KOLO_ACTION_RUN) time[i] = t->node[a->node];
-        else time[i] = other(t, p, a->kind, &cost[i]);
+        else time[i] = other(t, p, a, &cost[i]);
     }
     free(cost);
     return rc;
@@ -294,7 +315,7 @@ static int describe_node(times *t, kolo_fabric *fabric)
     t->byte = node.byte;
     kolo_fabric_host h = {.cores = kolo_node_cpu_count(),
                           .threads = (int)s->options->threads,
-                          .copy = 2 * node.byte.alone,
+                          .copy = COPIED * node.byte.alone,
                           .add = 3 * node.byte.alone,
                           .crowd = node.byte.crowded / node.byte.alone,
                           .latency = 2 * node.wake,
@@ -374,11 +395,25 @@ int kolo_session_work(const kolo_session *s, double *seconds)
     return rc;
 }
 
+/* What steps of the whole network have not, such as halos, `kolo bench --tune kernels` has timed alone. */
+static bool all_known(times *t)
+{
+    const kolo_plan *p = t->session->plan;
+    for (int64_t i = 0; t->from.measured && i < p->graph->nodes; i++) {
+        char key[128];
+        kolo_play_time alone;
+        if (t->node[i].alone > 0) continue;
+        alone_key(p, i, key, sizeof key);
+        if (!find(&t->known, key, &alone)) return false;
+    }
+    return t->from.measured > 0;
+}
+
 bool kolo_session_is_measured(const kolo_session *s)
 {
     times t = {0};
     if (s->cuda || s->gpu || s->launch->nodes > 1 || !s->plan->config.optimizer) return false;
-    const bool all = times_open(&t, s) == 0 && t.from.measured == t.from.operations;
+    const bool all = times_open(&t, s) == 0 && all_known(&t);
     times_close(&t);
     return all;
 }

@@ -23,7 +23,7 @@ int kolo_session_clock(const kolo_session *session, const kolo_plan *plan, int t
 int kolo_session_play(const kolo_session *session, kolo_play **play, kolo_times_from *from);
 /* The seconds of all operations of the network on one micro-batch, one after the other. */
 int kolo_session_work(const kolo_session *session, double *seconds);
-/* Every operation of the network was measured here. */
+/* Every operation of the plan was measured here, or is one that is only timed alone. */
 bool kolo_session_is_measured(const kolo_session *session);
 
 /* Steps of one rank are carried out here, alone and with all cores at the same work; what kernels took is

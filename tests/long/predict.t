@@ -4,7 +4,8 @@
 # step is played and carried out, one right after the other; the least predicted step of all runs is held
 # against the least lower quartile of measured ones, so that what else a machine does is in neither.
 # PLANS: other plans. ONLY=FIRST-LAST with TABLE=FILE: some of them, a piece of a table that is judged as far
-# as it goes. FRONT: a command in front of every rank, such as `chrt -r 1` on a machine with other work.
+# as it goes. FRONT: a command in front of every rank, such as `chrt -r 1` on a machine with other work, or,
+# where the kernel does not group processes by session (sched_autogroup_enabled=0), `nice -n -15`.
 # Times count only where QUIET=1 says that nothing disturbs them.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"

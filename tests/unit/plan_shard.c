@@ -1,11 +1,13 @@
 /* Plans with shards: they pass the checker for every network, number of ranks and micro-batches, take the
  * bytes that ZeRO's formulas give (reference: arXiv 1910.02054, table 1, for f32), and one broken action is
  * named. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kolo/error.h"
 #include "models/models.h"
+#include "plan/play.h"
 #include "plan/shard.h"
 #include "tap.h"
 
@@ -263,6 +265,28 @@ static void test_damage(void)
     kolo_graph_destroy(&g);
 }
 
+/* To gather parameters a rank copies its own part, on the clock of what computes. */
+static void test_gathers_are_played(void)
+{
+    const kolo_fabric fabric = {.gpus = 8, .link = 1e9, .link_latency = 1e-9, .network = 1e9, .share = 1};
+    const kolo_plan_config c = config_of(KOLO_shard_parameters, 2, 1, "sgd");
+    kolo_graph *g = graph_of("resnet20", 16, 3);
+    kolo_plan *p = g ? plan_of(g, &c) : NULL;
+    kolo_play_time *time = p ? calloc((size_t)p->actions + 1, sizeof *time) : NULL;
+    kolo_play *played = NULL;
+    int gathers = 0;
+    for (int64_t i = 0; time && i < p->actions; i++)
+        if (p->action[i].kind == KOLO_ACTION_GATHER) time[i] = (kolo_play_time){1, 1}, gathers++;
+    const kolo_play_input in = {.plan = p, .ranks = 2, .fabric = &fabric, .time = &time};
+    const bool there = time && kolo_play_create(&played, &in) == 0;
+    ok(there && gathers > 1 && fabs(played->step - gathers) < 1e-3,
+       "a step of %d gathers of a second each takes as many: %g", gathers, there ? played->step : 0);
+    kolo_play_destroy(&played);
+    free(time);
+    kolo_plan_destroy(&p);
+    kolo_graph_destroy(&g);
+}
+
 int main(void)
 {
     const kolo_backend_config config = {.threads = 1, .deterministic = true};
@@ -274,6 +298,7 @@ int main(void)
     test_bytes();
     test_offload();
     test_damage();
+    test_gathers_are_played();
     kolo_backend_destroy(&backend);
     return done_testing();
 }
