@@ -424,7 +424,7 @@ static bool is_priced(enum kolo_action_kind kind)
 {
     return kind == KOLO_ACTION_LOAD || kind == KOLO_ACTION_FOLD || kind == KOLO_ACTION_NORM ||
            kind == KOLO_ACTION_LAYERS || kind == KOLO_ACTION_UPDATE || kind == KOLO_ACTION_BUFFERS ||
-           kind == KOLO_ACTION_SQUARE;
+           kind == KOLO_ACTION_SQUARE || kind == KOLO_ACTION_ENCODE || kind == KOLO_ACTION_DECODE;
 }
 
 /* Of equal kernels the mean; of other actions of a kind a byte's; and how much longer all take beside others,
@@ -464,7 +464,8 @@ static int keep_times(kolo_choices *known, const kolo_plan *p, const double *alo
     return rc;
 }
 
-/* The whole network on one rank, as one of `ranks` that share the cores. */
+/* The whole network on one rank, as one of `ranks` that share the cores. What is dropped leaves the caches to
+ * others, and is made again from what has just been read: without stages it is measured with its forms. */
 static kolo_rehearsal rehearsal_of(const kolo_session *s, int beside, char *choices)
 {
     kolo_plan_config config = s->plan->config;
@@ -474,7 +475,7 @@ static kolo_rehearsal rehearsal_of(const kolo_session *s, int beside, char *choi
     config.adasum = config.noise = config.reshard = config.local = false;
     config.late = config.lag = config.backup = 0;
     config.exchange = KOLO_EXCHANGE_GRADIENTS;
-    config.form = NULL;
+    if (s->program) config.form = NULL;
     config.placement = NULL;
     if (config.slots > 2) config.slots = 2;
     return (kolo_rehearsal){.graph = s->graph,
