@@ -280,6 +280,17 @@ static int await_offloaded(kolo_exec *e, const kolo_action *a)
     return exec_offloaded_wait(e->offloaded, e->at->copy[(int64_t)a->slot * p->graph->tensors + a->tensor]);
 }
 
+/* Of a stage that is carried out by itself. */
+static int receive_zeros(kolo_exec *e, const kolo_action *a)
+{
+    const kolo_plan *p = e->at->plan;
+    const kolo_transfer *t = &p->transfer[a->transfer];
+    if (t->sends) return 0;
+    return kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE,
+                             e->arena[KOLO_ARENA_TRANSFER] + t->offset - kolo_plan_transfer_base(p), 0,
+                             t->bytes);
+}
+
 static int act(kolo_exec *e, const kolo_action *a)
 {
     if (is_skipped(e, a) || !exec_is_turn_of(e, a->kind)) return 0;
@@ -313,8 +324,9 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_GATHER: return exec_gather(e, a->unit);
     case KOLO_ACTION_GATHERED: return exec_gathered(e, a->unit);
     case KOLO_ACTION_SEND:
-    case KOLO_ACTION_RECEIVE: return kolo_comm_start(e->comm, exec_transfer_of(e, a));
-    case KOLO_ACTION_TRANSFERRED: return exec_await_ranks(e, exec_transfer_of(e, a));
+    case KOLO_ACTION_RECEIVE:
+        return e->comm ? kolo_comm_start(e->comm, exec_transfer_of(e, a)) : receive_zeros(e, a);
+    case KOLO_ACTION_TRANSFERRED: return e->comm ? exec_await_ranks(e, exec_transfer_of(e, a)) : 0;
     case KOLO_ACTION_NORM: return norm(e);
     case KOLO_ACTION_LAYERS: return layers(e);
     case KOLO_ACTION_UPDATE:

@@ -25,7 +25,8 @@ size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share);
  * it (kolo_plan_share): a step takes the plan whose input is (rows, height, width) of its batch. On a
  * device each is recorded and replayed by itself. The plans outlive the executor, the array need not.
  * `share`: NULL, or the training executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses,
- * and which outlives it. Collective if ranks > 1. */
+ * and which outlives it. Collective if ranks > 1. comm: may be NULL of one rank; of a stage without a program
+ * too, which then sends nothing and receives zeros. */
 int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plan, int plans, kolo_backend *backend,
                      kolo_comm *comm, const kolo_options *options, kolo_exec *share);
 void kolo_exec_destroy(kolo_exec **exec);

@@ -45,10 +45,10 @@ static int take_comm_memory(kolo_exec *e)
 {
     const size_t *bytes = e->plan->arena_bytes;
     const bool reduces = e->comm && e->plan->config.optimizer && bytes[KOLO_ARENA_GRADIENT];
-    if (bytes[KOLO_ARENA_TRANSFER] && !e->comm)
+    if (e->plan->program && !e->comm)
         return kolo_fail(KOLO_EINTERNAL, "executor: a stage of a pipeline needs its communication");
     const bool gathers = e->comm && bytes[KOLO_ARENA_GATHERED];
-    if (!reduces && !bytes[KOLO_ARENA_TRANSFER] && !gathers) return 0;
+    if (!e->comm || (!reduces && !bytes[KOLO_ARENA_TRANSFER] && !gathers)) return 0;
     char *arena = kolo_comm_arena(e->comm);
     if (!arena) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
     if (e->plan->program) arena += e->plan->program->sum_bytes;

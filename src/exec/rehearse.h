@@ -7,7 +7,8 @@
 
 typedef struct kolo_rehearsal {
     const kolo_graph *graph;
-    kolo_plan_config config; /* of one rank: the whole network, one memory */
+    /* of one rank: the whole network, or with a placement one of its stages, whose messages are left out */
+    kolo_plan_config config;
     kolo_backend *backend;   /* the host's: "cpu" */
     kolo_backend_config how; /* it was made with; those beside have backends of their own */
     const kolo_options *options;

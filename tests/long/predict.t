@@ -76,8 +76,12 @@ for number in $(seq "${ONLY%-*}" "${ONLY#*-}"); do
     read -r -a words <<< "$rest"
     words+=(data=synthetic val=none lr=0.001)
     : > "$ROOM/runs"
-    for _ in $(seq "${RUNS:-3}"); do run_once "$ranks" "${words[@]}" || break; done
-    ok $? "$line: measured, played, carried out" "$ROOM/log" || continue
+    for _ in $(seq "${RUNS:-3}"); do
+        carried=1
+        run_once "$ranks" "${words[@]}" || break
+        carried=0
+    done
+    ok $carried "$line: measured, played, carried out" "$ROOM/log" || continue
     python3 - "$ROOM/runs" "$line" << 'PY' >> "$TABLE"
 import sys
 runs = [list(map(float, run.split())) for run in open(sys.argv[1])]
