@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# kolo bench --tune kernels of stages and parts: each is carried out by itself, receives zeros and sends nothing;
-# then `kolo bench train` says what the step was played to take.
+# kolo bench --tune kernels of stages and parts: each is carried out by itself, receives zeros and sends
+# nothing; then `kolo bench train` says what the step was played to take.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need mpiexec
