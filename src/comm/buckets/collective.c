@@ -27,16 +27,8 @@ static int across(kolo_comm *comm, char *own, int type, int op)
 {
     comm_engine *e = &comm->engine;
     if (comm->world.node.me == 0) {
-        e->small.buffer[COMM_SCRATCH] = e->small.scratch;
         e->small.buffer[COMM_OWN] = own;
-        e->small.run = (comm_run){.schedule = &comm->small,
-                                  .transport = e->transport,
-                                  .lane = e->small.lane,
-                                  .rank_of = e->leader_of,
-                                  .buffer = e->small.buffer,
-                                  .width = kolo_dtype_size(type),
-                                  .combine = comm_combine_of(type, op),
-                                  .tag = SMALL_TAG};
+        comm_lane_begin(&e->small, &comm->small, e->leader_of, type, op, kolo_dtype_size(type), SMALL_TAG);
         comm_engine_small(e, comm->seq);
     }
     return comm_node_result(&comm->world.node, comm->seq);
@@ -177,6 +169,7 @@ int comm_collective_open(kolo_comm *comm)
     int64_t requests = comm->world.node.fragments * nodes + fragments + 4 * nodes + launch->size + 64;
     /* shares of all fragments of one part */
     size_t direct = (size_t)fragments * (COMM_STAGE / (size_t)nodes + 256);
-    return comm_engine_lane(&comm->engine, &comm->engine.small, requests,
-                            direct > COMM_STAGE ? direct : COMM_STAGE, 0);
+    comm_engine *e = &comm->engine;
+    KOLO_TRY(comm_lane_open(&e->small, e->transport, e->network, comm->world.node.ranks));
+    return comm_lane_reserve(&e->small, requests, direct > COMM_STAGE ? direct : COMM_STAGE);
 }

@@ -26,10 +26,7 @@ int comm_declare_open(kolo_comm *comm)
 void comm_declare_close_lanes(kolo_comm *comm, bool *busy)
 {
     for (int64_t g = 0; g < comm->groups; g++)
-        for (int i = 0; i < COMM_LANES; i++) {
-            comm_lane *lane = &comm->group[g]->lane[i];
-            if (lane->buffer) comm_engine_lane_free(&comm->engine, lane, busy);
-        }
+        for (int i = 0; i < COMM_LANES; i++) comm_lane_close(&comm->group[g]->lane[i].lane, busy);
 }
 
 void comm_declare_close(kolo_comm *comm)
@@ -386,8 +383,14 @@ static int make_group(kolo_comm *comm, comm_group *group)
         if ((size_t)s->scratch * width > scratch) scratch = (size_t)s->scratch * width;
         if (b->apart && (size_t)count * width > result) result = (size_t)count * width;
     }
-    for (int i = 0; i < COMM_LANES; i++)
-        KOLO_TRY(comm_engine_lane(&comm->engine, &group->lane[i], posts, scratch, result));
+    const size_t result_at = kolo_round_up(scratch + KOLO_ALIGN, KOLO_ALIGN);
+    for (int i = 0; i < COMM_LANES; i++) {
+        comm_slice_lane *slice = &group->lane[i];
+        KOLO_TRY(comm_lane_open(&slice->lane, comm->engine.transport, comm->engine.network,
+                                group->node.ranks));
+        KOLO_TRY(comm_lane_reserve(&slice->lane, posts, result_at + result));
+        slice->result = slice->lane.scratch + result_at;
+    }
     return 0;
 }
 

@@ -11,14 +11,12 @@
 
 enum { COMM_LANES = 4 };
 
-/* What carries one schedule at a time. */
-typedef struct comm_lane {
-    void *lane;             /* of the transport */
-    char *scratch, *result; /* result: of a reduce_scatter, behind the scratch */
-    char **buffer;          /* [COMM_PART + local ranks] */
-    comm_run run;
+/* What carries one slice at a time between nodes. */
+typedef struct comm_slice_lane {
+    comm_lane lane; /* its parts are the fragments of this node */
+    char *result;   /* of a reduce_scatter, behind the scratch */
     bool taken;
-} comm_lane;
+} comm_slice_lane;
 
 typedef struct comm_group {
     const kolo_launch *launch; /* its ranks and nodes, numbered within the group */
@@ -32,7 +30,7 @@ typedef struct comm_group {
     int *owner, owners;        /* members that own parts which the caller cuts; NULL: it cut none */
     comm_matrix *matrix;       /* [matrices] of its members' arenas; NULL: its sums are not compressed */
     int matrices;
-    comm_lane lane[COMM_LANES];
+    comm_slice_lane lane[COMM_LANES];
     uint64_t blocked; /* progress thread: the pass in which one of its buckets found no lane */
 } comm_group;
 

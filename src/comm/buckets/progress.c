@@ -25,7 +25,6 @@ bool comm_engine_push(comm_engine *e, int bucket, uint64_t round)
 
 void comm_engine_small(comm_engine *e, uint32_t seq)
 {
-    e->small.run.at = 0;
     atomic_store(&e->small_seq, seq);
     comm_node_ring(e->node, e->node->me);
 }
@@ -58,20 +57,20 @@ static enum outcome step_local(comm_entry *entry, const comm_bucket *b)
 }
 
 /* Where this rank's slice stands. */
-static void place_slice(comm_lane *lane, const comm_bucket *b, bool apart)
+static void place_slice(const comm_slice_lane *slice, const comm_bucket *b)
 {
+    char **buffer = slice->lane.buffer;
     const comm_node *node = &b->group->node;
     const size_t width = kolo_dtype_size(b->type);
     const bool receives = b->what == KOLO_BROADCAST && b->group->launch->rank > 0;
     const size_t at = (receives ? b->to : b->offset) + (size_t)comm_bucket_slice(b, node->me) * width;
     int64_t first, count;
-    lane->buffer[COMM_SCRATCH] = lane->scratch;
-    lane->buffer[COMM_OWN] = apart ? lane->result : node->arena[node->me] + at;
+    buffer[COMM_OWN] = b->apart ? slice->result : node->arena[node->me] + at;
     for (int f = 0; f < node->fragments; f++)
-        lane->buffer[COMM_PART + f] = node->arena[comm_node_sum_rank(node, f, node->me)] + at;
+        buffer[COMM_PART + f] = node->arena[comm_node_sum_rank(node, f, node->me)] + at;
     if (b->what != KOLO_ALLGATHER) return;
     comm_bucket_part(b, node->nodes, b->group->launch->node, node->me, &first, &count);
-    lane->buffer[COMM_INPUT] = node->arena[node->me] + b->offset + (size_t)first * width;
+    buffer[COMM_INPUT] = node->arena[node->me] + b->offset + (size_t)first * width;
 }
 
 /* A group's lanes are given in the order of its starts, which is the same on all its ranks, so that no two of
@@ -82,34 +81,28 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
     int free_lane = 0;
     while (free_lane < COMM_LANES && group->lane[free_lane].taken) free_lane++;
     if (free_lane == COMM_LANES) return NOTHING;
-    comm_lane *lane = &group->lane[free_lane];
-    lane->taken = true;
-    place_slice(lane, b, b->apart);
-    lane->run = (comm_run){.schedule = &e->schedule[b->number],
-                           .transport = e->transport,
-                           .lane = lane->lane,
-                           .rank_of = group->rank_of,
-                           .buffer = lane->buffer,
-                           .width = kolo_dtype_size(b->type),
-                           .combine = comm_combine_of(b->type, KOLO_SUM),
-                           .tag = b->index};
-    if (e->codec && e->codec[b->number]) comm_codec_begin(e->codec[b->number], &lane->run);
-    if (e->adasum && e->adasum[b->number]) comm_adasum_begin(e->adasum[b->number], &lane->run);
-    e->transport->reset(lane->lane);
+    comm_slice_lane *slice = &group->lane[free_lane];
+    slice->taken = true;
+    place_slice(slice, b);
+    comm_run *run = comm_lane_begin(&slice->lane, &e->schedule[b->number], group->rank_of, b->type, KOLO_SUM,
+                                    kolo_dtype_size(b->type), b->index);
+    if (e->codec && e->codec[b->number]) comm_codec_begin(e->codec[b->number], run);
+    if (e->adasum && e->adasum[b->number]) comm_adasum_begin(e->adasum[b->number], run);
     entry->lane = free_lane;
     entry->phase = COMM_NETWORK;
     return PROGRESS;
 }
 
 /* The slice has come from the other nodes: to the arenas of this one, or its part to its place. */
-static void push_slice(const comm_bucket *b, const comm_lane *lane)
+static void push_slice(const comm_bucket *b, const comm_slice_lane *slice)
 {
     const comm_node *node = &b->group->node;
     int64_t from = comm_bucket_slice(b, node->me), end = comm_bucket_slice_end(b, node->me), count;
     size_t width = kolo_dtype_size(b->type);
     if (b->apart) {
         comm_bucket_part(b, node->nodes, b->group->launch->node, node->me, &from, &count);
-        memcpy(node->arena[node->me] + b->offset + (size_t)from * width, lane->result, (size_t)count * width);
+        memcpy(node->arena[node->me] + b->offset + (size_t)from * width, slice->result,
+               (size_t)count * width);
         return;
     }
     if (b->what != KOLO_ALLREDUCE && b->what != KOLO_ALLGATHER) return;
@@ -140,12 +133,12 @@ static int advance(comm_engine *e, comm_run *run, _Atomic int32_t *lagging, bool
 
 static enum outcome step_network(comm_engine *e, comm_entry *entry, const comm_bucket *b)
 {
-    comm_lane *lane = &b->group->lane[entry->lane];
+    comm_slice_lane *slice = &b->group->lane[entry->lane];
     comm_slice *share = &e->node->control[e->node->me]->slot[b->index].slice;
     bool moved;
-    if (advance(e, &lane->run, &share->lagging, &moved) <= 0) return moved ? PROGRESS : NOTHING;
-    push_slice(b, lane);
-    lane->taken = false;
+    if (advance(e, &slice->lane.run, &share->lagging, &moved) <= 0) return moved ? PROGRESS : NOTHING;
+    push_slice(b, slice);
+    slice->taken = false;
     comm_node_slice_done(&b->group->node, b, entry->round);
     return FINISHED;
 }
@@ -178,7 +171,6 @@ static bool step_small(comm_engine *e, bool *waiting)
     uint32_t seq = atomic_load(&e->small_seq);
     bool moved = false;
     if (!seq) return false;
-    if (e->small.run.at == 0) e->transport->reset(e->small.lane);
     int rc = advance(e, &e->small.run, &e->node->control[e->node->me]->lagging, &moved);
     *waiting = true;
     if (rc <= 0) return moved;
@@ -242,17 +234,6 @@ int comm_engine_start(comm_engine *e, int ring_slots)
     return 0;
 }
 
-int comm_engine_lane(comm_engine *e, comm_lane *lane, int64_t requests, size_t scratch_bytes,
-                     size_t result_bytes)
-{
-    const size_t result = kolo_round_up(scratch_bytes + KOLO_ALIGN, KOLO_ALIGN);
-    lane->buffer = kolo_alloc((size_t)(COMM_PART + e->node->ranks) * sizeof *lane->buffer);
-    lane->scratch = kolo_alloc(result + result_bytes);
-    lane->result = lane->scratch + result;
-    if (!lane->buffer || !lane->scratch) return KOLO_ENOMEM;
-    return e->transport->lane_make(e->network, requests, &lane->lane);
-}
-
 void comm_engine_stop(comm_engine *e)
 {
     if (!e->running) return;
@@ -262,19 +243,9 @@ void comm_engine_stop(comm_engine *e)
     e->running = false;
 }
 
-void comm_engine_lane_free(comm_engine *e, comm_lane *lane, bool *busy)
-{
-    bool in_use = false;
-    if (lane->lane) e->transport->lane_free(&lane->lane, &in_use);
-    if (!in_use) free(lane->scratch); /* else MPI may still write there */
-    free(lane->buffer);
-    *busy |= in_use;
-    *lane = (comm_lane){0};
-}
-
 void comm_engine_free(comm_engine *e, bool *busy)
 {
-    comm_engine_lane_free(e, &e->small, busy);
+    comm_lane_close(&e->small, busy);
     free(e->ring);
     free(e->active);
     free(e->leader_of);

@@ -43,9 +43,6 @@ typedef struct comm_engine {
 /* ring_slots: more than can be started and not finished */
 int comm_engine_start(comm_engine *engine, int ring_slots);
 void comm_engine_stop(comm_engine *engine); /* waits for the thread; the lanes stay */
-int comm_engine_lane(comm_engine *engine, comm_lane *lane, int64_t requests, size_t scratch_bytes,
-                     size_t result_bytes);
-void comm_engine_lane_free(comm_engine *engine, comm_lane *lane, bool *busy);
 void comm_engine_free(comm_engine *engine, bool *busy);
 
 /* False: the ring is full (the bucket is reduced by the thread that waits for it). */

@@ -18,8 +18,12 @@ static int poll_run(lib_execution *x)
 int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input,
                      size_t width, enum kolo_dtype type, enum kolo_reduce reduce, lib_step then)
 {
-    x->run = lib_lane_run(x->track->lane, schedule, own, input, width, type, reduce);
-    if (!x->run) return KOLO_ENOMEM;
+    comm_lane *lane = &x->track->lane;
+    const size_t scratch = (size_t)schedule->scratch * (schedule->half ? sizeof(float) : width);
+    KOLO_TRY(comm_lane_reserve(lane, schedule->posts, scratch));
+    lane->buffer[COMM_OWN] = own;
+    lane->buffer[COMM_INPUT] = (char *)(uintptr_t)input;
+    x->run = comm_lane_begin(lane, schedule, x->group->rank_of, type, reduce, width, x->track->tag);
     x->step = poll_run;
     x->then = then;
     return 1;

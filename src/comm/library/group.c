@@ -28,6 +28,13 @@ static int group_fill(kolo_group *g, const int *rank, int count)
     return 0;
 }
 
+int lib_group_tag(kolo_group *g)
+{
+    if (g->channels == LIB_CHANNELS)
+        return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
+    return g->id * LIB_CHANNELS + g->channels++;
+}
+
 /* The table has room for an id; the turn is held, as turns go through the table. */
 static int make_room(kolo_world *world, int id)
 {
@@ -46,10 +53,8 @@ static int furnish(kolo_group *g)
 {
     KOLO_TRY(make_room(g->world, g->id));
     if (g->rank < 0) return 0;
-    KOLO_TRY(lib_stream_lanes(&g->unnamed, g));
-    KOLO_TRY(lib_stream_lanes(&g->named, g));
-    KOLO_TRY(lib_stream_pushes(g->unnamed, 0));
-    KOLO_TRY(lib_stream_pushes(g->named, 1));
+    KOLO_TRY(lib_stream_open(&g->unnamed, g, 0));
+    KOLO_TRY(lib_stream_open(&g->named, g, 1));
     g->asks = comm_selector_asks(g->world->selector, KOLO_ALLREDUCE, g->size, 1);
     return 0;
 }

@@ -122,13 +122,9 @@ int lib_execute_begin(const lib_batch *batch);
 /* The entry ends: wakes who waits. text: NULL for success. Engine, or negotiate's turn. */
 void lib_complete(lib_entry *entry, int status, const char *text);
 
-/* A schedule over the group's router lanes, for control messages as well as data: run by comm_run_poll. */
-typedef struct lib_lane lib_lane;
-/* channel: own tag space, by creation order per group */
-int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes);
-comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input,
-                       size_t width, enum kolo_dtype type, enum kolo_reduce reduce);
-void lib_lane_free(lib_lane **lane);
+/* A tag for messages of the group that nothing else of it has: by the order of the calls, which is the same
+ * on all members. KOLO_EINTERNAL: it has LIB_CHANNELS already. */
+int lib_group_tag(kolo_group *group);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
 void lib_describe(const lib_entry *entry, char *text, size_t bytes);

@@ -92,9 +92,8 @@ int lib_negotiator_open(lib_negotiator **out, kolo_group *group)
     lib_negotiator *n = *out = kolo_alloc(sizeof *n);
     if (!n) return KOLO_ENOMEM;
     n->group = group;
-    if (group->channels >= LIB_CHANNELS)
-        return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
-    int tag = group->id * LIB_CHANNELS + group->channels++;
+    const int tag = lib_group_tag(group);
+    KOLO_TRY(tag);
     lib_core_config config = {.me = group->rank,
                               .members = group->size,
                               .group = group->id,

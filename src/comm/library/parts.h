@@ -78,7 +78,8 @@ bool lib_broken(const kolo_world *world); /* error text set */
 /* ---- stream.c: what carries batches -------------------------------------------------------------------- */
 
 typedef struct lib_track {
-    lib_lane *lane;
+    comm_lane lane;           /* over the ranks of the group, by the router */
+    int tag;                  /* of its messages */
     comm_push *push;          /* of groups on one node; else NULL */
     lib_execution *execution; /* under way, or NULL */
     bool claimed;             /* by a caller that reduces by itself (world->lock) */
@@ -101,9 +102,8 @@ typedef struct lib_stream {
     int64_t counts_room;
 } lib_stream;
 
-int lib_stream_lanes(lib_stream **stream, kolo_group *group); /* the turn is held; not collective */
-/* not collective; number: of the stream in its group */
-int lib_stream_pushes(lib_stream *stream, int number);
+/* The turn is held; not collective. number: of the stream in its group. */
+int lib_stream_open(lib_stream **stream, kolo_group *group, int number);
 /* collective over the group, of which all have made theirs */
 int lib_stream_join(lib_stream *stream);
 void lib_stream_close(lib_stream **stream);

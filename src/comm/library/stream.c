@@ -7,21 +7,21 @@
 #include "base/thread.h"
 #include "comm/library/gpu.h"
 
-int lib_stream_lanes(lib_stream **out, kolo_group *group)
+int lib_stream_open(lib_stream **out, kolo_group *g, int number)
 {
+    comm_router *router = g->world->router;
     lib_stream *s = *out = kolo_alloc(sizeof *s);
     if (!s) return KOLO_ENOMEM;
-    s->group = group;
-    for (int i = 0; i < LIB_TRACKS; i++) KOLO_TRY(lib_lane_make(&s->track[i].lane, group, 64, 4096));
-    return 0;
-}
-
-int lib_stream_pushes(lib_stream *s, int number)
-{
-    kolo_group *g = s->group;
-    for (int i = 0; i < LIB_TRACKS && g->one_node && g->size > 1; i++)
-        KOLO_TRY(comm_push_make(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i,
-                                g->rank_of, g->size));
+    s->group = g;
+    for (int i = 0; i < LIB_TRACKS; i++) {
+        lib_track *t = &s->track[i];
+        KOLO_TRY(t->tag = lib_group_tag(g));
+        KOLO_TRY(comm_lane_open(&t->lane, &comm_routed, router, 1));
+        KOLO_TRY(comm_lane_reserve(&t->lane, 64, 4096));
+        if (!g->one_node || g->size == 1) continue;
+        const int id = (g->id * 2 + number) * LIB_TRACKS + i;
+        KOLO_TRY(comm_push_make(&t->push, router, id, g->rank_of, g->size));
+    }
     return 0;
 }
 
@@ -82,12 +82,13 @@ static void chain_free(lib_execution *first)
 void lib_stream_close(lib_stream **out)
 {
     lib_stream *s = *out;
+    bool busy = false;
     if (!s) return;
     if (s->gpu) lib_gpu_close(s, !lib_broken(s->group->world));
     for (int i = 0; i < LIB_TRACKS; i++) {
         lib_track *t = &s->track[i];
         if (t->execution) execution_free(t->execution);
-        lib_lane_free(&t->lane);
+        comm_lane_close(&t->lane, &busy);
         comm_push_close(&t->push);
         unstage(t, s->group->world);
     }
