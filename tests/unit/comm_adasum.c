@@ -23,7 +23,9 @@ static void begin(void *of, int v, comm_run *run)
 {
     group *g = of;
     run->buffer = g->buffer[v];
-    comm_adasum_begin(g->adasum[v], run);
+    run->schedule = comm_adasum_schedule(g->adasum[v]);
+    run->width = kolo_dtype_size(g->type);
+    run->combine = comm_combine_of(g->type, KOLO_SUM);
 }
 
 /* vector[v] becomes the result. Negative: it did not work. */

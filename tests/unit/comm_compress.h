@@ -20,7 +20,9 @@ static inline void begin(void *of, int v, comm_run *run)
 {
     group *g = of;
     run->buffer = g->buffer[v];
-    comm_codec_begin(g->codec[v], run);
+    run->schedule = comm_codec_begin(g->codec[v]);
+    run->width = sizeof(float);
+    run->combine = comm_combine_of(KOLO_F32, KOLO_SUM);
 }
 
 static inline group *group_make(const comm_compress *config, int members, int64_t count,

@@ -71,7 +71,7 @@ void comm_build_wait_all(comm_build *b);
 void comm_build_combine(comm_build *b, comm_place out, comm_place left, comm_place right, int64_t count);
 /* A copy that continues the one before is joined to it. */
 void comm_build_copy(comm_build *b, comm_place out, comm_place from, int64_t count);
-/* Arithmetic that the run brings (comm_run.call); what: which. */
+/* Arithmetic of the schedule's maker (comm_schedule.call); what: which. */
 void comm_build_call(comm_build *b, int what, int64_t argument);
 /* Where element `at` of this member's sum so far stands, and where it will. */
 comm_place comm_build_mine(const comm_build *b, int64_t at);

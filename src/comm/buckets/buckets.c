@@ -134,8 +134,6 @@ void kolo_comm_destroy(kolo_comm **out)
     comm_engine_free(e, &busy);
     comm_mpi_close(&e->network, orderly && !busy);
     comm_shm_close(node, busy);
-    comm_combined_free(comm);
-    comm_compressed_free(comm);
     comm_schedule_free(&comm->small);
     comm_choice_close(comm);
     comm_declare_close(comm);

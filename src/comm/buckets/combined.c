@@ -29,18 +29,16 @@ int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int
     return number;
 }
 
-int comm_combined_make(kolo_comm *comm, const comm_bucket *b, const comm_schedule **made)
+int comm_combined_make(comm_bucket *b)
 {
-    comm_engine *e = &comm->engine;
     const kolo_launch *l = b->group->launch;
     int first = b->first[l->local_rank], tensors = b->first[l->local_rank + 1] - first;
     int64_t *count = kolo_alloc((size_t)tensors * sizeof *count);
-    if (!e->adasum) e->adasum = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *e->adasum);
-    int rc = count && e->adasum ? 0 : KOLO_ENOMEM;
-    for (int t = 0; t < tensors && rc == 0; t++) count[t] = b->tensor[first + t + 1] - b->tensor[first + t];
+    if (!count) return KOLO_ENOMEM;
+    for (int t = 0; t < tensors; t++) count[t] = b->tensor[first + t + 1] - b->tensor[first + t];
     const comm_adasum_problem problem = {l->node, l->nodes, b->type, count, tensors, NULL};
-    if (rc == 0) rc = comm_adasum_make(&e->adasum[b->number], &problem);
-    if (rc == 0) *made = comm_adasum_schedule(e->adasum[b->number]);
+    int rc = comm_adasum_make(&b->adasum, &problem);
+    if (rc == 0) b->carried = comm_adasum_schedule(b->adasum);
     free(count);
     return rc;
 }
@@ -50,15 +48,4 @@ uint64_t comm_combined_hash(const comm_bucket *b, uint64_t hash)
     if (b->tensor) hash = kolo_hash_number(hash, b->average);
     for (int t = 0; t < b->tensors; t++) hash = kolo_hash_number(hash, (uint64_t)b->tensor[t]);
     return hash;
-}
-
-void comm_combined_free(kolo_comm *comm)
-{
-    comm_engine *e = &comm->engine;
-    for (int64_t b = 0; b < comm->buckets; b++) {
-        if (e->adasum) comm_adasum_free(&e->adasum[b]);
-        free(comm->bucket[b].tensor);
-        free(comm->bucket[b].first);
-    }
-    free(e->adasum);
 }

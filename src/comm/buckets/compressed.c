@@ -36,19 +36,16 @@ int kolo_comm_compress(kolo_comm *comm, int group, const comm_compress *config, 
     return 0;
 }
 
-int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t count)
+int comm_compressed_make(const kolo_comm *comm, comm_bucket *b, int64_t from, int64_t count)
 {
-    comm_engine *e = &comm->engine;
     comm_compress config = comm->compress;
-    if (!e->codec && !(e->codec = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *e->codec)))
-        return KOLO_ENOMEM;
-    const comm_group *of = comm->bucket[bucket].group;
+    const comm_group *of = b->group;
     comm_matrix *part = kolo_alloc((size_t)(of->matrices + 1) * sizeof *part);
     if (!part) return KOLO_ENOMEM;
     int parts = comm_matrix_cut(of->matrix, of->matrices, from, count, part);
     config.seed += (uint64_t)from; /* every slice draws for itself */
-    int rc =
-        comm_codec_make(&e->codec[bucket], &config, of->launch->node, of->launch->nodes, count, part, parts);
+    int rc = comm_codec_make(&b->codec, &config, of->launch->node, of->launch->nodes, count, part, parts);
+    if (rc == 0) b->carried = comm_codec_schedule(b->codec);
     free(part);
     return rc;
 }
@@ -70,13 +67,6 @@ uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash)
     return hash;
 }
 
-void comm_compressed_free(kolo_comm *comm)
-{
-    comm_engine *e = &comm->engine;
-    for (int64_t b = 0; e->codec && b < comm->buckets; b++) comm_codec_free(&e->codec[b]);
-    free(e->codec);
-}
-
 /* ---- what a rank carries ------------------------------------------------------------------------------- */
 
 typedef struct carried_head {
@@ -86,10 +76,9 @@ typedef struct carried_head {
 
 static size_t own_bytes(const kolo_comm *comm)
 {
-    const comm_engine *e = &comm->engine;
     size_t bytes = 0;
-    for (int64_t b = 0; e->codec && b < comm->buckets; b++)
-        if (e->codec[b]) bytes += comm_codec_state_bytes(e->codec[b]);
+    for (int64_t b = 0; b < comm->buckets; b++)
+        if (comm->bucket[b].codec) bytes += comm_codec_state_bytes(comm->bucket[b].codec);
     return bytes;
 }
 
@@ -111,22 +100,21 @@ static carried_head head_of(const kolo_comm *comm)
 
 void kolo_comm_rank_state_save(const kolo_comm *comm, void *to)
 {
-    const comm_engine *e = &comm->engine;
     carried_head head = head_of(comm);
     char *at = to;
     memset(to, 0, comm->carried_bytes);
     memcpy(at, &head, sizeof head);
     at += sizeof head;
-    for (int64_t b = 0; e->codec && b < comm->buckets; b++) {
-        if (!e->codec[b]) continue;
-        comm_codec_save(e->codec[b], at);
-        at += comm_codec_state_bytes(e->codec[b]);
+    for (int64_t b = 0; b < comm->buckets; b++) {
+        const comm_codec *codec = comm->bucket[b].codec;
+        if (!codec) continue;
+        comm_codec_save(codec, at);
+        at += comm_codec_state_bytes(codec);
     }
 }
 
 int kolo_comm_rank_state_load(kolo_comm *comm, const void *from)
 {
-    const comm_engine *e = &comm->engine;
     carried_head head, own = head_of(comm);
     const char *at = from;
     memcpy(&head, at, sizeof head);
@@ -136,10 +124,11 @@ int kolo_comm_rank_state_load(kolo_comm *comm, const void *from)
                          "what compression carried is of another grid (rank %lld of %lld, this one is %d of "
                          "%d) or another plan",
                          (long long)head.rank, (long long)head.size, comm->launch->rank, comm->launch->size);
-    for (int64_t b = 0; e->codec && b < comm->buckets; b++) {
-        if (!e->codec[b]) continue;
-        size_t bytes = comm_codec_state_bytes(e->codec[b]);
-        KOLO_TRY(comm_codec_restore(e->codec[b], at, bytes));
+    for (int64_t b = 0; b < comm->buckets; b++) {
+        comm_codec *codec = comm->bucket[b].codec;
+        if (!codec) continue;
+        size_t bytes = comm_codec_state_bytes(codec);
+        KOLO_TRY(comm_codec_restore(codec, at, bytes));
         at += bytes;
     }
     return 0;

@@ -31,10 +31,15 @@ void comm_declare_close_lanes(kolo_comm *comm, bool *busy)
 
 void comm_declare_close(kolo_comm *comm)
 {
-    comm_engine *e = &comm->engine;
-    for (int64_t b = 0; e->schedule && b < comm->buckets; b++) comm_schedule_free(&e->schedule[b]);
-    for (int64_t b = 0; b < comm->buckets; b++) free(comm->bucket[b].part);
-    free(e->schedule);
+    for (int64_t i = 0; i < comm->buckets; i++) {
+        comm_bucket *b = &comm->bucket[i];
+        comm_schedule_free(&b->schedule);
+        comm_adasum_free(&b->adasum);
+        comm_codec_free(&b->codec);
+        free(b->part);
+        free(b->tensor);
+        free(b->first);
+    }
     comm_group_free(&comm->world);
     for (int64_t g = 1; g < comm->groups; g++) {
         comm_group_free(comm->group[g]);
@@ -344,26 +349,20 @@ int kolo_comm_part(const kolo_comm *comm, int bucket, int rank, int64_t *first, 
 /* ---- commit -------------------------------------------------------------------------------------------- */
 
 /* How this rank's slice, `count` elements from `from` on, goes between the nodes of its group. */
-static int make_schedule(kolo_comm *comm, comm_bucket *b, int64_t from, int64_t count,
-                         const comm_schedule **made)
+static int make_schedule(kolo_comm *comm, comm_bucket *b, int64_t from, int64_t count)
 {
-    comm_engine *e = &comm->engine;
     const size_t width = kolo_dtype_size(b->type);
     const comm_group *group = b->group;
-    comm_schedule *schedule = &e->schedule[b->number];
-    *made = schedule;
-    if (b->tensor) return comm_combined_make(comm, b, made);
-    if (b->what == KOLO_BROADCAST) return comm_choice_transfer(schedule, group->launch->rank == 0, count);
+    b->carried = &b->schedule;
+    if (b->tensor) return comm_combined_make(b);
+    if (b->what == KOLO_BROADCAST) return comm_choice_transfer(&b->schedule, group->launch->rank == 0, count);
     const bool sums = b->what == KOLO_ALLREDUCE || b->what == KOLO_REDUCE_SCATTER;
-    if (group->matrix && sums && b->type == KOLO_F32 && count > 0) {
-        KOLO_TRY(comm_compressed_make(comm, b->number, (int64_t)(b->offset / width) + from, count));
-        *made = comm_codec_schedule(e->codec[b->number]);
-        return 0;
-    }
+    if (group->matrix && sums && b->type == KOLO_F32 && count > 0)
+        return comm_compressed_make(comm, b, (int64_t)(b->offset / width) + from, count);
     b->apart = b->what == KOLO_REDUCE_SCATTER && group->tree.plain;
     const enum kolo_collective what = b->what == KOLO_REDUCE_SCATTER && !b->apart ? KOLO_ALLREDUCE : b->what;
     const int64_t *sizes = b->part ? b->part + b->parts + group->node.me * group->node.nodes : NULL;
-    return comm_choice_make(comm, group, what, schedule, count, sizes, width);
+    return comm_choice_make(comm, group, what, &b->schedule, count, sizes, width);
 }
 
 /* Schedules of the slices that this rank owns, and lanes that fit the largest. */
@@ -377,8 +376,8 @@ static int make_group(kolo_comm *comm, comm_group *group)
         if (b->group != group || me >= b->slices) continue;
         int64_t from = comm_bucket_slice(b, me), count = comm_bucket_slice_end(b, me) - from;
         size_t width = kolo_dtype_size(b->type);
-        const comm_schedule *s = NULL;
-        KOLO_TRY(make_schedule(comm, b, from, count, &s));
+        KOLO_TRY(make_schedule(comm, b, from, count));
+        const comm_schedule *s = b->carried;
         if (s->posts > posts) posts = s->posts;
         if ((size_t)s->scratch * width > scratch) scratch = (size_t)s->scratch * width;
         if (b->apart && (size_t)count * width > result) result = (size_t)count * width;
@@ -396,8 +395,6 @@ static int make_group(kolo_comm *comm, comm_group *group)
 
 static int make_groups(kolo_comm *comm)
 {
-    comm->engine.schedule = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *comm->engine.schedule);
-    if (!comm->engine.schedule) return KOLO_ENOMEM;
     for (int64_t g = 0; g < comm->groups; g++)
         if (comm->group[g]->mine && comm->group[g]->launch->nodes > 1)
             KOLO_TRY(make_group(comm, comm->group[g]));

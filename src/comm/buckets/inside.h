@@ -83,15 +83,13 @@ uint64_t comm_declaration(const kolo_comm *comm);
 int comm_declarations_compare(kolo_comm *comm);
 
 /* The codec of this rank's slice of a bucket: elements from .. from + count of the arena. */
-int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t count);
+int comm_compressed_make(const kolo_comm *comm, comm_bucket *bucket, int64_t from, int64_t count);
 int comm_compressed_agree(kolo_comm *comm); /* collective, at the end of commit */
 uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash);
-void comm_compressed_free(kolo_comm *comm);
 
 /* combined.c. make: the schedule between nodes of this rank's slice. */
-int comm_combined_make(kolo_comm *comm, const comm_bucket *bucket, const comm_schedule **made);
+int comm_combined_make(comm_bucket *bucket);
 uint64_t comm_combined_hash(const comm_bucket *bucket, uint64_t hash);
-void comm_combined_free(kolo_comm *comm);
 
 /* choice.c. make: the schedule between a group's nodes, in the communicator's order of sums. KOLO_ALLREDUCE
  * of `count` elements in place on COMM_OWN; KOLO_REDUCE_SCATTER: from COMM_INPUT to this node's part in

@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 #include "comm/buckets/trainer.h"
+#include "comm/core/adasum.h"
 #include "comm/core/kernel.h"
+#include "comm/core/schedule.h"
 #include "comm/core/transport/life.h"
 #include "launch/launch.h"
 
@@ -126,7 +128,13 @@ typedef struct comm_bucket {
     int tensors;
     int64_t *part; /* [2][parts] cut by the caller: where each owner's part begins, and its elements */
     int parts;
-    bool average;           /* Adasum: between nodes only */
+    bool average; /* Adasum: between nodes only */
+    /* How the slice that this rank owns goes between nodes, from commit on: `carried`, which is `schedule`,
+     * or Adasum's; or the codec's, round by round. On one node all are empty. */
+    comm_schedule schedule;
+    comm_adasum *adasum;
+    comm_codec *codec;
+    const comm_schedule *carried;
     _Atomic uint64_t round; /* started by this rank */
     uint64_t waited;
 } comm_bucket;

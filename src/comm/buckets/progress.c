@@ -75,7 +75,7 @@ static void place_slice(const comm_slice_lane *slice, const comm_bucket *b)
 
 /* A group's lanes are given in the order of its starts, which is the same on all its ranks, so that no two of
  * them wait crosswise. */
-static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bucket *b)
+static enum outcome step_queued(comm_entry *entry, const comm_bucket *b)
 {
     comm_group *group = b->group;
     int free_lane = 0;
@@ -84,10 +84,8 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
     comm_slice_lane *slice = &group->lane[free_lane];
     slice->taken = true;
     place_slice(slice, b);
-    comm_run *run = comm_lane_begin(&slice->lane, &e->schedule[b->number], group->rank_of, b->type, KOLO_SUM,
-                                    kolo_dtype_size(b->type), b->index);
-    if (e->codec && e->codec[b->number]) comm_codec_begin(e->codec[b->number], run);
-    if (e->adasum && e->adasum[b->number]) comm_adasum_begin(e->adasum[b->number], run);
+    comm_lane_begin(&slice->lane, b->codec ? comm_codec_begin(b->codec) : b->carried, group->rank_of, b->type,
+                    KOLO_SUM, kolo_dtype_size(b->type), b->index);
     entry->lane = free_lane;
     entry->phase = COMM_NETWORK;
     return PROGRESS;
@@ -155,7 +153,7 @@ static bool step_all(comm_engine *e, bool *waiting)
         enum outcome outcome = NOTHING;
         if (entry.phase == COMM_LOCAL) outcome = step_local(&entry, b);
         else if (entry.phase == COMM_NETWORK) outcome = step_network(e, &entry, b);
-        else if (b->group->blocked != e->pass) outcome = step_queued(e, &entry, b);
+        else if (b->group->blocked != e->pass) outcome = step_queued(&entry, b);
         moved |= outcome != NOTHING;
         if (outcome == FINISHED) continue;
         if (entry.phase == COMM_NETWORK) *waiting = true;

@@ -20,11 +20,8 @@ typedef struct comm_engine {
     comm_node *node;
     const comm_transport *transport; /* NULL on one node */
     void *network;
-    comm_bucket *bucket;     /* [buckets], from commit on */
-    comm_schedule *schedule; /* [buckets], by number: of the slice that this rank owns; NULL on one node */
-    comm_codec **codec;      /* [buckets] in the place of a schedule; NULL: no compression */
-    comm_adasum **adasum;    /* [buckets] likewise; NULL: no bucket is combined by Adasum */
-    int *leader_of;          /* [nodes] local rank 0 of each node */
+    comm_bucket *bucket; /* [buckets], from commit on */
+    int *leader_of;      /* [nodes] local rank 0 of each node */
     pthread_t thread;
     bool running;
     _Atomic uint32_t stop;

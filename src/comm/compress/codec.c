@@ -148,6 +148,8 @@ static int codec_make(comm_codec *c)
 {
     comm_build b =
         comm_build_begin(&c->schedule, &(comm_problem){.me = c->me, .members = c->members, .in_place = true});
+    c->schedule.call = codec_call;
+    c->schedule.context = c;
     KOLO_TRY(find_exact(c));
     if (c->exact_count) {
         c->exact_at = codec_scratch(&b, c->exact_count);
@@ -228,19 +230,10 @@ const comm_schedule *comm_codec_schedule(const comm_codec *c) { return &c->sched
 static bool started(const comm_codec *c) { return (int64_t)c->round > c->config.start; }
 int64_t comm_codec_sent(const comm_codec *c) { return started(c) ? c->sent : c->exactly->sent; }
 
-void comm_codec_begin(comm_codec *c, comm_run *run)
+const comm_schedule *comm_codec_begin(comm_codec *c)
 {
     c->round++;
-    if (!started(c)) {
-        comm_codec_begin(c->exactly, run);
-        return;
-    }
-    run->schedule = &c->schedule;
-    run->width = sizeof(float);
-    run->combine = comm_combine_of(KOLO_F32, KOLO_SUM);
-    run->call = codec_call;
-    run->context = c;
-    run->at = 0;
+    return started(c) ? &c->schedule : comm_codec_begin(c->exactly);
 }
 
 size_t comm_codec_state_bytes(const comm_codec *c)

@@ -83,10 +83,9 @@ void comm_codec_free(comm_codec **codec);
 /* What a lane needs: schedule->posts requests, schedule->scratch words of 4 bytes in
  * COMM_SCRATCH, 64-byte aligned. */
 const comm_schedule *comm_codec_schedule(const comm_codec *codec);
-/* Fills in what the run needs (schedule, width, combine, call, context, at); transport, lane,
- * rank_of, buffer and tag are the caller's. Then comm_run_poll until 1: COMM_OWN holds the sum. One
- * run at a time of one codec. */
-void comm_codec_begin(comm_codec *codec, comm_run *run);
+/* A round: what its run carries out, with sums of f32. Then COMM_OWN holds the sum. One run at a time of one
+ * codec. */
+const comm_schedule *comm_codec_begin(comm_codec *codec);
 /* Bytes that this member sent in the last run. */
 int64_t comm_codec_sent(const comm_codec *codec);
 

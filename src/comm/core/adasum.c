@@ -183,6 +183,8 @@ static void place_scratch(comm_adasum *a, comm_build *b)
     b->s->scratch = 2 * dots + whole + (packed(a) ? whole : 0);
 }
 
+static int adasum_call(void *context, comm_run *run, const comm_action *action);
+
 int comm_adasum_make(comm_adasum **out, const comm_adasum_problem *p)
 {
     *out = NULL;
@@ -200,6 +202,8 @@ int comm_adasum_make(comm_adasum **out, const comm_adasum_problem *p)
     comm_build b =
         comm_build_begin(&a->schedule, &(comm_problem){.me = p->me, .members = p->members, .in_place = true});
     place_scratch(a, &b);
+    a->schedule.call = adasum_call;
+    a->schedule.context = a;
     KOLO_TRY_GOTO(rc, p->node_of ? hierarchical(&b, a, p->node_of) : between(&b, a));
     KOLO_TRY_GOTO(rc, a->schedule.status);
     *out = a;
@@ -285,14 +289,4 @@ static int adasum_call(void *context, comm_run *run, const comm_action *action)
     case UNPACK_BACK: copy_packed(a, run, a->in, peer, level + 1, false); break;
     }
     return 1;
-}
-
-void comm_adasum_begin(comm_adasum *a, comm_run *run)
-{
-    run->schedule = &a->schedule;
-    run->width = a->width;
-    run->combine = comm_combine_of(a->type, KOLO_SUM);
-    run->call = adasum_call;
-    run->context = a;
-    run->at = 0;
 }

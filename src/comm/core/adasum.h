@@ -39,12 +39,8 @@ typedef struct comm_adasum comm_adasum;
 int comm_adasum_make(comm_adasum **adasum, const comm_adasum_problem *problem);
 void comm_adasum_free(comm_adasum **adasum);
 
-/* What a lane needs for it: schedule->posts requests, schedule->scratch elements of kolo_dtype_size(type)
- * bytes in COMM_SCRATCH, 64-byte aligned. */
+/* What a run carries out, with sums of its type. One run at a time of one comm_adasum. */
 const comm_schedule *comm_adasum_schedule(const comm_adasum *adasum);
-/* Fills in what the run needs of it (schedule, width, combine, call, context, at); transport, lane, rank_of,
- * buffer and tag are the caller's. Then comm_run_poll until 1. One run at a time of one comm_adasum. */
-void comm_adasum_begin(comm_adasum *adasum, comm_run *run);
 
 /* Two whole vectors of one process; out may be left or right. */
 void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_dtype type,

@@ -110,7 +110,7 @@ int comm_run_poll(comm_run *run)
             break;
         case COMM_COMBINE: combine(run, a); break;
         case COMM_COPY: run_copy(run, a); break;
-        case COMM_CALL: rc = run->call(run->context, run, a); break;
+        case COMM_CALL: rc = run->schedule->call(run->schedule->context, run, a); break;
         case COMM_WAIT:
             rc = t->done(run->lane, a->count);
             if (rc == 0) return 0;

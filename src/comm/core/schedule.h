@@ -26,11 +26,11 @@ typedef struct comm_action {
     int32_t kind, peer; /* peer: member of the group */
     /* send: left; receive: out; combine: out = left op right; copy: out = left */
     comm_place out, left, right;
-    /* elements; wait: all requests up to this serial number, from 0; call (arithmetic that the run brings:
-     * compression, Adasum; peer says which): an argument */
+    /* elements; wait: all requests up to this serial number, from 0; call (peer says which): an argument */
     int64_t count;
 } comm_action;
 
+struct comm_run;
 typedef struct comm_schedule {
     comm_action *action;
     int64_t actions, capacity;
@@ -40,6 +40,10 @@ typedef struct comm_schedule {
     /* COMM_OWN, COMM_INPUT and COMM_RAW are of 16 bits, COMM_SCRATCH is f32, and a copy or sum
      * between them converts */
     bool half;
+    /* COMM_CALL, arithmetic of the maker's own (compression, Adasum): 1, or negative. It may change counts of
+     * actions still to come, as sender and receiver know them by then. */
+    int (*call)(void *context, struct comm_run *run, const comm_action *action);
+    void *context;
     int status; /* of the first failed allocation while it was made */
 } comm_schedule;
 

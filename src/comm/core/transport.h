@@ -47,10 +47,6 @@ typedef struct comm_run {
      * done where it is rounded */
     const comm_folding *half;
     void (*combine)(void *out, const void *left, const void *right, int64_t count);
-    /* COMM_CALL: 1, or negative. It may change counts of actions still to come, as sender and
-     * receiver know them by then. */
-    int (*call)(void *context, struct comm_run *run, const comm_action *action);
-    void *context;
     int tag;
     int64_t at; /* next action */
 } comm_run;

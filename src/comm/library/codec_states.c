@@ -341,10 +341,7 @@ int lib_codec_state_allreduce(lib_execution *x)
     }
     KOLO_TRY(lib_pack(x, first->type));
     const comm_schedule *schedule =
-        special->codec ? comm_codec_schedule(special->codec) : comm_adasum_schedule(special->adasum);
-    KOLO_TRY(lib_run_schedule(x, schedule, x->work, x->work, kolo_dtype_size(first->type), first->type,
-                              KOLO_SUM, lib_unpack));
-    if (special->codec) comm_codec_begin(special->codec, x->run);
-    else comm_adasum_begin(special->adasum, x->run);
-    return 1;
+        special->codec ? comm_codec_begin(special->codec) : comm_adasum_schedule(special->adasum);
+    return lib_run_schedule(x, schedule, x->work, x->work, kolo_dtype_size(first->type), first->type,
+                            KOLO_SUM, lib_unpack);
 }
