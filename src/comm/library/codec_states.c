@@ -25,8 +25,8 @@ typedef struct lib_codec_state_want {
 
 typedef struct lib_codec_state {
     lib_link link;
-    struct lib_codec_state *before, *after; /* of those without a name, the last used one first */
-    char *key;                              /* [key_bytes] of what it is made for; begins with the name */
+    uint64_t used; /* without a name: by the clock */
+    char *key;     /* [key_bytes] of what it is made for; begins with the name */
     int64_t key_bytes, rows, elements;
     comm_adasum *adasum;
     comm_codec *codec;
@@ -36,8 +36,8 @@ enum { SPECIALS = 1024 }; /* without a name */
 
 struct lib_codec_states {
     lib_map map;
-    lib_codec_state *first, *last; /* without a name, by use */
     int nameless;
+    uint64_t clock;
     lib_bytes key; /* of the one that is looked for */
 };
 
@@ -55,11 +55,10 @@ void lib_codec_states_free(struct lib_codec_states **out)
 {
     struct lib_codec_states *all = *out;
     if (!all) return;
-    for (int64_t b = 0; b < all->map.buckets; b++)
-        for (lib_link *link = all->map.bucket[b], *next; link; link = next) {
-            next = link->next;
-            special_free((lib_codec_state *)link);
-        }
+    for (lib_link *link = lib_map_next(&all->map, NULL), *next; link; link = next) {
+        next = lib_map_next(&all->map, link);
+        special_free((lib_codec_state *)link);
+    }
     lib_map_free(&all->map);
     lib_bytes_free(&all->key);
     free(all);
@@ -68,30 +67,22 @@ void lib_codec_states_free(struct lib_codec_states **out)
 
 static bool named(const lib_codec_state *s) { return s->key[0] != 0; }
 
-static void unlist(struct lib_codec_states *all, lib_codec_state *s)
-{
-    if (s->before) s->before->after = s->after;
-    else all->first = s->after;
-    if (s->after) s->after->before = s->before;
-    else all->last = s->before;
-    all->nameless--;
-}
-
-static void list_first(struct lib_codec_states *all, lib_codec_state *s)
-{
-    s->before = NULL;
-    s->after = all->first;
-    if (all->first) all->first->before = s;
-    else all->last = s;
-    all->first = s;
-    all->nameless++;
-}
-
 static void drop(struct lib_codec_states *all, lib_codec_state *s)
 {
     lib_map_remove(&all->map, &s->link);
-    if (!named(s)) unlist(all, s);
+    all->nameless -= !named(s);
     special_free(s);
+}
+
+/* The one without a name that was not used for longest. */
+static void drop_oldest(struct lib_codec_states *all)
+{
+    lib_codec_state *oldest = NULL;
+    for (lib_link *link = lib_map_next(&all->map, NULL); link; link = lib_map_next(&all->map, link)) {
+        lib_codec_state *s = (lib_codec_state *)link;
+        if (!named(s) && (!oldest || s->used < oldest->used)) oldest = s;
+    }
+    drop(all, oldest);
 }
 
 /* ---- making, or finding what was made ------------------------------------------------------------------ */
@@ -139,8 +130,9 @@ static int codec_states_make(struct lib_codec_states *all, const kolo_group *g, 
     s->key_bytes = all->key.size;
     s->rows = w->rows;
     s->elements = w->elements;
-    if (!named(s)) list_first(all, s);
-    if (all->nameless > SPECIALS) drop(all, all->last);
+    s->used = ++all->clock;
+    all->nameless += !named(s);
+    if (all->nameless > SPECIALS) drop_oldest(all);
     *out = s;
     return 0;
 }
@@ -161,16 +153,10 @@ static int codec_states_find(struct lib_codec_states *all, const kolo_group *g, 
             drop(all, s);
             break;
         }
-        if (!named(s)) unlist(all, s), list_first(all, s);
+        s->used = ++all->clock;
         return *out = s, 0;
     }
     return codec_states_make(all, g, w, hash, out);
-}
-
-static int lib_codec_state_find(lib_stream *stream, const lib_codec_state_want *want, lib_codec_state **out)
-{
-    if (!stream->specials && !(stream->specials = kolo_alloc(sizeof *stream->specials))) return KOLO_ENOMEM;
-    return codec_states_find(stream->specials, stream->group, want, out);
 }
 
 /* ---- what is held back, for checkpoints ---------------------------------------------------------------- */
@@ -200,10 +186,8 @@ static int put_all(lib_bytes *to, const kolo_group *g)
     int64_t head[] = {VERSION, g->rank, g->size, all ? all->map.count - all->nameless : 0};
     KOLO_TRY(lib_put(to, magic, sizeof magic));
     KOLO_TRY(lib_put(to, head, sizeof head));
-    for (int64_t b = 0; all && b < all->map.buckets; b++)
-        for (const lib_link *link = all->map.bucket[b]; link; link = link->next)
-            if (named((const lib_codec_state *)link))
-                KOLO_TRY(put_special(to, (const lib_codec_state *)link));
+    for (const lib_link *link = NULL; all && (link = lib_map_next(&all->map, link));)
+        if (named((const lib_codec_state *)link)) KOLO_TRY(put_special(to, (const lib_codec_state *)link));
     return lib_put_number(to, kolo_crc32c(0, to->data, (size_t)to->size));
 }
 
@@ -312,21 +296,22 @@ static int execute_special_find(lib_execution *x, lib_codec_state **out)
                                  .rows = 1,
                                  .track = x->track - s->track,
                                  .type = r->type};
-    comm_compress config;
-    if (!r->compression) {
+    comm_compress config = {.kind = COMM_NONE};
+    if (!s->specials && !(s->specials = kolo_alloc(sizeof *s->specials))) return KOLO_ENOMEM;
+    if (r->compression) {
+        KOLO_TRY(comm_compress_parse(&config, r->compression));
+        want.words = r->compression;
+    } else {
         KOLO_TRY(kolo_grow(&s->counts, &s->counts_room, x->batch.entries, sizeof *s->counts));
         for (int i = 0; i < x->batch.entries; i++) s->counts[i] = lib_elements(lib_request(x, i), 0);
         want.count = s->counts;
         want.tensors = x->batch.entries;
-        return lib_codec_state_find(s, &want, out);
     }
-    KOLO_TRY(comm_compress_parse(&config, r->compression));
-    want.words = r->compression;
-    if (!comm_compress_is_elementwise(config.kind)) {
+    if (r->compression && !comm_compress_is_elementwise(config.kind)) {
         if (r->dims > 1 && r->dim[0]) want.rows = r->dim[0];
         if (r->name) want.name = r->name, want.track = 0; /* one request of a name at a time */
     }
-    return lib_codec_state_find(s, &want, out);
+    return codec_states_find(s->specials, s->group, &want, out);
 }
 
 int lib_codec_state_allreduce(lib_execution *x)

@@ -63,13 +63,12 @@ static bool under_way(const known_name *name)
 
 static void names_purge(lib_negotiator *n, bool all)
 {
-    for (int64_t b = 0; b < n->names.buckets; b++)
-        for (lib_link *link = n->names.bucket[b], *next; link; link = next) {
-            next = link->next;
-            if (!all && under_way((known_name *)link)) continue;
-            lib_map_remove(&n->names, link);
-            free(link);
-        }
+    for (lib_link *link = lib_map_next(&n->names, NULL), *next; link; link = next) {
+        next = lib_map_next(&n->names, link);
+        if (!all && under_way((known_name *)link)) continue;
+        lib_map_remove(&n->names, link);
+        free(link);
+    }
 }
 
 static void negotiator_free(lib_negotiator **out)

@@ -59,6 +59,7 @@ int lib_map_add(lib_map *map, lib_link *link, uint64_t hash);
 void lib_map_remove(lib_map *map, lib_link *link);
 lib_link *lib_map_find(const lib_map *map, uint64_t hash);
 lib_link *lib_map_again(const lib_link *link); /* the next of the same hash */
+lib_link *lib_map_next(const lib_map *map, const lib_link *link); /* of all, in any order; NULL: the first */
 void lib_map_free(lib_map *map);
 
 /* ---- what is brought (negotiate_describe.c) ------------------------------------------------------------ */

@@ -145,6 +145,14 @@ lib_link *lib_map_again(const lib_link *link)
     return (lib_link *)(uintptr_t)link;
 }
 
+lib_link *lib_map_next(const lib_map *map, const lib_link *link)
+{
+    int64_t b = link ? (int64_t)(link->hash & (uint64_t)(map->buckets - 1)) + 1 : 0;
+    if (link && link->next) return link->next;
+    while (b < map->buckets && !map->bucket[b]) b++;
+    return b < map->buckets ? map->bucket[b] : NULL;
+}
+
 void lib_map_free(lib_map *map)
 {
     free(map->bucket);
