@@ -132,32 +132,11 @@ static int make_spare(lib_stream *s)
     return 0;
 }
 
-static int stream_take(lib_stream *s, int entries, int64_t rows, bool stand_in, lib_execution **out)
-{
-    if (!s->spare) KOLO_TRY(make_spare(s));
-    lib_execution *x = *out = s->spare;
-    KOLO_TRY(make_room(s, x, entries, stand_in));
-    KOLO_TRY(kolo_grow(&x->batch.rows, &x->rows_room, rows, sizeof *x->batch.rows));
-    s->spare = x->next;
-    x->next = NULL;
-    x->stream = s;
-    x->group = s->group;
-    x->track = NULL;
-    return 0;
-}
-
 static void stream_append(lib_stream *s, lib_execution *x)
 {
     if (s->last) s->last->next = x;
     else s->first = x;
     s->last = x;
-}
-
-static int64_t rows_of(const lib_batch *b)
-{
-    if (!b->rows) return 0;
-    return b->entries *
-           lib_row_numbers((b->entry[0] ? &b->entry[0]->r : &b->stand_in[0])->what, b->group->size);
 }
 
 static const char *keep_word(char **at, const char *word)
@@ -187,23 +166,36 @@ static int keep_stand_ins(lib_execution *x, const lib_batch *batch)
     return 0;
 }
 
+/* An execution with a copy of the batch and room for its rows; it begins with `step`. */
+static int stream_take(lib_stream *s, const lib_batch *batch, lib_step step, lib_execution **out)
+{
+    const kolo_request *first = batch->entry[0] ? &batch->entry[0]->r : batch->stand_in;
+    const int64_t rows = batch->entries * lib_row_numbers(first->what, s->group->size);
+    if (!s->spare) KOLO_TRY(make_spare(s));
+    lib_execution *x = *out = s->spare;
+    KOLO_TRY(make_room(s, x, batch->entries, batch->stand_in != NULL));
+    KOLO_TRY(kolo_grow(&x->batch.rows, &x->rows_room, rows, sizeof *x->batch.rows));
+    if (batch->stand_in) KOLO_TRY(keep_stand_ins(x, batch));
+    const lib_batch own = x->batch;
+    x->batch = *batch;
+    x->batch.entry = memcpy(own.entry, batch->entry, (size_t)batch->entries * sizeof *own.entry);
+    x->batch.stand_in = own.stand_in;
+    x->batch.rows = own.rows;
+    if (batch->rows) memcpy((int64_t *)(uintptr_t)own.rows, batch->rows, (size_t)rows * sizeof *own.rows);
+    s->spare = x->next;
+    x->next = NULL;
+    x->stream = s;
+    x->group = s->group;
+    x->track = NULL;
+    x->step = step;
+    return 0;
+}
+
 int lib_execute_begin(const lib_batch *batch)
 {
     lib_stream *s = batch->group->named;
-    int64_t rows = rows_of(batch);
     lib_execution *x;
-    KOLO_TRY(stream_take(s, batch->entries, rows, batch->stand_in != NULL, &x));
-    lib_batch *own = &x->batch;
-    memcpy(own->entry, batch->entry, (size_t)batch->entries * sizeof *own->entry);
-    if (batch->stand_in) KOLO_TRY(keep_stand_ins(x, batch));
-    if (rows) memcpy((int64_t *)(uintptr_t)own->rows, batch->rows, (size_t)rows * sizeof *own->rows);
-    own->group = batch->group;
-    own->entries = batch->entries;
-    own->fused = batch->fused;
-    own->contributors = batch->contributors;
-    own->gpu = batch->gpu;
-    own->number = batch->number;
-    x->step = lib_execute_batch;
+    KOLO_TRY(stream_take(s, batch, lib_execute_batch, &x));
     x->signature_checked = false;
     stream_append(s, x);
     return 0;
@@ -211,16 +203,14 @@ int lib_execute_begin(const lib_batch *batch)
 
 int lib_stream_append_unnamed(lib_stream *s, lib_entry *entry, bool differs)
 {
+    const lib_batch alone = {.group = s->group,
+                             .entry = &entry,
+                             .entries = 1,
+                             .gpu = entry->gpu,
+                             .contributors = s->group->size,
+                             .number = entry->sequence};
     lib_execution *x;
-    KOLO_TRY(stream_take(s, 1, lib_row_numbers(entry->r.what, s->group->size), false, &x));
-    x->batch.entry[0] = entry;
-    x->batch.group = s->group;
-    x->batch.entries = 1;
-    x->batch.fused = false;
-    x->batch.contributors = s->group->size;
-    x->batch.gpu = entry->gpu;
-    x->batch.number = entry->sequence;
-    x->step = differs ? lib_report_differences : lib_signature_check;
+    KOLO_TRY(stream_take(s, &alone, differs ? lib_report_differences : lib_signature_check, &x));
     x->signature_checked = true;
     if (!differs || !s->first) {
         stream_append(s, x);
