@@ -122,7 +122,7 @@ int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
         int rc = by_caller(group, &r);
         if (rc != 0) return rc < 0 ? rc : 0;
     }
-    KOLO_TRY(lib_submit(group, &r, &e));
+    KOLO_TRY(lib_submit(group, &r, NULL, "", &e));
     return lib_wait_and_free(group->world, e, output);
 }
 

@@ -39,11 +39,13 @@ int64_t lib_elements(const kolo_request *request, int from); /* product of the d
 #define LIB_BYTES_MAX ((int64_t)1 << 56)
 /* of a sparse one: memory for all rows may exist */
 bool lib_fits_dense(const kolo_request *request);
-/* Submits one that the library itself made or that lib_check has seen; world->lock is not held. */
 int lib_check_group(const kolo_group *group);
 /* with factors that are numbers, and no compression that is none */
 kolo_request lib_plain(const kolo_request *request);
-int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **entry);
+/* Submits one that the library itself made, with a note (or NULL) and with a fault that only this rank sees
+ * ("": none); or one that lib_check has seen. */
+int lib_submit(kolo_group *group, const kolo_request *request, const char *note, const char *fault,
+               lib_entry **entry);
 /* without submitting it */
 int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **entry);
 /* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL;

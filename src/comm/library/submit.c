@@ -58,19 +58,6 @@ static int hand_on(lib_entry *entry)
     return 0;
 }
 
-int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **out)
-{
-    kolo_world *world = group->world;
-    pthread_mutex_lock(&world->lock);
-    int rc = submit_fill(group, request, out);
-    if (rc == 0) {
-        rc = hand_on(*out);
-        if (rc < 0) lib_entry_free(world, *out);
-    }
-    pthread_mutex_unlock(&world->lock);
-    return rc;
-}
-
 int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **out)
 {
     pthread_mutex_lock(&group->world->lock);
@@ -85,19 +72,27 @@ int lib_agree(kolo_group *group, const char *note, const char *fault)
     return lib_do_with(group, &barrier, note, fault);
 }
 
-static int begin_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault,
-                      lib_entry **out)
+/* As lib_submit, of a group that was checked. world->lock is held. */
+static int begin(kolo_group *group, const kolo_request *request, const char *note, const char *fault,
+                 lib_entry **out)
 {
-    KOLO_TRY(lib_check_group(group));
-    KOLO_TRY(lib_entry_make(group, request, out));
+    int rc = 0;
+    KOLO_TRY(submit_fill(group, request, out));
     lib_entry *e = *out;
-    e->note = note ? kolo_strdup(note) : NULL;
-    if (fault[0] && !e->fault) e->fault = kolo_strdup(fault);
-    int rc =
-        (note && !e->note) || (fault[0] && !e->fault) ? KOLO_ENOMEM : 0; /* it would say something else */
-    pthread_mutex_lock(&group->world->lock);
+    /* without its note it would say something else */
+    if (note && !(e->note = kolo_strdup(note))) rc = KOLO_ENOMEM;
+    if (fault[0] && !e->fault && !(e->fault = kolo_strdup(fault))) rc = KOLO_ENOMEM;
     if (rc == 0) rc = hand_on(e);
     if (rc < 0) lib_entry_free(group->world, e);
+    return rc;
+}
+
+int lib_submit(kolo_group *group, const kolo_request *request, const char *note, const char *fault,
+               lib_entry **out)
+{
+    KOLO_TRY(lib_check_group(group));
+    pthread_mutex_lock(&group->world->lock);
+    const int rc = begin(group, request, note, fault, out);
     pthread_mutex_unlock(&group->world->lock);
     return rc;
 }
@@ -105,7 +100,7 @@ static int begin_with(kolo_group *group, const kolo_request *request, const char
 int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault)
 {
     lib_entry *e;
-    const int rc = begin_with(group, request, note, fault, &e);
+    const int rc = lib_submit(group, request, note, fault, &e);
     /* the others wait for this rank's word */
     if (rc == KOLO_ENOMEM) return comm_router_break_by(group->world->router, rc);
     KOLO_TRY(rc);
@@ -116,7 +111,7 @@ int lib_agree_within(kolo_group *group, const char *note, double seconds, const 
 {
     const kolo_request barrier = {.what = KOLO_BARRIER};
     lib_entry *e;
-    KOLO_TRY(begin_with(group, &barrier, note, "", &e));
+    KOLO_TRY(lib_submit(group, &barrier, note, "", &e));
     lib_engine_wake(group->world);
     for (const double end = kolo_time() + seconds; atomic_load(&e->state) != LIB_DONE && kolo_time() < end;)
         usleep(1000);
@@ -135,13 +130,9 @@ int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *han
         return kolo_fail(KOLO_EINPUT, "comm: a request with a result needs a handle");
     kolo_world *world = group->world;
     pthread_mutex_lock(&world->lock);
-    int rc = submit_fill(group, request, &e);
-    if (rc == 0) {
-        e->detached = !handle;
-        if (handle) *handle = lib_entry_handle(e);
-        rc = hand_on(e);
-        if (rc < 0) lib_entry_free(world, e);
-    }
+    const int rc = begin(group, request, NULL, "", &e);
+    if (rc == 0) e->detached = !handle;
+    if (rc == 0 && handle) *handle = lib_entry_handle(e);
     pthread_mutex_unlock(&world->lock);
     if (rc == 0) lib_engine_wake(world);
     return rc;
