@@ -136,64 +136,14 @@ static int gpu_channel_joined(comm_gpu_channel *c)
 
 /* ---- what is carried ----------------------------------------------------------------------------------- */
 
-static ncclDataType_t type_of(enum kolo_dtype type)
-{
-    switch (type) {
-    case KOLO_I8: return ncclInt8;
-    case KOLO_I32: return ncclInt32;
-    case KOLO_I64: return ncclInt64;
-    case KOLO_F16: return ncclFloat16;
-    case KOLO_BF16: return ncclBfloat16;
-    case KOLO_F32: return ncclFloat32;
-    case KOLO_F64: return ncclFloat64;
-    default: return ncclUint8;
-    }
-}
-
-/* Of bool, a byte of 0 or 1: or is the greater one, and the lesser. */
-static ncclRedOp_t op_of(const comm_gpu_op *op)
-{
-    bool logical = op->type == KOLO_BOOL;
-    switch (op->op) {
-    case KOLO_MIN: return ncclMin;
-    case KOLO_MAX: return ncclMax;
-    case KOLO_PRODUCT: return logical ? ncclMin : ncclProd;
-    default: return logical ? ncclMax : ncclSum;
-    }
-}
-
-static ncclResult_t move(const comm_gpu_channel *c, const comm_gpu_op *m)
-{
-    const comm_nccl_calls *calls = c->link.calls;
-    const size_t n = (size_t)m->count;
-    const ncclDataType_t type = type_of(m->type);
-    ncclComm_t nccl = c->link.nccl;
-    switch (m->kind) {
-    case COMM_GPU_ALLREDUCE: return calls->AllReduce(m->from, m->to, n, type, op_of(m), nccl, c->stream);
-    case COMM_GPU_REDUCE: return calls->Reduce(m->from, m->to, n, type, op_of(m), m->peer, nccl, c->stream);
-    case COMM_GPU_REDUCE_SCATTER:
-        return calls->ReduceScatter(m->from, m->to, n, type, op_of(m), nccl, c->stream);
-    case COMM_GPU_BROADCAST: return calls->Broadcast(m->from, m->to, n, type, m->peer, nccl, c->stream);
-    case COMM_GPU_ALLGATHER: return calls->AllGather(m->from, m->to, n, type, nccl, c->stream);
-    case COMM_GPU_SEND: return calls->Send(m->from, n, type, m->peer, nccl, c->stream);
-    default: return calls->Recv(m->to, n, type, m->peer, nccl, c->stream);
-    }
-}
-
 /* All moves from l->at on, as one group. */
 static int move_all(comm_gpu_channel *c, load *l)
 {
-    ncclResult_t rc = ncclInternalError, some = ncclSuccess;
+    const int first = l->at;
+    while (l->at < l->count && l->op[l->at].kind >= COMM_GPU_MOVES) l->at++;
     pthread_mutex_lock(&c->link.lock);
-    if (c->link.nccl) {
-        some = c->link.calls->GroupStart();
-        for (; some == ncclSuccess && l->at < l->count && l->op[l->at].kind >= COMM_GPU_MOVES; l->at++) {
-            some = move(c, &l->op[l->at]);
-            if (some == ncclInProgress) some = ncclSuccess; /* the group's end says how it goes */
-        }
-        rc = c->link.calls->GroupEnd();
-        if (some != ncclSuccess) rc = some;
-    }
+    ncclResult_t rc = c->link.nccl ? comm_link_move(&c->link, l->op + first, l->at - first, c->stream)
+                                   : ncclInternalError;
     pthread_mutex_unlock(&c->link.lock);
     l->state = SETTLING;
     return rc == ncclSuccess || rc == ncclInProgress ? 0 : comm_link_fail(&c->link, "Group", rc);

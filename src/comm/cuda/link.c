@@ -35,6 +35,62 @@ ncclResult_t comm_link_join(comm_link *link, int size, int rank, ncclUniqueId *i
     return link->calls->CommInitRankConfig(&link->nccl, size, ids[0], rank, &config);
 }
 
+static ncclDataType_t type_of(enum kolo_dtype type)
+{
+    switch (type) {
+    case KOLO_I8: return ncclInt8;
+    case KOLO_I32: return ncclInt32;
+    case KOLO_I64: return ncclInt64;
+    case KOLO_F16: return ncclFloat16;
+    case KOLO_BF16: return ncclBfloat16;
+    case KOLO_F32: return ncclFloat32;
+    case KOLO_F64: return ncclFloat64;
+    default: return ncclUint8;
+    }
+}
+
+/* Of bool, a byte of 0 or 1: or is the greater one, and the lesser. */
+static ncclRedOp_t op_of(const comm_gpu_op *op)
+{
+    bool logical = op->type == KOLO_BOOL;
+    switch (op->op) {
+    case KOLO_MIN: return ncclMin;
+    case KOLO_MAX: return ncclMax;
+    case KOLO_PRODUCT: return logical ? ncclMin : ncclProd;
+    default: return logical ? ncclMax : ncclSum;
+    }
+}
+
+static ncclResult_t move_one(const comm_link *link, const comm_gpu_op *m, cudaStream_t stream)
+{
+    const comm_nccl_calls *calls = link->calls;
+    const size_t n = (size_t)m->count;
+    const ncclDataType_t type = type_of(m->type);
+    ncclComm_t nccl = link->nccl;
+    switch (m->kind) {
+    case COMM_GPU_ALLREDUCE: return calls->AllReduce(m->from, m->to, n, type, op_of(m), nccl, stream);
+    case COMM_GPU_REDUCE: return calls->Reduce(m->from, m->to, n, type, op_of(m), m->peer, nccl, stream);
+    case COMM_GPU_REDUCE_SCATTER:
+        return calls->ReduceScatter(m->from, m->to, n, type, op_of(m), nccl, stream);
+    case COMM_GPU_BROADCAST: return calls->Broadcast(m->from, m->to, n, type, m->peer, nccl, stream);
+    case COMM_GPU_ALLGATHER: return calls->AllGather(m->from, m->to, n, type, nccl, stream);
+    case COMM_GPU_SEND: return calls->Send(m->from, n, type, m->peer, nccl, stream);
+    default: return calls->Recv(m->to, n, type, m->peer, nccl, stream);
+    }
+}
+
+ncclResult_t comm_link_move(const comm_link *link, const comm_gpu_op *op, int count, cudaStream_t stream)
+{
+    if (count == 0) return ncclSuccess;
+    if (count == 1) return move_one(link, op, stream);
+    ncclResult_t some = link->calls->GroupStart(), rc;
+    if (some != ncclSuccess) return some;
+    for (int i = 0; i < count && (some == ncclSuccess || some == ncclInProgress); i++)
+        some = move_one(link, &op[i], stream);
+    rc = link->calls->GroupEnd();
+    return some == ncclSuccess || some == ncclInProgress ? rc : some; /* the group's end says how it goes */
+}
+
 ncclResult_t comm_link_state(comm_link *link)
 {
     ncclResult_t state = ncclInternalError;

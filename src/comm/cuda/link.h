@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "comm/core/gpu_channel.h"
 #include "comm/cuda/nccl_calls.h"
 
 typedef struct comm_link {
@@ -27,6 +28,9 @@ ncclResult_t comm_link_join(comm_link *link, int size, int rank, ncclUniqueId *i
 /* ncclInProgress while NCCL still works at the last call (its stream may not be touched before it is done);
  * whatever went wrong since; ncclInternalError once it was aborted. */
 ncclResult_t comm_link_state(comm_link *link);
+/* Enqueues moves (comm_gpu_op) on a stream: several as one group, of nothing nothing. The lock is held, and
+ * nccl is there; the return is to be settled. */
+ncclResult_t comm_link_move(const comm_link *link, const comm_gpu_op *op, int count, cudaStream_t stream);
 /* Polls until *rc, which a call returned, is not ncclInProgress any more. Negative: `look` (may be NULL) was,
  * or it took too many seconds (error text set). */
 int comm_link_settle(comm_link *link, const char *call, ncclResult_t *rc, double seconds,

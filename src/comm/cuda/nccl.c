@@ -35,7 +35,7 @@ struct kolo_reducer {
     comm_cuda c;
     nccl_channel **channel; /* [channels] by the group's number; 0: all ranks */
     int64_t channels, room;
-    cudaEvent_t sum_ready, sum_done;
+    comm_gpu_op move[CALLS];
     bool own_memory; /* the arena is NCCL's */
     void *registered;
 };
@@ -112,65 +112,54 @@ static int nccl_status(kolo_reducer *r)
 static const char *const call_names[] = {
     [KOLO_ALLREDUCE] = "AllReduce", [KOLO_REDUCE_SCATTER] = "ReduceScatter", [KOLO_ALLGATHER] = "AllGather"};
 
-static bool goes_on(ncclResult_t rc) { return rc == ncclSuccess || rc == ncclInProgress; }
-
 /* In place: equal parts, and with the last member's what is left over (kolo_comm_equal_part). */
-static ncclResult_t move_parts(const nccl_channel *channel, const kolo_reducer_bucket *b, float *at)
+static int move_equal(const kolo_reducer_bucket *b, comm_gpu_op like, comm_gpu_op *op)
 {
-    const comm_nccl_calls *calls = channel->link.calls;
-    const size_t each = (size_t)(b->count / b->members), most = each * (size_t)b->members,
-                 rest = (size_t)b->count - most;
-    const int last = b->members - 1;
-    float *mine = at + each * (size_t)b->member, *end = at + most;
-    ncclComm_t nccl = channel->link.nccl;
-    ncclResult_t rc = calls->GroupStart(), some = ncclSuccess;
-    if (rc != ncclSuccess) return rc;
     const bool gathers = b->what == KOLO_ALLGATHER;
-    if (each)
-        some = gathers ? calls->AllGather(mine, at, each, ncclFloat32, nccl, channel->stream)
-                       : calls->ReduceScatter(at, mine, each, ncclFloat32, ncclSum, nccl, channel->stream);
-    if (rest && goes_on(some))
-        some = gathers ? calls->Broadcast(end, end, rest, ncclFloat32, last, nccl, channel->stream)
-                       : calls->Reduce(end, end, rest, ncclFloat32, ncclSum, last, nccl, channel->stream);
-    rc = calls->GroupEnd();
-    return goes_on(some) ? rc : some; /* the group's end says how it goes */
+    const int64_t each = b->count / b->members, all = each * b->members;
+    float *at = like.to, *mine = at + each * b->member;
+    int n = 0;
+    like.count = each;
+    like.kind = gathers ? COMM_GPU_ALLGATHER : COMM_GPU_REDUCE_SCATTER;
+    like.from = gathers ? mine : at;
+    like.to = gathers ? at : mine;
+    if (each) op[n++] = like;
+    like.count = b->count - all;
+    like.kind = gathers ? COMM_GPU_BROADCAST : COMM_GPU_REDUCE;
+    like.from = like.to = at + all;
+    like.peer = b->members - 1;
+    if (like.count) op[n++] = like;
+    return n;
 }
 
 /* In place: some of the parts that the caller cut, from *next on, each to its owner or from it. */
-static ncclResult_t move_cut(const nccl_channel *channel, const kolo_reducer_bucket *b, float *at, int *next)
+static int move_cut(const kolo_reducer_bucket *b, comm_gpu_op like, comm_gpu_op *op, int *next)
 {
-    const comm_nccl_calls *calls = channel->link.calls;
-    ncclResult_t rc = calls->GroupStart(), some = ncclSuccess;
-    if (rc != ncclSuccess) return rc;
-    for (int i = 0; i < CALLS && *next < b->parts && goes_on(some); ++*next) {
-        const size_t count = (size_t)b->size[*next];
-        const int owner = b->owner[*next];
-        float *part = at + b->first[*next];
-        if (count == 0) continue;
-        i++;
-        some = b->what == KOLO_ALLGATHER ? calls->Broadcast(part, part, count, ncclFloat32, owner,
-                                                            channel->link.nccl, channel->stream)
-                                         : calls->Reduce(part, part, count, ncclFloat32, ncclSum, owner,
-                                                         channel->link.nccl, channel->stream);
+    float *at = like.to;
+    int n = 0;
+    like.kind = b->what == KOLO_ALLGATHER ? COMM_GPU_BROADCAST : COMM_GPU_REDUCE;
+    for (; n < CALLS && *next < b->parts; ++*next) {
+        like.from = like.to = at + b->first[*next];
+        like.count = b->size[*next];
+        like.peer = b->owner[*next];
+        if (like.count) op[n++] = like;
     }
-    rc = calls->GroupEnd();
-    return goes_on(some) ? rc : some;
+    return n;
 }
 
-/* *next: as in move_cut. */
-static ncclResult_t move(const nccl_channel *channel, const kolo_reducer_bucket *b, char *arena, int *next)
+/* What carries a bucket, or of parts that the caller cut some, from *next on: op[CALLS]; how many. */
+static int moves_of(const kolo_reducer_bucket *b, char *arena, comm_gpu_op *op, int *next)
 {
-    const comm_nccl_calls *calls = channel->link.calls;
     void *at = arena + b->offset;
-    const size_t count = (size_t)b->count;
-    ncclComm_t nccl = channel->link.nccl;
-    if (b->what == KOLO_ALLREDUCE)
-        return calls->AllReduce(at, at, count, b->type == KOLO_F64 ? ncclFloat64 : ncclFloat32, ncclSum, nccl,
-                                channel->stream);
-    if (b->parts) return move_cut(channel, b, at, next);
-    if (b->what != KOLO_BROADCAST) return move_parts(channel, b, at);
-    return b->member == 0 ? calls->Send(at, count, ncclUint8, 1, nccl, channel->stream)
-                          : calls->Recv(at, count, ncclUint8, 0, nccl, channel->stream);
+    comm_gpu_op like = {.type = b->type, .op = KOLO_SUM, .from = at, .to = at, .count = b->count};
+    if (b->what != KOLO_ALLREDUCE && b->what != KOLO_BROADCAST)
+        return b->parts ? move_cut(b, like, op, next) : move_equal(b, like, op);
+    like.peer = b->member == 0; /* of a pair */
+    like.kind = b->what == KOLO_ALLREDUCE ? COMM_GPU_ALLREDUCE
+                : b->member == 0          ? COMM_GPU_SEND
+                                          : COMM_GPU_RECEIVE;
+    *op = like;
+    return b->count > 0;
 }
 
 /* `b` with the base of what it lies in. */
@@ -184,8 +173,10 @@ static int nccl_enqueue(kolo_reducer *r, const kolo_reducer_bucket *b, char *bas
     KOLO_TRY(comm_cuda_status(r));
     KOLO_TRY(comm_cuda_after(channel->stream, c->compute, ready));
     do {
+        const int moves = moves_of(b, base, r->move, &next);
         pthread_mutex_lock(&channel->link.lock);
-        ncclResult_t rc = channel->link.nccl ? move(channel, b, base, &next) : ncclInternalError;
+        ncclResult_t rc = ncclInternalError;
+        if (channel->link.nccl) rc = comm_link_move(&channel->link, r->move, moves, channel->stream);
         pthread_mutex_unlock(&channel->link.lock);
         KOLO_TRY(comm_cuda_status(r));
         KOLO_TRY(cuda_nccl_settle(r, &channel->link, call, rc));
@@ -201,18 +192,9 @@ static int nccl_start(kolo_reducer *r, int bucket)
 
 static int nccl_sum(kolo_reducer *r, double *data, int64_t count)
 {
-    comm_cuda *c = &r->c;
-    comm_link *link = world_link(r);
-    KOLO_TRY(comm_cuda_status(r));
-    KOLO_TRY(comm_cuda_after(c->side, c->compute, r->sum_ready));
-    pthread_mutex_lock(&link->lock);
-    ncclResult_t rc = ncclInternalError;
-    if (link->nccl)
-        rc = link->calls->AllReduce(data, data, (size_t)count, ncclFloat64, ncclSum, link->nccl, c->side);
-    pthread_mutex_unlock(&link->lock);
-    KOLO_TRY(comm_cuda_status(r));
-    KOLO_TRY(cuda_nccl_settle(r, link, "AllReduce", rc));
-    return comm_cuda_after(c->compute, c->side, r->sum_done);
+    const kolo_reducer_bucket all = {.what = KOLO_ALLREDUCE, .count = count, .type = KOLO_F64};
+    KOLO_TRY(nccl_enqueue(r, &all, (char *)data, r->c.sum_ready, r->c.sum_done));
+    return COMM_CUDA(cudaStreamWaitEvent(r->c.compute, r->c.sum_done, 0));
 }
 
 /* ---- joining ------------------------------------------------------------------------------------------- */
@@ -386,10 +368,10 @@ static void nccl_close(kolo_reducer **out, bool orderly)
     if (orderly && r->registered && link->nccl) calls->CommDeregister(link->nccl, r->registered);
     if (!orderly) nccl_abort(r, "the communicator was closed");
     close_channels(r, orderly);
-    if (r->c.arena && r->own_memory) calls->MemFree(r->c.arena);
-    else if (r->c.arena) cudaFree(r->c.arena);
-    if (r->sum_ready) cudaEventDestroy(r->sum_ready);
-    if (r->sum_done) cudaEventDestroy(r->sum_done);
+    if (r->own_memory) {
+        calls->MemFree(r->c.arena);
+        r->c.arena = NULL;
+    }
     comm_cuda_close(&r->c);
     free(r);
     *out = NULL;
@@ -402,9 +384,7 @@ static int cuda_nccl_prepare(kolo_reducer *r, kolo_comm *comm, const kolo_comm_d
     r->channel[0]->stream = device->comm;
     if (device->deterministic && setenv("NCCL_NVLS_ENABLE", "0", 0) == 0)
         kolo_debug("deterministic=true: NCCL_NVLS_ENABLE=%s", getenv("NCCL_NVLS_ENABLE"));
-    KOLO_TRY(comm_cuda_open(&r->c, comm, device, bytes, timeout));
-    KOLO_TRY(comm_cuda_event(&r->sum_ready));
-    return comm_cuda_event(&r->sum_done);
+    return comm_cuda_open(&r->c, comm, device, bytes, timeout);
 }
 
 static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch,

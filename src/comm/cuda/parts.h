@@ -27,7 +27,7 @@ typedef struct comm_cuda {
     size_t bytes;
     comm_cuda_bucket *bucket;
     int64_t buckets, capacity;
-    cudaEvent_t idle;
+    cudaEvent_t idle, sum_ready, sum_done; /* sum: of f64 */
     comm_fault fault;
 } comm_cuda;
 
@@ -37,7 +37,7 @@ int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device
                    double timeout);
 int comm_cuda_alloc(comm_cuda *c); /* the arena, by cudaMalloc */
 int comm_cuda_zero(comm_cuda *c);
-void comm_cuda_close(comm_cuda *c); /* events and buckets; the arena is its maker's */
+void comm_cuda_close(comm_cuda *c); /* also the arena, unless its maker has taken it away */
 /* `to` goes on when `from` has come as far as it is now. */
 int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event);
 
@@ -45,6 +45,7 @@ int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event);
 int comm_cuda_await(comm_cuda *c, cudaEvent_t event);
 
 /* Entries of rows that need no other. */
+int comm_cuda_ready(char *note, size_t bytes); /* any process is */
 void *comm_cuda_arena(kolo_reducer *reducer);
 int comm_cuda_add(kolo_reducer *reducer, int bucket, const kolo_reducer_bucket *of);
 int comm_cuda_wait(kolo_reducer *reducer, int bucket); /* compute after the bucket's `done` */

@@ -26,6 +26,8 @@ int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device
     c->side = device->comm;
     c->timeout = timeout;
     c->bytes = bytes ? bytes : KOLO_ALIGN;
+    KOLO_TRY(comm_cuda_event(&c->sum_ready));
+    KOLO_TRY(comm_cuda_event(&c->sum_done));
     return comm_cuda_event(&c->idle);
 }
 
@@ -50,7 +52,10 @@ void comm_cuda_close(comm_cuda *c)
         if (c->bucket[b].ready) cudaEventDestroy(c->bucket[b].ready);
         if (c->bucket[b].done) cudaEventDestroy(c->bucket[b].done);
     }
-    if (c->idle) cudaEventDestroy(c->idle);
+    const cudaEvent_t event[] = {c->idle, c->sum_ready, c->sum_done};
+    for (int i = 0; i < 3; i++)
+        if (event[i]) cudaEventDestroy(event[i]);
+    if (c->arena) cudaFree(c->arena);
     free(c->bucket);
 }
 
@@ -61,6 +66,12 @@ int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event)
 }
 
 /* ---- entries that rows share --------------------------------------------------------------------------- */
+
+int comm_cuda_ready(char *note, size_t bytes)
+{
+    (void)note, (void)bytes;
+    return 0;
+}
 
 void *comm_cuda_arena(kolo_reducer *r) { return comm_cuda_of(r)->arena; }
 
@@ -130,17 +141,10 @@ struct kolo_reducer {
     comm_cuda c;
 };
 
-static int none_ready(char *note, size_t bytes)
-{
-    (void)note, (void)bytes;
-    return 0;
-}
-
 static void none_close(kolo_reducer **out, bool orderly)
 {
     kolo_reducer *r = *out;
     (void)orderly;
-    if (r->c.arena) cudaFree(r->c.arena);
     comm_cuda_close(&r->c);
     free(r);
     *out = NULL;
@@ -161,7 +165,7 @@ static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *lau
 const kolo_reducer_type comm_cuda_none = {.name = "none",
                                           .most = 1,
                                           .ordered = true,
-                                          .ready = none_ready,
+                                          .ready = comm_cuda_ready,
                                           .open = none_open,
                                           .close = none_close,
                                           .arena = comm_cuda_arena,

@@ -36,7 +36,6 @@ typedef struct staged_slot {
 struct kolo_reducer {
     comm_cuda c;
     cudaStream_t back; /* the thread's */
-    cudaEvent_t sum_ready, sum_done;
     char *host;
     bool pinned;
     staged_slot **slot; /* [slots] the last, from commit on: of the sums of f64 */
@@ -49,12 +48,6 @@ struct kolo_reducer {
     bool running;
     _Atomic uint32_t stop, bell;
 };
-
-static int staged_ready(char *note, size_t bytes)
-{
-    (void)note, (void)bytes;
-    return 0;
-}
 
 /* ---- the thread ---------------------------------------------------------------------------------------- */
 
@@ -212,7 +205,7 @@ static int staged_sum(kolo_reducer *r, double *data, int64_t count)
     staged_slot *slot = r->slot[r->slots - 1];
     for (int64_t at = 0; at < count; at += KOLO_HOST_SUM) {
         size_t some = (size_t)(count - at < KOLO_HOST_SUM ? count - at : KOLO_HOST_SUM) * sizeof *data;
-        KOLO_TRY(give(r, slot, data + at, r->sum_offset, some, r->sum_ready, r->sum_done));
+        KOLO_TRY(give(r, slot, data + at, r->sum_offset, some, r->c.sum_ready, r->c.sum_done));
         KOLO_TRY(take(r, slot));
         KOLO_TRY(COMM_CUDA(
             cudaMemcpyAsync(data + at, r->host + r->sum_offset, some, cudaMemcpyHostToDevice, r->c.compute)));
@@ -272,9 +265,6 @@ static void staged_close(kolo_reducer **out, bool orderly)
     stop_thread(r);
     if (r->back) cudaStreamSynchronize(r->back), cudaStreamDestroy(r->back);
     if (r->pinned) cudaHostUnregister(r->host);
-    if (r->sum_ready) cudaEventDestroy(r->sum_ready);
-    if (r->sum_done) cudaEventDestroy(r->sum_done);
-    if (r->c.arena) cudaFree(r->c.arena);
     for (int64_t i = 0; i < r->slots; i++) {
         if (r->slot[i]->landed) cudaEventDestroy(r->slot[i]->landed);
         free(r->slot[i]);
@@ -291,8 +281,6 @@ static int staged_make(kolo_reducer *r)
     size_t bytes;
     r->host = kolo_comm_host_arena(r->c.comm, &bytes);
     KOLO_TRY(COMM_CUDA(cudaStreamCreateWithFlags(&r->back, cudaStreamNonBlocking)));
-    KOLO_TRY(comm_cuda_event(&r->sum_ready));
-    KOLO_TRY(comm_cuda_event(&r->sum_done));
     int rc = COMM_CUDA(cudaHostRegister(r->host, bytes, cudaHostRegisterPortable));
     if (rc < 0) return kolo_fail_in(rc, "page-locking %zu bytes of host memory for gradients: ", bytes);
     r->pinned = true;
@@ -314,7 +302,7 @@ static int staged_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *l
 const kolo_reducer_type comm_cuda_staged = {.name = "staged",
                                             .ordered = true,
                                             .through_host = true,
-                                            .ready = staged_ready,
+                                            .ready = comm_cuda_ready,
                                             .open = staged_open,
                                             .close = staged_close,
                                             .arena = comm_cuda_arena,
