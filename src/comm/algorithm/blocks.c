@@ -28,22 +28,15 @@ static blocks blocks_of(int me, int n)
  * block nest in these. */
 static comm_range piece_of(comm_range r, int i, int d)
 {
-    for (int bit = d / 2; bit >= 1; bit /= 2) {
-        int64_t middle = r.from + comm_length(r) / 2;
-        if (i & bit) r.from = middle;
-        else r.to = middle;
-    }
+    for (int bit = d / 2; bit >= 1; bit /= 2) r = comm_half(r, (i & bit) != 0);
     return r;
 }
 
 static void blocks_take(comm_build *b, int from, comm_range r, bool mine_left)
 {
-    comm_place mine = comm_build_mine(b, r.from), other = comm_scratch(b->spare);
-    comm_build_receive(b, from, other, comm_length(r));
+    comm_build_receive(b, from, comm_scratch(b->spare), comm_length(r));
     comm_build_wait_all(b);
-    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine,
-                       comm_length(r));
-    b->brought = false;
+    comm_build_add(b, r, mine_left, comm_scratch(b->spare));
 }
 
 static void reduce_block(comm_build *b, const blocks *v, comm_range whole)

@@ -50,6 +50,12 @@ comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem
     return b;
 }
 
+comm_build comm_build_in_place(comm_schedule *schedule, int me, int members)
+{
+    const comm_problem problem = {.me = me, .members = members, .in_place = true};
+    return comm_build_begin(schedule, &problem);
+}
+
 int comm_build_end(comm_build *b, comm_range r)
 {
     if (b->brought) comm_build_copy(b, comm_build_sum(b, r.from), comm_input(r.from), comm_length(r));
@@ -162,6 +168,14 @@ void comm_build_widen(comm_build *b, comm_range r)
 comm_place comm_build_slot(int64_t at, int64_t count, bool raw)
 {
     return raw ? (comm_place){COMM_RAW, 2 * at + count} : comm_scratch(at);
+}
+
+void comm_build_add(comm_build *b, comm_range r, bool mine_left, comm_place other)
+{
+    comm_place mine = comm_build_mine(b, r.from);
+    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine,
+                       comm_length(r));
+    b->brought = false;
 }
 
 /* The sum of place[first .. first + n - 1] then stands at place[first]. */

@@ -47,6 +47,17 @@ static inline comm_range comm_cut(comm_range r, int parts, int i)
     int64_t from = r.from + each * i + (i < more ? i : more);
     return (comm_range){from, from + each + (i < more)};
 }
+static inline comm_range comm_half(comm_range r, bool high)
+{
+    int64_t middle = r.from + comm_length(r) / 2;
+    return high ? (comm_range){middle, r.to} : (comm_range){r.from, middle};
+}
+/* Piece i of a range that is halved until there are d, a power of two: bit 0 of i chooses first. */
+static inline comm_range comm_halved(comm_range r, int i, int d)
+{
+    for (int bit = 1; bit < d; bit *= 2) r = comm_half(r, (i & bit) != 0);
+    return r;
+}
 static inline int comm_power_until(int n) /* largest power of two <= n, n >= 1 */
 {
     int p = 1;
@@ -58,6 +69,8 @@ static inline int comm_power_until(int n) /* largest power of two <= n, n >= 1 *
  * near each other are on one node wherever the launcher put them; a root is number 0. Sums of the
  * problem go to COMM_OWN. */
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem);
+/* Of a vector in place, by members in their own order. */
+comm_build comm_build_in_place(comm_schedule *schedule, int me, int members);
 /* Counts the team anew: the first member of every node, then the second, ... */
 void comm_build_deal(comm_build *b, const comm_problem *problem);
 /* A member that added nothing to its input copies it. Returns the schedule's status. */
@@ -84,6 +97,8 @@ comm_place comm_build_result(const comm_build *b, int64_t at);
 void comm_build_settle(comm_build *b, comm_range r);
 /* half: behind the first exchange of a team all have f32; who added nothing yet widens what it brought. */
 void comm_build_widen(comm_build *b, comm_range r);
+/* This member's sum of a range: what it has op `other`, or the other way round. */
+void comm_build_add(comm_build *b, comm_range r, bool mine_left, comm_place other);
 /* Whether a team that has exchanged nothing yet does so in 16 bits. */
 static inline bool comm_build_raw(const comm_build *b) { return b->half && b->brought; }
 /* Scratch for `count` elements from element `at` on that come in: raw ones at the end of the room

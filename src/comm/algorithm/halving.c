@@ -14,39 +14,17 @@ static level level_of(const comm_build *b, int d)
     return (level){base, middle, end > middle ? end - middle : 0};
 }
 
-static comm_range half_of(comm_range r, int high)
-{
-    int64_t middle = r.from + (r.to - r.from) / 2;
-    return high ? (comm_range){middle, r.to} : (comm_range){r.from, middle};
-}
-
-/* The piece that member i of a whole block of d holds: bit 0 chose first. */
-static comm_range piece_of(comm_range r, int i, int d)
-{
-    for (int bit = 1; bit < d; bit *= 2) r = half_of(r, (i & bit) != 0);
-    return r;
-}
-
-/* sum[at] = mine op what was received, or the other way round. */
-static void add_received(comm_build *b, comm_range r, bool mine_left, bool raw)
-{
-    comm_place mine = comm_build_mine(b, r.from), other = comm_build_slot(b->spare, comm_length(r), raw);
-    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine,
-                       comm_length(r));
-    b->brought = false;
-}
-
 /* One level of the reduce-scatter. Returns false when this member hands over what it holds and rests. */
 static bool reduce_level(comm_build *b, int d, level v, bool raw, comm_range whole, comm_range *mine)
 {
     bool left = b->me < v.middle;
     if (v.right == d) {
         int peer = b->me ^ d;
-        comm_range keep = half_of(*mine, !left), give = half_of(*mine, left);
+        comm_range keep = comm_half(*mine, !left), give = comm_half(*mine, left);
         comm_build_receive(b, peer, comm_build_slot(b->spare, comm_length(keep), raw), comm_length(keep));
         comm_build_send(b, peer, comm_build_mine(b, give.from), comm_length(give));
         comm_build_wait_all(b);
-        add_received(b, keep, left, raw);
+        comm_build_add(b, keep, left, comm_build_slot(b->spare, comm_length(keep), raw));
         *mine = keep;
         return true;
     }
@@ -55,11 +33,11 @@ static bool reduce_level(comm_build *b, int d, level v, bool raw, comm_range who
         comm_build_receive(b, v.middle + (b->me - v.base) % holders, comm_scratch(b->spare),
                            comm_length(*mine));
         comm_build_wait_all(b);
-        add_received(b, *mine, true, false);
+        comm_build_add(b, *mine, true, comm_scratch(b->spare));
         return true;
     }
     for (int i = b->me - v.middle; i < d; i += holders) {
-        comm_range r = piece_of(whole, i, d);
+        comm_range r = comm_halved(whole, i, d);
         comm_build_send(b, v.base + i, comm_build_mine(b, r.from), comm_length(r));
     }
     comm_build_wait_all(b);
@@ -73,7 +51,7 @@ static void gather_level(comm_build *b, int d, level v, comm_range whole, comm_r
     int holders = comm_power_until(v.right);
     bool left = b->me < v.middle;
     if (v.right == d) {
-        comm_range other = half_of(before, left);
+        comm_range other = comm_half(before, left);
         comm_build_receive(b, b->me ^ d, comm_build_result(b, other.from), comm_length(other));
         comm_build_send(b, b->me ^ d, comm_build_result(b, mine.from), comm_length(mine));
     } else if (left) {
@@ -81,7 +59,7 @@ static void gather_level(comm_build *b, int d, level v, comm_range whole, comm_r
                         comm_length(mine));
     } else {
         for (int i = b->me - v.middle; i < d; i += holders) {
-            comm_range r = piece_of(whole, i, d);
+            comm_range r = comm_halved(whole, i, d);
             comm_build_receive(b, v.base + i, comm_build_result(b, r.from), comm_length(r));
         }
     }
@@ -150,14 +128,14 @@ COMM_MAKE(reduce_scatter, recursive_halving)
     bool holds;
     b.brought = true;
     if ((b.me ^ 1) < b.n) {
-        comm_range kept = half_of(whole, b.me & 1);
+        comm_range kept = comm_half(whole, b.me & 1);
         b.sum = comm_scratch(-kept.from);
         b.spare = comm_length(kept);
     }
     reduce_levels(&b, whole, before, &mine, &holds);
     int holders = comm_power_until(b.n);
     for (int i = 0; i < holders; i++) {
-        comm_range r = comm_both(piece_of(whole, i, holders), own);
+        comm_range r = comm_both(comm_halved(whole, i, holders), own);
         if (i != b.me) comm_build_receive(&b, i, comm_own(r.from - own.from), comm_length(r));
     }
     for (int k = 0; holds && k < b.n; k++) {
@@ -181,7 +159,7 @@ static int cut_levels(const comm_build *b, comm_range whole, comm_range before[L
     for (int d = 1; d < b->n && holds; d *= 2, levels++) {
         level v = level_of(b, d);
         before[levels] = *mine;
-        if (v.right == d) *mine = half_of(*mine, b->me >= v.middle);
+        if (v.right == d) *mine = comm_half(*mine, b->me >= v.middle);
         else holds = !v.right || b->me < v.middle;
     }
     return levels;
@@ -195,15 +173,15 @@ static void scatter_halves(comm_build *b, comm_range piece)
     if (b->me >= holders) return;
     if (b->me > 0) {
         d = comm_power_until(b->me);
-        piece = piece_of(piece, b->me, 2 * d);
+        piece = comm_halved(piece, b->me, 2 * d);
         comm_build_receive(b, b->me - d, comm_own(piece.from), comm_length(piece));
         comm_build_wait_all(b);
         d *= 2;
     }
     for (; d < holders; d *= 2) {
-        comm_range give = half_of(piece, true);
+        comm_range give = comm_half(piece, true);
         comm_build_send(b, b->me + d, comm_own(give.from), comm_length(give));
-        piece = half_of(piece, false);
+        piece = comm_half(piece, false);
     }
     comm_build_wait_all(b);
 }

@@ -133,11 +133,11 @@ static int next_weight(const net *g, int limit)
 }
 
 /* Capacities in whole units, so that all sums are exact: as few units as lose no more than 4 % of the bound,
- * or those that lose least. Returns GB/s a unit. */
-static double round_down(net *g)
+ * or those that lose least. */
+static void round_down(net *g)
 {
     const net exact = *g;
-    double bound = least_flow(g), best = 0, unit = 0;
+    double bound = least_flow(g), best = 0;
     for (int units = 1; units <= UNITS && best < .96; units++) {
         net cut = exact;
         for (int u = 0; u < g->n; u++)
@@ -146,13 +146,11 @@ static double round_down(net *g)
         double share = least_flow(&cut) / units;
         if (share <= best) continue;
         best = share;
-        unit = bound / units;
         *g = cut;
     }
-    return unit;
 }
 
-/* Trees of which no link carries more than it can, with `rate` close to the bound; 0 trees: some rank cannot
+/* Trees of which no link carries more than it can, close to the bound together; 0 trees: some rank cannot
  * be reached. Where results and sums flow at the same time, a link may be taken by a tree's sums and by
  * another's results, and carry up to twice as much. */
 static void pack(comm_packing *packing, const double *links, int n, int root, bool both)
@@ -161,7 +159,7 @@ static void pack(comm_packing *packing, const double *links, int n, int root, bo
     *packing = (comm_packing){0};
     net_open(&g, links, n, root, both);
     if (!(least_flow(&g) > 0)) return;
-    double unit = round_down(&g);
+    round_down(&g);
     int rest = (int)least_flow(&g);
     while (rest > 0) {
         int w = rest < heaviest(&g) ? rest : heaviest(&g);
@@ -171,7 +169,6 @@ static void pack(comm_packing *packing, const double *links, int n, int root, bo
         packing->units += w;
         rest -= w;
     }
-    packing->rate = packing->units * unit;
 }
 
 static int depth_of(const int *parent, int v)

@@ -8,7 +8,6 @@ enum { COMM_PACK_RANKS = 16, COMM_PACK_TREES = 96 };
 
 typedef struct comm_packing {
     int trees, units; /* units: sum of weights */
-    double rate;      /* GB/s that all trees together carry from the root to everybody */
     int weight[COMM_PACK_TREES];
     int parent[COMM_PACK_TREES][COMM_PACK_RANKS]; /* -1: the root */
 } comm_packing;

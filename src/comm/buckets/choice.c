@@ -93,34 +93,24 @@ int comm_choice_make(kolo_comm *comm, const comm_group *group, enum kolo_collect
 
 int comm_choice_transfer(comm_schedule *schedule, bool sends, int64_t count)
 {
-    const comm_problem two = {.what = KOLO_BROADCAST, .me = !sends, .members = 2, .in_place = true};
-    comm_build b = comm_build_begin(schedule, &two);
-    for (int64_t at = 0; at < count; at += COMM_MESSAGE_MAX) {
-        const int64_t some = count - at < COMM_MESSAGE_MAX ? count - at : COMM_MESSAGE_MAX;
-        if (sends) comm_build_send(&b, 1, comm_own(at), some);
-        else comm_build_receive(&b, 0, comm_own(at), some);
-    }
+    comm_build b = comm_build_in_place(schedule, !sends, 2);
+    if (sends) comm_build_send(&b, 1, comm_own(0), count);
+    else comm_build_receive(&b, 0, comm_own(0), count);
     comm_build_wait_all(&b);
     return schedule->status;
 }
 
 /* ---- schedules of whole vectors, and of a transfer */
 
-static comm_build in_place(comm_schedule *schedule, int me, int members)
-{
-    const comm_problem problem = {.me = me, .members = members, .in_place = true};
-    return comm_build_begin(schedule, &problem);
-}
-
 int comm_schedule_direct(comm_schedule *schedule, int me, int members, int64_t count, const comm_tree *tree)
 {
-    comm_build b = in_place(schedule, me, members);
+    comm_build b = comm_build_in_place(schedule, me, members);
     return members == 1 ? 0 : comm_direct(&b, (comm_range){0, count}, tree);
 }
 
 int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count)
 {
-    comm_build b = in_place(schedule, me, members);
+    comm_build b = comm_build_in_place(schedule, me, members);
     comm_knomial(&b, root, NULL, 0, comm_own(0), count);
     return schedule->status;
 }
@@ -128,7 +118,7 @@ int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int ro
 int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size,
                          const int *node_of, const int *local_of)
 {
-    comm_build b = in_place(schedule, me, size);
+    comm_build b = comm_build_in_place(schedule, me, size);
     int to = node_of[root];
     for (int r = 0; r < size; r++) {
         if (node_of[r] == me && me != to)

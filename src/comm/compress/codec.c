@@ -146,8 +146,7 @@ static int find_exact(comm_codec *c)
 
 static int codec_make(comm_codec *c)
 {
-    comm_build b =
-        comm_build_begin(&c->schedule, &(comm_problem){.me = c->me, .members = c->members, .in_place = true});
+    comm_build b = comm_build_in_place(&c->schedule, c->me, c->members);
     c->schedule.call = codec_call;
     c->schedule.context = c;
     KOLO_TRY(find_exact(c));
