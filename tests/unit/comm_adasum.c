@@ -29,13 +29,12 @@ static void begin(void *of, int v, comm_run *run)
 }
 
 /* vector[v] becomes the result. Negative: it did not work. */
-static int adasum(int members, enum kolo_dtype type, const int64_t *count, int tensors, const int *node_of,
-                  void *const *vector)
+static int adasum(int members, enum kolo_dtype type, const int64_t *count, int tensors, void *const *vector)
 {
     group g = {.members = members, .type = type};
     int rc = 0;
     for (int v = 0; v < members; v++) {
-        comm_adasum_problem p = {v, members, type, count, tensors, node_of};
+        comm_adasum_problem p = {v, members, type, count, tensors};
         if (comm_adasum_make(&g.adasum[v], &p) < 0) return -1;
         size_t scratch = (size_t)comm_adasum_schedule(g.adasum[v])->scratch * kolo_dtype_size(type);
         g.buffer[v][COMM_OWN] = vector[v];
@@ -102,7 +101,7 @@ static double against_definition(int members, int64_t n, maker make)
         first[m] = w[m] = malloc((size_t)n * sizeof *w[m]);
         for (int64_t i = 0; i < n; i++) w[m][i] = v[m][i] = make(members, m, i, n);
     }
-    worst = adasum(members, KOLO_F32, &n, 1, NULL, (void *const *)v) < 0 ? INFINITY : 0;
+    worst = adasum(members, KOLO_F32, &n, 1, (void *const *)v) < 0 ? INFINITY : 0;
     definition(w, members, n);
     if (!(apart(v[0], w[0], n) < worst)) worst = fmax(worst, apart(v[0], w[0], n));
     for (int m = 1; m < members; m++)
@@ -159,7 +158,7 @@ static void test_orthogonal(void)
             v[m] = calloc((size_t)n, sizeof **v);
             for (int i = 0; i < EACH; i++) v[m][m * EACH + i] = uniform(m, i);
         }
-        bad += adasum(members, KOLO_F32, &n, 1, NULL, (void *const *)v) != 0;
+        bad += adasum(members, KOLO_F32, &n, 1, (void *const *)v) != 0;
         for (int64_t i = 0; i < n; i++) bad += v[members - 1][i] != uniform((int)(i / EACH), i % EACH);
         for (int m = 0; m < members; m++) free(v[m]);
     }
@@ -184,7 +183,7 @@ static void test_parallel(enum kolo_dtype type, double tolerance)
             if (type == KOLO_F32) memcpy(v[m], line, sizeof line);
             else comm_narrow(v[m], line, N, type);
         }
-        if (adasum(members, type, &n, 1, NULL, (void *const *)v) < 0) worst = INFINITY;
+        if (adasum(members, type, &n, 1, (void *const *)v) < 0) worst = INFINITY;
         float got[N];
         if (type == KOLO_F32) memcpy(got, v[0], sizeof got);
         else comm_widen(got, v[0], N, type);
@@ -220,12 +219,12 @@ static void test_fused(enum kolo_dtype type, const char *name)
             }
             memcpy(alone[m], fused[m], (size_t)total * width);
         }
-        bad += adasum(members, type, count, TENSORS, NULL, (void *const *)fused) != 0;
+        bad += adasum(members, type, count, TENSORS, (void *const *)fused) != 0;
         size_t at = 0;
         for (int t = 0; t < TENSORS; at += (size_t)count[t++] * width) {
             void *part[MOST];
             for (int m = 0; m < members; m++) part[m] = alone[m] + at;
-            bad += adasum(members, type, &count[t], 1, NULL, part) != 0;
+            bad += adasum(members, type, &count[t], 1, part) != 0;
         }
         for (int m = 0; m < members; m++) bad += memcmp(fused[m], alone[0], (size_t)total * width) != 0;
         for (int m = 0; m < members; m++) {
@@ -241,46 +240,19 @@ static void test_special(void)
     int64_t n = 4, three = 3;
     float a[4] = {1, -2, 0, 1}, zero[4] = {0}, nan[4] = {NAN, 1, 1, 1}, b[4] = {1, 2, 3, 4};
     float a3[3] = {1, 2, 3}, z3[3] = {0}, c3[3] = {2, 4, 6};
-    int rc = adasum(2, KOLO_F32, &n, 1, NULL, (void *const[]){a, zero});
+    int rc = adasum(2, KOLO_F32, &n, 1, (void *const[]){a, zero});
     ok(rc == 0 && zero[0] == 1 && zero[1] == -2 && zero[2] == 0 && zero[3] == 1,
        "a gradient of zeros on one member changes nothing");
-    rc = adasum(3, KOLO_F32, &three, 1, NULL, (void *const[]){z3, a3, c3});
+    rc = adasum(3, KOLO_F32, &three, 1, (void *const[]){z3, a3, c3});
     ok(rc == 0 && fabsf(z3[0] - 1.5f) < 1e-6f && fabsf(z3[2] - 4.5f) < 1e-6f, "nor among three");
-    adasum(2, KOLO_F32, &n, 1, NULL, (void *const[]){nan, b});
+    adasum(2, KOLO_F32, &n, 1, (void *const[]){nan, b});
     ok(isnan(b[0]) && isnan(b[3]), "a NaN shows in the whole tensor");
     double big[2][3] = {{1e154, 1e154, 0}, {0, 0, 1e154}};
-    rc = adasum(2, KOLO_F64, &three, 1, NULL, (void *const[]){big[0], big[1]});
+    rc = adasum(2, KOLO_F64, &three, 1, (void *const[]){big[0], big[1]});
     ok(rc == 0 && big[0][0] == 1e154 && big[1][2] == 1e154, "f64 whose squares overflow");
     comm_adasum *bad;
-    ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_I32, &n, 1, NULL}) == KOLO_EINPUT,
+    ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_I32, &n, 1}) == KOLO_EINPUT,
        "integers are refused");
-}
-
-/* Nodes of 3, 1 and 2 members: averages within, Adasum between. */
-static void test_hierarchical(void)
-{
-    const int node_of[6] = {0, 0, 0, 1, 2, 2}, locals[3] = {3, 1, 2};
-    enum { N = 1001 };
-    int64_t count[2] = {N - 300, 300};
-    float *v[6], between[3][N], *b[3] = {between[0], between[1], between[2]};
-    int bad = 0;
-    double worst = 0;
-    memset(between, 0, sizeof between);
-    for (int m = 0; m < 6; m++) {
-        v[m] = malloc(N * sizeof(float));
-        for (int i = 0; i < N; i++) between[node_of[m]][i] += v[m][i] = any(6, m, i, N);
-    }
-    for (int k = 0; k < 3; k++)
-        for (int i = 0; i < N; i++) between[k][i] /= (float)locals[k];
-    bad += adasum(6, KOLO_F32, count, 2, node_of, (void *const *)v) != 0;
-    bad += adasum(3, KOLO_F32, count, 2, NULL, (void *const *)b) != 0;
-    for (int m = 0; m < 6; m++) {
-        bad += memcmp(v[m], v[0], N * sizeof(float)) != 0;
-        for (int i = 0; i < N; i++) worst = fmax(worst, fabs(v[m][i] - between[0][i]));
-    }
-    for (int m = 0; m < 6; m++) free(v[m]);
-    ok(bad == 0 && worst < 2e-6,
-       "hierarchical: Adasum of the nodes' averages, the same bits everywhere (%.1e)", worst);
 }
 
 /* ---- outside figures ----------------------------------------------------------------------------------- */
@@ -317,7 +289,7 @@ static void test_golden(void)
                 cJSON_GetObjectItem(cJSON_GetObjectItem(tree, per_layer ? "per_layer" : "whole"), "f64");
             golden_vectors(json, members, v);
             for (int m = 0; m < members; m++) vector[m] = v[m];
-            if (adasum(members, KOLO_F64, per_layer ? layers : &whole, per_layer ? 4 : 1, NULL, vector) < 0)
+            if (adasum(members, KOLO_F64, per_layer ? layers : &whole, per_layer ? 4 : 1, vector) < 0)
                 worst = INFINITY;
             for (int i = 0; i < 25; i++, compared++)
                 worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
@@ -349,6 +321,5 @@ int main(void)
     test_fused(KOLO_F64, "f64");
     test_fused(KOLO_F16, "f16");
     test_special();
-    test_hierarchical();
     return done_testing();
 }

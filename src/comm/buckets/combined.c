@@ -36,7 +36,7 @@ int comm_combined_make(comm_bucket *b)
     int64_t *count = kolo_alloc((size_t)tensors * sizeof *count);
     if (!count) return KOLO_ENOMEM;
     for (int t = 0; t < tensors; t++) count[t] = b->tensor[first + t + 1] - b->tensor[first + t];
-    const comm_adasum_problem problem = {l->node, l->nodes, b->type, count, tensors, NULL};
+    const comm_adasum_problem problem = {l->node, l->nodes, b->type, count, tensors};
     int rc = comm_adasum_make(&b->adasum, &problem);
     if (rc == 0) b->carried = comm_adasum_schedule(b->adasum);
     free(count);

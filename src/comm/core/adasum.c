@@ -9,7 +9,7 @@
 #include "kolo/error.h"
 
 /* What the run calls: `argument` is the level. */
-enum { AVERAGE, WHOLE, PACK, DOTS, ADD, APPLY, PACK_BACK, UNPACK_BACK };
+enum { WHOLE, PACK, DOTS, ADD, APPLY, PACK_BACK, UNPACK_BACK };
 
 struct comm_adasum {
     comm_schedule schedule;
@@ -18,23 +18,15 @@ struct comm_adasum {
     int64_t *count; /* [tensors], owned */
     /* index: among the members of the tree, after those that were combined into a neighbour */
     int tensors, index;
-    int divisor; /* of the average within a node */
     int64_t total;
     /* scratch: dots of this member, of its partner; what comes, what goes, packed */
     comm_place mine, theirs, in, out;
 };
 
-/* What member `index` holds of a tensor of `count` elements after `levels` halvings: bit l set chose the
- * second half at level l. */
+/* What member `index` holds of a tensor of `count` elements after `levels` halvings. */
 static comm_range held(int64_t count, int index, int levels)
 {
-    comm_range r = {0, count};
-    for (int l = 0; l < levels; l++) {
-        int64_t middle = r.from + comm_length(r) / 2;
-        if (index >> l & 1) r.from = middle;
-        else r.to = middle;
-    }
-    return r;
+    return comm_halved((comm_range){0, count}, index, 1 << levels);
 }
 
 static int64_t held_in_all(const comm_adasum *a, int index, int levels)
@@ -82,16 +74,14 @@ static void gather_level(comm_build *b, const comm_adasum *a, int level)
     if (packed(a)) comm_build_call(b, UNPACK_BACK, level);
 }
 
-/* Adasum over the team of the builder. */
+/* Adasum of all members. */
 static int between(comm_build *b, comm_adasum *a)
 {
-    int q = comm_power_until(b->n), r = b->n - q, levels = 0, *rest = kolo_alloc((size_t)q * sizeof *rest);
+    int q = comm_power_until(b->n), r = b->n - q, levels = 0;
+    int *rest = comm_build_memory(b, (size_t)q * sizeof *rest);
     comm_build team = *b;
     if (!rest) return KOLO_ENOMEM;
-    for (int i = 0; i < q; i++) { /* of the group: those that go on */
-        int in_team = i < r ? 2 * i : i + r;
-        rest[i] = b->member ? b->member[in_team] : in_team;
-    }
+    for (int i = 0; i < q; i++) rest[i] = i < r ? 2 * i : i + r; /* those that go on */
     bool folded = b->me < 2 * r, away = folded && b->me % 2;
     a->index = folded ? b->me / 2 : b->me - r;
     if (away) {
@@ -99,7 +89,6 @@ static int between(comm_build *b, comm_adasum *a)
         comm_build_wait_all(b);
         comm_build_receive(b, b->me - 1, comm_own(0), a->total);
         comm_build_wait_all(b);
-        free(rest);
         return 0;
     }
     if (folded) {
@@ -113,61 +102,11 @@ static int between(comm_build *b, comm_adasum *a)
     while (1 << levels < q) levels++;
     for (int l = 0; l < levels; l++) reduce_level(&team, a, l);
     for (int l = levels - 1; l >= 0; l--) gather_level(&team, a, l);
-    free(rest);
     if (folded) {
         comm_build_send(b, b->me + 1, comm_own(0), a->total);
         comm_build_wait_all(b);
     }
     return 0;
-}
-
-/* Every member of the node sums its part and hands it to the first, which goes on with the
- * average; and the way back. */
-static void within(comm_build *b, const comm_adasum *a, bool back)
-{
-    comm_subgroup all = {.stride = 1, .size = b->n, .owners = b->n, .me = b->me};
-    comm_range whole = {0, a->total};
-    if (!back) comm_subgroup_reduce(b, &all, whole);
-    for (int i = 1; i < b->n; i++) {
-        comm_range part = comm_cut(whole, b->n, i);
-        /* parts leave the first on the way back, the others on the way there */
-        bool out = (b->me == 0) == back;
-        if (b->me != 0 && b->me != i) continue;
-        if (out) comm_build_send(b, b->me == 0 ? i : 0, comm_own(part.from), comm_length(part));
-        else comm_build_receive(b, b->me == 0 ? i : 0, comm_own(part.from), comm_length(part));
-    }
-    comm_build_wait_all(b);
-    if (back) comm_subgroup_spread(b, &all, whole);
-    else if (b->me == 0) comm_build_call(b, AVERAGE, 0);
-}
-
-/* Members of the own node, and the first member of every node. */
-static int hierarchical(comm_build *b, comm_adasum *a, const int *node_of)
-{
-    int *list = kolo_alloc(2 * (size_t)b->n * sizeof *list), *local = list, *first = list + b->n, locals = 0,
-        nodes = 0, rc = 0;
-    if (!list) return KOLO_ENOMEM;
-    comm_build node = *b, top = *b;
-    for (int i = 0; i < b->n; i++) {
-        bool new_node = true;
-        for (int k = 0; k < nodes; k++) new_node &= node_of[first[k]] != node_of[i];
-        if (node_of[i] == node_of[b->me]) {
-            if (i == b->me) node.me = locals;
-            local[locals++] = i;
-        }
-        if (!new_node) continue;
-        if (i == b->me) top.me = nodes;
-        first[nodes++] = i;
-    }
-    node.member = local;
-    node.n = a->divisor = locals;
-    top.member = first;
-    top.n = nodes;
-    if (locals > 1) within(&node, a, false);
-    if (node.me == 0) rc = between(&top, a);
-    if (locals > 1) within(&node, a, true);
-    free(list);
-    return rc;
 }
 
 static void place_scratch(comm_adasum *a, comm_build *b)
@@ -179,7 +118,6 @@ static void place_scratch(comm_adasum *a, comm_build *b)
     a->theirs = comm_scratch(dots);
     a->in = comm_scratch(2 * dots);
     a->out = comm_scratch(2 * dots + whole);
-    b->spare = 2 * dots;
     b->s->scratch = 2 * dots + whole + (packed(a) ? whole : 0);
 }
 
@@ -199,12 +137,11 @@ int comm_adasum_make(comm_adasum **out, const comm_adasum_problem *p)
     a->count = kolo_alloc((size_t)(p->tensors + 1) * sizeof *a->count);
     if (!a->count) goto fail;
     for (int t = 0; t < p->tensors; t++) a->total += a->count[t] = p->count[t];
-    comm_build b =
-        comm_build_begin(&a->schedule, &(comm_problem){.me = p->me, .members = p->members, .in_place = true});
+    comm_build b = comm_build_in_place(&a->schedule, p->me, p->members);
     place_scratch(a, &b);
     a->schedule.call = adasum_call;
     a->schedule.context = a;
-    KOLO_TRY_GOTO(rc, p->node_of ? hierarchical(&b, a, p->node_of) : between(&b, a));
+    KOLO_TRY_GOTO(rc, between(&b, a));
     KOLO_TRY_GOTO(rc, a->schedule.status);
     *out = a;
     return 0;
@@ -279,7 +216,6 @@ static int adasum_call(void *context, comm_run *run, const comm_action *action)
     int level = (int)action->count, peer = a->index ^ 1 << level;
     char *own = run->buffer[COMM_OWN];
     switch (action->peer) {
-    case AVERAGE: comm_scale(own, own, a->total, a->type, a->divisor, 1); break;
     case WHOLE: comm_adasum_pair(own, own, at_place(run, a->in), a->type, a->count, a->tensors); break;
     case PACK: copy_packed(a, run, a->out, peer, level + 1, true); break;
     case DOTS: pair_level(a, run, level, false); break;

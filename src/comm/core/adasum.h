@@ -13,9 +13,6 @@
  * coefficients are formed in f64; a result is rounded to its type once a level. All members get the same
  * bits. f16, bf16, f32 and f64.
  *
- * Hierarchical (node_of given): the members of each node are averaged, and the averages combined between
- * nodes, in the order of the nodes' first members.
- *
  * It is carried out as a schedule (schedule.h) by vector halving and distance doubling: 2 (q - 1)/q n bytes a
  * member, and at level l an exchange of 3 f64 a tensor with l members. In place on COMM_OWN. */
 #ifndef KOLO_COMM_ADASUM_H
@@ -29,7 +26,6 @@ typedef struct comm_adasum_problem {
     enum kolo_dtype type;
     const int64_t *count; /* [tensors] elements; the vector is the tensors one behind the other */
     int tensors;
-    const int *node_of; /* [members]; NULL: Adasum between all members */
 } comm_adasum_problem;
 
 typedef struct comm_adasum comm_adasum;
