@@ -204,8 +204,7 @@ int kolo_comm_host_start(kolo_comm *comm, int bucket)
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed) + 1;
     if (round != b->waited + 1)
         return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d started twice without a wait", bucket);
-    if (!comm_alone(comm) && comm_node_broken(&comm->world.node))
-        return comm_node_broken_text(&comm->world.node);
+    KOLO_TRY(kolo_comm_host_status(comm));
     atomic_store_explicit(&b->round, round, memory_order_relaxed);
     if (is_alone(b)) return 0;
     comm_node *node = &b->group->node;
@@ -241,7 +240,7 @@ int kolo_comm_host_wait(kolo_comm *comm, int bucket)
         comm_node *node = &b->group->node;
         if (!comm_node_done(node, b, round)) {
             double begin = kolo_time();
-            if (comm_node_broken(node)) return comm_node_broken_text(node);
+            KOLO_TRY(comm_node_check(node));
             KOLO_TRY(comm_node_wait(node, b, round));
             atomic_fetch_add_explicit(&comm->wait_ns, (int64_t)(1e9 * (kolo_time() - begin)),
                                       memory_order_relaxed);

@@ -45,22 +45,18 @@ uint32_t comm_choice_digest(const kolo_comm *comm) { return comm_selector_digest
 /* By all that it depends on: ranks of several groups ask in other orders than their peers. */
 static const comm_algorithm_row *choice_choose(comm_choice *c, comm_problem *p)
 {
-    int64_t bytes = p->count * (int64_t)p->width, largest = 0;
+    int64_t largest = 0;
     for (int n = 0; n < p->members; n++)
         if (p->counts[n] > largest) largest = p->counts[n];
-    if (c->row && c->bytes == bytes && c->largest == largest && c->what == p->what &&
-        c->members == p->members) {
-        p->radix = c->radix;
-        p->segment = c->segment;
-        return c->row;
+    if (!c->row || c->largest != largest || c->chosen.what != p->what || c->chosen.members != p->members ||
+        c->chosen.count * (int64_t)c->chosen.width != p->count * (int64_t)p->width) {
+        c->largest = largest;
+        c->chosen = *p;
+        c->row = comm_algorithm_select(&c->chosen, c->selector);
     }
-    c->row = comm_algorithm_select(p, c->selector);
-    c->bytes = bytes;
-    c->largest = largest;
-    c->what = p->what;
-    c->members = p->members;
-    c->radix = p->radix;
-    c->segment = p->segment;
+    p->radix = c->chosen.radix;
+    p->segment = c->chosen.segment;
+    p->links = c->chosen.links;
     return c->row;
 }
 

@@ -18,7 +18,7 @@ static char *stage_of(kolo_comm *comm, int local)
 
 static int meet(kolo_comm *comm, enum comm_meeting what)
 {
-    if (comm_node_broken(&comm->world.node)) return comm_node_broken_text(&comm->world.node);
+    KOLO_TRY(comm_node_check(&comm->world.node));
     return comm_node_meet(&comm->world.node, comm->seq, what);
 }
 

@@ -273,7 +273,7 @@ int kolo_comm_status(kolo_comm *comm)
     kolo_error_keep(&first);
     comm_device_abort(comm, first.text);
     /* the first one */
-    return comm_alone(comm) ? kolo_error_restore(&first, rc) : comm_node_broken_text(&comm->world.node);
+    return comm_alone(comm) ? kolo_error_restore(&first, rc) : comm_node_check(&comm->world.node);
 }
 
 int kolo_comm_abort(kolo_comm *comm, int rc)

@@ -92,17 +92,12 @@ static void position(void *of, int local, comm_position *position)
     } else snprintf(text, bytes, "what follows step");
 }
 
-static int exchange(void *of, const void *mine, size_t bytes, void *all)
-{
-    return comm_mpi_exchange(of, mine, bytes, all);
-}
-
 int comm_heartbeat_open(kolo_comm *comm, const kolo_comm_config *config)
 {
     comm_node *node = &comm->world.node;
     const comm_router_config signs = {.timeout = node->timeout,
                                       .heartbeat_timeout = config->heartbeat_timeout,
-                                      .exchange = exchange,
+                                      .exchange = comm_mpi_exchange,
                                       .exchange_of = comm->engine.network,
                                       .segments = &node->segments,
                                       .awaits = awaits,

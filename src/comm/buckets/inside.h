@@ -28,10 +28,8 @@ typedef struct comm_choice {
     int *apart;      /* [nodes] the node of every member: its own */
     int64_t *counts; /* [nodes] elements of every node's part */
     const comm_algorithm_row *row;
-    enum kolo_collective what; /* that it was chosen for */
-    int members;
-    int64_t bytes, largest, segment; /* largest: part of a node */
-    comm_radices radix;
+    comm_problem chosen; /* what it was chosen for, as it was left by the choice */
+    int64_t largest;     /* part of a node then */
 } comm_choice;
 
 struct kolo_comm {

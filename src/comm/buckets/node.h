@@ -184,9 +184,10 @@ static inline bool comm_node_broken(const comm_node *node)
 {
     return comm_life_broken(&node->world->control[0]->life);
 }
-static inline int comm_node_broken_text(const comm_node *node)
+/* 0, or KOLO_ELAUNCH with the winning text. */
+static inline int comm_node_check(const comm_node *node)
 {
-    return comm_life_text(&node->world->control[0]->life);
+    return comm_life_check(&node->world->control[0]->life);
 }
 
 /* ---- shm.c: segments of control, collecting space, arena */

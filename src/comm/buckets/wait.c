@@ -13,7 +13,7 @@ int comm_node_break(comm_node *node, const char *text)
     comm_node *world = node->world;
     if (comm_life_break(&world->control[0]->life, text))
         for (int l = 0; l < world->ranks; l++) comm_node_ring(world, l);
-    return comm_node_broken_text(node);
+    return comm_node_check(node);
 }
 
 const char *comm_meeting_name(enum comm_meeting what)
@@ -48,7 +48,7 @@ static int wait_look(comm_node *node, const cause *c)
 {
     /* who waits for a rank that itself waits gives it as long again */
     const double most = 2 * node->timeout + 5;
-    if (comm_node_broken(node)) return comm_node_broken_text(node);
+    KOLO_TRY(comm_node_check(node));
     comm_node *world = node->world;
     atomic_store_explicit(&world->waits.of, node, memory_order_release); /* with all that was declared */
     atomic_store_explicit(&world->waits.bucket, c->bucket ? c->bucket->index : -1, memory_order_relaxed);

@@ -12,9 +12,7 @@ static const double LOOK_EVERY = 0.1, ABSENT = 2; /* seconds */
 
 int kolo_comm_host_status(kolo_comm *comm)
 {
-    return comm_alone(comm) || !comm_node_broken(&comm->world.node)
-               ? 0
-               : comm_node_broken_text(&comm->world.node);
+    return comm_alone(comm) ? 0 : comm_node_check(&comm->world.node);
 }
 
 int kolo_comm_host_explain(kolo_comm *comm)

@@ -39,10 +39,6 @@ bool comm_life_break(comm_life *leader, const char *text)
     return true;
 }
 
-bool router_broken(const comm_router *router) { return comm_life_broken(router->life[0]); }
-
-int router_broken_text(const comm_router *router) { return comm_life_text(router->life[0]); }
-
 void router_ring(comm_router *router, int local)
 {
     comm_life *c = router->life[local];
@@ -56,7 +52,7 @@ int comm_router_break(comm_router *router, const char *text)
 {
     if (comm_life_break(router->life[0], text))
         for (int l = 0; l < router->ranks; l++) router_ring(router, l);
-    return router_broken_text(router);
+    return router_check(router);
 }
 
 int comm_router_break_by(comm_router *router, int rc)
@@ -66,7 +62,7 @@ int comm_router_break_by(comm_router *router, int rc)
     kolo_error_keep(&own);
     snprintf(text, sizeof text, "rank %d on host %s: %.*s", router->launch->rank,
              kolo_launch_host(router->launch, router->launch->rank), COMM_TEXT - 320, own.text);
-    const int broken = router_broken(router) ? router_broken_text(router) : comm_router_break(router, text);
+    const int broken = comm_router_break(router, text);
     return rc == KOLO_ENOMEM ? kolo_error_restore(&own, rc) : broken;
 }
 
@@ -228,7 +224,7 @@ int router_watch(comm_router *router)
 {
     if (router_broken(router)) {
         if (router->lines && !atomic_load(&router->life[0]->spread)) lines_spread(router);
-        return router_broken_text(router);
+        return router_check(router);
     }
     KOLO_TRY(router_inquire(router));
     if (router->now - router->turned_at < LOOK_EVERY / 4) return 0;

@@ -5,13 +5,10 @@
 
 #include "kolo/error.h"
 
-/* A message that came before its place was posted. */
+/* A message that came before its place was posted, as a request of nobody's. */
 typedef struct unexpected {
-    struct unexpected *next;
-    int32_t tag;
-    uint8_t kind;
-    bool large; /* data: t->eager bytes, else SMALL */
-    uint64_t serial, bytes, source;
+    router_request r; /* reply: enum frame_kind of what came */
+    bool large;       /* data: t->eager bytes, else SMALL */
     char data[];
 } unexpected;
 
@@ -85,10 +82,11 @@ static int answer(framing *t, router_request *r, uint64_t serial, uint64_t bytes
 static int more_spare(framing *t, bool large)
 {
     for (int i = 0; i < (large ? 2 : 16); i++) {
-        unexpected *s = kolo_alloc(sizeof *s + (large ? t->eager : SMALL));
-        if (!s) return KOLO_ENOMEM;
-        s->next = t->spare[large];
-        t->spare[large] = s;
+        unexpected *u = kolo_alloc(sizeof *u + (large ? t->eager : SMALL));
+        if (!u) return KOLO_ENOMEM;
+        u->large = large;
+        u->r.next = t->spare[large];
+        t->spare[large] = &u->r;
     }
     return 0;
 }
@@ -98,19 +96,15 @@ static int framing_keep(framing *t, const frame *f, const char *payload, uint64_
     size_t data = f->kind == FRAME_EAGER ? f->length : 0;
     bool large = data > SMALL;
     if (!t->spare[large]) KOLO_TRY(more_spare(t, large));
-    unexpected *s = t->spare[large];
-    t->spare[large] = s->next;
-    s->next = NULL;
-    s->large = large;
-    s->tag = f->tag;
-    s->kind = f->kind;
-    s->serial = f->serial;
-    s->bytes = f->bytes;
-    s->source = source;
-    if (data) memcpy(s->data, payload, data);
-    if (t->last_unexpected) t->last_unexpected->next = s;
-    else t->first_unexpected = s;
-    t->last_unexpected = s;
+    router_request *r = t->spare[large];
+    t->spare[large] = r->next;
+    r->tag = f->tag;
+    r->reply = f->kind;
+    r->serial = f->serial;
+    r->bytes = f->bytes;
+    r->source = source;
+    if (data) memcpy(((unexpected *)r)->data, payload, data);
+    queue_put(&t->unexpected, r);
     return 0;
 }
 
@@ -128,30 +122,18 @@ static int receive_eager(framing *t, router_request *r, uint64_t bytes, const ch
     return 0;
 }
 
-static unexpected *take_unexpected(framing *t, int tag)
-{
-    for (unexpected *s = t->first_unexpected, *before = NULL; s; before = s, s = s->next) {
-        if (s->tag != tag) continue;
-        if (before) before->next = s->next;
-        else t->first_unexpected = s->next;
-        if (t->last_unexpected == s) t->last_unexpected = before;
-        return s;
-    }
-    return NULL;
-}
-
 static int post_receive(framing *t, router_request *r)
 {
-    unexpected *s = take_unexpected(t, r->tag);
-    if (!s) {
+    router_request *came = queue_take_tag(&t->unexpected, r->tag);
+    if (!came) {
         queue_put(&t->receives, r);
         return 0;
     }
-    int rc = s->kind == FRAME_EAGER ? receive_eager(t, r, s->bytes, s->data)
-                                    : answer(t, r, s->serial, s->bytes, s->source);
-    s->next = t->spare[s->large];
-    t->spare[s->large] = s;
-    return rc;
+    const unexpected *u = (unexpected *)came;
+    came->next = t->spare[u->large];
+    t->spare[u->large] = came;
+    return came->reply == FRAME_EAGER ? receive_eager(t, r, came->bytes, u->data)
+                                      : answer(t, r, came->serial, came->bytes, came->source);
 }
 
 /* A piece of a message straight from the ring to its place. */
@@ -327,17 +309,13 @@ int framing_open(framing *t, size_t ring_bytes)
     return t->unwrapped ? 0 : KOLO_ENOMEM;
 }
 
-static void free_unexpected(unexpected *s)
-{
-    for (unexpected *next; s; s = next) {
-        next = s->next;
-        free(s);
-    }
-}
-
 void framing_close(framing *t)
 {
-    free_unexpected(t->first_unexpected);
-    for (int large = 0; large < 2; large++) free_unexpected(t->spare[large]);
+    router_request *const all[] = {t->unexpected.first, t->spare[0], t->spare[1]};
+    for (int i = 0; i < 3; i++)
+        for (router_request *r = all[i], *next; r; r = next) {
+            next = r->next;
+            free(r);
+        }
     free(t->unwrapped);
 }

@@ -54,7 +54,8 @@ typedef struct framing {
     size_t eager; /* bytes of an eager message, at most: of a ring of full size */
     uint64_t serial;
     router_queue receives, sends, offered, granted, arriving, answers;
-    struct unexpected *first_unexpected, *last_unexpected, *spare[2]; /* spare: small, large */
+    router_queue unexpected;
+    router_request *spare[2]; /* of unexpected ones: small, large */
     /* [eager] a payload that had to be copied out of the ring */
     char *unwrapped;
     /* since the owner looked: something stands in `out`, room was made in `in` */

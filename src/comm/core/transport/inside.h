@@ -218,8 +218,8 @@ int router_pulse_start(comm_router *router);
 void router_pulse_stop(comm_router *router);
 /* Rings a local rank if it sleeps. */
 void router_ring(comm_router *router, int local);
-bool router_broken(const comm_router *router);
-int router_broken_text(const comm_router *router);
+static inline bool router_broken(const comm_router *router) { return comm_life_broken(router->life[0]); }
+static inline int router_check(const comm_router *router) { return comm_life_check(router->life[0]); }
 /* Looks for dead and stopped ranks of this node, at most every 0.1 s, and shows that this one
  * is alive; any thread. */
 int router_check_peers(comm_router *router);

@@ -45,14 +45,19 @@ typedef struct comm_position {
 void comm_life_set_text(comm_life *own, const char *text);
 void comm_life_get_text(const comm_life *c, char text[8 * COMM_OPERATION_WORDS]);
 
-static inline bool comm_life_broken(const comm_life *leader)
-{
-    return atomic_load_explicit(&leader->broken, memory_order_acquire) != 0;
-}
 /* The text of the rank that broke it. It may be writing it, and have lost its CPU: waits, for a second at
  * most, for then it died, which is said instead. */
 const char *comm_life_reason(const comm_life *leader);
 int comm_life_text(const comm_life *leader); /* KOLO_ELAUNCH, with that text */
+static inline bool comm_life_broken(const comm_life *leader)
+{
+    return atomic_load_explicit(&leader->broken, memory_order_acquire) != 0;
+}
+/* 0, or as comm_life_text. */
+static inline int comm_life_check(const comm_life *leader)
+{
+    return comm_life_broken(leader) ? comm_life_text(leader) : 0;
+}
 /* True: nobody was faster. Who sleeps is to be woken by the caller. */
 bool comm_life_break(comm_life *leader, const char *text);
 

@@ -29,12 +29,12 @@ int line_watch(tcp_lines *lines, line_end *end, uint32_t events)
     return epoll_ctl(lines->epoll, EPOLL_CTL_ADD, end->fd, &event) < 0 ? line_fail_system("epoll_ctl") : 0;
 }
 
-static void watch_for(tcp_lines *lines, line_end *end, bool writable)
+void line_wait_to_write(comm_router *router, tcp_line *l, bool wait)
 {
-    struct epoll_event event = {.events = EPOLLIN | (writable ? EPOLLOUT : 0u), .data.ptr = end};
-    if (writable == end->waits_to_write) return;
-    end->waits_to_write = writable;
-    epoll_ctl(lines->epoll, EPOLL_CTL_MOD, end->fd, &event);
+    struct epoll_event event = {.events = EPOLLIN | (wait ? EPOLLOUT : 0u), .data.ptr = &l->out};
+    if (wait == l->out.waits_to_write) return;
+    l->out.waits_to_write = wait;
+    epoll_ctl(router->lines->epoll, EPOLL_CTL_MOD, l->out.fd, &event);
 }
 
 void line_end_close(line_end *end)
@@ -141,7 +141,7 @@ static int connected(comm_router *router, tcp_line *l)
     if (send(l->out.fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello)
         return no_way(router, l, strerror(errno));
     l->out.connecting = false;
-    watch_for(router->lines, &l->out, false);
+    line_wait_to_write(router, l, false);
     line_mark(router, l);
     return 0;
 }
@@ -316,11 +316,6 @@ int line_poll(comm_router *router)
     int n = epoll_wait(lines->epoll, event, 32, 0);
     for (int i = 0; i < n; i++) KOLO_TRY(handle(router, event[i].data.ptr, event[i].events));
     return 0;
-}
-
-void line_wait_to_write(comm_router *router, tcp_line *l, bool wait)
-{
-    watch_for(router->lines, &l->out, wait);
 }
 
 static double waited(const comm_router *router, const line_end *end)

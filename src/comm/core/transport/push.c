@@ -76,7 +76,7 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
     for (int i = 0; !there(p); i++) {
         if (i > 100) usleep(100);
         else sched_yield();
-        if (router_broken(p->router)) return router_broken_text(p->router);
+        KOLO_TRY(router_check(p->router));
         KOLO_TRY(router_check_peers(p->router));
         if (router_since(p->router, kolo_time(), begin) > p->router->config.timeout)
             return router_failure_report(p->router, rank, "did not come to open or close a group", NULL);
@@ -314,7 +314,7 @@ static void put_line(comm_push *p, uint64_t signature)
 int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, const comm_folding *how,
                     uint64_t signature)
 {
-    if (router_broken(p->router)) return router_broken_text(p->router);
+    KOLO_TRY(router_check(p->router));
     if (p->way != PUSH_NONE) return kolo_fail(KOLO_EINTERNAL, "comm: a push began before the last one's end");
     if (count < 0 || !kolo_dtype_size(how->type) || !comm_combine_of(how->type, how->op))
         return kolo_fail(KOLO_EINTERNAL, "comm: a push of %lld elements of type %d with operation %d",
@@ -389,7 +389,7 @@ static int latest(const comm_push *p)
 static int push_look(comm_push *p)
 {
     comm_router *router = p->router;
-    if (router_broken(router)) return router_broken_text(router);
+    KOLO_TRY(router_check(router));
     KOLO_TRY(router_check_peers(router));
     int late = latest(p), rank = router->rank_of[p->local[late]];
     double waited = router_since(router, kolo_time(), p->moved_at);
@@ -421,7 +421,7 @@ int comm_push_poll(comm_push *p)
     while (rc == PUSH_WORKED && done++ < AT_ONCE) rc = poll(p);
     if (rc == PUSH_IDLE && (done > 1 || p->moved_at == 0)) p->moved_at = kolo_time();
     else if (rc == PUSH_IDLE && p->polls % LOOK_EVERY == LOOK_EVERY - 1) rc = push_look(p);
-    if (rc == PUSH_IDLE && router_broken(p->router)) return router_broken_text(p->router);
+    if (rc == PUSH_IDLE) KOLO_TRY(router_check(p->router));
     if (rc == PUSH_IDLE && p->polls++ == 0) {
         atomic_store(&p->set->member[p->me].wants, 1);
         router_fence(); /* the caller may sleep before it polls again */
