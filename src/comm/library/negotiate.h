@@ -184,6 +184,7 @@ struct lib_core {
 
     lib_edge *edge;                 /* [children + 1] */
     uint64_t *passed;               /* [words] bits reported upwards, or ready at the coordinator */
+    uint64_t *going;                /* [words] bits that an item is written of */
     bool changed;                   /* reported or joined, since bits were last passed */
     bool sent_joined, sent_closing; /* the parent knows */
     bool joined, closing, closed;
@@ -345,8 +346,10 @@ typedef struct lib_root {
     double cycle;
 } lib_root;
 
-/* A message that begins names: runs of slots by bits, and of which fewer than `members` have contributed.
- * Calls `each` for every slot (NULL: no such one), until one sets from->bad. */
+/* Slots by bits, from slot 0 on, and of which fewer than `members` have contributed, as LIB_READY and LIB_RUN
+ * have them: [number of words, words..., (slot + 1, contributors)..., 0]. write: of core->going; nothing, if
+ * no bit is set. read: calls `each` for every slot (NULL: no such one), until one sets from->bad. */
+int lib_write_slots(lib_core *core, lib_bytes *to, enum lib_item kind, int64_t members);
 typedef struct lib_slot_visit {
     lib_reader *from;
     lib_edge *edge; /* of what comes up; NULL of what comes down */

@@ -67,7 +67,8 @@ int lib_core_open(lib_core **out, const lib_core_config *config)
     KOLO_TRY_GOTO(rc, make_tree(core));
     core->slot = kolo_alloc((size_t)(config->capacity + 1) * sizeof *core->slot);
     core->passed = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
-    rc = core->slot && core->passed ? 0 : KOLO_ENOMEM;
+    core->going = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
+    rc = core->slot && core->passed && core->going ? 0 : KOLO_ENOMEM;
     for (int e = 0; e <= core->children && rc == 0; e++) {
         core->edge[e].reported = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
         if (!core->edge[e].reported) rc = KOLO_ENOMEM;
@@ -110,8 +111,8 @@ void lib_core_close(lib_core **out)
     lib_bytes_free(&core->outgoing);
     lib_bytes_free(&core->up);
     lib_bytes_free(&core->down);
-    void *memory[] = {core->slot,  core->passed,   core->edge,     core->child,
-                      core->begin, core->rows,     core->order,    core->batch,
+    void *memory[] = {core->slot,  core->passed,   core->edge,     core->child,      core->begin,
+                      core->rows,  core->order,    core->batch,    core->going,
                       core->entry, core->stand_in, core->received, core->rows_dealt};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
     free(core);
@@ -228,34 +229,26 @@ static uint64_t complete_word(const lib_core *core, int64_t w)
     return all & any & ~core->passed[w];
 }
 
-/* [number of words, words..., exceptions..., 0]: bits from slot 0 on, and (slot + 1, contributors) where
- * some below have joined. */
+int lib_write_slots(lib_core *core, lib_bytes *to, enum lib_item kind, int64_t members)
+{
+    const uint64_t *word = core->going;
+    int64_t words = core->words;
+    while (words > 0 && !word[words - 1]) words--;
+    if (!words) return 0;
+    KOLO_TRY(LIB_PUT(to, (int64_t)kind, words));
+    KOLO_TRY(lib_put(to, word, (size_t)words * sizeof *word));
+    for (int64_t w = 0; w < words; w++)
+        for (uint64_t bits = word[w]; bits; bits &= bits - 1) {
+            int64_t s = w * 64 + __builtin_ctzll(bits), contributors = core->slot[s]->contributors;
+            if (contributors != members) KOLO_TRY(LIB_PUT(to, s + 1, contributors));
+        }
+    return lib_put_number(to, 0);
+}
+
 static int write_ready(lib_core *core)
 {
-    int64_t at = core->outgoing.size, last = 0;
-    KOLO_TRY(LIB_PUT(&core->outgoing, LIB_READY, 0));
-    for (int64_t w = 0; w < core->words; w++) {
-        uint64_t bits = complete_word(core, w);
-        if (bits) last = w + 1;
-        KOLO_TRY(lib_put(&core->outgoing, &bits, sizeof bits));
-        core->passed[w] |= bits;
-    }
-    if (!last) {
-        core->outgoing.size = at;
-        return 0;
-    }
-    memcpy(core->outgoing.data + at + 8, &last, sizeof last);
-    core->outgoing.size = at + 16 + last * 8;
-    for (int64_t w = 0; w < last; w++) {
-        uint64_t bits;
-        memcpy(&bits, core->outgoing.data + at + 16 + w * 8, sizeof bits);
-        for (; bits; bits &= bits - 1) {
-            int64_t s = w * 64 + __builtin_ctzll(bits);
-            if (core->slot[s]->contributors == core->below) continue;
-            KOLO_TRY(LIB_PUT(&core->outgoing, s + 1, core->slot[s]->contributors));
-        }
-    }
-    return lib_put_number(&core->outgoing, 0);
+    for (int64_t w = 0; w < core->words; w++) core->passed[w] |= core->going[w] = complete_word(core, w);
+    return lib_write_slots(core, &core->outgoing, LIB_READY, core->below);
 }
 
 static int pass_to_root(lib_core *core)
@@ -304,7 +297,6 @@ int lib_core_send(lib_core *core, double now, bool idle)
 
 /* ---- what comes up ------------------------------------------------------------------------------------- */
 
-/* [number of words, words..., (slot + 1, contributors)..., 0] */
 int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slot_visit *visit)
 {
     lib_reader *from = visit->from;

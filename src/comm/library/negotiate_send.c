@@ -9,28 +9,10 @@
 /* One item for all slots of the list, or for the first thing of it. */
 static int put_run(lib_core *core, const lib_ready *ready, bool all)
 {
-    lib_bytes *down = &core->down;
-    int64_t at = down->size, last = 0;
-    KOLO_TRY(LIB_PUT(down, LIB_RUN, 0));
-    KOLO_TRY(lib_put(down, NULL, (size_t)core->words * 8));
-    for (const lib_ready *r = ready; r; r = all ? r->next : NULL) {
-        if (r->slot < 0) continue;
-        lib_bit_set((uint64_t *)(void *)(down->data + at + 16), r->slot);
-        if (r->slot / 64 + 1 > last) last = r->slot / 64 + 1;
-    }
-    memcpy(down->data + at + 8, &last, sizeof last);
-    down->size = at + (last ? 16 + last * 8 : 0);
-    if (!last) return 0;
-    for (int64_t w = 0; w < last; w++) {
-        uint64_t bits;
-        memcpy(&bits, down->data + at + 16 + w * 8, sizeof bits);
-        for (; bits; bits &= bits - 1) {
-            int64_t s = w * 64 + __builtin_ctzll(bits);
-            if (core->slot[s]->contributors == core->c.members) continue;
-            KOLO_TRY(LIB_PUT(down, s + 1, core->slot[s]->contributors));
-        }
-    }
-    return lib_put_number(down, 0);
+    memset(core->going, 0, (size_t)core->words * sizeof *core->going);
+    for (const lib_ready *r = ready; r; r = all ? r->next : NULL)
+        if (r->slot >= 0) lib_bit_set(core->going, r->slot);
+    return lib_write_slots(core, &core->down, LIB_RUN, core->c.members);
 }
 
 /* The end of what has the slot. */
