@@ -98,15 +98,17 @@ static inline void play_batches(play *p, int m)
 {
     lib_core *core = p->m[m].core;
     for (int64_t b = 0; b < core->batches; b++) {
-        const lib_batch *batch = &core->batch[b];
+        const lib_beginning *batch = &core->batch[b];
         for (int i = 0; i < batch->entries; i++) {
-            lib_entry *entry = batch->entry[i];
-            const kolo_request *r = entry ? &entry->r : &batch->stand_in[i];
+            const lib_begin *begin = &batch->begin[batch->order[i]];
+            lib_entry *entry = begin->entry;
+            const kolo_request *r = begin->r;
+            long last = begin->rows < 0 ? -1 : (long)batch->rows[begin->rows + p->members - 1];
             char line[160];
             snprintf(line, sizeof line, "%lu.%d/%d %s what %d dim %ld of %d rows %ld",
                      (unsigned long)batch->number, i, batch->entries, r->name, (int)r->what,
                      r->what == KOLO_ALLGATHER || r->what == KOLO_BARRIER ? 0 : (long)r->dim[0],
-                     batch->contributors, batch->rows ? (long)batch->rows[(i + 1) * p->members - 1] : -1);
+                     begin->contributors, last);
             play_write(&p->m[m].begun, line);
             if (entry) play_complete(entry, 0, NULL);
         }

@@ -46,19 +46,38 @@ typedef struct lib_entry {
     struct lib_entry *next;
 } lib_entry;
 
-/* Entries to be carried out together, the same on all ranks of the group, in this order. joined: entries that
- * this rank did not submit, because it has joined, are NULL in entry[] and described by `stand_in`. */
+/* One request that begins. Those of a bundle have the same unit and stand together. */
+typedef struct lib_begin {
+    const kolo_request *r; /* as agreed: the entry's, or what is known of the name */
+    lib_entry *entry;      /* NULL: this member has joined */
+    int64_t unit, rows;    /* rows: first of its lib_row_numbers numbers in lib_beginning.rows; -1: none */
+    int contributors;      /* ranks that bring data: the divisor of an average */
+    bool gpu;              /* its vectors lie in GPUs' memory */
+    int64_t bytes;         /* that count for fusion_bytes */
+} lib_begin;
+
+/* Requests to be carried out together, the same on all ranks of the group: begin[order[0]], ... Of all
+ * contributors and gpu are the same. */
+typedef struct lib_beginning {
+    const lib_begin *begin;
+    const int64_t *order; /* [entries] */
+    int entries;
+    const int64_t *rows;
+    uint64_t number; /* of those of this group, from 1 */
+} lib_beginning;
+
+/* The same with what this rank brings, while it is carried out. Where it has joined, entry[] is NULL and
+ * `stand_in` describes what the others bring. */
 typedef struct lib_batch {
-    kolo_group *group;
     lib_entry **entry; /* [entries] */
     int entries;
     /* one allreduce (or allgather, reduce_scatter, broadcast) over all of them */
     bool fused;
     const kolo_request *stand_in; /* [entries] or NULL */
-    bool gpu;                     /* all vectors lie in GPUs' memory */
-    int contributors;             /* ranks that bring data: the divisor of an average */
-    const int64_t *rows;          /* [entries][lib_row_numbers] or NULL */
-    uint64_t number;              /* of batches of this group, from 1: for messages */
+    bool gpu;
+    int contributors;
+    const int64_t *rows; /* [entries][lib_row_numbers] */
+    uint64_t number;     /* for messages */
 } lib_batch;
 
 struct kolo_group {
@@ -108,16 +127,16 @@ void lib_negotiator_close(lib_negotiator **negotiator);
  * unnamed ones have lanes of their own, so their orders are independent. Duplicate name under way:
  * KOLO_EINPUT, none is taken. world->lock is held. */
 int lib_negotiator_add(lib_negotiator *negotiator, lib_entry *const *entry, int entries);
-/* One step of the state machine, by the engine; never waits. Returns how many batches stand in *batch
- * (memory of the negotiator, good until the next turn), or negative when the world is broken. Entries that
+/* One step of the state machine, by the engine; never waits. Returns how many batches begin, *batch (memory
+ * of the negotiator, good until the next turn), or negative when the world is broken. Entries that
  * do not match are completed here (lib_complete) with the text on every rank. *busy: messages are under
  * way, poll again soon. */
-int lib_negotiator_turn(lib_negotiator *negotiator, lib_batch **batch, bool *busy);
+int lib_negotiator_turn(lib_negotiator *negotiator, const lib_beginning **batch, bool *busy);
 
 /* ---- execute ------------------------------------------------------------------------------------------- */
 typedef struct lib_execution lib_execution;
 /* Takes a batch (copies what it needs): it is carried out after those that were taken before it. Engine. */
-int lib_execute_begin(const lib_batch *batch);
+int lib_execute_begin(kolo_group *group, const lib_beginning *batch);
 
 /* The entry ends: wakes who waits. text: NULL for success. Engine, or negotiate's turn. */
 void lib_complete(lib_entry *entry, int status, const char *text);

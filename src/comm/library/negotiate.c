@@ -273,15 +273,13 @@ static void note_batches(lib_negotiator *n, double now)
     lib_core *core = n->core;
     struct lib_timeline *timeline = n->group->world->timeline;
     for (int64_t b = 0; b < core->batches; b++) {
-        lib_batch *batch = &core->batch[b];
-        batch->group = n->group;
+        const lib_beginning *batch = &core->batch[b];
+        const lib_entry *entry = NULL;
         for (int i = 0; timeline && i < (batch->entries > SHOWN ? 1 : batch->entries); i++)
-            if (batch->entry[i])
-                lib_timeline_add(timeline, "negotiate", batch->entry[i]->r.name, batch->entry[i]->submitted,
-                                 now, 0);
-        const kolo_request *last =
-            batch->entry[batch->entries - 1] ? &batch->entry[batch->entries - 1]->r : NULL;
-        if (last) snprintf(n->begun, sizeof n->begun, "%s", last->name);
+            if ((entry = batch->begin[batch->order[i]].entry))
+                lib_timeline_add(timeline, "negotiate", entry->r.name, entry->submitted, now, 0);
+        entry = batch->begin[batch->order[batch->entries - 1]].entry;
+        if (entry) snprintf(n->begun, sizeof n->begun, "%s", entry->r.name);
     }
 }
 
@@ -293,7 +291,7 @@ static void note_finished(lib_negotiator *n, double now)
     n->begun[0] = 0;
 }
 
-int lib_negotiator_turn(lib_negotiator *n, lib_batch **batch, bool *busy)
+int lib_negotiator_turn(lib_negotiator *n, const lib_beginning **batch, bool *busy)
 {
     double now = kolo_time();
     lib_core *core = n->core;

@@ -91,16 +91,6 @@ int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries);
 
 /* ---- fusion (fuse.c) ----------------------------------------------------------------------------------- */
 
-/* One request that begins. Those of a bundle have the same unit and stand together. */
-typedef struct lib_begin {
-    const kolo_request *r; /* as agreed: the entry's, or what is known of the name */
-    lib_entry *entry;      /* NULL: this member has joined */
-    int64_t unit, rows;    /* rows: first of them in the core's numbers; -1: none */
-    int contributors;
-    bool gpu;      /* its vectors lie in GPUs' memory */
-    int64_t bytes; /* that count for fusion_bytes */
-} lib_begin;
-
 /* Deals requests to batches: one batch for those of the same kind as long as their bytes stay within
  * fusion_bytes, however many of other kinds stand between them; a bundle's of one kind are never torn apart.
  * fixed: nothing but a bundle is fused. order: [begins] a permutation; batch b is order[start[b]] ...
@@ -199,13 +189,9 @@ struct lib_core {
     lib_begin *begin; /* of the agreement being applied */
     int64_t begins, begins_capacity, units;
     int64_t *rows, rows_count, rows_capacity; /* as they come */
-    int64_t *rows_dealt, dealt_capacity;      /* in the order of the batches */
     int64_t *order, order_capacity;
-    lib_batch *batch; /* result */
+    lib_beginning *batch; /* result */
     int64_t batches, batches_capacity;
-    lib_entry **entry;
-    kolo_request *stand_in;
-    int64_t entry_capacity, stand_capacity;
     uint64_t number;           /* of batches */
     lib_descriptors *received; /* of this agreement, of names without a slot */
     int64_t received_count, received_capacity;

@@ -186,43 +186,21 @@ static int apply_item(lib_core *core, lib_reader *from)
 
 /* ---- batches ------------------------------------------------------------------------------------------- */
 
-static void fill_batch(lib_core *core, lib_batch *batch, const int64_t *order, int64_t at, int64_t *rows)
-{
-    int64_t first = *rows;
-    for (int i = 0; i < batch->entries; i++) {
-        const lib_begin *begin = &core->begin[order[i]];
-        core->entry[at + i] = begin->entry;
-        if (!begin->entry) batch->stand_in = core->stand_in + at;
-        batch->contributors = begin->contributors;
-        batch->gpu = begin->gpu;
-        int64_t numbers = begin->rows < 0 ? 0 : lib_row_numbers(begin->r->what, core->c.members);
-        if (numbers) memcpy(core->rows_dealt + *rows, core->rows + begin->rows, (size_t)numbers * 8);
-        *rows += numbers;
-    }
-    for (int i = 0; batch->stand_in && i < batch->entries; i++)
-        core->stand_in[at + i] = *core->begin[order[i]].r;
-    batch->entry = core->entry + at;
-    batch->fused = batch->entries > 1;
-    batch->rows = *rows > first ? core->rows_dealt + first : NULL;
-    batch->number = ++core->number;
-}
-
 static int make_batches(lib_core *core, size_t fusion_bytes)
 {
-    int64_t n = core->begins, rows = 0;
+    int64_t n = core->begins;
     if (!n) return 0;
     KOLO_TRY(kolo_grow(&core->order, &core->order_capacity, 4 * n + 1, sizeof *core->order));
-    KOLO_TRY(kolo_grow(&core->entry, &core->entry_capacity, n, sizeof(lib_entry *)));
-    KOLO_TRY(kolo_grow(&core->stand_in, &core->stand_capacity, n, sizeof *core->stand_in));
-    KOLO_TRY(kolo_grow(&core->rows_dealt, &core->dealt_capacity, core->rows_count, sizeof *core->rows_dealt));
     int64_t *order = core->order, *start = order + n;
     int64_t batches =
         lib_fuse(core->begin, n, fusion_bytes, core->c.fixed_order, order, start, start + n + 1);
     KOLO_TRY(kolo_grow(&core->batch, &core->batches_capacity, batches, sizeof *core->batch));
-    for (int64_t b = 0; b < batches; b++) {
-        core->batch[b] = (lib_batch){.entries = (int)(start[b + 1] - start[b])};
-        fill_batch(core, &core->batch[b], order + start[b], start[b], &rows);
-    }
+    for (int64_t b = 0; b < batches; b++)
+        core->batch[b] = (lib_beginning){.begin = core->begin,
+                                         .order = order + start[b],
+                                         .entries = (int)(start[b + 1] - start[b]),
+                                         .rows = core->rows,
+                                         .number = ++core->number};
     core->batches = batches;
     return 0;
 }

@@ -111,9 +111,8 @@ void lib_core_close(lib_core **out)
     lib_bytes_free(&core->outgoing);
     lib_bytes_free(&core->up);
     lib_bytes_free(&core->down);
-    void *memory[] = {core->slot,  core->passed,   core->edge,     core->child,      core->begin,
-                      core->rows,  core->order,    core->batch,    core->going,
-                      core->entry, core->stand_in, core->received, core->rows_dealt};
+    void *memory[] = {core->slot,  core->passed, core->going, core->edge,  core->child,
+                      core->begin, core->rows,   core->order, core->batch, core->received};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
     free(core);
     *out = NULL;

@@ -148,40 +148,48 @@ static const char *keep_word(char **at, const char *word)
     return memcpy(kept, word, bytes);
 }
 
-static int keep_stand_ins(lib_execution *x, const lib_batch *batch)
+static int keep_stand_ins(lib_execution *x, const lib_beginning *b)
 {
     kolo_request *own = (kolo_request *)(uintptr_t)x->batch.stand_in;
     size_t bytes = 0;
-    for (int i = 0; i < batch->entries; i++) {
-        const kolo_request *r = &batch->stand_in[i];
+    for (int i = 0; i < b->entries; i++) {
+        const kolo_request *r = b->begin[b->order[i]].r;
         bytes += (r->name ? strlen(r->name) + 1 : 0) + (r->compression ? strlen(r->compression) + 1 : 0);
     }
     KOLO_TRY(kolo_grow(&x->words, &x->words_room, (int64_t)bytes, 1));
     char *at = x->words;
-    memcpy(own, batch->stand_in, (size_t)batch->entries * sizeof *own);
-    for (int i = 0; i < batch->entries; i++) {
+    for (int i = 0; i < b->entries; i++) {
+        own[i] = *b->begin[b->order[i]].r;
         own[i].name = keep_word(&at, own[i].name);
         own[i].compression = keep_word(&at, own[i].compression);
     }
     return 0;
 }
 
-/* An execution with a copy of the batch and room for its rows; it begins with `step`. */
-static int stream_take(lib_stream *s, const lib_batch *batch, lib_step step, lib_execution **out)
+/* An execution of the batch, which is copied; it begins with `step`. */
+static int stream_take(lib_stream *s, const lib_beginning *b, lib_step step, lib_execution **out)
 {
-    const kolo_request *first = batch->entry[0] ? &batch->entry[0]->r : batch->stand_in;
-    const int64_t rows = batch->entries * lib_row_numbers(first->what, s->group->size);
+    const lib_begin *first = &b->begin[b->order[0]];
+    const int64_t numbers = lib_row_numbers(first->r->what, s->group->size);
+    bool joined = false;
+    for (int i = 0; i < b->entries; i++) joined |= !b->begin[b->order[i]].entry;
     if (!s->spare) KOLO_TRY(make_spare(s));
     lib_execution *x = *out = s->spare;
-    KOLO_TRY(make_room(s, x, batch->entries, batch->stand_in != NULL));
-    KOLO_TRY(kolo_grow(&x->batch.rows, &x->rows_room, rows, sizeof *x->batch.rows));
-    if (batch->stand_in) KOLO_TRY(keep_stand_ins(x, batch));
-    const lib_batch own = x->batch;
-    x->batch = *batch;
-    x->batch.entry = memcpy(own.entry, batch->entry, (size_t)batch->entries * sizeof *own.entry);
-    x->batch.stand_in = own.stand_in;
-    x->batch.rows = own.rows;
-    if (batch->rows) memcpy((int64_t *)(uintptr_t)own.rows, batch->rows, (size_t)rows * sizeof *own.rows);
+    lib_batch *own = &x->batch;
+    KOLO_TRY(make_room(s, x, b->entries, joined));
+    KOLO_TRY(kolo_grow(&own->rows, &x->rows_room, b->entries * numbers, sizeof *own->rows));
+    if (joined) KOLO_TRY(keep_stand_ins(x, b));
+    int64_t *rows = (int64_t *)(uintptr_t)own->rows;
+    for (int i = 0; i < b->entries; i++, rows += numbers) {
+        const lib_begin *begin = &b->begin[b->order[i]];
+        own->entry[i] = begin->entry;
+        if (begin->rows >= 0) memcpy(rows, b->rows + begin->rows, (size_t)numbers * sizeof *rows);
+    }
+    own->entries = b->entries;
+    own->fused = b->entries > 1;
+    own->contributors = first->contributors;
+    own->gpu = first->gpu;
+    own->number = b->number;
     s->spare = x->next;
     x->next = NULL;
     x->stream = s;
@@ -191,9 +199,9 @@ static int stream_take(lib_stream *s, const lib_batch *batch, lib_step step, lib
     return 0;
 }
 
-int lib_execute_begin(const lib_batch *batch)
+int lib_execute_begin(kolo_group *group, const lib_beginning *batch)
 {
-    lib_stream *s = batch->group->named;
+    lib_stream *s = group->named;
     lib_execution *x;
     KOLO_TRY(stream_take(s, batch, lib_execute_batch, &x));
     x->signature_checked = false;
@@ -203,12 +211,10 @@ int lib_execute_begin(const lib_batch *batch)
 
 int lib_stream_append_unnamed(lib_stream *s, lib_entry *entry, bool differs)
 {
-    const lib_batch alone = {.group = s->group,
-                             .entry = &entry,
-                             .entries = 1,
-                             .gpu = entry->gpu,
-                             .contributors = s->group->size,
-                             .number = entry->sequence};
+    const lib_begin one = {
+        .r = &entry->r, .entry = entry, .rows = -1, .contributors = s->group->size, .gpu = entry->gpu};
+    const lib_beginning alone = {
+        .begin = &one, .order = (const int64_t[]){0}, .entries = 1, .number = entry->sequence};
     lib_execution *x;
     KOLO_TRY(stream_take(s, &alone, differs ? lib_report_differences : lib_signature_check, &x));
     x->signature_checked = true;

@@ -65,11 +65,11 @@ static void give_up(kolo_world *world)
 static int group_turn(kolo_group *group, bool *work)
 {
     int moved = 0, rc;
-    lib_batch *batch = NULL;
+    const lib_beginning *batch = NULL;
     bool busy = false;
     if (group->rank < 0) return 0;
     KOLO_TRY(rc = lib_negotiator_turn(group->negotiator, &batch, &busy));
-    for (int i = 0; i < rc; i++) KOLO_TRY(lib_execute_begin(&batch[i]));
+    for (int i = 0; i < rc; i++) KOLO_TRY(lib_execute_begin(group, &batch[i]));
     moved |= rc > 0;
     *work |= busy;
     KOLO_TRY(rc = lib_stream_turn(group->unnamed, work));
