@@ -36,8 +36,6 @@ void comm_choice_close(kolo_comm *comm)
     comm_selector_close(&comm->choice.selector);
     free(comm->choice.apart);
     free(comm->choice.counts);
-    comm->choice.apart = NULL;
-    comm->choice.counts = NULL;
 }
 
 uint32_t comm_choice_digest(const kolo_comm *comm) { return comm_selector_digest(comm->choice.selector); }

@@ -53,39 +53,24 @@ static bool find_shared(const device_info *all, int size, int *first, int *secon
     return shared;
 }
 
-/* True, or why the row cannot serve these ranks. */
-static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, bool host,
-                 const device_info *all, char *why)
+/* Why the row cannot serve these ranks; "": it can. */
+static void find_reason(const kolo_comm *comm, const kolo_reducer_type *type, int row, bool host,
+                        const device_info *all, char *why)
 {
     int size = comm->launch->size, a, b;
-    if (type->most && size > type->most) {
-        snprintf(why, REASON, "it serves at most %d rank", type->most);
-        return false;
-    }
-    if (comm->canonical && size > 1 && !type->ordered) {
+    why[0] = 0;
+    if (type->most && size > type->most) snprintf(why, REASON, "it serves at most %d rank", type->most);
+    else if (comm->canonical && size > 1 && !type->ordered)
         snprintf(why, REASON, "it does not sum in the order that reduce=canonical states");
-        return false;
-    }
-    if (host && size > 1 && !type->through_host) {
+    else if (host && size > 1 && !type->through_host)
         snprintf(why, REASON, "it only sums; what reduce=adasum and compression= do is done in host memory");
-        return false;
+    for (int r = 0; r < size && !why[0]; r++) {
+        const char *note = all[r].row[row].note, *first = all[0].row[row].note;
+        if (!all[r].row[row].usable) snprintf(why, REASON, "rank %d: %s", r, note);
+        else if (strcmp(note, first)) snprintf(why, REASON, "rank 0 has %s, rank %d has %s", first, r, note);
     }
-    for (int r = 0; r < size; r++) {
-        if (!all[r].row[row].usable) {
-            snprintf(why, REASON, "rank %d: %s", r, all[r].row[row].note);
-            return false;
-        }
-        if (strcmp(all[r].row[row].note, all[0].row[row].note)) {
-            snprintf(why, REASON, "rank 0 has %s, rank %d has %s", all[0].row[row].note, r,
-                     all[r].row[row].note);
-            return false;
-        }
-    }
-    if (type->own_gpu && find_shared(all, size, &a, &b)) {
+    if (!why[0] && type->own_gpu && find_shared(all, size, &a, &b))
         snprintf(why, REASON, "ranks %d and %d share %s", a, b, all[a].uuid);
-        return false;
-    }
-    return true;
 }
 
 /* On rank 0: the first row that fits; why: what is said against the last one before it that
@@ -97,7 +82,8 @@ static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *ty
     char why[REASON];
     for (int i = 0; type[i] && i < ROWS; i++) {
         if (name && strcmp(type[i]->name, name)) continue;
-        if (fits(comm, type[i], i, host, all, why)) {
+        find_reason(comm, type[i], i, host, all, why);
+        if (!why[0]) {
             d.row = i;
             memcpy(d.note, all[0].row[i].note, sizeof d.note);
             break;

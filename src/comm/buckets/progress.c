@@ -247,7 +247,4 @@ void comm_engine_free(comm_engine *e, bool *busy)
     free(e->ring);
     free(e->active);
     free(e->leader_of);
-    e->ring = NULL;
-    e->active = NULL;
-    e->leader_of = NULL;
 }

@@ -160,17 +160,16 @@ static int codec_make(comm_codec *c)
     return c->schedule.status;
 }
 
-/* A vector without matrices is summed exactly. The lane has room for either. */
+/* A vector without matrices is summed exactly. A lane that has room for the one has it for the other. */
 static int make_exactly(comm_codec *c)
 {
     comm_compress config = c->config;
-    comm_schedule *s = &c->schedule;
     config.start = 0;
     if (c->config.start == 0) return 0;
     KOLO_TRY(comm_codec_make(&c->exactly, &config, c->me, c->members, c->count, NULL, 0));
-    const comm_schedule *other = &c->exactly->schedule;
-    if (other->posts > s->posts) s->posts = other->posts;
-    if (other->scratch > s->scratch) s->scratch = other->scratch;
+    comm_schedule *s = &c->schedule, *other = &c->exactly->schedule;
+    s->posts = other->posts = s->posts > other->posts ? s->posts : other->posts;
+    s->scratch = other->scratch = s->scratch > other->scratch ? s->scratch : other->scratch;
     return 0;
 }
 

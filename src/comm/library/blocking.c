@@ -321,13 +321,9 @@ int kolo_broadcast_object(kolo_group *group, const void *mine, size_t bytes, int
         rc = kolo_fail(KOLO_ENOMEM, "comm: %lld of %d ranks have no memory for an object of %lld bytes",
                        (long long)bad[0], group->size, (long long)size);
     if (rc == 0) {
-        kolo_request r = {.what = KOLO_BROADCAST,
-                          .in = group->rank == root ? mine : NULL,
-                          .out = object,
-                          .type = KOLO_U8,
-                          .dims = 1,
-                          .dim = {size},
-                          .root = root};
+        kolo_request r =
+            vector(KOLO_BROADCAST, group->rank == root ? mine : NULL, object, size, KOLO_U8);
+        r.root = root;
         rc = lib_do(group, &r, NULL);
     }
     if (rc < 0) {
