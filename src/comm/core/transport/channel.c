@@ -82,13 +82,7 @@ static int channel_post(comm_router *router, router_request *r)
     return turn_with(router, local);
 }
 
-static void channel_forget(comm_router *router, router_request *r)
-{
-    framing *t = router->channel[router_local(router, r->rank)];
-    if (t) framing_forget(t, r);
-}
-
-const router_means means_channel = {"shm", reaches, channel_post, turn, channel_forget};
+const router_means means_channel = {"shm", reaches, channel_post, turn};
 
 int channel_open(comm_router *router)
 {

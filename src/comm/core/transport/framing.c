@@ -295,13 +295,6 @@ int framing_post(framing *t, router_request *r)
     return 0;
 }
 
-void framing_forget(framing *t, router_request *r)
-{
-    router_queue *const all[] = {&t->receives, &t->sends,    &t->offered,
-                                 &t->granted,  &t->arriving, &t->answers};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) queue_drop(all[i], r);
-}
-
 int framing_open(framing *t, size_t ring_bytes)
 {
     t->eager = ring_bytes / 8;

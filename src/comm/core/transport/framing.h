@@ -65,7 +65,6 @@ typedef struct framing {
 /* the caller has filled what stands in front of `eager`; rings have so many bytes, or fewer */
 int framing_open(framing *t, size_t ring_bytes);
 int framing_post(framing *t, router_request *r);
-void framing_forget(framing *t, router_request *r);
 /* Handles the whole frames of `in`. */
 int framing_read(framing *t);
 /* Writes what there is to write and has room. */

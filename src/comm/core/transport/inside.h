@@ -34,7 +34,8 @@ typedef struct router_control {
 
 /* A message of a lane, or the place for one. */
 typedef struct router_request {
-    struct router_request *next; /* in a queue of its means */
+    struct router_queue *in;     /* of its means; NULL: complete, or MPI's */
+    struct router_request *next; /* there */
     struct router_lane *lane;
     int32_t rank, tag;
     char *data;
@@ -52,6 +53,7 @@ typedef struct router_queue {
 
 static inline void queue_put(router_queue *q, router_request *r)
 {
+    r->in = q;
     r->next = NULL;
     if (q->last) q->last->next = r;
     else q->first = r;
@@ -64,6 +66,7 @@ static inline void queue_cut(router_queue *q, router_request *before, router_req
     if (before) before->next = r->next;
     else q->first = r->next;
     if (q->last == r) q->last = before;
+    r->in = NULL;
     r->next = NULL;
 }
 
@@ -86,8 +89,6 @@ static inline router_request *queue_take_serial(router_queue *q, uint64_t serial
     }
     return NULL;
 }
-
-void queue_drop(router_queue *q, router_request *r); /* wherever it stands, if it does */
 
 typedef struct router_lane {
     comm_router *router;
@@ -119,8 +120,6 @@ typedef struct router_means {
     bool (*reaches)(const comm_router *router, int rank);
     int (*post)(comm_router *router, router_request *request);
     int (*turn)(comm_router *router); /* moves what can be moved; NULL: `done` does */
-    /* an incomplete request goes; the world is broken. NULL: the MPI lane knows */
-    void (*forget)(comm_router *router, router_request *request);
 } router_means;
 extern const router_means means_self, means_channel, means_mpi, means_tcp;
 

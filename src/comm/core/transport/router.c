@@ -37,8 +37,10 @@ static int lane_make(void *state, int64_t requests, void **out)
 static void drop(router_lane *lane)
 {
     for (int64_t i = lane->first; i < lane->posted; i++) { /* only when the job is failing */
-        router_request *r = &lane->request[i];
-        if (r->mpi < 0 && !r->complete) lane->router->by[r->rank]->forget(lane->router, r);
+        router_request *r = &lane->request[i], *before = NULL;
+        if (!r->in) continue;
+        for (router_request *at = r->in->first; at != r; at = at->next) before = at;
+        queue_cut(r->in, before, r);
     }
 }
 
@@ -156,15 +158,6 @@ void comm_router_no_timeout(void *of)
     pthread_mutex_unlock(&lane->router->turn);
 }
 
-void queue_drop(router_queue *q, router_request *r)
-{
-    for (router_request *at = q->first, *before = NULL; at; before = at, at = at->next) {
-        if (at != r) continue;
-        queue_cut(q, before, r);
-        return;
-    }
-}
-
 int router_turn(comm_router *router)
 {
     router->now = kolo_time();
@@ -191,7 +184,7 @@ static int mpi_post(comm_router *router, router_request *r)
     return comm_mpi.receive(lane->mpi, r->rank, r->tag, r->data, (int64_t)r->bytes, 1);
 }
 
-const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, NULL, NULL};
+const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, NULL};
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
 

@@ -22,10 +22,4 @@ static int self_post(comm_router *router, router_request *r)
     return 0;
 }
 
-static void self_forget(comm_router *router, router_request *r)
-{
-    queue_drop(&router->to_self, r);
-    queue_drop(&router->from_self, r);
-}
-
-const router_means means_self = {"self", reaches, self_post, NULL, self_forget};
+const router_means means_self = {"self", reaches, self_post, NULL};

@@ -197,10 +197,4 @@ static int turn(comm_router *router)
     return 0;
 }
 
-static void tcp_forget(comm_router *router, router_request *r)
-{
-    tcp_line *l = router->lines->line[r->rank];
-    if (l) framing_forget(&l->t, r);
-}
-
-const router_means means_tcp = {"tcp", reaches, tcp_post, turn, tcp_forget};
+const router_means means_tcp = {"tcp", reaches, tcp_post, turn};
