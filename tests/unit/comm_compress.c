@@ -180,7 +180,7 @@ static void test_int8(void)
     ok(!bad && worst < (3 * 3.5 + 9) / 127, "int8: no error above a unit of the scale a rounding (%.3f)",
        worst);
     ok(sqrt(bias / size) < 1e-3, "int8: the mean of 400 rounds is the sum (%.1e)", sqrt(bias / size));
-    is_int(comm_codec_sent(g->codec[0]), (5 + 2 * 3) * 65 * 4,
+    is_int(sent_by(g, 0), (5 + 2 * 3) * 65 * 4,
            "int8: a member sends 65 words a block of 256");
     group_free(g);
 }
@@ -280,7 +280,7 @@ static void test_bytes(void)
         group_run(g);
         double sent = 0, told = comm_compress_bytes(&kinds[k], 4, COUNT, matrices, 3),
                dense = comm_compress_bytes(&(comm_compress){0}, 4, COUNT, matrices, 3);
-        for (int v = 0; v < 4; v++) sent += (double)comm_codec_sent(g->codec[v]) / 4;
+        for (int v = 0; v < 4; v++) sent += (double)sent_by(g, v) / 4;
         ok(fabs(sent - told) < 0.12 * told && told < dense,
            "%s: sends what is told before, %.0f bytes of %.0f (%.0f told)", comm_compress_name(kinds[k].kind),
            sent, dense, told);

@@ -77,6 +77,16 @@ static inline int group_run(group *g)
     return 0;
 }
 
+/* Bytes that a member sent in the last run. */
+static inline int64_t sent_by(const group *g, int v)
+{
+    const comm_schedule *s = comm_codec_schedule(g->codec[v]);
+    int64_t sent = 0;
+    for (int64_t i = 0; i < s->actions; i++) /* counts as they were in that run */
+        if (s->action[i].kind == COMM_SEND) sent += s->action[i].count * 4;
+    return sent;
+}
+
 /* Normal, by the sum of four uniforms. */
 static inline float value(uint64_t stream, int member, int64_t i)
 {

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "base/shm.h"
 #include "base/thread.h"
 #include "comm/core/segment.h"
 #include "comm_world_adasum.h"
@@ -350,7 +351,7 @@ static void check_left(void)
     ok(!world_leftovers(dead), "the next world that opens here removes them");
     ok(world_leftovers(alive), "but not those of one that is opening");
     end_of(one);
-    ok(comm_segments_sweep() >= 1 && !world_leftovers(alive),
+    ok(kolo_shm_sweep(KOLO_SHM_RANKS, NULL, NULL) >= 1 && !world_leftovers(alive),
        "until it is killed; without a world, as by kolo doctor");
 }
 

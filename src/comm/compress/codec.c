@@ -118,10 +118,6 @@ static int codec_call(void *context, comm_run *run, const comm_action *action)
         memcpy(action->peer == EXACT_IN ? exact : at, action->peer == EXACT_IN ? at : exact,
                (size_t)c->exact[i].count * sizeof *at);
     }
-    if (action->peer == EXACT_IN) return 1;
-    c->sent = 0;
-    for (int64_t i = 0; i < c->schedule.actions; i++) /* counts as they were in this run */
-        if (c->schedule.action[i].kind == COMM_SEND) c->sent += c->schedule.action[i].count * 4;
     return 1;
 }
 
@@ -226,7 +222,6 @@ void comm_codec_free(comm_codec **codec)
 
 const comm_schedule *comm_codec_schedule(const comm_codec *c) { return &c->schedule; }
 static bool started(const comm_codec *c) { return (int64_t)c->round > c->config.start; }
-int64_t comm_codec_sent(const comm_codec *c) { return started(c) ? c->sent : c->exactly->sent; }
 
 const comm_schedule *comm_codec_begin(comm_codec *c)
 {

@@ -42,7 +42,6 @@ struct comm_codec {
     comm_piece *exact; /* [exacts] */
     int exacts;
     comm_place exact_at; /* scratch */
-    int64_t sent;        /* bytes of the last run */
     uint64_t round;      /* runs begun; part of the state */
     comm_state state[CODEC_STATES];
     int states;

@@ -86,8 +86,6 @@ const comm_schedule *comm_codec_schedule(const comm_codec *codec);
 /* A round: what its run carries out, with sums of f32. Then COMM_OWN holds the sum. One run at a time of one
  * codec. */
 const comm_schedule *comm_codec_begin(comm_codec *codec);
-/* Bytes that this member sent in the last run. */
-int64_t comm_codec_sent(const comm_codec *codec);
 
 /* What a codec carries from round to round (error vectors, momentum, Q, the count of rounds), for
  * checkpoints: always so many bytes; a run that goes on from it has the bits of one that was not interrupted.

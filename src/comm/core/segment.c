@@ -21,15 +21,10 @@
 /* Each rank publishes how far it is; nobody goes on before all local ranks are there. */
 enum stage { READY = 1, ATTACHED, ALLOCATED, MAPPED, UNLINKED, FAILED = 1000 };
 
-static int job_name(const kolo_launch *launch, const char *kind, int local, char *name, size_t bytes)
+static int segment_name(const kolo_launch *l, const char *kind, int local, char name[NAME_MAX])
 {
-    int n = snprintf(name, bytes, "/kolo-%s%s-%d-%d", launch->job, kind, launch->node, local);
-    return n < (int)bytes ? 0 : kolo_fail(KOLO_ELAUNCH, "comm: job name \"%s\" is too long", launch->job);
-}
-
-static int segment_name(const comm_segments *s, int local, char *name, size_t bytes)
-{
-    return job_name(s->launch, s->kind, local, name, bytes);
+    int n = snprintf(name, NAME_MAX, "/kolo-%s%s-%d-%d", l->job, kind, l->node, local);
+    return n < NAME_MAX ? 0 : kolo_fail(KOLO_ELAUNCH, "comm: job name \"%s\" is too long", l->job);
 }
 
 static int fail_system(const char *what, const char *name)
@@ -125,7 +120,7 @@ static int fail_late(const comm_segments *s, int local, const char *how)
 static int attach(comm_segments *s, int local, double deadline)
 {
     char name[NAME_MAX];
-    KOLO_TRY(segment_name(s, local, name, sizeof name));
+    KOLO_TRY(segment_name(s->launch, s->kind, local, name));
     for (int wait = 1;; wait = wait < 10 ? wait + 1 : wait, usleep(1000u * (useconds_t)wait)) {
         if (kolo_time() > deadline) return fail_late(s, local, "did not appear");
         KOLO_TRY(check_owner(name));
@@ -248,8 +243,6 @@ static int share(comm_segments *s, double deadline)
     return await_stage(s, MAPPED, deadline);
 }
 
-int comm_segments_sweep(void) { return kolo_shm_sweep(KOLO_SHM_RANKS, NULL, NULL); }
-
 /* What ranks of this node that died meanwhile have left; a segment without its size may be one
  * that is just being made. */
 static void sweep(const comm_segments *s)
@@ -257,7 +250,7 @@ static void sweep(const comm_segments *s)
     char name[NAME_MAX];
     struct stat info;
     for (int l = 0; l < s->ranks; l++) {
-        int fd = l != s->me && segment_name(s, l, name, sizeof name) == 0 ? shm_open(name, O_RDWR, 0) : -1;
+        int fd = l != s->me && segment_name(s->launch, s->kind, l, name) == 0 ? shm_open(name, O_RDWR, 0) : -1;
         if (fd < 0) continue;
         if (fstat(fd, &info) == 0 && info.st_size > 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) shm_unlink(name);
         close(fd);
@@ -267,8 +260,9 @@ static void sweep(const comm_segments *s)
 static int open_shared(comm_segments *s, double deadline)
 {
     char name[NAME_MAX];
-    KOLO_TRY(segment_name(s, s->me, name, sizeof name));
-    if (s->me == 0) comm_segments_sweep();
+    KOLO_TRY(segment_name(s->launch, s->kind, s->me, name));
+    /* names of worlds, all of whose ranks on this node were killed while they opened */
+    if (s->me == 0) kolo_shm_sweep(KOLO_SHM_RANKS, NULL, NULL);
     int rc = create_own(name, s->bytes, s->head, &s->fd[s->me]);
     if (rc < 0) {
         if (s->fd[s->me] >= 0) shm_unlink(name);
@@ -314,7 +308,7 @@ void comm_segments_forget(const kolo_launch *launch, const char *kind)
 {
     char name[NAME_MAX];
     for (int l = 0; l < launch->local_size; l++)
-        if (job_name(launch, kind, l, name, sizeof name) == 0) shm_unlink(name);
+        if (segment_name(launch, kind, l, name) == 0) shm_unlink(name);
 }
 
 void comm_segments_close(comm_segments *s, bool busy)

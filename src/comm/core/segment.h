@@ -45,9 +45,6 @@ int comm_segments_open(comm_segments *s);
 /* What the ranks of a job that nobody opens any more have left on this node: its names go, whichever rank
  * lives. */
 void comm_segments_forget(const kolo_launch *launch, const char *kind);
-/* Names of worlds, all of whose ranks on this node were killed while they opened: removed, where this user's.
- * Every opening begins with it. How many. */
-int comm_segments_sweep(void);
 /* busy: the network may still use the memory; it stays mapped. */
 void comm_segments_close(comm_segments *s, bool busy);
 /* Memory for bytes of this rank's segment: a tmpfs that runs full later kills by SIGBUS.

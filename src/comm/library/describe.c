@@ -48,19 +48,12 @@ static bool too_large(const kolo_request *r)
 
 static void check_shape(const kolo_request *r, char *text, size_t bytes)
 {
-    if ((unsigned)r->type >= KOLO_DTYPES) {
-        snprintf(text, bytes, "there is no type %d", (int)r->type);
-        return;
-    }
-    if (r->dims < 0 || r->dims > KOLO_REQUEST_DIMS) {
+    if ((unsigned)r->type >= KOLO_DTYPES) snprintf(text, bytes, "there is no type %d", (int)r->type);
+    else if (r->dims < 0 || r->dims > KOLO_REQUEST_DIMS)
         snprintf(text, bytes, "%d dimensions; at most %d", r->dims, KOLO_REQUEST_DIMS);
-        return;
-    }
-    for (int d = 0; d < r->dims; d++)
-        if (r->dim[d] < 0) {
-            snprintf(text, bytes, "dimension %d is %lld", d, (long long)r->dim[d]);
-            return;
-        }
+    for (int d = 0; d < r->dims && !text[0]; d++)
+        if (r->dim[d] < 0) snprintf(text, bytes, "dimension %d is %lld", d, (long long)r->dim[d]);
+    if (text[0]) return;
     if (too_large(r)) snprintf(text, bytes, "more bytes than a number of 64 bits counts");
     else if (needs_rows(r) && r->dims == 0)
         snprintf(text, bytes, "a scalar has no rows; bring it as one row");

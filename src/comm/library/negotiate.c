@@ -208,33 +208,29 @@ static int send_to_children(lib_negotiator *n)
     return 0;
 }
 
-/* Up to the first agreement with which something begins. */
-static int receive_parent(lib_negotiator *n, double now)
+/* A message of a child, or of the parent (-1). 1: there was one. */
+static int receive(lib_negotiator *n, lib_line *line, int child, double now)
 {
+    lib_core *core = n->core;
     const void *message;
     int64_t bytes;
-    int rc = 0;
-    n->core->batches = 0;
-    while (n->up && !n->core->batches && (rc = lib_line_take(n->up, &message, &bytes)) > 0) {
-        KOLO_TRY(lib_core_receive(n->core, -1, message, bytes, now));
-        KOLO_TRY(send_to_children(n));
-        KOLO_TRY(lib_line_taken(n->up, n->core->closed));
-    }
-    return rc < 0 ? rc : 0;
+    int rc = lib_line_take(line, &message, &bytes);
+    if (rc <= 0) return rc;
+    KOLO_TRY(lib_core_receive(core, child, message, bytes, now));
+    if (child < 0) KOLO_TRY(send_to_children(n));
+    KOLO_TRY(lib_line_taken(line, child < 0 ? core->closed : core->edge[child].closing));
+    return 1;
 }
 
-static int receive_children(lib_negotiator *n, double now)
+/* Of the parent up to the first agreement with which something begins. */
+static int receive_all(lib_negotiator *n, double now)
 {
-    const void *message;
-    int64_t bytes;
-    for (int c = 0, rc; c < n->core->children; c++) {
-        while ((rc = lib_line_take(n->down[c], &message, &bytes)) > 0) {
-            KOLO_TRY(lib_core_receive(n->core, c, message, bytes, now));
-            KOLO_TRY(lib_line_taken(n->down[c], n->core->edge[c].closing));
-        }
-        KOLO_TRY(rc);
-    }
-    return 0;
+    int rc = 0;
+    n->core->batches = 0;
+    while (n->up && !n->core->batches && (rc = receive(n, n->up, -1, now)) > 0) continue;
+    for (int c = 0; rc >= 0 && c < n->core->children; c++)
+        while ((rc = receive(n, n->down[c], c, now)) > 0) continue;
+    return rc < 0 ? rc : 0;
 }
 
 static int send_messages(lib_negotiator *n, double now, bool idle)
@@ -297,8 +293,7 @@ int lib_negotiator_turn(lib_negotiator *n, const lib_beginning **batch, bool *bu
     lib_core *core = n->core;
     note_finished(n, now);
     KOLO_TRY(fetch(n, now));
-    KOLO_TRY(receive_parent(n, now));
-    KOLO_TRY(receive_children(n, now));
+    KOLO_TRY(receive_all(n, now));
     KOLO_TRY(send_messages(n, now, tracks_idle(n->group->named, false)));
     int sends = send_lines(n);
     KOLO_TRY(sends);
@@ -322,8 +317,7 @@ static int send_goodbye(lib_negotiator *n)
     for (;;) {
         double now = kolo_time();
         KOLO_TRY(comm_router_status(router));
-        KOLO_TRY(receive_parent(n, now));
-        KOLO_TRY(receive_children(n, now));
+        KOLO_TRY(receive_all(n, now));
         KOLO_TRY(send_messages(n, now, true));
         int sends = send_lines(n);
         KOLO_TRY(sends);
