@@ -250,7 +250,8 @@ static void sweep(const comm_segments *s)
     char name[NAME_MAX];
     struct stat info;
     for (int l = 0; l < s->ranks; l++) {
-        int fd = l != s->me && segment_name(s->launch, s->kind, l, name) == 0 ? shm_open(name, O_RDWR, 0) : -1;
+        if (l == s->me || segment_name(s->launch, s->kind, l, name) < 0) continue;
+        int fd = shm_open(name, O_RDWR, 0);
         if (fd < 0) continue;
         if (fstat(fd, &info) == 0 && info.st_size > 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) shm_unlink(name);
         close(fd);

@@ -73,11 +73,11 @@ typedef struct lib_batch {
     int entries;
     /* one allreduce (or allgather, reduce_scatter, broadcast) over all of them */
     bool fused;
-    const kolo_request *stand_in; /* [entries] or NULL */
+    kolo_request *stand_in; /* [entries] or NULL */
     bool gpu;
     int contributors;
-    const int64_t *rows; /* [entries][lib_row_numbers] */
-    uint64_t number;     /* for messages */
+    int64_t *rows;   /* [entries][lib_row_numbers] */
+    uint64_t number; /* for messages */
 } lib_batch;
 
 struct kolo_group {

@@ -60,7 +60,7 @@ static bool needs_rows(const kolo_request *r)
 static int64_t bring_rows(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    int64_t *rows = (int64_t *)(uintptr_t)x->batch.rows;
+    int64_t *rows = x->batch.rows;
     int me = x->group->rank, members = x->group->size;
     int64_t n = lib_row_numbers(r->what, members);
     memset(rows, 0, (size_t)n * sizeof *rows);
@@ -104,7 +104,7 @@ static int rows_received(lib_execution *x) { return x->step = lib_execute_batch,
 
 static int column_received(lib_execution *x)
 {
-    int64_t *rows = (int64_t *)(uintptr_t)x->batch.rows;
+    int64_t *rows = x->batch.rows;
     int me = x->group->rank, members = x->group->size;
     for (int m = 0; m < members; m++) rows[(int64_t)m * members + me] = x->number[members + m];
     return x->step = lib_execute_batch, 1;
@@ -127,7 +127,7 @@ static int exchange_rows(lib_execution *x)
 static int gather_rows(lib_execution *x)
 {
     if (lib_request(x, 0)->what == KOLO_ALLTOALL) return exchange_rows(x);
-    return lib_run_sum(x, (void *)(uintptr_t)x->batch.rows, bring_rows(x), KOLO_I64, KOLO_SUM, rows_received);
+    return lib_run_sum(x, x->batch.rows, bring_rows(x), KOLO_I64, KOLO_SUM, rows_received);
 }
 
 static int signature_matched(lib_execution *x)
@@ -136,7 +136,7 @@ static int signature_matched(lib_execution *x)
     if (packet_differs(&x->packet)) return x->step = lib_report_differences, 1;
     if (needs_rows(r) && !x->packet.count) return x->step = gather_rows, 1;
     if (needs_rows(r))
-        memcpy((void *)(uintptr_t)x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
+        memcpy(x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
     return x->step = lib_execute_batch, 1;
 }
 
@@ -145,7 +145,7 @@ int lib_signature_check(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     const comm_folding sum = {.type = KOLO_I64, .op = KOLO_SUM};
     uint64_t signature = lib_signature(x->batch.entry[0]);
-    void *rows = (void *)(uintptr_t)x->batch.rows;
+    int64_t *rows = x->batch.rows;
     int64_t n = needs_rows(r) && !x->batch.entry[0]->fault ? bring_rows(x) : 0;
     if (x->group->size == 1) return x->step = lib_execute_batch, 1;
     if (x->track->push && lib_pushes(r) && !x->batch.gpu && !x->batch.entry[0]->fault &&

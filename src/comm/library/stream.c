@@ -61,8 +61,8 @@ int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **st
 static void execution_free(lib_execution *x)
 {
     free(x->batch.entry);
-    free((kolo_request *)(uintptr_t)x->batch.stand_in);
-    free((int64_t *)(uintptr_t)x->batch.rows);
+    free(x->batch.stand_in);
+    free(x->batch.rows);
     free(x->number);
     free(x->texts);
     free(x->words);
@@ -109,7 +109,7 @@ static int make_room(lib_stream *s, lib_execution *x, int entries, bool stand_in
 {
     if (x->entries_room >= entries && (!stand_in || x->batch.stand_in)) return 0;
     free(x->batch.entry);
-    free((kolo_request *)(uintptr_t)x->batch.stand_in);
+    free(x->batch.stand_in);
     while (s->most < entries) s->most = s->most ? 2 * s->most : 64;
     x->entries_room = s->most;
     x->batch.entry = kolo_alloc((size_t)s->most * sizeof *x->batch.entry);
@@ -150,7 +150,7 @@ static const char *keep_word(char **at, const char *word)
 
 static int keep_stand_ins(lib_execution *x, const lib_beginning *b)
 {
-    kolo_request *own = (kolo_request *)(uintptr_t)x->batch.stand_in;
+    kolo_request *own = x->batch.stand_in;
     size_t bytes = 0;
     for (int i = 0; i < b->entries; i++) {
         const kolo_request *r = b->begin[b->order[i]].r;
@@ -179,11 +179,11 @@ static int stream_take(lib_stream *s, const lib_beginning *b, lib_step step, lib
     KOLO_TRY(make_room(s, x, b->entries, joined));
     KOLO_TRY(kolo_grow(&own->rows, &x->rows_room, b->entries * numbers, sizeof *own->rows));
     if (joined) KOLO_TRY(keep_stand_ins(x, b));
-    int64_t *rows = (int64_t *)(uintptr_t)own->rows;
-    for (int i = 0; i < b->entries; i++, rows += numbers) {
+    for (int i = 0; i < b->entries; i++) {
         const lib_begin *begin = &b->begin[b->order[i]];
         own->entry[i] = begin->entry;
-        if (begin->rows >= 0) memcpy(rows, b->rows + begin->rows, (size_t)numbers * sizeof *rows);
+        if (begin->rows >= 0)
+            memcpy(own->rows + i * numbers, b->rows + begin->rows, (size_t)numbers * sizeof *own->rows);
     }
     own->entries = b->entries;
     own->fused = b->entries > 1;
