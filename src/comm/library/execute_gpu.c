@@ -238,31 +238,6 @@ static int put_all(lib_execution *x, size_t *bytes)
     return 0;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------- */
-
-/* The shape of what entry i has got, and whose rows it is. */
-static int note_result(lib_execution *x, int i)
-{
-    const kolo_request *r = lib_request(x, i);
-    const int members = x->group->size, me = x->group->rank;
-    const int64_t *rows = x->batch.rows;
-    char *out;
-    if (r->what == KOLO_GATHER && me != r->root) return 0;
-    if (lib_gathers(r->what)) {
-        KOLO_TRY(lib_result_memory(x, i, lib_total(lib_rows_of(x, i), members), &out));
-        return lib_note_splits(x, i, lib_rows_of(x, i));
-    }
-    if (r->what == KOLO_ALLTOALL) {
-        for (int m = 0; m < members; m++) x->number[m] = rows[(int64_t)m * members + me];
-        KOLO_TRY(lib_result_memory(x, i, lib_total(x->number, members), &out));
-        return lib_note_splits(x, i, x->number);
-    }
-    int64_t mine = -1;
-    if (r->what == KOLO_SCATTER) mine = rows[me];
-    if (r->what == KOLO_REDUCE_SCATTER) mine = lib_cut_rows(r->dim[0], members, me);
-    return lib_result_memory(x, i, mine, &out);
-}
-
 /* ---- steps --------------------------------------------------------------------------------------------- */
 
 static int track_of(const lib_execution *x) { return (int)(x->track - x->stream->track); }
@@ -280,8 +255,9 @@ static int wait_for_gpu(lib_execution *x)
                          (unsigned long long)x->batch.number, x->group->id, world->launch->rank,
                          world->config.timeout);
     if (rc <= 0) return lib_gpu_excuse(x, rc);
+    char *out; /* the request's own */
     for (int i = 0; i < x->batch.entries; i++)
-        if (x->batch.entry[i]) KOLO_TRY(note_result(x, i));
+        if (x->batch.entry[i]) KOLO_TRY(lib_result(x, i, &out));
     return x->step = lib_finish, 1;
 }
 

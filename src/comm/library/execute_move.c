@@ -6,13 +6,33 @@
 #include "comm/library/parts.h"
 
 /* Rows that came from every member stand in the entry. */
-int lib_note_splits(lib_execution *x, int i, const int64_t *rows)
+static int note_splits(lib_execution *x, int i, const int64_t *rows)
 {
     lib_entry *e = x->batch.entry[i];
     if (!e->received) e->received = kolo_alloc((size_t)x->group->world->launch->size * sizeof *e->received);
     if (!e->received) return KOLO_ENOMEM;
     e->output.splits = memcpy(e->received, rows, (size_t)x->group->size * sizeof *rows);
     return 0;
+}
+
+int lib_result(lib_execution *x, int i, char **out)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int members = x->group->size, me = x->group->rank;
+    const int64_t *rows = NULL;
+    int64_t mine = -1;
+    *out = NULL;
+    if (r->what == KOLO_GATHER && me != r->root) return 0;
+    if (r->what == KOLO_SCATTER) mine = x->batch.rows[me];
+    if (r->what == KOLO_REDUCE_SCATTER) mine = lib_cut_rows(r->dim[0], members, me);
+    if (lib_gathers(r->what)) rows = lib_rows_of(x, i);
+    if (r->what == KOLO_ALLTOALL) {
+        int64_t *column = x->number + 2 * (int64_t)members;
+        for (int m = 0; m < members; m++) column[m] = x->batch.rows[(int64_t)m * members + me];
+        rows = column;
+    }
+    KOLO_TRY(lib_result_memory(x, i, rows ? lib_total(rows, members) : mine, out));
+    return rows ? note_splits(x, i, rows) : 0;
 }
 
 /* ---- broadcast ----------------------------------------------------------------------------------------- */
@@ -82,14 +102,13 @@ static int unpack_gathered(lib_execution *x)
         const int64_t *rows = lib_rows_of(x, i);
         size_t each = lib_row_bytes(lib_request(x, i));
         char *out = NULL;
-        if (x->batch.entry[i]) KOLO_TRY(lib_result_memory(x, i, lib_total(rows, members), &out));
+        if (x->batch.entry[i]) KOLO_TRY(lib_result(x, i, &out));
         for (int m = 0; m < members; m++) {
             size_t bytes = (size_t)rows[m] * each;
             if (out) memcpy(out, x->work + at[m], bytes);
             if (out) out += bytes;
             at[m] += (int64_t)bytes;
         }
-        if (out) KOLO_TRY(lib_note_splits(x, i, rows));
     }
     return x->step = lib_finish, 1;
 }
@@ -117,7 +136,7 @@ int lib_gather(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int members = x->group->size, me = x->group->rank;
     comm_problem problem = lib_problem(x->group, r->what);
-    char *out = NULL;
+    char *out;
     problem.root = r->root;
     for (int m = 0; m < members; m++) {
         x->number[m] = 0;
@@ -126,14 +145,9 @@ int lib_gather(lib_execution *x)
     }
     problem.counts = x->number;
     if (x->batch.fused) return gather_packed(x, &problem);
-    bool has = r->what == KOLO_ALLGATHER || me == r->root;
-    if (has) {
-        const int64_t *rows = lib_rows_of(x, 0);
-        KOLO_TRY(lib_result_memory(x, 0, lib_total(rows, members), &out));
-        KOLO_TRY(lib_note_splits(x, 0, rows));
-    }
-    const char *in = r->in ? r->in : has ? out + lib_total(x->number, me) : r->out;
-    problem.in_place = !r->in && has;
+    KOLO_TRY(lib_result(x, 0, &out));
+    const char *in = r->in ? r->in : out ? out + lib_total(x->number, me) : r->out;
+    problem.in_place = !r->in && out;
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
 
@@ -168,7 +182,7 @@ int lib_scatter(lib_execution *x)
     for (int m = 0; m < x->group->size; m++) x->number[m] = x->batch.rows[m] * (int64_t)lib_row_bytes(r);
     problem.counts = x->number;
     problem.root = r->root;
-    KOLO_TRY(lib_result_memory(x, 0, x->batch.rows[x->group->rank], &out));
+    KOLO_TRY(lib_result(x, 0, &out));
     const void *in = x->group->rank == r->root ? lib_input(r) : out;
     problem.in_place = in == out;
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
@@ -180,19 +194,16 @@ int lib_alltoall(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     int members = x->group->size, me = x->group->rank;
-    int64_t *send = x->number, *receive = send + members, *rows = receive + members,
-            each = (int64_t)lib_row_bytes(r);
+    int64_t *send = x->number, *receive = send + members, each = (int64_t)lib_row_bytes(r);
     comm_problem problem = lib_problem(x->group, KOLO_ALLTOALL);
     char *out;
     for (int m = 0; m < members; m++) {
         send[m] = x->batch.rows[(int64_t)me * members + m] * each;
-        rows[m] = x->batch.rows[(int64_t)m * members + me];
-        receive[m] = rows[m] * each;
+        receive[m] = x->batch.rows[(int64_t)m * members + me] * each;
     }
     problem.send = send;
     problem.receive = receive;
-    KOLO_TRY(lib_result_memory(x, 0, lib_total(rows, members), &out));
-    KOLO_TRY(lib_note_splits(x, 0, rows));
+    KOLO_TRY(lib_result(x, 0, &out));
     problem.in_place = !r->in;
     return lib_run(x, &problem, out, lib_input(r), KOLO_U8, KOLO_SUM, lib_finish);
 }

@@ -168,7 +168,7 @@ static int unpack_part(lib_execution *x)
         const kolo_request *r = lib_request(x, i);
         int64_t rows = lib_cut_rows(r->dim[0], members, me), count = rows * lib_row_elements(r);
         if (x->batch.entry[i]) {
-            KOLO_TRY(lib_result_memory(x, i, rows, &out));
+            KOLO_TRY(lib_result(x, i, &out));
             lib_deliver(x, i, out, at, count, x->type, true);
         }
         at += (size_t)count * kolo_dtype_size(x->type);

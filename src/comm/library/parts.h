@@ -190,7 +190,9 @@ int lib_sparse(lib_execution *x);
 /* Rows of every member of entry i of a gather, as exchanged with the signatures, or as every member knows;
  * and they are noted in the entry. */
 const int64_t *lib_rows_of(const lib_execution *x, int i);
-int lib_note_splits(lib_execution *x, int i, const int64_t *rows);
+/* As lib_result_memory, by what the collective gives this member, with whose rows they are; *out NULL: it
+ * gets nothing. */
+int lib_result(lib_execution *x, int i, char **out);
 /* Some ranks have room for other parts than the root of a scatter deals: then the batch has
  * failed on all members. */
 bool lib_scatter_unequal(lib_execution *x);
