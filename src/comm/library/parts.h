@@ -282,8 +282,6 @@ void lib_group_place(kolo_group *group);
 void lib_group_drop(kolo_group **group);
 void lib_group_close(kolo_group **group);
 int lib_ascending(const void *left, const void *right); /* of int, for qsort */
-int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count,
-                            const char *note, const char *fault);
 /* Returns when nothing of the group is under way on this rank. */
 void lib_group_drain(kolo_group *group);
 int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked);

@@ -201,9 +201,6 @@ static inline void router_fence(void)
     atomic_thread_fence(memory_order_seq_cst);
 #endif
 }
-/* The last-level cache of the CPUs that this thread may use: 1 + the lowest CPU that shares it; 0: they have
- * several, or it is not known. */
-uint32_t router_cache(void);
 /* Something of this request has moved. */
 static inline void router_moved(comm_router *router, router_request *r)
 {

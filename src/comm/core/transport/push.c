@@ -1,5 +1,7 @@
 #include "comm/core/transport/push.h"
 
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -109,6 +111,41 @@ static int members_of(comm_push *p, const int *rank)
     return p->me >= 0 ? 0 : kolo_fail(KOLO_EINTERNAL, "comm: rank %d is no member", router->launch->rank);
 }
 
+/* A list as "0-7,16-23"; the lowest CPU, and whether every CPU of `wanted` is in it. */
+static bool covers(const char *list, const cpu_set_t *wanted, int *lowest)
+{
+    int found = 0;
+    *lowest = (int)strtol(list, NULL, 10);
+    for (const char *at = list; *at >= '0' && *at <= '9'; at += *at == ',') {
+        char *end;
+        const long from = strtol(at, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
+        for (long cpu = from; cpu <= to && cpu < CPU_SETSIZE; cpu++) found += CPU_ISSET(cpu, wanted) != 0;
+        at = end;
+    }
+    return found == CPU_COUNT(wanted);
+}
+
+/* The last-level cache of the CPUs that this thread may use: 1 + the lowest CPU that shares it; 0: they have
+ * several, or it is not known. */
+static uint32_t find_cache(void)
+{
+    enum { LEVELS = 8 };
+    cpu_set_t mine;
+    char path[96], list[4096];
+    int cpu = 0, lowest = -1;
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0) return 0;
+    while (cpu < CPU_SETSIZE - 1 && !CPU_ISSET(cpu, &mine)) cpu++;
+    for (int index = LEVELS - 1; index >= 0 && lowest < 0; index--) { /* the largest cache is listed last */
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", cpu,
+                 index);
+        FILE *file = fopen(path, "re");
+        if (!file) continue;
+        if (!fgets(list, sizeof list, file) || !covers(list, &mine, &lowest)) lowest = -1, index = 0;
+        fclose(file);
+    }
+    return (uint32_t)(lowest + 1);
+}
+
 static void push_free(comm_push **out)
 {
     comm_push *p = *out;
@@ -146,7 +183,7 @@ int comm_push_join(comm_push *p)
 {
     const int *rank_of = p->router->rank_of;
     if (p->me > 0) KOLO_TRY(await(p, push_find, rank_of[p->local[0]]));
-    p->set->member[p->me].cache = router_cache();
+    p->set->member[p->me].cache = find_cache();
     atomic_fetch_add(&p->set->opened, 1);
     p->joined = true;
     KOLO_TRY(await(p, all_opened, rank_of[p->local[p->me == p->members - 1 ? 0 : p->members - 1]]));

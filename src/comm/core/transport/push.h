@@ -54,7 +54,7 @@ typedef struct push_member {
     _Alignas(64) _Atomic uint32_t wants;                 /* ring it when something goes on */
     /* offset in the set of two copies of small vectors */
     uint64_t copies;
-    uint32_t cache; /* router_cache; from its opening on */
+    uint32_t cache; /* find_cache; from its opening on */
 } push_member;
 
 typedef struct push_set {
