@@ -5,8 +5,6 @@
 
 #include <pthread.h>
 
-#include "comm/core/adasum.h"
-#include "comm/compress/compress.h"
 #include "comm/buckets/group.h"
 
 enum comm_phase { COMM_LOCAL, COMM_QUEUED, COMM_NETWORK };

@@ -2,7 +2,6 @@
 #include "comm/core/kernel_wide.h"
 
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 #define SCALE_FLOAT(name, type)                                                                 \

@@ -224,7 +224,9 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
     return rc;
 }
 
-/* ---- those that an MPI communicator cuts out of the world: one id for all, as their members are disjoint - */
+/* ---- those that an MPI communicator cuts out of the world ---------------------------------------------- */
+
+/* One id for all of them: their members are disjoint. */
 
 #if defined(KOLO_MPI) && KOLO_MPI
 

@@ -11,7 +11,6 @@
 #include "comm/core/config.h"
 #include "comm/library/parts.h"
 #include "comm/core/rank_list.h"
-#include "comm/core/segment.h"
 #include "kolo/comm.h"
 
 /* MPI and PMIx can be begun once in a process: they are kept when a world is closed, so that another may be
