@@ -1,3 +1,4 @@
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,34 @@ static int find_leaders(kolo_comm *comm)
 
 /* ---- life ---------------------------------------------------------------------------------------------- */
 
+/* Segments of control, collecting space and arena, of which the ranks of a node see each other's. */
+static int open_memory(kolo_comm *comm)
+{
+    comm_node *node = &comm->world.node;
+    node->control = kolo_alloc((size_t)node->ranks * sizeof *node->control);
+    node->arena = kolo_alloc((size_t)node->ranks * sizeof *node->arena);
+    if (!node->control || !node->arena) return KOLO_ENOMEM;
+    node->collect_offset =
+        kolo_round_up(offsetof(comm_control, slot) + (size_t)comm->slots * sizeof(comm_slot), 4096);
+    node->arena_offset = kolo_round_up(node->collect_offset + comm->collect_bytes, 4096);
+    node->segments = (comm_segments){.launch = node->launch,
+                                     .kind = "",
+                                     .me = node->me,
+                                     .ranks = node->ranks,
+                                     .rank_of = node->rank_of,
+                                     .timeout = node->timeout,
+                                     .bytes = kolo_round_up(node->arena_offset + comm->host_bytes, 4096),
+                                     .head = node->arena_offset,
+                                     .used = kolo_round_up(node->arena_offset + comm->host_used, 4096)};
+    KOLO_TRY(comm_segments_open(&node->segments));
+    for (int l = 0; l < node->ranks; l++) {
+        node->control[l] = (comm_control *)(void *)node->segments.base[l];
+        node->arena[l] = (char *)node->control[l] + node->arena_offset;
+    }
+    if (node->spin < 0) node->spin = comm_segments_spin(&node->segments);
+    return 0;
+}
+
 static int open_parts(kolo_comm *comm, const kolo_comm_config *config)
 {
     comm->world.node.timeout = config->timeout > 0 ? config->timeout : 300;
@@ -47,8 +76,7 @@ static int open_parts(kolo_comm *comm, const kolo_comm_config *config)
         size_t each = (size_t)comm->launch->size * 256;
         comm->collect_bytes = each > (256 << 10) ? each : 256 << 10;
     }
-    return comm_shm_open(&comm->world.node, comm->slots, comm->host_bytes, comm->host_used,
-                         comm->collect_bytes);
+    return open_memory(comm);
 }
 
 static int open_host(kolo_comm *comm, const kolo_comm_config *config)
@@ -133,7 +161,9 @@ void kolo_comm_destroy(kolo_comm **out)
     comm_declare_close_lanes(comm, &busy);
     comm_engine_free(e, &busy);
     comm_mpi_close(&e->network, orderly && !busy);
-    comm_shm_close(node, busy);
+    comm_segments_close(&node->segments, busy); /* busy: the network may still use it */
+    free(node->control);
+    free(node->arena);
     comm_schedule_free(&comm->small);
     comm_choice_close(comm);
     comm_declare_close(comm);

@@ -34,7 +34,7 @@ typedef struct comm_group {
     uint64_t blocked; /* progress thread: the pass in which one of its buckets found no lane */
 } comm_group;
 
-/* Fills the group of all ranks, but for memory (shm.h). canonical: sums in the tree over ranks. Needs
+/* Fills the group of all ranks, but for memory (buckets.c). canonical: sums in the tree over ranks. Needs
  * node.timeout and node.spin. */
 int comm_group_world(comm_group *group, const kolo_launch *launch, bool canonical);
 /* Of these ranks of `world`, whose memory is open. Not collective. */

@@ -1,5 +1,5 @@
 /* The ranks of one node: what they share, and how they reduce a bucket together without locks. Works on any
- * memory that all of them see; shm.c makes such memory. */
+ * memory that all of them see. */
 #ifndef KOLO_COMM_NODE_H
 #define KOLO_COMM_NODE_H
 
@@ -190,12 +190,7 @@ static inline int comm_node_check(const comm_node *node)
     return comm_life_check(&node->world->control[0]->life);
 }
 
-/* ---- shm.c: segments of control, collecting space, arena */
-/* Collective over the node. collect_bytes: for gathering on the leader. Needs node->{launch, me, ranks,
- * rank_of, timeout}; fills control, arena, segments, spin (if negative) and the offsets. */
-int comm_shm_open(comm_node *node, int slots, size_t arena_bytes, size_t used_bytes, size_t collect_bytes);
-/* busy: the network may still use the memory; it stays mapped. */
-void comm_shm_close(comm_node *node, bool busy);
+/* The leader's space for gathering. */
 static inline char *comm_shm_collect(const comm_node *node)
 {
     return (char *)node->control[0] + node->collect_offset;
