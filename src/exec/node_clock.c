@@ -143,7 +143,7 @@ double kolo_exec_wake_seconds(void)
 
 /* ---- sharing ---- */
 
-enum { ROUNDS = 12 };
+enum { ROUNDS = 20 };
 
 typedef struct meeting {
     _Atomic uint32_t round;
@@ -204,6 +204,6 @@ double kolo_exec_sharing(int processors, double work)
     free(thread);
     if (started < processors) return 0;
     qsort(took, ROUNDS, sizeof *took, by_value);
-    const double even = 1 + 1 / (double)processors, found = (took[ROUNDS / 4] / work - even) / (2 - even);
+    const double even = 1 + 1 / (double)processors, found = (took[ROUNDS / 2] / work - even) / (2 - even);
     return fmin(1, fmax(0, found));
 }
