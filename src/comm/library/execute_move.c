@@ -57,7 +57,7 @@ static int broadcast_packed(lib_execution *x, comm_problem *problem)
     char *at;
     for (int i = 0; i < x->batch.entries; i++)
         problem->count += (int64_t)lib_request_bytes(lib_request(x, i));
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem->count, &x->work));
+    KOLO_TRY(lib_stage(x, (size_t)problem->count));
     at = x->work;
     for (int i = 0; i < x->batch.entries && problem->root == x->group->rank; i++) {
         const kolo_request *r = lib_request(x, i);
@@ -117,8 +117,7 @@ static int gather_packed(lib_execution *x, comm_problem *problem)
 {
     char *at;
     int me = x->group->rank;
-    KOLO_TRY(
-        lib_track_stage(x->track, x->group->world, (size_t)lib_total(x->number, x->group->size), &x->work));
+    KOLO_TRY(lib_stage(x, (size_t)lib_total(x->number, x->group->size)));
     at = x->work + lib_total(x->number, me);
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);

@@ -64,10 +64,9 @@ int lib_unpack(lib_execution *x) { return unpack_all(x, true); }
 
 static int pack_all(lib_execution *x, enum kolo_dtype type, bool scaled)
 {
-    char *at;
     x->type = type;
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)x->count * kolo_dtype_size(type), &at));
-    x->work = at;
+    KOLO_TRY(lib_stage(x, (size_t)x->count * kolo_dtype_size(type)));
+    char *at = x->work;
     for (int i = 0; i < x->batch.entries; i++) {
         int64_t count = lib_elements(lib_request(x, i), 0);
         lib_bring(x, i, 0, count, at, type, scaled);
@@ -183,15 +182,14 @@ int lib_reduce_scatter(lib_execution *x)
     const kolo_request *first = lib_request(x, 0);
     enum kolo_dtype type = kolo_dtype_is_half(first->type) && rounds(first->reduce) ? KOLO_F32 : first->type;
     int members = x->group->size;
-    char *at;
     comm_problem problem = lib_problem(x->group, KOLO_REDUCE_SCATTER);
     problem.in_place = true;
     problem.counts = x->number;
     problem.width = kolo_dtype_size(type);
     for (int i = 0; i < x->batch.entries; i++) problem.count += lib_elements(lib_request(x, i), 0);
     x->type = type;
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem.count * kolo_dtype_size(type), &at));
-    x->work = at;
+    KOLO_TRY(lib_stage(x, (size_t)problem.count * kolo_dtype_size(type)));
+    char *at = x->work;
     for (int m = 0; m < members; m++) {
         x->number[m] = 0;
         for (int i = 0; i < x->batch.entries; i++) {

@@ -147,7 +147,7 @@ static int add_all(lib_execution *x)
            all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
     const char *in = lib_input(r);
     comm_combine sum = comm_combine_of(type, KOLO_SUM);
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, all + 2 * row, &x->work));
+    KOLO_TRY(lib_stage(x, all + 2 * row));
     char *scaled = x->work + all, *wide = scaled + row;
     memset(x->work, 0, (size_t)count * width);
     for (int64_t i = 0; i < r->dim[0]; i++, in += (size_t)each * kolo_dtype_size(r->type)) {
@@ -193,7 +193,7 @@ int lib_sparse(lib_execution *x)
         pairs += x->batch.rows[m];
     }
     size_t stage = pairs_at((size_t)total, r->dim[1]) + 2 * (size_t)pairs * sizeof(pair);
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, stage, &x->work));
+    KOLO_TRY(lib_stage(x, stage));
     int64_t k = x->batch.rows[me];
     char *at = x->work + mine;
     if (x->batch.entry[0] && k) {

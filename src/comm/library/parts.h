@@ -115,8 +115,8 @@ int lib_stream_turn(lib_stream *stream, bool *work);
 /* Appends a batch of one unnamed request. differs: it is known that the members brought different
  * ones; it comes first. */
 int lib_stream_append_unnamed(lib_stream *stream, lib_entry *entry, bool differs);
-/* At least so many bytes of the track's stage, in node-shared memory where there is room. */
-int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **stage);
+/* x->work becomes the track's stage, of so many bytes at least, in node-shared memory where there is room. */
+int lib_stage(lib_execution *x, size_t bytes);
 
 /* ---- execute*.c, signature.c: one batch, step by step -------------------------------------------------- */
 

@@ -40,8 +40,10 @@ static void unstage(lib_track *track, kolo_world *world)
     track->stage_bytes = 0;
 }
 
-int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **stage)
+int lib_stage(lib_execution *x, size_t bytes)
 {
+    lib_track *track = x->track;
+    kolo_world *world = x->group->world;
     if (track->stage_bytes < bytes || !track->stage) {
         void *memory = NULL;
         size_t room = kolo_round_up(bytes + bytes / 4 + 1, 4096);
@@ -54,7 +56,7 @@ int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **st
         track->stage = memory;
         track->stage_bytes = room;
     }
-    *stage = track->stage;
+    x->work = track->stage;
     return 0;
 }
 
