@@ -70,10 +70,11 @@ char *kolo_options_write(const kolo_options *options, bool all)
     return text;
 }
 
-/* stash=lossless has the bits of none. */
+/* stash=auto and lossless have the bits of none. */
 static bool is_exact(const kolo_option_entry *e, const char *value)
 {
-    return !strcmp(e->key, "stash") && (!strcmp(value, "none") || !strcmp(value, "lossless"));
+    return !strcmp(e->key, "stash") &&
+           (!strcmp(value, "auto") || !strcmp(value, "none") || !strcmp(value, "lossless"));
 }
 
 /* A run's record names paths from the root; a later start may name them from where it was

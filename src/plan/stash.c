@@ -6,8 +6,12 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
+#include "plan/price.h"
 
 enum { ANY_DEPTH = 1 << 20 };
+/* Operations that may run again one after the other; the first alone: none does. */
+static const int depths[] = {0, 1, 2, 3, ANY_DEPTH};
+enum { DEPTHS = sizeof depths / sizeof *depths };
 
 /* What the backward half reads of a tensor. */
 enum use { UNREAD, SIGN, VALUES };
@@ -158,18 +162,18 @@ static int take_back(stash *s, int begin, int end)
     return take_back(s, begin, middle);
 }
 
-static int choose_exact(stash *s, bool encodes)
+/* tries: how many of `depths`. */
+static int choose_exact(stash *s, bool encodes, int tries)
 {
-    static const int limit[] = {0, 1, 2, 3, ANY_DEPTH};
     const size_t bytes = (size_t)s->graph->tensors * sizeof *s->form;
     kolo_form *best = kolo_alloc(bytes + 1);
     int rc = best ? 0 : KOLO_ENOMEM;
     s->best = SIZE_MAX;
-    for (size_t i = 0; rc == 0 && i < sizeof limit / sizeof *limit; i++) {
+    for (int i = 0; rc == 0 && i < tries; i++) {
         size_t needs = 0;
         if (encodes) encode(s, KOLO_FORM_KEPT);
         else memset(s->wanted, KOLO_FORM_KEPT, bytes);
-        rc = drop_cheap(s, limit[i]);
+        rc = drop_cheap(s, depths[i]);
         if (rc == 0) rc = weigh(s, s->wanted, &needs);
         if (rc < 0 || needs >= s->best) continue;
         s->best = needs;
@@ -207,11 +211,67 @@ int kolo_stash_choose(const kolo_plan *plan, enum kolo_form_kind numbers, bool e
 {
     stash s;
     int rc = stash_open(&s, plan, form);
-    if (rc == 0 && numbers == KOLO_FORM_KEPT) rc = choose_exact(&s, encodes);
+    if (rc == 0 && numbers == KOLO_FORM_KEPT) rc = choose_exact(&s, encodes, DEPTHS);
     else if (rc == 0) {
         encode(&s, numbers);
         memcpy(form, s.wanted, (size_t)plan->graph->tensors * sizeof *form);
     }
+    stash_close(&s);
+    return rc;
+}
+
+/* ---- what costs no time ---- */
+
+/* A core as most are: 10 GB/s of memory, 60 GFLOP/s in f32. What counts is how many operations it does while
+ * a byte comes: the more, the dearer are bytes. In 16 bits there are half the bytes, and twice the rate. */
+static int price_of(const kolo_plan *plan, double *price)
+{
+    const kolo_rates core = {
+        .bandwidth = 10, .f32 = .06, .tf32 = .06, .bf16 = .12, .fp16 = .12, .bytes = 1, .flops = 1};
+    kolo_cost *cost = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cost);
+    const int rc = cost ? kolo_plan_roofline(plan, &core, false, cost) : KOLO_ENOMEM;
+    double all = 0, forms = 0;
+    for (int64_t i = 0; rc == 0 && i < plan->actions; i++) {
+        const enum kolo_action_kind kind = plan->action[i].kind;
+        all += cost[i].seconds;
+        if (kind == KOLO_ACTION_ENCODE || kind == KOLO_ACTION_DECODE) forms += cost[i].seconds;
+    }
+    *price = all > 0 ? forms / all : 0;
+    free(cost);
+    return rc;
+}
+
+int kolo_stash_choose_free(const kolo_plan *plan, kolo_form *form, kolo_stash_worth *worth)
+{
+    stash s;
+    kolo_plan *formed = NULL;
+    *worth = (kolo_stash_worth){0};
+    int rc = stash_open(&s, plan, form);
+    if (rc == 0) rc = choose_exact(&s, true, 1);
+    if (rc == 0) rc = kolo_plan_create_forms(&formed, plan, form, NULL);
+    if (rc == 0) rc = price_of(formed, &worth->price);
+    if (rc == 0) {
+        const double all = (double)plan->arena_bytes[KOLO_ARENA_ACTIVATION],
+                     own = (double)formed->arena_bytes[KOLO_ARENA_ACTIVATION];
+        worth->spared = all > 0 ? 1 - own / all : 0;
+        worth->taken = worth->spared >= KOLO_STASH_SPARED && worth->price <= KOLO_STASH_PRICE;
+        if (!worth->taken) memset(form, KOLO_FORM_KEPT, (size_t)plan->graph->tensors * sizeof *form);
+    }
+    kolo_plan_destroy(&formed);
+    stash_close(&s);
+    return rc;
+}
+
+int kolo_stash_encodable(const kolo_graph *graph, size_t *bytes)
+{
+    stash s;
+    const kolo_plan plan = {.graph = graph};
+    int rc = stash_open(&s, &plan, NULL);
+    *bytes = 0;
+    if (rc == 0) encode(&s, KOLO_FORM_KEPT);
+    for (int t = 0; rc == 0 && t < graph->tensors; t++)
+        if (s.wanted[t] != KOLO_FORM_KEPT)
+            *bytes += (size_t)kolo_tensor_count(&graph->tensor[t]) * kolo_dtype_size(graph->tensor[t].dtype);
     stash_close(&s);
     return rc;
 }

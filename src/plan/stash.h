@@ -17,6 +17,24 @@
  * [graph->tensors], filled. plan: one that keeps everything. */
 int kolo_stash_choose(const kolo_plan *plan, enum kolo_form_kind numbers, bool encodes, kolo_form *form);
 
+/* stash=auto takes what spares this share of the arena or more, and takes that share of a step or less: a
+ * clock could not tell. */
+#define KOLO_STASH_SPARED .01
+#define KOLO_STASH_PRICE .01
+/* What it finds, shares of 1. */
+typedef struct kolo_stash_worth {
+    double spared; /* of the arena ACTIVATION, with signs and 4 bits where they make it smaller */
+    double price;  /* of a step: what encoding and decoding take of it at the rates of a core */
+    bool taken;
+} kolo_stash_worth;
+
+/* stash=auto: signs and 4 bits alone, nothing is made again, and that only where it costs no time: form is
+ * [graph->tensors], all KEPT where it does not. A matter of the plan alone: nothing is timed. plan: one that
+ * keeps everything, of a backend with encoded forms. */
+int kolo_stash_choose_free(const kolo_plan *plan, kolo_form *form, kolo_stash_worth *worth);
+/* Bytes of one micro-batch that signs and 4 bits could stand for; 0: nothing is read in that way. */
+int kolo_stash_encodable(const kolo_graph *graph, size_t *bytes);
+
 /* Of what `form` keeps as it is, offloads as few as let ACTIVATION have `budget` bytes, the first of the
  * forward half first, as they wait longest; all, if none do. */
 int kolo_stash_offload(const kolo_plan *plan, size_t budget, kolo_form *form);

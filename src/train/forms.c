@@ -15,11 +15,24 @@ static bool offloads_activations(const kolo_options *o)
     return o->offload == KOLO_offload_activations || o->offload == KOLO_offload_all;
 }
 
-bool session_has_forms(const kolo_session *s)
+/* By an option other than stash=auto. */
+static bool are_given(const kolo_options *o)
+{
+    return o->recompute != KOLO_recompute_none || o->stash > KOLO_stash_none || offloads_activations(o);
+}
+
+/* stash=auto, and nothing else says how activations wait. Pipelines whose weights are late have none but
+ * activations as they are; a GPU encodes nothing. */
+static bool may_choose(const kolo_session *s)
 {
     const kolo_options *o = s->options;
-    return (s->parts & KOLO_SESSION_TRAIN) &&
-           (o->recompute != KOLO_recompute_none || o->stash != KOLO_stash_none || offloads_activations(o));
+    return (s->parts & KOLO_SESSION_TRAIN) && o->stash == KOLO_stash_auto && !are_given(o) && !s->cuda &&
+           !kolo_pipeline_is_late((enum kolo_pipeline)o->pipeline);
+}
+
+bool session_has_forms(const kolo_session *s)
+{
+    return (s->parts & KOLO_SESSION_TRAIN) && (are_given(s->options) || s->shape[0].encodable > 0);
 }
 
 /* ---- what goes together ---- */
@@ -39,7 +52,7 @@ static int check_stash(const kolo_session *s)
 {
     const kolo_options *o = s->options;
     const char *stash = choice_of("stash", (int)o->stash);
-    if (o->stash == KOLO_stash_none) return 0;
+    if (o->stash <= KOLO_stash_none) return 0;
     if (o->recompute != KOLO_recompute_none)
         return kolo_fail(
             KOLO_ECONFIG,
@@ -79,6 +92,8 @@ int session_open_forms(kolo_session *s)
         KOLO_TRY(check_stash(s));
         KOLO_TRY(check_offload(s));
     }
+    for (int i = 0; may_choose(s) && i < s->shapes; i++)
+        KOLO_TRY(kolo_stash_encodable(s->shape[i].graph, &s->shape[i].encodable));
     for (int i = 0; session_has_forms(s) && i < s->shapes; i++) {
         s->shape[i].form = kolo_alloc((size_t)s->shape[i].graph->tensors + 1);
         if (!s->shape[i].form) return KOLO_ENOMEM;
@@ -88,6 +103,13 @@ int session_open_forms(kolo_session *s)
 
 /* ---- stash= and offload= ---- */
 
+static void say(const kolo_session *s, const char *text)
+{
+    if (s->parts & KOLO_SESSION_QUIET) return;
+    if (s->parts & KOLO_SESSION_PLAN_ONLY) printf("%s\n", text);
+    else if (s->launch->rank == 0) kolo_info("%s", text);
+}
+
 static int report(const kolo_session *s, const kolo_plan *plain, const kolo_plan *plan, const char *what)
 {
     static const char *const name[KOLO_FORMS] = {"kept",      "made again", "offloaded", "as signs",
@@ -96,8 +118,11 @@ static int report(const kolo_session *s, const kolo_plan *plain, const kolo_plan
     char text[512];
     if (s->parts & KOLO_SESSION_QUIET) return 0;
     KOLO_TRY(kolo_plan_stashed(plan, &did));
-    snprintf(text, sizeof text, "stash=%s%s%s: of %d activations", choice_of("stash", (int)s->options->stash),
-             offloads_activations(s->options) ? " offload=activations" : "", what, did.activations);
+    const bool offloads = offloads_activations(s->options);
+    const int64_t given = s->options->stash,
+                  stash = offloads && given == KOLO_stash_auto ? KOLO_stash_none : given;
+    snprintf(text, sizeof text, "stash=%s%s%s: of %d activations", choice_of("stash", (int)stash),
+             offloads ? " offload=activations" : "", what, did.activations);
     for (int f = 0; f < KOLO_FORMS; f++)
         if (did.of[f]) kolo_append(text, sizeof text, " %d %s,", did.of[f], name[f]);
     kolo_append(text, sizeof text, " %.1f of %.1f MiB in memory", did.waiting / 0x1p20, did.bytes / 0x1p20);
@@ -106,16 +131,45 @@ static int report(const kolo_session *s, const kolo_plan *plain, const kolo_plan
                  all = plain->arena_bytes[KOLO_ARENA_ACTIVATION];
     kolo_append(text, sizeof text, "; %d operations run again; arena of activations %zu bytes of %zu (%.3f)",
                 did.operations, own, all, (double)own / (double)all);
-    if (s->parts & KOLO_SESSION_PLAN_ONLY) printf("%s\n", text);
-    else if (s->launch->rank == 0) kolo_info("%s", text);
+    say(s, text);
     return 0;
+}
+
+/* What stash=auto did and why, where that is asked: a training says no more than what it does. worth: NULL:
+ * there is nothing to encode. */
+static void report_worth(const kolo_session *s, const kolo_stash_worth *worth)
+{
+    static const char kept[] = "stash=auto: activations are kept as they are: ",
+                      other[] = "; stash=lossless makes again what costs little";
+    char text[384];
+    if (!(s->parts & KOLO_SESSION_PLAN_ONLY) || s->trial) return;
+    if (!worth)
+        snprintf(text, sizeof text, "%sno gradient reads signs or places of maxima alone%s", kept, other);
+    else if (worth->taken)
+        snprintf(text, sizeof text,
+                 "stash=auto: signs and 4 bits spare %.1f %% of the arena of activations, and take about "
+                 "%.2f %% of a step",
+                 100 * worth->spared, 100 * worth->price);
+    else
+        snprintf(text, sizeof text,
+                 "%ssigns and 4 bits would spare %.1f %% of their arena, and take about %.2f %% of a step "
+                 "(taken where they spare %.0f %% or more, and take %.0f %% or less)%s",
+                 kept, 100 * worth->spared, 100 * worth->price, 100 * KOLO_STASH_SPARED,
+                 100 * KOLO_STASH_PRICE, other);
+    say(s, text);
 }
 
 /* Of the whole network: with stages too, so that what is rounded does not depend on them. */
 static int stash(kolo_session *s, kolo_shape *shape)
 {
     const kolo_options *o = s->options;
-    if (o->stash != KOLO_stash_none)
+    if (o->stash == KOLO_stash_auto && !are_given(o)) {
+        kolo_stash_worth worth;
+        KOLO_TRY(kolo_stash_choose_free(shape->plan, shape->form, &worth));
+        if (shape == s->shape) report_worth(s, &worth);
+        return 0;
+    }
+    if (o->stash > KOLO_stash_none)
         KOLO_TRY(kolo_stash_choose(shape->plan, rounded(o), kolo_backend_encodes(s->backend), shape->form));
     if (!offloads_activations(o)) return 0;
     size_t budget = 0;
@@ -127,6 +181,14 @@ static int stash(kolo_session *s, kolo_shape *shape)
 }
 
 /* ---- a session ---- */
+
+/* stash=auto declined: the plan stays what it is. */
+static bool keeps_all(const kolo_session *s, const kolo_shape *shape)
+{
+    for (int64_t t = 0; t < shape->graph->tensors; t++)
+        if (shape->form[t] != KOLO_FORM_KEPT) return false;
+    return !are_given(s->options);
+}
 
 /* An evaluation works in the memory of the training's activations. */
 static int make_room(kolo_session *s)
@@ -161,10 +223,13 @@ static int replace_plans(kolo_session *s)
 int session_choose_forms(kolo_session *s)
 {
     const bool recomputes = s->options->recompute != KOLO_recompute_none;
+    if (!session_has_forms(s) && may_choose(s)) report_worth(s, NULL);
     if (!session_has_forms(s)) return 0;
     for (int i = 0; !s->forms_given && i < s->shapes; i++)
         KOLO_TRY(recomputes ? session_recompute(s, &s->shape[i]) : stash(s, &s->shape[i]));
-    return replace_plans(s);
+    bool kept = true;
+    for (int i = 0; i < s->shapes; i++) kept = kept && keeps_all(s, &s->shape[i]);
+    return kept ? 0 : replace_plans(s);
 }
 
 /* ---- stages ---- */
@@ -186,8 +251,10 @@ int session_choose_stage_forms(kolo_session *s, kolo_shape *shape)
 {
     const bool recomputes = s->options->recompute != KOLO_recompute_none;
     kolo_plan *formed = NULL;
+    if (!session_has_forms(s) && may_choose(s) && shape == s->shape) report_worth(s, NULL);
     if (!session_has_forms(s)) return 0;
     if (!s->forms_given) KOLO_TRY(recomputes ? session_recompute_stages(s, shape) : stash(s, shape));
+    if (keeps_all(s, shape)) return 0;
     int rc = kolo_plan_create_forms(&formed, shape->plan, shape->form, NULL);
     for (int k = 0;
          rc == 0 && !recomputes && !s->forms_given && !s->trial && shape == s->shape && k < s->grid.stages;

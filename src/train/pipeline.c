@@ -87,7 +87,7 @@ static int check_late(const kolo_session *s)
         {o->shard != KOLO_shard_none, "shard", "versions of the weights are kept whole"},
         {o->offload != KOLO_offload_none, "offload", step},
         {o->recompute != KOLO_recompute_none, "recompute", step},
-        {o->stash != KOLO_stash_none, "stash", step},
+        {o->stash > KOLO_stash_none, "stash", step},
         {kolo_is_adasum(o), "reduce=adasum", "its steps are taken from weights that all ranks have just now"},
         {kolo_late(o) > 0, "sync=stale", "weights would be late twice"},
         {kolo_is_local(o), "local_steps, swap or tournament", "stages have other ranks' weights"},

@@ -225,15 +225,20 @@ int session_recompute_stages(kolo_session *s, kolo_shape *shape)
 int session_recompute_least(const kolo_session *s, size_t *bytes)
 {
     const kolo_plan *p = s->plan;
+    const bool given = p->config.form && !s->shape[0].encodable; /* not by stash=auto alone */
     *bytes = 0;
-    if (!(s->parts & KOLO_SESSION_TRAIN) || s->program || p->config.form) return 0;
+    if (!(s->parts & KOLO_SESSION_TRAIN) || s->program || given) return 0;
+    kolo_plan *plain = NULL;
     kolo_form *form = kolo_alloc((size_t)p->graph->tensors + 1);
     double *seconds = kolo_alloc((size_t)(p->graph->nodes + 1) * sizeof *seconds);
-    task t = {.session = s, .plain = p, .seconds = seconds, .form = form};
-    int rc = form && seconds ? kolo_recompute_create(&t.problem, p, seconds) : KOLO_ENOMEM;
+    task t = {.session = s, .seconds = seconds, .form = form};
+    int rc = form && seconds ? kolo_plan_create_forms(&plain, p, NULL, NULL) : KOLO_ENOMEM;
+    t.plain = plain;
+    if (rc == 0) rc = kolo_recompute_create(&t.problem, plain, seconds);
     if (rc == 0) rc = drop_most(&t);
     if (rc == 0) *bytes = session_rank_bytes(s, 0) - activation_bytes(p) + activation_bytes(t.plan);
     close_task(&t);
+    kolo_plan_destroy(&plain);
     free(form);
     free(seconds);
     return rc;

@@ -27,8 +27,9 @@ typedef struct kolo_shape {
     /* with stages: the plan is of this rank's, of these */
     kolo_placement *placement;
     kolo_program *program;
-    size_t scratch;  /* bytes of it that this one needs beside what all have */
-    kolo_form *form; /* [graph->tensors] how its plan keeps activations; NULL: as they are (forms.h) */
+    size_t scratch;   /* bytes of it that this one needs beside what all have */
+    kolo_form *form;  /* [graph->tensors] how its plan keeps activations; NULL: as they are (forms.h) */
+    size_t encodable; /* stash=auto: bytes that it could encode of a micro-batch; 0: nothing */
 } kolo_shape;
 
 enum kolo_session_part {

@@ -343,7 +343,9 @@ int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS])
                 arena_bytes[a] = bytes[a];
         }
     }
-    if (session_has_forms(s)) arena_bytes[KOLO_ARENA_ACTIVATION] = 0;
+    if (!session_has_forms(s)) return 0;
+    const size_t least = arena_bytes[KOLO_ARENA_ACTIVATION], encoded = s->shape[0].encodable;
+    arena_bytes[KOLO_ARENA_ACTIVATION] = encoded && encoded < least ? least - encoded : 0;
     return 0;
 }
 

@@ -42,7 +42,7 @@ fi
 loss_of() { losses "$1" | awk -v step="$2" '$1 == step { print $2 }'; }
 ten=(epochs=0 steps=10 val=none lr=0.02)
 plainly plain10 "${ten[@]}"
-whole=$(planned)
+whole=$(planned stash=none)
 for form in fp16:0.02 bf16:0.05 fp8:0.1; do
     key=stash=${form%:*} most=${form#*:} one=$ROOM/${form%:*}
     run "${form%:*}" "$key" "${ten[@]}"
@@ -60,6 +60,29 @@ is $? 0 "kolo plan stash=lossless" "$ROOM/plan"
 like "$ROOM/plan" '^stash=lossless: of [0-9]+ activations .* activations [0-9]+ bytes of [0-9]+ \(0\.' \
     "says which forms, and the arena"
 like "$ROOM/plan" '^checked' "and is checked"
+says() { # OPTIONS...: of `kolo plan`, what stash= has to say
+    kolo plan model=vgg11 size=32 batch=8 data=synthetic val=none deterministic=true threads=1 "$@" 2>&1 |
+        grep -E '^(stash|error)' > "$ROOM/says"
+}
+says
+like "$ROOM/says" '^stash=auto: signs and 4 bits spare [1-9][0-9.]+ % of the arena' \
+    "a VGG, by default: signs are taken, with what they spare and take"
+like "$ROOM/says" '^stash=auto: of [0-9]+ activations .* as signs.*; 0 operations run again' \
+    "  and nothing is made again"
+says stash=none
+is "$(cat "$ROOM/says")" "" "stash=none: a VGG keeps its activations as they are"
+says recompute=blocks
+is "$(cat "$ROOM/says")" "" "recompute=blocks: likewise, but for what it drops"
+says offload=activations
+is "$(grep -c 'as signs' "$ROOM/says")" 0 "offload=activations: what goes, goes as it is"
+says stages=2 ranks=2
+is "$(grep -cE '^stash=auto, stage [01]: .* as signs' "$ROOM/says")" 2 "stages=2: each says what it encodes"
+says model=lenet5 size=28
+like "$ROOM/says" 'kept as they are: signs and 4 bits would spare .* [1-9][0-9.]+ % of a step' \
+    "a LeNet: it would take more than a hundredth of a step"
+says model=convnext_tiny
+like "$ROOM/says" 'kept as they are: no gradient reads signs or places of maxima alone' \
+    "a ConvNeXt: there is nothing to encode"
 large=(size=32 batch=64 micro_batch=32 val=none)
 some=$(kolo plan "${args[@]}" "${large[@]}" 2> /dev/null | awk '/^memory of a rank/ { print $5 - 6000000 }')
 kolo plan "${args[@]}" "${large[@]}" offload=activations memory="$some" > "$ROOM/plan" 2>&1
@@ -68,7 +91,7 @@ like "$ROOM/plan" ' [1-9][0-9]* kept, [1-9][0-9]* offloaded' "of which only as m
 like "$ROOM/plan" '^  offloaded +[1-9]' "and the arena is listed"
 
 # --- bits that are the same: a run goes on in the other form
-for forms in "lossless none" "none lossless"; do
+for forms in "lossless none" "none lossless" "none auto" "auto lossless"; do
     rm -rf "$ROOM/again"
     run again stash="${forms% *}" stop_step=2
     is $? 75 "stash=${forms% *} until step 2" "$ROOM/log"

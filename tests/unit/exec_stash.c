@@ -16,10 +16,11 @@ static int choose(const kolo_plan *plain, int how, kolo_form *form)
     return how < 0 ? kolo_stash_offload(plain, 0, form) : 0;
 }
 
-/* Convolutions with relus and pools between, as VGG has them. */
+/* Convolutions of so many channels with relus and pools between, as VGG has them. */
+static int channels = 24;
 static int build_pools(kolo_graph **graph, const kolo_model_config *c)
 {
-    const kolo_conv_spec conv = {.out = 24,
+    const kolo_conv_spec conv = {.out = channels,
                                  .kernel = {3, 3},
                                  .stride = {1, 1},
                                  .pad = {1, 1},
@@ -134,6 +135,72 @@ static void test_bits(void)
     c = (rig_config){.model = "resnet20", .rows = 4, .side = 16, .channels = 3, .slots = 2};
     same_bits(c, "resnet20");
     rounded_bits(c, "resnet20");
+}
+
+/* ---- what costs no time ---- */
+
+static kolo_stash_worth worth;
+
+static int choose_free(const kolo_plan *plain, int how, kolo_form *form)
+{
+    (void)how;
+    return kolo_stash_choose_free(plain, form, &worth);
+}
+
+static void test_free(void)
+{
+    rig_config c = {.build = build_pools, .rows = 4, .side = 32, .channels = 3};
+    channels = 160;
+    const result plain = train(c);
+    c.choose = choose_free;
+    const result got = train(c);
+    const int *of = got.stashed.of;
+    ok(worth.taken && worth.price > 0 && worth.price <= KOLO_STASH_PRICE && of[KOLO_FORM_SIGNS] > 0 &&
+           of[KOLO_FORM_DROPPED] == 0 && got.activation < plain.activation,
+       "160 channels: %d signs, %d in 4 bits, nothing again, at %.4f of a step", of[KOLO_FORM_SIGNS],
+       of[KOLO_FORM_NIBBLES], worth.price);
+    const double spared = 1 - (double)got.activation / (double)plain.activation;
+    ok(fabs(worth.spared - spared) < 1e-9, "what it says to spare is what it spares: %.3f", spared);
+    ok(plain.param && got.param && got.loss == plain.loss &&
+           !memcmp(got.param, plain.param, (size_t)plain.count * sizeof(float)),
+       "the plain run's bits");
+    free(got.param);
+    free(plain.param);
+    channels = 8;
+    const result narrow = train(c);
+    ok(!worth.taken && worth.price > KOLO_STASH_PRICE && worth.spared > KOLO_STASH_SPARED &&
+           narrow.stashed.of[KOLO_FORM_KEPT] == narrow.stashed.activations,
+       "8 channels: %.3f of a step would be more than nothing: all is kept", worth.price);
+    free(narrow.param);
+    channels = 24;
+    c = (rig_config){.model = "resnet20", .rows = 4, .side = 16, .channels = 3, .choose = choose_free};
+    const result net = train(c);
+    ok(!worth.taken && worth.spared < KOLO_STASH_SPARED &&
+           net.stashed.of[KOLO_FORM_KEPT] == net.stashed.activations,
+       "resnet20: %.4f of the arena is nothing: all is kept", worth.spared);
+    free(net.param);
+}
+
+static void test_encodable(void)
+{
+    rig_config c = {.build = build_pools, .rows = 2, .side = 16, .channels = 3};
+    rig r;
+    if (rig_open(&r, &c, backend, NULL, NULL) < 0) {
+        ok(0, "%s", kolo_error_text());
+        return;
+    }
+    size_t bytes = 0, want = 0;
+    for (int t = 0; t < r.graph->tensors; t++) {
+        const kolo_tensor *x = &r.graph->tensor[t];
+        const bool sign = !strncmp(x->name, "relu", 4) && x->name[5] == '1' && !strchr(x->name, ':'),
+                   place = !strcmp(x->name, "pool0:1") || !strcmp(x->name, "pool2:1");
+        if (x->producer < 0 || r.graph->node[x->producer].backward) continue;
+        if (sign || place) want += (size_t)kolo_tensor_count(x) * (sign ? sizeof(float) : 1);
+    }
+    is_int(kolo_stash_encodable(r.graph, &bytes), 0, "bytes that could be encoded");
+    ok(bytes == want && want > 0, "those of relus in front of pools and of small windows: %zu, by hand %zu",
+       bytes, want);
+    rig_close(&r);
 }
 
 /* ---- bytes ---- */
@@ -263,6 +330,8 @@ int main(void)
 {
     backend = rig_backend(1, true);
     test_bits();
+    test_free();
+    test_encodable();
     test_bytes();
     test_checker();
     kolo_backend_destroy(&backend);
