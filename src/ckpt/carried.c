@@ -42,6 +42,45 @@ int kolo_rank_state_write(int folder, const char *path, const carried *c, uint64
     return kolo_stream_close(&out, rc);
 }
 
+static int put_part(stream *out, const char *data, size_t bytes, uint32_t *crc)
+{
+    *crc = kolo_crc32c(0, data, bytes);
+    return kolo_stream_put(out, data, bytes);
+}
+
+int kolo_rank_parts_write(int folder, const char *path, const kolo_rank_parts *p, uint64_t *bytes,
+                          uint32_t *crc, int *rc)
+{
+    const bool writes = folder >= 0;
+    stream out;
+    bool opened = false;
+    const carried_head head = head_of(p->bytes, p->parts);
+    uint32_t *each = writes ? kolo_alloc((size_t)p->parts * sizeof *each) : NULL;
+    char *to = writes ? kolo_alloc(p->bytes) : NULL;
+    if (writes && *rc == 0 && (!each || !to)) *rc = KOLO_ENOMEM;
+    if (writes && *rc == 0) {
+        *rc = kolo_stream_open(&out, folder, path, "carried");
+        opened = *rc == 0;
+    }
+    if (opened) *rc = kolo_stream_put(&out, &head, sizeof head);
+    int bad = 0; /* of all ranks together: nobody waits for a part any more */
+    for (int i = 0; bad == 0 && i < p->parts; i++) {
+        bad = p->bring(p->context, i, to);
+        if (bad == 0 && writes && *rc == 0) *rc = put_part(&out, to, p->bytes, &each[i]);
+    }
+    if (bad < 0 && *rc == 0) *rc = bad;
+    if (opened && *rc == 0) *rc = kolo_stream_put(&out, each, (size_t)p->parts * sizeof *each);
+    if (opened && *rc == 0) *rc = kolo_stream_sync(&out);
+    if (opened) {
+        *bytes = out.bytes;
+        *crc = out.crc;
+        *rc = kolo_stream_close(&out, *rc);
+    }
+    free(each);
+    free(to);
+    return bad;
+}
+
 static int read_at(int fd, const char *path, void *to, size_t bytes, size_t at)
 {
     for (size_t done = 0; done < bytes;) {

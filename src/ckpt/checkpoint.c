@@ -157,7 +157,8 @@ static int write_manifest(struct saver *s, int folder, const char *path, manifes
 /* Each is on the disk before the next, the manifest last. */
 int saver_finish(struct saver *s, int folder, const char *path, manifest *m)
 {
-    KOLO_TRY(kolo_rank_state_write(folder, path, &s->carried, &m->carried_bytes, &m->carried_crc));
+    if (s->carried.parts) /* else it is there, or there is nothing */
+        KOLO_TRY(kolo_rank_state_write(folder, path, &s->carried, &m->carried_bytes, &m->carried_crc));
     KOLO_TRY(write_manifest(s, folder, path, m));
     return kolo_folder_sync_held(folder, path);
 }
@@ -241,11 +242,13 @@ static int take_snapshot(struct saver *s, kolo_exec *exec)
     return 0;
 }
 
-int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend)
+int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
+                              const kolo_rank_parts *parts)
 {
     struct saver *s;
     if (!kolo_checkpoint_in_place(plan)) return 0;
     int rc = kolo_comm_agree(kolo_exec_comm(exec), saver_create(&s, NULL, plan, backend));
+    if (rc == 0) s->rank_parts = *parts;
     if (rc == 0) rc = saver_write_together(s, exec);
     kolo_saver_destroy(&s);
     return rc;
@@ -290,6 +293,14 @@ void *kolo_checkpoint_rank_state(kolo_run *run, size_t bytes, int parts)
         if (!s->carried.data) s->carried.parts = 0;
     }
     return s->carried.data;
+}
+
+int kolo_checkpoint_rank_parts(kolo_run *run, const kolo_rank_parts *parts)
+{
+    if (!run->saver)
+        return kolo_fail(KOLO_EINTERNAL, "checkpoint: rank-local state before kolo_checkpoint_prepare");
+    run->saver->rank_parts = *parts;
+    return 0;
 }
 
 int kolo_checkpoint_wait(kolo_run *run) { return saver_wait(run->saver); }

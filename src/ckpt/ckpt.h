@@ -82,8 +82,11 @@ bool kolo_checkpoint_in_place(const kolo_plan *plan);
 /* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and
  * waits for its pages. */
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend);
-/* Ranks other than 0, when that saves: they take part where checkpoints are written in place. */
-int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend);
+/* Ranks other than 0, when that saves: they take part where checkpoints are written in place. parts: what
+ * they carry (carried.h); read by this call only. */
+struct kolo_rank_parts;
+int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
+                              const struct kolo_rank_parts *parts);
 /* Rank 0. Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written)
  * and writes in a thread of its own; in place, collectively with take_part, every stage's first rank writes
  * its tensors into their places of the one file, no rank holds more than one of another, and the checkpoint

@@ -165,22 +165,27 @@ static int write_items(together *w, int *rc)
     return 0;
 }
 
-static int finish_file(together *w)
+static int finish_file(together *w, manifest *m)
 {
     struct saver *s = w->s;
-    manifest m = {.bytes = w->bytes, .crc = kolo_crc32c(0, s->header, s->header_bytes)};
+    m->bytes = w->bytes;
+    m->crc = kolo_crc32c(0, s->header, s->header_bytes);
     for (int i = 0; i < s->items; i++)
-        m.crc = kolo_crc32c_join(m.crc, (uint32_t)w->crc[i], s->weight[i].bytes);
-    return saver_finish(s, w->temp.fd, w->path, &m);
+        m->crc = kolo_crc32c_join(m->crc, (uint32_t)w->crc[i], s->weight[i].bytes);
+    return saver_finish(s, w->temp.fd, w->path, m);
 }
 
-/* 0: all ranks have written theirs; else the first rank that has not is named. */
-static int write_together(together *w)
+/* 0: all ranks have written theirs; else the first rank that has not is named. m: with what they carry. */
+static int write_together(together *w, manifest *m)
 {
+    const kolo_rank_parts *parts = &w->s->rank_parts;
     int mine = 0;
     KOLO_TRY(kolo_comm_agree(w->comm, w->me == 0 ? create_file(w) : 0));
     KOLO_TRY(open_file(w));
     KOLO_TRY(write_items(w, &mine));
+    if (parts->bytes)
+        KOLO_TRY(
+            kolo_rank_parts_write(w->temp.fd, w->path, parts, &m->carried_bytes, &m->carried_crc, &mine));
     KOLO_TRY(kolo_comm_agree(w->comm, mine));
     return kolo_comm_allreduce(w->comm, w->crc, w->s->items, KOLO_I64, KOLO_SUM);
 }
@@ -199,11 +204,12 @@ int saver_write_together(struct saver *s, kolo_exec *exec)
                   .reaches = kolo_alloc((size_t)launch->size * sizeof *w.reaches),
                   .crc = kolo_alloc((size_t)(s->items + 1) * sizeof *w.crc),
                   .bytes = s->header_bytes};
+    manifest m = {0};
     for (int i = 0; i < s->items; i++) w.bytes += s->weight[i].bytes;
     int rc = kolo_comm_agree(w.comm, w.reaches && w.crc ? 0 : KOLO_ENOMEM);
-    if (rc == 0) rc = write_together(&w);
+    if (rc == 0) rc = write_together(&w, &m);
     if (w.fd >= 0) close(w.fd);
-    if (rc == 0 && w.path) rc = finish_file(&w);
+    if (rc == 0 && w.path) rc = finish_file(&w, &m);
     if (w.path) rc = saver_commit(s, &w.temp, &w.path, rc);
     free(w.reaches);
     free(w.crc);

@@ -31,7 +31,8 @@ struct saver {
     size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
     float *canonical;         /* one tensor of this rank's, as it goes to the file; or a piece of another's */
     size_t canonical_bytes;
-    carried carried; /* by the ranks; parts 0: nothing */
+    carried carried;            /* by the ranks; parts 0: nothing */
+    kolo_rank_parts rank_parts; /* likewise, where it is written in place */
 
     pthread_t thread;
     bool started;           /* the thread is to be joined */

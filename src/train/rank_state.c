@@ -45,25 +45,48 @@ static int gather_state(kolo_session *s, void *all, size_t bytes)
     return rc;
 }
 
+/* Of this rank. */
+static int read_own(kolo_session *s, void *to)
+{
+    if (late_bytes(s)) return kolo_exec_late_read(s->exec, to);
+    if (!state_bytes(s)) {
+        kolo_comm_rank_state_save(s->comm, to);
+        return 0;
+    }
+    kolo_tournament_save(s, (char *)to + state_bytes(s));
+    return kolo_exec_state_read(s->exec, s->grid.replica, to);
+}
+
 int kolo_rank_state_gather(kolo_session *s, void *all)
 {
-    size_t bytes = kolo_rank_state_bytes(s);
+    const size_t bytes = kolo_rank_state_bytes(s);
+    const bool root = s->launch->rank == 0;
     if (!bytes) return 0;
-    if (s->program && state_bytes(s)) return gather_state(s, s->launch->rank == 0 ? all : NULL, bytes);
-    void *mine = kolo_alloc(bytes);
-    int rc = mine ? 0 : KOLO_ENOMEM;
-    if (rc == 0 && late_bytes(s)) {
-        rc = kolo_exec_late_read(s->exec, mine);
-        if (rc == 0 && s->launch->rank == 0) memcpy(all, mine, bytes);
-        free(mine);
-        return rc;
-    }
-    if (rc == 0 && state_bytes(s)) {
-        rc = kolo_exec_state_read(s->exec, s->grid.replica, mine);
-        kolo_tournament_save(s, (char *)mine + state_bytes(s));
-    } else if (rc == 0) kolo_comm_rank_state_save(s->comm, mine);
+    if (s->program && state_bytes(s)) return gather_state(s, root ? all : NULL, bytes);
+    if (late_bytes(s)) return root ? read_own(s, all) : 0;
+    void *mine = root ? all : kolo_alloc(bytes); /* rank 0's part is the first */
+    int rc = mine ? read_own(s, mine) : KOLO_ENOMEM;
     if (rc == 0) rc = kolo_comm_gather(s->comm, mine, bytes, all, 0);
-    free(mine);
+    if (!root) free(mine);
+    return rc;
+}
+
+enum { PIECE = 1 << 20 }; /* bytes that go from rank to rank at a time */
+
+int kolo_rank_state_bring(void *context, int part, void *to)
+{
+    kolo_session *s = context;
+    const size_t bytes = kolo_rank_state_bytes(s);
+    const bool own = s->launch->rank == part;
+    if (s->program && state_bytes(s)) return kolo_exec_state_read(s->exec, part, to);
+    if (part == 0) return own && to ? read_own(s, to) : 0;
+    char *memory = to ? to : kolo_alloc(own ? bytes : PIECE);
+    int rc = !memory ? KOLO_ENOMEM : own ? read_own(s, memory) : 0;
+    rc = kolo_comm_agree(s->comm, rc);
+    for (size_t at = 0; rc == 0 && at < bytes; at += PIECE)
+        rc = kolo_comm_broadcast(s->comm, to || own ? memory + at : memory,
+                                 bytes - at < PIECE ? bytes - at : PIECE, part);
+    if (!to) free(memory);
     return rc;
 }
 

@@ -13,6 +13,9 @@ int kolo_rank_state_parts(const kolo_session *session, int *part);
 /* Collective, between steps: all of it comes to rank 0, part after part, into `all` (kolo_rank_state_bytes
  * each); `all` is read at rank 0 only. */
 int kolo_rank_state_gather(kolo_session *session, void *all);
+/* The same a part at a time, for rank 0 that has no room for all: part `part` comes to `to` there, and `to`
+ * is NULL elsewhere. context: the session. */
+int kolo_rank_state_bring(void *context, int part, void *to);
 /* Not of steps under way (late.h). KOLO_EINPUT: of another grid or recipe; nothing was changed. */
 int kolo_rank_state_load(kolo_session *session, const void *from);
 

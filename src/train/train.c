@@ -32,20 +32,32 @@ static int collect_memory(trainer *t)
     return kolo_comm_gather(s->comm, &peak, sizeof peak, t->peak_by_rank, 0);
 }
 
+/* What ranks have of their own: to rank 0's memory, or, in place, a part at a time when it is written. */
+static int carry(trainer *t, kolo_rank_parts *each)
+{
+    kolo_session *s = &t->session;
+    int part;
+    *each = (kolo_rank_parts){.bytes = kolo_rank_state_bytes(s),
+                              .parts = kolo_rank_state_parts(s, &part),
+                              .bring = kolo_rank_state_bring,
+                              .context = s};
+    if (!each->bytes) return 0;
+    if (kolo_checkpoint_in_place(s->plan)) return is_root(t) ? kolo_checkpoint_rank_parts(t->run, each) : 0;
+    void *all = is_root(t) ? kolo_checkpoint_rank_state(t->run, each->bytes, each->parts) : NULL;
+    if (is_root(t) && !all) return kolo_error_status();
+    return kolo_rank_state_gather(s, all);
+}
+
 /* A stop may come where a checkpoint was just written, or where the run was taken up. */
 static int save(trainer *t)
 {
     const double begin = kolo_time();
     if (t->saved == t->position.step) return 0;
-    size_t each = kolo_rank_state_bytes(&t->session);
-    int part;
-    const int parts = kolo_rank_state_parts(&t->session, &part);
-    void *all = is_root(t) && each ? kolo_checkpoint_rank_state(t->run, each, parts) : NULL;
-    if (is_root(t) && each && !all) return KOLO_EIO;
-    KOLO_TRY(kolo_rank_state_gather(&t->session, all));
+    kolo_rank_parts each;
+    KOLO_TRY(carry(t, &each));
     t->saved = t->position.step;
     if (!is_root(t)) {
-        KOLO_TRY(kolo_checkpoint_take_part(t->session.exec, t->session.plan, t->session.backend));
+        KOLO_TRY(kolo_checkpoint_take_part(t->session.exec, t->session.plan, t->session.backend, &each));
         return collect_memory(t);
     }
     kolo_position p = t->position;
