@@ -115,3 +115,30 @@ int kolo_compression_apply(kolo_session *s)
                                 s->program->plan[k], &compress));
     return 0;
 }
+
+int kolo_compression_bytes(const kolo_session *s, const kolo_plan *plan, size_t *bytes, size_t *carried)
+{
+    const comm_compress compress = kolo_compression(s->options, s->phase[0].steps_per_epoch);
+    const int here = s->elsewhere ? 1 : s->launch->nodes,
+              nodes = s->options->compression_within && compress.kind != COMM_NONE ? s->replicas
+                      : here < s->replicas                                         ? here
+                                                                                   : s->replicas;
+    comm_matrix *matrix = NULL;
+    int matrices = 0;
+    *bytes = *carried = 0;
+    if (nodes < 2 || plan->config.servers) return 0;
+    int64_t *at = kolo_alloc(2 * (size_t)(plan->buckets + 1) * sizeof *at), *count = at + plan->buckets;
+    int rc = !at                          ? KOLO_ENOMEM
+             : compress.kind == COMM_NONE ? 0
+                                          : kolo_plan_matrices(plan, NULL, &matrix, &matrices);
+    for (int b = 0; rc == 0 && b < plan->buckets; b++) {
+        at[b] = (int64_t)(plan->bucket[b].offset / sizeof(float));
+        count[b] = plan->bucket[b].count;
+    }
+    if (rc == 0)
+        rc = kolo_comm_plan_own_bytes(&compress, s->replicas / nodes, nodes, at, count, plan->buckets, matrix,
+                                      matrices, bytes, carried);
+    free(matrix);
+    free(at);
+    return rc;
+}

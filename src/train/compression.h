@@ -14,5 +14,9 @@ int kolo_compression_flat(const kolo_launch *launch, kolo_launch *flat);
 void kolo_compression_flat_free(kolo_launch *flat);
 /* Between the communicator's create and the executor's. */
 int kolo_compression_apply(kolo_session *session);
+/* What a rank of this plan holds for sums between nodes beside its arenas: *bytes; and of it what a
+ * compression carries from step to step. */
+int kolo_compression_bytes(const kolo_session *session, const kolo_plan *plan, size_t *bytes,
+                           size_t *carried);
 
 #endif

@@ -10,6 +10,7 @@
 #include "plan/servers.h"
 #include "plan/shard.h"
 #include "train/async.h"
+#include "train/compression.h"
 #include "train/parts.h"
 #include "train/pipeline.h"
 #include "train/recompute.h"
@@ -84,13 +85,45 @@ static int check_gpu(kolo_session *s, const need *n)
 static const char in_place_text[] =
     "a copy of what is saved does not fit: training waits while a checkpoint is written";
 
-/* What rank 0 copies for a checkpoint, and writes it by, unless that is written in place. */
+/* What a rank has beside arenas for ranks that differ: `sums` while it sums over nodes, `carried` once more
+ * while a checkpoint is written, of `parts` ranks (rank_state.h). */
+typedef struct apart {
+    size_t sums, carried;
+    int parts;
+} apart;
+
+static apart apart_of(const kolo_session *s, const kolo_plan *plan)
+{
+    const size_t *arena = plan->arena_bytes;
+    const kolo_plan_config *c = &plan->config;
+    apart a = {.parts = s->replicas};
+    if (!(s->parts & KOLO_SESSION_TRAIN) || !c->optimizer) return a;
+    if (kolo_compression_bytes(s, plan, &a.sums, &a.carried) < 0) a.sums = a.carried = 0; /* said later */
+    if (s->comm) a.sums = kolo_comm_own_bytes(s->comm);
+    if (c->adasum || c->local) a.carried = arena[KOLO_ARENA_STATE];
+    if (c->local) a.carried += arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER];
+    if (c->late) a.carried = arena[KOLO_ARENA_LATE], a.parts = 1;
+    for (int k = 0; s->program && c->adasum && k < s->grid.stages; k++) /* rank 0 has a replica's */
+        a.carried = (k ? a.carried : 0) + s->program->plan[k]->arena_bytes[KOLO_ARENA_STATE];
+    return a;
+}
+
+static size_t apart_bytes(const kolo_session *s, const kolo_plan *plan)
+{
+    const apart a = apart_of(s, plan);
+    return a.sums + a.carried;
+}
+
+/* What rank 0 copies for a checkpoint, its own and what others carry, and writes it by, unless that is
+ * written in place. */
 static size_t copy_bytes(const kolo_session *s)
 {
     const size_t *arena = s->plan->arena_bytes;
     if (kolo_checkpoint_in_place(s->plan) || !(s->parts & KOLO_SESSION_TRAIN)) return 0;
+    const apart a = apart_of(s, s->plan);
     return arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] +
-           arena[KOLO_ARENA_EMA] + kolo_checkpoint_scratch(0, false) - kolo_checkpoint_scratch(0, true);
+           arena[KOLO_ARENA_EMA] + a.carried * (size_t)(a.parts - 1) + kolo_checkpoint_scratch(0, false) -
+           kolo_checkpoint_scratch(0, true);
 }
 
 /* What a rank takes for initial values, and to read and save tensors of a plan, in canonical order, one at a
@@ -136,7 +169,8 @@ void session_weigh_process(kolo_session *s, bool planned)
 size_t session_beside_bytes(const kolo_session *s, const kolo_plan *plan)
 {
     const need n = {0, plan->arena_bytes, false};
-    return s->cuda ? 0 : host_bytes(s, &n) + s->process_bytes + canonical_bytes(plan, true, true);
+    if (s->cuda) return 0;
+    return host_bytes(s, &n) + s->process_bytes + canonical_bytes(plan, true, true) + apart_bytes(s, plan);
 }
 
 size_t session_rank_bytes(const kolo_session *s, int stage)
@@ -148,7 +182,7 @@ size_t session_rank_bytes(const kolo_session *s, int stage)
 static size_t on_node(const kolo_session *s, const need *n)
 {
     const size_t process = n->bound || s->cuda ? 0 : s->process_bytes + canonical_bytes(s->plan, true, true);
-    return host_bytes(s, n) + process + (s->cuda ? 0 : n->bytes);
+    return host_bytes(s, n) + process + (n->bound ? 0 : apart_bytes(s, s->plan)) + (s->cuda ? 0 : n->bytes);
 }
 
 /* All ranks of this node. */
@@ -182,9 +216,11 @@ size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
     need n = need_of_plans(s);
     if (s->plan->config.servers && !s->elsewhere) n.bytes -= kolo_plan_spared(s->plan, s->launch->rank);
     const bool root = s->launch->rank == 0, writes = saves && (root || kolo_checkpoint_in_place(s->plan));
-    const size_t bytes = s->held_bytes + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
-                         canonical_bytes(s->plan, saves, writes) +
-                         (saves && root ? copy_bytes(s) : 0);
+    const apart a = apart_of(s, s->plan);
+    const bool holds = root || !(s->plan->config.late || s->program);
+    const size_t own = a.sums + (saves && holds ? a.carried : 0);
+    const size_t bytes = s->held_bytes + own + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
+                         canonical_bytes(s->plan, saves, writes) + (saves && root ? copy_bytes(s) : 0);
     return bytes > s->highest_bytes ? bytes : s->highest_bytes;
 }
 
@@ -314,6 +350,11 @@ static void print_beside(const kolo_session *s, const need *n, FILE *file)
             "process (as much as this one has now, %zu MiB that training adds%s)\n",
             host_bytes(s, n), canonical_bytes(s->plan, true, true), s->process_bytes, ahead_of_plans >> 20,
             adds_mpi(s) ? ", MPI" : "");
+    const apart a = apart_of(s, s->plan);
+    if (a.sums + a.carried)
+        fprintf(file,
+                "  of its own: %zu bytes for sums between nodes, %zu for a checkpoint's copy of its state\n",
+                a.sums, a.carried);
     if (copy) fprintf(file, "  rank 0, where there is room: %zu bytes, a copy of what it saves\n", copy);
     else if (s->plan->config.in_place) fprintf(file, "  %s\n", in_place_text);
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Networks of all kinds with sharded optimizer, gradients and parameters: each optimizer, 2, 3 and 4 ranks,
 # groups, stages, ten steps to the bytes of one rank; and the memory of every rank beside its plan.
-# NETS="resnet20 yolox" are some of them, STEPS=2 is a quick look.
+# NETS="resnet20 yolox" are some of them, OPTIMIZERS="own lamb" some of those (own: the network's), STEPS=2 is
+# a quick look.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/networks.sh
@@ -24,13 +25,14 @@ alone() { # MICRO-BATCHES: one rank, which has everything
     rm -rf "$one"
     train 1 "$one" "${words[@]:1}" "${batch[@]}" "${how[@]}"
 }
+declare -A rates=([own]="" [sgd]="optimizer=sgd lr=0.01" [adamw]="optimizer=adamw lr=1e-3 nesterov=false"
+    [lars]="optimizer=lars lr=0.1" [lamb]="optimizer=lamb lr=1e-3 nesterov=false")
 network() { # NET
     local shard each
     net=$1
     read -ra words <<< "$(words_of "$net")"
-    for each in "" "optimizer=sgd lr=0.01" "optimizer=adamw lr=1e-3 nesterov=false" "optimizer=lars lr=0.1" \
-        "optimizer=lamb lr=1e-3 nesterov=false"; do
-        read -ra how <<< "$each"
+    for each in ${OPTIMIZERS-own sgd adamw lars lamb}; do
+        read -ra how <<< "${rates[$each]}"
         alone 8 || continue
         for shard in optimizer gradients parameters; do
             same 2 $shard

@@ -67,6 +67,96 @@ uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash)
     return hash;
 }
 
+/* ---- what it takes ------------------------------------------------------------------------------------- */
+
+/* Lanes have room for the largest slice of all each, but write to what passes through them: about the
+ * largest slices, one a lane. */
+typedef struct lanes {
+    size_t scratch[COMM_LANES]; /* the largest, descending */
+} lanes;
+
+static void add_scratch(lanes *l, size_t bytes)
+{
+    for (int i = 0; i < COMM_LANES; i++) {
+        if (bytes <= l->scratch[i]) continue;
+        const size_t was = l->scratch[i];
+        l->scratch[i] = bytes;
+        bytes = was;
+    }
+}
+
+static size_t lanes_bytes(const lanes *l)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < COMM_LANES; i++) bytes += l->scratch[i];
+    return bytes;
+}
+
+static size_t group_bytes(const kolo_comm *comm, const comm_group *group)
+{
+    const int me = group->node.me;
+    lanes l = {{0}};
+    if (!group->mine || group->launch->nodes < 2) return 0;
+    for (int64_t i = 0; i < comm->buckets; i++) {
+        const comm_bucket *b = &comm->bucket[i];
+        if (b->group != group || me >= b->slices || !b->carried) continue;
+        const size_t width = kolo_dtype_size(b->type);
+        const int64_t count = comm_bucket_slice_end(b, me) - comm_bucket_slice(b, me);
+        add_scratch(&l,
+                    (b->codec ? comm_codec_scratch_bytes(b->codec) : (size_t)b->carried->scratch * width) +
+                        (b->apart ? (size_t)count * width : 0));
+    }
+    return lanes_bytes(&l);
+}
+
+size_t kolo_comm_own_bytes(const kolo_comm *comm)
+{
+    size_t bytes = 0;
+    for (int64_t g = 0; g < comm->groups; g++) bytes += group_bytes(comm, comm->group[g]);
+    for (int64_t b = 0; b < comm->buckets; b++)
+        if (comm->bucket[b].codec) bytes += comm_codec_bytes(comm->bucket[b].codec);
+    return bytes;
+}
+
+typedef struct slices {
+    size_t state, codecs;
+    lanes lanes;
+} slices;
+
+/* The first slice of a bucket; others are as large, but for 16 elements. */
+static int add_slice(slices *all, const comm_compress *config, int nodes, int64_t from, int64_t count,
+                     const comm_matrix *matrix, int matrices)
+{
+    comm_codec *codec = NULL;
+    comm_matrix *part = kolo_alloc((size_t)(matrices + 1) * sizeof *part);
+    int rc = part ? 0 : KOLO_ENOMEM;
+    if (rc == 0 && config->kind != COMM_NONE && count > 0) {
+        const int parts = comm_matrix_cut(matrix, matrices, from, count, part);
+        rc = comm_codec_make(&codec, config, 0, nodes, count, part, parts);
+    }
+    all->state += codec ? comm_codec_state_bytes(codec) : 0;
+    all->codecs += codec ? comm_codec_bytes(codec) : 0;
+    add_scratch(&all->lanes, codec ? comm_codec_scratch_bytes(codec) : (size_t)count * sizeof(float));
+    comm_codec_free(&codec);
+    free(part);
+    return rc;
+}
+
+int kolo_comm_plan_own_bytes(const comm_compress *config, int local, int nodes, const int64_t *at,
+                             const int64_t *count, int buckets, const comm_matrix *matrix, int matrices,
+                             size_t *bytes, size_t *state)
+{
+    slices all = {0};
+    *bytes = *state = 0;
+    if (nodes < 2) return 0;
+    for (int b = 0; b < buckets; b++)
+        KOLO_TRY(add_slice(&all, config, nodes, at[b],
+                           comm_part(count[b], comm_bucket_slices(count[b], local), 1), matrix, matrices));
+    *bytes = all.codecs + lanes_bytes(&all.lanes);
+    *state = all.state;
+    return 0;
+}
+
 /* ---- what a rank carries ------------------------------------------------------------------------------- */
 
 typedef struct carried_head {

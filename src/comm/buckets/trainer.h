@@ -81,6 +81,15 @@ void kolo_comm_peer(kolo_comm *comm, int local_rank, int64_t *step, int64_t *act
 int kolo_comm_compress(kolo_comm *comm, int group, const comm_compress *config, const comm_matrix *matrix,
                        int matrices);
 
+/* After commit: memory of this rank that is no arena and that its sums will have touched: scratch of lanes
+ * between nodes, and codecs. */
+size_t kolo_comm_own_bytes(const kolo_comm *comm);
+/* The same before there is a communicator, about: of a rank that is one of `local` on each of `nodes`, for
+ * buckets of count[] f32 that begin with element at[]. *state: of it what compression carries, or 0. */
+int kolo_comm_plan_own_bytes(const comm_compress *config, int local, int nodes, const int64_t *at,
+                             const int64_t *count, int buckets, const comm_matrix *matrix, int matrices,
+                             size_t *bytes, size_t *state);
+
 /* After commit, while no bucket is under way. Bytes of what a rank carries from step to step, the same on
  * all ranks; 0: nothing. */
 size_t kolo_comm_rank_state_bytes(const kolo_comm *comm);

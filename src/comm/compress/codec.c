@@ -236,6 +236,13 @@ size_t comm_codec_state_bytes(const comm_codec *c)
     return bytes;
 }
 
+size_t comm_codec_bytes(const comm_codec *c) { return comm_codec_state_bytes(c) + c->spare_bytes; }
+
+size_t comm_codec_scratch_bytes(const comm_codec *c)
+{
+    return (size_t)(c->schedule.scratch - c->idle) * sizeof(float);
+}
+
 void comm_codec_save(const comm_codec *c, void *state)
 {
     char *to = state;

@@ -45,7 +45,9 @@ struct comm_codec {
     uint64_t round;      /* runs begun; part of the state */
     comm_state state[CODEC_STATES];
     int states;
-    void *own; /* of the row */
+    void *own;          /* of the row */
+    size_t spare_bytes; /* of it: neither state nor scratch, where that is much */
+    int64_t idle;       /* words of the scratch that hardly any round writes to */
 };
 
 static inline int64_t matrix_count(const comm_matrix *m) { return m->groups * m->columns * m->lanes; }

@@ -94,6 +94,11 @@ size_t comm_codec_state_bytes(const comm_codec *codec);
 void comm_codec_save(const comm_codec *codec, void *state);
 int comm_codec_restore(comm_codec *codec, const void *state, size_t bytes);
 
+/* Memory that it holds beside a lane's scratch, once it has run: what it carries, and what it selects or
+ * multiplies by; and of that scratch what it writes to, in most rounds. */
+size_t comm_codec_bytes(const comm_codec *codec);
+size_t comm_codec_scratch_bytes(const comm_codec *codec);
+
 /* Bytes that one of `members` sends for a vector of count elements, for the printer of plans; topk: after
  * warm-up, no index in common. */
 double comm_compress_bytes(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix,

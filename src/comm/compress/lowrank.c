@@ -136,6 +136,7 @@ static int lowrank_make(comm_codec *c, comm_build *b)
     l->error = codec_keep(c, (size_t)c->compressed * sizeof(float));
     l->start = codec_keep(c, (size_t)l->q_words * sizeof(float));
     l->local = kolo_alloc((size_t)l->q_words * sizeof(float));
+    c->spare_bytes = (size_t)l->q_words * sizeof(float);
     l->sound = kolo_alloc((size_t)c->matrices * sizeof *l->sound);
     if (!l->error || !l->start || !l->local || !l->sound) return KOLO_ENOMEM;
     l->p = codec_scratch(b, l->p_words);

@@ -200,11 +200,14 @@ static int topk_make(comm_codec *c, comm_build *b)
     if (!t) return KOLO_ENOMEM;
     t->index = kolo_alloc(room);
     t->spare = kolo_alloc(room);
+    c->spare_bytes = 2 * room;
     t->error = codec_keep(c, bytes);
     if (c->config.momentum > 0) t->velocity = codec_keep(c, bytes);
     if (!t->index || !t->spare || !t->error || (c->config.momentum > 0 && !t->velocity)) return KOLO_ENOMEM;
     t->plain = codec_scratch(b, c->compressed);
     t->split = splits(c->config.density, c->members, c->compressed);
+    int64_t sum = 2 * c->members * most(widest, c->compressed); /* words, were no index in common */
+    if (sum < c->compressed && !t->split) c->idle = 3 * (c->compressed - sum);
     if (!t->split) {
         t->sum[0] = sparse_slot_make(b, all);
         t->sum[1] = sparse_slot_make(b, all);
