@@ -143,11 +143,10 @@ double kolo_exec_wake_seconds(void)
 
 /* ---- sharing ---- */
 
-enum { ROUNDS = 20 };
-
 typedef struct meeting {
     _Atomic uint32_t round;
     atomic_int arrived, threads;
+    int rounds;
     double work;
 } meeting;
 
@@ -176,17 +175,19 @@ static void take_round(meeting *m)
 
 static void *share_main(void *argument)
 {
-    for (int i = 0; i < ROUNDS; i++) take_round(argument);
+    meeting *m = argument;
+    for (int i = 0; i < m->rounds; i++) take_round(m);
     return NULL;
 }
 
-double kolo_exec_sharing(int processors, double work)
+double kolo_exec_sharing(int processors, double work, int rounds)
 {
-    meeting m = {.work = work};
-    double took[ROUNDS];
+    meeting m = {.work = work, .rounds = rounds};
+    double *took = kolo_alloc((size_t)rounds * sizeof *took);
     pthread_t *thread = kolo_alloc((size_t)processors * sizeof *thread);
     int started = 0;
-    if (!thread || processors < 2) {
+    if (!took || !thread || processors < 2) {
+        free(took);
         free(thread);
         return 0;
     }
@@ -195,15 +196,15 @@ double kolo_exec_sharing(int processors, double work)
            kolo_thread_start(&thread[started], share_main, &m, "a clock of processors") == 0)
         started++;
     atomic_store(&m.threads, started + 1);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
         const double begin = kolo_time();
         take_round(&m);
         took[i] = kolo_time() - begin;
     }
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
     free(thread);
-    if (started < processors) return 0;
-    qsort(took, ROUNDS, sizeof *took, by_value);
-    const double even = 1 + 1 / (double)processors, found = (took[ROUNDS / 2] / work - even) / (2 - even);
-    return fmin(1, fmax(0, found));
+    qsort(took, (size_t)rounds, sizeof *took, by_value);
+    const double even = 1 + 1 / (double)processors, found = (took[rounds / 2] / work - even) / (2 - even);
+    free(took);
+    return started < processors ? 0 : fmin(1, fmax(0, found));
 }

@@ -17,7 +17,8 @@ double kolo_exec_wake_seconds(void);
 
 /* How processors are divided among more threads that compute than there are of them: 0: evenly, so that
  * (processors + 1) threads take (1 + 1 / processors) times as long as one; 1: two of them share one processor
- * and take twice as long, though another falls idle. work: seconds of each between two meetings of all. */
-double kolo_exec_sharing(int processors, double work);
+ * and take twice as long, though another falls idle. work: seconds of each between two meetings of all; the
+ * median of `rounds` of them. */
+double kolo_exec_sharing(int processors, double work, int rounds);
 
 #endif

@@ -68,8 +68,7 @@ kolo_fabric kolo_fabric_node(const kolo_fabric_host *h)
                          .copy = h->copy,
                          .add = h->add,
                          .crowd = h->crowd,
-                         .sharing = h->sharing,
-                         .sharing_turns = h->sharing_turns};
+                         .sharing = h->sharing};
 }
 
 /* ---- messages ---- */

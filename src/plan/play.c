@@ -63,8 +63,7 @@ static double shared(const game *g, const task *t, const usage *u)
     const kolo_fabric *f = g->in->fabric;
     const double even = fmax(u->cores / f->cores, 1);
     if (!g->places || t->span.lane != KOLO_PLAY_COMPUTE) return even;
-    const double sharing = g->stages > 1 ? f->sharing_turns : f->sharing;
-    return even + sharing * fmax(fullest(g, t->span.stage) - even, 0);
+    return even + f->sharing * fmax(fullest(g, t->span.stage) - even, 0);
 }
 
 /* How fast a task goes on beside all others. */

@@ -256,18 +256,19 @@ static int time_plan(times *t, const kolo_plan *p, kolo_play_time *time)
 
 /* ---- the node ---- */
 
-/* A byte read or written, a wake from one rank to another, which all messages of a node go by, and how more
- * ranks than processors share them (kolo_exec_sharing): measured once and kept, so that all plans are priced
- * by the same. */
+/* A byte read or written, and a wake from one rank to another, which all messages of a node go by; and how
+ * more ranks than processors share them (kolo_exec_sharing), where there are more: measured once and kept, so
+ * that all plans are priced by the same. */
 typedef struct node_times {
     kolo_byte_seconds byte;
-    double wake, sharing, sharing_turns;
+    double wake;
+    double sharing[2]; /* between meetings that are SHORT, LONG apart */
 } node_times;
 
 enum { BYTE, WAKE, SHARING, NODE_KEYS };
-static const double STEP = 40e-3, TURN = 10e-3; /* between meetings of ranks, of stages */
-static const char *const node_key[NODE_KEYS] = {"a byte of memory", "a wake",
-                                                "processors shared by step, by turn"};
+/* The kernel needs some 100 ms to spread ranks evenly. */
+static const double SHORT = 10e-3, LONG = 160e-3;
+static const char *const node_key[NODE_KEYS] = {"a byte of memory", "a wake", "processors shared"};
 
 static int beside_one(const kolo_session *s)
 {
@@ -275,33 +276,59 @@ static int beside_one(const kolo_session *s)
     return cores > threads ? cores / threads - 1 : 0;
 }
 
+static int node_keys(const kolo_session *s)
+{
+    return s->ranks * s->options->threads > kolo_node_cpu_count() ? NODE_KEYS : SHARING;
+}
+
 static int keep_node(const kolo_session *s, kolo_choices *known, kolo_play_time time[NODE_KEYS])
 {
     const kolo_byte_seconds byte = kolo_exec_byte_seconds(s->backend, 5, beside_one(s));
     const double wake = kolo_exec_wake_seconds();
+    const int cpus = kolo_node_cpu_count();
     time[BYTE] = (kolo_play_time){byte.alone, byte.crowded};
     time[WAKE] = (kolo_play_time){wake, wake};
-    const int cpus = kolo_node_cpu_count();
-    time[SHARING] = (kolo_play_time){1 + kolo_exec_sharing(cpus, STEP), 1 + kolo_exec_sharing(cpus, TURN)};
-    for (int i = 0; i < NODE_KEYS; i++) KOLO_TRY(keep(known, node_key[i], time[i]));
+    if (node_keys(s) > SHARING)
+        time[SHARING] =
+            (kolo_play_time){1 + kolo_exec_sharing(cpus, LONG, 9), 1 + kolo_exec_sharing(cpus, SHORT, 25)};
+    for (int i = 0; i < node_keys(s); i++) KOLO_TRY(keep(known, node_key[i], time[i]));
     return 0;
 }
 
 static int measure_node(const kolo_session *s, kolo_choices *known, bool again, node_times *node)
 {
-    kolo_play_time time[NODE_KEYS];
+    kolo_play_time time[NODE_KEYS] = {[SHARING] = {1, 1}};
     bool all = true;
-    for (int i = 0; i < NODE_KEYS; i++) all = all && find(known, node_key[i], &time[i]);
+    for (int i = 0; i < node_keys(s); i++) all = all && find(known, node_key[i], &time[i]);
     *node = (node_times){.byte = kolo_exec_byte_seconds(s->backend, 0, 0)};
     if (!s->untimed) {
         if (!all || again) KOLO_TRY(keep_node(s, known, time));
         *node = (node_times){{time[BYTE].alone, time[BYTE].crowded},
                              time[WAKE].alone,
-                             time[SHARING].alone - 1,
-                             time[SHARING].crowded - 1};
+                             {time[SHARING].crowded - 1, time[SHARING].alone - 1}};
     }
     if (node->wake <= 0) node->wake = kolo_link_assumed.latency / 2;
     return 0;
+}
+
+/* What a rank computes from one meeting with others to the next, on average: seconds. */
+static double between_meetings(const times *t)
+{
+    const kolo_plan *p = t->session->plan;
+    double seconds = 0;
+    int meetings = 1;
+    for (int64_t i = 0; i < p->actions; i++) {
+        const kolo_action *a = &p->action[i];
+        if (a->kind == KOLO_ACTION_RUN) seconds += t->node[a->node].alone;
+        meetings += a->kind == KOLO_ACTION_RECEIVE;
+    }
+    return seconds / meetings;
+}
+
+static double sharing_of(const times *t, const node_times *node)
+{
+    const double far = log(between_meetings(t) / SHORT) / log(LONG / SHORT), at = fmin(1, fmax(0, far));
+    return node->sharing[0] + at * (node->sharing[1] - node->sharing[0]);
 }
 
 /* What is added and copied between ranks: as `kolo bench --tune` found it, or by the rate of memory. A
@@ -319,8 +346,7 @@ static int describe_node(times *t, kolo_fabric *fabric)
                           .add = 3 * node.byte.alone,
                           .crowd = node.byte.crowded / node.byte.alone,
                           .latency = 2 * node.wake,
-                          .sharing = node.sharing,
-                          .sharing_turns = node.sharing_turns};
+                          .sharing = sharing_of(t, &node)};
     KOLO_TRY(comm_table_open(&selector, s->options->comm_table, NULL));
     const comm_cost *c = comm_selector_costs(selector);
     if (comm_selector_is_measured(selector)) {

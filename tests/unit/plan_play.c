@@ -84,7 +84,7 @@ static void test_sharing(void)
     const kolo_fabric even = {.gpus = 8, .share = 1, .cores = 2, .threads = 1};
     kolo_fabric apart = even;
     int n = 0, longer = 0, wrong = 0;
-    apart.sharing_turns = 1;
+    apart.sharing = 1;
     for (int i = 0; i < TRIALS; i++) {
         rig r;
         const trial t = {.stages = 3,
