@@ -47,14 +47,14 @@ typedef struct shelf {
 typedef struct shelves {
     shelf of[SPANS + 1]; /* the last one has all */
     int64_t *memory;
-    int64_t last; /* moment */
+    int64_t last; /* moment at which a piece begins: behind it they only end */
 } shelves;
 
 static int shelves_open(shelves *s, int64_t n, const kolo_piece *piece)
 {
     s->last = 0;
     for (int64_t i = 0; i < n; i++)
-        if (piece[i].end > s->last) s->last = piece[i].end;
+        if (piece[i].begin > s->last) s->last = piece[i].begin;
     s->memory = kolo_alloc((size_t)(SPANS + 1) * (size_t)(n + 1) * sizeof *s->memory);
     for (int k = 0; s->memory && k <= SPANS; k++) s->of[k] = (shelf){s->memory + k * (n + 1), 0};
     return s->memory ? 0 : KOLO_ENOMEM;
@@ -62,7 +62,8 @@ static int shelves_open(shelves *s, int64_t n, const kolo_piece *piece)
 
 static int span_of(const shelves *s, int64_t moment)
 {
-    return moment <= 0 ? 0 : (int)(moment * SPANS / (s->last + 1));
+    const int64_t at = moment < s->last ? moment : s->last; /* a piece may stay for ever */
+    return at <= 0 ? 0 : (int)(at * SPANS / (s->last + 1));
 }
 
 /* Behind those of the same offset. */

@@ -71,10 +71,10 @@ static void oracle_weigh(oracle *o)
         bottleneck = fmax(bottleneck, seconds);
         if (k + 1 == o->parts) break;
         const kolo_chain_layer *behind = &in->layer[o->first[k + 1] - 1];
-        const kolo_link *link = &o->c->link[k % o->stages];
         crossing += behind->crossing;
-        if (o->links && o->stages > 1)
-            bottleneck = fmax(bottleneck, 2 * link->latency + (double)behind->crossing / link->bandwidth);
+        if (!o->links || o->stages == 1) continue;
+        const kolo_link *link = &o->c->link[k % o->stages];
+        bottleneck = fmax(bottleneck, 2 * link->latency + (double)behind->crossing / link->bandwidth);
     }
     if (!o->any || largest < o->least) o->least = largest;
     o->any = true;

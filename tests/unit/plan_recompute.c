@@ -105,12 +105,12 @@ static bool counted(kolo_plan *p, const kolo_action *a)
     return right;
 }
 
-/* An operand read from beside where it stands. */
+/* An activation read from beside where it stands; where none is read (the image), what is made. */
 static bool beside(kolo_plan *p, const kolo_action *a)
 {
     const kolo_node *n = &p->graph->node[a->node];
     int k = 0;
-    while (n->in[k] < 0 || p->graph->tensor[n->in[k]].role != KOLO_ROLE_ACTIVATION) k++;
+    while (k < n->n_in && (n->in[k] < 0 || p->graph->tensor[n->in[k]].role != KOLO_ROLE_ACTIVATION)) k++;
     p->binding[a->binding + k].offset += KOLO_ALIGN;
     const bool right = refuses(p, "");
     p->binding[a->binding + k].offset -= KOLO_ALIGN;
