@@ -87,7 +87,8 @@ prove-ubsan: $(UNIT)
 prove-tsan: $(TSAN_UNIT) $(TSAN_RANKS) $(if $(TSAN_MPI),$(BUILD)/tests/mpi/launch_hello)
 	$(Q)export KOLO_BUILD='$(abspath $(BUILD))'; \
 	  UCX_MEM_MMAP_HOOK_MODE=none OMP_NUM_THREADS=1 \
-	  TSAN_OPTIONS='suppressions=$(abspath tests/tsan.supp) halt_on_error=1 history_size=7' \
+	  TSAN_OPTIONS="suppressions=$(abspath tests/tsan.supp) halt_on_error=1 history_size=7 \
+                allocator_may_return_null=1" \
 	  $$(setarch "$$(uname -m)" -R true 2>/dev/null && echo setarch "$$(uname -m)" -R) prove -j2 $(TSAN_UNIT) \
 	  $(TSAN_MPI)
 	$(Q)OMP_NUM_THREADS=1 \
