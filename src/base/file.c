@@ -43,6 +43,12 @@ int kolo_stdout_flush(void)
         KOLO_EIO, "standard output cannot be written: is its disk full, a quota used up, or was it closed?");
 }
 
+int kolo_stream_status(FILE *stream)
+{
+    if (stream == stdout) return kolo_stdout_flush();
+    return ferror(stream) ? kolo_fail(KOLO_EIO, "what was printed could not be written") : 0;
+}
+
 enum { READ_LIMIT = 1 << 30 }; /* bytes; what is longer is read in parts, and /dev/zero never ends */
 
 static int fail_length(const char *path)

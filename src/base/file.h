@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* The whole file, of 1 GiB at most, with a NUL after it; caller frees *data. length may be NULL. */
@@ -30,6 +31,8 @@ int kolo_file_fail(const char *verb, const char *path);
 /* What was printed is written; KOLO_EIO: it was not. A reader who went away has had
  * enough, which is no error. */
 int kolo_stdout_flush(void);
+/* Of all that was printed to it so far; standard output is flushed. KOLO_EIO. */
+int kolo_stream_status(FILE *stream);
 char *kolo_file_parent(const char *path); /* the folder that it is in, "." for a bare name; caller frees */
 bool kolo_file_exists(const char *path);
 bool kolo_folder_exists(const char *path);

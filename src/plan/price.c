@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
@@ -430,5 +431,5 @@ int kolo_price_print(const kolo_price *price, const kolo_plan *plan, const kolo_
         fprintf(f, "  roofline of the step: %.3f ms, %.0f img/s (%.0f a rank); nothing was timed\n",
                 price->step * 1e3, rows / price->step, rows / price->step / plan->config.ranks);
     }
-    return ferror(f) ? kolo_fail(KOLO_EIO, "the plan could not be written") : 0;
+    return kolo_stream_status(f);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/parts.h"
@@ -508,5 +509,5 @@ int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
     print_sent(plan, f);
     print_kernels(plan, f);
     print_actions(plan, f, all);
-    return ferror(f) ? kolo_fail(KOLO_EIO, "the plan could not be written") : 0;
+    return kolo_stream_status(f);
 }
