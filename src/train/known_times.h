@@ -1,6 +1,6 @@
 /* What was measured on this machine and is kept in $KOLO_CACHE/kernels: two numbers by a key, alone and with
- * all cores busy: seconds of a kernel, of other actions those of a byte; and what is true of the node whatever
- * is trained on it. */
+ * all cores busy: seconds of a kernel, of other actions those of a byte; and what is true of the node,
+ * whatever is trained on it. */
 #ifndef KOLO_TRAIN_KNOWN_TIMES_H
 #define KOLO_TRAIN_KNOWN_TIMES_H
 
