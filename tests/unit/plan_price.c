@@ -288,8 +288,7 @@ static void test_times(void)
 }
 
 /* VGG-11 in f32, arithmetic far above memory: all its convolutions are 3x3 of stride 1, so tiles of 2 x 2
- * take
- * 16 products of 36, and of 4 x 4 36 of 144; where memory is slow the larger ones do not pay. */
+ * take 16 products of 36, and of 4 x 4 36 of 144; where memory is slow the larger ones do not pay. */
 static void test_winograd(void)
 {
     const kolo_plan_config one = usual(1);
