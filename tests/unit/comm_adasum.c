@@ -15,7 +15,7 @@ typedef struct group {
     int members;
     enum kolo_dtype type;
     int64_t total;
-    comm_adasum *adasum[MOST];
+    comm_schedule adasum[MOST];
     char *buffer[MOST][COMM_PART];
 } group;
 
@@ -23,7 +23,7 @@ static void begin(void *of, int v, comm_run *run)
 {
     group *g = of;
     run->buffer = g->buffer[v];
-    run->schedule = comm_adasum_schedule(g->adasum[v]);
+    run->schedule = &g->adasum[v];
     run->width = kolo_dtype_size(g->type);
     run->combine = comm_combine_of(g->type, KOLO_SUM);
 }
@@ -36,7 +36,7 @@ static int adasum(int members, enum kolo_dtype type, const int64_t *count, int t
     for (int v = 0; v < members; v++) {
         comm_adasum_problem p = {v, members, type, count, tensors};
         if (comm_adasum_make(&g.adasum[v], &p) < 0) return -1;
-        size_t scratch = (size_t)comm_adasum_schedule(g.adasum[v])->scratch * kolo_dtype_size(type);
+        size_t scratch = (size_t)g.adasum[v].scratch * kolo_dtype_size(type);
         g.buffer[v][COMM_OWN] = vector[v];
         g.buffer[v][COMM_SCRATCH] = aligned_alloc(64, (scratch / 64 + 1) * 64);
         memset(g.buffer[v][COMM_SCRATCH], 0xee, (scratch / 64 + 1) * 64);
@@ -45,7 +45,7 @@ static int adasum(int members, enum kolo_dtype type, const int64_t *count, int t
     rc = members_run(members, begin, &g);
     for (int v = 0; v < members; v++) {
         free(g.buffer[v][COMM_SCRATCH]);
-        comm_adasum_free(&g.adasum[v]);
+        comm_schedule_free(&g.adasum[v]);
     }
     return rc < 0 || members_mismatched ? -1 : 0;
 }
@@ -250,7 +250,7 @@ static void test_special(void)
     double big[2][3] = {{1e154, 1e154, 0}, {0, 0, 1e154}};
     rc = adasum(2, KOLO_F64, &three, 1, (void *const[]){big[0], big[1]});
     ok(rc == 0 && big[0][0] == 1e154 && big[1][2] == 1e154, "f64 whose squares overflow");
-    comm_adasum *bad;
+    comm_schedule bad = {0};
     ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_I32, &n, 1}) == KOLO_EINPUT,
        "integers are refused");
 }

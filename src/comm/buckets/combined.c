@@ -37,8 +37,7 @@ int comm_combined_make(comm_bucket *b)
     if (!count) return KOLO_ENOMEM;
     for (int t = 0; t < tensors; t++) count[t] = b->tensor[first + t + 1] - b->tensor[first + t];
     const comm_adasum_problem problem = {l->node, l->nodes, b->type, count, tensors};
-    int rc = comm_adasum_make(&b->adasum, &problem);
-    if (rc == 0) b->carried = comm_adasum_schedule(b->adasum);
+    int rc = comm_adasum_make(&b->schedule, &problem);
     free(count);
     return rc;
 }

@@ -45,7 +45,6 @@ int comm_compressed_make(const kolo_comm *comm, comm_bucket *b, int64_t from, in
     int parts = comm_matrix_cut(of->matrix, of->matrices, from, count, part);
     config.seed += (uint64_t)from; /* every slice draws for itself */
     int rc = comm_codec_make(&b->codec, &config, of->launch->node, of->launch->nodes, count, part, parts);
-    if (rc == 0) b->carried = comm_codec_schedule(b->codec);
     free(part);
     return rc;
 }
@@ -99,11 +98,11 @@ static size_t group_bytes(const kolo_comm *comm, const comm_group *group)
     if (!group->mine || group->launch->nodes < 2) return 0;
     for (int64_t i = 0; i < comm->buckets; i++) {
         const comm_bucket *b = &comm->bucket[i];
-        if (b->group != group || me >= b->slices || !b->carried) continue;
+        if (b->group != group || me >= b->slices) continue;
         const size_t width = kolo_dtype_size(b->type);
         const int64_t count = comm_bucket_slice_end(b, me) - comm_bucket_slice(b, me);
         add_scratch(&l,
-                    (b->codec ? comm_codec_scratch_bytes(b->codec) : (size_t)b->carried->scratch * width) +
+                    (b->codec ? comm_codec_scratch_bytes(b->codec) : (size_t)b->schedule.scratch * width) +
                         (b->apart ? (size_t)count * width : 0));
     }
     return lanes_bytes(&l);

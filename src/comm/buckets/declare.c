@@ -34,7 +34,6 @@ void comm_declare_close(kolo_comm *comm)
     for (int64_t i = 0; i < comm->buckets; i++) {
         comm_bucket *b = &comm->bucket[i];
         comm_schedule_free(&b->schedule);
-        comm_adasum_free(&b->adasum);
         comm_codec_free(&b->codec);
         free(b->part);
         free(b->tensor);
@@ -353,7 +352,6 @@ static int make_schedule(kolo_comm *comm, comm_bucket *b, int64_t from, int64_t 
 {
     const size_t width = kolo_dtype_size(b->type);
     const comm_group *group = b->group;
-    b->carried = &b->schedule;
     if (b->tensor) return comm_combined_make(b);
     if (b->what == KOLO_BROADCAST) return comm_choice_transfer(&b->schedule, group->launch->rank == 0, count);
     const bool sums = b->what == KOLO_ALLREDUCE || b->what == KOLO_REDUCE_SCATTER;
@@ -377,7 +375,7 @@ static int make_group(kolo_comm *comm, comm_group *group)
         int64_t from = comm_bucket_slice(b, me), count = comm_bucket_slice_end(b, me) - from;
         size_t width = kolo_dtype_size(b->type);
         KOLO_TRY(make_schedule(comm, b, from, count));
-        const comm_schedule *s = b->carried;
+        const comm_schedule *s = b->codec ? comm_codec_schedule(b->codec) : &b->schedule;
         if (s->posts > posts) posts = s->posts;
         if ((size_t)s->scratch * width > scratch) scratch = (size_t)s->scratch * width;
         if (b->apart && (size_t)count * width > result) result = (size_t)count * width;
@@ -385,8 +383,8 @@ static int make_group(kolo_comm *comm, comm_group *group)
     const size_t result_at = kolo_round_up(scratch + KOLO_ALIGN, KOLO_ALIGN);
     for (int i = 0; i < COMM_LANES; i++) {
         comm_slice_lane *slice = &group->lane[i];
-        KOLO_TRY(comm_lane_open(&slice->lane, comm->engine.transport, comm->engine.network,
-                                group->node.ranks));
+        KOLO_TRY(
+            comm_lane_open(&slice->lane, comm->engine.transport, comm->engine.network, group->node.ranks));
         KOLO_TRY(comm_lane_reserve(&slice->lane, posts, result_at + result));
         slice->result = slice->lane.scratch + result_at;
     }

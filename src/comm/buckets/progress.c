@@ -84,8 +84,8 @@ static enum outcome step_queued(comm_entry *entry, const comm_bucket *b)
     comm_slice_lane *slice = &group->lane[free_lane];
     slice->taken = true;
     place_slice(slice, b);
-    comm_lane_begin(&slice->lane, b->codec ? comm_codec_begin(b->codec) : b->carried, group->rank_of, b->type,
-                    KOLO_SUM, kolo_dtype_size(b->type), b->index);
+    comm_lane_begin(&slice->lane, b->codec ? comm_codec_begin(b->codec) : &b->schedule, group->rank_of,
+                    b->type, KOLO_SUM, kolo_dtype_size(b->type), b->index);
     entry->lane = free_lane;
     entry->phase = COMM_NETWORK;
     return PROGRESS;

@@ -62,9 +62,9 @@ comm_place codec_scratch(comm_build *b, int64_t words)
     return at;
 }
 
-void *codec_keep(comm_codec *c, size_t bytes)
+void *codec_keep(comm_codec *c, comm_build *b, size_t bytes)
 {
-    void *data = kolo_alloc(bytes + 1);
+    void *data = comm_build_memory(b, bytes);
     if (data) c->state[c->states++] = (comm_state){data, bytes};
     return data;
 }
@@ -122,10 +122,10 @@ static int codec_call(void *context, comm_run *run, const comm_action *action)
 }
 
 /* The elements outside all matrices: exchanged uncompressed. */
-static int find_exact(comm_codec *c)
+static int find_exact(comm_codec *c, comm_build *b)
 {
     int64_t at = 0;
-    c->exact = kolo_alloc((size_t)(c->matrices + 1) * sizeof *c->exact);
+    c->exact = comm_build_memory(b, (size_t)(c->matrices + 1) * sizeof *c->exact);
     if (!c->exact) return KOLO_ENOMEM;
     for (int i = 0; i <= c->matrices; i++) {
         int64_t end = i < c->matrices ? c->matrix[i].at : c->count;
@@ -140,12 +140,17 @@ static int find_exact(comm_codec *c)
     return 0;
 }
 
-static int codec_make(comm_codec *c)
+static int codec_make(comm_codec *c, const comm_matrix *matrix, int matrices)
 {
     comm_build b = comm_build_in_place(&c->schedule, c->me, c->members);
     c->schedule.call = codec_call;
     c->schedule.context = c;
-    KOLO_TRY(find_exact(c));
+    c->matrix = comm_build_memory(&b, (size_t)matrices * sizeof *c->matrix);
+    if (!c->matrix) return KOLO_ENOMEM;
+    for (int i = 0; i < matrices; i++)
+        if (matrix_count(&matrix[i]) && (!c->row->takes || c->row->takes(&c->config, &matrix[i])))
+            c->matrix[c->matrices++] = matrix[i];
+    KOLO_TRY(find_exact(c, &b));
     if (c->exact_count) {
         c->exact_at = codec_scratch(&b, c->exact_count);
         comm_build_call(&b, EXACT_IN, 0);
@@ -184,25 +189,13 @@ int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int m
             KOLO_ECONFIG,
             "comm: compression %s among %d members; at most %d, int8, topk and powersgd among any",
             comm_compress_name(config->kind), members, COMM_FOLD_MAX);
-    comm_codec *c = kolo_alloc(sizeof *c);
+    comm_codec *c = *out = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ENOMEM;
-    int rc = KOLO_ENOMEM;
-    c->config = *config;
-    c->row = table[config->kind].row;
-    c->me = me;
-    c->members = members;
-    c->count = count;
-    c->matrix = kolo_alloc((size_t)(matrices + 1) * sizeof *c->matrix);
-    if (!c->matrix) goto fail;
-    for (int i = 0; i < matrices; i++)
-        if (matrix_count(&matrix[i]) && (!c->row->takes || c->row->takes(config, &matrix[i])))
-            c->matrix[c->matrices++] = matrix[i];
-    KOLO_TRY_GOTO(rc, codec_make(c));
-    KOLO_TRY_GOTO(rc, make_exactly(c));
-    *out = c;
-    return 0;
-fail:
-    comm_codec_free(&c);
+    *c = (comm_codec){
+        .config = *config, .row = table[config->kind].row, .me = me, .members = members, .count = count};
+    int rc = codec_make(c, matrix, matrices);
+    if (rc == 0) rc = make_exactly(c);
+    if (rc < 0) comm_codec_free(out);
     return rc;
 }
 
@@ -210,12 +203,8 @@ void comm_codec_free(comm_codec **codec)
 {
     comm_codec *c = *codec;
     if (!c) return;
-    c->row->free(c);
     comm_codec_free(&c->exactly);
-    for (int i = 0; i < c->states; i++) free(c->state[i].data);
     comm_schedule_free(&c->schedule);
-    free(c->matrix);
-    free(c->exact);
     free(c);
     *codec = NULL;
 }

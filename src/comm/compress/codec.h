@@ -25,7 +25,6 @@ typedef struct comm_compressor {
     /* Memory, and the part of the schedule that is its own; there is at least one element to compress. */
     int (*make)(comm_codec *codec, comm_build *build);
     void (*call)(comm_codec *codec, comm_run *run, const comm_action *action);
-    void (*free)(comm_codec *codec);
     double (*bytes)(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
                     int matrices);
 } comm_compressor;
@@ -62,8 +61,8 @@ static inline int64_t codec_round_up(int64_t words)
 
 /* So many words of scratch, aligned. */
 comm_place codec_scratch(comm_build *build, int64_t words);
-/* Zeroed memory that is part of the state. NULL: error text. */
-void *codec_keep(comm_codec *codec, size_t bytes);
+/* comm_build_memory that is part of the state. */
+void *codec_keep(comm_codec *codec, comm_build *build, size_t bytes);
 /* Sums `count` f32 that stand in scratch, in the tree's order. */
 void codec_allreduce(comm_build *build, comm_place at, int64_t count);
 /* Bytes that a member sends for it, on average. */

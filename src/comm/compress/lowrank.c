@@ -1,9 +1,7 @@
 /* powersgd: every matrix by two thin ones. Matrices that these would not make shorter are summed exactly. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/philox.h"
 #include "comm/compress/codec.h"
 #include "kolo/error.h"
@@ -127,17 +125,17 @@ static void lowrank_call(comm_codec *c, comm_run *run, const comm_action *action
 
 static int lowrank_make(comm_codec *c, comm_build *b)
 {
-    lowrank *l = c->own = kolo_alloc(sizeof *l);
+    lowrank *l = c->own = comm_build_memory(b, sizeof *l);
     if (!l) return KOLO_ENOMEM;
     for (int i = 0; i < c->matrices; i++) {
         l->p_words += matrix_rows(&c->matrix[i]) * rank_of(&c->config, &c->matrix[i]);
         l->q_words += c->matrix[i].columns * rank_of(&c->config, &c->matrix[i]);
     }
-    l->error = codec_keep(c, (size_t)c->compressed * sizeof(float));
-    l->start = codec_keep(c, (size_t)l->q_words * sizeof(float));
-    l->local = kolo_alloc((size_t)l->q_words * sizeof(float));
+    l->error = codec_keep(c, b, (size_t)c->compressed * sizeof(float));
+    l->start = codec_keep(c, b, (size_t)l->q_words * sizeof(float));
+    l->local = comm_build_memory(b, (size_t)l->q_words * sizeof(float));
     c->spare_bytes = (size_t)l->q_words * sizeof(float);
-    l->sound = kolo_alloc((size_t)c->matrices * sizeof *l->sound);
+    l->sound = comm_build_memory(b, (size_t)c->matrices * sizeof *l->sound);
     if (!l->error || !l->start || !l->local || !l->sound) return KOLO_ENOMEM;
     l->p = codec_scratch(b, l->p_words);
     l->q = codec_scratch(b, l->q_words);
@@ -147,15 +145,6 @@ static int lowrank_make(comm_codec *c, comm_build *b)
     codec_allreduce(b, l->q, l->q_words);
     comm_build_call(b, FINISH, 0);
     return 0;
-}
-
-static void lowrank_release(comm_codec *c)
-{
-    lowrank *l = c->own;
-    if (!l) return;
-    free(l->local);
-    free(l->sound);
-    free(l);
 }
 
 static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
@@ -171,4 +160,4 @@ static double bytes(const comm_compress *config, int members, int64_t compressed
     return codec_allreduce_bytes(members, p) + codec_allreduce_bytes(members, q);
 }
 
-const comm_compressor comm_lowrank = {shrinks, lowrank_make, lowrank_call, lowrank_release, bytes};
+const comm_compressor comm_lowrank = {shrinks, lowrank_make, lowrank_call, bytes};

@@ -1,10 +1,8 @@
 /* bf16, fp16, int8: every part of the vector goes to its owner in few bits, is summed there in f32, and goes
  * back to all in few bits. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/philox.h"
 #include "comm/compress/codec.h"
 #include "comm/core/kernel_wide.h"
@@ -203,7 +201,7 @@ static void quantised_call(comm_codec *c, comm_run *run, const comm_action *acti
 
 static int quantised_make(comm_codec *c, comm_build *b)
 {
-    quantised *q = c->own = kolo_alloc(sizeof *q);
+    quantised *q = c->own = comm_build_memory(b, sizeof *q);
     int64_t all = words(c, c->compressed), mine = part_words(c, c->me);
     if (!q) return KOLO_ENOMEM;
     q->plain = codec_scratch(b, c->compressed);
@@ -228,8 +226,6 @@ static int quantised_make(comm_codec *c, comm_build *b)
     return 0;
 }
 
-static void quantised_release(comm_codec *c) { free(c->own); }
-
 static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
                     int matrices)
 {
@@ -238,4 +234,4 @@ static double bytes(const comm_compress *config, int members, int64_t compressed
     return 2.0 * (members - 1) / members * each * (double)compressed;
 }
 
-const comm_compressor comm_quantised = {NULL, quantised_make, quantised_call, quantised_release, bytes};
+const comm_compressor comm_quantised = {NULL, quantised_make, quantised_call, bytes};

@@ -1,10 +1,8 @@
 /* topk: selection with error feedback and momentum correction, then a sparse sum by recursive doubling (few
  * pairs, or two members) or by split and allgather, where each member sums one part of the numbers. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "comm/compress/codec.h"
 #include "comm/core/kernel_wide.h"
 #include "kolo/error.h"
@@ -139,7 +137,7 @@ static void topk_call(comm_codec *c, comm_run *run, const comm_action *action)
 static int doubling(comm_codec *c, comm_build *b)
 {
     topk *t = c->own;
-    sparse_transfer *transfer = kolo_alloc((size_t)(c->members + 1) * sizeof *transfer);
+    sparse_transfer *transfer = comm_build_memory(b, (size_t)(c->members + 1) * sizeof *transfer);
     if (!transfer) return KOLO_ENOMEM;
     for (int d = 1; d < c->members; d *= 2) {
         int base = c->me & ~(2 * d - 1), middle = base + d,
@@ -154,20 +152,16 @@ static int doubling(comm_codec *c, comm_build *b)
         sparse_exchange(b, transfer, n, SIZES);
         comm_build_call(b, MERGE, t->levels++ | (int64_t)left << 5);
     }
-    free(transfer);
     return 0;
 }
 
 static int split(comm_codec *c, comm_build *b)
 {
     topk *t = c->own;
-    sparse_transfer *transfer = kolo_alloc(2 * (size_t)c->members * sizeof *transfer);
-    t->out = kolo_alloc(3 * (size_t)c->members * sizeof *t->out);
+    sparse_transfer *transfer = comm_build_memory(b, 2 * (size_t)c->members * sizeof *transfer);
+    t->out = comm_build_memory(b, 3 * (size_t)c->members * sizeof *t->out);
     int n = 0;
-    if (!transfer || !t->out) {
-        free(transfer);
-        return KOLO_ENOMEM;
-    }
+    if (!transfer || !t->out) return KOLO_ENOMEM;
     t->in = t->out + c->members;
     t->result = t->in + c->members;
     comm_range all = {0, c->compressed}, mine = comm_cut(all, c->members, c->me);
@@ -186,23 +180,22 @@ static int split(comm_codec *c, comm_build *b)
     for (int i = 0; i < n; i++)
         transfer[i].slot = transfer[i].send ? &t->result[c->me] : &t->result[transfer[i].peer];
     sparse_exchange(b, transfer, n, SIZES);
-    free(transfer);
     return 0;
 }
 
 static int topk_make(comm_codec *c, comm_build *b)
 {
-    topk *t = c->own = kolo_alloc(sizeof *t);
+    topk *t = c->own = comm_build_memory(b, sizeof *t);
     double widest = c->config.warmup > 0 && c->config.density < 0.25 ? 0.25 : c->config.density;
     size_t room = (size_t)comm_select_room(most(widest, c->compressed)) * sizeof(uint32_t),
            bytes = (size_t)c->compressed * sizeof(float);
     comm_range all = {0, c->compressed};
     if (!t) return KOLO_ENOMEM;
-    t->index = kolo_alloc(room);
-    t->spare = kolo_alloc(room);
+    t->index = comm_build_memory(b, room);
+    t->spare = comm_build_memory(b, room);
     c->spare_bytes = 2 * room;
-    t->error = codec_keep(c, bytes);
-    if (c->config.momentum > 0) t->velocity = codec_keep(c, bytes);
+    t->error = codec_keep(c, b, bytes);
+    if (c->config.momentum > 0) t->velocity = codec_keep(c, b, bytes);
     if (!t->index || !t->spare || !t->error || (c->config.momentum > 0 && !t->velocity)) return KOLO_ENOMEM;
     t->plain = codec_scratch(b, c->compressed);
     t->split = splits(c->config.density, c->members, c->compressed);
@@ -219,16 +212,6 @@ static int topk_make(comm_codec *c, comm_build *b)
     return 0;
 }
 
-static void topk_release(comm_codec *c)
-{
-    topk *t = c->own;
-    if (!t) return;
-    free(t->index);
-    free(t->spare);
-    free(t->out);
-    free(t);
-}
-
 /* As if no two members sent the same number. */
 static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
                     int matrices)
@@ -240,4 +223,4 @@ static double bytes(const comm_compress *config, int members, int64_t compressed
     return splits(config->density, members, compressed) ? (n - 1) / n * (pairs + sum) : (n - 1) * pairs;
 }
 
-const comm_compressor comm_topk = {NULL, topk_make, topk_call, topk_release, bytes};
+const comm_compressor comm_topk = {NULL, topk_make, topk_call, bytes};

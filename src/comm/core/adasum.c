@@ -1,7 +1,6 @@
 /* Adasum's schedule: which messages, and the arithmetic between them. */
 #include "comm/core/adasum.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -11,17 +10,16 @@
 /* What the run calls: `argument` is the level. */
 enum { WHOLE, PACK, DOTS, ADD, APPLY, PACK_BACK, UNPACK_BACK };
 
-struct comm_adasum {
-    comm_schedule schedule;
+typedef struct adasum {
     enum kolo_dtype type;
     size_t width;
-    int64_t *count; /* [tensors], owned */
+    int64_t *count; /* [tensors] */
     /* index: among the members of the tree, after those that were combined into a neighbour */
     int tensors, index;
     int64_t total;
     /* scratch: dots of this member, of its partner; what comes, what goes, packed */
     comm_place mine, theirs, in, out;
-};
+} adasum;
 
 /* What member `index` holds of a tensor of `count` elements after `levels` halvings. */
 static comm_range held(int64_t count, int index, int levels)
@@ -29,7 +27,7 @@ static comm_range held(int64_t count, int index, int levels)
     return comm_halved((comm_range){0, count}, index, 1 << levels);
 }
 
-static int64_t held_in_all(const comm_adasum *a, int index, int levels)
+static int64_t held_in_all(const adasum *a, int index, int levels)
 {
     int64_t sum = 0;
     for (int t = 0; t < a->tensors; t++) sum += comm_length(held(a->count[t], index, levels));
@@ -39,14 +37,14 @@ static int64_t held_in_all(const comm_adasum *a, int index, int levels)
 /* ---- the schedule -------------------------------------------------------------------------------------- */
 
 /* One tensor is sent from where it lies, several are packed. */
-static bool packed(const comm_adasum *a) { return a->tensors > 1; }
+static bool packed(const adasum *a) { return a->tensors > 1; }
 
-static comm_place place_of(const comm_adasum *a, int index, int levels, comm_place pack)
+static comm_place place_of(const adasum *a, int index, int levels, comm_place pack)
 {
     return packed(a) ? pack : comm_own(held(a->total, index, levels).from);
 }
 
-static void reduce_level(comm_build *b, const comm_adasum *a, int level)
+static void reduce_level(comm_build *b, const adasum *a, int level)
 {
     int d = 1 << level, peer = a->index ^ d;
     int64_t dots = (int64_t)(sizeof(adasum_dots) / a->width) * a->tensors;
@@ -64,7 +62,7 @@ static void reduce_level(comm_build *b, const comm_adasum *a, int level)
     comm_build_call(b, APPLY, level);
 }
 
-static void gather_level(comm_build *b, const comm_adasum *a, int level)
+static void gather_level(comm_build *b, const adasum *a, int level)
 {
     int peer = a->index ^ 1 << level;
     if (packed(a)) comm_build_call(b, PACK_BACK, level);
@@ -75,12 +73,12 @@ static void gather_level(comm_build *b, const comm_adasum *a, int level)
 }
 
 /* Adasum of all members. */
-static int between(comm_build *b, comm_adasum *a)
+static void between(comm_build *b, adasum *a)
 {
     int q = comm_power_until(b->n), r = b->n - q, levels = 0;
     int *rest = comm_build_memory(b, (size_t)q * sizeof *rest);
     comm_build team = *b;
-    if (!rest) return KOLO_ENOMEM;
+    if (!rest) return;
     for (int i = 0; i < q; i++) rest[i] = i < r ? 2 * i : i + r; /* those that go on */
     bool folded = b->me < 2 * r, away = folded && b->me % 2;
     a->index = folded ? b->me / 2 : b->me - r;
@@ -89,7 +87,7 @@ static int between(comm_build *b, comm_adasum *a)
         comm_build_wait_all(b);
         comm_build_receive(b, b->me - 1, comm_own(0), a->total);
         comm_build_wait_all(b);
-        return 0;
+        return;
     }
     if (folded) {
         comm_build_receive(b, b->me + 1, a->in, a->total);
@@ -106,10 +104,9 @@ static int between(comm_build *b, comm_adasum *a)
         comm_build_send(b, b->me + 1, comm_own(0), a->total);
         comm_build_wait_all(b);
     }
-    return 0;
 }
 
-static void place_scratch(comm_adasum *a, comm_build *b)
+static void place_scratch(adasum *a, comm_build *b)
 {
     int64_t line = 64 / (int64_t)a->width, dots = (int64_t)(sizeof(adasum_dots) / a->width) * a->tensors;
     dots = kolo_round_up((size_t)dots, (size_t)line);
@@ -123,44 +120,22 @@ static void place_scratch(comm_adasum *a, comm_build *b)
 
 static int adasum_call(void *context, comm_run *run, const comm_action *action);
 
-int comm_adasum_make(comm_adasum **out, const comm_adasum_problem *p)
+int comm_adasum_make(comm_schedule *schedule, const comm_adasum_problem *p)
 {
-    *out = NULL;
     if (p->type != KOLO_F16 && p->type != KOLO_BF16 && p->type != KOLO_F32 && p->type != KOLO_F64)
         return kolo_fail(KOLO_EINPUT, "comm: Adasum is of f16, bf16, f32 and f64 only");
-    comm_adasum *a = kolo_alloc(sizeof *a);
-    if (!a) return KOLO_ENOMEM;
-    int rc = KOLO_ENOMEM;
-    a->type = p->type;
-    a->width = kolo_dtype_size(p->type);
-    a->tensors = p->tensors;
-    a->count = kolo_alloc((size_t)(p->tensors + 1) * sizeof *a->count);
-    if (!a->count) goto fail;
+    comm_build b = comm_build_in_place(schedule, p->me, p->members);
+    adasum *a = comm_build_memory(&b, sizeof *a);
+    int64_t *count = comm_build_memory(&b, (size_t)p->tensors * sizeof *count);
+    if (!a || !count) return schedule->status;
+    *a = (adasum){.type = p->type, .width = kolo_dtype_size(p->type), .count = count, .tensors = p->tensors};
     for (int t = 0; t < p->tensors; t++) a->total += a->count[t] = p->count[t];
-    comm_build b = comm_build_in_place(&a->schedule, p->me, p->members);
     place_scratch(a, &b);
-    a->schedule.call = adasum_call;
-    a->schedule.context = a;
-    KOLO_TRY_GOTO(rc, between(&b, a));
-    KOLO_TRY_GOTO(rc, a->schedule.status);
-    *out = a;
-    return 0;
-fail:
-    comm_adasum_free(&a);
-    return rc;
+    schedule->call = adasum_call;
+    schedule->context = a;
+    between(&b, a);
+    return schedule->status;
 }
-
-void comm_adasum_free(comm_adasum **adasum)
-{
-    comm_adasum *a = *adasum;
-    if (!a) return;
-    comm_schedule_free(&a->schedule);
-    free(a->count);
-    free(a);
-    *adasum = NULL;
-}
-
-const comm_schedule *comm_adasum_schedule(const comm_adasum *a) { return &a->schedule; }
 
 /* ---- the arithmetic ------------------------------------------------------------------------------------ */
 
@@ -170,7 +145,7 @@ static char *at_place(const comm_run *run, comm_place place)
 }
 
 /* Visits every tensor's stretch that `index` holds after `levels`: in the vector, and in a packed copy. */
-static void copy_packed(const comm_adasum *a, const comm_run *run, comm_place pack, int index, int levels,
+static void copy_packed(const adasum *a, const comm_run *run, comm_place pack, int index, int levels,
                         bool to_pack)
 {
     char *vector = run->buffer[COMM_OWN], *p = at_place(run, pack);
@@ -184,7 +159,7 @@ static void copy_packed(const comm_adasum *a, const comm_run *run, comm_place pa
 }
 
 /* Dots of, or the result from, what this member keeps at the level and what came. */
-static void pair_level(const comm_adasum *a, const comm_run *run, int level, bool apply)
+static void pair_level(const adasum *a, const comm_run *run, int level, bool apply)
 {
     char *vector = run->buffer[COMM_OWN], *other = at_place(run, a->in);
     adasum_dots *dots = (adasum_dots *)(void *)at_place(run, a->mine);
@@ -199,7 +174,7 @@ static void pair_level(const comm_adasum *a, const comm_run *run, int level, boo
     }
 }
 
-static void add_dots(const comm_adasum *a, const comm_run *run)
+static void add_dots(const adasum *a, const comm_run *run)
 {
     adasum_dots *mine = (adasum_dots *)(void *)at_place(run, a->mine);
     const adasum_dots *theirs = (const adasum_dots *)(const void *)at_place(run, a->theirs);
@@ -212,7 +187,7 @@ static void add_dots(const comm_adasum *a, const comm_run *run)
 
 static int adasum_call(void *context, comm_run *run, const comm_action *action)
 {
-    comm_adasum *a = context;
+    adasum *a = context;
     int level = (int)action->count, peer = a->index ^ 1 << level;
     char *own = run->buffer[COMM_OWN];
     switch (action->peer) {

@@ -28,15 +28,10 @@ typedef struct comm_adasum_problem {
     int tensors;
 } comm_adasum_problem;
 
-typedef struct comm_adasum comm_adasum;
-
-/* Copies what it needs. KOLO_EINPUT: a type that has no Adasum. Not collective; the same problem but for
- * `me` on all members. */
-int comm_adasum_make(comm_adasum **adasum, const comm_adasum_problem *problem);
-void comm_adasum_free(comm_adasum **adasum);
-
-/* What a run carries out, with sums of its type. One run at a time of one comm_adasum. */
-const comm_schedule *comm_adasum_schedule(const comm_adasum *adasum);
+/* Replaces the actions of a schedule, which a run carries out with sums of its type; one run at a time. Copies
+ * what it needs. KOLO_EINPUT: a type that has no Adasum. Not collective; the same problem but for `me` on all
+ * members. */
+int comm_adasum_make(comm_schedule *schedule, const comm_adasum_problem *problem);
 
 /* Two whole vectors of one process; out may be left or right. */
 void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_dtype type,

@@ -28,7 +28,7 @@ typedef struct lib_codec_state {
     uint64_t used; /* without a name: by the clock */
     char *key;     /* [key_bytes] of what it is made for; begins with the name */
     int64_t key_bytes, rows, elements;
-    comm_adasum *adasum;
+    comm_schedule adasum;
     comm_codec *codec;
 } lib_codec_state;
 
@@ -45,7 +45,7 @@ struct lib_codec_states {
 
 static void special_free(lib_codec_state *s)
 {
-    comm_adasum_free(&s->adasum);
+    comm_schedule_free(&s->adasum);
     comm_codec_free(&s->codec);
     free(s->key);
     free(s);
@@ -325,8 +325,7 @@ int lib_codec_state_allreduce(lib_execution *x)
         return x->step = NULL, 1;
     }
     KOLO_TRY(lib_pack(x, first->type));
-    const comm_schedule *schedule =
-        special->codec ? comm_codec_begin(special->codec) : comm_adasum_schedule(special->adasum);
+    const comm_schedule *schedule = special->codec ? comm_codec_begin(special->codec) : &special->adasum;
     return lib_run_schedule(x, schedule, x->work, x->work, kolo_dtype_size(first->type), first->type,
                             KOLO_SUM, lib_unpack);
 }
