@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `kolo plan` predicts against what `kolo bench train` measures, over 34 plans: steps, memory, and which
+# What `kolo plan` predicts against what `kolo bench train` measures, over 63 plans: steps, memory, and which
 # of the plans of one training is the fastest. In each of RUNS runs the kernels of a plan are measured, its
 # step is played and carried out, one right after the other; the least predicted step of all runs is held
 # against the least lower quartile of measured ones, so that what else a machine does is in neither.
@@ -45,7 +45,36 @@ mapfile -t PLANS <<< "${PLANS:-1 model=resnet20 batch=64 threads=1
 2 model=vgg11_bn size=32 batch=32 shard=gradients
 2 model=vgg11_bn size=32 batch=32 micro_batch=8 stages=2
 2 model=swin_t size=64 batch=8
-2 model=efficientnet_b0 size=64 batch=16 recompute=blocks}"
+2 model=efficientnet_b0 size=64 batch=16 recompute=blocks
+2 model=lenet5 batch=256
+1 model=mlp batch=128 threads=1
+2 model=mlp batch=512 optimizer=lamb lr=0.001
+2 model=mobilenet_v3_large size=96 batch=24 shard=parameters
+2 model=yolov3_tiny size=160 batch=8
+2 model=yolox_tiny size=128 batch=4 micro_batch=1 stages=2
+2 model=vit_s_16 size=64 batch=8
+2 model=vit_s_16 size=64 batch=16 micro_batch=4 stages=2 pipeline=gpipe
+2 model=resnet50d size=96 batch=8 optimizer=lars lr=0.1
+2 model=wide_resnet50_2 size=64 batch=8 recompute=blocks
+2 model=resnet56 batch=48 micro_batch=6 stages=2 pipeline=interleaved chunks=2
+2 model=resnet110 batch=32 precision=bf16
+2 model=resnet50 size=64 batch=16 precision=bf16 shard=gradients optimizer=adamw lr=0.001
+2 model=resnet18 size=96 batch=8 tensor=2
+2 model=resnet18 size=96 batch=8 spatial=1x2
+2 model=swin_t size=64 batch=8 recompute=all
+2 model=swin_t size=64 batch=12 micro_batch=2 stages=2
+2 model=convnext_tiny size=64 batch=8 optimizer=lamb ema=0.999 lr=0.001
+2 model=efficientnet_b1 size=64 batch=8
+2 model=resnet34 size=64 batch=24 micro_batch=2
+2 model=resnet18 size=64 batch=16 compression=topk
+2 model=resnet18 size=64 batch=16 local_steps=4
+2 model=resnet18 size=64 batch=16 reduce=adasum
+2 model=resnet18 size=64 batch=16 clip_norm=1 bn=sync
+2 model=resnet20 batch=64 micro_batch=8 reduce=canonical
+3 model=mobilenet_v2 size=64 batch=24 shard=optimizer
+3 model=swin_t size=64 batch=12
+5 model=resnet20 batch=80
+4 model=resnet18 size=64 batch=16 micro_batch=2 stages=4}"
 read -r -a FRONT <<< "${FRONT:-}"
 TABLE=${TABLE:-$ROOM/table}
 ONLY=${ONLY:-1-${#PLANS[@]}}
