@@ -65,22 +65,29 @@ static int recorded_cut(const kolo_session *s, kolo_position *position)
     return 0;
 }
 
-/* The record has the first parameter of each stage: in front of what reads it, where a cut may be. */
+static void read_field(const char *text, int n, char *to, size_t size)
+{
+    for (; n > 0; n--) text += strcspn(text, ","), text += *text == ',';
+    snprintf(to, size, "%.*s", (int)strcspn(text, ","), text);
+}
+
+/* The record has the first parameter of each stage, or nothing where a stage has none. A stage begins at the
+ * last cut in front of what reads that, or in front of the next stage: only which stage has which weights
+ * counts. */
 static int parse_record(const kolo_session *s, const char *text, int64_t chain, const kolo_chain_layer *layer,
                         int parts, int *first)
 {
-    for (int n = 0; n < parts - 1; n++) {
-        const size_t length = strcspn(text, ",");
+    for (int n = parts - 2; n >= 0; n--) {
         char module[256];
-        snprintf(module, sizeof module, "%.*s", (int)length, text);
-        int node = length ? (int)kolo_graph_module(s->graph, chain, module) : -1;
-        while (node > 1 && !layer[node - 1].cut) node--;
+        read_field(text, n, module, sizeof module);
+        const int before = (n < parts - 2 ? first[n + 1] : (int)chain) - 1;
+        int node = *module ? (int)kolo_graph_module(s->graph, chain, module) : before;
+        while (node > 0 && !layer[node - 1].cut) node--;
         if (node < 1)
             return kolo_fail(KOLO_ECONFIG,
                              "run=%s: its stages cannot be cut again at %s; give the cut= it had",
                              s->options->run, text);
         first[n] = node;
-        text += length + (text[length] == ',');
     }
     return 0;
 }

@@ -32,4 +32,16 @@ is $? 0 "and taken up, with a checkpoint behind every step" "$ROOM/log"
 cmp "$(tensors_of "$ROOM/whole")" "$(tensors_of "$ROOM/stopped")" > "$ROOM/log" 2>&1
 ok $? "weights, statistics, averages, versions byte for byte" "$ROOM/log"
 is "$(losses "$ROOM/stopped")" "$(losses "$ROOM/whole")" "and losses"
+
+args=("${args[@]/model=*/model=mlp}" stages=4 pipeline=pipelined clip_norm=0)
+four() { # RUN OPTIONS...
+    timeout 60 mpiexec -n 4 kolo train "${args[@]}" run="$ROOM/$1" "${@:2}" > "$ROOM/log" 2>&1
+}
+four four cut=fc1.relu,fc2,fc3
+is $? 0 "a stage without parameters" "$ROOM/log"
+four halted cut=fc1.relu,fc2,fc3 stop_step=2
+four halted
+is $? 0 "a stage without parameters: taken up without its cut=" "$ROOM/log"
+cmp "$(tensors_of "$ROOM/four")" "$(tensors_of "$ROOM/halted")" > "$ROOM/log" 2>&1
+ok $? "a stage without parameters: weights and versions byte for byte" "$ROOM/log"
 done_testing
