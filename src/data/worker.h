@@ -5,7 +5,6 @@
 #include "data/augment/augment.h"
 #include "data/loader.h"
 
-#define KOLO_AUGMENT_MOST 16
 
 /* What all readers share; made once from the configuration. */
 typedef struct kolo_recipe {

@@ -8,7 +8,10 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/algorithm/algorithm.h"
 #include "comm/buckets/reducer.h"
+#include "data/augment/augment.h"
+#include "data/order.h"
 #include "plan/servers.h"
 #include "train/auto_plan.h"
 #include "train/compression.h"
@@ -244,6 +247,20 @@ static int check_tensor(const kolo_options *o)
     return 0;
 }
 
+/* What loaders and comm parse when a job has started, `kolo plan` refuses before. */
+static int check_texts(const kolo_options *o)
+{
+    kolo_augment_step augment[KOLO_AUGMENT_MOST];
+    kolo_order_rule rule;
+    comm_selector *selector = NULL;
+    int n;
+    KOLO_TRY(kolo_augment_parse(o->augment, augment, KOLO_AUGMENT_MOST, &n));
+    KOLO_TRY(kolo_order_parse(o->shuffle, &rule));
+    KOLO_TRY(comm_allreduce_open(&selector, "none", o->comm_algorithm));
+    comm_selector_close(&selector);
+    return 0;
+}
+
 /* What each value allows but their combination does not. */
 static int check_options(const kolo_options *o)
 {
@@ -259,6 +276,7 @@ static int check_options(const kolo_options *o)
     if (o->mosaic_scale_min > o->mosaic_scale_max)
         return kolo_fail(KOLO_ECONFIG, "mosaic_scale_min=%g is larger than mosaic_scale_max=%g",
                          o->mosaic_scale_min, o->mosaic_scale_max);
+    KOLO_TRY(check_texts(o));
     KOLO_TRY(check_adasum(o));
     KOLO_TRY(check_tensor(o));
     KOLO_TRY(kolo_compression_check(o));

@@ -36,4 +36,9 @@ taken "${small[@]}" shortcut=b
 refused 'mosaic=, .* are of detectors, and model=resnet20 finds no boxes' "${small[@]}" mosaic=1
 refused 'label_smoothing=, .* are of classifiers, and model=yolox_nano finds boxes' model=yolox_nano size=64 \
     label_smoothing=0.1
+refused 'no augmentation `cutuot`, did you mean `cutout`' "${small[@]}" augment=cutuot
+refused 'shuffle=blok: it is full, block:K' "${small[@]}" shuffle=blok
+refused 'no algorithm "rign"; did you mean "ring"' "${small[@]}" comm_algorithm=rign
+refused 'algorithm bruck is none of allreduce' "${small[@]}" comm_algorithm=bruck
+taken "${small[@]}" 'augment=cutout,rotate(10)' shuffle=block:8 comm_algorithm=ring
 done_testing

@@ -129,6 +129,8 @@ int comm_selector_open(comm_selector **selector, const char *path, const char *f
 /* The same by the word of a user: NULL or "" is the table of this cluster, if there is one; "none": no
  * table. */
 int comm_table_open(comm_selector **selector, const char *table, const char *forced);
+/* The same where forced must be an allreduce, the option comm_algorithm. KOLO_ECONFIG: it is none. */
+int comm_allreduce_open(comm_selector **selector, const char *table, const char *forced);
 char *comm_table_path(void); /* of this cluster's; caller frees. NULL: no memory */
 void comm_selector_close(comm_selector **selector);
 const comm_cost *comm_selector_costs(const comm_selector *selector);

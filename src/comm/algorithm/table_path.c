@@ -47,3 +47,14 @@ int comm_table_open(comm_selector **selector, const char *table, const char *for
     free(usual);
     return rc;
 }
+
+int comm_allreduce_open(comm_selector **selector, const char *table, const char *forced)
+{
+    KOLO_TRY(comm_table_open(selector, table, forced));
+    const bool any = !forced || !*forced || strcmp(forced, "auto") == 0;
+    /* no line of a table is of -1 members */
+    if (any || comm_selector_asks(*selector, KOLO_ALLREDUCE, -1, 0)) return 0;
+    comm_selector_close(selector);
+    return kolo_fail(KOLO_ECONFIG,
+                     "comm: algorithm %s is none of allreduce; `kolo bench --algorithms` lists them", forced);
+}

@@ -19,11 +19,7 @@ int comm_choice_open(kolo_comm *comm, const kolo_comm_config *config)
 {
     comm_choice *c = &comm->choice;
     int nodes = comm->launch->nodes;
-    KOLO_TRY(comm_table_open(&c->selector, config->table, config->algorithm));
-    if (config->algorithm && *config->algorithm && strcmp(config->algorithm, "auto") != 0 && !forced(comm))
-        return kolo_fail(KOLO_ECONFIG,
-                         "comm: algorithm %s is none of allreduce; `kolo bench --algorithms` lists them",
-                         config->algorithm);
+    KOLO_TRY(comm_allreduce_open(&c->selector, config->table, config->algorithm));
     KOLO_TRY(comm_selector_check(c->selector, nodes));
     c->apart = kolo_alloc((size_t)nodes * sizeof *c->apart);
     c->counts = kolo_alloc((size_t)nodes * sizeof *c->counts);

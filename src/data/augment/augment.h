@@ -32,6 +32,8 @@ extern const int kolo_augmentation_count;
 #include "data/augment/augment.def"
 #undef AUGMENT
 
+enum { KOLO_AUGMENT_MOST = 16 }; /* entries */
+
 /* One entry of the option `augment`. */
 typedef struct kolo_augment_step {
     int index;  /* in the table */
