@@ -128,12 +128,17 @@ int pack_shard_count(const pack_options *o, uint64_t bytes)
     return shards < 1 ? 1 : shards;
 }
 
+int pack_check_shards(int shards, int64_t samples)
+{
+    if (shards <= samples) return 0;
+    return kolo_fail(KOLO_ECONFIG, "--shards %d for %" PRId64 " samples; use fewer", shards, samples);
+}
+
 static int cut_shards(packing *p)
 {
     const pack_options *o = &p->options;
     p->shards = pack_shard_count(o, p->bytes);
-    if (p->shards > p->count)
-        return kolo_fail(KOLO_ECONFIG, "--shards %d for %" PRId64 " samples; use fewer", p->shards, p->count);
+    KOLO_TRY(pack_check_shards(p->shards, p->count)); /* images that cannot be read are left out by now */
     p->shard = kolo_alloc(sizeof *p->shard * (size_t)p->shards);
     if (!p->shard) return KOLO_ENOMEM;
     for (int k = 0; k < p->shards; k++) {

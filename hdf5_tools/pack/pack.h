@@ -132,6 +132,7 @@ void pack_free(packing *p);
 /* Which samples, in which order: --limit, --subset, --holdout, --shuffle-seed. Fills order and slot_count. */
 int pack_choose(packing *p);
 bool pack_needs_probe(const packing *p);
+int pack_check_shards(int shards, int64_t samples);          /* KOLO_ECONFIG: a shard would be empty */
 int pack_shard_count(const pack_options *o, uint64_t bytes); /* files for so many sample bytes */
 /* Samples are shared out in order: this rank's are from pack_share(n, launch, 0) to pack_share(n, launch,
  * 1). */

@@ -337,6 +337,7 @@ static int plan_begin(packing *p)
     if (p->options.out) KOLO_TRY(check_apart(&p->options));
     KOLO_TRY(open_source(p));
     KOLO_TRY(pack_choose(p));
+    KOLO_TRY(pack_check_shards(p->options.shards, p->slot_count));
     make_fingerprint(p);
     return p->options.dry_run ? 0 : claim_output(p);
 }

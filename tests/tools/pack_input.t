@@ -96,6 +96,8 @@ fails 78 'raw|jpeg' "an unknown encoding" --source shapes --encoding png
 fails 78 'number from 1' "a number out of range" --source shapes --quality 101
 fails 78 '--in is missing' "no --in" --source imagefolder
 fails 78 'use fewer' "more shards than samples" --source shapes --count 3 --shards 5
+[ ! -e "$ROOM/out" ]
+ok $? "more shards than samples: nothing is written"
 kolo-pack --source shapes > "$ROOM/log" 2>&1
 is $? 78 "no --out: exit 78"
 kolo-pack --source imagefolder --in "$ROOM/good" --out "$ROOM/dry" --dry-run > "$ROOM/log" 2>&1
