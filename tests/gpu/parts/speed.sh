@@ -34,4 +34,12 @@ bench_small resnet20.f32 precision=f32
 if bench_big eager 256 precision=bf16 replay=false; then note "launched kernel by kernel: $(ratio "$rate" \
     "$base") of the replayed speed"; fi
 bench_big tf32.128 128 precision=tf32
+# as few images as a GPU of a large job has: how far short kernels are from the rates that kolo plan goes by
+if bench_big few.50 50 precision=fp16; then
+    few=$rate
+    rate_of fp16.256 bench_big fp16.256 256 precision=fp16
+    note "50 images in fp16: $(ratio "$few" "$rate") of the speed of 256"
+    [ -z "$DRY$SHOW" ] && bench_big profile.few 50 precision=fp16 --profile &&
+        record_profile "$LOGS/bench.profile.few"
+fi
 bench_big synthetic.128 128 precision=bf16
