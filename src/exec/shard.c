@@ -423,19 +423,25 @@ static char *piece_place(const sharded *what, const tensor_piece *piece)
     return what->base + (size_t)(what->stored ? piece->at : piece->first) * sizeof(float);
 }
 
-/* Collective: the tensor as it is laid out, on all ranks. */
+/* Tensors travel in pieces of so many bytes at most: more memory no rank needs for what it only passes by. */
+enum { TRAVEL = 1 << 20 };
+
+/* Collective: the tensor as it is laid out comes to the ranks that want it whole; `memory` of others takes
+ * TRAVEL bytes, one piece after the other. */
 static int bring_together(kolo_exec *e, const sharded *what, const kolo_plan *p, int stage, int tensor,
-                          char *whole)
+                          char *memory, bool whole)
 {
     const int me = kolo_comm_launch(e->comm)->rank;
     for (int s = 0; s < p->config.shards; s++) {
         const tensor_piece piece = piece_of(p, tensor, s);
         const int owner = rank_of(e, stage, 0, s);
-        if (piece.bytes == 0) continue;
-        if (owner == me)
-            KOLO_TRY(
-                kolo_backend_read(e->backend, whole + piece.offset, piece_place(what, &piece), piece.bytes));
-        KOLO_TRY(kolo_comm_broadcast(e->comm, whole + piece.offset, piece.bytes, owner));
+        for (size_t done = 0; done < piece.bytes; done += TRAVEL) {
+            const size_t left = piece.bytes - done, bytes = left < TRAVEL ? left : TRAVEL;
+            char *to = memory + (whole ? piece.offset + done : 0);
+            if (owner == me)
+                KOLO_TRY(kolo_backend_read(e->backend, to, piece_place(what, &piece) + done, bytes));
+            KOLO_TRY(kolo_comm_broadcast(e->comm, to, bytes, owner));
+        }
     }
     return 0;
 }
@@ -450,12 +456,14 @@ int exec_get_sharded(kolo_exec *e, const char *which, int tensor, float *values)
     const kolo_plan *p = kolo_program_owner(e->plan, tensor);
     const kolo_placement *placement = e->plan->config.placement;
     const int stage = placement ? kolo_placement_stage(placement, placement->owner[tensor]) : 0;
-    char *whole = kolo_alloc(p->layout[tensor].bytes);
-    int rc = whole ? bring_together(e, &what, p, stage, tensor, whole) : KOLO_ENOMEM;
-    if (rc >= 0 && values)
-        rc = kolo_backend_to_canonical(e->backend, &p->graph->tensor[tensor], &p->layout[tensor], whole,
+    const bool whole = values != NULL;
+    const size_t bytes = p->layout[tensor].bytes;
+    char *memory = kolo_alloc(whole || bytes < TRAVEL ? bytes : TRAVEL);
+    int rc = memory ? bring_together(e, &what, p, stage, tensor, memory, whole) : KOLO_ENOMEM;
+    if (rc >= 0 && whole)
+        rc = kolo_backend_to_canonical(e->backend, &p->graph->tensor[tensor], &p->layout[tensor], memory,
                                        values);
-    free(whole);
+    free(memory);
     return rc < 0 ? rc : 1;
 }
 

@@ -129,8 +129,8 @@ typedef struct comm_bucket {
     int64_t *part; /* [2][parts] cut by the caller: where each owner's part begins, and its elements */
     int parts;
     bool average; /* Adasum: between nodes only */
-    /* How the slice that this rank owns goes between nodes, from commit on: by the schedule, or by the codec's,
-     * round by round. On one node both are empty. */
+    /* How the slice that this rank owns goes between nodes, from commit on: by the schedule, or by the
+     * codec's, round by round. On one node both are empty. */
     comm_schedule schedule;
     comm_codec *codec;
     _Atomic uint64_t round; /* started by this rank */

@@ -28,9 +28,9 @@ typedef struct comm_adasum_problem {
     int tensors;
 } comm_adasum_problem;
 
-/* Replaces the actions of a schedule, which a run carries out with sums of its type; one run at a time. Copies
- * what it needs. KOLO_EINPUT: a type that has no Adasum. Not collective; the same problem but for `me` on all
- * members. */
+/* Replaces the actions of a schedule, which a run carries out with sums of its type; one run at a time.
+ * Copies what it needs. KOLO_EINPUT: a type that has no Adasum. Not collective; the same problem but for `me`
+ * on all members. */
 int comm_adasum_make(comm_schedule *schedule, const comm_adasum_problem *problem);
 
 /* Two whole vectors of one process; out may be left or right. */
