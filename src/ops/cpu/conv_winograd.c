@@ -138,13 +138,15 @@ KOLO_WIDE(arrange, (const correlation *c, const float *w, int64_t in, int64_t ou
 KOLO_ALWAYS void transform_tile(const kolo_view *v, const tiles *t, const int64_t pad[2], const float *map,
                                 int64_t tile, int64_t vector, int side, float *to, int64_t stride)
 {
-    kolo_v16 pixels[POINTS], points[POINTS] = {{0}};
-    if (tile < t->count) {
-        const patch p = patch_of(v, t, pad, tile, vector);
-        read_patch(pixels, v, map, &p, side);
-        if (side == TILE) kolo_winograd_gradients_2d(points, pixels);
-        else kolo_winograd_pixels_2d(points, pixels);
+    kolo_v16 pixels[POINTS], points[POINTS];
+    if (tile >= t->count) {
+        for (int i = 0; i < POINTS; i++) *(kolo_v16 *)(to + i * stride) = (kolo_v16){0};
+        return;
     }
+    const patch p = patch_of(v, t, pad, tile, vector);
+    read_patch(pixels, v, map, &p, side);
+    if (side == TILE) kolo_winograd_gradients_2d(points, pixels);
+    else kolo_winograd_pixels_2d(points, pixels);
     for (int i = 0; i < POINTS; i++) *(kolo_v16 *)(to + i * stride) = points[i];
 }
 
