@@ -125,7 +125,8 @@ const char *kolo_comm_name(const kolo_comm *comm);
 
 /* Small blocking collectives in host memory, run by the progress thread in the order of the calls; same order
  * on all ranks, not while a bucket is in flight on another thread's behalf unless that order is the same
- * everywhere. In place. Sums are formed in the same order as a bucket's, identical on all ranks. */
+ * everywhere. In place. Sums are formed in the same order as a bucket's, identical on all ranks. Data of a
+ * broadcast is NULL on a rank that does not want it and only takes part. */
 int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype type,
                         enum kolo_reduce op);
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);

@@ -92,7 +92,7 @@ static int send_through(together *w, int writer, size_t bytes, uint64_t at, int 
     for (size_t done = 0; done < bytes; done += SAVER_PIECE) {
         const size_t n = bytes - done < SAVER_PIECE ? bytes - done : SAVER_PIECE;
         char *piece = (char *)w->s->canonical + (w->me == writer ? done : 0);
-        KOLO_TRY(kolo_comm_broadcast(w->comm, piece, n, writer));
+        KOLO_TRY(kolo_comm_broadcast(w->comm, w->me == writer || w->me == 0 ? piece : NULL, n, writer));
         if (w->me == 0 && *rc == 0) *rc = write_at(w, piece, n, at + done);
     }
     return 0;

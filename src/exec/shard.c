@@ -423,11 +423,11 @@ static char *piece_place(const sharded *what, const tensor_piece *piece)
     return what->base + (size_t)(what->stored ? piece->at : piece->first) * sizeof(float);
 }
 
-/* Tensors travel in pieces of so many bytes at most: more memory no rank needs for what it only passes by. */
+/* What a rank needs of memory to send its part of a tensor that others want. */
 enum { TRAVEL = 1 << 20 };
 
-/* Collective: the tensor as it is laid out comes to the ranks that want it whole; `memory` of others takes
- * TRAVEL bytes, one piece after the other. */
+/* Collective: the tensor as it is laid out comes to the ranks that want it whole; `memory` of others has
+ * TRAVEL bytes, for what they send. */
 static int bring_together(kolo_exec *e, const sharded *what, const kolo_plan *p, int stage, int tensor,
                           char *memory, bool whole)
 {
@@ -440,7 +440,7 @@ static int bring_together(kolo_exec *e, const sharded *what, const kolo_plan *p,
             char *to = memory + (whole ? piece.offset + done : 0);
             if (owner == me)
                 KOLO_TRY(kolo_backend_read(e->backend, to, piece_place(what, &piece) + done, bytes));
-            KOLO_TRY(kolo_comm_broadcast(e->comm, to, bytes, owner));
+            KOLO_TRY(kolo_comm_broadcast(e->comm, whole || owner == me ? to : NULL, bytes, owner));
         }
     }
     return 0;

@@ -116,7 +116,7 @@ int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
                                                  launch->node_of[root], (int64_t)some));
             KOLO_TRY(across(comm, stage_of(comm, from), KOLO_U8, KOLO_MAX));
         }
-        if (launch->rank != root) memcpy((char *)data + at, stage_of(comm, from), some);
+        if (launch->rank != root && data) memcpy((char *)data + at, stage_of(comm, from), some);
     }
     return 0;
 }

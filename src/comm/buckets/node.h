@@ -20,7 +20,7 @@ enum {
     COMM_BUCKETS = 4096,            /* of one rank, where it does not say how many it declares */
     COMM_MAX_BUCKETS = 32000,       /* of one rank, at most: their tags are below what MPI guarantees */
     COMM_MAX_DECLARED = 1 << 22,    /* of all groups */
-    COMM_STAGE = 65536,             /* bytes a rank brings to one round of a small collective */
+    COMM_STAGE = 262144,            /* bytes a rank brings to one round of a small collective */
     COMM_BLOCK = 16384,             /* elements (64 KiB of f32) that one thread reduces at a time */
 };
 
