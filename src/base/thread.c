@@ -110,6 +110,7 @@ int kolo_thread_start(pthread_t *thread, void *(*main)(void *), void *of, const 
     const int rc = pthread_create(thread, NULL, main, of);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc == 0 ? 0
-                   : kolo_fail(KOLO_EINTERNAL, "%s: no thread: %s; raise the limit of processes (ulimit -u)",
+                   : kolo_fail(KOLO_ENOMEM,
+                               "%s: no thread: %s; raise the limit of processes (ulimit -u) or of memory",
                                purpose, strerror(rc));
 }

@@ -32,7 +32,7 @@ static inline void kolo_pause(void)
 }
 
 /* A thread of Kolo's own: signals from outside are for the threads that know what to do with them, so it has
- * all of them blocked. KOLO_EINTERNAL: there is none; the text says what it was for ("comm: heartbeats"). */
+ * all of them blocked. KOLO_ENOMEM: there is none; the text says what it was for ("comm: heartbeats"). */
 int kolo_thread_start(pthread_t *thread, void *(*main)(void *), void *of, const char *purpose);
 
 #endif

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kolo/error.h"
 #include "tap.h"
 
 static _Atomic uint32_t word;
@@ -58,6 +59,15 @@ int main(void)
     ok(kolo_futex_wait(shared, 0, 5, 0), "a change in another process is seen");
     ok(kolo_time() - start < 4, "by its wake, not by the time-out");
     waitpid(child, NULL, 0);
+
+    pthread_attr_t usual, huge;
+    pthread_getattr_default_np(&usual);
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, (size_t)1 << 60);
+    pthread_setattr_default_np(&huge);
+    const int rc = kolo_thread_start(&thread, wait_here, NULL, "a test");
+    pthread_setattr_default_np(&usual);
+    is_int(rc, KOLO_ENOMEM, "a thread whose stack cannot be had is a lack of memory: %s", kolo_error_text());
 
     int before = kolo_cpu_count();
     ok(before >= 1 && before <= sysconf(_SC_NPROCESSORS_CONF), "the CPU count is sensible (%d)", before);
