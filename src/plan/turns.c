@@ -19,16 +19,26 @@ static int stage_of(const kolo_plan *plan, int64_t node)
     return p ? kolo_placement_stage(p, p->part[node]) : 0;
 }
 
+/* Of the backward half: only gradients of parameters, or terms of them? */
+static bool makes_gradients_alone(const kolo_graph *g, const kolo_node *n)
+{
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] >= 0 && !kolo_tensor_is_gradient(&g->tensor[n->out[k]])) return false;
+    return true;
+}
+
+/* The sum of terms has the pass of its terms. So a norm's gradients are of one pass whether its map is cut into
+ * parts or not, which depends on the size of the images. */
 enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node)
 {
     const kolo_placement *p = plan->config.placement;
-    const kolo_node *n = &plan->graph->node[node];
+    const kolo_graph *g = plan->graph;
+    const kolo_node *n = &g->node[node];
     if (!n->backward) return KOLO_PASS_FORWARD;
     if (!p || !kolo_pipeline[p->order].weights_apart) return KOLO_PASS_BACKWARD;
-    for (int k = 0; k < n->n_out; k++)
-        if (n->out[k] >= 0 && !kolo_tensor_is_gradient(&plan->graph->tensor[n->out[k]]))
-            return KOLO_PASS_BACKWARD;
-    return KOLO_PASS_WEIGHT;
+    if (n->op == KOLO_OP_total && g->tensor[n->in[0]].role == KOLO_ROLE_TERM)
+        n = &g->node[g->tensor[n->in[0]].producer];
+    return makes_gradients_alone(g, n) ? KOLO_PASS_WEIGHT : KOLO_PASS_BACKWARD;
 }
 
 /* What one kind of turn does is of one class, and classes are in the order in which they complete what is

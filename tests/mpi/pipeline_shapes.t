@@ -9,6 +9,8 @@ alone drawn multi_scale=16-32:8:1
 is "$(losses "$first" | wc -l)" 3 "three steps, each of a side of its own"
 same 3 multi_scale=16-32:8:1 stages=3 pipeline=interleaved chunks=2
 same 4 multi_scale=16-32:8:1 stages=2 pipeline=zero_bubble
+alone parts multi_scale=8-16:8:1 spatial=1x3 # the last maps of 8 pixels have two columns: norms in one part
+same 2 multi_scale=8-16:8:1 spatial=1x3 stages=2 pipeline=zero_bubble
 ramps=(epochs=3 "batch_ramp=0:16,1:32" "size_ramp=0:24,2:16")
 alone ramps "${ramps[@]}"
 same 4 "${ramps[@]}" stages=2
