@@ -88,6 +88,14 @@ void kolo_append(char *text, size_t bytes, const char *format, ...)
     va_end(list);
 }
 
+void kolo_return_freed(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 4 << 20);
+#endif
+}
+
 void kolo_trim(void)
 {
 #ifdef __GLIBC__

@@ -22,6 +22,9 @@ void kolo_append(char *text, size_t bytes, const char *format, ...) __attribute_
 /* Gives what is freed of the small things back to the system, where its library can: before much is
  * allocated. */
 void kolo_trim(void);
+/* From here on allocations of 1 MiB or more go back to the system when they are freed; glibc would keep as
+ * much as the largest that was ever freed. Of the whole process: a program says it when it starts. */
+void kolo_return_freed(void);
 
 /* An anonymous mapping, huge-page advised, zero filled, KOLO_ALIGN aligned, touched before return so
  * that no page fault falls into a step. Owned by the caller, freed by kolo_pages_free(&p, bytes).

@@ -221,6 +221,7 @@ int main(int argc, char **argv)
         if (strcmp(name, names[i])) continue;
         if (wants_help(argc - 2, argv + 2)) return end("help", kolo_command_help(1, &argv[1]));
         set_wait_policy(argv);
+        kolo_return_freed();
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
         if (!command_catches(&kolo_command_table[i])) kolo_release_signals();

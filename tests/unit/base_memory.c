@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include "base/cgroup.h"
@@ -135,6 +136,25 @@ static void test_small(void)
     is_int(kolo_round_up(65, KOLO_ALIGN), 128, "kolo_round_up");
 }
 
+/* What glibc does with 10 MB that come and go between small things: it keeps them after the first time. */
+static void test_return(void)
+{
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    enum { TIMES = 8, LARGE = 10 << 20 };
+    void *small[TIMES];
+    kolo_return_freed();
+    for (int i = 0; i < TIMES; i++) {
+        char *large = kolo_alloc(LARGE);
+        memset(large, 1, LARGE);
+        small[i] = kolo_alloc(100);
+        free(large);
+    }
+    const size_t kept = mallinfo2().arena;
+    ok(kept < 4 << 20, "of eight times 10 MB nothing is kept: %zu bytes of heap", kept);
+    for (int i = 0; i < TIMES; i++) free(small[i]);
+#endif
+}
+
 int main(void)
 {
     if (!mkdtemp(root)) skip_all("no temporary folder");
@@ -143,5 +163,6 @@ int main(void)
     test_pages();
     test_small();
     kolo_folder_remove(root);
+    test_return();
     return done_testing();
 }
