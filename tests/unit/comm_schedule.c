@@ -1,5 +1,6 @@
 /* Network schedules for 1 to 33 members, run in this process over a transport that
  * delivers as late as it may. */
+#include "comm/algorithm/build.h"
 #include "comm/buckets/group.h"
 #include "comm/algorithm/algorithm.h"
 
@@ -132,7 +133,9 @@ static int64_t allreduce(const char *algorithm, int members, int64_t count, bool
     char *buffer[MAX_MEMBERS][COMM_PART + 8];
     comm_tree tree;
     int64_t bad = 0;
-    comm_tree_nodes(&tree, members);
+    int apart[MAX_MEMBERS] = {0};
+    for (int v = 0; v < members; v++) apart[v] = v;
+    comm_tree_ranks(&tree, members, apart, members);
     for (int v = 0; v < members; v++) {
         if (make(&schedule[v], algorithm, v, members, count, strcmp(algorithm, "fragments") ? NULL : &tree) <
             0)

@@ -178,29 +178,30 @@ void comm_build_add(comm_build *b, comm_range r, bool mine_left, comm_place othe
     b->brought = false;
 }
 
-/* The sum of place[first .. first + n - 1] then stands at place[first]. */
-static void fold(comm_build *b, comm_place *place, int first, int n, int mine, comm_place out, int64_t count)
+void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count)
 {
     if (n == 1) return;
     int half = comm_power_until(n - 1);
-    fold(b, place, first, half, mine, out, count);
-    fold(b, place, first + half, n - half, mine, out, count);
-    comm_place to = mine >= first && mine < first + n ? out : place[first];
+    comm_build_fold(b, place, half, mine, out, count);
+    comm_build_fold(b, place + half, n - half, mine - half, out, count);
+    comm_place to = mine >= 0 && mine < n ? out : place[0];
     if (to.buffer == COMM_RAW) to = comm_scratch((to.at - count) / 2);
-    comm_build_combine(b, to, place[first], place[first + half], count);
-    place[first] = to;
-}
-
-void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count)
-{
-    fold(b, place, 0, n, mine, out, count);
+    comm_build_combine(b, to, place[0], place[half], count);
+    place[0] = to;
 }
 
 static int in_circle(const comm_subgroup *c, int i) { return c->first + i * c->stride; }
 
+/* What member i of the subgroup owns, maybe nothing. */
+static comm_range owned(const comm_subgroup *c, comm_range r, int i)
+{
+    if (i >= c->owners) return (comm_range){r.from, r.from};
+    return c->parts ? comm_part_range(c->parts, i) : comm_cut(r, c->owners, i);
+}
+
 comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_range r)
 {
-    comm_range mine = c->me < c->owners ? comm_cut(r, c->owners, c->me) : (comm_range){r.from, r.from};
+    comm_range mine = owned(c, r, c->me);
     comm_place *place = comm_build_memory(b, (size_t)c->size * sizeof *place);
     if (!place) return mine;
     int64_t slot = b->spare;
@@ -213,8 +214,7 @@ comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_rang
     }
     for (int k = 1; k < c->size; k++) { /* each begins with its neighbour */
         int to = (c->me + k) % c->size;
-        if (to >= c->owners) continue;
-        comm_range theirs = comm_cut(r, c->owners, to);
+        comm_range theirs = owned(c, r, to);
         comm_build_send(b, in_circle(c, to), comm_build_mine(b, theirs.from), comm_length(theirs));
     }
     comm_build_wait_all(b);
@@ -227,13 +227,11 @@ comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_rang
 
 void comm_subgroup_spread(comm_build *b, const comm_subgroup *c, comm_range r)
 {
-    comm_range mine = c->me < c->owners ? comm_cut(r, c->owners, c->me) : (comm_range){r.from, r.from};
+    comm_range mine = owned(c, r, c->me);
     for (int k = 1; k < c->size; k++) {
         int to = (c->me + k) % c->size, of = (c->me + c->size - k) % c->size;
-        if (of < c->owners) {
-            comm_range theirs = comm_cut(r, c->owners, of);
-            comm_build_receive(b, in_circle(c, of), comm_build_result(b, theirs.from), comm_length(theirs));
-        }
+        comm_range theirs = owned(c, r, of);
+        comm_build_receive(b, in_circle(c, of), comm_build_result(b, theirs.from), comm_length(theirs));
         comm_build_send(b, in_circle(c, to), comm_build_result(b, mine.from), comm_length(mine));
     }
     comm_build_wait_all(b);
@@ -255,6 +253,17 @@ comm_parts comm_parts_of(comm_build *b, const int64_t *counts)
     for (int i = 0; i < b->n; i++) {
         parts.at[i] = offset[comm_member(b, i)];
         parts.count[i] = counts[comm_member(b, i)];
+    }
+    return parts;
+}
+
+comm_parts comm_parts_even(comm_build *b, int64_t count)
+{
+    int64_t *memory = comm_build_memory(b, (size_t)(2 * b->n + 1) * sizeof *memory);
+    comm_parts parts = {memory, memory ? memory + b->n + 1 : NULL};
+    for (int i = 0; memory && i < b->n; i++) {
+        parts.at[i + 1] = comm_part(count, b->n, i + 1);
+        parts.count[i] = parts.at[i + 1] - parts.at[i];
     }
     return parts;
 }

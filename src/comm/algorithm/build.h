@@ -35,6 +35,10 @@ static inline comm_place comm_input(int64_t at) { return (comm_place){COMM_INPUT
 static inline comm_place comm_scratch(int64_t at) { return (comm_place){COMM_SCRATCH, at}; }
 static inline comm_place comm_shift(comm_place p, int64_t by) { return (comm_place){p.buffer, p.at + by}; }
 static inline int64_t comm_length(comm_range r) { return r.to - r.from; }
+static inline comm_range comm_part_range(const comm_parts *parts, int i)
+{
+    return (comm_range){parts->at[i], parts->at[i] + parts->count[i]};
+}
 static inline comm_range comm_both(comm_range a, comm_range b) /* what lies in both; may be empty */
 {
     comm_range r = {a.from > b.from ? a.from : b.from, a.to < b.to ? a.to : b.to};
@@ -114,7 +118,12 @@ void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_pla
 /* Members first, first + stride, ... of the team; the first `owners` get a part each of what all bring. */
 typedef struct comm_subgroup {
     int first, stride, size, owners, me; /* me: in the subgroup */
+    const comm_parts *parts;             /* of the owners; NULL: they differ by at most one element */
 } comm_subgroup;
+static inline comm_subgroup comm_whole_team(const comm_build *b, const comm_parts *parts)
+{
+    return (comm_subgroup){0, 1, b->n, b->n, b->me, parts};
+}
 /* All at once; sums in the order of the subgroup. Returns this member's part, empty if it owns none. */
 comm_range comm_subgroup_reduce(comm_build *b, const comm_subgroup *c, comm_range r);
 /* The owners' parts go to all of the subgroup. */
@@ -123,9 +132,6 @@ void comm_subgroup_spread(comm_build *b, const comm_subgroup *c, comm_range r);
 /* ---- algorithms that others consist of: allreduce of a range, in COMM_OWN at the end ------------------- */
 void comm_double(comm_build *b, comm_range r); /* recursive multiplying by twos */
 void comm_halve(comm_build *b, comm_range r);  /* Rabenseifner */
-/* Part k of the range is summed by member k. tree: NULL for that over members; else its fragments stand in
- * COMM_PART + index (schedule.h). */
-int comm_direct(comm_build *b, comm_range r, const comm_tree *tree);
 
 /* radix: [steps], their product members or more; NULL: by twos. */
 void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_place from, int64_t count);
@@ -134,8 +140,14 @@ void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_pla
 void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held);
 /* counts: by the numbers of the group. In vain: zeros, and the schedule's status says so. */
 comm_parts comm_parts_of(comm_build *b, const int64_t *counts);
+/* About equal ones (comm_part); at[n]: their end. */
+comm_parts comm_parts_even(comm_build *b, int64_t count);
 /* Sums of counts[0 .. i - 1], n + 1 of them. NULL: the schedule's status says so. */
 int64_t *comm_offsets(comm_build *b, const int64_t *counts, int n);
+
+/* An allreduce in place over fragments of any tree: everybody sums a part; this member's fragment i stands in
+ * COMM_PART + i. Replaces the actions of the schedule. */
+int comm_schedule_direct(comm_schedule *schedule, int me, int members, int64_t count, const comm_tree *tree);
 
 /* One member's place in a tree along which segments of a range flow, up to the root as sums,
  * down from it as results. */

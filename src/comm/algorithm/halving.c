@@ -4,6 +4,8 @@
  * sum is the tree of tree.h. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
 #include "comm/algorithm/build.h"
 
+enum { LEVELS = 32 };
+
 typedef struct level {
     int base, middle, right;
 } level; /* right: members of the right half, 0 if there is none */
@@ -66,8 +68,6 @@ static void gather_level(comm_build *b, int d, level v, comm_range whole, comm_r
     comm_build_wait_all(b);
 }
 
-enum { LEVELS = 32 };
-
 /* The reduce-scatter. before: what this member held before each level; returns how many
  * levels it took part in. */
 static int reduce_levels(comm_build *b, comm_range whole, comm_range before[LEVELS], comm_range *mine,
@@ -114,6 +114,84 @@ COMM_MAKE(allreduce, rabenseifner)
     comm_halve(&b, (comm_range){0, p->count});
     b.brought = b.brought && p->members == 1;
     return comm_build_end(&b, (comm_range){0, p->count});
+}
+
+/* ---- binary blocks -------------------------------------------------------------------------------------- */
+
+/* Recursive halving, farthest partner first, within blocks of powers of two (members of the bits of n,
+ * largest first); the sums then go from block to block, smallest first, and back. Traffic between neighbours
+ * is the least here: for ranks that were dealt to nodes in turn. Thakur, Rabenseifner, Gropp, IJHPCA 2005. */
+typedef struct blocks {
+    int first, size;            /* of this member's block */
+    int larger_first, larger;   /* the block before; larger: 0 if there is none */
+    int smaller_first, smaller; /* the block behind */
+} blocks;
+
+static blocks blocks_of(int me, int n)
+{
+    blocks v = {0};
+    while (n - v.first > 0) {
+        v.size = comm_power_until(n - v.first);
+        if (me < v.first + v.size) break;
+        v.larger_first = v.first;
+        v.larger = v.size;
+        v.first += v.size;
+    }
+    v.smaller_first = v.first + v.size;
+    v.smaller = n > v.smaller_first ? comm_power_until(n - v.smaller_first) : 0;
+    return v;
+}
+
+/* i < d with its bits turned around: by such numbers the farthest partner is the nearest, and pieces lie in
+ * order, so that those of a larger block nest in these. */
+static int reversed(int i, int d)
+{
+    int r = 0;
+    for (int bit = 1; bit < d; bit *= 2, i /= 2) r = 2 * r + i % 2;
+    return r;
+}
+
+static comm_range piece_of(comm_range r, int i, int d) { return comm_halved(r, reversed(i, d), d); }
+
+COMM_MAKE(allreduce, binary_blocks)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_range whole = {0, p->count}, before[LEVELS], mine;
+    blocks v = blocks_of(b.me, b.n);
+    int i = b.me - v.first, share = v.larger ? v.larger / v.size : 0,
+        smaller = v.smaller ? v.smaller_first + i / (v.size / v.smaller) : 0;
+    int *member = comm_build_memory(&b, (size_t)v.size * sizeof *member);
+    bool holds;
+    if (!member) return schedule->status;
+    for (int k = 0; k < v.size; k++) member[reversed(k, v.size)] = comm_member(&b, v.first + k);
+    comm_build_widen(&b, whole);
+    comm_build team = b;
+    team.member = member;
+    team.me = reversed(i, v.size);
+    team.n = v.size;
+    int levels = reduce_levels(&team, whole, before, &mine, &holds);
+    b.brought = team.brought;
+    if (v.smaller) {
+        comm_build_receive(&b, smaller, comm_scratch(b.spare), comm_length(mine));
+        comm_build_wait_all(&b);
+        comm_build_add(&b, mine, true, comm_scratch(b.spare));
+    }
+    for (int back = 0; back < 2; back++) { /* pieces of the larger block, there and back */
+        for (int x = i * share; x < (i + 1) * share; x++) {
+            comm_range r = piece_of(whole, x, v.larger);
+            if (back)
+                comm_build_receive(&b, v.larger_first + x, comm_build_result(&b, r.from), comm_length(r));
+            else comm_build_send(&b, v.larger_first + x, comm_build_mine(&b, r.from), comm_length(r));
+        }
+        comm_build_wait_all(&b);
+    }
+    if (!v.larger) comm_build_settle(&b, mine);
+    b.settled = true;
+    if (v.smaller) comm_build_send(&b, smaller, comm_build_result(&b, mine.from), comm_length(mine));
+    comm_build_wait_all(&b);
+    gather_levels(&team, whole, mine, before, levels);
+    b.brought = b.brought && p->members == 1;
+    return comm_build_end(&b, whole);
 }
 
 /* Sums are formed in scratch; pieces are halves of halves, wherever the parts' borders lie. Then the holders

@@ -51,13 +51,10 @@ COMM_MAKE(broadcast, scatter_allgather)
 {
     comm_build b = comm_build_begin(schedule, p);
     int n = p->members, v = b.me, *held = comm_build_memory(&b, (size_t)n * sizeof *held);
-    int64_t *at = comm_build_memory(&b, (size_t)(2 * n + 1) * sizeof *at), *count = at ? at + n + 1 : NULL;
+    const comm_parts parts = comm_parts_even(&b, p->count);
+    const int64_t *at = parts.at;
     if (!held || !at) return schedule->status;
-    for (int i = 0; i < n; i++) {
-        held[i] = end_of(i, n) - i;
-        at[i + 1] = comm_part(p->count, n, i + 1);
-        count[i] = at[i + 1] - at[i];
-    }
+    for (int i = 0; i < n; i++) held[i] = end_of(i, n) - i;
     b.brought = v == 0 && !p->in_place;
     if (v > 0) {
         comm_build_receive(&b, v & (v - 1), comm_own(at[v]), at[end_of(v, n)] - at[v]);
@@ -68,7 +65,7 @@ COMM_MAKE(broadcast, scatter_allgather)
     for (int d = v ? (v & -v) / 2 : comm_power_until(n); d >= 1; d /= 2)
         if (v + d < n) comm_build_send(&b, v + d, comm_own(at[v + d]), at[end_of(v + d, n)] - at[v + d]);
     comm_build_wait_all(&b);
-    comm_ring_gather(&b, &(comm_parts){at, count}, held);
+    comm_ring_gather(&b, &parts, held);
     return schedule->status;
 }
 

@@ -14,7 +14,7 @@ COMM_MAKE(allreduce, butterfly)
     int radix[COMM_STAGES], stages = comm_radices_factors(p->members, &p->radix, radix);
     for (int i = 0, stride = 1; i < stages; stride *= radix[i++]) {
         int digit = b.me / stride % radix[i];
-        subgroup[i] = (comm_subgroup){b.me - digit * stride, stride, radix[i], radix[i], digit};
+        subgroup[i] = (comm_subgroup){b.me - digit * stride, stride, radix[i], radix[i], digit, NULL};
         before[i] = r;
         r = comm_subgroup_reduce(&b, &subgroup[i], r);
     }
@@ -46,7 +46,7 @@ static void by_groups(comm_build *b, comm_range whole, size_t width, const int *
         start = first[mine];
         size = first[mine + 1] - start;
     }
-    comm_subgroup subgroup = {start, 1, size, owners, b->me - start};
+    comm_subgroup subgroup = {start, 1, size, owners, b->me - start, NULL};
     comm_range part = comm_subgroup_reduce(b, &subgroup, whole);
     comm_build_widen(b, part);
     if (groups == 1) comm_build_settle(b, part);

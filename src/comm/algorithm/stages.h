@@ -32,6 +32,9 @@ enum { COMM_RAIL_SMALL = 4096 }; /* bytes: below, a rail is summed by whole vect
  * of the smallest node. Returns the nodes. */
 int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *least);
 int comm_nodes(const int *node_of, int n); /* distinct ones */
+/* Whether node_of cuts the tree over members into one whole subtree a node, in order: then sums by nodes have
+ * the bits of the tree. */
+bool comm_nodes_plain(const int *node_of, int n);
 /* Members as the algorithms count them: node by node; where there is a root, its node first, and itself first
  * in that. order: [2 n + 1], of which n are the answer. */
 void comm_number_members(const comm_problem *problem, int *order);

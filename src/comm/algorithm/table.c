@@ -32,9 +32,7 @@ static int plain_factors(const comm_problem *p)
     return plain_radices(radix, steps);
 }
 
-/* Whether node_of cuts the tree over members into one whole subtree a node, in order: then sums by nodes have
- * the bits of the tree. */
-static bool nodes_plain(const int *node_of, int n)
+bool comm_nodes_plain(const int *node_of, int n)
 {
     /* members of the first node: a power of two, and so have all others, but the last may have fewer */
     int first = 0;
@@ -56,7 +54,7 @@ static bool nodes_plain(const int *node_of, int n)
 static int plain_levels(const comm_problem *p)
 {
     int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix);
-    return steps ? plain_radices(radix, steps) : nodes_plain(p->node_of, p->members);
+    return steps ? plain_radices(radix, steps) : comm_nodes_plain(p->node_of, p->members);
 }
 
 /* Levels are given, or there are several nodes, and some with several members. */

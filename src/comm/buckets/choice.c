@@ -92,12 +92,6 @@ int comm_choice_transfer(comm_schedule *schedule, bool sends, int64_t count)
 
 /* ---- schedules of whole vectors, and of a transfer */
 
-int comm_schedule_direct(comm_schedule *schedule, int me, int members, int64_t count, const comm_tree *tree)
-{
-    comm_build b = comm_build_in_place(schedule, me, members);
-    return members == 1 ? 0 : comm_direct(&b, (comm_range){0, count}, tree);
-}
-
 int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count)
 {
     comm_build b = comm_build_in_place(schedule, me, members);

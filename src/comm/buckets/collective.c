@@ -165,7 +165,7 @@ int comm_collective_open(kolo_comm *comm)
 {
     const kolo_launch *launch = comm->launch;
     if (launch->nodes == 1 || launch->local_rank != 0) return 0;
-    int64_t nodes = launch->nodes, fragments = comm->world.tree.fragments;
+    int64_t nodes = launch->nodes, fragments = comm->canonical ? comm->world.tree.fragments : nodes;
     int64_t requests = comm->world.node.fragments * nodes + fragments + 4 * nodes + launch->size + 64;
     /* shares of all fragments of one part */
     size_t direct = (size_t)fragments * (COMM_STAGE / (size_t)nodes + 256);

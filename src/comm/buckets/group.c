@@ -52,8 +52,8 @@ static int make_order(comm_group *group, bool canonical)
     const kolo_launch *l = group->launch;
     comm_node *node = &group->node;
     comm_tree *tree = &group->tree;
-    KOLO_TRY(canonical ? comm_tree_ranks(tree, l->size, l->node_of, l->nodes)
-                       : comm_tree_nodes(tree, l->nodes));
+    if (canonical) KOLO_TRY(comm_tree_ranks(tree, l->size, l->node_of, l->nodes));
+    else tree->plain = true; /* each node is one fragment, however it sums within */
     node->tree = canonical;
     node->fragment = kolo_alloc((size_t)node->ranks * sizeof *node->fragment);
     if (!node->fragment) return KOLO_ENOMEM;

@@ -80,14 +80,12 @@ typedef struct comm_tree {
     int fragments, merges; /* merges = fragments - 1; the last one leaves the total */
     comm_fragment *fragment;
     comm_merge *merge;
-    /* one fragment a node, in node order, merged like the tree over nodes: any network algorithm will do */
+    /* the tree over nodes has its bits (comm_nodes_plain): any network algorithm will do */
     bool plain;
 } comm_tree;
 
 /* The tree over ranks with its fragments. */
 int comm_tree_ranks(comm_tree *tree, int size, const int *node_of, int nodes);
-/* The tree over nodes: each node is one fragment, however it sums within (always plain). */
-int comm_tree_nodes(comm_tree *tree, int nodes);
 void comm_tree_free(comm_tree *tree);
 
 #endif

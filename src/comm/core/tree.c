@@ -1,4 +1,4 @@
-#include "comm/core/schedule.h"
+#include "comm/algorithm/stages.h"
 
 #include <stdlib.h>
 
@@ -26,55 +26,20 @@ static int grow(comm_tree *tree, const int *node_of, int first, int count)
     return left;
 }
 
-static int tree_make(comm_tree *tree, int size, const int *node_of)
+int comm_tree_ranks(comm_tree *tree, int size, const int *node_of, int nodes)
 {
-    *tree = (comm_tree){0};
+    *tree = (comm_tree){.plain = comm_nodes_plain(node_of, size)};
     tree->fragment = kolo_alloc((size_t)size * sizeof *tree->fragment);
     tree->merge = kolo_alloc((size_t)size * sizeof *tree->merge);
-    if (!tree->fragment || !tree->merge) {
+    int *seen = kolo_alloc((size_t)nodes * sizeof *seen);
+    if (!tree->fragment || !tree->merge || !seen) {
+        free(seen);
         comm_tree_free(tree);
         return KOLO_ENOMEM;
     }
     grow(tree, node_of, 0, size);
-    return 0;
-}
-
-int comm_tree_nodes(comm_tree *tree, int nodes)
-{
-    int *each = kolo_alloc((size_t)nodes * sizeof *each);
-    if (!each) return KOLO_ENOMEM;
-    for (int i = 0; i < nodes; i++) each[i] = i;
-    int rc = tree_make(tree, nodes, each);
-    free(each);
-    if (rc == 0) tree->plain = true;
-    return rc;
-}
-
-static bool same_shape(const comm_tree *a, const comm_tree *b)
-{
-    if (a->fragments != b->fragments) return false;
-    for (int i = 0; i < a->fragments; i++)
-        if (a->fragment[i].node != b->fragment[i].node) return false;
-    for (int i = 0; i < a->merges; i++)
-        if (a->merge[i].left != b->merge[i].left || a->merge[i].right != b->merge[i].right) return false;
-    return true;
-}
-
-int comm_tree_ranks(comm_tree *tree, int size, const int *node_of, int nodes)
-{
-    comm_tree over_nodes;
-    KOLO_TRY(tree_make(tree, size, node_of));
-    int *seen = kolo_alloc((size_t)nodes * sizeof *seen);
-    int rc = seen ? comm_tree_nodes(&over_nodes, nodes) : KOLO_ENOMEM;
-    if (rc < 0) {
-        free(seen);
-        comm_tree_free(tree);
-        return rc;
-    }
     for (int i = 0; i < tree->fragments; i++) tree->fragment[i].index = seen[tree->fragment[i].node]++;
-    tree->plain = same_shape(tree, &over_nodes);
     free(seen);
-    comm_tree_free(&over_nodes);
     return 0;
 }
 
