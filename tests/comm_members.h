@@ -25,26 +25,16 @@ typedef struct member_box {
 static int members_mismatched;     /* messages of another length than was waited for */
 static int64_t members_bytes_sent; /* by all since it was last set to 0 */
 
-static inline int member_post(void *of, int rank, int tag, void *data, int64_t bytes, bool sending)
+static inline int member_post(void *of, bool sending, int rank, int tag, void *data, size_t bytes)
 {
     member_box *b = of;
     if (b->posted == b->capacity) {
         b->capacity = b->capacity ? 2 * b->capacity : 64;
         b->m = realloc(b->m, (size_t)b->capacity * sizeof *b->m);
     }
-    b->m[b->posted++] = (member_message){rank, tag, sending, false, data, bytes};
-    if (sending) members_bytes_sent += bytes;
+    b->m[b->posted++] = (member_message){rank, tag, sending, false, data, (int64_t)bytes};
+    if (sending) members_bytes_sent += (int64_t)bytes;
     return 1;
-}
-
-static inline int member_send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
-{
-    return member_post(of, rank, tag, (void *)(uintptr_t)data, count * (int64_t)width, true);
-}
-
-static inline int member_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
-{
-    return member_post(of, rank, tag, data, count * (int64_t)width, false);
 }
 
 /* A message moves only when its receiver asks for it, so a sender that touches the data too early is
@@ -73,8 +63,7 @@ static inline int member_done(void *of, int64_t serial)
     return 1;
 }
 
-static const comm_transport member_transport = {
-    .name = "members", .send = member_send, .receive = member_receive, .done = member_done};
+static const comm_transport member_transport = {.post = member_post, .done = member_done};
 
 /* begin(of, member, run) fills in what the run needs beside transport, lane, rank_of and tag. 0:
  * all came to their end. */

@@ -120,8 +120,7 @@ static int message(tune *t, bool sends, int rank, size_t bytes)
 {
     int rc, spins = 0;
     comm_routed.reset(t->lane);
-    KOLO_TRY(sends ? comm_routed.send(t->lane, rank, TAG, t->buffer[COMM_OWN], (int64_t)bytes, 1)
-                   : comm_routed.receive(t->lane, rank, TAG, t->buffer[COMM_OWN], (int64_t)bytes, 1));
+    KOLO_TRY(comm_routed.post(t->lane, sends, rank, TAG, t->buffer[COMM_OWN], bytes));
     while ((rc = comm_routed.done(t->lane, 0)) == 0) KOLO_TRY(rest(t, &spins));
     return rc < 0 ? rc : 0;
 }

@@ -32,8 +32,8 @@ static int step(void *lane, int64_t number)
     int next = (launch.rank + 1) % launch.size, last = (launch.rank + launch.size - 1) % launch.size;
     for (int i = 0; i < COUNT; i++) mine[i] = number * 1000 + launch.rank + i;
     comm_routed.reset(lane);
-    KOLO_TRY(comm_routed.receive(lane, last, 4, got, COUNT, sizeof *got));
-    KOLO_TRY(comm_routed.send(lane, next, 4, mine, COUNT, sizeof *mine));
+    KOLO_TRY(comm_routed.post(lane, false, last, 4, got, COUNT * sizeof *got));
+    KOLO_TRY(comm_routed.post(lane, true, next, 4, mine, COUNT * sizeof *mine));
     KOLO_TRY(await(lane, 1));
     for (int i = 0; i < COUNT; i++)
         if (got[i] != number * 1000 + last + i)
@@ -51,8 +51,7 @@ static int large(void *lane, int64_t mib)
     if (!data) return kolo_fail(KOLO_ECONFIG, "no %lld MiB", (long long)mib);
     for (int64_t i = 0; sends && i < bytes + 3; i += 4093) data[i] = (unsigned char)(i >> 12 | 1);
     comm_routed.reset(lane);
-    KOLO_TRY(sends ? comm_routed.send(lane, 0, 5, data, bytes + 3, 1)
-                   : comm_routed.receive(lane, launch.size - 1, 5, data, bytes + 3, 1));
+    KOLO_TRY(comm_routed.post(lane, sends, sends ? 0 : launch.size - 1, 5, data, (size_t)bytes + 3));
     KOLO_TRY(await(lane, 0));
     for (int64_t i = 0; i < bytes + 3; i += 4093) bad += data[i] != (unsigned char)(i >> 12 | 1);
     free(data);

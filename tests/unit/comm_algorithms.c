@@ -225,10 +225,10 @@ static void by_lists(void)
            comm_collective_name(row->what), row->name, lists, N);
     }
     int radix[COMM_STAGES];
-    ok(!comm_radices_levels(12, &(comm_radices){{2, 5}}, radix) &&
-           !comm_radices_factors(12, &(comm_radices){{2, 2, 2}}, radix) &&
-           !comm_radices_powers(12, &(comm_radices){{3, 4, 2}}, radix) &&
-           !comm_radices_digits(6, &(comm_radices){{2, 2}}, radix),
+    ok(!comm_radices_of(COMM_LEVELS, 12, &(comm_radices){{2, 5}}, radix) &&
+           !comm_radices_of(COMM_FACTORS, 12, &(comm_radices){{2, 2, 2}}, radix) &&
+           !comm_radices_of(COMM_POWERS, 12, &(comm_radices){{3, 4, 2}}, radix) &&
+           !comm_radices_of(COMM_DIGITS, 6, &(comm_radices){{2, 2}}, radix),
        "lists whose product is another number fit none");
 }
 

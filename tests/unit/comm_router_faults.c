@@ -46,8 +46,8 @@ static int ring_step(rig_rank *r, void *lane, int64_t *value)
 {
     int64_t got = 0;
     comm_routed.reset(lane);
-    KOLO_TRY(comm_routed.receive(lane, (r->rank + rig_size - 1) % rig_size, 3, &got, 1, sizeof got));
-    KOLO_TRY(comm_routed.send(lane, (r->rank + 1) % rig_size, 3, value, 1, sizeof *value));
+    KOLO_TRY(comm_routed.post(lane, false, (r->rank + rig_size - 1) % rig_size, 3, &got, sizeof got));
+    KOLO_TRY(comm_routed.post(lane, true, (r->rank + 1) % rig_size, 3, value, sizeof *value));
     KOLO_TRY(rig_done(r, lane, 1));
     *value = got + 1;
     return 0;

@@ -64,9 +64,11 @@ static int64_t storm(rig_rank *r, int messages)
             some++;
             char *into = x->from == x->to ? x->data + x->bytes : x->data;
             if (x->to == r->rank && ++posted[l])
-                bad += comm_routed.receive(lane[l], x->from, x->tag + l * TAGS, into, x->bytes, 1) < 0;
+                bad +=
+                    comm_routed.post(lane[l], false, x->from, x->tag + l * TAGS, into, (size_t)x->bytes) < 0;
             if (x->from == r->rank && ++posted[l])
-                bad += comm_routed.send(lane[l], x->to, x->tag + l * TAGS, x->data, x->bytes, 1) < 0;
+                bad +=
+                    comm_routed.post(lane[l], true, x->to, x->tag + l * TAGS, x->data, (size_t)x->bytes) < 0;
         }
         if (at[l] == messages && ++at[l]) open--;
     }
@@ -85,8 +87,8 @@ static int64_t storm(rig_rank *r, int messages)
     for (int p = 0; p < rig_size && bad == 0; p++) {
         static char nothing;
         if (p == 0) comm_routed.reset(lane[0]);
-        bad += comm_routed.send(lane[0], p, 99, &nothing, 0, 1) < 0;
-        bad += comm_routed.receive(lane[0], p, 99, &nothing, 0, 1) < 0;
+        bad += comm_routed.post(lane[0], true, p, 99, &nothing, 0) < 0;
+        bad += comm_routed.post(lane[0], false, p, 99, &nothing, 0) < 0;
     }
     if (bad == 0) bad += rig_done(r, lane[0], 2 * rig_size - 1) != 1;
     if (bad && kolo_error_text()[0]) fprintf(stderr, "# rank %d: %s\n", r->rank, kolo_error_text());
@@ -135,8 +137,8 @@ static int64_t wrong_length(rig_rank *r, int argument)
     bool busy = false;
     (void)argument;
     if (comm_routed.lane_make(r->router, 2, &lane) < 0) return -1;
-    if (r->rank == 0) comm_routed.send(lane, 1, 7, data, 16, 1);
-    else comm_routed.receive(lane, 0, 7, data, 32, 1);
+    if (r->rank == 0) comm_routed.post(lane, true, 1, 7, data, 16);
+    else comm_routed.post(lane, false, 0, 7, data, 32);
     int rc = r->rank == 0 ? 0 : rig_done(r, lane, 0);
     while (rc >= 0) {
         comm_router_rest(r->router, 0.01);

@@ -77,18 +77,9 @@ static inline int virtual_add(virtual_member *m, virtual_post post)
     return 0;
 }
 
-static inline int virtual_send(void *lane, int rank, int tag, const void *data, int64_t count, size_t width)
+static inline int virtual_new(void *lane, bool sends, int rank, int tag, void *data, size_t bytes)
 {
-    return virtual_add(lane, (virtual_post){.send = true,
-                                            .peer = rank,
-                                            .data = (char *)(uintptr_t)data,
-                                            .bytes = (size_t)count * width}) +
-           tag * 0;
-}
-
-static inline int virtual_receive(void *lane, int rank, int tag, void *data, int64_t count, size_t width)
-{
-    return virtual_add(lane, (virtual_post){.peer = rank, .data = data, .bytes = (size_t)count * width}) +
+    return virtual_add(lane, (virtual_post){.send = sends, .peer = rank, .data = data, .bytes = bytes}) +
            tag * 0;
 }
 
@@ -105,8 +96,7 @@ static inline int virtual_done(void *lane, int64_t serial)
     return all;
 }
 
-static const comm_transport virtual_transport = {
-    .name = "virtual", .send = virtual_send, .receive = virtual_receive, .done = virtual_done};
+static const comm_transport virtual_transport = {.post = virtual_new, .done = virtual_done};
 
 /* buffer[m]: base addresses as comm_run takes them. False: nobody can go on. */
 static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule, char *(*buffer)[3],

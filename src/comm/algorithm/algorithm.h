@@ -38,6 +38,15 @@ typedef struct comm_radices {
     int k[COMM_STAGES];
 } comm_radices;
 
+/* What k means for an algorithm. Several numbers: a step each, whatever the algorithm. One number k, or 4: */
+enum comm_grouping {
+    COMM_UNGROUPED, /* it takes no k */
+    COMM_POWERS,    /* the power of two below it, until all are reached */
+    COMM_DIGITS,    /* the same with k itself */
+    COMM_FACTORS,   /* the factors of n, k first if it divides, then 4, then the primes ascending */
+    COMM_LEVELS     /* k and n / k; none: 0, levels are the nodes' */
+};
+
 /* One collective of one group as one member sees it. */
 typedef struct comm_problem {
     enum kolo_collective what;
@@ -88,10 +97,8 @@ typedef struct comm_algorithm_row {
     /* replaces the actions (memory is kept); 0 or negative */
     int (*make)(comm_schedule *schedule, const comm_problem *problem);
     double (*cost)(const comm_problem *problem, const comm_cost *cost); /* seconds; the same on all members */
-    /* What k means for so many members: radix: a number for every step; returns the steps, 0: k does not
-     * fit. NULL: takes no k. */
-    int (*radices)(int members, const comm_radices *k, int radix[COMM_STAGES]);
-    bool segments; /* takes segment= */
+    enum comm_grouping radices;                                         /* what k means */
+    bool segments;                                                      /* takes segment= */
 } comm_algorithm_row;
 
 static inline bool comm_rooted(enum kolo_collective what)

@@ -133,8 +133,6 @@ void comm_subgroup_spread(comm_build *b, const comm_subgroup *c, comm_range r);
 void comm_double(comm_build *b, comm_range r); /* recursive multiplying by twos */
 void comm_halve(comm_build *b, comm_range r);  /* Rabenseifner */
 
-/* radix: [steps], their product members or more; NULL: by twos. */
-void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_place from, int64_t count);
 /* Parts are of COMM_OWN. Those of members i .. i + held[i] - 1 stand there already at
  * member i; NULL: its own. */
 void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held);

@@ -120,7 +120,7 @@ COMM_COST(push)
 /* Whole vectors within groups of k; a short last group serves several members each. */
 static double by_groups_of(const comm_problem *p, const comm_cost *c, const comm_radices *radices)
 {
-    int radix[COMM_STAGES], steps = comm_radices_powers(p->members, radices, radix);
+    int radix[COMM_STAGES], steps = comm_radices_of(COMM_POWERS, p->members, radices, radix);
     double seconds = 0;
     int64_t d = 1;
     for (int s = 0; s < steps && d < p->members; d *= radix[s++]) {
@@ -217,8 +217,8 @@ static double rails(const comm_problem *p, const comm_cost *c, int size, int str
 
 COMM_COST(two_level)
 {
-    int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix), nodes = nodes_of(p),
-                            stride = 1;
+    int radix[COMM_STAGES], steps = comm_radices_of(COMM_LEVELS, p->members, &p->radix, radix),
+                            nodes = nodes_of(p), stride = 1;
     double seconds = 0, held = vector(p);
     if (!steps) {
         radix[0] = (p->members + nodes - 1) / nodes;
@@ -234,7 +234,7 @@ COMM_COST(two_level)
 
 COMM_COST(butterfly)
 {
-    int radix[COMM_STAGES], stages = comm_radices_factors(p->members, &p->radix, radix), stride = 1;
+    int radix[COMM_STAGES], stages = comm_radices_of(COMM_FACTORS, p->members, &p->radix, radix), stride = 1;
     double seconds = 0, held = vector(p);
     for (int i = 0; i < stages; stride *= radix[i++]) {
         held /= radix[i];
@@ -340,7 +340,7 @@ COMM_COST(direct_gather) { return all_to_all(p, c, largest(p)); }
 
 static double tree_steps(const comm_problem *p, const comm_cost *c, const comm_radices *radices)
 {
-    int radix[COMM_STAGES], steps = comm_radices_digits(p->members, radices, radix), k;
+    int radix[COMM_STAGES], steps = comm_radices_of(COMM_DIGITS, p->members, radices, radix), k;
     double seconds = 0;
     int64_t d = 1;
     for (int i = 0; i < steps && d < p->members; d *= radix[i++]) {

@@ -116,7 +116,7 @@ COMM_MAKE(allreduce, rabenseifner)
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-/* ---- binary blocks -------------------------------------------------------------------------------------- */
+/* ---- binary blocks ------------------------------------------------------------------------------------- */
 
 /* Recursive halving, farthest partner first, within blocks of powers of two (members of the bits of n,
  * largest first); the sums then go from block to block, smallest first, and back. Traffic between neighbours

@@ -5,32 +5,24 @@
 
 /* Each receives from the member that lacks its lowest digit in base k (or in mixed bases), and sends to those
  * that have one more, farthest first. */
-void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_place from, int64_t count)
+static int broadcast(comm_schedule *schedule, const comm_problem *p, const comm_radices *k)
 {
-    const comm_radices twos = {{2}};
-    int v = (b->me - root + b->n) % b->n, i = 0, by_two[COMM_STAGES];
+    int radix[COMM_STAGES], steps = comm_radices_of(COMM_DIGITS, p->members, k, radix), i = 0;
+    comm_build b = comm_build_begin(schedule, p);
     int64_t d = 1, up;
-    if (!radix) steps = comm_radices_digits(b->n, &twos, by_two), radix = by_two;
-    for (; i < steps && v % (d * radix[i]) == 0; i++) d *= radix[i];
+    b.brought = b.me == 0 && !p->in_place;
+    for (; i < steps && b.me % (d * radix[i]) == 0; i++) d *= radix[i];
     if (i < steps) {
         up = d * radix[i];
-        comm_build_receive(b, (int)(v / up * up + root) % b->n, comm_own(0), count);
-        comm_build_wait_all(b);
+        comm_build_receive(&b, (int)(b.me / up * up), comm_own(0), p->count);
+        comm_build_wait_all(&b);
     }
     while (i-- > 0) {
         d /= radix[i];
-        for (int j = 1; j < radix[i] && v + j * d < b->n; j++)
-            comm_build_send(b, (int)(v + j * d + root) % b->n, v ? comm_own(0) : from, count);
+        for (int j = 1; j < radix[i] && b.me + j * d < b.n; j++)
+            comm_build_send(&b, (int)(b.me + j * d), comm_build_mine(&b, 0), p->count);
     }
-    comm_build_wait_all(b);
-}
-
-static int broadcast(comm_schedule *schedule, const comm_problem *p, const comm_radices *k)
-{
-    int radix[COMM_STAGES], steps = comm_radices_digits(p->members, k, radix);
-    comm_build b = comm_build_begin(schedule, p);
-    b.brought = p->me == p->root && !p->in_place;
-    comm_knomial(&b, 0, radix, steps, comm_build_mine(&b, 0), p->count);
+    comm_build_wait_all(&b);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
@@ -83,19 +75,12 @@ static bool find_parts(rooted *t, comm_build *b, const comm_problem *p)
     return t->at != NULL;
 }
 
-/* Where what lies in one piece in the root's memory, from the part of `from` on, ends. */
-static int end_of_piece(const rooted *t, int from, int to)
+/* They lie in one piece in the root's memory. Others are put together by the root, in scratch. */
+static bool in_one_piece(const rooted *t, int from, int to)
 {
     int i = from + 1;
     while (i < to && t->part.at[i] == t->part.at[i - 1] + t->part.count[i - 1]) i++;
-    return i < to ? i : to;
-}
-
-/* What lies in two pieces (behind the last rank the first one follows) is two messages; more are put together
- * by the root, in scratch. */
-static bool scattered(const rooted *t, int from, int to)
-{
-    return end_of_piece(t, end_of_piece(t, from, to), to) < to;
+    return i >= to;
 }
 
 /* Parts of members from .. to - 1, to or from `peer`. Here they lie at the root's places in `whole`, or,
@@ -103,23 +88,18 @@ static bool scattered(const rooted *t, int from, int to)
 static void move(comm_build *b, const rooted *t, bool sending, int peer, int from, int to, int32_t whole,
                  comm_place leaf)
 {
-    bool apart = scattered(t, from, to);
-    int cut[3] = {from, apart || (b->me && peer) ? to : end_of_piece(t, from, to), to};
-    for (int i = 0; i < 2 && cut[i] < to; i++) {
-        int64_t count = t->at[cut[i + 1]] - t->at[cut[i]];
-        comm_place at = comm_scratch(t->at[cut[i]] - t->at[b->me]);
-        if (b->me == 0 && !apart) at = (comm_place){whole, t->part.at[cut[i]]};
-        else if (b->me && end_of(b->me, b->n) == b->me + 1) at = leaf;
-        if (sending) comm_build_send(b, peer, at, count);
-        else comm_build_receive(b, peer, at, count);
-    }
+    comm_place at = comm_scratch(t->at[from] - t->at[b->me]);
+    if (b->me == 0 && in_one_piece(t, from, to)) at = (comm_place){whole, t->part.at[from]};
+    else if (b->me && end_of(b->me, b->n) == b->me + 1) at = leaf;
+    if (sending) comm_build_send(b, peer, at, t->at[to] - t->at[from]);
+    else comm_build_receive(b, peer, at, t->at[to] - t->at[from]);
 }
 
 /* The root puts its child's parts together, or where they belong. */
 static void knomial_put(comm_build *b, const rooted *t, int child, bool together)
 {
     int to = end_of(child, b->n);
-    for (int i = child; scattered(t, child, to) && i < to; i++) {
+    for (int i = child; !in_one_piece(t, child, to) && i < to; i++) {
         if (together) comm_build_copy(b, comm_scratch(t->at[i]), comm_input(t->part.at[i]), t->part.count[i]);
         else comm_build_copy(b, comm_own(t->part.at[i]), comm_scratch(t->at[i]), t->part.count[i]);
     }

@@ -55,14 +55,14 @@ static void multiply(comm_build *b, comm_range r, const int *radix, int steps)
 void comm_double(comm_build *b, comm_range r)
 {
     const comm_radices twos = {{2}};
-    int radix[COMM_STAGES], steps = comm_radices_powers(b->n, &twos, radix);
+    int radix[COMM_STAGES], steps = comm_radices_of(COMM_POWERS, b->n, &twos, radix);
     multiply(b, r, radix, steps);
 }
 
 static int multiplying_make(comm_schedule *schedule, const comm_problem *p, const comm_radices *k)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int radix[COMM_STAGES], steps = comm_radices_powers(p->members, k, radix);
+    int radix[COMM_STAGES], steps = comm_radices_of(COMM_POWERS, p->members, k, radix);
     multiply(&b, (comm_range){0, p->count}, radix, steps);
     return comm_build_end(&b, (comm_range){0, p->count});
 }

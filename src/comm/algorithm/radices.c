@@ -2,66 +2,40 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "comm/algorithm/build.h"
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"
 
-/* Several numbers are taken as they are, if they fit: true. */
-static bool listed(int n, const comm_radices *k, int radix[COMM_STAGES], int *steps)
+int comm_radices_of(enum comm_grouping how, int n, const comm_radices *k, int radix[COMM_STAGES])
 {
+    int steps = 0, first = k->k[0];
     int64_t product = 1;
-    if (!k->k[0] || !k->k[1]) return false;
-    for (*steps = 0; *steps < COMM_STAGES && k->k[*steps] && product <= n; ++*steps)
-        product *= radix[*steps] = k->k[*steps];
-    if (product != n || (*steps < COMM_STAGES && k->k[*steps])) *steps = 0;
-    return true;
-}
-
-static int repeated(int n, int k, int radix[COMM_STAGES])
-{
-    int steps = 0;
-    for (int64_t d = 1; d < n; d *= k) radix[steps++] = k;
-    return steps ? steps : (radix[0] = k, 1);
-}
-
-int comm_radices_powers(int n, const comm_radices *k, int radix[COMM_STAGES])
-{
-    int steps;
-    return listed(n, k, radix, &steps) ? steps : repeated(n, k->k[0] ? comm_power_until(k->k[0]) : 4, radix);
-}
-
-int comm_radices_digits(int n, const comm_radices *k, int radix[COMM_STAGES])
-{
-    int steps;
-    return listed(n, k, radix, &steps) ? steps : repeated(n, k->k[0] ? k->k[0] : 4, radix);
-}
-
-int comm_radices_factors(int n, const comm_radices *k, int radix[COMM_STAGES])
-{
-    int steps, first = k->k[0];
-    if (listed(n, k, radix, &steps)) return steps;
-    if (n == 1) return radix[0] = 1;
-    steps = 0;
-    for (; first && n % first == 0; n /= first) radix[steps++] = first;
-    for (; n % 4 == 0; n /= 4) radix[steps++] = 4;
-    for (int f = 2; n > 1; f++)
-        for (; n % f == 0; n /= f) radix[steps++] = f;
-    return steps;
-}
-
-int comm_radices_levels(int n, const comm_radices *k, int radix[COMM_STAGES])
-{
-    int steps;
-    if (listed(n, k, radix, &steps)) return steps;
-    if (!k->k[0] || n % k->k[0]) return 0;
-    radix[0] = k->k[0];
-    if (n == k->k[0]) return 1;
-    radix[1] = n / k->k[0];
-    return 2;
+    if (first && k->k[1]) { /* several are taken as they are, if they fit */
+        for (; steps < COMM_STAGES && k->k[steps] && product <= n; steps++)
+            product *= radix[steps] = k->k[steps];
+        return product != n || (steps < COMM_STAGES && k->k[steps]) ? 0 : steps;
+    }
+    if (how == COMM_LEVELS) {
+        if (!first || n % first) return 0;
+        radix[0] = first;
+        radix[1] = n / first;
+        return n == first ? 1 : 2;
+    }
+    if (how == COMM_FACTORS) {
+        if (n == 1) return radix[0] = 1;
+        for (; first && n % first == 0; n /= first) radix[steps++] = first;
+        for (; n % 4 == 0; n /= 4) radix[steps++] = 4;
+        for (int f = 2; n > 1; f++)
+            for (; n % f == 0; n /= f) radix[steps++] = f;
+        return steps;
+    }
+    radix[0] = first = !first ? 4 : how == COMM_POWERS ? comm_power_until(first) : first;
+    for (; product < n; product *= first) radix[steps++] = first;
+    return steps ? steps : 1;
 }
 
 /* ---- words --------------------------------------------------------------------------------------------- */
@@ -87,10 +61,9 @@ int comm_radices_read(comm_radices *k, const char *text)
 
 const char *comm_radices_text(const comm_radices *k, char text[COMM_RADICES_TEXT])
 {
-    size_t used = 0;
     text[0] = 0;
-    for (int i = 0; i < COMM_STAGES && k->k[i] && used < COMM_RADICES_TEXT; i++)
-        used += (size_t)snprintf(text + used, COMM_RADICES_TEXT - used, "%s%d", i ? "x" : "", k->k[i]);
+    for (int i = 0; i < COMM_STAGES && k->k[i]; i++)
+        kolo_append(text, COMM_RADICES_TEXT, "%s%d", i ? "x" : "", k->k[i]);
     return text;
 }
 
@@ -114,7 +87,8 @@ bool comm_radices_try(int n, int i, comm_radices *k)
 bool comm_radices_fit(const comm_algorithm_row *row, const comm_problem *p)
 {
     int radix[COMM_STAGES];
-    return !p->radix.k[0] || (row->radices && row->radices(p->members, &p->radix, radix) > 0);
+    return !p->radix.k[0] ||
+           (row->radices && comm_radices_of(row->radices, p->members, &p->radix, radix) > 0);
 }
 
 double comm_radices_cheapest(const comm_algorithm_row *row, comm_problem *p, const comm_cost *c,

@@ -128,7 +128,7 @@ static int read_links_row(comm_selector *s, const line *l)
 static bool takes(const char *name, bool k)
 {
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++)
-        if (strcmp(row->name, name) == 0 && (k ? row->radices != NULL : row->segments)) return true;
+        if (strcmp(row->name, name) == 0 && (k ? row->radices != COMM_UNGROUPED : row->segments)) return true;
     return false;
 }
 
@@ -148,13 +148,12 @@ static int check_radices(const rule *r, const comm_algorithm_row *row, int membe
 {
     const comm_problem p = {.members = members, .radix = r->radix};
     char k[COMM_RADICES_TEXT], list[512] = "";
+    char text[COMM_RADICES_TEXT];
     comm_radices other;
-    size_t used = 0;
     if (comm_radices_fit(row, &p)) return 0;
-    for (int i = 0; comm_radices_try(members, i, &other) && used + COMM_RADICES_TEXT < sizeof list; i++) {
-        char text[COMM_RADICES_TEXT];
-        used += (size_t)snprintf(list + used, sizeof list - used, ", %s", comm_radices_text(&other, text));
-    }
+    for (int i = 0; comm_radices_try(members, i, &other) && strlen(list) + COMM_RADICES_TEXT < sizeof list;
+         i++)
+        kolo_append(list, sizeof list, ", %s", comm_radices_text(&other, text));
     return kolo_fail(
         KOLO_ECONFIG,
         "comm: algorithm %s: k=%s is not for %d members, which are to be its product; for them are k=%d%s",
@@ -378,9 +377,9 @@ bool comm_selector_asks(const comm_selector *s, enum kolo_collective what, int m
 static void number_by_nodes(comm_problem *p, int **memory)
 {
     int n = p->members;
-    *memory = p->node_of ? kolo_alloc((size_t)(3 * n + 1) * sizeof **memory) : NULL;
+    *memory = p->node_of ? kolo_alloc((size_t)(4 * n + 1) * sizeof **memory) : NULL;
     if (!*memory) return; /* nothing to do; or out of memory, which the schedule will be, too */
-    int *order = *memory, *node_of = order + 2 * n + 1;
+    int *order = *memory, *node_of = order + 3 * n + 1;
     comm_number_members(p, order);
     for (int i = 0; i < n; i++) node_of[i] = p->node_of[order[i]];
     p->node_of = node_of;

@@ -11,7 +11,7 @@ COMM_MAKE(allreduce, butterfly)
     comm_build b = comm_build_begin(schedule, p);
     comm_range r = {0, p->count}, before[COMM_STAGES];
     comm_subgroup subgroup[COMM_STAGES];
-    int radix[COMM_STAGES], stages = comm_radices_factors(p->members, &p->radix, radix);
+    int radix[COMM_STAGES], stages = comm_radices_of(COMM_FACTORS, p->members, &p->radix, radix);
     for (int i = 0, stride = 1; i < stages; stride *= radix[i++]) {
         int digit = b.me / stride % radix[i];
         subgroup[i] = (comm_subgroup){b.me - digit * stride, stride, radix[i], radix[i], digit, NULL};
@@ -97,32 +97,16 @@ int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *lea
     return groups;
 }
 
-static void reverse(int *v, int n)
-{
-    for (int i = 0, k = n - 1; i < k; i++, k--) {
-        int other = v[i];
-        v[i] = v[k];
-        v[k] = other;
-    }
-}
-
-static void rotate(int *v, int n, int by) /* v[by] comes first */
-{
-    reverse(v, by);
-    reverse(v + by, n - by);
-    reverse(v, n);
-}
-
 void comm_number_members(const comm_problem *p, int *order)
 {
-    int n = p->members, *first = order + n, least, at = 0, node = 0;
-    comm_group_nodes(p->node_of, n, order, first, &least);
-    if (!comm_rooted(p->what)) return;
-    while (order[at] != p->root) at++;
-    while (first[node + 1] <= at) node++;
-    int from = first[node], size = first[node + 1] - from;
-    rotate(order + from, size, at - from);
-    rotate(order, n, from);
+    int n = p->members, *by_node = order + n, *first = by_node + n, least, at = 0, node = 0;
+    comm_group_nodes(p->node_of, n, by_node, first, &least);
+    if (comm_rooted(p->what)) {
+        while (by_node[at] != p->root) at++;
+        while (first[node + 1] <= at) node++;
+    }
+    const int from = first[node], size = first[node + 1] - from; /* of the root's node */
+    for (int i = 0; i < n; i++) order[i] = by_node[i < size ? from + (at - from + i) % size : (from + i) % n];
 }
 
 void comm_deal_members(const comm_problem *p, int *order)
@@ -150,7 +134,7 @@ COMM_MAKE(allreduce, two_level)
 {
     comm_build b = comm_build_begin(schedule, p);
     int n = p->members, owners, radix[COMM_STAGES + 1] = {0},
-        steps = comm_radices_levels(n, &p->radix, radix);
+        steps = comm_radices_of(COMM_LEVELS, n, &p->radix, radix);
     int *order = comm_build_memory(&b, (size_t)(4 * n + 1) * sizeof *order),
         *first = order ? order + n : NULL;
     comm_range whole = {0, p->count};

@@ -4,16 +4,8 @@
 
 #include "comm/algorithm/algorithm.h"
 
-/* What k means, as in comm_algorithm_row.radices. Several numbers: a step each, whatever the
- * algorithm. One number k, or 4:
- *   powers   the power of two below it, until all are reached
- *   digits   the same with k itself
- *   factors  the factors of n, k first if it divides, then 4, then the primes ascending
- *   levels   k and n / k; none: 0, levels are the nodes' */
-int comm_radices_powers(int n, const comm_radices *k, int radix[COMM_STAGES]);
-int comm_radices_digits(int n, const comm_radices *k, int radix[COMM_STAGES]);
-int comm_radices_factors(int n, const comm_radices *k, int radix[COMM_STAGES]);
-int comm_radices_levels(int n, const comm_radices *k, int radix[COMM_STAGES]);
+/* radix: a number for every step; returns the steps, 0: k does not fit. */
+int comm_radices_of(enum comm_grouping how, int members, const comm_radices *k, int radix[COMM_STAGES]);
 /* "4x8x16". KOLO_EINPUT: it is none. */
 int comm_radices_read(comm_radices *k, const char *text);
 enum { COMM_RADICES_TEXT = 128 };
@@ -36,7 +28,7 @@ int comm_nodes(const int *node_of, int n); /* distinct ones */
  * the bits of the tree. */
 bool comm_nodes_plain(const int *node_of, int n);
 /* Members as the algorithms count them: node by node; where there is a root, its node first, and itself first
- * in that. order: [2 n + 1], of which n are the answer. */
+ * in that. order: [3 n + 1], of which n are the answer. */
 void comm_number_members(const comm_problem *problem, int *order);
 /* The first of every node, then the second of every node, ... order: [3 n + 1], of which n are the answer. */
 void comm_deal_members(const comm_problem *problem, int *order);

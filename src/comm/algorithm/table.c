@@ -1,7 +1,7 @@
 /* The table of algorithms, and for which groups they are. */
-#include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/option.h"
 #include "comm/algorithm/build.h"
 #include "comm/algorithm/pack.h"
@@ -11,26 +11,6 @@
 static int always(const comm_problem *p) { return p->members > 0; }
 static int never(const comm_problem *p) { return p->members == 1; }
 #define any always
-
-/* All radices but the last are powers of two. */
-static int plain_radices(const int *radix, int steps)
-{
-    for (int i = 0; i < steps - 1; i++)
-        if (radix[i] & (radix[i] - 1)) return 0;
-    return 1;
-}
-
-static int plain_powers(const comm_problem *p)
-{
-    int radix[COMM_STAGES], steps = comm_radices_powers(p->members, &p->radix, radix);
-    return plain_radices(radix, steps);
-}
-
-static int plain_factors(const comm_problem *p)
-{
-    int radix[COMM_STAGES], steps = comm_radices_factors(p->members, &p->radix, radix);
-    return plain_radices(radix, steps);
-}
 
 bool comm_nodes_plain(const int *node_of, int n)
 {
@@ -50,18 +30,24 @@ bool comm_nodes_plain(const int *node_of, int n)
     return true;
 }
 
-/* Sums by nodes continue the tree over members where every node is a whole subtree of it, in order. */
-static int plain_levels(const comm_problem *p)
+/* Sums of groups continue the tree over members where all radices but the last are powers of two; those by
+ * nodes where every node is a whole subtree of it, in order. */
+static int plain(const comm_problem *p, enum comm_grouping how)
 {
-    int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix);
-    return steps ? plain_radices(radix, steps) : comm_nodes_plain(p->node_of, p->members);
+    int radix[COMM_STAGES], steps = comm_radices_of(how, p->members, &p->radix, radix);
+    for (int i = 0; i < steps - 1; i++)
+        if (radix[i] & (radix[i] - 1)) return 0;
+    return how != COMM_LEVELS || steps || comm_nodes_plain(p->node_of, p->members);
 }
+static int plain_powers(const comm_problem *p) { return plain(p, COMM_POWERS); }
+static int plain_factors(const comm_problem *p) { return plain(p, COMM_FACTORS); }
+static int plain_levels(const comm_problem *p) { return plain(p, COMM_LEVELS); }
 
 /* Levels are given, or there are several nodes, and some with several members. */
 static int levelled(const comm_problem *p)
 {
     int radix[COMM_STAGES];
-    if (p->radix.k[0]) return comm_radices_levels(p->members, &p->radix, radix) > 0;
+    if (p->radix.k[0]) return comm_radices_of(COMM_LEVELS, p->members, &p->radix, radix) > 0;
     int nodes = comm_nodes(p->node_of, p->members);
     return nodes > 1 && nodes < p->members;
 }
@@ -91,12 +77,12 @@ static int linked(const comm_problem *p)
 #define barrier_collective KOLO_BARRIER
 
 const comm_algorithm_row comm_algorithm_table[] = {
-#define TAKES_none NULL, false
-#define TAKES_segment NULL, true
-#define TAKES_powers comm_radices_powers, false
-#define TAKES_digits comm_radices_digits, false
-#define TAKES_factors comm_radices_factors, false
-#define TAKES_levels comm_radices_levels, false
+#define TAKES_none COMM_UNGROUPED, false
+#define TAKES_segment COMM_UNGROUPED, true
+#define TAKES_powers COMM_POWERS, false
+#define TAKES_digits COMM_DIGITS, false
+#define TAKES_factors COMM_FACTORS, false
+#define TAKES_levels COMM_LEVELS, false
 #define ROW(collective, name, ordered, fits, cost, takes, help) \
     {#name,                                                     \
      help,                                                      \
@@ -141,8 +127,7 @@ const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what, const 
     }
     const char *near = kolo_nearest(name, known, n);
     char list[1024] = "";
-    for (int i = 0, at = 0; i < n && at < (int)sizeof list; i++)
-        at += snprintf(list + at, sizeof list - (size_t)at, "%s%s", i ? ", " : "", known[i]);
+    for (int i = 0; i < n; i++) kolo_append(list, sizeof list, "%s%s", i ? ", " : "", known[i]);
     kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\" for %s%s%s%s; known: %s", name,
               comm_collective_name(what), near ? "; did you mean \"" : "", near ? near : "",
               near ? "\"?" : "", list);

@@ -71,11 +71,8 @@ static int open_parts(kolo_comm *comm, const kolo_comm_config *config)
     comm->world.node.spin = config->spin;
     KOLO_TRY(comm_group_world(&comm->world, comm->launch, comm->canonical));
     KOLO_TRY(find_leaders(comm));
-    comm->collect_bytes = 0;
-    if (comm->launch->nodes > 1) {
-        size_t each = (size_t)comm->launch->size * 256;
-        comm->collect_bytes = each > (256 << 10) ? each : 256 << 10;
-    }
+    const size_t each = (size_t)comm->launch->size * 256;
+    comm->collect_bytes = comm->launch->nodes == 1 ? 0 : each > (256 << 10) ? each : 256 << 10;
     return open_memory(comm);
 }
 

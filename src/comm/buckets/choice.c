@@ -94,9 +94,14 @@ int comm_choice_transfer(comm_schedule *schedule, bool sends, int64_t count)
 
 int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count)
 {
-    comm_build b = comm_build_in_place(schedule, me, members);
-    comm_knomial(&b, root, NULL, 0, comm_own(0), count);
-    return schedule->status;
+    const comm_problem p = {.what = KOLO_BROADCAST,
+                            .me = me,
+                            .members = members,
+                            .root = root,
+                            .in_place = true,
+                            .count = count,
+                            .width = 1};
+    return comm_make_broadcast_binomial(schedule, &p);
 }
 
 int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size,

@@ -92,10 +92,7 @@ int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dt
 int kolo_comm_barrier(kolo_comm *comm)
 {
     char token = 0;
-    if (comm_alone(comm)) return 0;
-    if (comm->world.node.nodes > 1) return allreduce_chunk(comm, COMM_BARRIER, &token, 1, KOLO_U8, KOLO_MAX);
-    comm->seq++;
-    return meet(comm, COMM_BARRIER);
+    return comm_alone(comm) ? 0 : allreduce_chunk(comm, COMM_BARRIER, &token, 1, KOLO_U8, KOLO_MAX);
 }
 
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)

@@ -2,7 +2,6 @@
  * (node.c), between nodes the owners of a slice run adasum.h's schedule. */
 #include <stdlib.h>
 
-#include "base/hash.h"
 #include "base/memory.h"
 #include "comm/buckets/inside.h"
 #include "kolo/error.h"
@@ -40,11 +39,4 @@ int comm_combined_make(comm_bucket *b)
     int rc = comm_adasum_make(&b->schedule, &problem);
     free(count);
     return rc;
-}
-
-uint64_t comm_combined_hash(const comm_bucket *b, uint64_t hash)
-{
-    if (b->tensor) hash = kolo_hash_number(hash, b->average);
-    for (int t = 0; t < b->tensors; t++) hash = kolo_hash_number(hash, (uint64_t)b->tensor[t]);
-    return hash;
 }

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "comm/algorithm/build.h"
 #include "comm/buckets/inside.h"
 #include "kolo/error.h"
 
@@ -77,8 +78,6 @@ static int check_open(const kolo_comm *comm, const char *what)
 }
 
 const kolo_launch *kolo_comm_launch(const kolo_comm *comm) { return comm->launch; }
-
-int kolo_comm_rank(const kolo_comm *comm) { return comm->launch->rank; }
 
 int kolo_comm_group_ranks(const kolo_comm *comm, int group, const int **ranks)
 {
@@ -189,8 +188,6 @@ static kolo_reducer_bucket show_bucket(const kolo_comm *comm, int number)
 static int declare(kolo_comm *comm, int group, const comm_bucket *like)
 {
     const int64_t number = comm->buckets;
-    if (comm->committed)
-        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld declared after commit", (long long)number);
     const comm_group *of = comm->group[group];
     const bool receives = like->what == KOLO_BROADCAST && of->launch->rank > 0;
     if (like->count < 0 || (of->mine && !is_within(comm, like, receives ? like->to : like->offset)))
@@ -216,8 +213,7 @@ static int declare(kolo_comm *comm, int group, const comm_bucket *like)
 
 int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count)
 {
-    const int number = declare(
-        comm, 0, &(comm_bucket){.what = KOLO_ALLREDUCE, .offset = offset, .count = count, .type = KOLO_F32});
+    const int number = kolo_comm_bucket_of(comm, 0, KOLO_ALLREDUCE, offset, count);
     return number < 0 ? number : 0;
 }
 
@@ -232,7 +228,7 @@ static int check_bucket(const kolo_comm *comm, int group, enum kolo_collective w
 
 int kolo_comm_bucket_of(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count)
 {
-    KOLO_TRY(check_open(comm, "a bucket of a group"));
+    KOLO_TRY(check_open(comm, "a bucket"));
     KOLO_TRY(check_bucket(comm, group, what));
     return declare(comm, group,
                    &(comm_bucket){.what = what, .offset = offset, .count = count, .type = KOLO_F32});
@@ -255,13 +251,14 @@ static int check_cut(const int64_t *first, const int64_t *size, int owners, int 
             return kolo_fail(KOLO_EINTERNAL, "comm: part %d of a bucket does not follow part %d", i, i - 1);
     }
     for (int s = 0; s < owners; s += nodes) {
-        const int64_t from = first[s], end = first[s + nodes - 1] + size[s + nodes - 1];
-        for (int t = 0; t < s; t += nodes)
-            if (from < end && first[t] < end && from < first[t + nodes - 1] + size[t + nodes - 1] &&
-                first[t] < first[t + nodes - 1] + size[t + nodes - 1])
+        const comm_range slice = {first[s], first[s + nodes - 1] + size[s + nodes - 1]};
+        for (int t = 0; t < s; t += nodes) {
+            const comm_range other = {first[t], first[t + nodes - 1] + size[t + nodes - 1]};
+            if (comm_length(comm_both(slice, other)))
                 return kolo_fail(KOLO_EINTERNAL, "comm: parts %d and %d of a bucket, or later ones, overlap",
                                  t, s);
-        covered += end - from;
+        }
+        covered += comm_length(slice);
     }
     if (covered == count) return 0;
     return kolo_fail(KOLO_EINTERNAL, "comm: the parts of a bucket have %lld of %lld elements",
@@ -283,7 +280,7 @@ int kolo_comm_owners(const kolo_launch *launch, const int *ranks, int count, int
 int kolo_comm_bucket_cut(kolo_comm *comm, int group, enum kolo_collective what, size_t offset, int64_t count,
                          const int64_t *first, const int64_t *size)
 {
-    KOLO_TRY(check_open(comm, "a bucket of a group"));
+    KOLO_TRY(check_open(comm, "a bucket"));
     if (what == KOLO_ALLREDUCE)
         return kolo_fail(KOLO_EINTERNAL, "comm: parts of an allreduce, which has none");
     KOLO_TRY(check_bucket(comm, group, what));
@@ -416,7 +413,8 @@ uint64_t comm_declaration(const kolo_comm *comm)
             hash = kolo_hash_number(kolo_hash_number(hash, b->to), (uint64_t)b->type);
         }
         if (b->part) hash = kolo_hash_bytes(hash, b->part, 2 * (size_t)b->parts * sizeof *b->part);
-        hash = comm_combined_hash(b, hash);
+        if (b->tensor) hash = kolo_hash_number(hash, b->average);
+        for (int t = 0; t < b->tensors; t++) hash = kolo_hash_number(hash, (uint64_t)b->tensor[t]);
     }
     return comm_compressed_hash(comm, hash);
 }

@@ -30,27 +30,13 @@ typedef struct decision {
 
 /* ---- which one ----------------------------------------------------------------------------------------- */
 
-static int by_uuid(const void *a, const void *b)
-{
-    const device_info *x = *(const device_info *const *)a, *y = *(const device_info *const *)b;
-    int order = strcmp(x->uuid, y->uuid);
-    return order ? order : (x > y) - (x < y);
-}
-
 /* Two ranks with one GPU: their numbers, or false. */
 static bool find_shared(const device_info *all, int size, int *first, int *second)
 {
-    const device_info **sorted = kolo_alloc((size_t)size * sizeof *sorted);
-    bool shared = false;
-    for (int r = 0; sorted && r < size; r++) sorted[r] = &all[r];
-    if (sorted) qsort(sorted, (size_t)size, sizeof *sorted, by_uuid);
-    for (int i = 1; sorted && !shared && i < size; i++) {
-        shared = strcmp(sorted[i - 1]->uuid, sorted[i]->uuid) == 0;
-        *first = (int)(sorted[i - 1] - all);
-        *second = (int)(sorted[i] - all);
-    }
-    free(sorted);
-    return shared;
+    for (int a = 0; a < size; a++)
+        for (int b = a + 1; b < size; b++)
+            if (strcmp(all[a].uuid, all[b].uuid) == 0) return *first = a, *second = b, true;
+    return false;
 }
 
 /* Why the row cannot serve these ranks; "": it can. */
@@ -101,7 +87,7 @@ static void device_fill_info(device_info *mine, const kolo_comm *comm, const kol
     snprintf(mine->uuid, sizeof mine->uuid, "%s", uuid ? uuid : "");
     for (int i = 0; type[i] && i < ROWS; i++) {
         if (name && strcmp(type[i]->name, name)) continue;
-        mine->row[i].usable = type[i]->ready(mine->row[i].note, NOTE) == 0;
+        mine->row[i].usable = !type[i]->ready || type[i]->ready(mine->row[i].note, NOTE) == 0;
         if (mine->row[i].usable && comm_alone(comm)) return;
         if (!mine->row[i].usable) snprintf(mine->row[i].note, NOTE, "%s", kolo_error_text());
     }
@@ -112,7 +98,7 @@ static int check_name(const kolo_reducer_type *const *type, const char *name)
     char names[128] = "auto";
     for (int i = 0; type[i]; i++) {
         if (strcmp(type[i]->name, name) == 0) return 0;
-        snprintf(names + strlen(names), sizeof names - strlen(names), ", %s", type[i]->name);
+        kolo_append(names, sizeof names, ", %s", type[i]->name);
     }
     return kolo_fail(KOLO_ECONFIG, "reducer=%s is not known; use one of: %s", name, names);
 }
@@ -180,7 +166,7 @@ int comm_device_open(kolo_comm *comm, const kolo_comm_config *config, const kolo
 {
     comm_device *d = &comm->device;
     double timeout = config->timeout > 0 ? config->timeout : 300;
-    int rc = d->type->open(&d->reducer, comm, comm->launch, device, comm->used_bytes, timeout);
+    int rc = d->type->open(&d->reducer, comm, device, comm->used_bytes, timeout);
     KOLO_TRY(all_or_none(comm, rc));
     return comm_alone(comm) ? 0 : comm_watch_start(comm);
 }

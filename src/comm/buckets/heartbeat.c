@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/thread.h"
 #include "comm/buckets/inside.h"
 
@@ -49,10 +50,10 @@ static void name_bucket(const kolo_comm *comm, int number, int rank, char *text,
     else if (group->pair) snprintf(text, bytes, "receive %d from rank %d", number, ranks[0]);
     else if (group == &comm->world) snprintf(text, bytes, "bucket %d", number);
     else {
-        int n = snprintf(text, bytes, "bucket %d of ranks", number);
-        for (int r = 0; r < size && n < (int)bytes - 16; r++)
-            n += snprintf(text + n, bytes - (size_t)n, "%s %d", r ? "," : "", ranks[r]);
-        if (n >= (int)bytes - 16) snprintf(text + n, bytes - (size_t)n, ", ...");
+        snprintf(text, bytes, "bucket %d of ranks", number);
+        for (int r = 0; r < size && strlen(text) < bytes - 16; r++)
+            kolo_append(text, bytes, "%s %d", r ? "," : "", ranks[r]);
+        if (strlen(text) >= bytes - 16) kolo_append(text, bytes, ", ...");
     }
 }
 

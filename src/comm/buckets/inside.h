@@ -87,7 +87,6 @@ uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash);
 
 /* combined.c. make: the schedule between nodes of this rank's slice. */
 int comm_combined_make(comm_bucket *bucket);
-uint64_t comm_combined_hash(const comm_bucket *bucket, uint64_t hash);
 
 /* choice.c. make: the schedule between a group's nodes, in the communicator's order of sums. KOLO_ALLREDUCE
  * of `count` elements in place on COMM_OWN; KOLO_REDUCE_SCATTER: from COMM_INPUT to this node's part in

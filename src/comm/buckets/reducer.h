@@ -50,13 +50,13 @@ typedef struct kolo_reducer_type {
     bool ordered;      /* sums in the documented order: needed for canonical sums */
     bool through_host; /* works through the communicator's host half, which then has an arena and buckets */
     bool equal_parts;  /* see kolo_comm_equal_part; else the host half's, where nobody cut them */
-    /* Can this process use it? 0 and a note that must be the same on all ranks ("2.28.9",
-     * ""), or negative. Local. */
+    /* Can this process use it? 0 and a note that must be the same on all ranks ("2.28.9"), or negative.
+     * Local. NULL: any can. */
     int (*ready)(char *note, size_t bytes);
     /* Collective; the host half works already. bytes: of the device arena, which it makes, zeroed. Ends by
      * the timeout with the ranks named that did not come. */
-    int (*open)(kolo_reducer **reducer, kolo_comm *comm, const kolo_launch *launch,
-                const kolo_comm_device *device, size_t bytes, double timeout);
+    int (*open)(kolo_reducer **reducer, kolo_comm *comm, const kolo_comm_device *device, size_t bytes,
+                double timeout);
     void (*close)(kolo_reducer **reducer, bool orderly); /* not orderly: at once, others may be dead */
     void *(*arena)(kolo_reducer *reducer);
     /* 0, 1, ... before commit */
@@ -92,7 +92,6 @@ int kolo_comm_host_explain(kolo_comm *comm);
 /* This rank has failed, as the error text says: a rank of its node that waits in the host half, or asks for
  * its status, learns it. Returns status. */
 int kolo_comm_host_fail(kolo_comm *comm, int status);
-int kolo_comm_rank(const kolo_comm *comm);
 /* Ranks of a group, ascending (of a pair: from, to); their number. */
 int kolo_comm_group_ranks(const kolo_comm *comm, int group, const int **ranks);
 /* Parts of a reduce_scatter and an allgather that equal_parts rows make: count / members elements each, and

@@ -22,39 +22,25 @@ const char *comm_meeting_name(enum comm_meeting what)
     return name[what & 3];
 }
 
-/* What a wait is for: a bucket's round, or the meeting of that number. */
-typedef struct cause {
-    const comm_bucket *bucket; /* NULL: a meeting */
-    uint64_t round;
-    double since;
-} cause;
-
-/* The rank at fault is named when it is time; this is for the case that none is. */
-static int fail_alone(comm_node *node, const cause *c)
+/* The heartbeat carries what this rank waits for since then, a bucket's round or (NULL) the meeting of that
+ * number, and the rank at fault is named when it is time. 0: nobody is at fault yet. */
+static int wait_look(comm_node *node, const comm_bucket *b, uint64_t round, double since)
 {
     char text[COMM_TEXT], what[48];
-    if (!c->bucket) snprintf(what, sizeof what, "collective %llu", (unsigned long long)c->round);
-    else
-        snprintf(what, sizeof what, "bucket %d, round %llu,", c->bucket->number,
-                 (unsigned long long)c->round);
+    comm_node *world = node->world;
+    KOLO_TRY(comm_node_check(node));
+    atomic_store_explicit(&world->waits.of, node, memory_order_release); /* with all that was declared */
+    atomic_store_explicit(&world->waits.bucket, b ? b->index : -1, memory_order_relaxed);
+    atomic_store_explicit(&world->waits.round, round, memory_order_relaxed);
+    atomic_store_explicit(&world->waits.since, (int64_t)(1e9 * since), memory_order_relaxed);
+    /* who waits for a rank that itself waits gives it as long again; here no rank was named by then */
+    if (kolo_time() - since < 2 * node->timeout + 5) return 0;
+    if (!b) snprintf(what, sizeof what, "collective %llu", (unsigned long long)round);
+    else snprintf(what, sizeof what, "bucket %d, round %llu,", b->number, (unsigned long long)round);
     snprintf(text, sizeof text,
              "%s did not end within %.0f s on host %s, and no rank is known to keep it from that", what,
-             2 * node->timeout, node->world->launch->host);
+             2 * node->timeout, world->launch->host);
     return comm_node_break(node, text);
-}
-
-/* The heartbeat carries what this rank waits for; 0: nobody is at fault yet. */
-static int wait_look(comm_node *node, const cause *c)
-{
-    /* who waits for a rank that itself waits gives it as long again */
-    const double most = 2 * node->timeout + 5;
-    KOLO_TRY(comm_node_check(node));
-    comm_node *world = node->world;
-    atomic_store_explicit(&world->waits.of, node, memory_order_release); /* with all that was declared */
-    atomic_store_explicit(&world->waits.bucket, c->bucket ? c->bucket->index : -1, memory_order_relaxed);
-    atomic_store_explicit(&world->waits.round, c->round, memory_order_relaxed);
-    atomic_store_explicit(&world->waits.since, (int64_t)(1e9 * c->since), memory_order_relaxed);
-    return kolo_time() - c->since < most ? 0 : fail_alone(node, c);
 }
 
 static bool reached_value(_Atomic uint32_t *word, uint32_t value)
@@ -66,8 +52,7 @@ static bool reached_value(_Atomic uint32_t *word, uint32_t value)
 static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers,
                        const comm_bucket *bucket, uint64_t round)
 {
-    cause c = {bucket, round, kolo_time()};
-    double looked = c.since;
+    double since = kolo_time(), looked = since;
     int rc = 0;
     atomic_fetch_add(sleepers, 1);
     while (rc == 0) {
@@ -75,10 +60,10 @@ static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, 
         if ((int32_t)(now - value) >= 0) break;
         const bool woken = kolo_futex_wait(word, now, LOOK_EVERY, 0);
         const double at = kolo_time();
-        if (at - looked > ABSENT) c.since = at; /* this process was stopped, and maybe the whole job */
+        if (at - looked > ABSENT) since = at; /* this process was stopped, and maybe the whole job */
         looked = at;
         if (woken) continue;
-        rc = wait_look(node, &c);
+        rc = wait_look(node, bucket, round, since);
         if (rc < 0 && reached_value(word, value)) rc = 0; /* it came in the meantime */
     }
     atomic_fetch_sub(sleepers, 1);

@@ -193,6 +193,7 @@ int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int m
     if (!c) return KOLO_ENOMEM;
     *c = (comm_codec){
         .config = *config, .row = table[config->kind].row, .me = me, .members = members, .count = count};
+    c->state[c->states++] = (comm_state){&c->round, sizeof c->round};
     int rc = codec_make(c, matrix, matrices);
     if (rc == 0) rc = make_exactly(c);
     if (rc < 0) comm_codec_free(out);
@@ -220,7 +221,7 @@ const comm_schedule *comm_codec_begin(comm_codec *c)
 
 size_t comm_codec_state_bytes(const comm_codec *c)
 {
-    size_t bytes = sizeof c->round;
+    size_t bytes = 0;
     for (int i = 0; i < c->states; i++) bytes += c->state[i].bytes;
     return bytes;
 }
@@ -235,8 +236,6 @@ size_t comm_codec_scratch_bytes(const comm_codec *c)
 void comm_codec_save(const comm_codec *c, void *state)
 {
     char *to = state;
-    memcpy(to, &c->round, sizeof c->round);
-    to += sizeof c->round;
     for (int i = 0; i < c->states; to += c->state[i++].bytes) memcpy(to, c->state[i].data, c->state[i].bytes);
 }
 
@@ -246,8 +245,6 @@ int comm_codec_restore(comm_codec *c, const void *state, size_t bytes)
     if (bytes != comm_codec_state_bytes(c))
         return kolo_fail(KOLO_EINPUT, "comm: the state of a %s codec has %zu bytes, this one's %zu",
                          comm_compress_name(c->config.kind), bytes, comm_codec_state_bytes(c));
-    memcpy(&c->round, from, sizeof c->round);
-    from += sizeof c->round;
     for (int i = 0; i < c->states; from += c->state[i++].bytes)
         memcpy(c->state[i].data, from, c->state[i].bytes);
     return 0;

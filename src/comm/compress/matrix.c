@@ -14,17 +14,20 @@ KOLO_CLONES_512 static void add_scaled(float *restrict out, const float *restric
 }
 
 /* Sixteen sums side by side, the order whatever the vectors' width. */
-KOLO_CLONES_512 static float dot(const float *a, const float *b, int64_t count)
-{
-    float sum[SUMS] = {0};
-    int64_t i = 0;
-    for (; i + SUMS <= count; i += SUMS)
-        for (int j = 0; j < SUMS; j++) sum[j] += a[i + j] * b[i + j];
-    for (int j = 0; i < count; i++, j++) sum[j] += a[i] * b[i];
-    for (int half = SUMS / 2; half; half /= 2)
-        for (int j = 0; j < half; j++) sum[j] += sum[j + half];
-    return sum[0];
-}
+#define DOT(name, type)                                                             \
+    KOLO_CLONES_512 static type name(const float *a, const float *b, int64_t count) \
+    {                                                                               \
+        type sum[SUMS] = {0};                                                       \
+        int64_t i = 0;                                                              \
+        for (; i + SUMS <= count; i += SUMS)                                        \
+            for (int j = 0; j < SUMS; j++) sum[j] += (type)a[i + j] * b[i + j];     \
+        for (int j = 0; i < count; i++, j++) sum[j] += (type)a[i] * b[i];           \
+        for (int half = SUMS / 2; half; half /= 2)                                  \
+            for (int j = 0; j < half; j++) sum[j] += sum[j + half];                 \
+        return sum[0];                                                              \
+    }
+DOT(dot, float)
+DOT(dot_f64, double)
 
 /* Blocked storage has lanes of one width: a whole group of them at a time, sums in registers. */
 enum { LANES = 16 };
@@ -97,18 +100,6 @@ void matrix_add_product(float *out, const comm_matrix *m, const float *p, const 
                 for (int64_t k = 0; k < m->columns; k++)
                     add_scaled(out + k * m->lanes, left, factor * right[k], m->lanes);
         }
-}
-
-KOLO_CLONES_512 static double dot_f64(const float *a, const float *b, int64_t count)
-{
-    double sum[SUMS] = {0};
-    int64_t i = 0;
-    for (; i + SUMS <= count; i += SUMS)
-        for (int j = 0; j < SUMS; j++) sum[j] += (double)a[i + j] * b[i + j];
-    for (int j = 0; i < count; i++, j++) sum[j] += (double)a[i] * b[i];
-    for (int half = SUMS / 2; half; half /= 2)
-        for (int j = 0; j < half; j++) sum[j] += sum[j + half];
-    return sum[0];
 }
 
 KOLO_CLONES_512 static void subtract(float *restrict out, const float *restrict x, double a, int64_t count)

@@ -92,7 +92,7 @@ static void reset(void *of)
     l->posted = l->first = 0;
 }
 
-static int post_part(const lane *l, int rank, int tag, void *data, int64_t count, MPI_Datatype type,
+static int post_part(const lane *l, int rank, int tag, void *data, size_t count, MPI_Datatype type,
                      bool sends, MPI_Request *request)
 {
     const MPI_Comm world = l->network->world;
@@ -101,9 +101,10 @@ static int post_part(const lane *l, int rank, int tag, void *data, int64_t count
 }
 
 /* A message that MPI's int cannot count goes as whole blocks and what is left. */
-static int comm_mpi_post(lane *l, int rank, int tag, void *data, int64_t bytes, bool sends)
+static int post(void *of, bool sends, int rank, int tag, void *data, size_t bytes)
 {
-    const int64_t blocks = bytes / BLOCK;
+    lane *l = of;
+    const size_t blocks = bytes / BLOCK;
     if (l->posted >= l->capacity)
         return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
     message *m = &l->message[l->posted++];
@@ -112,16 +113,6 @@ static int comm_mpi_post(lane *l, int rank, int tag, void *data, int64_t bytes, 
     KOLO_TRY(post_part(l, rank, tag, data, blocks, l->network->block, sends, &m->part[1]));
     return post_part(l, rank, tag, (char *)data + blocks * BLOCK, bytes % BLOCK, MPI_BYTE, sends,
                      &m->part[0]);
-}
-
-static int send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
-{
-    return comm_mpi_post(of, rank, tag, (void *)(uintptr_t)data, count * (int64_t)width, true);
-}
-
-static int receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
-{
-    return comm_mpi_post(of, rank, tag, data, count * (int64_t)width, false);
 }
 
 static int done(void *of, int64_t serial)
@@ -146,11 +137,11 @@ static int lagging(void *of)
     return l->first < l->posted ? l->message[l->first].rank : -1;
 }
 
-const comm_transport comm_mpi = {"mpi", lane_make, lane_free, reset, send, receive, done, lagging};
+const comm_transport comm_mpi = {lane_make, lane_free, reset, post, done, lagging};
 
 int comm_mpi_open(kolo_launch *launch, int status, void **state)
 {
-    int mine = status < 0 ? status : 0, worst = 0, rank = -1;
+    int mine, worst = 0, rank = -1;
     if (!launch->mpi && launch->mpi_comm && status == 0)
         return kolo_fail(KOLO_ELAUNCH, "comm: the program's MPI has less than thread level MULTIPLE, so "
                                        "nobody else may call it; ask MPI_Init_thread for that, "
@@ -163,21 +154,15 @@ int comm_mpi_open(kolo_launch *launch, int status, void **state)
                                "--mpi=pmix, srun --mpi=pmi2 or mpiexec",
                                launch->nodes, launch->method ? launch->method : "?");
     network *n = kolo_alloc(sizeof *n);
-    if (!n && status == 0) mine = status = KOLO_ENOMEM;
+    if (!n && status == 0) status = KOLO_ENOMEM;
+    mine = status < 0 ? status : 0;
     MPI_Comm ranks = launch->mpi_comm ? *(const MPI_Comm *)launch->mpi_comm : MPI_COMM_WORLD;
     kolo_launch_wait_begin(launch, "setting up communication");
     int rc = mpi_check(MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, ranks), "MPI_Allreduce");
-    kolo_launch_wait_end(launch);
-    if (rc == 0 && status < 0) rc = status;
+    if (rc == 0) rc = mine;
     if (rc == 0 && worst < 0)
         rc = kolo_fail(KOLO_ELAUNCH, "comm: another rank could not set up; its own message says why");
-    if (rc < 0) {
-        free(n);
-        return rc;
-    }
-    n->launch = launch;
-    kolo_launch_wait_begin(launch, "setting up communication");
-    rc = mpi_check(MPI_Comm_dup(ranks, &n->world), "MPI_Comm_dup");
+    if (rc == 0) rc = mpi_check(MPI_Comm_dup(ranks, &n->world), "MPI_Comm_dup");
     kolo_launch_wait_end(launch);
     if (rc == 0) rc = mpi_check(MPI_Type_contiguous(BLOCK, MPI_BYTE, &n->block), "MPI_Type_contiguous");
     if (rc == 0) rc = mpi_check(MPI_Type_commit(&n->block), "MPI_Type_commit");
@@ -185,6 +170,7 @@ int comm_mpi_open(kolo_launch *launch, int status, void **state)
         free(n);
         return rc;
     }
+    n->launch = launch;
     *state = n;
     MPI_Comm_set_errhandler(n->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(n->world, &rank);
@@ -216,7 +202,7 @@ void comm_mpi_close(void **state, bool orderly)
 
 #else
 
-const comm_transport comm_mpi = {.name = "none"};
+const comm_transport comm_mpi = {.post = NULL};
 
 int comm_mpi_open(kolo_launch *launch, int status, void **state)
 {

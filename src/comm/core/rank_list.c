@@ -1,71 +1,57 @@
 #include "comm/core/rank_list.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 enum { MORE = 24 /* bytes for "; and 1000 more" */ };
 
-typedef struct line {
-    char *text;
-    size_t bytes, at;
-    bool full;
-} line;
-
-static void rank_list_add(line *l, const char *what)
+static bool says_same(const char *said, size_t stride, int i, int k)
 {
-    const size_t length = strlen(what), room = l->bytes - l->at - 1;
-    const size_t n = length < room ? length : room;
-    memcpy(l->text + l->at, what, n);
-    l->at += n;
-    l->text[l->at] = 0;
-    l->full |= length > room;
+    return strcmp(said + (size_t)i * stride, said + (size_t)k * stride) == 0;
 }
 
-static int rank_at(const int *rank_of, int i) { return rank_of ? rank_of[i] : i; }
-
 /* Those who say what i says, and what that is. */
-static void add_kind(line *l, const int *rank_of, int i, int n, const char *said, size_t stride)
+static void add_kind(char *text, size_t bytes, const int *rank_of, int i, int n, const char *said,
+                     size_t stride)
 {
-    const char *mine = said + (size_t)i * stride;
-    char word[64];
-    for (int k = i, some = 0; k < n && !l->full; k++) {
-        int to = k;
-        if (strcmp(said + (size_t)k * stride, mine) != 0) continue;
-        while (to + 1 < n && rank_at(rank_of, to + 1) == rank_at(rank_of, to) + 1 &&
-               strcmp(said + (size_t)(to + 1) * stride, mine) == 0)
-            to++;
-        snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_at(rank_of, k),
-                 rank_at(rank_of, to));
-        rank_list_add(l, word);
-        k = to;
+    for (int from = i; from < n; from++) {
+        if (!says_same(said, stride, from, i)) continue;
+        const int first = rank_of ? rank_of[from] : from;
+        int to = from, last = first;
+        while (to + 1 < n && (rank_of ? rank_of[to + 1] : to + 1) == last + 1 &&
+               says_same(said, stride, to + 1, i))
+            to++, last++;
+        kolo_append(text, bytes, last > first ? "%s%d-%d" : "%s%d", from > i ? ", " : "", first, last);
+        from = to;
     }
-    rank_list_add(l, ": ");
-    rank_list_add(l, mine);
+    kolo_append(text, bytes, ": %s", said + (size_t)i * stride);
 }
 
 void comm_rank_list(char *text, size_t bytes, const int *rank_of, int n, const char *said, size_t stride)
 {
-    line l = {.text = text, .bytes = bytes - MORE};
-    int kinds = 0, left = 0;
+    const size_t room = bytes - MORE;
+    int left = 0;
+    bool full = false;
     text[0] = 0;
     for (int i = 0; i < n; i++) {
-        bool listed = false;
-        size_t before = l.at;
-        for (int k = 0; k < i && !listed; k++)
-            listed = strcmp(said + (size_t)k * stride, said + (size_t)i * stride) == 0;
-        if (listed) continue;
-        if (!l.full) {
-            rank_list_add(&l, kinds++ ? "; rank " : "rank ");
-            add_kind(&l, rank_of, i, n, said, stride);
-            if (!l.full) continue;
-            if (kinds == 1) { /* what is too long by itself is cut */
-                memcpy(text + l.at - 3, "...", 3);
+        const size_t before = strlen(text);
+        int k = 0;
+        while (k < i && !says_same(said, stride, k, i)) k++;
+        if (k < i) continue; /* it is listed */
+        if (!full) {
+            kolo_append(text, room, before ? "; rank " : "rank ");
+            add_kind(text, room, rank_of, i, n, said, stride);
+            full = strlen(text) == room - 1;
+            if (!full) continue;
+            if (before == 0) { /* what is too long by itself is cut */
+                memcpy(text + room - 4, "...", 3);
                 continue;
             }
-            text[l.at = before] = 0;
+            text[before] = 0;
         }
         left++;
     }
-    if (left) snprintf(text + l.at, bytes - l.at, "; and %d more", left);
+    if (left) kolo_append(text, bytes, "; and %d more", left);
 }

@@ -101,13 +101,13 @@ int comm_run_poll(comm_run *run)
         int rc = 1;
         switch (a->kind) {
         case COMM_SEND:
-            rc = t->send(run->lane, run->rank_of[a->peer], run->tag, address(run, a->left), a->count,
-                         width_of(run, a->left));
+        case COMM_RECEIVE: {
+            const bool sends = a->kind == COMM_SEND;
+            const comm_place at = sends ? a->left : a->out;
+            rc = t->post(run->lane, sends, run->rank_of[a->peer], run->tag, address(run, at),
+                         (size_t)a->count * width_of(run, at));
             break;
-        case COMM_RECEIVE:
-            rc = t->receive(run->lane, run->rank_of[a->peer], run->tag, address(run, a->out), a->count,
-                            width_of(run, a->out));
-            break;
+        }
         case COMM_COMBINE: combine(run, a); break;
         case COMM_COPY: run_copy(run, a); break;
         case COMM_CALL: rc = run->schedule->call(run->schedule->context, run, a); break;

@@ -12,14 +12,12 @@
 #include "launch/launch.h"
 
 typedef struct comm_transport {
-    const char *name;
     /* Memory for `requests` requests in flight. */
     int (*lane_make)(void *state, int64_t requests, void **lane);
     /* busy: requests may still be in flight, so the memory they use must outlive the process's MPI. */
     void (*lane_free)(void **lane, bool *busy);
     void (*reset)(void *lane); /* before a schedule begins: numbers start at 0 again */
-    int (*send)(void *lane, int rank, int tag, const void *data, int64_t count, size_t width);
-    int (*receive)(void *lane, int rank, int tag, void *data, int64_t count, size_t width);
+    int (*post)(void *lane, bool sends, int rank, int tag, void *data, size_t bytes); /* sends: only read */
     int (*done)(void *lane, int64_t serial); /* 1: all requests up to this number are complete; 0: not yet */
     /* rank at the other end of the first incomplete request, or -1; NULL: the router looks itself */
     int (*lagging)(void *lane);

@@ -13,7 +13,7 @@
 #include "comm/cuda/scale.h"
 #include "kolo/error.h"
 
-enum { CLOSE_SECONDS = 20 };
+enum { CLOSE_SECONDS = 20, STAGES = 48 };
 
 /* SETTLING: NCCL is not through with what comes before `at` */
 enum load_state { IDLE, QUEUED, SETTLING, RUNNING };
@@ -24,17 +24,13 @@ typedef struct load {
     enum load_state state;
     uint64_t serial;
     cudaEvent_t done;
-    char *stage;
-    size_t stage_bytes;
+    /* The last is in use. cudaFree waits for all that the GPU does, which may be for a rank that is dead, so
+     * what grew too small is freed in the end; as every stage is twice the one before at least, all of them
+     * together are no more than the one in use. */
+    void *stage[STAGES];
+    int stages;
+    size_t stage_bytes; /* of the last */
 } load;
-
-/* Memory that grew too small. cudaFree waits for all that the GPU does, which may be for a rank that is dead,
- * so it is freed in the end; as every stage is twice the one before at least, all of them together are no
- * more than the one in use. */
-typedef struct outgrown {
-    struct outgrown *next;
-    void *memory;
-} outgrown;
 
 struct comm_gpu_channel {
     comm_link link;
@@ -42,7 +38,6 @@ struct comm_gpu_channel {
     cudaStream_t stream;
     load track[COMM_GPU_TRACKS];
     uint64_t serial;
-    outgrown *old;
 };
 
 /* ---- the thread's GPU ---------------------------------------------------------------------------------- */
@@ -142,8 +137,8 @@ static int move_all(comm_gpu_channel *c, load *l)
     const int first = l->at;
     while (l->at < l->count && l->op[l->at].kind >= COMM_GPU_MOVES) l->at++;
     pthread_mutex_lock(&c->link.lock);
-    ncclResult_t rc = c->link.nccl ? comm_link_move(&c->link, l->op + first, l->at - first, c->stream)
-                                   : ncclInternalError;
+    ncclResult_t rc =
+        c->link.nccl ? comm_link_move(&c->link, l->op + first, l->at - first, c->stream) : ncclInternalError;
     pthread_mutex_unlock(&c->link.lock);
     l->state = SETTLING;
     return rc == ncclSuccess || rc == ncclInProgress ? 0 : comm_link_fail(&c->link, "Group", rc);
@@ -226,24 +221,16 @@ static int gpu_channel_poll(comm_gpu_channel *c, int track)
 
 /* ---- stages -------------------------------------------------------------------------------------------- */
 
-static int grow(comm_gpu_channel *c, load *l, size_t bytes)
+static int grow(load *l, size_t bytes)
 {
     size_t room = 2 * l->stage_bytes > bytes ? 2 * l->stage_bytes : bytes;
     void *memory = NULL;
-    outgrown *old = l->stage ? malloc(sizeof *old) : NULL;
-    if (l->stage && !old) return kolo_fail(KOLO_ENOMEM, "comm: out of memory");
     int rc = COMM_CUDA(cudaMalloc(&memory, room));
-    if (rc < 0) {
-        free(old);
+    if (rc < 0)
         return kolo_fail_in(
             rc, "%zu bytes on the GPU for requests that are scaled, in place or of a rank that has joined: ",
             room);
-    }
-    if (old) {
-        *old = (outgrown){c->old, l->stage};
-        c->old = old;
-    }
-    l->stage = memory;
+    l->stage[l->stages++] = memory;
     l->stage_bytes = room;
     return 0;
 }
@@ -255,9 +242,9 @@ static int gpu_channel_stage(comm_gpu_channel *c, int track, size_t bytes, void 
     int rc = 0;
     if (l->stage_bytes < bytes) {
         KOLO_TRY(gpu_channel_enter(c->gpu, &v));
-        rc = leave(c, &v, grow(c, l, bytes));
+        rc = leave(c, &v, grow(l, bytes));
     }
-    *memory = l->stage;
+    *memory = l->stages ? l->stage[l->stages - 1] : NULL;
     return rc;
 }
 
@@ -280,12 +267,7 @@ static void gpu_channel_close(comm_gpu_channel **out, bool orderly)
     if (c->stream) cudaStreamDestroy(c->stream);
     for (int t = 0; t < COMM_GPU_TRACKS; t++) {
         if (c->track[t].done) cudaEventDestroy(c->track[t].done);
-        if (c->track[t].stage) cudaFree(c->track[t].stage);
-    }
-    for (outgrown *o = c->old, *next; o; o = next) {
-        next = o->next;
-        cudaFree(o->memory);
-        free(o);
+        for (int s = 0; s < c->track[t].stages; s++) cudaFree(c->track[t].stage[s]);
     }
     if (there == 0) leave(c, &v, 0);
     free(c);

@@ -11,10 +11,9 @@
  * settings, except where NVLink switches do the sums (NVLS), whose order is not fixed: deterministic=true
  * leaves those out. A reduce_scatter and an allgather need not make an allreduce's bits. Parts that the
  * caller cut go by a reduce or a broadcast each, grouped, unless they are what NCCL itself cuts. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/cuda/link.h"
@@ -93,10 +92,10 @@ static int link_status(kolo_reducer *r, comm_link *link)
         state = ncclInternalError;
     pthread_mutex_unlock(&link->lock);
     if (state == ncclSuccess || state == ncclInProgress) return 0;
-    char text[sizeof r->c.fault.text];
+    kolo_failure why;
     fail(r, link, "AllReduce", state);
-    snprintf(text, sizeof text, "%s", kolo_error_text());
-    nccl_abort(r, text);
+    kolo_error_keep(&why);
+    nccl_abort(r, why.text);
     return comm_cuda_status(r);
 }
 
@@ -207,14 +206,10 @@ static int root_rank(int i, int roots, int size)
     return i * (size / roots) + (i < longer ? i : longer);
 }
 
-static int make_id(const kolo_reducer *r, const kolo_launch *launch, int roots, ncclUniqueId *id)
+static int make_id(const kolo_reducer *r, ncclUniqueId *id)
 {
-    for (int i = 0; i < roots; i++) {
-        if (root_rank(i, roots, launch->size) != launch->rank) continue;
-        ncclResult_t rc = world_link(r)->calls->GetUniqueId(id);
-        if (rc != ncclSuccess) return fail(r, world_link(r), "GetUniqueId", rc);
-    }
-    return 0;
+    const ncclResult_t rc = world_link(r)->calls->GetUniqueId(id);
+    return rc == ncclSuccess ? 0 : fail(r, world_link(r), "GetUniqueId", rc);
 }
 
 static int cuda_nccl_join(kolo_reducer *r, comm_link *link, int size, int rank, ncclUniqueId *ids, int roots)
@@ -223,29 +218,25 @@ static int cuda_nccl_join(kolo_reducer *r, comm_link *link, int size, int rank, 
                             comm_link_join(link, size, rank, ids, roots));
 }
 
-/* Ids go to rank 0 and from there to all, over the host half: a rank that does not come
- * this far is named by it. */
-static int connect(kolo_reducer *r, const kolo_launch *launch, int rc)
+/* Ids go to all over the host half: a rank that does not come this far is named by it. */
+static int connect(kolo_reducer *r, int rc)
 {
     comm_link *link = world_link(r);
-    int roots = link->calls && link->calls->CommInitRankScalable
-                    ? (launch->size + RANKS_A_ROOT - 1) / RANKS_A_ROOT
-                    : 1;
-    ncclUniqueId mine, *ids = kolo_alloc((size_t)roots * sizeof *ids);
-    ncclUniqueId *all = launch->rank ? NULL : kolo_alloc((size_t)launch->size * sizeof *all);
-    memset(&mine, 0, sizeof mine);
-    if (rc == 0 && (!ids || (!all && launch->rank == 0))) rc = KOLO_ENOMEM;
-    if (rc == 0) rc = make_id(r, launch, roots, &mine);
+    const int rank = kolo_comm_launch(r->c.comm)->rank, size = kolo_comm_launch(r->c.comm)->size;
+    const int roots =
+        link->calls && link->calls->CommInitRankScalable ? (size + RANKS_A_ROOT - 1) / RANKS_A_ROOT : 1;
+    ncclUniqueId *ids = kolo_alloc((size_t)roots * sizeof *ids);
+    if (rc == 0 && !ids) rc = KOLO_ENOMEM;
+    for (int i = 0; rc == 0 && i < roots; i++)
+        if (root_rank(i, roots, size) == rank) rc = make_id(r, &ids[i]);
     KOLO_TRY_GOTO(rc, kolo_comm_agree(r->c.comm, rc));
-    KOLO_TRY_GOTO(rc, kolo_comm_gather(r->c.comm, &mine, sizeof mine, all, 0));
-    for (int i = 0; all && i < roots; i++) ids[i] = all[root_rank(i, roots, launch->size)];
-    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(r->c.comm, ids, (size_t)roots * sizeof *ids, 0));
-    rc = cuda_nccl_join(r, link, launch->size, launch->rank, ids, roots);
+    for (int i = 0; i < roots; i++)
+        KOLO_TRY_GOTO(rc, kolo_comm_broadcast(r->c.comm, &ids[i], sizeof *ids, root_rank(i, roots, size)));
+    rc = cuda_nccl_join(r, link, size, rank, ids, roots);
     if (rc < 0) rc = kolo_comm_host_fail(r->c.comm, rc); /* others wait for this rank within NCCL */
     rc = kolo_comm_agree(r->c.comm, rc);
 fail:
     free(ids);
-    free(all);
     return rc;
 }
 
@@ -283,14 +274,9 @@ static int member_of(const kolo_reducer *r, int group, int rank, int *size)
 /* Ids of all groups that are used, made by their first members; [channels]. */
 static int share_ids(kolo_reducer *r, int rank, ncclUniqueId *ids)
 {
-    const comm_nccl_calls *calls = world_link(r)->calls;
-    int rc = 0;
-    for (int64_t g = 1; g < r->channels && rc == 0; g++) {
-        int size;
-        if (!r->channel[g]->used || member_of(r, (int)g, rank, &size) != 0) continue;
-        ncclResult_t made = calls->GetUniqueId(&ids[g]);
-        if (made != ncclSuccess) rc = fail(r, world_link(r), "GetUniqueId", made);
-    }
+    int rc = 0, size;
+    for (int64_t g = 1; g < r->channels && rc == 0; g++)
+        if (r->channel[g]->used && member_of(r, (int)g, rank, &size) == 0) rc = make_id(r, &ids[g]);
     KOLO_TRY(kolo_comm_agree(r->c.comm, rc));
     for (int64_t g = 1; g < r->channels; g++) {
         const int *ranks;
@@ -313,7 +299,7 @@ static int join_group(kolo_reducer *r, nccl_channel *channel, int rank, ncclUniq
 
 static int nccl_commit(kolo_reducer *r)
 {
-    const int rank = kolo_comm_rank(r->c.comm);
+    const int rank = kolo_comm_launch(r->c.comm)->rank;
     ncclUniqueId *ids = kolo_alloc((size_t)r->channels * sizeof *ids);
     int rc = kolo_comm_agree(r->c.comm, ids ? 0 : KOLO_ENOMEM);
     if (rc == 0) rc = share_ids(r, rank, ids);
@@ -387,14 +373,14 @@ static int cuda_nccl_prepare(kolo_reducer *r, kolo_comm *comm, const kolo_comm_d
     return comm_cuda_open(&r->c, comm, device, bytes, timeout);
 }
 
-static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch,
-                     const kolo_comm_device *device, size_t bytes, double timeout)
+static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_comm_device *device, size_t bytes,
+                     double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
     if (!r) return kolo_comm_agree(comm, KOLO_ENOMEM);
     r->c.comm = comm;
     int rc = kolo_comm_agree(comm, need_channel(r, 0));
-    if (rc == 0) rc = connect(r, launch, cuda_nccl_prepare(r, comm, device, bytes, timeout));
+    if (rc == 0) rc = connect(r, cuda_nccl_prepare(r, comm, device, bytes, timeout));
     if (rc == 0) rc = make_arena(r);
     if (rc < 0) nccl_close(out, false);
     return rc;

@@ -45,7 +45,6 @@ int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event);
 int comm_cuda_await(comm_cuda *c, cudaEvent_t event);
 
 /* Entries of rows that need no other. */
-int comm_cuda_ready(char *note, size_t bytes); /* any process is */
 void *comm_cuda_arena(kolo_reducer *reducer);
 int comm_cuda_add(kolo_reducer *reducer, int bucket, const kolo_reducer_bucket *of);
 int comm_cuda_wait(kolo_reducer *reducer, int bucket); /* compute after the bucket's `done` */

@@ -67,12 +67,6 @@ int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event)
 
 /* ---- entries that rows share --------------------------------------------------------------------------- */
 
-int comm_cuda_ready(char *note, size_t bytes)
-{
-    (void)note, (void)bytes;
-    return 0;
-}
-
 void *comm_cuda_arena(kolo_reducer *r) { return comm_cuda_of(r)->arena; }
 
 int comm_cuda_add(kolo_reducer *r, int bucket, const kolo_reducer_bucket *of)
@@ -150,11 +144,10 @@ static void none_close(kolo_reducer **out, bool orderly)
     *out = NULL;
 }
 
-static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch,
-                     const kolo_comm_device *device, size_t bytes, double timeout)
+static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_comm_device *device, size_t bytes,
+                     double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
-    (void)launch;
     if (!r) return KOLO_ENOMEM;
     int rc = comm_cuda_open(&r->c, comm, device, bytes, timeout);
     if (rc == 0) rc = comm_cuda_alloc(&r->c);
@@ -165,7 +158,6 @@ static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *lau
 const kolo_reducer_type comm_cuda_none = {.name = "none",
                                           .most = 1,
                                           .ordered = true,
-                                          .ready = comm_cuda_ready,
                                           .open = none_open,
                                           .close = none_close,
                                           .arena = comm_cuda_arena,

@@ -287,11 +287,10 @@ static int staged_make(kolo_reducer *r)
     return comm_cuda_alloc(&r->c);
 }
 
-static int staged_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch,
-                       const kolo_comm_device *device, size_t bytes, double timeout)
+static int staged_open(kolo_reducer **out, kolo_comm *comm, const kolo_comm_device *device, size_t bytes,
+                       double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
-    (void)launch;
     if (!r) return KOLO_ENOMEM;
     int rc = comm_cuda_open(&r->c, comm, device, bytes, timeout);
     if (rc == 0) rc = staged_make(r);
@@ -302,7 +301,6 @@ static int staged_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *l
 const kolo_reducer_type comm_cuda_staged = {.name = "staged",
                                             .ordered = true,
                                             .through_host = true,
-                                            .ready = comm_cuda_ready,
                                             .open = staged_open,
                                             .close = staged_close,
                                             .arena = comm_cuda_arena,

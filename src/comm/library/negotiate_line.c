@@ -25,7 +25,7 @@ static int post_head(lib_line *line)
     comm_routed.reset(line->in);
     line->rest_posted = false;
     line->at = -1;
-    return comm_routed.receive(line->in, line->rank, line->tag, line->head_in, HEAD, 1);
+    return comm_routed.post(line->in, false, line->rank, line->tag, line->head_in, HEAD);
 }
 
 int lib_line_open(lib_line **out, comm_router *router, int rank, int tag)
@@ -79,10 +79,10 @@ int lib_line_send(lib_line *line)
     memcpy(line->head_out + 8, line->sending.data, (size_t)first);
     comm_routed.reset(line->out);
     line->sends = true;
-    KOLO_TRY(comm_routed.send(line->out, line->rank, line->tag, line->head_out, HEAD, 1));
+    KOLO_TRY(comm_routed.post(line->out, true, line->rank, line->tag, line->head_out, HEAD));
     if (bytes > INLINE)
-        KOLO_TRY(comm_routed.send(line->out, line->rank, line->tag, line->sending.data + INLINE,
-                                  bytes - INLINE, 1));
+        KOLO_TRY(comm_routed.post(line->out, true, line->rank, line->tag, line->sending.data + INLINE,
+                                  (size_t)bytes - INLINE));
     int rc = comm_routed.done(line->out, bytes > INLINE);
     if (rc > 0) line->sends = false;
     return rc;
@@ -113,8 +113,8 @@ static int take_frame(lib_line *line)
     }
     if (!line->rest_posted && bytes > INLINE) {
         line->rest_posted = true;
-        KOLO_TRY(comm_routed.receive(line->in, line->rank, line->tag, line->rest_in.data + INLINE,
-                                     bytes - INLINE, 1));
+        KOLO_TRY(comm_routed.post(line->in, false, line->rank, line->tag, line->rest_in.data + INLINE,
+                                  (size_t)bytes - INLINE));
         rc = comm_routed.done(line->in, 1);
         if (rc <= 0) return rc;
     }

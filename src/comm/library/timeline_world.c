@@ -71,10 +71,8 @@ static int carry(line *l, bool sends, int rank, double *value, int count)
 {
     enum { POLLS = 2000 };
     size_t bytes = (size_t)count * sizeof *value;
-    int rc;
     comm_routed.reset(l->lane);
-    if (sends) rc = comm_routed.send(l->lane, rank, TAG, value, 1, bytes);
-    else rc = comm_routed.receive(l->lane, rank, TAG, value, 1, bytes);
+    int rc = comm_routed.post(l->lane, sends, rank, TAG, value, bytes);
     for (int polls = 0; rc == 0; polls++) {
         KOLO_TRY(rc = comm_routed.done(l->lane, 0));
         KOLO_TRY(comm_router_status(l->world->router));

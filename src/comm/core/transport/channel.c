@@ -7,8 +7,6 @@
 #include "comm/core/transport/framing.h"
 #include "kolo/error.h"
 
-static bool reaches(const comm_router *router, int rank) { return router_local(router, rank) >= 0; }
-
 static framing *channel_find(comm_router *router, int local)
 {
     framing *t = router->channel[local];
@@ -66,23 +64,20 @@ static int turn_with(comm_router *router, int local)
     return 0;
 }
 
-static int turn(comm_router *router)
+int channel_turn(comm_router *router)
 {
     for (int l = 0; l < router->ranks; l++)
         if (l != router->me) KOLO_TRY(turn_with(router, l));
     return 0;
 }
 
-static int channel_post(comm_router *router, router_request *r)
+int channel_post(comm_router *router, int local, router_request *r)
 {
-    int local = router_local(router, r->rank);
     framing *t = channel_find(router, local);
     if (!t) return KOLO_ENOMEM;
     KOLO_TRY(framing_post(t, r));
     return turn_with(router, local);
 }
-
-const router_means means_channel = {"shm", reaches, channel_post, turn};
 
 int channel_open(comm_router *router)
 {

@@ -14,12 +14,12 @@ void comm_router_describe(comm_router *router, int rank, char *text, size_t byte
     comm_position position;
     int pid;
     router_position(router, rank, &position, &pid);
-    int n = snprintf(text, bytes, "rank %d on host %s", rank, kolo_launch_host(router->launch, rank));
-    if (pid && n < (int)bytes) n += snprintf(text + n, bytes - (size_t)n, " (pid %d)", pid);
-    if (position.age >= 0 && n < (int)bytes)
-        snprintf(text + n, bytes - (size_t)n, ", which began %s number %llu %.1f s ago", position.operation,
-                 (unsigned long long)position.sequence, position.age);
-    else if (n < (int)bytes) snprintf(text + n, bytes - (size_t)n, ", of which no operation is known");
+    snprintf(text, bytes, "rank %d on host %s", rank, kolo_launch_host(router->launch, rank));
+    if (pid) kolo_append(text, bytes, " (pid %d)", pid);
+    if (position.age >= 0)
+        kolo_append(text, bytes, ", which began %s number %llu %.1f s ago", position.operation,
+                    (unsigned long long)position.sequence, position.age);
+    else kolo_append(text, bytes, ", of which no operation is known");
 }
 
 /* "allreduce number 12", "nothing yet", "no word" */

@@ -188,7 +188,9 @@ static int handle(framing *t, const frame *f, uint64_t at)
     }
     if (f->length > t->eager) return fail_length(t, &(router_request){0}, f->length);
     copy_out(t->in, at, payload, f->length);
-    return f->kind == FRAME_EAGER ? framing_keep(t, f, payload, 0) : t->other ? t->other(t, f, payload) : 0;
+    if (f->kind == FRAME_EAGER) return framing_keep(t, f, payload, 0);
+    if (!t->shares_memory) line_other(t, f, payload);
+    return 0;
 }
 
 int framing_read(framing *t)

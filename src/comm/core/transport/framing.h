@@ -47,11 +47,9 @@ _Static_assert(sizeof(frame) == 32, "a frame never wraps");
 typedef struct framing {
     comm_router *router;
     int rank;
-    ring *in, *out; /* NULL: not made yet */
-    bool shares_memory;
-    /* Frames that are not of messages. 0 or negative. */
-    int (*other)(struct framing *t, const frame *f, const char *payload);
-    size_t eager; /* bytes of an eager message, at most: of a ring of full size */
+    ring *in, *out;     /* NULL: not made yet */
+    bool shares_memory; /* else it is a line's */
+    size_t eager;       /* bytes of an eager message, at most: of a ring of full size */
     uint64_t serial;
     router_queue receives, sends, offered, granted, arriving, answers;
     router_queue unexpected;
@@ -76,6 +74,7 @@ static inline bool framing_wants_to_write(const framing *t)
 /* False: no room. */
 bool framing_put(framing *t, const frame *f, const void *payload);
 void framing_close(framing *t);
+void line_other(framing *t, const frame *f, const char *payload); /* a frame that is not of messages */
 
 static inline size_t ring_size(size_t bytes) { return sizeof(ring) + bytes; }
 enum { ROUTER_SMALL_RING = 512 };

@@ -12,16 +12,12 @@
 
 enum { ROUTER_MAX_LOCAL = COMM_FOLD_MAX, ROUTER_SETS = 64 };
 
-/* Of a set of pushing ranks (push.h): where its memory lies. */
-typedef struct router_set {
-    _Atomic uint64_t name; /* number << 32 | id + 1; 0: free */
-    _Atomic uint64_t at;   /* offset of the set's memory */
-} router_set;
-
-/* They are never given back: others may be looking through them. */
+/* Sets of pushing ranks (push.h) by their ids: the offset of a set's memory, which begins a page, and in the
+ * bits below how often one was put up, so that none is taken for one before it; 0: none. Tables are never
+ * given back: others may be looking through them. */
 typedef struct router_sets {
-    _Atomic uint64_t more; /* offset of further ones; 0: none yet */
-    router_set set[ROUTER_SETS];
+    _Atomic uint64_t more; /* offset of the next table; 0: none yet */
+    _Atomic uint64_t set[ROUTER_SETS];
 } router_sets;
 
 /* Behind it lie small rings, one to each local rank, then the heap. Written by its owner. */
@@ -34,14 +30,14 @@ typedef struct router_control {
 
 /* A message of a lane, or the place for one. */
 typedef struct router_request {
-    struct router_queue *in;     /* of its means; NULL: complete, or MPI's */
+    struct router_queue *in;     /* NULL: complete, or MPI's */
     struct router_request *next; /* there */
     struct router_lane *lane;
     int32_t rank, tag;
     char *data;
     size_t bytes, moved;
     uint64_t serial; /* the sender's */
-    int64_t mpi;     /* number in the MPI lane; -1: of another means */
+    int64_t mpi;     /* number in the MPI lane; -1: not MPI's */
     bool sends, complete;
     uint8_t reply;   /* enum frame_kind of the answer that is due */
     uint64_t source; /* where the data lies in the sender's segment */
@@ -70,24 +66,18 @@ static inline void queue_cut(router_queue *q, router_request *before, router_req
     r->next = NULL;
 }
 
-static inline router_request *queue_take_tag(router_queue *q, int tag)
+/* Takes out the first one of this tag, or of this serial number; NULL: there is none. */
+static inline router_request *queue_take(router_queue *q, const int *tag, uint64_t serial)
 {
-    for (router_request *r = q->first, *before = NULL; r; before = r, r = r->next) {
-        if (r->tag != tag) continue;
-        queue_cut(q, before, r);
-        return r;
-    }
-    return NULL;
+    router_request *r = q->first, *before = NULL;
+    for (; r && (tag ? r->tag != *tag : r->serial != serial); r = r->next) before = r;
+    if (r) queue_cut(q, before, r);
+    return r;
 }
-
+static inline router_request *queue_take_tag(router_queue *q, int tag) { return queue_take(q, &tag, 0); }
 static inline router_request *queue_take_serial(router_queue *q, uint64_t serial)
 {
-    for (router_request *r = q->first, *before = NULL; r; before = r, r = r->next) {
-        if (r->serial != serial) continue;
-        queue_cut(q, before, r);
-        return r;
-    }
-    return NULL;
+    return queue_take(q, NULL, serial);
 }
 
 typedef struct router_lane {
@@ -114,15 +104,6 @@ void heap_give(router_heap *heap, uint64_t offset);
 /* logs once, with the error text, that memory is missing and is done without */
 void router_note_no_memory(comm_router *router);
 
-/* ---- means: rows of a table in router.c ---------------------------------------------------------------- */
-typedef struct router_means {
-    const char *name;
-    bool (*reaches)(const comm_router *router, int rank);
-    int (*post)(comm_router *router, router_request *request);
-    int (*turn)(comm_router *router); /* moves what can be moved; NULL: `done` does */
-} router_means;
-extern const router_means means_self, means_channel, means_mpi, means_tcp;
-
 struct comm_router {
     kolo_launch *launch;
     comm_router_config config;
@@ -133,7 +114,6 @@ struct comm_router {
     comm_life **life;              /* [ranks] */
     router_control **control;      /* [ranks] NULL: it carries no messages */
     router_heap inner, heap;       /* for rings and sets; for comm_router_alloc */
-    const router_means **by;       /* [size] */
     router_lane *lanes;
     router_queue to_self, from_self;
     struct framing **channel; /* [ranks] */
@@ -233,9 +213,13 @@ int router_report_silent(comm_router *router, int rank, double silent); /* it se
 int router_failure_report(comm_router *router, int rank, const char *how, const comm_position *said);
 int router_inquire(comm_router *router); /* of a turn: what an accusation waits for */
 
-/* ---- talk ---------------------------------------------------------------------------------------------- */
+/* ---- messages: by shared memory, or by lines where MPI does not carry them ----------------------------- */
 int channel_open(comm_router *router);
 void channel_close(comm_router *router);
+int channel_post(comm_router *router, int local, router_request *request);
+int channel_turn(comm_router *router); /* moves what can be moved */
+int lines_post(comm_router *router, router_request *request);
+int lines_turn(comm_router *router);
 
 /* ---- lines to other nodes: for messages where MPI does not carry them, and for heartbeats ----------- */
 int lines_open(comm_router *router, int status); /* collective; fails on all ranks where it fails on one */

@@ -81,7 +81,7 @@ tcp_line *line_find(comm_router *router, int rank)
     if (!l) return NULL;
     l->in = (line_end){.kind = END_IN, .fd = -1, .rank = rank};
     l->out = (line_end){.kind = END_OUT, .fd = -1, .rank = rank};
-    l->t = (framing){.router = router, .rank = rank, .other = line_other};
+    l->t = (framing){.router = router, .rank = rank};
     l->t.in = make_ring();
     l->t.out = make_ring();
     if (!l->t.in || !l->t.out || framing_open(&l->t, LINE_RING) < 0) {

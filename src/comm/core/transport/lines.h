@@ -86,7 +86,6 @@ void line_mark(comm_router *router, tcp_line *l);
 int line_flush(comm_router *router, tcp_line *l);
 int line_fill(comm_router *router, tcp_line *l);
 int line_lost(comm_router *router, tcp_line *l, const char *how);
-int line_other(framing *t, const frame *f, const char *payload);
 void line_calls_free(struct line_calls **calls);
 void line_answer(const comm_router *router, int fd); /* to LINE_ASK: the words of this node's ranks */
 int line_dial(const comm_router *router, int rank);  /* a socket that is being connected, or -1 */

@@ -13,25 +13,25 @@ static const double NAP = 0.1; /* seconds between two looks at who is dead */
 
 /* ---- the set ------------------------------------------------------------------------------------------- */
 
-static router_sets *more_of(const comm_router *router, int local, router_sets *of)
+/* Where the first member puts up the set. 0: its tables do not reach so far yet; it makes more of them
+ * itself. */
+static int find_entry(comm_push *p)
 {
-    uint64_t at = atomic_load(&of->more);
-    return at ? (router_sets *)(void *)router_at(router, local, at) : NULL;
-}
-
-/* A free entry of this rank's; router->sets is held. */
-static int take_entry(comm_router *router, router_set **entry)
-{
-    for (router_sets *table = &router->control[router->me]->sets;;
-         table = more_of(router, router->me, table)) {
-        for (int i = 0; i < ROUTER_SETS; i++)
-            if (atomic_load(&table->set[i].name) == 0) return *entry = &table->set[i], 0;
-        uint64_t at;
-        if (atomic_load(&table->more)) continue;
-        KOLO_TRY(heap_take(router, &router->inner, sizeof *table, &at));
-        memset(router_at(router, router->me, at), 0, sizeof *table);
-        atomic_store(&table->more, at);
+    comm_router *router = p->router;
+    router_sets *table = &router->control[p->local[0]]->sets;
+    int id = p->id;
+    for (; id >= ROUTER_SETS; id -= ROUTER_SETS) {
+        uint64_t more = atomic_load(&table->more);
+        if (!more && p->me > 0) return 0;
+        if (!more) {
+            KOLO_TRY(heap_take(router, &router->inner, sizeof *table, &more));
+            memset(push_at(p, 0, more), 0, sizeof *table);
+            atomic_store(&table->more, more);
+        }
+        table = (router_sets *)(void *)push_at(p, 0, more);
     }
+    p->entry = &table->set[id];
+    return 1;
 }
 
 /* The first member makes the memory and puts it up under the set's id. */
@@ -45,30 +45,18 @@ static int put_up(comm_push *p)
     memset(p->set, 0, head); /* it may have been used before */
     for (int i = 0; i < p->members; i++) p->set->member[i].copies = head + (size_t)i * 2 * p->copied;
     pthread_mutex_lock(&router->sets);
-    int rc = take_entry(router, &p->entry);
-    if (rc == 0) {
-        p->name = (uint64_t)++router->sets_made << 32 | ((uint64_t)p->id + 1);
-        atomic_store(&p->entry->at, p->set_at);
-        atomic_store(&p->entry->name, p->name);
-    }
+    const int rc = find_entry(p);
+    if (rc > 0) atomic_store(p->entry, p->name = p->set_at | router->sets_made++ % PUSH_PAGE);
     pthread_mutex_unlock(&router->sets);
     if (rc < 0) heap_give(&router->inner, p->set_at);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 static bool push_find(comm_push *p)
 {
-    const comm_router *router = p->router;
-    for (router_sets *table = &router->control[p->local[0]]->sets; table;
-         table = more_of(router, p->local[0], table))
-        for (int i = 0; i < ROUTER_SETS; i++) {
-            p->entry = &table->set[i];
-            p->name = atomic_load(&p->entry->name);
-            if ((uint32_t)p->name != (uint32_t)p->id + 1) continue;
-            p->set = (push_set *)(void *)push_at(p, 0, atomic_load(&p->entry->at));
-            return true;
-        }
-    return false;
+    p->name = find_entry(p) > 0 ? atomic_load(p->entry) : 0;
+    p->set = (push_set *)(void *)push_at(p, 0, p->name / PUSH_PAGE * PUSH_PAGE);
+    return p->name != 0;
 }
 
 /* Waits for the others while the set is opened or closed. */
@@ -89,11 +77,11 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
 static bool all_opened(comm_push *p) { return atomic_load(&p->set->opened) == (uint32_t)p->members; }
 static bool all_closed(comm_push *p) { return atomic_load(&p->set->closed) == (uint32_t)p->members; }
 /* The first member has taken the name down: it may be used again. */
-static bool is_gone(comm_push *p) { return atomic_load(&p->entry->name) != p->name; }
+static bool is_gone(comm_push *p) { return atomic_load(p->entry) != p->name; }
 
 static void take_down(comm_push *p)
 {
-    atomic_store(&p->entry->name, 0);
+    atomic_store(p->entry, 0);
     heap_give(&p->router->inner, p->set_at);
 }
 

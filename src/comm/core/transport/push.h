@@ -21,6 +21,7 @@
 #include "comm/core/transport/inside.h"
 
 enum {
+    PUSH_PAGE = 4096,   /* the memory of a set begins one (heap.c) */
     PUSH_INLINE = 40,   /* bytes that fit a line */
     PUSH_CACHED = 2048, /* bytes that are copied through the caches */
     PUSH_SMALL = 4096,  /* bytes that every member folds itself */
@@ -72,10 +73,10 @@ struct comm_push {
     push_set *set;
     uint64_t set_at; /* of the owner's heap */
     int id, me, members;
-    int *local;        /* [members] */
-    size_t copied;     /* bytes that a copy of a small vector may have */
-    router_set *entry; /* in the first member's table */
-    uint64_t name;     /* there */
+    int *local;              /* [members] */
+    size_t copied;           /* bytes that a copy of a small vector may have */
+    _Atomic uint64_t *entry; /* in the first member's tables */
+    uint64_t name;           /* what stands there */
     bool joined;
     bool apart; /* the members' CPUs do not share a cache */
     const void **source;

@@ -7,10 +7,6 @@
 #include "comm/core/transport/framing.h"
 #include "kolo/error.h"
 
-/* The first that reaches a peer carries its messages. */
-static const router_means *const table[] = {&means_self, &means_channel, &means_mpi, &means_tcp};
-enum { MEANS = sizeof table / sizeof *table };
-
 /* ---- lanes --------------------------------------------------------------------------------------------- */
 
 static int lane_make(void *state, int64_t requests, void **out)
@@ -84,43 +80,56 @@ static void reset(void *of)
     pthread_mutex_unlock(&lane->router->turn);
 }
 
-static int router_post(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count,
-                       size_t width)
+/* MPI's requests are numbered by the lane's own MPI lane. */
+static int mpi_post(router_lane *lane, router_request *r)
+{
+    r->mpi = lane->mpi_posted++;
+    return comm_mpi.post(lane->mpi, r->sends, r->rank, r->tag, r->data, r->bytes);
+}
+
+/* A rank to itself: one copy, as soon as both ends are posted. */
+static int self_post(comm_router *router, router_request *r)
+{
+    router_request *other = queue_take_tag(r->sends ? &router->to_self : &router->from_self, r->tag);
+    if (!other) {
+        queue_put(r->sends ? &router->from_self : &router->to_self, r);
+        return 0;
+    }
+    if (other->bytes != r->bytes)
+        return kolo_fail(KOLO_EINTERNAL, "comm: rank %d sends itself %zu bytes where %zu are expected",
+                         r->rank, r->sends ? r->bytes : other->bytes, r->sends ? other->bytes : r->bytes);
+    if (r->bytes) memmove(r->sends ? other->data : r->data, r->sends ? r->data : other->data, r->bytes);
+    r->complete = other->complete = true;
+    router_moved(router, r);
+    return 0;
+}
+
+/* By the means that fits the peer. */
+static int router_post(router_lane *lane, router_request *r)
 {
     comm_router *router = lane->router;
-    if (lane->posted >= lane->capacity)
-        return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
-    router_request *r = &lane->request[lane->posted++];
-    *r = (router_request){.lane = lane,
-                          .rank = rank,
-                          .tag = tag,
-                          .data = data,
-                          .bytes = (size_t)count * width,
-                          .mpi = -1,
-                          .sends = sends};
-    if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
-    return router->by[rank]->post(router, r);
+    const int local = router_local(router, r->rank);
+    if (r->rank == router->launch->rank) return self_post(router, r);
+    if (local >= 0) return channel_post(router, local, r);
+    return router->mpi ? mpi_post(lane, r) : lines_post(router, r);
 }
 
-static int post_in_turn(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count,
-                        size_t width)
+static int lane_post(void *of, bool sends, int rank, int tag, void *data, size_t bytes)
 {
+    router_lane *lane = of;
+    int rc;
     pthread_mutex_lock(&lane->router->turn);
-    int rc = router_post(lane, sends, rank, tag, data, count, width);
+    if (lane->posted >= lane->capacity) {
+        rc = kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
+    } else {
+        router_request *r = &lane->request[lane->posted++];
+        *r = (router_request){
+            .lane = lane, .rank = rank, .tag = tag, .data = data, .bytes = bytes, .mpi = -1, .sends = sends};
+        if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
+        rc = router_post(lane, r);
+    }
     pthread_mutex_unlock(&lane->router->turn);
     return rc;
-}
-
-static int lane_send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
-{
-    void *same; /* nobody writes there */
-    memcpy(&same, &data, sizeof same);
-    return post_in_turn(of, true, rank, tag, same, count, width);
-}
-
-static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
-{
-    return post_in_turn(of, false, rank, tag, data, count, width);
 }
 
 static int advance(router_lane *lane, int64_t serial)
@@ -148,8 +157,7 @@ static int done(void *of, int64_t serial)
     return rc;
 }
 
-const comm_transport comm_routed = {"router",  lane_make,    lane_free, reset,
-                                    lane_send, lane_receive, done,      NULL};
+const comm_transport comm_routed = {lane_make, lane_free, reset, lane_post, done, NULL};
 
 void comm_router_no_timeout(void *of)
 {
@@ -162,52 +170,10 @@ void comm_router_no_timeout(void *of)
 int router_turn(comm_router *router)
 {
     router->now = kolo_time();
-    for (int i = 0; i < MEANS && router->control; i++)
-        if (table[i]->turn) KOLO_TRY(table[i]->turn(router));
-    if (!router->control) KOLO_TRY(means_tcp.turn(router));
+    if (router->control) KOLO_TRY(channel_turn(router));
+    KOLO_TRY(lines_turn(router));
     return router_watch(router);
 }
-
-/* ---- MPI: its requests are numbered by the lane's own MPI lane ----------------------------------------- */
-
-static bool mpi_reaches(const comm_router *router, int rank)
-{
-    (void)rank;
-    return router->mpi != NULL;
-}
-
-static int mpi_post(comm_router *router, router_request *r)
-{
-    router_lane *lane = r->lane;
-    (void)router;
-    r->mpi = lane->mpi_posted++;
-    if (r->sends) return comm_mpi.send(lane->mpi, r->rank, r->tag, r->data, (int64_t)r->bytes, 1);
-    return comm_mpi.receive(lane->mpi, r->rank, r->tag, r->data, (int64_t)r->bytes, 1);
-}
-
-const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, NULL};
-
-/* ---- a rank to itself: one copy, as soon as both ends are posted --------------------------------------- */
-
-static bool self_reaches(const comm_router *router, int rank) { return rank == router->launch->rank; }
-
-static int self_post(comm_router *router, router_request *r)
-{
-    router_request *other = queue_take_tag(r->sends ? &router->to_self : &router->from_self, r->tag);
-    if (!other) {
-        queue_put(r->sends ? &router->from_self : &router->to_self, r);
-        return 0;
-    }
-    if (other->bytes != r->bytes)
-        return kolo_fail(KOLO_EINTERNAL, "comm: rank %d sends itself %zu bytes where %zu are expected",
-                         r->rank, r->sends ? r->bytes : other->bytes, r->sends ? other->bytes : r->bytes);
-    if (r->bytes) memmove(r->sends ? other->data : r->data, r->sends ? r->data : other->data, r->bytes);
-    r->complete = other->complete = true;
-    router_moved(router, r);
-    return 0;
-}
-
-const router_means means_self = {"self", self_reaches, self_post, NULL};
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
 
@@ -271,8 +237,7 @@ static int find_node(comm_router *router)
                          l->host, ROUTER_MAX_LOCAL);
     router->rank_of = kolo_alloc((size_t)router->ranks * sizeof *router->rank_of);
     router->life = kolo_alloc((size_t)router->ranks * sizeof(comm_life *));
-    router->by = kolo_alloc((size_t)l->size * sizeof(router_means *));
-    if (!router->rank_of || !router->life || !router->by) return KOLO_ENOMEM;
+    if (!router->rank_of || !router->life) return KOLO_ENOMEM;
     for (int r = 0; r < l->size; r++)
         if (l->node_of[r] == l->node) router->rank_of[l->local_of[r]] = r;
     return 0;
@@ -301,11 +266,6 @@ static int open_all(comm_router *router)
     if (mpi && !router->config.segments) rc = comm_mpi_open(router->launch, rc, &router->mpi);
     if (router->launch->nodes > 1) rc = lines_open(router, rc);
     KOLO_TRY(rc);
-    for (int r = 0; r < router->launch->size; r++) {
-        int i = 0;
-        while (i < MEANS && !table[i]->reaches(router, r)) i++;
-        router->by[r] = table[i];
-    }
     return router_pulse_start(router);
 }
 
@@ -366,7 +326,6 @@ void comm_router_close(comm_router **out, bool orderly)
     free(router->rank_of);
     free(router->control);
     free(router->life);
-    free(router->by);
     free(router);
     *out = NULL;
     kolo_error_restore(&before, before.status);

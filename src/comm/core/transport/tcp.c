@@ -93,7 +93,7 @@ int line_fill(comm_router *router, tcp_line *l)
     return 0;
 }
 
-int line_other(framing *t, const frame *f, const char *payload)
+void line_other(framing *t, const frame *f, const char *payload)
 {
     tcp_line *l = t->router->lines->line[t->rank];
     if (f->kind == FRAME_BEAT && f->length == sizeof l->beat) {
@@ -101,7 +101,6 @@ int line_other(framing *t, const frame *f, const char *payload)
         l->beat.operation[sizeof l->beat.operation - 1] = 0;
     }
     if (f->kind == FRAME_LEAVE) l->left = true;
-    return 0;
 }
 
 void lines_last_position(const comm_router *router, int rank, comm_position *position, int *pid)
@@ -155,13 +154,7 @@ int lines_beat(comm_router *router)
 
 /* ---- messages ------------------------------------------------------------------------------------------ */
 
-static bool reaches(const comm_router *router, int rank)
-{
-    (void)rank;
-    return router->lines != NULL;
-}
-
-static int tcp_post(comm_router *router, router_request *r)
+int lines_post(comm_router *router, router_request *r)
 {
     tcp_line *l = line_find(router, r->rank);
     if (!l) return KOLO_ENOMEM;
@@ -171,7 +164,7 @@ static int tcp_post(comm_router *router, router_request *r)
     return 0;
 }
 
-static int turn(comm_router *router)
+int lines_turn(comm_router *router)
 {
     tcp_lines *lines = router->lines;
     if (!lines) return 0;
@@ -196,5 +189,3 @@ static int turn(comm_router *router)
     }
     return 0;
 }
-
-const router_means means_tcp = {"tcp", reaches, tcp_post, turn};
