@@ -25,7 +25,8 @@
 
 /* ---- what is declared ---- */
 
-static size_t arena_of(const exec_async *a, size_t offset, size_t stride, int rank)
+/* Byte offset in comm's memory of place `rank` of those that begin at `offset` of ours. */
+static size_t comm_offset(const exec_async *a, size_t offset, size_t stride, int rank)
 {
     return kolo_plan_late_base(a->exec->plan) + offset + (size_t)rank * stride;
 }
@@ -45,12 +46,12 @@ static int declare_messages(exec_async *a, int rank, int to)
 {
     const kolo_servers *at = &a->at;
     async_peer *from = &a->peer[rank];
-    KOLO_TRY(declare(a, rank, to, arena_of(a, at->heads, KOLO_MESSAGE_BYTES, to),
-                     arena_of(a, at->headed, KOLO_MESSAGE_BYTES, rank), KOLO_MESSAGE_BYTES,
+    KOLO_TRY(declare(a, rank, to, comm_offset(a, at->heads, KOLO_MESSAGE_BYTES, to),
+                     comm_offset(a, at->headed, KOLO_MESSAGE_BYTES, rank), KOLO_MESSAGE_BYTES,
                      &a->peer[to].to_head, &from->head));
     if (to) return 0;
-    return declare(a, 0, rank, arena_of(a, at->replies, KOLO_MESSAGE_BYTES, rank),
-                   arena_of(a, at->reply, 0, 0), KOLO_MESSAGE_BYTES, &from->reply, &a->own_reply);
+    return declare(a, 0, rank, comm_offset(a, at->replies, KOLO_MESSAGE_BYTES, rank),
+                   comm_offset(a, at->reply, 0, 0), KOLO_MESSAGE_BYTES, &from->reply, &a->own_reply);
 }
 
 /* Between a worker and a server of a part. */
@@ -62,10 +63,10 @@ static int declare_part(exec_async *a, int rank, int server)
     size_t first, end = kolo_plan_pushed(p, server, &first);
     const int64_t begin = kolo_plan_served(p, server), params = kolo_plan_served(p, server + 1) - begin;
     to->serves |= a->me == rank;
-    KOLO_TRY(declare(a, rank, server, first, arena_of(a, at->gradients, at->gradient_stride, rank),
+    KOLO_TRY(declare(a, rank, server, first, comm_offset(a, at->gradients, at->gradient_stride, rank),
                      end - first, &to->to_gradient, &from->gradient));
     if (!params) return 0;
-    return declare(a, server, rank, arena_of(a, at->weights, at->weight_stride, rank),
+    return declare(a, server, rank, comm_offset(a, at->weights, at->weight_stride, rank),
                    kolo_plan_gather_base(p) + (size_t)begin * sizeof(float), (size_t)params * sizeof(float),
                    &from->weights, &to->to_weights);
 }

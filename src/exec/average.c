@@ -10,7 +10,7 @@ void kolo_exec_exchange(kolo_exec *e, enum kolo_exchange exchange) { e->exchange
 
 int exec_sum_number(const kolo_exec *e, int bucket, int version)
 {
-    const enum kolo_exchange exchange = e->at->plan->config.exchange;
+    const enum kolo_exchange exchange = e->current->plan->config.exchange;
     if (exchange == KOLO_EXCHANGE_NODE) return e->node.number[bucket];
     if (exchange == KOLO_EXCHANGE_GRADIENTS && e->group.number) return e->group.number[bucket];
     return e->bucket_number[version * e->plan->buckets + bucket];
@@ -87,8 +87,9 @@ static float *outer_state(const kolo_exec *e, int state, int bucket)
 static void outer_step(kolo_exec *e, int bucket, float *param, int64_t count)
 {
     const kolo_outer outer = kolo_outer_of(e->options, e->plan->config.ranks);
-    kolo_outer_update(&outer, e->turn[e->begun % e->turns].step.lr, param, outer_state(e, ANCHOR, bucket),
-                      outer_state(e, MOMENTUM, bucket), gradients(e, bucket), count);
+    kolo_outer_update(&outer, e->in_flight[e->begun % e->flights].step.lr, param,
+                      outer_state(e, ANCHOR, bucket), outer_state(e, MOMENTUM, bucket), gradients(e, bucket),
+                      count);
 }
 
 int kolo_exec_anchor(kolo_exec *e)
@@ -121,7 +122,7 @@ int exec_take(kolo_exec *e, int bucket, int what)
 {
     const int64_t count = e->plan->bucket[bucket].params;
     const bool weights = what == KOLO_SHARE_WEIGHTS;
-    const bool node = e->at->plan->config.exchange == KOLO_EXCHANGE_NODE;
+    const bool node = e->current->plan->config.exchange == KOLO_EXCHANGE_NODE;
     const float ranks = (float)(node ? e->node.ranks : e->plan->config.ranks);
     if (count == 0) return take_running(e, bucket, ranks, false);
     float *to = (float *)(void *)average_place(e, weights ? KOLO_ARENA_PARAM : KOLO_ARENA_STATE,

@@ -298,8 +298,8 @@ int exec_backup_begin(kolo_exec *e, int64_t step)
 {
     exec_backup *b = e->backup;
     KOLO_TRY(start(b, step));
-    e->begins = 0;
-    e->applies = version_of(b, step);
+    e->written_version = 0;
+    e->applied_version = version_of(b, step);
     b->copied = 0;
     raise_limit(b, step + 1);
     return 0;
@@ -341,7 +341,7 @@ int exec_backup_offer(kolo_exec *e, int bucket)
     pthread_mutex_lock(&b->lock);
     const bool drops = exec_backup_drops(e);
     if (!drops) {
-        memcpy(exec_gradients(e, e->applies) + k->offset, exec_gradients(e, 0) + k->offset,
+        memcpy(exec_gradients(e, e->applied_version) + k->offset, exec_gradients(e, 0) + k->offset,
                (size_t)k->count * sizeof(float));
         if (++b->copied == b->buckets) b->offered = step;
     }
@@ -355,9 +355,10 @@ int exec_backup_offer(kolo_exec *e, int bucket)
  * clipping take back. */
 static void scale_to_counted(kolo_exec *e)
 {
-    const kolo_step *all = &e->turn[e->begun % e->turns].step;
-    kolo_step *own = &e->step[e->applies];
-    const char *from = (const char *)e->at->metrics + (exec_gradients(e, e->applies) - exec_gradients(e, 0));
+    const kolo_step *all = &e->in_flight[e->begun % e->flights].step;
+    kolo_step *own = &e->step[e->applied_version];
+    const char *from =
+        (const char *)e->current->metrics + (exec_gradients(e, e->applied_version) - exec_gradients(e, 0));
     const float rows = ((const float *)(const void *)from)[3];
     memcpy(own, all, KOLO_STEP_HOST_BYTES);
     own->scaler.scale = rows > 0 ? rows / (float)all->valid_global : 1;
@@ -383,8 +384,8 @@ int exec_backup_wait(kolo_exec *e)
 void exec_backup_end(kolo_exec *e)
 {
     exec_backup *b = e->backup;
-    e->step[e->applies].scaler.scale = 1; /* as it is reported */
-    e->looks = e->applies;
+    e->step[e->applied_version].scaler.scale = 1; /* as it is reported */
+    e->read_version = e->applied_version;
     e->is_summed = false;
     pthread_mutex_lock(&b->lock);
     b->applied++;

@@ -159,8 +159,8 @@ static int declare_meetings(kolo_exec *e, int64_t *capacity)
 static bool exchanges_on_nodes(const kolo_exec *e)
 {
     int i = 0;
-    while (i < e->forms && e->form[i].plan->config.exchange != KOLO_EXCHANGE_NODE) i++;
-    return i < e->forms;
+    while (i < e->variants && e->variant[i].plan->config.exchange != KOLO_EXCHANGE_NODE) i++;
+    return i < e->variants;
 }
 
 /* The buckets once more, for sets of ranks by themselves. set_of: [ranks]; *own: this rank's. */
@@ -220,7 +220,7 @@ int exec_declare(kolo_exec *e)
     int64_t capacity = 0;
     for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_stage(e, s, &capacity));
     KOLO_TRY(declare_meetings(e, &capacity));
-    for (int i = 0; i < e->forms; i++)
-        for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_transfers(e, &e->form[i], s));
+    for (int i = 0; i < e->variants; i++)
+        for (int s = 0; s < program->grid->stages; s++) KOLO_TRY(declare_transfers(e, &e->variant[i], s));
     return 0;
 }

@@ -132,13 +132,13 @@ static int sum_among(kolo_exec *e, enum kolo_action_kind kind, double *data, int
 
 static int sum(kolo_exec *e, const kolo_action *a)
 {
-    return sum_among(e, a->kind, e->now->args[a->binding], kolo_plan_sum_count(e->at->plan, a));
+    return sum_among(e, a->kind, e->view->args[a->binding], kolo_plan_sum_count(e->current->plan, a));
 }
 
 static float *level(const kolo_exec *e, int number, size_t offset)
 {
     const kolo_binding b = kolo_plan_level(e->plan, offset, number);
-    char *arena = b.arena == KOLO_ARENA_GRADIENT ? exec_gradients(e, e->begins) : e->arena[b.arena];
+    char *arena = b.arena == KOLO_ARENA_GRADIENT ? exec_gradients(e, e->written_version) : e->arena[b.arena];
     return (float *)(arena + b.offset);
 }
 
@@ -156,9 +156,9 @@ static int norm(kolo_exec *e)
     const size_t bytes = (size_t)n * sizeof *e->squares;
     if (e->plan->program || exec_is_sharded(e))
         KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
-    KOLO_TRY(kolo_updater_measure(e->updater[e->applies], e->squares));
+    KOLO_TRY(kolo_updater_measure(e->updater[e->applied_version], e->squares));
     KOLO_TRY(sum_leaves(e, KOLO_ACTION_NORM, n));
-    return kolo_updater_decide(e->updater[e->applies], e->squares, n, &e->step[e->applies]);
+    return kolo_updater_decide(e->updater[e->applied_version], e->squares, n, &e->step[e->applied_version]);
 }
 
 static int layers(kolo_exec *e)
@@ -167,10 +167,12 @@ static int layers(kolo_exec *e)
     const size_t bytes = (size_t)n * sizeof *e->squares;
     const bool apart = exec_is_sharded(e) || kolo_plan_meets(e->plan, KOLO_ACTION_LAYERS);
     if (apart) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
-    KOLO_TRY(kolo_updater_layers_measure(e->updater[e->applies], &e->step[e->applies], e->squares));
+    KOLO_TRY(kolo_updater_layers_measure(e->updater[e->applied_version], &e->step[e->applied_version],
+                                         e->squares));
     if (e->shard_group > 0) KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->squares, 0, bytes));
     if (apart) KOLO_TRY(sum_leaves(e, KOLO_ACTION_LAYERS, n));
-    return kolo_updater_layers_decide(e->updater[e->applies], &e->step[e->applies], e->squares);
+    return kolo_updater_layers_decide(e->updater[e->applied_version], &e->step[e->applied_version],
+                                      e->squares);
 }
 
 /* A stage without parameters has measured nothing: what is there is the sum of the step before. */
@@ -199,7 +201,7 @@ static enum kolo_update how_of(const kolo_action *a)
  * the forward half alone; gradients are still those of the step before, reduced already. */
 static bool is_skipped(const kolo_exec *e, const kolo_action *a)
 {
-    const kolo_plan *p = e->at->plan;
+    const kolo_plan *p = e->current->plan;
     if (!e->averages || !e->plan->config.optimizer) return false;
     switch (a->kind) {
     case KOLO_ACTION_RUN:
@@ -248,8 +250,8 @@ static bool is_skipped(const kolo_exec *e, const kolo_action *a)
 /* To the form in which an activation is kept, or back. */
 static int change_form(kolo_exec *e, const kolo_action *a)
 {
-    const kolo_plan *p = e->at->plan;
-    void *const *args = &e->now->args[a->binding];
+    const kolo_plan *p = e->current->plan;
+    void *const *args = &e->view->args[a->binding];
     return (a->kind == KOLO_ACTION_ENCODE ? kolo_backend_encode : kolo_backend_decode)(
         e->backend, (enum kolo_form_kind)p->config.form[a->tensor], p->graph->tensor[a->tensor].dtype,
         args[1], args[0], kolo_plan_form_count(p, a->tensor));
@@ -257,33 +259,34 @@ static int change_form(kolo_exec *e, const kolo_action *a)
 
 static int copy_tensor(kolo_exec *e, const kolo_action *a)
 {
-    void *const *args = &e->now->args[a->binding];
+    void *const *args = &e->view->args[a->binding];
     return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, args[1], args[0],
-                             e->at->plan->layout[a->tensor].bytes);
+                             e->current->plan->layout[a->tensor].bytes);
 }
 
 /* Begins the copy of an activation to its offloaded place, or back. */
 static int copy_offloaded(kolo_exec *e, const kolo_action *a)
 {
-    const kolo_plan *p = e->at->plan;
+    const kolo_plan *p = e->current->plan;
     const bool store = a->kind == KOLO_ACTION_STORE;
-    void *memory = e->now->args[a->binding + !store];
+    void *memory = e->view->args[a->binding + !store];
     const kolo_binding *b = &p->binding[a->binding + store];
-    int64_t *copy = &e->at->copy[(int64_t)a->slot * p->graph->tensors + a->tensor];
+    int64_t *copy = &e->current->copy[(int64_t)a->slot * p->graph->tensors + a->tensor];
     return (store ? exec_offloaded_write : exec_offloaded_read)(e->offloaded, memory, b->offset,
                                                                 p->layout[a->tensor].bytes, copy);
 }
 
 static int await_offloaded(kolo_exec *e, const kolo_action *a)
 {
-    const kolo_plan *p = e->at->plan;
-    return exec_offloaded_wait(e->offloaded, e->at->copy[(int64_t)a->slot * p->graph->tensors + a->tensor]);
+    const kolo_plan *p = e->current->plan;
+    return exec_offloaded_wait(e->offloaded,
+                               e->current->copy[(int64_t)a->slot * p->graph->tensors + a->tensor]);
 }
 
 /* Of a stage that is carried out by itself. */
 static int receive_zeros(kolo_exec *e, const kolo_action *a)
 {
-    const kolo_plan *p = e->at->plan;
+    const kolo_plan *p = e->current->plan;
     const kolo_transfer *t = &p->transfer[a->transfer];
     if (t->sends) return 0;
     return kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE,
@@ -293,14 +296,14 @@ static int receive_zeros(kolo_exec *e, const kolo_action *a)
 
 static int act(kolo_exec *e, const kolo_action *a)
 {
-    if (is_skipped(e, a) || !exec_is_turn_of(e, a->kind)) return 0;
-    const kolo_plan *p = e->at->plan;
+    if (is_skipped(e, a) || !exec_does(e, a->kind)) return 0;
+    const kolo_plan *p = e->current->plan;
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
     const int *slice = e->first_slice;
     switch (a->kind) {
     case KOLO_ACTION_LOAD: return exec_load(e, a);
     case KOLO_ACTION_RUN:
-        return kolo_kernel_run(p->kernel[a->node], &e->now->args[a->binding], e->arena[KOLO_ARENA_WORKSPACE],
+        return kolo_kernel_run(p->kernel[a->node], &e->view->args[a->binding], e->arena[KOLO_ARENA_WORKSPACE],
                                exec_block_of(e, a), a->slot);
     case KOLO_ACTION_SUM: return sum(e, a);
     case KOLO_ACTION_FOLD:
@@ -308,7 +311,7 @@ static int act(kolo_exec *e, const kolo_action *a)
                                  b->count);
     case KOLO_ACTION_REDUCE:
         return e->backup ? exec_backup_offer(e, a->bucket)
-                         : kolo_comm_start(e->comm, exec_sum_number(e, a->bucket, e->begins));
+                         : kolo_comm_start(e->comm, exec_sum_number(e, a->bucket, e->written_version));
     case KOLO_ACTION_WAIT: return e->backup ? exec_backup_wait(e) : exec_wait_sum(e, a->bucket);
     case KOLO_ACTION_SHARE: return exec_share(e, a->bucket, a->from);
     case KOLO_ACTION_TAKE: return exec_take(e, a->bucket, a->from);
@@ -332,11 +335,13 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_UPDATE:
     case KOLO_ACTION_DELTA:
     case KOLO_ACTION_APPLY:
-        return kolo_updater_update(e->updater[e->applies], slice[a->bucket],
-                                   slice[a->bucket + 1] - slice[a->bucket], how_of(a), &e->step[e->applies]);
+        return kolo_updater_update(e->updater[e->applied_version], slice[a->bucket],
+                                   slice[a->bucket + 1] - slice[a->bucket], how_of(a),
+                                   &e->step[e->applied_version]);
     case KOLO_ACTION_SQUARE: return square(e, a);
     case KOLO_ACTION_NOISE: return sum_noise(e, a);
-    case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater[e->applies], &e->step[e->applies]);
+    case KOLO_ACTION_BUFFERS:
+        return kolo_updater_running(e->updater[e->applied_version], &e->step[e->applied_version]);
     case KOLO_ACTION_ENCODE:
     case KOLO_ACTION_DECODE: return change_form(e, a);
     case KOLO_ACTION_STORE:
@@ -363,13 +368,14 @@ static int mark(kolo_exec *e, int64_t at)
 
 int exec_act_all(kolo_exec *e, int64_t step)
 {
-    const kolo_plan *p = e->at->plan;
+    const kolo_plan *p = e->current->plan;
     if (e->profile) KOLO_TRY(mark(e, 0));
     for (int64_t i = 0; i < p->actions; i++) {
         if (p->ring && !exec_has_batch(e, &p->action[i])) continue;
         atomic_store_explicit(&e->position, i, memory_order_relaxed);
         if (e->comm) /* as errors and progress count them */
-            kolo_comm_publish_text(e->comm, step + 1, i, e->at->action_text ? e->at->action_text[i] : "");
+            kolo_comm_publish_text(e->comm, step + 1, i,
+                                   e->current->action_text ? e->current->action_text[i] : "");
         int rc = act(e, &p->action[i]);
         if (rc >= 0 && e->profile) rc = mark(e, i + 1);
         if (rc < 0) { /* the position stays: a failure report names it */
@@ -396,23 +402,24 @@ static bool takes(const plan_variant *f, const kolo_batch *batch, bool alone)
 int exec_choose(kolo_exec *e, const kolo_batch *batch)
 {
     int alike = 0;
-    for (int i = 0; i < e->forms; i++) alike += e->form[i].plan->config.exchange == e->exchange;
-    for (e->at = e->form; e->at < e->form + e->forms; e->at++) {
-        if (e->at->plan->config.exchange != e->exchange || !takes(e->at, batch, alike == 1)) continue;
-        e->now = e->averages ? &e->at->average : &e->at->weights[e->begins];
+    for (int i = 0; i < e->variants; i++) alike += e->variant[i].plan->config.exchange == e->exchange;
+    for (e->current = e->variant; e->current < e->variant + e->variants; e->current++) {
+        if (e->current->plan->config.exchange != e->exchange || !takes(e->current, batch, alike == 1))
+            continue;
+        e->view = e->averages ? &e->current->average : &e->current->weights[e->written_version];
         return 0;
     }
     return kolo_fail(KOLO_EINTERNAL,
                      "executor: a batch of %" PRId64 " rows of %d x %d for %d micro-batches of %" PRId64 "%s",
                      batch->rows, batch->width, batch->height, e->plan->config.slots, e->plan->graph->rows,
-                     e->forms > 1 ? ", or another plan" : "");
+                     e->variants > 1 ? ", or another plan" : "");
 }
 
 /* Rows of those whose gradients are summed with this rank's. */
 static int64_t rows_summed(const kolo_exec *e, const kolo_batch *batch)
 {
     int64_t rows = 0;
-    if (kolo_plan_steps_alone(&e->at->plan->config)) return batch->valid;
+    if (kolo_plan_steps_alone(&e->current->plan->config)) return batch->valid;
     if (!e->group.number) return batch->valid_global;
     for (int i = 0; i < e->group.ranks; i++) {
         const int64_t left = batch->valid_global - e->group.rank[i] * batch->rows;
@@ -426,7 +433,7 @@ static int64_t rows_summed(const kolo_exec *e, const kolo_batch *batch)
 int exec_send_block(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block,
                     kolo_step *to)
 {
-    const kolo_plan *p = e->at->plan;
+    const kolo_plan *p = e->current->plan;
     int64_t rows = p->graph->rows;
     memcpy(block, step, KOLO_STEP_HOST_BYTES);
     for (int s = 0; s < p->config.slots; s++) {
@@ -472,9 +479,9 @@ static int give_up(kolo_exec *e, int rc)
 
 static int carry_out(kolo_exec *e, int64_t step)
 {
-    exec_view *v = e->now;
-    if (e->profile || !e->replays || v->times < EAGER_STEPS) {
-        v->times++;
+    exec_view *v = e->view;
+    if (e->profile || !e->replays || v->eager_steps < EAGER_STEPS) {
+        v->eager_steps++;
         return exec_act_all(e, step);
     }
     if (!v->replay) {
@@ -494,8 +501,8 @@ static int carry_out(kolo_exec *e, int64_t step)
 
 static int add_times(kolo_exec *e)
 {
-    KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % e->turns]));
-    for (int64_t i = 0; i < e->at->plan->actions; i++) {
+    KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % e->flights]));
+    for (int64_t i = 0; i < e->current->plan->actions; i++) {
         e->profile[i].seconds +=
             e->used ? e->used[i + 1] - e->used[i] : kolo_event_seconds(e->mark[i], e->mark[i + 1]);
         e->profile[i].calls++;
@@ -509,15 +516,16 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     *metrics = (kolo_metrics){.step = -1};
     if (e->plan->ring) return exec_step_late(e, batch, step, metrics);
     KOLO_TRY(exec_show_averages(e->owner, e->averages));
-    exec_begin_turn(e);
+    exec_begin_step(e);
     if (e->backup) KOLO_TRY(exec_backup_begin(e, step->step));
     KOLO_TRY(exec_choose(e, batch));
-    KOLO_TRY(exec_send_block(e, batch, step, &e->turn[e->begun % e->turns].step, &e->step[e->begins]));
+    KOLO_TRY(exec_send_block(e, batch, step, &e->in_flight[e->begun % e->flights].step,
+                             &e->step[e->written_version]));
     KOLO_TRY(exec_offer(e, batch));
     KOLO_TRY(copy_weights(e));
     KOLO_TRY(carry_out(e, step->step));
     e->begun++;
-    KOLO_TRY(exec_end_turn(e));
+    KOLO_TRY(exec_end_step(e));
     e->issuing += kolo_time() - start;
     if (e->profile && e->issued) KOLO_TRY(add_times(e));
     KOLO_TRY(exec_taken(e));
@@ -560,8 +568,8 @@ int exec_profile_used(kolo_exec *e)
 int kolo_exec_set_profile(kolo_exec *e, kolo_exec_profile *profile)
 {
     int64_t marks = e->plan->actions + 1;
-    for (int i = 0; i < e->forms && profile; i++)
-        if (e->form[i].plan->actions != e->plan->actions)
+    for (int i = 0; i < e->variants && profile; i++)
+        if (e->variant[i].plan->actions != e->plan->actions)
             return kolo_fail(KOLO_ECONFIG,
                              "a profile is of steps that do the same: leave batch_ramp and local_steps out");
     if (profile && !e->mark) {

@@ -9,26 +9,26 @@
 #include "exec/parts.h"
 #include "kolo/error.h"
 
-void exec_begin_turn(kolo_exec *e)
+void exec_begin_step(kolo_exec *e)
 {
-    e->begins = (int)(e->begun % e->versions);
-    e->applies = e->begun - e->issued >= e->versions - 1 ? (int)(e->issued % e->versions) : -1;
+    e->written_version = (int)(e->begun % e->versions);
+    e->applied_version = e->begun - e->issued >= e->versions - 1 ? (int)(e->issued % e->versions) : -1;
 }
 
-bool exec_is_turn_of(const kolo_exec *e, enum kolo_action_kind kind)
+bool exec_does(const kolo_exec *e, enum kolo_action_kind kind)
 {
     if (e->async)
         return kind != KOLO_ACTION_LAYERS && kind != KOLO_ACTION_UPDATE && kind != KOLO_ACTION_BUFFERS;
     if (e->versions == 1) return true;
     if (e->backup) return kolo_action_applies(kind) || !exec_backup_drops(e);
     if (!kolo_action_applies(kind)) return !e->flushes;
-    return e->applies >= 0 && !(kind == KOLO_ACTION_WAIT && e->arrived[e->applies]);
+    return e->applied_version >= 0 && !(kind == KOLO_ACTION_WAIT && e->arrived[e->applied_version]);
 }
 
-int exec_end_turn(kolo_exec *e)
+int exec_end_step(kolo_exec *e)
 {
-    if (e->applies < 0) return 0;
-    e->arrived[e->applies] = false;
+    if (e->applied_version < 0) return 0;
+    e->arrived[e->applied_version] = false;
     if (e->backup) exec_backup_end(e);
     KOLO_TRY(exec_send_back(e));
     if (e->plan->config.optimizer) e->copied = ++e->changes;
@@ -38,13 +38,13 @@ int exec_end_turn(kolo_exec *e)
 int kolo_exec_flush(kolo_exec *e)
 {
     if (e->begun == e->issued) return 0;
-    if (!e->at) e->at = e->form; /* lists end alike, whatever the shape */
-    e->now = &e->at->weights[0];
-    e->applies = (int)(e->issued % e->versions);
+    if (!e->current) e->current = e->variant; /* lists end alike, whatever the shape */
+    e->view = &e->current->weights[0];
+    e->applied_version = (int)(e->issued % e->versions);
     e->flushes = true;
-    int rc = exec_act_all(e, e->turn[e->issued % e->turns].step.step);
+    int rc = exec_act_all(e, e->in_flight[e->issued % e->flights].step.step);
     e->flushes = false;
-    if (rc >= 0) rc = exec_end_turn(e);
+    if (rc >= 0) rc = exec_end_step(e);
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     return rc < 0 ? rc : 1;
 }
@@ -84,13 +84,13 @@ static int late_each(kolo_exec *e, int64_t step, late_one *one, float **values)
 {
     const kolo_plan *p = e->plan;
     int rc = 0;
-    e->looks = (int)(step % e->versions);
+    e->read_version = (int)(step % e->versions);
     for (int t = 0; rc >= 0 && t < p->graph->tensors; t++) {
         if (p->fixed[t].arena != KOLO_ARENA_GRADIENT) continue;
         rc = one(e, t, *values);
         *values += kolo_tensor_count(&p->graph->tensor[t]);
     }
-    e->looks = 0;
+    e->read_version = 0;
     return rc < 0 ? rc : 0;
 }
 
@@ -113,7 +113,7 @@ int kolo_exec_late_write(kolo_exec *e, const kolo_step *step, int steps, const f
     e->begun = step[0].step + steps;
     for (int i = 0; i < steps; i++) {
         const int v = (int)(step[i].step % e->versions);
-        memcpy(&e->turn[step[i].step % e->turns].step, &step[i], KOLO_STEP_HOST_BYTES);
+        memcpy(&e->in_flight[step[i].step % e->flights].step, &step[i], KOLO_STEP_HOST_BYTES);
         KOLO_TRY(kolo_backend_write(e->backend, &e->step[v], &step[i], KOLO_STEP_HOST_BYTES));
         KOLO_TRY(late_each(e, step[i].step, late_set, &values));
         e->arrived[v] = true;

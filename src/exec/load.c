@@ -6,7 +6,7 @@
 
 static int convert(kolo_exec *e, const kolo_batch *batch)
 {
-    const plan_variant *f = e->at;
+    const plan_variant *f = e->current;
     const kolo_graph *g = f->plan->graph;
     const kolo_tensor *x = &g->tensor[g->input];
     const float *from = (const float *)(const void *)batch->pixels;
@@ -21,7 +21,7 @@ static int convert(kolo_exec *e, const kolo_batch *batch)
  * that. */
 int exec_offer(kolo_exec *e, const kolo_batch *batch)
 {
-    plan_variant *f = e->at;
+    plan_variant *f = e->current;
     const char *pixels = f->converted ? f->converted : (const char *)batch->pixels;
     if (!kolo_plan_loads(f->plan)) return 0;
     if (f->converted) KOLO_TRY(convert(e, batch));
@@ -42,19 +42,22 @@ int exec_offer(kolo_exec *e, const kolo_batch *batch)
     return kolo_event_after(e->full, KOLO_LANE_COMPUTE);
 }
 
-int exec_taken(kolo_exec *e) { return e->full && kolo_plan_loads(e->at->plan) ? exec_await(e, e->full) : 0; }
+int exec_taken(kolo_exec *e)
+{
+    return e->full && kolo_plan_loads(e->current->plan) ? exec_await(e, e->full) : 0;
+}
 
 /* ---- in it ---- */
 
 static bool is_last_load(const kolo_exec *e, const kolo_action *a)
 {
-    return a->slot == e->at->plan->config.slots - 1;
+    return a->slot == e->current->plan->config.slots - 1;
 }
 
 /* from: of the first row, where several parts of an image lie one behind the other in a row. */
 static int load_image(kolo_exec *e, int tensor, char *to, const char *from)
 {
-    const plan_variant *f = e->at;
+    const plan_variant *f = e->current;
     const size_t bytes = f->plan->layout[tensor].bytes;
     if (bytes == f->input_bytes) return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to, from, bytes);
     const size_t rows = (size_t)f->plan->graph->rows, row = bytes / rows, stride = f->input_bytes / rows;
@@ -65,12 +68,12 @@ static int load_image(kolo_exec *e, int tensor, char *to, const char *from)
 
 int exec_load(kolo_exec *e, const kolo_action *a)
 {
-    const plan_variant *f = e->at;
+    const plan_variant *f = e->current;
     const kolo_plan *p = f->plan;
     int loaded[KOLO_MAX_LOADED];
     const int n = kolo_plan_loaded(p, loaded);
     const char *from = f->pixels + (size_t)a->slot * f->input_bytes;
-    void *const *to = &e->now->args[a->binding];
+    void *const *to = &e->view->args[a->binding];
     for (int i = 0; i < n; i++) {
         const size_t bytes = p->layout[loaded[i]].bytes;
         if (loaded[i] == p->graph->label)

@@ -358,10 +358,10 @@ static kolo_binding metrics_place(const kolo_plan *p)
 int exec_add_variant(kolo_exec *e, const kolo_plan *plan)
 {
     KOLO_TRY(check_arenas(e, plan));
-    plan_variant *form = realloc(e->form, (size_t)(e->forms + 1) * sizeof *form);
-    if (!form) return kolo_fail(KOLO_ENOMEM, "no memory for %d plans", e->forms + 1);
-    e->form = form;
-    form += e->forms++;
+    plan_variant *form = realloc(e->variant, (size_t)(e->variants + 1) * sizeof *form);
+    if (!form) return kolo_fail(KOLO_ENOMEM, "no memory for %d plans", e->variants + 1);
+    e->variant = form;
+    form += e->variants++;
     *form = (plan_variant){.plan = plan};
     form->weights = kolo_alloc((size_t)e->versions * sizeof *form->weights);
     for (int v = 0; form->weights && v < e->versions; v++)
@@ -406,15 +406,15 @@ static void free_form(const kolo_exec *e, plan_variant *f)
 static int make_turns(kolo_exec *e)
 {
     if (e->blocks < e->versions) e->blocks = e->versions;
-    e->turns = KOLO_EXEC_AHEAD + e->versions;
-    if (e->turns < e->blocks) e->turns = e->blocks; /* batches on their way in go by these, too */
-    const size_t bytes = (size_t)e->turns * sizeof *e->turn;
-    e->turn = kolo_pages_alloc(bytes);
-    e->done = kolo_alloc((size_t)e->turns * sizeof(kolo_event *));
+    e->flights = KOLO_EXEC_AHEAD + e->versions;
+    if (e->flights < e->blocks) e->flights = e->blocks; /* batches on their way in go by these, too */
+    const size_t bytes = (size_t)e->flights * sizeof *e->in_flight;
+    e->in_flight = kolo_pages_alloc(bytes);
+    e->done = kolo_alloc((size_t)e->flights * sizeof(kolo_event *));
     e->arrived = kolo_alloc((size_t)e->versions * sizeof *e->arrived);
-    if (!e->turn || !e->done || !e->arrived) return KOLO_ENOMEM;
-    KOLO_TRY(kolo_backend_pin(e->backend, e->turn, bytes));
-    for (int i = 0; i < e->turns; i++) KOLO_TRY(kolo_event_create(e->backend, &e->done[i], false));
+    if (!e->in_flight || !e->done || !e->arrived) return KOLO_ENOMEM;
+    KOLO_TRY(kolo_backend_pin(e->backend, e->in_flight, bytes));
+    for (int i = 0; i < e->flights; i++) KOLO_TRY(kolo_event_create(e->backend, &e->done[i], false));
     e->step = e->block = kolo_backend_alloc(e->backend, (size_t)e->blocks * sizeof *e->block);
     if (!e->block) return kolo_error_status();
     const double fixed = e->options->loss_scale;
@@ -450,24 +450,24 @@ void exec_release(kolo_exec *e)
     exec_backup_close(e);
     exec_async_close(e);
     exec_offloaded_close(&e->offloaded);
-    for (int i = 0; i < e->forms; i++) free_form(e, &e->form[i]);
+    for (int i = 0; i < e->variants; i++) free_form(e, &e->variant[i]);
     for (int v = 0; e->updater && v < e->versions; v++) kolo_updater_destroy(&e->updater[v]);
     free(e->updater);
-    for (int i = 0; e->done && i < e->turns; i++) kolo_event_destroy(&e->done[i]);
+    for (int i = 0; e->done && i < e->flights; i++) kolo_event_destroy(&e->done[i]);
     free(e->done);
     free(e->arrived);
     for (int64_t i = 0; e->mark && i <= e->plan->actions; i++) kolo_event_destroy(&e->mark[i]);
     kolo_event_destroy(&e->full);
     kolo_event_destroy(&e->emptied);
-    if (e->turn) kolo_backend_unpin(b, e->turn);
-    kolo_pages_free(&e->turn, (size_t)e->turns * sizeof *e->turn);
+    if (e->in_flight) kolo_backend_unpin(b, e->in_flight);
+    kolo_pages_free(&e->in_flight, (size_t)e->flights * sizeof *e->in_flight);
     kolo_backend_free(b, (void **)&e->block, (size_t)e->blocks * sizeof *e->block);
     exec_offload_close(e);
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (e->own[a]) kolo_backend_free(b, (void **)&e->arena[a], e->plan->arena_bytes[a]);
     free(e->mark);
     free(e->used);
-    free(e->form);
+    free(e->variant);
     free(e->first_slice);
     if (e->squares) kolo_backend_free(b, (void **)&e->squares, exec_squares_bytes(e));
     free(e->sum);

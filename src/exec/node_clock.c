@@ -112,7 +112,7 @@ typedef struct pingpong {
     _Atomic uint32_t turn[2];
 } pingpong;
 
-static void *answer(void *argument)
+static void *answer_pings(void *argument)
 {
     pingpong *p = argument;
     for (uint32_t i = 1; i <= WAKES; i++) {
@@ -128,7 +128,7 @@ double kolo_exec_wake_seconds(void)
     pingpong p = {{0}};
     pthread_t other;
     double took[WAKES];
-    if (kolo_thread_start(&other, answer, &p, "a clock of wakings") < 0) return 0;
+    if (kolo_thread_start(&other, answer_pings, &p, "a clock of wakings") < 0) return 0;
     for (uint32_t i = 1; i <= WAKES; i++) {
         const double begin = kolo_time();
         atomic_store(&p.turn[0], i);

@@ -20,7 +20,7 @@ typedef struct exec_step_in_flight {
 typedef struct exec_view {
     void **args;         /* [plan->bindings] backend memory */
     kolo_replay *replay; /* the actions recorded, once they have been carried out a few times */
-    int times;           /* carried out one by one */
+    int eager_steps;     /* so far done action by action, without replay */
 } exec_view;
 
 enum { EXEC_ACTION_TEXT = 52 }; /* as much as comm's reports take */
@@ -85,10 +85,10 @@ struct kolo_exec {
     char *arena[KOLO_ARENAS]; /* backend memory */
     bool own[KOLO_ARENAS];
     exec_offloaded *offloaded; /* the arena OFFLOADED; NULL: there is none */
-    plan_variant *form;
-    int forms;
-    plan_variant *at;            /* of the step that is carried out */
-    exec_view *now;              /* likewise */
+    plan_variant *variant;     /* [variants] */
+    int variants;
+    plan_variant *current;       /* the variant of the step at hand */
+    exec_view *view;             /* its pointers */
     enum kolo_exchange exchange; /* of the plans that steps are taken by */
     bool averages;               /* steps use the averaged weights */
     /* versions of the gradients that steps take in turn (kolo_plan_versions), and of what is of each; with
@@ -104,16 +104,17 @@ struct kolo_exec {
     bool has_versions;
     kolo_updater **updater; /* [versions] */
     bool *arrived;          /* [versions] its sums were waited for ahead of the step that applies them */
-    int begins, applies;    /* the version that the step at hand writes, and that it applies; -1: none yet */
-    exec_backup *backup;    /* which ranks' gradients count in a step (backup.c); NULL: all */
-    exec_async *async;      /* servers of the weights (async.c); NULL: every rank has all updates */
-    bool is_summed;         /* of the step at hand all sums are there, and its block is that of what counts */
-    bool flushes;           /* it writes none */
-    int looks;              /* the version that "gradient" is of (values.c) */
-    int *first_slice;       /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
-    double *squares;        /* [kolo_plan_leaves] backend memory: of gradients (NORM); pairs (LAYERS) */
-    int *bucket_number;     /* [versions][plan->buckets] in comm */
-    exec_set node, group;   /* this node's ranks, and those whose gradients are summed (plan->config.group) */
+    /* the version of the gradients that the step at hand writes, and that it applies; -1: none yet */
+    int written_version, applied_version;
+    exec_backup *backup;  /* which ranks' gradients count in a step (backup.c); NULL: all */
+    exec_async *async;    /* servers of the weights (async.c); NULL: every rank has all updates */
+    bool is_summed;       /* of the step at hand all sums are there, and its block is that of what counts */
+    bool flushes;         /* it writes none */
+    int read_version;     /* that "gradient" is of (values.c) */
+    int *first_slice;     /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
+    double *squares;      /* [kolo_plan_leaves] backend memory: of gradients (NORM); pairs (LAYERS) */
+    int *bucket_number;   /* [versions][plan->buckets] in comm */
+    exec_set node, group; /* this node's ranks, and those whose gradients are summed (plan->config.group) */
     int *pair_number; /* [ranks][2][2] likewise: to or from that rank, a whole piece or what is left of one */
     /* shards: which is this rank's, of which group of ranks that have them all (-1: it has none); the ranks
      * of all, [stages][groups][shards]; numbers in comm: of what groups give each other of a bucket's sum,
@@ -132,9 +133,9 @@ struct kolo_exec {
 
     kolo_event *full, *emptied; /* STAGE holds the batch; its last LOAD is done. NULL on the host */
 
-    exec_step_in_flight *turn; /* [turns] step number i in turn[i % turns] */
-    kolo_event **done;         /* likewise */
-    int turns;
+    exec_step_in_flight *in_flight; /* [flights] step number i in in_flight[i % flights] */
+    kolo_event **done;              /* likewise */
+    int flights;
     /* steps since the start: begun; issued to their end, the update applied; metrics returned to the
      * caller */
     int64_t begun, issued, reported;
@@ -235,9 +236,9 @@ int exec_profile_used(kolo_exec *exec);
 double exec_used_seconds(void);
 /* late.c: which versions a step writes and applies; whether it does actions of that kind; what follows its
  * actions. */
-void exec_begin_turn(kolo_exec *exec);
-bool exec_is_turn_of(const kolo_exec *exec, enum kolo_action_kind kind);
-int exec_end_turn(kolo_exec *exec);
+void exec_begin_step(kolo_exec *exec);
+bool exec_does(const kolo_exec *exec, enum kolo_action_kind kind);
+int exec_end_step(kolo_exec *exec);
 /* backup.c: transfers, before comm is committed; step number `step` is at hand; REDUCE; WAIT; what it still
  * computes does not count; it is applied. close: also where ranks are still at it, which breaks comm. */
 int exec_backup_open(kolo_exec *exec);
@@ -251,7 +252,7 @@ void exec_backup_close(kolo_exec *exec);
 int exec_async_open(kolo_exec *exec);
 int exec_async_finish(kolo_exec *exec);
 void exec_async_close(kolo_exec *exec);
-/* turn.c: results on their way back. */
+/* results.c: results on their way back. */
 /* enqueues them behind the step; it counts as issued */
 int exec_send_back(kolo_exec *exec);
 /* The sum or transfer of that number in comm is there; the time counts as one of waiting for other ranks. */

@@ -17,12 +17,12 @@ bool exec_has_batch(const kolo_exec *e, const kolo_action *a)
 
 kolo_step *exec_block_of(const kolo_exec *e, const kolo_action *a)
 {
-    return e->plan->ring ? &e->block[batch_of(e, a) % e->blocks] : &e->step[e->begins];
+    return e->plan->ring ? &e->block[batch_of(e, a) % e->blocks] : &e->step[e->written_version];
 }
 
 int exec_transfer_of(const kolo_exec *e, const kolo_action *a)
 {
-    const plan_variant *v = e->at;
+    const plan_variant *v = e->current;
     const int *number = &v->transfer_number[a->transfer * v->transfer_places];
     if (!v->plan->ring) return *number;
     const int tensor = v->plan->transfer[a->transfer].tensor;
@@ -47,7 +47,7 @@ static char *foreseen(const kolo_exec *e)
  * before the first, which stand among the versions. */
 static void set_places(kolo_exec *e)
 {
-    const kolo_plan *p = e->at->plan;
+    const kolo_plan *p = e->current->plan;
     const int versions = kolo_plan_weight_versions(p);
     const bool fills = e->list < e->first_batch;
     const kolo_ring version = {.places = versions, .by_batch = true, .stride = p->param_bytes};
@@ -61,7 +61,7 @@ static void set_places(kolo_exec *e)
             const kolo_ring *ring = old ? &version : &p->ring[k];
             if (b->arena < 0 || (!ring->places && !predicted && b->arena != KOLO_ARENA_PARAM)) continue;
             const size_t offset = b->offset - (old && predicted ? (size_t)versions * p->param_bytes : 0);
-            e->now->args[k] =
+            e->view->args[k] =
                 e->arena[old ? KOLO_ARENA_VERSION : b->arena] + offset +
                 (size_t)kolo_ring_place(ring, batch_of(e, a), p->config.slots, a->slot) * ring->stride;
         }
@@ -71,11 +71,11 @@ static void set_places(kolo_exec *e)
 /* Linear weight prediction: w - lr D v, for SGD's momentum v, D updates ahead; host memory. */
 void exec_predict(kolo_exec *e, int bucket)
 {
-    const kolo_updater_config *u = &e->updater[e->applies]->config;
+    const kolo_updater_config *u = &e->updater[e->applied_version]->config;
     float *weights = (float *)(void *)e->arena[KOLO_ARENA_PARAM], *predicted = (float *)(void *)foreseen(e);
     for (int s = e->first_slice[bucket]; s < e->first_slice[bucket + 1]; s++) {
         const kolo_slice *k = &u->slice[s];
-        kolo_sgd_predict(k, &e->step[e->applies], kolo_plan_staleness(e->plan),
+        kolo_sgd_predict(k, &e->step[e->applied_version], kolo_plan_staleness(e->plan),
                          predicted + (k->param - weights));
     }
 }
@@ -116,8 +116,8 @@ static int take_batch(kolo_exec *e, const kolo_batch *batch, const kolo_step *st
         return kolo_fail(KOLO_EINTERNAL, "executor: batch %lld comes where batch %lld is due",
                          (long long)step->step, (long long)number);
     KOLO_TRY(exec_choose(e, batch));
-    KOLO_TRY(
-        exec_send_block(e, batch, step, &e->turn[number % e->turns].step, &e->block[number % e->blocks]));
+    KOLO_TRY(exec_send_block(e, batch, step, &e->in_flight[number % e->flights].step,
+                             &e->block[number % e->blocks]));
     return exec_offer(e, batch);
 }
 
@@ -132,8 +132,8 @@ static int do_list(kolo_exec *e)
 static int end_lists(kolo_exec *e)
 {
     int behind = 0;
-    for (int64_t i = 0; i < e->at->plan->actions; i++)
-        if (-e->at->plan->action[i].ahead > behind) behind = -e->at->plan->action[i].ahead;
+    for (int64_t i = 0; i < e->current->plan->actions; i++)
+        if (-e->current->plan->action[i].ahead > behind) behind = -e->current->plan->action[i].ahead;
     for (int i = 0; i < behind; i++, e->list++) {
         set_places(e);
         KOLO_TRY(exec_act_all(e, e->last_batch - 1));
@@ -151,13 +151,13 @@ int exec_step_late(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     }
     if (e->first_batch < 0 || e->list >= e->last_batch)
         return kolo_fail(KOLO_EINTERNAL, "executor: a step behind the last batch");
-    exec_begin_turn(e);
+    exec_begin_step(e);
     KOLO_TRY(take_batch(e, batch, step));
     KOLO_TRY(do_list(e));
     const int64_t done = e->list++;
     if (done >= e->first_batch) {
         e->begun++;
-        KOLO_TRY(exec_end_turn(e));
+        KOLO_TRY(exec_end_step(e));
     }
     if (batch) KOLO_TRY(exec_taken(e));
     if (e->list == e->last_batch) KOLO_TRY(end_lists(e));

@@ -37,7 +37,7 @@ int exec_open_shards(kolo_exec *e)
     const kolo_launch *launch = e->comm ? kolo_comm_launch(e->comm) : NULL;
     const int shards = e->plan->config.shards;
     if (!exec_is_sharded(e) || (!launch && !e->plan->config.optimizer)) return 0;
-    if (!launch) return kolo_fail(KOLO_EINTERNAL, "executor: shards need their communication");
+    if (!launch) return kolo_fail(KOLO_EINTERNAL, "executor: shard= without a communicator");
     int *all = kolo_alloc((size_t)launch->size * sizeof *all);
     e->shard_rank = kolo_alloc((size_t)stages_of(e) * (size_t)launch->size * sizeof *e->shard_rank);
     int rc = all && e->shard_rank ? 0 : KOLO_ENOMEM;
@@ -215,7 +215,7 @@ void exec_own_range(const kolo_exec *e, int unit, int64_t *from, int64_t *to)
 
 int exec_wait_sum(kolo_exec *e, int bucket)
 {
-    KOLO_TRY(exec_await_ranks(e, exec_sum_number(e, bucket, e->applies)));
+    KOLO_TRY(exec_await_ranks(e, exec_sum_number(e, bucket, e->applied_version)));
     if (!exec_is_sharded(e) || e->shard_groups == 1 || e->plan->bucket[bucket].params == 0 || e->shard < 0)
         return 0;
     KOLO_TRY(kolo_comm_start(e->comm, e->share_number[bucket]));

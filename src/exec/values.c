@@ -113,7 +113,7 @@ static void *values_place(const kolo_exec *e, const char *which, int *tensor)
     if (!strcmp(which, "gradient")) {
         if (fixed.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
         fixed = p->fixed[*tensor];
-        if (fixed.arena == KOLO_ARENA_GRADIENT) return exec_gradients(e, e->looks) + fixed.offset;
+        if (fixed.arena == KOLO_ARENA_GRADIENT) return exec_gradients(e, e->read_version) + fixed.offset;
     }
     if (!strcmp(which, "activation") && (p->config.keep || (!g->train && kolo_graph_is_output(g, *tensor)))) {
         fixed = kolo_plan_binding(p, *tensor, 0);

@@ -162,7 +162,7 @@ static int form_slot(forming *f, int slot)
 static int add_action(kolo_plan *plan, const insertion *one, kolo_action *action, int64_t *capacity)
 {
     const bool offloaded = kolo_plan_form(plan, one->tensor) == KOLO_FORM_OFFLOADED;
-    const bool back = kolo_action_unforms(one->kind), crosses = plan->crosses[one->tensor];
+    const bool back = kolo_action_restores(one->kind), crosses = plan->crosses[one->tensor];
     const kolo_binding form = {offloaded ? KOLO_ARENA_OFFLOADED : KOLO_ARENA_ACTIVATION, 0},
                        own = {!back && crosses ? KOLO_ARENA_TRANSFER : KOLO_ARENA_ACTIVATION, 0};
     KOLO_TRY(kolo_grow(&plan->binding, capacity, plan->bindings + 1, sizeof *plan->binding));

@@ -88,7 +88,7 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a, con
         h = node(h, p, a->node, kernels);
         if (a->again) h = word(h, 1);
     }
-    if (kolo_action_forms(a->kind)) {
+    if (kolo_action_changes_form(a->kind)) {
         h = word(word(h, (uint64_t)a->tensor), kolo_plan_form(p, a->tensor));
         n = 2;
     }

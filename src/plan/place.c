@@ -227,9 +227,9 @@ int kolo_plan_action_values(const kolo_plan *plan, const kolo_action *a, int *va
         const bool sent = a->tensor == g->metrics;
         value[n++] = sent ? a->tensor : a->tensor + (int)g->tensors;
         value[n++] = sent ? a->tensor + (int)g->tensors : a->tensor;
-    } else if (kolo_action_forms(a->kind)) {
+    } else if (kolo_action_changes_form(a->kind)) {
         const int tensors = (int)g->tensors, formed = a->tensor + 2 * tensors;
-        const bool back = kolo_action_unforms(a->kind);
+        const bool back = kolo_action_restores(a->kind);
         value[n++] = back ? formed : a->tensor;
         value[n++] = back ? a->tensor + tensors : formed;
     } else if (kolo_action_transfers(a->kind)) {

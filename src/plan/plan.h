@@ -162,9 +162,10 @@ static inline bool kolo_action_transfers(enum kolo_action_kind kind)
     return kind == KOLO_ACTION_SEND || kind == KOLO_ACTION_RECEIVE || kind == KOLO_ACTION_TRANSFERRED;
 }
 
-/* Binds an activation and the form it is kept in; it comes from the first, or goes back. */
-static inline bool kolo_action_forms(enum kolo_action_kind kind) { return kind >= KOLO_ACTION_ENCODE; }
-static inline bool kolo_action_unforms(enum kolo_action_kind kind)
+/* It binds an activation and the form in which that waits: makes the form from it, or (restores) it from the
+ * form. */
+static inline bool kolo_action_changes_form(enum kolo_action_kind kind) { return kind >= KOLO_ACTION_ENCODE; }
+static inline bool kolo_action_restores(enum kolo_action_kind kind)
 {
     return kind == KOLO_ACTION_DECODE || kind == KOLO_ACTION_RETRIEVE || kind == KOLO_ACTION_RETRIEVED;
 }

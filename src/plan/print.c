@@ -421,7 +421,7 @@ static void print_kernels(const kolo_plan *plan, FILE *f)
 /* Of that half: what runs again does so for it, and what comes back. */
 static bool is_backward(const kolo_plan *plan, const kolo_action *a)
 {
-    if (kolo_action_forms(a->kind)) return kolo_action_unforms(a->kind);
+    if (kolo_action_changes_form(a->kind)) return kolo_action_restores(a->kind);
     return a->again || plan->graph->node[a->node].backward;
 }
 
@@ -432,7 +432,8 @@ static int64_t end_of_run(const kolo_plan *plan, int64_t i)
     int64_t end = i;
     for (; end < plan->actions; end++) {
         const kolo_action *a = &plan->action[end];
-        if ((a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_SUM && !kolo_action_forms(a->kind)) ||
+        if ((a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_SUM &&
+             !kolo_action_changes_form(a->kind)) ||
             a->slot != plan->action[i].slot)
             break;
         if (end > i && is_backward(plan, a) != is_backward(plan, &plan->action[i])) break;

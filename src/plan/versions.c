@@ -44,7 +44,7 @@ int kolo_action_bindings(const kolo_plan *plan, const kolo_action *a)
     const kolo_node *n = a->node >= 0 ? &plan->graph->node[a->node] : NULL;
     if (a->kind == KOLO_ACTION_RUN) return n->n_in + n->n_out;
     if (a->kind == KOLO_ACTION_LOAD) return kolo_plan_loaded(plan, NULL);
-    if (a->kind == KOLO_ACTION_COPY || kolo_action_forms(a->kind)) return 2;
+    if (a->kind == KOLO_ACTION_COPY || kolo_action_changes_form(a->kind)) return 2;
     return a->kind == KOLO_ACTION_SUM || kolo_action_transfers(a->kind);
 }
 

@@ -282,7 +282,7 @@ static void check_all(int how, const char *what)
     kolo_plan *p = r.plan;
     for (int64_t i = 0; i < p->actions; i++) {
         const kolo_action *a = &p->action[i];
-        if (!kolo_action_forms(a->kind)) continue;
+        if (!kolo_action_changes_form(a->kind)) continue;
         all++;
         left += without(p, i);
         moved += shifted(p, a, 0) && shifted(p, a, 1);

@@ -112,7 +112,8 @@ static int check_end(check *c)
     if (p->config.optimizer && !c->norms && (p->config.clip_norm || p->config.scaled || p->config.noise))
         return kolo_fail(KOLO_EINTERNAL, "plan: the norm of the gradients is never measured");
     if (p->config.optimizer && !c->layers && kolo_is_layerwise(p->config.optimizer))
-        return kolo_fail(KOLO_EINTERNAL, "plan: the tensors' factors are never known");
+        return kolo_fail(KOLO_EINTERNAL,
+                         "plan: no LAYERS action decides the tensors' factors (LARS, LAMB, NovoGrad)");
     for (int b = 0; b < p->buckets; b++) {
         if (check_in_window(c, b) ? !c->collected[b] : !check_finished(c, b))
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
@@ -153,7 +154,7 @@ static int check_transferred(const check *c)
                              "plan: transfer %d (%s) is not waited for by the end of the step",
                              (int)(i / c->steps), p->graph->tensor[p->transfer[i / c->steps].tensor].name);
     for (int64_t i = 0; i < c->regions; i++)
-        if (c->region[i].coming || c->region[i].going)
+        if (c->region[i].incoming || c->region[i].outgoing)
             return kolo_fail(KOLO_EINTERNAL, "plan: a copy of %s is not waited for by the end of the step",
                              p->graph->tensor[c->region[i].tensor].name);
     return 0;

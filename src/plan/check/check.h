@@ -12,8 +12,8 @@ typedef struct region {
     enum kolo_form_kind form; /* not the values but what they are kept as */
     bool only_signs;          /* values that came back from their signs */
     bool summed;
-    bool coming; /* a transfer writes there */
-    int going;   /* transfers that read it */
+    bool incoming; /* a transfer writes there */
+    int outgoing;  /* transfers under way that read it */
 } region;
 
 /* What a level of a bucket holds: the sum of slots [begin, end), of `written` of its

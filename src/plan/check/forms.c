@@ -19,7 +19,7 @@ static region *find_formed(check *c, const kolo_action *a, int k, bool formed)
 /* A copy of values to what they are kept as, or back: begun, and with `done` finished too. */
 static int begin_form(check *c, const kolo_action *a, enum kolo_form_kind form, bool done)
 {
-    const bool back = kolo_action_unforms(a->kind);
+    const bool back = kolo_action_restores(a->kind);
     const kolo_binding *b = &c->plan->binding[a->binding];
     const size_t own = c->plan->layout[a->tensor].bytes;
     const size_t formed =
@@ -27,7 +27,7 @@ static int begin_form(check *c, const kolo_action *a, enum kolo_form_kind form, 
             ? kolo_form_bytes(form, own / kolo_dtype_size(c->graph->tensor[a->tensor].dtype))
             : own;
     const region *from = find_formed(c, a, 0, back);
-    if (!from || from->coming || (back && from->form != form))
+    if (!from || from->incoming || (back && from->form != form))
         return check_breach(c, "changes the form of what does not stand there", a->tensor, a->slot);
     if (!back && (from->again || from->only_signs))
         return check_breach(c, "keeps what came back before", a->tensor, a->slot);
@@ -37,19 +37,19 @@ static int begin_form(check *c, const kolo_action *a, enum kolo_form_kind form, 
     to->form = back ? KOLO_FORM_KEPT : form;
     to->again = back;
     to->only_signs = back && form == KOLO_FORM_SIGNS;
-    to->coming = !done;
-    source->going += !done;
+    to->incoming = !done;
+    source->outgoing += !done;
     return 0;
 }
 
 static int end_form(check *c, const kolo_action *a)
 {
-    const bool back = kolo_action_unforms(a->kind);
+    const bool back = kolo_action_restores(a->kind);
     region *from = find_formed(c, a, 0, back), *to = find_formed(c, a, 1, !back);
-    if (!from || !to || !from->going || !to->coming)
+    if (!from || !to || !from->outgoing || !to->incoming)
         return check_breach(c, "waits for a copy that is not under way", a->tensor, a->slot);
-    from->going--;
-    to->coming = false;
+    from->outgoing--;
+    to->incoming = false;
     return 0;
 }
 
@@ -60,7 +60,7 @@ int check_on_form(check *c, const kolo_action *a)
     const enum kolo_form_kind form = kolo_plan_form(c->plan, a->tensor);
     const bool encodes = a->kind == KOLO_ACTION_ENCODE || a->kind == KOLO_ACTION_DECODE;
     const bool offloaded =
-        c->plan->binding[a->binding + !kolo_action_unforms(a->kind)].arena == KOLO_ARENA_OFFLOADED;
+        c->plan->binding[a->binding + !kolo_action_restores(a->kind)].arena == KOLO_ARENA_OFFLOADED;
     if (encodes ? !kolo_form_takes(form, c->graph->tensor[a->tensor].dtype) : form != KOLO_FORM_OFFLOADED)
         return check_breach(c, "has not this form", a->tensor, a->slot);
     if (offloaded == encodes) return check_breach(c, "has another place than its form", a->tensor, a->slot);

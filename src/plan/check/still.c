@@ -63,7 +63,7 @@ static int check_fixed_bindings(const kolo_plan *p)
                                  p->graph->tensor[t].name, p->graph->tensor[u].name);
         if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT &&
             p->fixed[p->graph->tensor[t].of].offset + p->reduced_front != h->offset)
-            return kolo_fail(KOLO_EINTERNAL, "plan: %s does not stand where its parameter does",
+            return kolo_fail(KOLO_EINTERNAL, "plan: the gradient %s is not at its parameter's offset",
                              p->graph->tensor[t].name);
     }
     return 0;

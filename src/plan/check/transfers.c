@@ -33,10 +33,10 @@ int check_on_transfer(check *c, const kolo_action *a)
     bool elsewhere;
     region *r = check_find(c, b, t->tensor, slot, &elsewhere);
     if (!r) return check_breach(c, "waits for what was overwritten", t->tensor, t->slot);
-    if (t->sends) r->going += a->kind == KOLO_ACTION_SEND ? 1 : -1;
+    if (t->sends) r->outgoing += a->kind == KOLO_ACTION_SEND ? 1 : -1;
     else {
-        r->coming = a->kind == KOLO_ACTION_RECEIVE;
-        r->summed = !r->coming; /* who sends a partial sum has summed it over ranks */
+        r->incoming = a->kind == KOLO_ACTION_RECEIVE;
+        r->summed = !r->incoming; /* who sends a partial sum has summed it over ranks */
     }
     return 0;
 }

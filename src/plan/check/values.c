@@ -34,7 +34,7 @@ int check_forget(check *c, const kolo_binding *b, int tensor, int slot, size_t b
     for (int64_t i = 0; i < c->regions; i++) {
         const region *r = &c->region[i];
         if (r->arena == b->arena && check_overlap(r->offset, r->bytes, b->offset, bytes)) {
-            if (r->coming || r->going)
+            if (r->incoming || r->outgoing)
                 return check_breach(c, "writes into a transfer that is under way", tensor, slot);
             continue;
         }
@@ -80,7 +80,7 @@ int check_read(check *c, const kolo_binding *b, int tensor, int slot)
                             elsewhere ? "reads from a place where it does not stand"
                                       : "reads what was never written or was overwritten",
                             tensor, slot);
-    if (r->coming) return check_breach(c, "reads what has not arrived", tensor, slot);
+    if (r->incoming) return check_breach(c, "reads what has not arrived", tensor, slot);
     if (c->graph->tensor[tensor].role == KOLO_ROLE_PARTIAL && check_must_sum(c) && !r->summed)
         return check_breach(c, "reads this rank's part before it is summed over ranks", tensor, slot);
     return 0;

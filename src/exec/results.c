@@ -10,14 +10,14 @@
 
 int exec_send_back(kolo_exec *e)
 {
-    int i = (int)(e->issued % e->turns);
-    exec_step_in_flight *t = &e->turn[i];
+    int i = (int)(e->issued % e->flights);
+    exec_step_in_flight *t = &e->in_flight[i];
     const size_t own = e->plan->ring ? 0 : KOLO_STEP_HOST_BYTES; /* the host's part is of a later batch */
     KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + own,
-                               (char *)&e->step[e->applies] + own, sizeof t->step - own));
-    if (e->at->metrics) {
-        const ptrdiff_t at = exec_gradients(e, e->applies) - exec_gradients(e, 0);
-        const char *from = (const char *)e->at->metrics + at;
+                               (char *)&e->step[e->applied_version] + own, sizeof t->step - own));
+    if (e->current->metrics) {
+        const ptrdiff_t at = exec_gradients(e, e->applied_version) - exec_gradients(e, 0);
+        const char *from = (const char *)e->current->metrics + at;
         KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, from, sizeof t->metrics));
     }
     KOLO_TRY(kolo_event_record(e->done[i], KOLO_LANE_COMPUTE));
@@ -51,11 +51,11 @@ int exec_await(kolo_exec *e, kolo_event *event)
 
 /* Errors that a step leaves behind, which is counted from 1 as in progress and events; a skipped update under
  * a dynamic loss scale is none. */
-static int turn_check(const kolo_exec *e, const exec_step_in_flight *t)
+static int check_results(const kolo_exec *e, const exec_step_in_flight *t)
 {
     const kolo_step *s = &t->step;
     const kolo_graph *g = e->plan->graph;
-    double loss = e->form->metrics ? (double)t->metrics[0] : 0;
+    double loss = e->variant->metrics ? (double)t->metrics[0] : 0;
     if (s->bad.kind)
         return kolo_fail_in(kolo_bad_label_fail(&s->bad, g->classes), "step %" PRId64 ": ", s->step + 1);
     if (!isfinite(loss) && !e->plan->config.optimizer)
@@ -84,8 +84,8 @@ static int turn_check(const kolo_exec *e, const exec_step_in_flight *t)
 
 int exec_report_next(kolo_exec *e, kolo_metrics *metrics)
 {
-    int i = (int)(e->reported % e->turns);
-    const exec_step_in_flight *t = &e->turn[i];
+    int i = (int)(e->reported % e->flights);
+    const exec_step_in_flight *t = &e->in_flight[i];
     *metrics = (kolo_metrics){.step = -1};
     int rc = exec_await(e, e->done[i]);
     if (rc < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step + 1);
@@ -96,13 +96,13 @@ int exec_report_next(kolo_exec *e, kolo_metrics *metrics)
                               .square = t->step.square,
                               .loss_scale = (double)t->step.scaler.scale,
                               .skipped = t->step.scaler.skipped};
-    if (e->form->metrics) {
+    if (e->variant->metrics) {
         metrics->loss = (double)t->metrics[0];
         metrics->top1 = (double)t->metrics[1];
         metrics->top5 = (double)t->metrics[2];
         metrics->rows = (double)t->metrics[3];
     }
-    return turn_check(e, t);
+    return check_results(e, t);
 }
 
 int kolo_exec_drain(kolo_exec *e, kolo_metrics *metrics)
