@@ -259,9 +259,8 @@ int kolo_record_read(const char *path, manifest *m)
     if (r.good && ours && version == FORMAT_VERSION) read_members(&r, m);
     cJSON_Delete(object);
     if (r.good && ours && version != FORMAT_VERSION)
-        return kolo_fail(KOLO_EINPUT,
-                         "%s: format version %" PRId64 ", this program reads %d: use a newer one", path,
-                         version, FORMAT_VERSION);
+        return kolo_fail(KOLO_EINPUT, "%s: format version %" PRId64 ", this Kolo reads %d; use a newer Kolo",
+                         path, version, FORMAT_VERSION);
     if (m->listed && sealed != SEALED) r.good = false; /* who lists files seals the list */
     return r.good && ours ? 0 : kolo_fail(KOLO_EINPUT, "%s: not a whole manifest", path);
 }

@@ -224,7 +224,8 @@ static char *checkpoint_file(const char *folder, const char *which)
     free(file);
     const int found = kolo_checkpoint_pick(folder, which, &position, path, sizeof path);
     if (found == 0)
-        kolo_fail(KOLO_EINPUT, "%s: a folder, not a file of weights, and no run's: it holds no checkpoint",
+        kolo_fail(KOLO_EINPUT,
+                  "%s: a folder that holds no checkpoint; give a file of weights, or the folder of a run",
                   folder);
     return found > 0 ? kolo_format("%s/tensors.safetensors", path) : NULL;
 }
@@ -292,7 +293,8 @@ static int check_manifest(const kolo_weights *w)
     } else if (tensors && kolo_store_named(strrchr(folder, '/') + 1)) {
         rc = kolo_fail(
             KOLO_EINPUT,
-            "%s: a checkpoint without its manifest.json, as a killed run leaves it: it cannot be checked",
+            "%s: a checkpoint without its manifest.json, as a killed run leaves it: it cannot be checked; "
+            "take another checkpoint of the run",
             w->path);
     }
     free(list);
@@ -369,7 +371,7 @@ const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *na
 
 /* ---- elements ---- */
 
-static float element(enum kolo_dtype type, const unsigned char *p)
+static float read_element(enum kolo_dtype type, const unsigned char *p)
 {
     const uint64_t raw = reader_number(p, (int)kolo_dtype_size(type));
     uint32_t bits = (uint32_t)raw;
@@ -397,12 +399,12 @@ void kolo_weight_to_f32(const kolo_weight *weight, float *to, int64_t count)
         return;
     }
     if (!weight->stride) {
-        for (int64_t i = 0; i < count; i++) to[i] = element(weight->type, p + (size_t)i * size);
+        for (int64_t i = 0; i < count; i++) to[i] = read_element(weight->type, p + (size_t)i * size);
         return;
     }
     int64_t index[KOLO_MAX_DIM] = {0}, at = 0;
     for (int64_t i = 0; i < count; i++) {
-        to[i] = element(weight->type, p + (size_t)at * size);
+        to[i] = read_element(weight->type, p + (size_t)at * size);
         for (int d = weight->rank - 1; d >= 0; d--) { /* the next index, last dimension first */
             at += weight->stride[d];
             if (++index[d] < weight->dim[d]) break;

@@ -300,8 +300,8 @@ static void write_use(const tune *t, enum kolo_collective what, int members, int
             best->row->name, *k ? " k=" : "", k);
 }
 
-/* Lines `use`: a choice holds up to half way (of the logarithms) to the next size at which another one
- * won. */
+/* A line `use` of the table for every run of sizes with the same fastest algorithm: it reaches up to the
+ * geometric middle between its last size and the next. */
 static int tune_each(tune *t, const team *who, int nodes, int64_t most)
 {
     static const enum kolo_collective which[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER,

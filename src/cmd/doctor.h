@@ -51,7 +51,7 @@ int doctor_check_traffic(doctor *d, bool pairs);
 /* doctor_nodes.c, collective: which node's figures are far from the others'; which clock is wrong */
 int doctor_compare_nodes(doctor *d);
 int doctor_check_clocks(doctor *d, kolo_comm *comm);
-/* Of values[0..n), of which those <= 0 are none: the upper median; 0 where there are none. */
+/* The upper median of those of values[0..n) that are > 0; 0: none is. */
 double doctor_median(const double *values, int n);
 void doctor_add_slow(doctor *d, const char *host);
 /* doctor_site.c: a file of options for KOLO_SITE, of what was found; on rank 0. */

@@ -330,8 +330,9 @@ static void close_traffic(traffic *t)
     kolo_session_close(&t->session);
 }
 
-/* All ranks go the same way: no GPU check has failed anywhere, and there is something to look at. */
-static int agree_on(doctor *d, bool pairs, bool *go)
+/* Collective. *go, the same on all ranks: any rank wants a measurement (--all-pairs, or GPUs), and no GPU
+ * check has failed on any. */
+static int agree_to_measure(doctor *d, bool pairs, bool *go)
 {
     const struct {
         int32_t failed, wanted;
@@ -361,7 +362,7 @@ int doctor_check_traffic(doctor *d, bool pairs)
         return kolo_fail(KOLO_ECONFIG,
                          "--all-pairs is for at most %d nodes at a time, these are %d: take parts of them",
                          MOST_PAIRED, d->launch->nodes);
-    KOLO_TRY(agree_on(d, pairs, &go));
+    KOLO_TRY(agree_to_measure(d, pairs, &go));
     if (!go) return 0;
     const bool logged = d->options->device != KOLO_device_cpu && open_log(path, sizeof path);
     int rc = open_traffic(&t, pairs);

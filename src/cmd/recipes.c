@@ -131,8 +131,8 @@ static bool is_suffixed(const char *word)
     return length > end && !strcmp(word + length - end, suffix);
 }
 
-/* *path: that of the recipe of Kolo's that is called so, or NULL. */
-static int find_ours(const char *word, char **path)
+/* *path: of the recipe of that name in share/recipes (caller frees), or NULL. */
+static int find_by_name(const char *word, char **path)
 {
     *path = kolo_format("%s/recipes/%s%s", kolo_command_share(), word, is_suffixed(word) ? "" : suffix);
     if (!*path) return KOLO_ENOMEM;
@@ -149,7 +149,7 @@ bool kolo_recipe_is(const char *word)
 {
     char *path = NULL;
     if (is_suffixed(word)) return true;
-    if (is_file(word) || strchr(word, '/') || find_ours(word, &path) < 0) return false;
+    if (is_file(word) || strchr(word, '/') || find_by_name(word, &path) < 0) return false;
     const bool there = path;
     free(path);
     return there;
@@ -158,14 +158,14 @@ bool kolo_recipe_is(const char *word)
 int kolo_recipe_find(const char *word, char **path)
 {
     if (is_file(word) || strchr(word, '/')) return (*path = kolo_strdup(word)) ? 0 : KOLO_ENOMEM;
-    KOLO_TRY(find_ours(word, path));
+    KOLO_TRY(find_by_name(word, path));
     return *path ? 0 : fail_unknown(word);
 }
 
 int kolo_recipe_print(const char *word)
 {
     char *path = NULL, *text = NULL;
-    int rc = find_ours(word, &path);
+    int rc = find_by_name(word, &path);
     if (rc == 0 && path) rc = kolo_file_read(path, &text, NULL);
     if (text) fputs(text, stdout);
     free(path);
@@ -181,7 +181,8 @@ typedef struct recipe_row {
     char cell[COLUMNS][CELL];
 } recipe_row;
 
-/* What stands behind `key` at the beginning of a line, up to the end of its first clause; "": nothing. */
+/* to: of the first line of `text` that starts with `key` what follows, up to the first of `ends`; "": no such
+ * line. */
 static void find_clause(const char *text, const char *key, char *to, size_t size)
 {
     static const char *const ends[] = {"\n", " (", ": ", "; ", ", "};

@@ -117,7 +117,7 @@ static void fill_unreadable(row *to, const char *folder)
 
 /* Rows of the runs that were found, sorted. */
 typedef struct run_list {
-    row *of;
+    row *row;
     int64_t count;
 } run_list;
 
@@ -125,7 +125,7 @@ typedef struct run_list {
 static const row *find_ended(const run_list *before, const char *folder)
 {
     for (int64_t i = 0; before && i < before->count; i++) {
-        const row *r = &before->of[i];
+        const row *r = &before->row[i];
         if (strcmp(r->folder, folder) != 0) continue;
         const bool ended = !strcmp(r->state, report_state_name[REPORT_DONE]) ||
                            !strcmp(r->state, report_state_name[REPORT_FAILED]);
@@ -149,19 +149,19 @@ static int fill(row *to, const run_list *before, const char *folder)
     return 1;
 }
 
-/* now->of: the caller's. before: the rows of a moment ago, or NULL. */
+/* now->row: the caller's. before: the rows of a moment ago, or NULL. */
 static int gather(const char *folder, const run_list *before, run_list *now)
 {
     kolo_folder_names names = {0};
     *now = (run_list){NULL, 0};
     int rc = find(&names, folder, 0);
-    if (rc == 0 && !(now->of = kolo_alloc((size_t)(names.count + 1) * sizeof *now->of))) rc = KOLO_ENOMEM;
+    if (rc == 0 && !(now->row = kolo_alloc((size_t)(names.count + 1) * sizeof *now->row))) rc = KOLO_ENOMEM;
     for (int64_t i = 0; i < names.count && rc >= 0; i++) {
-        rc = fill(&now->of[now->count], before, names.list[i]);
+        rc = fill(&now->row[now->count], before, names.list[i]);
         now->count += rc > 0;
     }
     kolo_folder_free(&names);
-    if (rc >= 0 && now->count) qsort(now->of, (size_t)now->count, sizeof *now->of, by_state);
+    if (rc >= 0 && now->count) qsort(now->row, (size_t)now->count, sizeof *now->row, by_state);
     return rc < 0 ? rc : 0;
 }
 
@@ -244,9 +244,9 @@ static int print_once(const char *folder, bool json, bool colour, run_list *show
 {
     run_list now;
     const int rc = gather(folder, shown, &now);
-    if (rc == 0 && json) print_json(now.of, now.count);
-    else if (rc == 0) print_table(now.of, now.count, folder, colour);
-    free(shown->of);
+    if (rc == 0 && json) print_json(now.row, now.count);
+    else if (rc == 0) print_table(now.row, now.count, folder, colour);
+    free(shown->row);
     *shown = now;
     return rc;
 }
@@ -282,7 +282,7 @@ int kolo_command_runs(int n, char **words)
     if (rc == 0)
         rc = watches ? watch(folder, &shown)
                      : print_once(folder, json, isatty(STDOUT_FILENO) && !(no_color && *no_color), &shown);
-    free(shown.of);
+    free(shown.row);
     kolo_options_free(&options);
     return rc;
 }

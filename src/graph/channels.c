@@ -167,21 +167,22 @@ static bool adds(const kolo_node *n)
     }
 }
 
-/* So many channels, groups or heads must be a multiple of the parts. */
-static void need(const survey *s, region *r, int64_t units)
+/* The region cannot be cut (fits = false) unless `units` (channels, groups, heads) divide into the parts. */
+static void require_multiple(const survey *s, region *r, int64_t units)
 {
     if (units % s->parts == 0) return;
     r->fits = false;
     if (!r->units || units < r->units) r->units = units;
 }
 
-static void need_map(const survey *s, int t)
+/* The same of the channels of tensor t; an output of the graph, or an input, cannot be cut at all. */
+static void require_map(const survey *s, int t)
 {
     const kolo_tensor *x = &s->g->tensor[t];
     region *r = &s->region[region_of(s, t)];
     if ((kolo_graph_is_output(s->g, t) && t != s->answer) || x->producer < 0) r->possible = false;
     if (x->role == KOLO_ROLE_ACTIVATION && x->dtype != KOLO_U8 && x->rank > 1)
-        need(s, r, x->dim[1] / s->runs[t]);
+        require_multiple(s, r, x->dim[1] / s->runs[t]);
 }
 
 /* Parameters of a product, or of an operation inside a region, are its own. */
@@ -206,8 +207,8 @@ static void survey_product(const survey *s, int node)
     region *from = &s->region[in], *to = &s->region[out];
     if (in == out || !has_own_parameters(s, n)) from->possible = to->possible = false;
     if (kind_of(n) == KOLO_CHANNELS_COLUMNS) from->possible = false;
-    need_map(s, n->in[0]);
-    need_map(s, n->out[0]);
+    require_map(s, n->in[0]);
+    require_map(s, n->out[0]);
     widen(from, g->tensor[n->in[0]].dim[1], g->tensor[n->out[0]].dim[1]);
     widen(to, g->tensor[n->out[0]].dim[1], g->tensor[n->in[0]].dim[1]);
     from->rows++;
@@ -220,10 +221,10 @@ static void survey_inside(const survey *s, const kolo_node *n)
     if (!has_own_parameters(s, n)) r->possible = false;
     r->adds |= adds(n);
     for (int k = 0; k < n->n_in; k++)
-        if (is_map_input(s, n, k)) need_map(s, n->in[k]);
+        if (is_map_input(s, n, k)) require_map(s, n->in[k]);
     for (int k = 0; k < n->n_out; k++)
-        if (n->out[k] >= 0) need_map(s, n->out[k]);
-    if (n->op == KOLO_OP_conv || n->op == KOLO_OP_window_attention) need(s, r, n->a.groups);
+        if (n->out[k] >= 0) require_map(s, n->out[k]);
+    if (n->op == KOLO_OP_conv || n->op == KOLO_OP_window_attention) require_multiple(s, r, n->a.groups);
 }
 
 /* A loss reads the region; what stands behind it are metrics. */
@@ -231,7 +232,7 @@ static void survey_classes(const survey *s, const kolo_node *n)
 {
     const int64_t classes = s->g->tensor[n->in[0]].dim[1];
     region *r = &s->region[region_of(s, n->in[0])];
-    need_map(s, n->in[0]);
+    require_map(s, n->in[0]);
     widen(r, classes, 0);
     if (s->runs[n->in[0]] != 1 || s->readers[n->in[0]] > 1) r->possible = false;
     r->rows++;
@@ -251,7 +252,7 @@ static void survey_border(const survey *s, int t)
     const kolo_tensor *x = &s->g->tensor[t];
     region *r = &s->region[region_of(s, t)];
     if (x->role != KOLO_ROLE_ACTIVATION || x->rank != 4) r->possible = false;
-    need_map(s, t);
+    require_map(s, t);
     widen(r, x->dim[1], 0);
     if (!r->columns || x->producer < r->first) r->first = x->producer;
     r->columns++;

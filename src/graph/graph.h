@@ -388,7 +388,7 @@ int kolo_space_to_depth(kolo_graph *g, const char *name, int x);
 int kolo_upsample(kolo_graph *g, const char *name, int x, int64_t times);
 int kolo_concat(kolo_graph *g, const char *name, int n, const int *x);
 int kolo_slice_channels(kolo_graph *g, const char *name, int x, int64_t first, int64_t count);
-int kolo_gate(kolo_graph *g, const char *name, int x, int s);
+int kolo_gate(kolo_graph *g, const char *name, int x, int s); /* x (N,C,H,W) times s (N,C) */
 /* Cosines between rows of x and of the parameter NAME.weight (out, F). */
 int kolo_cosine(kolo_graph *g, const char *name, int x, int64_t out, kolo_init weight);
 /* needs the label */
@@ -444,7 +444,8 @@ static inline int kolo_cuts_late(const kolo_cuts *c)
         if (c->range[r].channels > most) most = c->range[r].channels;
     return most;
 }
-/* Parts of the graph where no layer is cut both ways: of a layer part p of n is part p * all / n of them */
+/* Parts of a graph that is cut by maps, then by channels: as many as its most finely cut layer has. Part p
+ * of a layer of n parts is number p * kolo_cuts_parts / n. */
 static inline int kolo_cuts_parts(const kolo_cuts *c)
 {
     const int image = c->parts[0] * c->parts[1], late = kolo_cuts_late(c);

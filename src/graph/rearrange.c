@@ -139,7 +139,7 @@ int kolo_gradient_upsample(kolo_graph *g, int node)
 {
     return kolo_gradient_unary(g, node, KOLO_OP_upsample_grad);
 }
-/* The slices that with node `index` are all of a map (a.groups), in their order. */
+/* slice: [a.groups of node `index`, itself a slice] all slices of the same map, in the order of the nodes. */
 static void find_slices(const kolo_graph *g, int index, int slice[])
 {
     const kolo_node *own = &g->node[index];

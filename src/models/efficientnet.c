@@ -5,7 +5,7 @@
 
 typedef struct efficientnet {
     kolo_graph *g;
-    double wide, deep, drop_path;
+    double width_factor, depth_factor, drop_path;
     int block, blocks; /* the next one, of so many */
 } efficientnet;
 
@@ -21,13 +21,13 @@ enum { STAGES = sizeof table / sizeof *table };
 /* The nearest multiple of 8, but not less than nine tenths. */
 static int64_t channels_of(const efficientnet *e, int base)
 {
-    const double want = base * e->wide;
+    const double want = base * e->width_factor;
     int64_t channels = (int64_t)(want + 4) / 8 * 8;
     if (channels < 8) channels = 8;
     return (double)channels < 0.9 * want ? channels + 8 : channels;
 }
 
-static int blocks_of(const efficientnet *e, int base) { return (int)ceil(base * e->deep); }
+static int blocks_of(const efficientnet *e, int base) { return (int)ceil(base * e->depth_factor); }
 
 /* NAME.0 convolution, NAME.1 norm, NAME.2 SiLU unless it is linear */
 static int unit(const efficientnet *e, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
@@ -68,7 +68,10 @@ static int block(efficientnet *e, const char *name, int x, int expand, int64_t k
 
 int kolo_build_efficientnet(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
 {
-    efficientnet e = {.g = g, .wide = model->wide, .deep = model->deep, .drop_path = config->drop_path};
+    efficientnet e = {.g = g,
+                      .width_factor = model->width_factor,
+                      .depth_factor = model->depth_factor,
+                      .drop_path = config->drop_path};
     for (int s = 0; s < STAGES; s++) e.blocks += blocks_of(&e, table[s].blocks);
     x = unit(&e, "features.0", x, channels_of(&e, table[0].in), 3, 2, 1, true);
     for (int s = 0; s < STAGES; s++) {

@@ -43,12 +43,12 @@ typedef struct kolo_model {
     int (*build)(kolo_graph *g, int x, const struct kolo_model *model, const kolo_model_config *config);
     const char *detector; /* NULL: a classifier; else a name in ops/detectors.def */
     enum kolo_pixels pixels;
-    int blocks[5];             /* of each stage */
-    int planes, groups;        /* channels of the first stage, or of a group; groups of a convolution */
-    double wide, deep;         /* factors on channels and blocks of a base network */
-    const char *variant;       /* one word where a family has another form */
-    double drop_path, dropout; /* usual ones */
-    double auxiliary;          /* usual weight of its auxiliary head's loss; 0: it cannot have one */
+    int blocks[5];      /* of each stage */
+    int planes, groups; /* channels of the first stage, or of a group; groups of a convolution */
+    double width_factor, depth_factor; /* factors on channels and blocks of a base network */
+    const char *variant;               /* one word where a family has another form */
+    double drop_path, dropout;         /* usual ones */
+    double auxiliary;                  /* usual weight of its auxiliary head's loss; 0: it cannot have one */
 } kolo_model;
 
 extern const kolo_model kolo_model_table[];

@@ -1,7 +1,7 @@
 /* YOLOX nano, tiny, s, m, l, x: a backbone of cross-stage partial blocks, a pyramid that goes down and up
- * again, three decoupled heads. All have the form of l; `wide` and `deep` are factors on its channels and
- * blocks. Names and initialisation as in the package of the authors (module backbone.backbone, backbone,
- * head). Images are BGR, 0 to 255. */
+ * again, three decoupled heads. All have the form of l; width_factor and depth_factor are factors on its
+ * channels and blocks. Names and initialisation as in the package of the authors (module backbone.backbone,
+ * backbone, head). Images are BGR, 0 to 255. */
 #include "models/yolox.h"
 
 /* Cross-stage partial block: half of the channels through n bottlenecks, the other half past them. */
@@ -65,8 +65,8 @@ static void pyramid(const kolo_yolox *y, int64_t c, int n, int map[3])
 int kolo_build_yolox(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
 {
     const kolo_yolox y = {g, KOLO_SILU, kolo_is_variant(model, "depthwise")};
-    const int64_t c = (int64_t)(64 * model->wide);
-    const int n = (int)fmax(round(3 * model->deep), 1);
+    const int64_t c = (int64_t)(64 * model->width_factor);
+    const int n = (int)fmax(round(3 * model->depth_factor), 1);
     int map[3] = {x, x, x};
     backbone(&y, x, c, n, map);
     pyramid(&y, c, n, map);

@@ -13,9 +13,9 @@ typedef struct kolo_detector {
                    double *corner);
     /* an anchor stands for each class that is likely enough; else for its likeliest alone */
     bool every_class;
-    bool middle; /* an image is fitted into the middle of the input, else into its corner */
-    int fill;    /* of what it does not cover */
-    bool l1;     /* its loss has a term that is for the last epochs, those without mosaics */
+    bool centered; /* an image is fitted into the middle of the input, else into its corner */
+    int fill;      /* of what it does not cover */
+    bool l1;       /* its loss has a term that is for the last epochs, those without mosaics */
 } kolo_detector;
 
 /* NULL: none of this name, or no name. */

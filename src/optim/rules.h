@@ -194,8 +194,8 @@ KOLO_INLINE float kolo_rule_lamb_direction(const kolo_rule_lamb *r, float w, con
 
 /* NovoGrad (arXiv 1905.11286): the second moment is one number a tensor. state: m. */
 typedef struct kolo_rule_novograd {
-    float rate, decay, b1, take;
-    float divide; /* 1 / (sqrt(v) + epsilon) */
+    float rate, decay, b1, take; /* take: factor on the gradient, 1 - b1 with grad_averaging, else 1 */
+    float divide;                /* 1 / (sqrt(v) + epsilon) */
 } kolo_rule_novograd;
 
 KOLO_INLINE float kolo_rule_novograd_step(const kolo_rule_novograd *r, float w, float g, float *state)

@@ -118,7 +118,7 @@ static int order_check(enum kolo_pipeline order, int stages, int stage, int chun
     if (slots < 1)
         return kolo_fail(KOLO_ECONFIG, "pipeline=%s: %d micro-batches a step; at least one is needed",
                          row->name, slots);
-    if (chunks < 1) return kolo_fail(KOLO_ECONFIG, "chunks=%d: a stage has at least one", chunks);
+    if (chunks < 1) return kolo_fail(KOLO_ECONFIG, "chunks=%d: give at least 1", chunks);
     if (chunks > 1 && !row->takes_chunks)
         return kolo_fail(KOLO_ECONFIG,
                          "chunks=%d: pipeline=%s has one chunk a stage; use "

@@ -42,7 +42,7 @@ static void count_places(game *g)
         const task *t = &g->task[i];
         if (t->latency > 0 || t->span.lane != KOLO_PLAY_COMPUTE) continue;
         for (int r = 0; r < g->player[t->span.stage].here; r++)
-            g->load[kolo_play_rank(g->in, t->span.stage, r) % g->places]++;
+            g->load[kolo_play_rank_of(g->in, t->span.stage, r) % g->places]++;
     }
 }
 
@@ -51,7 +51,7 @@ static int fullest(const game *g, int stage)
 {
     int most = 1;
     for (int r = 0; r < g->player[stage].here; r++) {
-        const int load = g->load[kolo_play_rank(g->in, stage, r) % g->places];
+        const int load = g->load[kolo_play_rank_of(g->in, stage, r) % g->places];
         if (load > most) most = load;
     }
     return most;

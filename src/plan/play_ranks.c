@@ -1,13 +1,13 @@
 #include "plan/play_ranks.h"
 
-int kolo_play_rank(const kolo_play_input *in, int stage, int replica)
+int kolo_play_rank_of(const kolo_play_input *in, int stage, int replica)
 {
     return in->program ? kolo_grid_rank(in->program->grid, stage, replica) : replica;
 }
 
 static int node_of(const kolo_play_input *in, int stage, int replica)
 {
-    return kolo_play_rank(in, stage, replica) / (int)in->fabric->gpus;
+    return kolo_play_rank_of(in, stage, replica) / (int)in->fabric->gpus;
 }
 
 /* Nodes of replicas [first, first + count), and the most of them on one. */

@@ -4,7 +4,8 @@
 
 #include "plan/play.h"
 
-int kolo_play_rank(const kolo_play_input *in, int stage, int replica);
+/* The number of a rank, by its stage and replica. */
+int kolo_play_rank_of(const kolo_play_input *in, int stage, int replica);
 /* `count` replicas of a stage, side by side, from `first` on; others of the stage on their nodes sum beside
  * them. */
 kolo_fabric_group kolo_play_group(const kolo_play_input *in, int stage, int first, int count);

@@ -39,8 +39,8 @@ static int check_grid(const kolo_launch *l, int stages, bool within)
     return 0;
 }
 
-/* The stage of a rank: of a node's ranks one after the other to another stage, or to one as long as it has
- * replicas there. */
+/* The stage of a rank within its node. in_turn: ranks go round the stages (0 1 0 1); else each stage has
+ * consecutive ranks (0 0 1 1). */
 static int stage_within(const kolo_launch *l, int rank, int stages, bool in_turn)
 {
     int ranks = 0;

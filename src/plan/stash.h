@@ -43,9 +43,9 @@ int kolo_stash_offload(const kolo_plan *plan, size_t budget, kolo_form *form);
 typedef struct kolo_stashed {
     int activations;    /* that gradients read */
     int of[KOLO_FORMS]; /* those of each form */
-    double bytes;       /* as they are */
-    double waiting;     /* of memory between the halves */
-    double offloaded;   /* not of memory */
+    double bytes;       /* of the activations, all as they are */
+    double waiting;     /* bytes in memory between forward and backward */
+    double offloaded;   /* bytes in the file, or the host's memory */
     int operations;     /* that run again */
 } kolo_stashed;
 int kolo_plan_stashed(const kolo_plan *plan, kolo_stashed *count);

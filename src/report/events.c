@@ -169,11 +169,10 @@ static int end_mirror(kolo_events *e, int64_t step)
     const int rc = e->board_rc;
     e->board_rc = 0;
     if (!e->board) return 0;
-    return rc < 0 ? rc : kolo_tensorboard_event(e->board, step);
+    return rc < 0 ? rc : kolo_tensorboard_write(e->board, step);
 }
 
-/* The numbers of an event that was written as text, but for where it stands. Those of events that no curve is
- * drawn of stay out. */
+/* To TensorBoard: all numbers of an event but step and time; events that `curves` does not list: nothing. */
 static int mirror_event(kolo_events *e, const char *name, const cJSON *event)
 {
     static const char *const curves[] = {"eval", "phase", "loss_scale"};

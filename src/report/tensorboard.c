@@ -58,7 +58,8 @@ struct kolo_tensorboard {
 
 /* ---- records ------------------------------------------------------------------------------------------- */
 
-static uint32_t masked_sum(const void *data, size_t bytes)
+/* The checksum of a TFRecord. */
+static uint32_t masked_crc(const void *data, size_t bytes)
 {
     const uint32_t crc = kolo_crc32c(0, data, bytes);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -101,8 +102,8 @@ static int put_event(kolo_tensorboard *b)
     clock_gettime(CLOCK_REALTIME, &now);
     kolo_message_double(&b->event, EVENT_WALL_TIME, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
     const uint64_t length = b->event.used;
-    const uint32_t of_length = masked_sum(&length, sizeof length),
-                   of_data = masked_sum(b->event.data, b->event.used);
+    const uint32_t of_length = masked_crc(&length, sizeof length),
+                   of_data = masked_crc(b->event.data, b->event.used);
     const size_t before = b->buffer.used;
     b->buffer.failed = b->event.failed;
     kolo_message_raw(&b->buffer, &length, sizeof length);
@@ -119,7 +120,7 @@ static int put_event(kolo_tensorboard *b)
                                                                                 : 0;
 }
 
-int kolo_tensorboard_event(kolo_tensorboard *b, int64_t step)
+int kolo_tensorboard_write(kolo_tensorboard *b, int64_t step)
 {
     if (b->summary.used == 0 && !b->summary.failed) return 0;
     kolo_message_int(&b->event, EVENT_STEP, step);
@@ -306,7 +307,7 @@ static int put_start(kolo_tensorboard *b, const kolo_options *options)
     free(pair.data);
     kolo_message_double(&b->entry, START_TIME, (double)time(NULL));
     if (rc == 0) rc = put_plugin(b, "session_start_info", SESSION_START);
-    return rc == 0 ? kolo_tensorboard_event(b, 0) : rc;
+    return rc == 0 ? kolo_tensorboard_write(b, 0) : rc;
 }
 
 static int put_end(kolo_tensorboard *b, const char *state)
@@ -318,7 +319,7 @@ static int put_end(kolo_tensorboard *b, const char *state)
                                                 : RUNNING);
     kolo_message_double(&b->entry, END_TIME, (double)time(NULL));
     KOLO_TRY(put_plugin(b, "session_end_info", SESSION_END));
-    return kolo_tensorboard_event(b, 0);
+    return kolo_tensorboard_write(b, 0);
 }
 
 /* ---- files --------------------------------------------------------------------------------------------- */

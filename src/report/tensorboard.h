@@ -18,14 +18,15 @@ int kolo_tensorboard_open(kolo_tensorboard **board, const char *run_folder, int6
  * far. */
 void kolo_tensorboard_close(kolo_tensorboard **board, const char *state);
 
-/* What one event holds, and the event itself: `group`/`tag` at a step. KOLO_ENOMEM, KOLO_EIO. */
+/* Add `group`/`tag` to the event that kolo_tensorboard_write writes next. KOLO_ENOMEM, KOLO_EIO. */
 int kolo_tensorboard_scalar(kolo_tensorboard *board, const char *group, const char *tag, double value);
 int kolo_tensorboard_image(kolo_tensorboard *board, const char *group, const char *tag,
                            const kolo_image *image);
 /* Of the finite ones among `values`; of none nothing is written. */
 int kolo_tensorboard_histogram(kolo_tensorboard *board, const char *group, const char *tag,
                                const float *values, int64_t count);
-int kolo_tensorboard_event(kolo_tensorboard *board, int64_t step);
+/* Writes what was added since the last one as the event of `step`; nothing was: no event. */
+int kolo_tensorboard_write(kolo_tensorboard *board, int64_t step);
 /* What is buffered goes to the file, where TensorBoard sees it. */
 int kolo_tensorboard_flush(kolo_tensorboard *board);
 

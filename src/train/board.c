@@ -46,7 +46,7 @@ int trainer_board_images(trainer *t, const kolo_batch *batch, int64_t step)
         rc = kolo_tensorboard_image(t->board, "images", tag, &image);
     }
     kolo_image_free(&image);
-    return rc == 0 ? kolo_tensorboard_event(t->board, step) : rc;
+    return rc == 0 ? kolo_tensorboard_write(t->board, step) : rc;
 }
 
 /* scale: what the loss was times. */
@@ -89,6 +89,6 @@ int trainer_board_histograms(trainer *t, int64_t step)
     if (together) rc = kolo_comm_agree(s->comm, rc);
     if (rc == 0) rc = put_histograms(t, values);
     free(values);
-    if (rc == 0 && t->board) rc = kolo_tensorboard_event(t->board, step);
+    if (rc == 0 && t->board) rc = kolo_tensorboard_write(t->board, step);
     return rc == 0 && t->board ? kolo_tensorboard_flush(t->board) : rc;
 }

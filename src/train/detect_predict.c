@@ -62,7 +62,7 @@ static int read_image(void *context, const char *path, int64_t row)
     kolo_detect_place place;
     double scale;
     KOLO_TRY(decode(v, path, p));
-    kolo_detect_letterbox(p->height, p->width, c->height, c->width, c->detect.middle, &place, &scale);
+    kolo_detect_letterbox(p->height, p->width, c->height, c->width, c->detect.centered, &place, &scale);
     kolo_detect_fill(&to, c->detect.fill);
     return kolo_detect_put(v->resampler, c->detect.filter, p, &place, &to);
 }

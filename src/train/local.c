@@ -23,8 +23,8 @@ static int check_alone(const kolo_options *o)
                      idle, idle);
 }
 
-/* What else says how ranks come together, and why not beside weights that differ; *why. */
-static const char *in_the_way(const kolo_session *s, const char **why)
+/* The first option set that local steps exclude, or NULL; *why: the reason, for the message. */
+static const char *conflicting_option(const kolo_session *s, const char **why)
 {
     const kolo_options *o = s->options;
     *why = "gradients of all ranks are summed in every step";
@@ -103,7 +103,7 @@ int session_check_local(const kolo_session *s)
                          "local_steps=%ld: give a multiple of it, or leave local_nodes= out",
                          (long)o->local_nodes, (long)o->local_steps);
     KOLO_TRY(check_outer(s));
-    const char *with = in_the_way(s, &why);
+    const char *with = conflicting_option(s, &why);
     if (!with) return 0;
     return kolo_fail(KOLO_ECONFIG, "%s= does not go with %s: %s; leave one of them out", key, with, why);
 }

@@ -47,7 +47,8 @@ static int64_t border(const ramp *r, int64_t epoch)
     return -1;
 }
 
-static bool number(const char **at, const char *before, int most, int *value)
+/* Reads `before` and a number of 1 to `most` at *at, which moves behind it. */
+static bool read_after(const char **at, const char *before, int most, int *value)
 {
     const size_t n = strlen(before);
     char *end;
@@ -63,9 +64,9 @@ static int parse_sides(kolo_sides *s, const char *text)
     const char *at = text;
     *s = (kolo_sides){.step = 32, .every = 10};
     if (!*at) return 0;
-    bool good = number(&at, "", 8192, &s->low) && number(&at, "-", 8192, &s->high);
-    if (good && *at) good = number(&at, ":", 8192, &s->step);
-    if (good && *at) good = number(&at, ":", 1 << 24, &s->every);
+    bool good = read_after(&at, "", 8192, &s->low) && read_after(&at, "-", 8192, &s->high);
+    if (good && *at) good = read_after(&at, ":", 8192, &s->step);
+    if (good && *at) good = read_after(&at, ":", 1 << 24, &s->every);
     if (good && !*at && s->low < s->high && (s->high - s->low) % s->step == 0) return 0;
     return kolo_fail(KOLO_ECONFIG,
                      "multi_scale=%s is not LOW-HIGH[:STEP[:EVERY]] with whole STEPs (32) from LOW to HIGH, "

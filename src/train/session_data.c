@@ -216,7 +216,7 @@ static void set_boxes(const kolo_session *s, kolo_loader_config *c)
     const kolo_options *o = s->options;
     const kolo_detector *d = kolo_detector_find(s->detector);
     kolo_detect_usual(&c->detect, c->height, c->width, false);
-    c->detect.middle = d->middle;
+    c->detect.centered = d->centered;
     c->detect.fill = d->fill;
     c->words = 1 + 5 * o->max_boxes;
     c->plain_epoch = s->plain_epoch;

@@ -229,9 +229,10 @@ static int add_line(said *all, const row *r, const row *first)
                          r->where, r->name, r->degree[SAMPLES], first->degree[SAMPLES], first->name);
     for (int k = ROWS; k < DEGREES; k++) {
         if (r->degree[k] > 1 && all->degree[k] > 1 && r->degree[k] != all->degree[k])
-            return kolo_fail(KOLO_ECONFIG,
-                             "%s: %s: %s are divided by %d, and by %d of %s; one division or none", r->where,
-                             r->name, degree_name[k], r->degree[k], all->degree[k], all->of[k]->name);
+            return kolo_fail(
+                KOLO_ECONFIG,
+                "%s: %s: %s are divided by %d, but those of %s by %d; divide both alike, or one of them not",
+                r->where, r->name, degree_name[k], r->degree[k], all->of[k]->name, all->degree[k]);
         if (r->degree[k] > all->degree[k]) all->degree[k] = r->degree[k], all->of[k] = r;
     }
     if (r != first && group != all->now) {

@@ -153,7 +153,7 @@ static void test_middle(void)
     memset(from, 200, sizeof from);
     kolo_boxes_add(&given, box, 7);
     kolo_detect_usual(&c, SIDE, SIDE, false);
-    c.middle = true, c.fill = 128; /* as darknet */
+    c.centered = true, c.fill = 128; /* as darknet */
     is_int(kolo_detect_make(detector, &c, &draw, &image, &given, to, &made), 0, "made (%s)",
            kolo_error_text());
     for (int i = 0; i < SIDE * SIDE * 3; i++) wrong += to[i] != (i / (3 * SIDE) / 16 % 3 == 0 ? 128 : 200);

@@ -56,10 +56,10 @@ int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_image *fro
 /* The place that fits an image of height x width into out_height x out_width, keeping its aspect; *scale: of
  * its boxes (then moved by left, top). In the upper left corner, or in the middle; sides are rounded down as
  * YOLOX does, or as darknet does. */
-void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool middle,
+void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool centered,
                            kolo_detect_place *place, double *scale);
-/* Shaped `to`: its point p shows `from` at inverse * p, between four pixels, in steps of 1/256; outside is
- * `fill`. inverse: [9], output to input. */
+/* Bilinear (weights in steps of 1/256): pixel p of `to`, whose shape is given, is `from` at inverse * p, and
+ * `fill` outside of it. inverse: [9], row by row, output to input. */
 void kolo_detect_warp(const kolo_image *from, const double *inverse, int fill, kolo_image *to);
 /* Hue (of 180), saturation and value (of 255) plus these, all in OpenCV's u8 HSV. RGB only. */
 void kolo_detect_hsv(kolo_image *image, int hue, int saturation, int value);
@@ -83,7 +83,7 @@ typedef struct kolo_detect_config {
     int filter;                    /* KOLO_interpolation_* */
     /* KOLO_crowd_*: what becomes of boxes of crowds and groups, for those who read boxes */
     int crowd;
-    bool middle; /* where a single image is put, as kolo_detect_letterbox has it */
+    bool centered; /* a single image lies in the middle of the output, else in its upper left corner */
 } kolo_detect_config;
 
 /* YOLOX's constants, for -s, -m, -l, -x; `small`: those of -tiny (and -nano, but for its mosaic=0.5). */

@@ -100,8 +100,7 @@ static int put_second(kolo_detector *d, const kolo_detect_config *c, const kolo_
 }
 
 static int make_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
-                       const kolo_image *images, const kolo_boxes *boxes, kolo_image *to,
-                       kolo_boxes *out)
+                       const kolo_image *images, const kolo_boxes *boxes, kolo_image *to, kolo_boxes *out)
 {
     double inverse[9];
     KOLO_TRY(put_mosaic(d, c, draw, images, boxes, out));
@@ -117,12 +116,11 @@ static int make_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo
 
 /* One image, fitted in. Colours and mirror are for it alone, not for the border. */
 static int make_single(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
-                       const kolo_image *image, const kolo_boxes *boxes, kolo_image *to,
-                       kolo_boxes *out)
+                       const kolo_image *image, const kolo_boxes *boxes, kolo_image *to, kolo_boxes *out)
 {
     kolo_detect_place place, whole;
     double scale;
-    kolo_detect_letterbox(image->height, image->width, c->height, c->width, c->middle, &place, &scale);
+    kolo_detect_letterbox(image->height, image->width, c->height, c->width, c->centered, &place, &scale);
     whole = place;
     whole.top = whole.left = 0;
     whole.flip = draw->flip;

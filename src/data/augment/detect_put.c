@@ -52,17 +52,17 @@ int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_image *fro
     return 0;
 }
 
-void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool middle,
+void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool centered,
                            kolo_detect_place *place, double *scale)
 {
     const double down = (double)out_height / height, across = (double)out_width / width;
     *scale = down < across ? down : across;
     *place = (kolo_detect_place){.full_height = (int)(height * *scale), .full_width = (int)(width * *scale)};
-    if (middle && down < across) place->full_width = (int)((int64_t)width * out_height / height);
-    else if (middle) place->full_height = (int)((int64_t)height * out_width / width);
+    if (centered && down < across) place->full_width = (int)((int64_t)width * out_height / height);
+    else if (centered) place->full_height = (int)((int64_t)height * out_width / width);
     if (place->full_height < 1) place->full_height = 1;
     if (place->full_width < 1) place->full_width = 1;
-    if (!middle) return;
+    if (!centered) return;
     place->top = (out_height - place->full_height) / 2;
     place->left = (out_width - place->full_width) / 2;
 }
@@ -71,7 +71,7 @@ void kolo_detect_unfit(const kolo_detect_config *c, int height, int width, const
 {
     kolo_detect_place place;
     double scale;
-    kolo_detect_letterbox(height, width, c->height, c->width, c->middle, &place, &scale);
+    kolo_detect_letterbox(height, width, c->height, c->width, c->centered, &place, &scale);
     for (int k = 0; k < 4; k++) to[k] = (box[k] - (k % 2 ? place.top : place.left)) / scale;
 }
 

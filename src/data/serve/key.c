@@ -47,7 +47,7 @@ static void put_nodes(writer *w, const kolo_loader_config *c)
 static void put_boxes(writer *w, const kolo_loader_config *c)
 {
     const kolo_detect_config *d = &c->detect;
-    put(w, "fit=%s, %d\n", d->middle ? "middle" : "corner", d->fill);
+    put(w, "fit=%s, %d\n", d->centered ? "middle" : "corner", d->fill);
     put(w, "max_boxes=%lld\nplain_epoch=%lld\nmosaic=%.17g\nmosaic_mixup=%.17g\nhsv=%.17g\n",
         (long long)(c->words - 1) / 5, (long long)c->plain_epoch, d->mosaic, d->mixup, d->hsv);
     put(w, "crowd=%s\n", choice("crowd", d->crowd));

@@ -18,7 +18,7 @@ static const double HELLO_WITHIN = 10; /* seconds */
 static void server_release(kolo_server *s)
 {
     serve_ring *r = &s->ring;
-    while (s->open && r->base < r->next && s->need[r->base % r->slots] == 0) {
+    while (s->started && r->base < r->next && s->need[r->base % r->slots] == 0) {
         serve_ring_release(r);
         s->moved = kolo_time();
         if (s->full_since > 0) s->full += s->moved - s->full_since;
@@ -47,7 +47,7 @@ static void remove_from_ring(kolo_server *s, serve_client *t)
         return;
     }
     serve_ring_stop(&s->ring);
-    s->open = false;
+    s->started = false;
 }
 
 static void hang_up(kolo_server *s, serve_client *t, const char *why)
@@ -121,7 +121,7 @@ static int server_join(kolo_server *s, serve_client *t, int64_t position)
         mark(s, t, p);
         offer(s, t, p);
     }
-    if (s->rows_joined >= s->rows_wanted) s->open = true;
+    if (s->rows_joined >= s->rows_wanted) s->started = true;
     server_release(s);
     return 0;
 }
@@ -248,11 +248,11 @@ static void drop_late(kolo_server *s)
     int waiting = 0;
     if (!r->running || s->full_since == 0 || kolo_time() - s->moved < s->config.serve_wait) return;
     s->moved = kolo_time();
-    if (!s->open) {
+    if (!s->started) {
         kolo_warn("serve-data: after %g s jobs with %lld of %lld rows have come; the others will read by "
                   "themselves",
                   s->config.serve_wait, (long long)s->rows_joined, (long long)s->rows_wanted);
-        s->open = true;
+        s->started = true;
         server_release(s);
         return;
     }

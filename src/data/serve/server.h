@@ -33,12 +33,12 @@ struct kolo_server {
     serve_client client[SERVE_MOST];
     int clients;                      /* places that have been used */
     int need[SERVE_SLOTS];            /* takers that need batch p, at [p % slots] */
-    int64_t rows_joined, rows_wanted; /* until they are as many the first batches are kept */
-    bool open;                        /* they were */
-    double moved;                     /* when a batch was last ready, or given up */
-    double began, full_since, full;   /* the ring runs since; it is full since (0: it is not); was in all */
-    int64_t delivered;                /* rows, since open */
-    serve_packet packet;              /* that is read */
+    int64_t rows_joined, rows_wanted; /* of the jobs that came, and that serve_jobs= expects */
+    bool started;                   /* all came, or were waited for; until then the first batches are kept */
+    double moved;                   /* when a batch was last ready, or given up */
+    double began, full_since, full; /* the ring runs since; it is full since (0: it is not); was in all */
+    int64_t delivered;              /* rows, since started */
+    serve_packet packet;            /* that is read */
 };
 
 void serve_status(const kolo_server *server, char *text, size_t size);

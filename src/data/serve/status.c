@@ -52,7 +52,7 @@ void serve_status(const kolo_server *s, char *text, size_t size)
             "epoch %lld, step %lld: %lld of %d batches wait to be taken, ring full %.0f %% of %.0f s\n",
             (long long)(r->next / r->steps), (long long)(r->next % r->steps), (long long)(r->next - r->base),
             r->slots, all > 0 ? 100 * full / all : 0, all);
-        if (!s->open)
+        if (!s->started)
             kolo_append(
                 text, size,
                 "jobs with %lld of %lld rows have joined; the first batches are kept for the others\n",

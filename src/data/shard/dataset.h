@@ -37,7 +37,7 @@ int kolo_dataset_check(const kolo_dataset *dataset, const char *folder, double s
 void kolo_dataset_advise(const kolo_dataset *dataset, int64_t first, int64_t count);
 
 /* Where the samples [first, first + count) of a shard lie in memory (data/cache.h), one after the other as in
- * the file; NULL: nowhere. The caller's; before and behind all reading. */
+ * the file; NULL: nowhere. Borrowed. Not while others read. */
 void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, int64_t first, int64_t count,
                              const void *samples);
 /* Where this sample lies in memory, or NULL. */
