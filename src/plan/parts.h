@@ -131,8 +131,8 @@ static inline bool kolo_plan_returns(const kolo_plan *plan, int tensor)
 /* What action `a` reads or writes of a tensor: the tensor as the forward half makes it has its own number, as
  * it is made again, or comes back from another form, graph->tensors more, and in that form
  * (kolo_action_changes_form) twice as many. Outputs that nobody reads again (statistics, which were counted
- * before) are values like any, which end at once. Where a late pipeline's forward turns are ahead, statistics wait as
- * such values for the backward turn of their micro-batch, and metrics as one until they are sent. */
+ * before) are values like any, which end at once. Where a late pipeline's forward turns are ahead, statistics
+ * wait as such values for the backward turn of their micro-batch, and metrics as one until they are sent. */
 static inline int kolo_plan_value(const kolo_plan *plan, const kolo_action *a, int tensor, bool output)
 {
     if (tensor < 0 || a->kind != KOLO_ACTION_RUN) return tensor;
