@@ -121,7 +121,7 @@ void kolo_pmi_relay_started(kolo_pmi_relay *r)
 
 void kolo_pmi_relay_abort(kolo_pmi_relay *r, int exit_status)
 {
-    char text[64], message[80];
+    char text[64], message[96];
     int rank, size;
     if (!r || !atomic_load(&r->version)) return;
     if (atomic_load(&r->version) == 1)
