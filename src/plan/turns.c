@@ -27,8 +27,8 @@ static bool makes_gradients_alone(const kolo_graph *g, const kolo_node *n)
     return true;
 }
 
-/* The sum of terms has the pass of its terms. So a norm's gradients are of one pass whether its map is cut into
- * parts or not, which depends on the size of the images. */
+/* The sum of terms has the pass of its terms. So a norm's gradients are of one pass whether its map is cut
+ * into parts or not, which depends on the size of the images. */
 enum kolo_pass kolo_plan_pass(const kolo_plan *plan, int64_t node)
 {
     const kolo_placement *p = plan->config.placement;
