@@ -79,7 +79,10 @@ for ((i = 0; i < COUNT; i++)); do
         ok $? "refused: ${math[*]}" "$ROOM/log"
         continue
     fi
-    is $status 0 "1 rank, ${math[*]}" || { diag < "$ROOM/log" && continue; }
+    # deep networks with norms over two values have gradients of 1e8: then all placements say so
+    ends=0
+    [ $status = 2 ] && grep -q 'loss is not a number' "$ROOM/log" && ends=2
+    is $status $ends "1 rank, ${math[*]}" || { diag < "$ROOM/log" && continue; }
     want="$(losses "$ROOM/plain") $(figures "$ROOM/plain")"
     for ((k = 0; k < 3; k++)); do
         rm -rf "$ROOM/placed"
@@ -100,7 +103,8 @@ for ((i = 0; i < COUNT; i++)); do
             grep . "$ROOM/log" | head -n 1 | cut -c 1-200 | diag
             continue
         fi
-        is $status 0 "$text" || { diag < "$ROOM/log" && continue; }
+        is $status $ends "$text" || { diag < "$ROOM/log" && continue; }
+        [ $ends = 0 ] || continue
         cmp "$(tensors_of "$ROOM/plain")" "$(tensors_of "$ROOM/placed")" > "$ROOM/log" 2>&1
         ok $? "the bytes of one rank: $text" "$ROOM/log"
         is "$(losses "$ROOM/placed") $(figures "$ROOM/placed")" "$want" "its losses and figures: $text"
