@@ -152,69 +152,55 @@ static int put_allgather(lib_execution *x, int i, enum pass pass, size_t *stage)
     return 0;
 }
 
-static int put_gather(lib_execution *x, int i, enum pass pass, size_t *stage)
+/* Bytes that this member sends to member m, and receives from it. */
+static void part_of(const lib_execution *x, int i, int m, size_t *sends, size_t *receives)
 {
     const kolo_request *r = lib_request(x, i);
-    const int64_t *rows = lib_rows_of(x, i);
     const int members = x->group->size, me = x->group->rank;
     const size_t each = lib_row_bytes(r);
-    char *out = r->out;
-    (void)stage;
-    if (me != r->root)
-        return pass == MOVES ? move(x, COMM_GPU_SEND, r->root, NULL, lib_input(r), (size_t)rows[me] * each)
-                             : 0;
-    for (int m = 0; m < members; m++) {
-        if (m != me && pass == MOVES)
-            KOLO_TRY(move(x, COMM_GPU_RECEIVE, m, out, NULL, (size_t)rows[m] * each));
-        if (m == me && pass == BEFORE && r->in)
-            KOLO_TRY(execute_gpu_copy(x, out, r->in, (size_t)rows[m] * each));
-        out += (size_t)rows[m] * each;
+    const int64_t *rows = r->what == KOLO_GATHER ? lib_rows_of(x, i) : x->batch.rows;
+    const bool from_root = me == r->root, to_root = m == r->root;
+    switch (r->what) {
+    case KOLO_GATHER:
+        *sends = to_root ? (size_t)rows[me] * each : 0;
+        *receives = from_root ? (size_t)rows[m] * each : 0;
+        return;
+    case KOLO_SCATTER:
+        *sends = from_root ? (size_t)rows[m] * each : 0;
+        *receives = to_root ? (size_t)rows[me] * each : 0;
+        return;
+    default:
+        *sends = (size_t)rows[(int64_t)me * members + m] * each;
+        *receives = (size_t)rows[(int64_t)m * members + me] * each;
     }
-    return 0;
 }
 
-/* The root's own part comes to the beginning of its `out`: in place after the others have got theirs,
- * which may lie there. */
-static int put_scatter(lib_execution *x, int i, enum pass pass, size_t *stage)
+/* Gather, scatter, alltoall. In place what is received, or kept, would be written over what others still read;
+ * a gather's own part lies where it belongs. */
+static int put_parts(lib_execution *x, int i, enum pass pass, size_t *stage)
 {
     const kolo_request *r = lib_request(x, i);
-    const int64_t *rows = x->batch.rows;
     const int members = x->group->size, me = x->group->rank;
-    const size_t each = lib_row_bytes(r);
-    if (me != r->root)
-        return pass == MOVES ? move(x, COMM_GPU_RECEIVE, r->root, r->out, NULL, (size_t)rows[me] * each) : 0;
+    const bool in_place = !r->in, gathers = r->what == KOLO_GATHER;
     const char *from = lib_input(r);
-    char *own = r->in ? r->out : execute_gpu_take(x, stage, (size_t)rows[me] * each);
-    for (int m = 0; m < members; m++) {
-        const size_t bytes = (size_t)rows[m] * each;
-        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_GPU_SEND, m, NULL, from, bytes));
-        if (m == me && pass == BEFORE) KOLO_TRY(execute_gpu_copy(x, own, from, bytes));
-        if (m == me && pass == AFTER) KOLO_TRY(execute_gpu_copy(x, r->out, own, bytes));
-        from += bytes;
-    }
-    return 0;
-}
-
-static int put_alltoall(lib_execution *x, int i, enum pass pass, size_t *stage)
-{
-    const kolo_request *r = lib_request(x, i);
-    const int members = x->group->size, me = x->group->rank;
-    const size_t each = lib_row_bytes(r);
-    const int64_t *row = x->batch.rows + (int64_t)me * members;
     char *out = r->out;
-    size_t bytes = 0;
-    for (int m = 0; m < members; m++) bytes += (size_t)row[m] * each;
-    char *copied = r->in ? NULL : execute_gpu_take(x, stage, bytes);
-    const char *from = r->in ? r->in : copied;
-    if (pass == BEFORE && copied) KOLO_TRY(execute_gpu_copy(x, copied, out, bytes));
+    size_t sends, receives, all = 0;
     for (int m = 0; m < members; m++) {
-        const size_t to_m = (size_t)row[m] * each,
-                     from_m = (size_t)x->batch.rows[(int64_t)m * members + me] * each;
-        if (m == me && pass == BEFORE) KOLO_TRY(execute_gpu_copy(x, out, from, to_m));
-        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_GPU_SEND, m, NULL, from, to_m));
-        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_GPU_RECEIVE, m, out, NULL, from_m));
-        from += to_m;
-        out += from_m;
+        part_of(x, i, m, &sends, &receives);
+        all += sends;
+    }
+    if (in_place && !gathers) {
+        char *copied = execute_gpu_take(x, stage, all);
+        if (pass == BEFORE) KOLO_TRY(execute_gpu_copy(x, copied, from, all));
+        from = copied;
+    }
+    for (int m = 0; m < members; m++, from += sends, out += receives) {
+        part_of(x, i, m, &sends, &receives);
+        if (m == me && pass == BEFORE && !(in_place && gathers))
+            KOLO_TRY(execute_gpu_copy(x, out, from, receives));
+        if (m == me || pass != MOVES) continue;
+        KOLO_TRY(move(x, COMM_GPU_SEND, m, NULL, from, sends));
+        KOLO_TRY(move(x, COMM_GPU_RECEIVE, m, out, NULL, receives));
     }
     return 0;
 }
@@ -222,8 +208,8 @@ static int put_alltoall(lib_execution *x, int i, enum pass pass, size_t *stage)
 static const gpu_part parts[KOLO_COLLECTIVE_COUNT] = {
     [KOLO_ALLREDUCE] = put_allreduce, [KOLO_REDUCE_SCATTER] = put_reduce_scatter,
     [KOLO_ALLGATHER] = put_allgather, [KOLO_BROADCAST] = put_broadcast,
-    [KOLO_GATHER] = put_gather,       [KOLO_SCATTER] = put_scatter,
-    [KOLO_ALLTOALL] = put_alltoall,
+    [KOLO_GATHER] = put_parts,        [KOLO_SCATTER] = put_parts,
+    [KOLO_ALLTOALL] = put_parts,
 };
 
 /* *bytes: of the stage that it takes. */
