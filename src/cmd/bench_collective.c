@@ -204,7 +204,7 @@ static int bench_collective_call(const bench *b, const kolo_request *r, int64_t 
 {
     for (int64_t i = 0; i < calls; i++) {
         kolo_handle handle;
-        if (!b->named) KOLO_TRY(lib_do(b->all, r, NULL));
+        if (!b->named) KOLO_TRY(lib_do(b->all, r, NULL, NULL, NULL));
         else {
             KOLO_TRY(kolo_submit(b->all, r, &handle));
             KOLO_TRY(kolo_wait(b->world, handle));

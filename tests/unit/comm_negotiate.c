@@ -52,7 +52,6 @@ static void submit_op(program *g, int m, const op *o)
         int64_t dim = o->dim + (o->odd == m) + (o->what == KOLO_ALLGATHER ? m : 0);
         entry[k] = play_entry_make(g->p, m, name, o->what, dim);
         if (o->odd == m && o->what == KOLO_ALLGATHER) entry[k]->e.r.type = KOLO_F64;
-        entry[k]->e.bundle = o->count > 1;
     }
     play_submit(g->p, m, entry, o->count);
 }
@@ -174,10 +173,8 @@ static void test_bundle(void)
     ok(p.m[0].under_way == 0 && p.m[1].under_way == 0 && p.m[0].failed.lines == 2 && p.m[1].failed.lines == 1,
        "grouped on one member and alone on another: both fail");
     is_text(p.m[1].text,
-            "\"a\" is not the same on all ranks of group 0: rank 0 brought allreduce of 8 f32, sum grouped "
-            "with 1 "
-            "others (\"b\"); rank 1 "
-            "brought allreduce of 8 f32, sum",
+            "\"a\" is not the same on all ranks of group 0, nothing was sent: "
+            "rank 0: allreduce of 8 f32, sum grouped with 1 others (\"b\"); rank 1: allreduce of 8 f32, sum",
             "and say why");
     play_one(&p, 1, "b", KOLO_ALLREDUCE, 8);
     play_settle(&p);
@@ -194,9 +191,9 @@ static void test_bundle(void)
         play_settle(&p);
     }
     is_text(p.m[0].text,
-            "\"b\" is not the same on all ranks of group 0: rank 0 brought allreduce of 8 f32, sum grouped "
-            "with 1 others "
-            "(\"a\"); rank 1 brought allreduce of 9 f32, sum grouped with 1 others (\"a\")",
+            "\"b\" is not the same on all ranks of group 0, nothing was sent: "
+            "rank 0: allreduce of 8 f32, sum grouped with 1 others (\"a\"); "
+            "rank 1: allreduce of 9 f32, sum grouped with 1 others (\"a\")",
             "what differs in a bundle is what is told of, though it is not its first");
     play_close(&p);
 }
@@ -210,11 +207,10 @@ static void test_mismatch(void)
             play_one(&p, m, "w", KOLO_ALLREDUCE, round && m == 3 ? 9 : 8), play_settle(&p);
     ok(p.m[4].begun.lines == 1 && play_same(&p, true) && p.m[4].failed.lines == 1,
        "another shape on one member under a known name fails on all");
-    is_text(
-        p.m[0].text,
-        "\"w\" is not the same on all ranks of group 0: ranks 0-2, 4 brought allreduce of 8 f32, sum; rank 3 "
-        "brought allreduce of 9 f32, sum",
-        "with what each brought");
+    is_text(p.m[0].text,
+            "\"w\" is not the same on all ranks of group 0, nothing was sent: "
+            "rank 0-2, 4: allreduce of 8 f32, sum; rank 3: allreduce of 9 f32, sum",
+            "with what each brought");
     for (int m = 0; m < 5; m++) play_one(&p, m, "w", KOLO_ALLREDUCE, 9), play_settle(&p);
     ok(p.m[1].begun.lines == 2 && play_same(&p, false), "another shape on all is no failure");
     for (int m = 0; m < 5; m++) {

@@ -38,91 +38,50 @@ static void give(kolo_group *g, lib_track *t, const kolo_request *r, double bega
     if (more) lib_engine_wake(g->world);
 }
 
-/* The request stands in front of the queue with the number that it has already, then the track is given
- * back. */
-static int blocking_report_difference(kolo_group *g, lib_track *t, const kolo_request *request,
-                                      uint64_t number)
-{
-    kolo_world *world = g->world;
-    lib_entry *e;
-    int rc = lib_entry_make(g, request, &e);
-    if (rc < 0) {
-        give(g, t, request, 0, 0);
-        return rc;
-    }
-    e->sequence = number;
-    lib_turn_take(world);
-    rc = lib_stream_append_unnamed(g->unnamed, e, true);
-    pthread_mutex_lock(&world->lock);
-    t->claimed = false;
-    pthread_mutex_unlock(&world->lock);
-    lib_turn_give(world);
-    KOLO_TRY(rc);
-    return lib_wait_and_free(world, e, NULL);
-}
-
 /* 1: done. 0: it has to go the common way. */
 static int by_caller(kolo_group *g, const kolo_request *request)
 {
     uint64_t number;
     double began;
-    const kolo_request *r = request;
-    if (!g->one_node || g->size == 1 || r->name || (r->what != KOLO_BARRIER && !lib_pushes(r))) return 0;
-    int64_t count = r->what == KOLO_BARRIER ? 0 : lib_elements(r, 0);
-    int64_t bytes = count * (int64_t)kolo_dtype_size(r->type);
-    if (bytes > BY_CALLER_BYTES) return 0;
-    if (r->what != KOLO_BARRIER && !lib_takes_push(g, r, count)) return 0;
+    char fault[LIB_TEXT];
+    lib_entry *e;
+    const bool barrier = request->what == KOLO_BARRIER;
+    if (!g->one_node || g->size == 1 || request->name || (!barrier && request->what != KOLO_ALLREDUCE))
+        return 0;
+    const kolo_request plain = lib_plain(request), *r = &plain;
+    if (!barrier && (!lib_pushes(r) || lib_check(g, r, fault, sizeof fault) || fault[0])) return 0;
+    const int64_t count = barrier ? 0 : lib_elements(r, 0),
+                  bytes = barrier ? 0 : (int64_t)lib_request_bytes(r);
+    if (bytes > BY_CALLER_BYTES || (!barrier && !lib_takes_push(g, r, count))) return 0;
     lib_track *t = blocking_claim(g, &number, &began);
     if (!t) return 0;
     lib_entry probe = {.r = *r, .group = g};
     /* as lib_signature_check's */
-    comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_I64} : lib_folding(r, g->size);
+    comm_folding how = barrier ? (comm_folding){.type = KOLO_I64} : lib_folding(r, g->size);
     comm_router_report(g->world->router, comm_collective_name(r->what), number);
     int rc = comm_push_start(t->push, lib_input(r), r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
-    if (rc == COMM_PUSH_DIFFERS) return blocking_report_difference(g, t, request, number);
-    give(g, t, r, rc < 0 ? 0 : began, bytes);
-    return rc;
-}
-
-/* Its caller could not get at what it receives: the library's own memory is for submitted ones. */
-static bool loses(const kolo_group *g, const kolo_request *r)
-{
-    int64_t sum = 0;
-    if (r->out) return false;
-    switch (r->what) {
-    case KOLO_ALLREDUCE:
-    case KOLO_BROADCAST: return r->dim[0] > 0;
-    case KOLO_REDUCE_SCATTER: return r->dim[0] > g->rank;
-    case KOLO_SCATTER:
-        return (r->splits ? r->splits[g->rank] : lib_cut_rows(r->dim[0], g->size, g->rank)) > 0;
-    case KOLO_ALLGATHER:
-    case KOLO_GATHER:
-        for (int m = 0; m < g->size; m++) sum |= r->splits[m];
-        return sum && (r->what == KOLO_ALLGATHER || r->root == g->rank);
-    default: return false;
+    give(g, t, r, rc == 1 ? began : 0, bytes);
+    if (rc != COMM_PUSH_DIFFERS) return rc;
+    if ((rc = lib_entry_make(g, r, &e)) == 0) {
+        e->sequence = number;
+        rc = lib_negotiator_differs(e);
     }
+    if (rc < 0) return comm_router_break_by(g->world->router, rc); /* the others wait for this one */
+    return lib_wait_and_free(g->world, e, NULL);
 }
 
-static int blocking_take(kolo_group *group, const kolo_request *r)
+int lib_do(kolo_group *group, const kolo_request *request, const char *note, const char *fault,
+           kolo_output *output)
 {
-    KOLO_TRY(lib_check_group(group));
-    return loses(group, r) ? lib_do_with(group, r, NULL, "there is no memory for the result")
-                           : lib_do(group, r, NULL);
-}
-
-int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
-{
-    char fault[LIB_TEXT];
     lib_entry *e;
     KOLO_TRY(lib_check_group(group));
-    kolo_request r = lib_plain(request);
-    const bool gpu = lib_check(group, &r, fault, sizeof fault);
-    if (!fault[0] && !gpu) {
-        int rc = by_caller(group, &r);
-        if (rc != 0) return rc < 0 ? rc : 0;
-    }
-    KOLO_TRY(lib_submit(group, &r, NULL, "", &e));
+    int rc = note || fault ? 0 : by_caller(group, request);
+    if (rc != 0) return rc < 0 ? rc : 0;
+    rc = lib_submit(group, request, note, fault, &e);
+    /* the others wait for this rank's word */
+    if (rc == KOLO_ENOMEM) return comm_router_break_by(group->world->router, rc);
+    KOLO_TRY(rc);
     return lib_wait_and_free(group->world, e, output);
 }
 
@@ -134,50 +93,28 @@ static kolo_request vector(enum kolo_collective what, const void *in, void *out,
     return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = 1, .dim = {count}};
 }
 
+/* receives: elements come to this member. Without an `out` its caller could not get at them: the library's
+ * own memory is for submitted requests. */
+static int blocking_take(kolo_group *group, const kolo_request *r, bool receives)
+{
+    return lib_do(group, r, NULL, receives && !r->out ? "there is no memory for the result" : NULL, NULL);
+}
+
 int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type,
                    enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_ALLREDUCE, in, out, count, type);
     r.reduce = reduce;
-    return blocking_take(group, &r);
+    return blocking_take(group, &r, count > 0);
 }
 
 int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type,
                         enum kolo_reduce reduce)
 {
+    KOLO_TRY(lib_check_group(group));
     kolo_request r = vector(KOLO_REDUCE_SCATTER, in, out, count, type);
     r.reduce = reduce;
-    return blocking_take(group, &r);
-}
-
-struct lib_counts {
-    struct lib_counts *next;
-    int64_t n[];
-};
-
-static struct lib_counts *counts_take(kolo_group *g)
-{
-    pthread_mutex_lock(&g->world->lock);
-    struct lib_counts *c = g->counts;
-    if (c) g->counts = c->next;
-    pthread_mutex_unlock(&g->world->lock);
-    return c ? c : kolo_alloc(sizeof *c + (size_t)g->size * sizeof *c->n);
-}
-
-static void counts_give(kolo_group *g, struct lib_counts *c)
-{
-    pthread_mutex_lock(&g->world->lock);
-    c->next = g->counts;
-    g->counts = c;
-    pthread_mutex_unlock(&g->world->lock);
-}
-
-void lib_counts_free(struct lib_counts *first)
-{
-    for (struct lib_counts *next; first; first = next) {
-        next = first->next;
-        free(first);
-    }
+    return blocking_take(group, &r, count > group->rank);
 }
 
 /* Where every member knows all counts they are `splits`; a member's own dim[0] follows from them. */
@@ -186,16 +123,11 @@ static int gather(kolo_group *group, enum kolo_collective what, const void *in, 
 {
     KOLO_TRY(lib_check_group(group));
     kolo_request r = vector(what, in, out, counts ? counts[group->rank] : count, type);
-    r.splits = counts;
+    int64_t any = counts ? 0 : count;
+    for (int m = 0; counts && m < group->size; m++) any |= counts[m];
+    r.splits = counts ? counts : lib_alike;
     r.root = root;
-    if (counts) return blocking_take(group, &r);
-    struct lib_counts *each = counts_take(group);
-    if (!each) return KOLO_ENOMEM;
-    for (int m = 0; m < group->size; m++) each->n[m] = count;
-    r.splits = each->n;
-    int rc = blocking_take(group, &r);
-    counts_give(group, each);
-    return rc;
+    return blocking_take(group, &r, any && (what == KOLO_ALLGATHER || root == group->rank));
 }
 
 int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
@@ -214,7 +146,7 @@ int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_dtype
 {
     kolo_request r = vector(KOLO_BROADCAST, NULL, data, count, type);
     r.root = root;
-    return blocking_take(group, &r);
+    return blocking_take(group, &r, count > 0);
 }
 
 int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
@@ -227,7 +159,7 @@ int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, co
     kolo_request r = vector(KOLO_SCATTER, in, out, total, type);
     r.splits = counts;
     r.root = root;
-    return blocking_take(group, &r);
+    return blocking_take(group, &r, (counts ? counts[group->rank] : count) > 0);
 }
 
 static uint64_t weight(int from, int to)
@@ -281,20 +213,20 @@ int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *
     if (sum) return name_pairs(group, send, receive);
     kolo_request r = vector(KOLO_ALLTOALL, in, out, total, type);
     r.splits = send;
-    return lib_do(group, &r, NULL);
+    return lib_do(group, &r, NULL, NULL, NULL);
 }
 
 int kolo_barrier(kolo_group *group)
 {
     kolo_request r = {.what = KOLO_BARRIER};
-    return lib_do(group, &r, NULL);
+    return lib_do(group, &r, NULL, NULL, NULL);
 }
 
 int kolo_join(kolo_group *group, int *last)
 {
     kolo_request r = {.what = KOLO_JOIN};
     kolo_output output = {.last = -1};
-    KOLO_TRY(lib_do(group, &r, &output));
+    KOLO_TRY(lib_do(group, &r, NULL, NULL, &output));
     if (last) *last = output.last;
     return 0;
 }
@@ -321,10 +253,9 @@ int kolo_broadcast_object(kolo_group *group, const void *mine, size_t bytes, int
         rc = kolo_fail(KOLO_ENOMEM, "comm: %lld of %d ranks have no memory for an object of %lld bytes",
                        (long long)bad[0], group->size, (long long)size);
     if (rc == 0) {
-        kolo_request r =
-            vector(KOLO_BROADCAST, group->rank == root ? mine : NULL, object, size, KOLO_U8);
+        kolo_request r = vector(KOLO_BROADCAST, group->rank == root ? mine : NULL, object, size, KOLO_U8);
         r.root = root;
-        rc = lib_do(group, &r, NULL);
+        rc = lib_do(group, &r, NULL, NULL, NULL);
     }
     if (rc < 0) {
         free(object);

@@ -1,22 +1,7 @@
 #include "comm/library/negotiate.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "kolo/error.h"
-
-lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64_t *number)
-{
-    for (lib_link *link = lib_map_find(&core->known, hash); link; link = lib_map_again(link)) {
-        lib_slot *slot = (lib_slot *)link;
-        if (slot->wants.key.size != key->size ||
-            memcmp(slot->wants.key.data, key->data, (size_t)key->size) != 0)
-            continue;
-        *number = slot->number;
-        return slot;
-    }
-    return NULL;
-}
 
 int lib_slot_give(lib_core *core, int64_t number, const lib_descriptors *wants, uint64_t agreement)
 {
@@ -36,9 +21,8 @@ int lib_slot_give(lib_core *core, int64_t number, const lib_descriptors *wants, 
     slot->doomed = false;
     slot->mine = NULL;
     slot->contributors = 0;
-    KOLO_TRY(lib_fill_wants(&slot->wants, wants->bytes.data, (size_t)wants->bytes.size));
-    KOLO_TRY(
-        lib_map_add(&core->known, &slot->link, lib_hash(slot->wants.key.data, (size_t)slot->wants.key.size)));
+    KOLO_TRY(lib_read_wants(&slot->wants, wants->bytes.data, (size_t)wants->bytes.size));
+    KOLO_TRY(lib_map_add(&core->known, &slot->link, slot->wants.key.data, (size_t)slot->wants.key.size));
     slot->used = true;
     core->bundles += slot->wants.wants > 1;
     core->remembered += slot->wants.bytes.size;

@@ -85,12 +85,6 @@ static void check_reduce(const kolo_request *r, char *text, size_t bytes)
                  r->compression);
 }
 
-int64_t lib_awaits(const kolo_request *r, int me, int members)
-{
-    if (r->root == me || !r->out) return -1;
-    return r->splits ? r->splits[me] : lib_cut_rows(r->dim[0], members, me);
-}
-
 static void check_splits(const kolo_request *r, const kolo_group *group, char *text, size_t bytes)
 {
     const int members = group->size, me = group->rank;

@@ -73,7 +73,6 @@ int lib_entry_take(kolo_world *world, lib_entry **out)
     e->next = NULL;
     e->status = 0;
     e->sequence = 0;
-    e->bundle = 0;
     e->bundle_size = 0;
     e->detached = false;
     e->waiters = 0;
@@ -176,6 +175,7 @@ void lib_complete(lib_entry *entry, int status, const char *text)
     entry->text = text ? kolo_strdup(text) : NULL;
     entry->status = status;
     pthread_mutex_lock(&world->lock);
+    if (lib_is_negotiated(&entry->r)) lib_negotiator_over(entry->group->negotiator, entry);
     bool over = entry->detached && !entry->waiters;
     atomic_store(&entry->state, LIB_DONE);
     if (over) lib_entry_free(world, entry);

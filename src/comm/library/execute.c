@@ -33,7 +33,7 @@ int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void
             enum kolo_reduce reduce, lib_step then)
 {
     const comm_schedule *schedule;
-    KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, problem, &schedule, &x->algorithm));
+    KOLO_TRY(lib_schedule(x, problem, &schedule));
     return lib_run_schedule(x, schedule, own, input, problem->width, type, reduce, then);
 }
 

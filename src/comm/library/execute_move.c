@@ -160,13 +160,13 @@ bool lib_scatter_unequal(lib_execution *x)
     int first = -1, ranks = 0;
     char text[256];
     for (int m = g->size - 1; m >= 0; m--)
-        if (awaited[m] >= 0 && awaited[m] != dealt[m]) first = m, ranks++;
+        if (awaited[m] && awaited[m] - 1 != dealt[m]) first = m, ranks++;
     if (!ranks) return false;
     snprintf(
         text, sizeof text,
         "scatter: rank %d deals %lld rows to rank %d, which awaits %lld (%d such rank%s); nothing was sent",
         g->rank_of[lib_request(x, 0)->root], (long long)dealt[first], g->rank_of[first],
-        (long long)awaited[first], ranks, ranks == 1 ? "" : "s");
+        (long long)awaited[first] - 1, ranks, ranks == 1 ? "" : "s");
     lib_fail_all(x, KOLO_EINPUT, text);
     x->step = NULL;
     return true;

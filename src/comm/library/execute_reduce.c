@@ -153,7 +153,7 @@ int lib_reduce_all(lib_execution *x)
     bool alone = x->batch.entries == 1 && x->batch.entry[0];
     x->count = 0;
     for (int i = 0; i < x->batch.entries; i++) x->count += lib_elements(lib_request(x, i), 0);
-    if (!lib_pushes(lib_request(x, 0))) return lib_codec_state_allreduce(x);
+    if (!lib_pushes(lib_request(x, 0))) return lib_reduce_prepared(x);
     return lib_takes_push(x->group, lib_request(x, 0), x->count) ? by_push(x, alone) : by_schedule(x, alone);
 }
 

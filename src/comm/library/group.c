@@ -22,7 +22,8 @@ static int group_fill(kolo_group *g, const int *rank, int count)
     g->one_node = true;
     g->rank_of = kolo_alloc(((size_t)count + 1) * sizeof *g->rank_of);
     g->node_of = kolo_alloc(((size_t)count + 1) * sizeof *g->node_of);
-    if (!g->rank_of || !g->node_of) return KOLO_ENOMEM;
+    g->counts = kolo_alloc(((size_t)count + 1) * sizeof *g->counts);
+    if (!g->rank_of || !g->node_of || !g->counts) return KOLO_ENOMEM;
     for (int m = 0; m < count; m++) { /* count 0: this rank is in none of several groups of one id */
         g->rank_of[m] = rank[m];
         g->node_of[m] = l->node_of ? l->node_of[rank[m]] : 0;
@@ -115,7 +116,7 @@ void lib_group_close(kolo_group **out)
     if (g->negotiator) lib_negotiator_close(&g->negotiator);
     lib_stream_close(&g->unnamed);
     lib_stream_close(&g->named);
-    lib_counts_free(g->counts);
+    free(g->counts);
     free(g->rank_of);
     free(g->node_of);
     free(g);

@@ -13,26 +13,37 @@
 #include "comm/core/transport/router.h"
 #include "kolo/world.h"
 
+/* Things by their keys (negotiate.h): what is in a map begins with its link. */
+typedef struct lib_link {
+    struct lib_link *next;
+    uint64_t hash;
+    const void *key;
+    size_t bytes;
+} lib_link;
+typedef struct lib_map {
+    lib_link **bucket;
+    int64_t buckets, count;
+} lib_map;
+
 enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_DONE };
 
 /* One request of this rank, from submit to release. Entries lie in chunks that never move; the handle is
  * index and generation. */
 typedef struct lib_entry {
+    lib_link link;  /* in its negotiator's names, while it is under way */
     kolo_request r; /* name, compression, splits: copies, in `keep` */
     void *keep;
     size_t keep_bytes;
-    bool gpu;    /* its vectors lie in a GPU's memory */
-    char *fault; /* what is wrong with the request in itself; NULL: nothing */
+    bool gpu;      /* its vectors lie in a GPU's memory */
+    char word[32]; /* its name where it has none and members differ (lib_negotiator_differs) */
+    char *fault;   /* what is wrong with the request in itself; NULL: nothing */
     /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
     char *note;
     bool detached; /* nobody has the handle: free when complete */
     int waiters;   /* in kolo_wait */
     kolo_group *group;
-    uint64_t sequence; /* of the group's unnamed requests; 0: named */
-    /* > 0: submitted together with others: begins only with all of them; unique on this rank while under
-     * way */
-    uint32_t bundle;
-    int bundle_size;
+    uint64_t sequence;      /* of the group's unnamed requests; 0: named */
+    int bundle_size;        /* > 0: submitted together with others: begins only with all of them */
     double submitted;       /* kolo_time() */
     _Atomic uint32_t state; /* enum lib_state; a futex */
     int status;             /* from LIB_DONE on: 0 or negative, then text */
@@ -94,7 +105,7 @@ struct kolo_group {
     struct lib_negotiator *negotiator;  /* of this group */
     struct lib_stream *unnamed, *named; /* parts.h: what carries batches */
     int channels;                       /* of lanes, given out so far */
-    struct lib_counts *counts;          /* to be used again by blocking gathers */
+    int64_t *counts; /* [size] of a blocking gather that is being submitted (world->lock) */
 };
 
 struct kolo_world {
@@ -111,7 +122,6 @@ struct kolo_world {
     struct lib_entries *entries;
     lib_entry **bundle; /* [bundle_room] being submitted */
     int64_t bundle_room;
-    uint32_t bundles; /* so far */
     struct lib_engine *engine;
     struct lib_timeline *timeline; /* NULL: off; written to under the turn or the lock, changed under both */
     _Atomic int gpu;               /* 1 + the number of this rank's, once a vector on one was brought */
@@ -127,6 +137,11 @@ void lib_negotiator_close(lib_negotiator **negotiator);
  * unnamed ones have lanes of their own, so their orders are independent. Duplicate name under way:
  * KOLO_EINPUT, none is taken. world->lock is held. */
 int lib_negotiator_add(lib_negotiator *negotiator, lib_entry *const *entry, int entries);
+/* The entry, which was added, is complete. world->lock is held. */
+void lib_negotiator_over(lib_negotiator *negotiator, lib_entry *entry);
+/* An unnamed request that members have brought unlike one another: fails on all of them, with what each has
+ * brought. */
+int lib_negotiator_differs(lib_entry *entry);
 /* One step of the state machine, by the engine; never waits. Returns how many batches begin, *batch (memory
  * of the negotiator, good until the next turn), or negative when the world is broken. Entries that
  * do not match are completed here (lib_complete) with the text on every rank. *busy: messages are under
@@ -147,6 +162,7 @@ int lib_group_tag(kolo_group *group);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
 void lib_describe(const lib_entry *entry, char *text, size_t bytes);
+static inline bool lib_is_negotiated(const kolo_request *r) { return r->name || r->what == KOLO_JOIN; }
 bool lib_fuses(enum kolo_collective what); /* several may be carried as one */
 /* its splits, if given, are everybody's counts, the same on all members */
 bool lib_gathers(enum kolo_collective what);
@@ -159,11 +175,18 @@ bool lib_describes_part(const kolo_request *request, int members);
 uint64_t lib_signature(const lib_entry *entry);
 
 /* Numbers that all members must learn of a request, since they may bring others; 0: none. Allgather, gather,
- * sparse: every member's dim[0]. Scatter: the rows that root deals to every member, then those that each
- * awaits (lib_awaits). Alltoall: [members][members] rows from, to. */
+ * sparse: every member's dim[0]. Scatter: the rows that root deals to every member, then 1 + those that each
+ * has room for, 0: any number. Alltoall: [members][members] rows from, to. */
 int64_t lib_row_numbers(enum kolo_collective what, int members);
-/* The rows of a scatter that member `me` has room for; -1: any number. */
-int64_t lib_awaits(const kolo_request *request, int me, int members);
+/* What one member knows of them: `count` numbers from `first` on. The sum over members, with 0 for the rest,
+ * is all of them. */
+typedef struct lib_rows {
+    int64_t first, count;
+    const int64_t *list; /* NULL: they are `all` cut evenly */
+    int64_t all;
+} lib_rows;
+lib_rows lib_rows_brought(const kolo_request *request, int me, int members);
+int64_t lib_rows_at(const lib_rows *rows, int64_t i);
 
 /* ---- timeline ------------------------------------------------------------------------------------------ */
 /* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap

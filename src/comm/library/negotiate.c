@@ -10,13 +10,6 @@
 #include "comm/library/parts.h"
 #include "kolo/error.h"
 
-/* A name that was submitted once: whether it is under way. */
-typedef struct known_name {
-    lib_link link;
-    lib_entry *entry;
-    uint32_t generation;
-} known_name;
-
 struct lib_negotiator {
     kolo_group *group;
     lib_core *core;
@@ -25,9 +18,8 @@ struct lib_negotiator {
     /* under world->lock: */
     lib_entry **inbox;
     int64_t inbox_count, inbox_capacity;
-    lib_map names;      /* known_name */
-    int64_t names_most; /* before those that are over are thrown out */
-    known_name join;
+    lib_map names;   /* entries */
+    lib_entry *join; /* that is under way; or NULL */
 
     _Atomic uint32_t came; /* something lies in the inbox */
     lib_entry **taken;     /* of the turn */
@@ -55,22 +47,6 @@ static void lines_close(lib_negotiator *n)
     for (int c = 0; n->down && c < n->core->children; c++) lib_line_close(&n->down[c]);
 }
 
-static bool under_way(const known_name *name)
-{
-    uint32_t state = name->entry ? atomic_load(&name->entry->state) : LIB_FREE;
-    return state != LIB_FREE && state != LIB_DONE && name->entry->generation == name->generation;
-}
-
-static void names_purge(lib_negotiator *n, bool all)
-{
-    for (lib_link *link = lib_map_next(&n->names, NULL), *next; link; link = next) {
-        next = lib_map_next(&n->names, link);
-        if (!all && under_way((known_name *)link)) continue;
-        lib_map_remove(&n->names, link);
-        free(link);
-    }
-}
-
 static void negotiator_free(lib_negotiator **out)
 {
     lib_negotiator *n = *out;
@@ -79,7 +55,6 @@ static void negotiator_free(lib_negotiator **out)
     free(n->down);
     free(n->inbox);
     free(n->taken);
-    names_purge(n, true);
     lib_map_free(&n->names);
     free(n);
     *out = NULL;
@@ -115,64 +90,59 @@ int lib_negotiator_open(lib_negotiator **out, kolo_group *group)
 
 /* ---- submitting: any thread, world->lock is held ------------------------------------------------------- */
 
-/* A name that comes back finds its place again, so names that are over are not looked for. */
-static known_name *name_of(const lib_negotiator *n, const char *text, uint64_t hash)
-{
-    known_name *over = NULL;
-    for (lib_link *link = lib_map_find(&n->names, hash); link; link = lib_map_again(link)) {
-        known_name *name = (known_name *)link;
-        if (!under_way(name)) over = name;
-        else if (strcmp(name->entry->r.name, text) == 0) return name;
-    }
-    return over;
-}
-
 static int name_take(lib_negotiator *n, lib_entry *entry)
 {
-    uint64_t hash = lib_hash(entry->r.name, strlen(entry->r.name));
-    known_name *name = name_of(n, entry->r.name, hash);
-    if (name && under_way(name))
+    const char *name = entry->r.name;
+    if (lib_map_find(&n->names, name, strlen(name)))
         return kolo_fail(KOLO_EINPUT,
                          "comm: \"%.200s\" is under way on rank %d; wait for it before it is submitted again",
-                         entry->r.name, n->group->world->launch->rank);
-    if (!name) {
-        if (n->names.count >= n->names_most) {
-            names_purge(n, false);
-            n->names_most = 2 * n->names.count + 1024;
-        }
-        if (!(name = kolo_alloc(sizeof *name))) return KOLO_ENOMEM;
-        if (lib_map_add(&n->names, &name->link, hash) < 0) {
-            free(name);
-            return KOLO_ENOMEM;
-        }
-    }
-    name->entry = entry;
-    name->generation = entry->generation;
-    return 0;
+                         name, n->group->world->launch->rank);
+    return lib_map_add(&n->names, &entry->link, name, strlen(name));
 }
 
-int lib_negotiator_add(lib_negotiator *n, lib_entry *const *entry, int entries)
+void lib_negotiator_over(lib_negotiator *n, lib_entry *entry)
+{
+    if (entry->r.what == KOLO_JOIN) n->join = NULL;
+    else lib_map_remove(&n->names, &entry->link);
+}
+
+static int put_into_inbox(lib_negotiator *n, lib_entry *const *entry, int entries)
 {
     int rc = 0, taken = 0;
-    if (under_way(&n->join))
-        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have",
-                         n->group->world->launch->rank, n->group->id);
-    /* there is room for all names that are known: how many come between two turns is a matter of chance */
-    const int64_t need = n->inbox_count + entries, known = n->names.count;
-    KOLO_TRY(kolo_grow(&n->inbox, &n->inbox_capacity, need > known ? need : known, sizeof *n->inbox));
-    if (entry[0]->r.what == KOLO_JOIN)
-        n->join = (known_name){.entry = entry[0], .generation = entry[0]->generation};
-    for (; taken < entries && rc == 0 && entry[0]->r.what != KOLO_JOIN; taken++)
-        rc = name_take(n, entry[taken]);
+    /* there is room for as many as ever were under way: how many come between turns is chance */
+    const int64_t need = n->inbox_count + entries, ever = n->names.buckets;
+    KOLO_TRY(kolo_grow(&n->inbox, &n->inbox_capacity, need > ever ? need : ever, sizeof *n->inbox));
+    if (entry[0]->r.what == KOLO_JOIN) n->join = entry[0];
+    for (; taken < entries && rc == 0 && entry[0] != n->join; taken++) rc = name_take(n, entry[taken]);
     if (rc < 0) { /* the names that were taken are free again */
-        for (int i = 0; i < taken - 1; i++)
-            name_of(n, entry[i]->r.name, lib_hash(entry[i]->r.name, strlen(entry[i]->r.name)))->entry = NULL;
+        for (int i = 0; i < taken - 1; i++) lib_map_remove(&n->names, &entry[i]->link);
         return rc;
     }
     memcpy(n->inbox + n->inbox_count, entry, (size_t)entries * sizeof *entry);
     n->inbox_count += entries;
     atomic_store(&n->came, 1);
     return 0;
+}
+
+int lib_negotiator_add(lib_negotiator *n, lib_entry *const *entry, int entries)
+{
+    if (n->join)
+        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have",
+                         n->group->world->launch->rank, n->group->id);
+    return put_into_inbox(n, entry, entries);
+}
+
+int lib_negotiator_differs(lib_entry *entry)
+{
+    kolo_world *world = entry->group->world;
+    snprintf(entry->word, sizeof entry->word, "%crequest %llu", LIB_UNNAMED,
+             (unsigned long long)entry->sequence);
+    pthread_mutex_lock(&world->lock);
+    entry->r.name = entry->word;
+    const int rc = put_into_inbox(entry->group->negotiator, &entry, 1);
+    if (rc < 0) entry->r.name = NULL;
+    pthread_mutex_unlock(&world->lock);
+    return rc;
 }
 
 /* ---- turns --------------------------------------------------------------------------------------------- */
@@ -192,7 +162,7 @@ static int fetch(lib_negotiator *n, double now)
     atomic_store(&n->came, 0);
     pthread_mutex_unlock(lock);
     for (int64_t i = 0; i < count;) {
-        int64_t entries = n->taken[i]->bundle ? n->taken[i]->bundle_size : 1;
+        int64_t entries = n->taken[i]->bundle_size ? n->taken[i]->bundle_size : 1;
         KOLO_TRY(lib_core_add(n->core, n->taken + i, entries, now));
         i += entries;
     }
@@ -298,7 +268,7 @@ int lib_negotiator_turn(lib_negotiator *n, const lib_beginning **batch, bool *bu
     int sends = send_lines(n);
     KOLO_TRY(sends);
     /* who waits for messages of its node is woken by them; between nodes somebody has to look */
-    *busy = sends || (core->root && core->root->ready) || (core->first && !n->group->one_node);
+    *busy = sends || (core->root && core->root->readies) || (core->first && !n->group->one_node);
     note_batches(n, now);
     *batch = core->batch;
     return (int)core->batches;

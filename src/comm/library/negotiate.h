@@ -30,36 +30,29 @@ typedef struct lib_bytes {
     char *data;
     int64_t size, capacity;
 } lib_bytes;
-int lib_put(lib_bytes *to, const void *data, size_t bytes); /* padded to 8 with zeros; data NULL: all zeros */
+int lib_append(lib_bytes *to, const void *data, size_t bytes); /* data NULL: zeros */
+int lib_put(lib_bytes *to, const void *data, size_t bytes);    /* the same, padded to 8 with zeros */
 int lib_put_number(lib_bytes *to, int64_t number);
 #define LIB_PUT(to, ...) lib_put(to, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}))
-int lib_put_text(lib_bytes *to, const char *text, size_t bytes); /* length, bytes, NUL */
+int lib_put_text(lib_bytes *to, const char *text); /* length, bytes, NUL */
 void lib_bytes_free(lib_bytes *bytes);
 
 typedef struct lib_reader {
     const char *at, *end;
     bool bad; /* something was longer than what is there */
 } lib_reader;
-const void *lib_take(lib_reader *from, size_t bytes);       /* NULL: bad */
-int64_t lib_take_number(lib_reader *from);                  /* 0: bad, or 0 */
-const char *lib_take_text(lib_reader *from, size_t *bytes); /* "": bad, or empty; bytes may be NULL */
-int lib_reader_end(const lib_reader *from);                 /* KOLO_EINTERNAL if bad or not read to its end */
+const void *lib_take(lib_reader *from, size_t bytes); /* NULL: bad */
+int64_t lib_take_number(lib_reader *from);            /* 0: bad, or 0 */
+const char *lib_take_text(lib_reader *from);          /* "": bad, or empty */
+int lib_reader_end(const lib_reader *from);           /* KOLO_EINTERNAL if bad or not read to its end */
 
-/* Things by hash; they hold their link, a look-up compares the rest. */
-typedef struct lib_link {
-    struct lib_link *next;
-    uint64_t hash;
-} lib_link;
-typedef struct lib_map {
-    lib_link **bucket;
-    int64_t buckets, count;
-} lib_map;
 uint64_t lib_hash(const void *data, size_t bytes);
-int lib_map_add(lib_map *map, lib_link *link, uint64_t hash);
+/* The key stays where it is while the link is in the map, whose keys are unlike one another. */
+int lib_map_add(lib_map *map, lib_link *link, const void *key, size_t bytes);
 void lib_map_remove(lib_map *map, lib_link *link);
-lib_link *lib_map_find(const lib_map *map, uint64_t hash);
-lib_link *lib_map_again(const lib_link *link); /* the next of the same hash */
-lib_link *lib_map_next(const lib_map *map, const lib_link *link); /* of all, in any order; NULL: the first */
+/* What holds the link, as its first field; NULL: there is none. */
+void *lib_map_find(const lib_map *map, const void *key, size_t bytes);
+void *lib_map_next(const lib_map *map, const lib_link *link); /* of all, in any order; link NULL: the first */
 void lib_map_free(lib_map *map);
 
 /* ---- what is brought (negotiate_describe.c) ------------------------------------------------------------ */
@@ -67,9 +60,11 @@ void lib_map_free(lib_map *map);
 typedef struct lib_want {
     kolo_request r; /* without vectors; name, compression and splits lie in the bytes it was read from */
     uint64_t signature;
-    const char *text; /* as mismatches name it */
-    bool gpu;         /* its vectors lie in GPUs' memory */
-    bool faulty;      /* wrong in itself; text says why */
+    const char *text;    /* as mismatches name it */
+    bool gpu;            /* its vectors lie in GPUs' memory */
+    bool faulty;         /* wrong in itself; text says why */
+    int64_t first, rows; /* what its member knows of rows: lib_rows */
+    const int64_t *row;
 } lib_want;
 /* One request, or all of a bundle. */
 typedef struct lib_descriptors {
@@ -80,14 +75,11 @@ typedef struct lib_descriptors {
 } lib_descriptors;
 
 int lib_write_entries(lib_bytes *to, lib_entry *const *entry, int64_t entries, int me, int members);
-/* copies; memory is kept from use to use */
-int lib_read_wants(lib_descriptors *wants, lib_reader *from);
-/* from another's `bytes`, copied */
-int lib_fill_wants(lib_descriptors *wants, const void *data, size_t bytes);
+/* What lib_write_entries has written is copied; memory is kept from use to use. */
+int lib_read_wants(lib_descriptors *wants, const void *data, size_t bytes);
 void lib_descriptors_free(lib_descriptors *wants);
 bool lib_descriptors_equal(const lib_descriptors *left, const lib_descriptors *right);
-bool lib_has_rows(enum kolo_collective what);
-int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries);
+int lib_write_name(lib_bytes *key, const char *name); /* behind the others */
 
 /* ---- fusion (fuse.c) ----------------------------------------------------------------------------------- */
 
@@ -117,8 +109,6 @@ typedef struct lib_slot {
     int64_t contributors; /* below and at this member, of those who are ready */
 } lib_slot;
 
-/* NULL: unknown */
-lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64_t *number);
 int lib_slot_give(lib_core *core, int64_t number, const lib_descriptors *wants, uint64_t agreement);
 void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement); /* mine is the caller's affair */
 /* A slot to be given: a free one, else the one that was not used for longest; -1: all are about to begin.
@@ -137,8 +127,8 @@ struct lib_bundle {
     double since;
     int64_t slot;     /* reported by this bit; -1: by a claim */
     bool anew;        /* its slot was taken: to be claimed */
-    bool warned;      /* stall.c */
-    lib_ready *ready; /* coordinator: all are */
+    bool stalled;     /* stall.c: the coordinator was told */
+    lib_ready *ready; /* coordinator: all are, as claims say */
 };
 
 /* The members below one child, or this member alone (the last edge). */
@@ -236,8 +226,8 @@ enum lib_item {
     /* down */
 };
 int lib_core_claim(lib_core *core, lib_bundle *unit);
-/* What this member says: begun in core->item, filled by the caller, then said upwards, or to the
- * coordinator if this is it. */
+/* What this member says, [kind, member, number, bytes of what follows, ...]: begun in core->item, filled by
+ * the caller, then said upwards, or to the coordinator if this is it. */
 int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number);
 int lib_core_submit(lib_core *core);
 int lib_core_apply(lib_core *core, const void *data, int64_t bytes); /* an agreement */
@@ -252,6 +242,7 @@ int lib_join_begin(lib_core *core, lib_entry *entry);
 
 /* ---- the coordinator (negotiate_root.c, negotiate_fail.c) ---------------------------------------------- */
 
+enum { LIB_UNNAMED = 1 }; /* begins the names of unnamed requests of which members brought unlike ones */
 /* What one member brought, of which somebody's is still missing. */
 typedef struct lib_claim {
     struct lib_claim *next; /* of the spare ones */
@@ -261,27 +252,26 @@ typedef struct lib_claim {
 } lib_claim;
 
 typedef struct lib_name {
-    lib_link link; /* in root->names */
-    struct lib_name *before, *after;
-    lib_bytes name;
+    lib_link link;  /* in root->names; next: of the spare ones */
+    lib_bytes name; /* with its NUL */
     lib_claim **by; /* [members] */
     /* [members] failures of the name, with `text`, that this member has not seen: when it submits the name,
      * it fails, too */
     int *unacknowledged;
     bool *killed;                 /* [members] fails now, with what it had brought */
     int claimed, waiting_members; /* members that submitted it; that have unacknowledged failures */
-    uint64_t made, failed;        /* agreements */
+    uint64_t failed;              /* agreement */
+    double since;                 /* the first member that has claimed it submitted it */
+    bool warned;                  /* stall.c */
     char *text;
 } lib_name;
 
-/* Something that all members are ready for. */
+/* Something that all members are ready for, as they have claimed. */
 struct lib_ready {
     lib_ready *next;
-    int64_t slot;         /* -1: */
-    lib_claim **by;       /* [members] */
     const lib_claim *any; /* one of them */
     int contributors;
-    bool held, goes; /* fixed order */
+    lib_claim *by[]; /* [members] */
 };
 
 /* Looks for the settings with which most bytes are agreed on per second of the caller's steps, computing
@@ -291,9 +281,8 @@ typedef struct lib_tune {
     bool settled;
     int at[2]; /* tried now: indices of the lists of fusion_bytes and cycle */
     int best[2];
-    int axis, direction, idle; /* idle: axes left alone in succession */
-    bool gained;               /* by this direction */
-    bool based;                /* best_score was measured */
+    int way, vain; /* up or down a list; ways in succession that were no better */
+    bool based;    /* best_score was measured */
     int windows, steps;
     double score[3], time[3]; /* of windows: bytes per second, seconds per step */
     double best_score, best_step, begin;
@@ -308,21 +297,22 @@ double lib_tune_cycle(const lib_tune *tune);
 
 typedef struct lib_root {
     lib_map names;
-    lib_name *first, *last, *spare_names;
+    lib_name *spare_names;
     lib_claim *spare_claims;
     lib_ready *ready, **ready_end, *spare_ready;
+    uint64_t *slots; /* [words] those that all members are ready for */
+    int64_t readies; /* how many, of both */
     double ready_since;
     lib_bytes urgent; /* items that need not wait */
-    lib_bytes key;    /* of a name that is looked for */
     uint64_t *taken;  /* [words] slots that cannot be given away in this agreement */
     int64_t room;     /* bytes that names without a slot may still have in it */
     bool *joined;     /* [members] */
     int joins, last_joined;
     bool all_closing, evicted;
 
-    bool ask;                    /* stall.c */
-    uint64_t question, asked_at; /* asked_at: agreement; 0: no question is under way */
-    int answers;                 /* still missing */
+    bool ask, asking; /* stall.c: a question is due, is under way */
+    uint64_t question;
+    int answers; /* still missing */
     double asked;
     lib_bytes *answer; /* [members] */
 
@@ -350,12 +340,13 @@ void lib_root_close(lib_core *core);
 int lib_root_item(lib_core *core, enum lib_item kind, lib_reader *from); /* what a member says */
 int lib_root_ready_slot(lib_core *core, int64_t slot);
 int lib_root_send(lib_core *core, bool idle);
-/* takes slots that hold one of these names */
-int lib_root_doom(lib_core *core, const lib_descriptors *wants);
-/* NULL: unknown, or (make) *rc < 0 */
-lib_name *lib_root_name(lib_core *core, const char *name, bool make, int *rc);
-void lib_root_name_drop(lib_root *root, lib_name *name, int members);
+/* The slot is taken: a member that has reported its bit claims, and claims are compared. */
+int lib_root_doom(lib_core *core, lib_slot *slot);
+lib_name *lib_root_name(const lib_core *core, const char *name);           /* NULL: unknown */
+int lib_root_name_make(lib_core *core, const char *text, lib_name **name); /* unless it is there */
+void lib_root_name_drop(lib_core *core, lib_name *name);
 void lib_root_claim_free(lib_root *root, lib_claim *claim);
+void lib_ready_drop(lib_core *core, lib_ready **at); /* of root->ready: it begins */
 
 /* Fails `name`, and what was submitted together with it, on all members that have brought it (claimed it, or
  * have reported its bit: name->killed); those that have not, joined ones excepted, fail when they do. So
@@ -369,17 +360,17 @@ int lib_root_fail_fault(lib_core *core, lib_name *name);
 /* The claim of a member with an unacknowledged failure fails; one that is older than the failure is
  * forgotten. *over: it was so, and the claim is freed. */
 int lib_root_fail_late(lib_core *core, lib_claim *claim, uint64_t seen, bool *over);
-int lib_root_fail_acknowledged(lib_core *core, int member, lib_reader *from);
+void lib_root_fail_acknowledged(lib_core *core, int member, const char *name);
 /* "rank 3", "ranks 0-2, 5": world ranks of the members whose number in of[] is `value`. */
 void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes);
 
 /* ---- names that some members have not submitted (stall.c) ---------------------------------------------- */
-/* member: does mine wait too long? */
-int lib_stall_look(lib_core *core);
-/* member: what waits here */
+int lib_stall_look(lib_core *core); /* does anything wait too long? */
+/* member: what it does */
 int lib_stall_answer(lib_core *core, uint64_t question);
-/* coordinator */
-int lib_stall_answered(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from);
+/* coordinator: a member waits for a slot */
+int lib_stall_slot(lib_core *core, int64_t slot, uint64_t seen);
+int lib_stall_answered(lib_core *core, int member, uint64_t question, const char *answer);
 /* coordinator: when all have answered, or will not */
 int lib_stall_report(lib_core *core);
 

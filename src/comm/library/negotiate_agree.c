@@ -66,39 +66,26 @@ static int apply_run(lib_core *core, lib_reader *from)
     return lib_read_slots(core, core->c.members, begin_slot, &(lib_slot_visit){.from = from});
 }
 
-static lib_bundle *unit_of(const lib_core *core, const lib_descriptors *wants)
-{
-    uint64_t hash = lib_hash(wants->key.data, (size_t)wants->key.size);
-    for (lib_link *link = lib_map_find(&core->waiting, hash); link; link = lib_map_again(link)) {
-        lib_bundle *unit = (lib_bundle *)link;
-        if (unit->key.size == wants->key.size &&
-            memcmp(unit->key.data, wants->key.data, (size_t)wants->key.size) == 0)
-            return unit;
-    }
-    return NULL;
-}
-
-/* [slot or -1, contributors, requests, number of rows, rows...] */
+/* [slot or -1, contributors, bytes, requests, rows...] */
 static int apply_new(lib_core *core, lib_reader *from)
 {
-    int64_t s = lib_take_number(from), contributors = lib_take_number(from), at = core->rows_count;
+    int64_t s = lib_take_number(from), contributors = lib_take_number(from), bytes = lib_take_number(from),
+            numbers = 0, at = core->rows_count;
+    const void *data = lib_take(from, (size_t)bytes);
+    if (!data) return 0;
     KOLO_TRY(
         kolo_grow(&core->received, &core->received_capacity, core->received_count, sizeof *core->received));
     lib_descriptors *wants = &core->received[core->received_count++];
-    KOLO_TRY(lib_read_wants(wants, from));
-    int64_t rows = lib_take_number(from);
-    const int64_t *row = rows >= 0 ? lib_take(from, (size_t)rows * 8) : NULL;
-    int64_t numbers = 0;
+    KOLO_TRY(lib_read_wants(wants, data, (size_t)bytes));
     for (int64_t i = 0; i < wants->wants; i++)
         numbers += lib_row_numbers(wants->want[i].r.what, core->c.members);
-    if (!row || numbers != rows) {
-        from->bad = true;
-        return 0;
-    }
-    KOLO_TRY(kolo_grow(&core->rows, &core->rows_capacity, at + rows, sizeof *core->rows));
-    memcpy(core->rows + at, row, (size_t)rows * 8);
-    core->rows_count += rows;
-    KOLO_TRY(begin_unit(core, wants, unit_of(core, wants), contributors, rows ? at : -1));
+    const int64_t *rows = lib_take(from, (size_t)numbers * sizeof *rows);
+    if (!rows) return 0;
+    KOLO_TRY(kolo_grow(&core->rows, &core->rows_capacity, at + numbers, sizeof *core->rows));
+    memcpy(core->rows + at, rows, (size_t)numbers * sizeof *rows);
+    core->rows_count += numbers;
+    lib_bundle *unit = lib_map_find(&core->waiting, wants->key.data, (size_t)wants->key.size);
+    KOLO_TRY(begin_unit(core, wants, unit, contributors, numbers ? at : -1));
     return s < 0 ? 0 : lib_slot_give(core, s, wants, core->seen);
 }
 
@@ -119,20 +106,11 @@ static void apply_drop(lib_core *core, lib_reader *from)
     lib_slot_take(core, s, core->seen);
 }
 
-static int send_acknowledged(lib_core *core, const char *name)
-{
-    size_t length = strlen(name);
-    KOLO_TRY(lib_core_item(core, LIB_ACKNOWLEDGED, 0));
-    KOLO_TRY(lib_put_number(&core->item, (int64_t)(8 + kolo_round_up(length + 1, 8))));
-    KOLO_TRY(lib_put_text(&core->item, name, length));
-    return lib_core_submit(core);
-}
-
 /* [member or -1: all, name, text, number of members that must acknowledge it, these members...] */
 static int apply_fail(lib_core *core, lib_reader *from)
 {
     int64_t only = lib_take_number(from);
-    const char *name = lib_take_text(from, NULL), *text = lib_take_text(from, NULL);
+    const char *name = lib_take_text(from), *text = lib_take_text(from);
     int64_t failing = lib_take_number(from);
     bool acknowledges = false;
     for (int64_t i = 0; i < failing && !from->bad; i++) acknowledges |= lib_take_number(from) == core->c.me;
@@ -140,13 +118,15 @@ static int apply_fail(lib_core *core, lib_reader *from)
     if (!bundle) return 0;
     for (int64_t i = 0; i < bundle->entries; i++) core->c.complete(bundle->entry[i], KOLO_EINPUT, text);
     lib_bundle_drop(core, bundle);
-    return acknowledges ? send_acknowledged(core, name) : 0;
+    if (!acknowledges) return 0;
+    KOLO_TRY(lib_core_item(core, LIB_ACKNOWLEDGED, 0));
+    KOLO_TRY(lib_put_text(&core->item, name));
+    return lib_core_submit(core);
 }
 
 int lib_join_begin(lib_core *core, lib_entry *entry)
 {
     KOLO_TRY(lib_core_item(core, LIB_JOIN, 0));
-    KOLO_TRY(lib_put_number(&core->item, 0));
     KOLO_TRY(lib_core_submit(core)); /* bits reported before this one go before it */
     core->joined = core->edge[core->children].joined = core->changed = true;
     core->joining = entry;

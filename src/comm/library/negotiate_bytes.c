@@ -7,27 +7,28 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
+int lib_append(lib_bytes *to, const void *data, size_t bytes)
+{
+    KOLO_TRY(kolo_grow(&to->data, &to->capacity, to->size + (int64_t)bytes, 1));
+    if (data) memcpy(to->data + to->size, data, bytes);
+    else memset(to->data + to->size, 0, bytes);
+    to->size += (int64_t)bytes;
+    return 0;
+}
+
 int lib_put(lib_bytes *to, const void *data, size_t bytes)
 {
-    size_t whole = kolo_round_up(bytes, 8);
-    while (to->size + (int64_t)whole > to->capacity)
-        KOLO_TRY(kolo_grow(&to->data, &to->capacity, to->capacity, 1));
-    if (data) memcpy(to->data + to->size, data, bytes);
-    else bytes = 0;
-    memset(to->data + to->size + bytes, 0, whole - bytes);
-    to->size += (int64_t)whole;
-    return 0;
+    KOLO_TRY(lib_append(to, data, bytes));
+    return lib_append(to, NULL, kolo_round_up(bytes, 8) - bytes);
 }
 
 int lib_put_number(lib_bytes *to, int64_t number) { return lib_put(to, &number, sizeof number); }
 
-int lib_put_text(lib_bytes *to, const char *text, size_t bytes)
+int lib_put_text(lib_bytes *to, const char *text)
 {
+    const size_t bytes = strlen(text);
     KOLO_TRY(lib_put_number(to, (int64_t)bytes));
-    int64_t at = to->size;
-    KOLO_TRY(lib_put(to, NULL, bytes + 1));
-    memcpy(to->data + at, text, bytes);
-    return 0;
+    return lib_put(to, text, bytes + 1);
 }
 
 void lib_bytes_free(lib_bytes *bytes)
@@ -54,12 +55,11 @@ int64_t lib_take_number(lib_reader *from)
     return number ? *number : 0;
 }
 
-const char *lib_take_text(lib_reader *from, size_t *bytes)
+const char *lib_take_text(lib_reader *from)
 {
     int64_t size = lib_take_number(from);
     const char *text = size >= 0 && size < from->end - from->at ? lib_take(from, (size_t)size + 1) : NULL;
     if (!text || text[size]) from->bad = true;
-    if (bytes) *bytes = from->bad ? 0 : (size_t)size;
     return from->bad ? "" : text;
 }
 
@@ -86,7 +86,7 @@ uint64_t lib_hash(const void *data, size_t bytes)
     return hash ^ hash >> 32;
 }
 
-static void negotiate_bytes_place(lib_map *map, lib_link *link)
+static void map_place(lib_map *map, lib_link *link)
 {
     lib_link **head = &map->bucket[link->hash & (uint64_t)(map->buckets - 1)];
     link->next = *head;
@@ -106,17 +106,17 @@ static int widen(lib_map *map)
     for (int64_t b = 0; b < old; b++)
         for (lib_link *link = from[b], *next; link; link = next) {
             next = link->next;
-            negotiate_bytes_place(map, link);
+            map_place(map, link);
         }
     free(from);
     return 0;
 }
 
-int lib_map_add(lib_map *map, lib_link *link, uint64_t hash)
+int lib_map_add(lib_map *map, lib_link *link, const void *key, size_t bytes)
 {
     if (map->count == map->buckets) KOLO_TRY(widen(map));
-    link->hash = hash;
-    negotiate_bytes_place(map, link);
+    *link = (lib_link){.hash = lib_hash(key, bytes), .key = key, .bytes = bytes};
+    map_place(map, link);
     map->count++;
     return 0;
 }
@@ -129,23 +129,17 @@ void lib_map_remove(lib_map *map, lib_link *link)
     map->count--;
 }
 
-lib_link *lib_map_find(const lib_map *map, uint64_t hash)
+void *lib_map_find(const lib_map *map, const void *key, size_t bytes)
 {
     if (!map->buckets) return NULL;
+    const uint64_t hash = lib_hash(key, bytes);
     lib_link *link = map->bucket[hash & (uint64_t)(map->buckets - 1)];
-    while (link && link->hash != hash) link = link->next;
+    while (link && (link->hash != hash || link->bytes != bytes || memcmp(link->key, key, bytes) != 0))
+        link = link->next;
     return link;
 }
 
-lib_link *lib_map_again(const lib_link *link)
-{
-    uint64_t hash = link->hash;
-    do link = link->next;
-    while (link && link->hash != hash);
-    return (lib_link *)(uintptr_t)link;
-}
-
-lib_link *lib_map_next(const lib_map *map, const lib_link *link)
+void *lib_map_next(const lib_map *map, const lib_link *link)
 {
     int64_t b = link ? (int64_t)(link->hash & (uint64_t)(map->buckets - 1)) + 1 : 0;
     if (link && link->next) return link->next;

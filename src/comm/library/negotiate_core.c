@@ -7,44 +7,25 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-static int leader_of(const lib_core_config *c, int member)
-{
-    int m = 0;
-    while (c->node_of && c->node_of[m] != c->node_of[member]) m++;
-    return m;
-}
-
-/* The leaders are numbered in their order; leader i hangs below leader (i - 1) / LIB_RADIX.
- * number: scratch [members]. */
-static int parent_of(const lib_core_config *c, const int *leader, const int *number, int member)
-{
-    if (leader[member] != member) return leader[member];
-    if (number[member] == 0) return -1;
-    int wanted = (number[member] - 1) / LIB_RADIX;
-    for (int m = 0; m < c->members; m++)
-        if (leader[m] == m && number[m] == wanted) return m;
-    return -1;
-}
-
+/* Leaders, in their order, hang below one another: leader i below leader (i - 1) / LIB_RADIX. */
 static int make_tree(lib_core *core)
 {
     const lib_core_config *c = &core->c;
-    int n = c->members, leaders = 0;
-    int *leader = kolo_alloc((size_t)n * 4 * sizeof(int));
+    int n = c->members, leaders = 0, *leader = kolo_alloc((size_t)n * 3 * sizeof(int));
     core->child = kolo_alloc((size_t)n * sizeof(int));
     core->edge = kolo_alloc((size_t)n * sizeof *core->edge);
     if (!leader || !core->child || !core->edge) {
         free(leader);
         return KOLO_ENOMEM;
     }
-    int *number = leader + n, *parent = number + n, *below = parent + n;
+    int *parent = leader + n, *below = parent + n;
     for (int m = 0; m < n; m++) {
-        leader[m] = leader_of(c, m);
-        if (leader[m] == m) number[m] = leaders++;
+        int first = 0;
+        while (c->node_of && c->node_of[first] != c->node_of[m]) first++;
+        parent[m] = first < m ? first : leaders ? leader[(leaders - 1) / LIB_RADIX] : -1;
+        if (first == m) leader[leaders++] = m;
+        for (int up = m; up >= 0; up = parent[up]) below[up]++; /* parents are lower than their children */
     }
-    for (int m = 0; m < n; m++) parent[m] = parent_of(c, leader, number, m);
-    for (int m = 0; m < n; m++) /* parents are lower than their children, so the walk ends */
-        for (int up = m; up >= 0; up = parent[up]) below[up]++;
     core->parent = parent[c->me];
     core->below = below[c->me];
     for (int m = 0; m < n; m++) {
@@ -151,8 +132,9 @@ static int unit_make(lib_core *core, lib_entry *const *entry, int64_t entries, l
     KOLO_TRY(kolo_grow(&unit->entry, &unit->capacity, entries, sizeof *unit->entry));
     memcpy(unit->entry, entry, (size_t)entries * sizeof *entry);
     unit->entries = entries;
-    KOLO_TRY(lib_write_names(&unit->key, entry, entries));
-    KOLO_TRY(lib_map_add(&core->waiting, &unit->link, lib_hash(unit->key.data, (size_t)unit->key.size)));
+    unit->key.size = 0;
+    for (int64_t i = 0; i < entries; i++) KOLO_TRY(lib_write_name(&unit->key, entry[i]->r.name));
+    KOLO_TRY(lib_map_add(&core->waiting, &unit->link, unit->key.data, (size_t)unit->key.size));
     core->spare = unit->after;
     unit->after = NULL;
     unit->before = core->last;
@@ -173,7 +155,9 @@ int lib_core_claim(lib_core *core, lib_bundle *unit)
 {
     unit->slot = -1;
     unit->anew = false;
+    const double age = core->now - unit->since;
     KOLO_TRY(lib_core_item(core, LIB_CLAIM, core->seen));
+    KOLO_TRY(lib_put(&core->item, &age, sizeof age));
     KOLO_TRY(lib_write_entries(&core->item, unit->entry, unit->entries, core->c.me, core->c.members));
     return lib_core_submit(core);
 }
@@ -183,15 +167,14 @@ int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, doubl
     core->now = now;
     if (entry[0]->r.what == KOLO_JOIN) return lib_join_begin(core, entry[0]);
     lib_bundle *unit;
-    int64_t number;
     KOLO_TRY(unit_make(core, entry, entries, &unit));
     unit->since = now;
-    lib_slot *slot = lib_slot_of(core, &unit->key, unit->link.hash, &number);
+    lib_slot *slot = lib_map_find(&core->known, unit->key.data, (size_t)unit->key.size);
     if (!slot || !as_known(slot, unit)) return lib_core_claim(core, unit);
-    unit->slot = number;
+    unit->slot = slot->number;
     slot->mine = unit;
     slot->contributors++;
-    lib_bit_set(core->edge[core->children].reported, number);
+    lib_bit_set(core->edge[core->children].reported, slot->number);
     core->changed = true;
     return 0;
 }
@@ -203,12 +186,14 @@ void lib_core_end(lib_core *core) { core->closing = core->edge[core->children].c
 int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number)
 {
     core->item.size = 0;
-    return LIB_PUT(&core->item, (int64_t)kind, core->c.me, (int64_t)number);
+    return LIB_PUT(&core->item, (int64_t)kind, core->c.me, (int64_t)number, 0);
 }
 
 int lib_core_submit(lib_core *core)
 {
     const lib_bytes *item = &core->item;
+    const int64_t bytes = item->size - 4 * (int64_t)sizeof bytes;
+    memcpy(item->data + 3 * sizeof bytes, &bytes, sizeof bytes);
     if (!core->root) return lib_put(&core->outgoing, item->data, (size_t)item->size);
     lib_reader from = {.at = item->data, .end = item->data + item->size};
     enum lib_item kind = (enum lib_item)lib_take_number(&from);
@@ -345,9 +330,7 @@ static int receive_item(lib_core *core, lib_edge *edge, uint64_t seen, lib_reade
     if (core->root) return lib_root_item(core, kind, from);
     /* what a single member says goes on as it is: member, number, and the rest counted in bytes */
     lib_take(from, 16);
-    int64_t bytes = lib_take_number(from);
-    if (bytes < 0) from->bad = true;
-    else lib_take(from, (size_t)bytes);
+    lib_take(from, (size_t)lib_take_number(from));
     return from->bad ? 0 : lib_put(&core->outgoing, begin, (size_t)(from->at - begin));
 }
 

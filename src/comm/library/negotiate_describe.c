@@ -6,15 +6,13 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-/* A request in a message; then name, text, compression and splits. */
+/* A request in a message; then name, text, compression, rows and splits. */
 typedef struct wire_want {
     uint64_t signature;
-    kolo_request r; /* its pointers say nothing */
-    int64_t splits;
+    kolo_request r;              /* its pointers say nothing */
+    int64_t first, rows, splits; /* rows: how many follow; splits: likewise */
     int32_t compressed, faulty, gpu, spare;
 } wire_want;
-
-bool lib_has_rows(enum kolo_collective what) { return lib_row_numbers(what, 1) > 0; }
 
 int64_t lib_row_numbers(enum kolo_collective what, int members)
 {
@@ -28,78 +26,72 @@ int64_t lib_row_numbers(enum kolo_collective what, int members)
     }
 }
 
-/* Rows for every member, as the request says or implies: by scatter's root, and by everybody in an
- * alltoall. */
-static int write_splits(lib_bytes *to, const kolo_request *r, int members)
+lib_rows lib_rows_brought(const kolo_request *r, int me, int members)
 {
-    int64_t rows = r->dims ? r->dim[0] : 1;
-    if (r->splits) return lib_put(to, r->splits, (size_t)members * sizeof(int64_t));
-    for (int m = 0; m < members; m++) KOLO_TRY(lib_put_number(to, rows / members + (m < rows % members)));
-    return 0;
+    const int64_t mine = r->dims ? r->dim[0] : 1;
+    if (r->what == KOLO_ALLTOALL) return (lib_rows){(int64_t)me * members, members, r->splits, mine};
+    if (r->what == KOLO_SCATTER && r->root == me) return (lib_rows){0, members, r->splits, mine};
+    if (r->what == KOLO_SCATTER) {
+        const lib_rows all = {0, members, r->splits, mine};
+        return (lib_rows){members + me, 1, NULL, r->out ? 1 + lib_rows_at(&all, me) : 0};
+    }
+    return (lib_rows){me, lib_row_numbers(r->what, 1), NULL, mine};
+}
+
+int64_t lib_rows_at(const lib_rows *rows, int64_t i)
+{
+    return rows->list ? rows->list[i] : rows->all / rows->count + (i < rows->all % rows->count);
 }
 
 static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int members)
 {
     const kolo_request *r = &entry->r;
+    const lib_rows rows = entry->fault ? (lib_rows){0} : lib_rows_brought(r, me, members);
+    const bool splits = !entry->fault && lib_describes_part(r, members);
     char text[256] = "";
-    bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me) ||
-                                    lib_describes_part(r, members));
     bool compressed = r->compression && *r->compression;
     wire_want want = {.signature = lib_signature(entry),
                       .r = *r,
+                      .first = rows.first,
+                      .rows = rows.count,
                       .splits = splits ? members : 0,
                       .compressed = compressed,
                       .faulty = entry->fault != NULL,
                       .gpu = entry->gpu};
-    if (r->what == KOLO_SCATTER) want.r.rows = lib_awaits(r, me, members);
     lib_describe(entry, text, sizeof text);
     KOLO_TRY(lib_put(to, &want, sizeof want));
-    KOLO_TRY(lib_put_text(to, r->name, strlen(r->name)));
-    KOLO_TRY(lib_put_text(to, text, strlen(text)));
-    if (compressed) KOLO_TRY(lib_put_text(to, r->compression, strlen(r->compression)));
-    return splits ? write_splits(to, r, members) : 0;
+    KOLO_TRY(lib_put_text(to, r->name));
+    KOLO_TRY(lib_put_text(to, text));
+    if (compressed) KOLO_TRY(lib_put_text(to, r->compression));
+    for (int64_t i = 0; i < rows.count; i++) KOLO_TRY(lib_put_number(to, lib_rows_at(&rows, i)));
+    return splits ? lib_put(to, r->splits, (size_t)members * sizeof *r->splits) : 0;
 }
 
 int lib_write_entries(lib_bytes *to, lib_entry *const *entry, int64_t entries, int me, int members)
 {
-    int64_t at = to->size;
-    KOLO_TRY(LIB_PUT(to, 0, entries));
+    KOLO_TRY(lib_put_number(to, entries));
     for (int64_t i = 0; i < entries; i++) KOLO_TRY(write_entry(to, entry[i], me, members));
-    int64_t bytes = to->size - at - 8;
-    memcpy(to->data + at, &bytes, sizeof bytes);
     return 0;
 }
 
 static int read_want(lib_want *want, lib_bytes *key, lib_reader *from)
 {
     const wire_want *wire = lib_take(from, sizeof *wire);
-    size_t length = 0;
-    const char *name = lib_take_text(from, &length);
-    const char *text = lib_take_text(from, NULL);
-    if (from->bad || wire->splits < 0) {
-        from->bad = true;
-        return 0;
-    }
-    *want = (lib_want){wire->r, wire->signature, text, wire->gpu, wire->faulty};
+    const char *name = lib_take_text(from), *text = lib_take_text(from);
+    if (from->bad) return 0;
+    *want =
+        (lib_want){wire->r, wire->signature, text, wire->gpu, wire->faulty, wire->first, wire->rows, NULL};
     want->r.name = name;
     want->r.in = want->r.out = NULL;
     want->r.compression = NULL;
     want->r.splits = want->r.index = NULL;
-    if (wire->compressed) want->r.compression = lib_take_text(from, NULL);
+    if (wire->compressed) want->r.compression = lib_take_text(from);
+    want->row = lib_take(from, (size_t)wire->rows * sizeof *want->row);
     if (wire->splits) want->r.splits = lib_take(from, (size_t)wire->splits * sizeof(int64_t));
-    return lib_put_text(key, name, length);
+    return lib_write_name(key, name);
 }
 
-int lib_read_wants(lib_descriptors *wants, lib_reader *from)
-{
-    int64_t bytes = lib_take_number(from);
-    const void *data = bytes >= 8 ? lib_take(from, (size_t)bytes) : NULL;
-    wants->wants = 0;
-    if (!data) from->bad = true;
-    return data ? lib_fill_wants(wants, data, (size_t)bytes) : lib_reader_end(from);
-}
-
-int lib_fill_wants(lib_descriptors *wants, const void *data, size_t bytes)
+int lib_read_wants(lib_descriptors *wants, const void *data, size_t bytes)
 {
     wants->wants = 0;
     wants->bytes.size = wants->key.size = 0;
@@ -132,10 +124,4 @@ bool lib_descriptors_equal(const lib_descriptors *left, const lib_descriptors *r
     return true;
 }
 
-int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries)
-{
-    key->size = 0;
-    for (int64_t i = 0; i < entries; i++)
-        KOLO_TRY(lib_put_text(key, entry[i]->r.name, strlen(entry[i]->r.name)));
-    return 0;
-}
+int lib_write_name(lib_bytes *key, const char *name) { return lib_append(key, name, strlen(name) + 1); }

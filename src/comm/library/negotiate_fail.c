@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "comm/core/rank_list.h"
 #include "kolo/error.h"
-
-enum { TEXT_MAX = 3200, KIND_MAX = 760, KINDS_SHOWN = 6 };
 
 static int rank_of(const lib_core *core, int member)
 {
@@ -17,38 +16,36 @@ static int rank_of(const lib_core *core, int member)
 
 void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes)
 {
-    int count = 0, shown = 0;
+    int count = 0;
+    bool cut = false;
     char list[200] = "";
-    size_t at = 0;
     for (int m = 0, end; m < core->c.members; m = end) {
         end = m + 1;
         if (of[m] != value) continue;
         while (end < core->c.members && of[end] == value && rank_of(core, end) == rank_of(core, end - 1) + 1)
             end++;
+        cut |= strlen(list) > sizeof list - 40;
+        if (!cut)
+            kolo_append(list, sizeof list, end - m > 1 ? "%s%d-%d" : "%s%d", count ? ", " : "",
+                        rank_of(core, m), rank_of(core, end - 1));
         count += end - m;
-        if (at > sizeof list - 40) {
-            if (!shown++) snprintf(list + at, sizeof list - at, ", ...");
-            continue;
-        }
-        at += (size_t)snprintf(list + at, sizeof list - at, end - m > 1 ? "%s%d-%d" : "%s%d", at ? ", " : "",
-                               rank_of(core, m), rank_of(core, end - 1));
     }
-    snprintf(text, bytes, "%s %s", count == 1 ? "rank" : "ranks", list);
+    snprintf(text, bytes, "%s %s%s", count == 1 ? "rank" : "ranks", list, cut ? ", ..." : "");
 }
 
 static int put_fail(lib_core *core, int only, const char *name, const char *text)
 {
     lib_bytes *urgent = &core->root->urgent;
     KOLO_TRY(LIB_PUT(urgent, LIB_FAIL, only));
-    KOLO_TRY(lib_put_text(urgent, name, strlen(name)));
-    return lib_put_text(urgent, text, strlen(text));
+    KOLO_TRY(lib_put_text(urgent, name));
+    return lib_put_text(urgent, text);
 }
 
 /* Takes claim away from all its names; they remember that its member's fails. */
 static void detach(lib_core *core, const lib_claim *claim)
 {
     for (int64_t i = 0; i < claim->wants.wants; i++) {
-        lib_name *name = lib_root_name(core, claim->wants.want[i].r.name, false, NULL);
+        lib_name *name = lib_root_name(core, claim->wants.want[i].r.name);
         name->by[claim->member] = NULL;
         name->claimed--;
         name->killed[claim->member] = true;
@@ -84,16 +81,16 @@ int lib_root_fail(lib_core *core, lib_name *name, const char *text)
     name->failed = core->seen + 1;
     for (int m = 0; m < members; m++)
         if (claim[m]) detach(core, claim[m]);
-    KOLO_TRY_GOTO(rc, put_fail(core, -1, name->name.data + 8, text));
+    KOLO_TRY_GOTO(rc, put_fail(core, -1, name->name.data, text));
     KOLO_TRY_GOTO(rc, put_unacknowledged(core, name, text));
     for (int m = 0; m < members; m++) {
         for (int64_t i = 0; claim[m] && i < claim[m]->wants.wants; i++) {
-            lib_name *other = lib_root_name(core, claim[m]->wants.want[i].r.name, false, NULL);
+            lib_name *other = lib_root_name(core, claim[m]->wants.want[i].r.name);
             if (other && other->failed != core->seen + 1) KOLO_TRY_GOTO(rc, lib_root_fail(core, other, text));
         }
         if (claim[m]) lib_root_claim_free(core->root, claim[m]);
     }
-    if (!name->waiting_members) lib_root_name_drop(core->root, name, members);
+    if (!name->waiting_members) lib_root_name_drop(core, name);
 fail:
     free(claim);
     return rc < 0 ? rc : 0;
@@ -102,7 +99,7 @@ fail:
 static void acknowledge(lib_core *core, lib_name *name, int member)
 {
     if (--name->unacknowledged[member]) return;
-    if (!--name->waiting_members && !name->claimed) lib_root_name_drop(core->root, name, core->c.members);
+    if (!--name->waiting_members && !name->claimed) lib_root_name_drop(core, name);
 }
 
 int lib_root_fail_late(lib_core *core, lib_claim *claim, uint64_t seen, bool *over)
@@ -112,31 +109,28 @@ int lib_root_fail_late(lib_core *core, lib_claim *claim, uint64_t seen, bool *ov
     bool old = false;
     int rc = 0;
     for (int64_t i = 0; i < wants->wants; i++) {
-        const lib_name *name = lib_root_name(core, wants->want[i].r.name, false, NULL);
+        const lib_name *name = lib_root_name(core, wants->want[i].r.name);
         if (!name) continue;
         old |= seen < name->failed;
         if (name->unacknowledged[claim->member]) failed = name;
     }
     *over = old || failed;
     if (failed && !old) {
-        rc = put_fail(core, claim->member, failed->name.data + 8, failed->text);
+        rc = put_fail(core, claim->member, failed->name.data, failed->text);
         if (rc == 0) rc = lib_put_number(&core->root->urgent, 0);
         for (int64_t i = 0; i < wants->wants; i++) {
-            lib_name *name = lib_root_name(core, wants->want[i].r.name, false, NULL);
+            lib_name *name = lib_root_name(core, wants->want[i].r.name);
             if (!name || !name->unacknowledged[claim->member]) continue;
             acknowledge(core, name, claim->member);
         }
     }
-    if (*over) lib_root_claim_free(core->root, claim);
     return rc;
 }
 
-int lib_root_fail_acknowledged(lib_core *core, int member, lib_reader *from)
+void lib_root_fail_acknowledged(lib_core *core, int member, const char *text)
 {
-    const char *text = lib_take_text(from, NULL);
-    lib_name *name = lib_root_name(core, text, false, NULL);
+    lib_name *name = lib_root_name(core, text);
     if (name && name->unacknowledged[member]) acknowledge(core, name, member);
-    return 0;
 }
 
 /* ---- texts --------------------------------------------------------------------------------------------- */
@@ -159,86 +153,68 @@ static const char *differing(const lib_core *core, const lib_name *name)
         if (wants == first) continue;
         if (wants->key.size != first->key.size ||
             memcmp(wants->key.data, first->key.data, (size_t)first->key.size) != 0)
-            return name->name.data + 8;
+            return name->name.data;
         for (int64_t i = 0; i < first->wants && !found; i++)
             if (wants->want[i].signature != first->want[i].signature) found = first->want[i].r.name;
     }
-    return found ? found : name->name.data + 8;
+    return found ? found : name->name.data;
 }
 
-static size_t add_brought(const char *name, const lib_claim *claim, char *text, size_t bytes)
+static void say_brought(const char *name, const lib_claim *claim, char *text, size_t bytes)
 {
-    size_t at = (size_t)snprintf(text, bytes, "%.200s", want_of(name, claim)->text);
-    if (claim->wants.wants == 1 || at >= bytes) return at;
-    at += (size_t)snprintf(text + at, bytes - at, " grouped with %ld others (", (long)claim->wants.wants - 1);
     int shown = 0;
-    for (int64_t i = 0; i < claim->wants.wants && at < bytes && shown < 4; i++)
+    snprintf(text, bytes, "%s", want_of(name, claim)->text);
+    if (claim->wants.wants == 1) return;
+    kolo_append(text, bytes, " grouped with %ld others (", (long)claim->wants.wants - 1);
+    for (int64_t i = 0; i < claim->wants.wants && shown < 4; i++)
         if (strcmp(claim->wants.want[i].r.name, name) != 0)
-            at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "",
-                                   claim->wants.want[i].r.name);
-    if (at < bytes)
-        at += (size_t)snprintf(text + at, bytes - at, claim->wants.wants - 1 > shown ? ", ...)" : ")");
-    return at;
+            kolo_append(text, bytes, "%s\"%.60s\"", shown++ ? ", " : "", claim->wants.want[i].r.name);
+    kolo_append(text, bytes, claim->wants.wants - 1 > shown ? ", ...)" : ")");
 }
 
-/* Of the first two kinds that say all counts (because their texts do not): where they differ. */
-static void print_counts(const lib_core *core, const lib_name *name, const char *about, const int *kind,
-                         char *text, size_t bytes)
+/* Of those who say all counts (because their texts do not): where the first two differ. */
+static void append_counts(const lib_core *core, const lib_name *name, const char *about, char *text,
+                          size_t bytes)
 {
     const int64_t *first = NULL;
     int whose = 0;
     for (int m = 0; m < core->c.members; m++) {
-        const kolo_request *r = kind[m] == m ? &want_of(about, name->by[m])->r : NULL;
-        if (!r || !r->splits || !lib_gathers(r->what)) continue;
+        const kolo_request *r = name->by[m] ? &want_of(about, name->by[m])->r : NULL;
+        if (!r || !r->splits) continue;
         for (int k = 0; first && k < core->c.members; k++)
             if (first[k] != r->splits[k]) {
-                snprintf(text, bytes, "; counts differ first for rank %d: %lld by rank %d, %lld by rank %d",
-                         rank_of(core, k), (long long)first[k], rank_of(core, whose), (long long)r->splits[k],
-                         rank_of(core, m));
+                kolo_append(text, bytes,
+                            "; counts differ first for rank %d: %lld by rank %d, %lld by rank %d",
+                            rank_of(core, k), (long long)first[k], rank_of(core, whose),
+                            (long long)r->splits[k], rank_of(core, m));
                 return;
             }
         if (!first) first = r->splits, whose = m;
     }
 }
 
-/* kind[m]: first member that brought the same as m, -1: none */
-static void print_kinds(const lib_core *core, const lib_name *name, const char *about, const int *kind,
-                        char *text, size_t bytes)
-{
-    char ranks[256];
-    int shown = 0, left = 0;
-    size_t at = 0;
-    for (int m = 0; m < core->c.members; m++) {
-        if (kind[m] != m) continue;
-        if (left || shown == KINDS_SHOWN || at + KIND_MAX > bytes) {
-            left++;
-            continue;
-        }
-        lib_write_ranks(core, kind, m, ranks, sizeof ranks);
-        at += (size_t)snprintf(text + at, bytes - at, "%s%s brought ", shown++ ? "; " : "", ranks);
-        at += add_brought(about, name->by[m], text + at, bytes - at);
-    }
-    if (left)
-        at += (size_t)snprintf(text + at, bytes - at, "; %d other%s brought something else again", left,
-                               left > 1 ? "s" : "");
-    print_counts(core, name, about, kind, text + at, bytes - at);
-}
-
 int lib_root_fail_different(lib_core *core, lib_name *name)
 {
-    char kinds[TEXT_MAX] = "", text[TEXT_MAX + 400];
-    int *kind = kolo_alloc((size_t)core->c.members * sizeof(int));
-    if (!kind) return KOLO_ENOMEM;
-    for (int m = 0; m < core->c.members; m++) {
-        kind[m] = -1;
-        for (int k = 0; name->by[m] && kind[m] < 0; k++)
-            if (name->by[k] && lib_descriptors_equal(&name->by[k]->wants, &name->by[m]->wants)) kind[m] = k;
-    }
+    enum { KINDS = 3000, SAID = 768 };
+    const size_t n = (size_t)core->c.members;
+    char text[KINDS + 400];
     const char *about = differing(core, name);
-    print_kinds(core, name, about, kind, kinds, sizeof kinds);
-    free(kind);
-    snprintf(text, sizeof text, "\"%.200s\" is not the same on all ranks of group %d: %s", about,
-             core->c.group, kinds);
+    const bool unnamed = about[0] == LIB_UNNAMED;
+    int *rank = kolo_alloc(n * (sizeof *rank + SAID)), some = 0;
+    if (!rank) return KOLO_ENOMEM;
+    char *said = (char *)(rank + n);
+    for (int m = 0; m < core->c.members; m++) {
+        if (!name->by[m]) continue;
+        say_brought(about, name->by[m], said + (size_t)some * SAID, SAID);
+        rank[some++] = rank_of(core, m);
+    }
+    snprintf(text, sizeof text,
+             "%s%.200s%s is not the same on all ranks of group %d, nothing was sent: ", unnamed ? "" : "\"",
+             about + unnamed, unnamed ? "" : "\"", core->c.group);
+    const size_t head = strlen(text);
+    comm_rank_list(text + head, KINDS, rank, some, said, SAID);
+    free(rank);
+    append_counts(core, name, about, text, sizeof text);
     return lib_root_fail(core, name, text);
 }
 
@@ -253,7 +229,7 @@ int lib_root_fail_joined(lib_core *core, lib_name *name)
     while (!name->by[m]) m++;
     snprintf(text, sizeof text,
              "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only",
-             name->name.data + 8, want_of(name->name.data + 8, name->by[m])->text, ranks, core->c.group);
+             name->name.data, want_of(name->name.data, name->by[m])->text, ranks, core->c.group);
     return lib_root_fail(core, name, text);
 }
 

@@ -6,12 +6,13 @@
 #include "base/log.h"
 #include "kolo/error.h"
 
-/* One item for all slots of the list, or for the first thing of it. */
-static int put_run(lib_core *core, const lib_ready *ready, bool all)
+/* One item for all slots that are set in core->going. */
+static int put_run(lib_core *core)
 {
-    memset(core->going, 0, (size_t)core->words * sizeof *core->going);
-    for (const lib_ready *r = ready; r; r = all ? r->next : NULL)
-        if (r->slot >= 0) lib_bit_set(core->going, r->slot);
+    for (int64_t w = 0; w < core->words; w++) {
+        core->root->slots[w] &= ~core->going[w];
+        core->root->readies -= __builtin_popcountll(core->going[w]);
+    }
     return lib_write_slots(core, &core->down, LIB_RUN, core->c.members);
 }
 
@@ -37,7 +38,7 @@ static int put_slot(lib_core *core, const lib_descriptors *wants, int64_t *numbe
     int64_t bytes = wants->bytes.size, last = -1;
     bool worth = core->c.capacity > 0 && bytes <= LIB_REMEMBERED / 4;
     *number = -1;
-    for (int64_t i = 0; i < wants->wants; i++) worth &= !lib_has_rows(wants->want[i].r.what);
+    for (int64_t i = 0; i < wants->wants; i++) worth &= !lib_row_numbers(wants->want[i].r.what, 1);
     while (worth && root->room < bytes && (last = lib_slot_choose(core, root->taken, false)) >= 0)
         KOLO_TRY(put_drop(core, core->slot[last]));
     if (!worth || root->room < bytes) return 0;
@@ -53,21 +54,16 @@ static int put_slot(lib_core *core, const lib_descriptors *wants, int64_t *numbe
 static int put_rows(lib_core *core, const lib_ready *ready)
 {
     lib_bytes *down = &core->down;
-    int64_t at = down->size, n = core->c.members;
-    KOLO_TRY(lib_put_number(down, 0));
     for (int64_t i = 0; i < ready->any->wants.wants; i++) {
-        const kolo_request *r = &ready->any->wants.want[i].r;
-        for (int64_t m = 0; m < n && lib_has_rows(r->what) && r->what != KOLO_SCATTER; m++) {
-            const kolo_request *brought = &ready->by[m]->wants.want[i].r;
-            if (r->what == KOLO_ALLTOALL) KOLO_TRY(lib_put(down, brought->splits, (size_t)n * 8));
-            else KOLO_TRY(lib_put_number(down, brought->dims ? brought->dim[0] : 1));
+        const int64_t numbers = lib_row_numbers(ready->any->wants.want[i].r.what, core->c.members),
+                      at = down->size;
+        KOLO_TRY(lib_put(down, NULL, (size_t)numbers * sizeof numbers));
+        int64_t *row = (int64_t *)(void *)(down->data + at);
+        for (int m = 0; numbers && m < core->c.members; m++) {
+            const lib_want *brought = &ready->by[m]->wants.want[i];
+            for (int64_t k = 0; k < brought->rows; k++) row[brought->first + k] += brought->row[k];
         }
-        if (r->what != KOLO_SCATTER) continue;
-        KOLO_TRY(lib_put(down, ready->by[r->root]->wants.want[i].r.splits, (size_t)n * 8));
-        for (int64_t m = 0; m < n; m++) KOLO_TRY(lib_put_number(down, ready->by[m]->wants.want[i].r.rows));
     }
-    int64_t numbers = (down->size - at) / 8 - 1;
-    memcpy(down->data + at, &numbers, sizeof numbers);
     return 0;
 }
 
@@ -81,84 +77,69 @@ static int put_new(lib_core *core, const lib_ready *ready)
     return put_rows(core, ready);
 }
 
-static void ready_free(lib_core *core, lib_ready *ready)
+void lib_ready_drop(lib_core *core, lib_ready **at)
 {
-    for (int m = 0; ready->any && m < core->c.members; m++)
-        if (ready->by[m]) lib_root_claim_free(core->root, ready->by[m]);
-    ready->any = NULL;
-    ready->next = core->root->spare_ready;
-    core->root->spare_ready = ready;
+    lib_root *root = core->root;
+    lib_ready *ready = *at;
+    for (int m = 0; m < core->c.members; m++)
+        if (ready->by[m]) lib_root_claim_free(root, ready->by[m]);
+    *at = ready->next;
+    if (!*at) root->ready_end = at;
+    ready->next = root->spare_ready;
+    root->spare_ready = ready;
+    root->readies--;
 }
 
-static int put_ready(lib_core *core, lib_ready *list)
+static int put_claimed(lib_core *core, lib_ready **at)
 {
-    KOLO_TRY(put_run(core, list, true));
-    for (const lib_ready *r = list; r; r = r->next)
-        if (r->slot < 0) KOLO_TRY(put_new(core, r));
+    KOLO_TRY(put_new(core, *at));
+    lib_ready_drop(core, at);
     return 0;
 }
 
-/* Only what the coordinator submitted first, as far as all are ready; what it has not submitted (it has
- * joined) is not held back. */
-static int put_ready_fixed(lib_core *core)
+static bool is_ready(const lib_core *core, const lib_bundle *unit)
 {
-    lib_root *root = core->root;
-    lib_ready *wait = NULL, **wait_end = &wait, *go = NULL, **go_end = &go;
-    for (lib_bundle *unit = core->first; unit && unit->ready; unit = unit->after) unit->ready->goes = true;
-    for (lib_bundle *unit = core->first; unit; unit = unit->after)
-        if (unit->ready) unit->ready->held = true;
-    for (lib_ready *r = root->ready, *next; r; r = next) {
-        next = r->next;
-        r->next = NULL;
-        lib_ready ***end = r->held && !r->goes ? &wait_end : &go_end;
-        if (r->held && r->goes) continue; /* below, in its order */
-        **end = r;
-        *end = &r->next;
+    return unit->ready || (unit->slot >= 0 && lib_bit(core->root->slots, unit->slot));
+}
+
+/* What the coordinator submitted first, as far as all are ready. */
+static int put_in_order(lib_core *core)
+{
+    for (lib_bundle *unit = core->first; unit && is_ready(core, unit); unit = unit->after) {
+        lib_ready **at = &core->root->ready;
+        while (unit->ready && *at != unit->ready) at = &(*at)->next;
+        memset(core->going, 0, (size_t)core->words * sizeof *core->going);
+        if (unit->ready) KOLO_TRY(put_claimed(core, at));
+        else lib_bit_set(core->going, unit->slot);
+        KOLO_TRY(put_run(core));
     }
-    for (lib_bundle *unit = core->first; unit && unit->ready; unit = unit->after) {
-        *go_end = unit->ready;
-        go_end = &unit->ready->next;
-        unit->ready = NULL;
-    }
-    root->ready = wait;
-    root->ready_end = wait ? wait_end : &root->ready;
-    int rc = 0;
-    for (lib_ready *r = go, *next; r; r = next) {
-        next = r->next;
-        if (rc == 0) rc = r->slot >= 0 ? put_run(core, r, false) : put_new(core, r);
-        ready_free(core, r);
-    }
-    return rc;
+    return 0;
 }
 
 static bool can_begin(const lib_core *core)
 {
     const lib_root *root = core->root;
-    if (!root->ready || core->now < root->ready_since + root->cycle) return false;
-    if (!core->c.fixed_order || core->joined) return true;
-    return core->first && core->first->ready;
+    if (!root->readies || core->now < root->ready_since + root->cycle) return false;
+    return !core->c.fixed_order || core->joined || (core->first && is_ready(core, core->first));
 }
 
+/* In a fixed order the rest of what the coordinator submitted is held back; what it has not (it has joined)
+ * is not. */
 static int put_begins(lib_core *core)
 {
     lib_root *root = core->root;
+    const bool fixed = core->c.fixed_order;
     memset(root->taken, 0, (size_t)core->words * 8);
     root->room = LIB_REMEMBERED - core->remembered;
-    if (core->c.fixed_order) return put_ready_fixed(core);
-    lib_ready *list = root->ready;
-    root->ready = NULL;
-    root->ready_end = &root->ready;
-    int rc = put_ready(core, list);
-    for (lib_ready *next; list; list = next) {
-        next = list->next;
-        ready_free(core, list);
-    }
-    return rc;
-}
-
-static int put_number_item(lib_core *core, enum lib_item kind, int64_t number)
-{
-    return LIB_PUT(&core->down, (int64_t)kind, number);
+    if (fixed) KOLO_TRY(put_in_order(core));
+    memcpy(core->going, root->slots, (size_t)core->words * sizeof *core->going);
+    for (const lib_bundle *unit = core->first; fixed && unit; unit = unit->after)
+        if (unit->slot >= 0) lib_bit_clear(core->going, unit->slot);
+    KOLO_TRY(put_run(core));
+    for (lib_ready **at = &root->ready; *at;)
+        if (fixed && (*at)->by[core->c.me]) at = &(*at)->next;
+        else KOLO_TRY(put_claimed(core, at));
+    return 0;
 }
 
 static void tune(lib_core *core)
@@ -191,23 +172,23 @@ int lib_root_send(lib_core *core, bool idle)
     lib_root *root = core->root;
     KOLO_TRY(lib_stall_report(core));
     bool begin = idle && can_begin(core);
-    bool ask = root->ask && !root->asked_at;
-    bool joined = root->joins == core->c.members && (begin || !root->ready);
-    bool bye = root->all_closing && !root->ready && !core->closed;
+    bool ask = root->ask && !root->asking;
+    bool joined = root->joins == core->c.members && (begin || !root->readies);
+    bool bye = root->all_closing && !root->readies && !core->closed;
     if (!begin && !ask && !joined && !bye && !root->urgent.size) return 0;
     core->down.size = 0;
     KOLO_TRY(LIB_PUT(&core->down, (int64_t)core->seen + 1, (int64_t)root->fusion_bytes));
     KOLO_TRY(lib_put(&core->down, root->urgent.data, (size_t)root->urgent.size));
     root->urgent.size = 0;
     if (begin) KOLO_TRY(put_begins(core));
-    if (joined && !root->ready) KOLO_TRY(put_number_item(core, LIB_JOINED, root->last_joined));
+    if (joined && !root->readies) KOLO_TRY(LIB_PUT(&core->down, LIB_JOINED, root->last_joined));
     if (ask) {
         root->ask = false;
+        root->asking = true;
         root->answers = core->c.members;
         root->asked = core->now;
-        root->asked_at = core->seen + 1;
         for (int m = 0; m < core->c.members; m++) root->answer[m].size = 0;
-        KOLO_TRY(put_number_item(core, LIB_ASK, (int64_t)++root->question));
+        KOLO_TRY(LIB_PUT(&core->down, LIB_ASK, (int64_t)++root->question));
     }
     if (bye) KOLO_TRY(lib_put_number(&core->down, LIB_BYE));
     KOLO_TRY(lib_core_apply(core, core->down.data, core->down.size));

@@ -11,7 +11,7 @@ enum {
      * LIB_TRACKS on every member */
     LIB_TRACKS = 2,
     LIB_CHANNELS = 16, /* lanes of a group */
-    LIB_TEXT = 256,    /* of one rank in a message about requests that do not match */
+    LIB_TEXT = 256,    /* what one rank says in a message */
 };
 
 /* ---- entries.c ----------------------------------------------------------------------------------------- */
@@ -42,19 +42,22 @@ bool lib_fits_dense(const kolo_request *request);
 int lib_check_group(const kolo_group *group);
 /* with factors that are numbers, and no compression that is none */
 kolo_request lib_plain(const kolo_request *request);
-/* Submits one that the library itself made, with a note (or NULL) and with a fault that only this rank sees
- * ("": none); or one that lib_check has seen. */
+extern const int64_t lib_alike[1]; /* as `splits` of a gather: every member brings as many rows as this one */
+/* Submits it with what the library itself adds: a note (or NULL), a fault that only this rank sees (NULL or
+ * "": none). */
 int lib_submit(kolo_group *group, const kolo_request *request, const char *note, const char *fault,
                lib_entry **entry);
 /* without submitting it */
 int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **entry);
-/* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL;
- * what it points to is the caller's only if the request had its own `out`. */
-int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output);
-
-/* ---- blocking.c ---------------------------------------------------------------------------------------- */
-
-void lib_counts_free(struct lib_counts *first);
+/* Submits likewise, takes turns until it is complete, releases: what every blocking call does. output may be
+ * NULL; what it points to is the caller's only if the request had its own `out`. */
+int lib_do(kolo_group *group, const kolo_request *request, const char *note, const char *fault,
+           kolo_output *output);
+/* Collective over the group: all bring the same note, and nobody has a fault; else KOLO_EINPUT on all,
+ * with what each brought. */
+int lib_agree(kolo_group *group, const char *note, const char *fault);
+/* The same; who is not agreed with after so many seconds aborts the world, with this reason. */
+int lib_agree_within(kolo_group *group, const char *note, double seconds, const char *otherwise);
 
 /* ---- engine.c: turns ----------------------------------------------------------------------------------- */
 
@@ -97,10 +100,9 @@ typedef struct lib_stream {
     uint64_t begun;                      /* batches that have got their track */
     lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
     int64_t most;                        /* entries that a batch had, rounded up */
-    struct lib_cache *schedules;
-    struct lib_gpu *gpu;               /* gpu.h: NULL until a vector on a GPU comes */
-    struct lib_codec_states *specials; /* Adasum's and the codecs' */
-    int64_t *counts;                   /* [counts_room] of Adasum's tensors */
+    struct lib_prepared *prepared;       /* schedules and codecs */
+    struct lib_gpu *gpu;                 /* gpu.h: NULL until a vector on a GPU comes */
+    int64_t *counts;                     /* [counts_room] of Adasum's tensors */
     int64_t counts_room;
 } lib_stream;
 
@@ -112,9 +114,6 @@ void lib_stream_close(lib_stream **stream);
 /* Begins what can begin and carries on what is under way. *work: something is. Returns whether anything
  * moved, or negative: broken. */
 int lib_stream_turn(lib_stream *stream, bool *work);
-/* Appends a batch of one unnamed request. differs: it is known that the members brought different
- * ones; it comes first. */
-int lib_stream_append_unnamed(lib_stream *stream, lib_entry *entry, bool differs);
 /* x->work becomes the track's stage, of so many bytes at least, in node-shared memory where there is room. */
 int lib_stage(lib_execution *x, size_t bytes);
 
@@ -143,7 +142,6 @@ struct lib_execution {
     int64_t gpu_ops, gpu_op_room;
     double enqueued; /* when, on the GPU's lane, so that batches behind it may follow; 0: not yet */
     lib_packet packet;
-    char *texts;          /* [members][LIB_TEXT] while a mismatch is reported */
     char *words;          /* names and compressions of stand-ins: the negotiator's are good for a turn only */
     char *work;           /* vector that is reduced: stage, or the caller's */
     enum kolo_dtype type; /* of it */
@@ -196,8 +194,7 @@ int lib_result(lib_execution *x, int i, char **out);
 /* Some ranks have room for other parts than the root of a scatter deals: then the batch has
  * failed on all members. */
 bool lib_scatter_unequal(lib_execution *x);
-int lib_codec_state_allreduce(lib_execution *x);
-void lib_codec_states_free(struct lib_codec_states **specials);
+int lib_reduce_prepared(lib_execution *x); /* an allreduce that is more than a sum by elements */
 /* Elements `from` .. `from + count` of a request's vector as `type`, with prescale where `scaled`; neutral
  * elements where this rank has nothing. And the way back, divided and scaled; changes `in`. */
 void lib_bring(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_dtype type,
@@ -249,23 +246,12 @@ static inline int64_t lib_cut_rows(int64_t rows, int parts, int i)
     return rows / parts + (i < rows % parts);
 }
 
-/* ---- schedules.c --------------------------------------------------------------------------------------- */
+/* ---- prepared.c ---------------------------------------------------------------------------------------- */
 
-/* The schedule of a problem, made once. Memory of the cache, good until LIB_SCHEDULES others were asked
- * for. */
-int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem,
-                 const comm_schedule **schedule, const char **algorithm);
-void lib_schedules_free(struct lib_cache **cache);
-
-/* ---- submit.c, for the library itself ------------------------------------------------------------------ */
-
-/* Collective over the group: all bring the same note, and nobody has a fault; else KOLO_EINPUT on all,
- * with what each brought. */
-int lib_agree(kolo_group *group, const char *note, const char *fault);
-/* The same; who is not agreed with after so many seconds aborts the world, with this reason. */
-int lib_agree_within(kolo_group *group, const char *note, double seconds, const char *otherwise);
-/* As lib_do, of a request with a note (or NULL), or with a fault ("": none) that can be seen here alone. */
-int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault);
+/* The schedule of a problem, made once; x->algorithm is its name. Memory of the stream's, good until some
+ * hundred others were asked for. */
+int lib_schedule(lib_execution *x, const comm_problem *problem, const comm_schedule **schedule);
+void lib_prepared_free(struct lib_prepared **prepared);
 
 /* ---- world.c, group.c ---------------------------------------------------------------------------------- */
 

@@ -1,15 +1,11 @@
 /* The first round of an unnamed request: every member learns whether all have brought the same. On a node it
  * is the push, which compares signatures; between nodes a packet goes through recursive doubling. What is
  * small enough rides along (the whole reduction of a small vector; every member's rows), so that agreement
- * costs no message of its own. Only where members differ their descriptions are gathered, and the request
- * fails on all of them. */
-#include <stdio.h>
-#include <stdlib.h>
+ * costs no message of its own. Where members differ it goes to the coordinator of names, which compares what
+ * they brought, so that it fails on all of them. */
 #include <string.h>
 
-#include "base/memory.h"
 #include "comm/library/parts.h"
-#include "comm/core/rank_list.h"
 
 static bool packet_differs(const lib_packet *p) { return p->high != ~p->low_not; }
 
@@ -41,7 +37,7 @@ static int signature_packet(lib_execution *x, uint64_t signature, lib_step then)
     problem.width = sizeof x->packet;
     x->packet.high = signature;
     x->packet.low_not = ~signature;
-    KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, &problem, &schedule, &x->algorithm));
+    KOLO_TRY(lib_schedule(x, &problem, &schedule));
     KOLO_TRY(
         lib_run_schedule(x, schedule, &x->packet, &x->packet, sizeof x->packet, KOLO_U8, KOLO_SUM, then));
     if (x->run) x->run->combine = join_packets;
@@ -60,17 +56,11 @@ static bool needs_rows(const kolo_request *r)
 static int64_t bring_rows(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
+    const lib_rows own = lib_rows_brought(r, x->group->rank, x->group->size);
+    const int64_t n = lib_row_numbers(r->what, x->group->size);
     int64_t *rows = x->batch.rows;
-    int me = x->group->rank, members = x->group->size;
-    int64_t n = lib_row_numbers(r->what, members);
     memset(rows, 0, (size_t)n * sizeof *rows);
-    if (r->what == KOLO_ALLTOALL)
-        for (int i = 0; i < members; i++)
-            rows[(int64_t)me * members + i] = r->splits ? r->splits[i] : r->dim[0] / members;
-    else if (r->what != KOLO_SCATTER) rows[me] = r->dims ? r->dim[0] : 1;
-    else rows[members + me] = lib_awaits(r, me, members);
-    for (int i = 0; r->what == KOLO_SCATTER && me == r->root && i < members; i++)
-        rows[i] = r->splits ? r->splits[i] : lib_cut_rows(r->dim[0], members, i);
+    for (int64_t i = 0; i < own.count; i++) rows[own.first + i] = lib_rows_at(&own, i);
     return n;
 }
 
@@ -135,8 +125,7 @@ static int signature_matched(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     if (packet_differs(&x->packet)) return x->step = lib_report_differences, 1;
     if (needs_rows(r) && !x->packet.count) return x->step = gather_rows, 1;
-    if (needs_rows(r))
-        memcpy(x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
+    if (needs_rows(r)) memcpy(x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
     return x->step = lib_execute_batch, 1;
 }
 
@@ -164,61 +153,10 @@ int lib_signature_check(lib_execution *x)
                            : signature_packet(x, signature, signature_matched);
 }
 
-/* ---- where members differ ------------------------------------------------------------------------------ */
-
-static int signature_report(lib_execution *x, const char *more)
-{
-    char text[2048], what[1600];
-    comm_rank_list(what, sizeof what, x->group->rank_of, x->group->size, x->texts, LIB_TEXT);
-    snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s%s",
-             (unsigned long long)x->batch.number, x->group->id, what, more);
-    lib_fail_all(x, KOLO_EINPUT, text);
-    return x->step = NULL, 1;
-}
-
-/* number: the greatest count of every member, then the greatest of the negative ones. */
-static int counts_exchanged(lib_execution *x)
-{
-    char more[160] = "";
-    const int64_t *most = x->number, *least = most + x->group->size;
-    int n = x->group->size, m = 0;
-    while (m < n && (most[m] < 0 || most[m] == -least[m])) m++;
-    if (m < n)
-        snprintf(more, sizeof more, "; counts differ first for rank %d: some say %lld, some %lld",
-                 x->group->rank_of[m], (long long)-least[m], (long long)most[m]);
-    return signature_report(x, more);
-}
-
-/* All brought the same kind of gather, by their texts, which all see: counts may differ behind
- * those that texts show. */
-static bool all_gather(const lib_execution *x)
-{
-    if (!lib_gathers(lib_request(x, 0)->what)) return false;
-    const char *word = comm_collective_name(lib_request(x, 0)->what);
-    size_t length = strlen(word);
-    int m = 0;
-    while (m < x->group->size && strncmp(x->texts + (size_t)m * LIB_TEXT, word, length) == 0) m++;
-    return m == x->group->size;
-}
-
-static int signature_reported(lib_execution *x)
-{
-    const kolo_request *r = lib_request(x, 0);
-    int n = x->group->size;
-    if (!all_gather(x)) return signature_report(x, "");
-    for (int m = 0; m < n; m++) {
-        x->number[m] = r->splits ? r->splits[m] : INT64_MIN;
-        x->number[n + m] = r->splits ? -r->splits[m] : INT64_MIN;
-    }
-    return lib_run_sum(x, x->number, 2 * (int64_t)n, KOLO_I64, KOLO_MAX, counts_exchanged);
-}
-
 int lib_report_differences(lib_execution *x)
 {
-    const int64_t bytes = (int64_t)x->group->size * LIB_TEXT;
-    free(x->texts);
-    x->texts = kolo_alloc((size_t)bytes);
-    if (!x->texts) return KOLO_ENOMEM;
-    lib_describe(x->batch.entry[0], x->texts + (size_t)x->group->rank * LIB_TEXT, LIB_TEXT);
-    return lib_run_sum(x, x->texts, bytes, KOLO_U8, KOLO_MAX, signature_reported);
+    lib_entry *entry = x->batch.entry[0];
+    x->batch.entry[0] = NULL;
+    KOLO_TRY(lib_negotiator_differs(entry));
+    return x->step = NULL, 1;
 }

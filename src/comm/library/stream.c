@@ -66,7 +66,6 @@ static void execution_free(lib_execution *x)
     free(x->batch.stand_in);
     free(x->batch.rows);
     free(x->number);
-    free(x->texts);
     free(x->words);
     free(x->gpu_op);
     free(x);
@@ -96,8 +95,7 @@ void lib_stream_close(lib_stream **out)
     }
     chain_free(s->first);
     chain_free(s->spare);
-    lib_schedules_free(&s->schedules);
-    lib_codec_states_free(&s->specials);
+    lib_prepared_free(&s->prepared);
     free(s->counts);
     free(s);
     *out = NULL;
@@ -211,21 +209,17 @@ int lib_execute_begin(kolo_group *group, const lib_beginning *batch)
     return 0;
 }
 
-int lib_stream_append_unnamed(lib_stream *s, lib_entry *entry, bool differs)
+/* Appends a batch of one unnamed request. */
+static int append_unnamed(lib_stream *s, lib_entry *entry)
 {
     const lib_begin one = {
         .r = &entry->r, .entry = entry, .rows = -1, .contributors = s->group->size, .gpu = entry->gpu};
     const lib_beginning alone = {
         .begin = &one, .order = (const int64_t[]){0}, .entries = 1, .number = entry->sequence};
     lib_execution *x;
-    KOLO_TRY(stream_take(s, &alone, differs ? lib_report_differences : lib_signature_check, &x));
+    KOLO_TRY(stream_take(s, &alone, lib_signature_check, &x));
     x->signature_checked = true;
-    if (!differs || !s->first) {
-        stream_append(s, x);
-    } else {
-        x->next = s->first;
-        s->first = x;
-    }
+    stream_append(s, x);
     return 0;
 }
 
@@ -243,7 +237,7 @@ static int fetch_unnamed(lib_stream *s)
         if (!g->first) g->last = NULL;
         pthread_mutex_unlock(&g->world->lock);
         if (!entry) return 0;
-        KOLO_TRY(lib_stream_append_unnamed(s, entry, false));
+        KOLO_TRY(append_unnamed(s, entry));
     }
 }
 

@@ -26,6 +26,14 @@ kolo_request lib_plain(const kolo_request *request)
     return r;
 }
 
+const int64_t lib_alike[1];
+
+static const int64_t *counts_alike(kolo_group *group, int64_t count)
+{
+    for (int m = 0; m < group->size; m++) group->counts[m] = count;
+    return group->counts;
+}
+
 /* An entry that holds the request; faults are kept in it. world->lock is held. */
 static int submit_fill(kolo_group *group, const kolo_request *request, lib_entry **out)
 {
@@ -34,6 +42,7 @@ static int submit_fill(kolo_group *group, const kolo_request *request, lib_entry
     KOLO_TRY(lib_entry_take(group->world, &e));
     e->group = group;
     kolo_request r = lib_plain(request);
+    if (r.splits == lib_alike) r.splits = counts_alike(group, r.dim[0]);
     e->gpu = lib_check(group, &r, fault, sizeof fault);
     bool wrong = fault[0] != 0;
     if (wrong) r.splits = r.index = NULL;
@@ -44,13 +53,11 @@ static int submit_fill(kolo_group *group, const kolo_request *request, lib_entry
     return rc;
 }
 
-static bool negotiated(const kolo_request *r) { return r->name || r->what == KOLO_JOIN; }
-
 /* world->lock is held. */
 static int hand_on(lib_entry *entry)
 {
     kolo_group *g = entry->group;
-    if (negotiated(&entry->r)) return lib_negotiator_add(g->negotiator, &entry, 1);
+    if (lib_is_negotiated(&entry->r)) return lib_negotiator_add(g->negotiator, &entry, 1);
     entry->sequence = ++g->submitted;
     if (g->last) g->last->next = entry;
     else g->first = entry;
@@ -69,7 +76,7 @@ int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **o
 int lib_agree(kolo_group *group, const char *note, const char *fault)
 {
     const kolo_request barrier = {.what = KOLO_BARRIER};
-    return lib_do_with(group, &barrier, note, fault);
+    return lib_do(group, &barrier, note, fault, NULL);
 }
 
 /* As lib_submit, of a group that was checked. world->lock is held. */
@@ -81,7 +88,7 @@ static int begin(kolo_group *group, const kolo_request *request, const char *not
     lib_entry *e = *out;
     /* without its note it would say something else */
     if (note && !(e->note = kolo_strdup(note))) rc = KOLO_ENOMEM;
-    if (fault[0] && !e->fault && !(e->fault = kolo_strdup(fault))) rc = KOLO_ENOMEM;
+    if (fault && fault[0] && !e->fault && !(e->fault = kolo_strdup(fault))) rc = KOLO_ENOMEM;
     if (rc == 0) rc = hand_on(e);
     if (rc < 0) lib_entry_free(group->world, e);
     return rc;
@@ -97,21 +104,11 @@ int lib_submit(kolo_group *group, const kolo_request *request, const char *note,
     return rc;
 }
 
-int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault)
-{
-    lib_entry *e;
-    const int rc = lib_submit(group, request, note, fault, &e);
-    /* the others wait for this rank's word */
-    if (rc == KOLO_ENOMEM) return comm_router_break_by(group->world->router, rc);
-    KOLO_TRY(rc);
-    return lib_wait_and_free(group->world, e, NULL);
-}
-
 int lib_agree_within(kolo_group *group, const char *note, double seconds, const char *otherwise)
 {
     const kolo_request barrier = {.what = KOLO_BARRIER};
     lib_entry *e;
-    KOLO_TRY(lib_submit(group, &barrier, note, "", &e));
+    KOLO_TRY(lib_submit(group, &barrier, note, NULL, &e));
     lib_engine_wake(group->world);
     for (const double end = kolo_time() + seconds; atomic_load(&e->state) != LIB_DONE && kolo_time() < end;)
         usleep(1000);
@@ -130,7 +127,7 @@ int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *han
         return kolo_fail(KOLO_EINPUT, "comm: a request with a result needs a handle");
     kolo_world *world = group->world;
     pthread_mutex_lock(&world->lock);
-    const int rc = begin(group, request, NULL, "", &e);
+    const int rc = begin(group, request, NULL, NULL, &e);
     if (rc == 0) e->detached = !handle;
     if (rc == 0 && handle) *handle = lib_entry_handle(e);
     pthread_mutex_unlock(&world->lock);
@@ -142,14 +139,12 @@ int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *han
 static int fill_grouped(kolo_group *group, const kolo_request *request, int count)
 {
     kolo_world *world = group->world;
-    uint32_t bundle = ++world->bundles ? world->bundles : ++world->bundles;
     KOLO_TRY(kolo_grow(&world->bundle, &world->bundle_room, count, sizeof *world->bundle));
     lib_entry **entry = world->bundle;
     for (int i = 0; i < count; i++) {
         int rc = submit_fill(group, &request[i], &entry[i]);
         while (rc < 0 && --i >= 0) lib_entry_free(group->world, entry[i]);
         KOLO_TRY(rc);
-        entry[i]->bundle = bundle;
         entry[i]->bundle_size = count;
     }
     int rc = lib_negotiator_add(group->negotiator, entry, count);

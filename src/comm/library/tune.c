@@ -10,6 +10,7 @@ enum {
     CYCLES = sizeof cycle_of / sizeof *cycle_of,
     WINDOWS = 3, /* the median counts; one more comes before, while the new setting takes hold */
     WINDOW_STEPS = 5,
+    WAYS = 4,
 };
 static const double window_seconds = 0.05, worth = 1.02; /* less is noise */
 
@@ -23,7 +24,7 @@ static int nearest(const double *list, int count, double value)
 
 void lib_tune_begin(lib_tune *tune, size_t fusion_bytes, double cycle)
 {
-    *tune = (lib_tune){.direction = 1, .windows = -1, .begin = -1};
+    *tune = (lib_tune){.windows = -1, .begin = -1};
     tune->at[0] = tune->best[0] = nearest(fusion_of, FUSIONS, (double)fusion_bytes);
     tune->at[1] = tune->best[1] = nearest(cycle_of, CYCLES, cycle);
 }
@@ -31,30 +32,18 @@ void lib_tune_begin(lib_tune *tune, size_t fusion_bytes, double cycle)
 size_t lib_tune_fusion(const lib_tune *tune) { return (size_t)fusion_of[tune->at[0]]; }
 double lib_tune_cycle(const lib_tune *tune) { return cycle_of[tune->at[1]]; }
 
-/* This direction pays no more: the other one, if neither did yet, else the other setting. */
-static void turn(lib_tune *tune)
-{
-    if (tune->direction > 0 && !tune->gained) {
-        tune->direction = -1;
-        return;
-    }
-    tune->idle = tune->gained ? 0 : tune->idle + 1;
-    tune->axis = !tune->axis;
-    tune->direction = 1;
-    tune->gained = false;
-}
-
-/* To the next neighbour of the best; settled when neither setting has a better one. */
+/* To the next neighbour of the best, in the order up and down of the one list, then of the other; settled when
+ * none of them is better. */
 static void move(lib_tune *tune)
 {
-    for (;; turn(tune)) {
-        int next = tune->best[tune->axis] + tune->direction;
-        tune->settled = tune->idle == 2;
+    for (;; tune->way = (tune->way + 1) % WAYS, tune->vain++) {
+        const int axis = tune->way / 2, next = tune->best[axis] + (tune->way % 2 ? -1 : 1);
+        tune->settled = tune->vain >= WAYS;
         tune->at[0] = tune->best[0];
         tune->at[1] = tune->best[1];
         if (tune->settled) return;
-        if (next < 0 || next >= (tune->axis ? CYCLES : FUSIONS)) continue;
-        tune->at[tune->axis] = next;
+        if (next < 0 || next >= (axis ? CYCLES : FUSIONS)) continue;
+        tune->at[axis] = next;
         return;
     }
 }
@@ -74,15 +63,15 @@ static int median(const double *score)
 static void tune_compare(lib_tune *tune)
 {
     int middle = median(tune->score);
-    bool better = !tune->based || tune->score[middle] > tune->best_score * worth;
-    if (better) {
-        tune->gained = tune->based;
+    if (!tune->based || tune->score[middle] > tune->best_score * worth) {
+        tune->vain = 0;
         tune->best[0] = tune->at[0];
         tune->best[1] = tune->at[1];
         tune->best_score = tune->score[middle];
         tune->best_step = tune->time[middle];
     } else {
-        turn(tune);
+        tune->way = (tune->way + 1) % WAYS;
+        tune->vain++;
     }
     tune->based = true;
     move(tune);
