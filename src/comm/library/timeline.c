@@ -1,6 +1,6 @@
-/* A Chrome trace of this rank. A thread that has an event puts it into a ring and goes on; a thread takes
- * events out, a few times a second, and writes them as text, so a file is readable whenever its process ends:
- * the format allows that the end of the array is missing. */
+/* A Chrome trace of this rank. A thread that has an event puts it into a list and goes on; a thread takes the
+ * list, a few times a second, and writes it as text, so a file is readable whenever its process ends: the
+ * format allows that the end of the array is missing. */
 #include "comm/library/timeline.h"
 
 #include <errno.h>
@@ -21,31 +21,28 @@
 #include "kolo/error.h"
 
 enum {
-    RING = 1 << 14,
-    BELL = RING / 4, /* so many events wake the writer */
-    TEXT = 64 << 10, /* bytes a write */
+    EVENTS = 1 << 14,  /* of a list */
+    BELL = EVENTS / 4, /* so many wake the writer */
+    TEXT = 64 << 10,   /* bytes a write */
 };
 static const double pause_seconds = 0.25; /* what a killed rank loses at most, as long as its disk keeps up */
 
-typedef struct place {
-    _Atomic uint64_t turn; /* position + 1 when it is written, position + RING when it is free again */
-    lib_event event;
-} place;
-
 struct lib_timeline {
-    place *ring;
-    _Atomic uint64_t tail, lost;
+    pthread_mutex_t lock; /* of what stands up to `lost`; held for a copy, or the exchange of the two lists */
+    lib_event *list;      /* [EVENTS] being filled */
+    int count;
+    uint64_t lost;
     _Atomic uint32_t bell;
     _Atomic bool stop;
-    char apart[64];
-    uint64_t head, reported; /* from here on the writer's; reported: of the lost */
+    lib_event *other; /* [EVENTS] from here on the writer's */
     lib_event_rows rows;
     char *path;
     char name[32], older[32]; /* in folder, which is held open */
     int folder;
     char *text, *end;      /* what is not in the file yet */
     int64_t written, most; /* of the file */
-    int fd, fault;         /* an errno: nothing is written any more */
+    uint64_t all_lost;
+    int fd, fault; /* an errno: nothing is written any more */
     bool running;
     pthread_t writer;
 };
@@ -60,34 +57,21 @@ void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char 
                           double begin, double end, int64_t bytes)
 {
     if (!t) return;
-    uint64_t at = atomic_load_explicit(&t->tail, memory_order_relaxed);
-    place *p;
-    do {
-        p = &t->ring[at % RING];
-        /* full, or somebody else was first */
-        if (atomic_load_explicit(&p->turn, memory_order_acquire) != at) {
-            uint64_t now = atomic_load_explicit(&t->tail, memory_order_relaxed);
-            if (now == at) {
-                atomic_fetch_add_explicit(&t->lost, 1, memory_order_relaxed);
-                return;
-            }
-            at = now;
-            continue;
-        }
-        if (atomic_compare_exchange_weak_explicit(&t->tail, &at, at + 1, memory_order_relaxed,
-                                                  memory_order_relaxed))
-            break;
-    } while (true);
-    lib_event *e = &p->event;
-    e->phase = phase;
-    e->algorithm = algorithm;
-    e->begin = begin;
-    e->end = end;
-    e->bytes = bytes;
-    e->name[0] = e->name[LIB_EVENT_NAME - 1] = 0;
-    if (name) memccpy(e->name, name, 0, LIB_EVENT_NAME - 1);
-    atomic_store_explicit(&p->turn, at + 1, memory_order_release);
-    if (at % BELL == BELL - 1) ring_bell(t);
+    pthread_mutex_lock(&t->lock);
+    lib_event *e = t->count < EVENTS ? &t->list[t->count] : NULL;
+    if (e) {
+        e->phase = phase;
+        e->algorithm = algorithm;
+        e->begin = begin;
+        e->end = end;
+        e->bytes = bytes;
+        e->name[0] = e->name[LIB_EVENT_NAME - 1] = 0;
+        if (name) memccpy(e->name, name, 0, LIB_EVENT_NAME - 1);
+        t->count++;
+    } else t->lost++;
+    const bool full = t->count == BELL;
+    pthread_mutex_unlock(&t->lock);
+    if (full) ring_bell(t);
 }
 
 /* ---- the writer ---------------------------------------------------------------------------------------- */
@@ -155,18 +139,19 @@ static char *reserve_event(struct lib_timeline *t)
 
 static void drain(struct lib_timeline *t)
 {
-    int before = t->fault;
-    for (int count = 0; count < RING; count++) {
-        place *p = &t->ring[t->head % RING];
-        if (atomic_load_explicit(&p->turn, memory_order_acquire) != t->head + 1) break;
-        if (!t->fault) t->end = lib_event_put(&t->rows, &p->event, reserve_event(t));
-        atomic_store_explicit(&p->turn, t->head + RING, memory_order_release);
-        t->head++;
-    }
-    uint64_t lost = atomic_load_explicit(&t->lost, memory_order_relaxed);
-    if (lost > t->reported)
-        t->end = lib_event_put_lost(&t->rows, lost - t->reported, kolo_time(), reserve_event(t));
-    t->reported = lost;
+    const int before = t->fault;
+    pthread_mutex_lock(&t->lock);
+    lib_event *list = t->list;
+    const int count = t->count;
+    const uint64_t lost = t->lost;
+    t->list = t->other;
+    t->count = 0;
+    t->lost = 0;
+    pthread_mutex_unlock(&t->lock);
+    t->other = list;
+    for (int i = 0; i < count && !t->fault; i++) t->end = lib_event_put(&t->rows, &list[i], reserve_event(t));
+    if (lost) t->end = lib_event_put_lost(&t->rows, lost, kolo_time(), reserve_event(t));
+    t->all_lost += lost;
     write_text(t);
     if (t->fault && !before) kolo_warn("comm: %s: %s; the timeline ends here", t->path, strerror(t->fault));
 }
@@ -200,13 +185,14 @@ int lib_timeline_open(struct lib_timeline **out, const char *folder, size_t most
     t->rows.rank = rank;
     t->rows.host = host;
     t->most = (int64_t)(most / 2) - TEXT;
-    t->ring = kolo_alloc(RING * sizeof *t->ring);
+    pthread_mutex_init(&t->lock, NULL);
+    t->list = kolo_alloc(EVENTS * sizeof *t->list);
+    t->other = kolo_alloc(EVENTS * sizeof *t->other);
     t->text = t->end = kolo_alloc(TEXT);
     t->path = kolo_format("%s/rank-%d.json", folder, rank);
     snprintf(t->name, sizeof t->name, "rank-%d.json", rank);
     snprintf(t->older, sizeof t->older, "rank-%d.older.json", rank);
-    if (!t->ring || !t->text || !t->path) goto fail;
-    for (uint64_t i = 0; i < RING; i++) atomic_store_explicit(&t->ring[i].turn, i, memory_order_relaxed);
+    if (!t->list || !t->other || !t->text || !t->path) goto fail;
     KOLO_TRY_GOTO(rc, kolo_folder_make(folder));
     t->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (t->folder < 0) t->fault = errno;
@@ -238,12 +224,14 @@ void lib_timeline_close(struct lib_timeline **out)
     }
     if (t->fd >= 0) end_file(t);
     if (t->folder >= 0) close(t->folder);
-    if (t->reported)
+    if (t->all_lost)
         kolo_warn("comm: %s lacks %lu events that came faster than they could be written", t->path,
-                  (unsigned long)t->reported);
+                  (unsigned long)t->all_lost);
     free(t->path);
     free(t->text);
-    free(t->ring);
+    free(t->list);
+    free(t->other);
+    pthread_mutex_destroy(&t->lock);
     free(t);
     *out = NULL;
 }

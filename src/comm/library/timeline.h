@@ -39,10 +39,7 @@ typedef struct lib_event_rows {
     double offset, error;
     const char *phase[LIB_EVENT_PHASES];
     double end[LIB_EVENT_PHASES][LIB_EVENT_ROWS]; /* of a row's last event; 0: there was none */
-    struct {
-        int bytes;
-        char text[112];
-    } start[LIB_EVENT_PHASES][LIB_EVENT_ROWS]; /* of the text of a row's events, which is always the same */
+    bool named[LIB_EVENT_PHASES][LIB_EVENT_ROWS]; /* in this file */
 } lib_event_rows;
 
 /* These write text of a JSON array, one event a line with the comma before it, and return its end. A head

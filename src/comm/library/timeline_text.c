@@ -92,7 +92,7 @@ char *lib_event_put_head(lib_event_rows *rows, char *to)
 {
     char text[LIB_EVENT_NAME + 16];
     snprintf(text, sizeof text, "rank %d %s", rows->rank, rows->host);
-    memset(rows->start, 0, sizeof rows->start);
+    memset(rows->named, 0, sizeof rows->named);
     to = put_format(
         to,
         "[\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
@@ -119,30 +119,28 @@ static int phase_of(lib_event_rows *rows, const char *phase)
     return p;
 }
 
-/* The first row of the phase where the event overlaps no other; one that was not used yet is named. NULL: all
- * are taken. */
-static char *put_start(lib_event_rows *rows, const lib_event *e, char *to)
+static char *put_begin(const lib_event_rows *rows, const char *kind, int thread, const char *phase, char *to)
 {
-    int p = phase_of(rows, e->phase), r = 0;
-    while (r < LIB_EVENT_ROWS && rows->end[p][r] > e->begin) r++;
-    if (r == LIB_EVENT_ROWS) return NULL;
-    if (!rows->start[p][r].bytes) {
-        int thread = p * LIB_EVENT_ROWS + r + 1;
-        to = put_note(rows, thread, "thread_name", rows->phase[p], to);
-        rows->start[p][r].bytes =
-            snprintf(rows->start[p][r].text, sizeof rows->start[p][r].text,
-                     ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%.32s\",\"ts\":", rows->rank, thread,
-                     rows->phase[p]);
-    }
-    if (e->end > rows->end[p][r]) rows->end[p][r] = e->end;
-    return timeline_text_put(to, rows->start[p][r].text, (size_t)rows->start[p][r].bytes);
+    to = put_word(PUT(to, ",\n{\"ph\":\""), kind);
+    to = put_digits(PUT(to, "\",\"pid\":"), (uint64_t)rows->rank, 1);
+    to = put_digits(PUT(to, ",\"tid\":"), (uint64_t)thread, 1);
+    return PUT(put_word(PUT(to, ",\"cat\":\""), phase), "\",\"ts\":");
 }
 
-/* Of two events that overlap in a row viewers drop one, so what has no row is a mark. */
-static char *put_mark(lib_event_rows *rows, const lib_event *e, char *to)
+/* In the first row of the phase where the event overlaps no other; one that was not used yet is named. Of two
+ * events that overlap in a row viewers drop one, so what has no row is a mark: *has_row false. */
+static char *put_start(lib_event_rows *rows, const lib_event *e, bool *has_row, char *to)
 {
-    return put_format(to, ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%d,\"cat\":\"%.32s\",\"ts\":",
-                      rows->rank, (phase_of(rows, e->phase) + 1) * LIB_EVENT_ROWS, e->phase);
+    const int p = phase_of(rows, e->phase);
+    int r = 0;
+    while (r < LIB_EVENT_ROWS && rows->end[p][r] > e->begin) r++;
+    *has_row = r < LIB_EVENT_ROWS;
+    if (!*has_row) return put_begin(rows, "i\",\"s\":\"t", (p + 1) * LIB_EVENT_ROWS, rows->phase[p], to);
+    const int thread = p * LIB_EVENT_ROWS + r + 1;
+    if (!rows->named[p][r]) to = put_note(rows, thread, "thread_name", rows->phase[p], to);
+    rows->named[p][r] = true;
+    if (e->end > rows->end[p][r]) rows->end[p][r] = e->end;
+    return put_begin(rows, "X", thread, rows->phase[p], to);
 }
 
 char *lib_event_put(lib_event_rows *rows, const lib_event *e, char *to)
@@ -154,9 +152,9 @@ char *lib_event_put(lib_event_rows *rows, const lib_event *e, char *to)
         return put_clock(rows, to);
     }
     const uint64_t begin = nanoseconds(e->begin), end = nanoseconds(e->end);
-    char *start = put_start(rows, e, to);
-    to = put_time(start ? start : put_mark(rows, e, to), begin);
-    if (start) to = put_time(PUT(to, ",\"dur\":"), end > begin ? end - begin : 0);
+    bool has_row;
+    to = put_time(put_start(rows, e, &has_row, to), begin);
+    if (has_row) to = put_time(PUT(to, ",\"dur\":"), end > begin ? end - begin : 0);
     to = put_name(PUT(to, ",\"name\":"), e->name[0] ? e->name : e->phase);
     if (e->bytes <= 0) return PUT(to, "}");
     to = put_digits(PUT(to, ",\"args\":{\"bytes\":"), (uint64_t)e->bytes, 1);
