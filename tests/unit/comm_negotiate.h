@@ -100,7 +100,7 @@ static inline void play_batches(play *p, int m)
     for (int64_t b = 0; b < core->batches; b++) {
         const lib_beginning *batch = &core->batch[b];
         for (int i = 0; i < batch->entries; i++) {
-            const lib_begin *begin = &batch->begin[batch->order[i]];
+            const lib_begin *begin = &batch->begin[i];
             lib_entry *entry = begin->entry;
             const kolo_request *r = begin->r;
             long last = begin->rows < 0 ? -1 : (long)batch->rows[begin->rows + p->members - 1];

@@ -216,11 +216,7 @@ int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *
     return lib_do(group, &r, NULL, NULL, NULL);
 }
 
-int kolo_barrier(kolo_group *group)
-{
-    kolo_request r = {.what = KOLO_BARRIER};
-    return lib_do(group, &r, NULL, NULL, NULL);
-}
+int kolo_barrier(kolo_group *group) { return lib_agree(group, NULL, NULL); }
 
 int kolo_join(kolo_group *group, int *last)
 {

@@ -51,11 +51,8 @@ int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken, bool free)
     for (int64_t i = 0; i < core->c.capacity; i++) {
         const lib_slot *slot = core->slot[i];
         if (lib_bit(taken, i)) continue;
-        if (!slot || !slot->used) {
-            if (free) return i;
-            continue;
-        }
-        if (slot->doomed || lib_bit(core->passed, i)) continue;
+        if (free && (!slot || !slot->used)) return i;
+        if (!slot || !slot->used || slot->doomed || lib_bit(core->passed, i)) continue;
         bool reported = false; /* somebody would have to say it anew */
         for (int e = 0; e <= core->children; e++) reported |= lib_bit(core->edge[e].reported, i);
         if (best >= 0 && (reported > best_reported ||

@@ -5,28 +5,26 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "comm/library/gpu.h"
+#include "comm/library/parts.h"
 
 static const char *const reduce_names[KOLO_REDUCE_COUNT] = {"sum", "average", "min",
                                                             "max", "product", "adasum"};
 
-static bool reduces(const kolo_request *r)
+bool lib_is(enum kolo_collective what, unsigned trait)
 {
-    return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER || r->what == KOLO_SPARSE_ALLREDUCE;
+    enum { PARTS = LIB_VECTOR | LIB_FREE_FIRST | LIB_ROWS };
+    static const unsigned char traits[KOLO_COLLECTIVE_COUNT] = {
+        [KOLO_ALLREDUCE] = LIB_VECTOR | LIB_REDUCES | LIB_FUSES,
+        [KOLO_REDUCE_SCATTER] = LIB_VECTOR | LIB_REDUCES | LIB_ROWS | LIB_FUSES,
+        [KOLO_ALLGATHER] = PARTS | LIB_GATHERS | LIB_FUSES,
+        [KOLO_BROADCAST] = LIB_VECTOR | LIB_ROOT | LIB_FUSES,
+        [KOLO_GATHER] = PARTS | LIB_GATHERS | LIB_ROOT,
+        [KOLO_SCATTER] = PARTS | LIB_ROOT,
+        [KOLO_ALLTOALL] = PARTS,
+        [KOLO_SPARSE_ALLREDUCE] = PARTS | LIB_REDUCES,
+    };
+    return (unsigned)what < KOLO_COLLECTIVE_COUNT && traits[what] & trait;
 }
-static bool has_root(const kolo_request *r)
-{
-    return r->what == KOLO_BROADCAST || r->what == KOLO_GATHER || r->what == KOLO_SCATTER;
-}
-static bool has_vector(const kolo_request *r) { return r->what != KOLO_BARRIER && r->what != KOLO_JOIN; }
-/* dim[0] may differ from member to member. */
-static bool free_first(const kolo_request *r)
-{
-    return r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER || r->what == KOLO_SCATTER ||
-           r->what == KOLO_ALLTOALL || r->what == KOLO_SPARSE_ALLREDUCE;
-}
-bool lib_gathers(enum kolo_collective what) { return what == KOLO_ALLGATHER || what == KOLO_GATHER; }
-static bool needs_rows(const kolo_request *r) { return free_first(r) || r->what == KOLO_REDUCE_SCATTER; }
 
 int64_t lib_elements(const kolo_request *r, int from)
 {
@@ -55,7 +53,7 @@ static void check_shape(const kolo_request *r, char *text, size_t bytes)
         if (r->dim[d] < 0) snprintf(text, bytes, "dimension %d is %lld", d, (long long)r->dim[d]);
     if (text[0]) return;
     if (too_large(r)) snprintf(text, bytes, "more bytes than a number of 64 bits counts");
-    else if (needs_rows(r) && r->dims == 0)
+    else if (lib_is(r->what, LIB_ROWS) && r->dims == 0)
         snprintf(text, bytes, "a scalar has no rows; bring it as one row");
     else if (r->what == KOLO_SPARSE_ALLREDUCE && r->dims != 2)
         snprintf(text, bytes, "sparse rows have 2 dimensions, not %d", r->dims);
@@ -101,7 +99,7 @@ static void check_splits(const kolo_request *r, const kolo_group *group, char *t
     if (bad) snprintf(text, bytes, "splits are negative, or sum up to more than 64 bits count");
     else if ((r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && me == r->root)) && sum > r->dim[0])
         snprintf(text, bytes, "splits sum up to %lld rows of %lld", (long long)sum, (long long)r->dim[0]);
-    else if (lib_gathers(r->what) && r->splits[me] != r->dim[0])
+    else if (lib_is(r->what, LIB_GATHERS) && r->splits[me] != r->dim[0])
         snprintf(text, bytes, "splits say %lld rows of this member, which brings %lld",
                  (long long)r->splits[me], (long long)r->dim[0]);
 }
@@ -132,12 +130,12 @@ bool lib_check(const kolo_group *group, const kolo_request *r, char *text, size_
     text[0] = 0;
     if ((unsigned)r->what >= KOLO_COLLECTIVE_COUNT)
         snprintf(text, bytes, "there is no collective %d", (int)r->what);
-    if (text[0] || !has_vector(r)) return false;
+    if (text[0] || !lib_is(r->what, LIB_VECTOR)) return false;
     check_shape(r, text, bytes);
-    if (!text[0] && reduces(r)) check_reduce(r, text, bytes);
-    if (!text[0] && has_root(r) && (r->root < 0 || r->root >= group->size))
+    if (!text[0] && lib_is(r->what, LIB_REDUCES)) check_reduce(r, text, bytes);
+    if (!text[0] && lib_is(r->what, LIB_ROOT) && (r->root < 0 || r->root >= group->size))
         snprintf(text, bytes, "root %d is no member of a group of %d", r->root, group->size);
-    if (!text[0] && free_first(r)) check_splits(r, group, text, bytes);
+    if (!text[0] && lib_is(r->what, LIB_FREE_FIRST)) check_splits(r, group, text, bytes);
     if (text[0]) return false;
     bool brings = r->what == KOLO_SCATTER || r->what == KOLO_BROADCAST ? r->root == group->rank : true;
     if (brings && lib_elements(r, 0) > 0 && !r->in && !r->out)
@@ -160,7 +158,7 @@ static bool counts_alike(const kolo_request *r, int members)
 
 bool lib_describes_part(const kolo_request *r, int members)
 {
-    return lib_gathers(r->what) && r->splits && members > COUNTS_SHOWN && !counts_alike(r, members);
+    return lib_is(r->what, LIB_GATHERS) && r->splits && members > COUNTS_SHOWN && !counts_alike(r, members);
 }
 
 /* Splits that every member knows: ", counts 1, 3, 2"; ", counts given" where they are all alike. */
@@ -196,15 +194,16 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes)
     else if ((unsigned)r->what < KOLO_COLLECTIVE_COUNT)
         kolo_append(text, bytes, "%s", comm_collective_name(r->what));
     else kolo_append(text, bytes, "collective %d", (int)r->what);
-    if (has_vector(r) && (unsigned)r->type < KOLO_DTYPES && r->dims >= 0 && r->dims <= KOLO_REQUEST_DIMS) {
+    if (lib_is(r->what, LIB_VECTOR) && (unsigned)r->type < KOLO_DTYPES && r->dims >= 0 &&
+        r->dims <= KOLO_REQUEST_DIMS) {
         for (int d = 0; d < r->dims; d++)
             kolo_append(text, bytes, "%s%lld", d ? " x " : " of ", (long long)r->dim[d]);
         kolo_append(text, bytes, "%s %s", r->dims ? "" : " of one", kolo_dtype_name(r->type));
-        if (reduces(r) && (unsigned)r->reduce < KOLO_REDUCE_COUNT)
+        if (lib_is(r->what, LIB_REDUCES) && (unsigned)r->reduce < KOLO_REDUCE_COUNT)
             kolo_append(text, bytes, ", %s", reduce_names[r->reduce]);
-        if (has_root(r)) kolo_append(text, bytes, ", root %d", r->root);
-        if (r->splits && lib_gathers(r->what)) add_counts(text, bytes, r, entry->group->size);
-        if (reduces(r) && (r->prescale != 1 || r->postscale != 1)) {
+        if (lib_is(r->what, LIB_ROOT)) kolo_append(text, bytes, ", root %d", r->root);
+        if (r->splits && lib_is(r->what, LIB_GATHERS)) add_counts(text, bytes, r, entry->group->size);
+        if (lib_is(r->what, LIB_REDUCES) && (r->prescale != 1 || r->postscale != 1)) {
             add_factor(text, bytes, ", scaled by ", r->prescale);
             add_factor(text, bytes, " and ", r->postscale);
         }
@@ -220,32 +219,28 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes)
 
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
-    for (; text && *text; text++) hash = kolo_hash_word(hash, (unsigned char)*text);
-    return kolo_hash_word(hash, 0);
-}
-
-static uint64_t mix_factor(uint64_t hash, double factor)
-{
-    uint64_t bits;
-    memcpy(&bits, &factor, sizeof bits);
-    return kolo_hash_word(hash, bits);
+    return text ? kolo_hash_bytes(hash, text, strlen(text) + 1) : hash;
 }
 
 uint64_t lib_signature(const lib_entry *entry)
 {
     const kolo_request *r = &entry->r;
     uint64_t hash = kolo_hash_word(0x6b6f6c6f, (uint64_t)r->what);
-    if (entry->fault) hash = mix_text(hash, entry->fault);
-    if (entry->note) hash = mix_text(hash, entry->note);
+    hash = mix_text(mix_text(hash, entry->fault), entry->note);
     if (entry->gpu) hash = kolo_hash_word(hash, 0x677075);
-    if (!has_vector(r) || r->dims < 0 || r->dims > KOLO_REQUEST_DIMS) return hash | 1;
+    if (!lib_is(r->what, LIB_VECTOR) || r->dims < 0 || r->dims > KOLO_REQUEST_DIMS) return hash | 1;
     hash = kolo_hash_word(kolo_hash_word(hash, (uint64_t)r->type), (uint64_t)r->dims);
-    for (int d = free_first(r) ? 1 : 0; d < r->dims; d++) hash = kolo_hash_word(hash, (uint64_t)r->dim[d]);
-    if (reduces(r))
-        hash = mix_factor(mix_factor(kolo_hash_word(hash, (uint64_t)r->reduce), r->prescale), r->postscale);
-    if (has_root(r)) hash = kolo_hash_word(hash, (uint64_t)r->root);
+    for (int d = lib_is(r->what, LIB_FREE_FIRST) ? 1 : 0; d < r->dims; d++)
+        hash = kolo_hash_word(hash, (uint64_t)r->dim[d]);
+    if (lib_is(r->what, LIB_REDUCES)) {
+        uint64_t factors[2];
+        memcpy(factors, (const double[]){r->prescale, r->postscale}, sizeof factors);
+        hash =
+            kolo_hash_word(kolo_hash_word(kolo_hash_word(hash, (uint64_t)r->reduce), factors[0]), factors[1]);
+    }
+    if (lib_is(r->what, LIB_ROOT)) hash = kolo_hash_word(hash, (uint64_t)r->root);
     if (r->what == KOLO_SPARSE_ALLREDUCE) hash = kolo_hash_word(hash, (uint64_t)r->rows);
-    if (lib_gathers(r->what)) {
+    if (lib_is(r->what, LIB_GATHERS)) {
         hash = kolo_hash_word(hash, r->splits != NULL);
         for (int m = 0; r->splits && m < entry->group->size; m++)
             hash = kolo_hash_word(hash, (uint64_t)r->splits[m]);

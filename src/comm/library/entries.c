@@ -183,32 +183,28 @@ void lib_complete(lib_entry *entry, int status, const char *text)
     if (!over) lib_entry_wake(world, entry);
 }
 
-/* NULL: there are no more. */
-static lib_entry *entry_of(kolo_world *world, int i)
+/* From number *i on, which becomes the next one's. NULL: there are no more. */
+static lib_entry *next_under_way(kolo_world *world, int *i)
 {
-    pthread_mutex_lock(&world->lock);
-    lib_entry *e = i < world->entries->count ? entry_at(world->entries, i) : NULL;
-    pthread_mutex_unlock(&world->lock);
-    return e;
+    for (;;) {
+        pthread_mutex_lock(&world->lock);
+        lib_entry *e = *i < world->entries->count ? entry_at(world->entries, (*i)++) : NULL;
+        pthread_mutex_unlock(&world->lock);
+        if (!e || !lib_is_over(atomic_load(&e->state))) return e;
+    }
 }
 
 void lib_group_drain(kolo_group *group)
 {
-    kolo_world *world = group->world;
-    lib_entry *e;
-    for (int i = 0; (e = entry_of(world, i)) != NULL; i++) {
-        uint32_t state = atomic_load(&e->state);
-        if (e->group == group && state != LIB_FREE && state != LIB_DONE) lib_wait(world, e);
-    }
+    int i = 0;
+    for (lib_entry *e; (e = next_under_way(group->world, &i));)
+        if (e->group == group) lib_wait(group->world, e);
 }
 
 void lib_entries_fail(kolo_world *world, int status, const char *text)
 {
-    lib_entry *e;
-    for (int i = 0; (e = entry_of(world, i)) != NULL; i++) {
-        uint32_t state = atomic_load(&e->state);
-        if (state != LIB_FREE && state != LIB_DONE) lib_complete(e, status, text);
-    }
+    int i = 0;
+    for (lib_entry *e; (e = next_under_way(world, &i));) lib_complete(e, status, text);
 }
 
 /* ---- handles ------------------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "comm/library/gpu.h"
+#include "comm/library/parts.h"
 
 /* ---- steps that wait ----------------------------------------------------------------------------------- */
 
@@ -94,26 +94,18 @@ int lib_finish(lib_execution *x)
     return x->step = NULL, 1;
 }
 
-static void note_shape(lib_entry *entry, int64_t rows)
-{
-    kolo_output *o = &entry->output;
-    o->dims = entry->r.dims;
-    memcpy(o->dim, entry->r.dim, sizeof o->dim);
-    if (rows < 0) return;
-    if (o->dims == 0) o->dims = 1;
-    o->dim[0] = rows;
-}
-
 int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out)
 {
     lib_entry *entry = x->batch.entry[i];
     const kolo_request *r = &entry->r;
     void *memory = r->out;
     const size_t bytes = rows < 0 ? lib_request_bytes(r) : (size_t)rows * lib_row_bytes(r);
-    note_shape(entry, rows);
+    kolo_output *o = &entry->output;
+    o->dims = r->dims || rows < 0 ? r->dims : 1;
+    memcpy(o->dim, r->dim, sizeof o->dim);
+    if (rows >= 0) o->dim[0] = rows;
     if (!memory) KOLO_TRY(lib_entry_memory(entry, bytes, &memory));
-    entry->output.data = memory;
-    *out = memory;
+    o->data = *out = memory;
     return 0;
 }
 
@@ -124,8 +116,8 @@ static int carry_nothing(lib_execution *x) { return x->step = lib_finish, 1; }
 /* A row for every collective. */
 static const lib_step carry[KOLO_COLLECTIVE_COUNT] = {
     [KOLO_ALLREDUCE] = lib_reduce_all, [KOLO_REDUCE_SCATTER] = lib_reduce_scatter,
-    [KOLO_ALLGATHER] = lib_gather,     [KOLO_BROADCAST] = lib_broadcast,
-    [KOLO_GATHER] = lib_gather,        [KOLO_SCATTER] = lib_scatter,
+    [KOLO_ALLGATHER] = lib_move,       [KOLO_BROADCAST] = lib_move,
+    [KOLO_GATHER] = lib_move,          [KOLO_SCATTER] = lib_move,
     [KOLO_ALLTOALL] = lib_alltoall,    [KOLO_BARRIER] = carry_nothing,
     [KOLO_JOIN] = carry_nothing,       [KOLO_SPARSE_ALLREDUCE] = lib_sparse,
 };

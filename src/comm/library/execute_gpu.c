@@ -5,31 +5,32 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "comm/library/gpu.h"
+#include "comm/library/parts.h"
 
 enum pass { BEFORE, MOVES, AFTER };
 
 /* ---- the list ------------------------------------------------------------------------------------------ */
 
-static int execute_gpu_put(lib_execution *x, const comm_gpu_op *op)
+/* The reduction is the batch's. */
+static int execute_gpu_put(lib_execution *x, enum comm_gpu_op_kind kind, int peer, void *to, const void *from,
+                           int64_t count, enum kolo_dtype type)
 {
-    if (op->count == 0) return 0;
+    const enum kolo_reduce op = lib_request(x, 0)->reduce;
+    if (count == 0) return 0;
     KOLO_TRY(kolo_grow(&x->gpu_op, &x->gpu_op_room, x->gpu_ops, sizeof *x->gpu_op));
-    x->gpu_op[x->gpu_ops++] = *op;
+    x->gpu_op[x->gpu_ops++] = (comm_gpu_op){
+        kind, type, op == KOLO_AVERAGE ? KOLO_SUM : op, peer, from, to, count, .divisor = 1, .factor = 1};
     return 0;
 }
 
 static int scale(lib_execution *x, void *to, const void *from, int64_t count, enum kolo_dtype type,
                  int64_t divisor, double factor)
 {
-    if (to == from && divisor == 1 && factor == 1) return 0;
-    return execute_gpu_put(x, &(comm_gpu_op){.kind = COMM_GPU_SCALE,
-                                             .to = to,
-                                             .from = from,
-                                             .count = count,
-                                             .type = type,
-                                             .divisor = divisor,
-                                             .factor = factor});
+    if (count == 0 || (to == from && divisor == 1 && factor == 1)) return 0;
+    KOLO_TRY(execute_gpu_put(x, COMM_GPU_SCALE, 0, to, from, count, type));
+    x->gpu_op[x->gpu_ops - 1].divisor = divisor;
+    x->gpu_op[x->gpu_ops - 1].factor = factor;
+    return 0;
 }
 
 static int execute_gpu_copy(lib_execution *x, void *to, const void *from, size_t bytes)
@@ -40,22 +41,7 @@ static int execute_gpu_copy(lib_execution *x, void *to, const void *from, size_t
 static int move(lib_execution *x, enum comm_gpu_op_kind kind, int peer, void *to, const void *from,
                 size_t bytes)
 {
-    return execute_gpu_put(
-        x, &(comm_gpu_op){
-               .kind = kind, .peer = peer, .to = to, .from = from, .count = (int64_t)bytes, .type = KOLO_U8});
-}
-
-static int reduce(lib_execution *x, enum comm_gpu_op_kind kind, int peer, void *to, const void *from,
-                  int64_t count)
-{
-    const kolo_request *r = lib_request(x, 0); /* type and reduction are the batch's */
-    return execute_gpu_put(x, &(comm_gpu_op){.kind = kind,
-                                             .peer = peer,
-                                             .to = to,
-                                             .from = from,
-                                             .count = count,
-                                             .type = r->type,
-                                             .op = r->reduce == KOLO_AVERAGE ? KOLO_SUM : r->reduce});
+    return execute_gpu_put(x, kind, peer, to, from, (int64_t)bytes, KOLO_U8);
 }
 
 /* The quotient of an average, and the last factor. */
@@ -86,13 +72,11 @@ static int put_allreduce(lib_execution *x, int i, enum pass pass, size_t *stage)
     char *out = here ? r->out : execute_gpu_take(x, stage, (size_t)count * kolo_dtype_size(r->type));
     switch (pass) {
     case BEFORE:
-        if (!here)
-            return execute_gpu_put(
-                x, &(comm_gpu_op){
-                       .kind = COMM_GPU_FILL, .to = out, .count = count, .type = r->type, .op = r->reduce});
+        if (!here) return execute_gpu_put(x, COMM_GPU_FILL, 0, out, NULL, count, r->type);
         return r->prescale == 1 ? 0 : scale(x, out, lib_input(r), count, r->type, 1, r->prescale);
     case MOVES:
-        return reduce(x, COMM_GPU_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : lib_input(r), count);
+        return execute_gpu_put(x, COMM_GPU_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : lib_input(r),
+                               count, r->type);
     default: return here ? finish_reduction(x, r, out, count) : 0;
     }
 }
@@ -111,43 +95,37 @@ static int put_reduce_scatter(lib_execution *x, int i, enum pass pass, size_t *s
     if (pass == BEFORE)
         return staged ? scale(x, (void *)(uintptr_t)from, lib_input(r), count, r->type, 1, r->prescale) : 0;
     if (pass == AFTER) return finish_reduction(x, r, r->out, mine);
-    if (rows % members == 0) return reduce(x, COMM_GPU_REDUCE_SCATTER, 0, r->out, from, mine);
+    if (rows % members == 0)
+        return execute_gpu_put(x, COMM_GPU_REDUCE_SCATTER, 0, r->out, from, mine, r->type);
     for (int m = 0; m < members; m++) {
         const int64_t first = lib_cut(rows, members, m) * each, some = lib_cut_rows(rows, members, m) * each;
-        KOLO_TRY(
-            reduce(x, COMM_GPU_REDUCE, m, r->out, from + (size_t)first * kolo_dtype_size(r->type), some));
+        KOLO_TRY(execute_gpu_put(x, COMM_GPU_REDUCE, m, r->out,
+                                 from + (size_t)first * kolo_dtype_size(r->type), some, r->type));
     }
     return 0;
 }
 
-static int put_broadcast(lib_execution *x, int i, enum pass pass, size_t *stage)
+/* Broadcast, allgather. */
+static int put_to_all(lib_execution *x, int i, enum pass pass, size_t *stage)
 {
     const kolo_request *r = lib_request(x, i);
-    (void)stage;
-    if (pass != MOVES) return 0;
-    return move(x, COMM_GPU_BROADCAST, r->root, r->out, r->root == x->group->rank ? lib_input(r) : r->out,
-                lib_request_bytes(r));
-}
-
-static int put_allgather(lib_execution *x, int i, enum pass pass, size_t *stage)
-{
-    const kolo_request *r = lib_request(x, i);
-    const int64_t *rows = lib_rows_of(x, i);
     const int members = x->group->size, me = x->group->rank;
-    const size_t each = lib_row_bytes(r);
+    const size_t first = lib_brought(x, i, 0);
     char *out = r->out, *mine = out;
-    bool alike = true;
+    bool alike = r->what == KOLO_ALLGATHER;
     (void)stage;
     if (pass != MOVES) return 0;
     for (int m = 0; m < members; m++) {
-        alike = alike && rows[m] == rows[0];
-        if (m < me) mine += (size_t)rows[m] * each;
+        const size_t bytes = lib_brought(x, i, m);
+        alike = alike && bytes == first;
+        if (m < me) mine += bytes;
     }
     const void *from = r->in ? r->in : mine;
-    if (alike) return move(x, COMM_GPU_ALLGATHER, 0, out, from, (size_t)rows[0] * each);
+    if (alike) return move(x, COMM_GPU_ALLGATHER, 0, out, from, first);
     for (int m = 0; m < members; m++) {
-        KOLO_TRY(move(x, COMM_GPU_BROADCAST, m, out, m == me ? from : out, (size_t)rows[m] * each));
-        out += (size_t)rows[m] * each;
+        const size_t bytes = lib_brought(x, i, m);
+        KOLO_TRY(move(x, COMM_GPU_BROADCAST, m, out, m == me ? from : out, bytes));
+        if (r->what == KOLO_ALLGATHER) out += bytes;
     }
     return 0;
 }
@@ -175,8 +153,8 @@ static void part_of(const lib_execution *x, int i, int m, size_t *sends, size_t 
     }
 }
 
-/* Gather, scatter, alltoall. In place what is received, or kept, would be written over what others still read;
- * a gather's own part lies where it belongs. */
+/* Gather, scatter, alltoall. In place what is received, or kept, would be written over what others still
+ * read; a gather's own part lies where it belongs. */
 static int put_parts(lib_execution *x, int i, enum pass pass, size_t *stage)
 {
     const kolo_request *r = lib_request(x, i);
@@ -207,7 +185,7 @@ static int put_parts(lib_execution *x, int i, enum pass pass, size_t *stage)
 
 static const gpu_part parts[KOLO_COLLECTIVE_COUNT] = {
     [KOLO_ALLREDUCE] = put_allreduce, [KOLO_REDUCE_SCATTER] = put_reduce_scatter,
-    [KOLO_ALLGATHER] = put_allgather, [KOLO_BROADCAST] = put_broadcast,
+    [KOLO_ALLGATHER] = put_to_all,    [KOLO_BROADCAST] = put_to_all,
     [KOLO_GATHER] = put_parts,        [KOLO_SCATTER] = put_parts,
     [KOLO_ALLTOALL] = put_parts,
 };

@@ -25,7 +25,7 @@ int lib_result(lib_execution *x, int i, char **out)
     if (r->what == KOLO_GATHER && me != r->root) return 0;
     if (r->what == KOLO_SCATTER) mine = x->batch.rows[me];
     if (r->what == KOLO_REDUCE_SCATTER) mine = lib_cut_rows(r->dim[0], members, me);
-    if (lib_gathers(r->what)) rows = lib_rows_of(x, i);
+    if (lib_is(r->what, LIB_GATHERS)) rows = lib_rows_of(x, i);
     if (r->what == KOLO_ALLTOALL) {
         int64_t *column = x->number + 2 * (int64_t)members;
         for (int m = 0; m < members; m++) column[m] = x->batch.rows[(int64_t)m * members + me];
@@ -35,122 +35,7 @@ int lib_result(lib_execution *x, int i, char **out)
     return rows ? note_splits(x, i, rows) : 0;
 }
 
-/* ---- broadcast ----------------------------------------------------------------------------------------- */
-
-static int unpack_broadcast(lib_execution *x)
-{
-    const char *at = x->work;
-    for (int i = 0; i < x->batch.entries; i++) {
-        const kolo_request *r = lib_request(x, i);
-        size_t bytes = lib_request_bytes(r);
-        char *out;
-        KOLO_TRY(lib_result_memory(x, i, -1, &out));
-        if (bytes && (r->root != x->group->rank || lib_input(r) != out)) memcpy(out, at, bytes);
-        at += bytes;
-    }
-    return x->step = lib_finish, 1;
-}
-
-/* One behind the other: many small vectors of a root, as a model's at its start, are one message. */
-static int broadcast_packed(lib_execution *x, comm_problem *problem)
-{
-    char *at;
-    for (int i = 0; i < x->batch.entries; i++)
-        problem->count += (int64_t)lib_request_bytes(lib_request(x, i));
-    KOLO_TRY(lib_stage(x, (size_t)problem->count));
-    at = x->work;
-    for (int i = 0; i < x->batch.entries && problem->root == x->group->rank; i++) {
-        const kolo_request *r = lib_request(x, i);
-        size_t bytes = lib_request_bytes(r);
-        if (bytes) memcpy(at, lib_input(r), bytes);
-        at += bytes;
-    }
-    problem->in_place = true;
-    return lib_run(x, problem, x->work, x->work, KOLO_U8, KOLO_SUM, unpack_broadcast);
-}
-
-int lib_broadcast(lib_execution *x)
-{
-    const kolo_request *r = lib_request(x, 0);
-    comm_problem problem = lib_problem(x->group, KOLO_BROADCAST);
-    char *out;
-    problem.root = r->root;
-    if (x->batch.fused) return broadcast_packed(x, &problem);
-    problem.count = (int64_t)lib_request_bytes(r);
-    KOLO_TRY(lib_result_memory(x, 0, -1, &out));
-    const void *in = r->root == x->group->rank ? lib_input(r) : out;
-    problem.in_place = in == out;
-    return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
-}
-
-/* ---- gather, allgather --------------------------------------------------------------------------------- */
-
-/* Rows of every member of entry i: as exchanged with the signatures, or as every member knows. */
-const int64_t *lib_rows_of(const lib_execution *x, int i)
-{
-    const kolo_request *r = lib_request(x, i);
-    return r->splits ? r->splits : x->batch.rows + (int64_t)i * x->group->size;
-}
-
-/* From blocks by member to results by request. */
-static int unpack_gathered(lib_execution *x)
-{
-    int members = x->group->size;
-    int64_t *at = x->number + members; /* of every member's next piece */
-    for (int m = 0; m < members; m++) at[m] = m ? at[m - 1] + x->number[m - 1] : 0;
-    for (int i = 0; i < x->batch.entries; i++) {
-        const int64_t *rows = lib_rows_of(x, i);
-        size_t each = lib_row_bytes(lib_request(x, i));
-        char *out = NULL;
-        if (x->batch.entry[i]) KOLO_TRY(lib_result(x, i, &out));
-        for (int m = 0; m < members; m++) {
-            size_t bytes = (size_t)rows[m] * each;
-            if (out) memcpy(out, x->work + at[m], bytes);
-            if (out) out += bytes;
-            at[m] += (int64_t)bytes;
-        }
-    }
-    return x->step = lib_finish, 1;
-}
-
-static int gather_packed(lib_execution *x, comm_problem *problem)
-{
-    char *at;
-    int me = x->group->rank;
-    KOLO_TRY(lib_stage(x, (size_t)lib_total(x->number, x->group->size)));
-    at = x->work + lib_total(x->number, me);
-    for (int i = 0; i < x->batch.entries; i++) {
-        const kolo_request *r = lib_request(x, i);
-        size_t bytes = (size_t)lib_rows_of(x, i)[me] * lib_row_bytes(r);
-        if (x->batch.entry[i]) memcpy(at, lib_input(r), bytes);
-        at += bytes;
-    }
-    problem->in_place = true;
-    return lib_run(x, problem, x->work, x->work + lib_total(x->number, me), KOLO_U8, KOLO_SUM,
-                   unpack_gathered);
-}
-
-int lib_gather(lib_execution *x)
-{
-    const kolo_request *r = lib_request(x, 0);
-    int members = x->group->size, me = x->group->rank;
-    comm_problem problem = lib_problem(x->group, r->what);
-    char *out;
-    problem.root = r->root;
-    for (int m = 0; m < members; m++) {
-        x->number[m] = 0;
-        for (int i = 0; i < x->batch.entries; i++)
-            x->number[m] += lib_rows_of(x, i)[m] * (int64_t)lib_row_bytes(lib_request(x, i));
-    }
-    problem.counts = x->number;
-    if (x->batch.fused) return gather_packed(x, &problem);
-    KOLO_TRY(lib_result(x, 0, &out));
-    const char *in = r->in ? r->in : out ? out + lib_total(x->number, me) : r->out;
-    problem.in_place = !r->in && out;
-    return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
-}
-
-/* ---- scatter ------------------------------------------------------------------------------------------- */
+/* ---- broadcast, scatter, gather, allgather ------------------------------------------------------------- */
 
 /* Every rank sees the same. */
 bool lib_scatter_unequal(lib_execution *x)
@@ -172,18 +57,77 @@ bool lib_scatter_unequal(lib_execution *x)
     return true;
 }
 
-int lib_scatter(lib_execution *x)
+const int64_t *lib_rows_of(const lib_execution *x, int i)
+{
+    const kolo_request *r = lib_request(x, i);
+    return r->splits && r->what != KOLO_SCATTER ? r->splits : x->batch.rows + (int64_t)i * x->group->size;
+}
+
+size_t lib_brought(const lib_execution *x, int i, int m)
+{
+    const kolo_request *r = lib_request(x, i);
+    if (r->what == KOLO_BROADCAST) return m == r->root ? lib_request_bytes(r) : 0;
+    return (size_t)lib_rows_of(x, i)[m] * lib_row_bytes(r);
+}
+
+/* From blocks by member to results by request. */
+static int unpack(lib_execution *x)
+{
+    const int members = x->group->size, me = x->group->rank;
+    int64_t *at = x->number + members; /* of every member's next piece */
+    for (int m = 0; m < members; m++) at[m] = m ? at[m - 1] + x->number[m - 1] : 0;
+    for (int i = 0; i < x->batch.entries; i++) {
+        const void *in = lib_input(lib_request(x, i));
+        char *out = NULL;
+        if (x->batch.entry[i]) KOLO_TRY(lib_result(x, i, &out));
+        for (int m = 0; m < members; m++) {
+            const size_t bytes = x->number[m] ? lib_brought(x, i, m) : 0;
+            if (out && bytes && (m != me || in != out)) memcpy(out, x->work + at[m], bytes);
+            if (out) out += bytes;
+            at[m] += (int64_t)bytes;
+        }
+    }
+    return x->step = lib_finish, 1;
+}
+
+/* One behind the other: many small vectors, as a model's at its start, are one message. */
+static int carry_packed(lib_execution *x, comm_problem *problem)
+{
+    const int me = x->group->rank;
+    char *mine;
+    KOLO_TRY(lib_stage(x, (size_t)lib_total(x->number, x->group->size)));
+    mine = x->work + (problem->counts ? lib_total(x->number, me) : 0);
+    char *at = mine;
+    for (int i = 0; i < x->batch.entries; i++) {
+        const size_t bytes = lib_brought(x, i, me);
+        if (x->batch.entry[i] && bytes) memcpy(at, lib_input(lib_request(x, i)), bytes);
+        at += bytes;
+    }
+    problem->in_place = true;
+    return lib_run(x, problem, x->work, mine, KOLO_U8, KOLO_SUM, unpack);
+}
+
+int lib_move(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    comm_problem problem = lib_problem(x->group, KOLO_SCATTER);
+    const int members = x->group->size, me = x->group->rank;
+    const bool from_root = !lib_is(r->what, LIB_GATHERS), broadcast = r->what == KOLO_BROADCAST;
+    comm_problem problem = lib_problem(x->group, r->what);
     char *out;
-    if (lib_scatter_unequal(x)) return 1;
-    for (int m = 0; m < x->group->size; m++) x->number[m] = x->batch.rows[m] * (int64_t)lib_row_bytes(r);
-    problem.counts = x->number;
+    if (r->what == KOLO_SCATTER && lib_scatter_unequal(x)) return 1;
     problem.root = r->root;
+    for (int m = 0; m < members; m++) {
+        x->number[m] = 0;
+        for (int i = 0; i < x->batch.entries && (!broadcast || m == r->root); i++)
+            x->number[m] += (int64_t)lib_brought(x, i, m);
+    }
+    if (broadcast) problem.count = x->number[r->root];
+    else problem.counts = x->number;
+    if (x->batch.entries > 1) return carry_packed(x, &problem);
     KOLO_TRY(lib_result(x, 0, &out));
-    const void *in = x->group->rank == r->root ? lib_input(r) : out;
-    problem.in_place = in == out;
+    const void *in = !from_root ? r->in : me == r->root ? lib_input(r) : out;
+    if (!in && !from_root) in = out ? out + lib_total(x->number, me) : r->out;
+    problem.in_place = from_root ? in == out : !r->in && out;
     return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
 

@@ -44,38 +44,62 @@ void lib_deliver(const lib_execution *x, int i, char *out, char *in, int64_t cou
 
 /* ---- allreduce ----------------------------------------------------------------------------------------- */
 
-/* What stands in x->work is whole but for the scaling that the schedule left, or is the push's
- * (then nothing is left). */
-static int unpack_all(lib_execution *x, bool scaled)
+/* Of entry i, what goes to part m of so many: its first element, and how many. */
+static int64_t piece(const lib_execution *x, int i, int parts, int m, int64_t *first)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int64_t rows = parts == 1 ? 1 : r->dim[0],
+                  each = parts == 1 ? lib_elements(r, 0) : lib_row_elements(r);
+    *first = lib_cut(rows, parts, m) * each;
+    return lib_cut_rows(rows, parts, m) * each;
+}
+
+/* What stands in x->work is part m, whole but for the scaling that the schedule left, or is the push's (then
+ * nothing is left). */
+static int unpack(lib_execution *x, int parts, int m, bool scaled)
 {
     char *at = x->work, *out;
+    int64_t first;
     for (int i = 0; i < x->batch.entries; i++) {
-        int64_t count = lib_elements(lib_request(x, i), 0);
+        const int64_t count = piece(x, i, parts, m, &first);
         if (x->batch.entry[i]) {
-            KOLO_TRY(lib_result_memory(x, i, -1, &out));
+            KOLO_TRY(lib_result(x, i, &out));
             lib_deliver(x, i, out, at, count, x->type, scaled);
         }
         at += (size_t)count * kolo_dtype_size(x->type);
     }
     return x->step = lib_finish, 1;
 }
-static int unpack_pushed(lib_execution *x) { return unpack_all(x, false); }
-int lib_unpack(lib_execution *x) { return unpack_all(x, true); }
+static int unpack_pushed(lib_execution *x) { return unpack(x, 1, 0, false); }
+static int unpack_part(lib_execution *x) { return unpack(x, x->group->size, x->group->rank, true); }
+int lib_unpack(lib_execution *x) { return unpack(x, 1, 0, true); }
 
-static int pack_all(lib_execution *x, enum kolo_dtype type, bool scaled)
+/* Part after part, every part with its piece of every request; x->number: their elements. */
+static int pack(lib_execution *x, int parts, enum kolo_dtype type, bool scaled)
 {
     x->type = type;
     KOLO_TRY(lib_stage(x, (size_t)x->count * kolo_dtype_size(type)));
     char *at = x->work;
-    for (int i = 0; i < x->batch.entries; i++) {
-        int64_t count = lib_elements(lib_request(x, i), 0);
-        lib_bring(x, i, 0, count, at, type, scaled);
-        at += (size_t)count * kolo_dtype_size(type);
+    int64_t first;
+    for (int m = 0; m < parts; m++) {
+        x->number[m] = 0;
+        for (int i = 0; i < x->batch.entries; i++) {
+            const int64_t count = piece(x, i, parts, m, &first);
+            lib_bring(x, i, first, count, at, type, scaled);
+            at += (size_t)count * kolo_dtype_size(type);
+            x->number[m] += count;
+        }
     }
     return 0;
 }
 
-int lib_pack(lib_execution *x, enum kolo_dtype type) { return pack_all(x, type, true); }
+int lib_pack(lib_execution *x, enum kolo_dtype type) { return pack(x, 1, type, true); }
+
+static void count_all(lib_execution *x)
+{
+    x->count = 0;
+    for (int i = 0; i < x->batch.entries; i++) x->count += lib_elements(lib_request(x, i), 0);
+}
 
 /* Neutral elements must not be scaled: where some have joined, every rank scales its own. */
 static int by_push(lib_execution *x, bool alone)
@@ -83,14 +107,15 @@ static int by_push(lib_execution *x, bool alone)
     const kolo_request *r = lib_request(x, 0);
     comm_folding how = lib_folding(r, x->batch.contributors);
     bool joined = x->batch.contributors < x->group->size;
-    uint64_t signature = x->signature_checked ? lib_signature(x->batch.entry[0]) : x->batch.number + 1;
+    uint64_t signature =
+        x->stream == x->group->unnamed ? lib_signature(x->batch.entry[0]) : x->batch.number + 1;
     if (alone && !joined) {
         char *out;
         KOLO_TRY(lib_result_memory(x, 0, -1, &out));
         return lib_push(x, lib_input(r), out, x->count, &how, signature, lib_finish);
     }
     if (joined) how.prescale = 1;
-    KOLO_TRY(pack_all(x, r->type, joined));
+    KOLO_TRY(pack(x, 1, r->type, joined));
     return lib_push(x, x->work, x->work, x->count, &how, signature, unpack_pushed);
 }
 
@@ -121,7 +146,7 @@ static int by_halves(lib_execution *x, bool alone, comm_problem *problem)
     x->type = r->type;
     x->half = lib_folding(r, x->batch.contributors);
     if (alone) KOLO_TRY(lib_result_memory(x, 0, -1, &x->work));
-    else KOLO_TRY(pack_all(x, r->type, false));
+    else KOLO_TRY(pack(x, 1, r->type, false));
     in = alone ? lib_input(r) : x->work;
     problem->in_place = in == x->work;
     int rc = lib_run(x, problem, x->work, in, KOLO_F32, plain(r->reduce), alone ? lib_finish : unpack_pushed);
@@ -151,55 +176,24 @@ static int by_schedule(lib_execution *x, bool alone)
 int lib_reduce_all(lib_execution *x)
 {
     bool alone = x->batch.entries == 1 && x->batch.entry[0];
-    x->count = 0;
-    for (int i = 0; i < x->batch.entries; i++) x->count += lib_elements(lib_request(x, i), 0);
+    count_all(x);
     if (!lib_pushes(lib_request(x, 0))) return lib_reduce_prepared(x);
     return lib_takes_push(x->group, lib_request(x, 0), x->count) ? by_push(x, alone) : by_schedule(x, alone);
 }
 
 /* ---- reduce_scatter ------------------------------------------------------------------------------------ */
 
-static int unpack_part(lib_execution *x)
-{
-    int me = x->group->rank, members = x->group->size;
-    char *at = x->work, *out;
-    for (int i = 0; i < x->batch.entries; i++) {
-        const kolo_request *r = lib_request(x, i);
-        int64_t rows = lib_cut_rows(r->dim[0], members, me), count = rows * lib_row_elements(r);
-        if (x->batch.entry[i]) {
-            KOLO_TRY(lib_result(x, i, &out));
-            lib_deliver(x, i, out, at, count, x->type, true);
-        }
-        at += (size_t)count * kolo_dtype_size(x->type);
-    }
-    return x->step = lib_finish, 1;
-}
-
-/* Part after part, every part with its piece of every request; the sum of part `me` stands at the beginning
- * of the stage afterwards. */
+/* The sum of part `me` stands at the beginning of the stage afterwards. */
 int lib_reduce_scatter(lib_execution *x)
 {
     const kolo_request *first = lib_request(x, 0);
     enum kolo_dtype type = kolo_dtype_is_half(first->type) && rounds(first->reduce) ? KOLO_F32 : first->type;
-    int members = x->group->size;
     comm_problem problem = lib_problem(x->group, KOLO_REDUCE_SCATTER);
+    count_all(x);
     problem.in_place = true;
+    problem.count = x->count;
     problem.counts = x->number;
     problem.width = kolo_dtype_size(type);
-    for (int i = 0; i < x->batch.entries; i++) problem.count += lib_elements(lib_request(x, i), 0);
-    x->type = type;
-    KOLO_TRY(lib_stage(x, (size_t)problem.count * kolo_dtype_size(type)));
-    char *at = x->work;
-    for (int m = 0; m < members; m++) {
-        x->number[m] = 0;
-        for (int i = 0; i < x->batch.entries; i++) {
-            const kolo_request *r = lib_request(x, i);
-            int64_t each = lib_row_elements(r), from = lib_cut(r->dim[0], members, m) * each,
-                    count = lib_cut_rows(r->dim[0], members, m) * each;
-            lib_bring(x, i, from, count, at, type, true);
-            at += (size_t)count * kolo_dtype_size(type);
-            x->number[m] += count;
-        }
-    }
+    KOLO_TRY(pack(x, x->group->size, type, true));
     return lib_run(x, &problem, x->work, x->work, type, plain(first->reduce), unpack_part);
 }

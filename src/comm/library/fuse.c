@@ -15,17 +15,12 @@ static bool compressed_alike(const char *x, const char *y)
            (!*x || (comm_compress_parse(&config, x) == 0 && comm_compress_is_elementwise(config.kind)));
 }
 
-bool lib_fuses(enum kolo_collective what)
-{
-    return what == KOLO_ALLREDUCE || what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER ||
-           what == KOLO_BROADCAST;
-}
-
 /* Adasum has coefficients for every tensor, so two of them are no longer vector. */
 static bool fuse_together(const lib_begin *a, const lib_begin *b)
 {
     const kolo_request *x = a->r, *y = b->r;
-    if (!lib_fuses(x->what) || x->what != y->what || a->contributors != b->contributors || a->gpu != b->gpu)
+    if (!lib_is(x->what, LIB_FUSES) || x->what != y->what || a->contributors != b->contributors ||
+        a->gpu != b->gpu)
         return false;
     if (x->what == KOLO_BROADCAST) return x->root == y->root; /* of bytes */
     if (x->type != y->type) return false;

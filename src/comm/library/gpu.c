@@ -1,7 +1,7 @@
 /* Whether a request's vectors lie on a GPU, and how the lane that carries them comes about: at the first
  * batch of a stream that needs it, which is the same on all members, they tell each other of their GPUs and
  * join. Where one of them cannot, the batch fails on all and the world goes on; the next one asks again. */
-#include "comm/library/gpu.h"
+#include "comm/library/parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +18,10 @@
 
 /* ---- where vectors lie --------------------------------------------------------------------------------- */
 
-/* Whose memory is whose. What lies on a GPU alone goes another way (gpu.h): a processor that reached for it
- * would end the program. Pinned and managed memory are the host's, too. Nothing of CUDA is needed to build or
- * run this: the driver is asked only where the program has loaded it, and whether it has is looked at again
- * only when something else was loaded. */
+/* Whose memory is whose. What lies on a GPU alone goes another way (execute_gpu.c): a processor that reached
+ * for it would end the program. Pinned and managed memory are the host's, too. Nothing of CUDA is needed to
+ * build or run this: the driver is asked only where the program has loaded it, and whether it has is looked
+ * at again only when something else was loaded. */
 
 /* CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer), of
  * CUDA's driver interface. */
@@ -68,22 +68,17 @@ static int gpu_of(const void *memory)
     return driver(&number, ORDINAL, at) == 0 ? (int)number : 0;
 }
 
-static bool reduces(const kolo_request *r)
-{
-    return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER;
-}
-
 /* What NCCL does not do. */
 static void check_kind(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
 {
     const bool gets = r->what != KOLO_GATHER || r->root == group->rank;
     if (r->what == KOLO_SPARSE_ALLREDUCE)
         snprintf(text, bytes, "memory of a GPU, and sparse rows are summed in the host's: copy them");
-    else if (reduces(r) && r->reduce == KOLO_ADASUM)
+    else if (lib_is(r->what, LIB_REDUCES) && r->reduce == KOLO_ADASUM)
         snprintf(text, bytes, "memory of a GPU, where Adasum is not: copy it to the host's");
     else if (r->compression)
         snprintf(text, bytes, "memory of a GPU, where compression is not: copy it to the host's");
-    else if (reduces(r) && (r->type == KOLO_U16 || r->type == KOLO_I16))
+    else if (lib_is(r->what, LIB_REDUCES) && (r->type == KOLO_U16 || r->type == KOLO_I16))
         snprintf(text, bytes,
                  "memory of a GPU, where NCCL knows no whole numbers of 16 bits: copy it to the host's");
     else if (gets && !r->out)
@@ -124,17 +119,8 @@ bool lib_gpu_check(const kolo_group *group, const kolo_request *r, char *text, s
 
 static void drop(lib_gpu *g)
 {
-    free(g->info);
-    free(g->counts);
-    g->info = NULL;
-    g->counts = NULL;
-}
-
-static int fail_all(lib_execution *x, const char *text)
-{
-    drop(x->stream->gpu);
-    lib_fail_all(x, KOLO_ECONFIG, text);
-    return x->step = NULL, 1;
+    free(g->card);
+    g->card = NULL;
 }
 
 static int joined(lib_execution *x)
@@ -149,7 +135,7 @@ static int joined(lib_execution *x)
                          "NCCL_IB_HCA)? NCCL_DEBUG=INFO says more",
                          x->group->size, x->group->id, world->config.timeout);
     if (rc <= 0 || g->failed > 0) return lib_gpu_excuse(x, rc);
-    kolo_debug("group %d: vectors on %d GPUs by %s", x->group->id, x->group->size, g->info[0].note);
+    kolo_debug("group %d: vectors on %d GPUs by %s", x->group->id, x->group->size, g->card[0].info.note);
     drop(g);
     return x->step = lib_gpu_execute_batch, 1;
 }
@@ -157,44 +143,39 @@ static int joined(lib_execution *x)
 /* Every member sees the same infos. text[0] = 0: they can join. */
 static void gpu_compare(const lib_execution *x, char *text, size_t bytes)
 {
-    const comm_gpu_info *info = x->stream->gpu->info;
+    const lib_gpu_card *card = x->stream->gpu->card;
     const int *rank_of = x->group->rank_of, n = x->group->size;
     text[0] = 0;
     for (int m = 0; m < n && !text[0]; m++) {
-        if (info[m].status < 0)
+        const comm_gpu_info *mine = &card[m].info, *first = &card[0].info;
+        if (mine->status < 0)
             snprintf(text, bytes, "rank %d cannot use NCCL for vectors on GPUs: %.180s", rank_of[m],
-                     info[m].note);
-        else if (strcmp(info[m].note, info[0].note))
+                     mine->note);
+        else if (strcmp(mine->note, first->note))
             snprintf(text, bytes, "vectors on GPUs: rank %d has %.60s, rank %d has %.60s", rank_of[0],
-                     info[0].note, rank_of[m], info[m].note);
+                     first->note, rank_of[m], mine->note);
         for (int k = 0; k < m && !text[0]; k++)
-            if (!strcmp(info[k].uuid, info[m].uuid))
+            if (!strcmp(card[k].info.uuid, mine->uuid))
                 snprintf(text, bytes,
                          "vectors on GPUs: ranks %d and %d share one (%s), and NCCL wants one for each",
-                         rank_of[k], rank_of[m], info[m].uuid);
+                         rank_of[k], rank_of[m], mine->uuid);
     }
-}
-
-static int gpu_join(lib_execution *x)
-{
-    lib_gpu *g = x->stream->gpu;
-    g->began = kolo_time();
-    KOLO_TRY(g->type->open(&g->channel, atomic_load(&x->group->world->gpu) - 1, g->id, x->group->rank,
-                           x->group->size));
-    return x->step = joined, 1;
 }
 
 static int gpu_reported(lib_execution *x)
 {
     char text[LIB_TEXT + 64];
     lib_gpu *g = x->stream->gpu;
-    comm_problem problem = lib_problem(x->group, KOLO_BROADCAST);
-    problem.in_place = true;
-    problem.count = sizeof g->id;
     gpu_compare(x, text, sizeof text);
-    if (text[0]) return fail_all(x, text);
-    if (x->group->rank == 0) KOLO_TRY(g->type->make_id(g->id));
-    return lib_run(x, &problem, g->id, g->id, KOLO_U8, KOLO_SUM, gpu_join);
+    if (text[0]) {
+        drop(g);
+        lib_fail_all(x, KOLO_ECONFIG, text);
+        return x->step = NULL, 1;
+    }
+    g->began = kolo_time();
+    KOLO_TRY(g->type->open(&g->channel, atomic_load(&x->group->world->gpu) - 1, g->card[0].id, x->group->rank,
+                           x->group->size));
+    return x->step = joined, 1;
 }
 
 static void gpu_fill_info(const lib_execution *x, comm_gpu_info *info)
@@ -217,15 +198,16 @@ int lib_gpu_open(lib_execution *x)
     lib_gpu *g = x->stream->gpu;
     if (!g && !(g = x->stream->gpu = kolo_alloc(sizeof *g))) return KOLO_ENOMEM;
     g->type = kolo_cuda_symbol("kolo_cuda_channel");
-    g->info = kolo_alloc((size_t)n * sizeof *g->info);
-    g->counts = kolo_alloc((size_t)n * sizeof *g->counts);
-    if (!g->info || !g->counts) return KOLO_ENOMEM;
-    gpu_fill_info(x, &g->info[me]);
-    for (int m = 0; m < n; m++) g->counts[m] = sizeof *g->info;
+    if (!(g->card = kolo_alloc((size_t)n * sizeof *g->card))) return KOLO_ENOMEM;
+    gpu_fill_info(x, &g->card[me].info);
+    if (me == 0 && g->card[0].info.status >= 0 && !g->named) KOLO_TRY(g->type->make_id(g->id));
+    g->named |= me == 0 && g->card[0].info.status >= 0;
+    memcpy(g->card[me].id, g->id, sizeof g->id);
+    for (int m = 0; m < n; m++) x->number[m] = sizeof *g->card;
     comm_problem problem = lib_problem(x->group, KOLO_ALLGATHER);
     problem.in_place = true;
-    problem.counts = g->counts;
-    return lib_run(x, &problem, g->info, &g->info[me], KOLO_U8, KOLO_SUM, gpu_reported);
+    problem.counts = x->number;
+    return lib_run(x, &problem, g->card, &g->card[me], KOLO_U8, KOLO_SUM, gpu_reported);
 }
 
 /* ---- faults and the end -------------------------------------------------------------------------------- */

@@ -174,32 +174,25 @@ static int free_id(kolo_world *world)
     return id;
 }
 
-/* All ranks have agreed; rank: sorted. What goes wrong on one goes wrong on all, and is forgotten: they learn
- * of it before anybody waits for a part of it. */
-static int library_group_make(kolo_group **out, kolo_world *world, const int *rank, int count)
+/* rank: sorted. When all ranks have agreed what goes wrong on one goes wrong on all, and is forgotten: they
+ * learn of it before anybody waits for a part of it. */
+static int agree_and_make(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note,
+                          const char *fault)
 {
-    char note[32], fault[LIB_TEXT] = "";
-    const int id = free_id(world);
-    int rc = lib_group_open(world, rank, count, id, out);
-    const int opened = rc;
+    char text[32], own_fault[LIB_TEXT] = "";
     kolo_failure own;
+    KOLO_TRY(lib_agree(world->all, note, fault));
+    const int id = free_id(world), opened = lib_group_open(world, rank, count, id, out);
     kolo_error_keep(&own);
-    if (rc < 0) snprintf(fault, sizeof fault, "%.*s", LIB_TEXT - 1, own.text);
-    snprintf(note, sizeof note, "group %d", id);
-    rc = lib_agree(world->all, note, fault);
+    if (opened < 0) snprintf(own_fault, sizeof own_fault, "%.*s", LIB_TEXT - 1, own.text);
+    snprintf(text, sizeof text, "group %d", id);
+    int rc = lib_agree(world->all, text, own_fault);
     /* where it was this rank's memory; the others have the text behind its name */
     if (rc < 0 && opened == KOLO_ENOMEM) rc = kolo_error_restore(&own, opened);
     if (rc == 0) rc = lib_group_join(*out);
     if (rc < 0) lib_group_drop(out);
     else lib_group_place(*out);
     return rc;
-}
-
-static int agree_and_make(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note,
-                          const char *fault)
-{
-    KOLO_TRY(lib_agree(world->all, note, fault));
-    return library_group_make(out, world, rank, count);
 }
 
 int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int count)

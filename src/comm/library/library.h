@@ -26,6 +26,8 @@ typedef struct lib_map {
 } lib_map;
 
 enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_DONE };
+/* A request that nobody has the handle of is free as soon as it is complete. */
+static inline bool lib_is_over(uint32_t state) { return state == LIB_DONE || state == LIB_FREE; }
 
 /* One request of this rank, from submit to release. Entries lie in chunks that never move; the handle is
  * index and generation. */
@@ -67,11 +69,10 @@ typedef struct lib_begin {
     int64_t bytes;         /* that count for fusion_bytes */
 } lib_begin;
 
-/* Requests to be carried out together, the same on all ranks of the group: begin[order[0]], ... Of all
- * contributors and gpu are the same. */
+/* Requests to be carried out together, the same on all ranks of the group. Of all contributors and gpu are
+ * the same. */
 typedef struct lib_beginning {
-    const lib_begin *begin;
-    const int64_t *order; /* [entries] */
+    const lib_begin *begin; /* [entries] */
     int entries;
     const int64_t *rows;
     uint64_t number; /* of those of this group, from 1 */
@@ -80,10 +81,8 @@ typedef struct lib_beginning {
 /* The same with what this rank brings, while it is carried out. Where it has joined, entry[] is NULL and
  * `stand_in` describes what the others bring. */
 typedef struct lib_batch {
-    lib_entry **entry; /* [entries] */
-    int entries;
-    /* one allreduce (or allgather, reduce_scatter, broadcast) over all of them */
-    bool fused;
+    lib_entry **entry;      /* [entries] */
+    int entries;            /* more than one: one collective over all of them */
     kolo_request *stand_in; /* [entries] or NULL */
     bool gpu;
     int contributors;
@@ -163,9 +162,17 @@ int lib_group_tag(kolo_group *group);
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
 void lib_describe(const lib_entry *entry, char *text, size_t bytes);
 static inline bool lib_is_negotiated(const kolo_request *r) { return r->name || r->what == KOLO_JOIN; }
-bool lib_fuses(enum kolo_collective what); /* several may be carried as one */
-/* its splits, if given, are everybody's counts, the same on all members */
-bool lib_gathers(enum kolo_collective what);
+/* What collectives have: a bit set. */
+enum {
+    LIB_VECTOR = 1,
+    LIB_REDUCES = 2,
+    LIB_ROOT = 4,
+    LIB_FREE_FIRST = 8, /* dim[0] may differ from member to member */
+    LIB_ROWS = 16,      /* a scalar will not do */
+    LIB_FUSES = 32,     /* several may be carried as one */
+    LIB_GATHERS = 64    /* its splits, if given, are everybody's counts, the same on all members */
+};
+bool lib_is(enum kolo_collective what, unsigned trait);
 /* The counts of a gather are more than its description shows. */
 bool lib_describes_part(const kolo_request *request, int members);
 /* Of all that must be equal on the members of a group (type, shape without a free first dimension,

@@ -60,6 +60,8 @@ static void clear_board(exchange_buffer *b)
 
 void membership_adopt(lib_membership *m, membership_decision *d)
 {
+    d->epoch = m->epoch;
+    d->token = m->token;
     d->next = m->decisions;
     m->decisions = d;
     m->epoch++;

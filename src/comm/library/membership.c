@@ -212,8 +212,6 @@ static int adopt(lib_membership *m, const question *q)
     }
     bool member = false;
     for (int i = 0; i < d->content.count; i++) member |= d->content.member[i] == m->launch.rank;
-    d->epoch = m->epoch;
-    d->token = m->token;
     pthread_mutex_lock(&m->lock);
     if (member) membership_adopt(m, d);
     pthread_mutex_unlock(&m->lock);
@@ -248,8 +246,6 @@ static int decide(lib_membership *m, const bool *dead)
         return kolo_fail(KOLO_ELAUNCH, "comm: getrandom failed: %s", strerror(errno));
     }
     pthread_mutex_lock(&m->lock);
-    d->epoch = m->epoch;
-    d->token = m->token;
     d->content.away = membership_away(m);
     for (int i = 0; i < m->members; i++) {
         int r = m->member[i];

@@ -133,7 +133,7 @@ const exchange_buffer *membership_give(lib_membership *membership, int from, uin
                                        size_t bytes);
 /* Has that rank, of this node, a process that is neither stopped nor dead? */
 bool membership_runs(const lib_membership *membership, int rank);
-/* the members are its from now on; takes it over */
+/* It is about the world of now, and the members are its from now on; takes it over. */
 void membership_adopt(lib_membership *membership, membership_decision *decision);
 
 #endif

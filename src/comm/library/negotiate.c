@@ -188,7 +188,7 @@ static int receive(lib_negotiator *n, lib_line *line, int child, double now)
     if (rc <= 0) return rc;
     KOLO_TRY(lib_core_receive(core, child, message, bytes, now));
     if (child < 0) KOLO_TRY(send_to_children(n));
-    KOLO_TRY(lib_line_taken(line, child < 0 ? core->closed : core->edge[child].closing));
+    if (child < 0 ? core->closed : core->edge[child].closing) lib_line_end(line);
     return 1;
 }
 
@@ -203,23 +203,20 @@ static int receive_all(lib_negotiator *n, double now)
     return rc < 0 ? rc : 0;
 }
 
-static int send_messages(lib_negotiator *n, double now, bool idle)
+/* Returns whether messages of this member are still under way. */
+static int exchange(lib_negotiator *n, double now, bool idle)
 {
     lib_core *core = n->core;
+    KOLO_TRY(receive_all(n, now));
     int64_t heard = core->batches;
     KOLO_TRY(lib_core_send(core, now, idle));
     if (!core->root) core->batches = heard; /* they began by what the parent said */
     if (core->up.size) KOLO_TRY(lib_line_put(n->up, &core->up));
     core->up.size = 0;
-    return send_to_children(n);
-}
-
-/* Returns whether messages of this member are still under way. */
-static int send_lines(lib_negotiator *n)
-{
+    KOLO_TRY(send_to_children(n));
     int rc = n->up ? lib_line_send(n->up) : 1;
     bool sends = rc == 0;
-    for (int c = 0; rc >= 0 && c < n->core->children; c++) {
+    for (int c = 0; rc >= 0 && c < core->children; c++) {
         rc = lib_line_send(n->down[c]);
         sends |= rc == 0;
     }
@@ -242,9 +239,9 @@ static void note_batches(lib_negotiator *n, double now)
         const lib_beginning *batch = &core->batch[b];
         const lib_entry *entry = NULL;
         for (int i = 0; timeline && i < (batch->entries > SHOWN ? 1 : batch->entries); i++)
-            if ((entry = batch->begin[batch->order[i]].entry))
+            if ((entry = batch->begin[i].entry))
                 lib_timeline_add(timeline, "negotiate", entry->r.name, entry->submitted, now, 0);
-        entry = batch->begin[batch->order[batch->entries - 1]].entry;
+        entry = batch->begin[batch->entries - 1].entry;
         if (entry) snprintf(n->begun, sizeof n->begun, "%s", entry->r.name);
     }
 }
@@ -263,9 +260,7 @@ int lib_negotiator_turn(lib_negotiator *n, const lib_beginning **batch, bool *bu
     lib_core *core = n->core;
     note_finished(n, now);
     KOLO_TRY(fetch(n, now));
-    KOLO_TRY(receive_all(n, now));
-    KOLO_TRY(send_messages(n, now, tracks_idle(n->group->named, false)));
-    int sends = send_lines(n);
+    int sends = exchange(n, now, tracks_idle(n->group->named, false));
     KOLO_TRY(sends);
     /* who waits for messages of its node is woken by them; between nodes somebody has to look */
     *busy = sends || (core->root && core->root->readies) || (core->first && !n->group->one_node);
@@ -287,9 +282,7 @@ static int send_goodbye(lib_negotiator *n)
     for (;;) {
         double now = kolo_time();
         KOLO_TRY(comm_router_status(router));
-        KOLO_TRY(receive_all(n, now));
-        KOLO_TRY(send_messages(n, now, true));
-        int sends = send_lines(n);
+        int sends = exchange(n, now, true);
         KOLO_TRY(sends);
         if (n->core->closed && !sends) return 0;
         if (now > begin + most)

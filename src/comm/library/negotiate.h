@@ -57,18 +57,23 @@ void lib_map_free(lib_map *map);
 
 /* ---- what is brought (negotiate_describe.c) ------------------------------------------------------------ */
 
+/* In a message name, text, compression, row and splits follow it, and its pointers say nothing; where it was
+ * read they lead there. */
 typedef struct lib_want {
-    kolo_request r; /* without vectors; name, compression and splits lie in the bytes it was read from */
+    kolo_request r; /* without vectors */
     uint64_t signature;
-    const char *text;    /* as mismatches name it */
-    bool gpu;            /* its vectors lie in GPUs' memory */
-    bool faulty;         /* wrong in itself; text says why */
-    int64_t first, rows; /* what its member knows of rows: lib_rows */
+    const char *text; /* as mismatches name it */
+    /* what its member knows of rows (lib_rows), and how many splits there are */
+    int64_t first, rows, splits;
     const int64_t *row;
+    int32_t compressed;
+    int32_t gpu;    /* its vectors lie in GPUs' memory */
+    int32_t faulty; /* wrong in itself; text says why */
+    int32_t spare;
 } lib_want;
 /* One request, or all of a bundle. */
 typedef struct lib_descriptors {
-    lib_want *want;
+    lib_want **want;
     int64_t wants, capacity;
     lib_bytes bytes; /* what it was read from */
     lib_bytes key;   /* all names, each with its NUL */
@@ -94,7 +99,7 @@ int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bo
 /* ---- names that are known (cache.c) -------------------------------------------------------------------- */
 
 typedef struct lib_bundle lib_bundle;
-typedef struct lib_ready lib_ready;
+typedef struct lib_name lib_name;
 typedef struct lib_core lib_core;
 
 typedef struct lib_slot {
@@ -107,6 +112,7 @@ typedef struct lib_slot {
     uint64_t begun;       /* agreement in which it began last */
     lib_bundle *mine;     /* of this member: reported by this bit, and not agreed on yet */
     int64_t contributors; /* below and at this member, of those who are ready */
+    int64_t brought;      /* contributors of an item that is being read */
 } lib_slot;
 
 int lib_slot_give(lib_core *core, int64_t number, const lib_descriptors *wants, uint64_t agreement);
@@ -125,10 +131,10 @@ struct lib_bundle {
     int64_t entries, capacity;
     lib_bytes key;
     double since;
-    int64_t slot;     /* reported by this bit; -1: by a claim */
-    bool anew;        /* its slot was taken: to be claimed */
-    bool stalled;     /* stall.c: the coordinator was told */
-    lib_ready *ready; /* coordinator: all are, as claims say */
+    int64_t slot;    /* reported by this bit; -1: by a claim */
+    bool anew;       /* its slot was taken: to be claimed */
+    bool stalled;    /* stall.c: the coordinator was told */
+    lib_name *ready; /* coordinator: of them, where all are, as claims say */
 };
 
 /* The members below one child, or this member alone (the last edge). */
@@ -167,7 +173,7 @@ struct lib_core {
     uint64_t *going;                /* [words] bits that an item is written of */
     bool changed;                   /* reported or joined, since bits were last passed */
     bool sent_joined, sent_closing; /* the parent knows */
-    bool joined, closing, closed;
+    bool joined, closed;
     lib_entry *joining;
     uint64_t joins; /* agreement that ended the last join */
 
@@ -180,6 +186,8 @@ struct lib_core {
     int64_t begins, begins_capacity, units;
     int64_t *rows, rows_count, rows_capacity; /* as they come */
     int64_t *order, order_capacity;
+    lib_begin *dealt; /* as batches have them */
+    int64_t dealt_capacity;
     lib_beginning *batch; /* result */
     int64_t batches, batches_capacity;
     uint64_t number;           /* of batches */
@@ -237,6 +245,16 @@ static inline bool lib_bit(const uint64_t *word, int64_t i) { return word[i / 64
 static inline void lib_bit_set(uint64_t *word, int64_t i) { word[i / 64] |= (uint64_t)1 << (i % 64); }
 static inline void lib_bit_clear(uint64_t *word, int64_t i) { word[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
+/* The first that is set, from i on; -1: none. */
+static inline int64_t lib_bit_next(const uint64_t *word, int64_t words, int64_t i)
+{
+    for (int64_t w = i / 64; w < words; w++, i = w * 64) {
+        const uint64_t left = word[w] >> (i % 64);
+        if (left) return i + __builtin_ctzll(left);
+    }
+    return -1;
+}
+
 /* ---- joins (negotiate_agree.c) ------------------------------------------------------------------------- */
 int lib_join_begin(lib_core *core, lib_entry *entry);
 
@@ -251,7 +269,7 @@ typedef struct lib_claim {
     lib_descriptors wants;
 } lib_claim;
 
-typedef struct lib_name {
+struct lib_name {
     lib_link link;  /* in root->names; next: of the spare ones */
     lib_bytes name; /* with its NUL */
     lib_claim **by; /* [members] */
@@ -264,14 +282,10 @@ typedef struct lib_name {
     double since;                 /* the first member that has claimed it submitted it */
     bool warned;                  /* stall.c */
     char *text;
-} lib_name;
-
-/* Something that all members are ready for, as they have claimed. */
-struct lib_ready {
-    lib_ready *next;
-    const lib_claim *any; /* one of them */
-    int contributors;
-    lib_claim *by[]; /* [members] */
+    /* Where all members are ready: one of their claims. The name stands for all of its bundle until that
+     * begins. */
+    const lib_claim *any;
+    lib_name *next; /* in root->ready */
 };
 
 /* Looks for the settings with which most bytes are agreed on per second of the caller's steps, computing
@@ -299,9 +313,9 @@ typedef struct lib_root {
     lib_map names;
     lib_name *spare_names;
     lib_claim *spare_claims;
-    lib_ready *ready, **ready_end, *spare_ready;
-    uint64_t *slots; /* [words] those that all members are ready for */
-    int64_t readies; /* how many, of both */
+    lib_name *ready, **ready_end; /* what all members are ready for, as they have claimed */
+    uint64_t *slots;              /* [words] those that they are ready for by bits */
+    int64_t readies;              /* how many, of both */
     double ready_since;
     lib_bytes urgent; /* items that need not wait */
     uint64_t *taken;  /* [words] slots that cannot be given away in this agreement */
@@ -324,16 +338,9 @@ typedef struct lib_root {
 
 /* Slots by bits, from slot 0 on, and of which fewer than `members` have contributed, as LIB_READY and LIB_RUN
  * have them: [number of words, words..., (slot + 1, contributors)..., 0]. write: of core->going; nothing, if
- * no bit is set. read: calls `each` for every slot (NULL: no such one), until one sets from->bad. */
+ * no bit is set. read: core->going, and slot->brought. */
 int lib_write_slots(lib_core *core, lib_bytes *to, enum lib_item kind, int64_t members);
-typedef struct lib_slot_visit {
-    lib_reader *from;
-    lib_edge *edge; /* of what comes up; NULL of what comes down */
-    uint64_t seen;
-} lib_slot_visit;
-typedef int lib_slot_each(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors,
-                          lib_slot_visit *visit);
-int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slot_visit *visit);
+void lib_read_slots(lib_core *core, int64_t members, lib_reader *from);
 
 int lib_root_open(lib_core *core);
 void lib_root_close(lib_core *core);
@@ -345,8 +352,8 @@ int lib_root_doom(lib_core *core, lib_slot *slot);
 lib_name *lib_root_name(const lib_core *core, const char *name);           /* NULL: unknown */
 int lib_root_name_make(lib_core *core, const char *text, lib_name **name); /* unless it is there */
 void lib_root_name_drop(lib_core *core, lib_name *name);
+void lib_root_name_over(lib_core *core, lib_name *name); /* its claims are another's, or free */
 void lib_root_claim_free(lib_root *root, lib_claim *claim);
-void lib_ready_drop(lib_core *core, lib_ready **at); /* of root->ready: it begins */
 
 /* Fails `name`, and what was submitted together with it, on all members that have brought it (claimed it, or
  * have reported its bit: name->killed); those that have not, joined ones excepted, fail when they do. So
@@ -384,8 +391,8 @@ void lib_line_close(lib_line **line);
  * is, negative: broken. */
 int lib_line_put(lib_line *line, const lib_bytes *message);
 int lib_line_send(lib_line *line);
-/* 1: *message, good until lib_line_taken, which must follow; last: nothing will come any more. */
+/* 1: *message, good until the next call. */
 int lib_line_take(lib_line *line, const void **message, int64_t *bytes);
-int lib_line_taken(lib_line *line, bool last);
+void lib_line_end(lib_line *line); /* nothing will come any more */
 
 #endif

@@ -25,16 +25,16 @@ static int begin_unit(lib_core *core, const lib_descriptors *wants, lib_bundle *
     if (!unit && !core->joined)
         return kolo_fail(KOLO_EINTERNAL,
                          "comm: the members of group %d agreed on \"%s\", which this rank has not submitted",
-                         core->c.group, wants->want[0].r.name);
+                         core->c.group, wants->want[0]->r.name);
     for (int64_t i = 0; i < wants->wants; i++) {
         KOLO_TRY(kolo_grow(&core->begin, &core->begins_capacity, core->begins, sizeof *core->begin));
         lib_begin *begin = &core->begin[core->begins++];
-        *begin = (lib_begin){.r = unit ? &unit->entry[i]->r : &wants->want[i].r,
+        *begin = (lib_begin){.r = unit ? &unit->entry[i]->r : &wants->want[i]->r,
                              .entry = unit ? unit->entry[i] : NULL,
                              .unit = core->units,
                              .rows = -1,
                              .contributors = (int)contributors,
-                             .gpu = unit ? unit->entry[i]->gpu : wants->want[i].gpu};
+                             .gpu = unit ? unit->entry[i]->gpu : wants->want[i]->gpu};
         int64_t numbers = lib_row_numbers(begin->r->what, core->c.members);
         if (numbers && rows >= 0) {
             begin->rows = rows;
@@ -47,23 +47,19 @@ static int begin_unit(lib_core *core, const lib_descriptors *wants, lib_bundle *
     return 0;
 }
 
-static int begin_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors, lib_slot_visit *visit)
-{
-    if (!slot || !slot->used) {
-        visit->from->bad = true;
-        return 0;
-    }
-    KOLO_TRY(begin_unit(core, &slot->wants, slot->mine, contributors, -1));
-    slot->begun = core->seen;
-    slot->contributors = 0;
-    for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].reported, s);
-    lib_bit_clear(core->passed, s);
-    return 0;
-}
-
 static int apply_run(lib_core *core, lib_reader *from)
 {
-    return lib_read_slots(core, core->c.members, begin_slot, &(lib_slot_visit){.from = from});
+    lib_read_slots(core, core->c.members, from);
+    for (int64_t i = -1; (i = lib_bit_next(core->going, core->words, i + 1)) >= 0;) {
+        lib_slot *slot = core->slot[i];
+        if (!slot->used) return from->bad = true, 0;
+        KOLO_TRY(begin_unit(core, &slot->wants, slot->mine, slot->brought, -1));
+        slot->begun = core->seen;
+        slot->contributors = 0;
+        for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].reported, i);
+        lib_bit_clear(core->passed, i);
+    }
+    return 0;
 }
 
 /* [slot or -1, contributors, bytes, requests, rows...] */
@@ -78,7 +74,7 @@ static int apply_new(lib_core *core, lib_reader *from)
     lib_descriptors *wants = &core->received[core->received_count++];
     KOLO_TRY(lib_read_wants(wants, data, (size_t)bytes));
     for (int64_t i = 0; i < wants->wants; i++)
-        numbers += lib_row_numbers(wants->want[i].r.what, core->c.members);
+        numbers += lib_row_numbers(wants->want[i]->r.what, core->c.members);
     const int64_t *rows = lib_take(from, (size_t)numbers * sizeof *rows);
     if (!rows) return 0;
     KOLO_TRY(kolo_grow(&core->rows, &core->rows_capacity, at + numbers, sizeof *core->rows));
@@ -171,13 +167,14 @@ static int make_batches(lib_core *core, size_t fusion_bytes)
     int64_t n = core->begins;
     if (!n) return 0;
     KOLO_TRY(kolo_grow(&core->order, &core->order_capacity, 4 * n + 1, sizeof *core->order));
+    KOLO_TRY(kolo_grow(&core->dealt, &core->dealt_capacity, n, sizeof *core->dealt));
     int64_t *order = core->order, *start = order + n;
     int64_t batches =
         lib_fuse(core->begin, n, fusion_bytes, core->c.fixed_order, order, start, start + n + 1);
     KOLO_TRY(kolo_grow(&core->batch, &core->batches_capacity, batches, sizeof *core->batch));
+    for (int64_t i = 0; i < n; i++) core->dealt[i] = core->begin[order[i]];
     for (int64_t b = 0; b < batches; b++)
-        core->batch[b] = (lib_beginning){.begin = core->begin,
-                                         .order = order + start[b],
+        core->batch[b] = (lib_beginning){.begin = core->dealt + start[b],
                                          .entries = (int)(start[b + 1] - start[b]),
                                          .rows = core->rows,
                                          .number = ++core->number};

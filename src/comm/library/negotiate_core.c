@@ -92,8 +92,8 @@ void lib_core_close(lib_core **out)
     lib_bytes_free(&core->outgoing);
     lib_bytes_free(&core->up);
     lib_bytes_free(&core->down);
-    void *memory[] = {core->slot,  core->passed, core->going, core->edge,  core->child,
-                      core->begin, core->rows,   core->order, core->batch, core->received};
+    void *memory[] = {core->slot, core->passed, core->going, core->edge,  core->child,   core->begin,
+                      core->rows, core->order,  core->dealt, core->batch, core->received};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
     free(core);
     *out = NULL;
@@ -147,7 +147,7 @@ static int unit_make(lib_core *core, lib_entry *const *entry, int64_t entries, l
 static bool as_known(const lib_slot *slot, const lib_bundle *unit)
 {
     for (int64_t i = 0; i < unit->entries; i++)
-        if (slot->wants.want[i].signature != lib_signature(unit->entry[i])) return false;
+        if (slot->wants.want[i]->signature != lib_signature(unit->entry[i])) return false;
     return true;
 }
 
@@ -179,7 +179,7 @@ int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, doubl
     return 0;
 }
 
-void lib_core_end(lib_core *core) { core->closing = core->edge[core->children].closing = true; }
+void lib_core_end(lib_core *core) { core->edge[core->children].closing = true; }
 
 /* ---- what goes up -------------------------------------------------------------------------------------- */
 
@@ -221,11 +221,8 @@ int lib_write_slots(lib_core *core, lib_bytes *to, enum lib_item kind, int64_t m
     if (!words) return 0;
     KOLO_TRY(LIB_PUT(to, (int64_t)kind, words));
     KOLO_TRY(lib_put(to, word, (size_t)words * sizeof *word));
-    for (int64_t w = 0; w < words; w++)
-        for (uint64_t bits = word[w]; bits; bits &= bits - 1) {
-            int64_t s = w * 64 + __builtin_ctzll(bits), contributors = core->slot[s]->contributors;
-            if (contributors != members) KOLO_TRY(LIB_PUT(to, s + 1, contributors));
-        }
+    for (int64_t i = -1; (i = lib_bit_next(word, words, i + 1)) >= 0;)
+        if (core->slot[i]->contributors != members) KOLO_TRY(LIB_PUT(to, i + 1, core->slot[i]->contributors));
     return lib_put_number(to, 0);
 }
 
@@ -237,11 +234,9 @@ static int write_ready(lib_core *core)
 
 static int pass_to_root(lib_core *core)
 {
-    for (int64_t w = 0; w < core->words; w++) {
-        uint64_t bits = complete_word(core, w);
-        core->passed[w] |= bits;
-        for (; bits; bits &= bits - 1) KOLO_TRY(lib_root_ready_slot(core, w * 64 + __builtin_ctzll(bits)));
-    }
+    for (int64_t w = 0; w < core->words; w++) core->passed[w] |= core->going[w] = complete_word(core, w);
+    for (int64_t i = -1; (i = lib_bit_next(core->going, core->words, i + 1)) >= 0;)
+        KOLO_TRY(lib_root_ready_slot(core, i));
     return 0;
 }
 
@@ -281,52 +276,43 @@ int lib_core_send(lib_core *core, double now, bool idle)
 
 /* ---- what comes up ------------------------------------------------------------------------------------- */
 
-int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slot_visit *visit)
+void lib_read_slots(lib_core *core, int64_t members, lib_reader *from)
 {
-    lib_reader *from = visit->from;
-    int64_t words = lib_take_number(from);
-    const uint64_t *word = words >= 0 && words <= core->words ? lib_take(from, (size_t)words * 8) : NULL;
-    if (!word) {
-        from->bad = true;
-        return 0;
-    }
+    const int64_t words = lib_take_number(from);
+    const uint64_t *word = words <= core->words ? lib_take(from, (size_t)words * sizeof *word) : NULL;
     int64_t exception = lib_take_number(from);
-    for (int64_t w = 0; w < words; w++)
-        for (uint64_t bits = word[w]; bits; bits &= bits - 1) {
-            int64_t s = w * 64 + __builtin_ctzll(bits), contributors = members;
-            if (exception == s + 1) {
-                contributors = lib_take_number(from);
-                exception = lib_take_number(from);
-            }
-            if (!from->bad)
-                KOLO_TRY(each(core, s < core->c.capacity ? core->slot[s] : NULL, s, contributors, visit));
-            if (from->bad) return 0;
+    memset(core->going, 0, (size_t)core->words * sizeof *core->going);
+    for (int64_t i = -1; word && (i = lib_bit_next(word, words, i + 1)) >= 0;) {
+        int64_t brought = members;
+        if (exception == i + 1) {
+            brought = lib_take_number(from);
+            exception = lib_take_number(from);
         }
-    if (exception) from->bad = true;
-    return 0;
+        from->bad |= i >= core->c.capacity || !core->slot[i];
+        if (from->bad) return;
+        core->slot[i]->brought = brought;
+        lib_bit_set(core->going, i);
+    }
+    from->bad |= !word || exception;
 }
 
-static int receive_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors,
-                        lib_slot_visit *visit)
+static void receive_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
 {
-    if (!slot || visit->seen < slot->changed || !slot->used || lib_bit(visit->edge->reported, s)) return 0;
-    lib_bit_set(visit->edge->reported, s);
-    slot->contributors += contributors;
-    core->changed = true;
-    return 0;
-}
-
-static int receive_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
-{
-    return lib_read_slots(core, edge->members, receive_slot,
-                          &(lib_slot_visit){.from = from, .edge = edge, .seen = seen});
+    lib_read_slots(core, edge->members, from);
+    for (int64_t i = -1; (i = lib_bit_next(core->going, core->words, i + 1)) >= 0;) {
+        lib_slot *slot = core->slot[i];
+        if (seen < slot->changed || !slot->used || lib_bit(edge->reported, i)) continue;
+        lib_bit_set(edge->reported, i);
+        slot->contributors += slot->brought;
+        core->changed = true;
+    }
 }
 
 static int receive_item(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
 {
     const char *begin = from->at;
     enum lib_item kind = (enum lib_item)lib_take_number(from);
-    if (kind == LIB_READY) return receive_ready(core, edge, seen, from);
+    if (kind == LIB_READY) return receive_ready(core, edge, seen, from), 0;
     if (core->root) return lib_root_item(core, kind, from);
     /* what a single member says goes on as it is: member, number, and the rest counted in bytes */
     lib_take(from, 16);

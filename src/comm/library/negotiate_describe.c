@@ -6,14 +6,6 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-/* A request in a message; then name, text, compression, rows and splits. */
-typedef struct wire_want {
-    uint64_t signature;
-    kolo_request r;              /* its pointers say nothing */
-    int64_t first, rows, splits; /* rows: how many follow; splits: likewise */
-    int32_t compressed, faulty, gpu, spare;
-} wire_want;
-
 int64_t lib_row_numbers(enum kolo_collective what, int members)
 {
     switch (what) {
@@ -50,14 +42,14 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
     const bool splits = !entry->fault && lib_describes_part(r, members);
     char text[256] = "";
     bool compressed = r->compression && *r->compression;
-    wire_want want = {.signature = lib_signature(entry),
-                      .r = *r,
-                      .first = rows.first,
-                      .rows = rows.count,
-                      .splits = splits ? members : 0,
-                      .compressed = compressed,
-                      .faulty = entry->fault != NULL,
-                      .gpu = entry->gpu};
+    lib_want want = {.signature = lib_signature(entry),
+                     .r = *r,
+                     .first = rows.first,
+                     .rows = rows.count,
+                     .splits = splits ? members : 0,
+                     .compressed = compressed,
+                     .faulty = entry->fault != NULL,
+                     .gpu = entry->gpu};
     lib_describe(entry, text, sizeof text);
     KOLO_TRY(lib_put(to, &want, sizeof want));
     KOLO_TRY(lib_put_text(to, r->name));
@@ -74,21 +66,18 @@ int lib_write_entries(lib_bytes *to, lib_entry *const *entry, int64_t entries, i
     return 0;
 }
 
-static int read_want(lib_want *want, lib_bytes *key, lib_reader *from)
+static int read_want(lib_want **out, lib_bytes *key, lib_reader *from)
 {
-    const wire_want *wire = lib_take(from, sizeof *wire);
-    const char *name = lib_take_text(from), *text = lib_take_text(from);
-    if (from->bad) return 0;
-    *want =
-        (lib_want){wire->r, wire->signature, text, wire->gpu, wire->faulty, wire->first, wire->rows, NULL};
-    want->r.name = name;
+    lib_want *want = *out = (lib_want *)(uintptr_t)lib_take(from, sizeof *want);
+    if (!want) return 0;
     want->r.in = want->r.out = NULL;
-    want->r.compression = NULL;
     want->r.splits = want->r.index = NULL;
-    if (wire->compressed) want->r.compression = lib_take_text(from);
-    want->row = lib_take(from, (size_t)wire->rows * sizeof *want->row);
-    if (wire->splits) want->r.splits = lib_take(from, (size_t)wire->splits * sizeof(int64_t));
-    return lib_write_name(key, name);
+    want->r.name = lib_take_text(from);
+    want->text = lib_take_text(from);
+    want->r.compression = want->compressed ? lib_take_text(from) : NULL;
+    want->row = lib_take(from, (size_t)want->rows * sizeof *want->row);
+    if (want->splits) want->r.splits = lib_take(from, (size_t)want->splits * sizeof(int64_t));
+    return lib_write_name(key, want->r.name);
 }
 
 int lib_read_wants(lib_descriptors *wants, const void *data, size_t bytes)
@@ -120,7 +109,7 @@ bool lib_descriptors_equal(const lib_descriptors *left, const lib_descriptors *r
         memcmp(left->key.data, right->key.data, (size_t)left->key.size) != 0)
         return false;
     for (int64_t i = 0; i < left->wants; i++)
-        if (left->want[i].signature != right->want[i].signature) return false;
+        if (left->want[i]->signature != right->want[i]->signature) return false;
     return true;
 }
 

@@ -45,7 +45,7 @@ static int put_fail(lib_core *core, int only, const char *name, const char *text
 static void detach(lib_core *core, const lib_claim *claim)
 {
     for (int64_t i = 0; i < claim->wants.wants; i++) {
-        lib_name *name = lib_root_name(core, claim->wants.want[i].r.name);
+        lib_name *name = lib_root_name(core, claim->wants.want[i]->r.name);
         name->by[claim->member] = NULL;
         name->claimed--;
         name->killed[claim->member] = true;
@@ -85,7 +85,7 @@ int lib_root_fail(lib_core *core, lib_name *name, const char *text)
     KOLO_TRY_GOTO(rc, put_unacknowledged(core, name, text));
     for (int m = 0; m < members; m++) {
         for (int64_t i = 0; claim[m] && i < claim[m]->wants.wants; i++) {
-            lib_name *other = lib_root_name(core, claim[m]->wants.want[i].r.name);
+            lib_name *other = lib_root_name(core, claim[m]->wants.want[i]->r.name);
             if (other && other->failed != core->seen + 1) KOLO_TRY_GOTO(rc, lib_root_fail(core, other, text));
         }
         if (claim[m]) lib_root_claim_free(core->root, claim[m]);
@@ -109,7 +109,7 @@ int lib_root_fail_late(lib_core *core, lib_claim *claim, uint64_t seen, bool *ov
     bool old = false;
     int rc = 0;
     for (int64_t i = 0; i < wants->wants; i++) {
-        const lib_name *name = lib_root_name(core, wants->want[i].r.name);
+        const lib_name *name = lib_root_name(core, wants->want[i]->r.name);
         if (!name) continue;
         old |= seen < name->failed;
         if (name->unacknowledged[claim->member]) failed = name;
@@ -119,7 +119,7 @@ int lib_root_fail_late(lib_core *core, lib_claim *claim, uint64_t seen, bool *ov
         rc = put_fail(core, claim->member, failed->name.data, failed->text);
         if (rc == 0) rc = lib_put_number(&core->root->urgent, 0);
         for (int64_t i = 0; i < wants->wants; i++) {
-            lib_name *name = lib_root_name(core, wants->want[i].r.name);
+            lib_name *name = lib_root_name(core, wants->want[i]->r.name);
             if (!name || !name->unacknowledged[claim->member]) continue;
             acknowledge(core, name, claim->member);
         }
@@ -138,8 +138,8 @@ void lib_root_fail_acknowledged(lib_core *core, int member, const char *text)
 static const lib_want *want_of(const char *name, const lib_claim *claim)
 {
     int64_t i = 0;
-    while (strcmp(claim->wants.want[i].r.name, name) != 0) i++;
-    return &claim->wants.want[i];
+    while (strcmp(claim->wants.want[i]->r.name, name) != 0) i++;
+    return claim->wants.want[i];
 }
 
 /* What differs may be another name of a bundle, if all have brought the same names. */
@@ -155,7 +155,7 @@ static const char *differing(const lib_core *core, const lib_name *name)
             memcmp(wants->key.data, first->key.data, (size_t)first->key.size) != 0)
             return name->name.data;
         for (int64_t i = 0; i < first->wants && !found; i++)
-            if (wants->want[i].signature != first->want[i].signature) found = first->want[i].r.name;
+            if (wants->want[i]->signature != first->want[i]->signature) found = first->want[i]->r.name;
     }
     return found ? found : name->name.data;
 }
@@ -167,8 +167,8 @@ static void say_brought(const char *name, const lib_claim *claim, char *text, si
     if (claim->wants.wants == 1) return;
     kolo_append(text, bytes, " grouped with %ld others (", (long)claim->wants.wants - 1);
     for (int64_t i = 0; i < claim->wants.wants && shown < 4; i++)
-        if (strcmp(claim->wants.want[i].r.name, name) != 0)
-            kolo_append(text, bytes, "%s\"%.60s\"", shown++ ? ", " : "", claim->wants.want[i].r.name);
+        if (strcmp(claim->wants.want[i]->r.name, name) != 0)
+            kolo_append(text, bytes, "%s\"%.60s\"", shown++ ? ", " : "", claim->wants.want[i]->r.name);
     kolo_append(text, bytes, claim->wants.wants - 1 > shown ? ", ...)" : ")");
 }
 
@@ -240,7 +240,7 @@ int lib_root_fail_fault(lib_core *core, lib_name *name)
     while (!name->by[m]) m++;
     const lib_descriptors *wants = &name->by[m]->wants;
     int64_t i = 0;
-    while (!wants->want[i].faulty) i++;
-    snprintf(text, sizeof text, "\"%.200s\": %.400s", wants->want[i].r.name, wants->want[i].text);
+    while (!wants->want[i]->faulty) i++;
+    snprintf(text, sizeof text, "\"%.200s\": %.400s", wants->want[i]->r.name, wants->want[i]->text);
     return lib_root_fail(core, name, text);
 }

@@ -64,45 +64,36 @@ int lib_line_put(lib_line *line, const lib_bytes *message)
 
 int lib_line_send(lib_line *line)
 {
-    if (line->sends) {
-        int rc = comm_routed.done(line->out, line->sending.size > INLINE);
+    for (;;) {
+        int rc = line->sends ? comm_routed.done(line->out, line->sending.size > INLINE) : 1;
         if (rc <= 0) return rc;
-        line->sends = false;
+        line->sends = line->waiting.size > 0;
+        if (!line->sends) return 1;
+        lib_bytes swap = line->sending;
+        line->sending = line->waiting;
+        line->waiting = swap;
+        line->waiting.size = 0;
+        int64_t bytes = line->sending.size, first = bytes < INLINE ? bytes : INLINE;
+        memcpy(line->head_out, &bytes, sizeof bytes);
+        memcpy(line->head_out + 8, line->sending.data, (size_t)first);
+        comm_routed.reset(line->out);
+        KOLO_TRY(comm_routed.post(line->out, true, line->rank, line->tag, line->head_out, HEAD));
+        if (bytes > INLINE)
+            KOLO_TRY(comm_routed.post(line->out, true, line->rank, line->tag, line->sending.data + INLINE,
+                                      (size_t)bytes - INLINE));
     }
-    if (!line->waiting.size) return 1;
-    lib_bytes swap = line->sending;
-    line->sending = line->waiting;
-    line->waiting = swap;
-    line->waiting.size = 0;
-    int64_t bytes = line->sending.size, first = bytes < INLINE ? bytes : INLINE;
-    memcpy(line->head_out, &bytes, sizeof bytes);
-    memcpy(line->head_out + 8, line->sending.data, (size_t)first);
-    comm_routed.reset(line->out);
-    line->sends = true;
-    KOLO_TRY(comm_routed.post(line->out, true, line->rank, line->tag, line->head_out, HEAD));
-    if (bytes > INLINE)
-        KOLO_TRY(comm_routed.post(line->out, true, line->rank, line->tag, line->sending.data + INLINE,
-                                  (size_t)bytes - INLINE));
-    int rc = comm_routed.done(line->out, bytes > INLINE);
-    if (rc > 0) line->sends = false;
-    return rc;
-}
-
-static int64_t frame_bytes(const lib_line *line)
-{
-    int64_t bytes;
-    memcpy(&bytes, line->head_in, sizeof bytes);
-    return bytes;
 }
 
 /* 1: a whole frame stands in rest_in. */
 static int take_frame(lib_line *line)
 {
-    if (line->at >= 0) return 1;
+    if (line->at >= 0 && line->at < line->rest_in.size) return 1;
     if (!line->open) return 0;
+    if (line->at >= 0) KOLO_TRY(post_head(line));
     int rc = comm_routed.done(line->in, line->rest_posted);
     if (rc <= 0) return rc;
-    int64_t bytes = frame_bytes(line);
+    int64_t bytes;
+    memcpy(&bytes, line->head_in, sizeof bytes);
     if (!line->rest_posted) {
         if (bytes < 8 || bytes % 8)
             return kolo_fail(KOLO_EINTERNAL, "comm: a frame of %ld bytes from rank %d", (long)bytes,
@@ -134,10 +125,4 @@ int lib_line_take(lib_line *line, const void **message, int64_t *bytes)
     return 1;
 }
 
-int lib_line_taken(lib_line *line, bool last)
-{
-    if (last) line->open = false;
-    if (line->at < line->rest_in.size) return 0;
-    line->at = -1;
-    return line->open ? post_head(line) : 0;
-}
+void lib_line_end(lib_line *line) { line->open = false; }

@@ -23,12 +23,6 @@ int lib_root_open(lib_core *core)
     return root->taken && root->slots && root->joined && root->answer ? 0 : KOLO_ENOMEM;
 }
 
-static void claim_free(lib_claim *claim)
-{
-    lib_descriptors_free(&claim->wants);
-    free(claim);
-}
-
 void lib_root_close(lib_core *core)
 {
     lib_root *root = core->root;
@@ -40,14 +34,10 @@ void lib_root_close(lib_core *core)
         lib_bytes_free(&name->name);
         free(name);
     }
-    while (root->ready) lib_ready_drop(core, &root->ready);
-    for (lib_ready *ready = root->spare_ready, *next; ready; ready = next) {
-        next = ready->next;
-        free(ready);
-    }
     for (lib_claim *claim = root->spare_claims, *next; claim; claim = next) {
         next = claim->next;
-        claim_free(claim);
+        lib_descriptors_free(&claim->wants);
+        free(claim);
     }
     for (int m = 0; root->answer && m < core->c.members; m++) lib_bytes_free(&root->answer[m]);
     lib_map_free(&root->names);
@@ -104,6 +94,15 @@ void lib_root_name_drop(lib_core *core, lib_name *name)
     root->spare_names = name;
 }
 
+void lib_root_name_over(lib_core *core, lib_name *name)
+{
+    memset(name->by, 0, (size_t)core->c.members * sizeof *name->by);
+    name->claimed = 0;
+    name->any = NULL;
+    name->next = NULL;
+    if (!name->waiting_members) lib_root_name_drop(core, name);
+}
+
 void lib_root_claim_free(lib_root *root, lib_claim *claim)
 {
     if (claim->free) return; /* by another of its names */
@@ -123,7 +122,7 @@ static bool shares_name(const lib_descriptors *a, const lib_descriptors *b)
 {
     for (int64_t i = 0; i < a->wants; i++)
         for (int64_t j = 0; j < b->wants; j++)
-            if (strcmp(a->want[i].r.name, b->want[j].r.name) == 0) return true;
+            if (strcmp(a->want[i]->r.name, b->want[j]->r.name) == 0) return true;
     return false;
 }
 
@@ -131,7 +130,7 @@ static bool shares_name(const lib_descriptors *a, const lib_descriptors *b)
 static int doom_all(lib_core *core, const lib_descriptors *wants)
 {
     for (int64_t i = 0; i < wants->wants; i++) {
-        const char *name = wants->want[i].r.name;
+        const char *name = wants->want[i]->r.name;
         lib_slot *slot = lib_map_find(&core->known, name, strlen(name) + 1);
         if (slot) KOLO_TRY(lib_root_doom(core, slot));
     }
@@ -148,7 +147,7 @@ static bool negotiate_root_complete(const lib_core *core, const lib_name *name)
     int there = name->claimed;
     for (int m = 0; core->root->joins && name->name.data[0] != LIB_UNNAMED && m < core->c.members; m++)
         there += core->root->joined[m] && !name->by[m];
-    return name->claimed && there == core->c.members;
+    return there == core->c.members && name->claimed && !name->any;
 }
 
 /* One more thing may begin. */
@@ -162,29 +161,11 @@ int lib_root_ready_slot(lib_core *core, int64_t slot)
     lib_slot *s = core->slot[slot];
     bool other = false;
     if (s->doomed) return 0;
-    for (int64_t i = 0; i < s->wants.wants; i++) other |= s->wants.want[i].r.what != KOLO_ALLREDUCE;
+    for (int64_t i = 0; i < s->wants.wants; i++) other |= s->wants.want[i]->r.what != KOLO_ALLREDUCE;
     if (other && s->contributors < core->c.members)
         return lib_root_doom(core, s); /* claims tell who joined */
     lib_bit_set(core->root->slots, slot);
     count_ready(core);
-    return 0;
-}
-
-static int ready_add(lib_core *core, const lib_name *name, const lib_claim *any)
-{
-    lib_root *root = core->root;
-    lib_ready *ready = root->spare_ready;
-    const size_t bytes = (size_t)core->c.members * sizeof *ready->by;
-    if (ready) root->spare_ready = ready->next;
-    else ready = kolo_alloc(sizeof *ready + bytes);
-    if (!ready) return KOLO_ENOMEM;
-    *ready = (lib_ready){.any = any, .contributors = name->claimed};
-    memcpy(ready->by, name->by, bytes);
-    *root->ready_end = ready;
-    root->ready_end = &ready->next;
-    count_ready(core);
-    lib_bundle *mine = lib_map_find(&core->waiting, any->wants.key.data, (size_t)any->wants.key.size);
-    if (mine) mine->ready = ready;
     return 0;
 }
 
@@ -199,22 +180,25 @@ static int negotiate_root_check(lib_core *core, lib_name *name)
         else any = name->by[m];
     }
     for (int64_t i = 0; i < any->wants.wants && !different; i++) {
-        const lib_name *also = lib_root_name(core, any->wants.want[i].r.name);
+        const lib_name *also = lib_root_name(core, any->wants.want[i]->r.name);
         /* somebody who has joined had brought only part of a bundle */
         different |= also->claimed != name->claimed;
-        faulty |= any->wants.want[i].faulty;
-        other |= any->wants.want[i].r.what != KOLO_ALLREDUCE;
+        faulty |= any->wants.want[i]->faulty;
+        other |= any->wants.want[i]->r.what != KOLO_ALLREDUCE;
     }
     if (different) return lib_root_fail_different(core, name);
     if (faulty) return lib_root_fail_fault(core, name);
     if (other && name->claimed < core->c.members) return lib_root_fail_joined(core, name);
-    KOLO_TRY(ready_add(core, name, any));
     for (int64_t i = 0; i < any->wants.wants; i++) {
-        lib_name *done = lib_root_name(core, any->wants.want[i].r.name);
-        memset(done->by, 0, (size_t)core->c.members * sizeof *done->by);
-        done->claimed = 0;
-        if (!done->waiting_members) lib_root_name_drop(core, done);
+        lib_name *done = lib_root_name(core, any->wants.want[i]->r.name);
+        if (done != name) lib_root_name_over(core, done);
     }
+    name->any = any;
+    *core->root->ready_end = name;
+    core->root->ready_end = &name->next;
+    count_ready(core);
+    lib_bundle *mine = lib_map_find(&core->waiting, any->wants.key.data, (size_t)any->wants.key.size);
+    if (mine) mine->ready = name;
     return 0;
 }
 
@@ -235,7 +219,7 @@ static int claim_enter(lib_core *core, lib_claim *claim, double since, lib_name 
     KOLO_TRY(doom_all(core, &claim->wants));
     for (; *entered < claim->wants.wants; ++*entered) {
         lib_name *name;
-        KOLO_TRY(lib_root_name_make(core, claim->wants.want[*entered].r.name, &name));
+        KOLO_TRY(lib_root_name_make(core, claim->wants.want[*entered]->r.name, &name));
         if (name->by[claim->member])
             return kolo_fail(KOLO_EINTERNAL, "comm: member %d claims \"%s\" twice", claim->member,
                              name->name.data);

@@ -38,7 +38,7 @@ static int put_slot(lib_core *core, const lib_descriptors *wants, int64_t *numbe
     int64_t bytes = wants->bytes.size, last = -1;
     bool worth = core->c.capacity > 0 && bytes <= LIB_REMEMBERED / 4;
     *number = -1;
-    for (int64_t i = 0; i < wants->wants; i++) worth &= !lib_row_numbers(wants->want[i].r.what, 1);
+    for (int64_t i = 0; i < wants->wants; i++) worth &= !lib_row_numbers(wants->want[i]->r.what, 1);
     while (worth && root->room < bytes && (last = lib_slot_choose(core, root->taken, false)) >= 0)
         KOLO_TRY(put_drop(core, core->slot[last]));
     if (!worth || root->room < bytes) return 0;
@@ -51,49 +51,42 @@ static int put_slot(lib_core *core, const lib_descriptors *wants, int64_t *numbe
     return 0;
 }
 
-static int put_rows(lib_core *core, const lib_ready *ready)
+static int put_rows(lib_core *core, const lib_name *ready)
 {
     lib_bytes *down = &core->down;
     for (int64_t i = 0; i < ready->any->wants.wants; i++) {
-        const int64_t numbers = lib_row_numbers(ready->any->wants.want[i].r.what, core->c.members),
+        const int64_t numbers = lib_row_numbers(ready->any->wants.want[i]->r.what, core->c.members),
                       at = down->size;
         KOLO_TRY(lib_put(down, NULL, (size_t)numbers * sizeof numbers));
         int64_t *row = (int64_t *)(void *)(down->data + at);
         for (int m = 0; numbers && m < core->c.members; m++) {
-            const lib_want *brought = &ready->by[m]->wants.want[i];
+            const lib_want *brought = ready->by[m]->wants.want[i];
             for (int64_t k = 0; k < brought->rows; k++) row[brought->first + k] += brought->row[k];
         }
     }
     return 0;
 }
 
-static int put_new(lib_core *core, const lib_ready *ready)
+static int put_new(lib_core *core, const lib_name *ready)
 {
     const lib_descriptors *wants = &ready->any->wants;
     int64_t slot;
     KOLO_TRY(put_slot(core, wants, &slot));
-    KOLO_TRY(LIB_PUT(&core->down, LIB_NEW, slot, ready->contributors, wants->bytes.size));
+    KOLO_TRY(LIB_PUT(&core->down, LIB_NEW, slot, ready->claimed, wants->bytes.size));
     KOLO_TRY(lib_put(&core->down, wants->bytes.data, (size_t)wants->bytes.size));
     return put_rows(core, ready);
 }
 
-void lib_ready_drop(lib_core *core, lib_ready **at)
+static int put_claimed(lib_core *core, lib_name **at)
 {
-    lib_root *root = core->root;
-    lib_ready *ready = *at;
+    lib_name *name = *at;
+    KOLO_TRY(put_new(core, name));
     for (int m = 0; m < core->c.members; m++)
-        if (ready->by[m]) lib_root_claim_free(root, ready->by[m]);
-    *at = ready->next;
-    if (!*at) root->ready_end = at;
-    ready->next = root->spare_ready;
-    root->spare_ready = ready;
-    root->readies--;
-}
-
-static int put_claimed(lib_core *core, lib_ready **at)
-{
-    KOLO_TRY(put_new(core, *at));
-    lib_ready_drop(core, at);
+        if (name->by[m]) lib_root_claim_free(core->root, name->by[m]);
+    *at = name->next;
+    if (!*at) core->root->ready_end = at;
+    core->root->readies--;
+    lib_root_name_over(core, name);
     return 0;
 }
 
@@ -106,7 +99,7 @@ static bool is_ready(const lib_core *core, const lib_bundle *unit)
 static int put_in_order(lib_core *core)
 {
     for (lib_bundle *unit = core->first; unit && is_ready(core, unit); unit = unit->after) {
-        lib_ready **at = &core->root->ready;
+        lib_name **at = &core->root->ready;
         while (unit->ready && *at != unit->ready) at = &(*at)->next;
         memset(core->going, 0, (size_t)core->words * sizeof *core->going);
         if (unit->ready) KOLO_TRY(put_claimed(core, at));
@@ -136,7 +129,7 @@ static int put_begins(lib_core *core)
     for (const lib_bundle *unit = core->first; fixed && unit; unit = unit->after)
         if (unit->slot >= 0) lib_bit_clear(core->going, unit->slot);
     KOLO_TRY(put_run(core));
-    for (lib_ready **at = &root->ready; *at;)
+    for (lib_name **at = &root->ready; *at;)
         if (fixed && (*at)->by[core->c.me]) at = &(*at)->next;
         else KOLO_TRY(put_claimed(core, at));
     return 0;

@@ -2,7 +2,9 @@
 #ifndef COMM_LIBRARY_PARTS_H
 #define COMM_LIBRARY_PARTS_H
 
+#include "base/failure.h"
 #include "comm/compress/compress.h"
+#include "comm/core/gpu_channel.h"
 #include "comm/core/kernel.h"
 #include "comm/library/library.h"
 
@@ -99,9 +101,9 @@ typedef struct lib_stream {
     lib_track track[LIB_TRACKS];
     uint64_t begun;                      /* batches that have got their track */
     lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
-    int64_t most;                        /* entries that a batch had, rounded up */
+    int64_t most;                        /* entries that a batch had */
     struct lib_prepared *prepared;       /* schedules and codecs */
-    struct lib_gpu *gpu;                 /* gpu.h: NULL until a vector on a GPU comes */
+    struct lib_gpu *gpu;                 /* NULL until a vector on a GPU comes */
     int64_t *counts;                     /* [counts_room] of Adasum's tensors */
     int64_t counts_room;
 } lib_stream;
@@ -133,9 +135,8 @@ struct lib_execution {
     kolo_group *group;
     lib_track *track;
     lib_batch batch; /* its arrays are the execution's own */
-    int64_t entries_room, rows_room, words_room;
-    int64_t *number;        /* [3 members] for problems */
-    bool signature_checked; /* unnamed: a round of its own compared what all members passed */
+    int64_t entries_room, stand_ins_room, rows_room, words_room;
+    int64_t *number; /* [3 members] for problems */
     lib_step step, then;
     comm_run *run;              /* what step = run waits for */
     struct comm_gpu_op *gpu_op; /* of a batch on a GPU */
@@ -180,14 +181,14 @@ int lib_report_differences(lib_execution *x);
 int lib_execute_batch(lib_execution *x);
 int lib_reduce_all(lib_execution *x);
 int lib_reduce_scatter(lib_execution *x);
-int lib_gather(lib_execution *x); /* allgather too */
-int lib_broadcast(lib_execution *x);
-int lib_scatter(lib_execution *x);
+int lib_move(lib_execution *x); /* broadcast, scatter, gather, allgather */
 int lib_alltoall(lib_execution *x);
 int lib_sparse(lib_execution *x);
 /* Rows of every member of entry i of a gather, as exchanged with the signatures, or as every member knows;
  * and they are noted in the entry. */
 const int64_t *lib_rows_of(const lib_execution *x, int i);
+/* Bytes of entry i that member m brings, of a scatter: gets. */
+size_t lib_brought(const lib_execution *x, int i, int m);
 /* As lib_result_memory, by what the collective gives this member, with whose rows they are; *out NULL: it
  * gets nothing. */
 int lib_result(lib_execution *x, int i, char **out);
@@ -252,6 +253,40 @@ static inline int64_t lib_cut_rows(int64_t rows, int parts, int i)
  * hundred others were asked for. */
 int lib_schedule(lib_execution *x, const comm_problem *problem, const comm_schedule **schedule);
 void lib_prepared_free(struct lib_prepared **prepared);
+
+/* ---- gpu.c, execute_gpu.c: vectors in a GPU's memory, which NCCL carries ------------------------------- */
+
+/* What a member tells before they join; the first one's id is that of all. */
+typedef struct lib_gpu_card {
+    comm_gpu_info info;
+    char id[COMM_GPU_ID];
+} lib_gpu_card;
+
+/* A stream's lane over NCCL, made when its first batch of such vectors comes: that is the
+ * same one on all members. */
+typedef struct lib_gpu {
+    const comm_gpu_channel_type *type;
+    comm_gpu_channel *channel;
+    lib_gpu_card *card; /* [members] while it is made */
+    char id[COMM_GPU_ID];
+    bool named;           /* the first member has made the id, which serves until all have joined by it */
+    double began, failed; /* failed: when NCCL said `fault`, or 0 */
+    kolo_failure fault;
+} lib_gpu;
+
+/* As a part of lib_check: whether the vectors lie on a GPU, and what is wrong with that (text, empty
+ * before). */
+bool lib_gpu_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
+/* A step that makes the lane; then comes lib_gpu_execute_batch again, or the end of the batch on all members,
+ * where one of them cannot. */
+int lib_gpu_open(lib_execution *x);
+/* rc: what the channel returned, with its text. Steps that wait return this: 0 as long as nothing is wrong,
+ * or the one at fault is still looked for. */
+int lib_gpu_excuse(lib_execution *x, int rc);
+void lib_gpu_abort(lib_stream *stream); /* what is under way ends on the GPU; the turn is held */
+void lib_gpu_close(lib_stream *stream, bool orderly);
+
+int lib_gpu_execute_batch(lib_execution *x); /* the step of a batch of such vectors */
 
 /* ---- world.c, group.c ---------------------------------------------------------------------------------- */
 

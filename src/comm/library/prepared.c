@@ -163,15 +163,6 @@ static int find_codec(struct lib_prepared *all, const kolo_group *g, const codec
     return find(all, g, make_codec, w, out);
 }
 
-static int find_adasum(struct lib_prepared *all, const kolo_group *g, int track,
-                       const comm_adasum_problem *problem, prepared **out)
-{
-    const int64_t number[] = {track, problem->type};
-    KOLO_TRY(begin_key(&all->key, "", "adasum", number, sizeof number));
-    KOLO_TRY(lib_put(&all->key, problem->count, (size_t)problem->tensors * sizeof *problem->count));
-    return find(all, g, make_adasum, problem, out);
-}
-
 static int begin_prepared(lib_stream *s)
 {
     return s->prepared || (s->prepared = kolo_alloc(sizeof *s->prepared)) ? 0 : KOLO_ENOMEM;
@@ -334,7 +325,10 @@ static int find_for(lib_execution *x, prepared **out)
                                              .type = r->type,
                                              .count = s->counts,
                                              .tensors = x->batch.entries};
-        return find_adasum(s->prepared, s->group, track, &problem, out);
+        const int64_t number[] = {track, r->type};
+        KOLO_TRY(begin_key(&s->prepared->key, "", "adasum", number, sizeof number));
+        KOLO_TRY(lib_put(&s->prepared->key, s->counts, (size_t)problem.tensors * sizeof *s->counts));
+        return find(s->prepared, s->group, make_adasum, &problem, out);
     }
     KOLO_TRY(comm_compress_parse(&config, r->compression));
     if (!comm_compress_is_elementwise(config.kind)) {

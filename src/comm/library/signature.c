@@ -50,7 +50,7 @@ static int signature_packet(lib_execution *x, uint64_t signature, lib_step then)
  * Splits of a gather are in the signature. */
 static bool needs_rows(const kolo_request *r)
 {
-    return lib_row_numbers(r->what, 1) > 0 && !(lib_gathers(r->what) && r->splits);
+    return lib_row_numbers(r->what, 1) > 0 && !(lib_is(r->what, LIB_GATHERS) && r->splits);
 }
 
 static int64_t bring_rows(lib_execution *x)
@@ -143,14 +143,12 @@ int lib_signature_check(lib_execution *x)
     if (x->track->push) return lib_push(x, rows, rows, n, &sum, signature, rows_received);
     memset(&x->packet, 0, sizeof x->packet);
     x->packet.type = KOLO_I64;
-    if (x->batch.entry[0]->fault) return signature_packet(x, signature, signature_matched);
-    if (n) {
-        x->packet.count = n * (int64_t)sizeof(int64_t) <= (int64_t)sizeof x->packet.data ? (int32_t)n : 0;
-        memcpy(x->packet.data, rows, (size_t)x->packet.count * sizeof(int64_t));
-        return signature_packet(x, signature, signature_matched);
+    if (n && n * (int64_t)sizeof *rows <= (int64_t)sizeof x->packet.data) {
+        x->packet.count = (int32_t)n;
+        memcpy(x->packet.data, rows, (size_t)n * sizeof *rows);
     }
-    return bring_vector(x) ? signature_packet(x, signature, take_vector)
-                           : signature_packet(x, signature, signature_matched);
+    const bool rides = !n && !x->batch.entry[0]->fault && bring_vector(x);
+    return signature_packet(x, signature, rides ? take_vector : signature_matched);
 }
 
 int lib_report_differences(lib_execution *x)

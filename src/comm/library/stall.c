@@ -25,7 +25,7 @@ static double first_limit(const lib_core_config *c)
 
 static bool is_late(const lib_core *core, const lib_name *name)
 {
-    return name->claimed && name->name.data[0] != LIB_UNNAMED &&
+    return name->claimed && !name->any && name->name.data[0] != LIB_UNNAMED &&
            past(first_limit(&core->c), core->now - name->since);
 }
 

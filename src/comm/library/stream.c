@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "comm/library/gpu.h"
+#include "comm/library/parts.h"
 
 int lib_stream_open(lib_stream **out, kolo_group *g, int number)
 {
@@ -103,20 +103,6 @@ void lib_stream_close(lib_stream **out)
 
 /* ---- executions ---------------------------------------------------------------------------------------- */
 
-/* Room for as many entries as a batch of the stream ever had: which of them a large one meets
- * is a matter of chance. */
-static int make_room(lib_stream *s, lib_execution *x, int entries, bool stand_in)
-{
-    if (x->entries_room >= entries && (!stand_in || x->batch.stand_in)) return 0;
-    free(x->batch.entry);
-    free(x->batch.stand_in);
-    while (s->most < entries) s->most = s->most ? 2 * s->most : 64;
-    x->entries_room = s->most;
-    x->batch.entry = kolo_alloc((size_t)s->most * sizeof *x->batch.entry);
-    x->batch.stand_in = stand_in ? kolo_alloc((size_t)s->most * sizeof *x->batch.stand_in) : NULL;
-    return x->batch.entry && (!stand_in || x->batch.stand_in) ? 0 : KOLO_ENOMEM;
-}
-
 /* Some at a time: how many batches wait for their track is a matter of chance, too. */
 static int make_spare(lib_stream *s)
 {
@@ -127,16 +113,9 @@ static int make_spare(lib_stream *s)
         s->spare = x;
         x->number = kolo_alloc(3 * (size_t)s->group->size * sizeof *x->number);
         if (!x->number) return KOLO_ENOMEM;
-        KOLO_TRY(make_room(s, x, 1, false));
+        KOLO_TRY(kolo_grow(&x->batch.entry, &x->entries_room, s->most, sizeof *x->batch.entry));
     }
     return 0;
-}
-
-static void stream_append(lib_stream *s, lib_execution *x)
-{
-    if (s->last) s->last->next = x;
-    else s->first = x;
-    s->last = x;
 }
 
 static const char *keep_word(char **at, const char *word)
@@ -150,43 +129,45 @@ static const char *keep_word(char **at, const char *word)
 
 static int keep_stand_ins(lib_execution *x, const lib_beginning *b)
 {
-    kolo_request *own = x->batch.stand_in;
     size_t bytes = 0;
+    KOLO_TRY(kolo_grow(&x->batch.stand_in, &x->stand_ins_room, b->entries, sizeof *x->batch.stand_in));
+    kolo_request *own = x->batch.stand_in;
     for (int i = 0; i < b->entries; i++) {
-        const kolo_request *r = b->begin[b->order[i]].r;
+        const kolo_request *r = b->begin[i].r;
         bytes += (r->name ? strlen(r->name) + 1 : 0) + (r->compression ? strlen(r->compression) + 1 : 0);
     }
     KOLO_TRY(kolo_grow(&x->words, &x->words_room, (int64_t)bytes, 1));
     char *at = x->words;
     for (int i = 0; i < b->entries; i++) {
-        own[i] = *b->begin[b->order[i]].r;
+        own[i] = *b->begin[i].r;
         own[i].name = keep_word(&at, own[i].name);
         own[i].compression = keep_word(&at, own[i].compression);
     }
     return 0;
 }
 
-/* An execution of the batch, which is copied; it begins with `step`. */
-static int stream_take(lib_stream *s, const lib_beginning *b, lib_step step, lib_execution **out)
+/* Appends an execution of the batch, which is copied; it begins with `step`. */
+static int append(lib_stream *s, const lib_beginning *b, lib_step step)
 {
-    const lib_begin *first = &b->begin[b->order[0]];
+    const lib_begin *first = &b->begin[0];
     const int64_t numbers = lib_row_numbers(first->r->what, s->group->size);
     bool joined = false;
-    for (int i = 0; i < b->entries; i++) joined |= !b->begin[b->order[i]].entry;
+    for (int i = 0; i < b->entries; i++) joined |= !b->begin[i].entry;
     if (!s->spare) KOLO_TRY(make_spare(s));
-    lib_execution *x = *out = s->spare;
+    lib_execution *x = s->spare;
     lib_batch *own = &x->batch;
-    KOLO_TRY(make_room(s, x, b->entries, joined));
+    /* for as many as a batch of the stream ever had: which of them a large one meets is a matter of chance */
+    if (s->most < b->entries) s->most = b->entries;
+    KOLO_TRY(kolo_grow(&own->entry, &x->entries_room, s->most, sizeof *own->entry));
     KOLO_TRY(kolo_grow(&own->rows, &x->rows_room, b->entries * numbers, sizeof *own->rows));
     if (joined) KOLO_TRY(keep_stand_ins(x, b));
     for (int i = 0; i < b->entries; i++) {
-        const lib_begin *begin = &b->begin[b->order[i]];
+        const lib_begin *begin = &b->begin[i];
         own->entry[i] = begin->entry;
         if (begin->rows >= 0)
             memcpy(own->rows + i * numbers, b->rows + begin->rows, (size_t)numbers * sizeof *own->rows);
     }
     own->entries = b->entries;
-    own->fused = b->entries > 1;
     own->contributors = first->contributors;
     own->gpu = first->gpu;
     own->number = b->number;
@@ -196,31 +177,14 @@ static int stream_take(lib_stream *s, const lib_beginning *b, lib_step step, lib
     x->group = s->group;
     x->track = NULL;
     x->step = step;
+    *(s->last ? &s->last->next : &s->first) = x;
+    s->last = x;
     return 0;
 }
 
 int lib_execute_begin(kolo_group *group, const lib_beginning *batch)
 {
-    lib_stream *s = group->named;
-    lib_execution *x;
-    KOLO_TRY(stream_take(s, batch, lib_execute_batch, &x));
-    x->signature_checked = false;
-    stream_append(s, x);
-    return 0;
-}
-
-/* Appends a batch of one unnamed request. */
-static int append_unnamed(lib_stream *s, lib_entry *entry)
-{
-    const lib_begin one = {
-        .r = &entry->r, .entry = entry, .rows = -1, .contributors = s->group->size, .gpu = entry->gpu};
-    const lib_beginning alone = {
-        .begin = &one, .order = (const int64_t[]){0}, .entries = 1, .number = entry->sequence};
-    lib_execution *x;
-    KOLO_TRY(stream_take(s, &alone, lib_signature_check, &x));
-    x->signature_checked = true;
-    stream_append(s, x);
-    return 0;
+    return append(group->named, batch, lib_execute_batch);
 }
 
 /* ---- turns --------------------------------------------------------------------------------------------- */
@@ -237,7 +201,10 @@ static int fetch_unnamed(lib_stream *s)
         if (!g->first) g->last = NULL;
         pthread_mutex_unlock(&g->world->lock);
         if (!entry) return 0;
-        KOLO_TRY(append_unnamed(s, entry));
+        const lib_begin one = {
+            .r = &entry->r, .entry = entry, .rows = -1, .contributors = g->size, .gpu = entry->gpu};
+        KOLO_TRY(append(s, &(lib_beginning){.begin = &one, .entries = 1, .number = entry->sequence},
+                        lib_signature_check));
     }
 }
 

@@ -28,12 +28,6 @@ kolo_request lib_plain(const kolo_request *request)
 
 const int64_t lib_alike[1];
 
-static const int64_t *counts_alike(kolo_group *group, int64_t count)
-{
-    for (int m = 0; m < group->size; m++) group->counts[m] = count;
-    return group->counts;
-}
-
 /* An entry that holds the request; faults are kept in it. world->lock is held. */
 static int submit_fill(kolo_group *group, const kolo_request *request, lib_entry **out)
 {
@@ -42,7 +36,8 @@ static int submit_fill(kolo_group *group, const kolo_request *request, lib_entry
     KOLO_TRY(lib_entry_take(group->world, &e));
     e->group = group;
     kolo_request r = lib_plain(request);
-    if (r.splits == lib_alike) r.splits = counts_alike(group, r.dim[0]);
+    for (int m = 0; r.splits == lib_alike && m < group->size; m++) group->counts[m] = r.dim[0];
+    if (r.splits == lib_alike) r.splits = group->counts;
     e->gpu = lib_check(group, &r, fault, sizeof fault);
     bool wrong = fault[0] != 0;
     if (wrong) r.splits = r.index = NULL;
@@ -161,7 +156,7 @@ int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int coun
     for (int i = 0; i < count; i++) {
         if (!request[i].name)
             return kolo_fail(KOLO_EINPUT, "comm: grouped request %d of %d has no name", i, count);
-        if (request[i].what != request[0].what || !lib_fuses(request[i].what))
+        if (request[i].what != request[0].what || !lib_is(request[i].what, LIB_FUSES))
             return kolo_fail(
                 KOLO_EINPUT,
                 "comm: grouped requests are all allreduces, all allgathers, all reduce_scatters or all "

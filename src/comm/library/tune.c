@@ -32,8 +32,8 @@ void lib_tune_begin(lib_tune *tune, size_t fusion_bytes, double cycle)
 size_t lib_tune_fusion(const lib_tune *tune) { return (size_t)fusion_of[tune->at[0]]; }
 double lib_tune_cycle(const lib_tune *tune) { return cycle_of[tune->at[1]]; }
 
-/* To the next neighbour of the best, in the order up and down of the one list, then of the other; settled when
- * none of them is better. */
+/* To the next neighbour of the best, in the order up and down of the one list, then of the other; settled
+ * when none of them is better. */
 static void move(lib_tune *tune)
 {
     for (;; tune->way = (tune->way + 1) % WAYS, tune->vain++) {
@@ -50,14 +50,12 @@ static void move(lib_tune *tune)
 
 static int median(const double *score)
 {
-    int order[WINDOWS] = {0, 1, 2};
-    for (int i = 1; i < WINDOWS; i++)
-        for (int j = i; j > 0 && score[order[j]] < score[order[j - 1]]; j--) {
-            int swap = order[j];
-            order[j] = order[j - 1];
-            order[j - 1] = swap;
-        }
-    return order[WINDOWS / 2];
+    for (int i = 0; i < WINDOWS; i++) {
+        int below = 0;
+        for (int j = 0; j < WINDOWS; j++) below += score[j] < score[i] || (score[j] == score[i] && j < i);
+        if (below == WINDOWS / 2) return i;
+    }
+    return 0;
 }
 
 static void tune_compare(lib_tune *tune)

@@ -1,6 +1,6 @@
 /* Turns: all that is under way moves on when somebody takes a turn. Who waits for a request takes them
  * himself, so that nobody has to be woken; the library's own thread does when nobody waits. */
-#include "comm/library/gpu.h"
+#include "comm/library/parts.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -109,15 +109,12 @@ static void rest(kolo_world *world, bool work, int idle)
     comm_router_rest(world->router, work ? 1e-5 * (more < 9 ? more + 1 : 10) : idle_seconds);
 }
 
-/* A request that nobody has the handle of is free as soon as it is complete. */
-static bool is_over(uint32_t state) { return state == LIB_DONE || state == LIB_FREE; }
-
 void lib_wait(kolo_world *world, lib_entry *entry)
 {
     enum { TRIES = 20 };
     struct lib_engine *e = world->engine;
     atomic_fetch_add(&e->waiters, 1);
-    for (int idle = 0, tries = 0; !is_over(atomic_load(&entry->state)); idle++) {
+    for (int idle = 0, tries = 0; !lib_is_over(atomic_load(&entry->state)); idle++) {
         if (pthread_mutex_trylock(&e->turn) != 0) {
             /* most turns are short, and the library's thread stops taking them when somebody waits */
             if (tries++ < TRIES) {
@@ -126,13 +123,13 @@ void lib_wait(kolo_world *world, lib_entry *entry)
             }
             atomic_fetch_add(&e->sleepers, 1);
             uint32_t now = atomic_load(&entry->state);
-            if (!is_over(now)) kolo_futex_wait(&entry->state, now, 1e-3, 0);
+            if (!lib_is_over(now)) kolo_futex_wait(&entry->state, now, 1e-3, 0);
             atomic_fetch_sub(&e->sleepers, 1);
             continue;
         }
         if (turn(world)) idle = 0;
         lib_turn_give(world);
-        if (idle && !is_over(atomic_load(&entry->state))) rest(world, true, idle);
+        if (idle && !lib_is_over(atomic_load(&entry->state))) rest(world, true, idle);
     }
     if (atomic_fetch_sub(&e->waiters, 1) == 1 && atomic_load(&e->work)) lib_engine_wake(world);
 }
