@@ -87,5 +87,7 @@ int kolo_exec_transfer_state(kolo_exec *e, int from, int to)
         if (way == FROM) KOLO_TRY(copy_piece(e, at, bytes, FROM));
     }
     e->changes++;
+    /* padding of gradients, which no operation writes, counts in their norms */
+    KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_GRADIENT], 0, piece));
     return kolo_backend_finish(e->backend);
 }

@@ -111,6 +111,18 @@ kolo plan shapes model=resnet20 data=data/train val=data/val batch=24 ranks=6 st
     tournament_group=2 > log 2>&1
 like log 'tournament: 3 groups of 2 ranks .* 4 meetings of 1 pair .* one group sits out' "kolo plan of groups"
 
+# what travels lies in the place of gradients, whose padding counts in norms: a run that stops at a meeting
+# continues from zeros there
+norms=(shapes data=data/train val=data/val model=mlp size=28 batch=6 micro_batch=1 steps=5 epochs=0 lr=0.001 \
+    optimizer=novograd tournament=2 deterministic=true threads=1)
+mpiexec -n 2 kolo train "${norms[@]}" run=norms > log 2>&1
+is $? 0 "a tournament of NovoGrad, with biases of ten numbers"
+mpiexec -n 2 kolo train "${norms[@]}" run=halted stop_step=2 > log 2>&1
+is $? 75 "and one that stops at a meeting"
+mpiexec -n 2 kolo train "${norms[@]}" run=halted > log 2>&1
+cmp "$(tensors_of norms)" "$(tensors_of halted)" >> log 2>&1
+ok $? "and goes on to the same bytes" log
+
 refused() { # PATTERN WORDS...
     kolo plan shapes data=data/train val=data/val batch=32 ranks=2 epochs=2 "${@:2}" > log 2>&1
     is "$? $(grep -cE -- "$1" log)" "78 1" "${*:2}: refused, $1" || sed 's/^/# /' log
