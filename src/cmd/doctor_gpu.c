@@ -17,7 +17,7 @@ static void report_reducers(doctor *d)
     char note[128] = "";
     const kolo_reducer_type *const *row = kolo_cuda_symbol("kolo_cuda_reducer");
     for (; row && *row; row++) {
-        bool ready = (*row)->ready(note, sizeof note) == 0;
+        const bool ready = !(*row)->ready || (*row)->ready(note, sizeof note) == 0;
         if (ready && *note)
             doctor_add(d, GOOD, 0, "reducer", "gradients may travel by %s %s", (*row)->name, note);
         if (!ready)

@@ -46,7 +46,7 @@ is "$(figures)" "$(told 12)" "weights=RUN: those of its newest checkpoint, avera
 score shapes model=lenet5 weights="$ROOM/run:8" val="$ROOM/data/val"
 is "$(figures)" "$(told 8)" "weights=RUN:8: of that step's"
 score shapes model=lenet5 weights="$ROOM/data" val="$ROOM/data/val"
-is "$? $(grep -c "data: a folder, not a file of weights, and no run's" "$ROOM/log")" "2 1" \
+is "$? $(grep -c "data: a folder that holds no checkpoint; give a file" "$ROOM/log")" "2 1" \
     "a folder that is no run's: exit 2"
 first=(model=lenet5 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 steps=1 lr=1e-9 deterministic=true \
     threads=1 reducer=nonsense)

@@ -206,11 +206,13 @@ static int check_late(comm_router *router)
     int pid;
     atomic_store_explicit(&router->life[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1,
                           memory_order_relaxed);
-    if (rank < 0 || rank == router->launch->rank) return 0;
+    if (rank < 0 || rank == router->launch->rank) return router->left = 0;
     int local = router_local(router, rank);
     if (local < 0 && (late > ABSENT || late > router->config.timeout / 2)) lines_want(router, rank);
     bool left = local >= 0 ? atomic_load(&router->life[local]->head.departed) : lines_left(router, rank);
-    if (left && late > ABSENT) return router_report_failed(router, rank, "left before the end");
+    const bool known = left && router->left == rank + 1;
+    router->left = left ? rank + 1 : 0;
+    if (known && late > ABSENT) return router_report_failed(router, rank, "left before the end");
     if (late < router->config.timeout) return 0;
     router_position(router, rank, &position, &pid);
     if (position.waits_for >= 0 && position.waits_for != router->launch->rank &&

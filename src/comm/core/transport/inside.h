@@ -131,6 +131,8 @@ struct comm_router {
     int idle;              /* rests in a row with MPI in flight */
     double now;            /* of the turn under way */
     double turned_at, looked_at;
+    int left; /* 1 and the rank that is waited for, which had left when that was last looked at: what it did
+               * before may not have been seen yet */
     /* last return from an absence: this process was stopped, or its whole machine or job was */
     _Atomic double stood_up_at;
     _Atomic(const char *) reported;

@@ -418,8 +418,10 @@ static int push_look(comm_push *p)
     KOLO_TRY(router_check_peers(router));
     int late = latest(p), rank = router->rank_of[p->local[late]];
     double waited = router_since(router, kolo_time(), p->moved_at);
-    if (atomic_load(&router->life[p->local[late]]->head.departed))
-        return router_report_failed(router, rank, "left before the end");
+    if (atomic_load(&router->life[p->local[late]]->head.departed)) {
+        const int rc = poll(p); /* what it did before it left can be seen now */
+        return rc == PUSH_IDLE ? router_report_failed(router, rank, "left before the end") : rc;
+    }
     return waited < router->config.timeout ? 0 : router_report_late(router, rank, waited);
 }
 
