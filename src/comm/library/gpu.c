@@ -135,7 +135,7 @@ static int joined(lib_execution *x)
                          "NCCL_IB_HCA)? NCCL_DEBUG=INFO says more",
                          x->group->size, x->group->id, world->config.timeout);
     if (rc <= 0 || g->failed > 0) return lib_gpu_excuse(x, rc);
-    kolo_debug("group %d: vectors on %d GPUs by %s", x->group->id, x->group->size, g->card[0].info.note);
+    kolo_debug("group %d: vectors on %d GPUs by %s", x->group->id, x->group->size, g->card[0].note);
     drop(g);
     return x->step = lib_gpu_execute_batch, 1;
 }
@@ -143,11 +143,11 @@ static int joined(lib_execution *x)
 /* Every member sees the same infos. text[0] = 0: they can join. */
 static void gpu_compare(const lib_execution *x, char *text, size_t bytes)
 {
-    const lib_gpu_card *card = x->stream->gpu->card;
+    const comm_gpu_info *card = x->stream->gpu->card;
     const int *rank_of = x->group->rank_of, n = x->group->size;
     text[0] = 0;
     for (int m = 0; m < n && !text[0]; m++) {
-        const comm_gpu_info *mine = &card[m].info, *first = &card[0].info;
+        const comm_gpu_info *mine = &card[m], *first = &card[0];
         if (mine->status < 0)
             snprintf(text, bytes, "rank %d cannot use NCCL for vectors on GPUs: %.180s", rank_of[m],
                      mine->note);
@@ -155,13 +155,23 @@ static void gpu_compare(const lib_execution *x, char *text, size_t bytes)
             snprintf(text, bytes, "vectors on GPUs: rank %d has %.60s, rank %d has %.60s", rank_of[0],
                      first->note, rank_of[m], mine->note);
         for (int k = 0; k < m && !text[0]; k++)
-            if (!strcmp(card[k].info.uuid, mine->uuid))
+            if (!strcmp(card[k].uuid, mine->uuid))
                 snprintf(text, bytes,
                          "vectors on GPUs: ranks %d and %d share one (%s), and NCCL wants one for each",
                          rank_of[k], rank_of[m], mine->uuid);
     }
 }
 
+static int gpu_join(lib_execution *x)
+{
+    lib_gpu *g = x->stream->gpu;
+    g->began = kolo_time();
+    KOLO_TRY(g->type->open(&g->channel, atomic_load(&x->group->world->gpu) - 1, g->id, x->group->rank,
+                           x->group->size));
+    return x->step = joined, 1;
+}
+
+/* An id is made when all can join: NCCL listens for those that it is for. */
 static int gpu_reported(lib_execution *x)
 {
     char text[LIB_TEXT + 64];
@@ -172,10 +182,11 @@ static int gpu_reported(lib_execution *x)
         lib_fail_all(x, KOLO_ECONFIG, text);
         return x->step = NULL, 1;
     }
-    g->began = kolo_time();
-    KOLO_TRY(g->type->open(&g->channel, atomic_load(&x->group->world->gpu) - 1, g->card[0].id, x->group->rank,
-                           x->group->size));
-    return x->step = joined, 1;
+    if (x->group->rank == 0) KOLO_TRY(g->type->make_id(g->id));
+    comm_problem problem = lib_problem(x->group, KOLO_BROADCAST);
+    problem.in_place = true;
+    problem.count = sizeof g->id;
+    return lib_run(x, &problem, g->id, g->id, KOLO_U8, KOLO_SUM, gpu_join);
 }
 
 static void gpu_fill_info(const lib_execution *x, comm_gpu_info *info)
@@ -199,10 +210,7 @@ int lib_gpu_open(lib_execution *x)
     if (!g && !(g = x->stream->gpu = kolo_alloc(sizeof *g))) return KOLO_ENOMEM;
     g->type = kolo_cuda_symbol("kolo_cuda_channel");
     if (!(g->card = kolo_alloc((size_t)n * sizeof *g->card))) return KOLO_ENOMEM;
-    gpu_fill_info(x, &g->card[me].info);
-    if (me == 0 && g->card[0].info.status >= 0 && !g->named) KOLO_TRY(g->type->make_id(g->id));
-    g->named |= me == 0 && g->card[0].info.status >= 0;
-    memcpy(g->card[me].id, g->id, sizeof g->id);
+    gpu_fill_info(x, &g->card[me]);
     for (int m = 0; m < n; m++) x->number[m] = sizeof *g->card;
     comm_problem problem = lib_problem(x->group, KOLO_ALLGATHER);
     problem.in_place = true;

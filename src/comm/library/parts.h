@@ -256,20 +256,13 @@ void lib_prepared_free(struct lib_prepared **prepared);
 
 /* ---- gpu.c, execute_gpu.c: vectors in a GPU's memory, which NCCL carries ------------------------------- */
 
-/* What a member tells before they join; the first one's id is that of all. */
-typedef struct lib_gpu_card {
-    comm_gpu_info info;
-    char id[COMM_GPU_ID];
-} lib_gpu_card;
-
 /* A stream's lane over NCCL, made when its first batch of such vectors comes: that is the
  * same one on all members. */
 typedef struct lib_gpu {
     const comm_gpu_channel_type *type;
     comm_gpu_channel *channel;
-    lib_gpu_card *card; /* [members] while it is made */
+    comm_gpu_info *card; /* [members] while it is made */
     char id[COMM_GPU_ID];
-    bool named;           /* the first member has made the id, which serves until all have joined by it */
     double began, failed; /* failed: when NCCL said `fault`, or 0 */
     kolo_failure fault;
 } lib_gpu;
