@@ -114,7 +114,7 @@ static int bring_slabs(together *w, const item *it, bool own, int *rc)
 }
 
 /* Items from `first` on that different ranks write. What goes through rank 0 is a round by itself: it comes
- * into every rank's `canonical`. */
+ * into that one's `canonical`. */
 static int end_of_round(const together *w, int first)
 {
     int end = first + 1;

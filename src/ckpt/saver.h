@@ -29,7 +29,7 @@ struct saver {
         snapshot; /* copies of the saved arenas, one behind the other; none where they are written in place */
     size_t snapshot_bytes;
     size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
-    float *canonical;         /* one tensor of this rank's, as it goes to the file; or a piece of another's */
+    float *canonical;         /* a tensor of this rank's, as it goes to the file; on rank 0 others' pieces */
     size_t canonical_bytes;
     carried carried;            /* by the ranks; parts 0: nothing */
     kolo_rank_parts rank_parts; /* likewise, where it is written in place */

@@ -127,10 +127,12 @@ predicted, took, peak, planned = ([float(row[i]) for row in rows] for i in range
 errors = [abs(p / t - 1) for p, t in zip(predicted, took)]
 # pages of libraries' code that the first steps bring in are in no plan: some MiB
 memory = [row[0] for row, a, b in zip(rows, peak, planned) if abs(a - b) > max(.02 * b, 8)]
+placement = ("threads=", "micro_batch=", "stages=", "pipeline=", "chunks=", "shard=", "recompute=",
+             "spatial=", "tensor=")
 same = collections.defaultdict(list)
 for row, p, t in zip(rows, predicted, took):
     words = row[0].split()
-    training = [w for w in words[1:] if w.startswith(("model=", "size=", "batch="))]
+    training = [w for w in words[1:] if not w.startswith(placement)]
     same[" ".join(words[:1] + training)].append((p, t))
 lost = [min(plans)[1] / min(t for p, t in plans) - 1 for plans in same.values() if len(plans) > 1]
 print("steps of %d plans: median %.1f %%, worst %.1f %%, %d further off than 10 %%" %
