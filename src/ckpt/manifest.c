@@ -244,6 +244,15 @@ static void read_members(reader *r, manifest *m)
     r->good = r->good && read_scaler(r->object, &m->scaler) && metrics.good && tensors.good && start.good;
 }
 
+/* A newer Kolo may seal otherwise: the version is looked at first. */
+static int fail_version(const char *path, int64_t version, enum sealed sealed)
+{
+    return kolo_fail(KOLO_EINPUT, "%s: format version %" PRId64 ", this Kolo (" KOLO_VERSION ") reads %d; %s",
+                     path, version, FORMAT_VERSION,
+                     sealed == BROKEN ? "use the Kolo that wrote it; if it was this one, the file was changed"
+                                      : "use the Kolo that wrote it");
+}
+
 int kolo_record_read(const char *path, manifest *m)
 {
     char *text = NULL;
@@ -251,16 +260,16 @@ int kolo_record_read(const char *path, manifest *m)
     KOLO_TRY(kolo_file_read(path, &text, &bytes));
     const enum sealed sealed = check_seal(text, bytes);
     cJSON *object = cJSON_Parse(text);
-    reader r = {object, cJSON_IsObject(object) && sealed != BROKEN};
+    reader r = {object, cJSON_IsObject(object)};
     free(text);
     *m = (manifest){.bytes = 0};
-    bool ours = !strcmp(read_string(&r, "format"), format_name);
-    int64_t version = read_count(&r, "format_version");
-    if (r.good && ours && version == FORMAT_VERSION) read_members(&r, m);
+    const bool ours = r.good && !strcmp(read_string(&r, "format"), format_name);
+    const int64_t version = read_count(&r, "format_version");
+    const bool other = r.good && ours && version != FORMAT_VERSION;
+    if (sealed == BROKEN) r.good = false;
+    if (r.good && ours && !other) read_members(&r, m);
     cJSON_Delete(object);
-    if (r.good && ours && version != FORMAT_VERSION)
-        return kolo_fail(KOLO_EINPUT, "%s: format version %" PRId64 ", this Kolo reads %d; use a newer Kolo",
-                         path, version, FORMAT_VERSION);
+    if (other) return fail_version(path, version, sealed);
     if (m->listed && sealed != SEALED) r.good = false; /* who lists files seals the list */
     return r.good && ours ? 0 : kolo_fail(KOLO_EINPUT, "%s: not a whole manifest", path);
 }

@@ -94,17 +94,29 @@ static int check_words(kolo_options *options, int n, char **words)
     return rc;
 }
 
+static int fail_no_recipe(const char *run, const char *recipe)
+{
+    char *checkpoints = kolo_format("%s/checkpoints", run);
+    const bool trained = checkpoints && kolo_file_exists(checkpoints);
+    free(checkpoints);
+    if (trained)
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s is missing: it says what the network of the checkpoints is; put it back, or train "
+            "on with run=%s and the options it had, which writes it anew",
+            recipe, run);
+    return kolo_fail(KOLO_EINPUT,
+                     "%s holds no checkpoint and no recipe.yaml: it is no run folder; train first, or give a "
+                     "file of weights (checkpoint=best, or =STEP, chooses among those of a run)",
+                     run);
+}
+
 /* What a run was trained with, but for the machine it was trained on. */
 static int read_run(kolo_options *options, const char *run)
 {
     char *path = kolo_format("%s/recipe.yaml", run);
     int rc = path ? 0 : KOLO_ENOMEM;
-    if (rc == 0 && !kolo_file_exists(path))
-        rc = kolo_fail(
-            KOLO_EINPUT,
-            "%s holds no checkpoint and no recipe.yaml: it is no run folder; train first, or give a "
-            "file of weights (checkpoint=best, or =STEP, chooses among those of a run)",
-            run);
+    if (rc == 0 && !kolo_file_exists(path)) rc = fail_no_recipe(run, path);
     if (rc == 0) rc = kolo_identity_check(run, "recipe.yaml");
     if (rc == 0) rc = kolo_options_read_record(options, path);
     if (rc == 0) rc = kolo_options_leave(options);

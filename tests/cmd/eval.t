@@ -34,6 +34,11 @@ score run="$ROOM/run" checkpoint=nearest
 is $? 78 "checkpoint=nearest: exit 78"
 score run="$ROOM/nowhere"
 is $? 2 "no run folder: exit 2"
+mv "$ROOM/run/recipe.yaml" "$ROOM/recipe.yaml"
+score "$ROOM/run"
+is "$? $(grep -c 'run/recipe.yaml is missing.*put it back' "$ROOM/log")" "2 1" \
+    "a run whose recipe.yaml is gone: exit 2, the message names the file"
+mv "$ROOM/recipe.yaml" "$ROOM/run/recipe.yaml"
 score run="$ROOM/run:8"
 like "$ROOM/log" 'run:8 holds no checkpoint.*checkpoint=best, or =STEP' \
     "run=RUN:8: the message names checkpoint="

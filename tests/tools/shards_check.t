@@ -88,7 +88,17 @@ else
     skip "no h5dump"
 fi
 
-cp -r "$ROOM/s" "$ROOM/m" && rm "$ROOM/m/scenes-train.index"
+cp -r "$ROOM/s" "$ROOM/m" && sed -i '3s/ ok$/ no/' "$ROOM/m/scenes-train.index"
+kolo-shards info "$ROOM/m" > "$ROOM/log" 2>&1
+is $? 2 "an edited manifest: exit 2"
+like "$ROOM/log" "checksum differs.*kolo-shards manifest $ROOM/m --force" \
+    "an edited manifest: the message has the cure"
+kolo-shards manifest "$ROOM/m" --force > "$ROOM/log" 2>&1 &&
+    cmp "$ROOM/m/scenes-train.index" "$ROOM/s/scenes-train.index" > "$ROOM/log" 2>&1
+ok $? "which makes the same bytes anew"
+rm "$ROOM/m/scenes-train.index"
+kolo-shards info "$ROOM/m" > "$ROOM/log" 2>&1
+is "$? $(grep -c "kolo-shards manifest $ROOM/m" "$ROOM/log")" "2 1" "no manifest: exit 2, and the cure"
 kolo-shards manifest "$ROOM/m" > "$ROOM/log" 2>&1
 ok $? "manifest"
 cmp "$ROOM/m/scenes-train.index" "$ROOM/s/scenes-train.index" > "$ROOM/log" 2>&1

@@ -178,6 +178,21 @@ static void check_damages(void)
     damage("something stands behind it", "echo >> manifest.json");
 }
 
+static void check_version(void)
+{
+    manifest m;
+    char line[1200], *run = copy_run("a", "newer");
+    char *list = kolo_format("%s/checkpoints/step-0000000002/manifest.json", run);
+    snprintf(line, sizeof line, "sed -i 's/\"format_version\": 1/\"format_version\": 7/' '%s'", list);
+    is_int(system(line) == 0 ? kolo_record_read(list, &m) : -1, KOLO_EINPUT,
+           "another format version is refused");
+    ok(strstr(kolo_error_text(), "format version 7, this Kolo") && strstr(kolo_error_text(), "reads 1"),
+       "by both versions: %s", kolo_error_text());
+    is_int(find("newer"), 1, "the checkpoint before is taken");
+    free(list);
+    free(run);
+}
+
 static void check_weights(void)
 {
     kolo_weights *w = NULL;
@@ -320,6 +335,7 @@ int main(void)
     make_run("b", &r);
     check_manifest();
     check_damages();
+    check_version();
     check_weights();
     check_older();
     check_identity();

@@ -86,9 +86,12 @@ static int manifest_find(const char *folder, char **path)
     return kolo_manifest_missing(folder);
 }
 
-static int bad(const char *path, int line, const char *what)
+static int fail_manifest(const char *path, int line, const char *what)
 {
-    return kolo_fail(KOLO_EINPUT, "%s:%d: %s; pack this split again", path, line, what);
+    const int folder = (int)(strrchr(path, '/') - path);
+    return kolo_fail(KOLO_EINPUT,
+                     "%s:%d: %s; `kolo-shards manifest %.*s --force` makes it anew from the shards", path,
+                     line, what, folder, path);
 }
 
 /* "key=value" of a line of space separated pairs; copies the value. */
@@ -180,19 +183,20 @@ static int parse_shards(const char *path, char *line, kolo_manifest *m)
         char state[8];
         if (sscanf(line, "%159s %" SCNd64 " %" SCNu64 " %" SCNd64 " %x %7s", e->file, &e->count, &e->bytes,
                    &e->first, &e->metadata_crc, state) != 6)
-            return bad(path, s + 3, "not a shard line");
+            return fail_manifest(path, s + 3, "not a shard line");
         if (strchr(e->file, '/') || e->file[0] == '.')
-            return bad(path, s + 3, "shards must lie beside the manifest");
+            return fail_manifest(path, s + 3, "shards must lie beside the manifest");
         if (strcmp(state, "ok") != 0 || e->first != next || e->count < 0 || e->count > m->info.count - next)
-            return bad(path, s + 3, "shards are not in order");
+            return fail_manifest(path, s + 3, "shards are not in order");
         next += e->count;
         bytes += e->bytes;
         line = strchr(line, '\n');
-        if (!line) return bad(path, s + 3, "the line is cut off");
+        if (!line) return fail_manifest(path, s + 3, "the line is cut off");
         line++;
     }
-    return next == m->info.count && bytes == m->info.bytes ? 0
-                                                           : bad(path, 1, "samples or bytes do not add up");
+    return next == m->info.count && bytes == m->info.bytes
+               ? 0
+               : fail_manifest(path, 1, "samples or bytes do not add up");
 }
 
 static int parse(const char *path, char *text, kolo_manifest *m)
@@ -200,20 +204,20 @@ static int parse(const char *path, char *text, kolo_manifest *m)
     int version = 0;
     uint32_t crc;
     if (sscanf(text, "kolo %d ", &version) != 1)
-        return kolo_fail(KOLO_EINPUT, "%s is not a kolo manifest (first line: `kolo 1 ...`)", path);
+        return fail_manifest(path, 1, "no manifest of kolo-pack (`kolo 1 ...`)");
     if (version != 1)
         return kolo_fail(KOLO_EINPUT, "%s: manifest version %d, this program reads 1; install a newer kolo",
                          path, version);
     char *body = strchr(text, '\n');
-    if (!body) return bad(path, 1, "cut off");
+    if (!body) return fail_manifest(path, 1, "cut off");
     *body++ = 0;
-    if (parse_head(text, &m->info, &crc) < 0) return bad(path, 1, "the header line is damaged");
+    if (parse_head(text, &m->info, &crc) < 0) return fail_manifest(path, 1, "the header line is damaged");
     if (kolo_crc32c(0, body, strlen(body)) != crc)
-        return bad(path, 1, "checksum differs: the manifest was edited or damaged");
+        return fail_manifest(path, 1, "checksum differs: the manifest was edited or damaged");
     char *lines = strchr(body, '\n');
-    if (!lines) return bad(path, 2, "cut off");
+    if (!lines) return fail_manifest(path, 2, "cut off");
     *lines++ = 0;
-    if (parse_info(body, &m->info) < 0) return bad(path, 2, "the description line is damaged");
+    if (parse_info(body, &m->info) < 0) return fail_manifest(path, 2, "the description line is damaged");
     m->shards = kolo_alloc(sizeof *m->shards * (size_t)m->info.shards);
     if (!m->shards) return KOLO_ENOMEM;
     return parse_shards(path, lines, m);

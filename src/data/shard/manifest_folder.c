@@ -37,9 +37,17 @@ bool kolo_manifest_in(const char *folder)
 
 /* What lies in a folder that is no split; to `depth` folders below it, of which the first few are enough. */
 typedef struct folder_content {
-    bool images, train, val;
+    bool images, train, val, shards;
     char split[256]; /* one of the folders in it that are splits */
 } folder_content;
+
+/* NAME-SPLIT-00000-of-00002.h5 */
+static bool is_shard(const char *name)
+{
+    const char *of = strstr(name, "-of-");
+    const size_t n = strlen(name);
+    return of && n > 3 && !strcmp(name + n - 3, ".h5");
+}
 
 static void folder_scan(const char *folder, int depth, folder_content *c)
 {
@@ -51,7 +59,8 @@ static void folder_scan(const char *folder, int depth, folder_content *c)
         char *path = kolo_format("%s/%s", folder, names.list[i]);
         const bool is_folder =
             path && names.list[i][0] != '.' && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-        if (!is_folder) c->images |= kolo_folder_is_image(names.list[i]);
+        if (!is_folder)
+            c->images |= kolo_folder_is_image(names.list[i]), c->shards |= is_shard(names.list[i]);
         else if (kolo_manifest_in(path)) {
             if (!*c->split || !strcmp(names.list[i], "train"))
                 snprintf(c->split, sizeof c->split, "%s", names.list[i]);
@@ -77,6 +86,10 @@ int kolo_manifest_missing(const char *folder)
         return kolo_fail(KOLO_EINPUT, "%s: packing has not finished; run the same kolo-pack with --resume",
                          folder);
     folder_scan(folder, 3, &c);
+    if (c.shards)
+        return kolo_fail(KOLO_EINPUT,
+                         "%s holds shards and no manifest (*.index); `kolo-shards manifest %s` makes it anew",
+                         folder, folder);
     if (c.train && c.val)
         return kolo_fail(
             KOLO_EINPUT,
