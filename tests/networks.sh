@@ -37,8 +37,8 @@ memory() { # RUN
     read -ra peak <<< "$(numbers_of "$1" peak_bytes_by_rank)"
     for rank in "${!planned[@]}"; do
         echo "# $title: rank $rank: planned ${planned[rank]}, taken ${peak[rank]:-0}"
-        ((peak[rank] > 0 && peak[rank] <= planned[rank] * 102 / 100 + (3 << 20))) || over=1
+        ((peak[rank] > 0 && peak[rank] <= planned[rank] * 102 / 100 + (1 << 20))) || over=1
     done
     [ ${#planned[@]} -gt 1 ] && [ $over = 0 ]
-    ok $? "$title: no rank takes more than planned, 2 % and 3 MiB"
+    ok $? "$title: no rank takes more than planned, 2 % and 1 MiB"
 }

@@ -16,15 +16,6 @@
 /* one by one, before a step is recorded: libraries set themselves up at first use */
 enum { EAGER_STEPS = 2 };
 
-static int warm(const kolo_plan *plan)
-{
-    for (int64_t i = 0; i < plan->actions; i++) {
-        const kolo_action *a = &plan->action[i];
-        if (a->kind == KOLO_ACTION_RUN) KOLO_TRY(kolo_kernel_warm(plan->kernel[a->node]));
-    }
-    return 0;
-}
-
 int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_backend *backend,
                      kolo_comm *comm, const kolo_options *options, kolo_exec *share)
 {
@@ -60,7 +51,6 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
     KOLO_TRY_GOTO(rc, exec_resolve(e));
     for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_add_variant(e, plans[i]));
-    KOLO_TRY_GOTO(rc, warm(plan));
     if (comm && (plan->config.optimizer || plan->program || plan->arena_bytes[KOLO_ARENA_GATHERED])) {
         KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, exec_backup_open(e));

@@ -280,8 +280,6 @@ int kolo_kernel_run(kolo_kernel *k, void *const *args, void *workspace, const ko
     return k->run(k, args, workspace, step, slot);
 }
 
-int kolo_kernel_warm(kolo_kernel *k) { return k->warm ? k->warm(k) : 0; }
-
 const char *kolo_backend_machine(kolo_backend *b) { return b->type->machine(b); }
 const char *kolo_kernel_name(const kolo_kernel *k) { return k->name; }
 const char *kolo_kernel_key(const kolo_kernel *k) { return k->key; }

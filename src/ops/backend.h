@@ -139,10 +139,6 @@ int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *graph, int nod
  * micro-batch (for step->valid). */
 int kolo_kernel_run(kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step, int slot);
 
-/* What the kernel's library would make, and keep, when it runs for the first time: now, so that it counts to
- * what was there before the first step. */
-int kolo_kernel_warm(kolo_kernel *kernel);
-
 /* One line that names the choice ("jit_avx512 nChw16c winograd"), for `kolo plan`. */
 const char *kolo_kernel_name(const kolo_kernel *kernel);
 /* Everything that decides what it computes: operation, shapes, layouts, attributes. */

@@ -18,7 +18,6 @@ typedef struct kolo_kernel_request {
 struct kolo_kernel {
     int (*run)(const kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step,
                int slot);
-    int (*warm)(const kolo_kernel *kernel); /* NULL: nothing is made at the first run */
     void (*release)(void *state);
     void *state; /* the row's own; released with the kernel */
     size_t workspace;
@@ -31,7 +30,7 @@ typedef struct kolo_op_row {
     /* Chooses layouts of parameters (NULL: they stay plain). `layout` holds the activations' already; a
      * parameter that has an opaque layout is not to be changed. */
     int (*layout)(const kolo_kernel_request *request, kolo_layout *layout);
-    /* Fills kernel->{run, warm, release, state, workspace, name}. */
+    /* Fills kernel->{run, release, state, workspace, name}. */
     int (*prepare)(const kolo_kernel_request *request, kolo_kernel *kernel);
 } kolo_op_row;
 

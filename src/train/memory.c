@@ -138,10 +138,11 @@ static size_t canonical_bytes(const kolo_plan *plan, bool reads, bool saves)
 /* ---- a process ---- */
 
 /* Beside arenas and batches a process will hold this more than when its data is open: 14 to 24 MB (code that
- * is generated for operations, plans, what steps read of the program), of which 2 MB are to come when its
- * plans are there; what timing left (up to 16 MB of depthwise convolutions) is there then, too. And MPI,
- * where it is not started: 13 MB. Measured with seven networks, by steps of 4 to 64 images. */
-static const size_t ahead_of_plans = 24 << 20, behind_plans = 2 << 20, of_mpi = 16 << 20;
+ * is generated for operations, plans, what steps read of the program), of which 3 to 6 MB are to come when
+ * its plans are there (readers, the executor); code of matrix products (7 MB) and what timing left (up to
+ * 16 MB of depthwise convolutions) are there then, too. Where ranks meet, comm's segments: 3 MB. And MPI,
+ * where it is not started: 13 MB. Measured with 13 networks, by steps of 4 to 64 images. */
+static const size_t ahead_of_plans = 24 << 20, behind_plans = 6 << 20, of_comm = 3 << 20, of_mpi = 16 << 20;
 
 /* It is planned for ranks that are not here. */
 static bool adds_mpi(const kolo_session *s) { return s->elsewhere && s->ranks > 1 && s->launch->size == 1; }
@@ -160,6 +161,7 @@ void session_weigh_process(kolo_session *s, bool planned)
     size_t bytes = opened + ahead_of_plans;
     if (adds_mpi(s)) bytes += of_mpi;
     if (planned && !other && held_now() + behind_plans > bytes) bytes = held_now() + behind_plans;
+    if (s->ranks > 1) bytes += of_comm;
     /* coarse, as pages of libraries come and go: the same plan for the same command */
     bytes = kolo_round_up(bytes, 4 << 20);
     if (bytes > s->process_bytes) s->process_bytes = bytes;
@@ -211,6 +213,9 @@ void kolo_session_settle(kolo_session *s)
     s->unshared_peak = kolo_memory_peak();
 }
 
+/* What the first steps touch of the program and, where ranks meet, of comm's segments and MPI. */
+static size_t first_steps_bytes(const kolo_session *s) { return s->launch->size > 1 ? 2 << 20 : 1 << 20; }
+
 size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
 {
     need n = need_of_plans(s);
@@ -219,8 +224,9 @@ size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
     const apart a = apart_of(s, s->plan);
     const bool holds = root || !(s->plan->config.late || s->program);
     const size_t own = a.sums + (saves && holds ? a.carried : 0);
-    const size_t bytes = s->held_bytes + own + host_bytes(s, &n) + (s->cuda ? 0 : n.bytes) +
-                         canonical_bytes(s->plan, saves, writes) + (saves && root ? copy_bytes(s) : 0);
+    const size_t bytes = s->held_bytes + first_steps_bytes(s) + own + host_bytes(s, &n) +
+                         (s->cuda ? 0 : n.bytes) + canonical_bytes(s->plan, saves, writes) +
+                         (saves && root ? copy_bytes(s) : 0);
     return bytes > s->highest_bytes ? bytes : s->highest_bytes;
 }
 

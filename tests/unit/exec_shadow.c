@@ -45,7 +45,6 @@ static int prepare_rounded(const kolo_kernel_request *r, kolo_kernel *k)
     l->from_shadow = r->layout[r->node->in[1]].half;
     l->wide = malloc((size_t)l->count * sizeof *l->wide);
     k->run = run_rounded;
-    k->warm = NULL; /* of the inner one: of another state */
     k->release = release_rounded;
     k->state = l;
     return 0;

@@ -498,7 +498,7 @@ static int conv_prepare(const kolo_kernel_request *r, kolo_kernel *k)
         snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main),
                  c->reorder ? " + weight reorder" : "", c->widened ? ", widened" : "");
     if (c->addend >= 0) strncat(k->name, ", added", sizeof k->name - strlen(k->name) - 1);
-    return 0;
+    return c->main ? kolo_dnnl_warm(c->main, c->x_bf16 && !c->widened ? KOLO_BF16 : KOLO_F32) : 0;
 }
 
 /* The parameter gets the layout that this pass writes or reads best. */

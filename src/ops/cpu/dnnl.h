@@ -61,8 +61,8 @@ void kolo_dnnl_destroy(kolo_dnnl_primitive **primitive);
 const kolo_dnnl_desc *kolo_dnnl_weight_of(const kolo_dnnl_primitive *primitive); /* the layout it chose */
 size_t kolo_dnnl_scratch(const kolo_dnnl_primitive *primitive);
 const char *kolo_dnnl_name(const kolo_dnnl_primitive *primitive); /* "jit:avx512_core" */
-/* Of a linear primitive of tensors of that type: has oneDNN generate, once, the code that all products of
- * matrices share, which it would do when the first one runs. */
+/* Has oneDNN generate, once a type, the code that primitives made of matrix products share, which it would do
+ * when the first of them runs: so it counts to what is there before the first step. dtype: of its tensors. */
 int kolo_dnnl_warm(const kolo_dnnl_primitive *primitive, enum kolo_dtype dtype);
 /* Makes no object. Not for two threads at once on one primitive. */
 int kolo_dnnl_run(kolo_dnnl_primitive *primitive, void *const *pointer, void *scratch);

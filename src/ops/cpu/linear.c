@@ -15,7 +15,6 @@ enum { X, W, Y, BIAS };
 
 typedef struct linear {
     enum kolo_dnnl_pass pass;
-    enum kolo_dtype dtype;               /* in which it is computed */
     kolo_dnnl_primitive *main, *reorder; /* reorder: of the weight, or NULL */
     size_t scratch_at;                   /* in the workspace, behind the rounded weight, or widened x and y */
     bool widened;
@@ -62,12 +61,6 @@ static int linear_run(const kolo_kernel *k, void *const *args, void *workspace, 
     return kolo_dnnl_run(l->main, pointer, scratch);
 }
 
-static int linear_warm(const kolo_kernel *k)
-{
-    const linear *l = k->state;
-    return kolo_dnnl_warm(l->main, l->dtype);
-}
-
 static enum kolo_dnnl_pass pass_of(const kolo_node *n)
 {
     return n->op == KOLO_OP_linear             ? KOLO_DNNL_FORWARD
@@ -101,7 +94,7 @@ static int linear_make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
     l->y_count = kolo_tensor_count(t[Y]);
     l->threads = kolo_cpu_threads(r->backend, l->x_count);
     bool round = half && !l->widened && pass != KOLO_DNNL_WEIGHT;
-    const enum kolo_dtype dtype = l->dtype = l->widened ? KOLO_F32 : t[X]->dtype;
+    const enum kolo_dtype dtype = l->widened ? KOLO_F32 : t[X]->dtype;
     const kolo_dnnl_desc *x = matrix(d, dtype, t[X]), *y = matrix(d, dtype, t[Y]);
     const kolo_dnnl_desc *param = kolo_dnnl_plain(d, KOLO_F32, 2, t[W]->dim);
     const kolo_dnnl_desc *w = round ? kolo_dnnl_any(d, KOLO_BF16, 2, t[W]->dim) : param;
@@ -127,7 +120,7 @@ static int linear_make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
              round        ? " + weight reorder"
              : l->widened ? ", widened"
                           : "");
-    return 0;
+    return kolo_dnnl_warm(l->main, dtype);
 }
 
 static int linear_prepare(const kolo_kernel_request *r, kolo_kernel *k)
@@ -137,7 +130,6 @@ static int linear_prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->state = l;
     k->release = linear_release;
     k->run = linear_run;
-    k->warm = linear_warm;
     return linear_make(r, l, k);
 }
 
