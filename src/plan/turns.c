@@ -154,7 +154,8 @@ static int add_head(const kolo_plan *plan, edges *all, int t)
                                 .read_chunk = kolo_placement_chunk(p, last),
                                 .from = p->part[maker],
                                 .to = last,
-                                .order = maker + 2});
+                                .order = maker + 2,
+                                .reader = plan->graph->nodes}); /* behind the last operation */
 }
 
 /* Reads in the order of passes, so that an edge has the first one. */

@@ -91,6 +91,11 @@ for model in yolox_nano yolov3_tiny; do
     same 3 stages=3 "${cut[@]}"
     cmp "$ROOM/whole.json" "$ROOM/results.json" > "$ROOM/log" 2>&1
     ok $? "  and the same boxes" "$ROOM/log"
+    [ $model = yolov3_tiny ] || parts=spatial=2x1
+    [ $model = yolox_nano ] || parts=tensor=2
+    alone "boxes of $model, $parts" eval "${boxes[@]}" val="$ROOM/out" batch=1 conf=0 $parts
+    same 2 # a head goes from the first part's rank to the last one's
+    same 4 stages=2
     [ $model = yolox_nano ] || continue
     alone "$model draws" predict "${boxes[@]}" box_threshold=0 out="$ROOM/drawn" "$ROOM/set/train2017"
     like "$ROOM/whole" '^  [01]\.[0-9]+  [01]  [0-9.]+ ' "  it finds boxes"
