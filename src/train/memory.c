@@ -140,9 +140,9 @@ static size_t canonical_bytes(const kolo_plan *plan, bool reads, bool saves)
 /* Beside arenas and batches a process will hold this more than when its data is open: 14 to 24 MB (code that
  * is generated for operations, plans, what steps read of the program), of which 3 to 6 MB are to come when
  * its plans are there (readers, the executor); code of matrix products (7 MB) and what timing left (up to
- * 16 MB of depthwise convolutions) are there then, too. Where ranks meet, comm's segments: 3 MB. And MPI,
+ * 16 MB of depthwise convolutions) are there then, too. Where ranks meet, comm's segments: 2 MB. And MPI,
  * where it is not started: 13 MB. Measured with 13 networks, by steps of 4 to 64 images. */
-static const size_t ahead_of_plans = 24 << 20, behind_plans = 6 << 20, of_comm = 3 << 20, of_mpi = 16 << 20;
+static const size_t ahead_of_plans = 24 << 20, behind_plans = 6 << 20, of_comm = 2 << 20, of_mpi = 16 << 20;
 
 /* It is planned for ranks that are not here. */
 static bool adds_mpi(const kolo_session *s) { return s->elsewhere && s->ranks > 1 && s->launch->size == 1; }
