@@ -70,8 +70,8 @@ double kolo_graph_macs(const kolo_graph *g)
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *node = &g->node[i];
         const enum kolo_class of = kolo_op_table[node->op].class_of;
-        const bool multiplies =
-            of == KOLO_CLASS_CONV || of == KOLO_CLASS_LINEAR || of == KOLO_CLASS_ATTENTION;
+        const bool multiplies = of == KOLO_CLASS_CONV || of == KOLO_CLASS_CONV_NORM ||
+                                of == KOLO_CLASS_LINEAR || of == KOLO_CLASS_ATTENTION;
         if (!node->backward && multiplies) flops += kolo_op_table[node->op].flops(g, node);
     }
     return g->rows > 0 ? flops / 2 / (double)g->rows : 0;

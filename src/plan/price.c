@@ -287,7 +287,7 @@ static void take_time(const pricing *p, enum kolo_class class, const kolo_action
     const double arithmetic = c->flops / ((classes[class].matrix ? p->matrix : r->f32) * 1e12 * reach);
     const kolo_tensor *w = winograd_weights(p, a);
     c->seconds = w ? conv_seconds(p, w, c, memory, arithmetic) : memory > arithmetic ? memory : arithmetic;
-    c->seconds += r->launch * 1e-6;
+    c->seconds += (r->launch_of[class] > 0 ? r->launch_of[class] : r->launch) * 1e-6;
     if (memory > arithmetic) c->memory = c->seconds;
 }
 

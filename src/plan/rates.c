@@ -23,6 +23,13 @@ static const kolo_number_key keys[] = {
         {"flops_" #name, offsetof(kolo_rates, flops_of) + KOLO_CLASS_##id * sizeof(double), \
          1e-3,           10,                                                                \
          "of the rate",  false,                                                             \
+         false},                                                                            \
+        {"launch_" #name,                                                                   \
+         offsetof(kolo_rates, launch_of) + KOLO_CLASS_##id * sizeof(double),                \
+         1e-3,                                                                              \
+         1e6,                                                                               \
+         "microseconds",                                                                    \
+         false,                                                                             \
          false},
 #include "graph/classes.def"
 #undef CLASS

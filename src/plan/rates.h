@@ -26,7 +26,8 @@ typedef struct kolo_rates {
 #define KEY(name, ...) double name;
     KOLO_RATES(KEY)
 #undef KEY
-    double bytes_of[KOLO_CLASSES], flops_of[KOLO_CLASSES]; /* bytes_CLASS, flops_CLASS; 0: as all */
+    /* bytes_CLASS, flops_CLASS, launch_CLASS; 0: as all */
+    double bytes_of[KOLO_CLASSES], flops_of[KOLO_CLASSES], launch_of[KOLO_CLASSES];
     double
         winograd; /* its library has Winograd's convolutions of 3x3 in f32, of tiles up to so many pixels */
 } kolo_rates;

@@ -91,15 +91,18 @@ record_profile() { # LOG
             print "}"}' "$1" >> "$RESULTS/results.jsonl"
 }
 
-# class_shares LOG BANDWIDTH RATE VECTOR: "key share" of the kernels of a profile, as share/gpus has them: of
-# a class of operations (src/graph/classes.def) what was reached of the bandwidth (GB/s) by the kernels that
-# it bounds, of the rate (TFLOP/s; VECTOR: of f32, for what has no products) by the others.
+# class_shares LOG BANDWIDTH RATE VECTOR [TABLE]: "key share" of the kernels of a profile, as share/gpus has
+# them: of a class of operations (src/graph/classes.def) what was reached of the bandwidth (GB/s) by the
+# kernels that it bounds, of the rate (TFLOP/s; VECTOR: of f32, for what has no products) by the others, in the
+# time beside the launch_CLASS of that table of a GPU.
 class_shares() {
+    local table=${5:-}
     awk -v bandwidth="$2" -v matrix="$3" -v vector="$4" '
         function class(op, how) {
             if (op ~ /^(norm_)?conv/) {
                 if (how ~ /depthwise/) return "depthwise"
-                return op ~ /_(data|grad_norm)$/ ? "conv_data" : op ~ /_weight$/ ? "conv_weight" : "conv"
+                if (op ~ /^norm_conv|conv_grad_norm$/) return "conv_norm"
+                return op ~ /_data$/ ? "conv_data" : op ~ /_weight$/ ? "conv_weight" : "conv"
             }
             if (op ~ /^(linear|cosine)/) return "linear"
             if (op ~ /attention/) return "attention"
@@ -110,6 +113,7 @@ class_shares() {
             if (op == "update" || op == "normalize") return op == "update" ? op : "input"
             return ""
         }
+        /^launch_[a-z_]+:/ {launch[substr($1, 8, length($1) - 8)] = $2 / 1e3; next}
         $1 == "kernel" {kernels = 1; next}
         kernels && $2 ~ /^[0-9.]+$/ && $4 ~ /^[0-9.]+$/ {
             c = class($1, $0)
@@ -118,20 +122,21 @@ class_shares() {
             of_bytes = bandwidth > 0 ? $4 / bandwidth : 0
             of_flops = $5 ~ /^[0-9.]+$/ && rate > 0 ? $5 / rate : 0
             key = (of_flops > of_bytes ? "flops_" : "bytes_") c
-            ms[key] += $2
+            ms[key] += $2 > 2 * $3 * launch[c] ? $2 - $3 * launch[c] : $2 / 2
             ideal[key] += $2 * (of_flops > of_bytes ? of_flops : of_bytes)
         }
-        END {for (key in ms) printf "%s %.3f\n", key, ideal[key] / ms[key]}' "$1" | sort
+        END {for (key in ms) printf "%s %.3f\n", key, ideal[key] / ms[key]}' ${table:+"$table"} "$1" | sort
 }
 
 # gpu_table PROFILE: what was measured here, in the form of share/gpus: RESULTS/gpus/NAME.yaml.
 # $KOLO_CACHE/gpus/NAME.yaml overwrites what is assumed.
 gpu_table() {
-    local gpu name='' each
+    local gpu name='' each shipped=''
     gpu=$(sed -n 's/.*"what": "gpu", "name": "\([^"]*\)".*/\1/p' "$LOGS/ceilings" 2> /dev/null | head -n 1)
     [ -n "$gpu" ] || return 0
     for each in $(tr 'A-Z -' 'a-z\n\n' <<< "$gpu"); do [ ! -r "$SHARE/gpus/$each.yaml" ] || name=$each; done
     name=${name:-$(tr 'A-Z ' 'a-z_' <<< "$gpu" | tr -dc a-z0-9_)}
+    [ ! -r "$SHARE/gpus/$name.yaml" ] || shipped=$SHARE/gpus/$name.yaml
     mkdir -p "$RESULTS/gpus"
     {
         echo "# Measured by tests/gpu/run on one $gpu, $(date -u +%Y-%m-%d), $(cut -d , -f 4 \
@@ -147,7 +152,7 @@ gpu_table() {
         echo "bytes: 1"
         echo "flops: 1"
         [ ! -s "$1" ] || class_shares "$1" "$(ceiling copy)" "$(ceiling 'bf16 product')" "$(ceiling \
-            'f32 product')" | sed 's/ /: /'
+            'f32 product')" "$shipped" | sed 's/ /: /'
     } > "$RESULTS/gpus/$name.yaml"
     grep -vE ': *[0-9.e+]+$|^#' "$RESULTS/gpus/$name.yaml" | sed 's/^/#   nothing was measured of /'
     sed -i -E '/^[a-z0-9_]+: *$/d' "$RESULTS/gpus/$name.yaml"

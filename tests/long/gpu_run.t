@@ -131,6 +131,10 @@ END
 is "$(class_shares "$ROOM/profile" 1000 100 10 |
     paste -sd ' ')" "bytes_norm_grad 0.500 flops_conv 0.600 flops_depthwise 1.000" \
         "shares of what bounds a class"
+printf '%s: 250\n' launch_conv launch_norm_grad > "$ROOM/launches"
+is "$(class_shares "$ROOM/profile" 1000 100 10 "$ROOM/launches" |
+    paste -sd ' ')" "bytes_norm_grad 0.667 flops_conv 0.686 flops_depthwise 1.000" \
+        "in the time beside what it takes to begin"
 # what stands in the table of operations is what this takes an operation for
 sed -E '/^OP\(/ { /\)$/! { N; s/\n */ /; }; }' src/graph/ops.def |
     sed -nE 's/^OP\(([a-z0-9_]+),.*, ([A-Z_]+), [a-z_]+, [A-Z_]+, [A-Z_]+\)$/\1 \2/p' > "$ROOM/ops"

@@ -221,7 +221,7 @@ static void test_masked(void)
     t = traffic(g, at, false, true);
     ok(near(t.read, 5 * map + w + vectors + sums, 1e-9) && near(t.written, 2 * map + made, 1e-9),
        "without a library for it g is made, masked, and read with what is normed for its sums");
-    is_int(kolo_node_class(g, &g->node[at]), KOLO_CLASS_CONV_DATA, "it counts as the gradient of the data");
+    is_int(kolo_node_class(g, &g->node[at]), KOLO_CLASS_CONV_NORM, "it counts as a convolution with a norm");
     kolo_graph_destroy(&g);
 }
 
@@ -268,6 +268,12 @@ static void test_times(void)
     r = price_model("resnet50", 32, 64, KOLO_BF16, &one, &rates);
     ok(near(r.price.step, bytes / 500e9 + 1e-3 * (double)r.price.all.calls, 1e-3),
        "every launch takes its time");
+    drop(&r);
+    rates = simple();
+    rates.launch_of[KOLO_CLASS_CONV] = 1e3;
+    r = price_model("resnet50", 32, 64, KOLO_BF16, &one, &rates);
+    ok(near(r.price.step, bytes / 500e9 + 1e-3 * (double)r.price.of[KOLO_CLASS_CONV].calls, 1e-3),
+       "a class may have a launch of its own");
     drop(&r);
 
     rates = simple();
