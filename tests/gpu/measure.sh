@@ -93,8 +93,8 @@ record_profile() { # LOG
 
 # class_shares LOG BANDWIDTH RATE VECTOR [TABLE]: "key share" of the kernels of a profile, as share/gpus has
 # them: of a class of operations (src/graph/classes.def) what was reached of the bandwidth (GB/s) by the
-# kernels that it bounds, of the rate (TFLOP/s; VECTOR: of f32, for what has no products) by the others, in the
-# time beside the launch_CLASS of that table of a GPU.
+# kernels that it bounds, of the rate (TFLOP/s; VECTOR: of f32, for what has no products) by the others, in
+# the time beside the launch_CLASS of that table of a GPU.
 class_shares() {
     local table=${5:-}
     awk -v bandwidth="$2" -v matrix="$3" -v vector="$4" '
