@@ -25,6 +25,7 @@ typedef struct stash {
     kolo_form *wanted; /* [tensors] if nothing is taken back */
     kolo_form *form;   /* [tensors] */
     size_t best;       /* bytes of ACTIVATION */
+    int grain;         /* fewer operations than these are not told apart */
 } stash;
 
 static bool is_forward(const stash *s, int tensor)
@@ -147,6 +148,15 @@ static void keep(stash *s, int begin, int end, bool kept)
     }
 }
 
+/* Each operation may be weighed twice, each time by a plan of its own. Of a large plan (parts, many
+ * micro-batches) that would take minutes, so groups of operations stand or fall there: so many actions in all
+ * take seconds. */
+static int grain_of(const stash *s)
+{
+    const double enough = 1e6;
+    return 1 + (int)(2.0 * s->nodes * (double)s->plan->actions / enough);
+}
+
 /* Takes back what spares nothing: all of it, or what does of each half. */
 static int take_back(stash *s, int begin, int end)
 {
@@ -156,7 +166,7 @@ static int take_back(stash *s, int begin, int end)
     KOLO_TRY(weigh(s, s->form, &bytes));
     if (bytes <= s->best) return 0;
     keep(s, begin, end, false);
-    if (end - begin == 1) return 0;
+    if (end - begin <= s->grain) return 0;
     const int middle = (begin + end) / 2;
     KOLO_TRY(take_back(s, middle, end));
     return take_back(s, begin, middle);
@@ -183,6 +193,7 @@ static int choose_exact(stash *s, bool encodes, int tries)
         memcpy(s->wanted, best, bytes);
         memcpy(s->form, best, bytes);
         list_nodes(s);
+        s->grain = grain_of(s);
         rc = take_back(s, 0, s->nodes);
     }
     free(best);

@@ -107,6 +107,14 @@ refused 'stash=bf16 and precision=bf16' stash=bf16 precision=bf16
 refused 'offload=activations and stash=fp8 both' stash=fp8 offload=activations
 refused 'offload=all and recompute=auto both' recompute=auto offload=all
 refused "offload=parameters and optimizer: what ranks share" offload=parameters shard=optimizer
+(
+    ulimit -t 60 # seconds of processor time: ten times what it takes
+    kolo plan model=yolox_nano classes=10 data=synthetic size=96 batch=1 threads=1 deterministic=true \
+        spatial=2x2 stash=lossless
+) > "$ROOM/log" 2>&1
+is $? 0 "a large plan, 1,506 activations in 2x2 parts: chosen within a minute" "$ROOM/log"
+like "$ROOM/log" '^stash=lossless: .* operations run again' "  what runs again"
+
 run refused offload=activations offload_path="$ROOM/nowhere"
 is "$? $(grep -c "$ROOM/nowhere" "$ROOM/log")" "3 1" "offload_path= that is not there: exit 3" "$ROOM/log"
 done_testing
