@@ -223,10 +223,12 @@ size_t kolo_session_planned_bytes(const kolo_session *s, bool saves)
     const bool root = s->launch->rank == 0, writes = saves && (root || kolo_checkpoint_in_place(s->plan));
     const apart a = apart_of(s, s->plan);
     const bool holds = root || !(s->plan->config.late || s->program);
-    const size_t own = a.sums + (saves && holds ? a.carried : 0);
-    const size_t bytes = s->held_bytes + first_steps_bytes(s) + own + host_bytes(s, &n) +
-                         (s->cuda ? 0 : n.bytes) + canonical_bytes(s->plan, saves, writes) +
-                         (saves && root ? copy_bytes(s) : 0);
+    const size_t carried = saves && holds ? a.carried : 0, tensor = canonical_bytes(s->plan, saves, writes);
+    const size_t own = writes             ? carried + tensor
+                       : carried > tensor ? carried /* a tensor is read at the start, before that */
+                                          : tensor;
+    const size_t bytes = s->held_bytes + first_steps_bytes(s) + a.sums + own + host_bytes(s, &n) +
+                         (s->cuda ? 0 : n.bytes) + (saves && root ? copy_bytes(s) : 0);
     return bytes > s->highest_bytes ? bytes : s->highest_bytes;
 }
 
