@@ -62,7 +62,7 @@ static int64_t run(half_trial *t, bool defined)
 {
     comm_schedule schedule[N] = {{0}};
     char *buffer[N][3];
-    int order[2 * N + 1];
+    int order[3 * N + 1];
     int n = t->p.members;
     int64_t bad = 0, count = t->p.count, before = cluster.mismatches;
     comm_number_members(&t->p, order);
